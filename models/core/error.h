@@ -1,0 +1,43 @@
+// The two sorts of error. InputError: the user's file or option is wrong (exit code 2).
+// MESHWRIGHT_CHECK: our own code is wrong; prints and aborts, never reachable from input.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace meshwright {
+
+// The message says where, what is wrong, and what would be right:
+// `gpt2.json: /parallelism/tensor: 5 does not divide 12 heads; use 1, 2, 3, 4, 6 or 12`.
+class InputError : public std::runtime_error {
+ public:
+  explicit InputError(const std::string& message) : std::runtime_error(message) {}
+};
+
+// The input is legal but this version cannot do it yet (exit code 2 as well).
+class NotSupportedYet : public InputError {
+ public:
+  explicit NotSupportedYet(const std::string& what) : InputError(what) {}
+};
+
+// The run itself failed: a device, a peer or a file system (exit code 4).
+class RunError : public std::runtime_error {
+ public:
+  explicit RunError(const std::string& message) : std::runtime_error(message) {}
+};
+
+// The known word nearest to `word` by edit distance; empty when none is near (more than half its
+// letters differ).
+std::string nearest(std::string_view word, const std::vector<std::string>& known);
+
+// "a, b or c".
+std::string list_of(const std::vector<std::string>& words, std::string_view last = "or");
+
+[[noreturn]] void check_failed(const char* condition, const char* file, int line, std::string_view why);
+
+}  // namespace meshwright
+
+#define MESHWRIGHT_CHECK(condition, why) \
+  ((condition) ? void(0) : ::meshwright::check_failed(#condition, __FILE__, __LINE__, (why)))

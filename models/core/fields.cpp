@@ -1,0 +1,274 @@
+#include "models/core/fields.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "models/core/error.h"
+
+namespace meshwright {
+
+using nlohmann::json;
+
+namespace {
+
+constexpr int max_depth = 64;
+constexpr std::size_t max_file_bytes = std::size_t{256} << 20;
+
+std::string shown(const json& value) {
+  std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
+  if (text.size() > 60) text = text.substr(0, 57) + "...";
+  return text;
+}
+
+// Builds the value and refuses what nlohmann would accept in silence: repeated keys, deep nesting.
+class StrictSax : public nlohmann::detail::json_sax_dom_parser<json> {
+ public:
+  using Base = nlohmann::detail::json_sax_dom_parser<json>;
+  StrictSax(json& result, std::string where) : Base(result, false), where_(std::move(where)) {}
+
+  bool start_object(std::size_t size) {
+    enter();
+    keys_.emplace_back();
+    return Base::start_object(size);
+  }
+  bool end_object() {
+    --depth_;
+    keys_.pop_back();
+    return Base::end_object();
+  }
+  bool start_array(std::size_t size) {
+    enter();
+    return Base::start_array(size);
+  }
+  bool end_array() {
+    --depth_;
+    return Base::end_array();
+  }
+  bool key(std::string& name) {
+    if (!keys_.back().insert(name).second)
+      throw InputError(where_ + ": key '" + name + "' is given twice in one object; keep one of them");
+    return Base::key(name);
+  }
+  bool parse_error(std::size_t position, const std::string& token,
+                   const nlohmann::detail::exception& error) {
+    error_position_ = position;
+    error_token_ = token;
+    error_text_ = error.what();
+    return Base::parse_error(position, token, error);
+  }
+  std::size_t error_position() const { return error_position_; }
+  const std::string& error_text() const { return error_text_; }
+
+ private:
+  void enter() {
+    if (++depth_ > max_depth)
+      throw InputError(where_ + ": nested deeper than " + std::to_string(max_depth) + " levels");
+  }
+  std::string where_;
+  int depth_ = 0;
+  std::vector<std::set<std::string>> keys_;
+  std::size_t error_position_ = 0;
+  std::string error_token_;
+  std::string error_text_;
+};
+
+// "line 3, column 7" of a byte offset.
+std::string line_and_column(const std::string& text, std::size_t position) {
+  const std::size_t end = std::min(position == 0 ? 0 : position - 1, text.size());
+  const auto begin = text.begin();
+  const auto line = 1 + std::count(begin, begin + static_cast<std::ptrdiff_t>(end), '\n');
+  const std::size_t start = end == 0 ? std::string::npos : text.rfind('\n', end - 1);
+  const std::size_t column = start == std::string::npos ? end + 1 : end - start;
+  return "line " + std::to_string(line) + ", column " + std::to_string(column);
+}
+
+// A long message of the parser, cut down to what is wrong.
+std::string syntax_problem(const std::string& text) {
+  const std::size_t at = text.find("syntax error");
+  if (at != std::string::npos) {
+    std::string problem = text.substr(at);
+    const std::size_t read = problem.find("; last read");
+    if (read != std::string::npos) problem = problem.substr(0, read);
+    return problem;
+  }
+  if (text.find("out of range") != std::string::npos || text.find("out_of_range") != std::string::npos)
+    return "a number is too large for a 64-bit float";
+  return text;
+}
+
+[[noreturn]] void wrong_type(const Fields& fields, std::string_view key, const json& value,
+                             const char* expected) {
+  fields.fail(key, "expected " + std::string(expected) + ", found " + shown(value));
+}
+
+bool read(const Fields& fields, std::string_view key, const json& value, bool*) {
+  if (!value.is_boolean()) wrong_type(fields, key, value, "true or false");
+  return value.get<bool>();
+}
+
+std::int64_t read(const Fields& fields, std::string_view key, const json& value, std::int64_t*) {
+  if (value.is_number_unsigned() &&
+      value.get<std::uint64_t>() > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
+    wrong_type(fields, key, value, "an integer below 2^63");
+  if (value.is_number_integer()) return value.get<std::int64_t>();
+  if (value.is_number_float()) {
+    const double number = value.get<double>();
+    if (std::nearbyint(number) == number && std::abs(number) < 9e15)
+      return static_cast<std::int64_t>(number);
+  }
+  wrong_type(fields, key, value, "an integer");
+}
+
+int read(const Fields& fields, std::string_view key, const json& value, int*) {
+  const std::int64_t wide = read(fields, key, value, static_cast<std::int64_t*>(nullptr));
+  if (wide > std::numeric_limits<int>::max() || wide < std::numeric_limits<int>::min())
+    wrong_type(fields, key, value, "an integer below 2^31");
+  return static_cast<int>(wide);
+}
+
+double read(const Fields& fields, std::string_view key, const json& value, double*) {
+  if (!value.is_number()) wrong_type(fields, key, value, "a number");
+  return value.get<double>();
+}
+
+std::string read(const Fields& fields, std::string_view key, const json& value, std::string*) {
+  if (!value.is_string()) wrong_type(fields, key, value, "a string");
+  return value.get<std::string>();
+}
+
+template <class T>
+std::vector<T> read(const Fields& fields, std::string_view key, const json& value, std::vector<T>*) {
+  if (!value.is_array()) wrong_type(fields, key, value, "a list");
+  std::vector<T> items;
+  for (std::size_t i = 0; i < value.size(); ++i)
+    items.push_back(read(fields, std::string(key) + "/" + std::to_string(i), value[i], static_cast<T*>(nullptr)));
+  return items;
+}
+
+}  // namespace
+
+Fields::Fields(json value, std::string where, std::string pointer)
+    : value_(std::make_shared<const json>(std::move(value))),
+      where_(std::move(where)),
+      pointer_(std::move(pointer)) {
+  if (!value_->is_object())
+    throw InputError(where_ + ": " + (pointer_.empty() ? "/" : pointer_) + ": expected an object, found " +
+                     shown(*value_));
+}
+
+bool Fields::is_null() const { return value_->is_null(); }
+
+bool Fields::has(std::string_view key) {
+  known_.emplace(key);
+  return value_->contains(key);
+}
+
+bool Fields::is_string(std::string_view key) { return has(key) && value_->at(std::string(key)).is_string(); }
+bool Fields::is_object(std::string_view key) { return has(key) && value_->at(std::string(key)).is_object(); }
+bool Fields::is_array(std::string_view key) { return has(key) && value_->at(std::string(key)).is_array(); }
+
+const json& Fields::find(std::string_view key, const char* expected) {
+  if (!has(key)) fail(key, "missing; it is required (" + std::string(expected) + ")");
+  return value_->at(std::string(key));
+}
+
+template <class T>
+T Fields::required(std::string_view key) {
+  return read(*this, key, find(key, "a value"), static_cast<T*>(nullptr));
+}
+
+template <class T>
+T Fields::optional(std::string_view key, T fallback) {
+  return has(key) ? required<T>(key) : fallback;
+}
+
+#define MESHWRIGHT_FIELD(T)                      \
+  template T Fields::required<T>(std::string_view); \
+  template T Fields::optional<T>(std::string_view, T);
+MESHWRIGHT_FIELD(bool)
+MESHWRIGHT_FIELD(int)
+MESHWRIGHT_FIELD(std::int64_t)
+MESHWRIGHT_FIELD(double)
+MESHWRIGHT_FIELD(std::string)
+MESHWRIGHT_FIELD(std::vector<int>)
+MESHWRIGHT_FIELD(std::vector<std::int64_t>)
+MESHWRIGHT_FIELD(std::vector<double>)
+MESHWRIGHT_FIELD(std::vector<std::string>)
+#undef MESHWRIGHT_FIELD
+
+Fields Fields::object(std::string_view key) {
+  return {find(key, "an object"), where_, pointer_ + "/" + std::string(key)};
+}
+
+std::vector<Fields> Fields::objects(std::string_view key) {
+  const json& list = find(key, "a list of objects");
+  if (!list.is_array()) wrong_type(*this, key, list, "a list of objects");
+  std::vector<Fields> items;
+  for (std::size_t i = 0; i < list.size(); ++i)
+    items.emplace_back(list[i], where_, pointer_ + "/" + std::string(key) + "/" + std::to_string(i));
+  return items;
+}
+
+std::vector<std::string> Fields::keys() const {
+  std::vector<std::string> names;
+  for (const auto& [key, value] : value_->items()) names.push_back(key);
+  return names;
+}
+
+const json& Fields::raw(std::string_view key) { return find(key, "a value"); }
+
+void Fields::done() const {
+  for (const auto& [key, value] : value_->items()) {
+    if (known_.contains(key)) continue;
+    const std::vector<std::string> known(known_.begin(), known_.end());
+    const std::string near = nearest(key, known);
+    fail(key, near.empty() ? "unknown key; known: " + list_of(known, "and")
+                           : "unknown key; did you mean '" + near + "'?");
+  }
+}
+
+void Fields::fail(std::string_view key, const std::string& problem) const {
+  std::string place = pointer_;
+  if (!key.empty()) place += "/" + std::string(key);
+  throw InputError(where_ + ": " + (place.empty() ? "/" : place) + ": " + problem);
+}
+
+json parse_json(const std::string& text, const std::string& where) {
+  json result;
+  StrictSax sax(result, where);
+  if (!json::sax_parse(text, &sax))
+    throw InputError(where + ": " + line_and_column(text, sax.error_position()) + ": " +
+                     syntax_problem(sax.error_text()));
+  return result;
+}
+
+std::string read_file(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) throw InputError(path + ": no such file");
+  if (std::filesystem::is_directory(path, error))
+    throw InputError(path + ": is a folder; name a file in it");
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw InputError(path + ": cannot be opened for reading");
+  const auto size = std::filesystem::file_size(path, error);
+  if (!error && size > max_file_bytes)
+    throw InputError(path + ": " + std::to_string(size) + " bytes are too many for a text file");
+  std::ostringstream content;
+  content << file.rdbuf();
+  return content.str();
+}
+
+Fields read_json_file(const std::string& path) { return {parse_json(read_file(path), path), path}; }
+
+int choose(const Fields& fields, std::string_view key, std::string_view what, const std::string& value,
+           const std::vector<std::string>& known) {
+  const auto found = std::find(known.begin(), known.end(), value);
+  if (found != known.end()) return static_cast<int>(found - known.begin());
+  fields.fail(key, "unknown " + std::string(what) + " '" + value + "'; known: " + list_of(known, "and"));
+}
+
+}  // namespace meshwright

@@ -1,0 +1,43 @@
+#include "models/core/fields.h"
+
+#include <nlohmann/json.hpp>
+
+#include "models/core/error.h"
+#include "tests/catch.h"
+
+using namespace meshwright;
+
+namespace {
+
+std::string error_of(const std::string& text) {
+  try {
+    Fields fields(parse_json(text, "job.json"), "job.json");
+    fields.required<int>("count");
+    fields.optional<double>("rate", 1.0);
+    fields.done();
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("a strict reader says where, what is wrong and what would be right", "[models][core]") {
+  CHECK(error_of(R"({"count": 8})") == "");
+  CHECK(error_of(R"({"count": 8.0, "rate": 2})") == "");
+  CHECK(error_of(R"({"count": 8.5})") == "job.json: /count: expected an integer, found 8.5");
+  CHECK(error_of(R"({"cuont": 8})") == "job.json: /count: missing; it is required (a value)");
+  CHECK(error_of(R"({"count": 8, "rat": 1})") == "job.json: /rat: unknown key; did you mean 'rate'?");
+  CHECK(error_of(R"({"count": 8, "count": 9})") ==
+        "job.json: key 'count' is given twice in one object; keep one of them");
+  CHECK(error_of(R"([1])") == "job.json: /: expected an object, found [1]");
+}
+
+TEST_CASE("hostile JSON is refused with its place", "[models][core]") {
+  CHECK(error_of("{\"count\": 8,\n \"rate\": NaN}").starts_with("job.json: line 2, column "));
+  CHECK(error_of("{\"count\": 1e999}").find("too large") != std::string::npos);
+  CHECK(error_of(std::string(100000, '[')) == "job.json: nested deeper than 64 levels");
+  CHECK(error_of("{\"count\":").starts_with("job.json: line 1"));
+  CHECK(error_of("").starts_with("job.json: line 1"));
+}
