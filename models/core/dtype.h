@@ -10,17 +10,22 @@ enum class Dtype : std::uint8_t { f64, f32, f16, bf16, f8, i32 };
 
 constexpr std::int64_t bytes_of(Dtype dtype) {
   switch (dtype) {
-    case Dtype::f64: return 8;
+    case Dtype::f64:
+      return 8;
     case Dtype::f32:
-    case Dtype::i32: return 4;
+    case Dtype::i32:
+      return 4;
     case Dtype::f16:
-    case Dtype::bf16: return 2;
-    case Dtype::f8: return 1;
+    case Dtype::bf16:
+      return 2;
+    case Dtype::f8:
+      return 1;
   }
   return 0;
 }
 
-// What `training.precision` says: the arithmetic of the matrix products and the type of activations.
+// What `training.precision` says: the arithmetic of the matrix products and the type of
+// activations.
 enum class Precision : std::uint8_t { fp32, tf32, fp16, bf16, fp8 };
 
 // The type in which activations and working parameters are stored. fp8 keeps them in bf16 and casts
@@ -28,21 +33,29 @@ enum class Precision : std::uint8_t { fp32, tf32, fp16, bf16, fp8 };
 constexpr Dtype storage_of(Precision precision) {
   switch (precision) {
     case Precision::fp32:
-    case Precision::tf32: return Dtype::f32;
-    case Precision::fp16: return Dtype::f16;
+    case Precision::tf32:
+      return Dtype::f32;
+    case Precision::fp16:
+      return Dtype::f16;
     case Precision::bf16:
-    case Precision::fp8: return Dtype::bf16;
+    case Precision::fp8:
+      return Dtype::bf16;
   }
   return Dtype::f32;
 }
 
 constexpr std::string_view name_of(Precision precision) {
   switch (precision) {
-    case Precision::fp32: return "fp32";
-    case Precision::tf32: return "tf32";
-    case Precision::fp16: return "fp16";
-    case Precision::bf16: return "bf16";
-    case Precision::fp8: return "fp8";
+    case Precision::fp32:
+      return "fp32";
+    case Precision::tf32:
+      return "tf32";
+    case Precision::fp16:
+      return "fp16";
+    case Precision::bf16:
+      return "bf16";
+    case Precision::fp8:
+      return "fp8";
   }
   return "?";
 }

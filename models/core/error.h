@@ -35,7 +35,8 @@ std::string nearest(std::string_view word, const std::vector<std::string>& known
 // "a, b or c".
 std::string list_of(const std::vector<std::string>& words, std::string_view last = "or");
 
-[[noreturn]] void check_failed(const char* condition, const char* file, int line, std::string_view why);
+[[noreturn]] void check_failed(const char* condition, const char* file, int line,
+                               std::string_view why);
 
 }  // namespace meshwright
 

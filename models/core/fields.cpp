@@ -51,7 +51,8 @@ class StrictSax : public nlohmann::detail::json_sax_dom_parser<json> {
   }
   bool key(std::string& name) {
     if (!keys_.back().insert(name).second)
-      throw InputError(where_ + ": key '" + name + "' is given twice in one object; keep one of them");
+      throw InputError(where_ + ": key '" + name +
+                       "' is given twice in one object; keep one of them");
     return Base::key(name);
   }
   bool parse_error(std::size_t position, const std::string& token,
@@ -96,7 +97,8 @@ std::string syntax_problem(const std::string& text) {
     if (read != std::string::npos) problem = problem.substr(0, read);
     return problem;
   }
-  if (text.find("out of range") != std::string::npos || text.find("out_of_range") != std::string::npos)
+  if (text.find("out of range") != std::string::npos ||
+      text.find("out_of_range") != std::string::npos)
     return "a number is too large for a 64-bit float";
   return text;
 }
@@ -113,7 +115,8 @@ bool read(const Fields& fields, std::string_view key, const json& value, bool*) 
 
 std::int64_t read(const Fields& fields, std::string_view key, const json& value, std::int64_t*) {
   if (value.is_number_unsigned() &&
-      value.get<std::uint64_t>() > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
+      value.get<std::uint64_t>() >
+          static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
     wrong_type(fields, key, value, "an integer below 2^63");
   if (value.is_number_integer()) return value.get<std::int64_t>();
   if (value.is_number_float()) {
@@ -142,11 +145,13 @@ std::string read(const Fields& fields, std::string_view key, const json& value, 
 }
 
 template <class T>
-std::vector<T> read(const Fields& fields, std::string_view key, const json& value, std::vector<T>*) {
+std::vector<T> read(const Fields& fields, std::string_view key, const json& value,
+                    std::vector<T>*) {
   if (!value.is_array()) wrong_type(fields, key, value, "a list");
   std::vector<T> items;
   for (std::size_t i = 0; i < value.size(); ++i)
-    items.push_back(read(fields, std::string(key) + "/" + std::to_string(i), value[i], static_cast<T*>(nullptr)));
+    items.push_back(read(fields, std::string(key) + "/" + std::to_string(i), value[i],
+                         static_cast<T*>(nullptr)));
   return items;
 }
 
@@ -157,8 +162,8 @@ Fields::Fields(json value, std::string where, std::string pointer)
       where_(std::move(where)),
       pointer_(std::move(pointer)) {
   if (!value_->is_object())
-    throw InputError(where_ + ": " + (pointer_.empty() ? "/" : pointer_) + ": expected an object, found " +
-                     shown(*value_));
+    throw InputError(where_ + ": " + (pointer_.empty() ? "/" : pointer_) +
+                     ": expected an object, found " + shown(*value_));
 }
 
 bool Fields::is_null() const { return value_->is_null(); }
@@ -168,9 +173,15 @@ bool Fields::has(std::string_view key) {
   return value_->contains(key);
 }
 
-bool Fields::is_string(std::string_view key) { return has(key) && value_->at(std::string(key)).is_string(); }
-bool Fields::is_object(std::string_view key) { return has(key) && value_->at(std::string(key)).is_object(); }
-bool Fields::is_array(std::string_view key) { return has(key) && value_->at(std::string(key)).is_array(); }
+bool Fields::is_string(std::string_view key) {
+  return has(key) && value_->at(std::string(key)).is_string();
+}
+bool Fields::is_object(std::string_view key) {
+  return has(key) && value_->at(std::string(key)).is_object();
+}
+bool Fields::is_array(std::string_view key) {
+  return has(key) && value_->at(std::string(key)).is_array();
+}
 
 const json& Fields::find(std::string_view key, const char* expected) {
   if (!has(key)) fail(key, "missing; it is required (" + std::string(expected) + ")");
@@ -187,7 +198,7 @@ T Fields::optional(std::string_view key, T fallback) {
   return has(key) ? required<T>(key) : fallback;
 }
 
-#define MESHWRIGHT_FIELD(T)                      \
+#define MESHWRIGHT_FIELD(T)                         \
   template T Fields::required<T>(std::string_view); \
   template T Fields::optional<T>(std::string_view, T);
 MESHWRIGHT_FIELD(bool)
@@ -210,7 +221,8 @@ std::vector<Fields> Fields::objects(std::string_view key) {
   if (!list.is_array()) wrong_type(*this, key, list, "a list of objects");
   std::vector<Fields> items;
   for (std::size_t i = 0; i < list.size(); ++i)
-    items.emplace_back(list[i], where_, pointer_ + "/" + std::string(key) + "/" + std::to_string(i));
+    items.emplace_back(list[i], where_,
+                       pointer_ + "/" + std::string(key) + "/" + std::to_string(i));
   return items;
 }
 
@@ -264,11 +276,12 @@ std::string read_file(const std::string& path) {
 
 Fields read_json_file(const std::string& path) { return {parse_json(read_file(path), path), path}; }
 
-int choose(const Fields& fields, std::string_view key, std::string_view what, const std::string& value,
-           const std::vector<std::string>& known) {
+int choose(const Fields& fields, std::string_view key, std::string_view what,
+           const std::string& value, const std::vector<std::string>& known) {
   const auto found = std::find(known.begin(), known.end(), value);
   if (found != known.end()) return static_cast<int>(found - known.begin());
-  fields.fail(key, "unknown " + std::string(what) + " '" + value + "'; known: " + list_of(known, "and"));
+  fields.fail(key,
+              "unknown " + std::string(what) + " '" + value + "'; known: " + list_of(known, "and"));
 }
 
 }  // namespace meshwright

@@ -22,9 +22,9 @@ class Fields {
   // `where` is the file's name; `pointer` the JSON pointer of this object ("" at the top).
   Fields(nlohmann::json value, std::string where, std::string pointer = "");
 
-  bool has(std::string_view key);             // marks the key as known
+  bool has(std::string_view key);  // marks the key as known
   bool is_null() const;
-  bool is_string(std::string_view key);       // false when absent
+  bool is_string(std::string_view key);  // false when absent
   bool is_object(std::string_view key);
   bool is_array(std::string_view key);
 
@@ -35,7 +35,7 @@ class Fields {
   template <class T>
   T optional(std::string_view key, T fallback);
 
-  Fields object(std::string_view key);              // required
+  Fields object(std::string_view key);                // required
   std::vector<Fields> objects(std::string_view key);  // required; an array of objects
   std::vector<std::string> keys() const;              // in file order is not kept: sorted
   const nlohmann::json& raw(std::string_view key);    // required; for free-form values
@@ -56,8 +56,8 @@ class Fields {
   std::set<std::string, std::less<>> known_;
 };
 
-// Parses strictly: one value, no duplicate keys, no NaN, no number beyond double, at most 64 levels.
-// `where` names the source in errors.
+// Parses strictly: one value, no duplicate keys, no NaN, no number beyond double, at most 64
+// levels. `where` names the source in errors.
 nlohmann::json parse_json(const std::string& text, const std::string& where);
 
 // Reads a file and parses it as an object; a missing or unreadable file is an InputError.
@@ -66,7 +66,7 @@ std::string read_file(const std::string& path);
 
 // Checks `value` against the words of a table: "unknown schedule 'foo'; known: gpipe, 1f1b".
 // Returns its index.
-int choose(const Fields& fields, std::string_view key, std::string_view what, const std::string& value,
-           const std::vector<std::string>& known);
+int choose(const Fields& fields, std::string_view key, std::string_view what,
+           const std::string& value, const std::vector<std::string>& known);
 
 }  // namespace meshwright

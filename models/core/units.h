@@ -15,17 +15,29 @@ struct Quantity {
 };
 
 template <class Tag>
-constexpr Quantity<Tag> operator+(Quantity<Tag> a, Quantity<Tag> b) { return {a.value + b.value}; }
+constexpr Quantity<Tag> operator+(Quantity<Tag> a, Quantity<Tag> b) {
+  return {a.value + b.value};
+}
 template <class Tag>
-constexpr Quantity<Tag> operator-(Quantity<Tag> a, Quantity<Tag> b) { return {a.value - b.value}; }
+constexpr Quantity<Tag> operator-(Quantity<Tag> a, Quantity<Tag> b) {
+  return {a.value - b.value};
+}
 template <class Tag>
-constexpr Quantity<Tag> operator*(Quantity<Tag> a, double factor) { return {a.value * factor}; }
+constexpr Quantity<Tag> operator*(Quantity<Tag> a, double factor) {
+  return {a.value * factor};
+}
 template <class Tag>
-constexpr Quantity<Tag> operator*(double factor, Quantity<Tag> a) { return {a.value * factor}; }
+constexpr Quantity<Tag> operator*(double factor, Quantity<Tag> a) {
+  return {a.value * factor};
+}
 template <class Tag>
-constexpr Quantity<Tag> operator/(Quantity<Tag> a, double divisor) { return {a.value / divisor}; }
+constexpr Quantity<Tag> operator/(Quantity<Tag> a, double divisor) {
+  return {a.value / divisor};
+}
 template <class Tag>
-constexpr double operator/(Quantity<Tag> a, Quantity<Tag> b) { return a.value / b.value; }
+constexpr double operator/(Quantity<Tag> a, Quantity<Tag> b) {
+  return a.value / b.value;
+}
 
 using Seconds = Quantity<struct SecondsTag>;
 using Bytes = Quantity<struct BytesTag>;
@@ -40,7 +52,9 @@ constexpr BytesPerSecond operator/(Bytes bytes, Seconds time) { return {bytes.va
 // Simulated time is an integer, so that sums do not depend on their order: picoseconds since the
 // start of the run (106 days fit).
 using SimTime = std::int64_t;
-constexpr SimTime to_sim_time(Seconds time) { return static_cast<SimTime>(time.value * 1e12 + 0.5); }
+constexpr SimTime to_sim_time(Seconds time) {
+  return static_cast<SimTime>(time.value * 1e12 + 0.5);
+}
 constexpr Seconds to_seconds(SimTime time) { return {static_cast<double>(time) * 1e-12}; }
 
 }  // namespace meshwright

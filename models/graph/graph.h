@@ -1,0 +1,151 @@
+// What is trained, as typed operations in topological order: one micro-batch of one model replica,
+// on one rank of its tensor group. Passes (models/passes) turn the whole model's forward graph into
+// the split, differentiated graph that models/lower cuts into Programs.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "models/graph/op.h"
+
+namespace meshwright {
+
+// At most eight tensor ids, stored inline.
+class TensorIds {
+ public:
+  TensorIds() = default;
+  TensorIds(std::initializer_list<int> list) {
+    for (int id : list) push_back(id);
+  }
+  void push_back(int id) { ids_[static_cast<std::size_t>(size_++)] = id; }
+  int size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  int operator[](int i) const { return ids_[static_cast<std::size_t>(i)]; }
+  int& operator[](int i) { return ids_[static_cast<std::size_t>(i)]; }
+  const int* begin() const { return ids_.data(); }
+  const int* end() const { return ids_.data() + size_; }
+  int* begin() { return ids_.data(); }
+  int* end() { return ids_.data() + size_; }
+
+ private:
+  std::array<int, 8> ids_{};
+  int size_ = 0;
+};
+
+// How tensor parallelism cuts a parameter: along `dim`, each segment into T contiguous parts of
+// which rank t holds the t-th (GPT-2's fused q|k|v has three segments). dim < 0: every rank holds
+// it whole.
+struct Cut {
+  int dim = -1;
+  std::vector<std::int64_t> segments;  // sizes along dim, of the padded tensor
+};
+
+enum class Initial : std::uint8_t {
+  normal,
+  residual_normal,
+  ones,
+  zeros
+};  // residual: 0.02/sqrt(2*layers)
+
+struct Parameter {
+  std::string name;    // Hugging Face's spelling
+  Shape global_shape;  // as published: unsplit, unpadded
+  Shape padded_shape;  // unsplit; differs from global_shape in the vocabulary only
+  Shape shape;         // as this rank holds it
+  Dtype dtype = Dtype::f32;
+  Cut cut;              // how T > 1 ranks would cut it; {} when never
+  bool is_cut = false;  // shape is 1/T of padded_shape along cut.dim
+  Initial initial = Initial::normal;
+  bool decay = true;  // weight decay: matrices only
+  bool partial_over_tensor =
+      false;            // sequence parallelism: the tensor group's gradients must be summed
+  bool counted = true;  // counts as a parameter of its own (false for a persistent buffer)
+  int tensor = -1;      // its tensor in the graph
+  int gradient = -1;    // the tensor of its gradient, made by `backward`
+};
+
+enum class Role : std::uint8_t { activation, input, parameter, parameter_gradient };
+enum class Phase : std::uint8_t { forward, recompute, backward };
+
+struct Tensor {
+  TensorType type;
+  Role role = Role::activation;
+  int producer = -1;   // node; -1 for inputs and parameters
+  int parameter = -1;  // index into Graph::parameters
+  int alias_of = -1;   // an in-place output shares the memory of this tensor
+};
+
+struct Node {
+  Op op;
+  Phase phase = Phase::forward;
+  int module = 0;  // index into Graph::modules
+  TensorIds inputs;
+  TensorIds outputs;
+  Attributes attributes;
+};
+
+// A module that computes something, e.g. `transformer.h.3.mlp.c_fc`. Its unit is the link of the
+// chain that stages are cut from (an embedding, a block, the head).
+struct Module {
+  std::string path;
+  int unit = 0;
+};
+
+struct Unit {
+  std::string path;       // `transformer.h.3`
+  bool is_block = false;  // one of the repeated layers: what recomputation and sharding work on
+};
+
+struct Graph {
+  std::vector<Tensor> tensors;
+  std::vector<Node> nodes;
+  std::vector<Parameter> parameters;
+  std::vector<Module> modules;
+  std::vector<Unit> units;  // in order of execution
+
+  int tokens = -1;              // inputs: i32 [rows]
+  int targets = -1;             // i32: [rows], or [b*predicted] (mlm), or [b,2] (qa)
+  int positions = -1;           // i32 [b,predicted]; mlm only
+  int loss = -1;                // f32 [targets]
+  std::int64_t vocabulary = 0;  // unpadded
+
+  int micro_batch = 1;
+  int sequence_length = 1;
+  int tensor_degree = 1;
+  bool sequence_parallel = false;
+  Precision precision = Precision::fp32;
+  CompilerLevel compiler = CompilerLevel::fused;
+
+  // Appends a node; its output tensors get the types that the table infers. Returns the node's
+  // index.
+  int add(Op op, int module, TensorIds inputs, const Attributes& attributes,
+          Phase phase = Phase::forward);
+  int output(int node, int i = 0) const { return nodes[static_cast<std::size_t>(node)].outputs[i]; }
+  int add_tensor(TensorType type, Role role, int producer = -1);
+  int add_parameter(Parameter parameter);  // makes its tensor; returns the tensor
+  int add_module(std::string path, int unit);
+  int add_unit(std::string path, bool is_block);
+
+  int unit_of(const Node& node) const {
+    return modules[static_cast<std::size_t>(node.module)].unit;
+  }
+  const Tensor& tensor(int id) const { return tensors[static_cast<std::size_t>(id)]; }
+};
+
+// Topological order, one producer per tensor, types as the table infers. A breach is our bug: it
+// names `after`, the pass that made the graph.
+void verify(const Graph& graph, std::string_view after);
+
+std::int64_t parameter_count(const Graph& graph);  // unsplit, unpadded, tied counted once
+
+// FLOPs of one forward and backward pass of the micro-batch on this rank without recomputation:
+// three times the forward matrix products, attention not halved for the mask (what MFU counts).
+double model_flops(const Graph& graph);
+
+// One line per node, for dumps and tests.
+std::string to_text(const Graph& graph);
+
+}  // namespace meshwright

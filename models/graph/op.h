@@ -1,0 +1,194 @@
+// The closed list of operations: what each one needs and makes, its FLOPs and bytes, and how tensor
+// parallelism cuts it. FLOPs and bytes are computed here and nowhere else.
+//
+// Activations are matrices [rows, width]; rows = micro_batch * sequence_length tokens, sequence by
+// sequence (sequence parallelism gives each rank a contiguous share of the rows).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "models/core/dtype.h"
+
+namespace meshwright {
+
+enum class Op : std::uint8_t {
+  // forward: inputs -> outputs. s = sequence_length, b = micro_batch, rows = b*s, h = hidden.
+  embedding,     // tokens[rows] i32, table[V,h] -> [rows,h]; vocabulary_parallel: other ranks' rows
+                 // give 0
+  add_position,  // x[rows,h], table[P,h] -> [rows,h]; row r gets table[r mod s + position_offset]
+  add_row,       // x[rows,h], table[N,h] -> [rows,h]; every row gets table[0] (BERT's token type 0)
+  layer_norm,    // x[rows,h], weight[h], (bias[h]) -> y[rows,h], saved[rows,2] f32 (mean, 1/std)
+  rms_norm,      // x[rows,h], weight[h] -> y[rows,h], saved[rows,1] f32 (1/rms)
+  linear,     // x[rows,in], W, (bias[out]) -> [rows,out]; W[out,in], or [in,out] when weight_in_out
+  add_bias,   // x[rows,n], bias[n] -> [rows,n]
+  rope,       // x -> x with queries and keys rotated (attributes: packing, rotary_dim, ...)
+  attention,  // qkv, or q, k, v -> y[rows,heads*head_dim], saved f32: see attention_kernel
+  gelu,       // x -> gelu(x): tanh form when gelu_tanh, else erf
+  relu,       // x -> max(x, 0)
+  tanh,       // x -> tanh(x)
+  swiglu,     // gate[rows,n], up[rows,n] -> silu(gate)*up
+  add,        // a, b -> a + b
+  select_positions,  // x[rows,h], positions[b,p] i32 -> [b*p,h] (rows that a masked model predicts)
+  cross_entropy,     // logits[n,V], targets[n] i32 -> loss[n] f32, saved[n] f32 (log-sum-exp)
+  cross_entropy_stats,  // logits[n,V/T], targets[n] -> stats[3,n] f32 (maximum, sum of exp, target
+                        // logit)
+  cross_entropy_combine,  // stats of all T ranks [T*3,n] -> loss[n], saved[n]
+  span_loss,  // logits[rows,2], targets[b,2] i32 -> loss[2*b] f32, saved[2*b] f32 (question
+              // answering)
+  // tensor parallelism: a communication in one direction, its conjugate in the gradient
+  tensor_copy,       // x -> x; its gradient is summed over the tensor group
+  tensor_reduce,     // x -> sum over the tensor group; its gradient is passed on
+  sequence_gather,   // [rows/T,h] -> [rows,h]; gradient: sequence_scatter
+  sequence_scatter,  // [rows,h] -> sum over the group, own share [rows/T,h]; gradient:
+                     // sequence_gather
+  sequence_slice,    // [rows,h] replicated -> own share [rows/T,h], no communication; gradient:
+                     // sequence_gather
+  stats_gather,      // [3,n] -> [T*3,n]
+  // gradients. "(+)" outputs are parameter gradients and are added to.
+  embedding_grad,         // tokens, dy -> (+)table
+  add_position_grad,      // dy -> (+)table
+  add_row_grad,           // dy -> (+)table
+  layer_norm_grad,        // x, weight, saved, dy -> dx, (+)weight, (+)bias
+  rms_norm_grad,          // x, weight, saved, dy -> dx, (+)weight
+  linear_grad_input,      // dy, W -> dx
+  linear_grad_weight,     // x, dy -> (+)W
+  bias_grad,              // dy -> (+)bias
+  rope_grad,              // dy -> dx (the inverse rotation)
+  attention_grad,         // qkv, y, saved, dy -> dqkv; or q, k, v, y, saved, dy -> dq, dk, dv
+  gelu_grad,              // x, dy -> dx
+  relu_grad,              // x, dy -> dx
+  tanh_grad,              // y, dy -> dx
+  swiglu_grad,            // gate, up, dy -> dgate, dup
+  select_positions_grad,  // dy[b*p,h], positions -> dx[rows,h]
+  cross_entropy_grad,  // logits, saved, targets -> dlogits, times `scale`; vocabulary_parallel: own
+                       // columns
+  span_loss_grad,      // logits, saved, targets -> dlogits, times `scale`
+  // the step's bookkeeping
+  zero,            // -> every output set to 0
+  sum_loss,        // loss[n] f32, sum[1] f64 -> (+)sum: rows added in order in double
+  sum_of_squares,  // a flat gradient bucket -> (+)[1] f64 (what the program's bucket counts)
+  count_
+};
+
+enum class Packing : std::uint8_t {
+  separate,      // q, k, v (or a single one) are tensors of their own: [rows, heads*head_dim]
+  concatenated,  // [rows, (heads + 2*kv_heads)*head_dim]: all q, all k, all v (GPT-2)
+  per_head       // [rows, heads * 3 * head_dim]: q, k, v of a head together (GPT-NeoX, BLOOM)
+};
+
+enum class AttentionKernel : std::uint8_t {
+  unfused,  // the score matrix is in memory; saved = probabilities [b*heads, s, s] in the storage
+            // type
+  flash,    // saved = log-sum-exp [b*heads, s] f32
+  flash2    // as flash, second generation (faster)
+};
+
+// Which kernels exist: one per framework operation, Megatron's hand-fused ones, or the training
+// compiler's.
+enum class CompilerLevel : std::uint8_t { none, fused, full };
+
+struct Attributes {
+  int micro_batch = 1;
+  int sequence_length = 1;
+  int heads = 0;     // on this rank
+  int kv_heads = 0;  // on this rank
+  int head_dim = 0;
+  int rotary_dim = 0;       // 0: no rotation
+  int position_offset = 0;  // RoBERTa counts positions from 2
+  int tensor_degree = 1;    // ranks over which a vocabulary-parallel or communication op works
+  double rotary_base = 10000;
+  double scale = 1;  // gradients: 1 / targets of the global batch
+  double epsilon = 1e-5;
+  std::int64_t vocabulary = 0;  // unpadded size; columns and rows beyond it are masked
+  Packing packing = Packing::separate;
+  AttentionKernel attention = AttentionKernel::flash2;
+  bool causal = true;
+  bool alibi = false;
+  int alibi_heads = 0;  // heads of the whole model: the slopes depend on it
+  bool weight_in_out = false;
+  bool gelu_tanh = false;
+  bool rotary_interleaved = false;  // pairs (2i, 2i+1) (GPT-J) instead of (i, i + rotary_dim/2)
+  bool vocabulary_parallel = false;
+  bool sequence_parallel = false;  // the rows of this op are this rank's share
+};
+
+struct Shape {
+  std::array<std::int64_t, 4> dims{};
+  int rank = 0;
+  constexpr Shape() = default;
+  constexpr Shape(std::initializer_list<std::int64_t> list) {
+    for (std::int64_t dim : list) dims[static_cast<std::size_t>(rank++)] = dim;
+  }
+  constexpr std::int64_t operator[](int i) const {
+    return dims[static_cast<std::size_t>(i < 0 ? rank + i : i)];
+  }
+  constexpr std::int64_t& operator[](int i) {
+    return dims[static_cast<std::size_t>(i < 0 ? rank + i : i)];
+  }
+  constexpr std::int64_t elements() const {
+    std::int64_t product = 1;
+    for (int i = 0; i < rank; ++i) product *= dims[static_cast<std::size_t>(i)];
+    return product;
+  }
+  constexpr bool operator==(const Shape&) const = default;
+};
+
+struct TensorType {
+  Shape shape;
+  Dtype dtype = Dtype::f32;
+  constexpr std::int64_t bytes() const { return shape.elements() * bytes_of(dtype); }
+  constexpr bool operator==(const TensorType&) const = default;
+};
+
+// One operation with the types of its operands: all that its cost and its kernel depend on.
+struct OpCall {
+  Op op;
+  const Attributes& attributes;
+  std::span<const TensorType> inputs;
+  std::span<const TensorType> outputs;
+};
+
+// One device kernel. Products: batch * [m,k]*[k,n]. `bytes` is the traffic to and from memory.
+struct Kernel {
+  enum class Kind : std::uint8_t { gemm, batched_gemm, attention, memory };
+  Kind kind = Kind::memory;
+  std::int64_t m = 0, n = 0, k = 0, batch = 1;
+  double flops = 0;
+  double bytes = 0;
+  constexpr bool operator==(const Kernel&) const = default;
+};
+
+// How tensor parallelism cuts an operation (models/passes/split_tensors.cpp acts on it).
+enum class SplitRule : std::uint8_t {
+  rows,        // works row by row on whole rows: replicated, or on a share of the rows
+  linear,      // by the parameter's cut: columns, rows or not at all
+  heads,       // works on this rank's heads
+  elements,    // works element by element on whatever share it is given
+  vocabulary,  // embedding, cross-entropy: by the vocabulary
+  whole,       // needs the whole tensor on every rank
+  none         // made by a pass; never split
+};
+
+// A row of the table of operations.
+struct OpInfo {
+  Op op;
+  std::string_view name;
+  SplitRule split;
+  bool is_gradient;       // belongs to the backward pass
+  bool is_communication;  // lowered to a collective of the tensor group
+  // Output types from input types and attributes; a wrong input is a MESHWRIGHT_CHECK.
+  void (*infer)(const Attributes&, std::span<const TensorType>, std::vector<TensorType>&);
+  // Appends the kernels that a GPU at this compiler level runs for the operation.
+  void (*work)(const OpCall&, CompilerLevel, std::vector<Kernel>&);
+};
+
+const OpInfo& info(Op op);
+std::span<const OpInfo> op_table();
+
+void append_kernels(const OpCall& call, CompilerLevel level, std::vector<Kernel>& kernels);
+
+}  // namespace meshwright

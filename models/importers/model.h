@@ -1,0 +1,63 @@
+// A model as numbers and words, wherever it came from: a zoo name, a Hugging Face config.json, our
+// JSON. From it the graph of one micro-batch is built.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "models/core/fields.h"
+#include "models/graph/graph.h"
+#include "models/plan/plan.h"
+
+namespace meshwright {
+
+enum class Family : std::uint8_t {
+  gpt,
+  llama,
+  bert,
+  mpt,
+  bloom,
+  gptj,
+  gpt_neox,
+  mixtral,
+  seq2seq,
+  vit
+};
+enum class Head : std::uint8_t { lm, mlm, qa };
+
+struct Model {
+  std::string name;  // for logs
+  Family family = Family::gpt;
+  Head head = Head::lm;
+  int hidden = 0, layers = 0, heads = 0, kv_heads = 0, ffn = 0, positions = 0;
+  std::int64_t vocabulary = 0;
+  bool gated_ffn = false;
+  bool tied_embeddings = true;
+  // What follows from the family unless a config.json says otherwise.
+  int head_dim = 0;
+  bool rms_norm = false, learned_positions = true, parallel_residual = false, alibi = false;
+  bool biases = true, attention_bias = true, gelu_tanh = true;
+  double norm_epsilon = 1e-5, rotary_base = 10000;
+  int rotary_dim = 0;
+  bool rotary_interleaved = false;
+  int token_types = 0;       // BERT: 2
+  int position_offset = 0;   // RoBERTa: 2
+  std::string architecture;  // Hugging Face's naming of parameters: gpt2, gpt_neox, gptj, llama,
+                             // bert, roberta, mpt, bloom
+
+  ModelSizes sizes() const;
+};
+
+// `ref`: a zoo name, a path to a config.json (or to our model JSON), relative to `folder`. Unknown:
+// InputError that names the nearest zoo name. .onnx: NotSupportedYet.
+Model load_model(const std::string& ref, const std::string& folder);
+Model read_model(Fields fields);        // our JSON / the job file's inline object
+Model read_huggingface(Fields fields);  // a config.json
+std::vector<std::string> zoo_names();
+
+// The forward graph of one micro-batch on one undivided rank. The training's precision, attention,
+// compiler, micro_batch, sequence_length and predicted_positions decide its types and attributes.
+Graph build_graph(const Model& model, const Training& training);
+
+}  // namespace meshwright

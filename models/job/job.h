@@ -1,0 +1,91 @@
+// The job file, strictly read: what to train, how, on what.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "models/importers/model.h"
+#include "models/plan/plan.h"
+
+namespace meshwright {
+
+struct ClusterRequest {
+  std::vector<std::string> machines;  // several: the planner chooses ("auto": all known)
+  std::vector<int> counts;            // several: the planner chooses
+  int processes_per_host = 0;         // 0: all GPUs
+  struct Network {
+    int nics = 0;
+    double gbps_per_nic = 0;
+    double latency_us = -1;  // < 0: the machine's
+  };
+  std::optional<Network> network;
+  std::optional<double> host_launch_us;
+};
+
+struct Objective {
+  std::string minimize = "step_time";  // step_time usd usd_per_token gpus
+  std::optional<double> tokens, deadline_s, budget_usd;
+  bool spot = false;
+};
+
+struct DataFiles {
+  std::vector<std::string> files;  // resolved against the job file's folder
+  bool uint16 = false;             // else bytes
+  bool shuffle = false;
+  std::uint64_t seed = 0;
+};
+
+struct Job {
+  std::string file;    // for messages
+  std::string folder;  // paths in the job are relative to it
+  std::string name;
+  Model model;
+  Plan plan;  // defaults and what was given; where `autos` says so, to be decided
+  std::set<std::string, std::less<>>
+      autos;  // dotted: "parallelism.pipeline", "training.micro_batch", "cluster.count"
+  ClusterRequest cluster;
+  Objective objective;
+  std::optional<DataFiles> data;
+  struct Checkpoint {
+    std::string folder;
+    int every_steps = 0;
+    int keep = 2;
+  };
+  std::optional<Checkpoint> checkpoint;
+  struct Log {
+    std::string json, tensorboard, folder;
+  } log;
+  std::vector<std::string> warnings;     // one line each, for standard error
+  std::vector<std::string> mpi_options;  // words of custom_mpi_options, checked
+
+  bool is_auto(std::string_view key) const { return autos.contains(key); }
+};
+
+// Facts about a machine that rules of the job need; hwprofiles gives them to the reader.
+struct MachineFacts {
+  int gpus = 0;
+  bool has_bf16 = false, has_tf32 = false, has_fp8 = false;
+  bool is_cpu = false;
+};
+using MachineLookup = MachineFacts (*)(const std::string& machine);  // unknown: InputError
+
+// Reads and checks a job. `overrides` are `--set` texts KEY=VALUE. Every error is an InputError
+// that begins with the file's name.
+Job read_job(const std::string& path, const std::vector<std::string>& overrides,
+             MachineLookup lookup);
+Job read_job(const nlohmann::json& value, const std::string& file, const std::string& folder,
+             MachineLookup lookup);
+
+// Fills in what follows once a cluster and its rank count are chosen: `data` from the rest when it
+// was not given, the default precision; then checks degrees against ranks and runs verify(plan,
+// model).
+Plan settle(const Job& job, int ranks, const MachineFacts& machine);
+
+// The job as JSON with the plan and cluster written into it, every "auto" replaced.
+nlohmann::json to_json(const Job& job, const Plan& plan, const std::string& machine, int count);
+
+}  // namespace meshwright

@@ -1,0 +1,70 @@
+// Every buffer of one stage's Program with its size, lifetime and place in the arena. The simulator
+// reports this arena, the engine allocates it once.
+//
+// Arena: [persistent][slots of chunk 0][slots of chunk 1]...[task]. Persistent buffers live for the
+// whole run. A slot holds what one micro-batch in flight keeps from its forward to its backward
+// task. The task region is reused by every body; inside it buffers with overlapping lifetimes never
+// overlap.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace meshwright {
+
+enum class MemoryClass : std::uint8_t {
+  parameters,
+  gradients,
+  optimizer,
+  activations,
+  workspace,
+  communication
+};
+constexpr int memory_class_count = 6;
+std::string_view name_of(MemoryClass cls);
+
+enum class Region : std::uint8_t { persistent, slot, task };
+
+struct Buffer {
+  std::string name;
+  MemoryClass cls = MemoryClass::activations;
+  Region region = Region::task;
+  std::int64_t bytes = 0;
+  std::int64_t offset = 0;  // from the start of its region (of its slot)
+  int chunk = -1;           // slot buffers
+  int body = -1;            // task buffers: the body it lives in
+  int first = 0,
+      last = 0;  // task buffers: instructions of that body between which it is live, inclusive
+};
+
+struct SlotRegion {
+  std::int64_t offset = 0;  // of slot 0, from the arena's start
+  std::int64_t stride = 0;
+  int slots = 0;
+};
+
+struct MemoryPlan {
+  std::vector<Buffer> buffers;
+  std::vector<SlotRegion> slots;  // per chunk
+  std::int64_t persistent_bytes = 0;
+  std::int64_t task_offset = 0, task_bytes = 0;
+  std::int64_t arena_bytes = 0;
+  std::array<std::int64_t, memory_class_count>
+      class_bytes{};  // what each class adds to the peak; sums to arena_bytes
+
+  std::int64_t address(int buffer, int slot) const;  // from the arena's start
+};
+
+constexpr std::int64_t arena_alignment = 256;
+
+// Gives task buffers of one body offsets such that live ones never overlap; returns the region's
+// size.
+std::int64_t pack(std::vector<Buffer*>& buffers);
+
+// Live buffers never overlap, everything lies inside the arena. A breach is our bug.
+void verify(const MemoryPlan& plan);
+
+}  // namespace meshwright

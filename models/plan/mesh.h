@@ -1,0 +1,68 @@
+// Ranks, their coordinates and every process group.
+// ranks = pipeline * tensor * context * data. `D` of a placement string is data * context, context
+// fastest.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace meshwright {
+
+enum class GroupKind : std::uint8_t {
+  none,
+  tensor,    // TP: one slice of every split module each
+  pipeline,  // PP: the stages of one replica slice
+  rdp,       // same stage and same tensor slice (reduced data parallel): all of data * context
+  dp,        // same stage: rdp * tensor
+  mp,        // one whole model: pipeline * tensor
+  shard,     // consecutive members of rdp that share one copy of the sharded states
+  replica,   // same shard index over the shard groups of an rdp group
+  context,   // CP: parts of one sequence
+  expert,    // EP: consecutive members of rdp that share the experts
+  norm,      // the ranks whose parts make up one whole gradient: mp * shard
+  world,
+  embedding  // the first and last stage at one (data, tensor) coordinate: tied embeddings
+};
+std::string_view name_of(GroupKind kind);
+
+struct Degrees {
+  int pipeline = 1, tensor = 1, data = 1, context = 1;
+  int shard = 1, expert = 1;  // each divides data * context
+  int ranks() const { return pipeline * tensor * data * context; }
+  int rdp() const { return data * context; }
+};
+
+struct Coordinates {
+  int pipeline = 0, tensor = 0, rdp = 0;  // rdp = data index * context + context index
+  bool operator==(const Coordinates&) const = default;
+};
+
+class Mesh {
+ public:
+  // placement: a permutation of D, P, T read right to left, fastest first; `cluster` = DPT,
+  // `spread` = TPD. An unknown one is an InputError.
+  Mesh(Degrees degrees, std::string_view placement);
+
+  const Degrees& degrees() const { return degrees_; }
+  int ranks() const { return degrees_.ranks(); }
+  Coordinates coordinates(int rank) const;
+  int rank(Coordinates coordinates) const;
+
+  // Ranks of the group of this kind that `rank` is in, ascending; for `embedding` on a middle
+  // stage: empty.
+  std::vector<int> group(GroupKind kind, int rank) const;
+  int index_in(GroupKind kind, int rank) const;
+  int size_of(GroupKind kind) const;
+  // Every group of the kind, by its lowest rank.
+  std::vector<std::vector<int>> groups(GroupKind kind) const;
+
+ private:
+  Degrees degrees_;
+  int pipeline_stride_ = 1, tensor_stride_ = 1, rdp_stride_ = 1;
+};
+
+const std::vector<std::string>& placements();  // the six permutations, cluster, spread
+
+}  // namespace meshwright

@@ -1,0 +1,135 @@
+// The plan: how a model is trained and cut. It is data in the words of the job file; the planner
+// fills it in, models/lower reads it. `verify` is the one list of rules.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "models/graph/graph.h"
+#include "models/plan/mesh.h"
+
+namespace meshwright {
+
+enum class ScheduleKind : std::uint8_t { gpipe, one_f_one_b, interleaved, zero_bubble };
+enum class Recompute : std::uint8_t { none, selective, full, each, contiguous, group };
+enum class OptimizerKind : std::uint8_t { adamw, adam, lamb, sgd };
+enum class LearningRateSchedule : std::uint8_t { constant, linear, cosine };
+enum class Partitioner : std::uint8_t {
+  chain,
+  tree,
+  metis,
+  manual
+};  // job file: "auto" means chain
+
+struct LossScale {
+  bool dynamic = false;
+  double initial = 1, factor = 2, minimum = 1;
+  int window = 1000, hysteresis = 1;
+};
+
+struct Training {
+  std::int64_t global_batch = 0;  // sequences
+  int micro_batch = 1;            // sequences per replica at once
+  int sequence_length = 0;
+  Precision precision = Precision::fp32;
+  Dtype gradient_reduce = Dtype::f32;  // f32, f16 or bf16
+  Recompute recompute = Recompute::none;
+  int recompute_group = 1;  // N of group_N
+  double recompute_fraction = 1;
+  AttentionKernel attention = AttentionKernel::flash2;
+  OptimizerKind optimizer = OptimizerKind::adamw;
+  CompilerLevel compiler = CompilerLevel::fused;
+  bool fuse_gradient_accumulation = true;
+  int predicted_positions = 0;  // mlm
+  int steps = 1;
+  std::uint64_t seed = 0;
+  double learning_rate = 1e-4;
+  int warmup_steps = 0;
+  LearningRateSchedule learning_rate_schedule = LearningRateSchedule::constant;
+  double weight_decay = 0, momentum = 0.9, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
+  double gradient_clip = 0;  // 0: off
+  double dropout = 0;
+  std::optional<LossScale> loss_scale;
+};
+
+struct Parallelism {
+  int pipeline = 1, tensor = 1, data = 1, shard = 1, context = 1, expert = 1;
+  int virtual_stages = 1;
+  ScheduleKind schedule = ScheduleKind::one_f_one_b;
+  int active_microbatches = 0;  // 0: the schedule's own bound
+  bool sequence_parallel = false;
+  int zero_stage = 0;
+  bool overlap_gradients = true, overlap_parameters = true, overlap_tensor = false;
+  bool pipeline_scatter_gather = true;
+  std::string placement = "DPT";
+  Partitioner partitioner = Partitioner::chain;
+  double memory_weight = 0;  // of the partition's balance: 0 time only, 1 memory only
+  std::map<std::string, int> manual_stage;  // module path -> virtual stage
+  std::string tensor_layout = "megatron";   // megatron, speed, memory
+  bool tensor_batch_own = false;
+  std::string offload = "none";
+  int offload_horizon = 0;
+  std::int64_t reduce_bucket_bytes = 25 << 20;
+  std::int64_t max_live_parameters = 1'000'000'000;
+  std::int64_t persistence_threshold = 0;
+
+  Degrees degrees() const { return {pipeline, tensor, data, context, shard, expert}; }
+};
+
+struct Plan {
+  Training training;
+  Parallelism parallelism;
+  std::vector<int>
+      stage_of_unit;  // virtual stage of every unit of the graph; empty: to be partitioned
+
+  int replicas() const { return parallelism.data; }
+  int micro_batches() const {
+    return static_cast<int>(training.global_batch /
+                            (static_cast<std::int64_t>(parallelism.data) * training.micro_batch));
+  }
+  int virtual_stage_count() const { return parallelism.pipeline * parallelism.virtual_stages; }
+  // Ranks that share one copy of sharded states: `shard`, or all of data * context with zero_stage
+  // >= 1.
+  int shard_group() const {
+    if (parallelism.zero_stage == 0) return 1;
+    return parallelism.shard > 1 ? parallelism.shard : parallelism.data * parallelism.context;
+  }
+  // Degrees with `shard` as shard_group() says.
+  Degrees degrees() const {
+    Degrees d = parallelism.degrees();
+    d.shard = shard_group();
+    return d;
+  }
+};
+
+// The sizes that the rules look at; from the model, known before any graph is built.
+struct ModelSizes {
+  int hidden = 0, layers = 0, heads = 0, kv_heads = 0, ffn = 0, positions = 0;
+  std::int64_t vocabulary = 0;
+  bool learned_positions = false;
+};
+
+// The one list of rules about a plan and the model it cuts. Throws InputError with "/json/pointer:
+// problem; remedy" (the caller puts the file's name before it). Rules about the machine (ranks
+// against GPUs) are the job's.
+void verify(const Plan& plan, const ModelSizes& model);
+
+// {"format": 1, "parallelism": {...}, "training": {...}, "stage_of": {"transformer.h.0": 0, ...}}
+nlohmann::json to_json(const Plan& plan);
+nlohmann::json to_json(const Training& training);
+nlohmann::json to_json(const Parallelism& parallelism);
+
+// The words of the job file, in the order of the enumerators (dashes of the file's own spelling).
+const std::vector<std::string>& schedule_names();  // gpipe 1f1b interleaved zero_bubble
+const std::vector<std::string>&
+recompute_names();  // none selective full each contiguous (group_N is apart)
+const std::vector<std::string>& optimizer_names();
+const std::vector<std::string>& attention_names();
+const std::vector<std::string>& compiler_names();
+const std::vector<std::string>& learning_rate_schedule_names();
+
+}  // namespace meshwright

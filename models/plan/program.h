@@ -1,0 +1,175 @@
+// The Program of one pipeline stage: what happens and in which order, decided once. The simulator
+// replays it, the engine runs it; neither decides anything.
+//
+// A body is a straight list of instructions; a task runs one body for one micro-batch; tasks are in
+// schedule order. Instructions of one stream run in list order (task by task); `waits` name
+// instructions of other streams that must have ended before. The list order of a body is itself a
+// legal order for one thread that does everything inline, provided that sends and receives do not
+// block.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "models/graph/graph.h"
+#include "models/plan/memory_plan.h"
+#include "models/plan/mesh.h"
+#include "models/plan/plan.h"
+
+namespace meshwright {
+
+enum class InstructionKind : std::uint8_t {
+  compute,         // `op` on inputs -> outputs
+  load_input,      // the data loader writes tokens, targets or positions of the micro-batch into
+                   // outputs[0]
+  send,            // inputs[0] to the same coordinates of another virtual stage
+  recv,            // outputs[0] from there
+  all_reduce,      // in place: inputs[0] is outputs[0]
+  all_gather,      // inputs[0] = own part, outputs[0] = all parts by group index (may contain
+                   // inputs[0])
+  reduce_scatter,  // inputs[0] = whole, outputs[0] = own summed part (may lie in inputs[0])
+  all_to_all,
+  broadcast,
+  copy_out,       // device to host
+  copy_in,        // host to device
+  optimizer_step  // on `bucket`: own part of parameters and optimizer states
+};
+
+enum class Stream : std::uint8_t {
+  compute,
+  tensor_comm,
+  shard_comm,
+  pipe_send,
+  pipe_recv,
+  copy_out,
+  copy_in
+};
+constexpr int stream_count = 7;
+
+// Bodies are shared by all micro-batches; an instruction may be meant for the first or last one of
+// its chunk only.
+enum class When : std::uint8_t { always, first_micro_batch, last_micro_batch };
+
+struct Operand {
+  int buffer = -1;          // index into MemoryPlan::buffers
+  std::int64_t offset = 0;  // bytes from the buffer's start
+  TensorType type;
+  GroupKind part_of =
+      GroupKind::none;  // the address moves on by (index in this group) * type.bytes()
+};
+
+// Which run of an instruction must have ended: an instruction of this task, or of the latest
+// earlier task that runs `body` (with the same slot as this task, or whatever slot). No such
+// earlier task: nothing to wait for.
+struct Wait {
+  enum class Relation : std::uint8_t { same_task, latest_with_slot, latest };
+  Relation relation = Relation::same_task;
+  int body = -1;  // unused for same_task
+  int instruction = 0;
+};
+
+struct Instruction {
+  InstructionKind kind = InstructionKind::compute;
+  Stream stream = Stream::compute;
+  When when = When::always;
+  Op op = Op::add;                    // compute
+  GroupKind group = GroupKind::none;  // collectives
+  bool maximum = false;               // all_reduce: maximum instead of sum
+  int peer = -1;                      // send, recv: the other virtual stage
+  int channel = 0;  // send, recv: tells apart messages of one task; equal on both sides
+  int bucket = -1;  // optimizer_step, sum_of_squares, bucket collectives
+  int module = -1;  // index into Program::modules; -1: the step's end
+  Phase phase = Phase::forward;
+  Attributes attributes;
+  std::vector<Operand> inputs, outputs;
+  std::vector<Wait> waits;
+};
+
+struct Body {
+  enum class Kind : std::uint8_t { forward, backward, step_begin, step_end };
+  Kind kind = Kind::forward;
+  int chunk = -1;  // -1 for the step's begin and end
+  std::vector<Instruction> instructions;
+};
+
+struct Task {
+  int body = 0;
+  int chunk = -1;
+  int micro_batch = -1;
+  int slot = 0;        // which copy of the chunk's saved activations
+  bool first = false;  // of this body in the step
+  bool last = false;
+};
+
+// A parameter as the ranks of this stage hold it. `copy_of_tied`: the second copy of a tied weight,
+// on the last stage; initialised and updated like the first, never counted, saved or hashed.
+struct StageParameter {
+  Parameter parameter;
+  int chunk = 0;
+  int bucket = 0;
+  std::int64_t offset = 0;  // elements from the bucket's start
+  bool copy_of_tied = false;
+};
+
+// Parameters whose gradients are reduced together; contiguous in the flat parameter, gradient and
+// state buffers. `elements` is padded so that the shard group cuts it into equal parts.
+struct Bucket {
+  std::int64_t elements = 0;
+  std::int64_t shard_elements =
+      0;                        // what one rank's optimizer steps: elements, or elements / shard
+  std::vector<int> parameters;  // indices into Program::parameters, by offset
+  Operand weights;              // working copy, whole bucket (storage type)
+  Operand gradients;            // fp32 (or 16 bit), whole bucket; own part only under ZeRO 2 and 3
+  Operand master;               // fp32 own part; equal to weights' own part when those are fp32
+  Operand first_moment, second_moment;  // fp32 own part
+  bool sharded = false;                 // own part = part `index in shard group`
+};
+
+struct Program {
+  int stage = 0;
+  int micro_batches = 1;
+  std::vector<std::string> modules;
+  std::vector<StageParameter> parameters;
+  std::vector<Bucket> buckets;
+  std::vector<Body> bodies;
+  std::vector<Task> tasks;
+  MemoryPlan memory;
+  // Where the runtime finds its scalars: f64 [1] each; -1 on stages without a loss.
+  int loss_buffer =
+      -1;  // sum of losses of this rank's micro-batches, after step_end over the world
+  int norm_buffer = -1;               // squared gradient norm, after step_end over the norm group
+  std::int64_t targets_per_step = 0;  // of the global batch
+};
+
+// The absolute runs that waits[i] of an instruction in task t name: (task, instruction), or task
+// -1.
+struct RunId {
+  int task = -1;
+  int instruction = 0;
+};
+RunId resolve(const Program& program, int task, const Wait& wait);
+
+// resolve() for many: latest[body] and latest_with_slot[body][slot] are kept by walking the tasks
+// in order.
+class WaitResolver {
+ public:
+  explicit WaitResolver(const Program& program);
+  RunId operator()(int task, const Wait& wait) const;
+
+ private:
+  const Program* program_;
+  std::vector<int> first_;   // per task: offset into latest_
+  std::vector<int> latest_;  // per task and body: latest earlier task
+  std::vector<int> latest_with_slot_;
+};
+
+bool runs(const Instruction& instruction, const Task& task);  // its `when` against first and last
+
+// Program-level rules: waits name earlier things, collectives of one communicator come in one order
+// on all stages, sends meet receives, no deadlock. A breach is our bug (MESHWRIGHT_CHECK).
+void verify(const std::vector<Program>& stages);
+
+std::string to_text(const Program& program);
+
+}  // namespace meshwright

@@ -1,0 +1,42 @@
+// A pipeline schedule: the order in which one stage runs the forwards and backwards of its chunks.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "models/plan/plan.h"
+
+namespace meshwright {
+
+struct PipelineShape {
+  int stages = 1;
+  int chunks = 1;  // virtual stages per stage
+  int micro_batches = 1;
+  int active_microbatches = 0;  // upper bound on micro-batches in flight; 0: the schedule's own
+};
+
+struct ScheduledTask {
+  bool backward = false;
+  int chunk = 0;
+  int micro_batch = 0;
+  bool operator==(const ScheduledTask&) const = default;
+};
+using StageOrder = std::vector<ScheduledTask>;
+
+struct ScheduleInfo {
+  ScheduleKind kind;
+  std::string_view name;
+  std::string_view summary;
+  StageOrder (*order)(PipelineShape shape, int stage);
+  // Promised bound on (chunk, micro-batch) pairs whose activations are alive at once on a stage.
+  int (*activation_bound)(PipelineShape shape, int stage);
+};
+
+std::span<const ScheduleInfo> schedule_kinds();
+const ScheduleInfo& schedule_info(ScheduleKind kind);
+
+// The most pairs of (forwarded, not yet backwarded) micro-batches of `chunk` at any time.
+int most_in_flight(const StageOrder& order, int chunk);
+
+}  // namespace meshwright
