@@ -4,9 +4,10 @@
 #pragma once
 
 #include <array>
-#include <cmath>
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "models/core/dtype.h"
@@ -56,6 +57,7 @@ struct Nvlink {
   int links_per_gpu = 0;
   double link_bandwidth_bytes_per_s = 0;        // of one link, per direction, on paper
   double efficiency = 1;                        // what a collective reaches of it
+  EfficiencyCurve group;                        // share of that against the ranks of the group
   std::vector<std::vector<int>> links_between;  // matrix: number of links of each pair of GPUs
 };
 
@@ -149,7 +151,8 @@ struct Cluster {
 
   int ranks() const { return hosts * processes_per_host; }
   int host_of(int rank) const { return rank / processes_per_host; }
-  Network network() const;                    // with the override applied
+  Gpu device() const;       // what one rank has; on a CPU computer ranks share cores and memory
+  Network network() const;  // with the override applied
   CollectiveLatency network_latency() const;  // with the override applied
   Seconds host_launch() const {
     return {host_launch_us.value_or(machine.host.host_launch_us) * 1e-6};

@@ -5,7 +5,6 @@
 // (one out, one in each). The network between the hosts is a fabric that never blocks.
 #pragma once
 
-#include <span>
 #include <string>
 #include <vector>
 
@@ -23,45 +22,44 @@ struct Link {
 
 class Topology {
  public:
-  explicit Topology(Cluster cluster);
+  explicit Topology(Cluster cluster);  // InputError when several hosts have no network
 
   const Cluster& cluster() const { return cluster_; }
   int links_per_host() const { return static_cast<int>(links_.size()); }
-  const Link& link(int id) const { return links_[static_cast<std::size_t>(id % links_per_host())]; }
+  int local_link(int id) const { return id % links_per_host(); }
   int host_of_link(int id) const { return id / links_per_host(); }
-  // The links of the host, as of host 0; `slowed` in tests and fault settings changes them.
-  std::vector<Link>& host_links() { return links_; }
+  const Link& link(int id) const { return links_[static_cast<std::size_t>(local_link(id))]; }
+  void scale_links(LinkKind kind, double factor);  // of every host, for what-if questions and tests
 
-  // The links that bytes cross from one rank to another, in order; empty when they are the same.
-  // Appended to `links` so that a caller can reuse its memory.
+  // The links that bytes cross from one rank to another, in order; none when they are the same
+  // rank.
   void append_route(int from_rank, int to_rank, std::vector<int>& links) const;
   std::vector<int> route(int from_rank, int to_rank) const;
 
-  // The NIC that a rank uses for `rail` of its transfers; ranks take the nearest ones in turn.
-  int nics_per_host() const { return nics_; }
-  bool linked_by_nvlink(int from_rank, int to_rank) const;
+  // Parallel NVLinks straight from one local GPU to another; 0 on a machine with an NVSwitch.
+  int direct_nvlinks(int from_gpu, int to_gpu) const;
 
  private:
-  struct Paths;  // what build_* fill in
   int add_link(LinkKind kind, double bandwidth, std::string name);
+  void add_shared_memory();
   void add_nvlink();
   void add_pcie();
   void add_network();
-  void fill_routes();
-  std::span<const int> local_route(int from_gpu, int to_gpu) const;
+  std::vector<std::vector<int>> nics_of_switches() const;
+  int nic_switch_of(int gpu, const std::vector<std::vector<int>>& nics) const;
+  void fill_local_routes();
+  std::vector<int> pcie_route(int from, int to) const;
 
   Cluster cluster_;
-  int nics_ = 0;
+  int gpus_ = 0;  // that have a rank
   std::vector<Link> links_;
-  std::vector<std::vector<int>> nvlink_;  // [from][to] -> local link, -1 without one
-  std::vector<int> switch_of_;            // of each GPU
-  std::vector<int> gpu_up_, gpu_down_;    // PCIe links of each GPU, from and to it
-  std::vector<int> uplink_, downlink_;    // of each PCIe switch
-  std::vector<std::vector<int>> socket_;  // [from][to] -> local link
-  std::vector<int> nic_out_, nic_in_;
-  std::vector<std::vector<int>> local_routes_;  // [from * gpus + to]
-  std::vector<std::vector<int>> out_routes_;    // of each GPU: to the fabric
-  std::vector<std::vector<int>> in_routes_;     // of each GPU: from the fabric
+  std::vector<std::vector<int>> nvlink_;          // matrix: [from][to] -> link, -1 without one
+  std::vector<int> switch_of_;                    // of each GPU
+  std::vector<int> gpu_up_, gpu_down_;            // PCIe links of each GPU, from it and to it
+  std::vector<int> uplink_, downlink_;            // of each PCIe switch
+  std::vector<std::vector<int>> socket_;          // [from][to] -> link
+  std::vector<std::vector<int>> local_;           // [from * gpus + to] -> links
+  std::vector<std::vector<int>> leave_, arrive_;  // of each GPU: to and from the fabric
 };
 
 inline Topology build_topology(const Cluster& cluster) { return Topology(cluster); }
