@@ -105,7 +105,7 @@ struct Host {
 // Device memory that libraries take beside the planned arena.
 struct LibraryOverheads {
   double context_bytes = 0;
-  double communicator_bytes = 0;  // of each communicator
+  double communicator_bytes = 0;  // buffers of all communicators of a rank
   double workspace_bytes = 0;     // BLAS
 };
 
