@@ -87,11 +87,11 @@ class TreeCut {
 
   void cut_segments(const List& list, Parts parts, Burden burden) {
     const Deal deal = best_deal(list, parts.count, burden);
-    int last_seated = static_cast<int>(deal.seats.size()) - 1;
-    while (deal.seats[at(last_seated)] == 0) --last_seated;
+    const int count = static_cast<int>(deal.seats.size());
     int next = parts.first;
-    double waiting = burden.first;  // for the first segment that has a part
-    for (int s = 0; s < std::ssize(deal.seats); ++s) {
+    // What lands on the first part; deal.cost holds the burden of the first and the last segment.
+    double waiting = deal.seats.front() > 0 ? burden.first : 0;
+    for (int s = 0; s < count; ++s) {
       List segment;
       for (std::size_t i = 0; i < list.size(); ++i)
         if (deal.segment_of[i] == s) segment.push_back(list[i]);
@@ -101,9 +101,8 @@ class TreeCut {
         if (next == parts.first) waiting += deal.cost[at(s)];
         continue;
       }
-      Burden own{std::exchange(waiting, 0), s == last_seated ? burden.last : 0};
-      for (int t = s + 1; t < std::ssize(deal.seats) && deal.seats[at(t)] == 0; ++t)
-        own.last += deal.cost[at(t)];
+      Burden own{std::exchange(waiting, 0), s == count - 1 ? burden.last : 0};
+      for (int t = s + 1; t < count && deal.seats[at(t)] == 0; ++t) own.last += deal.cost[at(t)];
       cut_list(segment, {next, seats}, own);
       next += seats;
     }
