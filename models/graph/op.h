@@ -114,6 +114,8 @@ struct Attributes {
   bool rotary_interleaved = false;  // pairs (2i, 2i+1) (GPT-J) instead of (i, i + rotary_dim/2)
   bool vocabulary_parallel = false;
   bool sequence_parallel = false;  // the rows of this op are this rank's share
+  bool gradient_is_whole =
+      false;  // sequence_gather: every rank has the whole gradient; slice, don't sum
   bool accumulate_separately =
       false;  // weight gradients: a kernel of its own adds them to the fp32 sum
 };

@@ -1,0 +1,253 @@
+// The rules about a plan and the model that it cuts, from the degrees outwards.
+#include <fmt/format.h>
+#include <algorithm>
+#include <numeric>
+
+#include "models/core/error.h"
+#include "models/plan/plan.h"
+
+namespace meshwright {
+
+namespace {
+
+constexpr int largest_degree = 1'000'000;
+
+[[noreturn]] void refuse(std::string_view key, const std::string& problem) {
+  throw InputError(fmt::format("/{}: {}", key, problem));
+}
+
+[[noreturn]] void not_yet(std::string_view key, const std::string& what) {
+  throw NotSupportedYet(fmt::format("/{}: {} is not supported yet", key, what));
+}
+
+void at_least(std::string_view key, std::int64_t value, std::int64_t least) {
+  if (value < least) refuse(key, fmt::format("{} is too small; use {} or more", value, least));
+}
+
+void within(std::string_view key, double value, double low, double high) {
+  if (!(value >= low && value <= high))
+    refuse(key, fmt::format("{} is out of range; use {} to {}", value, low, high));
+}
+
+void below(std::string_view key, double value, double low, double high) {
+  if (!(value >= low && value < high))
+    refuse(key,
+           fmt::format("{} is out of range; use {} or more and less than {}", value, low, high));
+}
+
+// "1, 2, 3 or 6": what divides `number`, as a reader would try it; long lists are cut.
+std::string divisors_of(std::int64_t number) {
+  std::vector<std::string> words;
+  for (std::int64_t d = 1; d <= number && words.size() < 24; ++d)
+    if (number % d == 0) words.push_back(std::to_string(d));
+  return list_of(words);
+}
+
+void check_degrees(const Parallelism& p) {
+  const std::pair<const char*, int> degrees[] = {{"pipeline", p.pipeline},
+                                                 {"tensor", p.tensor},
+                                                 {"data", p.data},
+                                                 {"shard", p.shard},
+                                                 {"context", p.context},
+                                                 {"expert", p.expert},
+                                                 {"virtual_stages", p.virtual_stages}};
+  for (const auto& [name, degree] : degrees) {
+    const std::string key = std::string("parallelism/") + name;
+    at_least(key, degree, 1);
+    if (degree > largest_degree)
+      refuse(key, fmt::format("{} is too large; use {} or less", degree, largest_degree));
+  }
+}
+
+void check_tensor(const Plan& plan, const ModelSizes& model) {
+  const int tensor = plan.parallelism.tensor;
+  if (tensor == 1) return;
+  const std::pair<const char*, int> sizes[] = {{"heads", model.heads},
+                                               {"kv_heads", model.kv_heads},
+                                               {"hidden", model.hidden},
+                                               {"ffn", model.ffn}};
+  int common = 0;
+  for (const auto& [name, size] : sizes) common = std::gcd(common, size);
+  for (const auto& [name, size] : sizes)
+    if (size % tensor != 0)
+      refuse("parallelism/tensor", fmt::format("{} does not divide {} {}; use {}", tensor, size,
+                                               name, divisors_of(common)));
+  if (!plan.parallelism.sequence_parallel) return;
+  const std::int64_t rows =
+      static_cast<std::int64_t>(plan.training.micro_batch) * plan.training.sequence_length;
+  if (rows % tensor != 0)
+    refuse("parallelism/sequence_parallel",
+           fmt::format("tensor {} does not divide micro_batch {} x sequence_length {} = {} rows; "
+                       "choose a sequence length that is a multiple of {}",
+                       tensor, plan.training.micro_batch, plan.training.sequence_length, rows,
+                       tensor));
+}
+
+void check_batch(const Plan& plan) {
+  const Training& t = plan.training;
+  at_least("training/global_batch", t.global_batch, 1);
+  at_least("training/micro_batch", t.micro_batch, 1);
+  const std::int64_t once = static_cast<std::int64_t>(plan.parallelism.data) * t.micro_batch;
+  if (t.global_batch % once == 0) return;
+  const std::int64_t lower = t.global_batch / once * once;
+  const std::string remedy =
+      lower > 0 ? fmt::format("{} or {}", lower, lower + once) : std::to_string(once);
+  refuse("training/global_batch",
+         fmt::format("{} is not a multiple of data {} x micro_batch {} = {}; use {}",
+                     t.global_batch, plan.parallelism.data, t.micro_batch, once, remedy));
+}
+
+void check_sharding(const Parallelism& p) {
+  within("parallelism/zero_stage", p.zero_stage, 0, 3);
+  const std::int64_t replicas = static_cast<std::int64_t>(p.data) * p.context;
+  for (const auto& [key, degree] :
+       {std::pair{"parallelism/shard", p.shard}, std::pair{"parallelism/expert", p.expert}})
+    if (replicas % degree != 0)
+      refuse(key, fmt::format("{} does not divide data {} x context {} = {}; use {}", degree,
+                              p.data, p.context, replicas, divisors_of(replicas)));
+  if (p.shard > 1 && p.zero_stage == 0)
+    refuse("parallelism/shard",
+           fmt::format("{} shards nothing with zero_stage 0; use zero_stage 1, 2 or 3, or shard 1",
+                       p.shard));
+}
+
+void check_schedule(const Plan& plan, const ModelSizes& model) {
+  const Parallelism& p = plan.parallelism;
+  const int micro_batches = plan.micro_batches();
+  if (p.virtual_stages > 1 && p.schedule != ScheduleKind::interleaved)
+    refuse("parallelism/virtual_stages",
+           fmt::format("{} needs schedule 'interleaved', found '{}'; use virtual_stages 1 or that "
+                       "schedule",
+                       p.virtual_stages, schedule_names()[static_cast<std::size_t>(p.schedule)]));
+  if (p.virtual_stages > 1 && p.pipeline == 1)
+    refuse("parallelism/virtual_stages",
+           fmt::format("{} needs a pipeline of 2 or more stages; use virtual_stages 1",
+                       p.virtual_stages));
+  const std::int64_t chunks = static_cast<std::int64_t>(p.pipeline) * p.virtual_stages;
+  if (chunks > 1 && chunks > model.layers)
+    refuse("parallelism/pipeline",
+           fmt::format("{} x virtual_stages {} = {} chunks, but the model has {} layers; use at "
+                       "most {} chunks",
+                       p.pipeline, p.virtual_stages, chunks, model.layers, model.layers));
+  if (p.schedule == ScheduleKind::interleaved && p.pipeline > 1 && micro_batches % p.pipeline != 0)
+    refuse("parallelism/schedule",
+           fmt::format("'interleaved' needs micro-batches in multiples of pipeline {}, found {} "
+                       "(global_batch {} / (data {} x micro_batch {})); use global_batch {}",
+                       p.pipeline, micro_batches, plan.training.global_batch, p.data,
+                       plan.training.micro_batch,
+                       (micro_batches / p.pipeline + 1) * static_cast<std::int64_t>(p.pipeline) *
+                           p.data * plan.training.micro_batch));
+  at_least("parallelism/active_microbatches", p.active_microbatches, 0);
+  if (p.active_microbatches == 0) return;
+  if (p.schedule == ScheduleKind::gpipe && p.active_microbatches < micro_batches)
+    refuse("parallelism/active_microbatches",
+           fmt::format("{} cannot bind 'gpipe', which forwards all {} micro-batches first; use "
+                       "schedule '1f1b' or {} or more",
+                       p.active_microbatches, micro_batches, micro_batches));
+  if (p.schedule == ScheduleKind::interleaved)
+    not_yet("parallelism/active_microbatches", "a bound on schedule 'interleaved'");
+}
+
+void check_partition(const Parallelism& p) {
+  within("parallelism/memory_weight", p.memory_weight, 0, 1);
+  const int last = p.pipeline * p.virtual_stages - 1;
+  for (const auto& [path, stage] : p.manual_stage)
+    if (stage < 0 || stage > last)
+      refuse("parallelism/partition",
+             fmt::format("'{}' is put on stage {}, but stages are 0 to {}", path, stage, last));
+  if (p.partitioner == Partitioner::manual && p.manual_stage.empty())
+    refuse("parallelism/partition", "no module is given a stage; name some, or use 'auto'");
+}
+
+void check_amounts(const Parallelism& p) {
+  at_least("parallelism/reduce_bucket_bytes", p.reduce_bucket_bytes, 1);
+  at_least("parallelism/max_live_parameters", p.max_live_parameters, 1);
+  at_least("parallelism/persistence_threshold", p.persistence_threshold, 0);
+  at_least("parallelism/offload_horizon", p.offload_horizon, 0);
+}
+
+void check_loss_scale(const Training& t) {
+  if (!t.loss_scale) return;
+  if (t.precision != Precision::fp16)
+    refuse("training/loss_scale",
+           fmt::format("only fp16 is scaled, the precision is {}; leave it out",
+                       name_of(t.precision)));
+  const LossScale& scale = *t.loss_scale;
+  if (!(scale.initial > 0))
+    refuse(scale.dynamic ? "training/loss_scale/initial" : "training/loss_scale/static",
+           "must be above 0");
+  if (!scale.dynamic) return;
+  if (!(scale.factor > 1)) refuse("training/loss_scale/factor", "must be above 1");
+  if (!(scale.minimum > 0)) refuse("training/loss_scale/minimum", "must be above 0");
+  at_least("training/loss_scale/window", scale.window, 1);
+  at_least("training/loss_scale/hysteresis", scale.hysteresis, 1);
+}
+
+void check_optimizer(const Training& t) {
+  at_least("training/steps", t.steps, 1);
+  at_least("training/warmup_steps", t.warmup_steps, 0);
+  const double huge = 1e9;
+  within("training/learning_rate", t.learning_rate, 0, huge);
+  within("training/weight_decay", t.weight_decay, 0, huge);
+  within("training/gradient_clip", t.gradient_clip, 0, huge);
+  below("training/momentum", t.momentum, 0, 1);
+  below("training/beta1", t.beta1, 0, 1);
+  below("training/beta2", t.beta2, 0, 1);
+  if (!(t.epsilon > 0)) refuse("training/epsilon", fmt::format("{} must be above 0", t.epsilon));
+}
+
+void check_training(const Training& t, const ModelSizes& model) {
+  at_least("training/sequence_length", t.sequence_length, 1);
+  if (model.learned_positions && model.positions > 0 && t.sequence_length > model.positions)
+    refuse("training/sequence_length",
+           fmt::format("{} exceeds the model's {} learned positions; use {} or less",
+                       t.sequence_length, model.positions, model.positions));
+  within("training/recompute_fraction", t.recompute_fraction, 0, 1);
+  if (t.recompute == Recompute::group) at_least("training/recompute", t.recompute_group, 1);
+  if (t.predicted_positions < 0 || t.predicted_positions > t.sequence_length)
+    refuse("training/predicted_positions", fmt::format("{} is not in 1 to sequence_length {}",
+                                                       t.predicted_positions, t.sequence_length));
+  below("training/dropout", t.dropout, 0, 1);
+  check_loss_scale(t);
+  check_optimizer(t);
+}
+
+// Legal, but this version cannot do it.
+void check_supported(const Plan& plan) {
+  const Training& t = plan.training;
+  const Parallelism& p = plan.parallelism;
+  if (p.context > 1) not_yet("parallelism/context", "context parallelism (degree above 1)");
+  if (p.expert > 1) not_yet("parallelism/expert", "expert parallelism (degree above 1)");
+  if (p.schedule == ScheduleKind::zero_bubble)
+    not_yet("parallelism/schedule", "schedule 'zero_bubble'");
+  if (p.tensor_layout != "megatron")
+    not_yet("parallelism/tensor_layout", fmt::format("layout '{}'", p.tensor_layout));
+  if (p.tensor_batch_own && p.tensor > 1) not_yet("parallelism/tensor_batch", "'own'");
+  if (p.offload != "none")
+    not_yet("parallelism/offload", fmt::format("offload of '{}'", p.offload));
+  if (t.dropout > 0) not_yet("training/dropout", "dropout above 0");
+  if (t.recompute == Recompute::contiguous) not_yet("training/recompute", "'contiguous'");
+  if (t.recompute == Recompute::group)
+    not_yet("training/recompute", fmt::format("'group_{}'", t.recompute_group));
+}
+
+}  // namespace
+
+void verify(const Plan& plan, const ModelSizes& model) {
+  check_degrees(plan.parallelism);
+  check_training(plan.training, model);
+  check_batch(plan);
+  check_tensor(plan, model);
+  check_sharding(plan.parallelism);
+  check_schedule(plan, model);
+  check_partition(plan.parallelism);
+  check_amounts(plan.parallelism);
+  check_supported(plan);
+  if (std::find(placements().begin(), placements().end(), plan.parallelism.placement) ==
+      placements().end())
+    refuse("parallelism/placement",
+           fmt::format("unknown placement '{}'; known: {}", plan.parallelism.placement,
+                       list_of(placements(), "and")));
+}
+
+}  // namespace meshwright

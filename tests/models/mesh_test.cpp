@@ -1,0 +1,141 @@
+#include "models/plan/mesh.h"
+
+#include <algorithm>
+
+#include "models/core/error.h"
+#include "tests/catch.h"
+
+using namespace meshwright;
+
+namespace {
+
+using Groups = std::vector<std::vector<int>>;
+
+// "rdp pp tp" of every rank in order, as the published tables print them: 000 001 010 ...
+std::string table(const Mesh& mesh) {
+  std::string text;
+  for (int rank = 0; rank < mesh.ranks(); ++rank) {
+    const Coordinates c = mesh.coordinates(rank);
+    if (rank > 0) text += ' ';
+    text += std::to_string(c.rdp) + std::to_string(c.pipeline) + std::to_string(c.tensor);
+  }
+  return text;
+}
+
+Degrees degrees(int pipeline, int tensor, int data) {
+  Degrees d;
+  d.pipeline = pipeline;
+  d.tensor = tensor;
+  d.data = data;
+  return d;
+}
+
+const std::vector<GroupKind> every_kind = {
+    GroupKind::none,    GroupKind::tensor, GroupKind::pipeline, GroupKind::rdp,
+    GroupKind::dp,      GroupKind::mp,     GroupKind::shard,    GroupKind::replica,
+    GroupKind::context, GroupKind::expert, GroupKind::norm,     GroupKind::world};
+
+}  // namespace
+
+TEST_CASE("eight ranks under every placement order", "[models][mesh]") {
+  const Degrees d = degrees(2, 2, 2);
+  CHECK(table(Mesh(d, "DPT")) == "000 001 010 011 100 101 110 111");
+  CHECK(table(Mesh(d, "PTD")) == "000 100 001 101 010 110 011 111");
+  CHECK(table(Mesh(d, "TPD")) == "000 100 010 110 001 101 011 111");
+  CHECK(table(Mesh(d, "DTP")) == "000 010 001 011 100 110 101 111");
+  CHECK(table(Mesh(d, "TDP")) == "000 010 100 110 001 011 101 111");
+  CHECK(table(Mesh(d, "PDT")) == "000 001 100 101 010 011 110 111");
+  CHECK(table(Mesh(d, "cluster")) == table(Mesh(d, "DPT")));
+  CHECK(table(Mesh(d, "spread")) == table(Mesh(d, "TPD")));
+}
+
+TEST_CASE("groups of DPT and DTP on eight ranks", "[models][mesh]") {
+  const Mesh dpt(degrees(2, 2, 2), "DPT");
+  CHECK(dpt.groups(GroupKind::tensor) == Groups{{0, 1}, {2, 3}, {4, 5}, {6, 7}});
+  CHECK(dpt.groups(GroupKind::pipeline) == Groups{{0, 2}, {1, 3}, {4, 6}, {5, 7}});
+  CHECK(dpt.groups(GroupKind::rdp) == Groups{{0, 4}, {1, 5}, {2, 6}, {3, 7}});
+  CHECK(dpt.groups(GroupKind::dp) == Groups{{0, 1, 4, 5}, {2, 3, 6, 7}});
+  CHECK(dpt.groups(GroupKind::mp) == Groups{{0, 1, 2, 3}, {4, 5, 6, 7}});
+
+  const Mesh dtp(degrees(2, 2, 2), "DTP");
+  CHECK(dtp.groups(GroupKind::tensor) == Groups{{0, 2}, {1, 3}, {4, 6}, {5, 7}});
+  CHECK(dtp.groups(GroupKind::pipeline) == Groups{{0, 1}, {2, 3}, {4, 5}, {6, 7}});
+  CHECK(dtp.groups(GroupKind::rdp) == Groups{{0, 4}, {1, 5}, {2, 6}, {3, 7}});
+  CHECK(dtp.groups(GroupKind::dp) == Groups{{0, 2, 4, 6}, {1, 3, 5, 7}});
+  CHECK(dtp.groups(GroupKind::mp) == Groups{{0, 1, 2, 3}, {4, 5, 6, 7}});
+}
+
+TEST_CASE("two stages without tensor parallelism, spread and cluster", "[models][mesh]") {
+  const Mesh spread(degrees(2, 1, 4), "spread");
+  CHECK(spread.groups(GroupKind::mp) == Groups{{0, 4}, {1, 5}, {2, 6}, {3, 7}});
+  CHECK(spread.groups(GroupKind::dp) == Groups{{0, 1, 2, 3}, {4, 5, 6, 7}});
+  CHECK(spread.index_in(GroupKind::dp, 6) == 2);
+  const Mesh cluster(degrees(2, 1, 4), "cluster");
+  CHECK(cluster.groups(GroupKind::mp) == Groups{{0, 1}, {2, 3}, {4, 5}, {6, 7}});
+  CHECK(cluster.groups(GroupKind::dp) == Groups{{0, 2, 4, 6}, {1, 3, 5, 7}});
+}
+
+TEST_CASE("sharding groups are consecutive chunks of the rdp list", "[models][mesh]") {
+  // 32 GPUs, tensor 4, shard 4: two sharding groups per tensor slice, so 32 / (4 * 4) = 2 replicas.
+  Degrees d = degrees(1, 4, 8);
+  d.shard = 4;
+  const Mesh mesh(d, "cluster");
+  CHECK(mesh.group(GroupKind::tensor, 0) == std::vector<int>{0, 1, 2, 3});
+  CHECK(mesh.group(GroupKind::tensor, 31) == std::vector<int>{28, 29, 30, 31});
+  CHECK(mesh.group(GroupKind::rdp, 0) == std::vector<int>{0, 4, 8, 12, 16, 20, 24, 28});
+  CHECK(mesh.group(GroupKind::shard, 0) == std::vector<int>{0, 4, 8, 12});
+  CHECK(mesh.group(GroupKind::shard, 24) == std::vector<int>{16, 20, 24, 28});
+  CHECK(mesh.group(GroupKind::replica, 0) == std::vector<int>{0, 16});
+  CHECK(mesh.group(GroupKind::replica, 20) == std::vector<int>{4, 20});
+  // A whole gradient: four tensor slices times four shards.
+  CHECK(mesh.group(GroupKind::norm, 5).size() == 16);
+  CHECK(mesh.group(GroupKind::norm, 5).back() == 15);
+}
+
+TEST_CASE("context is the fastest part of rdp, experts are chunks of it", "[models][mesh]") {
+  Degrees d = degrees(1, 2, 2);
+  d.context = 2;
+  d.expert = 4;
+  const Mesh mesh(d, "DPT");  // rank = rdp * 2 + tensor; rdp = data * 2 + context
+  CHECK(mesh.groups(GroupKind::context) == Groups{{0, 2}, {1, 3}, {4, 6}, {5, 7}});
+  CHECK(mesh.groups(GroupKind::expert) == Groups{{0, 2, 4, 6}, {1, 3, 5, 7}});
+}
+
+TEST_CASE("the embedding group joins the ends of the pipeline", "[models][mesh]") {
+  const Mesh mesh(degrees(4, 1, 2), "DPT");
+  CHECK(mesh.groups(GroupKind::embedding) == Groups{{0, 3}, {4, 7}});
+  CHECK(mesh.group(GroupKind::embedding, 1).empty());
+  CHECK(mesh.size_of(GroupKind::embedding) == 2);
+  CHECK(Mesh(degrees(1, 2, 2), "DPT").group(GroupKind::embedding, 3) == std::vector<int>{3});
+}
+
+TEST_CASE("every kind of group partitions the ranks, under every placement", "[models][mesh]") {
+  Degrees d = degrees(3, 2, 4);
+  d.context = 2;
+  d.shard = 4;
+  d.expert = 2;
+  const std::string placement = GENERATE(from_range(placements()));
+  const Mesh mesh(d, placement);
+  for (const GroupKind kind : every_kind) {
+    CAPTURE(placement, std::string(name_of(kind)));
+    std::vector<int> members;
+    for (const std::vector<int>& group : mesh.groups(kind)) {
+      CHECK(std::is_sorted(group.begin(), group.end()));
+      CHECK(static_cast<int>(group.size()) == mesh.size_of(kind));
+      for (std::size_t i = 0; i < group.size(); ++i) {
+        CHECK(mesh.group(kind, group[i]) == group);
+        CHECK(mesh.index_in(kind, group[i]) == static_cast<int>(i));
+      }
+      members.insert(members.end(), group.begin(), group.end());
+    }
+    std::sort(members.begin(), members.end());
+    REQUIRE(static_cast<int>(members.size()) == 48);  // 3 * 2 * 4 * 2
+    for (int rank = 0; rank < 48; ++rank) CHECK(members[static_cast<std::size_t>(rank)] == rank);
+  }
+  for (int rank = 0; rank < 48; ++rank) CHECK(mesh.rank(mesh.coordinates(rank)) == rank);
+}
+
+TEST_CASE("an unknown placement is refused", "[models][mesh]") {
+  CHECK_THROWS_AS(Mesh(degrees(1, 1, 1), "DDT"), InputError);
+  CHECK_THROWS_AS(Mesh(degrees(1, 1, 1), "packed"), InputError);
+}

@@ -1,0 +1,147 @@
+#include "models/plan/plan.h"
+
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "models/core/error.h"
+#include "tests/catch.h"
+
+using namespace meshwright;
+
+namespace {
+
+ModelSizes gpt2() {
+  ModelSizes sizes;
+  sizes.hidden = 768;
+  sizes.layers = 12;
+  sizes.heads = 12;
+  sizes.kv_heads = 12;
+  sizes.ffn = 3072;
+  sizes.positions = 1024;
+  sizes.vocabulary = 50257;
+  sizes.learned_positions = true;
+  return sizes;
+}
+
+Plan legal() {
+  Plan plan;
+  plan.training.global_batch = 64;
+  plan.training.micro_batch = 2;
+  plan.training.sequence_length = 1024;
+  plan.parallelism.pipeline = 2;
+  plan.parallelism.tensor = 2;
+  plan.parallelism.data = 4;
+  return plan;
+}
+
+// What verify says of a legal plan after one change.
+std::string refused(const std::function<void(Training&, Parallelism&)>& change) {
+  Plan plan = legal();
+  change(plan.training, plan.parallelism);
+  try {
+    verify(plan, gpt2());
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+#define CHANGE(...) [](Training& t, Parallelism& p) { (void)t, (void)p, __VA_ARGS__; }
+
+TEST_CASE("a legal plan passes", "[models][plan]") {
+  CHECK(refused(CHANGE(t.steps = 2)) == "");
+  CHECK(refused(CHANGE(p.tensor = 12)) == "");
+  CHECK(refused(CHANGE(p.tensor = 1, p.sequence_parallel = true)) == "");  // nothing to do
+  CHECK(refused(CHANGE(p.schedule = ScheduleKind::interleaved, p.virtual_stages = 3)) == "");
+  CHECK(refused(CHANGE(p.zero_stage = 3, p.shard = 2)) == "");
+  CHECK(refused(CHANGE(t.recompute = Recompute::each)) == "");
+}
+
+TEST_CASE("rules about tensor parallelism", "[models][plan]") {
+  CHECK(refused(CHANGE(p.tensor = 5)) ==
+        "/parallelism/tensor: 5 does not divide 12 heads; use 1, 2, 3, 4, 6 or 12");
+  // rows = 2 * 1023 = 2046 = 2 * 3 * 11 * 31
+  CHECK(refused(CHANGE(p.tensor = 4, p.sequence_parallel = true, t.sequence_length = 1023)) ==
+        "/parallelism/sequence_parallel: tensor 4 does not divide micro_batch 2 x sequence_length "
+        "1023 = 2046 rows; choose a sequence length that is a multiple of 4");
+  CHECK(refused(CHANGE(p.tensor = 0)) == "/parallelism/tensor: 0 is too small; use 1 or more");
+}
+
+TEST_CASE("rules about batches and sharding", "[models][plan]") {
+  // data 4 x micro_batch 3 = 12; 64 lies between 60 and 72
+  CHECK(refused(CHANGE(t.micro_batch = 3)) ==
+        "/training/global_batch: 64 is not a multiple of data 4 x micro_batch 3 = 12; use 60 or "
+        "72");
+  CHECK(refused(CHANGE(t.micro_batch = 32)) ==
+        "/training/global_batch: 64 is not a multiple of data 4 x micro_batch 32 = 128; use 128");
+  CHECK(refused(CHANGE(p.zero_stage = 1, p.shard = 3)) ==
+        "/parallelism/shard: 3 does not divide data 4 x context 1 = 4; use 1, 2 or 4");
+  CHECK(refused(CHANGE(p.shard = 2)) ==
+        "/parallelism/shard: 2 shards nothing with zero_stage 0; use zero_stage 1, 2 or 3, or "
+        "shard 1");
+  CHECK(refused(CHANGE(p.zero_stage = 4)) ==
+        "/parallelism/zero_stage: 4 is out of range; use 0 to 3");
+}
+
+TEST_CASE("rules about the pipeline", "[models][plan]") {
+  CHECK(refused(CHANGE(p.virtual_stages = 2)) ==
+        "/parallelism/virtual_stages: 2 needs schedule 'interleaved', found '1f1b'; use "
+        "virtual_stages 1 or that schedule");
+  CHECK(refused(
+            CHANGE(p.virtual_stages = 2, p.pipeline = 1, p.schedule = ScheduleKind::interleaved)) ==
+        "/parallelism/virtual_stages: 2 needs a pipeline of 2 or more stages; use virtual_stages "
+        "1");
+  CHECK(refused(CHANGE(p.pipeline = 16)) ==
+        "/parallelism/pipeline: 16 x virtual_stages 1 = 16 chunks, but the model has 12 layers; "
+        "use at most 12 chunks");
+  // 24 / (4 * 2) = 3 micro-batches; the next multiple of 2 is 4: 4 * 4 * 2 = 32 sequences
+  CHECK(refused(CHANGE(t.global_batch = 24, p.schedule = ScheduleKind::interleaved)) ==
+        "/parallelism/schedule: 'interleaved' needs micro-batches in multiples of pipeline 2, "
+        "found 3 (global_batch 24 / (data 4 x micro_batch 2)); use global_batch 32");
+  CHECK(refused(CHANGE(p.schedule = ScheduleKind::gpipe, p.active_microbatches = 2)) ==
+        "/parallelism/active_microbatches: 2 cannot bind 'gpipe', which forwards all 8 "
+        "micro-batches first; use schedule '1f1b' or 8 or more");
+}
+
+TEST_CASE("rules about training", "[models][plan]") {
+  CHECK(refused(CHANGE(t.sequence_length = 2048)) ==
+        "/training/sequence_length: 2048 exceeds the model's 1024 learned positions; use 1024 or "
+        "less");
+  CHECK(refused(CHANGE(t.recompute_fraction = 1.5)) ==
+        "/training/recompute_fraction: 1.5 is out of range; use 0 to 1");
+  CHECK(refused(CHANGE(t.dropout = 1)) ==
+        "/training/dropout: 1 is out of range; use 0 or more and less than 1");
+  CHECK(refused(CHANGE(t.loss_scale = LossScale{})) ==
+        "/training/loss_scale: only fp16 is scaled, the precision is fp32; leave it out");
+}
+
+TEST_CASE("what is not built yet is refused as such", "[models][plan]") {
+  Plan plan = legal();
+  plan.parallelism.context = 2;
+  CHECK_THROWS_AS(verify(plan, gpt2()), NotSupportedYet);
+  CHECK(refused(CHANGE(p.context = 2)) ==
+        "/parallelism/context: context parallelism (degree above 1) is not supported yet");
+  CHECK(refused(CHANGE(p.expert = 2)).ends_with("is not supported yet"));
+  CHECK(refused(CHANGE(p.offload = "activations")).ends_with("is not supported yet"));
+  CHECK(refused(CHANGE(p.schedule = ScheduleKind::zero_bubble)).ends_with("is not supported yet"));
+  CHECK(refused(CHANGE(p.tensor_layout = "memory")).ends_with("is not supported yet"));
+  CHECK(refused(CHANGE(p.tensor_batch_own = true)).ends_with("is not supported yet"));
+  CHECK(refused(CHANGE(t.dropout = 0.1)).ends_with("is not supported yet"));
+  CHECK(refused(CHANGE(t.recompute = Recompute::group)).ends_with("is not supported yet"));
+}
+
+TEST_CASE("a plan as JSON is in the words of the job file", "[models][plan]") {
+  Plan plan = legal();
+  plan.training.recompute = Recompute::group;
+  plan.training.recompute_group = 4;
+  plan.parallelism.partitioner = Partitioner::manual;
+  plan.parallelism.manual_stage = {{"transformer.h.0", 0}, {"transformer.h.6", 1}};
+  const nlohmann::json value = to_json(plan);
+  CHECK(value["format"] == 1);
+  CHECK(value["training"]["recompute"] == "group_4");
+  CHECK(value["parallelism"]["schedule"] == "1f1b");
+  CHECK(value["parallelism"]["overlap"] == nlohmann::json({"gradients", "parameters"}));
+  CHECK(value["stage_of"]["transformer.h.6"] == 1);
+}
