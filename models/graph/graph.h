@@ -123,6 +123,9 @@ struct Graph {
   // index.
   int add(Op op, int module, TensorIds inputs, const Attributes& attributes,
           Phase phase = Phase::forward);
+  // The same for a gradient: after the inferred outputs come the `accumulated` parameter gradients.
+  int add_gradient(Op op, int module, TensorIds inputs, TensorIds accumulated,
+                   const Attributes& attributes);
   int output(int node, int i = 0) const { return nodes[static_cast<std::size_t>(node)].outputs[i]; }
   int add_tensor(TensorType type, Role role, int producer = -1);
   int add_parameter(Parameter parameter);  // makes its tensor; returns the tensor

@@ -114,6 +114,10 @@ struct Attributes {
   bool rotary_interleaved = false;  // pairs (2i, 2i+1) (GPT-J) instead of (i, i + rotary_dim/2)
   bool vocabulary_parallel = false;
   bool sequence_parallel = false;  // the rows of this op are this rank's share
+  bool gradient_is_whole =
+      false;  // sequence_gather: every rank has the whole gradient; slice, don't sum
+  bool accumulate_separately =
+      false;  // weight gradients: a kernel of its own adds them to the fp32 sum
 };
 
 struct Shape {
@@ -180,7 +184,8 @@ struct OpInfo {
   SplitRule split;
   bool is_gradient;       // belongs to the backward pass
   bool is_communication;  // lowered to a collective of the tensor group
-  // Output types from input types and attributes; a wrong input is a MESHWRIGHT_CHECK.
+  // Types of the outputs from input types and attributes; parameter gradients, which come last, are
+  // not among them (they have their parameter's shape). A wrong input is a MESHWRIGHT_CHECK.
   void (*infer)(const Attributes&, std::span<const TensorType>, std::vector<TensorType>&);
   // Appends the kernels that a GPU at this compiler level runs for the operation.
   void (*work)(const OpCall&, CompilerLevel, std::vector<Kernel>&);
@@ -190,5 +195,15 @@ const OpInfo& info(Op op);
 std::span<const OpInfo> op_table();
 
 void append_kernels(const OpCall& call, CompilerLevel level, std::vector<Kernel>& kernels);
+
+// Matrix-product FLOPs of a forward operation as MFU counts them: attention not halved for the
+// mask.
+double model_flops(const OpCall& call);
+
+// Kernels of one optimizer step over `elements` parameters. `moments`: 2 Adam and its kin, 1 SGD
+// with momentum. `weights`: storage type of the working copy; fp32 masters exist when it is not
+// f32.
+void append_optimizer_kernels(std::int64_t elements, int moments, Dtype weights, Dtype gradients,
+                              CompilerLevel level, std::vector<Kernel>& kernels);
 
 }  // namespace meshwright

@@ -37,7 +37,9 @@ struct Model {
   // What follows from the family unless a config.json says otherwise.
   int head_dim = 0;
   bool rms_norm = false, learned_positions = true, parallel_residual = false, alibi = false;
-  bool biases = true, attention_bias = true, gelu_tanh = true;
+  bool biases = true;          // of the MLP's matrices and of layer norms
+  bool attention_bias = true;  // of the attention's matrices
+  bool gelu_tanh = true;
   double norm_epsilon = 1e-5, rotary_base = 10000;
   int rotary_dim = 0;
   bool rotary_interleaved = false;
@@ -49,15 +51,20 @@ struct Model {
   ModelSizes sizes() const;
 };
 
-// `ref`: a zoo name, a path to a config.json (or to our model JSON), relative to `folder`. Unknown:
-// InputError that names the nearest zoo name. .onnx: NotSupportedYet.
-Model load_model(const std::string& ref, const std::string& folder);
+std::string zoo_folder();  // models/zoo of the source tree
+
+// `ref`: a zoo name, a path to a config.json (or to our model JSON, or to a folder with a
+// config.json), relative to `folder`. Unknown: InputError that names the nearest zoo name. .onnx:
+// NotSupportedYet.
+Model load_model(const std::string& ref, const std::string& folder,
+                 const std::string& zoo = zoo_folder());
 Model read_model(Fields fields);        // our JSON / the job file's inline object
 Model read_huggingface(Fields fields);  // a config.json
-std::vector<std::string> zoo_names();
+std::vector<std::string> zoo_names(const std::string& zoo = zoo_folder());
 
 // The forward graph of one micro-batch on one undivided rank. The training's precision, attention,
 // compiler, micro_batch, sequence_length and predicted_positions decide its types and attributes.
+// predicted_positions 0 of a masked model: 15 % of the sequence, as BERT masks.
 Graph build_graph(const Model& model, const Training& training);
 
 }  // namespace meshwright

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -63,10 +64,10 @@ struct Operand {
 // earlier task that runs `body` (with the same slot as this task, or whatever slot). No such
 // earlier task: nothing to wait for.
 struct Wait {
-  enum class Relation : std::uint8_t { same_task, latest_with_slot, latest };
+  enum class Relation : std::uint8_t { same_task, latest_with_slot, latest, previous_task };
   Relation relation = Relation::same_task;
-  int body = -1;  // unused for same_task
-  int instruction = 0;
+  int body = -1;        // latest, latest_with_slot
+  int instruction = 0;  // -1: the body's last compute instruction that always runs
 };
 
 struct Instruction {
@@ -76,8 +77,10 @@ struct Instruction {
   Op op = Op::add;                    // compute
   GroupKind group = GroupKind::none;  // collectives
   bool maximum = false;               // all_reduce: maximum instead of sum
+  bool accumulate = false;            // reduce_scatter: the sum is added to outputs[0]
   int peer = -1;                      // send, recv: the other virtual stage
-  int channel = 0;  // send, recv: tells apart messages of one task; equal on both sides
+  int channel = 0;  // send, recv: tells apart messages of one task; load_input: 0 tokens, 1
+                    // targets, 2 positions
   int bucket = -1;  // optimizer_step, sum_of_squares, bucket collectives
   int module = -1;  // index into Program::modules; -1: the step's end
   Phase phase = Phase::forward;
@@ -119,17 +122,18 @@ struct Bucket {
   std::int64_t shard_elements =
       0;                        // what one rank's optimizer steps: elements, or elements / shard
   std::vector<int> parameters;  // indices into Program::parameters, by offset
-  Operand weights;              // working copy, whole bucket (storage type)
-  Operand gradients;            // fp32 (or 16 bit), whole bucket; own part only under ZeRO 2 and 3
-  Operand master;               // fp32 own part; equal to weights' own part when those are fp32
-  Operand first_moment, second_moment;  // fp32 own part
+  Operand weights;              // working copy (storage type); own part only under ZeRO 3
+  Operand gradients;            // summed over micro-batches; own part only under ZeRO 2 and 3
+  Operand own_weights, own_gradients;   // the part that this rank steps
+  Operand master;                       // fp32 own part; own_weights where those are fp32
+  Operand first_moment, second_moment;  // fp32 own part; buffer -1 where the optimizer has none
   bool sharded = false;                 // own part = part `index in shard group`
 };
 
 struct Program {
   int stage = 0;
   int micro_batches = 1;
-  std::vector<std::string> modules;
+  std::shared_ptr<const std::vector<std::string>> modules;  // paths; one list for all stages
   std::vector<StageParameter> parameters;
   std::vector<Bucket> buckets;
   std::vector<Body> bodies;
@@ -148,10 +152,9 @@ struct RunId {
   int task = -1;
   int instruction = 0;
 };
-RunId resolve(const Program& program, int task, const Wait& wait);
+RunId resolve(const Program& program, int task, const Wait& wait);  // slow: for tests
 
-// resolve() for many: latest[body] and latest_with_slot[body][slot] are kept by walking the tasks
-// in order.
+// resolve() for many: which tasks ran a body last is found once by walking the tasks in order.
 class WaitResolver {
  public:
   explicit WaitResolver(const Program& program);
@@ -159,9 +162,9 @@ class WaitResolver {
 
  private:
   const Program* program_;
-  std::vector<int> first_;   // per task: offset into latest_
-  std::vector<int> latest_;  // per task and body: latest earlier task
-  std::vector<int> latest_with_slot_;
+  std::vector<int> latest_,
+      latest_with_slot_;           // [task * bodies + body]: the latest earlier task, or -1
+  std::vector<int> last_compute_;  // per body
 };
 
 bool runs(const Instruction& instruction, const Task& task);  // its `when` against first and last

@@ -13,7 +13,9 @@ struct PipelineShape {
   int stages = 1;
   int chunks = 1;  // virtual stages per stage
   int micro_batches = 1;
-  int active_microbatches = 0;  // upper bound on micro-batches in flight; 0: the schedule's own
+  // Upper bound on the micro-batches in flight on a stage (forwarded by one of its chunks, not yet
+  // backwarded by all); 0: the schedule's own.
+  int active_microbatches = 0;
 };
 
 struct ScheduledTask {
@@ -28,6 +30,7 @@ struct ScheduleInfo {
   ScheduleKind kind;
   std::string_view name;
   std::string_view summary;
+  bool takes_chunks;  // more than one chunk per stage is legal
   StageOrder (*order)(PipelineShape shape, int stage);
   // Promised bound on (chunk, micro-batch) pairs whose activations are alive at once on a stage.
   int (*activation_bound)(PipelineShape shape, int stage);

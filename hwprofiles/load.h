@@ -1,0 +1,27 @@
+// Machines as JSON files, one per machine, read strictly. Units are in the names of the fields and
+// every block says where its numbers come from; a block without a `source` is refused.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "hwprofiles/machine.h"
+
+namespace meshwright {
+
+// The folder of the profiles that come with the program.
+std::string profiles_folder();
+
+// By name or alias; a leading "ml." (SageMaker's spelling) is dropped. An unknown name is an
+// InputError that names the nearest known one.
+Machine load_machine(const std::string& name, const std::string& folder = profiles_folder());
+
+Machine load_machine_file(const std::string& path);
+
+// Sorted by name.
+std::vector<std::string> list_machines(const std::string& folder = profiles_folder());
+
+// Writes a profile that load_machine_file reads back as the same machine.
+void write_machine(const Machine& machine, const std::string& path);
+
+}  // namespace meshwright

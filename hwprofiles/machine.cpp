@@ -1,0 +1,57 @@
+#include "hwprofiles/machine.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace meshwright {
+
+double EfficiencyCurve::at(double x) const {
+  if (points.empty()) return 1;
+  if (x <= points.front().x) return points.front().fraction;
+  if (x >= points.back().x) return points.back().fraction;
+  const auto right =
+      std::upper_bound(points.begin(), points.end(), x,
+                       [](double value, const Point& point) { return value < point.x; });
+  const auto left = right - 1;
+  const double share = std::log(x / left->x) / std::log(right->x / left->x);
+  return left->fraction + share * (right->fraction - left->fraction);
+}
+
+Gpu Cluster::device() const {
+  Gpu device = machine.gpu;
+  if (device.kind == DeviceKind::gpu) return device;
+  const double ranks_here = processes_per_host;
+  // Threads per rank are a whole number; ranks beyond the cores take turns.
+  const double threads = std::max(1.0, std::floor(device.sm_count / ranks_here));
+  const double turns = std::max(1.0, ranks_here / device.sm_count);
+  for (double& peak : device.peak_flop_per_s) peak *= threads / turns;
+  device.sm_count = static_cast<int>(threads);
+  device.memory_bytes /= ranks_here;
+  device.memory_bandwidth_bytes_per_s /= ranks_here;
+  return device;
+}
+
+Network Cluster::network() const {
+  Network network = machine.network;
+  if (!network_override) return network;
+  network.nics = network_override->nics.value_or(network.nics);
+  network.gbit_per_s_each = network_override->gbps_per_nic.value_or(network.gbit_per_s_each);
+  return network;
+}
+
+CollectiveLatency Cluster::network_latency() const {
+  CollectiveLatency latency = machine.network_latency;
+  if (network_override && network_override->latency_us)
+    latency.step_latency_s = *network_override->latency_us * 1e-6;
+  return latency;
+}
+
+std::optional<double> usd_per_hour(const Cluster& cluster, bool spot) {
+  if (!cluster.machine.prices) return std::nullopt;
+  const Prices& prices = *cluster.machine.prices;
+  if (!spot) return prices.on_demand_usd_per_hour * cluster.hosts;
+  if (!prices.spot_usd_per_hour) return std::nullopt;
+  return *prices.spot_usd_per_hour * cluster.hosts;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,165 @@
+// What a training job runs on: a machine (one host with its GPUs, links, network cards and price)
+// and a cluster of equal machines. Plain data in SI units; load.h reads it, topology.h turns it
+// into a graph.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "models/core/dtype.h"
+#include "models/core/units.h"
+
+namespace meshwright {
+
+// A fraction of the peak as a function of the size of the work: sorted points {x, fraction}, linear
+// in log x between them, constant beyond the ends. One point is a constant.
+struct EfficiencyCurve {
+  struct Point {
+    double x = 1;
+    double fraction = 1;
+  };
+  std::vector<Point> points;
+  double at(double x) const;
+};
+
+enum class DeviceKind : std::uint8_t { gpu, cpu };
+
+// One GPU, or one process of a CPU computer. Efficiencies are what a good kernel reaches; what
+// small or misaligned shapes lose is the business of sim/cost.
+struct Gpu {
+  std::string name;
+  DeviceKind kind = DeviceKind::gpu;
+  double memory_bytes = 0;
+  double memory_bandwidth_bytes_per_s = 0;
+  std::array<double, 5> peak_flop_per_s{};  // dense, indexed by Precision; 0: not supported
+  int sm_count = 0;
+  double clock_hz = 0;
+  double l2_bytes = 0;
+  double tdp_w = 0;
+  EfficiencyCurve gemm;          // share of the dense peak against the FLOPs of one matrix product
+  EfficiencyCurve memory_bound;  // share of the memory bandwidth against the bytes of one kernel
+  double kernel_latency_s = 0;   // device time of a kernel that does nothing
+
+  FlopPerSecond peak(Precision precision) const {
+    return {peak_flop_per_s[static_cast<std::size_t>(precision)]};
+  }
+  bool supports(Precision precision) const { return peak(precision).value > 0; }
+};
+
+enum class NvlinkKind : std::uint8_t { none, matrix, nvswitch };
+
+struct Nvlink {
+  NvlinkKind kind = NvlinkKind::none;
+  int links_per_gpu = 0;
+  double link_bandwidth_bytes_per_s = 0;        // of one link, per direction, on paper
+  double efficiency = 1;                        // what a collective reaches of it
+  EfficiencyCurve group;                        // share of that against the ranks of the group
+  std::vector<std::vector<int>> links_between;  // matrix: number of links of each pair of GPUs
+};
+
+// GPUs and network cards that hang below one PCIe switch (or root port).
+struct PcieSwitch {
+  std::vector<int> gpus;
+  std::vector<int> nics;
+  int numa = 0;
+};
+
+struct Pcie {
+  double gpu_bandwidth_bytes_per_s = 0;  // GPU to its switch, per direction, achieved
+  double uplink_bandwidth_bytes_per_s =
+      0;  // switch to its processor socket, shared by what hangs below
+  double socket_bandwidth_bytes_per_s = 0;  // between two sockets, per direction
+  bool peer_to_peer = true;                 // false: GPUs without NVLink talk through host memory
+  std::vector<PcieSwitch> switches;         // every GPU of the host appears in exactly one
+};
+
+struct Network {
+  int nics = 0;
+  double gbit_per_s_each = 0;
+  double efficiency = 1;   // what a collective reaches of it
+  bool gpudirect = false;  // false: bytes pass through host memory
+};
+
+// Time that a collective takes beside the wire: `latency_s` once, `step_latency_s` for each round.
+struct CollectiveLatency {
+  double latency_s = 0;
+  double step_latency_s = 0;
+};
+
+// CPU computers: ranks talk through shared memory; one rank's rate, and that of all together.
+struct SharedMemory {
+  double rank_bandwidth_bytes_per_s = 0;
+  double total_bandwidth_bytes_per_s = 0;
+};
+
+struct Host {
+  int vcpus = 0;
+  double memory_bytes = 0;
+  double host_launch_us = 0;  // host time to issue one operation from the training framework
+};
+
+// Device memory that libraries take beside the planned arena.
+struct LibraryOverheads {
+  double context_bytes = 0;
+  double communicator_bytes = 0;  // buffers of all communicators of a rank
+  double workspace_bytes = 0;     // BLAS
+};
+
+struct Prices {
+  double on_demand_usd_per_hour = 0;
+  std::optional<double> spot_usd_per_hour;
+  std::string as_of;
+};
+
+struct Machine {
+  std::string name;
+  std::vector<std::string> aliases;
+  int gpus = 1;  // per host; for a CPU computer the largest number of processes
+  Gpu gpu;
+  Nvlink nvlink;
+  Pcie pcie;
+  Network network;
+  CollectiveLatency host_latency;             // collectives inside a host
+  CollectiveLatency network_latency;          // what crossing hosts adds
+  std::optional<SharedMemory> shared_memory;  // CPU computers only
+  Host host;
+  LibraryOverheads overheads;
+  std::optional<Prices> prices;  // none: on-premises
+  bool concurrent_streams = true;
+  std::string calibration;  // "spec sheet", "fitted on evidence" or "calibrated on this machine"
+  std::vector<std::pair<std::string, std::string>>
+      sources;  // block of the profile -> where it is from
+};
+
+// Where a cluster's network differs from its machine's own.
+struct NetworkOverride {
+  std::optional<int> nics;
+  std::optional<double> gbps_per_nic;
+  std::optional<double> latency_us;
+};
+
+struct Cluster {
+  Machine machine;
+  int hosts = 1;
+  int processes_per_host = 1;
+  std::optional<NetworkOverride> network_override;
+  std::optional<double> host_launch_us;
+
+  int ranks() const { return hosts * processes_per_host; }
+  int host_of(int rank) const { return rank / processes_per_host; }
+  Gpu device() const;       // what one rank has; on a CPU computer ranks share cores and memory
+  Network network() const;  // with the override applied
+  CollectiveLatency network_latency() const;  // with the override applied
+  Seconds host_launch() const {
+    return {host_launch_us.value_or(machine.host.host_launch_us) * 1e-6};
+  }
+};
+
+// Of all hosts together. None when the machine has no (spot) price.
+std::optional<double> usd_per_hour(const Cluster& cluster, bool spot);
+
+}  // namespace meshwright

@@ -1,0 +1,223 @@
+#include "hwprofiles/topology.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "models/core/error.h"
+
+namespace meshwright {
+
+namespace {
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+std::string numbered(const char* word, int index) { return word + std::to_string(index); }
+
+}  // namespace
+
+Topology::Topology(Cluster cluster)
+    : cluster_(std::move(cluster)), gpus_(cluster_.processes_per_host) {
+  const Machine& machine = cluster_.machine;
+  if (gpus_ < 1 || gpus_ > machine.gpus)
+    throw InputError("cluster: " + std::to_string(gpus_) + " processes per host do not fit " +
+                     machine.name + ", which takes 1 to " + std::to_string(machine.gpus));
+  if (cluster_.hosts > 1 && cluster_.network().nics == 0)
+    throw InputError("cluster: " + machine.name + " has no network; use one host");
+  if (machine.shared_memory) {
+    add_shared_memory();
+    return;
+  }
+  add_nvlink();
+  add_pcie();
+  add_network();
+  fill_local_routes();
+}
+
+int Topology::add_link(LinkKind kind, double bandwidth, std::string name) {
+  links_.push_back({kind, bandwidth, std::move(name)});
+  return links_per_host() - 1;
+}
+
+// Every rank copies at its own rate, all of them share the memory.
+void Topology::add_shared_memory() {
+  const SharedMemory& memory = *cluster_.machine.shared_memory;
+  const int all = add_link(LinkKind::shared_memory, memory.total_bandwidth_bytes_per_s, "memory");
+  for (int rank = 0; rank < gpus_; ++rank)
+    add_link(LinkKind::shared_memory, memory.rank_bandwidth_bytes_per_s, numbered("rank", rank));
+  local_.resize(at(gpus_ * gpus_));
+  for (int from = 0; from < gpus_; ++from)
+    for (int to = 0; to < gpus_; ++to)
+      if (from != to) local_[at(from * gpus_ + to)] = {1 + from, all};
+}
+
+void Topology::add_nvlink() {
+  const Nvlink& nvlink = cluster_.machine.nvlink;
+  const double one = nvlink.link_bandwidth_bytes_per_s * nvlink.efficiency;
+  const int gpus = cluster_.machine.gpus;
+  if (nvlink.kind == NvlinkKind::matrix) {
+    nvlink_.assign(at(gpus), std::vector<int>(at(gpus), -1));
+    for (int a = 0; a < gpus; ++a)
+      for (int b = 0; b < gpus; ++b)
+        if (const int links = nvlink.links_between[at(a)][at(b)]; links > 0)
+          nvlink_[at(a)][at(b)] =
+              add_link(LinkKind::nvlink, one * links, numbered("gpu", a) + numbered(" -> gpu", b));
+  }
+  if (nvlink.kind == NvlinkKind::nvswitch)
+    for (int gpu = 0; gpu < gpus; ++gpu) {  // ids 2 gpu and 2 gpu + 1
+      add_link(LinkKind::nvlink, one * nvlink.links_per_gpu, numbered("gpu", gpu) + " -> nvswitch");
+      add_link(LinkKind::nvlink, one * nvlink.links_per_gpu, numbered("nvswitch -> gpu", gpu));
+    }
+}
+
+void Topology::add_pcie() {
+  const Pcie& pcie = cluster_.machine.pcie;
+  const int gpus = cluster_.machine.gpus;
+  switch_of_.assign(at(gpus), 0);
+  int sockets = 1;
+  for (int s = 0; s < static_cast<int>(pcie.switches.size()); ++s) {
+    for (const int gpu : pcie.switches[at(s)].gpus) switch_of_[at(gpu)] = s;
+    sockets = std::max(sockets, pcie.switches[at(s)].numa + 1);
+    uplink_.push_back(add_link(LinkKind::uplink, pcie.uplink_bandwidth_bytes_per_s,
+                               numbered("switch", s) + " -> socket"));
+    downlink_.push_back(add_link(LinkKind::uplink, pcie.uplink_bandwidth_bytes_per_s,
+                                 numbered("socket -> switch", s)));
+  }
+  for (int gpu = 0; gpu < gpus; ++gpu) {
+    gpu_up_.push_back(add_link(LinkKind::pcie, pcie.gpu_bandwidth_bytes_per_s,
+                               numbered("gpu", gpu) + " -> switch"));
+    gpu_down_.push_back(
+        add_link(LinkKind::pcie, pcie.gpu_bandwidth_bytes_per_s, numbered("switch -> gpu", gpu)));
+  }
+  socket_.assign(at(sockets), std::vector<int>(at(sockets), -1));
+  for (int a = 0; a < sockets; ++a)
+    for (int b = 0; b < sockets; ++b)
+      if (a != b)
+        socket_[at(a)][at(b)] = add_link(LinkKind::socket, pcie.socket_bandwidth_bytes_per_s,
+                                         numbered("socket", a) + numbered(" -> socket", b));
+}
+
+// The NICs below each switch. Where the job says another number of NICs than the machine has, they
+// are spread evenly over the switches that hold GPUs.
+std::vector<std::vector<int>> Topology::nics_of_switches() const {
+  const auto& switches = cluster_.machine.pcie.switches;
+  std::vector<std::vector<int>> nics(switches.size());
+  const int wanted = cluster_.network().nics;
+  if (wanted == cluster_.machine.network.nics) {
+    for (std::size_t s = 0; s < switches.size(); ++s) nics[s] = switches[s].nics;
+    return nics;
+  }
+  std::vector<std::size_t> with_gpus;
+  for (std::size_t s = 0; s < switches.size(); ++s)
+    if (!switches[s].gpus.empty()) with_gpus.push_back(s);
+  for (int nic = 0; nic < wanted; ++nic)
+    nics[with_gpus[at(nic) * with_gpus.size() / at(wanted)]].push_back(nic);
+  return nics;
+}
+
+// The switch whose NICs a GPU uses: its own, else one of its socket, else any; GPUs take turns.
+int Topology::nic_switch_of(int gpu, const std::vector<std::vector<int>>& nics) const {
+  const auto& switches = cluster_.machine.pcie.switches;
+  const int own = switch_of_[at(gpu)];
+  if (!nics[at(own)].empty()) return own;
+  std::vector<int> near, any;
+  for (int s = 0; s < static_cast<int>(nics.size()); ++s) {
+    if (nics[at(s)].empty()) continue;
+    any.push_back(s);
+    if (switches[at(s)].numa == switches[at(own)].numa) near.push_back(s);
+  }
+  const std::vector<int>& choices = near.empty() ? any : near;
+  return choices[at(own) * choices.size() / switches.size()];
+}
+
+void Topology::add_network() {
+  const Network network = cluster_.network();
+  if (network.nics == 0) return;
+  const double each = network.gbit_per_s_each * 1e9 / 8 * network.efficiency;
+  const auto nics = nics_of_switches();
+  std::vector<int> out(nics.size(), -1), in(nics.size(), -1);
+  for (std::size_t s = 0; s < nics.size(); ++s) {
+    if (nics[s].empty()) continue;
+    const double all = each * static_cast<double>(nics[s].size());
+    const std::string name = numbered("nics of switch", static_cast<int>(s));
+    out[s] = add_link(LinkKind::nic, all, name + " -> fabric");
+    in[s] = add_link(LinkKind::nic, all, "fabric -> " + name);
+  }
+  const auto& switches = cluster_.machine.pcie.switches;
+  for (int gpu = 0; gpu < cluster_.machine.gpus; ++gpu) {
+    const int own = switch_of_[at(gpu)];
+    const int target = nic_switch_of(gpu, nics);
+    std::vector<int> leave = {gpu_up_[at(gpu)]}, arrive = {in[at(target)]};
+    if (target != own || !network.gpudirect) {
+      const int here = switches[at(own)].numa, there = switches[at(target)].numa;
+      leave.push_back(uplink_[at(own)]);
+      if (here != there) leave.push_back(socket_[at(here)][at(there)]);
+      leave.push_back(downlink_[at(target)]);
+      arrive.push_back(uplink_[at(target)]);
+      if (here != there) arrive.push_back(socket_[at(there)][at(here)]);
+      arrive.push_back(downlink_[at(own)]);
+    }
+    leave.push_back(out[at(target)]);
+    arrive.push_back(gpu_down_[at(gpu)]);
+    leave_.push_back(std::move(leave));
+    arrive_.push_back(std::move(arrive));
+  }
+}
+
+std::vector<int> Topology::pcie_route(int from, int to) const {
+  const Pcie& pcie = cluster_.machine.pcie;
+  const int a = switch_of_[at(from)], b = switch_of_[at(to)];
+  std::vector<int> links = {gpu_up_[at(from)]};
+  if (a != b || !pcie.peer_to_peer) {
+    const int here = pcie.switches[at(a)].numa, there = pcie.switches[at(b)].numa;
+    links.push_back(uplink_[at(a)]);
+    if (here != there) links.push_back(socket_[at(here)][at(there)]);
+    links.push_back(downlink_[at(b)]);
+  }
+  links.push_back(gpu_down_[at(to)]);
+  return links;
+}
+
+void Topology::fill_local_routes() {
+  local_.resize(at(gpus_ * gpus_));
+  for (int from = 0; from < gpus_; ++from)
+    for (int to = 0; to < gpus_; ++to) {
+      if (from == to) continue;
+      std::vector<int>& links = local_[at(from * gpus_ + to)];
+      if (cluster_.machine.nvlink.kind == NvlinkKind::nvswitch) {
+        links = {2 * from, 2 * to + 1};
+      } else if (direct_nvlinks(from, to) > 0) {
+        links = {nvlink_[at(from)][at(to)]};
+      } else {
+        links = pcie_route(from, to);
+      }
+    }
+}
+
+int Topology::direct_nvlinks(int from_gpu, int to_gpu) const {
+  if (cluster_.machine.nvlink.kind != NvlinkKind::matrix) return 0;
+  return cluster_.machine.nvlink.links_between[at(from_gpu)][at(to_gpu)];
+}
+
+void Topology::scale_links(LinkKind kind, double factor) {
+  for (Link& link : links_)
+    if (link.kind == kind) link.bandwidth_bytes_per_s *= factor;
+}
+
+void Topology::append_route(int from_rank, int to_rank, std::vector<int>& links) const {
+  const int from_host = cluster_.host_of(from_rank), to_host = cluster_.host_of(to_rank);
+  const int from = from_rank - from_host * gpus_, to = to_rank - to_host * gpus_;
+  const auto append = [&](const std::vector<int>& part, int host) {
+    for (const int link : part) links.push_back(host * links_per_host() + link);
+  };
+  if (from_host == to_host) return append(local_[at(from * gpus_ + to)], from_host);
+  append(leave_[at(from)], from_host);
+  append(arrive_[at(to)], to_host);
+}
+
+std::vector<int> Topology::route(int from_rank, int to_rank) const {
+  std::vector<int> links;
+  append_route(from_rank, to_rank, links);
+  return links;
+}
+
+}  // namespace meshwright

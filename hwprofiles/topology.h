@@ -1,0 +1,67 @@
+// The devices of a cluster and the directed links between them. Every host has the same links, so a
+// link's id follows from its host by a formula: id = host * links_per_host + local id, and nothing
+// is stored per host. Links inside a host: NVLink (one per linked pair and direction, or one up and
+// one down per GPU with an NVSwitch), PCIe (GPU <-> switch, switch <-> socket), sockets, and NICs
+// (one out, one in each). The network between the hosts is a fabric that never blocks.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "hwprofiles/machine.h"
+
+namespace meshwright {
+
+enum class LinkKind : std::uint8_t { nvlink, pcie, uplink, socket, nic, shared_memory };
+
+struct Link {
+  LinkKind kind = LinkKind::nvlink;
+  double bandwidth_bytes_per_s = 0;  // achieved, one direction
+  std::string name;                  // "gpu0 -> gpu3", for reports
+};
+
+class Topology {
+ public:
+  explicit Topology(Cluster cluster);  // InputError when several hosts have no network
+
+  const Cluster& cluster() const { return cluster_; }
+  int links_per_host() const { return static_cast<int>(links_.size()); }
+  int local_link(int id) const { return id % links_per_host(); }
+  int host_of_link(int id) const { return id / links_per_host(); }
+  const Link& link(int id) const { return links_[static_cast<std::size_t>(local_link(id))]; }
+  void scale_links(LinkKind kind, double factor);  // of every host, for what-if questions and tests
+
+  // The links that bytes cross from one rank to another, in order; none when they are the same
+  // rank.
+  void append_route(int from_rank, int to_rank, std::vector<int>& links) const;
+  std::vector<int> route(int from_rank, int to_rank) const;
+
+  // Parallel NVLinks straight from one local GPU to another; 0 on a machine with an NVSwitch.
+  int direct_nvlinks(int from_gpu, int to_gpu) const;
+
+ private:
+  int add_link(LinkKind kind, double bandwidth, std::string name);
+  void add_shared_memory();
+  void add_nvlink();
+  void add_pcie();
+  void add_network();
+  std::vector<std::vector<int>> nics_of_switches() const;
+  int nic_switch_of(int gpu, const std::vector<std::vector<int>>& nics) const;
+  void fill_local_routes();
+  std::vector<int> pcie_route(int from, int to) const;
+
+  Cluster cluster_;
+  int gpus_ = 0;  // that have a rank
+  std::vector<Link> links_;
+  std::vector<std::vector<int>> nvlink_;          // matrix: [from][to] -> link, -1 without one
+  std::vector<int> switch_of_;                    // of each GPU
+  std::vector<int> gpu_up_, gpu_down_;            // PCIe links of each GPU, from it and to it
+  std::vector<int> uplink_, downlink_;            // of each PCIe switch
+  std::vector<std::vector<int>> socket_;          // [from][to] -> link
+  std::vector<std::vector<int>> local_;           // [from * gpus + to] -> links
+  std::vector<std::vector<int>> leave_, arrive_;  // of each GPU: to and from the fabric
+};
+
+inline Topology build_topology(const Cluster& cluster) { return Topology(cluster); }
+
+}  // namespace meshwright

@@ -1,0 +1,220 @@
+#include "models/graph/op.h"
+
+#include "models/core/error.h"
+#include "models/graph/work.h"
+
+namespace meshwright {
+
+namespace {
+
+using In = std::span<const TensorType>;
+using Out = std::vector<TensorType>;
+
+void require(bool condition, const char* why) { MESHWRIGHT_CHECK(condition, why); }
+
+TensorType matrix(std::int64_t rows, std::int64_t columns, Dtype dtype) {
+  return {Shape{rows, columns}, dtype};
+}
+
+TensorType column(std::int64_t rows, Dtype dtype) { return {Shape{rows}, dtype}; }
+
+void same_as_first(const Attributes&, In in, Out& out) { out.push_back(in[0]); }
+void same_as_second(const Attributes&, In in, Out& out) { out.push_back(in[1]); }
+void nothing(const Attributes&, In, Out&) {}
+
+void infer_embedding(const Attributes&, In in, Out& out) {
+  require(in[1].shape.rank == 2, "an embedding table is a matrix");
+  out.push_back(matrix(in[0].shape.elements(), in[1].shape[1], in[1].dtype));
+}
+
+void infer_layer_norm(const Attributes&, In in, Out& out) {
+  require(in[0].shape[-1] == in[1].shape[0], "the norm's weight has the row's width");
+  out.push_back(in[0]);
+  out.push_back(matrix(in[0].shape[0], 2, Dtype::f32));
+}
+
+void infer_rms_norm(const Attributes&, In in, Out& out) {
+  require(in[0].shape[-1] == in[1].shape[0], "the norm's weight has the row's width");
+  out.push_back(in[0]);
+  out.push_back(matrix(in[0].shape[0], 1, Dtype::f32));
+}
+
+void infer_linear(const Attributes& a, In in, Out& out) {
+  const Shape& weight = in[1].shape;
+  require(weight.rank == 2 && weight[a.weight_in_out ? 0 : 1] == in[0].shape[1],
+          "the weight's input size is the row's width");
+  out.push_back(matrix(in[0].shape[0], weight[a.weight_in_out ? 1 : 0], in[0].dtype));
+}
+
+void infer_add(const Attributes&, In in, Out& out) {
+  require(in[0] == in[1], "both summands have one type");
+  out.push_back(in[0]);
+}
+
+TensorType saved_by_attention(const Attributes& a, Dtype dtype) {
+  const std::int64_t batch = std::int64_t{a.micro_batch} * a.heads;
+  if (a.attention == AttentionKernel::unfused)
+    return {Shape{batch, a.sequence_length, a.sequence_length}, dtype};
+  return {Shape{batch, a.sequence_length}, Dtype::f32};
+}
+
+void infer_attention(const Attributes& a, In in, Out& out) {
+  const std::int64_t width = in.size() == 1 ? std::int64_t{a.heads + 2 * a.kv_heads} * a.head_dim
+                                            : std::int64_t{a.heads} * a.head_dim;
+  require(in[0].shape[1] == width, "the queries' width is heads * head_dim");
+  require(in[0].shape[0] == std::int64_t{a.micro_batch} * a.sequence_length, "whole sequences");
+  out.push_back(matrix(in[0].shape[0], std::int64_t{a.heads} * a.head_dim, in[0].dtype));
+  out.push_back(saved_by_attention(a, in[0].dtype));
+}
+
+void infer_swiglu(const Attributes&, In in, Out& out) { infer_add({}, in, out); }
+
+void infer_select_positions(const Attributes&, In in, Out& out) {
+  out.push_back(matrix(in[1].shape.elements(), in[0].shape[1], in[0].dtype));
+}
+
+void infer_cross_entropy(const Attributes&, In in, Out& out) {
+  require(in[0].shape[0] == in[1].shape.elements(), "one target per row of logits");
+  out.push_back(column(in[0].shape[0], Dtype::f32));
+  out.push_back(column(in[0].shape[0], Dtype::f32));
+}
+
+void infer_cross_entropy_stats(const Attributes&, In in, Out& out) {
+  out.push_back(matrix(3, in[0].shape[0], Dtype::f32));
+}
+
+void infer_cross_entropy_combine(const Attributes&, In in, Out& out) {
+  out.push_back(column(in[0].shape[1], Dtype::f32));
+  out.push_back(column(in[0].shape[1], Dtype::f32));
+}
+
+void infer_span_loss(const Attributes&, In in, Out& out) {
+  require(in[0].shape[1] == 2, "two logits per token: start and end");
+  out.push_back(column(in[1].shape.elements(), Dtype::f32));
+  out.push_back(column(in[1].shape.elements(), Dtype::f32));
+}
+
+void infer_gather_rows(const Attributes& a, In in, Out& out) {
+  out.push_back(matrix(in[0].shape[0] * a.tensor_degree, in[0].shape[1], in[0].dtype));
+}
+
+void infer_scatter_rows(const Attributes& a, In in, Out& out) {
+  require(in[0].shape[0] % a.tensor_degree == 0, "the tensor degree divides the rows");
+  out.push_back(matrix(in[0].shape[0] / a.tensor_degree, in[0].shape[1], in[0].dtype));
+}
+
+void infer_linear_grad_input(const Attributes& a, In in, Out& out) {
+  out.push_back(matrix(in[0].shape[0], in[1].shape[a.weight_in_out ? 0 : 1], in[0].dtype));
+}
+
+void infer_attention_grad(const Attributes&, In in, Out& out) {
+  const std::size_t tensors = in.size() == 4 ? 1 : 3;
+  for (std::size_t i = 0; i < tensors; ++i) out.push_back(in[i]);
+}
+
+void infer_swiglu_grad(const Attributes&, In in, Out& out) {
+  out.push_back(in[0]);
+  out.push_back(in[1]);
+}
+
+void infer_select_positions_grad(const Attributes& a, In in, Out& out) {
+  out.push_back(
+      matrix(std::int64_t{a.micro_batch} * a.sequence_length, in[0].shape[1], in[0].dtype));
+}
+
+constexpr bool forward = false, gradient = true;
+constexpr bool local = false, communication = true;
+
+// The table. One row per operation, in the order of the enumerators.
+constexpr OpInfo table[] = {
+    {Op::embedding, "embedding", SplitRule::vocabulary, forward, local, infer_embedding,
+     work_embedding},
+    {Op::add_position, "add_position", SplitRule::rows, forward, local, same_as_first,
+     work_add_row},
+    {Op::add_row, "add_row", SplitRule::rows, forward, local, same_as_first, work_add_row},
+    {Op::layer_norm, "layer_norm", SplitRule::rows, forward, local, infer_layer_norm,
+     work_layer_norm},
+    {Op::rms_norm, "rms_norm", SplitRule::rows, forward, local, infer_rms_norm, work_rms_norm},
+    {Op::linear, "linear", SplitRule::linear, forward, local, infer_linear, work_linear},
+    {Op::add_bias, "add_bias", SplitRule::rows, forward, local, same_as_first, work_add_bias},
+    {Op::rope, "rope", SplitRule::heads, forward, local, same_as_first, work_rope},
+    {Op::attention, "attention", SplitRule::heads, forward, local, infer_attention, work_attention},
+    {Op::gelu, "gelu", SplitRule::elements, forward, local, same_as_first, work_unary},
+    {Op::relu, "relu", SplitRule::elements, forward, local, same_as_first, work_unary},
+    {Op::tanh, "tanh", SplitRule::elements, forward, local, same_as_first, work_unary},
+    {Op::swiglu, "swiglu", SplitRule::elements, forward, local, infer_swiglu, work_swiglu},
+    {Op::add, "add", SplitRule::elements, forward, local, infer_add, work_elementwise},
+    {Op::select_positions, "select_positions", SplitRule::whole, forward, local,
+     infer_select_positions, work_elementwise},
+    {Op::cross_entropy, "cross_entropy", SplitRule::vocabulary, forward, local, infer_cross_entropy,
+     work_cross_entropy},
+    {Op::cross_entropy_stats, "cross_entropy_stats", SplitRule::none, forward, local,
+     infer_cross_entropy_stats, work_cross_entropy},
+    {Op::cross_entropy_combine, "cross_entropy_combine", SplitRule::none, forward, local,
+     infer_cross_entropy_combine, work_elementwise},
+    {Op::span_loss, "span_loss", SplitRule::whole, forward, local, infer_span_loss,
+     work_elementwise},
+    {Op::tensor_copy, "tensor_copy", SplitRule::none, forward, local, same_as_first, work_nothing},
+    {Op::tensor_reduce, "tensor_reduce", SplitRule::none, forward, communication, same_as_first,
+     work_nothing},
+    {Op::sequence_gather, "sequence_gather", SplitRule::none, forward, communication,
+     infer_gather_rows, work_nothing},
+    {Op::sequence_scatter, "sequence_scatter", SplitRule::none, forward, communication,
+     infer_scatter_rows, work_nothing},
+    {Op::sequence_slice, "sequence_slice", SplitRule::none, forward, local, infer_scatter_rows,
+     work_elementwise},
+    {Op::stats_gather, "stats_gather", SplitRule::none, forward, communication, infer_gather_rows,
+     work_nothing},
+    {Op::embedding_grad, "embedding_grad", SplitRule::none, gradient, local, nothing,
+     work_embedding_grad},
+    {Op::add_position_grad, "add_position_grad", SplitRule::none, gradient, local, nothing,
+     work_column_sum},
+    {Op::add_row_grad, "add_row_grad", SplitRule::none, gradient, local, nothing, work_column_sum},
+    {Op::layer_norm_grad, "layer_norm_grad", SplitRule::none, gradient, local, same_as_first,
+     work_norm_grad},
+    {Op::rms_norm_grad, "rms_norm_grad", SplitRule::none, gradient, local, same_as_first,
+     work_norm_grad},
+    {Op::linear_grad_input, "linear_grad_input", SplitRule::none, gradient, local,
+     infer_linear_grad_input, work_linear_grad_input},
+    {Op::linear_grad_weight, "linear_grad_weight", SplitRule::none, gradient, local, nothing,
+     work_linear_grad_weight},
+    {Op::bias_grad, "bias_grad", SplitRule::none, gradient, local, nothing, work_column_sum},
+    {Op::rope_grad, "rope_grad", SplitRule::none, gradient, local, same_as_first, work_rope},
+    {Op::attention_grad, "attention_grad", SplitRule::none, gradient, local, infer_attention_grad,
+     work_attention_grad},
+    {Op::gelu_grad, "gelu_grad", SplitRule::none, gradient, local, same_as_first, work_elementwise},
+    {Op::relu_grad, "relu_grad", SplitRule::none, gradient, local, same_as_first, work_elementwise},
+    {Op::tanh_grad, "tanh_grad", SplitRule::none, gradient, local, same_as_second,
+     work_elementwise},
+    {Op::swiglu_grad, "swiglu_grad", SplitRule::none, gradient, local, infer_swiglu_grad,
+     work_swiglu_grad},
+    {Op::select_positions_grad, "select_positions_grad", SplitRule::none, gradient, local,
+     infer_select_positions_grad, work_elementwise},
+    {Op::cross_entropy_grad, "cross_entropy_grad", SplitRule::none, gradient, local, same_as_first,
+     work_cross_entropy_grad},
+    {Op::span_loss_grad, "span_loss_grad", SplitRule::none, gradient, local, same_as_first,
+     work_elementwise},
+    {Op::zero, "zero", SplitRule::none, forward, local, nothing, work_zero},
+    {Op::sum_loss, "sum_loss", SplitRule::none, forward, local, nothing, work_elementwise},
+    {Op::sum_of_squares, "sum_of_squares", SplitRule::none, gradient, local, nothing,
+     work_elementwise},
+};
+static_assert(std::size(table) == static_cast<std::size_t>(Op::count_));
+
+constexpr bool in_order() {
+  for (std::size_t i = 0; i < std::size(table); ++i)
+    if (static_cast<std::size_t>(table[i].op) != i) return false;
+  return true;
+}
+static_assert(in_order(), "the table follows the enumerators");
+
+}  // namespace
+
+const OpInfo& info(Op op) { return table[static_cast<std::size_t>(op)]; }
+std::span<const OpInfo> op_table() { return table; }
+
+void append_kernels(const OpCall& call, CompilerLevel level, std::vector<Kernel>& kernels) {
+  info(call.op).work(call, level, kernels);
+}
+
+}  // namespace meshwright

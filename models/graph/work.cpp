@@ -1,0 +1,239 @@
+#include "models/graph/work.h"
+
+namespace meshwright {
+
+namespace {
+
+using Kernels = std::vector<Kernel>;
+
+double bytes_of_all(std::span<const TensorType> types) {
+  double sum = 0;
+  for (const TensorType& type : types) sum += static_cast<double>(type.bytes());
+  return sum;
+}
+
+double bytes(const TensorType& type) { return static_cast<double>(type.bytes()); }
+
+void memory_kernel(Kernels& kernels, double traffic, double flops = 0) {
+  kernels.push_back({Kernel::Kind::memory, 0, 0, 0, 1, flops, traffic});
+}
+
+// batch * [m,k] * [k,n] of elements of `size` bytes.
+void gemm(Kernels& kernels, std::int64_t m, std::int64_t n, std::int64_t k, double traffic) {
+  const double flops =
+      2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+  kernels.push_back({Kernel::Kind::gemm, m, n, k, 1, flops, traffic});
+}
+
+void batched_gemm(Kernels& kernels, std::int64_t batch, const Shape& mnk, double size) {
+  const double m = static_cast<double>(mnk[0]), n = static_cast<double>(mnk[1]),
+               k = static_cast<double>(mnk[2]), count = static_cast<double>(batch);
+  kernels.push_back({Kernel::Kind::batched_gemm, mnk[0], mnk[1], mnk[2], batch,
+                     2 * count * m * n * k, count * (m * k + k * n + m * n) * size});
+}
+
+double element_size(const TensorType& type) { return static_cast<double>(bytes_of(type.dtype)); }
+
+// Bytes of all score matrices of the micro-batch.
+double score_bytes(const Attributes& a, double size) {
+  const double s = a.sequence_length;
+  return static_cast<double>(a.micro_batch) * a.heads * s * s * size;
+}
+
+// FLOPs of the two products of one forward attention, whole matrices.
+double attention_flops(const Attributes& a) {
+  const double s = a.sequence_length;
+  return 4.0 * a.micro_batch * a.heads * s * s * a.head_dim;
+}
+
+}  // namespace
+
+void work_nothing(const OpCall&, CompilerLevel, Kernels&) {}
+
+void work_embedding(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+  const double traffic = 2 * bytes(call.outputs[0]);
+  memory_kernel(kernels, traffic);
+  if (call.attributes.vocabulary_parallel && level != CompilerLevel::full)
+    memory_kernel(kernels, traffic);  // other ranks' rows are set to zero afterwards
+}
+
+// The touched rows are read and written; dy is read.
+void work_embedding_grad(const OpCall& call, CompilerLevel, Kernels& kernels) {
+  memory_kernel(kernels, bytes(call.inputs[1]) * (1 + 8 / element_size(call.inputs[1])));
+}
+
+void work_add_row(const OpCall& call, CompilerLevel, Kernels& kernels) {
+  memory_kernel(kernels, 2 * bytes(call.outputs[0]));
+}
+
+void work_column_sum(const OpCall& call, CompilerLevel, Kernels& kernels) {
+  memory_kernel(kernels, bytes(call.inputs[0]) + bytes_of_all(call.outputs));
+}
+
+void work_layer_norm(const OpCall& call, CompilerLevel, Kernels& kernels) {
+  memory_kernel(kernels, 2 * bytes(call.inputs[0]));
+}
+
+// An eager framework has no kernel for it: cast, square and mean, scale, cast, weight.
+void work_rms_norm(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+  const double x = bytes(call.inputs[0]);
+  const int launches = level == CompilerLevel::none ? 5 : 1;
+  for (int i = 0; i < launches; ++i) memory_kernel(kernels, 2 * x);
+}
+
+// dx from x and dy; then the sums over rows for weight and bias.
+void work_norm_grad(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+  const double x = bytes(call.inputs[0]);
+  memory_kernel(kernels, 3 * x);
+  memory_kernel(kernels, 2 * x);
+  if (call.op == Op::rms_norm_grad && level == CompilerLevel::none)
+    for (int i = 0; i < 4; ++i) memory_kernel(kernels, 2 * x);
+}
+
+void work_linear(const OpCall& call, CompilerLevel, Kernels& kernels) {
+  gemm(kernels, call.inputs[0].shape[0], call.outputs[0].shape[1], call.inputs[0].shape[1],
+       bytes_of_all(call.inputs) + bytes(call.outputs[0]));
+}
+
+void work_linear_grad_input(const OpCall& call, CompilerLevel, Kernels& kernels) {
+  gemm(kernels, call.inputs[0].shape[0], call.outputs[0].shape[1], call.inputs[0].shape[1],
+       bytes_of_all(call.inputs) + bytes(call.outputs[0]));
+}
+
+// The product reads and writes the fp32 sum; or makes a gradient in the storage type that one more
+// kernel adds.
+void work_linear_grad_weight(const OpCall& call, CompilerLevel, Kernels& kernels) {
+  const TensorType &x = call.inputs[0], &dy = call.inputs[1];
+  const double elements = static_cast<double>(x.shape[1]) * static_cast<double>(dy.shape[1]);
+  const double sum_size = call.outputs.empty() ? 4 : element_size(call.outputs[0]);
+  const double operands = bytes(x) + bytes(dy);
+  if (!call.attributes.accumulate_separately) {
+    gemm(kernels, x.shape[1], dy.shape[1], x.shape[0], operands + 2 * sum_size * elements);
+    return;
+  }
+  const double own_size = element_size(x);
+  gemm(kernels, x.shape[1], dy.shape[1], x.shape[0], operands + own_size * elements);
+  memory_kernel(kernels, (own_size + 2 * sum_size) * elements);
+}
+
+// Hand-fused kernels add the bias of a row-cut product together with the residual that follows.
+void work_add_bias(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+  if (level == CompilerLevel::none) memory_kernel(kernels, 2 * bytes(call.inputs[0]));
+}
+
+// Eager: halves are negated, concatenated, multiplied by cosine and sine, and added.
+void work_rope(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+  const double x = bytes(call.inputs[0]);
+  const int launches = level == CompilerLevel::none ? 5 : 1;
+  for (int i = 0; i < launches; ++i) memory_kernel(kernels, 2 * x);
+}
+
+void work_attention(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+  const Attributes& a = call.attributes;
+  const double size = element_size(call.inputs[0]);
+  if (a.attention != AttentionKernel::unfused) {
+    const double flops = attention_flops(a) * (a.causal ? 0.5 : 1.0);
+    kernels.push_back({Kernel::Kind::attention, a.sequence_length, a.sequence_length, a.head_dim,
+                       std::int64_t{a.micro_batch} * a.heads, flops,
+                       bytes_of_all(call.inputs) + bytes_of_all(call.outputs)});
+    return;
+  }
+  const std::int64_t batch = std::int64_t{a.micro_batch} * a.heads;
+  const std::int64_t s = a.sequence_length, d = a.head_dim;
+  batched_gemm(kernels, batch, {s, s, d}, size);
+  const int passes = level == CompilerLevel::none ? 3 : 1;  // scale, mask, softmax
+  for (int i = 0; i < passes; ++i) memory_kernel(kernels, 2 * score_bytes(a, size));
+  batched_gemm(kernels, batch, {s, d, s}, size);
+}
+
+// Unfused: dV, dP, then softmax's gradient, then dQ, dK. Flash recomputes the scores: five
+// products.
+void work_attention_grad(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+  const Attributes& a = call.attributes;
+  const double size = element_size(call.inputs[0]);
+  if (a.attention != AttentionKernel::unfused) {
+    const double flops = 2.5 * attention_flops(a) * (a.causal ? 0.5 : 1.0);
+    kernels.push_back({Kernel::Kind::attention, a.sequence_length, a.sequence_length, a.head_dim,
+                       std::int64_t{a.micro_batch} * a.heads, flops,
+                       bytes_of_all(call.inputs) + bytes_of_all(call.outputs)});
+    return;
+  }
+  const std::int64_t batch = std::int64_t{a.micro_batch} * a.heads;
+  const std::int64_t s = a.sequence_length, d = a.head_dim;
+  batched_gemm(kernels, batch, {s, d, s}, size);
+  batched_gemm(kernels, batch, {s, s, d}, size);
+  memory_kernel(kernels, 3 * score_bytes(a, size));
+  if (level == CompilerLevel::none) memory_kernel(kernels, 2 * score_bytes(a, size));
+  batched_gemm(kernels, batch, {s, d, s}, size);
+  batched_gemm(kernels, batch, {s, d, s}, size);
+}
+
+void work_unary(const OpCall& call, CompilerLevel, Kernels& kernels) {
+  memory_kernel(kernels, 2 * bytes(call.inputs[0]));
+}
+
+// Reads every input that is as large as an output, writes the outputs.
+void work_elementwise(const OpCall& call, CompilerLevel, Kernels& kernels) {
+  memory_kernel(kernels, bytes_of_all(call.inputs) + bytes_of_all(call.outputs));
+}
+
+void work_swiglu(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+  const double x = bytes(call.inputs[0]);
+  memory_kernel(kernels, 3 * x);
+  if (level == CompilerLevel::none) memory_kernel(kernels, 2 * x);
+}
+
+void work_swiglu_grad(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+  const double x = bytes(call.inputs[0]);
+  memory_kernel(kernels, 5 * x);
+  if (level == CompilerLevel::none) memory_kernel(kernels, 4 * x);
+}
+
+// Logits are cast to fp32 first, except by the compiler's fused loss.
+void work_cross_entropy(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+  const double logits = bytes(call.inputs[0]);
+  if (level == CompilerLevel::full) {
+    memory_kernel(kernels, logits);
+    return;
+  }
+  const double wide = 4.0 * static_cast<double>(call.inputs[0].shape.elements());
+  if (element_size(call.inputs[0]) < 4) memory_kernel(kernels, logits + wide);
+  memory_kernel(kernels, 2 * wide);
+}
+
+void work_cross_entropy_grad(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+  const double logits = bytes(call.inputs[0]);
+  if (level == CompilerLevel::full) {
+    memory_kernel(kernels, 2 * logits);
+    return;
+  }
+  const double wide = 4.0 * static_cast<double>(call.inputs[0].shape.elements());
+  memory_kernel(kernels, 2 * wide);
+  if (element_size(call.inputs[0]) < 4) memory_kernel(kernels, logits + wide);
+}
+
+void work_zero(const OpCall& call, CompilerLevel, Kernels& kernels) {
+  memory_kernel(kernels, bytes_of_all(call.outputs));
+}
+
+double model_flops(const OpCall& call) {
+  if (call.op == Op::attention) return attention_flops(call.attributes);
+  if (call.op != Op::linear) return 0;
+  return 2.0 * static_cast<double>(call.inputs[0].shape[0]) *
+         static_cast<double>(call.inputs[0].shape[1]) *
+         static_cast<double>(call.outputs[0].shape[1]);
+}
+
+// Reads the gradient; reads and writes the moments and the fp32 weight; writes the working copy. An
+// eager framework runs one kernel per arithmetic step of Adam (about twelve passes over one array
+// each), not one for all.
+void append_optimizer_kernels(std::int64_t elements, int moments, Dtype weights, Dtype gradients,
+                              CompilerLevel level, Kernels& kernels) {
+  const double n = static_cast<double>(elements);
+  const double working = weights == Dtype::f32 ? 0 : static_cast<double>(bytes_of(weights));
+  const double once = static_cast<double>(bytes_of(gradients)) + 8.0 * moments + 8.0 + working;
+  memory_kernel(kernels, n * once);
+  if (level == CompilerLevel::none) memory_kernel(kernels, n * 8.0 * moments);
+}
+
+}  // namespace meshwright

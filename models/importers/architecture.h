@@ -1,0 +1,71 @@
+// The table of architectures: how Hugging Face names the parameters of each, how its query, key and
+// value matrices are laid out, and what follows from its name. A path is that of the module; its
+// parameters are `<path>.weight` and `<path>.bias`.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "models/importers/model.h"
+
+namespace meshwright {
+
+// What follows from the name of an architecture, where no config.json says otherwise.
+struct Traits {
+  Family family = Family::gpt;
+  Head head = Head::lm;
+  bool tied = true, gated_ffn = false, rms_norm = false, learned_positions = false;
+  bool parallel_residual = false, alibi = false, rotary_interleaved = false;
+  bool biases = true, attention_bias = true, gelu_tanh = false;
+  double epsilon = 1e-5;
+  double rotary_share = 0;  // of a head's width
+  int token_types = 0, position_offset = 0;
+};
+
+struct Architecture {
+  std::string_view name = "";  // Model::architecture
+  std::string_view embedding_unit = "";
+  std::string_view tokens = "", positions = "", token_types = "",
+                   embedding_norm = "";  // "": it has none
+  std::string_view block = "";           // "transformer.h"; a block's path is `transformer.h.<i>`
+  // Inside a block. Attention: one packed matrix, or three.
+  std::string_view attention = "", qkv = "", q = "", k = "", v = "", attention_out = "";
+  std::string_view mlp = "", mlp_gate = "", mlp_in = "",
+                   mlp_out = "";  // a gate that nobody published: our name
+  std::string_view attention_norm = "",
+                   mlp_norm = "";  // one name twice: both branches share one norm
+  std::string_view final_norm = "";
+  std::string_view head = "", head_dense = "", head_norm = "", head_decoder = "";  // head: its unit
+  std::string_view head_bias = "";  // a parameter's name, not a path
+  Packing packing = Packing::separate;
+  bool weight_in_out = false;  // block matrices are stored [in, out]
+  bool post_norm = false;      // norms after the residual sum (BERT)
+  Traits traits = {};
+};
+
+const Architecture& architecture(std::string_view name);
+
+struct FamilyInfo {
+  Family family;
+  std::string_view name;          // in our JSON
+  std::string_view architecture;  // "": not built yet
+};
+std::span<const FamilyInfo> family_table();
+
+// A model with the traits of this architecture and no sizes.
+Model model_of(std::string_view architecture);
+
+// Under which keys a file gives the sizes; "" where it does not.
+struct SizeKeys {
+  std::string_view hidden, layers, heads, kv_heads, ffn, vocabulary, positions;
+};
+
+// Reads the sizes, fills in what follows from them and checks that they fit each other; a null
+// counts as absent.
+void read_sizes(Fields& fields, const SizeKeys& keys, Model& model);
+
+bool is_given(Fields& fields, std::string_view key);  // present and not null
+
+}  // namespace meshwright

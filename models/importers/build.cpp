@@ -1,0 +1,306 @@
+// From a model's numbers to its forward graph: an embedding, the blocks, a final norm, a head and
+// its loss.
+#include <algorithm>
+#include <map>
+
+#include "models/importers/architecture.h"
+
+namespace meshwright {
+
+namespace {
+
+// Which axis of a matrix tensor parallelism cuts: that of its outputs, that of its inputs, none.
+enum class Side : std::uint8_t { outputs, inputs, whole };
+
+struct Matrix {
+  std::string path;
+  std::int64_t in = 0, out = 0;
+  Side side = Side::whole;
+  bool bias = true;
+  bool residual = false;                    // writes into the residual stream
+  std::vector<std::int64_t> segments = {};  // of the outputs; {out} when not given
+  bool weight_in_out = false;
+};
+
+class Builder {
+ public:
+  Builder(const Model& model, const Training& training)
+      : m_(model),
+        training_(training),
+        names_(architecture(model.architecture)),
+        dtype_(storage_of(training.precision)) {
+    graph_.vocabulary = model.vocabulary;
+    graph_.micro_batch = training.micro_batch;
+    graph_.sequence_length = training.sequence_length;
+    graph_.precision = training.precision;
+    graph_.compiler = training.compiler;
+    rows_ = std::int64_t{training.micro_batch} * training.sequence_length;
+  }
+
+  Graph build() {
+    int x = embeddings();
+    for (int i = 0; i < m_.layers; ++i) x = block(x, i);
+    if (!names_.final_norm.empty()) {
+      unit_ = graph_.add_unit(std::string(names_.final_norm), false);
+      x = norm(x, std::string(names_.final_norm));
+    }
+    if (m_.head == Head::qa)
+      question_answering_head(x);
+    else
+      language_model_head(x);
+    return std::move(graph_);
+  }
+
+ private:
+  Attributes attributes() const {
+    Attributes a;
+    a.micro_batch = training_.micro_batch;
+    a.sequence_length = training_.sequence_length;
+    return a;
+  }
+
+  int module(const std::string& path) {
+    const auto [found, is_new] = modules_.try_emplace(path, 0);
+    if (is_new) found->second = graph_.add_module(path, unit_);
+    return found->second;
+  }
+
+  // Appends an operation of one output that matters; returns that output.
+  int apply(Op op, const std::string& path, TensorIds inputs, const Attributes& a) {
+    return graph_.output(graph_.add(op, module(path), inputs, a));
+  }
+
+  int input(Shape shape) { return graph_.add_tensor({shape, Dtype::i32}, Role::input); }
+
+  int parameter(const std::string& name, Shape shape, Initial initial, Cut cut = {}) {
+    Parameter p;
+    p.name = name;
+    p.global_shape = p.padded_shape = p.shape = shape;
+    p.dtype = dtype_;
+    p.cut = std::move(cut);
+    p.initial = initial;
+    p.decay = shape.rank >= 2;
+    return graph_.add_parameter(std::move(p));
+  }
+
+  int linear(int x, const Matrix& matrix) {
+    const int out_axis = matrix.weight_in_out ? 1 : 0;
+    const auto segments =
+        matrix.segments.empty() ? std::vector<std::int64_t>{matrix.out} : matrix.segments;
+    Cut weight_cut, bias_cut;
+    if (matrix.side == Side::outputs) {
+      weight_cut = {out_axis, segments};
+      bias_cut = {0, segments};
+    } else if (matrix.side == Side::inputs) {
+      weight_cut = {1 - out_axis, {matrix.in}};
+    }
+    const Shape shape =
+        matrix.weight_in_out ? Shape{matrix.in, matrix.out} : Shape{matrix.out, matrix.in};
+    const Initial initial = matrix.residual ? Initial::residual_normal : Initial::normal;
+    TensorIds inputs = {x, parameter(matrix.path + ".weight", shape, initial, weight_cut)};
+    if (matrix.bias)
+      inputs.push_back(parameter(matrix.path + ".bias", {matrix.out}, Initial::zeros, bias_cut));
+    Attributes a = attributes();
+    a.weight_in_out = matrix.weight_in_out;
+    return apply(Op::linear, matrix.path, inputs, a);
+  }
+
+  int norm(int x, const std::string& path) {
+    Attributes a = attributes();
+    a.epsilon = m_.norm_epsilon;
+    TensorIds inputs = {x, parameter(path + ".weight", {m_.hidden}, Initial::ones)};
+    if (m_.rms_norm) return apply(Op::rms_norm, path, inputs, a);
+    if (m_.biases) inputs.push_back(parameter(path + ".bias", {m_.hidden}, Initial::zeros));
+    return apply(Op::layer_norm, path, inputs, a);
+  }
+
+  int gelu(int x, const std::string& path) {
+    Attributes a = attributes();
+    a.gelu_tanh = m_.gelu_tanh;
+    return apply(Op::gelu, path, {x}, a);
+  }
+
+  int embeddings() {
+    unit_ = graph_.add_unit(std::string(names_.embedding_unit), false);
+    graph_.tokens = input({rows_});
+    Attributes a = attributes();
+    a.vocabulary = m_.vocabulary;
+    const std::string path(names_.tokens);
+    table_ = parameter(path + ".weight", {m_.vocabulary, m_.hidden}, Initial::normal,
+                       {0, {m_.vocabulary}});
+    int x = apply(Op::embedding, path, {graph_.tokens, table_}, a);
+    if (m_.learned_positions) x = positions(x);
+    if (m_.token_types > 0) {
+      const std::string types(names_.token_types);
+      const int table = parameter(types + ".weight", {m_.token_types, m_.hidden}, Initial::normal);
+      x = apply(Op::add_row, types, {x, table}, attributes());
+    }
+    if (!names_.embedding_norm.empty()) x = norm(x, std::string(names_.embedding_norm));
+    return x;
+  }
+
+  int positions(int x) {
+    const std::string path(names_.positions);
+    Attributes a = attributes();
+    a.position_offset = m_.position_offset;
+    const std::int64_t length = std::int64_t{m_.positions} + m_.position_offset;
+    const int table = parameter(path + ".weight", {length, m_.hidden}, Initial::normal);
+    return apply(Op::add_position, path, {x, table}, a);
+  }
+
+  int block(int x, int index) {
+    const std::string path = std::string(names_.block) + "." + std::to_string(index);
+    unit_ = graph_.add_unit(path, true);
+    prefix_ = path + ".";
+    const auto add = [&](int a, int b) { return apply(Op::add, path, {a, b}, attributes()); };
+    if (names_.post_norm) {
+      x = norm(add(attention(x), x), in_block(names_.attention_norm));
+      return norm(add(mlp(x), x), in_block(names_.mlp_norm));
+    }
+    const int normed = norm(x, in_block(names_.attention_norm));
+    if (!m_.parallel_residual) {
+      x = add(attention(normed), x);
+      return add(mlp(norm(x, in_block(names_.mlp_norm))), x);
+    }
+    const bool one_norm = names_.attention_norm == names_.mlp_norm;
+    const int mlp_input = one_norm ? normed : norm(x, in_block(names_.mlp_norm));
+    return add(add(attention(normed), mlp(mlp_input)), x);
+  }
+
+  std::string in_block(std::string_view name) const { return prefix_ + std::string(name); }
+
+  int rope(int x, int heads, int kv_heads) {
+    if (m_.rotary_dim == 0) return x;
+    Attributes a = attributes();
+    a.heads = heads;
+    a.kv_heads = kv_heads;
+    a.head_dim = m_.head_dim;
+    a.packing = names_.packing;
+    a.rotary_dim = m_.rotary_dim;
+    a.rotary_base = m_.rotary_base;
+    a.rotary_interleaved = m_.rotary_interleaved;
+    return apply(Op::rope, in_block(names_.attention), {x}, a);
+  }
+
+  // One projection of the input to all of queries, keys and values.
+  TensorIds packed_qkv(int x) {
+    const std::int64_t q = std::int64_t{m_.heads} * m_.head_dim;
+    const std::int64_t kv = std::int64_t{m_.kv_heads} * m_.head_dim;
+    Matrix matrix{in_block(names_.qkv), m_.hidden, q + 2 * kv, Side::outputs, m_.attention_bias};
+    if (names_.packing == Packing::concatenated) matrix.segments = {q, kv, kv};
+    matrix.weight_in_out = names_.weight_in_out;
+    return {rope(linear(x, matrix), m_.heads, m_.kv_heads)};
+  }
+
+  TensorIds separate_qkv(int x) {
+    const auto project = [&](std::string_view name, int heads) {
+      return linear(x, {in_block(name), m_.hidden, std::int64_t{heads} * m_.head_dim, Side::outputs,
+                        m_.attention_bias});
+    };
+    const int q = rope(project(names_.q, m_.heads), m_.heads, m_.kv_heads);
+    const int k = rope(project(names_.k, m_.kv_heads), m_.kv_heads, m_.kv_heads);
+    return {q, k, project(names_.v, m_.kv_heads)};
+  }
+
+  int attention(int x) {
+    const TensorIds qkv = names_.qkv.empty() ? separate_qkv(x) : packed_qkv(x);
+    Attributes a = attributes();
+    a.heads = m_.heads;
+    a.kv_heads = m_.kv_heads;
+    a.head_dim = m_.head_dim;
+    a.packing = names_.packing;
+    a.attention = training_.attention;
+    a.causal = m_.family != Family::bert;
+    a.alibi = m_.alibi;
+    a.alibi_heads = m_.alibi ? m_.heads : 0;
+    const int y = apply(Op::attention, in_block(names_.attention), qkv, a);
+    return linear(y, {.path = in_block(names_.attention_out),
+                      .in = std::int64_t{m_.heads} * m_.head_dim,
+                      .out = m_.hidden,
+                      .side = Side::inputs,
+                      .bias = m_.attention_bias,
+                      .residual = true,
+                      .weight_in_out = names_.weight_in_out});
+  }
+
+  int mlp(int x) {
+    const auto widen = [&](std::string_view name) {
+      return linear(x, {.path = in_block(name),
+                        .in = m_.hidden,
+                        .out = m_.ffn,
+                        .side = Side::outputs,
+                        .bias = m_.biases,
+                        .weight_in_out = names_.weight_in_out});
+    };
+    int y = 0;
+    if (m_.gated_ffn) {
+      const int gate = widen(names_.mlp_gate);
+      y = apply(Op::swiglu, in_block(names_.mlp), {gate, widen(names_.mlp_in)}, attributes());
+    } else {
+      y = gelu(widen(names_.mlp_in), in_block(names_.mlp));
+    }
+    return linear(y, {.path = in_block(names_.mlp_out),
+                      .in = m_.ffn,
+                      .out = m_.hidden,
+                      .side = Side::inputs,
+                      .bias = m_.biases,
+                      .residual = true,
+                      .weight_in_out = names_.weight_in_out});
+  }
+
+  // What a masked model does before its decoder: only the positions that are asked for.
+  int masked_transform(int x) {
+    const int given = training_.predicted_positions;
+    const int predicted = given > 0 ? given : std::max(1, training_.sequence_length * 15 / 100);
+    graph_.positions = input({training_.micro_batch, predicted});
+    x = apply(Op::select_positions, std::string(names_.head), {x, graph_.positions}, attributes());
+    x = linear(x, {std::string(names_.head_dense), m_.hidden, m_.hidden, Side::whole, m_.biases});
+    return norm(gelu(x, std::string(names_.head_dense)), std::string(names_.head_norm));
+  }
+
+  void language_model_head(int x) {
+    unit_ = graph_.add_unit(std::string(names_.head), false);
+    if (m_.head == Head::mlm) x = masked_transform(x);
+    const std::string path(names_.head_decoder);
+    const Cut cut{0, {m_.vocabulary}};
+    TensorIds inputs = {x, table_};
+    if (!m_.tied_embeddings)
+      inputs[1] = parameter(path + ".weight", {m_.vocabulary, m_.hidden}, Initial::normal, cut);
+    if (!names_.head_bias.empty() && m_.biases)
+      inputs.push_back(
+          parameter(std::string(names_.head_bias), {m_.vocabulary}, Initial::zeros, cut));
+    Attributes a = attributes();
+    a.vocabulary = m_.vocabulary;
+    const int logits = apply(Op::linear, path, inputs, a);
+    graph_.targets = input({graph_.tensor(logits).type.shape[0]});
+    graph_.loss = apply(Op::cross_entropy, path, {logits, graph_.targets}, a);
+  }
+
+  // Two logits per token: that the answer starts there, that it ends there.
+  void question_answering_head(int x) {
+    const std::string path = "qa_outputs";
+    unit_ = graph_.add_unit(path, false);
+    const int logits = linear(x, {path, m_.hidden, 2});
+    graph_.targets = input({training_.micro_batch, 2});
+    graph_.loss = apply(Op::span_loss, path, {logits, graph_.targets}, attributes());
+  }
+
+  const Model& m_;
+  const Training& training_;
+  const Architecture& names_;
+  Dtype dtype_;
+  Graph graph_;
+  std::map<std::string, int> modules_;
+  std::int64_t rows_ = 0;
+  std::string prefix_;  // of the block that is being built: "transformer.h.3."
+  int unit_ = 0;
+  int table_ = -1;  // the token table
+};
+
+}  // namespace
+
+Graph build_graph(const Model& model, const Training& training) {
+  return Builder(model, training).build();
+}
+
+}  // namespace meshwright

@@ -1,0 +1,232 @@
+// A config.json of Hugging Face. Most of its keys say how to generate text or where a file came
+// from and are passed over; a key that would change the model into one that is not built is
+// refused.
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "models/core/error.h"
+#include "models/importers/architecture.h"
+
+namespace meshwright {
+
+namespace {
+
+struct ModelType {
+  std::string_view name;
+  std::string_view architecture;
+  SizeKeys sizes;
+  std::string_view epsilon, activation;
+};
+
+constexpr ModelType model_types[] = {
+    {"gpt2",
+     "gpt2",
+     {"n_embd", "n_layer", "n_head", "", "n_inner", "vocab_size", "n_positions"},
+     "layer_norm_epsilon",
+     "activation_function"},
+    {"gpt_neox",
+     "gpt_neox",
+     {"hidden_size", "num_hidden_layers", "num_attention_heads", "", "intermediate_size",
+      "vocab_size", "max_position_embeddings"},
+     "layer_norm_eps",
+     "hidden_act"},
+    {"gptj",
+     "gptj",
+     {"n_embd", "n_layer", "n_head", "", "n_inner", "vocab_size", "n_positions"},
+     "layer_norm_epsilon",
+     "activation_function"},
+    {"llama",
+     "llama",
+     {"hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
+      "intermediate_size", "vocab_size", "max_position_embeddings"},
+     "rms_norm_eps",
+     "hidden_act"},
+    {"mistral",
+     "llama",
+     {"hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
+      "intermediate_size", "vocab_size", "max_position_embeddings"},
+     "rms_norm_eps",
+     "hidden_act"},
+    {"bert",
+     "bert",
+     {"hidden_size", "num_hidden_layers", "num_attention_heads", "", "intermediate_size",
+      "vocab_size", "max_position_embeddings"},
+     "layer_norm_eps",
+     "hidden_act"},
+    {"roberta",
+     "roberta",
+     {"hidden_size", "num_hidden_layers", "num_attention_heads", "", "intermediate_size",
+      "vocab_size", "max_position_embeddings"},
+     "layer_norm_eps",
+     "hidden_act"},
+};
+
+// Keys of which one value only is built. Absent or null means that value, unless `needed`.
+struct Fixed {
+  std::string_view model_type, key, value, why;
+  bool needed = false;
+};
+
+constexpr Fixed fixed[] = {
+    {"gpt2", "scale_attn_weights", "true", "scores are always divided by sqrt(head width)"},
+    {"gpt2", "scale_attn_by_inverse_layer_idx", "false", "scaling by layer is not built"},
+    {"gpt2", "add_cross_attention", "false", "cross-attention is not built"},
+    {"gptj", "scale_attn_weights", "true", "scores are always divided by sqrt(head width)"},
+    {"mistral", "sliding_window", "null",
+     "attention over a sliding window is not built (4096 when the key is absent)", true},
+    {"bert", "position_embedding_type", "\"absolute\"", "relative positions are not built"},
+    {"bert", "is_decoder", "false", "BERT as a decoder is not built"},
+    {"bert", "add_cross_attention", "false", "cross-attention is not built"},
+    {"roberta", "position_embedding_type", "\"absolute\"", "relative positions are not built"},
+    {"roberta", "is_decoder", "false", "RoBERTa as a decoder is not built"},
+    {"roberta", "add_cross_attention", "false", "cross-attention is not built"},
+};
+
+void check_fixed(Fields& fields, std::string_view model_type) {
+  for (const Fixed& row : fixed) {
+    if (row.model_type != model_type) continue;
+    const bool given = fields.has(row.key);
+    if (!given && !row.needed) continue;
+    const std::string value = given ? fields.raw(row.key).dump() : "absent";
+    if (value == row.value || (value == "null" && !row.needed)) continue;
+    fields.fail(row.key,
+                value + ": " + std::string(row.why) + "; set it to " + std::string(row.value));
+  }
+}
+
+// Sizes whose default depends on the model type more than a reader would expect.
+void check_given(Fields& fields, const ModelType& type) {
+  if (type.sizes.ffn != "n_inner" && !is_given(fields, type.sizes.ffn))
+    fields.fail(type.sizes.ffn, "missing; it is required (an integer)");
+  if (type.name == "mistral" && !is_given(fields, type.sizes.kv_heads))
+    fields.fail(type.sizes.kv_heads, "missing; it is required (an integer)");
+}
+
+void read_activation(Fields& fields, std::string_view key, Model& model) {
+  if (!is_given(fields, key)) return;
+  const auto word = fields.required<std::string>(key);
+  const std::vector<std::string> known =
+      model.gated_ffn ? std::vector<std::string>{"silu", "swish"}
+                      : std::vector<std::string>{"gelu", "gelu_python", "gelu_new", "gelu_fast",
+                                                 "gelu_pytorch_tanh"};
+  choose(fields, key, "activation", word, known);
+  model.gelu_tanh = !model.gated_ffn && word != "gelu" && word != "gelu_python";
+}
+
+// `rope_scaling`, and `rope_parameters` of newer files: {"rope_type": "default", "rope_theta": 1e4,
+// "partial_rotary_factor": 0.25}. Llama 3's scaling changes the angles of far positions but no
+// shape and no cost; it is passed over.
+void read_rope_object(Fields& fields, std::string_view key, Model& model, double& share) {
+  if (!is_given(fields, key)) return;
+  Fields rope = fields.object(key);
+  for (std::string_view type_key : {"rope_type", "type"}) {
+    if (!is_given(rope, type_key)) continue;
+    const auto type = rope.required<std::string>(type_key);
+    if (type != "default" && type != "llama3")
+      rope.fail(type_key, "scaling '" + type +
+                              "' of rotary positions is not built; known: default and llama3");
+  }
+  if (is_given(rope, "rope_theta")) model.rotary_base = rope.required<double>("rope_theta");
+  if (is_given(rope, "partial_rotary_factor"))
+    share = rope.required<double>("partial_rotary_factor");
+}
+
+void read_rotary(Fields& fields, Model& model) {
+  double share = architecture(model.architecture).traits.rotary_share;
+  if (share == 0) return;
+  std::string_view width_key = "rotary_pct";
+  for (std::string_view key : {"rotary_emb_base", "rope_theta"})
+    if (is_given(fields, key)) model.rotary_base = fields.required<double>(key);
+  for (std::string_view key : {"rotary_pct", "partial_rotary_factor"})
+    if (is_given(fields, key)) share = fields.required<double>(width_key = key);
+  for (std::string_view key : {"rope_scaling", "rope_parameters"})
+    read_rope_object(fields, key, model, share);
+  if (!(model.rotary_base > 0 && std::isfinite(model.rotary_base)))
+    fields.fail("rope_theta", "the base of rotary positions must be positive");
+  if (!(share > 0 && share <= 1))
+    fields.fail(width_key, "a share of a head's width must be above 0 and at most 1");
+  model.rotary_dim = static_cast<int>(share * model.head_dim);
+  if (model.architecture == "gptj") {
+    width_key = "rotary_dim";
+    if (!fields.has(width_key))
+      model.rotary_dim = 64;
+    else if (!is_given(fields, width_key))
+      model.rotary_dim = model.head_dim;
+    else
+      model.rotary_dim = fields.required<int>(width_key);
+  }
+  if (model.rotary_dim < 2 || model.rotary_dim % 2 != 0 || model.rotary_dim > model.head_dim)
+    fields.fail(width_key, "rotating " + std::to_string(model.rotary_dim) + " of a head's " +
+                               std::to_string(model.head_dim) +
+                               " numbers is impossible; an even number of them is needed");
+}
+
+void read_llama(Fields& fields, Model& model) {
+  if (is_given(fields, "mlp_bias")) model.biases = fields.required<bool>("mlp_bias");
+  if (is_given(fields, "head_dim")) {
+    model.head_dim = fields.required<int>("head_dim");
+    if (model.head_dim < 1 || model.head_dim > 1 << 16)
+      fields.fail("head_dim", std::to_string(model.head_dim) + " is out of range; use 1 to 65536");
+  }
+}
+
+// RoBERTa's table has rows for the padding token and those before it; positions start after them.
+void read_bert(Fields& fields, Model& model) {
+  model.token_types = 2;
+  if (is_given(fields, "type_vocab_size"))
+    model.token_types = fields.required<int>("type_vocab_size");
+  if (model.token_types < 1 || model.token_types > 1 << 20)
+    fields.fail("type_vocab_size", "must be 1 or more");
+  if (model.position_offset == 0) return;
+  if (is_given(fields, "pad_token_id"))
+    model.position_offset = fields.required<int>("pad_token_id") + 1;
+  model.positions -= model.position_offset;
+  if (model.position_offset < 0 || model.positions < 1)
+    fields.fail("max_position_embeddings",
+                "no position is left after the padding token's; use more positions");
+}
+
+// `architectures` names the class that the file was saved from.
+void read_head(Fields& fields, Model& model) {
+  if (!is_given(fields, "architectures")) return;
+  for (const std::string& name : fields.required<std::vector<std::string>>("architectures"))
+    if (name.ends_with("ForQuestionAnswering")) model.head = Head::qa;
+}
+
+const ModelType& model_type_of(Fields& fields) {
+  std::vector<std::string> known;
+  for (const ModelType& row : model_types) known.emplace_back(row.name);
+  const auto word = fields.required<std::string>("model_type");
+  return model_types[static_cast<std::size_t>(
+      choose(fields, "model_type", "model_type", word, known))];
+}
+
+}  // namespace
+
+Model read_huggingface(Fields fields) {
+  const ModelType& type = model_type_of(fields);
+  Model model = model_of(type.architecture);
+  model.name = type.name;
+  check_fixed(fields, type.name);
+  check_given(fields, type);
+  if (type.architecture == "llama") read_llama(fields, model);
+  read_sizes(fields, type.sizes, model);
+  read_activation(fields, type.activation, model);
+  if (is_given(fields, type.epsilon)) model.norm_epsilon = fields.required<double>(type.epsilon);
+  if (!(model.norm_epsilon >= 0 && model.norm_epsilon < 1))
+    fields.fail(type.epsilon, "must be from 0 to 1");
+  if (is_given(fields, "tie_word_embeddings"))
+    model.tied_embeddings = fields.required<bool>("tie_word_embeddings");
+  if (is_given(fields, "attention_bias") &&
+      (type.architecture == "llama" || type.architecture == "gpt_neox"))
+    model.attention_bias = fields.required<bool>("attention_bias");
+  if (is_given(fields, "use_parallel_residual") && type.name == "gpt_neox")
+    model.parallel_residual = fields.required<bool>("use_parallel_residual");
+  if (model.family == Family::bert) read_bert(fields, model);
+  read_rotary(fields, model);
+  read_head(fields, model);
+  return model;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,117 @@
+#include "models/importers/model.h"
+
+#include <nlohmann/json.hpp>
+
+#include "models/core/error.h"
+#include "models/importers/architecture.h"
+
+namespace meshwright {
+
+namespace {
+
+// Far beyond any model, and small enough that no count of parameters overflows 64 bits.
+constexpr int max_hidden = 1 << 20, max_layers = 10'000, max_ffn = 1 << 24;
+constexpr std::int64_t max_vocabulary = 100'000'000;
+constexpr int max_positions = 100'000'000;
+
+void check_range(const Fields& fields, std::string_view key, std::int64_t value,
+                 std::int64_t most) {
+  if (value < 1 || value > most)
+    fields.fail(key, std::to_string(value) + " is out of range; use 1 to " + std::to_string(most));
+}
+
+std::string divisors_of(int number) {
+  std::vector<std::string> divisors;
+  for (int d = 1; d <= number; ++d)
+    if (number % d == 0) divisors.push_back(std::to_string(d));
+  return list_of(divisors);
+}
+
+// The heads cut the hidden size, and the key/value heads the heads.
+void check_heads(const Fields& fields, const SizeKeys& keys, const Model& model, bool own_width) {
+  if (!own_width && model.hidden % model.heads != 0)
+    fields.fail(keys.heads, std::to_string(model.heads) + " heads do not divide the hidden size " +
+                                std::to_string(model.hidden) + "; use a number that does");
+  const std::string_view key = keys.kv_heads.empty() ? keys.heads : keys.kv_heads;
+  if (model.heads % model.kv_heads != 0)
+    fields.fail(key, std::to_string(model.kv_heads) + " does not divide the " +
+                         std::to_string(model.heads) + " heads; use " + divisors_of(model.heads));
+  if (model.kv_heads != model.heads &&
+      architecture(model.architecture).packing == Packing::per_head)
+    fields.fail(key, "this family packs queries, keys and values by head; use " +
+                         std::to_string(model.heads) + " or leave it out");
+}
+
+Model model_of_family(Fields& fields) {
+  std::vector<std::string> known;
+  for (const FamilyInfo& row : family_table()) known.emplace_back(row.name);
+  const int index =
+      choose(fields, "family", "family", fields.required<std::string>("family"), known);
+  const FamilyInfo& row = family_table()[static_cast<std::size_t>(index)];
+  if (row.architecture.empty())
+    throw NotSupportedYet(fields.where() + ": " + fields.pointer() + "/family: '" +
+                          std::string(row.name) +
+                          "' is not built yet; use gpt, llama, bert, mpt or bloom");
+  Model model = model_of(row.architecture);
+  model.name = row.name;
+  return model;
+}
+
+}  // namespace
+
+ModelSizes Model::sizes() const {
+  return {hidden, layers, heads, kv_heads, ffn, positions, vocabulary, learned_positions};
+}
+
+bool is_given(Fields& fields, std::string_view key) {
+  return !key.empty() && fields.has(key) && !fields.raw(key).is_null();
+}
+
+void read_sizes(Fields& fields, const SizeKeys& keys, Model& model) {
+  const auto number = [&](std::string_view key, int fallback, int most) {
+    const int value = is_given(fields, key) ? fields.required<int>(key) : fallback;
+    if (is_given(fields, key)) check_range(fields, key, value, most);
+    return value;
+  };
+  for (std::string_view key : {keys.hidden, keys.layers, keys.heads, keys.vocabulary})
+    if (!is_given(fields, key)) fields.fail(key, "missing; it is required (an integer)");
+  model.hidden = number(keys.hidden, 0, max_hidden);
+  model.layers = number(keys.layers, 0, max_layers);
+  model.heads = number(keys.heads, 0, max_hidden);
+  model.vocabulary = fields.required<std::int64_t>(keys.vocabulary);
+  check_range(fields, keys.vocabulary, model.vocabulary, max_vocabulary);
+  model.kv_heads = number(keys.kv_heads, model.heads, max_hidden);
+  model.ffn = number(keys.ffn, 4 * model.hidden, max_ffn);
+  model.positions = number(keys.positions, 0, max_positions);
+  if (model.learned_positions && model.positions == 0)
+    fields.fail(keys.positions, "missing; the position table needs it (an integer)");
+  const bool own_width = model.head_dim > 0;
+  check_heads(fields, keys, model, own_width);
+  if (!own_width) model.head_dim = model.hidden / model.heads;
+}
+
+Model read_model(Fields fields) {
+  Model model = model_of_family(fields);
+  constexpr SizeKeys keys{"hidden", "layers", "heads", "kv_heads", "ffn", "vocab", "positions"};
+  read_sizes(fields, keys, model);
+  model.rotary_dim =
+      static_cast<int>(architecture(model.architecture).traits.rotary_share * model.head_dim);
+  if (model.rotary_dim % 2 != 0)
+    fields.fail("heads", "a head is " + std::to_string(model.head_dim) +
+                             " wide; rotary positions need an even width");
+  model.gated_ffn = fields.optional<bool>("gated_ffn", model.gated_ffn);
+  model.tied_embeddings = fields.optional<bool>("tied_embeddings", model.tied_embeddings);
+  if (fields.has("head")) {
+    const auto word = fields.required<std::string>("head");
+    model.head = static_cast<Head>(choose(fields, "head", "head", word, {"lm", "mlm", "qa"}));
+    const Head other = model.family == Family::bert ? Head::lm : Head::mlm;
+    if (model.head == other)
+      fields.fail("head", model.family == Family::bert
+                              ? "bert sees both sides of a token; use 'mlm' or 'qa'"
+                              : "this family sees earlier tokens only; use 'lm' or 'qa'");
+  }
+  fields.done();
+  return model;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,64 @@
+#include <algorithm>
+#include <filesystem>
+
+#include "models/core/error.h"
+#include "models/importers/model.h"
+
+namespace meshwright {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+bool looks_like_a_path(const std::string& ref) {
+  return ref.find('/') != std::string::npos || ref.ends_with(".json");
+}
+
+Model read_any(Fields fields) {
+  if (fields.has("model_type")) return read_huggingface(std::move(fields));
+  if (fields.has("family")) return read_model(std::move(fields));
+  fields.fail("",
+              "neither a Hugging Face config.json (no 'model_type') nor a model of ours (no "
+              "'family')");
+}
+
+Model read_file_named(const fs::path& path) {
+  Model model = read_any(read_json_file(path.string()));
+  const bool by_folder = path.filename() == "config.json" && path.has_parent_path();
+  model.name = by_folder ? path.parent_path().filename().string() : path.stem().string();
+  return model;
+}
+
+}  // namespace
+
+std::string zoo_folder() { return MESHWRIGHT_ZOO; }
+
+std::vector<std::string> zoo_names(const std::string& zoo) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(zoo, error))
+    if (entry.path().extension() == ".json") names.push_back(entry.path().stem().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Model load_model(const std::string& ref, const std::string& folder, const std::string& zoo) {
+  const std::vector<std::string> names = zoo_names(zoo);
+  if (std::binary_search(names.begin(), names.end(), ref))
+    return read_file_named(fs::path(zoo) / (ref + ".json"));
+  if (ref.ends_with(".onnx"))
+    throw NotSupportedYet("'" + ref +
+                          "': ONNX files cannot be read yet; use a zoo name, a Hugging Face "
+                          "config.json or a model of ours");
+  const fs::path path = fs::path(folder) / ref;  // an absolute `ref` replaces the folder
+  std::error_code error;
+  if (!ref.empty() && fs::is_directory(path / "", error))
+    return read_file_named((path / "config.json").lexically_normal());
+  if (looks_like_a_path(ref) || fs::exists(path, error)) return read_file_named(path);
+  const std::string near = nearest(ref, names);
+  throw InputError("unknown model '" + ref + "'; " +
+                   (near.empty() ? "" : "did you mean '" + near + "'? ") +
+                   "known: " + list_of(names, "and") + ", or the path of a config.json");
+}
+
+}  // namespace meshwright

@@ -1,0 +1,32 @@
+// Parameters of a stage grouped into buckets: what is reduced, sharded and stepped together.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "models/lower/boundaries.h"
+#include "models/plan/program.h"
+
+namespace meshwright {
+
+enum class BucketClass : std::uint8_t {
+  plain,    // reduced over the data-parallel ranks only
+  partial,  // first summed over the tensor group (sequence parallelism)
+  tied      // then summed over the first and last stage (tied embeddings)
+};
+
+struct BucketPlan {
+  Bucket bucket;
+  BucketClass cls = BucketClass::plain;
+  int chunk = 0;
+  int unit =
+      -1;  // ZeRO 2 and 3: every bucket belongs to one unit, which is gathered and reduced at once
+  int ready_node = 0;  // graph node after which all its gradients are summed
+};
+
+// Fills program.parameters and program.buckets (sizes and members, no memory yet), in the order in
+// which gradients are ready.
+std::vector<BucketPlan> make_buckets(const Graph& graph, const Plan& plan,
+                                     const Boundaries& boundaries, Program& program);
+
+}  // namespace meshwright

@@ -1,0 +1,275 @@
+// The forward and backward bodies of a stage's chunks.
+#include <algorithm>
+#include <array>
+
+#include "models/core/error.h"
+#include "models/lower/stage_lowering.h"
+
+namespace meshwright {
+
+namespace {
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+// The units of a virtual stage's nodes in list order, each once per run.
+std::vector<int> units_in_order(const Graph& graph, const std::vector<int>& nodes, bool backward) {
+  std::vector<int> units;
+  for (int index : nodes) {
+    const Node& node = graph.nodes[at(index)];
+    if ((node.phase != Phase::forward) != backward) continue;
+    const int unit = graph.unit_of(node);
+    if (units.empty() || units.back() != unit) units.push_back(unit);
+  }
+  return units;
+}
+
+InstructionKind collective_of(Op op) {
+  switch (op) {
+    case Op::sequence_gather:
+    case Op::stats_gather:
+      return InstructionKind::all_gather;
+    case Op::sequence_scatter:
+      return InstructionKind::reduce_scatter;
+    default:
+      return InstructionKind::all_reduce;
+  }
+}
+
+}  // namespace
+
+// Between stages whole activations go in parts, one from each rank of the tensor group, where rows
+// allow.
+bool StageLowering::sends_parts(int tensor) const {
+  return plan_.parallelism.pipeline_scatter_gather && plan_.parallelism.tensor > 1 &&
+         !graph_.sequence_parallel &&
+         graph_.tensor(tensor).type.shape[0] % plan_.parallelism.tensor == 0;
+}
+
+Operand StageLowering::part_for_send(Operand whole) const {
+  whole.type.shape[0] /= plan_.parallelism.tensor;
+  whole.part_of = GroupKind::tensor;
+  return whole;
+}
+
+Operand StageLowering::operand(int tensor, int stage) {
+  const Tensor& wanted = graph_.tensor(tensor);
+  if (wanted.role == Role::input) {
+    const int which = tensor == graph_.tokens ? 0 : tensor == graph_.targets ? 1 : 2;
+    return {input_buffer_[at(which)], 0, wanted.type, GroupKind::none};
+  }
+  if (wanted.role == Role::activation)
+    return boundaries_.tensors[at(tensor)].maker == stage ? places_.own[at(tensor)]
+                                                          : places_.received[at(tensor)];
+  const StageParameter& member = program_.parameters[at(member_of_[at(wanted.parameter)])];
+  const BucketPlan& planned = buckets_[at(member.bucket)];
+  const bool is_weight = wanted.role == Role::parameter;
+  Operand found = is_weight ? planned.bucket.weights : planned.bucket.gradients;
+  const bool in_unit_buffer = is_weight ? zero_stage_ == 3 : zero_stage_ >= 2;
+  if (in_unit_buffer) {
+    const int slot = (is_weight ? gather_slot_ : gradient_slot_)[at(planned.unit)];
+    MESHWRIGHT_CHECK(slot >= 0, "a sharded unit is gathered before it is used");
+    found.buffer = (is_weight ? gather_buffer_ : gradient_buffer_)[slot];
+    for (int earlier = 0; earlier < member.bucket; ++earlier)
+      if (buckets_[at(earlier)].unit == planned.unit)
+        found.offset += buckets_[at(earlier)].bucket.elements * bytes_of(wanted.type.dtype);
+  }
+  found.offset += member.offset * bytes_of(wanted.type.dtype);
+  found.type = wanted.type;
+  return found;
+}
+
+Operand StageLowering::place_output(int tensor, int stage) {
+  const Tensor& made = graph_.tensor(tensor);
+  Operand& place = places_.own[at(tensor)];
+  if (made.alias_of >= 0) {
+    place = operand(made.alias_of, stage);
+    place.type = made.type;
+    return place;
+  }
+  const int becomes = reduced_into_[at(tensor)];
+  if (becomes >= 0) {  // the in-place all-reduce that follows decides where
+    place = place_output(becomes, stage);
+    return place;
+  }
+  if (place.buffer >= 0) return place;  // placed by the partial sum it is reduced from
+  const TensorFlow& flow = boundaries_.tensors[at(tensor)];
+  const int chunk = stage / plan_.parallelism.pipeline;
+  const std::string_view name = info(graph_.nodes[at(made.producer)].op).name;
+  int id;
+  if (flow.kept && !flow.made_in_backward)
+    id = add_buffer(name, MemoryClass::activations, Region::slot, made.type.bytes(), chunk);
+  else if (flow.crosses_forward || flow.crosses_backward)
+    id = add_buffer(name, MemoryClass::communication, Region::persistent, made.type.bytes());
+  else
+    id = add_buffer(name, MemoryClass::workspace, Region::task, made.type.bytes());
+  place = {id, 0, made.type, GroupKind::none};
+  return place;
+}
+
+int StageLowering::emit_node(BodyBuilder& body, const Node& node, int stage) {
+  if (node.op == Op::tensor_copy) {  // a view
+    places_.own[at(node.outputs[0])] = operand(node.inputs[0], stage);
+    return -1;
+  }
+  Instruction instruction;
+  instruction.op = node.op;
+  instruction.module = node.module;
+  instruction.phase = node.phase;
+  instruction.attributes = node.attributes;
+  for (int id : node.inputs) instruction.inputs.push_back(operand(id, stage));
+  for (int id : node.outputs)
+    instruction.outputs.push_back(
+        graph_.tensor(id).role == Role::activation ? place_output(id, stage) : operand(id, stage));
+  if (!info(node.op).is_communication) return body.emit(std::move(instruction));
+  instruction.kind = collective_of(node.op);
+  instruction.stream = Stream::tensor_comm;
+  instruction.group = GroupKind::tensor;
+  const int index = body.emit(std::move(instruction));
+  if (!plan_.parallelism.overlap_tensor) body.join_before_next_compute(index);
+  return index;
+}
+
+void StageLowering::receive(BodyBuilder& body, int stage, bool backward) {
+  const int from = backward ? stage + 1 : stage - 1;
+  const int chunk = stage / plan_.parallelism.pipeline;
+  int channel = 0;
+  for (std::size_t id = 0; id < boundaries_.tensors.size(); ++id) {
+    const TensorFlow& flow = boundaries_.tensors[id];
+    if (flow.maker != from || !(backward ? flow.crosses_backward : flow.crosses_forward)) continue;
+    const TensorType& type = graph_.tensors[id].type;
+    const int buffer_id = backward ? add_buffer("recv_gradient", MemoryClass::communication,
+                                                Region::persistent, type.bytes())
+                                   : add_buffer("recv_activation", MemoryClass::activations,
+                                                Region::slot, type.bytes(), chunk);
+    const Operand whole{buffer_id, 0, type, GroupKind::none};
+    places_.received[id] = whole;
+    const bool parts = sends_parts(static_cast<int>(id));
+    Instruction recv;
+    recv.kind = InstructionKind::recv;
+    recv.stream = Stream::pipe_recv;
+    recv.peer = from;
+    recv.channel = channel++;
+    recv.outputs = {parts ? part_for_send(whole) : whole};
+    recv.phase = backward ? Phase::backward : Phase::forward;
+    recv.waits.push_back({backward ? Wait::Relation::latest : Wait::Relation::latest_with_slot,
+                          backward_body(chunk), -1});
+    body.emit(recv);
+    if (!parts) continue;
+    Instruction gather;
+    gather.kind = InstructionKind::all_gather;
+    gather.stream = Stream::tensor_comm;
+    gather.group = GroupKind::tensor;
+    gather.phase = recv.phase;
+    gather.inputs = recv.outputs;
+    gather.outputs = {whole};
+    body.emit(std::move(gather));
+  }
+}
+
+void StageLowering::load_inputs(BodyBuilder& body, int stage) {
+  const int chunk = stage / plan_.parallelism.pipeline;
+  const std::array<int, 3> inputs{graph_.tokens, graph_.targets, graph_.positions};
+  for (int which = 0; which < 3; ++which) {
+    const int tensor = inputs[at(which)];
+    if (tensor < 0) continue;
+    const auto& nodes = boundaries_.nodes[at(stage)];
+    const bool used = std::any_of(nodes.begin(), nodes.end(), [&](int index) {
+      const TensorIds& ids = graph_.nodes[at(index)].inputs;
+      return std::find(ids.begin(), ids.end(), tensor) != ids.end();
+    });
+    if (!used) continue;
+    const TensorType& type = graph_.tensor(tensor).type;
+    input_buffer_[at(which)] =
+        add_buffer("input", MemoryClass::activations, Region::slot, type.bytes(), chunk);
+    Instruction load;
+    load.kind = InstructionKind::load_input;
+    load.channel = which;
+    load.outputs = {operand(tensor, stage)};
+    body.emit(std::move(load));
+  }
+}
+
+// The producer waits until the message of an earlier micro-batch has left the buffer.
+void StageLowering::emit_send(BodyBuilder& body, int tensor, int producer, int stage,
+                              bool backward) {
+  const Operand whole = places_.own[at(tensor)];
+  Instruction send;
+  send.kind = InstructionKind::send;
+  send.stream = Stream::pipe_send;
+  send.peer = backward ? stage - 1 : stage + 1;
+  send.phase = backward ? Phase::backward : Phase::forward;
+  for (int id = 0; id < tensor; ++id) {
+    const TensorFlow& flow = boundaries_.tensors[at(id)];
+    if (flow.maker == stage && (backward ? flow.crosses_backward : flow.crosses_forward))
+      ++send.channel;
+  }
+  send.inputs = {sends_parts(tensor) ? part_for_send(whole) : whole};
+  const int index = body.emit(std::move(send));
+  const int chunk = stage / plan_.parallelism.pipeline;
+  const bool in_slot = buffer(whole.buffer).region == Region::slot;
+  const Wait emptied{in_slot ? Wait::Relation::latest_with_slot : Wait::Relation::latest,
+                     backward ? backward_body(chunk) : forward_body(chunk), index};
+  for (int i = 0; i <= producer; ++i) {
+    Instruction& writer = body.body().instructions[at(i)];
+    const bool writes = std::any_of(writer.outputs.begin(), writer.outputs.end(),
+                                    [&](const Operand& o) { return o.buffer == whole.buffer; });
+    if (!writes) continue;
+    writer.waits.push_back(emptied);
+    break;
+  }
+}
+
+void StageLowering::write_nodes(BodyBuilder& body, int stage, bool backward) {
+  const auto& nodes = boundaries_.nodes[at(stage)];
+  const std::vector<int> units = units_in_order(graph_, nodes, backward);
+  int position = -1;
+  for (int index : nodes) {
+    const Node& node = graph_.nodes[at(index)];
+    if ((node.phase != Phase::forward) != backward) continue;
+    const int unit = graph_.unit_of(node);
+    if (position < 0 || units[at(position)] != unit) {
+      if (position >= 0 && backward) leave_unit(body, units[at(position)]);
+      enter_unit(body, units, at(++position), backward);
+    }
+    const int emitted = emit_node(body, node, stage);
+    for (int id : node.outputs) {
+      const TensorFlow& flow = boundaries_.tensors[at(id)];
+      if (graph_.tensor(id).role == Role::activation &&
+          (backward ? flow.crosses_backward : flow.crosses_forward))
+        emit_send(body, id, emitted, stage, backward);
+    }
+    if (!backward || zero_stage_ >= 2 || !plan_.parallelism.overlap_gradients) continue;
+    for (std::size_t b = 0; b < buckets_.size(); ++b)
+      if (buckets_[b].ready_node == index && buckets_[b].cls != BucketClass::tied)
+        bucket_done_[b] = {body.body().chunk,
+                           reduce_bucket(body, static_cast<int>(b), When::last_micro_batch)};
+  }
+  if (position >= 0 && backward) leave_unit(body, units[at(position)]);
+}
+
+void StageLowering::write_forward(int chunk) {
+  const int stage = virtual_stage(chunk);
+  program_.bodies[at(forward_body(chunk))] = {Body::Kind::forward, chunk, {}};
+  BodyBuilder body(program_, forward_body(chunk));
+  receive(body, stage, false);
+  load_inputs(body, stage);
+  write_nodes(body, stage, false);
+  if (graph_.loss >= 0 && boundaries_.tensors[at(graph_.loss)].maker == stage) {
+    Instruction sum;
+    sum.op = Op::sum_loss;
+    sum.inputs = {operand(graph_.loss, stage)};
+    sum.outputs = {{program_.loss_buffer, 0, {Shape{1}, Dtype::f64}, GroupKind::none}};
+    body.emit(std::move(sum));
+  }
+  body.finish();
+}
+
+void StageLowering::write_backward(int chunk) {
+  program_.bodies[at(backward_body(chunk))] = {Body::Kind::backward, chunk, {}};
+  BodyBuilder body(program_, backward_body(chunk));
+  receive(body, virtual_stage(chunk), true);
+  write_nodes(body, virtual_stage(chunk), true);
+  body.finish();
+}
+
+}  // namespace meshwright

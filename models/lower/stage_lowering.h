@@ -1,0 +1,98 @@
+// Lowers one pipeline stage. The parts: forward_backward.cpp writes the bodies of its chunks,
+// step.cpp what surrounds them, memory.cpp lays the buffers out, tasks.cpp puts bodies in schedule
+// order.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "models/lower/body_builder.h"
+#include "models/lower/boundaries.h"
+#include "models/lower/buckets.h"
+#include "models/plan/program.h"
+
+namespace meshwright {
+
+// Shared by the stages of one graph: where each activation lies on the stage that makes it and on
+// the next one.
+struct TensorPlaces {
+  std::vector<Operand> own, received;
+};
+
+class StageLowering {
+ public:
+  StageLowering(const Graph& graph, const Plan& plan, const Boundaries& boundaries,
+                TensorPlaces& places, int stage);
+  Program run();
+
+ private:
+  // memory.cpp
+  int add_buffer(std::string_view name, MemoryClass cls, Region region, std::int64_t bytes,
+                 int chunk = -1);
+  void place_buckets();
+  void place_gather_buffers();
+  void lay_out_memory();
+
+  // forward_backward.cpp
+  void write_forward(int chunk);
+  void write_backward(int chunk);
+  void receive(BodyBuilder& body, int virtual_stage, bool backward);
+  void load_inputs(BodyBuilder& body, int virtual_stage);
+  void write_nodes(BodyBuilder& body, int virtual_stage, bool backward);
+  int emit_node(BodyBuilder& body, const Node& node, int virtual_stage);
+  void emit_send(BodyBuilder& body, int tensor, int producer, int virtual_stage, bool backward);
+  Operand place_output(int tensor, int virtual_stage);
+  Operand operand(int tensor, int virtual_stage);
+  bool sends_parts(int tensor) const;
+  Operand part_for_send(Operand whole) const;
+
+  // sharded_units.cpp (ZeRO 2 and 3)
+  void enter_unit(BodyBuilder& body, const std::vector<int>& units, std::size_t position,
+                  bool backward);
+  void leave_unit(BodyBuilder& body, int unit);
+  void gather_unit(BodyBuilder& body, int unit);
+  void wait_for_earlier_reductions();
+
+  // step.cpp
+  void write_begin();
+  void write_end();
+  int reduce_bucket(BodyBuilder& body, int bucket, When when);
+  void emit_collective(BodyBuilder& body, InstructionKind kind, GroupKind group,
+                       const Operand& input, const Operand& output, When when, int bucket);
+  void reduce_shards_at_end(BodyBuilder& body);
+  void measure_norm(BodyBuilder& body);
+
+  // tasks.cpp
+  void write_tasks();
+
+  int forward_body(int chunk) const { return 1 + 2 * chunk; }
+  int backward_body(int chunk) const { return 2 + 2 * chunk; }
+  int end_body() const { return 1 + 2 * plan_.parallelism.virtual_stages; }
+  int virtual_stage(int chunk) const { return chunk * plan_.parallelism.pipeline + stage_; }
+  Buffer& buffer(int id) { return program_.memory.buffers[static_cast<std::size_t>(id)]; }
+
+  const Graph& graph_;
+  const Plan& plan_;
+  const Boundaries& boundaries_;
+  TensorPlaces& places_;
+  int stage_;
+  Degrees degrees_;
+  int zero_stage_;
+  Program program_;
+  std::vector<BucketPlan> buckets_;
+  std::vector<int> member_of_;  // graph parameter -> program parameter, -1
+  std::vector<int>
+      reduced_into_;  // tensor -> the tensor that an in-place all-reduce makes of it, -1
+  std::vector<int> input_buffer_;  // tokens, targets, positions -> buffer, -1
+  // ZeRO 2 and 3: units in turn use one of two buffers.
+  int gather_buffer_[2] = {-1, -1}, gradient_buffer_[2] = {-1, -1};
+  std::vector<int> gather_slot_, gradient_slot_;  // per unit; -1: not gathered now
+  int gathers_ = 0, gradients_ = 0;
+  std::vector<std::vector<int>>
+      first_zeros_;  // per chunk: instructions that reuse a buffer of an earlier task
+  std::vector<int> last_reduction_;  // per chunk: of its backward body
+  std::vector<RunId>
+      bucket_done_;  // (body, instruction) of the reduction written in a backward body
+};
+
+}  // namespace meshwright

@@ -1,0 +1,80 @@
+#include "models/plan/memory_plan.h"
+
+#include <algorithm>
+#include <map>
+
+#include "models/core/error.h"
+
+namespace meshwright {
+
+std::string_view name_of(MemoryClass cls) {
+  constexpr std::string_view names[] = {"parameters",  "gradients", "optimizer",
+                                        "activations", "workspace", "communication"};
+  return names[static_cast<std::size_t>(cls)];
+}
+
+std::int64_t MemoryPlan::address(int buffer, int slot) const {
+  const Buffer& found = buffers[static_cast<std::size_t>(buffer)];
+  switch (found.region) {
+    case Region::persistent:
+      return found.offset;
+    case Region::task:
+      return task_offset + found.offset;
+    case Region::slot:
+      break;
+  }
+  const SlotRegion& region = slots[static_cast<std::size_t>(found.chunk)];
+  return region.offset + region.stride * slot + found.offset;
+}
+
+// In order of first use: each buffer takes the lowest gap between the live ones that it fits into.
+std::int64_t pack(std::vector<Buffer*>& buffers) {
+  std::stable_sort(buffers.begin(), buffers.end(),
+                   [](const Buffer* a, const Buffer* b) { return a->first < b->first; });
+  std::vector<Buffer*> live;  // by offset
+  std::int64_t size = 0;
+  const auto end_of = [](const Buffer* buffer) {
+    const std::int64_t end = buffer->offset + buffer->bytes;
+    return (end + arena_alignment - 1) / arena_alignment * arena_alignment;
+  };
+  for (Buffer* buffer : buffers) {
+    std::erase_if(live, [&](const Buffer* other) { return other->last < buffer->first; });
+    std::int64_t offset = 0;
+    auto place = live.begin();
+    for (; place != live.end(); ++place) {
+      if (offset + buffer->bytes <= (*place)->offset) break;
+      offset = std::max(offset, end_of(*place));
+    }
+    buffer->offset = offset;
+    live.insert(place, buffer);
+    size = std::max(size, end_of(buffer));
+  }
+  return size;
+}
+
+void verify(const MemoryPlan& plan) {
+  std::map<int, std::vector<const Buffer*>> of_body;
+  for (const Buffer& buffer : plan.buffers) {
+    if (buffer.region == Region::task && buffer.body < 0) continue;  // never touched
+    const std::int64_t limit = buffer.region == Region::persistent ? plan.persistent_bytes
+                               : buffer.region == Region::task
+                                   ? plan.task_bytes
+                                   : plan.slots[static_cast<std::size_t>(buffer.chunk)].stride;
+    MESHWRIGHT_CHECK(buffer.offset >= 0 && buffer.offset + buffer.bytes <= limit,
+                     "a buffer lies in its region");
+    if (buffer.region == Region::task) of_body[buffer.body].push_back(&buffer);
+  }
+  for (const auto& [body, buffers] : of_body)
+    for (std::size_t i = 0; i < buffers.size(); ++i)
+      for (std::size_t j = i + 1; j < buffers.size(); ++j) {
+        const Buffer &a = *buffers[i], &b = *buffers[j];
+        const bool together = a.first <= b.last && b.first <= a.last;
+        const bool overlap = a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
+        MESHWRIGHT_CHECK(!(together && overlap), "live buffers never overlap");
+      }
+  std::int64_t sum = 0;
+  for (std::int64_t bytes : plan.class_bytes) sum += bytes;
+  MESHWRIGHT_CHECK(sum == plan.arena_bytes, "the classes make up the arena");
+}
+
+}  // namespace meshwright

@@ -1,0 +1,62 @@
+// Interleaved 1F1B over virtual stages (chunk * stages + stage): micro-batches go through the
+// chunks in groups of `stages`, forwards and backwards alternate after a warm-up. The bubble is
+// 1/chunks of that of 1F1B. micro_batches must be a multiple of stages.
+#include <algorithm>
+
+#include "models/core/error.h"
+#include "models/schedule/kinds.h"
+
+namespace meshwright {
+
+namespace {
+
+// The k-th forward of a stage, counted over all chunks; the k-th backward has its chunk mirrored.
+ScheduledTask nth_task(PipelineShape shape, bool backward, int k) {
+  const int group = shape.stages * shape.chunks;
+  const int chunk = k % group / shape.stages;
+  return {backward, backward ? shape.chunks - 1 - chunk : chunk,
+          k / group * shape.stages + k % shape.stages};
+}
+
+int warm_up(PipelineShape shape, int stage) {
+  const int wanted = 2 * (shape.stages - 1 - stage) + (shape.chunks - 1) * shape.stages;
+  return std::min(wanted, shape.micro_batches * shape.chunks);
+}
+
+// A group in backward and the next in forward: a stage has up to 2 * stages micro-batches in
+// flight. A lower bound on active ones leaves no room for two groups at once.
+bool too_tight(PipelineShape shape) {
+  return shape.active_microbatches != 0 &&
+         shape.active_microbatches < std::min(2 * shape.stages, shape.micro_batches);
+}
+
+// The groups, no larger than the bound, one after another: chunk by chunk forward and back.
+PipelineShape in_rounds(PipelineShape shape) {
+  shape.active_microbatches = std::min(shape.active_microbatches, shape.stages);
+  return shape;
+}
+
+}  // namespace
+
+StageOrder interleaved(PipelineShape shape, int stage) {
+  MESHWRIGHT_CHECK(shape.micro_batches % shape.stages == 0,
+                   "interleaved needs micro-batches in groups of the stages");
+  if (too_tight(shape)) return gpipe(in_rounds(shape), stage);
+  const int total = shape.micro_batches * shape.chunks;
+  const int ahead = warm_up(shape, stage);
+  StageOrder order;
+  for (int k = 0; k < ahead; ++k) order.push_back(nth_task(shape, false, k));
+  for (int k = ahead; k < total; ++k) {
+    order.push_back(nth_task(shape, false, k));
+    order.push_back(nth_task(shape, true, k - ahead));
+  }
+  for (int k = total - ahead; k < total; ++k) order.push_back(nth_task(shape, true, k));
+  return order;
+}
+
+int interleaved_bound(PipelineShape shape, int stage) {
+  if (too_tight(shape)) return gpipe_bound(in_rounds(shape), stage);
+  return std::min(warm_up(shape, stage) + 1, shape.micro_batches * shape.chunks);
+}
+
+}  // namespace meshwright

@@ -1,0 +1,17 @@
+// The functions behind the rows of schedule_kinds(); one file each.
+#pragma once
+
+#include "models/schedule/schedule.h"
+
+namespace meshwright {
+
+StageOrder gpipe(PipelineShape shape, int stage);
+int gpipe_bound(PipelineShape shape, int stage);
+
+StageOrder one_f_one_b(PipelineShape shape, int stage);
+int one_f_one_b_bound(PipelineShape shape, int stage);
+
+StageOrder interleaved(PipelineShape shape, int stage);
+int interleaved_bound(PipelineShape shape, int stage);
+
+}  // namespace meshwright

@@ -1,0 +1,46 @@
+// The queue of a discrete-event simulation. Time is an integer (picoseconds) and events of one
+// instant come out in the order in which they were scheduled, so a run repeats exactly.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "models/core/units.h"
+
+namespace meshwright {
+
+// What an event means is its owner's business: `kind` says which of its rows, `a` and `b` are its
+// operands.
+struct Event {
+  SimTime time = 0;
+  std::uint64_t sequence = 0;
+  std::int32_t kind = 0;
+  std::int32_t a = 0;
+  std::int32_t b = 0;
+
+  bool operator>(const Event& other) const {
+    return time != other.time ? time > other.time : sequence > other.sequence;
+  }
+};
+
+class EventQueue {
+ public:
+  SimTime now() const { return now_; }
+  bool empty() const { return heap_.empty(); }
+  std::size_t size() const { return heap_.size(); }
+
+  void at(SimTime time, std::int32_t kind, std::int32_t a = 0,
+          std::int32_t b = 0);  // time >= now()
+  void after(SimTime delay, std::int32_t kind, std::int32_t a = 0, std::int32_t b = 0) {
+    at(now_ + delay, kind, a, b);
+  }
+  Event pop();  // the earliest; moves now() to it
+  void reserve(std::size_t events) { heap_.reserve(events); }
+
+ private:
+  std::vector<Event> heap_;
+  SimTime now_ = 0;
+  std::uint64_t next_sequence_ = 0;
+};
+
+}  // namespace meshwright

@@ -1,0 +1,135 @@
+#include "hwprofiles/load.h"
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "models/core/error.h"
+#include "models/core/fields.h"
+#include "tests/catch.h"
+
+using namespace meshwright;
+using nlohmann::json;
+
+namespace {
+
+std::string temporary(const std::string& name) {
+  return (std::filesystem::temp_directory_path() / ("meshwright_" + name)).string();
+}
+
+// The message with which a changed p4d profile is refused; empty when it is accepted.
+std::string refusal(const std::function<void(json&)>& change) {
+  json profile = json::parse(read_file(profiles_folder() + "/p4d.24xlarge.json"));
+  change(profile);
+  const std::string path = temporary("changed.json");
+  std::ofstream(path) << profile;
+  try {
+    load_machine_file(path);
+  } catch (const InputError& error) {
+    return std::string(error.what()).substr(path.size() + 2);
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("every machine that comes with the program reads, and says where its numbers are from",
+          "[hwprofiles]") {
+  const auto names = list_machines();
+  CHECK(names.size() == 22);
+  for (const std::string& name : names) {
+    INFO(name);
+    const Machine machine = load_machine(name);
+    CHECK(machine.name == name);
+    CHECK(machine.gpu.supports(Precision::fp16));
+    CHECK(machine.sources.size() >= 8);
+    for (const auto& [block, source] : machine.sources) CHECK(source.size() > 5);
+  }
+}
+
+TEST_CASE("machines have the numbers of their data sheets", "[hwprofiles]") {
+  const Machine p3 = load_machine("p3.16xlarge");
+  CHECK(p3.gpu.peak(Precision::fp16).value == 125e12);
+  CHECK_FALSE(p3.gpu.supports(Precision::bf16));
+  for (const auto& row : p3.nvlink.links_between) {  // a V100 has 6 NVLinks
+    int links = 0;
+    for (const int count : row) links += count;
+    CHECK(links == 6);
+  }
+  const Machine p5 = load_machine("ml.p5.48xlarge");
+  CHECK(p5.gpu.peak(Precision::fp8).value == 1979e12);
+  CHECK(p5.network.nics * p5.network.gbit_per_s_each == 3200);
+  CHECK(p5.prices->on_demand_usd_per_hour == 55.04);
+  CHECK(load_machine("dgx-2").gpus == 16);
+  CHECK(load_machine("dgx-1v").name == "dgx-1v-16gb");  // an alias
+}
+
+TEST_CASE("an unknown machine names its nearest neighbour", "[hwprofiles]") {
+  CHECK_THROWS_WITH(load_machine("p4d.24xlrage"),
+                    "unknown machine 'p4d.24xlrage'; did you mean 'p4d.24xlarge'? "
+                    "`meshwright list machines` lists them");
+  CHECK_THROWS_AS(load_machine("../../etc/passwd"), InputError);
+}
+
+TEST_CASE("a profile is read strictly", "[hwprofiles]") {
+  CHECK(refusal([](json&) {}) == "");
+  CHECK(refusal([](json& p) { p["gpu"].erase("source"); }) ==
+        "/gpu/source: missing; every block of a profile says where its numbers come from");
+  CHECK(refusal([](json& p) { p["gpu"]["sm_cuont"] = 1; }) ==
+        "/gpu/sm_cuont: unknown key; did you mean 'sm_count'?");
+  CHECK(refusal([](json& p) { p["gpu"]["memory_bytes"] = -1; }) ==
+        "/gpu/memory_bytes: must be greater than 0");
+  CHECK(refusal([](json& p) { p["nvlink"]["efficiency"] = 77; }) ==
+        "/nvlink/efficiency: is a share of the peak and must not exceed 1");
+  CHECK(refusal([](json& p) {
+          p["efficiency"]["gemm"] = {{2, 0.5}, {1, 0.8}};
+        }) == "/efficiency/gemm: sizes must grow from pair to pair");
+  CHECK(refusal([](json& p) {
+          p["pcie"]["switches"][0]["gpus"] = {0, 0};
+        }) == "/pcie/switches: must name each of the 8 GPUs exactly once, counted from 0");
+  CHECK(refusal([](json& p) { p["nvlink"]["kind"] = "matrix"; }) ==
+        "/nvlink/links_between: missing; it is required (a value)");
+  CHECK(refusal([](json& p) { p["gpu"]["peak_flop_per_s"].erase("fp32"); }) ==
+        "/gpu/peak_flop_per_s/fp32: missing; every device computes in fp32");
+}
+
+TEST_CASE("a written profile reads back as the same machine", "[hwprofiles]") {
+  for (const char* name : {"p3.16xlarge", "g5.4xlarge", "p4d.24xlarge"}) {
+    const std::string first = temporary("first.json"), second = temporary("second.json");
+    write_machine(load_machine(name), first);
+    write_machine(load_machine_file(first), second);
+    CHECK(read_file(first) == read_file(second));
+    CHECK(load_machine_file(first).sources == load_machine(name).sources);
+    CHECK(load_machine_file(first).nvlink.links_between == load_machine(name).nvlink.links_between);
+  }
+}
+
+TEST_CASE("a CPU computer is a machine too", "[hwprofiles]") {
+  Machine local;
+  local.name = "local";
+  local.gpus = 64;
+  local.gpu.name = "cpu";
+  local.gpu.kind = DeviceKind::cpu;
+  local.gpu.sm_count = 2;
+  local.gpu.memory_bytes = 8e9;
+  local.gpu.memory_bandwidth_bytes_per_s = 20e9;
+  local.gpu.peak_flop_per_s[0] = 50e9;
+  local.gpu.gemm = {{{1e6, 0.3}, {1e9, 0.9}}};
+  local.shared_memory = SharedMemory{4e9, 6e9};
+  local.host = {2, 8e9, 0};
+  local.concurrent_streams = false;
+  local.calibration = "calibrated on this machine";
+  for (const char* block :
+       {"gpu", "efficiency", "shared_memory", "collectives", "host", "overheads"})
+    local.sources.emplace_back(block, "measured by calibrate");
+  const std::string path = temporary("local.json");
+  write_machine(local, path);
+  const Machine read = load_machine_file(path);
+  CHECK(read.gpu.kind == DeviceKind::cpu);
+  CHECK_FALSE(read.concurrent_streams);
+  CHECK(read.shared_memory->total_bandwidth_bytes_per_s == 6e9);
+  CHECK(read.gpu.gemm.at(1e9) == 0.9);
+  CHECK_FALSE(read.prices);
+}

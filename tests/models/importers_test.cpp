@@ -1,0 +1,338 @@
+#include <filesystem>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "models/core/error.h"
+#include "models/importers/model.h"
+#include "tests/catch.h"
+
+using namespace meshwright;
+using nlohmann::json;
+
+namespace {
+
+const std::string source = MESHWRIGHT_SOURCE_DIR;
+
+Training training_of(int micro_batch, int sequence_length) {
+  Training training;
+  training.micro_batch = micro_batch;
+  training.sequence_length = sequence_length;
+  training.precision = Precision::bf16;
+  return training;
+}
+
+Graph graph_of(const Model& model) { return build_graph(model, training_of(2, 16)); }
+
+std::int64_t count(const std::string& name) {
+  return parameter_count(graph_of(load_model(name, source)));
+}
+
+Model ours(const std::string& text) { return read_model(Fields(parse_json(text, "m"), "m")); }
+
+Model theirs(json config) { return read_huggingface(Fields(std::move(config), "config.json")); }
+
+json config_of(const std::string& name) {
+  return parse_json(read_file(zoo_folder() + "/" + name + ".json"), name);
+}
+
+template <class Action>
+std::string error_of(Action action) {
+  try {
+    action();
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// The error for the zoo's config `name` with one key changed.
+std::string error_with(const std::string& name, const std::string& key, const json& value) {
+  json config = config_of(name);
+  config[key] = value;
+  return error_of([&] { theirs(config); });
+}
+
+const Parameter& parameter(const Graph& graph, const std::string& name) {
+  for (const Parameter& p : graph.parameters)
+    if (p.name == name) return p;
+  FAIL("no parameter " << name);
+  return graph.parameters.front();
+}
+
+bool has_parameter(const Graph& graph, const std::string& name) {
+  for (const Parameter& p : graph.parameters)
+    if (p.name == name) return true;
+  return false;
+}
+
+int users(const Graph& graph, int tensor) {
+  int count = 0;
+  for (const Node& node : graph.nodes)
+    for (int id : node.inputs) count += id == tensor;
+  return count;
+}
+
+int nodes_of(const Graph& graph, Op op) {
+  int count = 0;
+  for (const Node& node : graph.nodes) count += node.op == op;
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("parameter counts are the published ones", "[models][importers]") {
+  CHECK(count("gpt2") == 124'439'808);
+  CHECK(count("gpt2-medium") == 354'823'168);
+  CHECK(count("gpt2-large") == 774'030'080);
+  CHECK(count("gpt2-xl") == 1'557'611'200);
+  CHECK(count("gpt-j-6b") == 6'050'882'784);
+  CHECK(count("gpt-neox-20b") == 20'554'567'680);
+  CHECK(count("bert-base") == 109'514'298);
+  CHECK(count("bert-large") == 335'174'458);
+  CHECK(count("roberta-base") == 124'697'433);
+  CHECK(count("llama-2-7b") == 6'738'415'616);
+  CHECK(count("llama-2-13b") == 13'015'864'320);
+  CHECK(count("llama-2-70b") == 68'976'648'192);
+  CHECK(count("llama-3-8b") == 8'030'261'248);
+  CHECK(count("llama-3-405b") == 405'853'388'800);
+}
+
+TEST_CASE("parameter counts by arithmetic", "[models][importers]") {
+  // GPT-3: 12 h^2 + 13 h per layer, V h + P h + 2 h outside.
+  const std::int64_t h = 12288;
+  CHECK(count("gpt3-175b") == 96 * (12 * h * h + 13 * h) + (50257 + 2048) * h + 2 * h);
+  // BERT 10B: 4 h^2 + 2 h f + 9 h + f per layer, (V + 512 + 2) h + 2 h in the embeddings, and in
+  // the head h^2 + h, a norm of 2 h and V biases.
+  const std::int64_t b = 2560, f = 10240, v = 32008;
+  CHECK(count("bert-10b") ==
+        127 * (4 * b * b + 2 * b * f + 9 * b + f) + (v + 514) * b + 2 * b + b * b + 3 * b + v);
+  // MPT-7B: no biases: 12 h^2 + 2 h per layer, V h + h outside; published: 6,649,286,656.
+  const Model mpt = ours(
+      R"({"family": "mpt", "hidden": 4096, "layers": 32, "heads": 32, "vocab": 50432,
+          "positions": 2048})");
+  CHECK(parameter_count(graph_of(mpt)) == 6'649'286'656);
+  // BLOOM-560M, published: 559,214,592.
+  const Model bloom =
+      ours(R"({"family": "bloom", "hidden": 1024, "layers": 24, "heads": 16, "vocab": 250880})");
+  CHECK(parameter_count(graph_of(bloom)) == 559'214'592);
+}
+
+TEST_CASE("every model of the zoo has a sound graph", "[models][importers]") {
+  const auto names = zoo_names();
+  CHECK(names.size() >= 16);
+  for (const std::string& name : names) {
+    CAPTURE(name);
+    const Model model = load_model(name, source);
+    CHECK(model.name == name);
+    const Graph graph = graph_of(model);
+    verify(graph, "build_graph");
+    // Units: an embedding, the blocks, a final norm unless the norms come after, a head.
+    const int outside = model.family == Family::bert ? 2 : 3;
+    CHECK(static_cast<int>(graph.units.size()) == model.layers + outside);
+    CHECK(nodes_of(graph, Op::attention) == model.layers);
+    for (const Parameter& p : graph.parameters) {
+      CHECK(p.decay == (p.global_shape.rank >= 2));
+      if (p.cut.dim < 0) continue;
+      std::int64_t sum = 0;
+      for (std::int64_t segment : p.cut.segments) sum += segment;
+      CHECK(sum == p.padded_shape[p.cut.dim]);
+    }
+  }
+}
+
+TEST_CASE("gpt2's graph", "[models][importers]") {
+  const Graph graph = graph_of(load_model("gpt2", source));
+  CHECK(graph.units.front().path == "transformer.wte");
+  CHECK(graph.units[4].path == "transformer.h.3");
+  CHECK(graph.units[4].is_block);
+  CHECK(graph.units[13].path == "transformer.ln_f");
+  CHECK(graph.units[14].path == "lm_head");
+  const Parameter& qkv = parameter(graph, "transformer.h.0.attn.c_attn.weight");
+  CHECK(qkv.global_shape == Shape{768, 2304});
+  CHECK(qkv.cut.dim == 1);
+  CHECK(qkv.cut.segments == std::vector<std::int64_t>{768, 768, 768});
+  CHECK(parameter(graph, "transformer.h.0.attn.c_attn.bias").cut.segments.size() == 3);
+  const Parameter& out = parameter(graph, "transformer.h.11.mlp.c_proj.weight");
+  CHECK(out.cut.dim == 0);
+  CHECK(out.cut.segments == std::vector<std::int64_t>{3072});
+  CHECK(out.initial == Initial::residual_normal);
+  CHECK(parameter(graph, "transformer.h.11.mlp.c_proj.bias").cut.dim == -1);
+  CHECK_FALSE(has_parameter(graph, "lm_head.weight"));
+  CHECK(users(graph, parameter(graph, "transformer.wte.weight").tensor) == 2);
+  CHECK(graph.tensor(graph.tokens).type.shape == Shape{32});
+  CHECK(graph.tensor(graph.loss).type == TensorType{{32}, Dtype::f32});
+  CHECK(graph.tensor(graph.nodes.front().outputs[0]).type.dtype == Dtype::bf16);
+}
+
+TEST_CASE("the graphs of the other architectures", "[models][importers]") {
+  const Graph llama = graph_of(load_model("llama-2-70b", source));
+  CHECK(parameter(llama, "model.layers.79.self_attn.k_proj.weight").global_shape ==
+        Shape{1024, 8192});
+  CHECK(has_parameter(llama, "lm_head.weight"));
+  CHECK(nodes_of(llama, Op::rope) == 2 * 80);
+  const Graph neox = graph_of(load_model("gpt-neox-20b", source));
+  CHECK(has_parameter(neox, "embed_out.weight"));
+  CHECK(nodes_of(neox, Op::rope) == 44);
+  CHECK(nodes_of(neox, Op::layer_norm) == 2 * 44 + 1);
+  for (const Node& node : neox.nodes)
+    if (node.op == Op::rope) CHECK(node.attributes.rotary_dim == 24);  // 6144 / 64 / 4
+  const Graph gptj = graph_of(load_model("gpt-j-6b", source));
+  CHECK(nodes_of(gptj, Op::layer_norm) == 28 + 1);
+  CHECK(has_parameter(gptj, "lm_head.bias"));
+  CHECK_FALSE(has_parameter(gptj, "transformer.h.0.attn.q_proj.bias"));
+}
+
+TEST_CASE("masked and question-answering heads", "[models][importers]") {
+  Model bert = load_model("bert-base", source);
+  Training training = training_of(2, 128);
+  training.predicted_positions = 20;
+  const Graph masked = build_graph(bert, training);
+  CHECK(masked.tensor(masked.positions).type.shape == Shape{2, 20});
+  CHECK(masked.tensor(masked.targets).type.shape == Shape{40});
+  CHECK(has_parameter(masked, "cls.predictions.bias"));
+  for (const Node& node : masked.nodes)
+    if (node.op == Op::attention) CHECK_FALSE(node.attributes.causal);
+  training.predicted_positions = 0;  // 15 % of 128, rounded down
+  const Graph usual = build_graph(bert, training);
+  CHECK(usual.tensor(usual.positions).type.shape == Shape{2, 19});
+  bert.head = Head::qa;
+  const Graph spans = build_graph(bert, training);
+  CHECK(spans.tensor(spans.targets).type.shape == Shape{2, 2});
+  CHECK(has_parameter(spans, "qa_outputs.bias"));
+  CHECK(spans.units.back().path == "qa_outputs");
+  // RoBERTa's first two positions are the padding's.
+  CHECK(load_model("roberta-base", source).positions == 512);
+}
+
+TEST_CASE("our JSON and its defaults", "[models][importers]") {
+  const Model gpt = ours(
+      R"({"family": "gpt", "hidden": 64, "layers": 2, "heads": 4, "vocab": 100, "positions": 32})");
+  CHECK(gpt.kv_heads == 4);
+  CHECK(gpt.ffn == 256);
+  CHECK(gpt.tied_embeddings);
+  CHECK(gpt.head == Head::lm);
+  const Model llama = ours(
+      R"({"family": "llama", "hidden": 64, "layers": 2, "heads": 4, "kv_heads": 2, "ffn": 96,
+          "vocab": 100})");
+  CHECK_FALSE(llama.tied_embeddings);
+  CHECK(llama.gated_ffn);
+  // Per layer 2 h^2 (q, o) + h^2 (k, v of half the heads) + 3 h f + 2 h; 2 V h + h outside.
+  CHECK(parameter_count(graph_of(llama)) ==
+        2 * (3 * 64 * 64 + 3 * 64 * 96 + 2 * 64) + 2 * 100 * 64 + 64);
+}
+
+TEST_CASE("the models of the published measurements can be built", "[models][importers]") {
+  int built = 0;
+  const std::function<void(const json&)> walk = [&](const json& value) {
+    if (value.is_object() && value.contains("family")) {
+      verify(graph_of(read_model(Fields(value, "evidence"))), "build_graph");
+      ++built;
+      return;
+    }
+    if (value.is_structured())
+      for (const json& item : value) walk(item);
+  };
+  const std::filesystem::path folder = source + "/scenarios/evidence";
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    if (entry.path().extension() == ".json")
+      walk(parse_json(read_file(entry.path().string()), entry.path().string()));
+  CHECK(built > 900);
+}
+
+TEST_CASE("a model that cannot be found is named with its neighbours", "[models][importers]") {
+  const auto load = [](const std::string& ref) {
+    return error_of([&] { load_model(ref, "/nowhere"); });
+  };
+  CHECK(load("gpt2-xxl").starts_with("unknown model 'gpt2-xxl'; did you mean 'gpt2-xl'? known: "));
+  CHECK(load("") != "");
+  CHECK(load("m/config.json") == "/nowhere/m/config.json: no such file");
+  CHECK(load("m.onnx").starts_with("'m.onnx': ONNX files cannot be read yet"));
+  CHECK_THROWS_AS(load_model("m.onnx", "."), NotSupportedYet);
+}
+
+TEST_CASE("errors of our JSON", "[models][importers]") {
+  const auto error = [](const std::string& changed) {
+    json model = json::parse(
+        R"({"family": "gpt", "hidden": 64, "layers": 2, "heads": 4, "vocab": 9, "positions": 8})");
+    model.merge_patch(json::parse(changed));
+    return error_of([&] { read_model(Fields(model, "job.json", "/model")); });
+  };
+  CHECK(error("{}") == "");
+  CHECK(error(R"({"hiden": 64})") == "job.json: /model/hiden: unknown key; did you mean 'hidden'?");
+  CHECK(error(R"({"heads": 5})") ==
+        "job.json: /model/heads: 5 heads do not divide the hidden size 64; use a number that does");
+  CHECK(error(R"({"kv_heads": 3})") ==
+        "job.json: /model/kv_heads: 3 does not divide the 4 heads; use 1, 2 or 4");
+  CHECK(error(R"({"layers": 0})") == "job.json: /model/layers: 0 is out of range; use 1 to 10000");
+  CHECK(error(R"({"positions": null})") ==
+        "job.json: /model/positions: missing; the position table needs it (an integer)");
+  CHECK(error(R"({"vocab": null})") ==
+        "job.json: /model/vocab: missing; it is required (an integer)");
+  CHECK(error(R"({"head": "mlm"})") ==
+        "job.json: /model/head: this family sees earlier tokens only; use 'lm' or 'qa'");
+  CHECK(error(R"({"family": "bloom", "kv_heads": 2})") ==
+        "job.json: /model/kv_heads: this family packs queries, keys and values by head; use 4 or "
+        "leave it out");
+  CHECK(error(R"({"family": "mixtral"})") ==
+        "job.json: /model/family: 'mixtral' is not built yet; use gpt, llama, bert, mpt or bloom");
+  CHECK(error(R"({"family": "gtp"})") ==
+        "job.json: /model/family: unknown family 'gtp'; known: gpt, llama, bert, mpt, bloom, "
+        "mixtral, seq2seq and vit");
+}
+
+TEST_CASE("a config.json that asks for what is not built", "[models][importers]") {
+  CHECK(error_with("gpt2", "summary_type", "cls_index") == "");
+  CHECK(error_with("gpt2", "model_type", "opt") ==
+        "config.json: /model_type: unknown model_type 'opt'; known: gpt2, gpt_neox, gptj, llama, "
+        "mistral, bert and roberta");
+  CHECK(error_with("gpt2", "activation_function", "relu") ==
+        "config.json: /activation_function: unknown activation 'relu'; known: gelu, gelu_python, "
+        "gelu_new, gelu_fast and gelu_pytorch_tanh");
+  CHECK(error_with("gpt2", "scale_attn_by_inverse_layer_idx", true) ==
+        "config.json: /scale_attn_by_inverse_layer_idx: true: scaling by layer is not built; set "
+        "it to false");
+  CHECK(error_with("llama-2-7b", "rope_scaling", {{"type", "yarn"}, {"factor", 4}}) ==
+        "config.json: /rope_scaling/type: scaling 'yarn' of rotary positions is not built; known: "
+        "default and llama3");
+  CHECK(error_with("llama-2-7b", "num_key_value_heads", 5).find("does not divide the 32 heads") !=
+        std::string::npos);
+  CHECK(error_with("llama-2-7b", "model_type", "mistral") ==
+        "config.json: /sliding_window: absent: attention over a sliding window is not built (4096 "
+        "when the key is absent); set it to null");
+  CHECK(error_with("bert-base", "position_embedding_type", "relative_key") ==
+        "config.json: /position_embedding_type: \"relative_key\": relative positions are not "
+        "built; set it to \"absolute\"");
+  CHECK(error_with("gpt-j-6b", "rotary_dim", 7) ==
+        "config.json: /rotary_dim: rotating 7 of a head's 256 numbers is impossible; an even "
+        "number of them is needed");
+  CHECK(error_with("llama-2-7b", "hidden_size", "4096") ==
+        "config.json: /hidden_size: expected an integer, found \"4096\"");
+}
+
+TEST_CASE("a config.json is honoured", "[models][importers]") {
+  json config = config_of("gpt2");
+  config["n_inner"] = 1000;
+  config["activation_function"] = "gelu";
+  const Model gpt = theirs(config);
+  CHECK(gpt.ffn == 1000);
+  CHECK_FALSE(gpt.gelu_tanh);
+  config = config_of("llama-2-7b");
+  config["attention_bias"] = true;
+  config["head_dim"] = 64;
+  config["tie_word_embeddings"] = true;
+  config.erase("rope_theta");
+  config["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 5e5}};
+  const Graph llama = graph_of(theirs(config));
+  CHECK(parameter(llama, "model.layers.0.self_attn.q_proj.weight").global_shape ==
+        Shape{32 * 64, 4096});
+  CHECK(has_parameter(llama, "model.layers.0.self_attn.o_proj.bias"));
+  CHECK_FALSE(has_parameter(llama, "lm_head.weight"));
+  for (const Node& node : llama.nodes)
+    if (node.op == Op::rope) CHECK(node.attributes.rotary_base == 5e5);
+  config = config_of("gpt-neox-20b");
+  config["use_parallel_residual"] = false;
+  CHECK_FALSE(theirs(config).parallel_residual);
+  config = config_of("bert-base");
+  config["architectures"] = {"BertForQuestionAnswering"};
+  CHECK(theirs(config).head == Head::qa);
+}

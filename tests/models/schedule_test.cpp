@@ -1,0 +1,244 @@
+#include "models/schedule/schedule.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
+#include <string>
+
+#include "models/core/error.h"
+#include "tests/catch.h"
+
+using namespace meshwright;
+
+namespace {
+
+// "F0 F1 B0 ..."; chunk c > 0 as "F0'c".
+std::string text(const StageOrder& order) {
+  std::string line;
+  for (const ScheduledTask& task : order) {
+    if (!line.empty()) line += ' ';
+    line += (task.backward ? 'B' : 'F') + std::to_string(task.micro_batch);
+    if (task.chunk > 0) line += '\'' + std::to_string(task.chunk);
+  }
+  return line;
+}
+
+struct InFlight {
+  int pairs = 0;          // most (chunk, micro-batch) pairs at once
+  int micro_batches = 0;  // most micro-batches at once
+  bool legal = true;      // each pair forwarded once, then backwarded once
+};
+
+InFlight walk(const StageOrder& order, PipelineShape shape) {
+  std::set<std::pair<int, int>> seen, live;
+  std::map<int, int> begun, ended;  // forwards, backwards of a micro-batch
+  InFlight result;
+  int micro_batches = 0;
+  for (const ScheduledTask& task : order) {
+    const std::pair pair{task.chunk, task.micro_batch};
+    if (task.backward) {
+      result.legal = result.legal && live.erase(pair) == 1;
+      if (++ended[task.micro_batch] == shape.chunks) --micro_batches;
+    } else {
+      result.legal = result.legal && seen.insert(pair).second && live.insert(pair).second;
+      if (begun[task.micro_batch]++ == 0) ++micro_batches;
+    }
+    result.pairs = std::max(result.pairs, static_cast<int>(live.size()));
+    result.micro_batches = std::max(result.micro_batches, micro_batches);
+  }
+  const auto wanted = static_cast<std::size_t>(shape.chunks * shape.micro_batches);
+  result.legal = result.legal && live.empty() && seen.size() == wanted;
+  return result;
+}
+
+struct Times {
+  int forward = 1, backward = 1;  // of one chunk
+};
+
+// Runs all stages in their own orders; sending is free. A task waits for the same micro-batch one
+// virtual stage before it (forward) or after it (backward). Returns the end, or -1 on a deadlock.
+class Pipe {
+ public:
+  Pipe(const ScheduleInfo& info, PipelineShape shape) : shape_(shape) {
+    for (int stage = 0; stage < shape.stages; ++stage) orders_.push_back(info.order(shape, stage));
+    next_.assign(orders_.size(), 0);
+    clock_.assign(orders_.size(), 0);
+  }
+
+  int makespan(Times times) {
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (int stage = 0; stage < shape_.stages; ++stage)
+        while (step(stage, times)) moved = true;
+    }
+    for (std::size_t stage = 0; stage < orders_.size(); ++stage)
+      if (next_[stage] != orders_[stage].size()) return -1;
+    return *std::max_element(clock_.begin(), clock_.end());
+  }
+
+ private:
+  bool step(int stage, Times times) {
+    const auto s = static_cast<std::size_t>(stage);
+    if (next_[s] == orders_[s].size()) return false;
+    const ScheduledTask& task = orders_[s][next_[s]];
+    const int virtual_stage = task.chunk * shape_.stages + stage;
+    const int before = task.backward ? virtual_stage + 1 : virtual_stage - 1;
+    int ready = 0;
+    if (before >= 0 && before < shape_.stages * shape_.chunks) {
+      const auto done = done_.find({task.backward, before, task.micro_batch});
+      if (done == done_.end()) return false;
+      ready = done->second;
+    }
+    clock_[s] = std::max(clock_[s], ready) + (task.backward ? times.backward : times.forward);
+    done_[{task.backward, virtual_stage, task.micro_batch}] = clock_[s];
+    ++next_[s];
+    return true;
+  }
+
+  PipelineShape shape_;
+  std::vector<StageOrder> orders_;
+  std::vector<std::size_t> next_;
+  std::vector<int> clock_;
+  std::map<std::tuple<bool, int, int>, int> done_;
+};
+
+int makespan(ScheduleKind kind, PipelineShape shape, Times times) {
+  return Pipe(schedule_info(kind), shape).makespan(times);
+}
+
+bool legal(const ScheduleInfo& info, PipelineShape shape) {
+  if (shape.chunks > 1 && !info.takes_chunks) return false;
+  return info.kind != ScheduleKind::interleaved || shape.micro_batches % shape.stages == 0;
+}
+
+std::string name(const ScheduleInfo& info, PipelineShape shape) {
+  return std::string(info.name) + " p=" + std::to_string(shape.stages) +
+         " chunks=" + std::to_string(shape.chunks) + " m=" + std::to_string(shape.micro_batches) +
+         " active=" + std::to_string(shape.active_microbatches);
+}
+
+// Runs `check` on every legal combination.
+template <class Check>
+void for_every_schedule(Check check) {
+  for (const ScheduleInfo& info : schedule_kinds())
+    for (int stages = 1; stages <= 8; ++stages)
+      for (int chunks = 1; chunks <= 4; ++chunks)
+        for (int micro_batches : {1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 21, 24})
+          for (int active : {0, 1, 2, 3, 4, 6, 10, 16, 40}) {
+            const PipelineShape shape{stages, chunks, micro_batches, active};
+            if (legal(info, shape)) check(info, shape);
+          }
+}
+
+}  // namespace
+
+TEST_CASE("every schedule forwards and backwards each micro-batch once, within its bound",
+          "[models][schedule]") {
+  for_every_schedule([](const ScheduleInfo& info, PipelineShape shape) {
+    INFO(name(info, shape));
+    for (int stage = 0; stage < shape.stages; ++stage) {
+      const StageOrder order = info.order(shape, stage);
+      const InFlight most = walk(order, shape);
+      if (!most.legal || most.pairs > info.activation_bound(shape, stage)) {
+        INFO("stage " << stage << ": " << text(order));
+        CHECK(most.legal);
+        CHECK(most.pairs <= info.activation_bound(shape, stage));
+      }
+      if (shape.active_microbatches > 0 && most.micro_batches > shape.active_microbatches)
+        CHECK(most.micro_batches <= shape.active_microbatches);
+    }
+  });
+  CHECK(schedule_kinds().size() == 3);
+}
+
+TEST_CASE("no schedule deadlocks, under any bound on active micro-batches", "[models][schedule]") {
+  int runs = 0;
+  for_every_schedule([&](const ScheduleInfo& info, PipelineShape shape) {
+    INFO(name(info, shape));
+    const int end = Pipe(info, shape).makespan({1, 2});
+    // No stage can do its work in less, nor can the first and last micro-batch travel faster.
+    const int busy = 3 * shape.chunks * shape.micro_batches;
+    const int travel = 3 * shape.chunks * shape.stages;
+    ++runs;
+    if (end < std::max(busy, travel)) CHECK(end >= std::max(busy, travel));
+  });
+  CHECK(runs > 3000);
+}
+
+TEST_CASE("a deadlock is seen by the test's own pipe", "[models][schedule]") {
+  // The last stage wants the second forward before the first backward, the first stage the reverse.
+  const ScheduleInfo crossed{ScheduleKind::gpipe,
+                             "crossed",
+                             "",
+                             false,
+                             [](PipelineShape, int stage) -> StageOrder {
+                               if (stage == 1)
+                                 return {{false, 0, 0}, {false, 0, 1}, {true, 0, 0}, {true, 0, 1}};
+                               return {{false, 0, 0}, {true, 0, 0}, {false, 0, 1}, {true, 0, 1}};
+                             },
+                             [](PipelineShape, int) { return 2; }};
+  CHECK(Pipe(crossed, {2, 1, 2, 0}).makespan({}) == -1);
+}
+
+TEST_CASE("equal stages take the time of the formula", "[models][schedule]") {
+  // A pipe of p stages is full after p-1 forwards and empty p-1 backwards after the last one:
+  // (m + p - 1)(f + b). A stage's work split into chunks of 1/v shrinks the bubble to
+  // (p - 1)(f + b)/v; here f and b are those of a chunk, so both sides are times v.
+  for (int p = 1; p <= 8; ++p)
+    for (int m : {1, 2, 4, 7, 8, 16, 24})
+      for (const Times chunk : {Times{1, 1}, Times{1, 2}, Times{5, 11}}) {
+        const int both = chunk.forward + chunk.backward;
+        INFO("p=" << p << " m=" << m << " f=" << chunk.forward << " b=" << chunk.backward);
+        CHECK(makespan(ScheduleKind::gpipe, {p, 1, m, 0}, chunk) == (m + p - 1) * both);
+        CHECK(makespan(ScheduleKind::one_f_one_b, {p, 1, m, 0}, chunk) == (m + p - 1) * both);
+        if (m % p != 0) continue;
+        for (int v = 1; v <= 4; ++v)
+          CHECK(makespan(ScheduleKind::interleaved, {p, v, m, 0}, chunk) == (m * v + p - 1) * both);
+      }
+}
+
+TEST_CASE("a bound that a full pipe can live with costs no time", "[models][schedule]") {
+  // SMP's default, active_microbatches = partitions + 2.
+  for (int p = 1; p <= 8; ++p)
+    for (int m : {1, 3, 8, 16})
+      CHECK(makespan(ScheduleKind::one_f_one_b, {p, 1, m, p + 2}, {1, 1}) == (m + p - 1) * 2);
+  // One active micro-batch is no pipeline: each travels alone, 2 slots on each of 4 stages.
+  CHECK(makespan(ScheduleKind::one_f_one_b, {4, 1, 8, 1}, {1, 1}) == 8 * 4 * 2);
+  CHECK(makespan(ScheduleKind::gpipe, {4, 1, 8, 1}, {1, 1}) == 8 * 4 * 2);
+  CHECK(makespan(ScheduleKind::interleaved, {4, 2, 8, 1}, {1, 1}) == 8 * 8 * 2);
+}
+
+TEST_CASE("two stages and four micro-batches run in the published order", "[models][schedule]") {
+  const auto order = [](ScheduleKind kind, int active, int stage) {
+    return text(schedule_info(kind).order({2, 1, 4, active}, stage));
+  };
+  CHECK(order(ScheduleKind::gpipe, 0, 0) == "F0 F1 F2 F3 B0 B1 B2 B3");
+  CHECK(order(ScheduleKind::gpipe, 0, 1) == "F0 F1 F2 F3 B0 B1 B2 B3");
+  CHECK(order(ScheduleKind::one_f_one_b, 0, 0) == "F0 F1 B0 F2 B1 F3 B2 B3");
+  CHECK(order(ScheduleKind::one_f_one_b, 0, 1) == "F0 B0 F1 B1 F2 B2 F3 B3");
+  // SMP's default bound, partitions + 2: the idle slot of the first stage takes F2.
+  CHECK(order(ScheduleKind::one_f_one_b, 4, 0) == "F0 F1 F2 B0 F3 B1 B2 B3");
+  CHECK(order(ScheduleKind::one_f_one_b, 4, 1) == "F0 B0 F1 B1 F2 B2 F3 B3");
+  // Bounded by two it is the plain warm-up again: the first stage runs B0 before F2.
+  CHECK(order(ScheduleKind::one_f_one_b, 2, 0) == "F0 F1 B0 F2 B1 F3 B2 B3");
+  CHECK(order(ScheduleKind::gpipe, 2, 0) == "F0 F1 B0 B1 F2 F3 B2 B3");
+}
+
+TEST_CASE("interleaved sends a group of micro-batches through all chunks", "[models][schedule]") {
+  const auto order = [](int stage) {
+    return text(schedule_info(ScheduleKind::interleaved).order({2, 2, 4, 0}, stage));
+  };
+  // Warm-up 2(p-1-s) + (v-1)p: four forwards on stage 0, two on stage 1.
+  CHECK(order(0) == "F0 F1 F0'1 F1'1 F2 B0'1 F3 B1'1 F2'1 B0 F3'1 B1 B2'1 B3'1 B2 B3");
+  CHECK(order(1) == "F0 F1 F0'1 B0'1 F1'1 B1'1 F2 B0 F3 B1 F2'1 B2'1 F3'1 B3'1 B2 B3");
+  const StageOrder first = schedule_info(ScheduleKind::interleaved).order({2, 2, 4, 0}, 0);
+  CHECK(most_in_flight(first, 0) == 4);  // F0..F3 before B0
+  CHECK(most_in_flight(first, 1) == 2);
+}
+
+TEST_CASE("a schedule that is not built is refused", "[models][schedule]") {
+  CHECK_THROWS_WITH(schedule_info(ScheduleKind::zero_bubble),
+                    "/parallelism/schedule: zero_bubble is not supported yet; use gpipe, 1f1b or "
+                    "interleaved");
+}

@@ -1,0 +1,106 @@
+#include "sim/collectives/rounds.h"
+
+#include <numeric>
+
+#include "sim/collectives/all_to_all.h"
+#include "sim/collectives/chain.h"
+#include "sim/collectives/ring.h"
+#include "sim/collectives/tree.h"
+#include "tests/catch.h"
+
+using namespace meshwright;
+
+namespace {
+
+constexpr Grid grids[] = {{1, 2}, {1, 3}, {1, 4}, {1, 7}, {1, 8}, {2, 1}, {3, 1}, {7, 1},
+                          {8, 1}, {2, 2}, {2, 4}, {3, 4}, {5, 2}, {6, 3}, {2, 8}};
+
+// Rank r holds 2^r in every chunk, so a sum shows who is in it.
+Buffers powers(const Rounds& rounds) {
+  Buffers buffers;
+  for (int rank = 0; rank < rounds.ranks; ++rank)
+    buffers.emplace_back(static_cast<std::size_t>(rounds.chunks), std::int64_t{1} << rank);
+  return buffers;
+}
+
+void check_all_reduced(const Rounds& rounds) {
+  const std::int64_t everyone = (std::int64_t{1} << rounds.ranks) - 1;
+  for (const auto& buffer : interpret(rounds, powers(rounds)))
+    for (const std::int64_t value : buffer) CHECK(value == everyone);
+}
+
+std::int64_t total(const std::vector<std::int64_t>& counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+}
+
+}  // namespace
+
+TEST_CASE("an all-reduce leaves the sum on every rank", "[sim][collectives]") {
+  for (const Grid grid : grids) {
+    INFO(grid.hosts << " hosts x " << grid.per_host);
+    check_all_reduced(ring_all_reduce(grid));
+    check_all_reduced(halving_all_reduce(grid));
+    check_all_reduced(chain_all_reduce(grid.ranks(), 5));
+  }
+}
+
+TEST_CASE("a reduce-scatter leaves each rank the sum of its own chunk", "[sim][collectives]") {
+  for (const Grid grid : grids) {
+    const Rounds rounds = ring_reduce_scatter(grid);
+    const Buffers result = interpret(rounds, powers(rounds));
+    for (std::size_t rank = 0; rank < result.size(); ++rank)
+      CHECK(result[rank][rank] == (std::int64_t{1} << grid.ranks()) - 1);
+  }
+}
+
+TEST_CASE("an all-gather leaves every rank all chunks", "[sim][collectives]") {
+  for (const Grid grid : grids) {
+    const Rounds rounds = ring_all_gather(grid);
+    const auto ranks = static_cast<std::size_t>(grid.ranks());
+    Buffers own(ranks, std::vector<std::int64_t>(ranks, -1));
+    std::vector<std::int64_t> all(ranks);
+    for (std::size_t rank = 0; rank < ranks; ++rank)
+      all[rank] = own[rank][rank] = static_cast<std::int64_t>(100 + rank);
+    for (const auto& buffer : interpret(rounds, own)) CHECK(buffer == all);
+  }
+}
+
+TEST_CASE("a broadcast leaves the root's chunks everywhere", "[sim][collectives]") {
+  for (const int ranks : {2, 3, 4, 7, 8})
+    for (const Rounds& rounds : {tree_broadcast(ranks), chain_broadcast(ranks, 6)})
+      for (const auto& buffer : interpret(rounds, powers(rounds)))
+        for (const std::int64_t value : buffer) CHECK(value == 1);
+}
+
+TEST_CASE("an all-to-all brings chunk r of rank s to place s of rank r", "[sim][collectives]") {
+  for (const int ranks : {2, 3, 4, 7, 8}) {
+    const Rounds rounds = pairwise_all_to_all(ranks);
+    Buffers buffers = powers(rounds);
+    for (int from = 0; from < ranks; ++from)
+      for (int to = 0; to < ranks; ++to)
+        buffers[static_cast<std::size_t>(from)][static_cast<std::size_t>(to)] = 100 * from + to;
+    const Buffers result = interpret(rounds, buffers);
+    for (int rank = 0; rank < ranks; ++rank)
+      for (int from = 0; from < ranks; ++from)
+        if (from != rank)
+          CHECK(result[static_cast<std::size_t>(rank)][static_cast<std::size_t>(ranks + from)] ==
+                100 * from + rank);
+  }
+}
+
+TEST_CASE("a sampled all-to-all moves as many chunks as the whole one", "[sim][collectives]") {
+  CHECK(total(chunks_sent(pairwise_all_to_all(40, 7))) ==
+        total(chunks_sent(pairwise_all_to_all(40))));
+}
+
+TEST_CASE("every chunk sent is received, and rings send what theory says", "[sim][collectives]") {
+  for (const Grid grid : grids) {
+    const std::int64_t n = grid.ranks();
+    // Reduce-scatter and all-gather: n - 1 chunks per rank each, however the ring is cut in two
+    // levels: (k - 1) H + (H - 1) = H k - 1.
+    CHECK(total(chunks_sent(ring_all_reduce(grid))) == 2 * n * (n - 1));
+    for (const Rounds& rounds : {ring_all_reduce(grid), halving_all_reduce(grid)})
+      CHECK(total(chunks_sent(rounds)) == total(chunks_received(rounds)));
+    CHECK(total(chunks_sent(chain_all_reduce(grid.ranks(), 5))) == 2 * (n - 1) * 5);
+  }
+}
