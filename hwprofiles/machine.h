@@ -81,6 +81,7 @@ struct Network {
   int nics = 0;
   double gbit_per_s_each = 0;
   double efficiency = 1;   // what a collective reaches of it
+  EfficiencyCurve volume;  // share of that against the bytes a rank sends in one collective
   bool gpudirect = false;  // false: bytes pass through host memory
 };
 

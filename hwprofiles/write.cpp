@@ -64,6 +64,7 @@ Json network_block(const Network& network) {
   return {{"nics", network.nics},
           {"gbit_per_s_each", network.gbit_per_s_each},
           {"efficiency", network.efficiency},
+          {"volume_efficiency", to_json(network.volume)},
           {"gpudirect", network.gpudirect}};
 }
 
