@@ -221,8 +221,8 @@ void check_supported(const Plan& plan) {
   if (p.schedule == ScheduleKind::zero_bubble)
     not_yet("parallelism/schedule", "schedule 'zero_bubble'");
   if (p.tensor_layout != "megatron")
-    not_yet("parallelism/tensor_layout", fmt::format("layout '{}'", p.tensor_layout));
-  if (p.tensor_batch_own && p.tensor > 1) not_yet("parallelism/tensor_batch", "'own'");
+    not_yet("parallelism/tensor_layout", fmt::format("layout '{}' of tensor-parallel layers", p.tensor_layout));
+  if (p.tensor_batch_own && p.tensor > 1) not_yet("parallelism/tensor_batch", "'own' (every rank of a tensor group reads its own share)");
   if (p.offload != "none")
     not_yet("parallelism/offload", fmt::format("offload of '{}'", p.offload));
   if (t.dropout > 0) not_yet("training/dropout", "dropout above 0");
