@@ -242,8 +242,8 @@ void read_distribution(Fields fields, const ChosenCluster& cluster,
     fields.fail("smdistributed",
                 "its degrees are for one cluster; name one machine and one count, or use "
                 "'parallelism' with \"auto\"");
-  const std::string pointer = "/distribution/mpi/processes_per_host";
-  if (!cluster.facts.is_cpu && job.cluster.processes_per_host > cluster.facts.gpus)
+  const int most = cluster.facts.is_cpu ? most_local_processes : cluster.facts.gpus;
+  if (job.cluster.processes_per_host > most)
     return read_plain_data_parallel(context);  // the caller refuses the number of processes
   warn_instance(fields, launchers, cluster, job);
   warn_idle_gpus(job, cluster);

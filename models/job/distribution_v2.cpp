@@ -21,9 +21,7 @@ Version2 read_keys(Fields& fields, const DistributionContext& context) {
   Job& job = context.job;
   Version2 v;
   take(fields, "hybrid_shard_degree", v.shard);
-  if (v.shard < 0)
-    fields.fail("hybrid_shard_degree",
-                fmt::format("{} is negative; use 0 (all), 1 (none) or more", v.shard));
+  if (v.shard != 0) v.shard = read_degree(fields, "hybrid_shard_degree", 1);
   v.tensor = read_degree(fields, "tensor_parallel_degree", 1);
   v.context = read_degree(fields, "context_parallel_degree", 1);
   v.expert = read_degree(fields, "expert_parallel_degree", 1);
@@ -56,12 +54,14 @@ void check_degrees(const Fields& fields, const Version2& v, int ranks) {
         v.shard > 1    ? "hybrid_shard_degree"
         : v.tensor > 1 ? "tensor_parallel_degree"
                        : "expert_parallel_degree",
-        fmt::format("shard {} x tensor {} x expert {} = {} does not divide the {} processes", shard,
-                    v.tensor, v.expert, product, ranks));
+        fmt::format("shard {} x tensor {} x expert {} = {} does not divide the {} processes; "
+                    "use degrees whose product does",
+                    shard, v.tensor, v.expert, product, ranks));
   const std::int64_t parts = static_cast<std::int64_t>(v.tensor) * v.context;
   if (parts > ranks || ranks % parts != 0)
     fields.fail("context_parallel_degree",
-                fmt::format("tensor {} x context {} = {} does not divide the {} processes",
+                fmt::format("tensor {} x context {} = {} does not divide the {} processes; "
+                            "use degrees whose product does",
                             v.tensor, v.context, parts, ranks));
   const std::int64_t sharded = v.shard == 0 ? ranks / v.tensor : v.shard;
   if (v.context > sharded)

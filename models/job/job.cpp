@@ -49,7 +49,8 @@ void read_model_section(Fields& fields, Job& job) {
     job.model = read_model(fields.object("model"));
   } else {
     const std::string ref = fields.required<std::string>("model");
-    job.model = within(job.file + ": /model: ", [&] { return load_model(ref, job.folder); });
+    job.model = within(job.file + ": /model: ",
+                       [&] { return load_model(ref, job.folder == "." ? "" : job.folder); });
   }
 }
 
@@ -93,14 +94,9 @@ void check_precision(Precision precision, const MachineFacts& machine) {
                                name_of(precision), list_of(words)));
 }
 
-// data from the rest of the ranks, and the product against them. Degrees are at least 1 each.
+// data from the rest of the ranks, and the product against them.
 void settle_degrees(Plan& plan, int ranks, bool data_from_rest) {
   Parallelism& p = plan.parallelism;
-  for (const auto& [key, degree] :
-       {std::pair{"pipeline", p.pipeline}, std::pair{"tensor", p.tensor},
-        std::pair{"context", p.context}, std::pair{"data", p.data}})
-    if (degree < 1)
-      throw InputError(fmt::format("/parallelism/{}: {} is too small; use 1 or more", key, degree));
   const double model = static_cast<double>(p.pipeline) * p.tensor * p.context;
   const bool fits = model <= ranks && std::fmod(ranks, model) == 0;
   const std::string rest = fits ? fmt::format("data {}", std::lround(ranks / model))
@@ -141,10 +137,12 @@ bool has_open_degrees(const Job& job) {
 // While degrees or the cluster are open, only what does not depend on them can be checked.
 void check_open_job(const Job& job) {
   Plan plan = job.plan;
-  const Parallelism& given = job.plan.parallelism;
-  plan.parallelism = Parallelism{};
-  plan.parallelism.tensor = given.tensor;
-  plan.parallelism.offload = given.offload;
+  Parallelism& p = plan.parallelism;
+  p.pipeline = p.data = p.shard = p.expert = p.virtual_stages = 1;
+  p.schedule = ScheduleKind::one_f_one_b;
+  p.active_microbatches = 0;
+  p.partitioner = Partitioner::chain;
+  p.manual_stage.clear();
   if (job.is_auto("training.precision") && plan.training.loss_scale)
     plan.training.precision = Precision::fp16;
   verify(plan, job.model.sizes());
@@ -197,12 +195,18 @@ bool is_version_2(Fields& fields) {
   return fields.has("distribution") && fields.object("distribution").has("torch_distributed");
 }
 
+std::string processes_pointer(Fields& fields) {
+  if (fields.has("distribution")) {
+    Fields distribution = fields.object("distribution");
+    if (distribution.has("mpi") && distribution.object("mpi").has("processes_per_host"))
+      return "/distribution/mpi/processes_per_host";
+  }
+  return "/cluster/processes_per_host";
+}
+
 void check_job(Fields& fields, const ChosenCluster& cluster, MachineLookup lookup, Job& job) {
   settle_processes(job, cluster);
-  const bool launched = fields.has("distribution") && fields.object("distribution").has("mpi");
-  check_processes(job,
-                  launched ? "/distribution/mpi/processes_per_host" : "/cluster/processes_per_host",
-                  lookup);
+  check_processes(job, processes_pointer(fields), lookup);
   warn_oversubscribed(job, cluster);
   try {
     if (cluster.hosts == 0 || has_open_degrees(job)) {
@@ -220,49 +224,6 @@ void check_job(Fields& fields, const ChosenCluster& cluster, MachineLookup looku
       throw NotSupportedYet(job.file + ": " + message);
     throw InputError(job.file + ": " + message);
   }
-}
-
-// `path` as the written job, which lies beside the one that was read, says it.
-std::string from_folder(const Job& job, const std::string& path) {
-  return std::filesystem::path(path).lexically_proximate(job.folder).string();
-}
-
-json cluster_json(const Job& job, const std::string& machine, int count) {
-  json cluster = {{"machine", machine}, {"count", count}};
-  if (job.cluster.processes_per_host > 0)
-    cluster["processes_per_host"] = job.cluster.processes_per_host;
-  if (const auto& network = job.cluster.network) {
-    cluster["network"] = {{"nics", network->nics}, {"gbps_per_nic", network->gbps_per_nic}};
-    if (network->latency_us >= 0) cluster["network"]["latency_us"] = network->latency_us;
-  }
-  if (job.cluster.host_launch_us) cluster["host_launch_us"] = *job.cluster.host_launch_us;
-  return cluster;
-}
-
-json objective_json(const Objective& objective) {
-  json value = {{"minimize", objective.minimize}, {"spot", objective.spot}};
-  if (objective.tokens) value["tokens"] = *objective.tokens;
-  if (objective.deadline_s) value["deadline_s"] = *objective.deadline_s;
-  if (objective.budget_usd) value["budget_usd"] = *objective.budget_usd;
-  return value;
-}
-
-json data_json(const Job& job) {
-  json files = json::array();
-  for (const std::string& file : job.data->files) files.push_back(from_folder(job, file));
-  return {{"files", files},
-          {"format", job.data->uint16 ? "uint16" : "bytes"},
-          {"shuffle", job.data->shuffle},
-          {"seed", job.data->seed}};
-}
-
-json log_json(const Job& job) {
-  json value = json::object();
-  for (const auto& [key, path] :
-       {std::pair{"json", job.log.json}, std::pair{"tensorboard", job.log.tensorboard},
-        std::pair{"folder", job.log.folder}})
-    if (!path.empty()) value[key] = from_folder(job, path);
-  return value;
 }
 
 }  // namespace
@@ -300,23 +261,6 @@ Job read_job(const json& value, const std::string& file, const std::string& fold
 
 Plan settle(const Job& job, int ranks, const MachineFacts& machine) {
   return within(job.file + ": ", [&] { return settle_plan(job, ranks, machine); });
-}
-
-json to_json(const Job& job, const Plan& plan, const std::string& machine, int count) {
-  json value = {{"name", job.name},
-                {"model", json::parse(job.model_json)},
-                {"training", to_json(plan.training)},
-                {"parallelism", to_json(plan.parallelism)},
-                {"cluster", cluster_json(job, machine, count)},
-                {"objective", objective_json(job.objective)}};
-  if (job.data) value["data"] = data_json(job);
-  if (job.checkpoint)
-    value["checkpoint"] = {{"folder", from_folder(job, job.checkpoint->folder)},
-                           {"every_steps", job.checkpoint->every_steps},
-                           {"keep", job.checkpoint->keep}};
-  const json log = log_json(job);
-  if (!log.empty()) value["log"] = log;
-  return value;
 }
 
 }  // namespace meshwright

@@ -9,7 +9,6 @@ namespace meshwright {
 
 namespace {
 
-constexpr int most_local_processes = 64;
 constexpr int most_hosts = 1'000'000;
 
 std::string without_ml(std::string machine) {

@@ -9,14 +9,19 @@ namespace {
 
 const std::string section = "parallelism";
 
+void take_degree(Fields& fields, std::string_view key, int& degree, Job& job) {
+  take_or_auto(fields, key, degree, section, job);
+  if (degree < 1) fields.fail(key, std::to_string(degree) + " is too small; use 1 or more");
+}
+
 void read_degrees(Fields& fields, Job& job) {
   Parallelism& p = job.plan.parallelism;
   const std::pair<const char*, int*> degrees[] = {
       {"pipeline", &p.pipeline}, {"tensor", &p.tensor}, {"context", &p.context},
       {"expert", &p.expert},     {"shard", &p.shard},   {"virtual_stages", &p.virtual_stages}};
-  for (const auto& [key, degree] : degrees) take_or_auto(fields, key, *degree, section, job);
+  for (const auto& [key, degree] : degrees) take_degree(fields, key, *degree, job);
   if (!fields.has("data")) job.autos.insert("parallelism.data");  // from the rest
-  take_or_auto(fields, "data", p.data, section, job);
+  take_degree(fields, "data", p.data, job);
 }
 
 void read_schedule(Fields& fields, Job& job) {
@@ -65,8 +70,12 @@ void read_partition(Fields& fields, Job& job) {
     fields.fail("partition", "unknown partition '" + word +
                                  "'; known: auto, chain, tree, metis, a .json file and an object "
                                  "{module path: stage}");
-  Fields file = read_json_file(resolve(job, word));
-  read_stages(file.has("stage_of") ? file.object("stage_of") : file, p);
+  try {
+    Fields file = read_json_file(resolve(job, word));
+    read_stages(file.has("stage_of") ? file.object("stage_of") : file, p);
+  } catch (const InputError& error) {
+    fields.fail("partition", error.what());
+  }
 }
 
 void read_tensor_words(Fields& fields, Parallelism& p) {

@@ -9,6 +9,8 @@
 
 namespace meshwright {
 
+constexpr int most_local_processes = 64;
+
 // What the readers of later sections need to know about the cluster. `hosts` is 0 while several
 // machines or counts stand for choice.
 struct ChosenCluster {
