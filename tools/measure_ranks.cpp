@@ -9,6 +9,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <thread>
 
 #include "exec/backends/cpu/cpu_backend.h"
 #include "exec/comm/communicator.h"
@@ -41,16 +42,23 @@ bool has_mpi() {
 
 }  // namespace
 
+MpirunOptions mpirun_options(int ranks) {
+  MpirunOptions options;
+  options.ranks = ranks;
+  options.cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  options.is_root = geteuid() == 0;
+  return options;
+}
+
 RankRates measure_ranks(const Options& options, int ranks) {
   constexpr RankRates guess{5e-6, 2e9, 50e6};
   if (!has_mpi() || options.mpi_ranks) return guess;
   const std::string result = (std::filesystem::temp_directory_path() /
                               ("meshwright-calibrate-" + std::to_string(getpid()) + ".json"))
                                  .string();
-  LaunchOptions launch;
-  launch.ranks = ranks;
-  launch.command = {options.program, "calibrate", "--as-rank", "--log-json", result};
-  const int code = launch_ranks(launch);
+  const std::vector<std::string> command = {options.program, "calibrate", "--as-rank", "--log-json",
+                                            result};
+  const int code = run_mpirun(mpirun_command(mpirun_options(ranks), command));
   if (code != 0 || !std::filesystem::exists(result)) {
     std::fprintf(
         stderr, "warning: processes could not be measured (mpirun ended with %d); taking a guess\n",
