@@ -44,7 +44,8 @@ struct Job {
   std::string folder;  // paths in the job are relative to it
   std::string name;
   Model model;
-  Plan plan;  // defaults and what was given; where `autos` says so, to be decided
+  std::string model_json;  // `model` as the file says it, for to_json
+  Plan plan;               // defaults and what was given; where `autos` says so, to be decided
   std::set<std::string, std::less<>>
       autos;  // dotted: "parallelism.pipeline", "training.micro_batch", "cluster.count"
   ClusterRequest cluster;

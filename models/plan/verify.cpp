@@ -35,14 +35,6 @@ void below(std::string_view key, double value, double low, double high) {
            fmt::format("{} is out of range; use {} or more and less than {}", value, low, high));
 }
 
-// "1, 2, 3 or 6": what divides `number`, as a reader would try it; long lists are cut.
-std::string divisors_of(std::int64_t number) {
-  std::vector<std::string> words;
-  for (std::int64_t d = 1; d <= number && words.size() < 24; ++d)
-    if (number % d == 0) words.push_back(std::to_string(d));
-  return list_of(words);
-}
-
 void check_degrees(const Parallelism& p) {
   const std::pair<const char*, int> degrees[] = {{"pipeline", p.pipeline},
                                                  {"tensor", p.tensor},
@@ -221,8 +213,10 @@ void check_supported(const Plan& plan) {
   if (p.schedule == ScheduleKind::zero_bubble)
     not_yet("parallelism/schedule", "schedule 'zero_bubble'");
   if (p.tensor_layout != "megatron")
-    not_yet("parallelism/tensor_layout", fmt::format("layout '{}'", p.tensor_layout));
-  if (p.tensor_batch_own && p.tensor > 1) not_yet("parallelism/tensor_batch", "'own'");
+    not_yet("parallelism/tensor_layout",
+            fmt::format("layout '{}' of tensor-parallel layers", p.tensor_layout));
+  if (p.tensor_batch_own && p.tensor > 1)
+    not_yet("parallelism/tensor_batch", "'own' (every rank of a tensor group reads its own share)");
   if (p.offload != "none")
     not_yet("parallelism/offload", fmt::format("offload of '{}'", p.offload));
   if (t.dropout > 0) not_yet("training/dropout", "dropout above 0");
@@ -232,6 +226,13 @@ void check_supported(const Plan& plan) {
 }
 
 }  // namespace
+
+std::string divisors_of(std::int64_t number) {
+  std::vector<std::string> words;
+  for (std::int64_t d = 1; d <= number && words.size() < 24; ++d)
+    if (number % d == 0) words.push_back(std::to_string(d));
+  return list_of(words);
+}
 
 void verify(const Plan& plan, const ModelSizes& model) {
   check_degrees(plan.parallelism);

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "models/core/error.h"
+#include "models/importers/model.h"
 #include "tests/catch.h"
 
 using namespace meshwright;
@@ -270,4 +271,23 @@ TEST_CASE("more stages than units are refused with the counts", "[models][partit
                       "/parallelism/pipeline: pipeline 4 x virtual_stages 2 = 8 stages but the "
                       "model has only 6 units to cut (embedding, blocks, head); use at most 6 "
                       "stages");
+}
+
+TEST_CASE("GPT-2 is cut into four stages of whole units", "[models][partition]") {
+  Training training;
+  training.global_batch = 4;
+  training.sequence_length = 64;
+  const Graph graph = build_graph(load_model("gpt2", "."), training);
+  // Blocks cost 1, what stands around them next to nothing: three blocks per stage.
+  std::vector<double> cost;
+  for (const Unit& unit : graph.units) cost.push_back(unit.is_block ? 1.0 : 0.01);
+  for (Partitioner partitioner : {Partitioner::chain, Partitioner::tree, Partitioner::metis}) {
+    const Stages stages = partition(graph, plan_of(partitioner, 4), cost, cost);
+    CHECK(consecutive_and_full(stages, 4));
+    std::map<int, int> blocks;
+    for (std::size_t u = 0; u < stages.size(); ++u)
+      if (graph.units[u].is_block) ++blocks[stages[u]];
+    INFO("partitioner " << static_cast<int>(partitioner));
+    CHECK(blocks == std::map<int, int>{{0, 3}, {1, 3}, {2, 3}, {3, 3}});
+  }
 }

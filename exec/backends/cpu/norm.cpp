@@ -27,6 +27,25 @@ T squares_about(const T* row, std::int64_t n, T mean) {
   return sum;
 }
 
+// With g = dy * weight: the sum of g, and the sum of g * (x - mean).
+template <typename T>
+struct Sums {
+  T g = 0, gx = 0;
+};
+
+// A function of its own: g++ does not vectorise a reduction inside a lambda well.
+template <typename T>
+Sums<T> gradient_sums(const T* x, const T* weight, const T* dy, std::int64_t h, T mean) {
+  T sum = 0, sum_x = 0;
+#pragma omp simd reduction(+ : sum, sum_x)
+  for (std::int64_t c = 0; c < h; ++c) {
+    const T g = dy[c] * weight[c];
+    sum += g;
+    sum_x += g * (x[c] - mean);
+  }
+  return {sum, sum_x};
+}
+
 }  // namespace
 
 template <typename T>
@@ -72,14 +91,8 @@ void layer_norm_grad(const KernelCall& k) {
       const T* d = dy + r * h;
       T* out = dx + r * h;
       const T mean = saved[2 * r], scale = saved[2 * r + 1];
-      T sum = 0, sum_z = 0;
-#pragma omp simd reduction(+ : sum, sum_z)
-      for (std::int64_t c = 0; c < h; ++c) {
-        const T g = d[c] * weight[c];
-        sum += g;
-        sum_z += g * (in[c] - mean);
-      }
-      const T mean_g = sum / static_cast<T>(h), mean_gz = sum_z * scale / static_cast<T>(h);
+      const Sums<T> sums = gradient_sums(in, weight, d, h, mean);
+      const T mean_g = sums.g / static_cast<T>(h), mean_gz = sums.gx * scale / static_cast<T>(h);
 #pragma omp simd
       for (std::int64_t c = 0; c < h; ++c)
         out[c] = scale * (d[c] * weight[c] - mean_g - (in[c] - mean) * scale * mean_gz);
@@ -128,10 +141,7 @@ void rms_norm_grad(const KernelCall& k) {
       const T* d = dy + r * h;
       T* out = dx + r * h;
       const T scale = saved[r];
-      T sum_z = 0;
-#pragma omp simd reduction(+ : sum_z)
-      for (std::int64_t c = 0; c < h; ++c) sum_z += d[c] * weight[c] * in[c];
-      const T mean_gz = sum_z * scale / static_cast<T>(h);
+      const T mean_gz = gradient_sums(in, weight, d, h, T(0)).gx * scale / static_cast<T>(h);
 #pragma omp simd
       for (std::int64_t c = 0; c < h; ++c)
         out[c] = scale * (d[c] * weight[c] - in[c] * scale * mean_gz);

@@ -1,0 +1,31 @@
+// The keys of version 1 of SageMaker's model parallel library, read and range-checked. Between the
+// two files of its reader.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "models/job/distribution.h"
+
+namespace meshwright {
+
+// P, T, S, M and the switches, with the library's defaults.
+struct Version1 {
+  std::string pipeline_key = "pipeline_parallel_degree";  // or its old name, as given
+  int pipeline = 1, tensor = 1, shard = 1, microbatches = 1;
+  bool simple = false, speed = false, auto_partition = true;
+  std::optional<int> active, default_partition;
+  double memory_weight = 0.8;
+  std::string placement = "cluster";
+  bool ddp = false, prescaled = false, shard_optimizer = false, fp16 = false, bf16 = false;
+  bool offload = false, overlap = true;
+  int horizon = 4;
+  std::int64_t bucket = 500'000'000, persistence = 1'000'000, live = 1'000'000'000;  // elements
+  double clip = 1;
+};
+
+// Every key of the table: what it says, one warning for each that changes nothing.
+Version1 read_version_1_keys(Fields& fields, Job& job);
+
+}  // namespace meshwright

@@ -1,0 +1,266 @@
+#include "models/job/job.h"
+
+#include <fmt/format.h>
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "models/core/error.h"
+#include "models/job/distribution.h"
+#include "models/job/sections.h"
+
+namespace meshwright {
+
+using nlohmann::json;
+
+namespace {
+
+constexpr std::array<const char*, 14> job_keys = {"name",
+                                                  "model",
+                                                  "training",
+                                                  "cluster",
+                                                  "instance_type",
+                                                  "instance_count",
+                                                  "parallelism",
+                                                  "distribution",
+                                                  "compiler_config",
+                                                  "objective",
+                                                  "faults",
+                                                  "data",
+                                                  "checkpoint",
+                                                  "log"};
+
+// Throws the same sort of error with `place` before its message.
+template <class Body>
+auto within(const std::string& place, Body body) {
+  try {
+    return body();
+  } catch (const NotSupportedYet& error) {
+    throw NotSupportedYet(place + error.what());
+  } catch (const InputError& error) {
+    throw InputError(place + error.what());
+  }
+}
+
+void read_model_section(Fields& fields, Job& job) {
+  job.model_json = fields.raw("model").dump();
+  if (fields.is_object("model")) {
+    job.model = read_model(fields.object("model"));
+  } else {
+    const std::string ref = fields.required<std::string>("model");
+    job.model = within(job.file + ": /model: ",
+                       [&] { return load_model(ref, job.folder == "." ? "" : job.folder); });
+  }
+}
+
+// BERT predicts 15 in 100 tokens unless told otherwise; the other heads have no such number.
+void settle_predicted_positions(Job& job) {
+  Training& training = job.plan.training;
+  if (job.model.head == Head::mlm) {
+    if (training.predicted_positions == 0)
+      training.predicted_positions =
+          std::max(1, static_cast<int>(std::lround(0.15 * training.sequence_length)));
+  } else if (training.predicted_positions > 0) {
+    throw InputError(job.file +
+                     ": /training/predicted_positions: only a model with head 'mlm' has them; "
+                     "leave it out");
+  }
+}
+
+Precision default_precision(const MachineFacts& machine) {
+  if (machine.is_cpu) return Precision::fp32;
+  return machine.has_bf16 ? Precision::bf16 : Precision::fp16;
+}
+
+// Fused kernels need 16-bit inputs on a GPU; the second generation needs one that has bf16.
+AttentionKernel default_attention(const MachineFacts& machine, Precision precision) {
+  if (machine.is_cpu) return AttentionKernel::flash2;
+  if (precision == Precision::fp32 || precision == Precision::tf32) return AttentionKernel::unfused;
+  return machine.has_bf16 ? AttentionKernel::flash2 : AttentionKernel::flash;
+}
+
+void check_precision(Precision precision, const MachineFacts& machine) {
+  if (machine.is_cpu) return;  // whether it can run there is the engine's to say
+  const bool there = precision == Precision::bf16   ? machine.has_bf16
+                     : precision == Precision::tf32 ? machine.has_tf32
+                     : precision == Precision::fp8  ? machine.has_fp8
+                                                    : true;
+  if (there) return;
+  std::vector<std::string> words = {"fp32", "fp16"};
+  if (machine.has_tf32) words.push_back("tf32");
+  if (machine.has_bf16) words.push_back("bf16");
+  throw InputError(fmt::format("/training/precision: the machine's GPUs have no {}; use {}",
+                               name_of(precision), list_of(words)));
+}
+
+// data from the rest of the ranks, and the product against them.
+void settle_degrees(Plan& plan, int ranks, bool data_from_rest) {
+  Parallelism& p = plan.parallelism;
+  const double model = static_cast<double>(p.pipeline) * p.tensor * p.context;
+  const bool fits = model <= ranks && std::fmod(ranks, model) == 0;
+  const std::string rest = fits ? fmt::format("data {}", std::lround(ranks / model))
+                                : "degrees whose product divides the ranks";
+  if (data_from_rest) {
+    if (!fits)
+      throw InputError(
+          fmt::format("/parallelism: pipeline {} x tensor {} x context {} = {} does not divide the "
+                      "cluster's {} ranks; use {}",
+                      p.pipeline, p.tensor, p.context, model, ranks, rest));
+    p.data = static_cast<int>(std::lround(ranks / model));
+  } else if (model * p.data != ranks) {
+    throw InputError(fmt::format(
+        "/parallelism: pipeline {} x tensor {} x context {} x data {} = {}, but the cluster has {} "
+        "ranks; use {}",
+        p.pipeline, p.tensor, p.context, p.data, model * p.data, ranks, rest));
+  }
+}
+
+Plan settle_plan(const Job& job, int ranks, const MachineFacts& machine) {
+  Plan plan = job.plan;
+  Training& training = plan.training;
+  if (job.is_auto("training.precision")) training.precision = default_precision(machine);
+  if (job.is_auto("training.attention"))
+    training.attention = default_attention(machine, training.precision);
+  check_precision(training.precision, machine);
+  settle_degrees(plan, ranks, job.is_auto("parallelism.data"));
+  verify(plan, job.model.sizes());
+  return plan;
+}
+
+bool has_open_degrees(const Job& job) {
+  for (const std::string& key : job.autos)
+    if (key.starts_with("parallelism.") && key != "parallelism.data") return true;
+  return false;
+}
+
+// While degrees or the cluster are open, only what does not depend on them can be checked.
+void check_open_job(const Job& job) {
+  Plan plan = job.plan;
+  Parallelism& p = plan.parallelism;
+  p.pipeline = p.data = p.shard = p.expert = p.virtual_stages = 1;
+  p.schedule = ScheduleKind::one_f_one_b;
+  p.active_microbatches = 0;
+  p.partitioner = Partitioner::chain;
+  p.manual_stage.clear();
+  if (job.is_auto("training.precision") && plan.training.loss_scale)
+    plan.training.precision = Precision::fp16;
+  verify(plan, job.model.sizes());
+}
+
+// A CPU host starts as many processes as the job's degrees need.
+void settle_processes(Job& job, const ChosenCluster& cluster) {
+  if (!cluster.facts.is_cpu || cluster.hosts == 0 || job.cluster.processes_per_host > 0) return;
+  job.cluster.processes_per_host = 1;
+  if (has_open_degrees(job)) return;
+  const Parallelism& p = job.plan.parallelism;
+  const double product = static_cast<double>(p.pipeline) * p.tensor * p.context * p.data;
+  if (product >= 1 && product <= 1e6 && std::fmod(product, cluster.hosts) == 0)
+    job.cluster.processes_per_host = static_cast<int>(product) / cluster.hosts;
+}
+
+// For a CPU the facts' `gpus` are its cores, where known.
+void warn_oversubscribed(Job& job, const ChosenCluster& cluster) {
+  const int processes = job.cluster.processes_per_host;
+  if (cluster.hosts > 0 && cluster.facts.is_cpu && cluster.facts.gpus > 0 &&
+      processes > cluster.facts.gpus)
+    job.warnings.push_back(fmt::format("{}: {} processes share {} cores of {}", job.file, processes,
+                                       cluster.facts.gpus, cluster.machine));
+}
+
+void read_small_sections(Fields& fields, Job& job) {
+  if (fields.has("objective")) read_objective(fields.object("objective"), job);
+  if (fields.has("faults")) read_faults(fields.object("faults"));
+  if (fields.has("data")) read_data(fields.object("data"), job);
+  if (fields.has("checkpoint")) read_checkpoint(fields.object("checkpoint"), job);
+  if (fields.has("log")) read_log(fields.object("log"), job);
+}
+
+// How the job is cut: in our words, or in SageMaker's.
+void read_cut(Fields& fields, const ChosenCluster& cluster, Job& job) {
+  if (!fields.has("distribution")) {
+    if (fields.has("parallelism"))
+      read_parallelism(fields.object("parallelism"), job);
+    else
+      job.autos.insert("parallelism.data");
+    return;
+  }
+  if (fields.has("parallelism"))
+    fields.fail("distribution", "given beside 'parallelism'; keep one of them");
+  const std::vector<std::string> keys = fields.object("training").keys();
+  read_distribution(fields.object("distribution"), cluster, {keys.begin(), keys.end()}, job);
+}
+
+bool is_version_2(Fields& fields) {
+  return fields.has("distribution") && fields.object("distribution").has("torch_distributed");
+}
+
+std::string processes_pointer(Fields& fields) {
+  if (fields.has("distribution")) {
+    Fields distribution = fields.object("distribution");
+    if (distribution.has("mpi") && distribution.object("mpi").has("processes_per_host"))
+      return "/distribution/mpi/processes_per_host";
+  }
+  return "/cluster/processes_per_host";
+}
+
+void check_job(Fields& fields, const ChosenCluster& cluster, MachineLookup lookup, Job& job) {
+  settle_processes(job, cluster);
+  check_processes(job, processes_pointer(fields), lookup);
+  warn_oversubscribed(job, cluster);
+  try {
+    if (cluster.hosts == 0 || has_open_degrees(job)) {
+      check_open_job(job);
+    } else {
+      const int processes = job.cluster.processes_per_host;
+      settle_plan(job, cluster.hosts * (processes > 0 ? processes : cluster.facts.gpus),
+                  cluster.facts);
+    }
+  } catch (const InputError& error) {
+    const std::string message = fields.has("distribution")
+                                    ? in_words_of_distribution(error.what(), is_version_2(fields))
+                                    : error.what();
+    if (dynamic_cast<const NotSupportedYet*>(&error))
+      throw NotSupportedYet(job.file + ": " + message);
+    throw InputError(job.file + ": " + message);
+  }
+}
+
+}  // namespace
+
+Job read_job(const std::string& path, const std::vector<std::string>& overrides,
+             MachineLookup lookup) {
+  json value = parse_json(read_file(path), path);
+  if (!value.is_object()) Fields(value, path);  // says what is wrong
+  for (const std::string& text : overrides) apply_override(value, text, path);
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  return read_job(value, path, folder.empty() ? "." : folder, lookup);
+}
+
+Job read_job(const json& value, const std::string& file, const std::string& folder,
+             MachineLookup lookup) {
+  json spelled = value;
+  if (spelled.is_object()) spell_out_auto(spelled);
+  Fields fields(std::move(spelled), file);
+  for (const char* key : job_keys) fields.has(key);
+  fields.done();
+  Job job;
+  job.file = file;
+  job.folder = folder;
+  job.name = fields.optional<std::string>("name", std::filesystem::path(file).stem().string());
+  read_model_section(fields, job);
+  read_training(fields.object("training"), job);
+  settle_predicted_positions(job);
+  const ChosenCluster cluster = read_cluster(fields, job, lookup);
+  if (fields.has("compiler_config")) read_compiler_config(fields, cluster, job);
+  read_cut(fields, cluster, job);
+  read_small_sections(fields, job);
+  check_job(fields, cluster, lookup, job);
+  return job;
+}
+
+Plan settle(const Job& job, int ranks, const MachineFacts& machine) {
+  return within(job.file + ": ", [&] { return settle_plan(job, ranks, machine); });
+}
+
+}  // namespace meshwright

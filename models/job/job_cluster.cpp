@@ -1,0 +1,133 @@
+#include <fmt/format.h>
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "models/core/error.h"
+#include "models/job/sections.h"
+
+namespace meshwright {
+
+namespace {
+
+constexpr int most_hosts = 1'000'000;
+
+std::string without_ml(std::string machine) {
+  return machine.starts_with("ml.") ? machine.substr(3) : machine;
+}
+
+// A word, "auto", or a list of words to choose from.
+void read_machines(Fields& fields, Job& job) {
+  ClusterRequest& cluster = job.cluster;
+  if (fields.is_array("machine")) {
+    cluster.machines = fields.required<std::vector<std::string>>("machine");
+    if (cluster.machines.empty()) fields.fail("machine", "the list is empty; name a machine");
+    if (cluster.machines.size() > 1) job.autos.insert("cluster.machine");
+  } else if (fields.required<std::string>("machine") == "auto") {
+    job.autos.insert("cluster.machine");
+  } else {
+    cluster.machines = {fields.required<std::string>("machine")};
+  }
+  for (std::string& machine : cluster.machines) machine = without_ml(machine);
+}
+
+void read_counts(Fields& fields, std::string_view key, Job& job) {
+  ClusterRequest& cluster = job.cluster;
+  cluster.counts = {1};
+  if (!fields.has(key)) return;
+  if (fields.is_array(key)) {
+    cluster.counts = fields.required<std::vector<int>>(key);
+    if (cluster.counts.empty()) fields.fail(key, "the list is empty; name a count");
+    if (cluster.counts.size() > 1) job.autos.insert("cluster.count");
+  } else if (fields.is_string(key) && fields.required<std::string>(key) == "auto") {
+    cluster.counts.clear();
+    job.autos.insert("cluster.count");
+  } else {
+    cluster.counts = {fields.required<int>(key)};
+  }
+  for (const int count : cluster.counts)
+    if (count < 1 || count > most_hosts)
+      fields.fail(key, fmt::format("{} machines are not possible; use 1 to {}", count, most_hosts));
+}
+
+double positive(Fields& fields, std::string_view key) {
+  const double value = fields.required<double>(key);
+  if (!(value > 0)) fields.fail(key, fmt::format("{} must be above 0", value));
+  return value;
+}
+
+ClusterRequest::Network read_network(Fields fields) {
+  ClusterRequest::Network network;
+  network.nics = fields.required<int>("nics");
+  if (network.nics < 1) fields.fail("nics", fmt::format("{} must be 1 or more", network.nics));
+  network.gbps_per_nic = positive(fields, "gbps_per_nic");
+  if (fields.has("latency_us")) {
+    network.latency_us = fields.required<double>("latency_us");
+    if (network.latency_us < 0)
+      fields.fail("latency_us", fmt::format("{} must be 0 or more", network.latency_us));
+  }
+  fields.done();
+  return network;
+}
+
+void read_cluster_object(Fields fields, Job& job) {
+  read_machines(fields, job);
+  read_counts(fields, "count", job);
+  if (fields.has("processes_per_host")) {
+    take(fields, "processes_per_host", job.cluster.processes_per_host);
+    if (job.cluster.processes_per_host < 1)
+      fields.fail("processes_per_host",
+                  fmt::format("{} is too small; use 1 or more", job.cluster.processes_per_host));
+  }
+  if (fields.has("network")) job.cluster.network = read_network(fields.object("network"));
+  if (fields.has("host_launch_us")) job.cluster.host_launch_us = positive(fields, "host_launch_us");
+  fields.done();
+}
+
+}  // namespace
+
+ChosenCluster read_cluster(Fields& fields, Job& job, MachineLookup lookup) {
+  const bool instances = fields.has("instance_type") || fields.has("instance_count");
+  std::string pointer = "cluster/machine";
+  if (fields.has("cluster")) {
+    if (instances)
+      fields.fail(fields.has("instance_type") ? "instance_type" : "instance_count",
+                  "given beside 'cluster'; keep one of them");
+    read_cluster_object(fields.object("cluster"), job);
+  } else if (instances) {
+    job.cluster.machines = {without_ml(fields.required<std::string>("instance_type"))};
+    read_counts(fields, "instance_count", job);
+    pointer = "instance_type";
+  } else {
+    fields.fail("cluster", "missing; give {\"machine\": ..., \"count\": ...}, or instance_type");
+  }
+  ChosenCluster chosen;
+  for (const std::string& machine : job.cluster.machines) {
+    try {
+      chosen.facts = lookup(machine);
+    } catch (const InputError& error) {
+      fields.fail(pointer, error.what());
+    }
+  }
+  if (job.cluster.machines.size() == 1 && job.cluster.counts.size() == 1) {
+    chosen.machine = job.cluster.machines.front();
+    chosen.hosts = job.cluster.counts.front();
+  }
+  return chosen;
+}
+
+void check_processes(const Job& job, const std::string& pointer, MachineLookup lookup) {
+  const int processes = job.cluster.processes_per_host;
+  for (const std::string& machine : job.cluster.machines) {
+    const MachineFacts facts = lookup(machine);
+    if (facts.is_cpu && processes > most_local_processes)
+      throw InputError(fmt::format("{}: {}: {} are too many processes for '{}'; use 1 to {}",
+                                   job.file, pointer, processes, machine, most_local_processes));
+    if (!facts.is_cpu && processes > facts.gpus)
+      throw InputError(fmt::format(
+          "{}: {}: {} exceeds the {} GPU{} of {}: one process drives one GPU; use 1 to {}",
+          job.file, pointer, processes, facts.gpus, facts.gpus == 1 ? "" : "s", machine,
+          facts.gpus));
+  }
+}
+
+}  // namespace meshwright

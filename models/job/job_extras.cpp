@@ -1,0 +1,137 @@
+// The small sections: compiler_config, objective, faults, data, checkpoint, log.
+#include <fmt/format.h>
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "models/core/error.h"
+#include "models/job/sections.h"
+
+namespace meshwright {
+
+namespace {
+
+std::optional<double> positive_if_given(Fields& fields, std::string_view key) {
+  if (!fields.has(key)) return std::nullopt;
+  const double value = fields.required<double>(key);
+  if (!(value > 0)) fields.fail(key, fmt::format("{} must be above 0", value));
+  return value;
+}
+
+void need_factor(Fields& fields, double low, double high) {
+  const double factor = fields.required<double>("factor");
+  if (!(factor >= low && factor <= high))
+    fields.fail("factor", fmt::format("{} is out of range; use {} to {}", factor, low, high));
+}
+
+}  // namespace
+
+std::string resolve(const Job& job, const std::string& path) {
+  return (std::filesystem::path(job.folder) / path).lexically_normal().string();
+}
+
+void warn(Job& job, const Fields& fields, std::string_view key, const std::string& text) {
+  job.warnings.push_back(fmt::format("{}: {}/{}: {}", fields.where(), fields.pointer(), key, text));
+}
+
+bool take_auto(Fields& fields, std::string_view key, const std::string& section, Job& job) {
+  if (!fields.is_string(key) || fields.required<std::string>(key) != "auto") return false;
+  job.autos.insert(section + "." + std::string(key));
+  return true;
+}
+
+void read_compiler_config(Fields& job_fields, const ChosenCluster& cluster, Job& job) {
+  Fields fields = job_fields.object("compiler_config");
+  const bool enabled = fields.optional<bool>("enabled", true);
+  const bool debug = fields.optional<bool>("debug", false);
+  fields.done();
+  if (!enabled) return;
+  if (job_fields.has("distribution") && job_fields.object("distribution").has("smdistributed"))
+    job_fields.fail("compiler_config",
+                    "does not go with distribution.smdistributed; use \"training\": "
+                    "{\"compiler\": \"full\"} and \"parallelism\"");
+  if (job_fields.object("training").has("compiler"))
+    job_fields.fail("compiler_config", "given beside training.compiler; keep one of them");
+  const std::vector<std::string> classes = {"p3", "p3dn", "g4dn", "p4d", "g5"};
+  const std::string machine_class = cluster.machine.substr(0, cluster.machine.find('.'));
+  if (cluster.hosts > 0 &&
+      std::find(classes.begin(), classes.end(), machine_class) == classes.end())
+    job_fields.fail("compiler_config",
+                    fmt::format("SageMaker Training Compiler does not know '{}', only {}; use "
+                                "\"training\": {{\"compiler\": \"full\"}}",
+                                cluster.machine, list_of(classes, "and")));
+  job.plan.training.compiler = CompilerLevel::full;
+  if (debug) warn(job, fields, "debug", "no effect here; see the command 'compile'");
+}
+
+void read_objective(Fields fields, Job& job) {
+  const std::vector<std::string> words = {"step_time", "usd", "usd_per_token", "gpus"};
+  int minimize = 0;
+  take_word(fields, "minimize", "objective", words, minimize);
+  job.objective.minimize = words[static_cast<std::size_t>(minimize)];
+  job.objective.tokens = positive_if_given(fields, "tokens");
+  job.objective.deadline_s = positive_if_given(fields, "deadline_s");
+  job.objective.budget_usd = positive_if_given(fields, "budget_usd");
+  take(fields, "spot", job.objective.spot);
+  fields.done();
+}
+
+// Checked in full, then refused if it would change anything.
+void read_faults(Fields fields) {
+  bool acts = false;
+  if (fields.has("slow_ranks"))
+    for (Fields& slow : fields.objects("slow_ranks")) {
+      if (slow.required<int>("rank") < 0) slow.fail("rank", "must be 0 or more");
+      need_factor(slow, 1, 1e6);
+      slow.done();
+      acts = true;
+    }
+  if (fields.has("degraded_links"))
+    for (Fields& link : fields.objects("degraded_links")) {
+      link.required<std::string>("link");
+      need_factor(link, 0, 1);
+      link.done();
+      acts = true;
+    }
+  if (positive_if_given(fields, "mean_time_between_failures_s")) acts = true;
+  fields.done();
+  if (acts)
+    throw NotSupportedYet(fields.where() + ": " + fields.pointer() +
+                          ": simulating faults is not supported yet; leave it out");
+}
+
+void read_data(Fields fields, Job& job) {
+  DataFiles data;
+  data.files = fields.required<std::vector<std::string>>("files");
+  if (data.files.empty()) fields.fail("files", "the list is empty; name a file");
+  for (std::string& file : data.files) file = resolve(job, file);
+  take_word(fields, "format", "format", {"bytes", "uint16"}, data.uint16);
+  take(fields, "shuffle", data.shuffle);
+  const auto seed = fields.optional<std::int64_t>("seed", 0);
+  if (seed < 0) fields.fail("seed", fmt::format("{} is negative; use 0 or more", seed));
+  data.seed = static_cast<std::uint64_t>(seed);
+  fields.done();
+  job.data = std::move(data);
+}
+
+void read_checkpoint(Fields fields, Job& job) {
+  Job::Checkpoint checkpoint;
+  checkpoint.folder = resolve(job, fields.required<std::string>("folder"));
+  checkpoint.every_steps = fields.required<int>("every_steps");
+  take(fields, "keep", checkpoint.keep);
+  for (const auto& [key, value] :
+       {std::pair{"every_steps", checkpoint.every_steps}, std::pair{"keep", checkpoint.keep}})
+    if (value < 1) fields.fail(key, fmt::format("{} is too small; use 1 or more", value));
+  fields.done();
+  job.checkpoint = std::move(checkpoint);
+}
+
+void read_log(Fields fields, Job& job) {
+  for (const auto& [key, target] :
+       {std::pair{"json", &job.log.json}, std::pair{"tensorboard", &job.log.tensorboard},
+        std::pair{"folder", &job.log.folder}})
+    if (fields.has(key)) *target = resolve(job, fields.required<std::string>(key));
+  fields.done();
+}
+
+}  // namespace meshwright

@@ -1,0 +1,97 @@
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "models/core/error.h"
+#include "models/job/sections.h"
+
+namespace meshwright {
+
+using nlohmann::json;
+
+namespace {
+
+constexpr std::array<const char*, 10> auto_keys = {
+    "pipeline", "tensor",         "data",     "context",           "expert",
+    "shard",    "virtual_stages", "schedule", "sequence_parallel", "zero_stage"};
+
+std::vector<std::string> parts_of(const std::string& key) {
+  std::vector<std::string> parts;
+  std::size_t begin = 0;
+  while (true) {
+    const std::size_t end = key.find('.', begin);
+    parts.push_back(key.substr(begin, end == std::string::npos ? end : end - begin));
+    if (end == std::string::npos) return parts;
+    begin = end + 1;
+  }
+}
+
+json value_of(const std::string& text) {
+  try {
+    return parse_json(text, "--set");
+  } catch (const InputError&) {
+    return text;
+  }
+}
+
+// --set cluster.* on a job that names its instances the short way changes just that part of it.
+void spell_out_instances(json& job) {
+  if (job.contains("cluster") || !job.contains("instance_type")) return;
+  job["cluster"]["machine"] = job["instance_type"];
+  if (job.contains("instance_count")) job["cluster"]["count"] = job["instance_count"];
+  job.erase("instance_type");
+  job.erase("instance_count");
+}
+
+class Walk {
+ public:
+  Walk(const std::string& text, const std::string& key, const std::string& file)
+      : place_(file + ": --set " + text + ": "), parts_(parts_of(key)) {}
+
+  json& target(json& job) const {
+    json* node = &job;
+    for (const std::string& part : parts_) node = &step(*node, part);
+    return *node;
+  }
+  const std::string& first() const { return parts_.front(); }
+
+ private:
+  json& step(json& node, const std::string& part) const {
+    if (part.empty()) throw InputError(place_ + "a part of the key is empty; use a.b.c");
+    if (node.is_null()) node = json::object();  // just created
+    if (node.is_object()) return node[part];
+    if (!node.is_array())
+      throw InputError(place_ + "there is nothing below " + node.dump() + " called '" + part +
+                       "'; set the key above it");
+    const bool number = part.size() < 9 && std::all_of(part.begin(), part.end(),
+                                                       [](char c) { return c >= '0' && c <= '9'; });
+    if (!number || std::stoul(part) >= node.size())
+      throw InputError(place_ + "'" + part + "' is no index of a list of " +
+                       std::to_string(node.size()) + "; count from 0");
+    return node[std::stoul(part)];
+  }
+
+  std::string place_;
+  std::vector<std::string> parts_;
+};
+
+}  // namespace
+
+void spell_out_auto(json& job) {
+  if (!job.contains("parallelism") || job["parallelism"] != "auto") return;
+  json spelled = json::object();
+  for (const char* key : auto_keys) spelled[key] = "auto";
+  job["parallelism"] = spelled;
+}
+
+void apply_override(json& job, const std::string& text, const std::string& file) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0)
+    throw InputError(file + ": --set " + text + ": expected KEY=VALUE");
+  const Walk walk(text, text.substr(0, equals), file);
+  if (walk.first() == "parallelism" && text.find('.') < equals) spell_out_auto(job);
+  if (walk.first() == "cluster") spell_out_instances(job);
+  walk.target(job) = value_of(text.substr(equals + 1));
+}
+
+}  // namespace meshwright

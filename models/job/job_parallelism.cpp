@@ -1,0 +1,115 @@
+#include <nlohmann/json.hpp>
+
+#include "models/core/error.h"
+#include "models/job/sections.h"
+
+namespace meshwright {
+
+namespace {
+
+const std::string section = "parallelism";
+
+void take_degree(Fields& fields, std::string_view key, int& degree, Job& job) {
+  take_or_auto(fields, key, degree, section, job);
+  if (degree < 1) fields.fail(key, std::to_string(degree) + " is too small; use 1 or more");
+}
+
+void read_degrees(Fields& fields, Job& job) {
+  Parallelism& p = job.plan.parallelism;
+  const std::pair<const char*, int*> degrees[] = {
+      {"pipeline", &p.pipeline}, {"tensor", &p.tensor}, {"context", &p.context},
+      {"expert", &p.expert},     {"shard", &p.shard},   {"virtual_stages", &p.virtual_stages}};
+  for (const auto& [key, degree] : degrees) take_degree(fields, key, *degree, job);
+  if (!fields.has("data")) job.autos.insert("parallelism.data");  // from the rest
+  take_degree(fields, "data", p.data, job);
+}
+
+void read_schedule(Fields& fields, Job& job) {
+  Parallelism& p = job.plan.parallelism;
+  if (!take_auto(fields, "schedule", section, job))
+    take_word(fields, "schedule", "schedule", schedule_names(), p.schedule);
+  if (!fields.has("active_microbatches")) return;
+  take(fields, "active_microbatches", p.active_microbatches);
+  if (p.active_microbatches < 1)
+    fields.fail("active_microbatches",
+                std::to_string(p.active_microbatches) + " is too small; use 1 or more");
+}
+
+void read_overlap(Fields& fields, Parallelism& p) {
+  if (!fields.has("overlap")) return;
+  p.overlap_gradients = p.overlap_parameters = p.overlap_tensor = false;
+  bool* const switches[] = {&p.overlap_gradients, &p.overlap_parameters, &p.overlap_tensor};
+  const auto words = fields.required<std::vector<std::string>>("overlap");
+  for (std::size_t i = 0; i < words.size(); ++i)
+    *switches[choose(fields, "overlap/" + std::to_string(i), "communication", words[i],
+                     {"gradients", "parameters", "tensor"})] = true;
+}
+
+// {module path: stage}, in the job itself or in a file (there also as `stage_of` of a plan).
+void read_stages(Fields stages, Parallelism& p) {
+  p.partitioner = Partitioner::manual;
+  for (const std::string& path : stages.keys()) p.manual_stage[path] = stages.required<int>(path);
+}
+
+void read_partition(Fields& fields, Job& job) {
+  Parallelism& p = job.plan.parallelism;
+  take(fields, "memory_weight", p.memory_weight);
+  if (!fields.has("partition")) return;
+  if (fields.is_object("partition")) return read_stages(fields.object("partition"), p);
+  const std::string word = fields.required<std::string>("partition");
+  const std::pair<const char*, Partitioner> words[] = {{"auto", Partitioner::chain},
+                                                       {"chain", Partitioner::chain},
+                                                       {"tree", Partitioner::tree},
+                                                       {"metis", Partitioner::metis}};
+  for (const auto& [name, partitioner] : words)
+    if (word == name) {
+      p.partitioner = partitioner;
+      return;
+    }
+  if (!word.ends_with(".json"))
+    fields.fail("partition", "unknown partition '" + word +
+                                 "'; known: auto, chain, tree, metis, a .json file and an object "
+                                 "{module path: stage}");
+  try {
+    Fields file = read_json_file(resolve(job, word));
+    read_stages(file.has("stage_of") ? file.object("stage_of") : file, p);
+  } catch (const InputError& error) {
+    fields.fail("partition", error.what());
+  }
+}
+
+void read_tensor_words(Fields& fields, Parallelism& p) {
+  const std::vector<std::string> layouts = {"megatron", "speed", "memory"};
+  int layout = 0;
+  take_word(fields, "tensor_layout", "tensor layout", layouts, layout);
+  p.tensor_layout = layouts[static_cast<std::size_t>(layout)];
+  take_word(fields, "tensor_batch", "tensor batch", {"shared", "own"}, p.tensor_batch_own);
+  const std::vector<std::string> offloads = {"none", "activations"};
+  int offload = 0;
+  take_word(fields, "offload", "offload", offloads, offload);
+  p.offload = offloads[static_cast<std::size_t>(offload)];
+  int placement = 0;
+  take_word(fields, "placement", "placement", placements(), placement);
+  p.placement = placements()[static_cast<std::size_t>(placement)];
+}
+
+}  // namespace
+
+void read_parallelism(Fields fields, Job& job) {
+  Parallelism& p = job.plan.parallelism;
+  read_degrees(fields, job);
+  read_schedule(fields, job);
+  take_or_auto(fields, "sequence_parallel", p.sequence_parallel, section, job);
+  take_or_auto(fields, "zero_stage", p.zero_stage, section, job);
+  read_overlap(fields, p);
+  take(fields, "pipeline_scatter_gather", p.pipeline_scatter_gather);
+  read_partition(fields, job);
+  read_tensor_words(fields, p);
+  take(fields, "offload_horizon", p.offload_horizon);
+  take(fields, "reduce_bucket_bytes", p.reduce_bucket_bytes);
+  take(fields, "max_live_parameters", p.max_live_parameters);
+  take(fields, "persistence_threshold", p.persistence_threshold);
+  fields.done();
+}
+
+}  // namespace meshwright

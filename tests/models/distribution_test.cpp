@@ -1,0 +1,318 @@
+#include "models/job/distribution.h"
+
+#include <nlohmann/json.hpp>
+
+#include "tests/catch.h"
+#include "tests/models/job_lookup.h"
+
+using namespace meshwright;
+using nlohmann::json;
+
+namespace {
+
+// gpt2 on two machines of 8 GPUs: 16 processes.
+json job_of(const json& distribution) {
+  json value = json::parse(R"({
+    "model": "gpt2",
+    "training": {"global_batch": 64, "sequence_length": 512},
+    "instance_type": "ml.p4d.24xlarge", "instance_count": 2
+  })");
+  value["distribution"] = distribution;
+  return value;
+}
+
+json version_1(const json& parameters) {
+  return {{"smdistributed", {{"modelparallel", {{"enabled", true}, {"parameters", parameters}}}}},
+          {"mpi", {{"enabled", true}, {"processes_per_host", 8}}}};
+}
+
+json version_2(const json& parameters) {
+  return {{"smdistributed", {{"modelparallel", {{"enabled", true}, {"parameters", parameters}}}}},
+          {"torch_distributed", {{"enabled", true}}}};
+}
+
+Job read(const json& distribution) {
+  return read_job(job_of(distribution), "job.json", ".", lookup_for_tests);
+}
+
+// The message after the place of the parameters: "ddp: must be ...".
+std::string refused(const json& distribution) {
+  try {
+    read(distribution);
+  } catch (const InputError& error) {
+    const std::string text = error.what();
+    const std::string place = "job.json: /distribution/smdistributed/modelparallel/parameters/";
+    return text.starts_with(place) ? text.substr(place.size()) : text;
+  }
+  return "";
+}
+
+bool warns(const Job& job, const std::string& key) {
+  int count = 0;
+  for (const std::string& warning : job.warnings)
+    count += warning.find("/" + key + ": ") != std::string::npos;
+  return count == 1;
+}
+
+}  // namespace
+
+TEST_CASE("version 1: pipeline and microbatches", "[models][distribution]") {
+  const Job job = read(version_1({{"partitions", 2}, {"microbatches", 4}, {"ddp", true}}));
+  const Parallelism& p = job.plan.parallelism;
+  CHECK(p.pipeline == 2);
+  CHECK(p.data == 8);                         // 16 / 2
+  CHECK(job.plan.training.micro_batch == 2);  // 64 / (8 * 4)
+  CHECK(job.plan.micro_batches() == 4);
+  CHECK(p.schedule == ScheduleKind::one_f_one_b);
+  CHECK(p.active_microbatches == 4);  // partitions + 2
+  CHECK(p.partitioner == Partitioner::tree);
+  CHECK(p.memory_weight == 0.8);  // optimize "memory"
+  CHECK(p.placement == "cluster");
+  CHECK(job.plan.training.precision == Precision::fp32);
+  CHECK(job.autos.contains("training.micro_batch") == false);
+  CHECK(job.warnings.empty());
+}
+
+TEST_CASE("version 1: the other words of the pipeline", "[models][distribution]") {
+  const Job job = read(version_1({{"pipeline_parallel_degree", 2},
+                                  {"microbatches", 4},
+                                  {"pipeline", "simple"},
+                                  {"optimize", "speed"},
+                                  {"placement_strategy", "spread"},
+                                  {"overlapping_allreduce", false},
+                                  {"fp16", true},
+                                  {"ddp", true},
+                                  {"shard_optimizer_state", true}}));
+  const Parallelism& p = job.plan.parallelism;
+  CHECK(p.schedule == ScheduleKind::gpipe);
+  CHECK(p.active_microbatches == 0);
+  CHECK(p.memory_weight == 0.2);
+  CHECK(p.placement == "spread");
+  CHECK_FALSE(p.overlap_gradients);
+  CHECK(p.zero_stage == 1);
+  CHECK(job.plan.training.precision == Precision::fp16);
+  REQUIRE(job.plan.training.loss_scale.has_value());
+  CHECK_FALSE(job.plan.training.loss_scale->dynamic);
+  CHECK(job.plan.training.loss_scale->initial == 1);
+  CHECK(job.warnings.empty());
+}
+
+TEST_CASE("version 1: tensor parallelism", "[models][distribution]") {
+  const Job job = read(version_1({{"tensor_parallel_degree", 4},
+                                  {"ddp", true},
+                                  {"optimize", "speed"},
+                                  {"prescaled_batch", true}}));
+  CHECK(job.plan.parallelism.tensor == 4);
+  CHECK(job.plan.parallelism.data == 4);
+  CHECK(job.plan.parallelism.tensor_layout == "megatron");
+  CHECK(warns(job, "optimize"));
+  CHECK(refused(version_1({{"tensor_parallel_degree", 4}, {"ddp", true}})) ==
+        "optimize: layout 'memory' of tensor-parallel layers is not supported yet");
+  CHECK(refused(version_1({{"tensor_parallel_degree", 4}, {"ddp", true}, {"optimize", "speed"}})) ==
+        "prescaled_batch: 'own' (every rank of a tensor group reads its own share) is not "
+        "supported yet");
+  CHECK(refused(version_1({{"tensor_parallel_degree", 8},
+                           {"ddp", true},
+                           {"optimize", "speed"},
+                           {"prescaled_batch", true}})) ==
+        "tensor_parallel_degree: 8 does not divide 12 heads; use 1, 2, 3, 4, 6 or 12");
+}
+
+TEST_CASE("version 1: sharded data parallelism", "[models][distribution]") {
+  const Job job = read(version_1({{"sharded_data_parallel_degree", 8},
+                                  {"bf16", true},
+                                  {"ddp", true},
+                                  {"microbatches", 2},
+                                  {"sdp_reduce_bucket_size", 1000},
+                                  {"sdp_max_live_parameters", 2000}}));
+  const Parallelism& p = job.plan.parallelism;
+  CHECK(p.zero_stage == 3);
+  CHECK(p.shard == 8);
+  CHECK(p.reduce_bucket_bytes == 2000);  // 1000 elements of bf16
+  CHECK(p.max_live_parameters == 2000);
+  CHECK(p.persistence_threshold == 1'000'000);
+  CHECK(job.plan.training.gradient_clip == 1.0);
+  CHECK(job.plan.training.precision == Precision::bf16);
+  CHECK(job.plan.training.micro_batch == 2);  // 64 / (16 * 2)
+  CHECK(job.warnings.empty());
+}
+
+TEST_CASE("version 1: rules between degrees", "[models][distribution]") {
+  const auto one = [](const json& parameters) { return refused(version_1(parameters)); };
+  CHECK(one({{"partitions", 2}, {"pipeline_parallel_degree", 4}}) ==
+        "partitions: 2 contradicts pipeline_parallel_degree 4, of which it is the old name; give "
+        "one of them");
+  CHECK(one({{"partitions", 3}}) ==
+        "partitions: 3 does not divide the 16 processes; use 1, 2, 4, 8 or 16");
+  CHECK(one({{"tensor_parallel_degree", 2}}) ==
+        "ddp: must be true with tensor_parallel_degree 2, which runs across data-parallel ranks; "
+        "use true, or degree 1");
+  CHECK(one({{"bf16", true}}) ==
+        "bf16: needs sharded_data_parallel_degree above 1; give it, or use \"fp16\": true");
+  CHECK(one({{"bf16", true}, {"fp16", true}}) == "bf16: true beside fp16; use one of them");
+  CHECK(one({{"sharded_data_parallel_degree", 2}, {"partitions", 2}}) ==
+        "sharded_data_parallel_degree: 2 does not go with pipeline_parallel_degree 2; use 1 for "
+        "one of them");
+  CHECK(one({{"sharded_data_parallel_degree", 3}}) ==
+        "sharded_data_parallel_degree: 3 does not divide 16 processes / tensor_parallel_degree 1 = "
+        "16; use 1, 2, 4, 8 or 16");
+  CHECK(one({{"sharded_data_parallel_degree", 2}, {"shard_optimizer_state", true}}) ==
+        "shard_optimizer_state: does not go with sharded_data_parallel_degree 2, which shards it "
+        "already; use false");
+  CHECK(one({{"microbatches", 3}}) ==
+        "microbatches: global_batch 64 is not a multiple of data 16 x microbatches 3 = 48; use "
+        "global_batch 96");
+}
+
+TEST_CASE("version 1: values out of their range", "[models][distribution]") {
+  const std::vector<std::pair<std::string, json>> cases = {
+      {"partitions", 0},
+      {"microbatches", 0},
+      {"pipeline", "_only_forward"},
+      {"pipeline", "wavefront"},
+      {"optimize", "cost"},
+      {"placement_strategy", "DDP"},
+      {"auto_partition", false},
+      {"default_partition", 1},
+      {"default_partition", -1},
+      {"horovod", true},
+      {"load_partition", true},
+      {"memory_weight", 1.5},
+      {"active_microbatches", 0},
+      {"ddp_port", 1234},
+      {"ddp_dist_backend", "auto"},
+      {"tensor_parallel_degree", -1},
+      {"fp16_params", true},
+      {"offload_activations", true},
+      {"activation_loading_horizon", 0},
+      {"sharded_data_parallel_degree", 0},
+      {"sdp_gradient_clipping", 0},
+      {"sdp_reduce_bucket_size", 0},
+      {"trace_device", "tpu"},
+      {"fast_mode", "yes"},
+  };
+  for (const auto& [key, bad] : cases) {
+    CAPTURE(key, bad.dump());
+    CHECK(refused(version_1({{key, bad}})).find(key.substr(0, key.find('_'))) != std::string::npos);
+  }
+}
+
+TEST_CASE("version 1: every key without effect says so once", "[models][distribution]") {
+  const json parameters = {{"contiguous", false},
+                           {"deterministic_server", true},
+                           {"skip_tracing", true},
+                           {"delayed_parameter_initialization", true},
+                           {"sdp_hierarchical_allgather", false},
+                           {"fast_mode", true},
+                           {"static_mode", true},
+                           {"trace_device", "gpu"},
+                           {"ddp", true},
+                           {"ddp_port", 1234},
+                           {"ddp_dist_backend", "auto"},
+                           {"partition_file", "stages"},
+                           {"tensor_parallel_seed", 1},
+                           {"activation_loading_horizon", 4},
+                           {"sdp_reduce_bucket_size", 1000},
+                           {"sdp_param_persistence_threshold", 1000},
+                           {"sdp_max_live_parameters", 1000},
+                           {"sdp_gradient_clipping", 1.0},
+                           {"default_partition", 0},
+                           {"memory_weight", 0.5},
+                           {"active_microbatches", 2},
+                           {"hybrid_shard_degree", 2},
+                           {"microbatchs", 2}};
+  const Job job = read(version_1(parameters));
+  for (const auto& [key, value] : parameters.items()) {
+    CAPTURE(key);
+    CHECK(warns(job, key) == (key != "ddp"));
+  }
+  CHECK(job.warnings.size() == parameters.size() - 1);
+}
+
+TEST_CASE("every key of both tables is known", "[models][distribution]") {
+  CHECK(version_1_keys().size() == 39);
+  CHECK(version_2_keys().size() == 9);
+}
+
+TEST_CASE("version 2: hybrid sharding", "[models][distribution]") {
+  const Job all = read(version_2({{"hybrid_shard_degree", 0}}));
+  CHECK(all.plan.parallelism.zero_stage == 3);
+  CHECK(all.plan.shard_group() == 16);  // the whole cluster
+  const Job none = read(version_2({{"hybrid_shard_degree", 1}}));
+  CHECK(none.plan.parallelism.zero_stage == 0);
+  const Job eight = read(version_2({{"hybrid_shard_degree", 4}, {"tensor_parallel_degree", 2}}));
+  CHECK(eight.plan.parallelism.shard == 4);
+  CHECK(eight.plan.parallelism.tensor == 2);
+  CHECK(eight.plan.parallelism.data == 8);
+  CHECK(read(version_2({{"random_seed", 12}})).plan.training.seed == 12);
+}
+
+TEST_CASE("version 2: rules and warnings", "[models][distribution]") {
+  const auto one = [](const json& parameters) { return refused(version_2(parameters)); };
+  CHECK(one({{"expert_parallel_degree", 2}, {"tensor_parallel_degree", 2}}) ==
+        "expert_parallel_degree: 2 does not go with tensor_parallel_degree 2; use 1 for one of "
+        "them");
+  CHECK(one({{"hybrid_shard_degree", 3}}) ==
+        "hybrid_shard_degree: shard 3 x tensor 1 x expert 1 = 3 does not divide the 16 processes; "
+        "use degrees whose product does");
+  CHECK(one({{"hybrid_shard_degree", 2}, {"context_parallel_degree", 4}}) ==
+        "context_parallel_degree: 4 exceeds hybrid_shard_degree 2; use at most that");
+  CHECK(one({{"context_parallel_degree", 2}}) ==
+        "context_parallel_degree: context parallelism (degree above 1) is not supported yet");
+  CHECK(one({{"expert_parallel_degree", 2}})
+            .starts_with("expert_parallel_degree: expert parallelism"));
+  CHECK(one({{"sm_activation_offloading", true}}) ==
+        "sm_activation_offloading: offload of 'activations' is not supported yet");
+  const Job job = read(version_2({{"activation_loading_horizon", 2},
+                                  {"fsdp_cache_flush_warnings", true},
+                                  {"allow_empty_shards", false},
+                                  {"microbatches", 2}}));
+  for (const char* key : {"activation_loading_horizon", "fsdp_cache_flush_warnings",
+                          "allow_empty_shards", "microbatches"})
+    CHECK(warns(job, key));
+}
+
+TEST_CASE("launchers and what 'enabled' means", "[models][distribution]") {
+  json value = version_1({{"partitions", 2}});
+  value["mpi"]["enabled"] = false;
+  CHECK(refused(value).starts_with("job.json: /distribution/mpi/enabled: smdistributed"));
+  value["smdistributed"]["modelparallel"]["enabled"] = 1;
+  const Job off = read(value);  // 1 is not true: plain data parallelism
+  CHECK(off.plan.parallelism.pipeline == 1);
+  CHECK(warns(off, "enabled"));
+  CHECK(warns(off, "parameters"));
+  CHECK(settle(off, 16, lookup_for_tests("p4d.24xlarge")).parallelism.data == 16);
+  CHECK(read({{"torch_distributed", {{"enabled", true}}}}).plan.parallelism.pipeline == 1);
+  CHECK(read({{"pytorchddp", {{"enabled", true}}}}).warnings.empty());
+}
+
+TEST_CASE("custom_mpi_options is split into known words", "[models][distribution]") {
+  json value = version_1({{"partitions", 2}, {"ddp", true}});
+  value["mpi"]["custom_mpi_options"] =
+      "-x NCCL_ALGO=ring  --mca btl_tcp_if_include eth0 --NCCL_DEBUG WARN -verbose -x "
+      "FI_PROVIDER=efa";
+  const Job job = read(value);
+  CHECK(job.mpi_options.size() == 10);
+  CHECK(job.mpi_options[1] == "NCCL_ALGO=ring");
+  CHECK(warns(job, "custom_mpi_options"));  // FI_PROVIDER
+  const auto with = [&](const char* options) {
+    value["mpi"]["custom_mpi_options"] = options;
+    return refused(value);
+  };
+  CHECK(with("-mca btl_vader_single_copy_mechanism none")
+            .find("Open MPI aborts when it is repeated") != std::string::npos);
+  CHECK(with("-x") != "");
+  CHECK(with("-np 4") != "");
+  CHECK(with("--verbos").ends_with("did you mean '--verbose'?"));
+  CHECK(with("-x A=$(id)").find("shell") != std::string::npos);
+}
+
+TEST_CASE("the training compiler's dictionary", "[models][distribution]") {
+  json value = job_of({{"pytorchxla", {{"enabled", true}}}});
+  value["compiler_config"] = {{"enabled", true}};
+  CHECK(read_job(value, "job.json", ".", lookup_for_tests).plan.training.compiler ==
+        CompilerLevel::full);
+  value["compiler_config"] = {{"enabled", false}, {"debug", true}};
+  CHECK(read_job(value, "job.json", ".", lookup_for_tests).plan.training.compiler ==
+        CompilerLevel::fused);
+}

@@ -1,0 +1,77 @@
+// Every file of tests/refused with the message that it must get; README.md there has the format.
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <sstream>
+
+#include "tests/catch.h"
+#include "tests/models/job_lookup.h"
+
+using namespace meshwright;
+namespace fs = std::filesystem;
+
+namespace {
+
+const fs::path folder = fs::path(MESHWRIGHT_SOURCE_DIR) / "tests" / "refused";
+
+struct Expected {
+  std::vector<std::string> overrides;
+  std::string message;
+};
+
+Expected expected_of(const fs::path& text_file) {
+  std::istringstream lines(read_file(text_file.string()));
+  Expected expected;
+  std::string line;
+  while (std::getline(lines, line)) {
+    if (line.starts_with("set: "))
+      expected.overrides.push_back(line.substr(5));
+    else
+      expected.message += (expected.message.empty() ? "" : "\n") + line;
+  }
+  return expected;
+}
+
+// Names in messages are relative to the folder, so that is where the reader works.
+class InFolder {
+ public:
+  InFolder() : before_(fs::current_path()) { fs::current_path(folder); }
+  ~InFolder() { fs::current_path(before_); }
+
+ private:
+  fs::path before_;
+};
+
+std::set<std::string> names_with(const std::string& extension) {
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (entry.path().extension() == extension) names.insert(entry.path().stem().string());
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("every refused job gets its exact message", "[models][refused]") {
+  const InFolder there;
+  for (const std::string& name : names_with(".txt")) {
+    CAPTURE(name);
+    const Expected expected = expected_of(folder / (name + ".txt"));
+    std::string message = "(it was accepted)";
+    try {
+      read_job(name + ".json", expected.overrides, lookup_for_tests);
+    } catch (const InputError& error) {
+      message = error.what();
+    }
+    CHECK(message == expected.message);
+    CHECK(message.starts_with(name + ".json: "));
+  }
+}
+
+TEST_CASE("every refused job has a message", "[models][refused]") {
+  const std::set<std::string> texts = names_with(".txt");
+  for (const std::string& name : names_with(".json")) {
+    CAPTURE(name);
+    CHECK(texts.contains(name));
+  }
+  CHECK(texts.size() >= 45);
+}
