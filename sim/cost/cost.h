@@ -3,7 +3,6 @@
 // sim/collectives.
 #pragma once
 
-#include <span>
 #include <vector>
 
 #include "hwprofiles/machine.h"
@@ -18,18 +17,30 @@ class CostModel {
   CostModel(const Cluster& cluster, const Training& training);
 
   Seconds time(const Kernel& kernel) const;
-  // Device time of a compute or optimizer_step instruction (zero for what moves no data on the
-  // device).
+  // Device time of a compute or optimizer_step instruction, no less than the host needs to launch
+  // its kernels; zero for all other kinds.
   Seconds time(const Instruction& instruction, const Program& program) const;
   int launches(const Instruction& instruction, const Program& program) const;  // kernels it starts
-  // Forward and backward compute of every unit of a whole model's forward graph, for the
-  // partitioner; and the bytes it holds (parameters with their states plus kept activations).
-  std::vector<double> unit_costs(const Graph& forward) const;
-  std::vector<double> unit_memory(const Graph& forward) const;
+  // Compute of every unit of a graph, for the partitioner: all phases that the graph holds, or
+  // three times the forward where it holds no other.
+  std::vector<double> unit_costs(const Graph& graph) const;
+  // Bytes of every unit: parameters with gradients and optimizer states, and the activations kept
+  // for the backward phase.
+  std::vector<double> unit_memory(const Graph& graph) const;
 
  private:
-  Cluster cluster_;
+  void append(const Instruction& instruction, const Program& program,
+              std::vector<Kernel>& kernels) const;
+  Seconds time(const std::vector<Kernel>& kernels) const;
+
+  Gpu gpu_;
+  Seconds host_launch_;
   Training training_;
+  Precision products_, attention_;  // the arithmetic that the device has for them
 };
+
+// The precision whose peak a device reaches when asked for `wanted`: fp8 without such units runs in
+// bf16, and what has no tensor cores for it runs in fp32.
+Precision executed_precision(const Gpu& gpu, Precision wanted);
 
 }  // namespace meshwright
