@@ -170,6 +170,7 @@ void read_network(Fields network, Network& result) {
   result.nics = count(network, "nics", 0);
   result.gbit_per_s_each = positive(network, "gbit_per_s_each");
   result.efficiency = fraction(network, "efficiency");
+  result.volume = curve(network, "volume_efficiency");
   result.gpudirect = network.required<bool>("gpudirect");
   network.done();
 }

@@ -64,6 +64,7 @@ Json network_block(const Network& network) {
   return {{"nics", network.nics},
           {"gbit_per_s_each", network.gbit_per_s_each},
           {"efficiency", network.efficiency},
+          {"volume_efficiency", to_json(network.volume)},
           {"gpudirect", network.gpudirect}};
 }
 
@@ -109,6 +110,9 @@ Json profile_of(const Machine& machine) {
   profile["prices"] = machine.prices ? prices_block(*machine.prices) : Json(nullptr);
   for (const auto& [block, source] : machine.sources)
     if (profile.contains(block) && profile[block].is_object()) profile[block]["source"] = source;
+  for (const auto& [key, value] : profile.items())
+    MESHWRIGHT_CHECK(!value.is_object() || value.contains("source"),
+                     "a machine to be written names the source of every block");
   return profile;
 }
 

@@ -164,11 +164,12 @@ void read_rotary(Fields& fields, Model& model) {
 
 void read_llama(Fields& fields, Model& model) {
   if (is_given(fields, "mlp_bias")) model.biases = fields.required<bool>("mlp_bias");
-  if (is_given(fields, "head_dim")) {
-    model.head_dim = fields.required<int>("head_dim");
-    if (model.head_dim < 1 || model.head_dim > 1 << 16)
-      fields.fail("head_dim", std::to_string(model.head_dim) + " is out of range; use 1 to 65536");
-  }
+  if (!is_given(fields, "head_dim")) return;
+  model.head_dim = fields.required<int>("head_dim");
+  constexpr int most = 1 << 12;
+  if (model.head_dim < 1 || model.head_dim > most)
+    fields.fail("head_dim", std::to_string(model.head_dim) + " is out of range; use 1 to " +
+                                std::to_string(most));
 }
 
 // RoBERTa's table has rows for the padding token and those before it; positions start after them.

@@ -10,7 +10,7 @@ namespace meshwright {
 namespace {
 
 // Far beyond any model, and small enough that no count of parameters overflows 64 bits.
-constexpr int max_hidden = 1 << 20, max_layers = 10'000, max_ffn = 1 << 24;
+constexpr int max_hidden = 1 << 20, max_heads = 1 << 14, max_layers = 10'000, max_ffn = 1 << 24;
 constexpr std::int64_t max_vocabulary = 100'000'000;
 constexpr int max_positions = 100'000'000;
 
@@ -77,10 +77,10 @@ void read_sizes(Fields& fields, const SizeKeys& keys, Model& model) {
     if (!is_given(fields, key)) fields.fail(key, "missing; it is required (an integer)");
   model.hidden = number(keys.hidden, 0, max_hidden);
   model.layers = number(keys.layers, 0, max_layers);
-  model.heads = number(keys.heads, 0, max_hidden);
+  model.heads = number(keys.heads, 0, max_heads);
   model.vocabulary = fields.required<std::int64_t>(keys.vocabulary);
   check_range(fields, keys.vocabulary, model.vocabulary, max_vocabulary);
-  model.kv_heads = number(keys.kv_heads, model.heads, max_hidden);
+  model.kv_heads = number(keys.kv_heads, model.heads, max_heads);
   model.ffn = number(keys.ffn, 4 * model.hidden, max_ffn);
   model.positions = number(keys.positions, 0, max_positions);
   if (model.learned_positions && model.positions == 0)

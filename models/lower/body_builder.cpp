@@ -88,14 +88,19 @@ int BodyBuilder::emit(Instruction instruction) {
 }
 
 void BodyBuilder::finish() {
+  const auto in_task_region = [&](const Operand& operand) {
+    return program_.memory.buffers[static_cast<std::size_t>(operand.buffer)].region == Region::task;
+  };
   for (int left : unjoined_) {
     const Instruction& instruction = body().instructions[static_cast<std::size_t>(left)];
-    for (const auto* operands : {&instruction.inputs, &instruction.outputs})
-      for (const Operand& operand : *operands)
-        MESHWRIGHT_CHECK(program_.memory.buffers[static_cast<std::size_t>(operand.buffer)].region !=
-                             Region::task,
-                         "whatever uses the task region on another stream is waited for");
+    if (std::any_of(instruction.inputs.begin(), instruction.inputs.end(), in_task_region) ||
+        std::any_of(instruction.outputs.begin(), instruction.outputs.end(), in_task_region))
+      forced_.push_back(left);
   }
+  if (forced_.empty()) return;
+  Instruction join;  // does nothing but wait: the next task reuses the region
+  join.op = Op::zero;
+  emit(std::move(join));
 }
 
 }  // namespace meshwright

@@ -30,9 +30,12 @@ std::vector<Candidate> candidates(const Graph& graph, const Plan& plan,
     for (int index : boundaries.nodes[static_cast<std::size_t>(chunk * stages + stage)]) {
       const Node& node = graph.nodes[static_cast<std::size_t>(index)];
       for (int id : node.outputs)
-        if (graph.tensor(id).role == Role::parameter_gradient)
-          found[graph.tensor(id).parameter] = {graph.tensor(id).parameter, chunk, index,
-                                               graph.unit_of(node)};
+        if (graph.tensor(id).role == Role::parameter_gradient) {
+          const int parameter = graph.tensor(id).parameter;
+          const auto earlier = found.find(parameter);
+          const bool shared = earlier != found.end() && earlier->second.unit != graph.unit_of(node);
+          found[parameter] = {parameter, chunk, index, shared ? shared_unit : graph.unit_of(node)};
+        }
     }
   std::vector<Candidate> order;
   for (const auto& [parameter, candidate] : found) order.push_back(candidate);

@@ -15,6 +15,9 @@ enum class BucketClass : std::uint8_t {
   tied      // then summed over the first and last stage (tied embeddings)
 };
 
+// A bucket of parameters that several units of a stage use (a tied embedding).
+constexpr int shared_unit = -1;
+
 struct BucketPlan {
   Bucket bucket;
   BucketClass cls = BucketClass::plain;

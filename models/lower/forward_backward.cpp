@@ -66,7 +66,9 @@ Operand StageLowering::operand(int tensor, int stage) {
   Operand found = is_weight ? planned.bucket.weights : planned.bucket.gradients;
   const bool in_unit_buffer = is_weight ? zero_stage_ == 3 : zero_stage_ >= 2;
   if (in_unit_buffer) {
-    const int slot = (is_weight ? gather_slot_ : gradient_slot_)[at(planned.unit)];
+    const int slot = planned.unit == shared_unit
+                         ? shared_slot
+                         : (is_weight ? gather_slot_ : gradient_slot_)[at(planned.unit)];
     MESHWRIGHT_CHECK(slot >= 0, "a sharded unit is gathered before it is used");
     found.buffer = (is_weight ? gather_buffer_ : gradient_buffer_)[slot];
     for (int earlier = 0; earlier < member.bucket; ++earlier)
@@ -244,7 +246,9 @@ void StageLowering::write_nodes(BodyBuilder& body, int stage, bool backward) {
         bucket_done_[b] = {body.body().chunk,
                            reduce_bucket(body, static_cast<int>(b), When::last_micro_batch)};
   }
-  if (position >= 0 && backward) leave_unit(body, units[at(position)]);
+  if (position < 0 || !backward) return;
+  leave_unit(body, units[at(position)]);
+  leave_unit(body, shared_unit);
 }
 
 void StageLowering::write_forward(int chunk) {

@@ -62,22 +62,22 @@ void StageLowering::place_buckets() {
   program_.loss_buffer = add_buffer("loss_sum", MemoryClass::workspace, Region::persistent, 8);
 }
 
-// Two buffers of the largest unit: one in use, one being gathered or reduced.
+// Two buffers of the largest unit: one in use, one being gathered or reduced. One more for what
+// units share.
 void StageLowering::place_gather_buffers() {
-  std::int64_t weights = 0, gradients = 0;
-  std::vector<std::int64_t> elements(graph_.units.size(), 0);
-  for (const BucketPlan& planned : buckets_) {
-    std::int64_t& sum = elements[static_cast<std::size_t>(planned.unit)];
-    sum += planned.bucket.elements;
-    weights = std::max(weights, sum * bytes_of(storage_of(plan_.training.precision)));
-    gradients = std::max(gradients, sum * bytes_of(plan_.training.gradient_reduce));
-  }
-  for (int i = 0; i < 2; ++i) {
+  std::int64_t largest = 0;
+  for (int unit = 0; unit < static_cast<int>(graph_.units.size()); ++unit)
+    largest = std::max(largest, unit_elements(unit));
+  for (int slot = 0; slot < 3; ++slot) {
+    const std::int64_t elements = slot == shared_slot ? unit_elements(shared_unit) : largest;
+    if (elements == 0) continue;
+    const auto place = [&](std::string_view name, Dtype dtype) {
+      return add_buffer(name, MemoryClass::communication, Region::persistent,
+                        elements * bytes_of(dtype));
+    };
     if (zero_stage_ == 3)
-      gather_buffer_[i] =
-          add_buffer("gathered_weights", MemoryClass::communication, Region::persistent, weights);
-    gradient_buffer_[i] =
-        add_buffer("unit_gradients", MemoryClass::communication, Region::persistent, gradients);
+      gather_buffer_[slot] = place("gathered_weights", storage_of(plan_.training.precision));
+    gradient_buffer_[slot] = place("unit_gradients", plan_.training.gradient_reduce);
   }
 }
 

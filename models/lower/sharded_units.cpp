@@ -12,14 +12,21 @@ namespace {
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 }  // namespace
 
+std::int64_t StageLowering::unit_elements(int unit) const {
+  std::int64_t elements = 0;
+  for (const BucketPlan& planned : buckets_)
+    if (planned.unit == unit) elements += planned.bucket.elements;
+  return elements;
+}
+
 void StageLowering::gather_unit(BodyBuilder& body, int unit) {
-  const bool any = std::any_of(buckets_.begin(), buckets_.end(),
-                               [&](const BucketPlan& b) { return b.unit == unit; });
-  if (!any) return;
-  const int slot = gathers_++ % 2;
-  for (int& holder : gather_slot_)
-    if (holder == slot) holder = -1;
-  gather_slot_[at(unit)] = slot;
+  if (unit_elements(unit) == 0) return;
+  int slot = shared_slot;
+  if (unit != shared_unit) {
+    slot = gathers_++ % 2;
+    std::replace(gather_slot_.begin(), gather_slot_.end(), slot, -1);
+    gather_slot_[at(unit)] = slot;
+  }
   std::int64_t offset = 0;
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     const Bucket& bucket = buckets_[b].bucket;
@@ -41,28 +48,10 @@ void StageLowering::gather_unit(BodyBuilder& body, int unit) {
   }
 }
 
-void StageLowering::enter_unit(BodyBuilder& body, const std::vector<int>& units,
-                               std::size_t position, bool backward) {
-  if (zero_stage_ < 2) return;
-  const int unit = units[position];
-  if (zero_stage_ == 3) {
-    if (position == 0) {
-      std::fill(gather_slot_.begin(), gather_slot_.end(), -1);
-      gather_unit(body, unit);
-    }
-    const bool prefetch = plan_.parallelism.overlap_parameters;
-    if (!prefetch && position > 0) gather_unit(body, unit);
-    if (prefetch && position + 1 < units.size()) gather_unit(body, units[position + 1]);
-  }
-  if (!backward) return;
-  const int slot = gradients_++ % 2;
-  for (int& holder : gradient_slot_)
-    if (holder == slot) holder = -1;
-  gradient_slot_[at(unit)] = slot;
-  std::int64_t elements = 0;
-  for (const BucketPlan& planned : buckets_)
-    if (planned.unit == unit) elements += planned.bucket.elements;
+void StageLowering::zero_unit(BodyBuilder& body, int unit, bool reuses_earlier_task) {
+  const std::int64_t elements = unit_elements(unit);
   if (elements == 0) return;
+  const int slot = unit == shared_unit ? shared_slot : gradient_slot_[at(unit)];
   Instruction zero;
   zero.op = Op::zero;
   zero.phase = Phase::backward;
@@ -71,13 +60,35 @@ void StageLowering::enter_unit(BodyBuilder& body, const std::vector<int>& units,
                    {Shape{elements}, plan_.training.gradient_reduce},
                    GroupKind::none}};
   const int index = body.emit(std::move(zero));
-  if (position < 2) first_zeros_[at(body.body().chunk)].push_back(index);
+  if (reuses_earlier_task) first_zeros_[at(body.body().chunk)].push_back(index);
+}
+
+void StageLowering::enter_unit(BodyBuilder& body, const std::vector<int>& units,
+                               std::size_t position, bool backward) {
+  if (zero_stage_ < 2) return;
+  const int unit = units[position];
+  if (zero_stage_ == 3) {
+    if (position == 0) {
+      std::fill(gather_slot_.begin(), gather_slot_.end(), -1);
+      gather_unit(body, shared_unit);
+      gather_unit(body, unit);
+    }
+    const bool prefetch = plan_.parallelism.overlap_parameters;
+    if (!prefetch && position > 0) gather_unit(body, unit);
+    if (prefetch && position + 1 < units.size()) gather_unit(body, units[position + 1]);
+  }
+  if (!backward) return;
+  if (position == 0) zero_unit(body, shared_unit, true);
+  const int slot = gradients_++ % 2;
+  std::replace(gradient_slot_.begin(), gradient_slot_.end(), slot, -1);
+  gradient_slot_[at(unit)] = slot;
+  zero_unit(body, unit, position < 2);
 }
 
 void StageLowering::leave_unit(BodyBuilder& body, int unit) {
   if (zero_stage_ < 2) return;
   std::int64_t offset = 0;
-  const int slot = gradient_slot_[at(unit)];
+  const int slot = unit == shared_unit ? shared_slot : gradient_slot_[at(unit)];
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     const Bucket& bucket = buckets_[b].bucket;
     if (buckets_[b].unit != unit) continue;

@@ -51,6 +51,8 @@ class StageLowering {
                   bool backward);
   void leave_unit(BodyBuilder& body, int unit);
   void gather_unit(BodyBuilder& body, int unit);
+  void zero_unit(BodyBuilder& body, int unit, bool reuses_earlier_task);
+  std::int64_t unit_elements(int unit) const;
   void wait_for_earlier_reductions();
 
   // step.cpp
@@ -84,8 +86,10 @@ class StageLowering {
   std::vector<int>
       reduced_into_;  // tensor -> the tensor that an in-place all-reduce makes of it, -1
   std::vector<int> input_buffer_;  // tokens, targets, positions -> buffer, -1
-  // ZeRO 2 and 3: units in turn use one of two buffers.
-  int gather_buffer_[2] = {-1, -1}, gradient_buffer_[2] = {-1, -1};
+  // ZeRO 2 and 3: units in turn use one of two buffers; what units share has the third for the
+  // whole body.
+  static constexpr int shared_slot = 2;
+  int gather_buffer_[3] = {-1, -1, -1}, gradient_buffer_[3] = {-1, -1, -1};
   std::vector<int> gather_slot_, gradient_slot_;  // per unit; -1: not gathered now
   int gathers_ = 0, gradients_ = 0;
   std::vector<std::vector<int>>

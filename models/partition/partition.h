@@ -42,8 +42,8 @@ struct WeightedGraph {
 std::vector<int> cut_graph(const WeightedGraph& graph, int parts);
 
 // A stage per module path: a unit takes the stage of the longest given prefix of its path, else
-// `fallback`. Stages must be in [0, parts), not decrease along the chain, and none may be empty:
-// InputError otherwise.
+// `fallback`, or, when that is negative, the stage of the unit before it. Stages must be in
+// [0, parts), not decrease along the chain, and none may be empty: InputError otherwise.
 std::vector<int> cut_manually(const Graph& graph, const std::map<std::string, int>& stage_of,
                               int parts, int fallback);
 

@@ -101,7 +101,8 @@ class Recomputation {
       replaced_[static_cast<std::size_t>(node.outputs[i])] = out_.output(index, i);
   }
 
-  // Sequence parallelism keeps shares of the rows only: what was gathered is gathered again for the gradient.
+  // Sequence parallelism keeps shares of the rows only: what was gathered is gathered again for the
+  // gradient.
   void gather_again(const Node& node) {
     for (int id : node.inputs) {
       const int producer = old_.tensor(id).producer;

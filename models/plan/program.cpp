@@ -50,7 +50,11 @@ WaitResolver::WaitResolver(const Program& program) : program_(&program) {
 }
 
 RunId WaitResolver::operator()(int task, const Wait& wait) const {
-  if (wait.relation == Wait::Relation::same_task) return {task, wait.instruction};
+  if (wait.relation == Wait::Relation::same_task) {
+    const Task& now = program_->tasks[at(task)];
+    const Instruction& target = program_->bodies[at(now.body)].instructions[at(wait.instruction)];
+    return runs(target, now) ? RunId{task, wait.instruction} : RunId{};
+  }
   if (wait.relation == Wait::Relation::previous_task) {
     if (task == 0) return {};
     return {task - 1, last_compute_[at(program_->tasks[at(task - 1)].body)]};

@@ -1,0 +1,119 @@
+// Activation functions, element by element.
+#include <cmath>
+
+#include "exec/backends/cpu/kernels.h"
+#include "exec/backends/cpu/math.h"
+
+namespace meshwright::cpu {
+
+namespace {
+
+// y = f(x).
+template <typename T, typename Function>
+void map(const KernelCall& k, Function f) {
+  const T* x = k.in<T>(0);
+  T* y = k.out<T>(0);
+  parallel_for(k.pool, k.in_shape(0).elements(), elements_per_piece,
+               [=](std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+                 for (std::int64_t i = begin; i < end; ++i) y[i] = f(x[i]);
+               });
+}
+
+// y = f(a, b).
+template <typename T, typename Function>
+void map_two(const KernelCall& k, Function f) {
+  const T* a = k.in<T>(0);
+  const T* b = k.in<T>(1);
+  T* y = k.out<T>(0);
+  parallel_for(k.pool, k.in_shape(0).elements(), elements_per_piece,
+               [=](std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+                 for (std::int64_t i = begin; i < end; ++i) y[i] = f(a[i], b[i]);
+               });
+}
+
+// The tanh form is x (1 + tanh u) / 2 = x sigmoid(2u) with u = sqrt(2/pi) (x + 0.044715 x^3).
+constexpr double twice_root = 2 * 0.79788456080286535588, cubic = 0.044715;
+
+template <typename T>
+T twice_u(T x) {
+  return x * (T(twice_root) + T(twice_root * cubic) * x * x);
+}
+
+}  // namespace
+
+template <typename T>
+void gelu(const KernelCall& k) {
+  if (k.attributes().gelu_tanh)
+    map<T>(k, [](T x) { return x * sigmoid(twice_u(x)); });
+  else
+    map<T>(k, [](T x) { return x * normal_cdf(x); });
+}
+
+template <typename T>
+void gelu_grad(const KernelCall& k) {
+  if (k.attributes().gelu_tanh)
+    map_two<T>(k, [](T x, T dy) {
+      const T s = sigmoid(twice_u(x));
+      const T slope = T(twice_root) + T(3 * twice_root * cubic) * x * x;
+      return dy * (s + x * s * (T(1) - s) * slope);
+    });
+  else
+    map_two<T>(k, [](T x, T dy) { return dy * (normal_cdf(x) + x * normal_density(x)); });
+}
+
+template <typename T>
+void relu(const KernelCall& k) {
+  map<T>(k, [](T x) { return x < T(0) ? T(0) : x; });  // keeps a NaN
+}
+
+template <typename T>
+void relu_grad(const KernelCall& k) {
+  map_two<T>(k, [](T x, T dy) { return x > T(0) ? dy : T(0); });
+}
+
+template <typename T>
+void tanh(const KernelCall& k) {
+  map<T>(k, [](T x) { return std::tanh(x); });
+}
+
+template <typename T>
+void tanh_grad(const KernelCall& k) {
+  map_two<T>(k, [](T y, T dy) { return dy * (T(1) - y * y); });
+}
+
+template <typename T>
+void swiglu(const KernelCall& k) {
+  map_two<T>(k, [](T gate, T up) { return gate * sigmoid(gate) * up; });
+}
+
+template <typename T>
+void swiglu_grad(const KernelCall& k) {
+  const T* gate = k.in<T>(0);
+  const T* up = k.in<T>(1);
+  const T* dy = k.in<T>(2);
+  T* d_gate = k.out<T>(0);
+  T* d_up = k.out<T>(1);
+  parallel_for(k.pool, k.in_shape(0).elements(), elements_per_piece,
+               [=](std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+                 for (std::int64_t i = begin; i < end; ++i) {
+                   const T s = sigmoid(gate[i]), d = dy[i];
+                   const T silu = gate[i] * s;
+                   d_gate[i] = d * up[i] * (s + silu * (T(1) - s));
+                   d_up[i] = d * silu;
+                 }
+               });
+}
+
+MESHWRIGHT_CPU_INSTANTIATE(gelu);
+MESHWRIGHT_CPU_INSTANTIATE(gelu_grad);
+MESHWRIGHT_CPU_INSTANTIATE(relu);
+MESHWRIGHT_CPU_INSTANTIATE(relu_grad);
+MESHWRIGHT_CPU_INSTANTIATE(tanh);
+MESHWRIGHT_CPU_INSTANTIATE(tanh_grad);
+MESHWRIGHT_CPU_INSTANTIATE(swiglu);
+MESHWRIGHT_CPU_INSTANTIATE(swiglu_grad);
+
+}  // namespace meshwright::cpu

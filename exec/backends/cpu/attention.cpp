@@ -1,0 +1,151 @@
+// Attention, forward. Unfused: the probabilities are an output. Flash: scores are made and used
+// tile by tile with a running maximum and sum (Dao et al., 2022); only their log-sum-exp is kept.
+#include <array>
+#include <limits>
+
+#include "exec/backends/cpu/heads.h"
+#include "exec/backends/cpu/kernels.h"
+#include "exec/backends/cpu/reduce.h"
+
+namespace meshwright::cpu {
+
+namespace {
+
+template <typename T>
+struct HeadOutput {
+  T* y;  // of token 0
+  std::int64_t row;
+};
+
+// y[i0.., head_dim] = beta * y + probabilities[rows, columns] v.
+template <typename T>
+void weigh_values(const HeadInput<T>& in, const Tile& t, const T* weights, std::int64_t weights_row,
+                  const HeadOutput<T>& out, T beta) {
+  multiply(Product<T>{.m = t.rows,
+                      .n = in.a.head_dim,
+                      .k = t.columns,
+                      .a = weights,
+                      .a_row = weights_row,
+                      .b = in.v + t.j0 * in.all.v.row,
+                      .b_row = in.all.v.row,
+                      .c = out.y + t.i0 * out.row,
+                      .c_row = out.row,
+                      .beta = beta});
+}
+
+template <typename T>
+void unfused_head(const HeadInput<T>& in, const HeadOutput<T>& out, T* probabilities) {
+  const std::int64_t s = in.a.sequence_length;
+  for (std::int64_t i0 = 0; i0 < s; i0 += tile_length) {
+    const std::int64_t rows = std::min(tile_length, s - i0);
+    const Tile t{i0, rows, 0, in.a.causal ? i0 + rows : s};
+    T* block = probabilities + i0 * s;
+    in.scores(t, block, s);
+    for (std::int64_t i = 0; i < rows; ++i) {
+      T* row = block + i * s;
+      const std::int64_t visible = t.visible(in.a, i);
+      const T maximum = maximum_of(row, visible);
+      T sum = 0;
+#pragma omp simd reduction(+ : sum)
+      for (std::int64_t j = 0; j < visible; ++j) {
+        row[j] = exp_of(row[j] - maximum);
+        sum += row[j];
+      }
+      const T scale = T(1) / sum;
+#pragma omp simd
+      for (std::int64_t j = 0; j < visible; ++j) row[j] *= scale;
+      std::fill(row + visible, row + s, T(0));
+    }
+    weigh_values(in, t, block, s, out, T(0));
+  }
+}
+
+// Running maximum and sum of exp of each query row of a tile.
+template <typename T>
+struct Running {
+  std::array<T, tile_length> maximum, sum;
+};
+
+// Turns the tile's scores into exp(score - maximum) and brings what was summed before, y included,
+// to the new maximum.
+template <typename T>
+void update(const HeadInput<T>& in, const Tile& t, T* scores, Running<T>& running,
+            const HeadOutput<T>& out) {
+  for (std::int64_t i = 0; i < t.rows; ++i) {
+    T* row = scores + i * t.columns;
+    const std::int64_t visible = t.visible(in.a, i);
+    T& maximum = running.maximum[static_cast<std::size_t>(i)];
+    T& sum = running.sum[static_cast<std::size_t>(i)];
+    const T before = maximum;
+    maximum = std::max(maximum, maximum_of(row, visible));
+    T added = 0;
+    const T shift = maximum;
+#pragma omp simd reduction(+ : added)
+    for (std::int64_t j = 0; j < visible; ++j) {
+      row[j] = exp_of(row[j] - shift);
+      added += row[j];
+    }
+    std::fill(row + visible, row + t.columns, T(0));
+    if (t.j0 == 0) {
+      sum = added;
+      continue;
+    }
+    const T rescale = exp_of(before - shift);
+    sum = sum * rescale + added;
+    T* y = out.y + (t.i0 + i) * out.row;
+#pragma omp simd
+    for (std::int64_t c = 0; c < in.a.head_dim; ++c) y[c] *= rescale;
+  }
+}
+
+template <typename T>
+void flash_head(const HeadInput<T>& in, const HeadOutput<T>& out, T* log_sums) {
+  alignas(64) std::array<T, tile_length * tile_length> scores;
+  Running<T> running;
+  const std::int64_t s = in.a.sequence_length;
+  for (std::int64_t i0 = 0; i0 < s; i0 += tile_length) {
+    const std::int64_t rows = std::min(tile_length, s - i0);
+    const std::int64_t keys = in.a.causal ? i0 + rows : s;
+    running.maximum.fill(-std::numeric_limits<T>::infinity());
+    for (std::int64_t j0 = 0; j0 < keys; j0 += tile_length) {
+      const Tile t{i0, rows, j0, std::min(tile_length, keys - j0)};
+      in.scores(t, scores.data(), t.columns);
+      update(in, t, scores.data(), running, out);
+      weigh_values(in, t, scores.data(), t.columns, out, j0 == 0 ? T(0) : T(1));
+    }
+    for (std::int64_t i = 0; i < rows; ++i) {
+      const T sum = running.sum[static_cast<std::size_t>(i)];
+      log_sums[i0 + i] = running.maximum[static_cast<std::size_t>(i)] + std::log(sum);
+      T* y = out.y + (i0 + i) * out.row;
+      for (std::int64_t c = 0; c < in.a.head_dim; ++c) y[c] /= sum;
+    }
+  }
+}
+
+}  // namespace
+
+template <typename T>
+void attention(const KernelCall& k) {
+  const Attributes& a = k.attributes();
+  const std::int64_t s = a.sequence_length, y_row = std::int64_t{a.heads} * a.head_dim;
+  const bool packed = a.packing != Packing::separate;
+  const T* const tensors[3] = {k.in<T>(0), packed ? nullptr : k.in<T>(1),
+                               packed ? nullptr : k.in<T>(2)};
+  const QueryKeyValue<const T> heads = heads_of<const T>(a, tensors);
+  T* y = k.out<T>(0);
+  T* saved = k.out<T>(1);
+  parallel_for(k.pool, std::int64_t{a.micro_batch} * a.heads, 1,
+               [&](std::int64_t task, std::int64_t) {
+                 const std::int64_t batch = task / a.heads, head = task % a.heads;
+                 const HeadInput<T> in(a, heads, batch, head, k.context.tensor_rank);
+                 const HeadOutput<T> out{y + batch * s * y_row + head * a.head_dim, y_row};
+                 if (a.attention == AttentionKernel::unfused)
+                   unfused_head(in, out, saved + task * s * s);
+                 else
+                   flash_head(in, out, saved + task * s);
+               });
+}
+
+MESHWRIGHT_CPU_INSTANTIATE(attention);
+
+}  // namespace meshwright::cpu

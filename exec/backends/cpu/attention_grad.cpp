@@ -1,0 +1,202 @@
+// Attention, backward, tile by tile: the probabilities are read (unfused) or made again from the
+// log-sum-exp (flash). With P the probabilities and S the scores:
+//   dV = P^T dY,  dP = dY V^T,  dS = P (dP - rowsum(dY Y)),  dQ = dS K / sqrt(d),  dK = dS^T Q /
+//   sqrt(d).
+#include <array>
+
+#include "exec/backends/cpu/heads.h"
+#include "exec/backends/cpu/kernels.h"
+#include "exec/backends/cpu/reduce.h"
+
+namespace meshwright::cpu {
+
+namespace {
+
+template <typename T>
+struct Tiles {
+  std::array<T, tile_length * tile_length> p, ds;
+};
+
+// Addresses of token 0 of one head.
+template <typename T>
+struct HeadGradient {
+  const T* y;
+  const T* dy;
+  std::int64_t y_row;
+  const T* saved;  // [s, s] probabilities or [s] log-sum-exp
+  T* dq;
+  T* dk;
+  T* dv;
+  std::int64_t q_row, k_row, v_row;
+};
+
+template <typename T>
+void probabilities(const HeadInput<T>& in, const Tile& t, const T* saved, T* p) {
+  if (in.a.attention == AttentionKernel::unfused) {
+    const std::int64_t s = in.a.sequence_length;
+    for (std::int64_t i = 0; i < t.rows; ++i)
+      std::copy_n(saved + (t.i0 + i) * s + t.j0, t.columns, p + i * t.columns);
+    return;
+  }
+  in.scores(t, p, t.columns);
+  for (std::int64_t i = 0; i < t.rows; ++i) {
+    T* row = p + i * t.columns;
+    const std::int64_t visible = t.visible(in.a, i);
+    const T log_sum = saved[t.i0 + i];
+#pragma omp simd
+    for (std::int64_t j = 0; j < visible; ++j) row[j] = exp_of(row[j] - log_sum);
+    std::fill(row + visible, row + t.columns, T(0));
+  }
+}
+
+// ds holds dP; makes it dS / sqrt(d).
+template <typename T>
+void score_gradients(const HeadInput<T>& in, const Tile& t, const HeadGradient<T>& g, const T* p,
+                     T* ds) {
+  for (std::int64_t i = 0; i < t.rows; ++i) {
+    const std::int64_t token = (t.i0 + i) * g.y_row;
+    const T mean = dot(g.dy + token, g.y + token, in.a.head_dim);
+    const T* weights = p + i * t.columns;
+    T* row = ds + i * t.columns;
+#pragma omp simd
+    for (std::int64_t j = 0; j < t.columns; ++j) row[j] = weights[j] * (row[j] - mean) * in.scale;
+  }
+}
+
+// The four products around one tile. dq starts with the first keys; dk and dv start when `first`.
+template <typename T>
+void tile_gradient(const HeadInput<T>& in, const Tile& t, const HeadGradient<T>& g, bool first,
+                   Tiles<T>& tiles) {
+  const std::int64_t dim = in.a.head_dim;
+  const T* dy = g.dy + t.i0 * g.y_row;
+  const T* p = tiles.p.data();
+  T* ds = tiles.ds.data();
+  const T kv_beta = first ? T(0) : T(1);
+  probabilities(in, t, g.saved, tiles.p.data());
+  const Product<T> dv{.m = t.columns,
+                      .n = dim,
+                      .k = t.rows,
+                      .a = p,
+                      .a_row = t.columns,
+                      .transpose_a = true,
+                      .b = dy,
+                      .b_row = g.y_row,
+                      .c = g.dv + t.j0 * g.v_row,
+                      .c_row = g.v_row,
+                      .beta = kv_beta};
+  const Product<T> dp{.m = t.rows,
+                      .n = t.columns,
+                      .k = dim,
+                      .a = dy,
+                      .a_row = g.y_row,
+                      .b = in.v + t.j0 * in.all.v.row,
+                      .b_row = in.all.v.row,
+                      .transpose_b = true,
+                      .c = ds,
+                      .c_row = t.columns};
+  const Product<T> dq{.m = t.rows,
+                      .n = dim,
+                      .k = t.columns,
+                      .a = ds,
+                      .a_row = t.columns,
+                      .b = in.k + t.j0 * in.all.k.row,
+                      .b_row = in.all.k.row,
+                      .c = g.dq + t.i0 * g.q_row,
+                      .c_row = g.q_row,
+                      .beta = t.j0 == 0 ? T(0) : T(1)};
+  const Product<T> dk{.m = t.columns,
+                      .n = dim,
+                      .k = t.rows,
+                      .a = ds,
+                      .a_row = t.columns,
+                      .transpose_a = true,
+                      .b = in.q + t.i0 * in.all.q.row,
+                      .b_row = in.all.q.row,
+                      .c = g.dk + t.j0 * g.k_row,
+                      .c_row = g.k_row,
+                      .beta = kv_beta};
+  multiply(dv);
+  multiply(dp);
+  score_gradients(in, t, g, p, ds);
+  multiply(dq);
+  multiply(dk);
+}
+
+template <typename T>
+void head_gradient(const HeadInput<T>& in, const HeadGradient<T>& g, bool first_of_group,
+                   Tiles<T>& tiles) {
+  const std::int64_t s = in.a.sequence_length;
+  for (std::int64_t j0 = 0; j0 < s; j0 += tile_length) {
+    const std::int64_t columns = std::min(tile_length, s - j0);
+    const std::int64_t first_row = in.a.causal ? j0 : 0;
+    for (std::int64_t i0 = first_row; i0 < s; i0 += tile_length) {
+      const Tile t{i0, std::min(tile_length, s - i0), j0, columns};
+      tile_gradient(in, t, g, first_of_group && i0 == first_row, tiles);
+    }
+  }
+}
+
+// The operands of one attention_grad.
+template <typename T>
+struct Operands {
+  QueryKeyValue<const T> heads;
+  QueryKeyValue<T> gradients;
+  const T* y;
+  const T* saved;
+  const T* dy;
+
+  explicit Operands(const KernelCall& k) {
+    const Attributes& a = k.attributes();
+    const std::size_t tensors = a.packing == Packing::separate ? 3 : 1;
+    const T* in[3] = {};
+    T* out[3] = {};
+    for (std::size_t i = 0; i < tensors; ++i) {
+      in[i] = k.in<T>(i);
+      out[i] = k.out<T>(i);
+    }
+    heads = heads_of<const T>(a, in);
+    gradients = heads_of<T>(a, out);
+    y = k.in<T>(tensors);
+    saved = k.in<T>(tensors + 1);
+    dy = k.in<T>(tensors + 2);
+  }
+
+  HeadGradient<T> at(const Attributes& a, std::int64_t batch, std::int64_t head) const {
+    const std::int64_t s = a.sequence_length, y_row = std::int64_t{a.heads} * a.head_dim;
+    const std::int64_t token = batch * s, kv_head = head / (a.heads / a.kv_heads);
+    const std::int64_t per_head = a.attention == AttentionKernel::unfused ? s * s : s;
+    return {.y = y + token * y_row + head * a.head_dim,
+            .dy = dy + token * y_row + head * a.head_dim,
+            .y_row = y_row,
+            .saved = saved + (batch * a.heads + head) * per_head,
+            .dq = gradients.q.at(token, head),
+            .dk = gradients.k.at(token, kv_head),
+            .dv = gradients.v.at(token, kv_head),
+            .q_row = gradients.q.row,
+            .k_row = gradients.k.row,
+            .v_row = gradients.v.row};
+  }
+};
+
+}  // namespace
+
+// One task per key-value head, because the query heads of its group add to the same dk and dv.
+template <typename T>
+void attention_grad(const KernelCall& k) {
+  const Attributes& a = k.attributes();
+  const Operands<T> operands(k);
+  const std::int64_t group = a.heads / a.kv_heads;
+  const auto tasks = std::int64_t{a.micro_batch} * a.kv_heads;
+  parallel_for(k.pool, tasks, 1, [&](std::int64_t task, std::int64_t) {
+    alignas(64) Tiles<T> tiles;
+    const std::int64_t batch = task / a.kv_heads, first = task % a.kv_heads * group;
+    for (std::int64_t head = first; head < first + group; ++head) {
+      const HeadInput<T> in(a, operands.heads, batch, head, k.context.tensor_rank);
+      head_gradient(in, operands.at(a, batch, head), head == first, tiles);
+    }
+  });
+}
+
+MESHWRIGHT_CPU_INSTANTIATE(attention_grad);
+
+}  // namespace meshwright::cpu

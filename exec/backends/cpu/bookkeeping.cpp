@@ -1,0 +1,63 @@
+// Clearing, the sum of the losses, the sum of squares of a gradient bucket.
+#include <array>
+#include <cstring>
+
+#include "exec/backends/cpu/kernels.h"
+
+namespace meshwright::cpu {
+
+template <typename T>
+void zero(const KernelCall& k) {
+  constexpr std::int64_t bytes_per_piece = 1 << 20;
+  for (std::size_t i = 0; i < k.call.outputs.size(); ++i) {
+    std::byte* to = k.out<std::byte>(i);
+    parallel_for(k.pool, k.call.outputs[i].bytes(), bytes_per_piece,
+                 [=](std::int64_t begin, std::int64_t end) {
+                   std::memset(to + begin, 0, static_cast<std::size_t>(end - begin));
+                 });
+  }
+}
+
+template <typename T>
+void sum_loss(const KernelCall& k) {
+  const T* loss = k.in<T>(0);
+  double sum = 0;
+  for (std::int64_t i = 0; i < k.in_shape(0).elements(); ++i) sum += static_cast<double>(loss[i]);
+  *k.out<double>(0) += sum;
+}
+
+namespace {
+
+// A function of its own: g++ does not vectorise a reduction inside a lambda well.
+template <typename T>
+double squares(const T* x, std::int64_t count) {
+  double sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t i = 0; i < count; ++i)
+    sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  return sum;
+}
+
+}  // namespace
+
+template <typename T>
+void sum_of_squares(const KernelCall& k) {
+  constexpr std::int64_t pieces = 256;
+  const std::int64_t count = k.in_shape(0).elements();
+  const std::int64_t grain = (count + pieces - 1) / pieces;
+  const T* x = k.in<T>(0);
+  std::array<double, pieces> partial{};
+  double* partials = partial.data();
+  parallel_for(k.pool, count, grain, [=](std::int64_t begin, std::int64_t end) {
+    partials[begin / grain] = squares(x + begin, end - begin);
+  });
+  double sum = 0;
+  for (const double part : partial) sum += part;
+  *k.out<double>(0) += sum;
+}
+
+MESHWRIGHT_CPU_INSTANTIATE(zero);
+MESHWRIGHT_CPU_INSTANTIATE(sum_loss);
+MESHWRIGHT_CPU_INSTANTIATE(sum_of_squares);
+
+}  // namespace meshwright::cpu

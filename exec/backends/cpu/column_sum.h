@@ -1,0 +1,34 @@
+// Sums over the rows of a matrix, column by column: gradients of biases, of the weights of norms.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "exec/backends/cpu/thread_pool.h"
+
+namespace meshwright::cpu {
+
+// sums[c] += the sum over r of term(r, c). Rows are added in order in groups of 64, and the groups
+// in order, which keeps rounding errors small over many rows.
+template <typename T, typename Term>
+void add_column_sums(ThreadPool& pool, std::int64_t rows, std::int64_t columns, T* sums,
+                     const Term& term) {
+  constexpr std::int64_t tile = 64, group = 64;
+  parallel_for(pool, columns, tile, [=](std::int64_t begin, std::int64_t end) {
+    const std::int64_t width = end - begin;
+    std::array<T, tile> total{};
+    for (std::int64_t first = 0; first < rows; first += group) {
+      std::array<T, tile> partial{};
+      T* sum = partial.data();
+      for (std::int64_t r = first; r < std::min(first + group, rows); ++r) {
+#pragma omp simd
+        for (std::int64_t c = 0; c < width; ++c) sum[c] += term(r, begin + c);
+      }
+      for (std::size_t c = 0; c < tile; ++c) total[c] += partial[c];
+    }
+    for (std::int64_t c = 0; c < width; ++c) sums[begin + c] += total[static_cast<std::size_t>(c)];
+  });
+}
+
+}  // namespace meshwright::cpu

@@ -1,0 +1,123 @@
+#include "exec/backends/cpu/cpu_backend.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "exec/backends/cpu/gemm.h"
+#include "exec/backends/cpu/kernels.h"
+#include "models/core/error.h"
+
+namespace meshwright {
+
+namespace {
+
+struct Row {
+  Op op;
+  cpu::Kernel f32, f64;
+};
+
+#define MESHWRIGHT_ROW(name) \
+  { Op::name, cpu::name<float>, cpu::name<double> }
+// The operations this backend computes; the missing ones are collectives.
+constexpr Row table[] = {
+    MESHWRIGHT_ROW(embedding),
+    MESHWRIGHT_ROW(add_position),
+    MESHWRIGHT_ROW(add_row),
+    MESHWRIGHT_ROW(layer_norm),
+    MESHWRIGHT_ROW(rms_norm),
+    MESHWRIGHT_ROW(linear),
+    MESHWRIGHT_ROW(add_bias),
+    MESHWRIGHT_ROW(rope),
+    MESHWRIGHT_ROW(attention),
+    MESHWRIGHT_ROW(gelu),
+    MESHWRIGHT_ROW(relu),
+    MESHWRIGHT_ROW(tanh),
+    MESHWRIGHT_ROW(swiglu),
+    MESHWRIGHT_ROW(add),
+    MESHWRIGHT_ROW(select_positions),
+    MESHWRIGHT_ROW(cross_entropy),
+    MESHWRIGHT_ROW(cross_entropy_stats),
+    MESHWRIGHT_ROW(cross_entropy_combine),
+    MESHWRIGHT_ROW(span_loss),
+    MESHWRIGHT_ROW(sequence_slice),
+    MESHWRIGHT_ROW(embedding_grad),
+    MESHWRIGHT_ROW(add_position_grad),
+    MESHWRIGHT_ROW(add_row_grad),
+    MESHWRIGHT_ROW(layer_norm_grad),
+    MESHWRIGHT_ROW(rms_norm_grad),
+    MESHWRIGHT_ROW(linear_grad_input),
+    MESHWRIGHT_ROW(linear_grad_weight),
+    MESHWRIGHT_ROW(bias_grad),
+    MESHWRIGHT_ROW(rope_grad),
+    MESHWRIGHT_ROW(attention_grad),
+    MESHWRIGHT_ROW(gelu_grad),
+    MESHWRIGHT_ROW(relu_grad),
+    MESHWRIGHT_ROW(tanh_grad),
+    MESHWRIGHT_ROW(swiglu_grad),
+    MESHWRIGHT_ROW(select_positions_grad),
+    MESHWRIGHT_ROW(cross_entropy_grad),
+    MESHWRIGHT_ROW(span_loss_grad),
+    MESHWRIGHT_ROW(zero),
+    MESHWRIGHT_ROW(sum_loss),
+    MESHWRIGHT_ROW(sum_of_squares),
+};
+#undef MESHWRIGHT_ROW
+
+cpu::Kernel kernel_of(Op op, Dtype dtype) {
+  for (const Row& row : table)
+    if (row.op == op)
+      return dtype == Dtype::f32 ? row.f32 : dtype == Dtype::f64 ? row.f64 : nullptr;
+  return nullptr;
+}
+
+// The type of an operation's activations: that of its first operand which is not a token number.
+Dtype dtype_of(const OpCall& call) {
+  for (const TensorType& type : call.inputs)
+    if (type.dtype != Dtype::i32) return type.dtype;
+  // Only `zero` has no inputs; all it needs of its outputs is their bytes.
+  return call.op == Op::zero || call.outputs.empty() ? Dtype::f32 : call.outputs[0].dtype;
+}
+
+class CpuBackend : public Backend {
+ public:
+  explicit CpuBackend(int threads) : pool_(threads) { cpu::use_one_blas_thread(); }
+
+  std::string_view name() const override { return "cpu"; }
+  bool supports(Op op, Dtype dtype) const override { return kernel_of(op, dtype) != nullptr; }
+  std::int64_t workspace_bytes(const OpCall&) const override { return 0; }
+
+  void run(const OpCall& call, const OpOperands& operands, const OpContext& context) override {
+    MESHWRIGHT_CHECK(operands.inputs.size() == call.inputs.size() &&
+                         operands.outputs.size() == call.outputs.size(),
+                     "one address per operand");
+    const cpu::Kernel kernel = kernel_of(call.op, dtype_of(call));
+    MESHWRIGHT_CHECK(kernel != nullptr, "the backend was asked for an operation it has not");
+    kernel({call, operands, context, pool_});
+  }
+
+  void wait() override {}
+
+  void* allocate(std::int64_t bytes) override {
+    constexpr std::size_t alignment = 64;
+    const std::size_t wanted = bytes > 0 ? static_cast<std::size_t>(bytes) : 1;
+    void* memory = std::aligned_alloc(alignment, (wanted + alignment - 1) / alignment * alignment);
+    if (memory == nullptr) throw std::bad_alloc();
+    return memory;
+  }
+  void deallocate(void* memory) override { std::free(memory); }
+  void copy(void* to, const void* from, std::int64_t bytes) override {
+    if (bytes > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
+  }
+
+ private:
+  cpu::ThreadPool pool_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cpu_backend(int threads) {
+  return std::make_unique<CpuBackend>(threads);
+}
+
+}  // namespace meshwright

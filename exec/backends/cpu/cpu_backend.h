@@ -1,0 +1,16 @@
+// The CPU backend, the reference of all others: fp32 (and fp64, for tests of gradients).
+// Results do not depend on the number of threads or on timing: work is cut into pieces by size
+// alone. With fp64 the operands that op.h calls f32 (loss, saved) are f64 as well.
+#pragma once
+
+#include <memory>
+
+#include "exec/backends/backend.h"
+
+namespace meshwright {
+
+// Also sets OpenBLAS, which is one per process, to one thread: the backend cuts matrix products
+// itself.
+std::unique_ptr<Backend> make_cpu_backend(int threads);
+
+}  // namespace meshwright

@@ -1,0 +1,80 @@
+// Sums of tensors, and copies of chosen rows.
+#include <algorithm>
+
+#include "exec/backends/cpu/kernels.h"
+#include "models/core/error.h"
+
+namespace meshwright::cpu {
+
+template <typename T>
+void add(const KernelCall& k) {
+  const T* a = k.in<T>(0);
+  const T* b = k.in<T>(1);
+  T* y = k.out<T>(0);
+  parallel_for(k.pool, k.in_shape(0).elements(), elements_per_piece,
+               [=](std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+                 for (std::int64_t i = begin; i < end; ++i) y[i] = a[i] + b[i];
+               });
+}
+
+namespace {
+
+// The row of x that the i-th chosen position means: positions count within their sequence.
+std::int64_t chosen_row(const std::int32_t* positions, std::int64_t i, std::int64_t per_sequence,
+                        std::int64_t sequence_length) {
+  const std::int64_t position = positions[i];
+  MESHWRIGHT_CHECK(position >= 0 && position < sequence_length, "positions are in the sequence");
+  return i / per_sequence * sequence_length + position;
+}
+
+}  // namespace
+
+template <typename T>
+void select_positions(const KernelCall& k) {
+  const std::int64_t h = k.in_shape(0)[1], chosen = k.out_shape(0)[0];
+  const std::int64_t s = k.attributes().sequence_length, p = k.in_shape(1)[-1];
+  const T* x = k.in<T>(0);
+  const std::int32_t* positions = k.in<std::int32_t>(1);
+  T* y = k.out<T>(0);
+  parallel_for(k.pool, chosen, rows_per_piece(h), [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i)
+      std::copy_n(x + chosen_row(positions, i, p, s) * h, h, y + i * h);
+  });
+}
+
+// A position may be chosen twice, so the pieces are ranges of columns.
+template <typename T>
+void select_positions_grad(const KernelCall& k) {
+  const std::int64_t h = k.in_shape(0)[1], chosen = k.in_shape(0)[0], rows = k.out_shape(0)[0];
+  const std::int64_t s = k.attributes().sequence_length, p = k.in_shape(1)[-1];
+  const T* dy = k.in<T>(0);
+  const std::int32_t* positions = k.in<std::int32_t>(1);
+  T* dx = k.out<T>(0);
+  constexpr std::int64_t columns = 256;
+  parallel_for(k.pool, h, columns, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = 0; r < rows; ++r) std::fill(dx + r * h + begin, dx + r * h + end, T(0));
+    for (std::int64_t i = 0; i < chosen; ++i) {
+      T* to = dx + chosen_row(positions, i, p, s) * h;
+#pragma omp simd
+      for (std::int64_t c = begin; c < end; ++c) to[c] += dy[i * h + c];
+    }
+  });
+}
+
+template <typename T>
+void sequence_slice(const KernelCall& k) {
+  const std::int64_t h = k.out_shape(0)[1], rows = k.out_shape(0)[0];
+  const T* x = k.in<T>(0) + k.context.tensor_rank * rows * h;
+  T* y = k.out<T>(0);
+  parallel_for(k.pool, rows, rows_per_piece(h), [=](std::int64_t begin, std::int64_t end) {
+    std::copy(x + begin * h, x + end * h, y + begin * h);
+  });
+}
+
+MESHWRIGHT_CPU_INSTANTIATE(add);
+MESHWRIGHT_CPU_INSTANTIATE(select_positions);
+MESHWRIGHT_CPU_INSTANTIATE(select_positions_grad);
+MESHWRIGHT_CPU_INSTANTIATE(sequence_slice);
+
+}  // namespace meshwright::cpu

@@ -1,0 +1,131 @@
+// Rows of tables: token, position and token-type embeddings.
+#include <algorithm>
+
+#include "exec/backends/cpu/column_sum.h"
+#include "exec/backends/cpu/kernels.h"
+#include "models/core/error.h"
+
+namespace meshwright::cpu {
+
+namespace {
+
+// Several threads add to the same rows of a table, each to columns of its own, in the order of the
+// tokens.
+constexpr std::int64_t columns_per_piece = 128;
+
+// The row of this rank's part of the table that belongs to a token; -1 when it is another rank's.
+std::int64_t local_row(const KernelCall& k, std::int32_t token, std::int64_t table_rows) {
+  if (!k.attributes().vocabulary_parallel) {
+    MESHWRIGHT_CHECK(token >= 0 && token < table_rows, "a token is in the table");
+    return token;
+  }
+  const std::int64_t row = token - k.context.tensor_rank * table_rows;
+  return row >= 0 && row < table_rows ? row : -1;
+}
+
+// The row of the position table that belongs to row r of x. Under sequence parallelism the rows of
+// x are this rank's share of the rows.
+std::int64_t position_of(const KernelCall& k, std::int64_t r, std::int64_t rows) {
+  const Attributes& a = k.attributes();
+  const std::int64_t global = a.sequence_parallel ? k.context.tensor_rank * rows + r : r;
+  return global % a.sequence_length + a.position_offset;
+}
+
+}  // namespace
+
+template <typename T>
+void embedding(const KernelCall& k) {
+  const std::int64_t rows = k.in_shape(0).elements(), h = k.in_shape(1)[1];
+  const std::int64_t table_rows = k.in_shape(1)[0];
+  const std::int32_t* tokens = k.in<std::int32_t>(0);
+  const T* table = k.in<T>(1);
+  T* y = k.out<T>(0);
+  parallel_for(k.pool, rows, rows_per_piece(h), [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      const std::int64_t row = local_row(k, tokens[r], table_rows);
+      if (row < 0)
+        std::fill_n(y + r * h, h, T(0));
+      else
+        std::copy_n(table + row * h, h, y + r * h);
+    }
+  });
+}
+
+template <typename T>
+void embedding_grad(const KernelCall& k) {
+  const std::int64_t rows = k.in_shape(0).elements(), h = k.in_shape(1)[1];
+  const std::int64_t table_rows = k.out_shape(0)[0];
+  const std::int32_t* tokens = k.in<std::int32_t>(0);
+  const T* dy = k.in<T>(1);
+  T* table = k.out<T>(0);
+  parallel_for(k.pool, h, columns_per_piece, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const std::int64_t row = local_row(k, tokens[r], table_rows);
+      if (row < 0) continue;
+      T* to = table + row * h;
+#pragma omp simd
+      for (std::int64_t c = begin; c < end; ++c) to[c] += dy[r * h + c];
+    }
+  });
+}
+
+template <typename T>
+void add_position(const KernelCall& k) {
+  const std::int64_t rows = k.in_shape(0)[0], h = k.in_shape(0)[1];
+  const T* x = k.in<T>(0);
+  const T* table = k.in<T>(1);
+  T* y = k.out<T>(0);
+  parallel_for(k.pool, rows, rows_per_piece(h), [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      const T* row = table + position_of(k, r, rows) * h;
+#pragma omp simd
+      for (std::int64_t c = 0; c < h; ++c) y[r * h + c] = x[r * h + c] + row[c];
+    }
+  });
+}
+
+template <typename T>
+void add_position_grad(const KernelCall& k) {
+  const std::int64_t rows = k.in_shape(0)[0], h = k.in_shape(0)[1];
+  const T* dy = k.in<T>(0);
+  T* table = k.out<T>(0);
+  parallel_for(k.pool, h, columns_per_piece, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      T* to = table + position_of(k, r, rows) * h;
+#pragma omp simd
+      for (std::int64_t c = begin; c < end; ++c) to[c] += dy[r * h + c];
+    }
+  });
+}
+
+template <typename T>
+void add_row(const KernelCall& k) {
+  const std::int64_t rows = k.in_shape(0)[0], h = k.in_shape(0)[1];
+  const T* x = k.in<T>(0);
+  const T* row = k.in<T>(1);
+  T* y = k.out<T>(0);
+  parallel_for(k.pool, rows, rows_per_piece(h), [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+#pragma omp simd
+      for (std::int64_t c = 0; c < h; ++c) y[r * h + c] = x[r * h + c] + row[c];
+    }
+  });
+}
+
+// Only row 0 of the table is used.
+template <typename T>
+void add_row_grad(const KernelCall& k) {
+  const std::int64_t h = k.in_shape(0)[1];
+  const T* dy = k.in<T>(0);
+  add_column_sums(k.pool, k.in_shape(0)[0], h, k.out<T>(0),
+                  [=](std::int64_t r, std::int64_t c) { return dy[r * h + c]; });
+}
+
+MESHWRIGHT_CPU_INSTANTIATE(embedding);
+MESHWRIGHT_CPU_INSTANTIATE(embedding_grad);
+MESHWRIGHT_CPU_INSTANTIATE(add_position);
+MESHWRIGHT_CPU_INSTANTIATE(add_position_grad);
+MESHWRIGHT_CPU_INSTANTIATE(add_row);
+MESHWRIGHT_CPU_INSTANTIATE(add_row_grad);
+
+}  // namespace meshwright::cpu

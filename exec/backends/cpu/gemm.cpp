@@ -1,0 +1,77 @@
+#include "exec/backends/cpu/gemm.h"
+
+#include <cblas.h>
+
+#include <algorithm>
+
+namespace meshwright::cpu {
+
+namespace {
+
+CBLAS_TRANSPOSE transposed(bool yes) { return yes ? CblasTrans : CblasNoTrans; }
+blasint size_of(std::int64_t size) { return static_cast<blasint>(size); }
+
+// The part of the product that makes c[row0.., column0..] of the given size.
+template <typename T>
+Product<T> part(Product<T> p, std::int64_t row0, std::int64_t rows, std::int64_t column0,
+                std::int64_t columns) {
+  p.a += p.transpose_a ? row0 : row0 * p.a_row;
+  p.b += p.transpose_b ? column0 * p.b_row : column0;
+  p.c += row0 * p.c_row + column0;
+  p.m = rows;
+  p.n = columns;
+  return p;
+}
+
+template <typename T>
+void multiply_part(Product<T> p, const T* row) {
+  if (row != nullptr) {
+    for (std::int64_t i = 0; i < p.m; ++i) std::copy_n(row, p.n, p.c + i * p.c_row);
+    p.beta = 1;
+  }
+  multiply(p);
+}
+
+// Pieces long enough that packing the shared operand once more for each costs little.
+std::int64_t piece_length(std::int64_t length) {
+  constexpr std::int64_t shortest = 192, longest = 4096, multiple = 64, wanted_pieces = 4;
+  const std::int64_t even = (length + wanted_pieces - 1) / wanted_pieces;
+  const std::int64_t rounded = (even + multiple - 1) / multiple * multiple;
+  return std::clamp(rounded, shortest, longest);
+}
+
+}  // namespace
+
+void use_one_blas_thread() { openblas_set_num_threads(1); }
+
+void multiply(const Product<float>& p) {
+  if (p.m == 0 || p.n == 0) return;
+  cblas_sgemm(CblasRowMajor, transposed(p.transpose_a), transposed(p.transpose_b), size_of(p.m),
+              size_of(p.n), size_of(p.k), p.alpha, p.a, size_of(p.a_row), p.b, size_of(p.b_row),
+              p.beta, p.c, size_of(p.c_row));
+}
+
+void multiply(const Product<double>& p) {
+  if (p.m == 0 || p.n == 0) return;
+  cblas_dgemm(CblasRowMajor, transposed(p.transpose_a), transposed(p.transpose_b), size_of(p.m),
+              size_of(p.n), size_of(p.k), p.alpha, p.a, size_of(p.a_row), p.b, size_of(p.b_row),
+              p.beta, p.c, size_of(p.c_row));
+}
+
+template <typename T>
+void multiply(ThreadPool& pool, const Product<T>& product, const T* row) {
+  const bool by_columns = product.n >= product.m;
+  const std::int64_t length = by_columns ? product.n : product.m;
+  parallel_for(pool, length, piece_length(length), [&](std::int64_t begin, std::int64_t end) {
+    if (by_columns)
+      multiply_part(part(product, 0, product.m, begin, end - begin),
+                    row == nullptr ? nullptr : row + begin);
+    else
+      multiply_part(part(product, begin, end - begin, 0, product.n), row);
+  });
+}
+
+template void multiply<float>(ThreadPool&, const Product<float>&, const float*);
+template void multiply<double>(ThreadPool&, const Product<double>&, const double*);
+
+}  // namespace meshwright::cpu

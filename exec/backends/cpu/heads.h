@@ -1,0 +1,124 @@
+// Where the queries, keys and values of each head lie in the operands of attention, and the tiles
+// in which scores are computed.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+#include "exec/backends/cpu/gemm.h"
+#include "models/core/error.h"
+#include "models/graph/op.h"
+
+namespace meshwright::cpu {
+
+// One of q, k, v, y: the head h of token r begins at data + r * row + h * head.
+template <typename T>
+struct Heads {
+  T* data = nullptr;
+  std::int64_t row = 0, head = 0;
+  T* at(std::int64_t token, std::int64_t h) const { return data + token * row + h * head; }
+};
+
+template <typename T>
+struct QueryKeyValue {
+  Heads<T> q, k, v;
+};
+
+// From the operands of an attention: one packed tensor, or the three in `tensors`.
+template <typename T>
+QueryKeyValue<T> heads_of(const Attributes& a, T* const tensors[3]) {
+  const std::int64_t dim = a.head_dim, heads = a.heads, kv_heads = a.kv_heads;
+  MESHWRIGHT_CHECK(kv_heads > 0 && heads % kv_heads == 0,
+                   "query heads share key-value heads evenly");
+  MESHWRIGHT_CHECK(a.packing != Packing::per_head || kv_heads == heads,
+                   "packed by head, each head has keys and values");
+  switch (a.packing) {
+    case Packing::concatenated: {
+      const std::int64_t row = (heads + 2 * kv_heads) * dim;
+      T* qkv = tensors[0];
+      return {{qkv, row, dim},
+              {qkv + heads * dim, row, dim},
+              {qkv + (heads + kv_heads) * dim, row, dim}};
+    }
+    case Packing::per_head: {
+      const std::int64_t row = heads * 3 * dim;
+      T* qkv = tensors[0];
+      return {{qkv, row, 3 * dim}, {qkv + dim, row, 3 * dim}, {qkv + 2 * dim, row, 3 * dim}};
+    }
+    case Packing::separate:
+      break;
+  }
+  return {{tensors[0], heads * dim, dim},
+          {tensors[1], kv_heads * dim, dim},
+          {tensors[2], kv_heads * dim, dim}};
+}
+
+// ALiBi's slope of a head of the whole model: 2^(-8 (h+1) / n) for n heads, n a power of two;
+// otherwise those of the next lower power p, then every second one of 2p (Press et al., 2022).
+inline double alibi_slope(std::int64_t head, std::int64_t heads) {
+  const std::int64_t power =
+      static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(heads)));
+  const double exponent =
+      head < power
+          ? -8.0 * static_cast<double>(head + 1) / static_cast<double>(power)
+          : -4.0 * static_cast<double>(2 * (head - power) + 1) / static_cast<double>(power);
+  return std::exp2(exponent);
+}
+
+constexpr std::int64_t tile_length = 128;
+
+// The scores of query rows [i0, i0 + rows) against keys [j0, j0 + columns) of one sequence.
+struct Tile {
+  std::int64_t i0 = 0, rows = 0, j0 = 0, columns = 0;
+  // Columns of row i (counted in the tile) that the mask lets through.
+  std::int64_t visible(const Attributes& a, std::int64_t i) const {
+    return a.causal ? std::clamp<std::int64_t>(i0 + i + 1 - j0, 0, columns) : columns;
+  }
+};
+
+// Of one query head of one sequence: the addresses of token 0, and what turns products to scores.
+template <typename T>
+struct HeadInput {
+  const Attributes& a;
+  const T* q;
+  const T* k;
+  const T* v;
+  QueryKeyValue<const T> all;  // for the row lengths
+  T scale = 1;
+  T slope = 0;
+
+  HeadInput(const Attributes& attributes, const QueryKeyValue<const T>& heads, std::int64_t batch,
+            std::int64_t head, std::int64_t tensor_rank)
+      : a(attributes), all(heads) {
+    const std::int64_t token = batch * a.sequence_length;
+    const std::int64_t kv_head = head / (a.heads / a.kv_heads);
+    q = heads.q.at(token, head);
+    k = heads.k.at(token, kv_head);
+    v = heads.v.at(token, kv_head);
+    scale = static_cast<T>(1 / std::sqrt(static_cast<double>(a.head_dim)));
+    if (a.alibi) slope = static_cast<T>(alibi_slope(tensor_rank * a.heads + head, a.alibi_heads));
+  }
+
+  // scores[rows, columns] = q k^T / sqrt(head_dim) + slope (j - i); not masked.
+  void scores(const Tile& t, T* scores, std::int64_t scores_row) const {
+    multiply(Product<T>{.m = t.rows,
+                        .n = t.columns,
+                        .k = a.head_dim,
+                        .a = q + t.i0 * all.q.row,
+                        .a_row = all.q.row,
+                        .b = k + t.j0 * all.k.row,
+                        .b_row = all.k.row,
+                        .transpose_b = true,
+                        .c = scores,
+                        .c_row = scores_row,
+                        .alpha = scale});
+    if (slope == T(0)) return;
+    for (std::int64_t i = 0; i < t.rows; ++i)
+      for (std::int64_t j = 0; j < t.columns; ++j)
+        scores[i * scores_row + j] += slope * static_cast<T>(t.j0 + j - t.i0 - i);
+  }
+};
+
+}  // namespace meshwright::cpu

@@ -1,0 +1,92 @@
+// The kernels of the CPU backend: one template per operation, instantiated for float and double.
+// What each one computes is said in models/graph/op.h; cpu_backend.cpp has the table.
+#pragma once
+
+#include "exec/backends/backend.h"
+#include "exec/backends/cpu/thread_pool.h"
+
+namespace meshwright::cpu {
+
+// Everything a kernel is given.
+struct KernelCall {
+  const OpCall& call;
+  const OpOperands& operands;
+  const OpContext& context;
+  ThreadPool& pool;
+
+  const Attributes& attributes() const { return call.attributes; }
+  const Shape& in_shape(std::size_t i) const { return call.inputs[i].shape; }
+  const Shape& out_shape(std::size_t i) const { return call.outputs[i].shape; }
+  template <typename T>
+  const T* in(std::size_t i) const {
+    return static_cast<const T*>(operands.inputs[i]);
+  }
+  template <typename T>
+  T* out(std::size_t i) const {
+    return static_cast<T*>(operands.outputs[i]);
+  }
+};
+
+using Kernel = void (*)(const KernelCall&);
+
+// Matrix rows are handed out in pieces of about this many elements: long enough to hide the cost
+// of a piece, short enough to stay in a first-level cache.
+constexpr std::int64_t elements_per_piece = 16384;
+
+constexpr std::int64_t rows_per_piece(std::int64_t width) {
+  return std::max<std::int64_t>(1, elements_per_piece / std::max<std::int64_t>(1, width));
+}
+
+#define MESHWRIGHT_CPU_KERNEL(name) \
+  template <typename T>             \
+  void name(const KernelCall&)
+
+MESHWRIGHT_CPU_KERNEL(embedding);  // embedding.cpp
+MESHWRIGHT_CPU_KERNEL(embedding_grad);
+MESHWRIGHT_CPU_KERNEL(add_position);
+MESHWRIGHT_CPU_KERNEL(add_position_grad);
+MESHWRIGHT_CPU_KERNEL(add_row);
+MESHWRIGHT_CPU_KERNEL(add_row_grad);
+MESHWRIGHT_CPU_KERNEL(layer_norm);  // norm.cpp
+MESHWRIGHT_CPU_KERNEL(layer_norm_grad);
+MESHWRIGHT_CPU_KERNEL(rms_norm);
+MESHWRIGHT_CPU_KERNEL(rms_norm_grad);
+MESHWRIGHT_CPU_KERNEL(linear);  // linear.cpp
+MESHWRIGHT_CPU_KERNEL(linear_grad_input);
+MESHWRIGHT_CPU_KERNEL(linear_grad_weight);
+MESHWRIGHT_CPU_KERNEL(add_bias);
+MESHWRIGHT_CPU_KERNEL(bias_grad);
+MESHWRIGHT_CPU_KERNEL(rope);  // rope.cpp
+MESHWRIGHT_CPU_KERNEL(rope_grad);
+MESHWRIGHT_CPU_KERNEL(attention);       // attention.cpp
+MESHWRIGHT_CPU_KERNEL(attention_grad);  // attention_grad.cpp
+MESHWRIGHT_CPU_KERNEL(gelu);            // activation.cpp
+MESHWRIGHT_CPU_KERNEL(gelu_grad);
+MESHWRIGHT_CPU_KERNEL(relu);
+MESHWRIGHT_CPU_KERNEL(relu_grad);
+MESHWRIGHT_CPU_KERNEL(tanh);
+MESHWRIGHT_CPU_KERNEL(tanh_grad);
+MESHWRIGHT_CPU_KERNEL(swiglu);
+MESHWRIGHT_CPU_KERNEL(swiglu_grad);
+MESHWRIGHT_CPU_KERNEL(add);  // elementwise.cpp
+MESHWRIGHT_CPU_KERNEL(select_positions);
+MESHWRIGHT_CPU_KERNEL(select_positions_grad);
+MESHWRIGHT_CPU_KERNEL(sequence_slice);
+MESHWRIGHT_CPU_KERNEL(cross_entropy);  // loss.cpp
+MESHWRIGHT_CPU_KERNEL(cross_entropy_stats);
+MESHWRIGHT_CPU_KERNEL(cross_entropy_combine);
+MESHWRIGHT_CPU_KERNEL(cross_entropy_grad);
+MESHWRIGHT_CPU_KERNEL(span_loss);
+MESHWRIGHT_CPU_KERNEL(span_loss_grad);
+MESHWRIGHT_CPU_KERNEL(zero);  // bookkeeping.cpp
+MESHWRIGHT_CPU_KERNEL(sum_loss);
+MESHWRIGHT_CPU_KERNEL(sum_of_squares);
+
+#undef MESHWRIGHT_CPU_KERNEL
+
+// At the end of each kernel file.
+#define MESHWRIGHT_CPU_INSTANTIATE(name)        \
+  template void name<float>(const KernelCall&); \
+  template void name<double>(const KernelCall&)
+
+}  // namespace meshwright::cpu

@@ -1,0 +1,177 @@
+// Cross-entropy over a vocabulary (whole, or cut over the ranks of a tensor group), and over the
+// positions of a sequence (question answering).
+#include <algorithm>
+#include <cmath>
+
+#include "exec/backends/cpu/kernels.h"
+#include "exec/backends/cpu/reduce.h"
+#include "models/core/error.h"
+
+namespace meshwright::cpu {
+
+namespace {
+
+// Which columns of the vocabulary the logits of this rank are. Those past the unpadded size are
+// masked, as if their logit were -infinity.
+struct Columns {
+  std::int64_t width = 0;    // of the logits
+  std::int64_t first = 0;    // number of column 0 in the whole vocabulary
+  std::int64_t visible = 0;  // columns that are not masked
+
+  explicit Columns(const KernelCall& k) : width(k.in_shape(0)[1]), visible(width) {
+    const Attributes& a = k.attributes();
+    if (a.vocabulary_parallel) first = k.context.tensor_rank * width;
+    if (a.vocabulary > 0) visible = std::clamp<std::int64_t>(a.vocabulary - first, 0, width);
+  }
+  // Where the target's logit is; -1 when another rank has it.
+  std::int64_t of(std::int32_t target) const {
+    const std::int64_t column = target - first;
+    return column >= 0 && column < visible ? column : -1;
+  }
+};
+
+}  // namespace
+
+template <typename T>
+void cross_entropy(const KernelCall& k) {
+  const Columns columns(k);
+  const T* logits = k.in<T>(0);
+  const std::int32_t* targets = k.in<std::int32_t>(1);
+  T* loss = k.out<T>(0);
+  T* saved = k.out<T>(1);
+  parallel_for(k.pool, k.in_shape(0)[0], rows_per_piece(columns.width),
+               [=](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t r = begin; r < end; ++r) {
+                   const T* row = logits + r * columns.width;
+                   const std::int64_t target = columns.of(targets[r]);
+                   MESHWRIGHT_CHECK(target >= 0, "a target is in the vocabulary");
+                   const T maximum = maximum_of(row, columns.visible);
+                   saved[r] = maximum + std::log(sum_of_exp(row, columns.visible, maximum));
+                   loss[r] = saved[r] - row[target];
+                 }
+               });
+}
+
+// For each row: maximum, sum of exp(logit - maximum) and the target's logit (0 on the ranks that
+// do not have it) over this rank's columns.
+template <typename T>
+void cross_entropy_stats(const KernelCall& k) {
+  const Columns columns(k);
+  const std::int64_t n = k.in_shape(0)[0];
+  const T* logits = k.in<T>(0);
+  const std::int32_t* targets = k.in<std::int32_t>(1);
+  T* stats = k.out<T>(0);
+  parallel_for(k.pool, n, rows_per_piece(columns.width), [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      const T* row = logits + r * columns.width;
+      const std::int64_t target = columns.of(targets[r]);
+      const T maximum = maximum_of(row, columns.visible);
+      stats[r] = maximum;
+      stats[n + r] = sum_of_exp(row, columns.visible, maximum);
+      stats[2 * n + r] = target < 0 ? T(0) : row[target];
+    }
+  });
+}
+
+// The ranks' statistics lie one after the other, in the order of the ranks.
+template <typename T>
+void cross_entropy_combine(const KernelCall& k) {
+  const std::int64_t ranks = k.in_shape(0)[0] / 3, n = k.in_shape(0)[1];
+  const T* stats = k.in<T>(0);
+  T* loss = k.out<T>(0);
+  T* saved = k.out<T>(1);
+  for (std::int64_t r = 0; r < n; ++r) {
+    T maximum = stats[r];
+    for (std::int64_t t = 1; t < ranks; ++t) maximum = std::max(maximum, stats[3 * t * n + r]);
+    T sum = 0, target_logit = 0;
+    for (std::int64_t t = 0; t < ranks; ++t) {
+      const T* of_rank = stats + 3 * t * n + r;
+      sum += of_rank[n] * std::exp(of_rank[0] - maximum);
+      target_logit += of_rank[2 * n];
+    }
+    saved[r] = maximum + std::log(sum);
+    loss[r] = saved[r] - target_logit;
+  }
+}
+
+// (softmax - 1 at the target) * scale; exactly 0 in masked columns.
+template <typename T>
+void cross_entropy_grad(const KernelCall& k) {
+  const Columns columns(k);
+  const T scale = static_cast<T>(k.attributes().scale);
+  const T* logits = k.in<T>(0);
+  const T* saved = k.in<T>(1);
+  const std::int32_t* targets = k.in<std::int32_t>(2);
+  T* d_logits = k.out<T>(0);
+  parallel_for(k.pool, k.in_shape(0)[0], rows_per_piece(columns.width),
+               [=](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t r = begin; r < end; ++r) {
+                   const T* row = logits + r * columns.width;
+                   T* out = d_logits + r * columns.width;
+                   const T log_sum = saved[r];
+#pragma omp simd
+                   for (std::int64_t c = 0; c < columns.visible; ++c)
+                     out[c] = exp_of(row[c] - log_sum) * scale;
+                   std::fill(out + columns.visible, out + columns.width, T(0));
+                   const std::int64_t target = columns.of(targets[r]);
+                   if (target >= 0) out[target] -= scale;
+                 }
+               });
+}
+
+namespace {
+
+// One classification: over the sequence's tokens, as the start (0) or the end (1) of the answer.
+template <typename T>
+struct Span {
+  const T* logits;  // of token 0; token i is at 2 * i
+  std::int64_t tokens;
+  std::int64_t target;
+
+  Span(const KernelCall& k, std::size_t targets_input, std::int64_t index) {
+    tokens = k.attributes().sequence_length;
+    logits = k.in<T>(0) + index / 2 * tokens * 2 + index % 2;
+    target = k.in<std::int32_t>(targets_input)[index];
+    MESHWRIGHT_CHECK(target >= 0 && target < tokens, "an answer is in its sequence");
+  }
+};
+
+}  // namespace
+
+template <typename T>
+void span_loss(const KernelCall& k) {
+  T* loss = k.out<T>(0);
+  T* saved = k.out<T>(1);
+  for (std::int64_t i = 0; i < k.in_shape(1).elements(); ++i) {
+    const Span<T> span(k, 1, i);
+    T maximum = span.logits[0];
+    for (std::int64_t j = 1; j < span.tokens; ++j) maximum = std::max(maximum, span.logits[2 * j]);
+    T sum = 0;
+    for (std::int64_t j = 0; j < span.tokens; ++j) sum += std::exp(span.logits[2 * j] - maximum);
+    saved[i] = maximum + std::log(sum);
+    loss[i] = saved[i] - span.logits[2 * span.target];
+  }
+}
+
+template <typename T>
+void span_loss_grad(const KernelCall& k) {
+  const T scale = static_cast<T>(k.attributes().scale);
+  const T* saved = k.in<T>(1);
+  T* d_logits = k.out<T>(0);
+  for (std::int64_t i = 0; i < k.in_shape(2).elements(); ++i) {
+    const Span<T> span(k, 2, i);
+    T* out = d_logits + (span.logits - k.in<T>(0));
+    for (std::int64_t j = 0; j < span.tokens; ++j)
+      out[2 * j] = std::exp(span.logits[2 * j] - saved[i]) * scale;
+    out[2 * span.target] -= scale;
+  }
+}
+
+MESHWRIGHT_CPU_INSTANTIATE(cross_entropy);
+MESHWRIGHT_CPU_INSTANTIATE(cross_entropy_stats);
+MESHWRIGHT_CPU_INSTANTIATE(cross_entropy_combine);
+MESHWRIGHT_CPU_INSTANTIATE(cross_entropy_grad);
+MESHWRIGHT_CPU_INSTANTIATE(span_loss);
+MESHWRIGHT_CPU_INSTANTIATE(span_loss_grad);
+
+}  // namespace meshwright::cpu

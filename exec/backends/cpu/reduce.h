@@ -1,0 +1,37 @@
+// Reductions of one row, in vector lanes: their order is fixed when they are compiled.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include "exec/backends/cpu/math.h"
+
+namespace meshwright::cpu {
+
+// The largest of row[0, n), -infinity for none.
+template <typename T>
+T maximum_of(const T* row, std::int64_t n) {
+  T maximum = -std::numeric_limits<T>::infinity();
+#pragma omp simd reduction(max : maximum)
+  for (std::int64_t i = 0; i < n; ++i) maximum = row[i] > maximum ? row[i] : maximum;
+  return maximum;
+}
+
+// The sum over i of exp(row[i] - shift).
+template <typename T>
+T sum_of_exp(const T* row, std::int64_t n, T shift) {
+  T sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t i = 0; i < n; ++i) sum += exp_of(row[i] - shift);
+  return sum;
+}
+
+template <typename T>
+T dot(const T* a, const T* b, std::int64_t n) {
+  T sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t i = 0; i < n; ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+}  // namespace meshwright::cpu

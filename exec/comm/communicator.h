@@ -1,0 +1,77 @@
+// Collectives and messages of one process group, and the world that makes groups and memory for
+// them. Sums are taken in the order of group ranks 0, 1, 2, ..., so that the same degrees give the
+// same bits run after run.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "models/core/dtype.h"
+#include "models/plan/mesh.h"
+
+namespace meshwright {
+
+// A message under way; 0 is none, and is complete.
+using Request = std::int64_t;
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  // f32 and f64; another type is a RunError.
+  virtual void all_reduce(void* data, std::int64_t elements, Dtype dtype, bool maximum) = 0;
+  // `own` may lie inside `all` at its place, own rank * bytes_per_rank.
+  virtual void all_gather(const void* own, void* all, std::int64_t bytes_per_rank) = 0;
+  // own (+)= sum over the ranks of part `rank` of `whole`. `own` may be that part of `whole`.
+  virtual void reduce_scatter(const void* whole, void* own, std::int64_t elements_per_rank,
+                              Dtype dtype, bool accumulate) = 0;
+  virtual void broadcast(void* data, std::int64_t bytes, int root) = 0;
+  virtual void barrier() = 0;
+
+  // Point to point; neither blocks. Tags are at most max_tag, and tell apart whatever is under way
+  // between two ranks.
+  virtual Request isend(const void* data, std::int64_t bytes, int to, int tag) = 0;
+  virtual Request irecv(void* data, std::int64_t bytes, int from, int tag) = 0;
+  virtual bool test(Request request) = 0;  // complete? then the request is gone
+  virtual void wait(Request request) = 0;
+};
+constexpr int max_tag = (1 << 22) - 1;
+
+// All ranks of the job. It outlives the groups and the memory that it made.
+class World {
+ public:
+  virtual ~World() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  // Memory that other ranks of this host can read where possible: collectives on it are fastest.
+  // Aligned to 256 bytes at least, cleared to 0. Every rank calls it, in the same order; sizes may
+  // differ.
+  virtual void* allocate(std::int64_t bytes) = 0;
+
+  // The communicator of the group of `kind` which consists of `ranks` (ascending, this one among
+  // them). All members call it, kinds in the same order; a kind is asked for once.
+  virtual std::unique_ptr<Communicator> group(GroupKind kind, std::span<const int> ranks) = 0;
+
+  // For a run that has failed: leaves at once, without waiting for the other ranks (whoever started
+  // them stops them).
+  [[noreturn]] virtual void abandon(int exit_code) = 0;
+};
+
+struct WorldOptions {
+  bool shared_memory = true;  // false: always exchange messages (for tests, and as a way out)
+};
+
+// The kinds of this build: `self` (one process) and, where the build found MPI, `mpi`.
+struct CommunicatorKind {
+  std::string_view name;
+  std::unique_ptr<World> (*make)(const WorldOptions& options);
+};
+std::span<const CommunicatorKind> communicator_kinds();
+std::unique_ptr<World> make_world(std::string_view kind, const WorldOptions& options = {});
+
+}  // namespace meshwright

@@ -1,0 +1,395 @@
+#define OMPI_SKIP_MPICXX 1
+#include "exec/comm/mpi.h"
+
+#include <mpi.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <optional>
+#include <string>
+
+#include "exec/comm/combine.h"
+#include "exec/comm/self.h"
+#include "exec/comm/shared_group.h"
+
+namespace meshwright {
+
+namespace {
+
+void check(int code, const char* call) {
+  if (code == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0, rank = -1;
+  MPI_Error_string(code, text, &length);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  throw RunError("rank " + std::to_string(rank) + ": " + call + ": " + text);
+}
+#define MESHWRIGHT_MPI(call) check(call, #call)
+
+constexpr int collective_tag = max_tag + 1;
+constexpr std::int64_t message_bytes = 1 << 28;  // the longest single message of an exchange
+
+// Bytes to or from each member of the group.
+struct Outgoing {
+  const char* data;
+  std::int64_t bytes;
+};
+struct Incoming {
+  char* data;
+  std::int64_t bytes;
+};
+
+// Share `part` of `parts` nearly equal contiguous shares of `whole`.
+std::int64_t share_begin(std::int64_t whole, std::int64_t part, std::int64_t parts) {
+  return whole / parts * part + std::min(part, whole % parts);
+}
+
+class MpiCommunicator : public Communicator {
+ public:
+  MpiCommunicator(MPI_Comm comm, std::optional<SharedGroup> shared)
+      : comm_(comm), shared_(std::move(shared)) {
+    MESHWRIGHT_MPI(MPI_Comm_rank(comm_, &rank_));
+    MESHWRIGHT_MPI(MPI_Comm_size(comm_, &size_));
+    progress_ = [this] {
+      int flag = 0;
+      MPI_Iprobe(MPI_ANY_SOURCE, collective_tag + 1, comm_, &flag, MPI_STATUS_IGNORE);
+    };
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+
+  void all_reduce(void* data, std::int64_t elements, Dtype dtype, bool maximum) override {
+    const std::int64_t bytes = elements * bytes_of(dtype);
+    if (const auto peers = meet(data, bytes); !peers.empty()) {
+      // Every rank combines its share of the elements and writes the result to everybody; nobody
+      // else reads or writes that share.
+      const std::int64_t begin = share_begin(elements, rank_, size_) * bytes_of(dtype);
+      const std::int64_t count =
+          share_begin(elements, rank_ + 1, size_) - share_begin(elements, rank_, size_);
+      combine_shared(peers, begin, count, dtype, maximum);
+      return leave();
+    }
+    constexpr std::int64_t round_elements = 1 << 22;  // bounds the scratch memory
+    char* at = static_cast<char*>(data);
+    for (std::int64_t done = 0; done < elements; done += round_elements)
+      reduce_by_messages(at + done * bytes_of(dtype), std::min(round_elements, elements - done),
+                         dtype, maximum);
+    leave();
+  }
+
+  void all_gather(const void* own, void* all, std::int64_t bytes) override {
+    char* to = static_cast<char*>(all);
+    if (const auto peers = meet(own, bytes); !peers.empty()) {
+      for (int i = 1; i < size_; ++i) {  // begin with the next rank, so that not all read one
+        const int peer = (rank_ + i) % size_;
+        std::memcpy(to + peer * bytes, peers[static_cast<std::size_t>(peer)],
+                    static_cast<std::size_t>(bytes));
+      }
+    } else {
+      std::vector<Incoming> in;
+      for (int peer = 0; peer < size_; ++peer) in.push_back({to + peer * bytes, bytes});
+      const char* from = static_cast<const char*>(own);
+      exchange(std::vector<Outgoing>(in.size(), {from, bytes}), in);
+    }
+    if (to + rank_ * bytes != own)
+      std::memmove(to + rank_ * bytes, own, static_cast<std::size_t>(bytes));
+    leave();
+  }
+
+  void reduce_scatter(const void* whole, void* own, std::int64_t elements, Dtype dtype,
+                      bool accumulate) override {
+    const std::int64_t part = elements * bytes_of(dtype);
+    const char* from = static_cast<const char*>(whole);
+    std::vector<const void*> parts;
+    if (const auto peers = meet(whole, part * size_); !peers.empty()) {
+      for (const char* peer : peers) parts.push_back(peer + rank_ * part);
+    } else {
+      scratch_.resize(static_cast<std::size_t>(part * size_));
+      std::vector<Outgoing> out;
+      std::vector<Incoming> in;
+      for (int peer = 0; peer < size_; ++peer) {
+        out.push_back({from + peer * part, part});
+        in.push_back({scratch_.data() + peer * part, part});
+        parts.push_back(peer == rank_ ? from + peer * part : scratch_.data() + peer * part);
+      }
+      exchange(out, in);
+    }
+    with_type(dtype, [&]<typename T>() {
+      T* to = static_cast<T*>(own);
+      combine_typed<T>(parts, elements, false, [&](const T* sum, std::int64_t at, std::int64_t n) {
+        if (accumulate)
+          for (std::int64_t i = 0; i < n; ++i) to[at + i] += sum[i];
+        else
+          std::copy(sum, sum + n, to + at);
+      });
+    });
+    leave();
+  }
+
+  void broadcast(void* data, std::int64_t bytes, int root) override {
+    char* at = static_cast<char*>(data);
+    if (const auto peers = meet(data, bytes); !peers.empty()) {
+      if (rank_ != root)
+        std::memcpy(at, peers[static_cast<std::size_t>(root)], static_cast<std::size_t>(bytes));
+    } else {
+      std::vector<Outgoing> out(static_cast<std::size_t>(size_), {at, rank_ == root ? bytes : 0});
+      std::vector<Incoming> in(out.size(), {at, 0});
+      in[static_cast<std::size_t>(root)].bytes = bytes;
+      exchange(out, in);
+    }
+    leave();
+  }
+
+  void barrier() override {
+    if (shared_) return shared_->barrier(progress_);
+    MPI_Request request = MPI_REQUEST_NULL;
+    MESHWRIGHT_MPI(MPI_Ibarrier(comm_, &request));
+    complete(request);
+  }
+
+  Request isend(const void* data, std::int64_t bytes, int to, int tag) override {
+    MPI_Request request = MPI_REQUEST_NULL;
+    MESHWRIGHT_MPI(MPI_Isend(data, checked_bytes(bytes), MPI_BYTE, to, tag, comm_, &request));
+    return keep(request);
+  }
+  Request irecv(void* data, std::int64_t bytes, int from, int tag) override {
+    MPI_Request request = MPI_REQUEST_NULL;
+    MESHWRIGHT_MPI(MPI_Irecv(data, checked_bytes(bytes), MPI_BYTE, from, tag, comm_, &request));
+    return keep(request);
+  }
+  bool test(Request request) override {
+    if (request == 0) return true;
+    MPI_Request& mine = requests_[static_cast<std::size_t>(request - 1)];
+    if (!is_complete(mine)) return false;
+    free_.push_back(request);
+    return true;
+  }
+  void wait(Request request) override {
+    const std::function<void()> none = [] {};
+    Backoff backoff(none);
+    while (!test(request)) backoff.pause();
+  }
+
+ private:
+  std::span<char* const> meet(const void* data, std::int64_t bytes) {
+    return shared_ ? shared_->meet(data, bytes, progress_) : std::span<char* const>();
+  }
+  // Nobody goes on to change what a peer may still be reading.
+  void leave() {
+    if (shared_) shared_->barrier(progress_);
+  }
+
+  static void combine_shared(std::span<char* const> peers, std::int64_t begin, std::int64_t count,
+                             Dtype dtype, bool maximum) {
+    std::vector<const void*> parts;
+    for (char* peer : peers) parts.push_back(peer + begin);
+    with_type(dtype, [&]<typename T>() {
+      combine_typed<T>(parts, count, maximum, [&](const T* sum, std::int64_t at, std::int64_t n) {
+        for (char* peer : peers) {
+          T* to = static_cast<T*>(static_cast<void*>(peer + begin)) + at;
+          std::copy(sum, sum + n, to);
+        }
+      });
+    });
+  }
+
+  // All-reduce: shares to their owners, who combine them and send the results to everybody.
+  void reduce_by_messages(char* data, std::int64_t elements, Dtype dtype, bool maximum) {
+    const auto begin_of = [&](int part) {
+      return share_begin(elements, part, size_) * bytes_of(dtype);
+    };
+    const std::int64_t own_begin = begin_of(rank_), own_bytes = begin_of(rank_ + 1) - own_begin;
+    scratch_.resize(static_cast<std::size_t>(own_bytes * size_));
+    std::vector<Outgoing> shares, results;
+    std::vector<Incoming> copies, others;
+    std::vector<const void*> parts;
+    for (int peer = 0; peer < size_; ++peer) {
+      char* copy = scratch_.data() + peer * own_bytes;
+      const std::int64_t bytes = begin_of(peer + 1) - begin_of(peer);
+      shares.push_back({data + begin_of(peer), bytes});
+      copies.push_back({copy, own_bytes});
+      parts.push_back(peer == rank_ ? data + own_begin : copy);
+      results.push_back({data + own_begin, own_bytes});
+      others.push_back({data + begin_of(peer), bytes});
+    }
+    exchange(shares, copies);
+    with_type(dtype, [&]<typename T>() {
+      T* to = static_cast<T*>(static_cast<void*>(data + own_begin));
+      combine_typed<T>(
+          parts, own_bytes / bytes_of(dtype), maximum,
+          [&](const T* sum, std::int64_t at, std::int64_t n) { std::copy(sum, sum + n, to + at); });
+    });
+    exchange(results, others);
+  }
+
+  // Sends out[i] to member i and receives in[i] from it, for every other member.
+  void exchange(const std::vector<Outgoing>& out, const std::vector<Incoming>& in) {
+    std::vector<MPI_Request> pending;
+    for (int peer = 0; peer < size_; ++peer) {
+      if (peer == rank_) continue;
+      const Outgoing& to = out[static_cast<std::size_t>(peer)];
+      const Incoming& from = in[static_cast<std::size_t>(peer)];
+      for (std::int64_t at = 0; at < from.bytes; at += message_bytes)
+        MESHWRIGHT_MPI(MPI_Irecv(from.data + at, piece(from.bytes - at), MPI_BYTE, peer,
+                                 collective_tag, comm_, &pending.emplace_back()));
+      for (std::int64_t at = 0; at < to.bytes; at += message_bytes)
+        MESHWRIGHT_MPI(MPI_Isend(to.data + at, piece(to.bytes - at), MPI_BYTE, peer, collective_tag,
+                                 comm_, &pending.emplace_back()));
+    }
+    for (MPI_Request& request : pending) complete(request);
+  }
+
+  static int piece(std::int64_t bytes) { return static_cast<int>(std::min(bytes, message_bytes)); }
+  static int checked_bytes(std::int64_t bytes) {
+    if (bytes >= std::int64_t{1} << 31)
+      throw RunError("a message of 2 GiB or more between stages; use a smaller micro-batch");
+    return static_cast<int>(bytes);
+  }
+
+  static bool is_complete(MPI_Request& request) {
+    int flag = 0;
+    MESHWRIGHT_MPI(MPI_Test(&request, &flag, MPI_STATUS_IGNORE));
+    return flag != 0;
+  }
+  static void complete(MPI_Request& request) {
+    const std::function<void()> none = [] {};
+    Backoff backoff(none);
+    while (!is_complete(request)) backoff.pause();
+  }
+  Request keep(MPI_Request request) {
+    if (free_.empty()) {
+      requests_.push_back(request);
+      return static_cast<Request>(requests_.size());
+    }
+    const Request place = free_.back();
+    free_.pop_back();
+    requests_[static_cast<std::size_t>(place - 1)] = request;
+    return place;
+  }
+
+  MPI_Comm comm_;
+  std::optional<SharedGroup> shared_;
+  std::function<void()> progress_;  // lets messages move while this rank waits for memory
+  int rank_ = 0, size_ = 1;
+  std::vector<char> scratch_;
+  std::vector<MPI_Request> requests_;  // by Request - 1
+  std::vector<Request> free_;
+};
+
+class MpiWorld : public World {
+ public:
+  explicit MpiWorld(const WorldOptions& options) {
+    int provided = 0;
+    MESHWRIGHT_MPI(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided));
+    MESHWRIGHT_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    MESHWRIGHT_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &rank_));
+    MESHWRIGHT_MPI(MPI_Comm_size(MPI_COMM_WORLD, &size_));
+    if (!options.shared_memory) return;
+    MESHWRIGHT_MPI(
+        MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &host_));
+    control_ = share(group_kinds * static_cast<std::int64_t>(sizeof(SharedSlot)));
+  }
+
+  ~MpiWorld() override {
+    for (void* memory : private_) std::free(memory);
+    // After an error the peers may never come to the end of the run: finalising would wait for
+    // them.
+    if (std::uncaught_exceptions() == 0) MPI_Finalize();
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+
+  void* allocate(std::int64_t bytes) override {
+    if (control_ != nullptr)
+      if (void* shared = share(std::max<std::int64_t>(bytes, 1))) return shared;
+    constexpr std::size_t alignment = 4096;
+    const std::size_t whole = (static_cast<std::size_t>(bytes) / alignment + 1) * alignment;
+    void* memory = std::aligned_alloc(alignment, whole);
+    if (memory == nullptr) throw std::bad_alloc();
+    std::memset(memory, 0, whole);
+    private_.push_back(memory);
+    return memory;
+  }
+
+  std::unique_ptr<Communicator> group(GroupKind kind, std::span<const int> ranks) override {
+    if (ranks.size() <= 1) return make_self_communicator();
+    MPI_Group all = MPI_GROUP_NULL, members = MPI_GROUP_NULL;
+    MPI_Comm comm = MPI_COMM_NULL;
+    MESHWRIGHT_MPI(MPI_Comm_group(MPI_COMM_WORLD, &all));
+    MESHWRIGHT_MPI(MPI_Group_incl(all, static_cast<int>(ranks.size()), ranks.data(), &members));
+    MESHWRIGHT_MPI(MPI_Comm_create_group(MPI_COMM_WORLD, members, static_cast<int>(kind), &comm));
+    MPI_Group_free(&members);
+    MPI_Group_free(&all);
+    return std::make_unique<MpiCommunicator>(comm, shared_group(kind, ranks));
+  }
+
+  void abandon(int exit_code) override {
+    std::fflush(nullptr);
+    std::_Exit(exit_code);
+  }
+
+ private:
+  static constexpr int group_kinds = 16;
+
+  // A segment of this rank which all ranks of the host have mapped; null (on all of them) where one
+  // of them cannot.
+  void* share(std::int64_t bytes) {
+    SharedSegment own = SharedSegment::create(bytes);
+    int host_rank = 0, host_size = 1;
+    MESHWRIGHT_MPI(MPI_Comm_rank(host_, &host_rank));
+    MESHWRIGHT_MPI(MPI_Comm_size(host_, &host_size));
+    struct Entry {
+      SegmentName name;
+      std::int64_t rank;
+    };
+    std::vector<Entry> entries(static_cast<std::size_t>(host_size));
+    const Entry mine{own.name(), rank_};
+    MESHWRIGHT_MPI(
+        MPI_Allgather(&mine, sizeof mine, MPI_BYTE, entries.data(), sizeof mine, MPI_BYTE, host_));
+    std::vector<SharedSegment> by_rank(static_cast<std::size_t>(size_));
+    int good = own.base() != nullptr;
+    for (const Entry& entry : entries) {
+      SharedSegment& segment = by_rank[static_cast<std::size_t>(entry.rank)];
+      segment = entry.rank == rank_ ? std::move(own) : SharedSegment::open(entry.name);
+      good = good && segment.base() != nullptr;
+    }
+    MESHWRIGHT_MPI(MPI_Allreduce(MPI_IN_PLACE, &good, 1, MPI_INT, MPI_MIN, host_));
+    if (!good) return nullptr;
+    void* base = by_rank[static_cast<std::size_t>(rank_)].base();
+    segments_.add(std::move(by_rank));
+    return base;
+  }
+
+  std::optional<SharedGroup> shared_group(GroupKind kind, std::span<const int> ranks) const {
+    if (control_ == nullptr) return std::nullopt;
+    const SharedPlace place{0, static_cast<int>(kind) * static_cast<int>(sizeof(SharedSlot))};
+    std::vector<SharedSlot*> slots;
+    int own = 0;
+    for (int rank : ranks) {
+      char* slot = segments_.address(rank, place);
+      if (slot == nullptr) return std::nullopt;
+      if (rank == rank_) own = static_cast<int>(slots.size());
+      slots.push_back(static_cast<SharedSlot*>(static_cast<void*>(slot)));
+    }
+    return SharedGroup(std::move(slots), ranks, own, segments_);
+  }
+
+  int rank_ = 0, size_ = 1;
+  MPI_Comm host_ = MPI_COMM_NULL;
+  SharedSegments segments_;
+  void* control_ = nullptr;  // this rank's slots, one per kind of group
+  std::vector<void*> private_;
+};
+
+}  // namespace
+
+std::unique_ptr<World> make_mpi_world(const WorldOptions& options) {
+  return std::make_unique<MpiWorld>(options);
+}
+
+}  // namespace meshwright

@@ -1,0 +1,71 @@
+#include "exec/comm/shared_group.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+namespace meshwright {
+
+void Backoff::pause() {
+  constexpr int spins = 64, yields = 20000;
+  constexpr unsigned sleep_us = 20;
+  if (++count_ <= spins) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+    return;
+  }
+  progress_();
+  if (count_ <= yields)
+    sched_yield();
+  else
+    usleep(sleep_us);
+}
+
+SharedPlace SharedSegments::find(int rank, const void* data, std::int64_t bytes) const {
+  const char* wanted = static_cast<const char*>(data);
+  for (std::size_t i = 0; i < sets_.size(); ++i) {
+    const SharedSegment& segment = sets_[i][static_cast<std::size_t>(rank)];
+    if (segment.base() == nullptr) continue;
+    if (wanted >= segment.base() && wanted + bytes <= segment.base() + segment.bytes())
+      return {static_cast<std::int64_t>(i), wanted - segment.base()};
+  }
+  return {};
+}
+
+char* SharedSegments::address(int rank, const SharedPlace& place) const {
+  if (place.segment < 0) return nullptr;
+  char* base =
+      sets_[static_cast<std::size_t>(place.segment)][static_cast<std::size_t>(rank)].base();
+  return base == nullptr ? nullptr : base + place.offset;
+}
+
+SharedGroup::SharedGroup(std::vector<SharedSlot*> slots, std::span<const int> ranks, int own,
+                         const SharedSegments& segments)
+    : slots_(std::move(slots)),
+      ranks_(ranks.begin(), ranks.end()),
+      own_(static_cast<std::size_t>(own)),
+      segments_(segments) {}
+
+void SharedGroup::barrier(const std::function<void()>& progress) {
+  ++barriers_;
+  slots_[own_]->arrived.store(barriers_, std::memory_order_release);
+  for (const SharedSlot* slot : slots_) {
+    Backoff backoff(progress);
+    while (slot->arrived.load(std::memory_order_acquire) < barriers_) backoff.pause();
+  }
+}
+
+std::span<char* const> SharedGroup::meet(const void* data, std::int64_t bytes,
+                                         const std::function<void()>& progress) {
+  slots_[own_]->place = segments_.find(ranks_[own_], data, bytes);
+  barrier(progress);
+  addresses_.clear();
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    char* address = segments_.address(ranks_[i], slots_[i]->place);
+    if (address == nullptr) return {};
+    addresses_.push_back(address);
+  }
+  return addresses_;
+}
+
+}  // namespace meshwright

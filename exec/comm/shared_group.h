@@ -1,0 +1,72 @@
+// The shared-memory side of a process group on one host: where the peers' buffers are, and a
+// barrier. Waiting spins briefly and then gives the processor away, since there may be more ranks
+// than cores; it never times out.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "exec/comm/shared_segment.h"
+
+namespace meshwright {
+
+// Spins, then yields, then sleeps a little; calls `progress` meanwhile.
+class Backoff {
+ public:
+  explicit Backoff(const std::function<void()>& progress) : progress_(progress) {}
+  void pause();
+
+ private:
+  const std::function<void()>& progress_;
+  int count_ = 0;
+};
+
+// A buffer of some rank: which of its segments, and how far into it.
+struct SharedPlace {
+  std::int64_t segment = -1;  // -1: in no segment
+  std::int64_t offset = 0;
+};
+
+// What one rank shows its peers of one group; lies in shared memory, starts as zeros.
+struct alignas(64) SharedSlot {
+  std::atomic<std::uint64_t> arrived;  // barriers that this rank has reached
+  SharedPlace place;                   // its buffer in the collective under way
+};
+
+// All segments that this process made or opened: one set per allocation, by world rank.
+class SharedSegments {
+ public:
+  void add(std::vector<SharedSegment> by_rank) { sets_.push_back(std::move(by_rank)); }
+  SharedPlace find(int rank, const void* data, std::int64_t bytes) const;
+  char* address(int rank, const SharedPlace& place) const;  // null: not mapped here
+
+ private:
+  std::vector<std::vector<SharedSegment>> sets_;
+};
+
+class SharedGroup {
+ public:
+  // slots: of the members, in group order; ranks: their world ranks.
+  SharedGroup(std::vector<SharedSlot*> slots, std::span<const int> ranks, int own,
+              const SharedSegments& segments);
+
+  void barrier(const std::function<void()>& progress);
+  // Shows the peers where `data` is, waits for all of them, and returns everybody's address; empty
+  // (on all ranks) when somebody's buffer is not shared. Valid until the next barrier.
+  std::span<char* const> meet(const void* data, std::int64_t bytes,
+                              const std::function<void()>& progress);
+
+ private:
+  std::vector<SharedSlot*> slots_;
+  std::vector<int> ranks_;
+  std::size_t own_;
+  const SharedSegments& segments_;
+  std::vector<char*> addresses_;
+  std::uint64_t barriers_ = 0;
+};
+
+}  // namespace meshwright

@@ -1,0 +1,70 @@
+// A stage for every module path, as the user gives them.
+#include <algorithm>
+#include <string>
+
+#include "models/core/error.h"
+#include "models/partition/partition.h"
+
+namespace meshwright {
+
+namespace {
+
+const std::string where = "/parallelism/partition";
+
+// Whole names only: `h.1` is no prefix of `h.12`. The empty path is a prefix of all.
+bool is_prefix(const std::string& prefix, const std::string& path) {
+  return prefix.empty() || path == prefix || path.starts_with(prefix + ".");
+}
+
+void check_names(const Graph& graph, const std::map<std::string, int>& stage_of, int parts) {
+  std::vector<std::string> paths;
+  for (const Unit& unit : graph.units) paths.push_back(unit.path);
+  for (const auto& [path, stage] : stage_of) {
+    if (std::ranges::none_of(paths, [&](const auto& p) { return is_prefix(path, p); })) {
+      const std::string near = nearest(path, paths);
+      throw InputError(
+          where + "/" + path + ": names no module that a stage can begin with; " +
+          (near.empty() ? "they are " + list_of(paths, "and") : "did you mean '" + near + "'?"));
+    }
+    if (stage < 0 || stage >= parts)
+      throw InputError(where + "/" + path + ": there is no stage " + std::to_string(stage) +
+                       "; use 0 to " + std::to_string(parts - 1));
+  }
+}
+
+void check_order(const Graph& graph, const std::vector<int>& stages, int parts) {
+  for (std::size_t u = 1; u < stages.size(); ++u)
+    if (stages[u] < stages[u - 1])
+      throw InputError(where + ": '" + graph.units[u].path + "' is on stage " +
+                       std::to_string(stages[u]) + " but runs after '" + graph.units[u - 1].path +
+                       "' on stage " + std::to_string(stages[u - 1]) +
+                       "; stages must not fall in order of execution");
+  for (int stage = 0; stage < parts; ++stage)
+    if (std::ranges::count(stages, stage) == 0)
+      throw InputError(where + ": stage " + std::to_string(stage) +
+                       " is empty; give every stage from 0 to " + std::to_string(parts - 1) +
+                       " at least one module");
+}
+
+}  // namespace
+
+std::vector<int> cut_manually(const Graph& graph, const std::map<std::string, int>& stage_of,
+                              int parts, int fallback) {
+  check_names(graph, stage_of, parts);
+  std::vector<int> stages;
+  for (const Unit& unit : graph.units) {
+    const int before = stages.empty() ? 0 : stages.back();
+    int stage = fallback < 0 ? before : fallback;
+    std::size_t longest = 0;
+    for (const auto& [path, given] : stage_of)
+      if (is_prefix(path, unit.path) && path.size() >= longest) {
+        longest = path.size();
+        stage = given;
+      }
+    stages.push_back(stage);
+  }
+  check_order(graph, stages, parts);
+  return stages;
+}
+
+}  // namespace meshwright

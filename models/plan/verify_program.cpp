@@ -1,0 +1,141 @@
+// The rules of Programs: declared in program.h.
+#include <algorithm>
+#include <string>
+
+#include "models/core/error.h"
+#include "models/plan/walk.h"
+
+namespace meshwright {
+
+namespace {
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+std::string place(const Program& program, std::size_t body, std::size_t instruction) {
+  return "stage " + std::to_string(program.stage) + " body " + std::to_string(body) +
+         " instruction " + std::to_string(instruction);
+}
+
+// Waits name instructions that exist, of this task only earlier ones. (Those of other tasks name
+// the latest earlier task by their meaning.)
+void check_waits(const Program& program) {
+  for (std::size_t b = 0; b < program.bodies.size(); ++b) {
+    const auto& instructions = program.bodies[b].instructions;
+    for (std::size_t i = 0; i < instructions.size(); ++i)
+      for (const Wait& wait : instructions[i].waits) {
+        if (wait.relation == Wait::Relation::same_task) {
+          MESHWRIGHT_CHECK(wait.instruction >= 0 && at(wait.instruction) < i,
+                           place(program, b, i) + " waits for a later one of its task");
+        } else if (wait.relation != Wait::Relation::previous_task) {
+          MESHWRIGHT_CHECK(wait.body >= 0 && at(wait.body) < program.bodies.size(),
+                           place(program, b, i) + " waits for a body that is not there");
+          const std::size_t size = program.bodies[at(wait.body)].instructions.size();
+          MESHWRIGHT_CHECK(wait.instruction < static_cast<int>(size),
+                           place(program, b, i) + " waits for an instruction that is not there");
+        }
+      }
+  }
+}
+
+// Everything that one stage does with others over one contact, in order.
+struct Deed {
+  InstructionKind kind;
+  int micro_batch;
+  std::int64_t bytes_in, bytes_out;
+  bool maximum;
+  bool operator==(const Deed&) const = default;
+};
+using Deeds = std::vector<std::vector<Deed>>;  // per contact
+
+Deeds deeds_of(const Script& script, std::size_t contacts) {
+  Deeds deeds(contacts);
+  const Program& program = script.program();
+  for (const Task& task : program.tasks) {
+    const auto& instructions = program.bodies[at(task.body)].instructions;
+    for (int lane = 0; lane < script.lanes(); ++lane)
+      for (int s = script.first_step(task.body, lane); s < script.end_step(task.body, lane); ++s) {
+        const Script::Step& step = script.steps()[at(s)];
+        const Instruction& instruction = instructions[at(step.instruction)];
+        if (step.contact < 0 || !runs(instruction, task)) continue;
+        const auto bytes = [](const std::vector<Operand>& operands) {
+          return operands.empty() ? std::int64_t{0} : operands[0].type.bytes();
+        };
+        deeds[at(step.contact)].push_back({instruction.kind, task.micro_batch,
+                                           bytes(instruction.inputs), bytes(instruction.outputs),
+                                           instruction.maximum});
+      }
+  }
+  return deeds;
+}
+
+void check_messages(const std::vector<Deed>& sent, const std::vector<Deed>& received,
+                    const std::string& name) {
+  MESHWRIGHT_CHECK(sent.size() == received.size(), name + ": as many are sent as received");
+  for (std::size_t i = 0; i < sent.size(); ++i) {
+    MESHWRIGHT_CHECK(
+        sent[i].kind == InstructionKind::send && received[i].kind == InstructionKind::recv,
+        name + ": one side sends, the other receives");
+    MESHWRIGHT_CHECK(sent[i].micro_batch == received[i].micro_batch,
+                     name + ": both sides take the micro-batches in one order");
+    MESHWRIGHT_CHECK(sent[i].bytes_in == received[i].bytes_out,
+                     name + ": what is sent has the size of what is received");
+  }
+}
+
+void check_contacts(const std::vector<Script>& scripts, const std::vector<Contact>& contacts) {
+  std::vector<Deeds> deeds;
+  for (const Script& script : scripts) deeds.push_back(deeds_of(script, contacts.size()));
+  const int stages = static_cast<int>(scripts.size());
+  for (std::size_t l = 0; l < contacts.size(); ++l) {
+    const Contact& contact = contacts[l];
+    if (contact.is_message()) {
+      const std::string name = "messages from virtual stage " + std::to_string(contact.from) +
+                               " to " + std::to_string(contact.to);
+      if (contact.from % stages == contact.to % stages) continue;  // both sides in one list
+      check_messages(deeds[at(contact.from % stages)][l], deeds[at(contact.to % stages)][l], name);
+    } else if (spans_stages(contact.group)) {
+      const int step = contact.group == GroupKind::embedding ? std::max(1, stages - 1) : 1;
+      for (int stage = step; stage < stages; stage += step)
+        MESHWRIGHT_CHECK(deeds[at(stage)][l] == deeds[0][l],
+                         "collectives over " + std::string(name_of(contact.group)) +
+                             " come in one order on all stages");
+    }
+  }
+}
+
+// Keeps nothing but what has run.
+struct Ledger {
+  std::vector<std::vector<bool>> ran;
+  explicit Ledger(const Cast& cast) {
+    for (const Script* script : cast.scripts) ran.emplace_back(at(script->runs()), false);
+  }
+  bool done(int player, int run) const { return ran[at(player)][at(run)]; }
+  void reached(const Party&, int, std::span<const int>) {}
+  void alone(const Party& party) { ran[at(party.player)][at(party.run)] = true; }
+  void together(std::span<const Party> parties) {
+    for (const Party& party : parties) alone(party);
+  }
+};
+
+}  // namespace
+
+void verify(const std::vector<Program>& stages) {
+  for (const Program& program : stages) {
+    check_waits(program);
+    verify(program.memory);
+  }
+  for (const LaneOrder order : {LaneOrder::streams, LaneOrder::inline_order}) {
+    std::vector<Contact> contacts;
+    std::vector<Script> scripts;
+    scripts.reserve(stages.size());
+    for (const Program& program : stages)
+      scripts.emplace_back(program, order, static_cast<int>(stages.size()), contacts);
+    if (order == LaneOrder::streams) check_contacts(scripts, contacts);
+    const Cast cast = cast_of_stages(scripts, contacts);
+    Ledger ledger(cast);
+    const std::string left = Walk<Ledger>(cast, ledger).run();
+    MESHWRIGHT_CHECK(left.empty(), "deadlock: " + left);
+  }
+}
+
+}  // namespace meshwright

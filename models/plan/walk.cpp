@@ -1,0 +1,156 @@
+#include "models/plan/walk.h"
+
+#include <algorithm>
+
+#include "models/core/error.h"
+
+namespace meshwright {
+
+namespace {
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+int lane_of(Stream stream, LaneOrder order) {
+  if (order == LaneOrder::streams) return static_cast<int>(stream);
+  return stream == Stream::pipe_send ? 1 : stream == Stream::pipe_recv ? 2 : 0;
+}
+
+// The contact of an instruction of a body of virtual stage `own`; false when it has none.
+bool contact_of(const Instruction& instruction, int own, Contact& contact) {
+  switch (instruction.kind) {
+    case InstructionKind::send:
+      contact = {GroupKind::none, Stream::compute, own, instruction.peer, instruction.channel};
+      return true;
+    case InstructionKind::recv:
+      contact = {GroupKind::none, Stream::compute, instruction.peer, own, instruction.channel};
+      return true;
+    case InstructionKind::all_reduce:
+    case InstructionKind::all_gather:
+    case InstructionKind::reduce_scatter:
+    case InstructionKind::all_to_all:
+    case InstructionKind::broadcast:
+      contact = {instruction.group, instruction.stream, -1, -1, -1};
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Forward and backward messages of one channel between two virtual stages cannot be mixed up: their
+// direction differs.
+int index_of(const Contact& contact, std::vector<Contact>& contacts) {
+  const auto found = std::find(contacts.begin(), contacts.end(), contact);
+  if (found != contacts.end()) return static_cast<int>(found - contacts.begin());
+  contacts.push_back(contact);
+  return static_cast<int>(contacts.size()) - 1;
+}
+
+// Where player `p` is in the contacts: the stages that have each one.
+std::vector<std::vector<bool>> users_of(const std::vector<Script>& scripts, std::size_t contacts) {
+  std::vector<std::vector<bool>> uses(scripts.size(), std::vector<bool>(contacts, false));
+  for (std::size_t s = 0; s < scripts.size(); ++s)
+    for (const Script::Step& step : scripts[s].steps())
+      if (step.contact >= 0) uses[s][at(step.contact)] = true;
+  return uses;
+}
+
+}  // namespace
+
+bool spans_stages(GroupKind kind) {
+  switch (kind) {
+    case GroupKind::pipeline:
+    case GroupKind::mp:
+    case GroupKind::norm:
+    case GroupKind::world:
+    case GroupKind::embedding:
+      return true;
+    default:
+      return false;
+  }
+}
+
+Script::Script(const Program& program, LaneOrder order, int stages, std::vector<Contact>& contacts)
+    : program_(&program),
+      resolve_(program),
+      lanes_(order == LaneOrder::streams ? stream_count : 3) {
+  for (const Body& body : program.bodies)
+    for (int lane = 0; lane < lanes_; ++lane) {
+      first_step_.push_back(static_cast<int>(steps_.size()));
+      for (std::size_t i = 0; i < body.instructions.size(); ++i) {
+        const Instruction& instruction = body.instructions[i];
+        if (lane_of(instruction.stream, order) != lane) continue;
+        Step step;
+        step.instruction = static_cast<int>(i);
+        step.when = instruction.when;
+        Contact contact;
+        if (contact_of(instruction, body.chunk * stages + program.stage, contact))
+          step.contact = index_of(contact, contacts);
+        step.first_wait = static_cast<int>(waits_.size());
+        waits_.insert(waits_.end(), instruction.waits.begin(), instruction.waits.end());
+        step.end_wait = static_cast<int>(waits_.size());
+        steps_.push_back(step);
+      }
+    }
+  first_step_.push_back(static_cast<int>(steps_.size()));
+  run_base_.push_back(0);
+  for (const Task& task : program.tasks)
+    run_base_.push_back(run_base_.back() +
+                        static_cast<int>(program.bodies[at(task.body)].instructions.size()));
+}
+
+RunId Script::run_id(int run) const {
+  const auto after = std::upper_bound(run_base_.begin(), run_base_.end(), run);
+  const int task = static_cast<int>(after - run_base_.begin()) - 1;
+  return {task, run - run_base_[at(task)]};
+}
+
+Cast cast_of_stages(const std::vector<Script>& scripts, const std::vector<Contact>& contacts) {
+  Cast cast;
+  const auto uses = users_of(scripts, contacts.size());
+  cast.communicator.assign(scripts.size(), std::vector<int>(contacts.size(), -1));
+  for (const Script& script : scripts) cast.scripts.push_back(&script);
+  for (std::size_t contact = 0; contact < contacts.size(); ++contact) {
+    if (!contacts[contact].is_message() && !spans_stages(contacts[contact].group)) continue;
+    int size = contacts[contact].is_message() ? 2 : 0;
+    if (size == 0)
+      for (const auto& of_stage : uses) size += of_stage[contact] ? 1 : 0;
+    if (size < 2) continue;
+    for (std::size_t s = 0; s < scripts.size(); ++s)
+      if (uses[s][contact]) cast.communicator[s][contact] = static_cast<int>(cast.sizes.size());
+    cast.sizes.push_back(size);
+  }
+  return cast;
+}
+
+Cast cast_of_ranks(const std::vector<Script>& scripts, const std::vector<Contact>& contacts,
+                   const Mesh& mesh) {
+  Cast cast;
+  const std::size_t ranks = at(mesh.ranks());
+  cast.communicator.assign(ranks, std::vector<int>(contacts.size(), -1));
+  for (int rank = 0; rank < mesh.ranks(); ++rank)
+    cast.scripts.push_back(&scripts[at(mesh.coordinates(rank).pipeline)]);
+  const auto add = [&](const std::vector<int>& members, std::size_t contact, int size) {
+    if (size < 2) return;
+    for (int rank : members)
+      cast.communicator[at(rank)][contact] = static_cast<int>(cast.sizes.size());
+    cast.sizes.push_back(size);
+  };
+  const int stages = mesh.degrees().pipeline;
+  for (std::size_t contact = 0; contact < contacts.size(); ++contact) {
+    const Contact& each = contacts[contact];
+    if (!each.is_message()) {
+      for (const auto& group : mesh.groups(each.group))
+        add(group, contact, static_cast<int>(group.size()));
+      continue;
+    }
+    for (int rank = 0; rank < mesh.ranks(); ++rank) {
+      Coordinates coordinates = mesh.coordinates(rank);
+      if (coordinates.pipeline != each.from % stages) continue;
+      coordinates.pipeline = each.to % stages;
+      add({rank, mesh.rank(coordinates)}, contact, 2);
+    }
+  }
+  return cast;
+}
+
+}  // namespace meshwright

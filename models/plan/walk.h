@@ -1,0 +1,261 @@
+// Walks the Programs of all stages in an order in which they can happen: every player (a rank, or
+// one for all equal ranks of a stage) has lanes that run their instructions in list order, waits
+// hold, and whatever needs several players (a message, a collective) happens when all have reached
+// it. The walk knows no time; a visitor keeps what it wants to know. When nothing can go on and
+// something is left, that is a deadlock.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "models/plan/program.h"
+
+namespace meshwright {
+
+// streams: one lane per stream. inline_order: one lane for everything but sends and receives, in
+// list order, as a thread does it that runs all by itself.
+enum class LaneOrder : std::uint8_t { streams, inline_order };
+
+// What several players do together: the instructions of one group kind and stream, or the messages
+// from one virtual stage to another. Stages find theirs in one common list.
+struct Contact {
+  GroupKind group = GroupKind::none;
+  Stream stream = Stream::compute;       // of a collective
+  int from = -1, to = -1, channel = -1;  // of messages
+  bool is_message() const { return from >= 0; }
+  bool operator==(const Contact&) const = default;
+};
+bool spans_stages(GroupKind kind);
+
+// A Program with the instructions of every body sorted by lane.
+class Script {
+ public:
+  struct Step {
+    int instruction = 0;
+    int contact = -1;
+    int first_wait = 0, end_wait = 0;
+    When when = When::always;
+  };
+
+  Script(const Program& program, LaneOrder order, int stages, std::vector<Contact>& contacts);
+
+  const Program& program() const { return *program_; }
+  int tasks() const { return static_cast<int>(program_->tasks.size()); }
+  int lanes() const { return lanes_; }
+  int runs() const { return run_base_.back(); }
+  int run(int task, int instruction) const {
+    return run_base_[static_cast<std::size_t>(task)] + instruction;
+  }
+  RunId run_id(int run) const;
+  int body_of(int task) const { return program_->tasks[static_cast<std::size_t>(task)].body; }
+  int first_step(int body, int lane) const {
+    return first_step_[static_cast<std::size_t>(body * lanes_ + lane)];
+  }
+  int end_step(int body, int lane) const {
+    return first_step_[static_cast<std::size_t>(body * lanes_ + lane + 1)];
+  }
+  const std::vector<Step>& steps() const { return steps_; }
+  // The run that a step's wait names in this task, -1: none.
+  int waited_run(int task, int wait) const {
+    const RunId id = resolve_(task, waits_[static_cast<std::size_t>(wait)]);
+    return id.task < 0 ? -1 : run(id.task, id.instruction);
+  }
+
+ private:
+  const Program* program_;
+  WaitResolver resolve_;
+  int lanes_ = 0;
+  std::vector<Step> steps_;
+  std::vector<Wait> waits_;
+  std::vector<int> first_step_;  // [body * lanes + lane], one more at the end
+  std::vector<int> run_base_;    // [task], one more at the end
+};
+
+// Who plays what: `communicator[player][contact]` is an index into `sizes`, -1 where the player
+// needs nobody else.
+struct Cast {
+  std::vector<const Script*> scripts;  // of each player
+  std::vector<std::vector<int>> communicator;
+  std::vector<int> sizes;
+};
+
+// One player per stage. Collectives within a stage need nobody else.
+Cast cast_of_stages(const std::vector<Script>& scripts, const std::vector<Contact>& contacts);
+// One player per rank.
+Cast cast_of_ranks(const std::vector<Script>& scripts, const std::vector<Contact>& contacts,
+                   const Mesh& mesh);
+
+struct Party {
+  int player = 0, lane = 0, run = 0, step = 0;
+};
+
+// Calls of the visitor, for every run once:
+//   bool done(int player, int run);
+//   void reached(const Party&, int previous_run_of_lane, std::span<const int> waited_runs);
+//   void alone(const Party&);                 // needs nobody else
+//   void together(std::span<const Party>);    // the last of them has reached it
+template <class Visitor>
+class Walk {
+ public:
+  Walk(const Cast& cast, Visitor& visitor) : cast_(cast), visitor_(visitor) {
+    players_.resize(cast.scripts.size());
+    for (std::size_t p = 0; p < players_.size(); ++p) {
+      players_[p].counts.assign(cast.communicator[p].size(), 0);
+      const Script& script = *cast.scripts[p];
+      for (int lane = 0; lane < script.lanes(); ++lane)
+        enter_task(players_[p].lanes[index(lane)], script, lane, 0);
+    }
+    meetings_.resize(cast.sizes.size());
+  }
+
+  // Returns an empty text, or what everything that is left waits for.
+  std::string run() {
+    for (std::size_t p = 0; p < players_.size(); ++p) wake(static_cast<int>(p));
+    for (std::size_t next = 0; next < queue_.size(); ++next) {
+      const int player = queue_[next];
+      players_[index(player)].queued = false;
+      const int lanes = cast_.scripts[index(player)]->lanes();
+      for (bool moved = true; moved;) {
+        moved = false;
+        for (int lane = 0; lane < lanes; ++lane) moved = advance(player, lane) || moved;
+      }
+      if (next > 4096) {
+        queue_.erase(queue_.begin(), queue_.begin() + static_cast<std::ptrdiff_t>(next) + 1);
+        next = static_cast<std::size_t>(-1);
+      }
+    }
+    return what_is_left();
+  }
+
+ private:
+  struct Lane {
+    int task = 0, step = 0, end = 0;
+    int last_run = -1;
+    bool meeting = false;
+  };
+  struct Player {
+    std::array<Lane, stream_count> lanes;
+    std::vector<int> counts;  // per contact: how many this player has reached
+    bool queued = false;
+  };
+  struct Meetings {
+    std::vector<Party> parties;  // [sequence * size + arrival]
+    std::vector<int> arrived;    // [sequence]
+  };
+
+  static std::size_t index(int i) { return static_cast<std::size_t>(i); }
+
+  void wake(int player) {
+    if (players_[index(player)].queued) return;
+    players_[index(player)].queued = true;
+    queue_.push_back(player);
+  }
+
+  static void enter_task(Lane& lane, const Script& script, int number, int task) {
+    lane.task = task;
+    while (lane.task < script.tasks()) {
+      const int body = script.body_of(lane.task);
+      lane.step = script.first_step(body, number);
+      lane.end = script.end_step(body, number);
+      if (lane.step < lane.end) return;
+      ++lane.task;
+    }
+  }
+
+  bool advance(int player, int number) {
+    Lane& lane = players_[index(player)].lanes[index(number)];
+    const Script& script = *cast_.scripts[index(player)];
+    bool moved = false;
+    while (lane.task < script.tasks() && !lane.meeting) {
+      if (lane.step == lane.end) {
+        enter_task(lane, script, number, lane.task + 1);
+        continue;
+      }
+      const Script::Step& step = script.steps()[index(lane.step)];
+      if (step.when == When::always || runs_now(script, lane.task, step)) {
+        if (!try_run({player, number, script.run(lane.task, step.instruction), lane.step}, lane))
+          return moved;
+        moved = true;
+      }
+      ++lane.step;
+    }
+    return moved;
+  }
+
+  static bool runs_now(const Script& script, int task, const Script::Step& step) {
+    const Task& now = script.program().tasks[index(task)];
+    return step.when == When::first_micro_batch ? now.first : now.last;
+  }
+
+  // False while a wait is open. A party of an open meeting has run as far as its lane is concerned:
+  // the lane goes on when the meeting is over.
+  bool try_run(const Party& party, Lane& lane) {
+    const Script& script = *cast_.scripts[index(party.player)];
+    const Script::Step& step = script.steps()[index(party.step)];
+    waited_.clear();
+    for (int wait = step.first_wait; wait < step.end_wait; ++wait) {
+      const int run = script.waited_run(lane.task, wait);
+      if (run < 0) continue;
+      if (!visitor_.done(party.player, run)) return false;
+      waited_.push_back(run);
+    }
+    visitor_.reached(party, lane.last_run, waited_);
+    lane.last_run = party.run;
+    const int communicator =
+        step.contact < 0 ? -1 : cast_.communicator[index(party.player)][index(step.contact)];
+    if (communicator < 0)
+      visitor_.alone(party);
+    else
+      meet(party, lane, communicator, players_[index(party.player)].counts[index(step.contact)]++);
+    return true;
+  }
+
+  void meet(const Party& party, Lane& lane, int communicator, int sequence) {
+    Meetings& meetings = meetings_[index(communicator)];
+    const std::size_t size = index(cast_.sizes[index(communicator)]);
+    if (meetings.arrived.size() <= index(sequence)) {
+      meetings.arrived.resize(index(sequence) + 1, 0);
+      meetings.parties.resize((index(sequence) + 1) * size);
+    }
+    int& arrived = meetings.arrived[index(sequence)];
+    Party* first = meetings.parties.data() + index(sequence) * size;
+    first[arrived++] = party;
+    lane.meeting = true;
+    if (index(arrived) < size) return;
+    visitor_.together(std::span<const Party>(first, size));
+    for (const Party* each = first; each != first + size; ++each) {
+      players_[index(each->player)].lanes[index(each->lane)].meeting = false;
+      if (each->player != party.player) wake(each->player);
+    }
+  }
+
+  std::string what_is_left() const {
+    for (std::size_t p = 0; p < players_.size(); ++p) {
+      const Script& script = *cast_.scripts[p];
+      for (int number = 0; number < script.lanes(); ++number) {
+        const Lane& lane = players_[p].lanes[index(number)];
+        if (lane.task >= script.tasks() && !lane.meeting) continue;
+        const RunId id = lane.meeting
+                             ? script.run_id(lane.last_run)
+                             : RunId{lane.task, script.steps()[index(lane.step)].instruction};
+        return "stage " + std::to_string(script.program().stage) + " task " +
+               std::to_string(id.task) + " body " + std::to_string(script.body_of(id.task)) +
+               " instruction " + std::to_string(id.instruction) +
+               (lane.meeting ? " waits for its peers" : " waits for another stream");
+      }
+    }
+    return {};
+  }
+
+  const Cast& cast_;
+  Visitor& visitor_;
+  std::vector<Player> players_;
+  std::vector<Meetings> meetings_;
+  std::vector<int> queue_;
+  std::vector<int> waited_;
+};
+
+}  // namespace meshwright

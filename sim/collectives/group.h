@@ -1,0 +1,24 @@
+// A process group as it lies on the machine: which hosts, which places in them, and in which orders
+// its members of one host form rings ("lanes"; each lane carries an equal part of the bytes).
+#pragma once
+
+#include <vector>
+
+#include "hwprofiles/topology.h"
+#include "sim/collectives/rounds.h"
+
+namespace meshwright {
+
+struct PlacedGroup {
+  Grid grid;                            // {1, n} when the hosts hold different numbers of ranks
+  bool rectangle = true;                // the same number of ranks on every host
+  int hosts = 1;                        // that it touches
+  std::vector<int> ranks;               // sorted: host by host
+  std::vector<std::vector<int>> lanes;  // permutations of the places 0 .. per_host - 1
+  std::vector<int> line;   // places in the order of a line over direct NVLinks, or in order
+  std::vector<int> shape;  // equal for groups that lie alike on their hosts
+};
+
+PlacedGroup place_group(const Topology& topology, const std::vector<int>& ranks);
+
+}  // namespace meshwright

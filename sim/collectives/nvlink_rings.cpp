@@ -1,0 +1,104 @@
+#include "sim/collectives/nvlink_rings.h"
+
+#include <algorithm>
+
+namespace meshwright {
+
+namespace {
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+using Ring = std::vector<int>;
+
+// Beyond this the number of rings explodes; no machine with direct links has more GPUs.
+constexpr std::size_t most_gpus = 8;
+
+// Extends `line` in all ways to lines through every GPU.
+void extend(const LinkMatrix& links, Ring& line, std::vector<Ring>& lines, bool first_only) {
+  if (first_only && !lines.empty()) return;
+  if (line.size() == links.size()) {
+    lines.push_back(line);
+    return;
+  }
+  for (int next = 0; next < static_cast<int>(links.size()); ++next) {
+    if (links[at(line.back())][at(next)] == 0) continue;
+    if (std::find(line.begin(), line.end(), next) != line.end()) continue;
+    line.push_back(next);
+    extend(links, line, lines, first_only);
+    line.pop_back();
+  }
+}
+
+// Closed rings from GPU 0, one direction of each.
+std::vector<Ring> closed_rings(const LinkMatrix& links) {
+  std::vector<Ring> lines;
+  Ring line = {0};
+  extend(links, line, lines, false);
+  std::erase_if(lines, [&](const Ring& ring) {
+    return links[at(ring.back())][0] == 0 || ring[1] > ring.back();
+  });
+  return lines;
+}
+
+void add_links(LinkMatrix& links, const Ring& ring, int amount) {
+  for (std::size_t i = 0; i < ring.size(); ++i) {
+    const std::size_t a = at(ring[i]), b = at(ring[(i + 1) % ring.size()]);
+    links[a][b] += amount;
+    links[b][a] += amount;
+  }
+}
+
+bool fits(const LinkMatrix& links, const Ring& ring) {
+  for (std::size_t i = 0; i < ring.size(); ++i)
+    if (links[at(ring[i])][at(ring[(i + 1) % ring.size()])] == 0) return false;
+  return true;
+}
+
+// Packs rings from `next` on; a ring may be taken again while its links last.
+void pack(const std::vector<Ring>& rings, std::size_t next, std::size_t bound, LinkMatrix& left,
+          std::vector<Ring>& taken, std::vector<Ring>& best) {
+  if (taken.size() > best.size()) best = taken;
+  for (std::size_t i = next; i < rings.size() && best.size() < bound; ++i) {
+    if (!fits(left, rings[i])) continue;
+    add_links(left, rings[i], -1);
+    taken.push_back(rings[i]);
+    pack(rings, i, bound, left, taken, best);
+    taken.pop_back();
+    add_links(left, rings[i], 1);
+  }
+}
+
+}  // namespace
+
+std::vector<Ring> nvlink_rings(const LinkMatrix& links) {
+  if (links.size() == 2) return std::vector<Ring>(at(links[0][1]), Ring{0, 1});
+  if (links.size() < 2 || links.size() > most_gpus) return {};
+  int fewest = 64;  // a ring takes two links of every GPU
+  for (const auto& row : links) {
+    int sum = 0;
+    for (const int count : row) sum += count;
+    fewest = std::min(fewest, sum);
+  }
+  LinkMatrix left = links;
+  std::vector<Ring> taken, best;
+  pack(closed_rings(links), 0, at(fewest / 2), left, taken, best);
+  std::vector<Ring> both;
+  for (const Ring& ring : best) {
+    both.push_back(ring);
+    both.push_back(ring);
+    std::reverse(both.back().begin() + 1, both.back().end());
+  }
+  return both;
+}
+
+std::vector<int> nvlink_line(const LinkMatrix& links) {
+  if (links.empty() || links.size() > most_gpus) return {};
+  std::vector<Ring> lines;
+  for (int first = 0; first < static_cast<int>(links.size()) && lines.empty(); ++first) {
+    Ring line = {first};
+    extend(links, line, lines, true);
+  }
+  return lines.empty() ? Ring{} : lines.front();
+}
+
+}  // namespace meshwright

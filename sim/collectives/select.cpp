@@ -1,0 +1,139 @@
+#include "sim/collectives/select.h"
+
+#include <algorithm>
+#include <map>
+
+#include "models/core/error.h"
+#include "sim/collectives/all_to_all.h"
+#include "sim/collectives/chain.h"
+#include "sim/collectives/ring.h"
+#include "sim/collectives/timing.h"
+#include "sim/collectives/tree.h"
+
+namespace meshwright {
+
+namespace {
+
+struct Question {
+  const Topology& topology;
+  const PlacedGroup& group;
+  double bytes;
+};
+
+// Pipelines of chunks of 64 KiB or more, as many as 512.
+int chain_chunks(const Question& question) {
+  return static_cast<int>(std::clamp(question.bytes / (1 << 16), 1.0, 512.0));
+}
+
+// A flat grid over which MPI halves on a CPU computer; otherwise the group's own.
+Grid halving_grid(const Question& question) {
+  if (question.topology.cluster().machine.shared_memory) return {question.group.grid.ranks(), 1};
+  return question.group.grid;
+}
+
+bool always(const Question&) { return true; }
+
+bool over_hosts(const Question& question) {
+  return question.group.grid.hosts > 1 || question.topology.cluster().machine.shared_memory;
+}
+
+bool direct_links(const Question& question) {
+  return question.group.hosts == 1 &&
+         question.topology.cluster().machine.nvlink.kind == NvlinkKind::matrix;
+}
+
+// Which algorithms there are; the fastest that applies is taken.
+struct Algorithm {
+  CollectiveKind kind;
+  std::string_view name;
+  bool (*applies)(const Question&);
+  Rounds (*rounds)(const Question&);
+  Order order = Order::lanes;
+};
+
+const Algorithm algorithms[] = {
+    {CollectiveKind::all_reduce, "ring", always,
+     [](const Question& q) { return ring_all_reduce(q.group.grid); }},
+    {CollectiveKind::all_reduce, "halving", over_hosts,
+     [](const Question& q) { return halving_all_reduce(halving_grid(q)); }},
+    {CollectiveKind::all_reduce, "chain", direct_links,
+     [](const Question& q) { return chain_all_reduce(q.group.grid.ranks(), chain_chunks(q)); },
+     Order::line},
+    {CollectiveKind::all_gather, "ring", always,
+     [](const Question& q) { return ring_all_gather(q.group.grid); }},
+    {CollectiveKind::reduce_scatter, "ring", always,
+     [](const Question& q) { return ring_reduce_scatter(q.group.grid); }},
+    {CollectiveKind::broadcast, "chain", always,
+     [](const Question& q) { return chain_broadcast(q.group.grid.ranks(), chain_chunks(q)); },
+     Order::line},
+    {CollectiveKind::broadcast, "tree", always,
+     [](const Question& q) { return tree_broadcast(q.group.grid.ranks()); }},
+    {CollectiveKind::all_to_all, "pairwise", always,
+     [](const Question& q) { return pairwise_all_to_all(q.group.grid.ranks(), 32); }},
+};
+
+// The groups that run beside groups[asked] on its first hosts, itself first. Those of another shape
+// run other rounds; they are timed in their own turn.
+std::vector<PlacedGroup> neighbours(const Cluster& cluster, const std::vector<PlacedGroup>& groups,
+                                    std::size_t asked) {
+  const PlacedGroup& group = groups[asked];
+  std::vector<int> hosts;
+  for (const int rank : group.ranks) {
+    if (hosts.empty() || hosts.back() != cluster.host_of(rank))
+      hosts.push_back(cluster.host_of(rank));
+    if (hosts.size() == 2) break;  // what leaves the first host and what enters the second
+  }
+  std::vector<PlacedGroup> beside = {group};
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    const PlacedGroup& other = groups[i];
+    if (i == asked || other.grid.hosts != group.grid.hosts ||
+        other.grid.per_host != group.grid.per_host)
+      continue;
+    if (std::any_of(other.ranks.begin(), other.ranks.end(), [&](int rank) {
+          return std::find(hosts.begin(), hosts.end(), cluster.host_of(rank)) != hosts.end();
+        }))
+      beside.push_back(other);
+  }
+  return beside;
+}
+
+CollectiveChoice best_for(const Topology& topology, CollectiveKind kind, Bytes bytes,
+                          const std::vector<PlacedGroup>& beside) {
+  const Question question{topology, beside[0], bytes.value};
+  CollectiveChoice best{"", {0}};
+  for (const Algorithm& algorithm : algorithms) {
+    if (algorithm.kind != kind || !algorithm.applies(question)) continue;
+    const Seconds time =
+        time_of({topology, beside, bytes}, algorithm.rounds(question), algorithm.order);
+    if (best.algorithm.empty() || time < best.time) best = {algorithm.name, time};
+  }
+  MESHWRIGHT_CHECK(!best.algorithm.empty(), "every kind of collective has an algorithm");
+  return best;
+}
+
+}  // namespace
+
+CollectiveChoice choose_collective(const Topology& topology, CollectiveKind kind, Bytes bytes,
+                                   const Groups& concurrent_groups) {
+  std::vector<PlacedGroup> groups;
+  std::map<std::vector<int>, std::size_t> first_of_shape;
+  for (const std::vector<int>& ranks : concurrent_groups) {
+    if (ranks.size() < 2) continue;
+    groups.push_back(place_group(topology, ranks));
+    first_of_shape.emplace(groups.back().shape, groups.size() - 1);
+  }
+  CollectiveChoice slowest{"none", {0}};
+  for (const auto& [shape, index] : first_of_shape) {
+    const CollectiveChoice choice =
+        best_for(topology, kind, bytes, neighbours(topology.cluster(), groups, index));
+    if (choice.time > slowest.time) slowest = choice;
+  }
+  return slowest;
+}
+
+Seconds collective_time(const Topology& topology, CollectiveKind kind, Bytes bytes,
+                        const Groups& concurrent_groups) {
+  return choose_collective(topology, kind, bytes, concurrent_groups).time;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,101 @@
+#include "sim/collectives/timing.h"
+
+#include <algorithm>
+
+#include "sim/network/flows.h"
+
+namespace meshwright {
+
+namespace {
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+// Hosts of a group whose transfers are looked at one by one; those of the others are alike.
+constexpr int most_hosts = 4;
+// A pipeline between the two levels works in chunks of at least this size, at most so many.
+constexpr double pipeline_chunk_bytes = 64.0 * (1 << 20);
+constexpr double most_pipeline_chunks = 16;
+
+// The rank of the group that stands at `place` of the rounds in a lane.
+int rank_at(const PlacedGroup& group, const std::vector<int>& lane, int place) {
+  const int per_host = group.grid.per_host;
+  return group.ranks[at(place / per_host * per_host + lane[at(place % per_host)])];
+}
+
+int direct_links(const Topology& topology, int from, int to) {
+  const Cluster& cluster = topology.cluster();
+  if (cluster.host_of(from) != cluster.host_of(to)) return 1;
+  const int ranks = cluster.processes_per_host;
+  return std::max(1, topology.direct_nvlinks(from % ranks, to % ranks));
+}
+
+bool same_transfers(const Round& a, const Round& b) {
+  return std::equal(a.transfers.begin(), a.transfers.end(), b.transfers.begin(), b.transfers.end(),
+                    [](const Transfer& x, const Transfer& y) {
+                      return x.from == y.from && x.to == y.to && x.count == y.count;
+                    });
+}
+
+struct RoundTime {
+  Seconds wire;
+  bool crosses_hosts = false;
+};
+
+void add_flows(const Timed& timed, const Rounds& rounds, const Round& round,
+               const PlacedGroup& group, Order order, Flows& flows) {
+  const std::vector<std::vector<int>> line = {group.line};
+  const auto& lanes = order == Order::line ? line : group.lanes;
+  const double chunk = timed.bytes.value * rounds.chunk_share / static_cast<double>(lanes.size());
+  for (const Transfer& transfer : round.transfers) {
+    const int per_host = group.grid.per_host;
+    if (std::min(transfer.from / per_host, transfer.to / per_host) >= most_hosts) continue;
+    for (const std::vector<int>& lane : lanes) {
+      const int from = rank_at(group, lane, transfer.from), to = rank_at(group, lane, transfer.to);
+      // A line is one channel: it uses one link of a pair of GPUs that has two.
+      const int links = order == Order::line ? direct_links(timed.topology, from, to) : 1;
+      flows.add(from, to, chunk * transfer.count * links);
+    }
+  }
+}
+
+RoundTime time_of_round(const Timed& timed, const Rounds& rounds, const Round& round, Order order) {
+  Flows flows(timed.topology);
+  for (const PlacedGroup& group : timed.groups)
+    add_flows(timed, rounds, round, group, order, flows);
+  return {flows.slowest(), flows.crosses_hosts()};
+}
+
+}  // namespace
+
+Seconds time_of(const Timed& timed, const Rounds& rounds, Order order) {
+  const Cluster& cluster = timed.topology.cluster();
+  const CollectiveLatency host = cluster.machine.host_latency, network = cluster.network_latency();
+  Seconds inside, across, latency;
+  double sent = 0;  // bytes that a rank sends over the network
+  bool any_inside = false, any_across = false;
+  std::vector<RoundTime> times;  // a gathering round often repeats the transfers of a reducing one
+  for (const Round& round : rounds.rounds) {
+    const auto alike =
+        std::find_if(rounds.rounds.begin(), rounds.rounds.begin() + std::ssize(times),
+                     [&](const Round& done) { return same_transfers(done, round); });
+    const auto index = static_cast<std::size_t>(alike - rounds.rounds.begin());
+    times.push_back(index < times.size() ? times[index]
+                                         : time_of_round(timed, rounds, round, order));
+    const RoundTime time = times.back();
+    (time.crosses_hosts ? across : inside) += time.wire * round.repeat;
+    (time.crosses_hosts ? any_across : any_inside) = true;
+    if (time.crosses_hosts && !round.transfers.empty())
+      sent += timed.bytes.value * rounds.chunk_share * round.transfers[0].count * round.repeat;
+    latency += Seconds{(time.crosses_hosts ? network : host).step_latency_s * round.latency_steps};
+  }
+  latency += Seconds{(any_inside ? host.latency_s : 0) + (any_across ? network.latency_s : 0)};
+  if (any_across) across = across / cluster.machine.network.volume.at(sent);
+  const Nvlink& nvlink = cluster.machine.nvlink;
+  if (nvlink.kind == NvlinkKind::none) return latency + inside + across;  // both use the PCIe links
+  inside = inside / nvlink.group.at(timed.groups[0].grid.per_host);
+  const double chunks =
+      std::clamp(timed.bytes.value / pipeline_chunk_bytes, 1.0, most_pipeline_chunks);
+  return latency + std::max(inside, across) + std::min(inside, across) / chunks;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,33 @@
+// Point-to-point sends: transfer_time of select.h.
+#include <algorithm>
+
+#include "sim/collectives/select.h"
+#include "sim/network/flows.h"
+
+namespace meshwright {
+
+namespace {
+
+// Of a pipeline over thousands of ranks the first pairs are looked at; the others lie alike.
+constexpr std::size_t most_pairs = 2048;
+
+// A send between two ranks starts two processes, not a group: half of what a collective needs (NCCL
+// sends of a few bytes inside a host take 15 to 20 us).
+Seconds send_latency(const Cluster& cluster, bool crosses_hosts) {
+  const CollectiveLatency latency =
+      crosses_hosts ? cluster.network_latency() : cluster.machine.host_latency;
+  return {latency.latency_s / 2 + latency.step_latency_s};
+}
+
+}  // namespace
+
+Seconds transfer_time(const Topology& topology, Bytes bytes,
+                      const std::vector<std::pair<int, int>>& concurrent_pairs) {
+  Flows flows(topology);
+  for (std::size_t i = 0; i < std::min(concurrent_pairs.size(), most_pairs); ++i)
+    flows.add(concurrent_pairs[i].first, concurrent_pairs[i].second, bytes.value);
+  if (flows.empty()) return {0};
+  return send_latency(topology.cluster(), flows.crosses_hosts()) + flows.slowest();
+}
+
+}  // namespace meshwright

@@ -1,0 +1,158 @@
+#include "sim/cost/cost.h"
+
+#include <algorithm>
+
+#include "sim/cost/gemm.h"
+
+namespace meshwright {
+
+namespace {
+
+// Share of the dense peak that fused attention kernels reach on long sequences. First generation:
+// 25-40 % on A100; second: 50-73 % (both as the authors of the second report).
+constexpr double flash_share = 0.40;
+constexpr double flash2_share = 0.60;
+
+using Types = std::vector<TensorType>;
+
+void copy_types(const std::vector<Operand>& operands, Types& types) {
+  types.clear();
+  for (const Operand& operand : operands) types.push_back(operand.type);
+}
+
+void copy_types(const Graph& graph, const TensorIds& ids, Types& types) {
+  types.clear();
+  for (int id : ids) types.push_back(graph.tensor(id).type);
+}
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+}  // namespace
+
+Precision executed_precision(const Gpu& gpu, Precision wanted) {
+  if (gpu.supports(wanted)) return wanted;
+  if (wanted == Precision::fp8 && gpu.supports(Precision::bf16)) return Precision::bf16;
+  return Precision::fp32;
+}
+
+CostModel::CostModel(const Cluster& cluster, const Training& training)
+    : gpu_(cluster.device()),
+      host_launch_(cluster.host_launch()),
+      training_(training),
+      products_(executed_precision(gpu_, training.precision)),
+      attention_(training.precision == Precision::fp8
+                     ? executed_precision(gpu_, Precision::bf16)  // fp8 is for linear layers
+                     : products_) {}
+
+Seconds CostModel::time(const Kernel& kernel) const {
+  const double memory =
+      kernel.bytes / (gpu_.memory_bandwidth_bytes_per_s * gpu_.memory_bound.at(kernel.bytes));
+  const Seconds latency{gpu_.kernel_latency_s};
+  double arithmetic = 0;
+  switch (kernel.kind) {
+    case Kernel::Kind::memory:
+      break;
+    case Kernel::Kind::gemm:
+    case Kernel::Kind::batched_gemm: {
+      const Precision precision = kernel.kind == Kernel::Kind::gemm ? products_ : attention_;
+      arithmetic = kernel.flops / (gpu_.peak(precision).value * gpu_.gemm.at(kernel.flops) *
+                                   shape_efficiency(kernel, gpu_, precision));
+      break;
+    }
+    case Kernel::Kind::attention: {
+      const bool second = training_.attention == AttentionKernel::flash2;
+      const double share = gpu_.kind == DeviceKind::cpu ? gpu_.gemm.at(kernel.flops)
+                           : second                     ? flash2_share
+                                                        : flash_share;
+      arithmetic = kernel.flops / (gpu_.peak(attention_).value * share);
+      break;
+    }
+  }
+  return Seconds{std::max(arithmetic, memory)} + latency;
+}
+
+void CostModel::append(const Instruction& instruction, const Program& program,
+                       std::vector<Kernel>& kernels) const {
+  kernels.clear();
+  if (instruction.kind == InstructionKind::optimizer_step) {
+    const Bucket& bucket = program.buckets[at(instruction.bucket)];
+    const int moments = bucket.second_moment.buffer >= 0 ? 2 : 1;
+    append_optimizer_kernels(bucket.shard_elements, moments, bucket.weights.type.dtype,
+                             bucket.gradients.type.dtype, training_.compiler, kernels);
+  } else if (instruction.kind == InstructionKind::compute) {
+    Types inputs, outputs;
+    copy_types(instruction.inputs, inputs);
+    copy_types(instruction.outputs, outputs);
+    append_kernels({instruction.op, instruction.attributes, inputs, outputs}, training_.compiler,
+                   kernels);
+  }
+}
+
+// The host runs ahead of the device as long as kernels last longer than launching the next one.
+// Within one instruction the slower of the two counts.
+Seconds CostModel::time(const std::vector<Kernel>& kernels) const {
+  Seconds device;
+  for (const Kernel& kernel : kernels) device += time(kernel);
+  return std::max(device, host_launch_ * static_cast<double>(kernels.size()));
+}
+
+Seconds CostModel::time(const Instruction& instruction, const Program& program) const {
+  std::vector<Kernel> kernels;
+  append(instruction, program, kernels);
+  return time(kernels);
+}
+
+int CostModel::launches(const Instruction& instruction, const Program& program) const {
+  std::vector<Kernel> kernels;
+  append(instruction, program, kernels);
+  return static_cast<int>(kernels.size());
+}
+
+std::vector<double> CostModel::unit_costs(const Graph& graph) const {
+  std::vector<double> costs(graph.units.size(), 0);
+  bool only_forward = true;
+  Types inputs, outputs;
+  std::vector<Kernel> kernels;
+  for (const Node& node : graph.nodes) {
+    only_forward = only_forward && node.phase == Phase::forward;
+    copy_types(graph, node.inputs, inputs);
+    copy_types(graph, node.outputs, outputs);
+    kernels.clear();
+    append_kernels({node.op, node.attributes, inputs, outputs}, training_.compiler, kernels);
+    costs[at(graph.unit_of(node))] += time(kernels).value;
+  }
+  if (only_forward)
+    for (double& cost : costs) cost *= 3;
+  return costs;
+}
+
+std::vector<double> CostModel::unit_memory(const Graph& graph) const {
+  std::vector<double> bytes(graph.units.size(), 0);
+  const bool storage_is_f32 = storage_of(training_.precision) == Dtype::f32;
+  const double moments = training_.optimizer == OptimizerKind::sgd ? 1 : 2;
+  const double states = static_cast<double>(bytes_of(training_.gradient_reduce)) + 4 * moments +
+                        (storage_is_f32 ? 0 : 4);  // fp32 masters
+  std::vector<bool> counted(graph.tensors.size(), false);
+  bool only_forward = true;
+  for (const Node& node : graph.nodes) only_forward = only_forward && node.phase == Phase::forward;
+  for (const Node& node : graph.nodes)
+    for (int id : node.inputs) {
+      const Tensor& tensor = graph.tensor(id);
+      if (counted[at(id)]) continue;
+      const double size = static_cast<double>(tensor.type.bytes());
+      if (tensor.role == Role::parameter) {
+        const double elements = static_cast<double>(tensor.type.shape.elements());
+        bytes[at(graph.unit_of(node))] += size + states * elements;
+        counted[at(id)] = true;
+      } else if (tensor.role == Role::activation && tensor.producer >= 0) {
+        const Node& maker = graph.nodes[at(tensor.producer)];
+        const bool kept = maker.phase == Phase::forward && node.phase != Phase::forward;
+        if (!kept && !only_forward) continue;
+        bytes[at(graph.unit_of(maker))] += size;
+        counted[at(id)] = true;
+      }
+    }
+  return bytes;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,46 @@
+// How long one kernel and one instruction take on one GPU of a cluster: a roofline with the
+// machine's efficiency curves and the host's launch cost. Communication is the business of
+// sim/collectives.
+#pragma once
+
+#include <vector>
+
+#include "hwprofiles/machine.h"
+#include "models/graph/graph.h"
+#include "models/plan/plan.h"
+#include "models/plan/program.h"
+
+namespace meshwright {
+
+class CostModel {
+ public:
+  CostModel(const Cluster& cluster, const Training& training);
+
+  Seconds time(const Kernel& kernel) const;
+  // Device time of a compute or optimizer_step instruction, no less than the host needs to launch
+  // its kernels; zero for all other kinds.
+  Seconds time(const Instruction& instruction, const Program& program) const;
+  int launches(const Instruction& instruction, const Program& program) const;  // kernels it starts
+  // Compute of every unit of a graph, for the partitioner: all phases that the graph holds, or
+  // three times the forward where it holds no other.
+  std::vector<double> unit_costs(const Graph& graph) const;
+  // Bytes of every unit: parameters with gradients and optimizer states, and the activations kept
+  // for the backward phase.
+  std::vector<double> unit_memory(const Graph& graph) const;
+
+ private:
+  void append(const Instruction& instruction, const Program& program,
+              std::vector<Kernel>& kernels) const;
+  Seconds time(const std::vector<Kernel>& kernels) const;
+
+  Gpu gpu_;
+  Seconds host_launch_;
+  Training training_;
+  Precision products_, attention_;  // the arithmetic that the device has for them
+};
+
+// The precision whose peak a device reaches when asked for `wanted`: fp8 without such units runs in
+// bf16, and what has no tensor cores for it runs in fp32.
+Precision executed_precision(const Gpu& gpu, Precision wanted);
+
+}  // namespace meshwright

@@ -1,0 +1,69 @@
+#include "sim/cost/gemm.h"
+
+#include <algorithm>
+
+namespace meshwright {
+
+namespace {
+
+// Output tiles that libraries choose from, with the share of the peak that each reaches when the
+// device is full of them (smaller tiles load more operands per product).
+struct Tile {
+  std::int64_t m, n;
+  double share;
+};
+constexpr Tile tiles[] = {
+    {256, 128, 1.0}, {128, 256, 1.0}, {128, 128, 0.97},
+    {128, 64, 0.85}, {64, 128, 0.85}, {64, 64, 0.7},
+};
+
+// A product with few tiles is cut along k as well; the parts are then summed.
+constexpr std::int64_t shortest_split = 512;  // of k
+constexpr double split_share = 0.9;
+
+// Leading dimensions that are no multiple of 16 bytes take slower loads: a head dimension that is
+// no multiple of 8 costs about 40 % more time in fp16.
+constexpr std::int64_t aligned_bytes = 16;
+constexpr double misaligned_share = 0.7;
+
+std::int64_t element_bytes(Precision precision) {
+  if (precision == Precision::fp8) return 1;
+  return precision == Precision::fp16 || precision == Precision::bf16 ? 2 : 4;
+}
+
+bool misaligned(const Kernel& product, Precision precision) {
+  if (precision == Precision::fp32) return false;  // no tensor cores to feed
+  const std::int64_t multiple = aligned_bytes / element_bytes(precision);
+  return product.m % multiple != 0 || product.n % multiple != 0 || product.k % multiple != 0;
+}
+
+std::int64_t divided_up(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
+
+double efficiency_with(const Tile& tile, const Kernel& product, std::int64_t processors) {
+  const std::int64_t rows = divided_up(product.m, tile.m), columns = divided_up(product.n, tile.n);
+  const double inside =
+      static_cast<double>(product.m) * static_cast<double>(product.n) /
+      (static_cast<double>(rows * tile.m) * static_cast<double>(columns * tile.n));
+  std::int64_t blocks = rows * columns * product.batch;
+  double share = tile.share * inside;
+  if (blocks < processors) {
+    const std::int64_t splits =
+        std::min(processors / blocks, std::max<std::int64_t>(1, product.k / shortest_split));
+    if (splits > 1) share *= split_share;
+    blocks *= splits;
+  }
+  const std::int64_t waves = divided_up(blocks, processors);
+  return share * static_cast<double>(blocks) / static_cast<double>(waves * processors);
+}
+
+}  // namespace
+
+double shape_efficiency(const Kernel& product, const Gpu& gpu, Precision precision) {
+  if (gpu.kind == DeviceKind::cpu || product.m == 0) return 1;  // the curve says it all
+  double best = 0;
+  for (const Tile& tile : tiles)
+    best = std::max(best, efficiency_with(tile, product, std::max(1, gpu.sm_count)));
+  return misaligned(product, precision) ? best * misaligned_share : best;
+}
+
+}  // namespace meshwright

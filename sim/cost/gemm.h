@@ -1,0 +1,12 @@
+// The share of a GPU's peak that the shape of a matrix product allows, beside the machine's
+// efficiency curve: tiles that stick out, waves that are not full, misaligned rows.
+#pragma once
+
+#include "hwprofiles/gpu.h"
+#include "models/graph/op.h"
+
+namespace meshwright {
+
+double shape_efficiency(const Kernel& product, const Gpu& gpu, Precision precision);
+
+}  // namespace meshwright

@@ -1,0 +1,113 @@
+#include "sim/predict/predict.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "hwprofiles/topology.h"
+#include "models/lower/lower.h"
+#include "models/partition/partition.h"
+#include "models/passes/pass.h"
+#include "sim/cost/cost.h"
+
+namespace meshwright {
+
+namespace {
+
+// model_flops() counts one micro-batch on one rank of a tensor group; a step has the product of the
+// three degrees below of them, wherever the stages lie.
+double flops_per_step(const Prepared& prepared) {
+  const Parallelism& p = prepared.plan.parallelism;
+  return model_flops(prepared.graph) * p.tensor * prepared.plan.replicas() *
+         prepared.plan.micro_batches();
+}
+
+void add_throughput(const Prepared& prepared, const Cluster& cluster, bool spot,
+                    Prediction& result) {
+  const Training& training = prepared.plan.training;
+  const double step = result.step_time_s;
+  result.sequences_per_s = static_cast<double>(training.global_batch) / step;
+  result.tokens_per_s = result.sequences_per_s * training.sequence_length;
+  const int ranks = prepared.plan.degrees().ranks();
+  result.model_flops_per_s_per_gpu = flops_per_step(prepared) / step / ranks;
+  const Gpu device = cluster.device();
+  result.mfu = result.model_flops_per_s_per_gpu /
+               device.peak(executed_precision(device, training.precision)).value;
+  result.usd_per_hour = usd_per_hour(cluster, spot);
+  if (result.usd_per_hour)
+    result.usd_per_million_tokens = *result.usd_per_hour / 3600 / result.tokens_per_s * 1e6;
+}
+
+void add_memory(const Prepared& prepared, const Cluster& cluster, Prediction& result) {
+  result.memory = stage_memory(prepared.stages, cluster);
+  for (const StageMemory& stage : result.memory)
+    result.peak_memory_bytes = std::max(result.peak_memory_bytes, stage.peak_bytes);
+  result.memory_limit_bytes = cluster.device().memory_bytes;
+  result.fits = static_cast<double>(result.peak_memory_bytes) <= result.memory_limit_bytes;
+}
+
+// Means over the stages.
+void add_idle_times(const ReplayResult& replayed, Prediction& result) {
+  const double stages = static_cast<double>(replayed.stages.size());
+  for (const StageTimes& stage : replayed.stages) {
+    if (stage.span > 0)
+      result.bubble_fraction +=
+          static_cast<double>(stage.bubble) / static_cast<double>(stage.span) / stages;
+    result.exposed_communication_s += to_seconds(stage.exposed_communication).value / stages;
+  }
+}
+
+}  // namespace
+
+Prepared prepare(const Model& model, Plan plan, const Cluster& cluster) {
+  Prepared prepared;
+  prepared.graph = run_passes(build_graph(model, plan.training), plan, training_passes());
+  if (plan.stage_of_unit.empty()) {
+    const CostModel cost(cluster, plan.training);
+    plan.stage_of_unit = partition(prepared.graph, plan, cost.unit_costs(prepared.graph),
+                                   cost.unit_memory(prepared.graph));
+  }
+  prepared.stages = lower(prepared.graph, plan);
+  prepared.plan = std::move(plan);
+#ifndef NDEBUG
+  verify(prepared.stages);
+#endif
+  return prepared;
+}
+
+std::vector<StageMemory> stage_memory(const std::vector<Program>& stages, const Cluster& cluster) {
+  const LibraryOverheads& overheads = cluster.machine.overheads;
+  const double library = overheads.context_bytes + overheads.workspace_bytes +
+                         (cluster.ranks() > 1 ? overheads.communicator_bytes : 0);
+  std::vector<StageMemory> memory;
+  for (const Program& program : stages) {
+    StageMemory stage;
+    stage.stage = program.stage;
+    stage.class_bytes = program.memory.class_bytes;
+    stage.library_bytes = static_cast<std::int64_t>(library);
+    stage.peak_bytes = program.memory.arena_bytes + stage.library_bytes;
+    memory.push_back(stage);
+  }
+  return memory;
+}
+
+Prediction predict(const Prepared& prepared, const Cluster& cluster, bool spot,
+                   Timeline* timeline) {
+  const auto start = std::chrono::steady_clock::now();
+  const Plan& plan = prepared.plan;
+  const Mesh mesh(plan.degrees(), plan.parallelism.placement);
+  ReplayOptions options;
+  options.timeline = timeline != nullptr;
+  ReplayResult replayed = replay(prepared.stages, plan, mesh, Topology(cluster), options);
+  Prediction result;
+  result.step_time_s = to_seconds(replayed.step_time).value;
+  result.instructions = replayed.instructions;
+  add_throughput(prepared, cluster, spot, result);
+  add_memory(prepared, cluster, result);
+  add_idle_times(replayed, result);
+  if (timeline != nullptr) *timeline = std::move(replayed.timeline);
+  result.simulation_wall_s =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return result;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,56 @@
+// From a model, a settled plan and a cluster to the Programs and to what one step costs.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <vector>
+
+#include "hwprofiles/machine.h"
+#include "models/graph/graph.h"
+#include "models/importers/model.h"
+#include "models/plan/plan.h"
+#include "models/plan/program.h"
+#include "sim/replay/replay.h"
+
+namespace meshwright {
+
+// The plan with its stages filled in, the graph of one rank after all passes, and the Programs of
+// all stages.
+struct Prepared {
+  Plan plan;
+  Graph graph;
+  std::vector<Program> stages;
+};
+
+// Builds the graph, partitions it with the cluster's costs (unless plan.stage_of_unit is given),
+// runs the passes, lowers.
+Prepared prepare(const Model& model, Plan plan, const Cluster& cluster);
+
+struct StageMemory {
+  int stage = 0;
+  std::array<std::int64_t, memory_class_count> class_bytes{};  // indexed by MemoryClass
+  std::int64_t library_bytes = 0;  // context, communicator buffers, BLAS workspace
+  std::int64_t peak_bytes = 0;     // arena + library_bytes
+};
+
+struct Prediction {
+  double step_time_s = 0;
+  double sequences_per_s = 0, tokens_per_s = 0;
+  double model_flops_per_s_per_gpu = 0, mfu = 0;
+  double bubble_fraction = 0, exposed_communication_s = 0;
+  bool fits = true;
+  double memory_limit_bytes = 0;  // of one GPU
+  std::int64_t peak_memory_bytes = 0;
+  std::vector<StageMemory> memory;
+  std::optional<double> usd_per_hour, usd_per_million_tokens;
+  std::int64_t instructions = 0;
+  double simulation_wall_s = 0;
+};
+
+// Memory alone, without replay: cheap.
+std::vector<StageMemory> stage_memory(const std::vector<Program>& stages, const Cluster& cluster);
+
+Prediction predict(const Prepared& prepared, const Cluster& cluster, bool spot = false,
+                   Timeline* timeline = nullptr);
+
+}  // namespace meshwright

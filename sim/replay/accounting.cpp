@@ -1,0 +1,110 @@
+#include "sim/replay/accounting.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace meshwright {
+
+namespace {
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+class Accountant {
+ public:
+  Accountant(const Script& script, const PlayerTimes& times, Window window)
+      : script_(script), times_(times), window_(window) {
+    result_.span = window.end - window.begin;
+  }
+
+  StageTimes run() {
+    for (int task = 0; task < script_.tasks(); ++task) {
+      const int body = script_.body_of(task);
+      for (int i = script_.first_step(body, 0); i < script_.end_step(body, 0); ++i)
+        add(script_.run(task, script_.steps()[at(i)].instruction), task, i);
+    }
+    add_tail();
+    result_.bubble = result_.span - busy_inside_ - exposed_inside_;
+    return result_;
+  }
+
+ private:
+  SimTime inside(SimTime begin, SimTime end) const {
+    return std::max<SimTime>(0, std::min(end, window_.end) - std::max(begin, window_.begin));
+  }
+  SimTime end_of(int run) const { return run < 0 ? 0 : times_.end[at(run)]; }
+
+  bool is_compute(int run) const {
+    const RunId id = script_.run_id(run);
+    const Body& body = script_.program().bodies[at(script_.body_of(id.task))];
+    return body.instructions[at(id.instruction)].stream == Stream::compute;
+  }
+
+  void expose(SimTime begin, SimTime end) {
+    if (end <= begin) return;
+    result_.exposed_communication += end - begin;
+    exposed_inside_ += inside(begin, end);
+  }
+
+  // From `free` on the compute stream waited for `run` to end. While that communication was under
+  // way it is exposed; before it began, whatever held it up on this rank is looked at in turn; and
+  // what is left is time in which a peer was not there yet.
+  void blame(int run, SimTime free) {
+    while (run >= 0 && times_.end[at(run)] > free) {
+      if (!is_compute(run)) expose(std::max(free, times_.begin[at(run)]), times_.end[at(run)]);
+      run = times_.previous[at(run)];
+    }
+  }
+
+  void add(int run, int task, int step) {
+    const SimTime begin = times_.begin[at(run)], end = times_.end[at(run)];
+    if (end < 0) return;  // not in this task
+    if (end_of(times_.previous[at(run)]) > free_) blame(times_.previous[at(run)], free_);
+    const Body& body = script_.program().bodies[at(script_.body_of(task))];
+    const int instruction = script_.steps()[at(step)].instruction;
+    if (body.instructions[at(instruction)].stream == Stream::compute) {
+      result_.compute_busy += end - begin;
+      busy_inside_ += inside(begin, end);
+    } else {
+      expose(begin, end);  // inline order: communication on the lane of compute
+    }
+    free_ = end;
+  }
+
+  // The step is over when all streams are.
+  void add_tail() {
+    const auto last = std::max_element(times_.end.begin(), times_.end.end());
+    if (last != times_.end.end() && *last > free_)
+      blame(static_cast<int>(last - times_.end.begin()), free_);
+  }
+
+  const Script& script_;
+  const PlayerTimes& times_;
+  Window window_;
+  StageTimes result_;
+  SimTime free_ = 0, busy_inside_ = 0, exposed_inside_ = 0;
+};
+
+}  // namespace
+
+Window pipeline_window(const Script& script, const PlayerTimes& times) {
+  Window window{std::numeric_limits<SimTime>::max(), 0};
+  for (int task = 0; task < script.tasks(); ++task) {
+    const int body = script.body_of(task);
+    const Body::Kind kind = script.program().bodies[at(body)].kind;
+    if (kind != Body::Kind::forward && kind != Body::Kind::backward) continue;
+    for (int i = script.first_step(body, 0); i < script.end_step(body, 0); ++i) {
+      const int run = script.run(task, script.steps()[at(i)].instruction);
+      if (times.end[at(run)] < 0) continue;
+      if (kind == Body::Kind::forward) window.begin = std::min(window.begin, times.begin[at(run)]);
+      if (kind == Body::Kind::backward) window.end = std::max(window.end, times.end[at(run)]);
+    }
+  }
+  window.begin = std::min(window.begin, window.end);
+  return window;
+}
+
+StageTimes account(const Script& script, const PlayerTimes& times, Window window) {
+  return Accountant(script, times, window).run();
+}
+
+}  // namespace meshwright

@@ -1,0 +1,98 @@
+#include "sim/replay/durations.h"
+
+#include "models/core/error.h"
+
+namespace meshwright {
+
+namespace {
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+struct CollectiveRow {
+  InstructionKind instruction;
+  CollectiveKind collective;
+};
+constexpr CollectiveRow collectives[] = {
+    {InstructionKind::all_reduce, CollectiveKind::all_reduce},
+    {InstructionKind::all_gather, CollectiveKind::all_gather},
+    {InstructionKind::reduce_scatter, CollectiveKind::reduce_scatter},
+    {InstructionKind::all_to_all, CollectiveKind::all_to_all},
+    {InstructionKind::broadcast, CollectiveKind::broadcast},
+};
+
+CollectiveKind kind_of(InstructionKind instruction) {
+  for (const CollectiveRow& row : collectives)
+    if (row.instruction == instruction) return row.collective;
+  MESHWRIGHT_CHECK(false, "an instruction over a group is a collective");
+  return {};
+}
+
+// The larger side: what is gathered, what is scattered.
+std::int64_t full_bytes(const Instruction& instruction) {
+  return instruction.kind == InstructionKind::all_gather ? instruction.outputs[0].type.bytes()
+                                                         : instruction.inputs[0].type.bytes();
+}
+
+constexpr int message_kind = -1;
+
+}  // namespace
+
+Durations::Durations(const Plan& plan, const Mesh& mesh, const Topology& topology)
+    : mesh_(mesh), topology_(topology), cost_(topology.cluster(), plan.training) {}
+
+SimTime Durations::collective(const Instruction& instruction) {
+  const CollectiveKind kind = kind_of(instruction.kind);
+  const Key key{static_cast<int>(kind), static_cast<int>(instruction.group), 0,
+                full_bytes(instruction)};
+  if (const auto found = known_.find(key); found != known_.end()) return found->second;
+  auto groups = groups_.find(instruction.group);
+  if (groups == groups_.end())
+    groups = groups_.emplace(instruction.group, mesh_.groups(instruction.group)).first;
+  const SimTime time = to_sim_time(
+      collective_time(topology_, kind, {static_cast<double>(key.bytes)}, groups->second));
+  known_.emplace(key, time);
+  return time;
+}
+
+SimTime Durations::message(int from, int to, std::int64_t bytes) {
+  const Key key{message_kind, from, to, bytes};
+  if (const auto found = known_.find(key); found != known_.end()) return found->second;
+  std::vector<std::pair<int, int>> pairs;
+  for (int rdp = 0; rdp < mesh_.degrees().rdp(); ++rdp)
+    for (int tensor = 0; tensor < mesh_.degrees().tensor; ++tensor) {
+      const int source = mesh_.rank({from, tensor, rdp}), target = mesh_.rank({to, tensor, rdp});
+      if (source != target) pairs.emplace_back(source, target);
+    }
+  const SimTime time = to_sim_time(transfer_time(topology_, {static_cast<double>(bytes)}, pairs));
+  known_.emplace(key, time);
+  return time;
+}
+
+SimTime Durations::of(const Instruction& instruction, const Script& script,
+                      const Contact* contact) {
+  if (contact == nullptr) return to_sim_time(cost_.time(instruction, script.program()));
+  if (!contact->is_message()) return collective(instruction);
+  const int stages = mesh_.degrees().pipeline;
+  const Operand& sent =
+      instruction.kind == InstructionKind::send ? instruction.inputs[0] : instruction.outputs[0];
+  return message(contact->from % stages, contact->to % stages, sent.type.bytes());
+}
+
+std::vector<SimTime> Durations::of_steps(const Script& script,
+                                         const std::vector<Contact>& contacts) {
+  std::vector<SimTime> times;
+  times.reserve(script.steps().size());
+  const int lanes = script.lanes();
+  for (std::size_t body = 0; body < script.program().bodies.size(); ++body) {
+    const auto& instructions = script.program().bodies[body].instructions;
+    const int b = static_cast<int>(body);
+    for (int i = script.first_step(b, 0); i < script.end_step(b, lanes - 1); ++i) {
+      const Script::Step& step = script.steps()[at(i)];
+      times.push_back(of(instructions[at(step.instruction)], script,
+                         step.contact < 0 ? nullptr : &contacts[at(step.contact)]));
+    }
+  }
+  return times;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,39 @@
+// How long every step of a Script lasts once it has begun, in the order of Script::steps(). Priced
+// once per body; tasks repeat them.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "hwprofiles/topology.h"
+#include "models/plan/walk.h"
+#include "sim/collectives/select.h"
+#include "sim/cost/cost.h"
+
+namespace meshwright {
+
+class Durations {
+ public:
+  Durations(const Plan& plan, const Mesh& mesh, const Topology& topology);
+
+  std::vector<SimTime> of_steps(const Script& script, const std::vector<Contact>& contacts);
+
+ private:
+  SimTime of(const Instruction& instruction, const Script& script, const Contact* contact);
+  SimTime collective(const Instruction& instruction);
+  SimTime message(int from_stage, int to_stage, std::int64_t bytes);
+
+  struct Key {
+    int kind, a, b;
+    std::int64_t bytes;
+    auto operator<=>(const Key&) const = default;
+  };
+
+  const Mesh& mesh_;
+  const Topology& topology_;
+  CostModel cost_;
+  std::map<GroupKind, Groups> groups_;
+  std::map<Key, SimTime> known_;
+};
+
+}  // namespace meshwright

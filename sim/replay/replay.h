@@ -1,0 +1,48 @@
+// Plays the Programs of all stages in simulated time: an event per instruction, streams in order,
+// waits as written, equal ranks folded into one.
+//
+// Folding: a collective lasts as long as the slowest of the groups of its kind, which run it at the
+// same time; a message as long as the slowest between the same two stages. So all ranks of a stage
+// begin and end everything at the same instants wherever they lie, and one of them stands for all.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "hwprofiles/topology.h"
+#include "models/plan/mesh.h"
+#include "models/plan/plan.h"
+#include "models/plan/program.h"
+#include "models/plan/timeline.h"
+
+namespace meshwright {
+
+struct ReplayOptions {
+  bool fold = true;       // false: every rank is played; the same result, slower
+  bool timeline = false;  // keep every entry (of the folded representatives)
+};
+
+// Of one rank of a stage. `span` is the same for all stages: from the first forward of any stage to
+// the last backward of any, so that equal stages with free communication have a bubble of
+// (p - 1) / (m + p - 1) each.
+struct StageTimes {
+  SimTime compute_busy = 0;           // compute stream at work, whole step
+  SimTime bubble = 0;                 // idle inside the span, not waiting for a collective or wire
+  SimTime exposed_communication = 0;  // compute stream waiting for a collective or for the wire of
+                                      // a send, whole step
+  SimTime span = 0;
+};
+
+struct ReplayResult {
+  SimTime step_time = 0;
+  std::vector<StageTimes> stages;
+  std::int64_t instructions = 0;                    // events played, after folding
+  std::int64_t bytes_sent = 0, bytes_received = 0;  // point to point, whole cluster
+  Timeline timeline;
+};
+
+ReplayResult replay(const std::vector<Program>& stages, const Plan& plan, const Mesh& mesh,
+                    const Topology& topology, const ReplayOptions& options = {});
+
+}  // namespace meshwright

@@ -1,0 +1,165 @@
+// Collectives and messages, on every kind of communicator of this build. Run alone it tests `self`;
+// under mpirun the groups are all prefixes and all pairs of neighbours of the ranks that there are.
+#include "exec/comm/communicator.h"
+
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "tests/catch.h"
+#include "tests/exec/worlds.h"
+
+using namespace meshwright;
+
+namespace {
+
+// What rank r holds at element i; not representable sums, so that the order of summation shows.
+double value(int rank, std::int64_t i) { return std::sin(1.0 + rank * 1000.0 + 0.37 * double(i)); }
+
+template <typename T>
+std::vector<T> in_order_sum(int ranks, std::int64_t elements) {
+  std::vector<T> sum(static_cast<std::size_t>(elements));
+  for (std::int64_t i = 0; i < elements; ++i) {
+    T total = T(value(0, i));
+    for (int rank = 1; rank < ranks; ++rank) total += T(value(rank, i));
+    sum[static_cast<std::size_t>(i)] = total;
+  }
+  return sum;
+}
+
+template <typename T>
+void fill(T* data, int rank, std::int64_t elements) {
+  for (std::int64_t i = 0; i < elements; ++i) data[i] = T(value(rank, i));
+}
+
+template <typename T>
+bool same(const T* data, const std::vector<T>& expected) {
+  return std::memcmp(data, expected.data(), expected.size() * sizeof(T)) == 0;
+}
+
+template <typename T>
+void check_all_reduce(Communicator& group, T* data, std::int64_t elements, Dtype dtype) {
+  fill(data, group.rank(), elements);
+  group.all_reduce(data, elements, dtype, false);
+  CHECK(same(data, in_order_sum<T>(group.size(), elements)));
+  fill(data, group.rank(), elements);
+  group.all_reduce(data, elements, dtype, true);
+  for (std::int64_t i = 0; i < elements; ++i) {
+    double largest = value(0, i);
+    for (int rank = 1; rank < group.size(); ++rank) largest = std::max(largest, value(rank, i));
+    if (data[i] != T(largest)) FAIL_CHECK("element " << i);
+  }
+}
+
+void check_parts(Communicator& group, float* data, std::int64_t part) {
+  const std::int64_t whole = part * group.size();
+  float* own = data + part * group.rank();
+  // Reduce-scatter into its own place, then gather: together an all-reduce.
+  fill(data, group.rank(), whole);
+  group.reduce_scatter(data, own, part, Dtype::f32, false);
+  group.all_gather(own, data, part * 4);
+  CHECK(same(data, in_order_sum<float>(group.size(), whole)));
+  // Into a place outside, twice: the second time it is added.
+  std::vector<float> outside(static_cast<std::size_t>(part), 7.0f);
+  fill(data, group.rank(), whole);
+  group.reduce_scatter(data, outside.data(), part, Dtype::f32, false);
+  group.reduce_scatter(data, outside.data(), part, Dtype::f32, true);
+  std::vector<float> sum = in_order_sum<float>(group.size(), whole);
+  for (std::int64_t i = 0; i < part; ++i) {
+    const float once = sum[static_cast<std::size_t>(part * group.rank() + i)];
+    CHECK(outside[static_cast<std::size_t>(i)] == once + once);
+  }
+}
+
+void check_broadcast(Communicator& group, float* data, std::int64_t elements) {
+  for (int root = 0; root < group.size(); ++root) {
+    fill(data, group.rank(), elements);
+    group.broadcast(data, elements * 4, root);
+    std::vector<float> expected(static_cast<std::size_t>(elements));
+    fill(expected.data(), root, elements);
+    CHECK(same(data, expected));
+  }
+}
+
+// Each rank sends two messages round the ring; they are received in the opposite order.
+void check_messages(Communicator& group, float* data, std::int64_t elements) {
+  const int next = (group.rank() + 1) % group.size();
+  const int before = (group.rank() + group.size() - 1) % group.size();
+  float* in = data + 2 * elements;
+  fill(data, group.rank(), 2 * elements);
+  const Request requests[] = {group.isend(data, elements * 4, next, 5),
+                              group.isend(data + elements, elements * 4, next, max_tag),
+                              group.irecv(in + elements, elements * 4, before, max_tag),
+                              group.irecv(in, elements * 4, before, 5)};
+  for (Request request : requests) group.wait(request);
+  std::vector<float> expected(static_cast<std::size_t>(2 * elements));
+  fill(expected.data(), before, 2 * elements);
+  CHECK(same(in, expected));
+}
+
+void check_everything(Communicator& group, void* memory) {
+  for (std::int64_t elements : {0, 1, 2, 3, 5, 31, 4097, 100003}) {
+    CAPTURE(elements, group.rank(), group.size());
+    check_all_reduce(group, static_cast<float*>(memory), elements, Dtype::f32);
+    check_all_reduce(group, static_cast<double*>(memory), elements, Dtype::f64);
+    check_parts(group, static_cast<float*>(memory), elements);
+    check_broadcast(group, static_cast<float*>(memory), elements);
+    check_messages(group, static_cast<float*>(memory), elements);
+    group.barrier();
+  }
+}
+
+}  // namespace
+
+constexpr std::int64_t memory_bytes = 100003 * 8 * 4;
+
+TEST_CASE("collectives and messages are right for every size, in shared memory and without",
+          "[exec][comm]") {
+  World& world = test_world();
+  void* shared = world.allocate(memory_bytes);
+  std::vector<char> own(static_cast<std::size_t>(memory_bytes));
+  // One kind per size: a kind is asked for once.
+  const GroupKind kinds[] = {GroupKind::tensor, GroupKind::pipeline, GroupKind::rdp, GroupKind::dp};
+  for (int size = 1; size <= std::min(4, world.size()); ++size) {
+    std::vector<int> ranks(static_cast<std::size_t>(size));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    if (world.rank() >= size) continue;
+    const auto group = world.group(kinds[size - 1], ranks);
+    REQUIRE(group->size() == size);
+    REQUIRE(group->rank() == world.rank());
+    check_everything(*group, shared);
+    check_everything(*group, own.data());
+  }
+}
+
+TEST_CASE("groups beside each other do not disturb each other", "[exec][comm]") {
+  World& world = test_world();
+  if (world.size() % 2 != 0) return;  // pairs
+  void* memory = world.allocate(memory_bytes);
+  const int first = world.rank() / 2 * 2;
+  const int pair[] = {first, first + 1};
+  const auto group = world.group(GroupKind::shard, pair);
+  REQUIRE(group->size() == 2);
+  check_everything(*group, memory);
+}
+
+TEST_CASE("ranks whose buffers are in shared memory and ranks whose are not get the same sums",
+          "[exec][comm]") {
+  World& world = test_world();
+  std::vector<int> ranks(static_cast<std::size_t>(world.size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  void* shared = world.allocate(memory_bytes);
+  std::vector<char> own(static_cast<std::size_t>(memory_bytes));
+  const auto group = world.group(GroupKind::world, ranks);
+  check_everything(*group, world.rank() % 2 == 0 ? shared : own.data());
+}
+
+TEST_CASE("sums in a type that no rank can sum are refused", "[exec][comm]") {
+  World& world = test_world();
+  std::vector<int> ranks{world.rank()};
+  const auto group = world.group(GroupKind::context, ranks);
+  float x = 0;
+  CHECK_THROWS_AS(group->all_reduce(&x, 1, Dtype::bf16, false), RunError);
+}

@@ -1,0 +1,224 @@
+// Every gradient operation against central differences in double precision.
+#include <cmath>
+#include <functional>
+
+#include "exec/backends/cpu/cpu_backend.h"
+#include "tests/catch.h"
+#include "tests/exec/op_cases.h"
+
+using namespace meshwright;
+
+namespace {
+
+// The largest |gradient - central difference| over up to 48 elements of `input`, relative to
+// 1 + |gradient|. With step 1e-5 the difference is off by about 1e-10 f''' and 1e-16 f / 1e-5.
+double worst_difference(Tensor& input, const Tensor& gradient,
+                        const std::function<double()>& functional) {
+  REQUIRE(gradient.type.shape == input.type.shape);
+  constexpr double step = 1e-5;
+  const std::int64_t stride = std::max<std::int64_t>(1, input.elements() / 47) | 1;
+  double worst = 0;
+  for (std::int64_t i = 0; i < input.elements(); i += stride) {
+    const double value = input.get(i);
+    input.set(i, value + step);
+    const double above = functional();
+    input.set(i, value - step);
+    const double below = functional();
+    input.set(i, value);
+    const double expected = (above - below) / (2 * step);
+    const double error = std::fabs(gradient.get(i) - expected) / (1 + std::fabs(gradient.get(i)));
+    if (!(error <= worst)) worst = std::isnan(error) ? INFINITY : error;
+  }
+  return worst;
+}
+
+constexpr double tolerance = 1e-8;
+
+double sum_of(const Tensor& tensor) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < tensor.elements(); ++i) sum += tensor.get(i);
+  return sum;
+}
+
+double product_of(const Tensor& a, const Tensor& b) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < a.elements(); ++i) sum += a.get(i) * b.get(i);
+  return sum;
+}
+
+// Rows [first, first + rows) of a matrix or a vector.
+Tensor rows_of(const Tensor& all, std::int64_t first, std::int64_t rows) {
+  Shape shape = all.type.shape;
+  shape[0] = rows;
+  Tensor part({shape, all.type.dtype});
+  const std::int64_t width = all.elements() / all.type.shape[0];
+  for (std::int64_t i = 0; i < part.elements(); ++i) part.set(i, all.get(first * width + i));
+  return part;
+}
+
+Tensor columns_of(const Tensor& all, std::int64_t first, std::int64_t columns) {
+  const std::int64_t rows = all.type.shape[0], width = all.type.shape[1];
+  Tensor part({{rows, columns}, all.type.dtype});
+  for (std::int64_t i = 0; i < part.elements(); ++i)
+    part.set(i, all.get(i / columns * width + first + i % columns));
+  return part;
+}
+
+// The parts one below the other, or side by side.
+Tensor joined(const Tensor& a, const Tensor& b, bool side_by_side) {
+  Shape shape = a.type.shape;
+  const std::int64_t columns = shape[1];
+  shape[side_by_side ? 1 : 0] *= 2;
+  Tensor all({shape, a.type.dtype});
+  for (std::int64_t i = 0; i < a.elements(); ++i) {
+    const std::int64_t at = side_by_side ? i / columns * 2 * columns + i % columns : i;
+    all.set(at, a.get(i));
+    all.set(at + (side_by_side ? columns : a.elements()), b.get(i));
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("gradients agree with central differences", "[exec][backends]") {
+  const auto backend = make_cpu_backend(2);
+  for (const Case& c : small_cases()) {
+    INFO(c.name);
+    Runner runner(*backend, Dtype::f64);
+    Played p = play(runner, c);
+    const auto functional = [&] {
+      const Tensor y = forward(runner, c, p.inputs)[0];
+      return rule_of(c.op).is_loss ? c.attributes.scale * sum_of(y) : product_of(y, p.dy);
+    };
+    std::size_t next = 0;
+    for (Tensor& input : p.inputs) {
+      if (input.type.dtype == Dtype::i32) continue;
+      CHECK(worst_difference(input, p.gradients.at(next++), functional) < tolerance);
+    }
+    CHECK(next == p.gradients.size());
+  }
+}
+
+TEST_CASE("an embedding cut by the vocabulary has the gradient of the whole", "[exec][backends]") {
+  const auto backend = make_cpu_backend(1);
+  Runner runner(*backend, Dtype::f64);
+  Attributes a;
+  a.vocabulary_parallel = true;
+  a.tensor_degree = 2;
+  const Tensor tokens = runner.random({{9}, 8}, 1), dy = runner.random({{9, 3}}, 2);
+  Tensor table = runner.random({{8, 3}}, 3);
+  const auto of_ranks = [&](Op op, const std::vector<Shape>& shapes, bool gradient) {
+    std::vector<Tensor> results;
+    for (runner.tensor_rank = 0; runner.tensor_rank < 2; ++runner.tensor_rank) {
+      const Tensor own = rows_of(table, 4 * runner.tensor_rank, 4);
+      results.push_back(runner.run(op, a, {&tokens, gradient ? &dy : &own}, shapes, gradient)[0]);
+    }
+    return results;
+  };
+  const auto functional = [&] {
+    const std::vector<Tensor> y = of_ranks(Op::embedding, {{9, 3}}, false);
+    return product_of(y[0], dy) + product_of(y[1], dy);  // the ranks' rows are summed
+  };
+  const std::vector<Tensor> gradients = of_ranks(Op::embedding_grad, {{4, 3}}, true);
+  CHECK(worst_difference(table, joined(gradients[0], gradients[1], false), functional) < tolerance);
+}
+
+TEST_CASE("cross-entropy cut by the vocabulary has the gradient of the whole", "[exec][backends]") {
+  const auto backend = make_cpu_backend(1);
+  Runner runner(*backend, Dtype::f64);
+  const int n = 5, own_columns = 6;
+  // 12 columns of which 12, 9 or 4 are words: all, some or none of rank 1's.
+  const int vocabulary = GENERATE(12, 9, 4);
+  Attributes a;
+  a.vocabulary_parallel = true;
+  a.tensor_degree = 2;
+  a.vocabulary = vocabulary;
+  a.scale = 0.25;
+  const Tensor targets = runner.random({{n}, vocabulary}, 1);
+  Tensor logits = runner.random({{n, 2 * own_columns}}, 2);
+  const auto combine = [&] {
+    std::vector<Tensor> stats;
+    for (runner.tensor_rank = 0; runner.tensor_rank < 2; ++runner.tensor_rank) {
+      const Tensor own = columns_of(logits, own_columns * runner.tensor_rank, own_columns);
+      stats.push_back(runner.run(Op::cross_entropy_stats, a, {&own, &targets}, {{3, n}})[0]);
+    }
+    const Tensor gathered = joined(stats[0], stats[1], false);
+    return runner.run(Op::cross_entropy_combine, a, {&gathered}, {{n}, {n}});
+  };
+  const std::vector<Tensor> combined = combine();
+
+  Attributes whole = a;
+  whole.vocabulary_parallel = false;
+  const Tensor loss = runner.run(Op::cross_entropy, whole, {&logits, &targets}, {{n}, {n}})[0];
+  for (int r = 0; r < n; ++r) CHECK(combined[0].get(r) == Approx(loss.get(r)).epsilon(1e-12));
+
+  std::vector<Tensor> gradients;
+  for (runner.tensor_rank = 0; runner.tensor_rank < 2; ++runner.tensor_rank) {
+    const Tensor own = columns_of(logits, own_columns * runner.tensor_rank, own_columns);
+    gradients.push_back(runner.run(Op::cross_entropy_grad, a, {&own, &combined[1], &targets},
+                                   {{n, own_columns}})[0]);
+  }
+  const Tensor gradient = joined(gradients[0], gradients[1], true);
+  CHECK(worst_difference(logits, gradient, [&] { return a.scale * sum_of(combine()[0]); }) <
+        tolerance);
+  for (std::int64_t i = 0; i < gradient.elements(); ++i)
+    if (i % 12 >= vocabulary) CHECK(gradient.get(i) == 0);
+}
+
+TEST_CASE("ranks that share the rows add the positions of their rows", "[exec][backends]") {
+  const auto backend = make_cpu_backend(1);
+  Runner runner(*backend, Dtype::f64);
+  const int h = 3, rows = 6;  // 2 ranks with 6 rows each of 3 sequences of 4 tokens
+  Attributes a;
+  a.micro_batch = 3;
+  a.sequence_length = 4;
+  a.position_offset = 1;
+  a.tensor_degree = 2;
+  a.sequence_parallel = true;
+  const Tensor x = runner.random({{2 * rows, h}}, 1), dy = runner.random({{2 * rows, h}}, 2);
+  Tensor table = runner.random({{6, h}}, 3);
+  const auto y = [&] {
+    std::vector<Tensor> parts;
+    for (runner.tensor_rank = 0; runner.tensor_rank < 2; ++runner.tensor_rank) {
+      const Tensor own = rows_of(x, rows * runner.tensor_rank, rows);
+      parts.push_back(runner.run(Op::add_position, a, {&own, &table}, {{rows, h}})[0]);
+    }
+    return joined(parts[0], parts[1], false);
+  };
+  // Row 7 is rank 1's row 1 and token 3 of sequence 1.
+  CHECK(y().get(7 * h) == Approx(x.get(7 * h) + table.get((3 + 1) * h)));
+  std::vector<Tensor> gradients;
+  for (runner.tensor_rank = 0; runner.tensor_rank < 2; ++runner.tensor_rank) {
+    const Tensor own = rows_of(dy, rows * runner.tensor_rank, rows);
+    gradients.push_back(runner.run(Op::add_position_grad, a, {&own}, {table.type.shape}, 1)[0]);
+  }
+  Tensor sum = gradients[0];
+  for (std::int64_t i = 0; i < sum.elements(); ++i) sum.set(i, sum.get(i) + gradients[1].get(i));
+  CHECK(worst_difference(table, sum, [&] { return product_of(y(), dy); }) < tolerance);
+}
+
+TEST_CASE("no operation lacks a test of its gradient", "[exec][backends]") {
+  // These have tests of their own above, or are the collectives and the slice, whose gradient is a
+  // collective.
+  const std::set<Op> elsewhere = {Op::cross_entropy_stats, Op::cross_entropy_combine};
+  const std::set<Op> moves_data = {Op::tensor_copy,      Op::tensor_reduce,  Op::sequence_gather,
+                                   Op::sequence_scatter, Op::sequence_slice, Op::stats_gather};
+  std::set<Op> in_cases;
+  const auto backend = make_cpu_backend(1);
+  Runner runner(*backend, Dtype::f64);
+  for (const Case& c : small_cases()) {
+    in_cases.insert(c.op);
+    play(runner, c);
+  }
+  for (int i = 0; i < static_cast<int>(Op::embedding_grad); ++i) {
+    const Op op = static_cast<Op>(i);
+    INFO("forward operation " << i);
+    CHECK(in_cases.count(op) + elsewhere.count(op) + moves_data.count(op) == 1);
+    CHECK(backend->supports(op, Dtype::f64) ==
+          (moves_data.count(op) == 0 || op == Op::sequence_slice));
+  }
+  for (int i = static_cast<int>(Op::embedding_grad); i < static_cast<int>(Op::zero); ++i) {
+    INFO("gradient operation " << i);
+    CHECK(runner.called.count(static_cast<Op>(i)) == 1);
+  }
+}

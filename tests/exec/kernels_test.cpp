@@ -1,0 +1,236 @@
+// The kernels of the CPU backend against each other: types, threads, kinds of attention.
+#include <cmath>
+#include <cstring>
+
+#include "exec/backends/cpu/cpu_backend.h"
+#include "exec/backends/cpu/math.h"
+#include "tests/catch.h"
+#include "tests/exec/op_cases.h"
+
+using namespace meshwright;
+
+namespace {
+
+// The largest difference, relative to the largest element.
+double distance(const Tensor& a, const Tensor& b) {
+  double difference = 0, largest = 1e-30;
+  for (std::int64_t i = 0; i < a.elements(); ++i) {
+    const double d = std::fabs(a.get(i) - b.get(i));
+    difference = d <= difference ? difference : std::isnan(d) ? INFINITY : d;
+    largest = std::max(largest, std::fabs(b.get(i)));
+  }
+  return difference / largest;
+}
+
+bool same_bits(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+  for (std::size_t i = 0; i < a.size(); ++i)
+    if (std::memcmp(a[i].storage.data(), b[i].storage.data(),
+                    static_cast<std::size_t>(a[i].type.bytes())) != 0)
+      return false;
+  return a.size() == b.size();
+}
+
+std::vector<double> values(const Tensor& tensor) {
+  std::vector<double> all;
+  for (std::int64_t i = 0; i < tensor.elements(); ++i) all.push_back(tensor.get(i));
+  return all;
+}
+
+Tensor tensor_of(const Shape& shape, Dtype dtype, const std::vector<double>& numbers) {
+  Tensor tensor({shape, dtype});
+  for (std::size_t i = 0; i < numbers.size(); ++i)
+    tensor.set(static_cast<std::int64_t>(i), numbers[i]);
+  return tensor;
+}
+
+}  // namespace
+
+TEST_CASE("single and double precision agree on large operands", "[exec][backends]") {
+  const auto backend = make_cpu_backend(2);
+  Runner single(*backend, Dtype::f32), twice(*backend, Dtype::f64);
+  for (const Case& c : large_cases()) {
+    INFO(c.name);
+    const Played a = play(single, c), b = play(twice, c);
+    for (std::size_t i = 0; i < a.outputs.size(); ++i)
+      CHECK(distance(a.outputs[i], b.outputs[i]) < 2e-6);
+    for (std::size_t i = 0; i < a.gradients.size(); ++i)
+      CHECK(distance(a.gradients[i], b.gradients[i]) < 5e-6);
+  }
+}
+
+TEST_CASE("results do not depend on the number of threads, and repeat", "[exec][backends]") {
+  const auto one = make_cpu_backend(1), two = make_cpu_backend(2), five = make_cpu_backend(5);
+  Runner with_one(*one, Dtype::f32), with_two(*two, Dtype::f32), with_five(*five, Dtype::f32);
+  for (const Case& c : large_cases()) {
+    INFO(c.name);
+    const Played first = play(with_one, c);
+    for (Runner* runner : {&with_one, &with_two, &with_five}) {
+      const Played again = play(*runner, c);
+      CHECK(same_bits(first.outputs, again.outputs));
+      CHECK(same_bits(first.gradients, again.gradients));
+    }
+  }
+}
+
+TEST_CASE("flash and unfused attention agree", "[exec][backends]") {
+  const auto backend = make_cpu_backend(2);
+  Runner runner(*backend, Dtype::f64);
+  for (Case c : large_cases()) {
+    if (c.op != Op::attention || c.attributes.attention == AttentionKernel::unfused) continue;
+    INFO(c.name);
+    const Played flash = play(runner, c);
+    const std::int64_t s = c.attributes.sequence_length;
+    c.attributes.attention = AttentionKernel::unfused;
+    c.outputs[1] = {c.outputs[1][0], s, s};
+    const Played unfused = play(runner, c);
+    CHECK(distance(flash.outputs[0], unfused.outputs[0]) < 1e-12);
+    for (std::size_t i = 0; i < flash.gradients.size(); ++i)
+      CHECK(distance(flash.gradients[i], unfused.gradients[i]) < 1e-12);
+  }
+}
+
+TEST_CASE("a causal token attends to itself and the tokens before it", "[exec][backends]") {
+  const auto backend = make_cpu_backend(1);
+  Runner runner(*backend, Dtype::f64);
+  Attributes a;
+  a.sequence_length = 2;
+  a.heads = a.kv_heads = a.alibi_heads = 1;
+  a.head_dim = 1;
+  a.alibi = true;
+  a.attention = GENERATE(AttentionKernel::unfused, AttentionKernel::flash2);
+  const Tensor q = tensor_of({2, 1}, Dtype::f64, {1, 1}), k = tensor_of({2, 1}, Dtype::f64, {3, 1});
+  const Tensor v = tensor_of({2, 1}, Dtype::f64, {10, 20});
+  // One head of one: slope 2^-8. Token 1 scores 1*3 - 2^-8 on token 0 and 1*1 on itself.
+  const double w0 = std::exp(3 - 0x1p-8), w1 = std::exp(1.0);
+  const Shape saved = a.attention == AttentionKernel::unfused ? Shape{1, 2, 2} : Shape{1, 2};
+  const auto out = runner.run(Op::attention, a, {&q, &k, &v}, {{2, 1}, saved});
+  CHECK(out[0].get(0) == Approx(10));
+  CHECK(out[0].get(1) == Approx((10 * w0 + 20 * w1) / (w0 + w1)));
+  if (a.attention == AttentionKernel::unfused) {
+    CHECK(values(out[1])[0] == 1);
+    CHECK(values(out[1])[1] == 0);
+    CHECK(out[1].get(2) == Approx(w0 / (w0 + w1)));
+  } else {
+    CHECK(out[1].get(1) == Approx(std::log(w0 + w1)));
+  }
+}
+
+TEST_CASE("attention on ranks with their share of the heads is the whole's", "[exec][backends]") {
+  const auto backend = make_cpu_backend(1);
+  Runner runner(*backend, Dtype::f64);
+  Attributes a;
+  a.sequence_length = 5;
+  a.heads = a.kv_heads = a.alibi_heads = 2;
+  a.head_dim = 1;
+  a.alibi = true;
+  const Tensor x = runner.random({{5, 2}}, 1);
+  const Tensor whole = runner.run(Op::attention, a, {&x, &x, &x}, {{5, 2}, {2, 5}})[0];
+  a.heads = a.kv_heads = 1;
+  for (runner.tensor_rank = 0; runner.tensor_rank < 2; ++runner.tensor_rank) {
+    Tensor own({{5, 1}, Dtype::f64});
+    for (int i = 0; i < 5; ++i) own.set(i, x.get(2 * i + runner.tensor_rank));
+    const Tensor y = runner.run(Op::attention, a, {&own, &own, &own}, {{5, 1}, {1, 5}})[0];
+    for (int i = 0; i < 5; ++i) CHECK(y.get(i) == Approx(whole.get(2 * i + runner.tensor_rank)));
+  }
+}
+
+TEST_CASE("the gradient of a loss may take the place of the logits", "[exec][backends]") {
+  const auto backend = make_cpu_backend(2);
+  Runner runner(*backend, Dtype::f32);
+  for (const Case& c : large_cases()) {
+    if (!rule_of(c.op).is_loss) continue;
+    INFO(c.name);
+    Played p = play(runner, c);
+    Tensor& logits = p.inputs[0];
+    const Op op = c.op == Op::span_loss ? Op::span_loss_grad : Op::cross_entropy_grad;
+    const std::vector<TensorType> in = {logits.type, p.outputs[1].type, p.inputs[1].type};
+    const std::vector<TensorType> out = {logits.type};
+    const std::vector<const void*> from = {logits.storage.data(), p.outputs[1].storage.data(),
+                                           p.inputs[1].storage.data()};
+    const std::vector<void*> to = {logits.storage.data()};
+    backend->run({op, c.attributes, in, out}, {from, to}, {});
+    CHECK(same_bits({logits}, p.gradients));
+  }
+}
+
+TEST_CASE("the step's bookkeeping adds up", "[exec][backends]") {
+  const auto backend = make_cpu_backend(2);
+  const Attributes a;
+  Tensor sum = tensor_of({1}, Dtype::f64, {1});
+  Tensor numbers = tensor_of({4}, Dtype::f32, {0.5, 2, -3, 0.25});
+  const std::vector<TensorType> in = {numbers.type}, out = {sum.type};
+  const std::vector<const void*> from = {numbers.storage.data()};
+  const std::vector<void*> to = {sum.storage.data()};
+  backend->run({Op::sum_loss, a, in, out}, {from, to}, {});
+  CHECK(sum.get(0) == 1 + 0.5 + 2 - 3 + 0.25);
+  backend->run({Op::sum_of_squares, a, in, out}, {from, to}, {});
+  CHECK(sum.get(0) == 0.75 + 0.25 + 4 + 9 + 0.0625);
+  backend->run({Op::zero, a, {}, out}, {{}, to}, {});
+  CHECK(sum.get(0) == 0);
+}
+
+TEST_CASE("the square sum of a long bucket is in double precision", "[exec][backends]") {
+  const auto backend = make_cpu_backend(2);
+  Runner runner(*backend, Dtype::f32);
+  const std::int64_t n = 100003;
+  const Tensor numbers = runner.random({{n}}, 3);
+  double expected = 0;
+  for (const double x : values(numbers)) expected += x * x;
+  Tensor sum = tensor_of({1}, Dtype::f64, {0});
+  const std::vector<TensorType> in = {numbers.type}, out = {sum.type};
+  const std::vector<const void*> from = {numbers.storage.data()};
+  const std::vector<void*> to = {sum.storage.data()};
+  backend->run({Op::sum_of_squares, {}, in, out}, {from, to}, {});
+  CHECK(sum.get(0) == Approx(expected).epsilon(1e-13));
+}
+
+TEST_CASE("a slice of the sequence is the rank's own rows", "[exec][backends]") {
+  const auto backend = make_cpu_backend(1);
+  Runner runner(*backend, Dtype::f32);
+  Attributes a;
+  a.tensor_degree = 2;
+  runner.tensor_rank = 1;
+  const Tensor x = tensor_of({4, 2}, Dtype::f32, {0, 1, 2, 3, 4, 5, 6, 7});
+  CHECK(values(runner.run(Op::sequence_slice, a, {&x}, {{2, 2}})[0]) ==
+        std::vector<double>{4, 5, 6, 7});
+}
+
+TEST_CASE("the float exponential is within two units in the last place", "[exec][backends]") {
+  double worst = 0;
+  for (double x = -86.8; x < 88.7; x += 0.0007) {
+    const float argument = static_cast<float>(x);
+    const double exact = std::exp(static_cast<double>(argument));
+    const double unit = std::ldexp(1.0, std::ilogb(exact) - 23);
+    worst = std::max(worst, std::fabs(static_cast<double>(cpu::exp_of(argument)) - exact) / unit);
+  }
+  CHECK(worst < 2);
+  CHECK(cpu::exp_of(0.0F) == 1.0F);
+  CHECK(cpu::exp_of(-INFINITY) == 0.0F);
+  CHECK(cpu::exp_of(-1000.0F) == 0.0F);
+  CHECK(cpu::exp_of(INFINITY) == INFINITY);
+  CHECK(std::isnan(cpu::exp_of(std::nanf(""))));
+}
+
+TEST_CASE("the float normal distribution function is accurate", "[exec][backends]") {
+  double relative = 0, absolute = 0;
+  for (double x = -12; x < 12; x += 0.001) {
+    const float argument = static_cast<float>(x);
+    const double exact = cpu::normal_cdf(static_cast<double>(argument));
+    const double error = std::fabs(static_cast<double>(cpu::normal_cdf(argument)) - exact);
+    absolute = std::max(absolute, error);
+    if (argument > -5) relative = std::max(relative, error / exact);
+  }
+  CHECK(absolute < 2e-7);  // a float near 1 has steps of 0.6e-7
+  CHECK(relative < 1e-6);
+}
+
+TEST_CASE("what the CPU backend supports", "[exec][backends]") {
+  const auto backend = make_cpu_backend(1);
+  CHECK(backend->supports(Op::linear, Dtype::f32));
+  CHECK_FALSE(backend->supports(Op::linear, Dtype::bf16));
+  CHECK_FALSE(backend->supports(Op::linear, Dtype::f16));
+  CHECK_FALSE(backend->supports(Op::tensor_reduce, Dtype::f32));
+  void* memory = backend->allocate(100);
+  CHECK(reinterpret_cast<std::uintptr_t>(memory) % 64 == 0);
+  backend->deallocate(memory);
+}

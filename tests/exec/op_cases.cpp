@@ -1,0 +1,365 @@
+#include "tests/exec/op_cases.h"
+
+#include <limits>
+#include <random>
+
+namespace meshwright {
+
+namespace {
+
+using Inputs = std::vector<Tensor>;
+
+Attributes sequences(int batch, int length) {
+  Attributes a;
+  a.micro_batch = batch;
+  a.sequence_length = length;
+  return a;
+}
+
+struct Sizes {
+  int batch, length;  // of sequences
+  int width, other;   // of rows; of the other side of a weight, rows of a table
+};
+
+void add_table_cases(std::vector<Case>& cases, const Sizes& z) {
+  const std::int64_t rows = z.batch * z.length, h = z.width;
+  Attributes a = sequences(z.batch, z.length);
+  cases.push_back(
+      {"embedding", Op::embedding, a, {{{rows}, z.other}, {{z.other, h}}}, {{rows, h}}});
+  const std::vector<InputSpec> with_positions = {{{rows, h}}, {{z.length + 3, h}}};
+  cases.push_back({"add_position", Op::add_position, a, with_positions, {{rows, h}}});
+  a.position_offset = 2;
+  cases.push_back({"add_position, offset 2", Op::add_position, a, with_positions, {{rows, h}}});
+  cases.push_back({"add_row", Op::add_row, a, {{{rows, h}}, {{2, h}}}, {{rows, h}}});
+  const int chosen = 3;
+  cases.push_back({"select_positions",
+                   Op::select_positions,
+                   a,
+                   {{{rows, h}}, {{z.batch, chosen}, z.length}},
+                   {{z.batch * chosen, h}}});
+}
+
+void add_row_cases(std::vector<Case>& cases, const Sizes& z) {
+  const std::int64_t rows = z.batch * z.length, h = z.width, out = z.other;
+  const Attributes a = sequences(z.batch, z.length);
+  const InputSpec x{{rows, h}}, row{{h}};
+  cases.push_back({"layer_norm", Op::layer_norm, a, {x, row, row}, {{rows, h}, {rows, 2}}});
+  cases.push_back({"layer_norm without bias", Op::layer_norm, a, {x, row}, {{rows, h}, {rows, 2}}});
+  cases.push_back({"rms_norm", Op::rms_norm, a, {x, row}, {{rows, h}, {rows, 1}}});
+  for (const bool in_out : {false, true}) {
+    Attributes stored = a;
+    stored.weight_in_out = in_out;
+    const InputSpec weight{in_out ? Shape{h, out} : Shape{out, h}};
+    const std::string name = in_out ? "linear [in, out]" : "linear [out, in]";
+    cases.push_back({name, Op::linear, stored, {x, weight}, {{rows, out}}});
+    cases.push_back({name + " + bias", Op::linear, stored, {x, weight, {{out}}}, {{rows, out}}});
+  }
+  cases.push_back({"add_bias", Op::add_bias, a, {x, row}, {{rows, h}}});
+  Attributes tanh_form = a;
+  tanh_form.gelu_tanh = true;
+  cases.push_back({"gelu, tanh form", Op::gelu, tanh_form, {x}, {{rows, h}}});
+  cases.push_back({"gelu, erf form", Op::gelu, a, {x}, {{rows, h}}});
+  cases.push_back({"relu", Op::relu, a, {x}, {{rows, h}}});
+  cases.push_back({"tanh", Op::tanh, a, {x}, {{rows, h}}});
+  cases.push_back({"swiglu", Op::swiglu, a, {x, x}, {{rows, h}}});
+  cases.push_back({"add", Op::add, a, {x, x}, {{rows, h}}});
+}
+
+void add_loss_cases(std::vector<Case>& cases, const Sizes& z) {
+  const std::int64_t rows = z.batch * z.length, columns = z.other;
+  Attributes a = sequences(z.batch, z.length);
+  a.scale = 0.125;
+  const auto entropy = [&](const char* name, int vocabulary) {
+    a.vocabulary = vocabulary;
+    const InputSpec targets{{rows}, vocabulary};
+    cases.push_back({name, Op::cross_entropy, a, {{{rows, columns}}, targets}, {{rows}, {rows}}});
+  };
+  entropy("cross_entropy", z.other);
+  entropy("cross_entropy, masked columns", z.other - 3);
+  cases.push_back({"span_loss",
+                   Op::span_loss,
+                   a,
+                   {{{rows, 2}}, {{z.batch, 2}, z.length}},
+                   {{2 * z.batch}, {2 * z.batch}}});
+}
+
+const char* name_of(Packing packing) {
+  return packing == Packing::separate       ? "separate"
+         : packing == Packing::concatenated ? "concatenated"
+                                            : "per_head";
+}
+
+void add_rope_cases(std::vector<Case>& cases, const Sizes& z) {
+  Attributes a = sequences(z.batch, z.length);
+  a.heads = 4;
+  a.head_dim = 6;
+  for (const Packing packing : {Packing::separate, Packing::concatenated, Packing::per_head})
+    for (const bool interleaved : {false, true}) {
+      a.packing = packing;
+      a.rotary_interleaved = interleaved;
+      a.rotary_dim = interleaved ? 6 : 4;
+      a.kv_heads = packing == Packing::concatenated ? 2 : 4;
+      const std::int64_t width =
+          packing == Packing::separate ? 4 * 6 : std::int64_t{a.heads + 2 * a.kv_heads} * 6;
+      const Shape shape{z.batch * z.length, width};
+      cases.push_back({std::string("rope, ") + name_of(packing) + (interleaved ? ", pairs" : ""),
+                       Op::rope,
+                       a,
+                       {{shape}},
+                       {shape}});
+    }
+}
+
+Case attention_case(const Attributes& a) {
+  const std::int64_t rows = std::int64_t{a.micro_batch} * a.sequence_length, dim = a.head_dim;
+  const std::int64_t s = a.sequence_length, batch = std::int64_t{a.micro_batch} * a.heads;
+  const bool unfused = a.attention == AttentionKernel::unfused;
+  std::string name = std::string("attention, ") + name_of(a.packing);
+  name += unfused ? ", unfused" : ", flash";
+  if (a.causal) name += ", causal";
+  if (a.alibi) name += ", alibi";
+  if (a.kv_heads != a.heads) name += ", grouped queries";
+  std::vector<InputSpec> inputs = {{{rows, (a.heads + 2 * a.kv_heads) * dim}}};
+  if (a.packing == Packing::separate)
+    inputs = {{{rows, a.heads * dim}}, {{rows, a.kv_heads * dim}}, {{rows, a.kv_heads * dim}}};
+  return {name + ", s = " + std::to_string(s),
+          Op::attention,
+          a,
+          inputs,
+          {{rows, a.heads * dim}, unfused ? Shape{batch, s, s} : Shape{batch, s}}};
+}
+
+void add_attention_cases(std::vector<Case>& cases, int batch, int length, int head_dim) {
+  Attributes a = sequences(batch, length);
+  a.heads = 6;
+  a.alibi_heads = 6;
+  a.head_dim = head_dim;
+  for (const Packing packing : {Packing::separate, Packing::concatenated, Packing::per_head})
+    for (const AttentionKernel kernel : {AttentionKernel::unfused, AttentionKernel::flash2})
+      for (const bool causal : {false, true}) {
+        a.packing = packing;
+        a.attention = kernel;
+        a.causal = causal;
+        a.alibi = packing == Packing::per_head;
+        a.kv_heads = packing == Packing::per_head || !causal ? 6 : 2;
+        cases.push_back(attention_case(a));
+      }
+}
+
+// One head over more than one tile of 128 rows.
+void add_tiled_attention_cases(std::vector<Case>& cases, int length) {
+  Attributes a = sequences(1, length);
+  a.heads = a.alibi_heads = 2;
+  a.kv_heads = 1;
+  a.head_dim = 3;
+  for (const AttentionKernel kernel : {AttentionKernel::unfused, AttentionKernel::flash})
+    for (const bool causal : {false, true}) {
+      a.attention = kernel;
+      a.causal = causal;
+      a.alibi = causal;
+      cases.push_back(attention_case(a));
+    }
+}
+
+std::vector<Case> cases_of(const Sizes& z, int head_dim) {
+  std::vector<Case> cases;
+  add_table_cases(cases, z);
+  add_row_cases(cases, z);
+  add_loss_cases(cases, z);
+  add_rope_cases(cases, z);
+  add_attention_cases(cases, z.batch, z.length, head_dim);
+  return cases;
+}
+
+}  // namespace
+
+std::vector<Case> small_cases() {
+  std::vector<Case> cases = cases_of({2, 5, 7, 9}, 3);
+  for (const Case& c : cases_of({1, 1, 1, 4}, 1)) cases.push_back(c);
+  add_tiled_attention_cases(cases, 131);
+  return cases;
+}
+
+std::vector<Case> large_cases() {
+  std::vector<Case> cases = cases_of({3, 67, 515, 1030}, 32);
+  add_tiled_attention_cases(cases, 300);
+  return cases;
+}
+
+Tensor::Tensor(const TensorType& of)
+    : type(of), storage(static_cast<std::size_t>(of.bytes() / 8 + 1)) {}
+
+double Tensor::get(std::int64_t i) const {
+  if (type.dtype == Dtype::i32) return as<std::int32_t>()[i];
+  return type.dtype == Dtype::f32 ? static_cast<double>(as<float>()[i]) : as<double>()[i];
+}
+
+void Tensor::set(std::int64_t i, double value) {
+  if (type.dtype == Dtype::i32)
+    as<std::int32_t>()[i] = static_cast<std::int32_t>(value);
+  else if (type.dtype == Dtype::f32)
+    as<float>()[i] = static_cast<float>(value);
+  else
+    as<double>()[i] = value;
+}
+
+std::vector<Tensor> Runner::run(Op op, const Attributes& attributes,
+                                const std::vector<const Tensor*>& inputs,
+                                const std::vector<Shape>& outputs, std::size_t added_outputs) {
+  called.insert(op);
+  std::vector<Tensor> results;
+  std::vector<TensorType> input_types, output_types;
+  std::vector<const void*> in;
+  std::vector<void*> out;
+  for (const Tensor* tensor : inputs) {
+    input_types.push_back(tensor->type);
+    in.push_back(tensor->storage.data());
+  }
+  for (std::size_t o = 0; o < outputs.size(); ++o) {
+    output_types.push_back({outputs[o], real_});
+    Tensor& result = results.emplace_back(output_types.back());
+    const bool added = o + added_outputs >= outputs.size();
+    for (std::int64_t i = 0; i < result.elements(); ++i)
+      result.set(i, added ? 0.5 : std::numeric_limits<double>::quiet_NaN());
+  }
+  for (Tensor& result : results) out.push_back(result.storage.data());
+  OpContext context;
+  context.tensor_rank = tensor_rank;
+  context.tensor_size = attributes.tensor_degree;
+  backend_.run({op, attributes, input_types, output_types}, {in, out}, context);
+  for (std::size_t o = outputs.size() - added_outputs; o < outputs.size(); ++o)
+    for (std::int64_t i = 0; i < results[o].elements(); ++i)
+      results[o].set(i, results[o].get(i) - 0.5);
+  return results;
+}
+
+Tensor Runner::random(const InputSpec& spec, std::uint64_t seed) const {
+  Tensor tensor({spec.shape, spec.below > 0 ? Dtype::i32 : real_});
+  std::mt19937_64 generator(seed);
+  for (std::int64_t i = 0; i < tensor.elements(); ++i) {
+    const double unit = static_cast<double>(generator() >> 11U) * 0x1p-53;
+    tensor.set(i, spec.below > 0 ? unit * spec.below : static_cast<float>(2 * unit - 1));
+  }
+  return tensor;
+}
+
+namespace {
+
+const OpRule rules[] = {
+    {Op::embedding,
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const Tensor& dy) {
+       return r.run(Op::embedding_grad, c.attributes, {&in[0], &dy}, {in[1].type.shape}, 1);
+     }},
+    {Op::add_position,
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const Tensor& dy) {
+       return Inputs{dy,
+                     r.run(Op::add_position_grad, c.attributes, {&dy}, {in[1].type.shape}, 1)[0]};
+     }},
+    {Op::add_row,
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const Tensor& dy) {
+       return Inputs{dy, r.run(Op::add_row_grad, c.attributes, {&dy}, {in[1].type.shape}, 1)[0]};
+     }},
+    {Op::layer_norm,
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs& out, const Tensor& dy) {
+       std::vector<Shape> shapes;
+       for (const Tensor& tensor : in) shapes.push_back(tensor.type.shape);
+       return r.run(Op::layer_norm_grad, c.attributes, {&in[0], &in[1], &out[1], &dy}, shapes,
+                    in.size() - 1);
+     }},
+    {Op::rms_norm,
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs& out, const Tensor& dy) {
+       return r.run(Op::rms_norm_grad, c.attributes, {&in[0], &in[1], &out[1], &dy},
+                    {in[0].type.shape, in[1].type.shape}, 1);
+     }},
+    {Op::linear,
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const Tensor& dy) {
+       Inputs g = r.run(Op::linear_grad_input, c.attributes, {&dy, &in[1]}, {in[0].type.shape});
+       g.push_back(
+           r.run(Op::linear_grad_weight, c.attributes, {&in[0], &dy}, {in[1].type.shape}, 1)[0]);
+       if (in.size() > 2)
+         g.push_back(r.run(Op::bias_grad, c.attributes, {&dy}, {in[2].type.shape}, 1)[0]);
+       return g;
+     }},
+    {Op::add_bias,
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const Tensor& dy) {
+       return Inputs{dy, r.run(Op::bias_grad, c.attributes, {&dy}, {in[1].type.shape}, 1)[0]};
+     }},
+    {Op::rope,
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const Tensor& dy) {
+       return r.run(Op::rope_grad, c.attributes, {&dy}, {in[0].type.shape});
+     }},
+    {Op::attention,
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs& out, const Tensor& dy) {
+       std::vector<const Tensor*> operands;
+       std::vector<Shape> shapes;
+       for (const Tensor& tensor : in) {
+         operands.push_back(&tensor);
+         shapes.push_back(tensor.type.shape);
+       }
+       for (const Tensor* tensor : {&out[0], &out[1], &dy}) operands.push_back(tensor);
+       return r.run(Op::attention_grad, c.attributes, operands, shapes);
+     }},
+    {Op::gelu,
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const Tensor& dy) {
+       return r.run(Op::gelu_grad, c.attributes, {&in[0], &dy}, {in[0].type.shape});
+     }},
+    {Op::relu,
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const Tensor& dy) {
+       return r.run(Op::relu_grad, c.attributes, {&in[0], &dy}, {in[0].type.shape});
+     }},
+    {Op::tanh,
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs& out, const Tensor& dy) {
+       return r.run(Op::tanh_grad, c.attributes, {&out[0], &dy}, {in[0].type.shape});
+     }},
+    {Op::swiglu,
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const Tensor& dy) {
+       return r.run(Op::swiglu_grad, c.attributes, {&in[0], &in[1], &dy},
+                    {in[0].type.shape, in[1].type.shape});
+     }},
+    {Op::add,
+     [](Runner&, const Case&, const Inputs&, const Inputs&, const Tensor& dy) {
+       return Inputs{dy, dy};
+     }},
+    {Op::select_positions,
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const Tensor& dy) {
+       return r.run(Op::select_positions_grad, c.attributes, {&dy, &in[1]}, {in[0].type.shape});
+     }},
+    {Op::cross_entropy,
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs& out, const Tensor&) {
+       return r.run(Op::cross_entropy_grad, c.attributes, {&in[0], &out[1], &in[1]},
+                    {in[0].type.shape});
+     },
+     true},
+    {Op::span_loss,
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs& out, const Tensor&) {
+       return r.run(Op::span_loss_grad, c.attributes, {&in[0], &out[1], &in[1]},
+                    {in[0].type.shape});
+     },
+     true},
+};
+
+}  // namespace
+
+const OpRule& rule_of(Op op) {
+  for (const OpRule& rule : rules)
+    if (rule.op == op) return rule;
+  throw std::out_of_range("no gradient rule");
+}
+
+std::vector<Tensor> forward(Runner& runner, const Case& c, const std::vector<Tensor>& inputs) {
+  std::vector<const Tensor*> operands;
+  for (const Tensor& tensor : inputs) operands.push_back(&tensor);
+  return runner.run(c.op, c.attributes, operands, c.outputs);
+}
+
+Played play(Runner& runner, const Case& c) {
+  Played played;
+  for (const InputSpec& spec : c.inputs)
+    played.inputs.push_back(runner.random(spec, 17 + played.inputs.size()));
+  played.outputs = forward(runner, c, played.inputs);
+  played.dy = runner.random({c.outputs[0]}, 5);
+  played.gradients = rule_of(c.op).gradient(runner, c, played.inputs, played.outputs, played.dy);
+  return played;
+}
+
+}  // namespace meshwright

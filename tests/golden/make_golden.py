@@ -1,0 +1,165 @@
+"""Golden values of tiny models from an independent implementation: Hugging Face transformers.
+
+    python3 -m venv venv && venv/bin/pip install torch transformers
+    venv/bin/python tests/golden/make_golden.py [folder]
+
+(made with torch 2.15 and transformers 5.23). Writes tests/golden/transformers/<name>/:
+
+    config.json   the model, as meshwright reads it (Hugging Face's keys, or ours)
+    tensors.txt   one line per tensor: name, shape (2x12; a scalar is 1), offset in bytes
+    tensors.bin   float32, little-endian, row-major
+
+Tensors: `tokens` [b,s], `targets` [b,s] (or [b,p] masked, [b,2] question answering), `positions`
+[b,p] (masked only), `logits` (rows of the targets; all rows for the others), `loss` (mean over all
+targets), `weight/<name>` and `gradient/<name>` of every parameter. Token ids, targets and positions
+are whole numbers stored as floats.
+
+Weights are drawn from a fixed seed, rounded to float32, and used in float64; the implementation
+itself drops to float32 in places (norms and rotations of Llama, softmax), so about 1e-6 is the
+accuracy of the values.
+"""
+
+import json
+import math
+import pathlib
+import sys
+
+import torch
+import transformers
+
+BATCH, SEQUENCE, PREDICTED, VOCABULARY = 2, 12, 3, 61
+
+# name: (class, config.json, configuration where config.json is not Hugging Face's)
+LLAMA = {"model_type": "llama", "hidden_size": 32, "num_hidden_layers": 2,
+         "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 48,
+         "max_position_embeddings": 16, "vocab_size": VOCABULARY, "rms_norm_eps": 1e-5,
+         "hidden_act": "silu", "rope_theta": 10000.0, "tie_word_embeddings": False}
+BERT = {"model_type": "bert", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "intermediate_size": 64, "max_position_embeddings": 16, "type_vocab_size": 2,
+        "vocab_size": VOCABULARY, "layer_norm_eps": 1e-12, "hidden_act": "gelu"}
+MODELS = {
+    "gpt2": ("GPT2LMHeadModel",
+             {"model_type": "gpt2", "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 16,
+              "vocab_size": VOCABULARY, "activation_function": "gelu_new",
+              "layer_norm_epsilon": 1e-5}, None),
+    "llama": ("LlamaForCausalLM", LLAMA, None),
+    "gpt_neox": ("GPTNeoXForCausalLM",
+                 {"model_type": "gpt_neox", "hidden_size": 32, "num_hidden_layers": 2,
+                  "num_attention_heads": 4, "intermediate_size": 64,
+                  "max_position_embeddings": 16, "rotary_pct": 0.5, "rotary_emb_base": 10000,
+                  "use_parallel_residual": True, "vocab_size": VOCABULARY,
+                  "layer_norm_eps": 1e-5, "hidden_act": "gelu", "tie_word_embeddings": False},
+                 None),
+    "gptj": ("GPTJForCausalLM",
+             {"model_type": "gptj", "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 16,
+              "n_inner": 64, "rotary_dim": 4, "vocab_size": VOCABULARY,
+              "activation_function": "gelu_new", "layer_norm_epsilon": 1e-5,
+              "tie_word_embeddings": False}, None),
+    "bert": ("BertForMaskedLM", BERT | {"architectures": ["BertForMaskedLM"]}, None),
+    "bert-qa": ("BertForQuestionAnswering",
+                BERT | {"architectures": ["BertForQuestionAnswering"]}, None),
+    "roberta": ("RobertaForMaskedLM",
+                BERT | {"model_type": "roberta", "max_position_embeddings": 18,
+                        "type_vocab_size": 1, "layer_norm_eps": 1e-5, "pad_token_id": 1,
+                        "architectures": ["RobertaForMaskedLM"]}, None),
+    "mpt": ("MptForCausalLM",
+            {"family": "mpt", "hidden": 32, "layers": 2, "heads": 4, "vocab": VOCABULARY,
+             "positions": 16},
+            transformers.MptConfig(d_model=32, n_layers=2, n_heads=4, vocab_size=VOCABULARY,
+                                   max_seq_len=16)),
+    # Six heads: the slopes of ALiBi are not powers of one number.
+    "bloom": ("BloomForCausalLM",
+              {"family": "bloom", "hidden": 36, "layers": 2, "heads": 6, "vocab": VOCABULARY},
+              transformers.BloomConfig(hidden_size=36, n_layer=2, n_head=6,
+                                       vocab_size=VOCABULARY)),
+}
+# Names that this version of transformers gives otherwise than the published checkpoints.
+RENAMED = {"GPTNeoXForCausalLM": {"lm_head.weight": "embed_out.weight"},
+           "BertForMaskedLM": {"cls.predictions.decoder.bias": "cls.predictions.bias"},
+           "RobertaForMaskedLM": {"lm_head.decoder.bias": "lm_head.bias"}}
+
+
+def make_model(class_name, config, configuration, generator):
+    if configuration is None:
+        keys = {key: value for key, value in config.items() if key != "model_type"}
+        configuration = transformers.AutoConfig.for_model(config["model_type"], **keys)
+    configuration._attn_implementation = "eager"
+    model = getattr(transformers, class_name)(configuration).double().eval()
+    model.tie_weights()
+    for name, parameter in sorted(model.named_parameters()):
+        values = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+        if parameter.dim() > 1:
+            values *= 0.2
+        else:
+            values = 0.1 * values + (1.0 if is_norm_weight(name) else 0.0)
+        parameter.data.copy_(values.float())
+    return model
+
+
+def is_norm_weight(name):
+    return name.endswith(".weight")  # every vector called `weight` belongs to a norm
+
+
+def draw(high, shape, generator):
+    return torch.randint(2, high, shape, generator=generator)  # 0 and 1 are padding in RoBERTa
+
+
+def run(class_name, model, generator):
+    """Inputs, logits and loss by the rules of the head, in the order of the targets."""
+    text = draw(VOCABULARY, (BATCH, SEQUENCE + 1), generator)
+    tokens = text[:, :-1]
+    tensors = {"tokens": tokens}
+    if class_name.endswith("QuestionAnswering"):
+        out = model(input_ids=tokens)
+        logits = torch.stack([out.start_logits, out.end_logits], dim=-1)  # [b,s,2]
+        tensors["targets"] = torch.randint(0, SEQUENCE, (BATCH, 2), generator=generator)
+        scores = logits.transpose(1, 2).reshape(-1, SEQUENCE)
+    elif class_name.endswith("MaskedLM"):
+        order = torch.stack([torch.randperm(SEQUENCE, generator=generator) for _ in range(BATCH)])
+        positions = tensors["positions"] = order[:, :PREDICTED].sort(dim=1).values
+        tensors["targets"] = draw(VOCABULARY, (BATCH, PREDICTED), generator)
+        all_logits = model(input_ids=tokens).logits
+        logits = torch.stack([all_logits[b, positions[b]] for b in range(BATCH)])
+        scores = logits.reshape(-1, VOCABULARY)
+    else:
+        tensors["targets"] = text[:, 1:]
+        logits = model(input_ids=tokens).logits
+        scores = logits.reshape(-1, VOCABULARY)
+    loss = torch.nn.functional.cross_entropy(scores, tensors["targets"].reshape(-1))
+    tensors["logits"] = logits.reshape(-1, logits.shape[-1])
+    tensors["loss"] = loss
+    return tensors, loss
+
+
+def write(folder, config, tensors):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    index, data = [], bytearray()
+    for name, tensor in tensors.items():
+        shape = "x".join(str(size) for size in tensor.shape) or "1"
+        index.append(f"{name} {shape} {len(data)}")
+        data += tensor.detach().to(torch.float32).contiguous().numpy().astype("<f4").tobytes()
+    (folder / "tensors.txt").write_text("\n".join(index) + "\n")
+    (folder / "tensors.bin").write_bytes(bytes(data))
+
+
+def main():
+    here = pathlib.Path(__file__).resolve().parent
+    root = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else here / "transformers"
+    for number, (name, (class_name, config, configuration)) in enumerate(MODELS.items()):
+        generator = torch.Generator().manual_seed(1000 + number)
+        model = make_model(class_name, config, configuration, generator)
+        tensors, loss = run(class_name, model, generator)
+        assert math.isfinite(loss.item())
+        loss.backward()
+        renamed = RENAMED.get(class_name, {})
+        for parameter_name, parameter in sorted(model.named_parameters()):
+            published = renamed.get(parameter_name, parameter_name)
+            tensors["weight/" + published] = parameter
+            tensors["gradient/" + published] = parameter.grad
+        write(root / name, config, tensors)
+        print(f"{name}: loss {loss.item():.6f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,303 @@
+// The graphs of the importers mean what an independent implementation computes: their parameters
+// have its names and shapes, and a plain interpreter in double gets its logits and its loss. (The
+// kernels of exec/ have their own tests against the same values.)
+#include <cmath>
+#include <filesystem>
+
+#include "models/importers/model.h"
+#include "tests/catch.h"
+#include "tests/golden/golden.h"
+
+using namespace meshwright;
+
+namespace {
+
+using Values = std::vector<double>;
+
+// A tensor as a matrix [rows, width].
+struct Matrix {
+  std::size_t rows = 0, width = 0;
+  Values values;
+  double& at(std::size_t r, std::size_t c) { return values[r * width + c]; }
+  double at(std::size_t r, std::size_t c) const { return values[r * width + c]; }
+};
+
+Matrix matrix(std::size_t rows, std::size_t width) { return {rows, width, Values(rows * width)}; }
+
+std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
+
+class Interpreter {
+ public:
+  Interpreter(const Graph& graph, const Golden& golden) : graph_(graph) {
+    values_.resize(graph.tensors.size());
+    load(graph.tokens, golden.tensor("tokens"));
+    load(graph.targets, golden.tensor("targets"));
+    if (graph.positions >= 0) load(graph.positions, golden.tensor("positions"));
+    for (const Parameter& p : graph.parameters) load(p.tensor, golden.tensor("weight/" + p.name));
+  }
+
+  void run() {
+    for (const Node& node : graph_.nodes) step(node);
+  }
+  const Matrix& value(int tensor) const { return values_[at(tensor)]; }
+
+ private:
+  void load(int tensor, const GoldenTensor& golden) {
+    const std::size_t width = golden.shape.size() > 1 ? at(golden.shape.back()) : 1;
+    values_[at(tensor)] = {golden.values.size() / width, width,
+                           Values(golden.values.begin(), golden.values.end())};
+  }
+  const Matrix& in(const Node& node, int i) const { return values_[at(node.inputs[i])]; }
+
+  void step(const Node& node) {
+    const Attributes& a = node.attributes;
+    const Matrix& x = in(node, 0);
+    Matrix& y = values_[at(node.outputs[0])];
+    switch (node.op) {
+      case Op::embedding:
+        y = rows_of(in(node, 1), x.values);
+        break;
+      case Op::add_position:
+      case Op::add_row:
+        y = x;
+        for (std::size_t r = 0; r < y.rows; ++r)
+          for (std::size_t c = 0; c < y.width; ++c)
+            y.at(r, c) += in(node, 1).at(row_of_table(node, r), c);
+        break;
+      case Op::layer_norm:
+      case Op::rms_norm:
+        y = norm(node);
+        break;
+      case Op::linear:
+        y = linear(node);
+        break;
+      case Op::rope:
+        y = rope(x, a);
+        break;
+      case Op::attention:
+        y = attention(node);
+        break;
+      case Op::gelu:
+        y = x;
+        for (double& v : y.values) v = gelu(v, a.gelu_tanh);
+        break;
+      case Op::swiglu:
+        y = x;
+        for (std::size_t i = 0; i < y.values.size(); ++i)
+          y.values[i] *= in(node, 1).values[i] / (1 + std::exp(-x.values[i]));
+        break;
+      case Op::add:
+        y = x;
+        for (std::size_t i = 0; i < y.values.size(); ++i) y.values[i] += in(node, 1).values[i];
+        break;
+      case Op::select_positions: {
+        Values rows = in(node, 1).values;
+        const std::size_t per_sequence = rows.size() / at(a.micro_batch);
+        for (std::size_t i = 0; i < rows.size(); ++i)
+          rows[i] += static_cast<double>(i / per_sequence * at(a.sequence_length));
+        y = rows_of(x, rows);
+        break;
+      }
+      case Op::cross_entropy:
+        y = cross_entropy(x, in(node, 1));
+        break;
+      case Op::span_loss:
+        y = span_loss(x, in(node, 1), a);
+        break;
+      default:
+        FAIL("an operation that no forward graph has");
+    }
+  }
+
+  static std::size_t row_of_table(const Node& node, std::size_t row) {
+    const Attributes& a = node.attributes;
+    return node.op == Op::add_row ? 0 : row % at(a.sequence_length) + at(a.position_offset);
+  }
+
+  static Matrix rows_of(const Matrix& table, const Values& rows) {
+    Matrix y = matrix(rows.size(), table.width);
+    for (std::size_t r = 0; r < y.rows; ++r)
+      for (std::size_t c = 0; c < y.width; ++c)
+        y.at(r, c) = table.at(static_cast<std::size_t>(rows[r]), c);
+    return y;
+  }
+
+  Matrix norm(const Node& node) const {
+    Matrix y = in(node, 0);
+    for (std::size_t r = 0; r < y.rows; ++r) {
+      double mean = 0, square = 0;
+      for (std::size_t c = 0; c < y.width; ++c) mean += y.at(r, c);
+      mean = node.op == Op::rms_norm ? 0 : mean / static_cast<double>(y.width);
+      for (std::size_t c = 0; c < y.width; ++c) square += std::pow(y.at(r, c) - mean, 2);
+      const double scale =
+          1 / std::sqrt(square / static_cast<double>(y.width) + node.attributes.epsilon);
+      for (std::size_t c = 0; c < y.width; ++c) {
+        y.at(r, c) = (y.at(r, c) - mean) * scale * in(node, 1).values[c];
+        if (node.inputs.size() > 2) y.at(r, c) += in(node, 2).values[c];
+      }
+    }
+    return y;
+  }
+
+  Matrix linear(const Node& node) const {
+    const Matrix &x = in(node, 0), &w = in(node, 1);
+    const bool in_out = node.attributes.weight_in_out;
+    Matrix y = matrix(x.rows, in_out ? w.width : w.rows);
+    for (std::size_t r = 0; r < y.rows; ++r)
+      for (std::size_t o = 0; o < y.width; ++o) {
+        double sum = node.inputs.size() > 2 ? in(node, 2).values[o] : 0;
+        for (std::size_t i = 0; i < x.width; ++i)
+          sum += x.at(r, i) * (in_out ? w.at(i, o) : w.at(o, i));
+        y.at(r, o) = sum;
+      }
+    return y;
+  }
+
+  // Turns pairs of one head, which starts at column `first`, by position * base^(-2i/rotary_dim).
+  static void turn(Matrix& x, std::size_t row, std::size_t first, const Attributes& a) {
+    const std::size_t half = at(a.rotary_dim) / 2;
+    const auto position = static_cast<double>(row % at(a.sequence_length));
+    for (std::size_t i = 0; i < half; ++i) {
+      const double angle =
+          position * std::pow(a.rotary_base,
+                              -2.0 * static_cast<double>(i) / static_cast<double>(a.rotary_dim));
+      double& p = x.at(row, first + (a.rotary_interleaved ? 2 * i : i));
+      double& q = x.at(row, first + (a.rotary_interleaved ? 2 * i + 1 : i + half));
+      const double turned = p * std::cos(angle) - q * std::sin(angle);
+      q = q * std::cos(angle) + p * std::sin(angle);
+      p = turned;
+    }
+  }
+
+  static Matrix rope(Matrix x, const Attributes& a) {
+    const std::size_t width = at(a.head_dim);
+    for (std::size_t r = 0; r < x.rows; ++r)
+      for (std::size_t slot = 0; slot < x.width / width; ++slot) {
+        const bool is_value = a.packing == Packing::per_head ? slot % 3 == 2
+                              : a.packing == Packing::concatenated
+                                  ? slot >= at(a.heads + a.kv_heads)
+                                  : false;
+        if (!is_value) turn(x, r, slot * width, a);
+      }
+    return x;
+  }
+
+  // Queries (0), keys (1) or values (2) of a row and a head of that kind.
+  const double* vector_of(const Node& node, int kind, std::size_t row, std::size_t head) const {
+    const Attributes& a = node.attributes;
+    const std::size_t width = at(a.head_dim);
+    if (a.packing == Packing::separate)
+      return &in(node, kind).values[at(0)] + row * in(node, kind).width + head * width;
+    const std::size_t before[] = {0, at(a.heads), at(a.heads + a.kv_heads)};
+    const std::size_t slot =
+        a.packing == Packing::per_head ? 3 * head + at(kind) : before[at(kind)] + head;
+    return in(node, 0).values.data() + row * in(node, 0).width + slot * width;
+  }
+
+  // Press et al.: 2^(-8i/n) for n heads, n a power of two; the rest from twice as many, every
+  // other.
+  static double alibi_slope(std::size_t head, std::size_t heads) {
+    std::size_t power = 1;
+    while (power * 2 <= heads) power *= 2;
+    const double step = 8.0 / static_cast<double>(power);
+    if (head < power) return std::exp2(-step * static_cast<double>(head + 1));
+    return std::exp2(-step / 2 * static_cast<double>(2 * (head - power) + 1));
+  }
+
+  Matrix attention(const Node& node) const {
+    const Attributes& a = node.attributes;
+    const std::size_t width = at(a.head_dim), heads = at(a.heads), s = at(a.sequence_length);
+    Matrix y = matrix(in(node, 0).rows, heads * width);
+    for (std::size_t r = 0; r < y.rows; ++r)
+      for (std::size_t h = 0; h < heads; ++h) {
+        const std::size_t kv = h / (heads / at(a.kv_heads)), first = r - r % s;
+        const std::size_t last = a.causal ? r : first + s - 1;
+        double sum = 0;
+        for (std::size_t k = first; k <= last; ++k) {
+          double score = 0;
+          for (std::size_t i = 0; i < width; ++i)
+            score += vector_of(node, 0, r, h)[i] * vector_of(node, 1, k, kv)[i];
+          score /= std::sqrt(static_cast<double>(width));
+          if (a.alibi) score -= alibi_slope(h, at(a.alibi_heads)) * static_cast<double>(r - k);
+          const double weight = std::exp(score);
+          sum += weight;
+          for (std::size_t i = 0; i < width; ++i)
+            y.at(r, h * width + i) += weight * vector_of(node, 2, k, kv)[i];
+        }
+        for (std::size_t i = 0; i < width; ++i) y.at(r, h * width + i) /= sum;
+      }
+    return y;
+  }
+
+  static double gelu(double x, bool by_tanh) {
+    if (!by_tanh) return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
+    const double pi = std::acos(-1.0);
+    return 0.5 * x * (1 + std::tanh(std::sqrt(2 / pi) * (x + 0.044715 * x * x * x)));
+  }
+
+  static Matrix cross_entropy(const Matrix& logits, const Matrix& targets) {
+    Matrix loss = matrix(logits.rows, 1);
+    for (std::size_t r = 0; r < logits.rows; ++r) {
+      double sum = 0;
+      for (std::size_t c = 0; c < logits.width; ++c) sum += std::exp(logits.at(r, c));
+      loss.values[r] = std::log(sum) - logits.at(r, static_cast<std::size_t>(targets.values[r]));
+    }
+    return loss;
+  }
+
+  // The start and the end of an answer: a softmax over a sequence's positions each.
+  static Matrix span_loss(const Matrix& logits, const Matrix& targets, const Attributes& a) {
+    const std::size_t s = at(a.sequence_length);
+    Matrix scores = matrix(targets.rows * 2, s);
+    for (std::size_t r = 0; r < scores.rows; ++r)
+      for (std::size_t c = 0; c < s; ++c) scores.at(r, c) = logits.at(r / 2 * s + c, r % 2);
+    return cross_entropy(scores, {scores.rows, 1, targets.values});
+  }
+
+  const Graph& graph_;
+  std::vector<Matrix> values_;
+};
+
+Training training_of(const Golden& golden) {
+  Training training;
+  const auto& shape = golden.tensor("tokens").shape;
+  training.micro_batch = static_cast<int>(shape[0]);
+  training.sequence_length = static_cast<int>(shape[1]);
+  if (golden.has("positions"))
+    training.predicted_positions = static_cast<int>(golden.tensor("positions").shape[1]);
+  return training;
+}
+
+std::vector<std::int64_t> sizes(const Shape& shape) {
+  return {shape.dims.begin(), shape.dims.begin() + shape.rank};
+}
+
+}  // namespace
+
+TEST_CASE("the graphs mean what transformers computes", "[models][importers][golden]") {
+  const auto folders = golden_folders();
+  CHECK(folders.size() >= 9);
+  for (const std::string& folder : folders) {
+    CAPTURE(folder);
+    const Golden golden = load_golden(folder);
+    const Graph graph = build_graph(load_model(folder, "/"), training_of(golden));
+    verify(graph, "build_graph");
+    CHECK(graph.parameters.size() == golden.parameters().size());
+    for (const Parameter& p : graph.parameters)
+      CHECK(sizes(p.global_shape) == golden.tensor("weight/" + p.name).shape);
+
+    Interpreter interpreter(graph, golden);
+    interpreter.run();
+    const Matrix& logits = interpreter.value(graph.nodes.back().inputs[0]);
+    const auto& expected = golden.tensor("logits").values;
+    REQUIRE(logits.values.size() == expected.size());
+    double difference = 0;
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      difference = std::max(difference, std::abs(logits.values[i] - double{expected[i]}));
+    CHECK(difference < 2e-5);  // logits are a few units large, stored as floats
+    double loss = 0;
+    for (double value : interpreter.value(graph.loss).values) loss += value;
+    loss /= static_cast<double>(interpreter.value(graph.loss).values.size());
+    CHECK(std::abs(loss - double{golden.tensor("loss").values[0]}) < 2e-6);
+  }
+}

@@ -1,0 +1,126 @@
+// Passes and lowering over the legal degrees of small models.
+#include "models/lower/lower.h"
+
+#include "models/importers/model.h"
+#include "models/partition/partition.h"
+#include "models/passes/pass.h"
+#include "models/schedule/schedule.h"
+#include "tests/catch.h"
+#include "tests/models/plans.h"
+
+using namespace meshwright;
+
+namespace {
+
+int count_ops(const Graph& graph, Op op, Phase phase) {
+  int count = 0;
+  for (const Node& node : graph.nodes) count += node.op == op && node.phase == phase;
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("every legal plan of a small model lowers to a sound memory plan", "[models][lower]") {
+  for (const char* family : {"gpt", "llama", "bert"}) {
+    const Model model = small_model(family);
+    for (const Plan& plan : small_plans(model)) {
+      INFO(describe(plan) << " " << family);
+      const std::vector<Program> stages = lower_small(model, plan);
+      REQUIRE(stages.size() == static_cast<std::size_t>(plan.parallelism.pipeline));
+      for (const Program& program : stages) {
+        verify(program.memory);
+        const int chunks = plan.parallelism.virtual_stages;
+        // begin, one forward and one backward per chunk and micro-batch, end
+        CHECK(program.tasks.size() ==
+              static_cast<std::size_t>(2 + 2 * chunks * plan.micro_batches()));
+      }
+    }
+  }
+}
+
+TEST_CASE("a stage has as many slots as its schedule keeps micro-batches in flight",
+          "[models][lower]") {
+  const Model model = small_model("gpt");
+  Plan plan = small_plan(model, {.pipeline = 4, .micro_batches = 8});
+  // 1F1B: stage s keeps 4 - s micro-batches.
+  const auto stages = lower_small(model, plan);
+  for (int stage = 0; stage < 4; ++stage)
+    CHECK(stages[static_cast<std::size_t>(stage)].memory.slots[0].slots == 4 - stage);
+  plan.parallelism.schedule = ScheduleKind::gpipe;
+  for (const Program& program : lower_small(model, plan)) CHECK(program.memory.slots[0].slots == 8);
+}
+
+TEST_CASE("tensor parallelism costs two sums forward and two backward per block",
+          "[models][passes]") {
+  const Model model = small_model("gpt");  // 4 blocks
+  Plan plan = small_plan(model, {.tensor = 2});
+  const Graph graph = run_passes(build_graph(model, plan.training), plan, training_passes());
+  // forward: attention output and MLP output per block, and the embedding
+  CHECK(count_ops(graph, Op::tensor_reduce, Phase::forward) == 2 * 4 + 1);
+  // backward: inputs of QKV and of the MLP per block, and of the head
+  CHECK(count_ops(graph, Op::tensor_reduce, Phase::backward) == 2 * 4 + 1);
+  plan.parallelism.sequence_parallel = true;
+  const Graph rows = run_passes(build_graph(model, plan.training), plan, training_passes());
+  CHECK(count_ops(rows, Op::sequence_scatter, Phase::forward) == 2 * 4 + 1);
+  CHECK(count_ops(rows, Op::sequence_gather, Phase::forward) == 2 * 4 + 1);
+  CHECK(count_ops(rows, Op::sequence_gather, Phase::recompute) == 2 * 4 + 1);
+  CHECK(count_ops(rows, Op::tensor_reduce, Phase::forward) == 0);
+}
+
+TEST_CASE("recomputation trades kept activations for repeated work", "[models][passes]") {
+  const Model model = small_model("gpt");
+  std::vector<std::int64_t> kept;
+  for (Recompute kind : {Recompute::none, Recompute::selective, Recompute::full}) {
+    Plan plan = small_plan(model, {});
+    plan.training.attention = AttentionKernel::unfused;
+    plan.training.recompute = kind;
+    const auto stages = lower_small(model, plan);
+    kept.push_back(stages[0].memory.slots[0].stride);
+  }
+  CHECK(kept[0] > kept[1]);
+  CHECK(kept[1] > kept[2]);
+  // With half of the blocks recomputed, two of the four are repeated.
+  Plan plan = small_plan(model, {});
+  plan.training.recompute = Recompute::full;
+  plan.training.recompute_fraction = 0.5;
+  const Graph graph = run_passes(build_graph(model, plan.training), plan, training_passes());
+  CHECK(count_ops(graph, Op::attention, Phase::recompute) == 2);
+}
+
+TEST_CASE("sharding divides the optimizer's memory, then the gradients', then the parameters'",
+          "[models][lower]") {
+  const Model model = small_model("llama");
+  std::array<std::array<std::int64_t, 3>, 4> bytes{};
+  for (int zero = 0; zero <= 3; ++zero) {
+    const Plan plan = small_plan(model, {.data = 4, .zero_stage = zero});
+    const MemoryPlan memory = lower_small(model, plan)[0].memory;
+    const auto of = [&](MemoryClass cls) {
+      return memory.class_bytes[static_cast<std::size_t>(cls)];
+    };
+    bytes[static_cast<std::size_t>(zero)] = {
+        of(MemoryClass::parameters), of(MemoryClass::gradients), of(MemoryClass::optimizer)};
+  }
+  const auto near = [](std::int64_t part, std::int64_t whole, double share) {
+    return static_cast<double>(part) == Approx(share * static_cast<double>(whole)).epsilon(0.05);
+  };
+  CHECK(near(bytes[1][2], bytes[0][2], 0.25));
+  CHECK(near(bytes[1][1], bytes[0][1], 1.0));
+  CHECK(near(bytes[2][1], bytes[0][1], 0.25));
+  CHECK(near(bytes[2][0], bytes[0][0], 1.0));
+  CHECK(near(bytes[3][0], bytes[0][0], 0.25));
+}
+
+TEST_CASE("a tied embedding on two stages is two copies with a reduction of their own",
+          "[models][lower]") {
+  const Model model = small_model("gpt");
+  const Plan plan = small_plan(model, {.pipeline = 2});
+  const auto stages = lower_small(model, plan);
+  int copies = 0, reductions = 0;
+  for (const Program& program : stages) {
+    for (const StageParameter& member : program.parameters) copies += member.copy_of_tied;
+    for (const Instruction& instruction : program.bodies.back().instructions)
+      reductions += instruction.group == GroupKind::embedding;
+  }
+  CHECK(copies == 1);
+  CHECK(reductions == 2);
+}

@@ -1,0 +1,293 @@
+#include "models/partition/partition.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <random>
+#include <set>
+
+#include "models/core/error.h"
+#include "models/importers/model.h"
+#include "tests/catch.h"
+
+using namespace meshwright;
+using Stages = std::vector<int>;
+
+namespace {
+
+std::vector<double> sums(std::span<const double> cost, const Stages& part, int parts) {
+  std::vector<double> result(static_cast<std::size_t>(parts), 0);
+  for (std::size_t i = 0; i < part.size(); ++i)
+    result[static_cast<std::size_t>(part[i])] += cost[i];
+  return result;
+}
+
+double largest(std::span<const double> cost, const Stages& part, int parts) {
+  return std::ranges::max(sums(cost, part, parts));
+}
+
+bool consecutive_and_full(const Stages& part, int parts) {
+  return std::ranges::is_sorted(part) && part.front() == 0 && part.back() == parts - 1 &&
+         std::set<int>(part.begin(), part.end()).size() == static_cast<std::size_t>(parts);
+}
+
+// Every way to place parts-1 cuts, by recursion.
+double brute_force(std::span<const double> cost, int parts) {
+  if (parts == 1) return std::accumulate(cost.begin(), cost.end(), 0.0);
+  double best = 1e300, first = 0;
+  for (std::size_t n = 1; n + static_cast<std::size_t>(parts) <= cost.size() + 1; ++n) {
+    first += cost[n - 1];
+    best = std::min(best, std::max(first, brute_force(cost.subspan(n), parts - 1)));
+  }
+  return best;
+}
+
+// wte -> h.0 .. h.(blocks-1) -> ln_f -> lm_head, each passing [1, 4] floats to the next.
+Graph chain_graph(int blocks) {
+  Graph graph;
+  graph.units.push_back({"transformer.wte", false});
+  for (int b = 0; b < blocks; ++b)
+    graph.units.push_back({"transformer.h." + std::to_string(b), true});
+  graph.units.push_back({"transformer.ln_f", false});
+  graph.units.push_back({"lm_head", false});
+  for (int u = 0; u < static_cast<int>(graph.units.size()); ++u) {
+    graph.modules.push_back({graph.units[static_cast<std::size_t>(u)].path, u});
+    Node node;
+    node.op = Op::add;
+    node.module = u;
+    if (u > 0) node.inputs = {u - 1};
+    node.outputs = {u};
+    graph.nodes.push_back(node);
+    Tensor tensor;
+    tensor.producer = u;
+    graph.tensors.push_back(tensor);
+  }
+  return graph;
+}
+
+Plan plan_of(Partitioner partitioner, int pipeline, int virtual_stages = 1) {
+  Plan plan;
+  plan.parallelism.partitioner = partitioner;
+  plan.parallelism.pipeline = pipeline;
+  plan.parallelism.virtual_stages = virtual_stages;
+  return plan;
+}
+
+}  // namespace
+
+TEST_CASE("the chain cut is exact", "[models][partition]") {
+  std::mt19937 random(7);
+  for (int trial = 0; trial < 400; ++trial) {
+    std::vector<double> cost(1 + random() % 10);
+    for (double& c : cost) c = static_cast<double>(random() % 12);  // zeros too
+    for (int parts = 1; parts <= static_cast<int>(cost.size()); ++parts) {
+      const Stages part = cut_chain(cost, parts);
+      CHECK(consecutive_and_full(part, parts));
+      CHECK(largest(cost, part, parts) == brute_force(cost, parts));  // integers: no rounding
+    }
+  }
+}
+
+TEST_CASE("the chain cut is exact on numbers that are not whole", "[models][partition]") {
+  std::mt19937 random(11);
+  std::uniform_real_distribution<double> uniform(0, 1);
+  for (int trial = 0; trial < 100; ++trial) {
+    std::vector<double> cost(9);
+    for (double& c : cost) c = uniform(random);
+    for (int parts : {2, 4, 7})
+      CHECK(largest(cost, cut_chain(cost, parts), parts) ==
+            Approx(brute_force(cost, parts)).epsilon(1e-11));
+  }
+}
+
+TEST_CASE("the chain cut by hand", "[models][partition]") {
+  // Ten equal layers over four stages: 2 + 2 + 3 + 3, the longer ones last (10 mod 4 = 2 of them).
+  CHECK(cut_chain(std::vector<double>(10, 1.0), 4) == Stages{0, 0, 1, 1, 2, 2, 2, 3, 3, 3});
+  // A head as heavy as three layers takes a stage alone: 1+1+1 | 1+1+1 | 3.
+  CHECK(cut_chain(std::vector<double>{1, 1, 1, 1, 1, 1, 3}, 3) == Stages{0, 0, 0, 1, 1, 1, 2});
+  // 8 alone decides the maximum; the rest is still balanced: 2+2 | 2+2 | 8, not 2 | 2+2+2 | 8.
+  CHECK(cut_chain(std::vector<double>{2, 2, 2, 2, 8}, 3) == Stages{0, 0, 1, 1, 2});
+  CHECK(cut_chain(std::vector<double>(5, 0.0), 5) == Stages{0, 1, 2, 3, 4});
+  CHECK_THROWS_WITH(cut_chain(std::vector<double>{1, 1}, 3),
+                    "a chain of 2 items cannot be cut into 3 parts; use at most 2");
+}
+
+TEST_CASE("the tree cut by hand", "[models][partition]") {
+  // root(0) - a(4), b(0) - b0(3), b1(3), b2(3); c(3). Three parts over children a=4, b=9, c=3.
+  const ModuleTree tree{{{"", 0, -1},
+                         {"a", 4, 0},
+                         {"b", 0, 0},
+                         {"b.0", 3, 2},
+                         {"b.1", 3, 2},
+                         {"b.2", 3, 2},
+                         {"c", 3, 0}}};
+  // Two segments [a] [b c] promise most: D'Hondt deals 12, then 12/2, then 4 (12/3 is no more), so
+  // 4 | 12/2 per part, where [a] [b] [c] would be 4 | 9 | 3. In [b c], c weighs 3 < 9/2, gets no
+  // part and joins b's last: 3+3 | 3+3.
+  CHECK(cut_tree(tree, 3) == Stages{0, 0, 1, 1, 1, 2, 2});
+  // Two parts: [a] [b c] with a part each is 4 | 12; b with both parts, a before and c after it,
+  // promises (4+9+3)/2 = 8 and is cut 4+3 | 3+3+3.
+  CHECK(cut_tree(tree, 2) == Stages{0, 0, 0, 0, 1, 1, 1});
+  CHECK(cut_tree(tree, 1) == Stages{0, 0, 0, 0, 0, 0, 0});
+  // Five leaves, five parts: D'Hondt alone would give b more seats than it has leaves.
+  CHECK(cut_tree(tree, 5) == Stages{0, 0, 1, 1, 2, 3, 4});
+  CHECK_THROWS_WITH(cut_tree(tree, 6),
+                    "a module tree with 5 leaves cannot be cut into 6 parts; use at most 5");
+}
+
+TEST_CASE("what a parent costs is charged to the part that it stays on", "[models][partition]") {
+  // Without the parent's 4 the children would be cut 2+2 | 2+2; with it 4+2 | 2+2+2.
+  const ModuleTree tree{{{"", 4, -1}, {"0", 2, 0}, {"1", 2, 0}, {"2", 2, 0}, {"3", 2, 0}}};
+  CHECK(cut_tree(tree, 2) == Stages{0, 0, 1, 1, 1});
+}
+
+TEST_CASE("the tree cut leaves no part empty and keeps parents on their first part",
+          "[models][partition]") {
+  std::mt19937 random(3);
+  for (int trial = 0; trial < 300; ++trial) {
+    ModuleTree tree{{{"", 1, -1}}};
+    const int size = 1 + static_cast<int>(random() % 14);
+    std::set<int> inner;
+    for (int i = 1; i <= size; ++i) {
+      // Children of the newest branch only, so that the list is in order of execution.
+      int parent = i - 1;
+      while (parent > 0 && random() % 2 == 0)
+        parent = tree.items[static_cast<std::size_t>(parent)].parent;
+      inner.insert(parent);
+      tree.items.push_back({std::to_string(i), static_cast<double>(random() % 5), parent});
+    }
+    const int leaves = size + 1 - static_cast<int>(inner.size());
+    for (int parts = 1; parts <= leaves; ++parts) {
+      const Stages part = cut_tree(tree, parts);
+      CHECK(consecutive_and_full(part, parts));  // a walk in order of execution never goes back
+      for (std::size_t i = 1; i < part.size(); ++i)
+        if (tree.items[i].parent == static_cast<int>(i) - 1) CHECK(part[i] == part[i - 1]);
+    }
+  }
+}
+
+TEST_CASE("METIS cuts the light edges and balances the weights", "[models][partition]") {
+  // Two squares of four nodes, joined by one light edge.
+  WeightedGraph graph{std::vector<double>(8, 1.0), {}};
+  for (int base : {0, 4})
+    for (int i = 0; i < 4; ++i) graph.edges.push_back({base + i, base + (i + 1) % 4, 10});
+  graph.edges.push_back({3, 4, 1});
+  const Stages part = cut_graph(graph, 2);
+  for (int i = 1; i < 4; ++i) CHECK(part[static_cast<std::size_t>(i)] == part[0]);
+  for (int i = 5; i < 8; ++i) CHECK(part[static_cast<std::size_t>(i)] == part[4]);
+  CHECK(part[0] != part[4]);
+  CHECK(cut_graph(graph, 2) == part);  // a fixed seed
+  CHECK_THROWS_WITH(cut_graph(graph, 9),
+                    "a graph of 8 nodes cannot be cut into 9 parts; use at most 8");
+}
+
+TEST_CASE("no part of a METIS cut is empty", "[models][partition]") {
+  for (int nodes = 1; nodes <= 12; ++nodes)
+    for (int parts = 1; parts <= nodes; ++parts) {
+      WeightedGraph graph{std::vector<double>(static_cast<std::size_t>(nodes), 1.0), {}};
+      graph.node_weight[0] = 50;
+      for (int i = 0; i + 1 < nodes; ++i) graph.edges.push_back({i, i + 1, 1.0});
+      const Stages part = cut_graph(graph, parts);
+      CHECK(std::set<int>(part.begin(), part.end()).size() == static_cast<std::size_t>(parts));
+    }
+}
+
+TEST_CASE("a manual cut follows the longest prefix", "[models][partition]") {
+  const Graph graph = chain_graph(4);  // wte h.0 h.1 h.2 h.3 ln_f lm_head
+  CHECK(cut_manually(graph, {{"transformer.h.2", 1}, {"transformer.h.3", 2}, {"lm_head", 2}}, 3,
+                     -1) == Stages{0, 0, 0, 1, 2, 2, 2});
+  CHECK(cut_manually(graph, {{"transformer", 0}, {"transformer.h.3", 1}, {"transformer.ln_f", 1}},
+                     2, 1) == Stages{0, 0, 0, 0, 1, 1, 1});
+  const auto error = [&](const std::map<std::string, int>& stage_of, int parts, int fallback) {
+    try {
+      cut_manually(graph, stage_of, parts, fallback);
+    } catch (const InputError& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  CHECK(error({{"transformer.h.1", 2}}, 2, -1) ==
+        "/parallelism/partition/transformer.h.1: there is no stage 2; use 0 to 1");
+  CHECK(error({{"transformer.g.1", 1}}, 2, -1) ==
+        "/parallelism/partition/transformer.g.1: names no module that a stage can begin with; did "
+        "you mean 'transformer.h.1'?");
+  CHECK(error({{"transformer.h.1", 1}}, 2, 0) ==
+        "/parallelism/partition: 'transformer.h.2' is on stage 0 but runs after 'transformer.h.1' "
+        "on stage 1; stages must not fall in order of execution");
+  CHECK(error({{"lm_head", 2}}, 3, -1) ==
+        "/parallelism/partition: stage 1 is empty; give every stage from 0 to 2 at least one "
+        "module");
+}
+
+TEST_CASE("a name that only begins alike is no prefix", "[models][partition]") {
+  const Graph graph = chain_graph(12);  // h.1 must not take h.10 and h.11
+  const Stages stages =
+      cut_manually(graph, {{"transformer.h.1", 0}, {"transformer.h.10", 1}}, 2, -1);
+  CHECK(std::ranges::count(stages, 0) == 11);  // wte, h.0 .. h.9
+}
+
+TEST_CASE("the plan's partitioner, whichever, gives stages along the chain",
+          "[models][partition]") {
+  for (Partitioner partitioner : {Partitioner::chain, Partitioner::tree, Partitioner::metis})
+    for (int blocks : {1, 2, 5, 12, 24})
+      for (int pipeline : {1, 2, 3, 4, 8})
+        for (int chunks : {1, 2, 3}) {
+          const Graph graph = chain_graph(blocks);
+          const int parts = pipeline * chunks;
+          if (parts > blocks + 3) continue;
+          std::vector<double> cost(graph.units.size(), 10.0);
+          cost.front() = 0.5;
+          cost.back() = 17;
+          INFO(static_cast<int>(partitioner) << " blocks " << blocks << " parts " << parts);
+          const Plan plan = plan_of(partitioner, pipeline, chunks);
+          const Stages stages = partition(graph, plan, cost, cost);
+          CHECK(stages.size() == graph.units.size());
+          CHECK(consecutive_and_full(stages, parts));
+          CHECK(partition(graph, plan, cost, cost) == stages);
+          // Not a bad one either: at most the average and two blocks more.
+          CHECK(largest(cost, stages, parts) <=
+                std::accumulate(cost.begin(), cost.end(), 0.0) / parts + 2 * 17);
+        }
+}
+
+TEST_CASE("memory_weight mixes time and memory", "[models][partition]") {
+  const Graph graph = chain_graph(1);  // wte h.0 ln_f lm_head
+  const std::vector<double> cost = {1, 1, 1, 5}, memory = {50, 10, 10, 10};
+  Plan plan = plan_of(Partitioner::chain, 2);
+  CHECK(partition(graph, plan, cost, memory) == Stages{0, 0, 0, 1});  // 3 | 5
+  plan.parallelism.memory_weight = 1;
+  CHECK(partition(graph, plan, cost, memory) == Stages{0, 1, 1, 1});  // 50 | 30
+  // Half and half: 1/16 + 50/160 = 0.375, 1/16 + 10/160 = 0.125 twice, 5/16 + 10/160 = 0.375.
+  plan.parallelism.memory_weight = 0.5;
+  CHECK(partition(graph, plan, cost, memory) == Stages{0, 0, 1, 1});  // 0.5 | 0.5
+}
+
+TEST_CASE("more stages than units are refused with the counts", "[models][partition]") {
+  const Graph graph = chain_graph(3);
+  const std::vector<double> cost(6, 1.0);
+  for (Partitioner partitioner :
+       {Partitioner::chain, Partitioner::tree, Partitioner::metis, Partitioner::manual})
+    CHECK_THROWS_WITH(partition(graph, plan_of(partitioner, 4, 2), cost, cost),
+                      "/parallelism/pipeline: pipeline 4 x virtual_stages 2 = 8 stages but the "
+                      "model has only 6 units to cut (embedding, blocks, head); use at most 6 "
+                      "stages");
+}
+
+TEST_CASE("GPT-2 is cut into four stages of whole units", "[models][partition]") {
+  Training training;
+  training.global_batch = 4;
+  training.sequence_length = 64;
+  const Graph graph = build_graph(load_model("gpt2", "."), training);
+  // Blocks cost 1, what stands around them next to nothing: three blocks per stage.
+  std::vector<double> cost;
+  for (const Unit& unit : graph.units) cost.push_back(unit.is_block ? 1.0 : 0.01);
+  for (Partitioner partitioner : {Partitioner::chain, Partitioner::tree, Partitioner::metis}) {
+    const Stages stages = partition(graph, plan_of(partitioner, 4), cost, cost);
+    CHECK(consecutive_and_full(stages, 4));
+    std::map<int, int> blocks;
+    for (std::size_t u = 0; u < stages.size(); ++u)
+      if (graph.units[u].is_block) ++blocks[stages[u]];
+    INFO("partitioner " << static_cast<int>(partitioner));
+    CHECK(blocks == std::map<int, int>{{0, 3}, {1, 3}, {2, 3}, {3, 3}});
+  }
+}

@@ -1,0 +1,88 @@
+#include "tests/models/plans.h"
+
+#include <nlohmann/json.hpp>
+
+#include "models/lower/lower.h"
+#include "models/partition/partition.h"
+#include "models/passes/pass.h"
+
+namespace meshwright {
+
+Model small_model(const std::string& family) {
+  nlohmann::json value = {{"family", family}, {"hidden", 32}, {"layers", 4},    {"heads", 4},
+                          {"ffn", 64},        {"vocab", 61},  {"positions", 16}};
+  if (family == "llama") value["kv_heads"] = 4;
+  return read_model(Fields(value, "small"));
+}
+
+Plan small_plan(const Model& model, SmallDegrees degrees) {
+  Plan plan;
+  Training& training = plan.training;
+  training.micro_batch = 2;
+  training.sequence_length = 8;
+  training.global_batch = std::int64_t{2} * degrees.micro_batches * degrees.data;
+  training.predicted_positions = model.head == Head::mlm ? 2 : 0;
+  Parallelism& parallelism = plan.parallelism;
+  parallelism.pipeline = degrees.pipeline;
+  parallelism.tensor = degrees.tensor;
+  parallelism.data = degrees.data;
+  parallelism.zero_stage = degrees.zero_stage;
+  parallelism.virtual_stages = degrees.virtual_stages;
+  if (degrees.virtual_stages > 1) parallelism.schedule = ScheduleKind::interleaved;
+  parallelism.reduce_bucket_bytes = 8 << 10;
+  return plan;
+}
+
+namespace {
+
+void add_variants(std::vector<Plan>& plans, const Plan& base) {
+  for (Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full})
+    for (bool rows : {false, true}) {
+      if (rows && base.parallelism.tensor == 1) continue;
+      Plan plan = base;
+      plan.training.recompute = recompute;
+      plan.parallelism.sequence_parallel = rows;
+      plans.push_back(plan);
+    }
+}
+
+}  // namespace
+
+std::vector<Plan> small_plans(const Model& model) {
+  std::vector<Plan> plans;
+  for (int pipeline : {1, 2, 4})
+    for (int tensor : {1, 2, 4})
+      for (int data : {1, 2})
+        for (int zero = 0; zero <= (data > 1 ? 3 : 0); ++zero) {
+          if (pipeline * tensor * data > 8) continue;
+          SmallDegrees degrees{pipeline, tensor, data, 4, zero, 1};
+          Plan plan = small_plan(model, degrees);
+          add_variants(plans, plan);
+          if (pipeline == 1) continue;
+          plan.parallelism.schedule = ScheduleKind::gpipe;
+          add_variants(plans, plan);
+          if (pipeline == 2) {
+            degrees.virtual_stages = 2;
+            add_variants(plans, small_plan(model, degrees));
+          }
+        }
+  return plans;
+}
+
+std::vector<Program> lower_small(const Model& model, Plan plan) {
+  Graph graph = build_graph(model, plan.training);
+  const std::vector<double> cost(graph.units.size(), 1.0), memory(graph.units.size(), 1.0);
+  if (plan.stage_of_unit.empty()) plan.stage_of_unit = partition(graph, plan, cost, memory);
+  return lower(run_passes(std::move(graph), plan, training_passes()), plan);
+}
+
+std::string describe(const Plan& plan) {
+  const Parallelism& p = plan.parallelism;
+  return "p" + std::to_string(p.pipeline) + " t" + std::to_string(p.tensor) + " d" +
+         std::to_string(p.data) + " v" + std::to_string(p.virtual_stages) + " " +
+         schedule_names()[static_cast<std::size_t>(p.schedule)] + " zero" +
+         std::to_string(p.zero_stage) + (p.sequence_parallel ? " rows" : "") + " recompute " +
+         recompute_names()[static_cast<std::size_t>(plan.training.recompute)];
+}
+
+}  // namespace meshwright

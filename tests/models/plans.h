@@ -1,0 +1,29 @@
+// Small models and the legal plans over them, for tests of every layer.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "models/importers/model.h"
+#include "models/plan/plan.h"
+#include "models/plan/program.h"
+
+namespace meshwright {
+
+struct SmallDegrees {
+  int pipeline = 1, tensor = 1, data = 1;
+  int micro_batches = 4;
+  int zero_stage = 0;
+  int virtual_stages = 1;
+};
+
+Model small_model(const std::string& family);  // gpt, llama, bert: 4 blocks, 4 heads
+Plan small_plan(const Model& model, SmallDegrees degrees);
+// pipeline 1/2/4 x tensor 1/2/4 x data 1/2 x schedules x ZeRO 0-3 x recompute x sequence parallel,
+// at most 8 ranks.
+std::vector<Plan> small_plans(const Model& model);
+std::vector<Program> lower_small(const Model& model,
+                                 Plan plan);  // partitions by equal cost, all passes, lowers
+std::string describe(const Plan& plan);
+
+}  // namespace meshwright

@@ -1,0 +1,200 @@
+#include "sim/collectives/select.h"
+
+#include <numeric>
+
+#include "hwprofiles/load.h"
+#include "tests/catch.h"
+
+using namespace meshwright;
+
+namespace {
+
+constexpr double GiB = 1024.0 * 1024 * 1024;
+
+// A machine whose only limits are one NVSwitch link of 100 GB/s per GPU, a latency of 1 us per
+// step, and one NIC of 10 GB/s per GPU with 2 us per step.
+Cluster uniform(int gpus, int hosts) {
+  Machine machine;
+  machine.name = "uniform";
+  machine.gpus = gpus;
+  machine.nvlink = {NvlinkKind::nvswitch, 1, 100e9, 1, {}, {}};
+  machine.network.nics = gpus;
+  machine.network.gbit_per_s_each = 80;
+  machine.network.gpudirect = true;
+  machine.pcie.gpu_bandwidth_bytes_per_s = machine.pcie.uplink_bandwidth_bytes_per_s = 1e12;
+  machine.pcie.socket_bandwidth_bytes_per_s = 1e12;
+  for (int gpu = 0; gpu < gpus; ++gpu) machine.pcie.switches.push_back({{gpu}, {gpu}, 0});
+  machine.host_latency = {0, 1e-6};
+  machine.network_latency = {0, 2e-6};
+  return {machine, hosts, gpus, {}, {}};
+}
+
+Cluster cluster_of(const char* name, int hosts, int processes = 0) {
+  Machine machine = load_machine(name);
+  const int per_host = processes > 0 ? processes : machine.gpus;
+  return {std::move(machine), hosts, per_host, {}, {}};
+}
+
+std::vector<int> first_ranks(int count) {
+  std::vector<int> ranks(static_cast<std::size_t>(count));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+// Rank g of every host is in group g: one group per rail.
+Groups rails(const Cluster& cluster) {
+  Groups groups(static_cast<std::size_t>(cluster.processes_per_host));
+  for (int rank = 0; rank < cluster.ranks(); ++rank)
+    groups[static_cast<std::size_t>(rank % cluster.processes_per_host)].push_back(rank);
+  return groups;
+}
+
+double bus_bandwidth(const Cluster& cluster, double bytes) {
+  const double n = cluster.ranks();
+  return 2 * (n - 1) / n * bytes /
+         collective_time(Topology(cluster), CollectiveKind::all_reduce, {bytes},
+                         {first_ranks(cluster.ranks())})
+             .value;
+}
+
+}  // namespace
+
+TEST_CASE("on a uniform network a ring takes its closed form", "[sim][collectives]") {
+  // 2 (n - 1) (latency + bytes / (n bandwidth)) for all-reduce, half of it for its two halves.
+  for (const int n : {2, 3, 4, 7, 8}) {
+    const Topology topology(uniform(n, 1));
+    const double bytes = 1e9, steps = 2.0 * (n - 1),
+                 expected = steps * (1e-6 + bytes / (n * 100e9));
+    const Groups group = {first_ranks(n)};
+    CHECK(collective_time(topology, CollectiveKind::all_reduce, {bytes}, group).value ==
+          Approx(expected));
+    CHECK(collective_time(topology, CollectiveKind::all_gather, {bytes}, group).value ==
+          Approx(expected / 2));
+    CHECK(collective_time(topology, CollectiveKind::reduce_scatter, {bytes}, group).value ==
+          Approx(expected / 2));
+    // n - 1 rounds in which every rank sends bytes / n.
+    CHECK(collective_time(topology, CollectiveKind::all_to_all, {bytes}, group).value ==
+          Approx(expected / 2));
+  }
+}
+
+TEST_CASE("between hosts the NICs decide, and inside work hides behind them",
+          "[sim][collectives]") {
+  // 2 hosts x 4 GPUs, 64 MB (one pipeline chunk, so the levels follow each other):
+  //   inside: 2 x 3 steps of 16 MB at 100 GB/s = 6 (1 us + 160 us); across: 2 steps of 8 MB at 10
+  //   GB/s = 2 (2 us + 800 us). Sum 966 + 1604 = 2570 us.
+  const Topology topology(uniform(4, 2));
+  CHECK(collective_time(topology, CollectiveKind::all_reduce, {64e6}, {first_ranks(8)}).value ==
+        Approx(2570e-6));
+  // One rank per host, four such groups at once, each with its own NIC: 2 steps of 32 MB at 10
+  // GB/s.
+  CHECK(collective_time(topology, CollectiveKind::all_reduce, {64e6}, rails(topology.cluster()))
+            .value == Approx(2 * (2e-6 + 32e6 / 10e9)));
+}
+
+TEST_CASE("groups that share NICs share their bandwidth", "[sim][collectives]") {
+  // p4d: GPUs 0 and 1 share one NIC. All 8 groups at once take twice as long on the wire as every
+  // other.
+  const Cluster cluster = cluster_of("p4d.24xlarge", 4);
+  const Topology topology(cluster);
+  const Groups all = rails(cluster);
+  const Groups half = {all[0], all[2], all[4], all[6]};
+  const auto time = [&](const Groups& groups) {
+    return collective_time(topology, CollectiveKind::all_gather, {8 * GiB}, groups).value;
+  };
+  CHECK(time(all) / time(half) == Approx(2).epsilon(0.001));
+}
+
+TEST_CASE("known machines reach their published all-reduce bus bandwidth", "[sim][collectives]") {
+  CHECK(bus_bandwidth(cluster_of("p4d.24xlarge", 1), GiB) == Approx(232e9).epsilon(0.015));
+  CHECK(bus_bandwidth(cluster_of("p4de.24xlarge", 2), 2 * GiB) == Approx(78.3e9).epsilon(0.05));
+  CHECK(bus_bandwidth(cluster_of("p5.48xlarge", 2), 2 * GiB) == Approx(443.7e9).epsilon(0.06));
+  // V100 cube mesh, the first n GPUs.
+  const double published[] = {22.6e9, 45e9, 85e9, 37e9, 46e9, 87e9, 135e9};
+  for (int n = 2; n <= 8; ++n) {
+    INFO(n);
+    CHECK(bus_bandwidth(cluster_of("dgx-1v-16gb", 1, n), GiB) ==
+          Approx(published[n - 2]).epsilon(0.07));
+  }
+}
+
+TEST_CASE("over many hosts a short all-reduce takes the algorithm with fewer steps",
+          "[sim][collectives]") {
+  const Cluster cluster = cluster_of("p4de.24xlarge", 64);
+  const Topology topology(cluster);
+  const auto choice =
+      choose_collective(topology, CollectiveKind::all_reduce, {1e6}, {first_ranks(64 * 8)});
+  CHECK(choice.algorithm == "halving");
+}
+
+TEST_CASE("more bandwidth is never slower and more bytes never faster", "[sim][collectives]") {
+  constexpr CollectiveKind kinds[] = {CollectiveKind::all_reduce, CollectiveKind::all_gather,
+                                      CollectiveKind::reduce_scatter, CollectiveKind::all_to_all,
+                                      CollectiveKind::broadcast};
+  for (const char* name : {"p3.16xlarge", "p4d.24xlarge", "g5.48xlarge", "dgx-h100"})
+    for (const CollectiveKind kind : kinds) {
+      const Cluster cluster = cluster_of(name, 3);
+      const Topology topology(cluster);
+      const Groups all = {first_ranks(cluster.ranks())};
+      double last = 0;
+      for (const double bytes : {8.0, 1e4, 1e6, 3e7, 1e8, 1e9}) {
+        INFO(name << " " << bytes);
+        const double time = collective_time(topology, kind, {bytes}, all).value;
+        CHECK(time >= last);
+        last = time;
+        for (const LinkKind link :
+             {LinkKind::nvlink, LinkKind::nic, LinkKind::pcie, LinkKind::uplink}) {
+          Topology faster(cluster);
+          faster.scale_links(link, 2);
+          CHECK(collective_time(faster, kind, {bytes}, all).value <= time * (1 + 1e-9));
+        }
+      }
+    }
+}
+
+TEST_CASE(
+    "groups of every shape are timed: uneven over hosts, on a part of the cube mesh, of one rank",
+    "[sim][collectives]") {
+  const Topology topology(cluster_of("p3.16xlarge", 3));
+  const auto time = [&](const Groups& groups) {
+    return collective_time(topology, CollectiveKind::all_reduce, {1e8}, groups).value;
+  };
+  CHECK(time({{5}}) == 0);
+  CHECK(time({}) == 0);
+  CHECK(time({{0, 1, 2, 8}}) > time({{0, 1, 2, 3}}));       // 3 + 1 over two hosts
+  CHECK(time({{0, 3}, {1, 2}}) == Approx(time({{0, 3}})));  // separate links
+  CHECK(time({{0, 3}}) < time({{0, 1}}));                   // two links against one
+  CHECK(time({{0, 5}}) > time({{0, 1}}));                   // no NVLink: PCIe and the sockets
+  CHECK(time({{0, 3}, {8, 9}}) == Approx(time({{0, 1}})));  // the slowest group counts
+}
+
+TEST_CASE("pipeline sends share the NICs of their hosts", "[sim][collectives]") {
+  const Topology topology(cluster_of("p4d.24xlarge", 2));
+  const auto time = [&](const std::vector<std::pair<int, int>>& pairs) {
+    return transfer_time(topology, {1e9}, pairs).value;
+  };
+  // A NIC carries 12.5 GB/s x 0.85 = 10.625 GB/s: 94 ms for one GPU, twice that for the two that
+  // share it.
+  CHECK(time({{0, 8}}) == Approx(1e9 / 10.625e9).epsilon(0.001));
+  CHECK(time({{0, 8}, {1, 9}}) == Approx(2e9 / 10.625e9).epsilon(0.001));
+  CHECK(time({{0, 8}, {2, 10}}) == Approx(1e9 / 10.625e9).epsilon(0.001));
+  CHECK(time({{0, 1}}) < time({{0, 8}}) / 10);  // NVLink
+  CHECK(time({{3, 3}}) == 0);
+}
+
+TEST_CASE("ranks of a CPU computer share its memory", "[sim][collectives]") {
+  Machine local;
+  local.name = "local";
+  local.gpus = 64;
+  local.gpu.kind = DeviceKind::cpu;
+  local.shared_memory = SharedMemory{4e9, 6e9};
+  local.host_latency = {0, 2e-6};
+  // Two ranks: 2 steps of 50 MB; each would copy at 4 GB/s, together they get 6, so 3 GB/s each.
+  CHECK(collective_time(Topology({local, 1, 2, {}, {}}), CollectiveKind::all_reduce, {100e6},
+                        {{0, 1}})
+            .value == Approx(2 * (2e-6 + 50e6 / 3e9)));
+  // A few bytes among 8 ranks: 2 log2 8 = 6 steps instead of 14.
+  CHECK(collective_time(Topology({local, 1, 8, {}, {}}), CollectiveKind::all_reduce, {8},
+                        {first_ranks(8)})
+            .value == Approx(6 * 2e-6).epsilon(0.01));
+}

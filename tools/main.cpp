@@ -1,0 +1,120 @@
+// meshwright COMMAND JOB [options]: the whole command line. The environment is read here and
+// nowhere else.
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "models/core/error.h"
+#include "tools/commands.h"
+
+namespace meshwright {
+
+namespace {
+
+constexpr Command commands[] = {
+    {"plan", "JOB", "search for the best plan of a job on its clusters",
+     "json set profile write top", run_plan},
+    {"simulate", "JOB", "predict a training step: time, memory, cost",
+     "json set profile trace steps", run_simulate},
+    {"train", "JOB", "run the job on this computer, under its plan",
+     "json set profile trace steps log-json hostfile as-rank", run_train},
+    {"scale", "JOB", "throughput, efficiency and cost over more and more GPUs", "json set profile",
+     run_scale},
+    {"validate", "FILES", "predicted against published measurements", "json profile", run_validate},
+    {"calibrate", "", "measure this computer and write its profile",
+     "json profile ranks log-json as-rank", run_calibrate},
+    {"list", "WHAT", "what is known: models, machines, schedules, ...", "json", run_list},
+};
+
+std::vector<std::string> command_names() {
+  std::vector<std::string> names;
+  for (const Command& command : commands) names.emplace_back(command.name);
+  return names;
+}
+
+void print_usage(std::FILE* to) {
+  std::fprintf(to, "usage: meshwright COMMAND JOB [options]\n\ncommands:\n");
+  for (const Command& command : commands)
+    std::fprintf(to, "  %-10s%-7s%s\n", command.name, command.operand, command.summary);
+  std::fprintf(to,
+               "\n`meshwright COMMAND --help` lists a command's options.\n"
+               "exit codes: 0 done, 1 our fault, 2 bad input, 3 no plan fits, 4 the run failed, 5 "
+               "stopped on request\n");
+}
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+std::optional<int> whole_number(const std::string& text) {
+  char* end = nullptr;
+  const long value = std::strtol(text.c_str(), &end, 10);
+  if (text.empty() || *end != '\0' || value < 1 || value > 1'000'000) return std::nullopt;
+  return static_cast<int>(value);
+}
+
+Options options_from_environment() {
+  Options options;
+  std::string data = environment("XDG_DATA_HOME");
+  if (data.empty()) data = environment("HOME") + "/.local/share";
+  options.local_profile = data + "/meshwright/local.json";
+  options.threads = whole_number(environment("OMP_NUM_THREADS"));
+  options.mpi_ranks = whole_number(environment("OMPI_COMM_WORLD_SIZE"));
+  options.sm_hosts = environment("SM_HOSTS");
+  char path[4096];
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
+  if (length > 0) options.program.assign(path, static_cast<std::size_t>(length));
+  return options;
+}
+
+int dispatch(const std::vector<std::string>& arguments) {
+  if (arguments.empty()) {
+    print_usage(stderr);
+    return bad_input;
+  }
+  if (arguments[0] == "--help" || arguments[0] == "-h" || arguments[0] == "help") {
+    print_usage(stdout);
+    return done;
+  }
+  if (arguments[0] == "--version") {
+    std::printf("meshwright 0.1\n");
+    return done;
+  }
+  for (const Command& command : commands) {
+    if (arguments[0] != command.name) continue;
+    Options options = options_from_environment();
+    options.command = command.name;
+    if (!parse_options(command, {arguments.begin() + 1, arguments.end()}, options)) return done;
+    if (!options.profile.empty()) options.local_profile = options.profile;
+    return command.run(options);
+  }
+  const std::string near = nearest(arguments[0], command_names());
+  throw InputError("unknown command '" + arguments[0] + "'; " +
+                   (near.empty() ? "known: " + list_of(command_names(), "and")
+                                 : "did you mean '" + near + "'?"));
+}
+
+}  // namespace
+
+}  // namespace meshwright
+
+int main(int argc, char** argv) {
+  using namespace meshwright;
+  try {
+    return dispatch({argv + 1, argv + argc});
+  } catch (const InputError& error) {
+    std::fprintf(stderr, "error: %s\n", error.what());
+    return bad_input;
+  } catch (const RunError& error) {
+    std::fprintf(stderr, "error: %s\n", error.what());
+    return run_failed;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "internal error: %s\n", error.what());
+    return our_fault;
+  }
+}

@@ -1,0 +1,17 @@
+// Measures this computer: the profile of machine `local`.
+#pragma once
+
+#include <string>
+
+#include "hwprofiles/machine.h"
+#include "tools/options.h"
+
+namespace meshwright {
+
+enum class MeasureEffort { quick, thorough };
+
+// Products of several sizes, a memory-bound kernel, attention; with two or more cores also messages
+// and collectives between processes.
+Machine measure_this_computer(const Options& options, MeasureEffort effort);
+
+}  // namespace meshwright

@@ -1,0 +1,25 @@
+// What processes of this computer reach among themselves: measured by starting some under mpirun.
+#pragma once
+
+#include "exec/launch/mpirun.h"
+#include "tools/options.h"
+
+namespace meshwright {
+
+// How mpirun starts ranks on this computer.
+MpirunOptions mpirun_options(int ranks);
+
+struct RankRates {
+  double latency_s = 0;              // of one round of a collective
+  double bandwidth_bytes_per_s = 0;  // of one rank in a large all-reduce
+  double process_bytes = 0;          // resident memory of a rank that has done nothing yet
+};
+
+// Without MPI in this build: one process only, copies at the rate of memory.
+RankRates measure_ranks(const Options& options, int ranks);
+
+// The other side: this process is one of those ranks. Rank 0 writes the result to the file
+// options.log_json.
+int run_as_measured_rank(const Options& options);
+
+}  // namespace meshwright

@@ -1,0 +1,48 @@
+// The command line: one set of options, of which each command takes some.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace meshwright {
+
+struct Options {
+  std::string command;
+  std::vector<std::string> operands;  // JOB, FILES, or what to list
+  bool json = false;
+  std::vector<std::string> set;  // KEY=VALUE
+  std::string trace;             // file for the timeline
+  std::string write;             // plan: file for the settled job
+  std::string profile;           // calibrate: where to write; else: the profile of machine `local`
+  std::string log_json;          // train
+  std::string hostfile;          // train
+  std::optional<int> steps;
+  std::optional<int> ranks;  // calibrate: processes measured together
+  int top = 10;              // plan: plans shown
+  bool resume = false;       // train
+  bool as_rank = false;      // train: this process is one of the ranks (set by the launcher)
+
+  // From the environment; read in main.cpp only.
+  std::string local_profile;     // $XDG_DATA_HOME/meshwright/local.json
+  std::optional<int> threads;    // OMP_NUM_THREADS
+  std::optional<int> mpi_ranks;  // inside an mpirun: its size
+  std::string sm_hosts;          // SM_HOSTS
+  std::string program;           // path of this executable
+};
+
+// A row of the table in main.cpp.
+struct Command {
+  const char* name;
+  const char* operand;  // as the help shows it
+  const char* summary;
+  const char* options;  // the names of the options it takes, separated by blanks
+  int (*run)(const Options& options);
+};
+
+// Parses the arguments after the command's name into `options`. False when help was asked for and
+// printed. A wrong option is an InputError that names the nearest known one.
+bool parse_options(const Command& command, const std::vector<std::string>& arguments,
+                   Options& options);
+
+}  // namespace meshwright

@@ -1,0 +1,15 @@
+#include "tools/process_memory.h"
+
+#include <fstream>
+#include <string>
+
+namespace meshwright {
+
+std::int64_t peak_resident_bytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("VmHWM:")) return std::stoll(line.substr(6)) * 1024;
+  return 0;
+}
+
+}  // namespace meshwright

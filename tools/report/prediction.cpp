@@ -1,0 +1,124 @@
+#include "tools/report/prediction.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "models/passes/pad_vocabulary.h"
+#include "tools/report/text.h"
+
+namespace meshwright {
+
+using nlohmann::json;
+
+namespace {
+
+json optional_number(const std::optional<double>& value) {
+  return value ? json(*value) : json(nullptr);
+}
+
+std::string schedule_text(const Parallelism& p) {
+  std::string text = schedule_names()[static_cast<std::size_t>(p.schedule)];
+  if (p.virtual_stages > 1) text += fmt::format(" with {} virtual stages", p.virtual_stages);
+  return text;
+}
+
+std::string recompute_text(const Training& training) {
+  std::string text = recompute_names()[static_cast<std::size_t>(training.recompute)];
+  if (training.recompute != Recompute::none && training.recompute_fraction < 1)
+    text += fmt::format(" of {}", show_percent(training.recompute_fraction));
+  return text;
+}
+
+}  // namespace
+
+json prediction_json(const Prediction& p) {
+  json memory = json::array();
+  for (const StageMemory& stage : p.memory) {
+    json row = {{"stage", stage.stage},
+                {"library_bytes", stage.library_bytes},
+                {"peak_bytes", stage.peak_bytes}};
+    for (int cls = 0; cls < memory_class_count; ++cls)
+      row[std::string(name_of(static_cast<MemoryClass>(cls))) + "_bytes"] =
+          stage.class_bytes[static_cast<std::size_t>(cls)];
+    memory.push_back(row);
+  }
+  return {{"step_time_s", p.step_time_s},
+          {"sequences_per_s", p.sequences_per_s},
+          {"tokens_per_s", p.tokens_per_s},
+          {"model_flops_per_s_per_gpu", p.model_flops_per_s_per_gpu},
+          {"mfu", p.mfu},
+          {"bubble_fraction", p.bubble_fraction},
+          {"exposed_communication_s", p.exposed_communication_s},
+          {"fits", p.fits},
+          {"memory_limit_bytes", p.memory_limit_bytes},
+          {"peak_memory_bytes", p.peak_memory_bytes},
+          {"memory", memory},
+          {"usd_per_hour", optional_number(p.usd_per_hour)},
+          {"usd_per_million_tokens", optional_number(p.usd_per_million_tokens)},
+          {"instructions", p.instructions},
+          {"simulation_wall_s", p.simulation_wall_s}};
+}
+
+std::string short_plan_text(const Plan& plan) {
+  const Parallelism& p = plan.parallelism;
+  std::string text =
+      fmt::format("p{} t{} d{} mb{}", p.pipeline, p.tensor, p.data, plan.training.micro_batch);
+  if (p.virtual_stages > 1) text += fmt::format(" v{}", p.virtual_stages);
+  if (p.zero_stage > 0) text += fmt::format(" zero{}", p.zero_stage);
+  if (p.zero_stage > 0 && p.shard > 1) text += fmt::format("/{}", p.shard);
+  if (p.sequence_parallel) text += " sp";
+  if (plan.training.recompute != Recompute::none) text += " " + recompute_text(plan.training);
+  return text;
+}
+
+std::string plan_text(const Plan& plan) {
+  const Parallelism& p = plan.parallelism;
+  std::string text =
+      fmt::format("ranks {} = data {} x tensor {} x pipeline {}   {}   {} micro-batches of {}",
+                  p.degrees().ranks(), p.data, p.tensor, p.pipeline, schedule_text(p),
+                  plan.micro_batches(), plan.training.micro_batch);
+  if (p.zero_stage > 0) text += fmt::format("   zero {} over {}", p.zero_stage, plan.shard_group());
+  if (p.sequence_parallel) text += "   sequence parallel";
+  text += "   recompute " + recompute_text(plan.training);
+  return text;
+}
+
+std::string prediction_text(const Model& model, const Prepared& prepared, const Cluster& cluster,
+                            const Prediction& p) {
+  const Training& training = prepared.plan.training;
+  std::string text =
+      fmt::format("model    {}   {} parameters   {}   sequence {}   global batch {}\n", model.name,
+                  show_count(static_cast<double>(parameter_count(prepared.graph))),
+                  name_of(training.precision), training.sequence_length, training.global_batch);
+  const std::int64_t padded = padded_vocabulary(model.vocabulary, prepared.plan.parallelism.tensor);
+  if (padded != model.vocabulary)
+    text += fmt::format("         vocabulary {} padded to {}\n", model.vocabulary, padded);
+  text += fmt::format("cluster  {} x {}   {} ranks\n", cluster.hosts, cluster.machine.name,
+                      cluster.ranks());
+  text += "plan     " + plan_text(prepared.plan) + "\n";
+  text += fmt::format("step     {}   {} tokens/s   {:.1f} TFLOP/s per GPU   MFU {}\n",
+                      show_seconds(p.step_time_s), show_number(p.tokens_per_s, 0),
+                      p.model_flops_per_s_per_gpu / 1e12, show_percent(p.mfu));
+  text += fmt::format("         bubble {}   exposed communication {}\n",
+                      show_percent(p.bubble_fraction), show_seconds(p.exposed_communication_s));
+  text += fmt::format("memory   peak {} of {}   {}\n",
+                      show_bytes(static_cast<double>(p.peak_memory_bytes)),
+                      show_bytes(p.memory_limit_bytes), p.fits ? "fits" : "DOES NOT FIT");
+  if (p.usd_per_hour)
+    text += fmt::format("cost     ${:.2f}/h   ${:.4f} per million tokens\n", *p.usd_per_hour,
+                        p.usd_per_million_tokens.value_or(0));
+  Table table({"stage", "parameters", "gradients", "optimizer", "activations", "workspace",
+               "communication", "library", "peak"});
+  for (const StageMemory& stage : p.memory) {
+    std::vector<std::string> row{std::to_string(stage.stage)};
+    for (std::int64_t bytes : stage.class_bytes)
+      row.push_back(show_bytes(static_cast<double>(bytes)));
+    row.push_back(show_bytes(static_cast<double>(stage.library_bytes)));
+    row.push_back(show_bytes(static_cast<double>(stage.peak_bytes)));
+    table.add(std::move(row));
+  }
+  return text + "\n" + table.text();
+}
+
+}  // namespace meshwright

@@ -1,0 +1,22 @@
+// A plan and what is predicted of it, as JSON (the keys of the command line) and as text.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "hwprofiles/machine.h"
+#include "models/importers/model.h"
+#include "models/plan/plan.h"
+#include "sim/predict/predict.h"
+
+namespace meshwright {
+
+nlohmann::json prediction_json(const Prediction& prediction);
+std::string prediction_text(const Model& model, const Prepared& prepared, const Cluster& cluster,
+                            const Prediction& prediction);
+// "ranks 16 = data 2 x tensor 2 x pipeline 4, 1f1b, 8 micro-batches of 2, zero 1, recompute
+// selective"
+std::string plan_text(const Plan& plan);
+std::string short_plan_text(const Plan& plan);  // "p4 t2 d2 mb2 zero1 selective"
+
+}  // namespace meshwright

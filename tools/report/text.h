@@ -1,0 +1,27 @@
+// Numbers and tables as people read them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace meshwright {
+
+std::string show_seconds(double seconds);   // 412.6 ms, 3.21 s
+std::string show_bytes(double bytes);       // 31.2 GiB
+std::string show_count(double count);       // 6.74 B, 124 M, 5,120
+std::string show_percent(double fraction);  // 27.3 %
+std::string show_number(double value, int digits);
+
+// Left-aligned first column, right-aligned others, two blanks between.
+class Table {
+ public:
+  explicit Table(std::vector<std::string> head);
+  void add(std::vector<std::string> row);
+  std::string text() const;
+
+ private:
+  std::vector<std::vector<std::string>> rows_;
+};
+
+}  // namespace meshwright
