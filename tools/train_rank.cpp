@@ -226,6 +226,7 @@ int train_as_rank(const Options& options, const Job& job, const Chosen& chosen) 
     std::fprintf(stderr, "rank %d failed: %s\n", world->rank(), error.what());
     world->abandon(run_failed);
   }
+  return run_failed;
 }
 
 }  // namespace meshwright
