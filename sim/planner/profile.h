@@ -21,13 +21,14 @@ namespace meshwright {
 struct UnitProfile {
   bool is_block = false;
   std::int64_t parameters = 0;  // elements that the rank holds, unsharded; shared ones counted once
-  // One micro-batch: forward; backward with what it recomputes.
+  // One micro-batch.
   struct Pass {
     double compute_s = 0;
     // Collectives of the tensor group: kind, bytes of the whole buffer, how many.
     std::map<std::pair<CollectiveKind, std::int64_t>, int> collectives;
   };
-  Pass forward, backward;
+  Pass forward, recompute, backward;
+  double weight_gradient_s = 0;  // part of backward that no earlier stage waits for
 };
 
 struct ModelProfile {
