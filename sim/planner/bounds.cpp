@@ -28,8 +28,9 @@ bool feasible(const Chain& sums, const Stages& stages, double step) {
     std::size_t end = begin;
     while (end < units) {
       const double held = sums.parameters[end + 1] - sums.parameters[begin];
-      const double busy = ramp + stages.micro_batches * (sums.work[end + 1] - sums.work[begin]) +
-                          stages.after * held;
+      const double own =
+          std::max(0.0, sums.work[end + 1] - sums.work[begin] - sums.last_collectives_s);
+      const double busy = ramp + stages.micro_batches * own + stages.after * held;
       const double reduced =
           busy - (sums.backward[end + 1] - sums.backward[begin]) + stages.hidden_last * held;
       if (std::max(busy, reduced) > step) break;
@@ -85,10 +86,11 @@ double BoundMaker::memory(const Candidate& candidate) {
     return std::min({count, own, bound > 0 ? bound : own});
   };
   const double kept = static_cast<double>(profile.block_kept_bytes);
+  // Under ZeRO 2 and 3 the compute stream waits more often, so buffers live shorter.
   if (stages == 1)
     return fixed + per_parameter * static_cast<double>(profile.parameters()) +
            in_flight(0) * (model_.layers * kept + static_cast<double>(profile.other_kept_bytes)) +
-           static_cast<double>(profile.task_bytes);
+           static_cast<double>(zero >= 2 ? profile.largest_task_bytes : profile.task_bytes);
   double block_parameters = 0;
   for (const UnitProfile& unit : profile.units)
     if (unit.is_block) block_parameters = static_cast<double>(unit.parameters);
@@ -152,6 +154,14 @@ BoundMaker::PerParameter BoundMaker::per_parameter(const Candidate& candidate) {
   return cost;
 }
 
+double BoundMaker::longest_collective(const Candidate& candidate, const UnitProfile::Pass& pass) {
+  double longest = 0;
+  for (const auto& [what, count] : pass.collectives)
+    longest = std::max(longest, group_time(candidate, GroupKind::tensor, what.first,
+                                           static_cast<double>(what.second)));
+  return longest;
+}
+
 double BoundMaker::pass_time(const Candidate& candidate, const UnitProfile::Pass& pass) {
   double seconds = pass.compute_s;
   if (base_.parallelism.overlap_tensor) return seconds;
@@ -163,7 +173,7 @@ double BoundMaker::pass_time(const Candidate& candidate, const UnitProfile::Pass
 
 Chain BoundMaker::chain(const Candidate& candidate, const ModelProfile& profile) {
   const std::size_t units = profile.units.size();
-  Chain sums{sums_before(units), sums_before(units), sums_before(units), sums_before(units), 0};
+  Chain sums{sums_before(units), sums_before(units), sums_before(units), sums_before(units)};
   double forward = 0, recompute = 0, backward = 0;
   for (std::size_t u = 0; u < units; ++u) {
     const UnitProfile& unit = profile.units[u];
@@ -177,6 +187,9 @@ Chain BoundMaker::chain(const Candidate& candidate, const ModelProfile& profile)
     sums.backward[u + 1] = sums.backward[u] + recompute + backward;
     sums.parameters[u + 1] = sums.parameters[u] + static_cast<double>(unit.parameters);
     sums.weight_gradient_s = std::max(sums.weight_gradient_s, unit.weight_gradient_s);
+    sums.last_collectives_s =
+        std::max(sums.last_collectives_s, longest_collective(candidate, unit.forward) +
+                                              longest_collective(candidate, unit.backward));
   }
   return sums;
 }
@@ -187,7 +200,8 @@ Bounds BoundMaker::time(const Candidate& candidate) {
   const double stages = candidate.pipeline, batches = micro_batches(candidate);
   const double work = sums.work.back(), held = sums.parameters.back();
   const double stream = (batches * cost.each_batch + cost.hidden_last) * held / stages;
-  const double busy = batches * work + cost.after * held;
+  const double hidden = stages * candidate.virtual_stages * sums.last_collectives_s;
+  const double busy = batches * std::max(0.0, work - hidden) + cost.after * held;
   const double reduced = busy - sums.backward.back() + cost.hidden_last * held;
   if (candidate.schedule == ScheduleKind::interleaved) {
     // Reductions of one chunk hide behind the backward tasks of all others: not in the bound.

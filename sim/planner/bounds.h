@@ -34,6 +34,8 @@ struct Chain {
   std::vector<double> backward;  // of one micro-batch, with what it recomputes
   std::vector<double> parameters;
   double weight_gradient_s = 0;  // of the unit that has most
+  double last_collectives_s =
+      0;  // that the next task may hide: one of a chunk's forward and backward
 };
 
 class BoundMaker {
@@ -52,6 +54,7 @@ class BoundMaker {
   double group_time(const Candidate& candidate, GroupKind group, CollectiveKind kind, double bytes);
   double per_byte(const Candidate& candidate, GroupKind group, CollectiveKind kind);
   PerParameter per_parameter(const Candidate& candidate);
+  double longest_collective(const Candidate& candidate, const UnitProfile::Pass& pass);
   double pass_time(const Candidate& candidate, const UnitProfile::Pass& pass);
   Chain chain(const Candidate& candidate, const ModelProfile& profile);
   double optimizer_s_per_parameter() const;

@@ -150,6 +150,9 @@ ModelProfile Profiles::measure(const Candidate& candidate) const {
   profile.block_kept_bytes = std::max<std::int64_t>(0, kept_two - kept_one);
   profile.other_kept_bytes = std::max<std::int64_t>(0, 2 * kept_one - kept_two);
   profile.task_bytes = one.program.memory.task_bytes;
+  for (const Buffer& buffer : one.program.memory.buffers)
+    if (buffer.region == Region::task)
+      profile.largest_task_bytes = std::max(profile.largest_task_bytes, buffer.bytes);
   if (base_.training.recompute_fraction < 1) {
     // Recomputed blocks keep less; how much less is left to the exact plan.
     profile.block_kept_bytes =
@@ -157,7 +160,7 @@ ModelProfile Profiles::measure(const Candidate& candidate) const {
             ? profile.block_kept_bytes
             : static_cast<std::int64_t>(static_cast<double>(profile.block_kept_bytes) *
                                         (1 - base_.training.recompute_fraction));
-    profile.task_bytes = 0;
+    profile.task_bytes = profile.largest_task_bytes = 0;
   }
   return profile;
 }

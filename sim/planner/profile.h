@@ -32,10 +32,11 @@ struct UnitProfile {
 };
 
 struct ModelProfile {
-  std::vector<UnitProfile> units;     // of the whole model, in order
-  std::int64_t block_kept_bytes = 0;  // what one block keeps from forward to backward
-  std::int64_t other_kept_bytes = 0;  // what the other units keep
-  std::int64_t task_bytes = 0;        // working space of the largest body of one block's model
+  std::vector<UnitProfile> units;       // of the whole model, in order
+  std::int64_t block_kept_bytes = 0;    // what one block keeps from forward to backward
+  std::int64_t other_kept_bytes = 0;    // what the other units keep
+  std::int64_t task_bytes = 0;          // working space of the largest body
+  std::int64_t largest_task_bytes = 0;  // the largest buffer in it
   std::int64_t parameters() const;
 };
 
