@@ -25,8 +25,8 @@ constexpr Command commands[] = {
     {"scale", "JOB", "throughput, efficiency and cost over more and more GPUs", "json set profile",
      run_scale},
     {"validate", "FILES", "predicted against published measurements", "json profile", run_validate},
-    {"calibrate", "", "measure this computer and write its profile", "json profile ranks",
-     run_calibrate},
+    {"calibrate", "", "measure this computer and write its profile",
+     "json profile ranks log-json as-rank", run_calibrate},
     {"list", "WHAT", "what is known: models, machines, schedules, ...", "json", run_list},
 };
 

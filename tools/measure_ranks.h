@@ -1,9 +1,13 @@
 // What processes of this computer reach among themselves: measured by starting some under mpirun.
 #pragma once
 
+#include "exec/launch/mpirun.h"
 #include "tools/options.h"
 
 namespace meshwright {
+
+// How mpirun starts ranks on this computer.
+MpirunOptions mpirun_options(int ranks);
 
 struct RankRates {
   double latency_s = 0;              // of one round of a collective

@@ -54,7 +54,7 @@ class World {
   virtual void* allocate(std::int64_t bytes) = 0;
 
   // The communicator of the group of `kind` which consists of `ranks` (ascending, this one among
-  // them). All members call it, kinds in the same order; a kind is asked for once.
+  // them). All members call it, kinds in the same order.
   virtual std::unique_ptr<Communicator> group(GroupKind kind, std::span<const int> ranks) = 0;
 
   // For a run that has failed: leaves at once, without waiting for the other ranks (whoever started

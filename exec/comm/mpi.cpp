@@ -291,7 +291,7 @@ class MpiWorld : public World {
     if (!options.shared_memory) return;
     MESHWRIGHT_MPI(
         MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &host_));
-    control_ = share(group_kinds * static_cast<std::int64_t>(sizeof(SharedSlot)));
+    control_ = share(slots_ * static_cast<std::int64_t>(sizeof(SharedSlot)));
   }
 
   ~MpiWorld() override {
@@ -325,7 +325,7 @@ class MpiWorld : public World {
     MESHWRIGHT_MPI(MPI_Comm_create_group(MPI_COMM_WORLD, members, static_cast<int>(kind), &comm));
     MPI_Group_free(&members);
     MPI_Group_free(&all);
-    return std::make_unique<MpiCommunicator>(comm, shared_group(kind, ranks));
+    return std::make_unique<MpiCommunicator>(comm, shared_group(comm, ranks));
   }
 
   void abandon(int exit_code) override {
@@ -334,7 +334,7 @@ class MpiWorld : public World {
   }
 
  private:
-  static constexpr int group_kinds = 16;
+  static constexpr int slots_ = 1 << 14;  // groups that one rank can ever be in; touched when used
 
   // A segment of this rank which all ranks of the host have mapped; null (on all of them) where one
   // of them cannot.
@@ -360,14 +360,17 @@ class MpiWorld : public World {
     }
     MESHWRIGHT_MPI(MPI_Allreduce(MPI_IN_PLACE, &good, 1, MPI_INT, MPI_MIN, host_));
     if (!good) return nullptr;
+    for (SharedSegment& segment : by_rank) segment.close_descriptor();
     void* base = by_rank[static_cast<std::size_t>(rank_)].base();
     segments_.add(std::move(by_rank));
     return base;
   }
 
-  std::optional<SharedGroup> shared_group(GroupKind kind, std::span<const int> ranks) const {
-    if (control_ == nullptr) return std::nullopt;
-    const SharedPlace place{0, static_cast<int>(kind) * static_cast<int>(sizeof(SharedSlot))};
+  // The members agree on a slot that none of them has used.
+  std::optional<SharedGroup> shared_group(MPI_Comm comm, std::span<const int> ranks) {
+    MESHWRIGHT_MPI(MPI_Allreduce(MPI_IN_PLACE, &next_slot_, 1, MPI_INT, MPI_MAX, comm));
+    const SharedPlace place{0, next_slot_ * static_cast<std::int64_t>(sizeof(SharedSlot))};
+    if (control_ == nullptr || next_slot_++ >= slots_) return std::nullopt;
     std::vector<SharedSlot*> slots;
     int own = 0;
     for (int rank : ranks) {
@@ -382,7 +385,8 @@ class MpiWorld : public World {
   int rank_ = 0, size_ = 1;
   MPI_Comm host_ = MPI_COMM_NULL;
   SharedSegments segments_;
-  void* control_ = nullptr;  // this rank's slots, one per kind of group
+  void* control_ = nullptr;  // this rank's slots, one per group
+  int next_slot_ = 0;
   std::vector<void*> private_;
 };
 

@@ -41,7 +41,12 @@ SharedSegment SharedSegment::open(const SegmentName& name) {
 
 SharedSegment::~SharedSegment() {
   if (base_ != nullptr) munmap(base_, static_cast<std::size_t>(bytes_));
+  close_descriptor();
+}
+
+void SharedSegment::close_descriptor() {
   if (descriptor_ >= 0) close(descriptor_);
+  descriptor_ = -1;
 }
 
 SegmentName SharedSegment::name() const { return {getpid(), descriptor_, bytes_}; }

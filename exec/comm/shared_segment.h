@@ -28,6 +28,7 @@ class SharedSegment {
   char* base() const { return base_; }
   std::int64_t bytes() const { return bytes_; }
   SegmentName name() const;
+  void close_descriptor();  // once everybody has opened it; the mapping stays
 
  private:
   void swap(SharedSegment& other);

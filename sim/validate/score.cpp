@@ -37,7 +37,7 @@ class Scorer {
     for (const Evidence& each : evidence) all_ += each.steps.size() + each.collectives.size();
   }
 
-  Score run() {
+  ValidationScores run() {
     for (const Evidence& each : evidence_) score_source(each);
     score_.overall = summarise("overall", score_.steps);
     return std::move(score_);
@@ -136,7 +136,7 @@ class Scorer {
   std::span<const Evidence> evidence_;
   const Progress& progress_;
   std::size_t done_ = 0, all_ = 0;
-  Score score_;
+  ValidationScores score_;
   std::map<std::string, Machine> machines_;
   std::unique_ptr<Prepared> last_;
   std::string last_key_;
@@ -179,7 +179,7 @@ ErrorSummary summarise(const std::string& source, std::span<const ScoredStep> st
   return summary;
 }
 
-Score score(std::span<const Evidence> evidence, const Progress& progress) {
+ValidationScores score(std::span<const Evidence> evidence, const Progress& progress) {
   return Scorer(evidence, progress).run();
 }
 

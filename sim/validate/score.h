@@ -46,7 +46,7 @@ struct ErrorSummary {
   std::optional<double> constant_mfu_mape;  // ... and the error of predicting with it
 };
 
-struct Score {
+struct ValidationScores {
   std::vector<ScoredStep> steps;
   std::vector<ScoredCollective> collectives;
   std::vector<SkippedRow> skipped;
@@ -63,6 +63,6 @@ ErrorSummary summarise(const std::string& source, std::span<const ScoredStep> st
 
 // `progress`: rows done, rows in all.
 using Progress = std::function<void(std::size_t done, std::size_t all)>;
-Score score(std::span<const Evidence> evidence, const Progress& progress = {});
+ValidationScores score(std::span<const Evidence> evidence, const Progress& progress = {});
 
 }  // namespace meshwright

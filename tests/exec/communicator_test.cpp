@@ -120,7 +120,6 @@ TEST_CASE("collectives and messages are right for every size, in shared memory a
   World& world = test_world();
   void* shared = world.allocate(memory_bytes);
   std::vector<char> own(static_cast<std::size_t>(memory_bytes));
-  // One kind per size: a kind is asked for once.
   const GroupKind kinds[] = {GroupKind::tensor, GroupKind::pipeline, GroupKind::rdp, GroupKind::dp};
   for (int size = 1; size <= std::min(4, world.size()); ++size) {
     std::vector<int> ranks(static_cast<std::size_t>(size));

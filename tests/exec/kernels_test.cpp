@@ -134,6 +134,25 @@ TEST_CASE("attention on ranks with their share of the heads is the whole's", "[e
   }
 }
 
+TEST_CASE("the gradient of a loss may take the place of the logits", "[exec][backends]") {
+  const auto backend = make_cpu_backend(2);
+  Runner runner(*backend, Dtype::f32);
+  for (const Case& c : large_cases()) {
+    if (!rule_of(c.op).is_loss) continue;
+    INFO(c.name);
+    Played p = play(runner, c);
+    Tensor& logits = p.inputs[0];
+    const Op op = c.op == Op::span_loss ? Op::span_loss_grad : Op::cross_entropy_grad;
+    const std::vector<TensorType> in = {logits.type, p.outputs[1].type, p.inputs[1].type};
+    const std::vector<TensorType> out = {logits.type};
+    const std::vector<const void*> from = {logits.storage.data(), p.outputs[1].storage.data(),
+                                           p.inputs[1].storage.data()};
+    const std::vector<void*> to = {logits.storage.data()};
+    backend->run({op, c.attributes, in, out}, {from, to}, {});
+    CHECK(same_bits({logits}, p.gradients));
+  }
+}
+
 TEST_CASE("the step's bookkeeping adds up", "[exec][backends]") {
   const auto backend = make_cpu_backend(2);
   const Attributes a;

@@ -243,104 +243,105 @@ Tensor Runner::random(const InputSpec& spec, std::uint64_t seed) const {
   return tensor;
 }
 
-const std::vector<OpRule>& op_rules() {
-  static const std::vector<OpRule> rules = {
-      {Op::embedding,
-       [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const Tensor& dy) {
-         return r.run(Op::embedding_grad, c.attributes, {&in[0], &dy}, {in[1].type.shape}, 1);
-       }},
-      {Op::add_position,
-       [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const Tensor& dy) {
-         return Inputs{dy,
-                       r.run(Op::add_position_grad, c.attributes, {&dy}, {in[1].type.shape}, 1)[0]};
-       }},
-      {Op::add_row,
-       [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const Tensor& dy) {
-         return Inputs{dy, r.run(Op::add_row_grad, c.attributes, {&dy}, {in[1].type.shape}, 1)[0]};
-       }},
-      {Op::layer_norm,
-       [](Runner& r, const Case& c, const Inputs& in, const Inputs& out, const Tensor& dy) {
-         std::vector<Shape> shapes;
-         for (const Tensor& tensor : in) shapes.push_back(tensor.type.shape);
-         return r.run(Op::layer_norm_grad, c.attributes, {&in[0], &in[1], &out[1], &dy}, shapes,
-                      in.size() - 1);
-       }},
-      {Op::rms_norm,
-       [](Runner& r, const Case& c, const Inputs& in, const Inputs& out, const Tensor& dy) {
-         return r.run(Op::rms_norm_grad, c.attributes, {&in[0], &in[1], &out[1], &dy},
-                      {in[0].type.shape, in[1].type.shape}, 1);
-       }},
-      {Op::linear,
-       [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const Tensor& dy) {
-         Inputs g = r.run(Op::linear_grad_input, c.attributes, {&dy, &in[1]}, {in[0].type.shape});
-         g.push_back(
-             r.run(Op::linear_grad_weight, c.attributes, {&in[0], &dy}, {in[1].type.shape}, 1)[0]);
-         if (in.size() > 2)
-           g.push_back(r.run(Op::bias_grad, c.attributes, {&dy}, {in[2].type.shape}, 1)[0]);
-         return g;
-       }},
-      {Op::add_bias,
-       [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const Tensor& dy) {
-         return Inputs{dy, r.run(Op::bias_grad, c.attributes, {&dy}, {in[1].type.shape}, 1)[0]};
-       }},
-      {Op::rope,
-       [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const Tensor& dy) {
-         return r.run(Op::rope_grad, c.attributes, {&dy}, {in[0].type.shape});
-       }},
-      {Op::attention,
-       [](Runner& r, const Case& c, const Inputs& in, const Inputs& out, const Tensor& dy) {
-         std::vector<const Tensor*> operands;
-         std::vector<Shape> shapes;
-         for (const Tensor& tensor : in) {
-           operands.push_back(&tensor);
-           shapes.push_back(tensor.type.shape);
-         }
-         for (const Tensor* tensor : {&out[0], &out[1], &dy}) operands.push_back(tensor);
-         return r.run(Op::attention_grad, c.attributes, operands, shapes);
-       }},
-      {Op::gelu,
-       [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const Tensor& dy) {
-         return r.run(Op::gelu_grad, c.attributes, {&in[0], &dy}, {in[0].type.shape});
-       }},
-      {Op::relu,
-       [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const Tensor& dy) {
-         return r.run(Op::relu_grad, c.attributes, {&in[0], &dy}, {in[0].type.shape});
-       }},
-      {Op::tanh,
-       [](Runner& r, const Case& c, const Inputs& in, const Inputs& out, const Tensor& dy) {
-         return r.run(Op::tanh_grad, c.attributes, {&out[0], &dy}, {in[0].type.shape});
-       }},
-      {Op::swiglu,
-       [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const Tensor& dy) {
-         return r.run(Op::swiglu_grad, c.attributes, {&in[0], &in[1], &dy},
-                      {in[0].type.shape, in[1].type.shape});
-       }},
-      {Op::add,
-       [](Runner&, const Case&, const Inputs&, const Inputs&, const Tensor& dy) {
-         return Inputs{dy, dy};
-       }},
-      {Op::select_positions,
-       [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const Tensor& dy) {
-         return r.run(Op::select_positions_grad, c.attributes, {&dy, &in[1]}, {in[0].type.shape});
-       }},
-      {Op::cross_entropy,
-       [](Runner& r, const Case& c, const Inputs& in, const Inputs& out, const Tensor&) {
-         return r.run(Op::cross_entropy_grad, c.attributes, {&in[0], &out[1], &in[1]},
-                      {in[0].type.shape});
-       },
-       true},
-      {Op::span_loss,
-       [](Runner& r, const Case& c, const Inputs& in, const Inputs& out, const Tensor&) {
-         return r.run(Op::span_loss_grad, c.attributes, {&in[0], &out[1], &in[1]},
-                      {in[0].type.shape});
-       },
-       true},
-  };
-  return rules;
-}
+namespace {
+
+const OpRule rules[] = {
+    {Op::embedding,
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const Tensor& dy) {
+       return r.run(Op::embedding_grad, c.attributes, {&in[0], &dy}, {in[1].type.shape}, 1);
+     }},
+    {Op::add_position,
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const Tensor& dy) {
+       return Inputs{dy,
+                     r.run(Op::add_position_grad, c.attributes, {&dy}, {in[1].type.shape}, 1)[0]};
+     }},
+    {Op::add_row,
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const Tensor& dy) {
+       return Inputs{dy, r.run(Op::add_row_grad, c.attributes, {&dy}, {in[1].type.shape}, 1)[0]};
+     }},
+    {Op::layer_norm,
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs& out, const Tensor& dy) {
+       std::vector<Shape> shapes;
+       for (const Tensor& tensor : in) shapes.push_back(tensor.type.shape);
+       return r.run(Op::layer_norm_grad, c.attributes, {&in[0], &in[1], &out[1], &dy}, shapes,
+                    in.size() - 1);
+     }},
+    {Op::rms_norm,
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs& out, const Tensor& dy) {
+       return r.run(Op::rms_norm_grad, c.attributes, {&in[0], &in[1], &out[1], &dy},
+                    {in[0].type.shape, in[1].type.shape}, 1);
+     }},
+    {Op::linear,
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const Tensor& dy) {
+       Inputs g = r.run(Op::linear_grad_input, c.attributes, {&dy, &in[1]}, {in[0].type.shape});
+       g.push_back(
+           r.run(Op::linear_grad_weight, c.attributes, {&in[0], &dy}, {in[1].type.shape}, 1)[0]);
+       if (in.size() > 2)
+         g.push_back(r.run(Op::bias_grad, c.attributes, {&dy}, {in[2].type.shape}, 1)[0]);
+       return g;
+     }},
+    {Op::add_bias,
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const Tensor& dy) {
+       return Inputs{dy, r.run(Op::bias_grad, c.attributes, {&dy}, {in[1].type.shape}, 1)[0]};
+     }},
+    {Op::rope,
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const Tensor& dy) {
+       return r.run(Op::rope_grad, c.attributes, {&dy}, {in[0].type.shape});
+     }},
+    {Op::attention,
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs& out, const Tensor& dy) {
+       std::vector<const Tensor*> operands;
+       std::vector<Shape> shapes;
+       for (const Tensor& tensor : in) {
+         operands.push_back(&tensor);
+         shapes.push_back(tensor.type.shape);
+       }
+       for (const Tensor* tensor : {&out[0], &out[1], &dy}) operands.push_back(tensor);
+       return r.run(Op::attention_grad, c.attributes, operands, shapes);
+     }},
+    {Op::gelu,
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const Tensor& dy) {
+       return r.run(Op::gelu_grad, c.attributes, {&in[0], &dy}, {in[0].type.shape});
+     }},
+    {Op::relu,
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const Tensor& dy) {
+       return r.run(Op::relu_grad, c.attributes, {&in[0], &dy}, {in[0].type.shape});
+     }},
+    {Op::tanh,
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs& out, const Tensor& dy) {
+       return r.run(Op::tanh_grad, c.attributes, {&out[0], &dy}, {in[0].type.shape});
+     }},
+    {Op::swiglu,
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const Tensor& dy) {
+       return r.run(Op::swiglu_grad, c.attributes, {&in[0], &in[1], &dy},
+                    {in[0].type.shape, in[1].type.shape});
+     }},
+    {Op::add,
+     [](Runner&, const Case&, const Inputs&, const Inputs&, const Tensor& dy) {
+       return Inputs{dy, dy};
+     }},
+    {Op::select_positions,
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const Tensor& dy) {
+       return r.run(Op::select_positions_grad, c.attributes, {&dy, &in[1]}, {in[0].type.shape});
+     }},
+    {Op::cross_entropy,
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs& out, const Tensor&) {
+       return r.run(Op::cross_entropy_grad, c.attributes, {&in[0], &out[1], &in[1]},
+                    {in[0].type.shape});
+     },
+     true},
+    {Op::span_loss,
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs& out, const Tensor&) {
+       return r.run(Op::span_loss_grad, c.attributes, {&in[0], &out[1], &in[1]},
+                    {in[0].type.shape});
+     },
+     true},
+};
+
+}  // namespace
 
 const OpRule& rule_of(Op op) {
-  for (const OpRule& rule : op_rules())
+  for (const OpRule& rule : rules)
     if (rule.op == op) return rule;
   throw std::out_of_range("no gradient rule");
 }

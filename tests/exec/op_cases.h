@@ -76,7 +76,6 @@ struct OpRule {
   GradientRule gradient;
   bool is_loss = false;
 };
-const std::vector<OpRule>& op_rules();
 const OpRule& rule_of(Op op);
 
 // The operands and results of a case.

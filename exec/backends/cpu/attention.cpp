@@ -47,7 +47,10 @@ void unfused_head(const HeadInput<T>& in, const HeadOutput<T>& out, T* probabili
       const T maximum = maximum_of(row, visible);
       T sum = 0;
 #pragma omp simd reduction(+ : sum)
-      for (std::int64_t j = 0; j < visible; ++j) sum += row[j] = exp_of(row[j] - maximum);
+      for (std::int64_t j = 0; j < visible; ++j) {
+        row[j] = exp_of(row[j] - maximum);
+        sum += row[j];
+      }
       const T scale = T(1) / sum;
 #pragma omp simd
       for (std::int64_t j = 0; j < visible; ++j) row[j] *= scale;
@@ -78,7 +81,10 @@ void update(const HeadInput<T>& in, const Tile& t, T* scores, Running<T>& runnin
     T added = 0;
     const T shift = maximum;
 #pragma omp simd reduction(+ : added)
-    for (std::int64_t j = 0; j < visible; ++j) added += row[j] = exp_of(row[j] - shift);
+    for (std::int64_t j = 0; j < visible; ++j) {
+      row[j] = exp_of(row[j] - shift);
+      added += row[j];
+    }
     std::fill(row + visible, row + t.columns, T(0));
     if (t.j0 == 0) {
       sum = added;

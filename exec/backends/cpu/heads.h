@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "exec/backends/cpu/gemm.h"
+#include "models/core/error.h"
 #include "models/graph/op.h"
 
 namespace meshwright::cpu {
@@ -29,6 +30,10 @@ struct QueryKeyValue {
 template <typename T>
 QueryKeyValue<T> heads_of(const Attributes& a, T* const tensors[3]) {
   const std::int64_t dim = a.head_dim, heads = a.heads, kv_heads = a.kv_heads;
+  MESHWRIGHT_CHECK(kv_heads > 0 && heads % kv_heads == 0,
+                   "query heads share key-value heads evenly");
+  MESHWRIGHT_CHECK(a.packing != Packing::per_head || kv_heads == heads,
+                   "packed by head, each head has keys and values");
   switch (a.packing) {
     case Packing::concatenated: {
       const std::int64_t row = (heads + 2 * kv_heads) * dim;

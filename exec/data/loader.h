@@ -1,0 +1,57 @@
+// The sequences that a run trains on, in an order that does not depend on how the run is cut.
+// Sequence k of an epoch is tokens [k*s, k*s + s] of one file: s inputs, and the same shifted by
+// one as targets. Windows do not cross files; what is left at a file's end is dropped.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "exec/data/tokens.h"
+
+namespace meshwright {
+
+struct LoaderOptions {
+  std::vector<std::string> files;  // none: synthetic tokens from (seed, sequence)
+  TokenFormat format = TokenFormat::bytes;
+  bool shuffle = false;
+  std::uint64_t data_seed = 0;  // of the permutation
+  std::uint64_t seed = 0;       // of synthetic tokens
+  int sequence_length = 0;
+  std::int64_t vocabulary = 0;
+};
+
+class Loader {
+ public:
+  explicit Loader(const LoaderOptions& options);  // InputError for bad or too short files
+
+  // Of an epoch; synthetic data has one endless epoch and says 0.
+  std::int64_t sequences() const { return sequences_; }
+
+  // The sequence at `position`, a count of sequences since the run's first step. Each pointer may
+  // be null.
+  void read(std::int64_t position, std::int32_t* tokens, std::int32_t* targets);
+
+ private:
+  struct Epoch {
+    std::int64_t number = -1;
+    std::vector<std::int64_t> order;
+  };
+  void synthetic(std::int64_t position);
+  std::int64_t shuffled(std::int64_t epoch, std::int64_t index);
+
+  LoaderOptions options_;
+  std::vector<TokenFile> files_;
+  std::vector<std::int64_t> first_sequence_;  // per file, and the end
+  std::int64_t sequences_ = 0;
+  std::array<Epoch, 2> epochs_;  // a step may touch the end of one and the beginning of the next
+  std::vector<std::int32_t> window_;
+};
+
+// Position of the first sequence of a micro-batch: step `step` (from 1) takes the next global_batch
+// sequences, replica d of `replicas` the d-th contiguous block of them, micro-batch by micro-batch.
+std::int64_t first_sequence(std::int64_t step_position, std::int64_t global_batch, int replicas,
+                            int replica, std::int64_t sequence_in_replica);
+
+}  // namespace meshwright

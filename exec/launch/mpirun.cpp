@@ -1,0 +1,136 @@
+#include "exec/launch/mpirun.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+
+#include "exec/launch/watch.h"
+#include "models/core/error.h"
+
+namespace meshwright {
+
+namespace {
+
+constexpr int could_not_start = 127;
+
+void check(bool good, const char* call) {
+  if (!good) throw RunError(std::string(call) + ": " + std::strerror(errno));
+}
+
+// In the new process, between fork and exec: only calls that are safe there.
+[[noreturn]] void become(const std::vector<std::string>& command, const sigset_t& mask,
+                         int error_pipe) {
+  std::array<char*, 256> arguments{};
+  for (std::size_t i = 0; i < command.size(); ++i)
+    arguments[i] = const_cast<char*>(command[i].c_str());
+  // A terminal's Ctrl-C must reach the ranks through us, not kill mpirun.
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  sigprocmask(SIG_SETMASK, &mask, nullptr);
+  const int nothing = open("/dev/null", O_RDONLY);
+  if (nothing >= 0) dup2(nothing, STDIN_FILENO);
+  dup2(error_pipe, STDERR_FILENO);
+  execvp(arguments[0], arguments.data());
+  _exit(could_not_start);
+}
+
+class Child {
+ public:
+  explicit Child(const std::vector<std::string>& command) {
+    MESHWRIGHT_CHECK(!command.empty() && command.size() < 256, "a command line of known length");
+    sigemptyset(&signals_);
+    sigaddset(&signals_, SIGINT);
+    sigaddset(&signals_, SIGTERM);
+    sigprocmask(SIG_BLOCK, &signals_, &before_);
+    signal_fd_ = signalfd(-1, &signals_, SFD_CLOEXEC);
+    std::array<int, 2> ends{};
+    check(signal_fd_ >= 0 && pipe2(ends.data(), O_CLOEXEC) == 0, "starting mpirun");
+    errors_ = ends[0];
+    pid_ = fork();
+    check(pid_ >= 0, "fork");
+    if (pid_ == 0) become(command, before_, ends[1]);
+    close(ends[1]);
+  }
+  ~Child() {
+    close(errors_);
+    close(signal_fd_);
+    sigprocmask(SIG_SETMASK, &before_, nullptr);
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  // Until the standard error of mpirun and of all ranks is closed.
+  void listen(FailureWatch& watch) {
+    for (;;) {
+      std::array<pollfd, 2> sources{{{errors_, POLLIN, 0}, {signal_fd_, POLLIN, 0}}};
+      if (poll(sources.data(), sources.size(), -1) < 0) continue;
+      if (sources[1].revents != 0) pass_on_signal();
+      if (sources[0].revents == 0) continue;
+      std::array<char, 4096> text{};
+      const ssize_t count = read(errors_, text.data(), text.size());
+      if (count <= 0) return;
+      const std::string shown = watch.add({text.data(), static_cast<std::size_t>(count)});
+      std::fwrite(shown.data(), 1, shown.size(), stderr);
+      std::fflush(stderr);
+    }
+  }
+
+  int wait() const {
+    int status = 0;
+    while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+
+ private:
+  void pass_on_signal() {
+    signalfd_siginfo info{};
+    if (read(signal_fd_, &info, sizeof info) != sizeof info) return;
+    kill(pid_, signalled_ ? SIGTERM : SIGUSR1);
+    signalled_ = true;
+  }
+
+  sigset_t signals_{}, before_{};
+  int signal_fd_ = -1, errors_ = -1;
+  pid_t pid_ = -1;
+  bool signalled_ = false;
+};
+
+}  // namespace
+
+std::vector<std::string> mpirun_command(const MpirunOptions& options,
+                                        std::span<const std::string> program) {
+  // A rank is a core's hardware thread; binding ranks would pin all threads of a rank to one core.
+  std::vector<std::string> command{
+      "mpirun", "-n", std::to_string(options.ranks), "--use-hwthread-cpus", "--bind-to", "none"};
+  if (options.ranks > options.cores)
+    command.insert(command.end(), {"--oversubscribe", "--mca", "mpi_yield_when_idle", "1"});
+  if (options.is_root) command.emplace_back("--allow-run-as-root");
+  command.insert(command.end(), options.extra.begin(), options.extra.end());
+  command.insert(command.end(), program.begin(), program.end());
+  return command;
+}
+
+int run_mpirun(const std::vector<std::string>& command) {
+  std::fflush(nullptr);  // what we said comes before what the ranks say
+  FailureWatch watch;
+  Child child(command);
+  child.listen(watch);
+  const int status = child.wait();
+  if (status == could_not_start)
+    throw RunError(command[0] + " could not be started; install Open MPI (tools/setup does)");
+  const Verdict verdict = watch.verdict(status);
+  std::fputs(verdict.shown.c_str(), stderr);
+  return verdict.exit_code;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,41 @@
+#include "exec/runtime/arena.h"
+
+#include <algorithm>
+
+#include "models/core/error.h"
+
+namespace meshwright {
+
+Arena::Arena(const Program& program, const Mesh& mesh, World& world)
+    : program_(program), arena_(static_cast<char*>(world.allocate(program.memory.arena_bytes))) {
+  for (const GroupKind kind : {GroupKind::tensor, GroupKind::shard, GroupKind::rdp,
+                               GroupKind::context, GroupKind::expert, GroupKind::replica})
+    index_in_[static_cast<std::size_t>(kind)] = mesh.index_in(kind, world.rank());
+}
+
+void* Arena::address(const Operand& operand, int slot) const {
+  const std::int64_t part =
+      operand.part_of == GroupKind::none
+          ? 0
+          : index_in_[static_cast<std::size_t>(operand.part_of)] * operand.type.bytes();
+  return arena_ + program_.memory.address(operand.buffer, slot) + operand.offset + part;
+}
+
+std::int64_t Arena::own_begin(const Bucket& bucket) const {
+  if (!bucket.sharded) return 0;
+  return index_in_[static_cast<std::size_t>(GroupKind::shard)] * bucket.shard_elements;
+}
+
+HeldWeights Arena::weights(const StageParameter& member) const {
+  const Bucket& bucket = program_.buckets[static_cast<std::size_t>(member.bucket)];
+  const std::int64_t held = bucket.weights.type.shape.elements();
+  const std::int64_t from = held == bucket.elements ? 0 : own_begin(bucket);
+  // In elements of the bucket: the parameter, and what this rank holds.
+  const std::int64_t first = std::max(member.offset, from);
+  const std::int64_t end = std::min(member.offset + member.parameter.shape.elements(), from + held);
+  if (first >= end) return {};
+  float* data = static_cast<float*>(address(bucket.weights, 0));
+  return {data + (first - from), first - member.offset, end - first};
+}
+
+}  // namespace meshwright

@@ -1,0 +1,36 @@
+// The arena of one rank, and where operands and parameters lie in it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "exec/comm/communicator.h"
+#include "models/plan/mesh.h"
+#include "models/plan/program.h"
+
+namespace meshwright {
+
+// Elements [begin, begin + count) of a parameter's local tensor that this rank holds, at `data`.
+struct HeldWeights {
+  float* data = nullptr;
+  std::int64_t begin = 0, count = 0;
+};
+
+class Arena {
+ public:
+  Arena(const Program& program, const Mesh& mesh, World& world);
+
+  void* address(const Operand& operand, int slot) const;
+  std::int64_t bytes() const { return program_.memory.arena_bytes; }
+
+  // The first element of its bucket that this rank steps; 0 where the bucket is whole.
+  std::int64_t own_begin(const Bucket& bucket) const;
+  HeldWeights weights(const StageParameter& member) const;
+
+ private:
+  const Program& program_;
+  std::array<int, 16> index_in_{};  // by GroupKind
+  char* arena_;
+};
+
+}  // namespace meshwright

@@ -1,0 +1,47 @@
+#include "exec/runtime/initial.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "exec/runtime/parameter_runs.h"
+#include "exec/runtime/philox.h"
+
+namespace meshwright {
+
+namespace {
+
+constexpr double deviation = 0.02;
+
+void fill_normal(const PhiloxStream& stream, double scale, std::int64_t global, std::int64_t count,
+                 float* values) {
+  for (std::int64_t i = 0; i < count;) {
+    const std::int64_t index = global + i;
+    const auto block = stream.normal_block(static_cast<std::uint64_t>(index / 4));
+    for (std::int64_t lane = index % 4; lane < 4 && i < count; ++lane, ++i)
+      values[i] = static_cast<float>(scale * block[static_cast<std::size_t>(lane)]);
+  }
+}
+
+}  // namespace
+
+void fill_initial(const Parameter& parameter, const InitialOptions& options, std::int64_t begin,
+                  std::int64_t count, float* values) {
+  const PhiloxStream stream(options.seed, parameter.name);
+  const double scale = parameter.initial == Initial::residual_normal
+                           ? deviation / std::sqrt(2.0 * options.layers)
+                           : deviation;
+  std::fill(values, values + count, 0.0f);
+  if (parameter.initial == Initial::zeros) return;
+  for (const ParameterRun& run : runs_of(parameter, options.tensor_rank, options.tensor_degree)) {
+    const std::int64_t first = std::max(run.local, begin);
+    const std::int64_t end = std::min(run.local + run.count, begin + count);
+    if (run.global < 0 || first >= end) continue;
+    float* to = values + (first - begin);
+    if (parameter.initial == Initial::ones)
+      std::fill(to, to + (end - first), 1.0f);
+    else
+      fill_normal(stream, scale, run.global + (first - run.local), end - first, to);
+  }
+}
+
+}  // namespace meshwright

@@ -1,0 +1,21 @@
+// Initial values: a function of (seed, the parameter's full name, the element's place in the whole
+// tensor), so that every way of cutting a model starts from the same one.
+#pragma once
+
+#include <cstdint>
+
+#include "models/graph/graph.h"
+
+namespace meshwright {
+
+struct InitialOptions {
+  std::uint64_t seed = 0;
+  int layers = 1;  // residual outputs are N(0, 0.02 / sqrt(2 * layers)) (GPT-2)
+  int tensor_rank = 0, tensor_degree = 1;
+};
+
+// Writes local elements [begin, begin + count) of the parameter to values[0 ... count).
+void fill_initial(const Parameter& parameter, const InitialOptions& options, std::int64_t begin,
+                  std::int64_t count, float* values);
+
+}  // namespace meshwright

@@ -1,0 +1,21 @@
+// Where the elements of a parameter that one rank holds lie in the whole, published tensor.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "models/graph/graph.h"
+
+namespace meshwright {
+
+// `count` elements that are contiguous in both.
+struct ParameterRun {
+  std::int64_t local = 0;   // first element in this rank's tensor
+  std::int64_t global = 0;  // in the tensor of global_shape; -1: padding, which is always 0
+  std::int64_t count = 0;
+};
+
+// The runs of rank `tensor_rank` of `tensor_degree`, in local order; together they are its tensor.
+std::vector<ParameterRun> runs_of(const Parameter& parameter, int tensor_rank, int tensor_degree);
+
+}  // namespace meshwright

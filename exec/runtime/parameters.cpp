@@ -1,0 +1,146 @@
+#include "exec/runtime/parameters.h"
+
+#include <algorithm>
+
+#include "exec/runtime/initial.h"
+#include "exec/runtime/parameter_runs.h"
+#include "exec/runtime/sha256.h"
+#include "models/core/error.h"
+
+namespace meshwright {
+
+namespace {
+
+constexpr int gather_tag = 1;
+
+// Part `i` of a parameter whose bucket is cut into parts: elements of its local tensor.
+struct Range {
+  std::int64_t begin = 0, count = 0;
+};
+
+Range range_of_holder(const Bucket& bucket, const StageParameter& member, std::size_t i) {
+  const std::int64_t elements = member.parameter.shape.elements();
+  const std::int64_t held = bucket.weights.type.shape.elements();
+  if (held == bucket.elements) return {0, elements};
+  const std::int64_t from = static_cast<std::int64_t>(i) * held;
+  const std::int64_t first = std::clamp<std::int64_t>(from - member.offset, 0, elements);
+  const std::int64_t end = std::clamp<std::int64_t>(from + held - member.offset, 0, elements);
+  return {first, end - first};
+}
+
+}  // namespace
+
+Parameters::Parameters(const std::vector<Program>& stages, const Mesh& mesh,
+                       Communicator& everybody, const Arena& memory)
+    : stages_(stages),
+      mesh_(mesh),
+      everybody_(everybody),
+      memory_(memory),
+      own_(mesh.coordinates(everybody.rank())) {
+  for (std::size_t stage = 0; stage < stages.size(); ++stage)
+    for (std::size_t i = 0; i < stages[stage].parameters.size(); ++i) {
+      const StageParameter& found = stages[stage].parameters[i];
+      if (!found.copy_of_tied && found.parameter.counted)
+        by_name_.push_back({static_cast<int>(stage), static_cast<int>(i)});
+    }
+  std::sort(by_name_.begin(), by_name_.end(), [&](const Entry& a, const Entry& b) {
+    return member(a).parameter.name < member(b).parameter.name;
+  });
+}
+
+const StageParameter& Parameters::member(const Entry& entry) const {
+  return stages_[static_cast<std::size_t>(entry.stage)]
+      .parameters[static_cast<std::size_t>(entry.index)];
+}
+
+void Parameters::initialise(std::uint64_t seed, int layers) {
+  const InitialOptions options{seed, layers, own_.tensor, mesh_.degrees().tensor};
+  for (const StageParameter& each : stages_[static_cast<std::size_t>(own_.pipeline)].parameters) {
+    const HeldWeights held = memory_.weights(each);
+    if (held.count > 0) fill_initial(each.parameter, options, held.begin, held.count, held.data);
+  }
+}
+
+void Parameters::set(std::string_view name, std::span<const float> values) {
+  for (const StageParameter& each : stages_[static_cast<std::size_t>(own_.pipeline)].parameters) {
+    if (each.parameter.name != name) continue;
+    MESHWRIGHT_CHECK(
+        static_cast<std::int64_t>(values.size()) == each.parameter.global_shape.elements(),
+        "a parameter is given whole");
+    const HeldWeights held = memory_.weights(each);
+    for (const ParameterRun& run : runs_of(each.parameter, own_.tensor, mesh_.degrees().tensor)) {
+      const std::int64_t first = std::max(run.local, held.begin);
+      const std::int64_t end = std::min(run.local + run.count, held.begin + held.count);
+      if (run.global < 0 || first >= end) continue;
+      const float* from = values.data() + run.global + (first - run.local);
+      std::copy(from, from + (end - first), held.data + (first - held.begin));
+    }
+  }
+}
+
+// The ranks that together hold the local tensor of `tensor_rank`, in order.
+std::vector<int> Parameters::holders(const Entry& entry, int tensor_rank) const {
+  const int first = mesh_.rank({entry.stage, tensor_rank, 0});
+  const Program& program = stages_[static_cast<std::size_t>(entry.stage)];
+  const Bucket& bucket = program.buckets[static_cast<std::size_t>(member(entry).bucket)];
+  if (bucket.weights.type.shape.elements() == bucket.elements) return {first};
+  return mesh_.group(GroupKind::shard, first);
+}
+
+void Parameters::send_part(const Entry& entry, int tensor_rank) const {
+  const std::vector<int> ranks = holders(entry, tensor_rank);
+  if (std::find(ranks.begin(), ranks.end(), everybody_.rank()) == ranks.end()) return;
+  const HeldWeights held = memory_.weights(member(entry));
+  if (held.count == 0) return;
+  everybody_.wait(everybody_.isend(held.data, held.count * 4, 0, gather_tag));
+}
+
+void Parameters::receive_part(const Entry& entry, int tensor_rank,
+                              std::vector<float>& whole) const {
+  const StageParameter& wanted = member(entry);
+  const Bucket& bucket = stages_[static_cast<std::size_t>(entry.stage)]
+                             .buckets[static_cast<std::size_t>(wanted.bucket)];
+  std::vector<float> local(static_cast<std::size_t>(wanted.parameter.shape.elements()));
+  const std::vector<int> ranks = holders(entry, tensor_rank);
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const Range range = range_of_holder(bucket, wanted, i);
+    if (range.count == 0) continue;
+    float* to = local.data() + range.begin;
+    if (ranks[i] == 0) {
+      const HeldWeights held = memory_.weights(wanted);
+      std::copy(held.data, held.data + held.count, to);
+    } else {
+      everybody_.wait(everybody_.irecv(to, range.count * 4, ranks[i], gather_tag));
+    }
+  }
+  for (const ParameterRun& run : runs_of(wanted.parameter, tensor_rank, mesh_.degrees().tensor))
+    if (run.global >= 0)
+      std::copy(local.begin() + run.local, local.begin() + run.local + run.count,
+                whole.begin() + run.global);
+}
+
+void Parameters::gather(const Visitor& on_rank_0) const {
+  std::vector<float> whole;
+  for (const Entry& entry : by_name_) {
+    const Parameter& parameter = member(entry).parameter;
+    const int parts = parameter.is_cut ? mesh_.degrees().tensor : 1;
+    if (everybody_.rank() != 0) {
+      for (int tensor_rank = 0; tensor_rank < parts; ++tensor_rank) send_part(entry, tensor_rank);
+      continue;
+    }
+    whole.resize(static_cast<std::size_t>(parameter.global_shape.elements()));
+    for (int tensor_rank = 0; tensor_rank < parts; ++tensor_rank)
+      receive_part(entry, tensor_rank, whole);
+    on_rank_0(parameter, whole);
+  }
+}
+
+std::string Parameters::sha256() const {
+  Sha256 sum;
+  gather([&](const Parameter&, std::span<const float> values) {
+    sum.add(values.data(), values.size_bytes());
+  });
+  return everybody_.rank() == 0 ? sum.hex() : "";
+}
+
+}  // namespace meshwright

@@ -1,0 +1,53 @@
+// The parameters of a run as whole tensors, whatever the cut: initial values, giving, taking, hash.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "exec/comm/communicator.h"
+#include "exec/runtime/arena.h"
+#include "models/plan/plan.h"
+
+namespace meshwright {
+
+class Parameters {
+ public:
+  // `everybody`: the group of all ranks. All references outlive this.
+  Parameters(const std::vector<Program>& stages, const Mesh& mesh, Communicator& everybody,
+             const Arena& memory);
+
+  void initialise(std::uint64_t seed, int layers);
+
+  // Every rank calls it. Rank 0 gets each parameter once, in order of names, unsplit and unpadded;
+  // the span is valid during the call.
+  using Visitor = std::function<void(const Parameter& parameter, std::span<const float> values)>;
+  void gather(const Visitor& on_rank_0) const;
+
+  // This rank takes its part of an unsplit, unpadded tensor; nothing when it holds none of it.
+  void set(std::string_view name, std::span<const float> values);
+
+  // SHA-256 over the unsplit fp32 parameters in order of names; empty on other ranks than 0.
+  std::string sha256() const;
+
+ private:
+  struct Entry {
+    int stage = 0;
+    int index = 0;  // into Program::parameters
+  };
+  const StageParameter& member(const Entry& entry) const;
+  std::vector<int> holders(const Entry& entry, int tensor_rank) const;
+  void send_part(const Entry& entry, int tensor_rank) const;
+  void receive_part(const Entry& entry, int tensor_rank, std::vector<float>& whole) const;
+
+  const std::vector<Program>& stages_;
+  const Mesh& mesh_;
+  Communicator& everybody_;
+  const Arena& memory_;
+  Coordinates own_;
+  std::vector<Entry> by_name_;
+};
+
+}  // namespace meshwright

@@ -1,0 +1,39 @@
+#include "exec/runtime/philox.h"
+
+#include <cmath>
+#include <numbers>
+
+namespace meshwright {
+
+namespace {
+
+// FNV-1a, 64 bits.
+std::uint64_t hash_of(std::string_view text) {
+  std::uint64_t hash = 0xCBF29CE484222325;
+  for (char c : text) {
+    hash ^= static_cast<unsigned char>(c);
+    hash *= 0x100000001B3;
+  }
+  return hash;
+}
+
+}  // namespace
+
+PhiloxStream::PhiloxStream(std::uint64_t seed, std::string_view purpose)
+    : purpose_(hash_of(purpose)),
+      key_{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)} {}
+
+std::array<double, 4> PhiloxStream::normal_block(std::uint64_t i) const {
+  const PhiloxCounter bits = block(i);
+  std::array<double, 4> result{};
+  for (std::size_t pair = 0; pair < 4; pair += 2) {
+    // In (0, 1): never 0, whose logarithm is infinite.
+    const double u = (bits[pair] + 0.5) * 0x1p-32, v = (bits[pair + 1] + 0.5) * 0x1p-32;
+    const double radius = std::sqrt(-2 * std::log(u)), angle = 2 * std::numbers::pi * v;
+    result[pair] = radius * std::cos(angle);
+    result[pair + 1] = radius * std::sin(angle);
+  }
+  return result;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,263 @@
+#include "exec/runtime/runtime.h"
+
+#include <cmath>
+#include <string>
+
+#include "exec/optimizer/learning_rate.h"
+#include "models/core/error.h"
+
+namespace meshwright {
+
+namespace {
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+bool is_message(const Instruction& instruction) {
+  return instruction.kind == InstructionKind::send || instruction.kind == InstructionKind::recv;
+}
+
+double scalar_at(const Arena& memory, int buffer) {
+  return *static_cast<const double*>(
+      memory.address({buffer, 0, {Shape{1}, Dtype::f64}, GroupKind::none}, 0));
+}
+
+}  // namespace
+
+StepResult Runtime::step(int step, std::int64_t position, Loader& loader) {
+  const auto begin = std::chrono::steady_clock::now();
+  loader_ = &loader;
+  position_ = position;
+  scalars_ = {step, learning_rate_at(plan_.training, step), 1};
+  timeline_.entries.clear();
+  for (std::size_t task = 0; task < program_.tasks.size(); ++task) run_task(static_cast<int>(task));
+  const RunId everything{static_cast<int>(program_.tasks.size()), 0};
+  complete_until(sends_, everything);
+  complete_until(receives_, everything);
+  backend_.wait();
+  const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
+  const double targets = static_cast<double>(program_.targets_per_step);
+  return {scalar_at(memory_, program_.loss_buffer) / targets,
+          std::sqrt(scalar_at(memory_, program_.norm_buffer)), scalars_.learning_rate,
+          wall.count()};
+}
+
+void Runtime::run_task(int task) {
+  const Task& now_running = program_.tasks[at(task)];
+  const Body& body = program_.bodies[at(now_running.body)];
+  for (std::size_t i = 0; i < body.instructions.size(); ++i) {
+    const Instruction& instruction = body.instructions[i];
+    if (!runs(instruction, now_running)) continue;
+    wait_for(task, instruction);
+    execute(task, instruction, static_cast<int>(i));
+    make_progress();
+  }
+}
+
+void Runtime::execute(int task, const Instruction& instruction, int index) {
+  const Task& running = program_.tasks[at(task)];
+  if (is_message(instruction)) return message(instruction, task, index);
+  const SimTime begin = options_.trace ? now() : 0;
+  switch (instruction.kind) {
+    case InstructionKind::compute:
+      compute(instruction, running);
+      break;
+    case InstructionKind::load_input:
+      load_input(instruction, running);
+      break;
+    case InstructionKind::all_reduce:
+    case InstructionKind::all_gather:
+    case InstructionKind::reduce_scatter:
+    case InstructionKind::broadcast:
+      collective(instruction, running);
+      break;
+    case InstructionKind::optimizer_step:
+      step_bucket(instruction, running);
+      break;
+    default:
+      throw RunError("the engine met an instruction that it cannot run");
+  }
+  if (options_.trace) {
+    backend_.wait();
+    note(task, index, begin);
+  }
+}
+
+void Runtime::compute(const Instruction& instruction, const Task& task) {
+  if (instruction.op == Op::sum_of_squares) return sum_of_squares(instruction, task);
+  input_types_.clear(), output_types_.clear(), inputs_.clear(), outputs_.clear();
+  for (const Operand& operand : instruction.inputs) {
+    input_types_.push_back(operand.type);
+    inputs_.push_back(memory_.address(operand, task.slot));
+  }
+  for (const Operand& operand : instruction.outputs) {
+    output_types_.push_back(operand.type);
+    outputs_.push_back(memory_.address(operand, task.slot));
+  }
+  backend_.run({instruction.op, instruction.attributes, input_types_, output_types_},
+               {inputs_, outputs_}, {own_.tensor, mesh_.degrees().tensor, workspace_});
+}
+
+// Of this rank's own part of the bucket: what belongs to a parameter, once over all ranks.
+void Runtime::sum_of_squares(const Instruction& instruction, const Task& task) {
+  const auto* gradients =
+      static_cast<const float*>(memory_.address(instruction.inputs[0], task.slot));
+  const TensorType sum_type = instruction.outputs[0].type;
+  void* sum = memory_.address(instruction.outputs[0], task.slot);
+  for (const Segment& segment : segments_[at(instruction.bucket)]) {
+    if (!segment.counted) continue;
+    const TensorType type{Shape{segment.elements.count}, Dtype::f32};
+    const void* data = gradients + segment.elements.begin;
+    backend_.run({Op::sum_of_squares, instruction.attributes, {&type, 1}, {&sum_type, 1}},
+                 {{&data, 1}, {&sum, 1}}, {own_.tensor, mesh_.degrees().tensor, workspace_});
+  }
+}
+
+void Runtime::collective(const Instruction& instruction, const Task& task) {
+  backend_.wait();
+  Communicator& members = group(instruction.group);
+  const TensorType& in = instruction.inputs[0].type;
+  const Operand& result = instruction.outputs[0];
+  const void* from = memory_.address(instruction.inputs[0], task.slot);
+  void* to = memory_.address(result, task.slot);
+  switch (instruction.kind) {
+    case InstructionKind::all_reduce:
+      MESHWRIGHT_CHECK(from == to, "an all-reduce works in place");
+      return members.all_reduce(to, in.shape.elements(), in.dtype, instruction.maximum);
+    case InstructionKind::all_gather:
+      return members.all_gather(from, to, in.bytes());
+    case InstructionKind::reduce_scatter:
+      return members.reduce_scatter(from, to, in.shape.elements() / members.size(), in.dtype,
+                                    instruction.accumulate);
+    default:
+      return members.broadcast(to, in.bytes(), 0);
+  }
+}
+
+void Runtime::message(const Instruction& instruction, int task, int index) {
+  backend_.wait();
+  const Task& running = program_.tasks[at(task)];
+  const int peer = instruction.peer % mesh_.degrees().pipeline;
+  const int tag = tag_of(instruction, running);
+  Communicator& members = group(GroupKind::pipeline);
+  const bool is_send = instruction.kind == InstructionKind::send;
+  const Operand& operand = is_send ? instruction.inputs[0] : instruction.outputs[0];
+  void* data = memory_.address(operand, running.slot);
+  const std::int64_t bytes = operand.type.bytes();
+  const std::size_t entry = options_.trace ? note(task, index, now()) : 0;
+  const Request request =
+      is_send ? members.isend(data, bytes, peer, tag) : members.irecv(data, bytes, peer, tag);
+  pending(instruction.stream).push_back({{task, index}, request, entry});
+}
+
+// Equal on both sides, and different for all messages that two ranks can have under way: by the
+// sending virtual stage, the direction, the micro-batch and the channel.
+int Runtime::tag_of(const Instruction& instruction, const Task& task) const {
+  const int here = task.chunk * mesh_.degrees().pipeline + own_.pipeline;
+  const bool is_send = instruction.kind == InstructionKind::send;
+  const std::int64_t sender = is_send ? here : instruction.peer;
+  const std::int64_t receiver = is_send ? instruction.peer : here;
+  std::int64_t tag = sender * 2 + (sender < receiver);
+  tag = tag * program_.micro_batches + task.micro_batch;
+  tag = tag * channels_ + instruction.channel;
+  // Far more micro-batches than are ever in flight make a tag come again.
+  return static_cast<int>(tag % (std::int64_t{max_tag} + 1));
+}
+
+void Runtime::load_input(const Instruction& instruction, const Task& task) {
+  const std::int64_t s = plan_.training.sequence_length, b = plan_.training.micro_batch;
+  const int replica = own_.rdp / mesh_.degrees().context;
+  auto* to = static_cast<std::int32_t*>(memory_.address(instruction.outputs[0], task.slot));
+  for (std::int64_t i = 0; i < b; ++i, to += s) {
+    const std::int64_t sequence =
+        first_sequence(position_, plan_.training.global_batch, plan_.replicas(), replica,
+                       task.micro_batch * b + i);
+    if (instruction.channel == 0)
+      loader_->read(sequence, to, nullptr);
+    else
+      loader_->read(sequence, nullptr, to);
+  }
+}
+
+void Runtime::step_bucket(const Instruction& instruction, const Task& task) {
+  backend_.wait();
+  const Bucket& bucket = program_.buckets[at(instruction.bucket)];
+  const double norm = std::sqrt(scalar_at(memory_, program_.norm_buffer));
+  const double loss = scalar_at(memory_, program_.loss_buffer);
+  if (!std::isfinite(norm) || !std::isfinite(loss))
+    throw RunError("rank " + std::to_string(world_.rank()) + ": step " +
+                   std::to_string(scalars_.step) + ": the " +
+                   (std::isfinite(loss) ? "gradient norm" : "loss") +
+                   " is not finite; stopped before the update (a lower learning rate or "
+                   "gradient_clip may help)");
+  scalars_.gradient_factor = clip_factor(norm, plan_.training.gradient_clip);
+  const auto floats = [&](const Operand& operand) {
+    return operand.buffer < 0 ? nullptr : static_cast<float*>(memory_.address(operand, task.slot));
+  };
+  stepped_.clear();
+  for (const Segment& segment : segments_[at(instruction.bucket)])
+    stepped_.push_back(segment.elements);
+  optimizer_step(plan_.training, scalars_, stepped_,
+                 {floats(bucket.own_weights), floats(bucket.own_gradients),
+                  floats(bucket.first_moment), floats(bucket.second_moment)},
+                 pool_);
+}
+
+void Runtime::wait_for(int task, const Instruction& instruction) {
+  if (sends_.empty() && receives_.empty()) return;
+  for (const Wait& wait : instruction.waits) {
+    const RunId run = resolve_(task, wait);
+    if (run.task < 0) continue;
+    const Body& body = program_.bodies[at(program_.tasks[at(run.task)].body)];
+    const Instruction& awaited = body.instructions[at(run.instruction)];
+    if (is_message(awaited)) complete_until(pending(awaited.stream), run);
+  }
+}
+
+// A stream's instructions end in order: whoever waits for one waits for those before it too.
+void Runtime::complete_until(std::deque<Pending>& pending, RunId run) {
+  while (!pending.empty()) {
+    const Pending& first = pending.front();
+    if (first.run.task > run.task ||
+        (first.run.task == run.task && first.run.instruction > run.instruction))
+      return;
+    group(GroupKind::pipeline).wait(first.request);
+    finish(first);
+    pending.pop_front();
+  }
+}
+
+void Runtime::make_progress() {
+  for (std::deque<Pending>* queue : {&sends_, &receives_})
+    while (!queue->empty() && group(GroupKind::pipeline).test(queue->front().request)) {
+      finish(queue->front());
+      queue->pop_front();
+    }
+}
+
+void Runtime::finish(const Pending& pending) {
+  if (options_.trace) timeline_.entries[pending.entry].end = now();
+}
+
+std::size_t Runtime::note(int task, int index, SimTime begin) {
+  timeline_.entries.push_back({world_.rank(), task, index, begin, now()});
+  return timeline_.entries.size() - 1;
+}
+
+SimTime Runtime::now() const {
+  const std::chrono::duration<double> since = std::chrono::steady_clock::now() - start_;
+  return to_sim_time(Seconds{since.count()});
+}
+
+bool Runtime::any(bool own) {
+  double flag = own ? 1 : 0;
+  group(GroupKind::world).all_reduce(&flag, 1, Dtype::f64, true);
+  return flag > 0;
+}
+
+std::vector<std::int64_t> Runtime::gather_of_all(std::int64_t own) {
+  std::vector<std::int64_t> all(static_cast<std::size_t>(world_.size()));
+  group(GroupKind::world).all_gather(&own, all.data(), sizeof own);
+  return all;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,125 @@
+// Runs the Program of one rank on a device, exactly as it is written: tasks in order, and in each
+// body the instructions in list order. Sends and receives do not block; whoever waits for one
+// completes it first. Nothing is allocated after the first step.
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "exec/backends/backend.h"
+#include "exec/backends/cpu/thread_pool.h"
+#include "exec/comm/communicator.h"
+#include "exec/data/loader.h"
+#include "exec/optimizer/optimizer.h"
+#include "exec/runtime/parameters.h"
+#include "exec/runtime/arena.h"
+#include "models/plan/timeline.h"
+
+namespace meshwright {
+
+struct RuntimeOptions {
+  int threads = 1;     // of the optimizer
+  int layers = 1;      // of the whole model: initial values depend on it
+  bool trace = false;  // keep a Timeline of the latest step
+};
+
+struct StepResult {
+  double loss = 0;       // mean over the targets of the global batch, before the update
+  double grad_norm = 0;  // before clipping
+  double learning_rate = 0;
+  double seconds = 0;  // of wall time on this rank
+};
+
+class Runtime {
+ public:
+  // `stages`: the Programs of all stages; this rank runs that of its own. Every rank of `world`
+  // makes its Runtime at the same time. The arguments outlive it, except options. What this backend
+  // cannot run yet is NotSupportedYet.
+  Runtime(const std::vector<Program>& stages, const Plan& plan, const Mesh& mesh, World& world,
+          Backend& backend, const RuntimeOptions& options);
+
+  // Trains one step, counted from 1, on the global batch that begins with sequence `position`. Loss
+  // or norm that are not finite: RunError before the update, on all ranks.
+  StepResult step(int step, std::int64_t position, Loader& loader);
+
+  // Whether any rank says so; every rank calls it.
+  bool any(bool own);
+  // A number of every rank, by rank; every rank calls it.
+  std::vector<std::int64_t> gather_of_all(std::int64_t own);
+
+  Parameters& parameters() { return *parameters_; }
+  // The latest step, in picoseconds since all ranks made their Runtimes.
+  const Timeline& timeline() const { return timeline_; }
+  std::int64_t arena_bytes() const { return memory_.bytes(); }
+
+ private:
+  struct Pending {  // a send or receive under way
+    RunId run;
+    Request request;
+    std::size_t entry;  // of the timeline
+  };
+  struct Segment {  // of a bucket's own part: one parameter, as far as it lies there
+    OptimizerSegment elements;
+    bool counted = true;  // in the norm
+  };
+
+  void make_groups();
+  void make_segments();
+  void check_supported_here() const;
+  void reserve_workspace();
+
+  void run_task(int task);
+  void execute(int task, const Instruction& instruction, int index);
+  void compute(const Instruction& instruction, const Task& task);
+  void collective(const Instruction& instruction, const Task& task);
+  void message(const Instruction& instruction, int task, int index);
+  void load_input(const Instruction& instruction, const Task& task);
+  void sum_of_squares(const Instruction& instruction, const Task& task);
+  void step_bucket(const Instruction& instruction, const Task& task);
+
+  void wait_for(int task, const Instruction& instruction);
+  void complete_until(std::deque<Pending>& pending, RunId run);
+  void make_progress();
+  void finish(const Pending& pending);
+  int tag_of(const Instruction& instruction, const Task& task) const;
+  std::size_t note(int task, int index, SimTime begin);
+  SimTime now() const;
+  std::deque<Pending>& pending(Stream stream) {
+    return stream == Stream::pipe_send ? sends_ : receives_;
+  }
+  Communicator& group(GroupKind kind) { return *groups_.at(kind); }
+
+  const std::vector<Program>& stages_;
+  const Plan& plan_;
+  const Mesh& mesh_;
+  World& world_;
+  Backend& backend_;
+  RuntimeOptions options_;
+  Coordinates own_;
+  const Program& program_;
+  Arena memory_;
+  WaitResolver resolve_;
+  std::map<GroupKind, std::unique_ptr<Communicator>> groups_;
+  std::unique_ptr<Parameters> parameters_;
+  cpu::ThreadPool pool_;
+  std::vector<std::vector<Segment>> segments_;  // by bucket
+  void* workspace_ = nullptr;
+  int channels_ = 1;
+
+  // Of the step under way.
+  Loader* loader_ = nullptr;
+  std::int64_t position_ = 0;
+  OptimizerScalars scalars_;
+  std::deque<Pending> sends_, receives_;  // each in the order of its stream
+  std::vector<TensorType> input_types_, output_types_;
+  std::vector<const void*> inputs_;
+  std::vector<void*> outputs_;
+  std::vector<OptimizerSegment> stepped_;
+  Timeline timeline_;
+  std::chrono::steady_clock::time_point start_;
+};
+
+}  // namespace meshwright

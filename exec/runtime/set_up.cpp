@@ -1,0 +1,117 @@
+// What a Runtime does once, before its first step.
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include "exec/runtime/runtime.h"
+#include "models/core/error.h"
+
+namespace meshwright {
+
+namespace {
+
+const Program& program_of(const std::vector<Program>& stages, const Coordinates& coordinates) {
+  return stages[static_cast<std::size_t>(coordinates.pipeline)];
+}
+
+template <typename Visit>
+void for_each_instruction(const Program& program, const Visit& visit) {
+  for (const Body& body : program.bodies)
+    for (const Instruction& instruction : body.instructions) visit(instruction);
+}
+
+}  // namespace
+
+Runtime::Runtime(const std::vector<Program>& stages, const Plan& plan, const Mesh& mesh,
+                 World& world, Backend& backend, const RuntimeOptions& options)
+    : stages_(stages),
+      plan_(plan),
+      mesh_(mesh),
+      world_(world),
+      backend_(backend),
+      options_(options),
+      own_(mesh.coordinates(world.rank())),
+      program_(program_of(stages, own_)),
+      memory_(program_, mesh, world),
+      resolve_(program_),
+      pool_(options.threads) {
+  MESHWRIGHT_CHECK(mesh.ranks() == world.size(), "the plan has as many ranks as there are");
+  check_supported_here();
+  make_groups();
+  make_segments();
+  reserve_workspace();
+  parameters_ = std::make_unique<Parameters>(stages_, mesh_, group(GroupKind::world), memory_);
+  parameters_->initialise(plan_.training.seed, options_.layers);
+  group(GroupKind::world).barrier();
+  start_ = std::chrono::steady_clock::now();
+}
+
+void Runtime::check_supported_here() const {
+  check_supported(plan_.training.optimizer);
+  const Dtype storage = storage_of(plan_.training.precision);
+  for (const Bucket& bucket : program_.buckets)
+    if (bucket.weights.type.dtype != Dtype::f32 || bucket.gradients.type.dtype != Dtype::f32)
+      throw NotSupportedYet("/training/precision: the engine trains in fp32 only; use fp32");
+  const std::int64_t rows =
+      std::int64_t{plan_.training.micro_batch} * plan_.training.sequence_length;
+  for_each_instruction(program_, [&](const Instruction& instruction) {
+    if (instruction.kind == InstructionKind::compute && !backend_.supports(instruction.op, storage))
+      throw NotSupportedYet("the backend " + std::string(backend_.name()) +
+                            " cannot compute the operation " +
+                            std::string(info(instruction.op).name) + " yet");
+    if (instruction.kind == InstructionKind::load_input &&
+        (instruction.channel > 1 || instruction.outputs[0].type.shape.elements() != rows))
+      throw NotSupportedYet("/model/head: the engine trains language models (head lm) only");
+    if (instruction.kind == InstructionKind::all_to_all ||
+        instruction.kind == InstructionKind::copy_in ||
+        instruction.kind == InstructionKind::copy_out)
+      throw NotSupportedYet("/parallelism: offload and experts cannot be run yet");
+  });
+}
+
+// Every rank goes through the kinds in the same order, whether it is in such a group or not.
+void Runtime::make_groups() {
+  std::set<GroupKind> kinds{GroupKind::world};
+  for (const Program& program : stages_)
+    for_each_instruction(program, [&](const Instruction& instruction) {
+      if (instruction.group != GroupKind::none) kinds.insert(instruction.group);
+      if (instruction.peer >= 0) kinds.insert(GroupKind::pipeline);
+      channels_ = std::max(channels_, instruction.channel + 1);
+    });
+  for (GroupKind kind : kinds) {
+    const std::vector<int> ranks = mesh_.group(kind, world_.rank());
+    if (!ranks.empty()) groups_[kind] = world_.group(kind, ranks);
+  }
+}
+
+void Runtime::make_segments() {
+  for (const Bucket& bucket : program_.buckets) {
+    const std::int64_t begin = memory_.own_begin(bucket), end = begin + bucket.shard_elements;
+    std::vector<Segment>& segments = segments_.emplace_back();
+    for (int index : bucket.parameters) {
+      const StageParameter& member = program_.parameters[static_cast<std::size_t>(index)];
+      const Parameter& parameter = member.parameter;
+      const std::int64_t first = std::max(member.offset, begin);
+      const std::int64_t last = std::min(member.offset + parameter.shape.elements(), end);
+      if (first >= last) continue;
+      const bool counted =
+          !member.copy_of_tied && (parameter.is_cut || own_.tensor == 0);  // replicas count once
+      segments.push_back({{first - begin, last - first, parameter.decay}, counted});
+    }
+  }
+}
+
+void Runtime::reserve_workspace() {
+  std::int64_t bytes = 0;
+  for_each_instruction(program_, [&](const Instruction& instruction) {
+    if (instruction.kind != InstructionKind::compute) return;
+    std::vector<TensorType> inputs, outputs;
+    for (const Operand& operand : instruction.inputs) inputs.push_back(operand.type);
+    for (const Operand& operand : instruction.outputs) outputs.push_back(operand.type);
+    bytes = std::max(
+        bytes, backend_.workspace_bytes({instruction.op, instruction.attributes, inputs, outputs}));
+  });
+  if (bytes > 0) workspace_ = world_.allocate(bytes);
+}
+
+}  // namespace meshwright

@@ -1,0 +1,183 @@
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "exec/data/loader.h"
+#include "models/core/error.h"
+#include "tests/catch.h"
+
+using namespace meshwright;
+
+namespace {
+
+// A folder of this test run, removed at its end.
+class Folder {
+ public:
+  Folder()
+      : path_(std::filesystem::temp_directory_path() / ("mw_data_" + std::to_string(getpid()))) {
+    std::filesystem::create_directory(path_);
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  std::string file(const std::string& name, const std::string& content) const {
+    std::ofstream(path_ / name, std::ios::binary) << content;
+    return (path_ / name).string();
+  }
+  std::string path() const { return path_.string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+std::string uint16_text(const std::vector<int>& tokens) {
+  std::string text;
+  for (int token : tokens) text += {static_cast<char>(token & 255), static_cast<char>(token >> 8)};
+  return text;
+}
+
+std::string llmc_header(int version, int tokens) {
+  std::string text(1024, '\0');
+  const int fields[] = {20240520, version, tokens};
+  for (int f = 0; f < 3; ++f)
+    for (int byte = 0; byte < 4; ++byte)
+      text[static_cast<std::size_t>(4 * f + byte)] = static_cast<char>(fields[f] >> (8 * byte));
+  return text;
+}
+
+std::string refusal(const std::string& path, TokenFormat format, std::int64_t vocabulary) {
+  try {
+    TokenFile file(path, format, vocabulary);
+  } catch (const InputError& error) {
+    const std::string text = error.what();
+    return text.starts_with(path + ": ") ? text.substr(path.size() + 2) : "no file name: " + text;
+  }
+  return "";
+}
+
+std::vector<std::int32_t> tokens_at(Loader& loader, std::int64_t position, int s) {
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(s));
+  loader.read(position, tokens.data(), nullptr);
+  return tokens;
+}
+
+}  // namespace
+
+TEST_CASE("token files are read in all three formats", "[exec][data]") {
+  const Folder folder;
+  const auto all = [](const TokenFile& file) {
+    std::vector<std::int32_t> tokens(static_cast<std::size_t>(file.size()));
+    file.read(0, file.size(), tokens.data());
+    return tokens;
+  };
+  const std::string bytes = folder.file("text", "a\xff\n");
+  CHECK(all(TokenFile(bytes, TokenFormat::bytes, 256)) == std::vector{97, 255, 10});
+  const std::string flat = folder.file("flat.bin", uint16_text({1, 50256, 300}));
+  CHECK(all(TokenFile(flat, TokenFormat::uint16, 50257)) == std::vector{1, 50256, 300});
+  const std::string llmc = folder.file("llmc.bin", llmc_header(1, 2) + uint16_text({7, 40000}));
+  CHECK(all(TokenFile(llmc, TokenFormat::uint16, 65536)) == std::vector{7, 40000});
+}
+
+TEST_CASE("bad token files are refused with their name and the place", "[exec][data]") {
+  const Folder folder;
+  const auto u16 = TokenFormat::uint16;
+  CHECK(refusal(folder.path() + "/none", u16, 9) == "cannot be read (No such file or directory)");
+  CHECK(refusal(folder.path(), u16, 9) == "is not a regular file");
+  CHECK(refusal(folder.file("empty", ""), TokenFormat::bytes, 256) ==
+        "is empty; a data file holds at least one token");
+  CHECK(refusal(folder.file("odd", "abc"), u16, 65536) ==
+        "has 3 bytes, an odd number; uint16 tokens take 2 bytes each (or is the format bytes?)");
+  CHECK(refusal(folder.file("version", llmc_header(2, 0)), u16, 9) ==
+        "its header has version 2; only version 1 is known");
+  CHECK(refusal(folder.file("cut", llmc_header(1, 3) + uint16_text({1, 2})), u16, 9) ==
+        "its header says 3 tokens, but it holds 2; it is truncated or damaged");
+  CHECK(refusal(folder.file("big", uint16_text({1, 2, 50257})), u16, 50257) ==
+        "token 50257 at position 2 is not in the model's vocabulary of 50257; tokens are 0 to "
+        "50256");
+  CHECK(refusal(folder.file("bytes", "ab\x80"), TokenFormat::bytes, 128) ==
+        "token 128 at position 2 is not in the model's vocabulary of 128; tokens are 0 to 127");
+  // Far beyond the first block that is scanned.
+  std::vector<int> many(200000, 5);
+  many[150001] = 9;
+  CHECK(refusal(folder.file("far", uint16_text(many)), u16, 9)
+            .starts_with("token 9 at position 150001"));
+  const LoaderOptions options{
+      {folder.file("short", "abcd")}, TokenFormat::bytes, false, 0, 0, 4, 256};
+  CHECK_THROWS_AS(Loader(options), InputError);
+}
+
+TEST_CASE("sequences do not cross files, partial ones are dropped, epochs wrap", "[exec][data]") {
+  // s = 3. "abcdefgh": 8 tokens, windows abc|d, def|g (gh is left). "uvwxyz": uvw|x only (xyz lacks
+  // its last target). An epoch has 3 sequences; position 3 is the first again.
+  const Folder folder;
+  LoaderOptions options{{folder.file("1", "abcdefgh"), folder.file("2", "uvwxyz")},
+                        TokenFormat::bytes,
+                        false,
+                        0,
+                        0,
+                        3,
+                        256};
+  Loader loader(options);
+  REQUIRE(loader.sequences() == 3);
+  const char* expected[] = {"abcd", "defg", "uvwx", "abcd"};
+  for (int position = 0; position < 4; ++position) {
+    std::int32_t tokens[3], targets[3];
+    loader.read(position, tokens, targets);
+    for (int i = 0; i < 3; ++i) {
+      CHECK(tokens[i] == expected[position][i]);
+      CHECK(targets[i] == expected[position][i + 1]);
+    }
+  }
+}
+
+TEST_CASE("a shuffled epoch is a permutation, another one each time", "[exec][data]") {
+  const Folder folder;
+  std::string text(101, ' ');
+  std::iota(text.begin(), text.end(), '\0');  // sequence k of s = 1 is token k
+  const std::string path = folder.file("numbers", text);
+  const auto epoch = [&](std::uint64_t seed, std::int64_t number) {
+    Loader loader({{path}, TokenFormat::bytes, true, seed, 0, 1, 256});
+    std::vector<std::int32_t> order;
+    for (std::int64_t i = 0; i < 100; ++i)
+      order.push_back(tokens_at(loader, number * 100 + i, 1)[0]);
+    return order;
+  };
+  const std::vector<std::int32_t> first = epoch(1, 0);
+  CHECK(std::set(first.begin(), first.end()).size() == 100);
+  CHECK(first == epoch(1, 0));
+  CHECK(first != epoch(1, 1));
+  CHECK(first != epoch(2, 0));
+  // Going back and forth over the boundary changes nothing.
+  Loader loader({{path}, TokenFormat::bytes, true, 1, 0, 1, 256});
+  const std::vector<std::int32_t> second = epoch(1, 1);
+  for (int i = 0; i < 3; ++i) {
+    CHECK(tokens_at(loader, 99, 1)[0] == first[99]);
+    CHECK(tokens_at(loader, 100, 1)[0] == second[0]);
+  }
+}
+
+TEST_CASE("synthetic tokens depend on seed and sequence, and cover the vocabulary",
+          "[exec][data]") {
+  LoaderOptions options;
+  options.sequence_length = 1000;
+  options.vocabulary = 7;
+  Loader loader(options);
+  CHECK(loader.sequences() == 0);
+  const auto tokens = tokens_at(loader, 5, 1000);
+  CHECK(std::set(tokens.begin(), tokens.end()) == std::set{0, 1, 2, 3, 4, 5, 6});
+  CHECK(tokens != tokens_at(loader, 6, 1000));
+  options.seed = 1;
+  Loader other(options);
+  CHECK(tokens != tokens_at(other, 5, 1000));
+}
+
+TEST_CASE("replicas take contiguous blocks of a step's sequences", "[exec][data]") {
+  // 12 sequences a step, 3 replicas: replica 2 begins with the ninth of them (8 counted from 0).
+  CHECK(first_sequence(24, 12, 3, 0, 0) == 24);
+  CHECK(first_sequence(24, 12, 3, 2, 0) == 32);
+  CHECK(first_sequence(24, 12, 3, 2, 3) == 35);
+}

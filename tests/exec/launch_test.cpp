@@ -1,0 +1,76 @@
+// Starting ranks: the command line, and what is said when one of them fails.
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "exec/launch/mpirun.h"
+#include "exec/launch/watch.h"
+#include "models/core/error.h"
+#include "tests/catch.h"
+
+using namespace meshwright;
+
+namespace {
+const std::string rule(74, '-');
+}
+
+TEST_CASE("mpirun is told of root and of too many ranks only where it must be", "[exec][launch]") {
+  const std::vector<std::string> program{"meshwright", "train", "a job.json"};
+  using Words = std::vector<std::string>;
+  CHECK(mpirun_command({2, 4, false, {}}, program) ==
+        Words{"mpirun", "-n", "2", "--use-hwthread-cpus", "--bind-to", "none", "meshwright",
+              "train", "a job.json"});
+  CHECK(mpirun_command({8, 4, true, {"-x", "A=b c"}}, program) ==
+        Words{"mpirun", "-n", "8", "--use-hwthread-cpus", "--bind-to", "none", "--oversubscribe",
+              "--mca", "mpi_yield_when_idle", "1", "--allow-run-as-root", "-x", "A=b c",
+              "meshwright", "train", "a job.json"});
+}
+
+TEST_CASE("the ranks' words pass through, mpirun's become one line", "[exec][launch]") {
+  FailureWatch watch;
+  CHECK(watch.add("warn") == "");
+  CHECK(watch.add("ing: x\nprogress\r") == "warning: x\nprogress\r");
+  CHECK(watch.add(rule + "\nPrimary job  terminated normally, but 1 process returned\n" + rule +
+                  "\n") == "");
+  CHECK(watch.add(rule +
+                  "\nmpirun noticed that process rank 1 with PID 0 on node vm exited on "
+                  "signal 9 (Killed).\n" +
+                  rule + "\n") == "");
+  const Verdict verdict = watch.verdict(137);
+  CHECK(verdict.exit_code == 4);
+  CHECK(verdict.shown == "rank 1 was killed by signal 9; the others were stopped\n");
+}
+
+TEST_CASE("a rank's exit code becomes the run's", "[exec][launch]") {
+  const auto verdict = [](int code) {
+    FailureWatch watch;
+    watch.add(rule +
+              "\nmpirun detected that one or more processes exited with non-zero status\n\n" +
+              "  Process name: [[17361,1],12]\n  Exit code:    " + std::to_string(code) + "\n" +
+              rule + "\n");
+    return watch.verdict(code);
+  };
+  CHECK(verdict(4).exit_code == 4);
+  CHECK(verdict(4).shown == "rank 12 ended with exit code 4; the others were stopped\n");
+  CHECK(verdict(2).exit_code == 2);
+  CHECK(verdict(2).shown == "");
+  CHECK(verdict(5).exit_code == 5);
+  CHECK(verdict(77).exit_code == 4);
+  CHECK(FailureWatch().verdict(0).exit_code == 0);
+}
+
+TEST_CASE("words that are not understood are shown", "[exec][launch]") {
+  FailureWatch watch;
+  CHECK(watch.add(rule + "\nThere are not enough slots\n" + rule + "\n") ==
+        "There are not enough slots\n");
+  CHECK(watch.verdict(1).exit_code == 1);
+  CHECK(FailureWatch().verdict(137).shown ==
+        "a rank was killed by signal 9; the others were stopped\n");
+}
+
+TEST_CASE("a launcher that is not there is an error with a way out", "[exec][launch]") {
+  CHECK_THROWS_AS(run_mpirun({"/nowhere/mpirun", "-n", "1"}), RunError);
+}

@@ -1,0 +1,191 @@
+// Training small models: one process alone, and under mpirun every way of cutting them that fits
+// the ranks there are, compared with one process.
+#include "exec/runtime/runtime.h"
+
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "exec/backends/cpu/cpu_backend.h"
+#include "exec/comm/self.h"
+#include "models/core/error.h"
+#include "tests/catch.h"
+#include "tests/exec/worlds.h"
+#include "tests/models/plans.h"
+
+using namespace meshwright;
+
+namespace {
+
+struct Trained {
+  std::vector<double> losses, norms;
+  std::map<std::string, std::vector<float>> parameters;  // on rank 0
+  std::string hash;
+};
+
+constexpr int steps = 4;
+
+Trained train(const Model& model, const Plan& plan, World& world, bool trace = false) {
+  const std::vector<Program> stages = lower_small(model, plan);
+  const Mesh mesh(plan.degrees(), plan.parallelism.placement);
+  const auto backend = make_cpu_backend(1);
+  Runtime runtime(stages, plan, mesh, world, *backend, {1, model.layers, trace});
+  LoaderOptions data;
+  data.sequence_length = plan.training.sequence_length;
+  data.vocabulary = model.vocabulary;
+  Loader loader(data);
+  Trained result;
+  for (int step = 1; step <= steps; ++step) {
+    // Always the same global batch, so that the loss must fall.
+    const StepResult done = runtime.step(step, 0, loader);
+    result.losses.push_back(done.loss);
+    result.norms.push_back(done.grad_norm);
+  }
+  runtime.parameters().gather([&](const Parameter& parameter, std::span<const float> values) {
+    result.parameters[parameter.name].assign(values.begin(), values.end());
+  });
+  result.hash = runtime.parameters().sha256();
+  if (trace) CHECK(!runtime.timeline().entries.empty());
+  for (const TimelineEntry& entry : runtime.timeline().entries)
+    if (entry.end < entry.begin || entry.rank != world.rank()) FAIL_CHECK("a time runs backwards");
+  return result;
+}
+
+Plan runnable(const Model& model, SmallDegrees degrees) {
+  Plan plan = small_plan(model, degrees);
+  plan.training.learning_rate = 1e-2;
+  plan.training.weight_decay = 0.1;
+  plan.training.gradient_clip = 1;
+  plan.training.epsilon = 1e-3;
+  plan.training.steps = steps;
+  return plan;
+}
+
+// One process with the same global batch in as many micro-batches.
+Plan alone(Plan plan) {
+  Plan single = plan;
+  single.parallelism = Parallelism{};
+  single.training.recompute = Recompute::none;
+  return single;
+}
+
+double distance(const std::vector<float>& a, const std::vector<float>& b) {
+  double squares = 0, norm = 0;
+  for (std::size_t i = 0; i < b.size(); ++i) {
+    squares += (double(a[i]) - b[i]) * (double(a[i]) - b[i]);
+    norm += double(b[i]) * b[i];
+  }
+  return std::sqrt(squares / std::max(norm, 1e-30));
+}
+
+void compare(const Trained& got, const Trained& expected, int rank) {
+  for (std::size_t i = 0; i < steps; ++i) {
+    CHECK(got.losses[i] == Approx(expected.losses[i]).epsilon(1e-5));
+    CHECK(got.norms[i] == Approx(expected.norms[i]).epsilon(1e-4));
+  }
+  if (rank != 0) return;
+  REQUIRE(got.parameters.size() == expected.parameters.size());
+  for (const auto& [name, values] : expected.parameters) {
+    INFO(name);
+    REQUIRE(got.parameters.at(name).size() == values.size());
+    CHECK(distance(got.parameters.at(name), values) < 1e-4);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a small model learns its one batch, and twice the same way", "[exec][runtime]") {
+  const auto world = make_self_world({});
+  for (const char* family : {"gpt", "llama"}) {
+    INFO(family);
+    const Model model = small_model(family);
+    const Plan plan = runnable(model, {});
+    const Trained first = train(model, plan, *world, true), again = train(model, plan, *world);
+    // At the start the prediction is nearly uniform: the loss is nearly ln(vocabulary).
+    CHECK(first.losses[0] == Approx(std::log(double(model.vocabulary))).epsilon(0.02));
+    CHECK(first.losses[steps - 1] < first.losses[0] - 0.1);
+    CHECK(first.norms[0] > 0);
+    CHECK(first.losses == again.losses);
+    CHECK(first.hash == again.hash);
+    CHECK(first.hash.size() == 64);
+  }
+}
+
+TEST_CASE("interleaved chunks on one process send to themselves", "[exec][runtime]") {
+  const auto world = make_self_world({});
+  const Model model = small_model("gpt");
+  Plan plan = runnable(model, {.virtual_stages = 2});
+  plan.parallelism.schedule = ScheduleKind::interleaved;
+  compare(train(model, plan, *world), train(model, alone(plan), *world), 0);
+}
+
+TEST_CASE("parameters that are set are the ones that come back", "[exec][runtime]") {
+  World& world = test_world();
+  const Model model = small_model("gpt");
+  Plan plan = runnable(model, {.tensor = world.size() % 2 == 0 ? 2 : 1,
+                               .data = world.size() % 2 == 0 ? world.size() / 2 : world.size()});
+  if (plan.parallelism.data == 3) return;  // does not divide the batch
+  const std::vector<Program> stages = lower_small(model, plan);
+  const Mesh mesh(plan.degrees(), "DPT");
+  const auto backend = make_cpu_backend(1);
+  Runtime runtime(stages, plan, mesh, world, *backend, {1, model.layers, false});
+  std::map<std::string, std::vector<float>> sent;
+  for (const StageParameter& member : stages[0].parameters) {
+    std::vector<float>& values = sent[member.parameter.name];
+    values.resize(static_cast<std::size_t>(member.parameter.global_shape.elements()));
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = float(i) + float(values.size()) / 3;
+    runtime.parameters().set(member.parameter.name, values);
+  }
+  std::size_t seen = 0;
+  runtime.parameters().gather([&](const Parameter& parameter, std::span<const float> values) {
+    const std::vector<float>& expected = sent.at(parameter.name);
+    CHECK(std::memcmp(values.data(), expected.data(), expected.size() * 4) == 0);
+    ++seen;
+  });
+  CHECK(seen == (world.rank() == 0 ? sent.size() : 0));
+}
+
+TEST_CASE("any way of cutting a model trains it like one process", "[exec][runtime][mpi]") {
+  World& world = test_world();
+  int compared = 0;
+  for (const char* family : {"gpt", "llama"}) {
+    const Model model = small_model(family);
+    std::map<std::int64_t, Trained> expected;
+    for (Plan plan : small_plans(model)) {
+      if (plan.parallelism.degrees().ranks() != world.size()) continue;
+      const Plan wanted = runnable(model, {});
+      plan.training.learning_rate = wanted.training.learning_rate;
+      plan.training.weight_decay = wanted.training.weight_decay;
+      plan.training.gradient_clip = wanted.training.gradient_clip;
+      plan.training.epsilon = wanted.training.epsilon;
+      INFO(family << " " << describe(plan));
+      const std::int64_t batch = plan.training.global_batch;
+      if (!expected.contains(batch)) {
+        const auto one = make_self_world({});
+        expected[batch] = train(model, alone(plan), *one);
+      }
+      compare(train(model, plan, world), expected[batch], world.rank());
+      ++compared;
+    }
+  }
+  CHECK(compared > 0);
+}
+
+TEST_CASE("what the engine cannot run yet is refused", "[exec][runtime]") {
+  const auto world = make_self_world({});
+  const auto backend = make_cpu_backend(1);
+  const auto refused = [&](const char* family, auto change) {
+    const Model model = small_model(family);
+    Plan plan = runnable(model, {});
+    change(plan);
+    const std::vector<Program> stages = lower_small(model, plan);
+    const Mesh mesh(plan.degrees(), "DPT");
+    CHECK_THROWS_AS(Runtime(stages, plan, mesh, *world, *backend, {}), NotSupportedYet);
+  };
+  refused("gpt", [](Plan& plan) { plan.training.precision = Precision::bf16; });
+  refused("gpt", [](Plan& plan) { plan.training.optimizer = OptimizerKind::lamb; });
+  refused("bert", [](Plan&) {});
+}

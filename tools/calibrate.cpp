@@ -1,0 +1,51 @@
+// `calibrate`: measures this computer and writes the profile of machine `local`.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "hwprofiles/load.h"
+#include "models/core/error.h"
+#include "tools/commands.h"
+#include "tools/measure.h"
+#include "tools/measure_ranks.h"
+#include "tools/report/text.h"
+
+namespace meshwright {
+
+int run_calibrate(const Options& options) {
+  if (options.as_rank) return run_as_measured_rank(options);
+  if (!options.operands.empty())
+    throw InputError("calibrate: takes no operand; --profile FILE says where to write");
+  const Machine machine = measure_this_computer(options, MeasureEffort::thorough);
+  const std::filesystem::path path(options.local_profile);
+  std::error_code error;
+  if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), error);
+  if (error) throw RunError(options.local_profile + ": " + error.message());
+  write_machine(machine, options.local_profile);
+  const double peak = machine.gpu.peak(Precision::fp32).value;
+  const double bandwidth = machine.gpu.memory_bandwidth_bytes_per_s;
+  if (options.json) {
+    std::printf("%s\n", nlohmann::json{{"profile", options.local_profile},
+                                       {"cores", machine.gpu.sm_count},
+                                       {"core_flop_per_s", peak},
+                                       {"memory_bandwidth_bytes_per_s", bandwidth},
+                                       {"rank_bandwidth_bytes_per_s",
+                                        machine.shared_memory->rank_bandwidth_bytes_per_s},
+                                       {"rank_latency_s", machine.host_latency.step_latency_s}}
+                            .dump(2)
+                            .c_str());
+    return done;
+  }
+  std::printf("%s\n", machine.gpu.name.c_str());
+  std::printf("products  %.1f GFLOP/s per core\n", peak / 1e9);
+  std::printf("memory    %.1f GB/s, all cores\n", bandwidth / 1e9);
+  std::printf("ranks     %.2f GB/s in a collective, %s per round\n",
+              machine.shared_memory->rank_bandwidth_bytes_per_s / 1e9,
+              show_seconds(machine.host_latency.step_latency_s).c_str());
+  std::printf("wrote %s\n", options.local_profile.c_str());
+  return done;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,59 @@
+#include "tools/choose.h"
+
+#include <fmt/format.h>
+
+#include "models/core/error.h"
+#include "tools/report/prediction.h"
+#include "tools/report/text.h"
+
+namespace meshwright {
+
+NoPlanFits::NoPlanFits(SearchResult result)
+    : std::runtime_error(miss_text(result)), search_(std::move(result)) {}
+
+std::string miss_text(const SearchResult& search) {
+  std::string text = "no plan fits";
+  if (search.closest_miss) {
+    const ClosestMiss& miss = *search.closest_miss;
+    text += fmt::format(": the closest needs {} of {} on {} x {} ({})",
+                        show_bytes(miss.peak_memory_bytes), show_bytes(miss.memory_limit_bytes),
+                        miss.count, miss.machine, short_plan_text(miss.plan));
+  }
+  for (const Rejection& rejection : search.rejected)
+    text += fmt::format("\n  {:>8}  {}", rejection.count, rejection.reason);
+  return text;
+}
+
+// What is settled without a search: the data degree is the rest of the ranks, precision and
+// attention follow from the machine.
+bool leaves_a_choice(const Job& job) {
+  for (const std::string& key : job.autos)
+    if (key != "parallelism.data" && key != "training.precision" && key != "training.attention")
+      return true;
+  return false;
+}
+
+Chosen choose_plan(const Job& job, const MachineLoader& load) {
+  Chosen chosen;
+  if (leaves_a_choice(job)) {
+    SearchOptions options;
+    options.load = load;
+    chosen.search = search(job, options);
+    if (chosen.search->plans.empty()) throw NoPlanFits(std::move(*chosen.search));
+    const RankedPlan& best = chosen.search->plans.front();
+    chosen.machine = best.machine;
+    chosen.count = best.count;
+    chosen.cluster = best.cluster;
+    chosen.prepared = prepare(job.model, best.plan, best.cluster);
+    return chosen;
+  }
+  chosen.machine = machines_of(job.cluster).front();
+  chosen.count = counts_of(job.cluster).front();
+  const Machine machine = load(chosen.machine);
+  chosen.cluster = make_cluster(job.cluster, machine, chosen.count);
+  const Plan plan = settle(job, chosen.cluster.ranks(), machine_facts(machine));
+  chosen.prepared = prepare(job.model, plan, chosen.cluster);
+  return chosen;
+}
+
+}  // namespace meshwright

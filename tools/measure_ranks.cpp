@@ -1,0 +1,99 @@
+#include "tools/measure_ranks.h"
+
+#include <unistd.h>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <thread>
+
+#include "exec/backends/cpu/cpu_backend.h"
+#include "exec/comm/communicator.h"
+#include "exec/launch/mpirun.h"
+#include "models/core/fields.h"
+#include "tools/process_memory.h"
+
+namespace meshwright {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_of(int runs, Communicator& group, float* data, std::int64_t elements) {
+  double best = 1e9;
+  for (int run = 0; run < runs; ++run) {
+    group.barrier();
+    const auto begin = Clock::now();
+    group.all_reduce(data, elements, Dtype::f32, false);
+    best = std::min(best, std::chrono::duration<double>(Clock::now() - begin).count());
+  }
+  return best;
+}
+
+bool has_mpi() {
+  const auto kinds = communicator_kinds();
+  return std::any_of(kinds.begin(), kinds.end(),
+                     [](const CommunicatorKind& kind) { return kind.name == "mpi"; });
+}
+
+}  // namespace
+
+MpirunOptions mpirun_options(int ranks) {
+  MpirunOptions options;
+  options.ranks = ranks;
+  options.cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  options.is_root = geteuid() == 0;
+  return options;
+}
+
+RankRates measure_ranks(const Options& options, int ranks) {
+  constexpr RankRates guess{5e-6, 2e9, 50e6};
+  if (!has_mpi() || options.mpi_ranks) return guess;
+  const std::string result = (std::filesystem::temp_directory_path() /
+                              ("meshwright-calibrate-" + std::to_string(getpid()) + ".json"))
+                                 .string();
+  const std::vector<std::string> command = {options.program, "calibrate", "--as-rank", "--log-json",
+                                            result};
+  const int code = run_mpirun(mpirun_command(mpirun_options(ranks), command));
+  if (code != 0 || !std::filesystem::exists(result)) {
+    std::fprintf(
+        stderr, "warning: processes could not be measured (mpirun ended with %d); taking a guess\n",
+        code);
+    return guess;
+  }
+  Fields fields = read_json_file(result);
+  const RankRates rates{fields.required<double>("latency_s"),
+                        fields.required<double>("bandwidth_bytes_per_s"),
+                        fields.required<double>("process_bytes")};
+  std::filesystem::remove(result);
+  return rates;
+}
+
+// A ring all-reduce over n ranks has 2(n-1) rounds of bytes/n each: small ones show the latency of
+// a round, large ones the bandwidth of a rank.
+int run_as_measured_rank(const Options& options) {
+  const auto world = make_world("mpi");
+  const auto backend = make_cpu_backend(1);
+  const auto idle = static_cast<double>(peak_resident_bytes());
+  std::vector<int> everybody(static_cast<std::size_t>(world->size()));
+  std::iota(everybody.begin(), everybody.end(), 0);
+  const auto group = world->group(GroupKind::world, everybody);
+  constexpr std::int64_t elements = std::int64_t{4} << 20;
+  auto* data = static_cast<float*>(world->allocate(elements * 4));
+  const double rounds = 2.0 * (group->size() - 1);
+  const double small = seconds_of(200, *group, data, group->size());
+  const double large = seconds_of(8, *group, data, elements);
+  if (group->rank() != 0) return 0;
+  const double moved = rounds / group->size() * static_cast<double>(elements) * 4;
+  const nlohmann::json result = {{"latency_s", small / rounds},
+                                 {"bandwidth_bytes_per_s", moved / std::max(large - small, 1e-9)},
+                                 {"process_bytes", idle}};
+  std::ofstream(options.log_json) << result.dump() << "\n";
+  return 0;
+}
+
+}  // namespace meshwright

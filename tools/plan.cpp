@@ -1,0 +1,122 @@
+// `plan JOB`: the ranked plans of a job over its clusters, and why the others lose.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "sim/planner/search.h"
+#include "tools/choose.h"
+#include "tools/commands.h"
+#include "tools/machines.h"
+#include "tools/report/prediction.h"
+#include "tools/report/text.h"
+#include "tools/write_file.h"
+
+namespace meshwright {
+
+namespace {
+
+using nlohmann::json;
+
+json plan_json(const RankedPlan& ranked) {
+  const Prediction& p = ranked.prediction;
+  return {{"parallelism", to_json(ranked.plan.parallelism)},
+          {"training", to_json(ranked.plan.training)},
+          {"cluster", {{"machine", ranked.machine}, {"count", ranked.count}}},
+          {"gpus", ranked.cluster.ranks()},
+          {"step_time_s", p.step_time_s},
+          {"tokens_per_s", p.tokens_per_s},
+          {"peak_memory_bytes", p.peak_memory_bytes},
+          {"usd_per_hour", p.usd_per_hour ? json(*p.usd_per_hour) : json(nullptr)},
+          {"usd_per_million_tokens",
+           p.usd_per_million_tokens ? json(*p.usd_per_million_tokens) : json(nullptr)},
+          {"mfu", p.mfu},
+          {"bubble_fraction", p.bubble_fraction},
+          {"exposed_communication_s", p.exposed_communication_s},
+          {"pareto", ranked.pareto}};
+}
+
+json result_json(const SearchResult& result) {
+  json plans = json::array(), rejected = json::array();
+  for (const RankedPlan& ranked : result.plans) plans.push_back(plan_json(ranked));
+  for (const Rejection& rejection : result.rejected)
+    rejected.push_back({{"reason", rejection.reason}, {"count", rejection.count}});
+  json value = {{"search_wall_s", result.search_wall_s},
+                {"candidates_enumerated", result.candidates_enumerated},
+                {"candidates_simulated", result.candidates_simulated},
+                {"plans", plans},
+                {"rejected", rejected}};
+  if (result.closest_miss) {
+    const ClosestMiss& miss = *result.closest_miss;
+    value["closest_miss"] = {{"cluster", {{"machine", miss.machine}, {"count", miss.count}}},
+                             {"parallelism", to_json(miss.plan.parallelism)},
+                             {"peak_memory_bytes", miss.peak_memory_bytes},
+                             {"memory_limit_bytes", miss.memory_limit_bytes}};
+  }
+  return value;
+}
+
+std::string money(const std::optional<double>& usd, int digits) {
+  return usd ? fmt::format("${:.{}f}", *usd, digits) : "-";
+}
+
+void print_result(const Job& job, const SearchResult& result, int top) {
+  std::printf("%s: %lld candidates, %lld simulated, %s\n\n", job.name.c_str(),
+              static_cast<long long>(result.candidates_enumerated),
+              static_cast<long long>(result.candidates_simulated),
+              show_seconds(result.search_wall_s).c_str());
+  Table table(
+      {"", "cluster", "plan", "step", "tokens/s", "MFU", "memory", "$/h", "$/M tokens", ""});
+  int rank = 0;
+  for (const RankedPlan& ranked : result.plans) {
+    if (++rank > top) break;
+    const Prediction& p = ranked.prediction;
+    table.add({std::to_string(rank), fmt::format("{} x {}", ranked.count, ranked.machine),
+               short_plan_text(ranked.plan), show_seconds(p.step_time_s),
+               show_number(p.tokens_per_s, 0), show_percent(p.mfu),
+               show_bytes(static_cast<double>(p.peak_memory_bytes)), money(p.usd_per_hour, 2),
+               money(p.usd_per_million_tokens, 4), ranked.pareto ? "pareto" : ""});
+  }
+  std::printf("%s", table.text().c_str());
+  if (static_cast<int>(result.plans.size()) > top)
+    std::printf("(%zu more plans: --top %zu)\n",
+                result.plans.size() - static_cast<std::size_t>(top), result.plans.size());
+  if (!result.rejected.empty()) std::printf("\nrejected:\n");
+  for (const Rejection& rejection : result.rejected)
+    std::printf("  %8lld  %s\n", static_cast<long long>(rejection.count), rejection.reason.c_str());
+}
+
+// The job with every "auto" replaced by the best plan; its paths are said from where it is written.
+void write_job(Job job, const RankedPlan& best, const std::string& path) {
+  const std::filesystem::path place = std::filesystem::absolute(path).lexically_normal();
+  job.folder = place.parent_path().string();
+  if (job.data)
+    for (std::string& file : job.data->files)
+      file = std::filesystem::absolute(file).lexically_normal().string();
+  write_file(path, to_json(job, best.plan, best.machine, best.count).dump(2) + "\n");
+}
+
+}  // namespace
+
+int run_plan(const Options& options) {
+  const Job job = read_job_of(options);
+  SearchOptions search_options;
+  search_options.keep_best = options.top;
+  search_options.load = machine_loader(options);
+  const SearchResult result = search(job, search_options);
+  if (options.json) std::printf("%s\n", result_json(result).dump(2).c_str());
+  if (result.plans.empty()) {
+    std::fprintf(stderr, "%s\n", miss_text(result).c_str());
+    return no_plan_fits;
+  }
+  if (!options.json) print_result(job, result, options.top);
+  if (!options.write.empty()) {
+    write_job(job, result.plans.front(), options.write);
+    std::fprintf(stderr, "wrote %s\n", options.write.c_str());
+  }
+  return done;
+}
+
+}  // namespace meshwright

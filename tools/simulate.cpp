@@ -1,0 +1,66 @@
+// `simulate JOB`: what a training step takes, holds and costs.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "models/core/error.h"
+#include "tools/choose.h"
+#include "tools/commands.h"
+#include "tools/machines.h"
+#include "tools/report/prediction.h"
+#include "tools/report/text.h"
+#include "tools/write_file.h"
+
+namespace meshwright {
+
+namespace {
+
+// With equal ranks folded, the trace shows one rank per stage: the one whose number is its entries'
+// rank.
+void write_trace(const std::string& path, const Timeline& timeline, const Prepared& prepared) {
+  const Mesh mesh(prepared.plan.degrees(), prepared.plan.parallelism.placement);
+  std::vector<int> stage_of_rank;
+  for (int rank = 0; rank < mesh.ranks(); ++rank)
+    stage_of_rank.push_back(mesh.coordinates(rank).pipeline);
+  write_file(path, to_chrome_trace(timeline, prepared.stages, stage_of_rank));
+}
+
+}  // namespace
+
+int run_simulate(const Options& options) {
+  const Job job = read_job_of(options);
+  Chosen chosen;
+  try {
+    chosen = choose_plan(job, machine_loader(options));
+  } catch (const NoPlanFits& miss) {
+    std::fprintf(stderr, "%s\n", miss.what());
+    return no_plan_fits;
+  }
+  Timeline timeline;
+  const Prediction prediction = predict(chosen.prepared, chosen.cluster, job.objective.spot,
+                                        options.trace.empty() ? nullptr : &timeline);
+  if (!options.trace.empty()) write_trace(options.trace, timeline, chosen.prepared);
+  const int steps = options.steps.value_or(1);
+  if (options.json) {
+    nlohmann::json value = prediction_json(prediction);
+    value["name"] = job.name;
+    value["machine"] = chosen.machine;
+    value["count"] = chosen.count;
+    value["steps"] = steps;
+    value["total_time_s"] = steps * prediction.step_time_s;
+    value["parallelism"] = to_json(chosen.prepared.plan.parallelism);
+    value["training"] = to_json(chosen.prepared.plan.training);
+    std::printf("%s\n", value.dump(2).c_str());
+    return done;
+  }
+  std::printf("%s",
+              prediction_text(job.model, chosen.prepared, chosen.cluster, prediction).c_str());
+  if (steps > 1)
+    std::printf("\n%d steps  %s\n", steps, show_seconds(steps * prediction.step_time_s).c_str());
+  return done;
+}
+
+}  // namespace meshwright

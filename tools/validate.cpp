@@ -1,0 +1,92 @@
+// `validate FILES`: predicted against published, source by source, with the constant-MFU baseline
+// beside it.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "models/core/error.h"
+#include "sim/validate/score.h"
+#include "tools/commands.h"
+#include "tools/report/text.h"
+
+namespace meshwright {
+
+namespace {
+
+using nlohmann::json;
+
+json summary_json(const ErrorSummary& summary) {
+  json value = {{"source", summary.source},   {"rows", summary.rows},
+                {"mape", summary.mape},       {"median_ape", summary.median_ape},
+                {"p90_ape", summary.p90_ape}, {"bias", summary.bias}};
+  if (summary.constant_mfu) value["constant_mfu"] = *summary.constant_mfu;
+  if (summary.constant_mfu_mape) value["constant_mfu_mape"] = *summary.constant_mfu_mape;
+  return value;
+}
+
+json scores_json(const ValidationScores& scores) {
+  json rows = json::array(), sources = json::array(), skipped = json::array();
+  for (const ScoredStep& step : scores.steps)
+    rows.push_back(
+        {{"id", step.id},
+         {"source", step.source},
+         {"predicted_step_time_s", step.predicted_step_time_s},
+         {"measured_step_time_s", step.measured_step_time_s},
+         {"predicted_peak_memory_bytes", step.predicted_peak_memory_bytes},
+         {"measured_peak_memory_bytes",
+          step.measured_peak_memory_bytes ? json(*step.measured_peak_memory_bytes) : json(nullptr)},
+         {"fits", step.fits}});
+  for (const ScoredCollective& collective : scores.collectives)
+    rows.push_back({{"id", collective.id},
+                    {"source", collective.source},
+                    {"predicted_time_s", collective.predicted_time_s},
+                    {"measured_time_s", collective.measured_time_s}});
+  for (const ErrorSummary& summary : scores.sources) sources.push_back(summary_json(summary));
+  for (const SkippedRow& row : scores.skipped)
+    skipped.push_back({{"id", row.id}, {"reason", row.reason}});
+  return {{"rows", rows},
+          {"sources", sources},
+          {"overall", summary_json(scores.overall)},
+          {"skipped", skipped}};
+}
+
+void add_row(Table& table, const ErrorSummary& summary) {
+  table.add({summary.source, std::to_string(summary.rows), show_percent(summary.mape),
+             show_percent(summary.median_ape), show_percent(summary.p90_ape),
+             fmt::format("{:+.1f} %", summary.bias * 100),
+             summary.constant_mfu_mape ? show_percent(*summary.constant_mfu_mape) : "-"});
+}
+
+void show_progress(std::size_t rows_done, std::size_t all) {
+  std::fprintf(stderr, "\r%zu/%zu rows%s", rows_done, all, rows_done == all ? "\n" : "");
+}
+
+}  // namespace
+
+int run_validate(const Options& options) {
+  if (options.operands.empty())
+    throw InputError(
+        "validate: name the files of published measurements, for example "
+        "scenarios/evidence/*.json");
+  std::vector<Evidence> evidence;
+  for (const std::string& file : options.operands) evidence.push_back(read_evidence(file));
+  const ValidationScores scores =
+      score(evidence, isatty(fileno(stderr)) != 0 ? Progress(show_progress) : Progress());
+  if (options.json) {
+    std::printf("%s\n", scores_json(scores).dump(1).c_str());
+    return done;
+  }
+  Table table({"source", "rows", "mean error", "median", "90 %", "bias", "constant MFU"});
+  for (const ErrorSummary& summary : scores.sources) add_row(table, summary);
+  add_row(table, scores.overall);
+  std::printf("%s", table.text().c_str());
+  if (!scores.skipped.empty())
+    std::printf("\n%zu rows are not predicted: %s\n", scores.skipped.size(),
+                scores.skipped.front().reason.c_str());
+  return done;
+}
+
+}  // namespace meshwright
