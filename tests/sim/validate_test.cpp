@@ -100,10 +100,11 @@ TEST_CASE("rows of each kind are scored, and what cannot be predicted is said") 
         "precision": "fp16", "max_batch_native": 4, "max_batch_compiled": 8}]})");
   const Evidence evidence = read_evidence(path);
   std::size_t last = 0, all = 0;
-  const Score scored = score(std::span(&evidence, 1), [&](std::size_t done, std::size_t rows) {
-    last = done;
-    all = rows;
-  });
+  const ValidationScores scored =
+      score(std::span(&evidence, 1), [&](std::size_t done, std::size_t rows) {
+        last = done;
+        all = rows;
+      });
   CHECK(last == 3);
   CHECK(all == 3);
   REQUIRE(scored.steps.size() == 1);
