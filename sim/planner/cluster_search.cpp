@@ -34,8 +34,9 @@ void ClusterSearch::run(int budget, std::size_t keep) {
   bound_all();
   simulate_promising(budget, keep);
   if (plans_.empty()) find_any_that_fits();
-  for (std::size_t i = 0; i < entries_.size(); ++i)
-    ++rejected_["estimated slower than the simulated plans"];
+  if (!entries_.empty())
+    rejected_["estimated slower than the simulated plans"] +=
+        static_cast<std::int64_t>(entries_.size());
   if (plans_.empty() && !closest_) measure_closest_miss();
 }
 

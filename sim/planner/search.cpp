@@ -11,7 +11,7 @@ namespace meshwright {
 
 namespace {
 
-constexpr int least_simulations_per_cluster = 8;
+constexpr int least_simulations_per_cluster = 12;
 
 using Clock = std::chrono::steady_clock;
 

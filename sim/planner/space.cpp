@@ -44,6 +44,7 @@ class Enumerator {
         if (model > ranks_ || ranks_ % model != 0) continue;  // no whole number of replicas
         split(pipeline, tensor, static_cast<int>(ranks_ / model));
       }
+    if (space_.enumerated == 0) reject("the fixed degrees do not multiply to the ranks");
     return std::move(space_);
   }
 
@@ -142,8 +143,8 @@ class Enumerator {
       return reject("sequence_parallel needs rows that tensor divides");
     try {
       verify(to_plan(candidate, base_), sizes_);
-    } catch (const NotSupportedYet& error) {
-      return reject(error.what());
+    } catch (const NotSupportedYet& error) {  // the space has no such thing: the job asks for it
+      throw NotSupportedYet(job_.file + ": " + error.what());
     } catch (const InputError& error) {
       return reject(error.what());
     }
