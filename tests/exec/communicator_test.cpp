@@ -2,8 +2,8 @@
 // under mpirun the groups are all prefixes and all pairs of neighbours of the ranks that there are.
 #include "exec/comm/communicator.h"
 
+#include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -36,7 +36,7 @@ void fill(T* data, int rank, std::int64_t elements) {
 
 template <typename T>
 bool same(const T* data, const std::vector<T>& expected) {
-  return std::memcmp(data, expected.data(), expected.size() * sizeof(T)) == 0;
+  return std::equal(expected.begin(), expected.end(), data);
 }
 
 template <typename T>
