@@ -184,11 +184,8 @@ int run_steps(const Options& options, const Job& job, const Chosen& chosen, Worl
   const Mesh mesh(plan.degrees(), plan.parallelism.placement);
   Loader loader(loader_options(job, training));
   const auto backend = make_cpu_backend(threads);
-  std::vector<int> all(static_cast<std::size_t>(world.size()));
-  std::iota(all.begin(), all.end(), 0);
   Runtime runtime(chosen.prepared.stages, plan, mesh, world, *backend,
                   {threads, job.model.layers, !options.trace.empty()});
-  runtime.parameters().initialise(training.seed, job.model.layers);
   std::optional<Log> log;
   if (world.rank() == 0) {
     log.emplace(options, training, steps);
@@ -207,7 +204,7 @@ int run_steps(const Options& options, const Job& job, const Chosen& chosen, Worl
   }
   if (!options.trace.empty())
     write_measured_trace(options.trace, runtime, mesh, chosen.prepared, world.rank());
-  const std::vector<std::int64_t> peaks = runtime.gather_bytes(peak_resident_bytes());
+  const std::vector<std::int64_t> peaks = runtime.gather_of_all(peak_resident_bytes());
   const std::string sha256 = runtime.parameters().sha256();
   if (log) print_outcome(options, *log, prediction, outcome, peaks, sha256);
   return outcome.stopped ? stopped : done;
@@ -229,6 +226,7 @@ int train_as_rank(const Options& options, const Job& job, const Chosen& chosen) 
     std::fprintf(stderr, "rank %d failed: %s\n", world->rank(), error.what());
     world->abandon(run_failed);
   }
+  return run_failed;
 }
 
 }  // namespace meshwright

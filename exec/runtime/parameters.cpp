@@ -31,7 +31,7 @@ Range range_of_holder(const Bucket& bucket, const StageParameter& member, std::s
 }  // namespace
 
 Parameters::Parameters(const std::vector<Program>& stages, const Mesh& mesh,
-                       Communicator& everybody, const StageMemory& memory)
+                       Communicator& everybody, const Arena& memory)
     : stages_(stages),
       mesh_(mesh),
       everybody_(everybody),

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "exec/comm/communicator.h"
-#include "exec/runtime/stage_memory.h"
+#include "exec/runtime/arena.h"
 #include "models/plan/plan.h"
 
 namespace meshwright {
@@ -17,7 +17,7 @@ class Parameters {
  public:
   // `everybody`: the group of all ranks. All references outlive this.
   Parameters(const std::vector<Program>& stages, const Mesh& mesh, Communicator& everybody,
-             const StageMemory& memory);
+             const Arena& memory);
 
   void initialise(std::uint64_t seed, int layers);
 
@@ -45,7 +45,7 @@ class Parameters {
   const std::vector<Program>& stages_;
   const Mesh& mesh_;
   Communicator& everybody_;
-  const StageMemory& memory_;
+  const Arena& memory_;
   Coordinates own_;
   std::vector<Entry> by_name_;
 };

@@ -16,7 +16,7 @@ bool is_message(const Instruction& instruction) {
   return instruction.kind == InstructionKind::send || instruction.kind == InstructionKind::recv;
 }
 
-double scalar_at(const StageMemory& memory, int buffer) {
+double scalar_at(const Arena& memory, int buffer) {
   return *static_cast<const double*>(
       memory.address({buffer, 0, {Shape{1}, Dtype::f64}, GroupKind::none}, 0));
 }
@@ -252,6 +252,12 @@ bool Runtime::any(bool own) {
   double flag = own ? 1 : 0;
   group(GroupKind::world).all_reduce(&flag, 1, Dtype::f64, true);
   return flag > 0;
+}
+
+std::vector<std::int64_t> Runtime::gather_of_all(std::int64_t own) {
+  std::vector<std::int64_t> all(static_cast<std::size_t>(world_.size()));
+  group(GroupKind::world).all_gather(&own, all.data(), sizeof own);
+  return all;
 }
 
 }  // namespace meshwright

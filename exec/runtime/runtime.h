@@ -15,7 +15,7 @@
 #include "exec/data/loader.h"
 #include "exec/optimizer/optimizer.h"
 #include "exec/runtime/parameters.h"
-#include "exec/runtime/stage_memory.h"
+#include "exec/runtime/arena.h"
 #include "models/plan/timeline.h"
 
 namespace meshwright {
@@ -47,6 +47,8 @@ class Runtime {
 
   // Whether any rank says so; every rank calls it.
   bool any(bool own);
+  // A number of every rank, by rank; every rank calls it.
+  std::vector<std::int64_t> gather_of_all(std::int64_t own);
 
   Parameters& parameters() { return *parameters_; }
   // The latest step, in picoseconds since all ranks made their Runtimes.
@@ -98,7 +100,7 @@ class Runtime {
   RuntimeOptions options_;
   Coordinates own_;
   const Program& program_;
-  StageMemory memory_;
+  Arena memory_;
   WaitResolver resolve_;
   std::map<GroupKind, std::unique_ptr<Communicator>> groups_;
   std::unique_ptr<Parameters> parameters_;

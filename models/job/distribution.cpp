@@ -65,6 +65,10 @@ void read_mpi(Fields fields, Launchers& launchers, Job& job) {
   if (fields.has("custom_mpi_options"))
     job.mpi_options = read_mpi_options(fields, "custom_mpi_options", job);
   fields.done();
+  if (launchers.mpi) return;
+  job.mpi_options.clear();
+  for (const char* key : {"processes_per_host", "custom_mpi_options"})
+    if (fields.has(key)) warn(job, fields, key, "not used, for 'enabled' is not true");
 }
 
 void read_launchers(Fields& fields, Launchers& launchers, Job& job) {

@@ -1,3 +1,4 @@
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "models/core/error.h"
@@ -91,6 +92,10 @@ void read_optimizer(Fields& fields, Training& training) {
 void read_training(Fields fields, Job& job) {
   Training& training = job.plan.training;
   training.global_batch = fields.required<std::int64_t>("global_batch");
+  constexpr std::int64_t largest = std::numeric_limits<std::int32_t>::max();
+  if (training.global_batch < 1 || training.global_batch > largest)
+    fields.fail("global_batch", std::to_string(training.global_batch) +
+                                    " is out of range; use 1 to " + std::to_string(largest));
   training.sequence_length = fields.required<int>("sequence_length");
   if (!fields.has("micro_batch")) job.autos.insert("training.micro_batch");
   take_or_auto(fields, "micro_batch", training.micro_batch, "training", job);

@@ -70,11 +70,19 @@ class Accountant {
     free_ = end;
   }
 
-  // The step is over when all streams are.
+  // The step is over when the collectives of its last task are (weights gathered after the
+  // optimizer). A message that is still under way is waited for by its receiver only.
   void add_tail() {
-    const auto last = std::max_element(times_.end.begin(), times_.end.end());
-    if (last != times_.end.end() && *last > free_)
-      blame(static_cast<int>(last - times_.end.begin()), free_);
+    const int task = script_.tasks() - 1;
+    const auto& instructions = script_.program().bodies[at(script_.body_of(task))].instructions;
+    int last = -1;
+    for (std::size_t i = 0; i < instructions.size(); ++i) {
+      const int run = script_.run(task, static_cast<int>(i));
+      const Stream stream = instructions[i].stream;
+      if (stream == Stream::pipe_send || stream == Stream::pipe_recv) continue;
+      if (times_.end[at(run)] > end_of(last)) last = run;
+    }
+    blame(last, free_);
   }
 
   const Script& script_;

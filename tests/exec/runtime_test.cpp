@@ -176,7 +176,7 @@ TEST_CASE("any way of cutting a model trains it like one process", "[exec][runti
       CHECK(again.hash == got.hash);
     }
   }
-  CHECK((compared > 0 || world.size() == 3));  // no small plan has 3 ranks
+  CHECK((compared > 0 || world.size() == 3));  // no plan of this list has three ranks
 }
 
 TEST_CASE("what the engine cannot run yet is refused", "[exec][runtime]") {

@@ -286,6 +286,16 @@ TEST_CASE("launchers and what 'enabled' means", "[models][distribution]") {
   CHECK(read({{"pytorchddp", {{"enabled", true}}}}).warnings.empty());
 }
 
+TEST_CASE("what a launcher that is off says is said to be unused", "[models][distribution]") {
+  json value = version_2({{"hybrid_shard_degree", 8}});
+  value["mpi"] = {{"enabled", false}, {"processes_per_host", 4}, {"custom_mpi_options", "-x A=1"}};
+  const Job job = read(value);
+  CHECK(job.cluster.processes_per_host == 0);
+  CHECK(job.mpi_options.empty());
+  CHECK(warns(job, "processes_per_host"));
+  CHECK(warns(job, "custom_mpi_options"));
+}
+
 TEST_CASE("custom_mpi_options is split into known words", "[models][distribution]") {
   json value = version_1({{"partitions", 2}, {"ddp", true}});
   value["mpi"]["custom_mpi_options"] =

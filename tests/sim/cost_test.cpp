@@ -1,1 +1,148 @@
+#include "sim/cost/cost.h"
+
+#include "hwprofiles/load.h"
+#include "models/importers/model.h"
+#include "sim/cost/gemm.h"
 #include "tests/catch.h"
+
+using namespace meshwright;
+
+namespace {
+
+// 100 TFLOP/s in fp16, 10 in fp32, 1 TB/s, 10 multiprocessors, no latency, full efficiency.
+Cluster plain_cluster() {
+  Machine machine;
+  machine.name = "plain";
+  machine.gpu.kind = DeviceKind::gpu;
+  machine.gpu.memory_bandwidth_bytes_per_s = 1e12;
+  machine.gpu.peak_flop_per_s[static_cast<std::size_t>(Precision::fp32)] = 1e13;
+  machine.gpu.peak_flop_per_s[static_cast<std::size_t>(Precision::fp16)] = 1e14;
+  machine.gpu.sm_count = 10;
+  return {machine, 1, 1, {}, {}};
+}
+
+Training training_in(Precision precision) {
+  Training training;
+  training.precision = precision;
+  return training;
+}
+
+Kernel product(std::int64_t m, std::int64_t n, std::int64_t k, double bytes = 0) {
+  const double flops =
+      2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+  return {Kernel::Kind::gemm, m, n, k, 1, flops, bytes};
+}
+
+Kernel traffic(double bytes) { return {Kernel::Kind::memory, 0, 0, 0, 1, 0, bytes}; }
+
+double time_on(const Cluster& cluster, Precision precision, const Kernel& kernel) {
+  return CostModel(cluster, training_in(precision)).time(kernel).value;
+}
+
+}  // namespace
+
+TEST_CASE("a product takes its FLOPs or its bytes, whichever lasts longer", "[cost]") {
+  const Cluster cluster = plain_cluster();
+  // 10 tiles of 256x128 on 10 multiprocessors: one full wave. 2*2560*128*1000 / 1e14 = 6.5536 us.
+  CHECK(time_on(cluster, Precision::fp16, product(2560, 128, 1000)) == Approx(6.5536e-6));
+  // 100 MB at 1 TB/s.
+  CHECK(time_on(cluster, Precision::fp16, product(2560, 128, 1000, 1e8)) == Approx(1e-4));
+  CHECK(time_on(cluster, Precision::fp16, traffic(1e8)) == Approx(1e-4));
+}
+
+TEST_CASE("efficiency curves and kernel latency apply", "[cost]") {
+  Cluster cluster = plain_cluster();
+  cluster.machine.gpu.gemm.points = {{1, 0.5}};
+  cluster.machine.gpu.memory_bound.points = {{1, 0.25}};
+  cluster.machine.gpu.kernel_latency_s = 3e-6;
+  CHECK(time_on(cluster, Precision::fp16, product(2560, 128, 1000)) ==
+        Approx(2 * 6.5536e-6 + 3e-6));
+  CHECK(time_on(cluster, Precision::fp16, traffic(1e8)) == Approx(4e-4 + 3e-6));
+}
+
+TEST_CASE("without units for a precision the device computes in fp32", "[cost]") {
+  const Cluster cluster = plain_cluster();
+  const double fp32 = time_on(cluster, Precision::fp32, product(2560, 128, 1000));
+  CHECK(fp32 == Approx(6.5536e-5));
+  for (const Precision precision : {Precision::tf32, Precision::bf16, Precision::fp8})
+    CHECK(time_on(cluster, precision, product(2560, 128, 1000)) == Approx(fp32));
+  const Gpu h100 = load_machine("p5.48xlarge").gpu;
+  CHECK(executed_precision(h100, Precision::fp8) == Precision::fp8);
+  CHECK(executed_precision(load_machine("p4d.24xlarge").gpu, Precision::fp8) == Precision::bf16);
+}
+
+TEST_CASE("shapes that do not fit tiles, waves or alignment lose", "[cost]") {
+  const Gpu gpu = plain_cluster().machine.gpu;
+  const auto share = [&](std::int64_t m, std::int64_t n, std::int64_t k) {
+    return shape_efficiency(product(m, n, k), gpu, Precision::fp16);
+  };
+  CHECK(share(2560, 128, 1000) == Approx(1.0));
+  // 11 tiles of 256x128 need two waves of 10: 11/20; every other tile does no better than its own
+  // share of a full device.
+  CHECK(share(2816, 128, 128) >= 0.55);
+  CHECK(share(2816, 128, 128) < 1.0);
+  CHECK(share(2560, 128, 1001) == Approx(0.7 * share(2560, 128, 1000)));
+  CHECK(shape_efficiency(product(2560, 128, 1001), gpu, Precision::fp32) == Approx(1.0));
+  // One tile of 64x64 on ten multiprocessors, cut eight times along k at 0.9, beats a larger one
+  // that sticks out: 0.7 * 0.9 * 8/10.
+  CHECK(share(64, 64, 4096) == Approx(0.7 * 0.9 * 0.8));
+}
+
+TEST_CASE("an instruction lasts no less than the host needs to launch it", "[cost]") {
+  Cluster cluster = plain_cluster();
+  cluster.host_launch_us = 8;
+  const CostModel cost(cluster, training_in(Precision::fp16));
+  Instruction add;
+  add.op = Op::add;
+  const auto operand = [](std::int64_t rows) {
+    return Operand{0, 0, {Shape{rows, 1000}, Dtype::f16}, GroupKind::none};
+  };
+  Program program;
+  add.inputs = {operand(1), operand(1)};
+  add.outputs = {operand(1)};
+  CHECK(cost.launches(add, program) == 1);
+  CHECK(cost.time(add, program).value == Approx(8e-6));
+  add.inputs = {operand(10000), operand(10000)};
+  add.outputs = {operand(10000)};
+  CHECK(cost.time(add, program).value == Approx(3 * 2e7 / 1e12));  // 20 MB each
+  Instruction send;
+  send.kind = InstructionKind::send;
+  CHECK(cost.time(send, program).value == 0);
+}
+
+TEST_CASE("an optimizer step touches what its shard owns", "[cost]") {
+  const CostModel cost(plain_cluster(), training_in(Precision::fp16));
+  Program program;
+  Bucket bucket;
+  bucket.elements = 4'000'000;
+  bucket.shard_elements = 1'000'000;
+  bucket.weights.type.dtype = Dtype::f16;
+  bucket.gradients.type.dtype = Dtype::f32;
+  bucket.second_moment.buffer = 0;
+  program.buckets = {bucket};
+  Instruction step;
+  step.kind = InstructionKind::optimizer_step;
+  step.bucket = 0;
+  // Gradient 4, two moments and the master 8 each (read and written), working copy 2.
+  CHECK(cost.time(step, program).value == Approx(1e6 * (4 + 3 * 8 + 2) / 1e12));
+}
+
+TEST_CASE("blocks of a model cost alike, its head costs by its vocabulary", "[cost]") {
+  const Model model = load_model("gpt2", ".");
+  Training training = training_in(Precision::fp16);
+  training.sequence_length = 1024;
+  const Graph graph = build_graph(model, training);
+  const Cluster cluster{load_machine("p4d.24xlarge"), 1, 8, {}, 0.0};
+  const CostModel cost(cluster, training);
+  const std::vector<double> units = cost.unit_costs(graph);
+  const std::vector<double> memory = cost.unit_memory(graph);
+  REQUIRE(units.size() == graph.units.size());
+  double block = 0;
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    CHECK(memory[u] > 0);
+    if (!graph.units[u].is_block) continue;
+    if (block > 0) CHECK(units[u] == Approx(block));
+    block = units[u];
+  }
+  CHECK(units.back() > block);  // 50257 x 768 against 12 x 768 x 768 weights
+}

@@ -1,1 +1,101 @@
+#include "sim/predict/predict.h"
+
+#include "sim/cost/cost.h"
 #include "tests/catch.h"
+#include "tests/sim/plans.h"
+
+using namespace meshwright;
+
+namespace {
+
+Plan plan_of(int pipeline, int tensor, int data) {
+  Plan plan;
+  plan.training.micro_batch = 2;
+  plan.training.global_batch = 16 * data;
+  plan.training.sequence_length = 128;
+  plan.training.precision = Precision::fp16;
+  plan.parallelism.pipeline = pipeline;
+  plan.parallelism.tensor = tensor;
+  plan.parallelism.data = data;
+  return plan;
+}
+
+}  // namespace
+
+TEST_CASE("the fields of a prediction agree with each other", "[predict]") {
+  const Cluster cluster{load_machine("p4d.24xlarge"), 1, 8, {}, {}};
+  const Prepared prepared = prepare(small_model(), plan_of(2, 2, 2), cluster);
+  CHECK(prepared.plan.stage_of_unit.size() == prepared.graph.units.size());
+  Timeline timeline;
+  const Prediction p = predict(prepared, cluster, false, &timeline);
+  CHECK(p.sequences_per_s == Approx(32 / p.step_time_s));
+  CHECK(p.tokens_per_s == Approx(32 * 128 / p.step_time_s));
+  CHECK(p.mfu == Approx(p.model_flops_per_s_per_gpu / 312e12));
+  CHECK(p.mfu > 0);
+  CHECK(p.mfu < 0.83);
+  CHECK(p.bubble_fraction > 0);
+  CHECK(p.bubble_fraction < 1);
+  CHECK(p.exposed_communication_s > 0);
+  CHECK(p.exposed_communication_s < p.step_time_s);
+  REQUIRE(p.usd_per_hour);
+  CHECK(*p.usd_per_million_tokens == Approx(*p.usd_per_hour / 3600 * 1e6 / p.tokens_per_s));
+  CHECK(p.instructions == std::ssize(timeline.entries));
+}
+
+TEST_CASE("model FLOPs do not depend on the degrees", "[predict]") {
+  // Blocks: 6 * 12 h^2 weights; head: h * 1024 (vocabulary padded to a multiple of 128 * tensor);
+  // each weight 6 FLOPs per token; attention 12 h s per token and layer.
+  const double h = 256, s = 128, layers = 6, tokens = 32 * 128;
+  const double expected = tokens * (6 * (layers * 12 * h * h + h * 1024) + layers * 12 * h * s);
+  const Cluster cluster{load_machine("p4d.24xlarge"), 1, 8, {}, {}};
+  for (const auto& [p, t] : {std::pair{1, 4}, {2, 2}, {4, 1}}) {
+    const Plan plan = plan_of(p, t, 8 / (p * t));
+    const Prediction got = predict(prepare(small_model(), plan, cluster), cluster);
+    const double data = plan.parallelism.data / 2.0;
+    CHECK(got.model_flops_per_s_per_gpu * 8 * got.step_time_s ==
+          Approx(expected * data).epsilon(0.01));
+  }
+}
+
+TEST_CASE("memory is the arena and what libraries take", "[predict]") {
+  const Cluster cluster{load_machine("p3.16xlarge"), 1, 8, {}, {}};
+  const Prepared prepared = prepare(small_model(), plan_of(4, 1, 2), cluster);
+  const Prediction p = predict(prepared, cluster);
+  REQUIRE(p.memory.size() == 4);
+  std::int64_t peak = 0;
+  for (const StageMemory& stage : p.memory) {
+    std::int64_t sum = 0;
+    for (const std::int64_t bytes : stage.class_bytes) sum += bytes;
+    CHECK(sum == prepared.stages[static_cast<std::size_t>(stage.stage)].memory.arena_bytes);
+    CHECK(stage.library_bytes == 450'000'000 + 300'000'000 + 64'000'000);  // of the profile
+    CHECK(stage.peak_bytes == sum + stage.library_bytes);
+    peak = std::max(peak, stage.peak_bytes);
+  }
+  CHECK(p.peak_memory_bytes == peak);
+  CHECK(p.memory_limit_bytes == 16.0 * 1024 * 1024 * 1024);
+  CHECK(p.fits);
+}
+
+TEST_CASE("a model that is too large does not fit and is predicted all the same", "[predict]") {
+  const Cluster cluster{load_machine("p3.16xlarge"), 1, 8, {}, {}};
+  Plan plan = plan_of(1, 1, 8);
+  const Prediction p = predict(prepare(load_model("gpt2-xl", "."), plan, cluster), cluster);
+  CHECK_FALSE(p.fits);  // 1.5e9 parameters * 18 bytes > 16 GiB
+  CHECK(p.step_time_s > 0);
+  plan.parallelism.zero_stage = 3;
+  CHECK(predict(prepare(load_model("gpt2-xl", "."), plan, cluster), cluster).fits);
+}
+
+TEST_CASE("a faster host, a larger batch and fewer recomputations show", "[predict]") {
+  Cluster cluster{load_machine("p4d.24xlarge"), 1, 8, {}, {}};
+  const auto step = [&](const Plan& plan) {
+    return predict(prepare(small_model(), plan, cluster), cluster).step_time_s;
+  };
+  const Plan plan = plan_of(1, 2, 4);
+  const double base = step(plan);
+  Plan recomputed = plan;
+  recomputed.training.recompute = Recompute::full;
+  CHECK(step(recomputed) > base);
+  cluster.host_launch_us = 0;
+  CHECK(step(plan) < base);
+}

@@ -1,1 +1,284 @@
+#include "sim/replay/replay.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
 #include "tests/catch.h"
+#include "tests/sim/plans.h"
+
+using namespace meshwright;
+
+namespace {
+
+struct Rehearsal {
+  Prepared prepared;
+  Mesh mesh;
+  Topology topology;
+  ReplayResult run(const ReplayOptions& options = {}) const {
+    return replay(prepared.stages, prepared.plan, mesh, topology, options);
+  }
+};
+
+Rehearsal rehearse(const Plan& plan, const Cluster& cluster) {
+  return {prepare(small_model(), plan, cluster), Mesh(plan.degrees(), plan.parallelism.placement),
+          Topology(cluster)};
+}
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+const Instruction& instruction_of(const Program& program, const TimelineEntry& entry) {
+  const Task& task = program.tasks[at(entry.task)];
+  return program.bodies[at(task.body)].instructions[at(entry.instruction)];
+}
+
+// Every entry of a rank's stream in order of begin ends before the next begins.
+void check_streams(const ReplayResult& result, const Rehearsal& rehearsal) {
+  std::map<std::pair<int, int>, std::vector<std::pair<SimTime, SimTime>>> streams;
+  for (const TimelineEntry& entry : result.timeline.entries) {
+    const int stage = rehearsal.mesh.coordinates(entry.rank).pipeline;
+    const Instruction& instruction = instruction_of(rehearsal.prepared.stages[at(stage)], entry);
+    streams[{entry.rank, static_cast<int>(instruction.stream)}].emplace_back(entry.begin,
+                                                                             entry.end);
+  }
+  for (auto& [key, spans] : streams) {
+    std::sort(spans.begin(), spans.end());
+    SimTime busy = 0, free = 0;
+    bool overlaps = false;
+    for (const auto& [begin, end] : spans) {
+      overlaps = overlaps || begin < free || end < begin;
+      free = end;
+      busy += end - begin;
+    }
+    CHECK_FALSE(overlaps);
+    CHECK(busy <= result.step_time);
+  }
+}
+
+std::int64_t runs_in(const Rehearsal& rehearsal) {
+  std::int64_t count = 0;
+  for (const Program& program : rehearsal.prepared.stages)
+    for (const Task& task : program.tasks)
+      for (const Instruction& instruction : program.bodies[at(task.body)].instructions)
+        count += runs(instruction, task) ? 1 : 0;
+  return count;
+}
+
+void check_stage_times(const ReplayResult& result) {
+  for (const StageTimes& stage : result.stages) {
+    CHECK(stage.compute_busy > 0);
+    CHECK(stage.bubble >= 0);
+    CHECK(stage.exposed_communication >= 0);
+    CHECK(stage.span <= result.step_time);
+    CHECK(stage.compute_busy + stage.exposed_communication <= result.step_time);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("replays of many plans hold together", "[replay]") {
+  for (const MachineCase& machine : machine_cases()) {
+    const Cluster cluster = machine.cluster();
+    for (const PlanCase& each : plans_for(cluster.ranks())) {
+      INFO(machine.name << " x" << machine.hosts << " " << each.name);
+      const Rehearsal rehearsal = rehearse(each.plan, cluster);
+      verify(rehearsal.prepared.stages);
+      ReplayOptions options;
+      options.timeline = true;
+      const ReplayResult folded = rehearsal.run(options);
+      CHECK(folded.step_time > 0);
+      check_streams(folded, rehearsal);
+      check_stage_times(folded);
+      CHECK(folded.instructions == runs_in(rehearsal));
+      CHECK(folded.instructions == std::ssize(folded.timeline.entries));
+      CHECK(folded.bytes_sent == folded.bytes_received);
+      CHECK((folded.bytes_sent > 0) == (each.plan.parallelism.pipeline > 1));
+
+      options.fold = false;
+      const ReplayResult every = rehearsal.run(options);
+      CHECK(every.step_time == folded.step_time);
+      CHECK(every.bytes_sent == folded.bytes_sent);
+      CHECK(every.bytes_received == folded.bytes_received);
+      check_streams(every, rehearsal);
+      const std::int64_t ranks_per_stage = cluster.ranks() / each.plan.parallelism.pipeline;
+      CHECK(every.instructions == folded.instructions * ranks_per_stage);
+      for (std::size_t stage = 0; stage < folded.stages.size(); ++stage) {
+        CHECK(every.stages[stage].bubble == folded.stages[stage].bubble);
+        CHECK(every.stages[stage].exposed_communication ==
+              folded.stages[stage].exposed_communication);
+      }
+    }
+  }
+}
+
+TEST_CASE("more bandwidth is never slower", "[replay]") {
+  for (const MachineCase& machine : machine_cases()) {
+    const Cluster cluster = machine.cluster();
+    int turn = 0;
+    for (const PlanCase& each : plans_for(cluster.ranks())) {
+      if (++turn % 3 != 0) continue;  // a third of the plans will do
+      Rehearsal rehearsal = rehearse(each.plan, cluster);
+      const SimTime before = rehearsal.run().step_time;
+      const Topology own = rehearsal.topology;
+      for (const LinkKind kind :
+           {LinkKind::nvlink, LinkKind::pcie, LinkKind::uplink, LinkKind::socket, LinkKind::nic}) {
+        INFO(machine.name << " x" << machine.hosts << " " << each.name << " link "
+                          << static_cast<int>(kind));
+        rehearsal.topology = own;
+        rehearsal.topology.scale_links(kind, 2);
+        CHECK(rehearsal.run().step_time <= before);
+      }
+    }
+  }
+}
+
+TEST_CASE("ranks without streams do one thing at a time", "[replay]") {
+  Cluster cluster = machine_cases()[0].cluster();
+  for (const PlanCase& each : plans_for(cluster.ranks())) {
+    INFO(each.name);
+    cluster.machine.concurrent_streams = true;
+    const SimTime with_streams = rehearse(each.plan, cluster).run().step_time;
+    cluster.machine.concurrent_streams = false;
+    const Rehearsal rehearsal = rehearse(each.plan, cluster);
+    ReplayOptions options;
+    options.timeline = true;
+    const ReplayResult folded = rehearsal.run(options);
+    CHECK(folded.step_time >= with_streams);
+    options.fold = false;
+    CHECK(rehearsal.run(options).step_time == folded.step_time);
+    std::map<int, std::vector<std::pair<SimTime, SimTime>>> work;  // all but sends and receives
+    for (const TimelineEntry& entry : folded.timeline.entries) {
+      const int stage = rehearsal.mesh.coordinates(entry.rank).pipeline;
+      const Stream stream = instruction_of(rehearsal.prepared.stages[at(stage)], entry).stream;
+      if (stream == Stream::pipe_send || stream == Stream::pipe_recv) continue;
+      work[entry.rank].emplace_back(entry.begin, entry.end);
+    }
+    for (auto& [rank, spans] : work) {
+      std::sort(spans.begin(), spans.end());
+      for (std::size_t i = 1; i < spans.size(); ++i)
+        if (spans[i].first < spans[i - 1].second) FAIL("two at a time on rank " << rank);
+    }
+  }
+}
+
+namespace {
+
+// `stages` equal stages of one compute instruction forward and two backward, joined by messages of
+// one element, in 1F1B order. Enough to know the bubble by hand.
+Program equal_stage(int stage, int stages, int micro_batches) {
+  Program program;
+  program.stage = stage;
+  program.micro_batches = micro_batches;
+  program.memory.buffers.resize(1);
+  const Operand small{0, 0, {Shape{1}, Dtype::f32}, GroupKind::none};
+  const Operand large{0, 0, {Shape{1'000'000'000}, Dtype::f32}, GroupKind::none};
+  const auto message = [&](InstructionKind kind, int peer) {
+    Instruction made;
+    made.kind = kind;
+    made.stream = kind == InstructionKind::send ? Stream::pipe_send : Stream::pipe_recv;
+    made.peer = peer;
+    (kind == InstructionKind::send ? made.inputs : made.outputs) = {small};
+    return made;
+  };
+  for (const bool backward : {false, true}) {
+    Body body{backward ? Body::Kind::backward : Body::Kind::forward, 0, {}};
+    const int from = backward ? stage + 1 : stage - 1, to = backward ? stage - 1 : stage + 1;
+    const bool receives = from >= 0 && from < stages;
+    if (receives) body.instructions.push_back(message(InstructionKind::recv, from));
+    for (int i = 0; i < (backward ? 2 : 1); ++i) {
+      Instruction compute;
+      compute.op = Op::zero;
+      compute.outputs = {large};
+      if (receives && i == 0) compute.waits = {{Wait::Relation::same_task, -1, 0}};
+      body.instructions.push_back(compute);
+    }
+    if (to >= 0 && to < stages) {
+      Instruction send = message(InstructionKind::send, to);
+      send.waits = {
+          {Wait::Relation::same_task, -1, static_cast<int>(body.instructions.size()) - 1}};
+      body.instructions.push_back(send);
+    }
+    program.bodies.push_back(body);
+  }
+  const int ahead = std::min(micro_batches, stages - stage);
+  const auto task = [&](int body, int micro_batch) {
+    program.tasks.push_back(
+        {body, 0, micro_batch, 0, micro_batch == 0, micro_batch + 1 == micro_batches});
+  };
+  for (int m = 0; m < ahead; ++m) task(0, m);
+  for (int m = 0; m < micro_batches; ++m) {
+    task(1, m);
+    if (m + ahead < micro_batches) task(0, m + ahead);
+  }
+  return program;
+}
+
+}  // namespace
+
+TEST_CASE("equal stages with free communication idle (p - 1) / (m + p - 1)", "[replay]") {
+  Cluster cluster{load_machine("p4d.24xlarge"), 1, 8, {}, 0.0};
+  cluster.machine.nvlink.link_bandwidth_bytes_per_s = 1e30;
+  cluster.machine.host_latency = {0, 0};
+  cluster.machine.nvlink.group = {};
+  for (const int p : {1, 2, 4, 8})
+    for (const int m : {1, 2, 4, 16}) {
+      INFO("p " << p << " m " << m);
+      Plan plan;
+      plan.parallelism.pipeline = p;
+      plan.training.global_batch = m;
+      std::vector<Program> stages;
+      for (int stage = 0; stage < p; ++stage) stages.push_back(equal_stage(stage, p, m));
+      const Mesh mesh(plan.degrees(), "DPT");
+      const ReplayResult result = replay(stages, plan, mesh, Topology(cluster));
+      REQUIRE(result.stages.size() == at(p));
+      for (const StageTimes& stage : result.stages)
+        CHECK(static_cast<double>(stage.bubble) / static_cast<double>(stage.span) ==
+              Approx((p - 1.0) / (m + p - 1.0)).margin(1e-9));
+    }
+}
+
+TEST_CASE("the wire of a send is exposed, waiting for a peer's compute is bubble", "[replay]") {
+  // Two stages, one micro-batch: F0 | wire | F1 B1 | wire | B0. With B = 2 F: stage 0 idles
+  // wire + 3F + wire, of which the second wire is exposed; stage 1 idles F + wire, and 2F + wire at
+  // the end, of which the first wire is exposed.
+  Cluster cluster{load_machine("p4d.24xlarge"), 1, 2, {}, 0.0};
+  cluster.machine.host_latency = {2, 0};  // one second for each message
+  Plan plan;
+  plan.parallelism.pipeline = 2;
+  const std::vector<Program> stages{equal_stage(0, 2, 1), equal_stage(1, 2, 1)};
+  const ReplayResult result = replay(stages, plan, Mesh(plan.degrees(), "DPT"), Topology(cluster));
+  const double forward = to_seconds(result.stages[0].compute_busy).value / 3;
+  for (const StageTimes& stage : result.stages)
+    CHECK(to_seconds(stage.exposed_communication).value == Approx(1).epsilon(1e-4));
+  CHECK(to_seconds(result.step_time).value == Approx(6 * forward + 2).epsilon(1e-4));
+  for (const StageTimes& stage : result.stages)
+    CHECK(to_seconds(stage.bubble).value == Approx(3 * forward + 1).epsilon(1e-4));
+}
+
+TEST_CASE("a trace names every instruction that ran", "[replay]") {
+  const Cluster cluster = machine_cases()[0].cluster();
+  for (const PlanCase& each : plans_for(8)) {
+    if (each.plan.parallelism.pipeline != 2) continue;
+    const Rehearsal rehearsal = rehearse(each.plan, cluster);
+    ReplayOptions options;
+    options.timeline = true;
+    const ReplayResult result = rehearsal.run(options);
+    std::vector<int> stage_of_rank;
+    for (int rank = 0; rank < 8; ++rank)
+      stage_of_rank.push_back(rehearsal.mesh.coordinates(rank).pipeline);
+    const auto trace = nlohmann::json::parse(
+        to_chrome_trace(result.timeline, rehearsal.prepared.stages, stage_of_rank));
+    std::int64_t entries = 0;
+    double last = 0;
+    bool names_a_module = false;
+    for (const auto& event : trace["traceEvents"]) {
+      if (event["ph"] != "X") continue;
+      ++entries;
+      last = std::max(last, event["ts"].get<double>() + event["dur"].get<double>());
+      names_a_module = names_a_module || event["name"] == "linear transformer.h.0.mlp.c_fc";
+    }
+    CHECK(entries == result.instructions);
+    CHECK(last == Approx(static_cast<double>(result.step_time) * 1e-6));  // ps -> us
+    CHECK(names_a_module);
+  }
+}

@@ -16,9 +16,9 @@ struct HeldWeights {
   std::int64_t begin = 0, count = 0;
 };
 
-class StageMemory {
+class Arena {
  public:
-  StageMemory(const Program& program, const Mesh& mesh, World& world);
+  Arena(const Program& program, const Mesh& mesh, World& world);
 
   void* address(const Operand& operand, int slot) const;
   std::int64_t bytes() const { return program_.memory.arena_bytes; }

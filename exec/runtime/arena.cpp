@@ -1,4 +1,4 @@
-#include "exec/runtime/stage_memory.h"
+#include "exec/runtime/arena.h"
 
 #include <algorithm>
 
@@ -6,14 +6,14 @@
 
 namespace meshwright {
 
-StageMemory::StageMemory(const Program& program, const Mesh& mesh, World& world)
+Arena::Arena(const Program& program, const Mesh& mesh, World& world)
     : program_(program), arena_(static_cast<char*>(world.allocate(program.memory.arena_bytes))) {
   for (const GroupKind kind : {GroupKind::tensor, GroupKind::shard, GroupKind::rdp,
                                GroupKind::context, GroupKind::expert, GroupKind::replica})
     index_in_[static_cast<std::size_t>(kind)] = mesh.index_in(kind, world.rank());
 }
 
-void* StageMemory::address(const Operand& operand, int slot) const {
+void* Arena::address(const Operand& operand, int slot) const {
   const std::int64_t part =
       operand.part_of == GroupKind::none
           ? 0
@@ -21,12 +21,12 @@ void* StageMemory::address(const Operand& operand, int slot) const {
   return arena_ + program_.memory.address(operand.buffer, slot) + operand.offset + part;
 }
 
-std::int64_t StageMemory::own_begin(const Bucket& bucket) const {
+std::int64_t Arena::own_begin(const Bucket& bucket) const {
   if (!bucket.sharded) return 0;
   return index_in_[static_cast<std::size_t>(GroupKind::shard)] * bucket.shard_elements;
 }
 
-HeldWeights StageMemory::weights(const StageParameter& member) const {
+HeldWeights Arena::weights(const StageParameter& member) const {
   const Bucket& bucket = program_.buckets[static_cast<std::size_t>(member.bucket)];
   const std::int64_t held = bucket.weights.type.shape.elements();
   const std::int64_t from = held == bucket.elements ? 0 : own_begin(bucket);

@@ -1,0 +1,65 @@
+#include "sim/planner/objective.h"
+
+#include <limits>
+
+#include "models/core/error.h"
+
+namespace meshwright {
+
+namespace {
+
+constexpr double seconds_per_hour = 3600;
+
+// Dollars per step; the global batch is the job's, so dollars per token are in the same order.
+// Machines without a price come last.
+double usd_per_step(const Objective& objective, const Cluster& cluster, double step_time_s) {
+  const std::optional<double> price = usd_per_hour(cluster, objective.spot);
+  if (!price) return std::numeric_limits<double>::infinity();
+  return *price / seconds_per_hour * step_time_s;
+}
+
+Merit by_time(const Objective&, const Cluster& cluster, double step_time_s) {
+  return {step_time_s, static_cast<double>(cluster.ranks())};
+}
+
+Merit by_usd(const Objective& objective, const Cluster& cluster, double step_time_s) {
+  return {usd_per_step(objective, cluster, step_time_s), step_time_s};
+}
+
+Merit by_gpus(const Objective&, const Cluster& cluster, double step_time_s) {
+  return {static_cast<double>(cluster.ranks()), step_time_s};
+}
+
+struct Row {
+  const char* minimize;
+  Merit (*merit)(const Objective&, const Cluster&, double step_time_s);
+};
+constexpr Row rows[] = {
+    {"step_time", by_time}, {"usd", by_usd}, {"usd_per_token", by_usd}, {"gpus", by_gpus}};
+
+double steps_of(const Objective& objective, const Training& training) {
+  if (!objective.tokens) return training.steps;
+  return *objective.tokens /
+         (static_cast<double>(training.global_batch) * training.sequence_length);
+}
+
+}  // namespace
+
+Merit merit(const Objective& objective, const Cluster& cluster, double step_time_s) {
+  for (const Row& row : rows)
+    if (objective.minimize == row.minimize) return row.merit(objective, cluster, step_time_s);
+  throw InputError("/objective/minimize: unknown objective '" + objective.minimize + "'");
+}
+
+std::optional<std::string> broken_limit(const Objective& objective, const Training& training,
+                                        const Cluster& cluster, double step_time_s) {
+  const double steps = steps_of(objective, training);
+  if (objective.deadline_s && steps * step_time_s > *objective.deadline_s)
+    return "misses the deadline";
+  if (objective.budget_usd &&
+      steps * usd_per_step(objective, cluster, step_time_s) > *objective.budget_usd)
+    return "exceeds the budget";
+  return std::nullopt;
+}
+
+}  // namespace meshwright

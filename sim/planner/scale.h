@@ -1,0 +1,41 @@
+// Throughput, efficiency and cost of one job over the number of hosts, planned anew at each.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/planner/search.h"
+
+namespace meshwright {
+
+struct ScalePoint {
+  std::string machine;
+  int count = 1, gpus = 1;
+  double tokens_per_s = 0;
+  double efficiency = 1;  // tokens/s per GPU, against the machine's first point
+  std::optional<double> usd_per_million_tokens;
+  RankedPlan plan;
+};
+
+struct ScaleGap {  // no plan here, and why
+  std::string machine;
+  int count = 1;
+  std::string reason;
+};
+
+struct ScaleResult {
+  std::vector<ScalePoint> points;  // by machine, then count
+  std::vector<ScaleGap> gaps;
+};
+
+// The job's counts where it gives several, else 1, 2, 4, ... up to the one it gives. What the job
+// fixes stays, except `data`, which grows with the ranks. The global batch is the job's (strong
+// scaling); `weak`: it grows with the ranks from the first count.
+struct ScaleOptions {
+  bool weak = false;
+  SearchOptions search;
+};
+
+ScaleResult scale(const Job& job, const ScaleOptions& options = {});
+
+}  // namespace meshwright

@@ -1,0 +1,56 @@
+// Which plan? Every legal cut of the job on every cluster that it allows is bounded; the promising
+// ones are built and simulated; for the others the reason is counted. The same job gives the same
+// answer.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "models/job/job.h"
+#include "sim/planner/clusters.h"
+#include "sim/planner/space.h"
+#include "sim/predict/predict.h"
+
+namespace meshwright {
+
+struct RankedPlan {
+  Plan plan;  // settled; stages as partitioned
+  std::string machine;
+  int count = 1;
+  Cluster cluster;
+  Prediction prediction;
+  bool pareto = false;  // no other plan is both faster and cheaper
+};
+
+struct Rejection {
+  std::string reason;
+  std::int64_t count = 0;
+};
+
+// The candidate that came nearest to fitting, when none fits.
+struct ClosestMiss {
+  Plan plan;
+  std::string machine;
+  int count = 1;
+  double peak_memory_bytes = 0, memory_limit_bytes = 0;
+};
+
+struct SearchResult {
+  double search_wall_s = 0;
+  std::int64_t candidates_enumerated = 0, candidates_simulated = 0;
+  std::vector<RankedPlan> plans;  // best first
+  std::vector<Rejection> rejected;
+  std::optional<ClosestMiss> closest_miss;
+};
+
+struct SearchOptions {
+  int keep_best = 10;         // over all clusters, and in any case the best of each cluster
+  int simulate_at_most = 96;  // over all clusters, but some on each
+  MachineLoader load = load_known_machine;
+};
+
+SearchResult search(const Job& job, const SearchOptions& options = {});
+
+}  // namespace meshwright

@@ -1,0 +1,107 @@
+#include "sim/validate/evidence.h"
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "models/core/fields.h"
+
+namespace meshwright {
+
+namespace {
+
+double positive(Fields& fields, std::string_view key) {
+  const double value = fields.required<double>(key);
+  if (!(value > 0)) fields.fail(key, "must be above 0");
+  return value;
+}
+
+int at_least_one(Fields& fields, std::string_view key) {
+  const int value = fields.required<int>(key);
+  if (value < 1) fields.fail(key, "must be 1 or more");
+  return value;
+}
+
+// What people should know about a row and the scores do not use.
+void allow_remarks(Fields& fields) {
+  for (const char* key : {"notes", "assumed"}) fields.has(key);
+}
+
+StepRow read_step(Fields fields) {
+  StepRow row;
+  row.id = fields.required<std::string>("id");
+  row.job = fields.raw("job").dump();
+  Fields measured = fields.object("measured");
+  row.step_time_s = positive(measured, "step_time_s");
+  if (measured.has("peak_memory_bytes"))
+    row.peak_memory_bytes = positive(measured, "peak_memory_bytes");
+  for (const char* key : {"step_time_derived_from", "n", "step_time_range_s"}) measured.has(key);
+  measured.done();
+  allow_remarks(fields);
+  fields.done();
+  return row;
+}
+
+CollectiveRow read_collective(Fields fields) {
+  CollectiveRow row;
+  row.id = fields.required<std::string>("id");
+  const std::vector<std::string> kinds = {"all_reduce", "all_gather", "reduce_scatter",
+                                          "all_to_all", "broadcast"};
+  row.kind = static_cast<CollectiveKind>(choose(fields, "collective", "collective",
+                                                fields.required<std::string>("collective"), kinds));
+  row.machine = fields.required<std::string>("machine");
+  row.count = at_least_one(fields, "count");
+  row.gpus = at_least_one(fields, "gpus");
+  if (row.gpus % row.count != 0) fields.fail("gpus", "is not a multiple of count");
+  row.bytes = positive(fields, "bytes");
+  row.time_s = positive(fields, "time_s");
+  fields.has("bus_bandwidth_bytes_per_s");
+  allow_remarks(fields);
+  fields.done();
+  return row;
+}
+
+LargestBatchRow read_largest_batch(Fields fields) {
+  LargestBatchRow row;
+  row.id = fields.required<std::string>("id");
+  row.model = fields.required<std::string>("model");
+  row.machine = fields.required<std::string>("machine");
+  row.sequence_length = at_least_one(fields, "sequence_length");
+  row.precision = fields.required<std::string>("precision");
+  row.framework = fields.optional<std::string>("framework", "");
+  row.dataset = fields.optional<std::string>("dataset", "");
+  row.native = at_least_one(fields, "max_batch_native");
+  row.compiled = at_least_one(fields, "max_batch_compiled");
+  allow_remarks(fields);
+  fields.done();
+  return row;
+}
+
+void read_row(Fields row, Evidence& evidence) {
+  if (row.has("job"))
+    evidence.steps.push_back(read_step(std::move(row)));
+  else if (row.has("collective"))
+    evidence.collectives.push_back(read_collective(std::move(row)));
+  else if (row.has("max_batch_native"))
+    evidence.largest_batches.push_back(read_largest_batch(std::move(row)));
+  else
+    row.fail("job", "missing; a row has a 'job', a 'collective' or a 'max_batch_native'");
+}
+
+}  // namespace
+
+Evidence read_evidence(const std::string& path) {
+  Fields file = read_json_file(path);
+  Evidence evidence;
+  evidence.source = std::filesystem::path(path).stem().string();
+  Fields source = file.object("source");
+  evidence.title = source.required<std::string>("title");
+  evidence.where = source.optional<std::string>("where", "");
+  evidence.measured_by = source.optional<std::string>("measured_by", "");
+  for (const char* key : {"flops_convention", "caveats"}) source.has(key);
+  source.done();
+  for (Fields& row : file.objects("rows")) read_row(std::move(row), evidence);
+  file.done();
+  return evidence;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,45 @@
+// Published measurements: files of scenarios/evidence with rows of three kinds.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/collectives/select.h"
+
+namespace meshwright {
+
+struct StepRow {  // a training step
+  std::string id;
+  std::string job;  // a job file's text
+  double step_time_s = 0;
+  std::optional<double> peak_memory_bytes;
+};
+
+struct CollectiveRow {
+  std::string id;
+  CollectiveKind kind = CollectiveKind::all_reduce;
+  std::string machine;
+  int count = 1, gpus = 1;  // hosts; ranks over all of them
+  double bytes = 0, time_s = 0;
+};
+
+struct LargestBatchRow {  // the largest batch per GPU that fits
+  std::string id, model, machine, precision, framework, dataset;
+  int sequence_length = 0;
+  int native = 0, compiled = 0;  // by the framework alone, and with the training compiler
+};
+
+struct Evidence {
+  std::string source;  // the file's name without its extension
+  std::string title, where, measured_by;
+  std::vector<StepRow> steps;
+  std::vector<CollectiveRow> collectives;
+  std::vector<LargestBatchRow> largest_batches;
+};
+
+// Strictly: an unknown key, a missing number or a row of no known kind is an InputError.
+Evidence read_evidence(const std::string& path);
+
+}  // namespace meshwright

@@ -1,0 +1,68 @@
+// Predicted against measured: every row that can be predicted, and how far off each source is. An
+// error never stands alone: beside it is that of the simplest predictor, one constant MFU.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "sim/validate/evidence.h"
+
+namespace meshwright {
+
+struct ScoredStep {
+  std::string id, source;
+  double predicted_step_time_s = 0, measured_step_time_s = 0;
+  double predicted_peak_memory_bytes = 0;
+  std::optional<double> measured_peak_memory_bytes;
+  bool fits = true;
+  double predicted_mfu = 0;
+  // model FLOPs / (measured time * peak)
+  double measured_mfu() const {
+    return predicted_mfu * predicted_step_time_s / measured_step_time_s;
+  }
+};
+
+struct ScoredCollective {
+  std::string id, source;
+  double predicted_time_s = 0, measured_time_s = 0;
+};
+
+struct SkippedRow {
+  std::string id, reason;
+};
+
+// Relative errors as fractions: 0.05 is 5 percent. error = predicted/measured - 1.
+struct ErrorSummary {
+  std::string source;
+  int rows = 0;
+  double mape = 0;                          // mean of |error|
+  double median_ape = 0;                    // median of |error|
+  double p90_ape = 0;                       // 90th percentile of |error|, linear between ranks
+  double bias = 0;                          // mean error: above 0 is too slow
+  std::optional<double> constant_mfu;       // steps: the median measured MFU ...
+  std::optional<double> constant_mfu_mape;  // ... and the error of predicting with it
+};
+
+struct ValidationScores {
+  std::vector<ScoredStep> steps;
+  std::vector<ScoredCollective> collectives;
+  std::vector<SkippedRow> skipped;
+  std::vector<ErrorSummary> sources;  // in order of the files; collectives have their own
+  ErrorSummary overall;               // of all training steps
+};
+
+struct Pair {
+  double predicted = 0, measured = 0;
+};
+ErrorSummary summarise(const std::string& source, std::span<const Pair> pairs);
+// The same with the constant-MFU baseline.
+ErrorSummary summarise(const std::string& source, std::span<const ScoredStep> steps);
+
+// `progress`: rows done, rows in all.
+using Progress = std::function<void(std::size_t done, std::size_t all)>;
+ValidationScores score(std::span<const Evidence> evidence, const Progress& progress = {});
+
+}  // namespace meshwright

@@ -1,0 +1,182 @@
+// What the verifier of Programs must notice: each breach is made by hand. A breach aborts, so it is
+// tried in a child process.
+#include "models/plan/walk.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <functional>
+
+#include "tests/catch.h"
+
+using namespace meshwright;
+
+namespace {
+
+constexpr Operand one{0, 0, {Shape{1}, Dtype::f32}, GroupKind::none};
+
+Instruction compute() {
+  Instruction made;
+  made.op = Op::zero;
+  made.outputs = {one};
+  return made;
+}
+
+Instruction message(InstructionKind kind, int peer) {
+  Instruction made;
+  made.kind = kind;
+  made.stream = kind == InstructionKind::send ? Stream::pipe_send : Stream::pipe_recv;
+  made.peer = peer;
+  (kind == InstructionKind::send ? made.inputs : made.outputs) = {one};
+  return made;
+}
+
+Instruction all_reduce(GroupKind group) {
+  Instruction made;
+  made.kind = InstructionKind::all_reduce;
+  made.stream = Stream::shard_comm;
+  made.group = group;
+  made.inputs = made.outputs = {one};
+  return made;
+}
+
+Program program_of(int stage, std::vector<Instruction> instructions) {
+  Program program;
+  program.stage = stage;
+  program.bodies = {{Body::Kind::forward, 0, std::move(instructions)}};
+  program.tasks = {{0, 0, 0, 0, true, false}, {0, 0, 1, 0, false, true}};
+  return program;
+}
+
+// Stage 0 computes and sends, stage 1 receives and computes; both then reduce over the pipeline.
+std::vector<Program> two_stages() {
+  Instruction send = message(InstructionKind::send, 1), use = compute();
+  send.waits = use.waits = {{Wait::Relation::same_task, -1, 0}};
+  return {program_of(
+              0, {compute(), send, all_reduce(GroupKind::pipeline), all_reduce(GroupKind::norm)}),
+          program_of(1, {message(InstructionKind::recv, 0), use, all_reduce(GroupKind::pipeline),
+                         all_reduce(GroupKind::norm)})};
+}
+
+Instruction& instruction(std::vector<Program>& stages, std::size_t stage, std::size_t index) {
+  return stages[stage].bodies[0].instructions[index];
+}
+
+bool passes(const std::vector<Program>& stages) {
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    std::signal(SIGABRT, SIG_DFL);
+    if (std::freopen("/dev/null", "w", stderr) == nullptr) _exit(2);
+    verify(stages);
+    _exit(0);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  REQUIRE((WIFSIGNALED(status) || WEXITSTATUS(status) == 0));
+  return WIFEXITED(status);
+}
+
+// Remembers the order in which things happened.
+struct Recorder {
+  std::vector<std::vector<bool>> ran;
+  int happened = 0;
+  bool done(int player, int run) const {
+    return ran[static_cast<std::size_t>(player)][static_cast<std::size_t>(run)];
+  }
+  void reached(const Party&, int, std::span<const int>) {}
+  void alone(const Party& party) {
+    ran[static_cast<std::size_t>(party.player)][static_cast<std::size_t>(party.run)] = true;
+    ++happened;
+  }
+  void together(std::span<const Party> parties) {
+    for (const Party& party : parties) alone(party);
+  }
+};
+
+std::string left_after(const std::vector<Program>& stages, LaneOrder order, int& happened) {
+  std::vector<Contact> contacts;
+  std::vector<Script> scripts;
+  scripts.reserve(stages.size());
+  for (const Program& program : stages)
+    scripts.emplace_back(program, order, static_cast<int>(stages.size()), contacts);
+  const Cast cast = cast_of_stages(scripts, contacts);
+  Recorder recorder;
+  for (const Script& script : scripts)
+    recorder.ran.emplace_back(static_cast<std::size_t>(script.runs()), false);
+  const std::string left = Walk<Recorder>(cast, recorder).run();
+  happened = recorder.happened;
+  return left;
+}
+
+}  // namespace
+
+TEST_CASE("a walk runs everything once", "[walk]") {
+  for (const LaneOrder order : {LaneOrder::streams, LaneOrder::inline_order}) {
+    int happened = 0;
+    CHECK(left_after(two_stages(), order, happened).empty());
+    CHECK(happened == 2 * 2 * 4);  // stages x tasks x instructions
+  }
+}
+
+TEST_CASE("instructions of the first or last micro-batch run there only", "[walk]") {
+  auto stages = two_stages();
+  instruction(stages, 0, 3).when = instruction(stages, 1, 3).when = When::last_micro_batch;
+  int happened = 0;
+  CHECK(left_after(stages, LaneOrder::streams, happened).empty());
+  CHECK(happened == 2 * (4 + 3));
+}
+
+TEST_CASE("a deadlock is found and says where", "[walk]") {
+  // Each stage receives before it sends what the other waits for.
+  std::vector<Program> stages;
+  for (const int stage : {0, 1}) {
+    Instruction send = message(InstructionKind::send, 1 - stage);
+    send.waits = {{Wait::Relation::same_task, -1, 0}};
+    stages.push_back(program_of(stage, {message(InstructionKind::recv, 1 - stage), send}));
+  }
+  int happened = 0;
+  const std::string left = left_after(stages, LaneOrder::streams, happened);
+  CHECK(left == "stage 0 task 0 body 0 instruction 1 waits for another stream");
+  CHECK(happened == 0);
+  CHECK_FALSE(passes(stages));
+}
+
+TEST_CASE("the verifier notices each breach", "[walk]") {
+  CHECK(passes(two_stages()));
+  struct Breach {
+    const char* what;
+    std::function<void(std::vector<Program>&)> make;
+  };
+  const Breach breaches[] = {
+      {"a wait for a later instruction",
+       [](auto& stages) {
+         instruction(stages, 0, 0).waits = {{Wait::Relation::same_task, -1, 2}};
+       }},
+      {"a wait for a body that is not there",
+       [](auto& stages) {
+         instruction(stages, 0, 1).waits = {{Wait::Relation::latest, 7, 0}};
+       }},
+      {"a message of another size",
+       [](auto& stages) { instruction(stages, 1, 0).outputs[0].type.shape = {2}; }},
+      {"a message of another channel", [](auto& stages) { instruction(stages, 1, 0).channel = 1; }},
+      {"a message that nobody receives",
+       [](auto& stages) { instruction(stages, 1, 0).when = When::first_micro_batch; }},
+      {"micro-batches in another order",
+       [](auto& stages) { std::swap(stages[1].tasks[0], stages[1].tasks[1]); }},
+      {"a collective of another size",
+       [](auto& stages) { instruction(stages, 1, 2).inputs[0].type.dtype = Dtype::f64; }},
+      {"a collective that one stage leaves out",
+       [](auto& stages) { stages[1].bodies[0].instructions.pop_back(); }},
+      {"collectives in another order",
+       [](auto& stages) { std::swap(instruction(stages, 1, 2), instruction(stages, 1, 3)); }},
+  };
+  for (const Breach& breach : breaches) {
+    INFO(breach.what);
+    auto stages = two_stages();
+    breach.make(stages);
+    CHECK_FALSE(passes(stages));
+  }
+}
