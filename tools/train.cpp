@@ -6,16 +6,15 @@
 
 #include <cstdio>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "exec/launch/mpirun.h"
 #include "hwprofiles/load.h"
 #include "models/core/error.h"
 #include "tools/commands.h"
+#include "tools/job_file.h"
 #include "tools/machines.h"
 #include "tools/measure_ranks.h"
 #include "tools/report/text.h"
-#include "tools/write_file.h"
 
 namespace meshwright {
 
@@ -54,15 +53,9 @@ class RunFolder {
   std::filesystem::path path_;
 };
 
-// The settled job, with absolute paths, and the profile it was planned with: every rank decides
-// alike.
+// The settled job and the profile it was planned with: every rank decides alike.
 void write_settled(const Job& job, const Chosen& chosen, const RunFolder& folder) {
-  Job settled = job;
-  settled.folder = "/";
-  nlohmann::json value = to_json(settled, chosen.prepared.plan, chosen.machine, chosen.count);
-  if (value.contains("data"))
-    for (auto& file : value["data"]["files"]) file = "/" + file.get<std::string>();
-  write_file(folder.file("job.json"), value.dump(2));
+  write_job_file(job, chosen.prepared.plan, chosen.machine, chosen.count, folder.file("job.json"));
   write_machine(chosen.cluster.machine, folder.file("local.json"));
 }
 
