@@ -97,7 +97,7 @@ int run_as_measured_rank(const Options& options) {
   std::vector<int> everybody(static_cast<std::size_t>(world->size()));
   std::iota(everybody.begin(), everybody.end(), 0);
   const auto group = world->group(GroupKind::world, everybody);
-  constexpr std::int64_t elements = std::int64_t{4} << 20;
+  constexpr std::int64_t elements = std::int64_t{8} << 20;
   auto* data = static_cast<float*>(world->allocate(elements * 4));
   const double rounds = 2.0 * (group->size() - 1);
   const double small = seconds_of(200, *group, data, group->size());
