@@ -73,6 +73,7 @@ void ClusterSearch::simulate_promising(int budget, std::size_t keep) {
     if (const auto broken =
             broken_limit(job_.objective, base_.training, cluster_, entry.bounds.step_time_s)) {
       ++rejected_[*broken];
+      limits_decide_ = true;
       continue;
     }
     const bool enough = plans_.size() >= keep;
