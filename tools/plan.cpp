@@ -3,16 +3,15 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "sim/planner/search.h"
 #include "tools/choose.h"
 #include "tools/commands.h"
+#include "tools/job_file.h"
 #include "tools/machines.h"
 #include "tools/report/prediction.h"
 #include "tools/report/text.h"
-#include "tools/write_file.h"
 
 namespace meshwright {
 
@@ -88,16 +87,6 @@ void print_result(const Job& job, const SearchResult& result, int top) {
     std::printf("  %8lld  %s\n", static_cast<long long>(rejection.count), rejection.reason.c_str());
 }
 
-// The job with every "auto" replaced by the best plan; its paths are said from where it is written.
-void write_job(Job job, const RankedPlan& best, const std::string& path) {
-  const std::filesystem::path place = std::filesystem::absolute(path).lexically_normal();
-  job.folder = place.parent_path().string();
-  if (job.data)
-    for (std::string& file : job.data->files)
-      file = std::filesystem::absolute(file).lexically_normal().string();
-  write_file(path, to_json(job, best.plan, best.machine, best.count).dump(2) + "\n");
-}
-
 }  // namespace
 
 int run_plan(const Options& options) {
@@ -113,7 +102,8 @@ int run_plan(const Options& options) {
   }
   if (!options.json) print_result(job, result, options.top);
   if (!options.write.empty()) {
-    write_job(job, result.plans.front(), options.write);
+    const RankedPlan& best = result.plans.front();
+    write_job_file(job, best.plan, best.machine, best.count, options.write);
     std::fprintf(stderr, "wrote %s\n", options.write.c_str());
   }
   return done;

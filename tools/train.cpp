@@ -6,16 +6,15 @@
 
 #include <cstdio>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "exec/launch/mpirun.h"
 #include "hwprofiles/load.h"
 #include "models/core/error.h"
 #include "tools/commands.h"
+#include "tools/job_file.h"
 #include "tools/machines.h"
 #include "tools/measure_ranks.h"
 #include "tools/report/text.h"
-#include "tools/write_file.h"
 
 namespace meshwright {
 
@@ -33,6 +32,23 @@ void check_runs_here(const Job& job, const Options& options) {
                           ": /checkpoint: checkpoints are not supported yet; leave the key out");
   if (job.plan.training.steps < 1)
     throw InputError(job.file + ": /training/steps: must be at least 1");
+}
+
+// What simulates but is not executed yet is said before anything starts.
+void check_executable(const Job& job, const Training& training) {
+  const auto refuse = [&](const char* key, const std::string& problem) {
+    throw NotSupportedYet(job.file + ": /" + key + ": " + problem);
+  };
+  if (training.precision != Precision::fp32)
+    refuse("training/precision", "training in " + std::string(name_of(training.precision)) +
+                                     " is not supported yet on a CPU; use fp32");
+  if (training.compiler == CompilerLevel::full)
+    refuse("training/compiler", "'full' is not supported yet by train; use none or fused");
+  if (training.optimizer == OptimizerKind::lamb)
+    refuse("training/optimizer", "'lamb' is not supported yet by train; use adamw, adam or sgd");
+  if (job.model.head != Head::lm)
+    refuse("model",
+           "training a masked or question-answering head is not supported yet; use head 'lm'");
 }
 
 // A folder for what the ranks read; gone when the run is.
@@ -54,15 +70,9 @@ class RunFolder {
   std::filesystem::path path_;
 };
 
-// The settled job, with absolute paths, and the profile it was planned with: every rank decides
-// alike.
+// The settled job and the profile it was planned with: every rank decides alike.
 void write_settled(const Job& job, const Chosen& chosen, const RunFolder& folder) {
-  Job settled = job;
-  settled.folder = "/";
-  nlohmann::json value = to_json(settled, chosen.prepared.plan, chosen.machine, chosen.count);
-  if (value.contains("data"))
-    for (auto& file : value["data"]["files"]) file = "/" + file.get<std::string>();
-  write_file(folder.file("job.json"), value.dump(2));
+  write_job_file(job, chosen.prepared.plan, chosen.machine, chosen.count, folder.file("job.json"));
   write_machine(chosen.cluster.machine, folder.file("local.json"));
 }
 
@@ -93,6 +103,7 @@ int run_train(const Options& options) {
     std::fprintf(stderr, "%s\n", miss.what());
     return no_plan_fits;
   }
+  check_executable(job, chosen.prepared.plan.training);
   const int ranks = chosen.cluster.ranks();
   if (options.as_rank || ranks == 1 || options.mpi_ranks) {
     if (options.mpi_ranks && *options.mpi_ranks != ranks)

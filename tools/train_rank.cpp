@@ -202,9 +202,11 @@ int run_steps(const Options& options, const Job& job, const Chosen& chosen, Worl
       break;
     }
   }
+  // Pages of other ranks that collectives read count as resident here too; they are not ours.
+  const std::vector<std::int64_t> peaks =
+      runtime.gather_of_all(peak_resident_bytes() - world.resident_bytes_of_others());
   if (!options.trace.empty())
     write_measured_trace(options.trace, runtime, mesh, chosen.prepared, world.rank());
-  const std::vector<std::int64_t> peaks = runtime.gather_of_all(peak_resident_bytes());
   const std::string sha256 = runtime.parameters().sha256();
   if (log) print_outcome(options, *log, prediction, outcome, peaks, sha256);
   return outcome.stopped ? stopped : done;

@@ -49,6 +49,7 @@ std::string FailureWatch::end_line(const std::string& line) {
     paragraph_.clear();
     return whole;
   }
+  if (bare.starts_with("mpirun: Forwarding signal")) return "";  // a request to stop, on its way
   if (!inside_) return line;
   paragraph_ += line;
   return "";

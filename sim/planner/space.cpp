@@ -136,8 +136,6 @@ class Enumerator {
   }
 
   void add(const Candidate& candidate) {
-    if (machine_.is_cpu && candidate.zero_stage > 1 && job_.is_auto("parallelism.zero_stage"))
-      return reject("zero_stage 2 and 3 are not executed on a CPU yet");
     const std::int64_t rows = std::int64_t{candidate.micro_batch} * base_.training.sequence_length;
     if (candidate.sequence_parallel && rows % candidate.tensor != 0)
       return reject("sequence_parallel needs rows that tensor divides");
