@@ -44,7 +44,7 @@ void ClusterSearch::run(int budget, std::size_t keep) {
 }
 
 void ClusterSearch::bound_all() {
-  Space space = enumerate(job_, base_, cluster_.ranks(), facts_);
+  Space space = enumerate(job_, base_, cluster_.ranks());
   enumerated_ = space.enumerated;
   rejected_ = std::move(space.rejected);
   BoundMaker bounds(job_.model, base_, cluster_);

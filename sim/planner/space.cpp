@@ -32,8 +32,8 @@ struct Cut {
 
 class Enumerator {
  public:
-  Enumerator(const Job& job, const Plan& base, int ranks, const MachineFacts& machine)
-      : job_(job), base_(base), ranks_(ranks), machine_(machine), sizes_(job.model.sizes()) {}
+  Enumerator(const Job& job, const Plan& base, int ranks)
+      : job_(job), base_(base), ranks_(ranks), sizes_(job.model.sizes()) {}
 
   Space run() {
     const Parallelism& p = base_.parallelism;
@@ -153,15 +153,14 @@ class Enumerator {
   const Job& job_;
   const Plan& base_;
   int ranks_;
-  const MachineFacts& machine_;
   ModelSizes sizes_;
   Space space_;
 };
 
 }  // namespace
 
-Space enumerate(const Job& job, const Plan& base, int ranks, const MachineFacts& machine) {
-  return Enumerator(job, base, ranks, machine).run();
+Space enumerate(const Job& job, const Plan& base, int ranks) {
+  return Enumerator(job, base, ranks).run();
 }
 
 Plan base_plan(const Job& job, const MachineFacts& machine) {
