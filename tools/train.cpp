@@ -34,6 +34,23 @@ void check_runs_here(const Job& job, const Options& options) {
     throw InputError(job.file + ": /training/steps: must be at least 1");
 }
 
+// What simulates but is not executed yet is said before anything starts.
+void check_executable(const Job& job, const Training& training) {
+  const auto refuse = [&](const char* key, const std::string& problem) {
+    throw NotSupportedYet(job.file + ": /" + key + ": " + problem);
+  };
+  if (training.precision != Precision::fp32)
+    refuse("training/precision", "training in " + std::string(name_of(training.precision)) +
+                                     " is not supported yet on a CPU; use fp32");
+  if (training.compiler == CompilerLevel::full)
+    refuse("training/compiler", "'full' is not supported yet by train; use none or fused");
+  if (training.optimizer == OptimizerKind::lamb)
+    refuse("training/optimizer", "'lamb' is not supported yet by train; use adamw, adam or sgd");
+  if (job.model.head != Head::lm)
+    refuse("model",
+           "training a masked or question-answering head is not supported yet; use head 'lm'");
+}
+
 // A folder for what the ranks read; gone when the run is.
 class RunFolder {
  public:
@@ -86,6 +103,7 @@ int run_train(const Options& options) {
     std::fprintf(stderr, "%s\n", miss.what());
     return no_plan_fits;
   }
+  check_executable(job, chosen.prepared.plan.training);
   const int ranks = chosen.cluster.ranks();
   if (options.as_rank || ranks == 1 || options.mpi_ranks) {
     if (options.mpi_ranks && *options.mpi_ranks != ranks)

@@ -28,6 +28,9 @@ json job_json(const json& model, const std::string& machine, const json& count, 
 
 Job read(const json& value) { return read_job(value, "job.json", ".", machine_facts); }
 
+// Enough for what these tests ask.
+const SearchOptions few{.keep_best = 10, .simulate_at_most = 6, .load = load_known_machine};
+
 std::string text_of(const RankedPlan& plan) {
   return plan.machine + " " + std::to_string(plan.count) + " " + to_json(plan.plan).dump() + " " +
          std::to_string(plan.prediction.step_time_s);
@@ -47,7 +50,7 @@ TEST_CASE("the space of two ranks has the combinations that one counts by hand")
   value["cluster"]["processes_per_host"] = 2;
   const Job job = read(value);
   const MachineFacts facts = machine_facts("p3.8xlarge");
-  const Space space = enumerate(job, base_plan(job, facts), 2, facts);
+  const Space space = enumerate(job, base_plan(job, facts), 2);
   // data 2: micro-batch 1 or 2 of 2 sequences, zero_stage 0 to 3: 8
   // tensor 2: micro-batch 1, 2 or 4, sequence_parallel or not: 6
   // pipeline 2 of 2 layers: micro-batch 1, 2 or 4, no layers left for virtual stages: 3
@@ -60,7 +63,7 @@ TEST_CASE("every candidate of the space is legal and no two are equal") {
   const Job job = read(job_json(small_model(8, 4), "p3.16xlarge", 1, 16));
   const MachineFacts facts = machine_facts("p3.16xlarge");
   const Plan base = base_plan(job, facts);
-  const Space space = enumerate(job, base, 8, facts);
+  const Space space = enumerate(job, base, 8);
   std::set<std::string> seen;
   bool interleaved = false;
   for (const Candidate& candidate : space.candidates) {
@@ -107,7 +110,7 @@ TEST_CASE("the bounds are below what is simulated, the estimates near it") {
   const Cluster cluster = make_cluster(job.cluster, machine, hosts);
   const MachineFacts facts = machine_facts(machine);
   const Plan base = base_plan(job, facts);
-  const Space space = enumerate(job, base, cluster.ranks(), facts);
+  const Space space = enumerate(job, base, cluster.ranks());
   BoundMaker bounds(job.model, base, cluster);
   REQUIRE(space.candidates.size() > 100);
   for (std::size_t i = 0; i < space.candidates.size(); i += 17) {
@@ -125,7 +128,7 @@ TEST_CASE("plans fit, obey the rules, are in order, and come out the same again"
   json value = job_json("gpt2-xl", "p3.16xlarge", json::array({1, 2}), 32);
   value["training"]["sequence_length"] = 1024;
   const Job job = read(value);
-  const SearchResult first = search(job), second = search(job);
+  const SearchResult first = search(job, few), second = search(job, few);
   REQUIRE(first.plans.size() >= 2);
   REQUIRE(first.plans.size() == second.plans.size());
   std::set<int> counts;
@@ -150,7 +153,7 @@ TEST_CASE("plans fit, obey the rules, are in order, and come out the same again"
 TEST_CASE("when nothing fits, the closest miss is told") {
   json value = job_json("llama-2-7b", "p3.2xlarge", 1, 4);
   value["training"]["sequence_length"] = 4096;
-  const SearchResult result = search(read(value));
+  const SearchResult result = search(read(value), few);
   CHECK(result.plans.empty());
   REQUIRE(result.closest_miss);
   // 6.7e9 parameters of 2 + 4 + 12 bytes, and nothing to shard them over: above 113 GiB of 16.
@@ -162,9 +165,9 @@ TEST_CASE("when nothing fits, the closest miss is told") {
 TEST_CASE("dollars choose another cluster than time does") {
   json value = job_json("gpt2-medium", "p4d.24xlarge", json::array({1, 4}), 32);
   value["training"]["sequence_length"] = 512;
-  const SearchResult fast = search(read(value));
+  const SearchResult fast = search(read(value), few);
   value["objective"] = {{"minimize", "usd"}};
-  const SearchResult cheap = search(read(value));
+  const SearchResult cheap = search(read(value), few);
   REQUIRE(!fast.plans.empty());
   REQUIRE(!cheap.plans.empty());
   CHECK(fast.plans.front().prediction.step_time_s <= cheap.plans.front().prediction.step_time_s);
@@ -179,7 +182,7 @@ TEST_CASE("a deadline turns away what is too slow, `gpus` takes the fewest that 
   json value = job_json("gpt2-medium", "p4d.24xlarge", json::array({1, 2}), 512);
   value["training"]["sequence_length"] = 1024;
   double best[3] = {};
-  for (const RankedPlan& plan : search(read(value)).plans) {
+  for (const RankedPlan& plan : search(read(value), few).plans) {
     double& time = best[plan.count];
     if (time == 0) time = plan.prediction.step_time_s;
   }
@@ -188,12 +191,16 @@ TEST_CASE("a deadline turns away what is too slow, `gpus` takes the fewest that 
   value["objective"] = {{"minimize", "gpus"},
                         {"tokens", 100 * tokens_per_step},
                         {"deadline_s", 100 * best[1] * 1.01}};
-  CHECK(search(read(value)).plans.front().count == 1);
+  CHECK(search(read(value), few).plans.front().count == 1);
   value["objective"]["deadline_s"] = 100 * (best[1] + best[2]) / 2;
-  const SearchResult hurried = search(read(value));
+  const SearchResult hurried = search(read(value), few);
   REQUIRE(!hurried.plans.empty());
   CHECK(hurried.plans.front().count == 2);
   CHECK(rejected(hurried, "misses the deadline") > 0);
+  value["objective"]["deadline_s"] = best[2];  // a hundredth of what it takes
+  const SearchResult hopeless = search(read(value), few);
+  CHECK(hopeless.plans.empty());
+  CHECK_FALSE(hopeless.closest_miss);
 }
 
 TEST_CASE("the Pareto plans are those that no other beats in time and cost") {
@@ -228,7 +235,7 @@ TEST_CASE("scale plans each count anew and compares with the first") {
   CHECK(result.points[0].efficiency == 1);
 }
 
-TEST_CASE("a CPU computer is planned with what can be trained on it") {
+TEST_CASE("a CPU computer is planned in fp32, with every way of sharding") {
   const MachineFacts unknown = machine_facts("local");
   CHECK(unknown.is_cpu);
   json value = job_json(small_model(4, 4), "local", 1, 16);
@@ -237,6 +244,8 @@ TEST_CASE("a CPU computer is planned with what can be trained on it") {
   const Job job = read(value);
   const Plan base = base_plan(job, unknown);
   CHECK(base.training.precision == Precision::fp32);
-  const Space space = enumerate(job, base, 4, unknown);
-  for (const Candidate& candidate : space.candidates) CHECK(candidate.zero_stage <= 1);
+  std::set<int> zero_stages;
+  for (const Candidate& candidate : enumerate(job, base, 4).candidates)
+    zero_stages.insert(candidate.zero_stage);
+  CHECK(zero_stages == std::set<int>{0, 1, 2, 3});
 }
