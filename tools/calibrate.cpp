@@ -10,14 +10,15 @@
 #include "tools/commands.h"
 #include "tools/measure.h"
 #include "tools/measure_ranks.h"
+#include "tools/report/print_json.h"
 #include "tools/report/text.h"
+#include "tools/write_file.h"
 
 namespace meshwright {
 
 int run_calibrate(const Options& options) {
   if (options.as_rank) return run_as_measured_rank(options);
-  if (!options.operands.empty())
-    throw InputError("calibrate: takes no operand; --profile FILE says where to write");
+  check_writable("--profile", options.local_profile);
   const Machine machine = measure_this_computer(options, MeasureEffort::thorough);
   const std::filesystem::path path(options.local_profile);
   std::error_code error;
@@ -27,15 +28,12 @@ int run_calibrate(const Options& options) {
   const double peak = machine.gpu.peak(Precision::fp32).value;
   const double bandwidth = machine.gpu.memory_bandwidth_bytes_per_s;
   if (options.json) {
-    std::printf("%s\n", nlohmann::json{{"profile", options.local_profile},
-                                       {"cores", machine.gpu.sm_count},
-                                       {"core_flop_per_s", peak},
-                                       {"memory_bandwidth_bytes_per_s", bandwidth},
-                                       {"rank_bandwidth_bytes_per_s",
-                                        machine.shared_memory->rank_bandwidth_bytes_per_s},
-                                       {"rank_latency_s", machine.host_latency.step_latency_s}}
-                            .dump(2)
-                            .c_str());
+    print_json({{"profile", options.local_profile},
+                {"cores", machine.gpu.sm_count},
+                {"core_flop_per_s", peak},
+                {"memory_bandwidth_bytes_per_s", bandwidth},
+                {"rank_bandwidth_bytes_per_s", machine.shared_memory->rank_bandwidth_bytes_per_s},
+                {"rank_latency_s", machine.host_latency.step_latency_s}});
     return done;
   }
   std::printf("%s\n", machine.gpu.name.c_str());

@@ -8,9 +8,6 @@
 
 namespace meshwright {
 
-NoPlanFits::NoPlanFits(SearchResult result)
-    : std::runtime_error(miss_text(result)), search_(std::move(result)) {}
-
 std::string miss_text(const SearchResult& search) {
   std::string text = "no plan fits";
   if (search.closest_miss) {
@@ -39,7 +36,7 @@ Chosen choose_plan(const Job& job, const MachineLoader& load) {
     SearchOptions options;
     options.load = load;
     chosen.search = search(job, options);
-    if (chosen.search->plans.empty()) throw NoPlanFits(std::move(*chosen.search));
+    if (chosen.search->plans.empty()) throw NoPlanFits(miss_text(*chosen.search));
     const RankedPlan& best = chosen.search->plans.front();
     chosen.machine = best.machine;
     chosen.count = best.count;

@@ -22,16 +22,13 @@ struct Chosen {
 
 bool leaves_a_choice(const Job& job);
 
-// The job leaves a choice and no plan fits: exit code 3.
+// Nothing that the job allows fits: exit code 3.
 class NoPlanFits : public std::runtime_error {
  public:
-  explicit NoPlanFits(SearchResult result);
-  const SearchResult& search() const { return search_; }
-
- private:
-  SearchResult search_;
+  explicit NoPlanFits(const std::string& message) : std::runtime_error(message) {}
 };
 
+// NoPlanFits when the job leaves a choice and nothing fits.
 Chosen choose_plan(const Job& job, const MachineLoader& load);
 
 // "no plan fits: the closest needs 51.2 GiB of 40.0 GiB (p4 t2 d1 mb1 ...)"

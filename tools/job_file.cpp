@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "tools/report/print_json.h"
 #include "tools/write_file.h"
 
 namespace meshwright {
@@ -23,7 +24,7 @@ void write_job_file(Job job, const Plan& plan, const std::string& machine, int c
   if (job.checkpoint) make_absolute(job.checkpoint->folder);
   for (std::string* file : {&job.log.json, &job.log.tensorboard, &job.log.folder})
     make_absolute(*file);
-  write_file(path, to_json(job, plan, machine, count).dump(2) + "\n");
+  write_file(path, json_text(to_json(job, plan, machine, count)));
 }
 
 }  // namespace meshwright

@@ -13,6 +13,7 @@
 #include "models/plan/plan.h"
 #include "models/schedule/schedule.h"
 #include "tools/commands.h"
+#include "tools/report/print_json.h"
 
 namespace meshwright {
 
@@ -72,7 +73,7 @@ int run_list(const Options& options) {
     if (options.operands[0] != listing.what) continue;
     const Names names = listing.names();
     if (options.json) {
-      std::printf("%s\n", nlohmann::json{{listing.what, names}}.dump(2).c_str());
+      print_json({{listing.what, names}});
     } else {
       for (const std::string& name : names) std::printf("%s\n", name.c_str());
     }

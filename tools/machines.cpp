@@ -1,8 +1,11 @@
 #include "tools/machines.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <thread>
 
 #include "hwprofiles/load.h"
 #include "models/core/error.h"
@@ -28,14 +31,41 @@ MachineLoader machine_loader(const Options& options) {
   };
 }
 
+namespace {
+
+void check_is_text(const std::string& text) {
+  try {
+    static_cast<void>(nlohmann::json(text).dump());
+  } catch (const nlohmann::json::type_error&) {
+    throw InputError("--set: a value is not UTF-8 text");
+  }
+}
+
+void warn_of_crowding(const Job& job) {
+  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const std::vector<std::string> machines = machines_of(job.cluster);
+  if (job.cluster.processes_per_host <= cores ||
+      std::find(machines.begin(), machines.end(), "local") == machines.end())
+    return;
+  std::fprintf(stderr,
+               "warning: %d processes share the %d cores of this computer; a step takes "
+               "longer than on as many cores\n",
+               job.cluster.processes_per_host, cores);
+}
+
+}  // namespace
+
 Job read_job_of(const Options& options) {
   if (options.operands.size() != 1)
     throw InputError(options.command + ": expected one job file, got " +
                      std::to_string(options.operands.size()));
+  for (const std::string& text : options.set) check_is_text(text);
   Job job = read_job(options.operands[0], options.set,
                      [](const std::string& name) { return machine_facts(name); });
+  if (options.as_rank) return job;  // it has been warned of
   for (const std::string& warning : job.warnings)
     std::fprintf(stderr, "warning: %s\n", warning.c_str());
+  warn_of_crowding(job);
   return job;
 }
 

@@ -9,25 +9,30 @@
 #include <vector>
 
 #include "models/core/error.h"
+#include "tools/choose.h"
 #include "tools/commands.h"
 
 namespace meshwright {
 
 namespace {
 
+constexpr const char* job_file = "the job file (JSON)";
+
 constexpr Command commands[] = {
-    {"plan", "JOB", "search for the best plan of a job on its clusters",
-     "json set profile write top", run_plan},
-    {"simulate", "JOB", "predict a training step: time, memory, cost",
-     "json set profile trace steps", run_simulate},
-    {"train", "JOB", "run the job on this computer, under its plan",
-     "json set profile trace steps log-json hostfile as-rank", run_train},
-    {"scale", "JOB", "throughput, efficiency and cost over more and more GPUs", "json set profile",
-     run_scale},
-    {"validate", "FILES", "predicted against published measurements", "json profile", run_validate},
-    {"calibrate", "", "measure this computer and write its profile",
-     "json profile ranks log-json as-rank", run_calibrate},
-    {"list", "WHAT", "what is known: models, machines, schedules, ...", "json", run_list},
+    {"plan", "JOB", job_file, "search for the best plan of a job on its clusters",
+     "json set profile write report top", run_plan},
+    {"simulate", "JOB", job_file, "predict a training step: time, memory, cost",
+     "json set profile trace report steps", run_simulate},
+    {"train", "JOB", job_file, "run the job on this computer, under its plan",
+     "json set profile trace report steps log-json hostfile as-rank", run_train},
+    {"scale", "JOB", job_file, "throughput, efficiency and cost over more and more GPUs",
+     "json set profile", run_scale},
+    {"validate", "FILES", "files of published measurements",
+     "predicted against published measurements", "json profile", run_validate},
+    {"calibrate", "", "", "measure this computer and write its profile",
+     "json profile ranks as-rank", run_calibrate},
+    {"list", "WHAT", "what to list", "what is known: models, machines, schedules, ...", "json",
+     run_list},
 };
 
 std::vector<std::string> command_names() {
@@ -72,11 +77,18 @@ Options options_from_environment() {
   return options;
 }
 
+// What was printed must have arrived: a full disk is a failure, not a success without output.
+int checked_output(int code) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  throw RunError("standard output cannot be written");
+}
+
 int dispatch(const std::vector<std::string>& arguments) {
   if (arguments.empty()) {
     print_usage(stderr);
     return bad_input;
   }
+  if (arguments[0] == "help" && arguments.size() > 1) return dispatch({arguments[1], "--help"});
   if (arguments[0] == "--help" || arguments[0] == "-h" || arguments[0] == "help") {
     print_usage(stdout);
     return done;
@@ -106,10 +118,13 @@ int dispatch(const std::vector<std::string>& arguments) {
 int main(int argc, char** argv) {
   using namespace meshwright;
   try {
-    return dispatch({argv + 1, argv + argc});
+    return checked_output(dispatch({argv + 1, argv + argc}));
   } catch (const InputError& error) {
     std::fprintf(stderr, "error: %s\n", error.what());
     return bad_input;
+  } catch (const NoPlanFits& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return no_plan_fits;
   } catch (const RunError& error) {
     std::fprintf(stderr, "error: %s\n", error.what());
     return run_failed;

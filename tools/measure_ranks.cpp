@@ -71,8 +71,8 @@ RankRates measure_ranks(const Options& options, int ranks) {
   const std::string result = (std::filesystem::temp_directory_path() /
                               ("meshwright-calibrate-" + std::to_string(getpid()) + ".json"))
                                  .string();
-  const std::vector<std::string> command = {options.program, "calibrate", "--as-rank", "--log-json",
-                                            result};
+  const std::vector<std::string> command = {options.program, "calibrate", "--as-rank",
+                                            "--rank-result", result};
   const int code = run_mpirun(mpirun_command(mpirun_options(ranks), command));
   if (code != 0 || !std::filesystem::exists(result)) {
     std::fprintf(
@@ -107,7 +107,7 @@ int run_as_measured_rank(const Options& options) {
   const nlohmann::json result = {{"latency_s", small / rounds},
                                  {"bandwidth_bytes_per_s", moved / std::max(large - small, 1e-9)},
                                  {"process_bytes", idle}};
-  std::ofstream(options.log_json) << result.dump() << "\n";
+  std::ofstream(options.rank_result) << result.dump() << "\n";
   return 0;
 }
 

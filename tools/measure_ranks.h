@@ -19,7 +19,7 @@ struct RankRates {
 RankRates measure_ranks(const Options& options, int ranks);
 
 // The other side: this process is one of those ranks. Rank 0 writes the result to the file
-// options.log_json.
+// options.rank_result.
 int run_as_measured_rank(const Options& options);
 
 }  // namespace meshwright

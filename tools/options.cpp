@@ -16,50 +16,88 @@ bool takes(const Command& command, const std::string& name) {
   return false;
 }
 
+// A whole number from 1 to `most`.
+CLI::Validator count_up_to(int most) {
+  return {[most](std::string& text) -> std::string {
+            const bool digits = !text.empty() && text.size() < 10 &&
+                                text.find_first_not_of("0123456789") == std::string::npos;
+            if (digits && std::stol(text) >= 1 && std::stol(text) <= most) return "";
+            return "expected a whole number from 1 to " + std::to_string(most) + ", found '" +
+                   text + "'";
+          },
+          "", "count"};
+}
+
+struct FileOption {
+  const char* name;
+  std::string Options::*value;
+  const char* help;
+};
+
+constexpr FileOption file_options[] = {
+    {"profile", &Options::profile, "the profile of machine `local`, instead of your own"},
+    {"trace", &Options::trace, "write the timeline as a Chrome trace (Perfetto opens it)"},
+    {"write", &Options::write, "write the job with every \"auto\" replaced by the best plan"},
+    {"report", &Options::report, "write a self-contained HTML page"},
+    {"log-json", &Options::log_json, "write one JSON line per step"},
+    {"hostfile", &Options::hostfile, "the hosts for mpirun"},
+};
+
+struct CountOption {
+  const char* name;
+  std::optional<int> Options::*value;
+  int most;
+  const char* help;
+};
+
+constexpr CountOption count_options[] = {
+    {"steps", &Options::steps, 2'000'000'000, "optimizer steps, instead of training.steps"},
+    {"top", &Options::top, 1'000'000, "how many plans to show (10)"},
+    {"ranks", &Options::ranks, 64, "processes that are measured together"},
+};
+
 void add_options(CLI::App& app, const Command& command, Options& o) {
-  app.add_option("operand", o.operands, command.operand);
+  if (*command.operand != '\0')
+    app.add_option(command.operand, o.operands, command.operand_help)->type_name("");
   if (takes(command, "json"))
-    app.add_flag("--json", o.json, "one JSON object on standard output, nothing else");
+    app.add_flag("--json", o.json, "one JSON object on standard output and nothing else")
+        ->disable_flag_override();
   if (takes(command, "set"))
-    app.add_option("--set", o.set,
-                   "KEY=VALUE: override a key of the job by its dotted path; repeatable")
+    app.add_option("--set", o.set, "override a key of the job by its dotted path; repeatable")
+        ->type_name("KEY=VALUE")
         ->allow_extra_args(false);
-  if (takes(command, "profile"))
-    app.add_option("--profile", o.profile, "FILE: the profile of machine `local`");
-  if (takes(command, "trace"))
-    app.add_option("--trace", o.trace,
-                   "FILE: write the timeline as a Chrome trace (Perfetto opens it)");
-  if (takes(command, "write"))
-    app.add_option("--write", o.write,
-                   "FILE: write the job with every \"auto\" replaced by the best plan");
-  if (takes(command, "steps"))
-    app.add_option("--steps", o.steps, "N: optimizer steps, instead of training.steps")
-        ->check(CLI::PositiveNumber);
-  if (takes(command, "top"))
-    app.add_option("--top", o.top, "N: how many plans to show")->check(CLI::PositiveNumber);
-  if (takes(command, "log-json"))
-    app.add_option("--log-json", o.log_json, "FILE: one JSON line per step");
-  if (takes(command, "hostfile"))
-    app.add_option("--hostfile", o.hostfile, "FILE: hosts for mpirun");
-  if (takes(command, "ranks"))
-    app.add_option("--ranks", o.ranks, "N: processes that are measured together")
-        ->check(CLI::Range(1, 64));
-  if (takes(command, "as-rank")) app.add_flag("--as-rank", o.as_rank)->group("");
+  for (const FileOption& option : file_options)
+    if (takes(command, option.name))
+      app.add_option(std::string("--") + option.name, o.*option.value, option.help)
+          ->type_name("FILE");
+  for (const CountOption& option : count_options)
+    if (takes(command, option.name))
+      app.add_option(std::string("--") + option.name, o.*option.value, option.help)
+          ->type_name("N")
+          ->check(count_up_to(option.most));
+  // How the launcher talks to its ranks; not for people.
+  if (takes(command, "as-rank")) {
+    app.add_flag("--as-rank", o.as_rank)->group("");
+    app.add_flag("--progress", o.progress)->group("");
+    app.add_option("--rank-result", o.rank_result)->group("");
+  }
 }
 
 std::vector<std::string> option_names(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options())
-    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    for (const std::string& name : option->get_lnames())
+      if (!option->get_group().empty()) names.push_back("--" + name);
   return names;
 }
 
+// The first word that looks like an option and is none; the hidden ones are not advertised.
 std::string unknown_option(const CLI::App& app, const std::vector<std::string>& arguments) {
   const std::vector<std::string> known = option_names(app);
   for (const std::string& argument : arguments) {
-    if (!argument.starts_with("--")) continue;
+    if (argument.size() < 2 || argument[0] != '-') continue;
     const std::string name = argument.substr(0, argument.find('='));
-    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    if (app.get_option_no_throw(name) != nullptr) continue;
     const std::string near = nearest(name, known);
     return "unknown option '" + name + "'" +
            (near.empty() ? "; known: " + list_of(known, "and") : "; did you mean '" + near + "'?");
@@ -67,11 +105,32 @@ std::string unknown_option(const CLI::App& app, const std::vector<std::string>& 
   return "";
 }
 
+std::string usage(const Command& command) {
+  std::string text = std::string("meshwright ") + command.name;
+  if (*command.operand != '\0') text += std::string(" ") + command.operand;
+  return text + " [options]";
+}
+
+class HelpFormat : public CLI::Formatter {
+ public:
+  explicit HelpFormat(std::string usage_line) : usage_line_(std::move(usage_line)) {
+    column_width(24);
+  }
+  std::string make_usage(const CLI::App*, std::string) const override {
+    return "usage: " + usage_line_ + "\n";
+  }
+
+ private:
+  std::string usage_line_;
+};
+
 }  // namespace
 
 bool parse_options(const Command& command, const std::vector<std::string>& arguments,
                    Options& options) {
-  CLI::App app(command.summary, std::string("meshwright ") + command.name);
+  CLI::App app(command.summary);
+  app.formatter(std::make_shared<HelpFormat>(usage(command)));
+  app.set_help_flag("-h,--help", "this help");
   add_options(app, command, options);
   std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // as CLI11 wants them
   try {
@@ -79,9 +138,15 @@ bool parse_options(const Command& command, const std::vector<std::string>& argum
   } catch (const CLI::CallForHelp&) {
     std::printf("%s", app.help().c_str());
     return false;
-  } catch (const CLI::ParseError& error) {
+  } catch (const CLI::ExtrasError&) {
     const std::string unknown = unknown_option(app, arguments);
-    throw InputError(std::string(command.name) + ": " + (unknown.empty() ? error.what() : unknown));
+    throw InputError(std::string(command.name) + ": " +
+                     (unknown.empty() ? "takes no operand; usage: " + usage(command) : unknown));
+  } catch (const CLI::ArgumentMismatch& error) {
+    throw InputError(std::string(command.name) + ": " + error.what() + "; usage: " +
+                     usage(command) + ", `meshwright " + command.name + " --help` says more");
+  } catch (const CLI::ParseError& error) {
+    throw InputError(std::string(command.name) + ": " + error.what());
   }
   return true;
 }

@@ -15,13 +15,15 @@ struct Options {
   std::string trace;             // file for the timeline
   std::string write;             // plan: file for the settled job
   std::string profile;           // calibrate: where to write; else: the profile of machine `local`
+  std::string report;            // file for the HTML page
   std::string log_json;          // train
   std::string hostfile;          // train
   std::optional<int> steps;
   std::optional<int> ranks;  // calibrate: processes measured together
-  int top = 10;              // plan: plans shown
-  bool resume = false;       // train
+  std::optional<int> top;    // plan: plans shown
   bool as_rank = false;      // train: this process is one of the ranks (set by the launcher)
+  std::string rank_result;   // calibrate: where rank 0 writes what it measured
+  bool progress = false;     // train: the launcher's standard error is a terminal
 
   // From the environment; read in main.cpp only.
   std::string local_profile;     // $XDG_DATA_HOME/meshwright/local.json
@@ -34,7 +36,8 @@ struct Options {
 // A row of the table in main.cpp.
 struct Command {
   const char* name;
-  const char* operand;  // as the help shows it
+  const char* operand;  // as the help shows it; "" for none
+  const char* operand_help;
   const char* summary;
   const char* options;  // the names of the options it takes, separated by blanks
   int (*run)(const Options& options);

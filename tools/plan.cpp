@@ -10,8 +10,11 @@
 #include "tools/commands.h"
 #include "tools/job_file.h"
 #include "tools/machines.h"
+#include "tools/report/html.h"
 #include "tools/report/prediction.h"
+#include "tools/report/print_json.h"
 #include "tools/report/text.h"
+#include "tools/write_file.h"
 
 namespace meshwright {
 
@@ -61,11 +64,7 @@ std::string money(const std::optional<double>& usd, int digits) {
   return usd ? fmt::format("${:.{}f}", *usd, digits) : "-";
 }
 
-void print_result(const Job& job, const SearchResult& result, int top) {
-  std::printf("%s: %lld candidates, %lld simulated, %s\n\n", job.name.c_str(),
-              static_cast<long long>(result.candidates_enumerated),
-              static_cast<long long>(result.candidates_simulated),
-              show_seconds(result.search_wall_s).c_str());
+Table table_of(const SearchResult& result, int top) {
   Table table(
       {"", "cluster", "plan", "step", "tokens/s", "MFU", "memory", "$/h", "$/M tokens", ""});
   int rank = 0;
@@ -78,7 +77,15 @@ void print_result(const Job& job, const SearchResult& result, int top) {
                show_bytes(static_cast<double>(p.peak_memory_bytes)), money(p.usd_per_hour, 2),
                money(p.usd_per_million_tokens, 4), ranked.pareto ? "pareto" : ""});
   }
-  std::printf("%s", table.text().c_str());
+  return table;
+}
+
+void print_result(const Job& job, const SearchResult& result, int top) {
+  std::printf("%s: %lld candidates, %lld simulated, %s\n\n", job.name.c_str(),
+              static_cast<long long>(result.candidates_enumerated),
+              static_cast<long long>(result.candidates_simulated),
+              show_seconds(result.search_wall_s).c_str());
+  std::printf("%s", table_of(result, top).text().c_str());
   if (static_cast<int>(result.plans.size()) > top)
     std::printf("(%zu more plans: --top %zu)\n",
                 result.plans.size() - static_cast<std::size_t>(top), result.plans.size());
@@ -87,20 +94,37 @@ void print_result(const Job& job, const SearchResult& result, int top) {
     std::printf("  %8lld  %s\n", static_cast<long long>(rejection.count), rejection.reason.c_str());
 }
 
+void write_report(const Options& options, const Job& job, const SearchResult& result, int top) {
+  HtmlPage page(job.name + ": plans");
+  page.paragraph(fmt::format("{} candidates, {} simulated, {}", result.candidates_enumerated,
+                             result.candidates_simulated, show_seconds(result.search_wall_s)));
+  page.table(table_of(result, top));
+  const RankedPlan& best = result.plans.front();
+  add_prediction(page, job.model, prepare(job.model, best.plan, best.cluster), best.cluster,
+                 best.prediction);
+  Table rejected({"rejected because", "plans"});
+  for (const Rejection& rejection : result.rejected)
+    rejected.add({rejection.reason, std::to_string(rejection.count)});
+  page.heading("Rejected");
+  page.table(rejected);
+  write_file(options.report, page.text());
+}
+
 }  // namespace
 
 int run_plan(const Options& options) {
   const Job job = read_job_of(options);
+  check_writable("--write", options.write);
+  check_writable("--report", options.report);
+  const int top = options.top.value_or(10);
   SearchOptions search_options;
-  search_options.keep_best = options.top;
+  search_options.keep_best = top;
   search_options.load = machine_loader(options);
   const SearchResult result = search(job, search_options);
-  if (options.json) std::printf("%s\n", result_json(result).dump(2).c_str());
-  if (result.plans.empty()) {
-    std::fprintf(stderr, "%s\n", miss_text(result).c_str());
-    return no_plan_fits;
-  }
-  if (!options.json) print_result(job, result, options.top);
+  if (options.json) print_json(result_json(result));
+  if (result.plans.empty()) throw NoPlanFits(miss_text(result));
+  if (!options.json) print_result(job, result, top);
+  if (!options.report.empty()) write_report(options, job, result, top);
   if (!options.write.empty()) {
     const RankedPlan& best = result.plans.front();
     write_job_file(job, best.plan, best.machine, best.count, options.write);

@@ -9,6 +9,7 @@
 #include "tools/commands.h"
 #include "tools/machines.h"
 #include "tools/report/prediction.h"
+#include "tools/report/print_json.h"
 #include "tools/report/text.h"
 
 namespace meshwright {
@@ -34,7 +35,7 @@ int run_scale(const Options& options) {
            {"parallelism", to_json(point.plan.plan.parallelism)}});
     for (const ScaleGap& gap : result.gaps)
       gaps.push_back({{"machine", gap.machine}, {"count", gap.count}, {"reason", gap.reason}});
-    std::printf("%s\n", nlohmann::json{{"points", points}, {"gaps", gaps}}.dump(2).c_str());
+    print_json({{"points", points}, {"gaps", gaps}});
     return result.points.empty() ? no_plan_fits : done;
   }
   Table table({"cluster", "GPUs", "plan", "step", "tokens/s", "efficiency", "$/M tokens"});

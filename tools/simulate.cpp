@@ -10,7 +10,9 @@
 #include "tools/choose.h"
 #include "tools/commands.h"
 #include "tools/machines.h"
+#include "tools/report/html.h"
 #include "tools/report/prediction.h"
+#include "tools/report/print_json.h"
 #include "tools/report/text.h"
 #include "tools/write_file.h"
 
@@ -32,17 +34,18 @@ void write_trace(const std::string& path, const Timeline& timeline, const Prepar
 
 int run_simulate(const Options& options) {
   const Job job = read_job_of(options);
-  Chosen chosen;
-  try {
-    chosen = choose_plan(job, machine_loader(options));
-  } catch (const NoPlanFits& miss) {
-    std::fprintf(stderr, "%s\n", miss.what());
-    return no_plan_fits;
-  }
+  check_writable("--trace", options.trace);
+  check_writable("--report", options.report);
+  const Chosen chosen = choose_plan(job, machine_loader(options));
   Timeline timeline;
   const Prediction prediction = predict(chosen.prepared, chosen.cluster, job.objective.spot,
                                         options.trace.empty() ? nullptr : &timeline);
   if (!options.trace.empty()) write_trace(options.trace, timeline, chosen.prepared);
+  if (!options.report.empty()) {
+    HtmlPage page(job.name + ": prediction");
+    add_prediction(page, job.model, chosen.prepared, chosen.cluster, prediction);
+    write_file(options.report, page.text());
+  }
   const int steps = options.steps.value_or(1);
   if (options.json) {
     nlohmann::json value = prediction_json(prediction);
@@ -53,7 +56,7 @@ int run_simulate(const Options& options) {
     value["total_time_s"] = steps * prediction.step_time_s;
     value["parallelism"] = to_json(chosen.prepared.plan.parallelism);
     value["training"] = to_json(chosen.prepared.plan.training);
-    std::printf("%s\n", value.dump(2).c_str());
+    print_json(value);
     return done;
   }
   std::printf("%s",

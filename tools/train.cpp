@@ -1,120 +1,135 @@
-// `train JOB`: chooses the plan, starts the ranks under mpirun (or is the only one), and says how
-// it ended.
+// `train JOB`: chooses the plan, starts the ranks under mpirun (or is the only one, or one of the
+// user's own mpirun), and says how it ended.
 #include "tools/train.h"
 
 #include <unistd.h>
 
+#include <array>
 #include <cstdio>
-#include <filesystem>
+#include <numeric>
 
 #include "exec/launch/mpirun.h"
-#include "hwprofiles/load.h"
+#include "exec/launch/stop.h"
 #include "models/core/error.h"
+#include "models/core/fields.h"
 #include "tools/commands.h"
-#include "tools/job_file.h"
 #include "tools/machines.h"
 #include "tools/measure_ranks.h"
-#include "tools/report/text.h"
+#include "tools/settle_run.h"
+#include "tools/write_file.h"
 
 namespace meshwright {
 
 namespace {
 
-void check_runs_here(const Job& job, const Options& options) {
-  for (const std::string& machine : machines_of(job.cluster))
-    if (machine != "local" && options.hostfile.empty() && options.sm_hosts.empty())
-      throw InputError(job.file + ": /cluster/machine: " + machine +
-                       " is not this computer; train runs on machine 'local', or on the hosts of "
-                       "--hostfile or SM_HOSTS. "
-                       "Rehearse it here with --set cluster.machine=local --set cluster.count=1");
-  if (job.checkpoint)
-    throw NotSupportedYet(job.file +
-                          ": /checkpoint: checkpoints are not supported yet; leave the key out");
-  if (job.plan.training.steps < 1)
-    throw InputError(job.file + ": /training/steps: must be at least 1");
-}
-
-// What simulates but is not executed yet is said before anything starts.
-void check_executable(const Job& job, const Training& training) {
-  const auto refuse = [&](const char* key, const std::string& problem) {
-    throw NotSupportedYet(job.file + ": /" + key + ": " + problem);
-  };
-  if (training.precision != Precision::fp32)
-    refuse("training/precision", "training in " + std::string(name_of(training.precision)) +
-                                     " is not supported yet on a CPU; use fp32");
-  if (training.compiler == CompilerLevel::full)
-    refuse("training/compiler", "'full' is not supported yet by train; use none or fused");
-  if (training.optimizer == OptimizerKind::lamb)
-    refuse("training/optimizer", "'lamb' is not supported yet by train; use adamw, adam or sgd");
-  if (job.model.head != Head::lm)
-    refuse("model",
-           "training a masked or question-answering head is not supported yet; use head 'lm'");
-}
-
-// A folder for what the ranks read; gone when the run is.
-class RunFolder {
- public:
-  RunFolder()
-      : path_(std::filesystem::temp_directory_path() / ("meshwright-" + std::to_string(getpid()))) {
-    std::filesystem::create_directories(path_);
-  }
-  ~RunFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  RunFolder(const RunFolder&) = delete;
-  RunFolder& operator=(const RunFolder&) = delete;
-  std::string file(const char* name) const { return (path_ / name).string(); }
-
- private:
-  std::filesystem::path path_;
-};
-
-// The settled job and the profile it was planned with: every rank decides alike.
-void write_settled(const Job& job, const Chosen& chosen, const RunFolder& folder) {
-  write_job_file(job, chosen.prepared.plan, chosen.machine, chosen.count, folder.file("job.json"));
-  write_machine(chosen.cluster.machine, folder.file("local.json"));
-}
-
 std::vector<std::string> rank_command(const Options& options, const RunFolder& folder) {
-  std::vector<std::string> command = {options.program, "train",     folder.file("job.json"),
-                                      "--as-rank",     "--profile", folder.file("local.json")};
+  std::vector<std::string> command = {options.program, "train",     folder.job(),
+                                      "--as-rank",     "--profile", folder.profile()};
   const auto add = [&](const char* name, const std::string& value) {
     if (value.empty()) return;
     command.emplace_back(name);
     command.push_back(value);
   };
   if (options.json) command.emplace_back("--json");
+  if (isatty(fileno(stderr)) != 0) command.emplace_back("--progress");
   add("--log-json", options.log_json);
   add("--trace", options.trace);
-  if (options.steps) add("--steps", std::to_string(*options.steps));
+  add("--report", options.report);
   return command;
+}
+
+// One of our own ranks: the job is settled.
+int run_rank(const Options& options, World& world) {
+  const Job job = read_job_of(options);
+  return train_as_rank(options, job, choose_plan(job, machine_loader(options)), world);
+}
+
+// What rank 0 decided, for the others: an exit code, or the settled job and its profile.
+struct Decision {
+  int exit_code = done;
+  std::string job, profile;
+};
+
+Decision decide(const Options& options, int ranks, const RunFolder& folder) {
+  const auto refuse = [](int exit_code, const std::string& message) {
+    std::fprintf(stderr, "%s\n", message.c_str());
+    return Decision{exit_code, "", ""};
+  };
+  try {
+    const Run run = settle_run(options);
+    if (run.chosen.cluster.ranks() != ranks)
+      throw InputError(run.job.file + ": the plan has " +
+                       std::to_string(run.chosen.cluster.ranks()) + " ranks, this mpirun has " +
+                       std::to_string(ranks) + "; start as many as the plan has");
+    write_settled(run, folder);
+    return {done, read_file(folder.job()), read_file(folder.profile())};
+  } catch (const InputError& error) {
+    return refuse(bad_input, std::string("error: ") + error.what());
+  } catch (const NoPlanFits& error) {
+    return refuse(no_plan_fits, error.what());
+  } catch (const std::exception& error) {
+    return refuse(run_failed, std::string("error: ") + error.what());
+  }
+}
+
+void share(Communicator& all, Decision& decision) {
+  std::array<std::int64_t, 3> head = {decision.exit_code,
+                                      static_cast<std::int64_t>(decision.job.size()),
+                                      static_cast<std::int64_t>(decision.profile.size())};
+  all.broadcast(head.data(), sizeof head, 0);
+  decision.exit_code = static_cast<int>(head[0]);
+  decision.job.resize(static_cast<std::size_t>(head[1]));
+  decision.profile.resize(static_cast<std::size_t>(head[2]));
+  if (decision.exit_code != done) return;
+  all.broadcast(decision.job.data(), head[1], 0);
+  all.broadcast(decision.profile.data(), head[2], 0);
+}
+
+// Inside the user's own mpirun: rank 0 reads, measures and decides, and the others follow, so that
+// all have the same plan whatever each would have measured.
+int train_inside_mpirun(const Options& options) {
+  const auto world = make_world("mpi");
+  std::vector<int> everybody(static_cast<std::size_t>(world->size()));
+  std::iota(everybody.begin(), everybody.end(), 0);
+  const auto all = world->group(GroupKind::world, everybody);
+  const RunFolder folder;
+  Decision decision;
+  if (world->rank() == 0) decision = decide(options, world->size(), folder);
+  share(*all, decision);
+  if (decision.exit_code != done) return decision.exit_code;
+  write_file(folder.job(), decision.job);
+  write_file(folder.profile(), decision.profile);
+  Options own = options;
+  own.operands = {folder.job()};
+  own.local_profile = folder.profile();
+  own.set.clear();
+  own.as_rank = true;
+  return run_rank(own, *world);
 }
 
 }  // namespace
 
 int run_train(const Options& options) {
-  const Job job = read_job_of(options);
-  check_runs_here(job, options);
-  Chosen chosen;
-  try {
-    chosen = choose_plan(job, machine_loader(options));
-  } catch (const NoPlanFits& miss) {
-    std::fprintf(stderr, "%s\n", miss.what());
-    return no_plan_fits;
+  if (options.as_rank) {
+    watch_for_stop();
+    const auto world = make_world("mpi");
+    return run_rank(options, *world);
   }
-  check_executable(job, chosen.prepared.plan.training);
-  const int ranks = chosen.cluster.ranks();
-  if (options.as_rank || ranks == 1 || options.mpi_ranks) {
-    if (options.mpi_ranks && *options.mpi_ranks != ranks)
-      throw InputError(job.file + ": the plan has " + std::to_string(ranks) +
-                       " ranks, this mpirun has " + std::to_string(*options.mpi_ranks));
-    return train_as_rank(options, job, chosen);
+  if (options.mpi_ranks) {
+    watch_for_stop();
+    return train_inside_mpirun(options);
+  }
+  const Run run = settle_run(options);
+  const int ranks = run.chosen.cluster.ranks();
+  if (ranks == 1) {
+    watch_for_stop();
+    const auto world = make_world("self");
+    return train_as_rank(options, run.job, run.chosen, *world);
   }
   const RunFolder folder;
-  write_settled(job, chosen, folder);
+  write_settled(run, folder);
   MpirunOptions launch = mpirun_options(ranks);
-  launch.extra = job.mpi_options;
+  launch.extra = run.job.mpi_options;
   if (!options.hostfile.empty())
     launch.extra.insert(launch.extra.end(), {"--hostfile", options.hostfile});
   return run_mpirun(mpirun_command(launch, rank_command(options, folder)));

@@ -10,6 +10,7 @@
 #include "models/core/error.h"
 #include "sim/validate/score.h"
 #include "tools/commands.h"
+#include "tools/report/print_json.h"
 #include "tools/report/text.h"
 
 namespace meshwright {
@@ -76,7 +77,7 @@ int run_validate(const Options& options) {
   const ValidationScores scores =
       score(evidence, isatty(fileno(stderr)) != 0 ? Progress(show_progress) : Progress());
   if (options.json) {
-    std::printf("%s\n", scores_json(scores).dump(1).c_str());
+    print_json(scores_json(scores));
     return done;
   }
   Table table({"source", "rows", "mean error", "median", "90 %", "bias", "constant MFU"});

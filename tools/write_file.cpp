@@ -1,5 +1,7 @@
 #include "tools/write_file.h"
 
+#include <unistd.h>
+
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -7,6 +9,18 @@
 #include "models/core/error.h"
 
 namespace meshwright {
+
+void check_writable(const std::string& where, const std::string& path) {
+  if (path.empty()) return;
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (fs::is_directory(path, error))
+    throw InputError(where + " " + path + ": is a folder; name a file in it");
+  fs::path folder = fs::absolute(path, error).parent_path();
+  while (!fs::exists(folder, error) && folder.has_relative_path()) folder = folder.parent_path();
+  if (!fs::is_directory(folder, error) || access(folder.c_str(), W_OK | X_OK) != 0)
+    throw InputError(where + " " + path + ": nothing can be written in " + folder.string());
+}
 
 void write_file(const std::string& path, std::string_view content) {
   const std::filesystem::path place(path);
@@ -23,7 +37,9 @@ void write_file(const std::string& path, std::string_view content) {
     }
   }
   std::filesystem::rename(part, place, error);
-  if (error) throw RunError(path + ": cannot be written: " + error.message());
+  if (!error) return;
+  std::remove(part.c_str());
+  throw RunError(path + ": cannot be written: " + error.message());
 }
 
 }  // namespace meshwright

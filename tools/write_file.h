@@ -7,6 +7,10 @@
 
 namespace meshwright {
 
+// For what is written at the end of long work: an InputError now, beginning with `where`, when
+// `path` could not be written then. Touches nothing; an empty path is good.
+void check_writable(const std::string& where, const std::string& path);
+
 void write_file(const std::string& path, std::string_view content);  // RunError
 
 }  // namespace meshwright

@@ -1,5 +1,6 @@
 // Being asked to stop: SIGINT, SIGTERM and SIGUSR1 (what the launcher sends) set a flag that the
-// training loop looks at between steps.
+// training loop looks at between steps. A second one, later, ends the process at once (exit code
+// 5).
 #pragma once
 
 namespace meshwright {

@@ -49,10 +49,22 @@ std::string FailureWatch::end_line(const std::string& line) {
     paragraph_.clear();
     return whole;
   }
-  if (bare.starts_with("mpirun: Forwarding signal")) return "";  // a request to stop, on its way
-  if (!inside_) return line;
+  if (!inside_) return is_heard_already(bare) ? "" : line;
   paragraph_ += line;
   return "";
+}
+
+bool FailureWatch::is_heard_already(const std::string& line) {
+  if (line.starts_with("mpirun: Forwarding signal")) return true;
+  if (line.starts_with("error: ")) {
+    if (line == error_) return true;
+    if (error_.empty()) error_ = line;
+    return false;
+  }
+  if (!line.starts_with("rank ") || line.find(" failed: ") == std::string::npos) return false;
+  const bool before = explained_;
+  explained_ = true;
+  return before;
 }
 
 // Open MPI 4's words. Where other words are used, the paragraph is shown as it is.
@@ -80,6 +92,11 @@ Verdict FailureWatch::verdict(int status) {
   if (status == 0) return result;
   const int signal = signal_ > 0 ? signal_ : status > 128 ? status - 128 : 0;
   const std::string who = rank_ >= 0 ? "rank " + std::to_string(rank_) : "a rank";
+  if (signal == SIGUSR1 || (signal > 0 && code_ == stopped)) {
+    result.exit_code = stopped;
+    result.shown += "stopped on request, without a last report\n";
+    return result;
+  }
   if (signal > 0) {
     result.exit_code = signal == SIGABRT ? our_fault : run_failed;
     result.shown +=
@@ -89,7 +106,7 @@ Verdict FailureWatch::verdict(int status) {
   const int code = code_ > 0 ? code_ : status;
   result.exit_code = code <= last_exit_code ? code : run_failed;
   // Bad input has been explained by a rank; being asked to stop is no failure.
-  if (rank_ >= 0 && code != bad_input && code != stopped)
+  if (rank_ >= 0 && code != bad_input && code != stopped && !explained_)
     result.shown +=
         who + " ended with exit code " + std::to_string(code) + "; the others were stopped\n";
   return result;

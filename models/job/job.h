@@ -50,6 +50,7 @@ struct Job {
       autos;  // dotted: "parallelism.pipeline", "training.micro_batch", "cluster.count"
   ClusterRequest cluster;
   Objective objective;
+  bool has_steps = false;  // training.steps was given: `train` needs it
   std::optional<DataFiles> data;
   struct Checkpoint {
     std::string folder;

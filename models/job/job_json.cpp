@@ -62,6 +62,7 @@ json to_json(const Job& job, const Plan& plan, const std::string& machine, int c
                 {"parallelism", to_json(plan.parallelism)},
                 {"cluster", cluster_json(job, machine, count)},
                 {"objective", objective_json(job.objective)}};
+  if (!job.has_steps) value["training"].erase("steps");
   if (job.data) value["data"] = data_json(job);
   if (job.checkpoint)
     value["checkpoint"] = {{"folder", from_folder(job, job.checkpoint->folder)},

@@ -113,6 +113,7 @@ void read_training(Fields fields, Job& job) {
       fields.fail("predicted_positions",
                   std::to_string(training.predicted_positions) + " is too small; use 1 or more");
   }
+  job.has_steps = fields.has("steps");
   take(fields, "steps", training.steps);
   training.seed = read_seed(fields);
   read_optimizer(fields, training);

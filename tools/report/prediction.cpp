@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include "models/passes/pad_vocabulary.h"
-#include "tools/report/text.h"
 
 namespace meshwright {
 
@@ -60,6 +59,20 @@ json prediction_json(const Prediction& p) {
           {"simulation_wall_s", p.simulation_wall_s}};
 }
 
+Table memory_table(const Prediction& p) {
+  Table table({"stage", "parameters", "gradients", "optimizer", "activations", "workspace",
+               "communication", "library", "peak"});
+  for (const StageMemory& stage : p.memory) {
+    std::vector<std::string> row{std::to_string(stage.stage)};
+    for (std::int64_t bytes : stage.class_bytes)
+      row.push_back(show_bytes(static_cast<double>(bytes)));
+    row.push_back(show_bytes(static_cast<double>(stage.library_bytes)));
+    row.push_back(show_bytes(static_cast<double>(stage.peak_bytes)));
+    table.add(std::move(row));
+  }
+  return table;
+}
+
 std::string short_plan_text(const Plan& plan) {
   const Parallelism& p = plan.parallelism;
   std::string text =
@@ -108,17 +121,7 @@ std::string prediction_text(const Model& model, const Prepared& prepared, const 
   if (p.usd_per_hour)
     text += fmt::format("cost     ${:.2f}/h   ${:.4f} per million tokens\n", *p.usd_per_hour,
                         p.usd_per_million_tokens.value_or(0));
-  Table table({"stage", "parameters", "gradients", "optimizer", "activations", "workspace",
-               "communication", "library", "peak"});
-  for (const StageMemory& stage : p.memory) {
-    std::vector<std::string> row{std::to_string(stage.stage)};
-    for (std::int64_t bytes : stage.class_bytes)
-      row.push_back(show_bytes(static_cast<double>(bytes)));
-    row.push_back(show_bytes(static_cast<double>(stage.library_bytes)));
-    row.push_back(show_bytes(static_cast<double>(stage.peak_bytes)));
-    table.add(std::move(row));
-  }
-  return text + "\n" + table.text();
+  return text + "\n" + memory_table(p).text();
 }
 
 }  // namespace meshwright

@@ -19,6 +19,7 @@ class Table {
   explicit Table(std::vector<std::string> head);
   void add(std::vector<std::string> row);
   std::string text() const;
+  const std::vector<std::vector<std::string>>& rows() const { return rows_; }  // the head first
 
  private:
   std::vector<std::vector<std::string>> rows_;

@@ -1,0 +1,163 @@
+#include "tools/report/html.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tools/report/prediction.h"
+
+namespace meshwright {
+
+namespace {
+
+constexpr const char* style = R"(
+body { font: 15px/1.5 sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; color: #222; }
+table { border-collapse: collapse; margin: 1em 0; }
+th, td { padding: .2em .8em; text-align: right; border-bottom: 1px solid #ddd; }
+th:first-child, td:first-child { text-align: left; }
+th { background: #f3f3f3; }
+svg { width: 100%; height: auto; background: #fafafa; }
+figcaption { color: #666; }
+figure { margin: 1em 0; overflow-x: auto; }
+)";
+
+std::string escaped(const std::string& text) {
+  std::string safe;
+  for (char c : text) {
+    if (c == '&')
+      safe += "&amp;";
+    else if (c == '<')
+      safe += "&lt;";
+    else if (c == '>')
+      safe += "&gt;";
+    else if (c == '"')
+      safe += "&quot;";
+    else
+      safe += c;
+  }
+  return safe;
+}
+
+// The picture's coordinates: a frame with room for numbers on the left and below.
+struct Frame {
+  static constexpr double width = 800, height = 300, left = 70, right = 790, top = 10, bottom = 270;
+  double lowest = 0, highest = 1;
+  std::size_t points = 1;
+
+  double x(std::size_t index) const {
+    const double last = static_cast<double>(std::max<std::size_t>(points, 2) - 1);
+    return left + (right - left) * static_cast<double>(index) / last;
+  }
+  double y(double value) const {
+    return bottom - (bottom - top) * (value - lowest) / (highest - lowest);
+  }
+};
+
+Frame frame_of(std::span<const double> values) {
+  Frame frame;
+  frame.points = values.size();
+  bool first = true;
+  for (double value : values) {
+    if (!std::isfinite(value)) continue;
+    frame.lowest = first ? value : std::min(frame.lowest, value);
+    frame.highest = first ? value : std::max(frame.highest, value);
+    first = false;
+  }
+  if (frame.highest <= frame.lowest) frame.highest = frame.lowest + 1;
+  return frame;
+}
+
+std::string axes(const Frame& frame) {
+  std::string text;
+  constexpr int lines = 4;
+  for (int line = 0; line <= lines; ++line) {
+    const double value = frame.lowest + (frame.highest - frame.lowest) * line / lines;
+    text += fmt::format(
+        "<path d=\"M{} {:.1f}H{}\" stroke=\"#ddd\"/><text x=\"{}\" y=\"{:.1f}\" font-size=\"12\" "
+        "text-anchor=\"end\">{:.4g}</text>\n",
+        Frame::left, frame.y(value), Frame::right, Frame::left - 6, frame.y(value) + 4, value);
+  }
+  for (const std::size_t index : {std::size_t{0}, frame.points - 1})
+    text +=
+        fmt::format("<text x=\"{:.1f}\" y=\"{}\" font-size=\"12\" text-anchor=\"{}\">{}</text>\n",
+                    frame.x(index), Frame::bottom + 18, index == 0 ? "start" : "end", index + 1);
+  return text;
+}
+
+}  // namespace
+
+HtmlPage::HtmlPage(const std::string& title)
+    : body_(fmt::format("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+                        "<title>{0}</title>\n<style>{1}</style>\n</head>\n<body>\n<h1>{0}</h1>\n",
+                        escaped(title), style)) {}
+
+void HtmlPage::heading(const std::string& text) { body_ += "<h2>" + escaped(text) + "</h2>\n"; }
+
+void HtmlPage::paragraph(const std::string& text) { body_ += "<p>" + escaped(text) + "</p>\n"; }
+
+void HtmlPage::table(const Table& table) {
+  body_ += "<table>\n";
+  bool head = true;
+  for (const auto& row : table.rows()) {
+    body_ += "<tr>";
+    for (const std::string& cell : row)
+      body_ += head ? "<th>" + escaped(cell) + "</th>" : "<td>" + escaped(cell) + "</td>";
+    body_ += "</tr>\n";
+    head = false;
+  }
+  body_ += "</table>\n";
+}
+
+void HtmlPage::curve(const std::string& caption, std::span<const double> values) {
+  if (values.empty()) return;
+  const Frame frame = frame_of(values);
+  // More points than the picture has pixels say nothing more.
+  const std::size_t stride = std::max<std::size_t>(1, values.size() / 2000);
+  std::string points;
+  for (std::size_t i = 0; i < values.size(); i += stride)
+    if (std::isfinite(values[i]))
+      points += fmt::format("{:.1f},{:.1f} ", frame.x(i), frame.y(values[i]));
+  body_ += fmt::format(
+      "<figure><svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">\n{}<polyline "
+      "fill=\"none\" stroke=\"#1f6feb\" stroke-width=\"2\" points=\"{}\"/></svg>\n"
+      "<figcaption>{}</figcaption></figure>\n",
+      Frame::width, Frame::height, escaped(caption), axes(frame), points, escaped(caption));
+}
+
+std::string HtmlPage::text() const { return body_ + "</body>\n</html>\n"; }
+
+void add_prediction(HtmlPage& page, const Model& model, const Prepared& prepared,
+                    const Cluster& cluster, const Prediction& prediction) {
+  const Prediction& p = prediction;
+  page.heading("Plan");
+  Table plan({"what", "value"});
+  plan.add(
+      {"model", fmt::format("{}, {} parameters", model.name,
+                            show_count(static_cast<double>(parameter_count(prepared.graph))))});
+  plan.add({"cluster", fmt::format("{} x {}, {} ranks", cluster.hosts, cluster.machine.name,
+                                   cluster.ranks())});
+  plan.add({"plan", plan_text(prepared.plan)});
+  page.table(plan);
+
+  page.heading("Prediction");
+  Table table({"what", "value"});
+  table.add({"step time", show_seconds(p.step_time_s)});
+  table.add({"tokens/s", show_number(p.tokens_per_s, 0)});
+  table.add({"TFLOP/s per GPU", show_number(p.model_flops_per_s_per_gpu / 1e12, 1)});
+  table.add({"MFU", show_percent(p.mfu)});
+  table.add({"bubble", show_percent(p.bubble_fraction)});
+  table.add({"exposed communication", show_seconds(p.exposed_communication_s)});
+  table.add({"peak memory",
+             fmt::format("{} of {}{}", show_bytes(static_cast<double>(p.peak_memory_bytes)),
+                         show_bytes(p.memory_limit_bytes), p.fits ? "" : ": does not fit")});
+  if (p.usd_per_hour) table.add({"cost per hour", fmt::format("${:.2f}", *p.usd_per_hour)});
+  if (p.usd_per_million_tokens)
+    table.add({"cost per million tokens", fmt::format("${:.4f}", *p.usd_per_million_tokens)});
+  page.table(table);
+
+  page.heading("Memory");
+  page.table(memory_table(p));
+}
+
+}  // namespace meshwright

@@ -1,0 +1,32 @@
+// A self-contained HTML page: headings, paragraphs, tables and curves (inline SVG, no scripts).
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "hwprofiles/machine.h"
+#include "models/importers/model.h"
+#include "sim/predict/predict.h"
+#include "tools/report/text.h"
+
+namespace meshwright {
+
+class HtmlPage {
+ public:
+  explicit HtmlPage(const std::string& title);
+  void heading(const std::string& text);
+  void paragraph(const std::string& text);
+  void table(const Table& table);
+  // values[i] is drawn over i + 1; what is not finite is left out.
+  void curve(const std::string& caption, std::span<const double> values);
+  std::string text() const;
+
+ private:
+  std::string body_;
+};
+
+// The plan, what is predicted of it, and the memory of each stage.
+void add_prediction(HtmlPage& page, const Model& model, const Prepared& prepared,
+                    const Cluster& cluster, const Prediction& prediction);
+
+}  // namespace meshwright

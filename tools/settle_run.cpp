@@ -1,0 +1,122 @@
+#include "tools/settle_run.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "hwprofiles/load.h"
+#include "models/core/error.h"
+#include "tools/job_file.h"
+#include "tools/machines.h"
+#include "tools/report/text.h"
+#include "tools/write_file.h"
+
+namespace meshwright {
+
+namespace {
+
+void check_runs_here(const Job& job, const Options& options) {
+  if (!options.hostfile.empty() || !options.sm_hosts.empty()) return;
+  const int count = counts_of(job.cluster).front();
+  const std::string one_host = count > 1 ? " --set cluster.count=1" : "";
+  for (const std::string& machine : machines_of(job.cluster))
+    if (machine != "local")
+      throw InputError(fmt::format(
+          "{}: /cluster/machine: {} is not this computer (local); train runs on machine 'local', "
+          "or on the hosts of --hostfile or SM_HOSTS. Rehearse it here with --set "
+          "cluster.machine=local{}",
+          job.file, machine, one_host));
+  if (count > 1)
+    throw InputError(fmt::format(
+        "{}: /cluster/count: {} x local is not this computer alone; name the hosts with --hostfile "
+        "or SM_HOSTS. Rehearse it here with --set cluster.machine=local{}",
+        job.file, count, one_host));
+}
+
+void check_can_start(const Job& job, const Options& options) {
+  check_runs_here(job, options);
+  if (job.checkpoint)
+    throw NotSupportedYet(job.file +
+                          ": /checkpoint: checkpoints are not supported yet; leave the key out");
+  if (!job.has_steps)
+    throw InputError(job.file +
+                     ": /training/steps: is missing; say how many steps to train, here or with "
+                     "--steps N");
+  check_writable("--trace", options.trace);
+  check_writable("--report", options.report);
+  check_writable("--log-json", options.log_json);
+  const Loader loader(loader_options(job));  // for its complaints
+}
+
+// What simulates but is not executed yet is said before anything starts.
+void check_executable(const Job& job, const Training& training) {
+  const auto refuse = [&](const char* key, const std::string& problem) {
+    throw NotSupportedYet(job.file + ": /" + key + ": " + problem);
+  };
+  if (training.precision != Precision::fp32)
+    refuse("training/precision", "training in " + std::string(name_of(training.precision)) +
+                                     " is not supported yet on a CPU; use fp32");
+  if (training.compiler == CompilerLevel::full)
+    refuse("training/compiler", "'full' is not supported yet by train; use none or fused");
+  if (training.optimizer == OptimizerKind::lamb)
+    refuse("training/optimizer", "'lamb' is not supported yet by train; use adamw, adam or sgd");
+  if (job.model.head != Head::lm)
+    refuse("model",
+           "training a masked or question-answering head is not supported yet; use head 'lm'");
+}
+
+void check_fits(const Run& run) {
+  const Prediction prediction = predict(run.chosen.prepared, run.chosen.cluster);
+  if (!prediction.fits)
+    throw NoPlanFits(fmt::format(
+        "{}: the plan needs {} per rank, this computer gives each {}; `meshwright plan` finds one "
+        "that fits where \"auto\" leaves it a choice",
+        run.job.file, show_bytes(static_cast<double>(prediction.peak_memory_bytes)),
+        show_bytes(prediction.memory_limit_bytes)));
+}
+
+}  // namespace
+
+LoaderOptions loader_options(const Job& job) {
+  const Training& training = job.plan.training;
+  LoaderOptions loader;
+  loader.seed = training.seed;
+  loader.sequence_length = training.sequence_length;
+  loader.vocabulary = job.model.vocabulary;
+  if (!job.data) return loader;
+  loader.files = job.data->files;
+  loader.format = job.data->uint16 ? TokenFormat::uint16 : TokenFormat::bytes;
+  loader.shuffle = job.data->shuffle;
+  loader.data_seed = job.data->seed;
+  return loader;
+}
+
+Run settle_run(const Options& options) {
+  Run run{read_job_of(options), {}};
+  if (options.steps) {
+    run.job.plan.training.steps = *options.steps;
+    run.job.has_steps = true;
+  }
+  check_can_start(run.job, options);
+  run.chosen = choose_plan(run.job, machine_loader(options));
+  check_executable(run.job, run.chosen.prepared.plan.training);
+  check_fits(run);
+  return run;
+}
+
+RunFolder::RunFolder()
+    : path_(std::filesystem::temp_directory_path() / ("meshwright-" + std::to_string(getpid()))) {
+  std::filesystem::create_directories(path_);
+}
+
+RunFolder::~RunFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+void write_settled(const Run& run, const RunFolder& folder) {
+  const Chosen& chosen = run.chosen;
+  write_job_file(run.job, chosen.prepared.plan, chosen.machine, chosen.count, folder.job());
+  write_machine(chosen.cluster.machine, folder.profile());
+}
+
+}  // namespace meshwright

@@ -1,0 +1,150 @@
+#include "tools/train_log.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "models/core/error.h"
+#include "models/passes/pad_vocabulary.h"
+#include "tools/report/html.h"
+#include "tools/report/prediction.h"
+#include "tools/report/print_json.h"
+#include "tools/report/text.h"
+#include "tools/write_file.h"
+
+namespace meshwright {
+
+namespace {
+
+constexpr int bar_width = 30;
+
+// The median step: the first ones touch new memory, and a busy computer disturbs some.
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+Table comparison(const Prediction& prediction, const Outcome& outcome) {
+  const auto error = [](double predicted, double real) {
+    return fmt::format("{:+.1f} %", (predicted / real - 1) * 100);
+  };
+  const double seconds = median(outcome.seconds);
+  const auto predicted_peak = static_cast<double>(prediction.peak_memory_bytes);
+  Table table({"", "predicted", "measured", "error"});
+  table.add({"step time", show_seconds(prediction.step_time_s), show_seconds(seconds),
+             error(prediction.step_time_s, seconds)});
+  for (std::size_t rank = 0; rank < outcome.peak_bytes.size(); ++rank) {
+    const auto peak = static_cast<double>(outcome.peak_bytes[rank]);
+    table.add({fmt::format("peak memory, rank {}", rank), show_bytes(predicted_peak),
+               show_bytes(peak), error(predicted_peak, peak)});
+  }
+  return table;
+}
+
+std::string how_it_ended(const Outcome& outcome) {
+  return fmt::format("{} after step {}   final loss {:.5f}   parameters {}",
+                     outcome.stopped ? "stopped on request" : "done", outcome.steps,
+                     outcome.last.loss, outcome.parameters_sha256);
+}
+
+}  // namespace
+
+TrainLog::TrainLog(const Options& options, const Job& job, const Chosen& chosen,
+                   const Prediction& prediction)
+    : options_(options),
+      job_(job),
+      chosen_(chosen),
+      prediction_(prediction),
+      to_(options.json ? stderr : stdout),
+      progress_(options.progress || isatty(fileno(stderr)) != 0) {
+  if (options.log_json.empty()) return;
+  file_.open(options.log_json, std::ios::trunc);
+  if (!file_) throw RunError(options.log_json + ": cannot be opened for writing");
+}
+
+void TrainLog::begin(int threads) {
+  std::fprintf(to_, "model %s, %s parameters; %s; %d %s per rank\n", job_.model.name.c_str(),
+               show_count(static_cast<double>(parameter_count(chosen_.prepared.graph))).c_str(),
+               plan_text(chosen_.prepared.plan).c_str(), threads,
+               threads == 1 ? "thread" : "threads");
+  const std::int64_t padded =
+      padded_vocabulary(job_.model.vocabulary, chosen_.prepared.plan.parallelism.tensor);
+  if (padded != job_.model.vocabulary)
+    std::fprintf(to_, "vocabulary %lld padded to %lld\n",
+                 static_cast<long long>(job_.model.vocabulary), static_cast<long long>(padded));
+  std::fprintf(to_, "predicted: %s per step, peak memory %s per rank\n",
+               show_seconds(prediction_.step_time_s).c_str(),
+               show_bytes(static_cast<double>(prediction_.peak_memory_bytes)).c_str());
+  std::fprintf(to_, "%6s  %10s  %10s  %13s  %9s  %10s\n", "step", "loss", "grad norm",
+               "learning rate", "ms", "tokens/s");
+  std::fflush(to_);
+}
+
+void TrainLog::step(int step, const StepResult& result) {
+  const Training& training = chosen_.prepared.plan.training;
+  const double tokens_per_s =
+      static_cast<double>(training.global_batch) * training.sequence_length / result.seconds;
+  std::fprintf(to_, "%6d  %10.5f  %10.4f  %13.3e  %9.1f  %10.0f\n", step, result.loss,
+               result.grad_norm, result.learning_rate, result.seconds * 1e3, tokens_per_s);
+  std::fflush(to_);
+  if (progress_) show_progress(step);
+  if (!file_.is_open()) return;
+  file_ << nlohmann::json{{"step", step},
+                          {"loss", result.loss},
+                          {"grad_norm", result.grad_norm},
+                          {"learning_rate", result.learning_rate},
+                          {"step_time_s", result.seconds},
+                          {"tokens_per_s", tokens_per_s}}
+               .dump()
+        << std::endl;
+  if (!file_) throw RunError(options_.log_json + ": cannot be written");
+}
+
+// The next line, or the end, is written over it.
+void TrainLog::show_progress(int step) const {
+  const int steps = chosen_.prepared.plan.training.steps;
+  const auto full = static_cast<std::size_t>(std::int64_t{bar_width} * step / steps);
+  std::fprintf(stderr, "\r[%s%s] %d/%d\r", std::string(full, '#').c_str(),
+               std::string(bar_width - full, '.').c_str(), step, steps);
+}
+
+void TrainLog::end(const Outcome& outcome) {
+  if (progress_) std::fprintf(stderr, "\r%*s\r", bar_width + 24, "");
+  const Table table = comparison(prediction_, outcome);
+  std::fprintf(to_, "\n%s\n%s\n", table.text().c_str(), how_it_ended(outcome).c_str());
+  std::fflush(to_);
+  if (!options_.report.empty()) write_report(outcome);
+  if (options_.json) print_json_of(outcome);
+}
+
+void TrainLog::print_json_of(const Outcome& outcome) const {
+  const auto& peaks = outcome.peak_bytes;
+  print_json({{"name", job_.name},
+              {"steps", outcome.steps},
+              {"stopped", outcome.stopped},
+              {"predicted_step_time_s", prediction_.step_time_s},
+              {"measured_step_time_s", median(outcome.seconds)},
+              {"predicted_peak_memory_bytes", prediction_.peak_memory_bytes},
+              {"measured_peak_memory_bytes", *std::max_element(peaks.begin(), peaks.end())},
+              {"measured_peak_memory_bytes_per_rank", peaks},
+              {"final_loss", outcome.last.loss},
+              {"parameters_sha256", outcome.parameters_sha256}});
+}
+
+void TrainLog::write_report(const Outcome& outcome) const {
+  HtmlPage page(job_.name + ": training");
+  page.paragraph(how_it_ended(outcome));
+  page.heading("Loss");
+  page.curve("loss over steps", outcome.losses);
+  page.heading("Predicted and measured");
+  page.table(comparison(prediction_, outcome));
+  page.curve("seconds over steps", outcome.seconds);
+  add_prediction(page, job_.model, chosen_.prepared, chosen_.cluster, prediction_);
+  write_file(options_.report, page.text());
+}
+
+}  // namespace meshwright

@@ -1,0 +1,50 @@
+// What rank 0 says of a training run: a line per step, and prediction beside measurement at the
+// end, as text, JSON and HTML.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "exec/runtime/runtime.h"
+#include "models/job/job.h"
+#include "tools/choose.h"
+#include "tools/options.h"
+
+namespace meshwright {
+
+struct Outcome {
+  int steps = 0;
+  bool stopped = false;
+  StepResult last;
+  std::vector<double> seconds, losses;   // of every step
+  std::vector<std::int64_t> peak_bytes;  // by rank
+  std::string parameters_sha256;
+};
+
+class TrainLog {
+ public:
+  // Opens --log-json: InputError when that cannot be done.
+  TrainLog(const Options& options, const Job& job, const Chosen& chosen,
+           const Prediction& prediction);
+  void begin(int threads);
+  void step(int step, const StepResult& result);
+  void end(const Outcome& outcome);
+
+ private:
+  void show_progress(int step) const;
+  void print_json_of(const Outcome& outcome) const;
+  void write_report(const Outcome& outcome) const;
+
+  const Options& options_;
+  const Job& job_;
+  const Chosen& chosen_;
+  const Prediction& prediction_;
+  std::FILE* to_;  // with --json standard output stays empty until the end
+  bool progress_;
+  std::ofstream file_;
+};
+
+}  // namespace meshwright
