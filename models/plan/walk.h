@@ -197,8 +197,8 @@ class Walk {
     return step.when == When::first_micro_batch ? now.first : now.last;
   }
 
-  // False while the run before or a wait is open. A party of an open meeting has run as far as its lane is concerned:
-  // the lane goes on when the meeting is over.
+  // False while the run before or a wait is open. A party of an open meeting has run as far as its
+  // lane is concerned: the lane goes on when the meeting is over.
   bool try_run(const Party& party, Lane& lane) {
     if (lane.last_run >= 0 && !visitor_.done(party.player, lane.last_run)) return false;
     const Script& script = *cast_.scripts[index(party.player)];
