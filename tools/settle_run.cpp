@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "exec/optimizer/optimizer.h"
 #include "hwprofiles/load.h"
 #include "models/core/error.h"
 #include "tools/machines.h"
@@ -49,6 +50,23 @@ void check_can_start(const Job& job, const Options& options) {
   const Loader loader(loader_options(job));  // for its complaints
 }
 
+// What the engine cannot do yet is said before anything is started.
+void check_supported_here(const Run& run) {
+  const Training& training = run.chosen.prepared.plan.training;
+  if (training.precision != Precision::fp32)
+    throw NotSupportedYet(
+        fmt::format("{}: /training/precision: {} cannot be trained on a CPU yet; use fp32",
+                    run.job.file, name_of(training.precision)));
+  if (run.job.model.head != Head::lm)
+    throw NotSupportedYet(run.job.file +
+                          ": /model/head: only language models can be trained yet; use lm");
+  try {
+    check_supported(training.optimizer);
+  } catch (const InputError& error) {
+    throw NotSupportedYet(run.job.file + ": " + error.what());
+  }
+}
+
 void check_fits(const Run& run) {
   const Prediction prediction = predict(run.chosen.prepared, run.chosen.cluster);
   if (!prediction.fits)
@@ -83,6 +101,7 @@ Run settle_run(const Options& options) {
   }
   check_can_start(run.job, options);
   run.chosen = choose_plan(run.job, machine_loader(options));
+  check_supported_here(run);
   check_fits(run);
   return run;
 }
