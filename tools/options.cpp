@@ -105,6 +105,16 @@ std::string unknown_option(const CLI::App& app, const std::vector<std::string>& 
   return "";
 }
 
+// CLI11's words differ between versions; the option's name is in all of them.
+std::string mismatch(const std::string& message, const std::vector<std::string>& arguments) {
+  if (message.find("json") == 0 || message.find("--json") == 0) return "--json takes no value";
+  const std::string name = message.substr(0, message.find(':'));
+  const auto given = std::count_if(arguments.begin(), arguments.end(), [&](const auto& word) {
+    return word == name || word.starts_with(name + "=");
+  });
+  return name + (given > 1 && name != "--set" ? " is given twice; give it once" : " needs a value");
+}
+
 std::string usage(const Command& command) {
   std::string text = std::string("meshwright ") + command.name;
   if (*command.operand != '\0') text += std::string(" ") + command.operand;
@@ -115,6 +125,7 @@ class HelpFormat : public CLI::Formatter {
  public:
   explicit HelpFormat(std::string usage_line) : usage_line_(std::move(usage_line)) {
     column_width(24);
+    label("Positionals", "Operand");
   }
   std::string make_usage(const CLI::App*, std::string) const override {
     return "usage: " + usage_line_ + "\n";
@@ -143,8 +154,7 @@ bool parse_options(const Command& command, const std::vector<std::string>& argum
     throw InputError(std::string(command.name) + ": " +
                      (unknown.empty() ? "takes no operand; usage: " + usage(command) : unknown));
   } catch (const CLI::ArgumentMismatch& error) {
-    throw InputError(std::string(command.name) + ": " + error.what() + "; usage: " +
-                     usage(command) + ", `meshwright " + command.name + " --help` says more");
+    throw InputError(std::string(command.name) + ": " + mismatch(error.what(), arguments));
   } catch (const CLI::ParseError& error) {
     throw InputError(std::string(command.name) + ": " + error.what());
   }

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "exec/optimizer/optimizer.h"
 #include "hwprofiles/load.h"
 #include "models/core/error.h"
 #include "tools/job_file.h"
 #include "tools/machines.h"
 #include "tools/report/text.h"
+#include "tools/train_log.h"
 #include "tools/write_file.h"
 
 namespace meshwright {
@@ -41,27 +43,32 @@ void check_can_start(const Job& job, const Options& options) {
     throw InputError(job.file +
                      ": /training/steps: is missing; say how many steps to train, here or with "
                      "--steps N");
+  if (!job.log.tensorboard.empty())
+    throw NotSupportedYet(job.file + ": /log/tensorboard: is not supported yet; use log.json");
   check_writable("--trace", options.trace);
   check_writable("--report", options.report);
-  check_writable("--log-json", options.log_json);
+  check_writable("--log-json", log_file(options, job));
   const Loader loader(loader_options(job));  // for its complaints
 }
 
-// What simulates but is not executed yet is said before anything starts.
-void check_executable(const Job& job, const Training& training) {
-  const auto refuse = [&](const char* key, const std::string& problem) {
-    throw NotSupportedYet(job.file + ": /" + key + ": " + problem);
-  };
+// What the engine cannot do yet is said before anything is started.
+void check_supported_here(const Run& run) {
+  const Training& training = run.chosen.prepared.plan.training;
   if (training.precision != Precision::fp32)
-    refuse("training/precision", "training in " + std::string(name_of(training.precision)) +
-                                     " is not supported yet on a CPU; use fp32");
+    throw NotSupportedYet(
+        fmt::format("{}: /training/precision: {} cannot be trained on a CPU yet; use fp32",
+                    run.job.file, name_of(training.precision)));
   if (training.compiler == CompilerLevel::full)
-    refuse("training/compiler", "'full' is not supported yet by train; use none or fused");
-  if (training.optimizer == OptimizerKind::lamb)
-    refuse("training/optimizer", "'lamb' is not supported yet by train; use adamw, adam or sgd");
-  if (job.model.head != Head::lm)
-    refuse("model",
-           "training a masked or question-answering head is not supported yet; use head 'lm'");
+    throw NotSupportedYet(run.job.file +
+                          ": /training/compiler: full cannot be trained yet; use none or fused");
+  if (run.job.model.head != Head::lm)
+    throw NotSupportedYet(run.job.file +
+                          ": /model/head: only language models can be trained yet; use lm");
+  try {
+    check_supported(training.optimizer);
+  } catch (const InputError& error) {
+    throw NotSupportedYet(run.job.file + ": " + error.what());
+  }
 }
 
 void check_fits(const Run& run) {
@@ -98,7 +105,7 @@ Run settle_run(const Options& options) {
   }
   check_can_start(run.job, options);
   run.chosen = choose_plan(run.job, machine_loader(options));
-  check_executable(run.job, run.chosen.prepared.plan.training);
+  check_supported_here(run);
   check_fits(run);
   return run;
 }

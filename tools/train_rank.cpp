@@ -134,7 +134,10 @@ int train_as_rank(const Options& options, const Job& job, const Chosen& chosen, 
     if (world.rank() == 0) std::fprintf(stderr, "error: %s\n", error.what());
     return bad_input;
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "rank %d failed: %s\n", world.rank(), error.what());
+    const std::string own = "rank " + std::to_string(world.rank());
+    std::string what = error.what();
+    if (what.starts_with(own + ": ")) what.erase(0, own.size() + 2);
+    std::fprintf(stderr, "%s failed: %s\n", own.c_str(), what.c_str());
     world.abandon(run_failed);
   }
   return run_failed;

@@ -16,8 +16,9 @@ void check_writable(const std::string& where, const std::string& path) {
   std::error_code error;
   if (fs::is_directory(path, error))
     throw InputError(where + " " + path + ": is a folder; name a file in it");
-  fs::path folder = fs::absolute(path, error).parent_path();
-  while (!fs::exists(folder, error) && folder.has_relative_path()) folder = folder.parent_path();
+  fs::path folder = fs::path(path).parent_path();
+  while (!folder.empty() && !fs::exists(folder, error)) folder = folder.parent_path();
+  if (folder.empty()) folder = ".";
   if (!fs::is_directory(folder, error) || access(folder.c_str(), W_OK | X_OK) != 0)
     throw InputError(where + " " + path + ": nothing can be written in " + folder.string());
 }

@@ -21,6 +21,7 @@ namespace meshwright {
 namespace {
 
 constexpr int could_not_start = 127;
+constexpr int stopped = 5;  // exit code
 
 void check(bool good, const char* call) {
   if (!good) throw RunError(std::string(call) + ": " + std::strerror(errno));
@@ -84,6 +85,8 @@ class Child {
     }
   }
 
+  bool was_asked_twice() const { return requests_ > 1; }
+
   int wait() const {
     int status = 0;
     while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
@@ -95,14 +98,14 @@ class Child {
   void pass_on_signal() {
     signalfd_siginfo info{};
     if (read(signal_fd_, &info, sizeof info) != sizeof info) return;
-    kill(pid_, signalled_ ? SIGTERM : SIGUSR1);
-    signalled_ = true;
+    kill(pid_, requests_ == 0 ? SIGUSR1 : SIGTERM);
+    ++requests_;
   }
 
   sigset_t signals_{}, before_{};
   int signal_fd_ = -1, errors_ = -1;
   pid_t pid_ = -1;
-  bool signalled_ = false;
+  int requests_ = 0;
 };
 
 }  // namespace
@@ -130,7 +133,8 @@ int run_mpirun(const std::vector<std::string>& command) {
     throw RunError(command[0] + " could not be started; install Open MPI (tools/setup does)");
   const Verdict verdict = watch.verdict(status);
   std::fputs(verdict.shown.c_str(), stderr);
-  return verdict.exit_code;
+  // Told to stop at once, mpirun ends with a code of its own.
+  return child.was_asked_twice() && status != 0 ? stopped : verdict.exit_code;
 }
 
 }  // namespace meshwright
