@@ -100,7 +100,7 @@ std::vector<Rate> product_rates(Backend& backend, double budget_s) {
 // The mean of the rates of what a training step runs between its products.
 std::vector<Rate> memory_rates(Backend& backend, double budget_s) {
   std::vector<Rate> rates;
-  for (std::int64_t rows : {16, 64, 256, 1024, 4096}) {
+  for (std::int64_t rows : {16, 64, 256, 1024, 4096, 16384}) {
     constexpr std::int64_t width = 1024;
     Attributes tanh_form;
     tanh_form.gelu_tanh = true;
