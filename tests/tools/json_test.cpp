@@ -144,7 +144,7 @@ TEST_CASE("scale, validate and list answer in JSON", "[tools][json]") {
   check_keys(scaled["points"][0],
              "machine count gpus tokens_per_s efficiency usd_per_million_tokens");
   const json scores =
-      answer_of("validate " + source + "/scenarios/evidence/nvidia_bert_large_v100_a100.json");
+      answer_of("validate " + source + "/scenarios/evidence/vtrain_single_node_a100.json");
   check_keys(scores, "rows sources overall skipped");
   for (const json& summary : scores["sources"])
     check_keys(summary, "source rows mape median_ape p90_ape bias");
