@@ -30,6 +30,14 @@ bool leaves_a_choice(const Job& job) {
   return false;
 }
 
+// A profile of this computer knows no network.
+void check_network(const Job& job, const Cluster& cluster) {
+  if (cluster.hosts > 1 && cluster.machine.shared_memory && !cluster.network_override)
+    throw InputError(fmt::format(
+        "{}: /cluster/count: {} hosts of {} need a network; give cluster.network, or use 1",
+        job.file, cluster.hosts, cluster.machine.name));
+}
+
 Chosen choose_plan(const Job& job, const MachineLoader& load) {
   Chosen chosen;
   if (leaves_a_choice(job)) {
@@ -48,6 +56,7 @@ Chosen choose_plan(const Job& job, const MachineLoader& load) {
   chosen.count = counts_of(job.cluster).front();
   const Machine machine = load(chosen.machine);
   chosen.cluster = make_cluster(job.cluster, machine, chosen.count);
+  check_network(job, chosen.cluster);
   const Plan plan = settle(job, chosen.cluster.ranks(), machine_facts(machine));
   chosen.prepared = prepare(job.model, plan, chosen.cluster);
   return chosen;

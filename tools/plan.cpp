@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "sim/planner/search.h"
 #include "tools/choose.h"
 #include "tools/commands.h"
+#include "tools/job_file.h"
 #include "tools/machines.h"
 #include "tools/report/html.h"
 #include "tools/report/prediction.h"
@@ -110,16 +110,6 @@ void write_report(const Options& options, const Job& job, const SearchResult& re
   write_file(options.report, page.text());
 }
 
-// The job with every "auto" replaced by the best plan; its paths are said from where it is written.
-void write_job(Job job, const RankedPlan& best, const std::string& path) {
-  const std::filesystem::path place = std::filesystem::absolute(path).lexically_normal();
-  job.folder = place.parent_path().string();
-  if (job.data)
-    for (std::string& file : job.data->files)
-      file = std::filesystem::absolute(file).lexically_normal().string();
-  write_file(path, json_text(to_json(job, best.plan, best.machine, best.count)));
-}
-
 }  // namespace
 
 int run_plan(const Options& options) {
@@ -136,7 +126,8 @@ int run_plan(const Options& options) {
   if (!options.json) print_result(job, result, top);
   if (!options.report.empty()) write_report(options, job, result, top);
   if (!options.write.empty()) {
-    write_job(job, result.plans.front(), options.write);
+    const RankedPlan& best = result.plans.front();
+    write_job_file(job, best.plan, best.machine, best.count, options.write);
     std::fprintf(stderr, "wrote %s\n", options.write.c_str());
   }
   return done;

@@ -3,14 +3,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <nlohmann/json.hpp>
-
 #include "exec/optimizer/optimizer.h"
 #include "hwprofiles/load.h"
 #include "models/core/error.h"
+#include "tools/job_file.h"
 #include "tools/machines.h"
-#include "tools/report/print_json.h"
 #include "tools/report/text.h"
+#include "tools/train_log.h"
 #include "tools/write_file.h"
 
 namespace meshwright {
@@ -44,9 +43,11 @@ void check_can_start(const Job& job, const Options& options) {
     throw InputError(job.file +
                      ": /training/steps: is missing; say how many steps to train, here or with "
                      "--steps N");
+  if (!job.log.tensorboard.empty())
+    throw NotSupportedYet(job.file + ": /log/tensorboard: is not supported yet; use log.json");
   check_writable("--trace", options.trace);
   check_writable("--report", options.report);
-  check_writable("--log-json", options.log_json);
+  check_writable("--log-json", log_file(options, job));
   const Loader loader(loader_options(job));  // for its complaints
 }
 
@@ -57,6 +58,9 @@ void check_supported_here(const Run& run) {
     throw NotSupportedYet(
         fmt::format("{}: /training/precision: {} cannot be trained on a CPU yet; use fp32",
                     run.job.file, name_of(training.precision)));
+  if (training.compiler == CompilerLevel::full)
+    throw NotSupportedYet(run.job.file +
+                          ": /training/compiler: full cannot be trained yet; use none or fused");
   if (run.job.model.head != Head::lm)
     throw NotSupportedYet(run.job.file +
                           ": /model/head: only language models can be trained yet; use lm");
@@ -117,14 +121,8 @@ RunFolder::~RunFolder() {
 }
 
 void write_settled(const Run& run, const RunFolder& folder) {
-  Job settled = run.job;
-  settled.folder = std::filesystem::path(folder.job()).parent_path().string();
-  if (settled.data)
-    for (std::string& file : settled.data->files)
-      file = std::filesystem::absolute(file).lexically_normal().string();
   const Chosen& chosen = run.chosen;
-  write_file(folder.job(),
-             json_text(to_json(settled, chosen.prepared.plan, chosen.machine, chosen.count)));
+  write_job_file(run.job, chosen.prepared.plan, chosen.machine, chosen.count, folder.job());
   write_machine(chosen.cluster.machine, folder.profile());
 }
 

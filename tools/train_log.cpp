@@ -53,6 +53,12 @@ std::string how_it_ended(const Outcome& outcome) {
 
 }  // namespace
 
+std::string log_file(const Options& options, const Job& job) {
+  if (!options.log_json.empty()) return options.log_json;
+  if (!job.log.json.empty()) return job.log.json;
+  return job.log.folder.empty() ? "" : job.log.folder + "/steps.jsonl";
+}
+
 TrainLog::TrainLog(const Options& options, const Job& job, const Chosen& chosen,
                    const Prediction& prediction)
     : options_(options),
@@ -61,9 +67,12 @@ TrainLog::TrainLog(const Options& options, const Job& job, const Chosen& chosen,
       prediction_(prediction),
       to_(options.json ? stderr : stdout),
       progress_(options.progress || isatty(fileno(stderr)) != 0) {
-  if (options.log_json.empty()) return;
-  file_.open(options.log_json, std::ios::trunc);
-  if (!file_) throw RunError(options.log_json + ": cannot be opened for writing");
+  log_file_ = log_file(options, job);
+  if (log_file_.empty()) return;
+  std::error_code ignored;  // opening says what is wrong
+  std::filesystem::create_directories(std::filesystem::path(log_file_).parent_path(), ignored);
+  file_.open(log_file_, std::ios::trunc);
+  if (!file_) throw RunError(log_file_ + ": cannot be opened for writing");
 }
 
 void TrainLog::begin(int threads) {
@@ -101,7 +110,7 @@ void TrainLog::step(int step, const StepResult& result) {
                           {"tokens_per_s", tokens_per_s}}
                .dump()
         << std::endl;
-  if (!file_) throw RunError(options_.log_json + ": cannot be written");
+  if (!file_) throw RunError(log_file_ + ": cannot be written");
 }
 
 // The next line, or the end, is written over it.

@@ -24,6 +24,10 @@ struct Outcome {
   std::string parameters_sha256;
 };
 
+// Where the lines per step go: --log-json, log.json of the job, or steps.jsonl in its log.folder;
+// empty: nowhere.
+std::string log_file(const Options& options, const Job& job);
+
 class TrainLog {
  public:
   // Opens --log-json: InputError when that cannot be done.
@@ -44,6 +48,7 @@ class TrainLog {
   const Prediction& prediction_;
   std::FILE* to_;  // with --json standard output stays empty until the end
   bool progress_;
+  std::string log_file_;  // empty: none
   std::ofstream file_;
 };
 

@@ -78,7 +78,8 @@ void write_measured_trace(const std::string& path, const Timeline& timeline, con
   write_file(path, to_chrome_trace(timeline, prepared.stages, stage_of_rank));
 }
 
-Outcome run_steps(Runtime& runtime, Loader& loader, const Training& training, TrainLog* log) {
+Outcome run_steps(Runtime& runtime, const World& world, Loader& loader, const Training& training,
+                  TrainLog* log) {
   Outcome outcome;
   for (int step = 1; step <= training.steps; ++step) {
     outcome.last = runtime.step(step, std::int64_t{step - 1} * training.global_batch, loader);
@@ -90,7 +91,9 @@ Outcome run_steps(Runtime& runtime, Loader& loader, const Training& training, Tr
     outcome.stopped = step < training.steps;
     break;
   }
-  outcome.peak_bytes = runtime.gather_of_all(peak_resident_bytes());
+  // Pages of other ranks that collectives read count as resident here too; they are not ours.
+  outcome.peak_bytes =
+      runtime.gather_of_all(peak_resident_bytes() - world.resident_bytes_of_others());
   outcome.parameters_sha256 = runtime.parameters().sha256();
   return outcome;
 }
@@ -111,7 +114,7 @@ int train(const Options& options, const Job& job, const Chosen& chosen, World& w
     log.emplace(options, job, chosen, prediction);
     log->begin(threads);
   }
-  const Outcome outcome = run_steps(runtime, *loader, plan.training, log ? &*log : nullptr);
+  const Outcome outcome = run_steps(runtime, world, *loader, plan.training, log ? &*log : nullptr);
   if (!options.trace.empty()) {
     const Timeline timeline = timeline_of_all(runtime.timeline(), *all);
     if (log) write_measured_trace(options.trace, timeline, mesh, chosen.prepared);

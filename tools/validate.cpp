@@ -82,7 +82,7 @@ int run_validate(const Options& options) {
   }
   Table table({"source", "rows", "mean error", "median", "90 %", "bias", "constant MFU"});
   for (const ErrorSummary& summary : scores.sources) add_row(table, summary);
-  add_row(table, scores.overall);
+  if (scores.overall.rows > 0) add_row(table, scores.overall);
   std::printf("%s", table.text().c_str());
   if (!scores.skipped.empty())
     std::printf("\n%zu rows are not predicted: %s\n", scores.skipped.size(),

@@ -57,6 +57,10 @@ class World {
   // them). All members call it, kinds in the same order.
   virtual std::unique_ptr<Communicator> group(GroupKind kind, std::span<const int> ranks) = 0;
 
+  // Memory of other ranks that collectives have touched: it counts in this process's VmHWM, but is
+  // theirs.
+  virtual std::int64_t resident_bytes_of_others() const = 0;
+
   // For a run that has failed: leaves at once, without waiting for the other ranks (whoever started
   // them stops them).
   [[noreturn]] virtual void abandon(int exit_code) = 0;

@@ -2,6 +2,7 @@
 #include "exec/comm/mpi.h"
 
 #include <mpi.h>
+#include <sys/prctl.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -288,6 +289,7 @@ class MpiWorld : public World {
     MESHWRIGHT_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     MESHWRIGHT_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &rank_));
     MESHWRIGHT_MPI(MPI_Comm_size(MPI_COMM_WORLD, &size_));
+    prctl(PR_SET_TIMERSLACK, 1000UL);  // nanoseconds: sleeps of a Backoff end when they should
     if (!options.shared_memory) return;
     MESHWRIGHT_MPI(
         MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &host_));
@@ -326,6 +328,10 @@ class MpiWorld : public World {
     MPI_Group_free(&members);
     MPI_Group_free(&all);
     return std::make_unique<MpiCommunicator>(comm, shared_group(comm, ranks));
+  }
+
+  std::int64_t resident_bytes_of_others() const override {
+    return segments_.resident_bytes_of_others(rank_);
   }
 
   void abandon(int exit_code) override {

@@ -102,6 +102,7 @@ class SelfWorld : public World {
   std::unique_ptr<Communicator> group(GroupKind, std::span<const int>) override {
     return make_self_communicator();
   }
+  std::int64_t resident_bytes_of_others() const override { return 0; }
   void abandon(int exit_code) override { std::_Exit(exit_code); }
 
  private:

@@ -3,11 +3,19 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <cinttypes>
+#include <cstdio>
+#include <fstream>
+#include <set>
+#include <string>
+
 namespace meshwright {
 
 void Backoff::pause() {
-  constexpr int spins = 64, yields = 20000;
-  constexpr unsigned sleep_us = 20;
+  // Sleeping comes soon: a process that only yields is put behind busy ones for whole time slices
+  // (milliseconds), one that sleeps is woken at once.
+  constexpr int spins = 64, yields = 500;
+  constexpr unsigned sleep_us = 10;
   if (++count_ <= spins) {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
@@ -37,6 +45,27 @@ char* SharedSegments::address(int rank, const SharedPlace& place) const {
   char* base =
       sets_[static_cast<std::size_t>(place.segment)][static_cast<std::size_t>(rank)].base();
   return base == nullptr ? nullptr : base + place.offset;
+}
+
+// /proc/self/smaps has a line "begin-end ..." for every mapping, and later "Rss: N kB".
+std::int64_t SharedSegments::resident_bytes_of_others(int rank) const {
+  std::set<std::uintptr_t> foreign;
+  for (const std::vector<SharedSegment>& set : sets_)
+    for (std::size_t i = 0; i < set.size(); ++i)
+      if (static_cast<int>(i) != rank)
+        foreign.insert(reinterpret_cast<std::uintptr_t>(set[i].base()));
+  std::int64_t kilobytes = 0;
+  bool counts = false;
+  std::ifstream mappings("/proc/self/smaps");
+  for (std::string line; std::getline(mappings, line);) {
+    std::uintptr_t begin = 0, end = 0;
+    std::int64_t size = 0;
+    if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR, &begin, &end) == 2)
+      counts = foreign.contains(begin);
+    else if (counts && std::sscanf(line.c_str(), "Rss: %" SCNd64, &size) == 1)
+      kilobytes += size;
+  }
+  return kilobytes * 1024;
 }
 
 SharedGroup::SharedGroup(std::vector<SharedSlot*> slots, std::span<const int> ranks, int own,

@@ -43,6 +43,7 @@ class SharedSegments {
   void add(std::vector<SharedSegment> by_rank) { sets_.push_back(std::move(by_rank)); }
   SharedPlace find(int rank, const void* data, std::int64_t bytes) const;
   char* address(int rank, const SharedPlace& place) const;  // null: not mapped here
+  std::int64_t resident_bytes_of_others(int rank) const;
 
  private:
   std::vector<std::vector<SharedSegment>> sets_;

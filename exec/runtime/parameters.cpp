@@ -53,11 +53,14 @@ const StageParameter& Parameters::member(const Entry& entry) const {
       .parameters[static_cast<std::size_t>(entry.index)];
 }
 
-void Parameters::initialise(std::uint64_t seed, int layers) {
+void Parameters::initialise(std::uint64_t seed, int layers, cpu::ThreadPool& pool) {
   const InitialOptions options{seed, layers, own_.tensor, mesh_.degrees().tensor};
+  constexpr std::int64_t grain = 1 << 20;
   for (const StageParameter& each : stages_[static_cast<std::size_t>(own_.pipeline)].parameters) {
     const HeldWeights held = memory_.weights(each);
-    if (held.count > 0) fill_initial(each.parameter, options, held.begin, held.count, held.data);
+    cpu::parallel_for(pool, held.count, grain, [&](std::int64_t begin, std::int64_t end) {
+      fill_initial(each.parameter, options, held.begin + begin, end - begin, held.data + begin);
+    });
   }
 }
 

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "exec/backends/cpu/thread_pool.h"
 #include "exec/comm/communicator.h"
 #include "exec/runtime/arena.h"
 #include "models/plan/plan.h"
@@ -19,7 +20,7 @@ class Parameters {
   Parameters(const std::vector<Program>& stages, const Mesh& mesh, Communicator& everybody,
              const Arena& memory);
 
-  void initialise(std::uint64_t seed, int layers);
+  void initialise(std::uint64_t seed, int layers, cpu::ThreadPool& pool);
 
   // Every rank calls it. Rank 0 gets each parameter once, in order of names, unsplit and unpadded;
   // the span is valid during the call.

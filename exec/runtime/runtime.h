@@ -14,14 +14,14 @@
 #include "exec/comm/communicator.h"
 #include "exec/data/loader.h"
 #include "exec/optimizer/optimizer.h"
-#include "exec/runtime/parameters.h"
 #include "exec/runtime/arena.h"
+#include "exec/runtime/parameters.h"
 #include "models/plan/timeline.h"
 
 namespace meshwright {
 
 struct RuntimeOptions {
-  int threads = 1;     // of the optimizer
+  int threads = 1;     // of the optimizer and of making initial values
   int layers = 1;      // of the whole model: initial values depend on it
   bool trace = false;  // keep a Timeline of the latest step
 };

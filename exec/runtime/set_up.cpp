@@ -41,7 +41,7 @@ Runtime::Runtime(const std::vector<Program>& stages, const Plan& plan, const Mes
   make_segments();
   reserve_workspace();
   parameters_ = std::make_unique<Parameters>(stages_, mesh_, group(GroupKind::world), memory_);
-  parameters_->initialise(plan_.training.seed, options_.layers);
+  parameters_->initialise(plan_.training.seed, options_.layers, pool_);
   group(GroupKind::world).barrier();
   start_ = std::chrono::steady_clock::now();
 }

@@ -144,7 +144,15 @@ void read_sharding_keys(Fields& fields, Version1& v, Job& job) {
   }
   take(fields, "sdp_gradient_clipping", v.clip);
   if (!(v.clip > 0)) fields.fail("sdp_gradient_clipping", "must be above 0");
-  if (v.shard > 1) return;
+  if (v.shard > 1) {
+    if (fields.has("sdp_param_persistence_threshold"))
+      warn(job, fields, "sdp_param_persistence_threshold",
+           "no effect yet: every parameter is sharded");
+    if (fields.has("sdp_max_live_parameters"))
+      warn(job, fields, "sdp_max_live_parameters",
+           "no effect yet: one unit computes while the next is gathered, no more are live");
+    return;
+  }
   for (const char* key : {"sdp_reduce_bucket_size", "sdp_param_persistence_threshold",
                           "sdp_max_live_parameters", "sdp_gradient_clipping"})
     if (fields.has(key)) warn(job, fields, key, "no effect with sharded_data_parallel_degree 1");

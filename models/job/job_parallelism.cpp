@@ -109,6 +109,12 @@ void read_parallelism(Fields fields, Job& job) {
   take(fields, "reduce_bucket_bytes", p.reduce_bucket_bytes);
   take(fields, "max_live_parameters", p.max_live_parameters);
   take(fields, "persistence_threshold", p.persistence_threshold);
+  const Parallelism defaults;
+  if (p.max_live_parameters != defaults.max_live_parameters)
+    warn(job, fields, "max_live_parameters",
+         "no effect yet: one unit computes while the next is gathered, no more are live");
+  if (p.persistence_threshold != defaults.persistence_threshold)
+    warn(job, fields, "persistence_threshold", "no effect yet: every parameter is sharded");
   fields.done();
 }
 

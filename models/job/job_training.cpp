@@ -72,7 +72,8 @@ std::uint64_t read_seed(Fields& fields) {
   return static_cast<std::uint64_t>(seed);
 }
 
-void read_optimizer(Fields& fields, Training& training) {
+void read_optimizer(Fields& fields, Job& job) {
+  Training& training = job.plan.training;
   take_word(fields, "optimizer", "optimizer", optimizer_names(), training.optimizer);
   take(fields, "learning_rate", training.learning_rate);
   take(fields, "warmup_steps", training.warmup_steps);
@@ -84,7 +85,11 @@ void read_optimizer(Fields& fields, Training& training) {
   take(fields, "beta2", training.beta2);
   take(fields, "epsilon", training.epsilon);
   take(fields, "gradient_clip", training.gradient_clip);
-  if (fields.has("loss_scale")) training.loss_scale = read_loss_scale(fields.object("loss_scale"));
+  if (fields.has("loss_scale")) {
+    training.loss_scale = read_loss_scale(fields.object("loss_scale"));
+    warn(job, fields, "loss_scale",
+         "no effect yet: it costs no time in a prediction, and training runs in fp32");
+  }
 }
 
 }  // namespace
@@ -116,7 +121,7 @@ void read_training(Fields fields, Job& job) {
   job.has_steps = fields.has("steps");
   take(fields, "steps", training.steps);
   training.seed = read_seed(fields);
-  read_optimizer(fields, training);
+  read_optimizer(fields, job);
   take(fields, "dropout", training.dropout);
   fields.done();
 }

@@ -112,6 +112,7 @@ struct Ledger {
   bool done(int player, int run) const { return ran[at(player)][at(run)]; }
   void reached(const Party&, int, std::span<const int>) {}
   void alone(const Party& party) { ran[at(party.player)][at(party.run)] = true; }
+  int next_end() { return -1; }  // a run ends when it begins
   void together(std::span<const Party> parties) {
     for (const Party& party : parties) alone(party);
   }

@@ -93,10 +93,12 @@ struct Party {
 };
 
 // Calls of the visitor, for every run once:
-//   bool done(int player, int run);
+//   bool done(int player, int run);           // has ended
 //   void reached(const Party&, int previous_run_of_lane, std::span<const int> waited_runs);
 //   void alone(const Party&);                 // needs nobody else
 //   void together(std::span<const Party>);    // the last of them has reached it
+// and, when nothing more can begin:
+//   int next_end();                           // ends the next run under way; its player, -1: none
 template <class Visitor>
 class Walk {
  public:
@@ -114,19 +116,11 @@ class Walk {
   // Returns an empty text, or what everything that is left waits for.
   std::string run() {
     for (std::size_t p = 0; p < players_.size(); ++p) wake(static_cast<int>(p));
-    for (std::size_t next = 0; next < queue_.size(); ++next) {
-      const int player = queue_[next];
-      players_[index(player)].queued = false;
-      const int lanes = cast_.scripts[index(player)]->lanes();
-      for (bool moved = true; moved;) {
-        moved = false;
-        for (int lane = 0; lane < lanes; ++lane) moved = advance(player, lane) || moved;
-      }
-      if (next > 4096) {
-        queue_.erase(queue_.begin(), queue_.begin() + static_cast<std::ptrdiff_t>(next) + 1);
-        next = static_cast<std::size_t>(-1);
-      }
-    }
+    do {
+      begin_what_can();
+      const int player = visitor_.next_end();
+      if (player >= 0) wake(player);
+    } while (!queue_.empty());
     return what_is_left();
   }
 
@@ -147,6 +141,19 @@ class Walk {
   };
 
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
+
+  void begin_what_can() {
+    for (std::size_t next = 0; next < queue_.size(); ++next) {
+      const int player = queue_[next];
+      players_[index(player)].queued = false;
+      const int lanes = cast_.scripts[index(player)]->lanes();
+      for (bool moved = true; moved;) {
+        moved = false;
+        for (int lane = 0; lane < lanes; ++lane) moved = advance(player, lane) || moved;
+      }
+    }
+    queue_.clear();
+  }
 
   void wake(int player) {
     if (players_[index(player)].queued) return;
@@ -190,9 +197,10 @@ class Walk {
     return step.when == When::first_micro_batch ? now.first : now.last;
   }
 
-  // False while a wait is open. A party of an open meeting has run as far as its lane is concerned:
-  // the lane goes on when the meeting is over.
+  // False while the run before or a wait is open. A party of an open meeting has run as far as its
+  // lane is concerned: the lane goes on when the meeting is over.
   bool try_run(const Party& party, Lane& lane) {
+    if (lane.last_run >= 0 && !visitor_.done(party.player, lane.last_run)) return false;
     const Script& script = *cast_.scripts[index(party.player)];
     const Script::Step& step = script.steps()[index(party.step)];
     waited_.clear();

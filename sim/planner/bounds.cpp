@@ -20,18 +20,19 @@ struct Stages {
 
 // Can the chain be cut into stages such that none needs more than `step` seconds? Taking as many
 // units as a stage can is best: the constraints loosen with the units before it.
-bool feasible(const std::vector<double>& passed, const std::vector<double>& backward,
-              const std::vector<double>& parameters, const Stages& stages, double step) {
+bool feasible(const Chain& sums, const Stages& stages, double step) {
   std::size_t begin = 0;
-  const std::size_t units = passed.size() - 1;
+  const std::size_t units = sums.work.size() - 1;
   for (int stage = 0; stage < stages.count && begin < units; ++stage) {
+    const double ramp = std::max(0.0, sums.ramp[begin] - stage * sums.weight_gradient_s);
     std::size_t end = begin;
     while (end < units) {
-      const double own = passed[end + 1] - passed[begin];
-      const double held = parameters[end + 1] - parameters[begin];
-      const double busy = passed[begin] + stages.micro_batches * own + stages.after * held;
+      const double held = sums.parameters[end + 1] - sums.parameters[begin];
+      const double own =
+          std::max(0.0, sums.work[end + 1] - sums.work[begin] - sums.last_collectives_s);
+      const double busy = ramp + stages.micro_batches * own + stages.after * held;
       const double reduced =
-          busy - (backward[end + 1] - backward[begin]) + stages.hidden_last * held;
+          busy - (sums.backward[end + 1] - sums.backward[begin]) + stages.hidden_last * held;
       if (std::max(busy, reduced) > step) break;
       ++end;
     }
@@ -76,7 +77,8 @@ double BoundMaker::memory(const Candidate& candidate) {
       static_cast<double>(bytes_of(t.gradient_reduce)) * (zero >= 2 ? share : 1) +
       (4 * moments + (storage < 4 ? 4 : 0)) * (zero >= 1 ? share : 1);
   const LibraryOverheads& library = cluster_.machine.overheads;
-  const double fixed = library.context_bytes + library.communicator_bytes + library.workspace_bytes;
+  const double fixed = library.context_bytes + library.workspace_bytes +
+                       (cluster_.ranks() > 1 ? library.communicator_bytes : 0);
   const int count = micro_batches(candidate), stages = candidate.pipeline;
   const int bound = base_.parallelism.active_microbatches;
   const auto in_flight = [&](int stage) {
@@ -84,10 +86,11 @@ double BoundMaker::memory(const Candidate& candidate) {
     return std::min({count, own, bound > 0 ? bound : own});
   };
   const double kept = static_cast<double>(profile.block_kept_bytes);
+  // Under ZeRO 2 and 3 the compute stream waits more often, so buffers live shorter.
   if (stages == 1)
     return fixed + per_parameter * static_cast<double>(profile.parameters()) +
            in_flight(0) * (model_.layers * kept + static_cast<double>(profile.other_kept_bytes)) +
-           static_cast<double>(profile.task_bytes);
+           static_cast<double>(zero >= 2 ? profile.largest_task_bytes : profile.task_bytes);
   double block_parameters = 0;
   for (const UnitProfile& unit : profile.units)
     if (unit.is_block) block_parameters = static_cast<double>(unit.parameters);
@@ -151,6 +154,14 @@ BoundMaker::PerParameter BoundMaker::per_parameter(const Candidate& candidate) {
   return cost;
 }
 
+double BoundMaker::longest_collective(const Candidate& candidate, const UnitProfile::Pass& pass) {
+  double longest = 0;
+  for (const auto& [what, count] : pass.collectives)
+    longest = std::max(longest, group_time(candidate, GroupKind::tensor, what.first,
+                                           static_cast<double>(what.second)));
+  return longest;
+}
+
 double BoundMaker::pass_time(const Candidate& candidate, const UnitProfile::Pass& pass) {
   double seconds = pass.compute_s;
   if (base_.parallelism.overlap_tensor) return seconds;
@@ -160,19 +171,25 @@ double BoundMaker::pass_time(const Candidate& candidate, const UnitProfile::Pass
   return seconds;
 }
 
-BoundMaker::Chain BoundMaker::chain(const Candidate& candidate, const ModelProfile& profile) {
+Chain BoundMaker::chain(const Candidate& candidate, const ModelProfile& profile) {
   const std::size_t units = profile.units.size();
-  Chain sums{sums_before(units), sums_before(units), sums_before(units)};
-  double forward = 0, backward = 0;
+  Chain sums{sums_before(units), sums_before(units), sums_before(units), sums_before(units)};
+  double forward = 0, recompute = 0, backward = 0;
   for (std::size_t u = 0; u < units; ++u) {
     const UnitProfile& unit = profile.units[u];
     if (u == 0 || !unit.is_block || !profile.units[u - 1].is_block) {  // blocks are alike
       forward = pass_time(candidate, unit.forward);
+      recompute = pass_time(candidate, unit.recompute);
       backward = pass_time(candidate, unit.backward);
     }
-    sums.passed[u + 1] = sums.passed[u] + forward + backward;
-    sums.backward[u + 1] = sums.backward[u] + backward;
+    sums.work[u + 1] = sums.work[u] + forward + recompute + backward;
+    sums.ramp[u + 1] = sums.ramp[u] + forward + backward;
+    sums.backward[u + 1] = sums.backward[u] + recompute + backward;
     sums.parameters[u + 1] = sums.parameters[u] + static_cast<double>(unit.parameters);
+    sums.weight_gradient_s = std::max(sums.weight_gradient_s, unit.weight_gradient_s);
+    sums.last_collectives_s =
+        std::max(sums.last_collectives_s, longest_collective(candidate, unit.forward) +
+                                              longest_collective(candidate, unit.backward));
   }
   return sums;
 }
@@ -181,9 +198,10 @@ Bounds BoundMaker::time(const Candidate& candidate) {
   const Chain sums = chain(candidate, profiles_.of(candidate));
   const PerParameter cost = per_parameter(candidate);
   const double stages = candidate.pipeline, batches = micro_batches(candidate);
-  const double work = sums.passed.back(), held = sums.parameters.back();
+  const double work = sums.work.back(), held = sums.parameters.back();
   const double stream = (batches * cost.each_batch + cost.hidden_last) * held / stages;
-  const double busy = batches * work + cost.after * held;
+  const double hidden = stages * candidate.virtual_stages * sums.last_collectives_s;
+  const double busy = batches * std::max(0.0, work - hidden) + cost.after * held;
   const double reduced = busy - sums.backward.back() + cost.hidden_last * held;
   if (candidate.schedule == ScheduleKind::interleaved) {
     // Reductions of one chunk hide behind the backward tasks of all others: not in the bound.
@@ -197,7 +215,7 @@ Bounds BoundMaker::time(const Candidate& candidate) {
   double low = mean, high = busy + cost.hidden_last * held + work;
   while (high - low > 1e-3 * low) {
     const double middle = (low + high) / 2;
-    (feasible(sums.passed, sums.backward, sums.parameters, cut, middle) ? high : low) = middle;
+    (feasible(sums, cut, middle) ? high : low) = middle;
   }
   return {std::max(low, stream), std::max(high, stream)};
 }

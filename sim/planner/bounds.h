@@ -3,10 +3,12 @@
 //
 // Time of 1f1b and gpipe. A stage that holds the units [a, b) of the chain cannot begin before the
 // first micro-batch has passed the units before a, and its last gradient must pass them back: with
-// C the time of all units before, c its own per micro-batch, m micro-batches and t what follows the
-// last backward, step >= C + m*c + t; and with r the reductions that only the last backward task,
-// of length b, can hide: step >= C + m*c - b + r + t. The bound is the smallest step for which some
-// cut into stages obeys both. Interleaved: the mean over stages of the same without C.
+// C the time of all units before (without what they recompute and without the weight gradients of
+// one unit per stage, which nobody waits for), c its own per micro-batch, m micro-batches and t
+// what follows the last backward, step >= C + m*c + t; and with r the reductions that only the last
+// backward task, of length b, can hide: step >= C + m*c - b + r + t. The bound is the smallest step
+// for which some cut into stages obeys both. Interleaved: the mean over stages of the same without
+// C.
 //
 // Memory. With n_s blocks on stage s, of weight w_s each (parameters, their states, activations of
 // the micro-batches in flight), max n_s*w_s >= layers / sum(1/w_s).
@@ -25,6 +27,17 @@ struct Bounds {
   double estimate_s = 0;   // what it probably is: the order in which plans are simulated
 };
 
+// Sums over the units before each unit, and over all.
+struct Chain {
+  std::vector<double> work;      // of one micro-batch
+  std::vector<double> ramp;      // the part of it that other stages wait for
+  std::vector<double> backward;  // of one micro-batch, with what it recomputes
+  std::vector<double> parameters;
+  double weight_gradient_s = 0;  // of the unit that has most
+  double last_collectives_s =
+      0;  // that the next task may hide: one of a chunk's forward and backward
+};
+
 class BoundMaker {
  public:
   BoundMaker(const Model& model, const Plan& base, const Cluster& cluster);
@@ -38,12 +51,10 @@ class BoundMaker {
     double hidden_last = 0;  // reductions that the last backward task can hide
     double each_batch = 0;   // collectives of every micro-batch, beside compute
   };
-  struct Chain {
-    std::vector<double> passed, backward, parameters;  // sums over the units before
-  };
   double group_time(const Candidate& candidate, GroupKind group, CollectiveKind kind, double bytes);
   double per_byte(const Candidate& candidate, GroupKind group, CollectiveKind kind);
   PerParameter per_parameter(const Candidate& candidate);
+  double longest_collective(const Candidate& candidate, const UnitProfile::Pass& pass);
   double pass_time(const Candidate& candidate, const UnitProfile::Pass& pass);
   Chain chain(const Candidate& candidate, const ModelProfile& profile);
   double optimizer_s_per_parameter() const;

@@ -33,14 +33,18 @@ ClusterSearch::ClusterSearch(const Job& job, const std::string& machine, Cluster
 void ClusterSearch::run(int budget, std::size_t keep) {
   bound_all();
   simulate_promising(budget, keep);
-  if (plans_.empty()) find_any_that_fits();
-  for (std::size_t i = 0; i < entries_.size(); ++i)
-    ++rejected_["estimated slower than the simulated plans"];
-  if (plans_.empty() && !closest_) measure_closest_miss();
+  if (simulated_ == 0) find_any_that_fits();
+  if (!entries_.empty())
+    rejected_["estimated slower than the simulated plans"] +=
+        static_cast<std::int64_t>(entries_.size());
+  if (limits_decide_)
+    closest_.reset();
+  else if (simulated_ == 0 && !closest_)
+    measure_closest_miss();
 }
 
 void ClusterSearch::bound_all() {
-  Space space = enumerate(job_, base_, cluster_.ranks(), facts_);
+  Space space = enumerate(job_, base_, cluster_.ranks());
   enumerated_ = space.enumerated;
   rejected_ = std::move(space.rejected);
   BoundMaker bounds(job_.model, base_, cluster_);
@@ -66,6 +70,12 @@ void ClusterSearch::simulate_promising(int budget, std::size_t keep) {
       ++rejected_[no_memory];
       continue;
     }
+    if (const auto broken =
+            broken_limit(job_.objective, base_.training, cluster_, entry.bounds.step_time_s)) {
+      ++rejected_[*broken];
+      limits_decide_ = true;
+      continue;
+    }
     const bool enough = plans_.size() >= keep;
     if (enough && merit(job_.objective, cluster_, entry.bounds.step_time_s) >
                       merit(job_.objective, cluster_, plans_[keep - 1].prediction.step_time_s)) {
@@ -85,7 +95,7 @@ void ClusterSearch::find_any_that_fits() {
                    [](const Entry& a, const Entry& b) { return a.memory < b.memory; });
   int attempts = 0;
   std::size_t next = 0;
-  for (; next < entries_.size() && plans_.empty() && attempts < last_attempts; ++next, ++attempts)
+  for (; next < entries_.size() && simulated_ == 0 && attempts < last_attempts; ++next, ++attempts)
     evaluate(entries_[next]);
   entries_.erase(entries_.begin(), entries_.begin() + static_cast<std::ptrdiff_t>(next));
 }
@@ -130,6 +140,7 @@ void ClusterSearch::evaluate(const Entry& entry) {
   const double step = ranked.prediction.step_time_s;
   if (const auto broken = broken_limit(job_.objective, base_.training, cluster_, step)) {
     ++rejected_[*broken];
+    limits_decide_ = true;
     return;
   }
   const auto better = [&](double time, const RankedPlan& other) {

@@ -58,6 +58,7 @@ class ClusterSearch {
   std::map<Family, int> too_large_;  // smallest micro-batch that does not fit
   std::optional<Entry> nearest_;     // the miss with the lowest bound, not built
   std::optional<ClosestMiss> closest_;
+  bool limits_decide_ = false;  // a deadline or a budget turned plans away, not memory alone
   std::int64_t enumerated_ = 0, simulated_ = 0, built_ = 0;
 };
 

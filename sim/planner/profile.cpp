@@ -61,6 +61,11 @@ bool is_collective(InstructionKind kind) {
          kind == InstructionKind::reduce_scatter;
 }
 
+UnitProfile::Pass& pass_of(UnitProfile& unit, Phase phase) {
+  if (phase == Phase::forward) return unit.forward;
+  return phase == Phase::recompute ? unit.recompute : unit.backward;
+}
+
 // A parameter belongs to the first unit that uses it.
 void count_parameters(const Graph& graph, std::vector<UnitProfile>& units) {
   std::vector<bool> counted(graph.parameters.size(), false);
@@ -84,10 +89,12 @@ std::vector<UnitProfile> measure_units(const SmallModel& small, const CostModel&
       if (instruction.when != When::always || instruction.module < 0) continue;
       const Module& module = small.graph.modules[static_cast<std::size_t>(instruction.module)];
       UnitProfile& unit = units[static_cast<std::size_t>(module.unit)];
-      UnitProfile::Pass& pass = body.kind == Body::Kind::forward ? unit.forward : unit.backward;
-      if (instruction.kind == InstructionKind::compute)
-        pass.compute_s += cost.time(instruction, small.program).value;
-      else if (instruction.stream == Stream::tensor_comm && is_collective(instruction.kind))
+      UnitProfile::Pass& pass = pass_of(unit, instruction.phase);
+      if (instruction.kind == InstructionKind::compute) {
+        const double seconds = cost.time(instruction, small.program).value;
+        pass.compute_s += seconds;
+        if (instruction.op == Op::linear_grad_weight) unit.weight_gradient_s += seconds;
+      } else if (instruction.stream == Stream::tensor_comm && is_collective(instruction.kind))
         ++pass.collectives[{kind_of(instruction.kind), whole_bytes(instruction)}];
     }
   }
@@ -143,6 +150,9 @@ ModelProfile Profiles::measure(const Candidate& candidate) const {
   profile.block_kept_bytes = std::max<std::int64_t>(0, kept_two - kept_one);
   profile.other_kept_bytes = std::max<std::int64_t>(0, 2 * kept_one - kept_two);
   profile.task_bytes = one.program.memory.task_bytes;
+  for (const Buffer& buffer : one.program.memory.buffers)
+    if (buffer.region == Region::task)
+      profile.largest_task_bytes = std::max(profile.largest_task_bytes, buffer.bytes);
   if (base_.training.recompute_fraction < 1) {
     // Recomputed blocks keep less; how much less is left to the exact plan.
     profile.block_kept_bytes =
@@ -150,7 +160,7 @@ ModelProfile Profiles::measure(const Candidate& candidate) const {
             ? profile.block_kept_bytes
             : static_cast<std::int64_t>(static_cast<double>(profile.block_kept_bytes) *
                                         (1 - base_.training.recompute_fraction));
-    profile.task_bytes = 0;
+    profile.task_bytes = profile.largest_task_bytes = 0;
   }
   return profile;
 }

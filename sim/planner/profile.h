@@ -21,20 +21,22 @@ namespace meshwright {
 struct UnitProfile {
   bool is_block = false;
   std::int64_t parameters = 0;  // elements that the rank holds, unsharded; shared ones counted once
-  // One micro-batch: forward; backward with what it recomputes.
+  // One micro-batch.
   struct Pass {
     double compute_s = 0;
     // Collectives of the tensor group: kind, bytes of the whole buffer, how many.
     std::map<std::pair<CollectiveKind, std::int64_t>, int> collectives;
   };
-  Pass forward, backward;
+  Pass forward, recompute, backward;
+  double weight_gradient_s = 0;  // part of backward that no earlier stage waits for
 };
 
 struct ModelProfile {
-  std::vector<UnitProfile> units;     // of the whole model, in order
-  std::int64_t block_kept_bytes = 0;  // what one block keeps from forward to backward
-  std::int64_t other_kept_bytes = 0;  // what the other units keep
-  std::int64_t task_bytes = 0;        // working space of the largest body of one block's model
+  std::vector<UnitProfile> units;       // of the whole model, in order
+  std::int64_t block_kept_bytes = 0;    // what one block keeps from forward to backward
+  std::int64_t other_kept_bytes = 0;    // what the other units keep
+  std::int64_t task_bytes = 0;          // working space of the largest body
+  std::int64_t largest_task_bytes = 0;  // the largest buffer in it
   std::int64_t parameters() const;
 };
 

@@ -22,8 +22,7 @@ Job job_at(const Job& job, const std::string& machine, int count) {
 }
 
 std::string reason_of(const SearchResult& result) {
-  if (result.rejected.empty()) return "no number of replicas goes with the fixed degrees";
-  return result.rejected.front().reason;
+  return result.rejected.empty() ? "nothing to try" : result.rejected.front().reason;
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace meshwright {
 
 namespace {
 
-constexpr int least_simulations_per_cluster = 8;
+constexpr int least_simulations_per_cluster = 12;
 
 using Clock = std::chrono::steady_clock;
 
@@ -71,8 +71,8 @@ SearchResult search(const Job& job, const SearchOptions& options) {
   const std::vector<std::string> machines = machines_of(job.cluster);
   const std::vector<int> counts = counts_of(job.cluster);
   const int clusters = static_cast<int>(machines.size() * counts.size());
-  const int budget =
-      std::max(least_simulations_per_cluster, options.simulate_at_most / std::max(1, clusters));
+  const int budget = std::max(std::min(least_simulations_per_cluster, options.simulate_at_most),
+                              options.simulate_at_most / std::max(1, clusters));
   const auto keep = static_cast<std::size_t>(std::max(1, options.keep_best));
   SearchResult result;
   Rejections reasons;
@@ -97,7 +97,7 @@ SearchResult search(const Job& job, const SearchOptions& options) {
   result.plans = rank(job, searches, keep);
   mark_pareto(result.plans);
   result.rejected = sorted(reasons, result.closest_miss);
-  if (!result.plans.empty()) result.closest_miss.reset();
+  if (result.candidates_simulated > 0) result.closest_miss.reset();  // something fits
   result.search_wall_s = std::chrono::duration<double>(Clock::now() - begin).count();
   return result;
 }

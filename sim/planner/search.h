@@ -46,8 +46,8 @@ struct SearchResult {
 };
 
 struct SearchOptions {
-  int keep_best = 10;  // over all clusters, and in any case the best of each cluster
-  int simulate_at_most = 40;
+  int keep_best = 10;         // over all clusters, and in any case the best of each cluster
+  int simulate_at_most = 64;  // over all clusters, but some on each
   MachineLoader load = load_known_machine;
 };
 

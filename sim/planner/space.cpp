@@ -32,8 +32,8 @@ struct Cut {
 
 class Enumerator {
  public:
-  Enumerator(const Job& job, const Plan& base, int ranks, const MachineFacts& machine)
-      : job_(job), base_(base), ranks_(ranks), machine_(machine), sizes_(job.model.sizes()) {}
+  Enumerator(const Job& job, const Plan& base, int ranks)
+      : job_(job), base_(base), ranks_(ranks), sizes_(job.model.sizes()) {}
 
   Space run() {
     const Parallelism& p = base_.parallelism;
@@ -44,6 +44,7 @@ class Enumerator {
         if (model > ranks_ || ranks_ % model != 0) continue;  // no whole number of replicas
         split(pipeline, tensor, static_cast<int>(ranks_ / model));
       }
+    if (space_.enumerated == 0) reject("the fixed degrees do not multiply to the ranks");
     return std::move(space_);
   }
 
@@ -135,15 +136,13 @@ class Enumerator {
   }
 
   void add(const Candidate& candidate) {
-    if (machine_.is_cpu && candidate.zero_stage > 1 && job_.is_auto("parallelism.zero_stage"))
-      return reject("zero_stage 2 and 3 are not executed on a CPU yet");
     const std::int64_t rows = std::int64_t{candidate.micro_batch} * base_.training.sequence_length;
     if (candidate.sequence_parallel && rows % candidate.tensor != 0)
       return reject("sequence_parallel needs rows that tensor divides");
     try {
       verify(to_plan(candidate, base_), sizes_);
-    } catch (const NotSupportedYet& error) {
-      return reject(error.what());
+    } catch (const NotSupportedYet& error) {  // the space has no such thing: the job asks for it
+      throw NotSupportedYet(job_.file + ": " + error.what());
     } catch (const InputError& error) {
       return reject(error.what());
     }
@@ -154,15 +153,14 @@ class Enumerator {
   const Job& job_;
   const Plan& base_;
   int ranks_;
-  const MachineFacts& machine_;
   ModelSizes sizes_;
   Space space_;
 };
 
 }  // namespace
 
-Space enumerate(const Job& job, const Plan& base, int ranks, const MachineFacts& machine) {
-  return Enumerator(job, base, ranks, machine).run();
+Space enumerate(const Job& job, const Plan& base, int ranks) {
+  return Enumerator(job, base, ranks).run();
 }
 
 Plan base_plan(const Job& job, const MachineFacts& machine) {

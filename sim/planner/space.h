@@ -32,7 +32,7 @@ struct Space {
 };
 
 // `base`: the job's plan with precision and attention settled for the machine.
-Space enumerate(const Job& job, const Plan& base, int ranks, const MachineFacts& machine);
+Space enumerate(const Job& job, const Plan& base, int ranks);
 
 // The job's plan with precision and attention as this machine takes them by default.
 Plan base_plan(const Job& job, const MachineFacts& machine);

@@ -1,5 +1,5 @@
 // The visitor of a walk that keeps the time: when every run of every player began and ended, and
-// what it waited for last.
+// what it waited for last. Runs end by events, in order of time.
 #pragma once
 
 #include <algorithm>
@@ -8,12 +8,14 @@
 
 #include "models/core/units.h"
 #include "models/plan/walk.h"
+#include "sim/engine/event_queue.h"
 
 namespace meshwright {
 
 struct PlayerTimes {
-  std::vector<SimTime> begin, end;  // per run; end < 0: has not run
-  std::vector<int> previous;        // the run that ended last of those it waited for, -1: none
+  std::vector<SimTime> begin, end;  // per run; end < 0: has not begun
+  std::vector<int> previous;  // per run: the one that ended last of those it waited for, -1: none
+  std::vector<char> done;
 };
 
 class Clock {
@@ -24,11 +26,12 @@ class Clock {
       const auto runs = static_cast<std::size_t>(cast.scripts[p]->runs());
       players_[p].begin.assign(runs, 0);
       players_[p].end.assign(runs, -1);
+      players_[p].done.assign(runs, 0);
       players_[p].previous.assign(runs, -1);
     }
   }
 
-  bool done(int player, int run) const { return times(player).end[at(run)] >= 0; }
+  bool done(int player, int run) const { return times(player).done[at(run)] != 0; }
 
   // Until others have come as well, `begin` is when this player was ready.
   void reached(const Party& party, int previous_of_lane, std::span<const int> waited) {
@@ -50,6 +53,13 @@ class Clock {
     for (const Party& party : parties) finish(party, begin);
   }
 
+  int next_end() {
+    if (events_.empty()) return -1;
+    const Event event = events_.pop();
+    players_[at(event.a)].done[at(event.b)] = 1;
+    return event.a;
+  }
+
   const PlayerTimes& times(int player) const { return players_[at(player)]; }
 
  private:
@@ -57,12 +67,18 @@ class Clock {
 
   void finish(const Party& party, SimTime begin) {
     PlayerTimes& own = players_[at(party.player)];
+    const SimTime end = begin + (*durations_[at(party.player)])[at(party.step)];
     own.begin[at(party.run)] = begin;
-    own.end[at(party.run)] = begin + (*durations_[at(party.player)])[at(party.step)];
+    own.end[at(party.run)] = end;
+    if (end == events_.now())
+      own.done[at(party.run)] = 1;
+    else
+      events_.at(end, 0, party.player, party.run);
   }
 
   std::vector<const std::vector<SimTime>*> durations_;  // of each player's steps
   std::vector<PlayerTimes> players_;
+  EventQueue events_;
 };
 
 }  // namespace meshwright

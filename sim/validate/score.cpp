@@ -102,7 +102,7 @@ class Scorer {
   ScoredStep predict_step(const Evidence& evidence, const StepRow& row) {
     const nlohmann::json value = parse_json(row.job, row.id);
     const Job job = read_job(value, row.id, ".", machine_facts);
-    const std::string& name = machines_of(job.cluster).front();
+    const std::string name = machines_of(job.cluster).front();
     const Cluster cluster =
         make_cluster(job.cluster, machine(name), counts_of(job.cluster).front());
     const Plan plan = settle(job, cluster.ranks(), machine_facts(cluster.machine));

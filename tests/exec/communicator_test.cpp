@@ -2,8 +2,8 @@
 // under mpirun the groups are all prefixes and all pairs of neighbours of the ranks that there are.
 #include "exec/comm/communicator.h"
 
+#include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -36,7 +36,7 @@ void fill(T* data, int rank, std::int64_t elements) {
 
 template <typename T>
 bool same(const T* data, const std::vector<T>& expected) {
-  return std::memcmp(data, expected.data(), expected.size() * sizeof(T)) == 0;
+  return std::equal(expected.begin(), expected.end(), data);
 }
 
 template <typename T>
@@ -153,6 +153,22 @@ TEST_CASE("ranks whose buffers are in shared memory and ranks whose are not get 
   std::vector<char> own(static_cast<std::size_t>(memory_bytes));
   const auto group = world.group(GroupKind::world, ranks);
   check_everything(*group, world.rank() % 2 == 0 ? shared : own.data());
+}
+
+TEST_CASE("memory of other ranks is told from one's own", "[exec][comm]") {
+  World& world = test_world();
+  std::vector<int> ranks(static_cast<std::size_t>(world.size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  constexpr std::int64_t part = 1 << 20;
+  auto* memory = static_cast<char*>(world.allocate(part * world.size()));
+  const auto group = world.group(GroupKind::world, ranks);
+  const std::int64_t before = world.resident_bytes_of_others();
+  group->all_gather(memory + part * world.rank(), memory, part);
+  const std::int64_t touched = world.resident_bytes_of_others() - before;
+  // Where memory is shared, one part of every other rank was read (and pages around it).
+  const std::int64_t others = part * (world.size() - 1);
+  CHECK((touched == 0 || (touched >= others && touched < others + world.size() * part / 4)));
+  if (world.size() == 1) CHECK(touched == 0);
 }
 
 TEST_CASE("sums in a type that no rank can sum are refused", "[exec][comm]") {

@@ -12,7 +12,7 @@ namespace {
 
 // The largest |gradient - central difference| over up to 48 elements of `input`, relative to
 // 1 + |gradient|. With step 1e-5 the difference is off by about 1e-10 f''' and 1e-16 f / 1e-5.
-double worst_difference(Tensor& input, const Tensor& gradient,
+double worst_difference(OpTensor& input, const OpTensor& gradient,
                         const std::function<double()>& functional) {
   REQUIRE(gradient.type.shape == input.type.shape);
   constexpr double step = 1e-5;
@@ -34,42 +34,42 @@ double worst_difference(Tensor& input, const Tensor& gradient,
 
 constexpr double tolerance = 1e-8;
 
-double sum_of(const Tensor& tensor) {
+double sum_of(const OpTensor& tensor) {
   double sum = 0;
   for (std::int64_t i = 0; i < tensor.elements(); ++i) sum += tensor.get(i);
   return sum;
 }
 
-double product_of(const Tensor& a, const Tensor& b) {
+double product_of(const OpTensor& a, const OpTensor& b) {
   double sum = 0;
   for (std::int64_t i = 0; i < a.elements(); ++i) sum += a.get(i) * b.get(i);
   return sum;
 }
 
 // Rows [first, first + rows) of a matrix or a vector.
-Tensor rows_of(const Tensor& all, std::int64_t first, std::int64_t rows) {
+OpTensor rows_of(const OpTensor& all, std::int64_t first, std::int64_t rows) {
   Shape shape = all.type.shape;
   shape[0] = rows;
-  Tensor part({shape, all.type.dtype});
+  OpTensor part({shape, all.type.dtype});
   const std::int64_t width = all.elements() / all.type.shape[0];
   for (std::int64_t i = 0; i < part.elements(); ++i) part.set(i, all.get(first * width + i));
   return part;
 }
 
-Tensor columns_of(const Tensor& all, std::int64_t first, std::int64_t columns) {
+OpTensor columns_of(const OpTensor& all, std::int64_t first, std::int64_t columns) {
   const std::int64_t rows = all.type.shape[0], width = all.type.shape[1];
-  Tensor part({{rows, columns}, all.type.dtype});
+  OpTensor part({{rows, columns}, all.type.dtype});
   for (std::int64_t i = 0; i < part.elements(); ++i)
     part.set(i, all.get(i / columns * width + first + i % columns));
   return part;
 }
 
 // The parts one below the other, or side by side.
-Tensor joined(const Tensor& a, const Tensor& b, bool side_by_side) {
+OpTensor joined(const OpTensor& a, const OpTensor& b, bool side_by_side) {
   Shape shape = a.type.shape;
   const std::int64_t columns = shape[1];
   shape[side_by_side ? 1 : 0] *= 2;
-  Tensor all({shape, a.type.dtype});
+  OpTensor all({shape, a.type.dtype});
   for (std::int64_t i = 0; i < a.elements(); ++i) {
     const std::int64_t at = side_by_side ? i / columns * 2 * columns + i % columns : i;
     all.set(at, a.get(i));
@@ -87,11 +87,11 @@ TEST_CASE("gradients agree with central differences", "[exec][backends]") {
     Runner runner(*backend, Dtype::f64);
     Played p = play(runner, c);
     const auto functional = [&] {
-      const Tensor y = forward(runner, c, p.inputs)[0];
+      const OpTensor y = forward(runner, c, p.inputs)[0];
       return rule_of(c.op).is_loss ? c.attributes.scale * sum_of(y) : product_of(y, p.dy);
     };
     std::size_t next = 0;
-    for (Tensor& input : p.inputs) {
+    for (OpTensor& input : p.inputs) {
       if (input.type.dtype == Dtype::i32) continue;
       CHECK(worst_difference(input, p.gradients.at(next++), functional) < tolerance);
     }
@@ -105,21 +105,21 @@ TEST_CASE("an embedding cut by the vocabulary has the gradient of the whole", "[
   Attributes a;
   a.vocabulary_parallel = true;
   a.tensor_degree = 2;
-  const Tensor tokens = runner.random({{9}, 8}, 1), dy = runner.random({{9, 3}}, 2);
-  Tensor table = runner.random({{8, 3}}, 3);
+  const OpTensor tokens = runner.random({{9}, 8}, 1), dy = runner.random({{9, 3}}, 2);
+  OpTensor table = runner.random({{8, 3}}, 3);
   const auto of_ranks = [&](Op op, const std::vector<Shape>& shapes, bool gradient) {
-    std::vector<Tensor> results;
+    std::vector<OpTensor> results;
     for (runner.tensor_rank = 0; runner.tensor_rank < 2; ++runner.tensor_rank) {
-      const Tensor own = rows_of(table, 4 * runner.tensor_rank, 4);
+      const OpTensor own = rows_of(table, 4 * runner.tensor_rank, 4);
       results.push_back(runner.run(op, a, {&tokens, gradient ? &dy : &own}, shapes, gradient)[0]);
     }
     return results;
   };
   const auto functional = [&] {
-    const std::vector<Tensor> y = of_ranks(Op::embedding, {{9, 3}}, false);
+    const std::vector<OpTensor> y = of_ranks(Op::embedding, {{9, 3}}, false);
     return product_of(y[0], dy) + product_of(y[1], dy);  // the ranks' rows are summed
   };
-  const std::vector<Tensor> gradients = of_ranks(Op::embedding_grad, {{4, 3}}, true);
+  const std::vector<OpTensor> gradients = of_ranks(Op::embedding_grad, {{4, 3}}, true);
   CHECK(worst_difference(table, joined(gradients[0], gradients[1], false), functional) < tolerance);
 }
 
@@ -134,31 +134,31 @@ TEST_CASE("cross-entropy cut by the vocabulary has the gradient of the whole", "
   a.tensor_degree = 2;
   a.vocabulary = vocabulary;
   a.scale = 0.25;
-  const Tensor targets = runner.random({{n}, vocabulary}, 1);
-  Tensor logits = runner.random({{n, 2 * own_columns}}, 2);
+  const OpTensor targets = runner.random({{n}, vocabulary}, 1);
+  OpTensor logits = runner.random({{n, 2 * own_columns}}, 2);
   const auto combine = [&] {
-    std::vector<Tensor> stats;
+    std::vector<OpTensor> stats;
     for (runner.tensor_rank = 0; runner.tensor_rank < 2; ++runner.tensor_rank) {
-      const Tensor own = columns_of(logits, own_columns * runner.tensor_rank, own_columns);
+      const OpTensor own = columns_of(logits, own_columns * runner.tensor_rank, own_columns);
       stats.push_back(runner.run(Op::cross_entropy_stats, a, {&own, &targets}, {{3, n}})[0]);
     }
-    const Tensor gathered = joined(stats[0], stats[1], false);
+    const OpTensor gathered = joined(stats[0], stats[1], false);
     return runner.run(Op::cross_entropy_combine, a, {&gathered}, {{n}, {n}});
   };
-  const std::vector<Tensor> combined = combine();
+  const std::vector<OpTensor> combined = combine();
 
   Attributes whole = a;
   whole.vocabulary_parallel = false;
-  const Tensor loss = runner.run(Op::cross_entropy, whole, {&logits, &targets}, {{n}, {n}})[0];
+  const OpTensor loss = runner.run(Op::cross_entropy, whole, {&logits, &targets}, {{n}, {n}})[0];
   for (int r = 0; r < n; ++r) CHECK(combined[0].get(r) == Approx(loss.get(r)).epsilon(1e-12));
 
-  std::vector<Tensor> gradients;
+  std::vector<OpTensor> gradients;
   for (runner.tensor_rank = 0; runner.tensor_rank < 2; ++runner.tensor_rank) {
-    const Tensor own = columns_of(logits, own_columns * runner.tensor_rank, own_columns);
+    const OpTensor own = columns_of(logits, own_columns * runner.tensor_rank, own_columns);
     gradients.push_back(runner.run(Op::cross_entropy_grad, a, {&own, &combined[1], &targets},
                                    {{n, own_columns}})[0]);
   }
-  const Tensor gradient = joined(gradients[0], gradients[1], true);
+  const OpTensor gradient = joined(gradients[0], gradients[1], true);
   CHECK(worst_difference(logits, gradient, [&] { return a.scale * sum_of(combine()[0]); }) <
         tolerance);
   for (std::int64_t i = 0; i < gradient.elements(); ++i)
@@ -175,24 +175,24 @@ TEST_CASE("ranks that share the rows add the positions of their rows", "[exec][b
   a.position_offset = 1;
   a.tensor_degree = 2;
   a.sequence_parallel = true;
-  const Tensor x = runner.random({{2 * rows, h}}, 1), dy = runner.random({{2 * rows, h}}, 2);
-  Tensor table = runner.random({{6, h}}, 3);
+  const OpTensor x = runner.random({{2 * rows, h}}, 1), dy = runner.random({{2 * rows, h}}, 2);
+  OpTensor table = runner.random({{6, h}}, 3);
   const auto y = [&] {
-    std::vector<Tensor> parts;
+    std::vector<OpTensor> parts;
     for (runner.tensor_rank = 0; runner.tensor_rank < 2; ++runner.tensor_rank) {
-      const Tensor own = rows_of(x, rows * runner.tensor_rank, rows);
+      const OpTensor own = rows_of(x, rows * runner.tensor_rank, rows);
       parts.push_back(runner.run(Op::add_position, a, {&own, &table}, {{rows, h}})[0]);
     }
     return joined(parts[0], parts[1], false);
   };
   // Row 7 is rank 1's row 1 and token 3 of sequence 1.
   CHECK(y().get(7 * h) == Approx(x.get(7 * h) + table.get((3 + 1) * h)));
-  std::vector<Tensor> gradients;
+  std::vector<OpTensor> gradients;
   for (runner.tensor_rank = 0; runner.tensor_rank < 2; ++runner.tensor_rank) {
-    const Tensor own = rows_of(dy, rows * runner.tensor_rank, rows);
+    const OpTensor own = rows_of(dy, rows * runner.tensor_rank, rows);
     gradients.push_back(runner.run(Op::add_position_grad, a, {&own}, {table.type.shape}, 1)[0]);
   }
-  Tensor sum = gradients[0];
+  OpTensor sum = gradients[0];
   for (std::int64_t i = 0; i < sum.elements(); ++i) sum.set(i, sum.get(i) + gradients[1].get(i));
   CHECK(worst_difference(table, sum, [&] { return product_of(y(), dy); }) < tolerance);
 }

@@ -12,7 +12,7 @@ using namespace meshwright;
 namespace {
 
 // The largest difference, relative to the largest element.
-double distance(const Tensor& a, const Tensor& b) {
+double distance(const OpTensor& a, const OpTensor& b) {
   double difference = 0, largest = 1e-30;
   for (std::int64_t i = 0; i < a.elements(); ++i) {
     const double d = std::fabs(a.get(i) - b.get(i));
@@ -22,7 +22,7 @@ double distance(const Tensor& a, const Tensor& b) {
   return difference / largest;
 }
 
-bool same_bits(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+bool same_bits(const std::vector<OpTensor>& a, const std::vector<OpTensor>& b) {
   for (std::size_t i = 0; i < a.size(); ++i)
     if (std::memcmp(a[i].storage.data(), b[i].storage.data(),
                     static_cast<std::size_t>(a[i].type.bytes())) != 0)
@@ -30,14 +30,14 @@ bool same_bits(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
   return a.size() == b.size();
 }
 
-std::vector<double> values(const Tensor& tensor) {
+std::vector<double> values(const OpTensor& tensor) {
   std::vector<double> all;
   for (std::int64_t i = 0; i < tensor.elements(); ++i) all.push_back(tensor.get(i));
   return all;
 }
 
-Tensor tensor_of(const Shape& shape, Dtype dtype, const std::vector<double>& numbers) {
-  Tensor tensor({shape, dtype});
+OpTensor tensor_of(const Shape& shape, Dtype dtype, const std::vector<double>& numbers) {
+  OpTensor tensor({shape, dtype});
   for (std::size_t i = 0; i < numbers.size(); ++i)
     tensor.set(static_cast<std::int64_t>(i), numbers[i]);
   return tensor;
@@ -98,8 +98,9 @@ TEST_CASE("a causal token attends to itself and the tokens before it", "[exec][b
   a.head_dim = 1;
   a.alibi = true;
   a.attention = GENERATE(AttentionKernel::unfused, AttentionKernel::flash2);
-  const Tensor q = tensor_of({2, 1}, Dtype::f64, {1, 1}), k = tensor_of({2, 1}, Dtype::f64, {3, 1});
-  const Tensor v = tensor_of({2, 1}, Dtype::f64, {10, 20});
+  const OpTensor q = tensor_of({2, 1}, Dtype::f64, {1, 1}),
+                 k = tensor_of({2, 1}, Dtype::f64, {3, 1});
+  const OpTensor v = tensor_of({2, 1}, Dtype::f64, {10, 20});
   // One head of one: slope 2^-8. Token 1 scores 1*3 - 2^-8 on token 0 and 1*1 on itself.
   const double w0 = std::exp(3 - 0x1p-8), w1 = std::exp(1.0);
   const Shape saved = a.attention == AttentionKernel::unfused ? Shape{1, 2, 2} : Shape{1, 2};
@@ -123,13 +124,13 @@ TEST_CASE("attention on ranks with their share of the heads is the whole's", "[e
   a.heads = a.kv_heads = a.alibi_heads = 2;
   a.head_dim = 1;
   a.alibi = true;
-  const Tensor x = runner.random({{5, 2}}, 1);
-  const Tensor whole = runner.run(Op::attention, a, {&x, &x, &x}, {{5, 2}, {2, 5}})[0];
+  const OpTensor x = runner.random({{5, 2}}, 1);
+  const OpTensor whole = runner.run(Op::attention, a, {&x, &x, &x}, {{5, 2}, {2, 5}})[0];
   a.heads = a.kv_heads = 1;
   for (runner.tensor_rank = 0; runner.tensor_rank < 2; ++runner.tensor_rank) {
-    Tensor own({{5, 1}, Dtype::f64});
+    OpTensor own({{5, 1}, Dtype::f64});
     for (int i = 0; i < 5; ++i) own.set(i, x.get(2 * i + runner.tensor_rank));
-    const Tensor y = runner.run(Op::attention, a, {&own, &own, &own}, {{5, 1}, {1, 5}})[0];
+    const OpTensor y = runner.run(Op::attention, a, {&own, &own, &own}, {{5, 1}, {1, 5}})[0];
     for (int i = 0; i < 5; ++i) CHECK(y.get(i) == Approx(whole.get(2 * i + runner.tensor_rank)));
   }
 }
@@ -141,7 +142,7 @@ TEST_CASE("the gradient of a loss may take the place of the logits", "[exec][bac
     if (!rule_of(c.op).is_loss) continue;
     INFO(c.name);
     Played p = play(runner, c);
-    Tensor& logits = p.inputs[0];
+    OpTensor& logits = p.inputs[0];
     const Op op = c.op == Op::span_loss ? Op::span_loss_grad : Op::cross_entropy_grad;
     const std::vector<TensorType> in = {logits.type, p.outputs[1].type, p.inputs[1].type};
     const std::vector<TensorType> out = {logits.type};
@@ -156,8 +157,8 @@ TEST_CASE("the gradient of a loss may take the place of the logits", "[exec][bac
 TEST_CASE("the step's bookkeeping adds up", "[exec][backends]") {
   const auto backend = make_cpu_backend(2);
   const Attributes a;
-  Tensor sum = tensor_of({1}, Dtype::f64, {1});
-  Tensor numbers = tensor_of({4}, Dtype::f32, {0.5, 2, -3, 0.25});
+  OpTensor sum = tensor_of({1}, Dtype::f64, {1});
+  OpTensor numbers = tensor_of({4}, Dtype::f32, {0.5, 2, -3, 0.25});
   const std::vector<TensorType> in = {numbers.type}, out = {sum.type};
   const std::vector<const void*> from = {numbers.storage.data()};
   const std::vector<void*> to = {sum.storage.data()};
@@ -173,10 +174,10 @@ TEST_CASE("the square sum of a long bucket is in double precision", "[exec][back
   const auto backend = make_cpu_backend(2);
   Runner runner(*backend, Dtype::f32);
   const std::int64_t n = 100003;
-  const Tensor numbers = runner.random({{n}}, 3);
+  const OpTensor numbers = runner.random({{n}}, 3);
   double expected = 0;
   for (const double x : values(numbers)) expected += x * x;
-  Tensor sum = tensor_of({1}, Dtype::f64, {0});
+  OpTensor sum = tensor_of({1}, Dtype::f64, {0});
   const std::vector<TensorType> in = {numbers.type}, out = {sum.type};
   const std::vector<const void*> from = {numbers.storage.data()};
   const std::vector<void*> to = {sum.storage.data()};
@@ -190,7 +191,7 @@ TEST_CASE("a slice of the sequence is the rank's own rows", "[exec][backends]") 
   Attributes a;
   a.tensor_degree = 2;
   runner.tensor_rank = 1;
-  const Tensor x = tensor_of({4, 2}, Dtype::f32, {0, 1, 2, 3, 4, 5, 6, 7});
+  const OpTensor x = tensor_of({4, 2}, Dtype::f32, {0, 1, 2, 3, 4, 5, 6, 7});
   CHECK(values(runner.run(Op::sequence_slice, a, {&x}, {{2, 2}})[0]) ==
         std::vector<double>{4, 5, 6, 7});
 }

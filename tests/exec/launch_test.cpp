@@ -1,9 +1,5 @@
 // Starting ranks: the command line, and what is said when one of them fails.
-#include <chrono>
-#include <csignal>
-#include <cstdlib>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "exec/launch/mpirun.h"

@@ -7,7 +7,7 @@ namespace meshwright {
 
 namespace {
 
-using Inputs = std::vector<Tensor>;
+using Inputs = std::vector<OpTensor>;
 
 Attributes sequences(int batch, int length) {
   Attributes a;
@@ -186,15 +186,15 @@ std::vector<Case> large_cases() {
   return cases;
 }
 
-Tensor::Tensor(const TensorType& of)
+OpTensor::OpTensor(const TensorType& of)
     : type(of), storage(static_cast<std::size_t>(of.bytes() / 8 + 1)) {}
 
-double Tensor::get(std::int64_t i) const {
+double OpTensor::get(std::int64_t i) const {
   if (type.dtype == Dtype::i32) return as<std::int32_t>()[i];
   return type.dtype == Dtype::f32 ? static_cast<double>(as<float>()[i]) : as<double>()[i];
 }
 
-void Tensor::set(std::int64_t i, double value) {
+void OpTensor::set(std::int64_t i, double value) {
   if (type.dtype == Dtype::i32)
     as<std::int32_t>()[i] = static_cast<std::int32_t>(value);
   else if (type.dtype == Dtype::f32)
@@ -203,26 +203,26 @@ void Tensor::set(std::int64_t i, double value) {
     as<double>()[i] = value;
 }
 
-std::vector<Tensor> Runner::run(Op op, const Attributes& attributes,
-                                const std::vector<const Tensor*>& inputs,
-                                const std::vector<Shape>& outputs, std::size_t added_outputs) {
+std::vector<OpTensor> Runner::run(Op op, const Attributes& attributes,
+                                  const std::vector<const OpTensor*>& inputs,
+                                  const std::vector<Shape>& outputs, std::size_t added_outputs) {
   called.insert(op);
-  std::vector<Tensor> results;
+  std::vector<OpTensor> results;
   std::vector<TensorType> input_types, output_types;
   std::vector<const void*> in;
   std::vector<void*> out;
-  for (const Tensor* tensor : inputs) {
+  for (const OpTensor* tensor : inputs) {
     input_types.push_back(tensor->type);
     in.push_back(tensor->storage.data());
   }
   for (std::size_t o = 0; o < outputs.size(); ++o) {
     output_types.push_back({outputs[o], real_});
-    Tensor& result = results.emplace_back(output_types.back());
+    OpTensor& result = results.emplace_back(output_types.back());
     const bool added = o + added_outputs >= outputs.size();
     for (std::int64_t i = 0; i < result.elements(); ++i)
       result.set(i, added ? 0.5 : std::numeric_limits<double>::quiet_NaN());
   }
-  for (Tensor& result : results) out.push_back(result.storage.data());
+  for (OpTensor& result : results) out.push_back(result.storage.data());
   OpContext context;
   context.tensor_rank = tensor_rank;
   context.tensor_size = attributes.tensor_degree;
@@ -233,8 +233,8 @@ std::vector<Tensor> Runner::run(Op op, const Attributes& attributes,
   return results;
 }
 
-Tensor Runner::random(const InputSpec& spec, std::uint64_t seed) const {
-  Tensor tensor({spec.shape, spec.below > 0 ? Dtype::i32 : real_});
+OpTensor Runner::random(const InputSpec& spec, std::uint64_t seed) const {
+  OpTensor tensor({spec.shape, spec.below > 0 ? Dtype::i32 : real_});
   std::mt19937_64 generator(seed);
   for (std::int64_t i = 0; i < tensor.elements(); ++i) {
     const double unit = static_cast<double>(generator() >> 11U) * 0x1p-53;
@@ -247,32 +247,32 @@ namespace {
 
 const OpRule rules[] = {
     {Op::embedding,
-     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const Tensor& dy) {
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const OpTensor& dy) {
        return r.run(Op::embedding_grad, c.attributes, {&in[0], &dy}, {in[1].type.shape}, 1);
      }},
     {Op::add_position,
-     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const Tensor& dy) {
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const OpTensor& dy) {
        return Inputs{dy,
                      r.run(Op::add_position_grad, c.attributes, {&dy}, {in[1].type.shape}, 1)[0]};
      }},
     {Op::add_row,
-     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const Tensor& dy) {
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const OpTensor& dy) {
        return Inputs{dy, r.run(Op::add_row_grad, c.attributes, {&dy}, {in[1].type.shape}, 1)[0]};
      }},
     {Op::layer_norm,
-     [](Runner& r, const Case& c, const Inputs& in, const Inputs& out, const Tensor& dy) {
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs& out, const OpTensor& dy) {
        std::vector<Shape> shapes;
-       for (const Tensor& tensor : in) shapes.push_back(tensor.type.shape);
+       for (const OpTensor& tensor : in) shapes.push_back(tensor.type.shape);
        return r.run(Op::layer_norm_grad, c.attributes, {&in[0], &in[1], &out[1], &dy}, shapes,
                     in.size() - 1);
      }},
     {Op::rms_norm,
-     [](Runner& r, const Case& c, const Inputs& in, const Inputs& out, const Tensor& dy) {
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs& out, const OpTensor& dy) {
        return r.run(Op::rms_norm_grad, c.attributes, {&in[0], &in[1], &out[1], &dy},
                     {in[0].type.shape, in[1].type.shape}, 1);
      }},
     {Op::linear,
-     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const Tensor& dy) {
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const OpTensor& dy) {
        Inputs g = r.run(Op::linear_grad_input, c.attributes, {&dy, &in[1]}, {in[0].type.shape});
        g.push_back(
            r.run(Op::linear_grad_weight, c.attributes, {&in[0], &dy}, {in[1].type.shape}, 1)[0]);
@@ -281,57 +281,57 @@ const OpRule rules[] = {
        return g;
      }},
     {Op::add_bias,
-     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const Tensor& dy) {
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const OpTensor& dy) {
        return Inputs{dy, r.run(Op::bias_grad, c.attributes, {&dy}, {in[1].type.shape}, 1)[0]};
      }},
     {Op::rope,
-     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const Tensor& dy) {
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const OpTensor& dy) {
        return r.run(Op::rope_grad, c.attributes, {&dy}, {in[0].type.shape});
      }},
     {Op::attention,
-     [](Runner& r, const Case& c, const Inputs& in, const Inputs& out, const Tensor& dy) {
-       std::vector<const Tensor*> operands;
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs& out, const OpTensor& dy) {
+       std::vector<const OpTensor*> operands;
        std::vector<Shape> shapes;
-       for (const Tensor& tensor : in) {
+       for (const OpTensor& tensor : in) {
          operands.push_back(&tensor);
          shapes.push_back(tensor.type.shape);
        }
-       for (const Tensor* tensor : {&out[0], &out[1], &dy}) operands.push_back(tensor);
+       for (const OpTensor* tensor : {&out[0], &out[1], &dy}) operands.push_back(tensor);
        return r.run(Op::attention_grad, c.attributes, operands, shapes);
      }},
     {Op::gelu,
-     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const Tensor& dy) {
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const OpTensor& dy) {
        return r.run(Op::gelu_grad, c.attributes, {&in[0], &dy}, {in[0].type.shape});
      }},
     {Op::relu,
-     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const Tensor& dy) {
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const OpTensor& dy) {
        return r.run(Op::relu_grad, c.attributes, {&in[0], &dy}, {in[0].type.shape});
      }},
     {Op::tanh,
-     [](Runner& r, const Case& c, const Inputs& in, const Inputs& out, const Tensor& dy) {
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs& out, const OpTensor& dy) {
        return r.run(Op::tanh_grad, c.attributes, {&out[0], &dy}, {in[0].type.shape});
      }},
     {Op::swiglu,
-     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const Tensor& dy) {
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const OpTensor& dy) {
        return r.run(Op::swiglu_grad, c.attributes, {&in[0], &in[1], &dy},
                     {in[0].type.shape, in[1].type.shape});
      }},
     {Op::add,
-     [](Runner&, const Case&, const Inputs&, const Inputs&, const Tensor& dy) {
+     [](Runner&, const Case&, const Inputs&, const Inputs&, const OpTensor& dy) {
        return Inputs{dy, dy};
      }},
     {Op::select_positions,
-     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const Tensor& dy) {
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const OpTensor& dy) {
        return r.run(Op::select_positions_grad, c.attributes, {&dy, &in[1]}, {in[0].type.shape});
      }},
     {Op::cross_entropy,
-     [](Runner& r, const Case& c, const Inputs& in, const Inputs& out, const Tensor&) {
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs& out, const OpTensor&) {
        return r.run(Op::cross_entropy_grad, c.attributes, {&in[0], &out[1], &in[1]},
                     {in[0].type.shape});
      },
      true},
     {Op::span_loss,
-     [](Runner& r, const Case& c, const Inputs& in, const Inputs& out, const Tensor&) {
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs& out, const OpTensor&) {
        return r.run(Op::span_loss_grad, c.attributes, {&in[0], &out[1], &in[1]},
                     {in[0].type.shape});
      },
@@ -346,9 +346,9 @@ const OpRule& rule_of(Op op) {
   throw std::out_of_range("no gradient rule");
 }
 
-std::vector<Tensor> forward(Runner& runner, const Case& c, const std::vector<Tensor>& inputs) {
-  std::vector<const Tensor*> operands;
-  for (const Tensor& tensor : inputs) operands.push_back(&tensor);
+std::vector<OpTensor> forward(Runner& runner, const Case& c, const std::vector<OpTensor>& inputs) {
+  std::vector<const OpTensor*> operands;
+  for (const OpTensor& tensor : inputs) operands.push_back(&tensor);
   return runner.run(c.op, c.attributes, operands, c.outputs);
 }
 

@@ -11,12 +11,12 @@
 namespace meshwright {
 
 // A tensor in host memory.
-struct Tensor {
+struct OpTensor {
   TensorType type;
   std::vector<double> storage;  // of 8-byte units, whatever the type
 
-  Tensor() = default;
-  explicit Tensor(const TensorType& of);
+  OpTensor() = default;
+  explicit OpTensor(const TensorType& of);
   template <typename T>
   T* as() {
     return reinterpret_cast<T*>(storage.data());
@@ -54,10 +54,10 @@ class Runner {
  public:
   Runner(Backend& backend, Dtype real) : backend_(backend), real_(real) {}
 
-  std::vector<Tensor> run(Op op, const Attributes& attributes,
-                          const std::vector<const Tensor*>& inputs,
-                          const std::vector<Shape>& outputs, std::size_t added_outputs = 0);
-  Tensor random(const InputSpec& spec, std::uint64_t seed) const;  // equal numbers in f32 and f64
+  std::vector<OpTensor> run(Op op, const Attributes& attributes,
+                            const std::vector<const OpTensor*>& inputs,
+                            const std::vector<Shape>& outputs, std::size_t added_outputs = 0);
+  OpTensor random(const InputSpec& spec, std::uint64_t seed) const;  // equal numbers in f32 and f64
   int tensor_rank = 0;
   std::set<Op> called;
 
@@ -68,9 +68,10 @@ class Runner {
 
 // Gradients with respect to the inputs of a case, in order (none for integers), of the sum over
 // elements of dy * (first output); for losses of scale * (sum of the losses).
-using GradientRule = std::vector<Tensor> (*)(Runner& runner, const Case& c,
-                                             const std::vector<Tensor>& inputs,
-                                             const std::vector<Tensor>& outputs, const Tensor& dy);
+using GradientRule = std::vector<OpTensor> (*)(Runner& runner, const Case& c,
+                                               const std::vector<OpTensor>& inputs,
+                                               const std::vector<OpTensor>& outputs,
+                                               const OpTensor& dy);
 struct OpRule {
   Op op;
   GradientRule gradient;
@@ -80,10 +81,10 @@ const OpRule& rule_of(Op op);
 
 // The operands and results of a case.
 struct Played {
-  std::vector<Tensor> inputs, outputs, gradients;
-  Tensor dy;
+  std::vector<OpTensor> inputs, outputs, gradients;
+  OpTensor dy;
 };
-std::vector<Tensor> forward(Runner& runner, const Case& c, const std::vector<Tensor>& inputs);
+std::vector<OpTensor> forward(Runner& runner, const Case& c, const std::vector<OpTensor>& inputs);
 Played play(Runner& runner, const Case& c);
 
 }  // namespace meshwright

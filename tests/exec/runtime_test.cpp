@@ -167,11 +167,16 @@ TEST_CASE("any way of cutting a model trains it like one process", "[exec][runti
         const auto one = make_self_world({});
         expected[batch] = train(model, alone(plan), *one);
       }
-      compare(train(model, plan, world), expected[batch], world.rank());
-      ++compared;
+      const Trained got = train(model, plan, world);
+      compare(got, expected[batch], world.rank());
+      if (++compared % 8 != 0) continue;
+      const Trained again = train(model, plan, world);  // to the bit
+      CHECK(again.losses == got.losses);
+      CHECK(again.norms == got.norms);
+      CHECK(again.hash == got.hash);
     }
   }
-  CHECK(compared > 0);
+  CHECK((compared > 0 || world.size() == 3));  // no plan of this list has three ranks
 }
 
 TEST_CASE("what the engine cannot run yet is refused", "[exec][runtime]") {

@@ -136,7 +136,7 @@ TEST_CASE("auto stands for degrees, batches and clusters", "[models][job]") {
   CHECK(read(value).cluster.counts.empty());
 }
 
-TEST_CASE("--set reaches every key", "[models][job]") {
+TEST_CASE("an override reaches every key", "[models][job]") {
   json value = small_job();
   const Job job = read_with(value, {"training.micro_batch=4", "name=mine", "cluster.count=1",
                                     "objective.minimize=usd", "training.dropout=0.0"});

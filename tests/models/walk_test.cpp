@@ -91,6 +91,7 @@ struct Recorder {
     ran[static_cast<std::size_t>(party.player)][static_cast<std::size_t>(party.run)] = true;
     ++happened;
   }
+  int next_end() { return -1; }  // a run ends when it begins
   void together(std::span<const Party> parties) {
     for (const Party& party : parties) alone(party);
   }

@@ -1,0 +1,162 @@
+// The whole graph on the CPU backend, forward and backward, against an independent implementation:
+// logits, loss and the gradient of every parameter of tiny models (tests/golden/make_golden.py).
+#include <cmath>
+#include <cstring>
+
+#include "exec/backends/cpu/cpu_backend.h"
+#include "models/importers/model.h"
+#include "models/passes/pass.h"
+#include "tests/catch.h"
+#include "tests/golden/golden.h"
+
+using namespace meshwright;
+
+namespace {
+
+std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
+
+// Runs a graph node by node on a backend, every tensor in memory of its own.
+class GraphRunner {
+ public:
+  GraphRunner(const Graph& graph, Backend& backend) : graph_(graph), backend_(backend) {
+    for (const Tensor& tensor : graph.tensors) {
+      // 4 bytes per element: all types here are f32 or i32. Gradients begin at zero, all else is
+      // poison.
+      memory_.emplace_back(at(tensor.type.shape.elements()),
+                           tensor.role == Role::parameter_gradient ? 0.0F : std::nanf(""));
+    }
+  }
+
+  void set(int tensor, const std::vector<std::int32_t>& values) {
+    REQUIRE(values.size() == memory_[at(tensor)].size());
+    std::memcpy(memory_[at(tensor)].data(), values.data(), values.size() * 4);
+  }
+  // Padded rows of a vocabulary are zero.
+  void set(int tensor, const std::vector<float>& values) {
+    REQUIRE(values.size() <= memory_[at(tensor)].size());
+    std::fill(memory_[at(tensor)].begin(), memory_[at(tensor)].end(), 0.0F);
+    std::copy(values.begin(), values.end(), memory_[at(tensor)].begin());
+  }
+
+  void run() {
+    for (const Node& node : graph_.nodes) {
+      std::vector<TensorType> input_types, output_types;
+      std::vector<const void*> inputs;
+      std::vector<void*> outputs;
+      for (int id : node.inputs) {
+        input_types.push_back(graph_.tensor(id).type);
+        inputs.push_back(memory_[at(id)].data());
+      }
+      for (int id : node.outputs) {
+        output_types.push_back(graph_.tensor(id).type);
+        outputs.push_back(memory_[at(id)].data());
+      }
+      backend_.run({node.op, node.attributes, input_types, output_types}, {inputs, outputs}, {});
+      backend_.wait();
+    }
+  }
+
+  const std::vector<float>& value(int tensor) const { return memory_[at(tensor)]; }
+
+ private:
+  const Graph& graph_;
+  Backend& backend_;
+  std::vector<std::vector<float>> memory_;
+};
+
+// ||a - b|| / ||b|| over the elements that the golden tensor has.
+double distance(const std::vector<float>& got, const std::vector<float>& golden) {
+  double squares = 0, norm = 0;
+  for (std::size_t i = 0; i < golden.size(); ++i) {
+    const double difference = double(got[i]) - golden[i];
+    squares += difference * difference;
+    norm += double(golden[i]) * golden[i];
+  }
+  return std::sqrt(squares / std::max(norm, 1e-12));
+}
+
+Plan plan_of(const Golden& golden) {
+  Plan plan;
+  const auto& tokens = golden.tensor("tokens").shape;
+  plan.training.micro_batch = static_cast<int>(tokens[0]);
+  plan.training.global_batch = tokens[0];
+  plan.training.sequence_length = static_cast<int>(tokens[1]);
+  if (golden.has("positions"))
+    plan.training.predicted_positions = static_cast<int>(golden.tensor("positions").shape[1]);
+  return plan;
+}
+
+int logits_of(const Graph& graph) {
+  for (const Node& node : graph.nodes)
+    if (node.op == Op::cross_entropy || node.op == Op::span_loss) return node.inputs[0];
+  return -1;
+}
+
+void check_logits(const std::vector<float>& got, std::size_t width, const GoldenTensor& golden) {
+  const std::size_t columns = at(golden.shape.back());
+  std::vector<float> unpadded;
+  for (std::size_t row = 0; row < golden.values.size() / columns; ++row)
+    for (std::size_t column = 0; column < columns; ++column)
+      unpadded.push_back(got[row * width + column]);
+  CHECK(distance(unpadded, golden.values) < 2e-5);
+}
+
+}  // namespace
+
+TEST_CASE("logits, loss and gradients are those of an independent implementation", "[agree]") {
+  for (const std::string& folder : golden_folders())
+    for (AttentionKernel kernel : {AttentionKernel::unfused, AttentionKernel::flash2})
+      for (Recompute recompute : {Recompute::none, Recompute::full}) {
+        INFO(folder);
+        const Golden golden = load_golden(folder);
+        const Model model = load_model(golden.folder, "/");
+        Plan plan = plan_of(golden);
+        plan.training.attention = kernel;
+        plan.training.recompute = recompute;
+        const Graph forward = build_graph(model, plan.training);
+        const Graph graph = run_passes(forward, plan, training_passes());
+        const auto backend = make_cpu_backend(1);
+        GraphRunner runner(graph, *backend);
+        runner.set(graph.tokens, golden.integers("tokens"));
+        runner.set(graph.targets, golden.integers("targets"));
+        if (graph.positions >= 0) runner.set(graph.positions, golden.integers("positions"));
+        for (const Parameter& p : graph.parameters)
+          runner.set(p.tensor, golden.tensor("weight/" + p.name).values);
+        runner.run();
+        double loss = 0;
+        for (float each : runner.value(graph.loss)) loss += each;
+        loss /= static_cast<double>(runner.value(graph.loss).size());
+        CHECK(loss == Approx(golden.tensor("loss").values[0]).epsilon(1e-5));
+        for (const Parameter& p : graph.parameters) {
+          INFO(p.name);
+          const std::vector<float>& expected = golden.tensor("gradient/" + p.name).values;
+          double largest = 0;
+          for (float value : expected) largest = std::max(largest, std::abs(double(value)));
+          // The gradient of a key bias is zero but for rounding.
+          if (largest > 1e-6)
+            CHECK(distance(runner.value(p.gradient), expected) < 2e-4);
+          else
+            for (float value : runner.value(p.gradient)) CHECK(std::abs(value) < 1e-5);
+        }
+      }
+}
+
+TEST_CASE("logits are those of an independent implementation", "[agree]") {
+  for (const std::string& folder : golden_folders()) {
+    INFO(folder);
+    const Golden golden = load_golden(folder);
+    const Plan plan = plan_of(golden);
+    const Graph graph = build_graph(load_model(golden.folder, "/"), plan.training);
+    const auto backend = make_cpu_backend(1);
+    GraphRunner runner(graph, *backend);
+    runner.set(graph.tokens, golden.integers("tokens"));
+    runner.set(graph.targets, golden.integers("targets"));
+    if (graph.positions >= 0) runner.set(graph.positions, golden.integers("positions"));
+    for (const Parameter& p : graph.parameters)
+      runner.set(p.tensor, golden.tensor("weight/" + p.name).values);
+    runner.run();
+    const int logits = logits_of(graph);
+    check_logits(runner.value(logits), at(graph.tensor(logits).type.shape[1]),
+                 golden.tensor("logits"));
+  }
+}

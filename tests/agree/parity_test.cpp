@@ -1,0 +1,295 @@
+// Any legal degrees train the model that one process trains (design: what must hold, 1): 20 steps
+// in fp32, every schedule, recomputation, sharding and sequence parallelism on the ranks that
+// mpirun gives.
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "exec/backends/cpu/cpu_backend.h"
+#include "exec/comm/self.h"
+#include "exec/runtime/runtime.h"
+#include "tests/catch.h"
+#include "tests/exec/worlds.h"
+#include "tests/models/plans.h"
+
+using namespace meshwright;
+
+namespace {
+
+constexpr int steps = 20;
+constexpr int layers = 8;  // two chunks on each of four stages
+
+struct Trained {
+  std::vector<double> losses;
+  std::map<std::string, std::vector<float>> parameters;  // on rank 0
+  std::string hash;
+};
+
+Trained train(const Model& model, const Plan& plan, World& world) {
+  const std::vector<Program> stages = lower_small(model, plan);
+  verify(stages);
+  const Mesh mesh(plan.degrees(), plan.parallelism.placement);
+  const auto backend = make_cpu_backend(1);
+  Runtime runtime(stages, plan, mesh, world, *backend, {1, model.layers, false});
+  LoaderOptions data;
+  data.sequence_length = plan.training.sequence_length;
+  data.vocabulary = model.vocabulary;
+  Loader loader(data);
+  Trained result;
+  for (int step = 1; step <= steps; ++step)
+    result.losses.push_back(
+        runtime.step(step, (step - 1) * plan.training.global_batch, loader).loss);
+  runtime.parameters().gather([&](const Parameter& parameter, std::span<const float> values) {
+    result.parameters[parameter.name].assign(values.begin(), values.end());
+  });
+  result.hash = runtime.parameters().sha256();
+  return result;
+}
+
+// Every plan trains on the same 8 sequences a step.
+Plan base_plan(const Model& model, SmallDegrees degrees) {
+  Plan plan = small_plan(model, degrees);
+  plan.training.global_batch = 8;
+  plan.training.micro_batch = degrees.pipeline == 4 ? 2 / degrees.data : 2;
+  plan.training.learning_rate = 1e-3;
+  plan.training.weight_decay = 0.1;
+  plan.training.gradient_clip = 1;
+  plan.training.steps = steps;
+  return plan;
+}
+
+std::vector<Plan> schedules_of(const Model& model, SmallDegrees degrees) {
+  std::vector<Plan> plans{base_plan(model, degrees)};
+  if (degrees.pipeline == 1) return plans;
+  plans.push_back(plans[0]);
+  plans.back().parallelism.schedule = ScheduleKind::gpipe;
+  degrees.virtual_stages = 2;
+  plans.push_back(base_plan(model, degrees));
+  return plans;
+}
+
+std::vector<Plan> plans_on(int ranks, const Model& model) {
+  std::vector<Plan> plans;
+  for (int pipeline : {1, 2, 4})
+    for (int tensor : {1, 2, 4})
+      for (int data : {1, 2})
+        for (int zero : {0, 1})
+          for (bool rows : {false, true})
+            for (Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+              if (pipeline * tensor * data != ranks || (zero > 0 && data == 1) ||
+                  (rows && tensor == 1))
+                continue;
+              for (Plan plan : schedules_of(model, {pipeline, tensor, data, 4, zero, 1})) {
+                plan.training.recompute = recompute;
+                plan.parallelism.sequence_parallel = rows;
+                plans.push_back(plan);
+              }
+            }
+  return plans;
+}
+
+Plan on_one_process(Plan plan) {
+  plan.parallelism = Parallelism{};
+  plan.training.recompute = Recompute::none;
+  plan.training.micro_batch = 2;
+  return plan;
+}
+
+struct Distance {
+  double squares = 0, norm = 0;
+  void add(const std::vector<float>& a, const std::vector<float>& b) {
+    for (std::size_t i = 0; i < b.size(); ++i) {
+      const double difference = double(a[i]) - b[i];
+      squares += difference * difference;
+      norm += double(b[i]) * b[i];
+    }
+  }
+  double relative() const { return std::sqrt(squares / norm); }
+};
+
+void compare_losses(const Trained& got, const Trained& expected) {
+  for (std::size_t i = 0; i < steps; ++i)
+    CHECK(got.losses[i] == Approx(expected.losses[i]).epsilon(1e-5));
+}
+
+// AdamW divides by the gradient's own size: where the true gradient is zero (key biases) rounding
+// decides, so all parameters are measured together.
+void compare_all(const Trained& got, const Trained& expected) {
+  Distance all;
+  REQUIRE(got.parameters.size() == expected.parameters.size());
+  for (const auto& [name, values] : expected.parameters) all.add(got.parameters.at(name), values);
+  CHECK(all.relative() <= 1e-4);
+}
+
+void compare_each(const Trained& got, const Trained& expected) {
+  REQUIRE(got.parameters.size() == expected.parameters.size());
+  for (const auto& [name, values] : expected.parameters) {
+    Distance one;
+    one.add(got.parameters.at(name), values);
+    INFO(name);
+    const bool small = std::sqrt(one.squares) <= 1e-5;  // biases begin at zero
+    CHECK((small || one.relative() <= 1e-5));
+  }
+}
+
+Model eight_blocks(const std::string& family) {
+  Model model = small_model(family);
+  model.layers = layers;
+  return model;
+}
+
+void check_parity(const std::string& family) {
+  World& world = test_world();
+  const Model model = eight_blocks(family);
+  std::map<OptimizerKind, Trained> expected;
+  for (OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::sgd}) {
+    Plan alone = on_one_process(base_plan(model, {}));
+    alone.training.optimizer = kind;
+    const auto one = make_self_world({});
+    expected[kind] = train(model, alone, *one);
+    CHECK(expected[kind].losses.back() != expected[kind].losses.front());
+  }
+  const std::vector<Plan> plans = plans_on(world.size(), model);
+  CHECK(!plans.empty());
+  for (Plan plan : plans) {
+    INFO(family << " " << describe(plan));
+    const Trained adamw = train(model, plan, world);
+    const Trained again = train(model, plan, world);
+    plan.training.optimizer = OptimizerKind::sgd;
+    const Trained sgd = train(model, plan, world);
+    compare_losses(adamw, expected[OptimizerKind::adamw]);
+    compare_losses(sgd, expected[OptimizerKind::sgd]);
+    CHECK(adamw.losses == again.losses);
+    if (world.rank() != 0) continue;
+    CHECK(adamw.hash == again.hash);
+    compare_all(adamw, expected[OptimizerKind::adamw]);
+    compare_each(sgd, expected[OptimizerKind::sgd]);
+  }
+}
+
+}  // namespace
+
+namespace {
+
+struct Variant {
+  const char* name;
+  SmallDegrees degrees;
+  void (*change)(Plan& plan);
+};
+
+void nothing(Plan&) {}
+void whole_messages(Plan& plan) { plan.parallelism.pipeline_scatter_gather = false; }
+void nothing_overlaps(Plan& plan) {
+  plan.parallelism.overlap_gradients = plan.parallelism.overlap_parameters = false;
+}
+void tensor_overlaps(Plan& plan) { plan.parallelism.overlap_tensor = true; }
+void in_pairs(Plan& plan) { plan.parallelism.shard = 2; }
+void one_bucket(Plan& plan) { plan.parallelism.reduce_bucket_bytes = 1 << 30; }
+void few_active(Plan& plan) { plan.parallelism.active_microbatches = 2; }
+void half_recomputed(Plan& plan) {
+  plan.training.recompute = Recompute::full;
+  plan.training.recompute_fraction = 0.5;
+}
+void pruned(Plan& plan) {
+  plan.training.recompute = Recompute::full;
+  plan.training.compiler = CompilerLevel::full;
+}
+void unfused(Plan& plan) { plan.training.attention = AttentionKernel::unfused; }
+void rows(Plan& plan) { plan.parallelism.sequence_parallel = true; }
+template <int order>
+void placed(Plan& plan) {
+  plan.parallelism.placement = placements()[order];
+}
+
+// On four ranks: what the product of degrees and schedules does not reach.
+constexpr Variant variants[] = {
+    {"whole messages", {2, 2, 1}, whole_messages},
+    {"nothing overlaps", {2, 1, 2}, nothing_overlaps},
+    {"nothing overlaps, ZeRO 1", {1, 2, 2, 4, 1}, nothing_overlaps},
+    {"nothing overlaps, ZeRO 3", {1, 1, 4, 1, 3}, nothing_overlaps},
+    {"tensor overlaps", {2, 2, 1}, tensor_overlaps},
+    {"sharded in pairs, ZeRO 1", {1, 1, 4, 1, 1}, in_pairs},
+    {"sharded in pairs, ZeRO 2", {1, 1, 4, 1, 2}, in_pairs},
+    {"sharded in pairs, ZeRO 3", {1, 1, 4, 1, 3}, in_pairs},
+    {"ZeRO 2 over stages", {2, 1, 2, 4, 2}, nothing},
+    {"ZeRO 3 over stages", {2, 1, 2, 4, 3}, nothing},
+    {"ZeRO 2, tensor, shares of rows", {1, 2, 2, 4, 2}, rows},
+    {"ZeRO 3, tensor, shares of rows", {1, 2, 2, 4, 3}, rows},
+    {"ZeRO 3, interleaved", {2, 1, 2, 4, 3, 2}, nothing},
+    {"one bucket", {1, 2, 2}, one_bucket},
+    {"few active micro-batches", {4, 1, 1}, few_active},
+    {"half recomputed", {2, 2, 1}, half_recomputed},
+    {"pruned recomputation", {2, 2, 1}, pruned},
+    {"score matrices in memory", {1, 4, 1}, unfused},
+    {"placement 1", {2, 2, 1}, placed<1>},
+    {"placement 2", {2, 1, 2}, placed<2>},
+    {"placement 3", {1, 2, 2}, placed<3>},
+    {"placement 4", {2, 2, 1}, placed<4>},
+    {"placement 5", {2, 1, 2}, placed<5>},
+    {"spread", {2, 2, 1}, placed<7>},
+};
+
+// Grouped queries, rotary variants, parallel residuals, ALiBi; layers that no number of stages
+// divides.
+std::vector<Model> other_models() {
+  std::vector<Model> models;
+  for (const char* family : {"llama", "gpt_neox", "gptj", "mpt", "bloom"}) {
+    const std::string name(family);
+    Model model;
+    if (name == "gpt_neox" || name == "gptj")
+      model = load_model(std::string(MESHWRIGHT_SOURCE_DIR) + "/tests/golden/transformers/" + name,
+                         "/");
+    else
+      model = small_model(name);
+    if (name == "llama") model.kv_heads = 2;
+    model.layers = 5;
+    models.push_back(model);
+  }
+  return models;
+}
+
+void check_plan(const Model& model, const Plan& plan, World& world) {
+  Plan alone = on_one_process(plan);
+  alone.training.compiler = CompilerLevel::fused;
+  const auto one = make_self_world({});
+  const Trained expected = train(model, alone, *one);
+  const Trained got = train(model, plan, world);
+  compare_losses(got, expected);
+  if (world.rank() == 0) compare_each(got, expected);
+}
+
+}  // namespace
+
+TEST_CASE("less usual ways of cutting a model train it alike", "[agree][mpi]") {
+  World& world = test_world();
+  if (world.size() != 4) return;
+  for (const char* family : {"gpt", "llama"})
+    for (const Variant& variant : variants) {
+      const Model model = eight_blocks(family);
+      Plan plan = base_plan(model, variant.degrees);
+      plan.training.optimizer = OptimizerKind::sgd;
+      if (variant.degrees.data == 4) plan.training.micro_batch = 1;
+      variant.change(plan);
+      INFO(family << ": " << variant.name << ": " << describe(plan));
+      check_plan(model, plan, world);
+    }
+}
+
+TEST_CASE("other families and uneven stages train alike", "[agree][mpi]") {
+  World& world = test_world();
+  if (world.size() != 4) return;
+  for (const Model& model : other_models())
+    for (const SmallDegrees degrees :
+         {SmallDegrees{2, 2, 1}, SmallDegrees{4, 1, 1}, SmallDegrees{1, 2, 2, 2, 1}}) {
+      Plan plan = base_plan(model, degrees);
+      plan.training.optimizer = OptimizerKind::sgd;
+      plan.parallelism.sequence_parallel = degrees.tensor > 1;
+      INFO(model.architecture << " " << describe(plan));
+      check_plan(model, plan, world);
+    }
+}
+
+TEST_CASE("a GPT trains alike under all degrees", "[agree][mpi]") { check_parity("gpt"); }
+
+TEST_CASE("a Llama trains alike under all degrees", "[agree][mpi]") { check_parity("llama"); }

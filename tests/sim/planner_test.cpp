@@ -1,0 +1,251 @@
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "models/core/error.h"
+#include "sim/planner/bounds.h"
+#include "sim/planner/pareto.h"
+#include "sim/planner/scale.h"
+#include "sim/planner/search.h"
+#include "tests/catch.h"
+
+using namespace meshwright;
+using nlohmann::json;
+
+namespace {
+
+json small_model(int layers, int heads) {
+  return {{"family", "gpt"}, {"hidden", 256}, {"layers", layers},
+          {"heads", heads},  {"vocab", 1000}, {"positions", 256}};
+}
+
+json job_json(const json& model, const std::string& machine, const json& count, int batch) {
+  return {{"model", model},
+          {"training", {{"global_batch", batch}, {"sequence_length", 128}, {"precision", "fp16"}}},
+          {"cluster", {{"machine", machine}, {"count", count}}},
+          {"parallelism", "auto"}};
+}
+
+Job read(const json& value) { return read_job(value, "job.json", ".", machine_facts); }
+
+// Enough for what these tests ask.
+const SearchOptions few{.keep_best = 10, .simulate_at_most = 6, .load = load_known_machine};
+
+std::string text_of(const RankedPlan& plan) {
+  return plan.machine + " " + std::to_string(plan.count) + " " + to_json(plan.plan).dump() + " " +
+         std::to_string(plan.prediction.step_time_s);
+}
+
+std::int64_t rejected(const SearchResult& result, const std::string& beginning) {
+  std::int64_t count = 0;
+  for (const Rejection& rejection : result.rejected)
+    if (rejection.reason.starts_with(beginning)) count += rejection.count;
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("the space of two ranks has the combinations that one counts by hand") {
+  json value = job_json(small_model(2, 2), "p3.8xlarge", 1, 4);
+  value["cluster"]["processes_per_host"] = 2;
+  const Job job = read(value);
+  const MachineFacts facts = machine_facts("p3.8xlarge");
+  const Space space = enumerate(job, base_plan(job, facts), 2);
+  // data 2: micro-batch 1 or 2 of 2 sequences, zero_stage 0 to 3: 8
+  // tensor 2: micro-batch 1, 2 or 4, sequence_parallel or not: 6
+  // pipeline 2 of 2 layers: micro-batch 1, 2 or 4, no layers left for virtual stages: 3
+  CHECK(space.candidates.size() == 8 + 6 + 3);
+  CHECK(space.enumerated == 17);
+  CHECK(space.rejected.empty());
+}
+
+TEST_CASE("every candidate of the space is legal and no two are equal") {
+  const Job job = read(job_json(small_model(8, 4), "p3.16xlarge", 1, 16));
+  const MachineFacts facts = machine_facts("p3.16xlarge");
+  const Plan base = base_plan(job, facts);
+  const Space space = enumerate(job, base, 8);
+  std::set<std::string> seen;
+  bool interleaved = false;
+  for (const Candidate& candidate : space.candidates) {
+    const Plan plan = to_plan(candidate, base);
+    REQUIRE_NOTHROW(verify(plan, job.model.sizes()));
+    REQUIRE(plan.degrees().ranks() == 8);
+    REQUIRE(plan.parallelism.tensor <= 4);
+    REQUIRE(seen.insert(to_json(plan).dump()).second);
+    interleaved = interleaved || candidate.virtual_stages > 1;
+  }
+  CHECK(interleaved);
+  // tensor 8 with pipeline 1 and data 1
+  CHECK(space.rejected.at("tensor does not divide heads, hidden and ffn") == 1);
+  std::int64_t counted = static_cast<std::int64_t>(space.candidates.size());
+  for (const auto& [reason, count] : space.rejected) counted += count;
+  CHECK(counted == space.enumerated);
+}
+
+TEST_CASE("what the job fixes stays in every plan") {
+  json value = job_json(small_model(4, 4), "p3.16xlarge", 1, 16);
+  value["parallelism"] = {{"pipeline", "auto"}, {"tensor", 2}, {"zero_stage", 1}};
+  value["training"]["micro_batch"] = 2;
+  value["training"]["recompute"] = "full";
+  const SearchResult result = search(read(value));
+  REQUIRE(!result.plans.empty());
+  for (const RankedPlan& ranked : result.plans) {
+    CHECK(ranked.plan.parallelism.tensor == 2);
+    CHECK(ranked.plan.parallelism.zero_stage == 1);
+    CHECK(ranked.plan.parallelism.schedule == ScheduleKind::one_f_one_b);
+    CHECK_FALSE(ranked.plan.parallelism.sequence_parallel);
+    CHECK(ranked.plan.training.micro_batch == 2);
+    CHECK(ranked.plan.training.recompute == Recompute::full);
+  }
+  // pipeline 1, 2 and 4 are left
+  CHECK(result.candidates_enumerated == 3);
+}
+
+TEST_CASE("the bounds are below what is simulated, the estimates near it") {
+  const char* machine = GENERATE("p3.16xlarge", "p4d.24xlarge");
+  const int hosts = GENERATE(1, 2);
+  json value = job_json(small_model(8, 4), machine, hosts, 32);
+  value["training"]["recompute"] = "auto";
+  const Job job = read(value);
+  const Cluster cluster = make_cluster(job.cluster, machine, hosts);
+  const MachineFacts facts = machine_facts(machine);
+  const Plan base = base_plan(job, facts);
+  const Space space = enumerate(job, base, cluster.ranks());
+  BoundMaker bounds(job.model, base, cluster);
+  REQUIRE(space.candidates.size() > 100);
+  for (std::size_t i = 0; i < space.candidates.size(); i += 17) {
+    const Candidate& candidate = space.candidates[i];
+    const Prepared prepared = prepare(job.model, to_plan(candidate, base), cluster);
+    const Prediction prediction = predict(prepared, cluster);
+    INFO(machine << " x " << hosts << " " << to_json(prepared.plan).dump());
+    CHECK(bounds.time(candidate).step_time_s <= prediction.step_time_s);
+    CHECK(bounds.memory(candidate) <= static_cast<double>(prediction.peak_memory_bytes));
+    CHECK(bounds.memory(candidate) >= 0.5 * static_cast<double>(prediction.peak_memory_bytes));
+  }
+}
+
+TEST_CASE("plans fit, obey the rules, are in order, and come out the same again") {
+  json value = job_json("gpt2-xl", "p3.16xlarge", json::array({1, 2}), 32);
+  value["training"]["sequence_length"] = 1024;
+  const Job job = read(value);
+  const SearchResult first = search(job, few), second = search(job, few);
+  REQUIRE(first.plans.size() >= 2);
+  REQUIRE(first.plans.size() == second.plans.size());
+  std::set<int> counts;
+  double last = 0;
+  for (std::size_t i = 0; i < first.plans.size(); ++i) {
+    const RankedPlan& ranked = first.plans[i];
+    CHECK(text_of(ranked) == text_of(second.plans[i]));
+    CHECK(ranked.prediction.fits);
+    CHECK_NOTHROW(verify(ranked.plan, job.model.sizes()));
+    CHECK(ranked.plan.degrees().ranks() == 8 * ranked.count);
+    CHECK(ranked.prediction.step_time_s >= last);
+    last = ranked.prediction.step_time_s;
+    counts.insert(ranked.count);
+  }
+  CHECK(counts == std::set<int>{1, 2});
+  CHECK_FALSE(first.closest_miss);
+  std::int64_t accounted = first.candidates_simulated;
+  for (const Rejection& rejection : first.rejected) accounted += rejection.count;
+  CHECK(accounted == first.candidates_enumerated);
+}
+
+TEST_CASE("when nothing fits, the closest miss is told") {
+  json value = job_json("llama-2-7b", "p3.2xlarge", 1, 4);
+  value["training"]["sequence_length"] = 4096;
+  const SearchResult result = search(read(value), few);
+  CHECK(result.plans.empty());
+  REQUIRE(result.closest_miss);
+  // 6.7e9 parameters of 2 + 4 + 12 bytes, and nothing to shard them over: above 113 GiB of 16.
+  CHECK(result.closest_miss->peak_memory_bytes > 113.0 * (1 << 30));
+  CHECK(result.closest_miss->memory_limit_bytes < 17.2e9);
+  CHECK(rejected(result, "does not fit in memory (closest: 1") == result.candidates_enumerated);
+}
+
+TEST_CASE("dollars choose another cluster than time does") {
+  json value = job_json("gpt2-medium", "p4d.24xlarge", json::array({1, 4}), 32);
+  value["training"]["sequence_length"] = 512;
+  const SearchResult fast = search(read(value), few);
+  value["objective"] = {{"minimize", "usd"}};
+  const SearchResult cheap = search(read(value), few);
+  REQUIRE(!fast.plans.empty());
+  REQUIRE(!cheap.plans.empty());
+  CHECK(fast.plans.front().prediction.step_time_s <= cheap.plans.front().prediction.step_time_s);
+  // Four hosts cost four times as much and are less than four times as fast.
+  CHECK(cheap.plans.front().count == 1);
+  for (const RankedPlan& plan : fast.plans)
+    CHECK(*cheap.plans.front().prediction.usd_per_million_tokens <=
+          *plan.prediction.usd_per_million_tokens);
+}
+
+TEST_CASE("a deadline turns away what is too slow, `gpus` takes the fewest that keep it") {
+  json value = job_json("gpt2-medium", "p4d.24xlarge", json::array({1, 2}), 512);
+  value["training"]["sequence_length"] = 1024;
+  double best[3] = {};
+  for (const RankedPlan& plan : search(read(value), few).plans) {
+    double& time = best[plan.count];
+    if (time == 0) time = plan.prediction.step_time_s;
+  }
+  REQUIRE(best[2] < best[1]);
+  const double tokens_per_step = 512 * 1024;
+  value["objective"] = {{"minimize", "gpus"},
+                        {"tokens", 100 * tokens_per_step},
+                        {"deadline_s", 100 * best[1] * 1.01}};
+  CHECK(search(read(value), few).plans.front().count == 1);
+  value["objective"]["deadline_s"] = 100 * (best[1] + best[2]) / 2;
+  const SearchResult hurried = search(read(value), few);
+  REQUIRE(!hurried.plans.empty());
+  CHECK(hurried.plans.front().count == 2);
+  CHECK(rejected(hurried, "misses the deadline") > 0);
+  value["objective"]["deadline_s"] = best[2];  // a hundredth of what it takes
+  const SearchResult hopeless = search(read(value), few);
+  CHECK(hopeless.plans.empty());
+  CHECK_FALSE(hopeless.closest_miss);
+}
+
+TEST_CASE("the Pareto plans are those that no other beats in time and cost") {
+  const double times[] = {1.0, 2.0, 3.0, 3.0}, costs[] = {9.0, 4.0, 5.0, 3.0};
+  std::vector<RankedPlan> plans(4);
+  for (std::size_t i = 0; i < 4; ++i) {
+    plans[i].prediction.step_time_s = times[i];
+    plans[i].prediction.usd_per_million_tokens = costs[i];
+  }
+  mark_pareto(plans);
+  CHECK(plans[0].pareto);        // the fastest
+  CHECK(plans[1].pareto);        // cheaper
+  CHECK_FALSE(plans[2].pareto);  // slower and dearer than the second
+  CHECK(plans[3].pareto);        // the cheapest
+}
+
+TEST_CASE("scale plans each count anew and compares with the first") {
+  json value = job_json("gpt2-medium", "p4d.24xlarge", 4, 64);
+  value["training"]["sequence_length"] = 512;
+  value["parallelism"] = {{"tensor", 1}, {"data", 32}, {"zero_stage", 1}};
+  const ScaleResult result = scale(read(value));
+  REQUIRE(result.points.size() == 3);
+  CHECK(result.gaps.empty());
+  for (std::size_t i = 0; i < 3; ++i) {
+    const ScalePoint& point = result.points[i];
+    CHECK(point.count == 1 << i);
+    CHECK(point.gpus == 8 << i);
+    CHECK(point.plan.plan.parallelism.data == 8 << i);
+    CHECK(point.efficiency ==
+          Approx(point.tokens_per_s / point.gpus / (result.points[0].tokens_per_s / 8)));
+  }
+  CHECK(result.points[0].efficiency == 1);
+}
+
+TEST_CASE("a CPU computer is planned in fp32, with every way of sharding") {
+  const MachineFacts unknown = machine_facts("local");
+  CHECK(unknown.is_cpu);
+  json value = job_json(small_model(4, 4), "local", 1, 16);
+  value["training"].erase("precision");
+  value["cluster"]["processes_per_host"] = 4;
+  const Job job = read(value);
+  const Plan base = base_plan(job, unknown);
+  CHECK(base.training.precision == Precision::fp32);
+  std::set<int> zero_stages;
+  for (const Candidate& candidate : enumerate(job, base, 4).candidates)
+    zero_stages.insert(candidate.zero_stage);
+  CHECK(zero_stages == std::set<int>{0, 1, 2, 3});
+}

@@ -1,0 +1,135 @@
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "models/core/error.h"
+#include "models/core/fields.h"
+#include "sim/planner/clusters.h"
+#include "sim/validate/score.h"
+#include "tests/catch.h"
+
+using namespace meshwright;
+
+namespace {
+
+std::vector<Evidence> all_evidence() {
+  std::vector<std::string> files;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(MESHWRIGHT_SOURCE_DIR "/scenarios/evidence"))
+    if (entry.path().extension() == ".json") files.push_back(entry.path().string());
+  std::sort(files.begin(), files.end());
+  std::vector<Evidence> evidence;
+  for (const std::string& file : files) evidence.push_back(read_evidence(file));
+  return evidence;
+}
+
+std::string written(const std::string& name, const std::string& text) {
+  const auto path = std::filesystem::temp_directory_path() / name;
+  std::ofstream(path) << text;
+  return path.string();
+}
+
+}  // namespace
+
+TEST_CASE("all published measurements load") {
+  std::size_t steps = 0, collectives = 0, largest = 0;
+  for (const Evidence& evidence : all_evidence()) {
+    CHECK(!evidence.title.empty());
+    steps += evidence.steps.size();
+    collectives += evidence.collectives.size();
+    largest += evidence.largest_batches.size();
+  }
+  CHECK(steps == 7 + 12 + 8 + 154 + 78 + 16 + 720 + 26);
+  CHECK(collectives == 99 + 364);
+  CHECK(largest == 24 + 27);
+}
+
+TEST_CASE("every measured step is a job that becomes a plan") {
+  for (const Evidence& evidence : all_evidence())
+    for (const StepRow& row : evidence.steps) {
+      INFO(row.id);
+      const Job job = read_job(parse_json(row.job, row.id), row.id, ".", machine_facts);
+      const Cluster cluster =
+          make_cluster(job.cluster, job.cluster.machines.front(), job.cluster.counts.front());
+      const Plan plan = settle(job, cluster.ranks(), machine_facts(cluster.machine));
+      REQUIRE(plan.degrees().ranks() == cluster.ranks());
+    }
+}
+
+TEST_CASE("errors of hand-made pairs") {
+  // errors: +0.10, -0.20, 0, +0.50, so sizes 0, 0.1, 0.2, 0.5
+  const std::vector<Pair> pairs = {{1.1, 1}, {1.6, 2}, {4, 4}, {1.5, 1}};
+  const ErrorSummary summary = summarise("hand", pairs);
+  CHECK(summary.rows == 4);
+  CHECK(summary.mape == Approx((0.1 + 0.2 + 0 + 0.5) / 4));
+  CHECK(summary.bias == Approx((0.1 - 0.2 + 0 + 0.5) / 4));
+  CHECK(summary.median_ape == Approx((0.1 + 0.2) / 2));
+  // The 90th percentile lies 0.9 * 3 = 2.7 ranks up: 0.2 + 0.7 * (0.5 - 0.2).
+  CHECK(summary.p90_ape == Approx(0.2 + 0.7 * 0.3));
+  CHECK_FALSE(summary.constant_mfu);
+}
+
+TEST_CASE("the baseline is one MFU for all rows of a source") {
+  // Predicted MFU 0.4 in 1 s; measured 1 s, 2 s, 0.8 s: measured MFU 0.4, 0.2, 0.5.
+  std::vector<ScoredStep> steps(3);
+  const double measured[] = {1, 2, 0.8};
+  for (std::size_t i = 0; i < 3; ++i) {
+    steps[i].predicted_step_time_s = 1;
+    steps[i].measured_step_time_s = measured[i];
+    steps[i].predicted_mfu = 0.4;
+  }
+  const ErrorSummary summary = summarise("hand", steps);
+  CHECK(*summary.constant_mfu == Approx(0.4));
+  // With MFU 0.4 all are predicted 1 s: errors 0, 1/2 - 1, 1/0.8 - 1.
+  CHECK(*summary.constant_mfu_mape == Approx((0 + 0.5 + 0.25) / 3));
+}
+
+TEST_CASE("rows of each kind are scored, and what cannot be predicted is said") {
+  const std::string path = written("meshwright_evidence.json", R"({
+    "source": {"title": "hand-made"},
+    "rows": [
+      {"id": "step", "job": {"model": "gpt2", "training": {"global_batch": 8, "micro_batch": 1,
+        "sequence_length": 128}, "cluster": {"machine": "p3.16xlarge"}},
+        "measured": {"step_time_s": 1.0, "peak_memory_bytes": 1e9}},
+      {"id": "wrong", "job": {"model": "gpt2", "training": {"global_batch": 9, "micro_batch": 1,
+        "sequence_length": 128}, "cluster": {"machine": "p3.16xlarge"}},
+        "measured": {"step_time_s": 1.0}},
+      {"id": "reduce", "collective": "all_reduce", "machine": "p4d.24xlarge", "count": 2,
+        "gpus": 16, "bytes": 1048576, "time_s": 0.001},
+      {"id": "batch", "model": "gpt2", "machine": "p3.2xlarge", "sequence_length": 512,
+        "precision": "fp16", "max_batch_native": 4, "max_batch_compiled": 8}]})");
+  const Evidence evidence = read_evidence(path);
+  std::size_t last = 0, all = 0;
+  const ValidationScores scored =
+      score(std::span(&evidence, 1), [&](std::size_t done, std::size_t rows) {
+        last = done;
+        all = rows;
+      });
+  CHECK(last == 3);
+  CHECK(all == 3);
+  REQUIRE(scored.steps.size() == 1);
+  CHECK(scored.steps[0].predicted_step_time_s > 0);
+  CHECK(scored.steps[0].predicted_peak_memory_bytes > 0);
+  REQUIRE(scored.collectives.size() == 1);
+  CHECK(scored.collectives[0].predicted_time_s > 0);
+  REQUIRE(scored.skipped.size() == 2);
+  CHECK(scored.skipped[0].id == "wrong");
+  CHECK(scored.skipped[0].reason.find("global_batch") != std::string::npos);
+  CHECK(scored.skipped[1].id == "batch");
+  REQUIRE(scored.sources.size() == 2);
+  CHECK(scored.sources[0].rows == 1);
+  CHECK(scored.overall.rows == 1);
+}
+
+TEST_CASE("evidence is read strictly") {
+  const auto reads = [](const std::string& rows) {
+    read_evidence(written("meshwright_bad_evidence.json",
+                          R"({"source": {"title": "t"}, "rows": [)" + rows + "]}"));
+  };
+  CHECK_THROWS_AS(reads(R"({"id": "a"})"), InputError);
+  CHECK_THROWS_AS(reads(R"({"id": "a", "job": {}, "measured": {"step_time": 1}})"), InputError);
+  CHECK_THROWS_AS(reads(R"({"id": "a", "job": {}, "measured": {"step_time_s": 0}})"), InputError);
+  CHECK_THROWS_AS(reads(R"({"id": "a", "collective": "sum", "machine": "p4d.24xlarge",
+                           "count": 1, "gpus": 8, "bytes": 8, "time_s": 1})"),
+                  InputError);
+}
