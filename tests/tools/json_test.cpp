@@ -1,0 +1,171 @@
+// `--json` of every command: one object and nothing else, with the keys that others rely on.
+#include <unistd.h>
+
+#include <sys/wait.h>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/catch.h"
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+namespace {
+
+const std::string source = MESHWRIGHT_SOURCE_DIR;
+const std::string jobs = source + "/tests/tools/";
+const std::string one_rank =
+    " --set cluster.processes_per_host=1 --set parallelism.data=1 --profile " + jobs + "local.json";
+
+struct Answer {
+  int code = -1;
+  std::string out;
+};
+
+Answer run(const std::string& arguments) {
+  const std::string command = MESHWRIGHT_PROGRAM " " + arguments + " 2>/dev/null";
+  std::FILE* pipe = popen(command.c_str(), "r");
+  REQUIRE(pipe != nullptr);
+  Answer answer;
+  char text[4096];
+  for (std::size_t n; (n = fread(text, 1, sizeof text, pipe)) > 0;) answer.out.append(text, n);
+  const int status = pclose(pipe);
+  answer.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return answer;
+}
+
+// Parsing fails on anything beside the one object.
+json answer_of(const std::string& arguments) {
+  const Answer answer = run(arguments + " --json");
+  CAPTURE(arguments, answer.out);
+  REQUIRE(answer.code == 0);
+  json value = json::parse(answer.out);
+  REQUIRE(value.is_object());
+  return value;
+}
+
+void check_keys(const json& value, const std::string& keys) {
+  std::istringstream words(keys);
+  for (std::string key; words >> key;) {
+    CAPTURE(key, value.dump());
+    CHECK(value.contains(key));
+  }
+}
+
+std::string content_of(const fs::path& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+class Folder {
+ public:
+  Folder() : path_(fs::temp_directory_path() / ("meshwright-test-" + std::to_string(getpid()))) {
+    fs::create_directories(path_);
+  }
+  ~Folder() { fs::remove_all(path_); }
+  std::string file(const char* name) const { return (path_ / name).string(); }
+
+ private:
+  fs::path path_;
+};
+
+}  // namespace
+
+TEST_CASE("plan answers in JSON, and writes a job that needs no search", "[tools][json]") {
+  const Folder folder;
+  const json value = answer_of("plan " + jobs + "searched.json --top 2 --write " +
+                               folder.file("settled.json") + " --report " + folder.file("p.html"));
+  check_keys(value, "search_wall_s candidates_enumerated candidates_simulated plans rejected");
+  REQUIRE(!value["plans"].empty());
+  check_keys(value["plans"][0],
+             "parallelism training cluster step_time_s tokens_per_s peak_memory_bytes "
+             "usd_per_million_tokens mfu");
+  for (const json& rejection : value["rejected"]) check_keys(rejection, "reason count");
+  const json again = answer_of("simulate " + folder.file("settled.json"));
+  CHECK(again["step_time_s"].get<double>() ==
+        Approx(value["plans"][0]["step_time_s"].get<double>()));
+  CHECK(content_of(folder.file("p.html")).find("</html>") != std::string::npos);
+}
+
+TEST_CASE("a plan that does not exist is exit code 3", "[tools]") {
+  const Answer answer = run("simulate " + jobs + "searched.json --set model=gpt3-175b --json");
+  CHECK(answer.code == 3);
+  CHECK(answer.out.empty());
+}
+
+TEST_CASE("simulate answers in JSON and writes a trace", "[tools][json]") {
+  const Folder folder;
+  const json value = answer_of("simulate " + source + "/scenarios/gpt2-xl-p3-interleaved.json" +
+                               " --trace " + folder.file("t.json") + " --steps 3");
+  check_keys(value,
+             "step_time_s sequences_per_s tokens_per_s model_flops_per_s_per_gpu mfu "
+             "bubble_fraction exposed_communication_s fits peak_memory_bytes memory usd_per_hour "
+             "usd_per_million_tokens instructions simulation_wall_s");
+  CHECK(value["memory"].size() == 4);
+  check_keys(value["memory"][0],
+             "stage parameters_bytes gradients_bytes optimizer_bytes activations_bytes "
+             "workspace_bytes communication_bytes peak_bytes");
+  CHECK(value["total_time_s"].get<double>() == Approx(3 * value["step_time_s"].get<double>()));
+  CHECK(!json::parse(content_of(folder.file("t.json")))["traceEvents"].empty());
+}
+
+TEST_CASE("train answers in JSON and logs each step", "[tools][json]") {
+  const Folder folder;
+  const json value = answer_of("train " + jobs + "tiny.json" + one_rank + " --steps 4 --log-json " +
+                               folder.file("log.jsonl") + " --trace " + folder.file("t.json") +
+                               " --report " + folder.file("r.html"));
+  check_keys(value,
+             "predicted_step_time_s measured_step_time_s predicted_peak_memory_bytes "
+             "measured_peak_memory_bytes final_loss parameters_sha256");
+  CHECK(value["steps"] == 4);
+  std::istringstream lines(content_of(folder.file("log.jsonl")));
+  int steps = 0;
+  double loss = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const json entry = json::parse(line);
+    check_keys(entry, "step loss grad_norm learning_rate step_time_s tokens_per_s");
+    CHECK(entry["step"] == ++steps);
+    loss = entry["loss"];
+  }
+  CHECK(steps == 4);
+  CHECK(loss == value["final_loss"].get<double>());  // numbers round-trip
+  CHECK(!json::parse(content_of(folder.file("t.json")))["traceEvents"].empty());
+  CHECK(content_of(folder.file("r.html")).find("<svg") != std::string::npos);
+}
+
+TEST_CASE("scale, validate and list answer in JSON", "[tools][json]") {
+  const json scaled = answer_of("scale " + jobs + "searched.json");
+  REQUIRE(scaled["points"].size() == 2);
+  check_keys(scaled["points"][0],
+             "machine count gpus tokens_per_s efficiency usd_per_million_tokens");
+  const json scores =
+      answer_of("validate " + source + "/scenarios/evidence/vtrain_single_node_a100.json");
+  check_keys(scores, "rows sources overall skipped");
+  for (const json& summary : scores["sources"])
+    check_keys(summary, "source rows mape median_ape p90_ape bias");
+  const json machines = answer_of("list machines");
+  CHECK(machines["machines"].size() >= 22);
+}
+
+TEST_CASE("what a pipe receives holds no progress bar", "[tools]") {
+  const Answer answer = run("train " + jobs + "tiny.json" + one_rank + " 2>&1");
+  CHECK(answer.code == 0);
+  CHECK(answer.out.find('\r') == std::string::npos);
+}
+
+TEST_CASE("output that cannot be written is a failure", "[tools]") {
+  CHECK(run("list models >/dev/full").code == 4);
+}
+
+TEST_CASE("scenarios that are searched or need a profile simulate too", "[tools][scenarios]") {
+  for (const char* name : {"gpt2-local", "quickstart-train", "llama-2-7b-4-p4d"}) {
+    const json value = answer_of("simulate " + source + "/scenarios/" + name + ".json --profile " +
+                                 jobs + "local.json");
+    CHECK(value["step_time_s"].get<double>() > 0);
+  }
+}
