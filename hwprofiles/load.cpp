@@ -92,6 +92,7 @@ void read_gpu(Fields gpu, Gpu& result) {
 void read_efficiency(Fields efficiency, Gpu& gpu) {
   gpu.gemm = curve(efficiency, "gemm");
   gpu.memory_bound = curve(efficiency, "memory_bound");
+  if (efficiency.has("attention")) gpu.attention = curve(efficiency, "attention");
   gpu.kernel_latency_s = not_negative(efficiency, "kernel_latency_s");
   efficiency.done();
 }

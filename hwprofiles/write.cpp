@@ -96,6 +96,8 @@ Json profile_of(const Machine& machine) {
   profile["efficiency"] = {{"gemm", to_json(machine.gpu.gemm)},
                            {"memory_bound", to_json(machine.gpu.memory_bound)},
                            {"kernel_latency_s", machine.gpu.kernel_latency_s}};
+  if (!machine.gpu.attention.points.empty())
+    profile["efficiency"]["attention"] = to_json(machine.gpu.attention);
   profile.update(links(machine));
   profile["collectives"] = {{"host_latency_s", machine.host_latency.latency_s},
                             {"host_step_latency_s", machine.host_latency.step_latency_s},

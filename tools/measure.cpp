@@ -97,6 +97,33 @@ std::vector<Rate> product_rates(Backend& backend, double budget_s) {
   return rates;
 }
 
+// Causal attention, forward and backward, of short and long sequences with narrow and wide heads.
+std::vector<Rate> attention_rates(Backend& backend, double budget_s) {
+  std::vector<Rate> rates;
+  for (const auto& [sequence, width] :
+       {std::pair{32, 32}, {64, 64}, {128, 32}, {128, 64}, {512, 64}, {1024, 128}}) {
+    Attributes attributes;
+    attributes.sequence_length = sequence;
+    attributes.micro_batch = std::max(1, 256 / sequence);
+    attributes.heads = attributes.kv_heads = 4;
+    attributes.head_dim = width;
+    const TensorType query = matrix(attributes.micro_batch * sequence, 4 * width);
+    const Probe forward(backend, Op::attention, attributes, {query, query, query});
+    const TensorType saved{Shape{std::int64_t{attributes.micro_batch} * 4, sequence}, Dtype::f32};
+    const Probe gradient(backend, Op::attention_grad, attributes,
+                         {query, query, query, query, saved, query});
+    double flops = 0, seconds = 0;
+    for (const Probe* probe : {&forward, &gradient}) {
+      seconds += fastest_seconds(budget_s, [&] { probe->run(); });
+      flops += probe->kernel().flops;
+    }
+    rates.push_back({flops / 2 / (4.0 * attributes.micro_batch), flops / seconds});
+  }
+  std::sort(rates.begin(), rates.end(),
+            [](const Rate& a, const Rate& b) { return a.size < b.size; });
+  return rates;
+}
+
 // The mean of the rates of what a training step runs between its products.
 std::vector<Rate> memory_rates(Backend& backend, double budget_s) {
   std::vector<Rate> rates;
@@ -124,9 +151,10 @@ double largest(const std::vector<Rate>& rates) {
   return best;
 }
 
-EfficiencyCurve curve(const std::vector<Rate>& rates) {
+EfficiencyCurve curve(const std::vector<Rate>& rates, double whole) {
   EfficiencyCurve curve;
-  for (const Rate& rate : rates) curve.points.push_back({rate.size, rate.per_s / largest(rates)});
+  for (const Rate& rate : rates)
+    curve.points.push_back({rate.size, std::min(1.0, rate.per_s / whole)});
   return curve;
 }
 
@@ -154,9 +182,10 @@ Machine measure_this_computer(const Options& options, MeasureEffort effort) {
   machine.gpu.memory_bytes = physical_memory_bytes();
   machine.gpu.sm_count = cores;
   machine.gpu.peak_flop_per_s[static_cast<std::size_t>(Precision::fp32)] = largest(products);
-  machine.gpu.gemm = curve(products);
+  machine.gpu.gemm = curve(products, largest(products));
+  machine.gpu.attention = curve(attention_rates(*backend, budget_s), largest(products));
   machine.gpu.memory_bandwidth_bytes_per_s = largest(memory) * cores;
-  machine.gpu.memory_bound = curve(memory);
+  machine.gpu.memory_bound = curve(memory, largest(memory));
   machine.gpu.kernel_latency_s = fastest_seconds(0.01, [&] { nothing.run(); });
   const RankRates ranks =
       measure_ranks(options, std::max(2, std::min(cores, options.ranks.value_or(2))));

@@ -61,9 +61,10 @@ Seconds CostModel::time(const Kernel& kernel) const {
     }
     case Kernel::Kind::attention: {
       const bool second = training_.attention == AttentionKernel::flash2;
-      const double share = gpu_.kind == DeviceKind::cpu ? gpu_.gemm.at(kernel.flops)
-                           : second                     ? flash2_share
-                                                        : flash_share;
+      const double of_one_head = kernel.flops / static_cast<double>(kernel.batch);
+      const double share = !gpu_.attention.points.empty() ? gpu_.attention.at(of_one_head)
+                           : second                       ? flash2_share
+                                                          : flash_share;
       arithmetic = kernel.flops / (gpu_.peak(attention_).value * share);
       break;
     }
