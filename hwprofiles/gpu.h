@@ -39,8 +39,8 @@ struct Gpu {
   EfficiencyCurve gemm;          // share of the dense peak against the FLOPs of one matrix product
   EfficiencyCurve memory_bound;  // share of the memory bandwidth against the bytes of one kernel
   EfficiencyCurve attention;     // share of the peak against the FLOPs of one head of one sequence,
-                              // for fused attention; no points: what sim/cost says of its kind
-  double kernel_latency_s = 0;  // device time of a kernel that does nothing
+                                 // for fused attention; no points: what sim/cost says of its kind
+  double kernel_latency_s = 0;   // device time of a kernel that does nothing
 
   FlopPerSecond peak(Precision precision) const {
     return {peak_flop_per_s[static_cast<std::size_t>(precision)]};

@@ -134,7 +134,7 @@ TEST_CASE("version 1: sharded data parallelism", "[models][distribution]") {
   CHECK(job.plan.training.gradient_clip == 1.0);
   CHECK(job.plan.training.precision == Precision::bf16);
   CHECK(job.plan.training.micro_batch == 2);  // 64 / (16 * 2)
-  CHECK(job.warnings.size() == 1);  // sdp_max_live_parameters has no effect yet
+  CHECK(job.warnings.size() == 1);            // sdp_max_live_parameters has no effect yet
 }
 
 TEST_CASE("version 1: rules between degrees", "[models][distribution]") {
