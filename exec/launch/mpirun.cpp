@@ -27,9 +27,21 @@ void check(bool good, const char* call) {
   if (!good) throw RunError(std::string(call) + ": " + std::strerror(errno));
 }
 
+// Our environment, and one variable more: where /sys is not mounted, as in a container, every
+// process would say on standard error that it cannot see the processor's topology.
+std::vector<char*> environment_of_ranks() {
+  static char quiet[] = "HWLOC_HIDE_ERRORS=2";
+  std::vector<char*> variables{quiet};
+  for (char** variable = environ; *variable != nullptr; ++variable)
+    if (!std::string_view(*variable).starts_with("HWLOC_HIDE_ERRORS="))
+      variables.push_back(*variable);
+  variables.push_back(nullptr);
+  return variables;
+}
+
 // In the new process, between fork and exec: only calls that are safe there.
-[[noreturn]] void become(const std::vector<std::string>& command, const sigset_t& mask,
-                         int error_pipe) {
+[[noreturn]] void become(const std::vector<std::string>& command, std::vector<char*>& environment,
+                         const sigset_t& mask, int error_pipe) {
   std::array<char*, 256> arguments{};
   for (std::size_t i = 0; i < command.size(); ++i)
     arguments[i] = const_cast<char*>(command[i].c_str());
@@ -40,7 +52,7 @@ void check(bool good, const char* call) {
   const int nothing = open("/dev/null", O_RDONLY);
   if (nothing >= 0) dup2(nothing, STDIN_FILENO);
   dup2(error_pipe, STDERR_FILENO);
-  execvp(arguments[0], arguments.data());
+  execvpe(arguments[0], arguments.data(), environment.data());
   _exit(could_not_start);
 }
 
@@ -56,9 +68,10 @@ class Child {
     std::array<int, 2> ends{};
     check(signal_fd_ >= 0 && pipe2(ends.data(), O_CLOEXEC) == 0, "starting mpirun");
     errors_ = ends[0];
+    std::vector<char*> environment = environment_of_ranks();
     pid_ = fork();
     check(pid_ >= 0, "fork");
-    if (pid_ == 0) become(command, before_, ends[1]);
+    if (pid_ == 0) become(command, environment, before_, ends[1]);
     close(ends[1]);
   }
   ~Child() {
