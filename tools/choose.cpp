@@ -30,6 +30,8 @@ bool leaves_a_choice(const Job& job) {
   return false;
 }
 
+namespace {
+
 // A profile of this computer knows no network.
 void check_network(const Job& job, const Cluster& cluster) {
   if (cluster.hosts > 1 && cluster.machine.shared_memory && !cluster.network_override)
@@ -38,18 +40,40 @@ void check_network(const Job& job, const Cluster& cluster) {
         job.file, cluster.hosts, cluster.machine.name));
 }
 
+// Only the micro-batch was left out: the job is simulated with 1 where none fits.
+bool only_micro_batch_is_open(const Job& job) {
+  Job closed = job;
+  closed.autos.erase("training.micro_batch");
+  return !leaves_a_choice(closed);
+}
+
+// Errors of a plan's parts name the key; the file is named here.
+Prepared prepare_of(const Job& job, const Plan& plan, const Cluster& cluster) {
+  try {
+    return prepare(job.model, plan, cluster);
+  } catch (const InputError& error) {
+    const std::string text = error.what();
+    throw InputError(text.starts_with("/") ? job.file + ": " + text : text);
+  }
+}
+
+}  // namespace
+
 Chosen choose_plan(const Job& job, const MachineLoader& load) {
   Chosen chosen;
   if (leaves_a_choice(job)) {
     SearchOptions options;
     options.load = load;
     chosen.search = search(job, options);
-    if (chosen.search->plans.empty()) throw NoPlanFits(miss_text(*chosen.search));
+    if (chosen.search->plans.empty() && !only_micro_batch_is_open(job))
+      throw NoPlanFits(miss_text(*chosen.search));
+  }
+  if (chosen.search && !chosen.search->plans.empty()) {
     const RankedPlan& best = chosen.search->plans.front();
     chosen.machine = best.machine;
     chosen.count = best.count;
     chosen.cluster = best.cluster;
-    chosen.prepared = prepare(job.model, best.plan, best.cluster);
+    chosen.prepared = prepare_of(job, best.plan, best.cluster);
     return chosen;
   }
   chosen.machine = machines_of(job.cluster).front();
@@ -58,7 +82,7 @@ Chosen choose_plan(const Job& job, const MachineLoader& load) {
   chosen.cluster = make_cluster(job.cluster, machine, chosen.count);
   check_network(job, chosen.cluster);
   const Plan plan = settle(job, chosen.cluster.ranks(), machine_facts(machine));
-  chosen.prepared = prepare(job.model, plan, chosen.cluster);
+  chosen.prepared = prepare_of(job, plan, chosen.cluster);
   return chosen;
 }
 

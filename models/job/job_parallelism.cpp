@@ -110,6 +110,8 @@ void read_parallelism(Fields fields, Job& job) {
   take(fields, "max_live_parameters", p.max_live_parameters);
   take(fields, "persistence_threshold", p.persistence_threshold);
   const Parallelism defaults;
+  if (p.offload_horizon != defaults.offload_horizon && p.offload == "none")
+    warn(job, fields, "offload_horizon", "no effect while offload is none");
   if (p.max_live_parameters != defaults.max_live_parameters)
     warn(job, fields, "max_live_parameters",
          "no effect yet: one unit computes while the next is gathered, no more are live");

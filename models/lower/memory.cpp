@@ -62,22 +62,16 @@ void StageLowering::place_buckets() {
   program_.loss_buffer = add_buffer("loss_sum", MemoryClass::workspace, Region::persistent, 8);
 }
 
-// Two buffers of the largest unit: one in use, one being gathered or reduced. One more for what
-// units share.
+// Two buffers that units use in turn and one for what units share; each grows to the largest that
+// it holds.
 void StageLowering::place_gather_buffers() {
-  std::int64_t largest = 0;
-  for (int unit = 0; unit < static_cast<int>(graph_.units.size()); ++unit)
-    largest = std::max(largest, unit_elements(unit));
   for (int slot = 0; slot < 3; ++slot) {
-    const std::int64_t elements = slot == shared_slot ? unit_elements(shared_unit) : largest;
-    if (elements == 0) continue;
-    const auto place = [&](std::string_view name, Dtype dtype) {
-      return add_buffer(name, MemoryClass::communication, Region::persistent,
-                        elements * bytes_of(dtype));
+    if (slot == shared_slot && unit_elements(shared_unit) == 0) continue;
+    const auto place = [&](std::string_view name) {
+      return add_buffer(name, MemoryClass::communication, Region::persistent, 0);
     };
-    if (zero_stage_ == 3)
-      gather_buffer_[slot] = place("gathered_weights", storage_of(plan_.training.precision));
-    gradient_buffer_[slot] = place("unit_gradients", plan_.training.gradient_reduce);
+    if (zero_stage_ == 3) gather_buffer_[slot] = place("gathered_weights");
+    gradient_buffer_[slot] = place("unit_gradients");
   }
 }
 

@@ -42,6 +42,8 @@ void StageLowering::gather_unit(BodyBuilder& body, int unit) {
                        {Shape{bucket.elements}, bucket.weights.type.dtype},
                        GroupKind::none}};
     offset += gather.outputs[0].type.bytes();
+    std::int64_t& held = buffer(gather_buffer_[slot]).bytes;
+    held = std::max(held, offset);
     if (body.last_compute() < 0) gather.waits.push_back({Wait::Relation::previous_task, -1, -1});
     const int index = body.emit(std::move(gather));
     if (!plan_.parallelism.overlap_parameters) body.join_before_next_compute(index);
@@ -59,6 +61,8 @@ void StageLowering::zero_unit(BodyBuilder& body, int unit, bool reuses_earlier_t
                    0,
                    {Shape{elements}, plan_.training.gradient_reduce},
                    GroupKind::none}};
+  std::int64_t& held = buffer(gradient_buffer_[slot]).bytes;
+  held = std::max(held, zero.outputs[0].type.bytes());
   const int index = body.emit(std::move(zero));
   if (reuses_earlier_task) first_zeros_[at(body.body().chunk)].push_back(index);
 }

@@ -80,7 +80,15 @@ void check_batch(const Plan& plan) {
   at_least("training/global_batch", t.global_batch, 1);
   at_least("training/micro_batch", t.micro_batch, 1);
   const std::int64_t once = static_cast<std::int64_t>(plan.parallelism.data) * t.micro_batch;
-  if (t.global_batch % once == 0) return;
+  // Every micro-batch is a task of every stage, in the Program and in the simulation.
+  constexpr std::int64_t most = 16384;
+  if (t.global_batch % once == 0 && t.global_batch / once <= most) return;
+  if (t.global_batch % once == 0)
+    refuse("training/global_batch",
+           fmt::format(
+               "{} in micro-batches of {} on data {} are {} per step; at most {}: use a larger "
+               "micro_batch or data",
+               t.global_batch, t.micro_batch, plan.parallelism.data, t.global_batch / once, most));
   const std::int64_t lower = t.global_batch / once * once;
   const std::string remedy =
       lower > 0 ? fmt::format("{} or {}", lower, lower + once) : std::to_string(once);

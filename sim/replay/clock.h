@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "models/core/error.h"
 #include "models/core/units.h"
 #include "models/plan/walk.h"
 #include "sim/engine/event_queue.h"
@@ -68,6 +69,8 @@ class Clock {
   void finish(const Party& party, SimTime begin) {
     PlayerTimes& own = players_[at(party.player)];
     const SimTime end = begin + (*durations_[at(party.player)])[at(party.step)];
+    constexpr SimTime longest = 8'000'000'000'000'000'000;  // 92 days; one run more still fits
+    if (end > longest) throw InputError("the step would take more than 92 days of simulated time");
     own.begin[at(party.run)] = begin;
     own.end[at(party.run)] = end;
     if (end == events_.now())

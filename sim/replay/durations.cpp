@@ -6,6 +6,17 @@ namespace meshwright {
 
 namespace {
 
+// Simulated time counts picoseconds in 63 bits: 106 days. Nothing that anybody wants takes so long.
+SimTime checked_sim_time(Seconds time) {
+  constexpr double longest_s = 1e6;
+  if (!(time.value < longest_s))
+    throw InputError(
+        "one operation of the step would take more than 11 days; look at the sizes of the model, "
+        "the "
+        "network's bandwidth and latency, and host_launch_us");
+  return to_sim_time(time);
+}
+
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 struct CollectiveRow {
@@ -48,7 +59,7 @@ SimTime Durations::collective(const Instruction& instruction) {
   auto groups = groups_.find(instruction.group);
   if (groups == groups_.end())
     groups = groups_.emplace(instruction.group, mesh_.groups(instruction.group)).first;
-  const SimTime time = to_sim_time(
+  const SimTime time = checked_sim_time(
       collective_time(topology_, kind, {static_cast<double>(key.bytes)}, groups->second));
   known_.emplace(key, time);
   return time;
@@ -63,14 +74,15 @@ SimTime Durations::message(int from, int to, std::int64_t bytes) {
       const int source = mesh_.rank({from, tensor, rdp}), target = mesh_.rank({to, tensor, rdp});
       if (source != target) pairs.emplace_back(source, target);
     }
-  const SimTime time = to_sim_time(transfer_time(topology_, {static_cast<double>(bytes)}, pairs));
+  const SimTime time =
+      checked_sim_time(transfer_time(topology_, {static_cast<double>(bytes)}, pairs));
   known_.emplace(key, time);
   return time;
 }
 
 SimTime Durations::of(const Instruction& instruction, const Script& script,
                       const Contact* contact) {
-  if (contact == nullptr) return to_sim_time(cost_.time(instruction, script.program()));
+  if (contact == nullptr) return checked_sim_time(cost_.time(instruction, script.program()));
   if (!contact->is_message()) return collective(instruction);
   const int stages = mesh_.degrees().pipeline;
   const Operand& sent =
