@@ -46,6 +46,14 @@ double attention_flops(const Attributes& a) {
   return 4.0 * a.micro_batch * a.heads * s * s * a.head_dim;
 }
 
+// One kernel for the whole: a causal one skips what the mask hides.
+void fused_attention(Kernels& kernels, const OpCall& call, double whole_flops) {
+  const Attributes& a = call.attributes;
+  kernels.push_back({Kernel::Kind::attention, a.sequence_length, a.sequence_length, a.head_dim,
+                     std::int64_t{a.micro_batch} * a.heads, whole_flops * (a.causal ? 0.5 : 1.0),
+                     bytes_of_all(call.inputs) + bytes_of_all(call.outputs)});
+}
+
 }  // namespace
 
 void work_nothing(const OpCall&, CompilerLevel, Kernels&) {}
@@ -132,10 +140,7 @@ void work_attention(const OpCall& call, CompilerLevel level, Kernels& kernels) {
   const Attributes& a = call.attributes;
   const double size = element_size(call.inputs[0]);
   if (a.attention != AttentionKernel::unfused) {
-    const double flops = attention_flops(a) * (a.causal ? 0.5 : 1.0);
-    kernels.push_back({Kernel::Kind::attention, a.sequence_length, a.sequence_length, a.head_dim,
-                       std::int64_t{a.micro_batch} * a.heads, flops,
-                       bytes_of_all(call.inputs) + bytes_of_all(call.outputs)});
+    fused_attention(kernels, call, attention_flops(a));
     return;
   }
   const std::int64_t batch = std::int64_t{a.micro_batch} * a.heads;
@@ -152,10 +157,7 @@ void work_attention_grad(const OpCall& call, CompilerLevel level, Kernels& kerne
   const Attributes& a = call.attributes;
   const double size = element_size(call.inputs[0]);
   if (a.attention != AttentionKernel::unfused) {
-    const double flops = 2.5 * attention_flops(a) * (a.causal ? 0.5 : 1.0);
-    kernels.push_back({Kernel::Kind::attention, a.sequence_length, a.sequence_length, a.head_dim,
-                       std::int64_t{a.micro_batch} * a.heads, flops,
-                       bytes_of_all(call.inputs) + bytes_of_all(call.outputs)});
+    fused_attention(kernels, call, 2.5 * attention_flops(a));
     return;
   }
   const std::int64_t batch = std::int64_t{a.micro_batch} * a.heads;

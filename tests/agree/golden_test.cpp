@@ -64,6 +64,15 @@ class GraphRunner {
   std::vector<std::vector<float>> memory_;
 };
 
+void run_golden(GraphRunner& runner, const Graph& graph, const Golden& golden) {
+  runner.set(graph.tokens, golden.integers("tokens"));
+  runner.set(graph.targets, golden.integers("targets"));
+  if (graph.positions >= 0) runner.set(graph.positions, golden.integers("positions"));
+  for (const Parameter& p : graph.parameters)
+    runner.set(p.tensor, golden.tensor("weight/" + p.name).values);
+  runner.run();
+}
+
 // ||a - b|| / ||b|| over the elements that the golden tensor has.
 double distance(const std::vector<float>& got, const std::vector<float>& golden) {
   double squares = 0, norm = 0;
@@ -117,12 +126,7 @@ TEST_CASE("logits, loss and gradients are those of an independent implementation
         const Graph graph = run_passes(forward, plan, training_passes());
         const auto backend = make_cpu_backend(1);
         GraphRunner runner(graph, *backend);
-        runner.set(graph.tokens, golden.integers("tokens"));
-        runner.set(graph.targets, golden.integers("targets"));
-        if (graph.positions >= 0) runner.set(graph.positions, golden.integers("positions"));
-        for (const Parameter& p : graph.parameters)
-          runner.set(p.tensor, golden.tensor("weight/" + p.name).values);
-        runner.run();
+        run_golden(runner, graph, golden);
         double loss = 0;
         for (float each : runner.value(graph.loss)) loss += each;
         loss /= static_cast<double>(runner.value(graph.loss).size());
@@ -149,12 +153,7 @@ TEST_CASE("logits are those of an independent implementation", "[agree]") {
     const Graph graph = build_graph(load_model(golden.folder, "/"), plan.training);
     const auto backend = make_cpu_backend(1);
     GraphRunner runner(graph, *backend);
-    runner.set(graph.tokens, golden.integers("tokens"));
-    runner.set(graph.targets, golden.integers("targets"));
-    if (graph.positions >= 0) runner.set(graph.positions, golden.integers("positions"));
-    for (const Parameter& p : graph.parameters)
-      runner.set(p.tensor, golden.tensor("weight/" + p.name).values);
-    runner.run();
+    run_golden(runner, graph, golden);
     const int logits = logits_of(graph);
     check_logits(runner.value(logits), at(graph.tensor(logits).type.shape[1]),
                  golden.tensor("logits"));
