@@ -1,0 +1,40 @@
+// A short training run of a small model on the ranks of a test program, and how two of them are
+// compared: what every parity test is made of (design: what must hold, 1).
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "exec/comm/communicator.h"
+#include "tests/models/plans.h"
+
+namespace meshwright {
+
+constexpr int parity_steps = 20;
+
+struct Trained {
+  std::vector<double> losses;
+  std::map<std::string, std::vector<float>> parameters;  // on rank 0
+  std::string hash;
+};
+
+// parity_steps steps in the plan's degrees on the ranks of `world`; every rank calls it.
+Trained train(const Model& model, const Plan& plan, World& world);
+
+Model eight_blocks(const std::string& family);             // two chunks on each of four stages
+Plan base_plan(const Model& model, SmallDegrees degrees);  // 8 sequences a step, AdamW
+Plan on_one_process(Plan plan);  // the same training, uncut and without recomputation
+
+// Losses within 1e-5 relative, on every rank.
+void compare_losses(const Trained& got, const Trained& expected);
+// On rank 0: all parameters together within 1e-4. AdamW divides by the gradient's own size: where
+// the true gradient is zero (key biases) rounding decides.
+void compare_all(const Trained& got, const Trained& expected);
+// On rank 0: every tensor within 1e-5 (SGD).
+void compare_each(const Trained& got, const Trained& expected);
+
+// Trains `plan` on `world` and on one process, and compares losses and every tensor.
+void check_plan(const Model& model, const Plan& plan, World& world);
+
+}  // namespace meshwright
