@@ -124,6 +124,7 @@ void read_checkpoint(Fields fields, Job& job) {
     if (value < 1) fields.fail(key, fmt::format("{} is too small; use 1 or more", value));
   fields.done();
   job.checkpoint = std::move(checkpoint);
+  job.plan.snapshot = true;
 }
 
 void read_log(Fields fields, Job& job) {

@@ -57,9 +57,25 @@ void StageLowering::place_buckets() {
     bucket.first_moment = place("first_moment", MemoryClass::optimizer, flat(own, Dtype::f32));
     if (moments == 2)
       bucket.second_moment = place("second_moment", MemoryClass::optimizer, flat(own, Dtype::f32));
+    const std::int64_t slice = plan_.snapshot ? snapshot_slice(bucket) : 0;
+    if (slice > 0)
+      bucket.snapshot =
+          place("snapshot", MemoryClass::snapshot, flat(slice * bucket.states(), Dtype::f32));
   }
   program_.norm_buffer = add_buffer("squared_norm", MemoryClass::workspace, Region::persistent, 8);
   program_.loss_buffer = add_buffer("loss_sum", MemoryClass::workspace, Region::persistent, 8);
+}
+
+// Elements of the own part that one rank saves: a share of it among the ranks that have the same;
+// 0 where all of the bucket is saved by another stage.
+std::int64_t StageLowering::snapshot_slice(const Bucket& bucket) const {
+  const auto& parameters = program_.parameters;
+  if (std::all_of(bucket.parameters.begin(), bucket.parameters.end(), [&](int index) {
+        return parameters[static_cast<std::size_t>(index)].copy_of_tied;
+      }))
+    return 0;
+  const std::int64_t replicas = bucket.sharded ? degrees_.rdp() / degrees_.shard : degrees_.rdp();
+  return (bucket.shard_elements + replicas - 1) / replicas;
 }
 
 // Two buffers that units use in turn and one for what units share; each grows to the largest that

@@ -30,6 +30,7 @@ class StageLowering {
   int add_buffer(std::string_view name, MemoryClass cls, Region region, std::int64_t bytes,
                  int chunk = -1);
   void place_buckets();
+  std::int64_t snapshot_slice(const Bucket& bucket) const;
   void place_gather_buffers();
   void lay_out_memory();
 

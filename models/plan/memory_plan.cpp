@@ -8,8 +8,8 @@
 namespace meshwright {
 
 std::string_view name_of(MemoryClass cls) {
-  constexpr std::string_view names[] = {"parameters",  "gradients", "optimizer",
-                                        "activations", "workspace", "communication"};
+  constexpr std::string_view names[] = {"parameters", "gradients",     "optimizer", "activations",
+                                        "workspace",  "communication", "snapshot"};
   return names[static_cast<std::size_t>(cls)];
 }
 

@@ -21,9 +21,10 @@ enum class MemoryClass : std::uint8_t {
   optimizer,
   activations,
   workspace,
-  communication
+  communication,
+  snapshot  // what a checkpoint is written from while training goes on
 };
-constexpr int memory_class_count = 6;
+constexpr int memory_class_count = 7;
 std::string_view name_of(MemoryClass cls);
 
 enum class Region : std::uint8_t { persistent, slot, task };

@@ -84,7 +84,8 @@ struct Plan {
   Training training;
   Parallelism parallelism;
   std::vector<int>
-      stage_of_unit;  // virtual stage of every unit of the graph; empty: to be partitioned
+      stage_of_unit;      // virtual stage of every unit of the graph; empty: to be partitioned
+  bool snapshot = false;  // memory for checkpoints that are written while training goes on
 
   int replicas() const { return parallelism.data; }
   int micro_batches() const {

@@ -128,6 +128,11 @@ struct Bucket {
   Operand master;                       // fp32 own part; own_weights where those are fp32
   Operand first_moment, second_moment;  // fp32 own part; buffer -1 where the optimizer has none
   bool sharded = false;                 // own part = part `index in shard group`
+  // For checkpoints: fp32 copies of this rank's slice of the own part, state after state (master,
+  // first, second moment). The ranks with the same own part have a slice each. Buffer -1: none.
+  Operand snapshot;
+  int states() const { return second_moment.buffer >= 0 ? 3 : 2; }
+  std::int64_t slice_elements() const { return snapshot.type.shape.elements() / states(); }
 };
 
 struct Program {

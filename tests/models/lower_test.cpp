@@ -110,6 +110,27 @@ TEST_CASE("sharding divides the optimizer's memory, then the gradients', then th
   CHECK(near(bytes[3][0], bytes[0][0], 0.25));
 }
 
+TEST_CASE("a snapshot holds each state once over the ranks that have it", "[models][lower]") {
+  const Model model = small_model("gpt");
+  const auto bytes = [&](SmallDegrees degrees, MemoryClass cls, bool snapshot = true) {
+    Plan plan = small_plan(model, degrees);
+    plan.snapshot = snapshot;
+    std::int64_t sum = 0;
+    for (const Program& stage : lower_small(model, plan))
+      sum += stage.memory.class_bytes[static_cast<std::size_t>(cls)];
+    return static_cast<double>(sum);
+  };
+  CHECK(bytes({}, MemoryClass::snapshot, false) == 0);
+  // fp32 weights and two moments; the optimizer's class has the moments alone.
+  const double whole = bytes({}, MemoryClass::optimizer) * 3 / 2;
+  CHECK(bytes({}, MemoryClass::snapshot) == Approx(whole).epsilon(0.01));
+  for (int zero = 0; zero <= 3; ++zero)
+    CHECK(bytes({.data = 4, .zero_stage = zero}, MemoryClass::snapshot) ==
+          Approx(whole / 4).epsilon(0.05));
+  // The second copy of a tied embedding is not saved.
+  CHECK(bytes({.pipeline = 2}, MemoryClass::snapshot) == Approx(whole).epsilon(0.01));
+}
+
 TEST_CASE("a tied embedding on two stages is two copies with a reduction of their own",
           "[models][lower]") {
   const Model model = small_model("gpt");

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "models/passes/pad_vocabulary.h"
@@ -59,13 +60,25 @@ json prediction_json(const Prediction& p) {
           {"simulation_wall_s", p.simulation_wall_s}};
 }
 
+// A column of nothing but zeros is left out where most jobs have none.
 Table memory_table(const Prediction& p) {
-  Table table({"stage", "parameters", "gradients", "optimizer", "activations", "workspace",
-               "communication", "library", "peak"});
+  const auto bytes_of_class = [](const StageMemory& stage, int cls) {
+    return stage.class_bytes[static_cast<std::size_t>(cls)];
+  };
+  std::vector<int> shown;
+  for (int cls = 0; cls < memory_class_count; ++cls)
+    if (static_cast<MemoryClass>(cls) != MemoryClass::snapshot ||
+        std::any_of(p.memory.begin(), p.memory.end(),
+                    [&](const StageMemory& stage) { return bytes_of_class(stage, cls) > 0; }))
+      shown.push_back(cls);
+  std::vector<std::string> head{"stage"};
+  for (int cls : shown) head.emplace_back(name_of(static_cast<MemoryClass>(cls)));
+  head.insert(head.end(), {"library", "peak"});
+  Table table(head);
   for (const StageMemory& stage : p.memory) {
     std::vector<std::string> row{std::to_string(stage.stage)};
-    for (std::int64_t bytes : stage.class_bytes)
-      row.push_back(show_bytes(static_cast<double>(bytes)));
+    for (int cls : shown)
+      row.push_back(show_bytes(static_cast<double>(bytes_of_class(stage, cls))));
     row.push_back(show_bytes(static_cast<double>(stage.library_bytes)));
     row.push_back(show_bytes(static_cast<double>(stage.peak_bytes)));
     table.add(std::move(row));
