@@ -31,6 +31,9 @@ constexpr Command commands[] = {
      "predicted against published measurements", "json profile", run_validate},
     {"calibrate", "", "", "measure this computer and write its profile",
      "json profile ranks as-rank", run_calibrate},
+    {"tokenize", "FILES", "text files, one document each",
+     "make a token file, which a job's data reads, of text", "json output tokenizer separator",
+     run_tokenize},
     {"list", "WHAT", "what to list", "what is known: models, machines, schedules, ...", "json",
      run_list},
 };

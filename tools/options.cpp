@@ -41,6 +41,8 @@ constexpr FileOption file_options[] = {
     {"report", &Options::report, "write a self-contained HTML page"},
     {"log-json", &Options::log_json, "write one JSON line per step"},
     {"hostfile", &Options::hostfile, "the hosts for mpirun"},
+    {"output", &Options::output, "the token file to write"},
+    {"tokenizer", &Options::tokenizer, "a Hugging Face tokenizer.json (BPE); bytes without it"},
 };
 
 struct CountOption {
@@ -75,6 +77,9 @@ void add_options(CLI::App& app, const Command& command, Options& o) {
       app.add_option(std::string("--") + option.name, o.*option.value, option.help)
           ->type_name("N")
           ->check(count_up_to(option.most));
+  if (takes(command, "separator"))
+    app.add_option("--separator", o.separator, "the token that ends each document")
+        ->type_name("TOKEN");
   // How the launcher talks to its ranks; not for people.
   if (takes(command, "as-rank")) {
     app.add_flag("--as-rank", o.as_rank)->group("");

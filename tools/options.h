@@ -18,6 +18,9 @@ struct Options {
   std::string report;            // file for the HTML page
   std::string log_json;          // train
   std::string hostfile;          // train
+  std::string output;            // tokenize: the token file
+  std::string tokenizer;         // tokenize: a tokenizer.json
+  std::string separator;         // tokenize: token between documents
   std::optional<int> steps;
   std::optional<int> ranks;  // calibrate: processes measured together
   std::optional<int> top;    // plan: plans shown

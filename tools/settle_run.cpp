@@ -91,7 +91,7 @@ LoaderOptions loader_options(const Job& job) {
   loader.vocabulary = job.model.vocabulary;
   if (!job.data) return loader;
   loader.files = job.data->files;
-  loader.format = job.data->uint16 ? TokenFormat::uint16 : TokenFormat::bytes;
+  loader.format = job.data->format;
   loader.shuffle = job.data->shuffle;
   loader.data_seed = job.data->seed;
   return loader;

@@ -25,7 +25,22 @@ std::uint32_t little_endian_32(const unsigned char* at) {
 }
 
 constexpr std::int64_t llmc_header_bytes = 256 * 4;
-constexpr std::uint32_t llmc_magic = 20240520;
+std::uint32_t token_at(const unsigned char* data, std::int64_t index, TokenFormat format) {
+  if (format == TokenFormat::bytes) return data[index];
+  return format == TokenFormat::uint16 ? little_endian_16(data + 2 * index)
+                                       : little_endian_32(data + 4 * index);
+}
+
+template <TokenFormat format>
+std::uint32_t largest_of(const unsigned char* data, std::int64_t begin, std::int64_t end) {
+  std::uint32_t largest = 0;
+  for (std::int64_t i = begin; i < end; ++i) largest = std::max(largest, token_at(data, i, format));
+  return largest;
+}
+
+constexpr decltype(&largest_of<TokenFormat::bytes>) largest[] = {largest_of<TokenFormat::bytes>,
+                                                                 largest_of<TokenFormat::uint16>,
+                                                                 largest_of<TokenFormat::uint32>};
 
 }  // namespace
 
@@ -77,18 +92,20 @@ void TokenFile::map() {
 void TokenFile::find_tokens() {
   tokens_ = file_bytes_;
   if (format_ == TokenFormat::bytes) return;
-  if (file_bytes_ % 2 != 0)
-    throw InputError(path_ + ": has " + std::to_string(file_bytes_) +
-                     " bytes, an odd number; uint16 tokens take 2 bytes each (or is the format "
-                     "bytes?)");
-  tokens_ = file_bytes_ / 2;
-  if (file_bytes_ < llmc_header_bytes || little_endian_32(file_) != llmc_magic) return;
+  const TokenFormatInfo& format = info(format_);
+  if (file_bytes_ % format.bytes != 0)
+    throw InputError(path_ + ": has " + std::to_string(file_bytes_) + " bytes, " +
+                     (format.bytes == 2 ? "an odd number" : "no multiple of 4") + "; " +
+                     format.name + " tokens take " + std::to_string(format.bytes) +
+                     " bytes each (or is the format bytes?)");
+  tokens_ = file_bytes_ / format.bytes;
+  if (file_bytes_ < llmc_header_bytes || little_endian_32(file_) != format.magic) return;
   const std::uint32_t version = little_endian_32(file_ + 4), stated = little_endian_32(file_ + 8);
-  if (version != 1)
+  if (version != format.version)
     throw InputError(path_ + ": its header has version " + std::to_string(version) +
-                     "; only version 1 is known");
+                     "; only version " + std::to_string(format.version) + " is known");
   header_bytes_ = llmc_header_bytes;
-  tokens_ = (file_bytes_ - header_bytes_) / 2;
+  tokens_ = (file_bytes_ - header_bytes_) / format.bytes;
   if (tokens_ != stated)
     throw InputError(path_ + ": its header says " + std::to_string(stated) +
                      " tokens, but it holds " + std::to_string(tokens_) +
@@ -96,24 +113,15 @@ void TokenFile::find_tokens() {
 }
 
 void TokenFile::check(std::int64_t vocabulary) const {
-  const std::int64_t most = format_ == TokenFormat::bytes ? 256 : 65536;
-  if (vocabulary >= most) return;
+  if (vocabulary >= std::int64_t{1} << (8 * info(format_).bytes)) return;
   // The largest of a block first, which the compiler makes fast; then where it is.
   constexpr std::int64_t block = 1 << 16;
   const unsigned char* data = file_ + header_bytes_;
   for (std::int64_t begin = 0; begin < tokens_; begin += block) {
     const std::int64_t end = std::min(begin + block, tokens_);
-    std::uint16_t largest = 0;
-    if (format_ == TokenFormat::bytes)
-      for (std::int64_t i = begin; i < end; ++i)
-        largest = std::max<std::uint16_t>(largest, data[i]);
-    else
-      for (std::int64_t i = begin; i < end; ++i)
-        largest = std::max(largest, little_endian_16(data + 2 * i));
-    if (largest < vocabulary) continue;
+    if (largest[static_cast<std::size_t>(format_)](data, begin, end) < vocabulary) continue;
     for (std::int64_t i = begin; i < end; ++i) {
-      std::int32_t token = 0;
-      read(i, 1, &token);
+      const std::uint32_t token = token_at(data, i, format_);
       if (token >= vocabulary)
         throw InputError(path_ + ": token " + std::to_string(token) + " at position " +
                          std::to_string(i) + " is not in the model's vocabulary of " +
@@ -126,10 +134,8 @@ void TokenFile::check(std::int64_t vocabulary) const {
 void TokenFile::read(std::int64_t first, std::int64_t count, std::int32_t* into) const {
   MESHWRIGHT_CHECK(first >= 0 && first + count <= tokens_, "tokens are read inside their file");
   const unsigned char* data = file_ + header_bytes_;
-  if (format_ == TokenFormat::bytes)
-    std::copy(data + first, data + first + count, into);
-  else
-    for (std::int64_t i = 0; i < count; ++i) into[i] = little_endian_16(data + 2 * (first + i));
+  for (std::int64_t i = 0; i < count; ++i)
+    into[i] = static_cast<std::int32_t>(token_at(data, first + i, format_));
 }
 
 }  // namespace meshwright

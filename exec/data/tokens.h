@@ -1,14 +1,12 @@
 // A file of tokens, mapped into memory and checked once when it is opened.
-// bytes: every byte is a token. uint16: little-endian 16-bit tokens, with llm.c's header of 256
-// 32-bit integers (20240520, 1, number of tokens) or without one (nanoGPT).
 #pragma once
 
 #include <cstdint>
 #include <string>
 
-namespace meshwright {
+#include "models/core/token_format.h"
 
-enum class TokenFormat : std::uint8_t { bytes, uint16 };
+namespace meshwright {
 
 class TokenFile {
  public:

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "models/core/token_format.h"
 #include "models/importers/model.h"
 #include "models/plan/plan.h"
 
@@ -34,7 +35,7 @@ struct Objective {
 
 struct DataFiles {
   std::vector<std::string> files;  // resolved against the job file's folder
-  bool uint16 = false;             // else bytes
+  TokenFormat format = TokenFormat::bytes;
   bool shuffle = false;
   std::uint64_t seed = 0;
 };

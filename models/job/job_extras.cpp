@@ -105,7 +105,7 @@ void read_data(Fields fields, Job& job) {
   data.files = fields.required<std::vector<std::string>>("files");
   if (data.files.empty()) fields.fail("files", "the list is empty; name a file");
   for (std::string& file : data.files) file = resolve(job, file);
-  take_word(fields, "format", "format", {"bytes", "uint16"}, data.uint16);
+  take_word(fields, "format", "format", token_format_names(), data.format);
   take(fields, "shuffle", data.shuffle);
   const auto seed = fields.optional<std::int64_t>("seed", 0);
   if (seed < 0) fields.fail("seed", fmt::format("{} is negative; use 0 or more", seed));

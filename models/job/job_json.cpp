@@ -39,7 +39,7 @@ json data_json(const Job& job) {
   json files = json::array();
   for (const std::string& file : job.data->files) files.push_back(from_folder(job, file));
   return {{"files", files},
-          {"format", job.data->uint16 ? "uint16" : "bytes"},
+          {"format", info(job.data->format).name},
           {"shuffle", job.data->shuffle},
           {"seed", job.data->seed}};
 }

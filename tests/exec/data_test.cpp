@@ -1,8 +1,4 @@
-#include <unistd.h>
-
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <numeric>
 #include <set>
 #include <string>
@@ -11,28 +7,11 @@
 #include "exec/data/loader.h"
 #include "models/core/error.h"
 #include "tests/catch.h"
+#include "tests/exec/test_folder.h"
 
 using namespace meshwright;
 
 namespace {
-
-// A folder of this test run, removed at its end.
-class Folder {
- public:
-  Folder()
-      : path_(std::filesystem::temp_directory_path() / ("mw_data_" + std::to_string(getpid()))) {
-    std::filesystem::create_directory(path_);
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  std::string file(const std::string& name, const std::string& content) const {
-    std::ofstream(path_ / name, std::ios::binary) << content;
-    return (path_ / name).string();
-  }
-  std::string path() const { return path_.string(); }
-
- private:
-  std::filesystem::path path_;
-};
 
 std::string uint16_text(const std::vector<int>& tokens) {
   std::string text;
@@ -68,7 +47,7 @@ std::vector<std::int32_t> tokens_at(Loader& loader, std::int64_t position, int s
 }  // namespace
 
 TEST_CASE("token files are read in all three formats", "[exec][data]") {
-  const Folder folder;
+  const TestFolder folder;
   const auto all = [](const TokenFile& file) {
     std::vector<std::int32_t> tokens(static_cast<std::size_t>(file.size()));
     file.read(0, file.size(), tokens.data());
@@ -83,7 +62,7 @@ TEST_CASE("token files are read in all three formats", "[exec][data]") {
 }
 
 TEST_CASE("bad token files are refused with their name and the place", "[exec][data]") {
-  const Folder folder;
+  const TestFolder folder;
   const auto u16 = TokenFormat::uint16;
   CHECK(refusal(folder.path() + "/none", u16, 9) == "cannot be read (No such file or directory)");
   CHECK(refusal(folder.path(), u16, 9) == "is not a regular file");
@@ -113,7 +92,7 @@ TEST_CASE("bad token files are refused with their name and the place", "[exec][d
 TEST_CASE("sequences do not cross files, partial ones are dropped, epochs wrap", "[exec][data]") {
   // s = 3. "abcdefgh": 8 tokens, windows abc|d, def|g (gh is left). "uvwxyz": uvw|x only (xyz lacks
   // its last target). An epoch has 3 sequences; position 3 is the first again.
-  const Folder folder;
+  const TestFolder folder;
   LoaderOptions options{{folder.file("1", "abcdefgh"), folder.file("2", "uvwxyz")},
                         TokenFormat::bytes,
                         false,
@@ -135,7 +114,7 @@ TEST_CASE("sequences do not cross files, partial ones are dropped, epochs wrap",
 }
 
 TEST_CASE("a shuffled epoch is a permutation, another one each time", "[exec][data]") {
-  const Folder folder;
+  const TestFolder folder;
   std::string text(101, ' ');
   std::iota(text.begin(), text.end(), '\0');  // sequence k of s = 1 is token k
   const std::string path = folder.file("numbers", text);

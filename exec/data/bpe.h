@@ -1,0 +1,54 @@
+// Byte-pair encoding (Sennrich, Haddow and Birch 2016): the model part of a tokenizer. A word
+// begins as its smallest symbols; of all neighbours that merge, the earliest learned pair is merged
+// first, the leftmost where several are equal.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "models/core/fields.h"
+
+namespace meshwright {
+
+class Bpe {
+ public:
+  // From the object `model` of a Hugging Face tokenizer.json. `byte_level`: its symbols stand for
+  // bytes (GPT-2), else for characters (Llama 2). InputError for what cannot be read.
+  Bpe(Fields model, bool byte_level);
+
+  void encode(std::string_view word, std::vector<std::int32_t>& tokens);
+
+  std::int32_t token(std::string_view text) const;  // -1: none; text as the file spells it
+  std::int64_t vocabulary() const { return vocabulary_; }
+
+ private:
+  struct Merge {
+    int rank;
+    std::int32_t merged;
+  };
+  void read_vocabulary(Fields& model);
+  void read_merges(Fields& model);
+  void read_unknown(Fields& model);
+  std::int32_t required_token(const Fields& model, const std::string& text) const;
+  std::vector<std::int32_t> symbols(std::string_view word) const;
+  void add_character(std::string_view character, std::vector<std::int32_t>& symbols) const;
+  void merge(std::vector<std::int32_t>& symbols) const;
+  std::string spelled(std::string_view word) const;
+
+  bool byte_level_, ignore_merges_ = false, fuse_unknown_ = false;
+  std::int32_t unknown_ = -1;
+  std::int64_t vocabulary_ = 0;
+  std::unordered_map<std::string, std::int32_t> tokens_;
+  std::unordered_map<std::uint64_t, Merge> merges_;  // left << 32 | right
+  std::array<std::int32_t, 256> byte_token_;         // byte level, or byte_fallback; -1: none
+  std::unordered_map<std::string, std::vector<std::int32_t>> known_words_;
+};
+
+// The characters that stand for bytes in a byte-level vocabulary (GPT-2's bytes_to_unicode).
+std::string spelling_of_byte(unsigned char byte);
+
+}  // namespace meshwright

@@ -1,0 +1,155 @@
+#include "exec/data/pre_tokenizer.h"
+
+#include <nlohmann/json.hpp>
+
+#include "models/core/error.h"
+
+namespace meshwright {
+
+namespace {
+
+// How GPT-2 cuts text (Radford et al. 2019): contractions; letters, digits or other signs with at
+// most one blank before; blanks, of which the last stays with what follows.
+constexpr const char* gpt2_words =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+
+void replace_all(std::string& text, const std::string& what, const std::string& with) {
+  if (what.empty()) return;
+  for (std::size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += with.size())
+    text.replace(at, what.size(), with);
+}
+
+bool is_given(Fields& fields, const char* key) {
+  return fields.has(key) && !fields.raw(key).is_null();
+}
+
+std::string type_of(Fields& step) { return step.required<std::string>("type"); }
+
+// {"String": "..."} or {"Regex": "..."}
+std::string expression_of(Fields& step) {
+  Fields pattern = step.object("pattern");
+  if (pattern.has("Regex")) return pattern.required<std::string>("Regex");
+  return Pattern::quoted(pattern.required<std::string>("String"));
+}
+
+}  // namespace
+
+PreTokenizer::PreTokenizer(Fields tokenizer) {
+  if (is_given(tokenizer, "normalizer")) add_normalizer(tokenizer.object("normalizer"));
+  if (is_given(tokenizer, "pre_tokenizer")) add_step(tokenizer.object("pre_tokenizer"));
+}
+
+void PreTokenizer::add_normalizer(Fields step) {
+  const std::string type = type_of(step);
+  adds_blanks_ = true;
+  if (type == "Sequence") {
+    for (const Fields& part : step.objects("normalizers")) add_normalizer(part);
+  } else if (type == "Prepend") {
+    const std::string text = step.required<std::string>("prepend");
+    steps_.push_back([text](Words words, bool) {
+      for (std::string& word : words) word.insert(0, text);
+      return words;
+    });
+  } else if (type == "Replace") {
+    const Pattern pattern(expression_of(step), step.where() + ": " + step.pointer());
+    const std::string with = step.required<std::string>("content");
+    steps_.push_back([pattern, with](Words words, bool) {
+      for (std::string& word : words) {
+        std::string replaced;
+        pattern.split(word, [&](std::string_view piece, bool matched) {
+          replaced += matched ? std::string_view(with) : piece;
+        });
+        word = std::move(replaced);
+      }
+      return words;
+    });
+  } else {
+    step.fail("type", "'" + type + "' is not supported; known: Sequence, Prepend and Replace");
+  }
+}
+
+void PreTokenizer::add_step(Fields step) {
+  const std::string type = type_of(step);
+  if (byte_level_)
+    step.fail("type", "'" + type + "' comes after ByteLevel; that step must be the last");
+  if (type == "Sequence") {
+    for (const Fields& part : step.objects("pretokenizers")) add_step(part);
+  } else if (type == "ByteLevel") {
+    add_byte_level(step);
+  } else if (type == "Split") {
+    add_split(step);
+  } else if (type == "Digits") {
+    const bool each = step.optional<bool>("individual_digits", false);
+    cut(Pattern(each ? R"(\p{N})" : R"(\p{N}+)", step.where()), true, true);
+  } else if (type == "Metaspace") {
+    add_metaspace(step);
+  } else {
+    step.fail("type", "'" + type +
+                          "' is not supported; known: Sequence, ByteLevel, Split, Digits and "
+                          "Metaspace");
+  }
+}
+
+void PreTokenizer::cut(Pattern pattern, bool keep_matches, bool keep_rest) {
+  steps_.push_back(
+      [pattern = std::move(pattern), keep_matches, keep_rest](const Words& words, bool) {
+        Words cut;
+        for (const std::string& word : words)
+          pattern.split(word, [&](std::string_view piece, bool matched) {
+            if (matched ? keep_matches : keep_rest) cut.emplace_back(piece);
+          });
+        return cut;
+      });
+}
+
+void PreTokenizer::add_byte_level(Fields& step) {
+  byte_level_ = true;
+  const bool adds_blanks = step.optional<bool>("add_prefix_space", true);
+  adds_blanks_ = adds_blanks_ || adds_blanks;
+  if (adds_blanks)
+    steps_.push_back([](Words words, bool) {
+      for (std::string& word : words)
+        if (!word.starts_with(' ')) word.insert(0, 1, ' ');
+      return words;
+    });
+  if (step.optional<bool>("use_regex", true)) cut(Pattern(gpt2_words, step.where()), true, true);
+}
+
+void PreTokenizer::add_split(Fields& step) {
+  const std::string behavior = step.required<std::string>("behavior");
+  if (behavior != "Isolated" && behavior != "Removed")
+    step.fail("behavior", "'" + behavior + "' is not supported; known: Isolated and Removed");
+  const bool invert = step.optional<bool>("invert", false), removed = behavior == "Removed";
+  const Pattern pattern(expression_of(step), step.where() + ": " + step.pointer());
+  cut(pattern, !removed || invert, !removed || !invert);
+}
+
+// Blanks become a visible sign, and every word begins with one (SentencePiece).
+void PreTokenizer::add_metaspace(Fields& step) {
+  const std::string sign = step.optional<std::string>("replacement", "\xE2\x96\x81");
+  const bool prefix = step.optional<bool>("add_prefix_space", true);
+  const std::string scheme =
+      step.optional<std::string>("prepend_scheme", prefix ? "always" : "never");
+  if (scheme != "always" && scheme != "first" && scheme != "never")
+    step.fail("prepend_scheme", "'" + scheme + "' is unknown; known: always, first and never");
+  steps_.push_back([sign, scheme](Words words, bool begins) {
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      replace_all(words[i], " ", sign);
+      const bool prepend = scheme == "always" || (scheme == "first" && begins && i == 0);
+      if (prepend && !words[i].starts_with(sign)) words[i].insert(0, sign);
+    }
+    return words;
+  });
+  if (step.optional<bool>("split", true))
+    cut(Pattern("(?:" + Pattern::quoted(sign) + "|^)(?:(?!" + Pattern::quoted(sign) + ")[\\s\\S])*",
+                step.where()),
+        true, true);
+}
+
+PreTokenizer::Words PreTokenizer::words(std::string_view text, bool begins) const {
+  Words words{std::string(text)};
+  for (const Step& step : steps_) words = step(std::move(words), begins);
+  return words;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,28 @@
+// How a file holds tokens: `bytes`, every byte is one; `uint16` and `uint32`, little-endian, behind
+// llm.c's header of 256 32-bit integers (magic, version, number of tokens) or without one.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace meshwright {
+
+enum class TokenFormat : std::uint8_t { bytes, uint16, uint32 };
+
+struct TokenFormatInfo {
+  const char* name;
+  int bytes;  // of a token
+  std::uint32_t magic, version;
+};
+
+constexpr TokenFormatInfo token_formats[] = {
+    {"bytes", 1, 0, 0}, {"uint16", 2, 20240520, 1}, {"uint32", 4, 20240801, 7}};
+
+constexpr const TokenFormatInfo& info(TokenFormat format) {
+  return token_formats[static_cast<std::size_t>(format)];
+}
+
+inline std::vector<std::string> token_format_names() { return {"bytes", "uint16", "uint32"}; }
+
+}  // namespace meshwright

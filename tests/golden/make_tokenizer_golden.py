@@ -1,0 +1,106 @@
+"""Golden tokens of small tokenizers from an independent implementation: Hugging Face tokenizers.
+
+    python3 -m venv venv && venv/bin/pip install tokenizers
+    venv/bin/python tests/golden/make_tokenizer_golden.py [folder]
+
+(made with tokenizers 0.23). Trains four kinds of byte-pair tokenizers on a few lines and writes
+tests/golden/tokenizers/<name>.json (Hugging Face's file) and <name>.tokens.json: a list of
+{"text", "tokens"}. The text is written in pieces of words and signs that are awkward to cut.
+"""
+
+import json
+import pathlib
+import sys
+
+from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers
+from tokenizers import pre_tokenizers, trainers
+
+TRAINING = [
+    "In the beginning God created the heaven and the earth. And the earth was without form, and void;",
+    "and darkness was upon the face of the deep. And the Spirit of God moved upon the face of the waters.",
+    "And God said, Let there be light: and there was light. I'm sure they're here, we've 1234 reasons.",
+    "naïve café, 東京 and Привет мир; 3.14159 and 2,718; \t tabs\n\nand lines\r\n  indented   words",
+] * 4
+
+TEXTS = [
+    "", " ", "\n", "   ", "a", " a", "And God said, Let there be light", "  two  blanks  ",
+    "line\nline\n\nline \n line\t\ttab ", "I'm they're we've you'll he'd it's DON'T 's 'S",
+    "123 4567 89,012.345 x2y3", "東京 Привет naïve café 🙂🙃 e\u0301", "...!!?? --- (a)[b]{c}",
+    "<|end|>", "before<|end|>after <|end|> <|end|>", "<|end", "\u00a0nbsp\u2003em\u3000wide",
+    "word\r\nword\r\n\r\n", "underscored_name camelCase HTTPServer2", "½ ² Ⅷ ٣", "\u200b\ufeff", "▁x ▁ y",
+    "the" * 30, "\x00\x01\x7f",
+]
+
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
+          r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+END = AddedToken("<|end|>", special=True, normalized=False)
+
+
+def byte_level(vocabulary):
+    return trainers.BpeTrainer(vocab_size=vocabulary, show_progress=False,
+                               initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+
+
+def gpt2():
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.train_from_iterator(TRAINING, byte_level(420))
+    tokenizer.add_special_tokens([END])
+    return tokenizer
+
+
+def llama3():
+    tokenizer = Tokenizer(models.BPE(ignore_merges=True))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(LLAMA3), behavior="isolated"),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    tokenizer.train_from_iterator(TRAINING, byte_level(400))
+    tokenizer.add_special_tokens([AddedToken("<|end|>", special=True, normalized=False,
+                                             lstrip=True, rstrip=True)])
+    return tokenizer
+
+
+def sentencepiece(metaspace):
+    tokens = ["<unk>", "<s>", "</s>"] + [f"<0x{byte:02X}>" for byte in range(256)]
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    if metaspace:
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=True)
+    else:
+        tokenizer.normalizer = normalizers.Sequence([
+            normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    tokenizer.train_from_iterator(
+        [line for text in TRAINING for line in text.split("\n")],
+        trainers.BpeTrainer(vocab_size=460, special_tokens=tokens, show_progress=False))
+    tokenizer.add_special_tokens([END])
+    return tokenizer
+
+
+def digits():
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Digits(individual_digits=True),
+        pre_tokenizers.ByteLevel(add_prefix_space=True)])
+    tokenizer.train_from_iterator(TRAINING, byte_level(380))
+    return tokenizer
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1
+                          else pathlib.Path(__file__).parent / "tokenizers")
+    folder.mkdir(parents=True, exist_ok=True)
+    made = {"gpt2": gpt2(), "llama3": llama3(), "llama2": sentencepiece(False),
+            "metaspace": sentencepiece(True), "digits": digits()}
+    for name, tokenizer in made.items():
+        # The trainer makes the 256 byte tokens special too; published files do not.
+        made_file = json.loads(tokenizer.to_str())
+        made_file["added_tokens"] = [token for token in made_file["added_tokens"]
+                                     if not token["content"].startswith("<0x")]
+        path = folder / f"{name}.json"
+        path.write_text(json.dumps(made_file, ensure_ascii=False) + "\n")
+        tokenizer = Tokenizer.from_file(str(path))
+        rows = [{"text": text, "tokens": tokenizer.encode(text, add_special_tokens=False).ids}
+                for text in TEXTS + ["\n".join(TRAINING[:4])]]
+        (folder / f"{name}.tokens.json").write_text(json.dumps(rows, ensure_ascii=False) + "\n")
+
+
+main()
