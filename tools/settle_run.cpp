@@ -61,9 +61,6 @@ void check_supported_here(const Run& run) {
   if (training.compiler == CompilerLevel::full)
     throw NotSupportedYet(run.job.file +
                           ": /training/compiler: full cannot be trained yet; use none or fused");
-  if (run.job.model.head != Head::lm)
-    throw NotSupportedYet(run.job.file +
-                          ": /model/head: only language models can be trained yet; use lm");
   try {
     check_supported(training.optimizer);
   } catch (const InputError& error) {
@@ -89,7 +86,11 @@ LoaderOptions loader_options(const Job& job) {
   loader.seed = training.seed;
   loader.sequence_length = training.sequence_length;
   loader.vocabulary = job.model.vocabulary;
+  constexpr Targets targets_of_head[] = {Targets::next, Targets::masked, Targets::span};
+  loader.targets = targets_of_head[static_cast<std::size_t>(job.model.head)];
+  loader.predicted = training.predicted_positions;
   if (!job.data) return loader;
+  loader.mask_token = job.data->mask_token.value_or(-1);
   loader.files = job.data->files;
   loader.format = job.data->format;
   loader.shuffle = job.data->shuffle;

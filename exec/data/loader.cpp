@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
+#include <utility>
 
 #include "exec/runtime/philox.h"
 #include "models/core/error.h"
@@ -11,6 +13,11 @@ namespace meshwright {
 Loader::Loader(const LoaderOptions& options) : options_(options) {
   MESHWRIGHT_CHECK(options.sequence_length > 0 && options.vocabulary > 0,
                    "the loader knows the sequence and the vocabulary");
+  MESHWRIGHT_CHECK(options.targets != Targets::masked ||
+                       (options.predicted > 0 && options.predicted <= options.sequence_length),
+                   "some of the positions are masked");
+  MESHWRIGHT_CHECK(options.targets != Targets::span || options.files.empty(),
+                   "files hold no answers");
   window_.resize(static_cast<std::size_t>(options.sequence_length) + 1);
   first_sequence_.push_back(0);
   for (const std::string& path : options.files) {
@@ -24,7 +31,7 @@ Loader::Loader(const LoaderOptions& options) : options_(options) {
                      " (sequence_length + 1), and no file has that many");
 }
 
-void Loader::read(std::int64_t position, std::int32_t* tokens, std::int32_t* targets) {
+void Loader::fill_window(std::int64_t position) {
   const std::int64_t s = options_.sequence_length;
   if (files_.empty()) {
     synthetic(position);
@@ -35,8 +42,63 @@ void Loader::read(std::int64_t position, std::int32_t* tokens, std::int32_t* tar
     const std::size_t file = static_cast<std::size_t>(after - first_sequence_.begin()) - 1;
     files_[file].read((sequence - first_sequence_[file]) * s, s + 1, window_.data());
   }
-  if (tokens != nullptr) std::copy(window_.begin(), window_.end() - 1, tokens);
-  if (targets != nullptr) std::copy(window_.begin() + 1, window_.end(), targets);
+}
+
+void Loader::read(std::int64_t position, const SequenceInputs& into) {
+  fill_window(position);
+  if (options_.targets == Targets::masked) mask(position);
+  const auto copy = [](auto begin, auto end, std::int32_t* to) {
+    if (to != nullptr) std::copy(begin, end, to);
+  };
+  copy(window_.begin(), window_.end() - 1, into.tokens);
+  switch (options_.targets) {
+    case Targets::next:
+      return copy(window_.begin() + 1, window_.end(), into.targets);
+    case Targets::masked:
+      copy(hidden_.begin(), hidden_.end(), into.targets);
+      return copy(places_.begin(), places_.end(), into.positions);
+    case Targets::span:
+      if (into.targets != nullptr) answer(position, into.targets);
+  }
+}
+
+// `predicted` different positions (Floyd's sample); of ten, eight become the mask, one a random
+// token, one stays.
+void Loader::mask(std::int64_t position) {
+  const PhiloxStream stream(options_.data_seed, "masks");
+  const auto predicted = static_cast<std::uint64_t>(options_.predicted);
+  const auto length = static_cast<std::uint64_t>(options_.sequence_length);
+  const std::uint64_t first_draw = static_cast<std::uint64_t>(position) * predicted;
+  std::set<std::int32_t> chosen;
+  for (std::uint64_t i = 0; i < predicted; ++i) {
+    const std::uint64_t last = length - predicted + i;
+    const auto place =
+        static_cast<std::int32_t>(stream.block(first_draw + i)[0] * (last + 1) >> 32);
+    if (!chosen.insert(place).second) chosen.insert(static_cast<std::int32_t>(last));
+  }
+  places_.assign(chosen.begin(), chosen.end());
+  hidden_.clear();
+  const auto vocabulary = static_cast<std::uint64_t>(options_.vocabulary);
+  for (std::uint64_t i = 0; i < predicted; ++i) {
+    const PhiloxCounter bits = stream.block(first_draw + i);
+    std::int32_t& token = window_[static_cast<std::size_t>(places_[i])];
+    hidden_.push_back(token);
+    const std::uint64_t of_ten = std::uint64_t{bits[1]} * 10 >> 32;
+    if (of_ten < 8)
+      token = options_.mask_token >= 0 ? options_.mask_token
+                                       : static_cast<std::int32_t>(vocabulary - 1);
+    else if (of_ten == 8)
+      token = static_cast<std::int32_t>(bits[2] * vocabulary >> 32);
+  }
+}
+
+void Loader::answer(std::int64_t position, std::int32_t* first_and_last) const {
+  const PhiloxStream stream(options_.data_seed, "answers");
+  const PhiloxCounter bits = stream.block(static_cast<std::uint64_t>(position));
+  const auto length = static_cast<std::uint64_t>(options_.sequence_length);
+  for (int i = 0; i < 2; ++i)
+    first_and_last[i] = static_cast<std::int32_t>(bits[static_cast<std::size_t>(i)] * length >> 32);
+  if (first_and_last[0] > first_and_last[1]) std::swap(first_and_last[0], first_and_last[1]);
 }
 
 void Loader::synthetic(std::int64_t position) {

@@ -12,6 +12,13 @@
 
 namespace meshwright {
 
+// What the model is to say of a sequence (the model's head: lm, mlm, qa).
+enum class Targets : std::uint8_t {
+  next,    // s: the token after each
+  masked,  // `predicted`: the tokens that stood at the masked positions (Devlin et al. 2019)
+  span     // 2: first and last position of an answer
+};
+
 struct LoaderOptions {
   std::vector<std::string> files;  // none: synthetic tokens from (seed, sequence)
   TokenFormat format = TokenFormat::bytes;
@@ -20,6 +27,16 @@ struct LoaderOptions {
   std::uint64_t seed = 0;       // of synthetic tokens
   int sequence_length = 0;
   std::int64_t vocabulary = 0;
+  Targets targets = Targets::next;
+  int predicted = 0;             // masked positions of a sequence
+  std::int32_t mask_token = -1;  // -1: the last of the vocabulary
+};
+
+// Where a sequence goes; each may be null.
+struct SequenceInputs {
+  std::int32_t* tokens = nullptr;     // [s]
+  std::int32_t* targets = nullptr;    // [s], [predicted] or [2]
+  std::int32_t* positions = nullptr;  // [predicted], ascending
 };
 
 class Loader {
@@ -29,16 +46,19 @@ class Loader {
   // Of an epoch; synthetic data has one endless epoch and says 0.
   std::int64_t sequences() const { return sequences_; }
 
-  // The sequence at `position`, a count of sequences since the run's first step. Each pointer may
-  // be null.
-  void read(std::int64_t position, std::int32_t* tokens, std::int32_t* targets);
+  // The sequence at `position`, a count of sequences since the run's first step. Masks and random
+  // answers depend on (data seed, position): an epoch's masks are not the next one's.
+  void read(std::int64_t position, const SequenceInputs& into);
 
  private:
   struct Epoch {
     std::int64_t number = -1;
     std::vector<std::int64_t> order;
   };
+  void fill_window(std::int64_t position);
   void synthetic(std::int64_t position);
+  void mask(std::int64_t position);
+  void answer(std::int64_t position, std::int32_t* first_and_last) const;
   std::int64_t shuffled(std::int64_t epoch, std::int64_t index);
 
   LoaderOptions options_;
@@ -47,6 +67,7 @@ class Loader {
   std::int64_t sequences_ = 0;
   std::array<Epoch, 2> epochs_;  // a step may touch the end of one and the beginning of the next
   std::vector<std::int32_t> window_;
+  std::vector<std::int32_t> places_, hidden_;  // masked positions, and what stood there
 };
 
 // Position of the first sequence of a micro-batch: step `step` (from 1) takes the next global_batch

@@ -164,17 +164,19 @@ int Runtime::tag_of(const Instruction& instruction, const Task& task) const {
 }
 
 void Runtime::load_input(const Instruction& instruction, const Task& task) {
-  const std::int64_t s = plan_.training.sequence_length, b = plan_.training.micro_batch;
+  const std::int64_t b = plan_.training.micro_batch;
+  const std::int64_t width = instruction.outputs[0].type.shape.elements() / b;
   const int replica = own_.rdp / mesh_.degrees().context;
   auto* to = static_cast<std::int32_t*>(memory_.address(instruction.outputs[0], task.slot));
-  for (std::int64_t i = 0; i < b; ++i, to += s) {
+  for (std::int64_t i = 0; i < b; ++i, to += width) {
     const std::int64_t sequence =
         first_sequence(position_, plan_.training.global_batch, plan_.replicas(), replica,
                        task.micro_batch * b + i);
-    if (instruction.channel == 0)
-      loader_->read(sequence, to, nullptr);
-    else
-      loader_->read(sequence, nullptr, to);
+    SequenceInputs into;
+    (instruction.channel == 0   ? into.tokens
+     : instruction.channel == 1 ? into.targets
+                                : into.positions) = to;
+    loader_->read(sequence, into);
   }
 }
 

@@ -52,16 +52,11 @@ void Runtime::check_supported_here() const {
   for (const Bucket& bucket : program_.buckets)
     if (bucket.weights.type.dtype != Dtype::f32 || bucket.gradients.type.dtype != Dtype::f32)
       throw NotSupportedYet("/training/precision: the engine trains in fp32 only; use fp32");
-  const std::int64_t rows =
-      std::int64_t{plan_.training.micro_batch} * plan_.training.sequence_length;
   for_each_instruction(program_, [&](const Instruction& instruction) {
     if (instruction.kind == InstructionKind::compute && !backend_.supports(instruction.op, storage))
       throw NotSupportedYet("the backend " + std::string(backend_.name()) +
                             " cannot compute the operation " +
                             std::string(info(instruction.op).name) + " yet");
-    if (instruction.kind == InstructionKind::load_input &&
-        (instruction.channel > 1 || instruction.outputs[0].type.shape.elements() != rows))
-      throw NotSupportedYet("/model/head: the engine trains language models (head lm) only");
     if (instruction.kind == InstructionKind::all_to_all ||
         instruction.kind == InstructionKind::copy_in ||
         instruction.kind == InstructionKind::copy_out)

@@ -38,6 +38,7 @@ struct DataFiles {
   TokenFormat format = TokenFormat::bytes;
   bool shuffle = false;
   std::uint64_t seed = 0;
+  std::optional<int> mask_token;  // what stands for a masked token (head mlm)
 };
 
 struct Job {

@@ -100,6 +100,27 @@ void read_faults(Fields fields) {
                           ": simulating faults is not supported yet; leave it out");
 }
 
+namespace {
+
+// What the model's head needs of the files.
+void check_targets(const Fields& fields, const Job& job, const DataFiles& data) {
+  if (job.model.head == Head::qa)
+    fields.fail("files",
+                "hold tokens, not the answers that head 'qa' learns; without data it trains on "
+                "random ones");
+  if (job.model.head != Head::mlm) {
+    if (data.mask_token) fields.fail("mask_token", "only a model with head 'mlm' masks tokens");
+  } else if (!data.mask_token) {
+    fields.fail("mask_token",
+                "is missing; say which token stands for a masked one (BERT's [MASK] is 103)");
+  } else if (*data.mask_token < 0 || *data.mask_token >= job.model.vocabulary) {
+    fields.fail("mask_token", fmt::format("{} is not in the model's vocabulary; use 0 to {}",
+                                          *data.mask_token, job.model.vocabulary - 1));
+  }
+}
+
+}  // namespace
+
 void read_data(Fields fields, Job& job) {
   DataFiles data;
   data.files = fields.required<std::vector<std::string>>("files");
@@ -110,6 +131,8 @@ void read_data(Fields fields, Job& job) {
   const auto seed = fields.optional<std::int64_t>("seed", 0);
   if (seed < 0) fields.fail("seed", fmt::format("{} is negative; use 0 or more", seed));
   data.seed = static_cast<std::uint64_t>(seed);
+  if (fields.has("mask_token")) data.mask_token = fields.required<int>("mask_token");
+  check_targets(fields, job, data);
   fields.done();
   job.data = std::move(data);
 }

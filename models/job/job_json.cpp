@@ -38,10 +38,12 @@ json objective_json(const Objective& objective) {
 json data_json(const Job& job) {
   json files = json::array();
   for (const std::string& file : job.data->files) files.push_back(from_folder(job, file));
-  return {{"files", files},
-          {"format", info(job.data->format).name},
-          {"shuffle", job.data->shuffle},
-          {"seed", job.data->seed}};
+  json value = {{"files", files},
+                {"format", info(job.data->format).name},
+                {"shuffle", job.data->shuffle},
+                {"seed", job.data->seed}};
+  if (job.data->mask_token) value["mask_token"] = *job.data->mask_token;
+  return value;
 }
 
 json log_json(const Job& job) {

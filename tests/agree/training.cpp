@@ -18,6 +18,9 @@ Trained train(const Model& model, const Plan& plan, World& world) {
   LoaderOptions data;
   data.sequence_length = plan.training.sequence_length;
   data.vocabulary = model.vocabulary;
+  constexpr Targets targets_of_head[] = {Targets::next, Targets::masked, Targets::span};
+  data.targets = targets_of_head[static_cast<std::size_t>(model.head)];
+  data.predicted = plan.training.predicted_positions;
   Loader loader(data);
   Trained result;
   for (int step = 1; step <= parity_steps; ++step)

@@ -40,7 +40,7 @@ std::string refusal(const std::string& path, TokenFormat format, std::int64_t vo
 
 std::vector<std::int32_t> tokens_at(Loader& loader, std::int64_t position, int s) {
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(s));
-  loader.read(position, tokens.data(), nullptr);
+  loader.read(position, {tokens.data(), nullptr, nullptr});
   return tokens;
 }
 
@@ -105,7 +105,7 @@ TEST_CASE("sequences do not cross files, partial ones are dropped, epochs wrap",
   const char* expected[] = {"abcd", "defg", "uvwx", "abcd"};
   for (int position = 0; position < 4; ++position) {
     std::int32_t tokens[3], targets[3];
-    loader.read(position, tokens, targets);
+    loader.read(position, {tokens, targets, nullptr});
     for (int i = 0; i < 3; ++i) {
       CHECK(tokens[i] == expected[position][i]);
       CHECK(targets[i] == expected[position][i + 1]);
@@ -159,4 +159,56 @@ TEST_CASE("replicas take contiguous blocks of a step's sequences", "[exec][data]
   CHECK(first_sequence(24, 12, 3, 0, 0) == 24);
   CHECK(first_sequence(24, 12, 3, 2, 0) == 32);
   CHECK(first_sequence(24, 12, 3, 2, 3) == 35);
+}
+
+TEST_CASE("masked positions hide what stood there", "[exec][data]") {
+  LoaderOptions options;
+  options.sequence_length = 20;
+  options.vocabulary = 1000;
+  options.targets = Targets::masked;
+  options.predicted = 6;
+  options.mask_token = 103;
+  Loader masked(options);
+  options.targets = Targets::next;
+  Loader plain(options);
+  int masks = 0, kept = 0, places[20] = {};
+  constexpr int sequences = 2000;
+  for (int position = 0; position < sequences; ++position) {
+    std::int32_t tokens[20], hidden[6], at[6], original[20], again[20];
+    masked.read(position, {tokens, nullptr, nullptr});
+    masked.read(position, {nullptr, hidden, at});
+    masked.read(position, {again, nullptr, nullptr});
+    plain.read(position, {original, nullptr, nullptr});
+    REQUIRE(std::equal(tokens, tokens + 20, again));
+    for (int i = 0; i < 6; ++i) {
+      REQUIRE((i == 0 || at[i] > at[i - 1]));
+      REQUIRE(hidden[i] == original[at[i]]);
+      masks += tokens[at[i]] == 103 ? 1 : 0;
+      kept += tokens[at[i]] == hidden[i] ? 1 : 0;
+      ++places[at[i]];
+      tokens[at[i]] = hidden[i];
+    }
+    REQUIRE(std::equal(tokens, tokens + 20, original));
+  }
+  // Of 12000: 80 % are masks and 10 % stay, within four standard deviations (44 and 33); a random
+  // token is one of these in 1 of 500. Each place is drawn 600 times, deviation 20.5.
+  CHECK(std::abs(masks - 9600) < 180);
+  CHECK(std::abs(kept - 1200) < 140);
+  for (const int times : places) CHECK(std::abs(times - 600) < 100);
+}
+
+TEST_CASE("random answers lie inside their sequence", "[exec][data]") {
+  LoaderOptions options;
+  options.sequence_length = 5;
+  options.vocabulary = 9;
+  options.targets = Targets::span;
+  Loader loader(options);
+  std::set<std::pair<int, int>> seen;
+  for (int position = 0; position < 400; ++position) {
+    std::int32_t answer[2];
+    loader.read(position, {nullptr, answer, nullptr});
+    REQUIRE((0 <= answer[0] && answer[0] <= answer[1] && answer[1] < 5));
+    seen.insert({answer[0], answer[1]});
+  }
+  CHECK(seen.size() == 15);  // 5 * 6 / 2
 }

@@ -1,0 +1,35 @@
+// Masked language models and question answering train alike under all degrees.
+#include "tests/agree/training.h"
+#include "tests/catch.h"
+#include "tests/exec/worlds.h"
+
+using namespace meshwright;
+
+namespace {
+
+struct Case {
+  int ranks;
+  SmallDegrees degrees;
+};
+
+constexpr Case cases[] = {{2, {2, 1, 1}},       {2, {1, 2, 1}}, {2, {1, 1, 2, 2, 3}},
+                          {4, {2, 2, 1}},       {4, {4, 1, 1}}, {4, {1, 2, 2, 2, 1}},
+                          {4, {2, 1, 2, 4, 2}}, {4, {1, 4, 1}}, {4, {1, 1, 4, 1, 3}}};
+
+}  // namespace
+
+TEST_CASE("the heads mlm and qa train alike under all degrees", "[agree][mpi]") {
+  World& world = test_world();
+  for (const Head head : {Head::mlm, Head::qa})
+    for (const Case& one : cases) {
+      if (one.ranks != world.size()) continue;
+      Model model = eight_blocks("bert");
+      model.head = head;
+      Plan plan = base_plan(model, one.degrees);
+      if (one.degrees.data == 4) plan.training.micro_batch = 1;
+      plan.training.optimizer = OptimizerKind::sgd;
+      plan.parallelism.sequence_parallel = one.degrees.tensor > 1;
+      INFO("head " << static_cast<int>(head) << " " << describe(plan));
+      check_plan(model, plan, world);
+    }
+}
