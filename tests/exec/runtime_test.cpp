@@ -192,5 +192,4 @@ TEST_CASE("what the engine cannot run yet is refused", "[exec][runtime]") {
   };
   refused("gpt", [](Plan& plan) { plan.training.precision = Precision::bf16; });
   refused("gpt", [](Plan& plan) { plan.training.optimizer = OptimizerKind::lamb; });
-  refused("bert", [](Plan&) {});
 }
