@@ -68,6 +68,9 @@ void add_options(CLI::App& app, const Command& command, Options& o) {
     app.add_option("--set", o.set, "override a key of the job by its dotted path; repeatable")
         ->type_name("KEY=VALUE")
         ->allow_extra_args(false);
+  if (takes(command, "resume"))
+    app.add_flag("--resume", o.resume, "continue from the newest good checkpoint")
+        ->disable_flag_override();
   for (const FileOption& option : file_options)
     if (takes(command, option.name))
       app.add_option(std::string("--") + option.name, o.*option.value, option.help)

@@ -21,6 +21,7 @@ struct Options {
   std::string output;            // tokenize: the token file
   std::string tokenizer;         // tokenize: a tokenizer.json
   std::string separator;         // tokenize: token between documents
+  bool resume = false;           // train: from the newest checkpoint
   std::optional<int> steps;
   std::optional<int> ranks;  // calibrate: processes measured together
   std::optional<int> top;    // plan: plans shown

@@ -9,6 +9,7 @@
 #include "tools/job_file.h"
 #include "tools/machines.h"
 #include "tools/report/text.h"
+#include "tools/run_checkpoints.h"
 #include "tools/train_log.h"
 #include "tools/write_file.h"
 
@@ -36,9 +37,7 @@ void check_runs_here(const Job& job, const Options& options) {
 
 void check_can_start(const Job& job, const Options& options) {
   check_runs_here(job, options);
-  if (job.checkpoint)
-    throw NotSupportedYet(job.file +
-                          ": /checkpoint: checkpoints are not supported yet; leave the key out");
+  check_checkpoint_folder(job, options.resume);
   if (!job.has_steps)
     throw InputError(job.file +
                      ": /training/steps: is missing; say how many steps to train, here or with "

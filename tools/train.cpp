@@ -31,6 +31,7 @@ std::vector<std::string> rank_command(const Options& options, const RunFolder& f
     command.push_back(value);
   };
   if (options.json) command.emplace_back("--json");
+  if (options.resume) command.emplace_back("--resume");
   if (isatty(fileno(stderr)) != 0) command.emplace_back("--progress");
   add("--log-json", options.log_json);
   add("--trace", options.trace);

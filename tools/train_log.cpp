@@ -35,8 +35,9 @@ Table comparison(const Prediction& prediction, const Outcome& outcome) {
   const double seconds = median(outcome.seconds);
   const auto predicted_peak = static_cast<double>(prediction.peak_memory_bytes);
   Table table({"", "predicted", "measured", "error"});
-  table.add({"step time", show_seconds(prediction.step_time_s), show_seconds(seconds),
-             error(prediction.step_time_s, seconds)});
+  if (seconds > 0)  // a resumed run may have had nothing left to do
+    table.add({"step time", show_seconds(prediction.step_time_s), show_seconds(seconds),
+               error(prediction.step_time_s, seconds)});
   for (std::size_t rank = 0; rank < outcome.peak_bytes.size(); ++rank) {
     const auto peak = static_cast<double>(outcome.peak_bytes[rank]);
     table.add({fmt::format("peak memory, rank {}", rank), show_bytes(predicted_peak),
@@ -71,11 +72,11 @@ TrainLog::TrainLog(const Options& options, const Job& job, const Chosen& chosen,
   if (log_file_.empty()) return;
   std::error_code ignored;  // opening says what is wrong
   std::filesystem::create_directories(std::filesystem::path(log_file_).parent_path(), ignored);
-  file_.open(log_file_, std::ios::trunc);
+  file_.open(log_file_, options.resume ? std::ios::app : std::ios::trunc);
   if (!file_) throw RunError(log_file_ + ": cannot be opened for writing");
 }
 
-void TrainLog::begin(int threads) {
+void TrainLog::begin(int threads, const std::string& how_it_began) {
   std::fprintf(to_, "model %s, %s parameters; %s; %d %s per rank\n", job_.model.name.c_str(),
                show_count(static_cast<double>(parameter_count(chosen_.prepared.graph))).c_str(),
                plan_text(chosen_.prepared.plan).c_str(), threads,
@@ -88,6 +89,7 @@ void TrainLog::begin(int threads) {
   std::fprintf(to_, "predicted: %s per step, peak memory %s per rank\n",
                show_seconds(prediction_.step_time_s).c_str(),
                show_bytes(static_cast<double>(prediction_.peak_memory_bytes)).c_str());
+  if (!how_it_began.empty()) std::fprintf(to_, "%s\n", how_it_began.c_str());
   std::fprintf(to_, "%6s  %10s  %10s  %13s  %9s  %10s\n", "step", "loss", "grad norm",
                "learning rate", "ms", "tokens/s");
   std::fflush(to_);

@@ -17,7 +17,7 @@ namespace meshwright {
 
 struct Outcome {
   int steps = 0;
-  bool stopped = false;
+  bool stopped = false, saved = true;  // saved: the last checkpoint, if there are any, is complete
   StepResult last;
   std::vector<double> seconds, losses;   // of every step
   std::vector<std::int64_t> peak_bytes;  // by rank
@@ -33,7 +33,7 @@ class TrainLog {
   // Opens --log-json: InputError when that cannot be done.
   TrainLog(const Options& options, const Job& job, const Chosen& chosen,
            const Prediction& prediction);
-  void begin(int threads);
+  void begin(int threads, const std::string& how_it_began);
   void step(int step, const StepResult& result);
   void end(const Outcome& outcome);
 

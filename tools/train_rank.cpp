@@ -11,6 +11,7 @@
 #include "models/core/error.h"
 #include "tools/commands.h"
 #include "tools/process_memory.h"
+#include "tools/run_checkpoints.h"
 #include "tools/settle_run.h"
 #include "tools/train.h"
 #include "tools/train_log.h"
@@ -79,18 +80,23 @@ void write_measured_trace(const std::string& path, const Timeline& timeline, con
 }
 
 Outcome run_steps(Runtime& runtime, const World& world, Loader& loader, const Training& training,
-                  TrainLog* log) {
+                  RunCheckpoints& checkpoints, TrainLog* log) {
   Outcome outcome;
-  for (int step = 1; step <= training.steps; ++step) {
-    outcome.last = runtime.step(step, std::int64_t{step - 1} * training.global_batch, loader);
+  outcome.steps = checkpoints.steps_done();
+  outcome.last.loss = checkpoints.loss_before();
+  for (int step = outcome.steps + 1; step <= training.steps; ++step) {
+    outcome.last = runtime.step(step, checkpoints.position(step), loader);
     outcome.steps = step;
     outcome.seconds.push_back(outcome.last.seconds);
     outcome.losses.push_back(outcome.last.loss);
     if (log != nullptr) log->step(step, outcome.last);
-    if (!runtime.any(stop_requested())) continue;
+    const bool stops = runtime.any(stop_requested());
+    checkpoints.after_step(step, outcome.last.loss, stops || step == training.steps);
+    if (!stops) continue;
     outcome.stopped = step < training.steps;
     break;
   }
+  outcome.saved = checkpoints.finish();
   // Pages of other ranks that collectives read count as resident here too; they are not ours.
   outcome.peak_bytes =
       runtime.gather_of_all(peak_resident_bytes() - world.resident_bytes_of_others());
@@ -104,22 +110,26 @@ int train(const Options& options, const Job& job, const Chosen& chosen, World& w
   const auto all = group_of_all(world);
   std::optional<Loader> loader = open_data(loader_options(job), *all);
   if (!loader) return bad_input;
+  const auto lock = lock_checkpoints(job, options.resume, *all);
   const Mesh mesh(plan.degrees(), plan.parallelism.placement);
   const auto backend = make_cpu_backend(threads);
   Runtime runtime(chosen.prepared.stages, plan, mesh, world, *backend,
                   {threads, job.model.layers, !options.trace.empty()});
+  RunCheckpoints checkpoints(job, chosen, options.resume, runtime, *all);
   const Prediction prediction = predict(chosen.prepared, chosen.cluster);
   std::optional<TrainLog> log;
   if (world.rank() == 0) {
     log.emplace(options, job, chosen, prediction);
-    log->begin(threads);
+    log->begin(threads, checkpoints.how_it_began());
   }
-  const Outcome outcome = run_steps(runtime, world, *loader, plan.training, log ? &*log : nullptr);
+  const Outcome outcome =
+      run_steps(runtime, world, *loader, plan.training, checkpoints, log ? &*log : nullptr);
   if (!options.trace.empty()) {
     const Timeline timeline = timeline_of_all(runtime.timeline(), *all);
     if (log) write_measured_trace(options.trace, timeline, mesh, chosen.prepared);
   }
   if (log) log->end(outcome);
+  if (!outcome.saved) return run_failed;  // the saver has said why
   return outcome.stopped ? stopped : done;
 }
 

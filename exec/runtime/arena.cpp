@@ -38,4 +38,47 @@ HeldWeights Arena::weights(const StageParameter& member) const {
   return {data + (first - from), first - member.offset, end - first};
 }
 
+std::array<float*, 3> Arena::own_states(const Bucket& bucket) const {
+  std::array<float*, 3> data{};
+  const Operand* operands[] = {&bucket.master, &bucket.first_moment, &bucket.second_moment};
+  for (std::size_t i = 0; i < data.size(); ++i)
+    if (operands[i]->buffer >= 0) data[i] = static_cast<float*>(address(*operands[i], 0));
+  return data;
+}
+
+OwnedStates Arena::states(const StageParameter& member) const {
+  const Bucket& bucket = program_.buckets[static_cast<std::size_t>(member.bucket)];
+  const std::int64_t from = own_begin(bucket);
+  const std::int64_t first = std::max(member.offset, from);
+  const std::int64_t end =
+      std::min(member.offset + member.parameter.shape.elements(), from + bucket.shard_elements);
+  if (first >= end) return {};
+  OwnedStates owned{own_states(bucket), first - member.offset, end - first};
+  for (float*& data : owned.data)
+    if (data != nullptr) data += first - from;
+  return owned;
+}
+
+Arena::Slice Arena::saved_slice(const Bucket& bucket) const {
+  if (bucket.snapshot.buffer < 0) return {};
+  const GroupKind alike = bucket.sharded ? GroupKind::replica : GroupKind::rdp;
+  const std::int64_t slice = bucket.slice_elements();
+  const std::int64_t begin =
+      std::min(index_in_[static_cast<std::size_t>(alike)] * slice, bucket.shard_elements);
+  return {begin, std::min(slice, bucket.shard_elements - begin)};
+}
+
+void Arena::take_snapshot() const {
+  for (const Bucket& bucket : program_.buckets) {
+    const Slice slice = saved_slice(bucket);
+    if (slice.count == 0) continue;
+    auto* to = static_cast<float*>(address(bucket.snapshot, 0));
+    for (const float* from : own_states(bucket)) {
+      if (from == nullptr) continue;
+      std::copy(from + slice.begin, from + slice.begin + slice.count, to);
+      to += bucket.slice_elements();
+    }
+  }
+}
+
 }  // namespace meshwright

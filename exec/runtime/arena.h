@@ -16,6 +16,13 @@ struct HeldWeights {
   std::int64_t begin = 0, count = 0;
 };
 
+// Elements [begin, begin + count) of a parameter's local tensor that this rank steps, and where
+// their states lie: fp32 master, first and second moment (null where the optimizer has none).
+struct OwnedStates {
+  std::array<float*, 3> data{};
+  std::int64_t begin = 0, count = 0;
+};
+
 class Arena {
  public:
   Arena(const Program& program, const Mesh& mesh, World& world);
@@ -26,8 +33,19 @@ class Arena {
   // The first element of its bucket that this rank steps; 0 where the bucket is whole.
   std::int64_t own_begin(const Bucket& bucket) const;
   HeldWeights weights(const StageParameter& member) const;
+  OwnedStates states(const StageParameter& member) const;
+
+  // The slice of the bucket's own part that this rank saves, in elements of the own part: the ranks
+  // that have the same part save a slice each.
+  struct Slice {
+    std::int64_t begin = 0, count = 0;
+  };
+  Slice saved_slice(const Bucket& bucket) const;
+  void take_snapshot() const;  // copies the slices of all buckets
 
  private:
+  std::array<float*, 3> own_states(const Bucket& bucket) const;
+
   const Program& program_;
   std::array<int, 16> index_in_{};  // by GroupKind
   char* arena_;

@@ -51,6 +51,10 @@ class Runtime {
   std::vector<std::int64_t> gather_of_all(std::int64_t own);
 
   Parameters& parameters() { return *parameters_; }
+  const Program& program() const { return program_; }  // of this rank's stage
+  const Mesh& mesh() const { return mesh_; }
+  const Coordinates& coordinates() const { return own_; }
+  const Arena& memory() const { return memory_; }
   // The latest step, in picoseconds since all ranks made their Runtimes.
   const Timeline& timeline() const { return timeline_; }
   std::int64_t arena_bytes() const { return memory_.bytes(); }

@@ -7,7 +7,7 @@ trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
 unset OMP_NUM_THREADS SM_HOSTS
 export XDG_DATA_HOME=$work/share
-mkdir -p share/meshwright folder
+mkdir -p share/meshwright folder held/step-00000003
 cp "$here/local.json" share/meshwright/local.json
 cp "$here/tiny.json" "$here/no_steps.json" "$here/searched.json" .
 : >empty

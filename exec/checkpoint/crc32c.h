@@ -1,0 +1,20 @@
+// CRC-32C (Castagnoli, RFC 3720): finds every single flipped bit and every burst up to 32 bits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace meshwright {
+
+// `before`: the checksum of what comes before, to go on with it.
+std::uint32_t crc32c(const void* data, std::size_t bytes, std::uint32_t before = 0);
+inline std::uint32_t crc32c(std::string_view text) { return crc32c(text.data(), text.size()); }
+std::uint32_t crc32c_by_table(const void* data, std::size_t bytes, std::uint32_t before);
+
+std::string hex8(std::uint32_t value);  // always eight digits
+// The number of eight hexadecimal digits in lower case; false when `text` is anything else.
+bool parse_hex8(std::string_view text, std::uint32_t& value);
+
+}  // namespace meshwright

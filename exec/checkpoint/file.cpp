@@ -1,0 +1,115 @@
+#include "exec/checkpoint/file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "models/core/error.h"
+
+namespace meshwright {
+
+namespace {
+
+constexpr std::int64_t window_bytes = 1 << 20;
+
+void check(bool good, const std::string& path, const char* what) {
+  if (!good) throw RunError(path + ": " + what + ": " + std::strerror(errno));
+}
+
+}  // namespace
+
+File::File(std::string path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
+
+File File::create(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  check(descriptor >= 0, path, "cannot be created");
+  return {path, descriptor};
+}
+
+File File::open(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  check(descriptor >= 0, path, "cannot be opened");
+  return {path, descriptor};
+}
+
+File::File(File&& other) noexcept
+    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
+
+File::~File() {
+  if (descriptor_ >= 0) close(descriptor_);
+}
+
+void File::write(std::int64_t offset, const void* data, std::int64_t bytes) const {
+  const auto* from = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t count = pwrite(descriptor_, from, static_cast<std::size_t>(bytes), offset);
+    if (count < 0 && errno == EINTR) continue;
+    check(count > 0, path_, "cannot be written");
+    from += count, offset += count, bytes -= count;
+  }
+}
+
+void File::sync() const { check(fsync(descriptor_) == 0, path_, "cannot be written"); }
+
+std::int64_t File::size() const {
+  struct stat status {};
+  check(fstat(descriptor_, &status) == 0, path_, "cannot be read");
+  if (!S_ISREG(status.st_mode)) throw RunError(path_ + ": is not a file");
+  return status.st_size;
+}
+
+void File::read(std::int64_t offset, void* to, std::int64_t bytes) const {
+  auto* into = static_cast<char*>(to);
+  while (bytes > 0) {
+    const ssize_t count = pread(descriptor_, into, static_cast<std::size_t>(bytes), offset);
+    if (count < 0 && errno == EINTR) continue;
+    check(count >= 0, path_, "cannot be read");
+    if (count == 0) throw RunError(path_ + ": ends at byte " + std::to_string(offset));
+    into += count, offset += count, bytes -= count;
+  }
+}
+
+std::string File::read(std::int64_t offset, std::int64_t bytes) const {
+  std::string text(static_cast<std::size_t>(bytes), '\0');
+  read(offset, text.data(), bytes);
+  return text;
+}
+
+void sync_folder(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  check(descriptor >= 0, path, "cannot be opened");
+  const bool good = fsync(descriptor) == 0;
+  close(descriptor);
+  check(good, path, "cannot be written");
+}
+
+void rename_path(const std::string& from, const std::string& to) {
+  check(std::rename(from.c_str(), to.c_str()) == 0, to, "cannot be renamed to");
+}
+
+void make_folder(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) throw RunError(path + ": cannot be made: " + error.message());
+}
+
+void WindowReader::read(std::int64_t offset, void* to, std::int64_t bytes) {
+  if (bytes >= window_bytes) return file_.read(offset, to, bytes);
+  const auto held = static_cast<std::int64_t>(window_.size());
+  if (offset < begin_ || offset + bytes > begin_ + held) {
+    begin_ = offset;
+    window_.resize(static_cast<std::size_t>(std::min(window_bytes, file_.size() - offset)));
+    file_.read(offset, window_.data(), static_cast<std::int64_t>(window_.size()));
+    if (bytes > static_cast<std::int64_t>(window_.size()))
+      throw RunError(file_.path() + ": ends at byte " + std::to_string(file_.size()));
+  }
+  std::memcpy(to, window_.data() + (offset - begin_), static_cast<std::size_t>(bytes));
+}
+
+}  // namespace meshwright

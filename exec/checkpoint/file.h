@@ -1,0 +1,48 @@
+// A file of a checkpoint: written at places and forced to the disk, or read at places. Every fault
+// is a RunError `path: what: why`.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace meshwright {
+
+class File {
+ public:
+  static File create(const std::string& path);  // empty, whatever was there
+  static File open(const std::string& path);    // for reading
+  File(File&& other) noexcept;
+  File& operator=(File&& other) = delete;
+  ~File();
+
+  void write(std::int64_t offset, const void* data, std::int64_t bytes) const;
+  void sync() const;
+  std::int64_t size() const;
+  void read(std::int64_t offset, void* to, std::int64_t bytes) const;  // all of it, or RunError
+  std::string read(std::int64_t offset, std::int64_t bytes) const;
+  const std::string& path() const { return path_; }
+
+ private:
+  File(std::string path, int descriptor);
+  std::string path_;
+  int descriptor_ = -1;
+};
+
+void sync_folder(const std::string& path);  // its entries: what was created, renamed, removed
+void rename_path(const std::string& from, const std::string& to);
+void make_folder(const std::string& path);  // and those above it; good when it is there
+
+// Reads ascending pieces of a file through a window, so that small ones are not a call each.
+class WindowReader {
+ public:
+  explicit WindowReader(const File& file) : file_(file) {}
+  void read(std::int64_t offset, void* to, std::int64_t bytes);
+
+ private:
+  const File& file_;
+  std::string window_;
+  std::int64_t begin_ = 0;
+};
+
+}  // namespace meshwright

@@ -1,0 +1,129 @@
+#include "exec/checkpoint/folder.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+
+#include "exec/checkpoint/file.h"
+#include "models/core/error.h"
+
+namespace meshwright {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view prefix = "step-", part = ".part";
+
+// Whether it can be one of this run's checkpoints: they are few, and their manifests small.
+bool belongs_to(const std::string& path, const std::string& run) {
+  try {
+    return read_manifest(path).run == run;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+void remove_older(const std::string& folder, const Manifest& newest, int keep) {
+  int kept = 0;
+  for (const StepFolder& each : step_folders(folder)) {
+    if (each.step > newest.step || !belongs_to(each.path, newest.run)) continue;
+    if (++kept <= keep) continue;
+    // Renamed first: a checkpoint that is half removed must not look like one.
+    const std::string going = each.path + std::string(part);
+    rename_path(each.path, going);
+    fs::remove_all(going);
+  }
+}
+
+}  // namespace
+
+std::string step_folder(const std::string& folder, std::int64_t step) {
+  return fmt::format("{}/{}{:08}", folder, prefix, step);
+}
+
+std::string part_folder(const std::string& folder, std::int64_t step) {
+  return step_folder(folder, step) + std::string(part);
+}
+
+std::vector<StepFolder> step_folders(const std::string& folder) {
+  std::vector<StepFolder> found;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (!name.starts_with(prefix)) continue;
+    std::int64_t step = 0;
+    const char* last = name.data() + name.size();
+    const auto parsed = std::from_chars(name.data() + prefix.size(), last, step);
+    if (parsed.ec == std::errc() && parsed.ptr == last && step >= 0)
+      found.push_back({step, it->path().string()});
+  }
+  std::sort(found.begin(), found.end(),
+            [](const StepFolder& a, const StepFolder& b) { return a.step > b.step; });
+  return found;
+}
+
+void commit(const std::string& folder, const Manifest& manifest, int keep) {
+  const std::string writing = part_folder(folder, manifest.step);
+  const std::string place = step_folder(folder, manifest.step);
+  {
+    const std::string text = encode(manifest);
+    const File file = File::create(writing + "/manifest.json");
+    file.write(0, text.data(), static_cast<std::int64_t>(text.size()));
+    file.sync();
+  }
+  sync_folder(writing);
+  // A damaged one of this step may be there, which a resumed run has passed over.
+  const std::string replaced = place + ".replaced" + std::string(part);
+  if (fs::exists(place)) rename_path(place, replaced);
+  rename_path(writing, place);
+  sync_folder(folder);
+  fs::remove_all(replaced);
+  remove_older(folder, manifest, keep);
+}
+
+void remove_part_folders(const std::string& folder) {
+  std::vector<fs::path> left;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (name.starts_with(prefix) && name.ends_with(part)) left.push_back(it->path());
+  }
+  for (const fs::path& path : left) fs::remove_all(path, error);
+}
+
+FolderLock::FolderLock(const std::string& folder) {
+  const std::string path = folder + "/lock";
+  std::error_code error;
+  fs::create_directories(folder, error);
+  descriptor_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (descriptor_ < 0)
+    throw InputError(fmt::format("{}: no checkpoint can be written there: {}; name another folder",
+                                 folder, error ? error.message() : std::strerror(errno)));
+  if (flock(descriptor_, LOCK_EX | LOCK_NB) == 0) {
+    const std::string own = std::to_string(getpid()) + "\n";
+    // For people only: without it the lock is as good.
+    [[maybe_unused]] const bool said =
+        ftruncate(descriptor_, 0) == 0 && pwrite(descriptor_, own.data(), own.size(), 0) > 0;
+    return;
+  }
+  char text[16] = {};
+  const ssize_t count = pread(descriptor_, text, sizeof text - 1, 0);
+  close(descriptor_);
+  const std::string process(text, text + std::max<ssize_t>(count, 0));
+  throw InputError(
+      fmt::format("{}: another run (process {}) writes its checkpoints there; wait for "
+                  "it, or name another folder",
+                  folder, process.substr(0, process.find('\n'))));
+}
+
+FolderLock::~FolderLock() { close(descriptor_); }
+
+}  // namespace meshwright

@@ -1,0 +1,43 @@
+// The folder of a run's checkpoints: `step-00000010/` for each, `step-00000012.part/` while one is
+// written, and `lock`, which the run holds.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "exec/checkpoint/manifest.h"
+
+namespace meshwright {
+
+struct StepFolder {
+  std::int64_t step = 0;
+  std::string path;
+};
+
+std::string step_folder(const std::string& folder, std::int64_t step);
+std::string part_folder(const std::string& folder, std::int64_t step);
+
+// The steps that have a folder, newest first, good or not; none where there is no folder.
+std::vector<StepFolder> step_folders(const std::string& folder);
+
+// Ends a checkpoint whose shards are on the disk: writes its manifest into the .part folder, gives
+// that its final name, then removes what is older than the `keep` newest of this run. RunError.
+void commit(const std::string& folder, const Manifest& manifest, int keep);
+
+void remove_part_folders(const std::string& folder);  // left behind by a run that was killed
+
+// Holds a folder for this process until it ends, however it ends; makes the folder. InputError when
+// another process holds it, or when nothing can be written there.
+class FolderLock {
+ public:
+  explicit FolderLock(const std::string& folder);
+  ~FolderLock();
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+ private:
+  int descriptor_ = -1;
+};
+
+}  // namespace meshwright

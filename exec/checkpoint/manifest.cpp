@@ -1,0 +1,107 @@
+#include "exec/checkpoint/manifest.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "exec/checkpoint/crc32c.h"
+#include "exec/checkpoint/file.h"
+#include "models/core/error.h"
+#include "models/core/fields.h"
+
+namespace meshwright {
+
+namespace {
+
+constexpr std::string_view last_line = "crc32c ";
+constexpr std::int64_t limit = 64 << 20;  // bytes
+
+std::int64_t count(Fields& fields, std::string_view key) {
+  const auto value = fields.required<std::int64_t>(key);
+  if (value < 0) fields.fail(key, fmt::format("{} is negative", value));
+  return value;
+}
+
+Manifest::ShardEntry parse_shard(Fields& fields) {
+  Manifest::ShardEntry entry;
+  entry.name = fields.required<std::string>("name");
+  if (entry.name.empty() || entry.name[0] == '.' || entry.name.find('/') != std::string::npos)
+    fields.fail("name", "is not the name of a file in this folder");
+  entry.bytes = count(fields, "bytes");
+  if (!parse_hex8(fields.required<std::string>("header_crc32c"), entry.header_checksum))
+    fields.fail("header_crc32c", "expected eight hexadecimal digits");
+  fields.done();
+  return entry;
+}
+
+// The text without its last line, which must be its checksum.
+std::string_view checked(std::string_view text, const std::string& where) {
+  const std::size_t line = last_line.size() + 8 + 1;
+  std::uint32_t expected = 0;
+  if (text.size() <= line || text.back() != '\n' ||
+      text.substr(text.size() - line, last_line.size()) != last_line ||
+      !parse_hex8(text.substr(text.size() - 9, 8), expected))
+    throw InputError(where + ": is cut short (its last line is not its checksum)");
+  text.remove_suffix(line);
+  if (crc32c(text) != expected)
+    throw InputError(fmt::format("{}: is not what was written (CRC-32C {}, not {})", where,
+                                 hex8(crc32c(text)), hex8(expected)));
+  return text;
+}
+
+}  // namespace
+
+std::string encode(const Manifest& manifest) {
+  nlohmann::json shards = nlohmann::json::array();
+  for (const Manifest::ShardEntry& shard : manifest.shards)
+    shards.push_back({{"name", shard.name},
+                      {"bytes", shard.bytes},
+                      {"header_crc32c", hex8(shard.header_checksum)}});
+  const nlohmann::json value = {{"format", 1},
+                                {"run", manifest.run},
+                                {"step", manifest.step},
+                                {"position", manifest.position},
+                                {"updates", manifest.updates},
+                                {"seed", manifest.seed},
+                                {"loss", manifest.loss},
+                                {"optimizer", manifest.optimizer},
+                                {"model", manifest.model},
+                                {"degrees", manifest.degrees},
+                                {"numbers", manifest.numbers},
+                                {"states", manifest.states},
+                                {"shards", shards}};
+  const std::string text = value.dump(1) + "\n";
+  return text + std::string(last_line) + hex8(crc32c(text)) + "\n";
+}
+
+Manifest parse_manifest(std::string_view text, const std::string& where) {
+  Fields fields(parse_json(std::string(checked(text, where)), where), where);
+  if (const auto format = fields.required<std::int64_t>("format"); format != 1)
+    fields.fail("format", fmt::format("{} is not known here; known: 1", format));
+  Manifest manifest;
+  manifest.run = fields.required<std::string>("run");
+  manifest.step = count(fields, "step");
+  manifest.position = count(fields, "position");
+  manifest.updates = count(fields, "updates");
+  manifest.seed = static_cast<std::uint64_t>(count(fields, "seed"));
+  manifest.loss = fields.required<double>("loss");
+  manifest.optimizer = fields.required<std::string>("optimizer");
+  manifest.model = fields.required<std::string>("model");
+  manifest.degrees = fields.required<std::string>("degrees");
+  Fields numbers = fields.object("numbers");
+  for (const std::string& key : numbers.keys())
+    manifest.numbers[key] = numbers.required<double>(key);
+  manifest.states = fields.required<std::vector<std::string>>("states");
+  for (Fields& shard : fields.objects("shards")) manifest.shards.push_back(parse_shard(shard));
+  fields.done();
+  return manifest;
+}
+
+Manifest read_manifest(const std::string& folder) {
+  const File file = File::open(folder + "/manifest.json");
+  const std::int64_t bytes = file.size();
+  if (bytes > limit) throw InputError(file.path() + ": is too large to be a manifest");
+  return parse_manifest(file.read(0, bytes), file.path());
+}
+
+}  // namespace meshwright

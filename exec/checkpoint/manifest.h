@@ -1,0 +1,38 @@
+// What a checkpoint says of itself: `manifest.json`, written last. A folder without a good one is
+// not a checkpoint. Its last line is the CRC-32C of the lines before.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace meshwright {
+
+struct Manifest {
+  struct ShardEntry {
+    std::string name;  // rank-00003.shard
+    std::int64_t bytes = 0;
+    std::uint32_t header_checksum = 0;
+  };
+  std::string run;            // identity: the same for all checkpoints of a run and its resumptions
+  std::int64_t step = 0;      // steps done
+  std::int64_t position = 0;  // sequences read
+  std::int64_t updates = 0;   // steps that changed the parameters
+  std::uint64_t seed = 0;
+  double loss = 0;                        // of the last step
+  std::string optimizer;                  // empty: weights only, any optimizer may begin with them
+  std::string model;                      // its name, for people
+  std::string degrees;                    // how the run was cut, for people
+  std::map<std::string, double> numbers;  // what else a run carries on (the loss scale)
+  std::vector<std::string> states;        // of every parameter
+  std::vector<ShardEntry> shards;
+};
+
+std::string encode(const Manifest& manifest);
+// A total function of any bytes: InputError `where: what is wrong`.
+Manifest parse_manifest(std::string_view text, const std::string& where);
+Manifest read_manifest(const std::string& folder);  // InputError, RunError
+
+}  // namespace meshwright

@@ -1,0 +1,73 @@
+#include "exec/checkpoint/pieces.h"
+
+#include <algorithm>
+
+namespace meshwright {
+
+namespace {
+
+// Unsplit parameters are the same on all ranks of a tensor group, which save them in turn.
+bool saves(const StageParameter& member, int index, const Runtime& runtime) {
+  if (member.copy_of_tied || !member.parameter.counted) return false;
+  return member.parameter.is_cut ||
+         index % runtime.mesh().degrees().tensor == runtime.coordinates().tensor;
+}
+
+PieceSource source_of(const Parameter& parameter, const std::vector<ParameterRun>& runs,
+                      const float* data) {
+  PieceSource source;
+  source.piece.name = parameter.name;
+  source.piece.shape = parameter.global_shape;
+  for (const ParameterRun& run : runs) {
+    append_run(source.piece.runs, run.global, run.count);
+    const float* from = data + run.local;
+    if (!source.parts.empty() && source.parts.back().data + source.parts.back().count == from)
+      source.parts.back().count += run.count;
+    else
+      source.parts.push_back({from, run.count});
+  }
+  return source;
+}
+
+}  // namespace
+
+std::vector<ParameterRun> runs_within(const std::vector<ParameterRun>& runs, std::int64_t begin,
+                                      std::int64_t count) {
+  std::vector<ParameterRun> within;
+  for (const ParameterRun& run : runs) {
+    const std::int64_t first = std::max(run.local, begin);
+    const std::int64_t end = std::min(run.local + run.count, begin + count);
+    if (run.global >= 0 && first < end)
+      within.push_back({first - begin, run.global + (first - run.local), end - first});
+  }
+  return within;
+}
+
+std::vector<PieceSource> pieces_of(const Runtime& runtime) {
+  const Arena& memory = runtime.memory();
+  const int tensor = runtime.coordinates().tensor, degree = runtime.mesh().degrees().tensor;
+  std::vector<PieceSource> pieces;
+  for (const Bucket& bucket : runtime.program().buckets) {
+    const Arena::Slice slice = memory.saved_slice(bucket);
+    if (slice.count == 0) continue;
+    const auto* snapshot = static_cast<const float*>(memory.address(bucket.snapshot, 0));
+    const std::int64_t from = memory.own_begin(bucket) + slice.begin;  // of the bucket
+    for (int index : bucket.parameters) {
+      const StageParameter& member = runtime.program().parameters[static_cast<std::size_t>(index)];
+      if (!saves(member, index, runtime)) continue;
+      const Parameter& parameter = member.parameter;
+      const std::int64_t first = std::max(member.offset, from);
+      const std::int64_t end =
+          std::min(member.offset + parameter.shape.elements(), from + slice.count);
+      if (first >= end) continue;
+      const auto runs =
+          runs_within(runs_of(parameter, tensor, degree), first - member.offset, end - first);
+      if (runs.empty()) continue;
+      pieces.push_back(source_of(parameter, runs, snapshot + (first - from)));
+      pieces.back().state_distance = bucket.slice_elements();
+    }
+  }
+  return pieces;
+}
+
+}  // namespace meshwright

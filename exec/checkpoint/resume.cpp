@@ -1,0 +1,118 @@
+#include "exec/checkpoint/resume.h"
+
+#include <algorithm>
+
+#include "exec/checkpoint/folder.h"
+#include "exec/checkpoint/pieces.h"
+#include "models/core/error.h"
+
+namespace meshwright {
+
+namespace {
+
+// What a function that may fail complains of.
+template <typename Work>
+std::string complaint_of(const Work& work) {
+  try {
+    work();
+    return "";
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
+
+// Weights alone go with every optimizer.
+void check_optimizer(const Checkpoint& found, const std::string& path, const std::string& optimizer,
+                     int states) {
+  const Manifest& manifest = found.manifest();
+  if (manifest.optimizer.empty() && found.states() == 1) return;
+  if (manifest.optimizer != optimizer)
+    throw InputError(path + "/manifest.json: its states are of the optimizer '" +
+                     manifest.optimizer + "', the job's is '" + optimizer + "'");
+  if (found.states() != states)
+    throw InputError(path + "/manifest.json: /states: has " + std::to_string(found.states()) +
+                     " states, " + optimizer + " has " + std::to_string(states));
+}
+
+// Rank 0 knows which steps have a folder.
+std::vector<StepFolder> steps_of_all(const std::string& folder, Communicator& all) {
+  std::vector<StepFolder> steps;
+  if (all.rank() == 0) steps = step_folders(folder);
+  auto count = static_cast<std::int64_t>(steps.size());
+  all.broadcast(&count, sizeof count, 0);
+  std::vector<std::int64_t> numbers(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < steps.size(); ++i) numbers[i] = steps[i].step;
+  if (count > 0)
+    all.broadcast(numbers.data(), count * static_cast<std::int64_t>(sizeof numbers[0]), 0);
+  steps.clear();
+  for (std::int64_t step : numbers) steps.push_back({step, step_folder(folder, step)});
+  return steps;
+}
+
+}  // namespace
+
+std::string first_complaint(const std::string& own, Communicator& all) {
+  const auto bytes = static_cast<std::int64_t>(own.size());
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(all.size()));
+  all.all_gather(&bytes, sizes.data(), sizeof bytes);
+  const auto first =
+      std::find_if(sizes.begin(), sizes.end(), [](std::int64_t size) { return size > 0; });
+  if (first == sizes.end()) return "";
+  std::string text = own;
+  text.resize(static_cast<std::size_t>(*first));
+  all.broadcast(text.data(), *first, static_cast<int>(first - sizes.begin()));
+  return text;
+}
+
+std::map<std::string, Shape> shapes_of(const std::vector<Program>& stages) {
+  std::map<std::string, Shape> shapes;
+  for (const Program& program : stages)
+    for (const StageParameter& member : program.parameters)
+      if (member.parameter.counted) shapes[member.parameter.name] = member.parameter.global_shape;
+  return shapes;
+}
+
+void load(const Checkpoint& checkpoint, Runtime& runtime) {
+  const int tensor = runtime.coordinates().tensor, degree = runtime.mesh().degrees().tensor;
+  for (const StageParameter& member : runtime.program().parameters) {
+    const Parameter& parameter = member.parameter;
+    if (!parameter.counted) continue;
+    const std::vector<ParameterRun> runs = runs_of(parameter, tensor, degree);
+    const HeldWeights held = runtime.memory().weights(member);
+    checkpoint.read(parameter.name, 0, runs_within(runs, held.begin, held.count), held.data);
+    const OwnedStates owned = runtime.memory().states(member);
+    const std::vector<ParameterRun> own_runs = runs_within(runs, owned.begin, owned.count);
+    for (int state = 1; state < checkpoint.states(); ++state)
+      checkpoint.read(parameter.name, state, own_runs, owned.data[static_cast<std::size_t>(state)]);
+  }
+}
+
+std::optional<Manifest> resume(const ResumeOptions& options, Runtime& runtime, Communicator& all,
+                               const std::function<void(const std::string&)>& say) {
+  bool changed = false;
+  for (const StepFolder& step : steps_of_all(options.folder, all)) {
+    std::optional<Checkpoint> found;
+    std::string complaint = first_complaint(
+        complaint_of([&] {
+          found.emplace(step.path);
+          check_optimizer(*found, step.path, options.optimizer,
+                          runtime.program().buckets.front().states());
+          if (all.rank() == 0) found->check_holds(options.parameters);
+          for (std::size_t i = 0; i < found->shards(); ++i)
+            if (static_cast<int>(i % static_cast<std::size_t>(all.size())) == all.rank())
+              found->check_shard(i);
+        }),
+        all);
+    if (complaint.empty()) {
+      changed = true;
+      complaint = first_complaint(complaint_of([&] { load(*found, runtime); }), all);
+    }
+    if (complaint.empty()) return found->manifest();
+    if (all.rank() == 0) say(complaint + "; this checkpoint is passed over");
+  }
+  if (changed)
+    throw RunError(options.folder + ": no checkpoint could be read to its end; see above");
+  return std::nullopt;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,115 @@
+#include "exec/checkpoint/saver.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+
+namespace meshwright {
+
+namespace {
+
+std::string shard_name(int rank) { return fmt::format("rank-{:05}.shard", rank); }
+
+}  // namespace
+
+std::future<Saver::Outcome> Saver::in_background(std::function<WrittenShard()> work) {
+  return std::async(std::launch::async, [work = std::move(work)]() -> Outcome {
+    try {
+      return {work(), ""};
+    } catch (const std::exception& error) {
+      return {{}, error.what()};
+    }
+  });
+}
+
+Saver::Saver(std::string folder, int keep, Runtime& runtime, Communicator& all, Say say)
+    : folder_(std::move(folder)),
+      keep_(keep),
+      runtime_(runtime),
+      all_(all),
+      say_(std::move(say)),
+      pieces_(pieces_of(runtime)) {}
+
+Saver::~Saver() {
+  if (task_.valid()) task_.wait();
+}
+
+void Saver::save(const Manifest& about) {
+  finish();
+  manifest_ = about;
+  const int states = runtime_.program().buckets.front().states();
+  manifest_.states.assign(state_names().begin(), state_names().begin() + states);
+  manifest_.shards.clear();
+  runtime_.memory().take_snapshot();
+  stage_ = Stage::writing;
+  const std::string part = part_folder(folder_, about.step), name = shard_name(all_.rank());
+  task_ = in_background([this, part, name, states]() -> WrittenShard {
+    if (pieces_.empty()) return {};
+    make_folder(part);
+    return write_shard(part + "/" + name, pieces_, states);
+  });
+}
+
+void Saver::poll() {
+  if (stage_ != Stage::idle) advance(false);
+}
+
+bool Saver::finish() {
+  while (stage_ != Stage::idle) advance(true);
+  return last_good_;
+}
+
+void Saver::advance(bool wait) {
+  if (task_.valid() &&
+      (wait || task_.wait_for(std::chrono::seconds(0)) == std::future_status::ready))
+    outcome_ = task_.get();
+  Report own{Report::good, outcome_.shard.bytes, outcome_.shard.header_checksum};
+  if (task_.valid()) own.status = Report::busy;
+  if (!outcome_.error.empty()) own.status = Report::failed;
+  std::vector<Report> reports(static_cast<std::size_t>(all_.size()));
+  all_.all_gather(&own, reports.data(), sizeof own);
+  for (const Report& report : reports)
+    if (report.status == Report::busy) return;
+  const bool good = std::all_of(reports.begin(), reports.end(),
+                                [](const Report& report) { return report.status == Report::good; });
+  if (good && stage_ == Stage::writing)
+    complete(reports);
+  else
+    end(reports);
+}
+
+void Saver::complete(const std::vector<Report>& reports) {
+  stage_ = Stage::completing;
+  outcome_ = {};
+  if (all_.rank() != 0) return;
+  for (std::size_t rank = 0; rank < reports.size(); ++rank)
+    if (reports[rank].bytes > 0)
+      manifest_.shards.push_back({shard_name(static_cast<int>(rank)), reports[rank].bytes,
+                                  static_cast<std::uint32_t>(reports[rank].checksum)});
+  task_ = in_background([this]() -> WrittenShard {
+    commit(folder_, manifest_, keep_);
+    return {};
+  });
+}
+
+// The first rank that failed says so.
+void Saver::end(const std::vector<Report>& reports) {
+  stage_ = Stage::idle;
+  const auto failed = std::find_if(reports.begin(), reports.end(), [](const Report& report) {
+    return report.status == Report::failed;
+  });
+  last_good_ = failed == reports.end();
+  if (last_good_) saved_step_ = manifest_.step;
+  if (failed - reports.begin() == all_.rank())
+    say_(fmt::format("checkpoint of step {} was NOT saved: {}; {}", manifest_.step, outcome_.error,
+                     saved_step_ < 0 ? "none has been saved in this run yet"
+                                     : fmt::format("that of step {} is complete", saved_step_)));
+  outcome_ = {};
+  std::error_code ignored;
+  if (!last_good_ && all_.rank() == 0)  // a full disk has room again
+    std::filesystem::remove_all(part_folder(folder_, manifest_.step), ignored);
+}
+
+}  // namespace meshwright

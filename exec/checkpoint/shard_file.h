@@ -1,0 +1,85 @@
+// One rank's file of a checkpoint (`rank-00003.shard`): "MWSHARD1", the header's length (8 bytes,
+// little-endian), the header (JSON, padded with blanks), the data (fp32, little-endian).
+//
+//   {"format": 1, "states": ["weights", "first_moment", "second_moment"], "pieces": [
+//     {"name": "transformer.h.0.mlp.c_fc.weight", "shape": [768, 3072],
+//      "runs": [0, 1536, 3072, 768], "offset": 0, "crc32c": ["0123abcd", ...]}]}
+//
+// A piece is a part of one parameter as published (unsplit, unpadded): `runs` is a list of
+// (first element, elements, distance, repetitions); the data are those elements in this order,
+// state after state, from byte `offset` of the data on.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "exec/checkpoint/file.h"
+#include "models/graph/op.h"
+
+namespace meshwright {
+
+struct RepeatedRun {
+  std::int64_t first = 0, count = 0, distance = 0, times = 1;
+};
+
+struct Piece {
+  std::string name;
+  Shape shape;  // of the whole parameter
+  std::vector<RepeatedRun> runs;
+  std::int64_t offset = 0;
+  std::vector<std::uint32_t> checksums;  // by state
+
+  std::int64_t elements() const;  // of one state
+};
+
+struct ShardHeader {
+  std::vector<std::string> states;
+  std::vector<Piece> pieces;
+  std::int64_t data_begin = 0;  // in the file
+  std::uint32_t checksum = 0;   // of everything before the data
+};
+
+const std::vector<std::string>& state_names();  // weights first_moment second_moment
+
+// Appends elements [first, first + count), joined with the runs before where they follow.
+void append_run(std::vector<RepeatedRun>& runs, std::int64_t first, std::int64_t count);
+
+// Everything before the data; as long whatever the checksums are.
+std::string encode(const ShardHeader& header);
+
+// A total function of any bytes: InputError `where: what is wrong`. `begin` holds the file's first
+// bytes, at least shard_header_bytes() of them where the file has that many.
+ShardHeader parse_shard_header(std::string_view begin, std::int64_t file_bytes,
+                               const std::string& where);
+constexpr std::int64_t shard_preamble_bytes = 16;
+// How many bytes lie before the data, as the first 16 bytes say. InputError.
+std::int64_t shard_header_bytes(std::string_view preamble, std::int64_t file_bytes,
+                                const std::string& where);
+ShardHeader read_shard_header(const File& file);
+
+// The data of a piece where they lie in memory: parts that follow each other in the file.
+struct PieceSource {
+  struct Part {
+    const float* data = nullptr;  // of the first state
+    std::int64_t count = 0;
+  };
+  Piece piece;  // offset and checksums are filled in by the writer
+  std::vector<Part> parts;
+  std::int64_t state_distance = 0;  // elements from a state to the next one
+};
+
+struct WrittenShard {
+  std::int64_t bytes = 0;
+  std::uint32_t header_checksum = 0;
+};
+
+// Writes the file and forces it to the disk. RunError.
+WrittenShard write_shard(const std::string& path, std::span<const PieceSource> pieces, int states);
+
+// Reads all data and compares them with their checksums; InputError names the piece.
+void check_data(const File& file, const ShardHeader& header);
+
+}  // namespace meshwright

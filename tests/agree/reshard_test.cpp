@@ -1,0 +1,175 @@
+// A run that is saved under some degrees continues under any others: three steps, a checkpoint,
+// three more steps, against six steps of one process. Equal degrees continue to the same bits.
+#include <filesystem>
+#include <map>
+
+#include "exec/backends/cpu/cpu_backend.h"
+#include "exec/checkpoint/resume.h"
+#include "exec/checkpoint/saver.h"
+#include "exec/comm/self.h"
+#include "tests/agree/training.h"
+#include "tests/catch.h"
+#include "tests/exec/worlds.h"
+
+using namespace meshwright;
+
+namespace {
+
+constexpr int saved_steps = 3, all_steps = 6;
+
+struct Cut {
+  SmallDegrees degrees;
+  bool rows = false;  // sequence parallelism
+  int shard = 1;
+};
+
+Plan plan_of(const Model& model, const Cut& cut) {
+  Plan plan = base_plan(model, cut.degrees);
+  plan.parallelism.sequence_parallel = cut.rows;
+  plan.parallelism.shard = cut.shard;
+  plan.snapshot = true;
+  return plan;
+}
+
+// Of `ranks` ranks.
+std::vector<Cut> cuts(int ranks) {
+  if (ranks == 2)
+    return {{{.pipeline = 2}},
+            {{.pipeline = 2, .virtual_stages = 2}},
+            {{.tensor = 2}},
+            {{.tensor = 2}, true},
+            {{.data = 2}},
+            {{.data = 2, .zero_stage = 1}},
+            {{.data = 2, .zero_stage = 2}},
+            {{.data = 2, .zero_stage = 3}}};
+  return {{{.pipeline = 4}},
+          {{.tensor = 4}},
+          {{.data = 4, .zero_stage = 3}},
+          {{.data = 4, .zero_stage = 1}, false, 2},
+          {{.pipeline = 2, .tensor = 2}, true},
+          {{.pipeline = 2, .data = 2, .zero_stage = 2}},
+          {{.pipeline = 2, .data = 2, .zero_stage = 1, .virtual_stages = 2}},
+          {{.tensor = 2, .data = 2, .zero_stage = 3}},
+          {{.tensor = 2, .data = 2}}};
+}
+
+struct Run {
+  Run(const Model& model_, const Plan& plan_, World& world_)
+      : model(model_), plan(plan_), world(world_) {
+    std::vector<int> everybody;
+    for (int rank = 0; rank < world.size(); ++rank) everybody.push_back(rank);
+    all = world.group(GroupKind::world, everybody);
+  }
+  std::vector<double> train(int first, int last) {
+    std::vector<double> losses;
+    for (int step = first; step <= last; ++step)
+      losses.push_back(runtime.step(step, (step - 1) * plan.training.global_batch, loader).loss);
+    return losses;
+  }
+  void save(const std::string& folder) {
+    Saver saver(folder, 2, runtime, *all, [](const std::string& line) { FAIL(line); });
+    Manifest about;
+    about.run = "reshard";
+    about.step = saved_steps;
+    about.optimizer = "adamw";
+    saver.save(about);
+    CHECK(saver.finish());
+  }
+  void load(const std::string& folder) {
+    const auto found = resume({folder, "adamw", shapes_of(stages)}, runtime, *all,
+                              [](const std::string& line) { FAIL(line); });
+    REQUIRE(found);
+    CHECK(found->step == saved_steps);
+  }
+
+  const Model& model;
+  Plan plan;
+  World& world;
+  std::vector<Program> stages = lower_small(model, plan);
+  Mesh mesh{plan.degrees(), plan.parallelism.placement};
+  std::unique_ptr<Backend> backend = make_cpu_backend(1);
+  Runtime runtime{stages, plan, mesh, world, *backend, {1, model.layers, false}};
+  std::unique_ptr<Communicator> all;
+  Loader loader{
+      {{}, TokenFormat::bytes, false, 0, 0, plan.training.sequence_length, model.vocabulary}};
+};
+
+// The same on every rank; rank 0 makes and removes it.
+class SharedFolder {
+ public:
+  explicit SharedFolder(World& world) : rank_(world.rank()) {
+    std::vector<int> everybody;
+    for (int rank = 0; rank < world.size(); ++rank) everybody.push_back(rank);
+    const auto all = world.group(GroupKind::world, everybody);
+    path = (std::filesystem::temp_directory_path() / "meshwright-XXXXXX").string();
+    if (rank_ == 0) REQUIRE(mkdtemp(path.data()) != nullptr);
+    all->broadcast(path.data(), static_cast<std::int64_t>(path.size()), 0);
+  }
+  ~SharedFolder() {
+    if (rank_ == 0) std::filesystem::remove_all(path);
+  }
+  std::string path;
+
+ private:
+  int rank_;
+};
+
+void check_losses(const std::vector<double>& got, const std::vector<double>& expected) {
+  for (std::size_t i = 0; i < got.size(); ++i)
+    CHECK(got[i] == Approx(expected[saved_steps + i]).epsilon(1e-5));
+}
+
+void check_family(const std::string& family, int stride) {
+  const Model model = small_model(family);
+  World& world = test_world();
+  const SharedFolder shared(world);
+  const auto one = make_self_world({});
+  const Plan alone = plan_of(model, {});
+  const std::vector<double> expected = Run(model, alone, *one).train(1, all_steps);
+  const std::vector<Cut> all = cuts(world.size());
+  const auto folder_of = [&](std::size_t cut) { return shared.path + "/" + std::to_string(cut); };
+  std::map<std::size_t, std::vector<double>> undisturbed;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    Run run(model, plan_of(model, all[i]), world);
+    run.train(1, saved_steps);
+    run.save(folder_of(i));
+    undisturbed[i] = run.train(saved_steps + 1, all_steps);  // not disturbed by having saved
+  }
+  if (world.rank() == 0) {
+    Run run(model, alone, *one);
+    run.train(1, saved_steps);
+    run.save(folder_of(all.size()));
+  }
+  int pairs = 0;
+  for (std::size_t to = 0; to < all.size(); ++to)
+    for (std::size_t from = to % stride; from <= all.size(); from += stride) {
+      const Plan plan = plan_of(model, all[to]);
+      INFO(family << ": " << (from < all.size() ? describe(plan_of(model, all[from])) : "alone")
+                  << " -> " << describe(plan));
+      Run run(model, plan, world);
+      run.load(folder_of(from));
+      const std::vector<double> losses = run.train(saved_steps + 1, all_steps);
+      check_losses(losses, expected);
+      if (from == to) CHECK(losses == undisturbed[to]);
+      ++pairs;
+    }
+  // What many ranks saved, one loads.
+  for (std::size_t from = 0; from < all.size() && world.rank() == 0; ++from) {
+    INFO(family << ": " << describe(plan_of(model, all[from])) << " -> alone");
+    Run run(model, alone, *one);
+    run.load(folder_of(from));
+    check_losses(run.train(saved_steps + 1, all_steps), expected);
+    ++pairs;
+  }
+  if (world.rank() == 0) CHECK(pairs >= 20);  // 2 and 4 ranks, two families: over 80
+}
+
+}  // namespace
+
+TEST_CASE("a checkpoint is loaded under any degrees", "[agree][checkpoint]") {
+  check_family("gpt", 2);  // tied embeddings: one copy, or two on two stages
+}
+
+TEST_CASE("a checkpoint of untied embeddings is loaded under any degrees", "[agree][checkpoint]") {
+  check_family("llama", 4);
+}

@@ -1,0 +1,394 @@
+// The files of a checkpoint: what is written is read, and whatever is damaged is found.
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "exec/backends/cpu/cpu_backend.h"
+#include "exec/checkpoint/crc32c.h"
+#include "exec/checkpoint/resume.h"
+#include "exec/checkpoint/saver.h"
+#include "exec/comm/self.h"
+#include "models/core/error.h"
+#include "tests/catch.h"
+#include "tests/models/plans.h"
+
+using namespace meshwright;
+namespace fs = std::filesystem;
+
+namespace {
+
+class Folder {
+ public:
+  Folder() {
+    std::string name = (fs::temp_directory_path() / "meshwright-XXXXXX").string();
+    REQUIRE(mkdtemp(name.data()) != nullptr);
+    path = name;
+  }
+  ~Folder() { fs::remove_all(path); }
+  std::string path;
+};
+
+std::string content(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+void put(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+Plan saving_plan(const Model& model) {
+  Plan plan = small_plan(model, {.micro_batches = 1});
+  plan.training.learning_rate = 1e-2;
+  plan.snapshot = true;
+  return plan;
+}
+
+// A run of one process.
+struct Run {
+  explicit Run(const Plan& plan_, const std::string& family = "gpt")
+      : plan(plan_), model(small_model(family)) {}
+
+  double step(int number) {
+    return runtime.step(number, (number - 1) * plan.training.global_batch, loader).loss;
+  }
+  std::optional<Manifest> resume_from(const std::string& folder) {
+    return resume({folder, "adamw", shapes_of(stages)}, runtime, *all,
+                  [&](const std::string& line) { said.push_back(line); });
+  }
+  Manifest about(int number) const {
+    Manifest manifest;
+    manifest.run = "test";
+    manifest.step = manifest.updates = number;
+    manifest.position = number * plan.training.global_batch;
+    manifest.optimizer = "adamw";
+    return manifest;
+  }
+
+  Plan plan;
+  Model model;
+  std::vector<Program> stages = lower_small(model, plan);
+  Mesh mesh{plan.degrees(), "DPT"};
+  std::unique_ptr<World> world = make_self_world({});
+  std::unique_ptr<Communicator> all = make_self_communicator();
+  std::unique_ptr<Backend> backend = make_cpu_backend(1);
+  Runtime runtime{stages, plan, mesh, *world, *backend, {1, model.layers, false}};
+  Loader loader{
+      {{}, TokenFormat::bytes, false, 0, 0, plan.training.sequence_length, model.vocabulary}};
+  std::vector<std::string> said;
+};
+
+Run small_run() { return Run(saving_plan(small_model("gpt"))); }
+
+// Steps 1 ... last, each saved; the losses.
+std::vector<double> train_and_save(const std::string& folder, int last, int keep) {
+  Run run(saving_plan(small_model("gpt")));
+  Saver saver(folder, keep, run.runtime, *run.all, [](const std::string& line) { FAIL(line); });
+  std::vector<double> losses;
+  for (int step = 1; step <= last; ++step) {
+    losses.push_back(run.step(step));
+    saver.save(run.about(step));
+    saver.poll();
+  }
+  CHECK(saver.finish());
+  CHECK(saver.saved_step() == last);
+  return losses;
+}
+
+std::vector<std::int64_t> steps_in(const std::string& folder) {
+  std::vector<std::int64_t> steps;
+  for (const StepFolder& each : step_folders(folder)) steps.push_back(each.step);
+  return steps;
+}
+
+std::string message_of(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const InputError& error) {
+    return error.what();
+  } catch (const RunError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("CRC-32C of known texts", "[checkpoint]") {
+  CHECK(crc32c("123456789") == 0xe3069283);            // the check value of the catalogue
+  CHECK(crc32c(std::string(32, '\0')) == 0x8a9136aa);  // RFC 3720, B.4
+  CHECK(crc32c(std::string(32, '\xff')) == 0x62a8ab43);
+  const std::string text = "the quick brown fox jumps over the lazy dog";
+  for (std::size_t cut = 0; cut <= text.size(); ++cut) {
+    const std::uint32_t before = crc32c(text.data(), cut);
+    CHECK(crc32c(text.data() + cut, text.size() - cut, before) == crc32c(text));
+    CHECK(crc32c_by_table(text.data(), cut, 0) == before);
+  }
+}
+
+TEST_CASE("runs at equal distances are one entry", "[checkpoint]") {
+  std::vector<RepeatedRun> runs;
+  append_run(runs, 0, 2);
+  append_run(runs, 2, 2);  // follows: [0, 4)
+  append_run(runs, 10, 4);
+  append_run(runs, 20, 4);
+  append_run(runs, 30, 3);
+  REQUIRE(runs.size() == 2);
+  CHECK(runs[0].first == 0);
+  CHECK(runs[0].count == 4);
+  CHECK(runs[0].distance == 10);
+  CHECK(runs[0].times == 3);
+  CHECK(runs[1].first == 30);
+  CHECK(runs[1].count == 3);
+}
+
+TEST_CASE("a run continues from its checkpoint to the same bits", "[checkpoint]") {
+  const Folder folder;
+  train_and_save(folder.path, 3, 2);
+  Run undisturbed = small_run(), resumed = small_run();
+  const auto found = resumed.resume_from(folder.path);
+  REQUIRE(found);
+  CHECK(found->step == 3);
+  CHECK(found->position == 6);  // 3 steps of 2 sequences
+  for (int step = 1; step <= 3; ++step) undisturbed.step(step);
+  for (int step = 4; step <= 6; ++step) CHECK(resumed.step(step) == undisturbed.step(step));
+  CHECK(resumed.runtime.parameters().sha256() == undisturbed.runtime.parameters().sha256());
+  CHECK(resumed.said.empty());
+}
+
+TEST_CASE("the newest checkpoints are kept", "[checkpoint]") {
+  const Folder folder;
+  train_and_save(folder.path, 5, 2);
+  CHECK(steps_in(folder.path) == std::vector<std::int64_t>{5, 4});
+  // Those of another run are not this one's to remove.
+  put(folder.path + "/other", "");
+  fs::create_directory(step_folder(folder.path, 1));
+  Run run(saving_plan(small_model("gpt")));
+  Saver saver(folder.path, 1, run.runtime, *run.all, [](const std::string&) {});
+  Manifest about = run.about(6);
+  about.run = "another";
+  saver.save(about);
+  CHECK(saver.finish());
+  CHECK(steps_in(folder.path) == std::vector<std::int64_t>{6, 5, 4, 1});
+}
+
+TEST_CASE("a second save waits for the first, and each holds its own step", "[checkpoint]") {
+  const Folder folder;
+  Run run = small_run();
+  Saver saver(folder.path, 10, run.runtime, *run.all, [](const std::string& line) { FAIL(line); });
+  std::vector<std::string> hashes;
+  for (int step = 1; step <= 4; ++step) {
+    run.step(step);
+    saver.save(run.about(step));
+    hashes.push_back(run.runtime.parameters().sha256());
+  }
+  REQUIRE(saver.finish());
+  for (int step = 4; step >= 1; --step) {
+    Run other = small_run();
+    REQUIRE(other.resume_from(folder.path)->step == step);
+    CHECK(other.runtime.parameters().sha256() == hashes[static_cast<std::size_t>(step - 1)]);
+    fs::remove_all(step_folder(folder.path, step));
+  }
+}
+
+TEST_CASE("whatever is damaged is found, and the older checkpoint is used", "[checkpoint]") {
+  const Folder folder;
+  train_and_save(folder.path, 2, 2);
+  const std::string newest = step_folder(folder.path, 2);
+  const std::string older_hash = [&] {
+    Run run = small_run();
+    run.step(1);
+    return run.runtime.parameters().sha256();
+  }();
+  const auto falls_back = [&](const std::string& named) {
+    Run run = small_run();
+    const auto found = run.resume_from(folder.path);
+    REQUIRE(found);
+    CHECK(found->step == 1);
+    REQUIRE(run.said.size() == 1);
+    INFO(run.said[0]);
+    CHECK(run.said[0].find(named) == 0);
+    CHECK(run.said[0].find("passed over") != std::string::npos);
+    return run.runtime.parameters().sha256();
+  };
+  for (const std::string file : {"rank-00000.shard", "manifest.json"}) {
+    const std::string path = newest + "/" + file, whole = content(path);
+    for (std::size_t cut : {std::size_t{0}, std::size_t{1}, std::size_t{15}, std::size_t{16},
+                            std::size_t{17}, whole.size() / 2, whole.size() - 1}) {
+      put(path, whole.substr(0, cut));
+      CHECK(falls_back(path) == older_hash);
+    }
+    for (std::size_t place :
+         {std::size_t{0}, std::size_t{9}, std::size_t{30}, whole.size() / 2, whole.size() - 3}) {
+      std::string flipped = whole;
+      flipped[place] = static_cast<char>(flipped[place] ^ 4);
+      put(path, flipped);
+      falls_back(path);
+    }
+    put(path, whole + "more");
+    falls_back(path);
+    fs::remove(path);
+    falls_back(path);
+    put(path, whole);
+  }
+  Run run = small_run();
+  CHECK(run.resume_from(folder.path)->step == 2);  // whole again
+}
+
+TEST_CASE("every byte of a small checkpoint matters", "[checkpoint]") {
+  const Folder folder;
+  train_and_save(folder.path, 1, 1);
+  const std::string place = step_folder(folder.path, 1);
+  Checkpoint(place).check_shard(0);
+  const std::string shard = place + "/rank-00000.shard", whole = content(shard);
+  const auto is_good = [&] {
+    try {
+      const Checkpoint found(place);
+      found.check_shard(0);
+      return true;
+    } catch (const InputError&) {
+    } catch (const RunError&) {
+    }
+    return false;
+  };
+  int survived = 0;
+  for (std::size_t byte = 0; byte < whole.size(); byte += 997) {
+    std::string flipped = whole;
+    flipped[byte] = static_cast<char>(flipped[byte] ^ (1 << (byte % 8)));
+    put(shard, flipped);
+    survived += is_good();
+    put(shard, whole.substr(0, byte));
+    survived += is_good();
+  }
+  CHECK(survived == 0);
+  put(shard, whole);
+  CHECK(is_good());
+}
+
+TEST_CASE("another model or optimizer is not loaded", "[checkpoint]") {
+  const Folder folder;
+  train_and_save(folder.path, 1, 1);
+  const std::string manifest = step_folder(folder.path, 1) + "/manifest.json: ";
+  Run llama(saving_plan(small_model("llama")), "llama");
+  CHECK_FALSE(llama.resume_from(folder.path));
+  REQUIRE(llama.said.size() == 1);
+  CHECK(llama.said[0].find(manifest + "is of another model: transformer.h.0.attn.c_attn.bias is "
+                                      "not in the job's") == 0);
+  Run sgd = small_run();
+  CHECK_FALSE(resume({folder.path, "sgd", shapes_of(sgd.stages)}, sgd.runtime, *sgd.all,
+                     [&](const std::string& line) { sgd.said.push_back(line); }));
+  REQUIRE(sgd.said.size() == 1);
+  CHECK(sgd.said[0].find(manifest +
+                         "its states are of the optimizer 'adamw', the job's is 'sgd'") == 0);
+}
+
+TEST_CASE("nothing to resume from", "[checkpoint]") {
+  const Folder folder;
+  Run run = small_run();
+  CHECK_FALSE(run.resume_from(folder.path));
+  CHECK_FALSE(run.resume_from(folder.path + "/missing"));
+  CHECK(run.said.empty());
+}
+
+TEST_CASE("a save that fails is said and the older checkpoint stays", "[checkpoint]") {
+  const Folder folder;
+  Run run = small_run();
+  std::vector<std::string> said;
+  Saver saver(folder.path, 2, run.runtime, *run.all,
+              [&](const std::string& line) { said.push_back(line); });
+  run.step(1);
+  saver.save(run.about(1));
+  REQUIRE(saver.finish());
+  // Somebody's file lies where the folder would be made.
+  put(part_folder(folder.path, 2), "");
+  run.step(2);
+  saver.save(run.about(2));
+  CHECK_FALSE(saver.finish());
+  REQUIRE(said.size() == 1);
+  CHECK(said[0].find("checkpoint of step 2 was NOT saved: " + part_folder(folder.path, 2)) == 0);
+  CHECK(said[0].find("that of step 1 is complete") != std::string::npos);
+  CHECK(steps_in(folder.path) == std::vector<std::int64_t>{1});
+  fs::remove(part_folder(folder.path, 2));
+  saver.save(run.about(2));
+  CHECK(saver.finish());
+  CHECK(steps_in(folder.path) == std::vector<std::int64_t>{2, 1});
+}
+
+TEST_CASE("one run at a time writes into a folder", "[checkpoint]") {
+  const Folder folder;
+  {
+    const FolderLock lock(folder.path);
+    CHECK(message_of([&] {
+            const FolderLock second(folder.path);
+          }).find(folder.path + ": another run (process ") == 0);
+  }
+  const FolderLock again(folder.path);
+}
+
+TEST_CASE("hostile headers are refused with their place", "[checkpoint]") {
+  const auto header = [](const std::string& json) {
+    const std::uint64_t length = json.size();
+    return "MWSHARD1" + std::string(reinterpret_cast<const char*>(&length), 8) + json;
+  };
+  const auto refused = [&](const std::string& bytes, std::int64_t more = 1000) {
+    return message_of(
+        [&] { parse_shard_header(bytes, static_cast<std::int64_t>(bytes.size()) + more, "f"); });
+  };
+  const auto piece = [&](const std::string& shape, const std::string& runs,
+                         const std::string& offset = "0") {
+    return refused(header(
+        R"({"format": 1, "states": ["weights"], "pieces": [{"name": "w", "shape": )" + shape +
+        R"(, "runs": )" + runs + R"(, "offset": )" + offset + R"(, "crc32c": ["00000000"]}]})"));
+  };
+  CHECK(piece("[2, 3]", "[0, 6, 0, 1]") == "");
+  CHECK(piece("[2, 3]", "[0, 1, 2, 3]") == "");
+  CHECK(refused("") == "f: ends at byte 1000");
+  CHECK(refused("MWSHARD2" + std::string(8, '\0')) ==
+        "f: is not a file of a checkpoint (its first bytes are others)");
+  CHECK(refused("MWSHARD1" + std::string(8, '\xff')).find("does not fit into the file's 1016") !=
+        std::string::npos);
+  CHECK(refused("MWSHARD1" + std::string(1, '\x7f') + std::string(7, '\0')) ==
+        "f: ends within its header");
+  CHECK(refused(header("{")).find("f: ") == 0);
+  CHECK(refused(header("[]")).find("f: ") == 0);
+  CHECK(refused(header(R"({"format": 2})")).find("f: /format: 2 is not known") == 0);
+  const std::string within = "f: /pieces/0/runs: run 0 is not within the 6 elements";
+  for (const std::string runs :
+       {"[0, 7, 0, 1]", "[6, 1, 0, 1]", "[-1, 2, 0, 1]", "[0, 0, 0, 1]", "[0, 1, 1, 0]",
+        "[0, 2, 1, 2]", "[0, 1, 2, 4]", "[0, 9223372036854775807, 0, 1]",
+        "[9223372036854775807, 1, 0, 1]", "[0, 1, 9223372036854775807, 2]",
+        "[0, 1, 1, 9223372036854775807]"})
+    CHECK(piece("[2, 3]", runs) == within);
+  CHECK(piece("[2, 3]", "[0, 6, 0, 1, 0, 6, 0, 1]") == "f: /pieces/0/runs: more than 6 elements");
+  CHECK(piece("[2, 3]", "[0, 6, 0]") == "f: /pieces/0/runs: expected four numbers for each run");
+  for (const std::string shape : {"[]", "[0]", "[-2, 3]", "[1, 1, 1, 1, 6]",
+                                  "[9223372036854775807, 2]", "[4294967296, 4294967296]"})
+    CHECK(piece(shape, "[0, 6, 0, 1]") == "f: /pieces/0/shape: is not the shape of a parameter");
+  for (const std::string offset : {"-4", "2", "980", "1004", "9223372036854775804"})
+    CHECK(piece("[2, 3]", "[0, 6, 0, 1]", offset).find("f: /pieces/0/offset: the data are not") ==
+          0);
+}
+
+TEST_CASE("hostile manifests are refused with their place", "[checkpoint]") {
+  Manifest manifest;
+  manifest.run = "r";
+  manifest.numbers["loss_scale"] = 65536;
+  manifest.states = {"weights"};
+  manifest.shards = {{"rank-00000.shard", 12, 34}};
+  const std::string good = encode(manifest);
+  const Manifest back = parse_manifest(good, "m");
+  CHECK(back.shards[0].header_checksum == 34);
+  CHECK(back.numbers.at("loss_scale") == 65536);
+  for (std::size_t cut = 0; cut < good.size(); ++cut)
+    CHECK(message_of([&] { parse_manifest(good.substr(0, cut), "m"); }).find("m: ") == 0);
+  const auto with_sum = [](std::string json) {
+    return json + "crc32c " + hex8(crc32c(json)) + "\n";
+  };
+  CHECK(message_of([&] { parse_manifest(with_sum("{}\n"), "m"); }).find("m: /format: ") == 0);
+  manifest.shards[0].name = "../other";
+  CHECK(message_of([&] { parse_manifest(encode(manifest), "m"); }) ==
+        "m: /shards/0/name: is not the name of a file in this folder");
+}
