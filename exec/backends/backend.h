@@ -19,12 +19,13 @@ struct OpOperands {
   std::span<void* const> outputs;
 };
 
-// Where in its tensor group the calling rank stands, and scratch memory where the operation asked
-// for some.
+// Where in its tensor and context groups the calling rank stands, and scratch memory where the
+// operation asked for some.
 struct OpContext {
   int tensor_rank = 0;
   int tensor_size = 1;
   void* workspace = nullptr;
+  int context_rank = 0;
 };
 
 class Backend {

@@ -101,8 +101,7 @@ std::int64_t parameter_count(const Graph& graph) {
 double model_flops(const Graph& graph) {
   double flops = 0;
   for (const Node& node : graph.nodes) {
-    if (node.phase != Phase::forward || (node.op != Op::linear && node.op != Op::attention))
-      continue;
+    if (node.phase != Phase::forward) continue;
     const auto inputs = types_of(graph, node.inputs);
     const auto outputs = types_of(graph, node.outputs);
     flops += 3 * model_flops(OpCall{node.op, node.attributes, inputs, outputs});

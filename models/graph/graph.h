@@ -113,8 +113,9 @@ struct Graph {
   std::int64_t vocabulary = 0;  // unpadded
 
   int micro_batch = 1;
-  int sequence_length = 1;
+  int sequence_length = 1;  // tokens of a sequence that one rank holds
   int tensor_degree = 1;
+  int context_degree = 1;
   bool sequence_parallel = false;
   Precision precision = Precision::fp32;
   CompilerLevel compiler = CompilerLevel::fused;

@@ -67,6 +67,44 @@ void infer_attention(const Attributes& a, In in, Out& out) {
   out.push_back(saved_by_attention(a, in[0].dtype));
 }
 
+std::int64_t keys_values_width(const Attributes& a) {
+  return std::int64_t{2} * a.kv_heads * a.head_dim;
+}
+
+void infer_context_pack(const Attributes& a, In in, Out& out) {
+  out.push_back(matrix(in[0].shape[0], keys_values_width(a), in[0].dtype));
+}
+
+void infer_context_gather(const Attributes& a, In in, Out& out) {
+  out.push_back(matrix(in[0].shape[0] * a.context_degree, in[0].shape[1], in[0].dtype));
+}
+
+void infer_context_scatter(const Attributes& a, In in, Out& out) {
+  require(in[0].shape[0] % a.context_degree == 0, "one part for each rank");
+  out.push_back(matrix(in[0].shape[0] / a.context_degree, in[0].shape[1], in[0].dtype));
+}
+
+void infer_context_attention(const Attributes& a, In in, Out& out) {
+  require(in[1].shape[1] == keys_values_width(a), "keys and values of all their heads");
+  require(in[0].shape[0] == std::int64_t{a.micro_batch} * a.sequence_length, "whole shares");
+  require(a.attention != AttentionKernel::unfused, "parts are merged by their log-sum-exp");
+  out.push_back(matrix(in[0].shape[0], std::int64_t{a.heads} * a.head_dim, in[0].dtype));
+  out.push_back(saved_by_attention(a, in[0].dtype));
+}
+
+void infer_context_attention_grad(const Attributes& a, In in, Out& out) {
+  out.push_back(matrix(in[0].shape[0], std::int64_t{a.heads} * a.head_dim, in[0].dtype));
+  out.push_back(in[1]);
+}
+
+void infer_context_unpack(const Attributes& a, In in, Out& out) {
+  const TensorType& dkv = in.back();
+  if (in.size() == 2)
+    out.push_back(matrix(dkv.shape[0], in[0].shape[1] + keys_values_width(a), dkv.dtype));
+  else
+    out.assign(2, matrix(dkv.shape[0], keys_values_width(a) / 2, dkv.dtype));
+}
+
 void infer_swiglu(const Attributes&, In in, Out& out) { infer_add({}, in, out); }
 
 void infer_select_positions(const Attributes&, In in, Out& out) {
@@ -165,6 +203,14 @@ constexpr OpInfo table[] = {
      work_elementwise},
     {Op::stats_gather, "stats_gather", SplitRule::none, forward, communication, infer_gather_rows,
      work_nothing},
+    {Op::context_pack, "context_pack", SplitRule::none, forward, local, infer_context_pack,
+     work_rewrite},
+    {Op::context_shift, "context_shift", SplitRule::none, forward, communication, same_as_first,
+     work_nothing},
+    {Op::context_gather, "context_gather", SplitRule::none, forward, communication,
+     infer_context_gather, work_nothing},
+    {Op::context_attention, "context_attention", SplitRule::none, forward, local,
+     infer_context_attention, work_attention},
     {Op::embedding_grad, "embedding_grad", SplitRule::none, gradient, local, nothing,
      work_embedding_grad},
     {Op::add_position_grad, "add_position_grad", SplitRule::none, gradient, local, nothing,
@@ -182,6 +228,12 @@ constexpr OpInfo table[] = {
     {Op::rope_grad, "rope_grad", SplitRule::none, gradient, local, same_as_first, work_rope},
     {Op::attention_grad, "attention_grad", SplitRule::none, gradient, local, infer_attention_grad,
      work_attention_grad},
+    {Op::context_attention_grad, "context_attention_grad", SplitRule::none, gradient, local,
+     infer_context_attention_grad, work_attention_grad},
+    {Op::context_scatter, "context_scatter", SplitRule::none, gradient, communication,
+     infer_context_scatter, work_nothing},
+    {Op::context_unpack, "context_unpack", SplitRule::none, gradient, local, infer_context_unpack,
+     work_rewrite},
     {Op::gelu_grad, "gelu_grad", SplitRule::none, gradient, local, same_as_first, work_elementwise},
     {Op::relu_grad, "relu_grad", SplitRule::none, gradient, local, same_as_first, work_elementwise},
     {Op::tanh_grad, "tanh_grad", SplitRule::none, gradient, local, same_as_second,

@@ -48,22 +48,32 @@ enum class Op : std::uint8_t {
   sequence_slice,    // [rows,h] replicated -> own share [rows/T,h], no communication; gradient:
                      // sequence_gather
   stats_gather,      // [3,n] -> [T*3,n]
+  // context parallelism: every rank of a group of C has its tokens of each sequence (context.h)
+  context_pack,       // qkv, or k, v -> kv[rows, 2*kv_heads*head_dim]: all keys, then all values
+  context_shift,      // x -> x of the rank before, in the ring of the context group
+  context_gather,     // [rows,n] -> [C*rows,n]: those of all ranks, in order
+  context_attention,  // q or qkv, kv, (y, saved) -> y, saved: adds what attending to the kv of the
+                      // rank `ring_step` before gives (of all, < 0) to what earlier steps gave
   // gradients. "(+)" outputs are parameter gradients and are added to.
-  embedding_grad,         // tokens, dy -> (+)table
-  add_position_grad,      // dy -> (+)table
-  add_row_grad,           // dy -> (+)table
-  layer_norm_grad,        // x, weight, saved, dy -> dx, (+)weight, (+)bias
-  rms_norm_grad,          // x, weight, saved, dy -> dx, (+)weight
-  linear_grad_input,      // dy, W -> dx
-  linear_grad_weight,     // x, dy -> (+)W
-  bias_grad,              // dy -> (+)bias
-  rope_grad,              // dy -> dx (the inverse rotation)
-  attention_grad,         // qkv, y, saved, dy -> dqkv; or q, k, v, y, saved, dy -> dq, dk, dv
-  gelu_grad,              // x, dy -> dx
-  relu_grad,              // x, dy -> dx
-  tanh_grad,              // y, dy -> dx
-  swiglu_grad,            // gate, up, dy -> dgate, dup
-  select_positions_grad,  // dy[b*p,h], positions -> dx[rows,h]
+  embedding_grad,          // tokens, dy -> (+)table
+  add_position_grad,       // dy -> (+)table
+  add_row_grad,            // dy -> (+)table
+  layer_norm_grad,         // x, weight, saved, dy -> dx, (+)weight, (+)bias
+  rms_norm_grad,           // x, weight, saved, dy -> dx, (+)weight
+  linear_grad_input,       // dy, W -> dx
+  linear_grad_weight,      // x, dy -> (+)W
+  bias_grad,               // dy -> (+)bias
+  rope_grad,               // dy -> dx (the inverse rotation)
+  attention_grad,          // qkv, y, saved, dy -> dqkv; or q, k, v, y, saved, dy -> dq, dk, dv
+  context_attention_grad,  // q or qkv, kv, y, saved, dy, (dq) -> dq (with that of earlier steps),
+                           // dkv
+  context_scatter,         // [C*rows,n] -> sum over the ranks, own part [rows,n]
+  context_unpack,          // dq, dkv -> dqkv; or dkv -> dk, dv
+  gelu_grad,               // x, dy -> dx
+  relu_grad,               // x, dy -> dx
+  tanh_grad,               // y, dy -> dx
+  swiglu_grad,             // gate, up, dy -> dgate, dup
+  select_positions_grad,   // dy[b*p,h], positions -> dx[rows,h]
   cross_entropy_grad,  // logits, saved, targets -> dlogits, times `scale`; vocabulary_parallel: own
                        // columns
   span_loss_grad,      // logits, saved, targets -> dlogits, times `scale`
@@ -100,6 +110,8 @@ struct Attributes {
   int rotary_dim = 0;       // 0: no rotation
   int position_offset = 0;  // RoBERTa counts positions from 2
   int tensor_degree = 1;    // ranks over which a vocabulary-parallel or communication op works
+  int context_degree = 1;   // ranks that share each sequence; sequence_length is what one holds
+  int ring_step = 0;        // context_attention: whose keys and values; -1: those of all ranks
   double rotary_base = 10000;
   double scale = 1;  // gradients: 1 / targets of the global batch
   double epsilon = 1e-5;

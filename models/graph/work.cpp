@@ -40,16 +40,26 @@ double score_bytes(const Attributes& a, double size) {
   return static_cast<double>(a.micro_batch) * a.heads * s * s * size;
 }
 
-// FLOPs of the two products of one forward attention, whole matrices.
-double attention_flops(const Attributes& a) {
-  const double s = a.sequence_length;
-  return 4.0 * a.micro_batch * a.heads * s * s * a.head_dim;
+// Keys that the queries of one sequence meet in one attention: a context-parallel one meets those
+// of one rank, or of all.
+std::int64_t keys_of(const OpCall& call) {
+  const Attributes& a = call.attributes;
+  const bool of_all = call.op != Op::attention && call.op != Op::attention_grad && a.ring_step < 0;
+  return std::int64_t{a.sequence_length} * (of_all ? a.context_degree : 1);
 }
 
-// One kernel for the whole: a causal one skips what the mask hides.
+// FLOPs of the two products of one forward attention, whole matrices.
+double attention_flops(const OpCall& call) {
+  const Attributes& a = call.attributes;
+  return 4.0 * a.micro_batch * a.heads * a.sequence_length * static_cast<double>(keys_of(call)) *
+         a.head_dim;
+}
+
+// One kernel for the whole: a causal one skips what the mask hides. The tokens of context-parallel
+// ranks are dealt out such that the mask hides half of every step (context.h).
 void fused_attention(Kernels& kernels, const OpCall& call, double whole_flops) {
   const Attributes& a = call.attributes;
-  kernels.push_back({Kernel::Kind::attention, a.sequence_length, a.sequence_length, a.head_dim,
+  kernels.push_back({Kernel::Kind::attention, a.sequence_length, keys_of(call), a.head_dim,
                      std::int64_t{a.micro_batch} * a.heads, whole_flops * (a.causal ? 0.5 : 1.0),
                      bytes_of_all(call.inputs) + bytes_of_all(call.outputs)});
 }
@@ -68,6 +78,11 @@ void work_embedding(const OpCall& call, CompilerLevel level, Kernels& kernels) {
 // The touched rows are read and written; dy is read.
 void work_embedding_grad(const OpCall& call, CompilerLevel, Kernels& kernels) {
   memory_kernel(kernels, bytes(call.inputs[1]) * (1 + 8 / element_size(call.inputs[1])));
+}
+
+// Reads as many bytes as it writes.
+void work_rewrite(const OpCall& call, CompilerLevel, Kernels& kernels) {
+  memory_kernel(kernels, 2 * bytes_of_all(call.outputs));
 }
 
 void work_add_row(const OpCall& call, CompilerLevel, Kernels& kernels) {
@@ -140,7 +155,7 @@ void work_attention(const OpCall& call, CompilerLevel level, Kernels& kernels) {
   const Attributes& a = call.attributes;
   const double size = element_size(call.inputs[0]);
   if (a.attention != AttentionKernel::unfused) {
-    fused_attention(kernels, call, attention_flops(a));
+    fused_attention(kernels, call, attention_flops(call));
     return;
   }
   const std::int64_t batch = std::int64_t{a.micro_batch} * a.heads;
@@ -157,7 +172,7 @@ void work_attention_grad(const OpCall& call, CompilerLevel level, Kernels& kerne
   const Attributes& a = call.attributes;
   const double size = element_size(call.inputs[0]);
   if (a.attention != AttentionKernel::unfused) {
-    fused_attention(kernels, call, 2.5 * attention_flops(a));
+    fused_attention(kernels, call, 2.5 * attention_flops(call));
     return;
   }
   const std::int64_t batch = std::int64_t{a.micro_batch} * a.heads;
@@ -219,7 +234,7 @@ void work_zero(const OpCall& call, CompilerLevel, Kernels& kernels) {
 }
 
 double model_flops(const OpCall& call) {
-  if (call.op == Op::attention) return attention_flops(call.attributes);
+  if (call.op == Op::attention || call.op == Op::context_attention) return attention_flops(call);
   if (call.op != Op::linear) return 0;
   return 2.0 * static_cast<double>(call.inputs[0].shape[0]) *
          static_cast<double>(call.inputs[0].shape[1]) *

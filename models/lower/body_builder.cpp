@@ -88,13 +88,15 @@ int BodyBuilder::emit(Instruction instruction) {
 }
 
 void BodyBuilder::finish() {
-  const auto in_task_region = [&](const Operand& operand) {
-    return program_.memory.buffers[static_cast<std::size_t>(operand.buffer)].region == Region::task;
+  const auto any_in = [&](Region region, const std::vector<Operand>& operands) {
+    return std::any_of(operands.begin(), operands.end(), [&](const Operand& operand) {
+      return program_.memory.buffers[static_cast<std::size_t>(operand.buffer)].region == region;
+    });
   };
   for (int left : unjoined_) {
     const Instruction& instruction = body().instructions[static_cast<std::size_t>(left)];
-    if (std::any_of(instruction.inputs.begin(), instruction.inputs.end(), in_task_region) ||
-        std::any_of(instruction.outputs.begin(), instruction.outputs.end(), in_task_region))
+    if (any_in(Region::task, instruction.inputs) || any_in(Region::task, instruction.outputs) ||
+        (body().kind == Body::Kind::backward && any_in(Region::slot, instruction.outputs)))
       forced_.push_back(left);
   }
   if (forced_.empty()) return;

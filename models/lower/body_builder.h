@@ -22,10 +22,11 @@ class BodyBuilder {
   // The next compute instruction also waits for this one (work that is not to overlap compute).
   void join_before_next_compute(int instruction) { forced_.push_back(instruction); }
   int last_compute() const { return last_compute_; }
+  int number() const { return body_; }
   int size() const { return static_cast<int>(body().instructions.size()); }
   Body& body() const { return program_.bodies[static_cast<std::size_t>(body_)]; }
   // Ends the body: nothing of the task region may be in use by an instruction that nobody waited
-  // for.
+  // for, and what a backward body makes for later bodies is there.
   void finish();
 
  private:

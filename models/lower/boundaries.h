@@ -1,26 +1,29 @@
 // Where every tensor of the graph is made and used once the chain of units is cut into virtual
-// stages: what must be sent, and what must be kept from forward to backward.
+// stages: what must be sent, and what must be kept from one task of a micro-batch to a later one.
 #pragma once
 
 #include <vector>
 
 #include "models/graph/graph.h"
-#include "models/plan/plan.h"
+#include "models/plan/program.h"
 
 namespace meshwright {
 
 struct TensorFlow {
-  int maker = -1;  // virtual stage; -1: input, parameter, gradient
-  bool made_in_backward = false;
-  bool kept = false;              // made in the maker's forward body, used in its backward body
+  int maker = -1;                            // virtual stage; -1: input, parameter, gradient
+  Body::Kind made_in = Body::Kind::forward;  // forward, backward or weights
+  bool kept = false;              // used in a later body of the maker than the one it is made in
   bool crosses_forward = false;   // used by the next virtual stage (its forward or backward body)
   bool kept_by_next = false;      // the next virtual stage uses it in its backward body
   bool crosses_backward = false;  // made in a backward body, used by the virtual stage before
+  bool kept_by_previous = false;  // the virtual stage before uses it in its weights body
+  bool made_in_backward() const { return made_in != Body::Kind::forward; }
 };
 
 struct Boundaries {
   std::vector<TensorFlow> tensors;
   std::vector<std::vector<int>> nodes;     // per virtual stage: its nodes in graph order
+  std::vector<Body::Kind> body;            // per node: forward, backward or weights
   std::vector<int> first_user, last_user;  // per parameter: the virtual stages that use it
 };
 

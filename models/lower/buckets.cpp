@@ -17,6 +17,7 @@ std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
 struct Candidate {
   int parameter = 0;
   int chunk = 0;
+  bool late = false;  // in the weights body
   int node = 0;
   int unit = 0;
 };
@@ -34,13 +35,16 @@ std::vector<Candidate> candidates(const Graph& graph, const Plan& plan,
           const int parameter = graph.tensor(id).parameter;
           const auto earlier = found.find(parameter);
           const bool shared = earlier != found.end() && earlier->second.unit != graph.unit_of(node);
-          found[parameter] = {parameter, chunk, index, shared ? shared_unit : graph.unit_of(node)};
+          const bool late = boundaries.body[static_cast<std::size_t>(index)] == Body::Kind::weights;
+          found[parameter] = {parameter, chunk, late, index,
+                              shared ? shared_unit : graph.unit_of(node)};
         }
     }
   std::vector<Candidate> order;
   for (const auto& [parameter, candidate] : found) order.push_back(candidate);
   std::sort(order.begin(), order.end(), [](const Candidate& a, const Candidate& b) {
-    return a.chunk != b.chunk ? a.chunk > b.chunk : a.node < b.node;
+    if (a.chunk != b.chunk) return a.chunk > b.chunk;
+    return a.late != b.late ? b.late : a.node < b.node;
   });
   return order;
 }

@@ -12,26 +12,36 @@ namespace {
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 // The units of a virtual stage's nodes in list order, each once per run.
-std::vector<int> units_in_order(const Graph& graph, const std::vector<int>& nodes, bool backward) {
+std::vector<int> units_in_order(const Graph& graph, const std::vector<int>& nodes) {
   std::vector<int> units;
   for (int index : nodes) {
-    const Node& node = graph.nodes[at(index)];
-    if ((node.phase != Phase::forward) != backward) continue;
-    const int unit = graph.unit_of(node);
+    const int unit = graph.unit_of(graph.nodes[at(index)]);
     if (units.empty() || units.back() != unit) units.push_back(unit);
   }
   return units;
 }
 
-InstructionKind collective_of(Op op) {
+struct Communication {
+  InstructionKind kind;
+  GroupKind group = GroupKind::tensor;
+  Stream stream = Stream::tensor_comm;
+};
+
+Communication communication_of(Op op) {
   switch (op) {
     case Op::sequence_gather:
     case Op::stats_gather:
-      return InstructionKind::all_gather;
+      return {InstructionKind::all_gather};
     case Op::sequence_scatter:
-      return InstructionKind::reduce_scatter;
+      return {InstructionKind::reduce_scatter};
+    case Op::context_shift:
+      return {InstructionKind::ring_shift, GroupKind::context, Stream::context_comm};
+    case Op::context_gather:
+      return {InstructionKind::all_gather, GroupKind::context, Stream::context_comm};
+    case Op::context_scatter:
+      return {InstructionKind::reduce_scatter, GroupKind::context, Stream::context_comm};
     default:
-      return InstructionKind::all_reduce;
+      return {InstructionKind::all_reduce};
   }
 }
 
@@ -98,7 +108,7 @@ Operand StageLowering::place_output(int tensor, int stage) {
   const int chunk = stage / plan_.parallelism.pipeline;
   const std::string_view name = info(graph_.nodes[at(made.producer)].op).name;
   int id;
-  if (flow.kept && !flow.made_in_backward)
+  if (flow.kept)
     id = add_buffer(name, MemoryClass::activations, Region::slot, made.type.bytes(), chunk);
   else if (flow.crosses_forward || flow.crosses_backward)
     id = add_buffer(name, MemoryClass::communication, Region::persistent, made.type.bytes());
@@ -123,11 +133,13 @@ int StageLowering::emit_node(BodyBuilder& body, const Node& node, int stage) {
     instruction.outputs.push_back(
         graph_.tensor(id).role == Role::activation ? place_output(id, stage) : operand(id, stage));
   if (!info(node.op).is_communication) return body.emit(std::move(instruction));
-  instruction.kind = collective_of(node.op);
-  instruction.stream = Stream::tensor_comm;
-  instruction.group = GroupKind::tensor;
+  const Communication over = communication_of(node.op);
+  instruction.kind = over.kind;
+  instruction.stream = over.stream;
+  instruction.group = over.group;
   const int index = body.emit(std::move(instruction));
-  if (!plan_.parallelism.overlap_tensor) body.join_before_next_compute(index);
+  if (over.group == GroupKind::tensor && !plan_.parallelism.overlap_tensor)
+    body.join_before_next_compute(index);
   return index;
 }
 
@@ -139,10 +151,11 @@ void StageLowering::receive(BodyBuilder& body, int stage, bool backward) {
     const TensorFlow& flow = boundaries_.tensors[id];
     if (flow.maker != from || !(backward ? flow.crosses_backward : flow.crosses_forward)) continue;
     const TensorType& type = graph_.tensors[id].type;
-    const int buffer_id = backward ? add_buffer("recv_gradient", MemoryClass::communication,
-                                                Region::persistent, type.bytes())
-                                   : add_buffer("recv_activation", MemoryClass::activations,
-                                                Region::slot, type.bytes(), chunk);
+    const bool in_slot = !backward || flow.kept_by_previous;
+    const std::string_view name = backward ? "recv_gradient" : "recv_activation";
+    const int buffer_id =
+        in_slot ? add_buffer(name, MemoryClass::activations, Region::slot, type.bytes(), chunk)
+                : add_buffer(name, MemoryClass::communication, Region::persistent, type.bytes());
     const Operand whole{buffer_id, 0, type, GroupKind::none};
     places_.received[id] = whole;
     const bool parts = sends_parts(static_cast<int>(id));
@@ -153,8 +166,9 @@ void StageLowering::receive(BodyBuilder& body, int stage, bool backward) {
     recv.channel = channel++;
     recv.outputs = {parts ? part_for_send(whole) : whole};
     recv.phase = backward ? Phase::backward : Phase::forward;
-    recv.waits.push_back({backward ? Wait::Relation::latest : Wait::Relation::latest_with_slot,
-                          backward_body(chunk), -1});
+    // Until its last user of an earlier micro-batch is through.
+    recv.waits.push_back(in_slot ? Wait{Wait::Relation::latest_with_slot, last_body(chunk), -1}
+                                 : Wait{Wait::Relation::latest, backward_body(chunk), -1});
     body.emit(recv);
     if (!parts) continue;
     Instruction gather;
@@ -221,13 +235,15 @@ void StageLowering::emit_send(BodyBuilder& body, int tensor, int producer, int s
   }
 }
 
-void StageLowering::write_nodes(BodyBuilder& body, int stage, bool backward) {
-  const auto& nodes = boundaries_.nodes[at(stage)];
-  const std::vector<int> units = units_in_order(graph_, nodes, backward);
+void StageLowering::write_nodes(BodyBuilder& body, int stage) {
+  const bool backward = body.body().kind != Body::Kind::forward;
+  std::vector<int> nodes;
+  for (int index : boundaries_.nodes[at(stage)])
+    if (boundaries_.body[at(index)] == body.body().kind) nodes.push_back(index);
+  const std::vector<int> units = units_in_order(graph_, nodes);
   int position = -1;
   for (int index : nodes) {
     const Node& node = graph_.nodes[at(index)];
-    if ((node.phase != Phase::forward) != backward) continue;
     const int unit = graph_.unit_of(node);
     if (position < 0 || units[at(position)] != unit) {
       if (position >= 0 && backward) leave_unit(body, units[at(position)]);
@@ -243,7 +259,7 @@ void StageLowering::write_nodes(BodyBuilder& body, int stage, bool backward) {
     if (!backward || zero_stage_ >= 2 || !plan_.parallelism.overlap_gradients) continue;
     for (std::size_t b = 0; b < buckets_.size(); ++b)
       if (buckets_[b].ready_node == index && buckets_[b].cls != BucketClass::tied)
-        bucket_done_[b] = {body.body().chunk,
+        bucket_done_[b] = {body.number(),
                            reduce_bucket(body, static_cast<int>(b), When::last_micro_batch)};
   }
   if (position < 0 || !backward) return;
@@ -257,7 +273,7 @@ void StageLowering::write_forward(int chunk) {
   BodyBuilder body(program_, forward_body(chunk));
   receive(body, stage, false);
   load_inputs(body, stage);
-  write_nodes(body, stage, false);
+  write_nodes(body, stage);
   if (graph_.loss >= 0 && boundaries_.tensors[at(graph_.loss)].maker == stage) {
     Instruction sum;
     sum.op = Op::sum_loss;
@@ -268,11 +284,12 @@ void StageLowering::write_forward(int chunk) {
   body.finish();
 }
 
-void StageLowering::write_backward(int chunk) {
-  program_.bodies[at(backward_body(chunk))] = {Body::Kind::backward, chunk, {}};
-  BodyBuilder body(program_, backward_body(chunk));
-  receive(body, virtual_stage(chunk), true);
-  write_nodes(body, virtual_stage(chunk), true);
+void StageLowering::write_backward(int chunk, Body::Kind kind) {
+  const int index = kind == Body::Kind::weights ? last_body(chunk) : backward_body(chunk);
+  program_.bodies[at(index)] = {kind, chunk, {}};
+  BodyBuilder body(program_, index);
+  if (kind == Body::Kind::backward) receive(body, virtual_stage(chunk), true);
+  write_nodes(body, virtual_stage(chunk));
   body.finish();
 }
 

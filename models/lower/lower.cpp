@@ -2,6 +2,7 @@
 
 #include "models/lower/stage_lowering.h"
 #include "models/passes/backward.h"
+#include "models/schedule/schedule.h"
 
 namespace meshwright {
 
@@ -11,7 +12,7 @@ namespace {
 // the one is kept of the other.
 void keep_views(const Graph& graph, Boundaries& boundaries) {
   for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
-    if (node->op != Op::tensor_copy || node->phase != Phase::forward) continue;
+    if (node->op != Op::tensor_copy) continue;
     TensorFlow& view = boundaries.tensors[static_cast<std::size_t>(node->outputs[0])];
     if (view.kept) {
       TensorFlow& base = boundaries.tensors[static_cast<std::size_t>(node->inputs[0])];
@@ -47,6 +48,7 @@ StageLowering::StageLowering(const Graph& graph, const Plan& plan, const Boundar
       stage_(stage),
       degrees_(plan.degrees()),
       zero_stage_(plan.shard_group() > 1 ? plan.parallelism.zero_stage : 0),
+      splits_(schedule_info(plan.parallelism.schedule).splits_backwards),
       member_of_(graph.parameters.size(), -1),
       reduced_into_(graph.tensors.size(), -1),
       input_buffer_(3, -1),
@@ -63,7 +65,7 @@ StageLowering::StageLowering(const Graph& graph, const Plan& plan, const Boundar
 
 Program StageLowering::run() {
   const int chunks = plan_.parallelism.virtual_stages;
-  program_.bodies.resize(static_cast<std::size_t>(2 * chunks + 2));
+  program_.bodies.resize(static_cast<std::size_t>(end_body() + 1));
   buckets_ = make_buckets(graph_, plan_, boundaries_, program_);
   for (std::size_t i = 0; i < program_.parameters.size(); ++i)
     member_of_[static_cast<std::size_t>(
@@ -72,7 +74,10 @@ Program StageLowering::run() {
   place_buckets();
   if (zero_stage_ >= 2) place_gather_buffers();
   for (int chunk = 0; chunk < chunks; ++chunk) write_forward(chunk);
-  for (int chunk = chunks - 1; chunk >= 0; --chunk) write_backward(chunk);
+  for (int chunk = chunks - 1; chunk >= 0; --chunk) {
+    write_backward(chunk, Body::Kind::backward);
+    if (splits_) write_backward(chunk, Body::Kind::weights);
+  }
   wait_for_earlier_reductions();
   write_begin();
   write_end();

@@ -12,7 +12,31 @@ std::int64_t aligned(std::int64_t bytes) {
   return (bytes + arena_alignment - 1) / arena_alignment * arena_alignment;
 }
 
+std::int64_t one_after_another(const std::vector<Buffer*>& buffers) {
+  std::int64_t end = 0;
+  for (Buffer* each : buffers) {
+    each->offset = end;
+    end += aligned(each->bytes);
+  }
+  return end;
+}
+
 TensorType flat(std::int64_t elements, Dtype dtype) { return {Shape{elements}, dtype}; }
+
+// The compute instruction of this body by which instruction i has ended, -1: none.
+int joined_at(const std::vector<Instruction>& body, int i) {
+  const Stream stream = body[static_cast<std::size_t>(i)].stream;
+  if (stream == Stream::compute) return i;
+  for (int k = i + 1; k < static_cast<int>(body.size()); ++k) {
+    const Instruction& by = body[static_cast<std::size_t>(k)];
+    if (by.stream != Stream::compute || by.when != When::always) continue;
+    for (const Wait& wait : by.waits)
+      if (wait.relation == Wait::Relation::same_task && wait.instruction >= i &&
+          body[static_cast<std::size_t>(wait.instruction)].stream == stream)
+        return k;
+  }
+  return -1;
+}
 
 }  // namespace
 
@@ -24,6 +48,7 @@ int StageLowering::add_buffer(std::string_view name, MemoryClass cls, Region reg
   added.region = region;
   added.bytes = bytes;
   added.chunk = chunk;
+  if (region == Region::slot) added.last = slot_always;
   program_.memory.buffers.push_back(std::move(added));
   return static_cast<int>(program_.memory.buffers.size()) - 1;
 }
@@ -91,25 +116,55 @@ void StageLowering::place_gather_buffers() {
   }
 }
 
+// Where backwards are split, much of a slot is needed by the first half only, and what the first
+// half makes for the second may take its place. Rules as for task buffers (body_builder.h): what
+// another stream uses is live until a compute instruction has waited for it; what a message comes
+// from or goes to, always.
+void StageLowering::find_slot_lifetimes() {
+  if (!splits_) return;
+  for (int chunk = 0; chunk < plan_.parallelism.virtual_stages; ++chunk) {
+    std::vector<char> seen(program_.memory.buffers.size(), 0);
+    const auto touch = [&](const Operand& operand, int first, int last) {
+      Buffer& used = buffer(operand.buffer);
+      if (used.region != Region::slot || used.chunk != chunk) return;
+      char& known = seen[static_cast<std::size_t>(operand.buffer)];
+      used.first = known ? std::min(used.first, first) : first;
+      used.last = known ? std::max(used.last, last) : last;
+      known = 1;
+    };
+    for (int b = forward_body(chunk); b <= last_body(chunk); ++b) {
+      const auto& instructions = program_.bodies[static_cast<std::size_t>(b)].instructions;
+      for (int i = 0; i < static_cast<int>(instructions.size()); ++i) {
+        const Instruction& user = instructions[static_cast<std::size_t>(i)];
+        const bool forward = b == forward_body(chunk);
+        const bool message = user.stream == Stream::pipe_send || user.stream == Stream::pipe_recv;
+        const int place = b - backward_body(chunk);
+        const int first = forward || message ? 0 : slot_time(place, i);
+        const int joined = message ? -1 : joined_at(instructions, i);
+        const int last = joined < 0 ? slot_always : forward ? first : slot_time(place, joined);
+        for (const Operand& operand : user.inputs) touch(operand, first, last);
+        for (const Operand& operand : user.outputs) touch(operand, first, last);
+      }
+    }
+  }
+}
+
 void StageLowering::lay_out_memory() {
+  find_slot_lifetimes();
   MemoryPlan& memory = program_.memory;
   const auto chunks = static_cast<std::size_t>(plan_.parallelism.virtual_stages);
   std::int64_t persistent = 0;
-  std::vector<std::int64_t> stride(chunks, 0);
-  std::vector<std::vector<Buffer*>> of_body(program_.bodies.size());
-  const auto add_class = [&](const Buffer& added, std::int64_t copies) {
-    memory.class_bytes[static_cast<std::size_t>(added.cls)] += aligned(added.bytes) * copies;
+  std::vector<std::vector<Buffer*>> of_body(program_.bodies.size()), of_slot(chunks);
+  const auto bytes_of_class = [&](MemoryClass cls) -> std::int64_t& {
+    return memory.class_bytes[static_cast<std::size_t>(cls)];
   };
   for (Buffer& each : memory.buffers) {
     if (each.region == Region::persistent) {
       each.offset = persistent;
       persistent += aligned(each.bytes);
-      add_class(each, 1);
+      bytes_of_class(each.cls) += aligned(each.bytes);
     } else if (each.region == Region::slot) {
-      std::int64_t& end = stride[static_cast<std::size_t>(each.chunk)];
-      each.offset = end;
-      end += aligned(each.bytes);
-      add_class(each, memory.slots[static_cast<std::size_t>(each.chunk)].slots);
+      of_slot[static_cast<std::size_t>(each.chunk)].push_back(&each);
     } else if (each.body >= 0) {
       of_body[static_cast<std::size_t>(each.body)].push_back(&each);
     }
@@ -117,13 +172,15 @@ void StageLowering::lay_out_memory() {
   memory.persistent_bytes = persistent;
   std::int64_t end = persistent;
   for (std::size_t chunk = 0; chunk < chunks; ++chunk) {
-    memory.slots[chunk].offset = end;
-    memory.slots[chunk].stride = stride[chunk];
-    end += stride[chunk] * memory.slots[chunk].slots;
+    SlotRegion& region = memory.slots[chunk];
+    region.offset = end;
+    region.stride = splits_ ? pack(of_slot[chunk]) : one_after_another(of_slot[chunk]);
+    end += region.stride * region.slots;
+    bytes_of_class(MemoryClass::activations) += region.stride * region.slots;
   }
   memory.task_offset = end;
   for (auto& buffers : of_body) memory.task_bytes = std::max(memory.task_bytes, pack(buffers));
-  memory.class_bytes[static_cast<std::size_t>(MemoryClass::workspace)] += memory.task_bytes;
+  bytes_of_class(MemoryClass::workspace) += memory.task_bytes;
   memory.arena_bytes = end + memory.task_bytes;
 }
 

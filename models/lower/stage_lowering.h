@@ -32,14 +32,15 @@ class StageLowering {
   void place_buckets();
   std::int64_t snapshot_slice(const Bucket& bucket) const;
   void place_gather_buffers();
+  void find_slot_lifetimes();
   void lay_out_memory();
 
   // forward_backward.cpp
   void write_forward(int chunk);
-  void write_backward(int chunk);
+  void write_backward(int chunk, Body::Kind kind);  // backward or weights
   void receive(BodyBuilder& body, int virtual_stage, bool backward);
   void load_inputs(BodyBuilder& body, int virtual_stage);
-  void write_nodes(BodyBuilder& body, int virtual_stage, bool backward);
+  void write_nodes(BodyBuilder& body, int virtual_stage);
   int emit_node(BodyBuilder& body, const Node& node, int virtual_stage);
   void emit_send(BodyBuilder& body, int tensor, int producer, int virtual_stage, bool backward);
   Operand place_output(int tensor, int virtual_stage);
@@ -68,9 +69,12 @@ class StageLowering {
   // tasks.cpp
   void write_tasks();
 
-  int forward_body(int chunk) const { return 1 + 2 * chunk; }
-  int backward_body(int chunk) const { return 2 + 2 * chunk; }
-  int end_body() const { return 1 + 2 * plan_.parallelism.virtual_stages; }
+  // A chunk's bodies: forward, backward and, where the schedule splits backwards, weights.
+  int bodies_per_chunk() const { return splits_ ? 3 : 2; }
+  int forward_body(int chunk) const { return 1 + bodies_per_chunk() * chunk; }
+  int backward_body(int chunk) const { return forward_body(chunk) + 1; }
+  int last_body(int chunk) const { return forward_body(chunk) + bodies_per_chunk() - 1; }
+  int end_body() const { return forward_body(plan_.parallelism.virtual_stages); }
   int virtual_stage(int chunk) const { return chunk * plan_.parallelism.pipeline + stage_; }
   Buffer& buffer(int id) { return program_.memory.buffers[static_cast<std::size_t>(id)]; }
 
@@ -81,6 +85,7 @@ class StageLowering {
   int stage_;
   Degrees degrees_;
   int zero_stage_;
+  bool splits_;  // the schedule splits backwards
   Program program_;
   std::vector<BucketPlan> buckets_;
   std::vector<int> member_of_;  // graph parameter -> program parameter, -1
@@ -96,8 +101,7 @@ class StageLowering {
   std::vector<std::vector<int>>
       first_zeros_;  // per chunk: instructions that reuse a buffer of an earlier task
   std::vector<int> last_reduction_;  // per chunk: of its backward body
-  std::vector<RunId>
-      bucket_done_;  // (body, instruction) of the reduction written in a backward body
+  std::vector<RunId> bucket_done_;   // (body, instruction) of the reduction in a chunk's body
 };
 
 }  // namespace meshwright

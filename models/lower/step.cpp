@@ -85,7 +85,7 @@ void StageLowering::measure_norm(BodyBuilder& body) {
     squares.outputs = {scalar(program_.norm_buffer)};
     const RunId done = bucket_done_[b];
     if (done.instruction >= 0 && done.task >= 0)
-      squares.waits.push_back({Wait::Relation::latest, backward_body(done.task), done.instruction});
+      squares.waits.push_back({Wait::Relation::latest, done.task, done.instruction});
     if (zero_stage_ >= 2)
       for (int chunk = 0; chunk < plan_.parallelism.virtual_stages; ++chunk)
         if (last_reduction_[at(chunk)] >= 0)

@@ -22,11 +22,8 @@ class Slots {
     most_ = std::max(most_, slot + 1);
     return slot;
   }
-  int give_back(int micro_batch) {
-    const int slot = held_.at(micro_batch);
-    held_.erase(micro_batch);
-    return slot;
-  }
+  int of(int micro_batch) const { return held_.at(micro_batch); }
+  void give_back(int micro_batch) { held_.erase(micro_batch); }
   int most() const { return most_; }
 
  private:
@@ -49,10 +46,13 @@ void StageLowering::write_tasks() {
     Task task;
     task.chunk = scheduled.chunk;
     task.micro_batch = scheduled.micro_batch;
-    task.body = scheduled.backward ? backward_body(task.chunk) : forward_body(task.chunk);
+    task.body = scheduled.kind == Body::Kind::forward    ? forward_body(task.chunk)
+                : scheduled.kind == Body::Kind::backward ? backward_body(task.chunk)
+                                                         : last_body(task.chunk);
     Slots& of_chunk = slots[static_cast<std::size_t>(task.chunk)];
-    task.slot =
-        scheduled.backward ? of_chunk.give_back(task.micro_batch) : of_chunk.take(task.micro_batch);
+    task.slot = scheduled.kind == Body::Kind::forward ? of_chunk.take(task.micro_batch)
+                                                      : of_chunk.of(task.micro_batch);
+    if (task.body == last_body(task.chunk)) of_chunk.give_back(task.micro_batch);
     const int before = run[static_cast<std::size_t>(task.body)]++;
     task.first = before == 0;
     task.last = before + 1 == micro_batches;

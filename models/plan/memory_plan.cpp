@@ -53,7 +53,7 @@ std::int64_t pack(std::vector<Buffer*>& buffers) {
 }
 
 void verify(const MemoryPlan& plan) {
-  std::map<int, std::vector<const Buffer*>> of_body;
+  std::map<std::pair<Region, int>, std::vector<const Buffer*>> together_in;
   for (const Buffer& buffer : plan.buffers) {
     if (buffer.region == Region::task && buffer.body < 0) continue;  // never touched
     const std::int64_t limit = buffer.region == Region::persistent ? plan.persistent_bytes
@@ -62,9 +62,11 @@ void verify(const MemoryPlan& plan) {
                                    : plan.slots[static_cast<std::size_t>(buffer.chunk)].stride;
     MESHWRIGHT_CHECK(buffer.offset >= 0 && buffer.offset + buffer.bytes <= limit,
                      "a buffer lies in its region");
-    if (buffer.region == Region::task) of_body[buffer.body].push_back(&buffer);
+    if (buffer.region != Region::persistent)
+      together_in[{buffer.region, buffer.region == Region::task ? buffer.body : buffer.chunk}]
+          .push_back(&buffer);
   }
-  for (const auto& [body, buffers] : of_body)
+  for (const auto& [place, buffers] : together_in)
     for (std::size_t i = 0; i < buffers.size(); ++i)
       for (std::size_t j = i + 1; j < buffers.size(); ++j) {
         const Buffer &a = *buffers[i], &b = *buffers[j];

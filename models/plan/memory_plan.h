@@ -3,8 +3,8 @@
 //
 // Arena: [persistent][slots of chunk 0][slots of chunk 1]...[task]. Persistent buffers live for the
 // whole run. A slot holds what one micro-batch in flight keeps from its forward to its backward
-// task. The task region is reused by every body; inside it buffers with overlapping lifetimes never
-// overlap.
+// task (its weights task, where the schedule has them). The task region is reused by every body.
+// Inside the task region and inside a slot, buffers with overlapping lifetimes never overlap.
 #pragma once
 
 #include <array>
@@ -37,9 +37,15 @@ struct Buffer {
   std::int64_t offset = 0;  // from the start of its region (of its slot)
   int chunk = -1;           // slot buffers
   int body = -1;            // task buffers: the body it lives in
-  int first = 0,
-      last = 0;  // task buffers: instructions of that body between which it is live, inclusive
+  // Task buffers: instructions of that body between which it is live, inclusive. Slot buffers: the
+  // same over the bodies that use the slot, see slot_time().
+  int first = 0, last = 0;
 };
+
+// An instruction of the backward (0) or weights (1) body as a time in the life of a slot; the
+// forward is before all.
+constexpr int slot_time(int body, int instruction) { return 1 + (body << 24) + instruction; }
+constexpr int slot_always = 1 << 30;  // `last` of what is live until the slot is given back
 
 struct SlotRegion {
   std::int64_t offset = 0;  // of slot 0, from the arena's start
@@ -61,8 +67,8 @@ struct MemoryPlan {
 
 constexpr std::int64_t arena_alignment = 256;
 
-// Gives task buffers of one body offsets such that live ones never overlap; returns the region's
-// size.
+// Gives buffers of one body (or slot) offsets such that live ones never overlap; returns the
+// region's size.
 std::int64_t pack(std::vector<Buffer*>& buffers);
 
 // Live buffers never overlap, everything lies inside the arena. A breach is our bug.

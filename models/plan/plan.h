@@ -71,6 +71,7 @@ struct Parallelism {
   std::map<std::string, int> manual_stage;  // module path -> virtual stage
   std::string tensor_layout = "megatron";   // megatron, speed, memory
   bool tensor_batch_own = false;
+  bool context_gathers = false;  // keys and values by all-gather, not around the ring
   std::string offload = "none";
   int offload_horizon = 0;
   std::int64_t reduce_bucket_bytes = 25 << 20;

@@ -75,12 +75,13 @@ RunId resolve(const Program& program, int task, const Wait& wait) {
 }
 
 std::string to_text(const Program& program) {
-  constexpr const char* kinds[] = {"compute",    "load_input", "send",           "recv",
-                                   "all_reduce", "all_gather", "reduce_scatter", "all_to_all",
-                                   "broadcast",  "copy_out",   "copy_in",        "optimizer_step"};
+  constexpr const char* kinds[] = {"compute",       "load_input", "send",           "recv",
+                                   "all_reduce",    "all_gather", "reduce_scatter", "all_to_all",
+                                   "broadcast",     "ring_shift", "copy_out",       "copy_in",
+                                   "optimizer_step"};
   constexpr const char* streams[] = {"compute",   "tensor_comm", "shard_comm", "pipe_send",
-                                     "pipe_recv", "copy_out",    "copy_in"};
-  constexpr const char* bodies[] = {"forward", "backward", "step_begin", "step_end"};
+                                     "pipe_recv", "copy_out",    "copy_in",    "context_comm"};
+  constexpr const char* bodies[] = {"forward", "backward", "weights", "step_begin", "step_end"};
   constexpr const char* relations[] = {"", "slot:", "latest:", "previous:"};
   std::string text = "stage " + std::to_string(program.stage) + "\n";
   for (std::size_t b = 0; b < program.bodies.size(); ++b) {

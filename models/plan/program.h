@@ -32,6 +32,7 @@ enum class InstructionKind : std::uint8_t {
   reduce_scatter,  // inputs[0] = whole, outputs[0] = own summed part (may lie in inputs[0])
   all_to_all,
   broadcast,
+  ring_shift,     // outputs[0] = inputs[0] of the rank before in the group, in a ring
   copy_out,       // device to host
   copy_in,        // host to device
   optimizer_step  // on `bucket`: own part of parameters and optimizer states
@@ -44,9 +45,10 @@ enum class Stream : std::uint8_t {
   pipe_send,
   pipe_recv,
   copy_out,
-  copy_in
+  copy_in,
+  context_comm
 };
-constexpr int stream_count = 7;
+constexpr int stream_count = 8;
 
 // Bodies are shared by all micro-batches; an instruction may be meant for the first or last one of
 // its chunk only.
@@ -90,7 +92,8 @@ struct Instruction {
 };
 
 struct Body {
-  enum class Kind : std::uint8_t { forward, backward, step_begin, step_end };
+  // weights: the part of a backward that only weight gradients need, where the schedule defers it.
+  enum class Kind : std::uint8_t { forward, backward, weights, step_begin, step_end };
   Kind kind = Kind::forward;
   int chunk = -1;  // -1 for the step's begin and end
   std::vector<Instruction> instructions;

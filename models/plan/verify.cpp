@@ -137,6 +137,11 @@ void check_schedule(const Plan& plan, const ModelSizes& model) {
                        plan.training.micro_batch,
                        (micro_batches / p.pipeline + 1) * static_cast<std::int64_t>(p.pipeline) *
                            p.data * plan.training.micro_batch));
+  if (p.schedule == ScheduleKind::zero_bubble && p.zero_stage >= 2)
+    refuse("parallelism/zero_stage",
+           fmt::format("{} reduces gradients unit by unit in the backward pass, which schedule "
+                       "'zero_bubble' puts off; use zero_stage 0 or 1, or schedule '1f1b'",
+                       p.zero_stage));
   at_least("parallelism/active_microbatches", p.active_microbatches, 0);
   if (p.active_microbatches == 0) return;
   if (p.schedule == ScheduleKind::gpipe && p.active_microbatches < micro_batches)
@@ -218,8 +223,6 @@ void check_supported(const Plan& plan) {
   const Parallelism& p = plan.parallelism;
   if (p.context > 1) not_yet("parallelism/context", "context parallelism (degree above 1)");
   if (p.expert > 1) not_yet("parallelism/expert", "expert parallelism (degree above 1)");
-  if (p.schedule == ScheduleKind::zero_bubble)
-    not_yet("parallelism/schedule", "schedule 'zero_bubble'");
   if (p.tensor_layout != "megatron")
     not_yet("parallelism/tensor_layout",
             fmt::format("layout '{}' of tensor-parallel layers", p.tensor_layout));

@@ -21,9 +21,9 @@ StageOrder gpipe(PipelineShape shape, int /*stage*/) {
   for (int first = 0; first < shape.micro_batches; first += round_size(shape)) {
     const int end = std::min(first + round_size(shape), shape.micro_batches);
     for (int chunk = 0; chunk < shape.chunks; ++chunk)
-      for (int m = first; m < end; ++m) order.push_back({false, chunk, m});
+      for (int m = first; m < end; ++m) order.push_back({Body::Kind::forward, chunk, m});
     for (int chunk = shape.chunks - 1; chunk >= 0; --chunk)
-      for (int m = first; m < end; ++m) order.push_back({true, chunk, m});
+      for (int m = first; m < end; ++m) order.push_back({Body::Kind::backward, chunk, m});
   }
   return order;
 }

@@ -14,8 +14,8 @@ namespace {
 ScheduledTask nth_task(PipelineShape shape, bool backward, int k) {
   const int group = shape.stages * shape.chunks;
   const int chunk = k % group / shape.stages;
-  return {backward, backward ? shape.chunks - 1 - chunk : chunk,
-          k / group * shape.stages + k % shape.stages};
+  return {backward ? Body::Kind::backward : Body::Kind::forward,
+          backward ? shape.chunks - 1 - chunk : chunk, k / group * shape.stages + k % shape.stages};
 }
 
 int warm_up(PipelineShape shape, int stage) {

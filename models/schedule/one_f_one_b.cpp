@@ -28,13 +28,13 @@ StageOrder one_f_one_b(PipelineShape shape, int stage) {
   MESHWRIGHT_CHECK(shape.chunks == 1, "1f1b has no virtual stages");
   const int ahead = warm_up(shape, stage);
   StageOrder order;
-  for (int m = 0; m < ahead; ++m) order.push_back({false, 0, m});
+  for (int m = 0; m < ahead; ++m) order.push_back({Body::Kind::forward, 0, m});
   for (int m = ahead; m < shape.micro_batches; ++m) {
-    order.push_back({false, 0, m});
-    order.push_back({true, 0, m - ahead});
+    order.push_back({Body::Kind::forward, 0, m});
+    order.push_back({Body::Kind::backward, 0, m - ahead});
   }
   for (int m = shape.micro_batches - ahead; m < shape.micro_batches; ++m)
-    order.push_back({true, 0, m});
+    order.push_back({Body::Kind::backward, 0, m});
   return order;
 }
 

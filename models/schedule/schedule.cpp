@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <string>
 
 #include "models/core/error.h"
 #include "models/schedule/kinds.h"
@@ -11,14 +10,18 @@ namespace meshwright {
 
 std::span<const ScheduleInfo> schedule_kinds() {
   static constexpr std::array rows = {
-      ScheduleInfo{ScheduleKind::gpipe, "gpipe", "all forwards, then all backwards", true, gpipe,
-                   gpipe_bound},
+      ScheduleInfo{ScheduleKind::gpipe, "gpipe", "all forwards, then all backwards", true, false,
+                   gpipe, gpipe_bound},
       ScheduleInfo{ScheduleKind::one_f_one_b, "1f1b",
-                   "one forward, one backward: as fast as gpipe, least memory", false, one_f_one_b,
-                   one_f_one_b_bound},
+                   "one forward, one backward: as fast as gpipe, least memory", false, false,
+                   one_f_one_b, one_f_one_b_bound},
       ScheduleInfo{ScheduleKind::interleaved, "interleaved",
-                   "1f1b over virtual stages: a smaller bubble, more memory and sends", true,
+                   "1f1b over virtual stages: a smaller bubble, more memory and sends", true, false,
                    interleaved, interleaved_bound},
+      ScheduleInfo{
+          ScheduleKind::zero_bubble, "zero_bubble",
+          "1f1b whose weight gradients fill the bubble; all stages keep as many as the first",
+          false, true, zero_bubble, zero_bubble_bound},
   };
   return rows;
 }
@@ -26,18 +29,16 @@ std::span<const ScheduleInfo> schedule_kinds() {
 const ScheduleInfo& schedule_info(ScheduleKind kind) {
   const auto rows = schedule_kinds();
   const auto row = std::ranges::find(rows, kind, &ScheduleInfo::kind);
-  if (row != rows.end()) return *row;
-  std::vector<std::string> known;
-  for (const ScheduleInfo& info : rows) known.emplace_back(info.name);
-  throw NotSupportedYet("/parallelism/schedule: zero_bubble is not supported yet; use " +
-                        list_of(known));
+  MESHWRIGHT_CHECK(row != rows.end(), "every schedule has its row");
+  return *row;
 }
 
 int most_in_flight(const StageOrder& order, int chunk) {
   int live = 0, most = 0;
   for (const ScheduledTask& task : order) {
     if (task.chunk != chunk) continue;
-    live += task.backward ? -1 : 1;
+    if (task.kind == Body::Kind::forward) ++live;
+    if (task.kind == Body::Kind::backward) --live;
     most = std::max(most, live);
   }
   return most;

@@ -1,11 +1,13 @@
 // A pipeline schedule: the order in which one stage runs the forwards and backwards of its chunks.
+// One that splits backwards runs each in two tasks: what earlier stages wait for, then the weights'
+// gradients.
 #pragma once
 
 #include <span>
 #include <string_view>
 #include <vector>
 
-#include "models/plan/plan.h"
+#include "models/plan/program.h"
 
 namespace meshwright {
 
@@ -14,12 +16,12 @@ struct PipelineShape {
   int chunks = 1;  // virtual stages per stage
   int micro_batches = 1;
   // Upper bound on the micro-batches in flight on a stage (forwarded by one of its chunks, not yet
-  // backwarded by all); 0: the schedule's own.
+  // wholly backwarded by all); 0: the schedule's own.
   int active_microbatches = 0;
 };
 
 struct ScheduledTask {
-  bool backward = false;
+  Body::Kind kind = Body::Kind::forward;  // forward, backward, weights
   int chunk = 0;
   int micro_batch = 0;
   bool operator==(const ScheduledTask&) const = default;
@@ -30,7 +32,8 @@ struct ScheduleInfo {
   ScheduleKind kind;
   std::string_view name;
   std::string_view summary;
-  bool takes_chunks;  // more than one chunk per stage is legal
+  bool takes_chunks;      // more than one chunk per stage is legal
+  bool splits_backwards;  // the gradients of weights are tasks of their own
   StageOrder (*order)(PipelineShape shape, int stage);
   // Promised bound on (chunk, micro-batch) pairs whose activations are alive at once on a stage.
   int (*activation_bound)(PipelineShape shape, int stage);

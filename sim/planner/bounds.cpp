@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "models/schedule/schedule.h"
+
 namespace meshwright {
 
 namespace {
@@ -174,6 +176,7 @@ double BoundMaker::pass_time(const Candidate& candidate, const UnitProfile::Pass
 Chain BoundMaker::chain(const Candidate& candidate, const ModelProfile& profile) {
   const std::size_t units = profile.units.size();
   Chain sums{sums_before(units), sums_before(units), sums_before(units), sums_before(units)};
+  const bool splits = schedule_info(candidate.schedule).splits_backwards;
   double forward = 0, recompute = 0, backward = 0;
   for (std::size_t u = 0; u < units; ++u) {
     const UnitProfile& unit = profile.units[u];
@@ -183,7 +186,8 @@ Chain BoundMaker::chain(const Candidate& candidate, const ModelProfile& profile)
       backward = pass_time(candidate, unit.backward);
     }
     sums.work[u + 1] = sums.work[u] + forward + recompute + backward;
-    sums.ramp[u + 1] = sums.ramp[u] + forward + backward;
+    // Where backwards are split, weight gradients fill what would be a ramp.
+    sums.ramp[u + 1] = sums.ramp[u] + forward + (splits ? 0 : backward);
     sums.backward[u + 1] = sums.backward[u] + recompute + backward;
     sums.parameters[u + 1] = sums.parameters[u] + static_cast<double>(unit.parameters);
     sums.weight_gradient_s = std::max(sums.weight_gradient_s, unit.weight_gradient_s);
@@ -209,9 +213,11 @@ Bounds BoundMaker::time(const Candidate& candidate) {
     return {std::max(busy / stages, stream),
             std::max(std::max(busy, reduced) / stages + ramp, stream)};
   }
-  const double mean = std::max(busy, reduced) / stages;
+  // Reductions of a split backward hide behind weight gradients of other micro-batches too.
+  const bool splits = schedule_info(candidate.schedule).splits_backwards;
+  const double mean = (splits ? busy : std::max(busy, reduced)) / stages;
   if (candidate.pipeline == 1) return {std::max(mean, stream), std::max(mean, stream)};
-  const Stages cut{candidate.pipeline, batches, cost.after, cost.hidden_last};
+  const Stages cut{candidate.pipeline, batches, cost.after, splits ? 0 : cost.hidden_last};
   double low = mean, high = busy + cost.hidden_last * held + work;
   while (high - low > 1e-3 * low) {
     const double middle = (low + high) / 2;

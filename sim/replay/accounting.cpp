@@ -99,12 +99,13 @@ Window pipeline_window(const Script& script, const PlayerTimes& times) {
   for (int task = 0; task < script.tasks(); ++task) {
     const int body = script.body_of(task);
     const Body::Kind kind = script.program().bodies[at(body)].kind;
-    if (kind != Body::Kind::forward && kind != Body::Kind::backward) continue;
+    const bool is_backward = kind == Body::Kind::backward || kind == Body::Kind::weights;
+    if (kind != Body::Kind::forward && !is_backward) continue;
     for (int i = script.first_step(body, 0); i < script.end_step(body, 0); ++i) {
       const int run = script.run(task, script.steps()[at(i)].instruction);
       if (times.end[at(run)] < 0) continue;
       if (kind == Body::Kind::forward) window.begin = std::min(window.begin, times.begin[at(run)]);
-      if (kind == Body::Kind::backward) window.end = std::max(window.end, times.end[at(run)]);
+      if (is_backward) window.end = std::max(window.end, times.end[at(run)]);
     }
   }
   window.begin = std::min(window.begin, window.end);

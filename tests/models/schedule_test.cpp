@@ -1,6 +1,7 @@
 #include "models/schedule/schedule.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <map>
 #include <set>
@@ -18,7 +19,7 @@ std::string text(const StageOrder& order) {
   std::string line;
   for (const ScheduledTask& task : order) {
     if (!line.empty()) line += ' ';
-    line += (task.backward ? 'B' : 'F') + std::to_string(task.micro_batch);
+    line += "FBW"[static_cast<int>(task.kind)] + std::to_string(task.micro_batch);
     if (task.chunk > 0) line += '\'' + std::to_string(task.chunk);
   }
   return line;
@@ -27,18 +28,20 @@ std::string text(const StageOrder& order) {
 struct InFlight {
   int pairs = 0;          // most (chunk, micro-batch) pairs at once
   int micro_batches = 0;  // most micro-batches at once
-  bool legal = true;      // each pair forwarded once, then backwarded once
+  bool legal = true;      // each pair forwarded once, then backwarded once, in one task or in two
 };
 
-InFlight walk(const StageOrder& order, PipelineShape shape) {
-  std::set<std::pair<int, int>> seen, live;
+InFlight walk(const StageOrder& order, PipelineShape shape, bool splits) {
+  std::set<std::pair<int, int>> seen, live, half;
   std::map<int, int> begun, ended;  // forwards, backwards of a micro-batch
   InFlight result;
   int micro_batches = 0;
   for (const ScheduledTask& task : order) {
     const std::pair pair{task.chunk, task.micro_batch};
-    if (task.backward) {
-      result.legal = result.legal && live.erase(pair) == 1;
+    if (splits && task.kind == Body::Kind::backward) {
+      result.legal = result.legal && live.contains(pair) && half.insert(pair).second;
+    } else if (task.kind != Body::Kind::forward) {
+      result.legal = result.legal && live.erase(pair) == 1 && (!splits || half.erase(pair) == 1);
       if (++ended[task.micro_batch] == shape.chunks) --micro_batches;
     } else {
       result.legal = result.legal && seen.insert(pair).second && live.insert(pair).second;
@@ -54,6 +57,12 @@ InFlight walk(const StageOrder& order, PipelineShape shape) {
 
 struct Times {
   int forward = 1, backward = 1;  // of one chunk
+  int weights = 0;                // a task of its own where the schedule splits backwards
+  int of(Body::Kind kind) const {
+    return kind == Body::Kind::forward    ? forward
+           : kind == Body::Kind::backward ? backward
+                                          : weights;
+  }
 };
 
 // Runs all stages in their own orders; sending is free. A task waits for the same micro-batch one
@@ -83,15 +92,16 @@ class Pipe {
     if (next_[s] == orders_[s].size()) return false;
     const ScheduledTask& task = orders_[s][next_[s]];
     const int virtual_stage = task.chunk * shape_.stages + stage;
-    const int before = task.backward ? virtual_stage + 1 : virtual_stage - 1;
+    const bool forward = task.kind == Body::Kind::forward;
+    const int before = forward ? virtual_stage - 1 : virtual_stage + 1;
     int ready = 0;
-    if (before >= 0 && before < shape_.stages * shape_.chunks) {
-      const auto done = done_.find({task.backward, before, task.micro_batch});
+    if (task.kind != Body::Kind::weights && before >= 0 && before < shape_.stages * shape_.chunks) {
+      const auto done = done_.find({task.kind, before, task.micro_batch});
       if (done == done_.end()) return false;
       ready = done->second;
     }
-    clock_[s] = std::max(clock_[s], ready) + (task.backward ? times.backward : times.forward);
-    done_[{task.backward, virtual_stage, task.micro_batch}] = clock_[s];
+    clock_[s] = std::max(clock_[s], ready) + times.of(task.kind);
+    done_[{task.kind, virtual_stage, task.micro_batch}] = clock_[s];
     ++next_[s];
     return true;
   }
@@ -100,7 +110,7 @@ class Pipe {
   std::vector<StageOrder> orders_;
   std::vector<std::size_t> next_;
   std::vector<int> clock_;
-  std::map<std::tuple<bool, int, int>, int> done_;
+  std::map<std::tuple<Body::Kind, int, int>, int> done_;
 };
 
 int makespan(ScheduleKind kind, PipelineShape shape, Times times) {
@@ -139,7 +149,7 @@ TEST_CASE("every schedule forwards and backwards each micro-batch once, within i
     INFO(name(info, shape));
     for (int stage = 0; stage < shape.stages; ++stage) {
       const StageOrder order = info.order(shape, stage);
-      const InFlight most = walk(order, shape);
+      const InFlight most = walk(order, shape, info.splits_backwards);
       if (!most.legal || most.pairs > info.activation_bound(shape, stage)) {
         INFO("stage " << stage << ": " << text(order));
         CHECK(most.legal);
@@ -149,17 +159,18 @@ TEST_CASE("every schedule forwards and backwards each micro-batch once, within i
         CHECK(most.micro_batches <= shape.active_microbatches);
     }
   });
-  CHECK(schedule_kinds().size() == 3);
+  CHECK(schedule_kinds().size() == 4);
 }
 
 TEST_CASE("no schedule deadlocks, under any bound on active micro-batches", "[models][schedule]") {
   int runs = 0;
   for_every_schedule([&](const ScheduleInfo& info, PipelineShape shape) {
     INFO(name(info, shape));
-    const int end = Pipe(info, shape).makespan({1, 2});
+    const int weights = info.splits_backwards ? 1 : 0;
+    const int end = Pipe(info, shape).makespan({1, 2 - weights, weights});
     // No stage can do its work in less, nor can the first and last micro-batch travel faster.
     const int busy = 3 * shape.chunks * shape.micro_batches;
-    const int travel = 3 * shape.chunks * shape.stages;
+    const int travel = (3 - weights) * shape.chunks * shape.stages;
     ++runs;
     if (end < std::max(busy, travel)) CHECK(end >= std::max(busy, travel));
   });
@@ -168,16 +179,19 @@ TEST_CASE("no schedule deadlocks, under any bound on active micro-batches", "[mo
 
 TEST_CASE("a deadlock is seen by the test's own pipe", "[models][schedule]") {
   // The last stage wants the second forward before the first backward, the first stage the reverse.
-  const ScheduleInfo crossed{ScheduleKind::gpipe,
-                             "crossed",
-                             "",
-                             false,
-                             [](PipelineShape, int stage) -> StageOrder {
-                               if (stage == 1)
-                                 return {{false, 0, 0}, {false, 0, 1}, {true, 0, 0}, {true, 0, 1}};
-                               return {{false, 0, 0}, {true, 0, 0}, {false, 0, 1}, {true, 0, 1}};
-                             },
-                             [](PipelineShape, int) { return 2; }};
+  const ScheduleInfo crossed{
+      ScheduleKind::gpipe,
+      "crossed",
+      "",
+      false,
+      false,
+      [](PipelineShape, int stage) -> StageOrder {
+        using enum Body::Kind;
+        if (stage == 1)
+          return {{forward, 0, 0}, {forward, 0, 1}, {backward, 0, 0}, {backward, 0, 1}};
+        return {{forward, 0, 0}, {backward, 0, 0}, {forward, 0, 1}, {backward, 0, 1}};
+      },
+      [](PipelineShape, int) { return 2; }};
   CHECK(Pipe(crossed, {2, 1, 2, 0}).makespan({}) == -1);
 }
 
@@ -237,8 +251,72 @@ TEST_CASE("interleaved sends a group of micro-batches through all chunks", "[mod
   CHECK(most_in_flight(first, 1) == 2);
 }
 
-TEST_CASE("a schedule that is not built is refused", "[models][schedule]") {
-  CHECK_THROWS_WITH(schedule_info(ScheduleKind::zero_bubble),
-                    "/parallelism/schedule: zero_bubble is not supported yet; use gpipe, 1f1b or "
-                    "interleaved");
+TEST_CASE("zero_bubble takes the time of the paper's formula", "[models][schedule]") {
+  // ZB-H1 (Qi et al., 2023, table 2): the bubble is (p - 1)(f + b - w), that of 1f1b is
+  // (p - 1)(f + b + w), with the times f, b, w of a forward and of the halves of a backward.
+  for (int p = 1; p <= 8; ++p)
+    for (int m : {p, p + 1, 2 * p, 3 * p + 1, 24})
+      for (const Times t : {Times{1, 1, 1}, Times{2, 2, 1}, Times{3, 3, 2}, Times{2, 3, 1}}) {
+        INFO("p=" << p << " m=" << m << " f=" << t.forward << " b=" << t.backward
+                  << " w=" << t.weights);
+        const int work = m * (t.forward + t.backward + t.weights);
+        const Times whole{t.forward, t.backward + t.weights};
+        CHECK(makespan(ScheduleKind::zero_bubble, {p, 1, m, 0}, t) ==
+              work + (p - 1) * (t.forward + t.backward - t.weights));
+        CHECK(makespan(ScheduleKind::one_f_one_b, {p, 1, m, 0}, whole) ==
+              work + (p - 1) * (t.forward + t.backward + t.weights));
+      }
+}
+
+namespace {
+
+// The least time in which any order of the tasks of `p` stages, at most `p` micro-batches of each
+// in flight, can end: every state that unit tasks on all stages can reach, time step by time step.
+int least_time(int p, int m) {
+  using State = std::vector<std::array<int, 3>>;  // per stage: forwards, backwards, weights done
+  std::set<State> now{State(static_cast<std::size_t>(p), {0, 0, 0})};
+  const auto could = [&](const State& state, int stage, int kind) {
+    const auto s = static_cast<std::size_t>(stage);
+    const auto [f, b, w] = state[s];
+    if (kind == 0) return f < m && f - w < p && (stage == 0 || state[s - 1][0] > f);
+    if (kind == 1) return b < f && (stage == p - 1 || state[s + 1][1] > b);
+    return w < b;
+  };
+  for (int time = 0;; ++time) {
+    std::set<State> next;
+    for (const State& state : now) {
+      if (state == State(static_cast<std::size_t>(p), {m, m, m})) return time;
+      std::vector<State> grown{state};  // what each stage may do in this time step, or nothing
+      for (int stage = 0; stage < p; ++stage) {
+        const std::vector<State> before = grown;
+        for (int kind = 0; kind < 3; ++kind)
+          if (could(state, stage, kind))
+            for (State more : before) {
+              ++more[static_cast<std::size_t>(stage)][static_cast<std::size_t>(kind)];
+              grown.push_back(more);
+            }
+      }
+      next.insert(grown.begin(), grown.end());
+    }
+    now = std::move(next);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("no order of equal tasks within that memory beats zero_bubble", "[models][schedule]") {
+  // Two stages: 3m + 1 is the formula with f = b = w = 1, and a state space that a test can walk.
+  for (int m : {2, 3, 4}) {
+    CHECK(makespan(ScheduleKind::zero_bubble, {2, 1, m, 0}, {1, 1, 1}) == 3 * m + 1);
+    CHECK(least_time(2, m) == 3 * m + 1);
+  }
+}
+
+TEST_CASE("zero_bubble puts weight gradients off on later stages", "[models][schedule]") {
+  const auto order = [](int active, int stage) {
+    return text(schedule_info(ScheduleKind::zero_bubble).order({2, 1, 3, active}, stage));
+  };
+  CHECK(order(0, 0) == "F0 F1 B0 W0 F2 B1 W1 B2 W2");
+  CHECK(order(0, 1) == "F0 B0 F1 B1 W0 F2 B2 W1 W2");
+  CHECK(order(1, 1) == "F0 B0 W0 F1 B1 W1 F2 B2 W2");  // no room to put any off
 }

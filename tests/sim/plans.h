@@ -1,11 +1,14 @@
 // Small models, machines and plans for tests of the simulator.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <string>
 #include <vector>
 
 #include "hwprofiles/load.h"
 #include "hwprofiles/topology.h"
+#include "models/schedule/schedule.h"
 #include "sim/predict/predict.h"
 
 namespace meshwright {
@@ -39,12 +42,13 @@ inline std::vector<PlanCase> plans_for(int ranks) {
   for (int pipeline : {1, 2, 4})
     for (int tensor : {1, 2, 4})
       for (int zero = 0; zero <= 3; ++zero)
-        for (const Kind kind : {Kind{ScheduleKind::gpipe, 1}, Kind{ScheduleKind::one_f_one_b, 1},
-                                Kind{ScheduleKind::interleaved, 2}}) {
+        for (const Kind kind :
+             {Kind{ScheduleKind::gpipe, 1}, Kind{ScheduleKind::one_f_one_b, 1},
+              Kind{ScheduleKind::interleaved, 2}, Kind{ScheduleKind::zero_bubble, 1}}) {
+          if (kind.schedule == ScheduleKind::zero_bubble && zero > 1) continue;
           if (ranks % (pipeline * tensor) != 0) continue;
           const int data = ranks / (pipeline * tensor);
-          if (kind.schedule == ScheduleKind::interleaved && pipeline == 1) continue;
-          if (pipeline == 1 && kind.schedule == ScheduleKind::gpipe) continue;
+          if (pipeline == 1 && kind.schedule != ScheduleKind::one_f_one_b) continue;
           if (zero > 0 && data == 1) continue;
           ++turn;
           PlanCase made;
@@ -67,10 +71,8 @@ inline std::vector<PlanCase> plans_for(int ranks) {
           p.pipeline_scatter_gather = turn % 3 != 1;
           p.placement = turn % 4 == 3 ? "TPD" : "DPT";
           p.reduce_bucket_bytes = 1 << 20;
-          made.name = "p" + std::to_string(pipeline) + " t" + std::to_string(tensor) + " d" +
-                      std::to_string(data) + " zero " + std::to_string(zero) + " schedule " +
-                      std::to_string(static_cast<int>(kind.schedule)) + " turn " +
-                      std::to_string(turn);
+          made.name = fmt::format("p{} t{} d{} zero {} {} turn {}", pipeline, tensor, data, zero,
+                                  schedule_info(kind.schedule).name, turn);
           cases.push_back(std::move(made));
         }
   return cases;

@@ -4,6 +4,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "models/schedule/schedule.h"
 #include "tests/catch.h"
 #include "tests/sim/plans.h"
 
@@ -164,8 +165,10 @@ TEST_CASE("ranks without streams do one thing at a time", "[replay]") {
 namespace {
 
 // `stages` equal stages of one compute instruction forward and two backward, joined by messages of
-// one element, in 1F1B order. Enough to know the bubble by hand.
-Program equal_stage(int stage, int stages, int micro_batches) {
+// one element. Enough to know the bubble by hand.
+Program equal_stage(int stage, int stages, int micro_batches,
+                    ScheduleKind schedule = ScheduleKind::one_f_one_b) {
+  const bool splits = schedule_info(schedule).splits_backwards;
   Program program;
   program.stage = stage;
   program.micro_batches = micro_batches;
@@ -180,15 +183,16 @@ Program equal_stage(int stage, int stages, int micro_batches) {
     (kind == InstructionKind::send ? made.inputs : made.outputs) = {small};
     return made;
   };
+  Instruction work;
+  work.op = Op::zero;
+  work.outputs = {large};
   for (const bool backward : {false, true}) {
     Body body{backward ? Body::Kind::backward : Body::Kind::forward, 0, {}};
     const int from = backward ? stage + 1 : stage - 1, to = backward ? stage - 1 : stage + 1;
     const bool receives = from >= 0 && from < stages;
     if (receives) body.instructions.push_back(message(InstructionKind::recv, from));
-    for (int i = 0; i < (backward ? 2 : 1); ++i) {
-      Instruction compute;
-      compute.op = Op::zero;
-      compute.outputs = {large};
+    for (int i = 0; i < (backward && !splits ? 2 : 1); ++i) {
+      Instruction compute = work;
       if (receives && i == 0) compute.waits = {{Wait::Relation::same_task, -1, 0}};
       body.instructions.push_back(compute);
     }
@@ -200,41 +204,69 @@ Program equal_stage(int stage, int stages, int micro_batches) {
     }
     program.bodies.push_back(body);
   }
-  const int ahead = std::min(micro_batches, stages - stage);
-  const auto task = [&](int body, int micro_batch) {
-    program.tasks.push_back(
-        {body, 0, micro_batch, 0, micro_batch == 0, micro_batch + 1 == micro_batches});
-  };
-  for (int m = 0; m < ahead; ++m) task(0, m);
-  for (int m = 0; m < micro_batches; ++m) {
-    task(1, m);
-    if (m + ahead < micro_batches) task(0, m + ahead);
-  }
+  if (splits) program.bodies.push_back({Body::Kind::weights, 0, {work}});
+  for (const ScheduledTask& task :
+       schedule_info(schedule).order({stages, 1, micro_batches, 0}, stage))
+    program.tasks.push_back({static_cast<int>(task.kind), 0, task.micro_batch, 0,
+                             task.micro_batch == 0, task.micro_batch + 1 == micro_batches});
   return program;
 }
 
 }  // namespace
 
-TEST_CASE("equal stages with free communication idle (p - 1) / (m + p - 1)", "[replay]") {
+TEST_CASE("equal stages with free communication idle as the formulas say", "[replay]") {
   Cluster cluster{load_machine("p4d.24xlarge"), 1, 8, {}, 0.0};
   cluster.machine.nvlink.link_bandwidth_bytes_per_s = 1e30;
   cluster.machine.host_latency = {0, 0};
   cluster.machine.nvlink.group = {};
   for (const int p : {1, 2, 4, 8})
-    for (const int m : {1, 2, 4, 16}) {
-      INFO("p " << p << " m " << m);
-      Plan plan;
-      plan.parallelism.pipeline = p;
-      plan.training.global_batch = m;
-      std::vector<Program> stages;
-      for (int stage = 0; stage < p; ++stage) stages.push_back(equal_stage(stage, p, m));
-      const Mesh mesh(plan.degrees(), "DPT");
-      const ReplayResult result = replay(stages, plan, mesh, Topology(cluster));
-      REQUIRE(result.stages.size() == at(p));
-      for (const StageTimes& stage : result.stages)
-        CHECK(static_cast<double>(stage.bubble) / static_cast<double>(stage.span) ==
-              Approx((p - 1.0) / (m + p - 1.0)).margin(1e-9));
-    }
+    for (const int m : {1, 2, 4, 16})
+      for (const ScheduleKind schedule : {ScheduleKind::one_f_one_b, ScheduleKind::zero_bubble}) {
+        INFO("p " << p << " m " << m);
+        const bool splits = schedule == ScheduleKind::zero_bubble;
+        if (splits && m < p) continue;  // its formula holds from p micro-batches on
+        Plan plan;
+        plan.parallelism.pipeline = p;
+        plan.training.global_batch = m;
+        std::vector<Program> stages;
+        for (int stage = 0; stage < p; ++stage)
+          stages.push_back(equal_stage(stage, p, m, schedule));
+        const Mesh mesh(plan.degrees(), "DPT");
+        const ReplayResult result = replay(stages, plan, mesh, Topology(cluster));
+        REQUIRE(result.stages.size() == at(p));
+        // Three equal pieces of work for each micro-batch. 1f1b idles p - 1 times all three,
+        // zero_bubble p - 1 times forward + backward - weights, that is one.
+        const double idle = (splits ? 1 : 3) * (p - 1.0);
+        for (const StageTimes& stage : result.stages)
+          CHECK(static_cast<double>(stage.bubble) / static_cast<double>(stage.span) ==
+                Approx(idle / (3 * m + idle)).margin(1e-9));
+      }
+}
+
+TEST_CASE("zero_bubble trains a model with less idle time than 1f1b in as many slots", "[replay]") {
+  const Cluster cluster = machine_cases()[0].cluster();
+  Plan plan;
+  plan.parallelism.pipeline = 8;
+  plan.training.micro_batch = 8;
+  plan.training.global_batch = 8 * 16;
+  plan.training.sequence_length = 128;
+  const auto bubble = [](const ReplayResult& result) {
+    double sum = 0;
+    for (const StageTimes& stage : result.stages)
+      sum += static_cast<double>(stage.bubble) / static_cast<double>(stage.span);
+    return sum / static_cast<double>(result.stages.size());
+  };
+  const auto rehearse_with = [&](ScheduleKind schedule) {
+    plan.parallelism.schedule = schedule;
+    return Rehearsal{prepare(small_model(8), plan, cluster), Mesh(plan.degrees(), "DPT"),
+                     Topology(cluster)};
+  };
+  const Rehearsal whole = rehearse_with(ScheduleKind::one_f_one_b);
+  const Rehearsal split = rehearse_with(ScheduleKind::zero_bubble);
+  CHECK(bubble(split.run()) < bubble(whole.run()));
+  CHECK(split.run().step_time < whole.run().step_time);
+  for (const Program& program : split.prepared.stages) CHECK(program.memory.slots[0].slots == 8);
+  CHECK(whole.prepared.stages[0].memory.slots[0].slots == 8);
 }
 
 TEST_CASE("the wire of a send is exposed, waiting for a peer's compute is bubble", "[replay]") {

@@ -1,0 +1,24 @@
+// Which tokens of a sequence the ranks of a context group hold. Under a causal mask a later token
+// attends to more others; so a sequence is cut into 2C chunks and rank i holds chunks i and
+// 2C-1-i. The queries of any rank then attend to just half of the keys of any other one: every step
+// around the ring is equal work for all.
+#pragma once
+
+#include <cstdint>
+
+namespace meshwright {
+
+// The place in the sequence of the first token of each half of what `rank` holds.
+constexpr std::int64_t context_half_begin(int degree, int rank, std::int64_t held, int half) {
+  return (half == 0 ? rank : 2 * degree - 1 - rank) * (held / 2);
+}
+
+// The place in the sequence of token `token` of the `held` ones of `rank`.
+constexpr std::int64_t context_position(int degree, int rank, std::int64_t held,
+                                        std::int64_t token) {
+  if (degree == 1) return token;
+  const int half = token < held / 2 ? 0 : 1;
+  return context_half_begin(degree, rank, held, half) + token - half * (held / 2);
+}
+
+}  // namespace meshwright
