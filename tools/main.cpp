@@ -24,7 +24,10 @@ constexpr Command commands[] = {
     {"simulate", "JOB", job_file, "predict a training step: time, memory, cost",
      "json set profile trace report steps", run_simulate},
     {"train", "JOB", job_file, "run the job on this computer, under its plan",
-     "json set profile trace report steps resume log-json hostfile as-rank", run_train},
+     "json set profile trace trace-steps report steps resume log-json hostfile deadline "
+     "check-collectives "
+     "restarts as-rank",
+     run_train},
     {"scale", "JOB", job_file, "throughput, efficiency and cost over more and more GPUs",
      "json set profile", run_scale},
     {"validate", "FILES", "files of published measurements",

@@ -45,6 +45,19 @@ constexpr FileOption file_options[] = {
     {"tokenizer", &Options::tokenizer, "a Hugging Face tokenizer.json (BPE); bytes without it"},
 };
 
+struct FlagOption {
+  const char* name;
+  bool Options::*value;
+  const char* help;
+};
+
+constexpr FlagOption flag_options[] = {
+    {"json", &Options::json, "one JSON object on standard output and nothing else"},
+    {"check-collectives", &Options::check_collectives,
+     "compare what the ranks are about to do before each collective (slow)"},
+    {"resume", &Options::resume, "continue from the newest good checkpoint"},
+};
+
 struct CountOption {
   const char* name;
   std::optional<int> Options::*value;
@@ -56,21 +69,26 @@ constexpr CountOption count_options[] = {
     {"steps", &Options::steps, 2'000'000'000, "optimizer steps, instead of training.steps"},
     {"top", &Options::top, 1'000'000, "how many plans to show (10)"},
     {"ranks", &Options::ranks, 64, "processes that are measured together"},
+    {"deadline", &Options::deadline, 1'000'000,
+     "seconds that a wait for other ranks may take (600)"},
+    {"restarts", &Options::restarts, 1'000'000, "start again so often after a fault"},
 };
 
 void add_options(CLI::App& app, const Command& command, Options& o) {
   if (*command.operand != '\0')
     app.add_option(command.operand, o.operands, command.operand_help)->type_name("");
-  if (takes(command, "json"))
-    app.add_flag("--json", o.json, "one JSON object on standard output and nothing else")
-        ->disable_flag_override();
+  for (const FlagOption& option : flag_options)
+    if (takes(command, option.name))
+      app.add_flag(std::string("--") + option.name, o.*option.value, option.help)
+          ->disable_flag_override();
   if (takes(command, "set"))
     app.add_option("--set", o.set, "override a key of the job by its dotted path; repeatable")
         ->type_name("KEY=VALUE")
         ->allow_extra_args(false);
-  if (takes(command, "resume"))
-    app.add_flag("--resume", o.resume, "continue from the newest good checkpoint")
-        ->disable_flag_override();
+  if (takes(command, "trace-steps"))
+    app.add_option("--trace-steps", o.trace_steps,
+                   "which steps --trace holds, such as 3,10-12 (the last one)")
+        ->type_name("STEPS");
   for (const FileOption& option : file_options)
     if (takes(command, option.name))
       app.add_option(std::string("--") + option.name, o.*option.value, option.help)
@@ -115,7 +133,9 @@ std::string unknown_option(const CLI::App& app, const std::vector<std::string>& 
 
 // CLI11's words differ between versions; the option's name is in all of them.
 std::string mismatch(const std::string& message, const std::vector<std::string>& arguments) {
-  if (message.find("json") == 0 || message.find("--json") == 0) return "--json takes no value";
+  for (const FlagOption& flag : flag_options)
+    if (message.find(flag.name) == 0 || message.find(std::string("--") + flag.name) == 0)
+      return std::string("--") + flag.name + " takes no value";
   const std::string name = message.substr(0, message.find(':'));
   const auto given = std::count_if(arguments.begin(), arguments.end(), [&](const auto& word) {
     return word == name || word.starts_with(name + "=");

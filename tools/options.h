@@ -22,12 +22,16 @@ struct Options {
   std::string tokenizer;         // tokenize: a tokenizer.json
   std::string separator;         // tokenize: token between documents
   bool resume = false;           // train: from the newest checkpoint
+  std::string trace_steps;       // train: which steps the trace holds
+  bool check_collectives = false;  // train
   std::optional<int> steps;
-  std::optional<int> ranks;  // calibrate: processes measured together
-  std::optional<int> top;    // plan: plans shown
-  bool as_rank = false;      // train: this process is one of the ranks (set by the launcher)
-  std::string rank_result;   // calibrate: where rank 0 writes what it measured
-  bool progress = false;     // train: the launcher's standard error is a terminal
+  std::optional<int> ranks;     // calibrate: processes measured together
+  std::optional<int> top;       // plan: plans shown
+  std::optional<int> deadline;  // train: seconds that a wait for other ranks may take
+  std::optional<int> restarts;  // train: how often to start again after a fault
+  bool as_rank = false;         // train: this process is one of the ranks (set by the launcher)
+  std::string rank_result;      // calibrate: where rank 0 writes what it measured
+  bool progress = false;        // train: the launcher's standard error is a terminal
 
   // From the environment; read in main.cpp only.
   std::string local_profile;     // $XDG_DATA_HOME/meshwright/local.json

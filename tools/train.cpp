@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "exec/launch/mpirun.h"
+#include "exec/launch/restarts.h"
 #include "exec/launch/stop.h"
 #include "models/core/error.h"
 #include "models/core/fields.h"
@@ -32,11 +33,20 @@ std::vector<std::string> rank_command(const Options& options, const RunFolder& f
   };
   if (options.json) command.emplace_back("--json");
   if (options.resume) command.emplace_back("--resume");
+  if (options.check_collectives) command.emplace_back("--check-collectives");
+  if (options.deadline) add("--deadline", std::to_string(*options.deadline));
   if (isatty(fileno(stderr)) != 0) command.emplace_back("--progress");
   add("--log-json", options.log_json);
   add("--trace", options.trace);
+  add("--trace-steps", options.trace_steps);
   add("--report", options.report);
   return command;
+}
+
+std::unique_ptr<World> world_of_ranks(const Options& options) {
+  WorldOptions world;
+  if (options.deadline) world.deadline_s = *options.deadline;
+  return make_world("mpi", world);
 }
 
 // One of our own ranks: the job is settled.
@@ -89,7 +99,7 @@ void share(Communicator& all, Decision& decision) {
 // Inside the user's own mpirun: rank 0 reads, measures and decides, and the others follow, so that
 // all have the same plan whatever each would have measured.
 int train_inside_mpirun(const Options& options) {
-  const auto world = make_world("mpi");
+  const auto world = world_of_ranks(options);
   std::vector<int> everybody(static_cast<std::size_t>(world->size()));
   std::iota(everybody.begin(), everybody.end(), 0);
   const auto all = world->group(GroupKind::world, everybody);
@@ -113,16 +123,21 @@ int train_inside_mpirun(const Options& options) {
 int run_train(const Options& options) {
   if (options.as_rank) {
     watch_for_stop();
-    const auto world = make_world("mpi");
+    const auto world = world_of_ranks(options);
     return run_rank(options, *world);
   }
   if (options.mpi_ranks) {
+    if (options.restarts)
+      throw InputError(
+          "train: --restarts: inside mpirun there is nobody to start the ranks again; let "
+          "meshwright "
+          "start mpirun itself");
     watch_for_stop();
     return train_inside_mpirun(options);
   }
   const Run run = settle_run(options);
   const int ranks = run.chosen.cluster.ranks();
-  if (ranks == 1) {
+  if (ranks == 1 && !options.restarts) {
     watch_for_stop();
     const auto world = make_world("self");
     return train_as_rank(options, run.job, run.chosen, *world);
@@ -133,7 +148,10 @@ int run_train(const Options& options) {
   launch.extra = run.job.mpi_options;
   if (!options.hostfile.empty())
     launch.extra.insert(launch.extra.end(), {"--hostfile", options.hostfile});
-  return run_mpirun(mpirun_command(launch, rank_command(options, folder)));
+  const std::vector<std::string> command = mpirun_command(launch, rank_command(options, folder));
+  return run_with_restarts(
+      {options.restarts.value_or(0)}, [&](int) { return run_mpirun(command); },
+      [] { return "step 1"; });
 }
 
 }  // namespace meshwright

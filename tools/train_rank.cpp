@@ -1,11 +1,13 @@
 // One rank of a training run: its steps, its part of the trace.
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <numeric>
 #include <optional>
 #include <thread>
 
 #include "exec/backends/cpu/cpu_backend.h"
+#include "exec/comm/checked.h"
 #include "exec/launch/stop.h"
 #include "exec/runtime/runtime.h"
 #include "models/core/error.h"
@@ -135,22 +137,35 @@ int train(const Options& options, const Job& job, const Chosen& chosen, World& w
 
 }  // namespace
 
+namespace {
+
+// Says why this rank fails, as the launcher expects it, and leaves. The others may have something
+// to say too, and the launcher, whose word about a killed rank comes first.
+int fail(World& world, int rank, const std::string& what) {
+  std::fprintf(stderr, "rank %d failed: %s\n", rank, what.c_str());
+  std::fflush(stderr);
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  world.abandon(run_failed);
+  return run_failed;
+}
+
+}  // namespace
+
 int train_as_rank(const Options& options, const Job& job, const Chosen& chosen, World& world) {
   if (world.size() == 1) return train(options, job, chosen, world);
   try {
-    return train(options, job, chosen, world);
+    if (!options.check_collectives) return train(options, job, chosen, world);
+    const auto checked = make_checked_world(world);
+    return train(options, job, chosen, *checked);
   } catch (const InputError& error) {
     // What the engine cannot do follows from the plan: every rank finds the same.
     if (world.rank() == 0) std::fprintf(stderr, "error: %s\n", error.what());
     return bad_input;
+  } catch (const NonFinite& error) {
+    return fail(world, error.rank(), error.what());
   } catch (const std::exception& error) {
-    const std::string own = "rank " + std::to_string(world.rank());
-    std::string what = error.what();
-    if (what.starts_with(own + ": ")) what.erase(0, own.size() + 2);
-    std::fprintf(stderr, "%s failed: %s\n", own.c_str(), what.c_str());
-    world.abandon(run_failed);
+    return fail(world, world.rank(), error.what());
   }
-  return run_failed;
 }
 
 }  // namespace meshwright

@@ -9,9 +9,17 @@
 #include <string_view>
 
 #include "models/core/dtype.h"
+#include "models/core/error.h"
 #include "models/plan/mesh.h"
 
 namespace meshwright {
+
+// Who was waited for did not come before the deadline.
+class WaitedTooLong : public RunError {
+ public:
+  // `whom`: their world ranks.
+  WaitedTooLong(double seconds, std::span<const int> whom);
+};
 
 // A message under way; 0 is none, and is complete.
 using Request = std::int64_t;
@@ -68,6 +76,7 @@ class World {
 
 struct WorldOptions {
   bool shared_memory = true;  // false: always exchange messages (for tests, and as a way out)
+  double deadline_s = 600;    // the longest that any wait for other ranks may take
 };
 
 // The kinds of this build: `self` (one process) and, where the build found MPI, `mpi`.

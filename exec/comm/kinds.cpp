@@ -1,4 +1,5 @@
 // The table of communicators of this build.
+#include <cmath>
 #include <string>
 
 #include "exec/comm/communicator.h"
@@ -15,7 +16,22 @@ constexpr CommunicatorKind kinds[] = {
     {"mpi", make_mpi_world},
 #endif
 };
+
+std::string waited_text(double seconds, std::span<const int> whom) {
+  std::vector<std::string> ranks;
+  for (int rank : whom) ranks.push_back(std::to_string(rank));
+  const double tenths = std::round(seconds * 10);
+  std::string text = std::to_string(static_cast<std::int64_t>(tenths / 10));
+  if (std::fmod(tenths, 10) != 0)
+    text += "." + std::to_string(static_cast<int>(std::fmod(tenths, 10)));
+  return "waited " + text + " s for " + (whom.size() == 1 ? "rank " : "ranks ") +
+         list_of(ranks, "and");
+}
+
 }  // namespace
+
+WaitedTooLong::WaitedTooLong(double seconds, std::span<const int> whom)
+    : RunError(waited_text(seconds, whom)) {}
 
 std::span<const CommunicatorKind> communicator_kinds() { return kinds; }
 

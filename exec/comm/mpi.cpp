@@ -4,6 +4,7 @@
 #include <mpi.h>
 #include <sys/prctl.h>
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -15,6 +16,7 @@
 #include "exec/comm/combine.h"
 #include "exec/comm/self.h"
 #include "exec/comm/shared_group.h"
+#include "exec/comm/watchdog.h"
 
 namespace meshwright {
 
@@ -23,10 +25,9 @@ namespace {
 void check(int code, const char* call) {
   if (code == MPI_SUCCESS) return;
   char text[MPI_MAX_ERROR_STRING] = "";
-  int length = 0, rank = -1;
+  int length = 0;
   MPI_Error_string(code, text, &length);
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  throw RunError("rank " + std::to_string(rank) + ": " + call + ": " + text);
+  throw RunError(std::string(call) + ": " + text);
 }
 #define MESHWRIGHT_MPI(call) check(call, #call)
 
@@ -50,8 +51,14 @@ std::int64_t share_begin(std::int64_t whole, std::int64_t part, std::int64_t par
 
 class MpiCommunicator : public Communicator {
  public:
-  MpiCommunicator(MPI_Comm comm, std::optional<SharedGroup> shared)
-      : comm_(comm), shared_(std::move(shared)) {
+  // ranks: the world ranks of the members.
+  MpiCommunicator(MPI_Comm comm, std::span<const int> ranks, std::optional<SharedGroup> shared,
+                  double deadline_s)
+      : comm_(comm),
+        ranks_(ranks.begin(), ranks.end()),
+        shared_(std::move(shared)),
+        deadline_s_(deadline_s) {
+    MESHWRIGHT_MPI(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN));
     MESHWRIGHT_MPI(MPI_Comm_rank(comm_, &rank_));
     MESHWRIGHT_MPI(MPI_Comm_size(comm_, &size_));
     progress_ = [this] {
@@ -147,35 +154,44 @@ class MpiCommunicator : public Communicator {
 
   void barrier() override {
     if (shared_) return shared_->barrier(progress_);
-    MPI_Request request = MPI_REQUEST_NULL;
-    MESHWRIGHT_MPI(MPI_Ibarrier(comm_, &request));
-    complete(request);
+    Transfer transfer;
+    MESHWRIGHT_MPI(MPI_Ibarrier(comm_, &transfer.request));
+    std::vector<int> others = ranks_;
+    std::erase(others, ranks_[static_cast<std::size_t>(rank_)]);
+    complete(transfer, others);
   }
 
   Request isend(const void* data, std::int64_t bytes, int to, int tag) override {
-    MPI_Request request = MPI_REQUEST_NULL;
-    MESHWRIGHT_MPI(MPI_Isend(data, checked_bytes(bytes), MPI_BYTE, to, tag, comm_, &request));
-    return keep(request);
+    Transfer sent{MPI_REQUEST_NULL, to, -1};
+    MESHWRIGHT_MPI(MPI_Isend(data, checked_bytes(bytes), MPI_BYTE, to, tag, comm_, &sent.request));
+    return keep(sent);
   }
   Request irecv(void* data, std::int64_t bytes, int from, int tag) override {
-    MPI_Request request = MPI_REQUEST_NULL;
-    MESHWRIGHT_MPI(MPI_Irecv(data, checked_bytes(bytes), MPI_BYTE, from, tag, comm_, &request));
-    return keep(request);
+    Transfer received{MPI_REQUEST_NULL, from, bytes};
+    MESHWRIGHT_MPI(
+        MPI_Irecv(data, checked_bytes(bytes), MPI_BYTE, from, tag, comm_, &received.request));
+    return keep(received);
   }
   bool test(Request request) override {
     if (request == 0) return true;
-    MPI_Request& mine = requests_[static_cast<std::size_t>(request - 1)];
-    if (!is_complete(mine)) return false;
+    if (!is_complete(transfers_[static_cast<std::size_t>(request - 1)])) return false;
     free_.push_back(request);
     return true;
   }
   void wait(Request request) override {
-    const std::function<void()> none = [] {};
-    Backoff backoff(none);
-    while (!test(request)) backoff.pause();
+    if (request == 0) return;
+    complete(transfers_[static_cast<std::size_t>(request - 1)]);
+    free_.push_back(request);
   }
 
  private:
+  // A message under way to or from a member of the group.
+  struct Transfer {
+    MPI_Request request = MPI_REQUEST_NULL;
+    int peer = 0;
+    std::int64_t expected = -1;  // bytes that must come; -1: nothing comes
+  };
+
   std::span<char* const> meet(const void* data, std::int64_t bytes) {
     return shared_ ? shared_->meet(data, bytes, progress_) : std::span<char* const>();
   }
@@ -229,19 +245,23 @@ class MpiCommunicator : public Communicator {
 
   // Sends out[i] to member i and receives in[i] from it, for every other member.
   void exchange(const std::vector<Outgoing>& out, const std::vector<Incoming>& in) {
-    std::vector<MPI_Request> pending;
+    std::vector<Transfer> pending;
     for (int peer = 0; peer < size_; ++peer) {
       if (peer == rank_) continue;
       const Outgoing& to = out[static_cast<std::size_t>(peer)];
       const Incoming& from = in[static_cast<std::size_t>(peer)];
-      for (std::int64_t at = 0; at < from.bytes; at += message_bytes)
+      for (std::int64_t at = 0; at < from.bytes; at += message_bytes) {
+        Transfer& part = pending.emplace_back(Transfer{{}, peer, piece(from.bytes - at)});
         MESHWRIGHT_MPI(MPI_Irecv(from.data + at, piece(from.bytes - at), MPI_BYTE, peer,
-                                 collective_tag, comm_, &pending.emplace_back()));
-      for (std::int64_t at = 0; at < to.bytes; at += message_bytes)
+                                 collective_tag, comm_, &part.request));
+      }
+      for (std::int64_t at = 0; at < to.bytes; at += message_bytes) {
+        Transfer& part = pending.emplace_back(Transfer{{}, peer, -1});
         MESHWRIGHT_MPI(MPI_Isend(to.data + at, piece(to.bytes - at), MPI_BYTE, peer, collective_tag,
-                                 comm_, &pending.emplace_back()));
+                                 comm_, &part.request));
+      }
     }
-    for (MPI_Request& request : pending) complete(request);
+    for (Transfer& transfer : pending) complete(transfer);
   }
 
   static int piece(std::int64_t bytes) { return static_cast<int>(std::min(bytes, message_bytes)); }
@@ -251,39 +271,53 @@ class MpiCommunicator : public Communicator {
     return static_cast<int>(bytes);
   }
 
-  static bool is_complete(MPI_Request& request) {
-    int flag = 0;
-    MESHWRIGHT_MPI(MPI_Test(&request, &flag, MPI_STATUS_IGNORE));
-    return flag != 0;
+  static bool is_complete(Transfer& transfer) {
+    int flag = 0, bytes = 0;
+    MPI_Status status;
+    MESHWRIGHT_MPI(MPI_Test(&transfer.request, &flag, &status));
+    if (flag == 0 || transfer.expected < 0) return flag != 0;
+    MESHWRIGHT_MPI(MPI_Get_count(&status, MPI_BYTE, &bytes));
+    if (bytes != transfer.expected)
+      throw RunError("a message of " + std::to_string(bytes) + " bytes came where " +
+                     std::to_string(transfer.expected) + " were expected");
+    return true;
   }
-  static void complete(MPI_Request& request) {
+  void complete(Transfer& transfer) const {
+    complete(transfer, {&ranks_[static_cast<std::size_t>(transfer.peer)], 1});
+  }
+  void complete(Transfer& transfer, std::span<const int> whom) const {
     const std::function<void()> none = [] {};
-    Backoff backoff(none);
-    while (!is_complete(request)) backoff.pause();
+    Backoff backoff(none, deadline_s_);
+    while (!is_complete(transfer))
+      if (!backoff.pause()) throw WaitedTooLong(deadline_s_, whom);
   }
-  Request keep(MPI_Request request) {
+  Request keep(const Transfer& transfer) {
     if (free_.empty()) {
-      requests_.push_back(request);
-      return static_cast<Request>(requests_.size());
+      transfers_.push_back(transfer);
+      return static_cast<Request>(transfers_.size());
     }
     const Request place = free_.back();
     free_.pop_back();
-    requests_[static_cast<std::size_t>(place - 1)] = request;
+    transfers_[static_cast<std::size_t>(place - 1)] = transfer;
     return place;
   }
 
   MPI_Comm comm_;
+  std::vector<int> ranks_;
   std::optional<SharedGroup> shared_;
+  double deadline_s_;
   std::function<void()> progress_;  // lets messages move while this rank waits for memory
   int rank_ = 0, size_ = 1;
   std::vector<char> scratch_;
-  std::vector<MPI_Request> requests_;  // by Request - 1
+  std::vector<Transfer> transfers_;  // by Request - 1
   std::vector<Request> free_;
 };
 
 class MpiWorld : public World {
  public:
-  explicit MpiWorld(const WorldOptions& options) {
+  explicit MpiWorld(const WorldOptions& options) : deadline_s_(options.deadline_s) {
+    const Watchdog watchdog(deadline_s_, "meeting the other ranks");
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // whoever started the ranks is their only way out
     int provided = 0;
     MESHWRIGHT_MPI(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided));
     MESHWRIGHT_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
@@ -300,7 +334,9 @@ class MpiWorld : public World {
     for (void* memory : private_) std::free(memory);
     // After an error the peers may never come to the end of the run: finalising would wait for
     // them.
-    if (std::uncaught_exceptions() == 0) MPI_Finalize();
+    if (std::uncaught_exceptions() > 0) return;
+    const Watchdog watchdog(deadline_s_, "leaving together with the other ranks");
+    MPI_Finalize();
   }
 
   int rank() const override { return rank_; }
@@ -320,6 +356,7 @@ class MpiWorld : public World {
 
   std::unique_ptr<Communicator> group(GroupKind kind, std::span<const int> ranks) override {
     if (ranks.size() <= 1) return make_self_communicator();
+    const Watchdog watchdog(deadline_s_, "making a group with other ranks", rank_);
     MPI_Group all = MPI_GROUP_NULL, members = MPI_GROUP_NULL;
     MPI_Comm comm = MPI_COMM_NULL;
     MESHWRIGHT_MPI(MPI_Comm_group(MPI_COMM_WORLD, &all));
@@ -327,7 +364,7 @@ class MpiWorld : public World {
     MESHWRIGHT_MPI(MPI_Comm_create_group(MPI_COMM_WORLD, members, static_cast<int>(kind), &comm));
     MPI_Group_free(&members);
     MPI_Group_free(&all);
-    return std::make_unique<MpiCommunicator>(comm, shared_group(comm, ranks));
+    return std::make_unique<MpiCommunicator>(comm, ranks, shared_group(comm, ranks), deadline_s_);
   }
 
   std::int64_t resident_bytes_of_others() const override {
@@ -345,6 +382,7 @@ class MpiWorld : public World {
   // A segment of this rank which all ranks of the host have mapped; null (on all of them) where one
   // of them cannot.
   void* share(std::int64_t bytes) {
+    const Watchdog watchdog(deadline_s_, "sharing memory with other ranks", rank_);
     SharedSegment own = SharedSegment::create(bytes);
     int host_rank = 0, host_size = 1;
     MESHWRIGHT_MPI(MPI_Comm_rank(host_, &host_rank));
@@ -385,9 +423,10 @@ class MpiWorld : public World {
       if (rank == rank_) own = static_cast<int>(slots.size());
       slots.push_back(static_cast<SharedSlot*>(static_cast<void*>(slot)));
     }
-    return SharedGroup(std::move(slots), ranks, own, segments_);
+    return SharedGroup(std::move(slots), ranks, own, segments_, deadline_s_);
   }
 
+  double deadline_s_;
   int rank_ = 0, size_ = 1;
   MPI_Comm host_ = MPI_COMM_NULL;
   SharedSegments segments_;

@@ -3,15 +3,18 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 #include <fstream>
 #include <set>
 #include <string>
 
+#include "exec/comm/communicator.h"
+
 namespace meshwright {
 
-void Backoff::pause() {
+bool Backoff::pause() {
   // Sleeping comes soon: a process that only yields is put behind busy ones for whole time slices
   // (milliseconds), one that sleeps is woken at once.
   constexpr int spins = 64, yields = 500;
@@ -20,13 +23,25 @@ void Backoff::pause() {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
 #endif
-    return;
+    return true;
   }
   progress_();
-  if (count_ <= yields)
+  if (count_ <= yields) {
     sched_yield();
-  else
-    usleep(sleep_us);
+    return true;
+  }
+  usleep(sleep_us);
+  return !is_over();
+}
+
+// A process that was itself stopped for a while has not waited meanwhile.
+bool Backoff::is_over() {
+  constexpr double longest_pause_s = 0.5;
+  const auto now = std::chrono::steady_clock::now();
+  if (latest_ != std::chrono::steady_clock::time_point())
+    waited_s_ += std::min(std::chrono::duration<double>(now - latest_).count(), longest_pause_s);
+  latest_ = now;
+  return waited_s_ > deadline_s_;
 }
 
 SharedPlace SharedSegments::find(int rank, const void* data, std::int64_t bytes) const {
@@ -69,19 +84,29 @@ std::int64_t SharedSegments::resident_bytes_of_others(int rank) const {
 }
 
 SharedGroup::SharedGroup(std::vector<SharedSlot*> slots, std::span<const int> ranks, int own,
-                         const SharedSegments& segments)
+                         const SharedSegments& segments, double deadline_s)
     : slots_(std::move(slots)),
       ranks_(ranks.begin(), ranks.end()),
       own_(static_cast<std::size_t>(own)),
-      segments_(segments) {}
+      segments_(segments),
+      deadline_s_(deadline_s) {}
 
 void SharedGroup::barrier(const std::function<void()>& progress) {
   ++barriers_;
   slots_[own_]->arrived.store(barriers_, std::memory_order_release);
   for (const SharedSlot* slot : slots_) {
-    Backoff backoff(progress);
-    while (slot->arrived.load(std::memory_order_acquire) < barriers_) backoff.pause();
+    Backoff backoff(progress, deadline_s_);
+    while (slot->arrived.load(std::memory_order_acquire) < barriers_)
+      if (!backoff.pause()) give_up();
   }
+}
+
+void SharedGroup::give_up() const {
+  std::vector<int> missing;
+  for (std::size_t i = 0; i < slots_.size(); ++i)
+    if (slots_[i]->arrived.load(std::memory_order_acquire) < barriers_)
+      missing.push_back(ranks_[i]);
+  throw WaitedTooLong(deadline_s_, missing);
 }
 
 std::span<char* const> SharedGroup::meet(const void* data, std::int64_t bytes,

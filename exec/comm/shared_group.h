@@ -1,10 +1,11 @@
 // The shared-memory side of a process group on one host: where the peers' buffers are, and a
 // barrier. Waiting spins briefly and then gives the processor away, since there may be more ranks
-// than cores; it never times out.
+// than cores, until a deadline.
 #pragma once
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -17,12 +18,18 @@ namespace meshwright {
 // Spins, then yields, then sleeps a little; calls `progress` meanwhile.
 class Backoff {
  public:
-  explicit Backoff(const std::function<void()>& progress) : progress_(progress) {}
-  void pause();
+  Backoff(const std::function<void()>& progress, double deadline_s)
+      : progress_(progress), deadline_s_(deadline_s) {}
+  [[nodiscard]] bool pause();  // false: the deadline is over
 
  private:
+  bool is_over();
+
   const std::function<void()>& progress_;
+  double deadline_s_;
   int count_ = 0;
+  double waited_s_ = 0;  // asleep; what comes before takes no time
+  std::chrono::steady_clock::time_point latest_;
 };
 
 // A buffer of some rank: which of its segments, and how far into it.
@@ -53,8 +60,9 @@ class SharedGroup {
  public:
   // slots: of the members, in group order; ranks: their world ranks.
   SharedGroup(std::vector<SharedSlot*> slots, std::span<const int> ranks, int own,
-              const SharedSegments& segments);
+              const SharedSegments& segments, double deadline_s);
 
+  // WaitedTooLong names those who did not come.
   void barrier(const std::function<void()>& progress);
   // Shows the peers where `data` is, waits for all of them, and returns everybody's address; empty
   // (on all ranks) when somebody's buffer is not shared. Valid until the next barrier.
@@ -62,10 +70,13 @@ class SharedGroup {
                               const std::function<void()>& progress);
 
  private:
+  [[noreturn]] void give_up() const;
+
   std::vector<SharedSlot*> slots_;
   std::vector<int> ranks_;
   std::size_t own_;
   const SharedSegments& segments_;
+  double deadline_s_;
   std::vector<char*> addresses_;
   std::uint64_t barriers_ = 0;
 };

@@ -21,7 +21,7 @@ namespace meshwright {
 namespace {
 
 constexpr int could_not_start = 127;
-constexpr int stopped = 5;  // exit code
+constexpr int run_failed = 4, stopped = 5;  // exit codes
 
 void check(bool good, const char* call) {
   if (!good) throw RunError(std::string(call) + ": " + std::strerror(errno));
@@ -100,11 +100,12 @@ class Child {
 
   bool was_asked_twice() const { return requests_ > 1; }
 
+  // As waitpid says it.
   int wait() const {
     int status = 0;
     while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
     }
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    return status;
   }
 
  private:
@@ -141,7 +142,13 @@ int run_mpirun(const std::vector<std::string>& command) {
   FailureWatch watch;
   Child child(command);
   child.listen(watch);
-  const int status = child.wait();
+  const int ended = child.wait();
+  if (WIFSIGNALED(ended) && !child.was_asked_twice()) {
+    std::fprintf(stderr, "mpirun was killed by signal %d; the ranks were stopped\n",
+                 WTERMSIG(ended));
+    return run_failed;
+  }
+  const int status = WIFEXITED(ended) ? WEXITSTATUS(ended) : 128 + WTERMSIG(ended);
   if (status == could_not_start)
     throw RunError(command[0] + " could not be started; install Open MPI (tools/setup does)");
   const Verdict verdict = watch.verdict(status);

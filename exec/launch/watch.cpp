@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cctype>
 #include <csignal>
+#include <vector>
+
+#include "models/core/error.h"
 
 namespace meshwright {
 
@@ -49,22 +52,50 @@ std::string FailureWatch::end_line(const std::string& line) {
     paragraph_.clear();
     return whole;
   }
-  if (!inside_) return is_heard_already(bare) ? "" : line;
+  if (!inside_) return is_held_back(bare) ? "" : line;
   paragraph_ += line;
   return "";
 }
 
-bool FailureWatch::is_heard_already(const std::string& line) {
+bool FailureWatch::is_held_back(const std::string& line) {
   if (line.starts_with("mpirun: Forwarding signal")) return true;
   if (line.starts_with("error: ")) {
     if (line == error_) return true;
     if (error_.empty()) error_ = line;
     return false;
   }
-  if (!line.starts_with("rank ") || line.find(" failed: ") == std::string::npos) return false;
-  const bool before = explained_;
-  explained_ = true;
-  return before;
+  if (number_after(line, "rank ") < 0 && !line.starts_with("a rank failed: ")) return false;
+  if (!line.starts_with("rank ") && !line.starts_with("a rank ")) return false;
+  if (line.find(" failed: ") == std::string::npos) return false;
+  hear_failure(line);
+  return true;
+}
+
+// "rank 0 failed: ...: waited 600 s for ranks 1 and 2": held back until it is known whether a rank
+// was killed.
+void FailureWatch::hear_failure(const std::string& line) {
+  const std::size_t waited = line.rfind(": waited ");
+  if (failures_.empty() || waited != std::string::npos) failures_ += line + '\n';
+  if (waited == std::string::npos) return;
+  waiting_.insert(number_after(line, "rank "));
+  const std::size_t list = line.find(" for rank", waited);
+  for (std::size_t at = list; at < line.size(); ++at) {
+    if (std::isdigit(static_cast<unsigned char>(line[at])) == 0) continue;
+    int rank = 0;
+    for (; at < line.size() && std::isdigit(static_cast<unsigned char>(line[at])) != 0; ++at)
+      rank = rank * 10 + (line[at] - '0');
+    awaited_.insert(rank);
+  }
+}
+
+// Those who were waited for, and did not say that they wait themselves.
+std::string FailureWatch::silent_ranks() const {
+  std::vector<std::string> silent;
+  for (int rank : awaited_)
+    if (!waiting_.contains(rank)) silent.push_back(std::to_string(rank));
+  if (silent.empty()) return "";
+  return std::string(silent.size() == 1 ? "rank " : "ranks ") + list_of(silent, "and") +
+         " did not answer; all were stopped\n";
 }
 
 // Open MPI 4's words. Where other words are used, the paragraph is shown as it is.
@@ -105,8 +136,9 @@ Verdict FailureWatch::verdict(int status) {
   }
   const int code = code_ > 0 ? code_ : status;
   result.exit_code = code <= last_exit_code ? code : run_failed;
+  result.shown += failures_ + silent_ranks();
   // Bad input has been explained by a rank; being asked to stop is no failure.
-  if (rank_ >= 0 && code != bad_input && code != stopped && !explained_)
+  if (rank_ >= 0 && code != bad_input && code != stopped && failures_.empty())
     result.shown +=
         who + " ended with exit code " + std::to_string(code) + "; the others were stopped\n";
   return result;

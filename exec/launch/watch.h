@@ -1,8 +1,10 @@
 // Reads what mpirun and the ranks write to standard error: lets the ranks' lines through, and turns
 // mpirun's paragraphs about a failed rank into one line. When all ranks complain (`error: ...`, or
-// `rank 1 failed: ...`), the first one is heard.
+// `rank 1 failed: ...`), the first one is heard; of ranks that waited in vain all are, and whom
+// they waited for. A rank that was killed is the cause of all other complaints.
 #pragma once
 
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -22,14 +24,17 @@ class FailureWatch {
 
  private:
   std::string end_line(const std::string& line);
-  bool is_heard_already(const std::string& line);
+  bool is_held_back(const std::string& line);
+  void hear_failure(const std::string& line);
+  std::string silent_ranks() const;
   bool understood();  // the paragraph: whether it says what we say ourselves
 
   std::string line_;       // not ended yet
   std::string paragraph_;  // of mpirun, between two rules of dashes
   bool inside_ = false;
   std::string error_;                      // the first `error: ` line
-  bool explained_ = false;                 // a rank has said why it failed
+  std::string failures_;                   // what ranks have said about their own failure
+  std::set<int> waiting_, awaited_;        // in vain
   int rank_ = -1, signal_ = 0, code_ = 0;  // of the first rank that failed
 };
 

@@ -5,6 +5,7 @@
 
 #include "exec/optimizer/learning_rate.h"
 #include "models/core/error.h"
+#include "models/plan/describe.h"
 
 namespace meshwright {
 
@@ -29,16 +30,26 @@ StepResult Runtime::step(int step, std::int64_t position, Loader& loader) {
   position_ = position;
   scalars_ = {step, learning_rate_at(plan_.training, step), 1};
   timeline_.entries.clear();
-  for (std::size_t task = 0; task < program_.tasks.size(); ++task) run_task(static_cast<int>(task));
-  const RunId everything{static_cast<int>(program_.tasks.size()), 0};
-  complete_until(sends_, everything);
-  complete_until(receives_, everything);
-  backend_.wait();
+  try {
+    run_tasks();
+  } catch (const NonFinite&) {
+    throw;
+  } catch (const RunError& error) {
+    throw RunError("step " + std::to_string(step) + ": " + error.what());
+  }
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
   const double targets = static_cast<double>(program_.targets_per_step);
   return {scalar_at(memory_, program_.loss_buffer) / targets,
           std::sqrt(scalar_at(memory_, program_.norm_buffer)), scalars_.learning_rate,
           wall.count()};
+}
+
+void Runtime::run_tasks() {
+  for (std::size_t task = 0; task < program_.tasks.size(); ++task) run_task(static_cast<int>(task));
+  const RunId everything{static_cast<int>(program_.tasks.size()), 0};
+  complete_until(sends_, everything);
+  complete_until(receives_, everything);
+  backend_.wait();
 }
 
 void Runtime::run_task(int task) {
@@ -47,16 +58,53 @@ void Runtime::run_task(int task) {
   for (std::size_t i = 0; i < body.instructions.size(); ++i) {
     const Instruction& instruction = body.instructions[i];
     if (!runs(instruction, now_running)) continue;
-    wait_for(task, instruction);
-    execute(task, instruction, static_cast<int>(i));
-    make_progress();
+    // A replay ends before the update.
+    if (search_ != nullptr && instruction.kind == InstructionKind::optimizer_step) return;
+    try {
+      wait_for(task, instruction);
+      execute(task, instruction, static_cast<int>(i));
+      make_progress();
+    } catch (const NonFinite&) {
+      throw;
+    } catch (const RunError& error) {
+      throw RunError(describe_run({task, static_cast<int>(i)}) + ": " + error.what());
+    }
   }
+}
+
+std::string Runtime::describe_run(const RunId& run) const {
+  const Task& task = program_.tasks[at(run.task)];
+  return describe(program_, task, program_.bodies[at(task.body)].instructions[at(run.instruction)]);
+}
+
+// The same instructions make the same values again.
+NonFiniteSearch::Finding Runtime::find_non_finite() {
+  const RunId everything{static_cast<int>(program_.tasks.size()), 0};
+  complete_until(sends_, everything);
+  complete_until(receives_, everything);
+  NonFiniteSearch search(program_, memory_, world_.rank());
+  search_ = &search;
+  run_tasks();
+  search_ = nullptr;
+  return search.first_of_all(group(GroupKind::world), mesh_.degrees().pipeline);
+}
+
+void Runtime::fail_non_finite(std::string_view what) {
+  const NonFiniteSearch::Finding first = find_non_finite();
+  throw NonFinite(first.rank,
+                  "step " + std::to_string(scalars_.step) + ": the " + std::string(what) +
+                      " is not finite; stopped before the update (a lower learning rate or "
+                      "gradient_clip may help); " +
+                      (first.found ? "it began with " + std::string(first.text.data())
+                                   : "a replay of the step met finite values only: a fault of the "
+                                     "computer?"));
 }
 
 void Runtime::execute(int task, const Instruction& instruction, int index) {
   const Task& running = program_.tasks[at(task)];
   if (is_message(instruction)) return message(instruction, task, index);
   const SimTime begin = options_.trace ? now() : 0;
+  if (search_ != nullptr) search_->before(instruction, running);
   switch (instruction.kind) {
     case InstructionKind::compute:
       compute(instruction, running);
@@ -76,10 +124,9 @@ void Runtime::execute(int task, const Instruction& instruction, int index) {
     default:
       throw RunError("the engine met an instruction that it cannot run");
   }
-  if (options_.trace) {
-    backend_.wait();
-    note(task, index, begin);
-  }
+  if (options_.trace || search_ != nullptr) backend_.wait();
+  if (search_ != nullptr) search_->after(instruction, running);
+  if (options_.trace) note(task, index, begin);
 }
 
 void Runtime::compute(const Instruction& instruction, const Task& task) {
@@ -185,12 +232,8 @@ void Runtime::step_bucket(const Instruction& instruction, const Task& task) {
   const Bucket& bucket = program_.buckets[at(instruction.bucket)];
   const double norm = std::sqrt(scalar_at(memory_, program_.norm_buffer));
   const double loss = scalar_at(memory_, program_.loss_buffer);
-  if (!std::isfinite(norm) || !std::isfinite(loss))
-    throw RunError("rank " + std::to_string(world_.rank()) + ": step " +
-                   std::to_string(scalars_.step) + ": the " +
-                   (std::isfinite(loss) ? "gradient norm" : "loss") +
-                   " is not finite; stopped before the update (a lower learning rate or "
-                   "gradient_clip may help)");
+  if (!std::isfinite(loss)) fail_non_finite("loss");
+  if (!std::isfinite(norm)) fail_non_finite("gradient norm");
   scalars_.gradient_factor = clip_factor(norm, plan_.training.gradient_clip);
   const auto floats = [&](const Operand& operand) {
     return operand.buffer < 0 ? nullptr : static_cast<float*>(memory_.address(operand, task.slot));
@@ -222,7 +265,11 @@ void Runtime::complete_until(std::deque<Pending>& pending, RunId run) {
     if (first.run.task > run.task ||
         (first.run.task == run.task && first.run.instruction > run.instruction))
       return;
-    group(GroupKind::pipeline).wait(first.request);
+    try {
+      group(GroupKind::pipeline).wait(first.request);
+    } catch (const RunError& error) {
+      throw RunError(describe_run(first.run) + ": " + error.what());
+    }
     finish(first);
     pending.pop_front();
   }
@@ -252,7 +299,11 @@ SimTime Runtime::now() const {
 
 bool Runtime::any(bool own) {
   double flag = own ? 1 : 0;
-  group(GroupKind::world).all_reduce(&flag, 1, Dtype::f64, true);
+  try {
+    group(GroupKind::world).all_reduce(&flag, 1, Dtype::f64, true);
+  } catch (const RunError& error) {
+    throw RunError("after step " + std::to_string(scalars_.step) + ": " + error.what());
+  }
   return flag > 0;
 }
 

@@ -7,6 +7,8 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "exec/backends/backend.h"
@@ -15,6 +17,7 @@
 #include "exec/data/loader.h"
 #include "exec/optimizer/optimizer.h"
 #include "exec/runtime/arena.h"
+#include "exec/runtime/non_finite.h"
 #include "exec/runtime/parameters.h"
 #include "models/plan/timeline.h"
 
@@ -42,8 +45,13 @@ class Runtime {
           Backend& backend, const RuntimeOptions& options);
 
   // Trains one step, counted from 1, on the global batch that begins with sequence `position`. Loss
-  // or norm that are not finite: RunError before the update, on all ranks.
+  // or norm that are not finite: the step is replayed from the unchanged state to find where that
+  // began, and NonFinite is thrown on all ranks.
   StepResult step(int step, std::int64_t position, Loader& loader);
+
+  // Replays the latest step on the parameters as they are, without the update, and looks at every
+  // value; every rank calls it, and all get the same.
+  NonFiniteSearch::Finding find_non_finite();
 
   // Whether any rank says so; every rank calls it.
   bool any(bool own);
@@ -75,7 +83,10 @@ class Runtime {
   void check_supported_here() const;
   void reserve_workspace();
 
+  void run_tasks();
   void run_task(int task);
+  [[noreturn]] void fail_non_finite(std::string_view what);
+  std::string describe_run(const RunId& run) const;
   void execute(int task, const Instruction& instruction, int index);
   void compute(const Instruction& instruction, const Task& task);
   void collective(const Instruction& instruction, const Task& task);
@@ -122,6 +133,7 @@ class Runtime {
   std::vector<const void*> inputs_;
   std::vector<void*> outputs_;
   std::vector<OptimizerSegment> stepped_;
+  NonFiniteSearch* search_ = nullptr;  // while a step is replayed
   Timeline timeline_;
   std::chrono::steady_clock::time_point start_;
 };

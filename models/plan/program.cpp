@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "models/core/error.h"
+#include "models/plan/describe.h"
 
 namespace meshwright {
 
@@ -75,10 +76,6 @@ RunId resolve(const Program& program, int task, const Wait& wait) {
 }
 
 std::string to_text(const Program& program) {
-  constexpr const char* kinds[] = {"compute",       "load_input", "send",           "recv",
-                                   "all_reduce",    "all_gather", "reduce_scatter", "all_to_all",
-                                   "broadcast",     "ring_shift", "copy_out",       "copy_in",
-                                   "optimizer_step"};
   constexpr const char* streams[] = {"compute",   "tensor_comm", "shard_comm", "pipe_send",
                                      "pipe_recv", "copy_out",    "copy_in",    "context_comm"};
   constexpr const char* bodies[] = {"forward", "backward", "weights", "step_begin", "step_end"};
@@ -91,7 +88,7 @@ std::string to_text(const Program& program) {
     for (std::size_t i = 0; i < body.instructions.size(); ++i) {
       const Instruction& instruction = body.instructions[i];
       text += "  " + std::to_string(i) + " " + streams[static_cast<int>(instruction.stream)] + " " +
-              kinds[static_cast<int>(instruction.kind)];
+              std::string(name_of(instruction.kind));
       if (instruction.kind == InstructionKind::compute)
         text += " " + std::string(info(instruction.op).name);
       if (instruction.group != GroupKind::none)

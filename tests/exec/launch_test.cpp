@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "exec/launch/mpirun.h"
+#include "exec/launch/restarts.h"
 #include "exec/launch/watch.h"
 #include "models/core/error.h"
 #include "tests/catch.h"
@@ -69,4 +70,49 @@ TEST_CASE("words that are not understood are shown", "[exec][launch]") {
 
 TEST_CASE("a launcher that is not there is an error with a way out", "[exec][launch]") {
   CHECK_THROWS_AS(run_mpirun({"/nowhere/mpirun", "-n", "1"}), RunError);
+}
+
+TEST_CASE("a killed rank comes before the complaints of those that it left", "[exec][launch]") {
+  FailureWatch watch;
+  CHECK(watch.add("rank 0 failed: step 3: recv: MPI_Test: connection reset\n") == "");
+  watch.add(rule +
+            "\nmpirun noticed that process rank 2 with PID 0 on node b exited on signal 9\n" +
+            rule + "\n");
+  CHECK(watch.verdict(137).shown == "rank 2 was killed by signal 9; the others were stopped\n");
+}
+
+TEST_CASE("of ranks that fail by themselves the first is heard", "[exec][launch]") {
+  FailureWatch watch;
+  CHECK(watch.add("rank 3 failed: the disk is full\nrank 1 failed: MPI_Test: reset\n") == "");
+  CHECK(watch.verdict(4).exit_code == 4);
+  CHECK(watch.verdict(4).shown == "rank 3 failed: the disk is full\n");
+}
+
+TEST_CASE("who waited in vain is heard, and who did not answer is named", "[exec][launch]") {
+  FailureWatch watch;
+  const std::string first = "rank 0 failed: step 2: all_reduce: waited 9 s for ranks 1, 2 and 12\n";
+  const std::string second = "rank 1 failed: step 2: recv: waited 9 s for rank 2\n";
+  watch.add(first + second);
+  CHECK(watch.verdict(4).shown ==
+        first + second + "ranks 2 and 12 did not answer; all were stopped\n");
+}
+
+TEST_CASE("a run is restarted after a fault only, and so often as allowed", "[exec][launch]") {
+  const auto runs = [](int most, const std::vector<int>& codes) {
+    std::size_t count = 0;
+    const Restarts restarts{most, 0.001, 0.002};
+    const int code = run_with_restarts(
+        restarts,
+        [&](int done) {
+          CHECK(done == static_cast<int>(count));
+          return codes.at(count++);
+        },
+        [] { return "step 1"; });
+    return std::pair{code, count};
+  };
+  using Ended = std::pair<int, std::size_t>;
+  CHECK(runs(0, {4}) == Ended{4, 1});
+  CHECK(runs(3, {4, 4, 0}) == Ended{0, 3});
+  CHECK(runs(2, {4, 4, 4}) == Ended{4, 3});
+  for (int code : {0, 1, 2, 3, 5}) CHECK(runs(5, {code}) == Ended{code, 1});
 }

@@ -1,0 +1,136 @@
+#include "exec/runtime/non_finite.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <tuple>
+#include <vector>
+
+#include "models/plan/describe.h"
+
+namespace meshwright {
+
+namespace {
+
+template <typename T>
+bool finite_values(const void* data, std::int64_t count) {
+  const T* values = static_cast<const T*>(data);
+  return std::all_of(values, values + count, [](T value) { return std::isfinite(value); });
+}
+
+// A 16-bit value is infinite or no number when all bits of its exponent are set.
+bool finite_bits(const void* data, std::int64_t count, std::uint16_t exponent) {
+  const auto* values = static_cast<const std::uint16_t*>(data);
+  return std::all_of(values, values + count,
+                     [=](std::uint16_t value) { return (value & exponent) != exponent; });
+}
+
+// What happens earlier in a step comes first; whether one rank found it before another by the clock
+// says nothing.
+auto order_of(const NonFiniteSearch::Finding& finding) {
+  return std::tuple(!finding.found, !finding.begins_here, finding.phase, finding.micro_batch,
+                    finding.virtual_stage, finding.instruction, finding.rank);
+}
+
+// The maximum over a rank's part of the vocabulary is -infinity where that is padding only.
+bool holds_maxima(Op op) {
+  return op == Op::cross_entropy_stats || op == Op::cross_entropy_combine;
+}
+
+}  // namespace
+
+bool all_finite(const void* data, const TensorType& type) {
+  const std::int64_t count = type.shape.elements();
+  switch (type.dtype) {
+    case Dtype::f64:
+      return finite_values<double>(data, count);
+    case Dtype::f32:
+      return finite_values<float>(data, count);
+    case Dtype::f16:
+      return finite_bits(data, count, 0x7c00);
+    case Dtype::bf16:
+      return finite_bits(data, count, 0x7f80);
+    case Dtype::f8:
+    case Dtype::i32:
+      return true;
+  }
+  return true;
+}
+
+bool NonFiniteSearch::is_parameter(const Operand& operand) const {
+  const Buffer& buffer = program_.memory.buffers[static_cast<std::size_t>(operand.buffer)];
+  return buffer.cls == MemoryClass::parameters || buffer.name == "gathered_weights";
+}
+
+bool NonFiniteSearch::finite(const Instruction& instruction, const Operand& operand,
+                             int slot) const {
+  if (operand.buffer < 0) return true;
+  const void* data = memory_.address(operand, slot);
+  if (holds_maxima(instruction.op) && operand.type.dtype == Dtype::f32) {
+    const auto* values = static_cast<const float*>(data);
+    return std::all_of(values, values + operand.type.shape.elements(),
+                       [](float value) { return value < std::numeric_limits<float>::infinity(); });
+  }
+  return all_finite(data, operand.type);
+}
+
+// Sums lie in persistent buffers: what they hold before is read too.
+void NonFiniteSearch::before(const Instruction& instruction, const Task& task) {
+  if (instruction.kind != InstructionKind::compute || (first_.found && first_.begins_here)) return;
+  read_finite_ = parameters_finite_ = true;
+  for (const Operand& operand : instruction.inputs)
+    if (!finite(instruction, operand, task.slot))
+      (is_parameter(operand) ? parameters_finite_ : read_finite_) = false;
+  if (instruction.op == Op::zero) return;
+  for (const Operand& operand : instruction.outputs)
+    if (operand.buffer >= 0 &&
+        program_.memory.buffers[static_cast<std::size_t>(operand.buffer)].region ==
+            Region::persistent)
+      read_finite_ = read_finite_ && finite(instruction, operand, task.slot);
+}
+
+void NonFiniteSearch::after(const Instruction& instruction, const Task& task) {
+  // What came from other ranks began there.
+  if (instruction.kind != InstructionKind::compute) return;
+  if (first_.found && (first_.begins_here || !read_finite_)) return;
+  const bool good =
+      std::all_of(instruction.outputs.begin(), instruction.outputs.end(),
+                  [&](const Operand& out) { return finite(instruction, out, task.slot); });
+  if (good) return;
+  first_.found = true;
+  first_.begins_here = read_finite_;
+  first_.phase = instruction.phase == Phase::backward;
+  first_.micro_batch = task.micro_batch;
+  first_.virtual_stage = task.chunk;
+  const std::vector<Instruction>& body =
+      program_.bodies[static_cast<std::size_t>(task.body)].instructions;
+  first_.instruction = static_cast<int>(&instruction - body.data());
+  first_.rank = rank_;
+  std::string text = describe(program_, task, instruction) + ", on rank " + std::to_string(rank_) +
+                     " (stage " + std::to_string(program_.stage) + ")";
+  if (!parameters_finite_) text += "; " + wrong_parameter() + " holds such a value";
+  std::strncpy(first_.text.data(), text.c_str(), first_.text.size() - 1);
+}
+
+std::string NonFiniteSearch::wrong_parameter() const {
+  for (const StageParameter& member : program_.parameters) {
+    const HeldWeights held = memory_.weights(member);
+    if (held.count > 0 && !all_finite(held.data, {Shape{held.count}, Dtype::f32}))
+      return "parameter " + member.parameter.name;
+  }
+  return "a parameter";
+}
+
+NonFiniteSearch::Finding NonFiniteSearch::first_of_all(Communicator& everybody, int stages) const {
+  Finding own = first_;
+  own.virtual_stage = first_.virtual_stage * stages + program_.stage;
+  if (own.phase == 1) own.virtual_stage = -own.virtual_stage;  // backward: the last stage begins
+  std::vector<Finding> all(static_cast<std::size_t>(everybody.size()));
+  everybody.all_gather(&own, all.data(), sizeof own);
+  return *std::min_element(all.begin(), all.end(), [](const Finding& a, const Finding& b) {
+    return order_of(a) < order_of(b);
+  });
+}
+
+}  // namespace meshwright

@@ -1,0 +1,56 @@
+// Where a value stopped being finite: looks at what every instruction of a replayed step reads and
+// writes, and agrees with the other ranks on the first place.
+#pragma once
+
+#include <array>
+#include <string>
+
+#include "exec/comm/communicator.h"
+#include "exec/runtime/arena.h"
+
+namespace meshwright {
+
+// A loss or gradient that is not finite; every rank throws the same one.
+class NonFinite : public RunError {
+ public:
+  NonFinite(int rank, const std::string& message) : RunError(message), rank_(rank) {}
+  int rank() const { return rank_; }  // where it began
+
+ private:
+  int rank_;
+};
+
+bool all_finite(const void* data, const TensorType& type);
+
+class NonFiniteSearch {
+ public:
+  NonFiniteSearch(const Program& program, const Arena& memory, int rank)
+      : program_(program), memory_(memory), rank_(rank) {}
+
+  // Around each instruction, whose results are complete in after().
+  void before(const Instruction& instruction, const Task& task);
+  void after(const Instruction& instruction, const Task& task);
+
+  // Plain data, sent from rank to rank.
+  struct Finding {
+    bool found = false;
+    bool begins_here = false;  // nothing that was read was wrong, but perhaps parameters
+    int phase = 0, micro_batch = 0, virtual_stage = 0, instruction = 0, rank = 0;
+    std::array<char, 512> text{};
+  };
+  // Every rank calls it; all get the same.
+  Finding first_of_all(Communicator& everybody, int stages) const;
+
+ private:
+  bool is_parameter(const Operand& operand) const;
+  bool finite(const Instruction& instruction, const Operand& operand, int slot) const;
+  std::string wrong_parameter() const;
+
+  const Program& program_;
+  const Arena& memory_;
+  int rank_;
+  bool read_finite_ = true, parameters_finite_ = true;  // of the instruction under way
+  Finding first_;                                       // of this rank
+};
+
+}  // namespace meshwright

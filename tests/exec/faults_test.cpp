@@ -1,0 +1,218 @@
+// What goes wrong during a step: values that are not finite, and ranks that do not do the same.
+#include <cmath>
+#include <limits>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "exec/backends/cpu/cpu_backend.h"
+#include "exec/comm/checked.h"
+#include "exec/comm/self.h"
+#include "exec/runtime/runtime.h"
+#include "tests/catch.h"
+#include "tests/exec/worlds.h"
+#include "tests/models/plans.h"
+
+using namespace meshwright;
+
+namespace {
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+
+// A Runtime and all that it refers to.
+struct Run {
+  Run(const Model& model_, const Plan& plan_, World& world)
+      : Run(model_, plan_, world, lower_small(model_, plan_)) {}
+  Run(const Model& model_, const Plan& plan_, World& world, std::vector<Program> stages_)
+      : model(model_),
+        plan(plan_),
+        stages(std::move(stages_)),
+        mesh(plan.degrees(), plan.parallelism.placement),
+        backend(make_cpu_backend(1)),
+        loader(data()),
+        runtime(stages, plan, mesh, world, *backend, {1, model.layers, false}) {}
+
+  LoaderOptions data() const {
+    LoaderOptions options;
+    options.sequence_length = plan.training.sequence_length;
+    options.vocabulary = model.vocabulary;
+    return options;
+  }
+  StepResult step() { return runtime.step(1, 0, loader); }
+
+  Model model;
+  Plan plan;
+  std::vector<Program> stages;
+  Mesh mesh;
+  std::unique_ptr<Backend> backend;
+  Loader loader;
+  Runtime runtime;
+};
+
+std::map<std::string, std::vector<float>> parameters_of(const Model& model, Plan plan) {
+  plan.parallelism = Parallelism{};
+  const auto alone = make_self_world({});
+  Run run(model, plan, *alone);
+  std::map<std::string, std::vector<float>> all;
+  run.runtime.parameters().gather([&](const Parameter& parameter, std::span<const float> values) {
+    all[parameter.name].assign(values.begin(), values.end());
+  });
+  return all;
+}
+
+std::string complaint_of(Run& run) {
+  try {
+    run.step();
+  } catch (const RunError& error) {
+    return error.what();
+  }
+  return "no complaint";
+}
+
+bool holds(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("an infinite parameter is found, and nothing is lost", "[exec][faults]") {
+  World& world = test_world();
+  const Model model = small_model("gpt");
+  const int ranks = world.size();
+  const bool piped = ranks == 2 || ranks == 4;
+  SmallDegrees degrees;
+  if (piped) degrees = {.pipeline = 2, .tensor = ranks / 2};
+  if (!piped && ranks > 1) return;
+  const Plan plan = small_plan(model, degrees);
+  Run run(model, plan, world);
+  const std::string before = run.runtime.parameters().sha256();
+
+  // The last block's MLP: on the second stage where there are two.
+  const std::string name = "h.3.mlp.c_fc.weight";
+  std::map<std::string, std::vector<float>> values = parameters_of(model, plan);
+  std::string full;
+  for (const auto& [each, unused] : values)
+    if (each.ends_with(name)) full = each;
+  REQUIRE(!full.empty());
+  std::vector<float> planted = values[full];
+  planted[0] = infinity;
+  run.runtime.parameters().set(full, planted);
+  const std::string planted_hash = run.runtime.parameters().sha256();
+  const std::string complaint = complaint_of(run);
+  INFO(complaint);
+  CHECK(complaint.starts_with("step 1: the loss is not finite; stopped before the update"));
+  CHECK(holds(complaint, "it began with linear in "));
+  CHECK(holds(complaint, "h.3.mlp"));
+  CHECK(holds(complaint, "forward, micro-batch 0, on rank "));
+  CHECK(holds(complaint, piped ? "(stage 1)" : "(stage 0)"));
+  CHECK(holds(complaint, "parameter " + full + " holds such a value"));
+
+  CHECK(run.runtime.parameters().sha256() == planted_hash);
+  run.runtime.parameters().set(full, values[full]);
+  CHECK(run.runtime.parameters().sha256() == before);
+  CHECK(std::isfinite(run.step().loss));
+}
+
+TEST_CASE("the first micro-batch that meets an infinite row of the embedding is named",
+          "[exec][faults]") {
+  const auto world = make_self_world({});
+  Model model = small_model("llama");
+  model.tied_embeddings = false;
+  const Plan plan = small_plan(model, {});
+  Run run(model, plan, *world);
+  // A token of the last micro-batch that no earlier one has.
+  const std::int64_t length = plan.training.sequence_length, per = plan.training.micro_batch;
+  const auto batches = static_cast<std::int64_t>(plan.micro_batches());
+  std::set<std::int32_t> earlier;
+  std::int32_t token = -1;
+  std::vector<std::int32_t> sequence(static_cast<std::size_t>(length));
+  for (std::int64_t s = 0; s < batches * per; ++s) {
+    run.loader.read(s, sequence.data(), nullptr);
+    for (std::int32_t each : sequence)
+      if (s < (batches - 1) * per)
+        earlier.insert(each);
+      else if (!earlier.contains(each))
+        token = each;
+  }
+  REQUIRE(token >= 0);
+  for (auto& [name, values] : parameters_of(model, plan)) {
+    if (!name.ends_with("embed_tokens.weight")) continue;
+    values[static_cast<std::size_t>(token * model.hidden)] = infinity;
+    run.runtime.parameters().set(name, values);
+  }
+  const std::string complaint = complaint_of(run);
+  INFO(complaint);
+  CHECK(holds(complaint, "it began with embedding in "));
+  CHECK(holds(complaint, "forward, micro-batch " + std::to_string(batches - 1) + ", on rank 0"));
+}
+
+TEST_CASE("a sound step holds no value that is not finite", "[exec][faults]") {
+  World& world = test_world();
+  int searched = 0;
+  for (const char* family : {"gpt", "llama"}) {
+    const Model model = small_model(family);
+    for (const Plan& plan : small_plans(model)) {
+      if (plan.parallelism.degrees().ranks() != world.size() || ++searched % 4 != 1) continue;
+      INFO(describe(plan));
+      Run run(model, plan, world);
+      run.step();
+      const NonFiniteSearch::Finding found = run.runtime.find_non_finite();
+      INFO(found.text.data());
+      CHECK(!found.found);
+    }
+  }
+}
+
+TEST_CASE("checked collectives change nothing where the ranks agree", "[exec][faults]") {
+  World& world = test_world();
+  if (world.size() == 3) return;
+  const Model model = small_model("gpt");
+  const Plan plan = world.size() == 4 ? small_plan(model, {.tensor = 2, .data = 2})
+                                      : small_plan(model, {.data = world.size()});
+  const auto checked = make_checked_world(world);
+  Run plain(model, plan, world), careful(model, plan, *checked);
+  CHECK(plain.step().loss == careful.step().loss);
+  CHECK(plain.runtime.parameters().sha256() == careful.runtime.parameters().sha256());
+}
+
+TEST_CASE("a Program that differs on one rank is an error that names both sides",
+          "[exec][faults][mpi]") {
+  World& world = test_world();
+  if (world.size() != 2) return;
+  const Model model = small_model("gpt");
+  const auto change_first = [&](const Plan& plan, InstructionKind kind, const auto& change) {
+    std::vector<Program> stages = lower_small(model, plan);
+    bool changed = world.rank() == 0;
+    for (Program& program : stages)
+      for (Body& body : program.bodies)
+        for (std::size_t i = 0; i < body.instructions.size() && !changed; ++i)
+          if (body.instructions[i].kind == kind) changed = change(body.instructions, i);
+    REQUIRE(changed);
+    const auto checked = make_checked_world(world);
+    Run run(model, plan, *checked, std::move(stages));
+    const std::string complaint = complaint_of(run);
+    INFO(complaint);
+    CHECK(complaint.starts_with("step 1: "));
+    CHECK(holds(complaint, "the ranks disagree: rank " + std::to_string(world.rank()) + " is at"));
+    CHECK(holds(complaint, "; rank " + std::to_string(1 - world.rank()) + " is at"));
+  };
+  using List = std::vector<Instruction>;
+  const Plan data = small_plan(model, {.data = 2}), tensor = small_plan(model, {.tensor = 2});
+  change_first(data, InstructionKind::all_reduce, [](List& list, std::size_t i) {
+    list[i].inputs[0].type.shape[0] -= 1;  // other bytes
+    return true;
+  });
+  change_first(tensor, InstructionKind::all_reduce, [](List& list, std::size_t i) {
+    list[i].maximum = !list[i].maximum;  // another operation
+    return true;
+  });
+  change_first(tensor, InstructionKind::all_reduce, [](List& list, std::size_t i) {
+    list.erase(list.begin() + static_cast<std::ptrdiff_t>(i));  // one left out
+    return true;
+  });
+  change_first(data, InstructionKind::all_reduce, [](List& list, std::size_t i) {
+    list[i].group = GroupKind::world;  // another group
+    return true;
+  });
+}
