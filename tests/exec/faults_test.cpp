@@ -128,7 +128,7 @@ TEST_CASE("the first micro-batch that meets an infinite row of the embedding is 
   std::int32_t token = -1;
   std::vector<std::int32_t> sequence(static_cast<std::size_t>(length));
   for (std::int64_t s = 0; s < batches * per; ++s) {
-    run.loader.read(s, sequence.data(), nullptr);
+    run.loader.read(s, {.tokens = sequence.data()});
     for (std::int32_t each : sequence)
       if (s < (batches - 1) * per)
         earlier.insert(each);
