@@ -148,10 +148,14 @@ int run_train(const Options& options) {
   launch.extra = run.job.mpi_options;
   if (!options.hostfile.empty())
     launch.extra.insert(launch.extra.end(), {"--hostfile", options.hostfile});
-  const std::vector<std::string> command = mpirun_command(launch, rank_command(options, folder));
-  return run_with_restarts(
-      {options.restarts.value_or(0)}, [&](int) { return run_mpirun(command); },
-      [] { return "step 1"; });
+  const bool saves = run.job.checkpoint.has_value();
+  const auto start = [&](int restarts) {
+    Options own = options;
+    own.resume = options.resume || (restarts > 0 && saves);
+    return run_mpirun(mpirun_command(launch, rank_command(own, folder)));
+  };
+  return run_with_restarts({options.restarts.value_or(0)}, start,
+                           [&] { return saves ? "the last checkpoint" : "step 1"; });
 }
 
 }  // namespace meshwright

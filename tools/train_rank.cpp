@@ -135,10 +135,6 @@ int train(const Options& options, const Job& job, const Chosen& chosen, World& w
   return outcome.stopped ? stopped : done;
 }
 
-}  // namespace
-
-namespace {
-
 // Says why this rank fails, as the launcher expects it, and leaves. The others may have something
 // to say too, and the launcher, whose word about a killed rank comes first.
 int fail(World& world, int rank, const std::string& what) {
