@@ -37,6 +37,10 @@ constexpr Command commands[] = {
     {"tokenize", "FILES", "text files, one document each",
      "make a token file, which a job's data reads, of text", "json output tokenizer separator",
      run_tokenize},
+    {"import", "JOB", job_file, "make a job's first checkpoint of Hugging Face safetensors",
+     "json set profile from", run_import},
+    {"export", "JOB", job_file, "write a checkpoint as what transformers' from_pretrained loads",
+     "json set profile checkpoint to", run_export},
     {"list", "WHAT", "what to list", "what is known: models, machines, schedules, ...", "json",
      run_list},
 };

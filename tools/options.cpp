@@ -41,6 +41,10 @@ constexpr FileOption file_options[] = {
     {"report", &Options::report, "write a self-contained HTML page"},
     {"log-json", &Options::log_json, "write one JSON line per step"},
     {"hostfile", &Options::hostfile, "the hosts for mpirun"},
+    {"from", &Options::from, "folder with model.safetensors (or its index), or such a file"},
+    {"to", &Options::to, "folder for config.json and model.safetensors"},
+    {"checkpoint", &Options::checkpoint,
+     "the checkpoint, or a folder of them (the newest good one); the job's folder without it"},
     {"output", &Options::output, "the token file to write"},
     {"tokenizer", &Options::tokenizer, "a Hugging Face tokenizer.json (BPE); bytes without it"},
 };

@@ -21,6 +21,9 @@ struct Options {
   std::string output;            // tokenize: the token file
   std::string tokenizer;         // tokenize: a tokenizer.json
   std::string separator;         // tokenize: token between documents
+  std::string from;              // import: a folder with safetensors, or a file
+  std::string to;                // export: folder
+  std::string checkpoint;        // export: one checkpoint, or the folder of a run
   bool resume = false;           // train: from the newest checkpoint
   std::string trace_steps;       // train: which steps the trace holds
   bool check_collectives = false;  // train

@@ -51,6 +51,14 @@ void check_checkpoint_folder(const Job& job, bool resume) {
                     job.file, folder, steps.front().step));
 }
 
+Manifest first_manifest(const Job& job) {
+  Manifest manifest;
+  manifest.run = new_identity();
+  manifest.model = job.model.name;
+  manifest.seed = job.plan.training.seed;
+  return manifest;
+}
+
 std::unique_ptr<FolderLock> lock_checkpoints(const Job& job, bool resume, Communicator& all) {
   if (!job.checkpoint) return nullptr;
   std::unique_ptr<FolderLock> lock;

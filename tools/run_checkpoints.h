@@ -16,6 +16,9 @@ namespace meshwright {
 // --resume. InputError.
 void check_checkpoint_folder(const Job& job, bool resume);
 
+// Of a run of this job that has done nothing yet.
+Manifest first_manifest(const Job& job);
+
 // Rank 0 takes the lock of the job's checkpoint folder; every rank calls it. InputError on all.
 std::unique_ptr<FolderLock> lock_checkpoints(const Job& job, bool resume, Communicator& all);
 

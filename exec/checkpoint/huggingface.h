@@ -1,0 +1,23 @@
+// Checkpoints from Hugging Face's safetensors, and back.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "exec/checkpoint/load.h"
+#include "exec/checkpoint/safetensors.h"
+
+namespace meshwright {
+
+// Writes the checkpoint of step 0 into `folder`: weights only. A parameter that is not there is an
+// InputError. Returns the names that were not needed.
+std::vector<std::string> import_weights(const Safetensors& from,
+                                        const std::map<std::string, Shape>& parameters,
+                                        const Manifest& about, const std::string& folder);
+
+// Writes the weights, fp32, as one file in the order of names, as transformers does.
+void export_weights(const Checkpoint& from, const std::map<std::string, Shape>& parameters,
+                    const std::string& file);
+
+}  // namespace meshwright

@@ -1,0 +1,58 @@
+// Hugging Face's safetensors: the length of a JSON header (8 bytes, little-endian), the header
+// {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...}, the data.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "exec/checkpoint/file.h"
+#include "models/graph/op.h"
+
+namespace meshwright {
+
+struct StoredTensor {
+  std::string dtype;
+  std::vector<std::int64_t> shape;
+  std::int64_t begin = 0, end = 0;  // bytes of the data
+};
+
+// A total function of any bytes: InputError `where: what is wrong`.
+std::map<std::string, StoredTensor> parse_safetensors_header(std::string_view header,
+                                                             std::int64_t data_bytes,
+                                                             const std::string& where);
+
+// A model's tensors: a .safetensors file, or a folder with model.safetensors or, in several files,
+// model.safetensors.index.json. Every fault is an InputError or RunError that names the file.
+class Safetensors {
+ public:
+  explicit Safetensors(const std::string& path);
+
+  // As published; also without the first part of the name ("transformer."), and in the older
+  // spellings of some. Empty: not there.
+  std::string find(const std::string& name) const;
+  // fp32, from F32, F16, BF16 or F64; a wrong shape is an InputError.
+  std::vector<float> read(const std::string& stored_name, const Shape& shape) const;
+  std::vector<std::string> names() const;
+
+ private:
+  struct Source {
+    File file;
+    std::int64_t data_begin = 0;
+  };
+  struct Place {
+    std::size_t source = 0;
+    StoredTensor tensor;
+  };
+  void open(const std::string& path);
+
+  std::vector<Source> sources_;
+  std::map<std::string, Place> places_;
+};
+
+// Everything before the data of a file that holds these fp32 tensors one after another, by name.
+std::string safetensors_header(const std::map<std::string, Shape>& tensors);
+
+}  // namespace meshwright

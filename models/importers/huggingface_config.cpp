@@ -1,0 +1,100 @@
+#include "models/importers/huggingface_config.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "models/core/error.h"
+#include "models/importers/architecture.h"
+
+namespace meshwright {
+
+namespace {
+
+using nlohmann::json;
+
+struct Writer {
+  std::string_view architecture;
+  std::string_view generator, reader;  // classes: of the language model, of question answering
+  std::string_view activation, epsilon;
+  SizeKeys sizes;
+};
+
+constexpr SizeKeys new_keys = {
+    "hidden_size",       "num_hidden_layers", "num_attention_heads",    "",
+    "intermediate_size", "vocab_size",        "max_position_embeddings"};
+constexpr SizeKeys old_keys = {"n_embd",  "n_layer",    "n_head",     "",
+                               "n_inner", "vocab_size", "n_positions"};
+
+constexpr Writer writers[] = {
+    {"gpt2", "GPT2LMHeadModel", "GPT2ForQuestionAnswering", "activation_function",
+     "layer_norm_epsilon", old_keys},
+    {"gptj", "GPTJForCausalLM", "GPTJForQuestionAnswering", "activation_function",
+     "layer_norm_epsilon", old_keys},
+    {"gpt_neox", "GPTNeoXForCausalLM", "GPTNeoXForQuestionAnswering", "hidden_act",
+     "layer_norm_eps", new_keys},
+    {"llama", "LlamaForCausalLM", "LlamaForQuestionAnswering", "hidden_act", "rms_norm_eps",
+     new_keys},
+    {"bert", "BertForMaskedLM", "BertForQuestionAnswering", "hidden_act", "layer_norm_eps",
+     new_keys},
+    {"roberta", "RobertaForMaskedLM", "RobertaForQuestionAnswering", "hidden_act", "layer_norm_eps",
+     new_keys},
+};
+
+// What only one architecture says.
+void add_own_keys(const Model& model, json& config) {
+  if (model.architecture == "llama") {
+    config["num_key_value_heads"] = model.kv_heads;
+    config["head_dim"] = model.head_dim;
+    config["rope_theta"] = model.rotary_base;
+    config["attention_bias"] = model.attention_bias;
+    config["mlp_bias"] = model.biases;
+  } else if (model.architecture == "gpt_neox") {
+    config["rotary_pct"] = static_cast<double>(model.rotary_dim) / model.head_dim;
+    config["rotary_emb_base"] = model.rotary_base;
+    config["use_parallel_residual"] = model.parallel_residual;
+    config["attention_bias"] = model.attention_bias;
+  } else if (model.architecture == "gptj") {
+    config["rotary_dim"] = model.rotary_dim;
+  } else if (model.family == Family::bert) {
+    config["type_vocab_size"] = model.token_types;
+  }
+  if (model.position_offset > 0) {
+    config["max_position_embeddings"] = model.positions + model.position_offset;
+    config["pad_token_id"] = model.position_offset - 1;
+  }
+}
+
+}  // namespace
+
+json huggingface_config(const Model& model) {
+  const auto writer = std::find_if(std::begin(writers), std::end(writers), [&](const Writer& each) {
+    return each.architecture == model.architecture;
+  });
+  if (writer == std::end(writers))
+    throw NotSupportedYet("a config.json cannot be written for the architecture " +
+                          model.architecture +
+                          " yet; known: gpt2, gptj, gpt_neox, llama, bert, "
+                          "roberta");
+  const std::string_view name = model.head == Head::qa ? writer->reader : writer->generator;
+  json config = {{"architectures", {name}},
+                 {"model_type", model.architecture},
+                 {"dtype", "float32"},
+                 {"torch_dtype", "float32"},  // what older versions read
+                 {"tie_word_embeddings", model.tied_embeddings}};
+  const auto set = [&](std::string_view key, const json& value) {
+    config[std::string(key)] = value;
+  };
+  const SizeKeys& keys = writer->sizes;
+  set(keys.hidden, model.hidden);
+  set(keys.layers, model.layers);
+  set(keys.heads, model.heads);
+  set(keys.ffn, model.ffn);
+  set(keys.vocabulary, model.vocabulary);
+  set(keys.positions, model.positions);
+  set(writer->epsilon, model.norm_epsilon);
+  set(writer->activation, model.gated_ffn ? "silu" : model.gelu_tanh ? "gelu_new" : "gelu");
+  add_own_keys(model, config);
+  return config;
+}
+
+}  // namespace meshwright

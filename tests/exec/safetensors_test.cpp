@@ -1,0 +1,185 @@
+// Hugging Face's safetensors: what transformers saved is read, and written again to the same bytes.
+#include "exec/checkpoint/safetensors.h"
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "exec/checkpoint/folder.h"
+#include "exec/checkpoint/huggingface.h"
+#include "models/core/error.h"
+#include "models/importers/huggingface_config.h"
+#include "tests/catch.h"
+#include "tests/exec/test_folder.h"
+#include "tests/golden/golden.h"
+
+using namespace meshwright;
+
+namespace {
+
+const std::string golden_root = std::string(MESHWRIGHT_SOURCE_DIR) + "/tests/golden/";
+const std::vector<std::string> saved = {"gpt2", "llama", "bert"};  // by transformers
+
+std::string content(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+std::map<std::string, Shape> shapes_of(const Model& model) {
+  Training training;
+  training.micro_batch = 1;
+  training.sequence_length = 8;
+  training.predicted_positions = 2;
+  std::map<std::string, Shape> shapes;
+  for (const Parameter& parameter : build_graph(model, training).parameters)
+    if (parameter.counted) shapes[parameter.name] = parameter.global_shape;
+  return shapes;
+}
+
+std::string file_of(const std::string& header, const std::string& data) {
+  const std::uint64_t length = header.size();
+  return std::string(reinterpret_cast<const char*>(&length), sizeof length) + header + data;
+}
+
+template <typename Work>
+std::string message_of(const Work& work) {
+  try {
+    work();
+  } catch (const InputError& error) {
+    return error.what();
+  } catch (const RunError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("weights that transformers saved are read as they are", "[safetensors]") {
+  for (const std::string& name : saved) {
+    INFO(name);
+    const Golden golden = load_golden(golden_root + "transformers/" + name);
+    const Safetensors stored(golden_root + "safetensors/" + name);
+    const auto shapes = shapes_of(load_model(golden_root + "safetensors/" + name, "/"));
+    REQUIRE(shapes.size() == golden.parameters().size());
+    REQUIRE(shapes.size() == stored.names().size());
+    // The golden test runs these values to transformers' logits and loss.
+    for (const auto& [parameter, shape] : shapes)
+      CHECK(stored.read(stored.find(parameter), shape) ==
+            golden.tensor("weight/" + parameter).values);
+  }
+}
+
+TEST_CASE("imported and exported, a model has the bytes that transformers wrote", "[safetensors]") {
+  for (const std::string& name : saved) {
+    INFO(name);
+    const std::string golden = golden_root + "safetensors/" + name;
+    const TestFolder folder;
+    const auto shapes = shapes_of(load_model(golden, "/"));
+    CHECK(import_weights(Safetensors(golden), shapes, {}, folder.path()).empty());
+    const Checkpoint imported(step_folder(folder.path(), 0));
+    imported.check_holds(shapes);
+    export_weights(imported, shapes, folder.path() + "/model.safetensors");
+    CHECK(content(folder.path() + "/model.safetensors") == content(golden + "/model.safetensors"));
+  }
+}
+
+TEST_CASE("a written config.json is read as the same model", "[safetensors]") {
+  for (const std::string& folder : golden_folders()) {
+    INFO(folder);
+    const Model model = load_model(folder, "/");
+    if (model.architecture == "mpt" || model.architecture == "bloom") {
+      CHECK_THROWS_AS(huggingface_config(model), NotSupportedYet);
+      continue;
+    }
+    const Model back = read_huggingface(Fields(huggingface_config(model), "written"));
+    CHECK(back.hidden == model.hidden);
+    CHECK(back.layers == model.layers);
+    CHECK(back.heads == model.heads);
+    CHECK(back.kv_heads == model.kv_heads);
+    CHECK(back.ffn == model.ffn);
+    CHECK(back.positions == model.positions);
+    CHECK(back.vocabulary == model.vocabulary);
+    CHECK(back.head_dim == model.head_dim);
+    CHECK(back.head == model.head);
+    CHECK(back.tied_embeddings == model.tied_embeddings);
+    CHECK(back.biases == model.biases);
+    CHECK(back.attention_bias == model.attention_bias);
+    CHECK(back.gelu_tanh == model.gelu_tanh);
+    CHECK(back.norm_epsilon == model.norm_epsilon);
+    CHECK(back.rotary_base == model.rotary_base);
+    CHECK(back.rotary_dim == model.rotary_dim);
+    CHECK(back.parallel_residual == model.parallel_residual);
+    CHECK(back.token_types == model.token_types);
+    CHECK(back.position_offset == model.position_offset);
+    CHECK(back.architecture == model.architecture);
+  }
+}
+
+TEST_CASE("types, older names and several files", "[safetensors]") {
+  const TestFolder folder;
+  // f16: 1, -2, the smallest subnormal 2^-24, 65504; bf16: 1, -2 and 3.140625 (0x4049).
+  folder.file("a.safetensors",
+              file_of(R"({"wte.weight":{"dtype":"F16","shape":[2,2],"data_offsets":[0,8]}})",
+                      std::string("\x00\x3c\x00\xc0\x01\x00\xff\x7b", 8)));
+  folder.file("b.safetensors",
+              file_of(R"({"x.LayerNorm.gamma":{"dtype":"BF16","shape":[3],"data_offsets":[2,8]},
+                          "mask":{"dtype":"BOOL","shape":[2],"data_offsets":[0,2]}})",
+                      std::string("\x01\x01\x80\x3f\x00\xc0\x49\x40", 8)));
+  folder.file("model.safetensors.index.json", R"({"metadata": {}, "weight_map": {
+      "wte.weight": "a.safetensors", "x.LayerNorm.gamma": "b.safetensors", "mask": "b.safetensors"}})");
+  const Safetensors stored(folder.path());
+  CHECK(stored.read(stored.find("transformer.wte.weight"), Shape{2, 2}) ==
+        std::vector<float>{1, -2, std::ldexp(1.0F, -24), 65504});
+  CHECK(stored.read(stored.find("x.LayerNorm.weight"), Shape{3}) ==
+        std::vector<float>{1, -2, 3.140625F});
+  CHECK(stored.find("y.weight").empty());
+  CHECK(message_of([&] {
+          stored.read("mask", Shape{2});
+        }).find("b.safetensors: mask is of type BOOL; known: F32") != std::string::npos);
+  CHECK(message_of([&] {
+          stored.read("wte.weight", Shape{4});
+        }).find("a.safetensors: wte.weight is [2,2], the job's model has it as [4]") !=
+        std::string::npos);
+  CHECK(message_of([&] {
+          import_weights(stored, {{"y", Shape{1}}}, {}, folder.path());
+        }) == "has no y, which the job's model has");
+  folder.file("model.safetensors.index.json", R"({"weight_map": {"w": "../a.safetensors"}})");
+  CHECK(message_of([&] {
+          Safetensors other(folder.path());
+        }).find("/weight_map/w: is not the name of a file") != std::string::npos);
+}
+
+TEST_CASE("hostile safetensors headers are refused with their place", "[safetensors]") {
+  const auto refused = [](const std::string& tensor) {
+    return message_of([&] { parse_safetensors_header(R"({"w":)" + tensor + "}", 24, "f"); });
+  };
+  const auto at = [&](const std::string& shape, const std::string& offsets) {
+    return refused(R"({"dtype":"F32","shape":)" + shape + R"(,"data_offsets":)" + offsets + "}");
+  };
+  CHECK(at("[2,3]", "[0,24]") == "");
+  CHECK(at("[]", "[4,8]") == "");
+  CHECK(at("[0, 9223372036854775807]", "[4,4]") == "");
+  for (const std::string offsets : {"[0]", "[-4,20]", "[8,4]", "[0,28]", "[0,24,24]",
+                                    "[9223372036854775807,9223372036854775807]"})
+    CHECK(at("[2,3]", offsets) ==
+          "f: /w/data_offsets: is not a part of the file's 24 bytes of data");
+  for (const std::string shape :
+       {"[2,2]", "[]", "[9223372036854775807,2]", "[4294967296,4294967296]", "[0]"})
+    CHECK(at(shape, "[0,24]").find("f: /w/data_offsets: 24 bytes are not those of") == 0);
+  CHECK(at("[-2,-3]", "[0,24]") == "f: /w/shape: -2 is negative");
+  CHECK(refused("[]").find("f: /w") == 0);
+  CHECK(refused("{}").find("f: /w/dtype: ") == 0);
+  const TestFolder folder;
+  for (const auto& [name, text] : {std::pair<std::string, std::string>{"short", "1234567"},
+                                   {"long", std::string(8, '\xff') + "{}"},
+                                   {"none", std::string("\x03\0\0\0\0\0\0\0{}", 10)}}) {
+    const std::string path = folder.file(name, text);
+    CHECK(message_of([&] { Safetensors other(path); }).find(path + ": ") == 0);
+  }
+  CHECK(message_of([&] {
+          Safetensors other(folder.path());
+        }).find("has neither model.safetensors nor") != std::string::npos);
+}

@@ -1,0 +1,33 @@
+"""What transformers saves of the tiny models of make_golden.py: config.json and model.safetensors.
+
+    python3 -m venv venv && venv/bin/pip install torch transformers
+    venv/bin/python tests/golden/make_safetensors.py [folder]
+
+(made with torch 2.15 and transformers 5.23). Writes tests/golden/safetensors/<name>/ with the same
+weights as tests/golden/transformers/<name>/.
+"""
+
+import pathlib
+import sys
+
+import torch
+
+import make_golden
+
+NAMES = ["gpt2", "llama", "bert"]
+
+
+def main():
+    here = pathlib.Path(__file__).resolve().parent
+    root = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else here / "safetensors"
+    for number, (name, model) in enumerate(make_golden.MODELS.items()):
+        class_name, config, configuration = model
+        generator = torch.Generator().manual_seed(1000 + number)
+        made = make_golden.make_model(class_name, config, configuration, generator)
+        if name in NAMES:
+            made.float().save_pretrained(root / name)
+            (root / name / "generation_config.json").unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    main()
