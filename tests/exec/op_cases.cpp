@@ -256,6 +256,7 @@ std::vector<OpTensor> Runner::run(Op op, const Attributes& attributes,
   for (OpTensor& result : results) out.push_back(result.storage.data());
   OpContext context;
   context.tensor_rank = tensor_rank;
+  context.context_rank = context_rank;
   context.tensor_size = attributes.tensor_degree;
   std::vector<double> scratch(static_cast<std::size_t>(
       backend_.workspace_bytes({op, attributes, input_types, output_types}) / 8 + 1));
