@@ -99,8 +99,7 @@ std::string describe(const Plan& plan) {
          schedule_names()[static_cast<std::size_t>(p.schedule)] + " zero" +
          std::to_string(p.zero_stage) + (p.sequence_parallel ? " rows " : " ") +
          tensor_layout_names()[static_cast<std::size_t>(p.tensor_layout)] +
-         (p.tensor_batch_own ? " own" : "") + " recompute " +
-         recompute_names()[static_cast<std::size_t>(plan.training.recompute)];
+         (p.tensor_batch_own ? " own" : "") + " recompute " + recompute_word(plan.training);
 }
 
 }  // namespace meshwright
