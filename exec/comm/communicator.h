@@ -47,6 +47,8 @@ class Communicator {
   virtual bool test(Request request) = 0;  // complete? then the request is gone
   virtual void wait(Request request) = 0;
 };
+// Each rank's `from` becomes `to` of the next one, the last one's that of the first.
+void shift_around(Communicator& ring, const void* from, void* to, std::int64_t bytes);
 constexpr int max_tag = (1 << 22) - 1;
 
 // All ranks of the job. It outlives the groups and the memory that it made.

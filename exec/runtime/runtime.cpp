@@ -1,10 +1,12 @@
 #include "exec/runtime/runtime.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
 #include "exec/optimizer/learning_rate.h"
 #include "models/core/error.h"
+#include "models/graph/context.h"
 #include "models/plan/describe.h"
 
 namespace meshwright {
@@ -116,6 +118,7 @@ void Runtime::execute(int task, const Instruction& instruction, int index) {
     case InstructionKind::all_gather:
     case InstructionKind::reduce_scatter:
     case InstructionKind::broadcast:
+    case InstructionKind::ring_shift:
       collective(instruction, running);
       break;
     case InstructionKind::optimizer_step:
@@ -141,7 +144,8 @@ void Runtime::compute(const Instruction& instruction, const Task& task) {
     outputs_.push_back(memory_.address(operand, task.slot));
   }
   backend_.run({instruction.op, instruction.attributes, input_types_, output_types_},
-               {inputs_, outputs_}, {own_.tensor, mesh_.degrees().tensor, workspace_});
+               {inputs_, outputs_},
+               {own_.tensor, mesh_.degrees().tensor, workspace_, context_rank()});
 }
 
 // Of this rank's own part of the bucket: what belongs to a parameter, once over all ranks.
@@ -175,6 +179,8 @@ void Runtime::collective(const Instruction& instruction, const Task& task) {
     case InstructionKind::reduce_scatter:
       return members.reduce_scatter(from, to, in.shape.elements() / members.size(), in.dtype,
                                     instruction.accumulate);
+    case InstructionKind::ring_shift:
+      return shift_around(members, from, to, in.bytes());
     default:
       return members.broadcast(to, in.bytes(), 0);
   }
@@ -213,17 +219,21 @@ int Runtime::tag_of(const Instruction& instruction, const Task& task) const {
 void Runtime::load_input(const Instruction& instruction, const Task& task) {
   const std::int64_t b = plan_.training.micro_batch;
   const std::int64_t width = instruction.outputs[0].type.shape.elements() / b;
-  const int replica = own_.rdp / mesh_.degrees().context;
+  const int context = mesh_.degrees().context, replica = own_.rdp / context;
   auto* to = static_cast<std::int32_t*>(memory_.address(instruction.outputs[0], task.slot));
   for (std::int64_t i = 0; i < b; ++i, to += width) {
     const std::int64_t sequence =
         first_sequence(position_, plan_.training.global_batch, plan_.replicas(), replica,
                        task.micro_batch * b + i);
+    std::int32_t* whole = context == 1 ? to : sequence_.data();
     SequenceInputs into;
     (instruction.channel == 0   ? into.tokens
      : instruction.channel == 1 ? into.targets
-                                : into.positions) = to;
+                                : into.positions) = whole;
     loader_->read(sequence, into);
+    for (int half = 0; half < 2 && context > 1; ++half)
+      std::copy_n(whole + context_half_begin(context, context_rank(), width, half), width / 2,
+                  to + half * (width / 2));
   }
 }
 

@@ -106,6 +106,7 @@ class Runtime {
     return stream == Stream::pipe_send ? sends_ : receives_;
   }
   Communicator& group(GroupKind kind) { return *groups_.at(kind); }
+  int context_rank() const { return own_.rdp % mesh_.degrees().context; }
 
   const std::vector<Program>& stages_;
   const Plan& plan_;
@@ -134,6 +135,8 @@ class Runtime {
   std::vector<void*> outputs_;
   std::vector<OptimizerSegment> stepped_;
   NonFiniteSearch* search_ = nullptr;  // while a step is replayed
+  std::vector<std::int32_t>
+      sequence_;  // a whole one, of which this rank of a context group takes its part
   Timeline timeline_;
   std::chrono::steady_clock::time_point start_;
 };

@@ -40,6 +40,7 @@ Runtime::Runtime(const std::vector<Program>& stages, const Plan& plan, const Mes
   make_groups();
   make_segments();
   reserve_workspace();
+  sequence_.resize(static_cast<std::size_t>(plan_.training.sequence_length));
   parameters_ = std::make_unique<Parameters>(stages_, mesh_, group(GroupKind::world), memory_);
   parameters_->initialise(plan_.training.seed, options_.layers, pool_);
   group(GroupKind::world).barrier();

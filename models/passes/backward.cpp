@@ -206,7 +206,7 @@ class Differentiator {
 
 std::int64_t targets_per_step(const Graph& graph, const Plan& plan) {
   const std::int64_t of_micro_batch = graph.tensor(graph.targets).type.shape.elements();
-  return of_micro_batch / graph.micro_batch * plan.training.global_batch;
+  return of_micro_batch / graph.micro_batch * graph.context_degree * plan.training.global_batch;
 }
 
 Graph backward(Graph graph, const Plan& plan) {

@@ -3,6 +3,8 @@
 #include "models/passes/pad_vocabulary.h"
 #include "models/passes/pass.h"
 #include "models/passes/recompute.h"
+#include "models/passes/ring_attention.h"
+#include "models/passes/split_context.h"
 #include "models/passes/split_tensors.h"
 
 namespace meshwright {
@@ -12,10 +14,13 @@ namespace {
 constexpr Pass training_list[] = {
     {"pad_vocabulary", "before the split: the padded vocabulary divides by the tensor degree",
      pad_vocabulary},
+    {"split_context", "before backward: the loss and its gradient are of own tokens",
+     split_context},
     {"split_tensors", "before backward: a communication's gradient is its conjugate",
      split_tensors},
     {"backward", "on the split graph: gradients are local", backward},
     {"recompute", "after backward: gradients tell what is needed again", recompute},
+    {"ring_attention", "last: to all other passes attention is one operation", ring_attention},
 };
 
 }  // namespace

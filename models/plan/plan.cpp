@@ -135,6 +135,7 @@ json to_json(const Parallelism& p) {
                 {"memory_weight", p.memory_weight},
                 {"tensor_layout", p.tensor_layout},
                 {"tensor_batch", p.tensor_batch_own ? "own" : "shared"},
+                {"context_exchange", p.context_gathers ? "all_gather" : "p2p"},
                 {"offload", p.offload},
                 {"reduce_bucket_bytes", p.reduce_bucket_bytes},
                 {"max_live_parameters", p.max_live_parameters},

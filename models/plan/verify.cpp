@@ -65,14 +65,31 @@ void check_tensor(const Plan& plan, const ModelSizes& model) {
       refuse("parallelism/tensor", fmt::format("{} does not divide {} {}; use {}", tensor, size,
                                                name, divisors_of(common)));
   if (!plan.parallelism.sequence_parallel) return;
-  const std::int64_t rows =
-      static_cast<std::int64_t>(plan.training.micro_batch) * plan.training.sequence_length;
+  const std::int64_t rows = static_cast<std::int64_t>(plan.training.micro_batch) *
+                            plan.training.sequence_length / plan.parallelism.context;
   if (rows % tensor != 0)
     refuse("parallelism/sequence_parallel",
            fmt::format("tensor {} does not divide micro_batch {} x sequence_length {} = {} rows; "
                        "choose a sequence length that is a multiple of {}",
-                       tensor, plan.training.micro_batch, plan.training.sequence_length, rows,
-                       tensor));
+                       tensor, plan.training.micro_batch,
+                       plan.training.sequence_length / plan.parallelism.context, rows, tensor));
+}
+
+// Each rank holds two chunks of a sequence (models/graph/context.h), and merges what it attends to
+// by log-sum-exps.
+void check_context(const Plan& plan) {
+  const int context = plan.parallelism.context, length = plan.training.sequence_length;
+  if (context == 1) return;
+  if (length % (2 * context) != 0)
+    refuse("parallelism/context",
+           fmt::format("sequence_length {} does not divide into 2 x context {} = {} chunks; use a "
+                       "multiple of {}, or context {}",
+                       length, context, 2 * context, 2 * context,
+                       divisors_of(length % 2 == 0 ? length / 2 : 1)));
+  if (plan.training.attention == AttentionKernel::unfused)
+    refuse("training/attention",
+           "'unfused' keeps whole score matrices, which parallelism.context cuts; use 'flash' or "
+           "'flash2', or context 1");
 }
 
 void check_batch(const Plan& plan) {
@@ -221,7 +238,8 @@ void check_training(const Training& t, const ModelSizes& model) {
 void check_supported(const Plan& plan) {
   const Training& t = plan.training;
   const Parallelism& p = plan.parallelism;
-  if (p.context > 1) not_yet("parallelism/context", "context parallelism (degree above 1)");
+  if (p.context > 1 && p.expert > 1)
+    not_yet("parallelism/context", "context together with expert parallelism");
   if (p.expert > 1) not_yet("parallelism/expert", "expert parallelism (degree above 1)");
   if (p.tensor_layout != "megatron")
     not_yet("parallelism/tensor_layout",
@@ -249,6 +267,7 @@ void verify(const Plan& plan, const ModelSizes& model) {
   check_degrees(plan.parallelism);
   check_training(plan.training, model);
   check_batch(plan);
+  check_context(plan);
   check_tensor(plan, model);
   check_sharding(plan.parallelism);
   check_schedule(plan, model);

@@ -13,11 +13,11 @@ namespace meshwright {
 
 namespace {
 
-// model_flops() counts one micro-batch on one rank of a tensor group; a step has the product of the
-// three degrees below of them, wherever the stages lie.
+// model_flops() counts one micro-batch on one rank of a tensor and context group; a step has the
+// product of the degrees below of them, wherever the stages lie.
 double flops_per_step(const Prepared& prepared) {
   const Parallelism& p = prepared.plan.parallelism;
-  return model_flops(prepared.graph) * p.tensor * prepared.plan.replicas() *
+  return model_flops(prepared.graph) * p.tensor * p.context * prepared.plan.replicas() *
          prepared.plan.micro_batches();
 }
 

@@ -44,7 +44,7 @@ std::int64_t full_bytes(const Instruction& instruction) {
                                                          : instruction.inputs[0].type.bytes();
 }
 
-constexpr int message_kind = -1;
+constexpr int message_kind = -1, ring_kind = -2;
 
 }  // namespace
 
@@ -56,13 +56,31 @@ SimTime Durations::collective(const Instruction& instruction) {
   const Key key{static_cast<int>(kind), static_cast<int>(instruction.group), 0,
                 full_bytes(instruction)};
   if (const auto found = known_.find(key); found != known_.end()) return found->second;
-  auto groups = groups_.find(instruction.group);
-  if (groups == groups_.end())
-    groups = groups_.emplace(instruction.group, mesh_.groups(instruction.group)).first;
-  const SimTime time = checked_sim_time(
-      collective_time(topology_, kind, {static_cast<double>(key.bytes)}, groups->second));
+  const SimTime time = checked_sim_time(collective_time(
+      topology_, kind, {static_cast<double>(key.bytes)}, groups(instruction.group)));
   known_.emplace(key, time);
   return time;
+}
+
+// Every member of every group sends to the next one of its group, all at once.
+SimTime Durations::ring_shift(const Instruction& instruction) {
+  const Key key{ring_kind, static_cast<int>(instruction.group), 0,
+                instruction.inputs[0].type.bytes()};
+  if (const auto found = known_.find(key); found != known_.end()) return found->second;
+  std::vector<std::pair<int, int>> pairs;
+  for (const auto& group : groups(instruction.group))
+    for (std::size_t i = 0; i < group.size(); ++i)
+      pairs.emplace_back(group[i], group[(i + 1) % group.size()]);
+  const SimTime time =
+      checked_sim_time(transfer_time(topology_, {static_cast<double>(key.bytes)}, pairs));
+  known_.emplace(key, time);
+  return time;
+}
+
+const Groups& Durations::groups(GroupKind kind) {
+  auto found = groups_.find(kind);
+  if (found == groups_.end()) found = groups_.emplace(kind, mesh_.groups(kind)).first;
+  return found->second;
 }
 
 SimTime Durations::message(int from, int to, std::int64_t bytes) {
@@ -83,6 +101,7 @@ SimTime Durations::message(int from, int to, std::int64_t bytes) {
 SimTime Durations::of(const Instruction& instruction, const Script& script,
                       const Contact* contact) {
   if (contact == nullptr) return checked_sim_time(cost_.time(instruction, script.program()));
+  if (instruction.kind == InstructionKind::ring_shift) return ring_shift(instruction);
   if (!contact->is_message()) return collective(instruction);
   const int stages = mesh_.degrees().pipeline;
   const Operand& sent =

@@ -21,6 +21,8 @@ class Durations {
  private:
   SimTime of(const Instruction& instruction, const Script& script, const Contact* contact);
   SimTime collective(const Instruction& instruction);
+  SimTime ring_shift(const Instruction& instruction);
+  const Groups& groups(GroupKind kind);
   SimTime message(int from_stage, int to_stage, std::int64_t bytes);
 
   struct Key {

@@ -225,6 +225,7 @@ std::vector<OpTensor> Runner::run(Op op, const Attributes& attributes,
   for (OpTensor& result : results) out.push_back(result.storage.data());
   OpContext context;
   context.tensor_rank = tensor_rank;
+  context.context_rank = context_rank;
   context.tensor_size = attributes.tensor_degree;
   backend_.run({op, attributes, input_types, output_types}, {in, out}, context);
   for (std::size_t o = outputs.size() - added_outputs; o < outputs.size(); ++o)

@@ -244,6 +244,10 @@ TEST_CASE("version 2: hybrid sharding", "[models][distribution]") {
   CHECK(eight.plan.parallelism.shard == 4);
   CHECK(eight.plan.parallelism.tensor == 2);
   CHECK(eight.plan.parallelism.data == 8);
+  const Job parts = read(version_2({{"hybrid_shard_degree", 4}, {"context_parallel_degree", 4}}));
+  CHECK(parts.plan.parallelism.context == 4);
+  CHECK(parts.plan.parallelism.data == 4);
+  CHECK(parts.plan.shard_group() == 4);
   CHECK(read(version_2({{"random_seed", 12}})).plan.training.seed == 12);
 }
 
@@ -257,8 +261,6 @@ TEST_CASE("version 2: rules and warnings", "[models][distribution]") {
         "use degrees whose product does");
   CHECK(one({{"hybrid_shard_degree", 2}, {"context_parallel_degree", 4}}) ==
         "context_parallel_degree: 4 exceeds hybrid_shard_degree 2; use at most that");
-  CHECK(one({{"context_parallel_degree", 2}}) ==
-        "context_parallel_degree: context parallelism (degree above 1) is not supported yet");
   CHECK(one({{"expert_parallel_degree", 2}})
             .starts_with("expert_parallel_degree: expert parallelism"));
   CHECK(one({{"sm_activation_offloading", true}}) ==

@@ -109,6 +109,12 @@ TEST_CASE("rules about training", "[models][plan]") {
   CHECK(refused(CHANGE(t.sequence_length = 2048)) ==
         "/training/sequence_length: 2048 exceeds the model's 1024 learned positions; use 1024 or "
         "less");
+  CHECK(refused(CHANGE(p.context = 2, t.sequence_length = 510)) ==
+        "/parallelism/context: sequence_length 510 does not divide into 2 x context 2 = 4 chunks; "
+        "use a multiple of 4, or context 1, 3, 5, 15, 17, 51, 85 or 255");
+  CHECK(refused(CHANGE(p.context = 2, t.attention = AttentionKernel::unfused)) ==
+        "/training/attention: 'unfused' keeps whole score matrices, which parallelism.context "
+        "cuts; use 'flash' or 'flash2', or context 1");
   CHECK(refused(CHANGE(t.recompute_fraction = 1.5)) ==
         "/training/recompute_fraction: 1.5 is out of range; use 0 to 1");
   CHECK(refused(CHANGE(t.dropout = 1)) ==
@@ -119,10 +125,8 @@ TEST_CASE("rules about training", "[models][plan]") {
 
 TEST_CASE("what is not built yet is refused as such", "[models][plan]") {
   Plan plan = legal();
-  plan.parallelism.context = 2;
+  plan.parallelism.expert = plan.parallelism.context = 2;
   CHECK_THROWS_AS(verify(plan, gpt2()), NotSupportedYet);
-  CHECK(refused(CHANGE(p.context = 2)) ==
-        "/parallelism/context: context parallelism (degree above 1) is not supported yet");
   CHECK(refused(CHANGE(p.expert = 2)).ends_with("is not supported yet"));
   CHECK(refused(CHANGE(p.offload = "activations")).ends_with("is not supported yet"));
   CHECK(refused(CHANGE(p.tensor_layout = "memory")).ends_with("is not supported yet"));

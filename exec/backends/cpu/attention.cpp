@@ -66,11 +66,11 @@ struct Running {
   std::array<T, tile_length> maximum, sum;
 };
 
-// Turns the tile's scores into exp(score - maximum) and brings what was summed before, y included,
-// to the new maximum.
+// Turns the tile's scores into exp(score - maximum) and brings what was summed before (unless this
+// is the first tile of its rows), y included, to the new maximum.
 template <typename T>
 void update(const HeadInput<T>& in, const Tile& t, T* scores, Running<T>& running,
-            const HeadOutput<T>& out) {
+            const HeadOutput<T>& out, bool first) {
   for (std::int64_t i = 0; i < t.rows; ++i) {
     T* row = scores + i * t.columns;
     const std::int64_t visible = t.visible(in.a, i);
@@ -86,7 +86,7 @@ void update(const HeadInput<T>& in, const Tile& t, T* scores, Running<T>& runnin
       added += row[j];
     }
     std::fill(row + visible, row + t.columns, T(0));
-    if (t.j0 == 0) {
+    if (first) {
       sum = added;
       continue;
     }
@@ -95,6 +95,25 @@ void update(const HeadInput<T>& in, const Tile& t, T* scores, Running<T>& runnin
     T* y = out.y + (t.i0 + i) * out.row;
 #pragma omp simd
     for (std::int64_t c = 0; c < in.a.head_dim; ++c) y[c] *= rescale;
+  }
+}
+
+template <typename T>
+void add_tile(const HeadInput<T>& in, const Tile& t, T* scores, Running<T>& running,
+              const HeadOutput<T>& out, bool first) {
+  in.scores(t, scores, t.columns);
+  update(in, t, scores, running, out, first);
+  weigh_values(in, t, scores, t.columns, out, first ? T(0) : T(1));
+}
+
+template <typename T>
+void finish_rows(const HeadInput<T>& in, std::int64_t i0, std::int64_t rows,
+                 const Running<T>& running, const HeadOutput<T>& out, T* log_sums) {
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const T sum = running.sum[static_cast<std::size_t>(i)];
+    log_sums[i0 + i] = running.maximum[static_cast<std::size_t>(i)] + std::log(sum);
+    T* y = out.y + (i0 + i) * out.row;
+    for (std::int64_t c = 0; c < in.a.head_dim; ++c) y[c] /= sum;
   }
 }
 
@@ -109,18 +128,57 @@ void flash_head(const HeadInput<T>& in, const HeadOutput<T>& out, T* log_sums) {
     running.maximum.fill(-std::numeric_limits<T>::infinity());
     for (std::int64_t j0 = 0; j0 < keys; j0 += tile_length) {
       const Tile t{i0, rows, j0, std::min(tile_length, keys - j0)};
-      in.scores(t, scores.data(), t.columns);
-      update(in, t, scores.data(), running, out);
-      weigh_values(in, t, scores.data(), t.columns, out, j0 == 0 ? T(0) : T(1));
+      add_tile(in, t, scores.data(), running, out, j0 == 0);
     }
-    for (std::int64_t i = 0; i < rows; ++i) {
-      const T sum = running.sum[static_cast<std::size_t>(i)];
-      log_sums[i0 + i] = running.maximum[static_cast<std::size_t>(i)] + std::log(sum);
-      T* y = out.y + (i0 + i) * out.row;
-      for (std::int64_t c = 0; c < in.a.head_dim; ++c) y[c] /= sum;
-    }
+    finish_rows(in, i0, rows, running, out, log_sums);
   }
 }
+
+// What earlier steps around the ring have summed: null in the first one.
+template <typename T>
+struct Before {
+  const T* y = nullptr;  // of token 0, rows as those of the output
+  const T* log_sums = nullptr;
+};
+
+// Rows [i0, i0 + rows), all of one half of the tokens. A normalised sum is one with the maximum
+// log-sum-exp and the sum 1.
+template <typename T>
+struct ContextRows {
+  const KernelCall& k;
+  const std::vector<ContextBlock<T>>& blocks;
+  std::int64_t batch, head;
+  HeadOutput<T> out;
+  T* log_sums;
+  Before<T> before;
+
+  void run(int half, std::int64_t i0, std::int64_t rows) const {
+    alignas(64) std::array<T, tile_length * tile_length> scores;
+    const Attributes& a = k.attributes();
+    Running<T> running;
+    running.maximum.fill(-std::numeric_limits<T>::infinity());
+    bool first = before.y == nullptr;
+    for (std::int64_t i = i0; i < i0 + rows && !first; ++i) {
+      running.maximum[static_cast<std::size_t>(i - i0)] = before.log_sums[i];
+      running.sum[static_cast<std::size_t>(i - i0)] = 1;
+      std::copy_n(before.y + i * out.row, a.head_dim, out.y + i * out.row);
+    }
+    for (const ContextBlock<T>& block : blocks) {
+      const HeadInput<T> in(a, block.heads, batch, head, k.context.tensor_rank);
+      for (int key_half = 0; key_half < 2; ++key_half) {
+        const KeyHalf keys =
+            key_half_of(a, k.context.context_rank, half, block.source, key_half, i0 + rows);
+        for (std::int64_t j0 = keys.begin; j0 < keys.end; j0 += tile_length) {
+          const Tile t{i0, rows, j0, std::min(tile_length, keys.end - j0), keys.ahead};
+          add_tile(in, t, scores.data(), running, out, first);
+          first = false;
+        }
+      }
+    }
+    const HeadInput<T> in(a, blocks[0].heads, batch, head, k.context.tensor_rank);
+    finish_rows(in, i0, rows, running, out, log_sums);
+  }
+};
 
 }  // namespace
 
@@ -146,6 +204,27 @@ void attention(const KernelCall& k) {
                });
 }
 
+template <typename T>
+void context_attention(const KernelCall& k) {
+  const Attributes& a = k.attributes();
+  const std::int64_t s = a.sequence_length, y_row = std::int64_t{a.heads} * a.head_dim;
+  const auto blocks = context_blocks(a, k.in<T>(0), k.in<T>(1), k.context.context_rank);
+  const bool continues = k.call.inputs.size() == 4;
+  parallel_for(
+      k.pool, std::int64_t{a.micro_batch} * a.heads, 1, [&](std::int64_t task, std::int64_t) {
+        const std::int64_t batch = task / a.heads, head = task % a.heads;
+        const std::int64_t first = batch * s * y_row + head * a.head_dim;
+        Before<T> before;
+        if (continues) before = {k.in<T>(2) + first, k.in<T>(3) + task * s};
+        const ContextRows<T> all{
+            k, blocks, batch, head, {k.out<T>(0) + first, y_row}, k.out<T>(1) + task * s, before};
+        for (int half = 0; half < 2; ++half)
+          for (std::int64_t i = 0; i < s / 2; i += tile_length)
+            all.run(half, half * (s / 2) + i, std::min(tile_length, s / 2 - i));
+      });
+}
+
 MESHWRIGHT_CPU_INSTANTIATE(attention);
+MESHWRIGHT_CPU_INSTANTIATE(context_attention);
 
 }  // namespace meshwright::cpu

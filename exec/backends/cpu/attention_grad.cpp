@@ -63,15 +63,20 @@ void score_gradients(const HeadInput<T>& in, const Tile& t, const HeadGradient<T
   }
 }
 
-// The four products around one tile. dq starts with the first keys; dk and dv start when `first`.
+// What a tile's products are added to; else they replace it.
+struct Adds {
+  bool dq = true, dkv = true;
+};
+
+// The four products around one tile.
 template <typename T>
-void tile_gradient(const HeadInput<T>& in, const Tile& t, const HeadGradient<T>& g, bool first,
+void tile_gradient(const HeadInput<T>& in, const Tile& t, const HeadGradient<T>& g, Adds adds,
                    Tiles<T>& tiles) {
   const std::int64_t dim = in.a.head_dim;
   const T* dy = g.dy + t.i0 * g.y_row;
   const T* p = tiles.p.data();
   T* ds = tiles.ds.data();
-  const T kv_beta = first ? T(0) : T(1);
+  const T kv_beta = adds.dkv ? T(1) : T(0);
   probabilities(in, t, g.saved, tiles.p.data());
   const Product<T> dv{.m = t.columns,
                       .n = dim,
@@ -103,7 +108,7 @@ void tile_gradient(const HeadInput<T>& in, const Tile& t, const HeadGradient<T>&
                       .b_row = in.all.k.row,
                       .c = g.dq + t.i0 * g.q_row,
                       .c_row = g.q_row,
-                      .beta = t.j0 == 0 ? T(0) : T(1)};
+                      .beta = adds.dq ? T(1) : T(0)};
   const Product<T> dk{.m = t.columns,
                       .n = dim,
                       .k = t.rows,
@@ -131,7 +136,7 @@ void head_gradient(const HeadInput<T>& in, const HeadGradient<T>& g, bool first_
     const std::int64_t first_row = in.a.causal ? j0 : 0;
     for (std::int64_t i0 = first_row; i0 < s; i0 += tile_length) {
       const Tile t{i0, std::min(tile_length, s - i0), j0, columns};
-      tile_gradient(in, t, g, first_of_group && i0 == first_row, tiles);
+      tile_gradient(in, t, g, {j0 != 0, !first_of_group || i0 != first_row}, tiles);
     }
   }
 }
@@ -197,6 +202,67 @@ void attention_grad(const KernelCall& k) {
   });
 }
 
+namespace {
+
+// Of one head, against the keys and values of one rank.
+template <typename T>
+void context_head_gradient(const KernelCall& k, const HeadInput<T>& in, const HeadGradient<T>& g,
+                           int source, Tiles<T>& tiles) {
+  const std::int64_t length = in.a.sequence_length / 2;
+  for (int half = 0; half < 2; ++half)
+    for (int key_half = 0; key_half < 2; ++key_half)
+      for (std::int64_t i = 0; i < length; i += tile_length) {
+        const std::int64_t i0 = half * length + i, rows = std::min(tile_length, length - i);
+        const KeyHalf keys =
+            key_half_of(in.a, k.context.context_rank, half, source, key_half, i0 + rows);
+        for (std::int64_t j0 = keys.begin; j0 < keys.end; j0 += tile_length)
+          tile_gradient(in, {i0, rows, j0, std::min(tile_length, keys.end - j0), keys.ahead}, g, {},
+                        tiles);
+      }
+}
+
+}  // namespace
+
+// One task per key-value head, as above. dq goes on from the one of earlier steps, dk and dv begin
+// with zero.
+template <typename T>
+void context_attention_grad(const KernelCall& k) {
+  const Attributes& a = k.attributes();
+  const std::int64_t s = a.sequence_length, q_row = std::int64_t{a.heads} * a.head_dim;
+  const std::int64_t group = a.heads / a.kv_heads, half = std::int64_t{a.kv_heads} * a.head_dim;
+  const auto blocks = context_blocks(a, k.in<T>(0), k.in<T>(1), k.context.context_rank);
+  T* const dq = k.out<T>(0);
+  T* const dkv = k.out<T>(1);
+  std::fill_n(dkv, k.out_shape(1).elements(), T(0));
+  if (k.call.inputs.size() == 6)
+    std::copy_n(k.in<T>(5), k.out_shape(0).elements(), dq);
+  else
+    std::fill_n(dq, k.out_shape(0).elements(), T(0));
+  parallel_for(
+      k.pool, std::int64_t{a.micro_batch} * a.kv_heads, 1, [&](std::int64_t task, std::int64_t) {
+        alignas(64) Tiles<T> tiles;
+        const std::int64_t batch = task / a.kv_heads, kv_head = task % a.kv_heads;
+        for (const ContextBlock<T>& block : blocks)
+          for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+            const std::int64_t query = batch * s * q_row + head * a.head_dim;
+            T* const dk = dkv + (block.first_row + batch * s) * 2 * half + kv_head * a.head_dim;
+            const HeadGradient<T> g{.y = k.in<T>(2) + query,
+                                    .dy = k.in<T>(4) + query,
+                                    .y_row = q_row,
+                                    .saved = k.in<T>(3) + (batch * a.heads + head) * s,
+                                    .dq = dq + query,
+                                    .dk = dk,
+                                    .dv = dk + half,
+                                    .q_row = q_row,
+                                    .k_row = 2 * half,
+                                    .v_row = 2 * half};
+            const HeadInput<T> in(a, block.heads, batch, head, k.context.tensor_rank);
+            context_head_gradient(k, in, g, block.source, tiles);
+          }
+      });
+}
+
 MESHWRIGHT_CPU_INSTANTIATE(attention_grad);
+MESHWRIGHT_CPU_INSTANTIATE(context_attention_grad);
 
 }  // namespace meshwright::cpu

@@ -4,6 +4,7 @@
 #include "exec/backends/cpu/column_sum.h"
 #include "exec/backends/cpu/kernels.h"
 #include "models/core/error.h"
+#include "models/graph/context.h"
 
 namespace meshwright::cpu {
 
@@ -28,7 +29,9 @@ std::int64_t local_row(const KernelCall& k, std::int32_t token, std::int64_t tab
 std::int64_t position_of(const KernelCall& k, std::int64_t r, std::int64_t rows) {
   const Attributes& a = k.attributes();
   const std::int64_t global = a.sequence_parallel ? k.context.tensor_rank * rows + r : r;
-  return global % a.sequence_length + a.position_offset;
+  const std::int64_t s = a.sequence_length;
+  return context_position(a.context_degree, k.context.context_rank, s, global % s) +
+         a.position_offset;
 }
 
 }  // namespace

@@ -6,9 +6,11 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <vector>
 
 #include "exec/backends/cpu/gemm.h"
 #include "models/core/error.h"
+#include "models/graph/context.h"
 #include "models/graph/op.h"
 
 namespace meshwright::cpu {
@@ -72,9 +74,11 @@ constexpr std::int64_t tile_length = 128;
 // The scores of query rows [i0, i0 + rows) against keys [j0, j0 + columns) of one sequence.
 struct Tile {
   std::int64_t i0 = 0, rows = 0, j0 = 0, columns = 0;
+  // How much the places in the sequence of the queries are ahead of their rows, less the keys'.
+  std::int64_t ahead = 0;
   // Columns of row i (counted in the tile) that the mask lets through.
   std::int64_t visible(const Attributes& a, std::int64_t i) const {
-    return a.causal ? std::clamp<std::int64_t>(i0 + i + 1 - j0, 0, columns) : columns;
+    return a.causal ? std::clamp<std::int64_t>(i0 + i + ahead + 1 - j0, 0, columns) : columns;
   }
 };
 
@@ -117,8 +121,59 @@ struct HeadInput {
     if (slope == T(0)) return;
     for (std::int64_t i = 0; i < t.rows; ++i)
       for (std::int64_t j = 0; j < t.columns; ++j)
-        scores[i * scores_row + j] += slope * static_cast<T>(t.j0 + j - t.i0 - i);
+        scores[i * scores_row + j] += slope * static_cast<T>(t.j0 + j - t.i0 - i - t.ahead);
   }
 };
+
+// The queries of a rank of a context group, and the keys and values of one rank of it: of this one
+// or another.
+template <typename T>
+struct ContextBlock {
+  int source = 0;              // whose keys and values
+  std::int64_t first_row = 0;  // of the tensor of keys and values
+  QueryKeyValue<const T> heads;
+};
+
+// From q or qkv and the keys and values [rows of one rank or of all, 2 * kv_heads * head_dim]: in
+// the order in which a ring brings them, so that both ways give the same bits.
+template <typename T>
+std::vector<ContextBlock<T>> context_blocks(const Attributes& a, const T* queries, const T* kv,
+                                            int rank) {
+  const T* const tensors[3] = {queries, kv, kv};
+  const Heads<const T> q = heads_of<const T>(a, tensors).q;
+  const std::int64_t rows = std::int64_t{a.micro_batch} * a.sequence_length;
+  const std::int64_t half = std::int64_t{a.kv_heads} * a.head_dim;
+  const int degree = a.context_degree;
+  std::vector<ContextBlock<T>> blocks;
+  for (int step = 0; step < degree; ++step) {
+    if (a.ring_step >= 0 && step != a.ring_step) continue;
+    const int source = (rank + degree - step) % degree;
+    const std::int64_t first_row = a.ring_step >= 0 ? 0 : source * rows;
+    const T* block = kv + first_row * 2 * half;
+    blocks.push_back({source,
+                      first_row,
+                      {q, {block, 2 * half, a.head_dim}, {block + half, 2 * half, a.head_dim}}});
+  }
+  return blocks;
+}
+
+// A half of the keys that a rank has, as the queries of a half of another one's tokens see them.
+struct KeyHalf {
+  std::int64_t begin = 0, end = 0;  // rows; none where the mask hides all
+  std::int64_t ahead = 0;           // as in Tile
+};
+
+// Of source's keys in half `key_half`, for query rows [.., end_row) of half `half` of `rank`.
+inline KeyHalf key_half_of(const Attributes& a, int rank, int half, int source, int key_half,
+                           std::int64_t end_row) {
+  const std::int64_t held = a.sequence_length, length = held / 2;
+  const auto offset = [&](int of, int which) {
+    return context_half_begin(a.context_degree, of, held, which) - which * length;
+  };
+  KeyHalf keys{key_half * length, (key_half + 1) * length,
+               offset(rank, half) - offset(source, key_half)};
+  if (a.causal) keys.end = std::min(keys.end, std::max(keys.begin, end_row + keys.ahead));
+  return keys;
+}
 
 }  // namespace meshwright::cpu

@@ -60,7 +60,11 @@ MESHWRIGHT_CPU_KERNEL(rope);  // rope.cpp
 MESHWRIGHT_CPU_KERNEL(rope_grad);
 MESHWRIGHT_CPU_KERNEL(attention);       // attention.cpp
 MESHWRIGHT_CPU_KERNEL(attention_grad);  // attention_grad.cpp
-MESHWRIGHT_CPU_KERNEL(gelu);            // activation.cpp
+MESHWRIGHT_CPU_KERNEL(context_attention);
+MESHWRIGHT_CPU_KERNEL(context_attention_grad);
+MESHWRIGHT_CPU_KERNEL(context_pack);  // context.cpp
+MESHWRIGHT_CPU_KERNEL(context_unpack);
+MESHWRIGHT_CPU_KERNEL(gelu);  // activation.cpp
 MESHWRIGHT_CPU_KERNEL(gelu_grad);
 MESHWRIGHT_CPU_KERNEL(relu);
 MESHWRIGHT_CPU_KERNEL(relu_grad);

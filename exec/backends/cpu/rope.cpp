@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "exec/backends/cpu/kernels.h"
+#include "models/graph/context.h"
 
 namespace meshwright::cpu {
 
@@ -71,7 +72,8 @@ void rotate(const KernelCall& k, double direction) {
   T* y = k.out<T>(0);
   parallel_for(k.pool, std::min(s, rows), 4, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t position = begin; position < end; ++position) {
-      const Turn<T> turn(a, position, direction);
+      const Turn<T> turn(a, context_position(a.context_degree, k.context.context_rank, s, position),
+                         direction);
       for (std::int64_t r = position; r < rows; r += s) {
         if (y != x) std::copy_n(x + r * width, width, y + r * width);
         for (const std::int64_t head : layout.rotated)

@@ -1,0 +1,61 @@
+// Keys and values of a context group's rank as they travel: in one tensor, all keys before all
+// values in a row; and back into the layout of attention's operands.
+#include <algorithm>
+
+#include "exec/backends/cpu/heads.h"
+#include "exec/backends/cpu/kernels.h"
+
+namespace meshwright::cpu {
+
+namespace {
+
+template <typename T>
+void copy_heads(const KernelCall& k, std::int64_t heads, const Heads<const T>& from,
+                const Heads<T>& to) {
+  const std::int64_t rows = k.in_shape(0)[0], dim = k.attributes().head_dim;
+  parallel_for(k.pool, rows, rows_per_piece(heads * dim),
+               [=](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t row = begin; row < end; ++row)
+                   for (std::int64_t h = 0; h < heads; ++h)
+                     std::copy_n(from.at(row, h), dim, to.at(row, h));
+               });
+}
+
+// The keys and values of the packed tensor.
+template <typename T>
+QueryKeyValue<T> packed(const Attributes& a, T* kv) {
+  const std::int64_t half = std::int64_t{a.kv_heads} * a.head_dim;
+  return {{}, {kv, 2 * half, a.head_dim}, {kv + half, 2 * half, a.head_dim}};
+}
+
+}  // namespace
+
+template <typename T>
+void context_pack(const KernelCall& k) {
+  const Attributes& a = k.attributes();
+  const bool separate = a.packing == Packing::separate;
+  const T* const tensors[3] = {k.in<T>(0), k.in<T>(0), separate ? k.in<T>(1) : nullptr};
+  const QueryKeyValue<const T> from = heads_of<const T>(a, tensors);
+  const QueryKeyValue<T> to = packed(a, k.out<T>(0));
+  copy_heads(k, a.kv_heads, from.k, to.k);
+  copy_heads(k, a.kv_heads, from.v, to.v);
+}
+
+template <typename T>
+void context_unpack(const KernelCall& k) {
+  const Attributes& a = k.attributes();
+  const bool separate = a.packing == Packing::separate;
+  T* const tensors[3] = {k.out<T>(0), k.out<T>(0), separate ? k.out<T>(1) : nullptr};
+  const QueryKeyValue<T> to = heads_of<T>(a, tensors);
+  const QueryKeyValue<const T> from = packed(a, k.in<T>(separate ? 0 : 1));
+  copy_heads(k, a.kv_heads, from.k, to.k);
+  copy_heads(k, a.kv_heads, from.v, to.v);
+  if (separate) return;
+  const Heads<const T> dq{k.in<T>(0), std::int64_t{a.heads} * a.head_dim, a.head_dim};
+  copy_heads(k, a.heads, dq, to.q);
+}
+
+MESHWRIGHT_CPU_INSTANTIATE(context_pack);
+MESHWRIGHT_CPU_INSTANTIATE(context_unpack);
+
+}  // namespace meshwright::cpu

@@ -1,0 +1,14 @@
+// Attention over sequences that a context group shares: queries stay, keys and values go around the
+// ring of the group (Liu et al., "Ring Attention with Blockwise Transformers", 2023), or are
+// gathered from all. Each step adds to a softmax whose sums are kept as their logarithm. In the
+// backward pass the gradients of keys and values travel along with them and come home in the end.
+#pragma once
+
+#include "models/graph/graph.h"
+#include "models/plan/plan.h"
+
+namespace meshwright {
+
+Graph ring_attention(Graph graph, const Plan& plan);
+
+}  // namespace meshwright

@@ -1,0 +1,121 @@
+// Context parallelism in simulated time: what each rank computes, keeps and sends.
+#include "sim/replay/replay.h"
+#include "tests/catch.h"
+#include "tests/sim/plans.h"
+
+using namespace meshwright;
+
+namespace {
+
+Plan long_sequences(int context) {
+  Plan plan;
+  plan.training.micro_batch = 1;
+  plan.training.global_batch = 8;
+  plan.training.sequence_length = 16384;
+  plan.training.precision = Precision::fp16;
+  plan.parallelism.context = context;
+  return plan;
+}
+
+Model long_model() {
+  Model model = small_model(2);
+  model.positions = 16384;
+  model.hidden = 2048;
+  model.heads = model.kv_heads = 16;
+  model.head_dim = 128;
+  model.ffn = 8192;
+  return model;
+}
+
+Cluster of_ranks(int ranks) { return {load_machine("p4d.24xlarge"), 1, ranks, {}, {}}; }
+
+double attention_flops(const Graph& graph) {
+  double flops = 0;
+  std::vector<Kernel> kernels;
+  for (const Node& node : graph.nodes) {
+    std::vector<TensorType> inputs, outputs;
+    for (int id : node.inputs) inputs.push_back(graph.tensor(id).type);
+    for (int id : node.outputs) outputs.push_back(graph.tensor(id).type);
+    kernels.clear();
+    append_kernels({node.op, node.attributes, inputs, outputs}, graph.compiler, kernels);
+    for (const Kernel& kernel : kernels)
+      if (kernel.kind == Kernel::Kind::attention) flops += kernel.flops;
+  }
+  return flops;
+}
+
+ReplayResult replay_of(const Prepared& prepared, const Cluster& cluster, bool fold) {
+  ReplayOptions options;
+  options.fold = fold;
+  return replay(prepared.stages, prepared.plan,
+                Mesh(prepared.plan.degrees(), prepared.plan.parallelism.placement),
+                Topology(cluster), options);
+}
+
+}  // namespace
+
+TEST_CASE("each rank of a context group has its share of attention and activations", "[context]") {
+  const Prepared whole = prepare(long_model(), long_sequences(1), of_ranks(1));
+  for (const int context : {2, 4, 8})
+    for (const bool gathers : {false, true}) {
+      INFO("context " << context << " gathers " << gathers);
+      Plan plan = long_sequences(context);
+      plan.parallelism.context_gathers = gathers;
+      const Prepared part = prepare(long_model(), plan, of_ranks(context));
+      CHECK(attention_flops(part.graph) == Approx(attention_flops(whole.graph) / context));
+      CHECK(model_flops(part.graph) == Approx(model_flops(whole.graph) / context));
+      CHECK(part.stages[0].targets_per_step == whole.stages[0].targets_per_step);
+      CHECK(static_cast<double>(part.stages[0].memory.slots[0].stride) ==
+            Approx(static_cast<double>(whole.stages[0].memory.slots[0].stride) / context)
+                .epsilon(1e-3));
+    }
+}
+
+TEST_CASE("a ring hides behind attention where sequences are long", "[context]") {
+  const Cluster one = of_ranks(1), eight = of_ranks(8);
+  const Prediction alone = predict(prepare(long_model(), long_sequences(1), one), one);
+  Plan plan = long_sequences(8);
+  const Prediction ring = predict(prepare(long_model(), plan, eight), eight);
+  plan.parallelism.context_gathers = true;
+  const Prediction gathered = predict(prepare(long_model(), plan, eight), eight);
+  CHECK(ring.step_time_s < alone.step_time_s / 5);
+  CHECK(ring.step_time_s > alone.step_time_s / 8);
+  CHECK(ring.tokens_per_s == Approx(8 * 16384 / ring.step_time_s));
+  CHECK(ring.exposed_communication_s < gathered.exposed_communication_s);
+  CHECK(ring.mfu <= 1);
+}
+
+TEST_CASE("replays with context groups hold together", "[context][replay]") {
+  struct Degrees {
+    int pipeline, tensor, context, data, zero;
+    bool gathers;
+    ScheduleKind schedule = ScheduleKind::one_f_one_b;
+  };
+  for (const MachineCase& machine : machine_cases())
+    for (const Degrees& d : {Degrees{1, 1, 8, 1, 0, false}, Degrees{1, 1, 4, 2, 3, true},
+                             Degrees{1, 2, 4, 1, 2, false}, Degrees{2, 2, 2, 1, 1, true},
+                             Degrees{2, 1, 2, 2, 1, false, ScheduleKind::zero_bubble}}) {
+      const Cluster cluster = machine.cluster();
+      Plan plan;
+      plan.training.micro_batch = 2;
+      plan.training.global_batch = 16 * d.data;
+      plan.training.sequence_length = 128;
+      Parallelism& p = plan.parallelism;
+      p.pipeline = d.pipeline, p.tensor = d.tensor, p.context = d.context, p.data = d.data;
+      p.zero_stage = d.zero;
+      p.context_gathers = d.gathers;
+      p.schedule = d.schedule;
+      INFO(machine.name << " p" << p.pipeline << " t" << p.tensor << " c" << p.context);
+      const Prepared prepared = prepare(small_model(), plan, cluster);
+      verify(prepared.stages);
+      const ReplayResult folded = replay_of(prepared, cluster, true);
+      const ReplayResult every = replay_of(prepared, cluster, false);
+      CHECK(folded.step_time > 0);
+      CHECK(folded.step_time == every.step_time);
+      CHECK(folded.bytes_sent == every.bytes_sent);
+      Topology faster(cluster);
+      for (const LinkKind kind : {LinkKind::nvlink, LinkKind::nic}) faster.scale_links(kind, 2);
+      CHECK(replay(prepared.stages, plan, Mesh(plan.degrees(), "DPT"), faster, {}).step_time <=
+            folded.step_time);
+    }
+}
