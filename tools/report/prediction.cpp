@@ -101,9 +101,10 @@ std::string short_plan_text(const Plan& plan) {
 std::string plan_text(const Plan& plan) {
   const Parallelism& p = plan.parallelism;
   std::string text =
-      fmt::format("ranks {} = data {} x tensor {} x pipeline {}   {}   {} micro-batches of {}",
-                  p.degrees().ranks(), p.data, p.tensor, p.pipeline, schedule_text(p),
-                  plan.micro_batches(), plan.training.micro_batch);
+      fmt::format("ranks {} = data {} x {}tensor {} x pipeline {}   {}   {} micro-batches of {}",
+                  p.degrees().ranks(), p.data,
+                  p.context > 1 ? fmt::format("context {} x ", p.context) : std::string(), p.tensor,
+                  p.pipeline, schedule_text(p), plan.micro_batches(), plan.training.micro_batch);
   if (p.zero_stage > 0) text += fmt::format("   zero {} over {}", p.zero_stage, plan.shard_group());
   if (p.sequence_parallel) text += "   sequence parallel";
   text += "   recompute " + recompute_text(plan.training);
