@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "models/core/error.h"
@@ -68,6 +69,7 @@ TrainLog::TrainLog(const Options& options, const Job& job, const Chosen& chosen,
       prediction_(prediction),
       to_(options.json ? stderr : stdout),
       progress_(options.progress || isatty(fileno(stderr)) != 0) {
+  if (!job.log.tensorboard.empty()) events_.emplace(job.log.tensorboard);
   log_file_ = log_file(options, job);
   if (log_file_.empty()) return;
   std::error_code ignored;  // opening says what is wrong
@@ -103,15 +105,16 @@ void TrainLog::step(int step, const StepResult& result) {
                result.grad_norm, result.learning_rate, result.seconds * 1e3, tokens_per_s);
   std::fflush(to_);
   if (progress_) show_progress(step);
+  const std::array<Scalar, 5> scalars = {{{"loss", result.loss},
+                                          {"grad_norm", result.grad_norm},
+                                          {"learning_rate", result.learning_rate},
+                                          {"step_time_s", result.seconds},
+                                          {"tokens_per_s", tokens_per_s}}};
+  if (events_) events_->add(step, scalars);
   if (!file_.is_open()) return;
-  file_ << nlohmann::json{{"step", step},
-                          {"loss", result.loss},
-                          {"grad_norm", result.grad_norm},
-                          {"learning_rate", result.learning_rate},
-                          {"step_time_s", result.seconds},
-                          {"tokens_per_s", tokens_per_s}}
-               .dump()
-        << std::endl;
+  nlohmann::json line = {{"step", step}};
+  for (const Scalar& scalar : scalars) line[std::string(scalar.tag)] = scalar.value;
+  file_ << line.dump() << std::endl;
   if (!file_) throw RunError(log_file_ + ": cannot be written");
 }
 
