@@ -249,6 +249,10 @@ std::string profiles_folder() { return MESHWRIGHT_MACHINES_FOLDER; }
 
 Machine load_machine_file(const std::string& path) { return read_machine(read_json_file(path)); }
 
+Machine machine_of_text(const std::string& text, const std::string& where) {
+  return read_machine({parse_json(text, where), where});
+}
+
 std::vector<std::string> list_machines(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code error;

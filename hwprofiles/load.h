@@ -17,11 +17,13 @@ std::string profiles_folder();
 Machine load_machine(const std::string& name, const std::string& folder = profiles_folder());
 
 Machine load_machine_file(const std::string& path);
+Machine machine_of_text(const std::string& text, const std::string& where);
 
 // Sorted by name.
 std::vector<std::string> list_machines(const std::string& folder = profiles_folder());
 
-// Writes a profile that load_machine_file reads back as the same machine.
+// A profile that machine_of_text and load_machine_file read back as the same machine.
+std::string text_of(const Machine& machine);
 void write_machine(const Machine& machine, const std::string& path);
 
 }  // namespace meshwright

@@ -48,6 +48,12 @@ void Topology::add_shared_memory() {
   for (int from = 0; from < gpus_; ++from)
     for (int to = 0; to < gpus_; ++to)
       if (from != to) local_[at(from * gpus_ + to)] = {1 + from, all};
+  // All ranks of a host share its NICs; the memory is far faster.
+  const Network network = cluster_.network();
+  if (network.nics == 0) return;
+  const double nics = network.gbit_per_s_each * 1e9 / 8 * network.efficiency * network.nics;
+  leave_.assign(at(gpus_), {add_link(LinkKind::nic, nics, "nics -> fabric")});
+  arrive_.assign(at(gpus_), {add_link(LinkKind::nic, nics, "fabric -> nics")});
 }
 
 void Topology::add_nvlink() {

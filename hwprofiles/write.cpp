@@ -120,12 +120,14 @@ Json profile_of(const Machine& machine) {
 
 }  // namespace
 
+std::string text_of(const Machine& machine) { return profile_of(machine).dump(2) + "\n"; }
+
 void write_machine(const Machine& machine, const std::string& path) {
   std::error_code error;
   const auto folder = std::filesystem::path(path).parent_path();
   if (!folder.empty()) std::filesystem::create_directories(folder, error);
   std::ofstream file(path);
-  file << profile_of(machine).dump(2) << '\n';
+  file << text_of(machine);
   file.flush();
   if (!file) throw RunError(path + ": cannot be written");
 }

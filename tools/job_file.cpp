@@ -16,15 +16,21 @@ void make_absolute(std::string& path) {
 
 }  // namespace
 
-void write_job_file(Job job, const Plan& plan, const std::string& machine, int count,
-                    const std::string& path) {
-  job.folder = std::filesystem::absolute(path).lexically_normal().parent_path().string();
+nlohmann::json settled_job(Job job, const Plan& plan, const std::string& machine, int count,
+                           const std::string& folder) {
+  job.folder = folder;
   if (job.data)
     for (std::string& file : job.data->files) make_absolute(file);
   if (job.checkpoint) make_absolute(job.checkpoint->folder);
   for (std::string* file : {&job.log.json, &job.log.tensorboard, &job.log.folder})
     make_absolute(*file);
-  write_file(path, json_text(to_json(job, plan, machine, count)));
+  return to_json(job, plan, machine, count);
+}
+
+void write_job_file(Job job, const Plan& plan, const std::string& machine, int count,
+                    const std::string& path) {
+  const auto folder = std::filesystem::absolute(path).lexically_normal().parent_path();
+  write_file(path, json_text(settled_job(std::move(job), plan, machine, count, folder.string())));
 }
 
 }  // namespace meshwright

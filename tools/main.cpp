@@ -80,7 +80,13 @@ Options options_from_environment() {
   options.local_profile = data + "/meshwright/local.json";
   options.threads = whole_number(environment("OMP_NUM_THREADS"));
   options.mpi_ranks = whole_number(environment("OMPI_COMM_WORLD_SIZE"));
-  options.sm_hosts = environment("SM_HOSTS");
+  options.sagemaker = {environment("SM_HOSTS"),
+                       environment("SM_CURRENT_HOST"),
+                       environment("SM_NUM_GPUS"),
+                       environment("SM_NETWORK_INTERFACE_NAME"),
+                       environment("SM_CURRENT_INSTANCE_TYPE"),
+                       environment("SM_HP_MP_PARAMETERS"),
+                       environment("SM_FRAMEWORK_PARAMS")};
   char path[4096];
   const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
   if (length > 0) options.program.assign(path, static_cast<std::size_t>(length));

@@ -112,6 +112,7 @@ void add_options(CLI::App& app, const Command& command, Options& o) {
     app.add_flag("--as-rank", o.as_rank)->group("");
     app.add_flag("--progress", o.progress)->group("");
     app.add_option("--rank-result", o.rank_result)->group("");
+    app.add_option("--run-name", o.run_name)->group("");
   }
 }
 

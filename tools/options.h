@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "tools/sagemaker.h"
+
 namespace meshwright {
 
 struct Options {
@@ -34,6 +36,7 @@ struct Options {
   std::optional<int> deadline;  // train: seconds that a wait for other ranks may take
   std::optional<int> restarts;  // train: how often to start again after a fault
   bool as_rank = false;         // train: this process is one of the ranks (set by the launcher)
+  std::string run_name;         // train: how `ps` tells the ranks of one run from others
   std::string rank_result;      // calibrate: where rank 0 writes what it measured
   bool progress = false;        // train: the launcher's standard error is a terminal
 
@@ -41,8 +44,8 @@ struct Options {
   std::string local_profile;     // $XDG_DATA_HOME/meshwright/local.json
   std::optional<int> threads;    // OMP_NUM_THREADS
   std::optional<int> mpi_ranks;  // inside an mpirun: its size
-  std::string sm_hosts;          // SM_HOSTS
-  std::string program;           // path of this executable
+  SageMakerEnvironment sagemaker;
+  std::string program;  // path of this executable
 };
 
 // A row of the table in main.cpp.

@@ -2,13 +2,17 @@
 
 #include <fmt/format.h>
 #include <unistd.h>
+#include <nlohmann/json.hpp>
 
 #include "hwprofiles/load.h"
 #include "models/core/error.h"
+#include "models/core/fields.h"
 #include "tools/job_file.h"
 #include "tools/machines.h"
+#include "tools/report/print_json.h"
 #include "tools/report/text.h"
 #include "tools/run_checkpoints.h"
+#include "tools/step_list.h"
 #include "tools/train_log.h"
 #include "tools/write_file.h"
 
@@ -17,7 +21,7 @@ namespace meshwright {
 namespace {
 
 void check_runs_here(const Job& job, const Options& options) {
-  if (!options.hostfile.empty() || !options.sm_hosts.empty()) return;
+  if (!options.hostfile.empty() || !options.sagemaker.hosts.empty()) return;
   const int count = counts_of(job.cluster).front();
   const std::string one_host = count > 1 ? " --set cluster.count=1" : "";
   for (const std::string& machine : machines_of(job.cluster))
@@ -41,8 +45,16 @@ void check_can_start(const Job& job, const Options& options) {
     throw InputError(job.file +
                      ": /training/steps: is missing; say how many steps to train, here or with "
                      "--steps N");
+  if (!options.trace_steps.empty()) {
+    const StepList traced("--trace-steps", options.trace_steps);
+    if (options.trace.empty())
+      throw InputError("--trace-steps: goes with --trace FILE, which names the file");
+    if (traced.last() > job.plan.training.steps)
+      throw InputError(fmt::format("--trace-steps: the run ends after step {}; step {} is beyond",
+                                   job.plan.training.steps, traced.last()));
+  }
   if (!job.log.tensorboard.empty())
-    throw NotSupportedYet(job.file + ": /log/tensorboard: is not supported yet; use log.json");
+    check_writable(job.file + ": /log/tensorboard:", job.log.tensorboard + "/events");
   check_writable("--trace", options.trace);
   check_writable("--report", options.report);
   check_writable("--log-json", log_file(options, job));
@@ -110,10 +122,24 @@ RunFolder::~RunFolder() {
   std::filesystem::remove_all(path_, ignored);
 }
 
-void write_settled(const Run& run, const RunFolder& folder) {
+std::string settled_text(const Run& run) {
   const Chosen& chosen = run.chosen;
-  write_job_file(run.job, chosen.prepared.plan, chosen.machine, chosen.count, folder.job());
-  write_machine(chosen.cluster.machine, folder.profile());
+  const std::string folder = std::filesystem::current_path().string();
+  const nlohmann::json text = {
+      {"file", run.job.file},
+      {"folder", folder},
+      {"job", settled_job(run.job, chosen.prepared.plan, chosen.machine, chosen.count, folder)},
+      {"machine", text_of(chosen.cluster.machine)}};
+  return json_text(text);
+}
+
+Settled read_settled(const std::string& text) {
+  const std::string where = "the settled run";
+  Fields fields(parse_json(text, where), where);
+  return {read_job(fields.raw("job"), fields.required<std::string>("file"),
+                   fields.required<std::string>("folder"),
+                   [](const std::string& name) { return machine_facts(name); }),
+          machine_of_text(fields.required<std::string>("machine"), where)};
 }
 
 }  // namespace meshwright

@@ -23,22 +23,26 @@ Run settle_run(const Options& options);
 
 LoaderOptions loader_options(const Job& job);
 
-// A folder for what the ranks read; gone when the run is.
+// The settled job and the profile that it was planned with, as every rank reads them: all decide
+// alike, on whatever host they are.
+std::string settled_text(const Run& run);
+struct Settled {
+  Job job;
+  Machine machine;
+};
+Settled read_settled(const std::string& text);
+
+// A folder for what the launcher hands to rank 0; gone when the run is.
 class RunFolder {
  public:
   RunFolder();
   ~RunFolder();
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
-  std::string job() const { return (path_ / "job.json").string(); }
-  std::string profile() const { return (path_ / "local.json").string(); }
+  std::string settled() const { return (path_ / "settled.json").string(); }
 
  private:
   std::filesystem::path path_;
 };
-
-// The settled job, with absolute paths, and the profile it was planned with: every rank decides
-// alike.
-void write_settled(const Run& run, const RunFolder& folder);
 
 }  // namespace meshwright

@@ -6,16 +6,17 @@
 
 #include <array>
 #include <cstdio>
+#include <iostream>
+#include <iterator>
 #include <numeric>
 
 #include "exec/launch/mpirun.h"
 #include "exec/launch/restarts.h"
 #include "exec/launch/stop.h"
 #include "models/core/error.h"
-#include "models/core/fields.h"
 #include "tools/commands.h"
-#include "tools/machines.h"
 #include "tools/measure_ranks.h"
+#include "tools/run_hosts.h"
 #include "tools/settle_run.h"
 #include "tools/write_file.h"
 
@@ -23,9 +24,10 @@ namespace meshwright {
 
 namespace {
 
-std::vector<std::string> rank_command(const Options& options, const RunFolder& folder) {
-  std::vector<std::string> command = {options.program, "train",     folder.job(),
-                                      "--as-rank",     "--profile", folder.profile()};
+std::vector<std::string> rank_command(const Options& options) {
+  std::vector<std::string> command = {
+      options.program, "train",      options.operands.front(),
+      "--as-rank",     "--run-name", "meshwright-" + std::to_string(getpid())};
   const auto add = [&](const char* name, const std::string& value) {
     if (value.empty()) return;
     command.emplace_back(name);
@@ -49,22 +51,23 @@ std::unique_ptr<World> world_of_ranks(const Options& options) {
   return make_world("mpi", world);
 }
 
-// One of our own ranks: the job is settled.
-int run_rank(const Options& options, World& world) {
-  const Job job = read_job_of(options);
-  return train_as_rank(options, job, choose_plan(job, machine_loader(options)), world);
-}
-
-// What rank 0 decided, for the others: an exit code, or the settled job and its profile.
+// What rank 0 knows, for the others: an exit code, or the settled run.
 struct Decision {
   int exit_code = done;
-  std::string job, profile;
+  std::string settled;
 };
 
-Decision decide(const Options& options, int ranks, const RunFolder& folder) {
+// From the launcher, wherever it runs.
+Decision read_decision() {
+  return {done, {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()}};
+}
+
+// Inside the user's own mpirun: rank 0 reads, measures and decides, and the others follow, so that
+// all have the same plan whatever each would have measured.
+Decision decide(const Options& options, int ranks) {
   const auto refuse = [](int exit_code, const std::string& message) {
     std::fprintf(stderr, "%s\n", message.c_str());
-    return Decision{exit_code, "", ""};
+    return Decision{exit_code, ""};
   };
   try {
     const Run run = settle_run(options);
@@ -72,8 +75,7 @@ Decision decide(const Options& options, int ranks, const RunFolder& folder) {
       throw InputError(run.job.file + ": the plan has " +
                        std::to_string(run.chosen.cluster.ranks()) + " ranks, this mpirun has " +
                        std::to_string(ranks) + "; start as many as the plan has");
-    write_settled(run, folder);
-    return {done, read_file(folder.job()), read_file(folder.profile())};
+    return {done, settled_text(run)};
   } catch (const InputError& error) {
     return refuse(bad_input, std::string("error: ") + error.what());
   } catch (const NoPlanFits& error) {
@@ -83,79 +85,71 @@ Decision decide(const Options& options, int ranks, const RunFolder& folder) {
   }
 }
 
+// A message, not a file: hosts need not share a folder.
 void share(Communicator& all, Decision& decision) {
-  std::array<std::int64_t, 3> head = {decision.exit_code,
-                                      static_cast<std::int64_t>(decision.job.size()),
-                                      static_cast<std::int64_t>(decision.profile.size())};
+  std::array<std::int64_t, 2> head = {decision.exit_code,
+                                      static_cast<std::int64_t>(decision.settled.size())};
   all.broadcast(head.data(), sizeof head, 0);
   decision.exit_code = static_cast<int>(head[0]);
-  decision.job.resize(static_cast<std::size_t>(head[1]));
-  decision.profile.resize(static_cast<std::size_t>(head[2]));
-  if (decision.exit_code != done) return;
-  all.broadcast(decision.job.data(), head[1], 0);
-  all.broadcast(decision.profile.data(), head[2], 0);
+  decision.settled.resize(static_cast<std::size_t>(head[1]));
+  if (decision.exit_code == done) all.broadcast(decision.settled.data(), head[1], 0);
 }
 
-// Inside the user's own mpirun: rank 0 reads, measures and decides, and the others follow, so that
-// all have the same plan whatever each would have measured.
-int train_inside_mpirun(const Options& options) {
+int run_rank(const Options& options) {
+  watch_for_stop();
   const auto world = world_of_ranks(options);
   std::vector<int> everybody(static_cast<std::size_t>(world->size()));
   std::iota(everybody.begin(), everybody.end(), 0);
   const auto all = world->group(GroupKind::world, everybody);
-  const RunFolder folder;
   Decision decision;
-  if (world->rank() == 0) decision = decide(options, world->size(), folder);
+  if (world->rank() == 0)
+    decision = options.as_rank ? read_decision() : decide(options, world->size());
   share(*all, decision);
   if (decision.exit_code != done) return decision.exit_code;
-  write_file(folder.job(), decision.job);
-  write_file(folder.profile(), decision.profile);
-  Options own = options;
-  own.operands = {folder.job()};
-  own.local_profile = folder.profile();
-  own.set.clear();
-  own.as_rank = true;
-  return run_rank(own, *world);
+  const Settled settled = read_settled(decision.settled);
+  const Chosen chosen =
+      choose_plan(settled.job, [&](const std::string&) { return settled.machine; });
+  return train_as_rank(options, settled.job, chosen, *world);
+}
+
+int launch_ranks(const Options& options, const Run& run) {
+  const RunFolder folder;
+  write_file(folder.settled(), settled_text(run));
+  MpirunOptions launch = mpirun_options(run.chosen.cluster.ranks());
+  launch.extra = run.job.mpi_options;
+  launch.remote = remote_hosts(options, run);
+  if (launch.remote && !options.sagemaker.hosts.empty())
+    wait_for_hosts(*launch.remote, launch.extra);
+  const bool saves = run.job.checkpoint.has_value();
+  const auto start = [&](int restarts) {
+    Options own = options;
+    own.resume = options.resume || (restarts > 0 && saves);
+    return run_mpirun(mpirun_command(launch, rank_command(own)), folder.settled());
+  };
+  return run_with_restarts({options.restarts.value_or(0)}, start,
+                           [&] { return saves ? "the last checkpoint" : "step 1"; });
 }
 
 }  // namespace
 
 int run_train(const Options& options) {
-  if (options.as_rank) {
-    watch_for_stop();
-    const auto world = world_of_ranks(options);
-    return run_rank(options, *world);
-  }
+  if (options.as_rank) return run_rank(options);
   if (options.mpi_ranks) {
     if (options.restarts)
       throw InputError(
           "train: --restarts: inside mpirun there is nobody to start the ranks again; let "
-          "meshwright "
-          "start mpirun itself");
-    watch_for_stop();
-    return train_inside_mpirun(options);
+          "meshwright start mpirun itself");
+    return run_rank(options);
   }
-  const Run run = settle_run(options);
-  const int ranks = run.chosen.cluster.ranks();
-  if (ranks == 1 && !options.restarts) {
-    watch_for_stop();
-    const auto world = make_world("self");
-    return train_as_rank(options, run.job, run.chosen, *world);
-  }
-  const RunFolder folder;
-  write_settled(run, folder);
-  MpirunOptions launch = mpirun_options(ranks);
-  launch.extra = run.job.mpi_options;
-  if (!options.hostfile.empty())
-    launch.extra.insert(launch.extra.end(), {"--hostfile", options.hostfile});
-  const bool saves = run.job.checkpoint.has_value();
-  const auto start = [&](int restarts) {
-    Options own = options;
-    own.resume = options.resume || (restarts > 0 && saves);
-    return run_mpirun(mpirun_command(launch, rank_command(own, folder)));
-  };
-  return run_with_restarts({options.restarts.value_or(0)}, start,
-                           [&] { return saves ? "the last checkpoint" : "step 1"; });
+  const SageMaker container = read_sagemaker(options.sagemaker);
+  if (!container.is_first()) return wait_as_other_host(container);
+  Options own = options;
+  own.set.insert(own.set.begin(), container.overrides.begin(), container.overrides.end());
+  const Run run = settle_run(own);
+  if (run.chosen.cluster.ranks() > 1 || options.restarts) return launch_ranks(own, run);
+  watch_for_stop();
+  const auto world = make_world("self");
+  return train_as_rank(own, run.job, run.chosen, *world);
 }
 
 }  // namespace meshwright

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "models/core/error.h"
@@ -68,6 +69,7 @@ TrainLog::TrainLog(const Options& options, const Job& job, const Chosen& chosen,
       prediction_(prediction),
       to_(options.json ? stderr : stdout),
       progress_(options.progress || isatty(fileno(stderr)) != 0) {
+  if (!job.log.tensorboard.empty()) events_.emplace(job.log.tensorboard);
   log_file_ = log_file(options, job);
   if (log_file_.empty()) return;
   std::error_code ignored;  // opening says what is wrong
@@ -107,13 +109,15 @@ void TrainLog::step(int step, const StepResult& result) {
   std::fprintf(to_, "\n");
   std::fflush(to_);
   if (progress_) show_progress(step);
+  const std::array<Scalar, 5> scalars = {{{"loss", result.loss},
+                                          {"grad_norm", result.grad_norm},
+                                          {"learning_rate", result.learning_rate},
+                                          {"step_time_s", result.seconds},
+                                          {"tokens_per_s", tokens_per_s}}};
+  if (events_) events_->add(step, scalars);
   if (!file_.is_open()) return;
-  nlohmann::json line = {{"step", step},
-                         {"loss", result.loss},
-                         {"grad_norm", result.grad_norm},
-                         {"learning_rate", result.learning_rate},
-                         {"step_time_s", result.seconds},
-                         {"tokens_per_s", tokens_per_s}};
+  nlohmann::json line = {{"step", step}};
+  for (const Scalar& scalar : scalars) line[std::string(scalar.tag)] = scalar.value;
   if (scales_loss()) {
     line["loss_scale"] = result.loss_scale;
     line["skipped"] = result.skipped;

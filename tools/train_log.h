@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "exec/log/event_file.h"
 #include "exec/runtime/runtime.h"
 #include "models/job/job.h"
 #include "tools/choose.h"
@@ -49,6 +51,7 @@ class TrainLog {
   const Prediction& prediction_;
   std::FILE* to_;  // with --json standard output stays empty until the end
   bool progress_;
+  std::optional<EventFile> events_;
   std::string log_file_;  // empty: none
   std::ofstream file_;
 };

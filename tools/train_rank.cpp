@@ -15,6 +15,7 @@
 #include "tools/process_memory.h"
 #include "tools/run_checkpoints.h"
 #include "tools/settle_run.h"
+#include "tools/step_list.h"
 #include "tools/train.h"
 #include "tools/train_log.h"
 #include "tools/write_file.h"
@@ -81,13 +82,37 @@ void write_measured_trace(const std::string& path, const Timeline& timeline, con
   write_file(path, to_chrome_trace(timeline, prepared.stages, stage_of_rank));
 }
 
+// What --trace keeps: the steps of --trace-steps, or the latest one.
+class Traced {
+ public:
+  explicit Traced(const Options& options) : on_(!options.trace.empty()) {
+    if (!options.trace_steps.empty()) steps_.emplace("--trace-steps", options.trace_steps);
+  }
+  void before(Runtime& runtime, int step) const {
+    runtime.trace(on_ && (!steps_ || steps_->contains(step)));
+  }
+  void after(const Runtime& runtime) {
+    if (!steps_) kept_.entries.clear();
+    const auto& entries = runtime.timeline().entries;
+    kept_.entries.insert(kept_.entries.end(), entries.begin(), entries.end());
+  }
+  const Timeline& timeline() const { return kept_; }
+
+ private:
+  bool on_;
+  std::optional<StepList> steps_;
+  Timeline kept_;
+};
+
 Outcome run_steps(Runtime& runtime, const World& world, Loader& loader, const Training& training,
-                  RunCheckpoints& checkpoints, TrainLog* log) {
+                  RunCheckpoints& checkpoints, Traced& traced, TrainLog* log) {
   Outcome outcome;
   outcome.steps = checkpoints.steps_done();
   outcome.last.loss = checkpoints.loss_before();
   for (int step = outcome.steps + 1; step <= training.steps; ++step) {
+    traced.before(runtime, step);
     outcome.last = runtime.step(step, checkpoints.position(step), loader);
+    traced.after(runtime);
     outcome.steps = step;
     outcome.seconds.push_back(outcome.last.seconds);
     outcome.losses.push_back(outcome.last.loss);
@@ -124,10 +149,11 @@ int train(const Options& options, const Job& job, const Chosen& chosen, World& w
     log.emplace(options, job, chosen, prediction);
     log->begin(threads, checkpoints.how_it_began());
   }
+  Traced traced(options);
   const Outcome outcome =
-      run_steps(runtime, world, *loader, plan.training, checkpoints, log ? &*log : nullptr);
+      run_steps(runtime, world, *loader, plan.training, checkpoints, traced, log ? &*log : nullptr);
   if (!options.trace.empty()) {
-    const Timeline timeline = timeline_of_all(runtime.timeline(), *all);
+    const Timeline timeline = timeline_of_all(traced.timeline(), *all);
     if (log) write_measured_trace(options.trace, timeline, mesh, chosen.prepared);
   }
   if (log) log->end(outcome);

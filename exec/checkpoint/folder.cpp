@@ -22,19 +22,30 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view prefix = "step-", part = ".part";
 
-// Whether it can be one of this run's checkpoints: they are few, and their manifests small.
-bool belongs_to(const std::string& path, const std::string& run) {
+// The run that wrote a checkpoint; empty where its manifest is not good.
+std::string run_of(const std::string& path) {
   try {
-    return read_manifest(path).run == run;
+    return read_manifest(path).run;
   } catch (const std::exception&) {
-    return false;
+    return "";
   }
+}
+
+// Makes room for a checkpoint of `run`. A resumed run has passed over what is there: damaged, it is
+// to be replaced; another run's is kept under a name of its own. The former is what is returned.
+std::string make_room(const std::string& place, const std::string& run) {
+  if (!fs::exists(place)) return "";
+  const std::string other = run_of(place);
+  const bool keep = !other.empty() && other != run;
+  const std::string aside = place + (keep ? ".of-" + other : ".replaced" + std::string(part));
+  rename_path(place, aside);
+  return keep ? "" : aside;
 }
 
 void remove_older(const std::string& folder, const Manifest& newest, int keep) {
   int kept = 0;
   for (const StepFolder& each : step_folders(folder)) {
-    if (each.step > newest.step || !belongs_to(each.path, newest.run)) continue;
+    if (each.step > newest.step || run_of(each.path) != newest.run) continue;
     if (++kept <= keep) continue;
     // Renamed first: a checkpoint that is half removed must not look like one.
     const std::string going = each.path + std::string(part);
@@ -80,12 +91,10 @@ void commit(const std::string& folder, const Manifest& manifest, int keep) {
     file.sync();
   }
   sync_folder(writing);
-  // A damaged one of this step may be there, which a resumed run has passed over.
-  const std::string replaced = place + ".replaced" + std::string(part);
-  if (fs::exists(place)) rename_path(place, replaced);
+  const std::string replaced = make_room(place, manifest.run);
   rename_path(writing, place);
   sync_folder(folder);
-  fs::remove_all(replaced);
+  if (!replaced.empty()) fs::remove_all(replaced);
   remove_older(folder, manifest, keep);
 }
 

@@ -80,6 +80,10 @@ Manifest parse_manifest(std::string_view text, const std::string& where) {
     fields.fail("format", fmt::format("{} is not known here; known: 1", format));
   Manifest manifest;
   manifest.run = fields.required<std::string>("run");
+  // It becomes part of a folder's name.
+  for (char c : manifest.run)
+    if (!(c >= 'a' && c <= 'z') && !(c >= '0' && c <= '9'))
+      fields.fail("run", "expected lower-case letters and digits");
   manifest.step = count(fields, "step");
   manifest.position = count(fields, "position");
   manifest.updates = count(fields, "updates");

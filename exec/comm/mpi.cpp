@@ -319,6 +319,7 @@ class MpiWorld : public World {
   explicit MpiWorld(const WorldOptions& options) : deadline_s_(options.deadline_s) {
     const Watchdog watchdog(deadline_s_, "meeting the other ranks");
     prctl(PR_SET_PDEATHSIG, SIGKILL);  // whoever started the ranks is their only way out
+    std::signal(SIGPIPE, SIG_IGN);     // a peer's end is an error of the call that meets it
     int provided = 0;
     MESHWRIGHT_MPI(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided));
     MESHWRIGHT_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));

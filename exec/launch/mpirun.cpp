@@ -39,9 +39,14 @@ std::vector<char*> environment_of_ranks() {
   return variables;
 }
 
+struct Ends {
+  const char* input;  // a file
+  int errors;         // a pipe
+};
+
 // In the new process, between fork and exec: only calls that are safe there.
 [[noreturn]] void become(const std::vector<std::string>& command, std::vector<char*>& environment,
-                         const sigset_t& mask, int error_pipe) {
+                         const sigset_t& mask, const Ends& ends) {
   std::array<char*, 256> arguments{};
   for (std::size_t i = 0; i < command.size(); ++i)
     arguments[i] = const_cast<char*>(command[i].c_str());
@@ -49,16 +54,16 @@ std::vector<char*> environment_of_ranks() {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   sigprocmask(SIG_SETMASK, &mask, nullptr);
-  const int nothing = open("/dev/null", O_RDONLY);
-  if (nothing >= 0) dup2(nothing, STDIN_FILENO);
-  dup2(error_pipe, STDERR_FILENO);
+  const int input = open(ends.input, O_RDONLY);
+  if (input >= 0) dup2(input, STDIN_FILENO);
+  dup2(ends.errors, STDERR_FILENO);
   execvpe(arguments[0], arguments.data(), environment.data());
   _exit(could_not_start);
 }
 
 class Child {
  public:
-  explicit Child(const std::vector<std::string>& command) {
+  Child(const std::vector<std::string>& command, const std::string& input) {
     MESHWRIGHT_CHECK(!command.empty() && command.size() < 256, "a command line of known length");
     sigemptyset(&signals_);
     sigaddset(&signals_, SIGINT);
@@ -71,7 +76,8 @@ class Child {
     std::vector<char*> environment = environment_of_ranks();
     pid_ = fork();
     check(pid_ >= 0, "fork");
-    if (pid_ == 0) become(command, environment, before_, ends[1]);
+    if (pid_ == 0)
+      become(command, environment, before_, {input.empty() ? "/dev/null" : input.c_str(), ends[1]});
     close(ends[1]);
   }
   ~Child() {
@@ -124,23 +130,10 @@ class Child {
 
 }  // namespace
 
-std::vector<std::string> mpirun_command(const MpirunOptions& options,
-                                        std::span<const std::string> program) {
-  // A rank is a core's hardware thread; binding ranks would pin all threads of a rank to one core.
-  std::vector<std::string> command{
-      "mpirun", "-n", std::to_string(options.ranks), "--use-hwthread-cpus", "--bind-to", "none"};
-  if (options.ranks > options.cores)
-    command.insert(command.end(), {"--oversubscribe", "--mca", "mpi_yield_when_idle", "1"});
-  if (options.is_root) command.emplace_back("--allow-run-as-root");
-  command.insert(command.end(), options.extra.begin(), options.extra.end());
-  command.insert(command.end(), program.begin(), program.end());
-  return command;
-}
-
-int run_mpirun(const std::vector<std::string>& command) {
+int run_mpirun(const std::vector<std::string>& command, const std::string& input) {
   std::fflush(nullptr);  // what we said comes before what the ranks say
   FailureWatch watch;
-  Child child(command);
+  Child child(command, input);
   child.listen(watch);
   const int ended = child.wait();
   if (WIFSIGNALED(ended) && !child.was_asked_twice()) {

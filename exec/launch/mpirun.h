@@ -2,20 +2,33 @@
 // shell, and what is said when a rank fails.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "exec/launch/hosts.h"
+
 namespace meshwright {
+
+// A run over several hosts: the flags of SageMaker's containers.
+struct RemoteHosts {
+  std::vector<RunHost> hosts;          // slots: the processes that run there
+  std::string interface;               // of the network; empty: Open MPI's choice
+  bool efa = false, rdma = false;      // what the instance's network can do
+  bool model_parallel = false;         // SageMaker's library would be at work
+  std::vector<std::string> variables;  // NAME=VALUE, for all ranks
+};
 
 struct MpirunOptions {
   int ranks = 1;
-  int cores = 1;                   // of this computer
-  bool is_root = false;            // Open MPI wants to be told
-  std::vector<std::string> extra;  // checked words of custom_mpi_options
+  int cores = 1;                      // of this computer
+  bool is_root = false;               // Open MPI wants to be told
+  std::vector<std::string> extra;     // checked words of custom_mpi_options
+  std::optional<RemoteHosts> remote;  // none: all ranks on this computer
 };
 
-// {"mpirun", "-n", "4", ..., program...}
+// {"mpirun", "-n", "4", ..., program...}. What custom_mpi_options sets replaces a flag of ours.
 std::vector<std::string> mpirun_command(const MpirunOptions& options,
                                         std::span<const std::string> program);
 
@@ -23,7 +36,8 @@ std::vector<std::string> mpirun_command(const MpirunOptions& options,
 // SIGTERM are passed on to the ranks as SIGUSR1, which asks them to stop after their step; a second
 // one stops them at once. Standard output is the ranks'; standard error too, but mpirun's own words
 // about a rank that failed become one line, `rank 1 was killed by signal 9; the others were
-// stopped`. RunError when mpirun cannot be started.
-int run_mpirun(const std::vector<std::string>& command);
+// stopped`. `input`: the file that rank 0 finds on its standard input, on whatever host it is;
+// empty: nothing. RunError when mpirun cannot be started.
+int run_mpirun(const std::vector<std::string>& command, const std::string& input = "");
 
 }  // namespace meshwright

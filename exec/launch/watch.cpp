@@ -121,7 +121,7 @@ Verdict FailureWatch::verdict(int status) {
   result.shown += line_;
   if (!line_.empty()) result.shown += '\n';
   if (status == 0) return result;
-  const int signal = signal_ > 0 ? signal_ : status > 128 ? status - 128 : 0;
+  const int signal = signal_ > 0 ? signal_ : status > 128 && status <= 128 + 64 ? status - 128 : 0;
   const std::string who = rank_ >= 0 ? "rank " + std::to_string(rank_) : "a rank";
   if (signal == SIGUSR1 || (signal > 0 && code_ == stopped)) {
     result.exit_code = stopped;

@@ -77,6 +77,7 @@ class Runtime {
   const Mesh& mesh() const { return mesh_; }
   const Coordinates& coordinates() const { return own_; }
   const Arena& memory() const { return memory_; }
+  void trace(bool on) { options_.trace = on; }  // from the next step on
   // The latest step, in picoseconds since all ranks made their Runtimes.
   const Timeline& timeline() const { return timeline_; }
   std::int64_t arena_bytes() const { return memory_.bytes(); }

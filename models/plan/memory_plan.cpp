@@ -1,6 +1,7 @@
 #include "models/plan/memory_plan.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include "models/core/error.h"
@@ -61,29 +62,50 @@ std::int64_t MemoryPlan::address(int buffer, int slot, int window) const {
          found.offset;
 }
 
-// In order of first use: each buffer takes the lowest gap between the live ones that it fits into.
+namespace {
+
+enum class Gap : std::uint8_t { lowest, tightest };
+
+std::int64_t end_of(const Buffer& buffer) {
+  const std::int64_t end = buffer.offset + buffer.bytes;
+  return (end + arena_alignment - 1) / arena_alignment * arena_alignment;
+}
+
+// Buffers come in order of first use; each takes a gap between the live ones that it fits into, or
+// goes after all of them.
+std::int64_t place(const std::vector<Buffer*>& buffers, Gap wanted) {
+  std::vector<Buffer*> live;  // by offset
+  std::int64_t size = 0;
+  for (Buffer* buffer : buffers) {
+    std::erase_if(live, [&](const Buffer* other) { return other->last < buffer->first; });
+    std::int64_t begin = 0, tightest = std::numeric_limits<std::int64_t>::max();
+    auto before = live.end();
+    for (auto next = live.begin(); next != live.end(); ++next) {
+      const std::int64_t gap = (*next)->offset - begin;
+      if (gap >= buffer->bytes && gap < tightest) {
+        tightest = gap;
+        before = next;
+        buffer->offset = begin;
+        if (wanted == Gap::lowest) break;
+      }
+      begin = std::max(begin, end_of(**next));
+    }
+    if (before == live.end()) buffer->offset = begin;
+    live.insert(before, buffer);
+    size = std::max(size, end_of(*buffer));
+  }
+  return size;
+}
+
+}  // namespace
+
+// Neither kind of gap is always better: the smaller result counts.
 std::int64_t pack(std::vector<Buffer*>& buffers) {
   std::stable_sort(buffers.begin(), buffers.end(),
                    [](const Buffer* a, const Buffer* b) { return a->first < b->first; });
-  std::vector<Buffer*> live;  // by offset
-  std::int64_t size = 0;
-  const auto end_of = [](const Buffer* buffer) {
-    const std::int64_t end = buffer->offset + buffer->bytes;
-    return (end + arena_alignment - 1) / arena_alignment * arena_alignment;
-  };
-  for (Buffer* buffer : buffers) {
-    std::erase_if(live, [&](const Buffer* other) { return other->last < buffer->first; });
-    std::int64_t offset = 0;
-    auto place = live.begin();
-    for (; place != live.end(); ++place) {
-      if (offset + buffer->bytes <= (*place)->offset) break;
-      offset = std::max(offset, end_of(*place));
-    }
-    buffer->offset = offset;
-    live.insert(place, buffer);
-    size = std::max(size, end_of(buffer));
-  }
-  return size;
+  const std::int64_t lowest = place(buffers, Gap::lowest);
+  const std::int64_t tightest = place(buffers, Gap::tightest);
+  return tightest < lowest ? tightest : place(buffers, Gap::lowest);
 }
 
 void verify(const MemoryPlan& plan) {

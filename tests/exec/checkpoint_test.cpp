@@ -208,6 +208,18 @@ TEST_CASE("the newest checkpoints are kept", "[checkpoint]") {
   saver.save(about);
   CHECK(saver.finish());
   CHECK(steps_in(folder.path) == std::vector<std::int64_t>{6, 5, 4, 1});
+  // Nor to replace: it is put aside. A damaged one is replaced.
+  about.step = 5;
+  put(step_folder(folder.path, 4) + "/manifest.json", "");
+  saver.save(about);
+  CHECK(saver.finish());
+  about.step = 4;
+  saver.save(about);
+  CHECK(saver.finish());
+  CHECK(steps_in(folder.path) == std::vector<std::int64_t>{6, 5, 4, 1});
+  CHECK(read_manifest(step_folder(folder.path, 5)).run == "another");
+  CHECK(read_manifest(step_folder(folder.path, 5) + ".of-test").step == 5);
+  CHECK(read_manifest(step_folder(folder.path, 4)).run == "another");
 }
 
 TEST_CASE("a second save waits for the first, and each holds its own step", "[checkpoint]") {
@@ -423,6 +435,10 @@ TEST_CASE("hostile manifests are refused with their place", "[checkpoint]") {
     return json + "crc32c " + hex8(crc32c(json)) + "\n";
   };
   CHECK(message_of([&] { parse_manifest(with_sum("{}\n"), "m"); }).find("m: /format: ") == 0);
+  manifest.run = "../r";
+  CHECK(message_of([&] { parse_manifest(encode(manifest), "m"); }) ==
+        "m: /run: expected lower-case letters and digits");
+  manifest.run = "r";
   manifest.shards[0].name = "../other";
   CHECK(message_of([&] { parse_manifest(encode(manifest), "m"); }) ==
         "m: /shards/0/name: is not the name of a file in this folder");

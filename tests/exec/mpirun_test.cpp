@@ -20,7 +20,7 @@ struct Ended {
 // Runs failing_rank on 3 ranks; collects what is written to standard error.
 Ended launch(const std::string& how, int number) {
   const std::vector<std::string> program{MESHWRIGHT_FAILING_RANK, how, std::to_string(number)};
-  const MpirunOptions options{3, 1, geteuid() == 0, {}};
+  const MpirunOptions options{3, 1, geteuid() == 0, {}, {}};
   std::FILE* file = std::tmpfile();
   const int kept = dup(STDERR_FILENO);
   std::fflush(stderr);

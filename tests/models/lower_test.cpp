@@ -335,3 +335,22 @@ TEST_CASE("a tied embedding on two stages is two copies with a reduction of thei
   CHECK(copies == 1);
   CHECK(reductions == 2);
 }
+
+TEST_CASE("buffers of one place take gaps so that the rest still fits", "[models][lower]") {
+  // Four in a row; two of them, of 4 and 2 units, end; then come one of 2 and one of 4. In the
+  // lowest gap the first leaves none for the second; in the tightest both fit.
+  const auto buffer = [](std::int64_t units, int first, int last) {
+    Buffer made;
+    made.bytes = units * arena_alignment;
+    made.first = first;
+    made.last = last;
+    return made;
+  };
+  std::vector<Buffer> buffers = {buffer(4, 0, 0), buffer(1, 0, 9), buffer(2, 0, 0),
+                                 buffer(1, 0, 9), buffer(2, 1, 9), buffer(4, 2, 9)};
+  std::vector<Buffer*> places;
+  for (Buffer& each : buffers) places.push_back(&each);
+  CHECK(pack(places) == 8 * arena_alignment);
+  CHECK(buffers[4].offset == 5 * arena_alignment);
+  CHECK(buffers[5].offset == 0);
+}

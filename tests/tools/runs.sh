@@ -11,7 +11,7 @@ until_true() { # until_true SECONDS COMMAND...
 }
 has_stepped() { grep -qs "^ *[0-9]* .*e-0" out err; }
 is_gone() { ! kill -0 "$1" 2>/dev/null; }
-ranks() { pgrep -f -- "^$program train .*--as-rank --profile .*/meshwright-$launcher/" || true; }
+ranks() { pgrep -f -- "^$program train .*--as-rank --run-name meshwright-$launcher( |\$)" || true; }
 has_ranks() { [ -n "$(ranks)" ]; }
 no_ranks() { [ -z "$(ranks)" ]; }
 rank_process() { # rank_process N: the process of rank N

@@ -1,0 +1,132 @@
+#include "exec/launch/hosts.h"
+
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "models/core/error.h"
+#include "models/core/fields.h"
+
+namespace meshwright {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr auto look_every = std::chrono::milliseconds(500);
+
+[[noreturn]] void wrong(const std::string& path, int line, const std::string& what) {
+  throw InputError(path + ": line " + std::to_string(line) + ": " + what);
+}
+
+int slots_of(const std::string& text, const std::string& path, int line) {
+  const bool digits =
+      !text.empty() && text.size() < 6 &&
+      std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+  if (!digits || std::stoi(text) < 1)
+    wrong(path, line, "'" + text + "' is no number of slots; use 1 or more");
+  return std::stoi(text);
+}
+
+RunHost host_of(std::istringstream& words, const std::string& first, const std::string& path,
+                int line) {
+  RunHost host{first, 1};
+  if (const std::size_t colon = first.rfind(':'); colon != std::string::npos) {
+    host.name = first.substr(0, colon);
+    host.slots = slots_of(first.substr(colon + 1), path, line);
+  }
+  for (std::string word; words >> word;) {
+    if (word.starts_with("slots="))
+      host.slots = slots_of(word.substr(6), path, line);
+    else if (!word.starts_with("max_slots=") && !word.starts_with("max-slots="))
+      wrong(path, line, "unknown word '" + word + "'; use `name slots=N`");
+  }
+  // It becomes a word of a command line, which commas and signs would change.
+  const bool good = !host.name.empty() && host.name[0] != '-' &&
+                    std::all_of(host.name.begin(), host.name.end(), [](unsigned char c) {
+                      return std::isalnum(c) != 0 || c == '.' || c == '-' || c == '_';
+                    });
+  if (!good) wrong(path, line, "'" + host.name + "' is no name or address of a host");
+  return host;
+}
+
+bool can_connect(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(host.c_str(), "22", &hints, &found) != 0) return false;
+  bool good = false;
+  for (const addrinfo* each = found; each != nullptr && !good; each = each->ai_next) {
+    const int descriptor =
+        socket(each->ai_family, each->ai_socktype | SOCK_CLOEXEC, each->ai_protocol);
+    if (descriptor < 0) continue;
+    const timeval patience{2, 0};
+    setsockopt(descriptor, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    good = connect(descriptor, each->ai_addr, each->ai_addrlen) == 0;
+    close(descriptor);
+  }
+  freeaddrinfo(found);
+  return good;
+}
+
+bool daemon_runs() {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+    std::string name;
+    std::ifstream(entry.path() / "comm") >> name;
+    if (name == "orted") return true;
+  }
+  return false;
+}
+
+template <typename Test>
+bool wait_until(double seconds, const Test& test) {
+  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+  while (!test()) {
+    if (Clock::now() >= end) return false;
+    std::this_thread::sleep_for(look_every);
+  }
+  return true;
+}
+
+}  // namespace
+
+std::vector<RunHost> read_hostfile(const std::string& path) {
+  std::istringstream lines(read_file(path));
+  std::vector<RunHost> hosts;
+  int number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    std::istringstream words(line.substr(0, line.find('#')));
+    std::string first;
+    if (!(words >> first)) continue;
+    RunHost host = host_of(words, first, path, number);
+    for (const RunHost& other : hosts)
+      if (other.name == host.name) wrong(path, number, "'" + host.name + "' is named twice");
+    hosts.push_back(std::move(host));
+  }
+  if (hosts.empty()) throw InputError(path + ": names no host; use a line `name slots=N` for each");
+  return hosts;
+}
+
+bool wait_for_ssh(const std::string& host, double seconds) {
+  return wait_until(seconds, [&] { return can_connect(host); });
+}
+
+bool wait_for_daemon(double seconds, const std::function<bool()>& stop) {
+  if (!wait_until(seconds, [&] { return daemon_runs() || stop(); }) || stop()) return false;
+  while (daemon_runs()) {
+    if (stop()) return false;
+    std::this_thread::sleep_for(look_every);
+  }
+  return true;
+}
+
+}  // namespace meshwright

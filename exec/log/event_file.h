@@ -1,0 +1,33 @@
+// TensorBoard's event files: scalars over steps. The format, from TensorFlow's sources: records
+// (TFRecord: length, masked CRC-32C of it, data, masked CRC-32C of that), each an `Event` message
+// of protocol buffers, written by hand here.
+#pragma once
+
+#include <cstdint>
+#include <fstream>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace meshwright {
+
+struct Scalar {
+  std::string_view tag;
+  double value = 0;  // written as a float
+};
+
+class EventFile {
+ public:
+  // A new file in `folder`, which is made where it is not there; TensorBoard reads all files of a
+  // folder as one run. RunError when it cannot be written.
+  explicit EventFile(const std::string& folder);
+  void add(std::int64_t step, std::span<const Scalar> scalars);
+
+ private:
+  void write(const std::string& event);
+
+  std::string path_;
+  std::ofstream file_;
+};
+
+}  // namespace meshwright

@@ -1,0 +1,137 @@
+// TensorBoard's event files, read back by a slow reader of their own: checksums bit by bit, fields
+// one by one.
+#include "exec/log/event_file.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <bit>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/catch.h"
+
+using namespace meshwright;
+namespace fs = std::filesystem;
+
+namespace {
+
+// CRC-32C one bit at a time: the polynomial 0x1EDC6F41, reflected.
+std::uint32_t slow_crc(const std::string& data) {
+  std::uint32_t crc = ~0U;
+  for (const char c : data) {
+    crc ^= static_cast<unsigned char>(c);
+    for (int bit = 0; bit < 8; ++bit) crc = crc & 1 ? crc >> 1 ^ 0x82f63b78U : crc >> 1;
+  }
+  return ~crc;
+}
+
+std::uint64_t integer(const std::string& data, std::size_t at, std::size_t bytes) {
+  std::uint64_t value = 0;
+  for (std::size_t i = 0; i < bytes; ++i)
+    value |= std::uint64_t{static_cast<unsigned char>(data.at(at + i))} << (8 * i);
+  return value;
+}
+
+std::uint32_t unmasked(std::uint64_t masked) {
+  const auto rotated = static_cast<std::uint32_t>(masked) - 0xa282ead8U;
+  return rotated >> 17 | rotated << 15;
+}
+
+std::vector<std::string> records_of(const std::string& data) {
+  std::vector<std::string> records;
+  for (std::size_t at = 0; at < data.size();) {
+    const std::uint64_t length = integer(data, at, 8);
+    CHECK(unmasked(integer(data, at + 8, 4)) == slow_crc(data.substr(at, 8)));
+    records.push_back(data.substr(at + 12, length));
+    REQUIRE(records.back().size() == length);
+    CHECK(unmasked(integer(data, at + 12 + length, 4)) == slow_crc(records.back()));
+    at += 16 + length;
+  }
+  return records;
+}
+
+struct Field {
+  std::uint64_t number = 0;  // a varint, or the bits of what has a fixed size
+  std::string bytes;
+};
+
+std::uint64_t varint(const std::string& data, std::size_t& at) {
+  std::uint64_t value = 0;
+  for (int shift = 0;; shift += 7) {
+    const auto byte = static_cast<unsigned char>(data.at(at++));
+    value |= std::uint64_t{byte & 0x7fU} << shift;
+    if (byte < 0x80) return value;
+  }
+}
+
+std::multimap<std::uint64_t, Field> fields_of(const std::string& message) {
+  std::multimap<std::uint64_t, Field> fields;
+  for (std::size_t at = 0; at < message.size();) {
+    const std::uint64_t key = varint(message, at);
+    Field field;
+    const std::size_t fixed = (key & 7) == 1 ? 8 : (key & 7) == 5 ? 4 : 0;
+    if (fixed > 0) {
+      field.number = integer(message, at, fixed);
+      at += fixed;
+    } else {
+      field.number = varint(message, at);
+      if ((key & 7) == 2) {
+        field.bytes = message.substr(at, field.number);
+        at += field.number;
+      }
+    }
+    fields.emplace(key >> 3, field);
+  }
+  return fields;
+}
+
+const Field& only(const std::multimap<std::uint64_t, Field>& fields, std::uint64_t number) {
+  REQUIRE(fields.count(number) == 1);
+  return fields.find(number)->second;
+}
+
+}  // namespace
+
+TEST_CASE("a slow reader finds every scalar of an event file", "[exec][log]") {
+  CHECK(slow_crc("123456789") == 0xe3069283);  // the check value of the catalogue
+  const fs::path folder =
+      fs::temp_directory_path() / ("meshwright-events-" + std::to_string(getpid()));
+  {
+    EventFile file(folder.string());
+    const std::array<Scalar, 2> first = {{{"loss", 5.5}, {"tokens_per_s", 123456}}};
+    const std::array<Scalar, 1> second = {{{"loss", -0.25}}};
+    file.add(1, first);
+    file.add(300, second);
+  }
+  std::vector<fs::path> files(fs::directory_iterator(folder), fs::directory_iterator{});
+  REQUIRE(files.size() == 1);
+  CHECK(files[0].filename().string().starts_with("events.out.tfevents."));
+  std::ifstream in(files[0], std::ios::binary);
+  const std::string data{std::istreambuf_iterator<char>(in), {}};
+  fs::remove_all(folder);
+
+  const std::vector<std::string> records = records_of(data);
+  REQUIRE(records.size() == 3);
+  CHECK(only(fields_of(records[0]), 3).bytes == "brain.Event:2");
+  std::map<std::pair<std::uint64_t, std::string>, float> scalars;
+  for (std::size_t i = 1; i < records.size(); ++i) {
+    const auto event = fields_of(records[i]);
+    CHECK(std::bit_cast<double>(only(event, 1).number) > 1.7e9);  // a time since 2023
+    const auto values = fields_of(only(event, 5).bytes);
+    for (const auto& [number, value] : values) {
+      CHECK(number == 1);
+      const auto parts = fields_of(value.bytes);
+      scalars[{only(event, 2).number, only(parts, 1).bytes}] =
+          std::bit_cast<float>(static_cast<std::uint32_t>(only(parts, 2).number));
+    }
+  }
+  CHECK(scalars == decltype(scalars){{{1, "loss"}, 5.5F},
+                                     {{1, "tokens_per_s"}, 123456.F},
+                                     {{300, "loss"}, -0.25F}});
+}

@@ -1,0 +1,86 @@
+#include "tools/sagemaker.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "models/core/error.h"
+#include "models/core/fields.h"
+
+namespace meshwright {
+
+namespace {
+
+using nlohmann::json;
+
+std::vector<std::string> hosts_of(const std::string& text) {
+  const json value = parse_json(text, "SM_HOSTS");
+  std::vector<std::string> hosts;
+  if (value.is_array())
+    for (const json& host : value)
+      if (host.is_string()) hosts.push_back(host.get<std::string>());
+  if (hosts.empty() || hosts.size() != value.size())
+    throw InputError("SM_HOSTS: expected a list of names, found " + text);
+  return hosts;
+}
+
+json object_of(const std::string& text, const std::string& variable) {
+  if (text.empty()) return json::object();
+  json value = parse_json(text, variable);
+  if (!value.is_object()) throw InputError(variable + ": expected an object, found " + text);
+  return value;
+}
+
+void set(std::vector<std::string>& overrides, const std::string& key, const json& value) {
+  overrides.push_back("distribution." + key + "=" + value.dump());
+}
+
+// The keys that the launch gives replace those of the job one by one, as smp.init() does it.
+void read_launch(const SageMakerEnvironment& environment, SageMaker& result) {
+  const json parameters = object_of(environment.parameters, "SM_HP_MP_PARAMETERS");
+  const json framework = object_of(environment.framework, "SM_FRAMEWORK_PARAMS");
+  result.model_parallel = !parameters.empty();
+  if (!parameters.empty()) {
+    set(result.overrides, "smdistributed.modelparallel.enabled", true);
+    for (const auto& [key, value] : parameters.items())
+      set(result.overrides, "smdistributed.modelparallel.parameters." + key, value);
+  }
+  struct Row {
+    const char* given;
+    const char* key;
+  };
+  constexpr Row rows[] = {
+      {"sagemaker_mpi_enabled", "mpi.enabled"},
+      {"sagemaker_mpi_num_of_processes_per_host", "mpi.processes_per_host"},
+      {"sagemaker_mpi_custom_mpi_options", "mpi.custom_mpi_options"},
+      {"sagemaker_torch_distributed_enabled", "torch_distributed.enabled"},
+  };
+  for (const Row& row : rows)
+    if (framework.contains(row.given)) set(result.overrides, row.key, framework[row.given]);
+}
+
+int number_of(const std::string& text, const std::string& variable) {
+  if (text.empty()) return 0;
+  if (text.size() > 6 || text.find_first_not_of("0123456789") != std::string::npos)
+    throw InputError(variable + ": expected a whole number, found '" + text + "'");
+  return std::stoi(text);
+}
+
+}  // namespace
+
+SageMaker read_sagemaker(const SageMakerEnvironment& environment) {
+  SageMaker result;
+  if (environment.hosts.empty()) return result;
+  result.hosts = hosts_of(environment.hosts);
+  result.current = environment.current_host;
+  if (result.hosts.size() == 1 && result.current.empty()) result.current = result.hosts.front();
+  if (std::find(result.hosts.begin(), result.hosts.end(), result.current) == result.hosts.end())
+    throw InputError("SM_CURRENT_HOST: '" + result.current + "' is none of SM_HOSTS, " +
+                     list_of(result.hosts, "and"));
+  result.interface = environment.interface;
+  result.instance = environment.instance;
+  result.gpus = number_of(environment.gpus, "SM_NUM_GPUS");
+  read_launch(environment, result);
+  return result;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,33 @@
+// What SageMaker's containers say in their environment (spec: launch keys, 1.3).
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace meshwright {
+
+// As it is in the environment; empty where it is not.
+struct SageMakerEnvironment {
+  std::string hosts;         // SM_HOSTS, a JSON list
+  std::string current_host;  // SM_CURRENT_HOST
+  std::string gpus;          // SM_NUM_GPUS
+  std::string interface;     // SM_NETWORK_INTERFACE_NAME
+  std::string instance;      // SM_CURRENT_INSTANCE_TYPE
+  std::string parameters;    // SM_HP_MP_PARAMETERS, a JSON object
+  std::string framework;     // SM_FRAMEWORK_PARAMS, a JSON object: sagemaker_mpi_...
+};
+
+struct SageMaker {
+  std::vector<std::string> hosts;  // none: not in such a container
+  std::string current, interface, instance;
+  int gpus = 0;
+  bool model_parallel = false;
+  std::vector<std::string> overrides;  // what the launch says about the job, as --set takes it
+
+  bool is_first() const { return hosts.empty() || current == hosts.front(); }
+};
+
+// InputError names the variable that is wrong.
+SageMaker read_sagemaker(const SageMakerEnvironment& environment);
+
+}  // namespace meshwright
