@@ -74,7 +74,9 @@ void sequence_slice(const KernelCall& k) {
 
 MESHWRIGHT_CPU_INSTANTIATE(add);
 MESHWRIGHT_CPU_INSTANTIATE(select_positions);
+MESHWRIGHT_CPU_INSTANTIATE_16_BIT(select_positions);
 MESHWRIGHT_CPU_INSTANTIATE(select_positions_grad);
 MESHWRIGHT_CPU_INSTANTIATE(sequence_slice);
+MESHWRIGHT_CPU_INSTANTIATE_16_BIT(sequence_slice);
 
 }  // namespace meshwright::cpu
