@@ -266,10 +266,6 @@ void check_supported(const Plan& plan) {
   const Parallelism& p = plan.parallelism;
   if (p.offload != "none" && p.schedule == ScheduleKind::zero_bubble)
     not_yet("parallelism/offload", "offload under schedule 'zero_bubble'");
-  if (p.context > 1 && p.tensor_layout != TensorLayout::megatron)
-    not_yet("parallelism/context", "context together with another tensor_layout than 'megatron'");
-  if (p.context > 1 && p.tensor_batch_own)
-    not_yet("parallelism/context", "context together with tensor_batch 'own'");
   if (p.context > 1 && p.expert > 1)
     not_yet("parallelism/context", "context together with expert parallelism");
   if (p.expert > 1) not_yet("parallelism/expert", "expert parallelism (degree above 1)");

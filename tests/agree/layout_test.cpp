@@ -114,6 +114,10 @@ TEST_CASE("layouts go with everything that replicas and stages share", "[agree][
     plans.push_back(base_plan(model, {2, 2, 1}));
     plans.back().parallelism.tensor_layout = layout;
     plans.back().parallelism.schedule = ScheduleKind::zero_bubble;
+    plans.push_back(base_plan(model, {1, 2, 1}));
+    plans.back().parallelism.tensor_layout = layout;
+    plans.back().parallelism.tensor_batch_own = true;
+    plans.back().parallelism.context = 2;
     plans.push_back(base_plan(model, {2, 2, 1}));
     plans.back().parallelism.tensor_layout = layout;
     plans.back().parallelism.tensor_batch_own = true;
