@@ -116,6 +116,8 @@ void Runtime::fail_non_finite(std::string_view what) {
 void Runtime::execute(int task, const Instruction& instruction, int index) {
   const Task& running = program_.tasks[at(task)];
   if (is_message(instruction)) return message(instruction, task, index);
+  if (instruction.kind == InstructionKind::optimizer_step) check_finite();
+  if (!concerns(program_, instruction, {own_.rdp, own_.tensor})) return;
   const SimTime begin = options_.trace ? now() : 0;
   if (search_ != nullptr) search_->before(instruction, running);
   switch (instruction.kind) {
@@ -130,6 +132,7 @@ void Runtime::execute(int task, const Instruction& instruction, int index) {
     case InstructionKind::reduce_scatter:
     case InstructionKind::broadcast:
     case InstructionKind::ring_shift:
+    case InstructionKind::reduce:
       collective(instruction, running);
       break;
     case InstructionKind::optimizer_step:
@@ -195,14 +198,16 @@ void Runtime::collective(const Instruction& instruction, const Task& task) {
       MESHWRIGHT_CHECK(from == to, "an all-reduce works in place");
       return members.all_reduce(to, in.shape.elements(), in.dtype, instruction.maximum);
     case InstructionKind::all_gather:
-      return members.all_gather(from, to, in.bytes());
+      return members.all_gather(from, to, in.bytes(), instruction.flat);
     case InstructionKind::reduce_scatter:
       return members.reduce_scatter(from, to, in.shape.elements() / members.size(), in.dtype,
                                     instruction.accumulate);
     case InstructionKind::ring_shift:
       return shift_around(members, from, to, in.bytes());
+    case InstructionKind::reduce:
+      return members.reduce(to, in.shape.elements(), in.dtype, instruction.root);
     default:
-      return members.broadcast(to, in.bytes(), 0);
+      return members.broadcast(to, in.bytes(), instruction.root);
   }
 }
 

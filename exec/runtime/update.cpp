@@ -101,14 +101,17 @@ void Runtime::step_bucket(const Instruction& instruction) {
 void Runtime::refresh_working_copies() {
   for (const Bucket& bucket : program_.buckets) {
     const Dtype dtype = bucket.own_weights.type.dtype;
-    if (dtype == Dtype::f32) continue;
-    void* own = memory_.address(bucket.own_weights, 0);
+    if (dtype == Dtype::f32 || !memory_.steps(bucket)) continue;
     narrow(static_cast<const float*>(memory_.address(bucket.master, 0)), dtype,
-           bucket.shard_elements, own);
-    if (bucket.sharded && bucket.weights.type.shape.elements() == bucket.elements)
-      group(GroupKind::shard)
-          .all_gather(own, memory_.address(bucket.weights, 0), bucket.own_weights.type.bytes());
+           bucket.shard_elements, memory_.address(bucket.own_weights, 0));
   }
+  // As the step's end shares them.
+  const Task& end = program_.tasks.back();
+  for (const Instruction& instruction :
+       program_.bodies[static_cast<std::size_t>(end.body)].instructions)
+    if (instruction.bucket >= 0 && (instruction.kind == InstructionKind::all_gather ||
+                                    instruction.kind == InstructionKind::broadcast))
+      collective(instruction, end);
 }
 
 }  // namespace meshwright

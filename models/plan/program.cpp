@@ -35,6 +35,13 @@ bool runs(When when, const Task& task) {
   return true;
 }
 
+bool concerns(const Program& program, const Instruction& instruction, const Owner& rank) {
+  const bool alone = instruction.group == GroupKind::none ||
+                     instruction.group == GroupKind::embedding;  // one data-parallel index
+  if (instruction.bucket < 0 || !alone) return true;
+  return program.buckets[at(instruction.bucket)].owner.includes(rank);
+}
+
 namespace {
 
 // The latest task of every body with each slot, or each window.

@@ -99,6 +99,7 @@ Seconds CostModel::time(const Kernel& kernel) const {
 void CostModel::append(const Instruction& instruction, const Program& program,
                        std::vector<Kernel>& kernels) const {
   kernels.clear();
+  if (!concerns(program, instruction, program.fullest)) return;
   if (instruction.kind == InstructionKind::optimizer_step) {
     const Bucket& bucket = program.buckets[at(instruction.bucket)];
     append_optimizer_kernels(

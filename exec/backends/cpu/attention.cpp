@@ -183,7 +183,7 @@ struct ContextRows {
       std::copy_n(before.y + i * out.row, a.head_dim, out.y + i * out.row);
     }
     for (const ContextBlock<T>& block : blocks) {
-      const HeadInput<T> in(a, block.heads, batch, head, k.context.tensor_rank);
+      const HeadInput<T> in(a, block.heads, batch, head, k.context);
       for (int key_half = 0; key_half < 2; ++key_half) {
         const KeyHalf keys =
             key_half_of(a, k.context.context_rank, half, block.source, key_half, i0 + rows);
@@ -194,7 +194,7 @@ struct ContextRows {
         }
       }
     }
-    const HeadInput<T> in(a, blocks[0].heads, batch, head, k.context.tensor_rank);
+    const HeadInput<T> in(a, blocks[0].heads, batch, head, k.context);
     finish_rows(in, i0, rows, running, out, log_sums);
   }
 };

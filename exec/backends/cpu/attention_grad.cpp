@@ -259,7 +259,7 @@ void context_attention_grad(const KernelCall& k) {
                                     .q_row = q_row,
                                     .k_row = 2 * half,
                                     .v_row = 2 * half};
-            const HeadInput<T> in(a, block.heads, batch, head, k.context.tensor_rank);
+            const HeadInput<T> in(a, block.heads, batch, head, k.context);
             context_head_gradient(k, in, g, block.source, tiles);
           }
       });
