@@ -20,7 +20,7 @@ constexpr const char* job_file = "the job file (JSON)";
 
 constexpr Command commands[] = {
     {"plan", "JOB", job_file, "search for the best plan of a job on its clusters",
-     "json set profile write report top", run_plan},
+     "json set profile write write-partition report top", run_plan},
     {"simulate", "JOB", job_file, "predict a training step: time, memory, cost",
      "json set profile trace report steps", run_simulate},
     {"train", "JOB", job_file, "run the job on this computer, under its plan",

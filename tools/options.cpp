@@ -38,6 +38,8 @@ constexpr FileOption file_options[] = {
     {"profile", &Options::profile, "the profile of machine `local`, instead of your own"},
     {"trace", &Options::trace, "write the timeline as a Chrome trace (Perfetto opens it)"},
     {"write", &Options::write, "write the job with every \"auto\" replaced by the best plan"},
+    {"write-partition", &Options::write_partition,
+     "write the stage of every module, for `partition` or partition_file"},
     {"report", &Options::report, "write a self-contained HTML page"},
     {"log-json", &Options::log_json, "write one JSON line per step"},
     {"hostfile", &Options::hostfile, "the hosts for mpirun"},

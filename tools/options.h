@@ -16,6 +16,7 @@ struct Options {
   std::vector<std::string> set;  // KEY=VALUE
   std::string trace;             // file for the timeline
   std::string write;             // plan: file for the settled job
+  std::string write_partition;   // plan: file for the stages of the modules
   std::string profile;           // calibrate: where to write; else: the profile of machine `local`
   std::string report;            // file for the HTML page
   std::string log_json;          // train

@@ -110,11 +110,22 @@ void write_report(const Options& options, const Job& job, const SearchResult& re
   write_file(options.report, page.text());
 }
 
+// A stage per unit: what `parallelism.partition` and `partition_file` read.
+void write_partition(const Job& job, const RankedPlan& best, const std::string& path) {
+  const Prepared prepared = prepare(job.model, best.plan, best.cluster);
+  json stages = json::object();
+  for (std::size_t u = 0; u < prepared.graph.units.size(); ++u)
+    stages[prepared.graph.units[u].path] = prepared.plan.stage_of_unit[u];
+  const json value = {{"format", 1}, {"kind", "partition"}, {"stage_of", stages}};
+  write_file(path, value.dump(2) + "\n");
+}
+
 }  // namespace
 
 int run_plan(const Options& options) {
   const Job job = read_job_of(options);
   check_writable("--write", options.write);
+  check_writable("--write-partition", options.write_partition);
   check_writable("--report", options.report);
   const int top = options.top.value_or(10);
   SearchOptions search_options;
@@ -129,6 +140,10 @@ int run_plan(const Options& options) {
     const RankedPlan& best = result.plans.front();
     write_job_file(job, best.plan, best.machine, best.count, options.write);
     std::fprintf(stderr, "wrote %s\n", options.write.c_str());
+  }
+  if (!options.write_partition.empty()) {
+    write_partition(job, result.plans.front(), options.write_partition);
+    std::fprintf(stderr, "wrote %s\n", options.write_partition.c_str());
   }
   return done;
 }

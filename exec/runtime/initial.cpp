@@ -32,16 +32,15 @@ void fill_initial(const Parameter& parameter, const InitialOptions& options, std
                            : deviation;
   std::fill(values, values + count, 0.0f);
   if (parameter.initial == Initial::zeros) return;
-  for (const ParameterRun& run : runs_of(parameter, options.tensor_rank, options.tensor_degree)) {
-    const std::int64_t first = std::max(run.local, begin);
-    const std::int64_t end = std::min(run.local + run.count, begin + count);
-    if (run.global < 0 || first >= end) continue;
-    float* to = values + (first - begin);
-    if (parameter.initial == Initial::ones)
-      std::fill(to, to + (end - first), 1.0f);
-    else
-      fill_normal(stream, scale, run.global + (first - run.local), end - first, to);
-  }
+  visit_runs(parameter, options.tensor_rank, options.tensor_degree, begin, count,
+             [&](const ParameterRun& run) {
+               if (run.global < 0) return;
+               float* to = values + (run.local - begin);
+               if (parameter.initial == Initial::ones)
+                 std::fill(to, to + run.count, 1.0f);
+               else
+                 fill_normal(stream, scale, run.global, run.count, to);
+             });
 }
 
 }  // namespace meshwright

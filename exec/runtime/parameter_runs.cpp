@@ -28,57 +28,83 @@ std::vector<Range> ranges_along(const Parameter& parameter, int dim, int rank, i
   return ranges;
 }
 
-void append(std::vector<ParameterRun>& runs, const ParameterRun& run) {
-  if (run.count == 0) return;
-  if (!runs.empty()) {
-    ParameterRun& last = runs.back();
+// Runs one after the other, those that follow each other in both tensors as one.
+class Merger {
+ public:
+  explicit Merger(const std::function<void(const ParameterRun&)>& visit) : visit_(visit) {}
+
+  void add(const ParameterRun& run) {
+    if (run.count <= 0) return;
     const bool follows = run.global < 0
-                             ? last.global < 0
-                             : last.global >= 0 && last.global + last.count == run.global;
-    if (follows) {
-      last.count += run.count;
+                             ? last_.global < 0
+                             : last_.global >= 0 && last_.global + last_.count == run.global;
+    if (last_.count > 0 && follows) {
+      last_.count += run.count;
       return;
     }
+    finish();
+    last_ = run;
   }
-  runs.push_back(run);
+  void finish() {
+    if (last_.count > 0) visit_(last_);
+    last_.count = 0;
+  }
+
+ private:
+  const std::function<void(const ParameterRun&)>& visit_;
+  ParameterRun last_;
+};
+
+// Which index of the whole dimension a local index means; -1: padding.
+std::int64_t global_index(const std::vector<Range>& ranges, std::int64_t local,
+                          std::int64_t published) {
+  std::size_t i = 0;
+  while (i + 1 < ranges.size() && local >= ranges[i + 1].local) ++i;
+  const std::int64_t global = ranges[i].global + (local - ranges[i].local);
+  return global < published ? global : -1;
 }
 
 }  // namespace
 
-std::vector<ParameterRun> runs_of(const Parameter& parameter, int tensor_rank, int tensor_degree) {
+void visit_runs(const Parameter& parameter, int tensor_rank, int tensor_degree, std::int64_t begin,
+                std::int64_t count, const std::function<void(const ParameterRun&)>& visit) {
   const Shape &local = parameter.shape, &global = parameter.global_shape;
   MESHWRIGHT_CHECK(local.rank >= 1 && local.rank == global.rank, "a parameter has dimensions");
-  std::vector<std::vector<std::int64_t>>
-      global_index;  // per dimension but the last: by local index
-  for (int dim = 0; dim + 1 < local.rank; ++dim) {
-    global_index.emplace_back();
-    for (const Range& range : ranges_along(parameter, dim, tensor_rank, tensor_degree))
-      for (std::int64_t i = 0; i < range.count; ++i)
-        global_index.back().push_back(range.global + i);
-  }
+  std::vector<std::vector<Range>> ranges;
+  for (int dim = 0; dim < local.rank; ++dim)
+    ranges.push_back(ranges_along(parameter, dim, tensor_rank, tensor_degree));
   const int last = local.rank - 1;
-  const std::vector<Range> columns = ranges_along(parameter, last, tensor_rank, tensor_degree);
-  const std::int64_t rows = local[last] == 0 ? 0 : local.elements() / local[last];
-  std::vector<ParameterRun> runs;
-  for (std::int64_t row = 0; row < rows; ++row) {
+  const std::int64_t width = local[last], end = begin + count;
+  Merger merger(visit);
+  for (std::int64_t row = width > 0 ? begin / width : 0; row * width < end && count > 0; ++row) {
     std::int64_t global_row = 0, rest = row, stride = 1;
-    for (int dim = last - 1; dim >= 0; --dim) {
-      const auto index = static_cast<std::size_t>(rest % local[dim]);
+    for (int dim = last - 1; dim >= 0 && global_row >= 0; --dim) {
+      const std::int64_t here =
+          global_index(ranges[static_cast<std::size_t>(dim)], rest % local[dim], global[dim]);
+      global_row = here < 0 ? -1 : global_row + here * stride;
       rest /= local[dim];
-      const std::int64_t here = global_index[static_cast<std::size_t>(dim)][index];
-      if (here >= global[dim]) global_row = -1;
-      if (global_row >= 0) global_row += here * stride;
       stride *= global[dim];
     }
-    for (const Range& range : columns) {
-      const std::int64_t at = row * local[last] + range.local;
-      const std::int64_t inside =
-          global_row < 0 ? 0
-                         : std::clamp<std::int64_t>(global[last] - range.global, 0, range.count);
-      append(runs, {at, global_row * global[last] + range.global, inside});
-      append(runs, {at + inside, -1, range.count - inside});
+    for (const Range& range : ranges.back()) {
+      // Of this range: what was asked for, its published part and then the padding.
+      const std::int64_t at = row * width + range.local;
+      const std::int64_t from = std::clamp<std::int64_t>(begin - at, 0, range.count);
+      const std::int64_t to = std::clamp<std::int64_t>(end - at, 0, range.count);
+      const std::int64_t published =
+          global_row < 0 ? 0 : std::clamp<std::int64_t>(global[last] - range.global, from, to);
+      const std::int64_t padding = std::max(from, published);
+      if (global_row >= 0)
+        merger.add({at + from, global_row * global[last] + range.global + from, published - from});
+      merger.add({at + padding, -1, to - padding});
     }
   }
+  merger.finish();
+}
+
+std::vector<ParameterRun> runs_of(const Parameter& parameter, int tensor_rank, int tensor_degree) {
+  std::vector<ParameterRun> runs;
+  visit_runs(parameter, tensor_rank, tensor_degree, 0, parameter.shape.elements(),
+             [&](const ParameterRun& run) { runs.push_back(run); });
   return runs;
 }
 

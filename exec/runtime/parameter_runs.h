@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "models/graph/graph.h"
@@ -14,6 +15,11 @@ struct ParameterRun {
   std::int64_t global = 0;  // in the tensor of global_shape; -1: padding, which is always 0
   std::int64_t count = 0;
 };
+
+// Calls visit for the runs of local elements [begin, begin + count), in order, cut off at the ends.
+// Needs no memory, however many they are.
+void visit_runs(const Parameter& parameter, int tensor_rank, int tensor_degree, std::int64_t begin,
+                std::int64_t count, const std::function<void(const ParameterRun&)>& visit);
 
 // The runs of rank `tensor_rank` of `tensor_degree`, in local order; together they are its tensor.
 std::vector<ParameterRun> runs_of(const Parameter& parameter, int tensor_rank, int tensor_degree);

@@ -218,13 +218,15 @@ int Runtime::tag_of(const Instruction& instruction, const Task& task) const {
 
 void Runtime::load_input(const Instruction& instruction, const Task& task) {
   const std::int64_t b = plan_.training.micro_batch;
-  const std::int64_t width = instruction.outputs[0].type.shape.elements() / b;
+  const bool shared_out = instruction.group == GroupKind::tensor;
+  const std::int64_t own = shared_out ? b / mesh_.degrees().tensor : b;
+  const std::int64_t first = task.micro_batch * b + (shared_out ? own_.tensor * own : 0);
+  const std::int64_t width = instruction.outputs[0].type.shape.elements() / own;
   const int context = mesh_.degrees().context, replica = own_.rdp / context;
   auto* to = static_cast<std::int32_t*>(memory_.address(instruction.outputs[0], task.slot));
-  for (std::int64_t i = 0; i < b; ++i, to += width) {
-    const std::int64_t sequence =
-        first_sequence(position_, plan_.training.global_batch, plan_.replicas(), replica,
-                       task.micro_batch * b + i);
+  for (std::int64_t i = 0; i < own; ++i, to += width) {
+    const std::int64_t sequence = first_sequence(position_, plan_.training.global_batch,
+                                                 plan_.replicas(), replica, first + i);
     std::int32_t* whole = context == 1 ? to : sequence_.data();
     SequenceInputs into;
     (instruction.channel == 0   ? into.tokens

@@ -61,7 +61,7 @@ struct Parameter {
   Initial initial = Initial::normal;
   bool decay = true;  // weight decay: matrices only
   bool partial_over_tensor =
-      false;            // sequence parallelism: the tensor group's gradients must be summed
+      false;            // used on a share of the rows: the tensor group's gradients must be summed
   bool counted = true;  // counts as a parameter of its own (false for a persistent buffer)
   int tensor = -1;      // its tensor in the graph
   int gradient = -1;    // the tensor of its gradient, made by `backward`
@@ -99,6 +99,13 @@ struct Unit {
   bool is_block = false;  // one of the repeated layers: what recomputation and sharding work on
 };
 
+// What a rank of the tensor group holds of the activations between modules.
+enum class Held : std::uint8_t {
+  whole,   // all of them, as every other rank
+  rows,    // a contiguous share of the rows (sequence parallelism; own batches: whole sequences)
+  columns  // a share of the hidden size (tensor layout `memory`)
+};
+
 struct Graph {
   std::vector<Tensor> tensors;
   std::vector<Node> nodes;
@@ -116,7 +123,8 @@ struct Graph {
   int sequence_length = 1;  // tokens of a sequence that one rank holds
   int tensor_degree = 1;
   int context_degree = 1;
-  bool sequence_parallel = false;
+  Held held = Held::whole;
+  int input_parts = 1;  // own batches: a rank reads this part of the micro-batch's sequences
   Precision precision = Precision::fp32;
   CompilerLevel compiler = CompilerLevel::fused;
 

@@ -133,12 +133,37 @@ void infer_span_loss(const Attributes&, In in, Out& out) {
 }
 
 void infer_gather_rows(const Attributes& a, In in, Out& out) {
-  out.push_back(matrix(in[0].shape[0] * a.tensor_degree, in[0].shape[1], in[0].dtype));
+  out.push_back(in[0]);
+  out.back().shape[0] *= a.tensor_degree;
 }
 
 void infer_scatter_rows(const Attributes& a, In in, Out& out) {
   require(in[0].shape[0] % a.tensor_degree == 0, "the tensor degree divides the rows");
   out.push_back(matrix(in[0].shape[0] / a.tensor_degree, in[0].shape[1], in[0].dtype));
+}
+
+void infer_norm_stats(const Attributes&, In in, Out& out) {
+  out.push_back(matrix(2, in[0].shape[0], Dtype::f32));
+}
+
+void infer_norm_parts(const Attributes& a, In in, Out& out) {
+  require(in[0].shape[-1] == in[1].shape[0], "the norm's weight has the row's width");
+  require(in.back().shape == Shape{std::int64_t{2} * a.tensor_degree, in[0].shape[0]},
+          "two statistics of every rank for each row");
+  out.push_back(in[0]);
+  out.push_back(matrix(in[0].shape[0], a.rms_norm ? 1 : 2, Dtype::f32));
+}
+
+void infer_columns_to_parts(const Attributes& a, In in, Out& out) {
+  require(in[0].shape[1] % a.tensor_degree == 0, "the tensor degree divides the columns");
+  out.push_back(
+      matrix(in[0].shape[0] * a.tensor_degree, in[0].shape[1] / a.tensor_degree, in[0].dtype));
+}
+
+void infer_parts_to_columns(const Attributes& a, In in, Out& out) {
+  require(in[0].shape[0] % a.tensor_degree == 0, "one part per rank");
+  out.push_back(
+      matrix(in[0].shape[0] / a.tensor_degree, in[0].shape[1] * a.tensor_degree, in[0].dtype));
 }
 
 void infer_linear_grad_input(const Attributes& a, In in, Out& out) {
@@ -211,6 +236,14 @@ constexpr OpInfo table[] = {
      infer_context_gather, work_nothing},
     {Op::context_attention, "context_attention", SplitRule::none, forward, local,
      infer_context_attention, work_attention},
+    {Op::norm_stats, "norm_stats", SplitRule::none, forward, local, infer_norm_stats,
+     work_norm_stats},
+    {Op::norm_parts, "norm_parts", SplitRule::none, forward, local, infer_norm_parts,
+     work_layer_norm},
+    {Op::columns_to_parts, "columns_to_parts", SplitRule::none, forward, local,
+     infer_columns_to_parts, work_unary},
+    {Op::parts_to_columns, "parts_to_columns", SplitRule::none, forward, local,
+     infer_parts_to_columns, work_unary},
     {Op::embedding_grad, "embedding_grad", SplitRule::none, gradient, local, nothing,
      work_embedding_grad},
     {Op::add_position_grad, "add_position_grad", SplitRule::none, gradient, local, nothing,
@@ -246,6 +279,10 @@ constexpr OpInfo table[] = {
      work_cross_entropy_grad},
     {Op::span_loss_grad, "span_loss_grad", SplitRule::none, gradient, local, same_as_first,
      work_elementwise},
+    {Op::norm_parts_sums, "norm_parts_sums", SplitRule::none, gradient, local, infer_norm_stats,
+     work_norm_parts_sums},
+    {Op::norm_parts_grad, "norm_parts_grad", SplitRule::none, gradient, local, same_as_first,
+     work_norm_parts_grad},
     {Op::zero, "zero", SplitRule::none, forward, local, nothing, work_zero},
     {Op::sum_loss, "sum_loss", SplitRule::none, forward, local, nothing, work_elementwise},
     {Op::sum_of_squares, "sum_of_squares", SplitRule::none, gradient, local, nothing,

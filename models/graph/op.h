@@ -47,13 +47,20 @@ enum class Op : std::uint8_t {
                      // sequence_gather
   sequence_slice,    // [rows,h] replicated -> own share [rows/T,h], no communication; gradient:
                      // sequence_gather
-  stats_gather,      // [3,n] -> [T*3,n]
+  stats_gather,      // [k,n] -> [T*k,n]
   // context parallelism: every rank of a group of C has its tokens of each sequence (context.h)
   context_pack,       // qkv, or k, v -> kv[rows, 2*kv_heads*head_dim]: all keys, then all values
   context_shift,      // x -> x of the rank before, in the ring of the context group
   context_gather,     // [rows,n] -> [C*rows,n]: those of all ranks, in order
   context_attention,  // q or qkv, kv, (y, saved) -> y, saved: adds what attending to the kv of the
                       // rank `ring_step` before gives (of all, < 0) to what earlier steps gave
+  // rows of which every rank has a share of the columns (tensor layout `memory`); w = own columns
+  norm_stats,  // x[rows,w] -> [2,rows] f32: mean of own columns, sum of (x - mean)^2
+  norm_parts,  // x[rows,w], weight[w], (bias[w]), stats of all ranks [T*2,rows] -> y, and saved
+               // as layer_norm's, or with `rms_norm` as rms_norm's
+  columns_to_parts,  // [rows,c] -> [T*rows,c/T]: the columns of rank 0 for all rows, of rank 1, ...
+                     // (of every one of `segments` a T-th); gradient: parts_to_columns
+  parts_to_columns,  // the inverse; gradient: columns_to_parts
   // gradients. "(+)" outputs are parameter gradients and are added to.
   embedding_grad,          // tokens, dy -> (+)table
   add_position_grad,       // dy -> (+)table
@@ -77,6 +84,9 @@ enum class Op : std::uint8_t {
   cross_entropy_grad,  // logits, saved, targets -> dlogits, times `scale`; vocabulary_parallel: own
                        // columns
   span_loss_grad,      // logits, saved, targets -> dlogits, times `scale`
+  norm_parts_sums,  // x, weight, saved, dy -> [2,rows] f32: sums over own columns of g = dy*weight
+                    // and of g * normed x; (+)weight, (+)bias
+  norm_parts_grad,  // x, weight, saved, dy, those sums of all ranks -> dx
   // the step's bookkeeping
   zero,            // -> every output set to 0
   sum_loss,        // loss[n] f32, sum[1] f64 -> (+)sum: rows added in order in double
@@ -125,7 +135,10 @@ struct Attributes {
   bool gelu_tanh = false;
   bool rotary_interleaved = false;  // pairs (2i, 2i+1) (GPT-J) instead of (i, i + rotary_dim/2)
   bool vocabulary_parallel = false;
-  bool sequence_parallel = false;  // the rows of this op are this rank's share
+  bool sequence_parallel = false;          // the rows of this op are this rank's share
+  bool rms_norm = false;                   // norm_parts: the mean is not taken off
+  std::array<std::int64_t, 3> segments{};  // columns_to_parts: widths (queries, keys, values);
+                                           // none: one of all columns
   bool gradient_is_whole =
       false;  // sequence_gather: every rank has the whole gradient; slice, don't sum
   bool accumulate_separately =

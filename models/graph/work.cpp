@@ -113,6 +113,20 @@ void work_norm_grad(const OpCall& call, CompilerLevel level, Kernels& kernels) {
     for (int i = 0; i < 4; ++i) memory_kernel(kernels, 2 * x);
 }
 
+void work_norm_stats(const OpCall& call, CompilerLevel, Kernels& kernels) {
+  memory_kernel(kernels, bytes(call.inputs[0]));
+}
+
+// The sums of the rows; then those of the columns, for weight and bias.
+void work_norm_parts_sums(const OpCall& call, CompilerLevel, Kernels& kernels) {
+  memory_kernel(kernels, 2 * bytes(call.inputs[0]));
+  memory_kernel(kernels, 2 * bytes(call.inputs[0]));
+}
+
+void work_norm_parts_grad(const OpCall& call, CompilerLevel, Kernels& kernels) {
+  memory_kernel(kernels, 3 * bytes(call.inputs[0]));
+}
+
 void work_linear(const OpCall& call, CompilerLevel, Kernels& kernels) {
   gemm(kernels, call.inputs[0].shape[0], call.outputs[0].shape[1], call.inputs[0].shape[1],
        bytes_of_all(call.inputs) + bytes(call.outputs[0]));

@@ -17,8 +17,9 @@ using Pairs = std::vector<std::string>;
 struct Translation {
   std::string_view ours, version_1, version_2;
 };
-constexpr std::array<Translation, 8> translations = {{
+constexpr std::array<Translation, 9> translations = {{
     {"/parallelism/pipeline", "pipeline_parallel_degree", ""},
+    {"/parallelism/partition", "partition_file", ""},
     {"/parallelism/tensor_layout", "optimize", ""},
     {"/parallelism/tensor_batch", "prescaled_batch", ""},
     {"/parallelism/tensor", "tensor_parallel_degree", "tensor_parallel_degree"},
@@ -260,7 +261,9 @@ void read_distribution(Fields fields, const ChosenCluster& cluster,
 std::string in_words_of_distribution(const std::string& message, bool version_2) {
   for (const Translation& row : translations) {
     const std::string_view theirs = version_2 ? row.version_2 : row.version_1;
-    if (!theirs.empty() && message.starts_with(row.ours) && message[row.ours.size()] == ':')
+    if (theirs.empty() || !message.starts_with(row.ours)) continue;
+    const char after = message[row.ours.size()];
+    if (after == ':' || after == '/')
       return fmt::format("/distribution/smdistributed/modelparallel/parameters/{}{}", theirs,
                          message.substr(row.ours.size()));
   }

@@ -69,22 +69,26 @@ void advise(const Fields& fields, const Version1& v, const DistributionContext& 
     warn(job, fields, "ddp",
          fmt::format("false although {} replicas train; their gradients are summed all the same",
                      ranks / v.pipeline));
-  if (v.tensor > 1 && v.speed)
-    warn(
-        job, fields, "optimize",
-        "'speed' runs as layout 'megatron': column and row splits, whole activations on each rank");
 }
 
 void set_batch(const Fields& fields, const Version1& v, const DistributionContext& context) {
   Training& training = context.job.plan.training;
-  const std::int64_t parts =
-      static_cast<std::int64_t>(context.job.plan.parallelism.data) * v.microbatches;
+  const Parallelism& p = context.job.plan.parallelism;
+  const std::int64_t parts = static_cast<std::int64_t>(p.data) * v.microbatches;
+  const std::int64_t batches = parts * (p.tensor_batch_own ? p.tensor : 1);
+  if (p.tensor_batch_own && training.global_batch % batches != 0)
+    fields.fail("microbatches",
+                fmt::format("global_batch {} is not a multiple of {} data-parallel ranks x "
+                            "microbatches {} = {}, for every one of {} tensor ranks reads a batch "
+                            "of its own; use global_batch {}, or prescaled_batch true",
+                            training.global_batch, p.data * p.tensor, v.microbatches, batches,
+                            p.tensor, (training.global_batch / batches + 1) * batches));
   if (training.global_batch % parts != 0)
     fields.fail("microbatches",
                 fmt::format("global_batch {} is not a multiple of data {} x microbatches {} = {}; "
                             "use global_batch {}",
-                            training.global_batch, context.job.plan.parallelism.data,
-                            v.microbatches, parts, (training.global_batch / parts + 1) * parts));
+                            training.global_batch, p.data, v.microbatches, parts,
+                            (training.global_batch / parts + 1) * parts));
   const std::int64_t micro_batch = training.global_batch / parts;
   if (context.given("micro_batch") && !context.job.is_auto("training.micro_batch") &&
       training.micro_batch != micro_batch)
@@ -156,11 +160,13 @@ void set_parallelism(const Version1& v, const DistributionContext& context, int 
   p.placement = v.placement;
   p.overlap_gradients = v.overlap;
   if (v.pipeline > 1) {
-    p.partitioner = Partitioner::tree;
+    p.partitioner = v.stage_of.empty() ? Partitioner::tree : Partitioner::manual;
     p.memory_weight = v.memory_weight;
+    p.manual_stage = v.stage_of;
+    p.names_every_unit = v.names_every_unit;
   }
   if (v.tensor > 1) {
-    p.tensor_layout = v.speed ? "megatron" : "memory";
+    p.tensor_layout = v.speed ? TensorLayout::speed : TensorLayout::memory;
     p.tensor_batch_own = !v.prescaled;
   }
   if (v.offload) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -16,6 +17,9 @@ struct Version1 {
   int pipeline = 1, tensor = 1, shard = 1, microbatches = 1;
   bool simple = false, speed = false, auto_partition = true;
   std::optional<int> active, default_partition;
+  // The stages of modules, when they are given: what smp.partition says in a training script.
+  std::map<std::string, int> stage_of;
+  bool names_every_unit = false;  // a stored partition
   double memory_weight = 0.8;
   std::string placement = "cluster";
   bool ddp = false, prescaled = false, shard_optimizer = false, fp16 = false, bf16 = false;

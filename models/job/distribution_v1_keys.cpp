@@ -18,19 +18,51 @@ struct WithoutEffect {
   Kind kind;
   const char* why;
 };
-constexpr std::array<WithoutEffect, 10> without_effect = {{
+constexpr std::array<WithoutEffect, 8> without_effect = {{
     {"deterministic_server", Kind::flag, "every schedule here is the same on all ranks"},
     {"skip_tracing", Kind::flag, "nothing is traced: costs are computed from the graph"},
-    {"delayed_parameter_initialization", Kind::flag,
-     "a rank only ever makes the parameters that it holds"},
     {"sdp_hierarchical_allgather", Kind::flag, "collectives follow the topology"},
     {"fast_mode", Kind::flag, "schedules are static and sends go straight to the next stage"},
     {"static_mode", Kind::flag, "schedules are always static"},
     {"trace_device", Kind::text, "nothing is traced: costs are computed from the graph"},
     {"ddp_port", Kind::integer, "there is no rendezvous by port"},
-    {"partition_file", Kind::text, "it is read with load_partition only"},
     {"tensor_parallel_seed", Kind::integer, "initial values do not depend on the degrees"},
 }};
+
+// A stored partition, or the stages that smp.partition gives modules in a training script; the rest
+// goes to default_partition.
+void read_stages_of_modules(Fields& fields, Version1& v, Job& job) {
+  const bool loads = fields.optional<bool>("load_partition", false);
+  const bool has_file = fields.has("partition_file");
+  const std::string path = fields.optional<std::string>("partition_file", "");
+  if (loads && !has_file)
+    fields.fail("load_partition",
+                "true needs a partition_file to load; give one (`plan --write-partition FILE` "
+                "writes it)");
+  if (v.auto_partition && !loads) {
+    if (has_file)
+      warn(job, fields, "partition_file",
+           "no effect: it is read with load_partition true or auto_partition false only");
+    return;
+  }
+  if (v.pipeline > 1 && !has_file)
+    fields.fail(
+        "auto_partition",
+        fmt::format("false puts every module on stage {} and leaves the other stages empty, "
+                    "for smp.partition blocks live in training scripts; name the stages of "
+                    "modules in a partition_file, {{\"module path\": stage}}",
+                    *v.default_partition));
+  if (!has_file) return;
+  Parallelism read;
+  try {
+    read_partition_file(job, path, read);
+  } catch (const InputError& error) {
+    fields.fail("partition_file", error.what());
+  }
+  v.stage_of = read.manual_stage;
+  v.names_every_unit = loads;
+  if (!loads) v.stage_of.try_emplace("", *v.default_partition);
+}
 
 void read_partition_keys(Fields& fields, Version1& v, Job& job) {
   if (fields.has("partitions") && fields.has("pipeline_parallel_degree") &&
@@ -53,15 +85,10 @@ void read_partition_keys(Fields& fields, Version1& v, Job& job) {
     if (v.auto_partition)
       warn(job, fields, "default_partition", "no effect while auto_partition is true");
   }
-  if (v.auto_partition) return;
-  if (!v.default_partition)
+  if (!v.auto_partition && !v.default_partition)
     fields.fail("default_partition", "must be supplied when auto_partition is false; use 0 to " +
                                          std::to_string(v.pipeline - 1));
-  if (v.pipeline > 1)
-    fields.fail("auto_partition",
-                fmt::format("false puts every module on stage {}, for smp.partition blocks live in "
-                            "training scripts; use parallelism.partition to place modules",
-                            *v.default_partition));
+  read_stages_of_modules(fields, v, job);
 }
 
 void read_schedule_keys(Fields& fields, Version1& v, Job& job) {
@@ -161,10 +188,10 @@ void read_sharding_keys(Fields& fields, Version1& v, Job& job) {
 void read_rest(Fields& fields, Version1& v, Job& job) {
   if (!fields.optional<bool>("contiguous", true))
     warn(job, fields, "contiguous", "no effect: a stage is always one piece of the chain");
-  if (fields.optional<bool>("load_partition", false))
-    fields.fail("load_partition",
-                "the format of the library's partition files is not public; use "
-                "parallelism.partition");
+  if (!fields.optional<bool>("delayed_parameter_initialization", true))
+    warn(job, fields, "delayed_parameter_initialization",
+         "no effect: a rank only ever makes the parameters that it holds, which is what true asks "
+         "for");
   for (const WithoutEffect& row : without_effect) {
     if (!fields.has(row.key)) continue;
     if (row.kind == Kind::flag) fields.required<bool>(row.key);

@@ -9,6 +9,7 @@
 #include "models/core/error.h"
 #include "models/job/distribution.h"
 #include "models/job/sections.h"
+#include "models/partition/partition.h"
 
 namespace meshwright {
 
@@ -116,6 +117,15 @@ void settle_degrees(Plan& plan, int ranks, bool data_from_rest) {
   }
 }
 
+// The modules that the job names are the model's.
+void check_partition(const Plan& plan, const Model& model) {
+  const Partitioner partitioner = plan.parallelism.partitioner;
+  if (partitioner != Partitioner::manual && partitioner != Partitioner::even) return;
+  const Graph graph = build_graph(model, plan.training);
+  const std::vector<double> alike(graph.units.size(), 1);
+  partition(graph, plan, alike, alike);
+}
+
 Plan settle_plan(const Job& job, int ranks, const MachineFacts& machine) {
   Plan plan = job.plan;
   Training& training = plan.training;
@@ -125,6 +135,7 @@ Plan settle_plan(const Job& job, int ranks, const MachineFacts& machine) {
   check_precision(training.precision, machine);
   settle_degrees(plan, ranks, job.is_auto("parallelism.data"));
   verify(plan, job.model.sizes());
+  check_partition(plan, job.model);
   return plan;
 }
 

@@ -45,7 +45,7 @@ void read_overlap(Fields& fields, Parallelism& p) {
                      {"gradients", "parameters", "tensor"})] = true;
 }
 
-// {module path: stage}, in the job itself or in a file (there also as `stage_of` of a plan).
+// {module path: stage}
 void read_stages(Fields stages, Parallelism& p) {
   p.partitioner = Partitioner::manual;
   for (const std::string& path : stages.keys()) p.manual_stage[path] = stages.required<int>(path);
@@ -60,29 +60,27 @@ void read_partition(Fields& fields, Job& job) {
   const std::pair<const char*, Partitioner> words[] = {{"auto", Partitioner::chain},
                                                        {"chain", Partitioner::chain},
                                                        {"tree", Partitioner::tree},
-                                                       {"metis", Partitioner::metis}};
+                                                       {"metis", Partitioner::metis},
+                                                       {"even", Partitioner::even}};
   for (const auto& [name, partitioner] : words)
     if (word == name) {
       p.partitioner = partitioner;
       return;
     }
   if (!word.ends_with(".json"))
-    fields.fail("partition", "unknown partition '" + word +
-                                 "'; known: auto, chain, tree, metis, a .json file and an object "
-                                 "{module path: stage}");
+    fields.fail("partition",
+                "unknown partition '" + word +
+                    "'; known: auto, chain, tree, metis, even, a .json file and an object "
+                    "{module path: stage}");
   try {
-    Fields file = read_json_file(resolve(job, word));
-    read_stages(file.has("stage_of") ? file.object("stage_of") : file, p);
+    read_partition_file(job, word, p);
   } catch (const InputError& error) {
     fields.fail("partition", error.what());
   }
 }
 
 void read_tensor_words(Fields& fields, Parallelism& p) {
-  const std::vector<std::string> layouts = {"megatron", "speed", "memory"};
-  int layout = 0;
-  take_word(fields, "tensor_layout", "tensor layout", layouts, layout);
-  p.tensor_layout = layouts[static_cast<std::size_t>(layout)];
+  take_word(fields, "tensor_layout", "tensor layout", tensor_layout_names(), p.tensor_layout);
   take_word(fields, "tensor_batch", "tensor batch", {"shared", "own"}, p.tensor_batch_own);
   take_word(fields, "context_exchange", "context exchange", {"p2p", "all_gather"},
             p.context_gathers);
@@ -96,6 +94,17 @@ void read_tensor_words(Fields& fields, Parallelism& p) {
 }
 
 }  // namespace
+
+// A saved partition says so: it has a stage for every unit.
+void read_partition_file(const Job& job, const std::string& path, Parallelism& parallelism) {
+  Fields file = read_json_file(resolve(job, path));
+  if (!file.has("stage_of")) return read_stages(file, parallelism);
+  if (file.has("format") && file.required<int>("format") != 1)
+    file.fail("format", "is of another version; use 1, or save the partition again");
+  parallelism.names_every_unit =
+      file.has("kind") && file.required<std::string>("kind") == "partition";
+  read_stages(file.object("stage_of"), parallelism);
+}
 
 void read_parallelism(Fields fields, Job& job) {
   Parallelism& p = job.plan.parallelism;

@@ -27,6 +27,8 @@ void spell_out_auto(nlohmann::json& job);
 
 void read_training(Fields fields, Job& job);
 void read_parallelism(Fields fields, Job& job);
+// A file of {module path: stage}, or of a plan or saved partition with `stage_of`.
+void read_partition_file(const Job& job, const std::string& path, Parallelism& parallelism);
 // `cluster`, or instance_type and instance_count, of the whole job.
 ChosenCluster read_cluster(Fields& job_fields, Job& job, MachineLookup lookup);
 // processes_per_host against the machines' GPUs; `pointer` is the key that gave it.

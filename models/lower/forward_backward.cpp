@@ -51,7 +51,7 @@ Communication communication_of(Op op) {
 // allow.
 bool StageLowering::sends_parts(int tensor) const {
   return plan_.parallelism.pipeline_scatter_gather && plan_.parallelism.tensor > 1 &&
-         !graph_.sequence_parallel &&
+         graph_.held == Held::whole &&
          graph_.tensor(tensor).type.shape[0] % plan_.parallelism.tensor == 0;
 }
 
@@ -200,6 +200,7 @@ void StageLowering::load_inputs(BodyBuilder& body, int stage) {
     Instruction load;
     load.kind = InstructionKind::load_input;
     load.channel = which;
+    if (graph_.input_parts > 1) load.group = GroupKind::tensor;
     load.outputs = {operand(tensor, stage)};
     body.emit(std::move(load));
   }

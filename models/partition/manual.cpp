@@ -49,21 +49,47 @@ void check_order(const Graph& graph, const std::vector<int>& stages, int parts) 
 }  // namespace
 
 std::vector<int> cut_manually(const Graph& graph, const std::map<std::string, int>& stage_of,
-                              int parts, int fallback) {
+                              int parts, bool every_unit) {
   check_names(graph, stage_of, parts);
   std::vector<int> stages;
   for (const Unit& unit : graph.units) {
     const int before = stages.empty() ? 0 : stages.back();
-    int stage = fallback < 0 ? before : fallback;
+    int stage = before;
+    bool named = false;
     std::size_t longest = 0;
     for (const auto& [path, given] : stage_of)
       if (is_prefix(path, unit.path) && path.size() >= longest) {
         longest = path.size();
         stage = given;
+        named = true;
       }
+    if (every_unit && !named)
+      throw InputError(where + ": the saved partition has no stage for '" + unit.path +
+                       "'; save it again with this model");
     stages.push_back(stage);
   }
   check_order(graph, stages, parts);
+  return stages;
+}
+
+std::vector<int> cut_evenly(const Graph& graph, int parts) {
+  const auto is_block = [](const Unit& unit) { return unit.is_block; };
+  const int blocks = static_cast<int>(std::ranges::count_if(graph.units, is_block));
+  if (blocks < parts)
+    throw InputError(where + ": 'even' gives every stage a block, but " + std::to_string(parts) +
+                     " stages share " + std::to_string(blocks) + "; use at most " +
+                     std::to_string(blocks) + " stages");
+  const int each = blocks / parts, plain = parts - blocks % parts;  // parts without one more
+  std::vector<int> stages;
+  int block = 0;
+  for (const Unit& unit : graph.units) {
+    // The first `plain` parts have each * plain blocks.
+    const int at = std::min(unit.is_block ? block++ : block, blocks - 1);
+    const bool before = !unit.is_block && block == 0;
+    stages.push_back(before              ? 0
+                     : at < each * plain ? at / each
+                                         : plain + (at - each * plain) / (each + 1));
+  }
   return stages;
 }
 

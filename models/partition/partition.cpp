@@ -133,7 +133,9 @@ std::vector<int> partition(const Graph& graph, const Plan& plan, std::span<const
     case Partitioner::metis:
       return along_the_chain(cut_graph(graph_of(graph, weight), parts), parts);
     case Partitioner::manual:
-      return cut_manually(graph, p.manual_stage, parts, -1);
+      return cut_manually(graph, p.manual_stage, parts, p.names_every_unit);
+    case Partitioner::even:
+      return cut_evenly(graph, parts);
   }
   MESHWRIGHT_CHECK(false, "every partitioner is listed above");
   return {};

@@ -41,11 +41,17 @@ struct WeightedGraph {
 };
 std::vector<int> cut_graph(const WeightedGraph& graph, int parts);
 
-// A stage per module path: a unit takes the stage of the longest given prefix of its path, else
-// `fallback`, or, when that is negative, the stage of the unit before it. Stages must be in
-// [0, parts), not decrease along the chain, and none may be empty: InputError otherwise.
+// A stage per module path: a unit takes the stage of the longest given prefix of its path (the
+// empty path is one of all), else that of the unit before it; with `every_unit` each must be named.
+// Stages must be in [0, parts), not decrease along the chain, and none may be empty: InputError
+// otherwise.
 std::vector<int> cut_manually(const Graph& graph, const std::map<std::string, int>& stage_of,
-                              int parts, int fallback);
+                              int parts, bool every_unit);
+
+// Blocks div parts on every part, and one more on each of the last (blocks mod parts): the split of
+// SageMaker's examples. What comes before the blocks is on the first part, what comes after on the
+// last.
+std::vector<int> cut_evenly(const Graph& graph, int parts);
 
 // The virtual stage of every unit of the graph as the plan's partitioner asks. `cost` and `memory`
 // are per unit (any unit of measure; each is normalised); the plan's memory_weight mixes them.

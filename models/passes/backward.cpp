@@ -135,6 +135,15 @@ class Differentiator {
       case Op::sequence_slice:
         make_and_pass(Op::sequence_gather, node, {dy});
         break;
+      case Op::norm_parts:
+        differentiate_norm_parts(node, dy);
+        break;
+      case Op::columns_to_parts:
+        make_and_pass(Op::parts_to_columns, node, {dy});
+        break;
+      case Op::parts_to_columns:
+        make_and_pass(Op::columns_to_parts, node, {dy});
+        break;
       default:
         MESHWRIGHT_CHECK(false, "every forward operation has a gradient rule");
     }
@@ -175,6 +184,18 @@ class Differentiator {
                   {node.inputs[0], node.inputs[1], node.outputs[1], dy}, accumulated);
   }
 
+  // The gradient of a row needs two sums over all its columns. What flows through the statistics is
+  // in this rule too.
+  void differentiate_norm_parts(const Node& node, int dy) {
+    const int x = node.inputs[0], weight = node.inputs[1], saved = node.outputs[1];
+    TensorIds accumulated;
+    for (int i = 1; i + 1 < node.inputs.size(); ++i)
+      accumulated.push_back(of_parameter(node.inputs[i]));
+    const int own = make(Op::norm_parts_sums, node, {x, weight, saved, dy}, accumulated);
+    const int sums = make(Op::tensor_reduce, node, {graph_.output(own)});
+    make_and_pass(Op::norm_parts_grad, node, {x, weight, saved, dy, graph_.output(sums)});
+  }
+
   // The input's gradient first: what waits for it (a collective, an earlier stage) starts while the
   // weight's is computed.
   void differentiate_linear(const Node& node, int dy) {
@@ -206,7 +227,8 @@ class Differentiator {
 
 std::int64_t targets_per_step(const Graph& graph, const Plan& plan) {
   const std::int64_t of_micro_batch = graph.tensor(graph.targets).type.shape.elements();
-  return of_micro_batch / graph.micro_batch * graph.context_degree * plan.training.global_batch;
+  return of_micro_batch * graph.input_parts / graph.micro_batch * graph.context_degree *
+         plan.training.global_batch;
 }
 
 Graph backward(Graph graph, const Plan& plan) {

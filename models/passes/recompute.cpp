@@ -101,14 +101,16 @@ class Recomputation {
       replaced_[static_cast<std::size_t>(node.outputs[i])] = out_.output(index, i);
   }
 
-  // Sequence parallelism keeps shares of the rows only: what was gathered is gathered again for the
-  // gradient.
+  // Where ranks hold shares of the rows, only those are kept: what was gathered is gathered again
+  // for the gradient.
   void gather_again(const Node& node) {
     for (int id : node.inputs) {
       const int producer = old_.tensor(id).producer;
       if (producer < 0 || replaced_[static_cast<std::size_t>(id)] >= 0) continue;
       const Node& maker = old_.nodes[static_cast<std::size_t>(producer)];
-      if (maker.op == Op::sequence_gather && maker.phase == Phase::forward) repeat(maker);
+      const bool is_input = old_.tensor(maker.inputs[0]).role == Role::input;  // small: kept
+      if (maker.op == Op::sequence_gather && maker.phase == Phase::forward && !is_input)
+        repeat(maker);
     }
   }
 
@@ -141,7 +143,7 @@ class Recomputation {
 Graph recompute(Graph graph, const Plan& plan) {
   const bool none =
       plan.training.recompute == Recompute::none || plan.training.recompute_fraction <= 0;
-  if (none && !graph.sequence_parallel) return graph;
+  if (none && graph.held != Held::rows) return graph;
   return Recomputation(graph, plan).run();
 }
 

@@ -3,90 +3,45 @@
 #include <array>
 
 #include "models/core/error.h"
+#include "models/passes/split_hidden.h"
 
 namespace meshwright {
 
 namespace {
 
-// What one rank holds of an activation.
-enum class Layout : std::uint8_t {
-  whole,    // everything, the same on every rank
-  rows,     // its share of the rows (sequence parallelism)
-  columns,  // its share of the columns (heads, or hidden units of the MLP)
-};
+std::vector<Cut> usual_cuts(const Graph& whole) {
+  std::vector<Cut> cuts;
+  for (const Parameter& parameter : whole.parameters) cuts.push_back(parameter.cut);
+  return cuts;
+}
 
-class Splitter {
+// Layouts `megatron` and `speed`.
+class BlockSplitter : public Splitter {
  public:
-  Splitter(const Graph& whole, int degree, bool sequence_parallel)
-      : whole_(whole), degree_(degree), sequence_parallel_(sequence_parallel) {
-    copy_everything_but_nodes();
-  }
-
-  Graph run() {
-    for (const Node& node : whole_.nodes) split(node);
-    out_.loss = id_[static_cast<std::size_t>(whole_.loss)];
-    return std::move(out_);
+  BlockSplitter(const Graph& whole, const Parallelism& parallelism)
+      : Splitter(whole,
+                 parallelism.tensor_layout == TensorLayout::speed
+                     ? cuts_by_hidden(whole, parallelism.tensor, false)
+                     : usual_cuts(whole),
+                 parallelism.tensor, parallelism.tensor_batch_own,
+                 in_rows(parallelism) ? Held::rows : Held::whole),
+        shares_rows_(in_rows(parallelism)) {
+    gathered_.assign(whole_.tensors.size(), {-1, -1});
   }
 
  private:
-  void copy_everything_but_nodes() {
-    out_ = whole_;
-    out_.tensors.clear();
-    out_.nodes.clear();
-    out_.parameters.clear();
-    out_.tensor_degree = degree_;
-    out_.sequence_parallel = sequence_parallel_;
-    id_.assign(whole_.tensors.size(), -1);
-    layout_.assign(whole_.tensors.size(), Layout::whole);
-    gathered_.assign(whole_.tensors.size(), {-1, -1});
-    for (std::size_t i = 0; i < whole_.tensors.size(); ++i) {
-      const Tensor& tensor = whole_.tensors[i];
-      if (tensor.role == Role::input) id_[i] = out_.add_tensor(tensor.type, Role::input);
-      if (tensor.role == Role::parameter) id_[i] = add_cut(tensor.parameter);
-    }
-    const auto moved = [&](int id) { return id < 0 ? -1 : id_[static_cast<std::size_t>(id)]; };
-    out_.tokens = moved(whole_.tokens);
-    out_.targets = moved(whole_.targets);
-    out_.positions = moved(whole_.positions);
-  }
-
-  int add_cut(int parameter_index) {
-    Parameter parameter = whole_.parameters[static_cast<std::size_t>(parameter_index)];
-    if (parameter.cut.dim >= 0) {
-      for (std::int64_t segment : parameter.cut.segments)
-        MESHWRIGHT_CHECK(segment % degree_ == 0, "verify(plan) lets only degrees pass that divide");
-      parameter.shape = parameter.padded_shape;
-      parameter.shape[parameter.cut.dim] /= degree_;
-      parameter.is_cut = true;
-    }
-    return out_.add_parameter(std::move(parameter));
-  }
-
-  const Parameter& parameter_of(int tensor) const {
-    return whole_.parameters[static_cast<std::size_t>(whole_.tensor(tensor).parameter)];
-  }
-  Layout layout(int tensor) const { return layout_[static_cast<std::size_t>(tensor)]; }
-  int local(int tensor) const { return id_[static_cast<std::size_t>(tensor)]; }
-  void set(int tensor, int id, Layout layout) {
-    id_[static_cast<std::size_t>(tensor)] = id;
-    layout_[static_cast<std::size_t>(tensor)] = layout;
-  }
-
-  int communicate(Op op, const Node& at, int input, bool gradient_is_whole = false) {
-    Attributes attributes = at.attributes;
-    attributes.tensor_degree = degree_;
-    attributes.gradient_is_whole = gradient_is_whole;
-    return out_.output(out_.add(op, at.module, {input}, attributes));
+  static bool in_rows(const Parallelism& parallelism) {
+    return parallelism.sequence_parallel || parallelism.tensor_batch_own;
   }
 
   // The whole activation on every rank, whose gradients differ (each rank continues with its own
   // columns) and are therefore summed; or, with `same_gradient`, are the same everywhere.
   int whole_rows(const Node& at, int tensor, bool same_gradient) {
-    if (layout(tensor) == Layout::whole && same_gradient) return local(tensor);
+    if (layout(tensor) == Held::whole && same_gradient) return local(tensor);
     int& cached = gathered_[static_cast<std::size_t>(tensor)][same_gradient ? 1 : 0];
     if (cached >= 0) return cached;
-    MESHWRIGHT_CHECK(layout(tensor) != Layout::columns, "columns are never gathered");
-    cached = layout(tensor) == Layout::rows
+    MESHWRIGHT_CHECK(layout(tensor) != Held::columns, "columns are never gathered");
+    cached = layout(tensor) == Held::rows
                  ? communicate(Op::sequence_gather, at, local(tensor), same_gradient)
                  : communicate(Op::tensor_copy, at, local(tensor));
     return cached;
@@ -94,9 +49,9 @@ class Splitter {
 
   // Partial sums on every rank become the sum, whole or in shares of the rows.
   int sum(const Node& at, int partial) {
-    return communicate(sequence_parallel_ ? Op::sequence_scatter : Op::tensor_reduce, at, partial);
+    return communicate(shares_rows_ ? Op::sequence_scatter : Op::tensor_reduce, at, partial);
   }
-  Layout summed_layout() const { return sequence_parallel_ ? Layout::rows : Layout::whole; }
+  Held summed_layout() const { return shares_rows_ ? Held::rows : Held::whole; }
 
   // Parameters of an operation that sees only a share of the rows get partial gradients.
   void note_partial(const Node& node) {
@@ -107,7 +62,7 @@ class Splitter {
     }
   }
 
-  void split(const Node& node) {
+  void split(const Node& node) override {
     switch (info(node.op).split) {
       case SplitRule::vocabulary:
         return node.op == Op::embedding ? split_embedding(node) : split_cross_entropy(node);
@@ -125,110 +80,90 @@ class Splitter {
     }
   }
 
-  void add_like(const Node& node, TensorIds inputs, const Attributes& attributes, Layout layout) {
-    const int index = out_.add(node.op, node.module, inputs, attributes);
-    for (int i = 0; i < node.outputs.size(); ++i)
-      set(node.outputs[i], out_.output(index, i), layout);
-  }
-
   void split_embedding(const Node& node) {
+    if (cut_of(node.inputs[1]).dim == 1) return gather_columns(node, look_up_columns(node));
     Attributes attributes = node.attributes;
     attributes.vocabulary_parallel = true;
     attributes.tensor_degree = degree_;
     const int partial = out_.output(
-        out_.add(node.op, node.module, {local(node.inputs[0]), local(node.inputs[1])}, attributes));
+        out_.add(node.op, node.module, {whole_input(node, node.inputs[0]), local(node.inputs[1])},
+                 attributes));
     set(node.outputs[0], sum(node, partial), summed_layout());
   }
 
-  void split_cross_entropy(const Node& node) {
-    Attributes attributes = node.attributes;
-    attributes.vocabulary_parallel = true;
-    attributes.tensor_degree = degree_;
-    const int stats =
-        out_.output(out_.add(Op::cross_entropy_stats, node.module,
-                             {local(node.inputs[0]), local(node.inputs[1])}, attributes));
-    const int all = communicate(Op::stats_gather, node, stats);
-    const int combine = out_.add(Op::cross_entropy_combine, node.module, {all}, attributes);
-    for (int i = 0; i < 2; ++i) set(node.outputs[i], out_.output(combine, i), Layout::whole);
+  // Layout `speed`: the columns of all ranks, then, where rows are shared, this rank's rows.
+  void gather_columns(const Node& node, int columns) {
+    const int parts = communicate(Op::sequence_gather, node, columns, true);
+    int result = apply(Op::parts_to_columns, node, {parts});
+    if (shares_rows_) result = communicate(Op::sequence_slice, node, result);
+    set(node.outputs[0], result, summed_layout());
+  }
+
+  // The head of layout `speed` works on this rank's columns of what is whole.
+  void split_head(const Node& node) {
+    const int x = whole_rows(node, node.inputs[0], true);
+    const int parts = apply(Op::columns_to_parts, node, {x});
+    sum_of_products(node, communicate(Op::sequence_slice, node, parts));
   }
 
   void split_linear(const Node& node) {
-    const Cut& cut = parameter_of(node.inputs[1]).cut;
+    const Cut& cut = cut_of(node.inputs[1]);
     if (cut.dim < 0) return split_rows(node);
     const bool by_columns = cut.dim == (node.attributes.weight_in_out ? 1 : 0);
     if (by_columns) {
       TensorIds inputs{whole_rows(node, node.inputs[0], false), local(node.inputs[1])};
       if (node.inputs.size() > 2) inputs.push_back(local(node.inputs[2]));
-      return add_like(node, inputs, node.attributes, Layout::columns);
+      return add_like(node, inputs, node.attributes, Held::columns);
     }
-    MESHWRIGHT_CHECK(layout(node.inputs[0]) == Layout::columns,
-                     "a row-cut product follows a column-cut one");
+    if (layout(node.inputs[0]) != Held::columns) return split_head(node);
     const int partial = out_.output(out_.add(
         Op::linear, node.module, {local(node.inputs[0]), local(node.inputs[1])}, node.attributes));
     int result = sum(node, partial);
     if (node.inputs.size() > 2) {
       Attributes attributes = node.attributes;
-      attributes.sequence_parallel = sequence_parallel_;
+      attributes.sequence_parallel = shares_rows_;
       attributes.tensor_degree = degree_;
       result = out_.output(
           out_.add(Op::add_bias, node.module, {result, local(node.inputs[2])}, attributes));
-      if (sequence_parallel_)
+      if (shares_rows_)
         note_partial(
             Node{Op::add_bias, Phase::forward, 0, {node.inputs[0], node.inputs[2]}, {}, {}});
     }
     set(node.outputs[0], result, summed_layout());
   }
 
-  void split_heads(const Node& node) {
-    MESHWRIGHT_CHECK(layout(node.inputs[0]) == Layout::columns,
-                     "attention works on this rank's heads");
-    Attributes attributes = node.attributes;
-    attributes.heads /= degree_;
-    attributes.kv_heads /= degree_;
-    attributes.tensor_degree = degree_;
-    TensorIds inputs;
-    for (int id : node.inputs) inputs.push_back(local(id));
-    add_like(node, inputs, attributes, Layout::columns);
-  }
-
   void split_rows(const Node& node) {
-    const Layout kept = layout(node.inputs[0]);
+    const Held kept = layout(node.inputs[0]);
     Attributes attributes = node.attributes;
-    attributes.sequence_parallel = kept == Layout::rows;
+    attributes.sequence_parallel = kept == Held::rows;
     attributes.tensor_degree = degree_;
-    TensorIds inputs;
-    for (int id : node.inputs) {
+    for (int id : node.inputs)
       MESHWRIGHT_CHECK(whole_.tensor(id).role == Role::parameter || layout(id) == kept,
                        "operands of one operation lie alike");
-      inputs.push_back(local(id));
-    }
-    if (kept == Layout::rows) note_partial(node);
-    add_like(node, inputs, attributes, kept);
+    if (kept == Held::rows) note_partial(node);
+    add_like(node, locals(node.inputs), attributes, kept);
   }
 
   void keep_whole(const Node& node) {
     TensorIds inputs;
     for (int id : node.inputs)
       inputs.push_back(whole_.tensor(id).role == Role::activation ? whole_rows(node, id, true)
-                                                                  : local(id));
-    add_like(node, inputs, node.attributes, Layout::whole);
+                                                                  : whole_input(node, id));
+    add_like(node, inputs, node.attributes, Held::whole);
   }
 
-  const Graph& whole_;
-  int degree_;
-  bool sequence_parallel_;
-  Graph out_;
-  std::vector<int> id_;  // whole tensor -> tensor of this rank
-  std::vector<Layout> layout_;
+  const bool shares_rows_;
   std::vector<std::array<int, 2>> gathered_;  // cached whole_rows, by same_gradient
 };
 
 }  // namespace
 
 Graph split_tensors(Graph graph, const Plan& plan) {
-  const int degree = plan.parallelism.tensor;
-  if (degree == 1) return graph;
-  return Splitter(graph, degree, plan.parallelism.sequence_parallel).run();
+  const Parallelism& p = plan.parallelism;
+  if (p.tensor == 1) return graph;
+  if (p.tensor_layout == TensorLayout::memory)
+    return hidden_splitter(graph, p.tensor, p.tensor_batch_own)->run();
+  return BlockSplitter(graph, p).run();
 }
 
 }  // namespace meshwright

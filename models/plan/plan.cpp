@@ -49,6 +49,8 @@ json partition_value(const Parallelism& parallelism) {
       return "tree";
     case Partitioner::metis:
       return "metis";
+    case Partitioner::even:
+      return "even";
     case Partitioner::manual:
       return parallelism.manual_stage;
   }
@@ -74,6 +76,11 @@ const std::vector<std::string>& optimizer_names() {
 
 const std::vector<std::string>& attention_names() {
   static const std::vector<std::string> names = {"unfused", "flash", "flash2"};
+  return names;
+}
+
+const std::vector<std::string>& tensor_layout_names() {
+  static const std::vector<std::string> names = {"megatron", "speed", "memory"};
   return names;
 }
 
@@ -133,7 +140,7 @@ json to_json(const Parallelism& p) {
                 {"placement", p.placement},
                 {"partition", partition_value(p)},
                 {"memory_weight", p.memory_weight},
-                {"tensor_layout", p.tensor_layout},
+                {"tensor_layout", word(tensor_layout_names(), p.tensor_layout)},
                 {"tensor_batch", p.tensor_batch_own ? "own" : "shared"},
                 {"context_exchange", p.context_gathers ? "all_gather" : "p2p"},
                 {"offload", p.offload},

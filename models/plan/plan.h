@@ -22,8 +22,12 @@ enum class Partitioner : std::uint8_t {
   chain,
   tree,
   metis,
+  even,  // as many blocks on every stage; the last ones get the rest
   manual
 };  // job file: "auto" means chain
+
+// How a tensor group shares the work (models/passes/split_tensors.h).
+enum class TensorLayout : std::uint8_t { megatron, speed, memory };
 
 struct LossScale {
   bool dynamic = false;
@@ -69,7 +73,8 @@ struct Parallelism {
   Partitioner partitioner = Partitioner::chain;
   double memory_weight = 0;  // of the partition's balance: 0 time only, 1 memory only
   std::map<std::string, int> manual_stage;  // module path -> virtual stage
-  std::string tensor_layout = "megatron";   // megatron, speed, memory
+  bool names_every_unit = false;  // manual_stage is a saved partition: no unit may be missing in it
+  TensorLayout tensor_layout = TensorLayout::megatron;
   bool tensor_batch_own = false;
   bool context_gathers = false;  // keys and values by all-gather, not around the ring
   std::string offload = "none";
@@ -132,6 +137,7 @@ const std::vector<std::string>&
 recompute_names();  // none selective full each contiguous (group_N is apart)
 const std::vector<std::string>& optimizer_names();
 const std::vector<std::string>& attention_names();
+const std::vector<std::string>& tensor_layout_names();  // megatron speed memory
 const std::vector<std::string>& compiler_names();
 const std::vector<std::string>& learning_rate_schedule_names();
 

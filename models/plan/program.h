@@ -77,7 +77,7 @@ struct Instruction {
   Stream stream = Stream::compute;
   When when = When::always;
   Op op = Op::add;                    // compute
-  GroupKind group = GroupKind::none;  // collectives
+  GroupKind group = GroupKind::none;  // collectives; load_input: its ranks read a share each
   bool maximum = false;               // all_reduce: maximum instead of sum
   bool accumulate = false;            // reduce_scatter: the sum is added to outputs[0]
   int peer = -1;                      // send, recv: the other virtual stage

@@ -51,6 +51,30 @@ void check_degrees(const Parallelism& p) {
   }
 }
 
+// What a tensor group shares besides the products: the batch, the rows, the columns.
+void check_tensor_shares(const Plan& plan) {
+  const Parallelism& p = plan.parallelism;
+  const int micro_batch = plan.training.micro_batch;
+  if (p.tensor_batch_own && micro_batch % p.tensor != 0)
+    refuse(
+        "parallelism/tensor_batch",
+        fmt::format("'own' gives each of {} tensor ranks its share of micro_batch {}, which does "
+                    "not divide; use micro_batch {} or 'shared'",
+                    p.tensor, micro_batch, (micro_batch / p.tensor + 1) * p.tensor));
+  if (!p.sequence_parallel) return;
+  if (p.tensor_layout == TensorLayout::memory)
+    refuse("parallelism/sequence_parallel",
+           "true does not go with tensor_layout 'memory', whose ranks hold columns of every row; "
+           "use false, or layout 'megatron' or 'speed'");
+  const int length = plan.training.sequence_length / p.context;
+  const std::int64_t rows = std::int64_t{micro_batch} * length;
+  if (rows % p.tensor != 0)
+    refuse("parallelism/sequence_parallel",
+           fmt::format("tensor {} does not divide micro_batch {} x sequence_length {} = {} rows; "
+                       "choose a sequence length that is a multiple of {}",
+                       p.tensor, micro_batch, length, rows, p.tensor));
+}
+
 void check_tensor(const Plan& plan, const ModelSizes& model) {
   const int tensor = plan.parallelism.tensor;
   if (tensor == 1) return;
@@ -64,15 +88,7 @@ void check_tensor(const Plan& plan, const ModelSizes& model) {
     if (size % tensor != 0)
       refuse("parallelism/tensor", fmt::format("{} does not divide {} {}; use {}", tensor, size,
                                                name, divisors_of(common)));
-  if (!plan.parallelism.sequence_parallel) return;
-  const std::int64_t rows = static_cast<std::int64_t>(plan.training.micro_batch) *
-                            plan.training.sequence_length / plan.parallelism.context;
-  if (rows % tensor != 0)
-    refuse("parallelism/sequence_parallel",
-           fmt::format("tensor {} does not divide micro_batch {} x sequence_length {} = {} rows; "
-                       "choose a sequence length that is a multiple of {}",
-                       tensor, plan.training.micro_batch,
-                       plan.training.sequence_length / plan.parallelism.context, rows, tensor));
+  check_tensor_shares(plan);
 }
 
 // Each rank holds two chunks of a sequence (models/graph/context.h), and merges what it attends to
@@ -160,14 +176,12 @@ void check_schedule(const Plan& plan, const ModelSizes& model) {
                        "'zero_bubble' puts off; use zero_stage 0 or 1, or schedule '1f1b'",
                        p.zero_stage));
   at_least("parallelism/active_microbatches", p.active_microbatches, 0);
-  if (p.active_microbatches == 0) return;
-  if (p.schedule == ScheduleKind::gpipe && p.active_microbatches < micro_batches)
+  if (p.active_microbatches != 0 && p.schedule == ScheduleKind::gpipe &&
+      p.active_microbatches < micro_batches)
     refuse("parallelism/active_microbatches",
            fmt::format("{} cannot bind 'gpipe', which forwards all {} micro-batches first; use "
                        "schedule '1f1b' or {} or more",
                        p.active_microbatches, micro_batches, micro_batches));
-  if (p.schedule == ScheduleKind::interleaved)
-    not_yet("parallelism/active_microbatches", "a bound on schedule 'interleaved'");
 }
 
 void check_partition(const Parallelism& p) {
@@ -241,11 +255,6 @@ void check_supported(const Plan& plan) {
   if (p.context > 1 && p.expert > 1)
     not_yet("parallelism/context", "context together with expert parallelism");
   if (p.expert > 1) not_yet("parallelism/expert", "expert parallelism (degree above 1)");
-  if (p.tensor_layout != "megatron")
-    not_yet("parallelism/tensor_layout",
-            fmt::format("layout '{}' of tensor-parallel layers", p.tensor_layout));
-  if (p.tensor_batch_own && p.tensor > 1)
-    not_yet("parallelism/tensor_batch", "'own' (every rank of a tensor group reads its own share)");
   if (p.offload != "none")
     not_yet("parallelism/offload", fmt::format("offload of '{}'", p.offload));
   if (t.dropout > 0) not_yet("training/dropout", "dropout above 0");

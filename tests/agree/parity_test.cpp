@@ -135,25 +135,6 @@ constexpr Variant variants[] = {
     {"spread", {2, 2, 1}, placed<7>},
 };
 
-// Grouped queries, rotary variants, parallel residuals, ALiBi; layers that no number of stages
-// divides.
-std::vector<Model> other_models() {
-  std::vector<Model> models;
-  for (const char* family : {"llama", "gpt_neox", "gptj", "mpt", "bloom"}) {
-    const std::string name(family);
-    Model model;
-    if (name == "gpt_neox" || name == "gptj")
-      model = load_model(std::string(MESHWRIGHT_SOURCE_DIR) + "/tests/golden/transformers/" + name,
-                         "/");
-    else
-      model = small_model(name);
-    if (name == "llama") model.kv_heads = 2;
-    model.layers = 5;
-    models.push_back(model);
-  }
-  return models;
-}
-
 }  // namespace
 
 TEST_CASE("less usual ways of cutting a model train it alike", "[agree][mpi]") {

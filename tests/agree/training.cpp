@@ -96,6 +96,23 @@ Model eight_blocks(const std::string& family) {
   return model;
 }
 
+std::vector<Model> other_models() {
+  std::vector<Model> models;
+  for (const char* family : {"llama", "gpt_neox", "gptj", "mpt", "bloom"}) {
+    const std::string name(family);
+    Model model;
+    if (name == "gpt_neox" || name == "gptj")
+      model = load_model(std::string(MESHWRIGHT_SOURCE_DIR) + "/tests/golden/transformers/" + name,
+                         "/");
+    else
+      model = small_model(name);
+    if (name == "llama") model.kv_heads = 2;
+    model.layers = 5;
+    models.push_back(model);
+  }
+  return models;
+}
+
 void check_plan(const Model& model, const Plan& plan, World& world) {
   Plan alone = on_one_process(plan);
   alone.training.compiler = CompilerLevel::fused;

@@ -22,7 +22,10 @@ struct Trained {
 // parity_steps steps in the plan's degrees on the ranks of `world`; every rank calls it.
 Trained train(const Model& model, const Plan& plan, World& world);
 
-Model eight_blocks(const std::string& family);             // two chunks on each of four stages
+Model eight_blocks(const std::string& family);  // two chunks on each of four stages
+// Grouped queries, rotary variants, parallel residuals, ALiBi; layers that no number of stages
+// divides.
+std::vector<Model> other_models();
 Plan base_plan(const Model& model, SmallDegrees degrees);  // 8 sequences a step, AdamW
 Plan on_one_process(Plan plan);  // the same training, uncut and without recomputation
 

@@ -165,6 +165,122 @@ TEST_CASE("cross-entropy cut by the vocabulary has the gradient of the whole", "
     if (i % 12 >= vocabulary) CHECK(gradient.get(i) == 0);
 }
 
+namespace {
+
+// A norm over rows of which two ranks have three columns each, played on one of them after the
+// other.
+struct NormInParts {
+  Runner& runner;
+  Attributes a;
+  int rows = 4, w = 3;
+  OpTensor x, weight, bias, dy;
+
+  NormInParts(Runner& of, bool rms)
+      : runner(of),
+        x(of.random({{4, 6}}, 1)),
+        weight(of.random({{6}}, 2)),
+        bias(of.random({{6}}, 3)),
+        dy(of.random({{4, 6}}, 4)) {
+    a.tensor_degree = 2;
+    a.rms_norm = rms;
+    a.epsilon = 0.01;
+  }
+
+  OpTensor own(const OpTensor& whole, int rank) const {
+    return whole.type.shape.rank == 2 ? columns_of(whole, w * rank, w)
+                                      : rows_of(whole, w * rank, w);
+  }
+
+  // y and saved of both ranks.
+  std::vector<std::vector<OpTensor>> forward() const {
+    std::vector<OpTensor> stats;
+    for (int rank = 0; rank < 2; ++rank) {
+      const OpTensor part = own(x, rank);
+      stats.push_back(runner.run(Op::norm_stats, a, {&part}, {{2, rows}})[0]);
+    }
+    const OpTensor all = joined(stats[0], stats[1], false);
+    std::vector<std::vector<OpTensor>> results;
+    for (int rank = 0; rank < 2; ++rank) {
+      const OpTensor part = own(x, rank), scale = own(weight, rank), shift = own(bias, rank);
+      std::vector<const OpTensor*> inputs{&part, &scale, &shift, &all};
+      if (a.rms_norm) inputs.erase(inputs.begin() + 2);
+      results.push_back(
+          runner.run(Op::norm_parts, a, inputs, {{rows, w}, {rows, a.rms_norm ? 1 : 2}}));
+    }
+    return results;
+  }
+
+  // Of x, weight and bias.
+  std::vector<OpTensor> gradients() const {
+    const auto y = forward();
+    std::vector<std::vector<OpTensor>> sums;
+    for (int rank = 0; rank < 2; ++rank) {
+      const OpTensor part = own(x, rank), scale = own(weight, rank), d = own(dy, rank);
+      std::vector<Shape> shapes{{2, rows}, {w}};
+      if (!a.rms_norm) shapes.push_back({w});
+      sums.push_back(runner.run(Op::norm_parts_sums, a,
+                                {&part, &scale, &y[std::size_t(rank)][1], &d}, shapes,
+                                shapes.size() - 1));
+    }
+    OpTensor total = sums[0][0];
+    for (std::int64_t i = 0; i < total.elements(); ++i)
+      total.set(i, total.get(i) + sums[1][0].get(i));
+    std::vector<OpTensor> dx;
+    for (int rank = 0; rank < 2; ++rank) {
+      const OpTensor part = own(x, rank), scale = own(weight, rank), d = own(dy, rank);
+      dx.push_back(runner.run(Op::norm_parts_grad, a,
+                              {&part, &scale, &y[std::size_t(rank)][1], &d, &total},
+                              {{rows, w}})[0]);
+    }
+    std::vector<OpTensor> all{joined(dx[0], dx[1], true)};
+    for (std::size_t i = 1; i < sums[0].size(); ++i) {
+      OpTensor both({Shape{2 * w}, sums[0][i].type.dtype});
+      for (std::int64_t c = 0; c < 2 * w; ++c) both.set(c, sums[std::size_t(c / w)][i].get(c % w));
+      all.push_back(both);
+    }
+    return all;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a norm whose columns lie on two ranks is the whole's, and so is its gradient",
+          "[exec][backends]") {
+  const auto backend = make_cpu_backend(1);
+  Runner runner(*backend, Dtype::f64);
+  const bool rms = GENERATE(false, true);
+  NormInParts norm(runner, rms);
+  std::vector<const OpTensor*> inputs{&norm.x, &norm.weight, &norm.bias};
+  if (rms) inputs.pop_back();
+  const OpTensor whole = runner.run(rms ? Op::rms_norm : Op::layer_norm, norm.a, inputs,
+                                    {{4, 6}, {4, rms ? 1 : 2}})[0];
+  const auto y = [&] {
+    const auto of_ranks = norm.forward();
+    return joined(of_ranks[0][0], of_ranks[1][0], true);
+  };
+  const OpTensor in_parts = y();
+  for (std::int64_t i = 0; i < whole.elements(); ++i)
+    CHECK(in_parts.get(i) == Approx(whole.get(i)).epsilon(1e-12));
+  const auto functional = [&] { return product_of(y(), norm.dy); };
+  const std::vector<OpTensor> gradients = norm.gradients();
+  CHECK(worst_difference(norm.x, gradients[0], functional) < tolerance);
+  CHECK(worst_difference(norm.weight, gradients[1], functional) < tolerance);
+  if (!rms) CHECK(worst_difference(norm.bias, gradients[2], functional) < tolerance);
+}
+
+TEST_CASE("parts of the columns are each rank's queries, keys and values", "[exec][backends]") {
+  const auto backend = make_cpu_backend(1);
+  Runner runner(*backend, Dtype::f64);
+  Attributes a;
+  a.tensor_degree = 2;
+  a.segments = {4, 2, 2};
+  OpTensor x({Shape{1, 8}, Dtype::f64});
+  for (int c = 0; c < 8; ++c) x.set(c, c);
+  const OpTensor parts = runner.run(Op::columns_to_parts, a, {&x}, {{2, 4}})[0];
+  const int expected[] = {0, 1, 4, 6, 2, 3, 5, 7};  // rank 0: q 0 1, k 4, v 6
+  for (int i = 0; i < 8; ++i) CHECK(parts.get(i) == expected[i]);
+}
+
 TEST_CASE("ranks that share the rows add the positions of their rows", "[exec][backends]") {
   const auto backend = make_cpu_backend(1);
   Runner runner(*backend, Dtype::f64);
@@ -200,9 +316,16 @@ TEST_CASE("ranks that share the rows add the positions of their rows", "[exec][b
 TEST_CASE("no operation lacks a test of its gradient", "[exec][backends]") {
   // These have tests of their own above or in context_attention_test.cpp, or are the collectives
   // and the slice, whose gradient is a collective.
-  const std::set<Op> elsewhere = {Op::cross_entropy_stats,    Op::cross_entropy_combine,
-                                  Op::context_pack,           Op::context_attention,
-                                  Op::context_attention_grad, Op::context_unpack};
+  const std::set<Op> elsewhere = {Op::cross_entropy_stats,
+                                  Op::cross_entropy_combine,
+                                  Op::context_pack,
+                                  Op::context_attention,
+                                  Op::context_attention_grad,
+                                  Op::context_unpack,
+                                  Op::norm_stats,
+                                  Op::norm_parts,
+                                  Op::norm_parts_sums,
+                                  Op::norm_parts_grad};
   const std::set<Op> moves_data = {Op::tensor_copy,      Op::tensor_reduce,  Op::sequence_gather,
                                    Op::sequence_scatter, Op::sequence_slice, Op::stats_gather,
                                    Op::context_shift,    Op::context_gather, Op::context_scatter};

@@ -135,6 +135,25 @@ TEST_CASE("the ranks of a tensor group hold slices of the whole", "[exec][runtim
   CHECK((runs[2].global == 22 && runs[2].local == 10));
 }
 
+TEST_CASE("any part of a cut tensor has the runs of the whole", "[exec][runtime]") {
+  // q|k|v of a padded [5, 12] on rank 1 of 2: columns 2-3, 6-7, 10-11 of 5 published rows.
+  const Parameter parameter = cut_parameter({5, 12}, {6, 12}, {1, {4, 4, 4}}, 2);
+  const std::vector<float> whole = initial(parameter, 1, 2);
+  for (std::int64_t begin = 0; begin < 36; ++begin)
+    for (std::int64_t count = 0; begin + count <= 36; ++count) {
+      std::vector<float> part(static_cast<std::size_t>(count));
+      fill_initial(parameter, {7, 4, 1, 2}, begin, count, part.data());
+      const auto from = whole.begin() + begin;
+      REQUIRE(std::equal(part.begin(), part.end(), from));
+      std::int64_t seen = 0;
+      visit_runs(parameter, 1, 2, begin, count, [&](const ParameterRun& run) {
+        REQUIRE(run.local == begin + seen);
+        seen += run.count;
+      });
+      REQUIRE(seen == count);
+    }
+}
+
 TEST_CASE("SHA-256 gives the published test vectors, however the text is cut", "[exec][runtime]") {
   const auto digest = [](const std::string& text, std::size_t piece) {
     Sha256 sum;

@@ -65,6 +65,20 @@ void add_row_cases(std::vector<Case>& cases, const Sizes& z) {
   cases.push_back({"add", Op::add, a, {x, x}, {{rows, h}}});
 }
 
+// Columns handed out to three ranks: one segment, or queries, keys and values.
+void add_part_cases(std::vector<Case>& cases, const Sizes& z) {
+  const std::int64_t rows = z.batch * z.length, w = z.width;
+  Attributes a = sequences(z.batch, z.length);
+  a.tensor_degree = 3;
+  for (const bool segmented : {false, true}) {
+    if (segmented) a.segments = {6 * w, 3 * w, 3 * w};
+    const Shape columns{rows, 12 * w}, parts{3 * rows, 4 * w};
+    const std::string what = segmented ? ", segments" : "";
+    cases.push_back({"columns_to_parts" + what, Op::columns_to_parts, a, {{columns}}, {parts}});
+    cases.push_back({"parts_to_columns" + what, Op::parts_to_columns, a, {{parts}}, {columns}});
+  }
+}
+
 void add_loss_cases(std::vector<Case>& cases, const Sizes& z) {
   const std::int64_t rows = z.batch * z.length, columns = z.other;
   Attributes a = sequences(z.batch, z.length);
@@ -165,6 +179,7 @@ std::vector<Case> cases_of(const Sizes& z, int head_dim) {
   std::vector<Case> cases;
   add_table_cases(cases, z);
   add_row_cases(cases, z);
+  add_part_cases(cases, z);
   add_loss_cases(cases, z);
   add_rope_cases(cases, z);
   add_attention_cases(cases, z.batch, z.length, head_dim);
@@ -284,6 +299,14 @@ const OpRule rules[] = {
     {Op::add_bias,
      [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const OpTensor& dy) {
        return Inputs{dy, r.run(Op::bias_grad, c.attributes, {&dy}, {in[1].type.shape}, 1)[0]};
+     }},
+    {Op::columns_to_parts,
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const OpTensor& dy) {
+       return r.run(Op::parts_to_columns, c.attributes, {&dy}, {in[0].type.shape});
+     }},
+    {Op::parts_to_columns,
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const OpTensor& dy) {
+       return r.run(Op::columns_to_parts, c.attributes, {&dy}, {in[0].type.shape});
      }},
     {Op::rope,
      [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const OpTensor& dy) {

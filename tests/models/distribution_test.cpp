@@ -104,13 +104,19 @@ TEST_CASE("version 1: tensor parallelism", "[models][distribution]") {
                                   {"prescaled_batch", true}}));
   CHECK(job.plan.parallelism.tensor == 4);
   CHECK(job.plan.parallelism.data == 4);
-  CHECK(job.plan.parallelism.tensor_layout == "megatron");
-  CHECK(warns(job, "optimize"));
-  CHECK(refused(version_1({{"tensor_parallel_degree", 4}, {"ddp", true}})) ==
-        "optimize: layout 'memory' of tensor-parallel layers is not supported yet");
-  CHECK(refused(version_1({{"tensor_parallel_degree", 4}, {"ddp", true}, {"optimize", "speed"}})) ==
-        "prescaled_batch: 'own' (every rank of a tensor group reads its own share) is not "
-        "supported yet");
+  CHECK(job.plan.parallelism.tensor_layout == TensorLayout::speed);
+  CHECK_FALSE(job.plan.parallelism.tensor_batch_own);
+  CHECK(job.warnings.empty());
+  // The library's defaults: layout memory, and a batch for each of the 16 data-parallel ranks.
+  const Job defaults =
+      read(version_1({{"tensor_parallel_degree", 4}, {"ddp", true}, {"microbatches", 2}}));
+  CHECK(defaults.plan.parallelism.tensor_layout == TensorLayout::memory);
+  CHECK(defaults.plan.parallelism.tensor_batch_own);
+  CHECK(defaults.plan.training.micro_batch == 8);  // 64 / (4 replicas * 2); 2 for each rank
+  CHECK(refused(version_1({{"tensor_parallel_degree", 4}, {"ddp", true}, {"microbatches", 8}})) ==
+        "microbatches: global_batch 64 is not a multiple of 16 data-parallel ranks x microbatches "
+        "8 = 128, for every one of 4 tensor ranks reads a batch of its own; use global_batch 128, "
+        "or prescaled_batch true");
   CHECK(refused(version_1({{"tensor_parallel_degree", 8},
                            {"ddp", true},
                            {"optimize", "speed"},
@@ -197,11 +203,40 @@ TEST_CASE("version 1: values out of their range", "[models][distribution]") {
   }
 }
 
+TEST_CASE("version 1: modules on the stages that a file says", "[models][distribution]") {
+  const std::string folder = std::string(MESHWRIGHT_SOURCE_DIR) + "/tests/models/partitions/";
+  const auto with_file = [&](const std::string& name, json parameters) {
+    parameters["partitions"] = 2;
+    parameters["partition_file"] = folder + name;
+    return version_1(parameters);
+  };
+  // As smp.partition would: what no context names goes to the default stage.
+  const Job manual =
+      read(with_file("second_half.json", {{"auto_partition", false}, {"default_partition", 0}}));
+  CHECK(manual.plan.parallelism.partitioner == Partitioner::manual);
+  CHECK(manual.plan.parallelism.manual_stage.at("") == 0);
+  CHECK(manual.plan.parallelism.manual_stage.at("lm_head") == 1);
+  const Job loaded = read(with_file("saved.json", {{"load_partition", true}}));
+  CHECK(loaded.plan.parallelism.names_every_unit);
+  CHECK(loaded.plan.parallelism.manual_stage.at("transformer.h.6") == 1);
+  // A partition is loaded whole or not at all.
+  CHECK(refused(with_file("second_half.json", {{"load_partition", true}})) ==
+        "partition_file: the saved partition has no stage for 'transformer.wte'; save it again "
+        "with this model");
+  CHECK(refused(version_1({{"partitions", 2}, {"load_partition", true}})) ==
+        "load_partition: true needs a partition_file to load; give one (`plan --write-partition "
+        "FILE` writes it)");
+  CHECK(refused(with_file("falling.json", {{"load_partition", true}}))
+            .starts_with("partition_file: 'transformer.h.1' is on stage 0 but runs after "
+                         "'transformer.h.0' on stage "
+                         "1"));
+}
+
 TEST_CASE("version 1: every key without effect says so once", "[models][distribution]") {
   const json parameters = {{"contiguous", false},
                            {"deterministic_server", true},
                            {"skip_tracing", true},
-                           {"delayed_parameter_initialization", true},
+                           {"delayed_parameter_initialization", false},
                            {"sdp_hierarchical_allgather", false},
                            {"fast_mode", true},
                            {"static_mode", true},

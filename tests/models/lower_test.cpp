@@ -68,6 +68,79 @@ TEST_CASE("tensor parallelism costs two sums forward and two backward per block"
   CHECK(count_ops(rows, Op::tensor_reduce, Phase::forward) == 0);
 }
 
+TEST_CASE("layout memory scatters every product and gathers the statistics of every norm",
+          "[models][passes]") {
+  const Model model = small_model("gpt");  // 4 blocks of 4 products and 2 norms
+  Plan plan = small_plan(model, {.tensor = 2});
+  plan.parallelism.tensor_layout = TensorLayout::memory;
+  const Graph graph = run_passes(build_graph(model, plan.training), plan, training_passes());
+  // and the head's product; the final norm, and the loss's statistics
+  CHECK(count_ops(graph, Op::sequence_scatter, Phase::forward) == 4 * 4 + 1);
+  CHECK(count_ops(graph, Op::stats_gather, Phase::forward) == 2 * 4 + 1 + 1);
+  CHECK(count_ops(graph, Op::sequence_gather, Phase::backward) == 4 * 4 + 1);
+  CHECK(count_ops(graph, Op::tensor_reduce, Phase::backward) == 2 * 4 + 1);
+  CHECK(count_ops(graph, Op::tensor_reduce, Phase::forward) == 0);
+  // No parameter lies on two ranks: embeddings, norms and biases are cut too.
+  for (const Parameter& parameter : graph.parameters) {
+    INFO(parameter.name);
+    CHECK(parameter.is_cut);
+  }
+}
+
+TEST_CASE("layout speed differs from megatron in the table and the head", "[models][passes]") {
+  const Model model = small_model("gpt");
+  Plan plan = small_plan(model, {.tensor = 2});
+  plan.parallelism.tensor_layout = TensorLayout::speed;
+  const Graph graph = run_passes(build_graph(model, plan.training), plan, training_passes());
+  CHECK(count_ops(graph, Op::tensor_reduce, Phase::forward) == 2 * 4);
+  CHECK(count_ops(graph, Op::sequence_gather, Phase::forward) == 1);   // the table's columns
+  CHECK(count_ops(graph, Op::sequence_scatter, Phase::forward) == 1);  // logits
+  CHECK(count_ops(graph, Op::layer_norm, Phase::forward) == 2 * 4 + 1);
+}
+
+TEST_CASE("layout memory holds no activation and no parameter twice", "[models][lower]") {
+  const Model model = small_model("gpt");
+  const auto memory_of = [&](TensorLayout layout, int tensor) {
+    Plan plan = small_plan(model, {.tensor = tensor});
+    plan.parallelism.tensor_layout = layout;
+    return lower_small(model, plan)[0].memory;
+  };
+  const auto parameters = [](const MemoryPlan& memory) {
+    return static_cast<double>(
+        memory.class_bytes[static_cast<std::size_t>(MemoryClass::parameters)]);
+  };
+  const MemoryPlan whole = memory_of(TensorLayout::memory, 1);
+  const MemoryPlan columns = memory_of(TensorLayout::memory, 4);
+  const MemoryPlan megatron = memory_of(TensorLayout::megatron, 4);
+  CHECK(columns.slots[0].stride < megatron.slots[0].stride);
+  // Statistics of rows, tokens and targets are on every rank, and buffers are padded.
+  CHECK(static_cast<double>(columns.slots[0].stride) <
+        0.45 * static_cast<double>(whole.slots[0].stride));
+  CHECK(parameters(columns) < parameters(megatron));
+  // A vocabulary of 61 is padded to 128 on one rank, to 512 on four.
+  const double padding = 32.0 * (512 - 128) * 4;
+  CHECK(parameters(columns) < 0.25 * (parameters(whole) + padding) + 64 * 4 * 60);
+}
+
+TEST_CASE("with own batches a rank loads its share of the sequences", "[models][lower]") {
+  const Model model = small_model("gpt");
+  for (TensorLayout layout : {TensorLayout::megatron, TensorLayout::speed, TensorLayout::memory}) {
+    Plan plan = small_plan(model, {.tensor = 2});
+    plan.parallelism.tensor_layout = layout;
+    plan.parallelism.tensor_batch_own = true;
+    const auto stages = lower_small(model, plan);
+    int loads = 0;
+    for (const Instruction& instruction : stages[0].bodies[1].instructions) {
+      if (instruction.kind != InstructionKind::load_input) continue;
+      ++loads;
+      CHECK(instruction.group == GroupKind::tensor);
+      CHECK(instruction.outputs[0].type.shape.elements() == 8);  // 2 sequences of 8, on 2 ranks
+    }
+    CHECK(loads == 2);
+    CHECK(stages[0].targets_per_step == plan.training.global_batch * 8);
+  }
+}
+
 TEST_CASE("recomputation trades kept activations for repeated work", "[models][passes]") {
   const Model model = small_model("gpt");
   std::vector<std::int64_t> kept;

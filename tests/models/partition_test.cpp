@@ -195,34 +195,49 @@ TEST_CASE("no part of a METIS cut is empty", "[models][partition]") {
 TEST_CASE("a manual cut follows the longest prefix", "[models][partition]") {
   const Graph graph = chain_graph(4);  // wte h.0 h.1 h.2 h.3 ln_f lm_head
   CHECK(cut_manually(graph, {{"transformer.h.2", 1}, {"transformer.h.3", 2}, {"lm_head", 2}}, 3,
-                     -1) == Stages{0, 0, 0, 1, 2, 2, 2});
-  CHECK(cut_manually(graph, {{"transformer", 0}, {"transformer.h.3", 1}, {"transformer.ln_f", 1}},
-                     2, 1) == Stages{0, 0, 0, 0, 1, 1, 1});
-  const auto error = [&](const std::map<std::string, int>& stage_of, int parts, int fallback) {
+                     false) == Stages{0, 0, 0, 1, 2, 2, 2});
+  CHECK(cut_manually(graph,
+                     {{"", 1}, {"transformer", 0}, {"transformer.h.3", 1}, {"transformer.ln_f", 1}},
+                     2, true) == Stages{0, 0, 0, 0, 1, 1, 1});
+  const auto error = [&](const std::map<std::string, int>& stage_of, int parts,
+                         bool every_unit = false) {
     try {
-      cut_manually(graph, stage_of, parts, fallback);
+      cut_manually(graph, stage_of, parts, every_unit);
     } catch (const InputError& e) {
       return std::string(e.what());
     }
     return std::string();
   };
-  CHECK(error({{"transformer.h.1", 2}}, 2, -1) ==
+  CHECK(error({{"transformer.h.1", 2}}, 2) ==
         "/parallelism/partition/transformer.h.1: there is no stage 2; use 0 to 1");
-  CHECK(error({{"transformer.g.1", 1}}, 2, -1) ==
+  CHECK(error({{"transformer.g.1", 1}}, 2) ==
         "/parallelism/partition/transformer.g.1: names no module that a stage can begin with; did "
         "you mean 'transformer.h.1'?");
-  CHECK(error({{"transformer.h.1", 1}}, 2, 0) ==
+  CHECK(error({{"", 0}, {"transformer.h.1", 1}}, 2) ==
         "/parallelism/partition: 'transformer.h.2' is on stage 0 but runs after 'transformer.h.1' "
         "on stage 1; stages must not fall in order of execution");
-  CHECK(error({{"lm_head", 2}}, 3, -1) ==
+  CHECK(error({{"lm_head", 2}}, 3) ==
         "/parallelism/partition: stage 1 is empty; give every stage from 0 to 2 at least one "
         "module");
+  CHECK(
+      error({{"transformer", 0}}, 2, true) ==
+      "/parallelism/partition: the saved partition has no stage for 'lm_head'; save it again with "
+      "this model");
+}
+
+TEST_CASE("an even cut gives the last stages one block more", "[models][partition]") {
+  // wte, blocks, ln_f, lm_head; 7 blocks on 3 stages: 2, 2, 3 (7 div 3 = 2, 7 mod 3 = 1)
+  CHECK(cut_evenly(chain_graph(7), 3) == Stages{0, 0, 0, 1, 1, 2, 2, 2, 2, 2});
+  CHECK(cut_evenly(chain_graph(4), 2) == Stages{0, 0, 0, 1, 1, 1, 1});
+  CHECK(cut_evenly(chain_graph(5), 3) == Stages{0, 0, 1, 1, 2, 2, 2, 2});  // 1, 2, 2
+  CHECK(cut_evenly(chain_graph(2), 1) == Stages{0, 0, 0, 0, 0});
+  CHECK_THROWS_AS(cut_evenly(chain_graph(2), 3), InputError);
 }
 
 TEST_CASE("a name that only begins alike is no prefix", "[models][partition]") {
   const Graph graph = chain_graph(12);  // h.1 must not take h.10 and h.11
   const Stages stages =
-      cut_manually(graph, {{"transformer.h.1", 0}, {"transformer.h.10", 1}}, 2, -1);
+      cut_manually(graph, {{"transformer.h.1", 0}, {"transformer.h.10", 1}}, 2, false);
   CHECK(std::ranges::count(stages, 0) == 11);  // wte, h.0 .. h.9
 }
 

@@ -105,6 +105,20 @@ TEST_CASE("rules about the pipeline", "[models][plan]") {
         "micro-batches first; use schedule '1f1b' or 8 or more");
 }
 
+TEST_CASE("rules about what a tensor group shares", "[models][plan]") {
+  // micro_batch 2 on 4 tensor ranks; the next multiple of 4 is 4
+  CHECK(refused(CHANGE(p.tensor = 4, p.tensor_batch_own = true)) ==
+        "/parallelism/tensor_batch: 'own' gives each of 4 tensor ranks its share of micro_batch 2, "
+        "which does not divide; use micro_batch 4 or 'shared'");
+  CHECK(refused(CHANGE(p.tensor = 4, p.tensor_layout = TensorLayout::memory,
+                       p.sequence_parallel = true)) ==
+        "/parallelism/sequence_parallel: true does not go with tensor_layout 'memory', whose ranks "
+        "hold columns of every row; use false, or layout 'megatron' or 'speed'");
+  CHECK(refused(
+            CHANGE(p.tensor = 2, p.tensor_layout = TensorLayout::memory, p.tensor_batch_own = true))
+            .empty());
+}
+
 TEST_CASE("rules about training", "[models][plan]") {
   CHECK(refused(CHANGE(t.sequence_length = 2048)) ==
         "/training/sequence_length: 2048 exceeds the model's 1024 learned positions; use 1024 or "
@@ -129,8 +143,6 @@ TEST_CASE("what is not built yet is refused as such", "[models][plan]") {
   CHECK_THROWS_AS(verify(plan, gpt2()), NotSupportedYet);
   CHECK(refused(CHANGE(p.expert = 2)).ends_with("is not supported yet"));
   CHECK(refused(CHANGE(p.offload = "activations")).ends_with("is not supported yet"));
-  CHECK(refused(CHANGE(p.tensor_layout = "memory")).ends_with("is not supported yet"));
-  CHECK(refused(CHANGE(p.tensor_batch_own = true)).ends_with("is not supported yet"));
   CHECK(refused(CHANGE(t.dropout = 0.1)).ends_with("is not supported yet"));
   CHECK(refused(CHANGE(t.recompute = Recompute::group)).ends_with("is not supported yet"));
 }

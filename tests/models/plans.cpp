@@ -35,7 +35,21 @@ Plan small_plan(const Model& model, SmallDegrees degrees) {
 
 namespace {
 
+// Own batches in the layouts of SageMaker's library.
+void add_layouts(std::vector<Plan>& plans, const Plan& base) {
+  if (base.parallelism.tensor == 1) return;
+  for (TensorLayout layout : {TensorLayout::speed, TensorLayout::memory}) {
+    Plan plan = base;
+    plan.parallelism.tensor_layout = layout;
+    plan.parallelism.tensor_batch_own = plan.training.micro_batch % plan.parallelism.tensor == 0;
+    plan.training.recompute =
+        layout == TensorLayout::memory ? Recompute::full : Recompute::selective;
+    plans.push_back(plan);
+  }
+}
+
 void add_variants(std::vector<Plan>& plans, const Plan& base) {
+  add_layouts(plans, base);
   for (Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full})
     for (bool rows : {false, true}) {
       if (rows && base.parallelism.tensor == 1) continue;
@@ -83,7 +97,9 @@ std::string describe(const Plan& plan) {
   return "p" + std::to_string(p.pipeline) + " t" + std::to_string(p.tensor) + " d" +
          std::to_string(p.data) + " v" + std::to_string(p.virtual_stages) + " " +
          schedule_names()[static_cast<std::size_t>(p.schedule)] + " zero" +
-         std::to_string(p.zero_stage) + (p.sequence_parallel ? " rows" : "") + " recompute " +
+         std::to_string(p.zero_stage) + (p.sequence_parallel ? " rows " : " ") +
+         tensor_layout_names()[static_cast<std::size_t>(p.tensor_layout)] +
+         (p.tensor_batch_own ? " own" : "") + " recompute " +
          recompute_names()[static_cast<std::size_t>(plan.training.recompute)];
 }
 

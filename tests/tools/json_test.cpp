@@ -169,3 +169,17 @@ TEST_CASE("scenarios that are searched or need a profile simulate too", "[tools]
     CHECK(value["step_time_s"].get<double>() > 0);
   }
 }
+
+TEST_CASE("plan saves the stages of the modules, and a job reads them again", "[tools][json]") {
+  const Folder folder;
+  const std::string job = source + "/scenarios/gpt-neox-20b-12-p4d.json";
+  const std::string saved = folder.file("stages.json");
+  answer_of("plan " + job + " --write-partition " + saved);
+  const json partition = json::parse(content_of(saved));
+  CHECK(partition["format"] == 1);
+  CHECK(partition["stage_of"].contains("gpt_neox.embed_in"));
+  const json expected = answer_of("simulate " + job);
+  const json again = answer_of("simulate " + job + " --set parallelism.partition=" + saved);
+  CHECK(again["step_time_s"] == expected["step_time_s"]);
+  CHECK(again["memory"] == expected["memory"]);
+}

@@ -30,6 +30,10 @@ std::string recompute_text(const Training& training) {
   return text;
 }
 
+const std::string& layout_word(const Parallelism& p) {
+  return tensor_layout_names()[static_cast<std::size_t>(p.tensor_layout)];
+}
+
 }  // namespace
 
 json prediction_json(const Prediction& p) {
@@ -94,6 +98,8 @@ std::string short_plan_text(const Plan& plan) {
   if (p.zero_stage > 0) text += fmt::format(" zero{}", p.zero_stage);
   if (p.zero_stage > 0 && p.shard > 1) text += fmt::format("/{}", p.shard);
   if (p.sequence_parallel) text += " sp";
+  if (p.tensor > 1 && p.tensor_layout != TensorLayout::megatron) text += " " + layout_word(p);
+  if (p.tensor > 1 && p.tensor_batch_own) text += " own";
   if (plan.training.recompute != Recompute::none) text += " " + recompute_text(plan.training);
   return text;
 }
@@ -107,6 +113,9 @@ std::string plan_text(const Plan& plan) {
                   p.pipeline, schedule_text(p), plan.micro_batches(), plan.training.micro_batch);
   if (p.zero_stage > 0) text += fmt::format("   zero {} over {}", p.zero_stage, plan.shard_group());
   if (p.sequence_parallel) text += "   sequence parallel";
+  if (p.tensor > 1 && p.tensor_layout != TensorLayout::megatron)
+    text += "   layout " + layout_word(p);
+  if (p.tensor > 1 && p.tensor_batch_own) text += "   own batches";
   text += "   recompute " + recompute_text(plan.training);
   return text;
 }

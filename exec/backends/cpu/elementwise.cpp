@@ -1,5 +1,6 @@
-// Sums of tensors, and copies of chosen rows.
+// Sums of tensors, and copies of chosen rows and columns.
 #include <algorithm>
+#include <array>
 
 #include "exec/backends/cpu/kernels.h"
 #include "models/core/error.h"
@@ -72,6 +73,61 @@ void sequence_slice(const KernelCall& k) {
   });
 }
 
+namespace {
+
+// Calls visit(at, part, offset, count) for the runs of columns [at, at + count) of a whole row that
+// lie one after the other, from `offset` on, in the row of one part.
+template <typename Visit>
+void for_each_run(const Attributes& a, std::int64_t columns, const Visit& visit) {
+  const std::int64_t ranks = a.tensor_degree;
+  std::array<std::int64_t, 3> segments = a.segments;
+  if (segments[0] == 0) segments[0] = columns;
+  std::int64_t at = 0, offset = 0;
+  for (const std::int64_t segment : segments) {
+    const std::int64_t count = segment / ranks;
+    for (std::int64_t part = 0; part < ranks && count > 0; ++part)
+      visit(at + part * count, part, offset, count);
+    at += segment;
+    offset += count;
+  }
+}
+
+}  // namespace
+
+template <typename T>
+void columns_to_parts(const KernelCall& k) {
+  const std::int64_t rows = k.in_shape(0)[0], c = k.in_shape(0)[1];
+  const Attributes& a = k.attributes();
+  const T* x = k.in<T>(0);
+  T* y = k.out<T>(0);
+  const std::int64_t w = k.out_shape(0)[1];
+  parallel_for(k.pool, rows, rows_per_piece(c), [=, &a](std::int64_t begin, std::int64_t end) {
+    for_each_run(a, c,
+                 [&](std::int64_t at, std::int64_t part, std::int64_t offset, std::int64_t count) {
+                   for (std::int64_t r = begin; r < end; ++r)
+                     std::copy_n(x + r * c + at, count, y + (part * rows + r) * w + offset);
+                 });
+  });
+}
+
+template <typename T>
+void parts_to_columns(const KernelCall& k) {
+  const std::int64_t rows = k.out_shape(0)[0], c = k.out_shape(0)[1];
+  const Attributes& a = k.attributes();
+  const T* x = k.in<T>(0);
+  T* y = k.out<T>(0);
+  const std::int64_t w = k.in_shape(0)[1];
+  parallel_for(k.pool, rows, rows_per_piece(c), [=, &a](std::int64_t begin, std::int64_t end) {
+    for_each_run(a, c,
+                 [&](std::int64_t at, std::int64_t part, std::int64_t offset, std::int64_t count) {
+                   for (std::int64_t r = begin; r < end; ++r)
+                     std::copy_n(x + (part * rows + r) * w + offset, count, y + r * c + at);
+                 });
+  });
+}
+
+MESHWRIGHT_CPU_INSTANTIATE(columns_to_parts);
+MESHWRIGHT_CPU_INSTANTIATE(parts_to_columns);
 MESHWRIGHT_CPU_INSTANTIATE(add);
 MESHWRIGHT_CPU_INSTANTIATE(select_positions);
 MESHWRIGHT_CPU_INSTANTIATE(select_positions_grad);

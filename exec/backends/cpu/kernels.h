@@ -51,6 +51,10 @@ MESHWRIGHT_CPU_KERNEL(layer_norm);  // norm.cpp
 MESHWRIGHT_CPU_KERNEL(layer_norm_grad);
 MESHWRIGHT_CPU_KERNEL(rms_norm);
 MESHWRIGHT_CPU_KERNEL(rms_norm_grad);
+MESHWRIGHT_CPU_KERNEL(norm_stats);
+MESHWRIGHT_CPU_KERNEL(norm_parts);
+MESHWRIGHT_CPU_KERNEL(norm_parts_sums);
+MESHWRIGHT_CPU_KERNEL(norm_parts_grad);
 MESHWRIGHT_CPU_KERNEL(linear);  // linear.cpp
 MESHWRIGHT_CPU_KERNEL(linear_grad_input);
 MESHWRIGHT_CPU_KERNEL(linear_grad_weight);
@@ -76,6 +80,8 @@ MESHWRIGHT_CPU_KERNEL(add);  // elementwise.cpp
 MESHWRIGHT_CPU_KERNEL(select_positions);
 MESHWRIGHT_CPU_KERNEL(select_positions_grad);
 MESHWRIGHT_CPU_KERNEL(sequence_slice);
+MESHWRIGHT_CPU_KERNEL(columns_to_parts);
+MESHWRIGHT_CPU_KERNEL(parts_to_columns);
 MESHWRIGHT_CPU_KERNEL(cross_entropy);  // loss.cpp
 MESHWRIGHT_CPU_KERNEL(cross_entropy_stats);
 MESHWRIGHT_CPU_KERNEL(cross_entropy_combine);

@@ -1,6 +1,7 @@
 // LayerNorm and RMSNorm. The statistics of a row are saved by the forward pass: mean and 1/std, or
 // 1/rms.
 #include <cmath>
+#include <utility>
 
 #include "exec/backends/cpu/column_sum.h"
 #include "exec/backends/cpu/kernels.h"
@@ -152,6 +153,133 @@ void rms_norm_grad(const KernelCall& k) {
   });
 }
 
+// The row's own columns: their mean, and the sum of (x - mean)^2.
+template <typename T>
+void norm_stats(const KernelCall& k) {
+  const std::int64_t rows = k.in_shape(0)[0], w = k.in_shape(0)[1];
+  const T* x = k.in<T>(0);
+  T* stats = k.out<T>(0);
+  parallel_for(k.pool, rows, rows_per_piece(w), [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      const T mean = sum_of(x + r * w, w) / static_cast<T>(w);
+      stats[r] = mean;
+      stats[rows + r] = squares_about(x + r * w, w, mean);
+    }
+  });
+}
+
+namespace {
+
+// Mean and 1/std of row r of all `ranks * w` columns from the ranks' statistics (Chan, Golub and
+// LeVeque 1979); with `rms`, 0 and 1/rms.
+template <typename T>
+std::pair<T, T> combined(const T* stats, std::int64_t r, std::int64_t rows, std::int64_t ranks,
+                         std::int64_t w, bool rms, T epsilon) {
+  T mean = 0, squares = 0;
+  for (std::int64_t t = 0; t < ranks && !rms; ++t) mean += stats[2 * t * rows + r];
+  mean /= static_cast<T>(ranks);
+  for (std::int64_t t = 0; t < ranks; ++t) {
+    const T off = stats[2 * t * rows + r] - mean;
+    squares += stats[(2 * t + 1) * rows + r] + static_cast<T>(w) * off * off;
+  }
+  return {mean, T(1) / std::sqrt(squares / static_cast<T>(ranks * w) + epsilon)};
+}
+
+// What norm_parts saved of row r: mean (0 with rms) and 1/std or 1/rms.
+template <typename T>
+std::pair<T, T> saved_of(const T* saved, std::int64_t r, bool rms) {
+  return rms ? std::pair{T(0), saved[r]} : std::pair{saved[2 * r], saved[2 * r + 1]};
+}
+
+}  // namespace
+
+template <typename T>
+void norm_parts(const KernelCall& k) {
+  const std::int64_t rows = k.in_shape(0)[0], w = k.in_shape(0)[1];
+  const std::int64_t ranks = k.attributes().tensor_degree;
+  const std::size_t last = k.call.inputs.size() - 1;
+  const bool rms = k.attributes().rms_norm;
+  const T epsilon = static_cast<T>(k.attributes().epsilon);
+  const T* x = k.in<T>(0);
+  const T* weight = k.in<T>(1);
+  const T* bias = last > 2 ? k.in<T>(2) : nullptr;
+  const T* stats = k.in<T>(last);
+  T* y = k.out<T>(0);
+  T* saved = k.out<T>(1);
+  parallel_for(k.pool, rows, rows_per_piece(w), [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      const auto of_row = combined(stats, r, rows, ranks, w, rms, epsilon);
+      const T mean = of_row.first, scale = of_row.second;
+      if (!rms) saved[2 * r] = mean;
+      saved[rms ? r : 2 * r + 1] = scale;
+      const T* in = x + r * w;
+      T* out = y + r * w;
+#pragma omp simd
+      for (std::int64_t c = 0; c < w; ++c) out[c] = (in[c] - mean) * scale * weight[c];
+      if (bias == nullptr) continue;
+#pragma omp simd
+      for (std::int64_t c = 0; c < w; ++c) out[c] += bias[c];
+    }
+  });
+}
+
+template <typename T>
+void norm_parts_sums(const KernelCall& k) {
+  const std::int64_t rows = k.in_shape(0)[0], w = k.in_shape(0)[1];
+  const bool rms = k.attributes().rms_norm;
+  const T* x = k.in<T>(0);
+  const T* weight = k.in<T>(1);
+  const T* saved = k.in<T>(2);
+  const T* dy = k.in<T>(3);
+  T* out = k.out<T>(0);
+  parallel_for(k.pool, rows, rows_per_piece(w), [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      const auto of_row = saved_of(saved, r, rms);
+      const Sums<T> sums = gradient_sums(x + r * w, weight, dy + r * w, w, of_row.first);
+      out[r] = sums.g;
+      out[rows + r] = sums.gx * of_row.second;
+    }
+  });
+  add_column_sums(k.pool, rows, w, k.out<T>(1), [=](std::int64_t r, std::int64_t c) {
+    const auto of_row = saved_of(saved, r, rms);
+    return dy[r * w + c] * (x[r * w + c] - of_row.first) * of_row.second;
+  });
+  if (k.call.outputs.size() > 2)
+    add_column_sums(k.pool, rows, w, k.out<T>(2),
+                    [=](std::int64_t r, std::int64_t c) { return dy[r * w + c]; });
+}
+
+// As layer_norm_grad and rms_norm_grad, with the sums over all ranks' columns given.
+template <typename T>
+void norm_parts_grad(const KernelCall& k) {
+  const std::int64_t rows = k.in_shape(0)[0], w = k.in_shape(0)[1];
+  const T width = static_cast<T>(w * k.attributes().tensor_degree);
+  const bool rms = k.attributes().rms_norm;
+  const T* x = k.in<T>(0);
+  const T* weight = k.in<T>(1);
+  const T* saved = k.in<T>(2);
+  const T* dy = k.in<T>(3);
+  const T* sums = k.in<T>(4);
+  T* dx = k.out<T>(0);
+  parallel_for(k.pool, rows, rows_per_piece(w), [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      const auto of_row = saved_of(saved, r, rms);
+      const T mean = of_row.first, scale = of_row.second;
+      const T mean_g = rms ? T(0) : sums[r] / width, mean_gz = sums[rows + r] / width;
+      const T* in = x + r * w;
+      const T* d = dy + r * w;
+      T* out = dx + r * w;
+#pragma omp simd
+      for (std::int64_t c = 0; c < w; ++c)
+        out[c] = scale * (d[c] * weight[c] - mean_g - (in[c] - mean) * scale * mean_gz);
+    }
+  });
+}
+
+MESHWRIGHT_CPU_INSTANTIATE(norm_stats);
+MESHWRIGHT_CPU_INSTANTIATE(norm_parts);
+MESHWRIGHT_CPU_INSTANTIATE(norm_parts_sums);
+MESHWRIGHT_CPU_INSTANTIATE(norm_parts_grad);
 MESHWRIGHT_CPU_INSTANTIATE(layer_norm);
 MESHWRIGHT_CPU_INSTANTIATE(layer_norm_grad);
 MESHWRIGHT_CPU_INSTANTIATE(rms_norm);
