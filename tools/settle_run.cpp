@@ -4,7 +4,6 @@
 #include <unistd.h>
 #include <nlohmann/json.hpp>
 
-#include "exec/optimizer/optimizer.h"
 #include "hwprofiles/load.h"
 #include "models/core/error.h"
 #include "models/core/fields.h"
@@ -65,18 +64,9 @@ void check_can_start(const Job& job, const Options& options) {
 // What the engine cannot do yet is said before anything is started.
 void check_supported_here(const Run& run) {
   const Training& training = run.chosen.prepared.plan.training;
-  if (training.precision != Precision::fp32)
-    throw NotSupportedYet(
-        fmt::format("{}: /training/precision: {} cannot be trained on a CPU yet; use fp32",
-                    run.job.file, name_of(training.precision)));
   if (training.compiler == CompilerLevel::full)
     throw NotSupportedYet(run.job.file +
                           ": /training/compiler: full cannot be trained yet; use none or fused");
-  try {
-    check_supported(training.optimizer);
-  } catch (const InputError& error) {
-    throw NotSupportedYet(run.job.file + ": " + error.what());
-  }
 }
 
 void check_fits(const Run& run) {

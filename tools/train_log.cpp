@@ -92,8 +92,8 @@ void TrainLog::begin(int threads, const std::string& how_it_began) {
                show_seconds(prediction_.step_time_s).c_str(),
                show_bytes(static_cast<double>(prediction_.peak_memory_bytes)).c_str());
   if (!how_it_began.empty()) std::fprintf(to_, "%s\n", how_it_began.c_str());
-  std::fprintf(to_, "%6s  %10s  %10s  %13s  %9s  %10s\n", "step", "loss", "grad norm",
-               "learning rate", "ms", "tokens/s");
+  std::fprintf(to_, "%6s  %10s  %10s  %13s  %9s  %10s%s\n", "step", "loss", "grad norm",
+               "learning rate", "ms", "tokens/s", scales_loss() ? "  loss scale" : "");
   std::fflush(to_);
 }
 
@@ -101,8 +101,12 @@ void TrainLog::step(int step, const StepResult& result) {
   const Training& training = chosen_.prepared.plan.training;
   const double tokens_per_s =
       static_cast<double>(training.global_batch) * training.sequence_length / result.seconds;
-  std::fprintf(to_, "%6d  %10.5f  %10.4f  %13.3e  %9.1f  %10.0f\n", step, result.loss,
+  std::fprintf(to_, "%6d  %10.5f  %10.4f  %13.3e  %9.1f  %10.0f", step, result.loss,
                result.grad_norm, result.learning_rate, result.seconds * 1e3, tokens_per_s);
+  if (scales_loss())
+    std::fprintf(to_, "  %10.4g%s", result.loss_scale,
+                 result.was_skipped ? "  skipped: gradients overflow" : "");
+  std::fprintf(to_, "\n");
   std::fflush(to_);
   if (progress_) show_progress(step);
   const std::array<Scalar, 5> scalars = {{{"loss", result.loss},
@@ -114,6 +118,10 @@ void TrainLog::step(int step, const StepResult& result) {
   if (!file_.is_open()) return;
   nlohmann::json line = {{"step", step}};
   for (const Scalar& scalar : scalars) line[std::string(scalar.tag)] = scalar.value;
+  if (scales_loss()) {
+    line["loss_scale"] = result.loss_scale;
+    line["skipped"] = result.skipped;
+  }
   file_ << line.dump() << std::endl;
   if (!file_) throw RunError(log_file_ + ": cannot be written");
 }
@@ -137,17 +145,25 @@ void TrainLog::end(const Outcome& outcome) {
 
 void TrainLog::print_json_of(const Outcome& outcome) const {
   const auto& peaks = outcome.peak_bytes;
-  print_json({{"name", job_.name},
-              {"steps", outcome.steps},
-              {"stopped", outcome.stopped},
-              {"predicted_step_time_s", prediction_.step_time_s},
-              {"measured_step_time_s", median(outcome.seconds)},
-              {"predicted_peak_memory_bytes", prediction_.peak_memory_bytes},
-              {"measured_peak_memory_bytes", *std::max_element(peaks.begin(), peaks.end())},
-              {"measured_peak_memory_bytes_per_rank", peaks},
-              {"final_loss", outcome.last.loss},
-              {"parameters_sha256", outcome.parameters_sha256}});
+  nlohmann::json answer = {
+      {"name", job_.name},
+      {"steps", outcome.steps},
+      {"stopped", outcome.stopped},
+      {"predicted_step_time_s", prediction_.step_time_s},
+      {"measured_step_time_s", median(outcome.seconds)},
+      {"predicted_peak_memory_bytes", prediction_.peak_memory_bytes},
+      {"measured_peak_memory_bytes", *std::max_element(peaks.begin(), peaks.end())},
+      {"measured_peak_memory_bytes_per_rank", peaks},
+      {"final_loss", outcome.last.loss},
+      {"parameters_sha256", outcome.parameters_sha256}};
+  if (scales_loss()) {
+    answer["loss_scale"] = outcome.last.loss_scale;
+    answer["skipped"] = outcome.last.skipped;
+  }
+  print_json(answer);
 }
+
+bool TrainLog::scales_loss() const { return chosen_.prepared.plan.training.scales_loss(); }
 
 void TrainLog::write_report(const Outcome& outcome) const {
   HtmlPage page(job_.name + ": training");

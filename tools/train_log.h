@@ -40,6 +40,7 @@ class TrainLog {
   void end(const Outcome& outcome);
 
  private:
+  bool scales_loss() const;
   void show_progress(int step) const;
   void print_json_of(const Outcome& outcome) const;
   void write_report(const Outcome& outcome) const;

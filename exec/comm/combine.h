@@ -1,5 +1,6 @@
 // Sums (or maxima) of equally long vectors in a fixed order of their owners, block by block so that
-// each block is read once and stays in the cache.
+// each block is read once and stays in the cache. 16-bit numbers are summed in fp32 and rounded
+// once, when the sum is stored.
 #pragma once
 
 #include <algorithm>
@@ -7,25 +8,63 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <type_traits>
 
+#include "exec/backends/cpu/half.h"
 #include "models/core/dtype.h"
 #include "models/core/error.h"
 
 namespace meshwright {
 
-// into(block, begin, count) receives the combined elements [begin, begin + count).
+// The type in which numbers stored as T are summed.
+template <typename T>
+using SumOf =
+    std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>, float, T>;
+
+constexpr std::int64_t combine_block = 4096;
+
+template <typename T>
+void load_numbers(const T* from, std::int64_t count, SumOf<T>* to) {
+  if constexpr (std::is_same_v<T, SumOf<T>>)
+    std::copy_n(from, count, to);
+  else
+    widen(from, count, to);
+}
+
+template <typename T>
+void store_numbers(const SumOf<T>* from, std::int64_t count, T* to) {
+  if constexpr (std::is_same_v<T, SumOf<T>>)
+    std::copy_n(from, count, to);
+  else
+    narrow(from, count, to);
+}
+
+// to += the sums; count is at most combine_block.
+template <typename T>
+void add_numbers(const SumOf<T>* sums, std::int64_t count, T* to) {
+  std::array<SumOf<T>, combine_block> total;
+  load_numbers(to, count, total.data());
+  for (std::int64_t i = 0; i < count; ++i) total[static_cast<std::size_t>(i)] += sums[i];
+  store_numbers(total.data(), count, to);
+}
+
+// into(sums, begin, count) receives the combined elements [begin, begin + count).
 template <typename T, typename Into>
 void combine_typed(std::span<const void* const> parts, std::int64_t elements, bool maximum,
                    const Into& into) {
-  constexpr std::int64_t block_elements = 4096;
-  std::array<T, block_elements> block;
-  for (std::int64_t begin = 0; begin < elements; begin += block_elements) {
-    const std::int64_t count = std::min(block_elements, elements - begin);
-    const T* first = static_cast<const T*>(parts[0]) + begin;
-    std::copy(first, first + count, block.data());
+  using Sum = SumOf<T>;
+  std::array<Sum, combine_block> block, wide;
+  for (std::int64_t begin = 0; begin < elements; begin += combine_block) {
+    const std::int64_t count = std::min(combine_block, elements - begin);
+    load_numbers(static_cast<const T*>(parts[0]) + begin, count, block.data());
     for (const void* part : parts.subspan(1)) {
-      const T* x = static_cast<const T*>(part) + begin;
-      T* sum = block.data();
+      const T* stored = static_cast<const T*>(part) + begin;
+      const Sum* x = wide.data();
+      if constexpr (std::is_same_v<T, Sum>)
+        x = stored;
+      else
+        load_numbers(stored, count, wide.data());
+      Sum* sum = block.data();
       if (maximum)
         for (std::int64_t i = 0; i < count; ++i) sum[i] = std::max(sum[i], x[i]);
       else
@@ -38,12 +77,18 @@ void combine_typed(std::span<const void* const> parts, std::int64_t elements, bo
 // Calls work.template operator()<T>() with the C++ type of `dtype`.
 template <typename Work>
 void with_type(Dtype dtype, const Work& work) {
-  if (dtype == Dtype::f32)
-    work.template operator()<float>();
-  else if (dtype == Dtype::f64)
-    work.template operator()<double>();
-  else
-    throw RunError("sums over ranks are made in fp32 or fp64 only");
+  switch (dtype) {
+    case Dtype::f32:
+      return work.template operator()<float>();
+    case Dtype::f64:
+      return work.template operator()<double>();
+    case Dtype::f16:
+      return work.template operator()<Half>();
+    case Dtype::bf16:
+      return work.template operator()<BFloat16>();
+    default:
+      throw RunError("sums over ranks are made of floating-point numbers of 16, 32 or 64 bits");
+  }
 }
 
 }  // namespace meshwright

@@ -30,7 +30,7 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // f32 and f64; another type is a RunError.
+  // f16 and bf16 (sums in fp32, rounded once), f32 and f64; another type is a RunError.
   virtual void all_reduce(void* data, std::int64_t elements, Dtype dtype, bool maximum) = 0;
   // `own` may lie inside `all` at its place, own rank * bytes_per_rank.
   virtual void all_gather(const void* own, void* all, std::int64_t bytes_per_rank) = 0;

@@ -128,12 +128,13 @@ class MpiCommunicator : public Communicator {
     }
     with_type(dtype, [&]<typename T>() {
       T* to = static_cast<T*>(own);
-      combine_typed<T>(parts, elements, false, [&](const T* sum, std::int64_t at, std::int64_t n) {
-        if (accumulate)
-          for (std::int64_t i = 0; i < n; ++i) to[at + i] += sum[i];
-        else
-          std::copy(sum, sum + n, to + at);
-      });
+      combine_typed<T>(parts, elements, false,
+                       [&](const SumOf<T>* sum, std::int64_t at, std::int64_t n) {
+                         if (accumulate)
+                           add_numbers(sum, n, to + at);
+                         else
+                           store_numbers(sum, n, to + at);
+                       });
     });
     leave();
   }
@@ -205,12 +206,12 @@ class MpiCommunicator : public Communicator {
     std::vector<const void*> parts;
     for (char* peer : peers) parts.push_back(peer + begin);
     with_type(dtype, [&]<typename T>() {
-      combine_typed<T>(parts, count, maximum, [&](const T* sum, std::int64_t at, std::int64_t n) {
-        for (char* peer : peers) {
-          T* to = static_cast<T*>(static_cast<void*>(peer + begin)) + at;
-          std::copy(sum, sum + n, to);
-        }
-      });
+      combine_typed<T>(parts, count, maximum,
+                       [&](const SumOf<T>* sum, std::int64_t at, std::int64_t n) {
+                         for (char* peer : peers)
+                           store_numbers(sum, n,
+                                         static_cast<T*>(static_cast<void*>(peer + begin)) + at);
+                       });
     });
   }
 
@@ -236,9 +237,10 @@ class MpiCommunicator : public Communicator {
     exchange(shares, copies);
     with_type(dtype, [&]<typename T>() {
       T* to = static_cast<T*>(static_cast<void*>(data + own_begin));
-      combine_typed<T>(
-          parts, own_bytes / bytes_of(dtype), maximum,
-          [&](const T* sum, std::int64_t at, std::int64_t n) { std::copy(sum, sum + n, to + at); });
+      combine_typed<T>(parts, own_bytes / bytes_of(dtype), maximum,
+                       [&](const SumOf<T>* sum, std::int64_t at, std::int64_t n) {
+                         store_numbers(sum, n, to + at);
+                       });
     });
     exchange(results, others);
   }

@@ -32,8 +32,11 @@ class SelfCommunicator : public Communicator {
                       bool accumulate) override {
     with_type(dtype, [&]<typename T>() {
       if (!accumulate) return move_bytes(own, whole, elements * bytes_of(dtype));
-      for (std::int64_t i = 0; i < elements; ++i)
-        static_cast<T*>(own)[i] += static_cast<const T*>(whole)[i];
+      const void* const parts[] = {whole};
+      combine_typed<T>(parts, elements, false,
+                       [&](const SumOf<T>* sum, std::int64_t at, std::int64_t n) {
+                         add_numbers(sum, n, static_cast<T*>(own) + at);
+                       });
     });
   }
   void broadcast(void*, std::int64_t, int) override {}

@@ -1,7 +1,8 @@
 // One optimizer step over a flat part of the parameters, in fp32.
 // adamw: moments m, v; weights shrink by learning_rate * weight_decay (Loshchilov and Hutter 2019).
 // adam: the decay is added to the gradient. sgd: m = momentum * m + g, weights -= learning_rate *
-// m.
+// m. lamb: Adam's update with the decay added to it, scaled by |weights| / |update| of the whole
+// parameter (You et al. 2019), in two halves: lamb_norms, then optimizer_step.
 #pragma once
 
 #include <cstdint>
@@ -16,27 +17,36 @@ namespace meshwright {
 struct OptimizerSegment {
   std::int64_t begin = 0, count = 0;
   bool decay = true;  // weight decay applies
+  double* norms = nullptr;  // lamb: squared norms of the whole parameter and of its update
+  bool counted = true;      // lamb_norms adds to them; false where another rank has these elements
 };
 
 struct OptimizerState {
-  float* weights = nullptr;
-  const float* gradients = nullptr;
+  float* weights = nullptr;  // in fp32: the masters, where the working copy has 16 bits
+  const void* gradients = nullptr;
   float* first_moment = nullptr;
-  float* second_moment = nullptr;  // adam, adamw
+  float* second_moment = nullptr;  // adam, adamw, lamb
+  Dtype gradient_type = Dtype::f32;
+  void* working = nullptr;  // the 16-bit copy that is made of the weights
+  Dtype working_type = Dtype::f32;
 };
 
 struct OptimizerScalars {
-  int step = 1;  // counts from 1: the bias correction needs it
+  int step = 1;  // counts from 1 the steps that were not skipped: the bias correction needs it
   double learning_rate = 0;
-  double gradient_factor = 1;  // clipping
+  double gradient_factor = 1;  // clipping, and the inverse of the loss scale
 };
 
-// Elements outside the segments are left alone. Each element's result depends on nothing else, so
-// the number of threads does not change it. lamb is NotSupportedYet.
+// Elements outside the segments are left alone. Each element's result depends on nothing else (but
+// lamb's norms), so the number of threads does not change it.
 void optimizer_step(const Training& training, const OptimizerScalars& scalars,
                     std::span<const OptimizerSegment> segments, const OptimizerState& state,
                     cpu::ThreadPool& pool);
 
-void check_supported(OptimizerKind kind);  // InputError for lamb, before anything is started
+// lamb: brings the moments up to date and adds to the norms. Then the norms of the parts of a
+// parameter are summed, and optimizer_step finds the sums.
+void lamb_norms(const Training& training, const OptimizerScalars& scalars,
+                std::span<const OptimizerSegment> segments, const OptimizerState& state,
+                cpu::ThreadPool& pool);
 
 }  // namespace meshwright

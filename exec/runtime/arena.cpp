@@ -1,6 +1,7 @@
 #include "exec/runtime/arena.h"
 
 #include <algorithm>
+#include <cstddef>
 
 #include "models/core/error.h"
 
@@ -26,16 +27,31 @@ std::int64_t Arena::own_begin(const Bucket& bucket) const {
   return index_in_[static_cast<std::size_t>(GroupKind::shard)] * bucket.shard_elements;
 }
 
-HeldWeights Arena::weights(const StageParameter& member) const {
+void* Arena::buffer(int id) const {
+  return id < 0 ? nullptr : arena_ + program_.memory.address(id, 0);
+}
+
+// Of `weights`, which are the bucket's whole or this rank's part of it.
+HeldCopy Arena::held(const StageParameter& member, const Operand& weights) const {
   const Bucket& bucket = program_.buckets[static_cast<std::size_t>(member.bucket)];
-  const std::int64_t held = bucket.weights.type.shape.elements();
+  const std::int64_t held = weights.type.shape.elements();
   const std::int64_t from = held == bucket.elements ? 0 : own_begin(bucket);
   // In elements of the bucket: the parameter, and what this rank holds.
   const std::int64_t first = std::max(member.offset, from);
   const std::int64_t end = std::min(member.offset + member.parameter.shape.elements(), from + held);
   if (first >= end) return {};
-  float* data = static_cast<float*>(address(bucket.weights, 0));
-  return {data + (first - from), first - member.offset, end - first};
+  auto* data = static_cast<std::byte*>(address(weights, 0));
+  return {data + (first - from) * bytes_of(weights.type.dtype), first - member.offset, end - first};
+}
+
+HeldWeights Arena::weights(const StageParameter& member) const {
+  const HeldCopy found =
+      held(member, exact_weights(program_.buckets[static_cast<std::size_t>(member.bucket)]));
+  return {static_cast<float*>(found.data), found.begin, found.count};
+}
+
+HeldCopy Arena::working_copy(const StageParameter& member) const {
+  return held(member, program_.buckets[static_cast<std::size_t>(member.bucket)].weights);
 }
 
 std::array<float*, 3> Arena::own_states(const Bucket& bucket) const {

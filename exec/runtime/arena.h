@@ -15,6 +15,16 @@ struct HeldWeights {
   float* data = nullptr;
   std::int64_t begin = 0, count = 0;
 };
+// The same of a working copy, of whatever type.
+struct HeldCopy {
+  void* data = nullptr;
+  std::int64_t begin = 0, count = 0;
+};
+
+// Where the fp32 values of a bucket are: its weights, or the masters of a 16-bit copy.
+inline const Operand& exact_weights(const Bucket& bucket) {
+  return bucket.weights.type.dtype == Dtype::f32 ? bucket.weights : bucket.master;
+}
 
 // Elements [begin, begin + count) of a parameter's local tensor that this rank steps, and where
 // their states lie: fp32 master, first and second moment (null where the optimizer has none).
@@ -32,7 +42,11 @@ class Arena {
 
   // The first element of its bucket that this rank steps; 0 where the bucket is whole.
   std::int64_t own_begin(const Bucket& bucket) const;
-  HeldWeights weights(const StageParameter& member) const;
+  HeldWeights weights(const StageParameter& member) const;  // in fp32
+  HeldCopy working_copy(const StageParameter& member) const;
+  // Of a persistent buffer; null for none (-1).
+  void* buffer(int id) const;
+  double scalar(int id) const { return *static_cast<const double*>(buffer(id)); }
   OwnedStates states(const StageParameter& member) const;
 
   // The slice of the bucket's own part that this rank saves, in elements of the own part: the ranks
@@ -45,6 +59,7 @@ class Arena {
 
  private:
   std::array<float*, 3> own_states(const Bucket& bucket) const;
+  HeldCopy held(const StageParameter& member, const Operand& weights) const;
 
   const Program& program_;
   std::array<int, 16> index_in_{};  // by GroupKind

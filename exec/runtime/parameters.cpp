@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "exec/backends/cpu/half.h"
 #include "exec/runtime/initial.h"
 #include "exec/runtime/parameter_runs.h"
 #include "exec/runtime/sha256.h"
@@ -20,7 +21,7 @@ struct Range {
 
 Range range_of_holder(const Bucket& bucket, const StageParameter& member, std::size_t i) {
   const std::int64_t elements = member.parameter.shape.elements();
-  const std::int64_t held = bucket.weights.type.shape.elements();
+  const std::int64_t held = exact_weights(bucket).type.shape.elements();
   if (held == bucket.elements) return {0, elements};
   const std::int64_t from = static_cast<std::int64_t>(i) * held;
   const std::int64_t first = std::clamp<std::int64_t>(from - member.offset, 0, elements);
@@ -53,6 +54,25 @@ const StageParameter& Parameters::member(const Entry& entry) const {
       .parameters[static_cast<std::size_t>(entry.index)];
 }
 
+// The 16-bit working copy, which may be more than this rank's masters. values_of(begin, count,
+// values) writes local elements of the parameter.
+template <typename ValuesOf>
+void Parameters::copy_rounded(const StageParameter& member, cpu::ThreadPool& pool,
+                              const ValuesOf& values_of) const {
+  const Dtype dtype = stages_[static_cast<std::size_t>(own_.pipeline)]
+                          .buckets[static_cast<std::size_t>(member.bucket)]
+                          .weights.type.dtype;
+  if (dtype == Dtype::f32) return;
+  const HeldCopy copy = memory_.working_copy(member);
+  constexpr std::int64_t grain = 1 << 16;
+  cpu::parallel_for(pool, copy.count, grain, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<float> values(static_cast<std::size_t>(end - begin));
+    values_of(copy.begin + begin, end - begin, values.data());
+    narrow(values.data(), dtype, end - begin,
+           static_cast<std::byte*>(copy.data) + begin * bytes_of(dtype));
+  });
+}
+
 void Parameters::initialise(std::uint64_t seed, int layers, cpu::ThreadPool& pool) {
   const InitialOptions options{seed, layers, own_.tensor, mesh_.degrees().tensor};
   constexpr std::int64_t grain = 1 << 20;
@@ -60,6 +80,9 @@ void Parameters::initialise(std::uint64_t seed, int layers, cpu::ThreadPool& poo
     const HeldWeights held = memory_.weights(each);
     cpu::parallel_for(pool, held.count, grain, [&](std::int64_t begin, std::int64_t end) {
       fill_initial(each.parameter, options, held.begin + begin, end - begin, held.data + begin);
+    });
+    copy_rounded(each, pool, [&](std::int64_t begin, std::int64_t count, float* values) {
+      fill_initial(each.parameter, options, begin, count, values);
     });
   }
 }
@@ -70,14 +93,21 @@ void Parameters::set(std::string_view name, std::span<const float> values) {
     MESHWRIGHT_CHECK(
         static_cast<std::int64_t>(values.size()) == each.parameter.global_shape.elements(),
         "a parameter is given whole");
+    const std::vector<ParameterRun> runs =
+        runs_of(each.parameter, own_.tensor, mesh_.degrees().tensor);
+    const auto part = [&](std::int64_t begin, std::int64_t count, float* to) {
+      for (const ParameterRun& run : runs) {
+        const std::int64_t first = std::max(run.local, begin);
+        const std::int64_t end = std::min(run.local + run.count, begin + count);
+        if (run.global < 0 || first >= end) continue;
+        const float* from = values.data() + run.global + (first - run.local);
+        std::copy(from, from + (end - first), to + (first - begin));
+      }
+    };
     const HeldWeights held = memory_.weights(each);
-    for (const ParameterRun& run : runs_of(each.parameter, own_.tensor, mesh_.degrees().tensor)) {
-      const std::int64_t first = std::max(run.local, held.begin);
-      const std::int64_t end = std::min(run.local + run.count, held.begin + held.count);
-      if (run.global < 0 || first >= end) continue;
-      const float* from = values.data() + run.global + (first - run.local);
-      std::copy(from, from + (end - first), held.data + (first - held.begin));
-    }
+    part(held.begin, held.count, held.data);
+    cpu::ThreadPool alone(1);
+    copy_rounded(each, alone, part);
   }
 }
 
@@ -86,7 +116,7 @@ std::vector<int> Parameters::holders(const Entry& entry, int tensor_rank) const 
   const int first = mesh_.rank({entry.stage, tensor_rank, 0});
   const Program& program = stages_[static_cast<std::size_t>(entry.stage)];
   const Bucket& bucket = program.buckets[static_cast<std::size_t>(member(entry).bucket)];
-  if (bucket.weights.type.shape.elements() == bucket.elements) return {first};
+  if (exact_weights(bucket).type.shape.elements() == bucket.elements) return {first};
   return mesh_.group(GroupKind::shard, first);
 }
 

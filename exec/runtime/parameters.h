@@ -39,6 +39,9 @@ class Parameters {
     int index = 0;  // into Program::parameters
   };
   const StageParameter& member(const Entry& entry) const;
+  template <typename ValuesOf>
+  void copy_rounded(const StageParameter& member, cpu::ThreadPool& pool,
+                    const ValuesOf& values_of) const;
   std::vector<int> holders(const Entry& entry, int tensor_rank) const;
   void send_part(const Entry& entry, int tensor_rank) const;
   void receive_part(const Entry& entry, int tensor_rank, std::vector<float>& whole) const;

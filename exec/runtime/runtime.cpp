@@ -15,13 +15,15 @@ namespace {
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
-bool is_message(const Instruction& instruction) {
-  return instruction.kind == InstructionKind::send || instruction.kind == InstructionKind::recv;
+// The first of these begins the update.
+bool updates(const Instruction& instruction) {
+  return instruction.kind == InstructionKind::optimizer_step ||
+         (instruction.kind == InstructionKind::compute &&
+          (instruction.op == Op::update_loss_scale || instruction.op == Op::lamb_norms));
 }
 
-double scalar_at(const Arena& memory, int buffer) {
-  return *static_cast<const double*>(
-      memory.address({buffer, 0, {Shape{1}, Dtype::f64}, GroupKind::none}, 0));
+bool is_message(const Instruction& instruction) {
+  return instruction.kind == InstructionKind::send || instruction.kind == InstructionKind::recv;
 }
 
 }  // namespace
@@ -30,7 +32,10 @@ StepResult Runtime::step(int step, std::int64_t position, Loader& loader) {
   const auto begin = std::chrono::steady_clock::now();
   loader_ = &loader;
   position_ = position;
-  scalars_ = {step, learning_rate_at(plan_.training, step), 1};
+  const LossScaleState before = loss_scale();
+  const int update = step - static_cast<int>(before.skipped);
+  scalars_ = {update, learning_rate_at(plan_.training, update), 1};
+  step_ = step;
   timeline_.entries.clear();
   try {
     run_tasks();
@@ -41,9 +46,14 @@ StepResult Runtime::step(int step, std::int64_t position, Loader& loader) {
   }
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
   const double targets = static_cast<double>(program_.targets_per_step);
-  return {scalar_at(memory_, program_.loss_buffer) / targets,
-          std::sqrt(scalar_at(memory_, program_.norm_buffer)), scalars_.learning_rate,
-          wall.count()};
+  const std::int64_t skipped = loss_scale().skipped;
+  return {memory_.scalar(program_.loss_buffer) / targets,
+          std::sqrt(memory_.scalar(program_.norm_buffer)) / before.scale,
+          scalars_.learning_rate,
+          wall.count(),
+          before.scale,
+          skipped,
+          skipped > before.skipped};
 }
 
 void Runtime::run_tasks() {
@@ -61,7 +71,7 @@ void Runtime::run_task(int task) {
     const Instruction& instruction = body.instructions[i];
     if (!runs(instruction, now_running)) continue;
     // A replay ends before the update.
-    if (search_ != nullptr && instruction.kind == InstructionKind::optimizer_step) return;
+    if (search_ != nullptr && updates(instruction)) return;
     try {
       wait_for(task, instruction);
       execute(task, instruction, static_cast<int>(i));
@@ -94,7 +104,7 @@ NonFiniteSearch::Finding Runtime::find_non_finite() {
 void Runtime::fail_non_finite(std::string_view what) {
   const NonFiniteSearch::Finding first = find_non_finite();
   throw NonFinite(first.rank,
-                  "step " + std::to_string(scalars_.step) + ": the " + std::string(what) +
+                  "step " + std::to_string(step_) + ": the " + std::string(what) +
                       " is not finite; stopped before the update (a lower learning rate or "
                       "gradient_clip may help); " +
                       (first.found ? "it began with " + std::string(first.text.data())
@@ -122,7 +132,7 @@ void Runtime::execute(int task, const Instruction& instruction, int index) {
       collective(instruction, running);
       break;
     case InstructionKind::optimizer_step:
-      step_bucket(instruction, running);
+      step_bucket(instruction);
       break;
     default:
       throw RunError("the engine met an instruction that it cannot run");
@@ -134,6 +144,8 @@ void Runtime::execute(int task, const Instruction& instruction, int index) {
 
 void Runtime::compute(const Instruction& instruction, const Task& task) {
   if (instruction.op == Op::sum_of_squares) return sum_of_squares(instruction, task);
+  if (instruction.op == Op::update_loss_scale) return update_loss_scale();
+  if (instruction.op == Op::lamb_norms) return measure_bucket(instruction);
   input_types_.clear(), output_types_.clear(), inputs_.clear(), outputs_.clear();
   for (const Operand& operand : instruction.inputs) {
     input_types_.push_back(operand.type);
@@ -150,14 +162,15 @@ void Runtime::compute(const Instruction& instruction, const Task& task) {
 
 // Of this rank's own part of the bucket: what belongs to a parameter, once over all ranks.
 void Runtime::sum_of_squares(const Instruction& instruction, const Task& task) {
+  const Dtype dtype = instruction.inputs[0].type.dtype;
   const auto* gradients =
-      static_cast<const float*>(memory_.address(instruction.inputs[0], task.slot));
+      static_cast<const std::byte*>(memory_.address(instruction.inputs[0], task.slot));
   const TensorType sum_type = instruction.outputs[0].type;
   void* sum = memory_.address(instruction.outputs[0], task.slot);
   for (const Segment& segment : segments_[at(instruction.bucket)]) {
     if (!segment.counted) continue;
-    const TensorType type{Shape{segment.elements.count}, Dtype::f32};
-    const void* data = gradients + segment.elements.begin;
+    const TensorType type{Shape{segment.elements.count}, dtype};
+    const void* data = gradients + segment.elements.begin * bytes_of(dtype);
     backend_.run({Op::sum_of_squares, instruction.attributes, {&type, 1}, {&sum_type, 1}},
                  {{&data, 1}, {&sum, 1}}, {own_.tensor, mesh_.degrees().tensor, workspace_});
   }
@@ -237,26 +250,6 @@ void Runtime::load_input(const Instruction& instruction, const Task& task) {
       std::copy_n(whole + context_half_begin(context, context_rank(), width, half), width / 2,
                   to + half * (width / 2));
   }
-}
-
-void Runtime::step_bucket(const Instruction& instruction, const Task& task) {
-  backend_.wait();
-  const Bucket& bucket = program_.buckets[at(instruction.bucket)];
-  const double norm = std::sqrt(scalar_at(memory_, program_.norm_buffer));
-  const double loss = scalar_at(memory_, program_.loss_buffer);
-  if (!std::isfinite(loss)) fail_non_finite("loss");
-  if (!std::isfinite(norm)) fail_non_finite("gradient norm");
-  scalars_.gradient_factor = clip_factor(norm, plan_.training.gradient_clip);
-  const auto floats = [&](const Operand& operand) {
-    return operand.buffer < 0 ? nullptr : static_cast<float*>(memory_.address(operand, task.slot));
-  };
-  stepped_.clear();
-  for (const Segment& segment : segments_[at(instruction.bucket)])
-    stepped_.push_back(segment.elements);
-  optimizer_step(plan_.training, scalars_, stepped_,
-                 {floats(bucket.own_weights), floats(bucket.own_gradients),
-                  floats(bucket.first_moment), floats(bucket.second_moment)},
-                 pool_);
 }
 
 void Runtime::wait_for(int task, const Instruction& instruction) {

@@ -15,6 +15,7 @@
 #include "exec/backends/cpu/thread_pool.h"
 #include "exec/comm/communicator.h"
 #include "exec/data/loader.h"
+#include "exec/optimizer/loss_scale.h"
 #include "exec/optimizer/optimizer.h"
 #include "exec/runtime/arena.h"
 #include "exec/runtime/non_finite.h"
@@ -31,9 +32,12 @@ struct RuntimeOptions {
 
 struct StepResult {
   double loss = 0;       // mean over the targets of the global batch, before the update
-  double grad_norm = 0;  // before clipping
+  double grad_norm = 0;  // before clipping; not finite in a step that was skipped
   double learning_rate = 0;
-  double seconds = 0;  // of wall time on this rank
+  double seconds = 0;           // of wall time on this rank
+  double loss_scale = 1;        // of this step; 1 where the loss is not scaled
+  std::int64_t skipped = 0;     // steps without an update so far (fp16 overflows)
+  bool was_skipped = false;     // this one
 };
 
 class Runtime {
@@ -46,12 +50,21 @@ class Runtime {
 
   // Trains one step, counted from 1, on the global batch that begins with sequence `position`. Loss
   // or norm that are not finite: the step is replayed from the unchanged state to find where that
-  // began, and NonFinite is thrown on all ranks.
+  // began, and NonFinite is thrown on all ranks. In fp16 a step whose scaled gradients alone are not
+  // finite is skipped.
   StepResult step(int step, std::int64_t position, Loader& loader);
 
   // Replays the latest step on the parameters as they are, without the update, and looks at every
   // value; every rank calls it, and all get the same.
   NonFiniteSearch::Finding find_non_finite();
+
+  // fp16: the state of the loss scale, equal on all ranks. The optimizer's own count of steps, which
+  // bias correction and learning rate follow, is (step - skipped).
+  LossScaleState loss_scale() const;
+  void set_loss_scale(const LossScaleState& state);
+  // Makes the 16-bit working copies anew from the fp32 masters, on all ranks (which call it
+  // together); nothing in fp32. For whoever wrote masters, after the fact.
+  void refresh_working_copies();
 
   // Whether any rank says so; every rank calls it.
   bool any(bool own);
@@ -77,6 +90,7 @@ class Runtime {
   struct Segment {  // of a bucket's own part: one parameter, as far as it lies there
     OptimizerSegment elements;
     bool counted = true;  // in the norm
+    int parameter = 0;    // index into Program::parameters
   };
 
   void make_groups();
@@ -94,7 +108,14 @@ class Runtime {
   void message(const Instruction& instruction, int task, int index);
   void load_input(const Instruction& instruction, const Task& task);
   void sum_of_squares(const Instruction& instruction, const Task& task);
-  void step_bucket(const Instruction& instruction, const Task& task);
+
+  // update.cpp: the step's end
+  void update_loss_scale();
+  void measure_bucket(const Instruction& instruction);
+  void step_bucket(const Instruction& instruction);
+  bool ready_to_update();
+  OptimizerState state_of(const Bucket& bucket) const;
+  void choose_segments(int bucket);
 
   void wait_for(int task, const Instruction& instruction);
   void complete_until(std::deque<Pending>& pending, RunId run);
@@ -129,6 +150,7 @@ class Runtime {
   // Of the step under way.
   Loader* loader_ = nullptr;
   std::int64_t position_ = 0;
+  int step_ = 0;
   OptimizerScalars scalars_;
   std::deque<Pending> sends_, receives_;  // each in the order of its stream
   std::vector<TensorType> input_types_, output_types_;

@@ -43,18 +43,21 @@ Runtime::Runtime(const std::vector<Program>& stages, const Plan& plan, const Mes
   sequence_.resize(static_cast<std::size_t>(plan_.training.sequence_length));
   parameters_ = std::make_unique<Parameters>(stages_, mesh_, group(GroupKind::world), memory_);
   parameters_->initialise(plan_.training.seed, options_.layers, pool_);
+  set_loss_scale(first_state(plan_.training));
   group(GroupKind::world).barrier();
   start_ = std::chrono::steady_clock::now();
 }
 
 void Runtime::check_supported_here() const {
-  check_supported(plan_.training.optimizer);
   const Dtype storage = storage_of(plan_.training.precision);
-  for (const Bucket& bucket : program_.buckets)
-    if (bucket.weights.type.dtype != Dtype::f32 || bucket.gradients.type.dtype != Dtype::f32)
-      throw NotSupportedYet("/training/precision: the engine trains in fp32 only; use fp32");
+  if (plan_.training.precision == Precision::tf32 || plan_.training.precision == Precision::fp8)
+    throw InputError("/training/precision: " + std::string(name_of(plan_.training.precision)) +
+                     " is an arithmetic of GPU tensor cores; use fp32, fp16 or bf16");
   for_each_instruction(program_, [&](const Instruction& instruction) {
-    if (instruction.kind == InstructionKind::compute && !backend_.supports(instruction.op, storage))
+    const bool by_optimizer =
+        instruction.op == Op::update_loss_scale || instruction.op == Op::lamb_norms;
+    if (instruction.kind == InstructionKind::compute && !by_optimizer &&
+        !backend_.supports(instruction.op, storage))
       throw NotSupportedYet("the backend " + std::string(backend_.name()) +
                             " cannot compute the operation " +
                             std::string(info(instruction.op).name) + " yet");
@@ -90,9 +93,10 @@ void Runtime::make_segments() {
       const std::int64_t first = std::max(member.offset, begin);
       const std::int64_t last = std::min(member.offset + parameter.shape.elements(), end);
       if (first >= last) continue;
-      const bool counted =
-          !member.copy_of_tied && (parameter.is_cut || own_.tensor == 0);  // replicas count once
-      segments.push_back({{first - begin, last - first, parameter.decay}, counted});
+      const bool first_replica = parameter.is_cut || own_.tensor == 0;  // replicas count once
+      OptimizerSegment elements{first - begin, last - first, parameter.decay};
+      elements.counted = first_replica;
+      segments.push_back({elements, first_replica && !member.copy_of_tied, index});
     }
   }
 }

@@ -287,6 +287,9 @@ constexpr OpInfo table[] = {
     {Op::sum_loss, "sum_loss", SplitRule::none, forward, local, nothing, work_elementwise},
     {Op::sum_of_squares, "sum_of_squares", SplitRule::none, gradient, local, nothing,
      work_elementwise},
+    {Op::update_loss_scale, "update_loss_scale", SplitRule::none, gradient, local, nothing,
+     work_elementwise},
+    {Op::lamb_norms, "lamb_norms", SplitRule::none, gradient, local, nothing, work_elementwise},
 };
 static_assert(std::size(table) == static_cast<std::size_t>(Op::count_));
 
@@ -301,6 +304,8 @@ static_assert(in_order(), "the table follows the enumerators");
 
 const OpInfo& info(Op op) { return table[static_cast<std::size_t>(op)]; }
 std::span<const OpInfo> op_table() { return table; }
+
+bool takes_loss_scale(Op op) { return op == Op::cross_entropy_grad || op == Op::span_loss_grad; }
 
 void append_kernels(const OpCall& call, CompilerLevel level, std::vector<Kernel>& kernels) {
   info(call.op).work(call, level, kernels);

@@ -81,9 +81,9 @@ enum class Op : std::uint8_t {
   tanh_grad,               // y, dy -> dx
   swiglu_grad,             // gate, up, dy -> dgate, dup
   select_positions_grad,   // dy[b*p,h], positions -> dx[rows,h]
-  cross_entropy_grad,  // logits, saved, targets -> dlogits, times `scale`; vocabulary_parallel: own
-                       // columns
-  span_loss_grad,      // logits, saved, targets -> dlogits, times `scale`
+  cross_entropy_grad,  // logits, saved, targets, (loss_scale[1] f32) -> dlogits, times `scale` and
+                       // loss_scale; vocabulary_parallel: own columns
+  span_loss_grad,      // logits, saved, targets, (loss_scale[1] f32) -> dlogits, times both
   norm_parts_sums,  // x, weight, saved, dy -> [2,rows] f32: sums over own columns of g = dy*weight
                     // and of g * normed x; (+)weight, (+)bias
   norm_parts_grad,  // x, weight, saved, dy, those sums of all ranks -> dx
@@ -91,6 +91,9 @@ enum class Op : std::uint8_t {
   zero,            // -> every output set to 0
   sum_loss,        // loss[n] f32, sum[1] f64 -> (+)sum: rows added in order in double
   sum_of_squares,  // a flat gradient bucket -> (+)[1] f64 (what the program's bucket counts)
+  update_loss_scale,  // squared norm[1] f64 -> (+)the scale's state, loss_scale[1] f32 of the next step
+  lamb_norms,  // a bucket's gradients, masters, squared norm -> (+)moments, (+)squared norms of each
+               // parameter and of its update f64
   count_
 };
 
@@ -217,6 +220,9 @@ struct OpInfo {
 };
 
 const OpInfo& info(Op op);
+// The gradients with which a backward pass begins: in fp16 they are multiplied by the loss scale,
+// which lowering appends to their inputs.
+bool takes_loss_scale(Op op);
 std::span<const OpInfo> op_table();
 
 void append_kernels(const OpCall& call, CompilerLevel level, std::vector<Kernel>& kernels);
@@ -225,10 +231,15 @@ void append_kernels(const OpCall& call, CompilerLevel level, std::vector<Kernel>
 // mask.
 double model_flops(const OpCall& call);
 
-// Kernels of one optimizer step over `elements` parameters. `moments`: 2 Adam and its kin, 1 SGD
-// with momentum. `weights`: storage type of the working copy; fp32 masters exist when it is not
-// f32.
-void append_optimizer_kernels(std::int64_t elements, int moments, Dtype weights, Dtype gradients,
-                              CompilerLevel level, std::vector<Kernel>& kernels);
+// One optimizer step over `elements` parameters.
+struct OptimizerWork {
+  std::int64_t elements = 0;
+  int moments = 2;             // 2 Adam and its kin, 1 SGD with momentum
+  Dtype weights = Dtype::f32;  // storage of the working copy; where it is not f32 there are masters
+  Dtype gradients = Dtype::f32;
+  bool moments_are_ready = false;  // lamb: lamb_norms has read the gradients
+};
+void append_optimizer_kernels(const OptimizerWork& work, CompilerLevel level,
+                              std::vector<Kernel>& kernels);
 
 }  // namespace meshwright

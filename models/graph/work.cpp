@@ -258,13 +258,15 @@ double model_flops(const OpCall& call) {
 // Reads the gradient; reads and writes the moments and the fp32 weight; writes the working copy. An
 // eager framework runs one kernel per arithmetic step of Adam (about twelve passes over one array
 // each), not one for all.
-void append_optimizer_kernels(std::int64_t elements, int moments, Dtype weights, Dtype gradients,
-                              CompilerLevel level, Kernels& kernels) {
-  const double n = static_cast<double>(elements);
-  const double working = weights == Dtype::f32 ? 0 : static_cast<double>(bytes_of(weights));
-  const double once = static_cast<double>(bytes_of(gradients)) + 8.0 * moments + 8.0 + working;
-  memory_kernel(kernels, n * once);
-  if (level == CompilerLevel::none) memory_kernel(kernels, n * 8.0 * moments);
+void append_optimizer_kernels(const OptimizerWork& work, CompilerLevel level, Kernels& kernels) {
+  const double n = static_cast<double>(work.elements);
+  const double working =
+      work.weights == Dtype::f32 ? 0 : static_cast<double>(bytes_of(work.weights));
+  const double states = work.moments_are_ready
+                            ? 4.0 * work.moments
+                            : 8.0 * work.moments + static_cast<double>(bytes_of(work.gradients));
+  memory_kernel(kernels, n * (states + 8.0 + working));
+  if (level == CompilerLevel::none) memory_kernel(kernels, n * 8.0 * work.moments);
 }
 
 }  // namespace meshwright

@@ -82,7 +82,12 @@ AttentionKernel default_attention(const MachineFacts& machine, Precision precisi
 }
 
 void check_precision(Precision precision, const MachineFacts& machine) {
-  if (machine.is_cpu) return;  // whether it can run there is the engine's to say
+  if (machine.is_cpu && (precision == Precision::tf32 || precision == Precision::fp8))
+    throw InputError(fmt::format(
+        "/training/precision: {} is an arithmetic of GPU tensor cores, the machine is a CPU; use "
+        "fp32, fp16 or bf16",
+        name_of(precision)));
+  if (machine.is_cpu) return;
   const bool there = precision == Precision::bf16   ? machine.has_bf16
                      : precision == Precision::tf32 ? machine.has_tf32
                      : precision == Precision::fp8  ? machine.has_fp8

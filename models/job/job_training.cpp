@@ -85,11 +85,7 @@ void read_optimizer(Fields& fields, Job& job) {
   take(fields, "beta2", training.beta2);
   take(fields, "epsilon", training.epsilon);
   take(fields, "gradient_clip", training.gradient_clip);
-  if (fields.has("loss_scale")) {
-    training.loss_scale = read_loss_scale(fields.object("loss_scale"));
-    warn(job, fields, "loss_scale",
-         "no effect yet: it costs no time in a prediction, and training runs in fp32");
-  }
+  if (fields.has("loss_scale")) training.loss_scale = read_loss_scale(fields.object("loss_scale"));
 }
 
 }  // namespace

@@ -129,6 +129,9 @@ int StageLowering::emit_node(BodyBuilder& body, const Node& node, int stage) {
   instruction.phase = node.phase;
   instruction.attributes = node.attributes;
   for (int id : node.inputs) instruction.inputs.push_back(operand(id, stage));
+  if (takes_loss_scale(node.op) && program_.loss_scale_buffer >= 0)
+    instruction.inputs.push_back(
+        {program_.loss_scale_buffer, 0, {Shape{1}, Dtype::f32}, GroupKind::none});
   for (int id : node.outputs)
     instruction.outputs.push_back(
         graph_.tensor(id).role == Role::activation ? place_output(id, stage) : operand(id, stage));

@@ -89,6 +89,17 @@ void StageLowering::place_buckets() {
   }
   program_.norm_buffer = add_buffer("squared_norm", MemoryClass::workspace, Region::persistent, 8);
   program_.loss_buffer = add_buffer("loss_sum", MemoryClass::workspace, Region::persistent, 8);
+  if (plan_.training.scales_loss()) {
+    program_.loss_scale_buffer =
+        add_buffer("loss_scale", MemoryClass::workspace, Region::persistent, 4);
+    program_.loss_scale_state_buffer =
+        add_buffer("loss_scale_state", MemoryClass::workspace, Region::persistent,
+                   std::int64_t{8} * Program::loss_scale_state);
+  }
+  if (plan_.training.optimizer == OptimizerKind::lamb)
+    program_.parameter_norms_buffer =
+        add_buffer("parameter_norms", MemoryClass::optimizer, Region::persistent,
+                   static_cast<std::int64_t>(16 * program_.parameters.size()));
 }
 
 // Elements of the own part that one rank saves: a share of it among the ranks that have the same;

@@ -65,6 +65,10 @@ class StageLowering {
                        const Operand& input, const Operand& output, When when, int bucket);
   void reduce_shards_at_end(BodyBuilder& body);
   void measure_norm(BodyBuilder& body);
+  void update_loss_scale(BodyBuilder& body);
+  void measure_parameters(BodyBuilder& body);
+  void step_optimizer(BodyBuilder& body);
+  std::vector<Operand> states_of(const Bucket& bucket) const;
 
   // tasks.cpp
   void write_tasks();

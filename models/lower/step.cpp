@@ -10,6 +10,18 @@ std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 Operand scalar(int buffer) { return {buffer, 0, {Shape{1}, Dtype::f64}, GroupKind::none}; }
 
+Operand scale_state(const Program& program) {
+  return {program.loss_scale_state_buffer,
+          0,
+          {Shape{Program::loss_scale_state}, Dtype::f64},
+          GroupKind::none};
+}
+
+Operand parameter_norms(const Program& program) {
+  const auto values = static_cast<std::int64_t>(2 * program.parameters.size());
+  return {program.parameter_norms_buffer, 0, {Shape{values}, Dtype::f64}, GroupKind::none};
+}
+
 }  // namespace
 
 void StageLowering::emit_collective(BodyBuilder& body, InstructionKind kind, GroupKind group,
@@ -70,6 +82,7 @@ void StageLowering::write_begin() {
   zero.op = Op::zero;
   zero.outputs = {scalar(program_.loss_buffer), scalar(program_.norm_buffer)};
   for (const BucketPlan& planned : buckets_) zero.outputs.push_back(planned.bucket.gradients);
+  if (program_.parameter_norms_buffer >= 0) zero.outputs.push_back(parameter_norms(program_));
   body.emit(std::move(zero));
 }
 
@@ -124,14 +137,63 @@ void StageLowering::write_end() {
     }
   }
   measure_norm(body);
+  if (plan_.training.scales_loss()) update_loss_scale(body);
+  if (plan_.training.optimizer == OptimizerKind::lamb) measure_parameters(body);
+  step_optimizer(body);
+}
+
+// What the next step's loss is multiplied by, and whether this step is skipped: optimizer_step
+// looks at the state.
+void StageLowering::update_loss_scale(BodyBuilder& body) {
+  Instruction update;
+  update.op = Op::update_loss_scale;
+  update.phase = Phase::backward;
+  update.inputs = {scalar(program_.norm_buffer)};
+  update.outputs = {
+      scale_state(program_),
+      {program_.loss_scale_buffer, 0, {Shape{1}, Dtype::f32}, GroupKind::none}};
+  body.emit(std::move(update));
+}
+
+std::vector<Operand> StageLowering::states_of(const Bucket& bucket) const {
+  std::vector<Operand> states = {bucket.first_moment};
+  if (bucket.second_moment.buffer >= 0) states.push_back(bucket.second_moment);
+  return states;
+}
+
+// lamb: moments first, with the norms of what this rank holds of each parameter; the ranks of this
+// stage that hold the rest of it (parts of the tensor group, shards) add theirs.
+void StageLowering::measure_parameters(BodyBuilder& body) {
+  const Operand norms = parameter_norms(program_);
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    const Bucket& bucket = buckets_[b].bucket;
+    Instruction measure;
+    measure.op = Op::lamb_norms;
+    measure.phase = Phase::backward;
+    measure.bucket = static_cast<int>(b);
+    measure.inputs = {bucket.own_gradients, bucket.master, scalar(program_.norm_buffer)};
+    if (plan_.training.scales_loss()) measure.inputs.push_back(scale_state(program_));
+    measure.outputs = states_of(bucket);
+    measure.outputs.push_back(norms);
+    body.emit(std::move(measure));
+  }
+  for (const auto& [group, ranks] : {std::pair{GroupKind::tensor, degrees_.tensor},
+                                     std::pair{GroupKind::shard, degrees_.shard}})
+    if (ranks > 1)
+      emit_collective(body, InstructionKind::all_reduce, group, norms, norms, When::always, -1);
+}
+
+void StageLowering::step_optimizer(BodyBuilder& body) {
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     const Bucket& bucket = buckets_[b].bucket;
     Instruction step;
     step.kind = InstructionKind::optimizer_step;
     step.bucket = static_cast<int>(b);
     step.inputs = {bucket.own_gradients, scalar(program_.norm_buffer)};
-    step.outputs = {bucket.own_weights, bucket.master, bucket.first_moment};
-    if (bucket.second_moment.buffer >= 0) step.outputs.push_back(bucket.second_moment);
+    if (plan_.training.scales_loss()) step.inputs.push_back(scale_state(program_));
+    if (program_.parameter_norms_buffer >= 0) step.inputs.push_back(parameter_norms(program_));
+    step.outputs = {bucket.own_weights, bucket.master};
+    for (const Operand& state : states_of(bucket)) step.outputs.push_back(state);
     body.emit(std::move(step));
     if (bucket.sharded && zero_stage_ <= 2)
       emit_collective(body, InstructionKind::all_gather, GroupKind::shard, bucket.own_weights,

@@ -58,6 +58,13 @@ struct Training {
   double gradient_clip = 0;  // 0: off
   double dropout = 0;
   std::optional<LossScale> loss_scale;
+
+  // Only fp16 is scaled, and always: by a moving scale that begins at 2^32 unless the job says
+  // another.
+  bool scales_loss() const { return precision == Precision::fp16; }
+  LossScale settled_loss_scale() const {
+    return loss_scale.value_or(LossScale{.dynamic = true, .initial = 4294967296.0});
+  }
 };
 
 struct Parallelism {

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "hwprofiles/topology.h"
+#include "models/graph/widen.h"
 #include "models/lower/lower.h"
 #include "models/partition/partition.h"
 #include "models/passes/pass.h"
@@ -56,6 +57,24 @@ void add_idle_times(const ReplayResult& replayed, Prediction& result) {
   }
 }
 
+// Scratch memory in which a device without 16-bit arithmetic widens operands: of the instruction
+// that needs most, as the engine reserves it.
+std::int64_t scratch_bytes(const Program& program, const Gpu& device) {
+  if (device.kind != DeviceKind::cpu) return 0;
+  std::int64_t bytes = 0;
+  std::vector<TensorType> inputs, outputs;
+  for (const Body& body : program.bodies)
+    for (const Instruction& instruction : body.instructions) {
+      if (instruction.kind != InstructionKind::compute) continue;
+      inputs.clear(), outputs.clear();
+      for (const Operand& operand : instruction.inputs) inputs.push_back(operand.type);
+      for (const Operand& operand : instruction.outputs) outputs.push_back(operand.type);
+      bytes = std::max(
+          bytes, widened_bytes({instruction.op, instruction.attributes, inputs, outputs}));
+    }
+  return bytes;
+}
+
 }  // namespace
 
 Prepared prepare(const Model& model, Plan plan, const Cluster& cluster) {
@@ -83,8 +102,10 @@ std::vector<StageMemory> stage_memory(const std::vector<Program>& stages, const 
     StageMemory stage;
     stage.stage = program.stage;
     stage.class_bytes = program.memory.class_bytes;
+    const std::int64_t scratch = scratch_bytes(program, cluster.device());
+    stage.class_bytes[static_cast<std::size_t>(MemoryClass::workspace)] += scratch;
     stage.library_bytes = static_cast<std::int64_t>(library);
-    stage.peak_bytes = program.memory.arena_bytes + stage.library_bytes;
+    stage.peak_bytes = program.memory.arena_bytes + scratch + stage.library_bytes;
     memory.push_back(stage);
   }
   return memory;

@@ -30,7 +30,7 @@ struct StageMemory {
   int stage = 0;
   std::array<std::int64_t, memory_class_count> class_bytes{};  // indexed by MemoryClass
   std::int64_t library_bytes = 0;  // context, communicator buffers, BLAS workspace
-  std::int64_t peak_bytes = 0;     // arena + library_bytes
+  std::int64_t peak_bytes = 0;     // arena, scratch memory for 16-bit operands, library_bytes
 };
 
 struct Prediction {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "exec/backends/cpu/half.h"
 #include "tests/catch.h"
 #include "tests/exec/worlds.h"
 
@@ -73,6 +74,49 @@ void check_parts(Communicator& group, float* data, std::int64_t part) {
   }
 }
 
+// 16-bit numbers are summed in fp32 in the order of the ranks and rounded once.
+void check_16_bit(Communicator& group, void* memory, std::int64_t part, Dtype dtype) {
+  const std::int64_t whole = part * group.size();
+  const auto count = static_cast<std::size_t>(whole);
+  std::vector<std::uint16_t> own(count), sums(count), largest(count);
+  std::vector<float> sum(count), most(count), wide(count);
+  for (int rank = 0; rank < group.size(); ++rank) {
+    std::vector<std::uint16_t> stored(count);
+    for (std::int64_t i = 0; i < whole; ++i)
+      wide[static_cast<std::size_t>(i)] = static_cast<float>(value(rank, i));
+    narrow(wide.data(), dtype, whole, stored.data());
+    widen(stored.data(), dtype, whole, wide.data());
+    for (std::size_t i = 0; i < count; ++i) {
+      sum[i] = rank == 0 ? wide[i] : sum[i] + wide[i];
+      most[i] = rank == 0 ? wide[i] : std::max(most[i], wide[i]);
+    }
+    if (rank == group.rank()) own = stored;
+  }
+  narrow(sum.data(), dtype, whole, sums.data());
+  narrow(most.data(), dtype, whole, largest.data());
+  auto* data = static_cast<std::uint16_t*>(memory);
+  std::copy(own.begin(), own.end(), data);
+  group.all_reduce(data, whole, dtype, false);
+  CHECK(std::equal(sums.begin(), sums.end(), data));
+  std::copy(own.begin(), own.end(), data);
+  group.all_reduce(data, whole, dtype, true);
+  CHECK(std::equal(largest.begin(), largest.end(), data));
+  // The own part into a place outside, then added to it: that sum is rounded too.
+  std::vector<std::uint16_t> outside(static_cast<std::size_t>(part));
+  std::copy(own.begin(), own.end(), data);
+  group.reduce_scatter(data, outside.data(), part, dtype, false);
+  const auto* mine = sums.data() + part * group.rank();
+  CHECK(std::equal(outside.begin(), outside.end(), mine));
+  group.reduce_scatter(data, outside.data(), part, dtype, true);
+  std::vector<float> twice(static_cast<std::size_t>(part));
+  widen(mine, dtype, part, twice.data());
+  for (std::int64_t i = 0; i < part; ++i)
+    twice[static_cast<std::size_t>(i)] += sum[static_cast<std::size_t>(part * group.rank() + i)];
+  std::vector<std::uint16_t> expected(static_cast<std::size_t>(part));
+  narrow(twice.data(), dtype, part, expected.data());
+  CHECK(outside == expected);
+}
+
 void check_broadcast(Communicator& group, float* data, std::int64_t elements) {
   for (int root = 0; root < group.size(); ++root) {
     fill(data, group.rank(), elements);
@@ -105,6 +149,8 @@ void check_everything(Communicator& group, void* memory) {
     check_all_reduce(group, static_cast<float*>(memory), elements, Dtype::f32);
     check_all_reduce(group, static_cast<double*>(memory), elements, Dtype::f64);
     check_parts(group, static_cast<float*>(memory), elements);
+    for (const Dtype dtype : {Dtype::f16, Dtype::bf16})
+      check_16_bit(group, memory, elements, dtype);
     check_broadcast(group, static_cast<float*>(memory), elements);
     check_messages(group, static_cast<float*>(memory), elements);
     group.barrier();
@@ -176,5 +222,5 @@ TEST_CASE("sums in a type that no rank can sum are refused", "[exec][comm]") {
   std::vector<int> ranks{world.rank()};
   const auto group = world.group(GroupKind::context, ranks);
   float x = 0;
-  CHECK_THROWS_AS(group->all_reduce(&x, 1, Dtype::bf16, false), RunError);
+  CHECK_THROWS_AS(group->all_reduce(&x, 1, Dtype::i32, false), RunError);
 }

@@ -1,7 +1,11 @@
 #include "tests/exec/op_cases.h"
 
+#include <cmath>
 #include <limits>
 #include <random>
+
+#include "exec/backends/cpu/half.h"
+#include "models/graph/widen.h"
 
 namespace meshwright {
 
@@ -204,18 +208,45 @@ std::vector<Case> large_cases() {
 OpTensor::OpTensor(const TensorType& of)
     : type(of), storage(static_cast<std::size_t>(of.bytes() / 8 + 1)) {}
 
+double distance(const OpTensor& a, const OpTensor& b) {
+  double difference = 0, largest = 1e-30;
+  for (std::int64_t i = 0; i < a.elements(); ++i) {
+    const double d = std::fabs(a.get(i) - b.get(i));
+    difference = d <= difference ? difference : std::isnan(d) ? INFINITY : d;
+    largest = std::max(largest, std::fabs(b.get(i)));
+  }
+  return difference / largest;
+}
+
 double OpTensor::get(std::int64_t i) const {
   if (type.dtype == Dtype::i32) return as<std::int32_t>()[i];
+  if (type.dtype == Dtype::f16) return static_cast<double>(reference_value(as<Half>()[i]));
+  if (type.dtype == Dtype::bf16) return static_cast<double>(reference_value(as<BFloat16>()[i]));
   return type.dtype == Dtype::f32 ? static_cast<double>(as<float>()[i]) : as<double>()[i];
 }
 
 void OpTensor::set(std::int64_t i, double value) {
   if (type.dtype == Dtype::i32)
     as<std::int32_t>()[i] = static_cast<std::int32_t>(value);
+  else if (type.dtype == Dtype::f16)
+    as<Half>()[i] = reference_half(static_cast<float>(value));
+  else if (type.dtype == Dtype::bf16)
+    as<BFloat16>()[i] = reference_bfloat16(static_cast<float>(value));
   else if (type.dtype == Dtype::f32)
     as<float>()[i] = static_cast<float>(value);
   else
     as<double>()[i] = value;
+}
+
+Dtype Runner::output_type(Op op, const Attributes& attributes, std::size_t output,
+                          bool added) const {
+  if (!is_16_bit(real_)) return real_;
+  const bool is_loss = op == Op::cross_entropy || op == Op::span_loss ||
+                       op == Op::cross_entropy_stats || op == Op::cross_entropy_combine;
+  const bool statistics = (op == Op::layer_norm || op == Op::rms_norm || op == Op::attention) &&
+                          output == 1 &&
+                          !(op == Op::attention && attributes.attention == AttentionKernel::unfused);
+  return added || is_loss || statistics ? Dtype::f32 : real_;
 }
 
 std::vector<OpTensor> Runner::run(Op op, const Attributes& attributes,
@@ -231,9 +262,9 @@ std::vector<OpTensor> Runner::run(Op op, const Attributes& attributes,
     in.push_back(tensor->storage.data());
   }
   for (std::size_t o = 0; o < outputs.size(); ++o) {
-    output_types.push_back({outputs[o], real_});
-    OpTensor& result = results.emplace_back(output_types.back());
     const bool added = o + added_outputs >= outputs.size();
+    output_types.push_back({outputs[o], output_type(op, attributes, o, added)});
+    OpTensor& result = results.emplace_back(output_types.back());
     for (std::int64_t i = 0; i < result.elements(); ++i)
       result.set(i, added ? 0.5 : std::numeric_limits<double>::quiet_NaN());
   }
@@ -242,6 +273,9 @@ std::vector<OpTensor> Runner::run(Op op, const Attributes& attributes,
   context.tensor_rank = tensor_rank;
   context.context_rank = context_rank;
   context.tensor_size = attributes.tensor_degree;
+  std::vector<double> scratch(static_cast<std::size_t>(
+      backend_.workspace_bytes({op, attributes, input_types, output_types}) / 8 + 1));
+  context.workspace = scratch.data();
   backend_.run({op, attributes, input_types, output_types}, {in, out}, context);
   for (std::size_t o = outputs.size() - added_outputs; o < outputs.size(); ++o)
     for (std::int64_t i = 0; i < results[o].elements(); ++i)

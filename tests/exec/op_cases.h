@@ -30,6 +30,9 @@ struct OpTensor {
   void set(std::int64_t i, double value);
 };
 
+// The largest difference, relative to the largest element of b.
+double distance(const OpTensor& a, const OpTensor& b);
+
 struct InputSpec {
   Shape shape;
   int below = 0;  // 0: real numbers in (-1, 1); else integers in [0, below)
@@ -50,6 +53,7 @@ std::vector<Case> large_cases();
 
 // Runs operations on a backend with all real operands of one type, and notes which ones. Outputs
 // hold NaN before the call; parameter gradients, which are added to, hold 0.5, taken off after.
+// With a 16-bit type, statistics, losses and parameter gradients are fp32, as op.h has them.
 class Runner {
  public:
   Runner(Backend& backend, Dtype real) : backend_(backend), real_(real) {}
@@ -62,6 +66,8 @@ class Runner {
   std::set<Op> called;
 
  private:
+  Dtype output_type(Op op, const Attributes& attributes, std::size_t output, bool added) const;
+
   Backend& backend_;
   Dtype real_;
 };

@@ -1,9 +1,13 @@
 #include "exec/optimizer/optimizer.h"
 
 #include <cmath>
+#include <string>
+#include <tuple>
 #include <vector>
 
+#include "exec/backends/cpu/half.h"
 #include "exec/optimizer/learning_rate.h"
+#include "exec/optimizer/loss_scale.h"
 #include "models/core/error.h"
 #include "tests/catch.h"
 
@@ -66,9 +70,125 @@ TEST_CASE("optimizers follow their published rules", "[exec][optimizer]") {
     }
 }
 
-TEST_CASE("an optimizer that is not built yet is refused", "[exec][optimizer]") {
-  CHECK_THROWS_AS(check_supported(OptimizerKind::lamb), NotSupportedYet);
-  check_supported(OptimizerKind::adamw);
+// Algorithm 2 of You et al. 2019, one parameter at a time in double precision.
+TEST_CASE("lamb scales Adam's update by the norms of the whole parameter", "[exec][optimizer]") {
+  Training training;
+  training.optimizer = OptimizerKind::lamb;
+  training.weight_decay = 0.1;
+  constexpr std::size_t n = 70001, zeros = 1000;  // the second parameter begins at zero
+  std::vector<float> weights(n + zeros, 0.0f), gradients(n + zeros), first(n + zeros, 0.0f),
+      second(n + zeros, 0.0f);
+  std::vector<Element> expected(n + zeros, Element{0});
+  for (std::size_t i = 0; i < n; ++i) expected[i].weight = weights[i] = float(std::sin(double(i)));
+  cpu::ThreadPool pool(2);
+  const OptimizerState state{weights.data(), gradients.data(), first.data(), second.data()};
+  for (int step = 1; step <= 4; ++step) {
+    const OptimizerScalars scalars{step, 0.01, 0.5};
+    for (std::size_t i = 0; i < n + zeros; ++i) gradients[i] = float(std::cos(double(i) * step));
+    double norms[2][2] = {};
+    const OptimizerSegment segments[] = {{0, n, true, norms[0]}, {n, zeros, false, norms[1]}};
+    lamb_norms(training, scalars, segments, state, pool);
+    optimizer_step(training, scalars, segments, state, pool);
+    for (const auto& [begin, end, decay] :
+         {std::tuple{std::size_t{0}, n, 0.1}, std::tuple{n, n + zeros, 0.0}}) {
+      double w2 = 0, u2 = 0;
+      std::vector<double> updates;
+      for (std::size_t i = begin; i < end; ++i) {
+        Element& e = expected[i];
+        const double g = gradients[i] * 0.5;
+        e.first = training.beta1 * e.first + (1 - training.beta1) * g;
+        e.second = training.beta2 * e.second + (1 - training.beta2) * g * g;
+        const double m = e.first / (1 - std::pow(training.beta1, step));
+        const double v = e.second / (1 - std::pow(training.beta2, step));
+        updates.push_back(m / (std::sqrt(v) + training.epsilon) + decay * e.weight);
+        w2 += e.weight * e.weight;
+        u2 += updates.back() * updates.back();
+      }
+      const double trust = w2 > 0 && u2 > 0 ? std::sqrt(w2 / u2) : 1;
+      for (std::size_t i = begin; i < end; ++i)
+        expected[i].weight -= 0.01 * trust * updates[i - begin];
+    }
+  }
+  double worst = 0;
+  for (std::size_t i = 0; i < n + zeros; ++i)
+    worst = std::max(worst, std::abs(weights[i] - expected[i].weight));
+  // As above: a few roundings of weights below 1.1, and an update whose terms are fp32.
+  CHECK(worst < 2e-6);
+  CHECK(std::abs(weights[n]) > 1e-3);
+}
+
+TEST_CASE("a second holder of the same elements adds nothing to lamb's norms", "[exec][optimizer]") {
+  Training training;
+  training.optimizer = OptimizerKind::lamb;
+  float weight = 3, gradient = 1, first = 0, second = 0;
+  double norms[2] = {5, 7};
+  cpu::ThreadPool pool(1);
+  const OptimizerSegment segment{0, 1, true, norms, false};
+  lamb_norms(training, {}, {&segment, 1}, {&weight, &gradient, &first, &second}, pool);
+  CHECK(norms[0] == 5);
+  CHECK(norms[1] == 7);
+  CHECK(first == Approx(0.1));  // the moments move all the same
+}
+
+TEST_CASE("16-bit gradients are read, and a 16-bit copy of the weights made", "[exec][optimizer]") {
+  const Dtype dtype = GENERATE(Dtype::f16, Dtype::bf16);
+  constexpr std::int64_t n = 9001;
+  Training training;
+  std::vector<float> gradients(n), weights(n), first(n), second(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    gradients[i] = float(std::cos(double(i)));
+    weights[i] = float(std::sin(double(i)));
+  }
+  std::vector<std::uint16_t> narrowed(n), working(n), expected(n);
+  narrow(gradients.data(), dtype, n, narrowed.data());
+  widen(narrowed.data(), dtype, n, gradients.data());
+  std::vector<float> weights_2 = weights, first_2 = first, second_2 = second;
+  cpu::ThreadPool pool(1);
+  const OptimizerSegment all{0, n, true};
+  const OptimizerScalars scalars{1, 0.01, 1};
+  optimizer_step(training, scalars, {&all, 1},
+                 {weights.data(), gradients.data(), first.data(), second.data()}, pool);
+  OptimizerState state{weights_2.data(), narrowed.data(), first_2.data(), second_2.data()};
+  state.gradient_type = state.working_type = dtype;
+  state.working = working.data();
+  optimizer_step(training, scalars, {&all, 1}, state, pool);
+  CHECK(weights == weights_2);
+  narrow(weights.data(), dtype, n, expected.data());
+  CHECK(working == expected);
+}
+
+TEST_CASE("a moving loss scale falls after overflows and grows after good steps",
+          "[exec][optimizer]") {
+  const LossScale rule{true, 64, 2, 8, 3, 2};  // factor 2, minimum 8, window 3, hysteresis 2
+  Training training;
+  training.precision = Precision::fp16;
+  training.loss_scale = rule;
+  LossScaleState state = first_state(training);
+  CHECK(state == LossScaleState{64, 0, 2, 0});
+  const auto play = [&](const std::string& steps) {
+    for (const char step : steps) state = after_step(rule, state, step == 'x');
+    return state;
+  };
+  CHECK(play("x") == LossScaleState{64, 0, 1, 1});     // the first overflow is let pass
+  CHECK(play("x") == LossScaleState{32, 0, 1, 2});     // from then on each one counts
+  CHECK(play("..") == LossScaleState{32, 2, 1, 2});
+  CHECK(play("x") == LossScaleState{16, 0, 1, 3});     // good steps count from the start again
+  CHECK(play("...") == LossScaleState{32, 0, 2, 3});   // the window is full: hysteresis is whole
+  CHECK(play("xxxxx") == LossScaleState{8, 0, 1, 8});  // 32 (let pass) 16 8 8 8: not below 8
+  CHECK(play("......") == LossScaleState{32, 0, 2, 8});
+}
+
+TEST_CASE("a static loss scale stays, and other precisions have none", "[exec][optimizer]") {
+  Training training;
+  training.precision = Precision::fp16;
+  CHECK(first_state(training).scale == 4294967296.0);  // 2^32
+  training.loss_scale = LossScale{};
+  training.loss_scale->initial = 128;
+  const LossScaleState state = first_state(training);
+  CHECK(after_step(*training.loss_scale, state, false) == state);
+  CHECK(after_step(*training.loss_scale, state, true) == LossScaleState{128, 0, 1, 1});
+  training.precision = Precision::bf16;
+  CHECK(first_state(training) == LossScaleState{});
 }
 
 TEST_CASE("learning rates warm up and fall as their schedules say", "[exec][optimizer]") {

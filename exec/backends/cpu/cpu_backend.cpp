@@ -6,7 +6,9 @@
 
 #include "exec/backends/cpu/gemm.h"
 #include "exec/backends/cpu/kernels.h"
+#include "exec/backends/cpu/widened.h"
 #include "models/core/error.h"
+#include "models/graph/widen.h"
 
 namespace meshwright {
 
@@ -15,13 +17,16 @@ namespace {
 struct Row {
   Op op;
   cpu::Kernel f32, f64;
+  cpu::Kernel as_stored = nullptr;  // on 16-bit elements, for what only moves them
 };
 
 #define MESHWRIGHT_ROW(name) \
   { Op::name, cpu::name<float>, cpu::name<double> }
+#define MESHWRIGHT_MOVING_ROW(name) \
+  { Op::name, cpu::name<float>, cpu::name<double>, cpu::name<std::uint16_t> }
 // The operations this backend computes; the missing ones are collectives.
 constexpr Row table[] = {
-    MESHWRIGHT_ROW(embedding),
+    MESHWRIGHT_MOVING_ROW(embedding),
     MESHWRIGHT_ROW(add_position),
     MESHWRIGHT_ROW(add_row),
     MESHWRIGHT_ROW(layer_norm),
@@ -39,12 +44,12 @@ constexpr Row table[] = {
     MESHWRIGHT_ROW(tanh),
     MESHWRIGHT_ROW(swiglu),
     MESHWRIGHT_ROW(add),
-    MESHWRIGHT_ROW(select_positions),
+    MESHWRIGHT_MOVING_ROW(select_positions),
     MESHWRIGHT_ROW(cross_entropy),
     MESHWRIGHT_ROW(cross_entropy_stats),
     MESHWRIGHT_ROW(cross_entropy_combine),
     MESHWRIGHT_ROW(span_loss),
-    MESHWRIGHT_ROW(sequence_slice),
+    MESHWRIGHT_MOVING_ROW(sequence_slice),
     MESHWRIGHT_ROW(norm_stats),
     MESHWRIGHT_ROW(norm_parts),
     MESHWRIGHT_ROW(columns_to_parts),
@@ -68,17 +73,25 @@ constexpr Row table[] = {
     MESHWRIGHT_ROW(span_loss_grad),
     MESHWRIGHT_ROW(norm_parts_sums),
     MESHWRIGHT_ROW(norm_parts_grad),
-    MESHWRIGHT_ROW(zero),
+    {Op::zero, cpu::zero<float>, cpu::zero<double>, cpu::zero<float>},  // looks at bytes only
     MESHWRIGHT_ROW(sum_loss),
     MESHWRIGHT_ROW(sum_of_squares),
 };
+#undef MESHWRIGHT_MOVING_ROW
 #undef MESHWRIGHT_ROW
 
-cpu::Kernel kernel_of(Op op, Dtype dtype) {
+const Row* row_of(Op op) {
   for (const Row& row : table)
-    if (row.op == op)
-      return dtype == Dtype::f32 ? row.f32 : dtype == Dtype::f64 ? row.f64 : nullptr;
+    if (row.op == op) return &row;
   return nullptr;
+}
+
+void run_16_bit(const Row& row, const cpu::KernelCall& call) {
+  if (only_moves(row.op)) return row.as_stored(call);
+  MESHWRIGHT_CHECK(widened_bytes(call.call) == 0 || call.context.workspace != nullptr,
+                   "16-bit operands are computed with in scratch memory");
+  if (is_product(row.op)) return cpu::multiply_widened(call);
+  cpu::run_widened(row.f32, call);
 }
 
 // The type of an operation's activations: that of its first operand which is not a token number.
@@ -94,16 +107,20 @@ class CpuBackend : public Backend {
   explicit CpuBackend(int threads) : pool_(threads) { cpu::use_one_blas_thread(); }
 
   std::string_view name() const override { return "cpu"; }
-  bool supports(Op op, Dtype dtype) const override { return kernel_of(op, dtype) != nullptr; }
-  std::int64_t workspace_bytes(const OpCall&) const override { return 0; }
+  bool supports(Op op, Dtype dtype) const override {
+    return row_of(op) != nullptr && dtype != Dtype::f8 && dtype != Dtype::i32;
+  }
+  std::int64_t workspace_bytes(const OpCall& call) const override { return widened_bytes(call); }
 
   void run(const OpCall& call, const OpOperands& operands, const OpContext& context) override {
     MESHWRIGHT_CHECK(operands.inputs.size() == call.inputs.size() &&
                          operands.outputs.size() == call.outputs.size(),
                      "one address per operand");
-    const cpu::Kernel kernel = kernel_of(call.op, dtype_of(call));
-    MESHWRIGHT_CHECK(kernel != nullptr, "the backend was asked for an operation it has not");
-    kernel({call, operands, context, pool_});
+    const Row* row = row_of(call.op);
+    MESHWRIGHT_CHECK(row != nullptr, "the backend was asked for an operation it has not");
+    const cpu::KernelCall all{call, operands, context, pool_};
+    if (has_16_bit(call)) return run_16_bit(*row, all);
+    (dtype_of(call) == Dtype::f64 ? row->f64 : row->f32)(all);
   }
 
   void wait() override {}

@@ -1,4 +1,5 @@
-// The CPU backend, the reference of all others: fp32 (and fp64, for tests of gradients).
+// The CPU backend, the reference of all others: fp32 (and fp64, for tests of gradients). Operands
+// stored in 16 bits are widened to fp32 for the computation (widened.h) and rounded when stored.
 // Results do not depend on the number of threads or on timing: work is cut into pieces by size
 // alone. With fp64 the operands that op.h calls f32 (loss, saved) are f64 as well.
 #pragma once

@@ -130,7 +130,9 @@ MESHWRIGHT_CPU_INSTANTIATE(columns_to_parts);
 MESHWRIGHT_CPU_INSTANTIATE(parts_to_columns);
 MESHWRIGHT_CPU_INSTANTIATE(add);
 MESHWRIGHT_CPU_INSTANTIATE(select_positions);
+MESHWRIGHT_CPU_INSTANTIATE_16_BIT(select_positions);
 MESHWRIGHT_CPU_INSTANTIATE(select_positions_grad);
 MESHWRIGHT_CPU_INSTANTIATE(sequence_slice);
+MESHWRIGHT_CPU_INSTANTIATE_16_BIT(sequence_slice);
 
 }  // namespace meshwright::cpu

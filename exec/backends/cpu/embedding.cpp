@@ -125,6 +125,7 @@ void add_row_grad(const KernelCall& k) {
 }
 
 MESHWRIGHT_CPU_INSTANTIATE(embedding);
+MESHWRIGHT_CPU_INSTANTIATE_16_BIT(embedding);
 MESHWRIGHT_CPU_INSTANTIATE(embedding_grad);
 MESHWRIGHT_CPU_INSTANTIATE(add_position);
 MESHWRIGHT_CPU_INSTANTIATE(add_position_grad);

@@ -94,6 +94,9 @@ MESHWRIGHT_CPU_KERNEL(sum_of_squares);
 
 #undef MESHWRIGHT_CPU_KERNEL
 
+// Kernels that only move elements serve 16-bit types as they are.
+#define MESHWRIGHT_CPU_INSTANTIATE_16_BIT(name) template void name<std::uint16_t>(const KernelCall&)
+
 // At the end of each kernel file.
 #define MESHWRIGHT_CPU_INSTANTIATE(name)        \
   template void name<float>(const KernelCall&); \

@@ -2,64 +2,46 @@
 #include "exec/backends/cpu/column_sum.h"
 #include "exec/backends/cpu/gemm.h"
 #include "exec/backends/cpu/kernels.h"
+#include "models/graph/widen.h"
 
 namespace meshwright::cpu {
 
-// y = x W^T, or x W when the weight is stored [in, out].
+namespace {
+
+template <typename T>
+void multiply_operands(const KernelCall& k) {
+  const LinearProduct form = product_of(k.call);
+  multiply<T>(k.pool,
+              {.m = form.m,
+               .n = form.n,
+               .k = form.k,
+               .a = k.in<T>(form.a),
+               .a_row = k.in_shape(form.a)[1],
+               .transpose_a = form.transpose_a,
+               .b = k.in<T>(form.b),
+               .b_row = k.in_shape(form.b)[1],
+               .transpose_b = form.transpose_b,
+               .c = k.out<T>(0),
+               .c_row = k.out_shape(0)[1],
+               .beta = T(form.adds ? 1 : 0)},
+              k.call.inputs.size() > 2 ? k.in<T>(2) : nullptr);
+}
+
+}  // namespace
+
 template <typename T>
 void linear(const KernelCall& k) {
-  const bool in_out = k.attributes().weight_in_out;
-  const std::int64_t rows = k.in_shape(0)[0], in = k.in_shape(0)[1], out = k.out_shape(0)[1];
-  const T* bias = k.call.inputs.size() > 2 ? k.in<T>(2) : nullptr;
-  multiply<T>(k.pool,
-              {.m = rows,
-               .n = out,
-               .k = in,
-               .a = k.in<T>(0),
-               .a_row = in,
-               .b = k.in<T>(1),
-               .b_row = in_out ? out : in,
-               .transpose_b = !in_out,
-               .c = k.out<T>(0),
-               .c_row = out},
-              bias);
+  multiply_operands<T>(k);
 }
 
-// dx = dy W.
 template <typename T>
 void linear_grad_input(const KernelCall& k) {
-  const bool in_out = k.attributes().weight_in_out;
-  const std::int64_t rows = k.in_shape(0)[0], out = k.in_shape(0)[1], in = k.out_shape(0)[1];
-  multiply<T>(k.pool, {.m = rows,
-                       .n = in,
-                       .k = out,
-                       .a = k.in<T>(0),
-                       .a_row = out,
-                       .b = k.in<T>(1),
-                       .b_row = in_out ? out : in,
-                       .transpose_b = in_out,
-                       .c = k.out<T>(0),
-                       .c_row = in});
+  multiply_operands<T>(k);
 }
 
-// W += dy^T x, or x^T dy when the weight is stored [in, out].
 template <typename T>
 void linear_grad_weight(const KernelCall& k) {
-  const bool in_out = k.attributes().weight_in_out;
-  const std::int64_t rows = k.in_shape(0)[0], in = k.in_shape(0)[1], out = k.in_shape(1)[1];
-  const T* x = k.in<T>(0);
-  const T* dy = k.in<T>(1);
-  multiply<T>(k.pool, {.m = in_out ? in : out,
-                       .n = in_out ? out : in,
-                       .k = rows,
-                       .a = in_out ? x : dy,
-                       .a_row = in_out ? in : out,
-                       .transpose_a = true,
-                       .b = in_out ? dy : x,
-                       .b_row = in_out ? out : in,
-                       .c = k.out<T>(0),
-                       .c_row = in_out ? out : in,
-                       .beta = 1});
+  multiply_operands<T>(k);
 }
 
 template <typename T>

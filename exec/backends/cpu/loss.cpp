@@ -30,6 +30,13 @@ struct Columns {
   }
 };
 
+// What the gradient of a loss is multiplied by; a loss scale is the operand after the targets.
+template <typename T>
+T scale_of(const KernelCall& k) {
+  const T scale = static_cast<T>(k.attributes().scale);
+  return k.call.inputs.size() > 3 ? scale * k.in<T>(3)[0] : scale;
+}
+
 }  // namespace
 
 template <typename T>
@@ -98,7 +105,7 @@ void cross_entropy_combine(const KernelCall& k) {
 template <typename T>
 void cross_entropy_grad(const KernelCall& k) {
   const Columns columns(k);
-  const T scale = static_cast<T>(k.attributes().scale);
+  const T scale = scale_of<T>(k);
   const T* logits = k.in<T>(0);
   const T* saved = k.in<T>(1);
   const std::int32_t* targets = k.in<std::int32_t>(2);
@@ -155,7 +162,7 @@ void span_loss(const KernelCall& k) {
 
 template <typename T>
 void span_loss_grad(const KernelCall& k) {
-  const T scale = static_cast<T>(k.attributes().scale);
+  const T scale = scale_of<T>(k);
   const T* saved = k.in<T>(1);
   T* d_logits = k.out<T>(0);
   for (std::int64_t i = 0; i < k.in_shape(2).elements(); ++i) {

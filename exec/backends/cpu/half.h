@@ -1,0 +1,34 @@
+// Numbers stored in 16 bits and their conversion: exact to fp32, to nearest (ties to even) from it.
+// Too large becomes infinite, NaN stays NaN.
+#pragma once
+
+#include <cstdint>
+
+#include "models/core/dtype.h"
+
+namespace meshwright {
+
+struct Half {  // IEEE 754 binary16: 1 sign, 5 exponent and 10 fraction bits
+  std::uint16_t bits;
+};
+struct BFloat16 {  // the upper half of an fp32 number
+  std::uint16_t bits;
+};
+
+// Rows of numbers, in vector code where the processor has it.
+void widen(const Half* from, std::int64_t count, float* to);
+void widen(const BFloat16* from, std::int64_t count, float* to);
+void narrow(const float* from, std::int64_t count, Half* to);
+void narrow(const float* from, std::int64_t count, BFloat16* to);
+
+// The same by the type's name: f16, bf16; f32 is copied.
+void widen(const void* from, Dtype dtype, std::int64_t count, float* to);
+void narrow(const float* from, Dtype dtype, std::int64_t count, void* to);
+
+// One number at a time, by the definition of the formats: what the above is tested against.
+float reference_value(Half x);
+float reference_value(BFloat16 x);
+Half reference_half(float x);
+BFloat16 reference_bfloat16(float x);
+
+}  // namespace meshwright

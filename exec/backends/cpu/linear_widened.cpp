@@ -1,0 +1,146 @@
+// Matrix products of operands stored in 16 bits: blocks of both factors are widened, the product of
+// two blocks is OpenBLAS's in fp32, and sums over k stay in fp32 until they are complete.
+#include <algorithm>
+
+#include "exec/backends/cpu/gemm.h"
+#include "exec/backends/cpu/half.h"
+#include "exec/backends/cpu/widened.h"
+#include "models/graph/widen.h"
+
+namespace meshwright::cpu {
+
+namespace {
+
+// Part of a matrix: rows of `columns` elements.
+struct Block {
+  std::int64_t row0 = 0, column0 = 0, rows = 0, columns = 0;
+};
+
+// A matrix in memory, and scratch memory for one of its blocks.
+struct Stored {
+  std::byte* data = nullptr;
+  Dtype dtype = Dtype::f32;
+  std::int64_t row = 0;  // elements from one row to the next
+  float* wide = nullptr;
+
+  bool is_narrow() const { return is_16_bit(dtype); }
+  std::byte* at(std::int64_t r, std::int64_t c) const {
+    return data + (r * row + c) * bytes_of(dtype);
+  }
+};
+
+// A block as fp32.
+struct View {
+  float* data;
+  std::int64_t row;
+};
+
+template <typename Convert>
+void for_each_row(ThreadPool& pool, const Block& block, const Convert& convert) {
+  parallel_for(pool, block.rows, rows_per_piece(block.columns),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t r = begin; r < end; ++r) convert(r);
+               });
+}
+
+View load(ThreadPool& pool, const Stored& matrix, const Block& block, bool needed = true) {
+  if (!matrix.is_narrow())
+    return {reinterpret_cast<float*>(matrix.at(block.row0, block.column0)), matrix.row};
+  if (needed)
+    for_each_row(pool, block, [&](std::int64_t r) {
+      widen(matrix.at(block.row0 + r, block.column0), matrix.dtype, block.columns,
+            matrix.wide + r * block.columns);
+    });
+  return {matrix.wide, block.columns};
+}
+
+void store(ThreadPool& pool, const Stored& matrix, const Block& block) {
+  if (!matrix.is_narrow()) return;
+  for_each_row(pool, block, [&](std::int64_t r) {
+    narrow(matrix.wide + r * block.columns, matrix.dtype, block.columns,
+           matrix.at(block.row0 + r, block.column0));
+  });
+}
+
+// Rows r.. and columns c.. of op(matrix), as they are stored.
+Block block_of(bool transposed, const Block& of_op) {
+  if (!transposed) return of_op;
+  return {of_op.column0, of_op.row0, of_op.columns, of_op.rows};
+}
+
+class WidenedProduct {
+ public:
+  explicit WidenedProduct(const KernelCall& k)
+      : pool_(k.pool), form_(product_of(k.call)), blocks_(blocks_of(form_)) {
+    auto* scratch = static_cast<std::byte*>(k.context.workspace);
+    const auto reserve = [&](bool wanted, std::int64_t elements) -> float* {
+      if (!wanted) return nullptr;
+      float* place = reinterpret_cast<float*>(scratch);
+      scratch += widened_bytes_of(elements);
+      return place;
+    };
+    const auto stored = [&](const TensorType& type, const void* data, std::int64_t elements) {
+      return Stored{const_cast<std::byte*>(static_cast<const std::byte*>(data)), type.dtype,
+                    type.shape[1], reserve(is_16_bit(type.dtype), elements)};
+    };
+    a_ = stored(k.call.inputs[form_.a], k.operands.inputs[form_.a], blocks_.m * blocks_.k);
+    b_ = stored(k.call.inputs[form_.b], k.operands.inputs[form_.b], blocks_.k * blocks_.n);
+    c_ = stored(k.call.outputs[0], k.operands.outputs[0], blocks_.m * blocks_.n);
+    if (k.call.inputs.size() <= 2) return;
+    bias_ = static_cast<const std::byte*>(k.operands.inputs[2]);
+    bias_type_ = k.call.inputs[2].dtype;
+    wide_bias_ = reserve(true, blocks_.n);
+  }
+
+  void run() {
+    for (std::int64_t m0 = 0; m0 < form_.m; m0 += blocks_.m)
+      for (std::int64_t n0 = 0; n0 < form_.n; n0 += blocks_.n) {
+        const Block c{m0, n0, std::min(blocks_.m, form_.m - m0), std::min(blocks_.n, form_.n - n0)};
+        make(c);
+      }
+  }
+
+ private:
+  void make(const Block& c) {
+    const View sum = load(pool_, c_, c, form_.adds);
+    if (bias_ != nullptr)
+      widen(bias_ + c.column0 * bytes_of(bias_type_), bias_type_, c.columns, wide_bias_);
+    for (std::int64_t k0 = 0; k0 < form_.k; k0 += blocks_.k) {
+      const std::int64_t depth = std::min(blocks_.k, form_.k - k0);
+      const bool a_is_there = form_.k <= blocks_.k && c.column0 > 0;  // from the block to the left
+      const View a = load(pool_, a_, block_of(form_.transpose_a, {c.row0, k0, c.rows, depth}),
+                          !a_is_there);
+      const View b = load(pool_, b_, block_of(form_.transpose_b, {k0, c.column0, depth, c.columns}));
+      const bool first = k0 == 0;
+      multiply<float>(pool_,
+                      {.m = c.rows,
+                       .n = c.columns,
+                       .k = depth,
+                       .a = a.data,
+                       .a_row = a.row,
+                       .transpose_a = form_.transpose_a,
+                       .b = b.data,
+                       .b_row = b.row,
+                       .transpose_b = form_.transpose_b,
+                       .c = sum.data,
+                       .c_row = sum.row,
+                       .beta = first && !form_.adds ? 0.0F : 1.0F},
+                      first && bias_ != nullptr ? wide_bias_ : nullptr);
+    }
+    store(pool_, c_, c);
+  }
+
+  ThreadPool& pool_;
+  LinearProduct form_;
+  ProductBlocks blocks_;
+  Stored a_, b_, c_;
+  const std::byte* bias_ = nullptr;
+  Dtype bias_type_ = Dtype::f32;
+  float* wide_bias_ = nullptr;
+};
+
+}  // namespace
+
+void multiply_widened(const KernelCall& call) { WidenedProduct(call).run(); }
+
+}  // namespace meshwright::cpu
