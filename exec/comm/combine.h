@@ -18,8 +18,7 @@ namespace meshwright {
 
 // The type in which numbers stored as T are summed.
 template <typename T>
-using SumOf =
-    std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>, float, T>;
+using SumOf = std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>, float, T>;
 
 constexpr std::int64_t combine_block = 4096;
 

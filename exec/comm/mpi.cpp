@@ -206,12 +206,11 @@ class MpiCommunicator : public Communicator {
     std::vector<const void*> parts;
     for (char* peer : peers) parts.push_back(peer + begin);
     with_type(dtype, [&]<typename T>() {
-      combine_typed<T>(parts, count, maximum,
-                       [&](const SumOf<T>* sum, std::int64_t at, std::int64_t n) {
-                         for (char* peer : peers)
-                           store_numbers(sum, n,
-                                         static_cast<T*>(static_cast<void*>(peer + begin)) + at);
-                       });
+      combine_typed<T>(
+          parts, count, maximum, [&](const SumOf<T>* sum, std::int64_t at, std::int64_t n) {
+            for (char* peer : peers)
+              store_numbers(sum, n, static_cast<T*>(static_cast<void*>(peer + begin)) + at);
+          });
     });
   }
 

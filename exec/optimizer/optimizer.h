@@ -16,7 +16,7 @@ namespace meshwright {
 // Consecutive elements that are treated alike.
 struct OptimizerSegment {
   std::int64_t begin = 0, count = 0;
-  bool decay = true;  // weight decay applies
+  bool decay = true;        // weight decay applies
   double* norms = nullptr;  // lamb: squared norms of the whole parameter and of its update
   bool counted = true;      // lamb_norms adds to them; false where another rank has these elements
 };

@@ -34,10 +34,10 @@ struct StepResult {
   double loss = 0;       // mean over the targets of the global batch, before the update
   double grad_norm = 0;  // before clipping; not finite in a step that was skipped
   double learning_rate = 0;
-  double seconds = 0;           // of wall time on this rank
-  double loss_scale = 1;        // of this step; 1 where the loss is not scaled
-  std::int64_t skipped = 0;     // steps without an update so far (fp16 overflows)
-  bool was_skipped = false;     // this one
+  double seconds = 0;        // of wall time on this rank
+  double loss_scale = 1;     // of this step; 1 where the loss is not scaled
+  std::int64_t skipped = 0;  // steps without an update so far (fp16 overflows)
+  bool was_skipped = false;  // this one
 };
 
 class Runtime {
@@ -58,8 +58,8 @@ class Runtime {
   // value; every rank calls it, and all get the same.
   NonFiniteSearch::Finding find_non_finite();
 
-  // fp16: the state of the loss scale, equal on all ranks. The optimizer's own count of steps, which
-  // bias correction and learning rate follow, is (step - skipped).
+  // fp16: the state of the loss scale, equal on all ranks. The optimizer's own count of steps,
+  // which bias correction and learning rate follow, is (step - skipped).
   LossScaleState loss_scale() const;
   void set_loss_scale(const LossScaleState& state);
   // Makes the 16-bit working copies anew from the fp32 masters, on all ranks (which call it
@@ -80,6 +80,7 @@ class Runtime {
   // The latest step, in picoseconds since all ranks made their Runtimes.
   const Timeline& timeline() const { return timeline_; }
   std::int64_t arena_bytes() const { return memory_.bytes(); }
+  std::int64_t scratch_bytes() const { return scratch_bytes_; }  // beside the arena
 
  private:
   struct Pending {  // a send or receive under way
@@ -145,6 +146,7 @@ class Runtime {
   cpu::ThreadPool pool_;
   std::vector<std::vector<Segment>> segments_;  // by bucket
   void* workspace_ = nullptr;
+  std::int64_t scratch_bytes_ = 0;
   int channels_ = 1;
 
   // Of the step under way.

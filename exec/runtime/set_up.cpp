@@ -112,6 +112,7 @@ void Runtime::reserve_workspace() {
         bytes, backend_.workspace_bytes({instruction.op, instruction.attributes, inputs, outputs}));
   });
   if (bytes > 0) workspace_ = world_.allocate(bytes);
+  scratch_bytes_ = bytes;
 }
 
 }  // namespace meshwright

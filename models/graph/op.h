@@ -88,11 +88,13 @@ enum class Op : std::uint8_t {
                     // and of g * normed x; (+)weight, (+)bias
   norm_parts_grad,  // x, weight, saved, dy, those sums of all ranks -> dx
   // the step's bookkeeping
-  zero,            // -> every output set to 0
-  sum_loss,        // loss[n] f32, sum[1] f64 -> (+)sum: rows added in order in double
-  sum_of_squares,  // a flat gradient bucket -> (+)[1] f64 (what the program's bucket counts)
-  update_loss_scale,  // squared norm[1] f64 -> (+)the scale's state, loss_scale[1] f32 of the next step
-  lamb_norms,  // a bucket's gradients, masters, squared norm -> (+)moments, (+)squared norms of each
+  zero,               // -> every output set to 0
+  sum_loss,           // loss[n] f32, sum[1] f64 -> (+)sum: rows added in order in double
+  sum_of_squares,     // a flat gradient bucket -> (+)[1] f64 (what the program's bucket counts)
+  update_loss_scale,  // squared norm[1] f64 -> (+)the scale's state, loss_scale[1] f32 of the next
+                      // step
+  lamb_norms,  // a bucket's gradients, masters, squared norm -> (+)moments, (+)squared norms of
+               // each
                // parameter and of its update f64
   count_
 };

@@ -149,9 +149,8 @@ void StageLowering::update_loss_scale(BodyBuilder& body) {
   update.op = Op::update_loss_scale;
   update.phase = Phase::backward;
   update.inputs = {scalar(program_.norm_buffer)};
-  update.outputs = {
-      scale_state(program_),
-      {program_.loss_scale_buffer, 0, {Shape{1}, Dtype::f32}, GroupKind::none}};
+  update.outputs = {scale_state(program_),
+                    {program_.loss_scale_buffer, 0, {Shape{1}, Dtype::f32}, GroupKind::none}};
   body.emit(std::move(update));
 }
 
@@ -177,8 +176,8 @@ void StageLowering::measure_parameters(BodyBuilder& body) {
     measure.outputs.push_back(norms);
     body.emit(std::move(measure));
   }
-  for (const auto& [group, ranks] : {std::pair{GroupKind::tensor, degrees_.tensor},
-                                     std::pair{GroupKind::shard, degrees_.shard}})
+  for (const auto& [group, ranks] :
+       {std::pair{GroupKind::tensor, degrees_.tensor}, std::pair{GroupKind::shard, degrees_.shard}})
     if (ranks > 1)
       emit_collective(body, InstructionKind::all_reduce, group, norms, norms, When::always, -1);
 }

@@ -150,7 +150,8 @@ struct Program {
   // Where the runtime finds its scalars: f64 [1] each; -1 on stages without a loss.
   int loss_buffer =
       -1;  // sum of losses of this rank's micro-batches, after step_end over the world
-  int norm_buffer = -1;  // squared gradient norm (of the scaled loss), after step_end over the group
+  int norm_buffer =
+      -1;  // squared gradient norm (of the scaled loss), after step_end over the group
   // fp16: the scale of the next step's loss, f32 [1], and what moves it, f64 [loss_scale_state]. -1
   // otherwise.
   int loss_scale_buffer = -1, loss_scale_state_buffer = -1;

@@ -77,10 +77,10 @@ void CostModel::append(const Instruction& instruction, const Program& program,
   kernels.clear();
   if (instruction.kind == InstructionKind::optimizer_step) {
     const Bucket& bucket = program.buckets[at(instruction.bucket)];
-    append_optimizer_kernels({bucket.shard_elements, bucket.second_moment.buffer >= 0 ? 2 : 1,
-                              bucket.weights.type.dtype, bucket.gradients.type.dtype,
-                              training_.optimizer == OptimizerKind::lamb},
-                             training_.compiler, kernels);
+    append_optimizer_kernels(
+        {bucket.shard_elements, bucket.second_moment.buffer >= 0 ? 2 : 1, bucket.weights.type.dtype,
+         bucket.gradients.type.dtype, training_.optimizer == OptimizerKind::lamb},
+        training_.compiler, kernels);
   } else if (instruction.kind == InstructionKind::compute) {
     Types inputs, outputs;
     copy_types(instruction.inputs, inputs);

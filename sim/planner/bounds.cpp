@@ -122,9 +122,9 @@ double BoundMaker::optimizer_s_per_parameter() const {
   const Training& t = base_.training;
   constexpr std::int64_t many = 1'000'000'000;
   std::vector<Kernel> kernels;
-  append_optimizer_kernels({many, t.optimizer == OptimizerKind::sgd ? 1 : 2,
-                            storage_of(t.precision), t.gradient_reduce},
-                           t.compiler, kernels);
+  append_optimizer_kernels(
+      {many, t.optimizer == OptimizerKind::sgd ? 1 : 2, storage_of(t.precision), t.gradient_reduce},
+      t.compiler, kernels);
   double seconds = 0;
   for (const Kernel& kernel : kernels) seconds += cost_.time(kernel).value;
   return latency_allowance * seconds / static_cast<double>(many);

@@ -69,8 +69,8 @@ std::int64_t scratch_bytes(const Program& program, const Gpu& device) {
       inputs.clear(), outputs.clear();
       for (const Operand& operand : instruction.inputs) inputs.push_back(operand.type);
       for (const Operand& operand : instruction.outputs) outputs.push_back(operand.type);
-      bytes = std::max(
-          bytes, widened_bytes({instruction.op, instruction.attributes, inputs, outputs}));
+      bytes =
+          std::max(bytes, widened_bytes({instruction.op, instruction.attributes, inputs, outputs}));
     }
   return bytes;
 }

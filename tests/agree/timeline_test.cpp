@@ -6,6 +6,7 @@
 #include "exec/comm/self.h"
 #include "exec/runtime/runtime.h"
 #include "hwprofiles/load.h"
+#include "sim/predict/predict.h"
 #include "sim/replay/replay.h"
 #include "tests/catch.h"
 #include "tests/models/plans.h"
@@ -47,12 +48,47 @@ Played simulated(const Plan& plan, const std::vector<Program>& stages) {
 
 }  // namespace
 
+TEST_CASE("the engine allocates what the simulator plans, in 16 bits too", "[agree]") {
+  const Precision precision = GENERATE(Precision::fp32, Precision::fp16, Precision::bf16);
+  for (OptimizerKind optimizer : {OptimizerKind::adamw, OptimizerKind::lamb}) {
+    const Model model = small_model("gpt");
+    Plan plan = small_plan(model, {});
+    plan.training.precision = precision;
+    plan.training.optimizer = optimizer;
+    const std::vector<Program> stages = lower_small(model, plan);
+    const Mesh mesh(plan.degrees(), plan.parallelism.placement);
+    const auto world = make_self_world({});
+    const auto backend = make_cpu_backend(1);
+    Runtime runtime(stages, plan, mesh, *world, *backend, {1, model.layers, false});
+    Cluster cluster;
+    cluster.machine.gpu.kind = DeviceKind::cpu;
+    const StageMemory planned = stage_memory(stages, cluster)[0];
+    CHECK(planned.library_bytes == 0);
+    CHECK(runtime.arena_bytes() + runtime.scratch_bytes() == planned.peak_bytes);
+    CHECK((runtime.scratch_bytes() > 0) == (precision != Precision::fp32));
+    // Of 16-bit weights and their masters, fp32 moments and gradients: 2 + 4 + 8 + 4 bytes a
+    // parameter; fp32 without masters 4 + 8 + 4.
+    const auto bytes = [&](MemoryClass cls) {
+      return double(stages[0].memory.class_bytes[std::size_t(cls)]);
+    };
+    double elements = 0;
+    for (const Bucket& bucket : stages[0].buckets) elements += double(bucket.elements);
+    const double states = bytes(MemoryClass::parameters) + bytes(MemoryClass::gradients) +
+                          bytes(MemoryClass::optimizer);
+    CHECK(states == Approx(elements * (precision == Precision::fp32 ? 16 : 18)).epsilon(0.01));
+  }
+}
+
 TEST_CASE("the simulator plays exactly the instructions that the engine runs", "[agree]") {
   for (const char* family : {"gpt", "llama"})
     for (Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
       const Model model = small_model(family);
       Plan plan = small_plan(model, {});
       plan.training.recompute = recompute;
+      if (recompute == Recompute::full) {  // with a loss scale and norms of parameters
+        plan.training.precision = Precision::fp16;
+        plan.training.optimizer = OptimizerKind::lamb;
+      }
       const std::vector<Program> stages = lower_small(model, plan);
       INFO(family << " " << describe(plan));
       const Played engine = executed(model, plan, stages), simulator = simulated(plan, stages);

@@ -243,9 +243,9 @@ Dtype Runner::output_type(Op op, const Attributes& attributes, std::size_t outpu
   if (!is_16_bit(real_)) return real_;
   const bool is_loss = op == Op::cross_entropy || op == Op::span_loss ||
                        op == Op::cross_entropy_stats || op == Op::cross_entropy_combine;
-  const bool statistics = (op == Op::layer_norm || op == Op::rms_norm || op == Op::attention) &&
-                          output == 1 &&
-                          !(op == Op::attention && attributes.attention == AttentionKernel::unfused);
+  const bool statistics =
+      (op == Op::layer_norm || op == Op::rms_norm || op == Op::attention) && output == 1 &&
+      !(op == Op::attention && attributes.attention == AttentionKernel::unfused);
   return added || is_loss || statistics ? Dtype::f32 : real_;
 }
 

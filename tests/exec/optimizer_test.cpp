@@ -117,7 +117,8 @@ TEST_CASE("lamb scales Adam's update by the norms of the whole parameter", "[exe
   CHECK(std::abs(weights[n]) > 1e-3);
 }
 
-TEST_CASE("a second holder of the same elements adds nothing to lamb's norms", "[exec][optimizer]") {
+TEST_CASE("a second holder of the same elements adds nothing to lamb's norms",
+          "[exec][optimizer]") {
   Training training;
   training.optimizer = OptimizerKind::lamb;
   float weight = 3, gradient = 1, first = 0, second = 0;
@@ -169,8 +170,8 @@ TEST_CASE("a moving loss scale falls after overflows and grows after good steps"
     for (const char step : steps) state = after_step(rule, state, step == 'x');
     return state;
   };
-  CHECK(play("x") == LossScaleState{64, 0, 1, 1});     // the first overflow is let pass
-  CHECK(play("x") == LossScaleState{32, 0, 1, 2});     // from then on each one counts
+  CHECK(play("x") == LossScaleState{64, 0, 1, 1});  // the first overflow is let pass
+  CHECK(play("x") == LossScaleState{32, 0, 1, 2});  // from then on each one counts
   CHECK(play("..") == LossScaleState{32, 2, 1, 2});
   CHECK(play("x") == LossScaleState{16, 0, 1, 3});     // good steps count from the start again
   CHECK(play("...") == LossScaleState{32, 0, 2, 3});   // the window is full: hysteresis is whole

@@ -179,6 +179,99 @@ TEST_CASE("any way of cutting a model trains it like one process", "[exec][runti
   CHECK((compared > 0 || world.size() == 3));  // no plan of this list has three ranks
 }
 
+namespace {
+
+// A runtime of a small GPT in fp16, and its data.
+struct Fp16Run {
+  explicit Fp16Run(const LossScale& scale)
+      : model(small_model("gpt")),
+        plan(make_plan(scale)),
+        stages(lower_small(model, plan)),
+        mesh(plan.degrees(), "DPT"),
+        world(make_self_world({})),
+        backend(make_cpu_backend(1)),
+        loader(data()),
+        runtime(stages, plan, mesh, *world, *backend, {1, model.layers, false}) {}
+
+  Plan make_plan(const LossScale& scale) const {
+    Plan made = runnable(model, {});
+    made.training.precision = Precision::fp16;
+    made.training.loss_scale = scale;
+    made.training.warmup_steps = 10;
+    return made;
+  }
+  LoaderOptions data() const {
+    LoaderOptions options;
+    options.sequence_length = plan.training.sequence_length;
+    options.vocabulary = model.vocabulary;
+    return options;
+  }
+
+  Model model;
+  Plan plan;
+  std::vector<Program> stages;
+  Mesh mesh;
+  std::unique_ptr<World> world;
+  std::unique_ptr<Backend> backend;
+  Loader loader;
+  Runtime runtime;
+};
+
+}  // namespace
+
+TEST_CASE("an fp16 step that overflows changes nothing but the loss scale", "[exec][runtime]") {
+  Fp16Run run(LossScale{true, 0x1p40, 0x1p20, 1, 1000, 1});  // falls from 2^40 to 2^20 to 1
+  const std::string begin = run.runtime.parameters().sha256();
+  const StepResult first = run.runtime.step(1, 0, run.loader);
+  CHECK(first.was_skipped);
+  CHECK(first.skipped == 1);
+  CHECK(first.loss_scale == 0x1p40);
+  CHECK_FALSE(std::isfinite(first.grad_norm));
+  CHECK(std::isfinite(first.loss));
+  CHECK(run.runtime.parameters().sha256() == begin);
+  CHECK(run.runtime.loss_scale() == LossScaleState{0x1p20, 0, 1, 1});
+  // The optimizer has made no step yet: warm-up stands where it stood, and so does the loss.
+  run.runtime.set_loss_scale({1024, 0, 1, 1});
+  const StepResult second = run.runtime.step(2, 0, run.loader);
+  CHECK_FALSE(second.was_skipped);
+  CHECK(second.loss_scale == 1024);
+  CHECK(second.skipped == 1);
+  CHECK(second.learning_rate == first.learning_rate);
+  CHECK(second.loss == first.loss);
+  CHECK(second.grad_norm > 0);
+  CHECK(run.runtime.parameters().sha256() != begin);
+  CHECK(run.runtime.loss_scale() == LossScaleState{1024, 1, 1, 1});
+  CHECK(run.runtime.step(3, 0, run.loader).learning_rate == Approx(2 * first.learning_rate));
+}
+
+// Powers of two shift exponents only; gradients below fp16's normal numbers lose other bits, which
+// is less than its unit roundoff 2^-11 of the norm and of the loss.
+TEST_CASE("the loss scale does not change what is learned", "[exec][runtime]") {
+  std::vector<StepResult> results[2];
+  for (const int run : {0, 1}) {
+    LossScale fixed;
+    fixed.initial = run == 0 ? 1024 : 8192;
+    Fp16Run trained(fixed);
+    for (int step = 1; step <= 3; ++step)
+      results[run].push_back(trained.runtime.step(step, 0, trained.loader));
+  }
+  for (std::size_t i = 0; i < 3; ++i) {
+    CHECK(results[0][i].skipped == 0);
+    CHECK(results[0][i].grad_norm > 0.1);
+    CHECK(results[0][i].grad_norm == Approx(results[1][i].grad_norm).epsilon(0x1p-11));
+    CHECK(results[0][i].loss == Approx(results[1][i].loss).epsilon(0x1p-11));
+  }
+}
+
+TEST_CASE("a loss that is not finite stops an fp16 run before the update", "[exec][runtime]") {
+  Fp16Run run(LossScale{});
+  const std::vector<float> huge(32, 1e6F);  // beyond fp16: infinite activations
+  run.runtime.parameters().set("transformer.ln_f.weight", huge);
+  const std::string begin = run.runtime.parameters().sha256();
+  CHECK_THROWS_AS(run.runtime.step(1, 0, run.loader), RunError);
+  CHECK(run.runtime.parameters().sha256() == begin);
+}
+
 TEST_CASE("what the engine cannot run yet is refused", "[exec][runtime]") {
   const auto world = make_self_world({});
   const auto backend = make_cpu_backend(1);

@@ -1,6 +1,9 @@
 // Passes and lowering over the legal degrees of small models.
 #include "models/lower/lower.h"
 
+#include <map>
+#include <string>
+
 #include "models/importers/model.h"
 #include "models/partition/partition.h"
 #include "models/passes/pass.h"
@@ -203,6 +206,37 @@ TEST_CASE("a snapshot holds each state once over the ranks that have it", "[mode
           Approx(whole / 4).epsilon(0.05));
   // The second copy of a tied embedding is not saved.
   CHECK(bytes({.pipeline = 2}, MemoryClass::snapshot) == Approx(whole).epsilon(0.01));
+}
+
+TEST_CASE("fp16 scales the loss, and lamb sums norms over whoever shares a parameter",
+          "[models][lower]") {
+  const Model model = small_model("gpt");
+  Plan plan = small_plan(model, {.tensor = 2, .data = 2, .zero_stage = 1});
+  const auto counts = [&] {
+    std::map<std::string, int> found;
+    for (const Body& body : lower_small(model, plan)[0].bodies)
+      for (const Instruction& i : body.instructions) {
+        if (i.kind == InstructionKind::compute) ++found[std::string(info(i.op).name)];
+        if (i.kind == InstructionKind::compute && takes_loss_scale(i.op))
+          found["operands of the loss's gradient"] = static_cast<int>(i.inputs.size());
+        if (i.kind == InstructionKind::all_reduce && body.kind == Body::Kind::step_end)
+          ++found["sums over " + std::string(name_of(i.group))];
+      }
+    return found;
+  };
+  auto fp32 = counts();
+  CHECK(fp32["update_loss_scale"] == 0);
+  CHECK(fp32["operands of the loss's gradient"] == 3);
+  CHECK(fp32["sums over tensor"] == 0);
+  CHECK(fp32["sums over shard"] == 0);
+  plan.training.precision = Precision::fp16;
+  plan.training.optimizer = OptimizerKind::lamb;
+  auto scaled = counts();
+  CHECK(scaled["update_loss_scale"] == 1);
+  CHECK(scaled["operands of the loss's gradient"] == 4);
+  CHECK(scaled["lamb_norms"] == static_cast<int>(lower_small(model, plan)[0].buckets.size()));
+  CHECK(scaled["sums over tensor"] == 1);
+  CHECK(scaled["sums over shard"] == 1);
 }
 
 TEST_CASE("a tied embedding on two stages is two copies with a reduction of their own",

@@ -108,9 +108,10 @@ class WidenedProduct {
     for (std::int64_t k0 = 0; k0 < form_.k; k0 += blocks_.k) {
       const std::int64_t depth = std::min(blocks_.k, form_.k - k0);
       const bool a_is_there = form_.k <= blocks_.k && c.column0 > 0;  // from the block to the left
-      const View a = load(pool_, a_, block_of(form_.transpose_a, {c.row0, k0, c.rows, depth}),
-                          !a_is_there);
-      const View b = load(pool_, b_, block_of(form_.transpose_b, {k0, c.column0, depth, c.columns}));
+      const View a =
+          load(pool_, a_, block_of(form_.transpose_a, {c.row0, k0, c.rows, depth}), !a_is_there);
+      const View b =
+          load(pool_, b_, block_of(form_.transpose_b, {k0, c.column0, depth, c.columns}));
       const bool first = k0 == 0;
       multiply<float>(pool_,
                       {.m = c.rows,
