@@ -85,6 +85,7 @@ void load(const Checkpoint& checkpoint, Runtime& runtime) {
     for (int state = 1; state < checkpoint.states(); ++state)
       checkpoint.read(parameter.name, state, own_runs, owned.data[static_cast<std::size_t>(state)]);
   }
+  runtime.set_loss_scale(from_numbers(checkpoint.manifest().numbers, runtime.loss_scale()));
 }
 
 std::optional<Manifest> resume(const ResumeOptions& options, Runtime& runtime, Communicator& all,
@@ -107,7 +108,10 @@ std::optional<Manifest> resume(const ResumeOptions& options, Runtime& runtime, C
       changed = true;
       complaint = first_complaint(complaint_of([&] { load(*found, runtime); }), all);
     }
-    if (complaint.empty()) return found->manifest();
+    if (complaint.empty()) {
+      runtime.refresh_working_copies();
+      return found->manifest();
+    }
     if (all.rank() == 0) say(complaint + "; this checkpoint is passed over");
   }
   if (changed)

@@ -14,8 +14,8 @@ namespace meshwright {
 // The unsplit shape of every parameter that is saved, over all stages.
 std::map<std::string, Shape> shapes_of(const std::vector<Program>& stages);
 
-// Fills this rank's weights and optimizer states. A checkpoint of weights only leaves the moments
-// at zero.
+// Fills this rank's weights, optimizer states and loss scale. A checkpoint of weights only leaves
+// the moments at zero. Working copies in 16 bits are then to be refreshed.
 void load(const Checkpoint& checkpoint, Runtime& runtime);
 
 struct ResumeOptions {

@@ -1,6 +1,9 @@
 #include "exec/optimizer/loss_scale.h"
 
 #include <algorithm>
+#include <type_traits>
+
+#include "models/core/error.h"
 
 namespace meshwright {
 
@@ -12,6 +15,30 @@ LossScaleState first_state(const Training& training) {
   if (!training.scales_loss()) return {};
   const LossScale rule = training.settled_loss_scale();
   return {rule.initial, 0, rule.hysteresis, 0};
+}
+
+std::map<std::string, double> to_numbers(const LossScaleState& state) {
+  return {{"loss_scale", state.scale},
+          {"loss_scale_good_steps", static_cast<double>(state.good_steps)},
+          {"loss_scale_hysteresis_left", static_cast<double>(state.hysteresis_left)},
+          {"skipped_steps", static_cast<double>(state.skipped)}};
+}
+
+LossScaleState from_numbers(const std::map<std::string, double>& numbers, LossScaleState state) {
+  const auto take = [&](const char* key, double least, double most, auto& value) {
+    const auto found = numbers.find(key);
+    if (found == numbers.end()) return;
+    if (!(found->second >= least && found->second <= most))
+      throw InputError(std::string(key) + ": " + std::to_string(found->second) +
+                       " cannot be; use " + std::to_string(least) + " or more");
+    value = static_cast<std::remove_reference_t<decltype(value)>>(found->second);
+  };
+  constexpr double many = 0x1p53;
+  take("loss_scale", 1 / largest, largest, state.scale);
+  take("loss_scale_good_steps", 0, many, state.good_steps);
+  take("loss_scale_hysteresis_left", 1, many, state.hysteresis_left);
+  take("skipped_steps", 0, many, state.skipped);
+  return state;
 }
 
 LossScaleState after_step(const LossScale& rule, LossScaleState state, bool overflow) {

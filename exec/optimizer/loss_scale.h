@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <string>
 
 #include "models/plan/plan.h"
 
@@ -18,6 +20,11 @@ struct LossScaleState {
 };
 
 LossScaleState first_state(const Training& training);
+
+// As a checkpoint has it. Numbers that are not there leave `otherwise`; impossible ones are an
+// InputError.
+std::map<std::string, double> to_numbers(const LossScaleState& state);
+LossScaleState from_numbers(const std::map<std::string, double>& numbers, LossScaleState otherwise);
 
 // After an overflow the scale falls by `factor` to `minimum` at the least, but not before
 // `hysteresis` overflows; after `window` good steps in a row it grows by `factor` and the

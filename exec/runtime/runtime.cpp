@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "exec/optimizer/learning_rate.h"
@@ -46,14 +47,14 @@ StepResult Runtime::step(int step, std::int64_t position, Loader& loader) {
   }
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
   const double targets = static_cast<double>(program_.targets_per_step);
-  const std::int64_t skipped = loss_scale().skipped;
-  return {memory_.scalar(program_.loss_buffer) / targets,
-          std::sqrt(memory_.scalar(program_.norm_buffer)) / before.scale,
-          scalars_.learning_rate,
-          wall.count(),
-          before.scale,
-          skipped,
-          skipped > before.skipped};
+  StepResult result{memory_.scalar(program_.loss_buffer) / targets,
+                    std::sqrt(memory_.scalar(program_.norm_buffer)) / before.scale,
+                    scalars_.learning_rate, wall.count()};
+  result.loss_scale = before.scale;
+  result.skipped = loss_scale().skipped;
+  result.was_skipped = result.skipped > before.skipped;
+  if (result.was_skipped) result.grad_norm = std::numeric_limits<double>::infinity();
+  return result;
 }
 
 void Runtime::run_tasks() {

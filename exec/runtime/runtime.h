@@ -32,7 +32,7 @@ struct RuntimeOptions {
 
 struct StepResult {
   double loss = 0;       // mean over the targets of the global batch, before the update
-  double grad_norm = 0;  // before clipping; not finite in a step that was skipped
+  double grad_norm = 0;  // before clipping; infinite in a step that was skipped
   double learning_rate = 0;
   double seconds = 0;        // of wall time on this rank
   double loss_scale = 1;     // of this step; 1 where the loss is not scaled
@@ -60,6 +60,7 @@ class Runtime {
 
   // fp16: the state of the loss scale, equal on all ranks. The optimizer's own count of steps,
   // which bias correction and learning rate follow, is (step - skipped).
+  bool scales_loss() const { return program_.loss_scale_buffer >= 0; }
   LossScaleState loss_scale() const;
   void set_loss_scale(const LossScaleState& state);
   // Makes the 16-bit working copies anew from the fp32 masters, on all ranks (which call it

@@ -80,7 +80,35 @@ std::int64_t product_bytes(const OpCall& call) {
   return bytes;
 }
 
+// Elements of a product's operands that are converted: a block of b once for each block of rows,
+// one of a once for all columns where k is one block.
+double converted_by_product(const OpCall& call) {
+  const LinearProduct p = product_of(call);
+  const auto blocks = [](std::int64_t size, std::int64_t longest) {
+    return static_cast<double>((size + longest - 1) / longest);
+  };
+  const auto elements = [](const TensorType& type) {
+    return is_16_bit(type.dtype) ? static_cast<double>(type.shape.elements()) : 0.0;
+  };
+  const double a_times = p.k <= longest_k ? 1 : blocks(p.n, longest_n);
+  return elements(call.inputs[p.a]) * a_times +
+         elements(call.inputs[p.b]) * blocks(p.m, longest_m) +
+         elements(call.outputs[0]) * (p.adds ? 2 : 1);
+}
+
 }  // namespace
+
+double conversion_bytes(const OpCall& call) {
+  if (widened_bytes(call) == 0) return 0;
+  double elements = 0;
+  if (is_product(call.op))
+    elements = converted_by_product(call);
+  else
+    for_each_operand(call, {}, [&](const TensorType& type, bool) {
+      if (is_16_bit(type.dtype)) elements += static_cast<double>(type.shape.elements());
+    });
+  return 6 * elements;
+}
 
 bool has_16_bit(const OpCall& call) {
   const auto narrow = [](const TensorType& type) { return is_16_bit(type.dtype); };

@@ -44,6 +44,9 @@ bool only_moves(Op op);
 
 // Scratch memory of an operation; 0 where no operand has 16 bits.
 std::int64_t widened_bytes(const OpCall& call);
+// Traffic of the conversions, beside that of the kernels: 6 bytes for each element that is widened
+// or rounded.
+double conversion_bytes(const OpCall& call);
 constexpr std::int64_t widened_alignment = 64;
 std::int64_t widened_bytes_of(std::int64_t elements);  // one operand or a part of it, aligned
 

@@ -172,7 +172,8 @@ void StageLowering::measure_parameters(BodyBuilder& body) {
     measure.bucket = static_cast<int>(b);
     measure.inputs = {bucket.own_gradients, bucket.master, scalar(program_.norm_buffer)};
     if (plan_.training.scales_loss()) measure.inputs.push_back(scale_state(program_));
-    measure.outputs = states_of(bucket);
+    measure.outputs = states_of(bucket);  // read as well as written
+    for (const Operand& state : measure.outputs) measure.inputs.push_back(state);
     measure.outputs.push_back(norms);
     body.emit(std::move(measure));
   }

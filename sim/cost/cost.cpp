@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "models/graph/widen.h"
 #include "sim/cost/gemm.h"
 
 namespace meshwright {
@@ -85,8 +86,10 @@ void CostModel::append(const Instruction& instruction, const Program& program,
     Types inputs, outputs;
     copy_types(instruction.inputs, inputs);
     copy_types(instruction.outputs, outputs);
-    append_kernels({instruction.op, instruction.attributes, inputs, outputs}, training_.compiler,
-                   kernels);
+    const OpCall call{instruction.op, instruction.attributes, inputs, outputs};
+    append_kernels(call, training_.compiler, kernels);
+    const double converted = gpu_.kind == DeviceKind::cpu ? conversion_bytes(call) : 0;
+    if (converted > 0) kernels.push_back({Kernel::Kind::memory, 0, 0, 0, 1, 0, converted});
   }
 }
 

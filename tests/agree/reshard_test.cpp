@@ -173,3 +173,23 @@ TEST_CASE("a checkpoint is loaded under any degrees", "[agree][checkpoint]") {
 TEST_CASE("a checkpoint of untied embeddings is loaded under any degrees", "[agree][checkpoint]") {
   check_family("llama", 4);
 }
+
+TEST_CASE("a run in 16 bits continues to the bit under its own degrees", "[agree][checkpoint]") {
+  const Model model = small_model("gpt");
+  World& world = test_world();
+  const SharedFolder shared(world);
+  int saved = 0;
+  for (const Cut& cut : cuts(world.size())) {
+    Plan plan = plan_of(model, cut);
+    plan.training.precision = ++saved % 2 == 0 ? Precision::fp16 : Precision::bf16;
+    INFO(describe(plan));
+    const std::string folder = shared.path + "/" + std::to_string(saved);
+    Run first(model, plan, world), second(model, plan, world);
+    first.train(1, saved_steps);
+    first.save(folder);
+    second.load(folder);
+    const std::vector<double> undisturbed = first.train(saved_steps + 1, all_steps);
+    CHECK(second.train(saved_steps + 1, all_steps) == undisturbed);
+    CHECK(second.runtime.parameters().sha256() == first.runtime.parameters().sha256());
+  }
+}

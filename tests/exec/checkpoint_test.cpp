@@ -1,4 +1,5 @@
 // The files of a checkpoint: what is written is read, and whatever is damaged is found.
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -116,6 +117,40 @@ std::string message_of(const std::function<void()>& work) {
 }
 
 }  // namespace
+
+TEST_CASE("an fp16 run continues to the bit, its loss scale and its skipped steps with it",
+          "[exec][checkpoint]") {
+  const Folder folder;
+  Plan plan = saving_plan(small_model("gpt"));
+  plan.training.precision = Precision::fp16;
+  plan.training.warmup_steps = 8;
+  plan.training.loss_scale = LossScale{true, 0x1p30, 0x1p8, 1, 2, 1};  // moves by 2^8
+  const auto save = [&](Run& run, int step) {
+    Saver saver(folder.path, 1, run.runtime, *run.all, [](const std::string& line) { FAIL(line); });
+    saver.save(run.about(step));
+    CHECK(saver.finish());
+  };
+  Run undisturbed(plan), broken(plan), resumed(plan);
+  for (int step = 1; step <= 4; ++step) CHECK(undisturbed.step(step) == broken.step(step));
+  const LossScaleState state = broken.runtime.loss_scale();
+  CHECK(state.skipped > 0);
+  save(broken, 4);
+  const std::optional<Manifest> found = resumed.resume_from(folder.path);
+  REQUIRE(found);
+  CHECK(found->updates == 4 - state.skipped);
+  CHECK(resumed.runtime.loss_scale() == state);
+  for (int step = 5; step <= 8; ++step) CHECK(resumed.step(step) == undisturbed.step(step));
+  CHECK(resumed.runtime.parameters().sha256() == undisturbed.runtime.parameters().sha256());
+}
+
+TEST_CASE("a loss scale that cannot be is refused", "[exec][checkpoint]") {
+  const LossScaleState state{1024, 3, 2, 5};
+  CHECK(from_numbers(to_numbers(state), {}) == state);
+  CHECK(from_numbers({}, state) == state);
+  for (const double scale : {0.0, -1.0, double(NAN), double(INFINITY)})
+    CHECK_THROWS_AS(from_numbers({{"loss_scale", scale}}, {}), InputError);
+  CHECK_THROWS_AS(from_numbers({{"skipped_steps", -1}}, {}), InputError);
+}
 
 TEST_CASE("CRC-32C of known texts", "[checkpoint]") {
   CHECK(crc32c("123456789") == 0xe3069283);            // the check value of the catalogue

@@ -125,6 +125,34 @@ TEST_CASE("an optimizer step touches what its shard owns", "[cost]") {
   step.bucket = 0;
   // Gradient 4, two moments and the master 8 each (read and written), working copy 2.
   CHECK(cost.time(step, program).value == Approx(1e6 * (4 + 3 * 8 + 2) / 1e12));
+  // LAMB's norms have read the gradients and written the moments: they are only read now.
+  Training lamb = training_in(Precision::fp16);
+  lamb.optimizer = OptimizerKind::lamb;
+  CHECK(CostModel(plain_cluster(), lamb).time(step, program).value ==
+        Approx(1e6 * (2 * 4 + 8 + 2) / 1e12));
+  Instruction norms;
+  norms.op = Op::lamb_norms;
+  const Operand state{0, 0, {Shape{1'000'000}, Dtype::f32}, GroupKind::none};
+  norms.inputs = {state, state, state, state};  // gradients, masters, both moments
+  norms.outputs = {state, state};               // moments
+  CHECK(CostModel(plain_cluster(), lamb).time(norms, program).value ==
+        Approx(1e6 * (4 * 4 + 2 * 4) / 1e12));
+}
+
+TEST_CASE("a CPU converts 16-bit operands, a GPU does not", "[cost]") {
+  Cluster cluster = plain_cluster();
+  const Program program;
+  Instruction add;
+  add.op = Op::add;
+  const Operand rows{0, 0, {Shape{1000, 1000}, Dtype::f16}, GroupKind::none};
+  add.inputs = {rows, rows};
+  add.outputs = {rows};
+  const double moved = 3 * 2e6 / 1e12;
+  CHECK(CostModel(cluster, training_in(Precision::fp16)).time(add, program).value == Approx(moved));
+  cluster.machine.gpu.kind = DeviceKind::cpu;
+  // Each of three operands is read or written in 2 bytes and in 4.
+  CHECK(CostModel(cluster, training_in(Precision::fp16)).time(add, program).value ==
+        Approx(moved + 3 * 6e6 / 1e12));
 }
 
 TEST_CASE("blocks of a model cost alike, its head costs by its vocabulary", "[cost]") {
