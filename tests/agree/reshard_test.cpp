@@ -164,17 +164,7 @@ void check_family(const std::string& family, int stride) {
   if (world.rank() == 0) CHECK(pairs >= 20);  // 2 and 4 ranks, two families: over 80
 }
 
-}  // namespace
-
-TEST_CASE("a checkpoint is loaded under any degrees", "[agree][checkpoint]") {
-  check_family("gpt", 2);  // tied embeddings: one copy, or two on two stages
-}
-
-TEST_CASE("a checkpoint of untied embeddings is loaded under any degrees", "[agree][checkpoint]") {
-  check_family("llama", 4);
-}
-
-TEST_CASE("a run in 16 bits continues to the bit under its own degrees", "[agree][checkpoint]") {
+void check_16_bit() {
   const Model model = small_model("gpt");
   World& world = test_world();
   const SharedFolder shared(world);
@@ -192,4 +182,18 @@ TEST_CASE("a run in 16 bits continues to the bit under its own degrees", "[agree
     CHECK(second.train(saved_steps + 1, all_steps) == undisturbed);
     CHECK(second.runtime.parameters().sha256() == first.runtime.parameters().sha256());
   }
+}
+
+}  // namespace
+
+TEST_CASE("a checkpoint is loaded under any degrees", "[agree][checkpoint]") {
+  check_family("gpt", 2);  // tied embeddings: one copy, or two on two stages
+}
+
+TEST_CASE("a checkpoint of untied embeddings is loaded under any degrees", "[agree][checkpoint]") {
+  check_family("llama", 4);
+}
+
+TEST_CASE("a run in 16 bits continues to the bit under its own degrees", "[agree][checkpoint]") {
+  check_16_bit();
 }
