@@ -214,7 +214,8 @@ TEST_CASE("fp16 scales the loss, and lamb sums norms over whoever shares a param
   Plan plan = small_plan(model, {.tensor = 2, .data = 2, .zero_stage = 1});
   const auto counts = [&] {
     std::map<std::string, int> found;
-    for (const Body& body : lower_small(model, plan)[0].bodies)
+    const std::vector<Program> stages = lower_small(model, plan);
+    for (const Body& body : stages[0].bodies)
       for (const Instruction& i : body.instructions) {
         if (i.kind == InstructionKind::compute) ++found[std::string(info(i.op).name)];
         if (i.kind == InstructionKind::compute && takes_loss_scale(i.op))
