@@ -50,8 +50,8 @@ class Runtime {
 
   // Trains one step, counted from 1, on the global batch that begins with sequence `position`. Loss
   // or norm that are not finite: the step is replayed from the unchanged state to find where that
-  // began, and NonFinite is thrown on all ranks. In fp16 a step whose scaled gradients alone are not
-  // finite is skipped.
+  // began, and NonFinite is thrown on all ranks. In fp16 a step whose scaled gradients alone are
+  // not finite is skipped.
   StepResult step(int step, std::int64_t position, Loader& loader);
 
   // Replays the latest step on the parameters as they are, without the update, and looks at every
