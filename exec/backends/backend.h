@@ -26,6 +26,7 @@ struct OpContext {
   int tensor_size = 1;
   void* workspace = nullptr;
   int context_rank = 0;
+  std::int64_t first_sequence = 0;  // of the micro-batch: its position since the run's first step
 };
 
 class Backend {

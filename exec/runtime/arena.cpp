@@ -11,14 +11,19 @@ Arena::Arena(const Program& program, const Mesh& mesh, World& world)
   for (const GroupKind kind : {GroupKind::tensor, GroupKind::shard, GroupKind::rdp,
                                GroupKind::context, GroupKind::expert, GroupKind::replica})
     index_in_[static_cast<std::size_t>(kind)] = mesh.index_in(kind, world.rank());
+  if (program.memory.host_bytes > 0)
+    host_ = static_cast<char*>(world.allocate(program.memory.host_bytes));
 }
 
-void* Arena::address(const Operand& operand, int slot) const {
+void* Arena::address(const Operand& operand, int slot, int window) const {
   const std::int64_t part =
       operand.part_of == GroupKind::none
           ? 0
           : index_in_[static_cast<std::size_t>(operand.part_of)] * operand.type.bytes();
-  return arena_ + program_.memory.address(operand.buffer, slot) + operand.offset + part;
+  const bool on_host =
+      program_.memory.buffers[static_cast<std::size_t>(operand.buffer)].region == Region::host;
+  return (on_host ? host_ : arena_) + program_.memory.address(operand.buffer, slot, window) +
+         operand.offset + part;
 }
 
 std::int64_t Arena::own_begin(const Bucket& bucket) const {

@@ -1,4 +1,4 @@
-// The arena of one rank, and where operands and parameters lie in it.
+// The arena of one rank and that of its host memory, and where operands and parameters lie in it.
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@ class Arena {
  public:
   Arena(const Program& program, const Mesh& mesh, World& world);
 
-  void* address(const Operand& operand, int slot) const;
+  void* address(const Operand& operand, int slot, int window = 0) const;
   std::int64_t bytes() const { return program_.memory.arena_bytes; }
 
   // The first element of its bucket that this rank steps; 0 where the bucket is whole.
@@ -49,6 +49,7 @@ class Arena {
   const Program& program_;
   std::array<int, 16> index_in_{};  // by GroupKind
   char* arena_;
+  char* host_ = nullptr;  // what is offloaded lies here
 };
 
 }  // namespace meshwright

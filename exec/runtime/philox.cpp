@@ -3,21 +3,9 @@
 #include <cmath>
 #include <numbers>
 
+#include "models/core/hash.h"
+
 namespace meshwright {
-
-namespace {
-
-// FNV-1a, 64 bits.
-std::uint64_t hash_of(std::string_view text) {
-  std::uint64_t hash = 0xCBF29CE484222325;
-  for (char c : text) {
-    hash ^= static_cast<unsigned char>(c);
-    hash *= 0x100000001B3;
-  }
-  return hash;
-}
-
-}  // namespace
 
 PhiloxStream::PhiloxStream(std::uint64_t seed, std::string_view purpose)
     : purpose_(hash_of(purpose)),

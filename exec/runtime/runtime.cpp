@@ -124,6 +124,10 @@ void Runtime::execute(int task, const Instruction& instruction, int index) {
     case InstructionKind::optimizer_step:
       step_bucket(instruction, running);
       break;
+    case InstructionKind::copy_out:
+    case InstructionKind::copy_in:
+      copy(instruction, running);
+      break;
     default:
       throw RunError("the engine met an instruction that it cannot run");
   }
@@ -137,15 +141,16 @@ void Runtime::compute(const Instruction& instruction, const Task& task) {
   input_types_.clear(), output_types_.clear(), inputs_.clear(), outputs_.clear();
   for (const Operand& operand : instruction.inputs) {
     input_types_.push_back(operand.type);
-    inputs_.push_back(memory_.address(operand, task.slot));
+    inputs_.push_back(memory_.address(operand, task.slot, task.window));
   }
   for (const Operand& operand : instruction.outputs) {
     output_types_.push_back(operand.type);
-    outputs_.push_back(memory_.address(operand, task.slot));
+    outputs_.push_back(memory_.address(operand, task.slot, task.window));
   }
+  OpContext context{own_.tensor, mesh_.degrees().tensor, workspace_, context_rank()};
+  context.first_sequence = first_sequence_of(task);
   backend_.run({instruction.op, instruction.attributes, input_types_, output_types_},
-               {inputs_, outputs_},
-               {own_.tensor, mesh_.degrees().tensor, workspace_, context_rank()});
+               {inputs_, outputs_}, context);
 }
 
 // Of this rank's own part of the bucket: what belongs to a parameter, once over all ranks.
@@ -168,8 +173,8 @@ void Runtime::collective(const Instruction& instruction, const Task& task) {
   Communicator& members = group(instruction.group);
   const TensorType& in = instruction.inputs[0].type;
   const Operand& result = instruction.outputs[0];
-  const void* from = memory_.address(instruction.inputs[0], task.slot);
-  void* to = memory_.address(result, task.slot);
+  const void* from = memory_.address(instruction.inputs[0], task.slot, task.window);
+  void* to = memory_.address(result, task.slot, task.window);
   switch (instruction.kind) {
     case InstructionKind::all_reduce:
       MESHWRIGHT_CHECK(from == to, "an all-reduce works in place");
@@ -186,6 +191,13 @@ void Runtime::collective(const Instruction& instruction, const Task& task) {
   }
 }
 
+// Between device and host memory.
+void Runtime::copy(const Instruction& instruction, const Task& task) {
+  const void* from = memory_.address(instruction.inputs[0], task.slot, task.window);
+  void* to = memory_.address(instruction.outputs[0], task.slot, task.window);
+  backend_.copy(to, from, instruction.inputs[0].type.bytes());
+}
+
 void Runtime::message(const Instruction& instruction, int task, int index) {
   backend_.wait();
   const Task& running = program_.tasks[at(task)];
@@ -194,7 +206,7 @@ void Runtime::message(const Instruction& instruction, int task, int index) {
   Communicator& members = group(GroupKind::pipeline);
   const bool is_send = instruction.kind == InstructionKind::send;
   const Operand& operand = is_send ? instruction.inputs[0] : instruction.outputs[0];
-  void* data = memory_.address(operand, running.slot);
+  void* data = memory_.address(operand, running.slot, running.window);
   const std::int64_t bytes = operand.type.bytes();
   const std::size_t entry = options_.trace ? note(task, index, now()) : 0;
   const Request request =
@@ -216,21 +228,26 @@ int Runtime::tag_of(const Instruction& instruction, const Task& task) const {
   return static_cast<int>(tag % (std::int64_t{max_tag} + 1));
 }
 
+// Position of the micro-batch's first sequence since the run's first step; the others follow it.
+std::int64_t Runtime::first_sequence_of(const Task& task) const {
+  if (task.micro_batch < 0) return 0;
+  return first_sequence(position_, plan_.training.global_batch, plan_.replicas(),
+                        own_.rdp / mesh_.degrees().context,
+                        std::int64_t{task.micro_batch} * plan_.training.micro_batch);
+}
+
 void Runtime::load_input(const Instruction& instruction, const Task& task) {
-  const std::int64_t b = plan_.training.micro_batch;
+  const std::int64_t b = plan_.training.micro_batch, first = first_sequence_of(task);
   const std::int64_t width = instruction.outputs[0].type.shape.elements() / b;
-  const int context = mesh_.degrees().context, replica = own_.rdp / context;
+  const int context = mesh_.degrees().context;
   auto* to = static_cast<std::int32_t*>(memory_.address(instruction.outputs[0], task.slot));
   for (std::int64_t i = 0; i < b; ++i, to += width) {
-    const std::int64_t sequence =
-        first_sequence(position_, plan_.training.global_batch, plan_.replicas(), replica,
-                       task.micro_batch * b + i);
     std::int32_t* whole = context == 1 ? to : sequence_.data();
     SequenceInputs into;
     (instruction.channel == 0   ? into.tokens
      : instruction.channel == 1 ? into.targets
                                 : into.positions) = whole;
-    loader_->read(sequence, into);
+    loader_->read(first + i, into);
     for (int half = 0; half < 2 && context > 1; ++half)
       std::copy_n(whole + context_half_begin(context, context_rank(), width, half), width / 2,
                   to + half * (width / 2));

@@ -91,8 +91,10 @@ class Runtime {
   void execute(int task, const Instruction& instruction, int index);
   void compute(const Instruction& instruction, const Task& task);
   void collective(const Instruction& instruction, const Task& task);
+  void copy(const Instruction& instruction, const Task& task);
   void message(const Instruction& instruction, int task, int index);
   void load_input(const Instruction& instruction, const Task& task);
+  std::int64_t first_sequence_of(const Task& task) const;
   void sum_of_squares(const Instruction& instruction, const Task& task);
   void step_bucket(const Instruction& instruction, const Task& task);
 

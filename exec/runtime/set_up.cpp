@@ -58,10 +58,8 @@ void Runtime::check_supported_here() const {
       throw NotSupportedYet("the backend " + std::string(backend_.name()) +
                             " cannot compute the operation " +
                             std::string(info(instruction.op).name) + " yet");
-    if (instruction.kind == InstructionKind::all_to_all ||
-        instruction.kind == InstructionKind::copy_in ||
-        instruction.kind == InstructionKind::copy_out)
-      throw NotSupportedYet("/parallelism: offload and experts cannot be run yet");
+    if (instruction.kind == InstructionKind::all_to_all)
+      throw NotSupportedYet("/parallelism: experts cannot be run yet");
   });
 }
 

@@ -32,6 +32,8 @@ enum class Op : std::uint8_t {
   tanh,       // x -> tanh(x)
   swiglu,     // gate[rows,n], up[rows,n] -> silu(gate)*up
   add,        // a, b -> a + b
+  dropout,    // x -> x, elements set to 0 with probability `dropout`, the others / (1 - dropout);
+              // which ones: Philox of (dropout_key, sequence, row in the sequence, column)
   select_positions,  // x[rows,h], positions[b,p] i32 -> [b*p,h] (rows that a masked model predicts)
   cross_entropy,     // logits[n,V], targets[n] i32 -> loss[n] f32, saved[n] f32 (log-sum-exp)
   cross_entropy_stats,  // logits[n,V/T], targets[n] -> stats[3,n] f32 (maximum, sum of exp, target
@@ -73,6 +75,7 @@ enum class Op : std::uint8_t {
   relu_grad,               // x, dy -> dx
   tanh_grad,               // y, dy -> dx
   swiglu_grad,             // gate, up, dy -> dgate, dup
+  dropout_grad,            // dy -> dx, the elements of the forward
   select_positions_grad,   // dy[b*p,h], positions -> dx[rows,h]
   cross_entropy_grad,  // logits, saved, targets -> dlogits, times `scale`; vocabulary_parallel: own
                        // columns
@@ -115,7 +118,10 @@ struct Attributes {
   double rotary_base = 10000;
   double scale = 1;  // gradients: 1 / targets of the global batch
   double epsilon = 1e-5;
-  std::int64_t vocabulary = 0;  // unpadded size; columns and rows beyond it are masked
+  double dropout = 0;             // share that dropout sets to 0; attention: of its probabilities,
+                                  // where an element's row is head * sequence_length + query
+  std::uint64_t dropout_key = 0;  // of the seed and the module's path
+  std::int64_t vocabulary = 0;    // unpadded size; columns and rows beyond it are masked
   Packing packing = Packing::separate;
   AttentionKernel attention = AttentionKernel::flash2;
   bool causal = true;
@@ -175,6 +181,7 @@ struct Kernel {
   std::int64_t m = 0, n = 0, k = 0, batch = 1;
   double flops = 0;
   double bytes = 0;
+  bool joins_neighbour = false;  // traffic that a neighbouring kernel adds to its own: no launch
   constexpr bool operator==(const Kernel&) const = default;
 };
 

@@ -18,6 +18,11 @@ void memory_kernel(Kernels& kernels, double traffic, double flops = 0) {
   kernels.push_back({Kernel::Kind::memory, 0, 0, 0, 1, flops, traffic});
 }
 
+void joining_traffic(Kernels& kernels, double traffic) {
+  memory_kernel(kernels, traffic);
+  kernels.back().joins_neighbour = true;
+}
+
 // batch * [m,k] * [k,n] of elements of `size` bytes.
 void gemm(Kernels& kernels, std::int64_t m, std::int64_t n, std::int64_t k, double traffic) {
   const double flops =
@@ -46,6 +51,14 @@ std::int64_t keys_of(const OpCall& call) {
   const Attributes& a = call.attributes;
   const bool of_all = call.op != Op::attention && call.op != Op::attention_grad && a.ring_step < 0;
   return std::int64_t{a.sequence_length} * (of_all ? a.context_degree : 1);
+}
+
+// Dropout of probabilities in memory is a kernel of its own, with a mask of one byte each, except
+// for the training compiler, which makes the mask inside softmax.
+void drop_probabilities(Kernels& kernels, const OpCall& call, CompilerLevel level) {
+  const Attributes& a = call.attributes;
+  if (a.dropout == 0 || level == CompilerLevel::full) return;
+  memory_kernel(kernels, score_bytes(a, 2 * element_size(call.inputs[0]) + 1));
 }
 
 // FLOPs of the two products of one forward attention, whole matrices.
@@ -163,6 +176,7 @@ void work_attention(const OpCall& call, CompilerLevel level, Kernels& kernels) {
   batched_gemm(kernels, batch, {s, s, d}, size);
   const int passes = level == CompilerLevel::none ? 3 : 1;  // scale, mask, softmax
   for (int i = 0; i < passes; ++i) memory_kernel(kernels, 2 * score_bytes(a, size));
+  drop_probabilities(kernels, call, level);
   batched_gemm(kernels, batch, {s, d, s}, size);
 }
 
@@ -179,6 +193,7 @@ void work_attention_grad(const OpCall& call, CompilerLevel level, Kernels& kerne
   const std::int64_t s = a.sequence_length, d = a.head_dim;
   batched_gemm(kernels, batch, {s, d, s}, size);
   batched_gemm(kernels, batch, {s, s, d}, size);
+  drop_probabilities(kernels, call, level);
   memory_kernel(kernels, 3 * score_bytes(a, size));
   if (level == CompilerLevel::none) memory_kernel(kernels, 2 * score_bytes(a, size));
   batched_gemm(kernels, batch, {s, d, s}, size);
@@ -192,6 +207,22 @@ void work_unary(const OpCall& call, CompilerLevel, Kernels& kernels) {
 // Reads every input that is as large as an output, writes the outputs.
 void work_elementwise(const OpCall& call, CompilerLevel, Kernels& kernels) {
   memory_kernel(kernels, bytes_of_all(call.inputs) + bytes_of_all(call.outputs));
+}
+
+// An eager framework writes a mask of one byte per element. A fused one adds it to the kernel that
+// sums the bias and the residual, whose other traffic is counted there; the training compiler makes
+// the mask again instead of keeping it.
+void work_dropout(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+  const double mask = static_cast<double>(call.inputs[0].shape.elements());
+  if (level == CompilerLevel::none) memory_kernel(kernels, 2 * bytes(call.inputs[0]) + mask);
+  if (level == CompilerLevel::fused) joining_traffic(kernels, mask);
+}
+
+// Neither bias nor residual have a gradient kernel that it could join.
+void work_dropout_grad(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+  const double mask = static_cast<double>(call.inputs[0].shape.elements());
+  const double read = level == CompilerLevel::full ? 0 : mask;
+  memory_kernel(kernels, 2 * bytes(call.inputs[0]) + read);
 }
 
 void work_swiglu(const OpCall& call, CompilerLevel level, Kernels& kernels) {

@@ -11,7 +11,7 @@ using Work = void(const OpCall&, CompilerLevel, std::vector<Kernel>&);
 Work work_nothing, work_embedding, work_embedding_grad, work_rewrite, work_add_row, work_column_sum,
     work_layer_norm, work_rms_norm, work_norm_grad, work_linear, work_linear_grad_input,
     work_linear_grad_weight, work_add_bias, work_rope, work_attention, work_attention_grad,
-    work_unary, work_elementwise, work_swiglu, work_swiglu_grad, work_cross_entropy,
-    work_cross_entropy_grad, work_zero;
+    work_unary, work_elementwise, work_dropout, work_dropout_grad, work_swiglu, work_swiglu_grad,
+    work_cross_entropy, work_cross_entropy_grad, work_zero;
 
 }  // namespace meshwright

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "models/core/hash.h"
 #include "models/importers/architecture.h"
 
 namespace meshwright {
@@ -120,6 +121,21 @@ class Builder {
     return apply(Op::gelu, path, {x}, a);
   }
 
+  // Of the probabilities or activations of the module at `path`.
+  void set_dropout(Attributes& a, const std::string& path) const {
+    constexpr std::uint64_t odd = 0x9E3779B97F4A7C15;  // spreads small seeds over all bits
+    a.dropout = training_.dropout;
+    if (a.dropout > 0) a.dropout_key = hash_of(path) ^ (training_.seed * odd);
+  }
+
+  int dropout(int x, const std::string& module_path) {
+    if (training_.dropout == 0) return x;
+    const std::string path = module_path + ".dropout";
+    Attributes a = attributes();
+    set_dropout(a, path);
+    return apply(Op::dropout, path, {x}, a);
+  }
+
   int embeddings() {
     unit_ = graph_.add_unit(std::string(names_.embedding_unit), false);
     graph_.tokens = input({rows_});
@@ -136,7 +152,7 @@ class Builder {
       x = apply(Op::add_row, types, {x, table}, attributes());
     }
     if (!names_.embedding_norm.empty()) x = norm(x, std::string(names_.embedding_norm));
-    return x;
+    return dropout(x, std::string(names_.embedding_unit));
   }
 
   int positions(int x) {
@@ -213,14 +229,16 @@ class Builder {
     a.causal = m_.family != Family::bert;
     a.alibi = m_.alibi;
     a.alibi_heads = m_.alibi ? m_.heads : 0;
+    set_dropout(a, in_block(names_.attention) + ".dropout");
     const int y = apply(Op::attention, in_block(names_.attention), qkv, a);
-    return linear(y, {.path = in_block(names_.attention_out),
-                      .in = std::int64_t{m_.heads} * m_.head_dim,
-                      .out = m_.hidden,
-                      .side = Side::inputs,
-                      .bias = m_.attention_bias,
-                      .residual = true,
-                      .weight_in_out = names_.weight_in_out});
+    const int out = linear(y, {.path = in_block(names_.attention_out),
+                               .in = std::int64_t{m_.heads} * m_.head_dim,
+                               .out = m_.hidden,
+                               .side = Side::inputs,
+                               .bias = m_.attention_bias,
+                               .residual = true,
+                               .weight_in_out = names_.weight_in_out});
+    return dropout(out, in_block(names_.attention_out));
   }
 
   int mlp(int x) {
@@ -239,13 +257,14 @@ class Builder {
     } else {
       y = gelu(widen(names_.mlp_in), in_block(names_.mlp));
     }
-    return linear(y, {.path = in_block(names_.mlp_out),
-                      .in = m_.ffn,
-                      .out = m_.hidden,
-                      .side = Side::inputs,
-                      .bias = m_.biases,
-                      .residual = true,
-                      .weight_in_out = names_.weight_in_out});
+    const int out = linear(y, {.path = in_block(names_.mlp_out),
+                               .in = m_.ffn,
+                               .out = m_.hidden,
+                               .side = Side::inputs,
+                               .bias = m_.biases,
+                               .residual = true,
+                               .weight_in_out = names_.weight_in_out});
+    return dropout(out, in_block(names_.mlp_out));
   }
 
   // What a masked model does before its decoder: only the positions that are asked for.

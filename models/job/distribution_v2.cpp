@@ -31,6 +31,7 @@ Version2 read_keys(Fields& fields, const DistributionContext& context) {
   if (fields.has("activation_loading_horizon") && !v.offload)
     warn(job, fields, "activation_loading_horizon",
          "no effect unless sm_activation_offloading is given as true");
+  if (v.offload) warn_about_offload(fields, "sm_activation_offloading", job);
   for (const auto& [key, why] :
        {std::pair{"fsdp_cache_flush_warnings", "memory is planned, no allocator is flushed"},
         std::pair{"allow_empty_shards", "shards are equal: flat buffers are padded"}})
@@ -106,7 +107,7 @@ void read_version_2(Fields fields, const DistributionContext& context) {
   p.zero_stage = v.shard == 1 ? 0 : 3;
   p.shard = std::max(v.shard, 1);  // 0: all of data x context, which 1 means with a zero_stage
   if (v.offload) {
-    p.offload = "activations";
+    p.offload = "layers";
     p.offload_horizon = v.horizon;
   }
 }

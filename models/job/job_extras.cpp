@@ -34,6 +34,13 @@ void warn(Job& job, const Fields& fields, std::string_view key, const std::strin
   job.warnings.push_back(fmt::format("{}: {}/{}: {}", fields.where(), fields.pointer(), key, text));
 }
 
+void warn_about_offload(const Fields& fields, std::string_view key, Job& job) {
+  const Training& training = job.plan.training;
+  if (training.recompute == Recompute::none && training.recompute_modules.empty() &&
+      !job.is_auto("training.recompute"))
+    warn(job, fields, key, "no effect without activation checkpointing (training.recompute)");
+}
+
 bool take_auto(Fields& fields, std::string_view key, const std::string& section, Job& job) {
   if (!fields.is_string(key) || fields.required<std::string>(key) != "auto") return false;
   job.autos.insert(section + "." + std::string(key));

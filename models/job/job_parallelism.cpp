@@ -86,7 +86,7 @@ void read_tensor_words(Fields& fields, Parallelism& p) {
   take_word(fields, "tensor_batch", "tensor batch", {"shared", "own"}, p.tensor_batch_own);
   take_word(fields, "context_exchange", "context exchange", {"p2p", "all_gather"},
             p.context_gathers);
-  const std::vector<std::string> offloads = {"none", "activations"};
+  const std::vector<std::string> offloads = {"none", "activations", "layers"};
   int offload = 0;
   take_word(fields, "offload", "offload", offloads, offload);
   p.offload = offloads[static_cast<std::size_t>(offload)];
@@ -116,6 +116,7 @@ void read_parallelism(Fields fields, Job& job) {
     warn(job, fields, "offload_horizon", "no effect while offload is none");
   if (p.context_gathers && p.context == 1 && !job.is_auto("parallelism.context"))
     warn(job, fields, "context_exchange", "no effect while context is 1");
+  if (p.offload != "none") warn_about_offload(fields, "offload", job);
   if (p.max_live_parameters != defaults.max_live_parameters)
     warn(job, fields, "max_live_parameters",
          "no effect yet: one unit computes while the next is gathered, no more are live");

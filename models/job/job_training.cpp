@@ -24,10 +24,12 @@ void read_precision(Fields& fields, Job& job) {
   training.gradient_reduce = reduce_types[reduce];
 }
 
-// none selective full each contiguous, or group_4.
+// none selective full each contiguous, or group_4; or the modules by name.
 void read_recompute(Fields& fields, Job& job) {
   Training& training = job.plan.training;
   take(fields, "recompute_fraction", training.recompute_fraction);
+  training.recompute_modules =
+      fields.optional<std::vector<std::string>>("recompute_modules", training.recompute_modules);
   if (!fields.has("recompute") || take_auto(fields, "recompute", "training", job)) return;
   const std::string word = fields.required<std::string>("recompute");
   if (word.starts_with("group_")) {
@@ -40,9 +42,9 @@ void read_recompute(Fields& fields, Job& job) {
     training.recompute_group = std::stoi(number);
     return;
   }
-  std::vector<std::string> words = recompute_names();
-  words.push_back("group_N");
-  take_word(fields, "recompute", "recomputation", words, training.recompute);
+  take_word(fields, "recompute", "recomputation", recompute_names(), training.recompute);
+  if (training.recompute == Recompute::group)
+    fields.fail("recompute", "'group_N' has no size; use group_2, group_3, ...");
   // Every block by itself is what `full` does.
   if (training.recompute == Recompute::each) training.recompute = Recompute::full;
 }

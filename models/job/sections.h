@@ -43,6 +43,9 @@ std::string resolve(const Job& job, const std::string& path);
 // One line for standard error: `job.json: /pointer/key: text`.
 void warn(Job& job, const Fields& fields, std::string_view key, const std::string& text);
 
+// Where nothing is recomputed, no activation is checkpointed: warns of an offload.
+void warn_about_offload(const Fields& fields, std::string_view key, Job& job);
+
 // Reads `key` if it is there.
 template <class T>
 void take(Fields& fields, std::string_view key, T& target) {

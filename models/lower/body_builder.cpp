@@ -51,14 +51,26 @@ void BodyBuilder::joined(Stream stream, int up_to, int by) {
   });
 }
 
+bool BodyBuilder::any_in(Region region, const std::vector<Operand>& operands) const {
+  return std::ranges::any_of(operands, [&](const Operand& operand) {
+    return program_.memory.buffers[static_cast<std::size_t>(operand.buffer)].region == region;
+  });
+}
+
+bool BodyBuilder::in_task_region(const Instruction& instruction) const {
+  return any_in(Region::task, instruction.inputs) || any_in(Region::task, instruction.outputs);
+}
+
 int BodyBuilder::emit(Instruction instruction) {
   const int at = size();
   const bool is_compute = instruction.stream == Stream::compute;
   if (is_compute) {
     for (int forced : forced_) depend(instruction, forced);
     forced_.clear();
-  } else {
+  } else if (last_compute_ >= 0) {
     depend(instruction, last_compute_);
+  } else if (in_task_region(instruction)) {  // which the task before still computes in
+    instruction.waits.push_back({Wait::Relation::previous_task, -1, -1});
   }
   for (const Operand& input : instruction.inputs) depend(instruction, access(input.buffer).writer);
   for (const Operand& output : instruction.outputs) {
@@ -88,14 +100,9 @@ int BodyBuilder::emit(Instruction instruction) {
 }
 
 void BodyBuilder::finish() {
-  const auto any_in = [&](Region region, const std::vector<Operand>& operands) {
-    return std::any_of(operands.begin(), operands.end(), [&](const Operand& operand) {
-      return program_.memory.buffers[static_cast<std::size_t>(operand.buffer)].region == region;
-    });
-  };
   for (int left : unjoined_) {
     const Instruction& instruction = body().instructions[static_cast<std::size_t>(left)];
-    if (any_in(Region::task, instruction.inputs) || any_in(Region::task, instruction.outputs) ||
+    if (in_task_region(instruction) ||
         (body().kind == Body::Kind::backward && any_in(Region::slot, instruction.outputs)))
       forced_.push_back(left);
   }

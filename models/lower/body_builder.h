@@ -36,6 +36,8 @@ class BodyBuilder {
     Access() { reader.fill(-1); }
   };
   Access& access(int buffer);
+  bool any_in(Region region, const std::vector<Operand>& operands) const;
+  bool in_task_region(const Instruction& instruction) const;
   void depend(Instruction& instruction, int on);
   void touch(const Operand& operand, int at);
   void joined(Stream stream, int up_to, int by);

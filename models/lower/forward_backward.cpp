@@ -108,7 +108,9 @@ Operand StageLowering::place_output(int tensor, int stage) {
   const int chunk = stage / plan_.parallelism.pipeline;
   const std::string_view name = info(graph_.nodes[at(made.producer)].op).name;
   int id;
-  if (flow.kept)
+  if (const Offloaded* each = find_offloaded(tensor, stage))
+    id = each->device;
+  else if (flow.kept)
     id = add_buffer(name, MemoryClass::activations, Region::slot, made.type.bytes(), chunk);
   else if (flow.crosses_forward || flow.crosses_backward)
     id = add_buffer(name, MemoryClass::communication, Region::persistent, made.type.bytes());
@@ -151,11 +153,13 @@ void StageLowering::receive(BodyBuilder& body, int stage, bool backward) {
     const TensorFlow& flow = boundaries_.tensors[id];
     if (flow.maker != from || !(backward ? flow.crosses_backward : flow.crosses_forward)) continue;
     const TensorType& type = graph_.tensors[id].type;
+    const Offloaded* each = backward ? nullptr : find_offloaded(static_cast<int>(id), stage);
     const bool in_slot = !backward || flow.kept_by_previous;
     const std::string_view name = backward ? "recv_gradient" : "recv_activation";
     const int buffer_id =
-        in_slot ? add_buffer(name, MemoryClass::activations, Region::slot, type.bytes(), chunk)
-                : add_buffer(name, MemoryClass::communication, Region::persistent, type.bytes());
+        each      ? each->device
+        : in_slot ? add_buffer(name, MemoryClass::activations, Region::slot, type.bytes(), chunk)
+                  : add_buffer(name, MemoryClass::communication, Region::persistent, type.bytes());
     const Operand whole{buffer_id, 0, type, GroupKind::none};
     places_.received[id] = whole;
     const bool parts = sends_parts(static_cast<int>(id));
@@ -170,16 +174,20 @@ void StageLowering::receive(BodyBuilder& body, int stage, bool backward) {
     recv.waits.push_back(in_slot ? Wait{Wait::Relation::latest_with_slot, last_body(chunk), -1}
                                  : Wait{Wait::Relation::latest, backward_body(chunk), -1});
     body.emit(recv);
-    if (!parts) continue;
-    Instruction gather;
-    gather.kind = InstructionKind::all_gather;
-    gather.stream = Stream::tensor_comm;
-    gather.group = GroupKind::tensor;
-    gather.phase = recv.phase;
-    gather.inputs = recv.outputs;
-    gather.outputs = {whole};
-    body.emit(std::move(gather));
+    if (parts) gather_parts(body, recv, whole);
+    if (each) copy_out_if_offloaded(body, static_cast<int>(id));
   }
+}
+
+void StageLowering::gather_parts(BodyBuilder& body, const Instruction& recv, const Operand& whole) {
+  Instruction gather;
+  gather.kind = InstructionKind::all_gather;
+  gather.stream = Stream::tensor_comm;
+  gather.group = GroupKind::tensor;
+  gather.phase = recv.phase;
+  gather.inputs = recv.outputs;
+  gather.outputs = {whole};
+  body.emit(std::move(gather));
 }
 
 void StageLowering::load_inputs(BodyBuilder& body, int stage) {
@@ -255,7 +263,9 @@ void StageLowering::write_nodes(BodyBuilder& body, int stage) {
       if (graph_.tensor(id).role == Role::activation &&
           (backward ? flow.crosses_backward : flow.crosses_forward))
         emit_send(body, id, emitted, stage, backward);
+      if (!backward) copy_out_if_offloaded(body, id);
     }
+    if (backward) load_layer_after(body, index);
     if (!backward || zero_stage_ >= 2 || !plan_.parallelism.overlap_gradients) continue;
     for (std::size_t b = 0; b < buckets_.size(); ++b)
       if (buckets_[b].ready_node == index && buckets_[b].cls != BucketClass::tied)
@@ -289,6 +299,7 @@ void StageLowering::write_backward(int chunk, Body::Kind kind) {
   program_.bodies[at(index)] = {kind, chunk, {}};
   BodyBuilder body(program_, index);
   if (kind == Body::Kind::backward) receive(body, virtual_stage(chunk), true);
+  if (kind == Body::Kind::backward) load_last_layers(body);
   write_nodes(body, virtual_stage(chunk));
   body.finish();
 }

@@ -55,7 +55,8 @@ StageLowering::StageLowering(const Graph& graph, const Plan& plan, const Boundar
       gather_slot_(graph.units.size(), -1),
       gradient_slot_(graph.units.size(), -1),
       first_zeros_(static_cast<std::size_t>(plan.parallelism.virtual_stages)),
-      last_reduction_(static_cast<std::size_t>(plan.parallelism.virtual_stages), -1) {
+      last_reduction_(static_cast<std::size_t>(plan.parallelism.virtual_stages), -1),
+      offloaded_(static_cast<std::size_t>(plan.parallelism.virtual_stages)) {
   program_.stage = stage;
   program_.micro_batches = plan.micro_batches();
   for (const Node& node : graph.nodes)
@@ -65,7 +66,8 @@ StageLowering::StageLowering(const Graph& graph, const Plan& plan, const Boundar
 
 Program StageLowering::run() {
   const int chunks = plan_.parallelism.virtual_stages;
-  program_.bodies.resize(static_cast<std::size_t>(end_body() + 1));
+  const bool loads = plan_.parallelism.offload == "activations";
+  program_.bodies.resize(static_cast<std::size_t>(end_body() + 1 + (loads ? chunks : 0)));
   buckets_ = make_buckets(graph_, plan_, boundaries_, program_);
   for (std::size_t i = 0; i < program_.parameters.size(); ++i)
     member_of_[static_cast<std::size_t>(
@@ -73,11 +75,16 @@ Program StageLowering::run() {
   bucket_done_.assign(buckets_.size(), {});
   place_buckets();
   if (zero_stage_ >= 2) place_gather_buffers();
+  if (plan_.parallelism.offload != "none")
+    for (int chunk = 0; chunk < chunks; ++chunk) choose_offloaded(chunk);
   for (int chunk = 0; chunk < chunks; ++chunk) write_forward(chunk);
   for (int chunk = chunks - 1; chunk >= 0; --chunk) {
     write_backward(chunk, Body::Kind::backward);
     if (splits_) write_backward(chunk, Body::Kind::weights);
   }
+  if (loads)
+    for (int chunk = 0; chunk < chunks; ++chunk) write_load(chunk);
+  wait_for_offloaded();
   wait_for_earlier_reductions();
   write_begin();
   write_end();

@@ -154,7 +154,8 @@ void StageLowering::lay_out_memory() {
   MemoryPlan& memory = program_.memory;
   const auto chunks = static_cast<std::size_t>(plan_.parallelism.virtual_stages);
   std::int64_t persistent = 0;
-  std::vector<std::vector<Buffer*>> of_body(program_.bodies.size()), of_slot(chunks);
+  std::vector<std::vector<Buffer*>> of_body(program_.bodies.size()), of_slot(chunks),
+      of_window(chunks), of_host(chunks);
   const auto bytes_of_class = [&](MemoryClass cls) -> std::int64_t& {
     return memory.class_bytes[static_cast<std::size_t>(cls)];
   };
@@ -165,6 +166,10 @@ void StageLowering::lay_out_memory() {
       bytes_of_class(each.cls) += aligned(each.bytes);
     } else if (each.region == Region::slot) {
       of_slot[static_cast<std::size_t>(each.chunk)].push_back(&each);
+    } else if (each.region == Region::window) {
+      of_window[static_cast<std::size_t>(each.chunk)].push_back(&each);
+    } else if (each.region == Region::host) {
+      of_host[static_cast<std::size_t>(each.chunk)].push_back(&each);
     } else if (each.body >= 0) {
       of_body[static_cast<std::size_t>(each.body)].push_back(&each);
     }
@@ -172,11 +177,17 @@ void StageLowering::lay_out_memory() {
   memory.persistent_bytes = persistent;
   std::int64_t end = persistent;
   for (std::size_t chunk = 0; chunk < chunks; ++chunk) {
-    SlotRegion& region = memory.slots[chunk];
-    region.offset = end;
-    region.stride = splits_ ? pack(of_slot[chunk]) : one_after_another(of_slot[chunk]);
-    end += region.stride * region.slots;
-    bytes_of_class(MemoryClass::activations) += region.stride * region.slots;
+    const auto lay_out = [&](SlotRegion& region, std::vector<Buffer*>& buffers, std::int64_t from) {
+      region.offset = from;
+      region.stride =
+          splits_ && &buffers == &of_slot[chunk] ? pack(buffers) : one_after_another(buffers);
+      return from + region.stride * region.slots;
+    };
+    const std::int64_t begin = end;
+    end = lay_out(memory.slots[chunk], of_slot[chunk], end);
+    end = lay_out(memory.windows[chunk], of_window[chunk], end);
+    bytes_of_class(MemoryClass::activations) += end - begin;
+    memory.host_bytes = lay_out(memory.host[chunk], of_host[chunk], memory.host_bytes);
   }
   memory.task_offset = end;
   for (auto& buffers : of_body) memory.task_bytes = std::max(memory.task_bytes, pack(buffers));

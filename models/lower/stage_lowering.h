@@ -1,6 +1,6 @@
 // Lowers one pipeline stage. The parts: forward_backward.cpp writes the bodies of its chunks,
-// step.cpp what surrounds them, memory.cpp lays the buffers out, tasks.cpp puts bodies in schedule
-// order.
+// step.cpp what surrounds them, offload.cpp what waits in host memory, memory.cpp lays the buffers
+// out, tasks.cpp puts bodies in schedule order.
 #pragma once
 
 #include <string_view>
@@ -39,6 +39,7 @@ class StageLowering {
   void write_forward(int chunk);
   void write_backward(int chunk, Body::Kind kind);  // backward or weights
   void receive(BodyBuilder& body, int virtual_stage, bool backward);
+  void gather_parts(BodyBuilder& body, const Instruction& recv, const Operand& whole);
   void load_inputs(BodyBuilder& body, int virtual_stage);
   void write_nodes(BodyBuilder& body, int virtual_stage);
   int emit_node(BodyBuilder& body, const Node& node, int virtual_stage);
@@ -66,6 +67,31 @@ class StageLowering {
   void reduce_shards_at_end(BodyBuilder& body);
   void measure_norm(BodyBuilder& body);
 
+  // offload.cpp
+  struct Offloaded {  // a checkpointed activation that waits in host memory
+    int tensor = -1;
+    int device = -1, host = -1;       // buffers
+    int copy_out = -1, copy_in = -1;  // instructions: of the forward body; of the load body
+    int last_reader = -1;             // node of the backward body
+  };
+  bool offloads_layers() const;
+  bool offloads_tasks(int chunk) const;
+  const Offloaded* find_offloaded(int tensor, int virtual_stage) const;
+  int base_of(int tensor) const;
+  void choose_offloaded(int chunk);
+  void place_offloaded(Offloaded& each, int chunk);
+  void emit_copy(BodyBuilder& body, Offloaded& each, bool out);
+  void copy_out_if_offloaded(BodyBuilder& body, int tensor);
+  void write_load(int chunk);
+  void load_last_layers(BodyBuilder& body);
+  void load_layer_after(BodyBuilder& body, int node);
+  template <class Visit>
+  void for_first_users(int body, int buffer, bool writers, const Visit& visit);
+  void wait_until_read(Instruction& writer, Wait::Relation relation, int chunk);
+  void wait_for_windows(int chunk);
+  void wait_for_ring();
+  void wait_for_offloaded();
+
   // tasks.cpp
   void write_tasks();
 
@@ -75,6 +101,7 @@ class StageLowering {
   int backward_body(int chunk) const { return forward_body(chunk) + 1; }
   int last_body(int chunk) const { return forward_body(chunk) + bodies_per_chunk() - 1; }
   int end_body() const { return forward_body(plan_.parallelism.virtual_stages); }
+  int load_body(int chunk) const { return end_body() + 1 + chunk; }
   int virtual_stage(int chunk) const { return chunk * plan_.parallelism.pipeline + stage_; }
   Buffer& buffer(int id) { return program_.memory.buffers[static_cast<std::size_t>(id)]; }
 
@@ -100,8 +127,10 @@ class StageLowering {
   int gathers_ = 0, gradients_ = 0;
   std::vector<std::vector<int>>
       first_zeros_;  // per chunk: instructions that reuse a buffer of an earlier task
-  std::vector<int> last_reduction_;  // per chunk: of its backward body
-  std::vector<RunId> bucket_done_;   // (body, instruction) of the reduction in a chunk's body
+  std::vector<int> last_reduction_;                // per chunk: of its backward body
+  std::vector<std::vector<Offloaded>> offloaded_;  // per chunk, in the order in which they are made
+  std::vector<int> ring_;                          // buffers that layers' inputs use in turn
+  std::vector<RunId> bucket_done_;  // (body, instruction) of the reduction in a chunk's body
 };
 
 }  // namespace meshwright

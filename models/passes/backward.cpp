@@ -118,6 +118,9 @@ class Differentiator {
       case Op::add:
         for (int id : in) pass_on(node, id, dy);
         break;
+      case Op::dropout:
+        make_and_pass(Op::dropout_grad, node, {dy});
+        break;
       case Op::select_positions:
         make_and_pass(Op::select_positions_grad, node, {dy, in[1]});
         break;

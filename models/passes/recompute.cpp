@@ -1,53 +1,43 @@
 #include "models/passes/recompute.h"
 
-#include <cmath>
+#include <algorithm>
+
+#include "models/passes/recomputed_groups.h"
 
 namespace meshwright {
 
 namespace {
 
-// Block i is recomputed when the running sum of the fraction passes a whole number at it.
-std::vector<char> chosen_units(const Graph& graph, double fraction) {
-  std::vector<char> chosen(graph.units.size(), 0);
-  int block = 0;
-  for (std::size_t unit = 0; unit < graph.units.size(); ++unit) {
-    if (!graph.units[unit].is_block) continue;
-    constexpr double rounding = 1e-9;
-    chosen[unit] =
-        std::floor((block + 1) * fraction + rounding) > std::floor(block * fraction + rounding);
-    ++block;
-  }
-  return chosen;
-}
-
 class Recomputation {
  public:
-  Recomputation(const Graph& graph, const Plan& plan)
+  Recomputation(const Graph& graph, const Plan& plan, std::vector<int> groups)
       : old_(graph),
         selective_(plan.training.recompute == Recompute::selective),
         prune_(plan.training.compiler == CompilerLevel::full),
-        repeats_units_(plan.training.recompute != Recompute::none),
-        chosen_(chosen_units(graph, plan.training.recompute_fraction)) {}
+        group_(std::move(groups)) {}
 
   Graph run() {
     out_ = old_;
     out_.nodes.clear();
-    forward_of_unit_.resize(old_.units.size());
+    const int groups = 1 + *std::max_element(group_.begin(), group_.end());
+    forward_of_group_.resize(static_cast<std::size_t>(groups));
     replaced_.assign(old_.tensors.size(), -1);
-    std::vector<char> begun(old_.units.size(), 0);
-    for (const Node& node : old_.nodes) {
-      const auto unit = static_cast<std::size_t>(old_.unit_of(node));
+    std::vector<char> begun(static_cast<std::size_t>(groups), 0);
+    for (std::size_t i = 0; i < old_.nodes.size(); ++i) {
+      const Node& node = old_.nodes[i];
+      const auto group = static_cast<std::size_t>(group_[i]);
+      const bool repeated = group_[i] >= 0;
       if (node.phase == Phase::forward) {
-        if (chosen_[unit]) forward_of_unit_[unit].push_back(&node);
+        if (repeated) forward_of_group_[group].push_back(&node);
         append(node);
         continue;
       }
-      if (repeats_units_ && chosen_[unit] && !begun[unit]) {
-        begun[unit] = 1;
-        repeat(unit);
+      if (repeated && !begun[group]) {
+        begun[group] = 1;
+        for (const Node* again : needed(group)) repeat(*again);
       }
       gather_again(node);
-      append(rewired(node, unit));
+      append(rewired(node, group_[i]));
     }
     return std::move(out_);
   }
@@ -60,21 +50,15 @@ class Recomputation {
     out_.nodes.push_back(node);
   }
 
-  // The forward nodes whose results the unit's gradients read, and what those need from inside the
-  // unit.
-  std::vector<const Node*> needed(std::size_t unit) const {
-    const auto& forward = forward_of_unit_[unit];
-    if (selective_) {
-      std::vector<const Node*> attention;
-      for (const Node* node : forward)
-        if (node->op == Op::attention) attention.push_back(node);
-      return attention;
-    }
+  // All forward nodes of the group; or those whose results its gradients read, and what those need
+  // from inside it.
+  std::vector<const Node*> needed(std::size_t group) const {
+    const auto& forward = forward_of_group_[group];
     if (!prune_) return forward;
     std::vector<char> wanted(old_.tensors.size(), 0);
-    for (const Node& node : old_.nodes)
-      if (node.phase == Phase::backward && static_cast<std::size_t>(old_.unit_of(node)) == unit)
-        for (int id : node.inputs) wanted[static_cast<std::size_t>(id)] = 1;
+    for (std::size_t i = 0; i < old_.nodes.size(); ++i)
+      if (old_.nodes[i].phase == Phase::backward && group_[i] == static_cast<int>(group))
+        for (int id : old_.nodes[i].inputs) wanted[static_cast<std::size_t>(id)] = 1;
     std::vector<const Node*> kept;
     for (auto it = forward.rbegin(); it != forward.rend(); ++it) {
       bool want = false;
@@ -84,10 +68,6 @@ class Recomputation {
       kept.push_back(*it);
     }
     return {kept.rbegin(), kept.rend()};
-  }
-
-  void repeat(std::size_t unit) {
-    for (const Node* node : needed(unit)) repeat(*node);
   }
 
   void repeat(const Node& node) {
@@ -103,25 +83,31 @@ class Recomputation {
 
   // Sequence parallelism keeps shares of the rows only: what was gathered is gathered again for the
   // gradient.
-  void gather_again(const Node& node) {
-    for (int id : node.inputs) {
-      const int producer = old_.tensor(id).producer;
-      if (producer < 0 || replaced_[static_cast<std::size_t>(id)] >= 0) continue;
-      const Node& maker = old_.nodes[static_cast<std::size_t>(producer)];
-      if (maker.op == Op::sequence_gather && maker.phase == Phase::forward) repeat(maker);
-    }
+  bool is_gathered(int tensor) const {
+    const int producer = old_.tensor(tensor).producer;
+    if (producer < 0) return false;
+    const Node& maker = old_.nodes[static_cast<std::size_t>(producer)];
+    return maker.op == Op::sequence_gather && maker.phase == Phase::forward;
   }
 
-  // Gradients of the unit read the repeated tensors; selective keeps attention's output, which the
+  void gather_again(const Node& node) {
+    for (int id : node.inputs)
+      if (is_gathered(id) && replaced_[static_cast<std::size_t>(id)] < 0)
+        repeat(old_.nodes[static_cast<std::size_t>(old_.tensor(id).producer)]);
+  }
+
+  // Gradients of the group read the repeated tensors; selective keeps attention's output, which the
   // projection after it has saved anyway.
-  Node rewired(Node node, std::size_t unit) const {
+  Node rewired(Node node, int group) const {
     for (int i = 0; i < node.inputs.size(); ++i) {
       const int id = node.inputs[i];
       if (id >= static_cast<int>(replaced_.size())) continue;
       const int again = replaced_[static_cast<std::size_t>(id)];
       if (again < 0) continue;
-      const Node& maker = old_.nodes[static_cast<std::size_t>(old_.tensor(id).producer)];
-      if (static_cast<std::size_t>(old_.unit_of(maker)) != unit) continue;
+      const int producer = old_.tensor(id).producer;
+      const Node& maker = old_.nodes[static_cast<std::size_t>(producer)];
+      const bool inside = group >= 0 && group_[static_cast<std::size_t>(producer)] == group;
+      if (!inside && !is_gathered(id)) continue;
       if (maker.op == Op::attention && selective_ && id == maker.outputs[0]) continue;
       node.inputs[i] = again;
     }
@@ -130,19 +116,19 @@ class Recomputation {
 
   const Graph& old_;
   Graph out_;
-  bool selective_, prune_, repeats_units_;
-  std::vector<char> chosen_;
-  std::vector<std::vector<const Node*>> forward_of_unit_;
+  bool selective_, prune_;
+  std::vector<int> group_;  // per node of the old graph
+  std::vector<std::vector<const Node*>> forward_of_group_;
   std::vector<int> replaced_;  // forward tensor -> its repetition
 };
 
 }  // namespace
 
 Graph recompute(Graph graph, const Plan& plan) {
-  const bool none =
-      plan.training.recompute == Recompute::none || plan.training.recompute_fraction <= 0;
+  std::vector<int> groups = recomputed_groups(graph, plan);
+  const bool none = std::ranges::all_of(groups, [](int group) { return group < 0; });
   if (none && !graph.sequence_parallel) return graph;
-  return Recomputation(graph, plan).run();
+  return Recomputation(graph, plan, std::move(groups)).run();
 }
 
 }  // namespace meshwright

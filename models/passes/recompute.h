@@ -1,7 +1,8 @@
-// Activation recomputation: forward nodes are repeated before the gradients of their block, so that
-// what they make is not kept from forward to backward. `full`: whole blocks, their input is kept
-// (Chen 2016); `selective`: attention only (Korthikanti 2022). recompute_fraction: share of the
-// blocks, evenly spread.
+// Activation recomputation: forward nodes are repeated before the gradients of their group, so that
+// what they make is not kept from forward to backward. `full`, `each`: whole blocks, their input is
+// kept (Chen 2016); `contiguous`, `group_N`: several blocks of one stage together; `selective`:
+// attention with its score matrix only (Korthikanti 2022). recompute_fraction: share of the
+// blocks, evenly spread. Sequence parallelism gathers again what it gathered.
 #pragma once
 
 #include "models/graph/graph.h"

@@ -14,18 +14,52 @@ std::string_view name_of(MemoryClass cls) {
   return names[static_cast<std::size_t>(cls)];
 }
 
-std::int64_t MemoryPlan::address(int buffer, int slot) const {
+namespace {
+
+// Of the chunk's region that holds a slot, window or host buffer.
+const SlotRegion& copies_of(const MemoryPlan& plan, const Buffer& buffer) {
+  const auto& regions = buffer.region == Region::window ? plan.windows
+                        : buffer.region == Region::host ? plan.host
+                                                        : plan.slots;
+  return regions[static_cast<std::size_t>(buffer.chunk)];
+}
+
+std::int64_t limit_of(const MemoryPlan& plan, const Buffer& buffer) {
+  switch (buffer.region) {
+    case Region::persistent:
+      return plan.persistent_bytes;
+    case Region::task:
+      return plan.task_bytes;
+    default:
+      return copies_of(plan, buffer).stride;
+  }
+}
+
+void check_regions(const MemoryPlan& plan) {
+  for (const SlotRegion& host : plan.host)
+    MESHWRIGHT_CHECK(host.offset + host.stride * host.slots <= plan.host_bytes,
+                     "host slots lie in the host's arena");
+  for (const auto& regions : {plan.slots, plan.windows})
+    for (const SlotRegion& region : regions)
+      MESHWRIGHT_CHECK(region.offset + region.stride * region.slots <= plan.task_offset,
+                       "slots and windows lie before the task region");
+}
+
+}  // namespace
+
+std::int64_t MemoryPlan::address(int buffer, int slot, int window) const {
   const Buffer& found = buffers[static_cast<std::size_t>(buffer)];
   switch (found.region) {
     case Region::persistent:
       return found.offset;
     case Region::task:
       return task_offset + found.offset;
-    case Region::slot:
+    default:
       break;
   }
-  const SlotRegion& region = slots[static_cast<std::size_t>(found.chunk)];
-  return region.offset + region.stride * slot + found.offset;
+  const SlotRegion& region = copies_of(*this, found);
+  return region.offset + region.stride * (found.region == Region::window ? window : slot) +
+         found.offset;
 }
 
 namespace {
@@ -78,11 +112,7 @@ void verify(const MemoryPlan& plan) {
   std::map<std::pair<Region, int>, std::vector<const Buffer*>> together_in;
   for (const Buffer& buffer : plan.buffers) {
     if (buffer.region == Region::task && buffer.body < 0) continue;  // never touched
-    const std::int64_t limit = buffer.region == Region::persistent ? plan.persistent_bytes
-                               : buffer.region == Region::task
-                                   ? plan.task_bytes
-                                   : plan.slots[static_cast<std::size_t>(buffer.chunk)].stride;
-    MESHWRIGHT_CHECK(buffer.offset >= 0 && buffer.offset + buffer.bytes <= limit,
+    MESHWRIGHT_CHECK(buffer.offset >= 0 && buffer.offset + buffer.bytes <= limit_of(plan, buffer),
                      "a buffer lies in its region");
     if (buffer.region != Region::persistent)
       together_in[{buffer.region, buffer.region == Region::task ? buffer.body : buffer.chunk}]
@@ -96,6 +126,7 @@ void verify(const MemoryPlan& plan) {
         const bool overlap = a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
         MESHWRIGHT_CHECK(!(together && overlap), "live buffers never overlap");
       }
+  check_regions(plan);
   std::int64_t sum = 0;
   for (std::int64_t bytes : plan.class_bytes) sum += bytes;
   MESHWRIGHT_CHECK(sum == plan.arena_bytes, "the classes make up the arena");

@@ -1,10 +1,12 @@
 // Every buffer of one stage's Program with its size, lifetime and place in the arena. The simulator
 // reports this arena, the engine allocates it once.
 //
-// Arena: [persistent][slots of chunk 0][slots of chunk 1]...[task]. Persistent buffers live for the
-// whole run. A slot holds what one micro-batch in flight keeps from its forward to its backward
-// task (its weights task, where the schedule has them). The task region is reused by every body.
-// Inside the task region and inside a slot, buffers with overlapping lifetimes never overlap.
+// Arena: [persistent][slots of chunk 0][windows of chunk 0][slots of chunk 1]...[task]. Persistent
+// buffers live for the whole run. A slot holds what one micro-batch in flight keeps from its
+// forward to its backward task (its weights task, where the schedule has them); what it keeps in
+// host memory meanwhile lies in a window, of which there are fewer. The task region is reused by
+// every body. Inside the task region and inside a slot, buffers with overlapping lifetimes never
+// overlap. Host memory is an arena of its own: [slots of chunk 0]...
 #pragma once
 
 #include <array>
@@ -27,7 +29,7 @@ enum class MemoryClass : std::uint8_t {
 constexpr int memory_class_count = 7;
 std::string_view name_of(MemoryClass cls);
 
-enum class Region : std::uint8_t { persistent, slot, task };
+enum class Region : std::uint8_t { persistent, slot, task, window, host };
 
 struct Buffer {
   std::string name;
@@ -35,7 +37,7 @@ struct Buffer {
   Region region = Region::task;
   std::int64_t bytes = 0;
   std::int64_t offset = 0;  // from the start of its region (of its slot)
-  int chunk = -1;           // slot buffers
+  int chunk = -1;           // slot, window and host buffers
   int body = -1;            // task buffers: the body it lives in
   // Task buffers: instructions of that body between which it is live, inclusive. Slot buffers: the
   // same over the bodies that use the slot, see slot_time().
@@ -55,14 +57,17 @@ struct SlotRegion {
 
 struct MemoryPlan {
   std::vector<Buffer> buffers;
-  std::vector<SlotRegion> slots;  // per chunk
+  std::vector<SlotRegion> slots, windows;  // per chunk
+  std::vector<SlotRegion> host;            // per chunk: as many slots, from the host arena's start
   std::int64_t persistent_bytes = 0;
   std::int64_t task_offset = 0, task_bytes = 0;
   std::int64_t arena_bytes = 0;
+  std::int64_t host_bytes = 0;
   std::array<std::int64_t, memory_class_count>
       class_bytes{};  // what each class adds to the peak; sums to arena_bytes
 
-  std::int64_t address(int buffer, int slot) const;  // from the arena's start
+  // From the start of the arena, or of the host's.
+  std::int64_t address(int buffer, int slot, int window = 0) const;
 };
 
 constexpr std::int64_t arena_alignment = 256;

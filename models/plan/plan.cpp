@@ -13,12 +13,6 @@ const std::string& word(const std::vector<std::string>& names, Enum value) {
   return names.at(static_cast<std::size_t>(value));
 }
 
-std::string recompute_word(const Training& training) {
-  if (training.recompute == Recompute::group)
-    return "group_" + std::to_string(training.recompute_group);
-  return word(recompute_names(), training.recompute);
-}
-
 const char* reduce_word(Dtype dtype) {
   if (dtype == Dtype::f16) return "fp16";
   return dtype == Dtype::bf16 ? "bf16" : "fp32";
@@ -63,7 +57,8 @@ const std::vector<std::string>& schedule_names() {
 }
 
 const std::vector<std::string>& recompute_names() {
-  static const std::vector<std::string> names = {"none", "selective", "full", "each", "contiguous"};
+  static const std::vector<std::string> names = {"none", "selective",  "full",
+                                                 "each", "contiguous", "group_N"};
   return names;
 }
 
@@ -85,6 +80,12 @@ const std::vector<std::string>& compiler_names() {
 const std::vector<std::string>& learning_rate_schedule_names() {
   static const std::vector<std::string> names = {"constant", "linear", "cosine"};
   return names;
+}
+
+std::string recompute_word(const Training& training) {
+  if (training.recompute == Recompute::group)
+    return "group_" + std::to_string(training.recompute_group);
+  return word(recompute_names(), training.recompute);
 }
 
 json to_json(const Training& t) {
@@ -111,6 +112,7 @@ json to_json(const Training& t) {
       {"beta2", t.beta2},
       {"epsilon", t.epsilon},
       {"dropout", t.dropout}};
+  if (!t.recompute_modules.empty()) value["recompute_modules"] = t.recompute_modules;
   if (t.predicted_positions > 0) value["predicted_positions"] = t.predicted_positions;
   if (t.gradient_clip > 0) value["gradient_clip"] = t.gradient_clip;
   if (t.loss_scale) value["loss_scale"] = to_json(*t.loss_scale);

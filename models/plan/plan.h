@@ -40,6 +40,7 @@ struct Training {
   Recompute recompute = Recompute::none;
   int recompute_group = 1;  // N of group_N
   double recompute_fraction = 1;
+  std::vector<std::string> recompute_modules;  // of blocks, each repeated by itself; * is any name
   AttentionKernel attention = AttentionKernel::flash2;
   OptimizerKind optimizer = OptimizerKind::adamw;
   CompilerLevel compiler = CompilerLevel::fused;
@@ -72,12 +73,15 @@ struct Parallelism {
   std::string tensor_layout = "megatron";   // megatron, speed, memory
   bool tensor_batch_own = false;
   bool context_gathers = false;  // keys and values by all-gather, not around the ring
-  std::string offload = "none";
-  int offload_horizon = 0;
+  std::string offload = "none";  // none, activations (horizon in pipeline tasks), layers
+  int offload_horizon = 0;       // 0: four tasks, two layers, as SageMaker's library
   std::int64_t reduce_bucket_bytes = 25 << 20;
   std::int64_t max_live_parameters = 1'000'000'000;
   std::int64_t persistence_threshold = 0;
 
+  int horizon() const {
+    return offload_horizon > 0 ? offload_horizon : offload == "layers" ? 2 : 4;
+  }
   Degrees degrees() const { return {pipeline, tensor, data, context, shard, expert}; }
 };
 
@@ -125,11 +129,11 @@ std::string divisors_of(std::int64_t number);  // "1, 2, 3 or 6", for messages; 
 nlohmann::json to_json(const Plan& plan);
 nlohmann::json to_json(const Training& training);
 nlohmann::json to_json(const Parallelism& parallelism);
+std::string recompute_word(const Training& training);  // with the number of group_N
 
 // The words of the job file, in the order of the enumerators (dashes of the file's own spelling).
-const std::vector<std::string>& schedule_names();  // gpipe 1f1b interleaved zero_bubble
-const std::vector<std::string>&
-recompute_names();  // none selective full each contiguous (group_N is apart)
+const std::vector<std::string>& schedule_names();   // gpipe 1f1b interleaved zero_bubble
+const std::vector<std::string>& recompute_names();  // none selective full each contiguous group_N
 const std::vector<std::string>& optimizer_names();
 const std::vector<std::string>& attention_names();
 const std::vector<std::string>& compiler_names();

@@ -21,31 +21,54 @@ int last_compute_of(const Body& body) {
 
 }  // namespace
 
-bool runs(const Instruction& instruction, const Task& task) {
-  switch (instruction.when) {
+bool runs(When when, const Task& task) {
+  switch (when) {
     case When::always:
       return true;
     case When::first_micro_batch:
       return task.first;
     case When::last_micro_batch:
       return task.last;
+    case When::offloaded:
+      return task.offloaded;
   }
   return true;
 }
 
+namespace {
+
+// The latest task of every body with each slot, or each window.
+class LatestByCopy {
+ public:
+  explicit LatestByCopy(std::size_t bodies) : of_body_(bodies) {}
+  void append_to(std::vector<int>& found, int copy) const {
+    for (const std::vector<int>& tasks : of_body_)
+      found.push_back(at(copy) < tasks.size() ? tasks[at(copy)] : -1);
+  }
+  void note(int body, int copy, int task) {
+    std::vector<int>& tasks = of_body_[at(body)];
+    if (tasks.size() <= at(copy)) tasks.resize(at(copy) + 1, -1);
+    tasks[at(copy)] = task;
+  }
+
+ private:
+  std::vector<std::vector<int>> of_body_;
+};
+
+}  // namespace
+
 WaitResolver::WaitResolver(const Program& program) : program_(&program) {
   const std::size_t bodies = program.bodies.size();
   std::vector<int> latest(bodies, -1);
-  std::vector<std::vector<int>> with_slot(bodies);
-  for (std::size_t task = 0; task < program.tasks.size(); ++task) {
-    const Task& now = program.tasks[task];
+  LatestByCopy with_slot(bodies), with_window(bodies);
+  for (int task = 0; task < static_cast<int>(program.tasks.size()); ++task) {
+    const Task& now = program.tasks[at(task)];
     latest_.insert(latest_.end(), latest.begin(), latest.end());
-    for (const std::vector<int>& slots : with_slot)
-      latest_with_slot_.push_back(at(now.slot) < slots.size() ? slots[at(now.slot)] : -1);
-    latest[at(now.body)] = static_cast<int>(task);
-    std::vector<int>& slots = with_slot[at(now.body)];
-    if (slots.size() <= at(now.slot)) slots.resize(at(now.slot) + 1, -1);
-    slots[at(now.slot)] = static_cast<int>(task);
+    with_slot.append_to(latest_with_slot_, now.slot);
+    with_window.append_to(latest_with_window_, now.window);
+    latest[at(now.body)] = task;
+    with_slot.note(now.body, now.slot, task);
+    with_window.note(now.body, now.window, task);
   }
   for (const Body& body : program.bodies) last_compute_.push_back(last_compute_of(body));
 }
@@ -57,12 +80,16 @@ RunId WaitResolver::operator()(int task, const Wait& wait) const {
     return runs(target, now) ? RunId{task, wait.instruction} : RunId{};
   }
   if (wait.relation == Wait::Relation::previous_task) {
-    if (task == 0) return {};
-    return {task - 1, last_compute_[at(program_->tasks[at(task - 1)].body)]};
+    for (int before = task - 1; before >= 0; --before)
+      if (const int last = last_compute_[at(program_->tasks[at(before)].body)]; last >= 0)
+        return {before, last};
+    return {};
   }
   const std::size_t index = at(task) * program_->bodies.size() + at(wait.body);
-  const int found =
-      wait.relation == Wait::Relation::latest ? latest_[index] : latest_with_slot_[index];
+  const auto& tasks = wait.relation == Wait::Relation::latest             ? latest_
+                      : wait.relation == Wait::Relation::latest_with_slot ? latest_with_slot_
+                                                                          : latest_with_window_;
+  const int found = tasks[index];
   if (found < 0) return {};
   const int instruction = wait.instruction < 0 ? last_compute_[at(wait.body)] : wait.instruction;
   if (instruction < 0) return {};
@@ -78,8 +105,10 @@ RunId resolve(const Program& program, int task, const Wait& wait) {
 std::string to_text(const Program& program) {
   constexpr const char* streams[] = {"compute",   "tensor_comm", "shard_comm", "pipe_send",
                                      "pipe_recv", "copy_out",    "copy_in",    "context_comm"};
-  constexpr const char* bodies[] = {"forward", "backward", "weights", "step_begin", "step_end"};
-  constexpr const char* relations[] = {"", "slot:", "latest:", "previous:"};
+  constexpr const char* bodies[] = {"forward",    "backward", "weights",
+                                    "step_begin", "step_end", "load"};
+  constexpr const char* relations[] = {"", "slot:", "window:", "latest:", "previous:"};
+  constexpr const char* whens[] = {"", " first", " last", " offloaded"};
   std::string text = "stage " + std::to_string(program.stage) + "\n";
   for (std::size_t b = 0; b < program.bodies.size(); ++b) {
     const Body& body = program.bodies[b];
@@ -94,8 +123,7 @@ std::string to_text(const Program& program) {
       if (instruction.group != GroupKind::none)
         text += " over " + std::string(name_of(instruction.group));
       if (instruction.peer >= 0) text += " peer " + std::to_string(instruction.peer);
-      if (instruction.when != When::always)
-        text += instruction.when == When::first_micro_batch ? " first" : " last";
+      text += whens[static_cast<int>(instruction.when)];
       const auto list = [&](const char* label, const std::vector<Operand>& operands) {
         text += label;
         for (const Operand& operand : operands)

@@ -51,8 +51,8 @@ enum class Stream : std::uint8_t {
 constexpr int stream_count = 8;
 
 // Bodies are shared by all micro-batches; an instruction may be meant for the first or last one of
-// its chunk only.
-enum class When : std::uint8_t { always, first_micro_batch, last_micro_batch };
+// its chunk only, or for those whose activations are offloaded.
+enum class When : std::uint8_t { always, first_micro_batch, last_micro_batch, offloaded };
 
 struct Operand {
   int buffer = -1;          // index into MemoryPlan::buffers
@@ -63,12 +63,18 @@ struct Operand {
 };
 
 // Which run of an instruction must have ended: an instruction of this task, or of the latest
-// earlier task that runs `body` (with the same slot as this task, or whatever slot). No such
-// earlier task: nothing to wait for.
+// earlier task that runs `body` (with the same slot or window as this task, or whatever slot). No
+// such earlier task: nothing to wait for. previous_task: the latest earlier one that computes.
 struct Wait {
-  enum class Relation : std::uint8_t { same_task, latest_with_slot, latest, previous_task };
+  enum class Relation : std::uint8_t {
+    same_task,
+    latest_with_slot,
+    latest_with_window,
+    latest,
+    previous_task
+  };
   Relation relation = Relation::same_task;
-  int body = -1;        // latest, latest_with_slot
+  int body = -1;        // latest, latest_with_slot, latest_with_window
   int instruction = 0;  // -1: the body's last compute instruction that always runs
 };
 
@@ -93,7 +99,8 @@ struct Instruction {
 
 struct Body {
   // weights: the part of a backward that only weight gradients need, where the schedule defers it.
-  enum class Kind : std::uint8_t { forward, backward, weights, step_begin, step_end };
+  // load: brings a micro-batch's offloaded activations back to the device.
+  enum class Kind : std::uint8_t { forward, backward, weights, step_begin, step_end, load };
   Kind kind = Kind::forward;
   int chunk = -1;  // -1 for the step's begin and end
   std::vector<Instruction> instructions;
@@ -106,6 +113,8 @@ struct Task {
   int slot = 0;        // which copy of the chunk's saved activations
   bool first = false;  // of this body in the step
   bool last = false;
+  int window = 0;          // which copy of what is offloaded, while it is on the device
+  bool offloaded = false;  // the micro-batch's activations go to host memory and come back
 };
 
 // A parameter as the ranks of this stage hold it. `copy_of_tied`: the second copy of a tied weight,
@@ -170,12 +179,15 @@ class WaitResolver {
 
  private:
   const Program* program_;
-  std::vector<int> latest_,
-      latest_with_slot_;           // [task * bodies + body]: the latest earlier task, or -1
+  std::vector<int> latest_, latest_with_slot_,
+      latest_with_window_;         // [task * bodies + body]: the latest earlier task, or -1
   std::vector<int> last_compute_;  // per body
 };
 
-bool runs(const Instruction& instruction, const Task& task);  // its `when` against first and last
+bool runs(When when, const Task& task);
+inline bool runs(const Instruction& instruction, const Task& task) {
+  return runs(instruction.when, task);
+}
 
 // Program-level rules: waits name earlier things, collectives of one communicator come in one order
 // on all stages, sends meet receives, no deadlock. A breach is our bug (MESHWRIGHT_CHECK).

@@ -181,11 +181,20 @@ void check_partition(const Parallelism& p) {
     refuse("parallelism/partition", "no module is given a stage; name some, or use 'auto'");
 }
 
+void check_offload(const Plan& plan) {
+  const Parallelism& p = plan.parallelism;
+  at_least("parallelism/offload_horizon", p.offload_horizon, 0);
+  if (p.offload == "layers" &&
+      (plan.training.recompute == Recompute::selective || !plan.training.recompute_modules.empty()))
+    refuse("parallelism/offload",
+           "'layers' moves the inputs of whole blocks; use 'activations', or recompute full, "
+           "contiguous or group_N");
+}
+
 void check_amounts(const Parallelism& p) {
   at_least("parallelism/reduce_bucket_bytes", p.reduce_bucket_bytes, 1);
   at_least("parallelism/max_live_parameters", p.max_live_parameters, 1);
   at_least("parallelism/persistence_threshold", p.persistence_threshold, 0);
-  at_least("parallelism/offload_horizon", p.offload_horizon, 0);
 }
 
 void check_loss_scale(const Training& t) {
@@ -226,6 +235,9 @@ void check_training(const Training& t, const ModelSizes& model) {
                        t.sequence_length, model.positions, model.positions));
   within("training/recompute_fraction", t.recompute_fraction, 0, 1);
   if (t.recompute == Recompute::group) at_least("training/recompute", t.recompute_group, 1);
+  if (!t.recompute_modules.empty() && t.recompute != Recompute::none)
+    refuse("training/recompute_modules",
+           fmt::format("given beside recompute '{}'; keep one of them", recompute_word(t)));
   if (t.predicted_positions < 0 || t.predicted_positions > t.sequence_length)
     refuse("training/predicted_positions", fmt::format("{} is not in 1 to sequence_length {}",
                                                        t.predicted_positions, t.sequence_length));
@@ -240,18 +252,16 @@ void check_supported(const Plan& plan) {
   const Parallelism& p = plan.parallelism;
   if (p.context > 1 && p.expert > 1)
     not_yet("parallelism/context", "context together with expert parallelism");
+  if (p.offload != "none" && p.schedule == ScheduleKind::zero_bubble)
+    not_yet("parallelism/offload", "offload under schedule 'zero_bubble'");
+  if (p.context > 1 && t.dropout > 0)
+    not_yet("training/dropout", "dropout under context parallelism");
   if (p.expert > 1) not_yet("parallelism/expert", "expert parallelism (degree above 1)");
   if (p.tensor_layout != "megatron")
     not_yet("parallelism/tensor_layout",
             fmt::format("layout '{}' of tensor-parallel layers", p.tensor_layout));
   if (p.tensor_batch_own && p.tensor > 1)
     not_yet("parallelism/tensor_batch", "'own' (every rank of a tensor group reads its own share)");
-  if (p.offload != "none")
-    not_yet("parallelism/offload", fmt::format("offload of '{}'", p.offload));
-  if (t.dropout > 0) not_yet("training/dropout", "dropout above 0");
-  if (t.recompute == Recompute::contiguous) not_yet("training/recompute", "'contiguous'");
-  if (t.recompute == Recompute::group)
-    not_yet("training/recompute", fmt::format("'group_{}'", t.recompute_group));
 }
 
 }  // namespace
@@ -273,6 +283,7 @@ void verify(const Plan& plan, const ModelSizes& model) {
   check_schedule(plan, model);
   check_partition(plan.parallelism);
   check_amounts(plan.parallelism);
+  check_offload(plan);
   check_supported(plan);
   if (std::find(placements().begin(), placements().end(), plan.parallelism.placement) ==
       placements().end())

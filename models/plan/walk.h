@@ -193,8 +193,7 @@ class Walk {
   }
 
   static bool runs_now(const Script& script, int task, const Script::Step& step) {
-    const Task& now = script.program().tasks[index(task)];
-    return step.when == When::first_micro_batch ? now.first : now.last;
+    return runs(step.when, script.program().tasks[index(task)]);
   }
 
   // False while the run before or a wait is open. A party of an open meeting has run as far as its

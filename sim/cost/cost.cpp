@@ -27,6 +27,28 @@ void copy_types(const Graph& graph, const TensorIds& ids, Types& types) {
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
+// One way between a device and its host's memory while all devices of the host copy: over PCIe, or
+// within the memory of a CPU computer, which every byte enters and leaves.
+double host_copy_bandwidth(const Cluster& cluster) {
+  const Machine& machine = cluster.machine;
+  if (machine.shared_memory) return cluster.device().memory_bandwidth_bytes_per_s / 2;
+  double bandwidth = machine.pcie.gpu_bandwidth_bytes_per_s;
+  for (const PcieSwitch& below : machine.pcie.switches)
+    bandwidth =
+        std::min(bandwidth, machine.pcie.uplink_bandwidth_bytes_per_s /
+                                static_cast<double>(std::max<std::size_t>(1, below.gpus.size())));
+  return bandwidth;
+}
+
+bool is_copy(const Instruction& instruction) {
+  return instruction.kind == InstructionKind::copy_out ||
+         instruction.kind == InstructionKind::copy_in;
+}
+
+auto launched(const std::vector<Kernel>& kernels) {
+  return std::ranges::count(kernels, false, &Kernel::joins_neighbour);
+}
+
 }  // namespace
 
 Precision executed_precision(const Gpu& gpu, Precision wanted) {
@@ -38,6 +60,7 @@ Precision executed_precision(const Gpu& gpu, Precision wanted) {
 CostModel::CostModel(const Cluster& cluster, const Training& training)
     : gpu_(cluster.device()),
       host_launch_(cluster.host_launch()),
+      host_copy_bytes_per_s_(host_copy_bandwidth(cluster)),
       training_(training),
       products_(executed_precision(gpu_, training.precision)),
       attention_(training.precision == Precision::fp8
@@ -47,7 +70,7 @@ CostModel::CostModel(const Cluster& cluster, const Training& training)
 Seconds CostModel::time(const Kernel& kernel) const {
   const double memory =
       kernel.bytes / (gpu_.memory_bandwidth_bytes_per_s * gpu_.memory_bound.at(kernel.bytes));
-  const Seconds latency{gpu_.kernel_latency_s};
+  const Seconds latency{kernel.joins_neighbour ? 0 : gpu_.kernel_latency_s};
   double arithmetic = 0;
   switch (kernel.kind) {
     case Kernel::Kind::memory:
@@ -94,10 +117,14 @@ void CostModel::append(const Instruction& instruction, const Program& program,
 Seconds CostModel::time(const std::vector<Kernel>& kernels) const {
   Seconds device;
   for (const Kernel& kernel : kernels) device += time(kernel);
-  return std::max(device, host_launch_ * static_cast<double>(kernels.size()));
+  return std::max(device, host_launch_ * static_cast<double>(launched(kernels)));
 }
 
 Seconds CostModel::time(const Instruction& instruction, const Program& program) const {
+  if (is_copy(instruction))
+    return Seconds{static_cast<double>(instruction.inputs[0].type.bytes()) /
+                   host_copy_bytes_per_s_} +
+           Seconds{gpu_.kernel_latency_s};
   std::vector<Kernel> kernels;
   append(instruction, program, kernels);
   return time(kernels);
@@ -106,7 +133,7 @@ Seconds CostModel::time(const Instruction& instruction, const Program& program) 
 int CostModel::launches(const Instruction& instruction, const Program& program) const {
   std::vector<Kernel> kernels;
   append(instruction, program, kernels);
-  return static_cast<int>(kernels.size());
+  return static_cast<int>(launched(kernels));
 }
 
 std::vector<double> CostModel::unit_costs(const Graph& graph) const {

@@ -18,7 +18,7 @@ class CostModel {
 
   Seconds time(const Kernel& kernel) const;
   // Device time of a compute or optimizer_step instruction, no less than the host needs to launch
-  // its kernels; zero for all other kinds.
+  // its kernels; of a copy between device and host memory; zero for all other kinds.
   Seconds time(const Instruction& instruction, const Program& program) const;
   int launches(const Instruction& instruction, const Program& program) const;  // kernels it starts
   // Compute of every unit of a graph, for the partitioner: all phases that the graph holds, or
@@ -35,6 +35,7 @@ class CostModel {
 
   Gpu gpu_;
   Seconds host_launch_;
+  double host_copy_bytes_per_s_;
   Training training_;
   Precision products_, attention_;  // the arithmetic that the device has for them
 };

@@ -133,7 +133,13 @@ void ClusterSearch::evaluate(const Entry& entry) {
   ++built_;
   const Prepared prepared = prepare(job_.model, std::move(plan), cluster_);
   const double peak = peak_of(stage_memory(prepared.stages, cluster_));
+  const auto on_host =
+      static_cast<double>(host_memory_bytes(prepared.stages, prepared.plan, cluster_));
   if (peak > limit_) return note_miss(entry.candidate, peak);
+  if (on_host > cluster_.machine.host.memory_bytes) {
+    ++rejected_["what is offloaded does not fit in the hosts' memory"];
+    return;
+  }
   ++simulated_;
   RankedPlan ranked{prepared.plan, machine_, cluster_.hosts, cluster_, {}, false};
   ranked.prediction = predict(prepared, cluster_, job_.objective.spot);

@@ -7,6 +7,7 @@
 #include "models/lower/lower.h"
 #include "models/partition/partition.h"
 #include "models/passes/pass.h"
+#include "models/passes/recomputed_groups.h"
 #include "sim/cost/cost.h"
 
 namespace meshwright {
@@ -42,7 +43,10 @@ void add_memory(const Prepared& prepared, const Cluster& cluster, Prediction& re
   for (const StageMemory& stage : result.memory)
     result.peak_memory_bytes = std::max(result.peak_memory_bytes, stage.peak_bytes);
   result.memory_limit_bytes = cluster.device().memory_bytes;
-  result.fits = static_cast<double>(result.peak_memory_bytes) <= result.memory_limit_bytes;
+  result.host_memory_bytes = host_memory_bytes(prepared.stages, prepared.plan, cluster);
+  result.host_memory_limit_bytes = cluster.machine.host.memory_bytes;
+  result.fits = static_cast<double>(result.peak_memory_bytes) <= result.memory_limit_bytes &&
+                static_cast<double>(result.host_memory_bytes) <= result.host_memory_limit_bytes;
 }
 
 // Means over the stages.
@@ -65,6 +69,8 @@ Prepared prepare(const Model& model, Plan plan, const Cluster& cluster) {
     const CostModel cost(cluster, plan.training);
     plan.stage_of_unit = partition(prepared.graph, plan, cost.unit_costs(prepared.graph),
                                    cost.unit_memory(prepared.graph));
+    if (groups_follow_stages(plan.training))
+      prepared.graph = run_passes(build_graph(model, plan.training), plan, training_passes());
   }
   prepared.stages = lower(prepared.graph, plan);
   prepared.plan = std::move(plan);
@@ -85,9 +91,21 @@ std::vector<StageMemory> stage_memory(const std::vector<Program>& stages, const 
     stage.class_bytes = program.memory.class_bytes;
     stage.library_bytes = static_cast<std::int64_t>(library);
     stage.peak_bytes = program.memory.arena_bytes + stage.library_bytes;
+    if (cluster.machine.shared_memory) stage.peak_bytes += program.memory.host_bytes;
     memory.push_back(stage);
   }
   return memory;
+}
+
+std::int64_t host_memory_bytes(const std::vector<Program>& stages, const Plan& plan,
+                               const Cluster& cluster) {
+  const Mesh mesh(plan.degrees(), plan.parallelism.placement);
+  std::vector<std::int64_t> of_host(static_cast<std::size_t>(cluster.hosts), 0);
+  for (int rank = 0; rank < mesh.ranks(); ++rank) {
+    const auto stage = static_cast<std::size_t>(mesh.coordinates(rank).pipeline);
+    of_host.at(static_cast<std::size_t>(cluster.host_of(rank))) += stages[stage].memory.host_bytes;
+  }
+  return *std::ranges::max_element(of_host);
 }
 
 Prediction predict(const Prepared& prepared, const Cluster& cluster, bool spot,

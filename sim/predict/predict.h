@@ -30,7 +30,7 @@ struct StageMemory {
   int stage = 0;
   std::array<std::int64_t, memory_class_count> class_bytes{};  // indexed by MemoryClass
   std::int64_t library_bytes = 0;  // context, communicator buffers, BLAS workspace
-  std::int64_t peak_bytes = 0;     // arena + library_bytes
+  std::int64_t peak_bytes = 0;     // arena + library_bytes; on a CPU also what is offloaded
 };
 
 struct Prediction {
@@ -42,6 +42,8 @@ struct Prediction {
   double memory_limit_bytes = 0;  // of one GPU
   std::int64_t peak_memory_bytes = 0;
   std::vector<StageMemory> memory;
+  std::int64_t host_memory_bytes = 0;  // what the ranks of the fullest host keep in its memory
+  double host_memory_limit_bytes = 0;
   std::optional<double> usd_per_hour, usd_per_million_tokens;
   std::int64_t instructions = 0;
   double simulation_wall_s = 0;
@@ -49,6 +51,10 @@ struct Prediction {
 
 // Memory alone, without replay: cheap.
 std::vector<StageMemory> stage_memory(const std::vector<Program>& stages, const Cluster& cluster);
+
+// Offloaded activations of all ranks of the host that has most.
+std::int64_t host_memory_bytes(const std::vector<Program>& stages, const Plan& plan,
+                               const Cluster& cluster);
 
 Prediction predict(const Prepared& prepared, const Cluster& cluster, bool spot = false,
                    Timeline* timeline = nullptr);

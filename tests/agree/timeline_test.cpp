@@ -61,3 +61,28 @@ TEST_CASE("the simulator plays exactly the instructions that the engine runs", "
       CHECK(engine.size() > 4 * 2 + 2);
     }
 }
+
+TEST_CASE("both play the copies of what is offloaded", "[agree]") {
+  const Model model = small_model("gpt");
+  for (const char* offload : {"activations", "layers"}) {
+    Plan plan = small_plan(model, {.micro_batches = 6});
+    plan.training.recompute = Recompute::full;
+    plan.parallelism.schedule = ScheduleKind::gpipe;
+    plan.parallelism.offload = offload;
+    plan.parallelism.offload_horizon = 2;
+    const std::vector<Program> stages = lower_small(model, plan);
+    INFO(offload);
+    const Played engine = executed(model, plan, stages);
+    CHECK(engine == simulated(plan, stages));
+    int copies = 0;
+    for (const auto& [task, instruction] : engine) {
+      const Body& body = stages[0].bodies[static_cast<std::size_t>(
+          stages[0].tasks[static_cast<std::size_t>(task)].body)];
+      const Stream stream = body.instructions[static_cast<std::size_t>(instruction)].stream;
+      copies += stream == Stream::copy_out;
+      copies -= stream == Stream::copy_in;
+    }
+    CHECK(copies == 0);  // what goes out comes back
+    CHECK(stages[0].memory.host_bytes > 0);
+  }
+}

@@ -47,6 +47,7 @@ Plan base_plan(const Model& model, SmallDegrees degrees) {
 Plan on_one_process(Plan plan) {
   plan.parallelism = Parallelism{};
   plan.training.recompute = Recompute::none;
+  plan.training.recompute_modules.clear();
   plan.training.micro_batch = 2;
   return plan;
 }

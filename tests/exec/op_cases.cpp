@@ -63,6 +63,10 @@ void add_row_cases(std::vector<Case>& cases, const Sizes& z) {
   cases.push_back({"tanh", Op::tanh, a, {x}, {{rows, h}}});
   cases.push_back({"swiglu", Op::swiglu, a, {x, x}, {{rows, h}}});
   cases.push_back({"add", Op::add, a, {x, x}, {{rows, h}}});
+  Attributes dropping = a;
+  dropping.dropout = 0.3;
+  dropping.dropout_key = 11;
+  cases.push_back({"dropout", Op::dropout, dropping, {x}, {{rows, h}}});
 }
 
 void add_loss_cases(std::vector<Case>& cases, const Sizes& z) {
@@ -119,6 +123,7 @@ Case attention_case(const Attributes& a) {
   if (a.causal) name += ", causal";
   if (a.alibi) name += ", alibi";
   if (a.kv_heads != a.heads) name += ", grouped queries";
+  if (a.dropout > 0) name += ", dropout";
   std::vector<InputSpec> inputs = {{{rows, (a.heads + 2 * a.kv_heads) * dim}}};
   if (a.packing == Packing::separate)
     inputs = {{{rows, a.heads * dim}}, {{rows, a.kv_heads * dim}}, {{rows, a.kv_heads * dim}}};
@@ -144,6 +149,14 @@ void add_attention_cases(std::vector<Case>& cases, int batch, int length, int he
         a.kv_heads = packing == Packing::per_head || !causal ? 6 : 2;
         cases.push_back(attention_case(a));
       }
+  a.packing = Packing::concatenated;
+  a.causal = true;
+  a.dropout = 0.25;
+  a.dropout_key = 7;
+  for (const AttentionKernel kernel : {AttentionKernel::unfused, AttentionKernel::flash2}) {
+    a.attention = kernel;
+    cases.push_back(attention_case(a));
+  }
 }
 
 // One head over more than one tile of 128 rows.
@@ -157,6 +170,9 @@ void add_tiled_attention_cases(std::vector<Case>& cases, int length) {
       a.attention = kernel;
       a.causal = causal;
       a.alibi = causal;
+      a.dropout = 0;
+      cases.push_back(attention_case(a));
+      a.dropout = 0.25;
       cases.push_back(attention_case(a));
     }
 }
@@ -227,6 +243,7 @@ std::vector<OpTensor> Runner::run(Op op, const Attributes& attributes,
   context.tensor_rank = tensor_rank;
   context.context_rank = context_rank;
   context.tensor_size = attributes.tensor_degree;
+  context.first_sequence = first_sequence;
   backend_.run({op, attributes, input_types, output_types}, {in, out}, context);
   for (std::size_t o = outputs.size() - added_outputs; o < outputs.size(); ++o)
     for (std::int64_t i = 0; i < results[o].elements(); ++i)
@@ -320,6 +337,10 @@ const OpRule rules[] = {
     {Op::add,
      [](Runner&, const Case&, const Inputs&, const Inputs&, const OpTensor& dy) {
        return Inputs{dy, dy};
+     }},
+    {Op::dropout,
+     [](Runner& r, const Case& c, const Inputs&, const Inputs&, const OpTensor& dy) {
+       return r.run(Op::dropout_grad, c.attributes, {&dy}, {dy.type.shape});
      }},
     {Op::select_positions,
      [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const OpTensor& dy) {

@@ -59,6 +59,7 @@ class Runner {
                             const std::vector<Shape>& outputs, std::size_t added_outputs = 0);
   OpTensor random(const InputSpec& spec, std::uint64_t seed) const;  // equal numbers in f32 and f64
   int tensor_rank = 0, context_rank = 0;
+  std::int64_t first_sequence = 0;
   std::set<Op> called;
 
  private:

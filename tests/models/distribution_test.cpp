@@ -183,7 +183,7 @@ TEST_CASE("version 1: values out of their range", "[models][distribution]") {
       {"ddp_dist_backend", "auto"},
       {"tensor_parallel_degree", -1},
       {"fp16_params", true},
-      {"offload_activations", true},
+      {"offload_activations", "yes"},
       {"activation_loading_horizon", 0},
       {"sharded_data_parallel_degree", 0},
       {"sdp_gradient_clipping", 0},
@@ -229,6 +229,34 @@ TEST_CASE("version 1: every key without effect says so once", "[models][distribu
   CHECK(job.warnings.size() == parameters.size() - 1);
 }
 
+TEST_CASE("both versions offload what is checkpointed", "[models][distribution]") {
+  const auto read_with = [](const json& distribution, const char* recompute) {
+    json value = job_of(distribution);
+    value["training"]["recompute"] = recompute;
+    return read_job(value, "job.json", ".", lookup_for_tests);
+  };
+  const json one = {
+      {"partitions", 2}, {"microbatches", 4}, {"ddp", true}, {"offload_activations", true}};
+  const Job tasks = read_with(version_1(one), "full");
+  CHECK(tasks.plan.parallelism.offload == "activations");
+  CHECK(tasks.plan.parallelism.horizon() == 4);  // pipeline tasks
+  CHECK(!warns(tasks, "offload_activations"));
+  CHECK(warns(read_with(version_1(one), "none"), "offload_activations"));
+  json alone = one;
+  alone["microbatches"] = 1;
+  alone["activation_loading_horizon"] = 2;
+  const Job one_batch = read_with(version_1(alone), "full");
+  CHECK(one_batch.plan.parallelism.horizon() == 2);
+  CHECK(warns(one_batch, "offload_activations"));
+
+  const Job layers = read_with(version_2({{"sm_activation_offloading", true}}), "full");
+  CHECK(layers.plan.parallelism.offload == "layers");
+  CHECK(layers.plan.parallelism.horizon() == 2);  // layers
+  CHECK(!warns(layers, "sm_activation_offloading"));
+  CHECK(warns(read_with(version_2({{"sm_activation_offloading", true}}), "none"),
+              "sm_activation_offloading"));
+}
+
 TEST_CASE("every key of both tables is known", "[models][distribution]") {
   CHECK(version_1_keys().size() == 39);
   CHECK(version_2_keys().size() == 9);
@@ -263,8 +291,6 @@ TEST_CASE("version 2: rules and warnings", "[models][distribution]") {
         "context_parallel_degree: 4 exceeds hybrid_shard_degree 2; use at most that");
   CHECK(one({{"expert_parallel_degree", 2}})
             .starts_with("expert_parallel_degree: expert parallelism"));
-  CHECK(one({{"sm_activation_offloading", true}}) ==
-        "sm_activation_offloading: offload of 'activations' is not supported yet");
   const Job job = read(version_2({{"activation_loading_horizon", 2},
                                   {"fsdp_cache_flush_warnings", true},
                                   {"allow_empty_shards", false},

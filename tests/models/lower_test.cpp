@@ -1,6 +1,7 @@
 // Passes and lowering over the legal degrees of small models.
 #include "models/lower/lower.h"
 
+#include "models/core/error.h"
 #include "models/importers/model.h"
 #include "models/partition/partition.h"
 #include "models/passes/pass.h"
@@ -86,6 +87,87 @@ TEST_CASE("recomputation trades kept activations for repeated work", "[models][p
   plan.training.recompute_fraction = 0.5;
   const Graph graph = run_passes(build_graph(model, plan.training), plan, training_passes());
   CHECK(count_ops(graph, Op::attention, Phase::recompute) == 2);
+}
+
+TEST_CASE("groups of blocks keep one input each and are repeated together", "[models][passes]") {
+  const Model model = small_model("gpt");  // 4 blocks
+  Plan plan = small_plan(model, {});
+  const auto kept = [&](Recompute kind, int group) {
+    plan.training.recompute = kind;
+    plan.training.recompute_group = group;
+    const auto stages = lower_small(model, plan);
+    verify(stages);
+    return stages[0].memory.slots[0].stride;
+  };
+  // micro_batch 2 x sequence 8 x hidden 32 x 4 bytes
+  const std::int64_t input = 2 * 8 * 32 * 4, each = kept(Recompute::full, 1);
+  CHECK(kept(Recompute::group, 1) == each);
+  CHECK(kept(Recompute::group, 2) == each - 2 * input);  // inputs of blocks 0 and 2
+  CHECK(kept(Recompute::group, 3) == each - 2 * input);  // of 0 and 3
+  CHECK(kept(Recompute::group, 4) == each - 3 * input);
+  CHECK(kept(Recompute::contiguous, 1) == each - 3 * input);
+  const Graph graph = run_passes(build_graph(model, plan.training), plan, training_passes());
+  CHECK(count_ops(graph, Op::attention, Phase::recompute) == 4);
+}
+
+TEST_CASE("groups of blocks end where a stage ends", "[models][passes]") {
+  const Model model = small_model("gpt");
+  for (const SmallDegrees degrees :
+       {SmallDegrees{2, 1, 1}, SmallDegrees{4, 1, 1}, SmallDegrees{2, 2, 1},
+        SmallDegrees{2, 1, 2, 4, 3}, SmallDegrees{2, 1, 1, 4, 0, 2}})
+    for (const auto& [kind, group] :
+         {std::pair{Recompute::contiguous, 1}, std::pair{Recompute::group, 3}}) {
+      Plan plan = small_plan(model, degrees);
+      plan.training.recompute = kind;
+      plan.training.recompute_group = group;
+      plan.parallelism.sequence_parallel = degrees.tensor > 1;
+      INFO(describe(plan));
+      verify(lower_small(model, plan));
+    }
+  // One block on a stage: nothing to put together.
+  Plan plan = small_plan(model, {.pipeline = 4});
+  plan.stage_of_unit = {0, 0, 1, 2, 3, 3, 3};  // embedding, four blocks, norm, head
+  plan.training.recompute = Recompute::full;
+  const auto each = lower_small(model, plan);
+  plan.training.recompute = Recompute::contiguous;
+  const auto together = lower_small(model, plan);
+  for (std::size_t stage = 0; stage < 4; ++stage)
+    CHECK(together[stage].memory.slots[0].stride == each[stage].memory.slots[0].stride);
+}
+
+TEST_CASE("modules are recomputed by name", "[models][passes]") {
+  const Model model = small_model("gpt");
+  const auto graph_with = [&](std::vector<std::string> modules) {
+    Plan plan = small_plan(model, {});
+    plan.training.recompute_modules = std::move(modules);
+    verify(lower_small(model, plan));
+    return run_passes(build_graph(model, plan.training), plan, training_passes());
+  };
+  const Graph mlps = graph_with({"transformer.h.*.mlp"});
+  CHECK(count_ops(mlps, Op::gelu, Phase::recompute) == 4);
+  CHECK(count_ops(mlps, Op::linear, Phase::recompute) == 2 * 4);
+  CHECK(count_ops(mlps, Op::attention, Phase::recompute) == 0);
+  CHECK(count_ops(mlps, Op::add, Phase::recompute) == 0);
+  const Graph two = graph_with({"transformer.h.1", "transformer.h.1.mlp", "transformer.h.3.attn"});
+  CHECK(count_ops(two, Op::gelu, Phase::recompute) == 1);
+  CHECK(count_ops(two, Op::attention, Phase::recompute) == 2);
+  CHECK(count_ops(graph_with({"transformer.h"}), Op::attention, Phase::recompute) == 4);
+  CHECK_THROWS_WITH(graph_with({"transformer.h.*.mlp", "transformer.h.1.mpl"}),
+                    "/training/recompute_modules/1: 'transformer.h.1.mpl' names no module of a "
+                    "block; did you mean 'transformer.h.1.mlp'?");
+  CHECK_THROWS_AS(graph_with({"transformer.wte"}), InputError);
+}
+
+TEST_CASE("selective recomputation repeats what has a score matrix only", "[models][passes]") {
+  const Model model = small_model("gpt");
+  Plan plan = small_plan(model, {});
+  plan.training.recompute = Recompute::selective;
+  for (const auto& [kernel, repeated] :
+       {std::pair{AttentionKernel::unfused, 4}, std::pair{AttentionKernel::flash2, 0}}) {
+    plan.training.attention = kernel;
+    const Graph graph = run_passes(build_graph(model, plan.training), plan, training_passes());
+    CHECK(count_ops(graph, Op::attention, Phase::recompute) == repeated);
+  }
 }
 
 TEST_CASE("sharding divides the optimizer's memory, then the gradients', then the parameters'",

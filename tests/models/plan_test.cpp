@@ -57,6 +57,12 @@ TEST_CASE("a legal plan passes", "[models][plan]") {
   CHECK(refused(CHANGE(p.schedule = ScheduleKind::interleaved, p.virtual_stages = 3)) == "");
   CHECK(refused(CHANGE(p.zero_stage = 3, p.shard = 2)) == "");
   CHECK(refused(CHANGE(t.recompute = Recompute::each)) == "");
+  CHECK(refused(CHANGE(t.dropout = 0.1)) == "");
+  CHECK(refused(CHANGE(p.offload = "activations")) == "");
+  CHECK(refused(CHANGE(p.offload = "layers", p.offload_horizon = 3)) == "");
+  CHECK(refused(CHANGE(t.recompute = Recompute::contiguous)) == "");
+  CHECK(refused(CHANGE(t.recompute = Recompute::group, t.recompute_group = 3)) == "");
+  CHECK(refused(CHANGE(t.recompute_modules = {"transformer.h.*.mlp"})) == "");
 }
 
 TEST_CASE("rules about tensor parallelism", "[models][plan]") {
@@ -105,6 +111,14 @@ TEST_CASE("rules about the pipeline", "[models][plan]") {
         "micro-batches first; use schedule '1f1b' or 8 or more");
 }
 
+TEST_CASE("rules about offloading", "[models][plan]") {
+  CHECK(refused(CHANGE(p.offload = "layers", t.recompute = Recompute::selective)) ==
+        "/parallelism/offload: 'layers' moves the inputs of whole blocks; use 'activations', or "
+        "recompute full, contiguous or group_N");
+  CHECK(refused(CHANGE(p.offload = "activations", p.offload_horizon = -1)) ==
+        "/parallelism/offload_horizon: -1 is too small; use 0 or more");
+}
+
 TEST_CASE("rules about training", "[models][plan]") {
   CHECK(refused(CHANGE(t.sequence_length = 2048)) ==
         "/training/sequence_length: 2048 exceeds the model's 1024 learned positions; use 1024 or "
@@ -117,6 +131,8 @@ TEST_CASE("rules about training", "[models][plan]") {
         "cuts; use 'flash' or 'flash2', or context 1");
   CHECK(refused(CHANGE(t.recompute_fraction = 1.5)) ==
         "/training/recompute_fraction: 1.5 is out of range; use 0 to 1");
+  CHECK(refused(CHANGE(t.recompute_modules = {"transformer.h.0"}, t.recompute = Recompute::full)) ==
+        "/training/recompute_modules: given beside recompute 'full'; keep one of them");
   CHECK(refused(CHANGE(t.dropout = 1)) ==
         "/training/dropout: 1 is out of range; use 0 or more and less than 1");
   CHECK(refused(CHANGE(t.loss_scale = LossScale{})) ==
@@ -128,11 +144,10 @@ TEST_CASE("what is not built yet is refused as such", "[models][plan]") {
   plan.parallelism.expert = plan.parallelism.context = 2;
   CHECK_THROWS_AS(verify(plan, gpt2()), NotSupportedYet);
   CHECK(refused(CHANGE(p.expert = 2)).ends_with("is not supported yet"));
-  CHECK(refused(CHANGE(p.offload = "activations")).ends_with("is not supported yet"));
+  CHECK(refused(CHANGE(p.offload = "activations", p.schedule = ScheduleKind::zero_bubble))
+            .ends_with("is not supported yet"));
   CHECK(refused(CHANGE(p.tensor_layout = "memory")).ends_with("is not supported yet"));
   CHECK(refused(CHANGE(p.tensor_batch_own = true)).ends_with("is not supported yet"));
-  CHECK(refused(CHANGE(t.dropout = 0.1)).ends_with("is not supported yet"));
-  CHECK(refused(CHANGE(t.recompute = Recompute::group)).ends_with("is not supported yet"));
 }
 
 TEST_CASE("a plan as JSON is in the words of the job file", "[models][plan]") {

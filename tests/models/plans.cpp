@@ -84,7 +84,7 @@ std::string describe(const Plan& plan) {
          std::to_string(p.data) + " v" + std::to_string(p.virtual_stages) + " " +
          schedule_names()[static_cast<std::size_t>(p.schedule)] + " zero" +
          std::to_string(p.zero_stage) + (p.sequence_parallel ? " rows" : "") + " recompute " +
-         recompute_names()[static_cast<std::size_t>(plan.training.recompute)];
+         recompute_word(plan.training);
 }
 
 }  // namespace meshwright

@@ -110,6 +110,32 @@ TEST_CASE("an instruction lasts no less than the host needs to launch it", "[cos
   CHECK(cost.time(send, program).value == 0);
 }
 
+TEST_CASE("a fused dropout costs the bytes of its mask", "[cost]") {
+  Cluster cluster = plain_cluster();
+  cluster.machine.gpu.kernel_latency_s = 3e-6;
+  cluster.host_launch_us = 100;
+  Program program;
+  Instruction dropout;
+  dropout.op = Op::dropout;
+  dropout.inputs = dropout.outputs = {{0, 0, {Shape{1000, 1000}, Dtype::f16}, GroupKind::none}};
+  Instruction gradient = dropout;
+  gradient.op = Op::dropout_grad;
+  const auto time = [&](CompilerLevel level, const Instruction& instruction) {
+    Training training = training_in(Precision::fp16);
+    training.compiler = level;
+    return CostModel(cluster, training).time(instruction, program).value;
+  };
+  // A million elements: 2 MB in, 2 MB out, a mask of 1 MB; all below the 100 us of a launch.
+  CHECK(time(CompilerLevel::none, dropout) == Approx(100e-6));
+  CHECK(time(CompilerLevel::fused, dropout) == Approx(1e-6));  // 1 MB at 1 TB/s, no launch
+  CHECK(time(CompilerLevel::full, dropout) == 0);
+  CHECK(time(CompilerLevel::fused, gradient) == Approx(100e-6));
+  cluster.host_launch_us = 0;
+  CHECK(time(CompilerLevel::none, dropout) == Approx(5e-6 + 3e-6));
+  CHECK(time(CompilerLevel::fused, gradient) == Approx(5e-6 + 3e-6));
+  CHECK(time(CompilerLevel::full, gradient) == Approx(4e-6 + 3e-6));
+}
+
 TEST_CASE("an optimizer step touches what its shard owns", "[cost]") {
   const CostModel cost(plain_cluster(), training_in(Precision::fp16));
   Program program;

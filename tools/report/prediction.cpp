@@ -24,7 +24,9 @@ std::string schedule_text(const Parallelism& p) {
 }
 
 std::string recompute_text(const Training& training) {
-  std::string text = recompute_names()[static_cast<std::size_t>(training.recompute)];
+  if (!training.recompute_modules.empty())
+    return fmt::format("{}", fmt::join(training.recompute_modules, " "));
+  std::string text = recompute_word(training);
   if (training.recompute != Recompute::none && training.recompute_fraction < 1)
     text += fmt::format(" of {}", show_percent(training.recompute_fraction));
   return text;
@@ -54,6 +56,8 @@ json prediction_json(const Prediction& p) {
           {"memory_limit_bytes", p.memory_limit_bytes},
           {"peak_memory_bytes", p.peak_memory_bytes},
           {"memory", memory},
+          {"host_memory_bytes", p.host_memory_bytes},
+          {"host_memory_limit_bytes", p.host_memory_limit_bytes},
           {"usd_per_hour", optional_number(p.usd_per_hour)},
           {"usd_per_million_tokens", optional_number(p.usd_per_million_tokens)},
           {"instructions", p.instructions},
@@ -94,7 +98,9 @@ std::string short_plan_text(const Plan& plan) {
   if (p.zero_stage > 0) text += fmt::format(" zero{}", p.zero_stage);
   if (p.zero_stage > 0 && p.shard > 1) text += fmt::format("/{}", p.shard);
   if (p.sequence_parallel) text += " sp";
-  if (plan.training.recompute != Recompute::none) text += " " + recompute_text(plan.training);
+  const Training& training = plan.training;
+  if (training.recompute != Recompute::none || !training.recompute_modules.empty())
+    text += " " + recompute_text(plan.training);
   return text;
 }
 
@@ -108,6 +114,7 @@ std::string plan_text(const Plan& plan) {
   if (p.zero_stage > 0) text += fmt::format("   zero {} over {}", p.zero_stage, plan.shard_group());
   if (p.sequence_parallel) text += "   sequence parallel";
   text += "   recompute " + recompute_text(plan.training);
+  if (p.offload != "none") text += fmt::format("   offload {}, horizon {}", p.offload, p.horizon());
   return text;
 }
 
@@ -132,6 +139,10 @@ std::string prediction_text(const Model& model, const Prepared& prepared, const 
   text += fmt::format("memory   peak {} of {}   {}\n",
                       show_bytes(static_cast<double>(p.peak_memory_bytes)),
                       show_bytes(p.memory_limit_bytes), p.fits ? "fits" : "DOES NOT FIT");
+  if (p.host_memory_bytes > 0)
+    text += fmt::format("host     offloaded {} of {}\n",
+                        show_bytes(static_cast<double>(p.host_memory_bytes)),
+                        show_bytes(p.host_memory_limit_bytes));
   if (p.usd_per_hour)
     text += fmt::format("cost     ${:.2f}/h   ${:.4f} per million tokens\n", *p.usd_per_hour,
                         p.usd_per_million_tokens.value_or(0));

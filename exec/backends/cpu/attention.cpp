@@ -33,6 +33,21 @@ void weigh_values(const HeadInput<T>& in, const Tile& t, const T* weights, std::
                       .beta = beta});
 }
 
+// The same, without the dropped ones: of copies, because the gradient needs the probabilities.
+template <typename T>
+void weigh_dropped(const HeadInput<T>& in, const Tile& t, const T* probabilities,
+                   std::int64_t weights_row, const HeadOutput<T>& out) {
+  alignas(64) std::array<T, tile_length * tile_length> weights;
+  for (std::int64_t j0 = 0; j0 < t.columns; j0 += tile_length) {
+    const Tile part{t.i0, t.rows, j0, std::min(tile_length, t.columns - j0)};
+    for (std::int64_t i = 0; i < part.rows; ++i)
+      std::copy_n(probabilities + i * weights_row + j0, part.columns,
+                  weights.data() + i * part.columns);
+    in.drop(part, weights.data());
+    weigh_values(in, part, weights.data(), part.columns, out, j0 == 0 ? T(0) : T(1));
+  }
+}
+
 template <typename T>
 void unfused_head(const HeadInput<T>& in, const HeadOutput<T>& out, T* probabilities) {
   const std::int64_t s = in.a.sequence_length;
@@ -56,7 +71,10 @@ void unfused_head(const HeadInput<T>& in, const HeadOutput<T>& out, T* probabili
       for (std::int64_t j = 0; j < visible; ++j) row[j] *= scale;
       std::fill(row + visible, row + s, T(0));
     }
-    weigh_values(in, t, block, s, out, T(0));
+    if (in.a.dropout > 0)
+      weigh_dropped(in, t, block, s, out);
+    else
+      weigh_values(in, t, block, s, out, T(0));
   }
 }
 
@@ -103,6 +121,7 @@ void add_tile(const HeadInput<T>& in, const Tile& t, T* scores, Running<T>& runn
               const HeadOutput<T>& out, bool first) {
   in.scores(t, scores, t.columns);
   update(in, t, scores, running, out, first);
+  in.drop(t, scores);
   weigh_values(in, t, scores, t.columns, out, first ? T(0) : T(1));
 }
 
@@ -164,7 +183,7 @@ struct ContextRows {
       std::copy_n(before.y + i * out.row, a.head_dim, out.y + i * out.row);
     }
     for (const ContextBlock<T>& block : blocks) {
-      const HeadInput<T> in(a, block.heads, batch, head, k.context.tensor_rank);
+      const HeadInput<T> in(a, block.heads, batch, head, k.context);
       for (int key_half = 0; key_half < 2; ++key_half) {
         const KeyHalf keys =
             key_half_of(a, k.context.context_rank, half, block.source, key_half, i0 + rows);
@@ -175,7 +194,7 @@ struct ContextRows {
         }
       }
     }
-    const HeadInput<T> in(a, blocks[0].heads, batch, head, k.context.tensor_rank);
+    const HeadInput<T> in(a, blocks[0].heads, batch, head, k.context);
     finish_rows(in, i0, rows, running, out, log_sums);
   }
 };
@@ -195,7 +214,7 @@ void attention(const KernelCall& k) {
   parallel_for(k.pool, std::int64_t{a.micro_batch} * a.heads, 1,
                [&](std::int64_t task, std::int64_t) {
                  const std::int64_t batch = task / a.heads, head = task % a.heads;
-                 const HeadInput<T> in(a, heads, batch, head, k.context.tensor_rank);
+                 const HeadInput<T> in(a, heads, batch, head, k.context);
                  const HeadOutput<T> out{y + batch * s * y_row + head * a.head_dim, y_row};
                  if (a.attention == AttentionKernel::unfused)
                    unfused_head(in, out, saved + task * s * s);

@@ -2,6 +2,7 @@
 // log-sum-exp (flash). With P the probabilities and S the scores:
 //   dV = P^T dY,  dP = dY V^T,  dS = P (dP - rowsum(dY Y)),  dQ = dS K / sqrt(d),  dK = dS^T Q /
 //   sqrt(d).
+// With dropout D: dV = (D P)^T dY and dP = D (dY V^T); rowsum(P dP) is rowsum(dY Y) still.
 #include <array>
 
 #include "exec/backends/cpu/heads.h"
@@ -120,9 +121,11 @@ void tile_gradient(const HeadInput<T>& in, const Tile& t, const HeadGradient<T>&
                       .c = g.dk + t.j0 * g.k_row,
                       .c_row = g.k_row,
                       .beta = kv_beta};
-  multiply(dv);
   multiply(dp);
+  in.drop(t, ds);
   score_gradients(in, t, g, p, ds);
+  in.drop(t, tiles.p.data());
+  multiply(dv);
   multiply(dq);
   multiply(dk);
 }
@@ -196,7 +199,7 @@ void attention_grad(const KernelCall& k) {
     alignas(64) Tiles<T> tiles;
     const std::int64_t batch = task / a.kv_heads, first = task % a.kv_heads * group;
     for (std::int64_t head = first; head < first + group; ++head) {
-      const HeadInput<T> in(a, operands.heads, batch, head, k.context.tensor_rank);
+      const HeadInput<T> in(a, operands.heads, batch, head, k.context);
       head_gradient(in, operands.at(a, batch, head), head == first, tiles);
     }
   });
@@ -256,7 +259,7 @@ void context_attention_grad(const KernelCall& k) {
                                     .q_row = q_row,
                                     .k_row = 2 * half,
                                     .v_row = 2 * half};
-            const HeadInput<T> in(a, block.heads, batch, head, k.context.tensor_rank);
+            const HeadInput<T> in(a, block.heads, batch, head, k.context);
             context_head_gradient(k, in, g, block.source, tiles);
           }
       });

@@ -39,6 +39,8 @@ constexpr Row table[] = {
     MESHWRIGHT_ROW(tanh),
     MESHWRIGHT_ROW(swiglu),
     MESHWRIGHT_ROW(add),
+    MESHWRIGHT_ROW(dropout),
+    {Op::dropout_grad, cpu::dropout<float>, cpu::dropout<double>},
     MESHWRIGHT_ROW(select_positions),
     MESHWRIGHT_ROW(cross_entropy),
     MESHWRIGHT_ROW(cross_entropy_stats),

@@ -1,6 +1,7 @@
-// Sums of tensors, and copies of chosen rows.
+// Sums of tensors, dropout, and copies of chosen rows.
 #include <algorithm>
 
+#include "exec/backends/cpu/dropout.h"
 #include "exec/backends/cpu/kernels.h"
 #include "models/core/error.h"
 
@@ -16,6 +17,24 @@ void add(const KernelCall& k) {
 #pragma omp simd
                  for (std::int64_t i = begin; i < end; ++i) y[i] = a[i] + b[i];
                });
+}
+
+// Forward and backward alike: the gradient drops the elements that the forward dropped.
+template <typename T>
+void dropout(const KernelCall& k) {
+  const Attributes& a = k.attributes();
+  const std::int64_t rows = k.in_shape(0)[0], h = k.in_shape(0)[1], s = a.sequence_length;
+  const std::int64_t first_row = a.sequence_parallel ? k.context.tensor_rank * rows : 0;
+  const std::int64_t first_sequence = k.context.first_sequence;
+  const Dropout mask(a);
+  const T* x = k.in<T>(0);
+  T* y = k.out<T>(0);
+  parallel_for(k.pool, rows, rows_per_piece(h), [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      const std::int64_t row = first_row + r;
+      mask.apply(x + r * h, y + r * h, h, first_sequence + row / s, row % s, 0);
+    }
+  });
 }
 
 namespace {
@@ -73,6 +92,7 @@ void sequence_slice(const KernelCall& k) {
 }
 
 MESHWRIGHT_CPU_INSTANTIATE(add);
+MESHWRIGHT_CPU_INSTANTIATE(dropout);
 MESHWRIGHT_CPU_INSTANTIATE(select_positions);
 MESHWRIGHT_CPU_INSTANTIATE(select_positions_grad);
 MESHWRIGHT_CPU_INSTANTIATE(sequence_slice);

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "exec/backends/backend.h"
+#include "exec/backends/cpu/dropout.h"
 #include "exec/backends/cpu/gemm.h"
 #include "models/core/error.h"
 #include "models/graph/context.h"
@@ -92,17 +94,31 @@ struct HeadInput {
   QueryKeyValue<const T> all;  // for the row lengths
   T scale = 1;
   T slope = 0;
+  std::int64_t sequence = 0, head = 0;  // of the whole run and model
 
   HeadInput(const Attributes& attributes, const QueryKeyValue<const T>& heads, std::int64_t batch,
-            std::int64_t head, std::int64_t tensor_rank)
-      : a(attributes), all(heads) {
+            std::int64_t own_head, const OpContext& context)
+      : a(attributes),
+        all(heads),
+        sequence(context.first_sequence + batch),
+        head(std::int64_t{context.tensor_rank} * a.heads + own_head) {
     const std::int64_t token = batch * a.sequence_length;
-    const std::int64_t kv_head = head / (a.heads / a.kv_heads);
-    q = heads.q.at(token, head);
+    const std::int64_t kv_head = own_head / (a.heads / a.kv_heads);
+    q = heads.q.at(token, own_head);
     k = heads.k.at(token, kv_head);
     v = heads.v.at(token, kv_head);
     scale = static_cast<T>(1 / std::sqrt(static_cast<double>(a.head_dim)));
-    if (a.alibi) slope = static_cast<T>(alibi_slope(tensor_rank * a.heads + head, a.alibi_heads));
+    if (a.alibi) slope = static_cast<T>(alibi_slope(head, a.alibi_heads));
+  }
+
+  // weights[rows, columns] of the tile's probabilities, or their gradients, without the dropped.
+  void drop(const Tile& t, T* weights) const {
+    if (a.dropout == 0) return;
+    const Dropout mask(a);
+    for (std::int64_t i = 0; i < t.rows; ++i) {
+      T* row = weights + i * t.columns;
+      mask.apply(row, row, t.columns, sequence, head * a.sequence_length + t.i0 + i, t.j0);
+    }
   }
 
   // scores[rows, columns] = q k^T / sqrt(head_dim) + slope (j - i); not masked.

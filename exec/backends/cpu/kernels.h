@@ -73,6 +73,7 @@ MESHWRIGHT_CPU_KERNEL(tanh_grad);
 MESHWRIGHT_CPU_KERNEL(swiglu);
 MESHWRIGHT_CPU_KERNEL(swiglu_grad);
 MESHWRIGHT_CPU_KERNEL(add);  // elementwise.cpp
+MESHWRIGHT_CPU_KERNEL(dropout);
 MESHWRIGHT_CPU_KERNEL(select_positions);
 MESHWRIGHT_CPU_KERNEL(select_positions_grad);
 MESHWRIGHT_CPU_KERNEL(sequence_slice);

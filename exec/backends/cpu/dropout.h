@@ -1,0 +1,46 @@
+// Which elements dropout sets to zero: a function of (seed, module, sequence, row, column) alone,
+// so that nothing is kept for the gradient, and repeated work and other degrees drop the same ones.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "exec/runtime/philox.h"
+#include "models/graph/op.h"
+
+namespace meshwright::cpu {
+
+class Dropout {
+ public:
+  explicit Dropout(const Attributes& a)
+      : key_{static_cast<std::uint32_t>(a.dropout_key),
+             static_cast<std::uint32_t>(a.dropout_key >> 32)},
+        threshold_(static_cast<std::uint32_t>(a.dropout * 0x1p32)),
+        scale_(1 / (1 - a.dropout)) {}
+
+  // y = x for `count` columns of a row of a sequence, beginning with `column`; y may be x.
+  // A Philox block is four columns.
+  template <typename T>
+  void apply(const T* x, T* y, std::int64_t count, std::int64_t sequence, std::int64_t row,
+             std::int64_t column) const {
+    const T scale = static_cast<T>(scale_);
+    const std::int64_t end = column + count;
+    for (std::int64_t first = column / 4 * 4; first < end; first += 4) {
+      const PhiloxCounter bits =
+          philox({static_cast<std::uint32_t>(first / 4), static_cast<std::uint32_t>(row),
+                  static_cast<std::uint32_t>(sequence), static_cast<std::uint32_t>(sequence >> 32)},
+                 key_);
+      for (std::int64_t c = std::max(first, column); c < std::min(first + 4, end); ++c)
+        y[c - column] =
+            bits[static_cast<std::size_t>(c - first)] < threshold_ ? T(0) : x[c - column] * scale;
+    }
+  }
+
+ private:
+  PhiloxKey key_;
+  std::uint32_t threshold_;
+  double scale_;
+};
+
+}  // namespace meshwright::cpu

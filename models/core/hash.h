@@ -1,0 +1,19 @@
+// A hash of text that is equal on every computer: what random numbers are keyed by.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace meshwright {
+
+// FNV-1a, 64 bits.
+constexpr std::uint64_t hash_of(std::string_view text) {
+  std::uint64_t hash = 0xCBF29CE484222325;
+  for (char c : text) {
+    hash ^= static_cast<unsigned char>(c);
+    hash *= 0x100000001B3;
+  }
+  return hash;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,104 @@
+// What offloading costs and saves in simulated time and memory.
+#include "sim/predict/predict.h"
+#include "tests/catch.h"
+#include "tests/sim/plans.h"
+
+using namespace meshwright;
+
+namespace {
+
+// GPipe with 8 micro-batches of 2 sequences.
+Plan plan_of(int pipeline, int data, const std::string& offload) {
+  Plan plan;
+  plan.training.micro_batch = 2;
+  plan.training.global_batch = 16 * data;
+  plan.training.sequence_length = 128;
+  plan.training.precision = Precision::fp16;
+  plan.training.recompute = Recompute::full;
+  plan.parallelism.pipeline = pipeline;
+  plan.parallelism.data = data;
+  plan.parallelism.schedule = ScheduleKind::gpipe;
+  plan.parallelism.offload = offload;
+  return plan;
+}
+
+struct Simulated {
+  Prediction prediction;
+  double copies_s = 0;  // time in copies, of all ranks that the timeline shows
+};
+
+Simulated simulate(const Plan& plan, const Cluster& cluster) {
+  const Prepared prepared = prepare(small_model(), plan, cluster);
+  Timeline timeline;
+  Simulated result{predict(prepared, cluster, false, &timeline), 0};
+  for (const TimelineEntry& entry : timeline.entries) {
+    const Program& program = prepared.stages.front();
+    if (entry.rank != 0) continue;
+    const Task& task = program.tasks[static_cast<std::size_t>(entry.task)];
+    const Instruction& instruction = program.bodies[static_cast<std::size_t>(task.body)]
+                                         .instructions[static_cast<std::size_t>(entry.instruction)];
+    if (instruction.stream == Stream::copy_out || instruction.stream == Stream::copy_in)
+      result.copies_s += to_seconds(entry.end - entry.begin).value;
+  }
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("offloading takes from the device what it gives to the host", "[sim][offload]") {
+  Cluster cluster{load_machine("p4d.24xlarge"), 1, 8, {}, {}};
+  const Prediction kept = simulate(plan_of(2, 4, "none"), cluster).prediction;
+  CHECK(kept.host_memory_bytes == 0);
+  for (const char* offload : {"activations", "layers"}) {
+    INFO(offload);
+    const Plan plan = plan_of(2, 4, offload);
+    const Prepared prepared = prepare(small_model(), plan, cluster);
+    const Prediction sent = predict(prepared, cluster);
+    CHECK(sent.peak_memory_bytes < kept.peak_memory_bytes);
+    // Four replicas of both stages lie on the one host.
+    CHECK(sent.host_memory_bytes ==
+          4 * (prepared.stages[0].memory.host_bytes + prepared.stages[1].memory.host_bytes));
+    CHECK(sent.fits);
+    Cluster small = cluster;
+    small.machine.host.memory_bytes = static_cast<double>(sent.host_memory_bytes - 1);
+    CHECK_FALSE(predict(prepared, small).fits);
+  }
+}
+
+TEST_CASE("copies run beside compute where streams do, and in line where not", "[sim][offload]") {
+  Cluster cluster{load_machine("p4d.24xlarge"), 1, 1, {}, {}};
+  for (const char* offload : {"activations", "layers"}) {
+    INFO(offload);
+    const Plan none = plan_of(1, 1, "none"), plan = plan_of(1, 1, offload);
+    cluster.machine.concurrent_streams = true;
+    const double alone = simulate(none, cluster).prediction.step_time_s;
+    const Simulated beside = simulate(plan, cluster);
+    CHECK(beside.copies_s > 0);
+    CHECK(beside.prediction.step_time_s >= alone);
+    CHECK(beside.prediction.step_time_s < alone + 0.5 * beside.copies_s);
+    cluster.machine.concurrent_streams = false;
+    const double serial = simulate(none, cluster).prediction.step_time_s;
+    const Simulated in_line = simulate(plan, cluster);
+    CHECK(in_line.prediction.step_time_s == Approx(serial + in_line.copies_s));
+  }
+}
+
+TEST_CASE("a slower bus to the host is never faster", "[sim][offload]") {
+  Cluster cluster{load_machine("p4d.24xlarge"), 1, 2, {}, {}};
+  for (const char* offload : {"activations", "layers"}) {
+    const Plan plan = plan_of(2, 1, offload);
+    const Pcie pcie = cluster.machine.pcie;
+    double before = 0;
+    for (const double factor : {100.0, 1.0, 0.1, 0.001}) {
+      INFO(offload << " " << factor);
+      cluster.machine.pcie.gpu_bandwidth_bytes_per_s = pcie.gpu_bandwidth_bytes_per_s * factor;
+      cluster.machine.pcie.uplink_bandwidth_bytes_per_s =
+          pcie.uplink_bandwidth_bytes_per_s * factor;
+      const Prediction p = simulate(plan, cluster).prediction;
+      CHECK(p.step_time_s >= before);
+      before = p.step_time_s;
+    }
+    cluster.machine.pcie = pcie;
+    CHECK(before > simulate(plan, cluster).prediction.step_time_s);  // 1000 times slower shows
+  }
+}
