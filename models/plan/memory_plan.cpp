@@ -30,6 +30,9 @@ std::int64_t limit_of(const MemoryPlan& plan, const Buffer& buffer) {
       return plan.persistent_bytes;
     case Region::task:
       return plan.task_bytes;
+    case Region::owned:
+      return plan.arena_bytes_of(buffer.owner.rdp, std::max(0, buffer.owner.tensor)) -
+             plan.owned_offset;
     default:
       return copies_of(plan, buffer).stride;
   }
@@ -117,21 +120,6 @@ std::int64_t pack(std::vector<Buffer*>& buffers) {
 }
 
 namespace {
-
-std::int64_t room_of(const MemoryPlan& plan, const Buffer& buffer) {
-  switch (buffer.region) {
-    case Region::persistent:
-      return plan.persistent_bytes;
-    case Region::task:
-      return plan.task_bytes;
-    case Region::owned:
-      return plan.arena_bytes_of(buffer.owner.rdp, std::max(0, buffer.owner.tensor)) -
-             plan.owned_offset;
-    case Region::slot:
-      break;
-  }
-  return plan.slots[static_cast<std::size_t>(buffer.chunk)].stride;
-}
 
 // Buffers of one region and body. Those of different owners never meet.
 void check_no_overlap(const std::vector<const Buffer*>& buffers) {
