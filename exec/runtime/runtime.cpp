@@ -116,7 +116,9 @@ void Runtime::fail_non_finite(std::string_view what) {
 void Runtime::execute(int task, const Instruction& instruction, int index) {
   const Task& running = program_.tasks[at(task)];
   if (is_message(instruction)) return message(instruction, task, index);
-  if (instruction.kind == InstructionKind::optimizer_step) check_finite();
+  // On all ranks, whoever owns the bucket: what is not finite is looked for together.
+  if (instruction.kind == InstructionKind::optimizer_step || instruction.op == Op::lamb_norms)
+    ready_to_update();
   if (!concerns(program_, instruction, {own_.rdp, own_.tensor})) return;
   const SimTime begin = options_.trace ? now() : 0;
   if (search_ != nullptr) search_->before(instruction, running);

@@ -30,7 +30,7 @@ OpTensor rows_of(const OpTensor& whole, const Attributes& a, int rank) {
   return part;
 }
 
-double distance(const OpTensor& a, const OpTensor& b) {
+double apart(const OpTensor& a, const OpTensor& b) {
   REQUIRE(a.type == b.type);
   double worst = 0;
   for (std::int64_t i = 0; i < a.elements(); ++i) {
@@ -90,12 +90,12 @@ class ContextRank {
         all.set(i++, ranks[static_cast<std::size_t>(r)].kv.get(k));
     const Tensors again = run(Op::context_attention, {&operands_[0], &all},
                               {results[0].type.shape, results[1].type.shape});
-    CHECK(distance(again[0], results[0]) < 1e-13);
-    CHECK(distance(again[1], results[1]) < 1e-13);
+    CHECK(apart(again[0], results[0]) < 1e-13);
+    CHECK(apart(again[1], results[1]) < 1e-13);
     const Tensors made =
         run(Op::context_attention_grad, {&operands_[0], &all, &results[0], &results[1], &dy},
             {q_shape(), all.type.shape});
-    CHECK(distance(made[0], dq) < 1e-13);
+    CHECK(apart(made[0], dq) < 1e-13);
     for (std::size_t r = 0; r < ranks.size(); ++r)
       for (std::int64_t i = 0; i < kv.elements(); ++i)
         ranks[r].gathered_dkv.push_back(
@@ -150,7 +150,7 @@ void check_context(const Case& c, int degree) {
   for (ContextRank& rank : ranks) rank.forward(ranks);
   for (int rank = 0; rank < degree; ++rank) {
     ContextRank& own = ranks[static_cast<std::size_t>(rank)];
-    CHECK(distance(own.results[0], rows_of(whole.outputs[0], a, rank)) < 1e-12);
+    CHECK(apart(own.results[0], rows_of(whole.outputs[0], a, rank)) < 1e-12);
     own.backward(ranks, rows_of(whole.dy, a, rank));
   }
   for (int rank = 0; rank < degree; ++rank) {
@@ -158,7 +158,7 @@ void check_context(const Case& c, int degree) {
     own.check_gathered(ranks, rows_of(whole.dy, a, rank));
     const Tensors gradients = own.gradients();
     for (std::size_t i = 0; i < gradients.size(); ++i)
-      CHECK(distance(gradients[i], rows_of(whole.gradients[i], a, rank)) < 1e-12);
+      CHECK(apart(gradients[i], rows_of(whole.gradients[i], a, rank)) < 1e-12);
   }
   for (ContextRank& rank : ranks) {
     const auto elements = static_cast<std::size_t>(rank.dkv.elements());
@@ -241,12 +241,12 @@ TEST_CASE("positions of a context group's tokens are those in the sequence", "[e
     runner.context_rank = rank;
     const OpTensor own = rows_of(x, part, rank);
     const Shape& shape = own.type.shape;
-    CHECK(distance(runner.run(Op::rope, part, {&own}, {shape})[0], rows_of(rope, part, rank)) == 0);
-    CHECK(distance(runner.run(Op::add_position, part, {&own, &table}, {shape})[0],
+    CHECK(apart(runner.run(Op::rope, part, {&own}, {shape})[0], rows_of(rope, part, rank)) == 0);
+    CHECK(apart(runner.run(Op::add_position, part, {&own, &table}, {shape})[0],
                    rows_of(placed, part, rank)) == 0);
     add_to(sum, runner.run(Op::add_position_grad, part, {&own}, {table.type.shape}, 1)[0]);
   }
   runner.context_rank = 0;
-  CHECK(distance(sum, runner.run(Op::add_position_grad, a, {&x}, {table.type.shape}, 1)[0]) <
+  CHECK(apart(sum, runner.run(Op::add_position_grad, a, {&x}, {table.type.shape}, 1)[0]) <
         1e-14);
 }

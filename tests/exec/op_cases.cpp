@@ -87,34 +87,6 @@ void add_part_cases(std::vector<Case>& cases, const Sizes& z) {
   }
 }
 
-// Columns handed out to three ranks: one segment, or queries, keys and values.
-void add_part_cases(std::vector<Case>& cases, const Sizes& z) {
-  const std::int64_t rows = z.batch * z.length, w = z.width;
-  Attributes a = sequences(z.batch, z.length);
-  a.tensor_degree = 3;
-  for (const bool segmented : {false, true}) {
-    if (segmented) a.segments = {6 * w, 3 * w, 3 * w};
-    const Shape columns{rows, 12 * w}, parts{3 * rows, 4 * w};
-    const std::string what = segmented ? ", segments" : "";
-    cases.push_back({"columns_to_parts" + what, Op::columns_to_parts, a, {{columns}}, {parts}});
-    cases.push_back({"parts_to_columns" + what, Op::parts_to_columns, a, {{parts}}, {columns}});
-  }
-}
-
-// Columns handed out to three ranks: one segment, or queries, keys and values.
-void add_part_cases(std::vector<Case>& cases, const Sizes& z) {
-  const std::int64_t rows = z.batch * z.length, w = z.width;
-  Attributes a = sequences(z.batch, z.length);
-  a.tensor_degree = 3;
-  for (const bool segmented : {false, true}) {
-    if (segmented) a.segments = {6 * w, 3 * w, 3 * w};
-    const Shape columns{rows, 12 * w}, parts{3 * rows, 4 * w};
-    const std::string what = segmented ? ", segments" : "";
-    cases.push_back({"columns_to_parts" + what, Op::columns_to_parts, a, {{columns}}, {parts}});
-    cases.push_back({"parts_to_columns" + what, Op::parts_to_columns, a, {{parts}}, {columns}});
-  }
-}
-
 void add_loss_cases(std::vector<Case>& cases, const Sizes& z) {
   const std::int64_t rows = z.batch * z.length, columns = z.other;
   Attributes a = sequences(z.batch, z.length);
