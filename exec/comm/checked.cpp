@@ -36,6 +36,7 @@ std::string text_of(const Announcement& said) {
   if (said.dtype >= 0) text += " " + std::string(types[said.dtype]);
   if (kind == InstructionKind::all_reduce) text += said.option == 1 ? ", maximum" : ", sum";
   if (kind == InstructionKind::broadcast) text += " from member " + std::to_string(said.option);
+  if (kind == InstructionKind::reduce) text += " to member " + std::to_string(said.option);
   return text;
 }
 
@@ -59,9 +60,9 @@ class CheckedCommunicator : public Communicator {
           maximum ? 1 : 0);
     inner_->all_reduce(data, elements, dtype, maximum);
   }
-  void all_gather(const void* own, void* all, std::int64_t bytes) override {
-    agree(InstructionKind::all_gather, bytes);
-    inner_->all_gather(own, all, bytes);
+  void all_gather(const void* own, void* all, std::int64_t bytes, bool flat) override {
+    agree(InstructionKind::all_gather, bytes, -1, flat ? 1 : 0);
+    inner_->all_gather(own, all, bytes, flat);
   }
   void reduce_scatter(const void* whole, void* own, std::int64_t elements, Dtype dtype,
                       bool accumulate) override {
@@ -71,6 +72,10 @@ class CheckedCommunicator : public Communicator {
   void broadcast(void* data, std::int64_t bytes, int root) override {
     agree(InstructionKind::broadcast, bytes, -1, root);
     inner_->broadcast(data, bytes, root);
+  }
+  void reduce(void* data, std::int64_t elements, Dtype dtype, int root) override {
+    agree(InstructionKind::reduce, elements * bytes_of(dtype), static_cast<int>(dtype), root);
+    inner_->reduce(data, elements, dtype, root);
   }
   void barrier() override {
     agree(static_cast<InstructionKind>(barrier_kind), 0);

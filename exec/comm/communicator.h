@@ -32,12 +32,16 @@ class Communicator {
 
   // f32 and f64; another type is a RunError.
   virtual void all_reduce(void* data, std::int64_t elements, Dtype dtype, bool maximum) = 0;
-  // `own` may lie inside `all` at its place, own rank * bytes_per_rank.
-  virtual void all_gather(const void* own, void* all, std::int64_t bytes_per_rank) = 0;
+  // `own` may lie inside `all` at its place, own rank * bytes_per_rank. Over several hosts in two
+  // levels, unless `flat`.
+  virtual void all_gather(const void* own, void* all, std::int64_t bytes_per_rank,
+                          bool flat = false) = 0;
   // own (+)= sum over the ranks of part `rank` of `whole`. `own` may be that part of `whole`.
   virtual void reduce_scatter(const void* whole, void* own, std::int64_t elements_per_rank,
                               Dtype dtype, bool accumulate) = 0;
   virtual void broadcast(void* data, std::int64_t bytes, int root) = 0;
+  // The sum ends in `data` of member `root`; what the others have in theirs afterwards is open.
+  virtual void reduce(void* data, std::int64_t elements, Dtype dtype, int root) = 0;
   virtual void barrier() = 0;
 
   // Point to point; neither blocks. Tags are at most max_tag, and tell apart whatever is under way
@@ -79,6 +83,7 @@ class World {
 struct WorldOptions {
   bool shared_memory = true;  // false: always exchange messages (for tests, and as a way out)
   double deadline_s = 600;    // the longest that any wait for other ranks may take
+  int ranks_per_host = 0;     // above 0: as if a new host began after every so many ranks (tests)
 };
 
 // The kinds of this build: `self` (one process) and, where the build found MPI, `mpi`.

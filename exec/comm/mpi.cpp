@@ -16,6 +16,7 @@
 #include "exec/comm/combine.h"
 #include "exec/comm/self.h"
 #include "exec/comm/shared_group.h"
+#include "exec/comm/two_levels.h"
 #include "exec/comm/watchdog.h"
 
 namespace meshwright {
@@ -53,11 +54,12 @@ class MpiCommunicator : public Communicator {
  public:
   // ranks: the world ranks of the members.
   MpiCommunicator(MPI_Comm comm, std::span<const int> ranks, std::optional<SharedGroup> shared,
-                  double deadline_s)
+                  double deadline_s, std::unique_ptr<TwoLevels> levels)
       : comm_(comm),
         ranks_(ranks.begin(), ranks.end()),
         shared_(std::move(shared)),
-        deadline_s_(deadline_s) {
+        deadline_s_(deadline_s),
+        levels_(std::move(levels)) {
     MESHWRIGHT_MPI(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN));
     MESHWRIGHT_MPI(MPI_Comm_rank(comm_, &rank_));
     MESHWRIGHT_MPI(MPI_Comm_size(comm_, &size_));
@@ -71,25 +73,11 @@ class MpiCommunicator : public Communicator {
   int size() const override { return size_; }
 
   void all_reduce(void* data, std::int64_t elements, Dtype dtype, bool maximum) override {
-    const std::int64_t bytes = elements * bytes_of(dtype);
-    if (const auto peers = meet(data, bytes); !peers.empty()) {
-      // Every rank combines its share of the elements and writes the result to everybody; nobody
-      // else reads or writes that share.
-      const std::int64_t begin = share_begin(elements, rank_, size_) * bytes_of(dtype);
-      const std::int64_t count =
-          share_begin(elements, rank_ + 1, size_) - share_begin(elements, rank_, size_);
-      combine_shared(peers, begin, count, dtype, maximum);
-      return leave();
-    }
-    constexpr std::int64_t round_elements = 1 << 22;  // bounds the scratch memory
-    char* at = static_cast<char*>(data);
-    for (std::int64_t done = 0; done < elements; done += round_elements)
-      reduce_by_messages(at + done * bytes_of(dtype), std::min(round_elements, elements - done),
-                         dtype, maximum);
-    leave();
+    combine(data, elements, dtype, maximum, -1);
   }
 
-  void all_gather(const void* own, void* all, std::int64_t bytes) override {
+  void all_gather(const void* own, void* all, std::int64_t bytes, bool flat) override {
+    if (levels_ != nullptr && !flat) return levels_->all_gather(own, all, bytes);
     char* to = static_cast<char*>(all);
     if (const auto peers = meet(own, bytes); !peers.empty()) {
       for (int i = 1; i < size_; ++i) {  // begin with the next rank, so that not all read one
@@ -152,6 +140,10 @@ class MpiCommunicator : public Communicator {
     leave();
   }
 
+  void reduce(void* data, std::int64_t elements, Dtype dtype, int root) override {
+    combine(data, elements, dtype, false, root);
+  }
+
   void barrier() override {
     if (shared_) return shared_->barrier(progress_);
     Transfer transfer;
@@ -200,14 +192,33 @@ class MpiCommunicator : public Communicator {
     if (shared_) shared_->barrier(progress_);
   }
 
+  // Of the members' data, into that of `root` (-1: of everybody; by messages always).
+  void combine(void* data, std::int64_t elements, Dtype dtype, bool maximum, int root) {
+    if (const auto peers = meet(data, elements * bytes_of(dtype)); !peers.empty()) {
+      // Every rank combines its share of the elements; nobody else reads or writes that share.
+      const std::int64_t first = share_begin(elements, rank_, size_);
+      const std::int64_t count = share_begin(elements, rank_ + 1, size_) - first;
+      combine_shared(peers, first * bytes_of(dtype), count, dtype, maximum,
+                     root < 0 ? peers : peers.subspan(static_cast<std::size_t>(root), 1));
+      return leave();
+    }
+    constexpr std::int64_t round_elements = 1 << 22;  // bounds the scratch memory
+    char* at = static_cast<char*>(data);
+    for (std::int64_t done = 0; done < elements; done += round_elements)
+      reduce_by_messages(at + done * bytes_of(dtype), std::min(round_elements, elements - done),
+                         dtype, maximum);
+    leave();
+  }
+
+  // Elements from byte `begin` of all peers, combined into the same place of `targets`.
   static void combine_shared(std::span<char* const> peers, std::int64_t begin, std::int64_t count,
-                             Dtype dtype, bool maximum) {
+                             Dtype dtype, bool maximum, std::span<char* const> targets) {
     std::vector<const void*> parts;
     for (char* peer : peers) parts.push_back(peer + begin);
     with_type(dtype, [&]<typename T>() {
       combine_typed<T>(parts, count, maximum, [&](const T* sum, std::int64_t at, std::int64_t n) {
-        for (char* peer : peers) {
-          T* to = static_cast<T*>(static_cast<void*>(peer + begin)) + at;
+        for (char* target : targets) {
+          T* to = static_cast<T*>(static_cast<void*>(target + begin)) + at;
           std::copy(sum, sum + n, to);
         }
       });
@@ -306,7 +317,8 @@ class MpiCommunicator : public Communicator {
   std::vector<int> ranks_;
   std::optional<SharedGroup> shared_;
   double deadline_s_;
-  std::function<void()> progress_;  // lets messages move while this rank waits for memory
+  std::unique_ptr<TwoLevels> levels_;  // where the group is a grid over hosts
+  std::function<void()> progress_;     // lets messages move while this rank waits for memory
   int rank_ = 0, size_ = 1;
   std::vector<char> scratch_;
   std::vector<Transfer> transfers_;  // by Request - 1
@@ -325,9 +337,8 @@ class MpiWorld : public World {
     MESHWRIGHT_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &rank_));
     MESHWRIGHT_MPI(MPI_Comm_size(MPI_COMM_WORLD, &size_));
     prctl(PR_SET_TIMERSLACK, 1000UL);  // nanoseconds: sleeps of a Backoff end when they should
+    find_hosts(options.ranks_per_host);
     if (!options.shared_memory) return;
-    MESHWRIGHT_MPI(
-        MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &host_));
     control_ = share(slots_ * static_cast<std::int64_t>(sizeof(SharedSlot)));
   }
 
@@ -365,7 +376,12 @@ class MpiWorld : public World {
     MESHWRIGHT_MPI(MPI_Comm_create_group(MPI_COMM_WORLD, members, static_cast<int>(kind), &comm));
     MPI_Group_free(&members);
     MPI_Group_free(&all);
-    return std::make_unique<MpiCommunicator>(comm, ranks, shared_group(comm, ranks), deadline_s_);
+    std::unique_ptr<TwoLevels> levels;
+    if (const auto grid = host_grid(ranks, host_of_, rank_))
+      levels =
+          std::make_unique<TwoLevels>(*grid, group(kind, grid->inside), group(kind, grid->rail));
+    return std::make_unique<MpiCommunicator>(comm, ranks, shared_group(comm, ranks), deadline_s_,
+                                             std::move(levels));
   }
 
   std::int64_t resident_bytes_of_others() const override {
@@ -379,6 +395,18 @@ class MpiWorld : public World {
 
  private:
   static constexpr int slots_ = 1 << 14;  // groups that one rank can ever be in; touched when used
+
+  void find_hosts(int ranks_per_host) {
+    if (ranks_per_host > 0)
+      MESHWRIGHT_MPI(MPI_Comm_split(MPI_COMM_WORLD, rank_ / ranks_per_host, rank_, &host_));
+    else
+      MESHWRIGHT_MPI(
+          MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &host_));
+    int first = rank_;  // names the host
+    MESHWRIGHT_MPI(MPI_Allreduce(MPI_IN_PLACE, &first, 1, MPI_INT, MPI_MIN, host_));
+    host_of_.resize(static_cast<std::size_t>(size_));
+    MESHWRIGHT_MPI(MPI_Allgather(&first, 1, MPI_INT, host_of_.data(), 1, MPI_INT, MPI_COMM_WORLD));
+  }
 
   // A segment of this rank which all ranks of the host have mapped; null (on all of them) where one
   // of them cannot.
@@ -430,6 +458,7 @@ class MpiWorld : public World {
   double deadline_s_;
   int rank_ = 0, size_ = 1;
   MPI_Comm host_ = MPI_COMM_NULL;
+  std::vector<int> host_of_;  // by rank: the first rank of its host
   SharedSegments segments_;
   void* control_ = nullptr;  // this rank's slots, one per group
   int next_slot_ = 0;

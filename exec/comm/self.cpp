@@ -25,7 +25,7 @@ class SelfCommunicator : public Communicator {
   void all_reduce(void*, std::int64_t, Dtype dtype, bool) override {
     with_type(dtype, []<typename T>() {});
   }
-  void all_gather(const void* own, void* all, std::int64_t bytes) override {
+  void all_gather(const void* own, void* all, std::int64_t bytes, bool) override {
     move_bytes(all, own, bytes);
   }
   void reduce_scatter(const void* whole, void* own, std::int64_t elements, Dtype dtype,
@@ -37,6 +37,9 @@ class SelfCommunicator : public Communicator {
     });
   }
   void broadcast(void*, std::int64_t, int) override {}
+  void reduce(void*, std::int64_t, Dtype dtype, int) override {
+    with_type(dtype, []<typename T>() {});
+  }
   void barrier() override {}
 
   Request isend(const void* data, std::int64_t bytes, int, int tag) override {

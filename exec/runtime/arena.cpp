@@ -6,8 +6,15 @@
 
 namespace meshwright {
 
+namespace {
+Owner owner_of(const Coordinates& rank) { return {rank.rdp, rank.tensor}; }
+}  // namespace
+
 Arena::Arena(const Program& program, const Mesh& mesh, World& world)
-    : program_(program), arena_(static_cast<char*>(world.allocate(program.memory.arena_bytes))) {
+    : program_(program),
+      own_(owner_of(mesh.coordinates(world.rank()))),
+      bytes_(program.memory.arena_bytes_of(own_.rdp, own_.tensor)),
+      arena_(static_cast<char*>(world.allocate(bytes_))) {
   for (const GroupKind kind : {GroupKind::tensor, GroupKind::shard, GroupKind::rdp,
                                GroupKind::context, GroupKind::expert, GroupKind::replica})
     index_in_[static_cast<std::size_t>(kind)] = mesh.index_in(kind, world.rank());

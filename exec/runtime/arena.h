@@ -28,8 +28,10 @@ class Arena {
   Arena(const Program& program, const Mesh& mesh, World& world);
 
   void* address(const Operand& operand, int slot) const;
-  std::int64_t bytes() const { return program_.memory.arena_bytes; }
+  std::int64_t bytes() const { return bytes_; }
 
+  // Whether this rank steps the bucket at all, or another one owns it.
+  bool steps(const Bucket& bucket) const { return bucket.owner.includes(own_); }
   // The first element of its bucket that this rank steps; 0 where the bucket is whole.
   std::int64_t own_begin(const Bucket& bucket) const;
   HeldWeights weights(const StageParameter& member) const;
@@ -47,6 +49,8 @@ class Arena {
   std::array<float*, 3> own_states(const Bucket& bucket) const;
 
   const Program& program_;
+  Owner own_;
+  std::int64_t bytes_;
   std::array<int, 16> index_in_{};  // by GroupKind
   char* arena_;
 };

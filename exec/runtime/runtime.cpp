@@ -119,6 +119,7 @@ void Runtime::execute(int task, const Instruction& instruction, int index) {
     case InstructionKind::reduce_scatter:
     case InstructionKind::broadcast:
     case InstructionKind::ring_shift:
+    case InstructionKind::reduce:
       collective(instruction, running);
       break;
     case InstructionKind::optimizer_step:
@@ -175,14 +176,16 @@ void Runtime::collective(const Instruction& instruction, const Task& task) {
       MESHWRIGHT_CHECK(from == to, "an all-reduce works in place");
       return members.all_reduce(to, in.shape.elements(), in.dtype, instruction.maximum);
     case InstructionKind::all_gather:
-      return members.all_gather(from, to, in.bytes());
+      return members.all_gather(from, to, in.bytes(), instruction.flat);
     case InstructionKind::reduce_scatter:
       return members.reduce_scatter(from, to, in.shape.elements() / members.size(), in.dtype,
                                     instruction.accumulate);
     case InstructionKind::ring_shift:
       return shift_around(members, from, to, in.bytes());
+    case InstructionKind::reduce:
+      return members.reduce(to, in.shape.elements(), in.dtype, instruction.root);
     default:
-      return members.broadcast(to, in.bytes(), 0);
+      return members.broadcast(to, in.bytes(), instruction.root);
   }
 }
 

@@ -82,16 +82,18 @@ void Runtime::make_groups() {
 
 void Runtime::make_segments() {
   for (const Bucket& bucket : program_.buckets) {
+    const bool one_of_tensor = bucket.owner.tensor >= 0;
     const std::int64_t begin = memory_.own_begin(bucket), end = begin + bucket.shard_elements;
     std::vector<Segment>& segments = segments_.emplace_back();
+    if (!memory_.steps(bucket)) continue;
     for (int index : bucket.parameters) {
       const StageParameter& member = program_.parameters[static_cast<std::size_t>(index)];
       const Parameter& parameter = member.parameter;
       const std::int64_t first = std::max(member.offset, begin);
       const std::int64_t last = std::min(member.offset + parameter.shape.elements(), end);
       if (first >= last) continue;
-      const bool counted =
-          !member.copy_of_tied && (parameter.is_cut || own_.tensor == 0);  // replicas count once
+      const bool counted = !member.copy_of_tied && (parameter.is_cut || one_of_tensor ||
+                                                    own_.tensor == 0);  // replicas count once
       segments.push_back({{first - begin, last - first, parameter.decay}, counted});
     }
   }

@@ -121,14 +121,19 @@ void set_precision(const Fields& fields, const Version1& v, const DistributionCo
 
 void set_sharding(const Fields& fields, const Version1& v, const DistributionContext& context) {
   Plan& plan = context.job.plan;
-  if (v.shard_optimizer) plan.parallelism.zero_stage = 1;
+  if (v.shard_optimizer) {
+    plan.parallelism.zero_stage = 1;
+    plan.parallelism.shard_whole = true;
+  }
   if (v.shard == 1) return;
   plan.parallelism.zero_stage = 3;
   plan.parallelism.shard = v.shard;
   // Elements of the type that gradients have.
-  plan.parallelism.reduce_bucket_bytes = v.bucket * bytes_of(storage_of(plan.training.precision));
+  if (v.shard > 2)
+    plan.parallelism.reduce_bucket_bytes = v.bucket * bytes_of(storage_of(plan.training.precision));
   plan.parallelism.persistence_threshold = v.persistence;
   plan.parallelism.max_live_parameters = v.live;
+  plan.parallelism.hierarchical_gather = v.hierarchical;
   if (context.given("gradient_clip") && plan.training.gradient_clip != v.clip)
     fields.fail("sdp_gradient_clipping",
                 fmt::format("{} contradicts training.gradient_clip {}; keep one of them", v.clip,

@@ -27,6 +27,7 @@ struct Version1 {
   int horizon = 4;
   std::int64_t bucket = 500'000'000, persistence = 1'000'000, live = 1'000'000'000;  // elements
   double clip = 1;
+  bool hierarchical = true;
 };
 
 // Every key of the table: what it says, one warning for each that changes nothing.

@@ -18,10 +18,9 @@ struct WithoutEffect {
   Kind kind;
   const char* why;
 };
-constexpr std::array<WithoutEffect, 8> without_effect = {{
+constexpr std::array<WithoutEffect, 7> without_effect = {{
     {"deterministic_server", Kind::flag, "every schedule here is the same on all ranks"},
     {"skip_tracing", Kind::flag, "nothing is traced: costs are computed from the graph"},
-    {"sdp_hierarchical_allgather", Kind::flag, "collectives follow the topology"},
     {"fast_mode", Kind::flag, "schedules are static and sends go straight to the next stage"},
     {"static_mode", Kind::flag, "schedules are always static"},
     {"trace_device", Kind::text, "nothing is traced: costs are computed from the graph"},
@@ -171,17 +170,14 @@ void read_sharding_keys(Fields& fields, Version1& v, Job& job) {
   }
   take(fields, "sdp_gradient_clipping", v.clip);
   if (!(v.clip > 0)) fields.fail("sdp_gradient_clipping", "must be above 0");
-  if (v.shard > 1) {
-    if (fields.has("sdp_param_persistence_threshold"))
-      warn(job, fields, "sdp_param_persistence_threshold",
-           "no effect yet: every parameter is sharded");
-    if (fields.has("sdp_max_live_parameters"))
-      warn(job, fields, "sdp_max_live_parameters",
-           "no effect yet: one unit computes while the next is gathered, no more are live");
-    return;
-  }
-  for (const char* key : {"sdp_reduce_bucket_size", "sdp_param_persistence_threshold",
-                          "sdp_max_live_parameters", "sdp_gradient_clipping"})
+  take(fields, "sdp_hierarchical_allgather", v.hierarchical);
+  if (v.shard == 2 && fields.has("sdp_reduce_bucket_size"))
+    warn(job, fields, "sdp_reduce_bucket_size",
+         "no effect with sharded_data_parallel_degree 2: it is for degrees above");
+  if (v.shard > 1) return;
+  for (const char* key :
+       {"sdp_reduce_bucket_size", "sdp_param_persistence_threshold", "sdp_max_live_parameters",
+        "sdp_gradient_clipping", "sdp_hierarchical_allgather"})
     if (fields.has(key)) warn(job, fields, key, "no effect with sharded_data_parallel_degree 1");
 }
 

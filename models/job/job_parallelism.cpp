@@ -79,6 +79,20 @@ void read_partition(Fields& fields, Job& job) {
   }
 }
 
+void read_sharding(Fields& fields, Job& job) {
+  Parallelism& p = job.plan.parallelism;
+  take_or_auto(fields, "zero_stage", p.zero_stage, section, job);
+  take_word(fields, "shard_layout", "layout of shards", {"flat", "whole"}, p.shard_whole);
+  take(fields, "reduce_bucket_bytes", p.reduce_bucket_bytes);
+  take(fields, "max_live_parameters", p.max_live_parameters);
+  take(fields, "persistence_threshold", p.persistence_threshold);
+  take(fields, "hierarchical_gather", p.hierarchical_gather);
+  if (p.zero_stage == 3 || job.is_auto("parallelism.zero_stage")) return;
+  for (const auto& [key, given] : {std::pair{"max_live_parameters", p.max_live_parameters > 0},
+                                   std::pair{"persistence_threshold", p.persistence_threshold > 0}})
+    if (given) warn(job, fields, key, "no effect below zero_stage 3");
+}
+
 void read_tensor_words(Fields& fields, Parallelism& p) {
   take_word(fields, "tensor_layout", "tensor layout", tensor_layout_names(), p.tensor_layout);
   take_word(fields, "tensor_batch", "tensor batch", {"shared", "own"}, p.tensor_batch_own);
@@ -111,25 +125,17 @@ void read_parallelism(Fields fields, Job& job) {
   read_degrees(fields, job);
   read_schedule(fields, job);
   take_or_auto(fields, "sequence_parallel", p.sequence_parallel, section, job);
-  take_or_auto(fields, "zero_stage", p.zero_stage, section, job);
+  read_sharding(fields, job);
   read_overlap(fields, p);
   take(fields, "pipeline_scatter_gather", p.pipeline_scatter_gather);
   read_partition(fields, job);
   read_tensor_words(fields, p);
   take(fields, "offload_horizon", p.offload_horizon);
-  take(fields, "reduce_bucket_bytes", p.reduce_bucket_bytes);
-  take(fields, "max_live_parameters", p.max_live_parameters);
-  take(fields, "persistence_threshold", p.persistence_threshold);
   const Parallelism defaults;
   if (p.offload_horizon != defaults.offload_horizon && p.offload == "none")
     warn(job, fields, "offload_horizon", "no effect while offload is none");
   if (p.context_gathers && p.context == 1 && !job.is_auto("parallelism.context"))
     warn(job, fields, "context_exchange", "no effect while context is 1");
-  if (p.max_live_parameters != defaults.max_live_parameters)
-    warn(job, fields, "max_live_parameters",
-         "no effect yet: one unit computes while the next is gathered, no more are live");
-  if (p.persistence_threshold != defaults.persistence_threshold)
-    warn(job, fields, "persistence_threshold", "no effect yet: every parameter is sharded");
   fields.done();
 }
 

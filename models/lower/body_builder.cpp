@@ -1,6 +1,7 @@
 #include "models/lower/body_builder.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "models/core/error.h"
 
@@ -14,10 +15,50 @@ BodyBuilder::BodyBuilder(Program& program, int body) : program_(program), body_(
   for (auto& row : waited_) row.fill(-1);
 }
 
-BodyBuilder::Access& BodyBuilder::access(int buffer) {
+std::vector<BodyBuilder::Access>& BodyBuilder::accesses(int buffer) {
   const auto i = static_cast<std::size_t>(buffer);
-  if (access_.size() <= i) access_.resize(std::max(i + 1, program_.memory.buffers.size()));
-  return access_[i];
+  if (accesses_.size() <= i) accesses_.resize(std::max(i + 1, program_.memory.buffers.size()));
+  return accesses_[i];
+}
+
+// Where a part lies depends on the rank: it may be anywhere in the buffer.
+BodyBuilder::Access BodyBuilder::access_of(const Operand& operand) {
+  Access access{operand.offset, operand.offset + operand.type.bytes(), -1, {}};
+  if (operand.part_of != GroupKind::none)
+    access.begin = 0, access.end = std::numeric_limits<std::int64_t>::max();
+  access.reader.fill(-1);
+  return access;
+}
+
+void BodyBuilder::depend_on_overlapping(Instruction& instruction, const Operand& operand,
+                                        bool writes) {
+  const Access wanted = access_of(operand);
+  for (const Access& earlier : accesses(operand.buffer)) {
+    if (earlier.begin >= wanted.end || wanted.begin >= earlier.end) continue;
+    depend(instruction, earlier.writer);
+    if (!writes) continue;
+    for (int reader : earlier.reader) depend(instruction, reader);
+  }
+}
+
+void BodyBuilder::note_read(const Operand& operand, Stream stream, int at) {
+  Access read = access_of(operand);
+  std::vector<Access>& all = accesses(operand.buffer);
+  auto same = std::find_if(all.begin(), all.end(), [&](const Access& earlier) {
+    return earlier.begin == read.begin && earlier.end == read.end;
+  });
+  if (same == all.end()) same = all.insert(all.end(), read);
+  same->reader[index(stream)] = at;
+}
+
+void BodyBuilder::note_write(const Operand& operand, int at) {
+  Access write = access_of(operand);
+  write.writer = at;
+  std::vector<Access>& all = accesses(operand.buffer);
+  std::erase_if(all, [&](const Access& earlier) {
+    return write.begin <= earlier.begin && earlier.end <= write.end;
+  });
+  all.push_back(write);
 }
 
 void BodyBuilder::depend(Instruction& instruction, int on) {
@@ -60,23 +101,20 @@ int BodyBuilder::emit(Instruction instruction) {
   } else {
     depend(instruction, last_compute_);
   }
-  for (const Operand& input : instruction.inputs) depend(instruction, access(input.buffer).writer);
-  for (const Operand& output : instruction.outputs) {
-    Access& used = access(output.buffer);
-    depend(instruction, used.writer);
-    for (int reader : used.reader) depend(instruction, reader);
-  }
+  for (const Operand& input : instruction.inputs) depend_on_overlapping(instruction, input, false);
+  for (const Operand& output : instruction.outputs)
+    depend_on_overlapping(instruction, output, true);
   if (is_compute)
     for (const Wait& wait : instruction.waits)
       if (wait.relation == Wait::Relation::same_task)
         joined(body().instructions[static_cast<std::size_t>(wait.instruction)].stream,
                wait.instruction, at);
   for (const Operand& input : instruction.inputs) {
-    access(input.buffer).reader[index(instruction.stream)] = at;
+    note_read(input, instruction.stream, at);
     touch(input, at);
   }
   for (const Operand& output : instruction.outputs) {
-    access(output.buffer).writer = at;
+    note_write(output, at);
     touch(output, at);
   }
   if (is_compute)

@@ -30,12 +30,17 @@ class BodyBuilder {
   void finish();
 
  private:
+  // Who touched bytes [begin, end) of a buffer last.
   struct Access {
+    std::int64_t begin = 0, end = 0;
     int writer = -1;
     std::array<int, stream_count> reader;
-    Access() { reader.fill(-1); }
   };
-  Access& access(int buffer);
+  std::vector<Access>& accesses(int buffer);
+  static Access access_of(const Operand& operand);
+  void depend_on_overlapping(Instruction& instruction, const Operand& operand, bool writes);
+  void note_read(const Operand& operand, Stream stream, int at);
+  void note_write(const Operand& operand, int at);
   void depend(Instruction& instruction, int on);
   void touch(const Operand& operand, int at);
   void joined(Stream stream, int up_to, int by);
@@ -43,7 +48,7 @@ class BodyBuilder {
   Program& program_;
   int body_;
   int last_compute_ = -1;
-  std::vector<Access> access_;
+  std::vector<std::vector<Access>> accesses_;  // by buffer
   std::vector<int> forced_;
   // waited_[a][b]: the latest instruction of stream b that stream a has waited for in this body.
   std::array<std::array<int, stream_count>, stream_count> waited_;

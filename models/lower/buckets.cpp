@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "models/lower/owners.h"
+
 namespace meshwright {
 
 namespace {
@@ -57,13 +59,18 @@ class Filler {
         boundaries_(boundaries),
         program_(program),
         shards_(plan.shard_group()),
-        reduces_(plan.degrees().rdp() > 1),
-        by_unit_(plan.parallelism.zero_stage >= 2) {}
+        reduces_(plan.degrees().rdp() > 1) {}
 
   std::vector<BucketPlan> run() {
-    for (const Candidate& candidate : candidates(graph_, plan_, boundaries_, program_.stage))
-      add(candidate);
-    for (BucketPlan& bucket : buckets_) close(bucket);
+    const std::vector<Candidate> all = candidates(graph_, plan_, boundaries_, program_.stage);
+    const std::vector<Owner> owners = owners_of(all);
+    for (std::size_t i = 0; i < all.size(); ++i) add(all[i], owners[i]);
+    std::map<int, std::int64_t> of_unit;
+    for (BucketPlan& bucket : buckets_) {
+      close(bucket);
+      bucket.offset = of_unit[bucket.unit];
+      of_unit[bucket.unit] += bucket.bucket.elements;
+    }
     return std::move(buckets_);
   }
 
@@ -76,24 +83,62 @@ class Filler {
     return graph_.parameters[p].partial_over_tensor ? BucketClass::partial : BucketClass::plain;
   }
 
-  // The open bucket that takes the candidate, or a new one.
-  std::size_t bucket_for(const Candidate& candidate, BucketClass cls) {
+  const Parameter& parameter_of(const Candidate& candidate) const {
+    return graph_.parameters[static_cast<std::size_t>(candidate.parameter)];
+  }
+
+  std::vector<Owner> owners_of(const std::vector<Candidate>& all) const {
+    if (!plan_.parallelism.shard_whole || shards_ == 1) return std::vector<Owner>(all.size());
+    std::vector<OwnedItem> items;
+    for (const Candidate& candidate : all) {
+      const Parameter& parameter = parameter_of(candidate);
+      items.push_back({parameter.shape.elements(),
+                       parameter.is_cut || plan_.parallelism.tensor == 1,
+                       class_of(candidate.parameter) == BucketClass::tied});
+    }
+    return share_out(items, plan_.degrees().rdp(), plan_.parallelism.tensor);
+  }
+
+  // ZeRO 3 leaves small parameters whole: sharded as ZeRO 1 does it.
+  int zero_of(const Candidate& candidate) const {
+    if (shards_ == 1) return 0;
+    const Parallelism& p = plan_.parallelism;
+    const bool small = parameter_of(candidate).shape.elements() < p.persistence_threshold;
+    return p.zero_stage == 3 && small ? 1 : p.zero_stage;
+  }
+
+  bool is_full(const BucketPlan& open) const {
+    const std::int64_t bytes = open.bucket.elements * bytes_of(plan_.training.gradient_reduce);
+    const std::int64_t given = plan_.parallelism.reduce_bucket_bytes;
+    if (open.unit != no_unit) return given > 0 && bytes >= given;
+    return reduces_ && bytes >= (given > 0 ? given : default_bucket_bytes);
+  }
+
+  // The open bucket that takes the parameter, or a new one.
+  std::size_t bucket_for(const BucketPlan& wanted) {
     for (std::size_t i = buckets_.size(); i-- > 0;) {
       const BucketPlan& open = buckets_[i];
-      if (open.cls != cls || open.chunk != candidate.chunk) continue;
-      if (by_unit_ && open.unit != candidate.unit) continue;
-      const std::int64_t bytes = open.bucket.elements * bytes_of(plan_.training.gradient_reduce);
-      if (reduces_ && !by_unit_ && bytes >= plan_.parallelism.reduce_bucket_bytes) break;
+      const bool alike = open.cls == wanted.cls && open.chunk == wanted.chunk &&
+                         open.zero == wanted.zero && open.unit == wanted.unit &&
+                         open.bucket.owner == wanted.bucket.owner;
+      if (!alike) continue;
+      if (is_full(open)) break;
       return i;
     }
-    buckets_.push_back({{}, cls, candidate.chunk, candidate.unit, 0});
+    buckets_.push_back(wanted);
     return buckets_.size() - 1;
   }
 
-  void add(const Candidate& candidate) {
-    const Parameter& parameter = graph_.parameters[static_cast<std::size_t>(candidate.parameter)];
+  void add(const Candidate& candidate, const Owner& owner) {
+    const Parameter& parameter = parameter_of(candidate);
     const BucketClass cls = class_of(candidate.parameter);
-    const std::size_t index = bucket_for(candidate, cls);
+    BucketPlan wanted;
+    wanted.cls = cls;
+    wanted.chunk = candidate.chunk;
+    wanted.zero = zero_of(candidate);
+    if (wanted.zero >= 2) wanted.unit = candidate.unit;
+    wanted.bucket.owner = owner;
+    const std::size_t index = bucket_for(wanted);
     BucketPlan& into = buckets_[index];
     StageParameter member{parameter, candidate.chunk, static_cast<int>(index), into.bucket.elements,
                           false};
@@ -109,9 +154,10 @@ class Filler {
 
   void close(BucketPlan& plan) const {
     Bucket& bucket = plan.bucket;
-    bucket.elements = round_up(bucket.elements, alignment * shards_);
-    bucket.sharded = shards_ > 1;
-    bucket.shard_elements = bucket.elements / shards_;
+    bucket.sharded = shards_ > 1 && bucket.owner.everybody();
+    const int parts = bucket.sharded ? shards_ : 1;
+    bucket.elements = round_up(bucket.elements, alignment * parts);
+    bucket.shard_elements = bucket.elements / parts;
   }
 
   const Graph& graph_;
@@ -119,7 +165,7 @@ class Filler {
   const Boundaries& boundaries_;
   Program& program_;
   int shards_;
-  bool reduces_, by_unit_;
+  bool reduces_;
   std::vector<BucketPlan> buckets_;
 };
 

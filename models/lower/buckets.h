@@ -17,14 +17,17 @@ enum class BucketClass : std::uint8_t {
 
 // A bucket of parameters that several units of a stage use (a tied embedding).
 constexpr int shared_unit = -1;
+// A bucket that is not gathered or reduced unit by unit.
+constexpr int no_unit = -2;
 
 struct BucketPlan {
   Bucket bucket;
   BucketClass cls = BucketClass::plain;
   int chunk = 0;
-  int unit =
-      -1;  // ZeRO 2 and 3: every bucket belongs to one unit, which is gathered and reduced at once
-  int ready_node = 0;  // graph node after which all its gradients are summed
+  int zero = 0;             // the ZeRO stage of its parameters: small ones may be left at 1
+  int unit = no_unit;       // ZeRO 2 and 3: every bucket belongs to one unit
+  std::int64_t offset = 0;  // elements from the start of the unit's buffer
+  int ready_node = 0;       // graph node after which all its gradients are summed
 };
 
 // Fills program.parameters and program.buckets (sizes and members, no memory yet), in the order in

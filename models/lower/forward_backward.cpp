@@ -11,16 +11,6 @@ namespace {
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
-// The units of a virtual stage's nodes in list order, each once per run.
-std::vector<int> units_in_order(const Graph& graph, const std::vector<int>& nodes) {
-  std::vector<int> units;
-  for (int index : nodes) {
-    const int unit = graph.unit_of(graph.nodes[at(index)]);
-    if (units.empty() || units.back() != unit) units.push_back(unit);
-  }
-  return units;
-}
-
 struct Communication {
   InstructionKind kind;
   GroupKind group = GroupKind::tensor;
@@ -46,6 +36,17 @@ Communication communication_of(Op op) {
 }
 
 }  // namespace
+
+// The units of a virtual stage's nodes in list order, each once per run.
+std::vector<int> StageLowering::units_in_order(int stage, Body::Kind body) const {
+  std::vector<int> units;
+  for (int index : boundaries_.nodes[at(stage)]) {
+    if (boundaries_.body[at(index)] != body) continue;
+    const int unit = graph_.unit_of(graph_.nodes[at(index)]);
+    if (units.empty() || units.back() != unit) units.push_back(unit);
+  }
+  return units;
+}
 
 // Between stages whole activations go in parts, one from each rank of the tensor group, where rows
 // allow.
@@ -74,16 +75,11 @@ Operand StageLowering::operand(int tensor, int stage) {
   const BucketPlan& planned = buckets_[at(member.bucket)];
   const bool is_weight = wanted.role == Role::parameter;
   Operand found = is_weight ? planned.bucket.weights : planned.bucket.gradients;
-  const bool in_unit_buffer = is_weight ? zero_stage_ == 3 : zero_stage_ >= 2;
+  const bool in_unit_buffer = is_weight ? planned.zero == 3 : planned.zero >= 2;
   if (in_unit_buffer) {
-    const int slot = planned.unit == shared_unit
-                         ? shared_slot
-                         : (is_weight ? gather_slot_ : gradient_slot_)[at(planned.unit)];
-    MESHWRIGHT_CHECK(slot >= 0, "a sharded unit is gathered before it is used");
-    found.buffer = (is_weight ? gather_buffer_ : gradient_buffer_)[slot];
-    for (int earlier = 0; earlier < member.bucket; ++earlier)
-      if (buckets_[at(earlier)].unit == planned.unit)
-        found.offset += buckets_[at(earlier)].bucket.elements * bytes_of(wanted.type.dtype);
+    found.buffer = (is_weight ? gathered_ : unit_gradients_).of(planned.unit);
+    MESHWRIGHT_CHECK(found.buffer >= 0, "a sharded unit is gathered before it is used");
+    found.offset += planned.offset * bytes_of(wanted.type.dtype);
   }
   found.offset += member.offset * bytes_of(wanted.type.dtype);
   found.type = wanted.type;
@@ -236,20 +232,32 @@ void StageLowering::emit_send(BodyBuilder& body, int tensor, int producer, int s
   }
 }
 
+// What this node was the last to add to.
+void StageLowering::reduce_what_is_ready(BodyBuilder& body, int node) {
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    const BucketPlan& planned = buckets_[b];
+    if (planned.ready_node != node) continue;
+    if (planned.zero >= 2) {
+      if (planned.unit != shared_unit) reduce_unit_bucket(body, static_cast<int>(b));
+    } else if (plan_.parallelism.overlap_gradients && planned.cls != BucketClass::tied) {
+      bucket_done_[b] = {body.number(),
+                         reduce_bucket(body, static_cast<int>(b), When::last_micro_batch)};
+    }
+  }
+}
+
 void StageLowering::write_nodes(BodyBuilder& body, int stage) {
   const bool backward = body.body().kind != Body::Kind::forward;
   std::vector<int> nodes;
   for (int index : boundaries_.nodes[at(stage)])
     if (boundaries_.body[at(index)] == body.body().kind) nodes.push_back(index);
-  const std::vector<int> units = units_in_order(graph_, nodes);
+  const std::vector<int> units = units_in_order(stage, body.body().kind);
   int position = -1;
   for (int index : nodes) {
     const Node& node = graph_.nodes[at(index)];
     const int unit = graph_.unit_of(node);
-    if (position < 0 || units[at(position)] != unit) {
-      if (position >= 0 && backward) leave_unit(body, units[at(position)]);
+    if (position < 0 || units[at(position)] != unit)
       enter_unit(body, units, at(++position), backward);
-    }
     const int emitted = emit_node(body, node, stage);
     for (int id : node.outputs) {
       const TensorFlow& flow = boundaries_.tensors[at(id)];
@@ -257,15 +265,9 @@ void StageLowering::write_nodes(BodyBuilder& body, int stage) {
           (backward ? flow.crosses_backward : flow.crosses_forward))
         emit_send(body, id, emitted, stage, backward);
     }
-    if (!backward || zero_stage_ >= 2 || !plan_.parallelism.overlap_gradients) continue;
-    for (std::size_t b = 0; b < buckets_.size(); ++b)
-      if (buckets_[b].ready_node == index && buckets_[b].cls != BucketClass::tied)
-        bucket_done_[b] = {body.number(),
-                           reduce_bucket(body, static_cast<int>(b), When::last_micro_batch)};
+    if (backward) reduce_what_is_ready(body, index);
   }
-  if (position < 0 || !backward) return;
-  leave_unit(body, units[at(position)]);
-  leave_unit(body, shared_unit);
+  if (position >= 0 && backward) reduce_shared_unit(body);
 }
 
 void StageLowering::write_forward(int chunk) {

@@ -52,8 +52,6 @@ StageLowering::StageLowering(const Graph& graph, const Plan& plan, const Boundar
       member_of_(graph.parameters.size(), -1),
       reduced_into_(graph.tensors.size(), -1),
       input_buffer_(3, -1),
-      gather_slot_(graph.units.size(), -1),
-      gradient_slot_(graph.units.size(), -1),
       first_zeros_(static_cast<std::size_t>(plan.parallelism.virtual_stages)),
       last_reduction_(static_cast<std::size_t>(plan.parallelism.virtual_stages), -1) {
   program_.stage = stage;
@@ -72,7 +70,7 @@ Program StageLowering::run() {
         graph_.tensor(program_.parameters[i].parameter.tensor).parameter)] = static_cast<int>(i);
   bucket_done_.assign(buckets_.size(), {});
   place_buckets();
-  if (zero_stage_ >= 2) place_gather_buffers();
+  if (zero_stage_ >= 2) place_unit_buffers();
   for (int chunk = 0; chunk < chunks; ++chunk) write_forward(chunk);
   for (int chunk = chunks - 1; chunk >= 0; --chunk) {
     write_backward(chunk, Body::Kind::backward);

@@ -53,40 +53,45 @@ int StageLowering::add_buffer(std::string_view name, MemoryClass cls, Region reg
   return static_cast<int>(program_.memory.buffers.size()) - 1;
 }
 
-void StageLowering::place_buckets() {
+void StageLowering::place_bucket(BucketPlan& planned) {
   const Dtype storage = storage_of(plan_.training.precision);
   const Dtype sums = plan_.training.gradient_reduce;
-  const int moments = plan_.training.optimizer == OptimizerKind::sgd ? 1 : 2;
+  Bucket& bucket = planned.bucket;
+  const std::int64_t own = bucket.shard_elements;
   const auto place = [&](std::string_view name, MemoryClass cls, const TensorType& type) {
-    return Operand{add_buffer(name, cls, Region::persistent, type.bytes()), 0, type,
-                   GroupKind::none};
+    const bool states = cls == MemoryClass::optimizer || cls == MemoryClass::snapshot;
+    const bool owned = states && !bucket.owner.everybody();
+    const int id = add_buffer(name, cls, owned ? Region::owned : Region::persistent, type.bytes());
+    if (owned) buffer(id).owner = bucket.owner;
+    return Operand{id, 0, type, GroupKind::none};
   };
-  for (BucketPlan& planned : buckets_) {
-    Bucket& bucket = planned.bucket;
-    const std::int64_t own = bucket.shard_elements;
-    const auto own_part = [&](const Operand& whole, bool only_own) {
-      Operand part = whole;
-      part.type = flat(own, whole.type.dtype);
-      if (bucket.sharded && !only_own) part.part_of = GroupKind::shard;
-      return part;
-    };
-    bucket.weights = place("weights", MemoryClass::parameters,
-                           flat(zero_stage_ == 3 ? own : bucket.elements, storage));
-    bucket.gradients = place("gradients", MemoryClass::gradients,
-                             flat(zero_stage_ >= 2 ? own : bucket.elements, sums));
-    bucket.own_weights = own_part(bucket.weights, zero_stage_ == 3);
-    bucket.own_gradients = own_part(bucket.gradients, zero_stage_ >= 2);
-    bucket.master = storage == Dtype::f32
-                        ? bucket.own_weights
-                        : place("master", MemoryClass::optimizer, flat(own, Dtype::f32));
-    bucket.first_moment = place("first_moment", MemoryClass::optimizer, flat(own, Dtype::f32));
-    if (moments == 2)
-      bucket.second_moment = place("second_moment", MemoryClass::optimizer, flat(own, Dtype::f32));
-    const std::int64_t slice = plan_.snapshot ? snapshot_slice(bucket) : 0;
-    if (slice > 0)
-      bucket.snapshot =
-          place("snapshot", MemoryClass::snapshot, flat(slice * bucket.states(), Dtype::f32));
-  }
+  const auto own_part = [&](const Operand& whole, bool only_own) {
+    Operand part = whole;
+    part.type = flat(own, whole.type.dtype);
+    if (bucket.sharded && !only_own) part.part_of = GroupKind::shard;
+    return part;
+  };
+  const bool weights_cut = planned.zero == 3, gradients_cut = planned.zero >= 2;
+  bucket.weights =
+      place("weights", MemoryClass::parameters, flat(weights_cut ? own : bucket.elements, storage));
+  bucket.gradients =
+      place("gradients", MemoryClass::gradients, flat(gradients_cut ? own : bucket.elements, sums));
+  bucket.own_weights = own_part(bucket.weights, weights_cut);
+  bucket.own_gradients = own_part(bucket.gradients, gradients_cut);
+  bucket.master = storage == Dtype::f32
+                      ? bucket.own_weights
+                      : place("master", MemoryClass::optimizer, flat(own, Dtype::f32));
+  bucket.first_moment = place("first_moment", MemoryClass::optimizer, flat(own, Dtype::f32));
+  if (plan_.training.optimizer != OptimizerKind::sgd)
+    bucket.second_moment = place("second_moment", MemoryClass::optimizer, flat(own, Dtype::f32));
+  const std::int64_t slice = plan_.snapshot ? snapshot_slice(bucket) : 0;
+  if (slice > 0)
+    bucket.snapshot =
+        place("snapshot", MemoryClass::snapshot, flat(slice * bucket.states(), Dtype::f32));
+}
+
+void StageLowering::place_buckets() {
+  for (BucketPlan& planned : buckets_) place_bucket(planned);
   program_.norm_buffer = add_buffer("squared_norm", MemoryClass::workspace, Region::persistent, 8);
   program_.loss_buffer = add_buffer("loss_sum", MemoryClass::workspace, Region::persistent, 8);
 }
@@ -99,21 +104,54 @@ std::int64_t StageLowering::snapshot_slice(const Bucket& bucket) const {
         return parameters[static_cast<std::size_t>(index)].copy_of_tied;
       }))
     return 0;
+  if (!bucket.owner.everybody()) return bucket.shard_elements;
   const std::int64_t replicas = bucket.sharded ? degrees_.rdp() / degrees_.shard : degrees_.rdp();
   return (bucket.shard_elements + replicas - 1) / replicas;
 }
 
-// Two buffers that units use in turn and one for what units share; each grows to the largest that
-// it holds.
-void StageLowering::place_gather_buffers() {
-  for (int slot = 0; slot < 3; ++slot) {
-    if (slot == shared_slot && unit_elements(shared_unit) == 0) continue;
-    const auto place = [&](std::string_view name) {
+// Those that units use in turn, and one for what units share; each grows to the largest that it
+// holds.
+void StageLowering::place_unit_buffers() {
+  const bool any_shared = unit_elements(shared_unit) > 0;
+  const auto place = [&](std::string_view name, int count) {
+    const auto add = [&] {
       return add_buffer(name, MemoryClass::communication, Region::persistent, 0);
     };
-    if (zero_stage_ == 3) gather_buffer_[slot] = place("gathered_weights");
-    gradient_buffer_[slot] = place("unit_gradients");
-  }
+    std::vector<int> in_turn;
+    for (int i = 0; i < count; ++i) in_turn.push_back(add());
+    return UnitBuffers(graph_.units.size(), std::move(in_turn), any_shared ? add() : -1);
+  };
+  if (zero_stage_ == 3) gathered_ = place("gathered_weights", gather_buffers());
+  unit_gradients_ = place("unit_gradients", 2);
+}
+
+// What a rank owns lies in one piece behind all else: first what its tensor group owns alike, then
+// what it alone owns.
+void StageLowering::lay_out_owned() {
+  MemoryPlan& memory = program_.memory;
+  const auto rdp = static_cast<std::size_t>(degrees_.rdp());
+  const auto tensor = static_cast<std::size_t>(degrees_.tensor);
+  std::vector<std::vector<std::int64_t>> ends(rdp, std::vector<std::int64_t>(tensor, 0));
+  bool any = false;
+  for (const bool alike : {true, false})
+    for (Buffer& each : memory.buffers) {
+      if (each.region != Region::owned || (each.owner.tensor < 0) != alike) continue;
+      std::vector<std::int64_t>& of_group = ends[static_cast<std::size_t>(each.owner.rdp)];
+      const auto first = static_cast<std::size_t>(std::max(0, each.owner.tensor));
+      each.offset = of_group[first];
+      any = true;
+      for (std::size_t t = first; t < (alike ? tensor : first + 1); ++t)
+        of_group[t] += aligned(each.bytes);
+    }
+  if (!any) return;
+  std::int64_t most = 0;
+  for (std::size_t r = 0; r < rdp; ++r)
+    for (std::size_t t = 0; t < tensor; ++t)
+      if (ends[r][t] > most) {
+        most = ends[r][t];
+        program_.fullest = {static_cast<int>(r), static_cast<int>(t)};
+      }
+  memory.owned_bytes = std::move(ends);
 }
 
 // Where backwards are split, much of a slot is needed by the first half only, and what the first
@@ -151,6 +189,7 @@ void StageLowering::find_slot_lifetimes() {
 
 void StageLowering::lay_out_memory() {
   find_slot_lifetimes();
+  lay_out_owned();
   MemoryPlan& memory = program_.memory;
   const auto chunks = static_cast<std::size_t>(plan_.parallelism.virtual_stages);
   std::int64_t persistent = 0;
@@ -165,6 +204,8 @@ void StageLowering::lay_out_memory() {
       bytes_of_class(each.cls) += aligned(each.bytes);
     } else if (each.region == Region::slot) {
       of_slot[static_cast<std::size_t>(each.chunk)].push_back(&each);
+    } else if (each.region == Region::owned) {
+      if (each.owner.includes(program_.fullest)) bytes_of_class(each.cls) += aligned(each.bytes);
     } else if (each.body >= 0) {
       of_body[static_cast<std::size_t>(each.body)].push_back(&each);
     }
@@ -181,7 +222,9 @@ void StageLowering::lay_out_memory() {
   memory.task_offset = end;
   for (auto& buffers : of_body) memory.task_bytes = std::max(memory.task_bytes, pack(buffers));
   bytes_of_class(MemoryClass::workspace) += memory.task_bytes;
-  memory.arena_bytes = end + memory.task_bytes;
+  memory.owned_offset = end + memory.task_bytes;
+  memory.arena_bytes = memory.owned_offset;
+  memory.arena_bytes = memory.arena_bytes_of(program_.fullest.rdp, program_.fullest.tensor);
 }
 
 }  // namespace meshwright

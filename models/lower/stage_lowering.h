@@ -9,6 +9,7 @@
 #include "models/lower/body_builder.h"
 #include "models/lower/boundaries.h"
 #include "models/lower/buckets.h"
+#include "models/lower/unit_buffers.h"
 #include "models/plan/program.h"
 
 namespace meshwright {
@@ -31,8 +32,10 @@ class StageLowering {
                  int chunk = -1);
   void place_buckets();
   std::int64_t snapshot_slice(const Bucket& bucket) const;
-  void place_gather_buffers();
   void find_slot_lifetimes();
+  void place_bucket(BucketPlan& planned);
+  void place_unit_buffers();
+  void lay_out_owned();
   void lay_out_memory();
 
   // forward_backward.cpp
@@ -41,6 +44,8 @@ class StageLowering {
   void receive(BodyBuilder& body, int virtual_stage, bool backward);
   void load_inputs(BodyBuilder& body, int virtual_stage);
   void write_nodes(BodyBuilder& body, int virtual_stage);
+  void reduce_what_is_ready(BodyBuilder& body, int node);
+  std::vector<int> units_in_order(int virtual_stage, Body::Kind body) const;
   int emit_node(BodyBuilder& body, const Node& node, int virtual_stage);
   void emit_send(BodyBuilder& body, int tensor, int producer, int virtual_stage, bool backward);
   Operand place_output(int tensor, int virtual_stage);
@@ -51,10 +56,15 @@ class StageLowering {
   // sharded_units.cpp (ZeRO 2 and 3)
   void enter_unit(BodyBuilder& body, const std::vector<int>& units, std::size_t position,
                   bool backward);
-  void leave_unit(BodyBuilder& body, int unit);
-  void gather_unit(BodyBuilder& body, int unit);
-  void zero_unit(BodyBuilder& body, int unit, bool reuses_earlier_task);
+  void gather_ahead(BodyBuilder& body, const std::vector<int>& units, std::size_t position,
+                    bool backward);
+  void gather_unit(BodyBuilder& body, int unit, bool backward);
+  void zero_unit(BodyBuilder& body, int unit);
+  void reduce_unit_bucket(BodyBuilder& body, int bucket);
+  void reduce_shared_unit(BodyBuilder& body);
   std::int64_t unit_elements(int unit) const;
+  int gather_buffers() const;
+  std::int64_t elements_live_with(int buffers) const;
   void wait_for_earlier_reductions();
 
   // step.cpp
@@ -63,8 +73,9 @@ class StageLowering {
   int reduce_bucket(BodyBuilder& body, int bucket, When when);
   void emit_collective(BodyBuilder& body, InstructionKind kind, GroupKind group,
                        const Operand& input, const Operand& output, When when, int bucket);
-  void reduce_shards_at_end(BodyBuilder& body);
+  void finish_reduction(BodyBuilder& body, int bucket);
   void measure_norm(BodyBuilder& body);
+  void step_and_share(BodyBuilder& body);
 
   // tasks.cpp
   void write_tasks();
@@ -91,13 +102,9 @@ class StageLowering {
   std::vector<int> member_of_;  // graph parameter -> program parameter, -1
   std::vector<int>
       reduced_into_;  // tensor -> the tensor that an in-place all-reduce makes of it, -1
-  std::vector<int> input_buffer_;  // tokens, targets, positions -> buffer, -1
-  // ZeRO 2 and 3: units in turn use one of two buffers; what units share has the third for the
-  // whole body.
-  static constexpr int shared_slot = 2;
-  int gather_buffer_[3] = {-1, -1, -1}, gradient_buffer_[3] = {-1, -1, -1};
-  std::vector<int> gather_slot_, gradient_slot_;  // per unit; -1: not gathered now
-  int gathers_ = 0, gradients_ = 0;
+  std::vector<int> input_buffer_;          // tokens, targets, positions -> buffer, -1
+  UnitBuffers gathered_, unit_gradients_;  // ZeRO 3; ZeRO 2 and 3
+  std::size_t gathered_units_ = 0;         // of the body that is being written
   std::vector<std::vector<int>>
       first_zeros_;  // per chunk: instructions that reuse a buffer of an earlier task
   std::vector<int> last_reduction_;  // per chunk: of its backward body

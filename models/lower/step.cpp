@@ -20,6 +20,7 @@ void StageLowering::emit_collective(BodyBuilder& body, InstructionKind kind, Gro
   instruction.stream = Stream::shard_comm;
   instruction.group = group;
   instruction.when = when;
+  instruction.flat = kind == InstructionKind::all_gather && !plan_.parallelism.hierarchical_gather;
   instruction.bucket = bucket;
   instruction.phase = Phase::backward;
   instruction.inputs = {input};
@@ -36,7 +37,11 @@ int StageLowering::reduce_bucket(BodyBuilder& body, int b, When when) {
   if (buckets_[at(b)].cls == BucketClass::partial)
     emit_collective(body, InstructionKind::all_reduce, GroupKind::tensor, bucket.gradients,
                     bucket.gradients, when, b);
-  if (bucket.sharded) {
+  if (!bucket.owner.everybody()) {
+    emit_collective(body, InstructionKind::reduce, GroupKind::rdp, bucket.gradients,
+                    bucket.gradients, when, b);
+    body.body().instructions.back().root = bucket.owner.rdp;
+  } else if (bucket.sharded) {
     emit_collective(body, InstructionKind::reduce_scatter, GroupKind::shard, bucket.gradients,
                     bucket.own_gradients, when, b);
     if (degrees_.shard < degrees_.rdp())
@@ -49,18 +54,22 @@ int StageLowering::reduce_bucket(BodyBuilder& body, int b, When when) {
   return body.size() > before ? body.size() - 1 : -1;
 }
 
-// ZeRO 2 and 3 have reduced over the shard group already; the rest works on the own parts.
-void StageLowering::reduce_shards_at_end(BodyBuilder& body) {
-  for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    const Operand& own = buckets_[b].bucket.own_gradients;
-    const auto all_reduce = [&](GroupKind group) {
-      emit_collective(body, InstructionKind::all_reduce, group, own, own, When::always,
-                      static_cast<int>(b));
-    };
-    if (buckets_[b].cls == BucketClass::partial) all_reduce(GroupKind::tensor);
+// What the backward bodies have left to do. ZeRO 2 and 3 have reduced over the shard group already,
+// and go on with the own parts.
+void StageLowering::finish_reduction(BodyBuilder& body, int b) {
+  const BucketPlan& planned = buckets_[at(b)];
+  const Operand& own = planned.bucket.own_gradients;
+  const auto all_reduce = [&](GroupKind group) {
+    emit_collective(body, InstructionKind::all_reduce, group, own, own, When::always, b);
+  };
+  const bool tied = planned.cls == BucketClass::tied;
+  if (planned.zero >= 2) {
+    if (planned.cls == BucketClass::partial) all_reduce(GroupKind::tensor);
     if (degrees_.shard < degrees_.rdp()) all_reduce(GroupKind::replica);
-    if (buckets_[b].cls == BucketClass::tied) all_reduce(GroupKind::embedding);
+  } else if (tied || !plan_.parallelism.overlap_gradients) {
+    reduce_bucket(body, b, When::always);
   }
+  if (tied) all_reduce(GroupKind::embedding);
 }
 
 void StageLowering::write_begin() {
@@ -86,7 +95,7 @@ void StageLowering::measure_norm(BodyBuilder& body) {
     const RunId done = bucket_done_[b];
     if (done.instruction >= 0 && done.task >= 0)
       squares.waits.push_back({Wait::Relation::latest, done.task, done.instruction});
-    if (zero_stage_ >= 2)
+    if (buckets_[b].zero >= 2)
       for (int chunk = 0; chunk < plan_.parallelism.virtual_stages; ++chunk)
         if (last_reduction_[at(chunk)] >= 0)
           squares.waits.push_back(
@@ -107,23 +116,9 @@ void StageLowering::measure_norm(BodyBuilder& body) {
                     -1);
 }
 
-void StageLowering::write_end() {
-  program_.bodies[at(end_body())] = {Body::Kind::step_end, -1, {}};
-  BodyBuilder body(program_, end_body());
-  if (zero_stage_ >= 2) {
-    reduce_shards_at_end(body);
-  } else {
-    for (std::size_t b = 0; b < buckets_.size(); ++b) {
-      const bool tied = buckets_[b].cls == BucketClass::tied;
-      if (tied || !plan_.parallelism.overlap_gradients)
-        reduce_bucket(body, static_cast<int>(b), When::always);
-      const Operand& own = buckets_[b].bucket.own_gradients;
-      if (tied)
-        emit_collective(body, InstructionKind::all_reduce, GroupKind::embedding, own, own,
-                        When::always, static_cast<int>(b));
-    }
-  }
-  measure_norm(body);
+// Each rank updates what it owns; then everybody gets the weights of all. Flat shards are gathered
+// while the next bucket is updated; of whole parameters every owner first updates its own.
+void StageLowering::step_and_share(BodyBuilder& body) {
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     const Bucket& bucket = buckets_[b].bucket;
     Instruction step;
@@ -133,10 +128,30 @@ void StageLowering::write_end() {
     step.outputs = {bucket.own_weights, bucket.master, bucket.first_moment};
     if (bucket.second_moment.buffer >= 0) step.outputs.push_back(bucket.second_moment);
     body.emit(std::move(step));
-    if (bucket.sharded && zero_stage_ <= 2)
+    if (bucket.sharded && buckets_[b].zero <= 2)
       emit_collective(body, InstructionKind::all_gather, GroupKind::shard, bucket.own_weights,
                       bucket.weights, When::always, static_cast<int>(b));
   }
+  const Mesh mesh(degrees_, plan_.parallelism.placement);
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    const Bucket& bucket = buckets_[b].bucket;
+    const Owner& owner = bucket.owner;
+    if (owner.everybody()) continue;
+    const bool alike = owner.tensor >= 0;  // on all tensor ranks: one of them sends to all
+    const GroupKind group = alike ? GroupKind::dp : GroupKind::rdp;
+    emit_collective(body, InstructionKind::broadcast, group, bucket.weights, bucket.weights,
+                    When::always, static_cast<int>(b));
+    body.body().instructions.back().root =
+        mesh.index_in(group, mesh.rank({stage_, std::max(0, owner.tensor), owner.rdp}));
+  }
+}
+
+void StageLowering::write_end() {
+  program_.bodies[at(end_body())] = {Body::Kind::step_end, -1, {}};
+  BodyBuilder body(program_, end_body());
+  for (std::size_t b = 0; b < buckets_.size(); ++b) finish_reduction(body, static_cast<int>(b));
+  measure_norm(body);
+  step_and_share(body);
 }
 
 }  // namespace meshwright

@@ -4,9 +4,9 @@ namespace meshwright {
 
 std::string_view name_of(InstructionKind kind) {
   constexpr std::string_view names[] = {
-      "compute",    "load_input",     "send",          "recv",      "all_reduce",
-      "all_gather", "reduce_scatter", "all_to_all",    "broadcast", "ring_shift",
-      "copy_out",   "copy_in",        "optimizer_step"};
+      "compute",    "load_input",     "send",       "recv",          "all_reduce",
+      "all_gather", "reduce_scatter", "all_to_all", "broadcast",     "reduce",
+      "ring_shift", "copy_out",       "copy_in",    "optimizer_step"};
   return names[static_cast<std::size_t>(kind)];
 }
 

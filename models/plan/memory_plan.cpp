@@ -21,11 +21,19 @@ std::int64_t MemoryPlan::address(int buffer, int slot) const {
       return found.offset;
     case Region::task:
       return task_offset + found.offset;
+    case Region::owned:
+      return owned_offset + found.offset;
     case Region::slot:
       break;
   }
   const SlotRegion& region = slots[static_cast<std::size_t>(found.chunk)];
   return region.offset + region.stride * slot + found.offset;
+}
+
+std::int64_t MemoryPlan::arena_bytes_of(int rdp, int tensor) const {
+  if (owned_bytes.empty()) return arena_bytes;
+  return owned_offset +
+         owned_bytes[static_cast<std::size_t>(rdp)][static_cast<std::size_t>(tensor)];
 }
 
 namespace {
@@ -74,28 +82,49 @@ std::int64_t pack(std::vector<Buffer*>& buffers) {
   return tightest < lowest ? tightest : place(buffers, Gap::lowest);
 }
 
+namespace {
+
+std::int64_t room_of(const MemoryPlan& plan, const Buffer& buffer) {
+  switch (buffer.region) {
+    case Region::persistent:
+      return plan.persistent_bytes;
+    case Region::task:
+      return plan.task_bytes;
+    case Region::owned:
+      return plan.arena_bytes_of(buffer.owner.rdp, std::max(0, buffer.owner.tensor)) -
+             plan.owned_offset;
+    case Region::slot:
+      break;
+  }
+  return plan.slots[static_cast<std::size_t>(buffer.chunk)].stride;
+}
+
+// Buffers of one region and body. Those of different owners never meet.
+void check_no_overlap(const std::vector<const Buffer*>& buffers) {
+  for (std::size_t i = 0; i < buffers.size(); ++i)
+    for (std::size_t j = i + 1; j < buffers.size(); ++j) {
+      const Buffer &a = *buffers[i], &b = *buffers[j];
+      const bool together = a.region == Region::owned
+                                ? a.owner.includes(b.owner) || b.owner.includes(a.owner)
+                                : a.first <= b.last && b.first <= a.last;
+      const bool overlap = a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
+      MESHWRIGHT_CHECK(!(together && overlap), "live buffers never overlap");
+    }
+}
+
+}  // namespace
+
 void verify(const MemoryPlan& plan) {
   std::map<std::pair<Region, int>, std::vector<const Buffer*>> together_in;
   for (const Buffer& buffer : plan.buffers) {
     if (buffer.region == Region::task && buffer.body < 0) continue;  // never touched
-    const std::int64_t limit = buffer.region == Region::persistent ? plan.persistent_bytes
-                               : buffer.region == Region::task
-                                   ? plan.task_bytes
-                                   : plan.slots[static_cast<std::size_t>(buffer.chunk)].stride;
-    MESHWRIGHT_CHECK(buffer.offset >= 0 && buffer.offset + buffer.bytes <= limit,
+    MESHWRIGHT_CHECK(buffer.offset >= 0 && buffer.offset + buffer.bytes <= room_of(plan, buffer),
                      "a buffer lies in its region");
     if (buffer.region != Region::persistent)
       together_in[{buffer.region, buffer.region == Region::task ? buffer.body : buffer.chunk}]
           .push_back(&buffer);
   }
-  for (const auto& [place, buffers] : together_in)
-    for (std::size_t i = 0; i < buffers.size(); ++i)
-      for (std::size_t j = i + 1; j < buffers.size(); ++j) {
-        const Buffer &a = *buffers[i], &b = *buffers[j];
-        const bool together = a.first <= b.last && b.first <= a.last;
-        const bool overlap = a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
-        MESHWRIGHT_CHECK(!(together && overlap), "live buffers never overlap");
-      }
+  for (const auto& [place, buffers] : together_in) check_no_overlap(buffers);
   std::int64_t sum = 0;
   for (std::int64_t bytes : plan.class_bytes) sum += bytes;
   MESHWRIGHT_CHECK(sum == plan.arena_bytes, "the classes make up the arena");

@@ -1,10 +1,12 @@
 // Every buffer of one stage's Program with its size, lifetime and place in the arena. The simulator
 // reports this arena, the engine allocates it once.
 //
-// Arena: [persistent][slots of chunk 0][slots of chunk 1]...[task]. Persistent buffers live for the
-// whole run. A slot holds what one micro-batch in flight keeps from its forward to its backward
-// task (its weights task, where the schedule has them). The task region is reused by every body.
-// Inside the task region and inside a slot, buffers with overlapping lifetimes never overlap.
+// Arena: [persistent][slots of chunk 0][slots of chunk 1]...[task][owned]. Persistent buffers live
+// for the whole run. A slot holds what one micro-batch in flight keeps from its forward to its
+// backward task (its weights task, where the schedule has them). The task region is reused by every
+// body. Inside the task region and inside a slot, buffers with overlapping lifetimes never overlap.
+// Owned buffers are persistent ones that not every rank has: each rank has those of its own, one
+// after the other, and its arena ends with them.
 #pragma once
 
 #include <array>
@@ -27,7 +29,18 @@ enum class MemoryClass : std::uint8_t {
 constexpr int memory_class_count = 7;
 std::string_view name_of(MemoryClass cls);
 
-enum class Region : std::uint8_t { persistent, slot, task };
+enum class Region : std::uint8_t { persistent, slot, task, owned };
+
+// Which ranks of a stage have something: those at one data-parallel index, with tensor >= 0 only
+// the one at that tensor index.
+struct Owner {
+  int rdp = -1, tensor = -1;  // rdp -1: everybody
+  bool operator==(const Owner&) const = default;
+  bool everybody() const { return rdp < 0; }
+  bool includes(const Owner& rank) const {
+    return everybody() || (rdp == rank.rdp && (tensor < 0 || tensor == rank.tensor));
+  }
+};
 
 struct Buffer {
   std::string name;
@@ -36,6 +49,7 @@ struct Buffer {
   std::int64_t bytes = 0;
   std::int64_t offset = 0;  // from the start of its region (of its slot)
   int chunk = -1;           // slot buffers
+  Owner owner;              // owned buffers
   int body = -1;            // task buffers: the body it lives in
   // Task buffers: instructions of that body between which it is live, inclusive. Slot buffers: the
   // same over the bodies that use the slot, see slot_time().
@@ -58,11 +72,14 @@ struct MemoryPlan {
   std::vector<SlotRegion> slots;  // per chunk
   std::int64_t persistent_bytes = 0;
   std::int64_t task_offset = 0, task_bytes = 0;
-  std::int64_t arena_bytes = 0;
+  std::int64_t owned_offset = 0;
+  std::vector<std::vector<std::int64_t>> owned_bytes;  // [rdp][tensor]; empty: nothing is owned
+  std::int64_t arena_bytes = 0;                        // of the ranks that own most
   std::array<std::int64_t, memory_class_count>
       class_bytes{};  // what each class adds to the peak; sums to arena_bytes
 
   std::int64_t address(int buffer, int slot) const;  // from the arena's start
+  std::int64_t arena_bytes_of(int rdp, int tensor) const;
 };
 
 constexpr std::int64_t arena_alignment = 256;

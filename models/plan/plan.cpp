@@ -144,9 +144,11 @@ json to_json(const Parallelism& p) {
                 {"tensor_batch", p.tensor_batch_own ? "own" : "shared"},
                 {"context_exchange", p.context_gathers ? "all_gather" : "p2p"},
                 {"offload", p.offload},
-                {"reduce_bucket_bytes", p.reduce_bucket_bytes},
-                {"max_live_parameters", p.max_live_parameters},
-                {"persistence_threshold", p.persistence_threshold}};
+                {"shard_layout", p.shard_whole ? "whole" : "flat"},
+                {"persistence_threshold", p.persistence_threshold},
+                {"hierarchical_gather", p.hierarchical_gather}};
+  if (p.reduce_bucket_bytes > 0) value["reduce_bucket_bytes"] = p.reduce_bucket_bytes;
+  if (p.max_live_parameters > 0) value["max_live_parameters"] = p.max_live_parameters;
   if (p.active_microbatches > 0) value["active_microbatches"] = p.active_microbatches;
   if (p.offload_horizon > 0) value["offload_horizon"] = p.offload_horizon;
   return value;

@@ -18,6 +18,7 @@ enum class ScheduleKind : std::uint8_t { gpipe, one_f_one_b, interleaved, zero_b
 enum class Recompute : std::uint8_t { none, selective, full, each, contiguous, group };
 enum class OptimizerKind : std::uint8_t { adamw, adam, lamb, sgd };
 enum class LearningRateSchedule : std::uint8_t { constant, linear, cosine };
+constexpr std::int64_t default_bucket_bytes = 25 << 20;
 enum class Partitioner : std::uint8_t {
   chain,
   tree,
@@ -79,9 +80,11 @@ struct Parallelism {
   bool context_gathers = false;  // keys and values by all-gather, not around the ring
   std::string offload = "none";
   int offload_horizon = 0;
-  std::int64_t reduce_bucket_bytes = 25 << 20;
-  std::int64_t max_live_parameters = 1'000'000'000;
-  std::int64_t persistence_threshold = 0;
+  bool shard_whole = false;  // job file: shard_layout whole: each parameter has one owner
+  std::int64_t reduce_bucket_bytes = 0;    // 0: 25 MiB; under ZeRO 2 and 3 a whole unit
+  std::int64_t max_live_parameters = 0;    // gathered at once, in elements; 0: two units
+  std::int64_t persistence_threshold = 0;  // ZeRO 3: parameters below it are not sharded
+  bool hierarchical_gather = true;         // weights are gathered in two levels over hosts
 
   Degrees degrees() const { return {pipeline, tensor, data, context, shard, expert}; }
 };

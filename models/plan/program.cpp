@@ -33,6 +33,13 @@ bool runs(const Instruction& instruction, const Task& task) {
   return true;
 }
 
+bool concerns(const Program& program, const Instruction& instruction, const Owner& rank) {
+  const bool alone = instruction.group == GroupKind::none ||
+                     instruction.group == GroupKind::embedding;  // one data-parallel index
+  if (instruction.bucket < 0 || !alone) return true;
+  return program.buckets[at(instruction.bucket)].owner.includes(rank);
+}
+
 WaitResolver::WaitResolver(const Program& program) : program_(&program) {
   const std::size_t bodies = program.bodies.size();
   std::vector<int> latest(bodies, -1);

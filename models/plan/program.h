@@ -31,7 +31,8 @@ enum class InstructionKind : std::uint8_t {
                    // inputs[0])
   reduce_scatter,  // inputs[0] = whole, outputs[0] = own summed part (may lie in inputs[0])
   all_to_all,
-  broadcast,
+  broadcast,      // from member `root` to the others
+  reduce,         // in place; the sum ends on member `root`, the others' data is lost
   ring_shift,     // outputs[0] = inputs[0] of the rank before in the group, in a ring
   copy_out,       // device to host
   copy_in,        // host to device
@@ -80,6 +81,8 @@ struct Instruction {
   GroupKind group = GroupKind::none;  // collectives; load_input: its ranks read a share each
   bool maximum = false;               // all_reduce: maximum instead of sum
   bool accumulate = false;            // reduce_scatter: the sum is added to outputs[0]
+  bool flat = false;                  // all_gather: in one level over all hosts, not in two
+  int root = 0;                       // broadcast, reduce: index in the group
   int peer = -1;                      // send, recv: the other virtual stage
   int channel = 0;  // send, recv: tells apart messages of one task; load_input: 0 tokens, 1
                     // targets, 2 positions
@@ -119,7 +122,8 @@ struct StageParameter {
 };
 
 // Parameters whose gradients are reduced together; contiguous in the flat parameter, gradient and
-// state buffers. `elements` is padded so that the shard group cuts it into equal parts.
+// state buffers. `elements` is padded so that the shard group cuts it into equal parts. A bucket
+// with an owner is not cut: its owners alone hold optimizer states for it and step it.
 struct Bucket {
   std::int64_t elements = 0;
   std::int64_t shard_elements =
@@ -136,6 +140,7 @@ struct Bucket {
   Operand snapshot;
   int states() const { return second_moment.buffer >= 0 ? 3 : 2; }
   std::int64_t slice_elements() const { return snapshot.type.shape.elements() / states(); }
+  Owner owner;
 };
 
 struct Program {
@@ -147,6 +152,7 @@ struct Program {
   std::vector<Body> bodies;
   std::vector<Task> tasks;
   MemoryPlan memory;
+  Owner fullest{0, 0};  // a rank that owns most; it stands for all in the simulator
   // Where the runtime finds its scalars: f64 [1] each; -1 on stages without a loss.
   int loss_buffer =
       -1;  // sum of losses of this rank's micro-batches, after step_end over the world
@@ -176,6 +182,9 @@ class WaitResolver {
 };
 
 bool runs(const Instruction& instruction, const Task& task);  // its `when` against first and last
+
+// Whether a rank has something to do: what is done on a bucket with an owner is done there only.
+bool concerns(const Program& program, const Instruction& instruction, const Owner& rank);
 
 // Program-level rules: waits name earlier things, collectives of one communicator come in one order
 // on all stages, sends meet receives, no deadlock. A breach is our bug (MESHWRIGHT_CHECK).

@@ -16,9 +16,9 @@ constexpr std::array<std::string_view, stream_count> stream_names = {
     "pipe_recv", "copy_out",    "copy_in",    "context_comm"};
 
 constexpr std::array<std::string_view, 13> kind_names = {
-    "compute",    "load_input",     "send",          "recv",      "all_reduce",
-    "all_gather", "reduce_scatter", "all_to_all",    "broadcast", "ring_shift",
-    "copy_out",   "copy_in",        "optimizer_step"};
+    "compute",    "load_input",     "send",       "recv",          "all_reduce",
+    "all_gather", "reduce_scatter", "all_to_all", "broadcast",     "reduce",
+    "ring_shift", "copy_out",       "copy_in",    "optimizer_step"};
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 

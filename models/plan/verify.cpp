@@ -142,6 +142,17 @@ void check_sharding(const Parallelism& p) {
     refuse("parallelism/shard",
            fmt::format("{} shards nothing with zero_stage 0; use zero_stage 1, 2 or 3, or shard 1",
                        p.shard));
+  if (!p.shard_whole) return;
+  if (p.zero_stage != 1)
+    refuse("parallelism/shard_layout",
+           fmt::format("'whole' shares out the optimizer's states, which zero_stage 1 shards; "
+                       "found {}; use zero_stage 1, or 'flat'",
+                       p.zero_stage));
+  if (p.shard > 1 && p.shard != replicas)
+    refuse("parallelism/shard",
+           fmt::format("{} of {} replicas do not go with shard_layout 'whole', which shares "
+                       "parameters out over all of them; leave it out, or use 'flat'",
+                       p.shard, replicas));
 }
 
 void check_schedule(const Plan& plan, const ModelSizes& model) {
@@ -196,8 +207,8 @@ void check_partition(const Parallelism& p) {
 }
 
 void check_amounts(const Parallelism& p) {
-  at_least("parallelism/reduce_bucket_bytes", p.reduce_bucket_bytes, 1);
-  at_least("parallelism/max_live_parameters", p.max_live_parameters, 1);
+  at_least("parallelism/reduce_bucket_bytes", p.reduce_bucket_bytes, 0);
+  at_least("parallelism/max_live_parameters", p.max_live_parameters, 0);
   at_least("parallelism/persistence_threshold", p.persistence_threshold, 0);
   at_least("parallelism/offload_horizon", p.offload_horizon, 0);
 }

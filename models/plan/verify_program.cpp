@@ -43,6 +43,7 @@ struct Deed {
   int micro_batch;
   std::int64_t bytes_in, bytes_out;
   bool maximum;
+  int root;
   bool operator==(const Deed&) const = default;
 };
 using Deeds = std::vector<std::vector<Deed>>;  // per contact
@@ -62,7 +63,7 @@ Deeds deeds_of(const Script& script, std::size_t contacts) {
         };
         deeds[at(step.contact)].push_back({instruction.kind, task.micro_batch,
                                            bytes(instruction.inputs), bytes(instruction.outputs),
-                                           instruction.maximum});
+                                           instruction.maximum, instruction.root});
       }
   }
   return deeds;

@@ -30,6 +30,7 @@ bool contact_of(const Instruction& instruction, int own, Contact& contact) {
     case InstructionKind::all_to_all:
     case InstructionKind::broadcast:
     case InstructionKind::ring_shift:
+    case InstructionKind::reduce:
       contact = {instruction.group, instruction.stream, -1, -1, -1};
       return true;
     default:

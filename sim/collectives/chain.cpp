@@ -14,6 +14,13 @@ Rounds chain_all_reduce(int ranks, int chunks) {
   return {ranks, chunks, 1.0 / chunks, {round}};
 }
 
+Rounds chain_reduce(int ranks, int chunks) {
+  Round round{{}, chunks + ranks - 2, 1, 0, ranks - 1};
+  for (int rank = ranks - 1; rank > 0; --rank)
+    round.transfers.push_back({rank, rank - 1, rank - (ranks - 1), 1, 1, Combine::Reduce});
+  return {ranks, chunks, 1.0 / chunks, {round}};
+}
+
 Rounds chain_broadcast(int ranks, int chunks) {
   Round round{{}, chunks + ranks - 2, 1, 0, ranks - 1};
   for (int rank = 0; rank + 1 < ranks; ++rank)

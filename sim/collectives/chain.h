@@ -8,6 +8,7 @@
 namespace meshwright {
 
 Rounds chain_all_reduce(int ranks, int chunks);
-Rounds chain_broadcast(int ranks, int chunks);
+Rounds chain_broadcast(int ranks, int chunks);  // from rank 0
+Rounds chain_reduce(int ranks, int chunks);     // to rank 0
 
 }  // namespace meshwright

@@ -51,4 +51,12 @@ Rounds ring_all_gather(Grid grid) {
   return of(grid, {ring_across(grid, Combine::Copy), ring_inside(grid, Combine::Copy)});
 }
 
+Rounds flat_ring_all_gather(Grid grid) {
+  Rounds rounds = ring_all_gather(grid);
+  if (grid.hosts == 1) return rounds;
+  for (Round& round : rounds.rounds) round.latency_steps = 0;
+  rounds.rounds.front().latency_steps = grid.ranks() - 1;
+  return rounds;
+}
+
 }  // namespace meshwright

@@ -13,6 +13,9 @@ namespace meshwright {
 Rounds ring_all_reduce(Grid grid);
 Rounds ring_reduce_scatter(Grid grid);
 Rounds ring_all_gather(Grid grid);
+// Rings through all ranks, as many as use every NIC: the bytes of the one above, but each of the
+// n - 1 steps waits for a network.
+Rounds flat_ring_all_gather(Grid grid);
 
 // One round (repeated) of a hierarchical algorithm, for those who combine them otherwise.
 Round ring_inside(Grid grid, Combine combine);

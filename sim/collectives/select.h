@@ -16,9 +16,11 @@ namespace meshwright {
 enum class CollectiveKind : std::uint8_t {
   all_reduce,
   all_gather,
+  flat_all_gather,  // one ring over all ranks
   reduce_scatter,
   all_to_all,
-  broadcast
+  broadcast,
+  reduce
 };
 
 using Groups = std::vector<std::vector<int>>;  // ranks of each group, in group order

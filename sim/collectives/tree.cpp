@@ -73,4 +73,15 @@ Rounds tree_broadcast(int ranks) {
   return rounds;
 }
 
+Rounds tree_reduce(int ranks) {
+  Rounds rounds = tree_broadcast(ranks);
+  std::reverse(rounds.rounds.begin(), rounds.rounds.end());
+  for (Round& round : rounds.rounds)
+    for (Transfer& transfer : round.transfers) {
+      std::swap(transfer.from, transfer.to);
+      transfer.combine = Combine::Reduce;
+    }
+  return rounds;
+}
+
 }  // namespace meshwright

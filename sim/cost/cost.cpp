@@ -75,6 +75,7 @@ Seconds CostModel::time(const Kernel& kernel) const {
 void CostModel::append(const Instruction& instruction, const Program& program,
                        std::vector<Kernel>& kernels) const {
   kernels.clear();
+  if (!concerns(program, instruction, program.fullest)) return;
   if (instruction.kind == InstructionKind::optimizer_step) {
     const Bucket& bucket = program.buckets[at(instruction.bucket)];
     const int moments = bucket.second_moment.buffer >= 0 ? 2 : 1;

@@ -137,6 +137,8 @@ BoundMaker::PerParameter BoundMaker::per_parameter(const Candidate& candidate) {
   PerParameter cost;
   cost.after = optimizer_s_per_parameter() / shards(candidate);
   if (candidate.data * p.context == 1) return cost;
+  // Small parameters that are not sharded are communicated once a step: how many is not known here.
+  if (candidate.zero_stage == 3 && p.persistence_threshold > 0) return cost;
   using enum CollectiveKind;
   if (candidate.zero_stage == 0) {
     const double reduce = gradient * per_byte(candidate, GroupKind::rdp, all_reduce);

@@ -29,6 +29,7 @@ constexpr CollectiveRow collectives[] = {
     {InstructionKind::reduce_scatter, CollectiveKind::reduce_scatter},
     {InstructionKind::all_to_all, CollectiveKind::all_to_all},
     {InstructionKind::broadcast, CollectiveKind::broadcast},
+    {InstructionKind::reduce, CollectiveKind::reduce},
 };
 
 CollectiveKind kind_of(InstructionKind instruction) {
@@ -52,7 +53,8 @@ Durations::Durations(const Plan& plan, const Mesh& mesh, const Topology& topolog
     : mesh_(mesh), topology_(topology), cost_(topology.cluster(), plan.training) {}
 
 SimTime Durations::collective(const Instruction& instruction) {
-  const CollectiveKind kind = kind_of(instruction.kind);
+  const CollectiveKind kind =
+      instruction.flat ? CollectiveKind::flat_all_gather : kind_of(instruction.kind);
   const Key key{static_cast<int>(kind), static_cast<int>(instruction.group), 0,
                 full_bytes(instruction)};
   if (const auto found = known_.find(key); found != known_.end()) return found->second;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "exec/comm/two_levels.h"
 #include "tests/catch.h"
 #include "tests/exec/worlds.h"
 
@@ -59,6 +60,11 @@ void check_parts(Communicator& group, float* data, std::int64_t part) {
   // Reduce-scatter into its own place, then gather: together an all-reduce.
   fill(data, group.rank(), whole);
   group.reduce_scatter(data, own, part, Dtype::f32, false);
+  for (const bool flat : {false, true}) {
+    std::vector<float> gathered(static_cast<std::size_t>(whole));
+    group.all_gather(own, gathered.data(), part * 4, flat);
+    CHECK(same(gathered.data(), in_order_sum<float>(group.size(), whole)));
+  }
   group.all_gather(own, data, part * 4);
   CHECK(same(data, in_order_sum<float>(group.size(), whole)));
   // Into a place outside, twice: the second time it is added.
@@ -80,6 +86,15 @@ void check_broadcast(Communicator& group, float* data, std::int64_t elements) {
     std::vector<float> expected(static_cast<std::size_t>(elements));
     fill(expected.data(), root, elements);
     CHECK(same(data, expected));
+  }
+}
+
+void check_reduce(Communicator& group, float* data, std::int64_t elements) {
+  for (int root = 0; root < group.size(); ++root) {
+    fill(data, group.rank(), elements);
+    group.reduce(data, elements, Dtype::f32, root);
+    if (group.rank() == root) CHECK(same(data, in_order_sum<float>(group.size(), elements)));
+    group.barrier();
   }
 }
 
@@ -106,6 +121,7 @@ void check_everything(Communicator& group, void* memory) {
     check_all_reduce(group, static_cast<double*>(memory), elements, Dtype::f64);
     check_parts(group, static_cast<float*>(memory), elements);
     check_broadcast(group, static_cast<float*>(memory), elements);
+    check_reduce(group, static_cast<float*>(memory), elements);
     check_messages(group, static_cast<float*>(memory), elements);
     group.barrier();
   }
@@ -131,6 +147,21 @@ TEST_CASE("collectives and messages are right for every size, in shared memory a
     check_everything(*group, shared);
     check_everything(*group, own.data());
   }
+}
+
+TEST_CASE("a group over hosts is a grid of hosts and places", "[exec][comm]") {
+  const std::vector<int> hosts{0, 0, 0, 3, 3, 3, 6, 6, 6};
+  const std::vector<int> ranks{1, 2, 4, 5, 7, 8};
+  const auto grid = host_grid(ranks, hosts, 5);  // the second of the second host
+  REQUIRE(grid.has_value());
+  CHECK(grid->hosts == 3);
+  CHECK(grid->per_host == 2);
+  CHECK(grid->inside == std::vector<int>{4, 5});
+  CHECK(grid->rail == std::vector<int>{2, 5, 8});
+  CHECK_FALSE(host_grid(std::vector<int>{0, 1, 2}, hosts, 1).has_value());     // one host
+  CHECK_FALSE(host_grid(std::vector<int>{0, 3, 6}, hosts, 3).has_value());     // one of each
+  CHECK_FALSE(host_grid(std::vector<int>{0, 1, 2, 3}, hosts, 1).has_value());  // 3 and 1
+  CHECK_FALSE(host_grid(std::vector<int>{0, 1, 2, 3, 4, 6}, hosts, 1).has_value());
 }
 
 TEST_CASE("groups beside each other do not disturb each other", "[exec][comm]") {

@@ -1,5 +1,6 @@
 // Entry point of the tests that mpirun starts: every rank runs all cases, and leaves with an error
-// when one of its checks fails. The argument `--messages` forbids shared memory.
+// when one of its checks fails. The argument `--messages` forbids shared memory, `--hosts-of-2`
+// pretends that every two ranks have a host of their own.
 #define CATCH_CONFIG_RUNNER
 #include <cstring>
 
@@ -15,8 +16,11 @@ meshwright::World& test_world() { return *the_world; }
 
 int main(int argc, char* argv[]) {
   meshwright::WorldOptions options;
-  if (argc > 1 && std::strcmp(argv[1], "--messages") == 0) {
-    options.shared_memory = false;
+  const bool messages = argc > 1 && std::strcmp(argv[1], "--messages") == 0;
+  const bool hosts = argc > 1 && std::strcmp(argv[1], "--hosts-of-2") == 0;
+  if (messages || hosts) {
+    options.shared_memory = !messages;
+    options.ranks_per_host = hosts ? 2 : 0;
     argv[1] = argv[0];
     --argc;
     ++argv;

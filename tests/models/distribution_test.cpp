@@ -140,7 +140,25 @@ TEST_CASE("version 1: sharded data parallelism", "[models][distribution]") {
   CHECK(job.plan.training.gradient_clip == 1.0);
   CHECK(job.plan.training.precision == Precision::bf16);
   CHECK(job.plan.training.micro_batch == 2);  // 64 / (16 * 2)
-  CHECK(job.warnings.size() == 1);            // sdp_max_live_parameters has no effect yet
+  CHECK(p.hierarchical_gather);
+  CHECK(job.warnings.empty());
+  const Job flat = read(version_1({{"sharded_data_parallel_degree", 2},
+                                   {"ddp", true},
+                                   {"sdp_reduce_bucket_size", 1000},
+                                   {"sdp_hierarchical_allgather", false}}));
+  CHECK_FALSE(flat.plan.parallelism.hierarchical_gather);
+  CHECK(flat.plan.parallelism.reduce_bucket_bytes == 0);  // for degrees above 2
+  CHECK(flat.warnings.size() == 1);
+  CHECK(warns(flat, "sdp_reduce_bucket_size"));
+}
+
+TEST_CASE("version 1: optimizer state sharding shares out whole parameters",
+          "[models][distribution]") {
+  const Job job = read(version_1(
+      {{"shard_optimizer_state", true}, {"ddp", true}, {"pipeline_parallel_degree", 2}}));
+  CHECK(job.plan.parallelism.zero_stage == 1);
+  CHECK(job.plan.parallelism.shard_whole);
+  CHECK(job.plan.shard_group() == 8);
 }
 
 TEST_CASE("version 1: rules between degrees", "[models][distribution]") {

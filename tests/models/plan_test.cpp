@@ -83,6 +83,13 @@ TEST_CASE("rules about batches and sharding", "[models][plan]") {
         "shard 1");
   CHECK(refused(CHANGE(p.zero_stage = 4)) ==
         "/parallelism/zero_stage: 4 is out of range; use 0 to 3");
+  CHECK(refused(CHANGE(p.zero_stage = 1, p.shard_whole = true)) == "");
+  CHECK(refused(CHANGE(p.zero_stage = 3, p.shard_whole = true)) ==
+        "/parallelism/shard_layout: 'whole' shares out the optimizer's states, which zero_stage 1 "
+        "shards; found 3; use zero_stage 1, or 'flat'");
+  CHECK(refused(CHANGE(p.zero_stage = 1, p.shard = 2, p.shard_whole = true)) ==
+        "/parallelism/shard: 2 of 4 replicas do not go with shard_layout 'whole', which shares "
+        "parameters out over all of them; leave it out, or use 'flat'");
 }
 
 TEST_CASE("rules about the pipeline", "[models][plan]") {

@@ -64,6 +64,9 @@ inline std::vector<PlanCase> plans_for(int ranks) {
           p.virtual_stages = kind.chunks;
           p.zero_stage = zero;
           if (zero > 0 && data % 4 == 0 && turn % 5 == 0) p.shard = 2;
+          p.shard_whole = zero == 1 && p.shard == 1 && turn % 3 != 0;
+          if (turn % 4 > 0) p.max_live_parameters = std::int64_t{300'000} << turn % 4;
+          if (turn % 3 == 1) p.persistence_threshold = 70'000;
           p.sequence_parallel = tensor > 1 && turn % 2 == 0;
           p.overlap_gradients = turn % 7 != 0;
           p.overlap_parameters = turn % 5 != 1;

@@ -54,15 +54,15 @@ TEST_CASE("a reduce-scatter leaves each rank the sum of its own chunk", "[sim][c
 }
 
 TEST_CASE("an all-gather leaves every rank all chunks", "[sim][collectives]") {
-  for (const Grid grid : grids) {
-    const Rounds rounds = ring_all_gather(grid);
-    const auto ranks = static_cast<std::size_t>(grid.ranks());
-    Buffers own(ranks, std::vector<std::int64_t>(ranks, -1));
-    std::vector<std::int64_t> all(ranks);
-    for (std::size_t rank = 0; rank < ranks; ++rank)
-      all[rank] = own[rank][rank] = static_cast<std::int64_t>(100 + rank);
-    for (const auto& buffer : interpret(rounds, own)) CHECK(buffer == all);
-  }
+  for (const Grid grid : grids)
+    for (const Rounds& rounds : {ring_all_gather(grid), flat_ring_all_gather(grid)}) {
+      const auto ranks = static_cast<std::size_t>(grid.ranks());
+      Buffers own(ranks, std::vector<std::int64_t>(ranks, -1));
+      std::vector<std::int64_t> all(ranks);
+      for (std::size_t rank = 0; rank < ranks; ++rank)
+        all[rank] = own[rank][rank] = static_cast<std::int64_t>(100 + rank);
+      for (const auto& buffer : interpret(rounds, own)) CHECK(buffer == all);
+    }
 }
 
 TEST_CASE("a broadcast leaves the root's chunks everywhere", "[sim][collectives]") {
@@ -70,6 +70,13 @@ TEST_CASE("a broadcast leaves the root's chunks everywhere", "[sim][collectives]
     for (const Rounds& rounds : {tree_broadcast(ranks), chain_broadcast(ranks, 6)})
       for (const auto& buffer : interpret(rounds, powers(rounds)))
         for (const std::int64_t value : buffer) CHECK(value == 1);
+}
+
+TEST_CASE("a reduce leaves the sum on the root", "[sim][collectives]") {
+  for (const int ranks : {2, 3, 4, 7, 8})
+    for (const Rounds& rounds : {tree_reduce(ranks), chain_reduce(ranks, 6)})
+      for (const std::int64_t value : interpret(rounds, powers(rounds))[0])
+        CHECK(value == (std::int64_t{1} << ranks) - 1);
 }
 
 TEST_CASE("an all-to-all brings chunk r of rank s to place s of rank r", "[sim][collectives]") {

@@ -92,6 +92,21 @@ TEST_CASE("between hosts the NICs decide, and inside work hides behind them",
             .value == Approx(2 * (2e-6 + 32e6 / 10e9)));
 }
 
+TEST_CASE("a gather in two levels waits for the network less often", "[sim][collectives]") {
+  // 2 hosts x 4 GPUs, 64 MB: inside 3 steps of 16 MB at 100 GB/s, across 1 step of 8 MB at 10 GB/s,
+  // 480 + 800 us. Latency: 3 us + 2 us in two levels, 7 x 2 us in one ring.
+  const Topology topology(uniform(4, 2));
+  const auto time = [&](CollectiveKind kind) {
+    return collective_time(topology, kind, {64e6}, {first_ranks(8)}).value;
+  };
+  CHECK(time(CollectiveKind::all_gather) == Approx(1285e-6));
+  CHECK(time(CollectiveKind::flat_all_gather) == Approx(1294e-6));
+  // Inside a host there is one level.
+  const Topology host(uniform(4, 1));
+  CHECK(collective_time(host, CollectiveKind::flat_all_gather, {64e6}, {first_ranks(4)}).value ==
+        collective_time(host, CollectiveKind::all_gather, {64e6}, {first_ranks(4)}).value);
+}
+
 TEST_CASE("groups that share NICs share their bandwidth", "[sim][collectives]") {
   // p4d: GPUs 0 and 1 share one NIC. All 8 groups at once take twice as long on the wire as every
   // other.
