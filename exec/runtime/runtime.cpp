@@ -105,6 +105,8 @@ void Runtime::fail_non_finite(std::string_view what) {
 void Runtime::execute(int task, const Instruction& instruction, int index) {
   const Task& running = program_.tasks[at(task)];
   if (is_message(instruction)) return message(instruction, task, index);
+  if (instruction.kind == InstructionKind::optimizer_step) check_finite();
+  if (!concerns(program_, instruction, {own_.rdp, own_.tensor})) return;
   const SimTime begin = options_.trace ? now() : 0;
   if (search_ != nullptr) search_->before(instruction, running);
   switch (instruction.kind) {
@@ -242,13 +244,18 @@ void Runtime::load_input(const Instruction& instruction, const Task& task) {
   }
 }
 
-void Runtime::step_bucket(const Instruction& instruction, const Task& task) {
+// Before the update, on all ranks.
+void Runtime::check_finite() {
   backend_.wait();
-  const Bucket& bucket = program_.buckets[at(instruction.bucket)];
   const double norm = std::sqrt(scalar_at(memory_, program_.norm_buffer));
   const double loss = scalar_at(memory_, program_.loss_buffer);
   if (!std::isfinite(loss)) fail_non_finite("loss");
   if (!std::isfinite(norm)) fail_non_finite("gradient norm");
+}
+
+void Runtime::step_bucket(const Instruction& instruction, const Task& task) {
+  const Bucket& bucket = program_.buckets[at(instruction.bucket)];
+  const double norm = std::sqrt(scalar_at(memory_, program_.norm_buffer));
   scalars_.gradient_factor = clip_factor(norm, plan_.training.gradient_clip);
   const auto floats = [&](const Operand& operand) {
     return operand.buffer < 0 ? nullptr : static_cast<float*>(memory_.address(operand, task.slot));

@@ -94,6 +94,7 @@ class Runtime {
   void message(const Instruction& instruction, int task, int index);
   void load_input(const Instruction& instruction, const Task& task);
   void sum_of_squares(const Instruction& instruction, const Task& task);
+  void check_finite();
   void step_bucket(const Instruction& instruction, const Task& task);
 
   void wait_for(int task, const Instruction& instruction);

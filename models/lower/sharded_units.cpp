@@ -115,7 +115,7 @@ void StageLowering::zero_unit(BodyBuilder& body, int unit) {
 void StageLowering::gather_ahead(BodyBuilder& body, const std::vector<int>& units,
                                  std::size_t position, bool backward) {
   if (position == 0) {
-    gathered_.begin(buffers_of(body.body().kind, gather_buffers()));
+    gathered_.begin(buffers_of(body.body().kind, gathered_.count()));
     gathered_units_ = 0;
     gather_unit(body, shared_unit, backward);
   }

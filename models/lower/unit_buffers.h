@@ -15,6 +15,7 @@ class UnitBuffers {
   UnitBuffers(std::size_t units, std::vector<int> in_turn, int shared)
       : in_turn_(std::move(in_turn)), shared_(shared), slot_of_(units, -1) {}
 
+  int count() const { return static_cast<int>(in_turn_.size()); }
   std::size_t size() const { return size_; }   // that this body uses
   std::size_t taken() const { return next_; }  // since the begin of the body
   // At the begin of a body: nothing is held, the first buffer comes next, at most so many are used.

@@ -15,7 +15,7 @@ constexpr std::array<std::string_view, stream_count> stream_names = {
     "compute",   "tensor_comm", "shard_comm", "pipe_send",
     "pipe_recv", "copy_out",    "copy_in",    "context_comm"};
 
-constexpr std::array<std::string_view, 13> kind_names = {
+constexpr std::array<std::string_view, 14> kind_names = {
     "compute",    "load_input",     "send",       "recv",          "all_reduce",
     "all_gather", "reduce_scatter", "all_to_all", "broadcast",     "reduce",
     "ring_shift", "copy_out",       "copy_in",    "optimizer_step"};

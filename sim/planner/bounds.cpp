@@ -139,14 +139,15 @@ BoundMaker::PerParameter BoundMaker::per_parameter(const Candidate& candidate) {
   if (candidate.data * p.context == 1) return cost;
   // Small parameters that are not sharded are communicated once a step: how many is not known here.
   if (candidate.zero_stage == 3 && p.persistence_threshold > 0) return cost;
-  using enum CollectiveKind;
   if (candidate.zero_stage == 0) {
-    const double reduce = gradient * per_byte(candidate, GroupKind::rdp, all_reduce);
+    const double reduce =
+        gradient * per_byte(candidate, GroupKind::rdp, CollectiveKind::all_reduce);
     (p.overlap_gradients ? cost.hidden_last : cost.after) += reduce;
     return cost;
   }
-  const double reduce = gradient * per_byte(candidate, GroupKind::shard, reduce_scatter);
-  const double gather = weight * per_byte(candidate, GroupKind::shard, all_gather);
+  const double reduce =
+      gradient * per_byte(candidate, GroupKind::shard, CollectiveKind::reduce_scatter);
+  const double gather = weight * per_byte(candidate, GroupKind::shard, CollectiveKind::all_gather);
   if (candidate.zero_stage == 3)
     cost.each_batch += 2 * gather;  // before the forward, and again before the backward
   else  // updated weights are gathered beside the optimizer step of the next bucket

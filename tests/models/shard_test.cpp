@@ -1,6 +1,5 @@
 // What sharding writes into Programs and MemoryPlans: buckets, gathers, owners.
 #include <algorithm>
-#include <map>
 
 #include "models/lower/owners.h"
 #include "tests/catch.h"
@@ -103,8 +102,10 @@ TEST_CASE("without prefetch a unit is gathered when the one before has been used
       if (instruction.kind != InstructionKind::all_gather) continue;
       ++gathers;
       waiting +=
-          std::any_of(instruction.waits.begin(), instruction.waits.end(),
-                      [](const Wait& wait) { return wait.relation == Wait::Relation::same_task; });
+          std::any_of(instruction.waits.begin(), instruction.waits.end(), [&](const Wait& wait) {
+            return wait.relation == Wait::Relation::same_task &&
+                   forward.instructions[at(wait.instruction)].kind == InstructionKind::compute;
+          });
     }
     // Shared and first unit at once; each other one after its predecessor. With room for all, none
     // waits.
@@ -126,11 +127,15 @@ TEST_CASE("buckets cut the reductions inside a unit", "[models][lower]") {
   }
   // A reduction begins as soon as its gradients are there, before the unit ends.
   const Body& backward = cut.bodies[2];
-  std::map<int, int> of_unit;
-  int inside = 0;
-  for (std::size_t i = 0; i + 1 < backward.instructions.size(); ++i)
-    inside += backward.instructions[i].kind == InstructionKind::reduce_scatter &&
-              backward.instructions[i + 1].op == Op::linear_grad_weight;
+  int inside = 0;  // gradients computed between two reductions of one unit
+  bool reduced = false, computed = false;
+  for (const Instruction& instruction : backward.instructions) {
+    if (instruction.op == Op::zero && instruction.kind == InstructionKind::compute) reduced = false;
+    computed = computed || instruction.op == Op::linear_grad_weight;
+    if (instruction.kind != InstructionKind::reduce_scatter) continue;
+    inside += reduced && computed;
+    reduced = true, computed = false;
+  }
   CHECK(inside > 0);
 }
 

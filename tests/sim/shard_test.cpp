@@ -1,0 +1,108 @@
+// What the settings of sharding do to the predicted step.
+#include <array>
+
+#include "models/graph/work.h"
+#include "sim/replay/replay.h"
+#include "tests/catch.h"
+#include "tests/sim/plans.h"
+
+using namespace meshwright;
+
+namespace {
+
+Plan zero_3(int ranks) {
+  Plan plan;
+  plan.training.micro_batch = 2;
+  plan.training.global_batch = std::int64_t{2} * 4 * ranks;
+  plan.training.sequence_length = 128;
+  plan.training.precision = Precision::fp16;
+  plan.parallelism.data = ranks;
+  plan.parallelism.zero_stage = 3;
+  return plan;
+}
+
+SimTime step_time(const Plan& plan, const Cluster& cluster) {
+  const Prepared prepared = prepare(small_model(), plan, cluster);
+  verify(prepared.stages);
+  const Mesh mesh(plan.degrees(), plan.parallelism.placement);
+  return replay(prepared.stages, plan, mesh, Topology(cluster)).step_time;
+}
+
+}  // namespace
+
+TEST_CASE("more live parameters are never slower", "[replay][shard]") {
+  for (const MachineCase& machine : machine_cases()) {
+    const Cluster cluster = machine.cluster();
+    for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+      Plan plan = zero_3(cluster.ranks());
+      plan.training.recompute = recompute;
+      // A block has 0.8 million elements, the tied embedding 0.3 million.
+      std::array<SimTime, 2> ends{};
+      SimTime before = 0;
+      for (const std::int64_t cap : {1, 2'000'000, 3'000'000, 100'000'000}) {
+        plan.parallelism.max_live_parameters = cap;
+        const SimTime time = step_time(plan, cluster);
+        INFO(machine.name << " x" << machine.hosts << " cap " << cap);
+        if (cap == 1) ends[0] = before = time;
+        CHECK(time <= before);
+        ends[1] = before = time;
+      }
+      CHECK(ends[1] < ends[0]);  // prefetch hides something
+    }
+  }
+}
+
+TEST_CASE("small parameters left whole save gathers", "[replay][shard]") {
+  const Cluster cluster = machine_cases()[0].cluster();
+  Plan plan = zero_3(cluster.ranks());
+  const SimTime all = step_time(plan, cluster);
+  plan.parallelism.persistence_threshold = 1'000'000'000;
+  CHECK(step_time(plan, cluster) < all);
+}
+
+TEST_CASE("gathers in one level over hosts wait longer", "[replay][shard]") {
+  const Cluster cluster = machine_cases()[2].cluster();  // two hosts
+  Plan plan = zero_3(cluster.ranks());
+  const SimTime two_levels = step_time(plan, cluster);
+  plan.parallelism.hierarchical_gather = false;
+  CHECK(step_time(plan, cluster) > two_levels);
+}
+
+TEST_CASE("more buckets in a unit cost latency at least", "[replay][shard]") {
+  Cluster cluster = machine_cases()[0].cluster();
+  cluster.machine.concurrent_streams = false;  // nothing hides
+  Plan plan = zero_3(cluster.ranks());
+  const SimTime whole_units = step_time(plan, cluster);
+  plan.parallelism.reduce_bucket_bytes = 100'000;
+  CHECK(step_time(plan, cluster) > whole_units);
+}
+
+TEST_CASE("an owner's step is that of the rank that owns most", "[replay][shard]") {
+  const Cluster cluster = machine_cases()[0].cluster();
+  Plan plan = zero_3(cluster.ranks());
+  plan.parallelism.zero_stage = 1;
+  plan.parallelism.shard_whole = true;
+  const Prepared prepared = prepare(small_model(), plan, cluster);
+  const Program& program = prepared.stages[0];
+  const Mesh mesh(plan.degrees(), plan.parallelism.placement);
+  ReplayOptions options;
+  options.timeline = true;
+  const ReplayResult result = replay(prepared.stages, plan, mesh, Topology(cluster), options);
+  std::int64_t stepped = 0, most = 0, all = 0;
+  std::vector<std::int64_t> of_owner(static_cast<std::size_t>(cluster.ranks()), 0);
+  for (const Bucket& bucket : program.buckets) {
+    std::int64_t& own = of_owner[static_cast<std::size_t>(bucket.owner.rdp)];
+    own += bucket.elements;
+    all += bucket.elements;
+    most = std::max(most, own);
+  }
+  for (const TimelineEntry& entry : result.timeline.entries) {
+    const Task& task = program.tasks[static_cast<std::size_t>(entry.task)];
+    const Instruction& instruction = program.bodies[static_cast<std::size_t>(task.body)]
+                                         .instructions[static_cast<std::size_t>(entry.instruction)];
+    if (instruction.kind == InstructionKind::optimizer_step && entry.end > entry.begin)
+      stepped += program.buckets[static_cast<std::size_t>(instruction.bucket)].elements;
+  }
+  CHECK(stepped == most);
+  CHECK(stepped < all / 4);  // of eight owners
+}
