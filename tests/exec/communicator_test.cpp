@@ -196,9 +196,10 @@ TEST_CASE("memory of other ranks is told from one's own", "[exec][comm]") {
   const std::int64_t before = world.resident_bytes_of_others();
   group->all_gather(memory + part * world.rank(), memory, part);
   const std::int64_t touched = world.resident_bytes_of_others() - before;
-  // Where memory is shared, one part of every other rank was read (and pages around it).
+  // Where memory is shared, one part of every other rank was read (and pages around it); over
+  // several hosts, those of the ranks of one's own.
   const std::int64_t others = part * (world.size() - 1);
-  CHECK((touched == 0 || (touched >= others && touched < others + world.size() * part / 4)));
+  CHECK((touched == 0 || (touched >= others / 2 && touched < others + world.size() * part / 4)));
   if (world.size() == 1) CHECK(touched == 0);
 }
 
