@@ -21,6 +21,9 @@ Arena::Arena(const Program& program, const Mesh& mesh, World& world)
 }
 
 void* Arena::address(const Operand& operand, int slot) const {
+  MESHWRIGHT_CHECK(
+      program_.memory.buffers[static_cast<std::size_t>(operand.buffer)].owner.includes(own_),
+      "a rank uses only what it owns");
   const std::int64_t part =
       operand.part_of == GroupKind::none
           ? 0
@@ -55,6 +58,7 @@ std::array<float*, 3> Arena::own_states(const Bucket& bucket) const {
 
 OwnedStates Arena::states(const StageParameter& member) const {
   const Bucket& bucket = program_.buckets[static_cast<std::size_t>(member.bucket)];
+  if (!steps(bucket)) return {};
   const std::int64_t from = own_begin(bucket);
   const std::int64_t first = std::max(member.offset, from);
   const std::int64_t end =
@@ -67,7 +71,8 @@ OwnedStates Arena::states(const StageParameter& member) const {
 }
 
 Arena::Slice Arena::saved_slice(const Bucket& bucket) const {
-  if (bucket.snapshot.buffer < 0) return {};
+  if (bucket.snapshot.buffer < 0 || !steps(bucket)) return {};
+  if (!bucket.owner.everybody()) return {0, bucket.shard_elements};
   const GroupKind alike = bucket.sharded ? GroupKind::replica : GroupKind::rdp;
   const std::int64_t slice = bucket.slice_elements();
   const std::int64_t begin =

@@ -21,12 +21,16 @@ struct Cut {
   SmallDegrees degrees;
   bool rows = false;  // sequence parallelism
   int shard = 1;
+  bool whole = false;  // parameters with owners
+  std::int64_t persistence = 0;
 };
 
 Plan plan_of(const Model& model, const Cut& cut) {
   Plan plan = base_plan(model, cut.degrees);
   plan.parallelism.sequence_parallel = cut.rows;
   plan.parallelism.shard = cut.shard;
+  plan.parallelism.shard_whole = cut.whole;
+  plan.parallelism.persistence_threshold = cut.persistence;
   plan.snapshot = true;
   return plan;
 }
@@ -41,7 +45,8 @@ std::vector<Cut> cuts(int ranks) {
             {{.data = 2}},
             {{.data = 2, .zero_stage = 1}},
             {{.data = 2, .zero_stage = 2}},
-            {{.data = 2, .zero_stage = 3}}};
+            {{.data = 2, .zero_stage = 3}},
+            {{.data = 2, .zero_stage = 1}, false, 1, true}};
   return {{{.pipeline = 4}},
           {{.tensor = 4}},
           {{.data = 4, .zero_stage = 3}},
@@ -50,7 +55,10 @@ std::vector<Cut> cuts(int ranks) {
           {{.pipeline = 2, .data = 2, .zero_stage = 2}},
           {{.pipeline = 2, .data = 2, .zero_stage = 1, .virtual_stages = 2}},
           {{.tensor = 2, .data = 2, .zero_stage = 3}},
-          {{.tensor = 2, .data = 2}}};
+          {{.tensor = 2, .data = 2}},
+          {{.tensor = 2, .data = 2, .zero_stage = 1}, false, 1, true},
+          {{.pipeline = 2, .data = 2, .zero_stage = 1}, false, 1, true},
+          {{.data = 4, .zero_stage = 3}, false, 2, false, 100}};
 }
 
 struct Run {
