@@ -154,8 +154,8 @@ TEST_CASE("version 1: sharded data parallelism", "[models][distribution]") {
 
 TEST_CASE("version 1: optimizer state sharding shares out whole parameters",
           "[models][distribution]") {
-  const Job job = read(version_1(
-      {{"shard_optimizer_state", true}, {"ddp", true}, {"pipeline_parallel_degree", 2}}));
+  const Job job = read(
+      version_1({{"shard_optimizer_state", true}, {"ddp", true}, {"pipeline_parallel_degree", 2}}));
   CHECK(job.plan.parallelism.zero_stage == 1);
   CHECK(job.plan.parallelism.shard_whole);
   CHECK(job.plan.shard_group() == 8);
