@@ -205,6 +205,9 @@ inline bool runs(const Instruction& instruction, const Task& task) {
 // Whether a rank has something to do: what is done on a bucket with an owner is done there only.
 bool concerns(const Program& program, const Instruction& instruction, const Owner& rank);
 
+// Whether a rank has something to do: what is done on a bucket with an owner is done there only.
+bool concerns(const Program& program, const Instruction& instruction, const Owner& rank);
+
 // Program-level rules: waits name earlier things, collectives of one communicator come in one order
 // on all stages, sends meet receives, no deadlock. A breach is our bug (MESHWRIGHT_CHECK).
 void verify(const std::vector<Program>& stages);
