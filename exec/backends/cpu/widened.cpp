@@ -103,10 +103,14 @@ class Widened {
                                    : out_[i].data_of_piece(pieces_, first);
     }
     Attributes attributes = k_.attributes();
-    if (pieces_.sequences) attributes.micro_batch = static_cast<int>(units);
+    OpContext context = k_.context;
+    if (pieces_.sequences) {
+      attributes.micro_batch = static_cast<int>(units);
+      context.first_sequence += first;
+    }
     kernel({{k_.call.op, attributes, {in_types.data(), inputs_}, {out_types.data(), outputs_}},
             {{in.data(), inputs_}, {out.data(), outputs_}},
-            k_.context,
+            context,
             k_.pool});
     for (std::size_t i = 0; i < outputs_; ++i)
       if (out_[i].is_narrow() && out_[i].cut)
