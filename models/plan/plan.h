@@ -88,7 +88,7 @@ struct Parallelism {
   bool context_gathers = false;  // keys and values by all-gather, not around the ring
   std::string offload = "none";  // none, activations (horizon in pipeline tasks), layers
   int offload_horizon = 0;       // 0: four tasks, two layers, as SageMaker's library
-  bool shard_whole = false;  // job file: shard_layout whole: each parameter has one owner
+  bool shard_whole = false;      // job file: shard_layout whole: each parameter has one owner
   std::int64_t reduce_bucket_bytes = 0;    // 0: 25 MiB; under ZeRO 2 and 3 a whole unit
   std::int64_t max_live_parameters = 0;    // gathered at once, in elements; 0: two units
   std::int64_t persistence_threshold = 0;  // ZeRO 3: parameters below it are not sharded

@@ -243,10 +243,9 @@ TEST_CASE("positions of a context group's tokens are those in the sequence", "[e
     const Shape& shape = own.type.shape;
     CHECK(apart(runner.run(Op::rope, part, {&own}, {shape})[0], rows_of(rope, part, rank)) == 0);
     CHECK(apart(runner.run(Op::add_position, part, {&own, &table}, {shape})[0],
-                   rows_of(placed, part, rank)) == 0);
+                rows_of(placed, part, rank)) == 0);
     add_to(sum, runner.run(Op::add_position_grad, part, {&own}, {table.type.shape}, 1)[0]);
   }
   runner.context_rank = 0;
-  CHECK(apart(sum, runner.run(Op::add_position_grad, a, {&x}, {table.type.shape}, 1)[0]) <
-        1e-14);
+  CHECK(apart(sum, runner.run(Op::add_position_grad, a, {&x}, {table.type.shape}, 1)[0]) < 1e-14);
 }
