@@ -60,8 +60,10 @@ HeldCopy Arena::held(const StageParameter& member, const Operand& weights) const
 }
 
 HeldWeights Arena::weights(const StageParameter& member) const {
-  const HeldCopy found =
-      held(member, exact_weights(program_.buckets[static_cast<std::size_t>(member.bucket)]));
+  const Operand& exact = exact_weights(program_.buckets[static_cast<std::size_t>(member.bucket)]);
+  if (!program_.memory.buffers[static_cast<std::size_t>(exact.buffer)].owner.includes(own_))
+    return {};  // the masters of another rank's parameters
+  const HeldCopy found = held(member, exact);
   return {static_cast<float*>(found.data), found.begin, found.count};
 }
 

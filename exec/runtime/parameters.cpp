@@ -116,7 +116,11 @@ std::vector<int> Parameters::holders(const Entry& entry, int tensor_rank) const 
   const int first = mesh_.rank({entry.stage, tensor_rank, 0});
   const Program& program = stages_[static_cast<std::size_t>(entry.stage)];
   const Bucket& bucket = program.buckets[static_cast<std::size_t>(member(entry).bucket)];
-  if (exact_weights(bucket).type.shape.elements() == bucket.elements) return {first};
+  const Operand& exact = exact_weights(bucket);
+  const Owner& owner = program.memory.buffers[static_cast<std::size_t>(exact.buffer)].owner;
+  if (!owner.everybody())
+    return {mesh_.rank({entry.stage, owner.tensor >= 0 ? owner.tensor : tensor_rank, owner.rdp})};
+  if (exact.type.shape.elements() == bucket.elements) return {first};
   return mesh_.group(GroupKind::shard, first);
 }
 
