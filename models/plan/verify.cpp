@@ -280,10 +280,8 @@ void check_supported(const Plan& plan) {
   if (p.context > 1 && p.expert > 1)
     not_yet("parallelism/context", "context together with expert parallelism");
   if (p.expert > 1) not_yet("parallelism/expert", "expert parallelism (degree above 1)");
-  const bool whole_rows = p.context == 1 && !p.tensor_batch_own;
-  if (t.dropout > 0 && (!whole_rows || p.tensor_layout == TensorLayout::memory))
-    not_yet("training/dropout",
-            "dropout together with context above 1, tensor_batch 'own' or tensor_layout 'memory'");
+  if (t.dropout > 0 && p.context > 1)
+    not_yet("training/dropout", "dropout together with context parallelism");
 }
 
 }  // namespace
