@@ -80,19 +80,12 @@ class HiddenSplitter : public Splitter {
       case SplitRule::rows:
       case SplitRule::elements:
         if (node.op == Op::layer_norm || node.op == Op::rms_norm) return split_norm(node);
-        return split_columns(node);
+        return add_like(node, locals(node.inputs), node.attributes, layout(node.inputs[0]));
       case SplitRule::whole:
         return split_choice(node);
       case SplitRule::none:
         MESHWRIGHT_CHECK(false, "a forward graph of a whole model");
     }
-  }
-
-  // What counts columns (dropout) sees by the degree that they are a share.
-  void split_columns(const Node& node) {
-    Attributes attributes = node.attributes;
-    if (layout(node.inputs[0]) == Held::columns) attributes.tensor_degree = degree_;
-    add_like(node, locals(node.inputs), attributes, layout(node.inputs[0]));
   }
 
   void split_norm(const Node& node) {

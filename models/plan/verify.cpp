@@ -280,8 +280,9 @@ void check_supported(const Plan& plan) {
   if (p.context > 1 && p.expert > 1)
     not_yet("parallelism/context", "context together with expert parallelism");
   if (p.expert > 1) not_yet("parallelism/expert", "expert parallelism (degree above 1)");
-  if (t.dropout > 0 && p.context > 1)
-    not_yet("training/dropout", "dropout together with context parallelism");
+  if (t.dropout > 0 && (p.context > 1 || p.tensor_layout == TensorLayout::memory))
+    not_yet("training/dropout",
+            "dropout together with context parallelism or tensor_layout 'memory'");
 }
 
 }  // namespace

@@ -21,8 +21,10 @@ void full(Plan& plan) { plan.training.recompute = Recompute::full; }
 void rows(Plan& plan) { plan.parallelism.sequence_parallel = true; }
 void rows_full(Plan& plan) { rows(plan), full(plan); }
 void own(Plan& plan) { plan.parallelism.tensor_batch_own = true; }
-void columns(Plan& plan) { plan.parallelism.tensor_layout = TensorLayout::memory; }
-void own_columns(Plan& plan) { own(plan), columns(plan); }
+void own_speed(Plan& plan) {
+  own(plan);
+  plan.parallelism.tensor_layout = TensorLayout::speed;
+}
 void gpipe(Plan& plan) { plan.parallelism.schedule = ScheduleKind::gpipe; }
 
 struct Variant {
@@ -38,8 +40,8 @@ constexpr Variant variants[] = {
     {{2, 2, 1}, rows_full},     {{2, 2, 1, 4, 0, 2}, rows},
     {{4, 1, 1}, full},          {{1, 4, 1}, rows},
     {{1, 2, 2, 4, 2}, rows},    {{2, 1, 2, 4, 1}, selective},
-    {{1, 2, 1}, own},           {{1, 2, 1}, columns},
-    {{2, 2, 1}, own_columns},   {{1, 2, 2}, own},
+    {{1, 2, 1}, own},           {{1, 2, 1}, own_speed},
+    {{2, 2, 1}, own_speed},     {{1, 2, 2}, own},
 };
 
 Plan plan_of(const Model& model, const Variant& variant) {

@@ -26,7 +26,6 @@ void dropout(const KernelCall& k) {
   const Attributes& a = k.attributes();
   const std::int64_t rows = k.in_shape(0)[0], h = k.in_shape(0)[1], s = a.sequence_length;
   const std::int64_t first_row = a.sequence_parallel ? k.context.tensor_rank * rows : 0;
-  const std::int64_t first_column = a.tensor_degree > 1 ? k.context.tensor_rank * h : 0;
   const std::int64_t first_sequence = k.context.first_sequence;
   const Dropout mask(a);
   const T* x = k.in<T>(0);
@@ -34,7 +33,7 @@ void dropout(const KernelCall& k) {
   parallel_for(k.pool, rows, rows_per_piece(h), [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       const std::int64_t row = first_row + r;
-      mask.apply(x + r * h, y + r * h, h, first_sequence + row / s, row % s, first_column);
+      mask.apply(x + r * h, y + r * h, h, first_sequence + row / s, row % s, 0);
     }
   });
 }
