@@ -20,7 +20,7 @@ Arena::Arena(const Program& program, const Mesh& mesh, World& world)
                                GroupKind::context, GroupKind::expert, GroupKind::replica})
     index_in_[static_cast<std::size_t>(kind)] = mesh.index_in(kind, world.rank());
   if (program.memory.host_bytes > 0)
-    host_ = static_cast<char*>(world.allocate(program.memory.host_bytes));
+    host_ = std::make_unique<char[]>(static_cast<std::size_t>(program.memory.host_bytes));
 }
 
 void* Arena::address(const Operand& operand, int slot, int window) const {
@@ -33,7 +33,7 @@ void* Arena::address(const Operand& operand, int slot, int window) const {
           : index_in_[static_cast<std::size_t>(operand.part_of)] * operand.type.bytes();
   const bool on_host =
       program_.memory.buffers[static_cast<std::size_t>(operand.buffer)].region == Region::host;
-  return (on_host ? host_ : arena_) + program_.memory.address(operand.buffer, slot, window) +
+  return (on_host ? host_.get() : arena_) + program_.memory.address(operand.buffer, slot, window) +
          operand.offset + part;
 }
 

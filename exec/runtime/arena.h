@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 
 #include "exec/comm/communicator.h"
 #include "models/plan/mesh.h"
@@ -68,7 +69,8 @@ class Arena {
   std::int64_t bytes_;
   std::array<int, 16> index_in_{};  // by GroupKind
   char* arena_;
-  char* host_ = nullptr;  // what is offloaded lies here
+  // What is offloaded; not every stage has it, so it is not of the world's making.
+  std::unique_ptr<char[]> host_;
 };
 
 }  // namespace meshwright
