@@ -26,7 +26,6 @@ TEST_CASE("the heads mlm and qa train alike under all degrees", "[agree][mpi]") 
       Model model = eight_blocks("bert");
       model.head = head;
       Plan plan = base_plan(model, one.degrees);
-      if (one.degrees.data == 4) plan.training.micro_batch = 1;
       plan.training.optimizer = OptimizerKind::sgd;
       plan.parallelism.sequence_parallel = one.degrees.tensor > 1;
       INFO("head " << static_cast<int>(head) << " " << describe(plan));

@@ -4,11 +4,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "exec/backends/cpu/cpu_backend.h"
-#include "exec/comm/self.h"
-#include "exec/runtime/runtime.h"
 #include "tests/agree/training.h"
 #include "tests/catch.h"
+#include "tests/exec/small_run.h"
 #include "tests/exec/worlds.h"
 
 using namespace meshwright;
@@ -46,25 +44,16 @@ double bytes_of_weights(const Program& program) {
   return bytes;
 }
 
-std::string hash_of_start(const Model& model, const Plan& plan, World& world) {
-  const std::vector<Program> stages = lower_small(model, plan);
-  const Mesh mesh(plan.degrees(), plan.parallelism.placement);
-  const auto backend = make_cpu_backend(1);
-  Runtime runtime(stages, plan, mesh, world, *backend, {1, model.layers, false});
-  return runtime.parameters().sha256();
-}
-
 void check_peak(const Model& model, const Plan& plan, World& world) {
   INFO(describe(plan));
   const std::vector<Program> stages = lower_small(model, plan);
   const Mesh mesh(plan.degrees(), plan.parallelism.placement);
-  const auto backend = make_cpu_backend(1);
   const double own =
       bytes_of_weights(stages[static_cast<std::size_t>(mesh.coordinates(world.rank()).pipeline)]);
   CHECK(own < 0.3 * 157 * mebibyte);
   forget_peak();
   const double before = peak_bytes();
-  Runtime runtime(stages, plan, mesh, world, *backend, {1, model.layers, false});
+  const SmallRun run(model, plan, world, stages);
   CHECK(peak_bytes() - before <= own + 8 * mebibyte);
   CHECK(peak_bytes() - before >= 0.9 * own);  // the measure sees what is written
 }
@@ -86,8 +75,7 @@ TEST_CASE("every way of cutting a model starts from the same weights", "[agree][
   World& world = test_world();
   for (const char* family : {"gpt", "llama"}) {
     const Model model = eight_blocks(family);
-    const auto one = make_self_world({});
-    const std::string expected = hash_of_start(model, small_plan(model, {}), *one);
+    const std::string expected = SmallRun(model, small_plan(model, {})).hash();
     for (int pipeline : {1, 2, 4})
       for (int tensor : {1, 2, 4})
         for (TensorLayout layout :
@@ -98,7 +86,7 @@ TEST_CASE("every way of cutting a model starts from the same weights", "[agree][
             Plan plan = small_plan(model, {pipeline, tensor, data, 4, zero, 1});
             plan.parallelism.tensor_layout = layout;
             INFO(family << " " << describe(plan));
-            const std::string hash = hash_of_start(model, plan, world);
+            const std::string hash = SmallRun(model, plan, world).hash();
             if (world.rank() == 0) CHECK(hash == expected);
           }
   }

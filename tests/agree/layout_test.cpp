@@ -3,7 +3,6 @@
 #include <string>
 #include <vector>
 
-#include "exec/comm/self.h"
 #include "tests/agree/training.h"
 #include "tests/catch.h"
 #include "tests/exec/worlds.h"
@@ -50,8 +49,7 @@ void check_all(const Model& model, const std::vector<Plan>& plans, OptimizerKind
   World& world = test_world();
   Plan alone = on_one_process(base_plan(model, {}));
   alone.training.optimizer = optimizer;
-  const auto one = make_self_world({});
-  const Trained expected = train(model, alone, *one);
+  const Trained expected = train_alone(model, alone);
   for (Plan plan : plans) {
     INFO(model.architecture << " " << describe(plan));
     plan.training.optimizer = optimizer;

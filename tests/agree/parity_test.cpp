@@ -5,8 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "exec/comm/self.h"
-#include "tests/agree/training.h"
+#include "tests/agree/variants.h"
 #include "tests/catch.h"
 #include "tests/exec/worlds.h"
 
@@ -51,8 +50,7 @@ void check_parity(const std::string& family) {
   for (OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::sgd}) {
     Plan alone = on_one_process(base_plan(model, {}));
     alone.training.optimizer = kind;
-    const auto one = make_self_world({});
-    expected[kind] = train(model, alone, *one);
+    expected[kind] = train_alone(model, alone);
     CHECK(expected[kind].losses.back() != expected[kind].losses.front());
   }
   const std::vector<Plan> plans = plans_on(world.size(), model);
@@ -73,83 +71,43 @@ void check_parity(const std::string& family) {
   }
 }
 
-}  // namespace
-
-namespace {
-
-struct Variant {
-  const char* name;
-  SmallDegrees degrees;
-  void (*change)(Plan& plan);
-};
-
-void nothing(Plan&) {}
 void whole_messages(Plan& plan) { plan.parallelism.pipeline_scatter_gather = false; }
-void nothing_overlaps(Plan& plan) {
-  plan.parallelism.overlap_gradients = plan.parallelism.overlap_parameters = false;
-}
-void tensor_overlaps(Plan& plan) { plan.parallelism.overlap_tensor = true; }
-void in_pairs(Plan& plan) { plan.parallelism.shard = 2; }
 void one_bucket(Plan& plan) { plan.parallelism.reduce_bucket_bytes = 1 << 30; }
-void few_active(Plan& plan) { plan.parallelism.active_microbatches = 2; }
-void half_recomputed(Plan& plan) {
-  plan.training.recompute = Recompute::full;
-  plan.training.recompute_fraction = 0.5;
-}
-void pruned(Plan& plan) {
-  plan.training.recompute = Recompute::full;
-  plan.training.compiler = CompilerLevel::full;
-}
-void unfused(Plan& plan) { plan.training.attention = AttentionKernel::unfused; }
-void rows(Plan& plan) { plan.parallelism.sequence_parallel = true; }
-template <int order>
-void placed(Plan& plan) {
-  plan.parallelism.placement = placements()[order];
-}
 
 // On four ranks: what the product of degrees and schedules does not reach.
 constexpr Variant variants[] = {
-    {"whole messages", {2, 2, 1}, whole_messages},
-    {"nothing overlaps", {2, 1, 2}, nothing_overlaps},
-    {"nothing overlaps, ZeRO 1", {1, 2, 2, 4, 1}, nothing_overlaps},
-    {"nothing overlaps, ZeRO 3", {1, 1, 4, 1, 3}, nothing_overlaps},
-    {"tensor overlaps", {2, 2, 1}, tensor_overlaps},
-    {"sharded in pairs, ZeRO 1", {1, 1, 4, 1, 1}, in_pairs},
-    {"sharded in pairs, ZeRO 2", {1, 1, 4, 1, 2}, in_pairs},
-    {"sharded in pairs, ZeRO 3", {1, 1, 4, 1, 3}, in_pairs},
-    {"ZeRO 2 over stages", {2, 1, 2, 4, 2}, nothing},
-    {"ZeRO 3 over stages", {2, 1, 2, 4, 3}, nothing},
-    {"ZeRO 2, tensor, shares of rows", {1, 2, 2, 4, 2}, rows},
-    {"ZeRO 3, tensor, shares of rows", {1, 2, 2, 4, 3}, rows},
-    {"ZeRO 3, interleaved", {2, 1, 2, 4, 3, 2}, nothing},
-    {"one bucket", {1, 2, 2}, one_bucket},
-    {"few active micro-batches", {4, 1, 1}, few_active},
-    {"half recomputed", {2, 2, 1}, half_recomputed},
-    {"pruned recomputation", {2, 2, 1}, pruned},
-    {"score matrices in memory", {1, 4, 1}, unfused},
-    {"placement 1", {2, 2, 1}, placed<1>},
-    {"placement 2", {2, 1, 2}, placed<2>},
-    {"placement 3", {1, 2, 2}, placed<3>},
-    {"placement 4", {2, 2, 1}, placed<4>},
-    {"placement 5", {2, 1, 2}, placed<5>},
-    {"spread", {2, 2, 1}, placed<7>},
+    {{2, 2, 1}, whole_messages},
+    {{2, 1, 2}, nothing_overlaps},
+    {{1, 2, 2, 4, 1}, nothing_overlaps},
+    {{1, 1, 4, 1, 3}, nothing_overlaps},
+    {{2, 2, 1}, tensor_overlaps},
+    {{1, 1, 4, 1, 1}, in_pairs},
+    {{1, 1, 4, 1, 2}, in_pairs},
+    {{1, 1, 4, 1, 3}, in_pairs},
+    {{2, 1, 2, 4, 2}, nothing},
+    {{2, 1, 2, 4, 3}, nothing},
+    {{1, 2, 2, 4, 2}, rows},
+    {{1, 2, 2, 4, 3}, rows},
+    {{2, 1, 2, 4, 3, 2}, nothing},
+    {{1, 2, 2}, one_bucket},
+    {{4, 1, 1}, few_active},
+    {{2, 2, 1}, all_of<full, of_blocks<50>>},
+    {{2, 2, 1}, all_of<full, pruned>},
+    {{1, 4, 1}, unfused},
+    {{2, 2, 1}, placed<1>},
+    {{2, 1, 2}, placed<2>},
+    {{1, 2, 2}, placed<3>},
+    {{2, 2, 1}, placed<4>},
+    {{2, 1, 2}, placed<5>},
+    {{2, 2, 1}, placed<7>},
 };
 
 }  // namespace
 
 TEST_CASE("less usual ways of cutting a model train it alike", "[agree][mpi]") {
   World& world = test_world();
-  if (world.size() != 4) return;
-  for (const char* family : {"gpt", "llama"})
-    for (const Variant& variant : variants) {
-      const Model model = eight_blocks(family);
-      Plan plan = base_plan(model, variant.degrees);
-      plan.training.optimizer = OptimizerKind::sgd;
-      if (variant.degrees.data == 4) plan.training.micro_batch = 1;
-      variant.change(plan);
-      INFO(family << ": " << variant.name << ": " << describe(plan));
-      check_plan(model, plan, world);
-    }
+  for_each_variant(variants, world,
+                   [&](const Model& model, const Plan& plan) { check_plan(model, plan, world); });
 }
 
 TEST_CASE("other families and uneven stages train alike", "[agree][mpi]") {

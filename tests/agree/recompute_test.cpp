@@ -2,37 +2,12 @@
 #include <string>
 #include <vector>
 
-#include "exec/comm/self.h"
-#include "tests/agree/training.h"
-#include "tests/catch.h"
+#include "tests/agree/variants.h"
 #include "tests/exec/worlds.h"
 
 using namespace meshwright;
 
 namespace {
-
-void contiguous(Plan& plan) { plan.training.recompute = Recompute::contiguous; }
-template <int size>
-void groups(Plan& plan) {
-  plan.training.recompute = Recompute::group;
-  plan.training.recompute_group = size;
-}
-void some_blocks(Plan& plan) {
-  groups<3>(plan);
-  plan.training.recompute_fraction = 0.75;
-}
-void pruned(Plan& plan) {
-  contiguous(plan);
-  plan.training.compiler = CompilerLevel::full;
-}
-void rows(Plan& plan) {
-  groups<2>(plan);
-  plan.parallelism.sequence_parallel = true;
-}
-void score_matrices(Plan& plan) {
-  plan.training.recompute = Recompute::selective;
-  plan.training.attention = AttentionKernel::unfused;
-}
 
 void modules(Plan& plan, const std::string& family) {
   plan.training.recompute_modules =
@@ -41,25 +16,21 @@ void modules(Plan& plan, const std::string& family) {
                                                  "model.layers.2.mlp.down_proj", "model.layers.5"};
 }
 
-struct Variant {
-  SmallDegrees degrees;  // pipeline, tensor, data, micro-batches, ZeRO, virtual stages
-  void (*change)(Plan& plan);
-};
 constexpr Variant variants[] = {
     {{1, 1, 1}, contiguous},
     {{1, 1, 1}, groups<3>},
-    {{1, 1, 1}, some_blocks},
-    {{1, 1, 1}, score_matrices},
-    {{1, 1, 1}, pruned},
+    {{1, 1, 1}, all_of<groups<3>, of_blocks<75>>},
+    {{1, 1, 1}, all_of<selective, unfused>},
+    {{1, 1, 1}, all_of<contiguous, pruned>},
     {{2, 1, 1}, contiguous},
     {{2, 1, 1, 4, 0, 2}, contiguous},
     {{2, 1, 1}, groups<3>},
-    {{1, 2, 1}, rows},
-    {{1, 2, 1}, score_matrices},
+    {{1, 2, 1}, all_of<groups<2>, rows>},
+    {{1, 2, 1}, all_of<selective, unfused>},
     {{1, 1, 2, 4, 3}, groups<2>},
     {{4, 1, 1}, contiguous},
-    {{2, 2, 1}, rows},
-    {{2, 2, 1, 4, 0, 2}, rows},
+    {{2, 2, 1}, all_of<groups<2>, rows>},
+    {{2, 2, 1, 4, 0, 2}, all_of<groups<2>, rows>},
     {{1, 2, 2, 4, 2}, groups<4>},
     {{2, 1, 2, 4, 3}, contiguous},
 };
@@ -68,17 +39,8 @@ constexpr Variant variants[] = {
 
 TEST_CASE("groups of recomputed blocks train alike", "[agree][mpi]") {
   World& world = test_world();
-  for (const char* family : {"gpt", "llama"})
-    for (const Variant& variant : variants) {
-      const SmallDegrees& d = variant.degrees;
-      if (d.pipeline * d.tensor * d.data != world.size()) continue;
-      const Model model = eight_blocks(family);
-      Plan plan = base_plan(model, d);
-      plan.training.optimizer = OptimizerKind::sgd;
-      variant.change(plan);
-      INFO(family << " " << describe(plan));
-      check_plan(model, plan, world);
-    }
+  for_each_variant(variants, world,
+                   [&](const Model& model, const Plan& plan) { check_plan(model, plan, world); });
 }
 
 TEST_CASE("recomputed modules train alike", "[agree][mpi]") {

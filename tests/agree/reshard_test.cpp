@@ -1,15 +1,15 @@
 // A run that is saved under some degrees continues under any others: three steps, a checkpoint,
 // three more steps, against six steps of one process. Equal degrees continue to the same bits.
-#include <filesystem>
 #include <map>
 
-#include "exec/backends/cpu/cpu_backend.h"
 #include "exec/checkpoint/resume.h"
 #include "exec/checkpoint/saver.h"
 #include "exec/comm/self.h"
 #include "tests/agree/training.h"
 #include "tests/catch.h"
+#include "tests/exec/small_run.h"
 #include "tests/exec/worlds.h"
+#include "tests/test_folder.h"
 
 using namespace meshwright;
 
@@ -61,17 +61,12 @@ std::vector<Cut> cuts(int ranks) {
           {{.data = 4, .zero_stage = 3}, false, 2, false, 100}};
 }
 
-struct Run {
-  Run(const Model& model_, const Plan& plan_, World& world_)
-      : model(model_), plan(plan_), world(world_) {
-    std::vector<int> everybody;
-    for (int rank = 0; rank < world.size(); ++rank) everybody.push_back(rank);
-    all = world.group(GroupKind::world, everybody);
-  }
+struct Run : SmallRun {
+  Run(const Model& model_, const Plan& plan_, World& world)
+      : SmallRun(model_, plan_, world), all(group_of_all(world)) {}
   std::vector<double> train(int first, int last) {
     std::vector<double> losses;
-    for (int step = first; step <= last; ++step)
-      losses.push_back(runtime.step(step, (step - 1) * plan.training.global_batch, loader).loss);
+    for (int number = first; number <= last; ++number) losses.push_back(step(number).loss);
     return losses;
   }
   void save(const std::string& folder) {
@@ -90,37 +85,14 @@ struct Run {
     CHECK(found->step == saved_steps);
   }
 
-  const Model& model;
-  Plan plan;
-  World& world;
-  std::vector<Program> stages = lower_small(model, plan);
-  Mesh mesh{plan.degrees(), plan.parallelism.placement};
-  std::unique_ptr<Backend> backend = make_cpu_backend(1);
-  Runtime runtime{stages, plan, mesh, world, *backend, {1, model.layers, false}};
-  std::unique_ptr<Communicator> all;
-  Loader loader{
-      {{}, TokenFormat::bytes, false, 0, 0, plan.training.sequence_length, model.vocabulary}};
+  const std::unique_ptr<Communicator> all;
 };
 
-// The same on every rank; rank 0 makes and removes it.
-class SharedFolder {
- public:
-  explicit SharedFolder(World& world) : rank_(world.rank()) {
-    std::vector<int> everybody;
-    for (int rank = 0; rank < world.size(); ++rank) everybody.push_back(rank);
-    const auto all = world.group(GroupKind::world, everybody);
-    path = (std::filesystem::temp_directory_path() / "meshwright-XXXXXX").string();
-    if (rank_ == 0) REQUIRE(mkdtemp(path.data()) != nullptr);
-    all->broadcast(path.data(), static_cast<std::int64_t>(path.size()), 0);
-  }
-  ~SharedFolder() {
-    if (rank_ == 0) std::filesystem::remove_all(path);
-  }
-  std::string path;
-
- private:
-  int rank_;
-};
+std::string path_of_rank_0(const TestFolder& own, World& world) {
+  std::string path = own.path();  // all have the same length
+  group_of_all(world)->broadcast(path.data(), static_cast<std::int64_t>(path.size()), 0);
+  return path;
+}
 
 void check_losses(const std::vector<double>& got, const std::vector<double>& expected) {
   for (std::size_t i = 0; i < got.size(); ++i)
@@ -130,12 +102,13 @@ void check_losses(const std::vector<double>& got, const std::vector<double>& exp
 void check_family(const std::string& family, int stride) {
   const Model model = small_model(family);
   World& world = test_world();
-  const SharedFolder shared(world);
+  const TestFolder own;
+  const std::string shared = path_of_rank_0(own, world);
   const auto one = make_self_world({});
   const Plan alone = plan_of(model, {});
   const std::vector<double> expected = Run(model, alone, *one).train(1, all_steps);
   const std::vector<Cut> all = cuts(world.size());
-  const auto folder_of = [&](std::size_t cut) { return shared.path + "/" + std::to_string(cut); };
+  const auto folder_of = [&](std::size_t cut) { return shared + "/" + std::to_string(cut); };
   std::map<std::size_t, std::vector<double>> undisturbed;
   for (std::size_t i = 0; i < all.size(); ++i) {
     Run run(model, plan_of(model, all[i]), world);
@@ -175,20 +148,21 @@ void check_family(const std::string& family, int stride) {
 void check_16_bit() {
   const Model model = small_model("gpt");
   World& world = test_world();
-  const SharedFolder shared(world);
+  const TestFolder own;
+  const std::string shared = path_of_rank_0(own, world);
   int saved = 0;
   for (const Cut& cut : cuts(world.size())) {
     Plan plan = plan_of(model, cut);
     plan.training.precision = ++saved % 2 == 0 ? Precision::fp16 : Precision::bf16;
     INFO(describe(plan));
-    const std::string folder = shared.path + "/" + std::to_string(saved);
+    const std::string folder = shared + "/" + std::to_string(saved);
     Run first(model, plan, world), second(model, plan, world);
     first.train(1, saved_steps);
     first.save(folder);
     second.load(folder);
     const std::vector<double> undisturbed = first.train(saved_steps + 1, all_steps);
     CHECK(second.train(saved_steps + 1, all_steps) == undisturbed);
-    CHECK(second.runtime.parameters().sha256() == first.runtime.parameters().sha256());
+    CHECK(second.hash() == first.hash());
   }
 }
 

@@ -5,12 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "exec/backends/cpu/cpu_backend.h"
-#include "exec/comm/self.h"
-#include "exec/runtime/runtime.h"
 #include "models/plan/program.h"
 #include "tests/agree/training.h"
 #include "tests/catch.h"
+#include "tests/exec/small_run.h"
 #include "tests/exec/worlds.h"
 
 using namespace meshwright;
@@ -88,7 +86,6 @@ std::vector<Plan> whole_plans(const Model& model, int ranks) {
     plan.parallelism.shard_whole = true;
     plan.parallelism.sequence_parallel = whole.rows;
     plan.parallelism.overlap_gradients = whole.overlap;
-    if (plan.parallelism.data == 4) plan.training.micro_batch = 1;
     for (std::int64_t bucket : {0, 5'000}) {
       plan.parallelism.reduce_bucket_bytes = bucket;
       plans.push_back(plan);
@@ -102,8 +99,7 @@ std::vector<Plan> whole_plans(const Model& model, int ranks) {
 }
 
 void check_all(const Model& model, const std::vector<Plan>& plans, World& world) {
-  const auto one = make_self_world({});
-  const Trained expected = train(model, on_one_process(plans.front()), *one);
+  const Trained expected = train_alone(model, on_one_process(plans.front()));
   for (const Plan& plan : plans) {
     INFO(model.architecture << " " << describe_sharding(plan));
     const Trained got = train(model, plan, world);
@@ -138,20 +134,18 @@ TEST_CASE("every rank allocates what the plan says that it needs", "[agree][mpi]
   for (Plan plan : whole_plans(model, world.size())) {
     plan.training.optimizer = OptimizerKind::adamw;
     INFO(describe_sharding(plan));
-    const std::vector<Program> stages = lower_small(model, plan);
-    const Mesh mesh(plan.degrees(), plan.parallelism.placement);
-    const auto backend = make_cpu_backend(1);
-    Runtime runtime(stages, plan, mesh, world, *backend, {1, model.layers, false});
-    const std::vector<std::int64_t> allocated = runtime.gather_of_all(runtime.arena_bytes());
+    SmallRun run(model, plan, world);
+    const std::vector<std::int64_t> allocated =
+        run.runtime.gather_of_all(run.runtime.arena_bytes());
     std::map<int, std::int64_t> most;  // by stage
     for (int rank = 0; rank < world.size(); ++rank) {
-      const Coordinates at = mesh.coordinates(rank);
-      const MemoryPlan& memory = stages[static_cast<std::size_t>(at.pipeline)].memory;
+      const Coordinates at = run.mesh.coordinates(rank);
+      const MemoryPlan& memory = run.stages[static_cast<std::size_t>(at.pipeline)].memory;
       const std::int64_t bytes = allocated[static_cast<std::size_t>(rank)];
       CHECK(bytes == memory.arena_bytes_of(at.rdp, at.tensor));
       most[at.pipeline] = std::max(most[at.pipeline], bytes);
     }
     for (const auto& [stage, bytes] : most)
-      CHECK(bytes == stages[static_cast<std::size_t>(stage)].memory.arena_bytes);
+      CHECK(bytes == run.stages[static_cast<std::size_t>(stage)].memory.arena_bytes);
   }
 }

@@ -2,14 +2,12 @@
 // instruction.
 #include <set>
 
-#include "exec/backends/cpu/cpu_backend.h"
 #include "exec/comm/self.h"
-#include "exec/runtime/runtime.h"
 #include "hwprofiles/load.h"
 #include "sim/predict/predict.h"
 #include "sim/replay/replay.h"
 #include "tests/catch.h"
-#include "tests/models/plans.h"
+#include "tests/exec/small_run.h"
 
 using namespace meshwright;
 
@@ -25,16 +23,10 @@ Played of(const Timeline& timeline) {
 }
 
 Played executed(const Model& model, const Plan& plan, const std::vector<Program>& stages) {
-  const Mesh mesh(plan.degrees(), plan.parallelism.placement);
   const auto world = make_self_world({});
-  const auto backend = make_cpu_backend(1);
-  Runtime runtime(stages, plan, mesh, *world, *backend, {1, model.layers, true});
-  LoaderOptions data;
-  data.sequence_length = plan.training.sequence_length;
-  data.vocabulary = model.vocabulary;
-  Loader loader(data);
-  runtime.step(1, 0, loader);
-  return of(runtime.timeline());
+  SmallRun run(model, plan, *world, stages, true);
+  run.step(1);
+  return of(run.runtime.timeline());
 }
 
 Played simulated(const Plan& plan, const std::vector<Program>& stages) {
@@ -56,16 +48,14 @@ TEST_CASE("the engine allocates what the simulator plans, in 16 bits too", "[agr
     plan.training.precision = precision;
     plan.training.optimizer = optimizer;
     const std::vector<Program> stages = lower_small(model, plan);
-    const Mesh mesh(plan.degrees(), plan.parallelism.placement);
     const auto world = make_self_world({});
-    const auto backend = make_cpu_backend(1);
-    Runtime runtime(stages, plan, mesh, *world, *backend, {1, model.layers, false});
+    const SmallRun run(model, plan, *world, stages);
     Cluster cluster;
     cluster.machine.gpu.kind = DeviceKind::cpu;
     const StageMemory planned = stage_memory(stages, cluster)[0];
     CHECK(planned.library_bytes == 0);
-    CHECK(runtime.arena_bytes() + runtime.scratch_bytes() == planned.peak_bytes);
-    CHECK((runtime.scratch_bytes() > 0) == (precision != Precision::fp32));
+    CHECK(run.runtime.arena_bytes() + run.runtime.scratch_bytes() == planned.peak_bytes);
+    CHECK((run.runtime.scratch_bytes() > 0) == (precision != Precision::fp32));
     // Of 16-bit weights and their masters, fp32 moments and gradients: 2 + 4 + 8 + 4 bytes a
     // parameter; fp32 without masters 4 + 8 + 4.
     const auto bytes = [&](MemoryClass cls) {

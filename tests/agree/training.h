@@ -2,12 +2,11 @@
 // compared: what every parity test is made of (design: what must hold, 1).
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
 #include "exec/comm/communicator.h"
-#include "tests/models/plans.h"
+#include "tests/exec/small_run.h"
 
 namespace meshwright {
 
@@ -15,12 +14,13 @@ constexpr int parity_steps = 20;
 
 struct Trained {
   std::vector<double> losses;
-  std::map<std::string, std::vector<float>> parameters;  // on rank 0
+  Values parameters;  // on rank 0
   std::string hash;
 };
 
-// parity_steps steps in the plan's degrees on the ranks of `world`; every rank calls it.
+// The plan's steps in its degrees on the ranks of `world`; every rank calls it.
 Trained train(const Model& model, const Plan& plan, World& world);
+Trained train_alone(const Model& model, const Plan& plan);  // in this process
 
 Model eight_blocks(const std::string& family);  // two chunks on each of four stages
 // Grouped queries, rotary variants, parallel residuals, ALiBi; layers that no number of stages

@@ -1,45 +1,21 @@
 // The files of a checkpoint: what is written is read, and whatever is damaged is found.
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
-#include "exec/backends/cpu/cpu_backend.h"
 #include "exec/checkpoint/crc32c.h"
 #include "exec/checkpoint/resume.h"
 #include "exec/checkpoint/saver.h"
-#include "exec/comm/self.h"
 #include "models/core/error.h"
 #include "tests/catch.h"
-#include "tests/models/plans.h"
+#include "tests/exec/small_run.h"
+#include "tests/message_of.h"
+#include "tests/test_folder.h"
 
 using namespace meshwright;
 namespace fs = std::filesystem;
 
 namespace {
-
-class Folder {
- public:
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "meshwright-XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    path = name;
-  }
-  ~Folder() { fs::remove_all(path); }
-  std::string path;
-};
-
-std::string content(const std::string& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
-
-void put(const std::string& path, const std::string& text) {
-  std::ofstream(path, std::ios::binary) << text;
-}
 
 Plan saving_plan(const Model& model) {
   Plan plan = small_plan(model, {.micro_batches = 1});
@@ -49,13 +25,11 @@ Plan saving_plan(const Model& model) {
 }
 
 // A run of one process.
-struct Run {
+struct Run : SmallRun {
   explicit Run(const Plan& plan_, const std::string& family = "gpt")
-      : plan(plan_), model(small_model(family)) {}
+      : SmallRun(small_model(family), plan_), all(group_of_all(*own_world)) {}
 
-  double step(int number) {
-    return runtime.step(number, (number - 1) * plan.training.global_batch, loader).loss;
-  }
+  double step(int number) { return SmallRun::step(number).loss; }
   std::optional<Manifest> resume_from(const std::string& folder) {
     return resume({folder, "adamw", shapes_of(stages)}, runtime, *all,
                   [&](const std::string& line) { said.push_back(line); });
@@ -69,20 +43,11 @@ struct Run {
     return manifest;
   }
 
-  Plan plan;
-  Model model;
-  std::vector<Program> stages = lower_small(model, plan);
-  Mesh mesh{plan.degrees(), "DPT"};
-  std::unique_ptr<World> world = make_self_world({});
-  std::unique_ptr<Communicator> all = make_self_communicator();
-  std::unique_ptr<Backend> backend = make_cpu_backend(1);
-  Runtime runtime{stages, plan, mesh, *world, *backend, {1, model.layers, false}};
-  Loader loader{
-      {{}, TokenFormat::bytes, false, 0, 0, plan.training.sequence_length, model.vocabulary}};
+  const std::unique_ptr<Communicator> all;
   std::vector<std::string> said;
 };
 
-Run small_run() { return Run(saving_plan(small_model("gpt"))); }
+Run saving_run() { return Run(saving_plan(small_model("gpt"))); }
 
 // Steps 1 ... last, each saved; the losses.
 std::vector<double> train_and_save(const std::string& folder, int last, int keep) {
@@ -105,28 +70,18 @@ std::vector<std::int64_t> steps_in(const std::string& folder) {
   return steps;
 }
 
-std::string message_of(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const InputError& error) {
-    return error.what();
-  } catch (const RunError& error) {
-    return error.what();
-  }
-  return "";
-}
-
 }  // namespace
 
 TEST_CASE("an fp16 run continues to the bit, its loss scale and its skipped steps with it",
           "[exec][checkpoint]") {
-  const Folder folder;
+  const TestFolder folder;
   Plan plan = saving_plan(small_model("gpt"));
   plan.training.precision = Precision::fp16;
   plan.training.warmup_steps = 8;
   plan.training.loss_scale = LossScale{true, 0x1p30, 0x1p8, 1, 2, 1};  // moves by 2^8
   const auto save = [&](Run& run, int step) {
-    Saver saver(folder.path, 1, run.runtime, *run.all, [](const std::string& line) { FAIL(line); });
+    Saver saver(folder.path(), 1, run.runtime, *run.all,
+                [](const std::string& line) { FAIL(line); });
     saver.save(run.about(step));
     CHECK(saver.finish());
   };
@@ -135,12 +90,12 @@ TEST_CASE("an fp16 run continues to the bit, its loss scale and its skipped step
   const LossScaleState state = broken.runtime.loss_scale();
   CHECK(state.skipped > 0);
   save(broken, 4);
-  const std::optional<Manifest> found = resumed.resume_from(folder.path);
+  const std::optional<Manifest> found = resumed.resume_from(folder.path());
   REQUIRE(found);
   CHECK(found->updates == 4 - state.skipped);
   CHECK(resumed.runtime.loss_scale() == state);
   for (int step = 5; step <= 8; ++step) CHECK(resumed.step(step) == undisturbed.step(step));
-  CHECK(resumed.runtime.parameters().sha256() == undisturbed.runtime.parameters().sha256());
+  CHECK(resumed.hash() == undisturbed.hash());
 }
 
 TEST_CASE("a loss scale that cannot be is refused", "[exec][checkpoint]") {
@@ -181,116 +136,117 @@ TEST_CASE("runs at equal distances are one entry", "[checkpoint]") {
 }
 
 TEST_CASE("a run continues from its checkpoint to the same bits", "[checkpoint]") {
-  const Folder folder;
-  train_and_save(folder.path, 3, 2);
-  Run undisturbed = small_run(), resumed = small_run();
-  const auto found = resumed.resume_from(folder.path);
+  const TestFolder folder;
+  train_and_save(folder.path(), 3, 2);
+  Run undisturbed = saving_run(), resumed = saving_run();
+  const auto found = resumed.resume_from(folder.path());
   REQUIRE(found);
   CHECK(found->step == 3);
   CHECK(found->position == 6);  // 3 steps of 2 sequences
   for (int step = 1; step <= 3; ++step) undisturbed.step(step);
   for (int step = 4; step <= 6; ++step) CHECK(resumed.step(step) == undisturbed.step(step));
-  CHECK(resumed.runtime.parameters().sha256() == undisturbed.runtime.parameters().sha256());
+  CHECK(resumed.hash() == undisturbed.hash());
   CHECK(resumed.said.empty());
 }
 
 TEST_CASE("the newest checkpoints are kept", "[checkpoint]") {
-  const Folder folder;
-  train_and_save(folder.path, 5, 2);
-  CHECK(steps_in(folder.path) == std::vector<std::int64_t>{5, 4});
+  const TestFolder folder;
+  train_and_save(folder.path(), 5, 2);
+  CHECK(steps_in(folder.path()) == std::vector<std::int64_t>{5, 4});
   // Those of another run are not this one's to remove.
-  put(folder.path + "/other", "");
-  fs::create_directory(step_folder(folder.path, 1));
+  write_content(folder.path() + "/other", "");
+  fs::create_directory(step_folder(folder.path(), 1));
   Run run(saving_plan(small_model("gpt")));
-  Saver saver(folder.path, 1, run.runtime, *run.all, [](const std::string&) {});
+  Saver saver(folder.path(), 1, run.runtime, *run.all, [](const std::string&) {});
   Manifest about = run.about(6);
   about.run = "another";
   saver.save(about);
   CHECK(saver.finish());
-  CHECK(steps_in(folder.path) == std::vector<std::int64_t>{6, 5, 4, 1});
+  CHECK(steps_in(folder.path()) == std::vector<std::int64_t>{6, 5, 4, 1});
   // Nor to replace: it is put aside. A damaged one is replaced.
   about.step = 5;
-  put(step_folder(folder.path, 4) + "/manifest.json", "");
+  write_content(step_folder(folder.path(), 4) + "/manifest.json", "");
   saver.save(about);
   CHECK(saver.finish());
   about.step = 4;
   saver.save(about);
   CHECK(saver.finish());
-  CHECK(steps_in(folder.path) == std::vector<std::int64_t>{6, 5, 4, 1});
-  CHECK(read_manifest(step_folder(folder.path, 5)).run == "another");
-  CHECK(read_manifest(step_folder(folder.path, 5) + ".of-test").step == 5);
-  CHECK(read_manifest(step_folder(folder.path, 4)).run == "another");
+  CHECK(steps_in(folder.path()) == std::vector<std::int64_t>{6, 5, 4, 1});
+  CHECK(read_manifest(step_folder(folder.path(), 5)).run == "another");
+  CHECK(read_manifest(step_folder(folder.path(), 5) + ".of-test").step == 5);
+  CHECK(read_manifest(step_folder(folder.path(), 4)).run == "another");
 }
 
 TEST_CASE("a second save waits for the first, and each holds its own step", "[checkpoint]") {
-  const Folder folder;
-  Run run = small_run();
-  Saver saver(folder.path, 10, run.runtime, *run.all, [](const std::string& line) { FAIL(line); });
+  const TestFolder folder;
+  Run run = saving_run();
+  Saver saver(folder.path(), 10, run.runtime, *run.all,
+              [](const std::string& line) { FAIL(line); });
   std::vector<std::string> hashes;
   for (int step = 1; step <= 4; ++step) {
     run.step(step);
     saver.save(run.about(step));
-    hashes.push_back(run.runtime.parameters().sha256());
+    hashes.push_back(run.hash());
   }
   REQUIRE(saver.finish());
   for (int step = 4; step >= 1; --step) {
-    Run other = small_run();
-    REQUIRE(other.resume_from(folder.path)->step == step);
-    CHECK(other.runtime.parameters().sha256() == hashes[static_cast<std::size_t>(step - 1)]);
-    fs::remove_all(step_folder(folder.path, step));
+    Run other = saving_run();
+    REQUIRE(other.resume_from(folder.path())->step == step);
+    CHECK(other.hash() == hashes[static_cast<std::size_t>(step - 1)]);
+    fs::remove_all(step_folder(folder.path(), step));
   }
 }
 
 TEST_CASE("whatever is damaged is found, and the older checkpoint is used", "[checkpoint]") {
-  const Folder folder;
-  train_and_save(folder.path, 2, 2);
-  const std::string newest = step_folder(folder.path, 2);
+  const TestFolder folder;
+  train_and_save(folder.path(), 2, 2);
+  const std::string newest = step_folder(folder.path(), 2);
   const std::string older_hash = [&] {
-    Run run = small_run();
+    Run run = saving_run();
     run.step(1);
-    return run.runtime.parameters().sha256();
+    return run.hash();
   }();
   const auto falls_back = [&](const std::string& named) {
-    Run run = small_run();
-    const auto found = run.resume_from(folder.path);
+    Run run = saving_run();
+    const auto found = run.resume_from(folder.path());
     REQUIRE(found);
     CHECK(found->step == 1);
     REQUIRE(run.said.size() == 1);
     INFO(run.said[0]);
     CHECK(run.said[0].find(named) == 0);
     CHECK(run.said[0].find("passed over") != std::string::npos);
-    return run.runtime.parameters().sha256();
+    return run.hash();
   };
   for (const std::string file : {"rank-00000.shard", "manifest.json"}) {
-    const std::string path = newest + "/" + file, whole = content(path);
+    const std::string path = newest + "/" + file, whole = content_of(path);
     for (std::size_t cut : {std::size_t{0}, std::size_t{1}, std::size_t{15}, std::size_t{16},
                             std::size_t{17}, whole.size() / 2, whole.size() - 1}) {
-      put(path, whole.substr(0, cut));
+      write_content(path, whole.substr(0, cut));
       CHECK(falls_back(path) == older_hash);
     }
     for (std::size_t place :
          {std::size_t{0}, std::size_t{9}, std::size_t{30}, whole.size() / 2, whole.size() - 3}) {
       std::string flipped = whole;
       flipped[place] = static_cast<char>(flipped[place] ^ 4);
-      put(path, flipped);
+      write_content(path, flipped);
       falls_back(path);
     }
-    put(path, whole + "more");
+    write_content(path, whole + "more");
     falls_back(path);
     fs::remove(path);
     falls_back(path);
-    put(path, whole);
+    write_content(path, whole);
   }
-  Run run = small_run();
-  CHECK(run.resume_from(folder.path)->step == 2);  // whole again
+  Run run = saving_run();
+  CHECK(run.resume_from(folder.path())->step == 2);  // whole again
 }
 
 TEST_CASE("every byte of a small checkpoint matters", "[checkpoint]") {
-  const Folder folder;
-  train_and_save(folder.path, 1, 1);
-  const std::string place = step_folder(folder.path, 1);
+  const TestFolder folder;
+  train_and_save(folder.path(), 1, 1);
+  const std::string place = step_folder(folder.path(), 1);
   Checkpoint(place).check_shard(0);
-  const std::string shard = place + "/rank-00000.shard", whole = content(shard);
+  const std::string shard = place + "/rank-00000.shard", whole = content_of(shard);
   const auto is_good = [&] {
     try {
       const Checkpoint found(place);
@@ -305,27 +261,27 @@ TEST_CASE("every byte of a small checkpoint matters", "[checkpoint]") {
   for (std::size_t byte = 0; byte < whole.size(); byte += 997) {
     std::string flipped = whole;
     flipped[byte] = static_cast<char>(flipped[byte] ^ (1 << (byte % 8)));
-    put(shard, flipped);
+    write_content(shard, flipped);
     survived += is_good();
-    put(shard, whole.substr(0, byte));
+    write_content(shard, whole.substr(0, byte));
     survived += is_good();
   }
   CHECK(survived == 0);
-  put(shard, whole);
+  write_content(shard, whole);
   CHECK(is_good());
 }
 
 TEST_CASE("another model or optimizer is not loaded", "[checkpoint]") {
-  const Folder folder;
-  train_and_save(folder.path, 1, 1);
-  const std::string manifest = step_folder(folder.path, 1) + "/manifest.json: ";
+  const TestFolder folder;
+  train_and_save(folder.path(), 1, 1);
+  const std::string manifest = step_folder(folder.path(), 1) + "/manifest.json: ";
   Run llama(saving_plan(small_model("llama")), "llama");
-  CHECK_FALSE(llama.resume_from(folder.path));
+  CHECK_FALSE(llama.resume_from(folder.path()));
   REQUIRE(llama.said.size() == 1);
   CHECK(llama.said[0].find(manifest + "is of another model: transformer.h.0.attn.c_attn.bias is "
                                       "not in the job's") == 0);
-  Run sgd = small_run();
-  CHECK_FALSE(resume({folder.path, "sgd", shapes_of(sgd.stages)}, sgd.runtime, *sgd.all,
+  Run sgd = saving_run();
+  CHECK_FALSE(resume({folder.path(), "sgd", shapes_of(sgd.stages)}, sgd.runtime, *sgd.all,
                      [&](const std::string& line) { sgd.said.push_back(line); }));
   REQUIRE(sgd.said.size() == 1);
   CHECK(sgd.said[0].find(manifest +
@@ -333,46 +289,46 @@ TEST_CASE("another model or optimizer is not loaded", "[checkpoint]") {
 }
 
 TEST_CASE("nothing to resume from", "[checkpoint]") {
-  const Folder folder;
-  Run run = small_run();
-  CHECK_FALSE(run.resume_from(folder.path));
-  CHECK_FALSE(run.resume_from(folder.path + "/missing"));
+  const TestFolder folder;
+  Run run = saving_run();
+  CHECK_FALSE(run.resume_from(folder.path()));
+  CHECK_FALSE(run.resume_from(folder.path() + "/missing"));
   CHECK(run.said.empty());
 }
 
 TEST_CASE("a save that fails is said and the older checkpoint stays", "[checkpoint]") {
-  const Folder folder;
-  Run run = small_run();
+  const TestFolder folder;
+  Run run = saving_run();
   std::vector<std::string> said;
-  Saver saver(folder.path, 2, run.runtime, *run.all,
+  Saver saver(folder.path(), 2, run.runtime, *run.all,
               [&](const std::string& line) { said.push_back(line); });
   run.step(1);
   saver.save(run.about(1));
   REQUIRE(saver.finish());
   // Somebody's file lies where the folder would be made.
-  put(part_folder(folder.path, 2), "");
+  write_content(part_folder(folder.path(), 2), "");
   run.step(2);
   saver.save(run.about(2));
   CHECK_FALSE(saver.finish());
   REQUIRE(said.size() == 1);
-  CHECK(said[0].find("checkpoint of step 2 was NOT saved: " + part_folder(folder.path, 2)) == 0);
+  CHECK(said[0].find("checkpoint of step 2 was NOT saved: " + part_folder(folder.path(), 2)) == 0);
   CHECK(said[0].find("that of step 1 is complete") != std::string::npos);
-  CHECK(steps_in(folder.path) == std::vector<std::int64_t>{1});
-  fs::remove(part_folder(folder.path, 2));
+  CHECK(steps_in(folder.path()) == std::vector<std::int64_t>{1});
+  fs::remove(part_folder(folder.path(), 2));
   saver.save(run.about(2));
   CHECK(saver.finish());
-  CHECK(steps_in(folder.path) == std::vector<std::int64_t>{2, 1});
+  CHECK(steps_in(folder.path()) == std::vector<std::int64_t>{2, 1});
 }
 
 TEST_CASE("one run at a time writes into a folder", "[checkpoint]") {
-  const Folder folder;
+  const TestFolder folder;
   {
-    const FolderLock lock(folder.path);
+    const FolderLock lock(folder.path());
     CHECK(message_of([&] {
-            const FolderLock second(folder.path);
-          }).find(folder.path + ": another run (process ") == 0);
+            const FolderLock second(folder.path());
+          }).find(folder.path() + ": another run (process ") == 0);
   }
-  const FolderLock again(folder.path);
+  const FolderLock again(folder.path());
 }
 
 TEST_CASE("hostile headers are refused with their place", "[checkpoint]") {

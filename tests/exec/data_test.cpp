@@ -7,7 +7,7 @@
 #include "exec/data/loader.h"
 #include "models/core/error.h"
 #include "tests/catch.h"
-#include "tests/exec/test_folder.h"
+#include "tests/test_folder.h"
 
 using namespace meshwright;
 

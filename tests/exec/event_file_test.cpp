@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "tests/catch.h"
+#include "tests/test_folder.h"
 
 using namespace meshwright;
 namespace fs = std::filesystem;
@@ -100,23 +101,18 @@ const Field& only(const std::multimap<std::uint64_t, Field>& fields, std::uint64
 
 TEST_CASE("a slow reader finds every scalar of an event file", "[exec][log]") {
   CHECK(slow_crc("123456789") == 0xe3069283);  // the check value of the catalogue
-  const fs::path folder =
-      fs::temp_directory_path() / ("meshwright-events-" + std::to_string(getpid()));
+  const TestFolder folder;
   {
-    EventFile file(folder.string());
+    EventFile file(folder.path());
     const std::array<Scalar, 2> first = {{{"loss", 5.5}, {"tokens_per_s", 123456}}};
     const std::array<Scalar, 1> second = {{{"loss", -0.25}}};
     file.add(1, first);
     file.add(300, second);
   }
-  std::vector<fs::path> files(fs::directory_iterator(folder), fs::directory_iterator{});
+  const std::vector<std::string> files = folder.names();
   REQUIRE(files.size() == 1);
-  CHECK(files[0].filename().string().starts_with("events.out.tfevents."));
-  std::ifstream in(files[0], std::ios::binary);
-  const std::string data{std::istreambuf_iterator<char>(in), {}};
-  fs::remove_all(folder);
-
-  const std::vector<std::string> records = records_of(data);
+  CHECK(files[0].starts_with("events.out.tfevents."));
+  const std::vector<std::string> records = records_of(content_of(folder.file(files[0])));
   REQUIRE(records.size() == 3);
   CHECK(only(fields_of(records[0]), 3).bytes == "brain.Event:2");
   std::map<std::pair<std::uint64_t, std::string>, float> scalars;

@@ -6,13 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "exec/backends/cpu/cpu_backend.h"
 #include "exec/comm/checked.h"
-#include "exec/comm/self.h"
-#include "exec/runtime/runtime.h"
 #include "tests/catch.h"
+#include "tests/exec/small_run.h"
 #include "tests/exec/worlds.h"
-#include "tests/models/plans.h"
+#include "tests/message_of.h"
 
 using namespace meshwright;
 
@@ -20,54 +18,13 @@ namespace {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
-// A Runtime and all that it refers to.
-struct Run {
-  Run(const Model& model_, const Plan& plan_, World& world)
-      : Run(model_, plan_, world, lower_small(model_, plan_)) {}
-  Run(const Model& model_, const Plan& plan_, World& world, std::vector<Program> stages_)
-      : model(model_),
-        plan(plan_),
-        stages(std::move(stages_)),
-        mesh(plan.degrees(), plan.parallelism.placement),
-        backend(make_cpu_backend(1)),
-        loader(data()),
-        runtime(stages, plan, mesh, world, *backend, {1, model.layers, false}) {}
-
-  LoaderOptions data() const {
-    LoaderOptions options;
-    options.sequence_length = plan.training.sequence_length;
-    options.vocabulary = model.vocabulary;
-    return options;
-  }
-  StepResult step() { return runtime.step(1, 0, loader); }
-
-  Model model;
-  Plan plan;
-  std::vector<Program> stages;
-  Mesh mesh;
-  std::unique_ptr<Backend> backend;
-  Loader loader;
-  Runtime runtime;
-};
-
 std::map<std::string, std::vector<float>> parameters_of(const Model& model, Plan plan) {
   plan.parallelism = Parallelism{};
-  const auto alone = make_self_world({});
-  Run run(model, plan, *alone);
-  std::map<std::string, std::vector<float>> all;
-  run.runtime.parameters().gather([&](const Parameter& parameter, std::span<const float> values) {
-    all[parameter.name].assign(values.begin(), values.end());
-  });
-  return all;
+  return SmallRun(model, plan).parameters();
 }
 
-std::string complaint_of(Run& run) {
-  try {
-    run.step();
-  } catch (const RunError& error) {
-    return error.what();
-  }
-  return "no complaint";
+std::string complaint_of(SmallRun& run) {
+  return message_of([&] { run.step(1); });
 }
 
 bool holds(const std::string& text, const std::string& part) {
@@ -85,8 +42,8 @@ TEST_CASE("an infinite parameter is found, and nothing is lost", "[exec][faults]
   if (piped) degrees = {.pipeline = 2, .tensor = ranks / 2};
   if (!piped && ranks > 1) return;
   const Plan plan = small_plan(model, degrees);
-  Run run(model, plan, world);
-  const std::string before = run.runtime.parameters().sha256();
+  SmallRun run(model, plan, world);
+  const std::string before = run.hash();
 
   // The last block's MLP: on the second stage where there are two.
   const std::string name = "h.3.mlp.c_fc.weight";
@@ -98,7 +55,7 @@ TEST_CASE("an infinite parameter is found, and nothing is lost", "[exec][faults]
   std::vector<float> planted = values[full];
   planted[0] = infinity;
   run.runtime.parameters().set(full, planted);
-  const std::string planted_hash = run.runtime.parameters().sha256();
+  const std::string planted_hash = run.hash();
   const std::string complaint = complaint_of(run);
   INFO(complaint);
   CHECK(complaint.starts_with("step 1: the loss is not finite; stopped before the update"));
@@ -108,19 +65,18 @@ TEST_CASE("an infinite parameter is found, and nothing is lost", "[exec][faults]
   CHECK(holds(complaint, piped ? "(stage 1)" : "(stage 0)"));
   CHECK(holds(complaint, "parameter " + full + " holds such a value"));
 
-  CHECK(run.runtime.parameters().sha256() == planted_hash);
+  CHECK(run.hash() == planted_hash);
   run.runtime.parameters().set(full, values[full]);
-  CHECK(run.runtime.parameters().sha256() == before);
-  CHECK(std::isfinite(run.step().loss));
+  CHECK(run.hash() == before);
+  CHECK(std::isfinite(run.step(1).loss));
 }
 
 TEST_CASE("the first micro-batch that meets an infinite row of the embedding is named",
           "[exec][faults]") {
-  const auto world = make_self_world({});
   Model model = small_model("llama");
   model.tied_embeddings = false;
   const Plan plan = small_plan(model, {});
-  Run run(model, plan, *world);
+  SmallRun run(model, plan);
   // A token of the last micro-batch that no earlier one has.
   const std::int64_t length = plan.training.sequence_length, per = plan.training.micro_batch;
   const auto batches = static_cast<std::int64_t>(plan.micro_batches());
@@ -155,8 +111,8 @@ TEST_CASE("a sound step holds no value that is not finite", "[exec][faults]") {
     for (const Plan& plan : small_plans(model)) {
       if (plan.parallelism.degrees().ranks() != world.size() || ++searched % 4 != 1) continue;
       INFO(describe(plan));
-      Run run(model, plan, world);
-      run.step();
+      SmallRun run(model, plan, world);
+      run.step(1);
       const NonFiniteSearch::Finding found = run.runtime.find_non_finite();
       INFO(found.text.data());
       CHECK(!found.found);
@@ -171,9 +127,9 @@ TEST_CASE("checked collectives change nothing where the ranks agree", "[exec][fa
   const Plan plan = world.size() == 4 ? small_plan(model, {.tensor = 2, .data = 2})
                                       : small_plan(model, {.data = world.size()});
   const auto checked = make_checked_world(world);
-  Run plain(model, plan, world), careful(model, plan, *checked);
-  CHECK(plain.step().loss == careful.step().loss);
-  CHECK(plain.runtime.parameters().sha256() == careful.runtime.parameters().sha256());
+  SmallRun plain(model, plan, world), careful(model, plan, *checked);
+  CHECK(plain.step(1).loss == careful.step(1).loss);
+  CHECK(plain.hash() == careful.hash());
 }
 
 TEST_CASE("a Program that differs on one rank is an error that names both sides",
@@ -190,7 +146,7 @@ TEST_CASE("a Program that differs on one rank is an error that names both sides"
           if (body.instructions[i].kind == kind) changed = change(body.instructions, i);
     REQUIRE(changed);
     const auto checked = make_checked_world(world);
-    Run run(model, plan, *checked, std::move(stages));
+    SmallRun run(model, plan, *checked, std::move(stages));
     const std::string complaint = complaint_of(run);
     INFO(complaint);
     CHECK(complaint.starts_with("step 1: "));

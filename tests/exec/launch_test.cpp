@@ -1,8 +1,4 @@
 // Starting ranks: the command line, and what is said when one of them fails.
-#include <unistd.h>
-
-#include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -11,12 +7,19 @@
 #include "exec/launch/watch.h"
 #include "models/core/error.h"
 #include "tests/catch.h"
+#include "tests/test_folder.h"
 
 using namespace meshwright;
 
 namespace {
 const std::string rule(74, '-');
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string line;
+  for (const std::string& word : words) line += (line.empty() ? "" : " ") + word;
+  return line;
 }
+}  // namespace
 
 TEST_CASE("mpirun is told of root and of too many ranks only where it must be", "[exec][launch]") {
   const std::vector<std::string> program{"meshwright", "train", "a job.json"};
@@ -122,109 +125,34 @@ TEST_CASE("a run is restarted after a fault only, and so often as allowed", "[ex
 }
 
 TEST_CASE("several hosts get the flags of SageMaker's containers", "[exec][launch]") {
-  using Words = std::vector<std::string>;
   MpirunOptions options{4, 2, true, {}, {}};
   options.remote = RemoteHosts{{{"algo-1", 2}, {"algo-2", 2}}, "eth0", true, true, true, {"A=1"}};
   const std::vector<std::string> program{"meshwright", "train"};
-  CHECK(mpirun_command(options, program) == Words{"mpirun",
-                                                  "--host",
-                                                  "algo-1:2,algo-2:2",
-                                                  "-np",
-                                                  "4",
-                                                  "--allow-run-as-root",
-                                                  "-mca",
-                                                  "btl_tcp_if_include",
-                                                  "eth0",
-                                                  "-mca",
-                                                  "oob_tcp_if_include",
-                                                  "eth0",
-                                                  "-mca",
-                                                  "plm_rsh_no_tree_spawn",
-                                                  "1",
-                                                  "-bind-to",
-                                                  "none",
-                                                  "-map-by",
-                                                  "slot",
-                                                  "-mca",
-                                                  "pml",
-                                                  "ob1",
-                                                  "-mca",
-                                                  "btl",
-                                                  "^openib",
-                                                  "-mca",
-                                                  "orte_abort_on_non_zero_status",
-                                                  "1",
-                                                  "-mca",
-                                                  "btl_vader_single_copy_mechanism",
-                                                  "none",
-                                                  "-mca",
-                                                  "btl_tcp_links",
-                                                  "2",
-                                                  "-x",
-                                                  "NCCL_MIN_NRINGS=4",
-                                                  "-x",
-                                                  "NCCL_SOCKET_IFNAME=eth0",
-                                                  "-x",
-                                                  "NCCL_DEBUG=INFO",
-                                                  "-x",
-                                                  "FI_PROVIDER=efa",
-                                                  "-x",
-                                                  "FI_EFA_USE_DEVICE_RDMA=1",
-                                                  "-x",
-                                                  "NCCL_PROTO=simple",
-                                                  "-x",
-                                                  "A=1",
-                                                  "meshwright",
-                                                  "train"});
+  CHECK(joined(mpirun_command(options, program)) ==
+        "mpirun --host algo-1:2,algo-2:2 -np 4 --allow-run-as-root -mca btl_tcp_if_include eth0 "
+        "-mca oob_tcp_if_include eth0 -mca plm_rsh_no_tree_spawn 1 -bind-to none -map-by slot "
+        "-mca pml ob1 -mca btl ^openib -mca orte_abort_on_non_zero_status 1 "
+        "-mca btl_vader_single_copy_mechanism none -mca btl_tcp_links 2 -x NCCL_MIN_NRINGS=4 "
+        "-x NCCL_SOCKET_IFNAME=eth0 -x NCCL_DEBUG=INFO -x FI_PROVIDER=efa "
+        "-x FI_EFA_USE_DEVICE_RDMA=1 -x NCCL_PROTO=simple -x A=1 meshwright train");
   // One process per host has no number; what the user sets replaces ours.
   options = {2, 2, false, {"--NCCL_DEBUG", "WARN", "-mca", "btl", "tcp,self"}, {}};
   options.remote = RemoteHosts{{{"a", 1}, {"b", 1}}, "", false, false, false, {}};
-  CHECK(mpirun_command(options, program) == Words{"mpirun",
-                                                  "--host",
-                                                  "a,b",
-                                                  "-np",
-                                                  "2",
-                                                  "-mca",
-                                                  "plm_rsh_no_tree_spawn",
-                                                  "1",
-                                                  "-bind-to",
-                                                  "none",
-                                                  "-map-by",
-                                                  "slot",
-                                                  "-mca",
-                                                  "pml",
-                                                  "ob1",
-                                                  "-mca",
-                                                  "orte_abort_on_non_zero_status",
-                                                  "1",
-                                                  "-mca",
-                                                  "btl_vader_single_copy_mechanism",
-                                                  "none",
-                                                  "-mca",
-                                                  "btl_tcp_links",
-                                                  "2",
-                                                  "-x",
-                                                  "NCCL_MIN_NRINGS=4",
-                                                  "-x",
-                                                  "NCCL_DEBUG=WARN",
-                                                  "-mca",
-                                                  "btl",
-                                                  "tcp,self",
-                                                  "meshwright",
-                                                  "train"});
+  CHECK(joined(mpirun_command(options, program)) ==
+        "mpirun --host a,b -np 2 -mca plm_rsh_no_tree_spawn 1 -bind-to none -map-by slot "
+        "-mca pml ob1 -mca orte_abort_on_non_zero_status 1 "
+        "-mca btl_vader_single_copy_mechanism none -mca btl_tcp_links 2 -x NCCL_MIN_NRINGS=4 "
+        "-x NCCL_DEBUG=WARN -mca btl tcp,self meshwright train");
 }
 
 TEST_CASE("a hostfile is read strictly", "[exec][launch]") {
-  const auto path =
-      std::filesystem::temp_directory_path() / ("meshwright-hosts-" + std::to_string(getpid()));
+  const TestFolder folder;
   const auto read = [&](const std::string& text) {
-    std::ofstream(path) << text;
-    return read_hostfile(path.string());
+    return read_hostfile(folder.file("hosts", text));
   };
   CHECK(read("# two\nalgo-1 slots=8\n\n 10.0.0.2:4 max_slots=9 # the second\nthird\n") ==
         std::vector<RunHost>{{"algo-1", 8}, {"10.0.0.2", 4}, {"third", 1}});
   for (const char* wrong : {"", "a slots=0", "a slots=many", "a\na", "a b", "-x", "a;b", "a,b"})
     CHECK_THROWS_AS(read(wrong), InputError);
-  std::filesystem::remove(path);
-  CHECK_THROWS_AS(read_hostfile(path.string()), InputError);
+  CHECK_THROWS_AS(read_hostfile(folder.file("none")), InputError);
 }

@@ -1,20 +1,15 @@
 // Training small models: one process alone, and under mpirun every way of cutting them that fits
 // the ranks there are, compared with one process.
-#include "exec/runtime/runtime.h"
-
 #include <cmath>
-#include <cstring>
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "exec/backends/cpu/cpu_backend.h"
 #include "exec/comm/self.h"
 #include "models/core/error.h"
 #include "tests/catch.h"
+#include "tests/exec/small_run.h"
 #include "tests/exec/worlds.h"
-#include "tests/models/plans.h"
 
 using namespace meshwright;
 
@@ -29,27 +24,18 @@ struct Trained {
 constexpr int steps = 4;
 
 Trained train(const Model& model, const Plan& plan, World& world, bool trace = false) {
-  const std::vector<Program> stages = lower_small(model, plan);
-  const Mesh mesh(plan.degrees(), plan.parallelism.placement);
-  const auto backend = make_cpu_backend(1);
-  Runtime runtime(stages, plan, mesh, world, *backend, {1, model.layers, trace});
-  LoaderOptions data;
-  data.sequence_length = plan.training.sequence_length;
-  data.vocabulary = model.vocabulary;
-  Loader loader(data);
+  SmallRun run(model, plan, world, trace);
   Trained result;
   for (int step = 1; step <= steps; ++step) {
     // Always the same global batch, so that the loss must fall.
-    const StepResult done = runtime.step(step, 0, loader);
+    const StepResult done = run.step_at(step, 0);
     result.losses.push_back(done.loss);
     result.norms.push_back(done.grad_norm);
   }
-  runtime.parameters().gather([&](const Parameter& parameter, std::span<const float> values) {
-    result.parameters[parameter.name].assign(values.begin(), values.end());
-  });
-  result.hash = runtime.parameters().sha256();
-  if (trace) CHECK(!runtime.timeline().entries.empty());
-  for (const TimelineEntry& entry : runtime.timeline().entries)
+  result.parameters = run.parameters();
+  result.hash = run.hash();
+  if (trace) CHECK(!run.runtime.timeline().entries.empty());
+  for (const TimelineEntry& entry : run.runtime.timeline().entries)
     if (entry.end < entry.begin || entry.rank != world.rank()) FAIL_CHECK("a time runs backwards");
   return result;
 }
@@ -128,24 +114,19 @@ TEST_CASE("parameters that are set are the ones that come back", "[exec][runtime
   Plan plan = runnable(model, {.tensor = world.size() % 2 == 0 ? 2 : 1,
                                .data = world.size() % 2 == 0 ? world.size() / 2 : world.size()});
   if (plan.parallelism.data == 3) return;  // does not divide the batch
-  const std::vector<Program> stages = lower_small(model, plan);
-  const Mesh mesh(plan.degrees(), "DPT");
-  const auto backend = make_cpu_backend(1);
-  Runtime runtime(stages, plan, mesh, world, *backend, {1, model.layers, false});
+  SmallRun run(model, plan, world);
   std::map<std::string, std::vector<float>> sent;
-  for (const StageParameter& member : stages[0].parameters) {
+  for (const StageParameter& member : run.stages[0].parameters) {
     std::vector<float>& values = sent[member.parameter.name];
     values.resize(static_cast<std::size_t>(member.parameter.global_shape.elements()));
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = float(i) + float(values.size()) / 3;
-    runtime.parameters().set(member.parameter.name, values);
+    run.runtime.parameters().set(member.parameter.name, values);
   }
-  std::size_t seen = 0;
-  runtime.parameters().gather([&](const Parameter& parameter, std::span<const float> values) {
-    const std::vector<float>& expected = sent.at(parameter.name);
-    CHECK(std::memcmp(values.data(), expected.data(), expected.size() * 4) == 0);
-    ++seen;
-  });
-  CHECK(seen == (world.rank() == 0 ? sent.size() : 0));
+  const auto got = run.parameters();
+  if (world.rank() == 0)
+    CHECK(got == sent);
+  else
+    CHECK(got.empty());
 }
 
 TEST_CASE("any way of cutting a model trains it like one process", "[exec][runtime][mpi]") {
@@ -181,67 +162,41 @@ TEST_CASE("any way of cutting a model trains it like one process", "[exec][runti
 
 namespace {
 
-// A runtime of a small GPT in fp16, and its data.
-struct Fp16Run {
-  explicit Fp16Run(const LossScale& scale)
-      : model(small_model("gpt")),
-        plan(make_plan(scale)),
-        stages(lower_small(model, plan)),
-        mesh(plan.degrees(), "DPT"),
-        world(make_self_world({})),
-        backend(make_cpu_backend(1)),
-        loader(data()),
-        runtime(stages, plan, mesh, *world, *backend, {1, model.layers, false}) {}
-
-  Plan make_plan(const LossScale& scale) const {
-    Plan made = runnable(model, {});
-    made.training.precision = Precision::fp16;
-    made.training.loss_scale = scale;
-    made.training.warmup_steps = 10;
-    return made;
-  }
-  LoaderOptions data() const {
-    LoaderOptions options;
-    options.sequence_length = plan.training.sequence_length;
-    options.vocabulary = model.vocabulary;
-    return options;
-  }
-
-  Model model;
-  Plan plan;
-  std::vector<Program> stages;
-  Mesh mesh;
-  std::unique_ptr<World> world;
-  std::unique_ptr<Backend> backend;
-  Loader loader;
-  Runtime runtime;
-};
+SmallRun fp16_run(const LossScale& scale) {
+  const Model model = small_model("gpt");
+  Plan plan = runnable(model, {});
+  plan.training.precision = Precision::fp16;
+  plan.training.loss_scale = scale;
+  plan.training.warmup_steps = 10;
+  return SmallRun(model, plan);
+}
 
 }  // namespace
 
 TEST_CASE("an fp16 step that overflows changes nothing but the loss scale", "[exec][runtime]") {
-  Fp16Run run(LossScale{true, 0x1p40, 0x1p20, 1, 1000, 1});  // falls from 2^40 to 2^20 to 1
-  const std::string begin = run.runtime.parameters().sha256();
-  const StepResult first = run.runtime.step(1, 0, run.loader);
+  SmallRun run =
+      fp16_run(LossScale{true, 0x1p40, 0x1p20, 1, 1000, 1});  // falls from 2^40 to 2^20 to 1
+  const std::string begin = run.hash();
+  const StepResult first = run.step_at(1, 0);
   CHECK(first.was_skipped);
   CHECK(first.skipped == 1);
   CHECK(first.loss_scale == 0x1p40);
   CHECK(first.grad_norm == INFINITY);
   CHECK(std::isfinite(first.loss));
-  CHECK(run.runtime.parameters().sha256() == begin);
+  CHECK(run.hash() == begin);
   CHECK(run.runtime.loss_scale() == LossScaleState{0x1p20, 0, 1, 1});
   // The optimizer has made no step yet: warm-up stands where it stood, and so does the loss.
   run.runtime.set_loss_scale({1024, 0, 1, 1});
-  const StepResult second = run.runtime.step(2, 0, run.loader);
+  const StepResult second = run.step_at(2, 0);
   CHECK_FALSE(second.was_skipped);
   CHECK(second.loss_scale == 1024);
   CHECK(second.skipped == 1);
   CHECK(second.learning_rate == first.learning_rate);
   CHECK(second.loss == first.loss);
   CHECK(second.grad_norm > 0);
-  CHECK(run.runtime.parameters().sha256() != begin);
+  CHECK(run.hash() != begin);
   CHECK(run.runtime.loss_scale() == LossScaleState{1024, 1, 1, 1});
-  CHECK(run.runtime.step(3, 0, run.loader).learning_rate == Approx(2 * first.learning_rate));
+  CHECK(run.step_at(3, 0).learning_rate == Approx(2 * first.learning_rate));
 }
 
 // Powers of two shift exponents only; gradients below fp16's normal numbers lose other bits, which
@@ -251,9 +206,8 @@ TEST_CASE("the loss scale does not change what is learned", "[exec][runtime]") {
   for (const int run : {0, 1}) {
     LossScale fixed;
     fixed.initial = run == 0 ? 1024 : 8192;
-    Fp16Run trained(fixed);
-    for (int step = 1; step <= 3; ++step)
-      results[run].push_back(trained.runtime.step(step, 0, trained.loader));
+    SmallRun trained = fp16_run(fixed);
+    for (int step = 1; step <= 3; ++step) results[run].push_back(trained.step_at(step, 0));
   }
   for (std::size_t i = 0; i < 3; ++i) {
     CHECK(results[0][i].skipped == 0);
@@ -264,25 +218,19 @@ TEST_CASE("the loss scale does not change what is learned", "[exec][runtime]") {
 }
 
 TEST_CASE("a loss that is not finite stops an fp16 run before the update", "[exec][runtime]") {
-  Fp16Run run(LossScale{});
+  SmallRun run = fp16_run(LossScale{});
   const std::vector<float> huge(32, 1e6F);  // beyond fp16: infinite activations
   run.runtime.parameters().set("transformer.ln_f.weight", huge);
-  const std::string begin = run.runtime.parameters().sha256();
-  CHECK_THROWS_AS(run.runtime.step(1, 0, run.loader), RunError);
-  CHECK(run.runtime.parameters().sha256() == begin);
+  const std::string begin = run.hash();
+  CHECK_THROWS_AS(run.step_at(1, 0), RunError);
+  CHECK(run.hash() == begin);
 }
 
 TEST_CASE("what the engine cannot run yet is refused", "[exec][runtime]") {
-  const auto world = make_self_world({});
-  const auto backend = make_cpu_backend(1);
-  const auto refused = [&](const char* family, auto change) {
-    const Model model = small_model(family);
+  const Model model = small_model("gpt");
+  for (const Precision precision : {Precision::tf32, Precision::fp8}) {
     Plan plan = runnable(model, {});
-    change(plan);
-    const std::vector<Program> stages = lower_small(model, plan);
-    const Mesh mesh(plan.degrees(), "DPT");
-    CHECK_THROWS_AS(Runtime(stages, plan, mesh, *world, *backend, {}), InputError);
-  };
-  refused("gpt", [](Plan& plan) { plan.training.precision = Precision::tf32; });
-  refused("gpt", [](Plan& plan) { plan.training.precision = Precision::fp8; });
+    plan.training.precision = precision;
+    CHECK_THROWS_AS(SmallRun(model, plan), InputError);
+  }
 }

@@ -4,15 +4,15 @@
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "exec/checkpoint/folder.h"
 #include "exec/checkpoint/huggingface.h"
 #include "models/core/error.h"
 #include "models/importers/huggingface_config.h"
 #include "tests/catch.h"
-#include "tests/exec/test_folder.h"
 #include "tests/golden/golden.h"
+#include "tests/message_of.h"
+#include "tests/test_folder.h"
 
 using namespace meshwright;
 
@@ -20,12 +20,6 @@ namespace {
 
 const std::string golden_root = std::string(MESHWRIGHT_SOURCE_DIR) + "/tests/golden/";
 const std::vector<std::string> saved = {"gpt2", "llama", "bert"};  // by transformers
-
-std::string content(const std::string& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
 
 std::map<std::string, Shape> shapes_of(const Model& model) {
   Training training;
@@ -41,18 +35,6 @@ std::map<std::string, Shape> shapes_of(const Model& model) {
 std::string file_of(const std::string& header, const std::string& data) {
   const std::uint64_t length = header.size();
   return std::string(reinterpret_cast<const char*>(&length), sizeof length) + header + data;
-}
-
-template <typename Work>
-std::string message_of(const Work& work) {
-  try {
-    work();
-  } catch (const InputError& error) {
-    return error.what();
-  } catch (const RunError& error) {
-    return error.what();
-  }
-  return "";
 }
 
 }  // namespace
@@ -82,7 +64,8 @@ TEST_CASE("imported and exported, a model has the bytes that transformers wrote"
     const Checkpoint imported(step_folder(folder.path(), 0));
     imported.check_holds(shapes);
     export_weights(imported, shapes, folder.path() + "/model.safetensors");
-    CHECK(content(folder.path() + "/model.safetensors") == content(golden + "/model.safetensors"));
+    CHECK(content_of(folder.path() + "/model.safetensors") ==
+          content_of(golden + "/model.safetensors"));
   }
 }
 

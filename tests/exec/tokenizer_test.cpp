@@ -7,7 +7,8 @@
 #include "exec/data/tokens.h"
 #include "models/core/error.h"
 #include "tests/catch.h"
-#include "tests/exec/test_folder.h"
+#include "tests/message_of.h"
+#include "tests/test_folder.h"
 
 using namespace meshwright;
 
@@ -46,12 +47,7 @@ Tokens merged_slowly(Tokens symbols, const nlohmann::json& model) {
 }
 
 std::string refusal(const std::string& path) {
-  try {
-    Tokenizer tokenizer(path);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
+  return message_of([&] { Tokenizer tokenizer(path); });
 }
 
 }  // namespace

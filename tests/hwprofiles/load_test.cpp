@@ -9,21 +9,19 @@
 #include "models/core/error.h"
 #include "models/core/fields.h"
 #include "tests/catch.h"
+#include "tests/test_folder.h"
 
 using namespace meshwright;
 using nlohmann::json;
 
 namespace {
 
-std::string temporary(const std::string& name) {
-  return (std::filesystem::temp_directory_path() / ("meshwright_" + name)).string();
-}
-
 // The message with which a changed p4d profile is refused; empty when it is accepted.
 std::string refusal(const std::function<void(json&)>& change) {
   json profile = json::parse(read_file(profiles_folder() + "/p4d.24xlarge.json"));
   change(profile);
-  const std::string path = temporary("changed.json");
+  const TestFolder folder;
+  const std::string path = folder.file("changed.json");
   std::ofstream(path) << profile;
   try {
     load_machine_file(path);
@@ -97,7 +95,8 @@ TEST_CASE("a profile is read strictly", "[hwprofiles]") {
 
 TEST_CASE("a written profile reads back as the same machine", "[hwprofiles]") {
   for (const char* name : {"p3.16xlarge", "g5.4xlarge", "p4d.24xlarge"}) {
-    const std::string first = temporary("first.json"), second = temporary("second.json");
+    const TestFolder folder;
+    const std::string first = folder.file("first.json"), second = folder.file("second.json");
     write_machine(load_machine(name), first);
     write_machine(load_machine_file(first), second);
     CHECK(read_file(first) == read_file(second));
@@ -124,7 +123,8 @@ TEST_CASE("a CPU computer is a machine too", "[hwprofiles]") {
   for (const char* block :
        {"gpu", "efficiency", "shared_memory", "collectives", "host", "overheads"})
     local.sources.emplace_back(block, "measured by calibrate");
-  const std::string path = temporary("local.json");
+  const TestFolder folder;
+  const std::string path = folder.file("local.json");
   write_machine(local, path);
   const Machine read = load_machine_file(path);
   CHECK(read.gpu.kind == DeviceKind::cpu);

@@ -4,21 +4,19 @@
 
 #include "models/core/error.h"
 #include "tests/catch.h"
+#include "tests/message_of.h"
 
 using namespace meshwright;
 
 namespace {
 
 std::string error_of(const std::string& text) {
-  try {
+  return message_of([&] {
     Fields fields(parse_json(text, "job.json"), "job.json");
     fields.required<int>("count");
     fields.optional<double>("rate", 1.0);
     fields.done();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
+  });
 }
 
 }  // namespace

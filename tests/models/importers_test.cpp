@@ -5,6 +5,7 @@
 #include "models/core/error.h"
 #include "models/importers/model.h"
 #include "tests/catch.h"
+#include "tests/message_of.h"
 
 using namespace meshwright;
 using nlohmann::json;
@@ -35,21 +36,11 @@ json config_of(const std::string& name) {
   return parse_json(read_file(zoo_folder() + "/" + name + ".json"), name);
 }
 
-template <class Action>
-std::string error_of(Action action) {
-  try {
-    action();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
-}
-
 // The error for the zoo's config `name` with one key changed.
 std::string error_with(const std::string& name, const std::string& key, const json& value) {
   json config = config_of(name);
   config[key] = value;
-  return error_of([&] { theirs(config); });
+  return message_of([&] { theirs(config); });
 }
 
 const Parameter& parameter(const Graph& graph, const std::string& name) {
@@ -241,7 +232,7 @@ TEST_CASE("the models of the published measurements can be built", "[models][imp
 
 TEST_CASE("a model that cannot be found is named with its neighbours", "[models][importers]") {
   const auto load = [](const std::string& ref) {
-    return error_of([&] { load_model(ref, "/nowhere"); });
+    return message_of([&] { load_model(ref, "/nowhere"); });
   };
   CHECK(load("gpt2-xxl").starts_with("unknown model 'gpt2-xxl'; did you mean 'gpt2-xl'? known: "));
   CHECK(load("") != "");
@@ -255,7 +246,7 @@ TEST_CASE("errors of our JSON", "[models][importers]") {
     json model = json::parse(
         R"({"family": "gpt", "hidden": 64, "layers": 2, "heads": 4, "vocab": 9, "positions": 8})");
     model.merge_patch(json::parse(changed));
-    return error_of([&] { read_model(Fields(model, "job.json", "/model")); });
+    return message_of([&] { read_model(Fields(model, "job.json", "/model")); });
   };
   CHECK(error("{}") == "");
   CHECK(error(R"({"hiden": 64})") == "job.json: /model/hiden: unknown key; did you mean 'hidden'?");

@@ -5,7 +5,9 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/catch.h"
+#include "tests/message_of.h"
 #include "tests/models/job_lookup.h"
+#include "tests/test_folder.h"
 
 using namespace meshwright;
 using nlohmann::json;
@@ -24,21 +26,13 @@ json small_job() {
 Job read(const json& value) { return read_job(value, "job.json", ".", lookup_for_tests); }
 
 std::string refused(const json& value) {
-  try {
-    read(value);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
+  return message_of([&] { read(value); });
 }
 
 // Reads `value` through a file with --set texts.
 Job read_with(const json& value, const std::vector<std::string>& overrides) {
-  const auto path = std::filesystem::temp_directory_path() / "meshwright_job_test.json";
-  std::ofstream(path) << value.dump();
-  Job job = read_job(path.string(), overrides, lookup_for_tests);
-  std::filesystem::remove(path);
-  return job;
+  const TestFolder folder;
+  return read_job(folder.file("job.json", value.dump()), overrides, lookup_for_tests);
 }
 
 MachineFacts facts(const std::string& machine) { return lookup_for_tests(machine); }

@@ -5,6 +5,7 @@
 
 #include "models/core/error.h"
 #include "tests/catch.h"
+#include "tests/message_of.h"
 
 using namespace meshwright;
 
@@ -38,12 +39,7 @@ Plan legal() {
 std::string refused(const std::function<void(Training&, Parallelism&)>& change) {
   Plan plan = legal();
   change(plan.training, plan.parallelism);
-  try {
-    verify(plan, gpt2());
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
+  return message_of([&] { verify(plan, gpt2()); });
 }
 
 }  // namespace

@@ -15,6 +15,8 @@ Model small_model(const std::string& family) {
   return read_model(Fields(value, "small"));
 }
 
+int ranks_of(const SmallDegrees& d) { return d.pipeline * d.tensor * d.data * d.context; }
+
 Plan small_plan(const Model& model, SmallDegrees degrees) {
   Plan plan;
   Training& training = plan.training;
@@ -26,6 +28,7 @@ Plan small_plan(const Model& model, SmallDegrees degrees) {
   parallelism.pipeline = degrees.pipeline;
   parallelism.tensor = degrees.tensor;
   parallelism.data = degrees.data;
+  parallelism.context = degrees.context;
   parallelism.zero_stage = degrees.zero_stage;
   parallelism.virtual_stages = degrees.virtual_stages;
   if (degrees.virtual_stages > 1) parallelism.schedule = ScheduleKind::interleaved;
@@ -93,13 +96,12 @@ std::vector<Program> lower_small(const Model& model, Plan plan) {
 }
 
 std::string describe(const Plan& plan) {
-  const Parallelism& p = plan.parallelism;
-  return "p" + std::to_string(p.pipeline) + " t" + std::to_string(p.tensor) + " d" +
-         std::to_string(p.data) + " v" + std::to_string(p.virtual_stages) + " " +
-         schedule_names()[static_cast<std::size_t>(p.schedule)] + " zero" +
-         std::to_string(p.zero_stage) + (p.sequence_parallel ? " rows " : " ") +
-         tensor_layout_names()[static_cast<std::size_t>(p.tensor_layout)] +
-         (p.tensor_batch_own ? " own" : "") + " recompute " + recompute_word(plan.training);
+  const nlohmann::json usual = to_json(Plan{}).flatten(), own = to_json(plan).flatten();
+  std::string text;
+  for (const auto& [key, value] : own.items())
+    if (!usual.contains(key) || usual[key] != value)
+      text += (text.empty() ? "" : ", ") + key.substr(key.find('/', 1) + 1) + " " + value.dump();
+  return text;
 }
 
 }  // namespace meshwright

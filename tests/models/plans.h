@@ -15,7 +15,9 @@ struct SmallDegrees {
   int micro_batches = 4;
   int zero_stage = 0;
   int virtual_stages = 1;
+  int context = 1;
 };
+int ranks_of(const SmallDegrees& degrees);
 
 Model small_model(const std::string& family);  // gpt, llama, bert: 4 blocks, 4 heads
 Plan small_plan(const Model& model, SmallDegrees degrees);
@@ -24,6 +26,6 @@ Plan small_plan(const Model& model, SmallDegrees degrees);
 std::vector<Plan> small_plans(const Model& model);
 std::vector<Program> lower_small(const Model& model,
                                  Plan plan);  // partitions by equal cost, all passes, lowers
-std::string describe(const Plan& plan);
+std::string describe(const Plan& plan);       // what differs from a plan that says nothing
 
 }  // namespace meshwright

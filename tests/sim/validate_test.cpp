@@ -7,6 +7,7 @@
 #include "sim/planner/clusters.h"
 #include "sim/validate/score.h"
 #include "tests/catch.h"
+#include "tests/test_folder.h"
 
 using namespace meshwright;
 
@@ -21,12 +22,6 @@ std::vector<Evidence> all_evidence() {
   std::vector<Evidence> evidence;
   for (const std::string& file : files) evidence.push_back(read_evidence(file));
   return evidence;
-}
-
-std::string written(const std::string& name, const std::string& text) {
-  const auto path = std::filesystem::temp_directory_path() / name;
-  std::ofstream(path) << text;
-  return path.string();
 }
 
 }  // namespace
@@ -85,7 +80,8 @@ TEST_CASE("the baseline is one MFU for all rows of a source") {
 }
 
 TEST_CASE("rows of each kind are scored, and what cannot be predicted is said") {
-  const std::string path = written("meshwright_evidence.json", R"({
+  const TestFolder folder;
+  const std::string path = folder.file("evidence.json", R"({
     "source": {"title": "hand-made"},
     "rows": [
       {"id": "step", "job": {"model": "gpt2", "training": {"global_batch": 8, "micro_batch": 1,
@@ -122,9 +118,10 @@ TEST_CASE("rows of each kind are scored, and what cannot be predicted is said") 
 }
 
 TEST_CASE("evidence is read strictly") {
-  const auto reads = [](const std::string& rows) {
-    read_evidence(written("meshwright_bad_evidence.json",
-                          R"({"source": {"title": "t"}, "rows": [)" + rows + "]}"));
+  const TestFolder folder;
+  const auto reads = [&](const std::string& rows) {
+    read_evidence(
+        folder.file("bad_evidence.json", R"({"source": {"title": "t"}, "rows": [)" + rows + "]}"));
   };
   CHECK_THROWS_AS(reads(R"({"id": "a"})"), InputError);
   CHECK_THROWS_AS(reads(R"({"id": "a", "job": {}, "measured": {"step_time": 1}})"), InputError);

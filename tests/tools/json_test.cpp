@@ -1,6 +1,4 @@
 // `--json` of every command: one object and nothing else, with the keys that others rely on.
-#include <unistd.h>
-
 #include <sys/wait.h>
 #include <cstdio>
 #include <filesystem>
@@ -9,6 +7,7 @@
 #include <sstream>
 
 #include "tests/catch.h"
+#include "tests/test_folder.h"
 
 using nlohmann::json;
 namespace fs = std::filesystem;
@@ -55,29 +54,10 @@ void check_keys(const json& value, const std::string& keys) {
   }
 }
 
-std::string content_of(const fs::path& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-class Folder {
- public:
-  Folder() : path_(fs::temp_directory_path() / ("meshwright-test-" + std::to_string(getpid()))) {
-    fs::create_directories(path_);
-  }
-  ~Folder() { fs::remove_all(path_); }
-  std::string file(const char* name) const { return (path_ / name).string(); }
-
- private:
-  fs::path path_;
-};
-
 }  // namespace
 
 TEST_CASE("plan answers in JSON, and writes a job that needs no search", "[tools][json]") {
-  const Folder folder;
+  const TestFolder folder;
   const json value = answer_of("plan " + jobs + "searched.json --top 2 --write " +
                                folder.file("settled.json") + " --report " + folder.file("p.html"));
   check_keys(value, "search_wall_s candidates_enumerated candidates_simulated plans rejected");
@@ -99,7 +79,7 @@ TEST_CASE("a plan that does not exist is exit code 3", "[tools]") {
 }
 
 TEST_CASE("simulate answers in JSON and writes a trace", "[tools][json]") {
-  const Folder folder;
+  const TestFolder folder;
   const json value = answer_of("simulate " + source + "/scenarios/gpt2-xl-p3-interleaved.json" +
                                " --trace " + folder.file("t.json") + " --steps 3");
   check_keys(value,
@@ -115,7 +95,7 @@ TEST_CASE("simulate answers in JSON and writes a trace", "[tools][json]") {
 }
 
 TEST_CASE("train answers in JSON and logs each step", "[tools][json]") {
-  const Folder folder;
+  const TestFolder folder;
   const json value = answer_of("train " + jobs + "tiny.json" + one_rank + " --steps 4 --log-json " +
                                folder.file("log.jsonl") + " --trace " + folder.file("t.json") +
                                " --report " + folder.file("r.html"));
@@ -171,7 +151,7 @@ TEST_CASE("scenarios that are searched or need a profile simulate too", "[tools]
 }
 
 TEST_CASE("plan saves the stages of the modules, and a job reads them again", "[tools][json]") {
-  const Folder folder;
+  const TestFolder folder;
   const std::string job = source + "/scenarios/gpt-neox-20b-12-p4d.json";
   const std::string saved = folder.file("stages.json");
   answer_of("plan " + job + " --write-partition " + saved);

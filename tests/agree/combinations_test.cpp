@@ -1,0 +1,148 @@
+// Features together: plans drawn at random from the product of all that a plan can say train like
+// one process. MESHWRIGHT_COMBINATIONS (200) plans are drawn, from the seed
+// MESHWRIGHT_SEED.
+#include <cstdlib>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "models/core/error.h"
+#include "tests/agree/rounding.h"
+#include "tests/agree/variants.h"
+#include "tests/exec/worlds.h"
+
+using namespace meshwright;
+
+namespace {
+
+int setting(const char* name, int otherwise) {
+  const char* text = std::getenv(name);
+  return text != nullptr ? std::atoi(text) : otherwise;
+}
+
+class Draw {
+ public:
+  explicit Draw(int seed) : random_(static_cast<std::mt19937::result_type>(seed)) {}
+  template <typename T>
+  T of(std::initializer_list<T> choices) {
+    return choices.begin()[random_() % choices.size()];
+  }
+  bool rarely() { return random_() % 4 == 0; }
+
+ private:
+  std::mt19937 random_;  // whose numbers the standard fixes
+};
+
+Model draw_model(Draw& draw) {
+  Model model =
+      eight_blocks(draw.of<std::string>({"gpt", "llama", "gpt", "llama", "bert", "bloom", "mpt"}));
+  if (model.architecture == "llama" && draw.rarely()) model.kv_heads = 2;
+  if (draw.rarely()) model.tied_embeddings = !model.tied_embeddings;
+  return model;
+}
+
+void draw_degrees(Draw& draw, int ranks, Plan& plan) {
+  Parallelism& p = plan.parallelism;
+  do {
+    p.pipeline = draw.of({1, 1, 2, 2, 4});
+    p.tensor = draw.of({1, 1, 2, 2, 4});
+    p.context = draw.of({1, 1, 1, 2, 4});
+    p.data = ranks / (p.pipeline * p.tensor * p.context);
+  } while (p.pipeline * p.tensor * p.context * p.data != ranks);
+}
+
+void draw_parallelism(Draw& draw, Plan& plan) {
+  Parallelism& p = plan.parallelism;
+  if (p.pipeline > 1) {
+    p.schedule = draw.of({ScheduleKind::one_f_one_b, ScheduleKind::one_f_one_b, ScheduleKind::gpipe,
+                          ScheduleKind::interleaved, ScheduleKind::zero_bubble});
+    if (p.schedule == ScheduleKind::interleaved) p.virtual_stages = 2;
+    if (draw.rarely()) few_active(plan);
+  }
+  if (p.tensor > 1) {
+    p.sequence_parallel = draw.of({false, true});
+    p.tensor_layout = draw.of({TensorLayout::megatron, TensorLayout::megatron, TensorLayout::speed,
+                               TensorLayout::memory});
+    p.tensor_batch_own = draw.rarely();
+    p.overlap_tensor = draw.rarely();
+    p.pipeline_scatter_gather = !draw.rarely();
+  }
+  const int replicas = p.data * p.context;
+  if (replicas > 1) {
+    p.zero_stage = draw.of({0, 1, 2, 3});
+    p.shard = p.zero_stage > 0 && replicas == 4 ? draw.of({1, 2}) : 1;
+    p.shard_whole = p.zero_stage == 1 && draw.rarely();
+    if (p.zero_stage == 3) {
+      p.persistence_threshold = draw.of<std::int64_t>({0, 0, 100, 1100});
+      p.max_live_parameters = draw.of<std::int64_t>({0, 0, 1, 20'000});
+    }
+    p.reduce_bucket_bytes = draw.of<std::int64_t>({0, 5'000, 8'192, 1 << 30});
+    p.context_gathers = p.context > 1 && draw.of({false, true});
+  }
+  if (draw.rarely()) nothing_overlaps(plan);
+  if (draw.rarely())
+    p.placement = draw.of<std::string>({"PTD", "TPD", "DTP", "TDP", "PDT", "cluster", "spread"});
+}
+
+void draw_training(Draw& draw, const Model& model, Plan& plan) {
+  Training& t = plan.training;
+  t.recompute = draw.of({Recompute::none, Recompute::none, Recompute::selective, Recompute::full,
+                         Recompute::contiguous, Recompute::group});
+  if (t.recompute == Recompute::group) t.recompute_group = draw.of({2, 3});
+  if (t.recompute != Recompute::none) {
+    if (draw.rarely()) of_blocks<50>(plan);
+    if (draw.rarely()) plan.parallelism.offload = draw.of<std::string>({"activations", "layers"});
+  } else if (model.architecture == "llama" && draw.rarely()) {
+    t.recompute_modules = {"model.layers.*.mlp", "model.layers.3"};
+  }
+  plan.parallelism.offload_horizon = plan.parallelism.offload == "none" ? 0 : draw.of({0, 1, 2, 3});
+  if (draw.rarely()) pruned(plan);
+  if (draw.rarely()) unfused(plan);
+  if (draw.rarely()) t.dropout = 0.1;
+  t.seed = draw.of<std::uint64_t>({0, 7});
+  t.optimizer = draw.of({OptimizerKind::sgd, OptimizerKind::sgd, OptimizerKind::lamb});
+  if (t.optimizer == OptimizerKind::lamb) t.epsilon = 1e-3;  // key biases stay where they are
+  t.micro_batch = draw.of({1, 2, 4});
+  t.steps = 8;
+  if (draw.rarely()) store_in(draw.of({Precision::fp16, Precision::bf16}), plan);
+}
+
+bool is_legal(const Model& model, const Plan& plan) {
+  try {
+    verify(plan, model.sizes());
+    lower_small(model, plan);
+    return true;
+  } catch (const InputError&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+TEST_CASE("features drawn at random train together like one process", "[agree][mpi]") {
+  World& world = test_world();
+  const int wanted = setting("MESHWRIGHT_COMBINATIONS", 200);
+  Draw draw(setting("MESHWRIGHT_SEED", 1));
+  int drawn = 0;
+  for (int made = 0; made < wanted; ++drawn) {
+    const Model model = draw_model(draw);
+    Plan plan = base_plan(model, {});
+    draw_degrees(draw, world.size(), plan);
+    draw_parallelism(draw, plan);
+    draw_training(draw, model, plan);
+    if (!is_legal(model, plan)) continue;
+    INFO(++made << ": " << model.architecture << ": " << describe(plan));
+    if (plan.training.precision == Precision::fp32) {
+      check_plan(model, plan, world);
+      continue;
+    }
+    const Plan alone = on_one_process(plan);
+    const Trained expected = train_alone(model, alone), got = train(model, plan, world);
+    const double u = unit_of(plan.training.precision);
+    CHECK(largest_difference(got, expected) <= loss_bound * u);
+    if (world.rank() != 0) continue;
+    const Values begin = SmallRun(model, alone).parameters();
+    CHECK(difference_of_updates(got, expected, begin) <= update_bound * u);
+  }
+  if (world.rank() == 0) WARN(wanted << " legal plans of " << drawn << " drawn");
+}

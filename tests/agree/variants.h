@@ -1,0 +1,81 @@
+// What the parity tests change in a plan, by name, and how they go through lists of such plans.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "tests/agree/training.h"
+#include "tests/catch.h"
+
+namespace meshwright {
+
+using Change = void (*)(Plan& plan);
+
+inline void nothing(Plan&) {}
+// Several changes, in this order.
+template <Change... changes>
+void all_of(Plan& plan) {
+  (changes(plan), ...);
+}
+
+inline void rows(Plan& plan) { plan.parallelism.sequence_parallel = true; }
+inline void in_pairs(Plan& plan) { plan.parallelism.shard = 2; }
+inline void nothing_overlaps(Plan& plan) {
+  plan.parallelism.overlap_gradients = plan.parallelism.overlap_parameters = false;
+}
+inline void tensor_overlaps(Plan& plan) { plan.parallelism.overlap_tensor = true; }
+inline void few_active(Plan& plan) { plan.parallelism.active_microbatches = 2; }
+inline void gpipe(Plan& plan) { plan.parallelism.schedule = ScheduleKind::gpipe; }
+inline void zero_bubble(Plan& plan) { plan.parallelism.schedule = ScheduleKind::zero_bubble; }
+inline void gathers(Plan& plan) { plan.parallelism.context_gathers = true; }
+inline void own_batches(Plan& plan) { plan.parallelism.tensor_batch_own = true; }
+template <TensorLayout layout>
+void layout_of(Plan& plan) {
+  plan.parallelism.tensor_layout = layout;
+}
+template <int order>
+void placed(Plan& plan) {
+  plan.parallelism.placement = placements()[order];
+}
+
+template <Recompute what>
+void recomputes(Plan& plan) {
+  plan.training.recompute = what;
+}
+constexpr Change full = recomputes<Recompute::full>, selective = recomputes<Recompute::selective>,
+                 contiguous = recomputes<Recompute::contiguous>;
+template <int size>
+void groups(Plan& plan) {
+  plan.training.recompute = Recompute::group;
+  plan.training.recompute_group = size;
+}
+template <int percent>
+void of_blocks(Plan& plan) {
+  plan.training.recompute_fraction = percent / 100.0;
+}
+// Recomputation repeats only what is needed.
+inline void pruned(Plan& plan) { plan.training.compiler = CompilerLevel::full; }
+inline void unfused(Plan& plan) { plan.training.attention = AttentionKernel::unfused; }
+
+struct Variant {
+  SmallDegrees degrees;  // pipeline, tensor, data, micro-batches, ZeRO, virtual stages, context
+  Change change = nothing;
+};
+
+// The variants of as many ranks as `world` has, for two families: visit(model, plan); plans train
+// by SGD, whose results can be compared closely.
+template <typename Visit>
+void for_each_variant(std::span<const Variant> variants, const World& world, const Visit& visit) {
+  for (const Variant& variant : variants)
+    for (const char* family : {"gpt", "llama"}) {
+      if (ranks_of(variant.degrees) != world.size()) continue;
+      const Model model = eight_blocks(family);
+      Plan plan = base_plan(model, variant.degrees);
+      plan.training.optimizer = OptimizerKind::sgd;
+      variant.change(plan);
+      INFO(family << ": " << describe(plan));
+      visit(model, plan);
+    }
+}
+
+}  // namespace meshwright

@@ -1,0 +1,68 @@
+#include "tests/exec/small_run.h"
+
+#include <numeric>
+
+#include "exec/backends/cpu/cpu_backend.h"
+#include "exec/comm/self.h"
+
+namespace meshwright {
+
+namespace {
+
+LoaderOptions made_up_tokens(const Model& model, const Plan& plan) {
+  constexpr Targets targets_of_head[] = {Targets::next, Targets::masked, Targets::span};
+  LoaderOptions options;
+  options.sequence_length = plan.training.sequence_length;
+  options.vocabulary = model.vocabulary;
+  options.targets = targets_of_head[static_cast<std::size_t>(model.head)];
+  options.predicted = plan.training.predicted_positions;
+  return options;
+}
+
+}  // namespace
+
+SmallRun::SmallRun(const Model& model_, const Plan& plan_, std::unique_ptr<World> own, World* world,
+                   std::vector<Program> stages_, bool trace)
+    : own_world(std::move(own)),
+      model(model_),
+      plan(plan_),
+      stages(std::move(stages_)),
+      mesh(plan.degrees(), plan.parallelism.placement),
+      backend(make_cpu_backend(1)),
+      loader(made_up_tokens(model, plan)),
+      runtime(stages, plan, mesh, own_world ? *own_world : *world, *backend,
+              {1, model.layers, trace}) {}
+
+SmallRun::SmallRun(const Model& model_, const Plan& plan_, World& world, std::vector<Program> made,
+                   bool trace)
+    : SmallRun(model_, plan_, nullptr, &world, std::move(made), trace) {}
+
+SmallRun::SmallRun(const Model& model_, const Plan& plan_, World& world, bool trace)
+    : SmallRun(model_, plan_, world, lower_small(model_, plan_), trace) {}
+
+SmallRun::SmallRun(const Model& model_, const Plan& plan_)
+    : SmallRun(model_, plan_, make_self_world({}), nullptr, lower_small(model_, plan_), false) {}
+
+StepResult SmallRun::step(int number) {
+  return step_at(number, (number - 1) * plan.training.global_batch);
+}
+
+StepResult SmallRun::step_at(int number, std::int64_t position) {
+  return runtime.step(number, position, loader);
+}
+
+Values SmallRun::parameters() {
+  Values all;
+  runtime.parameters().gather([&](const Parameter& parameter, std::span<const float> values) {
+    all[parameter.name].assign(values.begin(), values.end());
+  });
+  return all;
+}
+
+std::unique_ptr<Communicator> group_of_all(World& world) {
+  std::vector<int> everybody(static_cast<std::size_t>(world.size()));
+  std::iota(everybody.begin(), everybody.end(), 0);
+  return world.group(GroupKind::world, everybody);
+}
+
+}  // namespace meshwright

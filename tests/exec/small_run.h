@@ -1,0 +1,52 @@
+// A small model in training: its Runtime, and all that this refers to.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "exec/comm/communicator.h"
+#include "exec/runtime/runtime.h"
+#include "tests/models/plans.h"
+
+namespace meshwright {
+
+using Values = std::map<std::string, std::vector<float>>;  // of parameters, by name
+
+struct SmallRun {
+  // Lowers the plan; every rank of `world` calls it. `trace`: keeps the Timeline.
+  SmallRun(const Model& model, const Plan& plan, World& world, bool trace = false);
+  // These Programs instead of the plan's own.
+  SmallRun(const Model& model, const Plan& plan, World& world, std::vector<Program> stages,
+           bool trace = false);
+  // Alone, in a world of its own.
+  SmallRun(const Model& model, const Plan& plan);
+  SmallRun(const SmallRun&) = delete;
+  SmallRun& operator=(const SmallRun&) = delete;
+
+  // Step `number`, from 1, on the global batch that a run from step 1 has then.
+  StepResult step(int number);
+  // On the global batch that begins with sequence `position`.
+  StepResult step_at(int number, std::int64_t position);
+  std::string hash() { return runtime.parameters().sha256(); }
+  // Whole, by name; on rank 0, empty on the others. Every rank calls it.
+  Values parameters();
+
+  const std::unique_ptr<World> own_world;  // of a run alone
+  const Model model;
+  const Plan plan;
+  const std::vector<Program> stages;
+  const Mesh mesh;
+  const std::unique_ptr<Backend> backend;
+  Loader loader;  // made-up tokens
+  Runtime runtime;
+
+ private:
+  SmallRun(const Model& model, const Plan& plan, std::unique_ptr<World> own, World* world,
+           std::vector<Program> stages, bool trace);
+};
+
+std::unique_ptr<Communicator> group_of_all(World& world);
+
+}  // namespace meshwright
