@@ -118,7 +118,7 @@ void Runtime::execute(int task, const Instruction& instruction, int index) {
   if (is_message(instruction)) return message(instruction, task, index);
   // On all ranks, whoever owns the bucket: what is not finite is looked for together.
   if (instruction.kind == InstructionKind::optimizer_step || instruction.op == Op::lamb_norms)
-    ready_to_update();
+    has_update_ = ready_to_update();
   if (!concerns(program_, instruction, {own_.rdp, own_.tensor})) return;
   const SimTime begin = options_.trace ? now() : 0;
   if (search_ != nullptr) search_->before(instruction, running);

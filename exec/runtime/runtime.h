@@ -157,6 +157,7 @@ class Runtime {
   std::int64_t position_ = 0;
   int step_ = 0;
   OptimizerScalars scalars_;
+  bool has_update_ = true;                // false in a step that fp16 skips
   std::deque<Pending> sends_, receives_;  // each in the order of its stream
   std::vector<TensorType> input_types_, output_types_;
   std::vector<const void*> inputs_;

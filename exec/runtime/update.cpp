@@ -85,14 +85,14 @@ void Runtime::choose_segments(int bucket) {
 }
 
 void Runtime::measure_bucket(const Instruction& instruction) {
-  if (!ready_to_update()) return;
+  if (!has_update_) return;
   choose_segments(instruction.bucket);
   lamb_norms(plan_.training, scalars_, stepped_,
              state_of(program_.buckets[static_cast<std::size_t>(instruction.bucket)]), pool_);
 }
 
 void Runtime::step_bucket(const Instruction& instruction) {
-  if (!ready_to_update()) return;
+  if (!has_update_) return;
   choose_segments(instruction.bucket);
   optimizer_step(plan_.training, scalars_, stepped_,
                  state_of(program_.buckets[static_cast<std::size_t>(instruction.bucket)]), pool_);

@@ -33,7 +33,7 @@ enum class Op : std::uint8_t {
   swiglu,     // gate[rows,n], up[rows,n] -> silu(gate)*up
   add,        // a, b -> a + b
   dropout,    // x -> x, elements set to 0 with probability `dropout`, the others / (1 - dropout);
-              // which ones: Philox of (dropout_key, sequence, row in the sequence, column)
+              // which ones: Philox of (dropout_key, sequence, place in the sequence, column)
   select_positions,  // x[rows,h], positions[b,p] i32 -> [b*p,h] (rows that a masked model predicts)
   cross_entropy,     // logits[n,V], targets[n] i32 -> loss[n] f32, saved[n] f32 (log-sum-exp)
   cross_entropy_stats,  // logits[n,V/T], targets[n] -> stats[3,n] f32 (maximum, sum of exp, target
@@ -134,7 +134,7 @@ struct Attributes {
   double scale = 1;  // gradients: 1 / targets of the global batch
   double epsilon = 1e-5;
   double dropout = 0;             // share that dropout sets to 0; attention: of its probabilities,
-                                  // where an element's row is head * sequence_length + query
+                                  // where an element's row is head * sequence length + query
   std::uint64_t dropout_key = 0;  // of the seed and the module's path
   std::int64_t vocabulary = 0;    // unpadded size; columns and rows beyond it are masked
   Packing packing = Packing::separate;
@@ -147,6 +147,7 @@ struct Attributes {
   bool rotary_interleaved = false;  // pairs (2i, 2i+1) (GPT-J) instead of (i, i + rotary_dim/2)
   bool vocabulary_parallel = false;
   bool sequence_parallel = false;          // the rows of this op are this rank's share
+  bool hidden_share = false;               // dropout: its columns are this rank's share
   bool rms_norm = false;                   // norm_parts: the mean is not taken off
   std::array<std::int64_t, 3> segments{};  // columns_to_parts: widths (queries, keys, values);
                                            // none: one of all columns

@@ -10,12 +10,12 @@ TensorType& type_of(Graph& graph, int tensor) {
   return graph.tensors[static_cast<std::size_t>(tensor)].type;
 }
 
-void check_supported(const Graph& graph) {
+void check_head(const Graph& graph) {
   for (const Node& node : graph.nodes)
     if (node.op == Op::select_positions || node.op == Op::span_loss)
-      throw NotSupportedYet(
-          "/parallelism/context: context parallelism of models that predict chosen positions "
-          "(heads mlm and qa) is not supported yet");
+      throw InputError(
+          "/parallelism/context: heads mlm and qa predict positions chosen anywhere in the "
+          "sequence, of which a rank of a context group holds a part; use 1");
 }
 
 }  // namespace
@@ -23,7 +23,7 @@ void check_supported(const Graph& graph) {
 Graph split_context(Graph graph, const Plan& plan) {
   const int degree = plan.parallelism.context;
   if (degree == 1) return graph;
-  check_supported(graph);
+  check_head(graph);
   graph.context_degree = degree;
   graph.sequence_length /= degree;
   for (int input : {graph.tokens, graph.targets}) type_of(graph, input).shape[0] /= degree;

@@ -80,12 +80,19 @@ class HiddenSplitter : public Splitter {
       case SplitRule::rows:
       case SplitRule::elements:
         if (node.op == Op::layer_norm || node.op == Op::rms_norm) return split_norm(node);
-        return add_like(node, locals(node.inputs), node.attributes, layout(node.inputs[0]));
+        return split_elements(node);
       case SplitRule::whole:
         return split_choice(node);
       case SplitRule::none:
         MESHWRIGHT_CHECK(false, "a forward graph of a whole model");
     }
+  }
+
+  void split_elements(const Node& node) {
+    const Held held = layout(node.inputs[0]);
+    Attributes attributes = node.attributes;
+    attributes.hidden_share = node.op == Op::dropout && held == Held::columns;
+    add_like(node, locals(node.inputs), attributes, held);
   }
 
   void split_norm(const Node& node) {

@@ -273,16 +273,12 @@ void check_training(const Training& t, const ModelSizes& model) {
 
 // Legal, but this version cannot do it.
 void check_supported(const Plan& plan) {
-  const Training& t = plan.training;
   const Parallelism& p = plan.parallelism;
   if (p.offload != "none" && p.schedule == ScheduleKind::zero_bubble)
     not_yet("parallelism/offload", "offload under schedule 'zero_bubble'");
   if (p.context > 1 && p.expert > 1)
     not_yet("parallelism/context", "context together with expert parallelism");
   if (p.expert > 1) not_yet("parallelism/expert", "expert parallelism (degree above 1)");
-  if (t.dropout > 0 && (p.context > 1 || p.tensor_layout == TensorLayout::memory))
-    not_yet("training/dropout",
-            "dropout together with context parallelism or tensor_layout 'memory'");
 }
 
 }  // namespace

@@ -188,8 +188,7 @@ struct ContextRows {
         const KeyHalf keys =
             key_half_of(a, k.context.context_rank, half, block.source, key_half, i0 + rows);
         for (std::int64_t j0 = keys.begin; j0 < keys.end; j0 += tile_length) {
-          const Tile t{i0, rows, j0, std::min(tile_length, keys.end - j0), keys.ahead};
-          add_tile(in, t, scores.data(), running, out, first);
+          add_tile(in, keys.tile(i0, rows, j0), scores.data(), running, out, first);
           first = false;
         }
       }

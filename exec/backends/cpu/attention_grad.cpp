@@ -219,8 +219,7 @@ void context_head_gradient(const KernelCall& k, const HeadInput<T>& in, const He
         const KeyHalf keys =
             key_half_of(in.a, k.context.context_rank, half, source, key_half, i0 + rows);
         for (std::int64_t j0 = keys.begin; j0 < keys.end; j0 += tile_length)
-          tile_gradient(in, {i0, rows, j0, std::min(tile_length, keys.end - j0), keys.ahead}, g, {},
-                        tiles);
+          tile_gradient(in, keys.tile(i0, rows, j0), g, {}, tiles);
       }
 }
 

@@ -5,6 +5,7 @@
 #include "exec/backends/cpu/dropout.h"
 #include "exec/backends/cpu/kernels.h"
 #include "models/core/error.h"
+#include "models/graph/context.h"
 
 namespace meshwright::cpu {
 
@@ -26,14 +27,17 @@ void dropout(const KernelCall& k) {
   const Attributes& a = k.attributes();
   const std::int64_t rows = k.in_shape(0)[0], h = k.in_shape(0)[1], s = a.sequence_length;
   const std::int64_t first_row = a.sequence_parallel ? k.context.tensor_rank * rows : 0;
+  const std::int64_t first_column = a.hidden_share ? k.context.tensor_rank * h : 0;
   const std::int64_t first_sequence = k.context.first_sequence;
+  const int context_degree = a.context_degree, context_rank = k.context.context_rank;
   const Dropout mask(a);
   const T* x = k.in<T>(0);
   T* y = k.out<T>(0);
   parallel_for(k.pool, rows, rows_per_piece(h), [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       const std::int64_t row = first_row + r;
-      mask.apply(x + r * h, y + r * h, h, first_sequence + row / s, row % s, 0);
+      mask.apply(x + r * h, y + r * h, h, first_sequence + row / s,
+                 context_position(context_degree, context_rank, s, row % s), first_column);
     }
   });
 }

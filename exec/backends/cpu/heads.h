@@ -76,11 +76,13 @@ constexpr std::int64_t tile_length = 128;
 // The scores of query rows [i0, i0 + rows) against keys [j0, j0 + columns) of one sequence.
 struct Tile {
   std::int64_t i0 = 0, rows = 0, j0 = 0, columns = 0;
-  // How much the places in the sequence of the queries are ahead of their rows, less the keys'.
-  std::int64_t ahead = 0;
+  // What is added to a row to get its place in the sequence, where ranks share sequences.
+  std::int64_t query_shift = 0, key_shift = 0;
+  // How much the queries' places are ahead of their rows, less the keys'.
+  std::int64_t ahead() const { return query_shift - key_shift; }
   // Columns of row i (counted in the tile) that the mask lets through.
   std::int64_t visible(const Attributes& a, std::int64_t i) const {
-    return a.causal ? std::clamp<std::int64_t>(i0 + i + ahead + 1 - j0, 0, columns) : columns;
+    return a.causal ? std::clamp<std::int64_t>(i0 + i + ahead() + 1 - j0, 0, columns) : columns;
   }
 };
 
@@ -115,9 +117,11 @@ struct HeadInput {
   void drop(const Tile& t, T* weights) const {
     if (a.dropout == 0) return;
     const Dropout mask(a);
+    const std::int64_t whole_length = a.sequence_length * a.context_degree;
     for (std::int64_t i = 0; i < t.rows; ++i) {
       T* row = weights + i * t.columns;
-      mask.apply(row, row, t.columns, sequence, head * a.sequence_length + t.i0 + i, t.j0);
+      mask.apply(row, row, t.columns, sequence, head * whole_length + t.i0 + i + t.query_shift,
+                 t.j0 + t.key_shift);
     }
   }
 
@@ -137,7 +141,7 @@ struct HeadInput {
     if (slope == T(0)) return;
     for (std::int64_t i = 0; i < t.rows; ++i)
       for (std::int64_t j = 0; j < t.columns; ++j)
-        scores[i * scores_row + j] += slope * static_cast<T>(t.j0 + j - t.i0 - i - t.ahead);
+        scores[i * scores_row + j] += slope * static_cast<T>(t.j0 + j - t.i0 - i - t.ahead());
   }
 };
 
@@ -175,20 +179,26 @@ std::vector<ContextBlock<T>> context_blocks(const Attributes& a, const T* querie
 
 // A half of the keys that a rank has, as the queries of a half of another one's tokens see them.
 struct KeyHalf {
-  std::int64_t begin = 0, end = 0;  // rows; none where the mask hides all
-  std::int64_t ahead = 0;           // as in Tile
+  std::int64_t begin = 0, end = 0;              // rows; none where the mask hides all
+  std::int64_t query_shift = 0, key_shift = 0;  // as in Tile
+
+  // Query rows [i0, i0 + rows) against the keys from j0 on.
+  Tile tile(std::int64_t i0, std::int64_t rows, std::int64_t j0) const {
+    return {i0, rows, j0, std::min(tile_length, end - j0), query_shift, key_shift};
+  }
 };
 
 // Of source's keys in half `key_half`, for query rows [.., end_row) of half `half` of `rank`.
 inline KeyHalf key_half_of(const Attributes& a, int rank, int half, int source, int key_half,
                            std::int64_t end_row) {
   const std::int64_t held = a.sequence_length, length = held / 2;
-  const auto offset = [&](int of, int which) {
+  const auto shift = [&](int of, int which) {
     return context_half_begin(a.context_degree, of, held, which) - which * length;
   };
-  KeyHalf keys{key_half * length, (key_half + 1) * length,
-               offset(rank, half) - offset(source, key_half)};
-  if (a.causal) keys.end = std::min(keys.end, std::max(keys.begin, end_row + keys.ahead));
+  KeyHalf keys{key_half * length, (key_half + 1) * length, shift(rank, half),
+               shift(source, key_half)};
+  const std::int64_t first_hidden = end_row + keys.query_shift - keys.key_shift;
+  if (a.causal) keys.end = std::clamp(first_hidden, keys.begin, keys.end);
   return keys;
 }
 
