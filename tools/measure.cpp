@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
-#include <limits>
+#include <memory>
 #include <thread>
 
 #include "exec/backends/cpu/cpu_backend.h"
@@ -20,19 +20,18 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The fastest of several runs within the time given: what the device can do, not what else it did.
-double fastest_seconds(double budget_s, const std::function<void()>& work) {
-  work();  // caches and threads warm
-  double best = std::numeric_limits<double>::infinity(), spent = 0;
-  for (int run = 0; run < 3 || spent < budget_s; ++run) {
+// The median of the runs within the time given, after one that warms caches and threads.
+double median_seconds(double budget_s, const std::function<void()>& work) {
+  work();
+  std::vector<double> times;
+  for (double spent = 0; times.size() < 3 || spent < budget_s; spent += times.back()) {
     const auto begin = Clock::now();
     work();
-    const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-    best = std::min(best, seconds);
-    spent += seconds;
-    if (run >= 2 && spent >= budget_s) break;
+    times.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
   }
-  return best;
+  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  return *middle;
 }
 
 // One operation with operands of its own.
@@ -83,65 +82,107 @@ TensorType matrix(std::int64_t rows, std::int64_t columns) {
 }
 
 struct Rate {
-  double size = 0;  // FLOPs or bytes of one kernel
-  double per_s = 0;
+  double size = 0;   // FLOPs or bytes of one kernel
+  double per_s = 0;  // of one core
 };
 
-std::vector<Rate> product_rates(Backend& backend, double budget_s) {
-  std::vector<Rate> rates;
-  for (std::int64_t size : {32, 64, 128, 256, 512, 1024}) {
-    const Probe probe(backend, Op::linear, {}, {matrix(size, size), matrix(size, size)});
-    const double seconds = fastest_seconds(budget_s, [&] { probe.run(); });
-    rates.push_back({probe.kernel().flops, probe.kernel().flops / seconds});
+// What one core reaches while every core does the same: they share caches, memory and the clock, as
+// in a training step. measure(backend) gives what a core that is alone with its operands sees.
+class AllCores {
+ public:
+  explicit AllCores(int cores) {
+    for (int core = 0; core < cores; ++core) backends_.push_back(make_cpu_backend(1));
   }
+
+  int count() const { return static_cast<int>(backends_.size()); }
+  // The mean over the cores.
+  Rate rate(const std::function<Rate(Backend&)>& measure) const {
+    std::vector<Rate> own(backends_.size());
+    {
+      std::vector<std::jthread> threads;
+      for (std::size_t core = 0; core < own.size(); ++core)
+        threads.emplace_back([&, core] { own[core] = measure(*backends_[core]); });
+    }
+    double sum = 0;
+    for (const Rate& each : own) sum += each.per_s;
+    return {own[0].size, sum / static_cast<double>(own.size())};
+  }
+
+ private:
+  std::vector<std::unique_ptr<Backend>> backends_;
+};
+
+std::vector<Rate> product_rates(const AllCores& cores, double budget_s) {
+  std::vector<Rate> rates;
+  for (std::int64_t size : {32, 64, 128, 256, 512, 1024})
+    rates.push_back(cores.rate([&](Backend& backend) -> Rate {
+      const Probe probe(backend, Op::linear, {}, {matrix(size, size), matrix(size, size)});
+      const double seconds = median_seconds(budget_s, [&] { probe.run(); });
+      return {probe.kernel().flops, probe.kernel().flops / seconds};
+    }));
   return rates;
 }
 
-// Causal attention, forward and backward, of short and long sequences with narrow and wide heads.
-std::vector<Rate> attention_rates(Backend& backend, double budget_s) {
+// Of causal attention, forward and backward; its size is the FLOPs of one head.
+Rate attention_rate(Backend& backend, int sequence, int width, double budget_s) {
+  Attributes attributes;
+  attributes.sequence_length = sequence;
+  attributes.micro_batch = std::max(1, 256 / sequence);
+  attributes.heads = attributes.kv_heads = 4;
+  attributes.head_dim = width;
+  const TensorType query = matrix(attributes.micro_batch * sequence, 4 * width);
+  const Probe forward(backend, Op::attention, attributes, {query, query, query});
+  const TensorType saved{Shape{std::int64_t{attributes.micro_batch} * 4, sequence}, Dtype::f32};
+  const Probe gradient(backend, Op::attention_grad, attributes,
+                       {query, query, query, query, saved, query});
+  double flops = 0, seconds = 0;
+  for (const Probe* probe : {&forward, &gradient}) {
+    seconds += median_seconds(budget_s, [&] { probe->run(); });
+    flops += probe->kernel().flops;
+  }
+  return {flops / 2 / (4.0 * attributes.micro_batch), flops / seconds};
+}
+
+// Short and long sequences with narrow and wide heads.
+std::vector<Rate> attention_rates(const AllCores& cores, double budget_s) {
   std::vector<Rate> rates;
   for (const auto& [sequence, width] :
-       {std::pair{32, 32}, {64, 64}, {128, 32}, {128, 64}, {512, 64}, {1024, 128}}) {
-    Attributes attributes;
-    attributes.sequence_length = sequence;
-    attributes.micro_batch = std::max(1, 256 / sequence);
-    attributes.heads = attributes.kv_heads = 4;
-    attributes.head_dim = width;
-    const TensorType query = matrix(attributes.micro_batch * sequence, 4 * width);
-    const Probe forward(backend, Op::attention, attributes, {query, query, query});
-    const TensorType saved{Shape{std::int64_t{attributes.micro_batch} * 4, sequence}, Dtype::f32};
-    const Probe gradient(backend, Op::attention_grad, attributes,
-                         {query, query, query, query, saved, query});
-    double flops = 0, seconds = 0;
-    for (const Probe* probe : {&forward, &gradient}) {
-      seconds += fastest_seconds(budget_s, [&] { probe->run(); });
-      flops += probe->kernel().flops;
-    }
-    rates.push_back({flops / 2 / (4.0 * attributes.micro_batch), flops / seconds});
-  }
+       {std::pair{32, 32}, {64, 64}, {128, 32}, {128, 64}, {512, 64}, {1024, 128}})
+    rates.push_back(cores.rate([&, length = sequence, wide = width](Backend& backend) {
+      return attention_rate(backend, length, wide, budget_s);
+    }));
   std::sort(rates.begin(), rates.end(),
             [](const Rate& a, const Rate& b) { return a.size < b.size; });
   return rates;
 }
 
-// The mean of the rates of what a training step runs between its products.
-std::vector<Rate> memory_rates(Backend& backend, double budget_s) {
+// The mean rate of what a training step runs between its products.
+Rate memory_rate(Backend& backend, std::int64_t rows, double budget_s) {
+  constexpr std::int64_t width = 1024;
+  Attributes tanh_form;
+  tanh_form.gelu_tanh = true;
+  const TensorType x = matrix(rows, width), weight{Shape{width}, Dtype::f32};
+  double bytes = 0, seconds = 0;
+  const auto add = [&](Op op, const Attributes& attributes, std::vector<TensorType> inputs) {
+    const Probe probe(backend, op, attributes, std::move(inputs));
+    seconds += median_seconds(budget_s, [&] { probe.run(); });
+    bytes += probe.kernel().bytes;
+  };
+  add(Op::add, {}, {x, x});
+  add(Op::gelu, tanh_form, {x});
+  add(Op::layer_norm, {}, {x, weight, weight});
+  return {bytes / 3, bytes / seconds};
+}
+
+// From what fits a core's own cache to what no cache holds: 192 MiB, less where many cores would
+// need more than 4 GiB together.
+std::vector<Rate> memory_rates(const AllCores& cores, double budget_s) {
+  constexpr int most_rows = 16384 * 20;  // of 12 KiB
   std::vector<Rate> rates;
-  for (std::int64_t rows : {16, 64, 256, 1024, 4096, 16384}) {
-    constexpr std::int64_t width = 1024;
-    Attributes tanh_form;
-    tanh_form.gelu_tanh = true;
-    const Probe add(backend, Op::add, {}, {matrix(rows, width), matrix(rows, width)});
-    const Probe gelu(backend, Op::gelu, tanh_form, {matrix(rows, width)});
-    const TensorType weight{Shape{width}, Dtype::f32};
-    const Probe norm(backend, Op::layer_norm, {}, {matrix(rows, width), weight, weight});
-    double bytes = 0, seconds = 0;
-    for (const Probe* probe : {&add, &gelu, &norm}) {
-      seconds += fastest_seconds(budget_s, [&] { probe->run(); });
-      bytes += probe->kernel().bytes;
-    }
-    rates.push_back({bytes / 3, bytes / seconds});
-  }
+  for (int rows : {16, 64, 256, 1024, 4096, 16384})
+    if (rows <= 1024 || rows * cores.count() <= most_rows)
+      rates.push_back(
+          cores.rate([&](Backend& backend) { return memory_rate(backend, rows, budget_s); }));
   return rates;
 }
 
@@ -169,9 +210,10 @@ double physical_memory_bytes() {
 Machine measure_this_computer(const Options& options, MeasureEffort effort) {
   const double budget_s = effort == MeasureEffort::quick ? 0.05 : 0.5;
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const AllCores all(cores);
+  const std::vector<Rate> products = product_rates(all, budget_s);
+  const std::vector<Rate> memory = memory_rates(all, budget_s);
   const auto backend = make_cpu_backend(1);
-  const std::vector<Rate> products = product_rates(*backend, budget_s);
-  const std::vector<Rate> memory = memory_rates(*backend, budget_s);
   const Probe nothing(*backend, Op::add, {}, {matrix(1, 1), matrix(1, 1)});
 
   Machine machine;
@@ -183,10 +225,10 @@ Machine measure_this_computer(const Options& options, MeasureEffort effort) {
   machine.gpu.sm_count = cores;
   machine.gpu.peak_flop_per_s[static_cast<std::size_t>(Precision::fp32)] = largest(products);
   machine.gpu.gemm = curve(products, largest(products));
-  machine.gpu.attention = curve(attention_rates(*backend, budget_s), largest(products));
+  machine.gpu.attention = curve(attention_rates(all, budget_s), largest(products));
   machine.gpu.memory_bandwidth_bytes_per_s = largest(memory) * cores;
   machine.gpu.memory_bound = curve(memory, largest(memory));
-  machine.gpu.kernel_latency_s = fastest_seconds(0.01, [&] { nothing.run(); });
+  machine.gpu.kernel_latency_s = median_seconds(0.01, [&] { nothing.run(); });
   const RankRates ranks =
       measure_ranks(options, std::max(2, std::min(cores, options.ranks.value_or(2))));
   machine.shared_memory =

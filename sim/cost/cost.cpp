@@ -93,7 +93,9 @@ Seconds CostModel::time(const Kernel& kernel) const {
       break;
     }
   }
-  return Seconds{std::max(arithmetic, memory)} + latency;
+  // A GPU loads tiles while it multiplies others; a CPU's core packs the operands first.
+  const bool packs = gpu_.kind == DeviceKind::cpu && kernel.kind != Kernel::Kind::attention;
+  return Seconds{packs ? arithmetic + memory : std::max(arithmetic, memory)} + latency;
 }
 
 void CostModel::append(const Instruction& instruction, const Program& program,

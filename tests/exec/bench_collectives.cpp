@@ -58,9 +58,7 @@ int main(int argc, char* argv[]) {
                        MPI_COMM_WORLD);
        }));
   line("reduce_scatter",
-       seconds([&] {
-         all->reduce_scatter(arena, arena + elements, part, Dtype::f32, false);
-       }),
+       seconds([&] { all->reduce_scatter(arena, arena + elements, part, Dtype::f32, false); }),
        seconds([&] {
          MPI_Reduce_scatter_block(plain.data(), sum.data(), static_cast<int>(part), MPI_FLOAT,
                                   MPI_SUM, MPI_COMM_WORLD);

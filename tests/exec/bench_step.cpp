@@ -55,8 +55,7 @@ void run_products(const Program& program, const Arena& memory) {
       if (instruction.kind != InstructionKind::compute || !is_product(instruction.op)) continue;
       std::vector<TensorType> inputs, outputs{instruction.outputs[0].type};
       for (const Operand& operand : instruction.inputs) inputs.push_back(operand.type);
-      const LinearProduct p =
-          product_of({instruction.op, instruction.attributes, inputs, outputs});
+      const LinearProduct p = product_of({instruction.op, instruction.attributes, inputs, outputs});
       const auto at = [&](const Operand& operand) {
         return static_cast<float*>(memory.address(operand, task.slot, task.window));
       };

@@ -50,6 +50,13 @@ TEST_CASE("a product takes its FLOPs or its bytes, whichever lasts longer", "[co
   CHECK(time_on(cluster, Precision::fp16, traffic(1e8)) == Approx(1e-4));
 }
 
+TEST_CASE("on a CPU a product takes its FLOPs and, to pack the operands, its bytes", "[cost]") {
+  Cluster cluster = plain_cluster();
+  cluster.machine.gpu.kind = DeviceKind::cpu;  // 10 cores of 10 TFLOP/s each
+  // 2*2560*128*1000 / 1e14 = 6.5536 us, and 1 MB at 1 TB/s.
+  CHECK(time_on(cluster, Precision::fp32, product(2560, 128, 1000, 1e6)) == Approx(7.5536e-6));
+}
+
 TEST_CASE("efficiency curves and kernel latency apply", "[cost]") {
   Cluster cluster = plain_cluster();
   cluster.machine.gpu.gemm.points = {{1, 0.5}};
