@@ -44,6 +44,13 @@ struct Incoming {
   char* data;
   std::int64_t bytes;
 };
+// out[i] goes to member i, in[i] comes from it.
+struct Exchange {
+  std::vector<Outgoing> out;
+  std::vector<Incoming> in;
+  void clear() { out.clear(), in.clear(); }
+  void add(const Outgoing& to, const Incoming& from) { out.push_back(to), in.push_back(from); }
+};
 
 // Share `part` of `parts` nearly equal contiguous shares of `whole`.
 std::int64_t share_begin(std::int64_t whole, std::int64_t part, std::int64_t parts) {
@@ -63,6 +70,9 @@ class MpiCommunicator : public Communicator {
     MESHWRIGHT_MPI(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN));
     MESHWRIGHT_MPI(MPI_Comm_rank(comm_, &rank_));
     MESHWRIGHT_MPI(MPI_Comm_size(comm_, &size_));
+    constexpr std::size_t usually_under_way = 256;
+    transfers_.reserve(usually_under_way);
+    free_.reserve(usually_under_way);
     progress_ = [this] {
       int flag = 0;
       MPI_Iprobe(MPI_ANY_SOURCE, collective_tag + 1, comm_, &flag, MPI_STATUS_IGNORE);
@@ -86,10 +96,10 @@ class MpiCommunicator : public Communicator {
                     static_cast<std::size_t>(bytes));
       }
     } else {
-      std::vector<Incoming> in;
-      for (int peer = 0; peer < size_; ++peer) in.push_back({to + peer * bytes, bytes});
-      const char* from = static_cast<const char*>(own);
-      exchange(std::vector<Outgoing>(in.size(), {from, bytes}), in);
+      first_.clear();
+      for (int peer = 0; peer < size_; ++peer)
+        first_.add({static_cast<const char*>(own), bytes}, {to + peer * bytes, bytes});
+      exchange(first_);
     }
     if (to + rank_ * bytes != own)
       std::memmove(to + rank_ * bytes, own, static_cast<std::size_t>(bytes));
@@ -100,23 +110,22 @@ class MpiCommunicator : public Communicator {
                       bool accumulate) override {
     const std::int64_t part = elements * bytes_of(dtype);
     const char* from = static_cast<const char*>(whole);
-    std::vector<const void*> parts;
+    parts_.clear();
     if (const auto peers = meet(whole, part * size_); !peers.empty()) {
-      for (const char* peer : peers) parts.push_back(peer + rank_ * part);
+      for (const char* peer : peers) parts_.push_back(peer + rank_ * part);
     } else {
       scratch_.resize(static_cast<std::size_t>(part * size_));
-      std::vector<Outgoing> out;
-      std::vector<Incoming> in;
+      first_.clear();
       for (int peer = 0; peer < size_; ++peer) {
-        out.push_back({from + peer * part, part});
-        in.push_back({scratch_.data() + peer * part, part});
-        parts.push_back(peer == rank_ ? from + peer * part : scratch_.data() + peer * part);
+        char* copy = scratch_.data() + peer * part;
+        first_.add({from + peer * part, part}, {copy, part});
+        parts_.push_back(peer == rank_ ? from + peer * part : copy);
       }
-      exchange(out, in);
+      exchange(first_);
     }
     with_type(dtype, [&]<typename T>() {
       T* to = static_cast<T*>(own);
-      combine_typed<T>(parts, elements, false,
+      combine_typed<T>(parts_, elements, false,
                        [&](const SumOf<T>* sum, std::int64_t at, std::int64_t n) {
                          if (accumulate)
                            add_numbers(sum, n, to + at);
@@ -133,10 +142,10 @@ class MpiCommunicator : public Communicator {
       if (rank_ != root)
         std::memcpy(at, peers[static_cast<std::size_t>(root)], static_cast<std::size_t>(bytes));
     } else {
-      std::vector<Outgoing> out(static_cast<std::size_t>(size_), {at, rank_ == root ? bytes : 0});
-      std::vector<Incoming> in(out.size(), {at, 0});
-      in[static_cast<std::size_t>(root)].bytes = bytes;
-      exchange(out, in);
+      first_.clear();
+      for (int peer = 0; peer < size_; ++peer)
+        first_.add({at, rank_ == root ? bytes : 0}, {at, peer == root ? bytes : 0});
+      exchange(first_);
     }
     leave();
   }
@@ -212,13 +221,13 @@ class MpiCommunicator : public Communicator {
   }
 
   // Elements from byte `begin` of all peers, combined into the same place of `targets`.
-  static void combine_shared(std::span<char* const> peers, std::int64_t begin, std::int64_t count,
-                             Dtype dtype, bool maximum, std::span<char* const> targets) {
-    std::vector<const void*> parts;
-    for (char* peer : peers) parts.push_back(peer + begin);
+  void combine_shared(std::span<char* const> peers, std::int64_t begin, std::int64_t count,
+                      Dtype dtype, bool maximum, std::span<char* const> targets) {
+    parts_.clear();
+    for (char* peer : peers) parts_.push_back(peer + begin);
     with_type(dtype, [&]<typename T>() {
       combine_typed<T>(
-          parts, count, maximum, [&](const SumOf<T>* sum, std::int64_t at, std::int64_t n) {
+          parts_, count, maximum, [&](const SumOf<T>* sum, std::int64_t at, std::int64_t n) {
             for (char* target : targets)
               store_numbers(sum, n, static_cast<T*>(static_cast<void*>(target + begin)) + at);
           });
@@ -232,48 +241,44 @@ class MpiCommunicator : public Communicator {
     };
     const std::int64_t own_begin = begin_of(rank_), own_bytes = begin_of(rank_ + 1) - own_begin;
     scratch_.resize(static_cast<std::size_t>(own_bytes * size_));
-    std::vector<Outgoing> shares, results;
-    std::vector<Incoming> copies, others;
-    std::vector<const void*> parts;
+    Exchange &shares = first_, &results = second_;
+    shares.clear(), results.clear(), parts_.clear();
     for (int peer = 0; peer < size_; ++peer) {
       char* copy = scratch_.data() + peer * own_bytes;
       const std::int64_t bytes = begin_of(peer + 1) - begin_of(peer);
-      shares.push_back({data + begin_of(peer), bytes});
-      copies.push_back({copy, own_bytes});
-      parts.push_back(peer == rank_ ? data + own_begin : copy);
-      results.push_back({data + own_begin, own_bytes});
-      others.push_back({data + begin_of(peer), bytes});
+      shares.add({data + begin_of(peer), bytes}, {copy, own_bytes});
+      parts_.push_back(peer == rank_ ? data + own_begin : copy);
+      results.add({data + own_begin, own_bytes}, {data + begin_of(peer), bytes});
     }
-    exchange(shares, copies);
+    exchange(shares);
     with_type(dtype, [&]<typename T>() {
       T* to = static_cast<T*>(static_cast<void*>(data + own_begin));
-      combine_typed<T>(parts, own_bytes / bytes_of(dtype), maximum,
+      combine_typed<T>(parts_, own_bytes / bytes_of(dtype), maximum,
                        [&](const SumOf<T>* sum, std::int64_t at, std::int64_t n) {
                          store_numbers(sum, n, to + at);
                        });
     });
-    exchange(results, others);
+    exchange(results);
   }
 
-  // Sends out[i] to member i and receives in[i] from it, for every other member.
-  void exchange(const std::vector<Outgoing>& out, const std::vector<Incoming>& in) {
-    std::vector<Transfer> pending;
+  void exchange(const Exchange& with) {
+    pending_.clear();
     for (int peer = 0; peer < size_; ++peer) {
       if (peer == rank_) continue;
-      const Outgoing& to = out[static_cast<std::size_t>(peer)];
-      const Incoming& from = in[static_cast<std::size_t>(peer)];
+      const Outgoing& to = with.out[static_cast<std::size_t>(peer)];
+      const Incoming& from = with.in[static_cast<std::size_t>(peer)];
       for (std::int64_t at = 0; at < from.bytes; at += message_bytes) {
-        Transfer& part = pending.emplace_back(Transfer{{}, peer, piece(from.bytes - at)});
+        Transfer& part = pending_.emplace_back(Transfer{{}, peer, piece(from.bytes - at)});
         MESHWRIGHT_MPI(MPI_Irecv(from.data + at, piece(from.bytes - at), MPI_BYTE, peer,
                                  collective_tag, comm_, &part.request));
       }
       for (std::int64_t at = 0; at < to.bytes; at += message_bytes) {
-        Transfer& part = pending.emplace_back(Transfer{{}, peer, -1});
+        Transfer& part = pending_.emplace_back(Transfer{{}, peer, -1});
         MESHWRIGHT_MPI(MPI_Isend(to.data + at, piece(to.bytes - at), MPI_BYTE, peer, collective_tag,
                                  comm_, &part.request));
       }
     }
-    for (Transfer& transfer : pending) complete(transfer);
+    for (Transfer& transfer : pending_) complete(transfer);
   }
 
   static int piece(std::int64_t bytes) { return static_cast<int>(std::min(bytes, message_bytes)); }
@@ -321,7 +326,11 @@ class MpiCommunicator : public Communicator {
   std::unique_ptr<TwoLevels> levels_;  // where the group is a grid over hosts
   std::function<void()> progress_;     // lets messages move while this rank waits for memory
   int rank_ = 0, size_ = 1;
+  // Of the collective under way; members, so that only the first step allocates.
   std::vector<char> scratch_;
+  std::vector<const void*> parts_;
+  Exchange first_, second_;
+  std::vector<Transfer> pending_;
   std::vector<Transfer> transfers_;  // by Request - 1
   std::vector<Request> free_;
 };

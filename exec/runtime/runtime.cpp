@@ -291,7 +291,7 @@ void Runtime::wait_for(int task, const Instruction& instruction) {
 }
 
 // A stream's instructions end in order: whoever waits for one waits for those before it too.
-void Runtime::complete_until(std::deque<Pending>& pending, RunId run) {
+void Runtime::complete_until(Fifo<Pending>& pending, RunId run) {
   while (!pending.empty()) {
     const Pending& first = pending.front();
     if (first.run.task > run.task ||
@@ -308,7 +308,7 @@ void Runtime::complete_until(std::deque<Pending>& pending, RunId run) {
 }
 
 void Runtime::make_progress() {
-  for (std::deque<Pending>* queue : {&sends_, &receives_})
+  for (Fifo<Pending>* queue : {&sends_, &receives_})
     while (!queue->empty() && group(GroupKind::pipeline).test(queue->front().request)) {
       finish(queue->front());
       queue->pop_front();

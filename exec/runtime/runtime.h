@@ -4,7 +4,6 @@
 #pragma once
 
 #include <chrono>
-#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -18,6 +17,7 @@
 #include "exec/optimizer/loss_scale.h"
 #include "exec/optimizer/optimizer.h"
 #include "exec/runtime/arena.h"
+#include "exec/runtime/fifo.h"
 #include "exec/runtime/non_finite.h"
 #include "exec/runtime/parameters.h"
 #include "models/plan/timeline.h"
@@ -99,6 +99,7 @@ class Runtime {
   void make_segments();
   void check_supported_here() const;
   void reserve_workspace();
+  void reserve_messages();
 
   void run_tasks();
   void run_task(int task);
@@ -122,15 +123,13 @@ class Runtime {
   void choose_segments(int bucket);
 
   void wait_for(int task, const Instruction& instruction);
-  void complete_until(std::deque<Pending>& pending, RunId run);
+  void complete_until(Fifo<Pending>& pending, RunId run);
   void make_progress();
   void finish(const Pending& pending);
   int tag_of(const Instruction& instruction, const Task& task) const;
   std::size_t note(int task, int index, SimTime begin);
   SimTime now() const;
-  std::deque<Pending>& pending(Stream stream) {
-    return stream == Stream::pipe_send ? sends_ : receives_;
-  }
+  Fifo<Pending>& pending(Stream stream) { return stream == Stream::pipe_send ? sends_ : receives_; }
   Communicator& group(GroupKind kind) { return *groups_.at(kind); }
   int context_rank() const { return own_.rdp % mesh_.degrees().context; }
 
@@ -157,8 +156,8 @@ class Runtime {
   std::int64_t position_ = 0;
   int step_ = 0;
   OptimizerScalars scalars_;
-  bool has_update_ = true;                // false in a step that fp16 skips
-  std::deque<Pending> sends_, receives_;  // each in the order of its stream
+  bool has_update_ = true;          // false in a step that fp16 skips
+  Fifo<Pending> sends_, receives_;  // each in the order of its stream
   std::vector<TensorType> input_types_, output_types_;
   std::vector<const void*> inputs_;
   std::vector<void*> outputs_;

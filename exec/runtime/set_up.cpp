@@ -40,6 +40,7 @@ Runtime::Runtime(const std::vector<Program>& stages, const Plan& plan, const Mes
   make_groups();
   make_segments();
   reserve_workspace();
+  reserve_messages();
   sequence_.resize(static_cast<std::size_t>(plan_.training.sequence_length));
   parameters_ = std::make_unique<Parameters>(stages_, mesh_, group(GroupKind::world), memory_);
   parameters_->initialise(plan_.training.seed, options_.layers, pool_);
@@ -113,6 +114,17 @@ void Runtime::reserve_workspace() {
   });
   if (bytes > 0) workspace_ = world_.allocate(bytes);
   scratch_bytes_ = bytes;
+}
+
+// How many are under way at once depends on who is faster; not more than a step has.
+void Runtime::reserve_messages() {
+  std::size_t messages = 0;
+  for (const Task& task : program_.tasks)
+    for (const Instruction& instruction :
+         program_.bodies[static_cast<std::size_t>(task.body)].instructions)
+      messages += instruction.peer >= 0 ? 1 : 0;
+  sends_.reserve(messages);
+  receives_.reserve(messages);
 }
 
 }  // namespace meshwright

@@ -165,7 +165,7 @@ struct Before {
 template <typename T>
 struct ContextRows {
   const KernelCall& k;
-  const std::vector<ContextBlock<T>>& blocks;
+  const ContextBlocks<T>& blocks;
   std::int64_t batch, head;
   HeadOutput<T> out;
   T* log_sums;
@@ -182,7 +182,8 @@ struct ContextRows {
       running.sum[static_cast<std::size_t>(i - i0)] = 1;
       std::copy_n(before.y + i * out.row, a.head_dim, out.y + i * out.row);
     }
-    for (const ContextBlock<T>& block : blocks) {
+    for (int index = 0; index < blocks.count(); ++index) {
+      const ContextBlock<T> block = blocks[index];
       const HeadInput<T> in(a, block.heads, batch, head, k.context);
       for (int key_half = 0; key_half < 2; ++key_half) {
         const KeyHalf keys =
@@ -226,7 +227,7 @@ template <typename T>
 void context_attention(const KernelCall& k) {
   const Attributes& a = k.attributes();
   const std::int64_t s = a.sequence_length, y_row = std::int64_t{a.heads} * a.head_dim;
-  const auto blocks = context_blocks(a, k.in<T>(0), k.in<T>(1), k.context.context_rank);
+  const ContextBlocks<T> blocks{a, k.in<T>(0), k.in<T>(1), k.context.context_rank};
   const bool continues = k.call.inputs.size() == 4;
   parallel_for(
       k.pool, std::int64_t{a.micro_batch} * a.heads, 1, [&](std::int64_t task, std::int64_t) {

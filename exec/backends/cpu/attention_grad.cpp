@@ -232,7 +232,7 @@ void context_attention_grad(const KernelCall& k) {
   const Attributes& a = k.attributes();
   const std::int64_t s = a.sequence_length, q_row = std::int64_t{a.heads} * a.head_dim;
   const std::int64_t group = a.heads / a.kv_heads, half = std::int64_t{a.kv_heads} * a.head_dim;
-  const auto blocks = context_blocks(a, k.in<T>(0), k.in<T>(1), k.context.context_rank);
+  const ContextBlocks<T> blocks{a, k.in<T>(0), k.in<T>(1), k.context.context_rank};
   T* const dq = k.out<T>(0);
   T* const dkv = k.out<T>(1);
   std::fill_n(dkv, k.out_shape(1).elements(), T(0));
@@ -244,7 +244,8 @@ void context_attention_grad(const KernelCall& k) {
       k.pool, std::int64_t{a.micro_batch} * a.kv_heads, 1, [&](std::int64_t task, std::int64_t) {
         alignas(64) Tiles<T> tiles;
         const std::int64_t batch = task / a.kv_heads, kv_head = task % a.kv_heads;
-        for (const ContextBlock<T>& block : blocks)
+        for (int index = 0; index < blocks.count(); ++index) {
+          const ContextBlock<T> block = blocks[index];
           for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
             const std::int64_t query = batch * s * q_row + head * a.head_dim;
             T* const dk = dkv + (block.first_row + batch * s) * 2 * half + kv_head * a.head_dim;
@@ -261,6 +262,7 @@ void context_attention_grad(const KernelCall& k) {
             const HeadInput<T> in(a, block.heads, batch, head, k.context);
             context_head_gradient(k, in, g, block.source, tiles);
           }
+        }
       });
 }
 

@@ -6,7 +6,6 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <vector>
 
 #include "exec/backends/backend.h"
 #include "exec/backends/cpu/dropout.h"
@@ -157,25 +156,28 @@ struct ContextBlock {
 // From q or qkv and the keys and values [rows of one rank or of all, 2 * kv_heads * head_dim]: in
 // the order in which a ring brings them, so that both ways give the same bits.
 template <typename T>
-std::vector<ContextBlock<T>> context_blocks(const Attributes& a, const T* queries, const T* kv,
-                                            int rank) {
-  const T* const tensors[3] = {queries, kv, kv};
-  const Heads<const T> q = heads_of<const T>(a, tensors).q;
-  const std::int64_t rows = std::int64_t{a.micro_batch} * a.sequence_length;
-  const std::int64_t half = std::int64_t{a.kv_heads} * a.head_dim;
-  const int degree = a.context_degree;
-  std::vector<ContextBlock<T>> blocks;
-  for (int step = 0; step < degree; ++step) {
-    if (a.ring_step >= 0 && step != a.ring_step) continue;
-    const int source = (rank + degree - step) % degree;
+struct ContextBlocks {
+  const Attributes& a;
+  const T* queries;
+  const T* kv;
+  int rank;
+
+  int count() const { return a.ring_step >= 0 ? 1 : a.context_degree; }
+  ContextBlock<T> operator[](int index) const {
+    const int step = a.ring_step >= 0 ? a.ring_step : index;
+    const int source = (rank + a.context_degree - step) % a.context_degree;
+    const std::int64_t rows = std::int64_t{a.micro_batch} * a.sequence_length;
     const std::int64_t first_row = a.ring_step >= 0 ? 0 : source * rows;
+    const std::int64_t half = std::int64_t{a.kv_heads} * a.head_dim;
+    const T* const tensors[3] = {queries, kv, kv};
     const T* block = kv + first_row * 2 * half;
-    blocks.push_back({source,
-                      first_row,
-                      {q, {block, 2 * half, a.head_dim}, {block + half, 2 * half, a.head_dim}}});
+    return {source,
+            first_row,
+            {heads_of<const T>(a, tensors).q,
+             {block, 2 * half, a.head_dim},
+             {block + half, 2 * half, a.head_dim}}};
   }
-  return blocks;
-}
+};
 
 // A half of the keys that a rank has, as the queries of a half of another one's tokens see them.
 struct KeyHalf {

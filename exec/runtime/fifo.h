@@ -1,0 +1,34 @@
+// First in, first out, in memory that is kept: std::deque gives its blocks back and takes new ones.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+namespace meshwright {
+
+template <typename T>
+class Fifo {
+ public:
+  void reserve(std::size_t items) { items_.reserve(items); }
+  bool empty() const { return first_ == items_.size(); }
+  const T& front() const { return items_[first_]; }
+  T& front() { return items_[first_]; }
+  void push_back(const T& item) {
+    if (items_.size() == items_.capacity()) {
+      items_.erase(items_.begin(), items_.begin() + static_cast<std::ptrdiff_t>(first_));
+      first_ = 0;
+    }
+    items_.push_back(item);
+  }
+  void pop_front() {
+    if (++first_ < items_.size()) return;
+    items_.clear();
+    first_ = 0;
+  }
+
+ private:
+  std::vector<T> items_;
+  std::size_t first_ = 0;  // those before it are gone
+};
+
+}  // namespace meshwright

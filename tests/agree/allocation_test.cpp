@@ -1,0 +1,64 @@
+// A step allocates no memory: all that it needs was made with the Runtime or in the first step.
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "tests/agree/variants.h"
+#include "tests/exec/worlds.h"
+
+namespace {
+std::atomic<long> allocations{0};
+
+void* counted(std::size_t size) {
+  ++allocations;
+  if (void* memory = std::malloc(size == 0 ? 1 : size)) return memory;
+  throw std::bad_alloc();
+}
+}  // namespace
+void* operator new(std::size_t size) { return counted(size); }
+void* operator new[](std::size_t size) { return counted(size); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+
+using namespace meshwright;
+
+namespace {
+
+void half(Plan& plan) { plan.training.precision = Precision::fp16; }
+void drop(Plan& plan) { plan.training.dropout = 0.1; }
+void lamb(Plan& plan) { plan.training.optimizer = OptimizerKind::lamb; }
+
+constexpr Variant variants[] = {
+    {{}, nothing},
+    {{}, all_of<half, full, lamb>},
+    {{}, all_of<unfused, drop>},
+    {{2, 1, 1}, nothing},
+    {{2, 1, 1, 4, 0, 2}, full},
+    {{2, 1, 1}, zero_bubble},
+    {{1, 2, 1}, rows},
+    {{1, 2, 1}, all_of<own_batches, layout_of<TensorLayout::memory>>},
+    {{1, 1, 2}, half},
+    {{1, 1, 2, 4, 1}, lamb},
+    {{1, 1, 2, 4, 3}, full},
+    {{1, 1, 1, 4, 0, 1, 2}, nothing},
+    {{2, 2, 1}, tensor_overlaps},
+    {{4, 1, 1}, gpipe},
+    {{1, 2, 2, 4, 2}, rows},
+    {{1, 1, 2, 4, 3, 1, 2}, gathers},
+};
+
+}  // namespace
+
+TEST_CASE("no step but the first allocates", "[agree][mpi]") {
+  World& world = test_world();
+  for_each_variant(variants, world, [&](const Model& model, const Plan& plan) {
+    SmallRun run(model, plan, world);
+    run.step(1);
+    const long before = allocations;
+    for (int step = 2; step <= 4; ++step) run.step(step);
+    const long after = allocations;  // CHECK allocates itself
+    CHECK(after == before);
+  });
+}
