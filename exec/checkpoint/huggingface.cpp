@@ -7,6 +7,7 @@
 
 #include "exec/checkpoint/folder.h"
 #include "models/core/error.h"
+#include "models/graph/experts.h"
 
 namespace meshwright {
 
@@ -61,10 +62,18 @@ std::vector<std::string> import_weights(const Safetensors& from,
   make_folder(part);
   ShardCollector shards(part, manifest);
   for (const auto& [name, shape] : parameters) {
-    const std::string found = from.find(name);
-    if (found.empty()) throw InputError("has no " + name + ", which the job's model has");
-    unused.erase(found);
-    shards.add(name, shape, from.read(found, shape));
+    std::vector<float> values;
+    for (const PublishedTensor& each : published_tensors(name, shape)) {
+      const std::string found = from.find(each.name);
+      if (found.empty()) throw InputError("has no " + each.name + ", which the job's model has");
+      unused.erase(found);
+      std::vector<float> read = from.read(found, each.shape);
+      if (values.empty())
+        values = std::move(read);
+      else
+        values.insert(values.end(), read.begin(), read.end());
+    }
+    shards.add(name, shape, std::move(values));
   }
   shards.flush();
   commit(folder, manifest, 1);
@@ -73,17 +82,29 @@ std::vector<std::string> import_weights(const Safetensors& from,
 
 void export_weights(const Checkpoint& from, const std::map<std::string, Shape>& parameters,
                     const std::string& file) {
-  const std::string header = safetensors_header(parameters);
+  struct Source {
+    std::string parameter;
+    std::int64_t begin;
+  };
+  std::map<std::string, Shape> published;
+  std::map<std::string, Source> sources;
+  for (const auto& [name, shape] : parameters)
+    for (const PublishedTensor& part : published_tensors(name, shape)) {
+      published[part.name] = part.shape;
+      sources[part.name] = {name, part.begin};
+    }
+  const std::string header = safetensors_header(published);
   const File to = File::create(file);
   to.write(0, header.data(), static_cast<std::int64_t>(header.size()));
   auto offset = static_cast<std::int64_t>(header.size());
   std::vector<float> values;
-  for (const auto& [name, shape] : parameters) {
-    const ParameterRun whole{0, 0, shape.elements()};
-    values.resize(static_cast<std::size_t>(whole.count));
-    from.read(name, 0, {&whole, 1}, values.data());
-    to.write(offset, values.data(), whole.count * 4);
-    offset += whole.count * 4;
+  for (const auto& [name, shape] : published) {
+    const Source& source = sources.at(name);
+    const ParameterRun run{0, source.begin, shape.elements()};
+    values.resize(static_cast<std::size_t>(run.count));
+    from.read(source.parameter, 0, {&run, 1}, values.data());
+    to.write(offset, values.data(), run.count * 4);
+    offset += run.count * 4;
   }
   to.sync();
 }

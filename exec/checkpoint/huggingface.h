@@ -1,4 +1,4 @@
-// Checkpoints from Hugging Face's safetensors, and back.
+// Checkpoints from Hugging Face's safetensors, and back; of experts under their published names.
 #pragma once
 
 #include <map>

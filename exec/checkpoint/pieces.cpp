@@ -47,7 +47,6 @@ std::vector<ParameterRun> runs_within(const std::vector<ParameterRun>& runs, std
 
 std::vector<PieceSource> pieces_of(const Runtime& runtime) {
   const Arena& memory = runtime.memory();
-  const int tensor = runtime.coordinates().tensor, degree = runtime.mesh().degrees().tensor;
   std::vector<PieceSource> pieces;
   for (const Bucket& bucket : runtime.program().buckets) {
     const Arena::Slice slice = memory.saved_slice(bucket);
@@ -63,7 +62,8 @@ std::vector<PieceSource> pieces_of(const Runtime& runtime) {
           std::min(member.offset + parameter.shape.elements(), from + slice.count);
       if (first >= end) continue;
       const auto runs =
-          runs_within(runs_of(parameter, tensor, degree), first - member.offset, end - first);
+          runs_within(runs_of(parameter, part_of(parameter, runtime.mesh(), runtime.coordinates())),
+                      first - member.offset, end - first);
       if (runs.empty()) continue;
       pieces.push_back(source_of(parameter, runs, snapshot + (first - from)));
       pieces.back().state_distance = bucket.slice_elements();

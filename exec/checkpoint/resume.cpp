@@ -73,11 +73,11 @@ std::map<std::string, Shape> shapes_of(const std::vector<Program>& stages) {
 }
 
 void load(const Checkpoint& checkpoint, Runtime& runtime) {
-  const int tensor = runtime.coordinates().tensor, degree = runtime.mesh().degrees().tensor;
   for (const StageParameter& member : runtime.program().parameters) {
     const Parameter& parameter = member.parameter;
     if (!parameter.counted) continue;
-    const std::vector<ParameterRun> runs = runs_of(parameter, tensor, degree);
+    const std::vector<ParameterRun> runs =
+        runs_of(parameter, part_of(parameter, runtime.mesh(), runtime.coordinates()));
     const HeldWeights held = runtime.memory().weights(member);
     checkpoint.read(parameter.name, 0, runs_within(runs, held.begin, held.count), held.data);
     const OwnedStates owned = runtime.memory().states(member);

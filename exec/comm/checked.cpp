@@ -69,6 +69,10 @@ class CheckedCommunicator : public Communicator {
     agree(InstructionKind::reduce_scatter, elements * bytes_of(dtype), static_cast<int>(dtype));
     inner_->reduce_scatter(whole, own, elements, dtype, accumulate);
   }
+  void all_to_all(const void* out, void* in, std::int64_t bytes) override {
+    agree(InstructionKind::all_to_all, bytes);
+    inner_->all_to_all(out, in, bytes);
+  }
   void broadcast(void* data, std::int64_t bytes, int root) override {
     agree(InstructionKind::broadcast, bytes, -1, root);
     inner_->broadcast(data, bytes, root);

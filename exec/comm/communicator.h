@@ -39,6 +39,8 @@ class Communicator {
   // own (+)= sum over the ranks of part `rank` of `whole`. `own` may be that part of `whole`.
   virtual void reduce_scatter(const void* whole, void* own, std::int64_t elements_per_rank,
                               Dtype dtype, bool accumulate) = 0;
+  // Part i of `out` to member i; part i of `in` is what it sent here. They do not overlap.
+  virtual void all_to_all(const void* out, void* in, std::int64_t bytes_per_rank) = 0;
   virtual void broadcast(void* data, std::int64_t bytes, int root) = 0;
   // The sum ends in `data` of member `root`; what the others have in theirs afterwards is open.
   virtual void reduce(void* data, std::int64_t elements, Dtype dtype, int root) = 0;

@@ -136,6 +136,28 @@ class MpiCommunicator : public Communicator {
     leave();
   }
 
+  void all_to_all(const void* out, void* in, std::int64_t bytes) override {
+    const char* from = static_cast<const char*>(out);
+    char* to = static_cast<char*>(in);
+    if (const auto peers = meet(out, bytes * size_); !peers.empty()) {
+      for (int i = 1; i < size_; ++i) {
+        const int peer = (rank_ + i) % size_;
+        std::memcpy(to + peer * bytes, peers[static_cast<std::size_t>(peer)] + rank_ * bytes,
+                    static_cast<std::size_t>(bytes));
+      }
+    } else {
+      std::vector<Outgoing> parts;
+      std::vector<Incoming> places;
+      for (int peer = 0; peer < size_; ++peer) {
+        parts.push_back({from + peer * bytes, bytes});
+        places.push_back({to + peer * bytes, bytes});
+      }
+      exchange(parts, places);
+    }
+    std::memcpy(to + rank_ * bytes, from + rank_ * bytes, static_cast<std::size_t>(bytes));
+    leave();
+  }
+
   void broadcast(void* data, std::int64_t bytes, int root) override {
     char* at = static_cast<char*>(data);
     if (const auto peers = meet(data, bytes); !peers.empty()) {

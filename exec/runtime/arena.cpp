@@ -16,8 +16,10 @@ Arena::Arena(const Program& program, const Mesh& mesh, World& world)
       own_(owner_of(mesh.coordinates(world.rank()))),
       bytes_(program.memory.arena_bytes_of(own_.rdp, own_.tensor)),
       arena_(static_cast<char*>(world.allocate(bytes_))) {
-  for (const GroupKind kind : {GroupKind::tensor, GroupKind::shard, GroupKind::rdp,
-                               GroupKind::context, GroupKind::expert, GroupKind::replica})
+  for (const GroupKind kind :
+       {GroupKind::tensor, GroupKind::shard, GroupKind::rdp, GroupKind::context, GroupKind::expert,
+        GroupKind::replica, GroupKind::expert_rdp, GroupKind::expert_shard,
+        GroupKind::expert_replica})
     index_in_[static_cast<std::size_t>(kind)] = mesh.index_in(kind, world.rank());
   if (program.memory.host_bytes > 0)
     host_ = std::make_unique<char[]>(static_cast<std::size_t>(program.memory.host_bytes));
@@ -39,7 +41,7 @@ void* Arena::address(const Operand& operand, int slot, int window) const {
 
 std::int64_t Arena::own_begin(const Bucket& bucket) const {
   if (!bucket.sharded) return 0;
-  return index_in_[static_cast<std::size_t>(GroupKind::shard)] * bucket.shard_elements;
+  return index_in_[static_cast<std::size_t>(bucket.shard())] * bucket.shard_elements;
 }
 
 void* Arena::buffer(int id) const {
@@ -96,7 +98,7 @@ OwnedStates Arena::states(const StageParameter& member) const {
 Arena::Slice Arena::saved_slice(const Bucket& bucket) const {
   if (bucket.snapshot.buffer < 0 || !steps(bucket)) return {};
   if (!bucket.owner.everybody()) return {0, bucket.shard_elements};
-  const GroupKind alike = bucket.sharded ? GroupKind::replica : GroupKind::rdp;
+  const GroupKind alike = bucket.sharded ? bucket.replica() : bucket.rdp();
   const std::int64_t slice = bucket.slice_elements();
   const std::int64_t begin =
       std::min(index_in_[static_cast<std::size_t>(alike)] * slice, bucket.shard_elements);

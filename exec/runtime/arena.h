@@ -67,7 +67,7 @@ class Arena {
   const Program& program_;
   Owner own_;
   std::int64_t bytes_;
-  std::array<int, 16> index_in_{};  // by GroupKind
+  std::array<int, group_kind_count> index_in_{};  // by GroupKind
   char* arena_;
   // What is offloaded; not every stage has it, so it is not of the world's making.
   std::unique_ptr<char[]> host_;

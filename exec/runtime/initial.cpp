@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "exec/runtime/parameter_runs.h"
 #include "exec/runtime/philox.h"
+#include "models/graph/experts.h"
 
 namespace meshwright {
 
@@ -26,21 +26,25 @@ void fill_normal(const PhiloxStream& stream, double scale, std::int64_t global, 
 
 void fill_initial(const Parameter& parameter, const InitialOptions& options, std::int64_t begin,
                   std::int64_t count, float* values) {
-  const PhiloxStream stream(options.seed, parameter.name);
+  const std::vector<PublishedTensor> published =
+      published_tensors(parameter.name, parameter.global_shape);
   const double scale = parameter.initial == Initial::residual_normal
                            ? deviation / std::sqrt(2.0 * options.layers)
                            : deviation;
   std::fill(values, values + count, 0.0f);
   if (parameter.initial == Initial::zeros) return;
-  visit_runs(parameter, options.tensor_rank, options.tensor_degree, begin, count,
-             [&](const ParameterRun& run) {
-               if (run.global < 0) return;
-               float* to = values + (run.local - begin);
-               if (parameter.initial == Initial::ones)
-                 std::fill(to, to + run.count, 1.0f);
-               else
-                 fill_normal(stream, scale, run.global, run.count, to);
-             });
+  visit_runs(parameter, options.part, begin, count, [&](const ParameterRun& run) {
+    if (run.global < 0) return;
+    float* to = values + (run.local - begin);
+    if (parameter.initial == Initial::ones) return (void)std::fill(to, to + run.count, 1.0f);
+    for (const PublishedTensor& each : published) {
+      const std::int64_t first = std::max(run.global, each.begin);
+      const std::int64_t end = std::min(run.global + run.count, each.begin + each.shape.elements());
+      if (first < end)
+        fill_normal({options.seed, each.name}, scale, first - each.begin, end - first,
+                    to + (first - run.global));
+    }
+  });
 }
 
 }  // namespace meshwright

@@ -1,9 +1,11 @@
 // Initial values: a function of (seed, the parameter's full name, the element's place in the whole
-// tensor), so that every way of cutting a model starts from the same one.
+// tensor), so that every way of cutting a model starts from the same one. Experts have the names
+// and places of their published tensors.
 #pragma once
 
 #include <cstdint>
 
+#include "exec/runtime/parameter_runs.h"
 #include "models/graph/graph.h"
 
 namespace meshwright {
@@ -11,7 +13,7 @@ namespace meshwright {
 struct InitialOptions {
   std::uint64_t seed = 0;
   int layers = 1;  // residual outputs are N(0, 0.02 / sqrt(2 * layers)) (GPT-2)
-  int tensor_rank = 0, tensor_degree = 1;
+  PartOfCut part = {};
 };
 
 // Writes local elements [begin, begin + count) of the parameter to values[0 ... count).

@@ -14,7 +14,8 @@ struct Range {
 };
 
 // The ranges that this rank holds along dimension `dim`, in local order.
-std::vector<Range> ranges_along(const Parameter& parameter, int dim, int rank, int degree) {
+std::vector<Range> ranges_along(const Parameter& parameter, int dim, PartOfCut part_of_cut) {
+  const auto [rank, degree] = part_of_cut;
   if (!parameter.is_cut || parameter.cut.dim != dim) return {{0, 0, parameter.padded_shape[dim]}};
   std::vector<Range> ranges;
   std::int64_t local = 0, begin = 0;
@@ -66,13 +67,19 @@ std::int64_t global_index(const std::vector<Range>& ranges, std::int64_t local,
 
 }  // namespace
 
-void visit_runs(const Parameter& parameter, int tensor_rank, int tensor_degree, std::int64_t begin,
-                std::int64_t count, const std::function<void(const ParameterRun&)>& visit) {
+PartOfCut part_of(const Parameter& parameter, const Mesh& mesh, const Coordinates& rank) {
+  if (!parameter.is_cut) return {};
+  const Degrees& degrees = mesh.degrees();
+  if (parameter.of_experts) return {rank.rdp % degrees.expert, degrees.expert};
+  return {rank.tensor, degrees.tensor};
+}
+
+void visit_runs(const Parameter& parameter, PartOfCut part, std::int64_t begin, std::int64_t count,
+                const std::function<void(const ParameterRun&)>& visit) {
   const Shape &local = parameter.shape, &global = parameter.global_shape;
   MESHWRIGHT_CHECK(local.rank >= 1 && local.rank == global.rank, "a parameter has dimensions");
   std::vector<std::vector<Range>> ranges;
-  for (int dim = 0; dim < local.rank; ++dim)
-    ranges.push_back(ranges_along(parameter, dim, tensor_rank, tensor_degree));
+  for (int dim = 0; dim < local.rank; ++dim) ranges.push_back(ranges_along(parameter, dim, part));
   const int last = local.rank - 1;
   const std::int64_t width = local[last], end = begin + count;
   Merger merger(visit);
@@ -101,9 +108,9 @@ void visit_runs(const Parameter& parameter, int tensor_rank, int tensor_degree, 
   merger.finish();
 }
 
-std::vector<ParameterRun> runs_of(const Parameter& parameter, int tensor_rank, int tensor_degree) {
+std::vector<ParameterRun> runs_of(const Parameter& parameter, PartOfCut part) {
   std::vector<ParameterRun> runs;
-  visit_runs(parameter, tensor_rank, tensor_degree, 0, parameter.shape.elements(),
+  visit_runs(parameter, part, 0, parameter.shape.elements(),
              [&](const ParameterRun& run) { runs.push_back(run); });
   return runs;
 }

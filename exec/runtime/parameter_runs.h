@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "models/graph/graph.h"
+#include "models/plan/mesh.h"
 
 namespace meshwright {
 
@@ -16,12 +17,18 @@ struct ParameterRun {
   std::int64_t count = 0;
 };
 
+// Which part of a parameter a rank holds: the tensor group cuts it, or the expert group.
+struct PartOfCut {
+  int index = 0, count = 1;
+};
+PartOfCut part_of(const Parameter& parameter, const Mesh& mesh, const Coordinates& rank);
+
 // Calls visit for the runs of local elements [begin, begin + count), in order, cut off at the ends.
 // Needs no memory, however many they are.
-void visit_runs(const Parameter& parameter, int tensor_rank, int tensor_degree, std::int64_t begin,
-                std::int64_t count, const std::function<void(const ParameterRun&)>& visit);
+void visit_runs(const Parameter& parameter, PartOfCut part, std::int64_t begin, std::int64_t count,
+                const std::function<void(const ParameterRun&)>& visit);
 
-// The runs of rank `tensor_rank` of `tensor_degree`, in local order; together they are its tensor.
-std::vector<ParameterRun> runs_of(const Parameter& parameter, int tensor_rank, int tensor_degree);
+// The runs of a part, in local order; together they are the rank's tensor.
+std::vector<ParameterRun> runs_of(const Parameter& parameter, PartOfCut part);
 
 }  // namespace meshwright

@@ -4,7 +4,6 @@
 
 #include "exec/backends/cpu/half.h"
 #include "exec/runtime/initial.h"
-#include "exec/runtime/parameter_runs.h"
 #include "exec/runtime/sha256.h"
 #include "models/core/error.h"
 
@@ -74,9 +73,9 @@ void Parameters::copy_rounded(const StageParameter& member, cpu::ThreadPool& poo
 }
 
 void Parameters::initialise(std::uint64_t seed, int layers, cpu::ThreadPool& pool) {
-  const InitialOptions options{seed, layers, own_.tensor, mesh_.degrees().tensor};
   constexpr std::int64_t grain = 1 << 20;
   for (const StageParameter& each : stages_[static_cast<std::size_t>(own_.pipeline)].parameters) {
+    const InitialOptions options{seed, layers, part_of(each.parameter, mesh_, own_)};
     const HeldWeights held = memory_.weights(each);
     cpu::parallel_for(pool, held.count, grain, [&](std::int64_t begin, std::int64_t end) {
       fill_initial(each.parameter, options, held.begin + begin, end - begin, held.data + begin);
@@ -94,7 +93,7 @@ void Parameters::set(std::string_view name, std::span<const float> values) {
         static_cast<std::int64_t>(values.size()) == each.parameter.global_shape.elements(),
         "a parameter is given whole");
     const std::vector<ParameterRun> runs =
-        runs_of(each.parameter, own_.tensor, mesh_.degrees().tensor);
+        runs_of(each.parameter, part_of(each.parameter, mesh_, own_));
     const auto part = [&](std::int64_t begin, std::int64_t count, float* to) {
       for (const ParameterRun& run : runs) {
         const std::int64_t first = std::max(run.local, begin);
@@ -111,9 +110,11 @@ void Parameters::set(std::string_view name, std::span<const float> values) {
   }
 }
 
-// The ranks that together hold the local tensor of `tensor_rank`, in order.
-std::vector<int> Parameters::holders(const Entry& entry, int tensor_rank) const {
-  const int first = mesh_.rank({entry.stage, tensor_rank, 0});
+// The ranks that together hold a part, in order.
+std::vector<int> Parameters::holders(const Entry& entry, PartOfCut part) const {
+  const bool of_experts = member(entry).parameter.of_experts;
+  const int tensor_rank = of_experts ? 0 : part.index;
+  const int first = mesh_.rank({entry.stage, tensor_rank, of_experts ? part.index : 0});
   const Program& program = stages_[static_cast<std::size_t>(entry.stage)];
   const Bucket& bucket = program.buckets[static_cast<std::size_t>(member(entry).bucket)];
   const Operand& exact = exact_weights(bucket);
@@ -121,24 +122,23 @@ std::vector<int> Parameters::holders(const Entry& entry, int tensor_rank) const 
   if (!owner.everybody())
     return {mesh_.rank({entry.stage, owner.tensor >= 0 ? owner.tensor : tensor_rank, owner.rdp})};
   if (exact.type.shape.elements() == bucket.elements) return {first};
-  return mesh_.group(GroupKind::shard, first);
+  return mesh_.group(bucket.shard(), first);
 }
 
-void Parameters::send_part(const Entry& entry, int tensor_rank) const {
-  const std::vector<int> ranks = holders(entry, tensor_rank);
+void Parameters::send_part(const Entry& entry, PartOfCut part) const {
+  const std::vector<int> ranks = holders(entry, part);
   if (std::find(ranks.begin(), ranks.end(), everybody_.rank()) == ranks.end()) return;
   const HeldWeights held = memory_.weights(member(entry));
   if (held.count == 0) return;
   everybody_.wait(everybody_.isend(held.data, held.count * 4, 0, gather_tag));
 }
 
-void Parameters::receive_part(const Entry& entry, int tensor_rank,
-                              std::vector<float>& whole) const {
+void Parameters::receive_part(const Entry& entry, PartOfCut part, std::vector<float>& whole) const {
   const StageParameter& wanted = member(entry);
   const Bucket& bucket = stages_[static_cast<std::size_t>(entry.stage)]
                              .buckets[static_cast<std::size_t>(wanted.bucket)];
   std::vector<float> local(static_cast<std::size_t>(wanted.parameter.shape.elements()));
-  const std::vector<int> ranks = holders(entry, tensor_rank);
+  const std::vector<int> ranks = holders(entry, part);
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     const Range range = range_of_holder(bucket, wanted, i);
     if (range.count == 0) continue;
@@ -150,7 +150,7 @@ void Parameters::receive_part(const Entry& entry, int tensor_rank,
       everybody_.wait(everybody_.irecv(to, range.count * 4, ranks[i], gather_tag));
     }
   }
-  for (const ParameterRun& run : runs_of(wanted.parameter, tensor_rank, mesh_.degrees().tensor))
+  for (const ParameterRun& run : runs_of(wanted.parameter, part))
     if (run.global >= 0)
       std::copy(local.begin() + run.local, local.begin() + run.local + run.count,
                 whole.begin() + run.global);
@@ -160,14 +160,13 @@ void Parameters::gather(const Visitor& on_rank_0) const {
   std::vector<float> whole;
   for (const Entry& entry : by_name_) {
     const Parameter& parameter = member(entry).parameter;
-    const int parts = parameter.is_cut ? mesh_.degrees().tensor : 1;
+    const int parts = part_of(parameter, mesh_, own_).count;
     if (everybody_.rank() != 0) {
-      for (int tensor_rank = 0; tensor_rank < parts; ++tensor_rank) send_part(entry, tensor_rank);
+      for (int index = 0; index < parts; ++index) send_part(entry, {index, parts});
       continue;
     }
     whole.resize(static_cast<std::size_t>(parameter.global_shape.elements()));
-    for (int tensor_rank = 0; tensor_rank < parts; ++tensor_rank)
-      receive_part(entry, tensor_rank, whole);
+    for (int index = 0; index < parts; ++index) receive_part(entry, {index, parts}, whole);
     on_rank_0(parameter, whole);
   }
 }

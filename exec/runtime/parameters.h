@@ -10,6 +10,7 @@
 #include "exec/backends/cpu/thread_pool.h"
 #include "exec/comm/communicator.h"
 #include "exec/runtime/arena.h"
+#include "exec/runtime/parameter_runs.h"
 #include "models/plan/plan.h"
 
 namespace meshwright {
@@ -42,9 +43,9 @@ class Parameters {
   template <typename ValuesOf>
   void copy_rounded(const StageParameter& member, cpu::ThreadPool& pool,
                     const ValuesOf& values_of) const;
-  std::vector<int> holders(const Entry& entry, int tensor_rank) const;
-  void send_part(const Entry& entry, int tensor_rank) const;
-  void receive_part(const Entry& entry, int tensor_rank, std::vector<float>& whole) const;
+  std::vector<int> holders(const Entry& entry, PartOfCut part) const;
+  void send_part(const Entry& entry, PartOfCut part) const;
+  void receive_part(const Entry& entry, PartOfCut part, std::vector<float>& whole) const;
 
   const std::vector<Program>& stages_;
   const Mesh& mesh_;

@@ -132,6 +132,7 @@ void Runtime::execute(int task, const Instruction& instruction, int index) {
     case InstructionKind::all_reduce:
     case InstructionKind::all_gather:
     case InstructionKind::reduce_scatter:
+    case InstructionKind::all_to_all:
     case InstructionKind::broadcast:
     case InstructionKind::ring_shift:
     case InstructionKind::reduce:
@@ -204,6 +205,8 @@ void Runtime::collective(const Instruction& instruction, const Task& task) {
     case InstructionKind::reduce_scatter:
       return members.reduce_scatter(from, to, in.shape.elements() / members.size(), in.dtype,
                                     instruction.accumulate);
+    case InstructionKind::all_to_all:
+      return members.all_to_all(from, to, in.bytes() / members.size());
     case InstructionKind::ring_shift:
       return shift_around(members, from, to, in.bytes());
     case InstructionKind::reduce:

@@ -97,6 +97,7 @@ class Runtime {
 
   void make_groups();
   void make_segments();
+  bool counts_in_norm(const Bucket& bucket) const;
   void check_supported_here() const;
   void reserve_workspace();
   void reserve_messages();

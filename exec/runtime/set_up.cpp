@@ -62,8 +62,6 @@ void Runtime::check_supported_here() const {
       throw NotSupportedYet("the backend " + std::string(backend_.name()) +
                             " cannot compute the operation " +
                             std::string(info(instruction.op).name) + " yet");
-    if (instruction.kind == InstructionKind::all_to_all)
-      throw NotSupportedYet("/parallelism: experts cannot be run yet");
   });
 }
 
@@ -82,12 +80,19 @@ void Runtime::make_groups() {
   }
 }
 
+// Where the norm is summed over all ranks, one of those with the same part counts.
+bool Runtime::counts_in_norm(const Bucket& bucket) const {
+  if (mesh_.degrees().expert == 1) return true;
+  return mesh_.index_in(bucket.sharded ? bucket.replica() : bucket.rdp(), world_.rank()) == 0;
+}
+
 void Runtime::make_segments() {
   for (const Bucket& bucket : program_.buckets) {
     const bool one_of_tensor = bucket.owner.tensor >= 0;
     const std::int64_t begin = memory_.own_begin(bucket), end = begin + bucket.shard_elements;
     std::vector<Segment>& segments = segments_.emplace_back();
     if (!memory_.steps(bucket)) continue;
+    const bool first_copy = counts_in_norm(bucket);
     for (int index : bucket.parameters) {
       const StageParameter& member = program_.parameters[static_cast<std::size_t>(index)];
       const Parameter& parameter = member.parameter;
@@ -97,7 +102,7 @@ void Runtime::make_segments() {
       const bool first_replica = parameter.is_cut || one_of_tensor || own_.tensor == 0;
       OptimizerSegment elements{first - begin, last - first, parameter.decay};
       elements.counted = first_replica;  // replicas count once
-      segments.push_back({elements, first_replica && !member.copy_of_tied, index});
+      segments.push_back({elements, first_replica && first_copy && !member.copy_of_tied, index});
     }
   }
 }

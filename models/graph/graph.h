@@ -35,9 +35,9 @@ class TensorIds {
   int size_ = 0;
 };
 
-// How tensor parallelism cuts a parameter: along `dim`, each segment into T contiguous parts of
-// which rank t holds the t-th (GPT-2's fused q|k|v has three segments). dim < 0: every rank holds
-// it whole.
+// How tensor parallelism cuts a parameter (expert parallelism one of experts): along `dim`, each
+// segment into T contiguous parts of which rank t holds the t-th (GPT-2's fused q|k|v has three
+// segments). dim < 0: every rank holds it whole.
 struct Cut {
   int dim = -1;
   std::vector<std::int64_t> segments;  // sizes along dim, of the padded tensor
@@ -56,8 +56,9 @@ struct Parameter {
   Shape padded_shape;  // unsplit; differs from global_shape in the vocabulary only
   Shape shape;         // as this rank holds it
   Dtype dtype = Dtype::f32;
-  Cut cut;              // how T > 1 ranks would cut it; {} when never
-  bool is_cut = false;  // shape is 1/T of padded_shape along cut.dim
+  Cut cut;                  // how T > 1 ranks would cut it; {} when never
+  bool is_cut = false;      // shape is 1/T of padded_shape along cut.dim
+  bool of_experts = false;  // [E, ...]: the cut is over the expert group (experts.h has its name)
   Initial initial = Initial::normal;
   bool decay = true;  // weight decay: matrices only
   bool partial_over_tensor =

@@ -107,6 +107,46 @@ void infer_context_unpack(const Attributes& a, In in, Out& out) {
 
 void infer_swiglu(const Attributes&, In in, Out& out) { infer_add({}, in, out); }
 
+std::int64_t all_slots(const Attributes& a) {
+  return std::int64_t{a.experts} * a.micro_batch * a.expert_capacity;
+}
+
+void infer_route(const Attributes& a, In in, Out& out) {
+  require(in[0].shape == Shape{std::int64_t{a.micro_batch} * a.sequence_length, a.experts},
+          "one logit per expert, whole sequences");
+  out.push_back(matrix(in[0].shape[0], a.experts_per_token, Dtype::f32));
+  out.push_back(matrix(in[0].shape[0], a.experts_per_token, Dtype::i32));
+  out.push_back(column(a.micro_batch, Dtype::f32));
+}
+
+void infer_dispatch(const Attributes& a, In in, Out& out) {
+  out.push_back(matrix(all_slots(a), in[0].shape[1], in[0].dtype));
+}
+
+void infer_dispatch_grad(const Attributes&, In in, Out& out) {
+  out.push_back(matrix(in[0].shape[0], in[1].shape[1], in[1].dtype));
+}
+
+void infer_expert_linear(const Attributes& a, In in, Out& out) {
+  const Shape& weight = in[1].shape;
+  require(weight.rank == 3 && weight[2] == in[0].shape[1], "a matrix for each expert");
+  require(in[0].shape[0] == all_slots(a) && a.experts % weight[0] == 0, "whole groups of slots");
+  out.push_back(matrix(in[0].shape[0], weight[1], in[0].dtype));
+}
+
+void infer_expert_linear_grad_input(const Attributes&, In in, Out& out) {
+  out.push_back(matrix(in[0].shape[0], in[1].shape[2], in[0].dtype));
+}
+
+void infer_combine(const Attributes&, In in, Out& out) {
+  out.push_back(matrix(in[1].shape[0], in[0].shape[1], in[0].dtype));
+}
+
+void infer_combine_grad(const Attributes&, In in, Out& out) {
+  out.push_back(in[0]);
+  out.push_back(in[1]);
+}
+
 void infer_select_positions(const Attributes&, In in, Out& out) {
   out.push_back(matrix(in[1].shape.elements(), in[0].shape[1], in[0].dtype));
 }
@@ -245,6 +285,13 @@ constexpr OpInfo table[] = {
      infer_columns_to_parts, work_unary},
     {Op::parts_to_columns, "parts_to_columns", SplitRule::none, forward, local,
      infer_parts_to_columns, work_unary},
+    {Op::route, "route", SplitRule::none, forward, local, infer_route, work_route},
+    {Op::dispatch, "dispatch", SplitRule::none, forward, local, infer_dispatch, work_rewrite},
+    {Op::expert_exchange, "expert_exchange", SplitRule::none, forward, communication, same_as_first,
+     work_nothing},
+    {Op::expert_linear, "expert_linear", SplitRule::none, forward, local, infer_expert_linear,
+     work_expert_linear},
+    {Op::combine, "combine", SplitRule::none, forward, local, infer_combine, work_combine},
     {Op::embedding_grad, "embedding_grad", SplitRule::none, gradient, local, nothing,
      work_embedding_grad},
     {Op::add_position_grad, "add_position_grad", SplitRule::none, gradient, local, nothing,
@@ -286,6 +333,15 @@ constexpr OpInfo table[] = {
      work_norm_parts_sums},
     {Op::norm_parts_grad, "norm_parts_grad", SplitRule::none, gradient, local, same_as_first,
      work_norm_parts_grad},
+    {Op::route_grad, "route_grad", SplitRule::none, gradient, local, same_as_first, work_route},
+    {Op::dispatch_grad, "dispatch_grad", SplitRule::none, gradient, local, infer_dispatch_grad,
+     work_combine},
+    {Op::expert_linear_grad_input, "expert_linear_grad_input", SplitRule::none, gradient, local,
+     infer_expert_linear_grad_input, work_expert_linear_grad_input},
+    {Op::expert_linear_grad_weight, "expert_linear_grad_weight", SplitRule::none, gradient, local,
+     nothing, work_expert_linear_grad_weight},
+    {Op::combine_grad, "combine_grad", SplitRule::none, gradient, local, infer_combine_grad,
+     work_elementwise},
     {Op::zero, "zero", SplitRule::none, forward, local, nothing, work_zero},
     {Op::sum_loss, "sum_loss", SplitRule::none, forward, local, nothing, work_elementwise},
     {Op::sum_of_squares, "sum_of_squares", SplitRule::none, gradient, local, nothing,
@@ -308,7 +364,9 @@ static_assert(in_order(), "the table follows the enumerators");
 const OpInfo& info(Op op) { return table[static_cast<std::size_t>(op)]; }
 std::span<const OpInfo> op_table() { return table; }
 
-bool takes_loss_scale(Op op) { return op == Op::cross_entropy_grad || op == Op::span_loss_grad; }
+bool takes_loss_scale(Op op) {
+  return op == Op::cross_entropy_grad || op == Op::span_loss_grad || op == Op::route_grad;
+}
 
 void append_kernels(const OpCall& call, CompilerLevel level, std::vector<Kernel>& kernels) {
   info(call.op).work(call, level, kernels);

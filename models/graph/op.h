@@ -63,6 +63,14 @@ enum class Op : std::uint8_t {
   columns_to_parts,  // [rows,c] -> [T*rows,c/T]: the columns of rank 0 for all rows, of rank 1, ...
                      // (of every one of `segments` a T-th); gradient: parts_to_columns
   parts_to_columns,  // the inverse; gradient: columns_to_parts
+  // experts: each token chooses k of E (models/graph/experts.h); C slots of each for every sequence
+  route,     // logits[rows,E] -> weights[rows,k] f32, slots[rows,k] i32, balance[b] f32
+  dispatch,  // x[rows,h], slots -> [E*b*C,h]: tokens in their slots, expert by expert; else 0
+  expert_exchange,  // [E*b*C,n] -> the rows of the experts of rank j to rank j of the expert group,
+                    // or those of rank j's tokens back to it: both are part j; its own gradient
+  expert_linear,    // x[E*b*C,in], W[E/P,out,in] -> [E*b*C,out]: E groups of rows, the g-th meets
+                    // W[g mod E/P] (P ranks share the experts: groups come from each in turn)
+  combine,          // y[E*b*C,h], weights, slots -> [rows,h]: the weighted sum of a token's slots
   // gradients. "(+)" outputs are parameter gradients and are added to.
   embedding_grad,          // tokens, dy -> (+)table
   add_position_grad,       // dy -> (+)table
@@ -90,6 +98,12 @@ enum class Op : std::uint8_t {
   norm_parts_sums,  // x, weight, saved, dy -> [2,rows] f32: sums over own columns of g = dy*weight
                     // and of g * normed x; (+)weight, (+)bias
   norm_parts_grad,  // x, weight, saved, dy, those sums of all ranks -> dx
+  route_grad,       // logits, slots, dweights, (loss_scale[1] f32) -> dlogits, with what the
+                    // balancing loss adds: times `scale` and loss_scale
+  dispatch_grad,    // slots, dy[E*b*C,h] -> dx[rows,h]
+  expert_linear_grad_input,   // dy, W -> dx
+  expert_linear_grad_weight,  // x, dy -> (+)W
+  combine_grad,               // y, weights, slots, dy -> dy of the slots [E*b*C,h], dweights
   // the step's bookkeeping
   zero,               // -> every output set to 0
   sum_loss,           // loss[n] f32, sum[1] f64 -> (+)sum: rows added in order in double
@@ -146,9 +160,13 @@ struct Attributes {
   bool gelu_tanh = false;
   bool rotary_interleaved = false;  // pairs (2i, 2i+1) (GPT-J) instead of (i, i + rotary_dim/2)
   bool vocabulary_parallel = false;
-  bool sequence_parallel = false;          // the rows of this op are this rank's share
-  bool hidden_share = false;               // dropout: its columns are this rank's share
-  bool rms_norm = false;                   // norm_parts: the mean is not taken off
+  bool sequence_parallel = false;  // the rows of this op are this rank's share
+  bool hidden_share = false;       // dropout: its columns are this rank's share
+  bool rms_norm = false;           // norm_parts: the mean is not taken off
+  int experts = 0;                 // of the whole model's layer
+  int experts_per_token = 0;
+  int expert_capacity = 0;                 // slots of each expert for every sequence
+  double balance = 0;                      // what a sequence's balancing loss is multiplied by
   std::array<std::int64_t, 3> segments{};  // columns_to_parts: widths (queries, keys, values);
                                            // none: one of all columns
   bool gradient_is_whole =
@@ -221,7 +239,7 @@ struct OpInfo {
   std::string_view name;
   SplitRule split;
   bool is_gradient;       // belongs to the backward pass
-  bool is_communication;  // lowered to a collective of the tensor group
+  bool is_communication;  // lowered to a collective
   // Types of the outputs from input types and attributes; parameter gradients, which come last, are
   // not among them (they have their parameter's shape). A wrong input is a MESHWRIGHT_CHECK.
   void (*infer)(const Attributes&, std::span<const TensorType>, std::vector<TensorType>&);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "models/graph/experts.h"
+
 namespace meshwright {
 
 namespace {
@@ -80,6 +82,10 @@ std::int64_t product_bytes(const OpCall& call) {
   return bytes;
 }
 
+OpCall one_group(const ExpertProduct& product, const OpCall& call) {
+  return {product.op, call.attributes, product.inputs, {&product.output, 1}};
+}
+
 // Elements of a product's operands that are converted: a block of b once for each block of rows,
 // one of a once for all columns where k is one block.
 double converted_by_product(const OpCall& call) {
@@ -100,6 +106,10 @@ double converted_by_product(const OpCall& call) {
 
 double conversion_bytes(const OpCall& call) {
   if (widened_bytes(call) == 0) return 0;
+  if (is_expert_product(call.op)) {
+    const ExpertProduct product = expert_product_of(call);
+    return static_cast<double>(product.groups) * conversion_bytes(one_group(product, call));
+  }
   double elements = 0;
   if (is_product(call.op))
     elements = converted_by_product(call);
@@ -162,7 +172,7 @@ Pieces pieces_of(const OpCall& call) {
 
 bool only_moves(Op op) {
   return op == Op::embedding || op == Op::select_positions || op == Op::sequence_slice ||
-         op == Op::zero;
+         op == Op::dispatch || op == Op::zero;
 }
 
 std::int64_t widened_bytes_of(std::int64_t elements) {
@@ -173,6 +183,10 @@ std::int64_t widened_bytes(const OpCall& call) {
   const bool by_optimizer = call.op == Op::lamb_norms || call.op == Op::update_loss_scale;
   if (only_moves(call.op) || by_optimizer || !has_16_bit(call)) return 0;
   if (is_product(call.op)) return product_bytes(call);
+  if (is_expert_product(call.op)) {
+    const ExpertProduct product = expert_product_of(call);
+    return product_bytes(one_group(product, call));
+  }
   const Pieces pieces = pieces_of(call);
   std::int64_t bytes = 0;
   for_each_operand(call, pieces, [&](const TensorType& type, bool cut) {

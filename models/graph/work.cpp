@@ -1,5 +1,7 @@
 #include "models/graph/work.h"
 
+#include <algorithm>
+
 namespace meshwright {
 
 namespace {
@@ -75,6 +77,27 @@ void fused_attention(Kernels& kernels, const OpCall& call, double whole_flops) {
   kernels.push_back({Kernel::Kind::attention, a.sequence_length, keys_of(call), a.head_dim,
                      std::int64_t{a.micro_batch} * a.heads, whole_flops * (a.causal ? 0.5 : 1.0),
                      bytes_of_all(call.inputs) + bytes_of_all(call.outputs)});
+}
+
+// One kernel for all experts of this rank.
+void expert_products(Kernels& kernels, const OpCall& call, const Shape& mnk, double traffic) {
+  const double flops = 2.0 * call.attributes.experts * static_cast<double>(mnk.elements());
+  kernels.push_back(
+      {Kernel::Kind::gemm, mnk[0], mnk[1], mnk[2], call.attributes.experts, flops, traffic});
+}
+
+std::int64_t slots_of_expert(const OpCall& call) {
+  return std::int64_t{call.attributes.micro_batch} * call.attributes.expert_capacity;
+}
+
+// Of the tokens that have slots, at most: what empty slots cost is not of the model.
+double active_expert_flops(const OpCall& call) {
+  const Attributes& a = call.attributes;
+  const double chosen =
+      static_cast<double>(a.micro_batch) * a.sequence_length * a.experts_per_token;
+  return 2.0 * std::min(chosen, static_cast<double>(call.inputs[0].shape[0])) *
+         static_cast<double>(call.inputs[0].shape[1]) *
+         static_cast<double>(call.outputs[0].shape[1]);
 }
 
 }  // namespace
@@ -278,8 +301,43 @@ void work_zero(const OpCall& call, CompilerLevel, Kernels& kernels) {
   memory_kernel(kernels, bytes_of_all(call.outputs));
 }
 
+// Softmax, the choice and the places of tokens in their experts' slots: eager frameworks run a
+// kernel each, and one that sorts.
+void work_route(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+  const double logits = 4.0 * static_cast<double>(call.inputs[0].shape.elements());
+  const int launches = level == CompilerLevel::none ? 5 : level == CompilerLevel::fused ? 2 : 1;
+  for (int i = 0; i < launches; ++i) memory_kernel(kernels, 2 * logits);
+}
+
+// Every token reads its slots.
+void work_combine(const OpCall& call, CompilerLevel, Kernels& kernels) {
+  memory_kernel(kernels, bytes(call.outputs[0]) * (1 + call.attributes.experts_per_token));
+}
+
+void work_expert_linear(const OpCall& call, CompilerLevel, Kernels& kernels) {
+  expert_products(kernels, call,
+                  {slots_of_expert(call), call.outputs[0].shape[1], call.inputs[0].shape[1]},
+                  bytes_of_all(call.inputs) + bytes(call.outputs[0]));
+}
+
+void work_expert_linear_grad_input(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+  work_expert_linear(call, level, kernels);
+}
+
+// As linear_grad_weight.
+void work_expert_linear_grad_weight(const OpCall& call, CompilerLevel, Kernels& kernels) {
+  const TensorType &x = call.inputs[0], &dy = call.inputs[1], &sum = call.outputs[0];
+  const bool separate = call.attributes.accumulate_separately;
+  const double elements = static_cast<double>(sum.shape.elements());
+  const double own = element_size(x) * elements;
+  expert_products(kernels, call, {x.shape[1], dy.shape[1], slots_of_expert(call)},
+                  bytes(x) + bytes(dy) + (separate ? own : 2 * bytes(sum)));
+  if (separate) memory_kernel(kernels, own + 2 * bytes(sum));
+}
+
 double model_flops(const OpCall& call) {
   if (call.op == Op::attention || call.op == Op::context_attention) return attention_flops(call);
+  if (call.op == Op::expert_linear) return active_expert_flops(call);
   if (call.op != Op::linear) return 0;
   return 2.0 * static_cast<double>(call.inputs[0].shape[0]) *
          static_cast<double>(call.inputs[0].shape[1]) *

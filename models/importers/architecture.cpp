@@ -55,6 +55,35 @@ constexpr Architecture architectures[] = {
                 .attention_bias = false,
                 .epsilon = 1e-6,
                 .rotary_share = 1}},
+    {.name = "mixtral",
+     .embedding_unit = "model.embed_tokens",
+     .tokens = "model.embed_tokens",
+     .block = "model.layers",
+     .attention = "self_attn",
+     .q = "self_attn.q_proj",
+     .k = "self_attn.k_proj",
+     .v = "self_attn.v_proj",
+     .attention_out = "self_attn.o_proj",
+     .mlp = "block_sparse_moe",
+     .mlp_gate = "block_sparse_moe.experts.*.w1",
+     .mlp_in = "block_sparse_moe.experts.*.w3",
+     .mlp_out = "block_sparse_moe.experts.*.w2",
+     .router = "block_sparse_moe.gate",
+     .attention_norm = "input_layernorm",
+     .mlp_norm = "post_attention_layernorm",
+     .final_norm = "model.norm",
+     .head = "lm_head",
+     .head_decoder = "lm_head",
+     .traits = {.family = Family::mixtral,
+                .tied = false,
+                .gated_ffn = true,
+                .rms_norm = true,
+                .biases = false,
+                .attention_bias = false,
+                .epsilon = 1e-5,
+                .rotary_share = 1,
+                .experts = 8,
+                .experts_per_token = 2}},
     {.name = "bert",
      .embedding_unit = "bert.embeddings",
      .tokens = "bert.embeddings.word_embeddings",
@@ -203,7 +232,7 @@ constexpr Architecture architectures[] = {
 constexpr FamilyInfo families[] = {
     {Family::gpt, "gpt", "gpt2"},      {Family::llama, "llama", "llama"},
     {Family::bert, "bert", "bert"},    {Family::mpt, "mpt", "mpt"},
-    {Family::bloom, "bloom", "bloom"}, {Family::mixtral, "mixtral", ""},
+    {Family::bloom, "bloom", "bloom"}, {Family::mixtral, "mixtral", "mixtral"},
     {Family::seq2seq, "seq2seq", ""},  {Family::vit, "vit", ""},
 };
 
@@ -236,6 +265,8 @@ Model model_of(std::string_view name) {
   model.norm_epsilon = traits.epsilon;
   model.token_types = traits.token_types;
   model.position_offset = traits.position_offset;
+  model.experts = traits.experts;
+  model.experts_per_token = traits.experts_per_token;
   return model;
 }
 

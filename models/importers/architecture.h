@@ -22,6 +22,7 @@ struct Traits {
   double epsilon = 1e-5;
   double rotary_share = 0;  // of a head's width
   int token_types = 0, position_offset = 0;
+  int experts = 0, experts_per_token = 0;
 };
 
 struct Architecture {
@@ -34,6 +35,7 @@ struct Architecture {
   std::string_view attention = "", qkv = "", q = "", k = "", v = "", attention_out = "";
   std::string_view mlp = "", mlp_gate = "", mlp_in = "",
                    mlp_out = "";  // a gate that nobody published: our name
+  std::string_view router = "";   // experts: mlp_gate, mlp_in and mlp_out have `*` for a number
   std::string_view attention_norm = "",
                    mlp_norm = "";  // one name twice: both branches share one norm
   std::string_view final_norm = "";
@@ -65,6 +67,12 @@ struct SizeKeys {
 // Reads the sizes, fills in what follows from them and checks that they fit each other; a null
 // counts as absent.
 void read_sizes(Fields& fields, const SizeKeys& keys, Model& model);
+
+// Under which keys a file gives the numbers of experts; their other keys have one name everywhere.
+struct ExpertKeys {
+  std::string_view experts, per_token;
+};
+void read_experts(Fields& fields, const ExpertKeys& keys, Model& model);
 
 bool is_given(Fields& fields, std::string_view key);  // present and not null
 

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "models/core/hash.h"
+#include "models/graph/experts.h"
 #include "models/importers/architecture.h"
 
 namespace meshwright {
@@ -241,7 +242,51 @@ class Builder {
     return dropout(out, in_block(names_.attention_out));
   }
 
+  // Attributes of all operations of a block's experts.
+  Attributes expert_attributes() const {
+    Attributes a = attributes();
+    const int s = training_.sequence_length;
+    a.experts = m_.experts;
+    a.experts_per_token = m_.experts_per_token;
+    a.expert_capacity =
+        m_.expert_capacity_factor > 0
+            ? expert_capacity(m_.expert_capacity_factor, s, m_.experts_per_token, m_.experts)
+            : s;
+    const int targets = m_.head == Head::qa ? 2 : s;  // of a sequence: the loss is their mean
+    a.balance = m_.router_aux_loss_coef * targets / m_.layers;
+    return a;
+  }
+
+  int expert_linear(int x, std::string_view name, std::int64_t in, std::int64_t out,
+                    Initial initial) {
+    Parameter p;
+    p.name = in_block(name) + ".weight";
+    p.global_shape = p.padded_shape = p.shape = {m_.experts, out, in};
+    p.dtype = dtype_;
+    p.cut = {0, {m_.experts}};
+    p.of_experts = true;
+    p.initial = initial;
+    const int weight = graph_.add_parameter(std::move(p));
+    return apply(Op::expert_linear, in_block(name), {x, weight}, expert_attributes());
+  }
+
+  int experts(int x) {
+    const Attributes a = expert_attributes();
+    const int logits = linear(
+        x, {.path = in_block(names_.router), .in = m_.hidden, .out = m_.experts, .bias = false});
+    const int route = graph_.add(Op::route, module(in_block(names_.router)), {logits}, a);
+    const int weights = graph_.output(route, 0), slots = graph_.output(route, 1);
+    const int rows = apply(Op::dispatch, in_block(names_.mlp), {x, slots}, a);
+    const int gate = expert_linear(rows, names_.mlp_gate, m_.hidden, m_.ffn, Initial::normal);
+    const int up = expert_linear(rows, names_.mlp_in, m_.hidden, m_.ffn, Initial::normal);
+    const int y = apply(Op::swiglu, in_block(names_.mlp), {gate, up}, a);
+    const int out = expert_linear(y, names_.mlp_out, m_.ffn, m_.hidden, Initial::residual_normal);
+    return dropout(apply(Op::combine, in_block(names_.mlp), {out, weights, slots}, a),
+                   in_block(names_.mlp));
+  }
+
   int mlp(int x) {
+    if (m_.experts > 0) return experts(x);
     const auto widen = [&](std::string_view name) {
       return linear(x, {.path = in_block(name),
                         .in = m_.hidden,

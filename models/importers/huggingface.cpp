@@ -48,6 +48,12 @@ constexpr ModelType model_types[] = {
       "intermediate_size", "vocab_size", "max_position_embeddings"},
      "rms_norm_eps",
      "hidden_act"},
+    {"mixtral",
+     "mixtral",
+     {"hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
+      "intermediate_size", "vocab_size", "max_position_embeddings"},
+     "rms_norm_eps",
+     "hidden_act"},
     {"bert",
      "bert",
      {"hidden_size", "num_hidden_layers", "num_attention_heads", "", "intermediate_size",
@@ -75,6 +81,8 @@ constexpr Fixed fixed[] = {
     {"gptj", "scale_attn_weights", "true", "scores are always divided by sqrt(head width)"},
     {"mistral", "sliding_window", "null",
      "attention over a sliding window is not built (4096 when the key is absent)", true},
+    {"mixtral", "sliding_window", "null", "attention over a sliding window is not built"},
+    {"mixtral", "router_jitter_noise", "0.0", "noise on the router's inputs is not built"},
     {"bert", "position_embedding_type", "\"absolute\"", "relative positions are not built"},
     {"bert", "is_decoder", "false", "BERT as a decoder is not built"},
     {"bert", "add_cross_attention", "false", "cross-attention is not built"},
@@ -99,7 +107,7 @@ void check_fixed(Fields& fields, std::string_view model_type) {
 void check_given(Fields& fields, const ModelType& type) {
   if (type.sizes.ffn != "n_inner" && !is_given(fields, type.sizes.ffn))
     fields.fail(type.sizes.ffn, "missing; it is required (an integer)");
-  if (type.name == "mistral" && !is_given(fields, type.sizes.kv_heads))
+  if ((type.name == "mistral" || type.name == "mixtral") && !is_given(fields, type.sizes.kv_heads))
     fields.fail(type.sizes.kv_heads, "missing; it is required (an integer)");
 }
 
@@ -172,6 +180,14 @@ void read_llama(Fields& fields, Model& model) {
                                 std::to_string(most));
 }
 
+// The balancing loss counts where the model returns its router's logits.
+void read_mixtral(Fields& fields, Model& model) {
+  model.router_aux_loss_coef = 0.001;
+  read_experts(fields, {"num_local_experts", "num_experts_per_tok"}, model);
+  if (!is_given(fields, "output_router_logits") || !fields.required<bool>("output_router_logits"))
+    model.router_aux_loss_coef = 0;
+}
+
 // RoBERTa's table has rows for the padding token and those before it; positions start after them.
 void read_bert(Fields& fields, Model& model) {
   model.token_types = 2;
@@ -211,7 +227,8 @@ Model read_huggingface(Fields fields) {
   model.name = type.name;
   check_fixed(fields, type.name);
   check_given(fields, type);
-  if (type.architecture == "llama") read_llama(fields, model);
+  if (type.architecture == "llama" || type.architecture == "mixtral") read_llama(fields, model);
+  if (type.architecture == "mixtral") read_mixtral(fields, model);
   read_sizes(fields, type.sizes, model);
   read_activation(fields, type.activation, model);
   if (is_given(fields, type.epsilon)) model.norm_epsilon = fields.required<double>(type.epsilon);

@@ -34,6 +34,8 @@ constexpr Writer writers[] = {
      "layer_norm_eps", new_keys},
     {"llama", "LlamaForCausalLM", "LlamaForQuestionAnswering", "hidden_act", "rms_norm_eps",
      new_keys},
+    {"mixtral", "MixtralForCausalLM", "MixtralForQuestionAnswering", "hidden_act", "rms_norm_eps",
+     new_keys},
     {"bert", "BertForMaskedLM", "BertForQuestionAnswering", "hidden_act", "layer_norm_eps",
      new_keys},
     {"roberta", "RobertaForMaskedLM", "RobertaForQuestionAnswering", "hidden_act", "layer_norm_eps",
@@ -48,6 +50,16 @@ void add_own_keys(const Model& model, json& config) {
     config["rope_theta"] = model.rotary_base;
     config["attention_bias"] = model.attention_bias;
     config["mlp_bias"] = model.biases;
+  } else if (model.architecture == "mixtral") {
+    config["num_key_value_heads"] = model.kv_heads;
+    config["head_dim"] = model.head_dim;
+    config["rope_theta"] = model.rotary_base;
+    config["num_local_experts"] = model.experts;
+    config["num_experts_per_tok"] = model.experts_per_token;
+    config["router_aux_loss_coef"] = model.router_aux_loss_coef;
+    config["output_router_logits"] = model.router_aux_loss_coef > 0;
+    if (model.expert_capacity_factor > 0)
+      config["expert_capacity_factor"] = model.expert_capacity_factor;  // our word
   } else if (model.architecture == "gpt_neox") {
     config["rotary_pct"] = static_cast<double>(model.rotary_dim) / model.head_dim;
     config["rotary_emb_base"] = model.rotary_base;
@@ -73,7 +85,7 @@ json huggingface_config(const Model& model) {
   if (writer == std::end(writers))
     throw NotSupportedYet("a config.json cannot be written for the architecture " +
                           model.architecture +
-                          " yet; known: gpt2, gptj, gpt_neox, llama, bert, "
+                          " yet; known: gpt2, gptj, gpt_neox, llama, mixtral, bert, "
                           "roberta");
   const std::string_view name = model.head == Head::qa ? writer->reader : writer->generator;
   json config = {{"architectures", {name}},

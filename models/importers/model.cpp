@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "models/core/error.h"
+#include "models/graph/experts.h"
 #include "models/importers/architecture.h"
 
 namespace meshwright {
@@ -13,6 +14,8 @@ namespace {
 constexpr int max_hidden = 1 << 20, max_heads = 1 << 14, max_layers = 10'000, max_ffn = 1 << 24;
 constexpr std::int64_t max_vocabulary = 100'000'000;
 constexpr int max_positions = 100'000'000;
+constexpr std::string_view capacity_key = "expert_capacity_factor",
+                           balance_key = "router_aux_loss_coef";
 
 void check_range(const Fields& fields, std::string_view key, std::int64_t value,
                  std::int64_t most) {
@@ -51,7 +54,7 @@ Model model_of_family(Fields& fields) {
   if (row.architecture.empty())
     throw NotSupportedYet(fields.where() + ": " + fields.pointer() + "/family: '" +
                           std::string(row.name) +
-                          "' is not built yet; use gpt, llama, bert, mpt or bloom");
+                          "' is not built yet; use gpt, llama, bert, mpt, bloom or mixtral");
   Model model = model_of(row.architecture);
   model.name = row.name;
   return model;
@@ -60,7 +63,26 @@ Model model_of_family(Fields& fields) {
 }  // namespace
 
 ModelSizes Model::sizes() const {
-  return {hidden, layers, heads, kv_heads, ffn, positions, vocabulary, learned_positions};
+  return {hidden, layers, heads, kv_heads, ffn, positions, vocabulary, learned_positions, experts};
+}
+
+void read_experts(Fields& fields, const ExpertKeys& keys, Model& model) {
+  if (is_given(fields, keys.experts)) model.experts = fields.required<int>(keys.experts);
+  check_range(fields, keys.experts, model.experts, most_experts);
+  if (is_given(fields, keys.per_token))
+    model.experts_per_token = fields.required<int>(keys.per_token);
+  check_range(fields, keys.per_token, model.experts_per_token, model.experts);
+  if (is_given(fields, capacity_key)) {
+    model.expert_capacity_factor = fields.required<double>(capacity_key);
+    if (!(model.expert_capacity_factor > 0 && model.expert_capacity_factor <= most_experts))
+      fields.fail(capacity_key, "must be above 0 and at most " + std::to_string(most_experts) +
+                                    "; experts / experts_per_token and more drop no token");
+  }
+  if (is_given(fields, balance_key)) {
+    model.router_aux_loss_coef = fields.required<double>(balance_key);
+    if (!(model.router_aux_loss_coef >= 0 && model.router_aux_loss_coef <= 1e6))
+      fields.fail(balance_key, "must be 0 or more");
+  }
 }
 
 bool is_given(Fields& fields, std::string_view key) {
@@ -99,7 +121,12 @@ Model read_model(Fields fields) {
   if (model.rotary_dim % 2 != 0)
     fields.fail("heads", "a head is " + std::to_string(model.head_dim) +
                              " wide; rotary positions need an even width");
-  model.gated_ffn = fields.optional<bool>("gated_ffn", model.gated_ffn);
+  if (model.experts > 0) {
+    model.router_aux_loss_coef = 0.001;
+    read_experts(fields, {"experts", "experts_per_token"}, model);
+  } else {
+    model.gated_ffn = fields.optional<bool>("gated_ffn", model.gated_ffn);
+  }
   model.tied_embeddings = fields.optional<bool>("tied_embeddings", model.tied_embeddings);
   if (fields.has("head")) {
     const auto word = fields.required<std::string>("head");

@@ -59,6 +59,7 @@ class Filler {
         boundaries_(boundaries),
         program_(program),
         shards_(plan.shard_group()),
+        expert_shards_(plan.degrees().expert_shard()),
         reduces_(plan.degrees().rdp() > 1) {}
 
   std::vector<BucketPlan> run() {
@@ -99,9 +100,13 @@ class Filler {
     return share_out(items, plan_.degrees().rdp(), plan_.parallelism.tensor);
   }
 
+  bool of_experts(const Candidate& candidate) const {
+    return parameter_of(candidate).of_experts && plan_.parallelism.expert > 1;
+  }
+
   // ZeRO 3 leaves small parameters whole: sharded as ZeRO 1 does it.
   int zero_of(const Candidate& candidate) const {
-    if (shards_ == 1) return 0;
+    if ((of_experts(candidate) ? expert_shards_ : shards_) == 1) return 0;
     const Parallelism& p = plan_.parallelism;
     const bool small = parameter_of(candidate).shape.elements() < p.persistence_threshold;
     return p.zero_stage == 3 && small ? 1 : p.zero_stage;
@@ -120,7 +125,8 @@ class Filler {
       const BucketPlan& open = buckets_[i];
       const bool alike = open.cls == wanted.cls && open.chunk == wanted.chunk &&
                          open.zero == wanted.zero && open.unit == wanted.unit &&
-                         open.bucket.owner == wanted.bucket.owner;
+                         open.bucket.owner == wanted.bucket.owner &&
+                         open.bucket.of_experts == wanted.bucket.of_experts;
       if (!alike) continue;
       if (is_full(open)) break;
       return i;
@@ -138,6 +144,7 @@ class Filler {
     wanted.zero = zero_of(candidate);
     if (wanted.zero >= 2) wanted.unit = candidate.unit;
     wanted.bucket.owner = owner;
+    wanted.bucket.of_experts = of_experts(candidate);
     const std::size_t index = bucket_for(wanted);
     BucketPlan& into = buckets_[index];
     StageParameter member{parameter, candidate.chunk, static_cast<int>(index), into.bucket.elements,
@@ -154,8 +161,9 @@ class Filler {
 
   void close(BucketPlan& plan) const {
     Bucket& bucket = plan.bucket;
-    bucket.sharded = shards_ > 1 && bucket.owner.everybody();
-    const int parts = bucket.sharded ? shards_ : 1;
+    const int shards = bucket.of_experts ? expert_shards_ : shards_;
+    bucket.sharded = shards > 1 && bucket.owner.everybody();
+    const int parts = bucket.sharded ? shards : 1;
     bucket.elements = round_up(bucket.elements, alignment * parts);
     bucket.shard_elements = bucket.elements / parts;
   }
@@ -164,7 +172,7 @@ class Filler {
   const Plan& plan_;
   const Boundaries& boundaries_;
   Program& program_;
-  int shards_;
+  int shards_, expert_shards_;
   bool reduces_;
   std::vector<BucketPlan> buckets_;
 };

@@ -30,6 +30,8 @@ Communication communication_of(Op op) {
       return {InstructionKind::all_gather, GroupKind::context, Stream::context_comm};
     case Op::context_scatter:
       return {InstructionKind::reduce_scatter, GroupKind::context, Stream::context_comm};
+    case Op::expert_exchange:
+      return {InstructionKind::all_to_all, GroupKind::expert, Stream::expert_comm};
     default:
       return {InstructionKind::all_reduce};
   }
@@ -283,6 +285,19 @@ void StageLowering::write_nodes(BodyBuilder& body, int stage) {
   if (position >= 0 && backward) reduce_shared_unit(body);
 }
 
+// The targets', and those that balance experts.
+std::vector<int> StageLowering::losses_of(int stage) const {
+  std::vector<int> losses;
+  for (int index : boundaries_.nodes[at(stage)]) {
+    const Node& node = graph_.nodes[at(index)];
+    if (node.op == Op::route && node.phase == Phase::forward && node.attributes.balance > 0)
+      losses.push_back(node.outputs[2]);
+  }
+  if (graph_.loss >= 0 && boundaries_.tensors[at(graph_.loss)].maker == stage)
+    losses.push_back(graph_.loss);
+  return losses;
+}
+
 void StageLowering::write_forward(int chunk) {
   const int stage = virtual_stage(chunk);
   program_.bodies[at(forward_body(chunk))] = {Body::Kind::forward, chunk, {}};
@@ -290,10 +305,10 @@ void StageLowering::write_forward(int chunk) {
   receive(body, stage, false);
   load_inputs(body, stage);
   write_nodes(body, stage);
-  if (graph_.loss >= 0 && boundaries_.tensors[at(graph_.loss)].maker == stage) {
+  for (int loss : losses_of(stage)) {
     Instruction sum;
     sum.op = Op::sum_loss;
-    sum.inputs = {operand(graph_.loss, stage)};
+    sum.inputs = {operand(loss, stage)};
     sum.outputs = {{program_.loss_buffer, 0, {Shape{1}, Dtype::f64}, GroupKind::none}};
     body.emit(std::move(sum));
   }

@@ -68,7 +68,7 @@ void StageLowering::place_bucket(BucketPlan& planned) {
   const auto own_part = [&](const Operand& whole, bool only_own) {
     Operand part = whole;
     part.type = flat(own, whole.type.dtype);
-    if (bucket.sharded && !only_own) part.part_of = GroupKind::shard;
+    if (bucket.sharded && !only_own) part.part_of = bucket.shard();
     return part;
   };
   const bool weights_cut = planned.zero == 3, gradients_cut = planned.zero >= 2;
@@ -107,6 +107,12 @@ void StageLowering::place_buckets() {
                    static_cast<std::int64_t>(16 * program_.parameters.size()));
 }
 
+int StageLowering::replicas_of(const Bucket& bucket) const {
+  const int ranks = bucket.of_experts ? degrees_.expert_rdp() : degrees_.rdp();
+  const int shards = bucket.of_experts ? degrees_.expert_shard() : degrees_.shard;
+  return bucket.sharded ? ranks / shards : ranks;
+}
+
 // Elements of the own part that one rank saves: a share of it among the ranks that have the same;
 // 0 where all of the bucket is saved by another stage.
 std::int64_t StageLowering::snapshot_slice(const Bucket& bucket) const {
@@ -116,7 +122,7 @@ std::int64_t StageLowering::snapshot_slice(const Bucket& bucket) const {
       }))
     return 0;
   if (!bucket.owner.everybody()) return bucket.shard_elements;
-  const std::int64_t replicas = bucket.sharded ? degrees_.rdp() / degrees_.shard : degrees_.rdp();
+  const std::int64_t replicas = replicas_of(bucket);
   return (bucket.shard_elements + replicas - 1) / replicas;
 }
 

@@ -76,7 +76,7 @@ void StageLowering::gather_unit(BodyBuilder& body, int unit, bool backward) {
     Instruction gather;
     gather.kind = InstructionKind::all_gather;
     gather.stream = Stream::shard_comm;
-    gather.group = GroupKind::shard;
+    gather.group = bucket.shard();
     gather.flat = !plan_.parallelism.hierarchical_gather;
     gather.bucket = static_cast<int>(b);
     gather.inputs = {bucket.own_weights};
@@ -149,7 +149,7 @@ void StageLowering::reduce_unit_bucket(BodyBuilder& body, int b) {
   Instruction reduce;
   reduce.kind = InstructionKind::reduce_scatter;
   reduce.stream = Stream::shard_comm;
-  reduce.group = GroupKind::shard;
+  reduce.group = bucket.shard();
   reduce.bucket = b;
   reduce.accumulate = true;
   reduce.phase = Phase::backward;

@@ -31,6 +31,7 @@ class StageLowering {
   int add_buffer(std::string_view name, MemoryClass cls, Region region, std::int64_t bytes,
                  int chunk = -1);
   void place_buckets();
+  int replicas_of(const Bucket& bucket) const;  // ranks that have the same own part
   std::int64_t snapshot_slice(const Bucket& bucket) const;
   void find_slot_lifetimes();
   void place_bucket(BucketPlan& planned);
@@ -43,6 +44,7 @@ class StageLowering {
   void write_backward(int chunk, Body::Kind kind);  // backward or weights
   void receive(BodyBuilder& body, int virtual_stage, bool backward);
   void gather_parts(BodyBuilder& body, const Instruction& recv, const Operand& whole);
+  std::vector<int> losses_of(int virtual_stage) const;
   void load_inputs(BodyBuilder& body, int virtual_stage);
   void write_nodes(BodyBuilder& body, int virtual_stage);
   void reduce_what_is_ready(BodyBuilder& body, int node);

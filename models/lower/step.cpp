@@ -54,13 +54,13 @@ int StageLowering::reduce_bucket(BodyBuilder& body, int b, When when) {
                     bucket.gradients, when, b);
     body.body().instructions.back().root = bucket.owner.rdp;
   } else if (bucket.sharded) {
-    emit_collective(body, InstructionKind::reduce_scatter, GroupKind::shard, bucket.gradients,
+    emit_collective(body, InstructionKind::reduce_scatter, bucket.shard(), bucket.gradients,
                     bucket.own_gradients, when, b);
-    if (degrees_.shard < degrees_.rdp())
-      emit_collective(body, InstructionKind::all_reduce, GroupKind::replica, bucket.own_gradients,
+    if (replicas_of(bucket) > 1)
+      emit_collective(body, InstructionKind::all_reduce, bucket.replica(), bucket.own_gradients,
                       bucket.own_gradients, when, b);
-  } else if (degrees_.rdp() > 1) {
-    emit_collective(body, InstructionKind::all_reduce, GroupKind::rdp, bucket.gradients,
+  } else if (replicas_of(bucket) > 1) {
+    emit_collective(body, InstructionKind::all_reduce, bucket.rdp(), bucket.gradients,
                     bucket.gradients, when, b);
   }
   return body.size() > before ? body.size() - 1 : -1;
@@ -77,7 +77,7 @@ void StageLowering::finish_reduction(BodyBuilder& body, int b) {
   const bool tied = planned.cls == BucketClass::tied;
   if (planned.zero >= 2) {
     if (planned.cls == BucketClass::partial) all_reduce(GroupKind::tensor);
-    if (degrees_.shard < degrees_.rdp()) all_reduce(GroupKind::replica);
+    if (replicas_of(planned.bucket) > 1) all_reduce(planned.bucket.replica());
   } else if (tied || !plan_.parallelism.overlap_gradients) {
     reduce_bucket(body, b, When::always);
   }
@@ -96,7 +96,8 @@ void StageLowering::write_begin() {
 }
 
 // ||g||^2 of the parts that this rank owns, summed over the ranks that together hold one whole
-// gradient.
+// gradient. With experts of their own, ranks hold unlike shares of different parameters: then over
+// all ranks, of which the first with each part counts it.
 void StageLowering::measure_norm(BodyBuilder& body) {
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     Instruction squares;
@@ -115,11 +116,12 @@ void StageLowering::measure_norm(BodyBuilder& body) {
               {Wait::Relation::latest, backward_body(chunk), last_reduction_[at(chunk)]});
     body.emit(std::move(squares));
   }
-  const bool several = degrees_.pipeline * degrees_.tensor * degrees_.shard > 1;
+  const bool by_experts = degrees_.expert > 1;
+  const bool several = degrees_.pipeline * degrees_.tensor * degrees_.shard > 1 || by_experts;
   const Operand norm = scalar(program_.norm_buffer);
   if (several)
-    emit_collective(body, InstructionKind::all_reduce, GroupKind::norm, norm, norm, When::always,
-                    -1);
+    emit_collective(body, InstructionKind::all_reduce,
+                    by_experts ? GroupKind::world : GroupKind::norm, norm, norm, When::always, -1);
   const Operand loss = scalar(program_.loss_buffer);
   if (degrees_.pipeline > 1)
     emit_collective(body, InstructionKind::all_reduce, GroupKind::pipeline, loss, loss,
@@ -185,7 +187,7 @@ void StageLowering::step_and_share(BodyBuilder& body) {
     for (const Operand& state : states_of(bucket)) step.outputs.push_back(state);
     body.emit(std::move(step));
     if (bucket.sharded && buckets_[b].zero <= 2)
-      emit_collective(body, InstructionKind::all_gather, GroupKind::shard, bucket.own_weights,
+      emit_collective(body, InstructionKind::all_gather, bucket.shard(), bucket.own_weights,
                       bucket.weights, When::always, static_cast<int>(b));
   }
   const Mesh mesh(degrees_, plan_.parallelism.placement);

@@ -93,7 +93,7 @@ class Differentiator {
         differentiate_norm(node, dy);
         break;
       case Op::linear:
-        differentiate_linear(node, dy);
+        differentiate_product(node, dy, Op::linear_grad_input, Op::linear_grad_weight);
         break;
       case Op::rope:
         make_and_pass(Op::rope_grad, node, {dy});
@@ -124,6 +124,27 @@ class Differentiator {
       case Op::select_positions:
         make_and_pass(Op::select_positions_grad, node, {dy, in[1]});
         break;
+      case Op::route: {
+        Node at = node;
+        at.attributes.scale = scale_;
+        make_and_pass(Op::route_grad, at, {in[0], node.outputs[1], dy});
+        break;
+      }
+      case Op::dispatch:
+        make_and_pass(Op::dispatch_grad, node, {in[1], dy});
+        break;
+      case Op::expert_exchange:
+        make_and_pass(Op::expert_exchange, node, {dy});
+        break;
+      case Op::expert_linear:
+        differentiate_product(node, dy, Op::expert_linear_grad_input,
+                              Op::expert_linear_grad_weight);
+        break;
+      case Op::combine: {
+        const int grad = make(Op::combine_grad, node, {in[0], in[1], in[2], dy});
+        for (int i = 0; i < 2; ++i) pass_on(node, in[i], graph_.output(grad, i));
+        break;
+      }
       case Op::tensor_copy:
         make_and_pass(Op::tensor_reduce, node, {dy});
         break;
@@ -201,11 +222,11 @@ class Differentiator {
 
   // The input's gradient first: what waits for it (a collective, an earlier stage) starts while the
   // weight's is computed.
-  void differentiate_linear(const Node& node, int dy) {
-    if (needs(node.inputs[0])) make_and_pass(Op::linear_grad_input, node, {dy, node.inputs[1]});
+  void differentiate_product(const Node& node, int dy, Op of_input, Op of_weight) {
+    if (needs(node.inputs[0])) make_and_pass(of_input, node, {dy, node.inputs[1]});
     Node at = node;
     at.attributes.accumulate_separately = !fuse_accumulation_;
-    make(Op::linear_grad_weight, at, {node.inputs[0], dy}, {of_parameter(node.inputs[1])});
+    make(of_weight, at, {node.inputs[0], dy}, {of_parameter(node.inputs[1])});
     if (node.inputs.size() > 2) make(Op::bias_grad, node, {dy}, {of_parameter(node.inputs[2])});
   }
 

@@ -5,6 +5,7 @@
 #include "models/passes/recompute.h"
 #include "models/passes/ring_attention.h"
 #include "models/passes/split_context.h"
+#include "models/passes/split_experts.h"
 #include "models/passes/split_tensors.h"
 
 namespace meshwright {
@@ -18,6 +19,7 @@ constexpr Pass training_list[] = {
      split_context},
     {"split_tensors", "before backward: a communication's gradient is its conjugate",
      split_tensors},
+    {"split_experts", "before backward: an exchange's gradient is an exchange", split_experts},
     {"backward", "on the split graph: gradients are local", backward},
     {"recompute", "after backward: gradients tell what is needed again", recompute},
     {"ring_attention", "last: to all other passes attention is one operation", ring_attention},

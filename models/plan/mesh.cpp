@@ -17,7 +17,10 @@ enum class Span : std::uint8_t {
   chunk_shard,  // the consecutive chunk of `shard` that the rank is in
   every_shard,  // the same place in each of those chunks
   chunk_context,
-  chunk_expert
+  chunk_expert,
+  every_expert,        // the same place in each of those chunks, ...
+  chunk_expert_shard,  // ... of them a consecutive chunk of `expert_shard`, ...
+  every_expert_shard   // ... or the same place in each of those
 };
 
 struct GroupRow {
@@ -26,7 +29,7 @@ struct GroupRow {
   Span pipeline, tensor, rdp;
 };
 
-constexpr std::array<GroupRow, 13> group_rows = {{
+constexpr std::array<GroupRow, group_kind_count> group_rows = {{
     {GroupKind::none, "none", Span::own, Span::own, Span::own},
     {GroupKind::tensor, "tensor", Span::own, Span::all, Span::own},
     {GroupKind::pipeline, "pipeline", Span::all, Span::own, Span::own},
@@ -37,6 +40,9 @@ constexpr std::array<GroupRow, 13> group_rows = {{
     {GroupKind::replica, "replica", Span::own, Span::own, Span::every_shard},
     {GroupKind::context, "context", Span::own, Span::own, Span::chunk_context},
     {GroupKind::expert, "expert", Span::own, Span::own, Span::chunk_expert},
+    {GroupKind::expert_rdp, "expert_rdp", Span::own, Span::own, Span::every_expert},
+    {GroupKind::expert_shard, "expert_shard", Span::own, Span::own, Span::chunk_expert_shard},
+    {GroupKind::expert_replica, "expert_replica", Span::own, Span::own, Span::every_expert_shard},
     {GroupKind::norm, "norm", Span::all, Span::all, Span::chunk_shard},
     {GroupKind::world, "world", Span::all, Span::all, Span::all},
     {GroupKind::embedding, "embedding", Span::ends, Span::own, Span::own},
@@ -54,6 +60,16 @@ struct Range {
 };
 
 Range chunk_of(int own, int size) { return {own / size * size, size, 1}; }
+
+// The ranks with the same experts are every `expert`-th; their chunks are of those.
+Range among_same_experts(Span span, int own, const Degrees& degrees) {
+  const int experts = own % degrees.expert, place = own / degrees.expert;
+  const int count = degrees.expert_rdp(), shards = degrees.expert_shard();
+  Range among{0, count, 1};
+  if (span == Span::chunk_expert_shard) among = chunk_of(place, shards);
+  if (span == Span::every_expert_shard) among = {place % shards, count / shards, shards};
+  return {experts + among.first * degrees.expert, among.count, among.step * degrees.expert};
+}
 
 // A middle stage has no part in `ends`: its range is empty.
 Range range_of(Span span, int own, int size, const Degrees& degrees) {
@@ -73,6 +89,10 @@ Range range_of(Span span, int own, int size, const Degrees& degrees) {
       return chunk_of(own, degrees.context);
     case Span::chunk_expert:
       return chunk_of(own, degrees.expert);
+    case Span::every_expert:
+    case Span::chunk_expert_shard:
+    case Span::every_expert_shard:
+      return among_same_experts(span, own, degrees);
   }
   return {};
 }

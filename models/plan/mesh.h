@@ -21,10 +21,16 @@ enum class GroupKind : std::uint8_t {
   replica,   // same shard index over the shard groups of an rdp group
   context,   // CP: parts of one sequence
   expert,    // EP: consecutive members of rdp that share the experts
-  norm,      // the ranks whose parts make up one whole gradient: mp * shard
+  // Of the ranks that have the same experts: all of an rdp group; those that share one copy of the
+  // sharded states; the same shard index over those.
+  expert_rdp,
+  expert_shard,
+  expert_replica,
+  norm,  // the ranks whose parts make up one whole gradient: mp * shard
   world,
   embedding  // the first and last stage at one (data, tensor) coordinate: tied embeddings
 };
+constexpr int group_kind_count = 16;
 std::string_view name_of(GroupKind kind);
 
 struct Degrees {
@@ -32,6 +38,9 @@ struct Degrees {
   int shard = 1, expert = 1;  // each divides data * context
   int ranks() const { return pipeline * tensor * data * context; }
   int rdp() const { return data * context; }
+  int expert_rdp() const { return rdp() / expert; }
+  // Ranks that share one copy of what is sharded of an expert.
+  int expert_shard() const { return shard < expert_rdp() ? shard : expert_rdp(); }
 };
 
 struct Coordinates {

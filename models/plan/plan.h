@@ -132,6 +132,7 @@ struct ModelSizes {
   int hidden = 0, layers = 0, heads = 0, kv_heads = 0, ffn = 0, positions = 0;
   std::int64_t vocabulary = 0;
   bool learned_positions = false;
+  int experts = 0;  // of every block; 0: none
 };
 
 // The one list of rules about a plan and the model it cuts. Throws InputError with "/json/pointer:

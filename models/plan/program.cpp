@@ -110,8 +110,9 @@ RunId resolve(const Program& program, int task, const Wait& wait) {
 }
 
 std::string to_text(const Program& program) {
-  constexpr const char* streams[] = {"compute",   "tensor_comm", "shard_comm", "pipe_send",
-                                     "pipe_recv", "copy_out",    "copy_in",    "context_comm"};
+  constexpr const char* streams[] = {"compute",   "tensor_comm",  "shard_comm",
+                                     "pipe_send", "pipe_recv",    "copy_out",
+                                     "copy_in",   "context_comm", "expert_comm"};
   constexpr const char* bodies[] = {"forward",    "backward", "weights",
                                     "step_begin", "step_end", "load"};
   constexpr const char* relations[] = {"", "slot:", "window:", "latest:", "previous:"};

@@ -30,13 +30,13 @@ enum class InstructionKind : std::uint8_t {
   all_gather,      // inputs[0] = own part, outputs[0] = all parts by group index (may contain
                    // inputs[0])
   reduce_scatter,  // inputs[0] = whole, outputs[0] = own summed part (may lie in inputs[0])
-  all_to_all,
-  broadcast,      // from member `root` to the others
-  reduce,         // in place; the sum ends on member `root`, the others' data is lost
-  ring_shift,     // outputs[0] = inputs[0] of the rank before in the group, in a ring
-  copy_out,       // device to host
-  copy_in,        // host to device
-  optimizer_step  // on `bucket`: own part of parameters and optimizer states
+  all_to_all,      // part i of inputs[0] to member i; outputs[0] = what they sent here, in order
+  broadcast,       // from member `root` to the others
+  reduce,          // in place; the sum ends on member `root`, the others' data is lost
+  ring_shift,      // outputs[0] = inputs[0] of the rank before in the group, in a ring
+  copy_out,        // device to host
+  copy_in,         // host to device
+  optimizer_step   // on `bucket`: own part of parameters and optimizer states
 };
 
 enum class Stream : std::uint8_t {
@@ -47,9 +47,10 @@ enum class Stream : std::uint8_t {
   pipe_recv,
   copy_out,
   copy_in,
-  context_comm
+  context_comm,
+  expert_comm
 };
-constexpr int stream_count = 8;
+constexpr int stream_count = 9;
 
 // Bodies are shared by all micro-batches; an instruction may be meant for the first or last one of
 // its chunk only, or for those whose activations are offloaded.
@@ -144,6 +145,10 @@ struct Bucket {
   Operand master;                       // fp32 own part; own_weights where those are fp32
   Operand first_moment, second_moment;  // fp32 own part; buffer -1 where the optimizer has none
   bool sharded = false;                 // own part = part `index in shard group`
+  bool of_experts = false;  // of what the expert group shares: other groups reduce and shard it
+  GroupKind rdp() const { return of_experts ? GroupKind::expert_rdp : GroupKind::rdp; }
+  GroupKind shard() const { return of_experts ? GroupKind::expert_shard : GroupKind::shard; }
+  GroupKind replica() const { return of_experts ? GroupKind::expert_replica : GroupKind::replica; }
   // For checkpoints: fp32 copies of this rank's slice of the own part, state after state (master,
   // first, second moment). The ranks with the same own part have a slice each. Buffer -1: none.
   Operand snapshot;

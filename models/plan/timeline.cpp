@@ -12,8 +12,8 @@ namespace meshwright {
 namespace {
 
 constexpr std::array<std::string_view, stream_count> stream_names = {
-    "compute",   "tensor_comm", "shard_comm", "pipe_send",
-    "pipe_recv", "copy_out",    "copy_in",    "context_comm"};
+    "compute",  "tensor_comm", "shard_comm",   "pipe_send",  "pipe_recv",
+    "copy_out", "copy_in",     "context_comm", "expert_comm"};
 
 constexpr std::array<std::string_view, 14> kind_names = {
     "compute",    "load_input",     "send",       "recv",          "all_reduce",

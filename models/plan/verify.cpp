@@ -155,6 +155,24 @@ void check_sharding(const Parallelism& p) {
                        p.shard, replicas));
 }
 
+void check_experts(const Plan& plan, const ModelSizes& model) {
+  const Parallelism& p = plan.parallelism;
+  if (p.expert == 1) return;
+  if (model.experts == 0)
+    refuse("parallelism/expert",
+           fmt::format("{} needs a model with experts; use 1, or family 'mixtral'", p.expert));
+  if (model.experts % p.expert != 0)
+    refuse("parallelism/expert", fmt::format("{} does not divide {} experts; use {}", p.expert,
+                                             model.experts, divisors_of(model.experts)));
+  const Degrees degrees = plan.degrees();
+  if (degrees.expert_rdp() % degrees.expert_shard() != 0)
+    refuse("parallelism/shard",
+           fmt::format("{} does not divide the {} ranks that have the same experts (data {} / "
+                       "expert {}); use {}",
+                       p.shard, degrees.expert_rdp(), p.data, p.expert,
+                       divisors_of(degrees.expert_rdp())));
+}
+
 void check_schedule(const Plan& plan, const ModelSizes& model) {
   const Parallelism& p = plan.parallelism;
   const int micro_batches = plan.micro_batches();
@@ -272,13 +290,21 @@ void check_training(const Training& t, const ModelSizes& model) {
 }
 
 // Legal, but this version cannot do it.
-void check_supported(const Plan& plan) {
+void check_supported(const Plan& plan, const ModelSizes& model) {
+  const Training& t = plan.training;
   const Parallelism& p = plan.parallelism;
   if (p.offload != "none" && p.schedule == ScheduleKind::zero_bubble)
     not_yet("parallelism/offload", "offload under schedule 'zero_bubble'");
-  if (p.context > 1 && p.expert > 1)
-    not_yet("parallelism/context", "context together with expert parallelism");
-  if (p.expert > 1) not_yet("parallelism/expert", "expert parallelism (degree above 1)");
+  if (model.experts > 0 && p.context > 1)
+    not_yet(
+        "parallelism/context",
+        "context parallelism of a model with experts, which are shared out by whole sequences,");
+  if (model.experts > 0 && p.tensor > 1)
+    not_yet("parallelism/tensor", "tensor parallelism of a model with experts");
+  if (model.experts > 0 && t.optimizer == OptimizerKind::lamb)
+    not_yet("training/optimizer", "lamb, which scales every expert's matrices by themselves,");
+  if (p.expert > 1 && p.shard_whole)
+    not_yet("parallelism/shard_layout", "'whole' together with expert parallelism");
 }
 
 }  // namespace
@@ -297,11 +323,12 @@ void verify(const Plan& plan, const ModelSizes& model) {
   check_context(plan);
   check_tensor(plan, model);
   check_sharding(plan.parallelism);
+  check_experts(plan, model);
   check_schedule(plan, model);
   check_partition(plan.parallelism);
   check_amounts(plan.parallelism);
   check_offload(plan);
-  check_supported(plan);
+  check_supported(plan, model);
   if (std::find(placements().begin(), placements().end(), plan.parallelism.placement) ==
       placements().end())
     refuse("parallelism/placement",

@@ -16,15 +16,16 @@ struct SmallModel {
   Program program;
 };
 
-// The model with `layers` blocks, on one stage and one replica.
+// The model with `layers` blocks, on one stage and as many replicas as share its experts.
 SmallModel lower_small(Model model, Plan plan, int layers) {
   model.layers = layers;
   Parallelism& p = plan.parallelism;
-  p.pipeline = p.data = p.shard = p.virtual_stages = 1;
+  p.pipeline = p.shard = p.virtual_stages = 1;
+  p.data = p.expert;
   p.schedule = ScheduleKind::one_f_one_b;
   p.active_microbatches = 0;
   p.zero_stage = 0;
-  plan.training.global_batch = plan.training.micro_batch;
+  plan.training.global_batch = std::int64_t{plan.training.micro_batch} * p.data;
   SmallModel small;
   small.graph = run_passes(build_graph(model, plan.training), plan, training_passes());
   plan.stage_of_unit.assign(small.graph.units.size(), 0);

@@ -23,6 +23,7 @@ struct Cut {
   int shard = 1;
   bool whole = false;  // parameters with owners
   std::int64_t persistence = 0;
+  int expert = 1;
 };
 
 Plan plan_of(const Model& model, const Cut& cut) {
@@ -31,6 +32,7 @@ Plan plan_of(const Model& model, const Cut& cut) {
   plan.parallelism.shard = cut.shard;
   plan.parallelism.shard_whole = cut.whole;
   plan.parallelism.persistence_threshold = cut.persistence;
+  plan.parallelism.expert = cut.expert;
   plan.snapshot = true;
   return plan;
 }
@@ -99,7 +101,7 @@ void check_losses(const std::vector<double>& got, const std::vector<double>& exp
     CHECK(got[i] == Approx(expected[saved_steps + i]).epsilon(1e-5));
 }
 
-void check_family(const std::string& family, int stride) {
+void check_family(const std::string& family, const std::vector<Cut>& all, int stride) {
   const Model model = small_model(family);
   World& world = test_world();
   const TestFolder own;
@@ -107,7 +109,6 @@ void check_family(const std::string& family, int stride) {
   const auto one = make_self_world({});
   const Plan alone = plan_of(model, {});
   const std::vector<double> expected = Run(model, alone, *one).train(1, all_steps);
-  const std::vector<Cut> all = cuts(world.size());
   const auto folder_of = [&](std::size_t cut) { return shared + "/" + std::to_string(cut); };
   std::map<std::size_t, std::vector<double>> undisturbed;
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -145,6 +146,24 @@ void check_family(const std::string& family, int stride) {
   if (world.rank() == 0) CHECK(pairs >= 20);  // 2 and 4 ranks, two families: over 80
 }
 
+// Expert degrees among the others.
+std::vector<Cut> expert_cuts(int ranks) {
+  if (ranks == 2)
+    return {{{.data = 2}},
+            {.degrees = {.data = 2}, .expert = 2},
+            {.degrees = {.data = 2, .zero_stage = 1}, .expert = 2},
+            {.degrees = {.data = 2, .zero_stage = 3}, .expert = 2},
+            {{.data = 2, .zero_stage = 3}},
+            {{.pipeline = 2}}};
+  return {{.degrees = {.data = 4}, .expert = 4},
+          {.degrees = {.data = 4, .zero_stage = 3}, .expert = 2},
+          {.degrees = {.data = 4, .zero_stage = 1}, .shard = 2, .expert = 2},
+          {.degrees = {.data = 4, .zero_stage = 2}, .shard = 2, .expert = 4},
+          {.degrees = {.pipeline = 2, .data = 2}, .expert = 2},
+          {.degrees = {.pipeline = 2, .data = 2, .zero_stage = 3}, .expert = 2},
+          {{.data = 4, .zero_stage = 3}}};
+}
+
 void check_16_bit() {
   const Model model = small_model("gpt");
   World& world = test_world();
@@ -169,11 +188,16 @@ void check_16_bit() {
 }  // namespace
 
 TEST_CASE("a checkpoint is loaded under any degrees", "[agree][checkpoint]") {
-  check_family("gpt", 2);  // tied embeddings: one copy, or two on two stages
+  check_family("gpt", cuts(test_world().size()),
+               2);  // tied embeddings: one copy, or two on two stages
 }
 
 TEST_CASE("a checkpoint of untied embeddings is loaded under any degrees", "[agree][checkpoint]") {
-  check_family("llama", 4);
+  check_family("llama", cuts(test_world().size()), 4);
+}
+
+TEST_CASE("a checkpoint of experts is loaded under any degrees", "[agree][checkpoint]") {
+  check_family("mixtral", expert_cuts(test_world().size()), 1);
 }
 
 TEST_CASE("a run in 16 bits continues to the bit under its own degrees", "[agree][checkpoint]") {

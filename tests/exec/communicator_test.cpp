@@ -142,6 +142,19 @@ void check_reduce(Communicator& group, float* data, std::int64_t elements) {
   }
 }
 
+// Part i of what rank r sends begins with element (r * size + i) of one list.
+void check_all_to_all(Communicator& group, float* out, std::int64_t part) {
+  const int size = group.size();
+  std::vector<float> in(static_cast<std::size_t>(part * size), -1.0f), expected;
+  for (int peer = 0; peer < size; ++peer)
+    for (std::int64_t i = 0; i < part; ++i) {
+      out[peer * part + i] = float(value(group.rank() * size + peer, i));
+      expected.push_back(float(value(peer * size + group.rank(), i)));
+    }
+  group.all_to_all(out, in.data(), part * 4);
+  CHECK(in == expected);
+}
+
 // Each rank sends two messages round the ring; they are received in the opposite order.
 void check_messages(Communicator& group, float* data, std::int64_t elements) {
   const int next = (group.rank() + 1) % group.size();
@@ -168,6 +181,7 @@ void check_everything(Communicator& group, void* memory) {
       check_16_bit(group, memory, elements, dtype);
     check_broadcast(group, static_cast<float*>(memory), elements);
     check_reduce(group, static_cast<float*>(memory), elements);
+    check_all_to_all(group, static_cast<float*>(memory), elements);
     check_messages(group, static_cast<float*>(memory), elements);
     group.barrier();
   }

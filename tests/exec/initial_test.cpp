@@ -30,7 +30,7 @@ Parameter cut_parameter(Shape global, Shape padded, Cut cut, int degree) {
 
 std::vector<float> initial(const Parameter& parameter, int rank, int degree) {
   std::vector<float> values(static_cast<std::size_t>(parameter.shape.elements()));
-  fill_initial(parameter, {7, 4, rank, degree}, 0, parameter.shape.elements(), values.data());
+  fill_initial(parameter, {7, 4, {rank, degree}}, 0, parameter.shape.elements(), values.data());
   return values;
 }
 
@@ -77,10 +77,10 @@ TEST_CASE("a different name, seed or element gives another value", "[exec][runti
   CHECK(initial(parameter, 0, 1) != first);
   std::vector<float> other(8);
   parameter.name = "a";
-  fill_initial(parameter, {8, 4, 0, 1}, 0, 8, other.data());
+  fill_initial(parameter, {8, 4, {}}, 0, 8, other.data());
   CHECK(other != first);
   // Any part can be made alone.
-  fill_initial(parameter, {7, 4, 0, 1}, 3, 4, other.data());
+  fill_initial(parameter, {7, 4, {}}, 3, 4, other.data());
   CHECK(std::vector<float>(other.begin(), other.begin() + 4) ==
         std::vector<float>(first.begin() + 3, first.begin() + 7));
 }
@@ -107,7 +107,7 @@ TEST_CASE("the ranks of a tensor group hold slices of the whole", "[exec][runtim
         const Parameter parameter = cut_parameter(c.global, c.padded, c.cut, degree);
         const std::vector<float> values = initial(parameter, rank, degree);
         std::int64_t local = 0;
-        for (const ParameterRun& run : runs_of(parameter, rank, degree)) {
+        for (const ParameterRun& run : runs_of(parameter, {rank, degree})) {
           REQUIRE(run.local == local);
           local += run.count;
           for (std::int64_t i = 0; i < run.count; ++i) {
@@ -128,7 +128,7 @@ TEST_CASE("the ranks of a tensor group hold slices of the whole", "[exec][runtim
     }
   // q|k|v of 2 ranks, written out: rank 1 of [24] in segments 16, 4, 4 holds 8-15, 18-19, 22-23.
   const Parameter bias = cut_parameter({24}, {24}, {0, {16, 4, 4}}, 2);
-  const std::vector<ParameterRun> runs = runs_of(bias, 1, 2);
+  const std::vector<ParameterRun> runs = runs_of(bias, {1, 2});
   REQUIRE(runs.size() == 3);
   CHECK((runs[0].global == 8 && runs[0].count == 8));
   CHECK((runs[1].global == 18 && runs[1].local == 8 && runs[1].count == 2));
@@ -142,11 +142,11 @@ TEST_CASE("any part of a cut tensor has the runs of the whole", "[exec][runtime]
   for (std::int64_t begin = 0; begin < 36; ++begin)
     for (std::int64_t count = 0; begin + count <= 36; ++count) {
       std::vector<float> part(static_cast<std::size_t>(count));
-      fill_initial(parameter, {7, 4, 1, 2}, begin, count, part.data());
+      fill_initial(parameter, {7, 4, {1, 2}}, begin, count, part.data());
       const auto from = whole.begin() + begin;
       REQUIRE(std::equal(part.begin(), part.end(), from));
       std::int64_t seen = 0;
-      visit_runs(parameter, 1, 2, begin, count, [&](const ParameterRun& run) {
+      visit_runs(parameter, {1, 2}, begin, count, [&](const ParameterRun& run) {
         REQUIRE(run.local == begin + seen);
         seen += run.count;
       });

@@ -105,6 +105,20 @@ void add_loss_cases(std::vector<Case>& cases, const Sizes& z) {
                    {{2 * z.batch}, {2 * z.batch}}});
 }
 
+// Six experts on three ranks: the rows of each come in three groups, one from every rank.
+void add_expert_cases(std::vector<Case>& cases, const Sizes& z) {
+  Attributes a = sequences(z.batch, z.length);
+  a.experts = 6;
+  a.expert_capacity = std::max(1, z.length / 3);
+  const std::int64_t rows = std::int64_t{6} * z.batch * a.expert_capacity;
+  for (const std::int64_t own : {6, 2})
+    cases.push_back({"expert_linear, " + std::to_string(own) + " of 6",
+                     Op::expert_linear,
+                     a,
+                     {{{rows, z.width}}, {{own, z.other, z.width}}},
+                     {{rows, z.other}}});
+}
+
 const char* name_of(Packing packing) {
   return packing == Packing::separate       ? "separate"
          : packing == Packing::concatenated ? "concatenated"
@@ -201,6 +215,7 @@ std::vector<Case> cases_of(const Sizes& z, int head_dim) {
   add_row_cases(cases, z);
   add_part_cases(cases, z);
   add_loss_cases(cases, z);
+  add_expert_cases(cases, z);
   add_rope_cases(cases, z);
   add_attention_cases(cases, z.batch, z.length, head_dim);
   return cases;
@@ -256,13 +271,15 @@ void OpTensor::set(std::int64_t i, double value) {
 
 Dtype Runner::output_type(Op op, const Attributes& attributes, std::size_t output,
                           bool added) const {
+  if (op == Op::route && output == 1) return Dtype::i32;
   if (!is_16_bit(real_)) return real_;
   const bool is_loss = op == Op::cross_entropy || op == Op::span_loss ||
                        op == Op::cross_entropy_stats || op == Op::cross_entropy_combine;
   const bool statistics =
       (op == Op::layer_norm || op == Op::rms_norm || op == Op::attention) && output == 1 &&
       !(op == Op::attention && attributes.attention == AttentionKernel::unfused);
-  return added || is_loss || statistics ? Dtype::f32 : real_;
+  const bool weights = op == Op::route || (op == Op::combine_grad && output == 1);
+  return added || is_loss || statistics || weights ? Dtype::f32 : real_;
 }
 
 std::vector<OpTensor> Runner::run(Op op, const Attributes& attributes,
@@ -346,6 +363,13 @@ const OpRule rules[] = {
        if (in.size() > 2)
          g.push_back(r.run(Op::bias_grad, c.attributes, {&dy}, {in[2].type.shape}, 1)[0]);
        return g;
+     }},
+    {Op::expert_linear,
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const OpTensor& dy) {
+       return Inputs{
+           r.run(Op::expert_linear_grad_input, c.attributes, {&dy, &in[1]}, {in[0].type.shape})[0],
+           r.run(Op::expert_linear_grad_weight, c.attributes, {&in[0], &dy}, {in[1].type.shape},
+                 1)[0]};
      }},
     {Op::add_bias,
      [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const OpTensor& dy) {

@@ -28,6 +28,31 @@ std::vector<std::int64_t> shape_of(const std::string& text) {
   return shape;
 }
 
+// `...experts.0...`, `...experts.1...`, ... become `...experts.*...`, one after the other.
+void stack_experts(std::map<std::string, GoldenTensor>& tensors) {
+  const std::string first = ".experts.0.";
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : tensors)
+    if (name.find(first) != std::string::npos) names.push_back(name);
+  for (const std::string& name : names) {
+    const auto numbered = [&](const std::string& number) {
+      std::string changed = name;
+      return changed.replace(name.find(first), first.size(), ".experts." + number + ".");
+    };
+    GoldenTensor all;
+    std::int64_t count = 0;
+    for (;; ++count) {
+      const auto next = tensors.find(numbered(std::to_string(count)));
+      if (next == tensors.end()) break;
+      all.shape = next->second.shape;
+      all.values.insert(all.values.end(), next->second.values.begin(), next->second.values.end());
+      tensors.erase(next);
+    }
+    all.shape.insert(all.shape.begin(), count);
+    tensors[numbered("*")] = std::move(all);
+  }
+}
+
 }  // namespace
 
 const GoldenTensor& Golden::tensor(const std::string& name) const {
@@ -67,6 +92,7 @@ Golden load_golden(const std::string& folder) {
     if (!data) throw std::runtime_error(folder + "/tensors.bin: ends before " + name);
     golden.tensors[name] = std::move(tensor);
   }
+  stack_experts(golden.tensors);
   return golden;
 }
 

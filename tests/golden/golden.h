@@ -19,7 +19,7 @@ struct Golden {
   std::map<std::string, GoldenTensor> tensors;
 
   // `tokens`, `targets`, `positions`, `logits`, `loss`, `weight/<name>`, `gradient/<name>`; an
-  // unknown name throws.
+  // unknown name throws. Those of a layer's experts are one tensor, `...experts.*...`.
   const GoldenTensor& tensor(const std::string& name) const;
   bool has(const std::string& name) const { return tensors.contains(name); }
   // Token ids, targets and positions as integers.

@@ -11,7 +11,7 @@
 
 Tensors: `tokens` [b,s], `targets` [b,s] (or [b,p] masked, [b,2] question answering), `positions`
 [b,p] (masked only), `logits` (rows of the targets; all rows for the others), `loss` (mean over all
-targets), `weight/<name>` and `gradient/<name>` of every parameter. Token ids, targets and positions
+targets, and the experts' balancing loss), `weight/<name>` and `gradient/<name>` of every parameter. Token ids, targets and positions
 are whole numbers stored as floats.
 
 Weights are drawn from a fixed seed, rounded to float32, and used in float64; the implementation
@@ -26,6 +26,7 @@ import sys
 
 import torch
 import transformers
+from transformers.models.mixtral import modeling_mixtral as mixtral
 
 BATCH, SEQUENCE, PREDICTED, VOCABULARY = 2, 12, 3, 61
 
@@ -72,6 +73,10 @@ MODELS = {
               {"family": "bloom", "hidden": 36, "layers": 2, "heads": 6, "vocab": VOCABULARY},
               transformers.BloomConfig(hidden_size=36, n_layer=2, n_head=6,
                                        vocab_size=VOCABULARY)),
+    "mixtral": ("MixtralForCausalLM",
+                LLAMA | {"model_type": "mixtral", "num_local_experts": 4,
+                         "num_experts_per_tok": 2, "output_router_logits": True,
+                         "router_aux_loss_coef": 0.02}, None),
 }
 # Names that this version of transformers gives otherwise than the published checkpoints.
 RENAMED = {"GPTNeoXForCausalLM": {"lm_head.weight": "embed_out.weight"},
@@ -79,11 +84,36 @@ RENAMED = {"GPTNeoXForCausalLM": {"lm_head.weight": "embed_out.weight"},
            "RobertaForMaskedLM": {"lm_head.decoder.bias": "lm_head.bias"}}
 
 
+def published(class_name, name, tensor):
+    """The published tensors of one parameter: transformers keeps those of all experts together."""
+    if class_name != "MixtralForCausalLM":
+        return [(RENAMED.get(class_name, {}).get(name, name), tensor)]
+    name = name.replace(".mlp.", ".block_sparse_moe.")
+    if name.endswith("gate_up_proj"):
+        gate, up = tensor.chunk(2, dim=1)
+        parts = [("w1", gate), ("w3", up)]
+    elif name.endswith("down_proj"):
+        parts = [("w2", tensor)]
+    else:
+        return [(name, tensor)]
+    layer = name.rsplit(".", 1)[0]
+    return [(f"{layer}.{expert}.{part}.weight", of_experts[expert])
+            for part, of_experts in parts for expert in range(len(of_experts))]
+
+
+def balancing_loss(configuration, router_logits):
+    """As transformers has it, of each layer and sequence by itself; the mean of all."""
+    losses = [mixtral.load_balancing_loss_func((of_sequence,), configuration.num_local_experts,
+                                               configuration.num_experts_per_tok)
+              for of_layer in router_logits for of_sequence in of_layer.chunk(BATCH)]
+    return configuration.router_aux_loss_coef * sum(losses) / len(losses)
+
+
 def make_model(class_name, config, configuration, generator):
     if configuration is None:
         keys = {key: value for key, value in config.items() if key != "model_type"}
         configuration = transformers.AutoConfig.for_model(config["model_type"], **keys)
-    configuration._attn_implementation = "eager"
+    configuration._attn_implementation = configuration._experts_implementation = "eager"
     model = getattr(transformers, class_name)(configuration).double().eval()
     model.tie_weights()
     for name, parameter in sorted(model.named_parameters()):
@@ -123,9 +153,12 @@ def run(class_name, model, generator):
         scores = logits.reshape(-1, VOCABULARY)
     else:
         tensors["targets"] = text[:, 1:]
-        logits = model(input_ids=tokens).logits
+        out = model(input_ids=tokens)
+        logits = out.logits
         scores = logits.reshape(-1, VOCABULARY)
     loss = torch.nn.functional.cross_entropy(scores, tensors["targets"].reshape(-1))
+    if class_name == "MixtralForCausalLM":
+        loss = loss + balancing_loss(model.config, out.router_logits)
     tensors["logits"] = logits.reshape(-1, logits.shape[-1])
     tensors["loss"] = loss
     return tensors, loss
@@ -152,11 +185,10 @@ def main():
         tensors, loss = run(class_name, model, generator)
         assert math.isfinite(loss.item())
         loss.backward()
-        renamed = RENAMED.get(class_name, {})
-        for parameter_name, parameter in sorted(model.named_parameters()):
-            published = renamed.get(parameter_name, parameter_name)
-            tensors["weight/" + published] = parameter
-            tensors["gradient/" + published] = parameter.grad
+        for name_here, parameter in sorted(model.named_parameters()):
+            for kind, values in (("weight/", parameter), ("gradient/", parameter.grad)):
+                for published_name, tensor in published(class_name, name_here, values):
+                    tensors[kind + published_name] = tensor
         write(root / name, config, tensors)
         print(f"{name}: loss {loss.item():.6f}")
 

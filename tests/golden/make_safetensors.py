@@ -14,7 +14,7 @@ import torch
 
 import make_golden
 
-NAMES = ["gpt2", "llama", "bert"]
+NAMES = ["gpt2", "llama", "bert", "mixtral"]
 
 
 def main():

@@ -90,6 +90,18 @@ class Interpreter {
         y = x;
         for (std::size_t i = 0; i < y.values.size(); ++i) y.values[i] += in(node, 1).values[i];
         break;
+      case Op::route:
+        route(node);
+        break;
+      case Op::dispatch:
+        y = dispatch(x, in(node, 1), a);
+        break;
+      case Op::expert_linear:
+        y = expert_linear(node);
+        break;
+      case Op::combine:
+        y = combine(x, in(node, 1), in(node, 2));
+        break;
       case Op::select_positions: {
         Values rows = in(node, 1).values;
         const std::size_t per_sequence = rows.size() / at(a.micro_batch);
@@ -150,6 +162,68 @@ class Interpreter {
           sum += x.at(r, i) * (in_out ? w.at(i, o) : w.at(o, i));
         y.at(r, o) = sum;
       }
+    return y;
+  }
+
+  // The k largest of a row are chosen one by one; an expert's slots of a sequence are counted.
+  void route(const Node& node) {
+    const Attributes& a = node.attributes;
+    const Matrix& logits = in(node, 0);
+    const std::size_t s = at(a.sequence_length), batch = at(a.micro_batch);
+    Matrix& weights = values_[at(node.outputs[0])] = matrix(logits.rows, at(a.experts_per_token));
+    Matrix& slots = values_[at(node.outputs[1])] = matrix(logits.rows, at(a.experts_per_token));
+    Matrix& balance = values_[at(node.outputs[2])] = matrix(batch, 1);
+    for (std::size_t b = 0; b < batch; ++b) {
+      Values tokens(logits.width), mean(logits.width);
+      for (std::size_t r = b * s; r < (b + 1) * s; ++r) {
+        Values p;
+        double sum = 0, chosen = 0;
+        for (std::size_t e = 0; e < logits.width; ++e) p.push_back(std::exp(logits.at(r, e)));
+        for (double each : p) sum += each;
+        for (std::size_t e = 0; e < p.size(); ++e) mean[e] += p[e] / sum / double(s);
+        for (std::size_t j = 0; j < slots.width; ++j) {
+          const std::size_t e = std::size_t(std::max_element(p.begin(), p.end()) - p.begin());
+          const double first = double((e * batch + b) * at(a.expert_capacity));
+          slots.at(r, j) = tokens[e] < a.expert_capacity ? first + tokens[e] : -1 - double(e);
+          tokens[e] += 1;
+          weights.at(r, j) = p[e];
+          chosen += p[e];
+          p[e] = 0;
+        }
+        for (std::size_t j = 0; j < slots.width; ++j) weights.at(r, j) /= chosen;
+      }
+      for (std::size_t e = 0; e < mean.size(); ++e)
+        balance.values[b] += a.balance * double(mean.size()) * tokens[e] / double(s) * mean[e];
+    }
+  }
+
+  static Matrix dispatch(const Matrix& x, const Matrix& slots, const Attributes& a) {
+    Matrix y = matrix(at(a.experts) * at(a.micro_batch) * at(a.expert_capacity), x.width);
+    for (std::size_t r = 0; r < x.rows; ++r)
+      for (std::size_t j = 0; j < slots.width; ++j)
+        for (std::size_t c = 0; c < x.width && slots.at(r, j) >= 0; ++c)
+          y.at(std::size_t(slots.at(r, j)), c) = x.at(r, c);
+    return y;
+  }
+
+  // The rows of w are the outputs of all experts.
+  Matrix expert_linear(const Node& node) const {
+    const Matrix &x = in(node, 0), &w = in(node, 1);
+    const std::size_t experts = at(node.attributes.experts), width = w.rows / experts;
+    Matrix y = matrix(x.rows, width);
+    for (std::size_t r = 0; r < y.rows; ++r)
+      for (std::size_t o = 0; o < width; ++o)
+        for (std::size_t i = 0; i < x.width; ++i)
+          y.at(r, o) += x.at(r, i) * w.at(r / (x.rows / experts) * width + o, i);
+    return y;
+  }
+
+  static Matrix combine(const Matrix& x, const Matrix& weights, const Matrix& slots) {
+    Matrix y = matrix(weights.rows, x.width);
+    for (std::size_t r = 0; r < y.rows; ++r)
+      for (std::size_t j = 0; j < slots.width; ++j)
+        for (std::size_t c = 0; c < x.width && slots.at(r, j) >= 0; ++c)
+          y.at(r, c) += weights.at(r, j) * x.at(std::size_t(slots.at(r, j)), c);
     return y;
   }
 
@@ -276,7 +350,7 @@ std::vector<std::int64_t> sizes(const Shape& shape) {
 
 TEST_CASE("the graphs mean what transformers computes", "[models][importers][golden]") {
   const auto folders = golden_folders();
-  CHECK(folders.size() >= 9);
+  CHECK(folders.size() >= 10);
   for (const std::string& folder : folders) {
     CAPTURE(folder);
     const Golden golden = load_golden(folder);
@@ -297,6 +371,9 @@ TEST_CASE("the graphs mean what transformers computes", "[models][importers][gol
     CHECK(difference < 2e-5);  // logits are a few units large, stored as floats
     double loss = 0;
     for (double value : interpreter.value(graph.loss).values) loss += value;
+    for (const Node& node : graph.nodes)  // experts are balanced
+      if (node.op == Op::route)
+        for (double value : interpreter.value(node.outputs[2]).values) loss += value;
     loss /= static_cast<double>(interpreter.value(graph.loss).values.size());
     CHECK(std::abs(loss - double{golden.tensor("loss").values[0]}) < 2e-6);
   }

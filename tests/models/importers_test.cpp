@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "models/core/error.h"
+#include "models/graph/experts.h"
 #include "models/importers/model.h"
 #include "tests/catch.h"
 #include "tests/message_of.h"
@@ -86,6 +87,7 @@ TEST_CASE("parameter counts are the published ones", "[models][importers]") {
   CHECK(count("llama-2-70b") == 68'976'648'192);
   CHECK(count("llama-3-8b") == 8'030'261'248);
   CHECK(count("llama-3-405b") == 405'853'388'800);
+  CHECK(count("mixtral-8x7b") == 46'702'792'704);
 }
 
 TEST_CASE("parameter counts by arithmetic", "[models][importers]") {
@@ -106,6 +108,39 @@ TEST_CASE("parameter counts by arithmetic", "[models][importers]") {
   const Model bloom =
       ours(R"({"family": "bloom", "hidden": 1024, "layers": 24, "heads": 16, "vocab": 250880})");
   CHECK(parameter_count(graph_of(bloom)) == 559'214'592);
+}
+
+// 12.88 G of Mixtral's parameters are active in a token. FLOPs: 6 for each of them that is in a
+// product (the token table is not), and 12 h for each pair of tokens and layer, the mask not taken
+// off (4 h forward, three times that with the gradients).
+TEST_CASE("a token costs what its own experts cost", "[models][importers]") {
+  const Model model = load_model("mixtral-8x7b", source);
+  const double tokens = 32, h = 4096, layers = 32, pairs = 2.0 * 16 * 16;
+  const double expert = 3.0 * 14336 * h, table = 32000 * h;
+  const double active = 46'702'792'704 - layers * 6 * expert;
+  CHECK(active == Approx(12.88e9).epsilon(1e-3));
+  const double norms = (2 * layers + 1) * h;
+  CHECK(model_flops(graph_of(model)) ==
+        Approx(6 * tokens * (active - table - norms) + 12 * h * layers * pairs).epsilon(1e-12));
+}
+
+TEST_CASE("experts of one layer are one tensor, published one by one", "[models][importers]") {
+  const Graph graph = graph_of(
+      ours(R"({"family": "mixtral", "hidden": 16, "layers": 2, "heads": 4, "ffn": 24, "vocab": 9,
+               "experts": 12, "expert_capacity_factor": 1.5})"));
+  const Parameter& w1 = parameter(graph, "model.layers.1.block_sparse_moe.experts.*.w1.weight");
+  CHECK(w1.global_shape == Shape{12, 24, 16});
+  CHECK(w1.of_experts);
+  CHECK(parameter(graph, "model.layers.0.block_sparse_moe.gate.weight").global_shape ==
+        Shape{12, 16});
+  const auto published = published_tensors(w1.name, w1.global_shape);
+  REQUIRE(published.size() == 12);
+  CHECK(published[11].name == "model.layers.1.block_sparse_moe.experts.11.w1.weight");
+  CHECK(published[11].shape == Shape{24, 16});
+  CHECK(published[11].begin == 11 * 24 * 16);
+  CHECK(published_tensors("lm_head.weight", {9, 16}).front().name == "lm_head.weight");
+  for (const Node& node : graph.nodes)  // 1.5 * 16 tokens * 2 / 12
+    if (node.op == Op::route) CHECK(node.attributes.expert_capacity == 4);
 }
 
 TEST_CASE("every model of the zoo has a sound graph", "[models][importers]") {
@@ -264,8 +299,18 @@ TEST_CASE("errors of our JSON", "[models][importers]") {
   CHECK(error(R"({"family": "bloom", "kv_heads": 2})") ==
         "job.json: /model/kv_heads: this family packs queries, keys and values by head; use 4 or "
         "leave it out");
-  CHECK(error(R"({"family": "mixtral"})") ==
-        "job.json: /model/family: 'mixtral' is not built yet; use gpt, llama, bert, mpt or bloom");
+  CHECK(error(R"({"family": "vit"})") ==
+        "job.json: /model/family: 'vit' is not built yet; use gpt, llama, bert, mpt, bloom or "
+        "mixtral");
+  CHECK(error(R"({"experts": 8})").starts_with("job.json: /model/experts: unknown key; known: "));
+  CHECK(error(R"({"family": "mixtral", "experts": 4})") == "");
+  CHECK(error(R"({"family": "mixtral", "experts": 257})") ==
+        "job.json: /model/experts: 257 is out of range; use 1 to 256");
+  CHECK(error(R"({"family": "mixtral", "experts": 4, "experts_per_token": 5})") ==
+        "job.json: /model/experts_per_token: 5 is out of range; use 1 to 4");
+  CHECK(error(R"({"family": "mixtral", "expert_capacity_factor": 0})") ==
+        "job.json: /model/expert_capacity_factor: must be above 0 and at most 256; experts / "
+        "experts_per_token and more drop no token");
   CHECK(error(R"({"family": "gtp"})") ==
         "job.json: /model/family: unknown family 'gtp'; known: gpt, llama, bert, mpt, bloom, "
         "mixtral, seq2seq and vit");
@@ -275,7 +320,7 @@ TEST_CASE("a config.json that asks for what is not built", "[models][importers]"
   CHECK(error_with("gpt2", "summary_type", "cls_index") == "");
   CHECK(error_with("gpt2", "model_type", "opt") ==
         "config.json: /model_type: unknown model_type 'opt'; known: gpt2, gpt_neox, gptj, llama, "
-        "mistral, bert and roberta");
+        "mistral, mixtral, bert and roberta");
   CHECK(error_with("gpt2", "activation_function", "relu") ==
         "config.json: /activation_function: unknown activation 'relu'; known: gelu, gelu_python, "
         "gelu_new, gelu_fast and gelu_pytorch_tanh");

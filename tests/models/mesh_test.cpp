@@ -30,10 +30,21 @@ Degrees degrees(int pipeline, int tensor, int data) {
   return d;
 }
 
-const std::vector<GroupKind> every_kind = {
-    GroupKind::none,    GroupKind::tensor, GroupKind::pipeline, GroupKind::rdp,
-    GroupKind::dp,      GroupKind::mp,     GroupKind::shard,    GroupKind::replica,
-    GroupKind::context, GroupKind::expert, GroupKind::norm,     GroupKind::world};
+const std::vector<GroupKind> every_kind = {GroupKind::none,
+                                           GroupKind::tensor,
+                                           GroupKind::pipeline,
+                                           GroupKind::rdp,
+                                           GroupKind::dp,
+                                           GroupKind::mp,
+                                           GroupKind::shard,
+                                           GroupKind::replica,
+                                           GroupKind::context,
+                                           GroupKind::expert,
+                                           GroupKind::expert_rdp,
+                                           GroupKind::expert_shard,
+                                           GroupKind::expert_replica,
+                                           GroupKind::norm,
+                                           GroupKind::world};
 
 }  // namespace
 
@@ -99,6 +110,21 @@ TEST_CASE("context is the fastest part of rdp, experts are chunks of it", "[mode
   const Mesh mesh(d, "DPT");  // rank = rdp * 2 + tensor; rdp = data * 2 + context
   CHECK(mesh.groups(GroupKind::context) == Groups{{0, 2}, {1, 3}, {4, 6}, {5, 7}});
   CHECK(mesh.groups(GroupKind::expert) == Groups{{0, 2, 4, 6}, {1, 3, 5, 7}});
+}
+
+TEST_CASE("ranks with the same experts have shard groups of their own", "[models][mesh]") {
+  Degrees d = degrees(1, 1, 8);
+  d.expert = 2;
+  d.shard = 2;
+  const Mesh pairs(d, "DPT");
+  CHECK(pairs.groups(GroupKind::expert) == Groups{{0, 1}, {2, 3}, {4, 5}, {6, 7}});
+  CHECK(pairs.groups(GroupKind::expert_rdp) == Groups{{0, 2, 4, 6}, {1, 3, 5, 7}});
+  CHECK(pairs.groups(GroupKind::expert_shard) == Groups{{0, 2}, {1, 3}, {4, 6}, {5, 7}});
+  CHECK(pairs.groups(GroupKind::expert_replica) == Groups{{0, 4}, {1, 5}, {2, 6}, {3, 7}});
+  d.shard = 8;  // more than the four that have the same experts
+  const Mesh all(d, "DPT");
+  CHECK(all.groups(GroupKind::expert_shard) == Groups{{0, 2, 4, 6}, {1, 3, 5, 7}});
+  CHECK(all.size_of(GroupKind::expert_replica) == 1);
 }
 
 TEST_CASE("the embedding group joins the ends of the pipeline", "[models][mesh]") {

@@ -19,7 +19,7 @@ struct SmallDegrees {
 };
 int ranks_of(const SmallDegrees& degrees);
 
-Model small_model(const std::string& family);  // gpt, llama, bert: 4 blocks, 4 heads
+Model small_model(const std::string& family);  // 4 blocks, 4 heads; mixtral: 4 experts
 Plan small_plan(const Model& model, SmallDegrees degrees);
 // pipeline 1/2/4 x tensor 1/2/4 x data 1/2 x schedules x ZeRO 0-3 x recompute x sequence parallel,
 // at most 8 ranks.

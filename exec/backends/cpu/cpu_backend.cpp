@@ -8,6 +8,7 @@
 #include "exec/backends/cpu/kernels.h"
 #include "exec/backends/cpu/widened.h"
 #include "models/core/error.h"
+#include "models/graph/experts.h"
 #include "models/graph/widen.h"
 
 namespace meshwright {
@@ -56,6 +57,10 @@ constexpr Row table[] = {
     MESHWRIGHT_ROW(norm_parts),
     MESHWRIGHT_ROW(columns_to_parts),
     MESHWRIGHT_ROW(parts_to_columns),
+    MESHWRIGHT_ROW(route),
+    MESHWRIGHT_MOVING_ROW(dispatch),
+    MESHWRIGHT_ROW(expert_linear),
+    MESHWRIGHT_ROW(combine),
     MESHWRIGHT_ROW(embedding_grad),
     MESHWRIGHT_ROW(add_position_grad),
     MESHWRIGHT_ROW(add_row_grad),
@@ -75,6 +80,11 @@ constexpr Row table[] = {
     MESHWRIGHT_ROW(span_loss_grad),
     MESHWRIGHT_ROW(norm_parts_sums),
     MESHWRIGHT_ROW(norm_parts_grad),
+    MESHWRIGHT_ROW(route_grad),
+    MESHWRIGHT_ROW(dispatch_grad),
+    MESHWRIGHT_ROW(expert_linear_grad_input),
+    MESHWRIGHT_ROW(expert_linear_grad_weight),
+    MESHWRIGHT_ROW(combine_grad),
     {Op::zero, cpu::zero<float>, cpu::zero<double>, cpu::zero<float>},  // looks at bytes only
     MESHWRIGHT_ROW(sum_loss),
     MESHWRIGHT_ROW(sum_of_squares),
@@ -93,6 +103,7 @@ void run_16_bit(const Row& row, const cpu::KernelCall& call) {
   MESHWRIGHT_CHECK(widened_bytes(call.call) == 0 || call.context.workspace != nullptr,
                    "16-bit operands are computed with in scratch memory");
   if (is_product(row.op)) return cpu::multiply_widened(call);
+  if (is_expert_product(row.op)) return cpu::multiply_experts_widened(call);
   cpu::run_widened(row.f32, call);
 }
 

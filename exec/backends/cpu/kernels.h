@@ -89,6 +89,15 @@ MESHWRIGHT_CPU_KERNEL(cross_entropy_combine);
 MESHWRIGHT_CPU_KERNEL(cross_entropy_grad);
 MESHWRIGHT_CPU_KERNEL(span_loss);
 MESHWRIGHT_CPU_KERNEL(span_loss_grad);
+MESHWRIGHT_CPU_KERNEL(route);  // experts.cpp
+MESHWRIGHT_CPU_KERNEL(route_grad);
+MESHWRIGHT_CPU_KERNEL(dispatch);
+MESHWRIGHT_CPU_KERNEL(dispatch_grad);
+MESHWRIGHT_CPU_KERNEL(expert_linear);
+MESHWRIGHT_CPU_KERNEL(expert_linear_grad_input);
+MESHWRIGHT_CPU_KERNEL(expert_linear_grad_weight);
+MESHWRIGHT_CPU_KERNEL(combine);
+MESHWRIGHT_CPU_KERNEL(combine_grad);
 MESHWRIGHT_CPU_KERNEL(zero);  // bookkeeping.cpp
 MESHWRIGHT_CPU_KERNEL(sum_loss);
 MESHWRIGHT_CPU_KERNEL(sum_of_squares);

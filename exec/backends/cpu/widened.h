@@ -12,5 +12,7 @@ void run_widened(Kernel kernel, const KernelCall& call);
 
 // A linear layer or one of its gradients (product_of).
 void multiply_widened(const KernelCall& call);
+// The same over the rows of all experts (expert_product_of).
+void multiply_experts_widened(const KernelCall& call);
 
 }  // namespace meshwright::cpu

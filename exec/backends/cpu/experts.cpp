@@ -1,0 +1,269 @@
+// Experts: who takes which token, and the products over their slots (models/graph/experts.h).
+#include "models/graph/experts.h"
+
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include "exec/backends/cpu/kernels.h"
+#include "exec/backends/cpu/widened.h"
+
+namespace meshwright::cpu {
+
+namespace {
+
+using OfExperts = std::array<double, most_experts>;
+
+// Softmax of one row; sums in double.
+template <typename T>
+void probabilities_of(const T* logits, int experts, OfExperts& p) {
+  double largest = static_cast<double>(logits[0]), sum = 0;
+  for (int e = 1; e < experts; ++e) largest = std::max(largest, static_cast<double>(logits[e]));
+  for (int e = 0; e < experts; ++e) {
+    p[static_cast<std::size_t>(e)] = std::exp(static_cast<double>(logits[e]) - largest);
+    sum += p[static_cast<std::size_t>(e)];
+  }
+  for (int e = 0; e < experts; ++e) p[static_cast<std::size_t>(e)] /= sum;
+}
+
+// The most probable expert that is not taken; of equal ones the first.
+template <typename T>
+int best_of(const T* logits, int experts, const std::array<bool, most_experts>& taken) {
+  int best = -1;
+  for (int e = 0; e < experts; ++e)
+    if (!taken[static_cast<std::size_t>(e)] && (best < 0 || logits[e] > logits[best])) best = e;
+  return best;
+}
+
+std::int64_t rows_of_sequence(const KernelCall& k) { return k.attributes().sequence_length; }
+
+}  // namespace
+
+// A sequence is the unit of work: the slots of an expert are taken in the order of positions.
+template <typename T>
+void route(const KernelCall& k) {
+  const Attributes a = k.attributes();
+  const std::int64_t s = rows_of_sequence(k), experts = a.experts, chosen = a.experts_per_token;
+  const T* logits = k.in<T>(0);
+  T* weights = k.out<T>(0);
+  auto* slots = k.out<std::int32_t>(1);
+  T* balance = k.out<T>(2);
+  parallel_for(k.pool, a.micro_batch, 1, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t b = begin; b < end; ++b) {
+      std::array<std::int32_t, most_experts> takers{};
+      OfExperts p{}, sum{};
+      for (std::int64_t r = b * s; r < (b + 1) * s; ++r) {
+        const T* row = logits + r * experts;
+        probabilities_of(row, a.experts, p);
+        for (std::size_t e = 0; e < static_cast<std::size_t>(experts); ++e) sum[e] += p[e];
+        std::array<bool, most_experts> taken{};
+        double whole = 0;
+        for (std::int64_t j = 0; j < chosen; ++j) {
+          const int expert = best_of(row, a.experts, taken);
+          const auto e = static_cast<std::size_t>(expert);
+          taken[e] = true;
+          whole += p[e];
+          const std::int32_t place = takers[e]++;
+          weights[r * chosen + j] = static_cast<T>(p[e]);
+          slots[r * chosen + j] =
+              place < a.expert_capacity
+                  ? static_cast<std::int32_t>((expert * a.micro_batch + b) * a.expert_capacity +
+                                              place)
+                  : -1 - expert;
+        }
+        for (std::int64_t j = 0; j < chosen; ++j)
+          weights[r * chosen + j] =
+              static_cast<T>(static_cast<double>(weights[r * chosen + j]) / whole);
+      }
+      double product = 0;
+      const double tokens = static_cast<double>(s);
+      for (std::size_t e = 0; e < static_cast<std::size_t>(experts); ++e)
+        product += takers[e] / tokens * (sum[e] / tokens);
+      balance[b] = static_cast<T>(a.balance * static_cast<double>(experts) * product);
+    }
+  });
+}
+
+// With p the probabilities and w the weights of a token, dw given, and c = scale * balance * E *
+// (tokens that chose each expert / s) / s:
+// dlogits = w (dw - w.dw) on the chosen ones + p (c - p.c).
+template <typename T>
+void route_grad(const KernelCall& k) {
+  const Attributes a = k.attributes();
+  const std::int64_t s = rows_of_sequence(k), experts = a.experts, chosen = a.experts_per_token;
+  const T* logits = k.in<T>(0);
+  const auto* slots = k.in<std::int32_t>(1);
+  const T* dweights = k.in<T>(2);
+  T* dlogits = k.out<T>(0);
+  const double loss_scale = k.call.inputs.size() > 3 ? static_cast<double>(k.in<float>(3)[0]) : 1.0;
+  const double tokens = static_cast<double>(s);
+  const double factor =
+      a.scale * loss_scale * a.balance * static_cast<double>(experts) / (tokens * tokens);
+  parallel_for(k.pool, a.micro_batch, 1, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t b = begin; b < end; ++b) {
+      OfExperts p{}, c{};
+      for (std::int64_t i = b * s * chosen; i < (b + 1) * s * chosen; ++i)
+        c[static_cast<std::size_t>(expert_of_slot(a, slots[i]))] += factor;
+      for (std::int64_t r = b * s; r < (b + 1) * s; ++r) {
+        probabilities_of(logits + r * experts, a.experts, p);
+        double balanced = 0, whole = 0, along = 0;
+        for (std::size_t e = 0; e < static_cast<std::size_t>(experts); ++e) balanced += p[e] * c[e];
+        const auto expert = [&](std::int64_t j) {
+          return static_cast<std::size_t>(expert_of_slot(a, slots[r * chosen + j]));
+        };
+        const auto dw = [&](std::int64_t j) {
+          return static_cast<double>(dweights[r * chosen + j]);
+        };
+        for (std::int64_t j = 0; j < chosen; ++j) whole += p[expert(j)];
+        for (std::int64_t j = 0; j < chosen; ++j) along += p[expert(j)] / whole * dw(j);
+        OfExperts d;
+        for (std::size_t e = 0; e < static_cast<std::size_t>(experts); ++e)
+          d[e] = p[e] * (c[e] - balanced);
+        for (std::int64_t j = 0; j < chosen; ++j)
+          d[expert(j)] += p[expert(j)] / whole * (dw(j) - along);
+        for (std::int64_t e = 0; e < experts; ++e)
+          dlogits[r * experts + e] = static_cast<T>(d[static_cast<std::size_t>(e)]);
+      }
+    }
+  });
+}
+
+template <typename T>
+void dispatch(const KernelCall& k) {
+  const std::int64_t rows = k.in_shape(0)[0], h = k.in_shape(0)[1], slots = k.out_shape(0)[0];
+  const std::int64_t chosen = k.in_shape(1)[1];
+  const T* x = k.in<T>(0);
+  const auto* slot = k.in<std::int32_t>(1);
+  T* y = k.out<T>(0);
+  parallel_for(k.pool, slots, rows_per_piece(h), [=](std::int64_t begin, std::int64_t end) {
+    std::fill(y + begin * h, y + end * h, T(0));
+  });
+  parallel_for(k.pool, rows, rows_per_piece(h * chosen), [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin * chosen; i < end * chosen; ++i)
+      if (slot[i] >= 0) std::copy_n(x + i / chosen * h, h, y + slot[i] * h);
+  });
+}
+
+template <typename T>
+void dispatch_grad(const KernelCall& k) {
+  const std::int64_t rows = k.in_shape(0)[0], chosen = k.in_shape(0)[1], h = k.in_shape(1)[1];
+  const auto* slot = k.in<std::int32_t>(0);
+  const T* dy = k.in<T>(1);
+  T* dx = k.out<T>(0);
+  parallel_for(k.pool, rows, rows_per_piece(h * chosen), [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      std::fill_n(dx + r * h, h, T(0));
+      for (std::int64_t i = r * chosen; i < (r + 1) * chosen; ++i) {
+        if (slot[i] < 0) continue;
+        const T* from = dy + slot[i] * h;
+#pragma omp simd
+        for (std::int64_t c = 0; c < h; ++c) dx[r * h + c] += from[c];
+      }
+    }
+  });
+}
+
+template <typename T>
+void combine(const KernelCall& k) {
+  const std::int64_t rows = k.in_shape(1)[0], chosen = k.in_shape(1)[1], h = k.in_shape(0)[1];
+  const T* y = k.in<T>(0);
+  const T* weights = k.in<T>(1);
+  const auto* slot = k.in<std::int32_t>(2);
+  T* z = k.out<T>(0);
+  parallel_for(k.pool, rows, rows_per_piece(h * chosen), [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      std::fill_n(z + r * h, h, T(0));
+      for (std::int64_t i = r * chosen; i < (r + 1) * chosen; ++i) {
+        if (slot[i] < 0) continue;
+        const T* from = y + slot[i] * h;
+        const T weight = weights[i];
+#pragma omp simd
+        for (std::int64_t c = 0; c < h; ++c) z[r * h + c] += weight * from[c];
+      }
+    }
+  });
+}
+
+template <typename T>
+void combine_grad(const KernelCall& k) {
+  const std::int64_t rows = k.in_shape(1)[0], chosen = k.in_shape(1)[1], h = k.in_shape(0)[1];
+  const T* y = k.in<T>(0);
+  const T* weights = k.in<T>(1);
+  const auto* slot = k.in<std::int32_t>(2);
+  const T* dz = k.in<T>(3);
+  T* dy = k.out<T>(0);
+  T* dweights = k.out<T>(1);
+  parallel_for(
+      k.pool, k.out_shape(0)[0], rows_per_piece(h),
+      [=](std::int64_t begin, std::int64_t end) { std::fill(dy + begin * h, dy + end * h, T(0)); });
+  parallel_for(k.pool, rows, rows_per_piece(h * chosen), [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin * chosen; i < end * chosen; ++i) {
+      dweights[i] = 0;
+      if (slot[i] < 0) continue;
+      const T* of_token = dz + i / chosen * h;
+      const T* from = y + slot[i] * h;
+      T* to = dy + slot[i] * h;
+      T sum = 0;
+#pragma omp simd reduction(+ : sum)
+      for (std::int64_t c = 0; c < h; ++c) {
+        to[c] = weights[i] * of_token[c];
+        sum += from[c] * of_token[c];
+      }
+      dweights[i] = sum;
+    }
+  });
+}
+
+namespace {
+
+// Runs `one` on each group of rows and its matrix.
+void for_each_group(const KernelCall& k, Kernel one) {
+  const ExpertProduct product = expert_product_of(k.call);
+  const auto place = [&](const TensorType& whole, const TensorType& part, std::int64_t group) {
+    return (whole.shape.rank == 3 ? group % product.experts : group) * part.bytes();
+  };
+  for (std::int64_t group = 0; group < product.groups; ++group) {
+    std::array<const void*, 2> in;
+    for (std::size_t i = 0; i < in.size(); ++i)
+      in[i] = static_cast<const std::byte*>(k.operands.inputs[i]) +
+              place(k.call.inputs[i], product.inputs[i], group);
+    std::array<void*, 1> out{static_cast<std::byte*>(k.operands.outputs[0]) +
+                             place(k.call.outputs[0], product.output, group)};
+    one({{product.op, k.attributes(), product.inputs, {&product.output, 1}},
+         {in, out},
+         k.context,
+         k.pool});
+  }
+}
+
+}  // namespace
+
+template <typename T>
+void expert_linear(const KernelCall& k) {
+  for_each_group(k, linear<T>);
+}
+
+template <typename T>
+void expert_linear_grad_input(const KernelCall& k) {
+  for_each_group(k, linear_grad_input<T>);
+}
+
+template <typename T>
+void expert_linear_grad_weight(const KernelCall& k) {
+  for_each_group(k, linear_grad_weight<T>);
+}
+
+void multiply_experts_widened(const KernelCall& call) { for_each_group(call, multiply_widened); }
+
+MESHWRIGHT_CPU_INSTANTIATE(route);
+MESHWRIGHT_CPU_INSTANTIATE(route_grad);
+MESHWRIGHT_CPU_INSTANTIATE(dispatch);
+MESHWRIGHT_CPU_INSTANTIATE_16_BIT(dispatch);
+MESHWRIGHT_CPU_INSTANTIATE(dispatch_grad);
+MESHWRIGHT_CPU_INSTANTIATE(combine);
+MESHWRIGHT_CPU_INSTANTIATE(combine_grad);
+MESHWRIGHT_CPU_INSTANTIATE(expert_linear);
+MESHWRIGHT_CPU_INSTANTIATE(expert_linear_grad_input);
+MESHWRIGHT_CPU_INSTANTIATE(expert_linear_grad_weight);
+
+}  // namespace meshwright::cpu

@@ -1,0 +1,49 @@
+// Experts: a layer has E of them, and each token is given to the k that its router scores highest.
+// Routing is per sequence, so that it does not depend on how sequences are dealt out: of a
+// sequence, every expert takes C = min(s, ceil(capacity factor * s * k / E)) tokens at most, in the
+// order of their positions; what comes after them is dropped, and goes past the layer. An expert's
+// slots are its b * C rows of a matrix, sequence by sequence; empty ones hold zeros.
+//
+// slots[r,j]: the row of the j-th choice of token r, or -1 - (the expert) where that was full.
+// weights: softmax over all experts, renormalised over the k (Jiang et al., "Mixtral of Experts",
+// 2024). balance: the loss of Fedus et al. ("Switch Transformers", 2021, equations 4 to 6) over the
+// tokens of one sequence: E * sum over experts of (tokens that chose it / s) * (mean probability).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "models/graph/op.h"
+
+namespace meshwright {
+
+constexpr int most_experts = 256;  // of a layer
+
+int expert_capacity(double factor, int sequence_length, int experts_per_token, int experts);
+
+// The expert that slots[r,j] means.
+constexpr int expert_of_slot(const Attributes& a, std::int32_t slot) {
+  return slot < 0 ? -1 - slot : static_cast<int>(slot / (a.micro_batch * a.expert_capacity));
+}
+
+// A product over the rows of all experts as products of one expert's rows each: `op` is linear or
+// one of its gradients. Group g of the rows meets matrix g mod `experts`.
+struct ExpertProduct {
+  Op op = Op::linear;
+  std::int64_t groups = 1, experts = 1;
+  TensorType inputs[2], output;  // of one group
+};
+bool is_expert_product(Op op);
+ExpertProduct expert_product_of(const OpCall& call);
+
+// The parameters of all experts of a layer are one tensor [E, ...]. Its name has `*` where those of
+// the published tensors, one per expert, have a number. Any other tensor is published as it is.
+struct PublishedTensor {
+  std::string name;
+  Shape shape;
+  std::int64_t begin = 0;  // its first element in the whole
+};
+std::vector<PublishedTensor> published_tensors(const std::string& name, const Shape& shape);
+
+}  // namespace meshwright

@@ -1,0 +1,251 @@
+// Who takes which token: routes, slots and the way there and back, with their gradients.
+#include "models/graph/experts.h"
+
+#include <cmath>
+#include <functional>
+
+#include "exec/backends/cpu/cpu_backend.h"
+#include "tests/catch.h"
+#include "tests/exec/op_cases.h"
+
+using namespace meshwright;
+
+namespace {
+
+Attributes attributes(int batch, int length, int experts, int chosen, int capacity) {
+  Attributes a;
+  a.micro_batch = batch;
+  a.sequence_length = length;
+  a.experts = experts;
+  a.experts_per_token = chosen;
+  a.expert_capacity = capacity;
+  return a;
+}
+
+std::int64_t rows_of(const Attributes& a) {
+  return std::int64_t{a.micro_batch} * a.sequence_length;
+}
+std::int64_t slots_of(const Attributes& a) {
+  return std::int64_t{a.experts} * a.micro_batch * a.expert_capacity;
+}
+
+// Weights, slots and the balancing losses.
+std::vector<OpTensor> route(Runner& runner, const Attributes& a, const OpTensor& logits) {
+  const Shape chosen{rows_of(a), a.experts_per_token};
+  return runner.run(Op::route, a, {&logits}, {chosen, chosen, {a.micro_batch}});
+}
+
+OpTensor tensor_of(const Shape& shape, const std::vector<double>& values) {
+  OpTensor tensor({shape, Dtype::f64});
+  for (std::size_t i = 0; i < values.size(); ++i)
+    tensor.set(static_cast<std::int64_t>(i), values[i]);
+  return tensor;
+}
+
+std::vector<double> values(const OpTensor& tensor) {
+  std::vector<double> all;
+  for (std::int64_t i = 0; i < tensor.elements(); ++i) all.push_back(tensor.get(i));
+  return all;
+}
+
+double dot(const OpTensor& a, const OpTensor& b) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < a.elements(); ++i) sum += a.get(i) * b.get(i);
+  return sum;
+}
+
+double worst_difference(OpTensor& input, const OpTensor& gradient,
+                        const std::function<double()>& functional) {
+  constexpr double step = 1e-5;
+  double worst = 0;
+  for (std::int64_t i = 0; i < input.elements(); ++i) {
+    const double value = input.get(i);
+    input.set(i, value + step);
+    const double above = functional();
+    input.set(i, value - step);
+    const double below = functional();
+    input.set(i, value);
+    worst = std::max(worst, std::fabs(gradient.get(i) - (above - below) / (2 * step)));
+  }
+  return worst;
+}
+
+// x -> slots -> back, weighted; with what lies in the slots doubled on the way.
+struct Journey {
+  Runner& runner;
+  Attributes a = attributes(2, 7, 4, 2, 3);  // 28 choices for 24 places: some are dropped
+  std::int64_t h = 5;
+  OpTensor x = runner.random({{14, 5}}, 1), logits = runner.random({{14, 4}}, 2),
+           dy = runner.random({{14, 5}}, 3);
+  std::vector<OpTensor> routed = route(runner, a, logits);
+
+  OpTensor dispatched() const {
+    return runner.run(Op::dispatch, a, {&x, &routed[1]}, {{slots_of(a), h}})[0];
+  }
+  OpTensor combined(const OpTensor& rows, const OpTensor& weights) const {
+    return runner.run(Op::combine, a, {&rows, &weights, &routed[1]}, {{14, h}})[0];
+  }
+};
+
+}  // namespace
+
+TEST_CASE("an expert's places of a sequence: as many as the factor says, at most all of its tokens",
+          "[exec][experts]") {
+  CHECK(expert_capacity(1, 8, 2, 4) == 4);
+  CHECK(expert_capacity(1.25, 8, 2, 4) == 5);
+  CHECK(expert_capacity(1.2, 10, 1, 1) == 10);
+  CHECK(expert_capacity(1.2, 20, 2, 4) == 12);  // 1.2 * 10 is 12, not a rounding error above
+  CHECK(expert_capacity(1.1, 8, 2, 4) == 5);
+  CHECK(expert_capacity(2, 8, 2, 4) == 8);  // experts / experts_per_token
+  CHECK(expert_capacity(100, 8, 2, 4) == 8);
+  CHECK(expert_capacity(0.001, 8, 2, 4) == 1);
+}
+
+TEST_CASE("tokens take the places of their experts in order of position", "[exec][experts]") {
+  const auto backend = make_cpu_backend(2);
+  Runner runner(*backend, Dtype::f64);
+  // Two sequences of three tokens; two experts of three; two places of each for a sequence.
+  Attributes a = attributes(2, 3, 3, 2, 2);
+  a.balance = 10;
+  const OpTensor logits = tensor_of({6, 3}, {2, 1, 0,  // experts 0 and 1
+                                             1, 2, 0,  // 1 and 0
+                                             3, 0, 1,  // 0, which is full, and 2
+                                             0, 0, 0,  // equal: the first ones
+                                             0, 1, 2,  //
+                                             0, 1, 2});
+  const std::vector<OpTensor> out = route(runner, a, logits);
+  // The rows of expert e begin at 4 e, those of the second sequence 2 later. 0 was full: -1.
+  CHECK(values(out[1]) == std::vector<double>{0, 4, 5, 1, -1, 8, 2, 6, 10, 7, 11, -2});
+  const double w = std::exp(1.0) / (1 + std::exp(1.0));
+  CHECK(out[0].get(0) == Approx(w));
+  CHECK(out[0].get(1) == Approx(1 - w));
+  CHECK(out[0].get(6) == Approx(0.5));
+  // Of the first sequence's three tokens 3 chose expert 0, 2 chose 1, and 1 chose 2, dropped or
+  // not.
+  double mean[3] = {};
+  for (int r = 0; r < 3; ++r) {
+    double sum = 0;
+    for (int e = 0; e < 3; ++e) sum += std::exp(logits.get(3 * r + e));
+    for (int e = 0; e < 3; ++e) mean[e] += std::exp(logits.get(3 * r + e)) / sum / 3;
+  }
+  CHECK(out[2].get(0) == Approx(10 * 3 * (mean[0] + mean[1] * 2 / 3 + mean[2] / 3)));
+}
+
+TEST_CASE("equal use of all experts has the least balancing loss", "[exec][experts]") {
+  const auto backend = make_cpu_backend(1);
+  Runner runner(*backend, Dtype::f64);
+  Attributes a = attributes(1, 4, 4, 1, 4);
+  a.balance = 1;
+  const auto loss = [&](const std::vector<double>& logits) {
+    return route(runner, a, tensor_of({4, 4}, logits))[2].get(0);
+  };
+  // 1 when balanced (4 experts x 4 x 1/4 x 1/4), 4 when one expert has all with certainty.
+  CHECK(loss({9, 0, 0, 0, 0, 9, 0, 0, 0, 0, 9, 0, 0, 0, 0, 9}) == Approx(1));
+  CHECK(loss({99, 0, 0, 0, 99, 0, 0, 0, 99, 0, 0, 0, 99, 0, 0, 0}) == Approx(4));
+}
+
+TEST_CASE("a route's gradient agrees with central differences", "[exec][experts]") {
+  const auto backend = make_cpu_backend(2);
+  Runner runner(*backend, Dtype::f64);
+  Attributes a = attributes(2, 6, 5, 3, 2);
+  a.balance = GENERATE(0.0, 2.5);
+  a.scale = 0.125;
+  OpTensor logits = runner.random({{12, 5}}, 4);
+  const OpTensor dweights = runner.random({{12, 3}}, 5);
+  const std::vector<OpTensor> out = route(runner, a, logits);
+  const OpTensor gradient =
+      runner.run(Op::route_grad, a, {&logits, &out[1], &dweights}, {{12, 5}})[0];
+  CHECK(worst_difference(logits, gradient, [&] {
+          const std::vector<OpTensor> again = route(runner, a, logits);
+          return dot(again[0], dweights) + a.scale * (again[2].get(0) + again[2].get(1));
+        }) < 1e-8);
+  // fp16: what comes from above is scaled already, the balancing loss is not.
+  OpTensor scale({{1}, Dtype::f32});
+  scale.set(0, 8);
+  const OpTensor scaled =
+      runner.run(Op::route_grad, a, {&logits, &out[1], &dweights, &scale}, {{12, 5}})[0];
+  a.scale *= 8;
+  CHECK(values(scaled) ==
+        values(runner.run(Op::route_grad, a, {&logits, &out[1], &dweights}, {{12, 5}})[0]));
+}
+
+TEST_CASE("tokens go to their slots and come back weighted; dropped ones do not",
+          "[exec][experts]") {
+  const auto backend = make_cpu_backend(2);
+  Runner runner(*backend, Dtype::f64);
+  const Journey journey{runner};
+  const std::vector<double> slots = values(journey.routed[1]);
+  CHECK(std::count_if(slots.begin(), slots.end(), [](double slot) { return slot < 0; }) >= 4);
+  const OpTensor rows = journey.dispatched(), y = journey.combined(rows, journey.routed[0]);
+  std::vector<char> used(static_cast<std::size_t>(slots_of(journey.a)), 0);
+  for (std::size_t r = 0; r < 14; ++r) {
+    double kept = 0;
+    for (std::size_t i = 2 * r; i < 2 * r + 2; ++i) {
+      if (slots[i] < 0) continue;
+      kept += journey.routed[0].get(static_cast<std::int64_t>(i));
+      used[static_cast<std::size_t>(slots[i])] = 1;
+      for (int c = 0; c < 5; ++c)
+        CHECK(rows.get(static_cast<std::int64_t>(slots[i]) * 5 + c) ==
+              journey.x.get(static_cast<std::int64_t>(r) * 5 + c));
+    }
+    for (int c = 0; c < 5; ++c)
+      CHECK(y.get(static_cast<std::int64_t>(r) * 5 + c) ==
+            Approx(kept * journey.x.get(static_cast<std::int64_t>(r) * 5 + c)).margin(1e-15));
+  }
+  for (std::size_t slot = 0; slot < used.size(); ++slot)
+    for (int c = 0; c < 5 && !used[slot]; ++c)
+      CHECK(rows.get(static_cast<std::int64_t>(slot) * 5 + c) == 0);
+}
+
+TEST_CASE("the gradients of the way to the experts and back agree with central differences",
+          "[exec][experts]") {
+  const auto backend = make_cpu_backend(2);
+  Runner runner(*backend, Dtype::f64);
+  Journey journey{runner};
+  const OpTensor rows = journey.dispatched();
+  OpTensor moved = rows;  // what the experts make of them
+  for (std::int64_t i = 0; i < moved.elements(); ++i) moved.set(i, 2 * rows.get(i) + 1);
+  const std::vector<OpTensor> back = runner.run(
+      Op::combine_grad, journey.a, {&moved, &journey.routed[0], &journey.routed[1], &journey.dy},
+      {rows.type.shape, {14, 2}});
+  const auto loss = [&] { return dot(journey.combined(moved, journey.routed[0]), journey.dy); };
+  CHECK(worst_difference(moved, back[0], loss) < 1e-8);
+  CHECK(worst_difference(journey.routed[0], back[1], loss) < 1e-8);
+  const OpTensor dx =
+      runner.run(Op::dispatch_grad, journey.a, {&journey.routed[1], &back[0]}, {{14, 5}})[0];
+  CHECK(worst_difference(journey.x, dx, [&] { return dot(journey.dispatched(), back[0]); }) < 1e-8);
+}
+
+TEST_CASE("experts do not depend on the number of threads or on the type", "[exec][experts]") {
+  const auto one = make_cpu_backend(1), three = make_cpu_backend(3);
+  const Attributes a = attributes(3, 67, 8, 2, 20);
+  const auto play = [&](Backend& backend, Dtype dtype) {
+    Runner runner(backend, dtype);
+    const OpTensor logits = runner.random({{rows_of(a), 8}}, 1),
+                   x = runner.random({{rows_of(a), 130}}, 2),
+                   dy = runner.random({{rows_of(a), 130}}, 3);
+    std::vector<OpTensor> all = route(runner, a, logits);
+    const Shape slots{slots_of(a), 130};
+    all.push_back(runner.run(Op::dispatch, a, {&x, &all[1]}, {slots})[0]);
+    all.push_back(runner.run(Op::combine, a, {&all[3], &all[0], &all[1]}, {{rows_of(a), 130}})[0]);
+    for (const OpTensor& each : runner.run(Op::combine_grad, a, {&all[3], &all[0], &all[1], &dy},
+                                           {slots, {rows_of(a), 2}}))
+      all.push_back(each);
+    all.push_back(runner.run(Op::dispatch_grad, a, {&all[1], &all[5]}, {{rows_of(a), 130}})[0]);
+    all.push_back(runner.run(Op::route_grad, a, {&logits, &all[1], &all[6]}, {{rows_of(a), 8}})[0]);
+    return all;
+  };
+  const std::vector<OpTensor> single = play(*one, Dtype::f32), exact = play(*one, Dtype::f64);
+  const std::vector<OpTensor> threads = play(*three, Dtype::f32);
+  for (std::size_t i = 0; i < single.size(); ++i) {
+    INFO("result " << i);
+    CHECK(values(single[i]) == values(threads[i]));
+    CHECK(distance(single[i], exact[i]) < 5e-6);
+  }
+  // In 16 bits: each operation rounds its result once, and others follow.
+  const std::vector<OpTensor> narrow = play(*three, Dtype::bf16);
+  CHECK(narrow[0].type.dtype == Dtype::f32);
+  CHECK(narrow[3].type.dtype == Dtype::bf16);
+  CHECK(narrow[7].type.dtype == Dtype::bf16);
+  CHECK(distance(narrow[2], exact[2]) < 0x1p-6);
+}
