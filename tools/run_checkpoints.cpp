@@ -21,9 +21,10 @@ std::string optimizer_of(const Plan& plan) {
 
 std::string degrees_of(const Plan& plan) {
   const Parallelism& p = plan.parallelism;
-  return fmt::format("pipeline {} x tensor {} x data {} x context {}, {} virtual, zero {} over {}",
-                     p.pipeline, p.tensor, p.data, p.context, p.virtual_stages, p.zero_stage,
-                     plan.shard_group());
+  return fmt::format(
+      "pipeline {} x tensor {} x data {} x context {}, {}{} virtual, zero {} over {}", p.pipeline,
+      p.tensor, p.data, p.context, p.expert > 1 ? fmt::format("experts over {}, ", p.expert) : "",
+      p.virtual_stages, p.zero_stage, plan.shard_group());
 }
 
 std::string new_identity() {

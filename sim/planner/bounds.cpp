@@ -138,7 +138,7 @@ BoundMaker::PerParameter BoundMaker::per_parameter(const Candidate& candidate) {
   PerParameter cost;
   cost.after = optimizer_s_per_parameter() / shards(candidate);
   if (candidate.data * p.context == 1) return cost;
-  if (p.expert > 1) return cost;  // most of what a rank holds is reduced over fewer ranks
+  if (candidate.expert > 1) return cost;  // most of what a rank holds is reduced over fewer ranks
   // Small parameters that are not sharded are communicated once a step: how many is not known here.
   if (candidate.zero_stage == 3 && p.persistence_threshold > 0) return cost;
   if (candidate.zero_stage == 0) {

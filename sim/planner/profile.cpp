@@ -94,7 +94,9 @@ std::vector<UnitProfile> measure_units(const SmallModel& small, const CostModel&
       if (instruction.kind == InstructionKind::compute) {
         const double seconds = cost.time(instruction, small.program).value;
         pass.compute_s += seconds;
-        if (instruction.op == Op::linear_grad_weight) unit.weight_gradient_s += seconds;
+        if (instruction.op == Op::linear_grad_weight ||
+            instruction.op == Op::expert_linear_grad_weight)
+          unit.weight_gradient_s += seconds;
       } else if (instruction.stream == Stream::tensor_comm && is_collective(instruction.kind))
         ++pass.collectives[{kind_of(instruction.kind), whole_bytes(instruction)}];
     }
@@ -131,7 +133,7 @@ Profiles::Profiles(const Model& model, const Plan& base, const Cluster& cluster)
 
 const ModelProfile& Profiles::of(const Candidate& candidate) {
   const Key key{candidate.tensor, candidate.micro_batch, candidate.recompute,
-                candidate.sequence_parallel};
+                candidate.sequence_parallel, candidate.expert};
   const auto found = known_.find(key);
   if (found != known_.end()) return found->second;
   return known_.emplace(key, measure(candidate)).first->second;

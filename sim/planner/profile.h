@@ -41,14 +41,14 @@ struct ModelProfile {
 };
 
 // Profiles of one model on one cluster, made once per (tensor, micro_batch, recompute,
-// sequence_parallel).
+// sequence_parallel, expert).
 class Profiles {
  public:
   Profiles(const Model& model, const Plan& base, const Cluster& cluster);
   const ModelProfile& of(const Candidate& candidate);
 
  private:
-  using Key = std::tuple<int, int, Recompute, bool>;
+  using Key = std::tuple<int, int, Recompute, bool, int>;
   ModelProfile measure(const Candidate& candidate) const;
 
   const Model& model_;

@@ -1,6 +1,7 @@
 #include "sim/planner/space.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "models/core/error.h"
 
@@ -38,8 +39,10 @@ class Enumerator {
   Space run() {
     const Parallelism& p = base_.parallelism;
     const std::vector<int> degrees = divisors(ranks_);
+    // Experts are cut by the degree of their own.
+    const std::vector<int> tensors = sizes_.experts > 0 ? std::vector<int>{1} : degrees;
     for (const int pipeline : choices(job_, "parallelism.pipeline", p.pipeline, degrees))
-      for (const int tensor : choices(job_, "parallelism.tensor", p.tensor, degrees)) {
+      for (const int tensor : choices(job_, "parallelism.tensor", p.tensor, tensors)) {
         const std::int64_t model = std::int64_t{pipeline} * tensor * p.context;
         if (model > ranks_ || ranks_ % model != 0) continue;  // no whole number of replicas
         split(pipeline, tensor, static_cast<int>(ranks_ / model));
@@ -78,8 +81,16 @@ class Enumerator {
       candidate.tensor = tensor;
       candidate.data = data;
       candidate.micro_batch = micro_batch;
-      with_schedules(candidate, static_cast<int>(per_replica / micro_batch));
+      for (const int expert : choices(job_, "parallelism.expert", base_.parallelism.expert,
+                                      expert_degrees(data * base_.parallelism.context))) {
+        candidate.expert = expert;
+        with_schedules(candidate, static_cast<int>(per_replica / micro_batch));
+      }
     }
+  }
+
+  std::vector<int> expert_degrees(int replicas) const {
+    return divisors(std::gcd(std::max(1, sizes_.experts), replicas));
   }
 
   // 1f1b, and interleaved with as many virtual stages as the layers give.
@@ -184,6 +195,7 @@ Plan to_plan(const Candidate& candidate, const Plan& base) {
   p.schedule = candidate.schedule;
   p.zero_stage = candidate.zero_stage;
   p.sequence_parallel = candidate.sequence_parallel;
+  p.expert = candidate.expert;
   plan.training.micro_batch = candidate.micro_batch;
   plan.training.recompute = candidate.recompute;
   return plan;

@@ -20,6 +20,7 @@ struct Candidate {
   Recompute recompute = Recompute::none;
   int zero_stage = 0;
   bool sequence_parallel = false;
+  int expert = 1;
   bool operator==(const Candidate&) const = default;
 };
 

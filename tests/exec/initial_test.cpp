@@ -85,6 +85,25 @@ TEST_CASE("a different name, seed or element gives another value", "[exec][runti
         std::vector<float>(first.begin() + 3, first.begin() + 7));
 }
 
+TEST_CASE("an expert's initial values are those of its published tensor", "[exec][runtime]") {
+  Parameter experts;
+  experts.name = "model.layers.1.block_sparse_moe.experts.*.w2.weight";
+  experts.global_shape = experts.padded_shape = experts.shape = {4, 3, 5};
+  experts.cut = {0, {4}};
+  experts.of_experts = true;
+  const std::vector<float> whole = initial(experts, 0, 1);
+  for (int e = 0; e < 4; ++e) {
+    Parameter one;
+    one.name = "model.layers.1.block_sparse_moe.experts." + std::to_string(e) + ".w2.weight";
+    one.global_shape = one.padded_shape = one.shape = {3, 5};
+    CHECK(initial(one, 0, 1) ==
+          std::vector<float>(whole.begin() + 15 * e, whole.begin() + 15 * (e + 1)));
+  }
+  experts.is_cut = true;
+  experts.shape = {2, 3, 5};
+  CHECK(initial(experts, 1, 2) == std::vector<float>(whole.begin() + 30, whole.end()));
+}
+
 TEST_CASE("the ranks of a tensor group hold slices of the whole", "[exec][runtime]") {
   struct Case {
     Shape global, padded;

@@ -325,6 +325,12 @@ TEST_CASE("version 2: hybrid sharding", "[models][distribution]") {
   CHECK(eight.plan.parallelism.shard == 4);
   CHECK(eight.plan.parallelism.tensor == 2);
   CHECK(eight.plan.parallelism.data == 8);
+  json mixtral = job_of(version_2({{"hybrid_shard_degree", 4}, {"expert_parallel_degree", 4}}));
+  mixtral["model"] = "mixtral-8x7b";
+  const Job experts = read_job(mixtral, "job.json", ".", lookup_for_tests);
+  CHECK(experts.plan.parallelism.expert == 4);
+  CHECK(experts.plan.parallelism.data == 16);
+  CHECK(experts.plan.degrees().expert_shard() == 4);
   const Job parts = read(version_2({{"hybrid_shard_degree", 4}, {"context_parallel_degree", 4}}));
   CHECK(parts.plan.parallelism.context == 4);
   CHECK(parts.plan.parallelism.data == 4);

@@ -156,6 +156,45 @@ TEST_CASE("rules about training", "[models][plan]") {
         "/training/loss_scale: only fp16 is scaled, the precision is fp32; leave it out");
 }
 
+TEST_CASE("rules about experts", "[models][plan]") {
+  CHECK(refused(CHANGE(p.expert = 2)) ==
+        "/parallelism/expert: 2 needs a model with experts; use 1, or family 'mixtral'");
+  const auto with_experts = [](const std::function<void(Training&, Parallelism&)>& change) {
+    Plan plan = legal();
+    plan.parallelism.tensor = 1;
+    plan.parallelism.data = 24;
+    plan.training.global_batch = 96;
+    change(plan.training, plan.parallelism);
+    ModelSizes sizes = gpt2();
+    sizes.experts = 6;
+    try {
+      verify(plan, sizes);
+    } catch (const InputError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK(with_experts(CHANGE(p.expert = 1)) == "");
+  CHECK(with_experts(CHANGE(p.expert = 6)) == "");
+  CHECK(with_experts(CHANGE(p.expert = 5)) ==
+        "/parallelism/expert: 5 does not divide data 24 x context 1 = 24; use 1, 2, 3, 4, 6, 8, 12 "
+        "or 24");
+  CHECK(with_experts(CHANGE(p.expert = 4)) ==
+        "/parallelism/expert: 4 does not divide 6 experts; use 1, 2, 3 or 6");
+  // 24 / 6 = 4 ranks have the same experts.
+  CHECK(with_experts(CHANGE(p.expert = 6, p.zero_stage = 3)) == "");
+  CHECK(with_experts(CHANGE(p.expert = 6, p.zero_stage = 1, p.shard = 2)) == "");
+  CHECK(with_experts(CHANGE(p.expert = 6, p.zero_stage = 1, p.shard = 12)) == "");
+  CHECK(with_experts(CHANGE(p.expert = 6, p.zero_stage = 1, p.shard = 3)) ==
+        "/parallelism/shard: 3 does not divide the 4 ranks that have the same experts (data 24 / "
+        "expert 6); use 1, 2 or 4");
+  const std::function<void(Training&, Parallelism&)> unsupported[] = {
+      CHANGE(p.context = 2), CHANGE(p.tensor = 2), CHANGE(t.optimizer = OptimizerKind::lamb),
+      CHANGE(p.expert = 2, p.zero_stage = 1, p.shard_whole = true)};
+  for (const auto& change : unsupported)
+    CHECK(with_experts(change).ends_with("is not supported yet"));
+}
+
 TEST_CASE("what is not built yet is refused as such", "[models][plan]") {
   Plan plan = legal();
   ModelSizes experts = gpt2();

@@ -98,6 +98,7 @@ std::string short_plan_text(const Plan& plan) {
   const Parallelism& p = plan.parallelism;
   std::string text =
       fmt::format("p{} t{} d{} mb{}", p.pipeline, p.tensor, p.data, plan.training.micro_batch);
+  if (p.expert > 1) text += fmt::format(" e{}", p.expert);
   if (p.virtual_stages > 1) text += fmt::format(" v{}", p.virtual_stages);
   if (p.zero_stage > 0) text += fmt::format(" zero{}", p.zero_stage);
   if (p.zero_stage > 0 && p.shard > 1) text += fmt::format("/{}", p.shard);
@@ -117,6 +118,7 @@ std::string plan_text(const Plan& plan) {
                   p.degrees().ranks(), p.data,
                   p.context > 1 ? fmt::format("context {} x ", p.context) : std::string(), p.tensor,
                   p.pipeline, schedule_text(p), plan.micro_batches(), plan.training.micro_batch);
+  if (p.expert > 1) text += fmt::format("   experts over {}", p.expert);
   if (p.zero_stage > 0) text += fmt::format("   zero {} over {}", p.zero_stage, plan.shard_group());
   if (p.sequence_parallel) text += "   sequence parallel";
   if (p.tensor > 1 && p.tensor_layout != TensorLayout::megatron)

@@ -1,0 +1,159 @@
+// How a model with experts is cut: exchanges in the graph, groups of the buckets, shares of memory.
+#include "models/graph/experts.h"
+
+#include <map>
+#include <set>
+
+#include "models/lower/lower.h"
+#include "models/passes/pass.h"
+#include "tests/catch.h"
+#include "tests/models/plans.h"
+
+using namespace meshwright;
+
+namespace {
+
+Plan plan_of(const Model& model, int expert, SmallDegrees degrees) {
+  Plan plan = small_plan(model, degrees);
+  plan.parallelism.expert = expert;
+  return plan;
+}
+
+Graph graph_of(const Model& model, const Plan& plan) {
+  return run_passes(build_graph(model, plan.training), plan, training_passes());
+}
+
+int count(const Graph& graph, Op op, Phase phase) {
+  int found = 0;
+  for (const Node& node : graph.nodes) found += node.op == op && node.phase == phase;
+  return found;
+}
+
+// The collectives of all bodies that move gradients or weights of buckets, by (kind, group).
+std::set<std::pair<InstructionKind, GroupKind>> of_buckets(const Program& program,
+                                                           bool of_experts) {
+  std::set<std::pair<InstructionKind, GroupKind>> found;
+  for (const Body& body : program.bodies)
+    for (const Instruction& each : body.instructions)
+      if (each.group != GroupKind::none && each.bucket >= 0 &&
+          program.buckets[static_cast<std::size_t>(each.bucket)].of_experts == of_experts)
+        found.insert({each.kind, each.group});
+  return found;
+}
+
+GroupKind norm_group(const Program& program) {
+  for (const Instruction& each : program.bodies.back().instructions)
+    if (each.group != GroupKind::none && each.inputs[0].buffer == program.norm_buffer)
+      return each.group;
+  return GroupKind::none;
+}
+
+std::int64_t expert_bytes(const Program& program) {
+  std::int64_t bytes = 0;
+  for (const StageParameter& member : program.parameters)
+    if (member.parameter.of_experts) bytes += member.parameter.shape.elements() * 4;
+  return bytes;
+}
+
+constexpr auto all_reduce = InstructionKind::all_reduce;
+constexpr auto reduce_scatter = InstructionKind::reduce_scatter;
+constexpr auto all_gather = InstructionKind::all_gather;
+
+}  // namespace
+
+TEST_CASE("every block exchanges its slots before and after its experts, and so do its gradients",
+          "[models][experts]") {
+  const Model model = small_model("mixtral");  // 4 blocks of 4 experts
+  const Graph whole = graph_of(model, plan_of(model, 1, {.data = 2}));
+  CHECK(count(whole, Op::expert_exchange, Phase::forward) == 0);
+  Plan plan = plan_of(model, 2, {.data = 2});
+  const Graph split = graph_of(model, plan);
+  CHECK(count(split, Op::expert_exchange, Phase::forward) == 2 * 4);
+  CHECK(count(split, Op::expert_exchange, Phase::backward) == 2 * 4);
+  plan.training.recompute = Recompute::full;
+  CHECK(count(graph_of(model, plan), Op::expert_exchange, Phase::recompute) == 2 * 4);
+  for (const Node& node : split.nodes)
+    if (node.op == Op::expert_linear) {
+      CHECK(split.tensor(node.inputs[1]).type.shape[0] == 2);
+      // 4 experts x 2 sequences x 4 places: what this rank's tokens and the other's send here.
+      CHECK(split.tensor(node.inputs[0]).type.shape[0] == 4 * 2 * 4);
+    }
+  CHECK(parameter_count(split) == parameter_count(whole));
+  CHECK(model_flops(split) == Approx(model_flops(whole)));
+}
+
+TEST_CASE("an exchange is an all-to-all of what all slots hold", "[models][experts]") {
+  const Model model = small_model("mixtral");
+  const std::vector<Program> stages = lower_small(model, plan_of(model, 4, {.data = 4}));
+  int found = 0;
+  for (const Body& body : stages[0].bodies)
+    for (const Instruction& each : body.instructions) {
+      if (each.kind != InstructionKind::all_to_all) continue;
+      ++found;
+      CHECK(each.group == GroupKind::expert);
+      CHECK(each.stream == Stream::expert_comm);
+      CHECK(each.inputs[0].type.bytes() == 4 * 2 * 4 * 32 * 4);  // slots x hidden x 4 bytes
+      CHECK(each.outputs[0].type == each.inputs[0].type);
+      CHECK(each.outputs[0].buffer != each.inputs[0].buffer);
+    }
+  CHECK(found == 4 * 4);
+  verify(stages);
+}
+
+TEST_CASE("experts are reduced and sharded over the ranks that have them", "[models][experts]") {
+  using Collectives = std::set<std::pair<InstructionKind, GroupKind>>;
+  const Model model = small_model("mixtral");
+  const auto lowered = [&](int expert, SmallDegrees degrees, int shard = 1) {
+    Plan plan = plan_of(model, expert, degrees);
+    plan.parallelism.shard = shard;
+    const std::vector<Program> stages = lower_small(model, plan);
+    verify(stages);
+    return stages[0];
+  };
+  const Program alone = lowered(1, {.data = 4});
+  CHECK(of_buckets(alone, true).empty());
+  CHECK(of_buckets(alone, false) == Collectives{{all_reduce, GroupKind::rdp}});
+  CHECK(norm_group(alone) == GroupKind::none);
+
+  const Program pairs = lowered(2, {.data = 4});
+  CHECK(of_buckets(pairs, false) == Collectives{{all_reduce, GroupKind::rdp}});
+  CHECK(of_buckets(pairs, true) == Collectives{{all_reduce, GroupKind::expert_rdp}});
+  CHECK(norm_group(pairs) == GroupKind::world);
+  CHECK(2 * expert_bytes(pairs) == expert_bytes(alone));
+
+  const Program each = lowered(4, {.data = 4, .zero_stage = 3});
+  CHECK(of_buckets(each, true).empty());  // nobody else has them
+  CHECK(of_buckets(each, false) ==
+        Collectives{{reduce_scatter, GroupKind::shard}, {all_gather, GroupKind::shard}});
+
+  for (const int zero : {1, 2, 3}) {
+    const Program sharded = lowered(2, {.data = 4, .zero_stage = zero});
+    CHECK(of_buckets(sharded, true) == Collectives{{reduce_scatter, GroupKind::expert_shard},
+                                                   {all_gather, GroupKind::expert_shard}});
+    for (const Bucket& bucket : sharded.buckets)
+      CHECK(bucket.elements == (bucket.of_experts ? 2 : 4) * bucket.shard_elements);
+    const Program twice = lowered(2, {.data = 8, .zero_stage = zero}, 2);
+    CHECK(of_buckets(twice, true) == Collectives{{reduce_scatter, GroupKind::expert_shard},
+                                                 {all_reduce, GroupKind::expert_replica},
+                                                 {all_gather, GroupKind::expert_shard}});
+  }
+}
+
+TEST_CASE("every legal plan of a model with experts lowers to a sound program",
+          "[models][experts]") {
+  const Model model = small_model("mixtral");
+  int plans = 0;
+  for (const Plan& base : small_plans(model))
+    for (const int expert : {1, 2, 4}) {
+      Plan plan = base;
+      plan.parallelism.data *= 2;
+      plan.training.global_batch *= 2;
+      plan.parallelism.expert = expert;
+      if (plan.parallelism.tensor > 1 || plan.parallelism.data % expert != 0) continue;
+      INFO(describe(plan));
+      verify(plan, model.sizes());
+      verify(lower_small(model, plan));
+      ++plans;
+    }
+  CHECK(plans > 100);
+}

@@ -1,0 +1,186 @@
+// Experts in simulated time: what a rank of an expert group computes, keeps and sends.
+#include <nlohmann/json.hpp>
+
+#include "sim/planner/bounds.h"
+#include "sim/planner/search.h"
+#include "sim/replay/replay.h"
+#include "tests/catch.h"
+#include "tests/sim/plans.h"
+
+using namespace meshwright;
+
+namespace {
+
+Model expert_model() {
+  Model model = load_model("mixtral-8x7b", ".");
+  model.layers = 2;
+  model.hidden = 1024;
+  model.heads = 8;
+  model.kv_heads = 4;
+  model.head_dim = model.rotary_dim = 128;
+  model.ffn = 3584;
+  model.vocabulary = 1000;
+  return model;
+}
+
+Plan plan_of(int data, int expert, int zero = 0) {
+  Plan plan;
+  plan.training.micro_batch = 2;
+  plan.training.global_batch = 4 * data;
+  plan.training.sequence_length = 1024;
+  plan.training.precision = Precision::fp16;
+  plan.parallelism.data = data;
+  plan.parallelism.expert = expert;
+  plan.parallelism.zero_stage = zero;
+  return plan;
+}
+
+SimTime exchange_time(const Model& model, const Plan& plan, const Cluster& cluster) {
+  const Prepared prepared = prepare(model, plan, cluster);
+  Timeline timeline;
+  predict(prepared, cluster, false, &timeline);
+  SimTime longest = 0;
+  for (const TimelineEntry& entry : timeline.entries) {
+    const Program& program = prepared.stages[0];
+    const Task& task = program.tasks[static_cast<std::size_t>(entry.task)];
+    const Instruction& instruction = program.bodies[static_cast<std::size_t>(task.body)]
+                                         .instructions[static_cast<std::size_t>(entry.instruction)];
+    if (instruction.kind == InstructionKind::all_to_all)
+      longest = std::max(longest, entry.end - entry.begin);
+  }
+  return longest;
+}
+
+ReplayResult replay_of(const Prepared& prepared, const Cluster& cluster, bool fold) {
+  ReplayOptions options;
+  options.fold = fold;
+  return replay(prepared.stages, prepared.plan,
+                Mesh(prepared.plan.degrees(), prepared.plan.parallelism.placement),
+                Topology(cluster), options);
+}
+
+}  // namespace
+
+TEST_CASE("ranks that share the experts hold a share of them", "[sim][experts]") {
+  const Cluster cluster{load_machine("p4d.24xlarge"), 1, 8, {}, {}};
+  const Model model = expert_model();
+  // Experts: 3 matrices of 1024 x 3584 in each of 8 experts and 2 layers.
+  const double experts = 3.0 * 1024 * 3584 * 8 * 2;
+  const auto parameters = [&](int expert) {
+    const Prepared prepared = prepare(model, plan_of(8, expert), cluster);
+    return static_cast<double>(stage_memory(prepared.stages, cluster)[0]
+                                   .class_bytes[static_cast<std::size_t>(MemoryClass::parameters)]);
+  };
+  const double whole = parameters(1);
+  for (const int expert : {2, 4, 8})
+    CHECK(whole - parameters(expert) ==
+          Approx(2 * experts * (1 - 1.0 / expert)).epsilon(1e-4));  // two bytes each
+}
+
+TEST_CASE("an exchange over hosts takes as long as the network needs", "[sim][experts]") {
+  Model model = expert_model();
+  model.experts = 16;
+  Plan plan = plan_of(16, 16);
+  plan.training.micro_batch = 16;  // large, so that latency does not count
+  plan.training.global_batch = 16 * 16;
+  const Cluster hosts{load_machine("p4d.24xlarge"), 2, 8, {}, {}};
+  const double over = to_seconds(exchange_time(model, plan, hosts)).value;
+  // Half of what eight ranks hold leaves a host: 16 experts x 16 sequences x 160 places of 1024
+  // halves each (1.25 x 1024 tokens x 2 / 16).
+  const double bytes = 8 * 0.5 * 16 * 16 * 160 * 1024 * 2;
+  const Network& network = hosts.machine.network;
+  const double wire = bytes / (network.nics * network.gbit_per_s_each * 1e9 / 8);
+  CHECK(over >= wire);
+  CHECK(over * network.efficiency < 2 * wire);
+  plan.parallelism.expert = 8;  // a group on each host
+  const double inside = to_seconds(exchange_time(model, plan, hosts)).value;
+  CHECK(inside > 0);
+  CHECK(inside < over / 2);
+}
+
+TEST_CASE("replays with expert groups hold together", "[sim][experts][replay]") {
+  struct Degrees {
+    int pipeline, data, expert, zero, shard = 1;
+    ScheduleKind schedule = ScheduleKind::one_f_one_b;
+  };
+  for (const MachineCase& machine : machine_cases())
+    for (const Degrees& d :
+         {Degrees{1, 8, 8, 0}, Degrees{1, 8, 4, 3}, Degrees{1, 8, 2, 3, 2}, Degrees{2, 4, 4, 1},
+          Degrees{2, 4, 2, 2}, Degrees{2, 4, 2, 1, 1, ScheduleKind::zero_bubble}}) {
+      const Cluster cluster = machine.cluster();
+      Plan plan = plan_of(d.data, d.expert, d.zero);
+      plan.training.sequence_length = 128;
+      Parallelism& p = plan.parallelism;
+      p.pipeline = d.pipeline, p.shard = d.shard, p.schedule = d.schedule;
+      INFO(machine.name << " p" << d.pipeline << " d" << d.data << " e" << d.expert << " zero "
+                        << d.zero);
+      const Prepared prepared = prepare(expert_model(), plan, cluster);
+      verify(prepared.stages);
+      const ReplayResult folded = replay_of(prepared, cluster, true);
+      const ReplayResult every = replay_of(prepared, cluster, false);
+      CHECK(folded.step_time > 0);
+      CHECK(folded.step_time == every.step_time);
+      Topology faster(cluster);
+      for (const LinkKind kind : {LinkKind::nvlink, LinkKind::nic}) faster.scale_links(kind, 2);
+      CHECK(replay(prepared.stages, plan, Mesh(plan.degrees(), "DPT"), faster, {}).step_time <=
+            folded.step_time);
+    }
+}
+
+namespace {
+
+Job job_of(int batch) {
+  const nlohmann::json model = {{"family", "mixtral"},
+                                {"hidden", 256},
+                                {"layers", 4},
+                                {"heads", 4},
+                                {"vocab", 1000},
+                                {"experts", 4},
+                                {"expert_capacity_factor", 1}};
+  return read_job({{"model", model},
+                   {"training",
+                    {{"global_batch", batch},
+                     {"sequence_length", 128},
+                     {"precision", "fp16"},
+                     {"recompute", "auto"}}},
+                   {"cluster", {{"machine", "p3.16xlarge"}, {"count", 1}}},
+                   {"parallelism", "auto"}},
+                  "job.json", ".", machine_facts);
+}
+
+}  // namespace
+
+TEST_CASE("the planner takes expert degrees that divide experts and replicas", "[sim][experts]") {
+  const Job job = job_of(2);
+  const Space space = enumerate(job, base_plan(job, machine_facts("p3.16xlarge")), 2);
+  std::map<std::pair<int, int>, int> found;  // by (data, expert)
+  for (const Candidate& candidate : space.candidates) {
+    CHECK(candidate.tensor == 1);
+    ++found[{candidate.data, candidate.expert}];
+  }
+  // Each of data 2: one micro-batch of 1 sequence, zero_stage 0 to 3, three recomputations; of
+  // pipeline 2: micro-batches of 1 or 2, 1f1b or interleaved in two chunks each.
+  CHECK(found[{2, 1}] == 12);
+  CHECK(found[{2, 2}] == 12);
+  CHECK(found[{1, 1}] > 0);
+  CHECK(found.size() == 3);
+}
+
+TEST_CASE("bounds of plans with expert groups are below what is simulated", "[sim][experts]") {
+  const Job job = job_of(32);
+  const Cluster cluster{load_machine("p3.16xlarge"), 1, 8, {}, {}};
+  const Plan base = base_plan(job, machine_facts("p3.16xlarge"));
+  const Space space = enumerate(job, base, 8);
+  BoundMaker bounds(job.model, base, cluster);
+  int with_experts = 0;
+  for (std::size_t i = 0; i < space.candidates.size(); i += 13) {
+    const Candidate& candidate = space.candidates[i];
+    with_experts += candidate.expert > 1;
+    const Prepared prepared = prepare(job.model, to_plan(candidate, base), cluster);
+    const Prediction prediction = predict(prepared, cluster);
+    INFO(to_json(prepared.plan).dump());
+    CHECK(bounds.time(candidate).step_time_s <= prediction.step_time_s);
+    CHECK(bounds.memory(candidate) <= static_cast<double>(prediction.peak_memory_bytes));
+  }
+  CHECK(with_experts > 10);
+}
