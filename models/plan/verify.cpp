@@ -296,13 +296,13 @@ void check_supported(const Plan& plan, const ModelSizes& model) {
   if (p.offload != "none" && p.schedule == ScheduleKind::zero_bubble)
     not_yet("parallelism/offload", "offload under schedule 'zero_bubble'");
   if (model.experts > 0 && p.context > 1)
-    not_yet(
-        "parallelism/context",
-        "context parallelism of a model with experts, which are shared out by whole sequences,");
+    not_yet("parallelism/context",
+            "context parallelism of a model with experts, whose routing looks at whole sequences,");
   if (model.experts > 0 && p.tensor > 1)
     not_yet("parallelism/tensor", "tensor parallelism of a model with experts");
   if (model.experts > 0 && t.optimizer == OptimizerKind::lamb)
-    not_yet("training/optimizer", "lamb, which scales every expert's matrices by themselves,");
+    not_yet("training/optimizer",
+            "lamb of a model with experts, each of which has a trust ratio of its own,");
   if (p.expert > 1 && p.shard_whole)
     not_yet("parallelism/shard_layout", "'whole' together with expert parallelism");
 }

@@ -34,8 +34,8 @@ class Draw {
 };
 
 Model draw_model(Draw& draw) {
-  Model model =
-      eight_blocks(draw.of<std::string>({"gpt", "llama", "gpt", "llama", "bert", "bloom", "mpt"}));
+  Model model = eight_blocks(
+      draw.of<std::string>({"gpt", "llama", "gpt", "llama", "bert", "bloom", "mpt", "mixtral"}));
   if (model.architecture == "llama" && draw.rarely()) model.kv_heads = 2;
   if (draw.rarely()) model.tied_embeddings = !model.tied_embeddings;
   return model;
@@ -51,7 +51,7 @@ void draw_degrees(Draw& draw, int ranks, Plan& plan) {
   } while (p.pipeline * p.tensor * p.context * p.data != ranks);
 }
 
-void draw_parallelism(Draw& draw, Plan& plan) {
+void draw_parallelism(Draw& draw, bool experts, Plan& plan) {
   Parallelism& p = plan.parallelism;
   if (p.pipeline > 1) {
     p.schedule = draw.of({ScheduleKind::one_f_one_b, ScheduleKind::one_f_one_b, ScheduleKind::gpipe,
@@ -71,6 +71,7 @@ void draw_parallelism(Draw& draw, Plan& plan) {
   if (replicas > 1) {
     p.zero_stage = draw.of({0, 1, 2, 3});
     p.shard = p.zero_stage > 0 && replicas == 4 ? draw.of({1, 2}) : 1;
+    if (experts) p.expert = draw.of({1, 2, 2, 4});
     p.shard_whole = p.zero_stage == 1 && draw.rarely();
     if (p.zero_stage == 3) {
       p.persistence_threshold = draw.of<std::int64_t>({0, 0, 100, 1100});
@@ -128,7 +129,7 @@ TEST_CASE("features drawn at random train together like one process", "[agree][m
     const Model model = draw_model(draw);
     Plan plan = base_plan(model, {});
     draw_degrees(draw, world.size(), plan);
-    draw_parallelism(draw, plan);
+    draw_parallelism(draw, model.experts > 0, plan);
     draw_training(draw, model, plan);
     if (!is_legal(model, plan)) continue;
     INFO(++made << ": " << model.architecture << ": " << describe(plan));

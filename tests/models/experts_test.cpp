@@ -139,6 +139,34 @@ TEST_CASE("experts are reduced and sharded over the ranks that have them", "[mod
   }
 }
 
+TEST_CASE("empty places cost as much as taken ones, but do not count as the model's work",
+          "[models][experts]") {
+  const auto flops = [](double factor, bool of_model) {
+    Model model = small_model("mixtral");
+    model.expert_capacity_factor = factor;
+    const Graph graph = build_graph(model, small_plan(model, {}).training);
+    double sum = 0;
+    std::vector<Kernel> kernels;
+    for (const Node& node : graph.nodes) {
+      if (node.op != Op::expert_linear) continue;
+      std::vector<TensorType> inputs;
+      for (int id : node.inputs) inputs.push_back(graph.tensor(id).type);
+      const std::vector<TensorType> outputs{graph.tensor(node.outputs[0]).type};
+      const OpCall call{node.op, node.attributes, inputs, outputs};
+      append_kernels(call, CompilerLevel::fused, kernels);
+      if (of_model) sum += model_flops(call);
+    }
+    for (const Kernel& kernel : kernels) sum += of_model ? 0 : kernel.flops;
+    return sum;
+  };
+  // 4 blocks of 3 products of 32 x 64; 2 sequences of 8 tokens, 2 choices each.
+  const double chosen = 4 * 3 * 2.0 * 32 * 64 * 2 * 8 * 2;
+  CHECK(flops(1, false) == chosen);
+  CHECK(flops(1.5, false) == 1.5 * chosen);
+  CHECK(flops(1.5, true) == chosen);
+  CHECK(flops(0.5, true) == 0.5 * chosen);  // half of them are dropped
+}
+
 TEST_CASE("every legal plan of a model with experts lowers to a sound program",
           "[models][experts]") {
   const Model model = small_model("mixtral");
