@@ -146,13 +146,10 @@ class MpiCommunicator : public Communicator {
                     static_cast<std::size_t>(bytes));
       }
     } else {
-      std::vector<Outgoing> parts;
-      std::vector<Incoming> places;
-      for (int peer = 0; peer < size_; ++peer) {
-        parts.push_back({from + peer * bytes, bytes});
-        places.push_back({to + peer * bytes, bytes});
-      }
-      exchange(parts, places);
+      first_.clear();
+      for (int peer = 0; peer < size_; ++peer)
+        first_.add({from + peer * bytes, bytes}, {to + peer * bytes, bytes});
+      exchange(first_);
     }
     std::memcpy(to + rank_ * bytes, from + rank_ * bytes, static_cast<std::size_t>(bytes));
     leave();
