@@ -157,6 +157,15 @@ void check_sharding(const Parallelism& p) {
 
 void check_experts(const Plan& plan, const ModelSizes& model) {
   const Parallelism& p = plan.parallelism;
+  if (model.experts > 0 && p.tensor > 1)
+    refuse("parallelism/tensor",
+           fmt::format("{} cuts a model with experts, which parallelism/expert cuts; use 1",
+                       p.tensor));
+  if (model.experts > 0 && p.context > 1)
+    refuse("parallelism/context",
+           fmt::format("{} ranks would share each sequence, and experts are given to tokens by "
+                       "whole sequences; use 1",
+                       p.context));
   if (p.expert == 1) return;
   if (model.experts == 0)
     refuse("parallelism/expert",
@@ -295,11 +304,6 @@ void check_supported(const Plan& plan, const ModelSizes& model) {
   const Parallelism& p = plan.parallelism;
   if (p.offload != "none" && p.schedule == ScheduleKind::zero_bubble)
     not_yet("parallelism/offload", "offload under schedule 'zero_bubble'");
-  if (model.experts > 0 && p.context > 1)
-    not_yet("parallelism/context",
-            "context parallelism of a model with experts, whose routing looks at whole sequences,");
-  if (model.experts > 0 && p.tensor > 1)
-    not_yet("parallelism/tensor", "tensor parallelism of a model with experts");
   if (model.experts > 0 && t.optimizer == OptimizerKind::lamb)
     not_yet("training/optimizer",
             "lamb of a model with experts, each of which has a trust ratio of its own,");
