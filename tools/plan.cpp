@@ -110,14 +110,9 @@ void write_report(const Options& options, const Job& job, const SearchResult& re
   write_file(options.report, page.text());
 }
 
-// A stage per unit: what `parallelism.partition` and `partition_file` read.
 void write_partition(const Job& job, const RankedPlan& best, const std::string& path) {
   const Prepared prepared = prepare(job.model, best.plan, best.cluster);
-  json stages = json::object();
-  for (std::size_t u = 0; u < prepared.graph.units.size(); ++u)
-    stages[prepared.graph.units[u].path] = prepared.plan.stage_of_unit[u];
-  const json value = {{"format", 1}, {"kind", "partition"}, {"stage_of", stages}};
-  write_file(path, value.dump(2) + "\n");
+  write_file(path, partition_json(prepared.graph, prepared.plan.stage_of_unit).dump(2) + "\n");
 }
 
 }  // namespace

@@ -92,4 +92,7 @@ Plan settle(const Job& job, int ranks, const MachineFacts& machine);
 // The job as JSON with the plan and cluster written into it, every "auto" replaced.
 nlohmann::json to_json(const Job& job, const Plan& plan, const std::string& machine, int count);
 
+// A stage per unit of the graph: what `parallelism.partition` and `partition_file` read.
+nlohmann::json partition_json(const Graph& graph, const std::vector<int>& stage_of_unit);
+
 }  // namespace meshwright

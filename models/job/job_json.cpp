@@ -75,4 +75,11 @@ json to_json(const Job& job, const Plan& plan, const std::string& machine, int c
   return value;
 }
 
+json partition_json(const Graph& graph, const std::vector<int>& stage_of_unit) {
+  json stages = json::object();
+  for (std::size_t u = 0; u < graph.units.size(); ++u)
+    stages[graph.units[u].path] = stage_of_unit[u];
+  return {{"format", 1}, {"kind", "partition"}, {"stage_of", stages}};
+}
+
 }  // namespace meshwright

@@ -1,35 +1,48 @@
 // Headers of a checkpoint's files, and its manifest with and without a right checksum.
-// sources: exec/checkpoint/shard_file.cpp exec/checkpoint/manifest.cpp exec/checkpoint/crc32c.cpp
-// sources: exec/checkpoint/file.cpp models/core/fields.cpp models/core/error.cpp
 #include "exec/checkpoint/crc32c.h"
 #include "exec/checkpoint/manifest.h"
 #include "exec/checkpoint/shard_file.h"
-#include "models/core/error.h"
+#include "tests/fuzz/fuzz.h"
 
 using namespace meshwright;
 
 namespace {
 
-template <typename Parse>
-void refuses_or_reads(const Parse& parse) {
-  try {
-    parse();
-  } catch (const InputError&) {
-  } catch (const RunError&) {
-  }
+constexpr std::int64_t data_bytes = 4096;
+
+void shard(std::string_view text) {
+  const auto read = [](std::string_view bytes, std::int64_t file_bytes) {
+    return fuzz::read_or_refused("fuzzed: ",
+                                 [&] { return parse_shard_header(bytes, file_bytes, "fuzzed"); });
+  };
+  const auto header = read(text, static_cast<std::int64_t>(text.size()) + data_bytes);
+  if (!header) return;
+  for (const Piece& piece : header->pieces)
+    MESHWRIGHT_CHECK(piece.elements() > 0 && piece.elements() <= piece.shape.elements(),
+                     "what is read holds elements of its parameter");
+  const std::string written = encode(*header);
+  const auto room = static_cast<std::int64_t>(text.size()) - header->data_begin + data_bytes;
+  const auto again = read(written, static_cast<std::int64_t>(written.size()) + room);
+  MESHWRIGHT_CHECK(again && encode(*again) == written, "a header written is read as the same");
+}
+
+void manifest(const std::string& text) {
+  const auto read = [](const std::string& bytes) {
+    return fuzz::read_or_refused("fuzzed: ", [&] { return parse_manifest(bytes, "fuzzed"); });
+  };
+  const auto found = read(text);
+  if (!found) return;
+  const std::string written = encode(*found);
+  const auto again = read(written);
+  MESHWRIGHT_CHECK(again && encode(*again) == written, "a manifest written is read as the same");
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const std::string text(reinterpret_cast<const char*>(data), size);
-  refuses_or_reads([&] {
-    const auto bytes = static_cast<std::int64_t>(size) + 4096;
-    for (const Piece& piece : parse_shard_header(text, bytes, "fuzzed").pieces)
-      MESHWRIGHT_CHECK(piece.elements() > 0 && piece.elements() <= piece.shape.elements(),
-                       "what is read holds elements of its parameter");
-  });
-  refuses_or_reads([&] { parse_manifest(text, "fuzzed"); });
-  refuses_or_reads([&] { parse_manifest(text + "crc32c " + hex8(crc32c(text)) + "\n", "fuzzed"); });
+  const std::string text(fuzz::text_of(data, size));
+  shard(text);
+  manifest(text);
+  manifest(text + "crc32c " + hex8(crc32c(text)) + "\n");
   return 0;
 }
