@@ -19,6 +19,7 @@ void make_absolute(std::string& path) {
 nlohmann::json settled_job(Job job, const Plan& plan, const std::string& machine, int count,
                            const std::string& folder) {
   job.folder = folder;
+  make_absolute(job.model_path);
   if (job.data)
     for (std::string& file : job.data->files) make_absolute(file);
   if (job.checkpoint) make_absolute(job.checkpoint->folder);

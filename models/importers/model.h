@@ -65,6 +65,7 @@ Model load_model(const std::string& ref, const std::string& folder,
 Model read_model(Fields fields);        // our JSON / the job file's inline object
 Model read_huggingface(Fields fields);  // a config.json
 std::vector<std::string> zoo_names(const std::string& zoo = zoo_folder());
+bool is_zoo_name(const std::string& ref, const std::string& zoo = zoo_folder());
 
 // The forward graph of one micro-batch on one undivided rank. The training's precision, attention,
 // compiler, micro_batch, sequence_length and predicted_positions decide its types and attributes.

@@ -42,10 +42,13 @@ std::vector<std::string> zoo_names(const std::string& zoo) {
   return names;
 }
 
-Model load_model(const std::string& ref, const std::string& folder, const std::string& zoo) {
+bool is_zoo_name(const std::string& ref, const std::string& zoo) {
   const std::vector<std::string> names = zoo_names(zoo);
-  if (std::binary_search(names.begin(), names.end(), ref))
-    return read_file_named(fs::path(zoo) / (ref + ".json"));
+  return std::binary_search(names.begin(), names.end(), ref);
+}
+
+Model load_model(const std::string& ref, const std::string& folder, const std::string& zoo) {
+  if (is_zoo_name(ref, zoo)) return read_file_named(fs::path(zoo) / (ref + ".json"));
   if (ref.ends_with(".onnx"))
     throw NotSupportedYet("'" + ref +
                           "': ONNX files cannot be read yet; use a zoo name, a Hugging Face "
@@ -55,6 +58,7 @@ Model load_model(const std::string& ref, const std::string& folder, const std::s
   if (!ref.empty() && fs::is_directory(path / "", error))
     return read_file_named((path / "config.json").lexically_normal());
   if (looks_like_a_path(ref) || fs::exists(path, error)) return read_file_named(path);
+  const std::vector<std::string> names = zoo_names(zoo);
   const std::string near = nearest(ref, names);
   throw InputError("unknown model '" + ref + "'; " +
                    (near.empty() ? "" : "did you mean '" + near + "'? ") +

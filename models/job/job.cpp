@@ -50,6 +50,7 @@ void read_model_section(Fields& fields, Job& job) {
     job.model = read_model(fields.object("model"));
   } else {
     const std::string ref = fields.required<std::string>("model");
+    if (!is_zoo_name(ref)) job.model_path = resolve(job, ref);
     job.model = within(job.file + ": /model: ",
                        [&] { return load_model(ref, job.folder == "." ? "" : job.folder); });
   }

@@ -47,6 +47,7 @@ struct Job {
   std::string name;
   Model model;
   std::string model_json;  // `model` as the file says it, for to_json
+  std::string model_path;  // where it is a file or folder; empty: it is not
   Plan plan;               // defaults and what was given; where `autos` says so, to be decided
   std::set<std::string, std::less<>>
       autos;  // dotted: "parallelism.pipeline", "training.micro_batch", "cluster.count"

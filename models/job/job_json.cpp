@@ -15,6 +15,13 @@ std::string from_folder(const Job& job, const std::string& path) {
   return std::filesystem::path(path).lexically_proximate(job.folder).string();
 }
 
+// A path is said as one, however short, since a word alone names a model of the zoo.
+json model_json(const Job& job) {
+  if (job.model_path.empty()) return json::parse(job.model_json);
+  const std::string path = from_folder(job, job.model_path);
+  return path.find('/') == std::string::npos ? "./" + path : path;
+}
+
 json cluster_json(const Job& job, const std::string& machine, int count) {
   json cluster = {{"machine", machine}, {"count", count}};
   if (job.cluster.processes_per_host > 0)
@@ -59,7 +66,7 @@ json log_json(const Job& job) {
 
 json to_json(const Job& job, const Plan& plan, const std::string& machine, int count) {
   json value = {{"name", job.name},
-                {"model", json::parse(job.model_json)},
+                {"model", model_json(job)},
                 {"training", to_json(plan.training)},
                 {"parallelism", to_json(plan.parallelism)},
                 {"cluster", cluster_json(job, machine, count)},

@@ -72,6 +72,20 @@ TEST_CASE("plan answers in JSON, and writes a job that needs no search", "[tools
   CHECK(content_of(folder.file("p.html")).find("</html>") != std::string::npos);
 }
 
+TEST_CASE("a job written elsewhere still finds its model", "[tools][json]") {
+  const Folder folder;
+  json job = json::parse(content_of(jobs + "searched.json"));
+  std::ofstream(folder.file("small.json"))
+      << R"({"family": "gpt", "hidden": 64, "layers": 4, "heads": 4, "vocab": 99, "positions": 512})";
+  job["model"] = "small.json";
+  std::ofstream(folder.file("job.json")) << job;
+  fs::create_directory(folder.file("elsewhere"));
+  const std::string written = folder.file("elsewhere/settled.json");
+  answer_of("plan " + folder.file("job.json") + " --write " + written);
+  CHECK(json::parse(content_of(written))["model"] == "../small.json");
+  answer_of("simulate " + written);
+}
+
 TEST_CASE("a plan that does not exist is exit code 3", "[tools]") {
   const Answer answer = run("simulate " + jobs + "searched.json --set model=gpt3-175b --json");
   CHECK(answer.code == 3);
