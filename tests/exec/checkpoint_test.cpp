@@ -1,4 +1,5 @@
 // The files of a checkpoint: what is written is read, and whatever is damaged is found.
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -6,6 +7,7 @@
 #include "exec/checkpoint/crc32c.h"
 #include "exec/checkpoint/resume.h"
 #include "exec/checkpoint/saver.h"
+#include "exec/log/event_file.h"
 #include "models/core/error.h"
 #include "tests/catch.h"
 #include "tests/exec/small_run.h"
@@ -26,8 +28,8 @@ Plan saving_plan(const Model& model) {
 
 // A run of one process.
 struct Run : SmallRun {
-  explicit Run(const Plan& plan_, const std::string& family = "gpt")
-      : SmallRun(small_model(family), plan_), all(group_of_all(*own_world)) {}
+  explicit Run(const Plan& plan_, const std::string& family = "gpt", int threads = 1)
+      : SmallRun(small_model(family), plan_, threads), all(group_of_all(*own_world)) {}
 
   double step(int number) { return SmallRun::step(number).loss; }
   std::optional<Manifest> resume_from(const std::string& folder) {
@@ -195,6 +197,37 @@ TEST_CASE("a second save waits for the first, and each holds its own step", "[ch
     CHECK(other.hash() == hashes[static_cast<std::size_t>(step - 1)]);
     fs::remove_all(step_folder(folder.path(), step));
   }
+}
+
+// What ThreadSanitizer (preset `tsan`) watches: the threads of the kernels, and the one that saves
+// while data are read and steps are logged.
+TEST_CASE("a run that saves and logs every step goes as one that does neither", "[checkpoint]") {
+  const TestFolder folder;
+  const std::string text =
+      folder.file("text", "0123456789 012 345 678 901 234 567 890 ,.- 1 2 3 4 5 6 7 8 9 0");
+  const Plan plan = saving_plan(small_model("gpt"));
+  const LoaderOptions options{{text},
+                              TokenFormat::bytes,
+                              true,
+                              3,
+                              0,
+                              plan.training.sequence_length,
+                              small_model("gpt").vocabulary};
+  Run quiet(plan, "gpt", 3), busy(plan, "gpt", 3);
+  quiet.loader = Loader(options);
+  busy.loader = Loader(options);
+  Saver saver(folder.path(), 2, busy.runtime, *busy.all,
+              [](const std::string& line) { FAIL(line); });
+  EventFile events(folder.path() + "/events");
+  for (int step = 1; step <= 12; ++step) {
+    const double loss = busy.step(step);
+    CHECK(loss == quiet.step(step));
+    events.add(step, std::array<Scalar, 1>{{{"loss", loss}}});
+    saver.poll();
+    if (step % 3 == 1) saver.save(busy.about(step));  // the steps between go beside the writing
+  }
+  CHECK(saver.finish());
+  CHECK(busy.hash() == quiet.hash());
 }
 
 TEST_CASE("whatever is damaged is found, and the older checkpoint is used", "[checkpoint]") {

@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include "exec/comm/watchdog.h"
 #include "exec/launch/mpirun.h"
 #include "exec/launch/restarts.h"
 #include "exec/launch/watch.h"
@@ -122,6 +123,11 @@ TEST_CASE("a run is restarted after a fault only, and so often as allowed", "[ex
   CHECK(runs(3, {4, 4, 0}) == Ended{0, 3});
   CHECK(runs(2, {4, 4, 4}) == Ended{4, 3});
   for (int code : {0, 1, 2, 3, 5}) CHECK(runs(5, {code}) == Ended{code, 1});
+}
+
+TEST_CASE("a deadline that is kept stops nothing", "[exec][launch]") {
+  for (int i = 0; i < 10; ++i) const Watchdog watchdog(1e6, "setting up");
+  SUCCEED();
 }
 
 TEST_CASE("several hosts get the flags of SageMaker's containers", "[exec][launch]") {

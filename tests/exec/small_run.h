@@ -20,8 +20,8 @@ struct SmallRun {
   // These Programs instead of the plan's own.
   SmallRun(const Model& model, const Plan& plan, World& world, std::vector<Program> stages,
            bool trace = false);
-  // Alone, in a world of its own.
-  SmallRun(const Model& model, const Plan& plan);
+  // Alone, in a world of its own; the kernels on `threads` threads.
+  SmallRun(const Model& model, const Plan& plan, int threads = 1);
   SmallRun(const SmallRun&) = delete;
   SmallRun& operator=(const SmallRun&) = delete;
 
@@ -44,7 +44,7 @@ struct SmallRun {
 
  private:
   SmallRun(const Model& model, const Plan& plan, std::unique_ptr<World> own, World* world,
-           std::vector<Program> stages, bool trace);
+           std::vector<Program> stages, bool trace, int threads);
 };
 
 std::unique_ptr<Communicator> group_of_all(World& world);
