@@ -25,6 +25,24 @@ bool is_given(Fields& fields, const char* key) {
 
 std::string type_of(Fields& step) { return step.required<std::string>("type"); }
 
+// Text may become longer (a blank of one byte is often a sign of three), but steps that repeat it
+// must not make it endless.
+constexpr std::size_t longest_insert = 256, most_growth = 64, always_allowed = 1 << 16;  // bytes
+
+std::size_t bytes_of(const std::vector<std::string>& words) {
+  std::size_t bytes = 0;
+  for (const std::string& word : words) bytes += word.size();
+  return bytes;
+}
+
+// What a step puts into the text.
+std::string insert_of(Fields& step, const char* key) {
+  const auto text = step.required<std::string>(key);
+  if (text.size() > longest_insert)
+    step.fail(key, "is longer than " + std::to_string(longest_insert) + " bytes");
+  return text;
+}
+
 // {"String": "..."} or {"Regex": "..."}
 std::string expression_of(Fields& step) {
   Fields pattern = step.object("pattern");
@@ -34,7 +52,7 @@ std::string expression_of(Fields& step) {
 
 }  // namespace
 
-PreTokenizer::PreTokenizer(Fields tokenizer) {
+PreTokenizer::PreTokenizer(Fields tokenizer) : where_(tokenizer.where()) {
   if (is_given(tokenizer, "normalizer")) add_normalizer(tokenizer.object("normalizer"));
   if (is_given(tokenizer, "pre_tokenizer")) add_step(tokenizer.object("pre_tokenizer"));
 }
@@ -45,14 +63,14 @@ void PreTokenizer::add_normalizer(Fields step) {
   if (type == "Sequence") {
     for (const Fields& part : step.objects("normalizers")) add_normalizer(part);
   } else if (type == "Prepend") {
-    const std::string text = step.required<std::string>("prepend");
+    const std::string text = insert_of(step, "prepend");
     steps_.push_back([text](Words words, bool) {
       for (std::string& word : words) word.insert(0, text);
       return words;
     });
   } else if (type == "Replace") {
     const Pattern pattern(expression_of(step), step.where() + ": " + step.pointer());
-    const std::string with = step.required<std::string>("content");
+    const std::string with = insert_of(step, "content");
     steps_.push_back([pattern, with](Words words, bool) {
       for (std::string& word : words) {
         std::string replaced;
@@ -126,7 +144,8 @@ void PreTokenizer::add_split(Fields& step) {
 
 // Blanks become a visible sign, and every word begins with one (SentencePiece).
 void PreTokenizer::add_metaspace(Fields& step) {
-  const std::string sign = step.optional<std::string>("replacement", "\xE2\x96\x81");
+  const std::string sign =
+      step.has("replacement") ? insert_of(step, "replacement") : "\xE2\x96\x81";
   const bool prefix = step.optional<bool>("add_prefix_space", true);
   const std::string scheme =
       step.optional<std::string>("prepend_scheme", prefix ? "always" : "never");
@@ -148,7 +167,12 @@ void PreTokenizer::add_metaspace(Fields& step) {
 
 PreTokenizer::Words PreTokenizer::words(std::string_view text, bool begins) const {
   Words words{std::string(text)};
-  for (const Step& step : steps_) words = step(std::move(words), begins);
+  for (const Step& step : steps_) {
+    words = step(std::move(words), begins);
+    if (bytes_of(words) > most_growth * text.size() + always_allowed)
+      throw InputError(where_ + ": its normalizer and pre_tokenizer make more than " +
+                       std::to_string(most_growth) + " bytes of one; is a step repeated?");
+  }
   return words;
 }
 

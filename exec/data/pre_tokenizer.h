@@ -20,7 +20,7 @@ class PreTokenizer {
   explicit PreTokenizer(Fields tokenizer);
 
   // `begins`: the text's start is the document's. Words are as the text has them: what a byte-level
-  // vocabulary spells otherwise is the model's business.
+  // vocabulary spells otherwise is the model's business. InputError when steps blow the text up.
   Words words(std::string_view text, bool begins) const;
   bool byte_level() const { return byte_level_; }
   // No word goes on from a line into the next one's first sign, and none begins with a blank that
@@ -36,6 +36,7 @@ class PreTokenizer {
   void add_metaspace(Fields& step);
   void cut(Pattern pattern, bool keep_matches, bool keep_rest);
 
+  std::string where_;
   std::vector<Step> steps_;
   bool byte_level_ = false, adds_blanks_ = false;
 };

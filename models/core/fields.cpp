@@ -6,7 +6,6 @@
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "models/core/error.h"
 
@@ -266,12 +265,16 @@ std::string read_file(const std::string& path) {
     throw InputError(path + ": is a folder; name a file in it");
   std::ifstream file(path, std::ios::binary);
   if (!file) throw InputError(path + ": cannot be opened for reading");
-  const auto size = std::filesystem::file_size(path, error);
-  if (!error && size > max_file_bytes)
-    throw InputError(path + ": " + std::to_string(size) + " bytes are too many for a text file");
-  std::ostringstream content;
-  content << file.rdbuf();
-  return content.str();
+  // Some files say no size, or a wrong one: pipes, devices.
+  std::string content;
+  std::vector<char> block(std::size_t{1} << 16);
+  while (file.read(block.data(), static_cast<std::streamsize>(block.size())) || file.gcount() > 0) {
+    content.append(block.data(), static_cast<std::size_t>(file.gcount()));
+    if (content.size() > max_file_bytes)
+      throw InputError(path + ": more than " + std::to_string(max_file_bytes >> 20) +
+                       " MiB are too many for a text file");
+  }
+  return content;
 }
 
 Fields read_json_file(const std::string& path) { return {parse_json(read_file(path), path), path}; }

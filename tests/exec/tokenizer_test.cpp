@@ -142,6 +142,23 @@ TEST_CASE("what a tokenizer.json has and we have not is refused in words", "[dat
             .starts_with(": /pre_tokenizer/pretokenizers/0: not a regular expression at "));
   CHECK(with("/model/dropout", 0.1) ==
         ": /model/dropout: would make tokens depend on chance; use null");
+  CHECK(with("/normalizer", {{"type", "Prepend"}, {"prepend", std::string(257, 'a')}}) ==
+        ": /normalizer/prepend: is longer than 256 bytes");
+}
+
+TEST_CASE("steps that make a text endless are refused", "[data]") {
+  const TestFolder folder;
+  auto file = nlohmann::json::parse(read_file(golden_folder + "llama3.json"));
+  const nlohmann::json tenfold = {
+      {"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", std::string(10, 'a')}};
+  file["normalizer"] = {{"type", "Sequence"},
+                        {"normalizers", std::vector<nlohmann::json>(30, tenfold)}};
+  const std::string path = folder.file("t.json", file.dump());
+  Tokenizer tokenizer(path);
+  CHECK_THROWS_WITH(encode(tokenizer, "banana"),
+                    path +
+                        ": its normalizer and pre_tokenizer make more than 64 bytes of one; is "
+                        "a step repeated?");
 }
 
 TEST_CASE("a token file is read as it was written", "[data]") {

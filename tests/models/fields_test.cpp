@@ -40,3 +40,8 @@ TEST_CASE("hostile JSON is refused with its place", "[models][core]") {
   CHECK(error_of("{\"count\":").starts_with("job.json: line 1"));
   CHECK(error_of("").starts_with("job.json: line 1"));
 }
+
+TEST_CASE("a file without an end is refused", "[models][core]") {
+  CHECK_THROWS_WITH(read_file("/dev/zero"),
+                    "/dev/zero: more than 256 MiB are too many for a text file");
+}
