@@ -9,10 +9,12 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
 
+#include "exec/launch/children.h"
 #include "exec/launch/watch.h"
 #include "models/core/error.h"
 
@@ -21,7 +23,8 @@ namespace meshwright {
 namespace {
 
 constexpr int could_not_start = 127;
-constexpr int run_failed = 4, stopped = 5;  // exit codes
+constexpr int run_failed = 4, stopped = 5;      // exit codes
+constexpr std::chrono::seconds time_to_end{5};  // of mpirun, when it has no ranks any more
 
 void check(bool good, const char* call) {
   if (!good) throw RunError(std::string(call) + ": " + std::strerror(errno));
@@ -92,7 +95,10 @@ class Child {
   void listen(FailureWatch& watch) {
     for (;;) {
       std::array<pollfd, 2> sources{{{errors_, POLLIN, 0}, {signal_fd_, POLLIN, 0}}};
-      if (poll(sources.data(), sources.size(), -1) < 0) continue;
+      constexpr int look_ms = 500;
+      const int ready = poll(sources.data(), sources.size(), look_ms);
+      if (ready == 0) end_if_left_alone();
+      if (ready <= 0) continue;
       if (sources[1].revents != 0) pass_on_signal();
       if (sources[0].revents == 0) continue;
       std::array<char, 4096> text{};
@@ -105,6 +111,7 @@ class Child {
   }
 
   bool was_asked_twice() const { return requests_ > 1; }
+  bool was_left_alone() const { return left_alone_; }
 
   // As waitpid says it.
   int wait() const {
@@ -122,10 +129,27 @@ class Child {
     ++requests_;
   }
 
+  // Open MPI 4 may wait for itself for ever when a rank is killed while it connects.
+  void end_if_left_alone() {
+    const Children ranks = children_of(pid_);
+    const auto now = std::chrono::steady_clock::now();
+    had_ranks_ = had_ranks_ || ranks.living + ranks.ended > 0;
+    if (ranks.living > 0 || !had_ranks_) {
+      alone_since_ = {};
+    } else if (!alone_since_) {
+      alone_since_ = now;
+    } else if (now - *alone_since_ > time_to_end) {
+      left_alone_ = true;
+      kill(pid_, SIGKILL);
+    }
+  }
+
   sigset_t signals_{}, before_{};
   int signal_fd_ = -1, errors_ = -1;
   pid_t pid_ = -1;
   int requests_ = 0;
+  bool had_ranks_ = false, left_alone_ = false;
+  std::optional<std::chrono::steady_clock::time_point> alone_since_;
 };
 
 }  // namespace
@@ -136,6 +160,11 @@ int run_mpirun(const std::vector<std::string>& command, const std::string& input
   Child child(command, input);
   child.listen(watch);
   const int ended = child.wait();
+  if (child.was_left_alone()) {
+    std::fputs(watch.verdict(run_failed).shown.c_str(), stderr);
+    std::fputs("the ranks had ended but mpirun had not; it was stopped\n", stderr);
+    return run_failed;
+  }
   if (WIFSIGNALED(ended) && !child.was_asked_twice()) {
     std::fprintf(stderr, "mpirun was killed by signal %d; the ranks were stopped\n",
                  WTERMSIG(ended));

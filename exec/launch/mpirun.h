@@ -37,7 +37,8 @@ std::vector<std::string> mpirun_command(const MpirunOptions& options,
 // one stops them at once. Standard output is the ranks'; standard error too, but mpirun's own words
 // about a rank that failed become one line, `rank 1 was killed by signal 9; the others were
 // stopped`. `input`: the file that rank 0 finds on its standard input, on whatever host it is;
-// empty: nothing. RunError when mpirun cannot be started.
+// empty: nothing. An mpirun that outlives its ranks by 5 s is ended. RunError when mpirun cannot be
+// started.
 int run_mpirun(const std::vector<std::string>& command, const std::string& input = "");
 
 }  // namespace meshwright

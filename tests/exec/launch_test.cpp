@@ -80,6 +80,11 @@ TEST_CASE("a launcher that is not there is an error with a way out", "[exec][lau
   CHECK_THROWS_AS(run_mpirun({"/nowhere/mpirun", "-n", "1"}), RunError);
 }
 
+TEST_CASE("a launcher that outlives its ranks is ended", "[exec][launch]") {
+  // Its one child has ended, and it waits for something else.
+  CHECK(run_mpirun({"sh", "-c", "true & exec sleep 1000000"}) == 4);
+}
+
 TEST_CASE("a killed rank comes before the complaints of those that it left", "[exec][launch]") {
   FailureWatch watch;
   CHECK(watch.add("rank 0 failed: step 3: recv: MPI_Test: connection reset\n") == "");

@@ -17,7 +17,7 @@ no_ranks() { [ -z "$(ranks)" ]; }
 rank_process() { # rank_process N: the process of rank N
   local process
   for process in $(ranks); do
-    grep -zqx "OMPI_COMM_WORLD_RANK=$1" "/proc/$process/environ" && echo "$process"
+    grep -zqsx "OMPI_COMM_WORLD_RANK=$1" "/proc/$process/environ" && echo "$process"
   done
 }
 

@@ -1,0 +1,15 @@
+// What has become of another process's children, as Linux's /proc says it.
+#pragma once
+
+#include <sys/types.h>
+
+namespace meshwright {
+
+struct Children {
+  int living = 0, ended = 0;  // ended: not waited for by their parent yet
+};
+
+// Of all threads of a process; none where it is gone or the system does not say.
+Children children_of(pid_t process);
+
+}  // namespace meshwright
