@@ -124,7 +124,7 @@ int launch_ranks(const Options& options, const Run& run) {
   const auto start = [&](int restarts) {
     Options own = options;
     own.resume = options.resume || (restarts > 0 && saves);
-    return run_mpirun(mpirun_command(launch, rank_command(own)), folder.settled());
+    return run_mpirun(mpirun_command(launch, rank_command(own)), folder.settled(), !launch.remote);
   };
   return run_with_restarts({options.restarts.value_or(0)}, start,
                            [&] { return saves ? "the last checkpoint" : "step 1"; });

@@ -24,7 +24,7 @@ namespace {
 
 constexpr int could_not_start = 127;
 constexpr int run_failed = 4, stopped = 5;      // exit codes
-constexpr std::chrono::seconds time_to_end{5};  // of mpirun, when it has no ranks any more
+constexpr std::chrono::seconds time_to_end{8};  // of mpirun, when it has no ranks any more
 
 void check(bool good, const char* call) {
   if (!good) throw RunError(std::string(call) + ": " + std::strerror(errno));
@@ -92,12 +92,12 @@ class Child {
   Child& operator=(const Child&) = delete;
 
   // Until the standard error of mpirun and of all ranks is closed.
-  void listen(FailureWatch& watch) {
+  void listen(FailureWatch& watch, bool all_here) {
     for (;;) {
       std::array<pollfd, 2> sources{{{errors_, POLLIN, 0}, {signal_fd_, POLLIN, 0}}};
       constexpr int look_ms = 500;
       const int ready = poll(sources.data(), sources.size(), look_ms);
-      if (ready == 0) end_if_left_alone();
+      if (ready == 0 && all_here) end_if_left_alone();
       if (ready <= 0) continue;
       if (sources[1].revents != 0) pass_on_signal();
       if (sources[0].revents == 0) continue;
@@ -154,11 +154,11 @@ class Child {
 
 }  // namespace
 
-int run_mpirun(const std::vector<std::string>& command, const std::string& input) {
+int run_mpirun(const std::vector<std::string>& command, const std::string& input, bool all_here) {
   std::fflush(nullptr);  // what we said comes before what the ranks say
   FailureWatch watch;
   Child child(command, input);
-  child.listen(watch);
+  child.listen(watch, all_here);
   const int ended = child.wait();
   if (child.was_left_alone()) {
     std::fputs(watch.verdict(run_failed).shown.c_str(), stderr);

@@ -73,7 +73,7 @@ TEST_CASE("plan answers in JSON, and writes a job that needs no search", "[tools
 }
 
 TEST_CASE("a job written elsewhere still finds its model", "[tools][json]") {
-  const Folder folder;
+  const TestFolder folder;
   json job = json::parse(content_of(jobs + "searched.json"));
   std::ofstream(folder.file("small.json"))
       << R"({"family": "gpt", "hidden": 64, "layers": 4, "heads": 4, "vocab": 99, "positions": 512})";
