@@ -186,7 +186,9 @@ void read_collectives(Fields latency, Machine& machine) {
 
 SharedMemory read_shared_memory(Fields memory) {
   SharedMemory result{positive(memory, "rank_bandwidth_bytes_per_s"),
-                      positive(memory, "total_bandwidth_bytes_per_s")};
+                      positive(memory, "total_bandwidth_bytes_per_s"), 0};
+  if (memory.has("copy_bandwidth_bytes_per_s"))
+    result.copy_bandwidth_bytes_per_s = positive(memory, "copy_bandwidth_bytes_per_s");
   memory.done();
   return result;
 }

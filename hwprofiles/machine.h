@@ -57,8 +57,10 @@ struct CollectiveLatency {
 
 // CPU computers: ranks talk through shared memory; one rank's rate, and that of all together.
 struct SharedMemory {
-  double rank_bandwidth_bytes_per_s = 0;
+  double rank_bandwidth_bytes_per_s = 0;  // in an all-reduce, which works in place
   double total_bandwidth_bytes_per_s = 0;
+  // Of one rank in an all-gather or a reduce-scatter, whose results lie elsewhere; 0: the same.
+  double copy_bandwidth_bytes_per_s = 0;
 };
 
 struct Host {

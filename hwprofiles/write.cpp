@@ -75,12 +75,17 @@ Json prices_block(const Prices& prices) {
   return block;
 }
 
+Json shared_memory_block(const SharedMemory& memory) {
+  Json block = {{"rank_bandwidth_bytes_per_s", memory.rank_bandwidth_bytes_per_s},
+                {"total_bandwidth_bytes_per_s", memory.total_bandwidth_bytes_per_s}};
+  if (memory.copy_bandwidth_bytes_per_s > 0)
+    block["copy_bandwidth_bytes_per_s"] = memory.copy_bandwidth_bytes_per_s;
+  return block;
+}
+
 Json links(const Machine& machine) {
   if (machine.shared_memory)
-    return {
-        {"shared_memory",
-         {{"rank_bandwidth_bytes_per_s", machine.shared_memory->rank_bandwidth_bytes_per_s},
-          {"total_bandwidth_bytes_per_s", machine.shared_memory->total_bandwidth_bytes_per_s}}}};
+    return {{"shared_memory", shared_memory_block(*machine.shared_memory)}};
   return {{"nvlink", nvlink_block(machine.nvlink)},
           {"network", network_block(machine.network)},
           {"pcie", pcie_block(machine.pcie)}};

@@ -29,21 +29,25 @@ int run_calibrate(const Options& options) {
   const double from_caches = machine.gpu.memory_bandwidth_bytes_per_s;
   const double bandwidth = from_caches * machine.gpu.memory_bound.points.back().fraction;
   if (options.json) {
-    print_json({{"profile", options.local_profile},
-                {"cores", machine.gpu.sm_count},
-                {"core_flop_per_s", peak},
-                {"memory_bandwidth_bytes_per_s", bandwidth},
-                {"rank_bandwidth_bytes_per_s", machine.shared_memory->rank_bandwidth_bytes_per_s},
-                {"rank_latency_s", machine.host_latency.step_latency_s}});
+    print_json(
+        {{"profile", options.local_profile},
+         {"cores", machine.gpu.sm_count},
+         {"core_flop_per_s", peak},
+         {"memory_bandwidth_bytes_per_s", bandwidth},
+         {"rank_bandwidth_bytes_per_s", machine.shared_memory->rank_bandwidth_bytes_per_s},
+         {"rank_copy_bandwidth_bytes_per_s", machine.shared_memory->copy_bandwidth_bytes_per_s},
+         {"rank_latency_s", machine.host_latency.step_latency_s}});
     return done;
   }
   std::printf("%s\n", machine.gpu.name.c_str());
   std::printf("products  %.1f GFLOP/s per core\n", peak / 1e9);
   std::printf("memory    %.1f GB/s, all cores; up to %.1f GB/s from caches\n", bandwidth / 1e9,
               from_caches / 1e9);
-  std::printf("ranks     %.2f GB/s in a collective, %s per round\n",
-              machine.shared_memory->rank_bandwidth_bytes_per_s / 1e9,
-              show_seconds(machine.host_latency.step_latency_s).c_str());
+  std::printf(
+      "ranks     %.2f GB/s in an all-reduce, %.2f GB/s in gathers and scatters, %s per round\n",
+      machine.shared_memory->rank_bandwidth_bytes_per_s / 1e9,
+      machine.shared_memory->copy_bandwidth_bytes_per_s / 1e9,
+      show_seconds(machine.host_latency.step_latency_s).c_str());
   std::printf("wrote %s\n", options.local_profile.c_str());
   return done;
 }

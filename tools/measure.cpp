@@ -232,7 +232,8 @@ Machine measure_this_computer(const Options& options, MeasureEffort effort) {
   const RankRates ranks =
       measure_ranks(options, std::max(2, std::min(cores, options.ranks.value_or(2))));
   machine.shared_memory =
-      SharedMemory{ranks.bandwidth_bytes_per_s, ranks.bandwidth_bytes_per_s * cores};
+      SharedMemory{ranks.bandwidth_bytes_per_s, ranks.bandwidth_bytes_per_s * cores,
+                   ranks.copy_bandwidth_bytes_per_s};
   machine.host_latency = {0, ranks.latency_s};
   machine.host.vcpus = cores;
   machine.host.memory_bytes = machine.gpu.memory_bytes;

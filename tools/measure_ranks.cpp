@@ -23,12 +23,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_of(int runs, Communicator& group, float* data, std::int64_t elements) {
+// The fastest of some runs of a collective.
+template <typename Collective>
+double seconds_of(int runs, Communicator& group, const Collective& collective) {
   double best = 1e9;
   for (int run = 0; run < runs; ++run) {
     group.barrier();
     const auto begin = Clock::now();
-    group.all_reduce(data, elements, Dtype::f32, false);
+    collective();
     best = std::min(best, std::chrono::duration<double>(Clock::now() - begin).count());
   }
   return best;
@@ -66,7 +68,7 @@ MpirunOptions mpirun_options(int ranks) {
 }
 
 RankRates measure_ranks(const Options& options, int ranks) {
-  constexpr RankRates guess{5e-6, 2e9, 50e6};
+  constexpr RankRates guess{5e-6, 2e9, 1e9, 50e6};
   if (!has_mpi() || options.mpi_ranks) return guess;
   const std::string result = (std::filesystem::temp_directory_path() /
                               ("meshwright-calibrate-" + std::to_string(getpid()) + ".json"))
@@ -83,13 +85,14 @@ RankRates measure_ranks(const Options& options, int ranks) {
   Fields fields = read_json_file(result);
   const RankRates rates{fields.required<double>("latency_s"),
                         fields.required<double>("bandwidth_bytes_per_s"),
+                        fields.required<double>("copy_bandwidth_bytes_per_s"),
                         fields.required<double>("process_bytes")};
   std::filesystem::remove(result);
   return rates;
 }
 
-// A ring all-reduce over n ranks has 2(n-1) rounds of bytes/n each: small ones show the latency of
-// a round, large ones the bandwidth of a rank.
+// A ring all-reduce over n ranks has 2(n-1) rounds of bytes/n each, a gather or scatter half of
+// that: small ones show the latency of a round, large ones the bandwidth of a rank.
 int run_as_measured_rank(const Options& options) {
   const auto world = make_world("mpi");
   const auto backend = make_cpu_backend(1);
@@ -98,15 +101,25 @@ int run_as_measured_rank(const Options& options) {
   std::iota(everybody.begin(), everybody.end(), 0);
   const auto group = world->group(GroupKind::world, everybody);
   constexpr std::int64_t elements = std::int64_t{8} << 20;
-  auto* data = static_cast<float*>(world->allocate(elements * 4));
+  const std::int64_t part = elements / group->size();
+  auto* data = static_cast<float*>(world->allocate((elements + part) * 4));
+  float* own = data + elements;
   const double rounds = 2.0 * (group->size() - 1);
-  const double small = seconds_of(200, *group, data, group->size());
-  const double large = seconds_of(8, *group, data, elements);
+  const auto reduce = [&](std::int64_t count) {
+    group->all_reduce(data, count, Dtype::f32, false);
+  };
+  const double small = seconds_of(200, *group, [&] { reduce(group->size()); });
+  const double large = seconds_of(8, *group, [&] { reduce(elements); });
+  const double gather = seconds_of(8, *group, [&] { group->all_gather(own, data, part * 4); });
+  const double scatter =
+      seconds_of(8, *group, [&] { group->reduce_scatter(data, own, part, Dtype::f32, false); });
   if (group->rank() != 0) return 0;
   const double moved = rounds / group->size() * static_cast<double>(elements) * 4;
-  const nlohmann::json result = {{"latency_s", small / rounds},
-                                 {"bandwidth_bytes_per_s", moved / std::max(large - small, 1e-9)},
-                                 {"process_bytes", idle}};
+  const nlohmann::json result = {
+      {"latency_s", small / rounds},
+      {"bandwidth_bytes_per_s", moved / std::max(large - small, 1e-9)},
+      {"copy_bandwidth_bytes_per_s", moved / std::max(gather + scatter - small, 1e-9)},
+      {"process_bytes", idle}};
   std::ofstream(options.rank_result) << result.dump() << "\n";
   return 0;
 }

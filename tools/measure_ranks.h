@@ -10,9 +10,10 @@ namespace meshwright {
 MpirunOptions mpirun_options(int ranks);
 
 struct RankRates {
-  double latency_s = 0;              // of one round of a collective
-  double bandwidth_bytes_per_s = 0;  // of one rank in a large all-reduce
-  double process_bytes = 0;          // resident memory of a rank that has done nothing yet
+  double latency_s = 0;                   // of one round of a collective
+  double bandwidth_bytes_per_s = 0;       // of one rank in a large all-reduce
+  double copy_bandwidth_bytes_per_s = 0;  // and in an all-gather and a reduce-scatter
+  double process_bytes = 0;               // resident memory of a rank that has done nothing yet
 };
 
 // Without MPI in this build: one process only, copies at the rate of memory.

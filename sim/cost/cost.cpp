@@ -1,6 +1,7 @@
 #include "sim/cost/cost.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "models/graph/widen.h"
 #include "sim/cost/gemm.h"
@@ -69,8 +70,13 @@ CostModel::CostModel(const Cluster& cluster, const Training& training)
                      : products_) {}
 
 Seconds CostModel::time(const Kernel& kernel) const {
+  // A GPU loads tiles while it multiplies others. A CPU's core packs the operands first, which come
+  // from memory: since they were last used, a step has gone through more than caches hold.
+  const bool packs = gpu_.kind == DeviceKind::cpu && (kernel.kind == Kernel::Kind::gemm ||
+                                                      kernel.kind == Kernel::Kind::batched_gemm);
+  const double size = packs ? std::numeric_limits<double>::max() : kernel.bytes;
   const double memory =
-      kernel.bytes / (gpu_.memory_bandwidth_bytes_per_s * gpu_.memory_bound.at(kernel.bytes));
+      kernel.bytes / (gpu_.memory_bandwidth_bytes_per_s * gpu_.memory_bound.at(size));
   const Seconds latency{kernel.joins_neighbour ? 0 : gpu_.kernel_latency_s};
   double arithmetic = 0;
   switch (kernel.kind) {
@@ -93,8 +99,6 @@ Seconds CostModel::time(const Kernel& kernel) const {
       break;
     }
   }
-  // A GPU loads tiles while it multiplies others; a CPU's core packs the operands first.
-  const bool packs = gpu_.kind == DeviceKind::cpu && kernel.kind != Kernel::Kind::attention;
   return Seconds{packs ? arithmetic + memory : std::max(arithmetic, memory)} + latency;
 }
 

@@ -116,7 +116,7 @@ TEST_CASE("a CPU computer is a machine too", "[hwprofiles]") {
   local.gpu.memory_bandwidth_bytes_per_s = 20e9;
   local.gpu.peak_flop_per_s[0] = 50e9;
   local.gpu.gemm = {{{1e6, 0.3}, {1e9, 0.9}}};
-  local.shared_memory = SharedMemory{4e9, 6e9};
+  local.shared_memory = SharedMemory{4e9, 6e9, 1e9};
   local.host = {2, 8e9, 0};
   local.concurrent_streams = false;
   local.calibration = "calibrated on this machine";
@@ -130,6 +130,7 @@ TEST_CASE("a CPU computer is a machine too", "[hwprofiles]") {
   CHECK(read.gpu.kind == DeviceKind::cpu);
   CHECK_FALSE(read.concurrent_streams);
   CHECK(read.shared_memory->total_bandwidth_bytes_per_s == 6e9);
+  CHECK(read.shared_memory->copy_bandwidth_bytes_per_s == 1e9);
   CHECK(read.gpu.gemm.at(1e9) == 0.9);
   CHECK_FALSE(read.prices);
 }

@@ -55,6 +55,10 @@ TEST_CASE("on a CPU a product takes its FLOPs and, to pack the operands, its byt
   cluster.machine.gpu.kind = DeviceKind::cpu;  // 10 cores of 10 TFLOP/s each
   // 2*2560*128*1000 / 1e14 = 6.5536 us, and 1 MB at 1 TB/s.
   CHECK(time_on(cluster, Precision::fp32, product(2560, 128, 1000, 1e6)) == Approx(7.5536e-6));
+  // The operands come from memory, also where as many bytes would stay in a cache: at 0.5 TB/s.
+  cluster.machine.gpu.memory_bound.points = {{1e6, 1}, {1e9, 0.5}};
+  CHECK(time_on(cluster, Precision::fp32, product(2560, 128, 1000, 1e6)) == Approx(8.5536e-6));
+  CHECK(time_on(cluster, Precision::fp32, traffic(1e6)) == Approx(1e-6));
 }
 
 TEST_CASE("efficiency curves and kernel latency apply", "[cost]") {

@@ -212,4 +212,9 @@ TEST_CASE("ranks of a CPU computer share its memory", "[sim][collectives]") {
   CHECK(collective_time(Topology({local, 1, 8, {}, {}}), CollectiveKind::all_reduce, {8},
                         {first_ranks(8)})
             .value == Approx(6 * 2e-6).epsilon(0.01));
+  // What is written elsewhere goes at 2 GB/s where an all-reduce would have 4: twice the time.
+  local.shared_memory->copy_bandwidth_bytes_per_s = 2e9;
+  for (CollectiveKind kind : {CollectiveKind::all_gather, CollectiveKind::reduce_scatter})
+    CHECK(collective_time(Topology({local, 1, 2, {}, {}}), kind, {100e6}, {{0, 1}}).value ==
+          Approx(2e-6 + 2 * 50e6 / 3e9));
 }
