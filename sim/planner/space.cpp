@@ -93,7 +93,7 @@ class Enumerator {
     return divisors(std::gcd(std::max(1, sizes_.experts), replicas));
   }
 
-  // 1f1b, and interleaved with as many virtual stages as the layers give.
+  // 1f1b, zero_bubble, and interleaved with as many virtual stages as the layers give.
   std::vector<Cut> cuts(int pipeline) const {
     const Parallelism& p = base_.parallelism;
     const bool free_schedule = job_.is_auto("parallelism.schedule");
@@ -101,8 +101,10 @@ class Enumerator {
     if (!free_schedule && (p.schedule != ScheduleKind::interleaved || !free_chunks))
       return {{p.schedule, free_chunks ? 1 : p.virtual_stages}};
     std::vector<Cut> found;
-    if (free_schedule && (free_chunks || p.virtual_stages == 1))
+    if (free_schedule && (free_chunks || p.virtual_stages == 1)) {
       found.push_back({ScheduleKind::one_f_one_b, 1});
+      if (pipeline > 1 && p.offload == "none") found.push_back({ScheduleKind::zero_bubble, 1});
+    }
     for (int chunks = 1; chunks * pipeline <= sizes_.layers; ++chunks) {
       const bool asked =
           free_chunks ? sizes_.layers % (chunks * pipeline) == 0 : chunks == p.virtual_stages;
@@ -139,6 +141,10 @@ class Enumerator {
         for (const bool sequence_parallel :
              choices(job_, "parallelism.sequence_parallel", base_.parallelism.sequence_parallel,
                      cuts_rows ? std::vector<bool>{false, true} : std::vector<bool>{false})) {
+          // A schedule that the job does not ask for is not tried where it cannot be.
+          if (candidate.schedule == ScheduleKind::zero_bubble && zero_stage >= 2 &&
+              job_.is_auto("parallelism.schedule"))
+            continue;
           candidate.recompute = recompute;
           candidate.zero_stage = zero_stage;
           candidate.sequence_parallel = sequence_parallel;
