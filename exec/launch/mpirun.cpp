@@ -24,7 +24,7 @@ namespace {
 
 constexpr int could_not_start = 127;
 constexpr int run_failed = 4, stopped = 5;      // exit codes
-constexpr std::chrono::seconds time_to_end{8};  // of mpirun, when it has no ranks any more
+constexpr std::chrono::seconds time_to_end{5};  // of mpirun, when it has no ranks any more
 
 void check(bool good, const char* call) {
   if (!good) throw RunError(std::string(call) + ": " + std::strerror(errno));

@@ -38,7 +38,7 @@ std::vector<std::string> mpirun_command(const MpirunOptions& options,
 // about a rank that failed become one line, `rank 1 was killed by signal 9; the others were
 // stopped`. `input`: the file that rank 0 finds on its standard input, on whatever host it is;
 // empty: nothing. `all_here`: every rank is a child of mpirun, which is ended when it outlives them
-// by 8 s. RunError when mpirun cannot be started.
+// by 5 s. RunError when mpirun cannot be started.
 int run_mpirun(const std::vector<std::string>& command, const std::string& input = "",
                bool all_here = true);
 
