@@ -119,9 +119,9 @@ void write_partition(const Job& job, const RankedPlan& best, const std::string& 
 
 int run_plan(const Options& options) {
   const Job job = read_job_of(options);
-  check_writable("--write", options.write);
-  check_writable("--write-partition", options.write_partition);
-  check_writable("--report", options.report);
+  check_writable("--write", options.write, options.operands);
+  check_writable("--write-partition", options.write_partition, options.operands);
+  check_writable("--report", options.report, options.operands);
   const int top = options.top.value_or(10);
   SearchOptions search_options;
   search_options.keep_best = top;

@@ -1,5 +1,7 @@
 #include "tools/process_memory.h"
 
+#include <malloc.h>
+
 #include <fstream>
 #include <string>
 
@@ -10,6 +12,11 @@ std::int64_t peak_resident_bytes() {
   for (std::string line; std::getline(status, line);)
     if (line.starts_with("VmHWM:")) return std::stoll(line.substr(6)) * 1024;
   return 0;
+}
+
+void forget_peak_resident_bytes() {
+  malloc_trim(0);
+  std::ofstream("/proc/self/clear_refs") << 5;
 }
 
 }  // namespace meshwright

@@ -6,5 +6,7 @@
 namespace meshwright {
 
 std::int64_t peak_resident_bytes();  // VmHWM of /proc/self/status
+// Gives free memory back; from here on the peak counts anew, where the system allows it.
+void forget_peak_resident_bytes();
 
 }  // namespace meshwright

@@ -55,9 +55,11 @@ void check_can_start(const Job& job, const Options& options) {
   }
   if (!job.log.tensorboard.empty())
     check_writable(job.file + ": /log/tensorboard:", job.log.tensorboard + "/events");
-  check_writable("--trace", options.trace);
-  check_writable("--report", options.report);
-  check_writable("--log-json", log_file(options, job));
+  std::vector<std::string> inputs = loader_options(job).files;
+  inputs.insert(inputs.end(), options.operands.begin(), options.operands.end());
+  check_writable("--trace", options.trace, inputs);
+  check_writable("--report", options.report, inputs);
+  check_writable("--log-json", log_file(options, job), inputs);
   const Loader loader(loader_options(job));  // for its complaints
 }
 

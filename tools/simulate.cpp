@@ -34,8 +34,8 @@ void write_trace(const std::string& path, const Timeline& timeline, const Prepar
 
 int run_simulate(const Options& options) {
   const Job job = read_job_of(options);
-  check_writable("--trace", options.trace);
-  check_writable("--report", options.report);
+  check_writable("--trace", options.trace, options.operands);
+  check_writable("--report", options.report, options.operands);
   const Chosen chosen = choose_plan(job, machine_loader(options));
   Timeline timeline;
   const Prediction prediction = predict(chosen.prepared, chosen.cluster, job.objective.spot,

@@ -38,7 +38,7 @@ void tokenize(const std::string& path, Tokenizer& tokenizer, TokenWriter& writer
 int run_tokenize(const Options& options) {
   if (options.operands.empty()) throw InputError("tokenize: name the text files");
   if (options.output.empty()) throw InputError("tokenize: --output names the token file to write");
-  check_writable("--output", options.output);
+  check_writable("--output", options.output, options.operands);
   const auto start = std::chrono::steady_clock::now();
   Tokenizer tokenizer = options.tokenizer.empty() ? Tokenizer() : Tokenizer(options.tokenizer);
   const std::int32_t separator = separator_of(options, tokenizer);

@@ -9,6 +9,7 @@
 
 #include "models/core/error.h"
 #include "models/passes/pad_vocabulary.h"
+#include "models/plan/mesh.h"
 #include "tools/report/html.h"
 #include "tools/report/prediction.h"
 #include "tools/report/print_json.h"
@@ -29,20 +30,23 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-Table comparison(const Prediction& prediction, const Outcome& outcome) {
+Table comparison(const Prediction& prediction, const Plan& plan, const Outcome& outcome) {
   const auto error = [](double predicted, double real) {
     return fmt::format("{:+.1f} %", (predicted / real - 1) * 100);
   };
   const double seconds = median(outcome.seconds);
-  const auto predicted_peak = static_cast<double>(prediction.peak_memory_bytes);
+  const Mesh mesh(plan.degrees(), plan.parallelism.placement);
   Table table({"", "predicted", "measured", "error"});
   if (seconds > 0)  // a resumed run may have had nothing left to do
     table.add({"step time", show_seconds(prediction.step_time_s), show_seconds(seconds),
                error(prediction.step_time_s, seconds)});
   for (std::size_t rank = 0; rank < outcome.peak_bytes.size(); ++rank) {
+    const int stage = mesh.coordinates(static_cast<int>(rank)).pipeline;
+    const auto predicted =
+        static_cast<double>(prediction.memory[static_cast<std::size_t>(stage)].peak_bytes);
     const auto peak = static_cast<double>(outcome.peak_bytes[rank]);
-    table.add({fmt::format("peak memory, rank {}", rank), show_bytes(predicted_peak),
-               show_bytes(peak), error(predicted_peak, peak)});
+    table.add({fmt::format("peak memory, rank {}", rank), show_bytes(predicted), show_bytes(peak),
+               error(predicted, peak)});
   }
   return table;
 }
@@ -136,7 +140,7 @@ void TrainLog::show_progress(int step) const {
 
 void TrainLog::end(const Outcome& outcome) {
   if (progress_) std::fprintf(stderr, "\r%*s\r", bar_width + 24, "");
-  const Table table = comparison(prediction_, outcome);
+  const Table table = comparison(prediction_, chosen_.prepared.plan, outcome);
   std::fprintf(to_, "\n%s\n%s\n", table.text().c_str(), how_it_ended(outcome).c_str());
   std::fflush(to_);
   if (!options_.report.empty()) write_report(outcome);
@@ -171,7 +175,7 @@ void TrainLog::write_report(const Outcome& outcome) const {
   page.heading("Loss");
   page.curve("loss over steps", outcome.losses);
   page.heading("Predicted and measured");
-  page.table(comparison(prediction_, outcome));
+  page.table(comparison(prediction_, chosen_.prepared.plan, outcome));
   page.curve("seconds over steps", outcome.seconds);
   add_prediction(page, job_.model, chosen_.prepared, chosen_.cluster, prediction_);
   write_file(options_.report, page.text());

@@ -138,6 +138,7 @@ int train(const Options& options, const Job& job, const Chosen& chosen, World& w
   std::optional<Loader> loader = open_data(loader_options(job), *all);
   if (!loader) return bad_input;
   const auto lock = lock_checkpoints(job, options.resume, *all);
+  forget_peak_resident_bytes();  // a run of one rank may have measured this computer first
   const Mesh mesh(plan.degrees(), plan.parallelism.placement);
   const auto backend = make_cpu_backend(threads);
   Runtime runtime(chosen.prepared.stages, plan, mesh, world, *backend,

@@ -10,10 +10,14 @@
 
 namespace meshwright {
 
-void check_writable(const std::string& where, const std::string& path) {
+void check_writable(const std::string& where, const std::string& path,
+                    std::span<const std::string> inputs) {
   if (path.empty()) return;
   namespace fs = std::filesystem;
   std::error_code error;
+  for (const std::string& input : inputs)
+    if (fs::equivalent(path, input, error))
+      throw InputError(where + " " + path + ": is what this command reads; name another file");
   if (fs::is_directory(path, error))
     throw InputError(where + " " + path + ": is a folder; name a file in it");
   fs::path folder = fs::path(path).parent_path();

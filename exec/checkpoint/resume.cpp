@@ -34,6 +34,19 @@ void check_optimizer(const Checkpoint& found, const std::string& path, const std
                      " states, " + optimizer + " has " + std::to_string(states));
 }
 
+// A sound checkpoint of another training is not passed over: the run would begin anew in its place.
+void check_same_training(const Checkpoint& found, const std::string& path,
+                         const ResumeOptions& options, Runtime& runtime, Communicator& all) {
+  const std::string complaint = first_complaint(
+      complaint_of([&] {
+        check_optimizer(found, path, options.optimizer, runtime.program().buckets.front().states());
+        if (all.rank() == 0) found.check_holds(options.parameters);
+      }),
+      all);
+  if (!complaint.empty())
+    throw InputError(complaint + "; continue it with its own job, or name another folder");
+}
+
 // Rank 0 knows which steps have a folder.
 std::vector<StepFolder> steps_of_all(const std::string& folder, Communicator& all) {
   std::vector<StepFolder> steps;
@@ -96,15 +109,13 @@ std::optional<Manifest> resume(const ResumeOptions& options, Runtime& runtime, C
     std::string complaint = first_complaint(
         complaint_of([&] {
           found.emplace(step.path);
-          check_optimizer(*found, step.path, options.optimizer,
-                          runtime.program().buckets.front().states());
-          if (all.rank() == 0) found->check_holds(options.parameters);
           for (std::size_t i = 0; i < found->shards(); ++i)
             if (static_cast<int>(i % static_cast<std::size_t>(all.size())) == all.rank())
               found->check_shard(i);
         }),
         all);
     if (complaint.empty()) {
+      check_same_training(*found, step.path, options, runtime, all);
       changed = true;
       complaint = first_complaint(complaint_of([&] { load(*found, runtime); }), all);
     }

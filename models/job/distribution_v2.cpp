@@ -21,6 +21,10 @@ Version2 read_keys(Fields& fields, const DistributionContext& context) {
   Job& job = context.job;
   Version2 v;
   take(fields, "hybrid_shard_degree", v.shard);
+  if (v.shard < 0)
+    fields.fail(
+        "hybrid_shard_degree",
+        fmt::format("{} is no number of ranks; use 1 or more, or 0 for all of them", v.shard));
   if (v.shard != 0) v.shard = read_degree(fields, "hybrid_shard_degree", 1);
   v.tensor = read_degree(fields, "tensor_parallel_degree", 1);
   v.context = read_degree(fields, "context_parallel_degree", 1);
