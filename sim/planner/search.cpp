@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "models/core/error.h"
 #include "sim/planner/cluster_search.h"
 #include "sim/planner/pareto.h"
 
@@ -85,7 +86,12 @@ SearchResult search(const Job& job, const SearchOptions& options) {
         ++reasons["several hosts without a network: " + name];
         continue;
       }
-      searches.emplace_back(job, name, cluster).run(budget, keep);
+      try {
+        searches.emplace_back(job, name, cluster).run(budget, keep);
+      } catch (const InputError& error) {  // of a part of the plan: it names the key alone
+        const std::string text = error.what();
+        throw InputError(text.starts_with("/") ? job.file + ": " + text : text);
+      }
     }
   }
   for (const ClusterSearch& search : searches) {
