@@ -23,7 +23,7 @@ inline void write_content(const std::filesystem::path& path, const std::string& 
 class TestFolder {
  public:
   TestFolder() : path_((std::filesystem::temp_directory_path() / "meshwright-XXXXXX").string()) {
-    // Replaces the X by what no other folder has.
+    // The six X are mkdtemp's own: it puts there what no other folder has.
     if (mkdtemp(path_.data()) == nullptr) throw std::filesystem::filesystem_error(path_, {});
   }
   ~TestFolder() { std::filesystem::remove_all(path_); }
