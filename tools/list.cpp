@@ -9,6 +9,7 @@
 #include "models/core/error.h"
 #include "models/graph/op.h"
 #include "models/importers/model.h"
+#include "models/passes/pass.h"
 #include "models/plan/mesh.h"
 #include "models/plan/plan.h"
 #include "models/schedule/schedule.h"
@@ -47,6 +48,12 @@ Names optimizers() { return optimizer_names(); }
 Names attention_kernels() { return attention_names(); }
 Names compiler_levels() { return compiler_names(); }
 
+Names passes() {
+  Names names;
+  for (const Pass& pass : training_passes()) names.emplace_back(pass.name);
+  return names;
+}
+
 struct Listing {
   const char* what;
   Names (*names)();
@@ -60,6 +67,7 @@ constexpr Listing listings[] = {{"models", models},
                                 {"optimizers", optimizers},
                                 {"attention", attention_kernels},
                                 {"compiler", compiler_levels},
+                                {"passes", passes},
                                 {"operations", operations},
                                 {"communicators", communicators}};
 

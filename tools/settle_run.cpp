@@ -63,14 +63,6 @@ void check_can_start(const Job& job, const Options& options) {
   const Loader loader(loader_options(job));  // for its complaints
 }
 
-// What the engine cannot do yet is said before anything is started.
-void check_supported_here(const Run& run) {
-  const Training& training = run.chosen.prepared.plan.training;
-  if (training.compiler == CompilerLevel::full)
-    throw NotSupportedYet(run.job.file +
-                          ": /training/compiler: full cannot be trained yet; use none or fused");
-}
-
 void check_fits(const Run& run) {
   const Prediction prediction = predict(run.chosen.prepared, run.chosen.cluster);
   if (!prediction.fits)
@@ -109,7 +101,6 @@ Run settle_run(const Options& options) {
   }
   check_can_start(run.job, options);
   run.chosen = choose_plan(run.job, machine_loader(options));
-  check_supported_here(run);
   check_fits(run);
   return run;
 }

@@ -10,6 +10,7 @@
 #include "models/job/distribution.h"
 #include "models/job/sections.h"
 #include "models/partition/partition.h"
+#include "models/passes/pass.h"
 
 namespace meshwright {
 
@@ -141,6 +142,7 @@ Plan settle_plan(const Job& job, int ranks, const MachineFacts& machine) {
   check_precision(training.precision, machine);
   settle_degrees(plan, ranks, job.is_auto("parallelism.data"));
   verify(plan, job.model.sizes());
+  check_passes_off(plan.training);
   check_partition(plan, job.model);
   return plan;
 }
@@ -163,6 +165,7 @@ void check_open_job(const Job& job) {
   if (job.is_auto("training.precision") && plan.training.loss_scale)
     plan.training.precision = Precision::fp16;
   verify(plan, job.model.sizes());
+  check_passes_off(plan.training);
 }
 
 // A CPU host starts as many processes as the job's degrees need.

@@ -109,6 +109,8 @@ void read_training(Fields fields, Job& job) {
     take_word(fields, "attention", "attention", attention_names(), training.attention);
   if (!take_auto(fields, "compiler", "training", job))
     take_word(fields, "compiler", "compiler level", compiler_names(), training.compiler);
+  training.passes_off =
+      fields.optional<std::vector<std::string>>("passes_off", training.passes_off);
   take(fields, "fuse_gradient_accumulation", training.fuse_gradient_accumulation);
   if (fields.has("predicted_positions")) {
     take(fields, "predicted_positions", training.predicted_positions);

@@ -1,4 +1,9 @@
 // The table of contents: every pass that a graph goes through, in order.
+#include <algorithm>
+#include <chrono>
+#include <string>
+
+#include "models/core/error.h"
 #include "models/passes/backward.h"
 #include "models/passes/pad_vocabulary.h"
 #include "models/passes/pass.h"
@@ -25,16 +30,46 @@ constexpr Pass training_list[] = {
     {"ring_attention", "last: to all other passes attention is one operation", ring_attention},
 };
 
+std::vector<std::string> optional_names() {
+  std::vector<std::string> names;
+  for (const Pass& pass : training_list)
+    if (pass.optional) names.emplace_back(pass.name);
+  return names;
+}
+
 }  // namespace
 
 std::span<const Pass> training_passes() { return training_list; }
 
-Graph run_passes(Graph graph, const Plan& plan, std::span<const Pass> passes,
-                 const PassObserver& observe) {
-  for (const Pass& pass : passes) {
+std::vector<Pass> passes_of(const Training& training) {
+  const unsigned level = 1U << static_cast<unsigned>(training.compiler);
+  const auto& off = training.passes_off;
+  std::vector<Pass> chosen;
+  for (const Pass& pass : training_list)
+    if ((pass.levels & level) != 0 && std::find(off.begin(), off.end(), pass.name) == off.end())
+      chosen.push_back(pass);
+  return chosen;
+}
+
+void check_passes_off(const Training& training) {
+  const std::vector<std::string> names = optional_names();
+  for (std::size_t i = 0; i < training.passes_off.size(); ++i) {
+    const std::string& name = training.passes_off[i];
+    if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+    const std::string near = nearest(name, names);
+    throw InputError("/training/passes_off/" + std::to_string(i) + ": '" + name +
+                     "' is no pass that can be left out; " +
+                     (near.empty() ? "'list passes' names them" : "did you mean '" + near + "'?"));
+  }
+}
+
+Graph run_passes(Graph graph, const Plan& plan, const PassObserver& observe) {
+  using Clock = std::chrono::steady_clock;
+  for (const Pass& pass : passes_of(plan.training)) {
+    const Clock::time_point begin = Clock::now();
     graph = pass.run(std::move(graph), plan);
     verify(graph, pass.name);
-    if (observe) observe(pass.name, graph);
+    if (observe) observe(pass, graph, std::chrono::duration<double>(Clock::now() - begin).count());
   }
   return graph;
 }

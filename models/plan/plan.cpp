@@ -119,6 +119,7 @@ json to_json(const Training& t) {
       {"beta2", t.beta2},
       {"epsilon", t.epsilon},
       {"dropout", t.dropout}};
+  if (!t.passes_off.empty()) value["passes_off"] = t.passes_off;
   if (!t.recompute_modules.empty()) value["recompute_modules"] = t.recompute_modules;
   if (t.predicted_positions > 0) value["predicted_positions"] = t.predicted_positions;
   if (t.gradient_clip > 0) value["gradient_clip"] = t.gradient_clip;

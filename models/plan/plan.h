@@ -49,6 +49,8 @@ struct Training {
   AttentionKernel attention = AttentionKernel::flash2;
   OptimizerKind optimizer = OptimizerKind::adamw;
   CompilerLevel compiler = CompilerLevel::fused;
+  std::vector<std::string>
+      passes_off;  // optional passes of the compiler that are left out, by name
   bool fuse_gradient_accumulation = true;
   int predicted_positions = 0;  // mlm
   int steps = 1;

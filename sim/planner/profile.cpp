@@ -27,7 +27,7 @@ SmallModel lower_small(Model model, Plan plan, int layers) {
   p.zero_stage = 0;
   plan.training.global_batch = std::int64_t{plan.training.micro_batch} * p.data;
   SmallModel small;
-  small.graph = run_passes(build_graph(model, plan.training), plan, training_passes());
+  small.graph = run_passes(build_graph(model, plan.training), plan);
   plan.stage_of_unit.assign(small.graph.units.size(), 0);
   std::vector<Program> stages = lower(small.graph, plan);
   small.program = std::move(stages.front());

@@ -83,13 +83,13 @@ std::int64_t scratch_bytes(const Program& program, const Gpu& device) {
 
 Prepared prepare(const Model& model, Plan plan, const Cluster& cluster) {
   Prepared prepared;
-  prepared.graph = run_passes(build_graph(model, plan.training), plan, training_passes());
+  prepared.graph = run_passes(build_graph(model, plan.training), plan);
   if (plan.stage_of_unit.empty()) {
     const CostModel cost(cluster, plan.training);
     plan.stage_of_unit = partition(prepared.graph, plan, cost.unit_costs(prepared.graph),
                                    cost.unit_memory(prepared.graph));
     if (groups_follow_stages(plan.training))
-      prepared.graph = run_passes(build_graph(model, plan.training), plan, training_passes());
+      prepared.graph = run_passes(build_graph(model, plan.training), plan);
   }
   prepared.stages = lower(prepared.graph, plan);
   prepared.plan = std::move(plan);

@@ -123,7 +123,7 @@ TEST_CASE("logits, loss and gradients are those of an independent implementation
         plan.training.attention = kernel;
         plan.training.recompute = recompute;
         const Graph forward = build_graph(model, plan.training);
-        const Graph graph = run_passes(forward, plan, training_passes());
+        const Graph graph = run_passes(forward, plan);
         const auto backend = make_cpu_backend(1);
         GraphRunner runner(graph, *backend);
         run_golden(runner, graph, golden);

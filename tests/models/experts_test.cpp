@@ -20,7 +20,7 @@ Plan plan_of(const Model& model, int expert, SmallDegrees degrees) {
 }
 
 Graph graph_of(const Model& model, const Plan& plan) {
-  return run_passes(build_graph(model, plan.training), plan, training_passes());
+  return run_passes(build_graph(model, plan.training), plan);
 }
 
 int count(const Graph& graph, Op op, Phase phase) {

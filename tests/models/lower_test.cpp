@@ -59,13 +59,13 @@ TEST_CASE("tensor parallelism costs two sums forward and two backward per block"
           "[models][passes]") {
   const Model model = small_model("gpt");  // 4 blocks
   Plan plan = small_plan(model, {.tensor = 2});
-  const Graph graph = run_passes(build_graph(model, plan.training), plan, training_passes());
+  const Graph graph = run_passes(build_graph(model, plan.training), plan);
   // forward: attention output and MLP output per block, and the embedding
   CHECK(count_ops(graph, Op::tensor_reduce, Phase::forward) == 2 * 4 + 1);
   // backward: inputs of QKV and of the MLP per block, and of the head
   CHECK(count_ops(graph, Op::tensor_reduce, Phase::backward) == 2 * 4 + 1);
   plan.parallelism.sequence_parallel = true;
-  const Graph rows = run_passes(build_graph(model, plan.training), plan, training_passes());
+  const Graph rows = run_passes(build_graph(model, plan.training), plan);
   CHECK(count_ops(rows, Op::sequence_scatter, Phase::forward) == 2 * 4 + 1);
   CHECK(count_ops(rows, Op::sequence_gather, Phase::forward) == 2 * 4 + 1);
   CHECK(count_ops(rows, Op::sequence_gather, Phase::recompute) == 2 * 4 + 1);
@@ -77,7 +77,7 @@ TEST_CASE("layout memory scatters every product and gathers the statistics of ev
   const Model model = small_model("gpt");  // 4 blocks of 4 products and 2 norms
   Plan plan = small_plan(model, {.tensor = 2});
   plan.parallelism.tensor_layout = TensorLayout::memory;
-  const Graph graph = run_passes(build_graph(model, plan.training), plan, training_passes());
+  const Graph graph = run_passes(build_graph(model, plan.training), plan);
   // and the head's product; the final norm, and the loss's statistics
   CHECK(count_ops(graph, Op::sequence_scatter, Phase::forward) == 4 * 4 + 1);
   CHECK(count_ops(graph, Op::stats_gather, Phase::forward) == 2 * 4 + 1 + 1);
@@ -95,7 +95,7 @@ TEST_CASE("layout speed differs from megatron in the table and the head", "[mode
   const Model model = small_model("gpt");
   Plan plan = small_plan(model, {.tensor = 2});
   plan.parallelism.tensor_layout = TensorLayout::speed;
-  const Graph graph = run_passes(build_graph(model, plan.training), plan, training_passes());
+  const Graph graph = run_passes(build_graph(model, plan.training), plan);
   CHECK(count_ops(graph, Op::tensor_reduce, Phase::forward) == 2 * 4);
   CHECK(count_ops(graph, Op::sequence_gather, Phase::forward) == 1);   // the table's columns
   CHECK(count_ops(graph, Op::sequence_scatter, Phase::forward) == 1);  // logits
@@ -161,7 +161,7 @@ TEST_CASE("recomputation trades kept activations for repeated work", "[models][p
   Plan plan = small_plan(model, {});
   plan.training.recompute = Recompute::full;
   plan.training.recompute_fraction = 0.5;
-  const Graph graph = run_passes(build_graph(model, plan.training), plan, training_passes());
+  const Graph graph = run_passes(build_graph(model, plan.training), plan);
   CHECK(count_ops(graph, Op::attention, Phase::recompute) == 2);
 }
 
@@ -182,7 +182,7 @@ TEST_CASE("groups of blocks keep one input each and are repeated together", "[mo
   CHECK(kept(Recompute::group, 3) == each - 2 * input);  // of 0 and 3
   CHECK(kept(Recompute::group, 4) == each - 3 * input);
   CHECK(kept(Recompute::contiguous, 1) == each - 3 * input);
-  const Graph graph = run_passes(build_graph(model, plan.training), plan, training_passes());
+  const Graph graph = run_passes(build_graph(model, plan.training), plan);
   CHECK(count_ops(graph, Op::attention, Phase::recompute) == 4);
 }
 
@@ -217,7 +217,7 @@ TEST_CASE("modules are recomputed by name", "[models][passes]") {
     Plan plan = small_plan(model, {});
     plan.training.recompute_modules = std::move(modules);
     verify(lower_small(model, plan));
-    return run_passes(build_graph(model, plan.training), plan, training_passes());
+    return run_passes(build_graph(model, plan.training), plan);
   };
   const Graph mlps = graph_with({"transformer.h.*.mlp"});
   CHECK(count_ops(mlps, Op::gelu, Phase::recompute) == 4);
@@ -241,7 +241,7 @@ TEST_CASE("selective recomputation repeats what has a score matrix only", "[mode
   for (const auto& [kernel, repeated] :
        {std::pair{AttentionKernel::unfused, 4}, std::pair{AttentionKernel::flash2, 0}}) {
     plan.training.attention = kernel;
-    const Graph graph = run_passes(build_graph(model, plan.training), plan, training_passes());
+    const Graph graph = run_passes(build_graph(model, plan.training), plan);
     CHECK(count_ops(graph, Op::attention, Phase::recompute) == repeated);
   }
 }

@@ -97,7 +97,7 @@ std::vector<Program> lower_small(const Model& model, Plan plan) {
   Graph graph = build_graph(model, plan.training);
   const std::vector<double> cost(graph.units.size(), 1.0), memory(graph.units.size(), 1.0);
   if (plan.stage_of_unit.empty()) plan.stage_of_unit = partition(graph, plan, cost, memory);
-  return lower(run_passes(std::move(graph), plan, training_passes()), plan);
+  return lower(run_passes(std::move(graph), plan), plan);
 }
 
 std::string describe(const Plan& plan) {
