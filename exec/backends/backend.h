@@ -27,6 +27,8 @@ struct OpContext {
   void* workspace = nullptr;
   int context_rank = 0;
   std::int64_t first_sequence = 0;  // of the micro-batch: its position since the run's first step
+  // Inside a fused operation: the operands are rows [first_row, ..) of `whole_rows`.
+  std::int64_t first_row = 0, whole_rows = 0;
 };
 
 class Backend {

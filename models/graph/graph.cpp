@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "models/core/error.h"
+#include "models/graph/fusion.h"
 
 namespace meshwright {
 
@@ -129,7 +130,9 @@ std::string to_text(const Graph& graph) {
     for (int i = 0; i < node.outputs.size(); ++i)
       text += (i ? ", " : "") + tensor_text(node.outputs[i]);
     text += node.outputs.empty() ? "" : " = ";
-    text += std::string(info(node.op).name) + "(";
+    text += (node.op == Op::fused ? "{" + name_of(*node.attributes.fusion) + "}"
+                                  : std::string(info(node.op).name)) +
+            "(";
     for (int i = 0; i < node.inputs.size(); ++i)
       text += (i ? ", " : "") + tensor_text(node.inputs[i]);
     text += ")\n";

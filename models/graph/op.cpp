@@ -1,6 +1,7 @@
 #include "models/graph/op.h"
 
 #include "models/core/error.h"
+#include "models/graph/fusion.h"
 #include "models/graph/work.h"
 
 namespace meshwright {
@@ -225,6 +226,15 @@ void infer_select_positions_grad(const Attributes& a, In in, Out& out) {
       matrix(std::int64_t{a.micro_batch} * a.sequence_length, in[0].shape[1], in[0].dtype));
 }
 
+void infer_fused(const Attributes& a, In in, Out& out) {
+  const Fusion& fusion = *a.fusion;
+  require(static_cast<int>(in.size()) == fusion.inputs, "a fusion has its inputs");
+  for (std::size_t i = 0; i < in.size(); ++i)
+    require(in[i] == fusion.operands[i], "a fusion's inputs have their types");
+  for (int i = 0; i < fusion.outputs; ++i)
+    out.push_back(fusion.operands[static_cast<std::size_t>(fusion.inputs + i)]);
+}
+
 constexpr bool forward = false, gradient = true;
 constexpr bool local = false, communication = true;
 
@@ -342,6 +352,7 @@ constexpr OpInfo table[] = {
      nothing, work_expert_linear_grad_weight},
     {Op::combine_grad, "combine_grad", SplitRule::none, gradient, local, infer_combine_grad,
      work_elementwise},
+    {Op::fused, "fused", SplitRule::none, gradient, local, infer_fused, work_fused},
     {Op::zero, "zero", SplitRule::none, forward, local, nothing, work_zero},
     {Op::sum_loss, "sum_loss", SplitRule::none, forward, local, nothing, work_elementwise},
     {Op::sum_of_squares, "sum_of_squares", SplitRule::none, gradient, local, nothing,

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -104,6 +105,8 @@ enum class Op : std::uint8_t {
   expert_linear_grad_input,   // dy, W -> dx
   expert_linear_grad_weight,  // x, dy -> (+)W
   combine_grad,               // y, weights, slots, dy -> dy of the slots [E*b*C,h], dweights
+  // made by the training compiler
+  fused,  // a body of the operations above, on some rows at a time: see models/graph/fusion.h
   // the step's bookkeeping
   zero,               // -> every output set to 0
   sum_loss,           // loss[n] f32, sum[1] f64 -> (+)sum: rows added in order in double
@@ -132,6 +135,8 @@ enum class AttentionKernel : std::uint8_t {
 // Which kernels exist: one per framework operation, Megatron's hand-fused ones, or the training
 // compiler's.
 enum class CompilerLevel : std::uint8_t { none, fused, full };
+
+struct Fusion;
 
 struct Attributes {
   int micro_batch = 1;
@@ -173,6 +178,9 @@ struct Attributes {
       false;  // sequence_gather: every rank has the whole gradient; slice, don't sum
   bool accumulate_separately =
       false;  // weight gradients: a kernel of its own adds them to the fp32 sum
+  std::shared_ptr<const Fusion> fusion;  // fused: its body
+
+  bool operator==(const Attributes&) const = default;
 };
 
 struct Shape {

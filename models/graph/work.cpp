@@ -1,5 +1,7 @@
 #include "models/graph/work.h"
 
+#include "models/graph/fusion.h"
+
 #include <algorithm>
 
 namespace meshwright {
@@ -333,6 +335,29 @@ void work_expert_linear_grad_weight(const OpCall& call, CompilerLevel, Kernels& 
   expert_products(kernels, call, {x.shape[1], dy.shape[1], slots_of_expert(call)},
                   bytes(x) + bytes(dy) + (separate ? own : 2 * bytes(sum)));
   if (separate) memory_kernel(kernels, own + 2 * bytes(sum));
+}
+
+// One kernel that reads what comes in and writes what goes out. Long blocks: the kernels of every
+// step, once for each block.
+void work_fused(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+  const Fusion& fusion = *call.attributes.fusion;
+  if (!fusion.long_blocks) {
+    double traffic = 0;
+    for (int id = 0; id < fusion.first_internal(); ++id)
+      traffic += bytes(fusion.operands[static_cast<std::size_t>(id)]) * (fusion.is_sum(id) ? 2 : 1);
+    memory_kernel(kernels, traffic);
+    return;
+  }
+  std::vector<TensorType> inputs, outputs;
+  for (std::int64_t first = 0; first < fusion.rows; first += fusion.block_rows) {
+    const std::int64_t block = std::min(fusion.block_rows, fusion.rows - first);
+    for (const FusedStep& step : fusion.steps) {
+      inputs.clear(), outputs.clear();
+      for (int id : step.inputs) inputs.push_back(fusion.of_block(id, block));
+      for (int id : step.outputs) outputs.push_back(fusion.of_block(id, block));
+      append_kernels({step.op, step.attributes, inputs, outputs}, level, kernels);
+    }
+  }
 }
 
 double model_flops(const OpCall& call) {

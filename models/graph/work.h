@@ -14,6 +14,6 @@ Work work_nothing, work_embedding, work_embedding_grad, work_rewrite, work_add_r
     work_unary, work_elementwise, work_dropout, work_dropout_grad, work_swiglu, work_swiglu_grad,
     work_cross_entropy, work_cross_entropy_grad, work_norm_stats, work_norm_parts_sums,
     work_norm_parts_grad, work_zero, work_route, work_combine, work_expert_linear,
-    work_expert_linear_grad_input, work_expert_linear_grad_weight;
+    work_expert_linear_grad_input, work_expert_linear_grad_weight, work_fused;
 
 }  // namespace meshwright

@@ -3,11 +3,19 @@
 #include <array>
 
 #include "models/core/error.h"
+#include "models/graph/fusion.h"
 #include "models/lower/stage_lowering.h"
 
 namespace meshwright {
 
 namespace {
+
+bool takes_loss_scale(const Node& node) {
+  if (node.op != Op::fused) return meshwright::takes_loss_scale(node.op);
+  const auto& steps = node.attributes.fusion->steps;
+  return std::any_of(steps.begin(), steps.end(),
+                     [](const FusedStep& step) { return meshwright::takes_loss_scale(step.op); });
+}
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
@@ -129,7 +137,7 @@ int StageLowering::emit_node(BodyBuilder& body, const Node& node, int stage) {
   instruction.phase = node.phase;
   instruction.attributes = node.attributes;
   for (int id : node.inputs) instruction.inputs.push_back(operand(id, stage));
-  if (takes_loss_scale(node.op) && program_.loss_scale_buffer >= 0)
+  if (takes_loss_scale(node) && program_.loss_scale_buffer >= 0)
     instruction.inputs.push_back(
         {program_.loss_scale_buffer, 0, {Shape{1}, Dtype::f32}, GroupKind::none});
   for (int id : node.outputs)
@@ -285,17 +293,24 @@ void StageLowering::write_nodes(BodyBuilder& body, int stage) {
   if (position >= 0 && backward) reduce_shared_unit(body);
 }
 
-// The targets', and those that balance experts.
-std::vector<int> StageLowering::losses_of(int stage) const {
+// Of the losses, the targets' and those that balance experts, the ones that this body makes.
+void StageLowering::sum_losses(BodyBuilder& body, int stage) {
   std::vector<int> losses;
   for (int index : boundaries_.nodes[at(stage)]) {
     const Node& node = graph_.nodes[at(index)];
     if (node.op == Op::route && node.phase == Phase::forward && node.attributes.balance > 0)
       losses.push_back(node.outputs[2]);
   }
-  if (graph_.loss >= 0 && boundaries_.tensors[at(graph_.loss)].maker == stage)
-    losses.push_back(graph_.loss);
-  return losses;
+  if (graph_.loss >= 0) losses.push_back(graph_.loss);
+  for (int loss : losses) {
+    const TensorFlow& flow = boundaries_.tensors[at(loss)];
+    if (flow.maker != stage || flow.made_in != body.body().kind) continue;
+    Instruction sum;
+    sum.op = Op::sum_loss;
+    sum.inputs = {operand(loss, stage)};
+    sum.outputs = {{program_.loss_buffer, 0, {Shape{1}, Dtype::f64}, GroupKind::none}};
+    body.emit(std::move(sum));
+  }
 }
 
 void StageLowering::write_forward(int chunk) {
@@ -305,13 +320,7 @@ void StageLowering::write_forward(int chunk) {
   receive(body, stage, false);
   load_inputs(body, stage);
   write_nodes(body, stage);
-  for (int loss : losses_of(stage)) {
-    Instruction sum;
-    sum.op = Op::sum_loss;
-    sum.inputs = {operand(loss, stage)};
-    sum.outputs = {{program_.loss_buffer, 0, {Shape{1}, Dtype::f64}, GroupKind::none}};
-    body.emit(std::move(sum));
-  }
+  sum_losses(body, stage);
   body.finish();
 }
 
@@ -322,6 +331,7 @@ void StageLowering::write_backward(int chunk, Body::Kind kind) {
   if (kind == Body::Kind::backward) receive(body, virtual_stage(chunk), true);
   if (kind == Body::Kind::backward) load_last_layers(body);
   write_nodes(body, virtual_stage(chunk));
+  sum_losses(body, virtual_stage(chunk));
   body.finish();
 }
 

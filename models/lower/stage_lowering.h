@@ -44,7 +44,7 @@ class StageLowering {
   void write_backward(int chunk, Body::Kind kind);  // backward or weights
   void receive(BodyBuilder& body, int virtual_stage, bool backward);
   void gather_parts(BodyBuilder& body, const Instruction& recv, const Operand& whole);
-  std::vector<int> losses_of(int virtual_stage) const;
+  void sum_losses(BodyBuilder& body, int virtual_stage);
   void load_inputs(BodyBuilder& body, int virtual_stage);
   void write_nodes(BodyBuilder& body, int virtual_stage);
   void reduce_what_is_ready(BodyBuilder& body, int node);

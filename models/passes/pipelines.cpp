@@ -5,10 +5,15 @@
 
 #include "models/core/error.h"
 #include "models/passes/backward.h"
+#include "models/passes/cleanup.h"
+#include "models/passes/common_subexpressions.h"
+#include "models/passes/fuse_loss.h"
+#include "models/passes/fuse_rows.h"
 #include "models/passes/pad_vocabulary.h"
 #include "models/passes/pass.h"
 #include "models/passes/recompute.h"
 #include "models/passes/ring_attention.h"
+#include "models/passes/simplify.h"
 #include "models/passes/split_context.h"
 #include "models/passes/split_experts.h"
 #include "models/passes/split_tensors.h"
@@ -26,8 +31,15 @@ constexpr Pass training_list[] = {
      split_tensors},
     {"split_experts", "before backward: an exchange's gradient is an exchange", split_experts},
     {"backward", "on the split graph: gradients are local", backward},
+    {"simplify", "early: what is left out need not be looked at again", simplify, at_full, true},
+    {"common_subexpressions", "before recomputation, which makes things twice on purpose",
+     share_common_subexpressions, at_full, true},
+    {"dead_code", "after what leaves results unused", remove_dead_code, at_full, true},
+    {"fuse_loss", "before recomputation: it never looks at the head", fuse_loss, at_full, true},
     {"recompute", "after backward: gradients tell what is needed again", recompute},
-    {"ring_attention", "last: to all other passes attention is one operation", ring_attention},
+    {"ring_attention", "to all passes before, attention is one operation", ring_attention},
+    {"fuse_rows", "last: it takes what is made again together with what needs it", fuse_rows,
+     at_full, true},
 };
 
 std::vector<std::string> optional_names() {

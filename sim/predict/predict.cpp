@@ -4,7 +4,7 @@
 #include <chrono>
 
 #include "hwprofiles/topology.h"
-#include "models/graph/widen.h"
+#include "models/graph/fusion.h"
 #include "models/lower/lower.h"
 #include "models/partition/partition.h"
 #include "models/passes/pass.h"
@@ -61,9 +61,8 @@ void add_idle_times(const ReplayResult& replayed, Prediction& result) {
   }
 }
 
-// Scratch memory in which a device without 16-bit arithmetic widens operands: of the instruction
-// that needs most, as the engine reserves it.
-std::int64_t scratch_bytes(const Program& program, const Gpu& device) {
+// Scratch memory of the instruction that needs most, as the engine reserves it.
+std::int64_t scratch_of(const Program& program, const Gpu& device) {
   if (device.kind != DeviceKind::cpu) return 0;
   std::int64_t bytes = 0;
   std::vector<TensorType> inputs, outputs;
@@ -74,7 +73,7 @@ std::int64_t scratch_bytes(const Program& program, const Gpu& device) {
       for (const Operand& operand : instruction.inputs) inputs.push_back(operand.type);
       for (const Operand& operand : instruction.outputs) outputs.push_back(operand.type);
       bytes =
-          std::max(bytes, widened_bytes({instruction.op, instruction.attributes, inputs, outputs}));
+          std::max(bytes, scratch_bytes({instruction.op, instruction.attributes, inputs, outputs}));
     }
   return bytes;
 }
@@ -108,7 +107,7 @@ std::vector<StageMemory> stage_memory(const std::vector<Program>& stages, const 
     StageMemory stage;
     stage.stage = program.stage;
     stage.class_bytes = program.memory.class_bytes;
-    const std::int64_t scratch = scratch_bytes(program, cluster.device());
+    const std::int64_t scratch = scratch_of(program, cluster.device());
     stage.class_bytes[static_cast<std::size_t>(MemoryClass::workspace)] += scratch;
     stage.library_bytes = static_cast<std::int64_t>(library);
     stage.peak_bytes = program.memory.arena_bytes + scratch + stage.library_bytes;

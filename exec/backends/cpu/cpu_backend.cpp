@@ -4,11 +4,13 @@
 #include <cstring>
 #include <new>
 
+#include "exec/backends/cpu/fused.h"
 #include "exec/backends/cpu/gemm.h"
 #include "exec/backends/cpu/kernels.h"
 #include "exec/backends/cpu/widened.h"
 #include "models/core/error.h"
 #include "models/graph/experts.h"
+#include "models/graph/fusion.h"
 #include "models/graph/widen.h"
 
 namespace meshwright {
@@ -115,25 +117,33 @@ Dtype dtype_of(const OpCall& call) {
   return call.op == Op::zero || call.outputs.empty() ? Dtype::f32 : call.outputs[0].dtype;
 }
 
+}  // namespace
+
+void cpu::run_operation(const KernelCall& k) {
+  if (k.call.op == Op::fused) return run_fused(k);
+  const Row* row = row_of(k.call.op);
+  MESHWRIGHT_CHECK(row != nullptr, "the backend was asked for an operation it has not");
+  if (has_16_bit(k.call)) return run_16_bit(*row, k);
+  (dtype_of(k.call) == Dtype::f64 ? row->f64 : row->f32)(k);
+}
+
+namespace {
+
 class CpuBackend : public Backend {
  public:
   explicit CpuBackend(int threads) : pool_(threads) { cpu::use_one_blas_thread(); }
 
   std::string_view name() const override { return "cpu"; }
   bool supports(Op op, Dtype dtype) const override {
-    return row_of(op) != nullptr && dtype != Dtype::f8 && dtype != Dtype::i32;
+    return (op == Op::fused || row_of(op) != nullptr) && dtype != Dtype::f8 && dtype != Dtype::i32;
   }
-  std::int64_t workspace_bytes(const OpCall& call) const override { return widened_bytes(call); }
+  std::int64_t workspace_bytes(const OpCall& call) const override { return scratch_bytes(call); }
 
   void run(const OpCall& call, const OpOperands& operands, const OpContext& context) override {
     MESHWRIGHT_CHECK(operands.inputs.size() == call.inputs.size() &&
                          operands.outputs.size() == call.outputs.size(),
                      "one address per operand");
-    const Row* row = row_of(call.op);
-    MESHWRIGHT_CHECK(row != nullptr, "the backend was asked for an operation it has not");
-    const cpu::KernelCall all{call, operands, context, pool_};
-    if (has_16_bit(call)) return run_16_bit(*row, all);
-    (dtype_of(call) == Dtype::f64 ? row->f64 : row->f32)(all);
+    cpu::run_operation({call, operands, context, pool_});
   }
 
   void wait() override {}

@@ -26,7 +26,8 @@ template <typename T>
 void dropout(const KernelCall& k) {
   const Attributes& a = k.attributes();
   const std::int64_t rows = k.in_shape(0)[0], h = k.in_shape(0)[1], s = a.sequence_length;
-  const std::int64_t first_row = a.sequence_parallel ? k.context.tensor_rank * rows : 0;
+  const std::int64_t first_row =
+      k.first_row() + (a.sequence_parallel ? k.context.tensor_rank * k.whole_rows() : 0);
   const std::int64_t first_column = a.hidden_share ? k.context.tensor_rank * h : 0;
   const std::int64_t first_sequence = k.context.first_sequence;
   const int context_degree = a.context_degree, context_rank = k.context.context_rank;

@@ -26,9 +26,10 @@ std::int64_t local_row(const KernelCall& k, std::int32_t token, std::int64_t tab
 
 // The row of the position table that belongs to row r of x. Under sequence parallelism the rows of
 // x are this rank's share of the rows.
-std::int64_t position_of(const KernelCall& k, std::int64_t r, std::int64_t rows) {
+std::int64_t position_of(const KernelCall& k, std::int64_t r) {
   const Attributes& a = k.attributes();
-  const std::int64_t global = a.sequence_parallel ? k.context.tensor_rank * rows + r : r;
+  const std::int64_t global =
+      k.first_row() + r + (a.sequence_parallel ? k.context.tensor_rank * k.whole_rows() : 0);
   const std::int64_t s = a.sequence_length;
   return context_position(a.context_degree, k.context.context_rank, s, global % s) +
          a.position_offset;
@@ -80,7 +81,7 @@ void add_position(const KernelCall& k) {
   T* y = k.out<T>(0);
   parallel_for(k.pool, rows, rows_per_piece(h), [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
-      const T* row = table + position_of(k, r, rows) * h;
+      const T* row = table + position_of(k, r) * h;
 #pragma omp simd
       for (std::int64_t c = 0; c < h; ++c) y[r * h + c] = x[r * h + c] + row[c];
     }
@@ -94,7 +95,7 @@ void add_position_grad(const KernelCall& k) {
   T* table = k.out<T>(0);
   parallel_for(k.pool, h, columns_per_piece, [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = 0; r < rows; ++r) {
-      T* to = table + position_of(k, r, rows) * h;
+      T* to = table + position_of(k, r) * h;
 #pragma omp simd
       for (std::int64_t c = begin; c < end; ++c) to[c] += dy[r * h + c];
     }

@@ -15,6 +15,11 @@ struct KernelCall {
   ThreadPool& pool;
 
   const Attributes& attributes() const { return call.attributes; }
+  // Which rows of the first operand's tensor these are.
+  std::int64_t first_row() const { return context.first_row; }
+  std::int64_t whole_rows() const {
+    return context.whole_rows > 0 ? context.whole_rows : in_shape(0)[0];
+  }
   const Shape& in_shape(std::size_t i) const { return call.inputs[i].shape; }
   const Shape& out_shape(std::size_t i) const { return call.outputs[i].shape; }
   template <typename T>

@@ -1,0 +1,156 @@
+#include "exec/backends/cpu/fused.h"
+
+#include <array>
+#include <cstring>
+
+#include "models/core/error.h"
+#include "models/graph/fusion.h"
+#include "models/graph/widen.h"
+
+namespace meshwright::cpu {
+
+namespace {
+
+constexpr std::size_t most_operands = 12;
+
+std::int64_t aligned(std::int64_t bytes) {
+  return (bytes + fused_alignment - 1) / fused_alignment * fused_alignment;
+}
+
+// Where the operands of one block lie.
+class Block {
+ public:
+  Block(const KernelCall& k, std::int64_t first, std::int64_t rows, std::byte* internal)
+      : k_(k), fusion_(*k.attributes().fusion), first_(first), rows_(rows), internal_(internal) {}
+
+  // `sums`: of parameter gradients, one after the other; null: the gradients themselves.
+  // `scratch`: for operands that are widened.
+  void run(std::byte* sums, void* scratch, ThreadPool& pool) const {
+    for (const FusedStep& step : fusion_.steps) run(step, sums, scratch, pool);
+  }
+
+ private:
+  void run(const FusedStep& step, std::byte* sums, void* scratch, ThreadPool& pool) const {
+    std::array<TensorType, most_operands> in_types, out_types;
+    std::array<const void*, most_operands> in;
+    std::array<void*, most_operands> out;
+    std::size_t inputs = 0, outputs = 0;
+    for (int id : step.inputs) {
+      in_types[inputs] = fusion_.of_block(id, rows_);
+      in[inputs++] = address(id, sums);
+    }
+    // What lowering appends to the operation's inputs is meant for the step that takes it.
+    if (takes_loss_scale(step.op) &&
+        k_.call.inputs.size() > static_cast<std::size_t>(fusion_.inputs)) {
+      in_types[inputs] = k_.call.inputs.back();
+      in[inputs++] = k_.operands.inputs.back();
+    }
+    for (int id : step.outputs) {
+      out_types[outputs] = fusion_.of_block(id, rows_);
+      out[outputs++] = address(id, sums);
+    }
+    OpContext context = k_.context;
+    context.first_row = first_;
+    context.whole_rows = fusion_.rows;
+    context.workspace = scratch;
+    run_operation(
+        {{step.op, step.attributes, {in_types.data(), inputs}, {out_types.data(), outputs}},
+         {{in.data(), inputs}, {out.data(), outputs}},
+         context,
+         pool});
+  }
+
+  std::byte* address(int id, std::byte* sums) const {
+    const auto i = static_cast<std::size_t>(id);
+    if (fusion_.is_internal(id)) {
+      std::int64_t offset = 0;
+      for (int before = fusion_.first_internal(); before < id; ++before)
+        offset += aligned(fusion_.of_block(before, rows_).bytes());
+      return internal_ + offset;
+    }
+    if (fusion_.is_sum(id) && sums != nullptr) {
+      std::int64_t offset = 0;
+      for (int before = fusion_.inputs + fusion_.outputs; before < id; ++before)
+        offset += aligned(fusion_.operands[static_cast<std::size_t>(before)].bytes());
+      return sums + offset;
+    }
+    const auto inputs = static_cast<std::size_t>(fusion_.inputs);
+    const void* data = i < inputs ? k_.operands.inputs[i] : k_.operands.outputs[i - inputs];
+    const std::int64_t skipped =
+        fusion_.cut[i] ? fusion_.operands[i].bytes() / fusion_.rows * first_ : 0;
+    return const_cast<std::byte*>(static_cast<const std::byte*>(data)) + skipped;
+  }
+
+  const KernelCall& k_;
+  const Fusion& fusion_;
+  std::int64_t first_, rows_;
+  std::byte* internal_;
+};
+
+void run_long_blocks(const KernelCall& k) {
+  const Fusion& fusion = *k.attributes().fusion;
+  auto* internal =
+      static_cast<std::byte*>(k.operands.outputs[static_cast<std::size_t>(fusion.outputs) - 1]);
+  for (std::int64_t first = 0; first < fusion.rows; first += fusion.block_rows)
+    Block(k, first, std::min(fusion.block_rows, fusion.rows - first), internal)
+        .run(nullptr, k.context.workspace, k.pool);
+}
+
+template <typename T>
+void add_strips(const std::byte* strips, std::int64_t stride, int count, std::int64_t elements,
+                T* sums) {
+  for (int strip = 0; strip < count; ++strip) {
+    const T* part = reinterpret_cast<const T*>(strips + strip * stride);
+#pragma omp simd
+    for (std::int64_t i = 0; i < elements; ++i) sums[i] += part[i];
+  }
+}
+
+// The gradients that strips of rows have summed, in order of the strips.
+void add_sums(const KernelCall& k, const std::byte* sums, std::int64_t stride, int strips) {
+  const Fusion& fusion = *k.attributes().fusion;
+  for (int id = fusion.inputs + fusion.outputs; id < fusion.first_internal(); ++id) {
+    const TensorType& type = fusion.operands[static_cast<std::size_t>(id)];
+    void* to = k.operands.outputs[static_cast<std::size_t>(id - fusion.inputs)];
+    const std::int64_t elements = type.shape.elements();
+    if (type.dtype == Dtype::f64)
+      add_strips(sums, stride, strips, elements, static_cast<double*>(to));
+    else
+      add_strips(sums, stride, strips, elements, static_cast<float*>(to));
+    sums += aligned(type.bytes());
+  }
+}
+
+void run_short_blocks(const KernelCall& k) {
+  const Fusion& fusion = *k.attributes().fusion;
+  const int strips = fused_strips(fusion);
+  const std::int64_t blocks = (fusion.rows + fusion.block_rows - 1) / fusion.block_rows;
+  const std::int64_t strip_bytes = fusion.accumulated > 0 ? scratch_bytes(k.call) / strips : 0;
+  auto* sums = static_cast<std::byte*>(k.context.workspace);
+  MESHWRIGHT_CHECK(strip_bytes == 0 || sums != nullptr, "strips are summed in scratch memory");
+  const std::int64_t per_piece = fusion.accumulated > 0 ? (blocks + strips - 1) / strips : 1;
+  parallel_for(k.pool, blocks, per_piece, [&](std::int64_t begin, std::int64_t end) {
+    alignas(fused_alignment) std::byte memory[fused_block_bytes];
+    ThreadPool own(1);
+    std::byte* strip = strip_bytes > 0 ? sums + begin / per_piece * strip_bytes : nullptr;
+    if (strip != nullptr) std::memset(strip, 0, static_cast<std::size_t>(strip_bytes));
+    for (std::int64_t block = begin; block < end; ++block) {
+      const std::int64_t first = block * fusion.block_rows;
+      const std::int64_t rows = std::min(fusion.block_rows, fusion.rows - first);
+      Block(k, first, rows, memory).run(strip, memory + fusion.internal_bytes(rows), own);
+    }
+  });
+  const auto used = static_cast<int>((blocks + per_piece - 1) / per_piece);
+  if (strip_bytes > 0) add_sums(k, sums, strip_bytes, used);
+}
+
+}  // namespace
+
+void run_fused(const KernelCall& call) {
+  if (call.attributes().fusion->long_blocks)
+    run_long_blocks(call);
+  else
+    run_short_blocks(call);
+}
+
+}  // namespace meshwright::cpu

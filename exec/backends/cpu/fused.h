@@ -1,0 +1,14 @@
+// Runs the body of a fused operation (models/graph/fusion.h), block of rows by block of rows, with
+// the kernels of its steps.
+#pragma once
+
+#include "exec/backends/cpu/kernels.h"
+
+namespace meshwright::cpu {
+
+void run_fused(const KernelCall& call);
+
+// Any operation of the backend, by its table of kernels (cpu_backend.cpp).
+void run_operation(const KernelCall& call);
+
+}  // namespace meshwright::cpu

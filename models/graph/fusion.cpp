@@ -1,0 +1,106 @@
+#include "models/graph/fusion.h"
+
+#include <algorithm>
+
+#include "models/graph/widen.h"
+
+namespace meshwright {
+
+namespace {
+
+constexpr bool product = true, positions = true;
+
+constexpr RowRule rules[] = {
+    {Op::add_position, 0b1, !product, positions},
+    {Op::add_row, 0b1},
+    {Op::layer_norm, 0b1},
+    {Op::rms_norm, 0b1},
+    {Op::linear, 0b1, product},
+    {Op::add_bias, 0b1},
+    {Op::gelu, 0b1},
+    {Op::relu, 0b1},
+    {Op::tanh, 0b1},
+    {Op::swiglu, 0b11},
+    {Op::add, 0b11},
+    {Op::dropout, 0b1, !product, positions},
+    {Op::cross_entropy, 0b11, product},
+    {Op::add_row_grad, 0b1},
+    {Op::layer_norm_grad, 0b1101},
+    {Op::rms_norm_grad, 0b1101},
+    {Op::linear_grad_input, 0b1, product},
+    {Op::linear_grad_weight, 0b11, product},
+    {Op::bias_grad, 0b1},
+    {Op::gelu_grad, 0b11},
+    {Op::relu_grad, 0b11},
+    {Op::tanh_grad, 0b11},
+    {Op::swiglu_grad, 0b111},
+    {Op::dropout_grad, 0b1, !product, positions},
+    {Op::cross_entropy_grad, 0b111, product},
+};
+
+std::int64_t aligned(std::int64_t bytes) {
+  return (bytes + fused_alignment - 1) / fused_alignment * fused_alignment;
+}
+
+// The most that one step on so many rows needs to widen its operands.
+std::int64_t widened_by_steps(const Fusion& fusion, std::int64_t block) {
+  std::int64_t most = 0;
+  std::vector<TensorType> inputs, outputs;
+  for (const FusedStep& step : fusion.steps) {
+    inputs.clear(), outputs.clear();
+    for (int id : step.inputs) inputs.push_back(fusion.of_block(id, block));
+    for (int id : step.outputs) outputs.push_back(fusion.of_block(id, block));
+    most = std::max(most, widened_bytes({step.op, step.attributes, inputs, outputs}));
+  }
+  return most;
+}
+
+}  // namespace
+
+std::optional<RowRule> row_rule(Op op) {
+  for (const RowRule& rule : rules)
+    if (rule.op == op) return rule;
+  return std::nullopt;
+}
+
+TensorType Fusion::of_block(int operand, std::int64_t block) const {
+  TensorType type = operands[static_cast<std::size_t>(operand)];
+  if (cut[static_cast<std::size_t>(operand)]) type.shape[0] = block;
+  return type;
+}
+
+std::int64_t Fusion::internal_bytes(std::int64_t block) const {
+  std::int64_t bytes = 0;
+  for (int id = first_internal(); id < static_cast<int>(operands.size()); ++id)
+    bytes += aligned(of_block(id, block).bytes());
+  return bytes;
+}
+
+std::int64_t block_bytes(const Fusion& fusion, std::int64_t block) {
+  return fusion.internal_bytes(block) + widened_by_steps(fusion, block);
+}
+
+int fused_strips(const Fusion& fusion) {
+  constexpr std::int64_t most = 16;
+  const std::int64_t blocks = (fusion.rows + fusion.block_rows - 1) / fusion.block_rows;
+  return static_cast<int>(std::min(most, blocks));
+}
+
+std::int64_t scratch_bytes(const OpCall& call) {
+  if (call.op != Op::fused) return widened_bytes(call);
+  const Fusion& fusion = *call.attributes.fusion;
+  if (fusion.long_blocks) return widened_by_steps(fusion, fusion.block_rows);
+  std::int64_t sums = 0;
+  for (int id = fusion.inputs + fusion.outputs; id < fusion.first_internal(); ++id)
+    sums += aligned(fusion.operands[static_cast<std::size_t>(id)].bytes());
+  return sums * fused_strips(fusion);
+}
+
+std::string name_of(const Fusion& fusion) {
+  std::string name;
+  for (const FusedStep& step : fusion.steps)
+    name += (name.empty() ? "" : " + ") + std::string(info(step.op).name);
+  return name;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,69 @@
+// One operation made of several: a short body of operations of the table that runs on a block of
+// rows at a time, so that what they pass to each other never lies in memory whole.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "models/graph/graph.h"
+#include "models/graph/op.h"
+
+namespace meshwright {
+
+// How an operation can be run on some of its rows.
+struct RowRule {
+  Op op;
+  std::uint32_t inputs = 0;       // bit i: input i is cut by rows; the others are needed whole
+  bool product = false;           // runs on all threads at once, worth it for long blocks only
+  bool counts_positions = false;  // needs to know which rows these are
+};
+// Nothing: the operation looks at several rows at once. Inferred outputs are cut by rows; parameter
+// gradients are sums over the rows.
+std::optional<RowRule> row_rule(Op op);
+
+struct FusedStep {
+  Op op = Op::add;
+  Attributes attributes;
+  TensorIds inputs, outputs;  // numbers of operands of the fusion
+};
+
+struct Fusion {
+  // The node's inputs, its inferred outputs, the parameter gradients it adds to, and what steps
+  // pass to each other; with all rows.
+  std::vector<TensorType> operands;
+  std::vector<char> cut;  // per operand: by rows
+  int inputs = 0, outputs = 0, accumulated = 0;
+  std::vector<FusedStep> steps;
+  std::int64_t rows = 0, block_rows = 0;
+  // Long blocks one after the other, each step on all threads; the last output is the memory for
+  // what steps pass to each other. Otherwise blocks fit into a cache and one thread runs all steps
+  // of a block.
+  bool long_blocks = false;
+
+  int first_internal() const { return inputs + outputs + accumulated; }
+  bool is_internal(int operand) const { return operand >= first_internal(); }
+  bool is_sum(int operand) const {
+    return operand >= inputs + outputs && operand < first_internal();
+  }
+  TensorType of_block(int operand, std::int64_t block) const;  // its type with `block` rows
+  std::int64_t internal_bytes(std::int64_t block) const;       // of one block, each aligned
+};
+
+// Threads add up gradients of parameters in so many strips of rows, whatever their number.
+int fused_strips(const Fusion& fusion);
+
+// Scratch memory that a device needs to run the operation beside what is in its operands: sums of
+// strips, and operands of 16 bits while they are widened (models/graph/widen.h).
+std::int64_t scratch_bytes(const OpCall& call);
+
+constexpr std::int64_t fused_alignment = 64;
+// Beside its operands, what a short block of so many rows needs; at most fused_block_bytes.
+std::int64_t block_bytes(const Fusion& fusion, std::int64_t block);
+// What steps of a short block pass to each other, and what is widened of them, fits into this.
+constexpr std::int64_t fused_block_bytes = 512 << 10;
+
+// "layer_norm_grad + add": for texts.
+std::string name_of(const Fusion& fusion);
+
+}  // namespace meshwright

@@ -1,0 +1,23 @@
+// What passes that remove or replace nodes share, and the pass that removes what nobody needs.
+#pragma once
+
+#include <vector>
+
+#include "models/graph/graph.h"
+#include "models/plan/plan.h"
+
+namespace meshwright {
+
+// Numbers the producers again after nodes have moved, and drops activations that no node mentions.
+Graph cleaned(Graph graph);
+
+// How often nodes read each tensor; the step reads the losses.
+std::vector<int> count_uses(const Graph& graph);
+
+// Whether the step reads the tensor beside the graph's nodes: a loss.
+bool is_loss(const Graph& graph, int tensor);
+
+// The pass: nodes from which neither a loss nor a parameter's gradient comes.
+Graph remove_dead_code(Graph graph, const Plan& plan);
+
+}  // namespace meshwright

@@ -1,0 +1,23 @@
+// What passes that fuse operations share: from nodes of a graph to one node with a body.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "models/graph/fusion.h"
+#include "models/graph/graph.h"
+
+namespace meshwright {
+
+// The node that does what `members` do, in their order. `uses`: how often each tensor is read
+// (count_uses); one that members alone read exists inside only. Tensors keep their numbers. Every
+// member has a row rule. block_rows is not set yet.
+struct Fused {
+  Node node;
+  Fusion fusion;
+};
+// Nothing where it would have more operands than a node can have.
+std::optional<Fused> fuse(const Graph& graph, std::span<const Node* const> members,
+                          const std::vector<int>& uses);
+
+}  // namespace meshwright

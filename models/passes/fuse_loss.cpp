@@ -1,0 +1,136 @@
+#include "models/passes/fuse_loss.h"
+
+#include <algorithm>
+
+#include "models/passes/cleanup.h"
+#include "models/passes/fuse.h"
+
+namespace meshwright {
+
+namespace {
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+// Rows whose logits take about so much memory, but not so few that products become slow: each block
+// reads the whole table, and reads and writes its gradient.
+std::int64_t rows_per_block(std::int64_t rows, std::int64_t row_bytes) {
+  constexpr std::int64_t wanted_bytes = 64 << 20, fewest = 256, multiple = 64;
+  const std::int64_t most = std::max(fewest, wanted_bytes / row_bytes);
+  const std::int64_t blocks = (rows + most - 1) / most;
+  const std::int64_t even = (rows + blocks - 1) / blocks;
+  return std::min(rows, (even + multiple - 1) / multiple * multiple);
+}
+
+// The nodes that read or make the logits or their gradient, in order; nothing where others do than
+// those of one cross-entropy behind one product.
+std::vector<int> members(const Graph& graph, int product) {
+  const int logits = graph.output(product);
+  std::vector<int> found{product};
+  int gradient = -1, losses = 0;
+  for (int i = product + 1; i < static_cast<int>(graph.nodes.size()); ++i) {
+    const Node& node = graph.nodes[at(i)];
+    const auto reads = [&](int id) {
+      return id >= 0 && std::find(node.inputs.begin(), node.inputs.end(), id) != node.inputs.end();
+    };
+    if (!reads(logits) && !reads(gradient)) continue;
+    const bool known = node.op == Op::cross_entropy || node.op == Op::cross_entropy_grad ||
+                       node.op == Op::linear_grad_input || node.op == Op::linear_grad_weight ||
+                       node.op == Op::bias_grad;
+    if (!known || graph.unit_of(node) != graph.unit_of(graph.nodes[at(product)])) return {};
+    if (node.op == Op::cross_entropy) ++losses;
+    if (node.op == Op::cross_entropy_grad) gradient = node.outputs[0];
+    found.push_back(i);
+  }
+  return losses == 1 && gradient >= 0 ? found : std::vector<int>{};
+}
+
+// The gradient takes the logits' place, block by block as it did for all of them.
+void share_place(Fusion& fusion, int gradient, int logits) {
+  for (FusedStep& step : fusion.steps) {
+    for (int& id : step.inputs) id = id == gradient ? logits : id;
+    for (int& id : step.outputs) id = id == gradient ? logits : id;
+  }
+}
+
+// What is no operand of any step any more; internal operands come last.
+void drop_internal(Fusion& fusion, int operand) {
+  fusion.operands.erase(fusion.operands.begin() + operand);
+  fusion.cut.erase(fusion.cut.begin() + operand);
+  for (FusedStep& step : fusion.steps) {
+    for (int& id : step.inputs) id -= id > operand ? 1 : 0;
+    for (int& id : step.outputs) id -= id > operand ? 1 : 0;
+  }
+}
+
+// The last output is where a block's internal operands lie.
+void add_memory(Graph& graph, Fused& made) {
+  Fusion& fusion = made.fusion;
+  const std::int64_t bytes = fusion.internal_bytes(fusion.block_rows);
+  const TensorType type{Shape{(bytes + 3) / 4}, Dtype::f32};
+  const int place = fusion.inputs + fusion.outputs;
+  fusion.operands.insert(fusion.operands.begin() + place, type);
+  fusion.cut.insert(fusion.cut.begin() + place, 0);
+  for (FusedStep& step : fusion.steps) {
+    for (int& id : step.inputs) id += id >= place ? 1 : 0;
+    for (int& id : step.outputs) id += id >= place ? 1 : 0;
+  }
+  TensorIds outputs;
+  for (int i = 0; i < fusion.outputs; ++i) outputs.push_back(made.node.outputs[i]);
+  outputs.push_back(graph.add_tensor(type, Role::activation));
+  for (int i = fusion.outputs; i < made.node.outputs.size(); ++i)
+    outputs.push_back(made.node.outputs[i]);
+  made.node.outputs = outputs;
+  ++fusion.outputs;
+}
+
+}  // namespace
+
+Graph fuse_loss(Graph graph, const Plan&) {
+  for (int i = 0; i < static_cast<int>(graph.nodes.size()); ++i) {
+    const Node& product = graph.nodes[at(i)];
+    if (product.op != Op::linear || product.phase != Phase::forward) continue;
+    const std::vector<int> chosen = members(graph, i);
+    if (chosen.empty()) continue;
+    std::vector<const Node*> nodes;
+    for (int index : chosen) nodes.push_back(&graph.nodes[at(index)]);
+    std::vector<int> uses = count_uses(graph);
+    const int logits = graph.output(i);
+    int gradient = -1;
+    for (const Node* node : nodes)
+      if (node->op == Op::cross_entropy_grad) gradient = node->outputs[0];
+    if (graph.tensor(gradient).alias_of == logits) --uses[at(logits)];
+    std::optional<Fused> made = fuse(graph, nodes, uses);
+    if (!made) continue;
+    const auto operand = [&](int step, int output) {
+      return made->fusion.steps[at(step)].outputs[output];
+    };
+    const auto grad_step = static_cast<int>(
+        std::find_if(nodes.begin(), nodes.end(),
+                     [](const Node* node) { return node->op == Op::cross_entropy_grad; }) -
+        nodes.begin());
+    const int inside = operand(0, 0), gradient_inside = operand(grad_step, 0);
+    if (!made->fusion.is_internal(inside) || !made->fusion.is_internal(gradient_inside)) continue;
+    share_place(made->fusion, gradient_inside, inside);
+    drop_internal(made->fusion, gradient_inside);
+    const TensorType& type = graph.tensor(logits).type;
+    made->fusion.block_rows =
+        rows_per_block(type.shape[0], type.bytes() / std::max<std::int64_t>(1, type.shape[0]));
+    made->fusion.long_blocks = true;
+    made->node.phase = Phase::backward;
+    const int place = chosen[at(grad_step)];
+    graph.tensors[at(gradient)].alias_of = -1;
+    add_memory(graph, *made);
+    made->node.attributes.fusion = std::make_shared<const Fusion>(std::move(made->fusion));
+    std::vector<Node> kept;
+    for (int index = 0; index < static_cast<int>(graph.nodes.size()); ++index) {
+      if (index == place) kept.push_back(made->node);
+      if (std::find(chosen.begin(), chosen.end(), index) == chosen.end())
+        kept.push_back(graph.nodes[at(index)]);
+    }
+    graph.nodes = std::move(kept);
+    return cleaned(std::move(graph));
+  }
+  return graph;
+}
+
+}  // namespace meshwright
