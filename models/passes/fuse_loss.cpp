@@ -14,7 +14,7 @@ std::size_t at(int index) { return static_cast<std::size_t>(index); }
 // Rows whose logits take about so much memory, but not so few that products become slow: each block
 // reads the whole table, and reads and writes its gradient.
 std::int64_t rows_per_block(std::int64_t rows, std::int64_t row_bytes) {
-  constexpr std::int64_t wanted_bytes = 64 << 20, fewest = 256, multiple = 64;
+  constexpr std::int64_t wanted_bytes = 128 << 20, fewest = 256, multiple = 64;
   const std::int64_t most = std::max(fewest, wanted_bytes / row_bytes);
   const std::int64_t blocks = (rows + most - 1) / most;
   const std::int64_t even = (rows + blocks - 1) / blocks;
