@@ -5,6 +5,7 @@
 
 #include "models/core/error.h"
 #include "models/passes/backward.h"
+#include "models/passes/framework_operations.h"
 #include "models/passes/pad_vocabulary.h"
 #include "models/passes/pass.h"
 #include "models/passes/recompute.h"
@@ -25,6 +26,9 @@ constexpr Pass training_list[] = {
     {"split_tensors", "before backward: a communication's gradient is its conjugate",
      split_tensors},
     {"split_experts", "before backward: an exchange's gradient is an exchange", split_experts},
+    {"framework_operations",
+     "after the splits, which cut modules; before backward: each operation has its gradient",
+     framework_operations, at_none},
     {"backward", "on the split graph: gradients are local", backward},
     {"recompute", "after backward: gradients tell what is needed again", recompute},
     {"ring_attention", "last: to all other passes attention is one operation", ring_attention},
