@@ -92,3 +92,13 @@ TEST_CASE("level none trains alike under all degrees", "[agree][mpi]") {
   for_each_variant(variants, world,
                    [&](const Model& model, const Plan& plan) { check_plan(model, plan, world); });
 }
+
+TEST_CASE("and so it does where ranks share the experts", "[agree][mpi]") {
+  World& world = test_world();
+  const Model model = small_model("mixtral");
+  Plan plan = base_plan(model, {1, 1, world.size()});
+  plan.training.optimizer = OptimizerKind::sgd;
+  plan.parallelism.expert = world.size();
+  eager(plan);
+  check_plan(model, plan, world);
+}
