@@ -211,6 +211,22 @@ TEST_CASE("the float exponential is within two units in the last place", "[exec]
   CHECK(std::isnan(cpu::exp_of(std::nanf(""))));
 }
 
+TEST_CASE("the float hyperbolic tangent is accurate", "[exec][backends]") {
+  double worst = 0;
+  bool odd = true;
+  for (double x = 1e-4; x < 12; x += 0.0003) {
+    const float argument = static_cast<float>(x);
+    const double exact = std::tanh(static_cast<double>(argument));
+    worst = std::max(worst, std::fabs(static_cast<double>(cpu::tanh_of(argument)) - exact) / exact);
+    odd = odd && cpu::tanh_of(-argument) == -cpu::tanh_of(argument);
+  }
+  CHECK(odd);
+  CHECK(worst < 1e-6);
+  CHECK(cpu::tanh_of(0.0F) == 0.0F);
+  CHECK(cpu::tanh_of(INFINITY) == 1.0F);
+  CHECK(std::isnan(cpu::tanh_of(std::nanf(""))));
+}
+
 TEST_CASE("the float normal distribution function is accurate", "[exec][backends]") {
   double relative = 0, absolute = 0;
   for (double x = -12; x < 12; x += 0.001) {

@@ -32,7 +32,8 @@ struct Parts {
   }
 };
 
-// visit(head of the matrix, rows of the head's own) for each head of each sequence.
+// For each token of each head: visit(where it lies in the matrix, where it lies in the head's own
+// [s, d]).
 template <typename T, typename Own, typename Visit>
 void for_each_head(const KernelCall& k, const Parts<T>& parts, const Own& own, const Visit& visit) {
   const Attributes& a = k.attributes();
@@ -48,7 +49,7 @@ void for_each_head(const KernelCall& k, const Parts<T>& parts, const Own& own, c
   }
 }
 
-// One product for each of `tasks` heads.
+// An operand [heads, rows, columns]: a matrix of each head.
 template <typename T>
 struct Matrix {
   const T* data;
@@ -58,7 +59,7 @@ struct Matrix {
   const T* of(std::int64_t head) const { return data + head * rows * columns; }
 };
 
-// Keys or values of as many query heads lie once.
+// How many query heads share a head of keys and values.
 std::int64_t group_of(const Attributes& a) { return a.heads / a.kv_heads; }
 
 }  // namespace
