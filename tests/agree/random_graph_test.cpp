@@ -13,6 +13,7 @@
 #include "exec/backends/cpu/cpu_backend.h"
 #include "models/graph/fusion.h"
 #include "models/passes/backward.h"
+#include "models/passes/common_subexpressions.h"
 #include "models/passes/pass.h"
 #include "tests/agree/random_graph.h"
 #include "tests/catch.h"
@@ -303,4 +304,43 @@ TEST_CASE("all passes in random order keep the values of random graphs", "[agree
     INFO(row.name);
     CHECK(seen.count(row.op) == (of_programs.count(row.op) != 0 ? 0 : 1));
   }
+}
+
+TEST_CASE("compiled random graphs have the same bits on any number of threads", "[agree][passes]") {
+  const auto one = make_cpu_backend(1), three = make_cpu_backend(3);
+  for (int i = 0; i < std::max(1, setting("MESHWRIGHT_GRAPHS", 5000) / 20); ++i) {
+    const std::uint64_t seed = first_seed() + static_cast<std::uint64_t>(i);
+    INFO("seed " << seed);
+    Draw draw(~seed);
+    RandomGraph drawn = random_graph(seed);
+    drawn.plan.training.compiler = drawn.forward.compiler = CompilerLevel::full;
+    Graph graph = backward(std::move(drawn.forward), drawn.plan);
+    for (const Pass* pass : tested_passes())
+      if (runs_at(*pass, CompilerLevel::full)) graph = pass->run(std::move(graph), drawn.plan);
+    shorten_blocks(graph, draw);
+    const GraphValues alone = values_of(graph, seed, *one), shared = values_of(graph, seed, *three);
+    CHECK(same_bits(alone.losses, shared.losses));
+    for (std::size_t p = 0; p < alone.sums.size(); ++p)
+      CHECK(same_bits(alone.sums[p], shared.sums[p]));
+  }
+}
+
+TEST_CASE("products whose partial sums are summed in place are not shared", "[passes]") {
+  Graph graph;
+  graph.tensor_degree = 2;
+  graph.add_module("head", graph.add_unit("head", false));
+  const Shape square{4, 4};
+  Parameter parameter;
+  parameter.shape = parameter.padded_shape = parameter.global_shape = square;
+  const int weight = graph.add_parameter(parameter);
+  const int x = graph.add_tensor({square, Dtype::f32}, Role::input);
+  Attributes a;
+  a.tensor_degree = 2;
+  int sums[2];
+  for (int& sum : sums) {
+    const int partial = graph.output(graph.add(Op::linear, 0, {x, weight}, a));
+    sum = graph.output(graph.add(Op::tensor_reduce, 0, {partial}, a));
+  }
+  graph.loss = graph.output(graph.add(Op::add, 0, {sums[0], sums[1]}, a));
+  CHECK(share_common_subexpressions(graph, Plan{}).nodes.size() == graph.nodes.size());
 }
