@@ -90,6 +90,11 @@ Graph fuse_loss(Graph graph, const Plan&) {
         std::find_if(nodes.begin(), nodes.end(),
                      [](const Node* node) { return node->op == Op::cross_entropy_grad; }) -
         nodes.begin());
+    const int place = chosen[at(grad_step)];
+    // Where ranks hold shares of the rows, recomputation gathers the input of the head again.
+    if (std::any_of(made->node.inputs.begin(), made->node.inputs.end(),
+                    [&](int id) { return graph.tensor(id).producer >= place; }))
+      continue;
     const int inside = operand(0, 0), gradient_inside = operand(grad_step, 0);
     if (!made->fusion.is_internal(inside) || !made->fusion.is_internal(gradient_inside)) continue;
     // The gradient takes the logits' place, block by block as it did for all of them.
@@ -99,7 +104,6 @@ Graph fuse_loss(Graph graph, const Plan&) {
         rows_per_block(type.shape[0], type.bytes() / std::max<std::int64_t>(1, type.shape[0]));
     made->fusion.loop = Fusion::Loop::long_blocks;
     made->node.phase = Phase::backward;
-    const int place = chosen[at(grad_step)];
     graph.tensors[at(gradient)].alias_of = -1;
     add_memory(graph, *made);
     made->node.attributes.fusion = std::make_shared<const Fusion>(std::move(made->fusion));
