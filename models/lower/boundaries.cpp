@@ -96,8 +96,9 @@ Boundaries find_boundaries(const Graph& graph, const Plan& plan) {
       TensorFlow& flow = found.tensors[static_cast<std::size_t>(id)];
       flow.maker = stage;
       flow.made_in = found.body[i];
-      if (tensor.alias_of >= 0)
-        found.tensors[static_cast<std::size_t>(tensor.alias_of)].kept = true;
+      if (tensor.alias_of < 0) continue;
+      TensorFlow& base = found.tensors[static_cast<std::size_t>(tensor.alias_of)];
+      base.kept = base.kept || base.made_in != flow.made_in;
     }
   }
   return found;
