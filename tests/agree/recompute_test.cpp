@@ -55,7 +55,16 @@ constexpr Variant budgets[] = {
     {{1, 1, 2, 4, 2, 1, 2}, all_of<budget<70>, gathers>},
 };
 
+bool repeats_something(const std::vector<Program>& stages) {
+  for (const Program& program : stages)
+    for (const Body& body : program.bodies)
+      for (const Instruction& instruction : body.instructions)
+        if (instruction.phase == Phase::recompute) return true;
+  return false;
+}
+
 void compare_bits(const Model& model, Plan plan, World& world) {
+  CHECK(repeats_something(lower_small(model, plan)));
   const Trained with = train(model, plan, world);
   plan.training.recompute_budget.reset();
   const Trained without = train(model, plan, world);
