@@ -241,6 +241,10 @@ void check_offload(const Plan& plan) {
     refuse("parallelism/offload",
            "'layers' moves the inputs of whole blocks; use 'activations', or recompute full, "
            "contiguous or group_N");
+  if (p.offload != "none" && plan.training.recompute_budget)
+    refuse("parallelism/offload",
+           fmt::format("'{}' moves what training.recompute_budget counts as kept; keep one of them",
+                       p.offload));
 }
 
 void check_amounts(const Parallelism& p) {
@@ -279,17 +283,33 @@ void check_optimizer(const Training& t) {
   if (!(t.epsilon > 0)) refuse("training/epsilon", fmt::format("{} must be above 0", t.epsilon));
 }
 
+void check_recompute(const Training& t) {
+  within("training/recompute_fraction", t.recompute_fraction, 0, 1);
+  if (t.recompute == Recompute::group) at_least("training/recompute", t.recompute_group, 1);
+  if (!t.recompute_modules.empty() && t.recompute != Recompute::none)
+    refuse("training/recompute_modules",
+           fmt::format("given beside recompute '{}'; keep one of them", recompute_word(t)));
+  if (!t.recompute_budget) return;
+  constexpr std::string_view key = "training/recompute_budget";
+  if (!(*t.recompute_budget > 0))
+    refuse(key, fmt::format("{} is too small; use a share up to 1 of the activations kept without "
+                            "recomputation, or bytes",
+                            *t.recompute_budget));
+  if (t.recompute != Recompute::none)
+    refuse(key, fmt::format("given beside recompute '{}'; keep one of them", recompute_word(t)));
+  if (!t.recompute_modules.empty()) refuse(key, "given beside recompute_modules; keep one of them");
+  if (t.recompute_fraction < 1)
+    refuse(key, fmt::format("given beside recompute_fraction {}; keep one of them",
+                            t.recompute_fraction));
+}
+
 void check_training(const Training& t, const ModelSizes& model) {
   at_least("training/sequence_length", t.sequence_length, 1);
   if (model.learned_positions && model.positions > 0 && t.sequence_length > model.positions)
     refuse("training/sequence_length",
            fmt::format("{} exceeds the model's {} learned positions; use {} or less",
                        t.sequence_length, model.positions, model.positions));
-  within("training/recompute_fraction", t.recompute_fraction, 0, 1);
-  if (t.recompute == Recompute::group) at_least("training/recompute", t.recompute_group, 1);
-  if (!t.recompute_modules.empty() && t.recompute != Recompute::none)
-    refuse("training/recompute_modules",
-           fmt::format("given beside recompute '{}'; keep one of them", recompute_word(t)));
+  check_recompute(t);
   if (t.predicted_positions < 0 || t.predicted_positions > t.sequence_length)
     refuse("training/predicted_positions", fmt::format("{} is not in 1 to sequence_length {}",
                                                        t.predicted_positions, t.sequence_length));
@@ -304,6 +324,8 @@ void check_supported(const Plan& plan, const ModelSizes& model) {
   const Parallelism& p = plan.parallelism;
   if (p.offload != "none" && p.schedule == ScheduleKind::zero_bubble)
     not_yet("parallelism/offload", "offload under schedule 'zero_bubble'");
+  if (t.recompute_budget && p.schedule == ScheduleKind::zero_bubble)
+    not_yet("training/recompute_budget", "a budget under schedule 'zero_bubble'");
   if (model.experts > 0 && t.optimizer == OptimizerKind::lamb)
     not_yet("training/optimizer",
             "lamb of a model with experts, each of which has a trust ratio of its own,");
