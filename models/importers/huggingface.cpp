@@ -19,6 +19,10 @@ struct ModelType {
   std::string_view epsilon, activation;
 };
 
+constexpr SizeKeys encoder_sizes = {
+    "hidden_size",       "num_hidden_layers", "num_attention_heads",    "",
+    "intermediate_size", "vocab_size",        "max_position_embeddings"};
+
 constexpr ModelType model_types[] = {
     {"gpt2",
      "gpt2",
@@ -54,21 +58,14 @@ constexpr ModelType model_types[] = {
       "intermediate_size", "vocab_size", "max_position_embeddings"},
      "rms_norm_eps",
      "hidden_act"},
-    {"bert",
-     "bert",
-     {"hidden_size", "num_hidden_layers", "num_attention_heads", "", "intermediate_size",
-      "vocab_size", "max_position_embeddings"},
-     "layer_norm_eps",
-     "hidden_act"},
-    {"roberta",
-     "roberta",
-     {"hidden_size", "num_hidden_layers", "num_attention_heads", "", "intermediate_size",
-      "vocab_size", "max_position_embeddings"},
-     "layer_norm_eps",
-     "hidden_act"},
+    {"bert", "bert", encoder_sizes, "layer_norm_eps", "hidden_act"},
+    {"roberta", "roberta", encoder_sizes, "layer_norm_eps", "hidden_act"},
+    {"camembert", "roberta", encoder_sizes, "layer_norm_eps", "hidden_act"},
+    {"xlm-roberta", "roberta", encoder_sizes, "layer_norm_eps", "hidden_act"},
 };
 
-// Keys of which one value only is built. Absent or null means that value, unless `needed`.
+// Keys of which one value only is built, by model type or architecture. Absent or null means that
+// value, unless `needed`.
 struct Fixed {
   std::string_view model_type, key, value, why;
   bool needed = false;
@@ -91,9 +88,9 @@ constexpr Fixed fixed[] = {
     {"roberta", "add_cross_attention", "false", "cross-attention is not built"},
 };
 
-void check_fixed(Fields& fields, std::string_view model_type) {
+void check_fixed(Fields& fields, const ModelType& type) {
   for (const Fixed& row : fixed) {
-    if (row.model_type != model_type) continue;
+    if (row.model_type != type.name && row.model_type != type.architecture) continue;
     const bool given = fields.has(row.key);
     if (!given && !row.needed) continue;
     const std::string value = given ? fields.raw(row.key).dump() : "absent";
@@ -225,7 +222,7 @@ Model read_huggingface(Fields fields) {
   const ModelType& type = model_type_of(fields);
   Model model = model_of(type.architecture);
   model.name = type.name;
-  check_fixed(fields, type.name);
+  check_fixed(fields, type);
   check_given(fields, type);
   if (type.architecture == "llama" || type.architecture == "mixtral") read_llama(fields, model);
   if (type.architecture == "mixtral") read_mixtral(fields, model);

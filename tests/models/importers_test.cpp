@@ -88,6 +88,19 @@ TEST_CASE("parameter counts are the published ones", "[models][importers]") {
   CHECK(count("llama-3-8b") == 8'030'261'248);
   CHECK(count("llama-3-405b") == 405'853'388'800);
   CHECK(count("mixtral-8x7b") == 46'702'792'704);
+  // Published sizes are rounded, and leave out the head or not; these are counted in transformers.
+  CHECK(count("distilgpt2") == 81'912'576);
+  CHECK(count("bert-base-uncased") == 109'514'298);
+  CHECK(count("bert-base-cased") == 108'340'804);
+  CHECK(count("bert-base-chinese") == 102'290'312);
+  CHECK(count("bert-base-multilingual-cased") == 177'974'523);
+  CHECK(count("bert-base-multilingual-uncased") == 167'463'831);
+  CHECK(count("bert-base-japanese") == 110'650'880);
+  CHECK(count("bert-base-japanese-whole-word-masking") == 110'650'880);
+  CHECK(count("distilroberta-base") == 82'170'201);
+  CHECK(count("camembert-base") == 110'655'493);
+  CHECK(count("xlm-roberta-base") == 278'295'186);
+  CHECK(count("minilmv2-l6-h384") == 30'345'945);
 }
 
 TEST_CASE("parameter counts by arithmetic", "[models][importers]") {
@@ -320,7 +333,7 @@ TEST_CASE("a config.json that asks for what is not built", "[models][importers]"
   CHECK(error_with("gpt2", "summary_type", "cls_index") == "");
   CHECK(error_with("gpt2", "model_type", "opt") ==
         "config.json: /model_type: unknown model_type 'opt'; known: gpt2, gpt_neox, gptj, llama, "
-        "mistral, mixtral, bert and roberta");
+        "mistral, mixtral, bert, roberta, camembert and xlm-roberta");
   CHECK(error_with("gpt2", "activation_function", "relu") ==
         "config.json: /activation_function: unknown activation 'relu'; known: gelu, gelu_python, "
         "gelu_new, gelu_fast and gelu_pytorch_tanh");
