@@ -62,6 +62,11 @@ constexpr ModelType model_types[] = {
     {"roberta", "roberta", encoder_sizes, "layer_norm_eps", "hidden_act"},
     {"camembert", "roberta", encoder_sizes, "layer_norm_eps", "hidden_act"},
     {"xlm-roberta", "roberta", encoder_sizes, "layer_norm_eps", "hidden_act"},
+    {"distilbert",
+     "distilbert",
+     {"dim", "n_layers", "n_heads", "", "hidden_dim", "vocab_size", "max_position_embeddings"},
+     "",
+     "activation"},
 };
 
 // Keys of which one value only is built, by model type or architecture. Absent or null means that
@@ -86,6 +91,7 @@ constexpr Fixed fixed[] = {
     {"roberta", "position_embedding_type", "\"absolute\"", "relative positions are not built"},
     {"roberta", "is_decoder", "false", "RoBERTa as a decoder is not built"},
     {"roberta", "add_cross_attention", "false", "cross-attention is not built"},
+    {"distilbert", "sinusoidal_pos_embds", "false", "positions that are not trained are not built"},
 };
 
 void check_fixed(Fields& fields, const ModelType& type) {
@@ -187,6 +193,7 @@ void read_mixtral(Fields& fields, Model& model) {
 
 // RoBERTa's table has rows for the padding token and those before it; positions start after them.
 void read_bert(Fields& fields, Model& model) {
+  if (model.architecture == "distilbert") return;
   model.token_types = 2;
   if (is_given(fields, "type_vocab_size"))
     model.token_types = fields.required<int>("type_vocab_size");

@@ -43,14 +43,14 @@ struct Model {
   double norm_epsilon = 1e-5, rotary_base = 10000;
   int rotary_dim = 0;
   bool rotary_interleaved = false;
-  int token_types = 0;      // BERT: 2
+  int token_types = 0;      // BERT: 2; DistilBERT: 0
   int position_offset = 0;  // RoBERTa: 2
   int experts = 0;          // of every block; 0: none
   int experts_per_token = 0;
   double expert_capacity_factor = 0;  // models/graph/experts.h; 0: nothing is dropped
   double router_aux_loss_coef = 0;    // of the balancing loss, a mean over blocks and sequences
   std::string architecture;  // Hugging Face's naming of parameters: gpt2, gpt_neox, gptj, llama,
-                             // mixtral, bert, roberta, mpt, bloom
+                             // mixtral, bert, roberta, distilbert, mpt, bloom
 
   ModelSizes sizes() const;
 };

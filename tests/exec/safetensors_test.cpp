@@ -20,7 +20,8 @@ using namespace meshwright;
 namespace {
 
 const std::string golden_root = std::string(MESHWRIGHT_SOURCE_DIR) + "/tests/golden/";
-const std::vector<std::string> saved = {"gpt2", "llama", "bert", "mixtral"};  // by transformers
+const std::vector<std::string> saved = {  // by transformers
+    "gpt2", "llama", "bert", "mixtral", "distilbert"};
 
 std::map<std::string, Shape> shapes_of(const Model& model) {
   Training training;

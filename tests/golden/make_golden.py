@@ -82,6 +82,11 @@ MODELS = {
         "model_type": "camembert", "architectures": ["CamembertForMaskedLM"]}, None),
     "xlm-roberta": ("XLMRobertaForMaskedLM", ROBERTA | {
         "model_type": "xlm-roberta", "architectures": ["XLMRobertaForMaskedLM"]}, None),
+    "distilbert": ("DistilBertForMaskedLM",
+                   {"model_type": "distilbert", "architectures": ["DistilBertForMaskedLM"],
+                    "dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 64,
+                    "max_position_embeddings": 16, "vocab_size": VOCABULARY, "activation": "gelu"},
+                   None),
 }
 # The tied table by the name of its first user.
 HEAD_FIRST = {"lm_head.decoder.bias": "lm_head.bias",

@@ -100,6 +100,7 @@ TEST_CASE("parameter counts are the published ones", "[models][importers]") {
   CHECK(count("distilroberta-base") == 82'170'201);
   CHECK(count("camembert-base") == 110'655'493);
   CHECK(count("xlm-roberta-base") == 278'295'186);
+  CHECK(count("distilbert-base-uncased") == 66'985'530);
   CHECK(count("minilmv2-l6-h384") == 30'345'945);
 }
 
@@ -333,7 +334,7 @@ TEST_CASE("a config.json that asks for what is not built", "[models][importers]"
   CHECK(error_with("gpt2", "summary_type", "cls_index") == "");
   CHECK(error_with("gpt2", "model_type", "opt") ==
         "config.json: /model_type: unknown model_type 'opt'; known: gpt2, gpt_neox, gptj, llama, "
-        "mistral, mixtral, bert, roberta, camembert and xlm-roberta");
+        "mistral, mixtral, bert, roberta, camembert, xlm-roberta and distilbert");
   CHECK(error_with("gpt2", "activation_function", "relu") ==
         "config.json: /activation_function: unknown activation 'relu'; known: gelu, gelu_python, "
         "gelu_new, gelu_fast and gelu_pytorch_tanh");
