@@ -67,6 +67,7 @@ constexpr ModelType model_types[] = {
      {"dim", "n_layers", "n_heads", "", "hidden_dim", "vocab_size", "max_position_embeddings"},
      "",
      "activation"},
+    {"albert", "albert", encoder_sizes, "layer_norm_eps", "hidden_act"},
 };
 
 // Keys of which one value only is built, by model type or architecture. Absent or null means that
@@ -91,6 +92,9 @@ constexpr Fixed fixed[] = {
     {"roberta", "position_embedding_type", "\"absolute\"", "relative positions are not built"},
     {"roberta", "is_decoder", "false", "RoBERTa as a decoder is not built"},
     {"roberta", "add_cross_attention", "false", "cross-attention is not built"},
+    {"albert", "num_hidden_groups", "1", "several groups of layers are not built"},
+    {"albert", "inner_group_num", "1", "groups of several layers are not built"},
+    {"albert", "position_embedding_type", "\"absolute\"", "relative positions are not built"},
     {"distilbert", "sinusoidal_pos_embds", "false", "positions that are not trained are not built"},
 };
 
@@ -208,6 +212,16 @@ void read_bert(Fields& fields, Model& model) {
                 "no position is left after the padding token's; use more positions");
 }
 
+// The width of ALBERT's tables and of its head.
+void read_albert(Fields& fields, Model& model) {
+  model.embedding =
+      is_given(fields, "embedding_size") ? fields.required<int>("embedding_size") : 128;
+  if (model.embedding < 1 || model.embedding > model.hidden)
+    fields.fail("embedding_size", std::to_string(model.embedding) +
+                                      " is out of range; use 1 to hidden_size " +
+                                      std::to_string(model.hidden));
+}
+
 // `architectures` names the class that the file was saved from.
 void read_head(Fields& fields, Model& model) {
   if (!is_given(fields, "architectures")) return;
@@ -246,6 +260,7 @@ Model read_huggingface(Fields fields) {
   if (is_given(fields, "use_parallel_residual") && type.name == "gpt_neox")
     model.parallel_residual = fields.required<bool>("use_parallel_residual");
   if (model.family == Family::bert) read_bert(fields, model);
+  if (model.architecture == "albert") read_albert(fields, model);
   read_rotary(fields, model);
   read_head(fields, model);
   return model;

@@ -45,6 +45,8 @@ constexpr Writer writers[] = {
      new_keys},
     {"distilbert", "DistilBertForMaskedLM", "DistilBertForQuestionAnswering", "activation", "",
      distilbert_keys},
+    {"albert", "AlbertForMaskedLM", "AlbertForQuestionAnswering", "hidden_act", "layer_norm_eps",
+     new_keys},
 };
 
 // What only one architecture says.
@@ -75,6 +77,7 @@ void add_own_keys(const Model& model, json& config) {
   } else if (model.token_types > 0) {
     config["type_vocab_size"] = model.token_types;
   }
+  if (model.architecture == "albert") config["embedding_size"] = model.embedding;
   if (model.position_offset > 0) {
     config["max_position_embeddings"] = model.positions + model.position_offset;
     config["pad_token_id"] = model.position_offset - 1;
@@ -91,7 +94,7 @@ json huggingface_config(const Model& model) {
     throw NotSupportedYet("a config.json cannot be written for the architecture " +
                           model.architecture +
                           " yet; known: gpt2, gptj, gpt_neox, llama, mixtral, bert, "
-                          "roberta, distilbert");
+                          "roberta, distilbert, albert");
   const std::string_view name = model.head == Head::qa ? writer->reader : writer->generator;
   json config = {{"architectures", {name}},
                  {"model_type", model.architecture},

@@ -87,6 +87,10 @@ MODELS = {
                     "dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 64,
                     "max_position_embeddings": 16, "vocab_size": VOCABULARY, "activation": "gelu"},
                    None),
+    "albert": ("AlbertForMaskedLM",
+               BERT | {"model_type": "albert", "architectures": ["AlbertForMaskedLM"],
+                       "embedding_size": 20, "num_hidden_groups": 1, "inner_group_num": 1,
+                       "num_hidden_layers": 3, "hidden_act": "gelu_new"}, None),
 }
 # The tied table by the name of its first user.
 HEAD_FIRST = {"lm_head.decoder.bias": "lm_head.bias",
@@ -95,6 +99,7 @@ HEAD_FIRST = {"lm_head.decoder.bias": "lm_head.bias",
 RENAMED = {"GPTNeoXForCausalLM": {"lm_head.weight": "embed_out.weight"},
            "BertForMaskedLM": {"cls.predictions.decoder.bias": "cls.predictions.bias"},
            "RobertaForMaskedLM": {"lm_head.decoder.bias": "lm_head.bias"},
+           "AlbertForMaskedLM": {"predictions.decoder.bias": "predictions.bias"},
            "CamembertForMaskedLM": HEAD_FIRST,
            "XLMRobertaForMaskedLM": HEAD_FIRST}
 
