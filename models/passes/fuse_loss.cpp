@@ -44,24 +44,6 @@ std::vector<int> members(const Graph& graph, int product) {
   return losses == 1 && gradient >= 0 ? found : std::vector<int>{};
 }
 
-// The gradient takes the logits' place, block by block as it did for all of them.
-void share_place(Fusion& fusion, int gradient, int logits) {
-  for (FusedStep& step : fusion.steps) {
-    for (int& id : step.inputs) id = id == gradient ? logits : id;
-    for (int& id : step.outputs) id = id == gradient ? logits : id;
-  }
-}
-
-// What is no operand of any step any more; internal operands come last.
-void drop_internal(Fusion& fusion, int operand) {
-  fusion.operands.erase(fusion.operands.begin() + operand);
-  fusion.cut.erase(fusion.cut.begin() + operand);
-  for (FusedStep& step : fusion.steps) {
-    for (int& id : step.inputs) id -= id > operand ? 1 : 0;
-    for (int& id : step.outputs) id -= id > operand ? 1 : 0;
-  }
-}
-
 // The last output is where a block's internal operands lie.
 void add_memory(Graph& graph, Fused& made) {
   Fusion& fusion = made.fusion;
@@ -110,12 +92,12 @@ Graph fuse_loss(Graph graph, const Plan&) {
         nodes.begin());
     const int inside = operand(0, 0), gradient_inside = operand(grad_step, 0);
     if (!made->fusion.is_internal(inside) || !made->fusion.is_internal(gradient_inside)) continue;
-    share_place(made->fusion, gradient_inside, inside);
-    drop_internal(made->fusion, gradient_inside);
+    // The gradient takes the logits' place, block by block as it did for all of them.
+    replace_internal(made->fusion, gradient_inside, inside);
     const TensorType& type = graph.tensor(logits).type;
     made->fusion.block_rows =
         rows_per_block(type.shape[0], type.bytes() / std::max<std::int64_t>(1, type.shape[0]));
-    made->fusion.long_blocks = true;
+    made->fusion.loop = Fusion::Loop::long_blocks;
     made->node.phase = Phase::backward;
     const int place = chosen[at(grad_step)];
     graph.tensors[at(gradient)].alias_of = -1;
