@@ -29,8 +29,10 @@ struct Architecture {
   std::string_view name = "";  // Model::architecture
   std::string_view embedding_unit = "";
   std::string_view tokens = "", positions = "", token_types = "",
-                   embedding_norm = "";  // "": it has none
-  std::string_view block = "";           // "transformer.h"; a block's path is `transformer.h.<i>`
+                   embedding_norm = "";        // "": it has none
+  std::string_view embedding_projection = "";  // from the tables' width to the hidden size
+  std::string_view block = "";         // "transformer.h"; a block's path is `transformer.h.<i>`
+  std::string_view shared_block = "";  // all blocks have the parameters of this one
   // Inside a block. Attention: one packed matrix, or three.
   std::string_view attention = "", qkv = "", q = "", k = "", v = "", attention_out = "";
   std::string_view mlp = "", mlp_gate = "", mlp_in = "",

@@ -74,7 +74,21 @@ class Builder {
 
   int input(Shape shape) { return graph_.add_tensor({shape, Dtype::i32}, Role::input); }
 
+  // One that blocks share is made by the first of them.
   int parameter(const std::string& name, Shape shape, Initial initial, Cut cut = {}) {
+    const std::string stored = stored_name(name);
+    const auto [found, is_new] = parameters_.try_emplace(stored, -1);
+    if (is_new) found->second = new_parameter(stored, shape, initial, std::move(cut));
+    return found->second;
+  }
+
+  // Where all blocks have the same parameters, these are not numbered.
+  std::string stored_name(const std::string& name) const {
+    if (!m_.shares_layers() || prefix_.empty() || !name.starts_with(prefix_)) return name;
+    return std::string(names_.shared_block) + "." + name.substr(prefix_.size());
+  }
+
+  int new_parameter(const std::string& name, Shape shape, Initial initial, Cut cut) {
     Parameter p;
     p.name = name;
     p.global_shape = p.padded_shape = p.shape = shape;
@@ -110,9 +124,10 @@ class Builder {
   int norm(int x, const std::string& path) {
     Attributes a = attributes();
     a.epsilon = m_.norm_epsilon;
-    TensorIds inputs = {x, parameter(path + ".weight", {m_.hidden}, Initial::ones)};
+    const std::int64_t width = graph_.tensor(x).type.shape[1];
+    TensorIds inputs = {x, parameter(path + ".weight", {width}, Initial::ones)};
     if (m_.rms_norm) return apply(Op::rms_norm, path, inputs, a);
-    if (m_.biases) inputs.push_back(parameter(path + ".bias", {m_.hidden}, Initial::zeros));
+    if (m_.biases) inputs.push_back(parameter(path + ".bias", {width}, Initial::zeros));
     return apply(Op::layer_norm, path, inputs, a);
   }
 
@@ -143,17 +158,20 @@ class Builder {
     Attributes a = attributes();
     a.vocabulary = m_.vocabulary;
     const std::string path(names_.tokens);
-    table_ = parameter(path + ".weight", {m_.vocabulary, m_.hidden}, Initial::normal,
-                       {0, {m_.vocabulary}});
+    const std::int64_t width = m_.embedding_width();
+    table_ =
+        parameter(path + ".weight", {m_.vocabulary, width}, Initial::normal, {0, {m_.vocabulary}});
     int x = apply(Op::embedding, path, {graph_.tokens, table_}, a);
     if (m_.learned_positions) x = positions(x);
     if (m_.token_types > 0) {
       const std::string types(names_.token_types);
-      const int table = parameter(types + ".weight", {m_.token_types, m_.hidden}, Initial::normal);
+      const int table = parameter(types + ".weight", {m_.token_types, width}, Initial::normal);
       x = apply(Op::add_row, types, {x, table}, attributes());
     }
     if (!names_.embedding_norm.empty()) x = norm(x, std::string(names_.embedding_norm));
-    return dropout(x, std::string(names_.embedding_unit));
+    x = dropout(x, std::string(names_.embedding_unit));
+    if (names_.embedding_projection.empty()) return x;
+    return linear(x, {std::string(names_.embedding_projection), width, m_.hidden});
   }
 
   int positions(int x) {
@@ -161,7 +179,7 @@ class Builder {
     Attributes a = attributes();
     a.position_offset = m_.position_offset;
     const std::int64_t length = std::int64_t{m_.positions} + m_.position_offset;
-    const int table = parameter(path + ".weight", {length, m_.hidden}, Initial::normal);
+    const int table = parameter(path + ".weight", {length, m_.embedding_width()}, Initial::normal);
     return apply(Op::add_position, path, {x, table}, a);
   }
 
@@ -318,7 +336,8 @@ class Builder {
     const int predicted = given > 0 ? given : std::max(1, training_.sequence_length * 15 / 100);
     graph_.positions = input({training_.micro_batch, predicted});
     x = apply(Op::select_positions, std::string(names_.head), {x, graph_.positions}, attributes());
-    x = linear(x, {std::string(names_.head_dense), m_.hidden, m_.hidden, Side::whole, m_.biases});
+    x = linear(x, {std::string(names_.head_dense), m_.hidden, m_.embedding_width(), Side::whole,
+                   m_.biases});
     return norm(gelu(x, std::string(names_.head_dense)), std::string(names_.head_norm));
   }
 
@@ -329,7 +348,8 @@ class Builder {
     const Cut cut{0, {m_.vocabulary}};
     TensorIds inputs = {x, table_};
     if (!m_.tied_embeddings)
-      inputs[1] = parameter(path + ".weight", {m_.vocabulary, m_.hidden}, Initial::normal, cut);
+      inputs[1] = parameter(path + ".weight", {m_.vocabulary, graph_.tensor(x).type.shape[1]},
+                            Initial::normal, cut);
     if (!names_.head_bias.empty() && m_.biases)
       inputs.push_back(
           parameter(std::string(names_.head_bias), {m_.vocabulary}, Initial::zeros, cut));
@@ -355,6 +375,7 @@ class Builder {
   Dtype dtype_;
   Graph graph_;
   std::map<std::string, int> modules_;
+  std::map<std::string, int> parameters_;  // their tensors
   std::int64_t rows_ = 0;
   std::string prefix_;  // of the block that is being built: "transformer.h.3."
   int unit_ = 0;

@@ -62,8 +62,16 @@ Model model_of_family(Fields& fields) {
 
 }  // namespace
 
+bool Model::shares_layers() const {
+  return !meshwright::architecture(architecture).shared_block.empty();
+}
+
 ModelSizes Model::sizes() const {
-  return {hidden, layers, heads, kv_heads, ffn, positions, vocabulary, learned_positions, experts};
+  ModelSizes sizes{hidden, layers, heads, kv_heads, ffn, positions, vocabulary, learned_positions,
+                   experts};
+  sizes.embedding = embedding;
+  sizes.shares_layers = shares_layers();
+  return sizes;
 }
 
 void read_experts(Fields& fields, const ExpertKeys& keys, Model& model) {

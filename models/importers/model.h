@@ -31,6 +31,7 @@ struct Model {
   Family family = Family::gpt;
   Head head = Head::lm;
   int hidden = 0, layers = 0, heads = 0, kv_heads = 0, ffn = 0, positions = 0;
+  int embedding = 0;  // width of the token table and of the head; 0: hidden
   std::int64_t vocabulary = 0;
   bool gated_ffn = false;
   bool tied_embeddings = true;
@@ -43,15 +44,17 @@ struct Model {
   double norm_epsilon = 1e-5, rotary_base = 10000;
   int rotary_dim = 0;
   bool rotary_interleaved = false;
-  int token_types = 0;      // BERT: 2
+  int token_types = 0;      // BERT: 2; DistilBERT: 0
   int position_offset = 0;  // RoBERTa: 2
   int experts = 0;          // of every block; 0: none
   int experts_per_token = 0;
   double expert_capacity_factor = 0;  // models/graph/experts.h; 0: nothing is dropped
   double router_aux_loss_coef = 0;    // of the balancing loss, a mean over blocks and sequences
   std::string architecture;  // Hugging Face's naming of parameters: gpt2, gpt_neox, gptj, llama,
-                             // mixtral, bert, roberta, mpt, bloom
+                             // mixtral, bert, roberta, distilbert, albert, mpt, bloom
 
+  int embedding_width() const { return embedding > 0 ? embedding : hidden; }
+  bool shares_layers() const;  // all blocks have the same parameters
   ModelSizes sizes() const;
 };
 

@@ -46,7 +46,7 @@ void StageLowering::emit_collective(BodyBuilder& body, InstructionKind kind, Gro
 int StageLowering::reduce_bucket(BodyBuilder& body, int b, When when) {
   const Bucket& bucket = buckets_[at(b)].bucket;
   const int before = body.size();
-  if (buckets_[at(b)].cls == BucketClass::partial)
+  if (buckets_[at(b)].cls.partial)
     emit_collective(body, InstructionKind::all_reduce, GroupKind::tensor, bucket.gradients,
                     bucket.gradients, when, b);
   if (!bucket.owner.everybody()) {
@@ -74,14 +74,13 @@ void StageLowering::finish_reduction(BodyBuilder& body, int b) {
   const auto all_reduce = [&](GroupKind group) {
     emit_collective(body, InstructionKind::all_reduce, group, own, own, When::always, b);
   };
-  const bool tied = planned.cls == BucketClass::tied;
   if (planned.zero >= 2) {
-    if (planned.cls == BucketClass::partial) all_reduce(GroupKind::tensor);
+    if (planned.cls.partial) all_reduce(GroupKind::tensor);
     if (replicas_of(planned.bucket) > 1) all_reduce(planned.bucket.replica());
-  } else if (tied || !plan_.parallelism.overlap_gradients) {
+  } else if (planned.cls.tied || !plan_.parallelism.overlap_gradients) {
     reduce_bucket(body, b, When::always);
   }
-  if (tied) all_reduce(GroupKind::embedding);
+  if (planned.cls.tied) all_reduce(GroupKind::embedding);
 }
 
 void StageLowering::write_begin() {

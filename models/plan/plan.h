@@ -134,7 +134,9 @@ struct ModelSizes {
   int hidden = 0, layers = 0, heads = 0, kv_heads = 0, ffn = 0, positions = 0;
   std::int64_t vocabulary = 0;
   bool learned_positions = false;
-  int experts = 0;  // of every block; 0: none
+  int experts = 0;             // of every block; 0: none
+  int embedding = 0;           // width of the token table, where it is not the hidden size
+  bool shares_layers = false;  // all blocks have the same parameters
 };
 
 // The one list of rules about a plan and the model it cuts. Throws InputError with "/json/pointer:

@@ -81,6 +81,7 @@ void check_tensor(const Plan& plan, const ModelSizes& model) {
   const std::pair<const char*, int> sizes[] = {{"heads", model.heads},
                                                {"kv_heads", model.kv_heads},
                                                {"hidden", model.hidden},
+                                               {"embedding", model.embedding},
                                                {"ffn", model.ffn}};
   int common = 0;
   for (const auto& [name, size] : sizes) common = std::gcd(common, size);
@@ -200,6 +201,13 @@ void check_schedule(const Plan& plan, const ModelSizes& model) {
            fmt::format("{} x virtual_stages {} = {} chunks, but the model has {} layers; use at "
                        "most {} chunks",
                        p.pipeline, p.virtual_stages, chunks, model.layers, model.layers));
+  // What stages share is summed over the first and the last of them.
+  if (model.shares_layers && chunks > 2)
+    refuse(
+        "parallelism/pipeline",
+        fmt::format("{} x virtual_stages {} = {} chunks would have copies of the parameters that "
+                    "all layers of this model share, which two can; use at most 2 chunks",
+                    p.pipeline, p.virtual_stages, chunks));
   if (p.schedule == ScheduleKind::interleaved && p.pipeline > 1 && micro_batches % p.pipeline != 0)
     refuse("parallelism/schedule",
            fmt::format("'interleaved' needs micro-batches in multiples of pipeline {}, found {} "

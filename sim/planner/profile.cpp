@@ -105,15 +105,19 @@ std::vector<UnitProfile> measure_units(const SmallModel& small, const CostModel&
   return units;
 }
 
-// prefix, block, ..., block, suffix: as many blocks as the model has.
-std::vector<UnitProfile> repeat_blocks(const std::vector<UnitProfile>& small, int layers) {
+// prefix, block, ..., block, suffix: as many blocks as the model has. Parameters that they share
+// are the first one's.
+std::vector<UnitProfile> repeat_blocks(const std::vector<UnitProfile>& small, const Model& model) {
   std::vector<UnitProfile> units;
   bool blocks_done = false;
   for (const UnitProfile& unit : small) {
     if (!unit.is_block) {
       units.push_back(unit);
     } else if (!blocks_done) {
-      units.insert(units.end(), static_cast<std::size_t>(layers), unit);
+      units.push_back(unit);
+      UnitProfile next = unit;
+      if (model.shares_layers()) next.parameters = 0;
+      units.insert(units.end(), static_cast<std::size_t>(model.layers - 1), next);
       blocks_done = true;
     }
   }
@@ -149,7 +153,7 @@ ModelProfile Profiles::measure(const Candidate& candidate) const {
   const SmallModel one = lower_small(model_, plan, 1);
   const SmallModel two = lower_small(model_, plan, 2);
   ModelProfile profile;
-  profile.units = repeat_blocks(measure_units(one, cost), model_.layers);
+  profile.units = repeat_blocks(measure_units(one, cost), model_);
   const std::int64_t kept_one = one.program.memory.slots.front().stride;
   const std::int64_t kept_two = two.program.memory.slots.front().stride;
   profile.block_kept_bytes = std::max<std::int64_t>(0, kept_two - kept_one);

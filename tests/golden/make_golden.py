@@ -38,6 +38,8 @@ LLAMA = {"model_type": "llama", "hidden_size": 32, "num_hidden_layers": 2,
 BERT = {"model_type": "bert", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
         "intermediate_size": 64, "max_position_embeddings": 16, "type_vocab_size": 2,
         "vocab_size": VOCABULARY, "layer_norm_eps": 1e-12, "hidden_act": "gelu"}
+ROBERTA = BERT | {"model_type": "roberta", "max_position_embeddings": 18, "type_vocab_size": 1,
+                  "layer_norm_eps": 1e-5, "pad_token_id": 1}
 MODELS = {
     "gpt2": ("GPT2LMHeadModel",
              {"model_type": "gpt2", "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 16,
@@ -60,9 +62,7 @@ MODELS = {
     "bert-qa": ("BertForQuestionAnswering",
                 BERT | {"architectures": ["BertForQuestionAnswering"]}, None),
     "roberta": ("RobertaForMaskedLM",
-                BERT | {"model_type": "roberta", "max_position_embeddings": 18,
-                        "type_vocab_size": 1, "layer_norm_eps": 1e-5, "pad_token_id": 1,
-                        "architectures": ["RobertaForMaskedLM"]}, None),
+                ROBERTA | {"architectures": ["RobertaForMaskedLM"]}, None),
     "mpt": ("MptForCausalLM",
             {"family": "mpt", "hidden": 32, "layers": 2, "heads": 4, "vocab": VOCABULARY,
              "positions": 16},
@@ -77,11 +77,31 @@ MODELS = {
                 LLAMA | {"model_type": "mixtral", "num_local_experts": 4,
                          "num_experts_per_tok": 2, "output_router_logits": True,
                          "router_aux_loss_coef": 0.02}, None),
+    # RoBERTa by other names.
+    "camembert": ("CamembertForMaskedLM", ROBERTA | {
+        "model_type": "camembert", "architectures": ["CamembertForMaskedLM"]}, None),
+    "xlm-roberta": ("XLMRobertaForMaskedLM", ROBERTA | {
+        "model_type": "xlm-roberta", "architectures": ["XLMRobertaForMaskedLM"]}, None),
+    "distilbert": ("DistilBertForMaskedLM",
+                   {"model_type": "distilbert", "architectures": ["DistilBertForMaskedLM"],
+                    "dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 64,
+                    "max_position_embeddings": 16, "vocab_size": VOCABULARY, "activation": "gelu"},
+                   None),
+    "albert": ("AlbertForMaskedLM",
+               BERT | {"model_type": "albert", "architectures": ["AlbertForMaskedLM"],
+                       "embedding_size": 20, "num_hidden_groups": 1, "inner_group_num": 1,
+                       "num_hidden_layers": 3, "hidden_act": "gelu_new"}, None),
 }
+# The tied table by the name of its first user.
+HEAD_FIRST = {"lm_head.decoder.bias": "lm_head.bias",
+              "lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight"}
 # Names that this version of transformers gives otherwise than the published checkpoints.
 RENAMED = {"GPTNeoXForCausalLM": {"lm_head.weight": "embed_out.weight"},
            "BertForMaskedLM": {"cls.predictions.decoder.bias": "cls.predictions.bias"},
-           "RobertaForMaskedLM": {"lm_head.decoder.bias": "lm_head.bias"}}
+           "RobertaForMaskedLM": {"lm_head.decoder.bias": "lm_head.bias"},
+           "AlbertForMaskedLM": {"predictions.decoder.bias": "predictions.bias"},
+           "CamembertForMaskedLM": HEAD_FIRST,
+           "XLMRobertaForMaskedLM": HEAD_FIRST}
 
 
 def published(class_name, name, tensor):

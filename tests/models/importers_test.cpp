@@ -88,6 +88,21 @@ TEST_CASE("parameter counts are the published ones", "[models][importers]") {
   CHECK(count("llama-3-8b") == 8'030'261'248);
   CHECK(count("llama-3-405b") == 405'853'388'800);
   CHECK(count("mixtral-8x7b") == 46'702'792'704);
+  // Published sizes are rounded, and leave out the head or not; these are counted in transformers.
+  CHECK(count("distilgpt2") == 81'912'576);
+  CHECK(count("bert-base-uncased") == 109'514'298);
+  CHECK(count("bert-base-cased") == 108'340'804);
+  CHECK(count("bert-base-chinese") == 102'290'312);
+  CHECK(count("bert-base-multilingual-cased") == 177'974'523);
+  CHECK(count("bert-base-multilingual-uncased") == 167'463'831);
+  CHECK(count("bert-base-japanese") == 110'650'880);
+  CHECK(count("bert-base-japanese-whole-word-masking") == 110'650'880);
+  CHECK(count("distilroberta-base") == 82'170'201);
+  CHECK(count("camembert-base") == 110'655'493);
+  CHECK(count("xlm-roberta-base") == 278'295'186);
+  CHECK(count("distilbert-base-uncased") == 66'985'530);
+  CHECK(count("albert-base-v2") == 11'221'680);
+  CHECK(count("minilmv2-l6-h384") == 30'345'945);
 }
 
 TEST_CASE("parameter counts by arithmetic", "[models][importers]") {
@@ -208,6 +223,25 @@ TEST_CASE("the graphs of the other architectures", "[models][importers]") {
   CHECK_FALSE(has_parameter(gptj, "transformer.h.0.attn.q_proj.bias"));
 }
 
+TEST_CASE("layers that share their parameters", "[models][importers]") {
+  const Graph albert = graph_of(load_model("albert-base-v2", source));
+  CHECK(albert.units[1].path == "albert.encoder.layer.0");
+  CHECK(albert.units[12].path == "albert.encoder.layer.11");
+  const std::string layer = "albert.encoder.albert_layer_groups.0.albert_layers.0.";
+  CHECK(users(albert, parameter(albert, layer + "attention.query.weight").tensor) == 12);
+  CHECK(users(albert, parameter(albert, layer + "full_layer_layer_norm.bias").tensor) == 12);
+  // Tables and logits are narrower than the layers between them.
+  CHECK(parameter(albert, "albert.embeddings.word_embeddings.weight").global_shape ==
+        Shape{30000, 128});
+  CHECK(parameter(albert, "albert.encoder.embedding_hidden_mapping_in.weight").global_shape ==
+        Shape{768, 128});
+  CHECK(parameter(albert, "predictions.dense.weight").global_shape == Shape{128, 768});
+  CHECK(error_with("albert-base-v2", "num_hidden_groups", 2) ==
+        "config.json: /num_hidden_groups: 2: several groups of layers are not built; set it to 1");
+  CHECK(error_with("albert-base-v2", "embedding_size", 0) ==
+        "config.json: /embedding_size: 0 is out of range; use 1 to hidden_size 768");
+}
+
 TEST_CASE("masked and question-answering heads", "[models][importers]") {
   Model bert = load_model("bert-base", source);
   Training training = training_of(2, 128);
@@ -320,7 +354,7 @@ TEST_CASE("a config.json that asks for what is not built", "[models][importers]"
   CHECK(error_with("gpt2", "summary_type", "cls_index") == "");
   CHECK(error_with("gpt2", "model_type", "opt") ==
         "config.json: /model_type: unknown model_type 'opt'; known: gpt2, gpt_neox, gptj, llama, "
-        "mistral, mixtral, bert and roberta");
+        "mistral, mixtral, bert, roberta, camembert, xlm-roberta, distilbert and albert");
   CHECK(error_with("gpt2", "activation_function", "relu") ==
         "config.json: /activation_function: unknown activation 'relu'; known: gelu, gelu_python, "
         "gelu_new, gelu_fast and gelu_pytorch_tanh");
