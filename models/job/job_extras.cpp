@@ -67,8 +67,17 @@ void read_compiler_config(Fields& job_fields, const ChosenCluster& cluster, Job&
                     fmt::format("SageMaker Training Compiler does not know '{}', only {}; use "
                                 "\"training\": {{\"compiler\": \"full\"}}",
                                 cluster.machine, list_of(classes, "and")));
+  const bool distributed = job_fields.has("distribution");
+  if (distributed && !job_fields.object("distribution").has("pytorchxla"))
+    warn(job, job_fields, "distribution",
+         "the compiler's later versions on SageMaker take 'pytorchxla' only; here any goes");
+  if (!distributed && cluster.hosts > 1)
+    warn(job, job_fields, "compiler_config",
+         "on SageMaker several instances need \"distribution\": {\"pytorchxla\": {\"enabled\": "
+         "true}}; not needed here");
   job.plan.training.compiler = CompilerLevel::full;
-  if (debug) warn(job, fields, "debug", "no effect here; see the command 'compile'");
+  job.compiler_debug = debug;
+  if (debug) warn(job, fields, "debug", "the graph after each pass is written, which takes longer");
 }
 
 void read_objective(Fields fields, Job& job) {

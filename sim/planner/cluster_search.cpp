@@ -101,21 +101,20 @@ void ClusterSearch::find_any_that_fits() {
   entries_.erase(entries_.begin(), entries_.begin() + static_cast<std::ptrdiff_t>(next));
 }
 
+ClusterSearch::Family ClusterSearch::family_of(const Candidate& candidate) {
+  return {candidate.pipeline,   candidate.tensor,    candidate.virtual_stages,
+          candidate.zero_stage, candidate.recompute, candidate.sequence_parallel,
+          candidate.expert,     candidate.compiler};
+}
+
 bool ClusterSearch::known_not_to_fit(const Candidate& candidate) const {
-  const auto found = too_large_.find(
-      {candidate.pipeline, candidate.tensor, candidate.virtual_stages, candidate.zero_stage,
-       candidate.recompute, candidate.sequence_parallel, candidate.expert});
+  const auto found = too_large_.find(family_of(candidate));
   return found != too_large_.end() && candidate.micro_batch >= found->second;
 }
 
 void ClusterSearch::note_miss(const Candidate& candidate, double bytes) {
   ++rejected_[no_memory];
-  int& smallest = too_large_
-                      .try_emplace({candidate.pipeline, candidate.tensor, candidate.virtual_stages,
-                                    candidate.zero_stage, candidate.recompute,
-                                    candidate.sequence_parallel, candidate.expert},
-                                   candidate.micro_batch)
-                      .first->second;
+  int& smallest = too_large_.try_emplace(family_of(candidate), candidate.micro_batch).first->second;
   smallest = std::min(smallest, candidate.micro_batch);
   if (!closest_ || bytes < closest_->peak_memory_bytes)
     closest_ = ClosestMiss{to_plan(candidate, base_), machine_, cluster_.hosts, bytes, limit_};

@@ -36,7 +36,9 @@ class ClusterSearch {
     double memory = 0;
     Bounds bounds;
   };
-  using Family = std::tuple<int, int, int, int, Recompute, bool, int>;  // all but the micro-batch
+  // All but the micro-batch.
+  using Family = std::tuple<int, int, int, int, Recompute, bool, int, CompilerLevel>;
+  static Family family_of(const Candidate& candidate);
 
   void bound_all();
   void simulate_promising(int budget, std::size_t keep);

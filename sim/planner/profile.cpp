@@ -133,11 +133,12 @@ std::int64_t ModelProfile::parameters() const {
 }
 
 Profiles::Profiles(const Model& model, const Plan& base, const Cluster& cluster)
-    : model_(model), base_(base), cost_(cluster, base.training) {}
+    : model_(model), base_(base), cluster_(cluster) {}
 
 const ModelProfile& Profiles::of(const Candidate& candidate) {
-  const Key key{candidate.tensor, candidate.micro_batch, candidate.recompute,
-                candidate.sequence_parallel, candidate.expert};
+  const Key key{candidate.tensor,    candidate.micro_batch,
+                candidate.recompute, candidate.sequence_parallel,
+                candidate.expert,    candidate.compiler};
   const auto found = known_.find(key);
   if (found != known_.end()) return found->second;
   return known_.emplace(key, measure(candidate)).first->second;
@@ -149,10 +150,11 @@ ModelProfile Profiles::measure(const Candidate& candidate) const {
   if (plan.training.recompute_fraction < 1) plan.training.recompute = Recompute::none;
   plan.training.recompute_fraction = 1;
   plan.training.recompute_budget.reset();
+  const CostModel cost(cluster_, plan.training);
   const SmallModel one = lower_small(model_, plan, 1);
   const SmallModel two = lower_small(model_, plan, 2);
   ModelProfile profile;
-  profile.units = repeat_blocks(measure_units(one, cost_), model_);
+  profile.units = repeat_blocks(measure_units(one, cost), model_);
   const std::int64_t kept_one = one.program.memory.slots.front().stride;
   const std::int64_t kept_two = two.program.memory.slots.front().stride;
   profile.block_kept_bytes = std::max<std::int64_t>(0, kept_two - kept_one);

@@ -149,8 +149,17 @@ class Enumerator {
           candidate.recompute = recompute;
           candidate.zero_stage = zero_stage;
           candidate.sequence_parallel = sequence_parallel;
-          add(candidate);
+          with_levels(candidate);
         }
+  }
+
+  void with_levels(Candidate candidate) {
+    for (const CompilerLevel level :
+         choices(job_, "training.compiler", base_.training.compiler,
+                 {CompilerLevel::none, CompilerLevel::fused, CompilerLevel::full})) {
+      candidate.compiler = level;
+      add(candidate);
+    }
   }
 
   void add(const Candidate& candidate) {
@@ -205,6 +214,7 @@ Plan to_plan(const Candidate& candidate, const Plan& base) {
   p.expert = candidate.expert;
   plan.training.micro_batch = candidate.micro_batch;
   plan.training.recompute = candidate.recompute;
+  plan.training.compiler = candidate.compiler;
   return plan;
 }
 

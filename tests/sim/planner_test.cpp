@@ -107,6 +107,7 @@ TEST_CASE("the bounds are below what is simulated, the estimates near it") {
   const int hosts = GENERATE(1, 2);
   json value = job_json(small_model(8, 4), machine, hosts, 32);
   value["training"]["recompute"] = "auto";
+  value["training"]["compiler"] = "auto";
   const Job job = read(value);
   const Cluster cluster = make_cluster(job.cluster, machine, hosts);
   const MachineFacts facts = machine_facts(machine);
@@ -114,7 +115,7 @@ TEST_CASE("the bounds are below what is simulated, the estimates near it") {
   const Space space = enumerate(job, base, cluster.ranks());
   BoundMaker bounds(job.model, base, cluster);
   REQUIRE(space.candidates.size() > 100);
-  for (std::size_t i = 0; i < space.candidates.size(); i += 17) {
+  for (std::size_t i = 0; i < space.candidates.size(); i += 31) {
     const Candidate& candidate = space.candidates[i];
     const Prepared prepared = prepare(job.model, to_plan(candidate, base), cluster);
     const Prediction prediction = predict(prepared, cluster);
@@ -123,6 +124,25 @@ TEST_CASE("the bounds are below what is simulated, the estimates near it") {
     CHECK(bounds.memory(candidate) <= static_cast<double>(prediction.peak_memory_bytes));
     CHECK(bounds.memory(candidate) >= 0.5 * static_cast<double>(prediction.peak_memory_bytes));
   }
+}
+
+TEST_CASE("the compiler level is searched together with the micro-batch") {
+  json value = job_json("gpt2", "p3.2xlarge", 1, 64);
+  value["training"]["sequence_length"] = 512;
+  value["training"]["attention"] = "unfused";
+  value["training"]["compiler"] = "auto";
+  const Job job = read(value);
+  const Plan base = base_plan(job, machine_facts("p3.2xlarge"));
+  const Space space = enumerate(job, base, 1);
+  std::set<CompilerLevel> levels;
+  for (const Candidate& candidate : space.candidates) levels.insert(candidate.compiler);
+  CHECK(levels.size() == 3);
+  value["training"]["compiler"] = "none";
+  const SearchResult eager = search(read(value), few), best = search(job, few);
+  REQUIRE(!eager.plans.empty());
+  REQUIRE(!best.plans.empty());
+  CHECK(best.plans.front().plan.training.compiler == CompilerLevel::full);
+  CHECK(best.plans.front().prediction.step_time_s < eager.plans.front().prediction.step_time_s);
 }
 
 TEST_CASE("plans fit, obey the rules, are in order, and come out the same again") {

@@ -35,6 +35,10 @@ std::string recompute_text(const Training& training) {
   return text;
 }
 
+const std::string& compiler_word(const Training& training) {
+  return compiler_names()[static_cast<std::size_t>(training.compiler)];
+}
+
 const std::string& layout_word(const Parallelism& p) {
   return tensor_layout_names()[static_cast<std::size_t>(p.tensor_layout)];
 }
@@ -112,6 +116,7 @@ std::string short_plan_text(const Plan& plan) {
   if (training.recompute != Recompute::none || !training.recompute_modules.empty() ||
       training.recompute_budget)
     text += " " + recompute_text(plan.training);
+  if (training.compiler != CompilerLevel::fused) text += " compiler " + compiler_word(training);
   return text;
 }
 

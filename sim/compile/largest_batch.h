@@ -1,0 +1,24 @@
+// The largest micro-batch of a plan that fits: memory alone decides, nothing is simulated.
+#pragma once
+
+#include <cstdint>
+
+#include "hwprofiles/machine.h"
+#include "models/importers/model.h"
+#include "models/plan/plan.h"
+
+namespace meshwright {
+
+struct LargestBatch {
+  int micro_batch = 0;  // 0: not even the smallest fits
+  std::int64_t peak_memory_bytes = 0;
+};
+
+// `plan` is legal, with its stages filled in. Everything but micro_batch and global_batch stays,
+// the number of micro-batches too.
+LargestBatch largest_micro_batch(const Model& model, const Plan& plan, const Cluster& cluster);
+
+// `plan` with another micro-batch and the global batch that goes with it.
+Plan with_micro_batch(Plan plan, int micro_batch);
+
+}  // namespace meshwright
