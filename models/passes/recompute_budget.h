@@ -4,8 +4,10 @@
 // What counts, for one micro-batch on one virtual stage: the bytes of its slot (memory.cpp: what is
 // kept from forward to backward, each tensor aligned), and the most that is made again and live at
 // one time in a backward body, which lowering places in the task region. Tensors that cross from
-// unit to unit (a block's input) are always kept; within a unit any set of tensors may be made
-// again (kept_sets.h). Repetitions are exact: dropout and routing depend on keys and inputs alone.
+// unit to unit are always kept: a block's input takes more work per byte than anything inside a
+// block, since the block before would repeat its longest product for it. Within a unit any set of
+// tensors may be made again (kept_sets.h). Repetitions are exact: dropout and routing depend on
+// keys and inputs alone.
 //
 // Costs are in FLOPs: a kernel takes as long as its FLOPs or, if that is longer, as its traffic
 // (roofline with plan.flops_per_byte). One number of the machine, not a list of node times, because
