@@ -8,7 +8,7 @@ namespace meshwright {
 
 namespace {
 
-constexpr bool product = true, positions = true;
+constexpr bool product = true, positions = true, epilogue = true;
 
 constexpr RowRule rules[] = {
     {Op::add_position, 0b1, !product, positions},
@@ -16,12 +16,12 @@ constexpr RowRule rules[] = {
     {Op::layer_norm, 0b1},
     {Op::rms_norm, 0b1},
     {Op::linear, 0b1, product},
-    {Op::add_bias, 0b1},
-    {Op::gelu, 0b1},
-    {Op::relu, 0b1},
+    {Op::add_bias, 0b1, !product, !positions, epilogue},
+    {Op::gelu, 0b1, !product, !positions, epilogue},
+    {Op::relu, 0b1, !product, !positions, epilogue},
     {Op::tanh, 0b1},
     {Op::swiglu, 0b11},
-    {Op::add, 0b11},
+    {Op::add, 0b11, !product, !positions, epilogue},
     {Op::dropout, 0b1, !product, positions},
     {Op::cross_entropy, 0b11, product},
     {Op::add_row_grad, 0b1},
@@ -29,9 +29,9 @@ constexpr RowRule rules[] = {
     {Op::rms_norm_grad, 0b1101},
     {Op::linear_grad_input, 0b1, product},
     {Op::linear_grad_weight, 0b11, product},
-    {Op::bias_grad, 0b1},
-    {Op::gelu_grad, 0b11},
-    {Op::relu_grad, 0b11},
+    {Op::bias_grad, 0b1, !product, !positions, epilogue},
+    {Op::gelu_grad, 0b11, !product, !positions, epilogue},
+    {Op::relu_grad, 0b11, !product, !positions, epilogue},
     {Op::tanh_grad, 0b11},
     {Op::swiglu_grad, 0b111},
     {Op::dropout_grad, 0b1, !product, positions},
@@ -53,6 +53,12 @@ std::int64_t widened_by_steps(const Fusion& fusion, std::int64_t block) {
     most = std::max(most, widened_bytes({step.op, step.attributes, inputs, outputs}));
   }
   return most;
+}
+
+std::int64_t widened_by_product(const Fusion& fusion) {
+  Fusion alone = fusion;
+  alone.steps.resize(1);
+  return widened_by_steps(alone, fusion.rows);
 }
 
 }  // namespace
@@ -77,7 +83,11 @@ std::int64_t Fusion::internal_bytes(std::int64_t block) const {
 }
 
 std::int64_t block_bytes(const Fusion& fusion, std::int64_t block) {
-  return fusion.internal_bytes(block) + widened_by_steps(fusion, block);
+  if (fusion.loop != Fusion::Loop::product_first)
+    return fusion.internal_bytes(block) + widened_by_steps(fusion, block);
+  Fusion rest = fusion;
+  rest.steps.erase(rest.steps.begin());
+  return fusion.internal_bytes(block) + widened_by_steps(rest, block);
 }
 
 int fused_strips(const Fusion& fusion) {
@@ -89,11 +99,14 @@ int fused_strips(const Fusion& fusion) {
 std::int64_t scratch_bytes(const OpCall& call) {
   if (call.op != Op::fused) return widened_bytes(call);
   const Fusion& fusion = *call.attributes.fusion;
-  if (fusion.long_blocks) return widened_by_steps(fusion, fusion.block_rows);
+  if (fusion.loop == Fusion::Loop::long_blocks) return widened_by_steps(fusion, fusion.block_rows);
+  if (fusion.loop == Fusion::Loop::products) return widened_by_steps(fusion, fusion.rows);
   std::int64_t sums = 0;
   for (int id = fusion.inputs + fusion.outputs; id < fusion.first_internal(); ++id)
     sums += aligned(fusion.operands[static_cast<std::size_t>(id)].bytes());
-  return sums * fused_strips(fusion);
+  sums *= fused_strips(fusion);
+  return fusion.loop == Fusion::Loop::product_first ? std::max(sums, widened_by_product(fusion))
+                                                    : sums;
 }
 
 std::string name_of(const Fusion& fusion) {

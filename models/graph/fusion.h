@@ -17,6 +17,7 @@ struct RowRule {
   std::uint32_t inputs = 0;       // bit i: input i is cut by rows; the others are needed whole
   bool product = false;           // runs on all threads at once, worth it for long blocks only
   bool counts_positions = false;  // needs to know which rows these are
+  bool epilogue = false;          // element by element: a product can do it to its output
 };
 // Nothing: the operation looks at several rows at once. Inferred outputs are cut by rows; parameter
 // gradients are sums over the rows.
@@ -36,10 +37,16 @@ struct Fusion {
   int inputs = 0, outputs = 0, accumulated = 0;
   std::vector<FusedStep> steps;
   std::int64_t rows = 0, block_rows = 0;
-  // Long blocks one after the other, each step on all threads; the last output is the memory for
-  // what steps pass to each other. Otherwise blocks fit into a cache and one thread runs all steps
-  // of a block.
-  bool long_blocks = false;
+  enum class Loop : std::uint8_t {
+    blocks,       // short ones, that fit into a cache: one thread runs all steps of a block
+    long_blocks,  // one after the other, each step on all threads; the last inferred output is the
+                  // memory for what steps pass to each other
+    product_first,  // the first step on all rows at once; the others, its epilogue, in short blocks
+    products        // every step is a product on all rows, and a device runs them as one
+  };
+  Loop loop = Loop::blocks;
+  // product_first: what its output is before the product is added to it; -1: nothing.
+  int start = -1;
 
   int first_internal() const { return inputs + outputs + accumulated; }
   bool is_internal(int operand) const { return operand >= first_internal(); }

@@ -177,7 +177,8 @@ struct Attributes {
   bool gradient_is_whole =
       false;  // sequence_gather: every rank has the whole gradient; slice, don't sum
   bool accumulate_separately =
-      false;  // weight gradients: a kernel of its own adds them to the fp32 sum
+      false;          // weight gradients: a kernel of its own adds them to the fp32 sum
+  bool adds = false;  // linear, linear_grad_input inside a fusion: to what the output holds
   std::shared_ptr<const Fusion> fusion;  // fused: its body
 
   bool operator==(const Attributes&) const = default;

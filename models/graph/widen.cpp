@@ -132,12 +132,12 @@ bool is_product(Op op) {
 
 // y = x W^T, or x W when the weight is stored [in, out]; dx = dy W; W += dy^T x, or x^T dy.
 LinearProduct product_of(const OpCall& call) {
-  const bool in_out = call.attributes.weight_in_out;
+  const bool in_out = call.attributes.weight_in_out, adds = call.attributes.adds;
   const Shape &first = call.inputs[0].shape, &second = call.inputs[1].shape;
   if (call.op == Op::linear)
-    return {first[0], call.outputs[0].shape[1], first[1], 0, 1, false, !in_out, false};
+    return {first[0], call.outputs[0].shape[1], first[1], 0, 1, false, !in_out, adds};
   if (call.op == Op::linear_grad_input)
-    return {first[0], call.outputs[0].shape[1], first[1], 0, 1, false, in_out, false};
+    return {first[0], call.outputs[0].shape[1], first[1], 0, 1, false, in_out, adds};
   if (in_out) return {first[1], second[1], first[0], 0, 1, true, false, true};
   return {second[1], first[1], first[0], 1, 0, true, false, true};
 }

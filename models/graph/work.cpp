@@ -337,26 +337,62 @@ void work_expert_linear_grad_weight(const OpCall& call, CompilerLevel, Kernels& 
   if (separate) memory_kernel(kernels, own + 2 * bytes(sum));
 }
 
+namespace {
+
+double outside_traffic(const Fusion& fusion) {
+  double traffic = 0;
+  for (int id = 0; id < fusion.first_internal(); ++id)
+    traffic += bytes(fusion.operands[static_cast<std::size_t>(id)]) * (fusion.is_sum(id) ? 2 : 1);
+  return traffic;
+}
+
+// The kernels of a step on so many rows.
+void append_step(const Fusion& fusion, const FusedStep& step, std::int64_t rows,
+                 CompilerLevel level, Kernels& kernels) {
+  std::vector<TensorType> inputs, outputs;
+  for (int id : step.inputs) inputs.push_back(fusion.of_block(id, rows));
+  for (int id : step.outputs) outputs.push_back(fusion.of_block(id, rows));
+  append_kernels({step.op, step.attributes, inputs, outputs}, level, kernels);
+}
+
+// Products of one input, or into one output or of one output's parts, side by side: as one of all
+// columns, or of the whole depth.
+Kernel side_by_side(const Fusion& fusion, CompilerLevel level) {
+  Kernels each;
+  for (const FusedStep& step : fusion.steps) append_step(fusion, step, fusion.rows, level, each);
+  Kernel all = each.front();
+  const bool deeper = fusion.steps.front().op == Op::linear_grad_input;
+  for (std::size_t i = 1; i < each.size(); ++i) {
+    (deeper ? all.k : all.n) += deeper ? each[i].k : each[i].n;
+    all.flops += each[i].flops;
+  }
+  return all;
+}
+
+}  // namespace
+
 // One kernel that reads what comes in and writes what goes out. Long blocks: the kernels of every
 // step, once for each block.
 void work_fused(const OpCall& call, CompilerLevel level, Kernels& kernels) {
   const Fusion& fusion = *call.attributes.fusion;
-  if (!fusion.long_blocks) {
-    double traffic = 0;
-    for (int id = 0; id < fusion.first_internal(); ++id)
-      traffic += bytes(fusion.operands[static_cast<std::size_t>(id)]) * (fusion.is_sum(id) ? 2 : 1);
-    memory_kernel(kernels, traffic);
-    return;
-  }
-  std::vector<TensorType> inputs, outputs;
-  for (std::int64_t first = 0; first < fusion.rows; first += fusion.block_rows) {
-    const std::int64_t block = std::min(fusion.block_rows, fusion.rows - first);
-    for (const FusedStep& step : fusion.steps) {
-      inputs.clear(), outputs.clear();
-      for (int id : step.inputs) inputs.push_back(fusion.of_block(id, block));
-      for (int id : step.outputs) outputs.push_back(fusion.of_block(id, block));
-      append_kernels({step.op, step.attributes, inputs, outputs}, level, kernels);
-    }
+  switch (fusion.loop) {
+    case Fusion::Loop::blocks:
+      memory_kernel(kernels, outside_traffic(fusion));
+      break;
+    case Fusion::Loop::long_blocks:
+      for (std::int64_t first = 0; first < fusion.rows; first += fusion.block_rows)
+        for (const FusedStep& step : fusion.steps)
+          append_step(fusion, step, std::min(fusion.block_rows, fusion.rows - first), level,
+                      kernels);
+      break;
+    case Fusion::Loop::product_first:
+      append_step(fusion, fusion.steps.front(), fusion.rows, level, kernels);
+      kernels.back().bytes = outside_traffic(fusion);
+      break;
+    case Fusion::Loop::products:
+      kernels.push_back(side_by_side(fusion, level));
+      kernels.back().bytes = outside_traffic(fusion);
+      break;
   }
 }
 

@@ -88,4 +88,67 @@ std::optional<Fused> fuse(const Graph& graph, std::span<const Node* const> membe
   return made;
 }
 
+void replace_internal(Fusion& fusion, int operand, int by) {
+  MESHWRIGHT_CHECK(fusion.is_internal(operand), "only internal operands are dropped");
+  fusion.operands.erase(fusion.operands.begin() + operand);
+  fusion.cut.erase(fusion.cut.begin() + operand);
+  const auto renumber = [&](int& id) {
+    if (id == operand) id = by;
+    id -= id > operand ? 1 : 0;
+  };
+  for (FusedStep& step : fusion.steps) {
+    for (int& id : step.inputs) renumber(id);
+    for (int& id : step.outputs) renumber(id);
+  }
+}
+
+namespace {
+
+// y = product; z = y + other, where nothing else reads y: z begins as `other`.
+bool fold_sum(Fusion& fusion) {
+  if (fusion.steps.size() < 2) return false;
+  FusedStep &product = fusion.steps[0], &sum = fusion.steps[1];
+  const int made = product.outputs[0];
+  if (sum.op != Op::add || product.attributes.adds) return false;
+  const bool first = sum.inputs[0] == made, second = sum.inputs[1] == made;
+  if (first == second) return false;
+  const int other = sum.inputs[first ? 1 : 0], result = sum.outputs[0];
+  const bool outside = other < fusion.inputs && !fusion.is_internal(result);
+  if (!outside) return false;
+  for (std::size_t i = 2; i < fusion.steps.size(); ++i)
+    for (int id : fusion.steps[i].inputs)
+      if (id == made) return false;
+  product.attributes.adds = true;
+  product.outputs[0] = result;
+  fusion.start = other;
+  fusion.steps.erase(fusion.steps.begin() + 1);
+  replace_internal(fusion, made, result);
+  return true;
+}
+
+// An operand of the node that a step writes after the last one that reads the product.
+bool find_place(Fusion& fusion) {
+  const int made = fusion.steps[0].outputs[0];
+  std::size_t last = 0;
+  for (std::size_t i = 1; i < fusion.steps.size(); ++i)
+    for (int id : fusion.steps[i].inputs)
+      if (id == made) last = i;
+  for (std::size_t i = std::max<std::size_t>(last, 1); i < fusion.steps.size(); ++i)
+    for (int id : fusion.steps[i].outputs)
+      if (!fusion.is_internal(id) && !fusion.is_sum(id) &&
+          fusion.operands[at(id)] == fusion.operands[at(made)]) {
+        replace_internal(fusion, made, id);
+        return true;
+      }
+  return false;
+}
+
+}  // namespace
+
+bool lead_with_product(Fusion& fusion) {
+  fusion.loop = Fusion::Loop::product_first;
+  const auto inside = [&] { return fusion.is_internal(fusion.steps[0].outputs[0]); };
+  return !inside() || fold_sum(fusion) || find_place(fusion);
+}
+
 }  // namespace meshwright

@@ -1,6 +1,7 @@
 // What passes that fuse operations share: from nodes of a graph to one node with a body.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -19,5 +20,12 @@ struct Fused {
 // Nothing where it would have more operands than a node can have.
 std::optional<Fused> fuse(const Graph& graph, std::span<const Node* const> members,
                           const std::vector<int>& uses);
+
+// Steps use `by` in place of an internal operand, which is dropped.
+void replace_internal(Fusion& fusion, int operand, int by);
+
+// Of a body whose first step is a product: whether the others can be its epilogue. The product then
+// writes to an operand of the node; a sum with another operand is part of the product.
+bool lead_with_product(Fusion& fusion);
 
 }  // namespace meshwright

@@ -14,7 +14,7 @@ std::size_t at(int index) { return static_cast<std::size_t>(index); }
 // Rows whose logits take about so much memory, but not so few that products become slow: each block
 // reads the whole table, and reads and writes its gradient.
 std::int64_t rows_per_block(std::int64_t rows, std::int64_t row_bytes) {
-  constexpr std::int64_t wanted_bytes = 64 << 20, fewest = 256, multiple = 64;
+  constexpr std::int64_t wanted_bytes = 128 << 20, fewest = 256, multiple = 64;
   const std::int64_t most = std::max(fewest, wanted_bytes / row_bytes);
   const std::int64_t blocks = (rows + most - 1) / most;
   const std::int64_t even = (rows + blocks - 1) / blocks;
@@ -42,24 +42,6 @@ std::vector<int> members(const Graph& graph, int product) {
     found.push_back(i);
   }
   return losses == 1 && gradient >= 0 ? found : std::vector<int>{};
-}
-
-// The gradient takes the logits' place, block by block as it did for all of them.
-void share_place(Fusion& fusion, int gradient, int logits) {
-  for (FusedStep& step : fusion.steps) {
-    for (int& id : step.inputs) id = id == gradient ? logits : id;
-    for (int& id : step.outputs) id = id == gradient ? logits : id;
-  }
-}
-
-// What is no operand of any step any more; internal operands come last.
-void drop_internal(Fusion& fusion, int operand) {
-  fusion.operands.erase(fusion.operands.begin() + operand);
-  fusion.cut.erase(fusion.cut.begin() + operand);
-  for (FusedStep& step : fusion.steps) {
-    for (int& id : step.inputs) id -= id > operand ? 1 : 0;
-    for (int& id : step.outputs) id -= id > operand ? 1 : 0;
-  }
 }
 
 // The last output is where a block's internal operands lie.
@@ -115,12 +97,12 @@ Graph fuse_loss(Graph graph, const Plan&) {
       continue;
     const int inside = operand(0, 0), gradient_inside = operand(grad_step, 0);
     if (!made->fusion.is_internal(inside) || !made->fusion.is_internal(gradient_inside)) continue;
-    share_place(made->fusion, gradient_inside, inside);
-    drop_internal(made->fusion, gradient_inside);
+    // The gradient takes the logits' place, block by block as it did for all of them.
+    replace_internal(made->fusion, gradient_inside, inside);
     const TensorType& type = graph.tensor(logits).type;
     made->fusion.block_rows =
         rows_per_block(type.shape[0], type.bytes() / std::max<std::int64_t>(1, type.shape[0]));
-    made->fusion.long_blocks = true;
+    made->fusion.loop = Fusion::Loop::long_blocks;
     made->node.phase = Phase::backward;
     graph.tensors[at(gradient)].alias_of = -1;
     add_memory(graph, *made);

@@ -57,7 +57,7 @@ class Clusters {
  private:
   bool can_be_fused(const Node& node) const {
     const std::optional<RowRule> rule = row_rule(node.op);
-    if (!rule || rule->product) return false;
+    if (!rule || (rule->product && !leads(node))) return false;
     return std::all_of(node.outputs.begin(), node.outputs.end(),
                        [&](int id) {
                          const Tensor& tensor = graph_.tensor(id);
@@ -70,6 +70,22 @@ class Clusters {
                         [&](int id) { return overwrites_[at(id)] != 0; });
   }
 
+  // A product can have an epilogue.
+  static bool leads(const Node& node) {
+    return node.op == Op::linear || node.op == Op::linear_grad_input;
+  }
+
+  bool is_member(const std::vector<int>& cluster, int node) const {
+    return std::find(cluster.begin(), cluster.end(), node) != cluster.end();
+  }
+
+  // Element by element from what the product made.
+  bool is_epilogue(const Node& node, const std::vector<int>& cluster) const {
+    return row_rule(node.op)->epilogue &&
+           std::any_of(node.inputs.begin(), node.inputs.end(),
+                       [&](int id) { return is_member(cluster, graph_.tensor(id).producer); });
+  }
+
   std::int64_t rows_of(const Node& node) const {
     return graph_.tensor(node.inputs[0]).type.shape[0];
   }
@@ -77,12 +93,11 @@ class Clusters {
   bool can_join(const Node& node, const std::vector<int>& cluster) const {
     const Node& first = graph_.nodes[at(cluster.front())];
     if (graph_.unit_of(node) != graph_.unit_of(first) || in_forward(node) != in_forward(first) ||
-        rows_of(node) != rows_of(first))
+        rows_of(node) != rows_of(first) || (leads(first) && !is_epilogue(node, cluster)))
       return false;
     const bool made_before = std::all_of(node.inputs.begin(), node.inputs.end(), [&](int id) {
       const int producer = graph_.tensor(id).producer;
-      return producer < cluster.front() ||
-             std::find(cluster.begin(), cluster.end(), producer) != cluster.end();
+      return producer < cluster.front() || is_member(cluster, producer);
     });
     if (!made_before) return false;
     std::vector<int> larger = cluster;
@@ -109,7 +124,7 @@ class Clusters {
     const Node& node = graph_.nodes[at(index)];
     if (can_be_fused(node)) {
       for (int cluster : neighbours(node)) {
-        if (!can_join(node, clusters_[at(cluster)])) continue;
+        if (leads(node) || !can_join(node, clusters_[at(cluster)])) continue;
         clusters_[at(cluster)].push_back(index);
         of_node_[at(index)] = cluster;
         break;
@@ -127,7 +142,7 @@ class Clusters {
     std::vector<const Node*> members;
     for (int index : cluster) members.push_back(&graph_.nodes[at(index)]);
     std::optional<Fused> made = fuse(graph_, members, uses_);
-    if (!made) return {};
+    if (!made || (leads(*members.front()) && !lead_with_product(made->fusion))) return {};
     made->fusion.block_rows = rows_per_block(made->fusion);
     if (made->fusion.block_rows == 0) return {};
     made->node.attributes.fusion = std::make_shared<const Fusion>(std::move(made->fusion));

@@ -9,9 +9,13 @@
 #include "models/passes/common_subexpressions.h"
 #include "models/passes/fuse_loss.h"
 #include "models/passes/fuse_rows.h"
+#include "models/passes/merge_products.h"
+#include "models/passes/order_operations.h"
 #include "models/passes/pad_vocabulary.h"
 #include "models/passes/pass.h"
 #include "models/passes/recompute.h"
+#include "models/passes/repeat_rows.h"
+#include "models/passes/reuse_in_place.h"
 #include "models/passes/ring_attention.h"
 #include "models/passes/simplify.h"
 #include "models/passes/split_context.h"
@@ -37,8 +41,14 @@ constexpr Pass training_list[] = {
     {"dead_code", "after what leaves results unused", remove_dead_code, at_full, true},
     {"fuse_loss", "before recomputation: it never looks at the head", fuse_loss, at_full, true},
     {"recompute", "after backward: gradients tell what is needed again", recompute},
+    {"repeat_rows", "after recompute: only of what is still kept", repeat_rows, at_full, true},
     {"ring_attention", "to all passes before, attention is one operation", ring_attention},
-    {"fuse_rows", "last: it takes what is made again together with what needs it", fuse_rows,
+    {"merge_products", "after recomputation: repeated products are merged too", merge_products,
+     at_full, true},
+    {"fuse_rows", "takes what is made again together with what needs it", fuse_rows, at_full, true},
+    {"order_operations", "after fusion: of what is left to be ordered", order_operations, at_full,
+     true},
+    {"reuse_in_place", "last: what may be overwritten depends on the order", reuse_in_place,
      at_full, true},
 };
 

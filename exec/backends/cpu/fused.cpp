@@ -23,10 +23,11 @@ class Block {
   Block(const KernelCall& k, std::int64_t first, std::int64_t rows, std::byte* internal)
       : k_(k), fusion_(*k.attributes().fusion), first_(first), rows_(rows), internal_(internal) {}
 
-  // `sums`: of parameter gradients, one after the other; null: the gradients themselves.
-  // `scratch`: for operands that are widened.
-  void run(std::byte* sums, void* scratch, ThreadPool& pool) const {
-    for (const FusedStep& step : fusion_.steps) run(step, sums, scratch, pool);
+  // Steps [first_step, end_step). `sums`: of parameter gradients, one after the other; null: the
+  // gradients themselves. `scratch`: for operands that are widened.
+  void run(std::size_t first_step, std::size_t end_step, std::byte* sums, void* scratch,
+           ThreadPool& pool) const {
+    for (std::size_t i = first_step; i < end_step; ++i) run(fusion_.steps[i], sums, scratch, pool);
   }
 
  private:
@@ -93,7 +94,7 @@ void run_long_blocks(const KernelCall& k) {
       static_cast<std::byte*>(k.operands.outputs[static_cast<std::size_t>(fusion.outputs) - 1]);
   for (std::int64_t first = 0; first < fusion.rows; first += fusion.block_rows)
     Block(k, first, std::min(fusion.block_rows, fusion.rows - first), internal)
-        .run(nullptr, k.context.workspace, k.pool);
+        .run(0, fusion.steps.size(), nullptr, k.context.workspace, k.pool);
 }
 
 template <typename T>
@@ -121,11 +122,18 @@ void add_sums(const KernelCall& k, const std::byte* sums, std::int64_t stride, i
   }
 }
 
-void run_short_blocks(const KernelCall& k) {
+std::int64_t bytes_of_sums(const Fusion& fusion) {
+  std::int64_t bytes = 0;
+  for (int id = fusion.inputs + fusion.outputs; id < fusion.first_internal(); ++id)
+    bytes += aligned(fusion.operands[static_cast<std::size_t>(id)].bytes());
+  return bytes;
+}
+
+void run_short_blocks(const KernelCall& k, std::size_t first_step) {
   const Fusion& fusion = *k.attributes().fusion;
   const int strips = fused_strips(fusion);
   const std::int64_t blocks = (fusion.rows + fusion.block_rows - 1) / fusion.block_rows;
-  const std::int64_t strip_bytes = fusion.accumulated > 0 ? scratch_bytes(k.call) / strips : 0;
+  const std::int64_t strip_bytes = bytes_of_sums(fusion);
   auto* sums = static_cast<std::byte*>(k.context.workspace);
   MESHWRIGHT_CHECK(strip_bytes == 0 || sums != nullptr, "strips are summed in scratch memory");
   const std::int64_t per_piece = fusion.accumulated > 0 ? (blocks + strips - 1) / strips : 1;
@@ -137,20 +145,51 @@ void run_short_blocks(const KernelCall& k) {
     for (std::int64_t block = begin; block < end; ++block) {
       const std::int64_t first = block * fusion.block_rows;
       const std::int64_t rows = std::min(fusion.block_rows, fusion.rows - first);
-      Block(k, first, rows, memory).run(strip, memory + fusion.internal_bytes(rows), own);
+      Block(k, first, rows, memory)
+          .run(first_step, fusion.steps.size(), strip, memory + fusion.internal_bytes(rows), own);
     }
   });
   const auto used = static_cast<int>((blocks + per_piece - 1) / per_piece);
   if (strip_bytes > 0) add_sums(k, sums, strip_bytes, used);
 }
 
+// All rows at once: `steps` of the first steps.
+void run_whole(const KernelCall& k, std::size_t steps) {
+  const Fusion& fusion = *k.attributes().fusion;
+  Block(k, 0, fusion.rows, nullptr).run(0, steps, nullptr, k.context.workspace, k.pool);
+}
+
+// The output of the first step begins as another operand.
+void copy_start(const KernelCall& k) {
+  const Fusion& fusion = *k.attributes().fusion;
+  const auto from = static_cast<std::size_t>(fusion.start);
+  const auto to = static_cast<std::size_t>(fusion.steps.front().outputs[0] - fusion.inputs);
+  const auto* source = static_cast<const std::byte*>(k.operands.inputs[from]);
+  auto* target = static_cast<std::byte*>(k.operands.outputs[to]);
+  constexpr std::int64_t piece = 64 << 10;
+  parallel_for(k.pool, fusion.operands[from].bytes(), piece,
+               [=](std::int64_t begin, std::int64_t end) {
+                 std::memcpy(target + begin, source + begin, static_cast<std::size_t>(end - begin));
+               });
+}
+
 }  // namespace
 
 void run_fused(const KernelCall& call) {
-  if (call.attributes().fusion->long_blocks)
-    run_long_blocks(call);
-  else
-    run_short_blocks(call);
+  const Fusion& fusion = *call.attributes().fusion;
+  switch (fusion.loop) {
+    case Fusion::Loop::blocks:
+      return run_short_blocks(call, 0);
+    case Fusion::Loop::long_blocks:
+      return run_long_blocks(call);
+    case Fusion::Loop::product_first:
+      if (fusion.start >= 0) copy_start(call);
+      run_whole(call, 1);
+      if (fusion.steps.size() > 1) run_short_blocks(call, 1);
+      return;
+    case Fusion::Loop::products:
+      return run_whole(call, fusion.steps.size());
+  }
 }
 
 }  // namespace meshwright::cpu

@@ -26,7 +26,13 @@ Product<T> part(Product<T> p, std::int64_t row0, std::int64_t rows, std::int64_t
 template <typename T>
 void multiply_part(Product<T> p, const T* row) {
   if (row != nullptr) {
-    for (std::int64_t i = 0; i < p.m; ++i) std::copy_n(row, p.n, p.c + i * p.c_row);
+    for (std::int64_t i = 0; i < p.m; ++i) {
+      T* to = p.c + i * p.c_row;
+      if (p.beta == T(0))
+        std::copy_n(row, p.n, to);
+      else
+        for (std::int64_t c = 0; c < p.n; ++c) to[c] += row[c];
+    }
     p.beta = 1;
   }
   multiply(p);

@@ -31,8 +31,8 @@ struct Product {
 void multiply(const Product<float>& product);
 void multiply(const Product<double>& product);
 
-// On all threads of the pool. Where `row` is given (n values), every row of c starts as it, and
-// beta is not looked at.
+// On all threads of the pool. `row` (n values), where it is given, is added to every row of c; beta
+// is 0 or 1 then.
 template <typename T>
 void multiply(ThreadPool& pool, const Product<T>& product, const T* row = nullptr);
 

@@ -1,0 +1,76 @@
+#include "models/passes/repeat_rows.h"
+
+#include <algorithm>
+
+#include "models/graph/fusion.h"
+#include "models/passes/cleanup.h"
+
+namespace meshwright {
+
+namespace {
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+class Repetition {
+ public:
+  explicit Repetition(const Graph& graph)
+      : old_(graph), first_user_(graph.tensors.size(), -1), again_(graph.nodes.size()) {
+    for (int i = static_cast<int>(graph.nodes.size()) - 1; i >= 0; --i)
+      if (graph.nodes[at(i)].phase != Phase::forward)
+        for (int id : graph.nodes[at(i)].inputs) first_user_[at(id)] = i;
+    std::vector<char> stays(graph.tensors.size(), 0);  // kept whatever is decided here
+    for (std::size_t id = 0; id < graph.tensors.size(); ++id)
+      stays[id] = first_user_[id] >= 0 || graph.tensors[id].role != Role::activation;
+    for (int i = 0; i < static_cast<int>(graph.nodes.size()); ++i) {
+      const Node& node = graph.nodes[at(i)];
+      if (!is_cheap(node, stays)) continue;
+      int first = static_cast<int>(graph.nodes.size());
+      for (int id : node.outputs) {
+        if (first_user_[at(id)] >= 0) first = std::min(first, first_user_[at(id)]);
+        stays[at(id)] = 0;
+      }
+      again_[at(first)].push_back(i);
+    }
+  }
+
+  Graph run() {
+    Graph out = old_;
+    out.nodes.clear();
+    std::vector<int> replaced(old_.tensors.size());
+    for (std::size_t id = 0; id < replaced.size(); ++id) replaced[id] = static_cast<int>(id);
+    for (std::size_t i = 0; i < old_.nodes.size(); ++i) {
+      for (int index : again_[i]) {
+        const Node& node = old_.nodes[at(index)];
+        const int made =
+            out.add(node.op, node.module, node.inputs, node.attributes, Phase::recompute);
+        for (int k = 0; k < node.outputs.size(); ++k)
+          replaced[at(node.outputs[k])] = out.output(made, k);
+      }
+      Node node = old_.nodes[i];
+      if (node.phase != Phase::forward)
+        for (int& id : node.inputs) id = replaced[at(id)];
+      out.nodes.push_back(node);
+    }
+    return cleaned(std::move(out));
+  }
+
+ private:
+  bool is_cheap(const Node& node, const std::vector<char>& stays) const {
+    const std::optional<RowRule> rule = row_rule(node.op);
+    if (node.phase != Phase::forward || !rule || rule->product) return false;
+    const bool wanted = std::any_of(node.outputs.begin(), node.outputs.end(),
+                                    [&](int id) { return first_user_[at(id)] >= 0; });
+    return wanted && std::all_of(node.inputs.begin(), node.inputs.end(),
+                                 [&](int id) { return stays[at(id)] != 0; });
+  }
+
+  const Graph& old_;
+  std::vector<int> first_user_;          // per tensor: the first node after the forward, -1: none
+  std::vector<std::vector<int>> again_;  // per node: what is made again just before it
+};
+
+}  // namespace
+
+Graph repeat_rows(Graph graph, const Plan&) { return Repetition(graph).run(); }
+
+}  // namespace meshwright
