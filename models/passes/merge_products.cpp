@@ -130,6 +130,7 @@ Graph merged(Graph graph, const std::vector<Group>& groups) {
 }  // namespace
 
 Graph merge_products(Graph graph, const Plan&) {
+  graph = without_reuse(std::move(graph));
   graph = merged(graph, groups_of_one_input(graph, Op::linear, true));
   graph = merged(graph, groups_of_one_sum(graph));
   return merged(graph, groups_of_one_input(graph, Op::linear_grad_weight, false));

@@ -71,6 +71,9 @@ class Repetition {
 
 }  // namespace
 
-Graph repeat_rows(Graph graph, const Plan&) { return Repetition(graph).run(); }
+Graph repeat_rows(Graph graph, const Plan&) {
+  graph = without_reuse(std::move(graph));
+  return Repetition(graph).run();
+}
 
 }  // namespace meshwright
