@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "models/passes/cleanup.h"
 #include "models/passes/recompute_budget.h"
 #include "models/passes/recomputed_groups.h"
 
@@ -131,6 +132,7 @@ Graph recompute(Graph graph, const Plan& plan) {
   std::vector<int> groups = recomputed_groups(graph, plan);
   const bool none = std::ranges::all_of(groups, [](int group) { return group < 0; });
   if (none && graph.held != Held::rows) return graph;
+  graph = without_reuse(std::move(graph));
   return Recomputation(graph, plan, std::move(groups)).run();
 }
 

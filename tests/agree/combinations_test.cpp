@@ -7,6 +7,7 @@
 #include <random>
 
 #include "models/core/error.h"
+#include "models/passes/pass.h"
 #include "tests/agree/rounding.h"
 #include "tests/agree/variants.h"
 #include "tests/exec/worlds.h"
@@ -99,6 +100,9 @@ void draw_training(Draw& draw, const Model& model, Plan& plan) {
   plan.parallelism.offload_horizon = plan.parallelism.offload == "none" ? 0 : draw.of({0, 1, 2, 3});
   t.compiler = draw.of(
       {CompilerLevel::none, CompilerLevel::fused, CompilerLevel::full, CompilerLevel::full});
+  if (t.compiler == CompilerLevel::full && draw.rarely())
+    for (const Pass& pass : training_passes())
+      if (pass.optional && draw.rarely()) t.passes_off.emplace_back(pass.name);
   if (draw.rarely()) unfused(plan);
   if (draw.rarely()) t.dropout = 0.1;
   t.seed = draw.of<std::uint64_t>({0, 7});

@@ -1,6 +1,7 @@
-// Every pass of the compiler keeps what a graph means: on graphs drawn at random, alone and all in
-// random order. MESHWRIGHT_GRAPHS (5000) graphs are drawn, from the seed MESHWRIGHT_SEED (1); graph
-// i of a run is the only one of a run from seed + i.
+// Every pass of the compiler keeps what a graph means: on graphs drawn at
+// random, alone and all in random order. MESHWRIGHT_GRAPHS (5000) graphs are
+// drawn, from the seed MESHWRIGHT_SEED (1); graph i of a run is the only one of
+// a run from seed + i.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -45,10 +46,12 @@ struct Tried {
   }
 };
 
-// Passes that add in the order in which the graph before them does, and so keep every bit; but for
-// what fused operations say below. All others keep values within a tolerance.
+// Passes that add in the order in which the graph before them does, and so keep
+// every bit; but for what fused operations say below. All others keep values
+// within a tolerance.
 constexpr std::string_view keeps_sums[] = {
-    "simplify", "common_subexpressions", "dead_code", "recompute", "fuse_rows", "fuse_loss"};
+    "simplify",  "common_subexpressions", "dead_code",     "fuse_loss", "recompute", "repeat_rows",
+    "fuse_rows", "order_operations",      "reuse_in_place"};
 
 int writers_of(const Graph& graph, int tensor) {
   int writers = 0;
@@ -57,22 +60,25 @@ int writers_of(const Graph& graph, int tensor) {
   return writers;
 }
 
-// Whether all products and sums are as they were, but for what is added to parameter gradients.
+// Whether all products and sums are as they were, but for what is added to
+// parameter gradients.
 bool keeps_all_sums(const Tried& tried) {
   const auto keeps = [](const Pass* pass) {
     return std::find(std::begin(keeps_sums), std::end(keeps_sums), pass->name) !=
            std::end(keeps_sums);
   };
-  const auto cuts_products = [](const Node& node) {
-    return node.op == Op::fused && node.attributes.fusion->long_blocks &&
-           node.attributes.fusion->rows > node.attributes.fusion->block_rows;
+  const auto changes_products = [](const Node& node) {
+    if (node.op != Op::fused) return false;
+    const Fusion& fusion = *node.attributes.fusion;
+    return fusion.start >= 0 ||
+           (fusion.loop == Fusion::Loop::long_blocks && fusion.rows > fusion.block_rows);
   };
   return std::all_of(tried.passes.begin(), tried.passes.end(), keeps) &&
-         std::none_of(tried.after.nodes.begin(), tried.after.nodes.end(), cuts_products);
+         std::none_of(tried.after.nodes.begin(), tried.after.nodes.end(), changes_products);
 }
 
-// Fused operations sum over the rows block by block; and operations that add to the same gradient
-// may have been moved past each other.
+// Fused operations sum over the rows block by block; and operations that add to
+// the same gradient may have been moved past each other.
 bool keeps_sums_of(const Tried& tried, std::size_t parameter) {
   const int gradient = tried.after.parameters[parameter].gradient;
   const bool several = writers_of(tried.before, tried.before.parameters[parameter].gradient) > 1;
@@ -103,8 +109,15 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-double tolerance_of(Precision precision) {
-  return precision == Precision::fp32 ? 1e-5 : precision == Precision::fp16 ? 0x1p-9 : 0x1p-6;
+// Rounding errors of large gradients reach small ones: the tolerance is of a tensor's largest
+// element, or of this part of the largest of all. In 16 bits another rounding may choose another
+// expert or open another relu: there the bits count, where sums are kept, and the finer comparison
+// is that in fp32.
+struct Tolerance {
+  double of_largest, part_of_all;
+};
+Tolerance tolerance_of(Precision precision) {
+  return precision == Precision::fp32 ? Tolerance{1e-5, 0.25} : Tolerance{0.25, 1};
 }
 
 bool all_finite(const GraphValues& values) {
@@ -114,20 +127,18 @@ bool all_finite(const GraphValues& values) {
   return finite(values.losses) && std::all_of(values.sums.begin(), values.sums.end(), finite);
 }
 
-// What differs; "": nothing. Where sums are made in another order, by how much is measured by the
-// largest element; rounding errors of large gradients reach small ones.
+// What differs; "": nothing.
 std::string compare(const GraphValues& before, const GraphValues& after, const Tried& tried) {
   if (!all_finite(before)) return "values before the passes are not finite";
-  const double tolerance = tolerance_of(tried.after.precision);
+  const Tolerance tolerance = tolerance_of(tried.after.precision);
   const auto check = [&](const std::vector<float>& a, const std::vector<float>& b, bool exact,
                          double least) -> std::string {
     if (a.size() != b.size()) return "another number of elements";
     if (exact)
       return same_bits(a, b) ? "" : fmt::format("other bits, off by {:.2g}", difference(a, b));
     const double off = difference(a, b), largest = std::max(least, largest_of(b));
-    return off <= tolerance * largest
-               ? ""
-               : fmt::format("off by {:.2g}, {:.2g} is allowed", off, tolerance * largest);
+    const double allowed = tolerance.of_largest * largest;
+    return off <= allowed ? "" : fmt::format("off by {:.2g}, {:.2g} is allowed", off, allowed);
   };
   const bool keeps_all = keeps_all_sums(tried);
   const std::string of_losses = check(after.losses, before.losses, keeps_all, 0);
@@ -136,10 +147,12 @@ std::string compare(const GraphValues& before, const GraphValues& after, const T
   for (const auto& sums : before.sums) largest = std::max(largest, largest_of(sums));
   for (std::size_t i = 0; i < before.sums.size(); ++i) {
     const bool exact = keeps_all && keeps_sums_of(tried, i);
-    const std::string text = check(after.sums[i], before.sums[i], exact, largest / 4);
+    const std::string text =
+        check(after.sums[i], before.sums[i], exact, tolerance.part_of_all * largest);
     if (!text.empty())
       return fmt::format(
-          "gradient of {}: {}; its largest element is {:.2g}, of all gradients {:.2g}",
+          "gradient of {}: {}; its largest element is {:.2g}, "
+          "of all gradients {:.2g}",
           tried.after.parameters[i].name, text, largest_of(before.sums[i]), largest);
   }
   return "";
@@ -171,8 +184,8 @@ bool before_backward(const Pass& pass) {
   return &pass < &*backward_pass;
 }
 
-// Passes that keep what one rank computes: those after `backward`, and the compiler's own before
-// it. (The others before it cut the model.)
+// Passes that keep what one rank computes: those after `backward`, and the
+// compiler's own before it. (The others before it cut the model.)
 std::vector<const Pass*> tested_passes() {
   std::vector<const Pass*> tested;
   for (const Pass& pass : training_passes()) {
@@ -250,6 +263,12 @@ class Trial {
   Backend& backend_;
 };
 
+bool are_same(const Graph& a, const Graph& b) {
+  return to_text(a) == to_text(b) &&
+         std::equal(a.tensors.begin(), a.tensors.end(), b.tensors.begin(), b.tensors.end(),
+                    [](const Tensor& x, const Tensor& y) { return x.alias_of == y.alias_of; });
+}
+
 CompilerLevel level_of(const Pass& pass) {
   for (const CompilerLevel level : {CompilerLevel::full, CompilerLevel::fused})
     if (runs_at(pass, level)) return level;
@@ -270,7 +289,7 @@ TEST_CASE("every pass alone keeps the values of random graphs", "[agree][passes]
       drawn.plan.training.compiler = drawn.forward.compiler = level_of(*pass);
       const Tried tried = Trial(*backend).run(seed, std::move(drawn), {pass});
       if (!tried.problem.empty()) FAIL(tried.text());
-      changed += tried.after.nodes.size() != tried.before.nodes.size();
+      changed += are_same(tried.before, tried.after) ? 0 : 1;
     }
     INFO(pass->name << " changed " << changed << " of " << graphs << " graphs");
     CHECK((changed > 0 || graphs < 100));
