@@ -145,6 +145,9 @@ class Differentiator {
         for (int i = 0; i < 2; ++i) pass_on(node, in[i], graph_.output(grad, i));
         break;
       }
+      case Op::prepend_row:
+        make_and_pass(Op::prepend_row_grad, node, {dy}, {of_parameter(in[1])});
+        break;
       case Op::tensor_copy:
         make_and_pass(Op::tensor_reduce, node, {dy});
         break;

@@ -85,6 +85,10 @@ constexpr Row table[] = {
     MESHWRIGHT_ROW(expert_linear_grad_input),
     MESHWRIGHT_ROW(expert_linear_grad_weight),
     MESHWRIGHT_ROW(combine_grad),
+    // images
+    MESHWRIGHT_ROW(image_patches),
+    MESHWRIGHT_MOVING_ROW(prepend_row),
+    MESHWRIGHT_ROW(prepend_row_grad),
     {Op::zero, cpu::zero<float>, cpu::zero<double>, cpu::zero<float>},  // looks at bytes only
     MESHWRIGHT_ROW(sum_loss),
     MESHWRIGHT_ROW(sum_of_squares),
