@@ -89,14 +89,22 @@ void check_tensor(const Plan& plan, const ModelSizes& model) {
     if (size % tensor != 0)
       refuse("parallelism/tensor", fmt::format("{} does not divide {} {}; use {}", tensor, size,
                                                name, divisors_of(common)));
+  if (model.reads_images && plan.parallelism.tensor_layout == TensorLayout::memory)
+    refuse("parallelism/tensor_layout",
+           "'memory' gives each rank columns of an embedding, and patches of images have none; use "
+           "'megatron' or 'speed'");
   check_tensor_shares(plan);
 }
 
 // Each rank holds two chunks of a sequence (models/graph/context.h), and merges what it attends to
 // by log-sum-exps.
-void check_context(const Plan& plan) {
+void check_context(const Plan& plan, const ModelSizes& model) {
   const int context = plan.parallelism.context, length = plan.training.sequence_length;
   if (context == 1) return;
+  if (model.reads_images)
+    refuse("parallelism/context",
+           fmt::format("{} ranks would share each sequence, and an image is read as a whole; use 1",
+                       context));
   if (length % (2 * context) != 0)
     refuse("parallelism/context",
            fmt::format("sequence_length {} does not divide into 2 x context {} = {} chunks; use a "
@@ -317,6 +325,10 @@ void check_training(const Training& t, const ModelSizes& model) {
     refuse("training/sequence_length",
            fmt::format("{} exceeds the model's {} learned positions; use {} or less",
                        t.sequence_length, model.positions, model.positions));
+  if (model.reads_images && t.sequence_length != model.positions)
+    refuse("training/sequence_length",
+           fmt::format("{} is not the length of an image, a class token and {} patches; use {}",
+                       t.sequence_length, model.positions - 1, model.positions));
   check_recompute(t);
   if (t.predicted_positions < 0 || t.predicted_positions > t.sequence_length)
     refuse("training/predicted_positions", fmt::format("{} is not in 1 to sequence_length {}",
@@ -354,7 +366,7 @@ void verify(const Plan& plan, const ModelSizes& model) {
   check_degrees(plan.parallelism);
   check_training(plan.training, model);
   check_batch(plan);
-  check_context(plan);
+  check_context(plan, model);
   check_tensor(plan, model);
   check_sharding(plan.parallelism);
   check_experts(plan, model);

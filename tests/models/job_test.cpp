@@ -199,6 +199,17 @@ TEST_CASE("a budget for recomputation is read and written", "[models][job]") {
   }
 }
 
+TEST_CASE("a settled job of images reads back as itself", "[models][job]") {
+  json value = small_job();
+  value["model"] = "vit-base-patch16-224";
+  value["training"]["sequence_length"] = 197;
+  value["parallelism"] = json::object();
+  value["data"] = {{"files", {"images.bin"}}};
+  const Job job = read(value);
+  const json written = to_json(job, settle(job, 16, facts("p4d.24xlarge")), "p4d.24xlarge", 2);
+  CHECK(read(written).data->files == job.data->files);
+}
+
 TEST_CASE("the jobs of the published measurements read", "[models][job]") {
   const auto any_machine = [](const std::string&) {
     MachineFacts every;
