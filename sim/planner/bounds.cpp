@@ -123,7 +123,8 @@ double BoundMaker::optimizer_s_per_parameter(CompilerLevel level) const {
   constexpr std::int64_t many = 1'000'000'000;
   std::vector<Kernel> kernels;
   append_optimizer_kernels(
-      {many, t.optimizer == OptimizerKind::sgd ? 1 : 2, storage_of(t.precision), t.gradient_reduce},
+      {many, t.optimizer == OptimizerKind::sgd ? 1 : 2, storage_of(t.precision), t.gradient_reduce,
+       t.optimizer == OptimizerKind::lamb},
       level, kernels);
   double seconds = 0;
   for (const Kernel& kernel : kernels) seconds += cost_.time(kernel).value;

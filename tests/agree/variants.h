@@ -55,6 +55,8 @@ void of_blocks(Plan& plan) {
 }
 // Recomputation repeats only what is needed.
 inline void pruned(Plan& plan) { plan.training.compiler = CompilerLevel::full; }
+// One kernel per framework operation.
+inline void eager(Plan& plan) { plan.training.compiler = CompilerLevel::none; }
 inline void unfused(Plan& plan) { plan.training.attention = AttentionKernel::unfused; }
 
 struct Variant {
