@@ -9,20 +9,17 @@ namespace meshwright {
 
 namespace {
 
-struct Need {
-  bool fits = false;
-  std::int64_t peak_bytes = 0;
-};
+constexpr int most = 1 << 20;
 
-Need need_of(const Model& model, const Plan& plan, int micro_batch, const Cluster& cluster) {
+Fit fit_of(const Model& model, const Plan& plan, int micro_batch, const Cluster& cluster) {
   const Prepared prepared = prepare(model, with_micro_batch(plan, micro_batch), cluster);
-  Need need;
+  Fit fit;
   for (const StageMemory& stage : stage_memory(prepared.stages, cluster))
-    need.peak_bytes = std::max(need.peak_bytes, stage.peak_bytes);
+    fit.bytes = std::max(fit.bytes, stage.peak_bytes);
   const std::int64_t on_host = host_memory_bytes(prepared.stages, prepared.plan, cluster);
-  need.fits = static_cast<double>(need.peak_bytes) <= cluster.device().memory_bytes &&
-              static_cast<double>(on_host) <= cluster.machine.host.memory_bytes;
-  return need;
+  fit.fits = static_cast<double>(fit.bytes) <= cluster.device().memory_bytes &&
+             static_cast<double>(on_host) <= cluster.machine.host.memory_bytes;
+  return fit;
 }
 
 // Micro-batches must be multiples of the smallest legal one: the ranks of a tensor group share its
@@ -36,8 +33,6 @@ int granule(const Model& model, const Plan& plan) {
   return plan.parallelism.tensor;
 }
 
-constexpr int most_granules = 1 << 20;
-
 }  // namespace
 
 Plan with_micro_batch(Plan plan, int micro_batch) {
@@ -47,33 +42,38 @@ Plan with_micro_batch(Plan plan, int micro_batch) {
   return plan;
 }
 
-// Memory grows nearly in a straight line with the micro-batch, so the line through the two ends of
-// what is still open hits the answer after a few plans.
-LargestBatch largest_micro_batch(const Model& model, const Plan& plan, const Cluster& cluster) {
-  const int step = granule(model, plan);
-  const auto limit = static_cast<std::int64_t>(cluster.device().memory_bytes);
-  const auto need = [&](int granules) { return need_of(model, plan, granules * step, cluster); };
+// The line through the two ends of what is still open hits the answer after a few tries.
+LargestBatch largest_that_fits(std::int64_t limit, const std::function<Fit(int)>& fit) {
   int low = 1, high = 2;
-  Need at_low = need(low), at_high;
+  Fit at_low = fit(low), at_high;
   if (!at_low.fits) return {};
-  while ((at_high = need(high)).fits) {
-    if (high >= most_granules) return {high * step, at_high.peak_bytes};
+  while ((at_high = fit(high)).fits) {
+    if (high >= most) return {high, at_high.bytes};
     const std::int64_t each =
-        std::max<std::int64_t>(1, (at_high.peak_bytes - at_low.peak_bytes) / (high - low));
-    const std::int64_t guess = high + (limit - at_high.peak_bytes) / each + 1;
+        std::max<std::int64_t>(1, (at_high.bytes - at_low.bytes) / (high - low));
+    const std::int64_t guess = high + (limit - at_high.bytes) / each + 1;
     low = high, at_low = at_high;
-    high = static_cast<int>(std::clamp<std::int64_t>(guess, high + 1, most_granules));
+    high = static_cast<int>(std::clamp<std::int64_t>(guess, high + 1, most));
   }
   for (bool halve = false; high - low > 1; halve = !halve) {
-    const std::int64_t rise = at_high.peak_bytes - at_low.peak_bytes;
+    const std::int64_t rise = at_high.bytes - at_low.bytes;
     std::int64_t middle = low + (high - low) / 2;
-    if (!halve && rise > 0) middle = low + (limit - at_low.peak_bytes) * (high - low) / rise;
+    if (!halve && rise > 0) middle = low + (limit - at_low.bytes) * (high - low) / rise;
     const int next = static_cast<int>(std::clamp<std::int64_t>(middle, low + 1, high - 1));
-    const Need at_next = need(next);
+    const Fit at_next = fit(next);
     (at_next.fits ? low : high) = next;
     (at_next.fits ? at_low : at_high) = at_next;
   }
-  return {low * step, at_low.peak_bytes};
+  return {low, at_low.bytes};
+}
+
+LargestBatch largest_micro_batch(const Model& model, const Plan& plan, const Cluster& cluster) {
+  const int step = granule(model, plan);
+  LargestBatch largest =
+      largest_that_fits(static_cast<std::int64_t>(cluster.device().memory_bytes),
+                        [&](int count) { return fit_of(model, plan, count * step, cluster); });
+  largest.micro_batch *= step;
+  return largest;
 }
 
 }  // namespace meshwright
