@@ -54,6 +54,7 @@ class Generator {
     training.fuse_gradient_accumulation = !draw_.one_in(4);
     plan_.parallelism.context = in_ring_ ? 2 : 1;
     plan_.parallelism.context_gathers = draw_.one_in(2);
+    if (draw_.one_in(4)) plan_.parallelism.schedule = ScheduleKind::zero_bubble;
   }
 
   void draw_recomputation() {

@@ -55,6 +55,8 @@ void of_blocks(Plan& plan) {
 }
 // Recomputation repeats only what is needed.
 inline void pruned(Plan& plan) { plan.training.compiler = CompilerLevel::full; }
+// Sums and activations are operations of their own, done in place.
+inline void rows_apart(Plan& plan) { plan.training.passes_off = {"fuse_rows"}; }
 inline void unfused(Plan& plan) { plan.training.attention = AttentionKernel::unfused; }
 
 struct Variant {
