@@ -34,6 +34,8 @@ constexpr Command commands[] = {
      "predicted against published measurements", "json profile", run_validate},
     {"calibrate", "", "", "measure this computer and write its profile",
      "json profile ranks as-rank", run_calibrate},
+    {"compile", "JOB", job_file, "the compiler's levels: what each pass saves, the largest batch",
+     "json set profile measure dump", run_compile},
     {"tokenize", "FILES", "text files, one document each",
      "make a token file, which a job's data reads, of text", "json output tokenizer separator",
      run_tokenize},

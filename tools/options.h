@@ -26,6 +26,8 @@ struct Options {
   std::string separator;         // tokenize: token between documents
   std::string from;              // import: a folder with safetensors, or a file
   std::string to;                // export: folder
+  std::string dump;              // compile: folder for the graph after each pass
+  bool measure = false;          // compile: run steps on this computer
   std::string checkpoint;        // export: one checkpoint, or the folder of a run
   bool resume = false;           // train: from the newest checkpoint
   std::string trace_steps;       // train: which steps the trace holds

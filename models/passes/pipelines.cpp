@@ -7,6 +7,7 @@
 #include "models/passes/backward.h"
 #include "models/passes/cleanup.h"
 #include "models/passes/common_subexpressions.h"
+#include "models/passes/framework_operations.h"
 #include "models/passes/fuse_loss.h"
 #include "models/passes/fuse_rows.h"
 #include "models/passes/merge_products.h"
@@ -34,6 +35,9 @@ constexpr Pass training_list[] = {
     {"split_tensors", "before backward: a communication's gradient is its conjugate",
      split_tensors},
     {"split_experts", "before backward: an exchange's gradient is an exchange", split_experts},
+    {"framework_operations",
+     "after the splits, which cut modules; before backward: each operation has its gradient",
+     framework_operations, at_none},
     {"backward", "on the split graph: gradients are local", backward},
     {"simplify", "early: what is left out need not be looked at again", simplify, at_full, true},
     {"common_subexpressions", "before recomputation, which makes things twice on purpose",

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "models/passes/cleanup.h"
+#include "models/passes/recompute_budget.h"
 #include "models/passes/recomputed_groups.h"
 
 namespace meshwright {
@@ -127,6 +128,7 @@ class Recomputation {
 }  // namespace
 
 Graph recompute(Graph graph, const Plan& plan) {
+  if (plan.training.recompute_budget) return recompute_within_budget(graph, plan);
   std::vector<int> groups = recomputed_groups(graph, plan);
   const bool none = std::ranges::all_of(groups, [](int group) { return group < 0; });
   if (none && graph.held != Held::rows) return graph;

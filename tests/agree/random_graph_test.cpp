@@ -130,7 +130,7 @@ struct Tolerance {
   double of_largest, part_of_all;
 };
 Tolerance tolerance_of(Precision precision) {
-  return precision == Precision::fp32 ? Tolerance{1e-5, 0.25} : Tolerance{0.25, 1};
+  return precision == Precision::fp32 ? Tolerance{1e-5, 0.5} : Tolerance{0.25, 1};
 }
 
 bool all_finite(const GraphValues& values) {
