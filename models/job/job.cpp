@@ -77,7 +77,11 @@ Precision default_precision(const MachineFacts& machine) {
 }
 
 // Fused kernels need 16-bit inputs on a GPU; the second generation needs one that has bf16.
-AttentionKernel default_attention(const MachineFacts& machine, Precision precision) {
+// An eager framework has the score matrix in memory; ranks that share sequences never have.
+AttentionKernel default_attention(const MachineFacts& machine, const Plan& plan) {
+  const Precision precision = plan.training.precision;
+  if (plan.training.compiler == CompilerLevel::none && plan.parallelism.context == 1)
+    return AttentionKernel::unfused;
   if (machine.is_cpu) return AttentionKernel::flash2;
   if (precision == Precision::fp32 || precision == Precision::tf32) return AttentionKernel::unfused;
   return machine.has_bf16 ? AttentionKernel::flash2 : AttentionKernel::flash;
@@ -137,8 +141,7 @@ Plan settle_plan(const Job& job, int ranks, const MachineFacts& machine) {
   Plan plan = job.plan;
   Training& training = plan.training;
   if (job.is_auto("training.precision")) training.precision = default_precision(machine);
-  if (job.is_auto("training.attention"))
-    training.attention = default_attention(machine, training.precision);
+  if (job.is_auto("training.attention")) training.attention = default_attention(machine, plan);
   check_precision(training.precision, machine);
   settle_degrees(plan, ranks, job.is_auto("parallelism.data"));
   verify(plan, job.model.sizes());

@@ -1,7 +1,8 @@
 // Prints what a training step costs at each compiler level, and the memory of its activations. The
 // levels take turns, so that what else the computer does meets all of them. Not a test.
-//   bench_compiler [MODEL] [MICRO_BATCH] [SEQUENCE] [THREADS] [ROUNDS] [ATTENTION]
-// MODEL: gpt2, or llama: of the same sizes.
+//   bench_compiler [MODEL] [MICRO_BATCH] [SEQUENCE] [THREADS] [ROUNDS] [ATTENTION] [PASS...]
+// MODEL: gpt2, or llama: of the same sizes. ATTENTION: unfused, flash, or (default) what a job has
+// that does not say: unfused at level none, else flash. Each PASS: a row of `full` without it.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -15,6 +16,7 @@
 #include "exec/backends/cpu/cpu_backend.h"
 #include "exec/runtime/runtime.h"
 #include "models/importers/model.h"
+#include "models/passes/pass.h"
 #include "tests/models/plans.h"
 
 using namespace meshwright;
@@ -78,13 +80,12 @@ int main(int argc, char* argv[]) {
   const std::string name = argc > 1 ? argv[1] : "gpt2";
   const int micro_batch = argument(argc, argv, 2, 4), sequence = argument(argc, argv, 3, 256);
   const int threads = argument(argc, argv, 4, 1), rounds = argument(argc, argv, 5, 3);
-  const bool unfused = argc > 6 && std::string(argv[6]) == "unfused";
+  const std::string attention = argc > 6 ? argv[6] : "default";
   const Model model = model_of(name);
   Plan plan = small_plan(model, {.micro_batches = 1});
   plan.training.micro_batch = micro_batch;
   plan.training.global_batch = micro_batch;
   plan.training.sequence_length = sequence;
-  plan.training.attention = unfused ? AttentionKernel::unfused : AttentionKernel::flash2;
   plan.parallelism.reduce_bucket_bytes = 0;
   LoaderOptions data;
   data.sequence_length = sequence;
@@ -95,8 +96,17 @@ int main(int argc, char* argv[]) {
   for (const CompilerLevel level :
        {CompilerLevel::none, CompilerLevel::fused, CompilerLevel::full}) {
     plan.training.compiler = level;
+    const bool unfused =
+        attention == "unfused" || (attention == "default" && level == CompilerLevel::none);
+    plan.training.attention = unfused ? AttentionKernel::unfused : AttentionKernel::flash2;
     levels.push_back(std::make_unique<Level>(model, plan, *world, threads));
     levels.back()->runtime.step(1, 0, loader);  // touches all memory
+  }
+  for (int i = 7; i < argc; ++i) {
+    plan.training.passes_off = {argv[i]};
+    check_passes_off(plan.training);
+    levels.push_back(std::make_unique<Level>(model, plan, *world, threads));
+    levels.back()->runtime.step(1, 0, loader);
   }
   for (int round = 0; round < rounds; ++round)
     for (auto& level : levels) level->step(round + 2, loader);
@@ -104,10 +114,13 @@ int main(int argc, char* argv[]) {
   const double bytes = levels[0]->activation_bytes();
   for (const auto& level : levels)
     std::printf(
-        "%-5s %d x %d, %s, %d thread(s), %-5s: step %.3f CPU-s %.3f s; activations %.0f MB; none "
+        "%-5s %d x %d, %s, %d thread(s), %-5s%s: step %.3f CPU-s %.3f s; activations %.0f MB; none "
         "is %.2f x (CPU-s), %.2f x (s); memory %.2f x\n",
-        name.c_str(), micro_batch, sequence, unfused ? "unfused" : "flash", threads,
+        name.c_str(), micro_batch, sequence, attention.c_str(), threads,
         compiler_names()[static_cast<std::size_t>(level->plan.training.compiler)].c_str(),
+        level->plan.training.passes_off.empty()
+            ? ""
+            : (" without " + level->plan.training.passes_off.front()).c_str(),
         median(level->cpu_s), median(level->wall_s), level->activation_bytes() / 1e6,
         cpu / median(level->cpu_s), wall / median(level->wall_s),
         level->activation_bytes() / bytes);
