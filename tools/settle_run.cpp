@@ -84,7 +84,9 @@ LoaderOptions loader_options(const Job& job) {
   loader.seed = training.seed;
   loader.sequence_length = training.sequence_length;
   loader.vocabulary = job.model.vocabulary;
-  constexpr Targets targets_of_head[] = {Targets::next, Targets::masked, Targets::span};
+  loader.pixels = job.model.pixels();
+  constexpr Targets targets_of_head[] = {Targets::next, Targets::masked, Targets::span,
+                                         Targets::label};
   loader.targets = targets_of_head[static_cast<std::size_t>(job.model.head)];
   loader.predicted = training.predicted_positions;
   if (!job.data) return loader;

@@ -1,5 +1,7 @@
 #include "models/graph/op.h"
 
+#include <cmath>
+
 #include "models/core/error.h"
 #include "models/graph/fusion.h"
 #include "models/graph/work.h"
@@ -300,6 +302,23 @@ void infer_nll_loss(const Attributes&, In in, Out& out) {
   out.push_back(column(in[0].shape[0], Dtype::f32));
 }
 
+void infer_image_patches(const Attributes& a, In in, Out& out) {
+  const std::int64_t across = patches_across(a), patches = across * across;
+  const std::int64_t width = std::int64_t{a.channels} * a.patch_size * a.patch_size;
+  require(patches == a.sequence_length - 1, "a class token, and the patches of a square");
+  require(in[0].shape == Shape{a.micro_batch, patches * width}, "whole images");
+  out.push_back(matrix(a.micro_batch * patches, width, a.made));
+}
+
+void infer_prepend_row(const Attributes& a, In in, Out& out) {
+  require(in[0].shape[1] == in[1].shape[0], "the row has the width of the others");
+  out.push_back(matrix(in[0].shape[0] + a.micro_batch, in[0].shape[1], in[0].dtype));
+}
+
+void infer_prepend_row_grad(const Attributes& a, In in, Out& out) {
+  out.push_back(matrix(in[0].shape[0] - a.micro_batch, in[0].shape[1], in[0].dtype));
+}
+
 constexpr bool forward = false, gradient = true;
 constexpr bool local = false, communication = true;
 
@@ -397,6 +416,11 @@ constexpr OpInfo table[] = {
     {Op::log_softmax, "log_softmax", SplitRule::none, forward, local, infer_log_softmax,
      work_log_softmax},
     {Op::nll_loss, "nll_loss", SplitRule::none, forward, local, infer_nll_loss, work_nll_loss},
+    // images
+    {Op::image_patches, "image_patches", SplitRule::whole, forward, local, infer_image_patches,
+     work_elementwise},
+    {Op::prepend_row, "prepend_row", SplitRule::first, forward, local, infer_prepend_row,
+     work_rewrite},
     {Op::embedding_grad, "embedding_grad", SplitRule::none, gradient, local, nothing,
      work_embedding_grad},
     {Op::add_position_grad, "add_position_grad", SplitRule::none, gradient, local, nothing,
@@ -470,6 +494,9 @@ constexpr OpInfo table[] = {
      infer_log_softmax_grad, work_log_softmax_grad},
     {Op::nll_loss_grad, "nll_loss_grad", SplitRule::none, gradient, local, same_as_first,
      work_zero},
+    // images
+    {Op::prepend_row_grad, "prepend_row_grad", SplitRule::none, gradient, local,
+     infer_prepend_row_grad, work_rewrite},
     {Op::zero, "zero", SplitRule::none, forward, local, nothing, work_zero},
     {Op::sum_loss, "sum_loss", SplitRule::none, forward, local, nothing, work_elementwise},
     {Op::sum_of_squares, "sum_of_squares", SplitRule::none, gradient, local, nothing,
@@ -488,6 +515,10 @@ constexpr bool in_order() {
 static_assert(in_order(), "the table follows the enumerators");
 
 }  // namespace
+
+int patches_across(const Attributes& attributes) {
+  return static_cast<int>(std::lround(std::sqrt(attributes.sequence_length - 1)));
+}
 
 const OpInfo& info(Op op) { return table[static_cast<std::size_t>(op)]; }
 std::span<const OpInfo> op_table() { return table; }

@@ -97,6 +97,10 @@ enum class Op : std::uint8_t {
   weigh_values,        // w[b*heads,s,s], v[b*kv_heads,s,d] -> w v [b*heads,s,d]
   log_softmax,         // logits[n,V] -> [n,V] f32; 0 in masked columns
   nll_loss,            // log-probabilities[n,V] f32, targets[n] -> loss[n] f32
+  // images: a sequence is a class token and, row by row, the square patches of a square image
+  image_patches,  // pixels[b,c*side*side] i32 of 0 to 255 -> [b*(s-1),c*patch_size^2] of -1 to 1
+                  // (x / 127.5 - 1): a patch's channels, of each its rows
+  prepend_row,    // x[b*(s-1),h], row[h] -> [b*s,h]: every sequence begins with the row
   // gradients. "(+)" outputs are parameter gradients and are added to.
   embedding_grad,          // tokens, dy -> (+)table
   add_position_grad,       // dy -> (+)table
@@ -145,8 +149,9 @@ enum class Op : std::uint8_t {
   softmax_grad,          // y, dy -> dx
   drop_probabilities_grad,  // dy -> dx
   log_softmax_grad,         // y, dy -> dx in attributes.storage
-  nll_loss_grad,  // log-probabilities, targets, (loss_scale[1] f32) -> their gradient f32,
-                  // times `scale` and loss_scale
+  nll_loss_grad,     // log-probabilities, targets, (loss_scale[1] f32) -> their gradient f32,
+                     // times `scale` and loss_scale
+  prepend_row_grad,  // dy -> dx[b*(s-1),h], (+)row
   // the step's bookkeeping
   zero,               // -> every output set to 0
   sum_loss,           // loss[n] f32, sum[1] f64 -> (+)sum: rows added in order in double
@@ -216,6 +221,9 @@ struct Attributes {
   double balance = 0;                      // what a sequence's balancing loss is multiplied by
   std::array<std::int64_t, 3> segments{};  // columns_to_parts: widths (queries, keys, values);
                                            // none: one of all columns
+  int patch_size = 0;                      // pixels across a patch
+  int channels = 0;                        // of an image
+  Dtype made = Dtype::f32;                 // image_patches: the type of its output
   bool gradient_is_whole =
       false;  // sequence_gather: every rank has the whole gradient; slice, don't sum
   bool accumulate_separately =
@@ -225,6 +233,9 @@ struct Attributes {
 
   bool operator==(const Attributes&) const = default;
 };
+
+// Patches across a square image: those of a sequence, less the class token, are its square.
+int patches_across(const Attributes& attributes);
 
 struct Shape {
   std::array<std::int64_t, 4> dims{};
@@ -281,6 +292,7 @@ enum class SplitRule : std::uint8_t {
   elements,    // works element by element on whatever share it is given
   vocabulary,  // embedding, cross-entropy: by the vocabulary
   whole,       // needs the whole tensor on every rank
+  first,       // makes whole sequences on every rank, which then takes its share of the rows
   none         // made by a pass; never split
 };
 

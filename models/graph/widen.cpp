@@ -51,6 +51,8 @@ constexpr CutRow cuts[] = {
     {Op::select_positions_grad, Unit::sequence, 0b11, 0b1},
     {Op::cross_entropy, Unit::row, 0b11, 0b11},
     {Op::cross_entropy_grad, Unit::row, 0b111, 0b1},
+    {Op::image_patches, Unit::sequence, 0b1, 0b1},
+    {Op::prepend_row_grad, Unit::sequence, 0b1, 0b1},
     {Op::sum_of_squares, Unit::row, 0b1, 0},
     // The framework's operations.
     {Op::scale, Unit::row, 0b1, 0b1},
@@ -205,7 +207,8 @@ Pieces pieces_of(const OpCall& call) {
 
 bool only_moves(Op op) {
   return op == Op::embedding || op == Op::select_positions || op == Op::sequence_slice ||
-         op == Op::dispatch || op == Op::zero || op == Op::split_heads || op == Op::join_heads;
+         op == Op::prepend_row || op == Op::dispatch || op == Op::zero || op == Op::split_heads ||
+         op == Op::join_heads;
 }
 
 std::int64_t widened_bytes_of(std::int64_t elements) {

@@ -33,14 +33,16 @@ class Builder {
         dtype_(storage_of(training.precision)) {
     graph_.vocabulary = model.vocabulary;
     graph_.micro_batch = training.micro_batch;
-    graph_.sequence_length = training.sequence_length;
+    // An image has a length of its own.
+    sequence_ = model.reads_images() ? model.positions : training.sequence_length;
+    graph_.sequence_length = sequence_;
     graph_.precision = training.precision;
     graph_.compiler = training.compiler;
-    rows_ = std::int64_t{training.micro_batch} * training.sequence_length;
+    rows_ = std::int64_t{training.micro_batch} * sequence_;
   }
 
   Graph build() {
-    int x = embeddings();
+    int x = m_.reads_images() ? image_embeddings() : embeddings();
     for (int i = 0; i < m_.layers; ++i) x = block(x, i);
     if (!names_.final_norm.empty()) {
       unit_ = graph_.add_unit(std::string(names_.final_norm), false);
@@ -57,7 +59,7 @@ class Builder {
   Attributes attributes() const {
     Attributes a;
     a.micro_batch = training_.micro_batch;
-    a.sequence_length = training_.sequence_length;
+    a.sequence_length = sequence_;
     return a;
   }
 
@@ -86,6 +88,15 @@ class Builder {
   std::string stored_name(const std::string& name) const {
     if (!m_.shares_layers() || prefix_.empty() || !name.starts_with(prefix_)) return name;
     return std::string(names_.shared_block) + "." + name.substr(prefix_.size());
+  }
+
+  // A whole one that was published with more dimensions.
+  int published_as(const std::string& name, Shape published, Shape shape) {
+    const int tensor = parameter(name, shape, Initial::normal);
+    Parameter& p = graph_.parameters.back();
+    p.global_shape = published;
+    p.decay = true;
+    return tensor;
   }
 
   int new_parameter(const std::string& name, Shape shape, Initial initial, Cut cut) {
@@ -174,6 +185,28 @@ class Builder {
     return linear(x, {std::string(names_.embedding_projection), width, m_.hidden});
   }
 
+  // The convolution whose stride is its width is a product with the patches.
+  int image_embeddings() {
+    unit_ = graph_.add_unit(std::string(names_.embedding_unit), false);
+    graph_.tokens = input({training_.micro_batch, m_.pixels()});
+    const std::string path(names_.tokens);
+    Attributes a = attributes();
+    a.patch_size = m_.patch_size;
+    a.channels = m_.channels;
+    a.made = dtype_;
+    const int patches = apply(Op::image_patches, path, {graph_.tokens}, a);
+    const std::int64_t h = m_.hidden, side = m_.patch_size;
+    const int weight = published_as(path + ".weight", {h, m_.channels, side, side},
+                                    {h, m_.channels * side * side});
+    const int bias = parameter(path + ".bias", {h}, Initial::zeros);
+    int x = apply(Op::linear, path, {patches, weight, bias}, attributes());
+    const std::string token(names_.class_token), positions(names_.positions);
+    x = apply(Op::prepend_row, token, {x, published_as(token, {1, 1, h}, {h})}, attributes());
+    const int table = published_as(positions, {1, sequence_, h}, {sequence_, h});
+    x = apply(Op::add_position, positions, {x, table}, attributes());
+    return dropout(x, std::string(names_.embedding_unit));
+  }
+
   int positions(int x) {
     const std::string path(names_.positions);
     Attributes a = attributes();
@@ -245,7 +278,7 @@ class Builder {
     a.head_dim = m_.head_dim;
     a.packing = names_.packing;
     a.attention = training_.attention;
-    a.causal = m_.family != Family::bert;
+    a.causal = m_.is_causal();
     a.alibi = m_.alibi;
     a.alibi_heads = m_.alibi ? m_.heads : 0;
     set_dropout(a, in_block(names_.attention) + ".dropout");
@@ -263,7 +296,7 @@ class Builder {
   // Attributes of all operations of a block's experts.
   Attributes expert_attributes() const {
     Attributes a = attributes();
-    const int s = training_.sequence_length;
+    const int s = sequence_;
     a.experts = m_.experts;
     a.experts_per_token = m_.experts_per_token;
     a.expert_capacity =
@@ -330,12 +363,17 @@ class Builder {
     return dropout(out, in_block(names_.mlp_out));
   }
 
+  // The head sees only `count` positions of each sequence.
+  int chosen(int x, int count) {
+    graph_.positions = input({training_.micro_batch, count});
+    return apply(Op::select_positions, std::string(names_.head), {x, graph_.positions},
+                 attributes());
+  }
+
   // What a masked model does before its decoder: only the positions that are asked for.
   int masked_transform(int x) {
     const int given = training_.predicted_positions;
-    const int predicted = given > 0 ? given : std::max(1, training_.sequence_length * 15 / 100);
-    graph_.positions = input({training_.micro_batch, predicted});
-    x = apply(Op::select_positions, std::string(names_.head), {x, graph_.positions}, attributes());
+    x = chosen(x, given > 0 ? given : std::max(1, sequence_ * 15 / 100));
     x = linear(x, {std::string(names_.head_dense), m_.hidden, m_.embedding_width(), Side::whole,
                    m_.biases});
     return norm(gelu(x, std::string(names_.head_dense)), std::string(names_.head_norm));
@@ -344,6 +382,7 @@ class Builder {
   void language_model_head(int x) {
     unit_ = graph_.add_unit(std::string(names_.head), false);
     if (m_.head == Head::mlm) x = masked_transform(x);
+    if (m_.head == Head::label) x = chosen(x, 1);  // the class token
     const std::string path(names_.head_decoder);
     const Cut cut{0, {m_.vocabulary}};
     TensorIds inputs = {x, table_};
@@ -376,6 +415,7 @@ class Builder {
   Graph graph_;
   std::map<std::string, int> modules_;
   std::map<std::string, int> parameters_;  // their tensors
+  int sequence_ = 0;
   std::int64_t rows_ = 0;
   std::string prefix_;  // of the block that is being built: "transformer.h.3."
   int unit_ = 0;

@@ -68,6 +68,11 @@ constexpr ModelType model_types[] = {
      "",
      "activation"},
     {"albert", "albert", encoder_sizes, "layer_norm_eps", "hidden_act"},
+    {"vit",
+     "vit",
+     {"hidden_size", "num_hidden_layers", "num_attention_heads", "", "intermediate_size", "", ""},
+     "layer_norm_eps",
+     "hidden_act"},
 };
 
 // Keys of which one value only is built, by model type or architecture. Absent or null means that
@@ -95,6 +100,7 @@ constexpr Fixed fixed[] = {
     {"albert", "num_hidden_groups", "1", "several groups of layers are not built"},
     {"albert", "inner_group_num", "1", "groups of several layers are not built"},
     {"albert", "position_embedding_type", "\"absolute\"", "relative positions are not built"},
+    {"vit", "qkv_bias", "true", "attention without biases is not built"},
     {"distilbert", "sinusoidal_pos_embds", "false", "positions that are not trained are not built"},
 };
 
@@ -212,6 +218,18 @@ void read_bert(Fields& fields, Model& model) {
                 "no position is left after the padding token's; use more positions");
 }
 
+// Classes are counted, or named one by one; transformers has two where a file does neither.
+void read_vit(Fields& fields, Model& model) {
+  read_image_sizes(fields, {"image_size", "patch_size", "num_channels"}, model);
+  const bool named = is_given(fields, "id2label");
+  model.vocabulary = named ? static_cast<std::int64_t>(fields.object("id2label").keys().size()) : 2;
+  if (is_given(fields, "num_labels")) model.vocabulary = fields.required<int>("num_labels");
+  if (model.vocabulary < 1 || model.vocabulary > most_classes)
+    fields.fail(is_given(fields, "num_labels") ? "num_labels" : "id2label",
+                std::to_string(model.vocabulary) + " classes are out of range; use 1 to " +
+                    std::to_string(most_classes));
+}
+
 // The width of ALBERT's tables and of its head.
 void read_albert(Fields& fields, Model& model) {
   model.embedding =
@@ -247,6 +265,7 @@ Model read_huggingface(Fields fields) {
   check_given(fields, type);
   if (type.architecture == "llama" || type.architecture == "mixtral") read_llama(fields, model);
   if (type.architecture == "mixtral") read_mixtral(fields, model);
+  if (type.architecture == "vit") read_vit(fields, model);
   read_sizes(fields, type.sizes, model);
   read_activation(fields, type.activation, model);
   if (is_given(fields, type.epsilon)) model.norm_epsilon = fields.required<double>(type.epsilon);

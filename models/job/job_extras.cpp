@@ -142,6 +142,11 @@ void read_data(Fields fields, Job& job) {
   data.files = fields.required<std::vector<std::string>>("files");
   if (data.files.empty()) fields.fail("files", "the list is empty; name a file");
   for (std::string& file : data.files) file = resolve(job, file);
+  if (job.model.reads_images() && fields.has("format"))
+    fields.fail(
+        "format",
+        "is that of tokens; files of images are records of a label and the pixels: leave it "
+        "out");
   take_word(fields, "format", "format", token_format_names(), data.format);
   take(fields, "shuffle", data.shuffle);
   const auto seed = fields.optional<std::int64_t>("seed", 0);

@@ -208,6 +208,8 @@ class Differentiator {
         break;
       case Op::log_softmax:
         make_and_pass(Op::log_softmax_grad, node, {node.outputs[0], dy});
+      case Op::prepend_row:
+        make_and_pass(Op::prepend_row_grad, node, {dy}, {of_parameter(in[1])});
         break;
       case Op::tensor_copy:
         make_and_pass(Op::tensor_reduce, node, {dy});

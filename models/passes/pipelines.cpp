@@ -11,10 +11,12 @@
 #include "models/passes/fuse_loss.h"
 #include "models/passes/fuse_rows.h"
 #include "models/passes/merge_products.h"
+#include "models/passes/order_operations.h"
 #include "models/passes/pad_vocabulary.h"
 #include "models/passes/pass.h"
 #include "models/passes/recompute.h"
 #include "models/passes/repeat_rows.h"
+#include "models/passes/reuse_in_place.h"
 #include "models/passes/ring_attention.h"
 #include "models/passes/simplify.h"
 #include "models/passes/split_context.h"
@@ -47,7 +49,10 @@ constexpr Pass training_list[] = {
     {"ring_attention", "to all passes before, attention is one operation", ring_attention},
     {"merge_products", "after recomputation: repeated products are merged too", merge_products,
      at_full, true},
-    {"fuse_rows", "last: it takes what is made again together with what needs it", fuse_rows,
+    {"fuse_rows", "takes what is made again together with what needs it", fuse_rows, at_full, true},
+    {"order_operations", "after fusion: of what is left to be ordered", order_operations, at_full,
+     true},
+    {"reuse_in_place", "last: what may be overwritten depends on the order", reuse_in_place,
      at_full, true},
 };
 

@@ -132,7 +132,8 @@ std::vector<int> groups_of_modules(const Graph& graph, const std::vector<std::st
 }  // namespace
 
 bool groups_follow_stages(const Training& training) {
-  return training.recompute == Recompute::contiguous || training.recompute == Recompute::group;
+  return training.recompute == Recompute::contiguous || training.recompute == Recompute::group ||
+         training.recompute_budget.has_value();
 }
 
 std::vector<int> recomputed_groups(const Graph& graph, const Plan& plan) {

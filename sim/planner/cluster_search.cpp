@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "models/core/error.h"
+#include "models/passes/recompute_budget.h"
 
 namespace meshwright {
 
@@ -119,6 +120,16 @@ void ClusterSearch::note_miss(const Candidate& candidate, double bytes) {
     closest_ = ClosestMiss{to_plan(candidate, base_), machine_, cluster_.hosts, bytes, limit_};
 }
 
+// Nothing, and a rejection, where the job's budget for activations is too small for this plan.
+std::optional<Prepared> ClusterSearch::build(const Plan& plan) {
+  try {
+    return prepare(job_.model, plan, cluster_);
+  } catch (const BudgetTooSmall&) {
+    ++rejected_["training.recompute_budget is too small"];
+    return std::nullopt;
+  }
+}
+
 void ClusterSearch::evaluate(const Entry& entry) {
   Job decided = job_;
   decided.plan = to_plan(entry.candidate, base_);
@@ -130,7 +141,9 @@ void ClusterSearch::evaluate(const Entry& entry) {
     return;
   }
   ++built_;
-  const Prepared prepared = prepare(job_.model, std::move(plan), cluster_);
+  const auto built = build(plan);
+  if (!built) return;
+  const Prepared& prepared = *built;
   const double peak = peak_of(stage_memory(prepared.stages, cluster_));
   const auto on_host =
       static_cast<double>(host_memory_bytes(prepared.stages, prepared.plan, cluster_));
@@ -161,9 +174,9 @@ void ClusterSearch::measure_closest_miss() {
   Job decided = job_;
   decided.plan = to_plan(nearest_->candidate, base_);
   const Plan plan = settle(decided, cluster_.ranks(), facts_);
-  const Prepared prepared = prepare(job_.model, plan, cluster_);
-  closest_ = ClosestMiss{plan, machine_, cluster_.hosts,
-                         peak_of(stage_memory(prepared.stages, cluster_)), limit_};
+  if (const auto prepared = build(plan))
+    closest_ = ClosestMiss{plan, machine_, cluster_.hosts,
+                           peak_of(stage_memory(prepared->stages, cluster_)), limit_};
 }
 
 }  // namespace meshwright

@@ -43,6 +43,7 @@ class ClusterSearch {
   void bound_all();
   void simulate_promising(int budget, std::size_t keep);
   void find_any_that_fits();
+  std::optional<Prepared> build(const Plan& plan);
   void evaluate(const Entry& entry);
   bool known_not_to_fit(const Candidate& candidate) const;
   void note_miss(const Candidate& candidate, double bytes);

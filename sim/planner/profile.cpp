@@ -149,6 +149,7 @@ ModelProfile Profiles::measure(const Candidate& candidate) const {
   // Where only a share of the blocks is recomputed: the cost of one that is not.
   if (plan.training.recompute_fraction < 1) plan.training.recompute = Recompute::none;
   plan.training.recompute_fraction = 1;
+  plan.training.recompute_budget.reset();
   const CostModel cost(cluster_, plan.training);
   const SmallModel one = lower_small(model_, plan, 1);
   const SmallModel two = lower_small(model_, plan, 2);
@@ -171,6 +172,10 @@ ModelProfile Profiles::measure(const Candidate& candidate) const {
                                         (1 - base_.training.recompute_fraction));
     profile.task_bytes = profile.largest_task_bytes = 0;
   }
+  // Under a budget at least what is kept of it; how much that is is left to the exact plan.
+  if (base_.training.recompute_budget)
+    profile.block_kept_bytes = profile.other_kept_bytes = profile.task_bytes =
+        profile.largest_task_bytes = 0;
   return profile;
 }
 

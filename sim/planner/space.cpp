@@ -103,7 +103,8 @@ class Enumerator {
     std::vector<Cut> found;
     if (free_schedule && (free_chunks || p.virtual_stages == 1)) {
       found.push_back({ScheduleKind::one_f_one_b, 1});
-      if (pipeline > 1 && p.offload == "none") found.push_back({ScheduleKind::zero_bubble, 1});
+      const bool splits = p.offload == "none" && !base_.training.recompute_budget;
+      if (pipeline > 1 && splits) found.push_back({ScheduleKind::zero_bubble, 1});
     }
     for (int chunks = 1; chunks * pipeline <= sizes_.layers; ++chunks) {
       const bool asked =

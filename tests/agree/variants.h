@@ -53,6 +53,11 @@ template <int percent>
 void of_blocks(Plan& plan) {
   plan.training.recompute_fraction = percent / 100.0;
 }
+template <int percent>
+void budget(Plan& plan) {
+  plan.training.recompute_budget = percent / 100.0;
+}
+inline void drops(Plan& plan) { plan.training.dropout = 0.1; }
 // Recomputation repeats only what is needed.
 inline void pruned(Plan& plan) { plan.training.compiler = CompilerLevel::full; }
 // One kernel per framework operation.

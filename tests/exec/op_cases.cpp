@@ -35,6 +35,7 @@ void add_table_cases(std::vector<Case>& cases, const Sizes& z) {
   a.position_offset = 2;
   cases.push_back({"add_position, offset 2", Op::add_position, a, with_positions, {{rows, h}}});
   cases.push_back({"add_row", Op::add_row, a, {{{rows, h}}, {{2, h}}}, {{rows, h}}});
+  cases.push_back({"prepend_row", Op::prepend_row, a, {{{rows - z.batch, h}}, {{h}}}, {{rows, h}}});
   const int chosen = 3;
   cases.push_back({"select_positions",
                    Op::select_positions,
@@ -424,6 +425,11 @@ const OpRule rules[] = {
     {Op::add_row,
      [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const OpTensor& dy) {
        return Inputs{dy, r.run(Op::add_row_grad, c.attributes, {&dy}, {in[1].type.shape}, 1)[0]};
+     }},
+    {Op::prepend_row,
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const OpTensor& dy) {
+       return r.run(Op::prepend_row_grad, c.attributes, {&dy}, {in[0].type.shape, in[1].type.shape},
+                    1);
      }},
     {Op::layer_norm,
      [](Runner& r, const Case& c, const Inputs& in, const Inputs& out, const OpTensor& dy) {

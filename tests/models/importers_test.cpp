@@ -102,6 +102,7 @@ TEST_CASE("parameter counts are the published ones", "[models][importers]") {
   CHECK(count("xlm-roberta-base") == 278'295'186);
   CHECK(count("distilbert-base-uncased") == 66'985'530);
   CHECK(count("albert-base-v2") == 11'221'680);
+  CHECK(count("vit-base-patch16-224") == 86'567'656);
   CHECK(count("minilmv2-l6-h384") == 30'345'945);
 }
 
@@ -242,6 +243,33 @@ TEST_CASE("layers that share their parameters", "[models][importers]") {
         "config.json: /embedding_size: 0 is out of range; use 1 to hidden_size 768");
 }
 
+TEST_CASE("a vision transformer's sequence is its image", "[models][importers]") {
+  const Model vit = load_model("vit-base-patch16-224", source);
+  CHECK(vit.positions == 197);  // 14 x 14 patches and the class token
+  const Graph graph = graph_of(vit);
+  CHECK(graph.sequence_length == 197);
+  CHECK(graph.tensor(graph.tokens).type.shape == Shape{2, 3 * 224 * 224});
+  CHECK(graph.tensor(graph.targets).type.shape == Shape{2});
+  const Parameter& patches = parameter(graph, "vit.embeddings.patch_embeddings.projection.weight");
+  CHECK(patches.global_shape == Shape{768, 3, 16, 16});
+  CHECK(patches.shape == Shape{768, 768});
+  CHECK(parameter(graph, "vit.embeddings.position_embeddings").global_shape == Shape{1, 197, 768});
+  // 6 FLOPs of a token for each weight of a product, and 12 h for each pair of tokens and layer;
+  // the patches are all tokens but one, and the head sees that one.
+  const double h = 768, tokens = 2 * 197, layers = 12;
+  CHECK(model_flops(graph) ==
+        Approx(6 * tokens * layers * 12 * h * h + 12 * h * layers * 2 * 197 * 197 +
+               6 * 2 * (196 * h * h + 1000 * h))
+            .epsilon(1e-12));
+  CHECK(error_with("vit-base-patch16-224", "patch_size", 15) ==
+        "config.json: /patch_size: 15 does not divide the image size 224; use a number that does");
+  const Model ours_too = ours(
+      R"({"family": "vit", "hidden": 64, "layers": 2, "heads": 4, "classes": 10, "image_size": 32,
+          "patch_size": 4})");
+  CHECK(ours_too.positions == 65);
+  CHECK(ours_too.pixels() == 3 * 32 * 32);
+}
+
 TEST_CASE("masked and question-answering heads", "[models][importers]") {
   Model bert = load_model("bert-base", source);
   Training training = training_of(2, 128);
@@ -333,9 +361,9 @@ TEST_CASE("errors of our JSON", "[models][importers]") {
   CHECK(error(R"({"family": "bloom", "kv_heads": 2})") ==
         "job.json: /model/kv_heads: this family packs queries, keys and values by head; use 4 or "
         "leave it out");
-  CHECK(error(R"({"family": "vit"})") ==
-        "job.json: /model/family: 'vit' is not built yet; use gpt, llama, bert, mpt, bloom or "
-        "mixtral");
+  CHECK(error(R"({"family": "seq2seq"})") ==
+        "job.json: /model/family: 'seq2seq' is not built yet; use gpt, llama, bert, mpt, bloom, "
+        "mixtral or vit");
   CHECK(error(R"({"experts": 8})").starts_with("job.json: /model/experts: unknown key; known: "));
   CHECK(error(R"({"family": "mixtral", "experts": 4})") == "");
   CHECK(error(R"({"family": "mixtral", "experts": 257})") ==
@@ -354,7 +382,7 @@ TEST_CASE("a config.json that asks for what is not built", "[models][importers]"
   CHECK(error_with("gpt2", "summary_type", "cls_index") == "");
   CHECK(error_with("gpt2", "model_type", "opt") ==
         "config.json: /model_type: unknown model_type 'opt'; known: gpt2, gpt_neox, gptj, llama, "
-        "mistral, mixtral, bert, roberta, camembert, xlm-roberta, distilbert and albert");
+        "mistral, mixtral, bert, roberta, camembert, xlm-roberta, distilbert, albert and vit");
   CHECK(error_with("gpt2", "activation_function", "relu") ==
         "config.json: /activation_function: unknown activation 'relu'; known: gelu, gelu_python, "
         "gelu_new, gelu_fast and gelu_pytorch_tanh");

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "models/core/error.h"
+#include "models/passes/recompute_budget.h"
 #include "sim/planner/bounds.h"
 #include "sim/planner/pareto.h"
 #include "sim/planner/scale.h"
@@ -143,6 +144,36 @@ TEST_CASE("the compiler level is searched together with the micro-batch") {
   REQUIRE(!best.plans.empty());
   CHECK(best.plans.front().plan.training.compiler == CompilerLevel::full);
   CHECK(best.plans.front().prediction.step_time_s < eager.plans.front().prediction.step_time_s);
+}
+
+TEST_CASE(
+    "under a budget for recomputation the bounds hold, and what it is too small for is left out") {
+  json value = job_json(small_model(8, 4), "p3.16xlarge", 1, 32);
+  value["training"]["recompute_budget"] = 0.5;
+  const Job job = read(value);
+  const Cluster cluster = make_cluster(job.cluster, "p3.16xlarge", 1);
+  const Plan base = base_plan(job, machine_facts("p3.16xlarge"));
+  const Space space = enumerate(job, base, cluster.ranks());
+  BoundMaker bounds(job.model, base, cluster);
+  int fitting = 0, too_small = 0;
+  for (std::size_t i = 0; i < space.candidates.size(); i += 7) {
+    const Candidate& candidate = space.candidates[i];
+    CHECK(candidate.schedule != ScheduleKind::zero_bubble);
+    INFO(to_json(to_plan(candidate, base)).dump());
+    try {
+      const Prepared prepared = prepare(job.model, to_plan(candidate, base), cluster);
+      const Prediction prediction = predict(prepared, cluster);
+      CHECK(bounds.time(candidate).step_time_s <= prediction.step_time_s);
+      CHECK(bounds.memory(candidate) <= static_cast<double>(prediction.peak_memory_bytes));
+      ++fitting;
+    } catch (const BudgetTooSmall&) {
+      ++too_small;
+    }
+  }
+  CHECK(fitting > 10);
+  CHECK(too_small > 0);  // stages of one block
+  const SearchResult result = search(job, few);
+  CHECK_FALSE(result.plans.empty());
 }
 
 TEST_CASE("plans fit, obey the rules, are in order, and come out the same again") {

@@ -122,6 +122,10 @@ constexpr Row table[] = {
     MESHWRIGHT_ROW(rotate_half_grad),
     MESHWRIGHT_ROW(times_cosine),
     MESHWRIGHT_ROW(times_sine),
+    // images
+    MESHWRIGHT_ROW(image_patches),
+    MESHWRIGHT_MOVING_ROW(prepend_row),
+    MESHWRIGHT_ROW(prepend_row_grad),
     {Op::zero, cpu::zero<float>, cpu::zero<double>, cpu::zero<float>},  // looks at bytes only
     MESHWRIGHT_ROW(sum_loss),
     MESHWRIGHT_ROW(sum_of_squares),

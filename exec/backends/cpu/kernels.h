@@ -103,6 +103,9 @@ MESHWRIGHT_CPU_KERNEL(expert_linear_grad_input);
 MESHWRIGHT_CPU_KERNEL(expert_linear_grad_weight);
 MESHWRIGHT_CPU_KERNEL(combine);
 MESHWRIGHT_CPU_KERNEL(combine_grad);
+MESHWRIGHT_CPU_KERNEL(image_patches);  // images.cpp
+MESHWRIGHT_CPU_KERNEL(prepend_row);
+MESHWRIGHT_CPU_KERNEL(prepend_row_grad);
 MESHWRIGHT_CPU_KERNEL(zero);  // bookkeeping.cpp
 MESHWRIGHT_CPU_KERNEL(sum_loss);
 MESHWRIGHT_CPU_KERNEL(sum_of_squares);
