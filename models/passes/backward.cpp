@@ -208,6 +208,7 @@ class Differentiator {
         break;
       case Op::log_softmax:
         make_and_pass(Op::log_softmax_grad, node, {node.outputs[0], dy});
+        break;
       case Op::prepend_row:
         make_and_pass(Op::prepend_row_grad, node, {dy}, {of_parameter(in[1])});
         break;
