@@ -12,6 +12,7 @@
 #include "tools/choose.h"
 #include "tools/commands.h"
 #include "tools/dump_passes.h"
+#include "tools/fast_products.h"
 #include "tools/machines.h"
 #include "tools/measure_steps.h"
 #include "tools/report/prediction.h"
@@ -224,6 +225,7 @@ std::string text_of(const Job& job, const Chosen& chosen, const std::vector<Row>
 }  // namespace
 
 int run_compile(const Options& options) {
+  if (options.measure) use_fastest_products(options);
   const Job job = read_job_of(options);
   if (options.measure) check_measurable(job);
   Training at_level = job.plan.training;

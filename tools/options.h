@@ -47,7 +47,10 @@ struct Options {
   std::optional<int> threads;    // OMP_NUM_THREADS
   std::optional<int> mpi_ranks;  // inside an mpirun: its size
   SageMakerEnvironment sagemaker;
-  std::string program;  // path of this executable
+  std::string program;                  // path of this executable
+  char** arguments = nullptr;           // as it was started, the last one null
+  std::string products_file;            // $XDG_CACHE_HOME/meshwright/products.json
+  bool blas_kernels_are_given = false;  // OPENBLAS_CORETYPE
 };
 
 // A row of the table in main.cpp.

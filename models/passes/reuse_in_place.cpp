@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "models/passes/cleanup.h"
+#include "models/schedule/schedule.h"
 
 namespace meshwright {
 
@@ -19,8 +20,11 @@ bool works_in_place(Op op) {
 
 class InPlace {
  public:
-  explicit InPlace(Graph& graph)
-      : graph_(graph), last_reader_(graph.tensors.size(), -1), taken_(graph.tensors.size(), 0) {
+  InPlace(Graph& graph, const Plan& plan)
+      : graph_(graph),
+        splits_(schedule_info(plan.parallelism.schedule).splits_backwards),
+        last_reader_(graph.tensors.size(), -1),
+        taken_(graph.tensors.size(), 0) {
     for (int i = 0; i < static_cast<int>(graph.nodes.size()); ++i) {
       const Node& node = graph.nodes[at(i)];
       for (int id : node.inputs) last_reader_[at(id)] = i;
@@ -55,6 +59,8 @@ class InPlace {
         taken_[at(input)] || taken_[at(output)] || last_reader_[at(input)] != reader ||
         is_loss(graph_, input) || last_reader_[at(output)] < 0)
       return false;
+    // Gradients of weights run after all others there, and read what those do.
+    if (splits_ && graph_.nodes[at(reader)].phase != Phase::forward) return false;
     return alike(in.producer, reader) && alike(reader, last_reader_[at(output)]);
   }
 
@@ -65,14 +71,15 @@ class InPlace {
   }
 
   Graph& graph_;
+  bool splits_;  // the schedule splits backwards
   std::vector<int> last_reader_;
   std::vector<char> taken_;  // shares its memory with another already, or must not
 };
 
 }  // namespace
 
-Graph reuse_in_place(Graph graph, const Plan&) {
-  InPlace(graph).run();
+Graph reuse_in_place(Graph graph, const Plan& plan) {
+  InPlace(graph, plan).run();
   return graph;
 }
 

@@ -37,6 +37,8 @@ class Generator {
     length_ = draw_.between(4, 32);
     in_ring_ = draw_.one_in(4);
     if (in_ring_) length_ += length_ % 2;  // a rank has two halves
+    if (!in_ring_ && draw_.one_in(8)) patches_ = draw_.between(2, 5);
+    if (patches_ > 0) length_ = patches_ * patches_ + 1;
     hidden_ = draw_.of({4, 6, 8, 11, 16, 24, 33, 64});
     vocabulary_ = draw_.of({5, 16, 40});
     graph_.precision =
@@ -54,6 +56,7 @@ class Generator {
     training.fuse_gradient_accumulation = !draw_.one_in(4);
     plan_.parallelism.context = in_ring_ ? 2 : 1;
     plan_.parallelism.context_gathers = draw_.one_in(2);
+    if (draw_.one_in(4)) plan_.parallelism.schedule = ScheduleKind::zero_bubble;
   }
 
   void draw_recomputation() {
@@ -188,8 +191,22 @@ class Generator {
     return op == Op::relu && draw_.one_in(2) ? apply(op, {x}, a) : x;
   }
 
+  // Of an image of so many patches a side.
+  int image() {
+    Attributes a = attributes();
+    a.patch_size = 2;
+    a.channels = draw_.of({1, 3});
+    a.made = storage_of(graph_.precision);
+    const int side = a.patch_size * patches_;
+    graph_.tokens = input({batch_, a.channels * side * side});
+    table_ = parameter({vocabulary_, hidden_});
+    const int x = linear(apply(Op::image_patches, {graph_.tokens}, a), hidden_);
+    return apply(Op::prepend_row, {x, parameter({hidden_})}, a);
+  }
+
   int embeddings() {
     begin_unit("embedding", false);
+    if (patches_ > 0) return image();
     graph_.tokens = input({rows()});
     Attributes a = attributes();
     a.vocabulary = vocabulary_;
@@ -366,6 +383,7 @@ class Generator {
   Plan plan_;
   int batch_ = 1, length_ = 1, hidden_ = 1, vocabulary_ = 1;
   bool in_ring_ = false;
+  int patches_ = 0;  // of a side of an image; 0: words
   int table_ = -1;
   int unit_ = 0;
   std::string part_;

@@ -14,6 +14,7 @@
 #include "exec/backends/cpu/cpu_backend.h"
 #include "models/graph/fusion.h"
 #include "models/passes/backward.h"
+#include "models/passes/cleanup.h"
 #include "models/passes/common_subexpressions.h"
 #include "models/passes/pass.h"
 #include "tests/agree/random_graph.h"
@@ -33,6 +34,18 @@ std::string names_of(const std::vector<const Pass*>& passes) {
   std::string names;
   for (const Pass* pass : passes) names.append(" ").append(pass->name);
   return names;
+}
+
+// As a schedule that splits backwards runs them: last what makes gradients of parameters alone.
+Graph weights_last(Graph graph) {
+  const auto makes_weights = [&](const Node& node) {
+    return node.phase == Phase::backward &&
+           std::all_of(node.outputs.begin(), node.outputs.end(),
+                       [&](int id) { return graph.tensor(id).role == Role::parameter_gradient; });
+  };
+  std::stable_partition(graph.nodes.begin(), graph.nodes.end(),
+                        [&](const Node& node) { return !makes_weights(node); });
+  return cleaned(std::move(graph));
 }
 
 // What became of one graph.
@@ -117,7 +130,7 @@ struct Tolerance {
   double of_largest, part_of_all;
 };
 Tolerance tolerance_of(Precision precision) {
-  return precision == Precision::fp32 ? Tolerance{1e-5, 0.25} : Tolerance{0.25, 1};
+  return precision == Precision::fp32 ? Tolerance{1e-5, 0.5} : Tolerance{0.25, 1};
 }
 
 bool all_finite(const GraphValues& values) {
@@ -249,6 +262,8 @@ class Trial {
       }
       differentiate();
       if (shorter != nullptr) shorten_blocks(tried.after, *shorter);
+      if (plan.parallelism.schedule == ScheduleKind::zero_bubble)
+        tried.after = weights_last(std::move(tried.after));
       tried.problem = compare_surroundings(tried.before, tried.after);
       if (tried.problem.empty())
         tried.problem = compare(values_of(tried.before, seed, backend_),
