@@ -65,8 +65,10 @@ BatchPrediction predict_largest_batch(const LargestBatchRow& row, const Machine&
     const auto fit = [&](int batch) {
       Training training = plan.training;
       training.micro_batch = batch;
+      // torch_xla reduces gradients where they are, when no activation is left.
+      const bool buckets = several && execution == Execution::eager;
       const std::int64_t bytes =
-          autocast_peak_bytes(build_graph(job.model, training), execution, several);
+          autocast_peak_bytes(build_graph(job.model, training), execution, buckets);
       return Fit{bytes <= limit, bytes};
     };
     return largest_that_fits(limit, fit).micro_batch;
