@@ -5,7 +5,7 @@
 
 #include "models/core/error.h"
 #include "models/job/job.h"
-#include "sim/compile/eager_memory.h"
+#include "sim/compile/autocast_memory.h"
 #include "sim/compile/largest_batch.h"
 #include "sim/planner/clusters.h"
 
@@ -51,7 +51,7 @@ std::string zoo_model_of(const std::string& published) {
   return name;
 }
 
-BatchPair predict_largest_batch(const LargestBatchRow& row, const Machine& machine) {
+BatchPrediction predict_largest_batch(const LargestBatchRow& row, const Machine& machine) {
   if (!machine.framework)
     throw InputError(machine.name +
                      ": its profile does not say what a framework finds of its memory");
@@ -61,19 +61,22 @@ BatchPair predict_largest_batch(const LargestBatchRow& row, const Machine& machi
   const double usable = usable_bytes(machine, several);
   const auto limit = static_cast<std::int64_t>(usable);
   const Plan plan = settle(job, cluster.ranks(), machine_facts(machine));
-  BatchPair pair;
-  pair.native = largest_that_fits(limit, [&](int batch) {
-                  Training training = plan.training;
-                  training.compiler = CompilerLevel::none;
-                  training.micro_batch = batch;
-                  const std::int64_t bytes =
-                      eager_peak_bytes(build_graph(job.model, training), several);
-                  return Fit{bytes <= limit, bytes};
-                }).micro_batch;
+  const auto with_autocast = [&](Execution execution) {
+    const auto fit = [&](int batch) {
+      Training training = plan.training;
+      training.micro_batch = batch;
+      // torch_xla reduces gradients where they are, when no activation is left.
+      const bool buckets = several && execution == Execution::eager;
+      const std::int64_t bytes =
+          autocast_peak_bytes(build_graph(job.model, training), execution, buckets);
+      return Fit{bytes <= limit, bytes};
+    };
+    return largest_that_fits(limit, fit).micro_batch;
+  };
   cluster.machine.gpu.memory_bytes = usable;
   cluster.machine.overheads = {};
-  pair.compiled = largest_micro_batch(job.model, plan, cluster).micro_batch;
-  return pair;
+  return {with_autocast(Execution::eager), with_autocast(Execution::compiled),
+          largest_micro_batch(job.model, plan, cluster).micro_batch};
 }
 
 }  // namespace meshwright

@@ -32,8 +32,8 @@ struct ScoredCollective {
 
 struct ScoredBatch {  // the largest batch per GPU: of one column of a row
   std::string id, source, model, machine;
-  bool compiled = false;  // with the training compiler, or the framework alone
   int predicted_max_batch = 0, measured_max_batch = 0;
+  std::optional<int> full_max_batch;  // compiled column: what our own level full fits
 };
 
 struct SkippedRow {

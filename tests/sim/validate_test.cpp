@@ -5,6 +5,7 @@
 #include "models/core/error.h"
 #include "models/core/fields.h"
 #include "sim/planner/clusters.h"
+#include "sim/validate/largest_batch.h"
 #include "sim/validate/score.h"
 #include "tests/catch.h"
 #include "tests/test_folder.h"
@@ -93,7 +94,10 @@ TEST_CASE("rows of each kind are scored, and what cannot be predicted is said") 
       {"id": "reduce", "collective": "all_reduce", "machine": "p4d.24xlarge", "count": 2,
         "gpus": 16, "bytes": 1048576, "time_s": 0.001},
       {"id": "batch", "model": "gpt2", "machine": "p3.2xlarge", "sequence_length": 512,
-        "precision": "fp16", "max_batch_native": 4, "max_batch_compiled": 8}]})");
+        "precision": "fp16", "max_batch_native": 4, "max_batch_compiled": 8},
+      {"id": "stranger", "model": "someone/no-such-model", "machine": "p3.2xlarge",
+        "sequence_length": 512, "precision": "fp16", "max_batch_native": 4,
+        "max_batch_compiled": 8}]})");
   const Evidence evidence = read_evidence(path);
   std::size_t last = 0, all = 0;
   const ValidationScores scored =
@@ -101,8 +105,8 @@ TEST_CASE("rows of each kind are scored, and what cannot be predicted is said") 
         last = done;
         all = rows;
       });
-  CHECK(last == 3);
-  CHECK(all == 3);
+  CHECK(last == 5);
+  CHECK(all == 5);
   REQUIRE(scored.steps.size() == 1);
   CHECK(scored.steps[0].predicted_step_time_s > 0);
   CHECK(scored.steps[0].predicted_peak_memory_bytes > 0);
@@ -111,10 +115,40 @@ TEST_CASE("rows of each kind are scored, and what cannot be predicted is said") 
   REQUIRE(scored.skipped.size() == 2);
   CHECK(scored.skipped[0].id == "wrong");
   CHECK(scored.skipped[0].reason.find("global_batch") != std::string::npos);
-  CHECK(scored.skipped[1].id == "batch");
-  REQUIRE(scored.sources.size() == 2);
-  CHECK(scored.sources[0].rows == 1);
+  CHECK(scored.skipped[1].id == "stranger");
+  CHECK(scored.skipped[1].reason == "no model 'no-such-model' in the zoo");
+  REQUIRE(scored.batches.size() == 2);
+  CHECK(scored.batches[0].predicted_max_batch > 0);
+  CHECK(scored.batches[0].measured_max_batch == 4);
+  CHECK_FALSE(scored.batches[0].full_max_batch);
+  CHECK(scored.batches[1].predicted_max_batch > scored.batches[0].predicted_max_batch);
+  CHECK(scored.batches[1].measured_max_batch == 8);
+  CHECK(scored.batches[1].full_max_batch);
+  REQUIRE(scored.sources.size() == 4);
+  CHECK(scored.sources[0].source == "evidence native");
+  CHECK(scored.sources[1].source == "evidence compiled");
+  CHECK(scored.sources[2].rows == 1);
   CHECK(scored.overall.rows == 1);
+}
+
+TEST_CASE("published names of models") {
+  CHECK(zoo_model_of("gpt2") == "gpt2");
+  CHECK(zoo_model_of("cl-tohoku/bert-base-japanese") == "bert-base-japanese");
+  CHECK(zoo_model_of("distilbert-base-uncased-finetuned-sst-2-english") ==
+        "distilbert-base-uncased");
+  CHECK(zoo_model_of("nreimers/MiniLMv2-L6-H384-distilled-from-RoBERTa-Large") ==
+        "minilmv2-l6-h384");
+  CHECK_THROWS_AS(zoo_model_of("gpt2-enormous"), InputError);
+}
+
+TEST_CASE("largest batches are near the published ones, from the profiles alone") {
+  const Evidence evidence =
+      read_evidence(std::string(MESHWRIGHT_SOURCE_DIR) +
+                    "/scenarios/evidence/training_compiler_pytorch_1_13.json");
+  const ValidationScores scored = score(std::span(&evidence, 1));
+  REQUIRE(scored.sources.size() == 2);
+  CHECK(scored.sources[0].median_ape <= 0.10);  // native
+  CHECK(scored.sources[1].median_ape <= 0.15);  // compiled
 }
 
 TEST_CASE("evidence is read strictly") {

@@ -1,7 +1,8 @@
-#include "sim/compile/eager_memory.h"
+#include "sim/compile/autocast_memory.h"
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -30,9 +31,10 @@ struct Footprint {
   std::int64_t forward_scratch = 0, backward_scratch = 0;
 };
 
-class EagerStep {
+class AutocastStep {
  public:
-  EagerStep(const Graph& graph, bool gradient_buckets) : graph_(graph) {
+  AutocastStep(const Graph& graph, Execution execution, bool gradient_buckets)
+      : graph_(graph), compiled_(execution == Execution::compiled) {
     for (const Parameter& parameter : graph.parameters)
       live_ += elements(graph.tensor(parameter.tensor).type) * (gradient_buckets ? 5 : 4) * single;
     readers_.resize(graph.tensors.size(), 0);
@@ -43,9 +45,13 @@ class EagerStep {
   }
 
   std::int64_t run() {
-    for (const Node& node : graph_.nodes) forward(node);
+    std::vector<Footprint> footprints;
+    for (const Node& node : graph_.nodes) {
+      footprints.push_back(of(node));
+      forward(node, footprints.back());
+    }
     leave_model();
-    for (auto node = graph_.nodes.rbegin(); node != graph_.nodes.rend(); ++node) backward(*node);
+    for (std::size_t i = footprints.size(); i-- > 0;) backward(graph_.nodes[i], footprints[i]);
     return peak_;
   }
 
@@ -71,7 +77,7 @@ class EagerStep {
     if (--weight_readers_[id] == 0) live_ -= half * elements(graph_.tensor(id).type);
   }
 
-  Footprint of(const Node& node) const {
+  Footprint of(const Node& node) {
     const int x = node.inputs[0];
     const std::int64_t n = elements(graph_.tensor(x).type);
     const Attributes& a = node.attributes;
@@ -94,7 +100,7 @@ class EagerStep {
         f.kept = elements(graph_.tensor(node.outputs[1]).type) * single;
         keep_wide(x, f);
         return f;
-      case Op::linear: {  // each product makes its own copy of an fp32 input
+      case Op::linear: {
         keep_half(x, f);
         const std::int64_t weights = elements(graph_.tensor(node.inputs[1]).type);
         f.backward_scratch = (half + single) * weights + (is_half(x) ? 0 : half * n);
@@ -103,7 +109,7 @@ class EagerStep {
       case Op::attention:
         return of_attention(node);
       case Op::gelu:
-        if (!a.gelu_tanh) {
+        if (!a.gelu_tanh || compiled_) {
           f.output_size = same;
           f.kept_inputs = {x};
           return f;
@@ -132,13 +138,17 @@ class EagerStep {
         // An fp32 copy of the logits, their log-softmax, which is kept; in the backward the
         // gradients of both. A language model first copies the logits without the last position.
         f.output_size = single;
+        if (compiled_) {  // from the logits, in one kernel each way
+          f.kept_inputs = {x};
+          return f;
+        }
         f.kept = single * n;
         f.forward_scratch = single * n + (is_masked_model() ? 0 : half * n);
         f.backward_scratch = 2 * single * n - half * n;
         return f;
       default:
         throw InputError(
-            "what an eager framework keeps for " + std::string(info(node.op).name) +
+            "what a framework keeps for " + std::string(info(node.op).name) +
             " is not known; largest batches are predicted of BERT, GPT-2 and their kin");
     }
   }
@@ -151,32 +161,32 @@ class EagerStep {
     else
       f.kept_inputs.push_back(x);
   }
-  void keep_half(int x, Footprint& f) const {
+  // Eager products make a copy of an fp32 input each.
+  void keep_half(int x, Footprint& f) {
     if (is_half(x))
       f.kept_inputs.push_back(x);
-    else
+    else if (!compiled_ || copied_.insert(x).second)
       f.kept += half * elements(graph_.tensor(x).type);
   }
 
   // transformers' self-attention: queries, keys and values are views in another order, of which
   // each product makes a copy; scores are fp16 until the softmax, whose fp32 result is kept; so are
-  // dropout's mask and the fp16 probabilities that meet the values.
+  // dropout's mask and the fp16 probabilities that meet the values, which a compiler makes again.
   Footprint of_attention(const Node& node) const {
     const Attributes& a = node.attributes;
     if (a.attention != AttentionKernel::unfused)
-      throw InputError("eager attention keeps its score matrix; use unfused attention");
+      throw InputError("attention keeps its score matrix here; use unfused attention");
     const std::int64_t scores = score_elements(a);
     const std::int64_t rows = std::int64_t{a.micro_batch} * a.sequence_length;
     Footprint f;
     f.kept = half * rows * (a.heads + 2 * a.kv_heads) * a.head_dim;
-    f.kept += scores * (single + half + (a.dropout > 0 ? mask : 0));
-    f.forward_scratch = 2 * single * scores;
-    f.backward_scratch = 3 * single * scores;
+    f.kept += scores * (single + (compiled_ ? 0 : half) + (a.dropout > 0 ? mask : 0));
+    f.forward_scratch = (compiled_ ? 2 * half : 2 * single) * scores;
+    f.backward_scratch = (compiled_ ? 3 * half : 3 * single) * scores;
     return f;
   }
 
-  void forward(const Node& node) {
-    const Footprint f = of(node);
+  void forward(const Node& node, const Footprint& f) {
     const int y = node.outputs[0];  // a norm's statistics are in `kept`
     size_[at(y)] = f.output_size;
     live_ += bytes(y);
@@ -185,8 +195,8 @@ class EagerStep {
     for (int id : f.kept_inputs) ++readers_[at(id)];
     live_ += f.kept;
     use(f.forward_scratch);
-    if (node.op == Op::cross_entropy) hold(node.inputs[0]);
-    if (node.op == Op::attention && node.attributes.causal)
+    if (node.op == Op::cross_entropy && !compiled_) hold(node.inputs[0]);
+    if (node.op == Op::attention && node.attributes.causal && !compiled_)
       for (int id : node.inputs) hold(id);
     for (int id : node.inputs) drop_reader(id);
     drop_reader(y);
@@ -202,8 +212,7 @@ class EagerStep {
     for (int id : held_) drop_reader(id);
   }
 
-  void backward(const Node& node) {
-    const Footprint f = of(node);
+  void backward(const Node& node, const Footprint& f) {
     std::int64_t again = 0;  // a second gradient of one tensor is made before it is added
     for (int id : node.inputs) {
       if (!is_activation(id)) continue;
@@ -222,18 +231,20 @@ class EagerStep {
   }
 
   const Graph& graph_;
+  bool compiled_;
   std::int64_t live_ = 0, peak_ = 0;
   std::vector<int> readers_;            // by tensor: who still needs it
   std::vector<std::int64_t> size_;      // by tensor: bytes of an element
   std::vector<std::int64_t> gradient_;  // by tensor: bytes of its gradient, once there is one
   std::map<int, int> weight_readers_;
+  std::set<int> copied_;  // fp32 tensors of which there is an fp16 copy
   std::vector<int> held_;
 };
 
 }  // namespace
 
-std::int64_t eager_peak_bytes(const Graph& forward, bool gradient_buckets) {
-  return EagerStep(forward, gradient_buckets).run();
+std::int64_t autocast_peak_bytes(const Graph& forward, Execution execution, bool gradient_buckets) {
+  return AutocastStep(forward, execution, gradient_buckets).run();
 }
 
 }  // namespace meshwright

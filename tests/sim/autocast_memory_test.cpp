@@ -1,0 +1,100 @@
+// What autocast keeps, counted by hand.
+#include <nlohmann/json.hpp>
+
+#include "models/core/error.h"
+#include "models/importers/model.h"
+#include "sim/compile/autocast_memory.h"
+#include "tests/catch.h"
+
+using namespace meshwright;
+using nlohmann::json;
+
+namespace {
+
+constexpr int hidden = 64, heads = 4, sequence = 32, ffn = 4 * hidden;
+
+Model model_of(const char* family, int layers, int vocabulary) {
+  const json value = {{"family", family}, {"hidden", hidden},    {"layers", layers},
+                      {"heads", heads},   {"vocab", vocabulary}, {"positions", sequence}};
+  return read_model(Fields(value, "test"));
+}
+
+Graph graph_of(const Model& model, int batch, double dropout = 0.1) {
+  Training training;
+  training.micro_batch = batch;
+  training.sequence_length = sequence;
+  training.precision = Precision::fp16;
+  training.attention = AttentionKernel::unfused;
+  training.dropout = dropout;
+  if (model.head == Head::mlm) training.predicted_positions = sequence;
+  return build_graph(model, training);
+}
+
+std::int64_t peak(const Model& model, Execution execution, int batch, double dropout = 0.1) {
+  return autocast_peak_bytes(graph_of(model, batch, dropout), execution, false);
+}
+
+// With a large vocabulary the fullest moment is the loss, when all layers are kept: what one more
+// layer adds is what it keeps, with its parameters and their fp16 copies.
+std::int64_t of_a_layer(const char* family, Execution execution, int batch) {
+  constexpr int large = 4096;
+  return peak(model_of(family, 3, large), execution, batch) -
+         peak(model_of(family, 2, large), execution, batch);
+}
+
+std::int64_t kept_by_a_layer(const char* family, Execution execution) {  // of one sequence
+  return of_a_layer(family, execution, 3) - of_a_layer(family, execution, 2);
+}
+
+constexpr std::int64_t scores = std::int64_t{heads} * sequence * sequence;
+// Per token: mean and deviation of two norms.
+constexpr std::int64_t statistics = 2 * 2 * 4;
+
+}  // namespace
+
+TEST_CASE("a layer of BERT keeps what eager autocast says", "[sim][compile]") {
+  // In bytes per token: three fp16 copies of the input; queries, keys and values; context;
+  // dropout's mask; the norm's fp32 input; the MLP's input; GELU's input and output; mask; norm's
+  // input.
+  const std::int64_t token =
+      (3 * 2 + 3 * 2 + 2 + 1 + 4 + 2) * hidden + (2 + 2) * ffn + (1 + 4) * hidden + statistics;
+  // The softmax in fp32, the mask, the dropped probabilities in fp16.
+  CHECK(kept_by_a_layer("bert", Execution::eager) == token * sequence + 7 * scores);
+}
+
+TEST_CASE("a compiled layer of BERT makes copies and dropped probabilities again",
+          "[sim][compile]") {
+  const std::int64_t token =
+      (2 + 3 * 2 + 2 + 1 + 4 + 2) * hidden + (2 + 2) * ffn + (1 + 4) * hidden + statistics;
+  CHECK(kept_by_a_layer("bert", Execution::compiled) == token * sequence + 5 * scores);
+}
+
+TEST_CASE("a layer of GPT-2 keeps its cubes and tanh in fp32, and keys and values",
+          "[sim][compile]") {
+  // Norm's input, its fp16 copy, q|k|v as made and as three copies, context, mask; norm's input,
+  // fp16 copy, GELU (fp32 x, tanh and 1 + tanh, fp16 0.5 x) and the fp16 copy of its result, mask.
+  const std::int64_t token =
+      (4 + 2 + 3 * 2 + 3 * 2 + 2 + 1 + 4 + 2 + 1) * hidden + (4 + 4 + 4 + 2 + 2) * ffn + statistics;
+  CHECK(kept_by_a_layer("gpt", Execution::eager) == token * sequence + 7 * scores);
+}
+
+TEST_CASE("parameters have gradients and moments, and a copy where gradients travel",
+          "[sim][compile]") {
+  const Model model = model_of("bert", 2, 512);
+  const Graph graph = graph_of(model, 1);
+  const std::int64_t count = parameter_count(graph);
+  const std::int64_t alone = autocast_peak_bytes(graph, Execution::eager, false);
+  CHECK(alone > 16 * count);
+  CHECK(autocast_peak_bytes(graph, Execution::eager, true) - alone == 4 * count);
+}
+
+TEST_CASE("no dropout, no masks", "[sim][compile]") {
+  const Model model = model_of("bert", 2, 4096);
+  for (const Execution execution : {Execution::eager, Execution::compiled})
+    CHECK(peak(model, execution, 2, 0) < peak(model, execution, 2));
+}
+
+TEST_CASE("an operation of which nothing is known is said", "[sim][compile]") {
+  CHECK_THROWS_WITH(peak(model_of("llama", 2, 512), Execution::eager, 1, 0),
+                    Catch::Contains("what a framework keeps for rms_norm is not known"));
+}
