@@ -1,0 +1,143 @@
+// Runs CUDA kernels as plain C++, for tests without a GPU: every thread of a block is a context of
+// its own (ucontext.h) that runs until it waits for others, at a barrier or a shuffle. The text of
+// a kernel is the one that the device gets. Stands before the text; not part of the project's code.
+#include <ucontext.h>
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#define __device__
+#define __global__
+#define __shared__ static
+#define __launch_bounds__(threads)
+
+struct Index {
+  unsigned int x;
+};
+static Index threadIdx, blockIdx;
+
+namespace shim {
+
+enum class State { ready, at_barrier, at_shuffle, done };
+
+struct Thread {
+  ucontext_t context;
+  std::vector<char> stack = std::vector<char>(64 << 10);
+  State state = State::done;
+  float given = 0;
+};
+
+static std::vector<Thread> threads;
+static ucontext_t scheduler;
+static std::function<void()> body;
+
+static void wait(State at) {
+  const Index own = threadIdx;
+  threads[own.x].state = at;
+  swapcontext(&threads[own.x].context, &scheduler);
+  threadIdx = own;
+}
+
+static void run_thread() {
+  body();
+  wait(State::done);
+}
+
+// Lets threads go on for which all others are waiting: a whole warp, or all that have not returned.
+static bool release(int count) {
+  bool released = false;
+  for (int warp = 0; warp < count; warp += 32) {
+    bool whole = true;
+    for (int t = warp; t < warp + 32; ++t) whole = whole && threads[t].state == State::at_shuffle;
+    for (int t = warp; whole && t < warp + 32; ++t) threads[t].state = State::ready;
+    released = released || whole;
+  }
+  bool all = true, any = false;
+  for (int t = 0; t < count; ++t) {
+    any = any || threads[t].state == State::at_barrier;
+    all = all && (threads[t].state == State::at_barrier || threads[t].state == State::done);
+  }
+  for (int t = 0; t < count && all; ++t)
+    if (threads[t].state == State::at_barrier) threads[t].state = State::ready;
+  return released || (all && any);
+}
+
+// False: some threads wait for others that never come.
+static bool run_block(int count, bool reversed) {
+  if (threads.size() < static_cast<std::size_t>(count)) threads.resize(count);
+  for (int t = 0; t < count; ++t) {
+    Thread& thread = threads[t];
+    getcontext(&thread.context);
+    thread.context.uc_stack.ss_sp = thread.stack.data();
+    thread.context.uc_stack.ss_size = thread.stack.size();
+    thread.context.uc_link = nullptr;
+    makecontext(&thread.context, run_thread, 0);
+    thread.state = State::ready;
+  }
+  do {
+    for (int i = 0; i < count; ++i) {
+      const int t = reversed ? count - 1 - i : i;
+      if (threads[t].state != State::ready) continue;
+      threadIdx.x = static_cast<unsigned int>(t);
+      swapcontext(&scheduler, &threads[t].context);
+    }
+  } while (release(count));
+  for (int t = 0; t < count; ++t)
+    if (threads[t].state != State::done) return false;
+  return true;
+}
+
+template <typename... Parameters, std::size_t... i>
+void call(void (*kernel)(Parameters...), void** arguments, std::index_sequence<i...>) {
+  kernel(*static_cast<Parameters*>(arguments[i])...);
+}
+
+// Arguments as cuLaunchKernel takes them. `reversed`: threads and blocks in the opposite order,
+// which must make no difference.
+template <typename... Parameters>
+bool launch(void (*kernel)(Parameters...), void** arguments, long long blocks, int count,
+            bool reversed) {
+  body = [=] { call(kernel, arguments, std::index_sequence_for<Parameters...>()); };
+  for (long long b = 0; b < blocks; ++b) {
+    blockIdx.x = static_cast<unsigned int>(reversed ? blocks - 1 - b : b);
+    if (!run_block(count, reversed)) return false;
+  }
+  return true;
+}
+
+using Widen = float (*)(unsigned short);
+using Narrow = unsigned short (*)(float);
+static Widen widen_half;
+static Narrow narrow_half;
+
+}  // namespace shim
+
+extern "C" void set_halves(shim::Widen widen, shim::Narrow narrow) {
+  shim::widen_half = widen;
+  shim::narrow_half = narrow;
+}
+
+inline float float_of_half(unsigned short bits) { return shim::widen_half(bits); }
+inline unsigned short half_of_float(float x) { return shim::narrow_half(x); }
+inline float __uint_as_float(unsigned int bits) {
+  float x;
+  std::memcpy(&x, &bits, sizeof x);
+  return x;
+}
+inline unsigned int __float_as_uint(float x) {
+  unsigned int bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  return bits;
+}
+inline void __syncthreads() { shim::wait(shim::State::at_barrier); }
+inline float __shfl_xor_sync(unsigned int, float x, int distance) {
+  const unsigned int own = threadIdx.x;
+  shim::threads[own].given = x;
+  shim::wait(shim::State::at_shuffle);
+  const float other = shim::threads[own ^ static_cast<unsigned int>(distance)].given;
+  shim::wait(shim::State::at_shuffle);
+  return other;
+}
