@@ -22,6 +22,7 @@ inline __device__ unsigned short half_of_float(float x) {
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
   return bits;
 }
+extern __shared__ __align__(16) float kept[];  // of the rows in work
 #endif
 
 inline __device__ float widened(float x) { return x; }

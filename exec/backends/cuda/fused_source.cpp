@@ -102,13 +102,13 @@ enum class Home : std::uint8_t { phase, registers, shared, reloaded };
 // A row of numbers: of an operand as the steps before left it.
 struct Value {
   int operand = -1;
-  std::string loaded_from;  // offset into the operand; empty: a step makes it
-  int made = 0;             // the first phase in which it can be read
+  bool is_loaded = false;  // from the operand; else a step makes it
+  std::string row_offset;  // "row * 768 + ": where its row begins there
+  int made = 0;            // the first phase in which it can be read
   int first_read = -1, last_read = -1;
   Home home = Home::phase;
 
-  bool is_loaded() const { return !loaded_from.empty(); }
-  int begin() const { return is_loaded() ? first_read : made; }
+  int begin() const { return is_loaded ? first_read : made; }
 };
 
 // A line in the loop over a thread's columns: sets a value, or adds to a sum over the row or over
@@ -137,11 +137,11 @@ struct Saved {
 
 // Registers left for what is kept, per thread, of 65536 for the threads of a block; at most 255.
 int kept_in_registers(int threads) {
-  constexpr int all = 65536, for_the_rest = 48, most = 160;
+  constexpr int all = 65536, for_the_rest = 56, most = 160;
   return std::clamp(all / threads - for_the_rest, 16, most);
 }
-// Of the 48 KiB that every architecture gives a block without asking; the rest is for sums.
-constexpr std::int64_t kept_in_shared = 44 << 10;
+// Every architecture from sm_80 on gives a block 99 KiB that asks for them.
+constexpr std::int64_t kept_in_shared = 96 << 10;
 
 class Generator {
  public:
@@ -234,14 +234,14 @@ class Generator {
 
   int loaded(int operand, const std::string& offset) {
     const auto [found, is_new] = loaded_.try_emplace({operand, offset}, 0);
-    if (is_new) found->second = add_value({operand, offset});
+    if (is_new) found->second = add_value({operand, true, offset});
     return found->second;
   }
 
   // What a step reads: what an earlier one made, its row of a matrix, or a row that all share.
   int argument(int operand) {
     if (current_[at(operand)] >= 0) return current_[at(operand)];
-    return loaded(operand, fusion_.cut[at(operand)] ? fmt::format("row * {}", width_) : "0");
+    return loaded(operand, fusion_.cut[at(operand)] ? fmt::format("row * {} + ", width_) : "");
   }
 
   void add_statement(Statement::Kind kind, int in_phase, int target, std::string text,
@@ -262,7 +262,7 @@ class Generator {
         type(operand).dtype == Dtype::f32
             ? text
             : fmt::format("rounded<{}>({})", type_name(type(operand).dtype), text);
-    const int value = add_value({operand, "", in_phase});
+    const int value = add_value({operand, false, "", in_phase});
     add_statement(Statement::Kind::value, in_phase, value, stored, std::move(arguments), op);
     current_[at(operand)] = value;
   }
@@ -344,7 +344,7 @@ class Generator {
     const Attributes& a = step.attributes;
     declare_position(a, number, false);
     return loaded(step.inputs[1],
-                  fmt::format("(position_{} + {}) * {}", number, a.position_offset, width_));
+                  fmt::format("(position_{} + {}) * {} + ", number, a.position_offset, width_));
   }
 
   void add_dropout(const FusedStep& step, int number) {
@@ -454,14 +454,17 @@ class Generator {
   // that all share stay in the caches.
   void find_homes() {
     registers_ = kept_in_registers(layout_.threads * layout_.rows_at_once);
-    shared_ = kept_in_shared;
     for (int id : operands_of(true)) sum_home_[id] = home(true);
     for (const bool made : {true, false})
       for (Value& value : values_) {
-        if (value.is_loaded() == made || value.last_read <= value.begin()) continue;
-        const bool shared_row = value.is_loaded() && !fusion_.cut[at(value.operand)];
+        if (value.is_loaded == made || value.last_read <= value.begin()) continue;
+        const bool shared_row = value.is_loaded && !fusion_.cut[at(value.operand)];
         value.home = shared_row ? Home::reloaded : home(made);
       }
+  }
+
+  std::int64_t bytes_in_shared() const {  // of a value, for the rows that a block works on at once
+    return width_ * layout_.rows_at_once * bytes_of(Dtype::f32);
   }
 
   Home home(bool must) {
@@ -470,10 +473,10 @@ class Generator {
       return Home::registers;
     }
     if (!must) return Home::reloaded;
-    shared_ -= width_ * layout_.rows_at_once * bytes_of(Dtype::f32);
-    require(shared_ >= 0, fmt::format("what it keeps of a row of {} does not fit into registers "
-                                      "and shared memory",
-                                      width_));
+    kernel_.shared_bytes += bytes_in_shared();
+    require(kernel_.shared_bytes <= kept_in_shared,
+            fmt::format("what it keeps of a row of {} fits into no registers and shared memory",
+                        width_));
     return Home::shared;
   }
 
@@ -526,23 +529,28 @@ class Generator {
     if (home == Home::shared) {
       const std::string row =
           layout_.rows_at_once > 1 ? fmt::format(" + threadIdx.x / 32 * {}", width_) : "";
-      line(
-          fmt::format("alignas(16) __shared__ float shared_{}[{}];\nfloat* const {} = shared_{}{};",
-                      name, width_ * layout_.rows_at_once, name, name, row));
+      line(fmt::format("float* const {} = kept + {}{};", name, shared_used_ / bytes_of(Dtype::f32),
+                       row));
+      shared_used_ += bytes_in_shared();
     }
   }
 
-  // The loop over a thread's columns.
+  // The loop over a thread's columns. Without a use of its column, which compilers would warn of,
+  // it is not declared.
   void open_columns() {
     line("#pragma unroll");
     open(fmt::format("for (int turn = 0; turn < {}; ++turn)", layout_.turns));
-    line(fmt::format("const int column = (turn * {} + thread) * {};", layout_.threads,
-                     layout_.vector));
+    columns_begin_ = kernel_.source.size();
     guarded_ = std::int64_t{layout_.turns} * layout_.threads * layout_.vector != width_;
     if (guarded_) open(fmt::format("if (column < {})", width_));
   }
   void close_columns() {
     if (guarded_) close();
+    if (kernel_.source.find("column", columns_begin_) != std::string::npos)
+      kernel_.source.insert(
+          columns_begin_,
+          fmt::format("{}const int column = (turn * {} + thread) * {};\n",
+                      std::string(at(2 * depth_), ' '), layout_.threads, layout_.vector));
     close();
   }
   void open_vector() {
@@ -582,9 +590,9 @@ class Generator {
       const bool inside = value.home == Home::phase || value.home == Home::reloaded;
       if (value.begin() != number && !again) continue;
       if (inside) line(fmt::format("float v{}[{}];", i, layout_.vector));
-      if (value.is_loaded())
-        line(fmt::format("load<{}>(p{} + {} + column, {});", layout_.vector, value.operand,
-                         value.loaded_from, element(id, true)));
+      if (value.is_loaded)
+        line(fmt::format("load<{}>(p{} + {}column, {});", layout_.vector, value.operand,
+                         value.row_offset, element(id, true)));
     }
     for (const std::string& text : of.before) line(text);
     open_vector();
@@ -594,7 +602,7 @@ class Generator {
     for (std::size_t i = 0; i < values_.size(); ++i) {
       const Value& value = values_[i];
       const int id = static_cast<int>(i);
-      if (value.is_loaded() || value.made != number || !is_written(value.operand)) continue;
+      if (value.is_loaded || value.made != number || !is_written(value.operand)) continue;
       line(fmt::format("store<{}>(p{} + row * {} + column, {});", layout_.vector, value.operand,
                        width_, element(id, true)));
     }
@@ -715,9 +723,10 @@ class Generator {
   std::vector<Statement> statements_;
   std::map<int, Home> sum_home_;
   int registers_ = 0;
-  std::int64_t shared_ = 0;
+  std::int64_t shared_used_ = 0;
   int depth_ = 0;
-  bool guarded_ = false;
+  bool guarded_ = false;           // threads may have fewer columns than others
+  std::size_t columns_begin_ = 0;  // of the text in a loop over columns
 };
 
 }  // namespace

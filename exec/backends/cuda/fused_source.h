@@ -26,7 +26,8 @@ std::string_view fused_prelude();
 struct FusedKernel {
   std::string name, source;
   std::int64_t blocks = 0;
-  int threads = 0;  // of a block
+  int threads = 0;                // of a block
+  std::int64_t shared_bytes = 0;  // dynamic shared memory of a block
   std::vector<int> operands;
   std::int64_t partial_bytes = 0;
   bool counts_positions = false;
