@@ -136,6 +136,12 @@ inline unsigned int __float_as_uint(float x) {
   std::memcpy(&bits, &x, sizeof bits);
   return bits;
 }
+inline float __fdividef(float a, float b) { return a / b; }
+inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
+template <typename T>
+const T* again(const T* address) {
+  return address;
+}
 inline void __syncthreads() { shim::wait(shim::State::at_barrier); }
 inline float __shfl_xor_sync(unsigned int, float x, int distance) {
   const unsigned int own = threadIdx.x;

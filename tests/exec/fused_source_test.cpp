@@ -204,6 +204,11 @@ std::vector<FusionCase> all_cases() {
                             {3, 7, 39, Dtype::bf16}};
   for (std::uint64_t seed = 1; seed <= 40; ++seed)
     cases.push_back(random_body(sizes[seed % std::size(sizes)], seed));
+  // Rows too long for registers alone, of a warp and of a block.
+  for (const std::uint64_t seed : {23, 24, 36})
+    cases.push_back(random_body({1, 5, 1000, Dtype::f32}, seed));
+  for (const std::uint64_t seed : {11, 17, 23})
+    cases.push_back(random_body({1, 5, 12288, Dtype::f32}, seed));
   return cases;
 }
 
@@ -220,4 +225,67 @@ TEST_CASE("CUDA kernels of fused operations compute what the CPU's do", "[exec][
     INFO(cases[i].name << '\n' << kernels[i].source);
     compare(library, kernels[i], cases[i], i + 1);
   }
+}
+
+TEST_CASE("every row operation but products has a CUDA kernel", "[exec][cuda]") {
+  std::set<Op> shown;
+  for (const FusionCase& c : single_operations({})) shown.insert(c.fusion.steps[0].op);
+  for (const OpInfo& each : op_table()) {
+    INFO(each.name);
+    const std::optional<RowRule> rule = row_rule(each.op);
+    CHECK(shown.count(each.op) == (rule && !rule->product ? 1 : 0));
+  }
+}
+
+TEST_CASE("values are in registers, and in shared memory where they are too many", "[exec][cuda]") {
+  const auto shared_bytes = [](int width, std::uint64_t seed) {
+    return cuda::fused_kernel(random_body({1, 5, width, Dtype::f32}, seed).fusion, "k")
+        .shared_bytes;
+  };
+  CHECK(shared_bytes(96, 23) == 0);
+  // Four warps have a row each; or a block has one.
+  CHECK(shared_bytes(1000, 23) > 0);
+  CHECK(shared_bytes(1000, 23) % (4 * 1000 * 4) == 0);
+  CHECK(shared_bytes(12288, 23) > 0);
+  CHECK(shared_bytes(12288, 23) % (12288 * 4) == 0);
+}
+
+TEST_CASE("the text depends on neither the dropout's key nor the position in the run",
+          "[exec][cuda]") {
+  Fusion fusion;
+  for (FusionCase& c : single_operations({}))
+    if (c.name == "dropout") fusion = c.fusion;
+  const cuda::FusedKernel one = cuda::fused_kernel(fusion, "k");
+  fusion.steps[0].attributes.dropout_key = 7;
+  const cuda::FusedKernel other = cuda::fused_kernel(fusion, "k");
+  CHECK(one.source == other.source);
+  CHECK(one.keys != other.keys);
+  CHECK(other.keys == std::vector<std::uint64_t>{7});
+}
+
+TEST_CASE("a body without a CUDA kernel says why", "[exec][cuda]") {
+  const auto why = [](const Fusion& fusion) {
+    return message_of([&] { cuda::fused_kernel(fusion, "k"); });
+  };
+  Fusion add;
+  for (FusionCase& c : single_operations({}))
+    if (c.name == "add") add = c.fusion;
+  const std::string of_add = "no CUDA kernel of the fusion add: ";
+
+  Fusion products = add;
+  products.loop = Fusion::Loop::products;
+  CHECK(why(products) == of_add + "its steps are products");
+  products.loop = Fusion::Loop::product_first;
+  CHECK(why(products) == of_add + "nothing follows the product");
+  Fusion loss = add;
+  loss.steps[0].op = Op::cross_entropy;
+  CHECK(why(loss) == "no CUDA kernel of the fusion cross_entropy: cross_entropy has no CUDA form");
+  Fusion wide_numbers = add;
+  wide_numbers.operands[0].dtype = Dtype::f64;
+  CHECK(why(wide_numbers) == of_add + "elements are fp32, fp16 or bf16");
+  Fusion uneven = add;
+  uneven.operands[0].shape[1] = 95;
+  CHECK(why(uneven) == of_add + "rows have different widths");
+  CHECK(why(random_body({1, 5, 12288, Dtype::f32}, 24).fusion)
+            .ends_with("what it keeps of a row of 12288 fits into no registers and shared memory"));
 }

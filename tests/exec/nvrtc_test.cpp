@@ -11,6 +11,8 @@ using namespace meshwright;
 
 namespace {
 
+// A spilled register is one of the warnings: what steps pass to each other does not go to memory.
+
 // One text of many kernels: a compilation each would take minutes.
 std::string source_of(const std::vector<FusionCase>& cases) {
   std::string source(cuda::fused_prelude());
@@ -34,6 +36,7 @@ void check_compiles(const std::vector<FusionCase>& cases) {
 
 TEST_CASE("CUDA kernels of every row operation compile without a warning", "[exec][cuda]") {
   std::vector<FusionCase> cases = single_operations({3, 7, 96, Dtype::f32});
+  for (FusionCase& c : single_operations({2, 6, 12288, Dtype::bf16})) cases.push_back(std::move(c));
   for (FusionCase& c : epilogues({3, 7, 96, Dtype::f16})) cases.push_back(std::move(c));
   check_compiles(cases);
 }
@@ -42,7 +45,7 @@ TEST_CASE("CUDA kernels of random bodies compile without a warning", "[exec][cud
   const RowSizes sizes[] = {{3, 7, 37, Dtype::f32},
                             {3, 8, 96, Dtype::f16},
                             {2, 6, 1540, Dtype::bf16},
-                            {2, 6, 12288, Dtype::f32}};
+                            {2, 6, 4096, Dtype::f32}};
   std::vector<FusionCase> cases;
   for (std::uint64_t seed = 1; seed <= 12; ++seed)
     cases.push_back(random_body(sizes[seed % std::size(sizes)], seed));

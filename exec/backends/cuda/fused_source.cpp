@@ -61,7 +61,7 @@ struct Layout {
   std::int64_t width = 0;
   int vector = 1;
   int threads = 32;      // of a row: a warp, or a block
-  int rows_at_once = 8;  // of a block
+  int rows_at_once = 4;  // of a block
   int turns = 1;
   std::int64_t strip = 1;  // rows that a warp or block takes one after the other
 
@@ -69,7 +69,7 @@ struct Layout {
 };
 
 constexpr std::int64_t longest_of_warp = 1024;  // columns: 32 for each thread
-constexpr int columns_of_thread = 16, most_threads = 1024;
+constexpr int columns_of_thread = 16, most_threads = 256;
 constexpr std::int64_t vector_bytes = 16;
 
 // A strip's partial sums are written once: strips are long enough for that to cost little, and
@@ -137,7 +137,7 @@ struct Saved {
 
 // Registers left for what is kept, per thread, of 65536 for the threads of a block; at most 255.
 int kept_in_registers(int threads) {
-  constexpr int all = 65536, for_the_rest = 56, most = 160;
+  constexpr int all = 65536, for_the_rest = 96, most = 96;
   return std::clamp(all / threads - for_the_rest, 16, most);
 }
 // Every architecture from sm_80 on gives a block 99 KiB that asks for them.
@@ -370,19 +370,19 @@ class Generator {
     const bool rms = step.op == Op::rms_norm;
     const int x = argument(step.inputs[0]);
     int at_phase = last_made({x});
-    const std::string width = literal(static_cast<double>(width_));
+    const std::string share = literal(1 / static_cast<double>(width_));
     Saved saved{fmt::format("mean_{}", number), fmt::format("scale_{}", number)};
     if (!rms) {
       const std::string sum = sum_over_row(at_phase, "$0", {x}, step.op);
       phase(at_phase).after.push_back(
-          fmt::format("const float {} = {} / {};", saved.mean, sum, width));
+          fmt::format("const float {} = {} * {};", saved.mean, sum, share));
       ++at_phase;
     }
     const std::string centred = rms ? "$0" : fmt::format("($0 - {})", saved.mean);
     const std::string squares =
         sum_over_row(at_phase, fmt::format("square({})", centred), {x}, step.op);
-    phase(at_phase).after.push_back(fmt::format("const float {} = 1.0f / sqrtf({} / {} + {});",
-                                                saved.scale, squares, width,
+    phase(at_phase).after.push_back(fmt::format("const float {} = rsqrtf({} * {} + {});",
+                                                saved.scale, squares, share,
                                                 literal(step.attributes.epsilon)));
     const int operand = step.outputs[1];
     if (!fusion_.is_internal(operand)) {
@@ -423,7 +423,7 @@ class Generator {
     const int dy = argument(step.inputs[3]);
     const Saved& saved = saved_of(step.inputs[2], rms);
     const int made = std::max(last_made({x, weight, dy}), saved.made);
-    const std::string width = literal(static_cast<double>(width_));
+    const std::string share = literal(1 / static_cast<double>(width_));
     const auto centred = [&](const std::string& element) {
       return rms ? element : fmt::format("({} - {})", element, saved.mean);
     };
@@ -431,13 +431,13 @@ class Generator {
     if (!rms) {
       mean_g = fmt::format("mean_g_{}", number);
       const std::string sum = sum_over_row(made, "$0 * $1", {dy, weight}, step.op);
-      phase(made).after.push_back(fmt::format("const float {} = {} / {};", mean_g, sum, width));
+      phase(made).after.push_back(fmt::format("const float {} = {} * {};", mean_g, sum, share));
     }
     const std::string sum =
         sum_over_row(made, fmt::format("$0 * $1 * {}", centred("$2")), {dy, weight, x}, step.op);
     const std::string mean_gz = fmt::format("mean_gz_{}", number);
     phase(made).after.push_back(
-        fmt::format("const float {} = {} * {} / {};", mean_gz, sum, saved.scale, width));
+        fmt::format("const float {} = {} * {} * {};", mean_gz, sum, saved.scale, share));
     if (step.outputs.size() > 1)
       sum_over_rows(step.outputs[1], made, fmt::format("$0 * {} * {}", centred("$1"), saved.scale),
                     {dy, x}, step.op);
@@ -535,10 +535,10 @@ class Generator {
     }
   }
 
-  // The loop over a thread's columns. Without a use of its column, which compilers would warn of,
-  // it is not declared.
-  void open_columns() {
-    line("#pragma unroll");
+  // The loop over a thread's columns, unrolled where it numbers registers. Without a use of its
+  // column, which compilers would warn of, it is not declared.
+  void open_columns(bool in_registers) {
+    line(in_registers ? "#pragma unroll" : "#pragma unroll 2");
     open(fmt::format("for (int turn = 0; turn < {}; ++turn)", layout_.turns));
     columns_begin_ = kernel_.source.size();
     guarded_ = std::int64_t{layout_.turns} * layout_.threads * layout_.vector != width_;
@@ -578,10 +578,21 @@ class Generator {
     return operand >= fusion_.inputs && operand < fusion_.inputs + fusion_.outputs;
   }
 
+  bool is_in_registers(const Statement& statement) const {
+    const auto kept = [&](int value) { return values_[at(value)].home == Home::registers; };
+    if (std::any_of(statement.arguments.begin(), statement.arguments.end(), kept)) return true;
+    if (statement.kind == Statement::Kind::over_row) return false;
+    return statement.kind == Statement::Kind::value
+               ? kept(statement.target)
+               : sum_home_.at(statement.target) == Home::registers;
+  }
+
   void write_phase(int number) {
     const Phase& of = phases_[at(number)];
     if (of.sums > 0) line(fmt::format("float sum_{}[{}] = {{}};", number, of.sums));
-    open_columns();
+    open_columns(std::any_of(statements_.begin(), statements_.end(), [&](const Statement& each) {
+      return each.phase == number && is_in_registers(each);
+    }));
     for (std::size_t i = 0; i < values_.size(); ++i) {
       const Value& value = values_[i];
       const int id = static_cast<int>(i);
@@ -591,8 +602,10 @@ class Generator {
       if (value.begin() != number && !again) continue;
       if (inside) line(fmt::format("float v{}[{}];", i, layout_.vector));
       if (value.is_loaded)
-        line(fmt::format("load<{}>(p{} + {}column, {});", layout_.vector, value.operand,
-                         value.row_offset, element(id, true)));
+        line(fmt::format(
+            "load<{}>({} + {}column, {});", layout_.vector,
+            again ? fmt::format("again(p{})", value.operand) : fmt::format("p{}", value.operand),
+            value.row_offset, element(id, true)));
     }
     for (const std::string& text : of.before) line(text);
     open_vector();
@@ -668,7 +681,7 @@ class Generator {
   void clear_shared_sums() {
     for (int id : kernel_.sums) {
       if (sum_home_.at(id) != Home::shared) continue;
-      open_columns();
+      open_columns(false);
       open_vector();
       line(element_of_sum(id) + " = 0.0f;");
       close();
@@ -679,7 +692,7 @@ class Generator {
   void write_partials(std::int64_t strips) {
     if (kernel_.sums.empty()) return;
     open(fmt::format("if (strip < {})", strips));
-    open_columns();
+    open_columns(true);
     for (std::size_t i = 0; i < kernel_.sums.size(); ++i)
       line(fmt::format("store<{}>(partial + ({} + strip) * {} + column, {});", layout_.vector,
                        static_cast<std::int64_t>(i) * strips, width_,

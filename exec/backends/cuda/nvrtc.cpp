@@ -29,7 +29,8 @@ class Program {
 
   void compile(const std::string& architecture) const {
     const std::string target = "--gpu-architecture=" + architecture;
-    const std::array<const char*, 2> options = {target.c_str(), "--std=c++17"};
+    const std::array<const char*, 3> options = {target.c_str(), "--std=c++17",
+                                                "--ptxas-options=--warn-on-spills"};
     const nvrtcResult result =
         nvrtcCompileProgram(program_, static_cast<int>(options.size()), options.data());
     check(result, "nvrtcCompileProgram", log());
