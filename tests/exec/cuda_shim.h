@@ -49,26 +49,34 @@ static void run_thread() {
   wait(State::done);
 }
 
-// Lets threads go on for which all others are waiting: a whole warp, or all that have not returned.
-static bool release(int count) {
-  bool released = false;
-  for (int warp = 0; warp < count; warp += 32) {
-    bool whole = true;
-    for (int t = warp; t < warp + 32; ++t) whole = whole && threads[t].state == State::at_shuffle;
-    for (int t = warp; whole && t < warp + 32; ++t) threads[t].state = State::ready;
-    released = released || whole;
-  }
-  bool all = true, any = false;
-  for (int t = 0; t < count; ++t) {
-    any = any || threads[t].state == State::at_barrier;
-    all = all && (threads[t].state == State::at_barrier || threads[t].state == State::done);
-  }
-  for (int t = 0; t < count && all; ++t)
-    if (threads[t].state == State::at_barrier) threads[t].state = State::ready;
-  return released || (all && any);
+static bool all_in(int begin, int end, State state) {
+  for (int t = begin; t < end; ++t)
+    if (threads[t].state != state) return false;
+  return true;
 }
 
-// False: some threads wait for others that never come.
+static void set(int begin, int end, State from, State to) {
+  for (int t = begin; t < end; ++t)
+    if (threads[t].state == from) threads[t].state = to;
+}
+
+// As far as it comes without the other warps.
+static void run_warp(int begin, bool reversed) {
+  const int end = begin + 32;
+  do {
+    for (int i = 0; i < 32; ++i) {
+      const int t = reversed ? end - 1 - i : begin + i;
+      if (threads[t].state != State::ready) continue;
+      threadIdx.x = static_cast<unsigned int>(t);
+      swapcontext(&scheduler, &threads[t].context);
+    }
+    if (!all_in(begin, end, State::at_shuffle)) return;
+    set(begin, end, State::at_shuffle, State::ready);
+  } while (true);
+}
+
+// A warp is ahead of the others until the next barrier, so that one which is missing shows. False:
+// some threads wait for others that never come.
 static bool run_block(int count, bool reversed) {
   if (threads.size() < static_cast<std::size_t>(count)) threads.resize(count);
   for (int t = 0; t < count; ++t) {
@@ -80,17 +88,12 @@ static bool run_block(int count, bool reversed) {
     makecontext(&thread.context, run_thread, 0);
     thread.state = State::ready;
   }
-  do {
-    for (int i = 0; i < count; ++i) {
-      const int t = reversed ? count - 1 - i : i;
-      if (threads[t].state != State::ready) continue;
-      threadIdx.x = static_cast<unsigned int>(t);
-      swapcontext(&scheduler, &threads[t].context);
-    }
-  } while (release(count));
-  for (int t = 0; t < count; ++t)
-    if (threads[t].state != State::done) return false;
-  return true;
+  while (true) {
+    for (int warp = 0; warp < count; warp += 32)
+      run_warp(reversed ? count - 32 - warp : warp, reversed);
+    if (!all_in(0, count, State::at_barrier)) return all_in(0, count, State::done);
+    set(0, count, State::at_barrier, State::ready);
+  }
 }
 
 template <typename... Parameters, std::size_t... i>

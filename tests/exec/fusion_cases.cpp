@@ -24,6 +24,12 @@ class Body {
   std::int64_t width() const { return sizes_.width; }
   Attributes& attributes() { return attributes_; }  // of what is added next
 
+  // These rows are a rank's share of longer sequences, that do not end where the share does.
+  void share_rows() {
+    attributes_.sequence_parallel = true;
+    attributes_.sequence_length = 2 * sizes_.length + 1;
+  }
+
   int input(Shape shape) { return graph_.add_tensor({shape, sizes_.stored}, Role::activation); }
   int x() { return input({rows(), width()}); }
   int row() { return graph_.add_tensor({{width()}, sizes_.stored}, Role::parameter); }
@@ -90,7 +96,7 @@ const Single singles[] = {
     {"add_position, offset, own rows",
      [](Body& b) {
        b.attributes().position_offset = 2;
-       b.attributes().sequence_parallel = true;
+       b.share_rows();
        b.add(Op::add_position, {b.x(), b.table(64)});
      }},
     {"add_position, context",
@@ -140,6 +146,11 @@ const Single singles[] = {
        b.add(Op::add, {x, x});
      }},
     {"dropout", [](Body& b) { add_dropout(b, Op::dropout, 0.1); }},
+    {"dropout, own rows",
+     [](Body& b) {
+       b.share_rows();
+       add_dropout(b, Op::dropout, 0.3);
+     }},
     {"dropout, own columns",
      [](Body& b) {
        b.attributes().hidden_share = true;
