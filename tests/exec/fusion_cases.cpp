@@ -319,6 +319,14 @@ std::vector<FusionCase> single_operations(const RowSizes& sizes) { return built(
 
 std::vector<FusionCase> epilogues(const RowSizes& sizes) { return built(products, sizes); }
 
+FusionCase residual_and_norm(const RowSizes& sizes) {
+  Body body(sizes);
+  const int sum = body.add(Op::add, {body.x(), body.x()});
+  body.keep(sum);
+  body.add(Op::layer_norm, {sum, body.row(), body.row()});
+  return {"add + layer_norm", body.fusion().value()};
+}
+
 FusionCase random_body(const RowSizes& sizes, std::uint64_t seed) {
   // Another draw where there are too many operands.
   for (;; seed += 1000)

@@ -24,6 +24,7 @@ struct RowSizes {
 // Some operations in several forms. Every operation with a row rule that is no product is there.
 std::vector<FusionCase> single_operations(const RowSizes& sizes);
 std::vector<FusionCase> epilogues(const RowSizes& sizes);
+FusionCase residual_and_norm(const RowSizes& sizes);  // add + layer_norm, the sum is an output too
 FusionCase random_body(const RowSizes& sizes, std::uint64_t seed);  // 2 to 6 steps
 
 }  // namespace meshwright

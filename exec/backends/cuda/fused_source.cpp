@@ -18,9 +18,9 @@ std::string_view type_name(Dtype dtype) {
   return dtype == Dtype::f16 ? "f16" : dtype == Dtype::bf16 ? "bf16" : "float";
 }
 
-// As many digits as bring the same float back.
+// As few digits as bring the same float back.
 std::string literal(double x) {
-  std::string text = fmt::format("{:.9g}", static_cast<float>(x));
+  std::string text = fmt::format("{}", static_cast<float>(x));
   if (text.find_first_of(".e") == std::string::npos) text += ".0";
   return text + "f";
 }
@@ -135,11 +135,9 @@ struct Saved {
   int made = 0;
 };
 
-// Registers left for what is kept, per thread, of 65536 for the threads of a block; at most 255.
-int kept_in_registers(int threads) {
-  constexpr int all = 65536, for_the_rest = 96, most = 96;
-  return std::clamp(all / threads - for_the_rest, 16, most);
-}
+// Floats that a thread keeps in registers: with more of its 255, compilers spill (they hold several
+// turns' loads as well).
+constexpr int kept_in_registers = 96;
 // Every architecture from sm_80 on gives a block 99 KiB that asks for them.
 constexpr std::int64_t kept_in_shared = 96 << 10;
 
@@ -379,8 +377,8 @@ class Generator {
       ++at_phase;
     }
     const std::string centred = rms ? "$0" : fmt::format("($0 - {})", saved.mean);
-    const std::string squares =
-        sum_over_row(at_phase, fmt::format("square({})", centred), {x}, step.op);
+    const std::string squares = sum_over_row(
+        at_phase, rms ? "square($0)" : fmt::format("square($0 - {})", saved.mean), {x}, step.op);
     phase(at_phase).after.push_back(fmt::format("const float {} = rsqrtf({} * {} + {});",
                                                 saved.scale, squares, share,
                                                 literal(step.attributes.epsilon)));
@@ -453,7 +451,6 @@ class Generator {
   // Sums and what steps made first; what was loaded is loaded again where there is no room. Rows
   // that all share stay in the caches.
   void find_homes() {
-    registers_ = kept_in_registers(layout_.threads * layout_.rows_at_once);
     for (int id : operands_of(true)) sum_home_[id] = home(true);
     for (const bool made : {true, false})
       for (Value& value : values_) {
@@ -653,7 +650,7 @@ class Generator {
                      kernel_.threads, kernel_.name, parameters()));
     const bool warps = layout_.rows_at_once > 1;
     line(fmt::format("const int thread = threadIdx.x{};", warps ? " % 32" : ""));
-    line(fmt::format("const long long strip = {};",
+    line(fmt::format("const long long {} = {};", layout_.strip == 1 ? "row" : "strip",
                      warps
                          ? fmt::format("blockIdx.x * {}LL + threadIdx.x / 32", layout_.rows_at_once)
                          : "blockIdx.x"));
@@ -668,11 +665,15 @@ class Generator {
   }
 
   void write_rows() {
-    line(
-        fmt::format("const long long begin = strip * {0};\n"
-                    "const long long end = begin + {0} < {1} ? begin + {0} : {1};",
-                    layout_.strip, fusion_.rows));
-    open("for (long long row = begin; row < end; ++row)");
+    if (layout_.strip == 1) {
+      open(fmt::format("if (row < {})", fusion_.rows));
+    } else {
+      line(
+          fmt::format("const long long begin = strip * {0};\n"
+                      "const long long end = begin + {0} < {1} ? begin + {0} : {1};",
+                      layout_.strip, fusion_.rows));
+      open("for (long long row = begin; row < end; ++row)");
+    }
     for (const std::string& text : of_row_) line(text);
     for (int i = 0; i < static_cast<int>(phases_.size()); ++i) write_phase(i);
     close();
@@ -735,7 +736,7 @@ class Generator {
   std::vector<Phase> phases_;
   std::vector<Statement> statements_;
   std::map<int, Home> sum_home_;
-  int registers_ = 0;
+  int registers_ = kept_in_registers;  // left
   std::int64_t shared_used_ = 0;
   int depth_ = 0;
   bool guarded_ = false;           // threads may have fewer columns than others
