@@ -16,6 +16,7 @@
 #include "tests/exec/fusion_cases.h"
 #include "tests/exec/op_cases.h"
 #include "tests/message_of.h"
+#include "tests/models/plans.h"
 #include "tests/test_folder.h"
 
 using namespace meshwright;
@@ -185,6 +186,16 @@ void compare(const Library& library, const cuda::FusedKernel& kernel, const Fusi
   }
 }
 
+Training with_dropout(Precision precision) {
+  Training training;
+  training.precision = precision;
+  training.micro_batch = 3;
+  training.sequence_length = 8;
+  training.predicted_positions = 2;
+  training.dropout = 0.1;
+  return training;
+}
+
 std::vector<FusionCase> all_cases() {
   std::vector<FusionCase> cases;
   const auto append = [&](std::vector<FusionCase> more, const char* what) {
@@ -209,6 +220,12 @@ std::vector<FusionCase> all_cases() {
     cases.push_back(random_body({1, 5, 1000, Dtype::f32}, seed));
   for (const std::uint64_t seed : {11, 17, 23})
     cases.push_back(random_body({1, 5, 12288, Dtype::f32}, seed));
+  // Fusions that passes make; those of later layers have the same text.
+  std::set<std::string> seen;
+  for (const char* family : {"gpt", "llama", "bert", "mpt", "mixtral"})
+    for (FusionCase& c : fusions_of(small_model(family), with_dropout(Precision::fp32)))
+      if (seen.insert(cuda::fused_kernel(c.fusion, "k").source).second)
+        cases.push_back(std::move(c));
   return cases;
 }
 
@@ -234,6 +251,23 @@ TEST_CASE("every row operation but products has a CUDA kernel", "[exec][cuda]") 
     INFO(each.name);
     const std::optional<RowRule> rule = row_rule(each.op);
     CHECK(shown.count(each.op) == (rule && !rule->product ? 1 : 0));
+  }
+}
+
+TEST_CASE("every fusion by rows of the zoo's models has a CUDA kernel, layers the same one",
+          "[exec][cuda]") {
+  for (const std::string& name : zoo_names()) {
+    const Model model = load_model(name, ".");
+    Training training = with_dropout(Precision::bf16);
+    training.sequence_length = 512;
+    std::set<std::string> texts;
+    for (const FusionCase& c : fusions_of(model, training)) {
+      INFO(c.name);
+      REQUIRE_NOTHROW(texts.insert(cuda::fused_kernel(c.fusion, "k").source));
+    }
+    INFO(name);
+    CHECK(!texts.empty());
+    CHECK(texts.size() < static_cast<std::size_t>(model.layers));
   }
 }
 

@@ -5,6 +5,7 @@
 #include "models/core/error.h"
 #include "models/passes/cleanup.h"
 #include "models/passes/fuse.h"
+#include "models/passes/pass.h"
 
 namespace meshwright {
 
@@ -332,6 +333,22 @@ FusionCase random_body(const RowSizes& sizes, std::uint64_t seed) {
   for (;; seed += 1000)
     if (std::optional<Fusion> fusion = RandomBody(sizes, seed).fusion())
       return {"body " + std::to_string(seed) + ": " + name_of(*fusion), *std::move(fusion)};
+}
+
+std::vector<FusionCase> fusions_of(const Model& model, const Training& training) {
+  Plan plan;
+  plan.training = training;
+  plan.training.compiler = CompilerLevel::full;
+  plan.training.global_batch = training.micro_batch;
+  std::vector<FusionCase> cases;
+  for (const Node& node : run_passes(build_graph(model, plan.training), plan).nodes) {
+    if (node.op != Op::fused) continue;
+    const Fusion& fusion = *node.attributes.fusion;
+    if (fusion.loop == Fusion::Loop::blocks ||
+        (fusion.loop == Fusion::Loop::product_first && fusion.steps.size() > 1))
+      cases.push_back({model.name + ": " + name_of(fusion), fusion});
+  }
+  return cases;
 }
 
 }  // namespace meshwright

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "models/graph/fusion.h"
+#include "models/importers/model.h"
 
 namespace meshwright {
 
@@ -26,5 +27,9 @@ std::vector<FusionCase> single_operations(const RowSizes& sizes);
 std::vector<FusionCase> epilogues(const RowSizes& sizes);
 FusionCase residual_and_norm(const RowSizes& sizes);  // add + layer_norm, the sum is an output too
 FusionCase random_body(const RowSizes& sizes, std::uint64_t seed);  // 2 to 6 steps
+
+// What a CUDA kernel is made of in the model's graph at compiler level full: every fused operation
+// that works by rows, and the epilogues of the others.
+std::vector<FusionCase> fusions_of(const Model& model, const Training& training);
 
 }  // namespace meshwright

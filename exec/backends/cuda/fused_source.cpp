@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "models/core/error.h"
@@ -105,10 +106,11 @@ struct Value {
   bool is_loaded = false;  // from the operand; else a step makes it
   std::string row_offset;  // "row * 768 + ": where its row begins there
   int made = 0;            // the first phase in which it can be read
-  int first_read = -1, last_read = -1;
+  std::set<int> read{};    // phases
   Home home = Home::phase;
 
-  int begin() const { return is_loaded ? first_read : made; }
+  int begin() const { return is_loaded ? *read.begin() : made; }
+  bool is_kept() const { return !read.empty() && *read.rbegin() > begin(); }
 };
 
 // A line in the loop over a thread's columns: sets a value, or adds to a sum over the row or over
@@ -135,9 +137,10 @@ struct Saved {
   int made = 0;
 };
 
-// Floats that a thread keeps in registers: with more of its 255, compilers spill (they hold several
-// turns' loads as well).
-constexpr int kept_in_registers = 96;
+// Floats that a thread of a warp's row, or a block's, keeps in registers. With more of its 255 the
+// compiler spilled some when it made random bodies for sm_80 and sm_90: it holds several turns'
+// loads as well.
+constexpr int kept_by_warp = 80, kept_by_block = 96;
 // Every architecture from sm_80 on gives a block 99 KiB that asks for them.
 constexpr std::int64_t kept_in_shared = 96 << 10;
 
@@ -153,6 +156,7 @@ class Generator {
     layout_ = layout_of(width_, fusion_.rows, least_element_bytes_, fusion_.accumulated > 0);
     for (std::size_t i = first_step(); i < fusion_.steps.size(); ++i)
       add_step(fusion_.steps[i], static_cast<int>(i));
+    find_reads();
     find_homes();
     write();
     return std::move(kernel_);
@@ -245,11 +249,6 @@ class Generator {
   void add_statement(Statement::Kind kind, int in_phase, int target, std::string text,
                      std::vector<int> arguments, Op op) {
     phase(in_phase);
-    for (int id : arguments) {
-      Value& value = values_[at(id)];
-      value.first_read = value.first_read < 0 ? in_phase : std::min(value.first_read, in_phase);
-      value.last_read = std::max(value.last_read, in_phase);
-    }
     statements_.push_back(
         {kind, in_phase, target, std::move(text), std::move(arguments), info(op).name});
   }
@@ -448,13 +447,29 @@ class Generator {
 
   // ---- where values are kept
 
+  // Leaves out what is made for nobody (a norm made again for its statistics alone), and notes when
+  // values are read.
+  void find_reads() {
+    std::vector<Statement> needed;
+    for (auto each = statements_.rbegin(); each != statements_.rend(); ++each) {
+      if (each->kind == Statement::Kind::value) {
+        const Value& value = values_[at(each->target)];
+        if (value.read.empty() && !is_written(value.operand)) continue;
+      }
+      for (int id : each->arguments) values_[at(id)].read.insert(each->phase);
+      needed.push_back(*each);
+    }
+    statements_.assign(needed.rbegin(), needed.rend());
+  }
+
   // Sums and what steps made first; what was loaded is loaded again where there is no room. Rows
   // that all share stay in the caches.
   void find_homes() {
+    registers_ = layout_.rows_at_once > 1 ? kept_by_warp : kept_by_block;
     for (int id : operands_of(true)) sum_home_[id] = home(true);
     for (const bool made : {true, false})
       for (Value& value : values_) {
-        if (value.is_loaded == made || value.last_read <= value.begin()) continue;
+        if (value.is_loaded == made || !value.is_kept()) continue;
         const bool shared_row = value.is_loaded && !fusion_.cut[at(value.operand)];
         value.home = shared_row ? Home::reloaded : home(made);
       }
@@ -586,39 +601,49 @@ class Generator {
 
   void write_phase(int number) {
     const Phase& of = phases_[at(number)];
+    std::vector<const Statement*> statements;
+    for (const Statement& each : statements_)
+      if (each.phase == number) statements.push_back(&each);
     if (of.sums > 0) line(fmt::format("float sum_{}[{}] = {{}};", number, of.sums));
-    open_columns(std::any_of(statements_.begin(), statements_.end(), [&](const Statement& each) {
-      return each.phase == number && is_in_registers(each);
-    }));
-    for (std::size_t i = 0; i < values_.size(); ++i) {
-      const Value& value = values_[i];
-      const int id = static_cast<int>(i);
-      const bool again =
-          value.home == Home::reloaded && number > value.begin() && number <= value.last_read;
-      const bool inside = value.home == Home::phase || value.home == Home::reloaded;
-      if (value.begin() != number && !again) continue;
-      if (inside) line(fmt::format("float v{}[{}];", i, layout_.vector));
-      if (value.is_loaded)
-        line(fmt::format(
-            "load<{}>({} + {}column, {});", layout_.vector,
-            again ? fmt::format("again(p{})", value.operand) : fmt::format("p{}", value.operand),
-            value.row_offset, element(id, true)));
-    }
-    for (const std::string& text : of.before) line(text);
-    open_vector();
-    for (const Statement& statement : statements_)
-      if (statement.phase == number) line(written(statement));
-    close();
-    for (std::size_t i = 0; i < values_.size(); ++i) {
-      const Value& value = values_[i];
-      const int id = static_cast<int>(i);
-      if (value.is_loaded || value.made != number || !is_written(value.operand)) continue;
-      line(fmt::format("store<{}>(p{} + row * {} + column, {});", layout_.vector, value.operand,
-                       width_, element(id, true)));
-    }
-    close_columns();
+    if (!statements.empty()) write_columns(number, statements);
     if (of.sums > 0) line(fmt::format("add_over_row<{}>(sum_{});", layout_.threads, number));
     for (const std::string& text : of.after) line(text);
+  }
+
+  void write_columns(int number, const std::vector<const Statement*>& statements) {
+    open_columns(std::any_of(statements.begin(), statements.end(),
+                             [&](const Statement* each) { return is_in_registers(*each); }));
+    for (int id = 0; id < static_cast<int>(values_.size()); ++id)
+      if (values_[at(id)].is_loaded) write_load(id, number);
+    for (const std::string& text : phases_[at(number)].before) line(text);
+    for (const Statement* each : statements)
+      if (each->kind == Statement::Kind::value && values_[at(each->target)].home == Home::phase)
+        line(fmt::format("float v{}[{}];", each->target, layout_.vector));
+    open_vector();
+    for (const Statement* each : statements) line(written(*each));
+    close();
+    for (const Statement* each : statements) {
+      if (each->kind != Statement::Kind::value) continue;
+      const int operand = values_[at(each->target)].operand;
+      if (is_written(operand))
+        line(fmt::format("store<{}>(p{} + row * {} + column, {});", layout_.vector, operand, width_,
+                         element(each->target, true)));
+    }
+    close_columns();
+  }
+
+  // Once, or in every phase that reads it.
+  void write_load(int id, int number) {
+    const Value& value = values_[at(id)];
+    if (value.read.count(number) == 0) return;
+    const bool first = number == value.begin();
+    if (!first && value.home != Home::reloaded) return;
+    if (value.home == Home::phase || value.home == Home::reloaded)
+      line(fmt::format("float v{}[{}];", id, layout_.vector));
+    line(fmt::format(
+        "load<{}>({} + {}column, {});", layout_.vector,
+        first ? fmt::format("p{}", value.operand) : fmt::format("again(p{})", value.operand),
+        value.row_offset, element(id, true)));
   }
 
   std::string parameters() const {
@@ -736,7 +761,7 @@ class Generator {
   std::vector<Phase> phases_;
   std::vector<Statement> statements_;
   std::map<int, Home> sum_home_;
-  int registers_ = kept_in_registers;  // left
+  int registers_ = 0;  // left
   std::int64_t shared_used_ = 0;
   int depth_ = 0;
   bool guarded_ = false;           // threads may have fewer columns than others
