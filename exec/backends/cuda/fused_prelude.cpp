@@ -1,0 +1,169 @@
+#include "exec/backends/cuda/fused_source.h"
+
+namespace meshwright::cuda {
+
+std::string_view fused_prelude() {
+  return R"cuda(// Numbers as they are stored. fp32 is computed with.
+struct f16 {
+  unsigned short bits;
+};
+struct bf16 {
+  unsigned short bits;
+};
+
+#ifdef __CUDACC__
+inline __device__ float float_of_half(unsigned short bits) {
+  float x;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
+  return x;
+}
+inline __device__ unsigned short half_of_float(float x) {
+  unsigned short bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+  return bits;
+}
+extern __shared__ __align__(16) float kept[];  // of the rows in work
+// Hides where an address comes from: else what is loaded again would be kept in registers instead.
+template <typename T>
+inline __device__ const T* again(const T* address) {
+  asm volatile("" : "+l"(address));
+  return address;
+}
+#endif
+
+inline __device__ float widened(float x) { return x; }
+inline __device__ float widened(f16 x) { return float_of_half(x.bits); }
+inline __device__ float widened(bf16 x) { return __uint_as_float((unsigned int)x.bits << 16); }
+
+inline __device__ void narrow(float x, float& to) { to = x; }
+inline __device__ void narrow(float x, f16& to) { to.bits = half_of_float(x); }
+// To nearest, ties to even: half of the last place that stays, and one more for odd ones, carries.
+inline __device__ void narrow(float x, bf16& to) {
+  const unsigned int bits = __float_as_uint(x);
+  const bool is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
+  to.bits = (unsigned short)(is_nan ? bits >> 16 | 0x40u
+                                    : (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+// The value that is left of x when it is stored.
+template <typename T>
+inline __device__ float rounded(float x) {
+  T stored;
+  narrow(x, stored);
+  return widened(stored);
+}
+
+// Neighbouring elements, moved 16 bytes at a time where they are as many.
+template <typename T, int n>
+struct alignas(sizeof(T) * n < 16 ? sizeof(T) * n : 16) Chunk {
+  T element[n];
+};
+template <int n, typename T>
+inline __device__ void load(const T* from, float* to) {
+  const Chunk<T, n> chunk = *reinterpret_cast<const Chunk<T, n>*>(from);
+#pragma unroll
+  for (int j = 0; j < n; ++j) to[j] = widened(chunk.element[j]);
+}
+template <int n, typename T>
+inline __device__ void store(T* to, const float* from) {
+  Chunk<T, n> chunk;
+#pragma unroll
+  for (int j = 0; j < n; ++j) narrow(from[j], chunk.element[j]);
+  *reinterpret_cast<Chunk<T, n>*>(to) = chunk;
+}
+
+// Sums over the threads of a row: a warp, or the whole block. Every thread gets the same bits.
+template <int threads, int n>
+inline __device__ void add_over_row(float (&sum)[n]) {
+#pragma unroll
+  for (int s = 0; s < n; ++s) {
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2)
+      sum[s] += __shfl_xor_sync(0xffffffffu, sum[s], distance);
+  }
+  if constexpr (threads > 32) {
+    constexpr int warps = threads / 32;
+    __shared__ float of_warp[n][warps];
+    __syncthreads();  // the sums before these have been read
+    if (threadIdx.x % 32 == 0) {
+#pragma unroll
+      for (int s = 0; s < n; ++s) of_warp[s][threadIdx.x / 32] = sum[s];
+    }
+    __syncthreads();
+#pragma unroll
+    for (int s = 0; s < n; ++s) {
+      sum[s] = 0.0f;
+      for (int warp = 0; warp < warps; ++warp) sum[s] += of_warp[s][warp];
+    }
+  }
+}
+
+// Philox4x32-10 (Salmon et al., SC 2011).
+struct Random {
+  unsigned int word[4];
+};
+inline __device__ Random philox(unsigned int c0, unsigned int c1, unsigned int c2, unsigned int c3,
+                                unsigned long long key) {
+  unsigned int k0 = (unsigned int)key, k1 = (unsigned int)(key >> 32);
+#pragma unroll
+  for (int round = 0; round < 10; ++round) {
+    const unsigned long long p0 = 0xD2511F53ull * c0, p1 = 0xCD9E8D57ull * c2;
+    c0 = (unsigned int)(p1 >> 32) ^ c1 ^ k0;
+    c1 = (unsigned int)p1;
+    c2 = (unsigned int)(p0 >> 32) ^ c3 ^ k1;
+    c3 = (unsigned int)p0;
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  return {{c0, c1, c2, c3}};
+}
+// Of n neighbouring columns: four share a block. Where n is a multiple of 4, so is `column`.
+template <int n>
+inline __device__ void random_words(unsigned int (&words)[n], unsigned long long key,
+                                    long long sequence, long long row, long long column) {
+  Random four = {};
+#pragma unroll
+  for (int j = 0; j < n; ++j) {
+    if (n % 4 != 0 || j % 4 == 0)
+      four = philox((unsigned int)((column + j) / 4), (unsigned int)row, (unsigned int)sequence,
+                    (unsigned int)((unsigned long long)sequence >> 32), key);
+    const int place = n % 4 == 0 ? j % 4 : (int)((column + j) % 4);
+    words[j] = place == 0 ? four.word[0]
+             : place == 1 ? four.word[1]
+             : place == 2 ? four.word[2] : four.word[3];
+  }
+}
+
+// The place in its sequence of a token of the `held` ones of a rank of a context group.
+inline __device__ long long context_position(int degree, int rank, long long held,
+                                             long long token) {
+  if (degree == 1) return token;
+  const long long half = held / 2;
+  return token < half ? rank * half + token : (2 * degree - 1 - rank) * half + token - half;
+}
+
+inline __device__ float square(float x) { return x * x; }
+// Within 2 units in the last place, and without a call, as the exact division would be.
+inline __device__ float sigmoid(float x) { return __fdividef(1.0f, 1.0f + expf(-x)); }
+inline __device__ float silu(float x) { return x * sigmoid(x); }
+inline __device__ float silu_slope(float x) {
+  const float s = sigmoid(x);
+  return s + x * s * (1.0f - s);
+}
+inline __device__ float normal_cdf(float x) { return 0.5f * erfcf(x * -0.707106781f); }
+inline __device__ float gelu_erf(float x) { return x * normal_cdf(x); }
+inline __device__ float gelu_erf_slope(float x) {
+  return normal_cdf(x) + x * 0.398942280f * expf(-0.5f * x * x);
+}
+// x (1 + tanh u) / 2 = x sigmoid(2u) with u = sqrt(2/pi) (x + 0.044715 x^3).
+inline __device__ float gelu_tanh(float x) {
+  return x * sigmoid(x * (1.59576912f + 0.0713548163f * x * x));
+}
+inline __device__ float gelu_tanh_slope(float x) {
+  const float s = sigmoid(x * (1.59576912f + 0.0713548163f * x * x));
+  return s + x * s * (1.0f - s) * (1.59576912f + 0.214064449f * x * x);
+}
+)cuda";
+}
+
+}  // namespace meshwright::cuda

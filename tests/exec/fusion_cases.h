@@ -1,0 +1,35 @@
+// Bodies of fused operations: each operation that works by rows alone, epilogues of products, and
+// random ones.
+#pragma once
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "models/graph/fusion.h"
+#include "models/importers/model.h"
+
+namespace meshwright {
+
+struct FusionCase {
+  std::string name;
+  Fusion fusion;
+};
+
+struct RowSizes {
+  int batch = 3, length = 7;  // of sequences: 21 rows
+  int width = 96;
+  Dtype stored = Dtype::f32;
+};
+
+// Some operations in several forms. Every operation with a row rule that is no product is there.
+std::vector<FusionCase> single_operations(const RowSizes& sizes);
+std::vector<FusionCase> epilogues(const RowSizes& sizes);
+FusionCase residual_and_norm(const RowSizes& sizes);  // add + layer_norm, the sum is an output too
+FusionCase random_body(const RowSizes& sizes, std::uint64_t seed);  // 2 to 6 steps
+
+// What a CUDA kernel is made of in the model's graph at compiler level full: every fused operation
+// that works by rows, and the epilogues of the others.
+std::vector<FusionCase> fusions_of(const Model& model, const Training& training);
+
+}  // namespace meshwright
