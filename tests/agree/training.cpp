@@ -47,6 +47,7 @@ Plan on_one_process(Plan plan) {
   plan.training.recompute_modules.clear();
   plan.training.compiler = CompilerLevel::fused;
   plan.training.micro_batch = 2;
+  plan.stage_of_unit.clear();
   return plan;
 }
 
