@@ -207,6 +207,16 @@ void read_overheads(Fields overheads, LibraryOverheads& result) {
   overheads.done();
 }
 
+FrameworkMemory read_framework(Fields framework) {
+  FrameworkMemory result;
+  result.capacity_bytes = positive(framework, "capacity_bytes");
+  result.context_bytes = not_negative(framework, "context_bytes");
+  result.allocator_loss = not_negative(framework, "allocator_loss");
+  if (result.allocator_loss >= 1) framework.fail("allocator_loss", "is a share; use less than 1");
+  framework.done();
+  return result;
+}
+
 Prices read_prices(Fields prices) {
   Prices result;
   result.on_demand_usd_per_hour = positive(prices, "on_demand_usd_per_hour");
@@ -239,6 +249,8 @@ Machine read_machine(Fields profile) {
   read_collectives(block(profile, "collectives", machine), machine);
   read_host(block(profile, "host", machine), machine.host);
   read_overheads(block(profile, "overheads", machine), machine.overheads);
+  if (profile.has("framework"))
+    machine.framework = read_framework(block(profile, "framework", machine));
   if (profile.has("prices") && !profile.raw("prices").is_null())
     machine.prices = read_prices(block(profile, "prices", machine));
   profile.done();

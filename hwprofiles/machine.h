@@ -76,6 +76,14 @@ struct LibraryOverheads {
   double workspace_bytes = 0;     // BLAS
 };
 
+// What a training framework finds of a GPU's memory.
+struct FrameworkMemory {
+  double capacity_bytes =
+      0;                     // that CUDA reports: without what the driver and error correction keep
+  double context_bytes = 0;  // CUDA's context with all kernels of the framework
+  double allocator_loss = 0;  // share of what its allocator holds that fits no request
+};
+
 struct Prices {
   double on_demand_usd_per_hour = 0;
   std::optional<double> spot_usd_per_hour;
@@ -95,7 +103,8 @@ struct Machine {
   std::optional<SharedMemory> shared_memory;  // CPU computers only
   Host host;
   LibraryOverheads overheads;
-  std::optional<Prices> prices;  // none: on-premises
+  std::optional<FrameworkMemory> framework;  // none: not known
+  std::optional<Prices> prices;              // none: on-premises
   bool concurrent_streams = true;
   std::string calibration;  // "spec sheet", "fitted on evidence" or "calibrated on this machine"
   std::vector<std::pair<std::string, std::string>>

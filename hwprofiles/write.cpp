@@ -114,6 +114,10 @@ Json profile_of(const Machine& machine) {
   profile["overheads"] = {{"context_bytes", machine.overheads.context_bytes},
                           {"communicator_bytes", machine.overheads.communicator_bytes},
                           {"workspace_bytes", machine.overheads.workspace_bytes}};
+  if (machine.framework)
+    profile["framework"] = {{"capacity_bytes", machine.framework->capacity_bytes},
+                            {"context_bytes", machine.framework->context_bytes},
+                            {"allocator_loss", machine.framework->allocator_loss}};
   profile["prices"] = machine.prices ? prices_block(*machine.prices) : Json(nullptr);
   for (const auto& [block, source] : machine.sources)
     if (profile.contains(block) && profile[block].is_object()) profile[block]["source"] = source;

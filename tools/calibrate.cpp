@@ -8,6 +8,7 @@
 #include "hwprofiles/load.h"
 #include "models/core/error.h"
 #include "tools/commands.h"
+#include "tools/fast_products.h"
 #include "tools/measure.h"
 #include "tools/measure_ranks.h"
 #include "tools/report/print_json.h"
@@ -18,6 +19,7 @@ namespace meshwright {
 
 int run_calibrate(const Options& options) {
   if (options.as_rank) return run_as_measured_rank(options);
+  use_fastest_products(options);
   check_writable("--profile", options.local_profile);
   const Machine machine = measure_this_computer(options, MeasureEffort::thorough);
   const std::filesystem::path path(options.local_profile);

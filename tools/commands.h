@@ -21,6 +21,7 @@ int run_train(const Options& options);
 int run_scale(const Options& options);
 int run_validate(const Options& options);
 int run_calibrate(const Options& options);
+int run_compile(const Options& options);
 int run_export(const Options& options);
 int run_import(const Options& options);
 int run_tokenize(const Options& options);

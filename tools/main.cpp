@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "exec/backends/cpu/blas_kernels.h"
 #include "models/core/error.h"
 #include "tools/choose.h"
 #include "tools/commands.h"
@@ -34,6 +35,8 @@ constexpr Command commands[] = {
      "predicted against published measurements", "json profile", run_validate},
     {"calibrate", "", "", "measure this computer and write its profile",
      "json profile ranks as-rank", run_calibrate},
+    {"compile", "JOB", job_file, "the compiler's levels: what each pass saves, the largest batch",
+     "json set profile measure dump", run_compile},
     {"tokenize", "FILES", "text files, one document each",
      "make a token file, which a job's data reads, of text", "json output tokenizer separator",
      run_tokenize},
@@ -73,11 +76,16 @@ std::optional<int> whole_number(const std::string& text) {
   return static_cast<int>(value);
 }
 
-Options options_from_environment() {
+Options options_from_environment(char** words) {
   Options options;
   std::string data = environment("XDG_DATA_HOME");
   if (data.empty()) data = environment("HOME") + "/.local/share";
   options.local_profile = data + "/meshwright/local.json";
+  std::string cache = environment("XDG_CACHE_HOME");
+  if (cache.empty()) cache = environment("HOME") + "/.cache";
+  options.products_file = cache + "/meshwright/products.json";
+  options.blas_kernels_are_given = !environment("OPENBLAS_CORETYPE").empty();
+  options.arguments = words;
   options.threads = whole_number(environment("OMP_NUM_THREADS"));
   options.mpi_ranks = whole_number(environment("OMPI_COMM_WORLD_SIZE"));
   options.sagemaker = {environment("SM_HOSTS"),
@@ -99,12 +107,13 @@ int checked_output(int code) {
   throw RunError("standard output cannot be written");
 }
 
-int dispatch(const std::vector<std::string>& arguments) {
+int dispatch(const std::vector<std::string>& arguments, char** words) {
   if (arguments.empty()) {
     print_usage(stderr);
     return bad_input;
   }
-  if (arguments[0] == "help" && arguments.size() > 1) return dispatch({arguments[1], "--help"});
+  if (arguments[0] == "help" && arguments.size() > 1)
+    return dispatch({arguments[1], "--help"}, words);
   if (arguments[0] == "--help" || arguments[0] == "-h" || arguments[0] == "help") {
     print_usage(stdout);
     return done;
@@ -113,9 +122,13 @@ int dispatch(const std::vector<std::string>& arguments) {
     std::printf("meshwright 0.1\n");
     return done;
   }
+  if (arguments[0] == "--measure-products") {  // for use_fastest_products
+    std::printf("%.0f\n", measure_products());
+    return done;
+  }
   for (const Command& command : commands) {
     if (arguments[0] != command.name) continue;
-    Options options = options_from_environment();
+    Options options = options_from_environment(words);
     options.command = command.name;
     if (!parse_options(command, {arguments.begin() + 1, arguments.end()}, options)) return done;
     if (!options.profile.empty()) options.local_profile = options.profile;
@@ -134,7 +147,7 @@ int dispatch(const std::vector<std::string>& arguments) {
 int main(int argc, char** argv) {
   using namespace meshwright;
   try {
-    return checked_output(dispatch({argv + 1, argv + argc}));
+    return checked_output(dispatch({argv + 1, argv + argc}, argv));
   } catch (const InputError& error) {
     std::fprintf(stderr, "error: %s\n", error.what());
     return bad_input;

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "exec/backends/cpu/cpu_backend.h"
+#include "tools/fast_products.h"
 #include "tools/measure_ranks.h"
 #include "tools/process_memory.h"
 
@@ -208,6 +209,7 @@ double physical_memory_bytes() {
 }  // namespace
 
 Machine measure_this_computer(const Options& options, MeasureEffort effort) {
+  use_fastest_products(options);
   const double budget_s = effort == MeasureEffort::quick ? 0.05 : 0.5;
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   const AllCores all(cores);

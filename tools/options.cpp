@@ -47,6 +47,7 @@ constexpr FileOption file_options[] = {
     {"to", &Options::to, "folder for config.json and model.safetensors"},
     {"checkpoint", &Options::checkpoint,
      "the checkpoint, or a folder of them (the newest good one); the job's folder without it"},
+    {"dump", &Options::dump, "write the graph after each pass into this folder"},
     {"output", &Options::output, "the token file to write"},
     {"tokenizer", &Options::tokenizer, "a Hugging Face tokenizer.json (BPE); bytes without it"},
 };
@@ -61,6 +62,7 @@ constexpr FlagOption flag_options[] = {
     {"json", &Options::json, "one JSON object on standard output and nothing else"},
     {"check-collectives", &Options::check_collectives,
      "compare what the ranks are about to do before each collective (slow)"},
+    {"measure", &Options::measure, "run a few steps at each level on this computer"},
     {"resume", &Options::resume, "continue from the newest good checkpoint"},
 };
 

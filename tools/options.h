@@ -26,6 +26,8 @@ struct Options {
   std::string separator;         // tokenize: token between documents
   std::string from;              // import: a folder with safetensors, or a file
   std::string to;                // export: folder
+  std::string dump;              // compile: folder for the graph after each pass
+  bool measure = false;          // compile: run steps on this computer
   std::string checkpoint;        // export: one checkpoint, or the folder of a run
   bool resume = false;           // train: from the newest checkpoint
   std::string trace_steps;       // train: which steps the trace holds
@@ -45,7 +47,10 @@ struct Options {
   std::optional<int> threads;    // OMP_NUM_THREADS
   std::optional<int> mpi_ranks;  // inside an mpirun: its size
   SageMakerEnvironment sagemaker;
-  std::string program;  // path of this executable
+  std::string program;                  // path of this executable
+  char** arguments = nullptr;           // as it was started, the last one null
+  std::string products_file;            // $XDG_CACHE_HOME/meshwright/products.json
+  bool blas_kernels_are_given = false;  // OPENBLAS_CORETYPE
 };
 
 // A row of the table in main.cpp.

@@ -7,6 +7,7 @@
 #include "hwprofiles/load.h"
 #include "models/core/error.h"
 #include "models/core/fields.h"
+#include "tools/dump_passes.h"
 #include "tools/job_file.h"
 #include "tools/machines.h"
 #include "tools/report/print_json.h"
@@ -57,6 +58,8 @@ void check_can_start(const Job& job, const Options& options) {
     check_writable(job.file + ": /log/tensorboard:", job.log.tensorboard + "/events");
   std::vector<std::string> inputs = loader_options(job).files;
   inputs.insert(inputs.end(), options.operands.begin(), options.operands.end());
+  if (job.compiler_debug)
+    check_dump(job.file + ": /log/folder:", debug_folder(job), job.plan.training, inputs);
   check_writable("--trace", options.trace, inputs);
   check_writable("--report", options.report, inputs);
   check_writable("--log-json", log_file(options, job), inputs);
@@ -81,7 +84,9 @@ LoaderOptions loader_options(const Job& job) {
   loader.seed = training.seed;
   loader.sequence_length = training.sequence_length;
   loader.vocabulary = job.model.vocabulary;
-  constexpr Targets targets_of_head[] = {Targets::next, Targets::masked, Targets::span};
+  loader.pixels = job.model.pixels();
+  constexpr Targets targets_of_head[] = {Targets::next, Targets::masked, Targets::span,
+                                         Targets::label};
   loader.targets = targets_of_head[static_cast<std::size_t>(job.model.head)];
   loader.predicted = training.predicted_positions;
   if (!job.data) return loader;
@@ -102,6 +107,10 @@ Run settle_run(const Options& options) {
   check_can_start(run.job, options);
   run.chosen = choose_plan(run.job, machine_loader(options));
   check_fits(run);
+  const Plan& plan = run.chosen.prepared.plan;
+  if (run.job.compiler_debug)
+    run_passes(build_graph(run.job.model, plan.training), plan,
+               dump_into(debug_folder(run.job), plan.training));
   return run;
 }
 

@@ -15,6 +15,7 @@
 #include "exec/launch/stop.h"
 #include "models/core/error.h"
 #include "tools/commands.h"
+#include "tools/fast_products.h"
 #include "tools/measure_ranks.h"
 #include "tools/run_hosts.h"
 #include "tools/settle_run.h"
@@ -134,6 +135,7 @@ int launch_ranks(const Options& options, const Run& run) {
 
 int run_train(const Options& options) {
   if (options.as_rank) return run_rank(options);
+  use_fastest_products(options);
   if (options.mpi_ranks) {
     if (options.restarts)
       throw InputError(

@@ -8,6 +8,8 @@
 
 namespace meshwright {
 
+int threads_per_rank(const Options& options, int ranks_on_host);
+
 // Alone or with others; returns the exit code.
 int train_as_rank(const Options& options, const Job& job, const Chosen& chosen, World& world);
 

@@ -22,13 +22,13 @@
 
 namespace meshwright {
 
-namespace {
-
-int threads_per_rank(const Options& options, int ranks) {
+int threads_per_rank(const Options& options, int ranks_on_host) {
   if (options.threads) return *options.threads;
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  return std::max(1, cores / ranks);
+  return std::max(1, cores / ranks_on_host);
 }
+
+namespace {
 
 std::unique_ptr<Communicator> group_of_all(World& world) {
   std::vector<int> everybody(static_cast<std::size_t>(world.size()));

@@ -45,6 +45,14 @@ json scores_json(const ValidationScores& scores) {
                     {"source", collective.source},
                     {"predicted_time_s", collective.predicted_time_s},
                     {"measured_time_s", collective.measured_time_s}});
+  for (const ScoredBatch& batch : scores.batches)
+    rows.push_back({{"id", batch.id},
+                    {"source", batch.source},
+                    {"model", batch.model},
+                    {"machine", batch.machine},
+                    {"column", batch.compiled ? "compiled" : "native"},
+                    {"predicted_max_batch", batch.predicted_max_batch},
+                    {"measured_max_batch", batch.measured_max_batch}});
   for (const ErrorSummary& summary : scores.sources) sources.push_back(summary_json(summary));
   for (const SkippedRow& row : scores.skipped)
     skipped.push_back({{"id", row.id}, {"reason", row.reason}});

@@ -18,29 +18,48 @@ Loader::Loader(const LoaderOptions& options) : options_(options) {
                    "some of the positions are masked");
   MESHWRIGHT_CHECK(options.targets != Targets::span || options.files.empty(),
                    "files hold no answers");
-  window_.resize(static_cast<std::size_t>(options.sequence_length) + 1);
+  MESHWRIGHT_CHECK((options.targets == Targets::label) == (options.pixels > 0),
+                   "images have labels");
+  const std::int64_t inputs = options.pixels > 0 ? options.pixels : options.sequence_length;
+  window_.resize(static_cast<std::size_t>(inputs) + 1);
   first_sequence_.push_back(0);
-  for (const std::string& path : options.files) {
-    files_.emplace_back(path, options.format, options.vocabulary);
-    sequences_ += (files_.back().size() - 1) / options.sequence_length;
+  options.pixels > 0 ? open_images() : open_tokens();
+}
+
+void Loader::open_tokens() {
+  for (const std::string& path : options_.files) {
+    files_.emplace_back(path, options_.format, options_.vocabulary);
+    sequences_ += (files_.back().size() - 1) / options_.sequence_length;
     first_sequence_.push_back(sequences_);
   }
   if (!files_.empty() && sequences_ == 0)
-    throw InputError(options.files[0] + ": has " + std::to_string(files_[0].size()) +
-                     " tokens; one sequence needs " + std::to_string(options.sequence_length + 1) +
+    throw InputError(options_.files[0] + ": has " + std::to_string(files_[0].size()) +
+                     " tokens; one sequence needs " + std::to_string(options_.sequence_length + 1) +
                      " (sequence_length + 1), and no file has that many");
+}
+
+void Loader::open_images() {
+  for (const std::string& path : options_.files) {
+    images_.emplace_back(path, options_.pixels, options_.vocabulary);
+    sequences_ += images_.back().size();
+    first_sequence_.push_back(sequences_);
+  }
 }
 
 void Loader::fill_window(std::int64_t position) {
   const std::int64_t s = options_.sequence_length;
-  if (files_.empty()) {
+  if (options_.files.empty()) {
     synthetic(position);
   } else {
     const std::int64_t epoch = position / sequences_, index = position % sequences_;
     const std::int64_t sequence = options_.shuffle ? shuffled(epoch, index) : index;
     const auto after = std::upper_bound(first_sequence_.begin(), first_sequence_.end(), sequence);
     const std::size_t file = static_cast<std::size_t>(after - first_sequence_.begin()) - 1;
-    files_[file].read((sequence - first_sequence_[file]) * s, s + 1, window_.data());
+    const std::int64_t in_file = sequence - first_sequence_[file];
+    if (images_.empty())
+      files_[file].read(in_file * s, s + 1, window_.data());
+    else
+      images_[file].read(in_file, window_.data());
   }
 }
 
@@ -59,6 +78,10 @@ void Loader::read(std::int64_t position, const SequenceInputs& into) {
       return copy(places_.begin(), places_.end(), into.positions);
     case Targets::span:
       if (into.targets != nullptr) answer(position, into.targets);
+      return;
+    case Targets::label:
+      copy(window_.end() - 1, window_.end(), into.targets);
+      if (into.positions != nullptr) *into.positions = 0;
   }
 }
 
@@ -107,8 +130,11 @@ void Loader::synthetic(std::int64_t position) {
   const auto vocabulary = static_cast<std::uint64_t>(options_.vocabulary);
   for (std::uint64_t b = 0; b < blocks; ++b) {
     const PhiloxCounter bits = stream.block(static_cast<std::uint64_t>(position) * blocks + b);
-    for (std::size_t lane = 0; lane < 4 && 4 * b + lane < window_.size(); ++lane)
-      window_[4 * b + lane] = static_cast<std::int32_t>(bits[lane] * vocabulary >> 32);
+    for (std::size_t lane = 0; lane < 4 && 4 * b + lane < window_.size(); ++lane) {
+      const std::size_t at = 4 * b + lane;
+      const bool is_pixel = options_.pixels > 0 && at + 1 < window_.size();
+      window_[at] = static_cast<std::int32_t>(bits[lane] * (is_pixel ? 256 : vocabulary) >> 32);
+    }
   }
 }
 

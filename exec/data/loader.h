@@ -1,6 +1,7 @@
 // The sequences that a run trains on, in an order that does not depend on how the run is cut.
 // Sequence k of an epoch is tokens [k*s, k*s + s] of one file: s inputs, and the same shifted by
-// one as targets. Windows do not cross files; what is left at a file's end is dropped.
+// one as targets. Windows do not cross files; what is left at a file's end is dropped. Of images
+// (pixels > 0) it is the k-th one: its pixels are the inputs, its label the target.
 #pragma once
 
 #include <array>
@@ -8,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "exec/data/images.h"
 #include "exec/data/tokens.h"
 
 namespace meshwright {
@@ -16,7 +18,8 @@ namespace meshwright {
 enum class Targets : std::uint8_t {
   next,    // s: the token after each
   masked,  // `predicted`: the tokens that stood at the masked positions (Devlin et al. 2019)
-  span     // 2: first and last position of an answer
+  span,    // 2: first and last position of an answer
+  label    // 1: the class of an image
 };
 
 struct LoaderOptions {
@@ -30,13 +33,14 @@ struct LoaderOptions {
   Targets targets = Targets::next;
   int predicted = 0;             // masked positions of a sequence
   std::int32_t mask_token = -1;  // -1: the last of the vocabulary
+  std::int64_t pixels = 0;       // of an image, all channels; 0: sequences of tokens
 };
 
 // Where a sequence goes; each may be null.
 struct SequenceInputs {
-  std::int32_t* tokens = nullptr;     // [s]
-  std::int32_t* targets = nullptr;    // [s], [predicted] or [2]
-  std::int32_t* positions = nullptr;  // [predicted], ascending
+  std::int32_t* tokens = nullptr;     // [s], or [pixels]
+  std::int32_t* targets = nullptr;    // [s], [predicted], [2] or [1]
+  std::int32_t* positions = nullptr;  // [predicted], ascending; of an image [1]: the class token
 };
 
 class Loader {
@@ -55,6 +59,8 @@ class Loader {
     std::int64_t number = -1;
     std::vector<std::int64_t> order;
   };
+  void open_tokens();
+  void open_images();
   void fill_window(std::int64_t position);
   void synthetic(std::int64_t position);
   void mask(std::int64_t position);
@@ -63,10 +69,11 @@ class Loader {
 
   LoaderOptions options_;
   std::vector<TokenFile> files_;
+  std::vector<ImageFile> images_;
   std::vector<std::int64_t> first_sequence_;  // per file, and the end
   std::int64_t sequences_ = 0;
   std::array<Epoch, 2> epochs_;  // a step may touch the end of one and the beginning of the next
-  std::vector<std::int32_t> window_;
+  std::vector<std::int32_t> window_;           // s + 1 tokens; an image's pixels and its label
   std::vector<std::int32_t> places_, hidden_;  // masked positions, and what stood there
 };
 

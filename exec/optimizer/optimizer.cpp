@@ -4,38 +4,12 @@
 #include <cmath>
 
 #include "exec/backends/cpu/half.h"
+#include "exec/optimizer/factors.h"
 #include "models/core/error.h"
 
 namespace meshwright {
 
 namespace {
-
-// What is the same for all elements of a step. Powers and differences are formed in double.
-struct Factors {
-  float gradient, beta1, beta2, one_minus_beta1, one_minus_beta2;
-  float inverse_correction;  // 1 / (1 - beta1^step)
-  float step_size;           // learning rate / (1 - beta1^step)
-  float inverse_root_2;      // 1 / sqrt(1 - beta2^step)
-  float epsilon, decay, learning_rate, momentum;
-};
-
-Factors factors_of(const Training& training, const OptimizerScalars& scalars) {
-  const double correction_1 = 1 - std::pow(training.beta1, scalars.step);
-  const double correction_2 = 1 - std::pow(training.beta2, scalars.step);
-  const auto f = [](double x) { return static_cast<float>(x); };
-  return {f(scalars.gradient_factor),
-          f(training.beta1),
-          f(training.beta2),
-          f(1 - training.beta1),
-          f(1 - training.beta2),
-          f(1 / correction_1),
-          f(scalars.learning_rate / correction_1),
-          f(1 / std::sqrt(correction_2)),
-          f(training.epsilon),
-          f(training.weight_decay),
-          f(scalars.learning_rate),
-          f(training.momentum)};
-}
 
 // Consecutive elements of one segment, gradients in fp32.
 struct Elements {

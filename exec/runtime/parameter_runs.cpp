@@ -77,6 +77,10 @@ PartOfCut part_of(const Parameter& parameter, const Mesh& mesh, const Coordinate
 void visit_runs(const Parameter& parameter, PartOfCut part, std::int64_t begin, std::int64_t count,
                 const std::function<void(const ParameterRun&)>& visit) {
   const Shape &local = parameter.shape, &global = parameter.global_shape;
+  if (!parameter.is_cut && local.elements() == global.elements()) {
+    if (count > 0) visit({begin, begin, count});
+    return;
+  }
   MESHWRIGHT_CHECK(local.rank >= 1 && local.rank == global.rank, "a parameter has dimensions");
   std::vector<std::vector<Range>> ranges;
   for (int dim = 0; dim < local.rank; ++dim) ranges.push_back(ranges_along(parameter, dim, part));

@@ -4,9 +4,11 @@
 #include <string>
 
 #include "exec/backends/cpu/half.h"
+#include "exec/optimizer/framework_optimizer.h"
 #include "exec/optimizer/learning_rate.h"
 #include "exec/runtime/runtime.h"
 #include "models/core/error.h"
+#include "models/plan/optimizer_scratch.h"
 
 namespace meshwright {
 
@@ -94,8 +96,16 @@ void Runtime::measure_bucket(const Instruction& instruction) {
 void Runtime::step_bucket(const Instruction& instruction) {
   if (!has_update_) return;
   choose_segments(instruction.bucket);
-  optimizer_step(plan_.training, scalars_, stepped_,
-                 state_of(program_.buckets[static_cast<std::size_t>(instruction.bucket)]), pool_);
+  OptimizerState state = state_of(program_.buckets[static_cast<std::size_t>(instruction.bucket)]);
+  if (optimizer_scratch_arrays(plan_.training) > 0) {
+    const Operand& scratch = instruction.outputs.back();
+    state.scratch = static_cast<float*>(memory_.address(scratch, 0));
+    state.scratch_elements = scratch.type.shape.elements();
+  }
+  if (plan_.training.compiler == CompilerLevel::none)
+    framework_optimizer_step(plan_.training, scalars_, stepped_, state, pool_);
+  else
+    optimizer_step(plan_.training, scalars_, stepped_, state, pool_);
 }
 
 void Runtime::refresh_working_copies() {

@@ -52,7 +52,7 @@ enum class Initial : std::uint8_t {
 
 struct Parameter {
   std::string name;    // Hugging Face's spelling
-  Shape global_shape;  // as published: unsplit, unpadded
+  Shape global_shape;  // as published: unsplit, unpadded (a convolution's weight in 4 dimensions)
   Shape padded_shape;  // unsplit; differs from global_shape in the vocabulary only
   Shape shape;         // as this rank holds it
   Dtype dtype = Dtype::f32;
@@ -114,10 +114,10 @@ struct Graph {
   std::vector<Module> modules;
   std::vector<Unit> units;  // in order of execution
 
-  int tokens = -1;              // inputs: i32 [rows]
-  int targets = -1;             // i32: [rows], or [b*predicted] (mlm), or [b,2] (qa)
-  int positions = -1;           // i32 [b,predicted]; mlm only
-  int loss = -1;                // f32 [targets]
+  int tokens = -1;     // inputs: i32 [rows], or the pixels of images: [b,pixels]
+  int targets = -1;    // i32: [rows], or [b*predicted] (mlm), or [b,2] (qa), or [b] (label)
+  int positions = -1;  // i32 [b,predicted] (mlm), or [b,1] (label)
+  int loss = -1;       // f32 [targets]
   std::int64_t vocabulary = 0;  // unpadded
 
   int micro_batch = 1;

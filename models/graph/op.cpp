@@ -1,5 +1,7 @@
 #include "models/graph/op.h"
 
+#include <cmath>
+
 #include "models/core/error.h"
 #include "models/graph/fusion.h"
 #include "models/graph/work.h"
@@ -235,6 +237,88 @@ void infer_fused(const Attributes& a, In in, Out& out) {
     out.push_back(fusion.operands[static_cast<std::size_t>(fusion.inputs + i)]);
 }
 
+// Of the framework's operations.
+
+void infer_column_of_rows(const Attributes&, In in, Out& out) {
+  out.push_back(matrix(in[0].shape[0], 1, Dtype::f32));
+}
+
+void infer_scale_rows(const Attributes&, In in, Out& out) {
+  require(in[1].shape == Shape{in[0].shape[0], 1}, "one factor for each row");
+  out.push_back(in[0]);
+}
+
+void infer_scale_columns(const Attributes&, In in, Out& out) {
+  require(in[0].shape[-1] == in[1].shape[0], "one factor for each column");
+  out.push_back(in[0]);
+}
+
+TensorType of_heads(const Attributes& a, std::int64_t heads, Dtype dtype) {
+  return {Shape{a.micro_batch * heads, a.sequence_length, a.head_dim}, dtype};
+}
+
+void infer_split_heads(const Attributes& a, In in, Out& out) {
+  require(in[0].shape[0] == std::int64_t{a.micro_batch} * a.sequence_length, "whole sequences");
+  if (a.packing == Packing::separate) {
+    out.push_back(of_heads(a, in[0].shape[1] / a.head_dim, in[0].dtype));
+    return;
+  }
+  for (const int heads : {a.heads, a.kv_heads, a.kv_heads})
+    out.push_back(of_heads(a, heads, in[0].dtype));
+}
+
+void infer_join_heads(const Attributes& a, In in, Out& out) {
+  std::int64_t heads = 0;
+  for (const TensorType& each : in) heads += each.shape[0] / a.micro_batch;
+  out.push_back(
+      matrix(std::int64_t{a.micro_batch} * a.sequence_length, heads * a.head_dim, in[0].dtype));
+}
+
+void infer_scores(const Attributes& a, In in, Out& out) {
+  require(
+      in[0].shape[0] * a.kv_heads == in[1].shape[0] * a.heads && in[0].shape[2] == in[1].shape[2],
+      "query heads share key-value heads evenly");
+  out.push_back({Shape{in[0].shape[0], in[0].shape[1], in[1].shape[1]}, in[0].dtype});
+}
+
+void infer_weigh_values(const Attributes& a, In in, Out& out) {
+  out.push_back(of_heads(a, a.heads, in[0].dtype));
+}
+
+void infer_weigh_transposed(const Attributes& a, In in, Out& out) {
+  out.push_back(of_heads(a, a.kv_heads, in[0].dtype));
+}
+
+void infer_log_softmax(const Attributes&, In in, Out& out) {
+  out.push_back({in[0].shape, Dtype::f32});
+}
+
+void infer_log_softmax_grad(const Attributes& a, In in, Out& out) {
+  out.push_back({in[0].shape, a.storage});
+}
+
+void infer_nll_loss(const Attributes&, In in, Out& out) {
+  require(in[0].shape[0] == in[1].shape.elements(), "one target per row of logits");
+  out.push_back(column(in[0].shape[0], Dtype::f32));
+}
+
+void infer_image_patches(const Attributes& a, In in, Out& out) {
+  const std::int64_t across = patches_across(a), patches = across * across;
+  const std::int64_t width = std::int64_t{a.channels} * a.patch_size * a.patch_size;
+  require(patches == a.sequence_length - 1, "a class token, and the patches of a square");
+  require(in[0].shape == Shape{a.micro_batch, patches * width}, "whole images");
+  out.push_back(matrix(a.micro_batch * patches, width, a.made));
+}
+
+void infer_prepend_row(const Attributes& a, In in, Out& out) {
+  require(in[0].shape[1] == in[1].shape[0], "the row has the width of the others");
+  out.push_back(matrix(in[0].shape[0] + a.micro_batch, in[0].shape[1], in[0].dtype));
+}
+
+void infer_prepend_row_grad(const Attributes& a, In in, Out& out) {
+  out.push_back(matrix(in[0].shape[0] - a.micro_batch, in[0].shape[1], in[0].dtype));
+}
+
 constexpr bool forward = false, gradient = true;
 constexpr bool local = false, communication = true;
 
@@ -302,6 +386,41 @@ constexpr OpInfo table[] = {
     {Op::expert_linear, "expert_linear", SplitRule::none, forward, local, infer_expert_linear,
      work_expert_linear},
     {Op::combine, "combine", SplitRule::none, forward, local, infer_combine, work_combine},
+    {Op::scale, "scale", SplitRule::none, forward, local, same_as_first, work_unary},
+    {Op::add_constant, "add_constant", SplitRule::none, forward, local, same_as_first, work_unary},
+    {Op::cube, "cube", SplitRule::none, forward, local, same_as_first, work_unary},
+    {Op::multiply, "multiply", SplitRule::none, forward, local, infer_add, work_elementwise},
+    {Op::silu, "silu", SplitRule::none, forward, local, same_as_first, work_unary},
+    {Op::mean_of_squares, "mean_of_squares", SplitRule::none, forward, local, infer_column_of_rows,
+     work_mean_of_squares},
+    {Op::inverse_root, "inverse_root", SplitRule::none, forward, local, same_as_first, work_unary},
+    {Op::scale_rows, "scale_rows", SplitRule::none, forward, local, infer_scale_rows,
+     work_scale_rows},
+    {Op::scale_columns, "scale_columns", SplitRule::none, forward, local, infer_scale_columns,
+     work_elementwise},
+    {Op::rotate_half, "rotate_half", SplitRule::none, forward, local, same_as_first,
+     work_rotate_half},
+    {Op::times_cosine, "times_cosine", SplitRule::none, forward, local, same_as_first, work_unary},
+    {Op::times_sine, "times_sine", SplitRule::none, forward, local, same_as_first, work_unary},
+    {Op::split_heads, "split_heads", SplitRule::none, forward, local, infer_split_heads,
+     work_rewrite},
+    {Op::join_heads, "join_heads", SplitRule::none, forward, local, infer_join_heads, work_rewrite},
+    {Op::scores, "scores", SplitRule::none, forward, local, infer_scores, work_scores},
+    {Op::add_alibi, "add_alibi", SplitRule::none, forward, local, same_as_first, work_unary},
+    {Op::mask_scores, "mask_scores", SplitRule::none, forward, local, same_as_first, work_unary},
+    {Op::softmax, "softmax", SplitRule::none, forward, local, same_as_first, work_unary},
+    {Op::drop_probabilities, "drop_probabilities", SplitRule::none, forward, local, same_as_first,
+     work_dropout},
+    {Op::weigh_values, "weigh_values", SplitRule::none, forward, local, infer_weigh_values,
+     work_weigh},
+    {Op::log_softmax, "log_softmax", SplitRule::none, forward, local, infer_log_softmax,
+     work_log_softmax},
+    {Op::nll_loss, "nll_loss", SplitRule::none, forward, local, infer_nll_loss, work_nll_loss},
+    // images
+    {Op::image_patches, "image_patches", SplitRule::whole, forward, local, infer_image_patches,
+     work_elementwise},
+    {Op::prepend_row, "prepend_row", SplitRule::first, forward, local, infer_prepend_row,
+     work_rewrite},
     {Op::embedding_grad, "embedding_grad", SplitRule::none, gradient, local, nothing,
      work_embedding_grad},
     {Op::add_position_grad, "add_position_grad", SplitRule::none, gradient, local, nothing,
@@ -353,6 +472,31 @@ constexpr OpInfo table[] = {
     {Op::combine_grad, "combine_grad", SplitRule::none, gradient, local, infer_combine_grad,
      work_elementwise},
     {Op::fused, "fused", SplitRule::none, gradient, local, infer_fused, work_fused},
+    {Op::cube_grad, "cube_grad", SplitRule::none, gradient, local, same_as_first, work_elementwise},
+    {Op::silu_grad, "silu_grad", SplitRule::none, gradient, local, same_as_first, work_elementwise},
+    {Op::mean_of_squares_grad, "mean_of_squares_grad", SplitRule::none, gradient, local,
+     same_as_first, work_mean_of_squares_grad},
+    {Op::inverse_root_grad, "inverse_root_grad", SplitRule::none, gradient, local, same_as_first,
+     work_elementwise},
+    {Op::row_dots, "row_dots", SplitRule::none, gradient, local, infer_column_of_rows,
+     work_row_dots},
+    {Op::scale_columns_grad, "scale_columns_grad", SplitRule::none, gradient, local, nothing,
+     work_scale_columns_grad},
+    {Op::rotate_half_grad, "rotate_half_grad", SplitRule::none, gradient, local, same_as_first,
+     work_rotate_half},
+    {Op::weigh_transposed, "weigh_transposed", SplitRule::none, gradient, local,
+     infer_weigh_transposed, work_weigh},
+    {Op::softmax_grad, "softmax_grad", SplitRule::none, gradient, local, same_as_first,
+     work_elementwise},
+    {Op::drop_probabilities_grad, "drop_probabilities_grad", SplitRule::none, gradient, local,
+     same_as_first, work_dropout_grad},
+    {Op::log_softmax_grad, "log_softmax_grad", SplitRule::none, gradient, local,
+     infer_log_softmax_grad, work_log_softmax_grad},
+    {Op::nll_loss_grad, "nll_loss_grad", SplitRule::none, gradient, local, same_as_first,
+     work_zero},
+    // images
+    {Op::prepend_row_grad, "prepend_row_grad", SplitRule::none, gradient, local,
+     infer_prepend_row_grad, work_rewrite},
     {Op::zero, "zero", SplitRule::none, forward, local, nothing, work_zero},
     {Op::sum_loss, "sum_loss", SplitRule::none, forward, local, nothing, work_elementwise},
     {Op::sum_of_squares, "sum_of_squares", SplitRule::none, gradient, local, nothing,
@@ -372,11 +516,16 @@ static_assert(in_order(), "the table follows the enumerators");
 
 }  // namespace
 
+int patches_across(const Attributes& attributes) {
+  return static_cast<int>(std::lround(std::sqrt(attributes.sequence_length - 1)));
+}
+
 const OpInfo& info(Op op) { return table[static_cast<std::size_t>(op)]; }
 std::span<const OpInfo> op_table() { return table; }
 
 bool takes_loss_scale(Op op) {
-  return op == Op::cross_entropy_grad || op == Op::span_loss_grad || op == Op::route_grad;
+  return op == Op::cross_entropy_grad || op == Op::span_loss_grad || op == Op::route_grad ||
+         op == Op::nll_loss_grad;
 }
 
 void append_kernels(const OpCall& call, CompilerLevel level, std::vector<Kernel>& kernels) {

@@ -72,6 +72,35 @@ enum class Op : std::uint8_t {
   expert_linear,    // x[E*b*C,in], W[E/P,out,in] -> [E*b*C,out]: E groups of rows, the g-th meets
                     // W[g mod E/P] (P ranks share the experts: groups come from each in turn)
   combine,          // y[E*b*C,h], weights, slots -> [rows,h]: the weighted sum of a token's slots
+  // what an eager framework has instead of gelu, swiglu, rms_norm, rope, attention and
+  // cross_entropy: one kernel each (models/passes/framework_operations.h). d = head_dim.
+  scale,               // x -> factor * x
+  add_constant,        // x -> x + factor
+  cube,                // x -> x^3
+  multiply,            // a, b -> a * b
+  silu,                // x -> x * sigmoid(x)
+  mean_of_squares,     // x[rows,h] -> [rows,1] f32
+  inverse_root,        // x -> 1 / sqrt(x + epsilon)
+  scale_rows,          // x[rows,h], r[rows,1] -> r * x
+  scale_columns,       // x[rows,h], weight[h] -> x * weight
+  rotate_half,         // x -> of each pair (p, q) that rope turns (-q, p); else 0
+  times_cosine,        // x -> what rope turns times the cosine of its angle; else x
+  times_sine,          // the same with the sine; else 0
+  split_heads,         // qkv -> q[b*heads,s,d], k, v[b*kv_heads,s,d]; or separate x[rows,n*d] ->
+                       // [b*n,s,d]
+  join_heads,          // the inverse
+  scores,              // q[b*heads,s,d], k[b*kv_heads,s,d] -> q k^T [b*heads,s,s]
+  add_alibi,           // scores -> scores + slope * (key - query)
+  mask_scores,         // scores -> scores, of later keys than the query `factor`
+  softmax,             // x -> of each row of the last dimension
+  drop_probabilities,  // probabilities[b*heads,s,s] -> those that attention leaves, as dropout
+  weigh_values,        // w[b*heads,s,s], v[b*kv_heads,s,d] -> w v [b*heads,s,d]
+  log_softmax,         // logits[n,V] -> [n,V] f32; 0 in masked columns
+  nll_loss,            // log-probabilities[n,V] f32, targets[n] -> loss[n] f32
+  // images: a sequence is a class token and, row by row, the square patches of a square image
+  image_patches,  // pixels[b,c*side*side] i32 of 0 to 255 -> [b*(s-1),c*patch_size^2] of -1 to 1
+                  // (x / 127.5 - 1): a patch's channels, of each its rows
+  prepend_row,    // x[b*(s-1),h], row[h] -> [b*s,h]: every sequence begins with the row
   // gradients. "(+)" outputs are parameter gradients and are added to.
   embedding_grad,          // tokens, dy -> (+)table
   add_position_grad,       // dy -> (+)table
@@ -107,6 +136,22 @@ enum class Op : std::uint8_t {
   combine_grad,               // y, weights, slots, dy -> dy of the slots [E*b*C,h], dweights
   // made by the training compiler
   fused,  // a body of the operations above, on some rows at a time: see models/graph/fusion.h
+  // of the framework's operations; linear ones are their own gradient, or each other's
+  cube_grad,             // x, dy -> dx
+  silu_grad,             // x, dy -> dx
+  mean_of_squares_grad,  // x, dy[rows,1] -> dx
+  inverse_root_grad,     // y, dy -> dx
+  row_dots,              // x[rows,h], dy[rows,h] -> [rows,1] f32: of scale_rows' r
+  scale_columns_grad,    // x, dy -> (+)weight
+  rotate_half_grad,      // dy -> dx
+  weigh_transposed,      // w[b*heads,s,s], x[b*heads,s,d] -> [b*kv_heads,s,d]: w^T x, summed over
+                         // the queries' heads that share a head
+  softmax_grad,          // y, dy -> dx
+  drop_probabilities_grad,  // dy -> dx
+  log_softmax_grad,         // y, dy -> dx in attributes.storage
+  nll_loss_grad,     // log-probabilities, targets, (loss_scale[1] f32) -> their gradient f32,
+                     // times `scale` and loss_scale
+  prepend_row_grad,  // dy -> dx[b*(s-1),h], (+)row
   // the step's bookkeeping
   zero,               // -> every output set to 0
   sum_loss,           // loss[n] f32, sum[1] f64 -> (+)sum: rows added in order in double
@@ -150,7 +195,9 @@ struct Attributes {
   int context_degree = 1;   // ranks that share each sequence; sequence_length is what one holds
   int ring_step = 0;        // context_attention: whose keys and values; -1: those of all ranks
   double rotary_base = 10000;
-  double scale = 1;  // gradients: 1 / targets of the global batch
+  double scale = 1;            // gradients: 1 / targets of the global batch
+  double factor = 1;           // scale, add_constant, mask_scores
+  Dtype storage = Dtype::f32;  // log_softmax: type of the logits
   double epsilon = 1e-5;
   double dropout = 0;             // share that dropout sets to 0; attention: of its probabilities,
                                   // where an element's row is head * sequence length + query
@@ -174,6 +221,9 @@ struct Attributes {
   double balance = 0;                      // what a sequence's balancing loss is multiplied by
   std::array<std::int64_t, 3> segments{};  // columns_to_parts: widths (queries, keys, values);
                                            // none: one of all columns
+  int patch_size = 0;                      // pixels across a patch
+  int channels = 0;                        // of an image
+  Dtype made = Dtype::f32;                 // image_patches: the type of its output
   bool gradient_is_whole =
       false;  // sequence_gather: every rank has the whole gradient; slice, don't sum
   bool accumulate_separately =
@@ -183,6 +233,9 @@ struct Attributes {
 
   bool operator==(const Attributes&) const = default;
 };
+
+// Patches across a square image: those of a sequence, less the class token, are its square.
+int patches_across(const Attributes& attributes);
 
 struct Shape {
   std::array<std::int64_t, 4> dims{};
@@ -239,6 +292,7 @@ enum class SplitRule : std::uint8_t {
   elements,    // works element by element on whatever share it is given
   vocabulary,  // embedding, cross-entropy: by the vocabulary
   whole,       // needs the whole tensor on every rank
+  first,       // makes whole sequences on every rank, which then takes its share of the rows
   none         // made by a pass; never split
 };
 

@@ -51,7 +51,42 @@ constexpr CutRow cuts[] = {
     {Op::select_positions_grad, Unit::sequence, 0b11, 0b1},
     {Op::cross_entropy, Unit::row, 0b11, 0b11},
     {Op::cross_entropy_grad, Unit::row, 0b111, 0b1},
+    {Op::image_patches, Unit::sequence, 0b1, 0b1},
+    {Op::prepend_row_grad, Unit::sequence, 0b1, 0b1},
     {Op::sum_of_squares, Unit::row, 0b1, 0},
+    // The framework's operations.
+    {Op::scale, Unit::row, 0b1, 0b1},
+    {Op::add_constant, Unit::row, 0b1, 0b1},
+    {Op::cube, Unit::row, 0b1, 0b1},
+    {Op::cube_grad, Unit::row, 0b11, 0b1},
+    {Op::multiply, Unit::row, 0b11, 0b1},
+    {Op::silu, Unit::row, 0b1, 0b1},
+    {Op::silu_grad, Unit::row, 0b11, 0b1},
+    {Op::mean_of_squares, Unit::row, 0b1, 0b1},
+    {Op::mean_of_squares_grad, Unit::row, 0b11, 0b1},
+    {Op::inverse_root, Unit::row, 0b1, 0b1},
+    {Op::inverse_root_grad, Unit::row, 0b11, 0b1},
+    {Op::scale_rows, Unit::row, 0b11, 0b1},
+    {Op::row_dots, Unit::row, 0b11, 0b1},
+    {Op::scale_columns, Unit::row, 0b1, 0b1},
+    {Op::scale_columns_grad, Unit::row, 0b11, 0},
+    {Op::rotate_half, Unit::row, 0b1, 0b1},
+    {Op::rotate_half_grad, Unit::row, 0b1, 0b1},
+    {Op::times_cosine, Unit::sequence, 0b1, 0b1},
+    {Op::times_sine, Unit::sequence, 0b1, 0b1},
+    {Op::scores, Unit::sequence, 0b11, 0b1},
+    {Op::add_alibi, Unit::sequence, 0b1, 0b1},
+    {Op::mask_scores, Unit::row, 0b1, 0b1},
+    {Op::softmax, Unit::row, 0b1, 0b1},
+    {Op::softmax_grad, Unit::row, 0b11, 0b1},
+    {Op::drop_probabilities, Unit::sequence, 0b1, 0b1},
+    {Op::drop_probabilities_grad, Unit::sequence, 0b1, 0b1},
+    {Op::weigh_values, Unit::sequence, 0b11, 0b1},
+    {Op::weigh_transposed, Unit::sequence, 0b11, 0b1},
+    {Op::log_softmax, Unit::row, 0b1, 0b1},
+    {Op::log_softmax_grad, Unit::row, 0b11, 0b1},
+    {Op::nll_loss, Unit::row, 0b11, 0b1},
+    {Op::nll_loss_grad, Unit::row, 0b11, 0b1},
 };
 
 template <typename Visit>
@@ -172,7 +207,8 @@ Pieces pieces_of(const OpCall& call) {
 
 bool only_moves(Op op) {
   return op == Op::embedding || op == Op::select_positions || op == Op::sequence_slice ||
-         op == Op::dispatch || op == Op::zero;
+         op == Op::prepend_row || op == Op::dispatch || op == Op::zero || op == Op::split_heads ||
+         op == Op::join_heads;
 }
 
 std::int64_t widened_bytes_of(std::int64_t elements) {

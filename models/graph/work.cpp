@@ -135,20 +135,15 @@ void work_layer_norm(const OpCall& call, CompilerLevel, Kernels& kernels) {
   memory_kernel(kernels, 2 * bytes(call.inputs[0]));
 }
 
-// An eager framework has no kernel for it: cast, square and mean, scale, cast, weight.
-void work_rms_norm(const OpCall& call, CompilerLevel level, Kernels& kernels) {
-  const double x = bytes(call.inputs[0]);
-  const int launches = level == CompilerLevel::none ? 5 : 1;
-  for (int i = 0; i < launches; ++i) memory_kernel(kernels, 2 * x);
+void work_rms_norm(const OpCall& call, CompilerLevel, Kernels& kernels) {
+  memory_kernel(kernels, 2 * bytes(call.inputs[0]));
 }
 
 // dx from x and dy; then the sums over rows for weight and bias.
-void work_norm_grad(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+void work_norm_grad(const OpCall& call, CompilerLevel, Kernels& kernels) {
   const double x = bytes(call.inputs[0]);
   memory_kernel(kernels, 3 * x);
   memory_kernel(kernels, 2 * x);
-  if (call.op == Op::rms_norm_grad && level == CompilerLevel::none)
-    for (int i = 0; i < 4; ++i) memory_kernel(kernels, 2 * x);
 }
 
 void work_norm_stats(const OpCall& call, CompilerLevel, Kernels& kernels) {
@@ -196,11 +191,8 @@ void work_add_bias(const OpCall& call, CompilerLevel level, Kernels& kernels) {
   if (level == CompilerLevel::none) memory_kernel(kernels, 2 * bytes(call.inputs[0]));
 }
 
-// Eager: halves are negated, concatenated, multiplied by cosine and sine, and added.
-void work_rope(const OpCall& call, CompilerLevel level, Kernels& kernels) {
-  const double x = bytes(call.inputs[0]);
-  const int launches = level == CompilerLevel::none ? 5 : 1;
-  for (int i = 0; i < launches; ++i) memory_kernel(kernels, 2 * x);
+void work_rope(const OpCall& call, CompilerLevel, Kernels& kernels) {
+  memory_kernel(kernels, 2 * bytes(call.inputs[0]));
 }
 
 void work_attention(const OpCall& call, CompilerLevel level, Kernels& kernels) {
@@ -213,8 +205,7 @@ void work_attention(const OpCall& call, CompilerLevel level, Kernels& kernels) {
   const std::int64_t batch = std::int64_t{a.micro_batch} * a.heads;
   const std::int64_t s = a.sequence_length, d = a.head_dim;
   batched_gemm(kernels, batch, {s, s, d}, size);
-  const int passes = level == CompilerLevel::none ? 3 : 1;  // scale, mask, softmax
-  for (int i = 0; i < passes; ++i) memory_kernel(kernels, 2 * score_bytes(a, size));
+  memory_kernel(kernels, 2 * score_bytes(a, size));
   drop_probabilities(kernels, call, level);
   batched_gemm(kernels, batch, {s, d, s}, size);
 }
@@ -234,7 +225,6 @@ void work_attention_grad(const OpCall& call, CompilerLevel level, Kernels& kerne
   batched_gemm(kernels, batch, {s, s, d}, size);
   drop_probabilities(kernels, call, level);
   memory_kernel(kernels, 3 * score_bytes(a, size));
-  if (level == CompilerLevel::none) memory_kernel(kernels, 2 * score_bytes(a, size));
   batched_gemm(kernels, batch, {s, d, s}, size);
   batched_gemm(kernels, batch, {s, d, s}, size);
 }
@@ -264,16 +254,12 @@ void work_dropout_grad(const OpCall& call, CompilerLevel level, Kernels& kernels
   memory_kernel(kernels, 2 * bytes(call.inputs[0]) + read);
 }
 
-void work_swiglu(const OpCall& call, CompilerLevel level, Kernels& kernels) {
-  const double x = bytes(call.inputs[0]);
-  memory_kernel(kernels, 3 * x);
-  if (level == CompilerLevel::none) memory_kernel(kernels, 2 * x);
+void work_swiglu(const OpCall& call, CompilerLevel, Kernels& kernels) {
+  memory_kernel(kernels, 3 * bytes(call.inputs[0]));
 }
 
-void work_swiglu_grad(const OpCall& call, CompilerLevel level, Kernels& kernels) {
-  const double x = bytes(call.inputs[0]);
-  memory_kernel(kernels, 5 * x);
-  if (level == CompilerLevel::none) memory_kernel(kernels, 4 * x);
+void work_swiglu_grad(const OpCall& call, CompilerLevel, Kernels& kernels) {
+  memory_kernel(kernels, 5 * bytes(call.inputs[0]));
 }
 
 // Logits are cast to fp32 first, except by the compiler's fused loss.
@@ -369,6 +355,16 @@ Kernel side_by_side(const Fusion& fusion, CompilerLevel level) {
   return all;
 }
 
+// Bytes of the fp32 copy that an eager framework makes of a 16-bit tensor; else of the tensor.
+double wide_bytes(const TensorType& type) {
+  return 4.0 * static_cast<double>(type.shape.elements());
+}
+
+// The kernel that makes such a copy, or the 16-bit one of it.
+void cast(Kernels& kernels, const TensorType& type) {
+  if (element_size(type) < 4) memory_kernel(kernels, bytes(type) + wide_bytes(type));
+}
+
 }  // namespace
 
 // One kernel that reads what comes in and writes what goes out. Long blocks: the kernels of every
@@ -396,7 +392,73 @@ void work_fused(const OpCall& call, CompilerLevel level, Kernels& kernels) {
   }
 }
 
+// A framework squares in one kernel and takes the mean in another.
+void work_mean_of_squares(const OpCall& call, CompilerLevel, Kernels& kernels) {
+  const double x = wide_bytes(call.inputs[0]);
+  cast(kernels, call.inputs[0]);
+  memory_kernel(kernels, 2 * x);
+  memory_kernel(kernels, x);
+}
+
+void work_mean_of_squares_grad(const OpCall& call, CompilerLevel, Kernels& kernels) {
+  memory_kernel(kernels, 2 * wide_bytes(call.inputs[0]));
+}
+
+void work_scale_rows(const OpCall& call, CompilerLevel, Kernels& kernels) {
+  memory_kernel(kernels, 2 * wide_bytes(call.inputs[0]));
+  cast(kernels, call.outputs[0]);
+}
+
+// The product of all elements, then the sums of its rows; or of its columns.
+void work_row_dots(const OpCall& call, CompilerLevel, Kernels& kernels) {
+  const double x = wide_bytes(call.inputs[0]);
+  memory_kernel(kernels, 3 * x);
+  memory_kernel(kernels, x);
+}
+
+void work_scale_columns_grad(const OpCall& call, CompilerLevel, Kernels& kernels) {
+  const double x = bytes(call.inputs[0]);
+  memory_kernel(kernels, 3 * x);
+  memory_kernel(kernels, x);
+}
+
+// A half is negated; the halves are concatenated.
+void work_rotate_half(const OpCall& call, CompilerLevel, Kernels& kernels) {
+  const double x = bytes(call.inputs[0]);
+  memory_kernel(kernels, x);
+  memory_kernel(kernels, 2 * x);
+}
+
+void work_scores(const OpCall& call, CompilerLevel, Kernels& kernels) {
+  const Shape &q = call.inputs[0].shape, &k = call.inputs[1].shape;
+  batched_gemm(kernels, q[0], {q[1], k[1], q[2]}, element_size(call.inputs[0]));
+}
+
+void work_weigh(const OpCall& call, CompilerLevel, Kernels& kernels) {
+  const Shape &w = call.inputs[0].shape, &x = call.inputs[1].shape;
+  batched_gemm(kernels, w[0], {w[1], x[2], w[2]}, element_size(call.inputs[0]));
+}
+
+void work_log_softmax(const OpCall& call, CompilerLevel, Kernels& kernels) {
+  cast(kernels, call.inputs[0]);
+  memory_kernel(kernels, 2 * wide_bytes(call.inputs[0]));
+}
+
+void work_log_softmax_grad(const OpCall& call, CompilerLevel, Kernels& kernels) {
+  memory_kernel(kernels, 3 * wide_bytes(call.inputs[0]));
+  cast(kernels, call.outputs[0]);
+}
+
+// Reads one element of each row.
+void work_nll_loss(const OpCall& call, CompilerLevel, Kernels& kernels) {
+  memory_kernel(kernels, 3 * bytes(call.outputs[0]));
+}
+
 double model_flops(const OpCall& call) {
+  if (call.op == Op::scores || call.op == Op::weigh_values) {
+    const Shape& a = call.inputs[0].shape;
+    return 2.0 * static_cast<double>(a.elements()) * static_cast<double>(call.outputs[0].shape[2]);
+  }
   if (call.op == Op::attention || call.op == Op::context_attention) return attention_flops(call);
   if (call.op == Op::expert_linear) return active_expert_flops(call);
   if (call.op != Op::linear) return 0;
@@ -405,18 +467,39 @@ double model_flops(const OpCall& call) {
          static_cast<double>(call.outputs[0].shape[1]);
 }
 
-// Reads the gradient; reads and writes the moments and the fp32 weight; writes the working copy. An
-// eager framework runs one kernel per arithmetic step of Adam (about twelve passes over one array
-// each), not one for all.
+namespace {
+
+// The kernels of torch.optim over fp32 arrays (exec/optimizer/framework_optimizer.cpp), by the
+// bytes that they move for each element.
+void framework_optimizer_kernels(Kernels& kernels, const OptimizerWork& work, double working) {
+  const double n = static_cast<double>(work.elements);
+  const double g = static_cast<double>(bytes_of(work.gradients));
+  const auto pass = [&](double bytes_of_element) { memory_kernel(kernels, n * bytes_of_element); };
+  if (work.moments == 1) {
+    for (const double each : {8.0, 8 + g, 12.0, 12.0}) pass(each);  // momentum, g, decay, update
+  } else {
+    pass(8);                                                   // decay
+    for (const double each : {8 + g, 8.0, 8 + g}) pass(each);  // the moments: one, then two kernels
+    for (int i = 0; i < 3; ++i) pass(8);  // the denominator: root, correction, epsilon
+    pass(16);                             // the update
+  }
+  if (working > 0) pass(4 + working);
+}
+
+}  // namespace
+
+// Reads the gradient; reads and writes the moments and the fp32 weight; writes the working copy:
+// one kernel, but in an eager framework.
 void append_optimizer_kernels(const OptimizerWork& work, CompilerLevel level, Kernels& kernels) {
   const double n = static_cast<double>(work.elements);
   const double working =
       work.weights == Dtype::f32 ? 0 : static_cast<double>(bytes_of(work.weights));
+  if (level == CompilerLevel::none && !work.moments_are_ready)
+    return framework_optimizer_kernels(kernels, work, working);
   const double states = work.moments_are_ready
                             ? 4.0 * work.moments
                             : 8.0 * work.moments + static_cast<double>(bytes_of(work.gradients));
   memory_kernel(kernels, n * (states + 8.0 + working));
-  if (level == CompilerLevel::none) memory_kernel(kernels, n * 8.0 * work.moments);
 }
 
 }  // namespace meshwright

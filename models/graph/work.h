@@ -16,4 +16,9 @@ Work work_nothing, work_embedding, work_embedding_grad, work_rewrite, work_add_r
     work_norm_parts_grad, work_zero, work_route, work_combine, work_expert_linear,
     work_expert_linear_grad_input, work_expert_linear_grad_weight, work_fused;
 
+// Of the framework's operations.
+Work work_mean_of_squares, work_mean_of_squares_grad, work_scale_rows, work_row_dots,
+    work_scale_columns_grad, work_rotate_half, work_scores, work_weigh, work_log_softmax,
+    work_log_softmax_grad, work_nll_loss;
+
 }  // namespace meshwright

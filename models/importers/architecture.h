@@ -29,8 +29,11 @@ struct Architecture {
   std::string_view name = "";  // Model::architecture
   std::string_view embedding_unit = "";
   std::string_view tokens = "", positions = "", token_types = "",
-                   embedding_norm = "";  // "": it has none
-  std::string_view block = "";           // "transformer.h"; a block's path is `transformer.h.<i>`
+                   embedding_norm = "";        // "": it has none
+  std::string_view class_token = "";           // a parameter's name; images: tokens are patches
+  std::string_view embedding_projection = "";  // from the tables' width to the hidden size
+  std::string_view block = "";         // "transformer.h"; a block's path is `transformer.h.<i>`
+  std::string_view shared_block = "";  // all blocks have the parameters of this one
   // Inside a block. Attention: one packed matrix, or three.
   std::string_view attention = "", qkv = "", q = "", k = "", v = "", attention_out = "";
   std::string_view mlp = "", mlp_gate = "", mlp_in = "",
@@ -67,6 +70,13 @@ struct SizeKeys {
 // Reads the sizes, fills in what follows from them and checks that they fit each other; a null
 // counts as absent.
 void read_sizes(Fields& fields, const SizeKeys& keys, Model& model);
+
+// Under which keys a file gives the sizes of images: 224 x 224 pixels of 3 channels in patches of
+// 16 x 16 where it does not.
+struct ImageKeys {
+  std::string_view size, patch, channels;
+};
+void read_image_sizes(Fields& fields, const ImageKeys& keys, Model& model);
 
 // Under which keys a file gives the numbers of experts; their other keys have one name everywhere.
 struct ExpertKeys {

@@ -33,14 +33,16 @@ class Builder {
         dtype_(storage_of(training.precision)) {
     graph_.vocabulary = model.vocabulary;
     graph_.micro_batch = training.micro_batch;
-    graph_.sequence_length = training.sequence_length;
+    // An image has a length of its own.
+    sequence_ = model.reads_images() ? model.positions : training.sequence_length;
+    graph_.sequence_length = sequence_;
     graph_.precision = training.precision;
     graph_.compiler = training.compiler;
-    rows_ = std::int64_t{training.micro_batch} * training.sequence_length;
+    rows_ = std::int64_t{training.micro_batch} * sequence_;
   }
 
   Graph build() {
-    int x = embeddings();
+    int x = m_.reads_images() ? image_embeddings() : embeddings();
     for (int i = 0; i < m_.layers; ++i) x = block(x, i);
     if (!names_.final_norm.empty()) {
       unit_ = graph_.add_unit(std::string(names_.final_norm), false);
@@ -57,7 +59,7 @@ class Builder {
   Attributes attributes() const {
     Attributes a;
     a.micro_batch = training_.micro_batch;
-    a.sequence_length = training_.sequence_length;
+    a.sequence_length = sequence_;
     return a;
   }
 
@@ -74,7 +76,30 @@ class Builder {
 
   int input(Shape shape) { return graph_.add_tensor({shape, Dtype::i32}, Role::input); }
 
+  // One that blocks share is made by the first of them.
   int parameter(const std::string& name, Shape shape, Initial initial, Cut cut = {}) {
+    const std::string stored = stored_name(name);
+    const auto [found, is_new] = parameters_.try_emplace(stored, -1);
+    if (is_new) found->second = new_parameter(stored, shape, initial, std::move(cut));
+    return found->second;
+  }
+
+  // Where all blocks have the same parameters, these are not numbered.
+  std::string stored_name(const std::string& name) const {
+    if (!m_.shares_layers() || prefix_.empty() || !name.starts_with(prefix_)) return name;
+    return std::string(names_.shared_block) + "." + name.substr(prefix_.size());
+  }
+
+  // A whole one that was published with more dimensions.
+  int published_as(const std::string& name, Shape published, Shape shape) {
+    const int tensor = parameter(name, shape, Initial::normal);
+    Parameter& p = graph_.parameters.back();
+    p.global_shape = published;
+    p.decay = true;
+    return tensor;
+  }
+
+  int new_parameter(const std::string& name, Shape shape, Initial initial, Cut cut) {
     Parameter p;
     p.name = name;
     p.global_shape = p.padded_shape = p.shape = shape;
@@ -110,9 +135,10 @@ class Builder {
   int norm(int x, const std::string& path) {
     Attributes a = attributes();
     a.epsilon = m_.norm_epsilon;
-    TensorIds inputs = {x, parameter(path + ".weight", {m_.hidden}, Initial::ones)};
+    const std::int64_t width = graph_.tensor(x).type.shape[1];
+    TensorIds inputs = {x, parameter(path + ".weight", {width}, Initial::ones)};
     if (m_.rms_norm) return apply(Op::rms_norm, path, inputs, a);
-    if (m_.biases) inputs.push_back(parameter(path + ".bias", {m_.hidden}, Initial::zeros));
+    if (m_.biases) inputs.push_back(parameter(path + ".bias", {width}, Initial::zeros));
     return apply(Op::layer_norm, path, inputs, a);
   }
 
@@ -143,16 +169,41 @@ class Builder {
     Attributes a = attributes();
     a.vocabulary = m_.vocabulary;
     const std::string path(names_.tokens);
-    table_ = parameter(path + ".weight", {m_.vocabulary, m_.hidden}, Initial::normal,
-                       {0, {m_.vocabulary}});
+    const std::int64_t width = m_.embedding_width();
+    table_ =
+        parameter(path + ".weight", {m_.vocabulary, width}, Initial::normal, {0, {m_.vocabulary}});
     int x = apply(Op::embedding, path, {graph_.tokens, table_}, a);
     if (m_.learned_positions) x = positions(x);
     if (m_.token_types > 0) {
       const std::string types(names_.token_types);
-      const int table = parameter(types + ".weight", {m_.token_types, m_.hidden}, Initial::normal);
+      const int table = parameter(types + ".weight", {m_.token_types, width}, Initial::normal);
       x = apply(Op::add_row, types, {x, table}, attributes());
     }
     if (!names_.embedding_norm.empty()) x = norm(x, std::string(names_.embedding_norm));
+    x = dropout(x, std::string(names_.embedding_unit));
+    if (names_.embedding_projection.empty()) return x;
+    return linear(x, {std::string(names_.embedding_projection), width, m_.hidden});
+  }
+
+  // The convolution whose stride is its width is a product with the patches.
+  int image_embeddings() {
+    unit_ = graph_.add_unit(std::string(names_.embedding_unit), false);
+    graph_.tokens = input({training_.micro_batch, m_.pixels()});
+    const std::string path(names_.tokens);
+    Attributes a = attributes();
+    a.patch_size = m_.patch_size;
+    a.channels = m_.channels;
+    a.made = dtype_;
+    const int patches = apply(Op::image_patches, path, {graph_.tokens}, a);
+    const std::int64_t h = m_.hidden, side = m_.patch_size;
+    const int weight = published_as(path + ".weight", {h, m_.channels, side, side},
+                                    {h, m_.channels * side * side});
+    const int bias = parameter(path + ".bias", {h}, Initial::zeros);
+    int x = apply(Op::linear, path, {patches, weight, bias}, attributes());
+    const std::string token(names_.class_token), positions(names_.positions);
+    x = apply(Op::prepend_row, token, {x, published_as(token, {1, 1, h}, {h})}, attributes());
+    const int table = published_as(positions, {1, sequence_, h}, {sequence_, h});
+    x = apply(Op::add_position, positions, {x, table}, attributes());
     return dropout(x, std::string(names_.embedding_unit));
   }
 
@@ -161,7 +212,7 @@ class Builder {
     Attributes a = attributes();
     a.position_offset = m_.position_offset;
     const std::int64_t length = std::int64_t{m_.positions} + m_.position_offset;
-    const int table = parameter(path + ".weight", {length, m_.hidden}, Initial::normal);
+    const int table = parameter(path + ".weight", {length, m_.embedding_width()}, Initial::normal);
     return apply(Op::add_position, path, {x, table}, a);
   }
 
@@ -227,7 +278,7 @@ class Builder {
     a.head_dim = m_.head_dim;
     a.packing = names_.packing;
     a.attention = training_.attention;
-    a.causal = m_.family != Family::bert;
+    a.causal = m_.is_causal();
     a.alibi = m_.alibi;
     a.alibi_heads = m_.alibi ? m_.heads : 0;
     set_dropout(a, in_block(names_.attention) + ".dropout");
@@ -245,7 +296,7 @@ class Builder {
   // Attributes of all operations of a block's experts.
   Attributes expert_attributes() const {
     Attributes a = attributes();
-    const int s = training_.sequence_length;
+    const int s = sequence_;
     a.experts = m_.experts;
     a.experts_per_token = m_.experts_per_token;
     a.expert_capacity =
@@ -312,24 +363,32 @@ class Builder {
     return dropout(out, in_block(names_.mlp_out));
   }
 
+  // The head sees only `count` positions of each sequence.
+  int chosen(int x, int count) {
+    graph_.positions = input({training_.micro_batch, count});
+    return apply(Op::select_positions, std::string(names_.head), {x, graph_.positions},
+                 attributes());
+  }
+
   // What a masked model does before its decoder: only the positions that are asked for.
   int masked_transform(int x) {
     const int given = training_.predicted_positions;
-    const int predicted = given > 0 ? given : std::max(1, training_.sequence_length * 15 / 100);
-    graph_.positions = input({training_.micro_batch, predicted});
-    x = apply(Op::select_positions, std::string(names_.head), {x, graph_.positions}, attributes());
-    x = linear(x, {std::string(names_.head_dense), m_.hidden, m_.hidden, Side::whole, m_.biases});
+    x = chosen(x, given > 0 ? given : std::max(1, sequence_ * 15 / 100));
+    x = linear(x, {std::string(names_.head_dense), m_.hidden, m_.embedding_width(), Side::whole,
+                   m_.biases});
     return norm(gelu(x, std::string(names_.head_dense)), std::string(names_.head_norm));
   }
 
   void language_model_head(int x) {
     unit_ = graph_.add_unit(std::string(names_.head), false);
     if (m_.head == Head::mlm) x = masked_transform(x);
+    if (m_.head == Head::label) x = chosen(x, 1);  // the class token
     const std::string path(names_.head_decoder);
     const Cut cut{0, {m_.vocabulary}};
     TensorIds inputs = {x, table_};
     if (!m_.tied_embeddings)
-      inputs[1] = parameter(path + ".weight", {m_.vocabulary, m_.hidden}, Initial::normal, cut);
+      inputs[1] = parameter(path + ".weight", {m_.vocabulary, graph_.tensor(x).type.shape[1]},
+                            Initial::normal, cut);
     if (!names_.head_bias.empty() && m_.biases)
       inputs.push_back(
           parameter(std::string(names_.head_bias), {m_.vocabulary}, Initial::zeros, cut));
@@ -355,6 +414,8 @@ class Builder {
   Dtype dtype_;
   Graph graph_;
   std::map<std::string, int> modules_;
+  std::map<std::string, int> parameters_;  // their tensors
+  int sequence_ = 0;
   std::int64_t rows_ = 0;
   std::string prefix_;  // of the block that is being built: "transformer.h.3."
   int unit_ = 0;

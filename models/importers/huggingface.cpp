@@ -19,6 +19,10 @@ struct ModelType {
   std::string_view epsilon, activation;
 };
 
+constexpr SizeKeys encoder_sizes = {
+    "hidden_size",       "num_hidden_layers", "num_attention_heads",    "",
+    "intermediate_size", "vocab_size",        "max_position_embeddings"};
+
 constexpr ModelType model_types[] = {
     {"gpt2",
      "gpt2",
@@ -54,21 +58,25 @@ constexpr ModelType model_types[] = {
       "intermediate_size", "vocab_size", "max_position_embeddings"},
      "rms_norm_eps",
      "hidden_act"},
-    {"bert",
-     "bert",
-     {"hidden_size", "num_hidden_layers", "num_attention_heads", "", "intermediate_size",
-      "vocab_size", "max_position_embeddings"},
-     "layer_norm_eps",
-     "hidden_act"},
-    {"roberta",
-     "roberta",
-     {"hidden_size", "num_hidden_layers", "num_attention_heads", "", "intermediate_size",
-      "vocab_size", "max_position_embeddings"},
+    {"bert", "bert", encoder_sizes, "layer_norm_eps", "hidden_act"},
+    {"roberta", "roberta", encoder_sizes, "layer_norm_eps", "hidden_act"},
+    {"camembert", "roberta", encoder_sizes, "layer_norm_eps", "hidden_act"},
+    {"xlm-roberta", "roberta", encoder_sizes, "layer_norm_eps", "hidden_act"},
+    {"distilbert",
+     "distilbert",
+     {"dim", "n_layers", "n_heads", "", "hidden_dim", "vocab_size", "max_position_embeddings"},
+     "",
+     "activation"},
+    {"albert", "albert", encoder_sizes, "layer_norm_eps", "hidden_act"},
+    {"vit",
+     "vit",
+     {"hidden_size", "num_hidden_layers", "num_attention_heads", "", "intermediate_size", "", ""},
      "layer_norm_eps",
      "hidden_act"},
 };
 
-// Keys of which one value only is built. Absent or null means that value, unless `needed`.
+// Keys of which one value only is built, by model type or architecture. Absent or null means that
+// value, unless `needed`.
 struct Fixed {
   std::string_view model_type, key, value, why;
   bool needed = false;
@@ -89,11 +97,16 @@ constexpr Fixed fixed[] = {
     {"roberta", "position_embedding_type", "\"absolute\"", "relative positions are not built"},
     {"roberta", "is_decoder", "false", "RoBERTa as a decoder is not built"},
     {"roberta", "add_cross_attention", "false", "cross-attention is not built"},
+    {"albert", "num_hidden_groups", "1", "several groups of layers are not built"},
+    {"albert", "inner_group_num", "1", "groups of several layers are not built"},
+    {"albert", "position_embedding_type", "\"absolute\"", "relative positions are not built"},
+    {"vit", "qkv_bias", "true", "attention without biases is not built"},
+    {"distilbert", "sinusoidal_pos_embds", "false", "positions that are not trained are not built"},
 };
 
-void check_fixed(Fields& fields, std::string_view model_type) {
+void check_fixed(Fields& fields, const ModelType& type) {
   for (const Fixed& row : fixed) {
-    if (row.model_type != model_type) continue;
+    if (row.model_type != type.name && row.model_type != type.architecture) continue;
     const bool given = fields.has(row.key);
     if (!given && !row.needed) continue;
     const std::string value = given ? fields.raw(row.key).dump() : "absent";
@@ -190,6 +203,7 @@ void read_mixtral(Fields& fields, Model& model) {
 
 // RoBERTa's table has rows for the padding token and those before it; positions start after them.
 void read_bert(Fields& fields, Model& model) {
+  if (model.architecture == "distilbert") return;
   model.token_types = 2;
   if (is_given(fields, "type_vocab_size"))
     model.token_types = fields.required<int>("type_vocab_size");
@@ -202,6 +216,28 @@ void read_bert(Fields& fields, Model& model) {
   if (model.position_offset < 0 || model.positions < 1)
     fields.fail("max_position_embeddings",
                 "no position is left after the padding token's; use more positions");
+}
+
+// Classes are counted, or named one by one; transformers has two where a file does neither.
+void read_vit(Fields& fields, Model& model) {
+  read_image_sizes(fields, {"image_size", "patch_size", "num_channels"}, model);
+  const bool named = is_given(fields, "id2label");
+  model.vocabulary = named ? static_cast<std::int64_t>(fields.object("id2label").keys().size()) : 2;
+  if (is_given(fields, "num_labels")) model.vocabulary = fields.required<int>("num_labels");
+  if (model.vocabulary < 1 || model.vocabulary > most_classes)
+    fields.fail(is_given(fields, "num_labels") ? "num_labels" : "id2label",
+                std::to_string(model.vocabulary) + " classes are out of range; use 1 to " +
+                    std::to_string(most_classes));
+}
+
+// The width of ALBERT's tables and of its head.
+void read_albert(Fields& fields, Model& model) {
+  model.embedding =
+      is_given(fields, "embedding_size") ? fields.required<int>("embedding_size") : 128;
+  if (model.embedding < 1 || model.embedding > model.hidden)
+    fields.fail("embedding_size", std::to_string(model.embedding) +
+                                      " is out of range; use 1 to hidden_size " +
+                                      std::to_string(model.hidden));
 }
 
 // `architectures` names the class that the file was saved from.
@@ -225,10 +261,11 @@ Model read_huggingface(Fields fields) {
   const ModelType& type = model_type_of(fields);
   Model model = model_of(type.architecture);
   model.name = type.name;
-  check_fixed(fields, type.name);
+  check_fixed(fields, type);
   check_given(fields, type);
   if (type.architecture == "llama" || type.architecture == "mixtral") read_llama(fields, model);
   if (type.architecture == "mixtral") read_mixtral(fields, model);
+  if (type.architecture == "vit") read_vit(fields, model);
   read_sizes(fields, type.sizes, model);
   read_activation(fields, type.activation, model);
   if (is_given(fields, type.epsilon)) model.norm_epsilon = fields.required<double>(type.epsilon);
@@ -242,6 +279,7 @@ Model read_huggingface(Fields fields) {
   if (is_given(fields, "use_parallel_residual") && type.name == "gpt_neox")
     model.parallel_residual = fields.required<bool>("use_parallel_residual");
   if (model.family == Family::bert) read_bert(fields, model);
+  if (model.architecture == "albert") read_albert(fields, model);
   read_rotary(fields, model);
   read_head(fields, model);
   return model;

@@ -25,6 +25,11 @@ constexpr SizeKeys new_keys = {
 constexpr SizeKeys old_keys = {"n_embd",  "n_layer",    "n_head",     "",
                                "n_inner", "vocab_size", "n_positions"};
 
+constexpr SizeKeys vit_keys = {
+    "hidden_size", "num_hidden_layers", "num_attention_heads", "", "intermediate_size", "", ""};
+constexpr SizeKeys distilbert_keys = {
+    "dim", "n_layers", "n_heads", "", "hidden_dim", "vocab_size", "max_position_embeddings"};
+
 constexpr Writer writers[] = {
     {"gpt2", "GPT2LMHeadModel", "GPT2ForQuestionAnswering", "activation_function",
      "layer_norm_epsilon", old_keys},
@@ -39,6 +44,11 @@ constexpr Writer writers[] = {
     {"bert", "BertForMaskedLM", "BertForQuestionAnswering", "hidden_act", "layer_norm_eps",
      new_keys},
     {"roberta", "RobertaForMaskedLM", "RobertaForQuestionAnswering", "hidden_act", "layer_norm_eps",
+     new_keys},
+    {"distilbert", "DistilBertForMaskedLM", "DistilBertForQuestionAnswering", "activation", "",
+     distilbert_keys},
+    {"vit", "ViTForImageClassification", "", "hidden_act", "layer_norm_eps", vit_keys},
+    {"albert", "AlbertForMaskedLM", "AlbertForQuestionAnswering", "hidden_act", "layer_norm_eps",
      new_keys},
 };
 
@@ -67,9 +77,16 @@ void add_own_keys(const Model& model, json& config) {
     config["attention_bias"] = model.attention_bias;
   } else if (model.architecture == "gptj") {
     config["rotary_dim"] = model.rotary_dim;
-  } else if (model.family == Family::bert) {
+  } else if (model.token_types > 0) {
     config["type_vocab_size"] = model.token_types;
   }
+  if (model.reads_images()) {
+    config["image_size"] = model.image_size;
+    config["patch_size"] = model.patch_size;
+    config["num_channels"] = model.channels;
+    config["num_labels"] = model.vocabulary;
+  }
+  if (model.architecture == "albert") config["embedding_size"] = model.embedding;
   if (model.position_offset > 0) {
     config["max_position_embeddings"] = model.positions + model.position_offset;
     config["pad_token_id"] = model.position_offset - 1;
@@ -86,7 +103,7 @@ json huggingface_config(const Model& model) {
     throw NotSupportedYet("a config.json cannot be written for the architecture " +
                           model.architecture +
                           " yet; known: gpt2, gptj, gpt_neox, llama, mixtral, bert, "
-                          "roberta");
+                          "roberta, distilbert, albert, vit");
   const std::string_view name = model.head == Head::qa ? writer->reader : writer->generator;
   json config = {{"architectures", {name}},
                  {"model_type", model.architecture},
@@ -101,9 +118,9 @@ json huggingface_config(const Model& model) {
   set(keys.layers, model.layers);
   set(keys.heads, model.heads);
   set(keys.ffn, model.ffn);
-  set(keys.vocabulary, model.vocabulary);
-  set(keys.positions, model.positions);
-  set(writer->epsilon, model.norm_epsilon);
+  if (!keys.vocabulary.empty()) set(keys.vocabulary, model.vocabulary);
+  if (!keys.positions.empty()) set(keys.positions, model.positions);
+  if (!writer->epsilon.empty()) set(writer->epsilon, model.norm_epsilon);
   set(writer->activation, model.gated_ffn ? "silu" : model.gelu_tanh ? "gelu_new" : "gelu");
   add_own_keys(model, config);
   return config;

@@ -14,6 +14,7 @@ namespace {
 constexpr int max_hidden = 1 << 20, max_heads = 1 << 14, max_layers = 10'000, max_ffn = 1 << 24;
 constexpr std::int64_t max_vocabulary = 100'000'000;
 constexpr int max_positions = 100'000'000;
+constexpr int max_image_size = 1 << 13, max_channels = 1 << 8;
 constexpr std::string_view capacity_key = "expert_capacity_factor",
                            balance_key = "router_aux_loss_coef";
 
@@ -54,7 +55,7 @@ Model model_of_family(Fields& fields) {
   if (row.architecture.empty())
     throw NotSupportedYet(fields.where() + ": " + fields.pointer() + "/family: '" +
                           std::string(row.name) +
-                          "' is not built yet; use gpt, llama, bert, mpt, bloom or mixtral");
+                          "' is not built yet; use gpt, llama, bert, mpt, bloom, mixtral or vit");
   Model model = model_of(row.architecture);
   model.name = row.name;
   return model;
@@ -62,8 +63,17 @@ Model model_of_family(Fields& fields) {
 
 }  // namespace
 
+bool Model::shares_layers() const {
+  return !meshwright::architecture(architecture).shared_block.empty();
+}
+
 ModelSizes Model::sizes() const {
-  return {hidden, layers, heads, kv_heads, ffn, positions, vocabulary, learned_positions, experts};
+  ModelSizes sizes{hidden, layers, heads, kv_heads, ffn, positions, vocabulary, learned_positions,
+                   experts};
+  sizes.embedding = embedding;
+  sizes.shares_layers = shares_layers();
+  sizes.reads_images = reads_images();
+  return sizes;
 }
 
 void read_experts(Fields& fields, const ExpertKeys& keys, Model& model) {
@@ -96,15 +106,23 @@ void read_sizes(Fields& fields, const SizeKeys& keys, Model& model) {
     return value;
   };
   for (std::string_view key : {keys.hidden, keys.layers, keys.heads, keys.vocabulary})
-    if (!is_given(fields, key)) fields.fail(key, "missing; it is required (an integer)");
+    if (!key.empty() && !is_given(fields, key))
+      fields.fail(key, "missing; it is required (an integer)");
   model.hidden = number(keys.hidden, 0, max_hidden);
   model.layers = number(keys.layers, 0, max_layers);
   model.heads = number(keys.heads, 0, max_heads);
-  model.vocabulary = fields.required<std::int64_t>(keys.vocabulary);
-  check_range(fields, keys.vocabulary, model.vocabulary, max_vocabulary);
+  if (!keys.vocabulary.empty()) {
+    model.vocabulary = fields.required<std::int64_t>(keys.vocabulary);
+    check_range(fields, keys.vocabulary, model.vocabulary,
+                model.reads_images() ? most_classes : max_vocabulary);
+  }
   model.kv_heads = number(keys.kv_heads, model.heads, max_heads);
   model.ffn = number(keys.ffn, 4 * model.hidden, max_ffn);
   model.positions = number(keys.positions, 0, max_positions);
+  if (model.reads_images()) {
+    const int across = model.image_size / model.patch_size;
+    model.positions = across * across + 1;
+  }
   if (model.learned_positions && model.positions == 0)
     fields.fail(keys.positions, "missing; the position table needs it (an integer)");
   const bool own_width = model.head_dim > 0;
@@ -112,9 +130,28 @@ void read_sizes(Fields& fields, const SizeKeys& keys, Model& model) {
   if (!own_width) model.head_dim = model.hidden / model.heads;
 }
 
+void read_image_sizes(Fields& fields, const ImageKeys& keys, Model& model) {
+  const auto number = [&](std::string_view key, int usual, int most) {
+    const int value = is_given(fields, key) ? fields.required<int>(key) : usual;
+    check_range(fields, key, value, most);
+    return value;
+  };
+  model.image_size = number(keys.size, 224, max_image_size);
+  model.patch_size = number(keys.patch, 16, model.image_size);
+  model.channels = number(keys.channels, 3, max_channels);
+  if (model.image_size % model.patch_size != 0)
+    fields.fail(keys.patch, std::to_string(model.patch_size) + " does not divide the image size " +
+                                std::to_string(model.image_size) + "; use a number that does");
+}
+
 Model read_model(Fields fields) {
   Model model = model_of_family(fields);
-  constexpr SizeKeys keys{"hidden", "layers", "heads", "kv_heads", "ffn", "vocab", "positions"};
+  SizeKeys keys{"hidden", "layers", "heads", "kv_heads", "ffn", "vocab", "positions"};
+  if (model.family == Family::vit) {
+    keys.vocabulary = "classes";
+    keys.kv_heads = keys.positions = "";
+    read_image_sizes(fields, {"image_size", "patch_size", "channels"}, model);
+  }
   read_sizes(fields, keys, model);
   model.rotary_dim =
       static_cast<int>(architecture(model.architecture).traits.rotary_share * model.head_dim);
@@ -128,7 +165,7 @@ Model read_model(Fields fields) {
     model.gated_ffn = fields.optional<bool>("gated_ffn", model.gated_ffn);
   }
   model.tied_embeddings = fields.optional<bool>("tied_embeddings", model.tied_embeddings);
-  if (fields.has("head")) {
+  if (fields.has("head") && model.head != Head::label) {
     const auto word = fields.required<std::string>("head");
     model.head = static_cast<Head>(choose(fields, "head", "head", word, {"lm", "mlm", "qa"}));
     const Head other = model.family == Family::bert ? Head::lm : Head::mlm;

@@ -24,14 +24,18 @@ enum class Family : std::uint8_t {
   seq2seq,
   vit
 };
-enum class Head : std::uint8_t { lm, mlm, qa };
+enum class Head : std::uint8_t { lm, mlm, qa, label };  // label: the class of an image
+
+constexpr int most_classes = 1 << 16;  // of images: two bytes of a record (exec/data/images.h)
 
 struct Model {
   std::string name;  // for logs
   Family family = Family::gpt;
   Head head = Head::lm;
   int hidden = 0, layers = 0, heads = 0, kv_heads = 0, ffn = 0, positions = 0;
-  std::int64_t vocabulary = 0;
+  int embedding = 0;            // width of the token table and of the head; 0: hidden
+  std::int64_t vocabulary = 0;  // head label: classes
+  int image_size = 0, patch_size = 0, channels = 0;  // of square images; 0: the model reads tokens
   bool gated_ffn = false;
   bool tied_embeddings = true;
   // What follows from the family unless a config.json says otherwise.
@@ -43,15 +47,20 @@ struct Model {
   double norm_epsilon = 1e-5, rotary_base = 10000;
   int rotary_dim = 0;
   bool rotary_interleaved = false;
-  int token_types = 0;      // BERT: 2
+  int token_types = 0;      // BERT: 2; DistilBERT: 0
   int position_offset = 0;  // RoBERTa: 2
   int experts = 0;          // of every block; 0: none
   int experts_per_token = 0;
   double expert_capacity_factor = 0;  // models/graph/experts.h; 0: nothing is dropped
   double router_aux_loss_coef = 0;    // of the balancing loss, a mean over blocks and sequences
   std::string architecture;  // Hugging Face's naming of parameters: gpt2, gpt_neox, gptj, llama,
-                             // mixtral, bert, roberta, mpt, bloom
+                             // mixtral, bert, roberta, distilbert, albert, mpt, bloom, vit
 
+  bool reads_images() const { return image_size > 0; }
+  std::int64_t pixels() const { return std::int64_t{channels} * image_size * image_size; }
+  bool is_causal() const { return family != Family::bert && family != Family::vit; }
+  int embedding_width() const { return embedding > 0 ? embedding : hidden; }
+  bool shares_layers() const;  // all blocks have the same parameters
   ModelSizes sizes() const;
 };
 

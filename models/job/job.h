@@ -53,7 +53,8 @@ struct Job {
       autos;  // dotted: "parallelism.pipeline", "training.micro_batch", "cluster.count"
   ClusterRequest cluster;
   Objective objective;
-  bool has_steps = false;  // training.steps was given: `train` needs it
+  bool compiler_debug = false;  // compiler_config: the graph after each pass is written
+  bool has_steps = false;       // training.steps was given: `train` needs it
   std::optional<DataFiles> data;
   struct Checkpoint {
     std::string folder;

@@ -67,8 +67,17 @@ void read_compiler_config(Fields& job_fields, const ChosenCluster& cluster, Job&
                     fmt::format("SageMaker Training Compiler does not know '{}', only {}; use "
                                 "\"training\": {{\"compiler\": \"full\"}}",
                                 cluster.machine, list_of(classes, "and")));
+  const bool distributed = job_fields.has("distribution");
+  if (distributed && !job_fields.object("distribution").has("pytorchxla"))
+    warn(job, job_fields, "distribution",
+         "the compiler's later versions on SageMaker take 'pytorchxla' only; here any goes");
+  if (!distributed && cluster.hosts > 1)
+    warn(job, job_fields, "compiler_config",
+         "on SageMaker several instances need \"distribution\": {\"pytorchxla\": {\"enabled\": "
+         "true}}; not needed here");
   job.plan.training.compiler = CompilerLevel::full;
-  if (debug) warn(job, fields, "debug", "no effect here; see the command 'compile'");
+  job.compiler_debug = debug;
+  if (debug) warn(job, fields, "debug", "the graph after each pass is written, which takes longer");
 }
 
 void read_objective(Fields fields, Job& job) {
@@ -133,6 +142,11 @@ void read_data(Fields fields, Job& job) {
   data.files = fields.required<std::vector<std::string>>("files");
   if (data.files.empty()) fields.fail("files", "the list is empty; name a file");
   for (std::string& file : data.files) file = resolve(job, file);
+  if (job.model.reads_images() && fields.has("format"))
+    fields.fail(
+        "format",
+        "is that of tokens; files of images are records of a label and the pixels: leave it "
+        "out");
   take_word(fields, "format", "format", token_format_names(), data.format);
   take(fields, "shuffle", data.shuffle);
   const auto seed = fields.optional<std::int64_t>("seed", 0);

@@ -45,10 +45,8 @@ json objective_json(const Objective& objective) {
 json data_json(const Job& job) {
   json files = json::array();
   for (const std::string& file : job.data->files) files.push_back(from_folder(job, file));
-  json value = {{"files", files},
-                {"format", info(job.data->format).name},
-                {"shuffle", job.data->shuffle},
-                {"seed", job.data->seed}};
+  json value = {{"files", files}, {"shuffle", job.data->shuffle}, {"seed", job.data->seed}};
+  if (!job.model.reads_images()) value["format"] = info(job.data->format).name;
   if (job.data->mask_token) value["mask_token"] = *job.data->mask_token;
   return value;
 }

@@ -30,7 +30,14 @@ void read_recompute(Fields& fields, Job& job) {
   take(fields, "recompute_fraction", training.recompute_fraction);
   training.recompute_modules =
       fields.optional<std::vector<std::string>>("recompute_modules", training.recompute_modules);
-  if (!fields.has("recompute") || take_auto(fields, "recompute", "training", job)) return;
+  if (fields.has("recompute_budget"))
+    training.recompute_budget = fields.required<double>("recompute_budget");
+  if (!fields.has("recompute")) return;
+  if (take_auto(fields, "recompute", "training", job)) {
+    if (training.recompute_budget)
+      fields.fail("recompute_budget", "given beside recompute 'auto'; keep one of them");
+    return;
+  }
   const std::string word = fields.required<std::string>("recompute");
   if (word.starts_with("group_")) {
     const std::string number = word.substr(6);

@@ -96,9 +96,14 @@ Boundaries find_boundaries(const Graph& graph, const Plan& plan) {
       TensorFlow& flow = found.tensors[static_cast<std::size_t>(id)];
       flow.maker = stage;
       flow.made_in = found.body[i];
-      if (tensor.alias_of >= 0)
-        found.tensors[static_cast<std::size_t>(tensor.alias_of)].kept = true;
     }
+  }
+  // What takes another's place is kept where that lies, and that one until then.
+  for (std::size_t id = 0; id < graph.tensors.size(); ++id) {
+    if (graph.tensors[id].alias_of < 0) continue;
+    TensorFlow& below = found.tensors[static_cast<std::size_t>(graph.tensors[id].alias_of)];
+    const TensorFlow& flow = found.tensors[id];
+    below.kept = below.kept || flow.kept || flow.made_in != below.made_in;
   }
   return found;
 }

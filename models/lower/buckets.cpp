@@ -63,7 +63,8 @@ class Filler {
         reduces_(plan.degrees().rdp() > 1) {}
 
   std::vector<BucketPlan> run() {
-    const std::vector<Candidate> all = candidates(graph_, plan_, boundaries_, program_.stage);
+    std::vector<Candidate> all = candidates(graph_, plan_, boundaries_, program_.stage);
+    order_tied(all);
     const std::vector<Owner> owners = owners_of(all);
     for (std::size_t i = 0; i < all.size(); ++i) add(all[i], owners[i]);
     std::map<int, std::int64_t> of_unit;
@@ -79,13 +80,24 @@ class Filler {
   BucketClass class_of(int parameter) const {
     const auto p = static_cast<std::size_t>(parameter);
     const int stages = plan_.parallelism.pipeline;
-    if (boundaries_.first_user[p] % stages != boundaries_.last_user[p] % stages)
-      return BucketClass::tied;
-    return graph_.parameters[p].partial_over_tensor ? BucketClass::partial : BucketClass::plain;
+    return {graph_.parameters[p].partial_over_tensor,
+            boundaries_.first_user[p] % stages != boundaries_.last_user[p] % stages};
   }
 
   const Parameter& parameter_of(const Candidate& candidate) const {
     return graph_.parameters[static_cast<std::size_t>(candidate.parameter)];
+  }
+
+  // Both stages of tied parameters put them into the same buckets, in whatever order their
+  // gradients are complete: among themselves they are in the order of the graph.
+  void order_tied(std::vector<Candidate>& all) const {
+    std::vector<Candidate> tied;
+    for (const Candidate& candidate : all)
+      if (class_of(candidate.parameter).tied) tied.push_back(candidate);
+    std::ranges::sort(tied, {}, &Candidate::parameter);
+    auto next = tied.begin();
+    for (Candidate& candidate : all)
+      if (class_of(candidate.parameter).tied) candidate = *next++;
   }
 
   std::vector<Owner> owners_of(const std::vector<Candidate>& all) const {
@@ -95,7 +107,7 @@ class Filler {
       const Parameter& parameter = parameter_of(candidate);
       items.push_back({parameter.shape.elements(),
                        parameter.is_cut || plan_.parallelism.tensor == 1,
-                       class_of(candidate.parameter) == BucketClass::tied});
+                       class_of(candidate.parameter).tied});
     }
     return share_out(items, plan_.degrees().rdp(), plan_.parallelism.tensor);
   }
@@ -149,13 +161,13 @@ class Filler {
     BucketPlan& into = buckets_[index];
     StageParameter member{parameter, candidate.chunk, static_cast<int>(index), into.bucket.elements,
                           false};
-    member.copy_of_tied = cls == BucketClass::tied &&
-                          boundaries_.first_user[static_cast<std::size_t>(candidate.parameter)] %
-                                  plan_.parallelism.pipeline !=
-                              program_.stage;
+    member.copy_of_tied =
+        cls.tied && boundaries_.first_user[static_cast<std::size_t>(candidate.parameter)] %
+                            plan_.parallelism.pipeline !=
+                        program_.stage;
     into.bucket.parameters.push_back(static_cast<int>(program_.parameters.size()));
     into.bucket.elements += round_up(parameter.shape.elements(), alignment);
-    into.ready_node = candidate.node;
+    into.ready_node = cls.tied ? std::max(into.ready_node, candidate.node) : candidate.node;
     program_.parameters.push_back(std::move(member));
   }
 

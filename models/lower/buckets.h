@@ -9,10 +9,11 @@
 
 namespace meshwright {
 
-enum class BucketClass : std::uint8_t {
-  plain,    // reduced over the data-parallel ranks only
-  partial,  // first summed over the tensor group (sequence parallelism)
-  tied      // then summed over the first and last stage (tied embeddings)
+// How gradients are reduced, beside over the data-parallel ranks.
+struct BucketClass {
+  bool partial = false;  // first summed over the tensor group (sequence parallelism)
+  bool tied = false;     // last over the first and last stage (tied embeddings, shared layers)
+  bool operator==(const BucketClass&) const = default;
 };
 
 // A bucket of parameters that several units of a stage use (a tied embedding).
@@ -22,7 +23,7 @@ constexpr int no_unit = -2;
 
 struct BucketPlan {
   Bucket bucket;
-  BucketClass cls = BucketClass::plain;
+  BucketClass cls;
   int chunk = 0;
   int zero = 0;             // the ZeRO stage of its parameters: small ones may be left at 1
   int unit = no_unit;       // ZeRO 2 and 3: every bucket belongs to one unit

@@ -260,7 +260,7 @@ void StageLowering::reduce_what_is_ready(BodyBuilder& body, int node) {
     if (planned.ready_node != node) continue;
     if (planned.zero >= 2) {
       if (planned.unit != shared_unit) reduce_unit_bucket(body, static_cast<int>(b));
-    } else if (plan_.parallelism.overlap_gradients && planned.cls != BucketClass::tied) {
+    } else if (plan_.parallelism.overlap_gradients && !planned.cls.tied) {
       bucket_done_[b] = {body.number(),
                          reduce_bucket(body, static_cast<int>(b), When::last_micro_batch)};
     }

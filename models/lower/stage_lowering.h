@@ -81,6 +81,8 @@ class StageLowering {
   void update_loss_scale(BodyBuilder& body);
   void measure_parameters(BodyBuilder& body);
   void step_and_share(BodyBuilder& body);
+  std::int64_t scratch_elements(const Bucket& bucket) const;
+  Operand optimizer_scratch(std::int64_t elements);
   std::vector<Operand> states_of(const Bucket& bucket) const;
 
   // offload.cpp

@@ -1,6 +1,9 @@
 // What surrounds the micro-batches: sums set to zero before; reductions, norm, optimizer and
 // gathers after.
+#include <algorithm>
+
 #include "models/lower/stage_lowering.h"
+#include "models/plan/optimizer_scratch.h"
 
 namespace meshwright {
 
@@ -46,7 +49,7 @@ void StageLowering::emit_collective(BodyBuilder& body, InstructionKind kind, Gro
 int StageLowering::reduce_bucket(BodyBuilder& body, int b, When when) {
   const Bucket& bucket = buckets_[at(b)].bucket;
   const int before = body.size();
-  if (buckets_[at(b)].cls == BucketClass::partial)
+  if (buckets_[at(b)].cls.partial)
     emit_collective(body, InstructionKind::all_reduce, GroupKind::tensor, bucket.gradients,
                     bucket.gradients, when, b);
   if (!bucket.owner.everybody()) {
@@ -74,14 +77,13 @@ void StageLowering::finish_reduction(BodyBuilder& body, int b) {
   const auto all_reduce = [&](GroupKind group) {
     emit_collective(body, InstructionKind::all_reduce, group, own, own, When::always, b);
   };
-  const bool tied = planned.cls == BucketClass::tied;
   if (planned.zero >= 2) {
-    if (planned.cls == BucketClass::partial) all_reduce(GroupKind::tensor);
+    if (planned.cls.partial) all_reduce(GroupKind::tensor);
     if (replicas_of(planned.bucket) > 1) all_reduce(planned.bucket.replica());
-  } else if (tied || !plan_.parallelism.overlap_gradients) {
+  } else if (planned.cls.tied || !plan_.parallelism.overlap_gradients) {
     reduce_bucket(body, b, When::always);
   }
-  if (tied) all_reduce(GroupKind::embedding);
+  if (planned.cls.tied) all_reduce(GroupKind::embedding);
 }
 
 void StageLowering::write_begin() {
@@ -172,6 +174,21 @@ void StageLowering::measure_parameters(BodyBuilder& body) {
       emit_collective(body, InstructionKind::all_reduce, group, norms, norms, When::always, -1);
 }
 
+// Of as many arrays as the optimizer wants, each as large as the largest parameter's own part.
+std::int64_t StageLowering::scratch_elements(const Bucket& bucket) const {
+  std::int64_t largest = 0;
+  for (int index : bucket.parameters)
+    largest = std::max(largest, program_.parameters[at(index)].parameter.shape.elements());
+  return std::min(largest, bucket.shard_elements) * optimizer_scratch_arrays(plan_.training);
+}
+
+Operand StageLowering::optimizer_scratch(std::int64_t elements) {
+  const TensorType type{Shape{elements}, Dtype::f32};
+  const int id =
+      add_buffer("optimizer_scratch", MemoryClass::workspace, Region::task, type.bytes());
+  return {id, 0, type, GroupKind::none};
+}
+
 // Each rank updates what it owns; then everybody gets the weights of all. Flat shards are gathered
 // while the next bucket is updated; of whole parameters every owner first updates its own.
 void StageLowering::step_and_share(BodyBuilder& body) {
@@ -185,6 +202,8 @@ void StageLowering::step_and_share(BodyBuilder& body) {
     if (program_.parameter_norms_buffer >= 0) step.inputs.push_back(parameter_norms(program_));
     step.outputs = {bucket.own_weights, bucket.master};
     for (const Operand& state : states_of(bucket)) step.outputs.push_back(state);
+    const std::int64_t scratch = scratch_elements(bucket);
+    if (scratch > 0) step.outputs.push_back(optimizer_scratch(scratch));
     body.emit(std::move(step));
     if (bucket.sharded && buckets_[b].zero <= 2)
       emit_collective(body, InstructionKind::all_gather, bucket.shard(), bucket.own_weights,

@@ -145,6 +145,73 @@ class Differentiator {
         for (int i = 0; i < 2; ++i) pass_on(node, in[i], graph_.output(grad, i));
         break;
       }
+      // The framework's operations.
+      case Op::scale:
+      case Op::times_cosine:
+      case Op::times_sine:
+        make_and_pass(node.op, node, {dy});  // linear and symmetric
+        break;
+      case Op::add_constant:
+      case Op::add_alibi:
+      case Op::mask_scores:  // what it hides has probability 0, and so the gradient 0
+        pass_on(node, in[0], dy);
+        break;
+      case Op::cube:
+        make_and_pass(Op::cube_grad, node, {in[0], dy});
+        break;
+      case Op::silu:
+        make_and_pass(Op::silu_grad, node, {in[0], dy});
+        break;
+      case Op::multiply:
+        make_and_pass(Op::multiply, node, {dy, in[1]});
+        pass_on(node, in[1], graph_.output(make(Op::multiply, node, {dy, in[0]})));
+        break;
+      case Op::mean_of_squares:
+        make_and_pass(Op::mean_of_squares_grad, node, {in[0], dy});
+        break;
+      case Op::inverse_root:
+        make_and_pass(Op::inverse_root_grad, node, {node.outputs[0], dy});
+        break;
+      case Op::scale_rows:
+        make_and_pass(Op::scale_rows, node, {dy, in[1]});
+        pass_on(node, in[1], graph_.output(make(Op::row_dots, node, {in[0], dy})));
+        break;
+      case Op::scale_columns:
+        make_and_pass(Op::scale_columns, node, {dy, in[1]});
+        make(Op::scale_columns_grad, node, {in[0], dy}, {of_parameter(in[1])});
+        break;
+      case Op::rotate_half:
+        make_and_pass(Op::rotate_half_grad, node, {dy});
+        break;
+      case Op::split_heads: {
+        TensorIds of_heads;
+        for (int id : node.outputs) of_heads.push_back(gradient(id));
+        make_and_pass(Op::join_heads, node, of_heads);
+        break;
+      }
+      case Op::join_heads:
+        make_and_pass(Op::split_heads, node, {dy});
+        break;
+      case Op::scores:
+        make_and_pass(Op::weigh_values, node, {dy, in[1]});
+        pass_on(node, in[1], graph_.output(make(Op::weigh_transposed, node, {dy, in[0]})));
+        break;
+      case Op::softmax:
+        make_and_pass(Op::softmax_grad, node, {node.outputs[0], dy});
+        break;
+      case Op::drop_probabilities:
+        make_and_pass(Op::drop_probabilities_grad, node, {dy});
+        break;
+      case Op::weigh_values:
+        pass_on(node, in[1], graph_.output(make(Op::weigh_transposed, node, {in[0], dy})));
+        make_and_pass(Op::scores, node, {dy, in[1]});
+        break;
+      case Op::log_softmax:
+        make_and_pass(Op::log_softmax_grad, node, {node.outputs[0], dy});
+        break;
+      case Op::prepend_row:
+        make_and_pass(Op::prepend_row_grad, node, {dy}, {of_parameter(in[1])});
+        break;
       case Op::tensor_copy:
         make_and_pass(Op::tensor_reduce, node, {dy});
         break;
@@ -181,6 +248,12 @@ class Differentiator {
       return true;
     }
     if (node.op == Op::stats_gather) return true;
+    if (node.op == Op::nll_loss) {
+      Node at = node;
+      at.attributes.scale = scale_;
+      make_and_pass(Op::nll_loss_grad, at, {node.inputs[0], node.inputs[1]});
+      return true;
+    }
     if (node.op != Op::cross_entropy && node.op != Op::cross_entropy_stats &&
         node.op != Op::span_loss)
       return false;

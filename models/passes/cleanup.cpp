@@ -69,6 +69,13 @@ std::vector<int> count_uses(const Graph& graph) {
   return uses;
 }
 
+Graph without_reuse(Graph graph) {
+  for (Tensor& tensor : graph.tensors)
+    if (tensor.alias_of >= 0 && !takes_loss_scale(graph.nodes[at(tensor.producer)].op))
+      tensor.alias_of = -1;
+  return graph;
+}
+
 Graph remove_dead_code(Graph graph, const Plan&) {
   std::vector<int> uses = count_uses(graph);
   std::vector<Node> kept;

@@ -17,6 +17,10 @@ std::vector<int> count_uses(const Graph& graph);
 // Whether the step reads the tensor beside the graph's nodes: a loss.
 bool is_loss(const Graph& graph, int tensor);
 
+// Every tensor in memory of its own, but for the gradients of losses: for passes that move nodes or
+// read a tensor later than it was read.
+Graph without_reuse(Graph graph);
+
 // The pass: nodes from which neither a loss nor a parameter's gradient comes.
 Graph remove_dead_code(Graph graph, const Plan& plan);
 

@@ -31,6 +31,8 @@ Graph share_common_subexpressions(Graph graph, const Plan&) {
   std::vector<char> overwritten(graph.tensors.size(), 0);
   for (const Tensor& tensor : graph.tensors)
     if (tensor.alias_of >= 0) overwritten[at(tensor.alias_of)] = 1;
+  for (const Node& node : graph.nodes)  // the sum takes the place of the partial sum
+    if (node.op == Op::tensor_reduce) overwritten[at(node.inputs[0])] = 1;
   std::vector<int> same_as(graph.tensors.size());
   for (std::size_t id = 0; id < same_as.size(); ++id) same_as[id] = static_cast<int>(id);
   using Key = std::tuple<Op, Phase, int, int>;   // operation, phase, unit, first input

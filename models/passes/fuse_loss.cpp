@@ -14,7 +14,7 @@ std::size_t at(int index) { return static_cast<std::size_t>(index); }
 // Rows whose logits take about so much memory, but not so few that products become slow: each block
 // reads the whole table, and reads and writes its gradient.
 std::int64_t rows_per_block(std::int64_t rows, std::int64_t row_bytes) {
-  constexpr std::int64_t wanted_bytes = 64 << 20, fewest = 256, multiple = 64;
+  constexpr std::int64_t wanted_bytes = 128 << 20, fewest = 256, multiple = 64;
   const std::int64_t most = std::max(fewest, wanted_bytes / row_bytes);
   const std::int64_t blocks = (rows + most - 1) / most;
   const std::int64_t even = (rows + blocks - 1) / blocks;
@@ -90,6 +90,11 @@ Graph fuse_loss(Graph graph, const Plan&) {
         std::find_if(nodes.begin(), nodes.end(),
                      [](const Node* node) { return node->op == Op::cross_entropy_grad; }) -
         nodes.begin());
+    const int place = chosen[at(grad_step)];
+    // Where ranks hold shares of the rows, recomputation gathers the input of the head again.
+    if (std::any_of(made->node.inputs.begin(), made->node.inputs.end(),
+                    [&](int id) { return graph.tensor(id).producer >= place; }))
+      continue;
     const int inside = operand(0, 0), gradient_inside = operand(grad_step, 0);
     if (!made->fusion.is_internal(inside) || !made->fusion.is_internal(gradient_inside)) continue;
     // The gradient takes the logits' place, block by block as it did for all of them.
@@ -99,7 +104,6 @@ Graph fuse_loss(Graph graph, const Plan&) {
         rows_per_block(type.shape[0], type.bytes() / std::max<std::int64_t>(1, type.shape[0]));
     made->fusion.loop = Fusion::Loop::long_blocks;
     made->node.phase = Phase::backward;
-    const int place = chosen[at(grad_step)];
     graph.tensors[at(gradient)].alias_of = -1;
     add_memory(graph, *made);
     made->node.attributes.fusion = std::make_shared<const Fusion>(std::move(made->fusion));

@@ -109,7 +109,9 @@ Graph merged(Graph graph, const std::vector<Group>& groups) {
     std::optional<Fused> fused = fuse(graph, members, uses);
     if (!fused) continue;
     Fusion& fusion = fused->fusion;
-    if (fusion.steps.front().op == Op::linear_grad_input) sum_in_products(fusion);
+    if (fusion.steps.front().op == Op::linear_grad_input && fusion.outputs == 1)
+      sum_in_products(fusion);
+    if (at(fusion.first_internal()) < fusion.operands.size()) continue;  // a result nobody reads
     fusion.loop = Fusion::Loop::products;
     fusion.block_rows = fusion.rows;
     fused->node.attributes.fusion = std::make_shared<const Fusion>(std::move(fusion));
@@ -128,6 +130,7 @@ Graph merged(Graph graph, const std::vector<Group>& groups) {
 }  // namespace
 
 Graph merge_products(Graph graph, const Plan&) {
+  graph = without_reuse(std::move(graph));
   graph = merged(graph, groups_of_one_input(graph, Op::linear, true));
   graph = merged(graph, groups_of_one_sum(graph));
   return merged(graph, groups_of_one_input(graph, Op::linear_grad_weight, false));

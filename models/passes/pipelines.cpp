@@ -7,13 +7,16 @@
 #include "models/passes/backward.h"
 #include "models/passes/cleanup.h"
 #include "models/passes/common_subexpressions.h"
+#include "models/passes/framework_operations.h"
 #include "models/passes/fuse_loss.h"
 #include "models/passes/fuse_rows.h"
 #include "models/passes/merge_products.h"
+#include "models/passes/order_operations.h"
 #include "models/passes/pad_vocabulary.h"
 #include "models/passes/pass.h"
 #include "models/passes/recompute.h"
 #include "models/passes/repeat_rows.h"
+#include "models/passes/reuse_in_place.h"
 #include "models/passes/ring_attention.h"
 #include "models/passes/simplify.h"
 #include "models/passes/split_context.h"
@@ -32,6 +35,9 @@ constexpr Pass training_list[] = {
     {"split_tensors", "before backward: a communication's gradient is its conjugate",
      split_tensors},
     {"split_experts", "before backward: an exchange's gradient is an exchange", split_experts},
+    {"framework_operations",
+     "after the splits, which cut modules; before backward: each operation has its gradient",
+     framework_operations, at_none},
     {"backward", "on the split graph: gradients are local", backward},
     {"simplify", "early: what is left out need not be looked at again", simplify, at_full, true},
     {"common_subexpressions", "before recomputation, which makes things twice on purpose",
@@ -43,7 +49,10 @@ constexpr Pass training_list[] = {
     {"ring_attention", "to all passes before, attention is one operation", ring_attention},
     {"merge_products", "after recomputation: repeated products are merged too", merge_products,
      at_full, true},
-    {"fuse_rows", "last: it takes what is made again together with what needs it", fuse_rows,
+    {"fuse_rows", "takes what is made again together with what needs it", fuse_rows, at_full, true},
+    {"order_operations", "after fusion: of what is left to be ordered", order_operations, at_full,
+     true},
+    {"reuse_in_place", "last: what may be overwritten depends on the order", reuse_in_place,
      at_full, true},
 };
 

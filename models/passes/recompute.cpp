@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "models/passes/cleanup.h"
+#include "models/passes/recompute_budget.h"
 #include "models/passes/recomputed_groups.h"
 
 namespace meshwright {
@@ -126,9 +128,11 @@ class Recomputation {
 }  // namespace
 
 Graph recompute(Graph graph, const Plan& plan) {
+  if (plan.training.recompute_budget) return recompute_within_budget(graph, plan);
   std::vector<int> groups = recomputed_groups(graph, plan);
   const bool none = std::ranges::all_of(groups, [](int group) { return group < 0; });
   if (none && graph.held != Held::rows) return graph;
+  graph = without_reuse(std::move(graph));
   return Recomputation(graph, plan, std::move(groups)).run();
 }
 

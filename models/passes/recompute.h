@@ -2,7 +2,8 @@
 // what they make is not kept from forward to backward. `full`, `each`: whole blocks, their input is
 // kept (Chen 2016); `contiguous`, `group_N`: several blocks of one stage together; `selective`:
 // attention with its score matrix only (Korthikanti 2022). recompute_fraction: share of the
-// blocks, evenly spread. Sequence parallelism gathers again what it gathered.
+// blocks, evenly spread. Sequence parallelism gathers again what it gathered. recompute_budget:
+// whatever costs least to make again (recompute_budget.h).
 #pragma once
 
 #include "models/graph/graph.h"

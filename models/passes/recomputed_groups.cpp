@@ -51,10 +51,26 @@ std::vector<int> groups_of_units(const Graph& graph, const Plan& plan) {
   return groups;
 }
 
-// Fused kernels keep no score matrix: repeating them would save nothing.
+// What makes score matrices, or reads them for a gradient. Fused kernels keep none: repeating them
+// would save nothing.
 bool is_selected(const Node& node) {
-  return (node.op == Op::attention || node.op == Op::attention_grad) &&
-         node.attributes.attention == AttentionKernel::unfused;
+  if (node.attributes.attention != AttentionKernel::unfused) return false;
+  switch (node.op) {
+    case Op::attention:
+    case Op::attention_grad:
+    case Op::scores:
+    case Op::scale:
+    case Op::add_alibi:
+    case Op::mask_scores:
+    case Op::softmax:
+    case Op::softmax_grad:
+    case Op::drop_probabilities:
+    case Op::drop_probabilities_grad:
+    case Op::weigh_transposed:
+      return true;
+    default:
+      return false;
+  }
 }
 
 std::string_view first_name(std::string_view path) { return path.substr(0, path.find('.')); }
@@ -116,7 +132,8 @@ std::vector<int> groups_of_modules(const Graph& graph, const std::vector<std::st
 }  // namespace
 
 bool groups_follow_stages(const Training& training) {
-  return training.recompute == Recompute::contiguous || training.recompute == Recompute::group;
+  return training.recompute == Recompute::contiguous || training.recompute == Recompute::group ||
+         training.recompute_budget.has_value();
 }
 
 std::vector<int> recomputed_groups(const Graph& graph, const Plan& plan) {

@@ -14,7 +14,7 @@ namespace meshwright {
 // is not partitioned yet, all blocks count as one stage.
 std::vector<int> recomputed_groups(const Graph& graph, const Plan& plan);
 
-// Whether the groups depend on the plan's stages.
+// Whether what is recomputed depends on the plan's stages.
 bool groups_follow_stages(const Training& training);
 
 }  // namespace meshwright

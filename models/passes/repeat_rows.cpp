@@ -23,12 +23,11 @@ class Repetition {
       stays[id] = first_user_[id] >= 0 || graph.tensors[id].role != Role::activation;
     for (int i = 0; i < static_cast<int>(graph.nodes.size()); ++i) {
       const Node& node = graph.nodes[at(i)];
-      if (!is_cheap(node, stays)) continue;
-      int first = static_cast<int>(graph.nodes.size());
-      for (int id : node.outputs) {
-        if (first_user_[at(id)] >= 0) first = std::min(first, first_user_[at(id)]);
-        stays[at(id)] = 0;
-      }
+      const int first = first_user(node);
+      if (first < 0 || !is_cheap(node, stays)) continue;
+      // A unit's gradients follow each other; the next unit may be on another stage.
+      if (graph.unit_of(graph.nodes[at(first)]) != graph.unit_of(node)) continue;
+      for (int id : node.outputs) stays[at(id)] = 0;
       again_[at(first)].push_back(i);
     }
   }
@@ -55,13 +54,20 @@ class Repetition {
   }
 
  private:
+  int first_user(const Node& node) const {
+    int first = -1;
+    for (int id : node.outputs) {
+      const int user = first_user_[at(id)];
+      if (user >= 0 && (first < 0 || user < first)) first = user;
+    }
+    return first;
+  }
+
   bool is_cheap(const Node& node, const std::vector<char>& stays) const {
     const std::optional<RowRule> rule = row_rule(node.op);
     if (node.phase != Phase::forward || !rule || rule->product) return false;
-    const bool wanted = std::any_of(node.outputs.begin(), node.outputs.end(),
-                                    [&](int id) { return first_user_[at(id)] >= 0; });
-    return wanted && std::all_of(node.inputs.begin(), node.inputs.end(),
-                                 [&](int id) { return stays[at(id)] != 0; });
+    return std::all_of(node.inputs.begin(), node.inputs.end(),
+                       [&](int id) { return stays[at(id)] != 0; });
   }
 
   const Graph& old_;
@@ -71,6 +77,11 @@ class Repetition {
 
 }  // namespace
 
-Graph repeat_rows(Graph graph, const Plan&) { return Repetition(graph).run(); }
+Graph repeat_rows(Graph graph, const Plan& plan) {
+  // There what is repeated reads the inputs of layers alone, which take turns in a few places.
+  if (plan.parallelism.offload == "layers") return graph;
+  graph = without_reuse(std::move(graph));
+  return Repetition(graph).run();
+}
 
 }  // namespace meshwright

@@ -76,6 +76,7 @@ Graph simplify(Graph graph, const Plan& plan) {
     any = true;
   }
   if (!any) return graph;
+  graph = without_reuse(std::move(graph));
   std::vector<Node> kept;
   for (std::size_t i = 0; i < graph.nodes.size(); ++i)
     if (!left_out[i]) kept.push_back(graph.nodes[i]);

@@ -83,6 +83,8 @@ class HiddenSplitter : public Splitter {
         return split_elements(node);
       case SplitRule::whole:
         return split_choice(node);
+      case SplitRule::first:
+        MESHWRIGHT_CHECK(false, "verify(plan) lets no image pass");
       case SplitRule::none:
         MESHWRIGHT_CHECK(false, "a forward graph of a whole model");
     }

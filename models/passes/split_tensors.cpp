@@ -75,6 +75,8 @@ class BlockSplitter : public Splitter {
         return split_rows(node);
       case SplitRule::whole:
         return keep_whole(node);
+      case SplitRule::first:
+        return split_first(node);
       case SplitRule::none:
         MESHWRIGHT_CHECK(false, "a forward graph of a whole model");
     }
@@ -150,6 +152,14 @@ class BlockSplitter : public Splitter {
       inputs.push_back(whole_.tensor(id).role == Role::activation ? whole_rows(node, id, true)
                                                                   : whole_input(node, id));
     add_like(node, inputs, node.attributes, Held::whole);
+  }
+
+  // What blocks work on begins here, in rows where these are shared.
+  void split_first(const Node& node) {
+    const int whole =
+        out_.output(out_.add(node.op, node.module, locals(node.inputs), node.attributes));
+    set(node.outputs[0], shares_rows_ ? communicate(Op::sequence_slice, node, whole) : whole,
+        summed_layout());
   }
 
   const bool shares_rows_;

@@ -121,6 +121,7 @@ json to_json(const Training& t) {
       {"dropout", t.dropout}};
   if (!t.passes_off.empty()) value["passes_off"] = t.passes_off;
   if (!t.recompute_modules.empty()) value["recompute_modules"] = t.recompute_modules;
+  if (t.recompute_budget) value["recompute_budget"] = *t.recompute_budget;
   if (t.predicted_positions > 0) value["predicted_positions"] = t.predicted_positions;
   if (t.gradient_clip > 0) value["gradient_clip"] = t.gradient_clip;
   if (t.loss_scale) value["loss_scale"] = to_json(*t.loss_scale);

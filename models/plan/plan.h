@@ -46,6 +46,9 @@ struct Training {
   int recompute_group = 1;  // N of group_N
   double recompute_fraction = 1;
   std::vector<std::string> recompute_modules;  // of blocks, each repeated by itself; * is any name
+  // Memory for one micro-batch's activations on one virtual stage: up to 1 the share of what is
+  // kept without recomputation, above 1 bytes (models/passes/recompute_budget.h).
+  std::optional<double> recompute_budget;
   AttentionKernel attention = AttentionKernel::flash2;
   OptimizerKind optimizer = OptimizerKind::adamw;
   CompilerLevel compiler = CompilerLevel::fused;
@@ -108,6 +111,10 @@ struct Plan {
   std::vector<int>
       stage_of_unit;      // virtual stage of every unit of the graph; empty: to be partitioned
   bool snapshot = false;  // memory for checkpoints that are written while training goes on
+  // FLOPs that the machine does while it moves one byte of memory: what recomputation under a
+  // budget weighs kernels with. Who knows the machine says so; the default is near an A100's (fp16:
+  // 153).
+  double flops_per_byte = 128;
 
   int replicas() const { return parallelism.data; }
   int micro_batches() const {
@@ -134,7 +141,10 @@ struct ModelSizes {
   int hidden = 0, layers = 0, heads = 0, kv_heads = 0, ffn = 0, positions = 0;
   std::int64_t vocabulary = 0;
   bool learned_positions = false;
-  int experts = 0;  // of every block; 0: none
+  int experts = 0;             // of every block; 0: none
+  int embedding = 0;           // width of the token table, where it is not the hidden size
+  bool shares_layers = false;  // all blocks have the same parameters
+  bool reads_images = false;   // a sequence is an image: as many tokens as there are positions
 };
 
 // The one list of rules about a plan and the model it cuts. Throws InputError with "/json/pointer:

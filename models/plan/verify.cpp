@@ -81,6 +81,7 @@ void check_tensor(const Plan& plan, const ModelSizes& model) {
   const std::pair<const char*, int> sizes[] = {{"heads", model.heads},
                                                {"kv_heads", model.kv_heads},
                                                {"hidden", model.hidden},
+                                               {"embedding", model.embedding},
                                                {"ffn", model.ffn}};
   int common = 0;
   for (const auto& [name, size] : sizes) common = std::gcd(common, size);
@@ -88,14 +89,22 @@ void check_tensor(const Plan& plan, const ModelSizes& model) {
     if (size % tensor != 0)
       refuse("parallelism/tensor", fmt::format("{} does not divide {} {}; use {}", tensor, size,
                                                name, divisors_of(common)));
+  if (model.reads_images && plan.parallelism.tensor_layout == TensorLayout::memory)
+    refuse("parallelism/tensor_layout",
+           "'memory' gives each rank columns of an embedding, and patches of images have none; use "
+           "'megatron' or 'speed'");
   check_tensor_shares(plan);
 }
 
 // Each rank holds two chunks of a sequence (models/graph/context.h), and merges what it attends to
 // by log-sum-exps.
-void check_context(const Plan& plan) {
+void check_context(const Plan& plan, const ModelSizes& model) {
   const int context = plan.parallelism.context, length = plan.training.sequence_length;
   if (context == 1) return;
+  if (model.reads_images)
+    refuse("parallelism/context",
+           fmt::format("{} ranks would share each sequence, and an image is read as a whole; use 1",
+                       context));
   if (length % (2 * context) != 0)
     refuse("parallelism/context",
            fmt::format("sequence_length {} does not divide into 2 x context {} = {} chunks; use a "
@@ -200,6 +209,13 @@ void check_schedule(const Plan& plan, const ModelSizes& model) {
            fmt::format("{} x virtual_stages {} = {} chunks, but the model has {} layers; use at "
                        "most {} chunks",
                        p.pipeline, p.virtual_stages, chunks, model.layers, model.layers));
+  // What stages share is summed over the first and the last of them.
+  if (model.shares_layers && chunks > 2)
+    refuse(
+        "parallelism/pipeline",
+        fmt::format("{} x virtual_stages {} = {} chunks would have copies of the parameters that "
+                    "all layers of this model share, which two can; use at most 2 chunks",
+                    p.pipeline, p.virtual_stages, chunks));
   if (p.schedule == ScheduleKind::interleaved && p.pipeline > 1 && micro_batches % p.pipeline != 0)
     refuse("parallelism/schedule",
            fmt::format("'interleaved' needs micro-batches in multiples of pipeline {}, found {} "
@@ -241,6 +257,10 @@ void check_offload(const Plan& plan) {
     refuse("parallelism/offload",
            "'layers' moves the inputs of whole blocks; use 'activations', or recompute full, "
            "contiguous or group_N");
+  if (p.offload != "none" && plan.training.recompute_budget)
+    refuse("parallelism/offload",
+           fmt::format("'{}' moves what training.recompute_budget counts as kept; keep one of them",
+                       p.offload));
 }
 
 void check_amounts(const Parallelism& p) {
@@ -279,17 +299,37 @@ void check_optimizer(const Training& t) {
   if (!(t.epsilon > 0)) refuse("training/epsilon", fmt::format("{} must be above 0", t.epsilon));
 }
 
+void check_recompute(const Training& t) {
+  within("training/recompute_fraction", t.recompute_fraction, 0, 1);
+  if (t.recompute == Recompute::group) at_least("training/recompute", t.recompute_group, 1);
+  if (!t.recompute_modules.empty() && t.recompute != Recompute::none)
+    refuse("training/recompute_modules",
+           fmt::format("given beside recompute '{}'; keep one of them", recompute_word(t)));
+  if (!t.recompute_budget) return;
+  constexpr std::string_view key = "training/recompute_budget";
+  if (!(*t.recompute_budget > 0))
+    refuse(key, fmt::format("{} is too small; use a share up to 1 of the activations kept without "
+                            "recomputation, or bytes",
+                            *t.recompute_budget));
+  if (t.recompute != Recompute::none)
+    refuse(key, fmt::format("given beside recompute '{}'; keep one of them", recompute_word(t)));
+  if (!t.recompute_modules.empty()) refuse(key, "given beside recompute_modules; keep one of them");
+  if (t.recompute_fraction < 1)
+    refuse(key, fmt::format("given beside recompute_fraction {}; keep one of them",
+                            t.recompute_fraction));
+}
+
 void check_training(const Training& t, const ModelSizes& model) {
   at_least("training/sequence_length", t.sequence_length, 1);
   if (model.learned_positions && model.positions > 0 && t.sequence_length > model.positions)
     refuse("training/sequence_length",
            fmt::format("{} exceeds the model's {} learned positions; use {} or less",
                        t.sequence_length, model.positions, model.positions));
-  within("training/recompute_fraction", t.recompute_fraction, 0, 1);
-  if (t.recompute == Recompute::group) at_least("training/recompute", t.recompute_group, 1);
-  if (!t.recompute_modules.empty() && t.recompute != Recompute::none)
-    refuse("training/recompute_modules",
-           fmt::format("given beside recompute '{}'; keep one of them", recompute_word(t)));
+  if (model.reads_images && t.sequence_length != model.positions)
+    refuse("training/sequence_length",
+           fmt::format("{} is not the length of an image, a class token and {} patches; use {}",
+                       t.sequence_length, model.positions - 1, model.positions));
+  check_recompute(t);
   if (t.predicted_positions < 0 || t.predicted_positions > t.sequence_length)
     refuse("training/predicted_positions", fmt::format("{} is not in 1 to sequence_length {}",
                                                        t.predicted_positions, t.sequence_length));
@@ -304,6 +344,8 @@ void check_supported(const Plan& plan, const ModelSizes& model) {
   const Parallelism& p = plan.parallelism;
   if (p.offload != "none" && p.schedule == ScheduleKind::zero_bubble)
     not_yet("parallelism/offload", "offload under schedule 'zero_bubble'");
+  if (t.recompute_budget && p.schedule == ScheduleKind::zero_bubble)
+    not_yet("training/recompute_budget", "a budget under schedule 'zero_bubble'");
   if (model.experts > 0 && t.optimizer == OptimizerKind::lamb)
     not_yet("training/optimizer",
             "lamb of a model with experts, each of which has a trust ratio of its own,");
@@ -324,7 +366,7 @@ void verify(const Plan& plan, const ModelSizes& model) {
   check_degrees(plan.parallelism);
   check_training(plan.training, model);
   check_batch(plan);
-  check_context(plan);
+  check_context(plan, model);
   check_tensor(plan, model);
   check_sharding(plan.parallelism);
   check_experts(plan, model);

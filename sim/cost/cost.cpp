@@ -147,6 +147,39 @@ int CostModel::launches(const Instruction& instruction, const Program& program) 
   return static_cast<int>(launched(kernels));
 }
 
+KernelWork& KernelWork::operator+=(const KernelWork& other) {
+  kernels += other.kernels;
+  bytes += other.bytes;
+  time_s += other.time_s;
+  return *this;
+}
+
+KernelWork CostModel::work(const std::vector<Kernel>& kernels) const {
+  KernelWork sum{launched(kernels), 0, time(kernels).value};
+  for (const Kernel& kernel : kernels) sum.bytes += kernel.bytes;
+  return sum;
+}
+
+KernelWork CostModel::work(const Instruction& instruction, const Program& program) const {
+  std::vector<Kernel> kernels;
+  append(instruction, program, kernels);
+  return work(kernels);
+}
+
+KernelWork CostModel::work(const Graph& graph) const {
+  KernelWork sum;
+  Types inputs, outputs;
+  std::vector<Kernel> kernels;
+  for (const Node& node : graph.nodes) {
+    copy_types(graph, node.inputs, inputs);
+    copy_types(graph, node.outputs, outputs);
+    kernels.clear();
+    append_kernels({node.op, node.attributes, inputs, outputs}, training_.compiler, kernels);
+    sum += work(kernels);
+  }
+  return sum;
+}
+
 std::vector<double> CostModel::unit_costs(const Graph& graph) const {
   std::vector<double> costs(graph.units.size(), 0);
   bool only_forward = true;

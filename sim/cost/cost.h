@@ -12,6 +12,15 @@
 
 namespace meshwright {
 
+// What some kernels are together.
+struct KernelWork {
+  std::int64_t kernels = 0;  // launches
+  double bytes = 0;          // to and from memory
+  double time_s = 0;         // no less than launching them takes
+  KernelWork& operator+=(const KernelWork& other);
+  bool operator==(const KernelWork&) const = default;
+};
+
 class CostModel {
  public:
   CostModel(const Cluster& cluster, const Training& training);
@@ -21,6 +30,8 @@ class CostModel {
   // its kernels; of a copy between device and host memory; zero for all other kinds.
   Seconds time(const Instruction& instruction, const Program& program) const;
   int launches(const Instruction& instruction, const Program& program) const;  // kernels it starts
+  KernelWork work(const Instruction& instruction, const Program& program) const;
+  KernelWork work(const Graph& graph) const;  // of all its nodes
   // Compute of every unit of a graph, for the partitioner: all phases that the graph holds, or
   // three times the forward where it holds no other.
   std::vector<double> unit_costs(const Graph& graph) const;
@@ -32,6 +43,7 @@ class CostModel {
   void append(const Instruction& instruction, const Program& program,
               std::vector<Kernel>& kernels) const;
   Seconds time(const std::vector<Kernel>& kernels) const;
+  KernelWork work(const std::vector<Kernel>& kernels) const;
 
   Gpu gpu_;
   Seconds host_launch_;

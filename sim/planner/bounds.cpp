@@ -118,13 +118,14 @@ double BoundMaker::per_byte(const Candidate& candidate, GroupKind group, Collect
          large_transfer_bytes;
 }
 
-double BoundMaker::optimizer_s_per_parameter() const {
+double BoundMaker::optimizer_s_per_parameter(CompilerLevel level) const {
   const Training& t = base_.training;
   constexpr std::int64_t many = 1'000'000'000;
   std::vector<Kernel> kernels;
   append_optimizer_kernels(
-      {many, t.optimizer == OptimizerKind::sgd ? 1 : 2, storage_of(t.precision), t.gradient_reduce},
-      t.compiler, kernels);
+      {many, t.optimizer == OptimizerKind::sgd ? 1 : 2, storage_of(t.precision), t.gradient_reduce,
+       t.optimizer == OptimizerKind::lamb},
+      level, kernels);
   double seconds = 0;
   for (const Kernel& kernel : kernels) seconds += cost_.time(kernel).value;
   return latency_allowance * seconds / static_cast<double>(many);
@@ -136,7 +137,7 @@ BoundMaker::PerParameter BoundMaker::per_parameter(const Candidate& candidate) {
   const double weight = static_cast<double>(bytes_of(storage_of(t.precision)));
   const double gradient = static_cast<double>(bytes_of(t.gradient_reduce));
   PerParameter cost;
-  cost.after = optimizer_s_per_parameter() / shards(candidate);
+  cost.after = optimizer_s_per_parameter(candidate.compiler) / shards(candidate);
   if (candidate.data * p.context == 1) return cost;
   if (candidate.expert > 1) return cost;  // most of what a rank holds is reduced over fewer ranks
   // Small parameters that are not sharded are communicated once a step: how many is not known here.

@@ -57,7 +57,7 @@ class BoundMaker {
   double longest_collective(const Candidate& candidate, const UnitProfile::Pass& pass);
   double pass_time(const Candidate& candidate, const UnitProfile::Pass& pass);
   Chain chain(const Candidate& candidate, const ModelProfile& profile);
-  double optimizer_s_per_parameter() const;
+  double optimizer_s_per_parameter(CompilerLevel level) const;
   int shards(const Candidate& candidate) const;
   int micro_batches(const Candidate& candidate) const;
 

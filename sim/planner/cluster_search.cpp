@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "models/core/error.h"
+#include "models/passes/recompute_budget.h"
 
 namespace meshwright {
 
@@ -100,24 +101,33 @@ void ClusterSearch::find_any_that_fits() {
   entries_.erase(entries_.begin(), entries_.begin() + static_cast<std::ptrdiff_t>(next));
 }
 
+ClusterSearch::Family ClusterSearch::family_of(const Candidate& candidate) {
+  return {candidate.pipeline,   candidate.tensor,    candidate.virtual_stages,
+          candidate.zero_stage, candidate.recompute, candidate.sequence_parallel,
+          candidate.expert,     candidate.compiler};
+}
+
 bool ClusterSearch::known_not_to_fit(const Candidate& candidate) const {
-  const auto found = too_large_.find(
-      {candidate.pipeline, candidate.tensor, candidate.virtual_stages, candidate.zero_stage,
-       candidate.recompute, candidate.sequence_parallel, candidate.expert});
+  const auto found = too_large_.find(family_of(candidate));
   return found != too_large_.end() && candidate.micro_batch >= found->second;
 }
 
 void ClusterSearch::note_miss(const Candidate& candidate, double bytes) {
   ++rejected_[no_memory];
-  int& smallest = too_large_
-                      .try_emplace({candidate.pipeline, candidate.tensor, candidate.virtual_stages,
-                                    candidate.zero_stage, candidate.recompute,
-                                    candidate.sequence_parallel, candidate.expert},
-                                   candidate.micro_batch)
-                      .first->second;
+  int& smallest = too_large_.try_emplace(family_of(candidate), candidate.micro_batch).first->second;
   smallest = std::min(smallest, candidate.micro_batch);
   if (!closest_ || bytes < closest_->peak_memory_bytes)
     closest_ = ClosestMiss{to_plan(candidate, base_), machine_, cluster_.hosts, bytes, limit_};
+}
+
+// Nothing, and a rejection, where the job's budget for activations is too small for this plan.
+std::optional<Prepared> ClusterSearch::build(const Plan& plan) {
+  try {
+    return prepare(job_.model, plan, cluster_);
+  } catch (const BudgetTooSmall&) {
+    ++rejected_["training.recompute_budget is too small"];
+    return std::nullopt;
+  }
 }
 
 void ClusterSearch::evaluate(const Entry& entry) {
@@ -131,7 +141,9 @@ void ClusterSearch::evaluate(const Entry& entry) {
     return;
   }
   ++built_;
-  const Prepared prepared = prepare(job_.model, std::move(plan), cluster_);
+  const auto built = build(plan);
+  if (!built) return;
+  const Prepared& prepared = *built;
   const double peak = peak_of(stage_memory(prepared.stages, cluster_));
   const auto on_host =
       static_cast<double>(host_memory_bytes(prepared.stages, prepared.plan, cluster_));
@@ -162,9 +174,9 @@ void ClusterSearch::measure_closest_miss() {
   Job decided = job_;
   decided.plan = to_plan(nearest_->candidate, base_);
   const Plan plan = settle(decided, cluster_.ranks(), facts_);
-  const Prepared prepared = prepare(job_.model, plan, cluster_);
-  closest_ = ClosestMiss{plan, machine_, cluster_.hosts,
-                         peak_of(stage_memory(prepared.stages, cluster_)), limit_};
+  if (const auto prepared = build(plan))
+    closest_ = ClosestMiss{plan, machine_, cluster_.hosts,
+                           peak_of(stage_memory(prepared->stages, cluster_)), limit_};
 }
 
 }  // namespace meshwright

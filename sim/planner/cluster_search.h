@@ -36,11 +36,14 @@ class ClusterSearch {
     double memory = 0;
     Bounds bounds;
   };
-  using Family = std::tuple<int, int, int, int, Recompute, bool, int>;  // all but the micro-batch
+  // All but the micro-batch.
+  using Family = std::tuple<int, int, int, int, Recompute, bool, int, CompilerLevel>;
+  static Family family_of(const Candidate& candidate);
 
   void bound_all();
   void simulate_promising(int budget, std::size_t keep);
   void find_any_that_fits();
+  std::optional<Prepared> build(const Plan& plan);
   void evaluate(const Entry& entry);
   bool known_not_to_fit(const Candidate& candidate) const;
   void note_miss(const Candidate& candidate, double bytes);

@@ -105,15 +105,19 @@ std::vector<UnitProfile> measure_units(const SmallModel& small, const CostModel&
   return units;
 }
 
-// prefix, block, ..., block, suffix: as many blocks as the model has.
-std::vector<UnitProfile> repeat_blocks(const std::vector<UnitProfile>& small, int layers) {
+// prefix, block, ..., block, suffix: as many blocks as the model has. Parameters that they share
+// are the first one's.
+std::vector<UnitProfile> repeat_blocks(const std::vector<UnitProfile>& small, const Model& model) {
   std::vector<UnitProfile> units;
   bool blocks_done = false;
   for (const UnitProfile& unit : small) {
     if (!unit.is_block) {
       units.push_back(unit);
     } else if (!blocks_done) {
-      units.insert(units.end(), static_cast<std::size_t>(layers), unit);
+      units.push_back(unit);
+      UnitProfile next = unit;
+      if (model.shares_layers()) next.parameters = 0;
+      units.insert(units.end(), static_cast<std::size_t>(model.layers - 1), next);
       blocks_done = true;
     }
   }
@@ -129,11 +133,12 @@ std::int64_t ModelProfile::parameters() const {
 }
 
 Profiles::Profiles(const Model& model, const Plan& base, const Cluster& cluster)
-    : model_(model), base_(base), cost_(cluster, base.training) {}
+    : model_(model), base_(base), cluster_(cluster) {}
 
 const ModelProfile& Profiles::of(const Candidate& candidate) {
-  const Key key{candidate.tensor, candidate.micro_batch, candidate.recompute,
-                candidate.sequence_parallel, candidate.expert};
+  const Key key{candidate.tensor,    candidate.micro_batch,
+                candidate.recompute, candidate.sequence_parallel,
+                candidate.expert,    candidate.compiler};
   const auto found = known_.find(key);
   if (found != known_.end()) return found->second;
   return known_.emplace(key, measure(candidate)).first->second;
@@ -144,10 +149,12 @@ ModelProfile Profiles::measure(const Candidate& candidate) const {
   // Where only a share of the blocks is recomputed: the cost of one that is not.
   if (plan.training.recompute_fraction < 1) plan.training.recompute = Recompute::none;
   plan.training.recompute_fraction = 1;
+  plan.training.recompute_budget.reset();
+  const CostModel cost(cluster_, plan.training);
   const SmallModel one = lower_small(model_, plan, 1);
   const SmallModel two = lower_small(model_, plan, 2);
   ModelProfile profile;
-  profile.units = repeat_blocks(measure_units(one, cost_), model_.layers);
+  profile.units = repeat_blocks(measure_units(one, cost), model_);
   const std::int64_t kept_one = one.program.memory.slots.front().stride;
   const std::int64_t kept_two = two.program.memory.slots.front().stride;
   profile.block_kept_bytes = std::max<std::int64_t>(0, kept_two - kept_one);
@@ -165,6 +172,10 @@ ModelProfile Profiles::measure(const Candidate& candidate) const {
                                         (1 - base_.training.recompute_fraction));
     profile.task_bytes = profile.largest_task_bytes = 0;
   }
+  // Under a budget at least what is kept of it; how much that is is left to the exact plan.
+  if (base_.training.recompute_budget)
+    profile.block_kept_bytes = profile.other_kept_bytes = profile.task_bytes =
+        profile.largest_task_bytes = 0;
   return profile;
 }
 

@@ -41,19 +41,19 @@ struct ModelProfile {
 };
 
 // Profiles of one model on one cluster, made once per (tensor, micro_batch, recompute,
-// sequence_parallel, expert).
+// sequence_parallel, expert, compiler).
 class Profiles {
  public:
   Profiles(const Model& model, const Plan& base, const Cluster& cluster);
   const ModelProfile& of(const Candidate& candidate);
 
  private:
-  using Key = std::tuple<int, int, Recompute, bool, int>;
+  using Key = std::tuple<int, int, Recompute, bool, int, CompilerLevel>;
   ModelProfile measure(const Candidate& candidate) const;
 
   const Model& model_;
   const Plan& base_;
-  CostModel cost_;
+  const Cluster& cluster_;
   std::map<Key, ModelProfile> known_;
 };
 

@@ -103,7 +103,8 @@ class Enumerator {
     std::vector<Cut> found;
     if (free_schedule && (free_chunks || p.virtual_stages == 1)) {
       found.push_back({ScheduleKind::one_f_one_b, 1});
-      if (pipeline > 1 && p.offload == "none") found.push_back({ScheduleKind::zero_bubble, 1});
+      const bool splits = p.offload == "none" && !base_.training.recompute_budget;
+      if (pipeline > 1 && splits) found.push_back({ScheduleKind::zero_bubble, 1});
     }
     for (int chunks = 1; chunks * pipeline <= sizes_.layers; ++chunks) {
       const bool asked =
@@ -148,8 +149,17 @@ class Enumerator {
           candidate.recompute = recompute;
           candidate.zero_stage = zero_stage;
           candidate.sequence_parallel = sequence_parallel;
-          add(candidate);
+          with_levels(candidate);
         }
+  }
+
+  void with_levels(Candidate candidate) {
+    for (const CompilerLevel level :
+         choices(job_, "training.compiler", base_.training.compiler,
+                 {CompilerLevel::none, CompilerLevel::fused, CompilerLevel::full})) {
+      candidate.compiler = level;
+      add(candidate);
+    }
   }
 
   void add(const Candidate& candidate) {
@@ -204,6 +214,7 @@ Plan to_plan(const Candidate& candidate, const Plan& base) {
   p.expert = candidate.expert;
   plan.training.micro_batch = candidate.micro_batch;
   plan.training.recompute = candidate.recompute;
+  plan.training.compiler = candidate.compiler;
   return plan;
 }
 

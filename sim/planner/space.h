@@ -21,6 +21,7 @@ struct Candidate {
   int zero_stage = 0;
   bool sequence_parallel = false;
   int expert = 1;
+  CompilerLevel compiler = CompilerLevel::fused;
   bool operator==(const Candidate&) const = default;
 };
 

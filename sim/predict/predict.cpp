@@ -82,6 +82,9 @@ std::int64_t scratch_of(const Program& program, const Gpu& device) {
 
 Prepared prepare(const Model& model, Plan plan, const Cluster& cluster) {
   Prepared prepared;
+  const Gpu device = cluster.device();
+  plan.flops_per_byte = device.peak(executed_precision(device, plan.training.precision)).value /
+                        device.memory_bandwidth_bytes_per_s;
   prepared.graph = run_passes(build_graph(model, plan.training), plan);
   if (plan.stage_of_unit.empty()) {
     const CostModel cost(cluster, plan.training);

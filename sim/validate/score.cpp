@@ -10,6 +10,7 @@
 #include "models/core/fields.h"
 #include "sim/planner/clusters.h"
 #include "sim/predict/predict.h"
+#include "sim/validate/largest_batch.h"
 
 namespace meshwright {
 
@@ -34,7 +35,8 @@ class Scorer {
  public:
   Scorer(std::span<const Evidence> evidence, const Progress& progress)
       : evidence_(evidence), progress_(progress) {
-    for (const Evidence& each : evidence) all_ += each.steps.size() + each.collectives.size();
+    for (const Evidence& each : evidence)
+      all_ += each.steps.size() + each.collectives.size() + each.largest_batches.size();
   }
 
   ValidationScores run() {
@@ -67,9 +69,32 @@ class Scorer {
       }
       step_done();
     }
-    for (const LargestBatchRow& row : evidence.largest_batches)
-      score_.skipped.push_back({row.id, "predicted by a later version"});
+    score_batches(evidence);
     add_summaries(evidence.source, first_step, first_collective);
+  }
+
+  void score_batches(const Evidence& evidence) {
+    std::vector<Pair> native, compiled;
+    for (const LargestBatchRow& row : evidence.largest_batches) {
+      try {
+        const BatchPair predicted = predict_largest_batch(row, machine(row.machine));
+        add_batch(evidence, row, false, predicted.native, row.native, native);
+        add_batch(evidence, row, true, predicted.compiled, row.compiled, compiled);
+      } catch (const InputError& error) {
+        score_.skipped.push_back({row.id, error.what()});
+      }
+      step_done();
+    }
+    if (!native.empty()) score_.sources.push_back(summarise(evidence.source + " native", native));
+    if (!compiled.empty())
+      score_.sources.push_back(summarise(evidence.source + " compiled", compiled));
+  }
+
+  void add_batch(const Evidence& evidence, const LargestBatchRow& row, bool compiled, int predicted,
+                 int measured, std::vector<Pair>& pairs) {
+    score_.batches.push_back(
+        {row.id, evidence.source, row.model, row.machine, compiled, predicted, measured});
+    pairs.push_back({static_cast<double>(predicted), static_cast<double>(measured)});
   }
 
   void add_summaries(const std::string& source, std::size_t first_step,

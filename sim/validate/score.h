@@ -30,6 +30,12 @@ struct ScoredCollective {
   double predicted_time_s = 0, measured_time_s = 0;
 };
 
+struct ScoredBatch {  // the largest batch per GPU: of one column of a row
+  std::string id, source, model, machine;
+  bool compiled = false;  // with the training compiler, or the framework alone
+  int predicted_max_batch = 0, measured_max_batch = 0;
+};
+
 struct SkippedRow {
   std::string id, reason;
 };
@@ -49,9 +55,11 @@ struct ErrorSummary {
 struct ValidationScores {
   std::vector<ScoredStep> steps;
   std::vector<ScoredCollective> collectives;
+  std::vector<ScoredBatch> batches;  // two of each row: native, compiled
   std::vector<SkippedRow> skipped;
-  std::vector<ErrorSummary> sources;  // in order of the files; collectives have their own
-  ErrorSummary overall;               // of all training steps
+  // In order of the files; collectives have their own, largest batches one for each column.
+  std::vector<ErrorSummary> sources;
+  ErrorSummary overall;  // of all training steps
 };
 
 struct Pair {

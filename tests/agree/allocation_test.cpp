@@ -34,6 +34,7 @@ constexpr Variant variants[] = {
     {{}, nothing},
     {{}, all_of<half, full, lamb>},
     {{}, all_of<unfused, drop>},
+    {{}, all_of<eager, unfused, drop>},
     {{2, 1, 1}, nothing},
     {{2, 1, 1, 4, 0, 2}, full},
     {{2, 1, 1}, zero_bubble},

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "models/core/error.h"
+#include "models/passes/pass.h"
 #include "tests/agree/rounding.h"
 #include "tests/agree/variants.h"
 #include "tests/exec/worlds.h"
@@ -97,7 +98,11 @@ void draw_training(Draw& draw, const Model& model, Plan& plan) {
     t.recompute_modules = {"model.layers.*.mlp", "model.layers.3"};
   }
   plan.parallelism.offload_horizon = plan.parallelism.offload == "none" ? 0 : draw.of({0, 1, 2, 3});
-  if (draw.rarely()) pruned(plan);
+  t.compiler = draw.of(
+      {CompilerLevel::none, CompilerLevel::fused, CompilerLevel::full, CompilerLevel::full});
+  if (t.compiler == CompilerLevel::full && draw.rarely())
+    for (const Pass& pass : training_passes())
+      if (pass.optional && draw.rarely()) t.passes_off.emplace_back(pass.name);
   if (draw.rarely()) unfused(plan);
   if (draw.rarely()) t.dropout = 0.1;
   t.seed = draw.of<std::uint64_t>({0, 7});
@@ -118,6 +123,29 @@ bool is_legal(const Model& model, const Plan& plan) {
   }
 }
 
+// One process that trains at level `fused`, and one at the plan's own level.
+std::vector<Plan> alone(const Plan& plan) {
+  std::vector<Plan> plans = {on_one_process(plan)};
+  if (plan.training.compiler == CompilerLevel::fused) return plans;
+  plans.push_back(plans[0]);
+  plans[1].training.compiler = plan.training.compiler;
+  return plans;
+}
+
+void compare(const Model& model, const Plan& plan, const Trained& got, const Plan& one, int rank) {
+  const Trained expected = train_alone(model, one);
+  if (plan.training.precision == Precision::fp32) {
+    compare_losses(got, expected);
+    if (rank == 0) compare_each(got, expected);
+    return;
+  }
+  const double u = unit_of(plan.training.precision);
+  CHECK(largest_difference(got, expected) <= loss_bound * u);
+  if (rank != 0) return;
+  const Values begin = SmallRun(model, one).parameters();
+  CHECK(difference_of_updates(got, expected, begin) <= update_bound * u);
+}
+
 }  // namespace
 
 TEST_CASE("features drawn at random train together like one process", "[agree][mpi]") {
@@ -133,17 +161,8 @@ TEST_CASE("features drawn at random train together like one process", "[agree][m
     draw_training(draw, model, plan);
     if (!is_legal(model, plan)) continue;
     INFO(++made << ": " << model.architecture << ": " << describe(plan));
-    if (plan.training.precision == Precision::fp32) {
-      check_plan(model, plan, world);
-      continue;
-    }
-    const Plan alone = on_one_process(plan);
-    const Trained expected = train_alone(model, alone), got = train(model, plan, world);
-    const double u = unit_of(plan.training.precision);
-    CHECK(largest_difference(got, expected) <= loss_bound * u);
-    if (world.rank() != 0) continue;
-    const Values begin = SmallRun(model, alone).parameters();
-    CHECK(difference_of_updates(got, expected, begin) <= update_bound * u);
+    const Trained got = train(model, plan, world);
+    for (const Plan& one : alone(plan)) compare(model, plan, got, one, world.rank());
   }
   if (world.rank() == 0) WARN(wanted << " legal plans of " << drawn << " drawn");
 }

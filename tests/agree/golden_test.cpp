@@ -84,12 +84,13 @@ double distance(const std::vector<float>& got, const std::vector<float>& golden)
   return std::sqrt(squares / std::max(norm, 1e-12));
 }
 
-Plan plan_of(const Golden& golden) {
+Plan plan_of(const Golden& golden, const Model& model) {
   Plan plan;
   const auto& tokens = golden.tensor("tokens").shape;
   plan.training.micro_batch = static_cast<int>(tokens[0]);
   plan.training.global_batch = tokens[0];
-  plan.training.sequence_length = static_cast<int>(tokens[1]);
+  plan.training.sequence_length =
+      model.reads_images() ? model.positions : static_cast<int>(tokens[1]);
   if (golden.has("positions"))
     plan.training.predicted_positions = static_cast<int>(golden.tensor("positions").shape[1]);
   return plan;
@@ -119,7 +120,7 @@ TEST_CASE("logits, loss and gradients are those of an independent implementation
         INFO(folder);
         const Golden golden = load_golden(folder);
         const Model model = load_model(golden.folder, "/");
-        Plan plan = plan_of(golden);
+        Plan plan = plan_of(golden, model);
         plan.training.attention = kernel;
         plan.training.recompute = recompute;
         const Graph forward = build_graph(model, plan.training);
@@ -152,8 +153,9 @@ TEST_CASE("logits are those of an independent implementation", "[agree]") {
   for (const std::string& folder : golden_folders()) {
     INFO(folder);
     const Golden golden = load_golden(folder);
-    const Plan plan = plan_of(golden);
-    const Graph graph = build_graph(load_model(golden.folder, "/"), plan.training);
+    const Model model = load_model(golden.folder, "/");
+    const Plan plan = plan_of(golden, model);
+    const Graph graph = build_graph(model, plan.training);
     const auto backend = make_cpu_backend(1);
     GraphRunner runner(graph, *backend);
     run_golden(runner, graph, golden);

@@ -35,7 +35,55 @@ constexpr Variant variants[] = {
     {{2, 1, 2, 4, 3}, contiguous},
 };
 
+constexpr Variant budgets[] = {
+    {{1, 1, 1}, budget<50>},
+    {{1, 1, 1}, budget<80>},
+    {{1, 1, 1}, all_of<budget<60>, drops, unfused>},
+    {{1, 1, 1}, all_of<budget<70>, pruned>},
+    {{2, 1, 1}, budget<65>},
+    {{2, 1, 1, 4, 0, 2}, all_of<budget<80>, drops>},
+    {{1, 2, 1}, all_of<budget<60>, rows>},
+    {{1, 2, 1}, all_of<budget<60>, drops>},
+    {{1, 2, 1}, all_of<budget<70>, layout_of<TensorLayout::memory>>},
+    {{1, 2, 1}, all_of<budget<70>, layout_of<TensorLayout::speed>, own_batches>},
+    {{1, 1, 2, 4, 3}, budget<60>},
+    {{1, 1, 1, 4, 0, 1, 2}, all_of<budget<70>, drops>},
+    {{4, 1, 1}, budget<80>},
+    {{2, 2, 1}, all_of<budget<70>, rows, drops>},
+    {{2, 1, 2, 4, 1}, budget<65>},
+    {{1, 2, 2, 4, 2}, all_of<budget<60>, gpipe>},
+    {{1, 1, 2, 4, 2, 1, 2}, all_of<budget<70>, gathers>},
+};
+
+bool repeats_something(const std::vector<Program>& stages) {
+  for (const Program& program : stages)
+    for (const Body& body : program.bodies)
+      for (const Instruction& instruction : body.instructions)
+        if (instruction.phase == Phase::recompute) return true;
+  return false;
+}
+
+void compare_bits(const Model& model, Plan plan, World& world) {
+  CHECK(repeats_something(lower_small(model, plan)));
+  const Trained with = train(model, plan, world);
+  plan.training.recompute_budget.reset();
+  const Trained without = train(model, plan, world);
+  CHECK(with.losses == without.losses);
+  CHECK(with.hash == without.hash);
+}
+
 }  // namespace
+
+TEST_CASE("a budget of memory changes no bit", "[agree][mpi]") {
+  World& world = test_world();
+  for_each_variant(budgets, world,
+                   [&](const Model& model, const Plan& plan) { compare_bits(model, plan, world); });
+  Model experts = small_model("mixtral");
+  Plan plan = base_plan(experts, {1, 1, world.size()});
+  plan.parallelism.expert = world.size();
+  plan.training.recompute_budget = 0.7;
+  compare_bits(experts, plan, world);
+}
 
 TEST_CASE("groups of recomputed blocks train alike", "[agree][mpi]") {
   World& world = test_world();

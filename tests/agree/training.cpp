@@ -45,6 +45,7 @@ Plan on_one_process(Plan plan) {
   plan.parallelism = Parallelism{};
   plan.training.recompute = Recompute::none;
   plan.training.recompute_modules.clear();
+  plan.training.recompute_budget.reset();
   plan.training.compiler = CompilerLevel::fused;
   plan.training.micro_batch = 2;
   return plan;

@@ -53,8 +53,17 @@ template <int percent>
 void of_blocks(Plan& plan) {
   plan.training.recompute_fraction = percent / 100.0;
 }
+template <int percent>
+void budget(Plan& plan) {
+  plan.training.recompute_budget = percent / 100.0;
+}
+inline void drops(Plan& plan) { plan.training.dropout = 0.1; }
 // Recomputation repeats only what is needed.
 inline void pruned(Plan& plan) { plan.training.compiler = CompilerLevel::full; }
+// Sums and activations are operations of their own, done in place.
+inline void rows_apart(Plan& plan) { plan.training.passes_off = {"fuse_rows"}; }
+// One kernel per framework operation.
+inline void eager(Plan& plan) { plan.training.compiler = CompilerLevel::none; }
 inline void unfused(Plan& plan) { plan.training.attention = AttentionKernel::unfused; }
 
 struct Variant {

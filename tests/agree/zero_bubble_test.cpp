@@ -12,6 +12,8 @@ constexpr Variant variants[] = {
     {{2, 1, 1}, nothing},
     {{2, 1, 1}, selective},
     {{2, 1, 1}, full},
+    {{2, 1, 1}, pruned},
+    {{2, 1, 1}, all_of<pruned, rows_apart>},
     {{1, 1, 2}, nothing},
     {{4, 1, 1}, nothing},
     {{4, 1, 1}, all_of<full, pruned>},
@@ -44,9 +46,15 @@ TEST_CASE("zero_bubble trains bit for bit like 1f1b", "[agree][mpi]") {
 TEST_CASE("zero_bubble trains like one process", "[agree][mpi]") {
   World& world = test_world();
   if (world.size() == 1) return;
-  const Model model = eight_blocks("gpt");
-  Plan plan = base_plan(model, {world.size(), 1, 1});
-  plan.training.optimizer = OptimizerKind::sgd;
-  zero_bubble(plan);
-  check_plan(model, plan, world);
+  for (const char* family : {"gpt", "bert"})
+    for (const Change change :
+         {Change(nothing), Change(pruned), Change(all_of<pruned, rows_apart>)}) {
+      const Model model = eight_blocks(family);
+      Plan plan = base_plan(model, {world.size(), 1, 1});
+      plan.training.optimizer = OptimizerKind::sgd;
+      zero_bubble(plan);
+      change(plan);
+      INFO(family << ": " << describe(plan));
+      check_plan(model, plan, world);
+    }
 }

@@ -7,6 +7,7 @@
 #include "exec/data/loader.h"
 #include "models/core/error.h"
 #include "tests/catch.h"
+#include "tests/message_of.h"
 #include "tests/test_folder.h"
 
 using namespace meshwright;
@@ -195,6 +196,64 @@ TEST_CASE("masked positions hide what stood there", "[exec][data]") {
   CHECK(std::abs(masks - 9600) < 180);
   CHECK(std::abs(kept - 1200) < 140);
   for (const int times : places) CHECK(std::abs(times - 600) < 100);
+}
+
+TEST_CASE("images are records of a label and its pixels", "[exec][data]") {
+  const TestFolder folder;
+  LoaderOptions options;
+  options.targets = Targets::label;
+  options.pixels = 4;
+  options.sequence_length = 5;
+  options.vocabulary = 10;
+  options.files = {folder.file("1", std::string("\x03"
+                                                "abcd"
+                                                "\x09"
+                                                "efgh")),
+                   folder.file("2", std::string("\x00wxyz", 5))};
+  Loader loader(options);
+  REQUIRE(loader.sequences() == 3);
+  const std::string expected[] = {"abcd", "efgh", "wxyz", "abcd"};
+  const int labels[] = {3, 9, 0, 3};
+  for (int position = 0; position < 4; ++position) {
+    std::int32_t pixels[4], label = -1, place = -1;
+    loader.read(position, {pixels, &label, &place});
+    CHECK(std::equal(pixels, pixels + 4, expected[position].begin()));
+    CHECK(label == labels[position]);
+    CHECK(place == 0);
+  }
+  // More than 256 classes: two bytes, the lower one first.
+  options.vocabulary = 1000;
+  options.files = {folder.file("wide", std::string("\xe7\x03\xff\x80\x01\x02", 6))};
+  std::int32_t pixels[4], label = -1;
+  Loader(options).read(0, {pixels, &label, nullptr});
+  CHECK(label == 999);
+  CHECK(pixels[0] == 255);
+  const auto refused = [&](const std::string& content) {
+    options.files = {folder.file("bad", content)};
+    return message_of([&] { Loader other(options); });
+  };
+  CHECK(refused("seven..").ends_with(
+      "bad: has 7 bytes, no multiple of the 6 of a record: a label of 2 and 4 pixels"));
+  CHECK(refused("\xe8\x03"
+                "abcd")
+            .ends_with("bad: label 1000 of image 0 is not one of the model's 1000 classes; labels "
+                       "are 0 to 999"));
+  CHECK(refused("").ends_with("bad: is empty; a data file holds at least one image"));
+  // Without files: any pixel, any class.
+  options.files.clear();
+  options.pixels = 4000;
+  options.vocabulary = 2;
+  Loader synthetic(options);
+  std::set<int> values, classes;
+  std::vector<std::int32_t> image(4000);
+  for (int position = 0; position < 20; ++position) {
+    synthetic.read(position, {image.data(), &label, nullptr});
+    values.insert(image.begin(), image.end());
+    classes.insert(label);
+  }
+  CHECK(values.size() == 256);
+  CHECK((*values.begin() == 0 && *values.rbegin() == 255));
+  CHECK(classes == std::set{0, 1});
 }
 
 TEST_CASE("random answers lie inside their sequence", "[exec][data]") {

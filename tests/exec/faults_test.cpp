@@ -108,8 +108,12 @@ TEST_CASE("a sound step holds no value that is not finite", "[exec][faults]") {
   int searched = 0;
   for (const char* family : {"gpt", "llama"}) {
     const Model model = small_model(family);
-    for (const Plan& plan : small_plans(model)) {
+    for (Plan plan : small_plans(model)) {
       if (plan.parallelism.degrees().ranks() != world.size() || ++searched % 4 != 1) continue;
+      if (searched % 8 == 1) {
+        plan.training.compiler = CompilerLevel::none;
+        plan.training.attention = AttentionKernel::unfused;
+      }
       INFO(describe(plan));
       SmallRun run(model, plan, world);
       run.step(1);

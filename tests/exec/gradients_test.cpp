@@ -315,16 +315,19 @@ TEST_CASE("ranks that share the rows add the positions of their rows", "[exec][b
 
 TEST_CASE("no operation lacks a test of its gradient", "[exec][backends]") {
   // These have tests of their own above, in context_attention_test.cpp or in experts_test.cpp, or
-  // are the collectives and the slice, whose gradient is a collective.
-  const std::set<Op> elsewhere = {Op::cross_entropy_stats,
-                                  Op::cross_entropy_combine,
-                                  Op::context_pack,
-                                  Op::context_attention,
-                                  Op::norm_stats,
-                                  Op::norm_parts,
-                                  Op::route,
-                                  Op::dispatch,
-                                  Op::combine};
+  // are the collectives and the slice, whose gradient is a collective. Pixels have no gradient.
+  const std::set<Op> elsewhere = {
+      Op::cross_entropy_stats,
+      Op::cross_entropy_combine,
+      Op::context_pack,
+      Op::context_attention,
+      Op::norm_stats,
+      Op::norm_parts,
+      Op::mask_scores,  // its gradient is the identity: kernels_test.cpp
+      Op::route,
+      Op::dispatch,
+      Op::combine,
+      Op::image_patches};
   const std::set<Op> gradients_elsewhere = {
       Op::norm_parts_sums, Op::norm_parts_grad, Op::context_attention_grad,
       Op::context_unpack,  Op::route_grad,      Op::dispatch_grad,

@@ -124,11 +124,21 @@ TEST_CASE("attention on ranks with their share of the heads is the whole's", "[e
   }
 }
 
+TEST_CASE("masked scores are those of later keys", "[exec][backends]") {
+  const auto backend = make_cpu_backend(2);
+  Runner runner(*backend, Dtype::f32);
+  Attributes a;
+  a.factor = -9;
+  const OpTensor scores = tensor_of({2, 2, 2}, Dtype::f32, {1, 2, 3, 4, 5, 6, 7, 8});
+  CHECK(values(runner.run(Op::mask_scores, a, {&scores}, {scores.type.shape})[0]) ==
+        std::vector<double>{1, -9, 3, 4, 5, -9, 7, 8});
+}
+
 TEST_CASE("the gradient of a loss may take the place of the logits", "[exec][backends]") {
   const auto backend = make_cpu_backend(2);
   Runner runner(*backend, Dtype::f32);
   for (const Case& c : large_cases()) {
-    if (!rule_of(c.op).is_loss) continue;
+    if (!rule_of(c.op).is_loss || c.op == Op::nll_loss) continue;
     INFO(c.name);
     Played p = play(runner, c);
     OpTensor& logits = p.inputs[0];
@@ -185,6 +195,29 @@ TEST_CASE("a slice of the sequence is the rank's own rows", "[exec][backends]") 
         std::vector<double>{4, 5, 6, 7});
 }
 
+TEST_CASE("an image becomes rows of patches", "[exec][backends]") {
+  const auto backend = make_cpu_backend(2);
+  Attributes a;
+  a.micro_batch = 2;
+  a.sequence_length = 5;  // a class token and 2 x 2 patches
+  a.patch_size = a.channels = 2;
+  // Two images of 2 channels of 4 x 4 pixels: all different, 51 is -0.6 and 204 is 0.6.
+  std::vector<double> pixels(64);
+  for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<double>(3 * i);
+  const OpTensor images = tensor_of({2, 32}, Dtype::i32, pixels);
+  for (const Dtype real : {Dtype::f32, Dtype::f64, Dtype::bf16}) {
+    Runner runner(*backend, real);
+    const OpTensor rows = runner.run(Op::image_patches, a, {&images}, {{8, 8}})[0];
+    // Patch 3 of image 1: the lower right corner of both channels.
+    const int corner[] = {10, 11, 14, 15, 26, 27, 30, 31};
+    const double digits = real == Dtype::bf16 ? 0x1p-8 : 1e-6;
+    for (int i = 0; i < 8; ++i)
+      CHECK(rows.get(7 * 8 + i) == Approx(3 * (32 + corner[i]) / 127.5 - 1).margin(digits));
+    CHECK(rows.get(0) == -1);
+    CHECK(rows.get(2) == Approx(3 * 4 / 127.5 - 1).margin(digits));  // the patch's second row
+  }
+}
+
 TEST_CASE("the float exponential is within two units in the last place", "[exec][backends]") {
   double worst = 0;
   for (double x = -86.8; x < 88.7; x += 0.0007) {
@@ -199,6 +232,22 @@ TEST_CASE("the float exponential is within two units in the last place", "[exec]
   CHECK(cpu::exp_of(-1000.0F) == 0.0F);
   CHECK(cpu::exp_of(INFINITY) == INFINITY);
   CHECK(std::isnan(cpu::exp_of(std::nanf(""))));
+}
+
+TEST_CASE("the float hyperbolic tangent is accurate", "[exec][backends]") {
+  double worst = 0;
+  bool odd = true;
+  for (double x = 1e-4; x < 12; x += 0.0003) {
+    const float argument = static_cast<float>(x);
+    const double exact = std::tanh(static_cast<double>(argument));
+    worst = std::max(worst, std::fabs(static_cast<double>(cpu::tanh_of(argument)) - exact) / exact);
+    odd = odd && cpu::tanh_of(-argument) == -cpu::tanh_of(argument);
+  }
+  CHECK(odd);
+  CHECK(worst < 1e-6);
+  CHECK(cpu::tanh_of(0.0F) == 0.0F);
+  CHECK(cpu::tanh_of(INFINITY) == 1.0F);
+  CHECK(std::isnan(cpu::tanh_of(std::nanf(""))));
 }
 
 TEST_CASE("the float normal distribution function is accurate", "[exec][backends]") {

@@ -6,9 +6,11 @@
 #include <vector>
 
 #include "exec/backends/cpu/half.h"
+#include "exec/optimizer/framework_optimizer.h"
 #include "exec/optimizer/learning_rate.h"
 #include "exec/optimizer/loss_scale.h"
 #include "models/core/error.h"
+#include "models/plan/optimizer_scratch.h"
 #include "tests/catch.h"
 
 using namespace meshwright;
@@ -40,14 +42,19 @@ void reference_step(const Training& t, const OptimizerScalars& s, bool decay, do
 
 }  // namespace
 
-TEST_CASE("optimizers follow their published rules", "[exec][optimizer]") {
+TEST_CASE("optimizers follow their published rules, in one kernel and in a framework's",
+          "[exec][optimizer]") {
   constexpr std::int64_t n = 70001;  // more than two pieces, not a multiple of a vector
   const OptimizerSegment segments[] = {{0, 40000, true}, {40000, 30000, false}};  // one is left out
   Training training;
   training.weight_decay = 0.1;
+  const bool by_framework = GENERATE(false, true);
+  if (by_framework) training.compiler = CompilerLevel::none;
+  const auto step_by = by_framework ? framework_optimizer_step : optimizer_step;
   for (OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::adam, OptimizerKind::sgd})
     for (int threads : {1, 2}) {
       training.optimizer = kind;
+      std::vector<float> scratch(std::size_t(40000 * optimizer_scratch_arrays(training)));
       std::vector<float> weights(n), gradients(n), first(n, 0.0f), second(n, 0.0f);
       std::vector<Element> expected;
       for (std::size_t i = 0; i < n; ++i)
@@ -56,8 +63,10 @@ TEST_CASE("optimizers follow their published rules", "[exec][optimizer]") {
       for (int step = 1; step <= 5; ++step) {
         const OptimizerScalars scalars{step, 0.01 / step, 0.5};
         for (std::size_t i = 0; i < n; ++i) gradients[i] = float(std::cos(double(i) * step));
-        optimizer_step(training, scalars, segments,
-                       {weights.data(), gradients.data(), first.data(), second.data()}, pool);
+        OptimizerState state{weights.data(), gradients.data(), first.data(), second.data()};
+        state.scratch = scratch.data();
+        state.scratch_elements = static_cast<std::int64_t>(scratch.size());
+        step_by(training, scalars, std::span(segments), state, pool);
         for (std::size_t i = 0; i < 70000; ++i)
           reference_step(training, scalars, i < 40000, gradients[i], expected[i]);
       }
@@ -87,8 +96,8 @@ TEST_CASE("lamb scales Adam's update by the norms of the whole parameter", "[exe
     for (std::size_t i = 0; i < n + zeros; ++i) gradients[i] = float(std::cos(double(i) * step));
     double norms[2][2] = {};
     const OptimizerSegment segments[] = {{0, n, true, norms[0]}, {n, zeros, false, norms[1]}};
-    lamb_norms(training, scalars, segments, state, pool);
-    optimizer_step(training, scalars, segments, state, pool);
+    lamb_norms(training, scalars, std::span(segments), state, pool);
+    optimizer_step(training, scalars, std::span(segments), state, pool);
     for (const auto& [begin, end, decay] :
          {std::tuple{std::size_t{0}, n, 0.1}, std::tuple{n, n + zeros, 0.0}}) {
       double w2 = 0, u2 = 0;

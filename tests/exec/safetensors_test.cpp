@@ -20,7 +20,8 @@ using namespace meshwright;
 namespace {
 
 const std::string golden_root = std::string(MESHWRIGHT_SOURCE_DIR) + "/tests/golden/";
-const std::vector<std::string> saved = {"gpt2", "llama", "bert", "mixtral"};  // by transformers
+const std::vector<std::string> saved = {  // by transformers
+    "gpt2", "llama", "bert", "mixtral", "distilbert", "albert", "vit"};
 
 std::map<std::string, Shape> shapes_of(const Model& model) {
   Training training;
@@ -85,6 +86,10 @@ TEST_CASE("a written config.json is read as the same model", "[safetensors]") {
     }
     const Model back = read_huggingface(Fields(huggingface_config(model), "written"));
     CHECK(back.hidden == model.hidden);
+    CHECK(back.embedding == model.embedding);
+    CHECK(back.image_size == model.image_size);
+    CHECK(back.patch_size == model.patch_size);
+    CHECK(back.channels == model.channels);
     CHECK(back.layers == model.layers);
     CHECK(back.heads == model.heads);
     CHECK(back.kv_heads == model.kv_heads);

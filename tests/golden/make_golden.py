@@ -9,8 +9,8 @@
     tensors.txt   one line per tensor: name, shape (2x12; a scalar is 1), offset in bytes
     tensors.bin   float32, little-endian, row-major
 
-Tensors: `tokens` [b,s], `targets` [b,s] (or [b,p] masked, [b,2] question answering), `positions`
-[b,p] (masked only), `logits` (rows of the targets; all rows for the others), `loss` (mean over all
+Tensors: `tokens` [b,s] (of images the pixels), `targets` [b,s] (or [b,p] masked, [b,2] question answering), `positions`
+[b,p] (masked only; of images the class token's, [b,1]), `logits` (rows of the targets; all rows for the others), `loss` (mean over all
 targets, and the experts' balancing loss), `weight/<name>` and `gradient/<name>` of every parameter. Token ids, targets and positions
 are whole numbers stored as floats.
 
@@ -38,6 +38,8 @@ LLAMA = {"model_type": "llama", "hidden_size": 32, "num_hidden_layers": 2,
 BERT = {"model_type": "bert", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
         "intermediate_size": 64, "max_position_embeddings": 16, "type_vocab_size": 2,
         "vocab_size": VOCABULARY, "layer_norm_eps": 1e-12, "hidden_act": "gelu"}
+ROBERTA = BERT | {"model_type": "roberta", "max_position_embeddings": 18, "type_vocab_size": 1,
+                  "layer_norm_eps": 1e-5, "pad_token_id": 1}
 MODELS = {
     "gpt2": ("GPT2LMHeadModel",
              {"model_type": "gpt2", "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 16,
@@ -60,9 +62,7 @@ MODELS = {
     "bert-qa": ("BertForQuestionAnswering",
                 BERT | {"architectures": ["BertForQuestionAnswering"]}, None),
     "roberta": ("RobertaForMaskedLM",
-                BERT | {"model_type": "roberta", "max_position_embeddings": 18,
-                        "type_vocab_size": 1, "layer_norm_eps": 1e-5, "pad_token_id": 1,
-                        "architectures": ["RobertaForMaskedLM"]}, None),
+                ROBERTA | {"architectures": ["RobertaForMaskedLM"]}, None),
     "mpt": ("MptForCausalLM",
             {"family": "mpt", "hidden": 32, "layers": 2, "heads": 4, "vocab": VOCABULARY,
              "positions": 16},
@@ -77,15 +77,50 @@ MODELS = {
                 LLAMA | {"model_type": "mixtral", "num_local_experts": 4,
                          "num_experts_per_tok": 2, "output_router_logits": True,
                          "router_aux_loss_coef": 0.02}, None),
+    # RoBERTa by other names.
+    "camembert": ("CamembertForMaskedLM", ROBERTA | {
+        "model_type": "camembert", "architectures": ["CamembertForMaskedLM"]}, None),
+    "xlm-roberta": ("XLMRobertaForMaskedLM", ROBERTA | {
+        "model_type": "xlm-roberta", "architectures": ["XLMRobertaForMaskedLM"]}, None),
+    "distilbert": ("DistilBertForMaskedLM",
+                   {"model_type": "distilbert", "architectures": ["DistilBertForMaskedLM"],
+                    "dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 64,
+                    "max_position_embeddings": 16, "vocab_size": VOCABULARY, "activation": "gelu"},
+                   None),
+    "albert": ("AlbertForMaskedLM",
+               BERT | {"model_type": "albert", "architectures": ["AlbertForMaskedLM"],
+                       "embedding_size": 20, "num_hidden_groups": 1, "inner_group_num": 1,
+                       "num_hidden_layers": 3, "hidden_act": "gelu_new"}, None),
+    "vit": ("ViTForImageClassification",
+            {"model_type": "vit", "architectures": ["ViTForImageClassification"],
+             "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+             "intermediate_size": 64, "image_size": 8, "patch_size": 4, "num_channels": 3,
+             "num_labels": 21, "layer_norm_eps": 1e-12, "hidden_act": "gelu"}, None),
 }
+# The tied table by the name of its first user.
+HEAD_FIRST = {"lm_head.decoder.bias": "lm_head.bias",
+              "lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight"}
 # Names that this version of transformers gives otherwise than the published checkpoints.
 RENAMED = {"GPTNeoXForCausalLM": {"lm_head.weight": "embed_out.weight"},
            "BertForMaskedLM": {"cls.predictions.decoder.bias": "cls.predictions.bias"},
-           "RobertaForMaskedLM": {"lm_head.decoder.bias": "lm_head.bias"}}
+           "RobertaForMaskedLM": {"lm_head.decoder.bias": "lm_head.bias"},
+           "AlbertForMaskedLM": {"predictions.decoder.bias": "predictions.bias"},
+           "CamembertForMaskedLM": HEAD_FIRST,
+           "XLMRobertaForMaskedLM": HEAD_FIRST}
+
+
+# The same for parts of names.
+RENAMED_PARTS = {"ViTForImageClassification": {
+    "vit.layers.": "vit.encoder.layer.", ".q_proj.": ".attention.query.",
+    ".k_proj.": ".attention.key.", ".v_proj.": ".attention.value.",
+    ".o_proj.": ".output.dense.", ".mlp.fc1.": ".intermediate.dense.",
+    ".mlp.fc2.": ".output.dense."}}
 
 
 def published(class_name, name, tensor):
     """The published tensors of one parameter: transformers keeps those of all experts together."""
+    for part, other in RENAMED_PARTS.get(class_name, {}).items():
+        name = name.replace(part, other)
     if class_name != "MixtralForCausalLM":
         return [(RENAMED.get(class_name, {}).get(name, name), tensor)]
     name = name.replace(".mlp.", ".block_sparse_moe.")
@@ -134,8 +169,22 @@ def draw(high, shape, generator):
     return torch.randint(2, high, shape, generator=generator)  # 0 and 1 are padding in RoBERTa
 
 
+def run_images(model, generator):
+    """As `run`, for images: pixels of 0 to 255, scaled as the published models' are."""
+    config = model.config
+    shape = (BATCH, config.num_channels, config.image_size, config.image_size)
+    pixels = torch.randint(0, 256, shape, generator=generator)
+    labels = torch.randint(0, config.num_labels, (BATCH,), generator=generator)
+    logits = model(pixel_values=pixels.double() / 127.5 - 1).logits
+    loss = torch.nn.functional.cross_entropy(logits, labels)
+    return {"tokens": pixels.reshape(BATCH, -1), "targets": labels.reshape(BATCH, 1),
+            "positions": torch.zeros(BATCH, 1), "logits": logits, "loss": loss}, loss
+
+
 def run(class_name, model, generator):
     """Inputs, logits and loss by the rules of the head, in the order of the targets."""
+    if class_name.endswith("ImageClassification"):
+        return run_images(model, generator)
     text = draw(VOCABULARY, (BATCH, SEQUENCE + 1), generator)
     tokens = text[:, :-1]
     tensors = {"tokens": tokens}

@@ -412,4 +412,12 @@ TEST_CASE("the training compiler's dictionary", "[models][distribution]") {
   value["compiler_config"] = {{"enabled", false}, {"debug", true}};
   CHECK(read_job(value, "job.json", ".", lookup_for_tests).plan.training.compiler ==
         CompilerLevel::fused);
+  value["compiler_config"] = {{"enabled", true}, {"debug", true}};
+  Job job = read_job(value, "job.json", ".", lookup_for_tests);
+  CHECK(job.compiler_debug);
+  REQUIRE(!job.warnings.empty());
+  CHECK(job.warnings.back().find("/compiler_config/debug: ") != std::string::npos);
+  value["distribution"] = {{"torch_distributed", {{"enabled", true}}}};
+  job = read_job(value, "job.json", ".", lookup_for_tests);
+  CHECK(job.warnings.front().find("/distribution: ") != std::string::npos);
 }

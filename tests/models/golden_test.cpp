@@ -43,7 +43,8 @@ class Interpreter {
 
  private:
   void load(int tensor, const GoldenTensor& golden) {
-    const std::size_t width = golden.shape.size() > 1 ? at(golden.shape.back()) : 1;
+    const Shape& shape = graph_.tensor(tensor).type.shape;
+    const std::size_t width = shape.rank > 1 ? at(shape[-1]) : 1;
     values_[at(tensor)] = {golden.values.size() / width, width,
                            Values(golden.values.begin(), golden.values.end())};
   }
@@ -102,6 +103,17 @@ class Interpreter {
       case Op::combine:
         y = combine(x, in(node, 1), in(node, 2));
         break;
+      case Op::image_patches:
+        y = patches(x, a);
+        break;
+      case Op::prepend_row:
+        y = matrix(x.rows + at(a.micro_batch), x.width);
+        for (std::size_t r = 0; r < y.rows; ++r)
+          for (std::size_t c = 0; c < y.width; ++c)
+            y.at(r, c) = r % at(a.sequence_length) == 0
+                             ? in(node, 1).values[c]
+                             : x.at(r - 1 - r / at(a.sequence_length), c);
+        break;
       case Op::select_positions: {
         Values rows = in(node, 1).values;
         const std::size_t per_sequence = rows.size() / at(a.micro_batch);
@@ -124,6 +136,21 @@ class Interpreter {
   static std::size_t row_of_table(const Node& node, std::size_t row) {
     const Attributes& a = node.attributes;
     return node.op == Op::add_row ? 0 : row % at(a.sequence_length) + at(a.position_offset);
+  }
+
+  static Matrix patches(const Matrix& pixels, const Attributes& a) {
+    const std::size_t size = at(a.patch_size), count = at(a.sequence_length) - 1;
+    const auto across = static_cast<std::size_t>(std::lround(std::sqrt(count)));
+    const std::size_t side = across * size;
+    Matrix y = matrix(pixels.rows * count, at(a.channels) * size * size);
+    for (std::size_t r = 0; r < y.rows; ++r)
+      for (std::size_t c = 0; c < y.width; ++c) {
+        const std::size_t channel = c / (size * size), patch = r % count;
+        const std::size_t row = patch / across * size + c / size % size;
+        const std::size_t column = patch % across * size + c % size;
+        y.at(r, c) = pixels.at(r / count, (channel * side + row) * side + column) / 127.5 - 1;
+      }
+    return y;
   }
 
   static Matrix rows_of(const Matrix& table, const Values& rows) {

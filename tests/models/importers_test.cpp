@@ -88,6 +88,22 @@ TEST_CASE("parameter counts are the published ones", "[models][importers]") {
   CHECK(count("llama-3-8b") == 8'030'261'248);
   CHECK(count("llama-3-405b") == 405'853'388'800);
   CHECK(count("mixtral-8x7b") == 46'702'792'704);
+  // Published sizes are rounded, and leave out the head or not; these are counted in transformers.
+  CHECK(count("distilgpt2") == 81'912'576);
+  CHECK(count("bert-base-uncased") == 109'514'298);
+  CHECK(count("bert-base-cased") == 108'340'804);
+  CHECK(count("bert-base-chinese") == 102'290'312);
+  CHECK(count("bert-base-multilingual-cased") == 177'974'523);
+  CHECK(count("bert-base-multilingual-uncased") == 167'463'831);
+  CHECK(count("bert-base-japanese") == 110'650'880);
+  CHECK(count("bert-base-japanese-whole-word-masking") == 110'650'880);
+  CHECK(count("distilroberta-base") == 82'170'201);
+  CHECK(count("camembert-base") == 110'655'493);
+  CHECK(count("xlm-roberta-base") == 278'295'186);
+  CHECK(count("distilbert-base-uncased") == 66'985'530);
+  CHECK(count("albert-base-v2") == 11'221'680);
+  CHECK(count("vit-base-patch16-224") == 86'567'656);
+  CHECK(count("minilmv2-l6-h384") == 30'345'945);
 }
 
 TEST_CASE("parameter counts by arithmetic", "[models][importers]") {
@@ -208,6 +224,52 @@ TEST_CASE("the graphs of the other architectures", "[models][importers]") {
   CHECK_FALSE(has_parameter(gptj, "transformer.h.0.attn.q_proj.bias"));
 }
 
+TEST_CASE("layers that share their parameters", "[models][importers]") {
+  const Graph albert = graph_of(load_model("albert-base-v2", source));
+  CHECK(albert.units[1].path == "albert.encoder.layer.0");
+  CHECK(albert.units[12].path == "albert.encoder.layer.11");
+  const std::string layer = "albert.encoder.albert_layer_groups.0.albert_layers.0.";
+  CHECK(users(albert, parameter(albert, layer + "attention.query.weight").tensor) == 12);
+  CHECK(users(albert, parameter(albert, layer + "full_layer_layer_norm.bias").tensor) == 12);
+  // Tables and logits are narrower than the layers between them.
+  CHECK(parameter(albert, "albert.embeddings.word_embeddings.weight").global_shape ==
+        Shape{30000, 128});
+  CHECK(parameter(albert, "albert.encoder.embedding_hidden_mapping_in.weight").global_shape ==
+        Shape{768, 128});
+  CHECK(parameter(albert, "predictions.dense.weight").global_shape == Shape{128, 768});
+  CHECK(error_with("albert-base-v2", "num_hidden_groups", 2) ==
+        "config.json: /num_hidden_groups: 2: several groups of layers are not built; set it to 1");
+  CHECK(error_with("albert-base-v2", "embedding_size", 0) ==
+        "config.json: /embedding_size: 0 is out of range; use 1 to hidden_size 768");
+}
+
+TEST_CASE("a vision transformer's sequence is its image", "[models][importers]") {
+  const Model vit = load_model("vit-base-patch16-224", source);
+  CHECK(vit.positions == 197);  // 14 x 14 patches and the class token
+  const Graph graph = graph_of(vit);
+  CHECK(graph.sequence_length == 197);
+  CHECK(graph.tensor(graph.tokens).type.shape == Shape{2, 3 * 224 * 224});
+  CHECK(graph.tensor(graph.targets).type.shape == Shape{2});
+  const Parameter& patches = parameter(graph, "vit.embeddings.patch_embeddings.projection.weight");
+  CHECK(patches.global_shape == Shape{768, 3, 16, 16});
+  CHECK(patches.shape == Shape{768, 768});
+  CHECK(parameter(graph, "vit.embeddings.position_embeddings").global_shape == Shape{1, 197, 768});
+  // 6 FLOPs of a token for each weight of a product, and 12 h for each pair of tokens and layer;
+  // the patches are all tokens but one, and the head sees that one.
+  const double h = 768, tokens = 2 * 197, layers = 12;
+  CHECK(model_flops(graph) ==
+        Approx(6 * tokens * layers * 12 * h * h + 12 * h * layers * 2 * 197 * 197 +
+               6 * 2 * (196 * h * h + 1000 * h))
+            .epsilon(1e-12));
+  CHECK(error_with("vit-base-patch16-224", "patch_size", 15) ==
+        "config.json: /patch_size: 15 does not divide the image size 224; use a number that does");
+  const Model ours_too = ours(
+      R"({"family": "vit", "hidden": 64, "layers": 2, "heads": 4, "classes": 10, "image_size": 32,
+          "patch_size": 4})");
+  CHECK(ours_too.positions == 65);
+  CHECK(ours_too.pixels() == 3 * 32 * 32);
+}
+
 TEST_CASE("masked and question-answering heads", "[models][importers]") {
   Model bert = load_model("bert-base", source);
   Training training = training_of(2, 128);
@@ -299,9 +361,9 @@ TEST_CASE("errors of our JSON", "[models][importers]") {
   CHECK(error(R"({"family": "bloom", "kv_heads": 2})") ==
         "job.json: /model/kv_heads: this family packs queries, keys and values by head; use 4 or "
         "leave it out");
-  CHECK(error(R"({"family": "vit"})") ==
-        "job.json: /model/family: 'vit' is not built yet; use gpt, llama, bert, mpt, bloom or "
-        "mixtral");
+  CHECK(error(R"({"family": "seq2seq"})") ==
+        "job.json: /model/family: 'seq2seq' is not built yet; use gpt, llama, bert, mpt, bloom, "
+        "mixtral or vit");
   CHECK(error(R"({"experts": 8})").starts_with("job.json: /model/experts: unknown key; known: "));
   CHECK(error(R"({"family": "mixtral", "experts": 4})") == "");
   CHECK(error(R"({"family": "mixtral", "experts": 257})") ==
@@ -320,7 +382,7 @@ TEST_CASE("a config.json that asks for what is not built", "[models][importers]"
   CHECK(error_with("gpt2", "summary_type", "cls_index") == "");
   CHECK(error_with("gpt2", "model_type", "opt") ==
         "config.json: /model_type: unknown model_type 'opt'; known: gpt2, gpt_neox, gptj, llama, "
-        "mistral, mixtral, bert and roberta");
+        "mistral, mixtral, bert, roberta, camembert, xlm-roberta, distilbert, albert and vit");
   CHECK(error_with("gpt2", "activation_function", "relu") ==
         "config.json: /activation_function: unknown activation 'relu'; known: gelu, gelu_python, "
         "gelu_new, gelu_fast and gelu_pytorch_tanh");

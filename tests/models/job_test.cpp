@@ -186,6 +186,30 @@ TEST_CASE("a settled job written as JSON reads back as itself", "[models][job]")
   CHECK(again.cluster.network->nics == 2);
 }
 
+TEST_CASE("a budget for recomputation is read and written", "[models][job]") {
+  json value = small_job();
+  for (const double budget : {0.5, 3e9}) {
+    value["training"]["recompute_budget"] = budget;
+    const Job job = read(value);
+    CHECK(job.plan.training.recompute_budget == budget);
+    const Plan plan = settle(job, 16, facts("p4d.24xlarge"));
+    const json written = to_json(job, plan, "p4d.24xlarge", 2);
+    CHECK(written["training"]["recompute_budget"] == budget);
+    CHECK(read(written).plan.training.recompute_budget == budget);
+  }
+}
+
+TEST_CASE("a settled job of images reads back as itself", "[models][job]") {
+  json value = small_job();
+  value["model"] = "vit-base-patch16-224";
+  value["training"]["sequence_length"] = 197;
+  value["parallelism"] = json::object();
+  value["data"] = {{"files", {"images.bin"}}};
+  const Job job = read(value);
+  const json written = to_json(job, settle(job, 16, facts("p4d.24xlarge")), "p4d.24xlarge", 2);
+  CHECK(read(written).data->files == job.data->files);
+}
+
 TEST_CASE("the jobs of the published measurements read", "[models][job]") {
   const auto any_machine = [](const std::string&) {
     MachineFacts every;

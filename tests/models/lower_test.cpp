@@ -27,7 +27,13 @@ int count_ops(const Graph& graph, Op op, Phase phase) {
 TEST_CASE("every legal plan of a small model lowers to a sound memory plan", "[models][lower]") {
   for (const char* family : {"gpt", "llama", "bert"}) {
     const Model model = small_model(family);
-    for (const Plan& plan : small_plans(model)) {
+    std::vector<Plan> plans = small_plans(model);
+    for (std::size_t i = 0, count = plans.size(); i < count; ++i) {
+      plans.push_back(plans[i]);
+      plans.back().training.compiler = CompilerLevel::none;
+      plans.back().training.attention = AttentionKernel::unfused;
+    }
+    for (const Plan& plan : plans) {
       INFO(describe(plan) << " " << family);
       const std::vector<Program> stages = lower_small(model, plan);
       REQUIRE(stages.size() == static_cast<std::size_t>(plan.parallelism.pipeline));
@@ -244,6 +250,62 @@ TEST_CASE("selective recomputation repeats what has a score matrix only", "[mode
     const Graph graph = run_passes(build_graph(model, plan.training), plan);
     CHECK(count_ops(graph, Op::attention, Phase::recompute) == repeated);
   }
+}
+
+TEST_CASE("level none runs what an eager framework runs", "[models][passes]") {
+  Plan plan = small_plan(small_model("gpt"), {});  // 4 blocks
+  plan.training.attention = AttentionKernel::unfused;
+  plan.training.compiler = CompilerLevel::none;
+  const auto graph_of = [&](const char* family) {
+    return run_passes(build_graph(small_model(family), plan.training), plan);
+  };
+  const Graph gpt = graph_of("gpt");
+  for (const Op whole : {Op::gelu, Op::attention, Op::cross_entropy, Op::gelu_grad,
+                         Op::attention_grad, Op::cross_entropy_grad})
+    CHECK(count_ops(gpt, whole, Phase::forward) + count_ops(gpt, whole, Phase::backward) == 0);
+  // Of a block: gelu's 0.5, 0.044715 and sqrt(2/pi), and that of the scores.
+  CHECK(count_ops(gpt, Op::scale, Phase::forward) == 4 * 4);
+  CHECK(count_ops(gpt, Op::tanh, Phase::forward) == 4);
+  CHECK(count_ops(gpt, Op::multiply, Phase::backward) == 2 * 4);
+  CHECK(count_ops(gpt, Op::softmax_grad, Phase::backward) == 4);
+  CHECK(count_ops(gpt, Op::log_softmax_grad, Phase::backward) == 1);
+  const Graph llama = graph_of("llama");
+  CHECK(count_ops(llama, Op::times_sine, Phase::forward) == 2 * 4);  // queries and keys
+  CHECK(count_ops(llama, Op::inverse_root, Phase::forward) == 2 * 4 + 1);
+  CHECK(count_ops(llama, Op::silu_grad, Phase::backward) == 4);
+  CHECK(model_flops(llama) == [&] {
+    plan.training.compiler = CompilerLevel::fused;
+    return model_flops(graph_of("llama"));
+  }());
+  plan.training.compiler = CompilerLevel::none;
+  plan.training.recompute = Recompute::selective;
+  const Graph selective = graph_of("gpt");  // q, k and v are kept, and what is made of the values
+  CHECK(count_ops(selective, Op::scores, Phase::recompute) == 4);
+  CHECK(count_ops(selective, Op::scale, Phase::recompute) == 4);
+  CHECK(count_ops(selective, Op::softmax, Phase::recompute) == 4);
+  for (const Op kept : {Op::split_heads, Op::weigh_values, Op::join_heads, Op::cube})
+    CHECK(count_ops(selective, kept, Phase::recompute) == 0);
+  plan.training.attention = AttentionKernel::flash2;
+  CHECK(count_ops(graph_of("gpt"), Op::attention, Phase::forward) == 4);  // a library's kernel
+}
+
+TEST_CASE("the framework's optimizer has planned scratch memory", "[models][lower]") {
+  const Model model = small_model("gpt");
+  Plan plan = small_plan(model, {});
+  const auto scratch = [&](OptimizerKind kind, CompilerLevel level) {
+    plan.training.optimizer = kind;
+    plan.training.compiler = level;
+    const std::vector<Program> stages = lower_small(model, plan);
+    std::int64_t most = 0;
+    for (const Buffer& buffer : stages[0].memory.buffers)
+      if (buffer.name == "optimizer_scratch") most = std::max(most, buffer.bytes);
+    return most;
+  };
+  // The largest parameter: the token table, 61 words padded to 128 x hidden 32, in fp32.
+  CHECK(scratch(OptimizerKind::adamw, CompilerLevel::none) == 128 * 32 * 4);
+  CHECK(scratch(OptimizerKind::adam, CompilerLevel::none) == 2 * 128 * 32 * 4);
+  CHECK(scratch(OptimizerKind::sgd, CompilerLevel::none) == 0);
+  CHECK(scratch(OptimizerKind::adamw, CompilerLevel::fused) == 0);
 }
 
 TEST_CASE("sharding divides the optimizer's memory, then the gradients', then the parameters'",

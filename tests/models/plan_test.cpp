@@ -59,6 +59,8 @@ TEST_CASE("a legal plan passes", "[models][plan]") {
   CHECK(refused(CHANGE(t.recompute = Recompute::contiguous)) == "");
   CHECK(refused(CHANGE(t.recompute = Recompute::group, t.recompute_group = 3)) == "");
   CHECK(refused(CHANGE(t.recompute_modules = {"transformer.h.*.mlp"})) == "");
+  CHECK(refused(CHANGE(t.recompute_budget = 0.5)) == "");
+  CHECK(refused(CHANGE(t.recompute_budget = 4e9)) == "");
 }
 
 TEST_CASE("rules about tensor parallelism", "[models][plan]") {
@@ -150,6 +152,20 @@ TEST_CASE("rules about training", "[models][plan]") {
         "/training/recompute_fraction: 1.5 is out of range; use 0 to 1");
   CHECK(refused(CHANGE(t.recompute_modules = {"transformer.h.0"}, t.recompute = Recompute::full)) ==
         "/training/recompute_modules: given beside recompute 'full'; keep one of them");
+  CHECK(refused(CHANGE(t.recompute_budget = 0)) ==
+        "/training/recompute_budget: 0 is too small; use a share up to 1 of the activations kept "
+        "without recomputation, or bytes");
+  CHECK(refused(CHANGE(t.recompute_budget = 0.5, t.recompute = Recompute::selective)) ==
+        "/training/recompute_budget: given beside recompute 'selective'; keep one of them");
+  CHECK(refused(CHANGE(t.recompute_budget = 0.5, t.recompute_modules = {"transformer.h.0"})) ==
+        "/training/recompute_budget: given beside recompute_modules; keep one of them");
+  CHECK(refused(CHANGE(t.recompute_budget = 0.5, t.recompute_fraction = 0.5)) ==
+        "/training/recompute_budget: given beside recompute_fraction 0.5; keep one of them");
+  CHECK(refused(CHANGE(t.recompute_budget = 0.5, p.offload = "activations")) ==
+        "/parallelism/offload: 'activations' moves what training.recompute_budget counts as kept; "
+        "keep one of them");
+  CHECK(refused(CHANGE(t.recompute_budget = 0.5, p.schedule = ScheduleKind::zero_bubble)) ==
+        "/training/recompute_budget: a budget under schedule 'zero_bubble' is not supported yet");
   CHECK(refused(CHANGE(t.dropout = 1)) ==
         "/training/dropout: 1 is out of range; use 0 or more and less than 1");
   CHECK(refused(CHANGE(t.loss_scale = LossScale{})) ==

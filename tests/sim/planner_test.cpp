@@ -3,6 +3,7 @@
 #include <set>
 
 #include "models/core/error.h"
+#include "models/passes/recompute_budget.h"
 #include "sim/planner/bounds.h"
 #include "sim/planner/pareto.h"
 #include "sim/planner/scale.h"
@@ -107,6 +108,7 @@ TEST_CASE("the bounds are below what is simulated, the estimates near it") {
   const int hosts = GENERATE(1, 2);
   json value = job_json(small_model(8, 4), machine, hosts, 32);
   value["training"]["recompute"] = "auto";
+  value["training"]["compiler"] = "auto";
   const Job job = read(value);
   const Cluster cluster = make_cluster(job.cluster, machine, hosts);
   const MachineFacts facts = machine_facts(machine);
@@ -114,7 +116,7 @@ TEST_CASE("the bounds are below what is simulated, the estimates near it") {
   const Space space = enumerate(job, base, cluster.ranks());
   BoundMaker bounds(job.model, base, cluster);
   REQUIRE(space.candidates.size() > 100);
-  for (std::size_t i = 0; i < space.candidates.size(); i += 17) {
+  for (std::size_t i = 0; i < space.candidates.size(); i += 31) {
     const Candidate& candidate = space.candidates[i];
     const Prepared prepared = prepare(job.model, to_plan(candidate, base), cluster);
     const Prediction prediction = predict(prepared, cluster);
@@ -123,6 +125,55 @@ TEST_CASE("the bounds are below what is simulated, the estimates near it") {
     CHECK(bounds.memory(candidate) <= static_cast<double>(prediction.peak_memory_bytes));
     CHECK(bounds.memory(candidate) >= 0.5 * static_cast<double>(prediction.peak_memory_bytes));
   }
+}
+
+TEST_CASE("the compiler level is searched together with the micro-batch") {
+  json value = job_json("gpt2", "p3.2xlarge", 1, 64);
+  value["training"]["sequence_length"] = 512;
+  value["training"]["attention"] = "unfused";
+  value["training"]["compiler"] = "auto";
+  const Job job = read(value);
+  const Plan base = base_plan(job, machine_facts("p3.2xlarge"));
+  const Space space = enumerate(job, base, 1);
+  std::set<CompilerLevel> levels;
+  for (const Candidate& candidate : space.candidates) levels.insert(candidate.compiler);
+  CHECK(levels.size() == 3);
+  value["training"]["compiler"] = "none";
+  const SearchResult eager = search(read(value), few), best = search(job, few);
+  REQUIRE(!eager.plans.empty());
+  REQUIRE(!best.plans.empty());
+  CHECK(best.plans.front().plan.training.compiler == CompilerLevel::full);
+  CHECK(best.plans.front().prediction.step_time_s < eager.plans.front().prediction.step_time_s);
+}
+
+TEST_CASE(
+    "under a budget for recomputation the bounds hold, and what it is too small for is left out") {
+  json value = job_json(small_model(8, 4), "p3.16xlarge", 1, 32);
+  value["training"]["recompute_budget"] = 0.5;
+  const Job job = read(value);
+  const Cluster cluster = make_cluster(job.cluster, "p3.16xlarge", 1);
+  const Plan base = base_plan(job, machine_facts("p3.16xlarge"));
+  const Space space = enumerate(job, base, cluster.ranks());
+  BoundMaker bounds(job.model, base, cluster);
+  int fitting = 0, too_small = 0;
+  for (std::size_t i = 0; i < space.candidates.size(); i += 7) {
+    const Candidate& candidate = space.candidates[i];
+    CHECK(candidate.schedule != ScheduleKind::zero_bubble);
+    INFO(to_json(to_plan(candidate, base)).dump());
+    try {
+      const Prepared prepared = prepare(job.model, to_plan(candidate, base), cluster);
+      const Prediction prediction = predict(prepared, cluster);
+      CHECK(bounds.time(candidate).step_time_s <= prediction.step_time_s);
+      CHECK(bounds.memory(candidate) <= static_cast<double>(prediction.peak_memory_bytes));
+      ++fitting;
+    } catch (const BudgetTooSmall&) {
+      ++too_small;
+    }
+  }
+  CHECK(fitting > 10);
+  CHECK(too_small > 0);  // stages of one block
+  const SearchResult result = search(job, few);
+  CHECK_FALSE(result.plans.empty());
 }
 
 TEST_CASE("plans fit, obey the rules, are in order, and come out the same again") {

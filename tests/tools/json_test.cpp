@@ -1,5 +1,6 @@
 // `--json` of every command: one object and nothing else, with the keys that others rely on.
 #include <sys/wait.h>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -144,6 +145,33 @@ TEST_CASE("scale, validate and list answer in JSON", "[tools][json]") {
     check_keys(summary, "source rows mape median_ape p90_ape bias");
   const json machines = answer_of("list machines");
   CHECK(machines["machines"].size() >= 22);
+}
+
+TEST_CASE("compile answers in JSON", "[tools][json]") {
+  const json value = answer_of("compile " + jobs + "tiny.json" + one_rank + " --measure");
+  check_keys(value, "name machine count parallelism training levels");
+  REQUIRE(value["levels"].size() == 3);
+  for (const json& level : value["levels"]) {
+    check_keys(level,
+               "compiler kernels bytes_moved step_time_s measured_step_time_s fits "
+               "peak_memory_bytes memory compile_wall_s passes largest");
+    CHECK(level["measured_step_time_s"].get<double>() > 0);
+    double kernels = 0;
+    for (const json& pass : level["passes"]) {
+      check_keys(pass,
+                 "name wall_s kernels kernels_saved bytes_moved bytes_moved_saved "
+                 "kept_activation_bytes kept_activation_bytes_saved compute_before_s "
+                 "compute_after_s");
+      if (kernels > 0)
+        CHECK(pass["kernels"].get<double>() + pass["kernels_saved"].get<double>() == kernels);
+      kernels = pass["kernels"];
+    }
+    // The rate grows with the batch: k and its root.
+    const double k = level["largest"]["micro_batch"].get<double>() / 2;
+    CHECK(level["largest"]["learning_rate_linear"].get<double>() == Approx(1e-3 * k));
+    CHECK(level["largest"]["learning_rate_square_root"].get<double>() ==
+          Approx(1e-3 * std::sqrt(k)));
+  }
 }
 
 TEST_CASE("what a pipe receives holds no progress bar", "[tools]") {

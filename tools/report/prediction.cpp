@@ -26,10 +26,17 @@ std::string schedule_text(const Parallelism& p) {
 std::string recompute_text(const Training& training) {
   if (!training.recompute_modules.empty())
     return fmt::format("{}", fmt::join(training.recompute_modules, " "));
+  if (training.recompute_budget)
+    return "budget " + (*training.recompute_budget <= 1 ? show_percent(*training.recompute_budget)
+                                                        : show_bytes(*training.recompute_budget));
   std::string text = recompute_word(training);
   if (training.recompute != Recompute::none && training.recompute_fraction < 1)
     text += fmt::format(" of {}", show_percent(training.recompute_fraction));
   return text;
+}
+
+const std::string& compiler_word(const Training& training) {
+  return compiler_names()[static_cast<std::size_t>(training.compiler)];
 }
 
 const std::string& layout_word(const Parallelism& p) {
@@ -106,8 +113,10 @@ std::string short_plan_text(const Plan& plan) {
   if (p.tensor > 1 && p.tensor_layout != TensorLayout::megatron) text += " " + layout_word(p);
   if (p.tensor > 1 && p.tensor_batch_own) text += " own";
   const Training& training = plan.training;
-  if (training.recompute != Recompute::none || !training.recompute_modules.empty())
+  if (training.recompute != Recompute::none || !training.recompute_modules.empty() ||
+      training.recompute_budget)
     text += " " + recompute_text(plan.training);
+  if (training.compiler != CompilerLevel::fused) text += " compiler " + compiler_word(training);
   return text;
 }
 

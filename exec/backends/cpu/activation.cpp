@@ -1,37 +1,10 @@
 // Activation functions, element by element.
-#include <cmath>
-
-#include "exec/backends/cpu/kernels.h"
+#include "exec/backends/cpu/map.h"
 #include "exec/backends/cpu/math.h"
 
 namespace meshwright::cpu {
 
 namespace {
-
-// y = f(x).
-template <typename T, typename Function>
-void map(const KernelCall& k, Function f) {
-  const T* x = k.in<T>(0);
-  T* y = k.out<T>(0);
-  parallel_for(k.pool, k.in_shape(0).elements(), elements_per_piece,
-               [=](std::int64_t begin, std::int64_t end) {
-#pragma omp simd
-                 for (std::int64_t i = begin; i < end; ++i) y[i] = f(x[i]);
-               });
-}
-
-// y = f(a, b).
-template <typename T, typename Function>
-void map_two(const KernelCall& k, Function f) {
-  const T* a = k.in<T>(0);
-  const T* b = k.in<T>(1);
-  T* y = k.out<T>(0);
-  parallel_for(k.pool, k.in_shape(0).elements(), elements_per_piece,
-               [=](std::int64_t begin, std::int64_t end) {
-#pragma omp simd
-                 for (std::int64_t i = begin; i < end; ++i) y[i] = f(a[i], b[i]);
-               });
-}
 
 // The tanh form is x (1 + tanh u) / 2 = x sigmoid(2u) with u = sqrt(2/pi) (x + 0.044715 x^3).
 constexpr double twice_root = 2 * 0.79788456080286535588, cubic = 0.044715;
@@ -75,7 +48,7 @@ void relu_grad(const KernelCall& k) {
 
 template <typename T>
 void tanh(const KernelCall& k) {
-  map<T>(k, [](T x) { return std::tanh(x); });
+  map<T>(k, [](T x) { return tanh_of(x); });
 }
 
 template <typename T>

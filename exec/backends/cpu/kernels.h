@@ -103,9 +103,45 @@ MESHWRIGHT_CPU_KERNEL(expert_linear_grad_input);
 MESHWRIGHT_CPU_KERNEL(expert_linear_grad_weight);
 MESHWRIGHT_CPU_KERNEL(combine);
 MESHWRIGHT_CPU_KERNEL(combine_grad);
+MESHWRIGHT_CPU_KERNEL(image_patches);  // images.cpp
+MESHWRIGHT_CPU_KERNEL(prepend_row);
+MESHWRIGHT_CPU_KERNEL(prepend_row_grad);
 MESHWRIGHT_CPU_KERNEL(zero);  // bookkeeping.cpp
 MESHWRIGHT_CPU_KERNEL(sum_loss);
 MESHWRIGHT_CPU_KERNEL(sum_of_squares);
+MESHWRIGHT_CPU_KERNEL(scale);  // framework_elementwise.cpp
+MESHWRIGHT_CPU_KERNEL(add_constant);
+MESHWRIGHT_CPU_KERNEL(cube);
+MESHWRIGHT_CPU_KERNEL(cube_grad);
+MESHWRIGHT_CPU_KERNEL(multiply);
+MESHWRIGHT_CPU_KERNEL(silu);
+MESHWRIGHT_CPU_KERNEL(silu_grad);
+MESHWRIGHT_CPU_KERNEL(mean_of_squares);  // framework_norm.cpp
+MESHWRIGHT_CPU_KERNEL(mean_of_squares_grad);
+MESHWRIGHT_CPU_KERNEL(inverse_root);
+MESHWRIGHT_CPU_KERNEL(inverse_root_grad);
+MESHWRIGHT_CPU_KERNEL(scale_rows);
+MESHWRIGHT_CPU_KERNEL(row_dots);
+MESHWRIGHT_CPU_KERNEL(scale_columns);
+MESHWRIGHT_CPU_KERNEL(scale_columns_grad);
+MESHWRIGHT_CPU_KERNEL(split_heads);  // framework_attention.cpp
+MESHWRIGHT_CPU_KERNEL(join_heads);
+MESHWRIGHT_CPU_KERNEL(scores);
+MESHWRIGHT_CPU_KERNEL(add_alibi);
+MESHWRIGHT_CPU_KERNEL(mask_scores);
+MESHWRIGHT_CPU_KERNEL(softmax);
+MESHWRIGHT_CPU_KERNEL(softmax_grad);
+MESHWRIGHT_CPU_KERNEL(drop_probabilities);
+MESHWRIGHT_CPU_KERNEL(weigh_values);
+MESHWRIGHT_CPU_KERNEL(weigh_transposed);
+MESHWRIGHT_CPU_KERNEL(log_softmax);  // framework_loss.cpp
+MESHWRIGHT_CPU_KERNEL(log_softmax_grad);
+MESHWRIGHT_CPU_KERNEL(nll_loss);
+MESHWRIGHT_CPU_KERNEL(nll_loss_grad);
+MESHWRIGHT_CPU_KERNEL(rotate_half);  // rope.cpp
+MESHWRIGHT_CPU_KERNEL(rotate_half_grad);
+MESHWRIGHT_CPU_KERNEL(times_cosine);
+MESHWRIGHT_CPU_KERNEL(times_sine);
 
 #undef MESHWRIGHT_CPU_KERNEL
 

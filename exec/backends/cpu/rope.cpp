@@ -4,7 +4,7 @@
 #include <array>
 #include <cmath>
 
-#include "exec/backends/cpu/kernels.h"
+#include "exec/backends/cpu/map.h"
 #include "models/graph/context.h"
 
 namespace meshwright::cpu {
@@ -91,6 +91,93 @@ void rotate(const KernelCall& k, double direction) {
 
 }  // namespace
 
+namespace {
+
+// The four steps of an eager framework: the operations below, one pass over the tensor each. What
+// of a row does not turn is multiplied by `rest`.
+template <typename T, typename Function>
+void times_angles(const KernelCall& k, T rest, const Function& of_angle) {
+  const Attributes& a = k.attributes();
+  const std::int64_t width = k.in_shape(0)[1], rows = k.in_shape(0)[0], s = a.sequence_length;
+  const std::int64_t step = a.rotary_interleaved ? 2 : 1;
+  const std::int64_t partner = a.rotary_interleaved ? 1 : a.rotary_dim / 2;
+  const T* x = k.in<T>(0);
+  T* y = k.out<T>(0);
+  parallel_for(k.pool, std::min(s, rows), 4, [&](std::int64_t begin, std::int64_t end) {
+    std::array<T, Turn<T>::most> factors;
+    const T* f = factors.data();
+    for (std::int64_t row = begin; row < end; ++row) {
+      for (std::int64_t r = row; r < rows; r += s)
+#pragma omp simd
+        for (std::int64_t c = r * width; c < (r + 1) * width; ++c) y[c] = rest * x[c];
+      const auto position =
+          static_cast<double>(context_position(a.context_degree, k.context.context_rank, s, row));
+      for (int first = 0; first < a.rotary_dim / 2; first += Turn<T>::most) {
+        const int count = std::min(Turn<T>::most, a.rotary_dim / 2 - first);
+        for (int i = 0; i < count; ++i)
+          factors[static_cast<std::size_t>(i)] = static_cast<T>(
+              of_angle(position * std::pow(a.rotary_base, -2.0 * (first + i) / a.rotary_dim)));
+        for (std::int64_t r = row; r < rows; r += s)
+          for_each_head(a, width, [&](std::int64_t head) {
+            const T* in = x + r * width + head + first * step;
+            T* out = y + r * width + head + first * step;
+#pragma omp simd
+            for (std::int64_t i = 0; i < count; ++i) {
+              out[i * step] = in[i * step] * f[i];
+              out[i * step + partner] = in[i * step + partner] * f[i];
+            }
+          });
+      }
+    }
+  });
+}
+
+// Of each pair (p, q): (-q, p) for sign 1, (q, -p) for -1.
+template <typename T>
+void rotate_halves(const KernelCall& k, T sign) {
+  const Attributes& a = k.attributes();
+  const std::int64_t width = k.in_shape(0)[1], rows = k.in_shape(0)[0];
+  const std::int64_t step = a.rotary_interleaved ? 2 : 1;
+  const std::int64_t partner = a.rotary_interleaved ? 1 : a.rotary_dim / 2;
+  const T* x = k.in<T>(0);
+  T* y = k.out<T>(0);
+  for_each_row(k, rows, width, [&](std::int64_t r) {
+    const T* in = x + r * width;
+    T* out = y + r * width;
+    std::fill_n(out, width, T(0));
+    for_each_head(a, width, [&](std::int64_t head) {
+#pragma omp simd
+      for (std::int64_t i = 0; i < a.rotary_dim / 2; ++i) {
+        const std::int64_t at = head + i * step;
+        out[at] = -sign * in[at + partner];
+        out[at + partner] = sign * in[at];
+      }
+    });
+  });
+}
+
+}  // namespace
+
+template <typename T>
+void times_cosine(const KernelCall& k) {
+  times_angles<T>(k, 1, [](double angle) { return std::cos(angle); });
+}
+
+template <typename T>
+void times_sine(const KernelCall& k) {
+  times_angles<T>(k, 0, [](double angle) { return std::sin(angle); });
+}
+
+template <typename T>
+void rotate_half(const KernelCall& k) {
+  rotate_halves<T>(k, 1);
+}
+
+template <typename T>
+void rotate_half_grad(const KernelCall& k) {
+  rotate_halves<T>(k, -1);
+}
+
 template <typename T>
 void rope(const KernelCall& k) {
   rotate<T>(k, 1);
@@ -101,6 +188,10 @@ void rope_grad(const KernelCall& k) {
   rotate<T>(k, -1);
 }
 
+MESHWRIGHT_CPU_INSTANTIATE(rotate_half);
+MESHWRIGHT_CPU_INSTANTIATE(rotate_half_grad);
+MESHWRIGHT_CPU_INSTANTIATE(times_cosine);
+MESHWRIGHT_CPU_INSTANTIATE(times_sine);
 MESHWRIGHT_CPU_INSTANTIATE(rope);
 MESHWRIGHT_CPU_INSTANTIATE(rope_grad);
 

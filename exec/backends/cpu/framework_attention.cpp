@@ -1,0 +1,238 @@
+// Unfused attention as an eager framework computes it: every step over all score matrices
+// [micro_batch * heads, s, s] at once.
+#include <algorithm>
+#include <array>
+
+#include "exec/backends/cpu/heads.h"
+#include "exec/backends/cpu/map.h"
+#include "exec/backends/cpu/reduce.h"
+
+namespace meshwright::cpu {
+
+namespace {
+
+// The heads of a packed tensor's queries, keys and values, or of a separate tensor.
+template <typename T>
+struct Parts {
+  std::array<Heads<T>, 3> heads;
+  std::array<std::int64_t, 3> count{};
+  std::size_t size = 1;
+
+  Parts(const Attributes& a, T* matrix, std::int64_t width) {
+    if (a.packing == Packing::separate) {
+      heads[0] = {matrix, width, a.head_dim};
+      count[0] = width / a.head_dim;
+      return;
+    }
+    T* const tensors[3] = {matrix, nullptr, nullptr};
+    const QueryKeyValue<T> all = heads_of<T>(a, tensors);
+    heads = {all.q, all.k, all.v};
+    count = {a.heads, a.kv_heads, a.kv_heads};
+    size = 3;
+  }
+};
+
+// For each token of each head: visit(where it lies in the matrix, where it lies in the head's own
+// [s, d]).
+template <typename T, typename Own, typename Visit>
+void for_each_head(const KernelCall& k, const Parts<T>& parts, const Own& own, const Visit& visit) {
+  const Attributes& a = k.attributes();
+  const std::int64_t s = a.sequence_length, d = a.head_dim;
+  for (std::size_t part = 0; part < parts.size; ++part) {
+    const std::int64_t count = parts.count[part];
+    const Heads<T>& heads = parts.heads[part];
+    auto* const of_part = own(part);
+    parallel_for(k.pool, a.micro_batch * count, 1, [&](std::int64_t task, std::int64_t) {
+      T* at = heads.at(task / count * s, task % count);
+      for (std::int64_t i = 0; i < s; ++i) visit(at + i * heads.row, of_part + (task * s + i) * d);
+    });
+  }
+}
+
+// An operand [heads, rows, columns]: a matrix of each head.
+template <typename T>
+struct Matrix {
+  const T* data;
+  std::int64_t rows, columns;
+  explicit Matrix(const KernelCall& k, std::size_t input)
+      : data(k.in<T>(input)), rows(k.in_shape(input)[1]), columns(k.in_shape(input)[2]) {}
+  const T* of(std::int64_t head) const { return data + head * rows * columns; }
+};
+
+// How many query heads share a head of keys and values.
+std::int64_t group_of(const Attributes& a) { return a.heads / a.kv_heads; }
+
+}  // namespace
+
+template <typename T>
+void split_heads(const KernelCall& k) {
+  const std::int64_t d = k.attributes().head_dim;
+  const Parts<const T> parts(k.attributes(), k.in<T>(0), k.in_shape(0)[1]);
+  for_each_head(
+      k, parts, [&](std::size_t part) { return k.out<T>(part); },
+      [d](const T* from, T* to) { std::copy_n(from, d, to); });
+}
+
+template <typename T>
+void join_heads(const KernelCall& k) {
+  const std::int64_t d = k.attributes().head_dim;
+  const Parts<T> parts(k.attributes(), k.out<T>(0), k.out_shape(0)[1]);
+  for_each_head(
+      k, parts, [&](std::size_t part) { return k.in<T>(part); },
+      [d](T* to, const T* from) { std::copy_n(from, d, to); });
+}
+
+template <typename T>
+void scores(const KernelCall& k) {
+  const Matrix<T> q(k, 0), keys(k, 1);
+  const std::int64_t group = group_of(k.attributes());
+  T* y = k.out<T>(0);
+  parallel_for(k.pool, k.in_shape(0)[0], 1, [=](std::int64_t head, std::int64_t) {
+    multiply(Product<T>{.m = q.rows,
+                        .n = keys.rows,
+                        .k = q.columns,
+                        .a = q.of(head),
+                        .a_row = q.columns,
+                        .b = keys.of(head / group),
+                        .b_row = keys.columns,
+                        .transpose_b = true,
+                        .c = y + head * q.rows * keys.rows,
+                        .c_row = keys.rows});
+  });
+}
+
+template <typename T>
+void weigh_values(const KernelCall& k) {
+  const Matrix<T> w(k, 0), values(k, 1);
+  const std::int64_t group = group_of(k.attributes());
+  T* y = k.out<T>(0);
+  parallel_for(k.pool, k.in_shape(0)[0], 1, [=](std::int64_t head, std::int64_t) {
+    multiply(Product<T>{.m = w.rows,
+                        .n = values.columns,
+                        .k = w.columns,
+                        .a = w.of(head),
+                        .a_row = w.columns,
+                        .b = values.of(head / group),
+                        .b_row = values.columns,
+                        .c = y + head * w.rows * values.columns,
+                        .c_row = values.columns});
+  });
+}
+
+template <typename T>
+void weigh_transposed(const KernelCall& k) {
+  const Matrix<T> w(k, 0), x(k, 1);
+  const std::int64_t group = group_of(k.attributes());
+  T* y = k.out<T>(0);
+  parallel_for(k.pool, k.out_shape(0)[0], 1, [=](std::int64_t shared, std::int64_t) {
+    for (std::int64_t head = shared * group; head < (shared + 1) * group; ++head)
+      multiply(Product<T>{.m = w.columns,
+                          .n = x.columns,
+                          .k = w.rows,
+                          .a = w.of(head),
+                          .a_row = w.columns,
+                          .transpose_a = true,
+                          .b = x.of(head),
+                          .b_row = x.columns,
+                          .c = y + shared * w.columns * x.columns,
+                          .c_row = x.columns,
+                          .beta = head == shared * group ? T(0) : T(1)});
+  });
+}
+
+template <typename T>
+void add_alibi(const KernelCall& k) {
+  const Attributes& a = k.attributes();
+  const std::int64_t heads = a.heads, s = a.sequence_length;
+  const std::int64_t first_head = k.context.tensor_rank * heads, all_heads = a.alibi_heads;
+  const T* x = k.in<T>(0);
+  T* y = k.out<T>(0);
+  for_each_row(k, k.in_shape(0)[0] * s, s, [=](std::int64_t r) {
+    const T slope = static_cast<T>(alibi_slope(first_head + r / s % heads, all_heads));
+    const T first = static_cast<T>(r % s);
+#pragma omp simd
+    for (std::int64_t j = 0; j < s; ++j)
+      y[r * s + j] = x[r * s + j] + slope * (static_cast<T>(static_cast<std::int32_t>(j)) - first);
+  });
+}
+
+template <typename T>
+void mask_scores(const KernelCall& k) {
+  const std::int64_t s = k.in_shape(0)[1], keys = k.in_shape(0)[2];
+  const T masked = static_cast<T>(k.attributes().factor);
+  const T* x = k.in<T>(0);
+  T* y = k.out<T>(0);
+  for_each_row(k, k.in_shape(0)[0] * s, keys, [=](std::int64_t r) {
+    const std::int64_t visible = std::min(r % s + 1, keys);
+    std::copy_n(x + r * keys, visible, y + r * keys);
+    std::fill(y + r * keys + visible, y + (r + 1) * keys, masked);
+  });
+}
+
+template <typename T>
+void softmax(const KernelCall& k) {
+  const std::int64_t n = k.in_shape(0)[-1];
+  const T* x = k.in<T>(0);
+  T* y = k.out<T>(0);
+  for_each_row(k, k.in_shape(0).elements() / n, n, [=](std::int64_t r) {
+    const T* in = x + r * n;
+    T* out = y + r * n;
+    const T maximum = maximum_of(in, n);
+    T sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (std::int64_t j = 0; j < n; ++j) {
+      out[j] = exp_of(in[j] - maximum);
+      sum += out[j];
+    }
+    const T factor = T(1) / sum;
+#pragma omp simd
+    for (std::int64_t j = 0; j < n; ++j) out[j] *= factor;
+  });
+}
+
+template <typename T>
+void softmax_grad(const KernelCall& k) {
+  const std::int64_t n = k.in_shape(0)[-1];
+  const T* y = k.in<T>(0);
+  const T* dy = k.in<T>(1);
+  T* dx = k.out<T>(0);
+  for_each_row(k, k.in_shape(0).elements() / n, n, [=](std::int64_t r) {
+    const T* of_row = y + r * n;
+    const T* d = dy + r * n;
+    T* out = dx + r * n;
+    const T mean = dot(of_row, d, n);
+#pragma omp simd
+    for (std::int64_t j = 0; j < n; ++j) out[j] = of_row[j] * (d[j] - mean);
+  });
+}
+
+// Forward and backward alike, and of the same elements as the fused kernels (heads.h).
+template <typename T>
+void drop_probabilities(const KernelCall& k) {
+  const Attributes& a = k.attributes();
+  const std::int64_t heads = a.heads, s = a.sequence_length;
+  const std::int64_t first_head = k.context.tensor_rank * heads;
+  const std::int64_t first_sequence = k.context.first_sequence;
+  const Dropout mask(a);
+  const T* x = k.in<T>(0);
+  T* y = k.out<T>(0);
+  for_each_row(k, k.in_shape(0)[0] * s, s, [=](std::int64_t r) {
+    const std::int64_t sequence = first_sequence + r / (s * heads);
+    mask.apply(x + r * s, y + r * s, s, sequence, first_head * s + r % (s * heads), 0);
+  });
+}
+
+MESHWRIGHT_CPU_INSTANTIATE(split_heads);
+MESHWRIGHT_CPU_INSTANTIATE(join_heads);
+MESHWRIGHT_CPU_INSTANTIATE(scores);
+MESHWRIGHT_CPU_INSTANTIATE(add_alibi);
+MESHWRIGHT_CPU_INSTANTIATE(mask_scores);
+MESHWRIGHT_CPU_INSTANTIATE(softmax);
+MESHWRIGHT_CPU_INSTANTIATE(softmax_grad);
+MESHWRIGHT_CPU_INSTANTIATE(drop_probabilities);
+MESHWRIGHT_CPU_INSTANTIATE(weigh_values);
+MESHWRIGHT_CPU_INSTANTIATE(weigh_transposed);
+MESHWRIGHT_CPU_INSTANTIATE_16_BIT(split_heads);
+MESHWRIGHT_CPU_INSTANTIATE_16_BIT(join_heads);
+
+}  // namespace meshwright::cpu

@@ -1,0 +1,56 @@
+// The element by element operations of an eager framework: what gelu's tanh form and swiglu are
+// made of.
+#include "exec/backends/cpu/map.h"
+#include "exec/backends/cpu/math.h"
+
+namespace meshwright::cpu {
+
+template <typename T>
+void scale(const KernelCall& k) {
+  const T factor = static_cast<T>(k.attributes().factor);
+  map<T>(k, [=](T x) { return factor * x; });
+}
+
+template <typename T>
+void add_constant(const KernelCall& k) {
+  const T constant = static_cast<T>(k.attributes().factor);
+  map<T>(k, [=](T x) { return x + constant; });
+}
+
+template <typename T>
+void cube(const KernelCall& k) {
+  map<T>(k, [](T x) { return x * x * x; });
+}
+
+template <typename T>
+void cube_grad(const KernelCall& k) {
+  map_two<T>(k, [](T x, T dy) { return T(3) * x * x * dy; });
+}
+
+template <typename T>
+void multiply(const KernelCall& k) {
+  map_two<T>(k, [](T a, T b) { return a * b; });
+}
+
+template <typename T>
+void silu(const KernelCall& k) {
+  map<T>(k, [](T x) { return x * sigmoid(x); });
+}
+
+template <typename T>
+void silu_grad(const KernelCall& k) {
+  map_two<T>(k, [](T x, T dy) {
+    const T s = sigmoid(x);
+    return dy * (s + x * s * (T(1) - s));
+  });
+}
+
+MESHWRIGHT_CPU_INSTANTIATE(scale);
+MESHWRIGHT_CPU_INSTANTIATE(add_constant);
+MESHWRIGHT_CPU_INSTANTIATE(cube);
+MESHWRIGHT_CPU_INSTANTIATE(cube_grad);
+MESHWRIGHT_CPU_INSTANTIATE(multiply);
+MESHWRIGHT_CPU_INSTANTIATE(silu);
+MESHWRIGHT_CPU_INSTANTIATE(silu_grad);
+
+}  // namespace meshwright::cpu

@@ -1,0 +1,41 @@
+// Loops over the elements of tensors.
+#pragma once
+
+#include "exec/backends/cpu/kernels.h"
+
+namespace meshwright::cpu {
+
+// y = f(x).
+template <typename T, typename Function>
+void map(const KernelCall& k, Function f) {
+  const T* x = k.in<T>(0);
+  T* y = k.out<T>(0);
+  parallel_for(k.pool, k.in_shape(0).elements(), elements_per_piece,
+               [=](std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+                 for (std::int64_t i = begin; i < end; ++i) y[i] = f(x[i]);
+               });
+}
+
+// y = f(a, b).
+template <typename T, typename Function>
+void map_two(const KernelCall& k, Function f) {
+  const T* a = k.in<T>(0);
+  const T* b = k.in<T>(1);
+  T* y = k.out<T>(0);
+  parallel_for(k.pool, k.in_shape(0).elements(), elements_per_piece,
+               [=](std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+                 for (std::int64_t i = begin; i < end; ++i) y[i] = f(a[i], b[i]);
+               });
+}
+
+// visit(r) for each row of `width` elements.
+template <typename Visit>
+void for_each_row(const KernelCall& k, std::int64_t rows, std::int64_t width, const Visit& visit) {
+  parallel_for(k.pool, rows, rows_per_piece(width), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) visit(r);
+  });
+}
+
+}  // namespace meshwright::cpu

@@ -1,0 +1,154 @@
+#include "exec/optimizer/framework_optimizer.h"
+
+#include <array>
+#include <cmath>
+
+#include "exec/backends/cpu/half.h"
+#include "exec/optimizer/factors.h"
+#include "models/core/error.h"
+#include "models/plan/optimizer_scratch.h"
+
+namespace meshwright {
+
+namespace {
+
+constexpr std::int64_t grain = 1 << 15;  // elements: long enough to hide handing a piece out
+
+// One parameter, or this rank's part of it.
+struct OneParameter {
+  float* weights;
+  float *first, *second;
+  const std::byte* gradients;
+  Dtype gradient_type;
+  std::int64_t count;
+  float decay;  // 0 where none applies
+};
+
+OneParameter parameter_of(const OptimizerSegment& segment, const OptimizerState& state,
+                          float decay) {
+  const std::int64_t at = segment.begin;
+  return {state.weights + at,
+          state.first_moment + at,
+          state.second_moment == nullptr ? nullptr : state.second_moment + at,
+          static_cast<const std::byte*>(state.gradients) + at * bytes_of(state.gradient_type),
+          state.gradient_type,
+          segment.count,
+          segment.decay ? decay : 0};
+}
+
+// x = f(x).
+template <typename Function>
+void pass(cpu::ThreadPool& pool, std::int64_t count, float* x, Function f) {
+  cpu::parallel_for(pool, count, grain, [=](std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+    for (std::int64_t i = begin; i < end; ++i) x[i] = f(x[i]);
+  });
+}
+
+// x = f(x, y).
+template <typename Function>
+void pass(cpu::ThreadPool& pool, std::int64_t count, float* x, const float* y, Function f) {
+  cpu::parallel_for(pool, count, grain, [=](std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+    for (std::int64_t i = begin; i < end; ++i) x[i] = f(x[i], y[i]);
+  });
+}
+
+// x = f(x, g) with the parameter's gradients, of whatever type, in fp32.
+template <typename Function>
+void pass_with_gradient(cpu::ThreadPool& pool, const OneParameter& p, float* x, Function f) {
+  if (p.gradient_type == Dtype::f32)
+    return pass(pool, p.count, x, reinterpret_cast<const float*>(p.gradients), f);
+  cpu::parallel_for(pool, p.count, grain, [=](std::int64_t begin, std::int64_t end) {
+    constexpr std::int64_t tile = 4096;
+    alignas(64) std::array<float, tile> wide;
+    for (std::int64_t at = begin; at < end; at += tile) {
+      const std::int64_t count = std::min(tile, end - at);
+      widen(p.gradients + at * bytes_of(p.gradient_type), p.gradient_type, count, wide.data());
+      const float* g = wide.data();
+#pragma omp simd
+      for (std::int64_t i = 0; i < count; ++i) x[at + i] = f(x[at + i], g[i]);
+    }
+  });
+}
+
+// The moments, the denominator and the update, with gradients that `with_gradient(x, f)` passes
+// over: x = f(x, g).
+template <typename WithGradient>
+void adam(cpu::ThreadPool& pool, const Factors& c, const OneParameter& p, float* denominator,
+          const WithGradient& with_gradient) {
+  with_gradient(p.first, [=](float m, float g) { return c.beta1 * m + c.one_minus_beta1 * g; });
+  pass(pool, p.count, p.second, [=](float v) { return c.beta2 * v; });
+  with_gradient(p.second, [=](float v, float g) { return v + c.one_minus_beta2 * g * g; });
+  pass(pool, p.count, denominator, p.second, [](float, float v) { return std::sqrt(v); });
+  pass(pool, p.count, denominator, [=](float d) { return d * c.inverse_root_2; });
+  pass(pool, p.count, denominator, [=](float d) { return d + c.epsilon; });
+  float* weights = p.weights;
+  const float* first = p.first;
+  cpu::parallel_for(pool, p.count, grain, [=](std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+    for (std::int64_t i = begin; i < end; ++i)
+      weights[i] -= c.step_size * first[i] / denominator[i];
+  });
+}
+
+void adamw(cpu::ThreadPool& pool, const Factors& c, const OneParameter& p, float* scratch) {
+  if (p.decay != 0)
+    pass(pool, p.count, p.weights,
+         [shrink = 1 - c.learning_rate * p.decay](float w) { return w * shrink; });
+  adam(pool, c, p, scratch, [&](float* x, auto f) {
+    pass_with_gradient(pool, p, x, [=](float value, float g) { return f(value, g * c.gradient); });
+  });
+}
+
+// The decay is part of the gradient: their sum is a tensor of its own.
+void adam_with_decay(cpu::ThreadPool& pool, const Factors& c, const OneParameter& p, float* scratch,
+                     float* sum) {
+  pass(pool, p.count, sum, p.weights, [=](float, float w) { return p.decay * w; });
+  pass_with_gradient(pool, p, sum, [=](float decay, float g) { return g * c.gradient + decay; });
+  adam(pool, c, p, scratch, [&](float* x, auto f) { pass(pool, p.count, x, sum, f); });
+}
+
+void sgd(cpu::ThreadPool& pool, const Factors& c, const OneParameter& p) {
+  pass(pool, p.count, p.first, [=](float m) { return c.momentum * m; });
+  pass_with_gradient(pool, p, p.first, [=](float m, float g) { return m + g * c.gradient; });
+  if (p.decay != 0)
+    pass(pool, p.count, p.first, p.weights, [=](float m, float w) { return m + p.decay * w; });
+  pass(pool, p.count, p.weights, p.first,
+       [=](float w, float m) { return w - c.learning_rate * m; });
+}
+
+void copy_to_working(cpu::ThreadPool& pool, const OptimizerSegment& segment,
+                     const OptimizerState& state) {
+  auto* to = static_cast<std::byte*>(state.working);
+  cpu::parallel_for(pool, segment.count, grain, [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t at = segment.begin + begin;
+    narrow(state.weights + at, state.working_type, end - begin,
+           to + at * bytes_of(state.working_type));
+  });
+}
+
+}  // namespace
+
+void framework_optimizer_step(const Training& training, const OptimizerScalars& scalars,
+                              std::span<const OptimizerSegment> segments,
+                              const OptimizerState& state, cpu::ThreadPool& pool) {
+  if (training.optimizer == OptimizerKind::lamb)
+    return optimizer_step(training, scalars, segments, state, pool);
+  const Factors factors = factors_of(training, scalars);
+  const int arrays = optimizer_scratch_arrays(training);
+  for (const OptimizerSegment& segment : segments) {
+    MESHWRIGHT_CHECK(arrays * segment.count <= state.scratch_elements,
+                     "the scratch memory holds the largest parameter");
+    const OneParameter p = parameter_of(segment, state, factors.decay);
+    if (training.optimizer == OptimizerKind::sgd)
+      sgd(pool, factors, p);
+    else if (training.optimizer == OptimizerKind::adamw || p.decay == 0)
+      adamw(pool, factors, p, state.scratch);
+    else
+      adam_with_decay(pool, factors, p, state.scratch, state.scratch + segment.count);
+    if (state.working != nullptr) copy_to_working(pool, segment, state);
+  }
+}
+
+}  // namespace meshwright

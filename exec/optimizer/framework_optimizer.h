@@ -1,0 +1,16 @@
+// The optimizer as an eager framework runs it (torch.optim's single-tensor code): one pass over a
+// whole parameter for each arithmetic step.
+#pragma once
+
+#include "exec/optimizer/optimizer.h"
+
+namespace meshwright {
+
+// As optimizer_step, with the same arithmetic in the same order: results differ only where the
+// compiler joins a product and a sum into one rounding. `state.scratch` holds
+// optimizer_scratch_arrays() parts as large as the largest segment. LAMB has its one kernel.
+void framework_optimizer_step(const Training& training, const OptimizerScalars& scalars,
+                              std::span<const OptimizerSegment> segments,
+                              const OptimizerState& state, cpu::ThreadPool& pool);
+
+}  // namespace meshwright

@@ -1,0 +1,78 @@
+// What one unit of the chain can keep from forward to backward, and what each choice costs: the
+// exact trade-off of memory against repeated work, without knowledge of the graph around it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace meshwright {
+
+// A unit's forward operations, and in which order its backward phase reads what they make.
+struct KeptProblem {
+  struct Item {  // a tensor
+    std::int64_t bytes = 0;
+    bool needed = false;  // read in the backward phase
+    bool operator==(const Item&) const = default;
+  };
+  struct Step {  // an operation, in forward order
+    double cost = 0;
+    std::vector<int> reads, makes;  // items; what no step makes comes from outside
+    bool always = false;            // repeated whatever is chosen: its cost is not counted
+    bool operator==(const Step&) const = default;
+  };
+  std::vector<Item> items;
+  std::vector<Step> steps;
+  std::vector<std::vector<int>> backward;  // what each node of the backward phase reads, in order
+  bool operator==(const KeptProblem&) const = default;
+};
+
+// One choice. A step is repeated just before the first read of what it makes (repeat_tensors.h).
+struct KeptSet {
+  std::int64_t kept = 0;     // bytes kept from forward to backward
+  std::int64_t working = 0;  // most bytes that are made again and live at one time
+  double cost = 0;           // of what is repeated
+  std::uint32_t options = 0;
+};
+
+class KeptSets {
+ public:
+  explicit KeptSets(const KeptProblem& problem);
+
+  // Every choice that no other one equals or beats in kept, working and cost, by cost.
+  const std::vector<KeptSet>& frontier() const { return frontier_; }
+  KeptSet unlimited() const;  // repeats only what is repeated always
+  // Per item: made again under this choice.
+  std::vector<char> made_again(const KeptSet& set) const;
+
+ private:
+  struct Charge {  // an item as the sum of kept bytes sees it
+    std::int64_t bytes = 0;
+    std::uint32_t maker = 0, kept_anyway = 0, readers = 0;
+    bool needed = false;
+  };
+  void join_steps();
+  void number_options();
+  void limit_options();
+  void find_frontier();
+  int group_of(int step) const;
+  bool is_useful(std::uint32_t options) const;
+  bool is_again(int item, std::uint32_t options) const;
+  std::int64_t kept_bytes(std::uint32_t options) const;
+  double cost_of(std::uint32_t options) const;
+  std::int64_t least_working(std::uint32_t options) const;
+  std::int64_t working_bytes(std::uint32_t options) const;
+
+  const KeptProblem& problem_;
+  std::vector<int> maker_;                 // per item: step, -1
+  std::vector<std::vector<int>> readers_;  // per item: steps
+  std::vector<int> joined_;                // per step: one that it is repeated with
+  std::vector<int> groups_;                // steps that stand for their group, in order
+  std::vector<std::uint32_t> bit_;         // per step: of its group
+  std::vector<double> group_cost_;
+  std::vector<Charge> charges_;  // per item
+  std::uint32_t always_ = 0;
+  int options_ = 0;
+  std::vector<KeptSet> frontier_;
+};
+
+}  // namespace meshwright

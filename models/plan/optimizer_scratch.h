@@ -1,0 +1,24 @@
+// What an eager framework's optimizer needs beside its states: arrays as large as one parameter.
+#pragma once
+
+#include "models/plan/plan.h"
+
+namespace meshwright {
+
+// The denominator of Adam's update; with decay in the gradient, that sum too. LAMB is no part of
+// PyTorch: its one kernel stays.
+inline int optimizer_scratch_arrays(const Training& training) {
+  if (training.compiler != CompilerLevel::none) return 0;
+  switch (training.optimizer) {
+    case OptimizerKind::adamw:
+      return 1;
+    case OptimizerKind::adam:
+      return 2;
+    case OptimizerKind::lamb:
+    case OptimizerKind::sgd:
+      return 0;
+  }
+  return 0;
+}
+
+}  // namespace meshwright

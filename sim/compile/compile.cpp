@@ -1,0 +1,70 @@
+#include "sim/compile/compile.h"
+
+#include <cmath>
+
+namespace meshwright {
+
+namespace {
+
+double kept_bytes(const Graph& graph) {
+  std::vector<bool> counted(graph.tensors.size(), false);
+  double bytes = 0;
+  for (const Node& node : graph.nodes) {
+    if (node.phase == Phase::forward) continue;
+    for (int id : node.inputs) {
+      if (graph.tensor(id).alias_of >= 0) id = graph.tensor(id).alias_of;
+      const Tensor& tensor = graph.tensor(id);
+      if (tensor.role != Role::activation || tensor.producer < 0) continue;
+      const Node& maker = graph.nodes[static_cast<std::size_t>(tensor.producer)];
+      if (maker.phase != Phase::forward || counted[static_cast<std::size_t>(id)]) continue;
+      counted[static_cast<std::size_t>(id)] = true;
+      bytes += static_cast<double>(tensor.type.bytes());
+    }
+  }
+  return bytes;
+}
+
+KernelWork work_of_step(const Program& program, const CostModel& cost) {
+  KernelWork sum;
+  for (const Task& task : program.tasks)
+    for (const Instruction& instruction :
+         program.bodies[static_cast<std::size_t>(task.body)].instructions)
+      if (runs(instruction, task)) sum += cost.work(instruction, program);
+  return sum;
+}
+
+}  // namespace
+
+GraphSize size_of(const Graph& graph, const CostModel& cost) {
+  return {cost.work(graph), kept_bytes(graph)};
+}
+
+LevelReport compile_at(CompilerLevel level, const Model& model, Plan plan, const Cluster& cluster,
+                       const PassObserver& observe) {
+  plan.training.compiler = level;
+  LevelReport report;
+  const CostModel cost(cluster, plan.training);
+  Graph graph = build_graph(model, plan.training);
+  GraphSize before = size_of(graph, cost);
+  run_passes(std::move(graph), plan, [&](const Pass& pass, const Graph& after, double seconds) {
+    const GraphSize size = size_of(after, cost);
+    report.passes.push_back({pass.name, before, size, seconds});
+    report.compile_s += seconds;
+    before = size;
+    if (observe) observe(pass, after, seconds);
+  });
+  report.prepared = prepare(model, plan, cluster);
+  report.prediction = predict(report.prepared, cluster);
+  for (const Program& program : report.prepared.stages) {
+    const KernelWork step = work_of_step(program, cost);
+    if (step.kernels > report.step.kernels) report.step = step;
+  }
+  report.largest = largest_micro_batch(model, plan, cluster);
+  return report;
+}
+
+double linear_learning_rate(double rate, double factor) { return rate * factor; }
+
+double square_root_learning_rate(double rate, double factor) { return rate * std::sqrt(factor); }
+
+}  // namespace meshwright

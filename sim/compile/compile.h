@@ -1,0 +1,49 @@
+// What the training compiler makes of one plan: the same cut at each level, pass by pass.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "hwprofiles/machine.h"
+#include "models/importers/model.h"
+#include "models/passes/pass.h"
+#include "sim/compile/largest_batch.h"
+#include "sim/cost/cost.h"
+#include "sim/predict/predict.h"
+
+namespace meshwright {
+
+// Of a graph: one micro-batch through the whole model, on one rank of its tensor group.
+struct GraphSize {
+  KernelWork work;
+  double kept_bytes = 0;  // activations that the forward leaves for the other phases
+  bool operator==(const GraphSize&) const = default;
+};
+GraphSize size_of(const Graph& graph, const CostModel& cost);
+
+struct PassEffect {
+  std::string_view name;
+  GraphSize before, after;
+  double seconds = 0;  // that the pass and the check of its graph took
+};
+
+struct LevelReport {
+  Prepared prepared;
+  Prediction prediction;
+  KernelWork step;  // of the rank that launches most kernels; its time without waiting
+  std::vector<PassEffect> passes;
+  double compile_s = 0;  // of all passes
+  LargestBatch largest;
+};
+
+// `plan` is settled, with its stages filled in; its level is replaced. `observe` sees the graph
+// after each pass.
+LevelReport compile_at(CompilerLevel level, const Model& model, Plan plan, const Cluster& cluster,
+                       const PassObserver& observe = {});
+
+// For a batch that is `factor` times as large: in proportion, or to its square root.
+double linear_learning_rate(double rate, double factor);
+double square_root_learning_rate(double rate, double factor);
+
+}  // namespace meshwright

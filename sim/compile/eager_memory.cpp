@@ -1,0 +1,239 @@
+#include "sim/compile/eager_memory.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "models/core/error.h"
+
+namespace meshwright {
+
+namespace {
+
+constexpr std::int64_t half = 2, single = 4, mask = 1;
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+std::int64_t elements(const TensorType& type) { return type.shape.elements(); }
+
+// The score matrices of one attention: elements.
+std::int64_t score_elements(const Attributes& a) {
+  return std::int64_t{a.micro_batch} * a.heads * a.sequence_length * a.sequence_length;
+}
+
+// What an operation does to memory beside its inputs and outputs.
+struct Footprint {
+  std::int64_t output_size = half;  // bytes of an element of its output
+  std::vector<int> kept_inputs;     // tensors that the backward needs as they are
+  std::int64_t kept = 0;            // bytes of copies, masks and statistics that it needs
+  std::int64_t forward_scratch = 0, backward_scratch = 0;
+};
+
+class EagerStep {
+ public:
+  EagerStep(const Graph& graph, bool gradient_buckets) : graph_(graph) {
+    for (const Parameter& parameter : graph.parameters)
+      live_ += elements(graph.tensor(parameter.tensor).type) * (gradient_buckets ? 5 : 4) * single;
+    readers_.resize(graph.tensors.size(), 0);
+    size_.resize(graph.tensors.size(), single);
+    gradient_.resize(graph.tensors.size(), 0);
+    for (const Node& node : graph.nodes)
+      for (int id : node.inputs) ++readers_[at(id)];
+  }
+
+  std::int64_t run() {
+    for (const Node& node : graph_.nodes) forward(node);
+    leave_model();
+    for (auto node = graph_.nodes.rbegin(); node != graph_.nodes.rend(); ++node) backward(*node);
+    return peak_;
+  }
+
+ private:
+  bool is_activation(int id) const {
+    return graph_.tensor(id).role == Role::activation && graph_.tensor(id).producer >= 0;
+  }
+  std::int64_t bytes(int id) const { return elements(graph_.tensor(id).type) * size_[at(id)]; }
+  bool is_half(int id) const { return size_[at(id)] == half; }
+
+  void use(std::int64_t scratch) { peak_ = std::max(peak_, live_ + scratch); }
+
+  void drop_reader(int id) {
+    if (is_activation(id) && --readers_[at(id)] == 0) live_ -= bytes(id);
+  }
+
+  // One fp16 copy of a parameter for all products until the model has returned (autocast's cache),
+  // then for those whose backward is still to come.
+  void copy_weight(int id) {
+    if (weight_readers_[id]++ == 0) live_ += half * elements(graph_.tensor(id).type);
+  }
+  void drop_weight(int id) {
+    if (--weight_readers_[id] == 0) live_ -= half * elements(graph_.tensor(id).type);
+  }
+
+  Footprint of(const Node& node) const {
+    const int x = node.inputs[0];
+    const std::int64_t n = elements(graph_.tensor(x).type);
+    const Attributes& a = node.attributes;
+    const std::int64_t same = size_[at(x)];
+    Footprint f;
+    switch (node.op) {
+      case Op::embedding:
+        f.output_size = single;
+        f.backward_scratch = single * elements(graph_.tensor(node.inputs[1]).type);
+        return f;
+      case Op::add_position:
+      case Op::add_row:
+        f.output_size = single;
+        return f;
+      case Op::select_positions:
+        f.output_size = same;
+        return f;
+      case Op::layer_norm:  // input in fp32, mean and deviation of each row
+        f.output_size = single;
+        f.kept = elements(graph_.tensor(node.outputs[1]).type) * single;
+        keep_wide(x, f);
+        return f;
+      case Op::linear: {  // each product makes its own copy of an fp32 input
+        keep_half(x, f);
+        const std::int64_t weights = elements(graph_.tensor(node.inputs[1]).type);
+        f.backward_scratch = (half + single) * weights + (is_half(x) ? 0 : half * n);
+        return f;
+      }
+      case Op::attention:
+        return of_attention(node);
+      case Op::gelu:
+        if (!a.gelu_tanh) {
+          f.output_size = same;
+          f.kept_inputs = {x};
+          return f;
+        }
+        // transformers' NewGELUActivation, operation by operation; pow is one of autocast's fp32
+        // operations, and everything after it stays fp32: x of pow, tanh(...), 0.5 x, 1 +
+        // tanh(...).
+        f.output_size = single;
+        f.kept = (single + single + same + single) * n;
+        f.forward_scratch = single * n;
+        f.backward_scratch = 2 * single * n;
+        return f;
+      case Op::relu:
+      case Op::tanh:  // keep what they make
+        f.output_size = same;
+        f.kept_inputs = {node.outputs[0]};
+        return f;
+      case Op::add:
+        f.output_size = std::max(same, size_[at(node.inputs[1])]);
+        return f;
+      case Op::dropout:
+        f.output_size = same;
+        f.kept = mask * n;
+        return f;
+      case Op::cross_entropy:
+        // An fp32 copy of the logits, their log-softmax, which is kept; in the backward the
+        // gradients of both. A language model first copies the logits without the last position.
+        f.output_size = single;
+        f.kept = single * n;
+        f.forward_scratch = single * n + (is_masked_model() ? 0 : half * n);
+        f.backward_scratch = 2 * single * n - half * n;
+        return f;
+      default:
+        throw InputError(
+            "what an eager framework keeps for " + std::string(info(node.op).name) +
+            " is not known; largest batches are predicted of BERT, GPT-2 and their kin");
+    }
+  }
+
+  bool is_masked_model() const { return graph_.positions >= 0; }
+
+  void keep_wide(int x, Footprint& f) const {
+    if (is_half(x))
+      f.kept += single * elements(graph_.tensor(x).type);
+    else
+      f.kept_inputs.push_back(x);
+  }
+  void keep_half(int x, Footprint& f) const {
+    if (is_half(x))
+      f.kept_inputs.push_back(x);
+    else
+      f.kept += half * elements(graph_.tensor(x).type);
+  }
+
+  // transformers' self-attention: queries, keys and values are views in another order, of which
+  // each product makes a copy; scores are fp16 until the softmax, whose fp32 result is kept; so are
+  // dropout's mask and the fp16 probabilities that meet the values.
+  Footprint of_attention(const Node& node) const {
+    const Attributes& a = node.attributes;
+    if (a.attention != AttentionKernel::unfused)
+      throw InputError("eager attention keeps its score matrix; use unfused attention");
+    const std::int64_t scores = score_elements(a);
+    const std::int64_t rows = std::int64_t{a.micro_batch} * a.sequence_length;
+    Footprint f;
+    f.kept = half * rows * (a.heads + 2 * a.kv_heads) * a.head_dim;
+    f.kept += scores * (single + half + (a.dropout > 0 ? mask : 0));
+    f.forward_scratch = 2 * single * scores;
+    f.backward_scratch = 3 * single * scores;
+    return f;
+  }
+
+  void forward(const Node& node) {
+    const Footprint f = of(node);
+    const int y = node.outputs[0];  // a norm's statistics are in `kept`
+    size_[at(y)] = f.output_size;
+    live_ += bytes(y);
+    ++readers_[at(y)];  // while it is made
+    if (node.op == Op::linear) copy_weight(node.inputs[1]);
+    for (int id : f.kept_inputs) ++readers_[at(id)];
+    live_ += f.kept;
+    use(f.forward_scratch);
+    if (node.op == Op::cross_entropy) hold(node.inputs[0]);
+    if (node.op == Op::attention && node.attributes.causal)
+      for (int id : node.inputs) hold(id);
+    for (int id : node.inputs) drop_reader(id);
+    drop_reader(y);
+  }
+
+  // The model's answer: logits, and the keys and values of a language model (`use_cache`), alive
+  // until the loss is there.
+  void hold(int id) {
+    ++readers_[at(id)];
+    held_.push_back(id);
+  }
+  void leave_model() {
+    for (int id : held_) drop_reader(id);
+  }
+
+  void backward(const Node& node) {
+    const Footprint f = of(node);
+    std::int64_t again = 0;  // a second gradient of one tensor is made before it is added
+    for (int id : node.inputs) {
+      if (!is_activation(id)) continue;
+      if (gradient_[at(id)] > 0) {
+        again += gradient_[at(id)];
+        continue;
+      }
+      gradient_[at(id)] = bytes(id);
+      live_ += gradient_[at(id)];
+    }
+    use(f.backward_scratch + again);
+    live_ -= gradient_[at(node.outputs[0])];
+    live_ -= f.kept;
+    for (int id : f.kept_inputs) drop_reader(id);
+    if (node.op == Op::linear) drop_weight(node.inputs[1]);
+  }
+
+  const Graph& graph_;
+  std::int64_t live_ = 0, peak_ = 0;
+  std::vector<int> readers_;            // by tensor: who still needs it
+  std::vector<std::int64_t> size_;      // by tensor: bytes of an element
+  std::vector<std::int64_t> gradient_;  // by tensor: bytes of its gradient, once there is one
+  std::map<int, int> weight_readers_;
+  std::vector<int> held_;
+};
+
+}  // namespace
+
+std::int64_t eager_peak_bytes(const Graph& forward, bool gradient_buckets) {
+  return EagerStep(forward, gradient_buckets).run();
+}
+
+}  // namespace meshwright

@@ -1,0 +1,83 @@
+// Models of further families train alike under all degrees.
+#include "tests/agree/variants.h"
+#include "tests/catch.h"
+#include "tests/exec/worlds.h"
+
+using namespace meshwright;
+
+namespace {
+
+Model golden_model(const std::string& name) {
+  Model model =
+      load_model(std::string(MESHWRIGHT_SOURCE_DIR) + "/tests/golden/transformers/" + name, "/");
+  model.layers = 4;
+  return model;
+}
+
+Plan plan_of(const Model& model, SmallDegrees degrees) {
+  Plan plan = base_plan(model, degrees);
+  plan.training.optimizer = OptimizerKind::sgd;
+  if (model.reads_images()) plan.training.sequence_length = model.positions;
+  return plan;
+}
+
+void whole_parameters(Plan& plan) { plan.parallelism.shard_whole = true; }
+void lamb(Plan& plan) { plan.training.optimizer = OptimizerKind::lamb; }
+
+// Parameters that all layers share, cut, sharded and copied.
+constexpr Variant shared_layers[] = {{{1, 2, 1}, layout_of<TensorLayout::speed>},
+                                     {{1, 2, 1}, layout_of<TensorLayout::memory>},
+                                     {{1, 2, 1}, all_of<own_batches, full>},
+                                     {{1, 1, 2, 2, 1}, whole_parameters},
+                                     {{2, 1, 1}, zero_bubble},
+                                     {{2, 1, 1}, gpipe},
+                                     {{2, 1, 1}, lamb},
+                                     {{2, 1, 2, 4, 1}, whole_parameters},
+                                     {{2, 2, 1}, layout_of<TensorLayout::memory>},
+                                     {{2, 2, 1}, all_of<rows, lamb>},
+                                     {{1, 1, 4, 1, 3}, in_pairs}};
+
+// Patches that ranks of a tensor group have whole, rows that they share.
+constexpr Variant images[] = {{{1, 2, 1}, layout_of<TensorLayout::speed>},
+                              {{1, 2, 1}, all_of<own_batches, full>},
+                              {{2, 1, 1}, zero_bubble},
+                              {{2, 2, 1}, all_of<rows, layout_of<TensorLayout::speed>>},
+                              {{2, 2, 1}, own_batches}};
+
+constexpr SmallDegrees cases[] = {
+    {1, 1, 2},       {1, 2, 1},       {2, 1, 1},       {1, 1, 2, 2, 1}, {1, 1, 2, 2, 2},
+    {1, 1, 2, 2, 3}, {2, 2, 1},       {2, 1, 2},       {1, 2, 2, 2, 1}, {2, 1, 2, 4, 1},
+    {2, 1, 2, 4, 2}, {2, 1, 2, 4, 3}, {1, 2, 2, 2, 3}, {1, 4, 1}};
+
+}  // namespace
+
+TEST_CASE("further families train alike under all degrees", "[agree][mpi]") {
+  World& world = test_world();
+  for (const char* name : {"distilbert", "albert", "vit"})
+    for (const SmallDegrees& degrees : cases)
+      for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+        if (ranks_of(degrees) != world.size()) continue;
+        const Model model = golden_model(name);
+        Plan plan = plan_of(model, degrees);
+        plan.training.recompute = recompute;
+        plan.parallelism.sequence_parallel = degrees.tensor > 1 && degrees.pipeline > 1;
+        INFO(name << " " << describe(plan));
+        check_plan(model, plan, world);
+      }
+}
+
+TEST_CASE("further families train alike in less usual ways", "[agree][mpi]") {
+  const auto check = [&](const char* name, std::span<const Variant> variants) {
+    World& world = test_world();
+    const Model model = golden_model(name);
+    for (const Variant& variant : variants) {
+      if (ranks_of(variant.degrees) != world.size()) continue;
+      Plan plan = plan_of(model, variant.degrees);
+      variant.change(plan);
+      INFO(name << " " << describe(plan));
+      check_plan(model, plan, world);
+    }
+  };
+  check("albert", shared_layers);
+  check("vit", images);
+}

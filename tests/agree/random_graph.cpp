@@ -1,0 +1,532 @@
+#include "tests/agree/random_graph.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <stdexcept>
+
+#include "models/graph/experts.h"
+#include "tests/exec/op_cases.h"
+
+namespace meshwright {
+
+namespace {
+
+class Generator {
+ public:
+  explicit Generator(std::uint64_t seed) : draw_(seed) {}
+
+  RandomGraph make() {
+    draw_sizes();
+    int x = embeddings();
+    for (int block = 0, blocks = draw_.between(1, 3); block < blocks; ++block)
+      x = add_block(x, block);
+    if (draw_.one_in(2)) {
+      begin_unit("norm", false);
+      x = norm(x, "norm");
+    }
+    head(x);
+    draw_recomputation();
+    return {std::move(graph_), std::move(plan_)};
+  }
+
+ private:
+  void draw_sizes() {
+    batch_ = draw_.between(1, 3);
+    length_ = draw_.between(4, 32);
+    in_ring_ = draw_.one_in(4);
+    if (in_ring_) length_ += length_ % 2;  // a rank has two halves
+    if (!in_ring_ && draw_.one_in(8)) patches_ = draw_.between(2, 5);
+    if (patches_ > 0) length_ = patches_ * patches_ + 1;
+    hidden_ = draw_.of({4, 6, 8, 11, 16, 24, 33, 64});
+    vocabulary_ = draw_.of({5, 16, 40});
+    graph_.precision =
+        draw_.one_in(8) ? draw_.of({Precision::fp16, Precision::bf16}) : Precision::fp32;
+    graph_.compiler = draw_.of({CompilerLevel::fused, CompilerLevel::full});
+    graph_.micro_batch = batch_;
+    graph_.sequence_length = length_;
+    graph_.vocabulary = vocabulary_;
+    graph_.held = draw_.of({Held::whole, Held::rows});
+    Training& training = plan_.training;
+    training.global_batch = training.micro_batch = batch_;
+    training.sequence_length = length_;
+    training.precision = graph_.precision;
+    training.compiler = graph_.compiler;
+    training.fuse_gradient_accumulation = !draw_.one_in(4);
+    plan_.parallelism.context = in_ring_ ? 2 : 1;
+    plan_.parallelism.context_gathers = draw_.one_in(2);
+    if (draw_.one_in(4)) plan_.parallelism.schedule = ScheduleKind::zero_bubble;
+  }
+
+  void draw_recomputation() {
+    Training& training = plan_.training;
+    training.recompute = draw_.of({Recompute::none, Recompute::selective, Recompute::full,
+                                   Recompute::each, Recompute::contiguous, Recompute::group});
+    training.recompute_group = draw_.between(1, 2);
+    training.recompute_fraction = draw_.of({1.0, 1.0, 0.5});
+    if (draw_.one_in(4)) {
+      training.recompute = Recompute::none;
+      for (const Module& module : graph_.modules)
+        if (graph_.units[static_cast<std::size_t>(module.unit)].is_block && draw_.one_in(2))
+          training.recompute_modules.push_back(module.path);
+    }
+  }
+
+  // The parts of a graph.
+
+  std::int64_t rows() const { return std::int64_t{batch_} * length_; }
+  std::int64_t width(int x) const { return graph_.tensor(x).type.shape[1]; }
+
+  Attributes attributes() const {
+    Attributes a;
+    a.micro_batch = batch_;
+    a.sequence_length = length_;
+    return a;
+  }
+
+  void begin_unit(const std::string& path, bool is_block) {
+    unit_ = graph_.add_unit(path, is_block);
+    modules_.clear();
+    spare_.clear();
+    part_ = path;
+  }
+  // Operations from now on are of this part of the unit.
+  void begin_part(const std::string& name) {
+    part_ = graph_.units[static_cast<std::size_t>(unit_)].path + "." + name;
+  }
+  int module() {
+    const auto [found, is_new] = modules_.try_emplace(part_, 0);
+    if (is_new) found->second = graph_.add_module(part_, unit_);
+    return found->second;
+  }
+
+  int add_node(Op op, TensorIds inputs, const Attributes& a) {
+    if (draw_.one_in(14)) spare_.push_back(graph_.output(graph_.add(op, module(), inputs, a)));
+    return graph_.add(op, module(), inputs, a);
+  }
+  int apply(Op op, TensorIds inputs, const Attributes& a) {
+    return graph_.output(add_node(op, inputs, a));
+  }
+  int apply(Op op, TensorIds inputs) { return apply(op, inputs, attributes()); }
+
+  int input(Shape shape) { return graph_.add_tensor({shape, Dtype::i32}, Role::input); }
+
+  int parameter(Shape shape, Initial initial = Initial::normal) {
+    Parameter p;
+    p.name.append("p").append(std::to_string(graph_.parameters.size()));
+    p.global_shape = p.padded_shape = p.shape = shape;
+    p.dtype = storage_of(graph_.precision);
+    p.initial = initial;
+    return graph_.add_parameter(std::move(p));
+  }
+
+  int linear(int x, std::int64_t out, bool bias) {
+    Attributes a = attributes();
+    a.weight_in_out = draw_.one_in(2);
+    const Shape shape = a.weight_in_out ? Shape{width(x), out} : Shape{out, width(x)};
+    TensorIds inputs{x, parameter(shape)};
+    if (!bias) return apply(Op::linear, inputs, a);
+    const int row = parameter({out});
+    if (draw_.one_in(4)) return apply(Op::add_bias, {wander(apply(Op::linear, inputs, a)), row});
+    inputs.push_back(row);
+    return apply(Op::linear, inputs, a);
+  }
+  int linear(int x, std::int64_t out) { return linear(x, out, draw_.one_in(2)); }
+
+  int dropout(int x) {
+    Attributes a = attributes();
+    a.dropout = draw_.of({0.0, 0.1, 0.5});
+    a.dropout_key = static_cast<std::uint64_t>(draw_.below(1000));
+    a.sequence_parallel = draw_.one_in(4);
+    a.hidden_share = draw_.one_in(4);
+    return apply(Op::dropout, {x}, a);
+  }
+
+  // What a tensor group's operations between two others come to on one rank: nothing.
+  int wander(int x) {
+    if (!draw_.one_in(4)) return x;
+    Attributes a = attributes();
+    switch (draw_.below(8)) {
+      case 0:
+        return apply(Op::tensor_copy, {x});
+      case 1:
+        return apply(Op::tensor_reduce, {x});
+      case 2:
+        a.gradient_is_whole = draw_.one_in(2);
+        x = apply(Op::sequence_gather, {x}, a);
+        return draw_.one_in(2) ? apply(Op::sequence_slice, {x}, a) : x;
+      case 3:
+        return apply(Op::sequence_scatter, {x});
+      case 4:
+        return apply(Op::sequence_slice, {x});
+      case 5:
+        x = apply(Op::columns_to_parts, {x}, a);
+        return draw_.one_in(4) ? x : apply(Op::parts_to_columns, {x}, a);
+      case 6:
+        return apply(Op::parts_to_columns, {x});
+      default:
+        return dropout(x);
+    }
+  }
+
+  int norm(int x, const std::string& part) {
+    begin_part(part);
+    Attributes a = attributes();
+    a.epsilon = 1e-3;
+    a.rms_norm = draw_.one_in(2);
+    TensorIds inputs{x, parameter({width(x)}, Initial::ones)};
+    const bool bias = !a.rms_norm && draw_.one_in(2);
+    if (bias) inputs.push_back(parameter({width(x)}));
+    if (!draw_.one_in(4)) return apply(a.rms_norm ? Op::rms_norm : Op::layer_norm, inputs, a);
+    inputs.push_back(apply(Op::stats_gather, {apply(Op::norm_stats, {x}, a)}, a));
+    return apply(Op::norm_parts, inputs, a);
+  }
+
+  int activation(int x) {
+    Attributes a = attributes();
+    a.gelu_tanh = draw_.one_in(2);
+    const Op op = draw_.of({Op::gelu, Op::gelu, Op::relu, Op::tanh});
+    x = apply(op, {x}, a);
+    return op == Op::relu && draw_.one_in(2) ? apply(op, {x}, a) : x;
+  }
+
+  // Of an image of so many patches a side.
+  int image() {
+    Attributes a = attributes();
+    a.patch_size = 2;
+    a.channels = draw_.of({1, 3});
+    a.made = storage_of(graph_.precision);
+    const int side = a.patch_size * patches_;
+    graph_.tokens = input({batch_, a.channels * side * side});
+    table_ = parameter({vocabulary_, hidden_});
+    const int x = linear(apply(Op::image_patches, {graph_.tokens}, a), hidden_);
+    return apply(Op::prepend_row, {x, parameter({hidden_})}, a);
+  }
+
+  int embeddings() {
+    begin_unit("embedding", false);
+    if (patches_ > 0) return image();
+    graph_.tokens = input({rows()});
+    Attributes a = attributes();
+    a.vocabulary = vocabulary_;
+    a.vocabulary_parallel = draw_.one_in(3);
+    const int padded = vocabulary_ + draw_.of({0, 3});
+    table_ = parameter({padded, hidden_});
+    int x = apply(Op::embedding, {graph_.tokens, table_}, a);
+    if (a.vocabulary_parallel) x = apply(Op::tensor_reduce, {x}, a);
+    a = attributes();
+    a.sequence_parallel = draw_.one_in(3);
+    a.position_offset = draw_.of({0, 2});
+    if (draw_.one_in(2)) x = apply(Op::add_position, {x, parameter({length_ + 3, hidden_})}, a);
+    if (draw_.one_in(3)) x = apply(Op::add_row, {x, parameter({2, hidden_})}, a);
+    if (draw_.one_in(3)) x = norm(x, "norm");
+    return draw_.one_in(3) ? dropout(x) : x;
+  }
+
+  int add_block(int x, int index) {
+    begin_unit("blocks." + std::to_string(index), true);
+    for (int branch = 0, branches = draw_.between(1, 2); branch < branches; ++branch) {
+      const bool norm_first = draw_.one_in(2);
+      int y = norm_first ? norm(x, "norm") : x;
+      switch (draw_.below(5)) {
+        case 0:
+        case 1:
+          y = attention(y);
+          break;
+        case 2:
+        case 3:
+          y = mlp(y);
+          break;
+        default:
+          y = experts(y);
+      }
+      y = wander(draw_.one_in(2) ? dropout(y) : y);
+      begin_part("residual");
+      x = draw_.one_in(2) ? apply(Op::add, {x, y}) : apply(Op::add, {y, x});
+      x = use_spare(x);
+      if (!norm_first) x = norm(x, "norm");
+      leave_dead(x);
+    }
+    return x;
+  }
+
+  // What was made a second time is needed too; otherwise it is dead.
+  int use_spare(int x) {
+    for (const int spare : spare_)
+      if (graph_.tensor(spare).type == graph_.tensor(x).type && draw_.one_in(2)) {
+        spare_.clear();
+        return apply(Op::add, {x, spare});
+      }
+    return x;
+  }
+  void leave_dead(int x) {
+    if (draw_.one_in(6)) activation(linear(x, draw_.between(1, 5)));
+  }
+
+  int project(int x, std::int64_t out) { return wander(linear(wander(x), out)); }
+
+  int rope(int x, Attributes a) {
+    if (draw_.one_in(2)) return x;
+    a.rotary_dim = 2 * draw_.between(0, a.head_dim / 2);
+    a.rotary_interleaved = draw_.one_in(2);
+    return apply(Op::rope, {x}, a);
+  }
+
+  int attention(int x) {
+    begin_part("attention");
+    Attributes a = attributes();
+    a.packing = draw_.of({Packing::separate, Packing::concatenated, Packing::per_head});
+    a.heads = draw_.of({1, 2, 4});
+    a.kv_heads = a.packing == Packing::per_head || draw_.one_in(2) ? a.heads : 1;
+    a.head_dim = draw_.of({2, 4, 6, 8});
+    const std::int64_t q = std::int64_t{a.heads} * a.head_dim;
+    const std::int64_t kv = std::int64_t{a.kv_heads} * a.head_dim;
+    TensorIds qkv;
+    if (a.packing == Packing::separate) {
+      Attributes of_keys = a;
+      of_keys.heads = a.kv_heads;
+      qkv = {rope(project(x, q), a), rope(project(x, kv), of_keys), project(x, kv)};
+    } else {
+      qkv = {rope(project(x, q + 2 * kv), a)};
+    }
+    a.attention =
+        draw_.of({AttentionKernel::unfused, AttentionKernel::flash, AttentionKernel::flash2});
+    if (in_ring_ && a.attention == AttentionKernel::unfused) a.attention = AttentionKernel::flash;
+    a.causal = draw_.one_in(2);
+    a.alibi = draw_.one_in(4);
+    a.alibi_heads = a.alibi ? a.heads : 0;
+    if (draw_.one_in(4)) a.dropout = 0.2, a.dropout_key = 17;
+    return project(apply(Op::attention, qkv, a), hidden_);
+  }
+
+  int mlp(int x) {
+    begin_part("mlp");
+    const int inner = draw_.of({4, 8, 21, 48});
+    int y = project(x, inner);
+    if (draw_.one_in(3))
+      y = apply(Op::swiglu, {y, project(x, inner)});
+    else
+      y = activation(y);
+    return project(y, hidden_);
+  }
+
+  int exchange(int x, const Attributes& a) {
+    for (int times = draw_.below(3); times > 0; --times) x = apply(Op::expert_exchange, {x}, a);
+    return x;
+  }
+
+  int experts(int x) {
+    begin_part("experts");
+    Attributes a = attributes();
+    a.experts = draw_.of({2, 4});
+    a.experts_per_token = draw_.between(1, 2);
+    a.expert_capacity =
+        draw_.one_in(2) ? length_ : expert_capacity(1, length_, a.experts_per_token, a.experts);
+    a.balance = draw_.of({0.0, 0.5});
+    const int own = draw_.one_in(3) ? a.experts / 2 : a.experts, inner = draw_.of({4, 10});
+    const int route = add_node(Op::route, {linear(x, a.experts, false)}, a);
+    const int weights = graph_.output(route, 0), slots = graph_.output(route, 1);
+    const int taken = exchange(apply(Op::dispatch, {x, slots}, a), a);
+    const auto product = [&](int in, int out) {
+      return apply(Op::expert_linear, {in, parameter({own, out, width(in)})}, a);
+    };
+    int y = product(taken, inner);
+    y = draw_.one_in(2) ? apply(Op::swiglu, {y, product(taken, inner)}, a) : activation(y);
+    y = exchange(product(y, hidden_), a);
+    return apply(Op::combine, {y, weights, slots}, a);
+  }
+
+  void head(int x) {
+    begin_unit("head", false);
+    const int kind = draw_.below(4);
+    if (kind == 0) return find_answer(x);
+    if (kind == 1) {
+      graph_.positions = input({batch_, draw_.between(1, length_)});
+      x = apply(Op::select_positions, {x, graph_.positions});
+      x = norm(activation(linear(x, hidden_)), "norm");
+    }
+    predict_words(x);
+  }
+
+  void find_answer(int x) {
+    graph_.targets = input({batch_, 2});
+    const int logits = wander(linear(x, 2));
+    graph_.loss =
+        graph_.output(graph_.add(Op::span_loss, module(), {logits, graph_.targets}, attributes()));
+  }
+
+  void predict_words(int x) {
+    const std::int64_t padded = graph_.tensor(table_).type.shape[0];
+    TensorIds inputs{wander(x), draw_.one_in(2) ? table_ : parameter({padded, hidden_})};
+    if (draw_.one_in(3)) inputs.push_back(parameter({padded}));
+    Attributes a = attributes();
+    a.vocabulary = vocabulary_;
+    int logits = graph_.output(graph_.add(Op::linear, module(), inputs, a));
+    if (draw_.one_in(4)) logits = wander(logits);
+    graph_.targets = input({graph_.tensor(logits).type.shape[0]});
+    a.vocabulary_parallel = draw_.one_in(3);
+    const TensorIds operands{logits, graph_.targets};
+    int loss = -1;
+    if (a.vocabulary_parallel) {
+      const int stats = graph_.output(graph_.add(Op::cross_entropy_stats, module(), operands, a));
+      const int all = graph_.output(graph_.add(Op::stats_gather, module(), {stats}, a));
+      loss = graph_.add(Op::cross_entropy_combine, module(), {all}, a);
+    } else {
+      loss = graph_.add(Op::cross_entropy, module(), operands, a);
+    }
+    graph_.loss = graph_.output(loss);
+  }
+
+  Draw draw_;
+  Graph graph_;
+  Plan plan_;
+  int batch_ = 1, length_ = 1, hidden_ = 1, vocabulary_ = 1;
+  bool in_ring_ = false;
+  int patches_ = 0;  // of a side of an image; 0: words
+  int table_ = -1;
+  int unit_ = 0;
+  std::string part_;
+  std::map<std::string, int> modules_;
+  std::vector<int> spare_;  // outputs of operations that were added a second time
+};
+
+// Where the tensors of a graph lie.
+class Memory {
+ public:
+  Memory(const Graph& graph, std::uint64_t seed) : graph_(graph), seed_(seed) {
+    for (int id = 0; id < static_cast<int>(graph.tensors.size()); ++id) {
+      tensors_.emplace_back(graph.tensor(id).type);
+      root_.push_back(id);
+      while (graph.tensor(root_.back()).alias_of >= 0)
+        root_.back() = graph.tensor(root_.back()).alias_of;
+      if (graph.tensor(id).type.bytes() > graph.tensor(root_.back()).type.bytes())
+        throw std::logic_error("a tensor is larger than that whose memory it shares");
+      poison(id);
+    }
+    fill_inputs();
+    for (std::size_t i = 0; i < graph.parameters.size(); ++i) fill_parameter(i);
+    begin_ = tensors_;
+  }
+
+  void* address(int id) { return tensors_[at(root_[at(id)])].storage.data(); }
+  void poison(int id) {
+    std::vector<double>& storage = tensors_[at(id)].storage;
+    std::memset(static_cast<void*>(storage.data()), 0xFF, storage.size() * sizeof(double));
+  }
+  // Before a node runs: what it makes, but for memory that it reads too.
+  void poison_outputs(const Node& node) {
+    for (const int id : node.outputs) {
+      const bool reads = std::any_of(node.inputs.begin(), node.inputs.end(),
+                                     [&](int input) { return root_[at(input)] == root_[at(id)]; });
+      if (graph_.tensor(id).role == Role::activation && !reads) poison(root_[at(id)]);
+    }
+  }
+  std::vector<float> values(int id) const {
+    OpTensor tensor = tensors_[at(root_[at(id)])];
+    tensor.type = graph_.tensor(id).type;
+    std::vector<float> numbers;
+    for (std::int64_t i = 0; i < tensor.elements(); ++i)
+      numbers.push_back(static_cast<float>(tensor.get(i)));
+    return numbers;
+  }
+  void check_untouched() const {
+    for (std::size_t id = 0; id < tensors_.size(); ++id) {
+      const Role role = graph_.tensors[id].role;
+      if ((role == Role::input || role == Role::parameter) &&
+          std::memcmp(tensors_[id].storage.data(), begin_[id].storage.data(),
+                      tensors_[id].storage.size() * sizeof(double)) != 0)
+        throw std::logic_error("a node writes into an input or a parameter");
+    }
+  }
+
+ private:
+  static std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+  // Of one tensor, whatever its number.
+  Draw draw_of(std::size_t purpose) const { return Draw(seed_ * 1000 + purpose); }
+
+  void fill_inputs() {
+    const bool is_span = std::any_of(graph_.nodes.begin(), graph_.nodes.end(),
+                                     [](const Node& node) { return node.op == Op::span_loss; });
+    const auto words = static_cast<int>(graph_.vocabulary);
+    fill_integers(graph_.tokens, words, 0);
+    fill_integers(graph_.targets, is_span ? graph_.sequence_length : words, 1);
+    if (graph_.positions >= 0) fill_integers(graph_.positions, graph_.sequence_length, 2);
+  }
+  void fill_integers(int id, int end, std::size_t purpose) {
+    Draw draw = draw_of(purpose);
+    OpTensor& made = tensors_[at(id)];
+    for (std::int64_t i = 0; i < made.elements(); ++i) made.set(i, draw.below(end));
+  }
+
+  // Its gradient begins with something too: operations add to it.
+  void fill_parameter(std::size_t index) {
+    const Parameter& parameter = graph_.parameters[index];
+    const bool ones = parameter.initial == Initial::ones;
+    const double spread =
+        parameter.shape.rank >= 2 ? 1 / std::sqrt(double(parameter.shape[-1])) : 0.25;
+    fill_reals(parameter.tensor, ones ? 1 : 0, spread, 3 + 2 * index);
+    fill_reals(parameter.gradient, 0, 0x1p-10, 4 + 2 * index);
+  }
+  void fill_reals(int id, double middle, double spread, std::size_t purpose) {
+    Draw draw = draw_of(purpose);
+    OpTensor& made = tensors_[at(id)];
+    for (std::int64_t i = 0; i < made.elements(); ++i)
+      made.set(i, middle + spread * draw.between(-2000, 2000) / 2000.0);
+  }
+
+  const Graph& graph_;
+  const std::uint64_t seed_;
+  std::vector<OpTensor> tensors_, begin_;
+  std::vector<int> root_;  // whose memory it is
+};
+
+void run(const Graph& graph, const Node& node, Memory& memory, Backend& backend) {
+  memory.poison_outputs(node);
+  const auto bytes = [&](int id) { return graph.tensor(id).type.bytes(); };
+  if (info(node.op).is_communication || node.op == Op::tensor_copy) {
+    std::memmove(memory.address(node.outputs[0]), memory.address(node.inputs[0]),
+                 static_cast<std::size_t>(bytes(node.inputs[0])));
+    return;
+  }
+  std::vector<TensorType> in_types, out_types;
+  std::vector<const void*> in;
+  std::vector<void*> out;
+  for (const int id : node.inputs)
+    in_types.push_back(graph.tensor(id).type), in.push_back(memory.address(id));
+  for (const int id : node.outputs)
+    out_types.push_back(graph.tensor(id).type), out.push_back(memory.address(id));
+  const OpCall call{node.op, node.attributes, in_types, out_types};
+  OpTensor scratch({Shape{backend.workspace_bytes(call) / 4 + 1}, Dtype::f32});
+  std::memset(static_cast<void*>(scratch.storage.data()), 0xFF,
+              scratch.storage.size() * sizeof(double));
+  OpContext context;
+  context.workspace = scratch.storage.data();
+  context.first_sequence = 5;
+  backend.run(call, {in, out}, context);
+}
+
+}  // namespace
+
+RandomGraph random_graph(std::uint64_t seed) { return Generator(seed).make(); }
+
+GraphValues values_of(const Graph& graph, std::uint64_t seed, Backend& backend) {
+  Memory memory(graph, seed);
+  for (const Node& node : graph.nodes) run(graph, node, memory, backend);
+  backend.wait();
+  memory.check_untouched();
+  GraphValues values;
+  std::vector<float> balance;
+  for (const Node& node : graph.nodes)
+    if (node.op == Op::route && node.phase == Phase::forward && node.attributes.balance > 0)
+      for (const float loss : memory.values(node.outputs[2])) balance.push_back(loss);
+  std::sort(balance.begin(), balance.end());
+  values.losses = memory.values(graph.loss);
+  values.losses.insert(values.losses.end(), balance.begin(), balance.end());
+  for (const Parameter& parameter : graph.parameters)
+    values.sums.push_back(memory.values(parameter.gradient));
+  return values;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,380 @@
+// Every pass of the compiler keeps what a graph means: on graphs drawn at
+// random, alone and all in random order. MESHWRIGHT_GRAPHS (5000) graphs are
+// drawn, from the seed MESHWRIGHT_SEED (1); graph i of a run is the only one of
+// a run from seed + i.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <set>
+#include <string>
+
+#include "exec/backends/cpu/cpu_backend.h"
+#include "models/graph/fusion.h"
+#include "models/passes/backward.h"
+#include "models/passes/cleanup.h"
+#include "models/passes/common_subexpressions.h"
+#include "models/passes/pass.h"
+#include "tests/agree/random_graph.h"
+#include "tests/catch.h"
+
+using namespace meshwright;
+
+namespace {
+
+int setting(const char* name, int otherwise) {
+  const char* text = std::getenv(name);
+  return text != nullptr ? std::atoi(text) : otherwise;
+}
+std::uint64_t first_seed() { return static_cast<std::uint64_t>(setting("MESHWRIGHT_SEED", 1)); }
+
+std::string names_of(const std::vector<const Pass*>& passes) {
+  std::string names;
+  for (const Pass* pass : passes) names.append(" ").append(pass->name);
+  return names;
+}
+
+// As a schedule that splits backwards runs them: last what makes gradients of parameters alone.
+Graph weights_last(Graph graph) {
+  const auto makes_weights = [&](const Node& node) {
+    return node.phase == Phase::backward &&
+           std::all_of(node.outputs.begin(), node.outputs.end(),
+                       [&](int id) { return graph.tensor(id).role == Role::parameter_gradient; });
+  };
+  std::stable_partition(graph.nodes.begin(), graph.nodes.end(),
+                        [&](const Node& node) { return !makes_weights(node); });
+  return cleaned(std::move(graph));
+}
+
+// What became of one graph.
+struct Tried {
+  Graph before, after;
+  std::vector<const Pass*> passes;
+  std::string problem;  // "": none
+
+  std::string text() const {
+    return problem + "\nbefore:\n" + to_text(before) + "after:\n" + to_text(after);
+  }
+};
+
+// Passes that add in the order in which the graph before them does, and so keep
+// every bit; but for what fused operations say below. All others keep values
+// within a tolerance.
+constexpr std::string_view keeps_sums[] = {
+    "simplify",  "common_subexpressions", "dead_code",     "fuse_loss", "recompute", "repeat_rows",
+    "fuse_rows", "order_operations",      "reuse_in_place"};
+
+int writers_of(const Graph& graph, int tensor) {
+  int writers = 0;
+  for (const Node& node : graph.nodes)
+    for (const int id : node.outputs) writers += id == tensor ? 1 : 0;
+  return writers;
+}
+
+// Whether all products and sums are as they were, but for what is added to
+// parameter gradients.
+bool keeps_all_sums(const Tried& tried) {
+  const auto keeps = [](const Pass* pass) {
+    return std::find(std::begin(keeps_sums), std::end(keeps_sums), pass->name) !=
+           std::end(keeps_sums);
+  };
+  const auto changes_products = [](const Node& node) {
+    if (node.op != Op::fused) return false;
+    const Fusion& fusion = *node.attributes.fusion;
+    return fusion.start >= 0 ||
+           (fusion.loop == Fusion::Loop::long_blocks && fusion.rows > fusion.block_rows);
+  };
+  return std::all_of(tried.passes.begin(), tried.passes.end(), keeps) &&
+         std::none_of(tried.after.nodes.begin(), tried.after.nodes.end(), changes_products);
+}
+
+// Fused operations sum over the rows block by block; and operations that add to
+// the same gradient may have been moved past each other.
+bool keeps_sums_of(const Tried& tried, std::size_t parameter) {
+  const int gradient = tried.after.parameters[parameter].gradient;
+  const bool several = writers_of(tried.before, tried.before.parameters[parameter].gradient) > 1;
+  return std::none_of(tried.after.nodes.begin(), tried.after.nodes.end(), [&](const Node& node) {
+    const bool adds =
+        std::find(node.outputs.begin(), node.outputs.end(), gradient) != node.outputs.end();
+    if (node.op != Op::fused || !adds) return false;
+    return several || node.attributes.fusion->rows > node.attributes.fusion->block_rows;
+  });
+}
+
+double largest_of(const std::vector<float>& values) {
+  double largest = 0;
+  for (const float value : values) largest = std::max(largest, std::fabs(double(value)));
+  return largest;
+}
+
+double difference(const std::vector<float>& a, const std::vector<float>& b) {
+  double worst = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double off = std::fabs(double(a[i]) - b[i]);
+    if (!(off <= worst)) worst = std::isnan(off) ? INFINITY : off;
+  }
+  return worst;
+}
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+// Rounding errors of large gradients reach small ones: the tolerance is of a tensor's largest
+// element, or of this part of the largest of all. In 16 bits another rounding may choose another
+// expert or open another relu: there the bits count, where sums are kept, and the finer comparison
+// is that in fp32.
+struct Tolerance {
+  double of_largest, part_of_all;
+};
+Tolerance tolerance_of(Precision precision) {
+  return precision == Precision::fp32 ? Tolerance{1e-5, 0.5} : Tolerance{0.25, 1};
+}
+
+bool all_finite(const GraphValues& values) {
+  const auto finite = [](const std::vector<float>& all) {
+    return std::all_of(all.begin(), all.end(), [](float value) { return std::isfinite(value); });
+  };
+  return finite(values.losses) && std::all_of(values.sums.begin(), values.sums.end(), finite);
+}
+
+// What differs; "": nothing.
+std::string compare(const GraphValues& before, const GraphValues& after, const Tried& tried) {
+  if (!all_finite(before)) return "values before the passes are not finite";
+  const Tolerance tolerance = tolerance_of(tried.after.precision);
+  const auto check = [&](const std::vector<float>& a, const std::vector<float>& b, bool exact,
+                         double least) -> std::string {
+    if (a.size() != b.size()) return "another number of elements";
+    if (exact)
+      return same_bits(a, b) ? "" : fmt::format("other bits, off by {:.2g}", difference(a, b));
+    const double off = difference(a, b), largest = std::max(least, largest_of(b));
+    const double allowed = tolerance.of_largest * largest;
+    return off <= allowed ? "" : fmt::format("off by {:.2g}, {:.2g} is allowed", off, allowed);
+  };
+  const bool keeps_all = keeps_all_sums(tried);
+  const std::string of_losses = check(after.losses, before.losses, keeps_all, 0);
+  if (!of_losses.empty()) return "losses: " + of_losses;
+  double largest = 0;
+  for (const auto& sums : before.sums) largest = std::max(largest, largest_of(sums));
+  for (std::size_t i = 0; i < before.sums.size(); ++i) {
+    const bool exact = keeps_all && keeps_sums_of(tried, i);
+    const std::string text =
+        check(after.sums[i], before.sums[i], exact, tolerance.part_of_all * largest);
+    if (!text.empty())
+      return fmt::format(
+          "gradient of {}: {}; its largest element is {:.2g}, "
+          "of all gradients {:.2g}",
+          tried.after.parameters[i].name, text, largest_of(before.sums[i]), largest);
+  }
+  return "";
+}
+
+// What the rest of the program knows of a graph.
+std::string compare_surroundings(const Graph& before, const Graph& after) {
+  const auto type = [](const Graph& graph, int id) {
+    return id < 0 ? TensorType{} : graph.tensor(id).type;
+  };
+  if (before.parameters.size() != after.parameters.size()) return "another number of parameters";
+  for (std::size_t i = 0; i < before.parameters.size(); ++i) {
+    const Parameter &a = before.parameters[i], &b = after.parameters[i];
+    if (a.name != b.name || !(a.shape == b.shape) ||
+        !(type(before, a.tensor) == type(after, b.tensor)) ||
+        !(type(before, a.gradient) == type(after, b.gradient)))
+      return "parameter " + a.name + " has changed";
+  }
+  for (int Graph::*id : {&Graph::tokens, &Graph::targets, &Graph::positions, &Graph::loss})
+    if (!(type(before, before.*id) == type(after, after.*id)))
+      return "an input or the loss has changed";
+  return "";
+}
+
+bool before_backward(const Pass& pass) {
+  const auto passes = training_passes();
+  const auto backward_pass = std::find_if(passes.begin(), passes.end(),
+                                          [](const Pass& each) { return each.run == &backward; });
+  return &pass < &*backward_pass;
+}
+
+// Passes that keep what one rank computes: those after `backward`, and the
+// compiler's own before it. (The others before it cut the model.)
+std::vector<const Pass*> tested_passes() {
+  std::vector<const Pass*> tested;
+  for (const Pass& pass : training_passes()) {
+    const bool of_compiler = pass.optional || pass.levels != at_every_level;
+    if (pass.run != &backward && (of_compiler || !before_backward(pass))) tested.push_back(&pass);
+  }
+  return tested;
+}
+
+bool runs_at(const Pass& pass, CompilerLevel level) {
+  return (pass.levels >> static_cast<unsigned>(level) & 1U) != 0;
+}
+
+// Those of the level in random order, optional ones up to twice.
+std::vector<const Pass*> draw_passes(Draw& draw, CompilerLevel level) {
+  std::vector<const Pass*> drawn;
+  for (const Pass* pass : tested_passes()) {
+    if (!runs_at(*pass, level)) continue;
+    const int times = pass->optional ? draw.of({0, 1, 1, 2}) : 1;
+    for (int i = 0; i < times; ++i) drawn.push_back(pass);
+  }
+  for (int i = static_cast<int>(drawn.size()) - 1; i > 0; --i)
+    std::swap(drawn[static_cast<std::size_t>(i)],
+              drawn[static_cast<std::size_t>(draw.below(i + 1))]);
+  std::stable_partition(drawn.begin(), drawn.end(),
+                        [](const Pass* pass) { return before_backward(*pass); });
+  return drawn;
+}
+
+// Fused operations in shorter blocks: small graphs have few rows.
+void shorten_blocks(Graph& graph, Draw& draw) {
+  for (Node& node : graph.nodes) {
+    if (node.op != Op::fused) continue;
+    Fusion fusion = *node.attributes.fusion;
+    fusion.block_rows = draw.between(1, static_cast<int>(fusion.block_rows));
+    node.attributes.fusion = std::make_shared<const Fusion>(std::move(fusion));
+  }
+}
+
+class Trial {
+ public:
+  explicit Trial(Backend& backend) : backend_(backend) {}
+
+  Tried run(std::uint64_t seed, RandomGraph drawn, std::vector<const Pass*> passes,
+            Draw* shorter = nullptr) {
+    Tried tried{{}, drawn.forward, std::move(passes), ""};
+    try {
+      const Plan& plan = drawn.plan;
+      verify(tried.after, "the generator");
+      tried.before = backward(std::move(drawn.forward), plan);
+      verify(tried.before, "backward");
+      bool differentiated = false;
+      const auto differentiate = [&] {
+        if (!differentiated) tried.after = backward(std::move(tried.after), plan);
+        differentiated = true;
+      };
+      for (const Pass* pass : tried.passes) {
+        if (!before_backward(*pass)) differentiate();
+        tried.after = pass->run(std::move(tried.after), plan);
+        verify(tried.after, pass->name);
+      }
+      differentiate();
+      if (shorter != nullptr) shorten_blocks(tried.after, *shorter);
+      if (plan.parallelism.schedule == ScheduleKind::zero_bubble)
+        tried.after = weights_last(std::move(tried.after));
+      tried.problem = compare_surroundings(tried.before, tried.after);
+      if (tried.problem.empty())
+        tried.problem = compare(values_of(tried.before, seed, backend_),
+                                values_of(tried.after, seed, backend_), tried);
+    } catch (const std::exception& error) {
+      tried.problem = error.what();
+    }
+    return tried;
+  }
+
+ private:
+  Backend& backend_;
+};
+
+bool are_same(const Graph& a, const Graph& b) {
+  return to_text(a) == to_text(b) &&
+         std::equal(a.tensors.begin(), a.tensors.end(), b.tensors.begin(), b.tensors.end(),
+                    [](const Tensor& x, const Tensor& y) { return x.alias_of == y.alias_of; });
+}
+
+CompilerLevel level_of(const Pass& pass) {
+  for (const CompilerLevel level : {CompilerLevel::full, CompilerLevel::fused})
+    if (runs_at(pass, level)) return level;
+  return CompilerLevel::none;
+}
+
+}  // namespace
+
+TEST_CASE("every pass alone keeps the values of random graphs", "[agree][passes]") {
+  const auto backend = make_cpu_backend(1);
+  const int graphs = std::max(1, setting("MESHWRIGHT_GRAPHS", 5000) / 10);
+  for (const Pass* pass : tested_passes()) {
+    int changed = 0;
+    for (int i = 0; i < graphs; ++i) {
+      const std::uint64_t seed = first_seed() + static_cast<std::uint64_t>(i);
+      INFO("seed " << seed << ", pass " << pass->name);
+      RandomGraph drawn = random_graph(seed);
+      drawn.plan.training.compiler = drawn.forward.compiler = level_of(*pass);
+      const Tried tried = Trial(*backend).run(seed, std::move(drawn), {pass});
+      if (!tried.problem.empty()) FAIL(tried.text());
+      changed += are_same(tried.before, tried.after) ? 0 : 1;
+    }
+    INFO(pass->name << " changed " << changed << " of " << graphs << " graphs");
+    CHECK((changed > 0 || graphs < 100));
+  }
+}
+
+TEST_CASE("all passes in random order keep the values of random graphs", "[agree][passes]") {
+  const auto backend = make_cpu_backend(1);
+  const int graphs = setting("MESHWRIGHT_GRAPHS", 5000);
+  std::set<Op> seen;
+  for (int i = 0; i < graphs; ++i) {
+    const std::uint64_t seed = first_seed() + static_cast<std::uint64_t>(i);
+    Draw draw(~seed);
+    RandomGraph drawn = random_graph(seed);
+    const auto level = draw.of({CompilerLevel::none, CompilerLevel::fused, CompilerLevel::full,
+                                CompilerLevel::full, CompilerLevel::full});
+    drawn.plan.training.compiler = drawn.forward.compiler = level;
+    const std::vector<const Pass*> passes = draw_passes(draw, level);
+    INFO("seed " << seed << ", passes" << names_of(passes));
+    const Tried tried =
+        Trial(*backend).run(seed, std::move(drawn), passes, draw.one_in(3) ? &draw : nullptr);
+    if (!tried.problem.empty()) FAIL(tried.text());
+    for (const Graph* graph : {&tried.before, &tried.after})
+      for (const Node& node : graph->nodes) seen.insert(node.op);
+  }
+  // Lowering adds these to a stage's Program; no graph has them.
+  const std::set<Op> of_programs = {Op::zero, Op::sum_loss, Op::sum_of_squares,
+                                    Op::update_loss_scale, Op::lamb_norms};
+  if (graphs < 1000) return;
+  for (const OpInfo& row : op_table()) {
+    INFO(row.name);
+    CHECK(seen.count(row.op) == (of_programs.count(row.op) != 0 ? 0 : 1));
+  }
+}
+
+TEST_CASE("compiled random graphs have the same bits on any number of threads", "[agree][passes]") {
+  const auto one = make_cpu_backend(1), three = make_cpu_backend(3);
+  for (int i = 0; i < std::max(1, setting("MESHWRIGHT_GRAPHS", 5000) / 20); ++i) {
+    const std::uint64_t seed = first_seed() + static_cast<std::uint64_t>(i);
+    INFO("seed " << seed);
+    Draw draw(~seed);
+    RandomGraph drawn = random_graph(seed);
+    drawn.plan.training.compiler = drawn.forward.compiler = CompilerLevel::full;
+    Graph graph = backward(std::move(drawn.forward), drawn.plan);
+    for (const Pass* pass : tested_passes())
+      if (runs_at(*pass, CompilerLevel::full)) graph = pass->run(std::move(graph), drawn.plan);
+    shorten_blocks(graph, draw);
+    const GraphValues alone = values_of(graph, seed, *one), shared = values_of(graph, seed, *three);
+    CHECK(same_bits(alone.losses, shared.losses));
+    for (std::size_t p = 0; p < alone.sums.size(); ++p)
+      CHECK(same_bits(alone.sums[p], shared.sums[p]));
+  }
+}
+
+TEST_CASE("products whose partial sums are summed in place are not shared", "[passes]") {
+  Graph graph;
+  graph.tensor_degree = 2;
+  graph.add_module("head", graph.add_unit("head", false));
+  const Shape square{4, 4};
+  Parameter parameter;
+  parameter.shape = parameter.padded_shape = parameter.global_shape = square;
+  const int weight = graph.add_parameter(parameter);
+  const int x = graph.add_tensor({square, Dtype::f32}, Role::input);
+  Attributes a;
+  a.tensor_degree = 2;
+  int sums[2];
+  for (int& sum : sums) {
+    const int partial = graph.output(graph.add(Op::linear, 0, {x, weight}, a));
+    sum = graph.output(graph.add(Op::tensor_reduce, 0, {partial}, a));
+  }
+  graph.loss = graph.output(graph.add(Op::add, 0, {sums[0], sums[1]}, a));
+  CHECK(share_common_subexpressions(graph, Plan{}).nodes.size() == graph.nodes.size());
+}

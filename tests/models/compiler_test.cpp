@@ -1,0 +1,216 @@
+// The passes of the training compiler, each by what it does to a small graph.
+#include <algorithm>
+#include <string>
+
+#include "models/core/error.h"
+#include "models/graph/fusion.h"
+#include "models/importers/model.h"
+#include "models/lower/lower.h"
+#include "models/passes/backward.h"
+#include "models/passes/cleanup.h"
+#include "models/passes/common_subexpressions.h"
+#include "models/passes/fuse_loss.h"
+#include "models/passes/fuse_rows.h"
+#include "models/passes/merge_products.h"
+#include "models/passes/order_operations.h"
+#include "models/passes/pass.h"
+#include "models/passes/repeat_rows.h"
+#include "models/passes/reuse_in_place.h"
+#include "models/passes/simplify.h"
+#include "tests/catch.h"
+#include "tests/message_of.h"
+#include "tests/models/plans.h"
+
+using namespace meshwright;
+
+namespace {
+
+Plan plan_at(const Model& model, CompilerLevel level) {
+  Plan plan = small_plan(model, {.micro_batches = 1});
+  plan.training.compiler = level;
+  return plan;
+}
+
+// Forward and gradients, before any pass of the compiler.
+Graph differentiated(const char* family) {
+  const Model model = small_model(family);
+  const Plan plan = plan_at(model, CompilerLevel::fused);
+  return backward(build_graph(model, plan.training), plan);
+}
+
+Graph after(Graph (*pass)(Graph, const Plan&), Graph graph) {
+  graph = pass(std::move(graph), Plan{});
+  verify(graph, "the pass");
+  return graph;
+}
+
+int count(const Graph& graph, Op op) {
+  return static_cast<int>(std::count_if(graph.nodes.begin(), graph.nodes.end(),
+                                        [&](const Node& node) { return node.op == op; }));
+}
+
+// Bodies of fused operations by name, each once.
+std::vector<std::string> bodies(const Graph& graph) {
+  std::vector<std::string> names;
+  for (const Node& node : graph.nodes)
+    if (node.op == Op::fused) names.push_back(name_of(*node.attributes.fusion));
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
+bool contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// x[4,8], and a graph with one unit and module to add nodes to.
+struct Bench {
+  Graph graph;
+  int x = 0;
+  Attributes a;
+  Bench() {
+    graph.add_module("m", graph.add_unit("u", true));
+    Parameter p;
+    p.name = "x";
+    p.global_shape = p.padded_shape = p.shape = {4, 8};
+    x = graph.add_parameter(p);
+  }
+  int apply(Op op, TensorIds inputs, Phase phase = Phase::forward) {
+    return graph.output(graph.add(op, 0, inputs, a, phase));
+  }
+};
+
+std::int64_t bytes_of(const Program& program, MemoryClass cls) {
+  return program.memory.class_bytes[static_cast<std::size_t>(cls)];
+}
+
+}  // namespace
+
+TEST_CASE("each level has its list of passes; optional ones can be left out by name",
+          "[models][compiler]") {
+  Training training;
+  training.compiler = CompilerLevel::fused;
+  for (const Pass& pass : passes_of(training)) CHECK_FALSE(pass.optional);
+  training.compiler = CompilerLevel::full;
+  const std::size_t all = passes_of(training).size();
+  training.passes_off = {"fuse_rows"};
+  CHECK(passes_of(training).size() == all - 1);
+  check_passes_off(training);
+  training.passes_off = {"fuse_row"};
+  CHECK(message_of([&] { check_passes_off(training); }) ==
+        "/training/passes_off/0: 'fuse_row' is no pass that can be left out; did you mean "
+        "'fuse_rows'?");
+  training.passes_off = {"backward"};
+  CHECK_THROWS_AS(check_passes_off(training), InputError);
+}
+
+TEST_CASE("what is computed twice is computed once, dead code is dropped", "[models][compiler]") {
+  Bench b;
+  const int once = b.apply(Op::gelu, {b.x}), twice = b.apply(Op::gelu, {b.x});
+  b.apply(Op::relu, {b.x});  // nobody reads it
+  b.graph.loss = b.apply(Op::add, {once, twice});
+  Graph shared = after(share_common_subexpressions, b.graph);
+  CHECK(count(shared, Op::gelu) == 1);
+  CHECK(count(shared, Op::relu) == 1);
+  const Graph alive = after(remove_dead_code, shared);
+  CHECK(count(alive, Op::relu) == 0);
+  CHECK(alive.nodes.size() == 2);
+  // The tensors that nobody mentions are gone too: x, gelu, sum.
+  CHECK(alive.tensors.size() == 3);
+}
+
+TEST_CASE("what is made again is not taken for what it repeats", "[models][compiler]") {
+  Bench b;
+  const int first = b.apply(Op::gelu, {b.x});
+  const int again = b.apply(Op::gelu, {b.x}, Phase::recompute);
+  b.graph.loss = b.apply(Op::add, {first, again}, Phase::backward);
+  CHECK(count(after(share_common_subexpressions, b.graph), Op::gelu) == 2);
+}
+
+TEST_CASE("there and back is nowhere", "[models][compiler]") {
+  Bench b;
+  b.graph.tensor_degree = b.a.tensor_degree = 2;
+  const int parts = b.apply(Op::columns_to_parts, {b.x});
+  const int columns = b.apply(Op::parts_to_columns, {parts});
+  b.a.heads = b.a.kv_heads = 1;
+  b.a.head_dim = b.a.rotary_dim = 8;
+  const int turned = b.apply(Op::rope, {columns});
+  const int back = b.apply(Op::rope_grad, {turned});
+  b.graph.loss = b.apply(Op::relu, {back});
+  const Graph simple = after(simplify, b.graph);
+  REQUIRE(simple.nodes.size() == 1);
+  CHECK(simple.nodes[0].inputs[0] == simple.parameters[0].tensor);
+}
+
+TEST_CASE("chains of a block become one operation each", "[models][compiler]") {
+  const std::vector<std::string> names = bodies(after(fuse_rows, differentiated("gpt")));
+  CHECK(contains(names, "linear + gelu"));
+  CHECK(contains(names, "linear"));  // whose output begins as the residual stream
+  CHECK(contains(names, "linear_grad_input + gelu_grad + bias_grad"));
+  CHECK(contains(names, "layer_norm_grad + add"));
+}
+
+TEST_CASE("queries, keys and values are one product, and so are gate and up",
+          "[models][compiler]") {
+  const Graph before = differentiated("llama");
+  const Graph merged = after(merge_products, before);
+  // 4 blocks of q, k, v, out, gate, up, down; a head.
+  CHECK(count(before, Op::linear) == 4 * 7 + 1);
+  CHECK(count(merged, Op::linear) == 4 * 2 + 1);
+  CHECK(count(merged, Op::linear_grad_weight) == 4 * 2 + 1);
+  // Three gradients of one input need two sums, two need one.
+  CHECK(count(before, Op::add) - count(merged, Op::add) == 4 * (2 + 1));
+  const std::vector<std::string> names = bodies(merged);
+  CHECK(contains(names, "linear + linear + linear"));
+  CHECK(contains(names, "linear_grad_input + linear_grad_input"));
+}
+
+TEST_CASE("the full logits never exist", "[models][compiler]") {
+  const Graph before = differentiated("gpt");
+  const Graph fused = after(fuse_loss, before);
+  const std::int64_t vocabulary = before.vocabulary;
+  const auto has_logits = [&](const Graph& graph) {
+    return std::any_of(graph.tensors.begin(), graph.tensors.end(), [&](const Tensor& tensor) {
+      return tensor.role == Role::activation && tensor.type.shape.rank == 2 &&
+             tensor.type.shape[1] == vocabulary;
+    });
+  };
+  CHECK(has_logits(before));
+  CHECK_FALSE(has_logits(fused));
+  CHECK(count(fused, Op::cross_entropy) == 0);
+  CHECK(fused.loss >= 0);
+}
+
+TEST_CASE("norms and activations are made again, not kept", "[models][compiler]") {
+  const Model model = small_model("gpt");
+  Plan plan = plan_at(model, CompilerLevel::full);
+  plan.training.passes_off = {"repeat_rows"};
+  const Program keeps = lower_small(model, plan).front();
+  plan.training.passes_off.clear();
+  const Program repeats = lower_small(model, plan).front();
+  CHECK(bytes_of(repeats, MemoryClass::activations) < bytes_of(keeps, MemoryClass::activations));
+}
+
+TEST_CASE("a good order needs less memory than a bad one", "[models][compiler]") {
+  Bench b;
+  // Two long tensors, each summed up at once or both made first.
+  const int one = b.apply(Op::gelu, {b.x}), two = b.apply(Op::relu, {b.x});
+  const int of_one = b.apply(Op::norm_stats, {one}), of_two = b.apply(Op::norm_stats, {two});
+  b.graph.loss = b.apply(Op::add, {of_one, of_two});
+  const Graph ordered = after(order_operations, b.graph);
+  const int nodes = static_cast<int>(b.graph.nodes.size());
+  const std::int64_t large = 4 * 8 * 4, small = 2 * 4 * 4;
+  CHECK(peak_of_order(b.graph, 0, nodes) == 2 * large + small);
+  CHECK(peak_of_order(ordered, 0, nodes) == large + 2 * small);
+}
+
+TEST_CASE("a sum takes the place of an operand that nobody needs any more", "[models][compiler]") {
+  Bench b;
+  const int one = b.apply(Op::gelu, {b.x}), two = b.apply(Op::relu, {b.x});
+  const int sum = b.apply(Op::add, {one, two});
+  b.graph.loss = b.apply(Op::norm_stats, {sum});
+  const Graph placed = after(reuse_in_place, b.graph);
+  CHECK(placed.tensor(sum).alias_of == one);
+  // A parameter is never overwritten.
+  CHECK(placed.tensor(one).alias_of == -1);
+}

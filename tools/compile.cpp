@@ -1,0 +1,269 @@
+// `compile JOB`: one plan at every level of the training compiler: what each pass saves, and the
+// largest batch that then fits.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "sim/compile/compile.h"
+#include "tools/choose.h"
+#include "tools/commands.h"
+#include "tools/dump_passes.h"
+#include "tools/fast_products.h"
+#include "tools/machines.h"
+#include "tools/measure_steps.h"
+#include "tools/report/prediction.h"
+#include "tools/report/print_json.h"
+#include "tools/report/text.h"
+
+namespace meshwright {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr CompilerLevel levels[] = {CompilerLevel::none, CompilerLevel::fused, CompilerLevel::full};
+
+struct Row {
+  LevelReport report;
+  std::optional<double> measured_step_s;
+
+  const Plan& plan() const { return report.prepared.plan; }
+  const std::string& level() const {
+    return compiler_names()[static_cast<std::size_t>(plan().training.compiler)];
+  }
+  // The stage that needs most.
+  const StageMemory& memory() const {
+    return *std::ranges::max_element(report.prediction.memory, {}, &StageMemory::peak_bytes);
+  }
+  // How many times as large as the plan's the largest batch is.
+  double factor() const {
+    return static_cast<double>(report.largest.micro_batch) / plan().training.micro_batch;
+  }
+};
+
+json pass_json(const PassEffect& pass) {
+  const GraphSize &before = pass.before, &after = pass.after;
+  return {{"name", pass.name},
+          {"wall_s", pass.seconds},
+          {"kernels", after.work.kernels},
+          {"kernels_saved", before.work.kernels - after.work.kernels},
+          {"bytes_moved", after.work.bytes},
+          {"bytes_moved_saved", before.work.bytes - after.work.bytes},
+          {"kept_activation_bytes", after.kept_bytes},
+          {"kept_activation_bytes_saved", before.kept_bytes - after.kept_bytes},
+          {"compute_before_s", before.work.time_s},
+          {"compute_after_s", after.work.time_s}};
+}
+
+json largest_json(const Row& row) {
+  if (row.report.largest.micro_batch == 0) return nullptr;
+  const Training& training = row.plan().training;
+  return {{"micro_batch", row.report.largest.micro_batch},
+          {"global_batch",
+           with_micro_batch(row.plan(), row.report.largest.micro_batch).training.global_batch},
+          {"peak_memory_bytes", row.report.largest.peak_memory_bytes},
+          {"learning_rate_linear", linear_learning_rate(training.learning_rate, row.factor())},
+          {"learning_rate_square_root",
+           square_root_learning_rate(training.learning_rate, row.factor())}};
+}
+
+json row_json(const Row& row) {
+  const Prediction& prediction = row.report.prediction;
+  json passes = json::array();
+  for (const PassEffect& pass : row.report.passes) passes.push_back(pass_json(pass));
+  json memory = {{"library_bytes", row.memory().library_bytes}};
+  for (int cls = 0; cls < memory_class_count; ++cls)
+    memory[std::string(name_of(static_cast<MemoryClass>(cls))) + "_bytes"] =
+        row.memory().class_bytes[static_cast<std::size_t>(cls)];
+  return {
+      {"compiler", row.level()},
+      {"kernels", row.report.step.kernels},
+      {"bytes_moved", row.report.step.bytes},
+      {"step_time_s", prediction.step_time_s},
+      {"measured_step_time_s", row.measured_step_s ? json(*row.measured_step_s) : json(nullptr)},
+      {"fits", prediction.fits},
+      {"peak_memory_bytes", prediction.peak_memory_bytes},
+      {"memory", memory},
+      {"compile_wall_s", row.report.compile_s},
+      {"passes", passes},
+      {"largest", largest_json(row)}};
+}
+
+Table level_table(const std::vector<Row>& rows, bool measured) {
+  std::vector<std::string> head{"level", "kernels", "moved", "step"};
+  if (measured) head.emplace_back("measured");
+  head.insert(head.end(), {"compiled in", "activations", "workspace", "peak", ""});
+  Table table(head);
+  const auto of_class = [](const Row& row, MemoryClass cls) {
+    return show_bytes(static_cast<double>(row.memory().class_bytes[static_cast<std::size_t>(cls)]));
+  };
+  for (const Row& row : rows) {
+    const Prediction& prediction = row.report.prediction;
+    std::vector<std::string> cells{row.level(), std::to_string(row.report.step.kernels),
+                                   show_bytes(row.report.step.bytes),
+                                   show_seconds(prediction.step_time_s)};
+    if (measured) cells.push_back(row.measured_step_s ? show_seconds(*row.measured_step_s) : "-");
+    cells.insert(cells.end(),
+                 {show_seconds(row.report.compile_s), of_class(row, MemoryClass::activations),
+                  of_class(row, MemoryClass::workspace),
+                  show_bytes(static_cast<double>(prediction.peak_memory_bytes)),
+                  prediction.fits ? "fits" : "does not fit"});
+    table.add(std::move(cells));
+  }
+  return table;
+}
+
+Table memory_table(const std::vector<Row>& rows) {
+  const auto bytes_of = [](const Row& row, int cls) {
+    return row.memory().class_bytes[static_cast<std::size_t>(cls)];
+  };
+  std::vector<int> shown;
+  for (int cls = 0; cls < memory_class_count; ++cls)
+    if (std::ranges::any_of(rows, [&](const Row& row) { return bytes_of(row, cls) > 0; }))
+      shown.push_back(cls);
+  std::vector<std::string> head{"peak memory"};
+  for (const int cls : shown) head.emplace_back(name_of(static_cast<MemoryClass>(cls)));
+  head.emplace_back("library");
+  Table table(head);
+  for (const Row& row : rows) {
+    std::vector<std::string> cells{row.level()};
+    for (const int cls : shown)
+      cells.push_back(show_bytes(static_cast<double>(bytes_of(row, cls))));
+    cells.push_back(show_bytes(static_cast<double>(row.memory().library_bytes)));
+    table.add(std::move(cells));
+  }
+  return table;
+}
+
+Table largest_table(const std::vector<Row>& rows) {
+  Table table(
+      {"largest batch", "micro-batch", "global batch", "peak", "rate x k", "rate x sqrt k"});
+  for (const Row& row : rows) {
+    const LargestBatch& largest = row.report.largest;
+    if (largest.micro_batch == 0) {
+      table.add({row.level(), "none fits"});
+      continue;
+    }
+    const double rate = row.plan().training.learning_rate;
+    const Plan larger = with_micro_batch(row.plan(), largest.micro_batch);
+    table.add({row.level(), std::to_string(largest.micro_batch),
+               std::to_string(larger.training.global_batch),
+               show_bytes(static_cast<double>(largest.peak_memory_bytes)),
+               fmt::format("{:.3e}", linear_learning_rate(rate, row.factor())),
+               fmt::format("{:.3e}", square_root_learning_rate(rate, row.factor()))});
+  }
+  return table;
+}
+
+// "1204 -34": what there is after the pass, and the change where there is one.
+std::string with_change(const std::string& after, const std::string& change, double difference) {
+  return difference == 0 ? after : after + (difference > 0 ? " +" : " -") + change;
+}
+
+std::string with_change(double after, double before, std::string (*show)(double)) {
+  return with_change(show(after), show(std::abs(after - before)), after - before);
+}
+
+std::string show_whole(double count) { return fmt::format("{:.0f}", count); }
+
+Table pass_table(const Row& row) {
+  Table table({row.level(), "took", "kernels", "moved", "kept", "compute"});
+  for (const PassEffect& pass : row.report.passes) {
+    const GraphSize &before = pass.before, &after = pass.after;
+    if (after == before) continue;
+    table.add({std::string(pass.name), show_seconds(pass.seconds),
+               with_change(static_cast<double>(after.work.kernels),
+                           static_cast<double>(before.work.kernels), show_whole),
+               with_change(after.work.bytes, before.work.bytes, show_bytes),
+               with_change(after.kept_bytes, before.kept_bytes, show_bytes),
+               with_change(after.work.time_s, before.work.time_s, show_seconds)});
+  }
+  return table;
+}
+
+// What a job of this kind has no use for.
+std::string idle_passes_text(const std::vector<PassEffect>& passes) {
+  constexpr std::size_t columns = 110;
+  std::string names;
+  std::size_t line = 0;
+  double seconds = 0;
+  for (const PassEffect& pass : passes) {
+    if (pass.before != pass.after) continue;
+    seconds += pass.seconds;
+    const bool full = line + pass.name.size() > columns;
+    names += full ? "\n  " : " ";
+    names += pass.name;
+    line = (full ? 2 : line + 1) + pass.name.size();
+  }
+  return names.empty() ? "" : fmt::format("no change, {}:\n {}\n", show_seconds(seconds), names);
+}
+
+std::string text_of(const Job& job, const Chosen& chosen, const std::vector<Row>& rows,
+                    bool measured) {
+  const Training& training = chosen.prepared.plan.training;
+  std::string text = fmt::format(
+      "model    {}   {} parameters   {}   sequence {}   global batch {}\n", job.model.name,
+      show_count(static_cast<double>(parameter_count(chosen.prepared.graph))),
+      name_of(training.precision), training.sequence_length, training.global_batch);
+  text += fmt::format("cluster  {} x {}   ranks {}   {} each\n", chosen.cluster.hosts,
+                      chosen.cluster.machine.name, chosen.cluster.ranks(),
+                      show_bytes(chosen.cluster.device().memory_bytes));
+  text += "plan     " + short_plan_text(chosen.prepared.plan) + "\n\n";
+  text += level_table(rows, measured).text() + "\n";
+  text += memory_table(rows).text() + "\n";
+  text += largest_table(rows).text() + "\n";
+  text += "Passes, on the graph of one micro-batch: what there is after each, and its change\n";
+  for (const Row& row : rows)
+    text += "\n" + pass_table(row).text() + idle_passes_text(row.report.passes);
+  return text;
+}
+
+}  // namespace
+
+int run_compile(const Options& options) {
+  if (options.measure) use_fastest_products(options);
+  const Job job = read_job_of(options);
+  if (options.measure) check_measurable(job);
+  Training at_level = job.plan.training;
+  const std::string debug = job.compiler_debug ? debug_folder(job) : "";
+  for (const CompilerLevel level : levels) {
+    at_level.compiler = level;
+    if (!options.dump.empty()) check_dump("--dump", options.dump, at_level, options.operands);
+    if (!debug.empty()) check_dump(job.file + ": /log/folder:", debug, at_level, options.operands);
+  }
+  const Chosen chosen = choose_plan(job, machine_loader(options));
+  std::vector<Row> rows;
+  for (const CompilerLevel level : levels) {
+    at_level.compiler = level;
+    std::vector<PassObserver> dumps;
+    for (const std::string& folder : {options.dump, debug})
+      if (!folder.empty()) dumps.push_back(dump_into(folder, at_level));
+    rows.push_back({compile_at(level, job.model, chosen.prepared.plan, chosen.cluster,
+                               [&](const Pass& pass, const Graph& graph, double seconds) {
+                                 for (const PassObserver& dump : dumps) dump(pass, graph, seconds);
+                               }),
+                    {}});
+    Row& row = rows.back();
+    if (options.measure && row.report.prediction.fits)
+      row.measured_step_s = measured_step_seconds(options, job, row.report.prepared);
+  }
+  if (!options.json) {
+    std::printf("%s", text_of(job, chosen, rows, options.measure).c_str());
+    return done;
+  }
+  json list = json::array();
+  for (const Row& row : rows) list.push_back(row_json(row));
+  print_json({{"name", job.name},
+              {"machine", chosen.machine},
+              {"count", chosen.count},
+              {"parallelism", to_json(chosen.prepared.plan.parallelism)},
+              {"training", to_json(chosen.prepared.plan.training)},
+              {"levels", list}});
+  return done;
+}
+
+}  // namespace meshwright

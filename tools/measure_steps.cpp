@@ -1,0 +1,49 @@
+#include "tools/measure_steps.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "exec/backends/cpu/cpu_backend.h"
+#include "exec/runtime/runtime.h"
+#include "models/core/error.h"
+#include "sim/planner/clusters.h"
+#include "tools/settle_run.h"
+#include "tools/train.h"
+
+namespace meshwright {
+
+void check_measurable(const Job& job) {
+  for (const std::string& machine : machines_of(job.cluster))
+    if (machine != "local")
+      throw InputError(fmt::format(
+          "{}: /cluster/machine: {} is not this computer (local), so --measure can run nothing; "
+          "rehearse it here with --set cluster.machine=local",
+          job.file, machine));
+  if (job.cluster.processes_per_host > 1 || counts_of(job.cluster).front() > 1)
+    throw InputError(fmt::format(
+        "{}: /cluster/processes_per_host: {} ranks; --measure runs one, "
+        "`meshwright train` with --set training.compiler=LEVEL runs all",
+        job.file, std::max(job.cluster.processes_per_host, 1) * counts_of(job.cluster).front()));
+}
+
+double measured_step_seconds(const Options& options, const Job& job, const Prepared& prepared) {
+  const Plan& plan = prepared.plan;
+  const Mesh mesh(plan.degrees(), plan.parallelism.placement);
+  const auto world = make_world("self");
+  const int threads = threads_per_rank(options, 1);
+  const auto backend = make_cpu_backend(threads);
+  Loader loader(loader_options(job));
+  Runtime runtime(prepared.stages, plan, mesh, *world, *backend, {threads, job.model.layers});
+  std::vector<double> seconds;
+  for (int step = 1; step <= 1 + measured_steps; ++step) {
+    const std::int64_t position = (step - 1) * plan.training.global_batch;
+    const StepResult result = runtime.step(step, position, loader);
+    if (step > 1) seconds.push_back(result.seconds);
+  }
+  std::nth_element(seconds.begin(), seconds.begin() + measured_steps / 2, seconds.end());
+  return seconds[measured_steps / 2];
+}
+
+}  // namespace meshwright
