@@ -44,7 +44,8 @@ Graph cleaned(Graph graph) {
     renumber(parameter.tensor);
     renumber(parameter.gradient);
   }
-  for (int* id : {&graph.tokens, &graph.decoder_tokens, &graph.targets, &graph.positions, &graph.loss})
+  for (int* id :
+       {&graph.tokens, &graph.decoder_tokens, &graph.targets, &graph.positions, &graph.loss})
     renumber(*id);
   graph.tensors = std::move(kept);
   return graph;
