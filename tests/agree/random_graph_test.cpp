@@ -184,7 +184,8 @@ std::string compare_surroundings(const Graph& before, const Graph& after) {
         !(type(before, a.gradient) == type(after, b.gradient)))
       return "parameter " + a.name + " has changed";
   }
-  for (int Graph::*id : {&Graph::tokens, &Graph::targets, &Graph::positions, &Graph::loss})
+  for (int Graph::*id :
+       {&Graph::tokens, &Graph::decoder_tokens, &Graph::targets, &Graph::positions, &Graph::loss})
     if (!(type(before, before.*id) == type(after, after.*id)))
       return "an input or the loss has changed";
   return "";
