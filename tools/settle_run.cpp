@@ -85,9 +85,8 @@ LoaderOptions loader_options(const Job& job) {
   loader.sequence_length = training.sequence_length;
   loader.vocabulary = job.model.vocabulary;
   loader.pixels = job.model.pixels();
-  constexpr Targets targets_of_head[] = {Targets::next, Targets::masked, Targets::span,
-                                         Targets::label};
-  loader.targets = targets_of_head[static_cast<std::size_t>(job.model.head)];
+  loader.targets = targets_of(job.model);
+  loader.start_token = job.model.decoder_start;
   loader.predicted = training.predicted_positions;
   if (!job.data) return loader;
   loader.mask_token = job.data->mask_token.value_or(-1);

@@ -10,6 +10,12 @@
 
 namespace meshwright {
 
+Targets targets_of(const Model& model) {
+  if (model.has_decoder()) return Targets::pair;
+  constexpr Targets of_head[] = {Targets::next, Targets::masked, Targets::span, Targets::label};
+  return of_head[static_cast<std::size_t>(model.head)];
+}
+
 Loader::Loader(const LoaderOptions& options) : options_(options) {
   MESHWRIGHT_CHECK(options.sequence_length > 0 && options.vocabulary > 0,
                    "the loader knows the sequence and the vocabulary");
@@ -20,8 +26,10 @@ Loader::Loader(const LoaderOptions& options) : options_(options) {
                    "files hold no answers");
   MESHWRIGHT_CHECK((options.targets == Targets::label) == (options.pixels > 0),
                    "images have labels");
-  const std::int64_t inputs = options.pixels > 0 ? options.pixels : options.sequence_length;
-  window_.resize(static_cast<std::size_t>(inputs) + 1);
+  const bool pairs = options.targets == Targets::pair;
+  stride_ = std::int64_t{options.sequence_length} * (pairs ? 2 : 1);
+  const std::int64_t inputs = options.pixels > 0 ? options.pixels : stride_;
+  window_.resize(static_cast<std::size_t>(inputs + (pairs ? 0 : 1)));
   first_sequence_.push_back(0);
   options.pixels > 0 ? open_images() : open_tokens();
 }
@@ -29,13 +37,16 @@ Loader::Loader(const LoaderOptions& options) : options_(options) {
 void Loader::open_tokens() {
   for (const std::string& path : options_.files) {
     files_.emplace_back(path, options_.format, options_.vocabulary);
-    sequences_ += (files_.back().size() - 1) / options_.sequence_length;
+    const std::int64_t beyond = std::ssize(window_) - stride_;  // a target after the last token
+    sequences_ += (files_.back().size() - beyond) / stride_;
     first_sequence_.push_back(sequences_);
   }
   if (!files_.empty() && sequences_ == 0)
-    throw InputError(options_.files[0] + ": has " + std::to_string(files_[0].size()) +
-                     " tokens; one sequence needs " + std::to_string(options_.sequence_length + 1) +
-                     " (sequence_length + 1), and no file has that many");
+    throw InputError(
+        options_.files[0] + ": has " + std::to_string(files_[0].size()) +
+        " tokens; one sequence needs " + std::to_string(window_.size()) +
+        (options_.targets == Targets::pair ? " (2 x sequence_length)" : " (sequence_length + 1)") +
+        ", and no file has that many");
 }
 
 void Loader::open_images() {
@@ -47,7 +58,6 @@ void Loader::open_images() {
 }
 
 void Loader::fill_window(std::int64_t position) {
-  const std::int64_t s = options_.sequence_length;
   if (options_.files.empty()) {
     synthetic(position);
   } else {
@@ -57,7 +67,7 @@ void Loader::fill_window(std::int64_t position) {
     const std::size_t file = static_cast<std::size_t>(after - first_sequence_.begin()) - 1;
     const std::int64_t in_file = sequence - first_sequence_[file];
     if (images_.empty())
-      files_[file].read(in_file * s, s + 1, window_.data());
+      files_[file].read(in_file * stride_, std::ssize(window_), window_.data());
     else
       images_[file].read(in_file, window_.data());
   }
@@ -69,6 +79,14 @@ void Loader::read(std::int64_t position, const SequenceInputs& into) {
   const auto copy = [](auto begin, auto end, std::int32_t* to) {
     if (to != nullptr) std::copy(begin, end, to);
   };
+  const auto targets = window_.begin() + options_.sequence_length;
+  if (options_.targets == Targets::pair) {
+    copy(window_.begin(), targets, into.tokens);
+    copy(targets, window_.end(), into.targets);
+    if (into.decoder == nullptr) return;
+    *into.decoder = options_.start_token;
+    return copy(targets, window_.end() - 1, into.decoder + 1);
+  }
   copy(window_.begin(), window_.end() - 1, into.tokens);
   switch (options_.targets) {
     case Targets::next:
@@ -82,6 +100,8 @@ void Loader::read(std::int64_t position, const SequenceInputs& into) {
     case Targets::label:
       copy(window_.end() - 1, window_.end(), into.targets);
       if (into.positions != nullptr) *into.positions = 0;
+      return;
+    case Targets::pair:;  // above
   }
 }
 

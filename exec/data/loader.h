@@ -1,7 +1,8 @@
 // The sequences that a run trains on, in an order that does not depend on how the run is cut.
 // Sequence k of an epoch is tokens [k*s, k*s + s] of one file: s inputs, and the same shifted by
 // one as targets. Windows do not cross files; what is left at a file's end is dropped. Of images
-// (pixels > 0) it is the k-th one: its pixels are the inputs, its label the target.
+// (pixels > 0) it is the k-th one: its pixels are the inputs, its label the target. For a decoder
+// it is tokens [2k*s, 2k*s + 2s]: the source, and the target, which the decoder reads one behind.
 #pragma once
 
 #include <array>
@@ -11,6 +12,7 @@
 
 #include "exec/data/images.h"
 #include "exec/data/tokens.h"
+#include "models/importers/model.h"
 
 namespace meshwright {
 
@@ -19,7 +21,8 @@ enum class Targets : std::uint8_t {
   next,    // s: the token after each
   masked,  // `predicted`: the tokens that stood at the masked positions (Devlin et al. 2019)
   span,    // 2: first and last position of an answer
-  label    // 1: the class of an image
+  label,   // 1: the class of an image
+  pair     // s: a sequence of its own, the source's translation
 };
 
 struct LoaderOptions {
@@ -31,16 +34,20 @@ struct LoaderOptions {
   int sequence_length = 0;
   std::int64_t vocabulary = 0;
   Targets targets = Targets::next;
+  std::int32_t start_token = 0;  // pair: what the decoder reads first
   int predicted = 0;             // masked positions of a sequence
   std::int32_t mask_token = -1;  // -1: the last of the vocabulary
   std::int64_t pixels = 0;       // of an image, all channels; 0: sequences of tokens
 };
+
+Targets targets_of(const Model& model);
 
 // Where a sequence goes; each may be null.
 struct SequenceInputs {
   std::int32_t* tokens = nullptr;     // [s], or [pixels]
   std::int32_t* targets = nullptr;    // [s], [predicted], [2] or [1]
   std::int32_t* positions = nullptr;  // [predicted], ascending; of an image [1]: the class token
+  std::int32_t* decoder = nullptr;    // [s]: the start token, and the targets but the last
 };
 
 class Loader {
@@ -73,7 +80,8 @@ class Loader {
   std::vector<std::int64_t> first_sequence_;  // per file, and the end
   std::int64_t sequences_ = 0;
   std::array<Epoch, 2> epochs_;  // a step may touch the end of one and the beginning of the next
-  std::vector<std::int32_t> window_;           // s + 1 tokens; an image's pixels and its label
+  std::int64_t stride_ = 0;      // tokens from one window to the next
+  std::vector<std::int32_t> window_;  // s + 1 or 2s tokens; an image's pixels and its label
   std::vector<std::int32_t> places_, hidden_;  // masked positions, and what stood there
 };
 

@@ -272,9 +272,9 @@ void Runtime::load_input(const Instruction& instruction, const Task& task) {
   for (std::int64_t i = 0; i < own; ++i, to += width) {
     std::int32_t* whole = context == 1 ? to : sequence_.data();
     SequenceInputs into;
-    (instruction.channel == 0   ? into.tokens
-     : instruction.channel == 1 ? into.targets
-                                : into.positions) = whole;
+    std::int32_t** const channels[input_channels] = {&into.tokens, &into.targets, &into.positions,
+                                                     &into.decoder};
+    *channels[instruction.channel] = whole;
     loader_->read(first + i, into);
     for (int half = 0; half < 2 && context > 1; ++half)
       std::copy_n(whole + context_half_begin(context, context_rank(), width, half), width / 2,

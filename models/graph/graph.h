@@ -114,10 +114,11 @@ struct Graph {
   std::vector<Module> modules;
   std::vector<Unit> units;  // in order of execution
 
-  int tokens = -1;     // inputs: i32 [rows], or the pixels of images: [b,pixels]
-  int targets = -1;    // i32: [rows], or [b*predicted] (mlm), or [b,2] (qa), or [b] (label)
-  int positions = -1;  // i32 [b,predicted] (mlm), or [b,1] (label)
-  int loss = -1;       // f32 [targets]
+  int tokens = -1;          // inputs: i32 [rows], or the pixels of images: [b,pixels]
+  int targets = -1;         // i32: [rows], or [b*predicted] (mlm), or [b,2] (qa), or [b] (label)
+  int positions = -1;       // i32 [b,predicted] (mlm), or [b,1] (label)
+  int decoder_tokens = -1;  // i32 [rows]: what a decoder reads (seq2seq)
+  int loss = -1;            // f32 [targets]
   std::int64_t vocabulary = 0;  // unpadded
 
   int micro_batch = 1;

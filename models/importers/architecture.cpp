@@ -226,6 +226,35 @@ constexpr Architecture architectures[] = {
                 .tied = false,
                 .learned_positions = true,
                 .epsilon = 1e-12}},
+    {.name = "bart",
+     .embedding_unit = "model.encoder.embed_tokens",
+     .tokens = "model.encoder.embed_tokens",
+     .positions = "model.encoder.embed_positions",
+     .embedding_norm = "model.encoder.layernorm_embedding",
+     .encoder = "model.encoder",
+     .decoder = "model.decoder",
+     .shared_tokens = "model.shared",
+     .cross_attention = "encoder_attn",
+     .cross_norm = "encoder_attn_layer_norm",
+     .block = "model.encoder.layers",
+     .attention = "self_attn",
+     .q = "self_attn.q_proj",
+     .k = "self_attn.k_proj",
+     .v = "self_attn.v_proj",
+     .attention_out = "self_attn.out_proj",
+     .mlp = "mlp",
+     .mlp_gate = "fc_gate",
+     .mlp_in = "fc1",
+     .mlp_out = "fc2",
+     .attention_norm = "self_attn_layer_norm",
+     .mlp_norm = "final_layer_norm",
+     .head = "lm_head",
+     .head_decoder = "lm_head",
+     .post_norm = true,
+     .traits = {.family = Family::seq2seq,
+                .learned_positions = true,
+                .position_offset = 2,
+                .decoder_start = 2}},
     {.name = "mpt",
      .embedding_unit = "transformer.wte",
      .tokens = "transformer.wte",
@@ -313,10 +342,10 @@ constexpr Architecture architectures[] = {
 };
 
 constexpr FamilyInfo families[] = {
-    {Family::gpt, "gpt", "gpt2"},      {Family::llama, "llama", "llama"},
-    {Family::bert, "bert", "bert"},    {Family::mpt, "mpt", "mpt"},
-    {Family::bloom, "bloom", "bloom"}, {Family::mixtral, "mixtral", "mixtral"},
-    {Family::seq2seq, "seq2seq", ""},  {Family::vit, "vit", "vit"},
+    {Family::gpt, "gpt", "gpt2"},         {Family::llama, "llama", "llama"},
+    {Family::bert, "bert", "bert"},       {Family::mpt, "mpt", "mpt"},
+    {Family::bloom, "bloom", "bloom"},    {Family::mixtral, "mixtral", "mixtral"},
+    {Family::seq2seq, "seq2seq", "bart"}, {Family::vit, "vit", "vit"},
 };
 
 }  // namespace
@@ -348,6 +377,7 @@ Model model_of(std::string_view name) {
   model.norm_epsilon = traits.epsilon;
   model.token_types = traits.token_types;
   model.position_offset = traits.position_offset;
+  model.decoder_start = traits.decoder_start;
   model.experts = traits.experts;
   model.experts_per_token = traits.experts_per_token;
   return model;

@@ -21,7 +21,7 @@ struct Traits {
   bool biases = true, attention_bias = true, gelu_tanh = false;
   double epsilon = 1e-5;
   double rotary_share = 0;  // of a head's width
-  int token_types = 0, position_offset = 0;
+  int token_types = 0, position_offset = 0, decoder_start = 0;
   int experts = 0, experts_per_token = 0;
 };
 
@@ -29,7 +29,12 @@ struct Architecture {
   std::string_view name = "";  // Model::architecture
   std::string_view embedding_unit = "";
   std::string_view tokens = "", positions = "", token_types = "",
-                   embedding_norm = "";        // "": it has none
+                   embedding_norm = "";  // "": it has none
+  // Of an encoder and a decoder: the names are the encoder's, and begin with it; the decoder's
+  // begin with `decoder` in its place, and have attention to the encoder's output besides.
+  std::string_view encoder = "", decoder = "";
+  std::string_view shared_tokens = "";  // whose parameter the tables of both are
+  std::string_view cross_attention = "", cross_norm = "";
   std::string_view class_token = "";           // a parameter's name; images: tokens are patches
   std::string_view embedding_projection = "";  // from the tables' width to the hidden size
   std::string_view block = "";         // "transformer.h"; a block's path is `transformer.h.<i>`
@@ -54,8 +59,8 @@ const Architecture& architecture(std::string_view name);
 
 struct FamilyInfo {
   Family family;
-  std::string_view name;          // in our JSON
-  std::string_view architecture;  // "": not built yet
+  std::string_view name;  // in our JSON
+  std::string_view architecture;
 };
 std::span<const FamilyInfo> family_table();
 
@@ -70,6 +75,9 @@ struct SizeKeys {
 // Reads the sizes, fills in what follows from them and checks that they fit each other; a null
 // counts as absent.
 void read_sizes(Fields& fields, const SizeKeys& keys, Model& model);
+
+// The token that a decoder reads first, in the vocabulary.
+void read_decoder_start(Fields& fields, std::string_view key, Model& model);
 
 // Under which keys a file gives the sizes of images: 224 x 224 pixels of 3 channels in patches of
 // 16 x 16 where it does not.

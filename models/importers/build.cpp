@@ -42,8 +42,9 @@ class Builder {
   }
 
   Graph build() {
-    int x = m_.reads_images() ? image_embeddings() : embeddings();
+    int x = m_.reads_images() ? image_embeddings() : embeddings(graph_.tokens = input({rows_}));
     for (int i = 0; i < m_.layers; ++i) x = block(x, i);
+    if (m_.has_decoder()) x = decoder(x);
     if (!names_.final_norm.empty()) {
       unit_ = graph_.add_unit(std::string(names_.final_norm), false);
       x = norm(x, std::string(names_.final_norm));
@@ -163,24 +164,39 @@ class Builder {
     return apply(Op::dropout, path, {x}, a);
   }
 
-  int embeddings() {
-    unit_ = graph_.add_unit(std::string(names_.embedding_unit), false);
-    graph_.tokens = input({rows_});
+  // The decoder's blocks attend to all of the encoder's output.
+  int decoder(int encoded) {
+    stack_ = names_.decoder;
+    encoded_ = encoded;
+    int x = embeddings(graph_.decoder_tokens = input({rows_}));
+    for (int i = 0; i < m_.layers; ++i) x = block(x, i);
+    return x;
+  }
+
+  // A name of the table, in the stack that is being built.
+  std::string in_stack(std::string_view name) const {
+    if (stack_.empty()) return std::string(name);
+    return std::string(stack_) + std::string(name.substr(names_.encoder.size()));
+  }
+
+  int embeddings(int tokens) {
+    unit_ = graph_.add_unit(in_stack(names_.embedding_unit), false);
     Attributes a = attributes();
     a.vocabulary = m_.vocabulary;
-    const std::string path(names_.tokens);
+    const std::string path = in_stack(names_.tokens);
+    const std::string table(names_.shared_tokens.empty() ? names_.tokens : names_.shared_tokens);
     const std::int64_t width = m_.embedding_width();
     table_ =
-        parameter(path + ".weight", {m_.vocabulary, width}, Initial::normal, {0, {m_.vocabulary}});
-    int x = apply(Op::embedding, path, {graph_.tokens, table_}, a);
+        parameter(table + ".weight", {m_.vocabulary, width}, Initial::normal, {0, {m_.vocabulary}});
+    int x = apply(Op::embedding, path, {tokens, table_}, a);
     if (m_.learned_positions) x = positions(x);
     if (m_.token_types > 0) {
       const std::string types(names_.token_types);
-      const int table = parameter(types + ".weight", {m_.token_types, width}, Initial::normal);
-      x = apply(Op::add_row, types, {x, table}, attributes());
+      const int row = parameter(types + ".weight", {m_.token_types, width}, Initial::normal);
+      x = apply(Op::add_row, types, {x, row}, attributes());
     }
-    if (!names_.embedding_norm.empty()) x = norm(x, std::string(names_.embedding_norm));
-    x = dropout(x, std::string(names_.embedding_unit));
+    if (!names_.embedding_norm.empty()) x = norm(x, in_stack(names_.embedding_norm));
+    x = dropout(x, in_stack(names_.embedding_unit));
     if (names_.embedding_projection.empty()) return x;
     return linear(x, {std::string(names_.embedding_projection), width, m_.hidden});
   }
@@ -208,7 +224,7 @@ class Builder {
   }
 
   int positions(int x) {
-    const std::string path(names_.positions);
+    const std::string path = in_stack(names_.positions);
     Attributes a = attributes();
     a.position_offset = m_.position_offset;
     const std::int64_t length = std::int64_t{m_.positions} + m_.position_offset;
@@ -217,12 +233,13 @@ class Builder {
   }
 
   int block(int x, int index) {
-    const std::string path = std::string(names_.block) + "." + std::to_string(index);
+    const std::string path = in_stack(names_.block) + "." + std::to_string(index);
     unit_ = graph_.add_unit(path, true);
     prefix_ = path + ".";
     const auto add = [&](int a, int b) { return apply(Op::add, path, {a, b}, attributes()); };
     if (names_.post_norm) {
       x = norm(add(attention(x), x), in_block(names_.attention_norm));
+      if (encoded_ >= 0) x = norm(add(cross_attention(x), x), in_block(names_.cross_norm));
       return norm(add(mlp(x), x), in_block(names_.mlp_norm));
     }
     const int normed = norm(x, in_block(names_.attention_norm));
@@ -260,37 +277,56 @@ class Builder {
     return {rope(linear(x, matrix), m_.heads, m_.kv_heads)};
   }
 
+  int project(int x, const std::string& path, int heads) {
+    return linear(
+        x, {path, m_.hidden, std::int64_t{heads} * m_.head_dim, Side::outputs, m_.attention_bias});
+  }
+
   TensorIds separate_qkv(int x) {
-    const auto project = [&](std::string_view name, int heads) {
-      return linear(x, {in_block(name), m_.hidden, std::int64_t{heads} * m_.head_dim, Side::outputs,
-                        m_.attention_bias});
-    };
-    const int q = rope(project(names_.q, m_.heads), m_.heads, m_.kv_heads);
-    const int k = rope(project(names_.k, m_.kv_heads), m_.kv_heads, m_.kv_heads);
-    return {q, k, project(names_.v, m_.kv_heads)};
+    const int q = rope(project(x, in_block(names_.q), m_.heads), m_.heads, m_.kv_heads);
+    const int k = rope(project(x, in_block(names_.k), m_.kv_heads), m_.kv_heads, m_.kv_heads);
+    return {q, k, project(x, in_block(names_.v), m_.kv_heads)};
   }
 
   int attention(int x) {
     const TensorIds qkv = names_.qkv.empty() ? separate_qkv(x) : packed_qkv(x);
+    return attention(qkv, in_block(names_.attention), in_block(names_.attention_out),
+                     m_.is_causal() || encoded_ >= 0);
+  }
+
+  // Queries of the decoder; keys and values of the encoder's output, all of which they see. Source
+  // and target are equally long.
+  int cross_attention(int x) {
+    const auto path = [&](std::string_view name) {
+      return in_block(names_.cross_attention) + std::string(name.substr(names_.attention.size()));
+    };
+    const int q = project(x, path(names_.q), m_.heads);
+    const int k = project(encoded_, path(names_.k), m_.kv_heads);
+    const int v = project(encoded_, path(names_.v), m_.kv_heads);
+    return attention({q, k, v}, path(names_.attention), path(names_.attention_out), false);
+  }
+
+  int attention(const TensorIds& qkv, const std::string& path, const std::string& out_path,
+                bool causal) {
     Attributes a = attributes();
     a.heads = m_.heads;
     a.kv_heads = m_.kv_heads;
     a.head_dim = m_.head_dim;
     a.packing = names_.packing;
     a.attention = training_.attention;
-    a.causal = m_.is_causal();
+    a.causal = causal;
     a.alibi = m_.alibi;
     a.alibi_heads = m_.alibi ? m_.heads : 0;
-    set_dropout(a, in_block(names_.attention) + ".dropout");
-    const int y = apply(Op::attention, in_block(names_.attention), qkv, a);
-    const int out = linear(y, {.path = in_block(names_.attention_out),
+    set_dropout(a, path + ".dropout");
+    const int y = apply(Op::attention, path, qkv, a);
+    const int out = linear(y, {.path = out_path,
                                .in = std::int64_t{m_.heads} * m_.head_dim,
                                .out = m_.hidden,
                                .side = Side::inputs,
                                .bias = m_.attention_bias,
                                .residual = true,
                                .weight_in_out = names_.weight_in_out});
-    return dropout(out, in_block(names_.attention_out));
+    return dropout(out, out_path);
   }
 
   // Attributes of all operations of a block's experts.
@@ -419,7 +455,9 @@ class Builder {
   std::int64_t rows_ = 0;
   std::string prefix_;  // of the block that is being built: "transformer.h.3."
   int unit_ = 0;
-  int table_ = -1;  // the token table
+  int table_ = -1;               // the token table
+  std::string_view stack_ = "";  // the decoder, once it is being built
+  int encoded_ = -1;             // the encoder's output, which it reads
 };
 
 }  // namespace

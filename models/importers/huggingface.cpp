@@ -68,6 +68,12 @@ constexpr ModelType model_types[] = {
      "",
      "activation"},
     {"albert", "albert", encoder_sizes, "layer_norm_eps", "hidden_act"},
+    {"bart",
+     "bart",
+     {"d_model", "encoder_layers", "encoder_attention_heads", "", "encoder_ffn_dim", "vocab_size",
+      "max_position_embeddings"},
+     "",
+     "activation_function"},
     {"vit",
      "vit",
      {"hidden_size", "num_hidden_layers", "num_attention_heads", "", "intermediate_size", "", ""},
@@ -100,6 +106,8 @@ constexpr Fixed fixed[] = {
     {"albert", "num_hidden_groups", "1", "several groups of layers are not built"},
     {"albert", "inner_group_num", "1", "groups of several layers are not built"},
     {"albert", "position_embedding_type", "\"absolute\"", "relative positions are not built"},
+    {"bart", "scale_embedding", "false", "embeddings that are scaled are not built"},
+    {"bart", "tie_word_embeddings", "true", "tables of their own are not built"},
     {"vit", "qkv_bias", "true", "attention without biases is not built"},
     {"distilbert", "sinusoidal_pos_embds", "false", "positions that are not trained are not built"},
 };
@@ -218,6 +226,20 @@ void read_bert(Fields& fields, Model& model) {
                 "no position is left after the padding token's; use more positions");
 }
 
+// Both stacks of BART are alike.
+void read_bart(Fields& fields, Model& model) {
+  for (const std::string_view key : {"layers", "attention_heads", "ffn_dim"}) {
+    const std::string of_encoder = "encoder_" + std::string(key);
+    const std::string of_decoder = "decoder_" + std::string(key);
+    const int size = fields.required<int>(of_encoder), other = fields.required<int>(of_decoder);
+    if (other != size)
+      fields.fail(of_decoder, std::to_string(other) + " is not " + of_encoder + " " +
+                                  std::to_string(size) + ": unlike stacks are not built; use " +
+                                  std::to_string(size));
+  }
+  read_decoder_start(fields, "decoder_start_token_id", model);
+}
+
 // Classes are counted, or named one by one; transformers has two where a file does neither.
 void read_vit(Fields& fields, Model& model) {
   read_image_sizes(fields, {"image_size", "patch_size", "num_channels"}, model);
@@ -244,7 +266,11 @@ void read_albert(Fields& fields, Model& model) {
 void read_head(Fields& fields, Model& model) {
   if (!is_given(fields, "architectures")) return;
   for (const std::string& name : fields.required<std::vector<std::string>>("architectures"))
-    if (name.ends_with("ForQuestionAnswering")) model.head = Head::qa;
+    if (name.ends_with("ForQuestionAnswering")) {
+      if (model.has_decoder())
+        fields.fail("architectures", name + ": only the language model's head is built for it");
+      model.head = Head::qa;
+    }
 }
 
 const ModelType& model_type_of(Fields& fields) {
@@ -271,7 +297,7 @@ Model read_huggingface(Fields fields) {
   if (is_given(fields, type.epsilon)) model.norm_epsilon = fields.required<double>(type.epsilon);
   if (!(model.norm_epsilon >= 0 && model.norm_epsilon < 1))
     fields.fail(type.epsilon, "must be from 0 to 1");
-  if (is_given(fields, "tie_word_embeddings"))
+  if (is_given(fields, "tie_word_embeddings") && !model.reads_images())
     model.tied_embeddings = fields.required<bool>("tie_word_embeddings");
   if (is_given(fields, "attention_bias") &&
       (type.architecture == "llama" || type.architecture == "gpt_neox"))
@@ -279,6 +305,7 @@ Model read_huggingface(Fields fields) {
   if (is_given(fields, "use_parallel_residual") && type.name == "gpt_neox")
     model.parallel_residual = fields.required<bool>("use_parallel_residual");
   if (model.family == Family::bert) read_bert(fields, model);
+  if (model.architecture == "bart") read_bart(fields, model);
   if (model.architecture == "albert") read_albert(fields, model);
   read_rotary(fields, model);
   read_head(fields, model);

@@ -25,6 +25,8 @@ constexpr SizeKeys new_keys = {
 constexpr SizeKeys old_keys = {"n_embd",  "n_layer",    "n_head",     "",
                                "n_inner", "vocab_size", "n_positions"};
 
+constexpr SizeKeys bart_keys = {"d_model",         "encoder_layers", "encoder_attention_heads", "",
+                                "encoder_ffn_dim", "vocab_size",     "max_position_embeddings"};
 constexpr SizeKeys vit_keys = {
     "hidden_size", "num_hidden_layers", "num_attention_heads", "", "intermediate_size", "", ""};
 constexpr SizeKeys distilbert_keys = {
@@ -47,6 +49,8 @@ constexpr Writer writers[] = {
      new_keys},
     {"distilbert", "DistilBertForMaskedLM", "DistilBertForQuestionAnswering", "activation", "",
      distilbert_keys},
+    {"bart", "BartForConditionalGeneration", "BartForQuestionAnswering", "activation_function", "",
+     bart_keys},
     {"vit", "ViTForImageClassification", "", "hidden_act", "layer_norm_eps", vit_keys},
     {"albert", "AlbertForMaskedLM", "AlbertForQuestionAnswering", "hidden_act", "layer_norm_eps",
      new_keys},
@@ -87,7 +91,13 @@ void add_own_keys(const Model& model, json& config) {
     config["num_labels"] = model.vocabulary;
   }
   if (model.architecture == "albert") config["embedding_size"] = model.embedding;
-  if (model.position_offset > 0) {
+  if (model.has_decoder()) {
+    config["is_encoder_decoder"] = true;
+    config["decoder_layers"] = model.layers;
+    config["decoder_attention_heads"] = model.heads;
+    config["decoder_ffn_dim"] = model.ffn;
+    config["decoder_start_token_id"] = model.decoder_start;
+  } else if (model.position_offset > 0) {
     config["max_position_embeddings"] = model.positions + model.position_offset;
     config["pad_token_id"] = model.position_offset - 1;
   }
@@ -103,7 +113,7 @@ json huggingface_config(const Model& model) {
     throw NotSupportedYet("a config.json cannot be written for the architecture " +
                           model.architecture +
                           " yet; known: gpt2, gptj, gpt_neox, llama, mixtral, bert, "
-                          "roberta, distilbert, albert, vit");
+                          "roberta, distilbert, albert, bart, vit");
   const std::string_view name = model.head == Head::qa ? writer->reader : writer->generator;
   json config = {{"architectures", {name}},
                  {"model_type", model.architecture},

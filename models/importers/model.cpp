@@ -52,10 +52,6 @@ Model model_of_family(Fields& fields) {
   const int index =
       choose(fields, "family", "family", fields.required<std::string>("family"), known);
   const FamilyInfo& row = family_table()[static_cast<std::size_t>(index)];
-  if (row.architecture.empty())
-    throw NotSupportedYet(fields.where() + ": " + fields.pointer() + "/family: '" +
-                          std::string(row.name) +
-                          "' is not built yet; use gpt, llama, bert, mpt, bloom, mixtral or vit");
   Model model = model_of(row.architecture);
   model.name = row.name;
   return model;
@@ -72,6 +68,7 @@ ModelSizes Model::sizes() const {
                    experts};
   sizes.embedding = embedding;
   sizes.shares_layers = shares_layers();
+  sizes.has_decoder = has_decoder();
   sizes.reads_images = reads_images();
   return sizes;
 }
@@ -93,6 +90,13 @@ void read_experts(Fields& fields, const ExpertKeys& keys, Model& model) {
     if (!(model.router_aux_loss_coef >= 0 && model.router_aux_loss_coef <= 1e6))
       fields.fail(balance_key, "must be 0 or more");
   }
+}
+
+void read_decoder_start(Fields& fields, std::string_view key, Model& model) {
+  if (is_given(fields, key)) model.decoder_start = fields.required<int>(key);
+  if (model.decoder_start < 0 || model.decoder_start >= model.vocabulary)
+    fields.fail(key, std::to_string(model.decoder_start) + " is not in the vocabulary; use 0 to " +
+                         std::to_string(model.vocabulary - 1));
 }
 
 bool is_given(Fields& fields, std::string_view key) {
@@ -164,8 +168,10 @@ Model read_model(Fields fields) {
   } else {
     model.gated_ffn = fields.optional<bool>("gated_ffn", model.gated_ffn);
   }
-  model.tied_embeddings = fields.optional<bool>("tied_embeddings", model.tied_embeddings);
-  if (fields.has("head") && model.head != Head::label) {
+  if (!model.reads_images())
+    model.tied_embeddings = fields.optional<bool>("tied_embeddings", model.tied_embeddings);
+  if (model.has_decoder()) read_decoder_start(fields, "decoder_start", model);
+  if (fields.has("head") && model.head != Head::label && !model.has_decoder()) {
     const auto word = fields.required<std::string>("head");
     model.head = static_cast<Head>(choose(fields, "head", "head", word, {"lm", "mlm", "qa"}));
     const Head other = model.family == Family::bert ? Head::lm : Head::mlm;

@@ -35,6 +35,7 @@ struct Model {
   int hidden = 0, layers = 0, heads = 0, kv_heads = 0, ffn = 0, positions = 0;
   int embedding = 0;            // width of the token table and of the head; 0: hidden
   std::int64_t vocabulary = 0;  // head label: classes
+  int decoder_start = 0;        // seq2seq: the token that a decoder reads first
   int image_size = 0, patch_size = 0, channels = 0;  // of square images; 0: the model reads tokens
   bool gated_ffn = false;
   bool tied_embeddings = true;
@@ -54,11 +55,14 @@ struct Model {
   double expert_capacity_factor = 0;  // models/graph/experts.h; 0: nothing is dropped
   double router_aux_loss_coef = 0;    // of the balancing loss, a mean over blocks and sequences
   std::string architecture;  // Hugging Face's naming of parameters: gpt2, gpt_neox, gptj, llama,
-                             // mixtral, bert, roberta, distilbert, albert, mpt, bloom, vit
+                             // mixtral, bert, roberta, distilbert, albert, mpt, bloom, vit, bart
 
   bool reads_images() const { return image_size > 0; }
   std::int64_t pixels() const { return std::int64_t{channels} * image_size * image_size; }
-  bool is_causal() const { return family != Family::bert && family != Family::vit; }
+  bool has_decoder() const { return family == Family::seq2seq; }
+  bool is_causal() const {
+    return family != Family::bert && family != Family::vit && !has_decoder();
+  }
   int embedding_width() const { return embedding > 0 ? embedding : hidden; }
   bool shares_layers() const;  // all blocks have the same parameters
   ModelSizes sizes() const;

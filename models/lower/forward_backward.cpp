@@ -45,6 +45,11 @@ Communication communication_of(Op op) {
   }
 }
 
+// In the order of load_input's channels.
+std::array<int, input_channels> inputs_of(const Graph& graph) {
+  return {graph.tokens, graph.targets, graph.positions, graph.decoder_tokens};
+}
+
 }  // namespace
 
 // The units of a virtual stage's nodes in list order, each once per run.
@@ -75,8 +80,9 @@ Operand StageLowering::part_for_send(Operand whole) const {
 Operand StageLowering::operand(int tensor, int stage) {
   const Tensor& wanted = graph_.tensor(tensor);
   if (wanted.role == Role::input) {
-    const int which = tensor == graph_.tokens ? 0 : tensor == graph_.targets ? 1 : 2;
-    return {input_buffer_[at(which)], 0, wanted.type, GroupKind::none};
+    const auto inputs = inputs_of(graph_);
+    const auto which = std::ranges::find(inputs, tensor) - inputs.begin();
+    return {input_buffer_[at(static_cast<int>(which))], 0, wanted.type, GroupKind::none};
   }
   if (wanted.role == Role::activation)
     return boundaries_.tensors[at(tensor)].maker == stage ? places_.own[at(tensor)]
@@ -201,8 +207,8 @@ void StageLowering::gather_parts(BodyBuilder& body, const Instruction& recv, con
 
 void StageLowering::load_inputs(BodyBuilder& body, int stage) {
   const int chunk = stage / plan_.parallelism.pipeline;
-  const std::array<int, 3> inputs{graph_.tokens, graph_.targets, graph_.positions};
-  for (int which = 0; which < 3; ++which) {
+  const auto inputs = inputs_of(graph_);
+  for (int which = 0; which < input_channels; ++which) {
     const int tensor = inputs[at(which)];
     if (tensor < 0) continue;
     const auto& nodes = boundaries_.nodes[at(stage)];

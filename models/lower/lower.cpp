@@ -51,7 +51,7 @@ StageLowering::StageLowering(const Graph& graph, const Plan& plan, const Boundar
       splits_(schedule_info(plan.parallelism.schedule).splits_backwards),
       member_of_(graph.parameters.size(), -1),
       reduced_into_(graph.tensors.size(), -1),
-      input_buffer_(3, -1),
+      input_buffer_(input_channels, -1),
       first_zeros_(static_cast<std::size_t>(plan.parallelism.virtual_stages)),
       last_reduction_(static_cast<std::size_t>(plan.parallelism.virtual_stages), -1),
       offloaded_(static_cast<std::size_t>(plan.parallelism.virtual_stages)) {

@@ -136,7 +136,7 @@ class StageLowering {
   std::vector<int> member_of_;  // graph parameter -> program parameter, -1
   std::vector<int>
       reduced_into_;  // tensor -> the tensor that an in-place all-reduce makes of it, -1
-  std::vector<int> input_buffer_;          // tokens, targets, positions -> buffer, -1
+  std::vector<int> input_buffer_;          // by channel of load_input: buffer, -1
   UnitBuffers gathered_, unit_gradients_;  // ZeRO 3; ZeRO 2 and 3
   std::size_t gathered_units_ = 0;         // of the body that is being written
   std::vector<std::vector<int>>

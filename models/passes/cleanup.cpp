@@ -44,7 +44,9 @@ Graph cleaned(Graph graph) {
     renumber(parameter.tensor);
     renumber(parameter.gradient);
   }
-  for (int* id : {&graph.tokens, &graph.targets, &graph.positions, &graph.loss}) renumber(*id);
+  for (int* id :
+       {&graph.tokens, &graph.targets, &graph.positions, &graph.decoder_tokens, &graph.loss})
+    renumber(*id);
   graph.tensors = std::move(kept);
   return graph;
 }

@@ -26,7 +26,7 @@ class BlockSplitter : public Splitter {
                  parallelism.tensor, parallelism.tensor_batch_own,
                  in_rows(parallelism) ? Held::rows : Held::whole),
         shares_rows_(in_rows(parallelism)) {
-    gathered_.assign(whole_.tensors.size(), {-1, -1});
+    gathered_.assign(whole_.tensors.size(), {});
   }
 
  private:
@@ -38,7 +38,9 @@ class BlockSplitter : public Splitter {
   // columns) and are therefore summed; or, with `same_gradient`, are the same everywhere.
   int whole_rows(const Node& at, int tensor, bool same_gradient) {
     if (layout(tensor) == Held::whole && same_gradient) return local(tensor);
-    int& cached = gathered_[static_cast<std::size_t>(tensor)][same_gradient ? 1 : 0];
+    Gathered& found = gathered_[static_cast<std::size_t>(tensor)];
+    if (found.unit != whole_.unit_of(at)) found = {whole_.unit_of(at)};
+    int& cached = found.by_same_gradient[same_gradient ? 1 : 0];
     if (cached >= 0) return cached;
     MESHWRIGHT_CHECK(layout(tensor) != Held::columns, "columns are never gathered");
     cached = layout(tensor) == Held::rows
@@ -162,8 +164,15 @@ class BlockSplitter : public Splitter {
         summed_layout());
   }
 
+  // What whole_rows made last of a tensor. Every unit gathers for itself: it may be recomputed, or
+  // lie on a stage of its own.
+  struct Gathered {
+    int unit = -1;
+    std::array<int, 2> by_same_gradient{-1, -1};
+  };
+
   const bool shares_rows_;
-  std::vector<std::array<int, 2>> gathered_;  // cached whole_rows, by same_gradient
+  std::vector<Gathered> gathered_;
 };
 
 }  // namespace

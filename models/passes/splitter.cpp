@@ -49,6 +49,7 @@ void Splitter::copy_everything_but_nodes(Held held) {
   out_.tokens = moved(whole_.tokens);
   out_.targets = moved(whole_.targets);
   out_.positions = moved(whole_.positions);
+  out_.decoder_tokens = moved(whole_.decoder_tokens);
 }
 
 int Splitter::add_cut(int parameter_index) {

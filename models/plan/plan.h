@@ -144,6 +144,7 @@ struct ModelSizes {
   int experts = 0;             // of every block; 0: none
   int embedding = 0;           // width of the token table, where it is not the hidden size
   bool shares_layers = false;  // all blocks have the same parameters
+  bool has_decoder = false;    // all blocks of a second stack read what the first one made
   bool reads_images = false;   // a sequence is an image: as many tokens as there are positions
 };
 

@@ -64,6 +64,8 @@ struct Operand {
       GroupKind::none;  // the address moves on by (index in this group) * type.bytes()
 };
 
+constexpr int input_channels = 4;  // of load_input
+
 // Which run of an instruction must have ended: an instruction of this task, or of the latest
 // earlier task that runs `body` (with the same slot or window as this task, or whatever slot). No
 // such earlier task: nothing to wait for. previous_task: the latest earlier one that computes.
@@ -92,7 +94,7 @@ struct Instruction {
   int root = 0;                       // broadcast, reduce: index in the group
   int peer = -1;                      // send, recv: the other virtual stage
   int channel = 0;  // send, recv: tells apart messages of one task; load_input: 0 tokens, 1
-                    // targets, 2 positions
+                    // targets, 2 positions, 3 what a decoder reads
   int bucket = -1;  // optimizer_step, sum_of_squares, bucket collectives
   int module = -1;  // index into Program::modules; -1: the step's end
   Phase phase = Phase::forward;

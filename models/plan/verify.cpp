@@ -101,6 +101,11 @@ void check_tensor(const Plan& plan, const ModelSizes& model) {
 void check_context(const Plan& plan, const ModelSizes& model) {
   const int context = plan.parallelism.context, length = plan.training.sequence_length;
   if (context == 1) return;
+  if (model.has_decoder)
+    refuse("parallelism/context",
+           fmt::format("{} ranks would share each sequence, and a decoder attends to the encoder's "
+                       "whole one; use 1",
+                       context));
   if (model.reads_images)
     refuse("parallelism/context",
            fmt::format("{} ranks would share each sequence, and an image is read as a whole; use 1",
@@ -216,6 +221,13 @@ void check_schedule(const Plan& plan, const ModelSizes& model) {
         fmt::format("{} x virtual_stages {} = {} chunks would have copies of the parameters that "
                     "all layers of this model share, which two can; use at most 2 chunks",
                     p.pipeline, p.virtual_stages, chunks));
+  // Stages pass activations on to the next one only.
+  if (model.has_decoder && chunks > 2)
+    refuse(
+        "parallelism/pipeline",
+        fmt::format("{} x virtual_stages {} = {} chunks, but every block of the decoder reads what "
+                    "the encoder made, which is passed on once; use at most 2 chunks",
+                    p.pipeline, p.virtual_stages, chunks));
   if (p.schedule == ScheduleKind::interleaved && p.pipeline > 1 && micro_batches % p.pipeline != 0)
     refuse("parallelism/schedule",
            fmt::format("'interleaved' needs micro-batches in multiples of pipeline {}, found {} "
@@ -249,8 +261,13 @@ void check_partition(const Parallelism& p) {
     refuse("parallelism/partition", "no module is given a stage; name some, or use 'auto'");
 }
 
-void check_offload(const Plan& plan) {
+void check_offload(const Plan& plan, const ModelSizes& model) {
   const Parallelism& p = plan.parallelism;
+  if (p.offload == "layers" && model.has_decoder)
+    refuse(
+        "parallelism/offload",
+        "'layers' leaves a block's input on the device while that block works, and all blocks of "
+        "the decoder read what the encoder made; use 'activations'");
   at_least("parallelism/offload_horizon", p.offload_horizon, 0);
   if (p.offload == "layers" &&
       (plan.training.recompute == Recompute::selective || !plan.training.recompute_modules.empty()))
@@ -373,7 +390,7 @@ void verify(const Plan& plan, const ModelSizes& model) {
   check_schedule(plan, model);
   check_partition(plan.parallelism);
   check_amounts(plan.parallelism);
-  check_offload(plan);
+  check_offload(plan, model);
   check_supported(plan, model);
   if (std::find(placements().begin(), placements().end(), plan.parallelism.placement) ==
       placements().end())

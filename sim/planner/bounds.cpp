@@ -93,6 +93,7 @@ double BoundMaker::memory(const Candidate& candidate) {
     return fixed + per_parameter * static_cast<double>(profile.parameters()) +
            in_flight(0) * (model_.layers * kept + static_cast<double>(profile.other_kept_bytes)) +
            static_cast<double>(zero >= 2 ? profile.largest_task_bytes : profile.task_bytes);
+  if (model_.has_decoder()) return fixed;  // blocks of two kinds: left to the exact plan
   double block_parameters = 0;
   for (const UnitProfile& unit : profile.units)
     if (unit.is_block) block_parameters = static_cast<double>(unit.parameters);

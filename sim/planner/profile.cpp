@@ -105,21 +105,16 @@ std::vector<UnitProfile> measure_units(const SmallModel& small, const CostModel&
   return units;
 }
 
-// prefix, block, ..., block, suffix: as many blocks as the model has. Parameters that they share
-// are the first one's.
+// As many blocks as the model has, in place of each one. Parameters that they share are the first
+// one's.
 std::vector<UnitProfile> repeat_blocks(const std::vector<UnitProfile>& small, const Model& model) {
   std::vector<UnitProfile> units;
-  bool blocks_done = false;
   for (const UnitProfile& unit : small) {
-    if (!unit.is_block) {
-      units.push_back(unit);
-    } else if (!blocks_done) {
-      units.push_back(unit);
-      UnitProfile next = unit;
-      if (model.shares_layers()) next.parameters = 0;
-      units.insert(units.end(), static_cast<std::size_t>(model.layers - 1), next);
-      blocks_done = true;
-    }
+    units.push_back(unit);
+    if (!unit.is_block) continue;
+    UnitProfile next = unit;
+    if (model.shares_layers()) next.parameters = 0;
+    units.insert(units.end(), static_cast<std::size_t>(model.layers - 1), next);
   }
   return units;
 }

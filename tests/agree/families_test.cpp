@@ -22,6 +22,7 @@ Plan plan_of(const Model& model, SmallDegrees degrees) {
 }
 
 void whole_parameters(Plan& plan) { plan.parallelism.shard_whole = true; }
+void offloads(Plan& plan) { plan.parallelism.offload = "activations"; }
 void lamb(Plan& plan) { plan.training.optimizer = OptimizerKind::lamb; }
 
 // Parameters that all layers share, cut, sharded and copied.
@@ -44,6 +45,32 @@ constexpr Variant images[] = {{{1, 2, 1}, layout_of<TensorLayout::speed>},
                               {{2, 2, 1}, all_of<rows, layout_of<TensorLayout::speed>>},
                               {{2, 2, 1}, own_batches}};
 
+template <int unit>
+void cut_before(Plan& plan) {
+  plan.stage_of_unit.assign(11, 1);
+  std::fill_n(plan.stage_of_unit.begin(), unit, 0);
+}
+
+// Units of a decoder's model: an embedding, four blocks, another embedding (5), four blocks, a
+// head. The cut is in the encoder, between the two, and in the decoder.
+constexpr Variant decoders[] = {{{2, 1, 1}, cut_before<3>},
+                                {{2, 1, 1}, cut_before<5>},
+                                {{2, 1, 1}, cut_before<8>},
+                                {{2, 1, 1}, all_of<cut_before<8>, full>},
+                                {{2, 1, 1}, all_of<cut_before<3>, zero_bubble>},
+                                {{2, 1, 1}, all_of<cut_before<8>, gpipe>},
+                                {{1, 2, 1}, layout_of<TensorLayout::speed>},
+                                {{1, 2, 1}, layout_of<TensorLayout::memory>},
+                                {{1, 2, 1}, all_of<own_batches, full>},
+                                {{1, 2, 1}, all_of<rows, selective, unfused>},
+                                {{2, 2, 1}, cut_before<8>},
+                                {{2, 2, 1}, all_of<rows, full, cut_before<8>>},
+                                {{2, 2, 1}, all_of<layout_of<TensorLayout::memory>, cut_before<8>>},
+                                {{2, 1, 1}, all_of<cut_before<8>, full, offloads>},
+                                {{1, 1, 2}, all_of<full, offloads>},
+                                {{2, 1, 2, 4, 3}, cut_before<8>},
+                                {{1, 1, 4, 1, 3}, in_pairs}};
+
 constexpr SmallDegrees cases[] = {
     {1, 1, 2},       {1, 2, 1},       {2, 1, 1},       {1, 1, 2, 2, 1}, {1, 1, 2, 2, 2},
     {1, 1, 2, 2, 3}, {2, 2, 1},       {2, 1, 2},       {1, 2, 2, 2, 1}, {2, 1, 2, 4, 1},
@@ -53,7 +80,7 @@ constexpr SmallDegrees cases[] = {
 
 TEST_CASE("further families train alike under all degrees", "[agree][mpi]") {
   World& world = test_world();
-  for (const char* name : {"distilbert", "albert", "vit"})
+  for (const char* name : {"distilbert", "albert", "vit", "bart"})
     for (const SmallDegrees& degrees : cases)
       for (const Recompute recompute : {Recompute::none, Recompute::full}) {
         if (ranks_of(degrees) != world.size()) continue;
@@ -80,4 +107,5 @@ TEST_CASE("further families train alike in less usual ways", "[agree][mpi]") {
   };
   check("albert", shared_layers);
   check("vit", images);
+  check("bart", decoders);
 }

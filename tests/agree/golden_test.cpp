@@ -68,6 +68,8 @@ void run_golden(GraphRunner& runner, const Graph& graph, const Golden& golden) {
   runner.set(graph.tokens, golden.integers("tokens"));
   runner.set(graph.targets, golden.integers("targets"));
   if (graph.positions >= 0) runner.set(graph.positions, golden.integers("positions"));
+  if (graph.decoder_tokens >= 0)
+    runner.set(graph.decoder_tokens, golden.integers("decoder_tokens"));
   for (const Parameter& p : graph.parameters)
     runner.set(p.tensor, golden.tensor("weight/" + p.name).values);
   runner.run();

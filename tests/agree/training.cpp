@@ -48,6 +48,7 @@ Plan on_one_process(Plan plan) {
   plan.training.recompute_budget.reset();
   plan.training.compiler = CompilerLevel::fused;
   plan.training.micro_batch = 2;
+  plan.stage_of_unit.clear();
   return plan;
 }
 

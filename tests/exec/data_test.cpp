@@ -198,6 +198,35 @@ TEST_CASE("masked positions hide what stood there", "[exec][data]") {
   for (const int times : places) CHECK(std::abs(times - 600) < 100);
 }
 
+TEST_CASE("a decoder's sequence is a pair of windows", "[exec][data]") {
+  const TestFolder folder;
+  LoaderOptions options{{folder.file("1", "abcdefABCDEFg"), folder.file("2", "uvwxyz")},
+                        TokenFormat::bytes,
+                        false,
+                        0,
+                        0,
+                        3,
+                        256};
+  options.targets = Targets::pair;
+  options.start_token = 7;
+  Loader loader(options);
+  REQUIRE(loader.sequences() == 3);  // abc|def, ABC|DEF (g is left), uvw|xyz
+  const char* expected[] = {"abcdef", "ABCDEF", "uvwxyz", "abcdef"};
+  for (int position = 0; position < 4; ++position) {
+    std::int32_t source[3], target[3], read[3];
+    loader.read(position, {source, target, nullptr, read});
+    for (int i = 0; i < 3; ++i) {
+      CHECK(source[i] == expected[position][i]);
+      CHECK(target[i] == expected[position][i + 3]);
+      CHECK(read[i] == (i == 0 ? 7 : target[i - 1]));
+    }
+  }
+  options.files = {folder.file("short", "abcde")};
+  CHECK(message_of([&] { Loader other(options); })
+            .ends_with("short: has 5 tokens; one sequence needs 6 (2 x sequence_length), and no "
+                       "file has that many"));
+}
+
 TEST_CASE("images are records of a label and its pixels", "[exec][data]") {
   const TestFolder folder;
   LoaderOptions options;

@@ -90,6 +90,7 @@ TEST_CASE("a written config.json is read as the same model", "[safetensors]") {
     CHECK(back.image_size == model.image_size);
     CHECK(back.patch_size == model.patch_size);
     CHECK(back.channels == model.channels);
+    CHECK(back.decoder_start == model.decoder_start);
     CHECK(back.layers == model.layers);
     CHECK(back.heads == model.heads);
     CHECK(back.kv_heads == model.kv_heads);

@@ -10,13 +10,12 @@ namespace meshwright {
 namespace {
 
 LoaderOptions made_up_tokens(const Model& model, const Plan& plan) {
-  constexpr Targets targets_of_head[] = {Targets::next, Targets::masked, Targets::span,
-                                         Targets::label};
   LoaderOptions options;
   options.sequence_length = plan.training.sequence_length;
   options.vocabulary = model.vocabulary;
   options.pixels = model.pixels();
-  options.targets = targets_of_head[static_cast<std::size_t>(model.head)];
+  options.targets = targets_of(model);
+  options.start_token = model.decoder_start;
   options.predicted = plan.training.predicted_positions;
   return options;
 }

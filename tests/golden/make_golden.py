@@ -10,7 +10,7 @@
     tensors.bin   float32, little-endian, row-major
 
 Tensors: `tokens` [b,s] (of images the pixels), `targets` [b,s] (or [b,p] masked, [b,2] question answering), `positions`
-[b,p] (masked only; of images the class token's, [b,1]), `logits` (rows of the targets; all rows for the others), `loss` (mean over all
+[b,p] (masked only; of images the class token's, [b,1]), `decoder_tokens` [b,s] (seq2seq only), `logits` (rows of the targets; all rows for the others), `loss` (mean over all
 targets, and the experts' balancing loss), `weight/<name>` and `gradient/<name>` of every parameter. Token ids, targets and positions
 are whole numbers stored as floats.
 
@@ -96,6 +96,13 @@ MODELS = {
              "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
              "intermediate_size": 64, "image_size": 8, "patch_size": 4, "num_channels": 3,
              "num_labels": 21, "layer_norm_eps": 1e-12, "hidden_act": "gelu"}, None),
+    "bart": ("BartForConditionalGeneration",
+             {"model_type": "bart", "architectures": ["BartForConditionalGeneration"],
+              "d_model": 32, "encoder_layers": 2, "decoder_layers": 2,
+              "encoder_attention_heads": 4, "decoder_attention_heads": 4, "encoder_ffn_dim": 64,
+              "decoder_ffn_dim": 64, "max_position_embeddings": 16, "vocab_size": VOCABULARY,
+              "activation_function": "gelu", "scale_embedding": False,
+              "decoder_start_token_id": 2, "pad_token_id": 1}, None),
 }
 # The tied table by the name of its first user.
 HEAD_FIRST = {"lm_head.decoder.bias": "lm_head.bias",
@@ -199,6 +206,12 @@ def run(class_name, model, generator):
         tensors["targets"] = draw(VOCABULARY, (BATCH, PREDICTED), generator)
         all_logits = model(input_ids=tokens).logits
         logits = torch.stack([all_logits[b, positions[b]] for b in range(BATCH)])
+        scores = logits.reshape(-1, VOCABULARY)
+    elif class_name == "BartForConditionalGeneration":
+        targets = tensors["targets"] = draw(VOCABULARY, (BATCH, SEQUENCE), generator)
+        start = torch.full((BATCH, 1), model.config.decoder_start_token_id)
+        read = tensors["decoder_tokens"] = torch.cat([start, targets[:, :-1]], dim=1)
+        logits = model(input_ids=tokens, decoder_input_ids=read).logits
         scores = logits.reshape(-1, VOCABULARY)
     else:
         tensors["targets"] = text[:, 1:]

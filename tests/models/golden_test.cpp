@@ -33,6 +33,7 @@ class Interpreter {
     load(graph.tokens, golden.tensor("tokens"));
     load(graph.targets, golden.tensor("targets"));
     if (graph.positions >= 0) load(graph.positions, golden.tensor("positions"));
+    if (graph.decoder_tokens >= 0) load(graph.decoder_tokens, golden.tensor("decoder_tokens"));
     for (const Parameter& p : graph.parameters) load(p.tensor, golden.tensor("weight/" + p.name));
   }
 

@@ -103,6 +103,8 @@ TEST_CASE("parameter counts are the published ones", "[models][importers]") {
   CHECK(count("distilbert-base-uncased") == 66'985'530);
   CHECK(count("albert-base-v2") == 11'221'680);
   CHECK(count("vit-base-patch16-224") == 86'567'656);
+  CHECK(count("bart-base") == 139'420'416);
+  CHECK(count("bart-large") == 406'291'456);
   CHECK(count("minilmv2-l6-h384") == 30'345'945);
 }
 
@@ -169,9 +171,10 @@ TEST_CASE("every model of the zoo has a sound graph", "[models][importers]") {
     const Graph graph = graph_of(model);
     verify(graph, "build_graph");
     // Units: an embedding, the blocks, a final norm unless the norms come after, a head.
-    const int outside = model.family == Family::bert ? 2 : 3;
-    CHECK(static_cast<int>(graph.units.size()) == model.layers + outside);
-    CHECK(nodes_of(graph, Op::attention) == model.layers);
+    // A decoder has an embedding and blocks of its own, which attend twice.
+    const int outside = model.family == Family::bert ? 2 : 3, stacks = model.has_decoder() ? 2 : 1;
+    CHECK(static_cast<int>(graph.units.size()) == stacks * model.layers + outside);
+    CHECK(nodes_of(graph, Op::attention) == (stacks == 2 ? 3 : 1) * model.layers);
     for (const Parameter& p : graph.parameters) {
       CHECK(p.decay == (p.global_shape.rank >= 2));
       if (p.cut.dim < 0) continue;
@@ -243,6 +246,35 @@ TEST_CASE("layers that share their parameters", "[models][importers]") {
         "config.json: /embedding_size: 0 is out of range; use 1 to hidden_size 768");
 }
 
+TEST_CASE("a decoder attends to all of the encoder's output", "[models][importers]") {
+  const Graph graph = graph_of(load_model("bart-base", source));
+  CHECK(graph.units[7].path == "model.decoder.embed_tokens");
+  CHECK(graph.units[8].path == "model.decoder.layers.0");
+  CHECK(users(graph, parameter(graph, "model.shared.weight").tensor) == 3);  // the head is tied
+  CHECK(parameter(graph, "model.decoder.embed_positions.weight").global_shape == Shape{1026, 768});
+  int causal = 0, encoded = -1;
+  for (const Node& node : graph.nodes) {
+    if (node.op == Op::attention) causal += node.attributes.causal ? 1 : 0;
+    if (graph.unit_of(node) == 6) encoded = node.outputs[0];  // the encoder's last norm
+  }
+  CHECK(causal == 6);
+  CHECK(users(graph, encoded) == 2 * 6);  // keys and values
+  CHECK(error_with("bart-base", "decoder_layers", 3) ==
+        "config.json: /decoder_layers: 3 is not encoder_layers 6: unlike stacks are not built; use "
+        "6");
+  CHECK(error_with("bart-base", "scale_embedding", true) ==
+        "config.json: /scale_embedding: true: embeddings that are scaled are not built; set it to "
+        "false");
+  CHECK(error_with("bart-base", "architectures", {"BartForQuestionAnswering"}) ==
+        "config.json: /architectures: BartForQuestionAnswering: only the language model's head is "
+        "built for it");
+  CHECK(error_with("bart-base", "decoder_start_token_id", 50265) ==
+        "config.json: /decoder_start_token_id: 50265 is not in the vocabulary; use 0 to 50264");
+  CHECK(ours(R"({"family": "seq2seq", "hidden": 64, "layers": 2, "heads": 4, "vocab": 9,
+                 "positions": 8, "decoder_start": 1})")
+            .decoder_start == 1);
+}
+
 TEST_CASE("a vision transformer's sequence is its image", "[models][importers]") {
   const Model vit = load_model("vit-base-patch16-224", source);
   CHECK(vit.positions == 197);  // 14 x 14 patches and the class token
@@ -261,6 +293,11 @@ TEST_CASE("a vision transformer's sequence is its image", "[models][importers]")
         Approx(6 * tokens * layers * 12 * h * h + 12 * h * layers * 2 * 197 * 197 +
                6 * 2 * (196 * h * h + 1000 * h))
             .epsilon(1e-12));
+  CHECK(error_with("vit-base-patch16-224", "tie_word_embeddings", true) == "");  // it has no words
+  CHECK_FALSE(theirs(config_of("vit-base-patch16-224")
+                         .patch(json::parse(
+                             R"([{"op": "add", "path": "/tie_word_embeddings", "value": true}])")))
+                  .tied_embeddings);
   CHECK(error_with("vit-base-patch16-224", "patch_size", 15) ==
         "config.json: /patch_size: 15 does not divide the image size 224; use a number that does");
   const Model ours_too = ours(
@@ -361,9 +398,6 @@ TEST_CASE("errors of our JSON", "[models][importers]") {
   CHECK(error(R"({"family": "bloom", "kv_heads": 2})") ==
         "job.json: /model/kv_heads: this family packs queries, keys and values by head; use 4 or "
         "leave it out");
-  CHECK(error(R"({"family": "seq2seq"})") ==
-        "job.json: /model/family: 'seq2seq' is not built yet; use gpt, llama, bert, mpt, bloom, "
-        "mixtral or vit");
   CHECK(error(R"({"experts": 8})").starts_with("job.json: /model/experts: unknown key; known: "));
   CHECK(error(R"({"family": "mixtral", "experts": 4})") == "");
   CHECK(error(R"({"family": "mixtral", "experts": 257})") ==
@@ -380,9 +414,10 @@ TEST_CASE("errors of our JSON", "[models][importers]") {
 
 TEST_CASE("a config.json that asks for what is not built", "[models][importers]") {
   CHECK(error_with("gpt2", "summary_type", "cls_index") == "");
-  CHECK(error_with("gpt2", "model_type", "opt") ==
-        "config.json: /model_type: unknown model_type 'opt'; known: gpt2, gpt_neox, gptj, llama, "
-        "mistral, mixtral, bert, roberta, camembert, xlm-roberta, distilbert, albert and vit");
+  CHECK(
+      error_with("gpt2", "model_type", "opt") ==
+      "config.json: /model_type: unknown model_type 'opt'; known: gpt2, gpt_neox, gptj, llama, "
+      "mistral, mixtral, bert, roberta, camembert, xlm-roberta, distilbert, albert, bart and vit");
   CHECK(error_with("gpt2", "activation_function", "relu") ==
         "config.json: /activation_function: unknown activation 'relu'; known: gelu, gelu_python, "
         "gelu_new, gelu_fast and gelu_pytorch_tanh");
