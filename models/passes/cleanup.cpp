@@ -45,7 +45,7 @@ Graph cleaned(Graph graph) {
     renumber(parameter.gradient);
   }
   for (int* id :
-       {&graph.tokens, &graph.decoder_tokens, &graph.targets, &graph.positions, &graph.loss})
+       {&graph.tokens, &graph.targets, &graph.positions, &graph.decoder_tokens, &graph.loss})
     renumber(*id);
   graph.tensors = std::move(kept);
   return graph;

@@ -143,7 +143,7 @@ class AutocastStep {
           return f;
         }
         f.kept = single * n;
-        f.forward_scratch = single * n + (is_masked_model() ? 0 : half * n);
+        f.forward_scratch = single * n + (shifts_logits() ? half * n : 0);
         f.backward_scratch = 2 * single * n - half * n;
         return f;
       default:
@@ -153,7 +153,7 @@ class AutocastStep {
     }
   }
 
-  bool is_masked_model() const { return graph_.positions >= 0; }
+  bool shifts_logits() const { return graph_.positions < 0 && graph_.decoder_tokens < 0; }
 
   void keep_wide(int x, Footprint& f) const {
     if (is_half(x))
