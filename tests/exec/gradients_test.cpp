@@ -329,9 +329,14 @@ TEST_CASE("no operation lacks a test of its gradient", "[exec][backends]") {
       Op::combine,
       Op::image_patches};
   const std::set<Op> gradients_elsewhere = {
-      Op::norm_parts_sums, Op::norm_parts_grad, Op::context_attention_grad,
-      Op::context_unpack,  Op::route_grad,      Op::dispatch_grad,
-      Op::combine_grad};
+      Op::norm_parts_sums,
+      Op::norm_parts_grad,
+      Op::context_attention_grad,
+      Op::context_unpack,
+      Op::route_grad,
+      Op::dispatch_grad,
+      Op::combine_grad,
+      Op::fused};  // of what it is made of: random_graph_test.cpp
   const std::set<Op> moves_data = {Op::tensor_copy,      Op::tensor_reduce,  Op::sequence_gather,
                                    Op::sequence_scatter, Op::sequence_slice, Op::stats_gather,
                                    Op::context_shift,    Op::context_gather, Op::context_scatter,

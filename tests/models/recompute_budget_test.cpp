@@ -346,13 +346,11 @@ TEST_CASE("any budget is kept on every stage of any plan", "[models][recompute]"
         const MemoryPlan& memory = stages[device].memory;
         verify(memory);
         CHECK(none[device].memory.slots[chunk].stride <= chosen[s].unlimited);
-        // The training compiler repeats what costs next to nothing beside.
-        if (plan.training.compiler == CompilerLevel::full)
-          CHECK(memory.slots[chunk].stride <= chosen[s].kept);
-        else
-          CHECK(memory.slots[chunk].stride == chosen[s].kept);
+        CHECK(memory.slots[chunk].stride == chosen[s].kept);
         CHECK(memory.slots[chunk].stride + chosen[s].working <= chosen[s].budget);
-        CHECK(most_live(memory) <= most_live(none[device].memory) + chosen[s].working);
+        // Level `full` moves operations to those that they are fused with.
+        if (plan.training.compiler != CompilerLevel::full)
+          CHECK(most_live(memory) <= most_live(none[device].memory) + chosen[s].working);
       }
     }
   }
