@@ -4,6 +4,7 @@
 
 #include "exec/backends/cpu/dropout.h"
 #include "exec/backends/cpu/kernels.h"
+#include "exec/backends/cpu/map.h"
 #include "models/core/error.h"
 #include "models/graph/context.h"
 
@@ -11,14 +12,7 @@ namespace meshwright::cpu {
 
 template <typename T>
 void add(const KernelCall& k) {
-  const T* a = k.in<T>(0);
-  const T* b = k.in<T>(1);
-  T* y = k.out<T>(0);
-  parallel_for(k.pool, k.in_shape(0).elements(), elements_per_piece,
-               [=](std::int64_t begin, std::int64_t end) {
-#pragma omp simd
-                 for (std::int64_t i = begin; i < end; ++i) y[i] = a[i] + b[i];
-               });
+  map_two<T>(k, [](T a, T b) { return a + b; });
 }
 
 // Forward and backward alike: the gradient drops the elements that the forward dropped.
