@@ -46,7 +46,7 @@ class Clusters {
       if (cluster < 0) {
         nodes.push_back(graph_.nodes[i]);
       } else if (clusters_[at(cluster)].front() == static_cast<int>(i)) {
-        for (Node& node : nodes_of(clusters_[at(cluster)])) nodes.push_back(std::move(node));
+        nodes.push_back(node_of(clusters_[at(cluster)]));
       }
     }
     Graph fused = graph_;
@@ -102,7 +102,7 @@ class Clusters {
     if (!made_before) return false;
     std::vector<int> larger = cluster;
     larger.push_back(static_cast<int>(&node - graph_.nodes.data()));
-    return !fusion_of(larger).empty();
+    return fusion_of(larger).has_value();
   }
 
   // The clusters of what makes the node's operands, and of what reads them too.
@@ -138,20 +138,20 @@ class Clusters {
   }
 
   // One fused node; nothing where its blocks would be too large or its operands too many.
-  std::vector<Node> fusion_of(const std::vector<int>& cluster) const {
+  std::optional<Node> fusion_of(const std::vector<int>& cluster) const {
     std::vector<const Node*> members;
     for (int index : cluster) members.push_back(&graph_.nodes[at(index)]);
     std::optional<Fused> made = fuse(graph_, members, uses_);
-    if (!made || (leads(*members.front()) && !lead_with_product(made->fusion))) return {};
+    if (!made || (leads(*members.front()) && !lead_with_product(made->fusion))) return std::nullopt;
     made->fusion.block_rows = rows_per_block(made->fusion);
-    if (made->fusion.block_rows == 0) return {};
+    if (made->fusion.block_rows == 0) return std::nullopt;
     made->node.attributes.fusion = std::make_shared<const Fusion>(std::move(made->fusion));
-    return {made->node};
+    return made->node;
   }
 
-  std::vector<Node> nodes_of(const std::vector<int>& cluster) const {
-    return cluster.size() > 1 ? fusion_of(cluster)
-                              : std::vector<Node>{graph_.nodes[at(cluster.front())]};
+  // A cluster has grown only while it could be fused.
+  Node node_of(const std::vector<int>& cluster) const {
+    return cluster.size() > 1 ? fusion_of(cluster).value() : graph_.nodes[at(cluster.front())];
   }
 
   const Graph& graph_;
