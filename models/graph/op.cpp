@@ -66,6 +66,9 @@ void infer_attention(const Attributes& a, In in, Out& out) {
                                             : std::int64_t{a.heads} * a.head_dim;
   require(in[0].shape[1] == width, "the queries' width is heads * head_dim");
   require(in[0].shape[0] == std::int64_t{a.micro_batch} * a.sequence_length, "whole sequences");
+  require(a.relative_buckets == 0 ||
+              (in.size() == 4 && in[3].shape == Shape{a.relative_buckets, a.heads}),
+          "the table of relative positions follows separate queries, keys and values");
   out.push_back(matrix(in[0].shape[0], std::int64_t{a.heads} * a.head_dim, in[0].dtype));
   out.push_back(saved_by_attention(a, in[0].dtype));
 }
@@ -213,8 +216,8 @@ void infer_linear_grad_input(const Attributes& a, In in, Out& out) {
   out.push_back(matrix(in[0].shape[0], in[1].shape[a.weight_in_out ? 0 : 1], in[0].dtype));
 }
 
-void infer_attention_grad(const Attributes&, In in, Out& out) {
-  const std::size_t tensors = in.size() == 4 ? 1 : 3;
+void infer_attention_grad(const Attributes& a, In in, Out& out) {
+  const std::size_t tensors = a.packing == Packing::separate ? 3 : 1;
   for (std::size_t i = 0; i < tensors; ++i) out.push_back(in[i]);
 }
 
@@ -315,6 +318,11 @@ void infer_prepend_row(const Attributes& a, In in, Out& out) {
   out.push_back(matrix(in[0].shape[0] + a.micro_batch, in[0].shape[1], in[0].dtype));
 }
 
+void infer_add_relative_bias(const Attributes& a, In in, Out& out) {
+  require(in[1].shape == Shape{a.relative_buckets, a.heads}, "a column of the table for each head");
+  out.push_back(in[0]);
+}
+
 void infer_prepend_row_grad(const Attributes& a, In in, Out& out) {
   out.push_back(matrix(in[0].shape[0] - a.micro_batch, in[0].shape[1], in[0].dtype));
 }
@@ -386,10 +394,10 @@ constexpr OpInfo table[] = {
     {Op::expert_linear, "expert_linear", SplitRule::none, forward, local, infer_expert_linear,
      work_expert_linear},
     {Op::combine, "combine", SplitRule::none, forward, local, infer_combine, work_combine},
-    {Op::scale, "scale", SplitRule::none, forward, local, same_as_first, work_unary},
+    {Op::scale, "scale", SplitRule::elements, forward, local, same_as_first, work_unary},
     {Op::add_constant, "add_constant", SplitRule::none, forward, local, same_as_first, work_unary},
     {Op::cube, "cube", SplitRule::none, forward, local, same_as_first, work_unary},
-    {Op::multiply, "multiply", SplitRule::none, forward, local, infer_add, work_elementwise},
+    {Op::multiply, "multiply", SplitRule::elements, forward, local, infer_add, work_elementwise},
     {Op::silu, "silu", SplitRule::none, forward, local, same_as_first, work_unary},
     {Op::mean_of_squares, "mean_of_squares", SplitRule::none, forward, local, infer_column_of_rows,
      work_mean_of_squares},
@@ -421,6 +429,9 @@ constexpr OpInfo table[] = {
      work_elementwise},
     {Op::prepend_row, "prepend_row", SplitRule::first, forward, local, infer_prepend_row,
      work_rewrite},
+    // relative positions
+    {Op::add_relative_bias, "add_relative_bias", SplitRule::none, forward, local,
+     infer_add_relative_bias, work_add_relative_bias},
     {Op::embedding_grad, "embedding_grad", SplitRule::none, gradient, local, nothing,
      work_embedding_grad},
     {Op::add_position_grad, "add_position_grad", SplitRule::none, gradient, local, nothing,
@@ -497,6 +508,9 @@ constexpr OpInfo table[] = {
     // images
     {Op::prepend_row_grad, "prepend_row_grad", SplitRule::none, gradient, local,
      infer_prepend_row_grad, work_rewrite},
+    // relative positions
+    {Op::relative_bias_grad, "relative_bias_grad", SplitRule::none, gradient, local, nothing,
+     work_column_sum},
     {Op::zero, "zero", SplitRule::none, forward, local, nothing, work_zero},
     {Op::sum_loss, "sum_loss", SplitRule::none, forward, local, nothing, work_elementwise},
     {Op::sum_of_squares, "sum_of_squares", SplitRule::none, gradient, local, nothing,

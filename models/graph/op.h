@@ -27,7 +27,8 @@ enum class Op : std::uint8_t {
   linear,     // x[rows,in], W, (bias[out]) -> [rows,out]; W[out,in], or [in,out] when weight_in_out
   add_bias,   // x[rows,n], bias[n] -> [rows,n]
   rope,       // x -> x with queries and keys rotated (attributes: packing, rotary_dim, ...)
-  attention,  // qkv, or q, k, v -> y[rows,heads*head_dim], saved f32: see attention_kernel
+  attention,  // qkv, or q, k, v, (table[relative_buckets,heads]: relative.h) ->
+              // y[rows,heads*head_dim], saved f32: see attention_kernel
   gelu,       // x -> gelu(x): tanh form when gelu_tanh, else erf
   relu,       // x -> max(x, 0)
   tanh,       // x -> tanh(x)
@@ -101,6 +102,9 @@ enum class Op : std::uint8_t {
   image_patches,  // pixels[b,c*side*side] i32 of 0 to 255 -> [b*(s-1),c*patch_size^2] of -1 to 1
                   // (x / 127.5 - 1): a patch's channels, of each its rows
   prepend_row,    // x[b*(s-1),h], row[h] -> [b*s,h]: every sequence begins with the row
+  // relative positions, in an eager framework: a kernel of their own
+  add_relative_bias,  // scores[b*heads,s,s], table[relative_buckets,heads] -> scores + the table's
+                      // row of the bucket of key - query (relative.h)
   // gradients. "(+)" outputs are parameter gradients and are added to.
   embedding_grad,          // tokens, dy -> (+)table
   add_position_grad,       // dy -> (+)table
@@ -111,7 +115,7 @@ enum class Op : std::uint8_t {
   linear_grad_weight,      // x, dy -> (+)W
   bias_grad,               // dy -> (+)bias
   rope_grad,               // dy -> dx (the inverse rotation)
-  attention_grad,          // qkv, y, saved, dy -> dqkv; or q, k, v, y, saved, dy -> dq, dk, dv
+  attention_grad,          // qkv or q, k, v, y, saved, dy, (table) -> dqkv or dq, dk, dv, (+)table
   context_attention_grad,  // q or qkv, kv, y, saved, dy, (dq) -> dq (with that of earlier steps),
                            // dkv
   context_scatter,         // [C*rows,n] -> sum over the ranks, own part [rows,n]
@@ -152,6 +156,8 @@ enum class Op : std::uint8_t {
   nll_loss_grad,     // log-probabilities, targets, (loss_scale[1] f32) -> their gradient f32,
                      // times `scale` and loss_scale
   prepend_row_grad,  // dy -> dx[b*(s-1),h], (+)row
+  // relative positions
+  relative_bias_grad,  // dscores[b*heads,s,s] -> (+)table
   // the step's bookkeeping
   zero,               // -> every output set to 0
   sum_loss,           // loss[n] f32, sum[1] f64 -> (+)sum: rows added in order in double
@@ -207,7 +213,11 @@ struct Attributes {
   AttentionKernel attention = AttentionKernel::flash2;
   bool causal = true;
   bool alibi = false;
-  int alibi_heads = 0;  // heads of the whole model: the slopes depend on it
+  int alibi_heads = 0;        // heads of the whole model: the slopes depend on it
+  int relative_buckets = 0;   // rows of a table of relative positions, some earlier, some later
+                              // unless causal (relative.h); 0: none
+  int relative_distance = 0;  // from which on all are in the last bucket
+  bool scaled_scores = true;  // attention divides its scores by sqrt(head_dim)
   bool weight_in_out = false;
   bool gelu_tanh = false;
   bool rotary_interleaved = false;  // pairs (2i, 2i+1) (GPT-J) instead of (i, i + rotary_dim/2)

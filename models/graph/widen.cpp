@@ -87,6 +87,9 @@ constexpr CutRow cuts[] = {
     {Op::log_softmax_grad, Unit::row, 0b11, 0b1},
     {Op::nll_loss, Unit::row, 0b11, 0b1},
     {Op::nll_loss_grad, Unit::row, 0b11, 0b1},
+    // relative positions
+    {Op::add_relative_bias, Unit::sequence, 0b1, 0b1},
+    {Op::relative_bias_grad, Unit::sequence, 0b1, 0},
 };
 
 template <typename Visit>

@@ -225,12 +225,18 @@ void work_attention_grad(const OpCall& call, CompilerLevel level, Kernels& kerne
   batched_gemm(kernels, batch, {s, s, d}, size);
   drop_probabilities(kernels, call, level);
   memory_kernel(kernels, 3 * score_bytes(a, size));
+  if (a.relative_buckets > 0) memory_kernel(kernels, score_bytes(a, size));  // the table's sums
   batched_gemm(kernels, batch, {s, d, s}, size);
   batched_gemm(kernels, batch, {s, d, s}, size);
 }
 
 void work_unary(const OpCall& call, CompilerLevel, Kernels& kernels) {
   memory_kernel(kernels, 2 * bytes(call.inputs[0]));
+}
+
+// Reads the scores and the bias of one sequence, which an eager framework has in memory.
+void work_add_relative_bias(const OpCall& call, CompilerLevel, Kernels& kernels) {
+  memory_kernel(kernels, bytes(call.inputs[0]) * (2 + 1.0 / call.attributes.micro_batch));
 }
 
 // Reads every input that is as large as an output, writes the outputs.

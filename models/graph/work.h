@@ -19,6 +19,6 @@ Work work_nothing, work_embedding, work_embedding_grad, work_rewrite, work_add_r
 // Of the framework's operations.
 Work work_mean_of_squares, work_mean_of_squares_grad, work_scale_rows, work_row_dots,
     work_scale_columns_grad, work_rotate_half, work_scores, work_weigh, work_log_softmax,
-    work_log_softmax_grad, work_nll_loss;
+    work_log_softmax_grad, work_nll_loss, work_add_relative_bias;
 
 }  // namespace meshwright

@@ -196,6 +196,9 @@ class Differentiator {
         make_and_pass(Op::weigh_values, node, {dy, in[1]});
         pass_on(node, in[1], graph_.output(make(Op::weigh_transposed, node, {dy, in[0]})));
         break;
+      case Op::add_relative_bias:
+        through(Op::relative_bias_grad, node, dy);
+        break;
       case Op::softmax:
         make_and_pass(Op::softmax_grad, node, {node.outputs[0], dy});
         break;
@@ -304,11 +307,17 @@ class Differentiator {
   }
 
   void differentiate_attention(const Node& node, int dy) {
-    TensorIds inputs = node.inputs;
+    const bool relative = node.attributes.relative_buckets > 0;
+    const int count = node.inputs.size() - (relative ? 1 : 0);  // of queries, keys and values
+    TensorIds inputs, table;
+    for (int i = 0; i < count; ++i) inputs.push_back(node.inputs[i]);
     for (int id : {node.outputs[0], node.outputs[1], dy}) inputs.push_back(id);
-    const int grad = make(Op::attention_grad, node, inputs);
-    for (int i = 0; i < node.inputs.size(); ++i)
-      pass_on(node, node.inputs[i], graph_.output(grad, i));
+    if (relative) {
+      inputs.push_back(node.inputs[count]);
+      table.push_back(of_parameter(node.inputs[count]));
+    }
+    const int grad = make(Op::attention_grad, node, inputs, table);
+    for (int i = 0; i < count; ++i) pass_on(node, node.inputs[i], graph_.output(grad, i));
   }
 
   Graph& graph_;

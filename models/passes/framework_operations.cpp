@@ -100,8 +100,10 @@ class FrameworkWriter {
     const Attributes& a = node.attributes;
     const TensorIds heads = split_heads(node);
     int scores = add(Op::scores, node, {heads[0], heads[1]});
-    scores = add(Op::scale, node, {scores}, 1 / std::sqrt(static_cast<double>(a.head_dim)));
+    if (a.scaled_scores)
+      scores = add(Op::scale, node, {scores}, 1 / std::sqrt(static_cast<double>(a.head_dim)));
     if (a.alibi) scores = add(Op::add_alibi, node, {scores});
+    if (a.relative_buckets > 0) scores = add(Op::add_relative_bias, node, {scores, node.inputs[3]});
     if (a.causal) scores = add(Op::mask_scores, node, {scores}, masked_score());
     int weights = add(Op::softmax, node, {scores});
     if (a.dropout > 0) weights = add(Op::drop_probabilities, node, {weights});
@@ -117,7 +119,7 @@ class FrameworkWriter {
       return out_.nodes.back().outputs;
     }
     TensorIds heads;
-    for (int id : node.inputs) heads.push_back(add(Op::split_heads, node, {id}));
+    for (int i = 0; i < 3; ++i) heads.push_back(add(Op::split_heads, node, {node.inputs[i]}));
     return heads;
   }
 

@@ -61,6 +61,7 @@ bool is_selected(const Node& node) {
     case Op::scores:
     case Op::scale:
     case Op::add_alibi:
+    case Op::add_relative_bias:
     case Op::mask_scores:
     case Op::softmax:
     case Op::softmax_grad:

@@ -296,8 +296,22 @@ class Generator {
     a.causal = draw_.one_in(2);
     a.alibi = draw_.one_in(4);
     a.alibi_heads = a.alibi ? a.heads : 0;
+    a.scaled_scores = !draw_.one_in(4);
+    if (!in_ring_ && a.packing == Packing::separate && draw_.one_in(2)) {
+      a.relative_buckets = draw_.between(4, 12);
+      a.relative_distance = a.relative_buckets / 2 + draw_.between(1, 20);
+      qkv.push_back(relative_table(a));
+    }
     if (draw_.one_in(4)) a.dropout = 0.2, a.dropout_key = 17;
     return project(apply(Op::attention, qkv, a), hidden_);
+  }
+
+  // Blocks may share one, as T5's do.
+  int relative_table(const Attributes& a) {
+    const Shape shape{a.relative_buckets, a.heads};
+    if (relative_table_ < 0 || graph_.tensor(relative_table_).type.shape != shape)
+      relative_table_ = parameter(shape);
+    return relative_table_;
   }
 
   int mlp(int x) {
@@ -305,7 +319,7 @@ class Generator {
     const int inner = draw_.of({4, 8, 21, 48});
     int y = project(x, inner);
     if (draw_.one_in(3))
-      y = apply(Op::swiglu, {y, project(x, inner)});
+      y = apply(draw_.one_in(3) ? Op::multiply : Op::swiglu, {y, project(x, inner)});
     else
       y = activation(y);
     return project(y, hidden_);
@@ -358,6 +372,11 @@ class Generator {
 
   void predict_words(int x) {
     const std::int64_t padded = graph_.tensor(table_).type.shape[0];
+    if (draw_.one_in(4)) {
+      Attributes scaled = attributes();
+      scaled.factor = 0.25;
+      x = apply(Op::scale, {x}, scaled);
+    }
     TensorIds inputs{wander(x), draw_.one_in(2) ? table_ : parameter({padded, hidden_})};
     if (draw_.one_in(3)) inputs.push_back(parameter({padded}));
     Attributes a = attributes();
@@ -384,7 +403,7 @@ class Generator {
   int batch_ = 1, length_ = 1, hidden_ = 1, vocabulary_ = 1;
   bool in_ring_ = false;
   int patches_ = 0;  // of a side of an image; 0: words
-  int table_ = -1;
+  int table_ = -1, relative_table_ = -1;
   int unit_ = 0;
   std::string part_;
   std::map<std::string, int> modules_;

@@ -160,10 +160,13 @@ Case attention_case(const Attributes& a) {
   if (a.causal) name += ", causal";
   if (a.alibi) name += ", alibi";
   if (a.kv_heads != a.heads) name += ", grouped queries";
+  if (a.relative_buckets > 0) name += ", relative positions";
+  if (!a.scaled_scores) name += ", unscaled";
   if (a.dropout > 0) name += ", dropout";
   std::vector<InputSpec> inputs = {{{rows, (a.heads + 2 * a.kv_heads) * dim}}};
   if (a.packing == Packing::separate)
     inputs = {{{rows, a.heads * dim}}, {{rows, a.kv_heads * dim}}, {{rows, a.kv_heads * dim}}};
+  if (a.relative_buckets > 0) inputs.push_back({{a.relative_buckets, a.heads}});
   return {name + ", s = " + std::to_string(s),
           Op::attention,
           a,
@@ -212,6 +215,33 @@ void add_tiled_attention_cases(std::vector<Case>& cases, int length) {
       a.dropout = 0.25;
       cases.push_back(attention_case(a));
     }
+}
+
+// With a table of relative positions; of unscaled scores too.
+void add_relative_cases(std::vector<Case>& cases, int batch, int length, int head_dim) {
+  Attributes a = sequences(batch, length);
+  a.heads = 4;
+  a.head_dim = head_dim;
+  a.relative_buckets = 8;
+  a.relative_distance = 20;
+  for (const AttentionKernel kernel : {AttentionKernel::unfused, AttentionKernel::flash})
+    for (const bool causal : {false, true}) {
+      a.attention = kernel;
+      a.causal = causal;
+      a.kv_heads = causal ? 4 : 2;
+      a.scaled_scores = !causal;
+      cases.push_back(attention_case(a));
+      a.dropout = causal ? 0.25 : 0;
+    }
+  const Shape all{std::int64_t{batch} * 4, length, length};
+  for (const bool causal : {false, true}) {
+    a.causal = causal;
+    cases.push_back({std::string("add_relative_bias") + (causal ? ", causal" : ""),
+                     Op::add_relative_bias,
+                     a,
+                     {{all}, {{a.relative_buckets, a.heads}}},
+                     {all}});
+  }
 }
 
 // What an eager framework runs.
@@ -299,6 +329,7 @@ std::vector<Case> cases_of(const Sizes& z, int head_dim) {
   add_score_cases(cases, z, head_dim);
   add_head_cases(cases, z, head_dim);
   add_attention_cases(cases, z.batch, z.length, head_dim);
+  add_relative_cases(cases, z.batch, z.length, head_dim);
   return cases;
 }
 
@@ -308,12 +339,14 @@ std::vector<Case> small_cases() {
   std::vector<Case> cases = cases_of({2, 5, 7, 9}, 3);
   for (const Case& c : cases_of({1, 1, 1, 4}, 1)) cases.push_back(c);
   add_tiled_attention_cases(cases, 131);
+  add_relative_cases(cases, 1, 131, 2);
   return cases;
 }
 
 std::vector<Case> large_cases() {
   std::vector<Case> cases = cases_of({3, 67, 515, 1030}, 32);
   add_tiled_attention_cases(cases, 300);
+  add_relative_cases(cases, 2, 300, 8);
   return cases;
 }
 
@@ -479,12 +512,15 @@ const OpRule rules[] = {
      [](Runner& r, const Case& c, const Inputs& in, const Inputs& out, const OpTensor& dy) {
        std::vector<const OpTensor*> operands;
        std::vector<Shape> shapes;
+       const bool relative = c.attributes.relative_buckets > 0;
        for (const OpTensor& tensor : in) {
          operands.push_back(&tensor);
          shapes.push_back(tensor.type.shape);
        }
+       if (relative) operands.pop_back();  // the table comes last
        for (const OpTensor* tensor : {&out[0], &out[1], &dy}) operands.push_back(tensor);
-       return r.run(Op::attention_grad, c.attributes, operands, shapes);
+       if (relative) operands.push_back(&in.back());
+       return r.run(Op::attention_grad, c.attributes, operands, shapes, relative ? 1 : 0);
      }},
     {Op::gelu,
      [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const OpTensor& dy) {
@@ -579,6 +615,11 @@ const OpRule framework_rules[] = {
                           const OpTensor& dy) { return Inputs{dy}; }},
     {Op::add_alibi, [](Runner&, const Case&, const Inputs&, const Inputs&,
                        const OpTensor& dy) { return Inputs{dy}; }},
+    {Op::add_relative_bias,
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const OpTensor& dy) {
+       return Inputs{dy,
+                     r.run(Op::relative_bias_grad, c.attributes, {&dy}, {in[1].type.shape}, 1)[0]};
+     }},
     {Op::multiply,
      [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const OpTensor& dy) {
        const Shape shape = dy.type.shape;

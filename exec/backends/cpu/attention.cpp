@@ -211,10 +211,12 @@ void attention(const KernelCall& k) {
   const QueryKeyValue<const T> heads = heads_of<const T>(a, tensors);
   T* y = k.out<T>(0);
   T* saved = k.out<T>(1);
+  const T* table = a.relative_buckets > 0 ? k.in<T>(3) : nullptr;
   parallel_for(k.pool, std::int64_t{a.micro_batch} * a.heads, 1,
                [&](std::int64_t task, std::int64_t) {
                  const std::int64_t batch = task / a.heads, head = task % a.heads;
-                 const HeadInput<T> in(a, heads, batch, head, k.context);
+                 HeadInput<T> in(a, heads, batch, head, k.context);
+                 if (table != nullptr) in.relative.data = table + head;
                  const HeadOutput<T> out{y + batch * s * y_row + head * a.head_dim, y_row};
                  if (a.attention == AttentionKernel::unfused)
                    unfused_head(in, out, saved + task * s * s);

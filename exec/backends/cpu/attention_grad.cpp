@@ -2,6 +2,7 @@
 // log-sum-exp (flash). With P the probabilities and S the scores:
 //   dV = P^T dY,  dP = dY V^T,  dS = P (dP - rowsum(dY Y)),  dQ = dS K / sqrt(d),  dK = dS^T Q /
 //   sqrt(d).
+// The table of relative positions gets the sum of dS over what has one distance.
 // With dropout D: dV = (D P)^T dY and dP = D (dY V^T); rowsum(P dP) is rowsum(dY Y) still.
 #include <array>
 
@@ -29,6 +30,7 @@ struct HeadGradient {
   T* dk;
   T* dv;
   std::int64_t q_row, k_row, v_row;
+  T* table = nullptr;  // the head's column
 };
 
 template <typename T>
@@ -124,6 +126,8 @@ void tile_gradient(const HeadInput<T>& in, const Tile& t, const HeadGradient<T>&
   multiply(dp);
   in.drop(t, ds);
   score_gradients(in, t, g, p, ds);
+  if (g.table != nullptr)
+    add_relative_sums(RelativeColumn<T>{in.a, g.table}, t, ds, t.columns, T(1) / in.scale);
   in.drop(t, tiles.p.data());
   multiply(dv);
   multiply(dq);
@@ -152,6 +156,8 @@ struct Operands {
   const T* y;
   const T* saved;
   const T* dy;
+  const T* table = nullptr;  // of relative positions
+  T* table_gradient = nullptr;
 
   explicit Operands(const KernelCall& k) {
     const Attributes& a = k.attributes();
@@ -167,6 +173,9 @@ struct Operands {
     y = k.in<T>(tensors);
     saved = k.in<T>(tensors + 1);
     dy = k.in<T>(tensors + 2);
+    if (a.relative_buckets == 0) return;
+    table = k.in<T>(tensors + 3);
+    table_gradient = k.out<T>(tensors);
   }
 
   HeadGradient<T> at(const Attributes& a, std::int64_t batch, std::int64_t head) const {
@@ -182,26 +191,31 @@ struct Operands {
             .dv = gradients.v.at(token, kv_head),
             .q_row = gradients.q.row,
             .k_row = gradients.k.row,
-            .v_row = gradients.v.row};
+            .v_row = gradients.v.row,
+            .table = table_gradient == nullptr ? nullptr : table_gradient + head};
   }
 };
 
 }  // namespace
 
-// One task per key-value head, because the query heads of its group add to the same dk and dv.
+// One task per key-value head, because the query heads of its group add to the same dk and dv; and
+// for all sequences, where they add to a head's column of the table.
 template <typename T>
 void attention_grad(const KernelCall& k) {
   const Attributes& a = k.attributes();
   const Operands<T> operands(k);
   const std::int64_t group = a.heads / a.kv_heads;
-  const auto tasks = std::int64_t{a.micro_batch} * a.kv_heads;
+  const std::int64_t sequences = operands.table == nullptr ? 1 : a.micro_batch;  // of a task
+  const auto tasks = std::int64_t{a.micro_batch} * a.kv_heads / sequences;
   parallel_for(k.pool, tasks, 1, [&](std::int64_t task, std::int64_t) {
     alignas(64) Tiles<T> tiles;
-    const std::int64_t batch = task / a.kv_heads, first = task % a.kv_heads * group;
-    for (std::int64_t head = first; head < first + group; ++head) {
-      const HeadInput<T> in(a, operands.heads, batch, head, k.context);
-      head_gradient(in, operands.at(a, batch, head), head == first, tiles);
-    }
+    const std::int64_t begin = task / a.kv_heads * sequences, first = task % a.kv_heads * group;
+    for (std::int64_t batch = begin; batch < begin + sequences; ++batch)
+      for (std::int64_t head = first; head < first + group; ++head) {
+        HeadInput<T> in(a, operands.heads, batch, head, k.context);
+        if (operands.table != nullptr) in.relative.data = operands.table + head;
+        head_gradient(in, operands.at(a, batch, head), head == first, tiles);
+      }
   });
 }
 

@@ -126,6 +126,9 @@ constexpr Row table[] = {
     MESHWRIGHT_ROW(image_patches),
     MESHWRIGHT_MOVING_ROW(prepend_row),
     MESHWRIGHT_ROW(prepend_row_grad),
+    // relative positions
+    MESHWRIGHT_ROW(add_relative_bias),
+    MESHWRIGHT_ROW(relative_bias_grad),
     {Op::zero, cpu::zero<float>, cpu::zero<double>, cpu::zero<float>},  // looks at bytes only
     MESHWRIGHT_ROW(sum_loss),
     MESHWRIGHT_ROW(sum_of_squares),

@@ -222,10 +222,52 @@ void drop_probabilities(const KernelCall& k) {
   });
 }
 
+namespace {
+
+// The tiles of all keys of each head's matrices, of one head's in order: visit(head, tile, where it
+// begins in an operand [heads of all sequences, s, s]).
+template <typename Visit>
+void for_each_score_tile(const KernelCall& k, const Visit& visit) {
+  const Attributes& a = k.attributes();
+  const std::int64_t s = a.sequence_length;
+  parallel_for(k.pool, a.heads, 1, [&](std::int64_t head, std::int64_t) {
+    for (std::int64_t batch = 0; batch < a.micro_batch; ++batch)
+      for (std::int64_t i = 0; i < s; i += tile_length)
+        visit(head, Tile{i, std::min(tile_length, s - i), 0, s},
+              ((batch * a.heads + head) * s + i) * s);
+  });
+}
+
+}  // namespace
+
+template <typename T>
+void add_relative_bias(const KernelCall& k) {
+  const Attributes& a = k.attributes();
+  const T* x = k.in<T>(0);
+  const T* table = k.in<T>(1);
+  T* y = k.out<T>(0);
+  for_each_score_tile(k, [=, &a](std::int64_t head, const Tile& tile, std::int64_t begin) {
+    std::copy_n(x + begin, tile.rows * tile.columns, y + begin);
+    add_relative(RelativeColumn<const T>{a, table + head}, tile, y + begin, tile.columns);
+  });
+}
+
+template <typename T>
+void relative_bias_grad(const KernelCall& k) {
+  const Attributes& a = k.attributes();
+  const T* dy = k.in<T>(0);
+  T* table = k.out<T>(0);
+  for_each_score_tile(k, [=, &a](std::int64_t head, const Tile& tile, std::int64_t begin) {
+    add_relative_sums(RelativeColumn<T>{a, table + head}, tile, dy + begin, tile.columns, T(1));
+  });
+}
+
 MESHWRIGHT_CPU_INSTANTIATE(split_heads);
 MESHWRIGHT_CPU_INSTANTIATE(join_heads);
 MESHWRIGHT_CPU_INSTANTIATE(scores);
 MESHWRIGHT_CPU_INSTANTIATE(add_alibi);
+MESHWRIGHT_CPU_INSTANTIATE(add_relative_bias);
+MESHWRIGHT_CPU_INSTANTIATE(relative_bias_grad);
 MESHWRIGHT_CPU_INSTANTIATE(mask_scores);
 MESHWRIGHT_CPU_INSTANTIATE(softmax);
 MESHWRIGHT_CPU_INSTANTIATE(softmax_grad);

@@ -1,5 +1,5 @@
-// Where the queries, keys and values of each head lie in the operands of attention, and the tiles
-// in which scores are computed.
+// Where the queries, keys and values of each head lie in the operands of attention, and how scores
+// are computed.
 #pragma once
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 #include "exec/backends/backend.h"
 #include "exec/backends/cpu/dropout.h"
 #include "exec/backends/cpu/gemm.h"
+#include "exec/backends/cpu/relative.h"
 #include "models/core/error.h"
 #include "models/graph/context.h"
 #include "models/graph/op.h"
@@ -70,21 +71,6 @@ inline double alibi_slope(std::int64_t head, std::int64_t heads) {
   return std::exp2(exponent);
 }
 
-constexpr std::int64_t tile_length = 128;
-
-// The scores of query rows [i0, i0 + rows) against keys [j0, j0 + columns) of one sequence.
-struct Tile {
-  std::int64_t i0 = 0, rows = 0, j0 = 0, columns = 0;
-  // What is added to a row to get its place in the sequence, where ranks share sequences.
-  std::int64_t query_shift = 0, key_shift = 0;
-  // How much the queries' places are ahead of their rows, less the keys'.
-  std::int64_t ahead() const { return query_shift - key_shift; }
-  // Columns of row i (counted in the tile) that the mask lets through.
-  std::int64_t visible(const Attributes& a, std::int64_t i) const {
-    return a.causal ? std::clamp<std::int64_t>(i0 + i + ahead() + 1 - j0, 0, columns) : columns;
-  }
-};
-
 // Of one query head of one sequence: the addresses of token 0, and what turns products to scores.
 template <typename T>
 struct HeadInput {
@@ -95,6 +81,7 @@ struct HeadInput {
   QueryKeyValue<const T> all;  // for the row lengths
   T scale = 1;
   T slope = 0;
+  RelativeColumn<const T> relative{a};  // set by who has a table
   std::int64_t sequence = 0, head = 0;  // of the whole run and model
 
   HeadInput(const Attributes& attributes, const QueryKeyValue<const T>& heads, std::int64_t batch,
@@ -108,7 +95,7 @@ struct HeadInput {
     q = heads.q.at(token, own_head);
     k = heads.k.at(token, kv_head);
     v = heads.v.at(token, kv_head);
-    scale = static_cast<T>(1 / std::sqrt(static_cast<double>(a.head_dim)));
+    if (a.scaled_scores) scale = static_cast<T>(1 / std::sqrt(static_cast<double>(a.head_dim)));
     if (a.alibi) slope = static_cast<T>(alibi_slope(head, a.alibi_heads));
   }
 
@@ -124,7 +111,7 @@ struct HeadInput {
     }
   }
 
-  // scores[rows, columns] = q k^T / sqrt(head_dim) + slope (j - i); not masked.
+  // scores[rows, columns] = q k^T * scale + slope (j - i), or + the bias of j - i; not masked.
   void scores(const Tile& t, T* scores, std::int64_t scores_row) const {
     multiply(Product<T>{.m = t.rows,
                         .n = t.columns,
@@ -137,6 +124,7 @@ struct HeadInput {
                         .c = scores,
                         .c_row = scores_row,
                         .alpha = scale});
+    if (relative.data != nullptr) add_relative(relative, t, scores, scores_row);
     if (slope == T(0)) return;
     for (std::int64_t i = 0; i < t.rows; ++i)
       for (std::int64_t j = 0; j < t.columns; ++j)

@@ -142,6 +142,8 @@ MESHWRIGHT_CPU_KERNEL(rotate_half);  // rope.cpp
 MESHWRIGHT_CPU_KERNEL(rotate_half_grad);
 MESHWRIGHT_CPU_KERNEL(times_cosine);
 MESHWRIGHT_CPU_KERNEL(times_sine);
+MESHWRIGHT_CPU_KERNEL(add_relative_bias);  // framework_attention.cpp
+MESHWRIGHT_CPU_KERNEL(relative_bias_grad);
 
 #undef MESHWRIGHT_CPU_KERNEL
 

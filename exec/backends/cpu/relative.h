@@ -1,0 +1,67 @@
+// Relative positions (models/graph/relative.h) in blocks of scores: the table's numbers of the
+// distances in a block are looked up once, or once added to.
+#pragma once
+
+#include <array>
+
+#include "exec/backends/cpu/tile.h"
+#include "models/graph/relative.h"
+
+namespace meshwright::cpu {
+
+// The column of one head of a table [relative_buckets, heads]; none: null.
+template <typename T>
+struct RelativeColumn {
+  const Attributes& a;
+  T* data = nullptr;
+  T& at(std::int64_t distance) const {
+    return data[std::int64_t{relative_bucket(a, distance)} * a.heads];
+  }
+};
+
+// The distances of a tile's scores, which has tile_length rows at most: visit(columns of at most
+// tile_length keys, distance of the first of them from the last row, how many distances).
+template <typename Visit>
+void for_each_relative_block(const Tile& t, const Visit& visit) {
+  for (std::int64_t j = 0; j < t.columns; j += tile_length) {
+    const Tile block{t.i0, t.rows, t.j0 + j, std::min(tile_length, t.columns - j)};
+    visit(block, block.j0 - (block.i0 + block.rows - 1), block.rows + block.columns - 1);
+  }
+}
+
+// scores[t.rows, t.columns] += the bias of their distances; rows are `row` apart.
+template <typename T>
+void add_relative(const RelativeColumn<const T>& table, const Tile& t, T* scores,
+                  std::int64_t row) {
+  std::array<T, 2 * tile_length> bias;
+  for_each_relative_block(t, [&](const Tile& block, std::int64_t first, std::int64_t count) {
+    for (std::int64_t d = 0; d < count; ++d)
+      bias[static_cast<std::size_t>(d)] = table.at(first + d);
+    for (std::int64_t i = 0; i < block.rows; ++i) {
+      const T* of_row = bias.data() + (block.rows - 1 - i);
+      T* to = scores + i * row + (block.j0 - t.j0);
+#pragma omp simd
+      for (std::int64_t j = 0; j < block.columns; ++j) to[j] += of_row[j];
+    }
+  });
+}
+
+// The table's gradient += factor * the gradients of the scores, summed by their distances.
+template <typename T>
+void add_relative_sums(const RelativeColumn<T>& table, const Tile& t, const T* gradients,
+                       std::int64_t row, T factor) {
+  std::array<T, 2 * tile_length> sums;
+  for_each_relative_block(t, [&](const Tile& block, std::int64_t first, std::int64_t count) {
+    std::fill_n(sums.begin(), count, T(0));
+    for (std::int64_t i = 0; i < block.rows; ++i) {
+      T* of_row = sums.data() + (block.rows - 1 - i);
+      const T* from = gradients + i * row + (block.j0 - t.j0);
+#pragma omp simd
+      for (std::int64_t j = 0; j < block.columns; ++j) of_row[j] += from[j];
+    }
+    for (std::int64_t d = 0; d < count; ++d)
+      table.at(first + d) += factor * sums[static_cast<std::size_t>(d)];
+  });
+}
+
+}  // namespace meshwright::cpu
