@@ -18,11 +18,12 @@ struct Traits {
   Head head = Head::lm;
   bool tied = true, gated_ffn = false, rms_norm = false, learned_positions = false;
   bool parallel_residual = false, alibi = false, rotary_interleaved = false;
-  bool biases = true, attention_bias = true, gelu_tanh = false;
+  bool biases = true, attention_bias = true, gelu_tanh = false, relu = false;
   double epsilon = 1e-5;
   double rotary_share = 0;  // of a head's width
   int token_types = 0, position_offset = 0, decoder_start = 0;
   int experts = 0, experts_per_token = 0;
+  int relative_buckets = 0, relative_distance = 0;
 };
 
 struct Architecture {
@@ -35,6 +36,7 @@ struct Architecture {
   std::string_view encoder = "", decoder = "";
   std::string_view shared_tokens = "";  // whose parameter the tables of both are
   std::string_view cross_attention = "", cross_norm = "";
+  std::string_view mlp_layer = "", decoder_mlp_layer = "";  // begins of the names around the MLP
   std::string_view class_token = "";           // a parameter's name; images: tokens are patches
   std::string_view embedding_projection = "";  // from the tables' width to the hidden size
   std::string_view block = "";         // "transformer.h"; a block's path is `transformer.h.<i>`
@@ -42,16 +44,20 @@ struct Architecture {
   // Inside a block. Attention: one packed matrix, or three.
   std::string_view attention = "", qkv = "", q = "", k = "", v = "", attention_out = "";
   std::string_view mlp = "", mlp_gate = "", mlp_in = "",
-                   mlp_out = "";  // a gate that nobody published: our name
-  std::string_view router = "";   // experts: mlp_gate, mlp_in and mlp_out have `*` for a number
+                   mlp_out = "";        // a gate that nobody published: our name
+  std::string_view gated_mlp_in = "";   // where a gated MLP has another name for it
+  std::string_view relative_bias = "";  // of a stack: its first block has it
+  std::string_view router = "";  // experts: mlp_gate, mlp_in and mlp_out have `*` for a number
   std::string_view attention_norm = "",
                    mlp_norm = "";  // one name twice: both branches share one norm
   std::string_view final_norm = "";
   std::string_view head = "", head_dense = "", head_norm = "", head_decoder = "";  // head: its unit
   std::string_view head_bias = "";  // a parameter's name, not a path
   Packing packing = Packing::separate;
-  bool weight_in_out = false;  // block matrices are stored [in, out]
-  bool post_norm = false;      // norms after the residual sum (BERT)
+  bool weight_in_out = false;     // block matrices are stored [in, out]
+  bool post_norm = false;         // norms after the residual sum (BERT)
+  bool scaled_scores = true;      // by 1 / sqrt(head width)
+  bool scaled_tied_head = false;  // a tied head reads activations / sqrt(hidden size)
   Traits traits = {};
 };
 

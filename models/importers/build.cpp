@@ -1,6 +1,7 @@
 // From a model's numbers to its forward graph: an embedding, the blocks, a final norm, a head and
 // its loss.
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "models/core/hash.h"
@@ -44,11 +45,8 @@ class Builder {
   Graph build() {
     int x = m_.reads_images() ? image_embeddings() : embeddings(graph_.tokens = input({rows_}));
     for (int i = 0; i < m_.layers; ++i) x = block(x, i);
+    x = final_norm(x);
     if (m_.has_decoder()) x = decoder(x);
-    if (!names_.final_norm.empty()) {
-      unit_ = graph_.add_unit(std::string(names_.final_norm), false);
-      x = norm(x, std::string(names_.final_norm));
-    }
     if (m_.head == Head::qa)
       question_answering_head(x);
     else
@@ -170,7 +168,16 @@ class Builder {
     encoded_ = encoded;
     int x = embeddings(graph_.decoder_tokens = input({rows_}));
     for (int i = 0; i < m_.layers; ++i) x = block(x, i);
-    return x;
+    return final_norm(x);
+  }
+
+  // Of a stack.
+  int final_norm(int x) {
+    if (names_.final_norm.empty()) return x;
+    const std::string path = in_stack(names_.final_norm);
+    unit_ = graph_.add_unit(path, false);
+    x = norm(x, path);
+    return m_.has_decoder() ? dropout(x, path) : x;
   }
 
   // A name of the table, in the stack that is being built.
@@ -245,7 +252,8 @@ class Builder {
     const int normed = norm(x, in_block(names_.attention_norm));
     if (!m_.parallel_residual) {
       x = add(attention(normed), x);
-      return add(mlp(norm(x, in_block(names_.mlp_norm))), x);
+      if (encoded_ >= 0) x = add(cross_attention(norm(x, in_block(names_.cross_norm))), x);
+      return add(mlp(norm(x, of_mlp(names_.mlp_norm))), x);
     }
     const bool one_norm = names_.attention_norm == names_.mlp_norm;
     const int mlp_input = one_norm ? normed : norm(x, in_block(names_.mlp_norm));
@@ -253,6 +261,12 @@ class Builder {
   }
 
   std::string in_block(std::string_view name) const { return prefix_ + std::string(name); }
+
+  // Where a decoder's MLP has another place in the block, since attention comes before it twice.
+  std::string of_mlp(std::string_view name) const {
+    if (encoded_ < 0 || names_.mlp_layer.empty()) return in_block(name);
+    return in_block(names_.decoder_mlp_layer) + std::string(name.substr(names_.mlp_layer.size()));
+  }
 
   int rope(int x, int heads, int kv_heads) {
     if (m_.rotary_dim == 0) return x;
@@ -289,9 +303,17 @@ class Builder {
   }
 
   int attention(int x) {
-    const TensorIds qkv = names_.qkv.empty() ? separate_qkv(x) : packed_qkv(x);
+    TensorIds qkv = names_.qkv.empty() ? separate_qkv(x) : packed_qkv(x);
+    if (m_.relative_buckets > 0) qkv.push_back(relative_bias());
     return attention(qkv, in_block(names_.attention), in_block(names_.attention_out),
                      m_.is_causal() || encoded_ >= 0);
+  }
+
+  // The table that all blocks of a stack share.
+  int relative_bias() {
+    const std::string first = in_stack(names_.block) + ".0.";
+    return parameter(first + std::string(names_.relative_bias) + ".weight",
+                     {m_.relative_buckets, m_.heads}, Initial::normal, {1, {m_.heads}});
   }
 
   // Queries of the decoder; keys and values of the encoder's output, all of which they see. Source
@@ -317,6 +339,9 @@ class Builder {
     a.causal = causal;
     a.alibi = m_.alibi;
     a.alibi_heads = m_.alibi ? m_.heads : 0;
+    a.relative_buckets = qkv.size() > 3 ? m_.relative_buckets : 0;
+    a.relative_distance = m_.relative_distance;
+    a.scaled_scores = names_.scaled_scores;
     set_dropout(a, path + ".dropout");
     const int y = apply(Op::attention, path, qkv, a);
     const int out = linear(y, {.path = out_path,
@@ -375,28 +400,34 @@ class Builder {
   int mlp(int x) {
     if (m_.experts > 0) return experts(x);
     const auto widen = [&](std::string_view name) {
-      return linear(x, {.path = in_block(name),
+      return linear(x, {.path = of_mlp(name),
                         .in = m_.hidden,
                         .out = m_.ffn,
                         .side = Side::outputs,
                         .bias = m_.biases,
                         .weight_in_out = names_.weight_in_out});
     };
+    const std::string path = of_mlp(names_.mlp);
     int y = 0;
-    if (m_.gated_ffn) {
+    if (m_.gated_gelu) {
+      const int gate = gelu(widen(names_.mlp_gate), path);
+      y = apply(Op::multiply, path, {gate, widen(names_.gated_mlp_in)}, attributes());
+    } else if (m_.gated_ffn) {
       const int gate = widen(names_.mlp_gate);
-      y = apply(Op::swiglu, in_block(names_.mlp), {gate, widen(names_.mlp_in)}, attributes());
+      y = apply(Op::swiglu, path, {gate, widen(names_.mlp_in)}, attributes());
     } else {
-      y = gelu(widen(names_.mlp_in), in_block(names_.mlp));
+      y = widen(names_.mlp_in);
+      y = m_.relu ? apply(Op::relu, path, {y}, attributes()) : gelu(y, path);
     }
-    const int out = linear(y, {.path = in_block(names_.mlp_out),
+    if (m_.relu || m_.gated_gelu) y = dropout(y, path);
+    const int out = linear(y, {.path = of_mlp(names_.mlp_out),
                                .in = m_.ffn,
                                .out = m_.hidden,
                                .side = Side::inputs,
                                .bias = m_.biases,
                                .residual = true,
                                .weight_in_out = names_.weight_in_out});
-    return dropout(out, in_block(names_.mlp_out));
+    return dropout(out, of_mlp(names_.mlp_out));
   }
 
   // The head sees only `count` positions of each sequence.
@@ -420,6 +451,11 @@ class Builder {
     if (m_.head == Head::mlm) x = masked_transform(x);
     if (m_.head == Head::label) x = chosen(x, 1);  // the class token
     const std::string path(names_.head_decoder);
+    if (m_.tied_embeddings && names_.scaled_tied_head) {
+      Attributes a = attributes();
+      a.factor = 1 / std::sqrt(static_cast<double>(m_.hidden));
+      x = apply(Op::scale, path, {x}, a);
+    }
     const Cut cut{0, {m_.vocabulary}};
     TensorIds inputs = {x, table_};
     if (!m_.tied_embeddings)

@@ -74,6 +74,11 @@ constexpr ModelType model_types[] = {
       "max_position_embeddings"},
      "",
      "activation_function"},
+    {"t5",
+     "t5",
+     {"d_model", "num_layers", "num_heads", "", "d_ff", "vocab_size", ""},
+     "layer_norm_epsilon",
+     ""},
     {"vit",
      "vit",
      {"hidden_size", "num_hidden_layers", "num_attention_heads", "", "intermediate_size", "", ""},
@@ -191,14 +196,46 @@ void read_rotary(Fields& fields, Model& model) {
                                " numbers is impossible; an even number of them is needed");
 }
 
-void read_llama(Fields& fields, Model& model) {
-  if (is_given(fields, "mlp_bias")) model.biases = fields.required<bool>("mlp_bias");
-  if (!is_given(fields, "head_dim")) return;
-  model.head_dim = fields.required<int>("head_dim");
+// The width of a head where it need not be a share of the hidden size.
+void read_head_dim(Fields& fields, std::string_view key, Model& model) {
+  if (!is_given(fields, key)) return;
+  model.head_dim = fields.required<int>(key);
   constexpr int most = 1 << 12;
   if (model.head_dim < 1 || model.head_dim > most)
-    fields.fail("head_dim", std::to_string(model.head_dim) + " is out of range; use 1 to " +
-                                std::to_string(most));
+    fields.fail(
+        key, std::to_string(model.head_dim) + " is out of range; use 1 to " + std::to_string(most));
+}
+
+void read_llama(Fields& fields, Model& model) {
+  if (is_given(fields, "mlp_bias")) model.biases = fields.required<bool>("mlp_bias");
+  read_head_dim(fields, "head_dim", model);
+}
+
+// Both stacks of T5 are alike. Version 1.1 has a gated MLP, and as published a head of its own.
+void read_t5(Fields& fields, Model& model) {
+  model.head_dim = 64;
+  read_head_dim(fields, "d_kv", model);
+  const auto number = [&](std::string_view key, int usual, int least) {
+    const int value = is_given(fields, key) ? fields.required<int>(key) : usual;
+    constexpr int most = 1 << 20;
+    if (value < least || value > most)
+      fields.fail(key, std::to_string(value) + " is out of range; use " + std::to_string(least) +
+                           " to " + std::to_string(most));
+    return value;
+  };
+  const int layers = number("num_layers", 0, 1), decoder = number("num_decoder_layers", layers, 1);
+  if (decoder != layers)
+    fields.fail("num_decoder_layers",
+                std::to_string(decoder) + " is not num_layers " + std::to_string(layers) +
+                    ": unlike stacks are not built; use " + std::to_string(layers));
+  model.relative_buckets = number("relative_attention_num_buckets", model.relative_buckets, 4);
+  model.relative_distance = number("relative_attention_max_distance", model.relative_distance,
+                                   model.relative_buckets / 2 + 1);
+  if (!is_given(fields, "feed_forward_proj")) return;
+  const auto word = fields.required<std::string>("feed_forward_proj");
+  model.gated_ffn = model.gated_gelu = model.gelu_tanh =
+      choose(fields, "feed_forward_proj", "feed_forward_proj", word, {"relu", "gated-gelu"}) == 1;
+  model.relu = !model.gated_gelu;
 }
 
 // The balancing loss counts where the model returns its router's logits.
@@ -227,7 +264,7 @@ void read_bert(Fields& fields, Model& model) {
 }
 
 // Both stacks of BART are alike.
-void read_bart(Fields& fields, Model& model) {
+void check_bart(Fields& fields) {
   for (const std::string_view key : {"layers", "attention_heads", "ffn_dim"}) {
     const std::string of_encoder = "encoder_" + std::string(key);
     const std::string of_decoder = "decoder_" + std::string(key);
@@ -237,7 +274,16 @@ void read_bart(Fields& fields, Model& model) {
                                   std::to_string(size) + ": unlike stacks are not built; use " +
                                   std::to_string(size));
   }
-  read_decoder_start(fields, "decoder_start_token_id", model);
+}
+
+// Newer files say apart whether activations are scaled before the head.
+void check_t5_head(Fields& fields, const Model& model) {
+  const std::string_view key = "scale_decoder_outputs";
+  if (!is_given(fields, key) || fields.required<bool>(key) == model.tied_embeddings) return;
+  fields.fail(key, model.tied_embeddings
+                       ? "false: a tied head without the scale is not built; set it to true, or "
+                         "tie_word_embeddings to false"
+                       : "true: the scale before a head of its own is not built; set it to false");
 }
 
 // Classes are counted, or named one by one; transformers has two where a file does neither.
@@ -292,6 +338,7 @@ Model read_huggingface(Fields fields) {
   if (type.architecture == "llama" || type.architecture == "mixtral") read_llama(fields, model);
   if (type.architecture == "mixtral") read_mixtral(fields, model);
   if (type.architecture == "vit") read_vit(fields, model);
+  if (type.architecture == "t5") read_t5(fields, model);
   read_sizes(fields, type.sizes, model);
   read_activation(fields, type.activation, model);
   if (is_given(fields, type.epsilon)) model.norm_epsilon = fields.required<double>(type.epsilon);
@@ -305,7 +352,9 @@ Model read_huggingface(Fields fields) {
   if (is_given(fields, "use_parallel_residual") && type.name == "gpt_neox")
     model.parallel_residual = fields.required<bool>("use_parallel_residual");
   if (model.family == Family::bert) read_bert(fields, model);
-  if (model.architecture == "bart") read_bart(fields, model);
+  if (model.architecture == "bart") check_bart(fields);
+  if (model.has_decoder()) read_decoder_start(fields, "decoder_start_token_id", model);
+  if (model.architecture == "t5") check_t5_head(fields, model);
   if (model.architecture == "albert") read_albert(fields, model);
   read_rotary(fields, model);
   read_head(fields, model);

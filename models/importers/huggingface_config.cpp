@@ -27,6 +27,7 @@ constexpr SizeKeys old_keys = {"n_embd",  "n_layer",    "n_head",     "",
 
 constexpr SizeKeys bart_keys = {"d_model",         "encoder_layers", "encoder_attention_heads", "",
                                 "encoder_ffn_dim", "vocab_size",     "max_position_embeddings"};
+constexpr SizeKeys t5_keys = {"d_model", "num_layers", "num_heads", "", "d_ff", "vocab_size", ""};
 constexpr SizeKeys vit_keys = {
     "hidden_size", "num_hidden_layers", "num_attention_heads", "", "intermediate_size", "", ""};
 constexpr SizeKeys distilbert_keys = {
@@ -51,10 +52,19 @@ constexpr Writer writers[] = {
      distilbert_keys},
     {"bart", "BartForConditionalGeneration", "BartForQuestionAnswering", "activation_function", "",
      bart_keys},
+    {"t5", "T5ForConditionalGeneration", "T5ForQuestionAnswering", "feed_forward_proj",
+     "layer_norm_epsilon", t5_keys},
     {"vit", "ViTForImageClassification", "", "hidden_act", "layer_norm_eps", vit_keys},
     {"albert", "AlbertForMaskedLM", "AlbertForQuestionAnswering", "hidden_act", "layer_norm_eps",
      new_keys},
 };
+
+std::string_view activation_of(const Model& model) {
+  if (model.relu) return "relu";
+  if (model.gated_gelu) return "gated-gelu";
+  if (model.gated_ffn) return "silu";
+  return model.gelu_tanh ? "gelu_new" : "gelu";
+}
 
 // What only one architecture says.
 void add_own_keys(const Model& model, json& config) {
@@ -91,11 +101,19 @@ void add_own_keys(const Model& model, json& config) {
     config["num_labels"] = model.vocabulary;
   }
   if (model.architecture == "albert") config["embedding_size"] = model.embedding;
-  if (model.has_decoder()) {
-    config["is_encoder_decoder"] = true;
+  if (model.architecture == "bart") {
     config["decoder_layers"] = model.layers;
     config["decoder_attention_heads"] = model.heads;
     config["decoder_ffn_dim"] = model.ffn;
+  } else if (model.architecture == "t5") {
+    config["d_kv"] = model.head_dim;
+    config["num_decoder_layers"] = model.layers;
+    config["relative_attention_num_buckets"] = model.relative_buckets;
+    config["relative_attention_max_distance"] = model.relative_distance;
+    config["pad_token_id"] = 0;
+  }
+  if (model.has_decoder()) {
+    config["is_encoder_decoder"] = true;
     config["decoder_start_token_id"] = model.decoder_start;
   } else if (model.position_offset > 0) {
     config["max_position_embeddings"] = model.positions + model.position_offset;
@@ -113,7 +131,7 @@ json huggingface_config(const Model& model) {
     throw NotSupportedYet("a config.json cannot be written for the architecture " +
                           model.architecture +
                           " yet; known: gpt2, gptj, gpt_neox, llama, mixtral, bert, "
-                          "roberta, distilbert, albert, bart, vit");
+                          "roberta, distilbert, albert, bart, t5, vit");
   const std::string_view name = model.head == Head::qa ? writer->reader : writer->generator;
   json config = {{"architectures", {name}},
                  {"model_type", model.architecture},
@@ -131,7 +149,7 @@ json huggingface_config(const Model& model) {
   if (!keys.vocabulary.empty()) set(keys.vocabulary, model.vocabulary);
   if (!keys.positions.empty()) set(keys.positions, model.positions);
   if (!writer->epsilon.empty()) set(writer->epsilon, model.norm_epsilon);
-  set(writer->activation, model.gated_ffn ? "silu" : model.gelu_tanh ? "gelu_new" : "gelu");
+  set(writer->activation, activation_of(model));
   add_own_keys(model, config);
   return config;
 }

@@ -139,7 +139,8 @@ class Filler {
                          open.zero == wanted.zero && open.unit == wanted.unit &&
                          open.bucket.owner == wanted.bucket.owner &&
                          open.bucket.of_experts == wanted.bucket.of_experts;
-      if (!alike) continue;
+      // How many units use a tied parameter may differ from stage to stage: each has its own.
+      if (!alike || (wanted.cls.tied && wanted.unit != no_unit)) continue;
       if (is_full(open)) break;
       return i;
     }

@@ -140,6 +140,7 @@ class BlockSplitter : public Splitter {
     const Held kept = layout(node.inputs[0]);
     Attributes attributes = node.attributes;
     attributes.sequence_parallel = kept == Held::rows;
+    attributes.hidden_share = node.op == Op::dropout && kept == Held::columns;
     attributes.tensor_degree = degree_;
     for (int id : node.inputs)
       MESHWRIGHT_CHECK(whole_.tensor(id).role == Role::parameter || layout(id) == kept,

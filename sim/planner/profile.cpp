@@ -105,16 +105,19 @@ std::vector<UnitProfile> measure_units(const SmallModel& small, const CostModel&
   return units;
 }
 
-// As many blocks as the model has, in place of each one. Parameters that they share are the first
-// one's.
-std::vector<UnitProfile> repeat_blocks(const std::vector<UnitProfile>& small, const Model& model) {
+// As many blocks as the model has, in place of each one. Parameters that blocks share are the first
+// one's: `two` has two blocks for each one of `one`.
+std::vector<UnitProfile> repeat_blocks(const std::vector<UnitProfile>& one,
+                                       const std::vector<UnitProfile>& two, int blocks) {
   std::vector<UnitProfile> units;
-  for (const UnitProfile& unit : small) {
+  std::size_t in_two = 0;
+  for (const UnitProfile& unit : one) {
     units.push_back(unit);
+    ++in_two;
     if (!unit.is_block) continue;
     UnitProfile next = unit;
-    if (model.shares_layers()) next.parameters = 0;
-    units.insert(units.end(), static_cast<std::size_t>(model.layers - 1), next);
+    next.parameters = two[in_two++].parameters;
+    units.insert(units.end(), static_cast<std::size_t>(blocks - 1), next);
   }
   return units;
 }
@@ -149,7 +152,7 @@ ModelProfile Profiles::measure(const Candidate& candidate) const {
   const SmallModel one = lower_small(model_, plan, 1);
   const SmallModel two = lower_small(model_, plan, 2);
   ModelProfile profile;
-  profile.units = repeat_blocks(measure_units(one, cost), model_);
+  profile.units = repeat_blocks(measure_units(one, cost), measure_units(two, cost), model_.layers);
   const std::int64_t kept_one = one.program.memory.slots.front().stride;
   const std::int64_t kept_two = two.program.memory.slots.front().stride;
   profile.block_kept_bytes = std::max<std::int64_t>(0, kept_two - kept_one);

@@ -45,9 +45,9 @@ constexpr Variant images[] = {{{1, 2, 1}, layout_of<TensorLayout::speed>},
                               {{2, 2, 1}, all_of<rows, layout_of<TensorLayout::speed>>},
                               {{2, 2, 1}, own_batches}};
 
-template <int unit>
+template <int unit, int units = 11>
 void cut_before(Plan& plan) {
-  plan.stage_of_unit.assign(11, 1);
+  plan.stage_of_unit.assign(units, 1);
   std::fill_n(plan.stage_of_unit.begin(), unit, 0);
 }
 
@@ -71,6 +71,33 @@ constexpr Variant decoders[] = {{{2, 1, 1}, cut_before<3>},
                                 {{2, 1, 2, 4, 3}, cut_before<8>},
                                 {{1, 1, 4, 1, 3}, in_pairs}};
 
+// The same with a norm after each stack, whose blocks share a table: on both sides of the cut, even
+// by one block of a side alone.
+template <int unit>
+constexpr Change t5_before = cut_before<unit, 13>;
+constexpr Variant relative_positions[] = {
+    {{2, 1, 1}, t5_before<2>},
+    {{2, 1, 1}, t5_before<6>},
+    {{2, 1, 1}, t5_before<10>},
+    {{2, 1, 1}, all_of<t5_before<9>, full>},
+    {{2, 1, 1}, all_of<t5_before<3>, zero_bubble>},
+    {{2, 1, 1}, all_of<t5_before<9>, eager, unfused, drops>},
+    {{1, 2, 1}, layout_of<TensorLayout::speed>},
+    {{1, 2, 1}, layout_of<TensorLayout::memory>},
+    {{1, 2, 1}, all_of<own_batches, full>},
+    {{1, 2, 1}, all_of<rows, selective, unfused>},
+    {{1, 2, 1}, all_of<eager, unfused, rows, drops>},
+    {{1, 2, 1}, pruned},
+    {{1, 1, 2, 2, 3}, all_of<eager, unfused>},
+    {{1, 1, 2, 2, 2}, pruned},
+    {{1, 1, 2}, budget<50>},
+    {{2, 2, 1}, all_of<rows, full, t5_before<9>>},
+    {{2, 2, 1}, all_of<layout_of<TensorLayout::memory>, t5_before<3>>},
+    {{2, 1, 2, 4, 3}, t5_before<2>},
+    {{2, 1, 2, 4, 2}, t5_before<10>},
+    {{2, 1, 2, 4, 1}, all_of<t5_before<9>, pruned>},
+    {{1, 1, 4, 1, 3}, in_pairs}};
+
 constexpr SmallDegrees cases[] = {
     {1, 1, 2},       {1, 2, 1},       {2, 1, 1},       {1, 1, 2, 2, 1}, {1, 1, 2, 2, 2},
     {1, 1, 2, 2, 3}, {2, 2, 1},       {2, 1, 2},       {1, 2, 2, 2, 1}, {2, 1, 2, 4, 1},
@@ -80,7 +107,7 @@ constexpr SmallDegrees cases[] = {
 
 TEST_CASE("further families train alike under all degrees", "[agree][mpi]") {
   World& world = test_world();
-  for (const char* name : {"distilbert", "albert", "vit", "bart"})
+  for (const char* name : {"distilbert", "albert", "vit", "bart", "t5", "t5-v1_1"})
     for (const SmallDegrees& degrees : cases)
       for (const Recompute recompute : {Recompute::none, Recompute::full}) {
         if (ranks_of(degrees) != world.size()) continue;
@@ -108,4 +135,5 @@ TEST_CASE("further families train alike in less usual ways", "[agree][mpi]") {
   check("albert", shared_layers);
   check("vit", images);
   check("bart", decoders);
+  check("t5", relative_positions);
 }

@@ -21,7 +21,7 @@ namespace {
 
 const std::string golden_root = std::string(MESHWRIGHT_SOURCE_DIR) + "/tests/golden/";
 const std::vector<std::string> saved = {  // by transformers
-    "gpt2", "llama", "bert", "mixtral", "distilbert", "albert", "vit"};
+    "gpt2", "llama", "bert", "mixtral", "distilbert", "albert", "vit", "t5"};
 
 std::map<std::string, Shape> shapes_of(const Model& model) {
   Training training;
@@ -103,6 +103,11 @@ TEST_CASE("a written config.json is read as the same model", "[safetensors]") {
     CHECK(back.biases == model.biases);
     CHECK(back.attention_bias == model.attention_bias);
     CHECK(back.gelu_tanh == model.gelu_tanh);
+    CHECK(back.relu == model.relu);
+    CHECK(back.gated_ffn == model.gated_ffn);
+    CHECK(back.gated_gelu == model.gated_gelu);
+    CHECK(back.relative_buckets == model.relative_buckets);
+    CHECK(back.relative_distance == model.relative_distance);
     CHECK(back.norm_epsilon == model.norm_epsilon);
     CHECK(back.rotary_base == model.rotary_base);
     CHECK(back.rotary_dim == model.rotary_dim);

@@ -40,6 +40,11 @@ BERT = {"model_type": "bert", "hidden_size": 32, "num_hidden_layers": 2, "num_at
         "vocab_size": VOCABULARY, "layer_norm_eps": 1e-12, "hidden_act": "gelu"}
 ROBERTA = BERT | {"model_type": "roberta", "max_position_embeddings": 18, "type_vocab_size": 1,
                   "layer_norm_eps": 1e-5, "pad_token_id": 1}
+# Heads wider than their share of the hidden size; distances of each kind of bucket.
+T5 = {"model_type": "t5", "architectures": ["T5ForConditionalGeneration"], "d_model": 32, "d_kv": 12,
+      "d_ff": 64, "num_layers": 2, "num_heads": 4, "relative_attention_num_buckets": 12,
+      "relative_attention_max_distance": 9, "feed_forward_proj": "relu", "vocab_size": VOCABULARY,
+      "decoder_start_token_id": 0, "pad_token_id": 0, "tie_word_embeddings": True}
 MODELS = {
     "gpt2": ("GPT2LMHeadModel",
              {"model_type": "gpt2", "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 16,
@@ -103,6 +108,9 @@ MODELS = {
               "decoder_ffn_dim": 64, "max_position_embeddings": 16, "vocab_size": VOCABULARY,
               "activation_function": "gelu", "scale_embedding": False,
               "decoder_start_token_id": 2, "pad_token_id": 1}, None),
+    "t5": ("T5ForConditionalGeneration", T5, None),
+    "t5-v1_1": ("T5ForConditionalGeneration",
+                T5 | {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}, None),
 }
 # The tied table by the name of its first user.
 HEAD_FIRST = {"lm_head.decoder.bias": "lm_head.bias",
@@ -158,6 +166,8 @@ def make_model(class_name, config, configuration, generator):
     configuration._attn_implementation = configuration._experts_implementation = "eager"
     model = getattr(transformers, class_name)(configuration).double().eval()
     model.tie_weights()
+    if config.get("feed_forward_proj") == "gated-gelu":  # published with a head of its own
+        model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone())
     for name, parameter in sorted(model.named_parameters()):
         values = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
         if parameter.dim() > 1:
@@ -207,7 +217,7 @@ def run(class_name, model, generator):
         all_logits = model(input_ids=tokens).logits
         logits = torch.stack([all_logits[b, positions[b]] for b in range(BATCH)])
         scores = logits.reshape(-1, VOCABULARY)
-    elif class_name == "BartForConditionalGeneration":
+    elif class_name.endswith("ForConditionalGeneration"):
         targets = tensors["targets"] = draw(VOCABULARY, (BATCH, SEQUENCE), generator)
         start = torch.full((BATCH, 1), model.config.decoder_start_token_id)
         read = tensors["decoder_tokens"] = torch.cat([start, targets[:, :-1]], dim=1)

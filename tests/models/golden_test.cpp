@@ -83,6 +83,18 @@ class Interpreter {
         y = x;
         for (double& v : y.values) v = gelu(v, a.gelu_tanh);
         break;
+      case Op::relu:
+        y = x;
+        for (double& v : y.values) v = std::max(v, 0.0);
+        break;
+      case Op::scale:
+        y = x;
+        for (double& v : y.values) v *= a.factor;
+        break;
+      case Op::multiply:
+        y = x;
+        for (std::size_t i = 0; i < y.values.size(); ++i) y.values[i] *= in(node, 1).values[i];
+        break;
       case Op::swiglu:
         y = x;
         for (std::size_t i = 0; i < y.values.size(); ++i)
@@ -306,6 +318,22 @@ class Interpreter {
     return std::exp2(-step / 2 * static_cast<double>(2 * (head - power) + 1));
   }
 
+  // Raffel et al.: of the buckets for one direction half hold a distance each, the others reach up
+  // to `longest` in equal ratios.
+  static std::size_t relative_bucket(const Attributes& a, std::size_t query, std::size_t key) {
+    const std::size_t both = at(a.relative_buckets), n = a.causal ? both : both / 2;
+    const bool later = key > query;
+    if (later && a.causal) return 0;
+    const std::size_t away = later ? key - query : query - key, exact = n / 2;
+    std::size_t bucket = away;
+    if (away >= exact) {
+      const double ratio = std::log(double(a.relative_distance) / double(exact));
+      bucket =
+          exact + std::size_t(std::log(double(away) / double(exact)) / ratio * double(n - exact));
+    }
+    return std::min(bucket, n - 1) + (later ? n : 0);
+  }
+
   Matrix attention(const Node& node) const {
     const Attributes& a = node.attributes;
     const std::size_t width = at(a.head_dim), heads = at(a.heads), s = at(a.sequence_length);
@@ -319,7 +347,8 @@ class Interpreter {
           double score = 0;
           for (std::size_t i = 0; i < width; ++i)
             score += vector_of(node, 0, r, h)[i] * vector_of(node, 1, k, kv)[i];
-          score /= std::sqrt(static_cast<double>(width));
+          if (a.scaled_scores) score /= std::sqrt(static_cast<double>(width));
+          if (a.relative_buckets > 0) score += in(node, 3).at(relative_bucket(a, r, k), h);
           if (a.alibi) score -= alibi_slope(h, at(a.alibi_heads)) * static_cast<double>(r - k);
           const double weight = std::exp(score);
           sum += weight;

@@ -1,9 +1,12 @@
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
 
 #include "models/core/error.h"
 #include "models/graph/experts.h"
+#include "models/graph/relative.h"
 #include "models/importers/model.h"
 #include "tests/catch.h"
 #include "tests/message_of.h"
@@ -105,6 +108,10 @@ TEST_CASE("parameter counts are the published ones", "[models][importers]") {
   CHECK(count("vit-base-patch16-224") == 86'567'656);
   CHECK(count("bart-base") == 139'420'416);
   CHECK(count("bart-large") == 406'291'456);
+  CHECK(count("t5-small") == 60'506'624);
+  CHECK(count("t5-base") == 222'903'552);
+  CHECK(count("t5-large") == 737'668'096);
+  CHECK(count("t5-v1_1-small") == 76'961'152);  // its head is not tied
   CHECK(count("minilmv2-l6-h384") == 30'345'945);
 }
 
@@ -172,8 +179,10 @@ TEST_CASE("every model of the zoo has a sound graph", "[models][importers]") {
     verify(graph, "build_graph");
     // Units: an embedding, the blocks, a final norm unless the norms come after, a head.
     // A decoder has an embedding and blocks of its own, which attend twice.
-    const int outside = model.family == Family::bert ? 2 : 3, stacks = model.has_decoder() ? 2 : 1;
-    CHECK(static_cast<int>(graph.units.size()) == stacks * model.layers + outside);
+    const int stacks = model.has_decoder() ? 2 : 1;
+    const bool ends_in_norm = model.family != Family::bert && model.architecture != "bart";
+    const int around = 1 + (ends_in_norm ? 1 : 0);
+    CHECK(static_cast<int>(graph.units.size()) == stacks * (model.layers + around) + 1);
     CHECK(nodes_of(graph, Op::attention) == (stacks == 2 ? 3 : 1) * model.layers);
     for (const Parameter& p : graph.parameters) {
       CHECK(p.decay == (p.global_shape.rank >= 2));
@@ -273,6 +282,94 @@ TEST_CASE("a decoder attends to all of the encoder's output", "[models][importer
   CHECK(ours(R"({"family": "seq2seq", "hidden": 64, "layers": 2, "heads": 4, "vocab": 9,
                  "positions": 8, "decoder_start": 1})")
             .decoder_start == 1);
+}
+
+TEST_CASE("all blocks of a T5 stack share a table of relative positions", "[models][importers]") {
+  const Graph graph = graph_of(load_model("t5-small", source));
+  CHECK(graph.units[7].path == "encoder.final_layer_norm");
+  CHECK(graph.units[8].path == "decoder.embed_tokens");
+  CHECK(graph.units[15].path == "decoder.final_layer_norm");
+  for (const std::string stack : {"encoder", "decoder"}) {
+    const std::string block = stack + ".block.0.layer.";
+    const Parameter& table =
+        parameter(graph, block + "0.SelfAttention.relative_attention_bias.weight");
+    CHECK(table.global_shape == Shape{32, 8});
+    CHECK(table.cut.dim == 1);  // a column for each head
+    CHECK(users(graph, table.tensor) == 6);
+    CHECK_FALSE(has_parameter(graph, block + "0.SelfAttention.q.bias"));
+  }
+  CHECK_FALSE(
+      has_parameter(graph, "encoder.block.1.layer.0.SelfAttention.relative_attention_bias.weight"));
+  CHECK(has_parameter(graph, "encoder.block.0.layer.1.DenseReluDense.wi.weight"));
+  CHECK(has_parameter(graph, "decoder.block.5.layer.1.EncDecAttention.o.weight"));
+  CHECK(has_parameter(graph, "decoder.block.5.layer.2.DenseReluDense.wo.weight"));
+  int causal = 0;
+  for (const Node& node : graph.nodes) {
+    if (node.op != Op::attention) continue;
+    CHECK_FALSE(node.attributes.scaled_scores);
+    causal += node.attributes.causal ? 1 : 0;
+  }
+  CHECK(causal == 6);
+  CHECK(nodes_of(graph, Op::scale) == 1);  // before the tied head
+  const Node& scale = *std::find_if(graph.nodes.begin(), graph.nodes.end(),
+                                    [](const Node& node) { return node.op == Op::scale; });
+  CHECK(scale.attributes.factor == Approx(1 / std::sqrt(512.0)));
+
+  const Graph gated = graph_of(load_model("t5-v1_1-small", source));
+  CHECK(parameter(gated, "decoder.block.0.layer.2.DenseReluDense.wi_1.weight").global_shape ==
+        Shape{1024, 512});
+  CHECK(parameter(gated, "encoder.block.7.layer.0.SelfAttention.q.weight").global_shape ==
+        Shape{384, 512});  // 6 heads of 64
+  CHECK(has_parameter(gated, "lm_head.weight"));
+  CHECK(nodes_of(gated, Op::scale) == 0);
+}
+
+// As transformers' T5Attention._relative_position_bucket gives them for 32 buckets and the distance
+// 128: from which distance on a bucket is used.
+TEST_CASE("buckets of relative positions are T5's", "[models][importers]") {
+  Attributes a;
+  a.relative_buckets = 32;
+  a.relative_distance = 128;
+  const auto check = [&](const std::vector<int>& begins, int sign, int first) {
+    std::size_t bucket = 0;
+    for (int distance = 0; distance < 300; ++distance) {
+      while (bucket + 1 < begins.size() && distance >= begins[bucket + 1]) ++bucket;
+      INFO(sign * distance);
+      if (distance > 0 || first == 0)
+        CHECK(relative_bucket(a, sign * distance) == first + static_cast<int>(bucket));
+    }
+  };
+  a.causal = false;
+  const std::vector<int> both = {0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 23, 32, 46, 64, 91};
+  check(both, -1, 0);
+  check(both, 1, 16);
+  a.causal = true;
+  check({0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
+         16, 19, 21, 24, 27, 31, 35, 40, 46, 52, 59, 67, 77, 87, 99, 113},
+        -1, 0);
+  CHECK(relative_bucket(a, 5) == 0);  // masked
+}
+
+TEST_CASE("errors of T5's config.json", "[models][importers]") {
+  CHECK(error_with("t5-small", "num_decoder_layers", 5) ==
+        "config.json: /num_decoder_layers: 5 is not num_layers 6: unlike stacks are not built; use "
+        "6");
+  CHECK(error_with("t5-small", "feed_forward_proj", "gated-silu") ==
+        "config.json: /feed_forward_proj: unknown feed_forward_proj 'gated-silu'; known: relu and "
+        "gated-gelu");
+  CHECK(error_with("t5-small", "relative_attention_num_buckets", 3) ==
+        "config.json: /relative_attention_num_buckets: 3 is out of range; use 4 to 1048576");
+  CHECK(error_with("t5-small", "relative_attention_max_distance", 16) ==
+        "config.json: /relative_attention_max_distance: 16 is out of range; use 17 to 1048576");
+  CHECK(error_with("t5-small", "d_kv", 0) ==
+        "config.json: /d_kv: 0 is out of range; use 1 to 4096");
+  CHECK(error_with("t5-small", "scale_decoder_outputs", false) ==
+        "config.json: /scale_decoder_outputs: false: a tied head without the scale is not built; "
+        "set it to true, or tie_word_embeddings to false");
+  CHECK(error_with("t5-v1_1-small", "scale_decoder_outputs", false) == "");
+  CHECK(error_with("t5-small", "architectures", {"T5ForQuestionAnswering"}) ==
+        "config.json: /architectures: T5ForQuestionAnswering: only the language model's head is "
+        "built for it");
 }
 
 TEST_CASE("a vision transformer's sequence is its image", "[models][importers]") {
@@ -414,10 +511,10 @@ TEST_CASE("errors of our JSON", "[models][importers]") {
 
 TEST_CASE("a config.json that asks for what is not built", "[models][importers]") {
   CHECK(error_with("gpt2", "summary_type", "cls_index") == "");
-  CHECK(
-      error_with("gpt2", "model_type", "opt") ==
-      "config.json: /model_type: unknown model_type 'opt'; known: gpt2, gpt_neox, gptj, llama, "
-      "mistral, mixtral, bert, roberta, camembert, xlm-roberta, distilbert, albert, bart and vit");
+  CHECK(error_with("gpt2", "model_type", "opt") ==
+        "config.json: /model_type: unknown model_type 'opt'; known: gpt2, gpt_neox, gptj, llama, "
+        "mistral, mixtral, bert, roberta, camembert, xlm-roberta, distilbert, albert, bart, t5 and "
+        "vit");
   CHECK(error_with("gpt2", "activation_function", "relu") ==
         "config.json: /activation_function: unknown activation 'relu'; known: gelu, gelu_python, "
         "gelu_new, gelu_fast and gelu_pytorch_tanh");

@@ -178,7 +178,7 @@ TEST_CASE(
 
 // Shared layers, two kinds of blocks, sequences of images.
 TEST_CASE("the bounds of further families are below what is simulated") {
-  const char* model = GENERATE("albert-base-v2", "bart-base", "vit-base-patch16-224");
+  const char* model = GENERATE("albert-base-v2", "bart-base", "t5-small", "vit-base-patch16-224");
   json value = job_json(model, "p3.16xlarge", 1, 32);
   value["training"]["sequence_length"] = std::string(model).starts_with("vit") ? 197 : 128;
   value["training"]["recompute"] = "auto";
