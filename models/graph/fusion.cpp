@@ -22,6 +22,8 @@ constexpr RowRule rules[] = {
     {Op::tanh, 0b1},
     {Op::swiglu, 0b11},
     {Op::add, 0b11, !product, !positions, epilogue},
+    {Op::multiply, 0b11, !product, !positions, epilogue},
+    {Op::scale, 0b1, !product, !positions, epilogue},
     {Op::dropout, 0b1, !product, positions},
     {Op::cross_entropy, 0b11, product},
     {Op::add_row_grad, 0b1},

@@ -15,7 +15,7 @@ std::size_t at(int index) { return static_cast<std::size_t>(index); }
 bool works_in_place(Op op) {
   return op == Op::add || op == Op::gelu || op == Op::relu || op == Op::tanh ||
          op == Op::gelu_grad || op == Op::relu_grad || op == Op::tanh_grad || op == Op::dropout ||
-         op == Op::dropout_grad;
+         op == Op::dropout_grad || op == Op::multiply || op == Op::scale;
 }
 
 class InPlace {

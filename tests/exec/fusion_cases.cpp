@@ -146,6 +146,15 @@ const Single singles[] = {
        const int x = b.x();
        b.add(Op::add, {x, x});
      }},
+    {"multiply",
+     [](Body& b) {
+       b.add(Op::multiply, {b.x(), b.x()});
+     }},
+    {"scale",
+     [](Body& b) {
+       b.attributes().factor = -0.3;
+       b.add(Op::scale, {b.x()});
+     }},
     {"dropout", [](Body& b) { add_dropout(b, Op::dropout, 0.1); }},
     {"dropout, own rows",
      [](Body& b) {
@@ -260,14 +269,16 @@ class RandomBody {
     body_.attributes().gelu_tanh = below(2) == 0;
     body_.attributes().dropout = 0.25;
     body_.attributes().dropout_key = random_();
-    static constexpr Op unary[] = {Op::gelu, Op::relu, Op::tanh, Op::dropout, Op::dropout_grad};
-    static constexpr Op binary[] = {Op::add, Op::swiglu, Op::gelu_grad, Op::relu_grad,
-                                    Op::tanh_grad};
+    body_.attributes().factor = 0.7;
+    static constexpr Op unary[] = {Op::gelu,    Op::relu,         Op::tanh,
+                                   Op::dropout, Op::dropout_grad, Op::scale};
+    static constexpr Op binary[] = {Op::add,       Op::swiglu,    Op::gelu_grad,
+                                    Op::relu_grad, Op::tanh_grad, Op::multiply};
     switch (below(8)) {
       case 0:
-        return made(body_.add(unary[below(5)], {some()}));
+        return made(body_.add(unary[below(6)], {some()}));
       case 1:
-        return made(body_.add(binary[below(5)], {some(), any()}));
+        return made(body_.add(binary[below(6)], {some(), any()}));
       case 2:
         return made(body_.add(Op::add_bias, {some(), body_.row()}));
       case 3:

@@ -35,6 +35,10 @@ std::vector<std::string> element_forms(const FusedStep& step) {
     case Op::add_row:
     case Op::add_position:
       return {"$0 + $1"};
+    case Op::multiply:
+      return {"$0 * $1"};
+    case Op::scale:
+      return {literal(step.attributes.factor) + " * $0"};
     case Op::gelu:
       return {gelu + "($0)"};
     case Op::gelu_grad:
