@@ -23,6 +23,7 @@ Plan plan_of(const Model& model, SmallDegrees degrees) {
 
 void whole_parameters(Plan& plan) { plan.parallelism.shard_whole = true; }
 void offloads(Plan& plan) { plan.parallelism.offload = "activations"; }
+void large_buckets(Plan& plan) { plan.parallelism.reduce_bucket_bytes = 1 << 20; }
 void lamb(Plan& plan) { plan.training.optimizer = OptimizerKind::lamb; }
 
 // Parameters that all layers share, cut, sharded and copied.
@@ -93,7 +94,7 @@ constexpr Variant relative_positions[] = {
     {{1, 1, 2}, budget<50>},
     {{2, 2, 1}, all_of<rows, full, t5_before<9>>},
     {{2, 2, 1}, all_of<layout_of<TensorLayout::memory>, t5_before<3>>},
-    {{2, 1, 2, 4, 3}, t5_before<2>},
+    {{2, 1, 2, 4, 3}, all_of<t5_before<2>, large_buckets>},
     {{2, 1, 2, 4, 2}, t5_before<10>},
     {{2, 1, 2, 4, 1}, all_of<t5_before<9>, pruned>},
     {{1, 1, 4, 1, 3}, in_pairs}};
