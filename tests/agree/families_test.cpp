@@ -99,6 +99,12 @@ constexpr Variant relative_positions[] = {
     {{2, 1, 2, 4, 1}, all_of<t5_before<9>, pruned>},
     {{1, 1, 4, 1, 3}, in_pairs}};
 
+// A product of two branches of the MLP; a head that is not tied.
+constexpr Variant gated[] = {{{1, 2, 1}, layout_of<TensorLayout::speed>},
+                             {{1, 2, 1}, all_of<layout_of<TensorLayout::memory>, drops>},
+                             {{1, 2, 1}, all_of<rows, pruned, drops>},
+                             {{2, 1, 1}, all_of<t5_before<9>, eager>}};
+
 constexpr SmallDegrees cases[] = {
     {1, 1, 2},       {1, 2, 1},       {2, 1, 1},       {1, 1, 2, 2, 1}, {1, 1, 2, 2, 2},
     {1, 1, 2, 2, 3}, {2, 2, 1},       {2, 1, 2},       {1, 2, 2, 2, 1}, {2, 1, 2, 4, 1},
@@ -137,4 +143,5 @@ TEST_CASE("further families train alike in less usual ways", "[agree][mpi]") {
   check("vit", images);
   check("bart", decoders);
   check("t5", relative_positions);
+  check("t5-v1_1", gated);
 }
