@@ -89,7 +89,7 @@ constexpr Variant relative_positions[] = {
     {{1, 2, 1}, all_of<rows, selective, unfused>},
     {{1, 2, 1}, all_of<eager, unfused, rows, drops>},
     {{1, 2, 1}, pruned},
-    {{1, 1, 2, 2, 3}, all_of<eager, unfused>},
+    {{1, 1, 2, 2, 3}, all_of<eager, unfused, selective>},
     {{1, 1, 2, 2, 2}, pruned},
     {{1, 1, 2}, budget<50>},
     {{2, 2, 1}, all_of<rows, full, t5_before<9>>},
