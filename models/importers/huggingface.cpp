@@ -211,7 +211,7 @@ void read_llama(Fields& fields, Model& model) {
   read_head_dim(fields, "head_dim", model);
 }
 
-// Both stacks of T5 are alike. Version 1.1 has a gated MLP, and as published a head of its own.
+// What T5 has besides sizes. Version 1.1 has a gated MLP, and as published a head of its own.
 void read_t5(Fields& fields, Model& model) {
   model.head_dim = 64;
   read_head_dim(fields, "d_kv", model);
@@ -223,11 +223,6 @@ void read_t5(Fields& fields, Model& model) {
                            " to " + std::to_string(most));
     return value;
   };
-  const int layers = number("num_layers", 0, 1), decoder = number("num_decoder_layers", layers, 1);
-  if (decoder != layers)
-    fields.fail("num_decoder_layers",
-                std::to_string(decoder) + " is not num_layers " + std::to_string(layers) +
-                    ": unlike stacks are not built; use " + std::to_string(layers));
   model.relative_buckets = number("relative_attention_num_buckets", model.relative_buckets, 4);
   model.relative_distance = number("relative_attention_max_distance", model.relative_distance,
                                    model.relative_buckets / 2 + 1);
@@ -276,8 +271,14 @@ void check_bart(Fields& fields) {
   }
 }
 
-// Newer files say apart whether activations are scaled before the head.
-void check_t5_head(Fields& fields, const Model& model) {
+// Both stacks of T5 are alike. Newer files say apart whether activations are scaled before the
+// head.
+void check_t5(Fields& fields, const Model& model) {
+  const std::string layers = std::to_string(model.layers);
+  const std::string_view of_decoder = "num_decoder_layers";
+  if (is_given(fields, of_decoder) && fields.required<int>(of_decoder) != model.layers)
+    fields.fail(of_decoder, fields.raw(of_decoder).dump() + " is not num_layers " + layers +
+                                ": unlike stacks are not built; use " + layers);
   const std::string_view key = "scale_decoder_outputs";
   if (!is_given(fields, key) || fields.required<bool>(key) == model.tied_embeddings) return;
   fields.fail(key, model.tied_embeddings
@@ -354,7 +355,7 @@ Model read_huggingface(Fields fields) {
   if (model.family == Family::bert) read_bert(fields, model);
   if (model.architecture == "bart") check_bart(fields);
   if (model.has_decoder()) read_decoder_start(fields, "decoder_start_token_id", model);
-  if (model.architecture == "t5") check_t5_head(fields, model);
+  if (model.architecture == "t5") check_t5(fields, model);
   if (model.architecture == "albert") read_albert(fields, model);
   read_rotary(fields, model);
   read_head(fields, model);

@@ -37,9 +37,9 @@ struct Model {
   std::int64_t vocabulary = 0;  // head label: classes
   int decoder_start = 0;        // seq2seq: the token that a decoder reads first
   int image_size = 0, patch_size = 0, channels = 0;  // of square images; 0: the model reads tokens
-  bool gated_ffn = false;                            // by silu, or gelu where gated_gelu
-  bool gated_gelu = false;                           // T5 v1.1
-  bool relu = false;                                 // in place of gelu
+  bool gated_ffn = false;
+  // In place of silu where the MLP is gated (T5 v1.1), in place of gelu where it is not (T5).
+  bool gated_gelu = false, relu = false;
   bool tied_embeddings = true;
   // What follows from the family unless a config.json says otherwise.
   int head_dim = 0;
@@ -50,10 +50,11 @@ struct Model {
   double norm_epsilon = 1e-5, rotary_base = 10000;
   int rotary_dim = 0;
   bool rotary_interleaved = false;
-  int token_types = 0;                              // BERT: 2; DistilBERT: 0
-  int position_offset = 0;                          // RoBERTa: 2
-  int relative_buckets = 0, relative_distance = 0;  // of each stack (models/graph/relative.h); T5
-  int experts = 0;                                  // of every block; 0: none
+  int token_types = 0;      // BERT: 2; DistilBERT: 0
+  int position_offset = 0;  // RoBERTa: 2
+  // Of the table that each stack of T5 has (models/graph/relative.h); no buckets: none.
+  int relative_buckets = 0, relative_distance = 0;
+  int experts = 0;  // of every block; 0: none
   int experts_per_token = 0;
   double expert_capacity_factor = 0;  // models/graph/experts.h; 0: nothing is dropped
   double router_aux_loss_coef = 0;    // of the balancing loss, a mean over blocks and sequences

@@ -354,6 +354,8 @@ TEST_CASE("errors of T5's config.json", "[models][importers]") {
   CHECK(error_with("t5-small", "num_decoder_layers", 5) ==
         "config.json: /num_decoder_layers: 5 is not num_layers 6: unlike stacks are not built; use "
         "6");
+  CHECK(error_with("t5-small", "num_layers", nullptr) ==
+        "config.json: /num_layers: missing; it is required (an integer)");
   CHECK(error_with("t5-small", "feed_forward_proj", "gated-silu") ==
         "config.json: /feed_forward_proj: unknown feed_forward_proj 'gated-silu'; known: relu and "
         "gated-gelu");
