@@ -11,6 +11,7 @@
 
 #include "hwprofiles/gpu.h"
 #include "models/core/units.h"
+#include "models/plan/faults.h"
 
 namespace meshwright {
 
@@ -124,6 +125,7 @@ struct Cluster {
   int processes_per_host = 1;
   std::optional<NetworkOverride> network_override;
   std::optional<double> host_launch_us;
+  Faults faults = {};
 
   int ranks() const { return hosts * processes_per_host; }
   int host_of(int rank) const { return rank / processes_per_host; }

@@ -10,6 +10,7 @@
 
 #include "models/core/token_format.h"
 #include "models/importers/model.h"
+#include "models/plan/faults.h"
 #include "models/plan/plan.h"
 
 namespace meshwright {
@@ -25,6 +26,7 @@ struct ClusterRequest {
   };
   std::optional<Network> network;
   std::optional<double> host_launch_us;
+  Faults faults;
 };
 
 struct Objective {
@@ -76,6 +78,7 @@ struct MachineFacts {
   int gpus = 0;
   bool has_bf16 = false, has_tf32 = false, has_fp8 = false;
   bool is_cpu = false;
+  bool has_nvlink = false;
 };
 using MachineLookup = MachineFacts (*)(const std::string& machine);  // unknown: InputError
 
