@@ -109,6 +109,33 @@ TEST_CASE("simulate answers in JSON and writes a trace", "[tools][json]") {
   CHECK(!json::parse(content_of(folder.file("t.json")))["traceEvents"].empty());
 }
 
+TEST_CASE("simulate answers with the goodput where hosts fail", "[tools][json]") {
+  const std::string job = "simulate " + source + "/scenarios/gpt2-xl-p3-interleaved.json";
+  const json healthy = answer_of(job);
+  const json failing =
+      answer_of(job +
+                " --set faults.mean_time_between_failures_s=1e6 --set checkpoint.folder=saved"
+                " --set checkpoint.every_steps=1000");
+  for (const char* key : {"goodput", "checkpoint_interval_s", "checkpoint_write_s", "best_goodput",
+                          "best_checkpoint_interval_s", "cluster_mean_time_between_failures_s"}) {
+    CHECK(healthy[key].is_null());
+    CHECK(failing[key].get<double>() > 0);
+  }
+  CHECK(failing["step_time_s"] == healthy["step_time_s"]);
+  CHECK(failing["checkpoint_interval_s"].get<double>() ==
+        Approx(1000 * failing["step_time_s"].get<double>()));
+  CHECK(failing["goodput"].get<double>() < failing["best_goodput"].get<double>());
+  CHECK(failing["best_goodput"].get<double>() < 1);
+}
+
+TEST_CASE("train says that faults have no effect, and predicts without them", "[tools]") {
+  const std::string train = "train " + jobs + "tiny.json" + one_rank;
+  const std::string slow = R"( --set 'faults.slow_ranks=[{"rank": 0, "factor": 9999}]')";
+  CHECK(run(train + slow + " 2>&1").out.find("/faults: no effect here") != std::string::npos);
+  CHECK(answer_of(train + slow)["predicted_step_time_s"] ==
+        answer_of(train)["predicted_step_time_s"]);
+}
+
 TEST_CASE("train answers in JSON and logs each step", "[tools][json]") {
   const TestFolder folder;
   const json value = answer_of("train " + jobs + "tiny.json" + one_rank + " --steps 4 --log-json " +

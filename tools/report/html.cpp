@@ -151,6 +151,7 @@ void add_prediction(HtmlPage& page, const Model& model, const Prepared& prepared
   table.add({"peak memory",
              fmt::format("{} of {}{}", show_bytes(static_cast<double>(p.peak_memory_bytes)),
                          show_bytes(p.memory_limit_bytes), p.fits ? "" : ": does not fit")});
+  if (p.goodput) table.add({"goodput", show_percent(p.goodput->share) + ": " + goodput_text(p)});
   if (p.usd_per_hour) table.add({"cost per hour", fmt::format("${:.2f}", *p.usd_per_hour)});
   if (p.usd_per_million_tokens)
     table.add({"cost per million tokens", fmt::format("${:.4f}", *p.usd_per_million_tokens)});

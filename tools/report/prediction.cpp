@@ -17,6 +17,11 @@ json optional_number(const std::optional<double>& value) {
   return value ? json(*value) : json(nullptr);
 }
 
+template <class Number>
+json goodput_number(const Prediction& p, const Number& number) {
+  return p.goodput ? json(number(*p.goodput)) : json(nullptr);
+}
+
 std::string schedule_text(const Parallelism& p) {
   std::string text = schedule_names()[static_cast<std::size_t>(p.schedule)];
   if (p.virtual_stages > 1) text += fmt::format(" with {} virtual stages", p.virtual_stages);
@@ -71,8 +76,30 @@ json prediction_json(const Prediction& p) {
           {"host_memory_limit_bytes", p.host_memory_limit_bytes},
           {"usd_per_hour", optional_number(p.usd_per_hour)},
           {"usd_per_million_tokens", optional_number(p.usd_per_million_tokens)},
+          {"goodput", goodput_number(p, [](const Goodput& g) { return g.share; })},
+          {"checkpoint_interval_s",
+           goodput_number(p, [&](const Goodput& g) { return g.every_steps * p.step_time_s; })},
+          {"checkpoint_write_s",
+           goodput_number(p, [](const Goodput& g) { return g.checkpoint_write_s; })},
+          {"best_goodput", goodput_number(p, [](const Goodput& g) { return g.best_share; })},
+          {"best_checkpoint_interval_s",
+           goodput_number(p, [&](const Goodput& g) { return g.best_every_steps * p.step_time_s; })},
+          {"cluster_mean_time_between_failures_s",
+           goodput_number(p, [](const Goodput& g) { return g.mean_time_between_failures_s; })},
           {"instructions", p.instructions},
           {"simulation_wall_s", p.simulation_wall_s}};
+}
+
+std::string goodput_text(const Prediction& p) {
+  const Goodput& g = *p.goodput;
+  std::string text = fmt::format("a failure every {}, a checkpoint every {} steps ({})",
+                                 show_seconds(g.mean_time_between_failures_s), g.every_steps,
+                                 show_seconds(g.every_steps * p.step_time_s));
+  if (g.every_steps != g.best_every_steps)
+    text +=
+        fmt::format("; best every {} steps ({}): {}", g.best_every_steps,
+                    show_seconds(g.best_every_steps * p.step_time_s), show_percent(g.best_share));
+  return text;
 }
 
 // A column of nothing but zeros is left out where most jobs have none.
@@ -156,6 +183,8 @@ std::string prediction_text(const Model& model, const Prepared& prepared, const 
                       p.model_flops_per_s_per_gpu / 1e12, show_percent(p.mfu));
   text += fmt::format("         bubble {}   exposed communication {}\n",
                       show_percent(p.bubble_fraction), show_seconds(p.exposed_communication_s));
+  if (p.goodput)
+    text += fmt::format("goodput  {}: {}\n", show_percent(p.goodput->share), goodput_text(p));
   text += fmt::format("memory   peak {} of {}   {}\n",
                       show_bytes(static_cast<double>(p.peak_memory_bytes)),
                       show_bytes(p.memory_limit_bytes), p.fits ? "fits" : "DOES NOT FIT");
