@@ -25,8 +25,8 @@ struct Answer {
   std::string out;
 };
 
-Answer run(const std::string& arguments) {
-  const std::string command = MESHWRIGHT_PROGRAM " " + arguments + " 2>/dev/null";
+Answer run(const std::string& arguments, const std::string& errors = "/dev/null") {
+  const std::string command = MESHWRIGHT_PROGRAM " " + arguments + " 2>" + errors;
   std::FILE* pipe = popen(command.c_str(), "r");
   REQUIRE(pipe != nullptr);
   Answer answer;
@@ -131,7 +131,7 @@ TEST_CASE("simulate answers with the goodput where hosts fail", "[tools][json]")
 TEST_CASE("train says that faults have no effect, and predicts without them", "[tools]") {
   const std::string train = "train " + jobs + "tiny.json" + one_rank;
   const std::string slow = R"( --set 'faults.slow_ranks=[{"rank": 0, "factor": 9999}]')";
-  CHECK(run(train + slow + " 2>&1").out.find("/faults: no effect here") != std::string::npos);
+  CHECK(run(train + slow, "&1").out.find("/faults: no effect here") != std::string::npos);
   CHECK(answer_of(train + slow)["predicted_step_time_s"] ==
         answer_of(train)["predicted_step_time_s"]);
 }
@@ -202,7 +202,7 @@ TEST_CASE("compile answers in JSON", "[tools][json]") {
 }
 
 TEST_CASE("what a pipe receives holds no progress bar", "[tools]") {
-  const Answer answer = run("train " + jobs + "tiny.json" + one_rank + " 2>&1");
+  const Answer answer = run("train " + jobs + "tiny.json" + one_rank, "&1");
   CHECK(answer.code == 0);
   CHECK(answer.out.find('\r') == std::string::npos);
 }
