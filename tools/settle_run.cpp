@@ -69,7 +69,7 @@ void check_can_start(const Job& job, const Options& options) {
 }
 
 void check_fits(const Run& run) {
-  const Prediction prediction = predict(run.chosen.prepared, run.chosen.cluster);
+  const Prediction prediction = predict_chosen(run.job, run.chosen);
   if (!prediction.fits)
     throw NoPlanFits(fmt::format(
         "{}: the plan needs {} per rank, this computer gives each {}; `meshwright plan` finds one "

@@ -7,7 +7,6 @@
 #include <numeric>
 
 #include "models/core/error.h"
-#include "sim/predict/goodput.h"
 #include "tools/choose.h"
 #include "tools/commands.h"
 #include "tools/machines.h"
@@ -39,11 +38,8 @@ int run_simulate(const Options& options) {
   check_writable("--report", options.report, options.operands);
   const Chosen chosen = choose_plan(job, machine_loader(options));
   Timeline timeline;
-  Prediction prediction = predict(chosen.prepared, chosen.cluster, job.objective.spot,
-                                  options.trace.empty() ? nullptr : &timeline);
-  prediction.goodput =
-      goodput_of(chosen.prepared, chosen.cluster, job.checkpoint ? job.checkpoint->every_steps : 0,
-                 prediction.step_time_s);
+  const Prediction prediction =
+      predict_chosen(job, chosen, options.trace.empty() ? nullptr : &timeline);
   if (!options.trace.empty()) write_trace(options.trace, timeline, chosen.prepared);
   if (!options.report.empty()) {
     HtmlPage page(job.name + ": prediction");

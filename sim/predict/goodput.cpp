@@ -29,7 +29,7 @@ FailureModel failures_of(const Prepared& prepared, const Cluster& cluster) {
 }
 
 int best_steps(const FailureModel& failures, double step_time_s) {
-  constexpr double most_steps = 1e9;
+  constexpr double most_steps = 2e9;
   const double steps = std::min(best_interval_s(failures) / step_time_s, most_steps);
   const double below = std::max(1.0, std::floor(steps));
   const bool next_is_better =
@@ -54,7 +54,7 @@ double best_interval_s(const FailureModel& failures) {
   double low = 0, high = 1;
   for (int i = 0; i < 100; ++i) {
     const double x = (low + high) / 2;
-    (x - 1 + std::exp(-x - failures.stall_s / mean) < 0 ? low : high) = x;
+    (x + std::expm1(-x - failures.stall_s / mean) < 0 ? low : high) = x;
   }
   return std::max(high * mean, std::min(failures.write_s, mean));
 }
