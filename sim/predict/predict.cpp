@@ -145,6 +145,7 @@ Prediction predict(const Prepared& prepared, const Cluster& cluster, bool spot,
   add_throughput(prepared, cluster, spot, result);
   add_memory(prepared, cluster, result);
   add_idle_times(replayed, result);
+  result.stages = std::move(replayed.stages);
   if (timeline != nullptr) *timeline = std::move(replayed.timeline);
   result.simulation_wall_s =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

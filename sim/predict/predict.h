@@ -56,6 +56,7 @@ struct Prediction {
   double host_memory_limit_bytes = 0;
   std::optional<double> usd_per_hour, usd_per_million_tokens;
   std::optional<Goodput> goodput;  // none: hosts do not fail
+  std::vector<StageTimes> stages;
   std::int64_t instructions = 0;
   double simulation_wall_s = 0;
 };

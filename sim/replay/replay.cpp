@@ -38,40 +38,62 @@ void collect(const Script& script, const PlayerTimes& times, const RankClass& pa
   }
 }
 
-// The mean over the ranks of a stage, of whom `ranks[i]` have `times[i]`, without overflow.
-SimTime mean(const std::vector<SimTime>& times, const std::vector<int>& ranks) {
-  SimTime all = 0, whole = 0, rest = 0;
-  for (const int count : ranks) all += count;
-  for (std::size_t i = 0; i < times.size(); ++i) {
-    whole += times[i] / all * ranks[i];
-    rest += times[i] % all * ranks[i];
-  }
-  return whole + rest / all;
+constexpr std::size_t stage_numbers = 3 + group_kind_count;
+
+// All of StageTimes but the span.
+template <class Times>
+auto numbers(Times& times) {
+  std::array<decltype(&times.bubble), stage_numbers> all{&times.compute_busy, &times.bubble,
+                                                         &times.exposed_communication};
+  for (std::size_t group = 0; group < group_kind_count; ++group)
+    all[3 + group] = &times.exposed_by[group];
+  return all;
 }
+
+// Means over the ranks of a stage, without overflow: quotients and remainders apart.
+class MeanTimes {
+ public:
+  explicit MeanTimes(int ranks) : ranks_(ranks) {}
+
+  void add(const StageTimes& times, int ranks) {
+    const auto own = numbers(times);
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      whole_[i] += *own[i] / ranks_ * ranks;
+      rest_[i] += *own[i] % ranks_ * ranks;
+    }
+  }
+
+  StageTimes mean(SimTime span) const {
+    StageTimes times;
+    times.span = span;
+    const auto own = numbers(times);
+    for (std::size_t i = 0; i < own.size(); ++i) *own[i] = whole_[i] + rest_[i] / ranks_;
+    return times;
+  }
+
+ private:
+  SimTime ranks_;
+  std::array<SimTime, stage_numbers> whole_{}, rest_{};
+};
 
 std::vector<StageTimes> stage_times(const std::vector<Script>& scripts, const Clock& clock,
                                     const std::vector<RankClass>& classes) {
   Window window{std::numeric_limits<SimTime>::max(), 0};
+  int ranks = 0;
   for (std::size_t player = 0; player < classes.size(); ++player) {
     const Window own =
         pipeline_window(scripts[at(classes[player].stage)], clock.times(static_cast<int>(player)));
     window = {std::min(window.begin, own.begin), std::max(window.end, own.end)};
+    ranks += classes[player].ranks;
+  }
+  std::vector<MeanTimes> means(scripts.size(), MeanTimes(ranks / static_cast<int>(scripts.size())));
+  for (std::size_t player = 0; player < classes.size(); ++player) {
+    const std::size_t stage = at(classes[player].stage);
+    means[stage].add(account(scripts[stage], clock.times(static_cast<int>(player)), window),
+                     classes[player].ranks);
   }
   std::vector<StageTimes> stages;
-  for (std::size_t stage = 0; stage < scripts.size(); ++stage) {
-    std::vector<int> ranks;
-    std::vector<SimTime> busy, bubble, exposed;
-    for (std::size_t player = 0; player < classes.size(); ++player) {
-      if (at(classes[player].stage) != stage) continue;
-      const StageTimes own = account(scripts[stage], clock.times(static_cast<int>(player)), window);
-      ranks.push_back(classes[player].ranks);
-      busy.push_back(own.compute_busy);
-      bubble.push_back(own.bubble);
-      exposed.push_back(own.exposed_communication);
-    }
-    stages.push_back(
-        {mean(busy, ranks), mean(bubble, ranks), mean(exposed, ranks), window.end - window.begin});
-  }
+  for (const MeanTimes& mean : means) stages.push_back(mean.mean(window.end - window.begin));
   return stages;
 }
 

@@ -7,6 +7,7 @@
 // With faults in the cluster one stands for each class of equal ranks (classes.h).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -33,6 +34,9 @@ struct StageTimes {
   SimTime exposed_communication = 0;  // compute stream waiting for a collective or for the wire of
                                       // a send, whole step
   SimTime span = 0;
+  // exposed_communication by the group of the collective; of messages `pipeline`, of copies to and
+  // from the host `none`.
+  std::array<SimTime, group_kind_count> exposed_by{};
 };
 
 struct ReplayResult {

@@ -88,6 +88,7 @@ TEST_CASE("with faults too, folded ranks take the time of all ranks", "[faults]"
           CHECK(folded.stages[stage].bubble == every.stages[stage].bubble);
           CHECK(folded.stages[stage].exposed_communication ==
                 every.stages[stage].exposed_communication);
+          CHECK(folded.stages[stage].exposed_by == every.stages[stage].exposed_by);
         }
       }
     }

@@ -71,6 +71,9 @@ void check_stage_times(const ReplayResult& result) {
     CHECK(stage.bubble >= 0);
     CHECK(stage.exposed_communication >= 0);
     CHECK(stage.span <= result.step_time);
+    SimTime exposed = 0;
+    for (const SimTime of_group : stage.exposed_by) exposed += of_group;
+    CHECK(exposed == stage.exposed_communication);
     CHECK(stage.compute_busy + stage.exposed_communication <= result.step_time);
   }
 }
