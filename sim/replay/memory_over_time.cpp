@@ -33,11 +33,14 @@ class Memory {
   Memory(const Program& program, std::span<const TimelineEntry> entries) : program_(program) {
     runs_.resize(program.tasks.size());
     tasks_.resize(program.tasks.size());
+    computed_.resize(program.tasks.size());
     for (std::size_t task = 0; task < runs_.size(); ++task)
       runs_[task].resize(program.bodies[at(program.tasks[task].body)].instructions.size());
     for (const TimelineEntry& entry : entries) {
       runs_[at(entry.task)][at(entry.instruction)] = {entry.begin, entry.end};
       tasks_[at(entry.task)].add({entry.begin, entry.end});
+      if (instruction_of(entry).stream == Stream::compute)
+        computed_[at(entry.task)] = std::max(computed_[at(entry.task)], entry.end);
     }
   }
 
@@ -56,6 +59,11 @@ class Memory {
   }
 
  private:
+  const Instruction& instruction_of(const TimelineEntry& entry) const {
+    return program_.bodies[at(program_.tasks[at(entry.task)].body)]
+        .instructions[at(entry.instruction)];
+  }
+
   void find_micro_batches() {
     for (std::size_t t = 0; t < program_.tasks.size(); ++t) {
       const Task& task = program_.tasks[t];
@@ -81,8 +89,8 @@ class Memory {
     }
   }
 
-  // A slot goes to the next micro-batch when all that is read of it has been, which may be before
-  // the last communication of the backward task ends.
+  // A slot goes to the next micro-batch when all of it has been read, whatever the backward task
+  // still communicates.
   void hand_slots_on() {
     std::map<std::pair<int, int>, std::map<SimTime, MicroBatch*>> users;  // by chunk and slot
     for (auto& [key, of] : micro_batches_)
@@ -156,7 +164,7 @@ class Memory {
                       : begin_of(at(task_of(of, first)), place_of(first));
   }
   SimTime slot_end(const MicroBatch& of, int last) const {
-    const SimTime end = last == slot_always ? tasks_[at(of.last())].end
+    const SimTime end = last == slot_always ? computed_[at(of.last())]
                         : last == 0         ? tasks_[at(of.forward)].end
                                             : end_of(at(task_of(of, last)), place_of(last));
     return std::min(end, of.handed_on);
@@ -172,6 +180,7 @@ class Memory {
   const Program& program_;
   std::vector<std::vector<std::optional<Span>>> runs_;  // [task][instruction]
   std::vector<Span> tasks_;
+  std::vector<SimTime> computed_;  // when the task's last compute instruction ended
   std::map<std::pair<int, int>, MicroBatch> micro_batches_;  // by chunk and micro-batch
   std::map<SimTime, std::array<std::int64_t, memory_class_count>> changes_;
 };

@@ -90,6 +90,24 @@ json prediction_json(const Prediction& p) {
           {"simulation_wall_s", p.simulation_wall_s}};
 }
 
+json breakdown_json(const std::vector<StageBreakdown>& stages) {
+  json rows = json::array();
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    const StageBreakdown& stage = stages[s];
+    json exposed = json::object();
+    for (std::size_t group = 0; group < group_kind_count; ++group)
+      if (stage.exposed_s[group] > 0)
+        exposed[std::string(exposed_name(group))] = stage.exposed_s[group];
+    rows.push_back({{"stage", s},
+                    {"compute_s", stage.compute_s},
+                    {"launch_s", stage.launch_s},
+                    {"exposed_s", exposed},
+                    {"bubble_s", stage.bubble_s},
+                    {"idle_s", stage.idle_s}});
+  }
+  return rows;
+}
+
 std::string goodput_text(const Prediction& p) {
   const Goodput& g = *p.goodput;
   std::string text = fmt::format("a failure every {}, a checkpoint every {} steps ({})",

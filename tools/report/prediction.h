@@ -7,12 +7,13 @@
 #include "hwprofiles/machine.h"
 #include "models/importers/model.h"
 #include "models/plan/plan.h"
-#include "sim/predict/predict.h"
+#include "sim/predict/breakdown.h"
 #include "tools/report/text.h"
 
 namespace meshwright {
 
 nlohmann::json prediction_json(const Prediction& prediction);
+nlohmann::json breakdown_json(const std::vector<StageBreakdown>& stages);
 std::string prediction_text(const Model& model, const Prepared& prepared, const Cluster& cluster,
                             const Prediction& prediction);
 // "a failure every ..., a checkpoint every ...": of a prediction that has a goodput.
