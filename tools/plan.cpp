@@ -37,6 +37,7 @@ json plan_json(const RankedPlan& ranked) {
           {"mfu", p.mfu},
           {"bubble_fraction", p.bubble_fraction},
           {"exposed_communication_s", p.exposed_communication_s},
+          {"goodput", p.goodput ? json(p.goodput->share) : json(nullptr)},
           {"pareto", ranked.pareto}};
 }
 

@@ -4,6 +4,7 @@
 
 #include "models/core/error.h"
 #include "models/passes/recompute_budget.h"
+#include "sim/predict/goodput.h"
 
 namespace meshwright {
 
@@ -78,8 +79,9 @@ void ClusterSearch::simulate_promising(int budget, std::size_t keep) {
       continue;
     }
     const bool enough = plans_.size() >= keep;
-    if (enough && merit(job_.objective, cluster_, entry.bounds.step_time_s) >
-                      merit(job_.objective, cluster_, plans_[keep - 1].prediction.step_time_s)) {
+    if (enough &&
+        merit(job_.objective, cluster_, entry.bounds.step_time_s) >
+            merit(job_.objective, cluster_, useful_step_time_s(plans_[keep - 1].prediction))) {
       ++rejected_["slower than the plans found (lower bound)"];
     } else if (simulated_ >= budget || built_ >= builds_per_simulation * budget) {
       left.push_back(entry);
@@ -155,7 +157,10 @@ void ClusterSearch::evaluate(const Entry& entry) {
   ++simulated_;
   RankedPlan ranked{prepared.plan, machine_, cluster_.hosts, cluster_, {}, false};
   ranked.prediction = predict(prepared, cluster_, job_.objective.spot);
-  const double step = ranked.prediction.step_time_s;
+  ranked.prediction.goodput =
+      goodput_of(prepared, cluster_, job_.checkpoint ? job_.checkpoint->every_steps : 0,
+                 ranked.prediction.step_time_s);
+  const double step = useful_step_time_s(ranked.prediction);
   if (const auto broken = broken_limit(job_.objective, base_.training, cluster_, step)) {
     ++rejected_[*broken];
     limits_decide_ = true;
@@ -163,7 +168,7 @@ void ClusterSearch::evaluate(const Entry& entry) {
   }
   const auto better = [&](double time, const RankedPlan& other) {
     return merit(job_.objective, cluster_, time) <
-           merit(job_.objective, cluster_, other.prediction.step_time_s);
+           merit(job_.objective, cluster_, useful_step_time_s(other.prediction));
   };
   plans_.insert(std::upper_bound(plans_.begin(), plans_.end(), step, better), std::move(ranked));
 }

@@ -7,6 +7,7 @@
 #include "models/core/error.h"
 #include "sim/planner/cluster_search.h"
 #include "sim/planner/pareto.h"
+#include "sim/predict/goodput.h"
 
 namespace meshwright {
 
@@ -54,8 +55,9 @@ std::vector<RankedPlan> rank(const Job& job, const std::vector<ClusterSearch>& s
   for (const ClusterSearch& search : searches)
     for (std::size_t i = 0; i < search.plans().size(); ++i) {
       const RankedPlan& plan = search.plans()[i];
-      places.push_back(
-          {&plan, merit(job.objective, search.cluster(), plan.prediction.step_time_s), i == 0});
+      places.push_back({&plan,
+                        merit(job.objective, search.cluster(), useful_step_time_s(plan.prediction)),
+                        i == 0});
     }
   std::stable_sort(places.begin(), places.end(),
                    [](const Place& a, const Place& b) { return a.merit < b.merit; });

@@ -73,4 +73,9 @@ std::optional<Goodput> goodput_of(const Prepared& prepared, const Cluster& clust
   return result;
 }
 
+double useful_step_time_s(const Prediction& prediction) {
+  return prediction.goodput ? prediction.step_time_s / prediction.goodput->share
+                            : prediction.step_time_s;
+}
+
 }  // namespace meshwright

@@ -40,4 +40,7 @@ double best_interval_s(const FailureModel& failures);
 std::optional<Goodput> goodput_of(const Prepared& prepared, const Cluster& cluster, int every_steps,
                                   double step_time_s);
 
+// What a step takes, its share of what failures cost included.
+double useful_step_time_s(const Prediction& prediction);
+
 }  // namespace meshwright

@@ -279,6 +279,25 @@ TEST_CASE("a deadline turns away what is too slow, `gpus` takes the fewest that 
   CHECK_FALSE(hopeless.closest_miss);
 }
 
+TEST_CASE("what failures cost counts against a deadline") {
+  json value = job_json("gpt2-medium", "p4d.24xlarge", json::array({1, 2}), 512);
+  value["training"]["sequence_length"] = 1024;
+  const SearchResult healthy = search(read(value), few);
+  double best = 0;
+  for (const RankedPlan& plan : healthy.plans)
+    if (plan.count == 1 && best == 0) best = plan.prediction.step_time_s;
+  REQUIRE(best > 0);
+  value["objective"] = {
+      {"minimize", "gpus"}, {"tokens", 100.0 * 512 * 1024}, {"deadline_s", 100 * best * 1.02}};
+  CHECK(search(read(value), few).plans.front().count == 1);
+  // A failure an hour and ten minutes to come back from it: a sixth more than without.
+  value["faults"] = {{"mean_time_between_failures_s", 3600}, {"restart_s", 600}};
+  const SearchResult failing = search(read(value), few);
+  REQUIRE(!failing.plans.empty());
+  CHECK(failing.plans.front().count == 2);
+  CHECK(failing.plans.front().prediction.goodput->share < 1);
+}
+
 TEST_CASE("the Pareto plans are those that no other beats in time and cost") {
   const double times[] = {1.0, 2.0, 3.0, 3.0}, costs[] = {9.0, 4.0, 5.0, 3.0};
   std::vector<RankedPlan> plans(4);
