@@ -225,6 +225,28 @@ json random_job(Random& random) {
   return job;
 }
 
+json random_open_job(Random& random) {
+  json job = random_job(random);
+  Draw draw(random);
+  json& parallelism = job["parallelism"];
+  if (draw.chance(0.3)) {
+    parallelism = "auto";
+  } else {
+    for (const char* key : {"pipeline", "tensor", "data", "shard", "expert", "virtual_stages",
+                            "schedule", "sequence_parallel", "zero_stage"})
+      if (draw.chance(0.4)) parallelism[key] = "auto";
+  }
+  if (draw.chance(0.5)) job["training"]["micro_batch"] = "auto";
+  if (draw.chance(0.3) && !job["training"].contains("recompute_budget"))
+    job["training"]["recompute"] = "auto";
+  if (draw.chance(0.2)) job["training"]["compiler"] = "auto";
+  if (draw.chance(0.3) && job["cluster"]["machine"] != "local") job["cluster"]["count"] = {1, 2};
+  job["objective"] = {{"minimize", draw.word({"step_time", "usd", "usd_per_token", "gpus"})}};
+  return job;
+}
+
+Machine load_machine_of_job(const std::string& name) { return machine_of(name); }
+
 Job read_random_job(const json& value) {
   return read_job(value, "job.json", ".", [](const std::string& name) { return facts_of(name); });
 }

@@ -21,6 +21,11 @@ struct Rehearsal {
   Prepared prepared;
 };
 
+// The same with some keys left to the planner.
+nlohmann::json random_open_job(Random& random);
+
+Machine load_machine_of_job(const std::string& name);  // `local` is that of tests/tools/local.json
+
 // What `simulate` does with a job that leaves no choice to the planner; InputError like it.
 Job read_random_job(const nlohmann::json& value);
 bool leaves_no_choice(const Job& job);

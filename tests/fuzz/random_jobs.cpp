@@ -1,7 +1,8 @@
-// random_jobs [--jobs N] [--mutants N] [--seed N] [--limit SECONDS]: rehearses N random legal jobs,
-// then N job files that were made wrong at random. A job is rehearsed or refused with an InputError
-// that names the file, every number is finite and none negative. What kills the program is printed,
-// and what takes longer than the limit.
+// random_jobs [--jobs N] [--plans N] [--mutants N] [--seed N] [--limit SECONDS]: rehearses N random
+// legal jobs, plans N that leave choices to the planner, then rehearses N job files that were made
+// wrong at random. A job is rehearsed or refused with an InputError that names the file, every
+// number is finite and none negative. What kills the program is printed, and what takes longer than
+// the limit.
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 
 #include "models/core/error.h"
 #include "models/core/fields.h"
+#include "sim/planner/search.h"
 #include "sim/predict/goodput.h"
 #include "tests/fuzz/random_job.h"
 
@@ -25,7 +27,7 @@ using nlohmann::json;
 namespace {
 
 struct Options {
-  long jobs = 1500, mutants = 15000, seed = 1;
+  long jobs = 1500, plans = 60, mutants = 15000, seed = 1;
   double limit_s = 0;  // 0: none
   static constexpr unsigned hangs_s = 60;
 };
@@ -77,6 +79,25 @@ void rehearse(const json& value, Counts& counts) {
   for (const TimelineEntry& entry : timeline.entries)
     MESHWRIGHT_CHECK(0 <= entry.begin && entry.begin <= entry.end,
                      "an entry ends before it begins");
+  ++counts.rehearsed;
+}
+
+// Few plans are simulated, so that many spaces are bounded.
+void plan(const json& value, Counts& counts) {
+  const Job job = fuzz::read_random_job(value);
+  SearchOptions options;
+  options.keep_best = 3;
+  options.simulate_at_most = 4;
+  options.load = fuzz::load_machine_of_job;
+  const SearchResult result = search(job, options);
+  std::int64_t rejected = 0;
+  for (const Rejection& rejection : result.rejected) rejected += rejection.count;
+  MESHWRIGHT_CHECK(result.candidates_simulated + rejected == result.candidates_enumerated,
+                   "what was simulated and rejected does not add up to all candidates");
+  for (const RankedPlan& ranked : result.plans) {
+    fuzz::check_prediction(ranked.prediction);
+    MESHWRIGHT_CHECK(ranked.prediction.fits, "a plan that was chosen does not fit");
+  }
   ++counts.rehearsed;
 }
 
@@ -247,6 +268,7 @@ Options options_of(int argc, char** argv) {
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string key = argv[i];
     if (key == "--jobs") options.jobs = std::atol(argv[i + 1]);
+    if (key == "--plans") options.plans = std::atol(argv[i + 1]);
     if (key == "--mutants") options.mutants = std::atol(argv[i + 1]);
     if (key == "--seed") options.seed = std::atol(argv[i + 1]);
     if (key == "--limit") options.limit_s = std::atof(argv[i + 1]);
@@ -269,6 +291,14 @@ int main(int argc, char** argv) {
   }
   print("legal jobs", legal, true);
   if (legal.rehearsed < options.jobs) return std::printf("too few jobs were legal\n"), 1;
+  Counts open;
+  for (long number = 0; open.rehearsed < options.plans && number < 4 * options.plans; ++number) {
+    Random random = random_of(options, (1L << 30) + number);
+    const json job = fuzz::random_open_job(random);
+    run(options, job.dump(), open, [&] { plan(job, open); });
+  }
+  print("open jobs", open, false);
+  if (open.rehearsed < options.plans) return std::printf("too few open jobs were legal\n"), 1;
   Counts wrong;
   for (long number = 0; number < options.mutants; ++number) {
     Random random = random_of(options, -1 - number);
