@@ -2,17 +2,19 @@
 // The Programs stay as they are: only the machine changes.
 #include <algorithm>
 
+#include "hwprofiles/load.h"
 #include "models/core/error.h"
 #include "sim/replay/replay.h"
 #include "tests/catch.h"
 #include "tests/fuzz/random_job.h"
+#include "tests/sim/equal_stages.h"
 
 using namespace meshwright;
 using fuzz::Rehearsal;
 
 namespace {
 
-constexpr int jobs = 150;
+constexpr int jobs = 100;
 
 ReplayResult replayed(const Rehearsal& made, const Cluster& cluster, bool fold = true) {
   const Plan& plan = made.prepared.plan;
@@ -141,4 +143,28 @@ TEST_CASE("random jobs are never faster where something is wrong", "[metamorphic
     CHECK(replayed(made, made.cluster).step_time >= replayed(made, healthy).step_time);
     return true;
   });
+}
+
+TEST_CASE("equal stages of random depth idle (p - 1) / (m + p - 1) of the time", "[metamorphic]") {
+  Cluster cluster{load_machine("p4d.24xlarge"), 1, 8, {}, 0.0};
+  cluster.machine.nvlink.link_bandwidth_bytes_per_s = 1e30;
+  cluster.machine.host_latency = {0, 0};
+  cluster.machine.nvlink.group = {};
+  fuzz::Random random(6);
+  for (int i = 0; i < jobs; ++i) {
+    const int p = std::uniform_int_distribution(1, 8)(random);
+    const int m = std::uniform_int_distribution(1, 64)(random);
+    const ScheduleKind schedule = i % 2 == 0 ? ScheduleKind::one_f_one_b : ScheduleKind::gpipe;
+    INFO("p " << p << " m " << m << " schedule " << schedule_info(schedule).name);
+    Plan plan;
+    plan.parallelism.pipeline = p;
+    plan.training.global_batch = m;
+    std::vector<Program> stages;
+    for (int stage = 0; stage < p; ++stage) stages.push_back(equal_stage(stage, p, m, schedule));
+    const ReplayResult result =
+        replay(stages, plan, Mesh(plan.degrees(), "DPT"), Topology(cluster));
+    for (const StageTimes& stage : result.stages)
+      CHECK(static_cast<double>(stage.bubble) / static_cast<double>(stage.span) ==
+            Approx((p - 1.0) / (m + p - 1)).margin(1e-9));
+  }
 }
