@@ -51,15 +51,16 @@ Merit merit(const Objective& objective, const Cluster& cluster, double step_time
   throw InputError("/objective/minimize: unknown objective '" + objective.minimize + "'");
 }
 
-std::optional<std::string> broken_limit(const Objective& objective, const Training& training,
-                                        const Cluster& cluster, double step_time_s) {
+StepLimit longest_step(const Objective& objective, const Training& training,
+                       const Cluster& cluster) {
   const double steps = steps_of(objective, training);
-  if (objective.deadline_s && steps * step_time_s > *objective.deadline_s)
-    return "misses the deadline";
-  if (objective.budget_usd &&
-      steps * usd_per_step(objective, cluster, step_time_s) > *objective.budget_usd)
-    return "exceeds the budget";
-  return std::nullopt;
+  StepLimit limit{std::numeric_limits<double>::infinity(), ""};
+  if (objective.deadline_s) limit = {*objective.deadline_s / steps, "misses the deadline"};
+  if (objective.budget_usd) {
+    const double affordable = *objective.budget_usd / steps / usd_per_step(objective, cluster, 1);
+    if (affordable < limit.seconds) limit = {affordable, "exceeds the budget"};
+  }
+  return limit;
 }
 
 }  // namespace meshwright

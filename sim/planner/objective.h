@@ -1,7 +1,6 @@
 // What makes one prediction better than another under the job's objective.
 #pragma once
 
-#include <optional>
 #include <string>
 
 #include "hwprofiles/machine.h"
@@ -18,9 +17,14 @@ struct Merit {
 
 Merit merit(const Objective& objective, const Cluster& cluster, double step_time_s);
 
-// Why a plan with this step time breaks the objective's deadline or budget; nothing when it keeps
-// them. The whole job: objective.tokens, or training.steps where they are not given.
-std::optional<std::string> broken_limit(const Objective& objective, const Training& training,
-                                        const Cluster& cluster, double step_time_s);
+// The longest step with which a plan keeps the objective's deadline and budget for the whole job
+// (objective.tokens, or training.steps where they are not given), and what a longer one breaks.
+// Infinite where there is neither.
+struct StepLimit {
+  double seconds = 0;
+  std::string reason;
+};
+StepLimit longest_step(const Objective& objective, const Training& training,
+                       const Cluster& cluster);
 
 }  // namespace meshwright

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <chrono>
+#include <deque>
 
 #include "models/core/error.h"
 #include "sim/planner/cluster_search.h"
@@ -43,7 +44,7 @@ std::vector<Rejection> sorted(const Rejections& reasons, const std::optional<Clo
 }
 
 // All plans in one order; the best `keep`, and the best of each cluster.
-std::vector<RankedPlan> rank(const Job& job, const std::vector<ClusterSearch>& searches,
+std::vector<RankedPlan> rank(const Job& job, const std::deque<ClusterSearch>& searches,
                              std::size_t keep) {
   struct Place {
     const RankedPlan* plan;
@@ -65,6 +66,16 @@ std::vector<RankedPlan> rank(const Job& job, const std::vector<ClusterSearch>& s
   return plans;
 }
 
+// By how much the best of what was not simulated could be better than the best plan.
+double gap(const Job& job, const std::deque<ClusterSearch>& searches, const RankedPlan& best) {
+  const Merit found = merit(job.objective, best.cluster, best.prediction.step_time_s);
+  double largest = 0;
+  for (const ClusterSearch& search : searches)
+    if (search.best_left() && found.first > 0)
+      largest = std::max(largest, 1 - search.best_left()->first / found.first);
+  return largest;
+}
+
 }  // namespace
 
 SearchResult search(const Job& job, const SearchOptions& options) {
@@ -77,7 +88,7 @@ SearchResult search(const Job& job, const SearchOptions& options) {
   const auto keep = static_cast<std::size_t>(std::max(1, options.keep_best));
   SearchResult result;
   Rejections reasons;
-  std::vector<ClusterSearch> searches;
+  std::deque<ClusterSearch> searches;  // they do not move: their bounds refer to them
   for (const std::string& name : machines) {
     const Machine machine = options.load(name);
     for (const int count : counts) {
@@ -101,6 +112,7 @@ SearchResult search(const Job& job, const SearchOptions& options) {
     add_misses(search, result.closest_miss);
   }
   result.plans = rank(job, searches, keep);
+  if (!result.plans.empty()) result.proven_gap = gap(job, searches, result.plans.front());
   mark_pareto(result.plans);
   result.rejected = sorted(reasons, result.closest_miss);
   if (result.candidates_simulated > 0) result.closest_miss.reset();  // something fits
