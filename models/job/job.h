@@ -28,7 +28,9 @@ struct ClusterRequest {
 };
 
 struct Objective {
-  std::string minimize = "step_time";  // step_time usd usd_per_token gpus
+  // What is best: the least step_time, usd or usd_per_token; the most tokens (under a budget or a
+  // deadline); the fewest gpus.
+  std::string minimize = "step_time";
   std::optional<double> tokens, deadline_s, budget_usd;
   bool spot = false;
 };

@@ -81,7 +81,7 @@ void read_compiler_config(Fields& job_fields, const ChosenCluster& cluster, Job&
 }
 
 void read_objective(Fields fields, Job& job) {
-  const std::vector<std::string> words = {"step_time", "usd", "usd_per_token", "gpus"};
+  const std::vector<std::string> words = {"step_time", "usd", "usd_per_token", "tokens", "gpus"};
   int minimize = 0;
   take_word(fields, "minimize", "objective", words, minimize);
   job.objective.minimize = words[static_cast<std::size_t>(minimize)];
@@ -89,6 +89,9 @@ void read_objective(Fields fields, Job& job) {
   job.objective.deadline_s = positive_if_given(fields, "deadline_s");
   job.objective.budget_usd = positive_if_given(fields, "budget_usd");
   take(fields, "spot", job.objective.spot);
+  if (job.objective.minimize == "tokens" && !job.objective.budget_usd && !job.objective.deadline_s)
+    fields.fail("minimize",
+                "'tokens' is as many as `budget_usd` or `deadline_s` allow; give one of them");
   fields.done();
 }
 

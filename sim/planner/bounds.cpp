@@ -264,7 +264,7 @@ double BoundMaker::stage_memory(const Candidate& candidate) {
     for (std::size_t part = stage; part + 1 < begins.size(); part += stages) {
       const std::size_t begin = begins[part], end = begins[part + 1];
       const bool is_first = begin == 0, is_last = part + 2 == begins.size();
-      const StageProfile::Part& own = is_first ? parts.first : is_last ? parts.last : parts.middle;
+      const StageBytes& own = is_first ? parts.first : is_last ? parts.last : parts.middle;
       // What weights' gradients need is kept longer where an earlier stage waits for the rest.
       const double own_block = is_first ? std::min(kept_block, first_block_kept) : kept_block;
       double kept = static_cast<double>(own.kept) - own_block;

@@ -1,6 +1,7 @@
 // What makes one prediction better than another under the job's objective.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "hwprofiles/machine.h"
@@ -26,5 +27,14 @@ struct StepLimit {
 };
 StepLimit longest_step(const Objective& objective, const Training& training,
                        const Cluster& cluster);
+
+// All steps: of objective.tokens, or of training.steps; as many as the budget and the deadline
+// allow where tokens are what counts.
+struct WholeJob {
+  double tokens = 0, time_s = 0;
+  std::optional<double> usd;
+};
+WholeJob whole_job(const Objective& objective, const Training& training, const Cluster& cluster,
+                   double step_time_s);
 
 }  // namespace meshwright

@@ -140,7 +140,7 @@ std::int64_t largest_task(const MemoryPlan& memory) {
   return largest;
 }
 
-StageProfile::Part part_of(const Program& program) {
+StageBytes bytes_of(const Program& program) {
   return {program.memory.slots.front().stride, program.memory.task_bytes,
           largest_task(program.memory)};
 }
@@ -155,8 +155,14 @@ const ModelProfile& Profiles::of(const Candidate& candidate, Recompute recompute
 }
 
 const KeptBytes& Profiles::kept(const Candidate& candidate, Recompute recompute) {
-  return found_or_made(kept_, key_of(candidate, recompute),
-                       [&] { return measure_kept(plan_of(candidate, recompute)); });
+  return found_or_made(kept_, key_of(candidate, recompute), [&] {
+    const Plan plan = plan_of(candidate, recompute);
+    const bool is_known =
+        candidate.offload == "none" && !schedule_info(candidate.schedule).splits_backwards;
+    const StageBytes one = is_known ? of(candidate, recompute).one_block
+                                    : bytes_of(lower_small(model_, plan, 1).program());
+    return measure_kept(one, plan);
+  });
 }
 
 const StageProfile& Profiles::stages(const Candidate& candidate, Recompute recompute) {
@@ -184,6 +190,7 @@ ModelProfile Profiles::measure(const Plan& plan) const {
   profile.units = measure_units(one, CostModel(cluster_, plan.training));
   profile.layers = model_.layers;
   profile.shares_layers = model_.shares_layers();
+  profile.one_block = bytes_of(one.program());
   for (const UnitProfile& unit : profile.units) {
     const bool repeated = unit.is_block && !profile.shares_layers;
     profile.parameters += unit.parameters * (repeated ? model_.layers : 1);
@@ -192,18 +199,15 @@ ModelProfile Profiles::measure(const Plan& plan) const {
   return profile;
 }
 
-KeptBytes Profiles::measure_kept(const Plan& plan) const {
+KeptBytes Profiles::measure_kept(const StageBytes& one, const Plan& plan) const {
   KeptBytes kept;
   // Under a budget at least what is kept of it; how much that is is left to the exact plan.
   if (base_.training.recompute_budget) return kept;
-  const SmallModel one = lower_small(model_, plan, 1);
-  const SmallModel two = lower_small(model_, plan, 2);
-  const std::int64_t of_one = one.program().memory.slots.front().stride;
-  const std::int64_t of_two = two.program().memory.slots.front().stride;
-  kept.block = std::max<std::int64_t>(0, of_two - of_one);
-  kept.other = std::max<std::int64_t>(0, 2 * of_one - of_two);
-  kept.task = one.program().memory.task_bytes;
-  kept.largest_task = largest_task(one.program().memory);
+  const std::int64_t two = bytes_of(lower_small(model_, plan, 2).program()).kept;
+  kept.block = std::max<std::int64_t>(0, two - one.kept);
+  kept.other = std::max<std::int64_t>(0, 2 * one.kept - two);
+  kept.task = one.task;
+  kept.largest_task = one.largest_task;
   return kept;
 }
 
@@ -212,16 +216,15 @@ StageProfile Profiles::measure_stages(const Plan& plan) const {
   const SmallModel small = lower_small(model_, plan, blocks, blocks);
   const std::vector<double> costs = CostModel(cluster_, plan.training).unit_costs(small.graph);
   StageProfile profile;
-  profile.first = part_of(small.stages[0]);
-  profile.middle = part_of(small.stages[1]);
-  profile.last = part_of(small.stages[2]);
+  profile.first = bytes_of(small.stages[0]);
+  profile.middle = bytes_of(small.stages[1]);
+  profile.last = bytes_of(small.stages[2]);
   for (const Body& body : small.stages[1].bodies)
     for (const Instruction& instruction : body.instructions)
       if (instruction.kind == InstructionKind::send)
         profile.messages.push_back(instruction.inputs[0].type.bytes());
-  // Where backwards are split, the stages between keep what the weights' gradients need.
   const SmallModel more = lower_small(model_, plan, blocks + 1, blocks);
-  profile.middle_block_kept = part_of(more.stages[1]).kept - profile.middle.kept;
+  profile.middle_block_kept = bytes_of(more.stages[1]).kept - profile.middle.kept;
   int block = 0;
   double* const of_block[blocks] = {&profile.first_block, &profile.middle_block,
                                     &profile.last_block};

@@ -34,29 +34,32 @@ struct UnitProfile {
   double weight_gradient_s = 0;  // part of backward that no earlier stage waits for
 };
 
+// What a stage keeps from forward to backward of a micro-batch, and the working space of its
+// largest body.
+struct StageBytes {
+  std::int64_t kept = 0;
+  std::int64_t task = 0, largest_task = 0;  // all of it; the largest buffer in it
+};
+
 struct ModelProfile {
   std::vector<UnitProfile> units;  // in order; a block once
   int layers = 1;                  // blocks that each block of `units` stands for
   bool shares_layers = false;      // only the first of them has parameters
   std::int64_t parameters = 0;
   std::int64_t block_parameters = 0;  // that every block has of its own
+  StageBytes one_block;               // of a stage with all units, one block among them
 };
 
-// What is kept from forward to backward, and the working space of the largest body.
+// What all units keep, on one stage.
 struct KeptBytes {
-  std::int64_t block = 0;         // kept by one block more
-  std::int64_t other = 0;         // kept by the other units
-  std::int64_t task = 0;          // working space of the largest body
-  std::int64_t largest_task = 0;  // the largest buffer in it
+  std::int64_t block = 0;                   // one block more
+  std::int64_t other = 0;                   // the other units
+  std::int64_t task = 0, largest_task = 0;  // as above
 };
 
-// The same of a pipeline's stages, and what the partitioner goes by.
+// Stages of a pipeline with one block each, and what the partitioner goes by.
 struct StageProfile {
-  struct Part {
-    std::int64_t kept = 0;  // by one block and what is before or after all blocks on its stage
-    std::int64_t task = 0, largest_task = 0;
-  };
-  Part first, middle, last;
+  StageBytes first, middle, last;
   std::int64_t middle_block_kept = 0;  // by one block more of a stage in the middle
   std::vector<std::int64_t> messages;  // bytes that a stage in the middle sends, one by one
   // Costs of the units before all blocks, of a block, and of the units after all blocks.
@@ -83,7 +86,7 @@ class Profiles {
   static Key key_of(const Candidate& candidate, Recompute recompute);
   Plan plan_of(const Candidate& candidate, Recompute recompute) const;
   ModelProfile measure(const Plan& plan) const;
-  KeptBytes measure_kept(const Plan& plan) const;
+  KeptBytes measure_kept(const StageBytes& one, const Plan& plan) const;
   StageProfile measure_stages(const Plan& plan) const;
 
   const Model& model_;

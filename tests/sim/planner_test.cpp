@@ -5,6 +5,7 @@
 #include "models/core/error.h"
 #include "models/passes/recompute_budget.h"
 #include "sim/planner/bounds.h"
+#include "sim/planner/objective.h"
 #include "sim/planner/pareto.h"
 #include "sim/planner/scale.h"
 #include "sim/planner/search.h"
@@ -291,6 +292,29 @@ TEST_CASE("a deadline turns away what is too slow, `gpus` takes the fewest that 
   const SearchResult hopeless = search(read(value), few);
   CHECK(hopeless.plans.empty());
   CHECK_FALSE(hopeless.closest_miss);
+}
+
+TEST_CASE("as many tokens as a budget and a deadline allow") {
+  json value = job_json("gpt2-medium", "p4d.24xlarge", json::array({1, 4}), 32);
+  value["training"]["sequence_length"] = 512;
+  value["objective"] = {{"minimize", "tokens"}, {"budget_usd", 1000}};
+  const Job thrifty = read(value);
+  const SearchResult cheap = search(thrifty, few);
+  REQUIRE(!cheap.plans.empty());
+  const auto of = [](const Job& job, const RankedPlan& plan) {
+    return whole_job(job.objective, plan.plan.training, plan.cluster, plan.prediction.step_time_s);
+  };
+  CHECK(cheap.plans.front().count == 1);  // four hosts cost more a token
+  CHECK(*of(thrifty, cheap.plans.front()).usd == Approx(1000));
+  for (const RankedPlan& plan : cheap.plans)
+    CHECK(of(thrifty, plan).tokens <= of(thrifty, cheap.plans.front()).tokens);
+  // In one hour one host earns less than the budget buys: four do more.
+  value["objective"]["deadline_s"] = 3600;
+  const Job hurried = read(value);
+  const RankedPlan best = search(hurried, few).plans.front();
+  CHECK(best.count == 4);
+  CHECK(of(hurried, best).time_s == Approx(3600));
+  CHECK(*of(hurried, best).usd < 1000);
 }
 
 TEST_CASE("the Pareto plans are those that no other beats in time and cost") {
