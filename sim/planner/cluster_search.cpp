@@ -23,9 +23,9 @@ constexpr int builds_per_simulation = 2;
 constexpr int last_attempts = 16;
 // A space of at most so many plans is bounded closely at once.
 constexpr std::int64_t small_space = 4096;
-constexpr std::size_t closely_bounded_usual_plans = 2048;
+constexpr std::size_t closely_bounded_usual_plans = 1024;
 // More plans than that are not kept; how good they could be is.
-constexpr std::size_t most_survivors = 50'000;
+constexpr std::size_t most_survivors = 25'000;
 
 double peak_of(const std::vector<StageMemory>& stages) {
   std::int64_t peak = 0;
@@ -99,7 +99,7 @@ void ClusterSearch::run(int budget, std::size_t keep) {
   space_ = enumerate(job_, base_, cluster_.ranks());
   enumerated_ = space_.enumerated;
   rejected_ = space_.rejected;
-  if (space_.legal() > small_space) simulate_usual(budget / 2);
+  if (space_.legal() > small_space) simulate_usual(budget - budget / 6);
   sweep_all();
   simulate_promising(budget);
   if (simulated_ == 0) find_any_that_fits();

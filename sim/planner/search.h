@@ -50,7 +50,7 @@ struct SearchResult {
 
 struct SearchOptions {
   int keep_best = 10;         // over all clusters, and in any case the best of each cluster
-  int simulate_at_most = 40;  // over all clusters, but some on each
+  int simulate_at_most = 36;  // over all clusters, but some on each
   MachineLoader load = load_known_machine;
 };
 
