@@ -45,6 +45,29 @@ constexpr int least_chunk_tokens = 128;
 // Shares of the blocks that are recomputed, where that is open.
 const std::vector<double> fractions = {0.25, 0.5, 0.75, 1};
 
+Candidate chosen_with(Candidate candidate, const PipelineCut& cut) {
+  candidate.schedule = cut.schedule;
+  candidate.virtual_stages = cut.virtual_stages;
+  return candidate;
+}
+Candidate chosen_with(Candidate candidate, const Sharding& sharding) {
+  candidate.zero_stage = sharding.zero_stage;
+  candidate.shard = sharding.shard;
+  return candidate;
+}
+Candidate chosen_with(Candidate candidate, const Saving& saving) {
+  candidate.recompute = saving.recompute;
+  candidate.recompute_fraction = saving.fraction;
+  candidate.offload = saving.offload;
+  return candidate;
+}
+Candidate chosen_with(Candidate candidate, const Kernels& kernels) {
+  candidate.sequence_parallel = kernels.sequence_parallel;
+  candidate.compiler = kernels.compiler;
+  candidate.attention = kernels.attention;
+  return candidate;
+}
+
 class Enumerator {
  public:
   Enumerator(const Job& job, const Plan& base, int ranks)
@@ -122,59 +145,50 @@ class Enumerator {
     }
   }
 
+  // What is against a rule whatever else is chosen is counted with all of that.
+  template <class T, class Rule>
+  void keep_legal(std::vector<T>& list, std::int64_t others, const Rule& rule) {
+    std::erase_if(list, [&](const T& each) {
+      const std::string broken = rule(each);
+      if (!broken.empty()) reject(broken, others);
+      return !broken.empty();
+    });
+  }
+
   void branch_out(const Candidate& shape, int micro_batches) {
     Branch branch;
     branch.shape = shape;
     branch.placements = placements_of(shape);
+    branch.cuts = cuts_of(shape.pipeline);
+    branch.shardings = shardings_of(shape);
     std::vector<Kernels> kernels = kernels_of(shape);
-    std::vector<PipelineCut> cuts = cuts_of(shape.pipeline);
-    std::vector<Sharding> shardings = shardings_of(shape);
-    const std::size_t savings = savings_of(kernels.front()).size();
-    const auto per = [](const auto&... lists) {
-      return static_cast<std::int64_t>((lists.size() * ... * std::size_t{1}));
+    const auto savings = std::ssize(savings_of(kernels.front()));
+    const auto all = [&] {
+      return std::ssize(branch.placements) * std::ssize(branch.cuts) *
+             std::ssize(branch.shardings) * std::ssize(kernels) * savings;
     };
-    std::int64_t others = per(branch.placements, kernels, shardings) * std::ssize(cuts) *
-                          static_cast<std::int64_t>(savings);
-    Candidate plain = shape;
-    plain.compiler = kernels.front().compiler;
-    plain.attention = kernels.front().attention;
+    const auto without = [&](const auto& list) {
+      return list.empty() ? 0 : all() / std::ssize(list);
+    };
+    Candidate plain = chosen_with(shape, kernels.front());
+    plain.sequence_parallel = false;
     if (const std::string broken = rule_against(plain); !broken.empty())
-      return reject(broken, others);
-    others /= std::ssize(kernels);
-    std::erase_if(kernels, [&](const Kernels& each) {
+      return reject(broken, all());
+    keep_legal(kernels, without(kernels), [&](const Kernels& each) -> std::string {
       const std::int64_t rows =
           std::int64_t{shape.micro_batch} * base_.training.sequence_length / shape.context;
-      if (!each.sequence_parallel || rows % shape.tensor == 0) return false;
-      reject("sequence_parallel needs rows that tensor divides", others);
-      return true;
+      if (!each.sequence_parallel || rows % shape.tensor == 0) return {};
+      return "sequence_parallel needs rows that tensor divides";
     });
-    if (kernels.empty()) return;
-    others = per(branch.placements, kernels, shardings) * static_cast<std::int64_t>(savings);
-    std::erase_if(cuts, [&](const PipelineCut& cut) {
-      Candidate with = plain;
-      with.schedule = cut.schedule;
-      with.virtual_stages = cut.virtual_stages;
-      std::string broken;
+    keep_legal(branch.cuts, without(branch.cuts), [&](const PipelineCut& cut) -> std::string {
       if (cut.schedule == ScheduleKind::interleaved && micro_batches % shape.pipeline != 0)
-        broken = "interleaved needs micro-batches in multiples of pipeline";
-      else
-        broken = rule_against(with, job_.is_auto("parallelism.schedule"));
-      if (!broken.empty()) reject(broken, others);
-      return !broken.empty();
+        return "interleaved needs micro-batches in multiples of pipeline";
+      return rule_against(chosen_with(plain, cut), job_.is_auto("parallelism.schedule"));
     });
-    if (cuts.empty()) return;
-    others = per(branch.placements, kernels, cuts) * static_cast<std::int64_t>(savings);
-    std::erase_if(shardings, [&](const Sharding& sharding) {
-      Candidate with = plain;
-      with.zero_stage = sharding.zero_stage;
-      with.shard = sharding.shard;
-      const std::string broken = rule_against(with);
-      if (!broken.empty()) reject(broken, others);
-      return !broken.empty();
+    keep_legal(branch.shardings, without(branch.shardings), [&](const Sharding& sharding) {
+      return rule_against(chosen_with(plain, sharding));
     });
-    if (shardings.empty()) return;
-    branch.cuts = std::move(cuts);
-    branch.shardings = std::move(shardings);
+    if (all() == 0) return;
     // Kernels of one attention share the list of savings.
     for (std::size_t first = 0; first < kernels.size();) {
       Branch part = branch;
@@ -186,32 +200,21 @@ class Enumerator {
     }
   }
 
+  // Finds the pairs that are against a rule.
   void add(Branch branch) {
-    Candidate plain = branch.shape;
-    plain.compiler = branch.kernels.front().compiler;
-    plain.attention = branch.kernels.front().attention;
+    Candidate plain = chosen_with(branch.shape, branch.kernels.front());
+    plain.sequence_parallel = false;
     const std::int64_t per_pair = std::ssize(branch.kernels) * std::ssize(branch.placements);
-    std::map<std::string, std::int64_t> broken;
-    std::vector<std::string> rule_of_saving;
+    const bool chosen = job_.is_auto("parallelism.schedule") || job_.is_auto("parallelism.offload");
     for (const PipelineCut& cut : branch.cuts) {
-      Candidate with = plain;
-      with.schedule = cut.schedule;
-      with.virtual_stages = cut.virtual_stages;
+      const Candidate with = chosen_with(plain, cut);
       std::vector<std::string> of_sharding, of_saving;
       for (const Sharding& sharding : branch.shardings) {
-        Candidate both = with;
-        both.zero_stage = sharding.zero_stage;
-        both.shard = sharding.shard;
-        of_sharding.push_back(rule_against(both));
+        of_sharding.push_back(rule_against(chosen_with(with, sharding)));
         branch.cut_takes_sharding.push_back(of_sharding.back().empty());
       }
       for (const Saving& saving : branch.savings) {
-        Candidate both = with;
-        both.recompute = saving.recompute;
-        both.recompute_fraction = saving.fraction;
-        both.offload = saving.offload;
-        of_saving.push_back(rule_against(
-            both, job_.is_auto("parallelism.schedule") || job_.is_auto("parallelism.offload")));
+        of_saving.push_back(rule_against(chosen_with(with, saving), chosen));
         branch.cut_takes_saving.push_back(of_saving.back().empty());
       }
       for (const std::string& sharding : of_sharding)
@@ -367,14 +370,7 @@ std::int64_t Branch::count_with(std::size_t saving) const {
 }
 
 Candidate Branch::with(const Kernels& chosen, const Saving& saving) const {
-  Candidate candidate = shape;
-  candidate.sequence_parallel = chosen.sequence_parallel;
-  candidate.compiler = chosen.compiler;
-  candidate.attention = chosen.attention;
-  candidate.recompute = saving.recompute;
-  candidate.recompute_fraction = saving.fraction;
-  candidate.offload = saving.offload;
-  return candidate;
+  return chosen_with(chosen_with(shape, chosen), saving);
 }
 
 std::int64_t Space::legal() const {
@@ -392,11 +388,9 @@ std::vector<Candidate> Space::candidates() const {
           if (!branch.takes(cut, sharding) || !branch.saves(cut, saving)) continue;
           for (const Kernels& kernels : branch.kernels)
             for (const std::string_view placement : branch.placements) {
-              Candidate candidate = branch.with(kernels, branch.savings[saving]);
-              candidate.schedule = branch.cuts[cut].schedule;
-              candidate.virtual_stages = branch.cuts[cut].virtual_stages;
-              candidate.zero_stage = branch.shardings[sharding].zero_stage;
-              candidate.shard = branch.shardings[sharding].shard;
+              Candidate candidate = chosen_with(
+                  chosen_with(branch.with(kernels, branch.savings[saving]), branch.cuts[cut]),
+                  branch.shardings[sharding]);
               candidate.placement = placement;
               all.push_back(candidate);
             }
