@@ -24,6 +24,36 @@ struct EfficiencyCurve {
 
 enum class DeviceKind : std::uint8_t { gpu, cpu };
 
+// What kernels of one kind of GPU reach beside the curves of Gpu. tools/fit derives these from
+// published measurements; the values here are for GPUs without any.
+struct KernelConstants {
+  // Matrix products: factors on the share of the peak.
+  double fp32_share = 1, tf32_share = 1;  // of products in these instead of 16 bits
+  double batched_share = 1;               // of attention's products, batched over heads
+  double misaligned_share = 0.7;          // of rows that do not begin at multiples of 16 bytes,
+  double misaligned_batched_share = 0.7;  // and so in products batched over heads
+  double depth_start = 0;  // elements along k whose time a tile takes to begin and to end
+  // Fused attention, forward and backward: share of the peak at heads of 128, of the first and the
+  // second generation of kernels (25-40 % and 50-73 % on A100: Dao 2023, FlashAttention-2).
+  double flash_forward = 0.4, flash_backward = 0.4;
+  double flash2_forward = 0.6, flash2_backward = 0.6;
+  double narrow_head = 1;  // factor of heads of 64
+  // Factors on what memory-bound kernels move: of attention's score matrices, of the loss; and by
+  // compiler level (none, fused, full) of all others and of the optimizer. The last: on the number
+  // of kernels. Frameworks run more kernels than the Program has.
+  double score_traffic = 1, loss_traffic = 1;
+  double fp32_traffic = 1;  // of all three in fp32 and tf32, where nothing is cast
+  std::array<double, 3> traffic = {1, 1, 1};
+  std::array<double, 3> optimizer_traffic = {1, 1, 1};
+  std::array<double, 3> launches = {1, 1, 1};
+  // Share of the launches' time that the device waits although the host runs ahead: it stops for
+  // allocations, for copies, for its interpreter.
+  double exposed_launch = 0;
+  double straggling = 0;  // of compute, for each doubling of the ranks
+
+  bool operator==(const KernelConstants&) const = default;
+};
+
 // One GPU, or one process of a CPU computer. Efficiencies are what a good kernel reaches; what
 // small or misaligned shapes lose is the business of sim/cost.
 struct Gpu {
@@ -36,11 +66,13 @@ struct Gpu {
   double clock_hz = 0;
   double l2_bytes = 0;
   double tdp_w = 0;
+  double sustained_clock_share = 1;  // of the clock, that the power limit leaves to full load
   EfficiencyCurve gemm;          // share of the dense peak against the FLOPs of one matrix product
   EfficiencyCurve memory_bound;  // share of the memory bandwidth against the bytes of one kernel
   EfficiencyCurve attention;     // share of the peak against the FLOPs of one head of one sequence,
                                  // for fused attention; no points: what sim/cost says of its kind
   double kernel_latency_s = 0;   // device time of a kernel that does nothing
+  KernelConstants kernels;
 
   FlopPerSecond peak(Precision precision) const {
     return {peak_flop_per_s[static_cast<std::size_t>(precision)]};

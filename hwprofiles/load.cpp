@@ -86,7 +86,54 @@ void read_gpu(Fields gpu, Gpu& result) {
   result.clock_hz = not_negative(gpu, "clock_hz");
   result.l2_bytes = not_negative(gpu, "l2_bytes");
   result.tdp_w = not_negative(gpu, "tdp_w");
+  if (gpu.has("sustained_clock_share"))
+    result.sustained_clock_share = fraction(gpu, "sustained_clock_share");
   gpu.done();
+}
+
+void take(Fields& fields, std::string_view key, double& value) {
+  if (fields.has(key)) value = not_negative(fields, key);
+}
+
+// A list of as many numbers: of the compiler's levels, of forward and backward.
+template <std::size_t size>
+void take(Fields& fields, std::string_view key, const std::array<double*, size>& values) {
+  if (!fields.has(key)) return;
+  const auto list = fields.required<std::vector<double>>(key);
+  if (list.size() != size)
+    fields.fail(
+        key, "expected " + std::to_string(size) + " numbers, found " + std::to_string(list.size()));
+  for (std::size_t i = 0; i < size; ++i) {
+    if (!(list[i] > 0)) fields.fail(key, "must be greater than 0");
+    *values[i] = list[i];
+  }
+}
+
+std::array<double*, 3> pointers(std::array<double, 3>& values) {
+  return {&values[0], &values[1], &values[2]};
+}
+
+KernelConstants read_kernel_constants(Fields& efficiency) {
+  KernelConstants k;
+  for (const auto& [key, value] : {std::pair<const char*, double*>{"fp32_share", &k.fp32_share},
+                                   {"tf32_share", &k.tf32_share},
+                                   {"batched_share", &k.batched_share},
+                                   {"misaligned_share", &k.misaligned_share},
+                                   {"misaligned_batched_share", &k.misaligned_batched_share},
+                                   {"narrow_head", &k.narrow_head}})
+    if (efficiency.has(key)) *value = positive(efficiency, key);
+  take(efficiency, "depth_start", k.depth_start);
+  take(efficiency, "flash", std::array{&k.flash_forward, &k.flash_backward});
+  take(efficiency, "flash2", std::array{&k.flash2_forward, &k.flash2_backward});
+  take(efficiency, "score_traffic", k.score_traffic);
+  take(efficiency, "loss_traffic", k.loss_traffic);
+  take(efficiency, "fp32_traffic", k.fp32_traffic);
+  take(efficiency, "traffic", pointers(k.traffic));
+  take(efficiency, "optimizer_traffic", pointers(k.optimizer_traffic));
+  take(efficiency, "launches", pointers(k.launches));
+  take(efficiency, "exposed_launch", k.exposed_launch);
+  take(efficiency, "straggling", k.straggling);
+  return k;
 }
 
 void read_efficiency(Fields efficiency, Gpu& gpu) {
@@ -94,6 +141,7 @@ void read_efficiency(Fields efficiency, Gpu& gpu) {
   gpu.memory_bound = curve(efficiency, "memory_bound");
   if (efficiency.has("attention")) gpu.attention = curve(efficiency, "attention");
   gpu.kernel_latency_s = not_negative(efficiency, "kernel_latency_s");
+  gpu.kernels = read_kernel_constants(efficiency);
   efficiency.done();
 }
 
@@ -129,6 +177,10 @@ void read_nvlink(Fields nvlink, Machine& machine) {
     result.link_bandwidth_bytes_per_s = positive(nvlink, "link_bandwidth_bytes_per_s");
     result.efficiency = fraction(nvlink, "efficiency");
     result.group = curve(nvlink, "group_efficiency");
+    if (nvlink.has("ll_bandwidth_bytes_per_s")) {
+      result.ll_bandwidth_bytes_per_s = positive(nvlink, "ll_bandwidth_bytes_per_s");
+      result.simple_latency_s = not_negative(nvlink, "simple_latency_s");
+    }
   }
   if (result.kind == NvlinkKind::matrix)
     result.links_between = link_matrix(nvlink, "links_between", machine.gpus);
@@ -217,6 +269,24 @@ FrameworkMemory read_framework(Fields framework) {
   return result;
 }
 
+std::optional<Residuals::Interval> read_interval(Fields& residuals, std::string_view key) {
+  if (!residuals.has(key)) return std::nullopt;
+  Fields fields = residuals.object(key);
+  const Residuals::Interval interval{positive(fields, "low"), positive(fields, "high"),
+                                     count(fields, "rows", 1)};
+  if (interval.low > interval.high) fields.fail("low", "must not exceed high");
+  fields.done();
+  return interval;
+}
+
+Residuals read_residuals(Fields residuals) {
+  Residuals result;
+  result.one_host = read_interval(residuals, "one_host");
+  result.many_hosts = read_interval(residuals, "many_hosts");
+  residuals.done();
+  return result;
+}
+
 Prices read_prices(Fields prices) {
   Prices result;
   result.on_demand_usd_per_hour = positive(prices, "on_demand_usd_per_hour");
@@ -251,6 +321,8 @@ Machine read_machine(Fields profile) {
   read_overheads(block(profile, "overheads", machine), machine.overheads);
   if (profile.has("framework"))
     machine.framework = read_framework(block(profile, "framework", machine));
+  if (profile.has("residuals"))
+    machine.residuals = read_residuals(block(profile, "residuals", machine));
   if (profile.has("prices") && !profile.raw("prices").is_null())
     machine.prices = read_prices(block(profile, "prices", machine));
   profile.done();

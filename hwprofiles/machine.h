@@ -11,6 +11,7 @@
 
 #include "hwprofiles/gpu.h"
 #include "models/core/units.h"
+#include "models/plan/faults.h"
 
 namespace meshwright {
 
@@ -23,6 +24,10 @@ struct Nvlink {
   double efficiency = 1;                        // what a collective reaches of it
   EfficiencyCurve group;                        // share of that against the ranks of the group
   std::vector<std::vector<int>> links_between;  // matrix: number of links of each pair of GPUs
+  // Short collectives use a protocol without this latency that moves no more than this (NCCL's LL
+  // and Simple); 0: the same protocol for all.
+  double ll_bandwidth_bytes_per_s = 0;
+  double simple_latency_s = 0;
 };
 
 // GPUs and network cards that hang below one PCIe switch (or root port).
@@ -84,6 +89,16 @@ struct FrameworkMemory {
   double allocator_loss = 0;  // share of what its allocator holds that fits no request
 };
 
+// Measured ÷ predicted step time of the published steps on GPUs of this kind: the 10th and the 90th
+// percentile. Of steps on one host and on several.
+struct Residuals {
+  struct Interval {
+    double low = 1, high = 1;
+    int rows = 0;
+  };
+  std::optional<Interval> one_host, many_hosts;
+};
+
 struct Prices {
   double on_demand_usd_per_hour = 0;
   std::optional<double> spot_usd_per_hour;
@@ -105,6 +120,7 @@ struct Machine {
   LibraryOverheads overheads;
   std::optional<FrameworkMemory> framework;  // none: not known
   std::optional<Prices> prices;              // none: on-premises
+  std::optional<Residuals> residuals;        // none: no step was published
   bool concurrent_streams = true;
   std::string calibration;  // "spec sheet", "fitted on evidence" or "calibrated on this machine"
   std::vector<std::pair<std::string, std::string>>
@@ -124,6 +140,7 @@ struct Cluster {
   int processes_per_host = 1;
   std::optional<NetworkOverride> network_override;
   std::optional<double> host_launch_us;
+  Faults faults = {};
 
   int ranks() const { return hosts * processes_per_host; }
   int host_of(int rank) const { return rank / processes_per_host; }

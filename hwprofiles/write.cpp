@@ -34,7 +34,34 @@ Json gpu_block(const Gpu& gpu) {
           {"sm_count", gpu.sm_count},
           {"clock_hz", gpu.clock_hz},
           {"l2_bytes", gpu.l2_bytes},
-          {"tdp_w", gpu.tdp_w}};
+          {"tdp_w", gpu.tdp_w},
+          {"sustained_clock_share", gpu.sustained_clock_share}};
+}
+
+Json efficiency_block(const Gpu& gpu) {
+  const KernelConstants& k = gpu.kernels;
+  Json block = {{"gemm", to_json(gpu.gemm)},
+                {"memory_bound", to_json(gpu.memory_bound)},
+                {"kernel_latency_s", gpu.kernel_latency_s}};
+  if (k == KernelConstants()) return block;
+  block.update({{"fp32_share", k.fp32_share},
+                {"tf32_share", k.tf32_share},
+                {"batched_share", k.batched_share},
+                {"misaligned_share", k.misaligned_share},
+                {"misaligned_batched_share", k.misaligned_batched_share},
+                {"depth_start", k.depth_start},
+                {"flash", {k.flash_forward, k.flash_backward}},
+                {"flash2", {k.flash2_forward, k.flash2_backward}},
+                {"narrow_head", k.narrow_head},
+                {"score_traffic", k.score_traffic},
+                {"loss_traffic", k.loss_traffic},
+                {"fp32_traffic", k.fp32_traffic},
+                {"traffic", k.traffic},
+                {"optimizer_traffic", k.optimizer_traffic},
+                {"launches", k.launches},
+                {"exposed_launch", k.exposed_launch},
+                {"straggling", k.straggling}});
+  return block;
 }
 
 Json nvlink_block(const Nvlink& nvlink) {
@@ -45,6 +72,10 @@ Json nvlink_block(const Nvlink& nvlink) {
   block["link_bandwidth_bytes_per_s"] = nvlink.link_bandwidth_bytes_per_s;
   block["efficiency"] = nvlink.efficiency;
   block["group_efficiency"] = to_json(nvlink.group);
+  if (nvlink.ll_bandwidth_bytes_per_s > 0) {
+    block["ll_bandwidth_bytes_per_s"] = nvlink.ll_bandwidth_bytes_per_s;
+    block["simple_latency_s"] = nvlink.simple_latency_s;
+  }
   if (nvlink.kind == NvlinkKind::matrix) block["links_between"] = nvlink.links_between;
   return block;
 }
@@ -75,6 +106,17 @@ Json prices_block(const Prices& prices) {
   return block;
 }
 
+Json residuals_block(const Residuals& residuals) {
+  Json block = Json::object();
+  const auto add = [&](const char* key, const std::optional<Residuals::Interval>& interval) {
+    if (interval)
+      block[key] = {{"low", interval->low}, {"high", interval->high}, {"rows", interval->rows}};
+  };
+  add("one_host", residuals.one_host);
+  add("many_hosts", residuals.many_hosts);
+  return block;
+}
+
 Json shared_memory_block(const SharedMemory& memory) {
   Json block = {{"rank_bandwidth_bytes_per_s", memory.rank_bandwidth_bytes_per_s},
                 {"total_bandwidth_bytes_per_s", memory.total_bandwidth_bytes_per_s}};
@@ -98,9 +140,7 @@ Json profile_of(const Machine& machine) {
                   {"calibration", machine.calibration},
                   {"concurrent_streams", machine.concurrent_streams},
                   {"gpu", gpu_block(machine.gpu)}};
-  profile["efficiency"] = {{"gemm", to_json(machine.gpu.gemm)},
-                           {"memory_bound", to_json(machine.gpu.memory_bound)},
-                           {"kernel_latency_s", machine.gpu.kernel_latency_s}};
+  profile["efficiency"] = efficiency_block(machine.gpu);
   if (!machine.gpu.attention.points.empty())
     profile["efficiency"]["attention"] = to_json(machine.gpu.attention);
   profile.update(links(machine));
@@ -118,6 +158,7 @@ Json profile_of(const Machine& machine) {
     profile["framework"] = {{"capacity_bytes", machine.framework->capacity_bytes},
                             {"context_bytes", machine.framework->context_bytes},
                             {"allocator_loss", machine.framework->allocator_loss}};
+  if (machine.residuals) profile["residuals"] = residuals_block(*machine.residuals);
   profile["prices"] = machine.prices ? prices_block(*machine.prices) : Json(nullptr);
   for (const auto& [block, source] : machine.sources)
     if (profile.contains(block) && profile[block].is_object()) profile[block]["source"] = source;

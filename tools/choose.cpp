@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "models/core/error.h"
+#include "sim/predict/goodput.h"
 #include "tools/report/prediction.h"
 #include "tools/report/text.h"
 
@@ -58,6 +59,18 @@ Prepared prepare_of(const Job& job, const Plan& plan, const Cluster& cluster) {
 }
 
 }  // namespace
+
+Prediction predict_chosen(const Job& job, const Chosen& chosen, Timeline* timeline) {
+  try {
+    Prediction prediction = predict(chosen.prepared, chosen.cluster, job.objective.spot, timeline);
+    prediction.goodput =
+        goodput_of(chosen.prepared, chosen.cluster,
+                   job.checkpoint ? job.checkpoint->every_steps : 0, prediction.step_time_s);
+    return prediction;
+  } catch (const InputError& error) {
+    throw InputError(job.file + ": " + error.what());
+  }
+}
 
 Chosen choose_plan(const Job& job, const MachineLoader& load) {
   Chosen chosen;

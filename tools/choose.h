@@ -31,6 +31,9 @@ class NoPlanFits : public std::runtime_error {
 // NoPlanFits when the job leaves a choice and nothing fits.
 Chosen choose_plan(const Job& job, const MachineLoader& load);
 
+// What is predicted of the chosen plan, its goodput too. Errors name the job's file.
+Prediction predict_chosen(const Job& job, const Chosen& chosen, Timeline* timeline = nullptr);
+
 // "no plan fits: the closest needs 51.2 GiB of 40.0 GiB (p4 t2 d1 mb1 ...)"
 std::string miss_text(const SearchResult& search);
 

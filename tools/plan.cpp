@@ -5,7 +5,9 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "sim/planner/objective.h"
 #include "sim/planner/search.h"
+#include "sim/predict/goodput.h"
 #include "tools/choose.h"
 #include "tools/commands.h"
 #include "tools/job_file.h"
@@ -22,8 +24,10 @@ namespace {
 
 using nlohmann::json;
 
-json plan_json(const RankedPlan& ranked) {
+json plan_json(const Job& job, const RankedPlan& ranked) {
   const Prediction& p = ranked.prediction;
+  const WholeJob whole =
+      whole_job(job.objective, ranked.plan.training, ranked.cluster, useful_step_time_s(p));
   return {{"parallelism", to_json(ranked.plan.parallelism)},
           {"training", to_json(ranked.plan.training)},
           {"cluster", {{"machine", ranked.machine}, {"count", ranked.count}}},
@@ -37,17 +41,22 @@ json plan_json(const RankedPlan& ranked) {
           {"mfu", p.mfu},
           {"bubble_fraction", p.bubble_fraction},
           {"exposed_communication_s", p.exposed_communication_s},
+          {"goodput", p.goodput ? json(p.goodput->share) : json(nullptr)},
+          {"total_tokens", whole.tokens},
+          {"total_time_s", whole.time_s},
+          {"total_usd", whole.usd ? json(*whole.usd) : json(nullptr)},
           {"pareto", ranked.pareto}};
 }
 
-json result_json(const SearchResult& result) {
+json result_json(const Job& job, const SearchResult& result) {
   json plans = json::array(), rejected = json::array();
-  for (const RankedPlan& ranked : result.plans) plans.push_back(plan_json(ranked));
+  for (const RankedPlan& ranked : result.plans) plans.push_back(plan_json(job, ranked));
   for (const Rejection& rejection : result.rejected)
     rejected.push_back({{"reason", rejection.reason}, {"count", rejection.count}});
   json value = {{"search_wall_s", result.search_wall_s},
                 {"candidates_enumerated", result.candidates_enumerated},
                 {"candidates_simulated", result.candidates_simulated},
+                {"proven_gap", result.plans.empty() ? json(nullptr) : json(result.proven_gap)},
                 {"plans", plans},
                 {"rejected", rejected}};
   if (result.closest_miss) {
@@ -89,6 +98,11 @@ void print_result(const Job& job, const SearchResult& result, int top) {
   if (static_cast<int>(result.plans.size()) > top)
     std::printf("(%zu more plans: --top %zu)\n",
                 result.plans.size() - static_cast<std::size_t>(top), result.plans.size());
+  if (result.proven_gap > 0)
+    std::printf("\nno plan is better than the first by more than %s (lower bounds)\n",
+                show_percent(result.proven_gap).c_str());
+  else
+    std::printf("\nno plan is better than the first (lower bounds)\n");
   if (!result.rejected.empty()) std::printf("\nrejected:\n");
   for (const Rejection& rejection : result.rejected)
     std::printf("  %8lld  %s\n", static_cast<long long>(rejection.count), rejection.reason.c_str());
@@ -127,7 +141,7 @@ int run_plan(const Options& options) {
   search_options.keep_best = top;
   search_options.load = machine_loader(options);
   const SearchResult result = search(job, search_options);
-  if (options.json) print_json(result_json(result));
+  if (options.json) print_json(result_json(job, result));
   if (result.plans.empty()) throw NoPlanFits(miss_text(result));
   if (!options.json) print_result(job, result, top);
   if (!options.report.empty()) write_report(options, job, result, top);

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 #include <unistd.h>
+
+#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "hwprofiles/load.h"
@@ -67,7 +69,7 @@ void check_can_start(const Job& job, const Options& options) {
 }
 
 void check_fits(const Run& run) {
-  const Prediction prediction = predict(run.chosen.prepared, run.chosen.cluster);
+  const Prediction prediction = predict_chosen(run.job, run.chosen);
   if (!prediction.fits)
     throw NoPlanFits(fmt::format(
         "{}: the plan needs {} per rank, this computer gives each {}; `meshwright plan` finds one "
@@ -97,8 +99,17 @@ LoaderOptions loader_options(const Job& job) {
   return loader;
 }
 
+// What runs is not made to fail: `faults` are for rehearsals.
+void leave_out_faults(Job& job) {
+  if (!job.cluster.faults.any()) return;
+  std::fprintf(stderr, "warning: %s: /faults: no effect here; simulate and plan rehearse them\n",
+               job.file.c_str());
+  job.cluster.faults = {};
+}
+
 Run settle_run(const Options& options) {
   Run run{read_job_of(options), {}};
+  leave_out_faults(run.job);
   if (options.steps) {
     run.job.plan.training.steps = *options.steps;
     run.job.has_steps = true;

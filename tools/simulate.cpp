@@ -7,12 +7,14 @@
 #include <numeric>
 
 #include "models/core/error.h"
+#include "sim/replay/link_uses.h"
 #include "tools/choose.h"
 #include "tools/commands.h"
 #include "tools/machines.h"
 #include "tools/report/html.h"
 #include "tools/report/prediction.h"
 #include "tools/report/print_json.h"
+#include "tools/report/step_report.h"
 #include "tools/report/text.h"
 #include "tools/write_file.h"
 
@@ -22,12 +24,14 @@ namespace {
 
 // With equal ranks folded, the trace shows one rank per stage: the one whose number is its entries'
 // rank.
-void write_trace(const std::string& path, const Timeline& timeline, const Prepared& prepared) {
+void write_trace(const std::string& path, const Timeline& timeline, const Prepared& prepared,
+                 const Cluster& cluster) {
   const Mesh mesh(prepared.plan.degrees(), prepared.plan.parallelism.placement);
   std::vector<int> stage_of_rank;
   for (int rank = 0; rank < mesh.ranks(); ++rank)
     stage_of_rank.push_back(mesh.coordinates(rank).pipeline);
-  write_file(path, to_chrome_trace(timeline, prepared.stages, stage_of_rank));
+  write_file(path, to_chrome_trace(timeline, prepared.stages, stage_of_rank,
+                                   link_uses(timeline, prepared.stages, mesh, Topology(cluster))));
 }
 
 }  // namespace
@@ -38,17 +42,20 @@ int run_simulate(const Options& options) {
   check_writable("--report", options.report, options.operands);
   const Chosen chosen = choose_plan(job, machine_loader(options));
   Timeline timeline;
-  const Prediction prediction = predict(chosen.prepared, chosen.cluster, job.objective.spot,
-                                        options.trace.empty() ? nullptr : &timeline);
-  if (!options.trace.empty()) write_trace(options.trace, timeline, chosen.prepared);
+  const bool drawn = !options.trace.empty() || !options.report.empty();
+  const Prediction prediction = predict_chosen(job, chosen, drawn ? &timeline : nullptr);
+  const std::vector<StageBreakdown> stages = breakdown(prediction);
+  if (!options.trace.empty()) write_trace(options.trace, timeline, chosen.prepared, chosen.cluster);
   if (!options.report.empty()) {
     HtmlPage page(job.name + ": prediction");
     add_prediction(page, job.model, chosen.prepared, chosen.cluster, prediction);
+    add_step(page, chosen.prepared, prediction, stages, timeline);
     write_file(options.report, page.text());
   }
   const int steps = options.steps.value_or(1);
   if (options.json) {
     nlohmann::json value = prediction_json(prediction);
+    value["stages"] = breakdown_json(stages);
     value["name"] = job.name;
     value["machine"] = chosen.machine;
     value["count"] = chosen.count;

@@ -23,6 +23,11 @@ json summary_json(const ErrorSummary& summary) {
   json value = {{"source", summary.source},   {"rows", summary.rows},
                 {"mape", summary.mape},       {"median_ape", summary.median_ape},
                 {"p90_ape", summary.p90_ape}, {"bias", summary.bias}};
+  if (summary.inside) value["inside_interval"] = *summary.inside;
+  if (summary.pairs_in_order) {
+    value["pairs_in_order"] = *summary.pairs_in_order;
+    value["regret"] = *summary.regret;
+  }
   if (summary.constant_mfu) value["constant_mfu"] = *summary.constant_mfu;
   if (summary.constant_mfu_mape) value["constant_mfu_mape"] = *summary.constant_mfu_mape;
   return value;
@@ -36,6 +41,8 @@ json scores_json(const ValidationScores& scores) {
          {"source", step.source},
          {"predicted_step_time_s", step.predicted_step_time_s},
          {"measured_step_time_s", step.measured_step_time_s},
+         {"predicted_interval_s",
+          step.interval ? json{step.interval->low_s, step.interval->high_s} : json(nullptr)},
          {"predicted_peak_memory_bytes", step.predicted_peak_memory_bytes},
          {"measured_peak_memory_bytes",
           step.measured_peak_memory_bytes ? json(*step.measured_peak_memory_bytes) : json(nullptr)},
@@ -68,6 +75,9 @@ void add_row(Table& table, const ErrorSummary& summary) {
   table.add({summary.source, std::to_string(summary.rows), show_percent(summary.mape),
              show_percent(summary.median_ape), show_percent(summary.p90_ape),
              fmt::format("{:+.1f} %", summary.bias * 100),
+             summary.inside ? show_percent(*summary.inside) : "-",
+             summary.pairs_in_order ? show_percent(*summary.pairs_in_order) : "-",
+             summary.regret ? show_percent(*summary.regret) : "-",
              summary.constant_mfu_mape ? show_percent(*summary.constant_mfu_mape) : "-"});
 }
 
@@ -90,7 +100,8 @@ int run_validate(const Options& options) {
     print_json(scores_json(scores));
     return done;
   }
-  Table table({"source", "rows", "mean error", "median", "90 %", "bias", "constant MFU"});
+  Table table({"source", "rows", "mean error", "median", "90 %", "bias", "in interval", "in order",
+               "regret", "constant MFU"});
   for (const ErrorSummary& summary : scores.sources) add_row(table, summary);
   if (scores.overall.rows > 0) add_row(table, scores.overall);
   std::printf("%s", table.text().c_str());

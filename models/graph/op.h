@@ -291,6 +291,7 @@ struct Kernel {
   double flops = 0;
   double bytes = 0;
   bool joins_neighbour = false;  // traffic that a neighbouring kernel adds to its own: no launch
+  bool backward = false;         // of fused attention
   constexpr bool operator==(const Kernel&) const = default;
 };
 

@@ -160,29 +160,43 @@ void work_norm_parts_grad(const OpCall& call, CompilerLevel, Kernels& kernels) {
   memory_kernel(kernels, 3 * bytes(call.inputs[0]));
 }
 
-void work_linear(const OpCall& call, CompilerLevel, Kernels& kernels) {
-  gemm(kernels, call.inputs[0].shape[0], call.outputs[0].shape[1], call.inputs[0].shape[1],
-       bytes_of_all(call.inputs) + bytes(call.outputs[0]));
+namespace {
+
+// Frameworks pad the vocabulary only where ranks share it: an odd one gives rows that begin
+// anywhere.
+std::int64_t as_frameworks_pad(std::int64_t columns, const OpCall& call, CompilerLevel level) {
+  const std::int64_t vocabulary = call.attributes.vocabulary;
+  return level != CompilerLevel::full && vocabulary > 0 && vocabulary < columns ? vocabulary
+                                                                                : columns;
 }
 
-void work_linear_grad_input(const OpCall& call, CompilerLevel, Kernels& kernels) {
-  gemm(kernels, call.inputs[0].shape[0], call.outputs[0].shape[1], call.inputs[0].shape[1],
+}  // namespace
+
+void work_linear(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+  gemm(kernels, call.inputs[0].shape[0], as_frameworks_pad(call.outputs[0].shape[1], call, level),
+       call.inputs[0].shape[1], bytes_of_all(call.inputs) + bytes(call.outputs[0]));
+}
+
+void work_linear_grad_input(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+  gemm(kernels, call.inputs[0].shape[0], call.outputs[0].shape[1],
+       as_frameworks_pad(call.inputs[0].shape[1], call, level),
        bytes_of_all(call.inputs) + bytes(call.outputs[0]));
 }
 
 // The product reads and writes the fp32 sum; or makes a gradient in the storage type that one more
 // kernel adds.
-void work_linear_grad_weight(const OpCall& call, CompilerLevel, Kernels& kernels) {
+void work_linear_grad_weight(const OpCall& call, CompilerLevel level, Kernels& kernels) {
   const TensorType &x = call.inputs[0], &dy = call.inputs[1];
   const double elements = static_cast<double>(x.shape[1]) * static_cast<double>(dy.shape[1]);
   const double sum_size = call.outputs.empty() ? 4 : element_size(call.outputs[0]);
   const double operands = bytes(x) + bytes(dy);
+  const std::int64_t columns = as_frameworks_pad(dy.shape[1], call, level);
   if (!call.attributes.accumulate_separately) {
-    gemm(kernels, x.shape[1], dy.shape[1], x.shape[0], operands + 2 * sum_size * elements);
+    gemm(kernels, x.shape[1], columns, x.shape[0], operands + 2 * sum_size * elements);
     return;
   }
   const double own_size = element_size(x);
-  gemm(kernels, x.shape[1], dy.shape[1], x.shape[0], operands + own_size * elements);
+  gemm(kernels, x.shape[1], columns, x.shape[0], operands + own_size * elements);
   memory_kernel(kernels, (own_size + 2 * sum_size) * elements);
 }
 
@@ -217,6 +231,7 @@ void work_attention_grad(const OpCall& call, CompilerLevel level, Kernels& kerne
   const double size = element_size(call.inputs[0]);
   if (a.attention != AttentionKernel::unfused) {
     fused_attention(kernels, call, 2.5 * attention_flops(call));
+    kernels.back().backward = true;
     return;
   }
   const std::int64_t batch = std::int64_t{a.micro_batch} * a.heads;

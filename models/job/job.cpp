@@ -193,7 +193,7 @@ void warn_oversubscribed(Job& job, const ChosenCluster& cluster) {
 
 void read_small_sections(Fields& fields, Job& job) {
   if (fields.has("objective")) read_objective(fields.object("objective"), job);
-  if (fields.has("faults")) read_faults(fields.object("faults"));
+  if (fields.has("faults")) read_faults(fields.object("faults"), job);
   if (fields.has("data")) read_data(fields.object("data"), job);
   if (fields.has("checkpoint")) read_checkpoint(fields.object("checkpoint"), job);
   if (fields.has("log")) read_log(fields.object("log"), job);
@@ -231,6 +231,7 @@ void check_job(Fields& fields, const ChosenCluster& cluster, MachineLookup looku
   settle_processes(job, cluster);
   check_processes(job, processes_pointer(fields), lookup);
   warn_oversubscribed(job, cluster);
+  if (fields.has("faults")) check_faults(fields.object("faults"), cluster, job);
   try {
     if (cluster.hosts == 0 || has_open_degrees(job)) {
       check_open_job(job);

@@ -10,6 +10,7 @@
 
 #include "models/core/token_format.h"
 #include "models/importers/model.h"
+#include "models/plan/faults.h"
 #include "models/plan/plan.h"
 
 namespace meshwright {
@@ -25,10 +26,13 @@ struct ClusterRequest {
   };
   std::optional<Network> network;
   std::optional<double> host_launch_us;
+  Faults faults;
 };
 
 struct Objective {
-  std::string minimize = "step_time";  // step_time usd usd_per_token gpus
+  // What is best: the least step_time, usd or usd_per_token; the most tokens (under a budget or a
+  // deadline); the fewest gpus.
+  std::string minimize = "step_time";
   std::optional<double> tokens, deadline_s, budget_usd;
   bool spot = false;
 };
@@ -76,6 +80,7 @@ struct MachineFacts {
   int gpus = 0;
   bool has_bf16 = false, has_tf32 = false, has_fp8 = false;
   bool is_cpu = false;
+  bool has_nvlink = false;
 };
 using MachineLookup = MachineFacts (*)(const std::string& machine);  // unknown: InputError
 

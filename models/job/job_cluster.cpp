@@ -9,7 +9,7 @@ namespace meshwright {
 
 namespace {
 
-constexpr int most_hosts = 1'000'000;
+constexpr int most_hosts = 1'000'000, most_nics = 1024;
 
 std::string without_ml(std::string machine) {
   return machine.starts_with("ml.") ? machine.substr(3) : machine;
@@ -58,7 +58,8 @@ double positive(Fields& fields, std::string_view key) {
 ClusterRequest::Network read_network(Fields fields) {
   ClusterRequest::Network network;
   network.nics = fields.required<int>("nics");
-  if (network.nics < 1) fields.fail("nics", fmt::format("{} must be 1 or more", network.nics));
+  if (network.nics < 1 || network.nics > most_nics)
+    fields.fail("nics", fmt::format("{} is out of range; use 1 to {}", network.nics, most_nics));
   network.gbps_per_nic = positive(fields, "gbps_per_nic");
   if (fields.has("latency_us")) {
     network.latency_us = fields.required<double>("latency_us");

@@ -1,4 +1,4 @@
-// The small sections: compiler_config, objective, faults, data, checkpoint, log.
+// The small sections: compiler_config, objective, data, checkpoint, log.
 #include <fmt/format.h>
 #include <algorithm>
 #include <filesystem>
@@ -16,12 +16,6 @@ std::optional<double> positive_if_given(Fields& fields, std::string_view key) {
   const double value = fields.required<double>(key);
   if (!(value > 0)) fields.fail(key, fmt::format("{} must be above 0", value));
   return value;
-}
-
-void need_factor(Fields& fields, double low, double high) {
-  const double factor = fields.required<double>("factor");
-  if (!(factor >= low && factor <= high))
-    fields.fail("factor", fmt::format("{} is out of range; use {} to {}", factor, low, high));
 }
 
 }  // namespace
@@ -81,7 +75,7 @@ void read_compiler_config(Fields& job_fields, const ChosenCluster& cluster, Job&
 }
 
 void read_objective(Fields fields, Job& job) {
-  const std::vector<std::string> words = {"step_time", "usd", "usd_per_token", "gpus"};
+  const std::vector<std::string> words = {"step_time", "usd", "usd_per_token", "tokens", "gpus"};
   int minimize = 0;
   take_word(fields, "minimize", "objective", words, minimize);
   job.objective.minimize = words[static_cast<std::size_t>(minimize)];
@@ -89,31 +83,10 @@ void read_objective(Fields fields, Job& job) {
   job.objective.deadline_s = positive_if_given(fields, "deadline_s");
   job.objective.budget_usd = positive_if_given(fields, "budget_usd");
   take(fields, "spot", job.objective.spot);
+  if (job.objective.minimize == "tokens" && !job.objective.budget_usd && !job.objective.deadline_s)
+    fields.fail("minimize",
+                "'tokens' is as many as `budget_usd` or `deadline_s` allow; give one of them");
   fields.done();
-}
-
-// Checked in full, then refused if it would change anything.
-void read_faults(Fields fields) {
-  bool acts = false;
-  if (fields.has("slow_ranks"))
-    for (Fields& slow : fields.objects("slow_ranks")) {
-      if (slow.required<int>("rank") < 0) slow.fail("rank", "must be 0 or more");
-      need_factor(slow, 1, 1e6);
-      slow.done();
-      acts = true;
-    }
-  if (fields.has("degraded_links"))
-    for (Fields& link : fields.objects("degraded_links")) {
-      link.required<std::string>("link");
-      need_factor(link, 0, 1);
-      link.done();
-      acts = true;
-    }
-  if (positive_if_given(fields, "mean_time_between_failures_s")) acts = true;
-  fields.done();
-  if (acts)
-    throw NotSupportedYet(fields.where() + ": " + fields.pointer() +
-                          ": simulating faults is not supported yet; leave it out");
 }
 
 namespace {

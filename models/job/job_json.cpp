@@ -2,7 +2,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "models/job/job.h"
+#include "models/job/sections.h"
 
 namespace meshwright {
 
@@ -75,6 +75,7 @@ json to_json(const Job& job, const Plan& plan, const std::string& machine, int c
     value["checkpoint"] = {{"folder", from_folder(job, job.checkpoint->folder)},
                            {"every_steps", job.checkpoint->every_steps},
                            {"keep", job.checkpoint->keep}};
+  if (job.cluster.faults.any()) value["faults"] = to_json(job.cluster.faults);
   const json log = log_json(job);
   if (!log.empty()) value["log"] = log;
   return value;

@@ -11,9 +11,10 @@ using nlohmann::json;
 
 namespace {
 
-constexpr std::array<const char*, 10> auto_keys = {
+constexpr std::array<const char*, 12> auto_keys = {
     "pipeline", "tensor",         "data",     "context",           "expert",
-    "shard",    "virtual_stages", "schedule", "sequence_parallel", "zero_stage"};
+    "shard",    "virtual_stages", "schedule", "sequence_parallel", "zero_stage",
+    "offload",  "placement"};
 
 std::vector<std::string> parts_of(const std::string& key) {
   std::vector<std::string> parts;

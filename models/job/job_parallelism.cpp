@@ -93,17 +93,20 @@ void read_sharding(Fields& fields, Job& job) {
     if (given) warn(job, fields, key, "no effect below zero_stage 3");
 }
 
-void read_tensor_words(Fields& fields, Parallelism& p) {
+void read_tensor_words(Fields& fields, Job& job) {
+  Parallelism& p = job.plan.parallelism;
   take_word(fields, "tensor_layout", "tensor layout", tensor_layout_names(), p.tensor_layout);
   take_word(fields, "tensor_batch", "tensor batch", {"shared", "own"}, p.tensor_batch_own);
   take_word(fields, "context_exchange", "context exchange", {"p2p", "all_gather"},
             p.context_gathers);
   const std::vector<std::string> offloads = {"none", "activations", "layers"};
   int offload = 0;
-  take_word(fields, "offload", "offload", offloads, offload);
+  if (!take_auto(fields, "offload", section, job))
+    take_word(fields, "offload", "offload", offloads, offload);
   p.offload = offloads[static_cast<std::size_t>(offload)];
   int placement = 0;
-  take_word(fields, "placement", "placement", placements(), placement);
+  if (!take_auto(fields, "placement", section, job))
+    take_word(fields, "placement", "placement", placements(), placement);
   p.placement = placements()[static_cast<std::size_t>(placement)];
 }
 
@@ -129,10 +132,11 @@ void read_parallelism(Fields fields, Job& job) {
   read_overlap(fields, p);
   take(fields, "pipeline_scatter_gather", p.pipeline_scatter_gather);
   read_partition(fields, job);
-  read_tensor_words(fields, p);
+  read_tensor_words(fields, job);
   take(fields, "offload_horizon", p.offload_horizon);
   const Parallelism defaults;
-  if (p.offload_horizon != defaults.offload_horizon && p.offload == "none")
+  if (p.offload_horizon != defaults.offload_horizon && p.offload == "none" &&
+      !job.is_auto("parallelism.offload"))
     warn(job, fields, "offload_horizon", "no effect while offload is none");
   if (p.context_gathers && p.context == 1 && !job.is_auto("parallelism.context"))
     warn(job, fields, "context_exchange", "no effect while context is 1");

@@ -27,7 +27,7 @@ void read_precision(Fields& fields, Job& job) {
 // none selective full each contiguous, or group_4; or the modules by name.
 void read_recompute(Fields& fields, Job& job) {
   Training& training = job.plan.training;
-  take(fields, "recompute_fraction", training.recompute_fraction);
+  take_or_auto(fields, "recompute_fraction", training.recompute_fraction, "training", job);
   training.recompute_modules =
       fields.optional<std::vector<std::string>>("recompute_modules", training.recompute_modules);
   if (fields.has("recompute_budget"))

@@ -2,6 +2,7 @@
 // refuses the rest and writes what it read into the job. Used by job.cpp only.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <set>
 #include <string>
 
@@ -35,7 +36,10 @@ ChosenCluster read_cluster(Fields& job_fields, Job& job, MachineLookup lookup);
 void check_processes(const Job& job, const std::string& pointer, MachineLookup lookup);
 void read_compiler_config(Fields& job_fields, const ChosenCluster& cluster, Job& job);
 void read_objective(Fields fields, Job& job);
-void read_faults(Fields fields);
+void read_faults(Fields fields, Job& job);
+// Against the cluster, once the number of processes is known.
+void check_faults(Fields fields, const ChosenCluster& cluster, Job& job);
+nlohmann::json to_json(const Faults& faults);
 void read_data(Fields fields, Job& job);
 void read_checkpoint(Fields fields, Job& job);
 void read_log(Fields fields, Job& job);

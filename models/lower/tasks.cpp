@@ -2,6 +2,7 @@
 // those that wait in host memory come back.
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "models/core/error.h"
 #include "models/lower/stage_lowering.h"
@@ -17,20 +18,25 @@ std::size_t at(int index) { return static_cast<std::size_t>(index); }
 class Slots {
  public:
   int take(int micro_batch) {
-    int slot = 0;
-    while (std::any_of(held_.begin(), held_.end(),
-                       [&](const auto& held) { return held.second == slot; }))
-      ++slot;
+    int slot = most_;
+    if (free_.empty())
+      ++most_;
+    else
+      slot = free_.extract(free_.begin()).value();
     held_[micro_batch] = slot;
-    most_ = std::max(most_, slot + 1);
     return slot;
   }
   int of(int micro_batch) const { return held_.at(micro_batch); }
-  void give_back(int micro_batch) { held_.erase(micro_batch); }
+  void give_back(int micro_batch) {
+    const auto held = held_.find(micro_batch);
+    free_.insert(held->second);
+    held_.erase(held);
+  }
   int most() const { return most_; }
 
  private:
   std::map<int, int> held_;
+  std::set<int> free_;  // of those handed out before
   int most_ = 0;
 };
 

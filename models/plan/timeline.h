@@ -20,9 +20,23 @@ struct Timeline {
   std::vector<TimelineEntry> entries;
 };
 
-// A Chrome trace (Perfetto opens it): one process per rank, one thread per stream. `stage_of_rank`
-// gives each rank's Program.
+std::string_view name_of(Stream stream);
+// `linear transformer.h.3.mlp.c_fc`, `all_reduce tensor`, `send to 2`.
+std::string instruction_name(const Instruction& instruction, const Program& program);
+
+// Bytes that a rank moves over its links of one kind while an instruction runs.
+struct LinkUse {
+  int rank = 0;
+  std::string_view link;  // "NVLink"
+  SimTime begin = 0, end = 0;
+  double bytes = 0;
+};
+
+// A Chrome trace (Perfetto opens it): one process per rank, one thread per stream, and for each
+// kind of link that is used a thread with when it is busy and a counter with its GB/s.
+// `stage_of_rank` gives each rank's Program.
 std::string to_chrome_trace(const Timeline& timeline, const std::vector<Program>& stages,
-                            const std::vector<int>& stage_of_rank);
+                            const std::vector<int>& stage_of_rank,
+                            const std::vector<LinkUse>& links = {});
 
 }  // namespace meshwright

@@ -124,34 +124,36 @@ Cast cast_of_stages(const std::vector<Script>& scripts, const std::vector<Contac
   return cast;
 }
 
-Cast cast_of_ranks(const std::vector<Script>& scripts, const std::vector<Contact>& contacts,
-                   const Mesh& mesh) {
+std::vector<std::vector<int>> meetings_at(const Contact& contact, const Mesh& mesh) {
+  if (!contact.is_message()) return mesh.groups(contact.group);
+  const Degrees& degrees = mesh.degrees();
+  const int from = contact.from % degrees.pipeline, to = contact.to % degrees.pipeline;
+  std::vector<std::vector<int>> pairs;
+  for (int rdp = 0; rdp < degrees.rdp(); ++rdp)
+    for (int tensor = 0; tensor < degrees.tensor; ++tensor)
+      pairs.push_back({mesh.rank({from, tensor, rdp}), mesh.rank({to, tensor, rdp})});
+  return pairs;
+}
+
+Cast cast_of_classes(const std::vector<Script>& scripts, const std::vector<Contact>& contacts,
+                     const Mesh& mesh, const std::vector<int>& of_rank) {
   Cast cast;
-  const std::size_t ranks = at(mesh.ranks());
-  cast.communicator.assign(ranks, std::vector<int>(contacts.size(), -1));
+  cast.scripts.resize(at(*std::max_element(of_rank.begin(), of_rank.end())) + 1);
   for (int rank = 0; rank < mesh.ranks(); ++rank)
-    cast.scripts.push_back(&scripts[at(mesh.coordinates(rank).pipeline)]);
-  const auto add = [&](const std::vector<int>& members, std::size_t contact, int size) {
-    if (size < 2) return;
-    for (int rank : members)
-      cast.communicator[at(rank)][contact] = static_cast<int>(cast.sizes.size());
-    cast.sizes.push_back(size);
-  };
-  const int stages = mesh.degrees().pipeline;
-  for (std::size_t contact = 0; contact < contacts.size(); ++contact) {
-    const Contact& each = contacts[contact];
-    if (!each.is_message()) {
-      for (const auto& group : mesh.groups(each.group))
-        add(group, contact, static_cast<int>(group.size()));
-      continue;
+    cast.scripts[at(of_rank[at(rank)])] = &scripts[at(mesh.coordinates(rank).pipeline)];
+  cast.communicator.assign(cast.scripts.size(), std::vector<int>(contacts.size(), -1));
+  std::vector<int> players;
+  for (std::size_t contact = 0; contact < contacts.size(); ++contact)
+    for (const std::vector<int>& ranks : meetings_at(contacts[contact], mesh)) {
+      players.clear();
+      for (const int rank : ranks) players.push_back(of_rank[at(rank)]);
+      std::sort(players.begin(), players.end());
+      players.erase(std::unique(players.begin(), players.end()), players.end());
+      if (players.size() < 2 || cast.communicator[at(players[0])][contact] >= 0) continue;
+      for (const int player : players)
+        cast.communicator[at(player)][contact] = static_cast<int>(cast.sizes.size());
+      cast.sizes.push_back(static_cast<int>(players.size()));
     }
-    for (int rank = 0; rank < mesh.ranks(); ++rank) {
-      Coordinates coordinates = mesh.coordinates(rank);
-      if (coordinates.pipeline != each.from % stages) continue;
-      coordinates.pipeline = each.to % stages;
-      add({rank, mesh.rank(coordinates)}, contact, 2);
-    }
-  }
   return cast;
 }
 

@@ -29,6 +29,8 @@ struct Contact {
   bool operator==(const Contact&) const = default;
 };
 bool spans_stages(GroupKind kind);
+// The ranks that meet there, meeting by meeting: every group, or every pair of sender and receiver.
+std::vector<std::vector<int>> meetings_at(const Contact& contact, const Mesh& mesh);
 
 // A Program with the instructions of every body sorted by lane.
 class Script {
@@ -84,9 +86,10 @@ struct Cast {
 
 // One player per stage. Collectives within a stage need nobody else.
 Cast cast_of_stages(const std::vector<Script>& scripts, const std::vector<Contact>& contacts);
-// One player per rank.
-Cast cast_of_ranks(const std::vector<Script>& scripts, const std::vector<Contact>& contacts,
-                   const Mesh& mesh);
+// One player per class of ranks: `of_rank` has the class of each rank. Ranks of one class are of
+// one stage, and whatever one of them has to meet, the others meet players of the same classes.
+Cast cast_of_classes(const std::vector<Script>& scripts, const std::vector<Contact>& contacts,
+                     const Mesh& mesh, const std::vector<int>& of_rank);
 
 struct Party {
   int player = 0, lane = 0, run = 0, step = 0;

@@ -65,6 +65,15 @@ RoundTime time_of_round(const Timed& timed, const Rounds& rounds, const Round& r
   return {flows.slowest(), flows.crosses_hosts()};
 }
 
+// `wire`: at the full bandwidth.
+Seconds of_best_protocol(const Nvlink& nvlink, Seconds wire) {
+  const Seconds simple = wire + Seconds{nvlink.simple_latency_s};
+  if (nvlink.ll_bandwidth_bytes_per_s == 0) return simple;
+  const double bandwidth =
+      nvlink.links_per_gpu * nvlink.link_bandwidth_bytes_per_s * nvlink.efficiency;
+  return std::min(simple, wire * std::max(1.0, bandwidth / nvlink.ll_bandwidth_bytes_per_s));
+}
+
 }  // namespace
 
 Seconds time_of(const Timed& timed, const Rounds& rounds, Order order) {
@@ -88,11 +97,12 @@ Seconds time_of(const Timed& timed, const Rounds& rounds, Order order) {
       sent += timed.bytes.value * rounds.chunk_share * round.transfers[0].count * round.repeat;
     latency += Seconds{(time.crosses_hosts ? network : host).step_latency_s * round.latency_steps};
   }
-  latency += Seconds{(any_inside ? host.latency_s : 0) + (any_across ? network.latency_s : 0)};
+  latency += Seconds{host.latency_s + (any_across ? network.latency_s : 0)};
   if (any_across) across = across / cluster.machine.network.volume.at(sent);
   const Nvlink& nvlink = cluster.machine.nvlink;
   if (nvlink.kind == NvlinkKind::none) return latency + inside + across;  // both use the PCIe links
   inside = inside / nvlink.group.at(timed.groups[0].grid.per_host);
+  if (!any_across) return latency + of_best_protocol(nvlink, inside);
   const double chunks =
       std::clamp(timed.bytes.value / pipeline_chunk_bytes, 1.0, most_pipeline_chunks);
   return latency + std::max(inside, across) + std::min(inside, across) / chunks;

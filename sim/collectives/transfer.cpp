@@ -14,9 +14,9 @@ constexpr std::size_t most_pairs = 2048;
 // A send between two ranks starts two processes, not a group: half of what a collective needs (NCCL
 // sends of a few bytes inside a host take 15 to 20 us).
 Seconds send_latency(const Cluster& cluster, bool crosses_hosts) {
-  const CollectiveLatency latency =
-      crosses_hosts ? cluster.network_latency() : cluster.machine.host_latency;
-  return {latency.latency_s / 2 + latency.step_latency_s};
+  const CollectiveLatency host = cluster.machine.host_latency, network = cluster.network_latency();
+  if (!crosses_hosts) return {host.latency_s / 2 + host.step_latency_s};
+  return {(host.latency_s + network.latency_s) / 2 + network.step_latency_s};
 }
 
 }  // namespace

@@ -10,11 +10,6 @@ namespace meshwright {
 
 namespace {
 
-// Share of the dense peak that fused attention kernels reach on long sequences. First generation:
-// 25-40 % on A100; second: 50-73 % (both as the authors of the second report).
-constexpr double flash_share = 0.40;
-constexpr double flash2_share = 0.60;
-
 using Types = std::vector<TensorType>;
 
 void copy_types(const std::vector<Operand>& operands, Types& types) {
@@ -47,6 +42,34 @@ bool is_copy(const Instruction& instruction) {
          instruction.kind == InstructionKind::copy_in;
 }
 
+enum class Traffic : std::uint8_t { elementwise, scores, loss };
+
+// Frameworks move more bytes than the Program's operations do (masks, casts, layouts); how many
+// more is one number for each of these.
+Traffic traffic_of(Op op) {
+  switch (op) {
+    case Op::attention:
+    case Op::attention_grad:
+    case Op::add_alibi:
+    case Op::mask_scores:
+    case Op::softmax:
+    case Op::softmax_grad:
+    case Op::drop_probabilities:
+    case Op::drop_probabilities_grad:
+      return Traffic::scores;
+    case Op::cross_entropy:
+    case Op::cross_entropy_stats:
+    case Op::cross_entropy_grad:
+    case Op::log_softmax:
+    case Op::log_softmax_grad:
+    case Op::nll_loss:
+    case Op::nll_loss_grad:
+      return Traffic::loss;
+    default:
+      return Traffic::elementwise;
+  }
+}
+
 auto launched(const std::vector<Kernel>& kernels) {
   return std::ranges::count(kernels, false, &Kernel::joins_neighbour);
 }
@@ -64,20 +87,65 @@ CostModel::CostModel(const Cluster& cluster, const Training& training)
       host_launch_(cluster.host_launch()),
       host_copy_bytes_per_s_(host_copy_bandwidth(cluster)),
       training_(training),
+      level_(static_cast<std::size_t>(training.compiler)),
       products_(executed_precision(gpu_, training.precision)),
       attention_(training.precision == Precision::fp8
                      ? executed_precision(gpu_, Precision::bf16)  // fp8 is for linear layers
                      : products_) {}
 
-Seconds CostModel::time(const Kernel& kernel) const {
+double CostModel::product_share(const Kernel& product, Precision precision) const {
+  const KernelConstants& constants = gpu_.kernels;
+  double share = gpu_.gemm.at(product.flops) * shape_efficiency(product, gpu_, precision) *
+                 gpu_.sustained_clock_share;
+  if (precision == Precision::fp32) share *= constants.fp32_share;
+  if (precision == Precision::tf32) share *= constants.tf32_share;
+  if (product.kind == Kernel::Kind::batched_gemm) share *= constants.batched_share;
+  return share;
+}
+
+double CostModel::attention_share(const Kernel& kernel) const {
+  if (!gpu_.attention.points.empty())
+    return gpu_.attention.at(kernel.flops / static_cast<double>(kernel.batch));
+  const KernelConstants& constants = gpu_.kernels;
+  const bool second = training_.attention == AttentionKernel::flash2;
+  const double forward = second ? constants.flash2_forward : constants.flash_forward;
+  const double backward = second ? constants.flash2_backward : constants.flash_backward;
+  const double narrow = kernel.k <= 64 ? constants.narrow_head : 1;
+  return (kernel.backward ? backward : forward) * narrow * gpu_.sustained_clock_share;
+}
+
+double CostModel::traffic_factor(const Instruction& instruction) const {
+  if (instruction.kind == InstructionKind::optimizer_step)
+    return gpu_.kernels.optimizer_traffic[level_];
+  return traffic_factor(instruction.op);
+}
+
+double CostModel::traffic_factor(Op op) const {
+  const KernelConstants& constants = gpu_.kernels;
+  const bool casts = storage_of(training_.precision) != Dtype::f32;
+  const double everywhere = casts ? 1 : constants.fp32_traffic;
+  switch (traffic_of(op)) {
+    case Traffic::scores:
+      return everywhere * constants.score_traffic;
+    case Traffic::loss:
+      return everywhere * constants.loss_traffic;
+    case Traffic::elementwise:
+      break;
+  }
+  return everywhere * constants.traffic[level_];
+}
+
+Seconds CostModel::time(const Kernel& kernel, double traffic_factor) const {
   // A GPU loads tiles while it multiplies others. A CPU's core packs the operands first, which come
   // from memory: since they were last used, a step has gone through more than caches hold.
   const bool packs = gpu_.kind == DeviceKind::cpu && (kernel.kind == Kernel::Kind::gemm ||
                                                       kernel.kind == Kernel::Kind::batched_gemm);
   const double size = packs ? std::numeric_limits<double>::max() : kernel.bytes;
+  const double traffic = kernel.kind == Kernel::Kind::memory ? traffic_factor : 1;
   const double memory =
-      kernel.bytes / (gpu_.memory_bandwidth_bytes_per_s * gpu_.memory_bound.at(size));
-  const Seconds latency{kernel.joins_neighbour ? 0 : gpu_.kernel_latency_s};
+      traffic * kernel.bytes / (gpu_.memory_bandwidth_bytes_per_s * gpu_.memory_bound.at(size));
+  const Seconds latency{
+      kernel.joins_neighbour ? 0 : gpu_.kernel_latency_s * gpu_.kernels.launches[level_]};
   double arithmetic = 0;
   switch (kernel.kind) {
     case Kernel::Kind::memory:
@@ -85,17 +153,11 @@ Seconds CostModel::time(const Kernel& kernel) const {
     case Kernel::Kind::gemm:
     case Kernel::Kind::batched_gemm: {
       const Precision precision = kernel.kind == Kernel::Kind::gemm ? products_ : attention_;
-      arithmetic = kernel.flops / (gpu_.peak(precision).value * gpu_.gemm.at(kernel.flops) *
-                                   shape_efficiency(kernel, gpu_, precision));
+      arithmetic = kernel.flops / (gpu_.peak(precision).value * product_share(kernel, precision));
       break;
     }
     case Kernel::Kind::attention: {
-      const bool second = training_.attention == AttentionKernel::flash2;
-      const double of_one_head = kernel.flops / static_cast<double>(kernel.batch);
-      const double share = !gpu_.attention.points.empty() ? gpu_.attention.at(of_one_head)
-                           : second                       ? flash2_share
-                                                          : flash_share;
-      arithmetic = kernel.flops / (gpu_.peak(attention_).value * share);
+      arithmetic = kernel.flops / (gpu_.peak(attention_).value * attention_share(kernel));
       break;
     }
   }
@@ -123,12 +185,20 @@ void CostModel::append(const Instruction& instruction, const Program& program,
   }
 }
 
-// The host runs ahead of the device as long as kernels last longer than launching the next one.
-// Within one instruction the slower of the two counts.
-Seconds CostModel::time(const std::vector<Kernel>& kernels) const {
+Seconds CostModel::device_time(const std::vector<Kernel>& kernels, double traffic_factor) const {
   Seconds device;
-  for (const Kernel& kernel : kernels) device += time(kernel);
-  return std::max(device, host_launch_ * static_cast<double>(launched(kernels)));
+  for (const Kernel& kernel : kernels) device += time(kernel, traffic_factor);
+  return device;
+}
+
+Seconds CostModel::launch_time(const std::vector<Kernel>& kernels) const {
+  const double operations = gpu_.kernels.launches[level_];
+  return host_launch_ * (operations * static_cast<double>(launched(kernels)));
+}
+
+bool CostModel::host_launches() const {
+  return gpu_.kind == DeviceKind::gpu && host_launch_.value > 0 &&
+         gpu_.kernels.launches[level_] > 0;
 }
 
 Seconds CostModel::time(const Instruction& instruction, const Program& program) const {
@@ -138,7 +208,16 @@ Seconds CostModel::time(const Instruction& instruction, const Program& program) 
            Seconds{gpu_.kernel_latency_s};
   std::vector<Kernel> kernels;
   append(instruction, program, kernels);
-  return time(kernels);
+  const Seconds device = device_time(kernels, traffic_factor(instruction));
+  if (gpu_.kind == DeviceKind::cpu) return std::max(device, launch_time(kernels));
+  return device + launch_time(kernels) * gpu_.kernels.exposed_launch;
+}
+
+Seconds CostModel::launch_time(const Instruction& instruction, const Program& program) const {
+  if (gpu_.kind == DeviceKind::cpu) return {0};
+  std::vector<Kernel> kernels;
+  append(instruction, program, kernels);
+  return launch_time(kernels);
 }
 
 int CostModel::launches(const Instruction& instruction, const Program& program) const {
@@ -154,8 +233,9 @@ KernelWork& KernelWork::operator+=(const KernelWork& other) {
   return *this;
 }
 
-KernelWork CostModel::work(const std::vector<Kernel>& kernels) const {
-  KernelWork sum{launched(kernels), 0, time(kernels).value};
+KernelWork CostModel::work(const std::vector<Kernel>& kernels, double traffic_factor) const {
+  KernelWork sum{launched(kernels), 0,
+                 std::max(device_time(kernels, traffic_factor), launch_time(kernels)).value};
   for (const Kernel& kernel : kernels) sum.bytes += kernel.bytes;
   return sum;
 }
@@ -163,7 +243,7 @@ KernelWork CostModel::work(const std::vector<Kernel>& kernels) const {
 KernelWork CostModel::work(const Instruction& instruction, const Program& program) const {
   std::vector<Kernel> kernels;
   append(instruction, program, kernels);
-  return work(kernels);
+  return work(kernels, traffic_factor(instruction));
 }
 
 KernelWork CostModel::work(const Graph& graph) const {
@@ -175,7 +255,7 @@ KernelWork CostModel::work(const Graph& graph) const {
     copy_types(graph, node.outputs, outputs);
     kernels.clear();
     append_kernels({node.op, node.attributes, inputs, outputs}, training_.compiler, kernels);
-    sum += work(kernels);
+    sum += work(kernels, traffic_factor(node.op));
   }
   return sum;
 }
@@ -191,7 +271,8 @@ std::vector<double> CostModel::unit_costs(const Graph& graph) const {
     copy_types(graph, node.outputs, outputs);
     kernels.clear();
     append_kernels({node.op, node.attributes, inputs, outputs}, training_.compiler, kernels);
-    costs[at(graph.unit_of(node))] += time(kernels).value;
+    costs[at(graph.unit_of(node))] +=
+        std::max(device_time(kernels, traffic_factor(node.op)), launch_time(kernels)).value;
   }
   if (only_forward)
     for (double& cost : costs) cost *= 3;

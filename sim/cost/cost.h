@@ -25,11 +25,16 @@ class CostModel {
  public:
   CostModel(const Cluster& cluster, const Training& training);
 
-  Seconds time(const Kernel& kernel) const;
-  // Device time of a compute or optimizer_step instruction, no less than the host needs to launch
-  // its kernels; of a copy between device and host memory; zero for all other kinds.
+  // `traffic_factor`: bytes really moved by a memory-bound kernel for each that it has to.
+  Seconds time(const Kernel& kernel, double traffic_factor = 1) const;
+  // Device time of a compute or optimizer_step instruction; of a copy between device and host
+  // memory; zero for all other kinds.
   Seconds time(const Instruction& instruction, const Program& program) const;
+  // What the host needs to launch its kernels, while the device may still run earlier ones. Zero on
+  // a CPU, where one thread does both and time() is no less than that.
+  Seconds launch_time(const Instruction& instruction, const Program& program) const;
   int launches(const Instruction& instruction, const Program& program) const;  // kernels it starts
+  bool host_launches() const;  // kernel by kernel, which takes time
   KernelWork work(const Instruction& instruction, const Program& program) const;
   KernelWork work(const Graph& graph) const;  // of all its nodes
   // Compute of every unit of a graph, for the partitioner: all phases that the graph holds, or
@@ -42,13 +47,19 @@ class CostModel {
  private:
   void append(const Instruction& instruction, const Program& program,
               std::vector<Kernel>& kernels) const;
-  Seconds time(const std::vector<Kernel>& kernels) const;
-  KernelWork work(const std::vector<Kernel>& kernels) const;
+  double traffic_factor(const Instruction& instruction) const;
+  double traffic_factor(Op op) const;
+  Seconds device_time(const std::vector<Kernel>& kernels, double traffic_factor) const;
+  Seconds launch_time(const std::vector<Kernel>& kernels) const;
+  double product_share(const Kernel& product, Precision precision) const;  // of the peak
+  double attention_share(const Kernel& kernel) const;                      // of the peak
+  KernelWork work(const std::vector<Kernel>& kernels, double traffic_factor) const;
 
   Gpu gpu_;
   Seconds host_launch_;
   double host_copy_bytes_per_s_;
   Training training_;
+  std::size_t level_;               // of the compiler
   Precision products_, attention_;  // the arithmetic that the device has for them
 };
 

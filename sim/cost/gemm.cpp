@@ -21,10 +21,7 @@ constexpr Tile tiles[] = {
 constexpr std::int64_t shortest_split = 512;  // of k
 constexpr double split_share = 0.9;
 
-// Leading dimensions that are no multiple of 16 bytes take slower loads: a head dimension that is
-// no multiple of 8 costs about 40 % more time in fp16.
-constexpr std::int64_t aligned_bytes = 16;
-constexpr double misaligned_share = 0.7;
+constexpr std::int64_t aligned_bytes = 16;  // of leading dimensions, for the fastest loads
 
 std::int64_t element_bytes(Precision precision) {
   if (precision == Precision::fp8) return 1;
@@ -39,31 +36,42 @@ bool misaligned(const Kernel& product, Precision precision) {
 
 std::int64_t divided_up(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
 
-double efficiency_with(const Tile& tile, const Kernel& product, std::int64_t processors) {
+// `start`: elements along k that a tile could have taken in while it begins and ends. Only the
+// first tile of a processor and the last cannot hide that behind others.
+double efficiency_with(const Tile& tile, const Kernel& product, std::int64_t processors,
+                       double start) {
   const std::int64_t rows = divided_up(product.m, tile.m), columns = divided_up(product.n, tile.n);
   const double inside =
       static_cast<double>(product.m) * static_cast<double>(product.n) /
       (static_cast<double>(rows * tile.m) * static_cast<double>(columns * tile.n));
   std::int64_t blocks = rows * columns * product.batch;
-  double share = tile.share * inside;
+  double share = tile.share * inside, depth = static_cast<double>(product.k);
   if (blocks < processors) {
     const std::int64_t splits =
         std::min(processors / blocks, std::max<std::int64_t>(1, product.k / shortest_split));
     if (splits > 1) share *= split_share;
     blocks *= splits;
+    depth /= static_cast<double>(splits);
   }
   const std::int64_t waves = divided_up(blocks, processors);
-  return share * static_cast<double>(blocks) / static_cast<double>(waves * processors);
+  const double taken_in = static_cast<double>(waves) * depth;
+  return share * static_cast<double>(blocks) / static_cast<double>(waves * processors) * taken_in /
+         (taken_in + start);
 }
 
 }  // namespace
 
 double shape_efficiency(const Kernel& product, const Gpu& gpu, Precision precision) {
   if (gpu.kind == DeviceKind::cpu || product.m == 0) return 1;  // the curve says it all
+  // A tile takes as long to begin and to end whatever its arithmetic.
+  const double fastest = std::max(gpu.peak(Precision::fp16).value, gpu.peak(Precision::fp32).value);
+  const double start = gpu.kernels.depth_start * gpu.peak(precision).value / fastest;
   double best = 0;
   for (const Tile& tile : tiles)
-    best = std::max(best, efficiency_with(tile, product, std::max(1, gpu.sm_count)));
-  return misaligned(product, precision) ? best * misaligned_share : best;
+    best = std::max(best, efficiency_with(tile, product, std::max(1, gpu.sm_count), start));
+  if (!misaligned(product, precision)) return best;
+  return best * (product.kind == Kernel::Kind::batched_gemm ? gpu.kernels.misaligned_batched_share
+                                                            : gpu.kernels.misaligned_share);
 }
 
 }  // namespace meshwright

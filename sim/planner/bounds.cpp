@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "models/partition/partition.h"
 #include "models/schedule/schedule.h"
 
 namespace meshwright {
@@ -13,11 +14,16 @@ namespace {
 // Rates are taken from a large transfer, where latency does not count, less what it still adds.
 constexpr double large_transfer_bytes = 4.0 * (1LL << 30);
 constexpr double latency_allowance = 0.98;
+// More blocks may be packed a little closer than three.
+constexpr double packing_allowance = 0.98;
+// From so many micro-batches per stage on, no more are in flight.
+constexpr int steady_micro_batches_per_stage = 4;
 
 struct Stages {
   int count = 1;
   double micro_batches = 1;
   double after = 0, hidden_last = 0;
+  double weight_gradient = 0, last_collectives = 0;
 };
 
 // Can the chain be cut into stages such that none needs more than `step` seconds? Taking as many
@@ -26,12 +32,12 @@ bool feasible(const Chain& sums, const Stages& stages, double step) {
   std::size_t begin = 0;
   const std::size_t units = sums.work.size() - 1;
   for (int stage = 0; stage < stages.count && begin < units; ++stage) {
-    const double ramp = std::max(0.0, sums.ramp[begin] - stage * sums.weight_gradient_s);
+    const double ramp = std::max(0.0, sums.ramp[begin] - stage * stages.weight_gradient);
     std::size_t end = begin;
     while (end < units) {
       const double held = sums.parameters[end + 1] - sums.parameters[begin];
       const double own =
-          std::max(0.0, sums.work[end + 1] - sums.work[begin] - sums.last_collectives_s);
+          std::max(0.0, sums.work[end + 1] - sums.work[begin] - stages.last_collectives);
       const double busy = ramp + stages.micro_batches * own + stages.after * held;
       const double reduced =
           busy - (sums.backward[end + 1] - sums.backward[begin]) + stages.hidden_last * held;
@@ -44,7 +50,26 @@ bool feasible(const Chain& sums, const Stages& stages, double step) {
   return begin == units;
 }
 
-std::vector<double> sums_before(std::size_t count) { return std::vector<double>(count + 1, 0.0); }
+// Whether a block is recomputed when a share of them is, evenly spread (models/passes).
+bool is_repeated(int block, double fraction) {
+  constexpr double rounding = 1e-9;
+  return std::floor((block + 1) * fraction + rounding) > std::floor(block * fraction + rounding);
+}
+
+bool is_mixed(const Candidate& candidate) {
+  return candidate.recompute != Recompute::none && candidate.recompute_fraction < 1;
+}
+
+// The blocks of a mixed plan that keep their activations: nothing of them is moved away.
+Candidate keeping(Candidate candidate) {
+  candidate.offload = "none";
+  return candidate;
+}
+
+int repeated_blocks(int layers, double fraction) {
+  constexpr double rounding = 1e-9;
+  return static_cast<int>(std::floor(layers * fraction + rounding));
+}
 
 }  // namespace
 
@@ -58,8 +83,7 @@ BoundMaker::BoundMaker(const Model& model, const Plan& base, const Cluster& clus
 
 int BoundMaker::shards(const Candidate& candidate) const {
   if (candidate.zero_stage == 0) return 1;
-  const Parallelism& p = base_.parallelism;
-  return p.shard > 1 ? p.shard : candidate.data * p.context;
+  return candidate.shard > 1 ? candidate.shard : candidate.replicas();
 }
 
 int BoundMaker::micro_batches(const Candidate& candidate) const {
@@ -67,50 +91,254 @@ int BoundMaker::micro_batches(const Candidate& candidate) const {
                           (std::int64_t{candidate.data} * candidate.micro_batch));
 }
 
-double BoundMaker::memory(const Candidate& candidate) {
-  const ModelProfile& profile = profiles_.of(candidate);
+double BoundMaker::bytes_per_parameter(const Candidate& candidate) const {
   const Training& t = base_.training;
   const double storage = static_cast<double>(bytes_of(storage_of(t.precision)));
   const double moments = t.optimizer == OptimizerKind::sgd ? 1 : 2;
   const double share = 1.0 / shards(candidate);
   const int zero = candidate.zero_stage;
-  const double per_parameter =
-      storage * (zero >= 3 ? share : 1) +
-      static_cast<double>(bytes_of(t.gradient_reduce)) * (zero >= 2 ? share : 1) +
-      (4 * moments + (storage < 4 ? 4 : 0)) * (zero >= 1 ? share : 1);
+  return storage * (zero >= 3 ? share : 1) +
+         static_cast<double>(bytes_of(t.gradient_reduce)) * (zero >= 2 ? share : 1) +
+         (4 * moments + (storage < 4 ? 4 : 0)) * (zero >= 1 ? share : 1);
+}
+
+// Units take turns in two buffers of each kind; without overlap, or under a cap, at least one holds
+// gathered weights.
+double BoundMaker::unit_buffer_bytes(const Candidate& candidate, int blocks) const {
+  const Parallelism& p = base_.parallelism;
+  if (candidate.zero_stage < 2 || shards(candidate) == 1 || p.persistence_threshold > 0) return 0;
+  const int turns = std::min(2, blocks);
+  const bool one_gathered = !p.overlap_parameters || p.max_live_parameters > 0;
+  const auto weight = static_cast<double>(bytes_of(storage_of(base_.training.precision)));
+  const auto gradient = static_cast<double>(bytes_of(base_.training.gradient_reduce));
+  return (candidate.zero_stage == 3 ? weight * (one_gathered ? 1 : turns) : 0) + gradient * turns;
+}
+
+double BoundMaker::fixed_bytes() const {
   const LibraryOverheads& library = cluster_.machine.overheads;
-  const double fixed = library.context_bytes + library.workspace_bytes +
-                       (cluster_.ranks() > 1 ? library.communicator_bytes : 0);
-  const int count = micro_batches(candidate), stages = candidate.pipeline;
-  const int bound = base_.parallelism.active_microbatches;
-  const auto in_flight = [&](int stage) {
-    const int own = candidate.schedule == ScheduleKind::gpipe ? count : stages - stage;
-    return std::min({count, own, bound > 0 ? bound : own});
-  };
-  const double kept = static_cast<double>(profile.block_kept_bytes);
+  return library.context_bytes + library.workspace_bytes +
+         (cluster_.ranks() > 1 ? library.communicator_bytes : 0);
+}
+
+int BoundMaker::in_flight(const Candidate& candidate, int stage) const {
+  const int count = micro_batches(candidate), bound = base_.parallelism.active_microbatches;
+  const int own = candidate.schedule == ScheduleKind::gpipe ? count : candidate.pipeline - stage;
+  return std::min({count, own, bound > 0 ? bound : own});
+}
+
+MemoryBounds BoundMaker::memory(const Candidate& candidate) {
+  if (candidate.pipeline == 1)
+    return {single_stage_memory(candidate, false), single_stage_memory(candidate, true)};
+  if (!has_stages(candidate)) {
+    const double least = any_partition_memory(candidate);
+    return {least, least};
+  }
+  const double likely = stage_memory(candidate);
+  return {knows_partition(candidate) ? packing_allowance * likely : any_partition_memory(candidate),
+          likely};
+}
+
+// Blocks that repeat their work keep at least nothing, and likely what such blocks keep.
+double BoundMaker::single_stage_memory(const Candidate& candidate, bool likely) {
+  const KeptBytes& kept = is_mixed(candidate) ? profiles_.kept(keeping(candidate), Recompute::none)
+                                              : profiles_.kept(candidate, candidate.recompute);
+  const bool mixed = is_mixed(candidate);
+  const int again = mixed ? repeated_blocks(model_.layers, candidate.recompute_fraction) : 0;
+  double bytes = (model_.layers - again) * static_cast<double>(kept.block);
+  if (likely && mixed)
+    bytes += again * static_cast<double>(profiles_.kept(candidate, candidate.recompute).block);
+  if (likely || !mixed) bytes += static_cast<double>(kept.other);
   // Under ZeRO 2 and 3 the compute stream waits more often, so buffers live shorter.
-  if (stages == 1)
-    return fixed + per_parameter * static_cast<double>(profile.parameters()) +
-           in_flight(0) * (model_.layers * kept + static_cast<double>(profile.other_kept_bytes)) +
-           static_cast<double>(zero >= 2 ? profile.largest_task_bytes : profile.task_bytes);
-  if (model_.has_decoder()) return fixed;  // blocks of two kinds: left to the exact plan
-  double block_parameters = 0;
-  for (const UnitProfile& unit : profile.units)
-    if (unit.is_block) block_parameters = static_cast<double>(unit.parameters);
-  double shares = 0;
-  for (int stage = 0; stage < stages; ++stage)
-    shares += 1 / (per_parameter * block_parameters + in_flight(stage) * kept);
-  return fixed + model_.layers / shares;
+  const bool waits = !likely && candidate.zero_stage >= 2;
+  const auto task = static_cast<double>(waits ? kept.largest_task : kept.task);
+  return fixed_bytes() + bytes_per_parameter(candidate) * work(candidate).parameters +
+         unit_buffer_bytes(candidate, model_.layers) * work(candidate).block_parameters +
+         in_flight(candidate, 0) * bytes + (likely || !mixed ? task : 0);
+}
+
+double BoundMaker::any_partition_memory(const Candidate& candidate) {
+  if (model_.has_decoder()) return fixed_bytes();  // blocks of two kinds: left to the exact plan
+  const bool mixed = is_mixed(candidate);
+  const double kept =
+      static_cast<double>((mixed ? profiles_.kept(keeping(candidate), Recompute::none)
+                                 : profiles_.kept(candidate, candidate.recompute))
+                              .block);
+  const double states = bytes_per_parameter(candidate) * work(candidate).block_parameters;
+  const double kept_blocks =
+      model_.layers - (mixed ? repeated_blocks(model_.layers, candidate.recompute_fraction) : 0);
+  double shares = 0, turns = 0;
+  for (int stage = 0; stage < candidate.pipeline; ++stage) {
+    const double batches = in_flight(candidate, stage);
+    shares += 1 / (states + batches * (mixed ? 0 : kept));
+    turns += 1 / batches;
+  }
+  const double all_states = model_.layers * states / in_flight(candidate, 0);
+  return fixed_bytes() +
+         std::max(model_.layers / shares, mixed ? (all_states + kept_blocks * kept) / turns : 0);
+}
+
+// Like the units of Work: kinds of blocks that are cut into stages of their own.
+bool BoundMaker::has_stages(const Candidate& candidate) const {
+  const Parallelism& p = base_.parallelism;
+  return candidate.pipeline > 1 && !model_.has_decoder() && !model_.shares_layers() &&
+         model_.layers >= 3 && p.partitioner == Partitioner::chain && p.memory_weight == 0 &&
+         !base_.training.recompute_budget && base_.training.recompute_modules.empty() &&
+         (candidate.recompute == Recompute::none || candidate.recompute == Recompute::selective ||
+          candidate.recompute == Recompute::full);
+}
+
+// The costs of blocks are those of the small model's, unless neighbours differ.
+bool BoundMaker::knows_partition(const Candidate& candidate) const {
+  return has_stages(candidate) && !is_mixed(candidate);
+}
+
+const std::vector<std::size_t>& BoundMaker::partition(const Candidate& candidate) {
+  const bool mixed = is_mixed(candidate);
+  const StageProfile& repeated = profiles_.stages(candidate, candidate.recompute);
+  const StageProfile& kept =
+      mixed ? profiles_.stages(keeping(candidate), Recompute::none) : repeated;
+  const double fraction = mixed ? candidate.recompute_fraction : 1;
+  const int parts = candidate.pipeline * candidate.virtual_stages;
+  std::vector<std::size_t>& begins = partitions_[{&kept, &repeated, fraction, parts}];
+  if (!begins.empty()) return begins;
+  std::vector<double> costs = repeated.before;
+  for (int block = 0; block < model_.layers; ++block) {
+    const StageProfile& own = is_repeated(block, fraction) ? repeated : kept;
+    costs.push_back(block == 0                   ? own.first_block
+                    : block == model_.layers - 1 ? own.last_block
+                                                 : own.middle_block);
+  }
+  costs.insert(costs.end(), repeated.after.begin(), repeated.after.end());
+  const double sum = std::accumulate(costs.begin(), costs.end(), 0.0);
+  for (double& cost : costs) cost /= sum;  // as the partitioner does
+  const std::vector<int> part = cut_chain(costs, parts);
+  for (std::size_t unit = 0; unit < part.size(); ++unit)
+    if (unit == 0 || part[unit] != part[unit - 1]) begins.push_back(unit);
+  begins.push_back(part.size());
+  return begins;
+}
+
+const std::vector<int>& BoundMaker::slots(const Candidate& candidate) {
+  int batches = micro_batches(candidate);
+  const int bound = base_.parallelism.active_microbatches;
+  if (candidate.schedule != ScheduleKind::gpipe)
+    batches = std::min(batches, steady_micro_batches_per_stage * candidate.pipeline);
+  std::vector<int>& known =
+      slots_[{candidate.schedule, candidate.pipeline, candidate.virtual_stages, batches}];
+  if (!known.empty()) return known;
+  const PipelineShape shape{candidate.pipeline, candidate.virtual_stages, batches, bound};
+  known.resize(static_cast<std::size_t>(candidate.pipeline * candidate.virtual_stages));
+  for (int stage = 0; stage < candidate.pipeline; ++stage) {
+    const StageOrder order = schedule_info(candidate.schedule).order(shape, stage);
+    for (int chunk = 0; chunk < candidate.virtual_stages; ++chunk)
+      known[static_cast<std::size_t>(chunk * candidate.pipeline + stage)] =
+          most_in_flight(order, chunk);
+  }
+  return known;
+}
+
+// Of the partition that the costs give, slot by slot.
+double BoundMaker::stage_memory(const Candidate& candidate) {
+  const bool mixed = is_mixed(candidate);
+  const StageProfile& parts = mixed ? profiles_.stages(keeping(candidate), Recompute::none)
+                                    : profiles_.stages(candidate, candidate.recompute);
+  const auto kept_block = static_cast<double>(parts.middle_block_kept);
+  const auto first_block_kept =
+      static_cast<double>((mixed ? profiles_.kept(keeping(candidate), Recompute::none)
+                                 : profiles_.kept(candidate, candidate.recompute))
+                              .block);
+  const double repeated_block =
+      mixed
+          ? static_cast<double>(profiles_.stages(candidate, candidate.recompute).middle_block_kept)
+          : kept_block;
+  const std::vector<std::size_t>& begins = partition(candidate);
+  const std::vector<int>& in_flight = slots(candidate);
+  const Chain& sums = chain(work(candidate), false);
+  const double per_parameter = bytes_per_parameter(candidate);
+  const int before = static_cast<int>(parts.before.size());
+  const auto stages = static_cast<std::size_t>(candidate.pipeline);
+  double most = 0;
+  for (std::size_t stage = 0; stage < stages; ++stage) {
+    double bytes = 0, task = 0;
+    int blocks = 0;
+    for (std::size_t part = stage; part + 1 < begins.size(); part += stages) {
+      const std::size_t begin = begins[part], end = begins[part + 1];
+      const bool is_first = begin == 0, is_last = part + 2 == begins.size();
+      const StageBytes& own = is_first ? parts.first : is_last ? parts.last : parts.middle;
+      // What weights' gradients need is kept longer where an earlier stage waits for the rest.
+      const double own_block = is_first ? std::min(kept_block, first_block_kept) : kept_block;
+      double kept = static_cast<double>(own.kept) - own_block;
+      const int first_block = std::max(0, static_cast<int>(begin) - before);
+      const int end_block = std::min(model_.layers, static_cast<int>(end) - before);
+      for (int block = first_block; block < end_block; ++block)
+        kept +=
+            mixed && is_repeated(block, candidate.recompute_fraction) ? repeated_block : own_block;
+      bytes += per_parameter * (sums.parameters[end] - sums.parameters[begin]) +
+               std::max(0.0, kept) * in_flight[part];
+      task = std::max(task,
+                      static_cast<double>(candidate.zero_stage >= 2 ? own.largest_task : own.task));
+    }
+    bytes += unit_buffer_bytes(candidate, blocks) * work(candidate).block_parameters;
+    most = std::max(most, bytes + task);
+  }
+  return fixed_bytes() + most;
+}
+
+BoundMaker::Kept BoundMaker::kept_bytes(const Candidate& candidate) {
+  if (is_mixed(candidate)) {
+    const int again = repeated_blocks(model_.layers, candidate.recompute_fraction);
+    const KeptBytes& kept = profiles_.kept(keeping(candidate), Recompute::none);
+    return {(model_.layers - again) * static_cast<double>(kept.block), 0};
+  }
+  if (candidate.offload != "none") return {};
+  const KeptBytes& kept = profiles_.kept(candidate, candidate.recompute);
+  return {model_.layers * static_cast<double>(kept.block), static_cast<double>(kept.other)};
+}
+
+BoundMaker::Axis BoundMaker::axis(const Candidate& candidate, GroupKind group) const {
+  const bool is_tensor = group == GroupKind::tensor;
+  int stride = 1;
+  const std::string_view order = candidate.placement == "cluster"  ? "DPT"
+                                 : candidate.placement == "spread" ? "TPD"
+                                                                   : candidate.placement;
+  for (std::size_t i = order.size(); i-- > 0;) {
+    if (order[i] == (is_tensor ? 'T' : 'D')) break;
+    stride *= order[i] == 'P'   ? candidate.pipeline
+              : order[i] == 'T' ? candidate.tensor
+                                : candidate.replicas();
+  }
+  if (is_tensor) return {group, stride, candidate.tensor, 1};
+  return {group, stride, candidate.replicas(),
+          group == GroupKind::context ? candidate.context : shards(candidate)};
+}
+
+// The groups with a rank on the hosts of the first group's ends: the others lie like them, and
+// fewer groups are never slower.
+const Groups& BoundMaker::groups(const Candidate& candidate, const Axis& axis) {
+  Groups& known = groups_[axis];
+  if (!known.empty()) return known;
+  const Mesh mesh(to_plan(candidate, base_).degrees(), candidate.placement);
+  const int per_host = cluster_.processes_per_host;
+  const std::vector<int> first = mesh.group(axis.group, 0);
+  const auto other = std::find_if(first.begin(), first.end(),
+                                  [&](int rank) { return cluster_.host_of(rank) != 0; });
+  std::vector<int> hosts = {0};
+  if (other != first.end()) hosts.push_back(cluster_.host_of(*other));
+  for (const int host : hosts)
+    for (int rank = host * per_host; rank < (host + 1) * per_host; ++rank) {
+      std::vector<int> members = mesh.group(axis.group, rank);
+      if (std::find(known.begin(), known.end(), members) == known.end())
+        known.push_back(std::move(members));
+    }
+  return known;
 }
 
 double BoundMaker::group_time(const Candidate& candidate, GroupKind group, CollectiveKind kind,
                               double bytes) {
-  Groups& groups = groups_[{candidate.pipeline, candidate.tensor, candidate.zero_stage, group}];
-  if (groups.empty())
-    groups = Mesh(to_plan(candidate, base_).degrees(), base_.parallelism.placement).groups(group);
-  const auto [known, is_new] =
-      times_.try_emplace({groups.front(), groups.size(), kind, bytes}, 0.0);
-  if (is_new) known->second = collective_time(topology_, kind, {bytes}, groups).value;
+  const Axis lies = axis(candidate, group);
+  const auto [known, is_new] = times_.try_emplace({lies, kind, bytes}, 0.0);
+  if (is_new)
+    known->second = collective_time(topology_, kind, {bytes}, groups(candidate, lies)).value;
   return known->second;
 }
 
@@ -132,14 +360,16 @@ double BoundMaker::optimizer_s_per_parameter(CompilerLevel level) const {
   return latency_allowance * seconds / static_cast<double>(many);
 }
 
-BoundMaker::PerParameter BoundMaker::per_parameter(const Candidate& candidate) {
+PerParameter BoundMaker::make_per_parameter(const Candidate& candidate) {
   const Training& t = base_.training;
   const Parallelism& p = base_.parallelism;
   const double weight = static_cast<double>(bytes_of(storage_of(t.precision)));
   const double gradient = static_cast<double>(bytes_of(t.gradient_reduce));
   PerParameter cost;
-  cost.after = optimizer_s_per_parameter(candidate.compiler) / shards(candidate);
-  if (candidate.data * p.context == 1) return cost;
+  double& optimizer = optimizer_s_[candidate.compiler];
+  if (optimizer == 0) optimizer = optimizer_s_per_parameter(candidate.compiler);
+  cost.after = optimizer / shards(candidate);
+  if (candidate.replicas() == 1) return cost;
   if (candidate.expert > 1) return cost;  // most of what a rank holds is reduced over fewer ranks
   // Small parameters that are not sharded are communicated once a step: how many is not known here.
   if (candidate.zero_stage == 3 && p.persistence_threshold > 0) return cost;
@@ -156,11 +386,24 @@ BoundMaker::PerParameter BoundMaker::per_parameter(const Candidate& candidate) {
     cost.each_batch += 2 * gather;  // before the forward, and again before the backward
   else  // updated weights are gathered beside the optimizer step of the next bucket
     cost.after = std::max(cost.after, gather);
+  if (shards(candidate) < candidate.replicas())
+    (candidate.zero_stage > 1 ? cost.copies_each_batch : cost.copies) =
+        gradient / shards(candidate) *
+        per_byte(candidate, GroupKind::replica, CollectiveKind::all_reduce);
   if (candidate.zero_stage > 1)
     cost.each_batch += reduce;
   else
     (p.overlap_gradients ? cost.hidden_last : cost.after) += reduce;
   return cost;
+}
+
+const PerParameter& BoundMaker::per_parameter(const Candidate& candidate) {
+  const std::tuple key{axis(candidate, GroupKind::shard), candidate.expert, candidate.zero_stage,
+                       candidate.compiler};
+  auto known = per_parameter_.find(key);
+  if (known == per_parameter_.end())
+    known = per_parameter_.emplace(key, make_per_parameter(candidate)).first;
+  return known->second;
 }
 
 double BoundMaker::longest_collective(const Candidate& candidate, const UnitProfile::Pass& pass) {
@@ -180,57 +423,237 @@ double BoundMaker::pass_time(const Candidate& candidate, const UnitProfile::Pass
   return seconds;
 }
 
-Chain BoundMaker::chain(const Candidate& candidate, const ModelProfile& profile) {
-  const std::size_t units = profile.units.size();
-  Chain sums{sums_before(units), sums_before(units), sums_before(units), sums_before(units)};
-  const bool splits = schedule_info(candidate.schedule).splits_backwards;
-  double forward = 0, recompute = 0, backward = 0;
-  for (std::size_t u = 0; u < units; ++u) {
-    const UnitProfile& unit = profile.units[u];
-    if (u == 0 || !unit.is_block || !profile.units[u - 1].is_block) {  // blocks are alike
-      forward = pass_time(candidate, unit.forward);
-      recompute = pass_time(candidate, unit.recompute);
-      backward = pass_time(candidate, unit.backward);
+// Every member of the context groups sends to the next one of its group, all at once.
+double BoundMaker::shift_time(const Candidate& candidate, double bytes) {
+  const Axis lies = axis(candidate, GroupKind::context);
+  const auto [known, is_new] = shift_times_.try_emplace({lies, bytes}, 0.0);
+  if (!is_new) return known->second;
+  std::vector<std::pair<int, int>> pairs;
+  for (const std::vector<int>& group : groups(candidate, lies))
+    for (std::size_t i = 0; i < group.size(); ++i)
+      pairs.emplace_back(group[i], group[(i + 1) % group.size()]);
+  return known->second = transfer_time(topology_, {bytes}, pairs).value;
+}
+
+// What a virtual stage in the middle sends of a micro-batch, while all ranks of its host do.
+double BoundMaker::messages_time(const Candidate& candidate) {
+  const Mesh mesh(to_plan(candidate, base_).degrees(), candidate.placement);
+  const int stride = mesh.rank({1, 0, 0});
+  double seconds = 0;
+  for (const std::int64_t bytes : profiles_.stages(candidate, candidate.recompute).messages) {
+    const auto [known, is_new] =
+        message_times_.try_emplace({candidate.pipeline, stride, static_cast<double>(bytes)}, 0.0);
+    if (is_new) {
+      std::vector<std::pair<int, int>> pairs;
+      for (int rank = 0; rank < cluster_.processes_per_host; ++rank) {
+        Coordinates place = mesh.coordinates(rank);
+        if (place.pipeline > 0) continue;
+        place.pipeline = 1;
+        pairs.emplace_back(rank, mesh.rank(place));
+      }
+      known->second = transfer_time(topology_, {static_cast<double>(bytes)}, pairs).value;
     }
-    sums.work[u + 1] = sums.work[u] + forward + recompute + backward;
+    seconds += known->second;
+  }
+  return seconds;
+}
+
+double BoundMaker::context_time(const Candidate& candidate, const UnitProfile::Pass& pass) {
+  double seconds = 0;
+  for (const auto& [bytes, count] : pass.shifts)
+    seconds += count * shift_time(candidate, static_cast<double>(bytes));
+  for (const auto& [what, count] : pass.context_collectives)
+    seconds += count * group_time(candidate, GroupKind::context, what.first,
+                                  static_cast<double>(what.second));
+  return seconds;
+}
+
+std::vector<UnitTimes> BoundMaker::unit_times(const Candidate& candidate,
+                                              const ModelProfile& profile) {
+  std::vector<UnitTimes> times;
+  for (const UnitProfile& unit : profile.units) {
+    UnitTimes own;
+    own.is_block = unit.is_block;
+    own.forward = pass_time(candidate, unit.forward);
+    own.recompute = pass_time(candidate, unit.recompute);
+    own.backward = pass_time(candidate, unit.backward);
+    own.compute = unit.forward.compute_s + unit.recompute.compute_s + unit.backward.compute_s;
+    own.context = context_time(candidate, unit.forward) + context_time(candidate, unit.recompute) +
+                  context_time(candidate, unit.backward);
+    own.parameters = static_cast<double>(unit.parameters);
+    own.weight_gradient = unit.weight_gradient_s;
+    own.last_collectives =
+        longest_collective(candidate, unit.forward) + longest_collective(candidate, unit.backward);
+    times.push_back(own);
+  }
+  return times;
+}
+
+Work BoundMaker::make_work(const Candidate& candidate, const ModelProfile& kept,
+                           const ModelProfile& repeated) {
+  Work work;
+  work.kept = unit_times(candidate, kept);
+  work.repeated = &kept == &repeated ? work.kept : unit_times(candidate, repeated);
+  work.fraction = candidate.recompute == Recompute::none ? 1 : candidate.recompute_fraction;
+  work.shares_layers = kept.shares_layers;
+  work.layers = kept.layers;
+  const int again = repeated_blocks(work.layers, work.fraction);
+  work.ramp_share = work.split_ramp_share = 1;
+  const auto add = [&](const UnitTimes& unit, int count) {
+    if (count == 0 || unit.work() <= 0) return;
+    work.seconds += count * unit.work();
+    work.compute += count * unit.compute;
+    work.context += count * unit.context;
+    work.backward += count * (unit.recompute + unit.backward);
+    work.ramp_share = std::min(work.ramp_share, (unit.forward + unit.backward) / unit.work());
+    work.split_ramp_share = std::min(work.split_ramp_share, unit.forward / unit.work());
+    work.weight_gradient = std::max(work.weight_gradient, unit.weight_gradient);
+    work.last_collectives = std::max(work.last_collectives, unit.last_collectives);
+  };
+  for (std::size_t unit = 0; unit < work.kept.size(); ++unit) {
+    if (!work.kept[unit].is_block) {
+      add(work.repeated[unit], 1);
+      continue;
+    }
+    add(work.kept[unit], work.layers - again);
+    add(work.repeated[unit], again);
+  }
+  work.parameters = static_cast<double>(kept.parameters);
+  work.block_parameters = static_cast<double>(kept.block_parameters);
+  return work;
+}
+
+// What is moved away costs no less time, and leaves an unknown part in memory.
+const Work& BoundMaker::work(const Candidate& asked) {
+  Candidate candidate = asked;
+  candidate.offload = "none";
+  const bool mixed = is_mixed(candidate);
+  const ModelProfile& repeated = profiles_.of(candidate, candidate.recompute);
+  const ModelProfile& kept = mixed ? profiles_.of(candidate, Recompute::none) : repeated;
+  const double fraction = mixed ? candidate.recompute_fraction : 1;
+  const std::tuple key{&kept, &repeated, fraction, axis(candidate, GroupKind::tensor).stride,
+                       candidate.context > 1 ? axis(candidate, GroupKind::context).stride : 1};
+  auto known = works_.find(key);
+  if (known == works_.end())
+    known = works_.emplace(key, make_work(candidate, kept, repeated)).first;
+  return known->second;
+}
+
+// Unit after unit, a block as often as the model has it.
+const Chain& BoundMaker::chain(const Work& work, bool splits) {
+  if (chain_of_ == &work && chain_splits_ == splits) return chain_;
+  chain_of_ = &work;
+  chain_splits_ = splits;
+  Chain& sums = chain_;
+  for (std::vector<double>* sum :
+       {&sums.work, &sums.ramp, &sums.backward, &sums.context, &sums.parameters})
+    sum->assign(1, 0.0);
+  const auto add = [&](const UnitTimes& unit, bool has_parameters) {
+    sums.work.push_back(sums.work.back() + unit.work());
     // Where backwards are split, weight gradients fill what would be a ramp.
-    sums.ramp[u + 1] = sums.ramp[u] + forward + (splits ? 0 : backward);
-    sums.backward[u + 1] = sums.backward[u] + recompute + backward;
-    sums.parameters[u + 1] = sums.parameters[u] + static_cast<double>(unit.parameters);
-    sums.weight_gradient_s = std::max(sums.weight_gradient_s, unit.weight_gradient_s);
-    sums.last_collectives_s =
-        std::max(sums.last_collectives_s, longest_collective(candidate, unit.forward) +
-                                              longest_collective(candidate, unit.backward));
+    sums.ramp.push_back(sums.ramp.back() + unit.forward + (splits ? 0 : unit.backward));
+    sums.backward.push_back(sums.backward.back() + unit.recompute + unit.backward);
+    sums.context.push_back(sums.context.back() + unit.context);
+    sums.parameters.push_back(sums.parameters.back() + (has_parameters ? unit.parameters : 0));
+  };
+  int block = 0;
+  for (std::size_t unit = 0; unit < work.kept.size(); ++unit) {
+    if (!work.kept[unit].is_block) {
+      add(work.repeated[unit], true);
+      continue;
+    }
+    for (int i = 0; i < work.layers; ++i, ++block)
+      add(is_repeated(block, work.fraction) ? work.repeated[unit] : work.kept[unit],
+          i == 0 || !work.shares_layers);
   }
   return sums;
 }
 
 Bounds BoundMaker::time(const Candidate& candidate) {
-  const Chain sums = chain(candidate, profiles_.of(candidate));
-  const PerParameter cost = per_parameter(candidate);
+  const Work& all = work(candidate);
+  const PerParameter& cost = per_parameter(candidate);
+  if (!has_stages(candidate)) return time_of_any_partition(candidate, all, cost);
+  const Bounds bounds = time_of_partition(candidate, all, cost);
+  if (knows_partition(candidate)) return bounds;
+  return {time_of_any_partition(candidate, all, cost).step_time_s, bounds.estimate_s};
+}
+
+Bounds BoundMaker::time_of_any_partition(const Candidate& candidate, const Work& all,
+                                         const PerParameter& cost) {
+  const bool splits = schedule_info(candidate.schedule).splits_backwards;
   const double stages = candidate.pipeline, batches = micro_batches(candidate);
-  const double work = sums.work.back(), held = sums.parameters.back();
-  const double stream = (batches * cost.each_batch + cost.hidden_last) * held / stages;
-  const double hidden = stages * candidate.virtual_stages * sums.last_collectives_s;
-  const double busy = batches * std::max(0.0, work - hidden) + cost.after * held;
-  const double reduced = busy - sums.backward.back() + cost.hidden_last * held;
+  const double held = all.parameters;
+  const double stream =
+      std::max((batches * cost.each_batch + cost.hidden_last) * held, batches * all.context) /
+      stages;
+  const double hidden = stages * candidate.virtual_stages * all.last_collectives;
+  const double busy = batches * std::max(0.0, all.seconds - hidden) + cost.after * held;
+  const double reduced = busy - all.backward + cost.hidden_last * held;
+  // Probably exposed.
+  const double beside =
+      (batches * all.context + (cost.copies + batches * cost.copies_each_batch) * held) / stages;
   if (candidate.schedule == ScheduleKind::interleaved) {
     // Reductions of one chunk hide behind the backward tasks of all others: not in the bound.
-    const double ramp = (stages - 1) / candidate.virtual_stages * work / stages;
+    const double ramp = (stages - 1) / candidate.virtual_stages * all.seconds / stages;
     return {std::max(busy / stages, stream),
-            std::max(std::max(busy, reduced) / stages + ramp, stream)};
+            std::max(std::max(busy, reduced) / stages + ramp, stream) + beside};
   }
   // Reductions of a split backward hide behind weight gradients of other micro-batches too.
-  const bool splits = schedule_info(candidate.schedule).splits_backwards;
   const double mean = (splits ? busy : std::max(busy, reduced)) / stages;
-  if (candidate.pipeline == 1) return {std::max(mean, stream), std::max(mean, stream)};
-  const Stages cut{candidate.pipeline, batches, cost.after, splits ? 0 : cost.hidden_last};
-  double low = mean, high = busy + cost.hidden_last * held + work;
+  if (candidate.pipeline == 1) return {std::max(mean, stream), std::max(mean, stream) + beside};
+  const Stages cut{candidate.pipeline,  batches,
+                   cost.after,          splits ? 0 : cost.hidden_last,
+                   all.weight_gradient, all.last_collectives};
+  const Chain& sums = chain(all, splits);
+  double low = mean, high = busy + cost.hidden_last * held + all.seconds;
   while (high - low > 1e-3 * low) {
     const double middle = (low + high) / 2;
     (feasible(sums, cut, middle) ? high : low) = middle;
   }
-  return {std::max(low, stream), std::max(high, stream)};
+  return {std::max(low, stream), std::max(high, stream) + beside};
+}
+
+// The longest stage. What collectives the next task may hide is not in the bound.
+Bounds BoundMaker::time_of_partition(const Candidate& candidate, const Work& all,
+                                     const PerParameter& cost) {
+  const bool splits = schedule_info(candidate.schedule).splits_backwards;
+  const bool interleaves = candidate.schedule == ScheduleKind::interleaved;
+  const std::vector<std::size_t>& begins = partition(candidate);
+  const Chain& sums = chain(all, splits);
+  const double batches = micro_batches(candidate);
+  const double hidden = candidate.virtual_stages * all.last_collectives;
+  const double interleaved_ramp =
+      (candidate.pipeline - 1.0) / candidate.virtual_stages * all.seconds / candidate.pipeline;
+  // A stage in the middle has nothing else on its way out.
+  const double sent = candidate.virtual_stages * messages_time(candidate);
+  // Chunks wait for each other's messages all the time, whole stages while the pipeline fills.
+  const double exposed = sent * (interleaves ? batches : candidate.pipeline - 1);
+  Bounds bounds;
+  if (candidate.pipeline > 2) bounds.step_time_s = batches * sent;
+  for (int stage = 0; stage < candidate.pipeline; ++stage) {
+    double own = 0, held = 0, backward = 0, context = 0;
+    for (std::size_t part = stage; part + 1 < begins.size(); part += candidate.pipeline) {
+      own += sums.work[begins[part + 1]] - sums.work[begins[part]];
+      held += sums.parameters[begins[part + 1]] - sums.parameters[begins[part]];
+      backward += sums.backward[begins[part + 1]] - sums.backward[begins[part]];
+      context += sums.context[begins[part + 1]] - sums.context[begins[part]];
+    }
+    // A stage begins and ends with its first chunk.
+    const double ramp = sums.ramp[begins[stage]];
+    const double reduced = cost.hidden_last * held - backward;
+    const double of_copies = (cost.copies + batches * cost.copies_each_batch) * held;
+    const double least = std::max(0.0, ramp - stage * all.weight_gradient) +
+                         batches * std::max(0.0, own - hidden) + cost.after * held +
+                         (splits || interleaves ? 0 : std::max(0.0, reduced));
+    const double stream =
+        std::max((batches * cost.each_batch + cost.hidden_last) * held, batches * context);
+    const double likely = (interleaves ? std::max(ramp, interleaved_ramp) : ramp) +
+                          batches * (own + context) + exposed + cost.after * held +
+                          std::max(0.0, reduced);
+    bounds.step_time_s = std::max({bounds.step_time_s, least, stream});
+    bounds.estimate_s = std::max({bounds.estimate_s, likely, stream + of_copies});
+  }
+  return bounds;
 }
 
 }  // namespace meshwright

@@ -10,8 +10,18 @@
 // for which some cut into stages obeys both. Interleaved: the mean over stages of the same without
 // C.
 //
-// Memory. With n_s blocks on stage s, of weight w_s each (parameters, their states, activations of
-// the micro-batches in flight), max n_s*w_s >= layers / sum(1/w_s).
+// A looser bound of the same needs no cut: let x_s be the work of stage s, rho the least share of a
+// unit's work that others wait for, W = sum x_s. Of step >= rho * (x_0 + ... + x_(s-1)) + m * x_s
+// for all s, the mean with weights that grow by 1 / (1 - rho/m) from stage to stage has all x_s
+// equally often: step >= rho * W / (1 - (1 - rho/m)^p). `sweep` (sweep.h) asks it of all plans.
+//
+// Where the partition is known (a chain cut by the costs of its units, blocks alike), both are
+// those of its stages.
+//
+// Memory of any partition. With n_s blocks on stage s, of weight w_s each (parameters, their
+// states, activations of the micro-batches in flight), max n_s*w_s >= layers / sum(1/w_s). Where
+// blocks differ: with a the states of a block, q_s micro-batches in flight and K what all blocks
+// keep of one of them, max >= (a * layers / q_0 + K) / sum(1/q_s).
 #pragma once
 
 #include <map>
@@ -27,39 +37,108 @@ struct Bounds {
   double estimate_s = 0;   // what it probably is: the order in which plans are simulated
 };
 
+// One unit, one micro-batch, with the collectives of its tensor group.
+struct UnitTimes {
+  bool is_block = false;
+  double forward = 0, recompute = 0, backward = 0;
+  double compute = 0;  // without the collectives
+  double context = 0;  // what its context group sends beside it
+  double parameters = 0;
+  double weight_gradient = 0;
+  double last_collectives = 0;  // that the next task may hide: one of a forward, one of a backward
+  double work() const { return forward + recompute + backward; }
+};
+
+// All units, one micro-batch.
+struct Work {
+  std::vector<UnitTimes> kept, repeated;  // units whose blocks keep their activations, or do not
+  double fraction = 1;                    // of the blocks: `repeated`
+  bool shares_layers = false;
+  int layers = 1;
+  double seconds = 0, compute = 0, context = 0, backward = 0, parameters = 0;
+  double ramp_share = 0, split_ramp_share = 0;  // least over the units; where backwards are split
+  double weight_gradient = 0, last_collectives = 0;  // of the unit that has most
+  double block_parameters = 0;                       // of one
+};
+
+// Seconds per parameter that a rank holds.
+struct PerParameter {
+  double after = 0;        // after the last backward: optimizer, gathers of updated weights
+  double hidden_last = 0;  // reductions that the last backward task can hide
+  double each_batch = 0;   // collectives of every micro-batch, beside compute
+  // Sums over the copies of what is sharded, once and in every micro-batch: in the estimate alone.
+  double copies = 0, copies_each_batch = 0;
+};
+
+struct MemoryBounds {
+  double least_bytes = 0;   // the exact peak is never less
+  double likely_bytes = 0;  // what it probably is
+};
+
 // Sums over the units before each unit, and over all.
 struct Chain {
   std::vector<double> work;      // of one micro-batch
   std::vector<double> ramp;      // the part of it that other stages wait for
   std::vector<double> backward;  // of one micro-batch, with what it recomputes
+  std::vector<double> context;   // of one micro-batch, beside
   std::vector<double> parameters;
-  double weight_gradient_s = 0;  // of the unit that has most
-  double last_collectives_s =
-      0;  // that the next task may hide: one of a chunk's forward and backward
 };
 
 class BoundMaker {
  public:
   BoundMaker(const Model& model, const Plan& base, const Cluster& cluster);
-  double memory(const Candidate& candidate);  // bytes; the exact peak is never less
+  MemoryBounds memory(const Candidate& candidate);
   Bounds time(const Candidate& candidate);
 
- private:
-  // Seconds per parameter that a rank holds.
-  struct PerParameter {
-    double after = 0;        // after the last backward: optimizer, gathers of updated weights
-    double hidden_last = 0;  // reductions that the last backward task can hide
-    double each_batch = 0;   // collectives of every micro-batch, beside compute
+  // The parts of both; what is returned stays where it is.
+  const Work& work(const Candidate& candidate);
+  const PerParameter& per_parameter(const Candidate& candidate);
+  // From forward to backward, of all blocks and of the other units; none where it is moved away.
+  struct Kept {
+    double blocks = 0, others = 0;
   };
+  Kept kept_bytes(const Candidate& candidate);
+  int micro_batches(const Candidate& candidate) const;
+  double bytes_per_parameter(const Candidate& candidate) const;
+  // Of what ZeRO 2 and 3 gather and reduce, per parameter of a block, on a stage with so many.
+  double unit_buffer_bytes(const Candidate& candidate, int blocks) const;
+  double fixed_bytes() const;                                  // of libraries
+  int in_flight(const Candidate& candidate, int stage) const;  // micro-batches, at least
+  std::size_t profiles() const { return profiles_.count(); }   // that had to be measured
+  bool has_two_stacks() const { return model_.has_decoder(); }
+
+ private:
+  // Groups of one kind: they lie as their axis does.
+  struct Axis {
+    GroupKind group = GroupKind::tensor;
+    int stride = 1, size = 1, shard = 1;
+    auto operator<=>(const Axis&) const = default;
+  };
+  Axis axis(const Candidate& candidate, GroupKind group) const;
+  const Groups& groups(const Candidate& candidate, const Axis& axis);
   double group_time(const Candidate& candidate, GroupKind group, CollectiveKind kind, double bytes);
   double per_byte(const Candidate& candidate, GroupKind group, CollectiveKind kind);
-  PerParameter per_parameter(const Candidate& candidate);
+  PerParameter make_per_parameter(const Candidate& candidate);
   double longest_collective(const Candidate& candidate, const UnitProfile::Pass& pass);
   double pass_time(const Candidate& candidate, const UnitProfile::Pass& pass);
-  Chain chain(const Candidate& candidate, const ModelProfile& profile);
+  double context_time(const Candidate& candidate, const UnitProfile::Pass& pass);
+  double shift_time(const Candidate& candidate, double bytes);
+  double messages_time(const Candidate& candidate);
+  const std::vector<int>& slots(const Candidate& candidate);
+  std::vector<UnitTimes> unit_times(const Candidate& candidate, const ModelProfile& profile);
+  Work make_work(const Candidate& candidate, const ModelProfile& kept,
+                 const ModelProfile& repeated);
   double optimizer_s_per_parameter(CompilerLevel level) const;
+  bool has_stages(const Candidate& candidate) const;
+  bool knows_partition(const Candidate& candidate) const;
+  const std::vector<std::size_t>& partition(const Candidate& candidate);
+  double single_stage_memory(const Candidate& candidate, bool likely);
+  double any_partition_memory(const Candidate& candidate);
+  double stage_memory(const Candidate& candidate);
+  Bounds time_of_any_partition(const Candidate& candidate, const Work& all,
+                               const PerParameter& cost);
+  Bounds time_of_partition(const Candidate& candidate, const Work& all, const PerParameter& cost);
   int shards(const Candidate& candidate) const;
-  int micro_batches(const Candidate& candidate) const;
 
   const Model& model_;
   const Plan& base_;
@@ -67,9 +146,27 @@ class BoundMaker {
   Topology topology_;
   CostModel cost_;
   Profiles profiles_;
-  std::map<std::tuple<int, int, int, GroupKind>, Groups> groups_;
-  // The first group, the number of groups, kind and bytes.
-  std::map<std::tuple<std::vector<int>, std::size_t, CollectiveKind, double>, double> times_;
+  std::map<Axis, Groups> groups_;
+  std::map<std::tuple<Axis, CollectiveKind, double>, double> times_;
+  // Profiles of blocks that keep and that repeat, share of those, strides of tensor and context
+  // groups.
+  std::map<std::tuple<const ModelProfile*, const ModelProfile*, double, int, int>, Work> works_;
+  // Axis of the replicas, expert degree, zero stage and level.
+  std::map<std::tuple<Axis, int, int, CompilerLevel>, PerParameter> per_parameter_;
+  // Profiles as above, share of blocks, virtual stages: the first unit of each, and one more.
+  std::map<std::tuple<const StageProfile*, const StageProfile*, double, int>,
+           std::vector<std::size_t>>
+      partitions_;
+  std::map<CompilerLevel, double> optimizer_s_;
+  std::map<std::pair<Axis, double>, double> shift_times_;
+  // Stages, their stride, bytes.
+  std::map<std::tuple<int, int, double>, double> message_times_;
+  // Schedule, stages, chunks, micro-batches: of every virtual stage, the most in flight.
+  std::map<std::tuple<ScheduleKind, int, int, int>, std::vector<int>> slots_;
+  Chain chain_;  // of chain_of_
+  const Work* chain_of_ = nullptr;
+  bool chain_splits_ = false;
+  const Chain& chain(const Work& work, bool splits);
 };
 
 }  // namespace meshwright

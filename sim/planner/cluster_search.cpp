@@ -1,24 +1,87 @@
 #include "sim/planner/cluster_search.h"
 
 #include <algorithm>
+#include <iterator>
+#include <limits>
 
 #include "models/core/error.h"
 #include "models/passes/recompute_budget.h"
+#include "sim/predict/goodput.h"
 
 namespace meshwright {
 
 namespace {
 
 const char* const no_memory = "does not fit in memory";
+const char* const not_simulated = "estimated slower than the simulated plans";
+const char* const losses[loss_count] = {
+    no_memory, "slower than the plans found: computation alone takes longer",
+    "slower than the plans found: stages are idle (bubble)",
+    "slower than the plans found: communication"};
 
 // Building a plan only to find that it does not fit costs less than simulating it.
 constexpr int builds_per_simulation = 2;
 constexpr int last_attempts = 16;
+// A space of at most so many plans is bounded closely at once.
+constexpr std::int64_t small_space = 4096;
+constexpr std::size_t closely_bounded_usual_plans = 1024;
+// More plans than that are not kept; how good they could be is.
+constexpr std::size_t most_survivors = 25'000;
 
 double peak_of(const std::vector<StageMemory>& stages) {
   std::int64_t peak = 0;
   for (const StageMemory& stage : stages) peak = std::max(peak, stage.peak_bytes);
   return static_cast<double>(peak);
+}
+
+// What one begins with: nothing moved away, all blocks alike, states in as many parts as there are
+// replicas, tensor groups side by side.
+Branch usual(const Branch& whole) {
+  Branch branch = whole;
+  branch.placements.resize(1);
+  branch.savings.clear(), branch.shardings.clear();
+  branch.cut_takes_saving.clear(), branch.cut_takes_sharding.clear();
+  const auto is_usual = [](const Saving& each) {
+    return each.fraction == 1 && each.offload == "none";
+  };
+  std::copy_if(whole.savings.begin(), whole.savings.end(), std::back_inserter(branch.savings),
+               is_usual);
+  const auto is_whole = [](const Sharding& each) { return each.shard == 1; };
+  std::copy_if(whole.shardings.begin(), whole.shardings.end(), std::back_inserter(branch.shardings),
+               is_whole);
+  for (std::size_t cut = 0; cut < whole.cuts.size(); ++cut) {
+    for (std::size_t i = 0; i < whole.savings.size(); ++i)
+      if (is_usual(whole.savings[i])) branch.cut_takes_saving.push_back(whole.saves(cut, i));
+    for (std::size_t i = 0; i < whole.shardings.size(); ++i)
+      if (is_whole(whole.shardings[i])) branch.cut_takes_sharding.push_back(whole.takes(cut, i));
+  }
+  return branch;
+}
+
+Branch only(const Candidate& candidate) {
+  Branch branch;
+  branch.shape = candidate;
+  branch.cuts = {{candidate.schedule, candidate.virtual_stages}};
+  branch.shardings = {{candidate.zero_stage, candidate.shard}};
+  branch.savings = {{candidate.recompute, candidate.recompute_fraction, candidate.offload}};
+  branch.kernels = {{candidate.sequence_parallel, candidate.compiler, candidate.attention}};
+  branch.placements = {candidate.placement};
+  branch.cut_takes_sharding = branch.cut_takes_saving = {1};
+  return branch;
+}
+
+bool faster(const Swept::Survivor& a, const Swept::Survivor& b) {
+  return a.step_time_s < b.step_time_s;
+}
+
+// Once there are twice as many as `most`, the slower half goes; returns it.
+std::vector<Swept::Survivor> keep_fastest(std::vector<Swept::Survivor>& plans, std::size_t most) {
+  if (plans.size() <= 2 * most) return {};
+  const auto middle = plans.begin() + static_cast<std::ptrdiff_t>(most);
+  std::nth_element(plans.begin(), middle, plans.end(), faster);
+  std::vector<Swept::Survivor> slower(middle, plans.end());
+  plans.erase(middle, plans.end());
+  return slower;
 }
 
 }  // namespace
@@ -29,71 +92,162 @@ ClusterSearch::ClusterSearch(const Job& job, const std::string& machine, Cluster
       cluster_(std::move(cluster)),
       facts_(machine_facts(cluster_.machine)),
       base_(base_plan(job, facts_)),
-      limit_(cluster_.device().memory_bytes) {}
+      limit_(cluster_.device().memory_bytes),
+      bounds_(job.model, base_, cluster_) {}
 
 void ClusterSearch::run(int budget, std::size_t keep) {
-  bound_all();
-  simulate_promising(budget, keep);
+  keep_ = keep;
+  space_ = enumerate(job_, base_, cluster_.ranks());
+  enumerated_ = space_.enumerated;
+  rejected_ = space_.rejected;
+  if (space_.legal() > small_space) simulate_usual(budget - budget / 6);
+  sweep_all();
+  simulate_promising(budget);
   if (simulated_ == 0) find_any_that_fits();
-  if (!entries_.empty())
-    rejected_["estimated slower than the simulated plans"] +=
-        static_cast<std::int64_t>(entries_.size());
+  for (const Entry& entry : entries_) leave(entry);
   if (limits_decide_)
     closest_.reset();
   else if (simulated_ == 0 && !closest_)
     measure_closest_miss();
 }
 
-void ClusterSearch::bound_all() {
-  Space space = enumerate(job_, base_, cluster_.ranks());
-  enumerated_ = space.enumerated;
-  rejected_ = std::move(space.rejected);
-  BoundMaker bounds(job_.model, base_, cluster_);
-  for (const Candidate& candidate : space.candidates) {
-    Entry entry{candidate, bounds.memory(candidate), {}};
-    if (entry.memory > limit_) {
-      ++rejected_[no_memory];
-      if (!nearest_ || entry.memory < nearest_->memory) nearest_ = entry;
-      continue;
-    }
-    entry.bounds = bounds.time(candidate);
-    entries_.push_back(entry);
-  }
-  std::stable_sort(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) {
-    return std::pair(a.bounds.estimate_s, a.memory) < std::pair(b.bounds.estimate_s, b.memory);
-  });
+double ClusterSearch::longest_step_s() const {
+  const StepLimit limit = longest_step(job_.objective, base_.training, cluster_);
+  if (plans_.size() < keep_) return limit.seconds;
+  return std::min(limit.seconds, plans_[keep_ - 1].prediction.step_time_s);
 }
 
-void ClusterSearch::simulate_promising(int budget, std::size_t keep) {
-  std::vector<Entry> left;
+// Finds plans that fit, so that others can be turned away.
+void ClusterSearch::simulate_usual(int budget) {
+  const double in_time = longest_step(job_.objective, base_.training, cluster_).seconds;
+  Swept swept;
+  for (const Branch& branch : space_.branches) {
+    const Branch part = usual(branch);
+    if (part.savings.empty() || part.shardings.empty()) continue;
+    sweep(part, bounds_, {std::numeric_limits<double>::infinity(), in_time}, swept);
+    keep_fastest(swept.survivors, most_survivors);
+  }
+  std::stable_sort(swept.survivors.begin(), swept.survivors.end(), faster);
+  for (const Swept::Survivor& survivor : swept.survivors) {
+    if (entries_.size() >= closely_bounded_usual_plans) break;
+    const MemoryBounds memory = bounds_.memory(survivor.candidate);
+    if (memory.likely_bytes <= limit_)
+      entries_.push_back({survivor.candidate, memory, bounds_.time(survivor.candidate)});
+  }
+  sort_entries();
   for (const Entry& entry : entries_) {
-    if (known_not_to_fit(entry.candidate)) {
+    if (simulated_ >= budget || built_ >= builds_per_simulation * budget || plans_.size() >= keep_)
+      break;
+    if (!known_not_to_fit(entry.candidate)) evaluate(entry);
+  }
+  entries_.clear();
+}
+
+void ClusterSearch::sweep_all() {
+  const StepLimit limit = longest_step(job_.objective, base_.training, cluster_);
+  const Limits limits{limit_, longest_step_s()};
+  Swept swept;
+  for (const Branch& branch : space_.branches) {
+    sweep(branch, bounds_, limits, swept);
+    for (const Swept::Survivor& dropped : keep_fastest(swept.survivors, most_survivors))
+      leave({dropped.candidate, {}, {dropped.step_time_s, 0}});
+  }
+  for (const Candidate& done : evaluated_) {  // counted already
+    Swept own;
+    sweep(only(done), bounds_, limits, own);
+    for (int loss = 0; loss < loss_count; ++loss) swept.lost[loss] -= own.lost[loss];
+  }
+  std::erase_if(swept.survivors, [&](const Swept::Survivor& each) {
+    return std::find(evaluated_.begin(), evaluated_.end(), each.candidate) != evaluated_.end();
+  });
+  const bool too_late = limits.step_time_s == limit.seconds;
+  for (int loss = 0; loss < loss_count; ++loss) {
+    if (swept.lost[loss] == 0) continue;
+    const bool of_limit = too_late && loss != static_cast<int>(Loss::memory);
+    rejected_[of_limit ? limit.reason : losses[loss]] += swept.lost[loss];
+    limits_decide_ = limits_decide_ || of_limit;
+  }
+  if (swept.nearest_bytes > 0) {
+    nearest_ = Entry{swept.nearest, bounds_.memory(swept.nearest), {}};
+  }
+  bound_closely(swept.survivors);
+}
+
+void ClusterSearch::bound_closely(const std::vector<Swept::Survivor>& survivors) {
+  const double longest = longest_step_s();
+  for (const Swept::Survivor& survivor : survivors) {
+    Entry entry{survivor.candidate, {}, bounds_.time(survivor.candidate)};
+    // What is too slow is turned away below; its memory is of no interest.
+    if (entry.bounds.step_time_s <= longest) entry.memory = bounds_.memory(survivor.candidate);
+    if (entry.memory.least_bytes > limit_) {
       ++rejected_[no_memory];
-      continue;
-    }
-    if (const auto broken =
-            broken_limit(job_.objective, base_.training, cluster_, entry.bounds.step_time_s)) {
-      ++rejected_[*broken];
-      limits_decide_ = true;
-      continue;
-    }
-    const bool enough = plans_.size() >= keep;
-    if (enough && merit(job_.objective, cluster_, entry.bounds.step_time_s) >
-                      merit(job_.objective, cluster_, plans_[keep - 1].prediction.step_time_s)) {
-      ++rejected_["slower than the plans found (lower bound)"];
-    } else if (simulated_ >= budget || built_ >= builds_per_simulation * budget) {
-      left.push_back(entry);
+      if (!nearest_ || entry.memory.least_bytes < nearest_->memory.least_bytes) nearest_ = entry;
     } else {
-      evaluate(entry);
+      entries_.push_back(entry);
     }
   }
-  entries_ = std::move(left);
+  sort_entries();
+}
+
+// What likely fits first, the best estimate first.
+void ClusterSearch::sort_entries() {
+  const auto place = [&](const Entry& entry) {
+    return std::tuple(entry.memory.likely_bytes > limit_, entry.bounds.estimate_s,
+                      entry.memory.likely_bytes);
+  };
+  std::stable_sort(entries_.begin(), entries_.end(),
+                   [&](const Entry& a, const Entry& b) { return place(a) < place(b); });
+}
+
+// What the estimate leaves out is much alike in plans of a kind.
+ClusterSearch::Kind ClusterSearch::kind_of(const Candidate& candidate) {
+  return {candidate.schedule, candidate.placement, candidate.zero_stage, candidate.shard > 1,
+          candidate.context > 1};
+}
+
+double ClusterSearch::expected_s(const Entry& entry) const {
+  const auto learned = learned_.find(kind_of(entry.candidate));
+  if (learned == learned_.end()) return entry.bounds.estimate_s;
+  return entry.bounds.estimate_s * learned->second.sum / learned->second.count;
+}
+
+// The most promising first, which changes with what is learned.
+void ClusterSearch::simulate_promising(int budget) {
+  const StepLimit limit = longest_step(job_.objective, base_.training, cluster_);
+  const auto turned_away = [&](const Entry& entry) {
+    if (known_not_to_fit(entry.candidate)) {
+      ++rejected_[no_memory];
+    } else if (entry.bounds.step_time_s > limit.seconds) {
+      ++rejected_[limit.reason];
+      limits_decide_ = true;
+    } else if (entry.bounds.step_time_s > longest_step_s()) {
+      ++rejected_["slower than the plans found (lower bound)"];
+    } else {
+      return false;
+    }
+    return true;
+  };
+  while (simulated_ < budget && built_ < builds_per_simulation * budget) {
+    std::erase_if(entries_, turned_away);
+    if (entries_.empty()) return;
+    const auto place = [&](const Entry& entry) {
+      return std::pair(entry.memory.likely_bytes > limit_, expected_s(entry));
+    };
+    const auto next =
+        std::min_element(entries_.begin(), entries_.end(),
+                         [&](const Entry& a, const Entry& b) { return place(a) < place(b); });
+    const Entry chosen = *next;
+    entries_.erase(next);
+    evaluate(chosen);
+  }
+  std::erase_if(entries_, turned_away);
 }
 
 // Nothing among the fastest fits: the smallest ones then.
 void ClusterSearch::find_any_that_fits() {
-  std::stable_sort(entries_.begin(), entries_.end(),
-                   [](const Entry& a, const Entry& b) { return a.memory < b.memory; });
+  std::stable_sort(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) {
+    return a.memory.likely_bytes < b.memory.likely_bytes;
+  });
   int attempts = 0;
   std::size_t next = 0;
   for (; next < entries_.size() && simulated_ == 0 && attempts < last_attempts; ++next, ++attempts)
@@ -101,21 +255,29 @@ void ClusterSearch::find_any_that_fits() {
   entries_.erase(entries_.begin(), entries_.begin() + static_cast<std::ptrdiff_t>(next));
 }
 
-ClusterSearch::Family ClusterSearch::family_of(const Candidate& candidate) {
-  return {candidate.pipeline,   candidate.tensor,    candidate.virtual_stages,
-          candidate.zero_stage, candidate.recompute, candidate.sequence_parallel,
-          candidate.expert,     candidate.compiler};
+// Not simulated: it could be as good as its bound.
+void ClusterSearch::leave(const Entry& entry) {
+  ++rejected_[not_simulated];
+  const Merit best = merit(job_.objective, cluster_, entry.bounds.step_time_s);
+  if (!best_left_ || best < *best_left_) best_left_ = best;
 }
 
-bool ClusterSearch::known_not_to_fit(const Candidate& candidate) const {
-  const auto found = too_large_.find(family_of(candidate));
-  return found != too_large_.end() && candidate.micro_batch >= found->second;
+// The same plan needs no less memory with larger micro-batches, while as many are in flight.
+bool ClusterSearch::known_not_to_fit(const Candidate& candidate) {
+  if (candidate.schedule == ScheduleKind::gpipe ||
+      bounds_.micro_batches(candidate) < candidate.pipeline)
+    return false;
+  return std::any_of(too_large_.begin(), too_large_.end(), [&](const Candidate& large) {
+    Candidate smaller = candidate;
+    smaller.micro_batch = large.micro_batch;
+    smaller.placement = large.placement;
+    return large == smaller && large.micro_batch <= candidate.micro_batch;
+  });
 }
 
 void ClusterSearch::note_miss(const Candidate& candidate, double bytes) {
   ++rejected_[no_memory];
-  int& smallest = too_large_.try_emplace(family_of(candidate), candidate.micro_batch).first->second;
-  smallest = std::min(smallest, candidate.micro_batch);
+  too_large_.push_back(candidate);
   if (!closest_ || bytes < closest_->peak_memory_bytes)
     closest_ = ClosestMiss{to_plan(candidate, base_), machine_, cluster_.hosts, bytes, limit_};
 }
@@ -126,11 +288,16 @@ std::optional<Prepared> ClusterSearch::build(const Plan& plan) {
     return prepare(job_.model, plan, cluster_);
   } catch (const BudgetTooSmall&) {
     ++rejected_["training.recompute_budget is too small"];
-    return std::nullopt;
+  } catch (const NotSupportedYet&) {
+    throw;  // the job asks for it
+  } catch (const InputError& error) {
+    ++rejected_[error.what()];
   }
+  return std::nullopt;
 }
 
 void ClusterSearch::evaluate(const Entry& entry) {
+  evaluated_.push_back(entry.candidate);
   Job decided = job_;
   decided.plan = to_plan(entry.candidate, base_);
   Plan plan;
@@ -155,15 +322,22 @@ void ClusterSearch::evaluate(const Entry& entry) {
   ++simulated_;
   RankedPlan ranked{prepared.plan, machine_, cluster_.hosts, cluster_, {}, false};
   ranked.prediction = predict(prepared, cluster_, job_.objective.spot);
-  const double step = ranked.prediction.step_time_s;
-  if (const auto broken = broken_limit(job_.objective, base_.training, cluster_, step)) {
-    ++rejected_[*broken];
+  ranked.prediction.goodput =
+      goodput_of(prepared, cluster_, job_.checkpoint ? job_.checkpoint->every_steps : 0,
+                 ranked.prediction.step_time_s);
+  const double step = useful_step_time_s(ranked.prediction);
+  Learned& learned = learned_[kind_of(entry.candidate)];
+  learned.sum += step / entry.bounds.estimate_s;
+  ++learned.count;
+  const StepLimit limit = longest_step(job_.objective, base_.training, cluster_);
+  if (step > limit.seconds) {
+    ++rejected_[limit.reason];
     limits_decide_ = true;
     return;
   }
   const auto better = [&](double time, const RankedPlan& other) {
     return merit(job_.objective, cluster_, time) <
-           merit(job_.objective, cluster_, other.prediction.step_time_s);
+           merit(job_.objective, cluster_, useful_step_time_s(other.prediction));
   };
   plans_.insert(std::upper_bound(plans_.begin(), plans_.end(), step, better), std::move(ranked));
 }

@@ -1,5 +1,8 @@
-// The search on one cluster: bounds of all candidates, then the exact memory plan and the
-// simulation of the promising ones.
+// The search on one cluster. A few plans of the usual kind are simulated first; what the loose
+// bounds leave of the whole space is bounded closely; and of that the promising plans are built and
+// simulated, the best estimate first, until nothing is left whose bound is better than the best
+// plans found, or the budget is spent: then the bounds of what is left say how much better the best
+// of them could be.
 #pragma once
 
 #include <map>
@@ -12,6 +15,7 @@
 #include "sim/planner/bounds.h"
 #include "sim/planner/objective.h"
 #include "sim/planner/search.h"
+#include "sim/planner/sweep.h"
 
 namespace meshwright {
 
@@ -29,23 +33,27 @@ class ClusterSearch {
   std::int64_t enumerated() const { return enumerated_; }
   std::int64_t simulated() const { return simulated_; }
   const std::optional<ClosestMiss>& closest_miss() const { return closest_; }
+  // No plan that was not simulated is better than this; nothing: there is none.
+  const std::optional<Merit>& best_left() const { return best_left_; }
 
  private:
   struct Entry {
     Candidate candidate;
-    double memory = 0;
+    MemoryBounds memory;
     Bounds bounds;
   };
-  // All but the micro-batch.
-  using Family = std::tuple<int, int, int, int, Recompute, bool, int, CompilerLevel>;
-  static Family family_of(const Candidate& candidate);
-
-  void bound_all();
-  void simulate_promising(int budget, std::size_t keep);
+  double longest_step_s() const;  // that may still be among the best
+  void simulate_usual(int budget);
+  void sweep_all();
+  void bound_closely(const std::vector<Swept::Survivor>& survivors);
+  void sort_entries();
+  void simulate_promising(int budget);
+  double expected_s(const Entry& entry) const;
   void find_any_that_fits();
+  void leave(const Entry& entry);
   std::optional<Prepared> build(const Plan& plan);
   void evaluate(const Entry& entry);
-  bool known_not_to_fit(const Candidate& candidate) const;
+  bool known_not_to_fit(const Candidate& candidate);
   void note_miss(const Candidate& candidate, double bytes);
   void measure_closest_miss();
 
@@ -55,11 +63,24 @@ class ClusterSearch {
   MachineFacts facts_;
   Plan base_;
   double limit_ = 0;
+  std::size_t keep_ = 1;
+  Space space_;
+  BoundMaker bounds_;
   std::vector<Entry> entries_;  // not rejected yet
   std::vector<RankedPlan> plans_;
   Rejections rejected_;
-  std::map<Family, int> too_large_;  // smallest micro-batch that does not fit
-  std::optional<Entry> nearest_;     // the miss with the lowest bound, not built
+  std::vector<Candidate> evaluated_;
+  // How much longer plans of a kind took than estimated: the mean ratio of those simulated.
+  struct Learned {
+    double sum = 0;
+    int count = 0;
+  };
+  using Kind = std::tuple<ScheduleKind, std::string_view, int, bool, bool>;
+  static Kind kind_of(const Candidate& candidate);
+  std::map<Kind, Learned> learned_;
+  std::vector<Candidate> too_large_;  // built, and did not fit
+  std::optional<Merit> best_left_;
+  std::optional<Entry> nearest_;  // the miss with the lowest bound, not built
   std::optional<ClosestMiss> closest_;
   bool limits_decide_ = false;  // a deadline or a budget turned plans away, not memory alone
   std::int64_t enumerated_ = 0, simulated_ = 0, built_ = 0;

@@ -33,6 +33,7 @@ MachineFacts machine_facts(const Machine& machine) {
   facts.has_bf16 = gpu.supports(Precision::bf16);
   facts.has_tf32 = gpu.supports(Precision::tf32);
   facts.has_fp8 = gpu.supports(Precision::fp8);
+  facts.has_nvlink = machine.nvlink.kind != NvlinkKind::none;
   return facts;
 }
 
@@ -59,6 +60,7 @@ Cluster make_cluster(const ClusterRequest& request, const Machine& machine, int 
     cluster.network_override = network;
   }
   cluster.host_launch_us = request.host_launch_us;
+  cluster.faults = request.faults;
   return cluster;
 }
 

@@ -1,5 +1,6 @@
 #include "sim/planner/objective.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "models/core/error.h"
@@ -30,12 +31,24 @@ Merit by_gpus(const Objective&, const Cluster& cluster, double step_time_s) {
   return {static_cast<double>(cluster.ranks()), step_time_s};
 }
 
+// The share of the budget or of the deadline that one step takes: the less, the more tokens.
+Merit by_tokens(const Objective& objective, const Cluster& cluster, double step_time_s) {
+  double share = 0;
+  if (objective.deadline_s) share = step_time_s / *objective.deadline_s;
+  if (objective.budget_usd)
+    share = std::max(share, usd_per_step(objective, cluster, step_time_s) / *objective.budget_usd);
+  return {share, step_time_s};
+}
+
 struct Row {
   const char* minimize;
   Merit (*merit)(const Objective&, const Cluster&, double step_time_s);
 };
-constexpr Row rows[] = {
-    {"step_time", by_time}, {"usd", by_usd}, {"usd_per_token", by_usd}, {"gpus", by_gpus}};
+constexpr Row rows[] = {{"step_time", by_time},
+                        {"usd", by_usd},
+                        {"usd_per_token", by_usd},
+                        {"tokens", by_tokens},
+                        {"gpus", by_gpus}};
 
 double steps_of(const Objective& objective, const Training& training) {
   if (!objective.tokens) return training.steps;
@@ -51,15 +64,29 @@ Merit merit(const Objective& objective, const Cluster& cluster, double step_time
   throw InputError("/objective/minimize: unknown objective '" + objective.minimize + "'");
 }
 
-std::optional<std::string> broken_limit(const Objective& objective, const Training& training,
-                                        const Cluster& cluster, double step_time_s) {
+StepLimit longest_step(const Objective& objective, const Training& training,
+                       const Cluster& cluster) {
   const double steps = steps_of(objective, training);
-  if (objective.deadline_s && steps * step_time_s > *objective.deadline_s)
-    return "misses the deadline";
-  if (objective.budget_usd &&
-      steps * usd_per_step(objective, cluster, step_time_s) > *objective.budget_usd)
-    return "exceeds the budget";
-  return std::nullopt;
+  StepLimit limit{std::numeric_limits<double>::infinity(), ""};
+  if (objective.deadline_s) limit = {*objective.deadline_s / steps, "misses the deadline"};
+  if (objective.budget_usd) {
+    const double affordable = *objective.budget_usd / steps / usd_per_step(objective, cluster, 1);
+    if (affordable < limit.seconds) limit = {affordable, "exceeds the budget"};
+  }
+  return limit;
+}
+
+WholeJob whole_job(const Objective& objective, const Training& training, const Cluster& cluster,
+                   double step_time_s) {
+  const double tokens_per_step =
+      static_cast<double>(training.global_batch) * training.sequence_length;
+  const double steps = objective.minimize == "tokens"
+                           ? 1 / by_tokens(objective, cluster, step_time_s).first
+                           : steps_of(objective, training);
+  WholeJob whole{steps * tokens_per_step, steps * step_time_s, std::nullopt};
+  if (const auto price = usd_per_hour(cluster, objective.spot))
+    whole.usd = *price / seconds_per_hour * whole.time_s;
+  return whole;
 }
 
 }  // namespace meshwright

@@ -18,9 +18,23 @@ struct Merit {
 
 Merit merit(const Objective& objective, const Cluster& cluster, double step_time_s);
 
-// Why a plan with this step time breaks the objective's deadline or budget; nothing when it keeps
-// them. The whole job: objective.tokens, or training.steps where they are not given.
-std::optional<std::string> broken_limit(const Objective& objective, const Training& training,
-                                        const Cluster& cluster, double step_time_s);
+// The longest step with which a plan keeps the objective's deadline and budget for the whole job
+// (objective.tokens, or training.steps where they are not given), and what a longer one breaks.
+// Infinite where there is neither.
+struct StepLimit {
+  double seconds = 0;
+  std::string reason;
+};
+StepLimit longest_step(const Objective& objective, const Training& training,
+                       const Cluster& cluster);
+
+// All steps: of objective.tokens, or of training.steps; as many as the budget and the deadline
+// allow where tokens are what counts.
+struct WholeJob {
+  double tokens = 0, time_s = 0;
+  std::optional<double> usd;
+};
+WholeJob whole_job(const Objective& objective, const Training& training, const Cluster& cluster,
+                   double step_time_s);
 
 }  // namespace meshwright

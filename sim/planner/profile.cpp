@@ -6,6 +6,7 @@
 #include "models/core/error.h"
 #include "models/lower/lower.h"
 #include "models/passes/pass.h"
+#include "models/schedule/schedule.h"
 
 namespace meshwright {
 
@@ -13,24 +14,32 @@ namespace {
 
 struct SmallModel {
   Graph graph;
-  Program program;
+  std::vector<Program> stages;
+  const Program& program() const { return stages.front(); }
 };
 
-// The model with `layers` blocks, on one stage and as many replicas as share its experts.
-SmallModel lower_small(Model model, Plan plan, int layers) {
+// The model with as many blocks, on so many stages: one block on the first and on the last, the
+// others between; and as many replicas as share its experts.
+SmallModel lower_small(Model model, Plan plan, int layers, int stages = 1) {
   model.layers = layers;
   Parallelism& p = plan.parallelism;
-  p.pipeline = p.shard = p.virtual_stages = 1;
+  p.pipeline = stages;
+  p.shard = p.virtual_stages = 1;
   p.data = p.expert;
-  p.schedule = ScheduleKind::one_f_one_b;
+  const bool splits = schedule_info(p.schedule).splits_backwards;
+  p.schedule = splits ? ScheduleKind::zero_bubble : ScheduleKind::one_f_one_b;
   p.active_microbatches = 0;
   p.zero_stage = 0;
   plan.training.global_batch = std::int64_t{plan.training.micro_batch} * p.data;
   SmallModel small;
   small.graph = run_passes(build_graph(model, plan.training), plan);
-  plan.stage_of_unit.assign(small.graph.units.size(), 0);
-  std::vector<Program> stages = lower(small.graph, plan);
-  small.program = std::move(stages.front());
+  int block = -1;
+  for (const Unit& unit : small.graph.units) {
+    if (unit.is_block) ++block;
+    plan.stage_of_unit.push_back(
+        block == layers - 1 ? stages - 1 : std::clamp(block, 0, stages - 2 + (stages == 1)));
+  }
+  small.stages = lower(small.graph, plan);
   return small;
 }
 
@@ -84,7 +93,7 @@ void count_parameters(const Graph& graph, std::vector<UnitProfile>& units) {
 std::vector<UnitProfile> measure_units(const SmallModel& small, const CostModel& cost) {
   std::vector<UnitProfile> units(small.graph.units.size());
   for (std::size_t u = 0; u < units.size(); ++u) units[u].is_block = small.graph.units[u].is_block;
-  for (const Body& body : small.program.bodies) {
+  for (const Body& body : small.program().bodies) {
     if (body.kind != Body::Kind::forward && body.kind != Body::Kind::backward) continue;
     for (const Instruction& instruction : body.instructions) {
       if (instruction.when != When::always || instruction.module < 0) continue;
@@ -92,88 +101,151 @@ std::vector<UnitProfile> measure_units(const SmallModel& small, const CostModel&
       UnitProfile& unit = units[static_cast<std::size_t>(module.unit)];
       UnitProfile::Pass& pass = pass_of(unit, instruction.phase);
       if (instruction.kind == InstructionKind::compute) {
-        const double seconds = cost.time(instruction, small.program).value;
+        const double seconds = cost.time(instruction, small.program()).value;
         pass.compute_s += seconds;
         if (instruction.op == Op::linear_grad_weight ||
             instruction.op == Op::expert_linear_grad_weight)
           unit.weight_gradient_s += seconds;
       } else if (instruction.stream == Stream::tensor_comm && is_collective(instruction.kind))
         ++pass.collectives[{kind_of(instruction.kind), whole_bytes(instruction)}];
+      else if (instruction.stream == Stream::context_comm && is_collective(instruction.kind))
+        ++pass.context_collectives[{kind_of(instruction.kind), whole_bytes(instruction)}];
+      else if (instruction.stream == Stream::context_comm &&
+               instruction.kind == InstructionKind::ring_shift)
+        ++pass.shifts[instruction.inputs[0].type.bytes()];
     }
   }
   count_parameters(small.graph, units);
   return units;
 }
 
-// As many blocks as the model has, in place of each one. Parameters that blocks share are the first
-// one's: `two` has two blocks for each one of `one`.
-std::vector<UnitProfile> repeat_blocks(const std::vector<UnitProfile>& one,
-                                       const std::vector<UnitProfile>& two, int blocks) {
-  std::vector<UnitProfile> units;
-  std::size_t in_two = 0;
-  for (const UnitProfile& unit : one) {
-    units.push_back(unit);
-    ++in_two;
-    if (!unit.is_block) continue;
-    UnitProfile next = unit;
-    next.parameters = two[in_two++].parameters;
-    units.insert(units.end(), static_cast<std::size_t>(blocks - 1), next);
+// The blocks of a stack may share parameters (T5's relative positions), which its first one has. In
+// `two` every block of `units` has one more: what that one has alone is what all have.
+void leave_shared_parameters(const std::vector<UnitProfile>& two, std::vector<UnitProfile>& units) {
+  std::size_t place = 0;
+  for (UnitProfile& unit : units) {
+    if (unit.is_block) unit.parameters = two[++place].parameters;
+    ++place;
   }
-  return units;
 }
 
 }  // namespace
 
-std::int64_t ModelProfile::parameters() const {
-  std::int64_t sum = 0;
-  for (const UnitProfile& unit : units) sum += unit.parameters;
-  return sum;
-}
-
 Profiles::Profiles(const Model& model, const Plan& base, const Cluster& cluster)
     : model_(model), base_(base), cluster_(cluster) {}
 
-const ModelProfile& Profiles::of(const Candidate& candidate) {
-  const Key key{candidate.tensor,    candidate.micro_batch,
-                candidate.recompute, candidate.sequence_parallel,
-                candidate.expert,    candidate.compiler};
-  const auto found = known_.find(key);
-  if (found != known_.end()) return found->second;
-  return known_.emplace(key, measure(candidate)).first->second;
+namespace {
+
+template <class Map, class Key, class Measure>
+const auto& found_or_made(Map& map, const Key& key, const Measure& measure) {
+  auto found = map.find(key);
+  if (found == map.end()) found = map.emplace(key, measure()).first;
+  return found->second;
 }
 
-ModelProfile Profiles::measure(const Candidate& candidate) const {
+std::int64_t largest_task(const MemoryPlan& memory) {
+  std::int64_t largest = 0;
+  for (const Buffer& buffer : memory.buffers)
+    if (buffer.region == Region::task) largest = std::max(largest, buffer.bytes);
+  return largest;
+}
+
+StageBytes bytes_of(const Program& program) {
+  return {program.memory.slots.front().stride, program.memory.task_bytes,
+          largest_task(program.memory)};
+}
+
+}  // namespace
+
+const ModelProfile& Profiles::of(const Candidate& candidate, Recompute recompute) {
+  Candidate whole = candidate;  // backwards in one or in two: the same work
+  whole.schedule = ScheduleKind::one_f_one_b;
+  return found_or_made(profiles_, key_of(whole, recompute),
+                       [&] { return measure(plan_of(whole, recompute)); });
+}
+
+const KeptBytes& Profiles::kept(const Candidate& candidate, Recompute recompute) {
+  return found_or_made(kept_, key_of(candidate, recompute), [&] {
+    const Plan plan = plan_of(candidate, recompute);
+    const bool is_known =
+        candidate.offload == "none" && !schedule_info(candidate.schedule).splits_backwards;
+    const StageBytes one = is_known ? of(candidate, recompute).one_block
+                                    : bytes_of(lower_small(model_, plan, 1).program());
+    return measure_kept(one, plan);
+  });
+}
+
+const StageProfile& Profiles::stages(const Candidate& candidate, Recompute recompute) {
+  return found_or_made(stages_, key_of(candidate, recompute),
+                       [&] { return measure_stages(plan_of(candidate, recompute)); });
+}
+
+Profiles::Key Profiles::key_of(const Candidate& candidate, Recompute recompute) {
+  return {candidate.tensor, candidate.context,  candidate.micro_batch,
+          recompute,        candidate.offload,  candidate.sequence_parallel,
+          candidate.expert, candidate.compiler, schedule_info(candidate.schedule).splits_backwards};
+}
+
+Plan Profiles::plan_of(const Candidate& candidate, Recompute recompute) const {
   Plan plan = to_plan(candidate, base_);
-  // Where only a share of the blocks is recomputed: the cost of one that is not.
-  if (plan.training.recompute_fraction < 1) plan.training.recompute = Recompute::none;
+  plan.training.recompute = recompute;
   plan.training.recompute_fraction = 1;
   plan.training.recompute_budget.reset();
-  const CostModel cost(cluster_, plan.training);
+  return plan;
+}
+
+ModelProfile Profiles::measure(const Plan& plan) const {
   const SmallModel one = lower_small(model_, plan, 1);
-  const SmallModel two = lower_small(model_, plan, 2);
   ModelProfile profile;
-  profile.units = repeat_blocks(measure_units(one, cost), measure_units(two, cost), model_.layers);
-  const std::int64_t kept_one = one.program.memory.slots.front().stride;
-  const std::int64_t kept_two = two.program.memory.slots.front().stride;
-  profile.block_kept_bytes = std::max<std::int64_t>(0, kept_two - kept_one);
-  profile.other_kept_bytes = std::max<std::int64_t>(0, 2 * kept_one - kept_two);
-  profile.task_bytes = one.program.memory.task_bytes;
-  for (const Buffer& buffer : one.program.memory.buffers)
-    if (buffer.region == Region::task)
-      profile.largest_task_bytes = std::max(profile.largest_task_bytes, buffer.bytes);
-  if (base_.training.recompute_fraction < 1) {
-    // Recomputed blocks keep less; how much less is left to the exact plan.
-    profile.block_kept_bytes =
-        candidate.recompute == Recompute::none
-            ? profile.block_kept_bytes
-            : static_cast<std::int64_t>(static_cast<double>(profile.block_kept_bytes) *
-                                        (1 - base_.training.recompute_fraction));
-    profile.task_bytes = profile.largest_task_bytes = 0;
+  const CostModel cost(cluster_, plan.training);
+  profile.units = measure_units(one, cost);
+  if (model_.has_decoder())
+    leave_shared_parameters(measure_units(lower_small(model_, plan, 2), cost), profile.units);
+  profile.layers = model_.layers;
+  profile.shares_layers = model_.shares_layers();
+  profile.one_block = bytes_of(one.program());
+  for (const UnitProfile& unit : profile.units) {
+    const bool repeated = unit.is_block && !profile.shares_layers;
+    profile.parameters += unit.parameters * (repeated ? model_.layers : 1);
+    if (repeated) profile.block_parameters = unit.parameters;
   }
+  return profile;
+}
+
+KeptBytes Profiles::measure_kept(const StageBytes& one, const Plan& plan) const {
+  KeptBytes kept;
   // Under a budget at least what is kept of it; how much that is is left to the exact plan.
-  if (base_.training.recompute_budget)
-    profile.block_kept_bytes = profile.other_kept_bytes = profile.task_bytes =
-        profile.largest_task_bytes = 0;
+  if (base_.training.recompute_budget) return kept;
+  const std::int64_t two = bytes_of(lower_small(model_, plan, 2).program()).kept;
+  kept.block = std::max<std::int64_t>(0, two - one.kept);
+  kept.other = std::max<std::int64_t>(0, 2 * one.kept - two);
+  kept.task = one.task;
+  kept.largest_task = one.largest_task;
+  return kept;
+}
+
+StageProfile Profiles::measure_stages(const Plan& plan) const {
+  constexpr int blocks = 3;
+  const SmallModel small = lower_small(model_, plan, blocks, blocks);
+  const std::vector<double> costs = CostModel(cluster_, plan.training).unit_costs(small.graph);
+  StageProfile profile;
+  profile.first = bytes_of(small.stages[0]);
+  profile.middle = bytes_of(small.stages[1]);
+  profile.last = bytes_of(small.stages[2]);
+  for (const Body& body : small.stages[1].bodies)
+    for (const Instruction& instruction : body.instructions)
+      if (instruction.kind == InstructionKind::send)
+        profile.messages.push_back(instruction.inputs[0].type.bytes());
+  const SmallModel more = lower_small(model_, plan, blocks + 1, blocks);
+  profile.middle_block_kept = bytes_of(more.stages[1]).kept - profile.middle.kept;
+  int block = 0;
+  double* const of_block[blocks] = {&profile.first_block, &profile.middle_block,
+                                    &profile.last_block};
+  for (std::size_t unit = 0; unit < costs.size(); ++unit)
+    if (small.graph.units[unit].is_block)
+      *of_block[block++] = costs[unit];
+    else
+      (block == 0 ? profile.before : profile.after).push_back(costs[unit]);
   return profile;
 }
 

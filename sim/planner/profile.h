@@ -19,42 +19,82 @@
 namespace meshwright {
 
 struct UnitProfile {
-  bool is_block = false;
+  bool is_block = false;        // stands for as many blocks as the model has
   std::int64_t parameters = 0;  // elements that the rank holds, unsharded; shared ones counted once
   // One micro-batch.
   struct Pass {
     double compute_s = 0;
     // Collectives of the tensor group: kind, bytes of the whole buffer, how many.
     std::map<std::pair<CollectiveKind, std::int64_t>, int> collectives;
+    // What the context group does beside: bytes that go around its ring, how often; collectives.
+    std::map<std::int64_t, int> shifts;
+    std::map<std::pair<CollectiveKind, std::int64_t>, int> context_collectives;
   };
   Pass forward, recompute, backward;
   double weight_gradient_s = 0;  // part of backward that no earlier stage waits for
 };
 
-struct ModelProfile {
-  std::vector<UnitProfile> units;       // of the whole model, in order
-  std::int64_t block_kept_bytes = 0;    // what one block keeps from forward to backward
-  std::int64_t other_kept_bytes = 0;    // what the other units keep
-  std::int64_t task_bytes = 0;          // working space of the largest body
-  std::int64_t largest_task_bytes = 0;  // the largest buffer in it
-  std::int64_t parameters() const;
+// What a stage keeps from forward to backward of a micro-batch, and the working space of its
+// largest body.
+struct StageBytes {
+  std::int64_t kept = 0;
+  std::int64_t task = 0, largest_task = 0;  // all of it; the largest buffer in it
 };
 
-// Profiles of one model on one cluster, made once per (tensor, micro_batch, recompute,
-// sequence_parallel, expert, compiler).
+struct ModelProfile {
+  std::vector<UnitProfile> units;  // in order; a block once
+  int layers = 1;                  // blocks that each block of `units` stands for
+  bool shares_layers = false;      // only the first of them has parameters
+  std::int64_t parameters = 0;
+  std::int64_t block_parameters = 0;  // that every block has of its own
+  StageBytes one_block;               // of a stage with all units, one block among them
+};
+
+// What all units keep, on one stage.
+struct KeptBytes {
+  std::int64_t block = 0;                   // one block more
+  std::int64_t other = 0;                   // the other units
+  std::int64_t task = 0, largest_task = 0;  // as above
+};
+
+// Stages of a pipeline with one block each, and what the partitioner goes by.
+struct StageProfile {
+  StageBytes first, middle, last;
+  std::int64_t middle_block_kept = 0;  // by one block more of a stage in the middle
+  std::vector<std::int64_t> messages;  // bytes that a stage in the middle sends, one by one
+  // Costs of the units before all blocks, of a block, and of the units after all blocks.
+  std::vector<double> before, after;
+  double first_block = 0, middle_block = 0, last_block = 0;
+};
+
+// Profiles of one model on one cluster, each made when it is first asked for, once per (tensor,
+// context, micro_batch, recompute, offload, sequence_parallel, expert, compiler, whether backwards
+// are split), all blocks alike. What is returned stays where it is.
 class Profiles {
  public:
   Profiles(const Model& model, const Plan& base, const Cluster& cluster);
-  const ModelProfile& of(const Candidate& candidate);
+  // With `recompute` instead of the candidate's.
+  const ModelProfile& of(const Candidate& candidate, Recompute recompute);
+  const KeptBytes& kept(const Candidate& candidate, Recompute recompute);
+  // Of a chain of blocks of one kind, at least three, each with parameters of its own.
+  const StageProfile& stages(const Candidate& candidate, Recompute recompute);
+  std::size_t count() const { return profiles_.size() + kept_.size() + stages_.size(); }
 
  private:
-  using Key = std::tuple<int, int, Recompute, bool, int, CompilerLevel>;
-  ModelProfile measure(const Candidate& candidate) const;
+  using Key =
+      std::tuple<int, int, int, Recompute, std::string_view, bool, int, CompilerLevel, bool>;
+  static Key key_of(const Candidate& candidate, Recompute recompute);
+  Plan plan_of(const Candidate& candidate, Recompute recompute) const;
+  ModelProfile measure(const Plan& plan) const;
+  KeptBytes measure_kept(const StageBytes& one, const Plan& plan) const;
+  StageProfile measure_stages(const Plan& plan) const;
 
   const Model& model_;
   const Plan& base_;
   const Cluster& cluster_;
-  std::map<Key, ModelProfile> known_;
+  std::map<Key, ModelProfile> profiles_;
+  std::map<Key, KeptBytes> kept_;
+  std::map<Key, StageProfile> stages_;
 };
 
 }  // namespace meshwright

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <chrono>
+#include <deque>
 
 #include "models/core/error.h"
 #include "sim/planner/cluster_search.h"
 #include "sim/planner/pareto.h"
+#include "sim/predict/goodput.h"
 
 namespace meshwright {
 
@@ -43,7 +45,7 @@ std::vector<Rejection> sorted(const Rejections& reasons, const std::optional<Clo
 }
 
 // All plans in one order; the best `keep`, and the best of each cluster.
-std::vector<RankedPlan> rank(const Job& job, const std::vector<ClusterSearch>& searches,
+std::vector<RankedPlan> rank(const Job& job, const std::deque<ClusterSearch>& searches,
                              std::size_t keep) {
   struct Place {
     const RankedPlan* plan;
@@ -54,8 +56,9 @@ std::vector<RankedPlan> rank(const Job& job, const std::vector<ClusterSearch>& s
   for (const ClusterSearch& search : searches)
     for (std::size_t i = 0; i < search.plans().size(); ++i) {
       const RankedPlan& plan = search.plans()[i];
-      places.push_back(
-          {&plan, merit(job.objective, search.cluster(), plan.prediction.step_time_s), i == 0});
+      places.push_back({&plan,
+                        merit(job.objective, search.cluster(), useful_step_time_s(plan.prediction)),
+                        i == 0});
     }
   std::stable_sort(places.begin(), places.end(),
                    [](const Place& a, const Place& b) { return a.merit < b.merit; });
@@ -63,6 +66,16 @@ std::vector<RankedPlan> rank(const Job& job, const std::vector<ClusterSearch>& s
   for (std::size_t i = 0; i < places.size(); ++i)
     if (i < keep || places[i].first_of_cluster) plans.push_back(*places[i].plan);
   return plans;
+}
+
+// By how much the best of what was not simulated could be better than the best plan.
+double gap(const Job& job, const std::deque<ClusterSearch>& searches, const RankedPlan& best) {
+  const Merit found = merit(job.objective, best.cluster, best.prediction.step_time_s);
+  double largest = 0;
+  for (const ClusterSearch& search : searches)
+    if (search.best_left() && found.first > 0)
+      largest = std::max(largest, 1 - search.best_left()->first / found.first);
+  return largest;
 }
 
 }  // namespace
@@ -77,7 +90,7 @@ SearchResult search(const Job& job, const SearchOptions& options) {
   const auto keep = static_cast<std::size_t>(std::max(1, options.keep_best));
   SearchResult result;
   Rejections reasons;
-  std::vector<ClusterSearch> searches;
+  std::deque<ClusterSearch> searches;  // they do not move: their bounds refer to them
   for (const std::string& name : machines) {
     const Machine machine = options.load(name);
     for (const int count : counts) {
@@ -101,6 +114,7 @@ SearchResult search(const Job& job, const SearchOptions& options) {
     add_misses(search, result.closest_miss);
   }
   result.plans = rank(job, searches, keep);
+  if (!result.plans.empty()) result.proven_gap = gap(job, searches, result.plans.front());
   mark_pareto(result.plans);
   result.rejected = sorted(reasons, result.closest_miss);
   if (result.candidates_simulated > 0) result.closest_miss.reset();  // something fits

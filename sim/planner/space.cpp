@@ -26,10 +26,47 @@ std::vector<int> divisors(std::int64_t number) {
   return found;
 }
 
-struct Cut {
-  ScheduleKind schedule;
-  int virtual_stages;
-};
+// Words that outlive the job.
+std::string_view known_word(std::string_view word, const std::vector<std::string>& words) {
+  for (const std::string& known : words)
+    if (known == word) return known;
+  MESHWRIGHT_CHECK(false, "the reader of jobs knows the word");
+  return {};
+}
+
+const std::vector<std::string>& offloads() {
+  static const std::vector<std::string> words = {"none", "activations", "layers"};
+  return words;
+}
+
+// A context group cuts sequences into chunks of at least as many tokens as a tile of attention has.
+constexpr int least_chunk_tokens = 128;
+
+// Shares of the blocks that are recomputed, where that is open.
+const std::vector<double> fractions = {0.25, 0.5, 0.75, 1};
+
+Candidate chosen_with(Candidate candidate, const PipelineCut& cut) {
+  candidate.schedule = cut.schedule;
+  candidate.virtual_stages = cut.virtual_stages;
+  return candidate;
+}
+Candidate chosen_with(Candidate candidate, const Sharding& sharding) {
+  candidate.zero_stage = sharding.zero_stage;
+  candidate.shard = sharding.shard;
+  return candidate;
+}
+Candidate chosen_with(Candidate candidate, const Saving& saving) {
+  candidate.recompute = saving.recompute;
+  candidate.recompute_fraction = saving.fraction;
+  candidate.offload = saving.offload;
+  return candidate;
+}
+Candidate chosen_with(Candidate candidate, const Kernels& kernels) {
+  candidate.sequence_parallel = kernels.sequence_parallel;
+  candidate.compiler = kernels.compiler;
+  candidate.attention = kernels.attention;
+  return candidate;
+}
 
 class Enumerator {
  public:
@@ -40,21 +77,41 @@ class Enumerator {
     const Parallelism& p = base_.parallelism;
     const std::vector<int> degrees = divisors(ranks_);
     // Experts are cut by the degree of their own.
-    const std::vector<int> tensors = sizes_.experts > 0 ? std::vector<int>{1} : degrees;
+    const bool cuts_tensors = sizes_.experts == 0;
+    const std::vector<int> tensors = cuts_tensors ? degrees : std::vector<int>{1};
     for (const int pipeline : choices(job_, "parallelism.pipeline", p.pipeline, degrees))
-      for (const int tensor : choices(job_, "parallelism.tensor", p.tensor, tensors)) {
-        const std::int64_t model = std::int64_t{pipeline} * tensor * p.context;
-        if (model > ranks_ || ranks_ % model != 0) continue;  // no whole number of replicas
-        split(pipeline, tensor, static_cast<int>(ranks_ / model));
-      }
+      for (const int tensor : choices(job_, "parallelism.tensor", p.tensor, tensors))
+        for (const int context : choices(job_, "parallelism.context", p.context, contexts())) {
+          const std::int64_t model = std::int64_t{pipeline} * tensor * context;
+          if (model > ranks_ || ranks_ % model != 0) continue;  // no whole number of replicas
+          Candidate shape;
+          shape.pipeline = pipeline;
+          shape.tensor = tensor;
+          shape.context = context;
+          shape.data = static_cast<int>(ranks_ / model);
+          split(shape);
+        }
     if (space_.enumerated == 0) reject("the fixed degrees do not multiply to the ranks");
     return std::move(space_);
   }
 
  private:
-  void reject(const char* reason) {
-    ++space_.enumerated;
-    ++space_.rejected[reason];
+  void reject(const std::string& reason, std::int64_t count = 1) {
+    space_.enumerated += count;
+    space_.rejected[reason] += count;
+  }
+
+  // Sequences are cut where a causal model predicts every token, into twice as many chunks.
+  std::vector<int> contexts() const {
+    const int length = base_.training.sequence_length;
+    const bool cuts = job_.model.is_causal() && job_.model.head == Head::lm &&
+                      sizes_.experts == 0 && base_.training.attention != AttentionKernel::unfused;
+    std::vector<int> found = {1};
+    for (const int degree : divisors(ranks_))
+      if (cuts && degree > 1 && length % (2 * degree) == 0 &&
+          length / (2 * degree) >= least_chunk_tokens)
+        found.push_back(degree);
+    return found;
   }
 
   bool tensor_divides(int tensor) const {
@@ -63,48 +120,128 @@ class Enumerator {
     return true;
   }
 
-  void split(int pipeline, int tensor, int data) {
+  void split(Candidate shape) {
     const std::int64_t batch = base_.training.global_batch;
-    if (!job_.is_auto("parallelism.data") && data != base_.parallelism.data) return;
-    if (!tensor_divides(tensor)) return reject("tensor does not divide heads, hidden and ffn");
-    if (pipeline > 1 && pipeline > sizes_.layers) return reject("more stages than layers");
-    if (batch % data != 0) return reject("data does not divide the global batch");
-    const std::int64_t per_replica = batch / data;
+    if (!job_.is_auto("parallelism.data") && shape.data != base_.parallelism.data) return;
+    if (!tensor_divides(shape.tensor))
+      return reject("tensor does not divide heads, hidden and ffn");
+    if (shape.pipeline > 1 && shape.pipeline > sizes_.layers)
+      return reject("more stages than layers");
+    if (batch % shape.data != 0) return reject("data does not divide the global batch");
+    const std::int64_t per_replica = batch / shape.data;
     for (const int micro_batch :
          choices(job_, "training.micro_batch", base_.training.micro_batch, divisors(per_replica))) {
       if (per_replica % micro_batch != 0) {
         reject("data x micro_batch does not divide the global batch");
         continue;
       }
-      Candidate candidate;
-      candidate.pipeline = pipeline;
-      candidate.tensor = tensor;
-      candidate.data = data;
-      candidate.micro_batch = micro_batch;
-      for (const int expert : choices(job_, "parallelism.expert", base_.parallelism.expert,
-                                      expert_degrees(data * base_.parallelism.context))) {
-        candidate.expert = expert;
-        with_schedules(candidate, static_cast<int>(per_replica / micro_batch));
+      shape.micro_batch = micro_batch;
+      for (const int expert :
+           choices(job_, "parallelism.expert", base_.parallelism.expert,
+                   divisors(std::gcd(std::max(1, sizes_.experts), shape.replicas())))) {
+        shape.expert = expert;
+        branch_out(shape, static_cast<int>(per_replica / micro_batch));
       }
     }
   }
 
-  std::vector<int> expert_degrees(int replicas) const {
-    return divisors(std::gcd(std::max(1, sizes_.experts), replicas));
+  // What is against a rule whatever else is chosen is counted with all of that.
+  template <class T, class Rule>
+  void keep_legal(std::vector<T>& list, std::int64_t others, const Rule& rule) {
+    std::erase_if(list, [&](const T& each) {
+      const std::string broken = rule(each);
+      if (!broken.empty()) reject(broken, others);
+      return !broken.empty();
+    });
   }
 
-  // 1f1b, zero_bubble, and interleaved with as many virtual stages as the layers give.
-  std::vector<Cut> cuts(int pipeline) const {
+  void branch_out(const Candidate& shape, int micro_batches) {
+    Branch branch;
+    branch.shape = shape;
+    branch.placements = placements_of(shape);
+    branch.cuts = cuts_of(shape.pipeline);
+    branch.shardings = shardings_of(shape);
+    std::vector<Kernels> kernels = kernels_of(shape);
+    const auto savings = std::ssize(savings_of(kernels.front()));
+    const auto all = [&] {
+      return std::ssize(branch.placements) * std::ssize(branch.cuts) *
+             std::ssize(branch.shardings) * std::ssize(kernels) * savings;
+    };
+    const auto without = [&](const auto& list) {
+      return list.empty() ? 0 : all() / std::ssize(list);
+    };
+    Candidate plain = chosen_with(shape, kernels.front());
+    plain.sequence_parallel = false;
+    if (const std::string broken = rule_against(plain); !broken.empty())
+      return reject(broken, all());
+    keep_legal(kernels, without(kernels), [&](const Kernels& each) -> std::string {
+      const std::int64_t rows =
+          std::int64_t{shape.micro_batch} * base_.training.sequence_length / shape.context;
+      if (!each.sequence_parallel || rows % shape.tensor == 0) return {};
+      return "sequence_parallel needs rows that tensor divides";
+    });
+    keep_legal(branch.cuts, without(branch.cuts), [&](const PipelineCut& cut) -> std::string {
+      if (cut.schedule == ScheduleKind::interleaved && micro_batches % shape.pipeline != 0)
+        return "interleaved needs micro-batches in multiples of pipeline";
+      return rule_against(chosen_with(plain, cut), job_.is_auto("parallelism.schedule"));
+    });
+    keep_legal(branch.shardings, without(branch.shardings), [&](const Sharding& sharding) {
+      return rule_against(chosen_with(plain, sharding));
+    });
+    if (all() == 0) return;
+    // Kernels of one attention share the list of savings.
+    for (std::size_t first = 0; first < kernels.size();) {
+      Branch part = branch;
+      const AttentionKernel attention = kernels[first].attention;
+      while (first < kernels.size() && kernels[first].attention == attention)
+        part.kernels.push_back(kernels[first++]);
+      part.savings = savings_of(part.kernels.front());
+      add(std::move(part));
+    }
+  }
+
+  // Finds the pairs that are against a rule.
+  void add(Branch branch) {
+    Candidate plain = chosen_with(branch.shape, branch.kernels.front());
+    plain.sequence_parallel = false;
+    const std::int64_t per_pair = std::ssize(branch.kernels) * std::ssize(branch.placements);
+    const bool chosen = job_.is_auto("parallelism.schedule") || job_.is_auto("parallelism.offload");
+    for (const PipelineCut& cut : branch.cuts) {
+      const Candidate with = chosen_with(plain, cut);
+      std::vector<std::string> of_sharding, of_saving;
+      for (const Sharding& sharding : branch.shardings) {
+        of_sharding.push_back(rule_against(chosen_with(with, sharding)));
+        branch.cut_takes_sharding.push_back(of_sharding.back().empty());
+      }
+      for (const Saving& saving : branch.savings) {
+        of_saving.push_back(rule_against(chosen_with(with, saving), chosen));
+        branch.cut_takes_saving.push_back(of_saving.back().empty());
+      }
+      for (const std::string& sharding : of_sharding)
+        for (const std::string& saving : of_saving)
+          if (!sharding.empty() || !saving.empty())
+            reject(sharding.empty() ? saving : sharding, per_pair);
+    }
+    for (std::size_t saving = 0; saving < branch.savings.size(); ++saving)
+      space_.enumerated += per_pair * branch.count_with(saving);
+    space_.branches.push_back(std::move(branch));
+  }
+
+  // 1f1b, zero_bubble, gpipe, and interleaved with as many virtual stages as the layers give.
+  std::vector<PipelineCut> cuts_of(int pipeline) const {
     const Parallelism& p = base_.parallelism;
     const bool free_schedule = job_.is_auto("parallelism.schedule");
     const bool free_chunks = job_.is_auto("parallelism.virtual_stages");
     if (!free_schedule && (p.schedule != ScheduleKind::interleaved || !free_chunks))
       return {{p.schedule, free_chunks ? 1 : p.virtual_stages}};
-    std::vector<Cut> found;
+    std::vector<PipelineCut> found;
     if (free_schedule && (free_chunks || p.virtual_stages == 1)) {
       found.push_back({ScheduleKind::one_f_one_b, 1});
-      const bool splits = p.offload == "none" && !base_.training.recompute_budget;
-      if (pipeline > 1 && splits) found.push_back({ScheduleKind::zero_bubble, 1});
+      if (pipeline > 1) {
+        const bool splits = p.offload == "none" && !base_.training.recompute_budget;
+        if (splits) found.push_back({ScheduleKind::zero_bubble, 1});
+        if (p.active_microbatches == 0) found.push_back({ScheduleKind::gpipe, 1});
+      }
     }
     for (int chunks = 1; chunks * pipeline <= sizes_.layers; ++chunks) {
       const bool asked =
@@ -117,64 +254,99 @@ class Enumerator {
     return found;
   }
 
-  void with_schedules(Candidate candidate, int micro_batches) {
-    for (const Cut& cut : cuts(candidate.pipeline)) {
-      candidate.schedule = cut.schedule;
-      candidate.virtual_stages = cut.virtual_stages;
-      if (cut.schedule == ScheduleKind::interleaved && micro_batches % candidate.pipeline != 0) {
-        reject("interleaved needs micro-batches in multiples of pipeline");
-        continue;
-      }
-      with_memory_savers(candidate);
-    }
+  // States in as many parts as there are replicas, or in fewer, with copies of all parts.
+  std::vector<Sharding> shardings_of(const Candidate& shape) const {
+    const Parallelism& p = base_.parallelism;
+    const int replicas = shape.replicas();
+    std::vector<int> degrees = {1};
+    for (const int degree : divisors(replicas))
+      if (degree > 1 && degree < replicas && !p.shard_whole) degrees.push_back(degree);
+    std::vector<Sharding> found;
+    for (const int stage :
+         choices(job_, "parallelism.zero_stage", p.zero_stage,
+                 replicas > 1 ? std::vector<int>{0, 1, 2, 3} : std::vector<int>{0}))
+      for (const int shard :
+           choices(job_, "parallelism.shard", p.shard, stage > 0 ? degrees : std::vector<int>{1}))
+        found.push_back({stage, shard});
+    return found;
   }
 
-  void with_memory_savers(Candidate candidate) {
-    const bool shards = candidate.data * base_.parallelism.context > 1;
-    const bool cuts_rows = candidate.tensor > 1;
-    const Training& t = base_.training;
-    for (const Recompute recompute :
-         choices(job_, "training.recompute", t.recompute,
-                 {Recompute::none, Recompute::selective, Recompute::full}))
-      for (const int zero_stage :
-           choices(job_, "parallelism.zero_stage", base_.parallelism.zero_stage,
-                   shards ? std::vector<int>{0, 1, 2, 3} : std::vector<int>{0}))
-        for (const bool sequence_parallel :
-             choices(job_, "parallelism.sequence_parallel", base_.parallelism.sequence_parallel,
-                     cuts_rows ? std::vector<bool>{false, true} : std::vector<bool>{false})) {
-          // A schedule that the job does not ask for is not tried where it cannot be.
-          if (candidate.schedule == ScheduleKind::zero_bubble && zero_stage >= 2 &&
-              job_.is_auto("parallelism.schedule"))
-            continue;
-          candidate.recompute = recompute;
-          candidate.zero_stage = zero_stage;
-          candidate.sequence_parallel = sequence_parallel;
-          with_levels(candidate);
-        }
-  }
-
-  void with_levels(Candidate candidate) {
+  std::vector<Kernels> kernels_of(const Candidate& shape) const {
+    std::vector<Kernels> found;
     for (const CompilerLevel level :
          choices(job_, "training.compiler", base_.training.compiler,
-                 {CompilerLevel::none, CompilerLevel::fused, CompilerLevel::full})) {
-      candidate.compiler = level;
-      add(candidate);
-    }
+                 {CompilerLevel::none, CompilerLevel::fused, CompilerLevel::full}))
+      for (const bool rows :
+           choices(job_, "parallelism.sequence_parallel", base_.parallelism.sequence_parallel,
+                   shape.tensor > 1 ? std::vector<bool>{false, true} : std::vector<bool>{false}))
+        found.push_back({rows, level, attention_of(level, shape.context)});
+    return found;
   }
 
-  void add(const Candidate& candidate) {
-    const std::int64_t rows = std::int64_t{candidate.micro_batch} * base_.training.sequence_length;
-    if (candidate.sequence_parallel && rows % candidate.tensor != 0)
-      return reject("sequence_parallel needs rows that tensor divides");
+  // As settle() chooses it.
+  AttentionKernel attention_of(CompilerLevel level, int context) const {
+    const bool eager = level == CompilerLevel::none && context == 1;
+    return eager && job_.is_auto("training.attention") ? AttentionKernel::unfused
+                                                       : base_.training.attention;
+  }
+
+  // Selective recomputation repeats what fused attention does not keep anyway; what is not
+  // checkpointed is not moved away.
+  std::vector<Saving> savings_of(const Kernels& kernels) const {
+    const Training& t = base_.training;
+    std::vector<Recompute> kinds = {Recompute::none};
+    if (kernels.attention == AttentionKernel::unfused) kinds.push_back(Recompute::selective);
+    kinds.push_back(Recompute::full);
+    std::vector<Saving> found;
+    for (const Recompute kind : choices(job_, "training.recompute", t.recompute, kinds))
+      for (const double fraction :
+           choices(job_, "training.recompute_fraction", t.recompute_fraction,
+                   kind == Recompute::none ? std::vector<double>{1} : fractions)) {
+        std::vector<std::string_view> words = {offloads()[0]};
+        if (kind != Recompute::none && !t.recompute_budget) words.push_back(offloads()[1]);
+        if (kind == Recompute::full && !sizes_.has_decoder) words.push_back(offloads()[2]);
+        const std::string_view given = known_word(base_.parallelism.offload, offloads());
+        for (const std::string_view word : choices(job_, "parallelism.offload", given, words))
+          found.push_back({kind, fraction, word});
+      }
+    return found;
+  }
+
+  // One for each order of the axes that have more than one rank.
+  std::vector<std::string_view> placements_of(const Candidate& shape) const {
+    const std::vector<std::string>& words = placements();
+    const std::string_view given = known_word(base_.parallelism.placement, words);
+    if (!job_.is_auto("parallelism.placement")) return {given};
+    std::vector<std::string_view> found;
+    std::vector<std::string> orders;
+    for (const std::string& word : words) {
+      if (word.size() != 3) continue;  // another name of one of the others
+      std::string order;
+      for (const char axis : word) {
+        const int ranks = axis == 'P'   ? shape.pipeline
+                          : axis == 'T' ? shape.tensor
+                                        : shape.replicas();
+        if (ranks > 1) order += axis;
+      }
+      if (std::find(orders.begin(), orders.end(), order) != orders.end()) continue;
+      orders.push_back(order);
+      found.push_back(word);
+    }
+    return found;
+  }
+
+  // Empty: it is legal. What is legal but not supported is turned away where the planner chose it,
+  // and an error where the job asks for it.
+  std::string rule_against(const Candidate& candidate, bool chosen = false) const {
     try {
       verify(to_plan(candidate, base_), sizes_);
-    } catch (const NotSupportedYet& error) {  // the space has no such thing: the job asks for it
-      throw NotSupportedYet(job_.file + ": " + error.what());
+    } catch (const NotSupportedYet& error) {
+      if (!chosen) throw NotSupportedYet(job_.file + ": " + error.what());
+      return error.what();
     } catch (const InputError& error) {
-      return reject(error.what());
+      return error.what();
     }
-    ++space_.enumerated;
-    space_.candidates.push_back(candidate);
+    return {};
   }
 
   const Job& job_;
@@ -185,6 +357,46 @@ class Enumerator {
 };
 
 }  // namespace
+
+std::int64_t Branch::count_with(std::size_t saving) const {
+  std::int64_t count = 0;
+  for (std::size_t cut = 0; cut < cuts.size(); ++cut) {
+    if (!saves(cut, saving)) continue;
+    const auto first =
+        cut_takes_sharding.begin() + static_cast<std::ptrdiff_t>(cut * shardings.size());
+    count += std::count(first, first + std::ssize(shardings), 1);
+  }
+  return count;
+}
+
+Candidate Branch::with(const Kernels& chosen, const Saving& saving) const {
+  return chosen_with(chosen_with(shape, chosen), saving);
+}
+
+std::int64_t Space::legal() const {
+  std::int64_t count = enumerated;
+  for (const auto& [reason, each] : rejected) count -= each;
+  return count;
+}
+
+std::vector<Candidate> Space::candidates() const {
+  std::vector<Candidate> all;
+  for (const Branch& branch : branches)
+    for (std::size_t cut = 0; cut < branch.cuts.size(); ++cut)
+      for (std::size_t saving = 0; saving < branch.savings.size(); ++saving)
+        for (std::size_t sharding = 0; sharding < branch.shardings.size(); ++sharding) {
+          if (!branch.takes(cut, sharding) || !branch.saves(cut, saving)) continue;
+          for (const Kernels& kernels : branch.kernels)
+            for (const std::string_view placement : branch.placements) {
+              Candidate candidate = chosen_with(
+                  chosen_with(branch.with(kernels, branch.savings[saving]), branch.cuts[cut]),
+                  branch.shardings[sharding]);
+              candidate.placement = placement;
+              all.push_back(candidate);
+            }
+        }
+  return all;
+}
 
 Space enumerate(const Job& job, const Plan& base, int ranks) {
   return Enumerator(job, base, ranks).run();
@@ -207,14 +419,21 @@ Plan to_plan(const Candidate& candidate, const Plan& base) {
   p.pipeline = candidate.pipeline;
   p.tensor = candidate.tensor;
   p.data = candidate.data;
+  p.context = candidate.context;
+  p.expert = candidate.expert;
+  p.shard = candidate.shard;
   p.virtual_stages = candidate.virtual_stages;
   p.schedule = candidate.schedule;
   p.zero_stage = candidate.zero_stage;
   p.sequence_parallel = candidate.sequence_parallel;
-  p.expert = candidate.expert;
-  plan.training.micro_batch = candidate.micro_batch;
-  plan.training.recompute = candidate.recompute;
-  plan.training.compiler = candidate.compiler;
+  p.offload = candidate.offload;
+  p.placement = candidate.placement;
+  Training& t = plan.training;
+  t.micro_batch = candidate.micro_batch;
+  t.recompute = candidate.recompute;
+  t.recompute_fraction = candidate.recompute_fraction;
+  t.compiler = candidate.compiler;
+  t.attention = candidate.attention;
   return plan;
 }
 

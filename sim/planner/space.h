@@ -1,10 +1,14 @@
 // Every way in which a job may be cut on a number of ranks: what the job fixes stays, what it
 // leaves "auto" takes all legal values. Combinations against a rule are counted with the rule.
+//
+// A space has too many plans to list. It is a list of branches instead: a shape, and what may be
+// chosen beside it, each list with each other.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "models/job/job.h"
@@ -13,24 +17,69 @@ namespace meshwright {
 
 // What a plan takes from the search; all else comes from the job.
 struct Candidate {
-  int pipeline = 1, tensor = 1, data = 1;
+  int pipeline = 1, tensor = 1, context = 1, data = 1, expert = 1;
+  int micro_batch = 1;
   int virtual_stages = 1;
   ScheduleKind schedule = ScheduleKind::one_f_one_b;
-  int micro_batch = 1;
-  Recompute recompute = Recompute::none;
   int zero_stage = 0;
+  int shard = 1;  // as in Parallelism: 1 with a zero_stage means all replicas
+  Recompute recompute = Recompute::none;
+  double recompute_fraction = 1;
+  std::string_view offload = "none";
   bool sequence_parallel = false;
-  int expert = 1;
   CompilerLevel compiler = CompilerLevel::fused;
+  AttentionKernel attention = AttentionKernel::flash2;
+  std::string_view placement = "DPT";
   bool operator==(const Candidate&) const = default;
+  int replicas() const { return data * context; }
 };
 
 using Rejections = std::map<std::string, std::int64_t>;  // reason -> combinations
 
+// Schedule and chunks per stage; what is sharded over how many; what is recomputed or moved away.
+struct PipelineCut {
+  ScheduleKind schedule = ScheduleKind::one_f_one_b;
+  int virtual_stages = 1;
+};
+struct Sharding {
+  int zero_stage = 0, shard = 1;
+};
+struct Saving {
+  Recompute recompute = Recompute::none;
+  double fraction = 1;
+  std::string_view offload = "none";
+};
+struct Kernels {  // how the tensor group shares rows, and what the compiler makes of it all
+  bool sequence_parallel = false;
+  CompilerLevel compiler = CompilerLevel::fused;
+  AttentionKernel attention = AttentionKernel::flash2;
+};
+
+struct Branch {
+  Candidate shape;  // its degrees and micro-batch
+  std::vector<PipelineCut> cuts;
+  std::vector<Sharding> shardings;
+  std::vector<Saving> savings;
+  std::vector<Kernels> kernels;
+  std::vector<std::string_view> placements;
+  std::vector<char> cut_takes_sharding, cut_takes_saving;  // [cut * ... + ...]
+
+  bool takes(std::size_t cut, std::size_t sharding) const {
+    return cut_takes_sharding[cut * shardings.size() + sharding] != 0;
+  }
+  bool saves(std::size_t cut, std::size_t saving) const {
+    return cut_takes_saving[cut * savings.size() + saving] != 0;
+  }
+  std::int64_t count_with(std::size_t saving) const;  // of one of the kernels and one placement
+  Candidate with(const Kernels& chosen, const Saving& saving) const;
+};
+
 struct Space {
-  std::vector<Candidate> candidates;  // legal ones, in a fixed order
-  std::int64_t enumerated = 0;        // legal or not
+  std::vector<Branch> branches;  // in a fixed order
+  std::int64_t enumerated = 0;   // combinations, legal or not
   Rejections rejected;
+  std::int64_t legal() const;
+  std::vector<Candidate> candidates() const;  // all legal ones, of a space that is small
 };
 
 // `base`: the job's plan with precision and attention settled for the machine.

@@ -78,6 +78,14 @@ std::int64_t scratch_of(const Program& program, const Gpu& device) {
   return bytes;
 }
 
+std::optional<StepInterval> interval_of(const Cluster& cluster, double step_time_s) {
+  const std::optional<Residuals>& residuals = cluster.machine.residuals;
+  if (!residuals) return std::nullopt;
+  const auto& interval = cluster.hosts > 1 ? residuals->many_hosts : residuals->one_host;
+  if (!interval) return std::nullopt;
+  return StepInterval{step_time_s * interval->low, step_time_s * interval->high, interval->rows};
+}
+
 }  // namespace
 
 Prepared prepare(const Model& model, Plan plan, const Cluster& cluster) {
@@ -141,10 +149,13 @@ Prediction predict(const Prepared& prepared, const Cluster& cluster, bool spot,
   ReplayResult replayed = replay(prepared.stages, plan, mesh, Topology(cluster), options);
   Prediction result;
   result.step_time_s = to_seconds(replayed.step_time).value;
+  result.interval = interval_of(cluster, result.step_time_s);
+  result.calibration = cluster.machine.calibration;
   result.instructions = replayed.instructions;
   add_throughput(prepared, cluster, spot, result);
   add_memory(prepared, cluster, result);
   add_idle_times(replayed, result);
+  result.stages = std::move(replayed.stages);
   if (timeline != nullptr) *timeline = std::move(replayed.timeline);
   result.simulation_wall_s =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "hwprofiles/machine.h"
@@ -34,8 +35,25 @@ struct StageMemory {
   std::int64_t peak_bytes = 0;
 };
 
+// Share of the time whose steps count where hosts fail (goodput.h), for the chosen interval between
+// checkpoints and for the best one.
+struct Goodput {
+  double share = 1, best_share = 1;
+  int every_steps = 0, best_every_steps = 0;
+  double mean_time_between_failures_s = 0;  // of the cluster
+  double checkpoint_write_s = 0;
+};
+
+// Where four of five steps like this one would be measured.
+struct StepInterval {
+  double low_s = 0, high_s = 0;
+  int rows = 0;  // published steps behind it
+};
+
 struct Prediction {
   double step_time_s = 0;
+  std::optional<StepInterval> interval;  // none: no step like it was published
+  std::string calibration;               // of the machine's profile
   double sequences_per_s = 0, tokens_per_s = 0;
   double model_flops_per_s_per_gpu = 0, mfu = 0;
   double bubble_fraction = 0, exposed_communication_s = 0;
@@ -46,6 +64,8 @@ struct Prediction {
   std::int64_t host_memory_bytes = 0;  // what the ranks of the fullest host keep in its memory
   double host_memory_limit_bytes = 0;
   std::optional<double> usd_per_hour, usd_per_million_tokens;
+  std::optional<Goodput> goodput;  // none: hosts do not fail
+  std::vector<StageTimes> stages;
   std::int64_t instructions = 0;
   double simulation_wall_s = 0;
 };

@@ -23,7 +23,7 @@ class Accountant {
         add(script_.run(task, script_.steps()[at(i)].instruction), task, i);
     }
     add_tail();
-    result_.bubble = result_.span - busy_inside_ - exposed_inside_;
+    result_.bubble = result_.span - busy_inside_ - exposed_inside_ - launch_inside_;
     return result_;
   }
 
@@ -33,15 +33,24 @@ class Accountant {
   }
   SimTime end_of(int run) const { return run < 0 ? 0 : times_.end[at(run)]; }
 
-  bool is_compute(int run) const {
+  const Instruction& instruction_of(int run) const {
     const RunId id = script_.run_id(run);
     const Body& body = script_.program().bodies[at(script_.body_of(id.task))];
-    return body.instructions[at(id.instruction)].stream == Stream::compute;
+    return body.instructions[at(id.instruction)];
   }
 
-  void expose(SimTime begin, SimTime end) {
+  bool is_compute(int run) const { return instruction_of(run).stream == Stream::compute; }
+
+  static GroupKind group_of(const Instruction& instruction) {
+    const bool message =
+        instruction.kind == InstructionKind::send || instruction.kind == InstructionKind::recv;
+    return message ? GroupKind::pipeline : instruction.group;
+  }
+
+  void expose(const Instruction& what, SimTime begin, SimTime end) {
     if (end <= begin) return;
     result_.exposed_communication += end - begin;
+    result_.exposed_by[static_cast<std::size_t>(group_of(what))] += end - begin;
     exposed_inside_ += inside(begin, end);
   }
 
@@ -50,7 +59,8 @@ class Accountant {
   // what is left is time in which a peer was not there yet.
   void blame(int run, SimTime free) {
     while (run >= 0 && times_.end[at(run)] > free) {
-      if (!is_compute(run)) expose(std::max(free, times_.begin[at(run)]), times_.end[at(run)]);
+      if (!is_compute(run))
+        expose(instruction_of(run), std::max(free, times_.begin[at(run)]), times_.end[at(run)]);
       run = times_.previous[at(run)];
     }
   }
@@ -58,14 +68,20 @@ class Accountant {
   void add(int run, int task, int step) {
     const SimTime begin = times_.begin[at(run)], end = times_.end[at(run)];
     if (end < 0) return;  // not in this task
-    if (end_of(times_.previous[at(run)]) > free_) blame(times_.previous[at(run)], free_);
+    const SimTime ready = std::max(free_, end_of(times_.previous[at(run)]));
+    if (ready > free_) blame(times_.previous[at(run)], free_);
     const Body& body = script_.program().bodies[at(script_.body_of(task))];
     const int instruction = script_.steps()[at(step)].instruction;
     if (body.instructions[at(instruction)].stream == Stream::compute) {
+      if (script_.steps()[at(step)].contact < 0) {
+        result_.launch += begin - ready;
+        launch_inside_ += inside(ready, begin);
+      }
       result_.compute_busy += end - begin;
       busy_inside_ += inside(begin, end);
     } else {
-      expose(begin, end);  // inline order: communication on the lane of compute
+      expose(body.instructions[at(instruction)], begin,
+             end);  // inline order: communication on the lane of compute
     }
     free_ = end;
   }
@@ -89,7 +105,7 @@ class Accountant {
   const PlayerTimes& times_;
   Window window_;
   StageTimes result_;
-  SimTime free_ = 0, busy_inside_ = 0, exposed_inside_ = 0;
+  SimTime free_ = 0, busy_inside_ = 0, exposed_inside_ = 0, launch_inside_ = 0;
 };
 
 }  // namespace

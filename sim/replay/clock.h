@@ -1,5 +1,10 @@
 // The visitor of a walk that keeps the time: when every run of every player began and ended, and
 // what it waited for last. Runs end by events, in order of time.
+//
+// A player's host launches the kernels of the compute stream one after the other and runs ahead of
+// the device as far as it can: a kernel begins when the device is ready and the host has launched
+// it. A run of several kernels lasts as long as they do; it begins so late that none of them would
+// have to wait for its launch.
 #pragma once
 
 #include <algorithm>
@@ -10,6 +15,7 @@
 #include "models/core/units.h"
 #include "models/plan/walk.h"
 #include "sim/engine/event_queue.h"
+#include "sim/replay/durations.h"
 
 namespace meshwright {
 
@@ -21,14 +27,15 @@ struct PlayerTimes {
 
 class Clock {
  public:
-  Clock(const Cast& cast, const std::vector<const std::vector<SimTime>*>& durations)
-      : durations_(durations), players_(cast.scripts.size()) {
+  Clock(const Cast& cast, const std::vector<const StepTimes*>& times)
+      : step_times_(times), players_(cast.scripts.size()), launched_(cast.scripts.size(), 0) {
     for (std::size_t p = 0; p < players_.size(); ++p) {
       const auto runs = static_cast<std::size_t>(cast.scripts[p]->runs());
       players_[p].begin.assign(runs, 0);
       players_[p].end.assign(runs, -1);
       players_[p].done.assign(runs, 0);
       players_[p].previous.assign(runs, -1);
+      is_message_.emplace_back(runs, 0);
     }
   }
 
@@ -37,6 +44,7 @@ class Clock {
   // Until others have come as well, `begin` is when this player was ready.
   void reached(const Party& party, int previous_of_lane, std::span<const int> waited) {
     PlayerTimes& own = players_[at(party.player)];
+    wait_for_messages(party, waited);
     int latest = previous_of_lane;
     SimTime ready = latest < 0 ? 0 : own.end[at(latest)];
     for (int run : waited)
@@ -45,13 +53,20 @@ class Clock {
     own.previous[at(party.run)] = latest;
   }
 
-  void alone(const Party& party) { finish(party, players_[at(party.player)].begin[at(party.run)]); }
+  void alone(const Party& party) {
+    const SimTime ready = players_[at(party.player)].begin[at(party.run)];
+    finish(party, std::max(ready, launched(party)));
+  }
 
   void together(std::span<const Party> parties) {
     SimTime begin = 0;
     for (const Party& party : parties)
       begin = std::max(begin, times(party.player).begin[at(party.run)]);
-    for (const Party& party : parties) finish(party, begin);
+    for (const Party& party : parties) {
+      is_message_[at(party.player)][at(party.run)] =
+          step_times_[at(party.player)]->message[at(party.step)];
+      finish(party, begin);
+    }
   }
 
   int next_end() {
@@ -66,9 +81,31 @@ class Clock {
  private:
   static std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
+  // Frameworks that launch kernels one by one wait for a message before they launch what needs it.
+  void wait_for_messages(const Party& party, std::span<const int> waited) {
+    const StepTimes& times = *step_times_[at(party.player)];
+    if (!times.host_waits || times.kernels[at(party.step)] == 0) return;
+    const std::vector<char>& is_message = is_message_[at(party.player)];
+    SimTime& host = launched_[at(party.player)];
+    for (int run : waited)
+      if (is_message[at(run)]) host = std::max(host, players_[at(party.player)].end[at(run)]);
+  }
+
+  // When the host has launched the run's kernels, such that each is there when its turn comes.
+  SimTime launched(const Party& party) {
+    const StepTimes& times = *step_times_[at(party.player)];
+    const int kernels = times.kernels[at(party.step)];
+    if (kernels == 0) return 0;
+    SimTime& host = launched_[at(party.player)];
+    const SimTime first = host + times.launch[at(party.step)] / kernels;
+    host += times.launch[at(party.step)];
+    const SimTime lasts = times.lasts[at(party.step)];
+    return std::max(first, host - (lasts - lasts / kernels));
+  }
+
   void finish(const Party& party, SimTime begin) {
     PlayerTimes& own = players_[at(party.player)];
-    const SimTime end = begin + (*durations_[at(party.player)])[at(party.step)];
+    const SimTime end = begin + step_times_[at(party.player)]->lasts[at(party.step)];
     constexpr SimTime longest = 8'000'000'000'000'000'000;  // 92 days; one run more still fits
     if (end > longest) throw InputError("the step would take more than 92 days of simulated time");
     own.begin[at(party.run)] = begin;
@@ -79,8 +116,10 @@ class Clock {
       events_.at(end, 0, party.player, party.run);
   }
 
-  std::vector<const std::vector<SimTime>*> durations_;  // of each player's steps
+  std::vector<const StepTimes*> step_times_;  // of each player
   std::vector<PlayerTimes> players_;
+  std::vector<std::vector<char>> is_message_;  // per player and run that has begun
+  std::vector<SimTime> launched_;              // of each player's host: the last kernel's launch
   EventQueue events_;
 };
 

@@ -1,5 +1,7 @@
 #include "sim/replay/durations.h"
 
+#include <cmath>
+
 #include "models/core/error.h"
 
 namespace meshwright {
@@ -50,7 +52,11 @@ constexpr int message_kind = -1, ring_kind = -2;
 }  // namespace
 
 Durations::Durations(const Plan& plan, const Mesh& mesh, const Topology& topology)
-    : mesh_(mesh), topology_(topology), cost_(topology.cluster(), plan.training) {}
+    : mesh_(mesh),
+      topology_(topology),
+      cost_(topology.cluster(), plan.training),
+      straggling_(1 + topology.cluster().machine.gpu.kernels.straggling * std::log2(mesh.ranks())) {
+}
 
 SimTime Durations::collective(const Instruction& instruction) {
   const CollectiveKind kind =
@@ -102,7 +108,8 @@ SimTime Durations::message(int from, int to, std::int64_t bytes) {
 
 SimTime Durations::of(const Instruction& instruction, const Script& script,
                       const Contact* contact) {
-  if (contact == nullptr) return checked_sim_time(cost_.time(instruction, script.program()));
+  if (contact == nullptr)
+    return checked_sim_time(cost_.time(instruction, script.program()) * straggling_);
   if (instruction.kind == InstructionKind::ring_shift) return ring_shift(instruction);
   if (!contact->is_message()) return collective(instruction);
   const int stages = mesh_.degrees().pipeline;
@@ -111,18 +118,23 @@ SimTime Durations::of(const Instruction& instruction, const Script& script,
   return message(contact->from % stages, contact->to % stages, sent.type.bytes());
 }
 
-std::vector<SimTime> Durations::of_steps(const Script& script,
-                                         const std::vector<Contact>& contacts) {
-  std::vector<SimTime> times;
-  times.reserve(script.steps().size());
+StepTimes Durations::of_steps(const Script& script, const std::vector<Contact>& contacts) {
+  StepTimes times;
+  times.host_waits = cost_.host_launches();
   const int lanes = script.lanes();
   for (std::size_t body = 0; body < script.program().bodies.size(); ++body) {
     const auto& instructions = script.program().bodies[body].instructions;
     const int b = static_cast<int>(body);
     for (int i = script.first_step(b, 0); i < script.end_step(b, lanes - 1); ++i) {
       const Script::Step& step = script.steps()[at(i)];
-      times.push_back(of(instructions[at(step.instruction)], script,
-                         step.contact < 0 ? nullptr : &contacts[at(step.contact)]));
+      const Instruction& instruction = instructions[at(step.instruction)];
+      times.lasts.push_back(
+          of(instruction, script, step.contact < 0 ? nullptr : &contacts[at(step.contact)]));
+      const bool launches = step.contact < 0 && instruction.stream == Stream::compute;
+      times.launch.push_back(
+          launches ? checked_sim_time(cost_.launch_time(instruction, script.program())) : 0);
+      times.kernels.push_back(launches ? cost_.launches(instruction, script.program()) : 0);
+      times.message.push_back(step.contact >= 0 && contacts[at(step.contact)].is_message());
     }
   }
   return times;

@@ -12,11 +12,20 @@
 
 namespace meshwright {
 
+struct StepTimes {
+  std::vector<SimTime> lasts;
+  // Steps of the compute stream: what the host needs for their kernels. All zero: nobody launches.
+  std::vector<SimTime> launch;
+  std::vector<int> kernels;   // how many it launches
+  std::vector<char> message;  // point to point
+  bool host_waits = false;    // for its messages to arrive, before it launches more
+};
+
 class Durations {
  public:
   Durations(const Plan& plan, const Mesh& mesh, const Topology& topology);
 
-  std::vector<SimTime> of_steps(const Script& script, const std::vector<Contact>& contacts);
+  StepTimes of_steps(const Script& script, const std::vector<Contact>& contacts);
 
  private:
   SimTime of(const Instruction& instruction, const Script& script, const Contact* contact);
@@ -34,6 +43,7 @@ class Durations {
   const Mesh& mesh_;
   const Topology& topology_;
   CostModel cost_;
+  double straggling_;  // factor of compute time: a step goes on with the slowest of its ranks
   std::map<GroupKind, Groups> groups_;
   std::map<Key, SimTime> known_;
 };

@@ -7,8 +7,8 @@
 #include "models/core/error.h"
 #include "models/plan/walk.h"
 #include "sim/replay/accounting.h"
+#include "sim/replay/classes.h"
 #include "sim/replay/clock.h"
-#include "sim/replay/durations.h"
 
 namespace meshwright {
 
@@ -16,27 +16,8 @@ namespace {
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
-// A player of the walk: the rank it is, and how many ranks it stands for.
-struct Part {
-  int rank = 0;
-  int stage = 0;
-  int ranks = 1;
-};
-
-std::vector<Part> parts_of(const Mesh& mesh, bool fold) {
-  std::vector<Part> parts;
-  if (fold) {
-    for (int stage = 0; stage < mesh.degrees().pipeline; ++stage)
-      parts.push_back({mesh.rank({stage, 0, 0}), stage, mesh.ranks() / mesh.degrees().pipeline});
-  } else {
-    for (int rank = 0; rank < mesh.ranks(); ++rank)
-      parts.push_back({rank, mesh.coordinates(rank).pipeline, 1});
-  }
-  return parts;
-}
-
 // Runs, bytes and entries of one player.
-void collect(const Script& script, const PlayerTimes& times, const Part& part, bool timeline,
+void collect(const Script& script, const PlayerTimes& times, const RankClass& part, bool timeline,
              ReplayResult& result) {
   for (int task = 0; task < script.tasks(); ++task) {
     const auto& instructions = script.program().bodies[at(script.body_of(task))].instructions;
@@ -57,20 +38,63 @@ void collect(const Script& script, const PlayerTimes& times, const Part& part, b
   }
 }
 
-// Of one rank of every stage: the first player that plays it.
-std::vector<StageTimes> stage_times(const std::vector<Script>& scripts, const Clock& clock,
-                                    const std::vector<Part>& parts) {
-  std::vector<int> player(scripts.size(), -1);
-  for (std::size_t p = parts.size(); p-- > 0;) player[at(parts[p].stage)] = static_cast<int>(p);
-  Window window{std::numeric_limits<SimTime>::max(), 0};
-  for (std::size_t stage = 0; stage < scripts.size(); ++stage) {
-    const Window own = pipeline_window(scripts[stage], clock.times(player[stage]));
-    window = {std::min(window.begin, own.begin), std::max(window.end, own.end)};
+constexpr std::size_t stage_numbers = 4 + group_kind_count;
+
+// All of StageTimes but the span.
+template <class Times>
+auto numbers(Times& times) {
+  std::array<decltype(&times.bubble), stage_numbers> all{
+      &times.compute_busy, &times.bubble, &times.exposed_communication, &times.launch};
+  for (std::size_t group = 0; group < group_kind_count; ++group)
+    all[4 + group] = &times.exposed_by[group];
+  return all;
+}
+
+// Means over the ranks of a stage, without overflow: quotients and remainders apart.
+class MeanTimes {
+ public:
+  explicit MeanTimes(int ranks) : ranks_(ranks) {}
+
+  void add(const StageTimes& times, int ranks) {
+    const auto own = numbers(times);
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      whole_[i] += *own[i] / ranks_ * ranks;
+      rest_[i] += *own[i] % ranks_ * ranks;
+    }
   }
-  std::vector<StageTimes> times;
-  for (std::size_t stage = 0; stage < scripts.size(); ++stage)
-    times.push_back(account(scripts[stage], clock.times(player[stage]), window));
-  return times;
+
+  StageTimes mean(SimTime span) const {
+    StageTimes times;
+    times.span = span;
+    const auto own = numbers(times);
+    for (std::size_t i = 0; i < own.size(); ++i) *own[i] = whole_[i] + rest_[i] / ranks_;
+    return times;
+  }
+
+ private:
+  SimTime ranks_;
+  std::array<SimTime, stage_numbers> whole_{}, rest_{};
+};
+
+std::vector<StageTimes> stage_times(const std::vector<Script>& scripts, const Clock& clock,
+                                    const std::vector<RankClass>& classes) {
+  Window window{std::numeric_limits<SimTime>::max(), 0};
+  int ranks = 0;
+  for (std::size_t player = 0; player < classes.size(); ++player) {
+    const Window own =
+        pipeline_window(scripts[at(classes[player].stage)], clock.times(static_cast<int>(player)));
+    window = {std::min(window.begin, own.begin), std::max(window.end, own.end)};
+    ranks += classes[player].ranks;
+  }
+  std::vector<MeanTimes> means(scripts.size(), MeanTimes(ranks / static_cast<int>(scripts.size())));
+  for (std::size_t player = 0; player < classes.size(); ++player) {
+    const std::size_t stage = at(classes[player].stage);
+    means[stage].add(account(scripts[stage], clock.times(static_cast<int>(player)), window),
+                     classes[player].ranks);
+  }
+  std::vector<StageTimes> stages;
+  for (const MeanTimes& mean : means) stages.push_back(mean.mean(window.end - window.begin));
+  return stages;
 }
 
 }  // namespace
@@ -84,24 +108,26 @@ ReplayResult replay(const std::vector<Program>& stages, const Plan& plan, const 
   scripts.reserve(stages.size());
   for (const Program& program : stages)
     scripts.emplace_back(program, order, static_cast<int>(stages.size()), contacts);
-  const Cast cast =
-      options.fold ? cast_of_stages(scripts, contacts) : cast_of_ranks(scripts, contacts, mesh);
-  const std::vector<Part> parts = parts_of(mesh, options.fold);
-  Durations durations(plan, mesh, topology);
-  std::vector<std::vector<SimTime>> of_stage;
-  for (const Script& script : scripts) of_stage.push_back(durations.of_steps(script, contacts));
-  std::vector<const std::vector<SimTime>*> of_player;
-  for (const Part& part : parts) of_player.push_back(&of_stage[at(part.stage)]);
+  const RankClasses ranks = classes_of(contacts, mesh, topology.cluster(), options.fold);
+  const bool stages_alone = ranks.classes.size() == stages.size();
+  const Cast cast = stages_alone ? cast_of_stages(scripts, contacts)
+                                 : cast_of_classes(scripts, contacts, mesh, ranks.of_rank);
+  ClassDurations durations(plan, mesh, topology);
+  std::vector<StepTimes> of_class;
+  for (const RankClass& each : ranks.classes)
+    of_class.push_back(durations.of_steps(each, scripts[at(each.stage)], contacts));
+  std::vector<const StepTimes*> of_player;
+  for (const StepTimes& times : of_class) of_player.push_back(&times);
 
   Clock clock(cast, of_player);
   const std::string left = Walk<Clock>(cast, clock).run();
   MESHWRIGHT_CHECK(left.empty(), "deadlock: " + left);
 
   ReplayResult result;
-  for (std::size_t p = 0; p < parts.size(); ++p)
-    collect(scripts[at(parts[p].stage)], clock.times(static_cast<int>(p)), parts[p],
+  for (std::size_t p = 0; p < ranks.classes.size(); ++p)
+    collect(scripts[at(ranks.classes[p].stage)], clock.times(static_cast<int>(p)), ranks.classes[p],
             options.timeline, result);
-  result.stages = stage_times(scripts, clock, parts);
+  result.stages = stage_times(scripts, clock, ranks.classes);
   return result;
 }
 

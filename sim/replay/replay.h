@@ -4,8 +4,10 @@
 // Folding: a collective lasts as long as the slowest of the groups of its kind, which run it at the
 // same time; a message as long as the slowest between the same two stages. So all ranks of a stage
 // begin and end everything at the same instants wherever they lie, and one of them stands for all.
+// With faults in the cluster one stands for each class of equal ranks (classes.h).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -23,15 +25,19 @@ struct ReplayOptions {
   bool timeline = false;  // keep every entry (of the folded representatives)
 };
 
-// Of one rank of a stage. `span` is the same for all stages: from the first forward of any stage to
-// the last backward of any, so that equal stages with free communication have a bubble of
-// (p - 1) / (m + p - 1) each.
+// Of one rank of a stage, the mean over its ranks where they differ. `span` is the same for all
+// stages: from the first forward of any stage to the last backward of any, so that equal stages
+// with free communication have a bubble of (p - 1) / (m + p - 1) each.
 struct StageTimes {
-  SimTime compute_busy = 0;           // compute stream at work, whole step
-  SimTime bubble = 0;                 // idle inside the span, not waiting for a collective or wire
+  SimTime compute_busy = 0;  // compute stream at work, whole step
+  SimTime bubble = 0;        // idle inside the span, not waiting for a collective, wire or launch
   SimTime exposed_communication = 0;  // compute stream waiting for a collective or for the wire of
                                       // a send, whole step
+  SimTime launch = 0;  // compute stream waiting for the host to launch its next kernel, whole step
   SimTime span = 0;
+  // exposed_communication by the group of the collective; of messages `pipeline`, of copies to and
+  // from the host `none`.
+  std::array<SimTime, group_kind_count> exposed_by{};
 };
 
 struct ReplayResult {

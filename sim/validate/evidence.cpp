@@ -97,6 +97,8 @@ Evidence read_evidence(const std::string& path) {
   evidence.title = source.required<std::string>("title");
   evidence.where = source.optional<std::string>("where", "");
   evidence.measured_by = source.optional<std::string>("measured_by", "");
+  if (source.has("independent_rows"))
+    evidence.independent_rows = at_least_one(source, "independent_rows");
   for (const char* key : {"flops_convention", "caveats"}) source.has(key);
   source.done();
   for (Fields& row : file.objects("rows")) read_row(std::move(row), evidence);

@@ -34,6 +34,7 @@ struct LargestBatchRow {  // the largest batch per GPU that fits
 struct Evidence {
   std::string source;  // the file's name without its extension
   std::string title, where, measured_by;
+  std::optional<int> independent_rows;  // where rows follow from each other: how many do not
   std::vector<StepRow> steps;
   std::vector<CollectiveRow> collectives;
   std::vector<LargestBatchRow> largest_batches;

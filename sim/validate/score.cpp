@@ -4,37 +4,28 @@
 #include <cmath>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "models/core/error.h"
-#include "models/core/fields.h"
 #include "sim/planner/clusters.h"
-#include "sim/predict/predict.h"
+#include "sim/validate/case.h"
 #include "sim/validate/largest_batch.h"
 
 namespace meshwright {
 
 namespace {
 
-// The value below which `share` of the sorted values lie, linear between ranks.
-double quantile(std::vector<double> values, double share) {
-  std::sort(values.begin(), values.end());
-  const double place = share * static_cast<double>(values.size() - 1);
-  const auto below = static_cast<std::size_t>(place);
-  const std::size_t above = std::min(below + 1, values.size() - 1);
-  return values[below] + (place - static_cast<double>(below)) * (values[above] - values[below]);
-}
+using Weighted = std::vector<std::pair<double, double>>;  // values with weights
 
-double mean(const std::vector<double>& values) {
-  double sum = 0;
-  for (const double value : values) sum += value;
-  return sum / static_cast<double>(values.size());
+double mean(const Weighted& values) {
+  double sum = 0, weights = 0;
+  for (const auto& [value, weight] : values) sum += value * weight, weights += weight;
+  return sum / weights;
 }
 
 class Scorer {
  public:
-  Scorer(std::span<const Evidence> evidence, const Progress& progress)
-      : evidence_(evidence), progress_(progress) {
+  Scorer(std::span<const Evidence> evidence, const Progress& progress, const MachineLoader& load)
+      : evidence_(evidence), progress_(progress), load_(load) {
     for (const Evidence& each : evidence)
       all_ += each.steps.size() + each.collectives.size() + each.largest_batches.size();
   }
@@ -113,7 +104,7 @@ class Scorer {
   const Machine& machine(const std::string& name) {
     const auto found = machines_.find(name);
     if (found != machines_.end()) return found->second;
-    return machines_.emplace(name, load_known_machine(name)).first->second;
+    return machines_.emplace(name, load_(name)).first->second;
   }
 
   // Rows of one model and plan, which differ in the cluster alone, come one after the other in most
@@ -127,14 +118,9 @@ class Scorer {
   }
 
   ScoredStep predict_step(const Evidence& evidence, const StepRow& row) {
-    const nlohmann::json value = parse_json(row.job, row.id);
-    const Job job = read_job(value, row.id, ".", machine_facts);
-    const std::string name = machines_of(job.cluster).front();
-    const Cluster cluster =
-        make_cluster(job.cluster, machine(name), counts_of(job.cluster).front());
-    const Plan plan = settle(job, cluster.ranks(), machine_facts(cluster.machine));
-    const std::string key = value.at("model").dump() + to_json(plan).dump();
-    const Prediction prediction = predict(prepared(job, plan, key, cluster), cluster);
+    const StepCase step = case_of(row, machine(machine_of(row)));
+    const Prediction prediction =
+        predict(prepared(step.job, step.plan, step.key, step.cluster), step.cluster);
     ScoredStep scored;
     scored.id = row.id;
     scored.source = evidence.source;
@@ -143,6 +129,13 @@ class Scorer {
     scored.predicted_peak_memory_bytes = static_cast<double>(prediction.peak_memory_bytes);
     scored.measured_peak_memory_bytes = row.peak_memory_bytes;
     scored.fits = prediction.fits;
+    scored.gpu = step.cluster.machine.gpu.name;
+    scored.hosts = step.cluster.hosts;
+    scored.question = step.question;
+    if (evidence.independent_rows)
+      scored.weight = std::min(1.0, static_cast<double>(*evidence.independent_rows) /
+                                        static_cast<double>(evidence.steps.size()));
+    scored.interval = prediction.interval;
     scored.predicted_mfu = prediction.mfu;
     return scored;
   }
@@ -162,6 +155,7 @@ class Scorer {
 
   std::span<const Evidence> evidence_;
   const Progress& progress_;
+  const MachineLoader& load_;
   std::size_t done_ = 0, all_ = 0;
   ValidationScores score_;
   std::map<std::string, Machine> machines_;
@@ -171,15 +165,32 @@ class Scorer {
 
 }  // namespace
 
+// Each value stands in the middle of its weight; between two the quantile is linear.
+double quantile(Weighted values, double share) {
+  std::sort(values.begin(), values.end());
+  double all = -(values.front().second + values.back().second) / 2;
+  for (const auto& [value, weight] : values) all += weight;
+  double before = 0;
+  for (std::size_t i = 1; i < values.size(); ++i) {
+    const double between = (values[i - 1].second + values[i].second) / 2;
+    if (before + between >= share * all) {
+      const double place = between > 0 ? (share * all - before) / between : 0;
+      return values[i - 1].first + place * (values[i].first - values[i - 1].first);
+    }
+    before += between;
+  }
+  return values.back().first;
+}
+
 ErrorSummary summarise(const std::string& source, std::span<const Pair> pairs) {
   ErrorSummary summary;
   summary.source = source;
   summary.rows = static_cast<int>(pairs.size());
   if (pairs.empty()) return summary;
-  std::vector<double> errors, sizes;
+  Weighted errors, sizes;
   for (const Pair& pair : pairs) {
-    errors.push_back(pair.predicted / pair.measured - 1);
-    sizes.push_back(std::abs(errors.back()));
+    errors.emplace_back(pair.predicted / pair.measured - 1, pair.weight);
+    sizes.emplace_back(std::abs(errors.back().first), pair.weight);
   }
   summary.mape = mean(sizes);
   summary.median_ape = quantile(sizes, 0.5);
@@ -188,26 +199,83 @@ ErrorSummary summarise(const std::string& source, std::span<const Pair> pairs) {
   return summary;
 }
 
+namespace {
+
+// Of plans that answer one question.
+struct Choice {
+  double pairs_in_order = 0, pairs = 0, regret = 0;
+};
+
+Choice choose(const std::vector<const ScoredStep*>& plans) {
+  Choice choice;
+  for (std::size_t a = 0; a < plans.size(); ++a)
+    for (std::size_t b = a + 1; b < plans.size(); ++b) {
+      const double measured = plans[a]->measured_step_time_s - plans[b]->measured_step_time_s;
+      const double predicted = plans[a]->predicted_step_time_s - plans[b]->predicted_step_time_s;
+      if (measured == 0) continue;
+      ++choice.pairs;
+      choice.pairs_in_order += measured * predicted > 0;
+    }
+  const auto least = [&](double ScoredStep::*time) {
+    return *std::min_element(plans.begin(), plans.end(),
+                             [&](auto* a, auto* b) { return a->*time < b->*time; });
+  };
+  choice.regret = least(&ScoredStep::predicted_step_time_s)->measured_step_time_s /
+                      least(&ScoredStep::measured_step_time_s)->measured_step_time_s -
+                  1;
+  return choice;
+}
+
+void add_choices(std::span<const ScoredStep> steps, ErrorSummary& summary) {
+  constexpr std::size_t fewest_plans = 3;
+  std::map<std::string, std::vector<const ScoredStep*>> questions;
+  for (const ScoredStep& step : steps) questions[step.source + step.question].push_back(&step);
+  Choice all;
+  int count = 0;
+  for (const auto& [question, plans] : questions) {
+    if (plans.size() < fewest_plans) continue;
+    const Choice choice = choose(plans);
+    all.pairs += choice.pairs;
+    all.pairs_in_order += choice.pairs_in_order;
+    all.regret += choice.regret;
+    ++count;
+  }
+  if (all.pairs == 0) return;
+  summary.pairs_in_order = all.pairs_in_order / all.pairs;
+  summary.regret = all.regret / count;
+}
+
+}  // namespace
+
 ErrorSummary summarise(const std::string& source, std::span<const ScoredStep> steps) {
   std::vector<Pair> pairs;
-  std::vector<double> mfus;
+  Weighted mfus, inside;
   for (const ScoredStep& step : steps) {
-    pairs.push_back({step.predicted_step_time_s, step.measured_step_time_s});
-    mfus.push_back(step.measured_mfu());
+    pairs.push_back({step.predicted_step_time_s, step.measured_step_time_s, step.weight});
+    mfus.emplace_back(step.measured_mfu(), step.weight);
+    if (step.interval)
+      inside.emplace_back(step.measured_step_time_s >= step.interval->low_s &&
+                                  step.measured_step_time_s <= step.interval->high_s
+                              ? 1
+                              : 0,
+                          step.weight);
   }
   ErrorSummary summary = summarise(source, pairs);
   if (steps.empty()) return summary;
   const double constant = quantile(mfus, 0.5);
   summary.constant_mfu = constant;
-  std::vector<double> errors;
+  if (!inside.empty()) summary.inside = mean(inside);
+  add_choices(steps, summary);
+  Weighted errors;
   // With a constant MFU the predicted time is measured time * measured MFU / constant.
-  for (const double mfu : mfus) errors.push_back(std::abs(mfu / constant - 1));
+  for (const auto& [mfu, weight] : mfus) errors.emplace_back(std::abs(mfu / constant - 1), weight);
   summary.constant_mfu_mape = mean(errors);
   return summary;
 }
 
-ValidationScores score(std::span<const Evidence> evidence, const Progress& progress) {
-  return Scorer(evidence, progress).run();
+ValidationScores score(std::span<const Evidence> evidence, const Progress& progress,
+                       const MachineLoader& load) {
+  return Scorer(evidence, progress, load).run();
 }
 
 }  // namespace meshwright

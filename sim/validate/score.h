@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "sim/planner/clusters.h"
+#include "sim/predict/predict.h"
 #include "sim/validate/evidence.h"
 
 namespace meshwright {
@@ -18,6 +20,11 @@ struct ScoredStep {
   double predicted_peak_memory_bytes = 0;
   std::optional<double> measured_peak_memory_bytes;
   bool fits = true;
+  std::string gpu;  // its name
+  int hosts = 1;
+  std::string question;  // equal for steps that differ in their plan alone
+  double weight = 1;     // in the overall errors: less than 1 where rows follow from each other
+  std::optional<StepInterval> interval;
   double predicted_mfu = 0;
   // model FLOPs / (measured time * peak)
   double measured_mfu() const {
@@ -44,10 +51,15 @@ struct SkippedRow {
 struct ErrorSummary {
   std::string source;
   int rows = 0;
-  double mape = 0;                          // mean of |error|
-  double median_ape = 0;                    // median of |error|
-  double p90_ape = 0;                       // 90th percentile of |error|, linear between ranks
-  double bias = 0;                          // mean error: above 0 is too slow
+  double mape = 0;               // mean of |error|
+  double median_ape = 0;         // median of |error|
+  double p90_ape = 0;            // 90th percentile of |error|, linear between ranks
+  double bias = 0;               // mean error: above 0 is too slow
+  std::optional<double> inside;  // steps: share of rows within their intervals
+  // Of plans for one model, batch and cluster: share of the pairs that are put in the right order,
+  // and how much slower than the fastest the one is that was predicted to be; the mean over the
+  // questions with three plans or more.
+  std::optional<double> pairs_in_order, regret;
   std::optional<double> constant_mfu;       // steps: the median measured MFU ...
   std::optional<double> constant_mfu_mape;  // ... and the error of predicting with it
 };
@@ -63,14 +75,18 @@ struct ValidationScores {
 };
 
 struct Pair {
-  double predicted = 0, measured = 0;
+  double predicted = 0, measured = 0, weight = 1;
 };
 ErrorSummary summarise(const std::string& source, std::span<const Pair> pairs);
+// The value below which `share` of the values' weight lies.
+double quantile(std::vector<std::pair<double, double>> value_and_weight, double share);
 // The same with the constant-MFU baseline.
 ErrorSummary summarise(const std::string& source, std::span<const ScoredStep> steps);
 
 // `progress`: rows done, rows in all.
 using Progress = std::function<void(std::size_t done, std::size_t all)>;
-ValidationScores score(std::span<const Evidence> evidence, const Progress& progress = {});
+// `load` gives the machine of a name.
+ValidationScores score(std::span<const Evidence> evidence, const Progress& progress = {},
+                       const MachineLoader& load = load_known_machine);
 
 }  // namespace meshwright

@@ -153,15 +153,17 @@ Job job_of(int batch) {
 TEST_CASE("the planner takes expert degrees that divide experts and replicas", "[sim][experts]") {
   const Job job = job_of(2);
   const Space space = enumerate(job, base_plan(job, machine_facts("p3.16xlarge")), 2);
+  const std::vector<Candidate> candidates = space.candidates();
   std::map<std::pair<int, int>, int> found;  // by (data, expert)
-  for (const Candidate& candidate : space.candidates) {
+  for (const Candidate& candidate : candidates) {
     CHECK(candidate.tensor == 1);
     ++found[{candidate.data, candidate.expert}];
   }
-  // Each of data 2: one micro-batch of 1 sequence, zero_stage 0 to 3, three recomputations; of
-  // pipeline 2: micro-batches of 1 or 2, 1f1b or interleaved in two chunks each.
-  CHECK(found[{2, 1}] == 12);
-  CHECK(found[{2, 2}] == 12);
+  // Each of data 2: one micro-batch of 1 sequence, zero_stage 0 to 3; no recomputation, and full
+  // with nothing, activations or layers moved away: fused attention has nothing to select. Of
+  // pipeline 2: micro-batches of 1 or 2, several schedules.
+  CHECK(found[{2, 1}] == 16);
+  CHECK(found[{2, 2}] == 16);
   CHECK(found[{1, 1}] > 0);
   CHECK(found.size() == 3);
 }
@@ -171,16 +173,18 @@ TEST_CASE("bounds of plans with expert groups are below what is simulated", "[si
   const Cluster cluster{load_machine("p3.16xlarge"), 1, 8, {}, {}};
   const Plan base = base_plan(job, machine_facts("p3.16xlarge"));
   const Space space = enumerate(job, base, 8);
+  const std::vector<Candidate> candidates = space.candidates();
   BoundMaker bounds(job.model, base, cluster);
   int with_experts = 0;
-  for (std::size_t i = 0; i < space.candidates.size(); i += 13) {
-    const Candidate& candidate = space.candidates[i];
+  for (std::size_t i = 0; i < candidates.size(); i += 13) {
+    const Candidate& candidate = candidates[i];
     with_experts += candidate.expert > 1;
     const Prepared prepared = prepare(job.model, to_plan(candidate, base), cluster);
     const Prediction prediction = predict(prepared, cluster);
     INFO(to_json(prepared.plan).dump());
     CHECK(bounds.time(candidate).step_time_s <= prediction.step_time_s);
-    CHECK(bounds.memory(candidate) <= static_cast<double>(prediction.peak_memory_bytes));
+    CHECK(bounds.memory(candidate).least_bytes <=
+          static_cast<double>(prediction.peak_memory_bytes));
   }
   CHECK(with_experts > 10);
 }

@@ -66,7 +66,7 @@ TEST_CASE("offloading takes from the device what it gives to the host", "[sim][o
 }
 
 TEST_CASE("copies run beside compute where streams do, and in line where not", "[sim][offload]") {
-  Cluster cluster{load_machine("p4d.24xlarge"), 1, 1, {}, {}};
+  Cluster cluster{load_machine("p4d.24xlarge"), 1, 1, {}, 0.0};
   for (const char* offload : {"activations", "layers"}) {
     INFO(offload);
     const Plan none = plan_of(1, 1, "none"), plan = plan_of(1, 1, offload);

@@ -5,9 +5,11 @@
 #include "models/core/error.h"
 #include "models/passes/recompute_budget.h"
 #include "sim/planner/bounds.h"
+#include "sim/planner/objective.h"
 #include "sim/planner/pareto.h"
 #include "sim/planner/scale.h"
 #include "sim/planner/search.h"
+#include "sim/planner/sweep.h"
 #include "tests/catch.h"
 
 using namespace meshwright;
@@ -52,12 +54,16 @@ TEST_CASE("the space of two ranks has the combinations that one counts by hand")
   const Job job = read(value);
   const MachineFacts facts = machine_facts("p3.8xlarge");
   const Space space = enumerate(job, base_plan(job, facts), 2);
+  const std::vector<Candidate> candidates = space.candidates();
   // data 2: micro-batch 1 or 2 of 2 sequences, zero_stage 0 to 3: 8
   // tensor 2: micro-batch 1, 2 or 4, sequence_parallel or not: 6
-  // pipeline 2 of 2 layers: micro-batch 1, 2 or 4, in 1f1b or zero_bubble, no layers left for
-  // virtual stages: 6
-  CHECK(space.candidates.size() == 8 + 6 + 6);
-  CHECK(space.enumerated == 20);
+  // pipeline 2 of 2 layers: micro-batch 1, 2 or 4, in 1f1b, zero_bubble or gpipe, no layers left
+  // for virtual stages: 9
+  // context 2: chunks of 128 / 4 tokens would be too short; one axis has one order of placement;
+  // nothing recomputed, nothing to move away.
+  CHECK(candidates.size() == 8 + 6 + 9);
+  CHECK(space.enumerated == 23);
+  CHECK(space.legal() == 23);
   CHECK(space.rejected.empty());
 }
 
@@ -66,9 +72,10 @@ TEST_CASE("every candidate of the space is legal and no two are equal") {
   const MachineFacts facts = machine_facts("p3.16xlarge");
   const Plan base = base_plan(job, facts);
   const Space space = enumerate(job, base, 8);
+  const std::vector<Candidate> candidates = space.candidates();
   std::set<std::string> seen;
   bool interleaved = false;
-  for (const Candidate& candidate : space.candidates) {
+  for (const Candidate& candidate : candidates) {
     const Plan plan = to_plan(candidate, base);
     REQUIRE_NOTHROW(verify(plan, job.model.sizes()));
     REQUIRE(plan.degrees().ranks() == 8);
@@ -79,7 +86,7 @@ TEST_CASE("every candidate of the space is legal and no two are equal") {
   CHECK(interleaved);
   // tensor 8 with pipeline 1 and data 1
   CHECK(space.rejected.at("tensor does not divide heads, hidden and ffn") == 1);
-  std::int64_t counted = static_cast<std::int64_t>(space.candidates.size());
+  std::int64_t counted = static_cast<std::int64_t>(candidates.size());
   for (const auto& [reason, count] : space.rejected) counted += count;
   CHECK(counted == space.enumerated);
 }
@@ -114,16 +121,19 @@ TEST_CASE("the bounds are below what is simulated, the estimates near it") {
   const MachineFacts facts = machine_facts(machine);
   const Plan base = base_plan(job, facts);
   const Space space = enumerate(job, base, cluster.ranks());
+  const std::vector<Candidate> candidates = space.candidates();
   BoundMaker bounds(job.model, base, cluster);
-  REQUIRE(space.candidates.size() > 100);
-  for (std::size_t i = 0; i < space.candidates.size(); i += 31) {
-    const Candidate& candidate = space.candidates[i];
+  REQUIRE(candidates.size() > 100);
+  for (std::size_t i = 0; i < candidates.size(); i += 31) {
+    const Candidate& candidate = candidates[i];
     const Prepared prepared = prepare(job.model, to_plan(candidate, base), cluster);
     const Prediction prediction = predict(prepared, cluster);
     INFO(machine << " x " << hosts << " " << to_json(prepared.plan).dump());
     CHECK(bounds.time(candidate).step_time_s <= prediction.step_time_s);
-    CHECK(bounds.memory(candidate) <= static_cast<double>(prediction.peak_memory_bytes));
-    CHECK(bounds.memory(candidate) >= 0.5 * static_cast<double>(prediction.peak_memory_bytes));
+    CHECK(bounds.memory(candidate).least_bytes <=
+          static_cast<double>(prediction.peak_memory_bytes));
+    CHECK(bounds.memory(candidate).least_bytes >=
+          0.5 * static_cast<double>(prediction.peak_memory_bytes));
   }
 }
 
@@ -135,8 +145,9 @@ TEST_CASE("the compiler level is searched together with the micro-batch") {
   const Job job = read(value);
   const Plan base = base_plan(job, machine_facts("p3.2xlarge"));
   const Space space = enumerate(job, base, 1);
+  const std::vector<Candidate> candidates = space.candidates();
   std::set<CompilerLevel> levels;
-  for (const Candidate& candidate : space.candidates) levels.insert(candidate.compiler);
+  for (const Candidate& candidate : candidates) levels.insert(candidate.compiler);
   CHECK(levels.size() == 3);
   value["training"]["compiler"] = "none";
   const SearchResult eager = search(read(value), few), best = search(job, few);
@@ -154,17 +165,19 @@ TEST_CASE(
   const Cluster cluster = make_cluster(job.cluster, "p3.16xlarge", 1);
   const Plan base = base_plan(job, machine_facts("p3.16xlarge"));
   const Space space = enumerate(job, base, cluster.ranks());
+  const std::vector<Candidate> candidates = space.candidates();
   BoundMaker bounds(job.model, base, cluster);
   int fitting = 0, too_small = 0;
-  for (std::size_t i = 0; i < space.candidates.size(); i += 7) {
-    const Candidate& candidate = space.candidates[i];
+  for (std::size_t i = 0; i < candidates.size(); i += 7) {
+    const Candidate& candidate = candidates[i];
     CHECK(candidate.schedule != ScheduleKind::zero_bubble);
     INFO(to_json(to_plan(candidate, base)).dump());
     try {
       const Prepared prepared = prepare(job.model, to_plan(candidate, base), cluster);
       const Prediction prediction = predict(prepared, cluster);
       CHECK(bounds.time(candidate).step_time_s <= prediction.step_time_s);
-      CHECK(bounds.memory(candidate) <= static_cast<double>(prediction.peak_memory_bytes));
+      CHECK(bounds.memory(candidate).least_bytes <=
+            static_cast<double>(prediction.peak_memory_bytes));
       ++fitting;
     } catch (const BudgetTooSmall&) {
       ++too_small;
@@ -186,16 +199,18 @@ TEST_CASE("the bounds of further families are below what is simulated") {
   const Cluster cluster = make_cluster(job.cluster, "p3.16xlarge", 1);
   const Plan base = base_plan(job, machine_facts("p3.16xlarge"));
   const Space space = enumerate(job, base, cluster.ranks());
+  const std::vector<Candidate> candidates = space.candidates();
   BoundMaker bounds(job.model, base, cluster);
   int pipelines = 0;
-  for (std::size_t i = 0; i < space.candidates.size(); i += 7) {
-    const Candidate& candidate = space.candidates[i];
+  for (std::size_t i = 0; i < candidates.size(); i += 7) {
+    const Candidate& candidate = candidates[i];
     pipelines += candidate.pipeline > 1 ? 1 : 0;
     const Prepared prepared = prepare(job.model, to_plan(candidate, base), cluster);
     const Prediction prediction = predict(prepared, cluster);
     INFO(model << " " << to_json(prepared.plan).dump());
     CHECK(bounds.time(candidate).step_time_s <= prediction.step_time_s);
-    CHECK(bounds.memory(candidate) <= static_cast<double>(prediction.peak_memory_bytes));
+    CHECK(bounds.memory(candidate).least_bytes <=
+          static_cast<double>(prediction.peak_memory_bytes));
   }
   CHECK(pipelines > 0);
 }
@@ -279,6 +294,48 @@ TEST_CASE("a deadline turns away what is too slow, `gpus` takes the fewest that 
   CHECK_FALSE(hopeless.closest_miss);
 }
 
+TEST_CASE("what failures cost counts against a deadline") {
+  json value = job_json("gpt2-medium", "p4d.24xlarge", json::array({1, 2}), 512);
+  value["training"]["sequence_length"] = 1024;
+  const SearchResult healthy = search(read(value), few);
+  double best = 0;
+  for (const RankedPlan& plan : healthy.plans)
+    if (plan.count == 1 && best == 0) best = plan.prediction.step_time_s;
+  REQUIRE(best > 0);
+  value["objective"] = {
+      {"minimize", "gpus"}, {"tokens", 100.0 * 512 * 1024}, {"deadline_s", 100 * best * 1.02}};
+  CHECK(search(read(value), few).plans.front().count == 1);
+  // A failure an hour and ten minutes to come back from it: a sixth more than without.
+  value["faults"] = {{"mean_time_between_failures_s", 3600}, {"restart_s", 600}};
+  const SearchResult failing = search(read(value), few);
+  REQUIRE(!failing.plans.empty());
+  CHECK(failing.plans.front().count == 2);
+  CHECK(failing.plans.front().prediction.goodput->share < 1);
+}
+
+TEST_CASE("as many tokens as a budget and a deadline allow") {
+  json value = job_json("gpt2-medium", "p4d.24xlarge", json::array({1, 4}), 32);
+  value["training"]["sequence_length"] = 512;
+  value["objective"] = {{"minimize", "tokens"}, {"budget_usd", 1000}};
+  const Job thrifty = read(value);
+  const SearchResult cheap = search(thrifty, few);
+  REQUIRE(!cheap.plans.empty());
+  const auto of = [](const Job& job, const RankedPlan& plan) {
+    return whole_job(job.objective, plan.plan.training, plan.cluster, plan.prediction.step_time_s);
+  };
+  CHECK(cheap.plans.front().count == 1);  // four hosts cost more a token
+  CHECK(*of(thrifty, cheap.plans.front()).usd == Approx(1000));
+  for (const RankedPlan& plan : cheap.plans)
+    CHECK(of(thrifty, plan).tokens <= of(thrifty, cheap.plans.front()).tokens);
+  // In one hour one host earns less than the budget buys: four do more.
+  value["objective"]["deadline_s"] = 3600;
+  const Job hurried = read(value);
+  const RankedPlan best = search(hurried, few).plans.front();
+  CHECK(best.count == 4);
+  CHECK(of(hurried, best).time_s == Approx(3600));
+  CHECK(*of(hurried, best).usd < 1000);
+}
+
 TEST_CASE("the Pareto plans are those that no other beats in time and cost") {
   const double times[] = {1.0, 2.0, 3.0, 3.0}, costs[] = {9.0, 4.0, 5.0, 3.0};
   std::vector<RankedPlan> plans(4);
@@ -311,6 +368,111 @@ TEST_CASE("scale plans each count anew and compares with the first") {
   CHECK(result.points[0].efficiency == 1);
 }
 
+TEST_CASE("with every key open, the keys take all their values") {
+  json value = job_json(small_model(8, 4), "p4d.24xlarge", 2, 32);
+  value["model"]["positions"] = 1024;
+  value["training"]["sequence_length"] = 1024;
+  value["training"]["recompute"] = "auto";
+  value["training"]["recompute_fraction"] = "auto";
+  value["training"]["compiler"] = "auto";
+  const Job job = read(value);
+  const Plan base = base_plan(job, machine_facts("p4d.24xlarge"));
+  const Space space = enumerate(job, base, 16);
+  std::set<std::string_view> offloads, placements;
+  std::set<ScheduleKind> schedules;
+  std::set<Recompute> recomputations;
+  std::set<double> fractions;
+  std::set<int> contexts, shards;
+  std::int64_t legal = 0;
+  for (const Candidate& candidate : space.candidates()) {
+    ++legal;
+    offloads.insert(candidate.offload);
+    placements.insert(candidate.placement);
+    schedules.insert(candidate.schedule);
+    recomputations.insert(candidate.recompute);
+    fractions.insert(candidate.recompute_fraction);
+    contexts.insert(candidate.context);
+    shards.insert(candidate.shard);
+  }
+  CHECK(offloads.size() == 3);
+  CHECK(placements.size() == 6);
+  CHECK(schedules.size() == 4);
+  CHECK(recomputations.size() == 3);
+  CHECK(fractions == std::set<double>{0.25, 0.5, 0.75, 1});
+  CHECK(contexts == std::set<int>{1, 2, 4});  // chunks of 1024 / (2 * 4) = 128 tokens
+  CHECK(shards == std::set<int>{1, 2, 4, 8});
+  CHECK(space.legal() == legal);
+}
+
+namespace {
+
+// A space of some thousand plans, and every one of them simulated.
+json small_space() {
+  json value = job_json(small_model(4, 4), "p3.16xlarge", 1, 16);
+  value["model"]["positions"] = 1024;
+  value["training"]["sequence_length"] = 512;
+  value["parallelism"] = {{"pipeline", "auto"}, {"tensor", "auto"},    {"data", "auto"},
+                          {"shard", "auto"},    {"schedule", "auto"},  {"zero_stage", "auto"},
+                          {"context", "auto"},  {"placement", "auto"}, {"virtual_stages", "auto"}};
+  return value;
+}
+
+}  // namespace
+
+TEST_CASE("the ten best plans are those of an exhaustive search") {
+  const Job job = read(small_space());
+  const Cluster cluster = make_cluster(job.cluster, "p3.16xlarge", 1);
+  const Plan base = base_plan(job, machine_facts("p3.16xlarge"));
+  const Space space = enumerate(job, base, cluster.ranks());
+  std::vector<double> all;
+  for (const Candidate& candidate : space.candidates()) {
+    const Prediction prediction =
+        predict(prepare(job.model, to_plan(candidate, base), cluster), cluster);
+    if (prediction.fits) all.push_back(prediction.step_time_s);
+  }
+  std::sort(all.begin(), all.end());
+  REQUIRE(all.size() > 500);
+  SearchOptions patient;
+  patient.simulate_at_most = static_cast<int>(all.size());
+  const SearchResult found = search(job, patient);
+  CHECK(found.proven_gap == 0);
+  CHECK(found.candidates_simulated < space.legal());
+  REQUIRE(found.plans.size() >= 10);
+  for (std::size_t i = 0; i < 10; ++i) CHECK(found.plans[i].prediction.step_time_s == all[i]);
+  // With a few simulations only, what was not simulated may be better by no more than the gap.
+  const SearchResult hasty = search(job, few);
+  REQUIRE(!hasty.plans.empty());
+  CHECK(all[0] >= hasty.plans.front().prediction.step_time_s * (1 - hasty.proven_gap));
+}
+
+TEST_CASE("the loose bounds are below the simulated steps and memory") {
+  json value = job_json(small_model(8, 4), "p4d.24xlarge", 2, 32);
+  value["training"]["recompute"] = "auto";
+  value["training"]["recompute_fraction"] = "auto";
+  const Job job = read(value);
+  const Cluster cluster = make_cluster(job.cluster, "p4d.24xlarge", 2);
+  const Plan base = base_plan(job, machine_facts("p4d.24xlarge"));
+  const Space space = enumerate(job, base, cluster.ranks());
+  BoundMaker bounds(job.model, base, cluster);
+  Swept swept;
+  std::int64_t lost = 0;
+  for (const Branch& branch : space.branches)
+    sweep(branch, bounds, {cluster.device().memory_bytes, 1e9}, swept);
+  for (const std::int64_t each : swept.lost) lost += each;
+  CHECK(lost + std::ssize(swept.survivors) == space.legal());
+  REQUIRE(swept.survivors.size() > 1000);
+  for (std::size_t i = 0; i < swept.survivors.size(); i += swept.survivors.size() / 97) {
+    const Swept::Survivor& survivor = swept.survivors[i];
+    const Prediction prediction =
+        predict(prepare(job.model, to_plan(survivor.candidate, base), cluster), cluster);
+    INFO(to_json(to_plan(survivor.candidate, base)).dump());
+    CHECK(survivor.step_time_s <= prediction.step_time_s);
+    CHECK(bounds.time(survivor.candidate).step_time_s <= prediction.step_time_s);
+    CHECK(bounds.memory(survivor.candidate).least_bytes <=
+          static_cast<double>(prediction.peak_memory_bytes));
+  }
+}
+
 TEST_CASE("a CPU computer is planned in fp32, with every way of sharding") {
   const MachineFacts unknown = machine_facts("local");
   CHECK(unknown.is_cpu);
@@ -321,7 +483,7 @@ TEST_CASE("a CPU computer is planned in fp32, with every way of sharding") {
   const Plan base = base_plan(job, unknown);
   CHECK(base.training.precision == Precision::fp32);
   std::set<int> zero_stages;
-  for (const Candidate& candidate : enumerate(job, base, 4).candidates)
+  for (const Candidate& candidate : enumerate(job, base, 4).candidates())
     zero_stages.insert(candidate.zero_stage);
   CHECK(zero_stages == std::set<int>{0, 1, 2, 3});
 }

@@ -99,3 +99,44 @@ TEST_CASE("a faster host, a larger batch and fewer recomputations show", "[predi
   cluster.host_launch_us = 0;
   CHECK(step(plan) < base);
 }
+
+TEST_CASE("the host runs ahead: a step takes its kernels or their launches, whichever is longer",
+          "[predict]") {
+  Cluster cluster{load_machine("dgx-a100-80gb"), 1, 1, {}, 0.0};
+  cluster.machine.gpu.kernels.exposed_launch = 0;
+  const auto step = [&](double launch_us) {
+    cluster.host_launch_us = launch_us;
+    const Model model = load_model("gpt2", ".");
+    Plan plan;
+    plan.training.global_batch = plan.training.micro_batch = 2;
+    plan.training.sequence_length = 256;
+    plan.training.precision = Precision::fp16;
+    return predict(prepare(model, plan, cluster), cluster);
+  };
+  const Prediction device = step(0), hidden = step(0.01);
+  CHECK(device.stages[0].launch == 0);
+  CHECK(hidden.step_time_s < 1.001 * device.step_time_s);
+  // Launches alone: each millisecond more of one makes the step longer by as much as the one
+  // before.
+  const Prediction slow = step(1000), slower = step(2000), slowest = step(3000);
+  CHECK(slowest.step_time_s - slower.step_time_s == Approx(slower.step_time_s - slow.step_time_s));
+  CHECK(to_seconds(slow.stages[0].launch).value > 0.9 * slow.step_time_s);
+}
+
+TEST_CASE("a prediction says within which times such steps were measured", "[predict]") {
+  Cluster cluster{load_machine("dgx-a100-80gb"), 1, 1, {}, {}};
+  cluster.machine.residuals = Residuals{Residuals::Interval{0.8, 1.5, 40}, std::nullopt};
+  const Model model = load_model("gpt2", ".");
+  Plan plan;
+  plan.training.global_batch = plan.training.micro_batch = 1;
+  plan.training.sequence_length = 256;
+  const Prediction one = predict(prepare(model, plan, cluster), cluster);
+  CHECK(one.interval->low_s == Approx(0.8 * one.step_time_s));
+  CHECK(one.interval->high_s == Approx(1.5 * one.step_time_s));
+  CHECK(one.interval->rows == 40);
+  CHECK(one.calibration == "fitted on evidence");
+  cluster.hosts = 2;  // no step on several hosts was published
+  plan.parallelism.data = 2;
+  plan.training.global_batch = 2;
+  CHECK_FALSE(predict(prepare(model, plan, cluster), cluster).interval);
+}

@@ -2,9 +2,12 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "hwprofiles/load.h"
 #include "models/core/error.h"
 #include "models/core/fields.h"
 #include "sim/planner/clusters.h"
+#include "sim/validate/case.h"
+#include "sim/validate/fit.h"
 #include "sim/validate/largest_batch.h"
 #include "sim/validate/score.h"
 #include "tests/catch.h"
@@ -163,4 +166,61 @@ TEST_CASE("evidence is read strictly") {
   CHECK_THROWS_AS(reads(R"({"id": "a", "collective": "sum", "machine": "p4d.24xlarge",
                            "count": 1, "gpus": 8, "bytes": 8, "time_s": 1})"),
                   InputError);
+}
+
+TEST_CASE("quantiles count values by their weights", "[validate]") {
+  CHECK(quantile({{3, 1}, {1, 1}, {2, 1}}, 0.5) == Approx(2));
+  CHECK(quantile({{1, 1}, {2, 1}}, 0.25) == Approx(1.25));
+  CHECK(quantile({{1, 1}, {2, 1}, {10, 1e-6}}, 1) == Approx(10));
+  // A heavy value draws the middle to itself.
+  CHECK(quantile({{1, 1}, {2, 8}, {10, 1}}, 0.5) == Approx(2));
+  CHECK(quantile({{7, 0.5}}, 0.9) == Approx(7));
+}
+
+TEST_CASE("a fit finds the constants with which measurements were made", "[validate]") {
+  const Machine machine = load_machine("dgx-a100-80gb");
+  Machine made = machine;
+  made.gpu.gemm.points[0].fraction *= 0.8;
+  Evidence evidence;
+  evidence.source = "made";
+  for (const int layers : {2, 4, 8})
+    for (const int micro_batch : {4, 8}) {
+      StepRow row;
+      row.id = "row";
+      row.job = R"({"model": {"family": "gpt", "hidden": 4096, "heads": 32, "positions": 2048,
+          "vocab": 51200, "layers": )" +
+                std::to_string(layers) + R"(}, "training": {"global_batch": 8, "micro_batch": )" +
+                std::to_string(micro_batch) + R"(, "sequence_length": 2048, "precision": "fp16"},
+          "cluster": {"machine": "dgx-a100-80gb", "processes_per_host": 1},
+          "parallelism": {"data": 1}})";
+      const StepCase step = case_of(row, made);
+      row.step_time_s =
+          predict(prepare(step.job.model, step.plan, step.cluster), step.cluster).step_time_s;
+      evidence.steps.push_back(row);
+    }
+  const auto error = [&](const Fit& fit) {
+    return score(std::span(&evidence, 1), {},
+                 [&](const std::string&) { return with_constants(machine, fit); })
+        .overall.mape;
+  };
+  CHECK(error({}) > 0.1);
+  CHECK(error(fit_constants(std::span(&evidence, 1), {})) < 0.01);
+}
+
+TEST_CASE("plans of one question are ordered, those of others are not compared", "[validate]") {
+  std::vector<ScoredStep> steps;
+  const auto add = [&](const char* question, double predicted, double measured) {
+    ScoredStep step;
+    step.source = "made";
+    step.question = question;
+    step.predicted_step_time_s = predicted;
+    step.measured_step_time_s = measured;
+    step.predicted_mfu = 0.5;
+    steps.push_back(step);
+  };
+  add("a", 1, 2), add("a", 2, 1), add("a", 3, 3);  // one of three pairs is wrong
+  add("b", 1, 9);                                  // alone
+  const ErrorSummary summary = summarise("made", steps);
+  CHECK(*summary.pairs_in_order == Approx(2.0 / 3));
+  CHECK(*summary.regret == Approx(1));  // the one predicted to be fastest takes twice as long
 }

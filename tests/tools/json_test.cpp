@@ -25,8 +25,8 @@ struct Answer {
   std::string out;
 };
 
-Answer run(const std::string& arguments) {
-  const std::string command = MESHWRIGHT_PROGRAM " " + arguments + " 2>/dev/null";
+Answer run(const std::string& arguments, const std::string& errors = "/dev/null") {
+  const std::string command = MESHWRIGHT_PROGRAM " " + arguments + " 2>" + errors;
   std::FILE* pipe = popen(command.c_str(), "r");
   REQUIRE(pipe != nullptr);
   Answer answer;
@@ -109,6 +109,107 @@ TEST_CASE("simulate answers in JSON and writes a trace", "[tools][json]") {
   CHECK(!json::parse(content_of(folder.file("t.json")))["traceEvents"].empty());
 }
 
+namespace {
+
+// Every element that is opened is closed, in turn; the empty ones of HTML need not be. Text of
+// scripts and styles is left out. Returns what is wrong first.
+std::string badly_nested(const std::string& page) {
+  std::vector<std::string> open;
+  for (std::size_t at = page.find('<'); at != std::string::npos; at = page.find('<', at)) {
+    const std::size_t end = page.find('>', at);
+    if (end == std::string::npos) return "a tag does not end";
+    const std::string tag = page.substr(at + 1, end - at - 1);
+    const std::string name = tag.substr(0, tag.find_first_of(" /", 1));
+    at = end + 1;
+    if (tag[0] == '!' || tag.back() == '/' || name == "meta") continue;
+    if (tag[0] != '/') {
+      open.push_back(name);
+      if (name == "script" || name == "style") at = page.find("</" + name, at);
+    } else if (open.empty() || "/" + open.back() != name) {
+      return "<" + tag + "> closes " + (open.empty() ? "nothing" : open.back());
+    } else {
+      open.pop_back();
+    }
+  }
+  return open.empty() ? "" : open.back() + " is not closed";
+}
+
+std::string between(const std::string& text, const std::string& begin, const std::string& end) {
+  const std::size_t from = text.find(begin);
+  REQUIRE(from != std::string::npos);
+  return text.substr(from + begin.size(), text.find(end, from) - from - begin.size());
+}
+
+}  // namespace
+
+TEST_CASE("simulate writes a page that needs nothing else and says what --json says",
+          "[tools][json]") {
+  const TestFolder folder;
+  // So many micro-batches that a span is an instruction; with more it is all of a task.
+  const int batch = GENERATE(32, 64);
+  const json value = answer_of("simulate " + source + "/scenarios/gpt2-xl-p3-interleaved.json" +
+                               " --set training.global_batch=" + std::to_string(batch) +
+                               " --report " + folder.file("r.html"));
+  const std::string page = content_of(folder.file("r.html"));
+  CHECK(badly_nested(page) == "");
+  for (const char* elsewhere : {"http:", "https:", "src=", "href=", "@import", "url("})
+    CHECK(page.find(elsewhere) == std::string::npos);
+  const double step = value["step_time_s"];
+  const json drawn = json::parse(
+      between(page, "<script type=\"application/json\" id=\"timeline-data\">", "</script>"));
+  CHECK(drawn["step_us"].get<double>() == Approx(step * 1e6));
+  double last = 0;
+  std::size_t spans = 0;
+  for (const json& lane : drawn["lanes"])
+    for (const json& span : lane["spans"]) {
+      ++spans;
+      last = std::max(last, span[0].get<double>() + span[1].get<double>());
+      CHECK(span[2].get<std::size_t>() < drawn["words"].size());
+      CHECK(span[3].get<std::size_t>() < drawn["sorts"].size());
+    }
+  CHECK(last == Approx(step * 1e6));
+  const auto instructions = value["instructions"].get<std::size_t>();
+  CHECK((batch == 32 ? spans == instructions : spans < instructions / 10));
+  REQUIRE(value["stages"].size() == 4);
+  for (const json& stage : value["stages"]) {
+    double sum = 0;
+    for (const char* key : {"compute_s", "launch_s", "bubble_s", "idle_s"})
+      sum += stage[key].get<double>();
+    for (const json& exposed : stage["exposed_s"]) sum += exposed.get<double>();
+    CHECK(sum == Approx(step));
+    char share[64];
+    std::snprintf(share, sizeof share, "(%.1f %%)", 100 * stage["compute_s"].get<double>() / step);
+    CHECK(page.find(share) != std::string::npos);
+  }
+}
+
+TEST_CASE("simulate answers with the goodput where hosts fail", "[tools][json]") {
+  const std::string job = "simulate " + source + "/scenarios/gpt2-xl-p3-interleaved.json";
+  const json healthy = answer_of(job);
+  const json failing =
+      answer_of(job +
+                " --set faults.mean_time_between_failures_s=1e6 --set checkpoint.folder=saved"
+                " --set checkpoint.every_steps=1000");
+  for (const char* key : {"goodput", "checkpoint_interval_s", "checkpoint_write_s", "best_goodput",
+                          "best_checkpoint_interval_s", "cluster_mean_time_between_failures_s"}) {
+    CHECK(healthy[key].is_null());
+    CHECK(failing[key].get<double>() > 0);
+  }
+  CHECK(failing["step_time_s"] == healthy["step_time_s"]);
+  CHECK(failing["checkpoint_interval_s"].get<double>() ==
+        Approx(1000 * failing["step_time_s"].get<double>()));
+  CHECK(failing["goodput"].get<double>() < failing["best_goodput"].get<double>());
+  CHECK(failing["best_goodput"].get<double>() < 1);
+}
+
+TEST_CASE("train says that faults have no effect, and predicts without them", "[tools]") {
+  const std::string train = "train " + jobs + "tiny.json" + one_rank;
+  const std::string slow = R"( --set 'faults.slow_ranks=[{"rank": 0, "factor": 9999}]')";
+  CHECK(run(train + slow, "&1").out.find("/faults: no effect here") != std::string::npos);
+  CHECK(answer_of(train + slow)["predicted_step_time_s"] ==
+        answer_of(train)["predicted_step_time_s"]);
+}
+
 TEST_CASE("train answers in JSON and logs each step", "[tools][json]") {
   const TestFolder folder;
   const json value = answer_of("train " + jobs + "tiny.json" + one_rank + " --steps 4 --log-json " +
@@ -175,7 +276,7 @@ TEST_CASE("compile answers in JSON", "[tools][json]") {
 }
 
 TEST_CASE("what a pipe receives holds no progress bar", "[tools]") {
-  const Answer answer = run("train " + jobs + "tiny.json" + one_rank + " 2>&1");
+  const Answer answer = run("train " + jobs + "tiny.json" + one_rank, "&1");
   CHECK(answer.code == 0);
   CHECK(answer.out.find('\r') == std::string::npos);
 }

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <numeric>
 
 #include "tools/report/prediction.h"
 
@@ -14,12 +16,16 @@ namespace {
 constexpr const char* style = R"(
 body { font: 15px/1.5 sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; color: #222; }
 table { border-collapse: collapse; margin: 1em 0; }
-th, td { padding: .2em .8em; text-align: right; border-bottom: 1px solid #ddd; }
+.wide { overflow-x: auto; }
+th, td { white-space: nowrap; padding: .2em .8em; text-align: right; border-bottom: 1px solid #ddd; }
 th:first-child, td:first-child { text-align: left; }
 th { background: #f3f3f3; }
 svg { width: 100%; height: auto; background: #fafafa; }
 figcaption { color: #666; }
 figure { margin: 1em 0; overflow-x: auto; }
+canvas { width: 100%; }
+.key { margin-right: 1em; white-space: nowrap; font-size: 12px; }
+.key i { display: inline-block; width: 1em; height: 1em; margin-right: .4em; vertical-align: -2px; }
 )";
 
 std::string escaped(const std::string& text) {
@@ -68,7 +74,13 @@ Frame frame_of(std::span<const double> values) {
   return frame;
 }
 
-std::string axes(const Frame& frame) {
+std::string colour_of(std::size_t part) {
+  constexpr std::array colours = {"#4c78a8", "#f58518", "#54a24b", "#e45756", "#eeca3b", "#72b7b2",
+                                  "#b279a2", "#9d755d", "#bab0ac", "#1f6feb", "#ff9da6", "#59a14f"};
+  return colours[part % colours.size()];
+}
+
+std::string axis_of(const Frame& frame) {
   std::string text;
   constexpr int lines = 4;
   for (int line = 0; line <= lines; ++line) {
@@ -78,6 +90,11 @@ std::string axes(const Frame& frame) {
         "text-anchor=\"end\">{:.4g}</text>\n",
         Frame::left, frame.y(value), Frame::right, Frame::left - 6, frame.y(value) + 4, value);
   }
+  return text;
+}
+
+std::string axes(const Frame& frame) {
+  std::string text = axis_of(frame);
   for (const std::size_t index : {std::size_t{0}, frame.points - 1})
     text +=
         fmt::format("<text x=\"{:.1f}\" y=\"{}\" font-size=\"12\" text-anchor=\"{}\">{}</text>\n",
@@ -97,7 +114,7 @@ void HtmlPage::heading(const std::string& text) { body_ += "<h2>" + escaped(text
 void HtmlPage::paragraph(const std::string& text) { body_ += "<p>" + escaped(text) + "</p>\n"; }
 
 void HtmlPage::table(const Table& table) {
-  body_ += "<table>\n";
+  body_ += "<div class=\"wide\"><table>\n";
   bool head = true;
   for (const auto& row : table.rows()) {
     body_ += "<tr>";
@@ -106,7 +123,7 @@ void HtmlPage::table(const Table& table) {
     body_ += "</tr>\n";
     head = false;
   }
-  body_ += "</table>\n";
+  body_ += "</table></div>\n";
 }
 
 void HtmlPage::curve(const std::string& caption, std::span<const double> values) {
@@ -123,6 +140,86 @@ void HtmlPage::curve(const std::string& caption, std::span<const double> values)
       "fill=\"none\" stroke=\"#1f6feb\" stroke-width=\"2\" points=\"{}\"/></svg>\n"
       "<figcaption>{}</figcaption></figure>\n",
       Frame::width, Frame::height, escaped(caption), axes(frame), points, escaped(caption));
+}
+
+void HtmlPage::bars(const std::string& caption, const std::vector<std::string>& parts,
+                    const std::vector<Bar>& bars) {
+  double longest = 0;
+  for (const Bar& bar : bars)
+    longest = std::max(longest, std::accumulate(bar.parts.begin(), bar.parts.end(), 0.0));
+  if (!(longest > 0)) return;
+  constexpr double height = 24;
+  std::string text;
+  for (std::size_t row = 0; row < bars.size(); ++row) {
+    const double y = height * static_cast<double>(row);
+    text += fmt::format("<text x=\"0\" y=\"{}\" font-size=\"12\">{}</text>\n", y + 16,
+                        escaped(bars[row].label));
+    double x = Frame::left;
+    for (std::size_t part = 0; part < parts.size(); ++part) {
+      const double width = (Frame::right - Frame::left) * bars[row].parts[part] / longest;
+      text += fmt::format(
+          "<rect x=\"{:.2f}\" y=\"{}\" width=\"{:.2f}\" height=\"{}\" "
+          "fill=\"{}\"><title>{}</title></rect>\n",
+          x, y + 2, width, height - 4, colour_of(part), escaped(parts[part]));
+      x += width;
+    }
+  }
+  figure(caption, parts, height * static_cast<double>(bars.size()), text);
+}
+
+void HtmlPage::areas(const std::string& caption, const std::vector<std::string>& parts,
+                     const std::vector<AreaPoint>& points, double end) {
+  if (points.empty() || !(end > 0)) return;
+  // One column per pixel: of the points in it the highest, or else the one before.
+  constexpr std::size_t columns = static_cast<std::size_t>(Frame::right - Frame::left);
+  std::vector<const AreaPoint*> highest(columns, nullptr);
+  const auto total = [](const AreaPoint& point) {
+    return std::accumulate(point.parts.begin(), point.parts.end(), 0.0);
+  };
+  for (const AreaPoint& point : points) {
+    const double place = std::clamp(point.x / end, 0.0, 1.0) * static_cast<double>(columns - 1);
+    const AreaPoint*& column = highest[static_cast<std::size_t>(place)];
+    if (column == nullptr || total(point) > total(*column)) column = &point;
+  }
+  const AreaPoint* last = &points.front();
+  for (const AreaPoint*& column : highest) column = last = column == nullptr ? last : column;
+  Frame frame;
+  frame.highest = 0;
+  for (const AreaPoint& point : points) frame.highest = std::max(frame.highest, total(point));
+  if (!(frame.highest > 0)) return;
+  std::string text;
+  std::vector<double> below(columns, 0);
+  for (std::size_t part = 0; part < parts.size(); ++part) {
+    std::string top, bottom;
+    for (std::size_t i = 0; i < columns; ++i) {
+      const double x = Frame::left + static_cast<double>(i);
+      bottom.insert(0, fmt::format("{:.0f},{:.1f} ", x, frame.y(below[i])));
+      below[i] += highest[i]->parts[part];
+      top += fmt::format("{:.0f},{:.1f} ", x, frame.y(below[i]));
+    }
+    text += fmt::format("<polygon points=\"{}{}\" fill=\"{}\"><title>{}</title></polygon>\n", top,
+                        bottom, colour_of(part), escaped(parts[part]));
+  }
+  for (const double share : {0.0, 1.0})
+    text +=
+        fmt::format("<text x=\"{}\" y=\"{}\" font-size=\"12\" text-anchor=\"{}\">{:.4g}</text>\n",
+                    share == 0 ? Frame::left : Frame::right, Frame::bottom + 18,
+                    share == 0 ? "start" : "end", share * end);
+  figure(caption, parts, Frame::height, axis_of(frame) + text);
+}
+
+void HtmlPage::element(const std::string& html) { body_ += html; }
+
+void HtmlPage::figure(const std::string& caption, const std::vector<std::string>& parts,
+                      double height, const std::string& drawing) {
+  std::string keys;
+  for (std::size_t part = 0; part < parts.size(); ++part)
+    keys += fmt::format("<span class=\"key\"><i style=\"background:{}\"></i>{}</span> ",
+                        colour_of(part), escaped(parts[part]));
+  body_ += fmt::format(
+      "<figure><div>{}</div><svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">\n{}</svg>\n"
+      "<figcaption>{}</figcaption></figure>\n",
+      keys, Frame::width, height, escaped(caption), drawing, escaped(caption));
 }
 
 std::string HtmlPage::text() const { return body_ + "</body>\n</html>\n"; }
@@ -151,6 +248,7 @@ void add_prediction(HtmlPage& page, const Model& model, const Prepared& prepared
   table.add({"peak memory",
              fmt::format("{} of {}{}", show_bytes(static_cast<double>(p.peak_memory_bytes)),
                          show_bytes(p.memory_limit_bytes), p.fits ? "" : ": does not fit")});
+  if (p.goodput) table.add({"goodput", show_percent(p.goodput->share) + ": " + goodput_text(p)});
   if (p.usd_per_hour) table.add({"cost per hour", fmt::format("${:.2f}", *p.usd_per_hour)});
   if (p.usd_per_million_tokens)
     table.add({"cost per million tokens", fmt::format("${:.4f}", *p.usd_per_million_tokens)});

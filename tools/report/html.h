@@ -19,9 +19,26 @@ class HtmlPage {
   void table(const Table& table);
   // values[i] is drawn over i + 1; what is not finite is left out.
   void curve(const std::string& caption, std::span<const double> values);
+  // A bar for each row, of parts beside each other; the longest is as wide as the picture.
+  struct Bar {
+    std::string label;
+    std::vector<double> parts;
+  };
+  void bars(const std::string& caption, const std::vector<std::string>& parts,
+            const std::vector<Bar>& bars);
+  // Parts on top of each other over x, constant from each point to the next, the last one to `end`.
+  struct AreaPoint {
+    double x = 0;
+    std::vector<double> parts;
+  };
+  void areas(const std::string& caption, const std::vector<std::string>& parts,
+             const std::vector<AreaPoint>& points, double end);
+  void element(const std::string& html);  // as it is
   std::string text() const;
 
  private:
+  void figure(const std::string& caption, const std::vector<std::string>& parts, double height,
+              const std::string& drawing);
   std::string body_;
 };
 

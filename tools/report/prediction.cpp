@@ -17,6 +17,11 @@ json optional_number(const std::optional<double>& value) {
   return value ? json(*value) : json(nullptr);
 }
 
+template <class Number>
+json goodput_number(const Prediction& p, const Number& number) {
+  return p.goodput ? json(number(*p.goodput)) : json(nullptr);
+}
+
 std::string schedule_text(const Parallelism& p) {
   std::string text = schedule_names()[static_cast<std::size_t>(p.schedule)];
   if (p.virtual_stages > 1) text += fmt::format(" with {} virtual stages", p.virtual_stages);
@@ -57,6 +62,9 @@ json prediction_json(const Prediction& p) {
     memory.push_back(row);
   }
   return {{"step_time_s", p.step_time_s},
+          {"step_time_interval_s",
+           p.interval ? json{p.interval->low_s, p.interval->high_s} : json(nullptr)},
+          {"calibration", p.calibration},
           {"sequences_per_s", p.sequences_per_s},
           {"tokens_per_s", p.tokens_per_s},
           {"model_flops_per_s_per_gpu", p.model_flops_per_s_per_gpu},
@@ -71,8 +79,48 @@ json prediction_json(const Prediction& p) {
           {"host_memory_limit_bytes", p.host_memory_limit_bytes},
           {"usd_per_hour", optional_number(p.usd_per_hour)},
           {"usd_per_million_tokens", optional_number(p.usd_per_million_tokens)},
+          {"goodput", goodput_number(p, [](const Goodput& g) { return g.share; })},
+          {"checkpoint_interval_s",
+           goodput_number(p, [&](const Goodput& g) { return g.every_steps * p.step_time_s; })},
+          {"checkpoint_write_s",
+           goodput_number(p, [](const Goodput& g) { return g.checkpoint_write_s; })},
+          {"best_goodput", goodput_number(p, [](const Goodput& g) { return g.best_share; })},
+          {"best_checkpoint_interval_s",
+           goodput_number(p, [&](const Goodput& g) { return g.best_every_steps * p.step_time_s; })},
+          {"cluster_mean_time_between_failures_s",
+           goodput_number(p, [](const Goodput& g) { return g.mean_time_between_failures_s; })},
           {"instructions", p.instructions},
           {"simulation_wall_s", p.simulation_wall_s}};
+}
+
+json breakdown_json(const std::vector<StageBreakdown>& stages) {
+  json rows = json::array();
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    const StageBreakdown& stage = stages[s];
+    json exposed = json::object();
+    for (std::size_t group = 0; group < group_kind_count; ++group)
+      if (stage.exposed_s[group] > 0)
+        exposed[std::string(exposed_name(group))] = stage.exposed_s[group];
+    rows.push_back({{"stage", s},
+                    {"compute_s", stage.compute_s},
+                    {"launch_s", stage.launch_s},
+                    {"exposed_s", exposed},
+                    {"bubble_s", stage.bubble_s},
+                    {"idle_s", stage.idle_s}});
+  }
+  return rows;
+}
+
+std::string goodput_text(const Prediction& p) {
+  const Goodput& g = *p.goodput;
+  std::string text = fmt::format("a failure every {}, a checkpoint every {} steps ({})",
+                                 show_seconds(g.mean_time_between_failures_s), g.every_steps,
+                                 show_seconds(g.every_steps * p.step_time_s));
+  if (g.every_steps != g.best_every_steps)
+    text +=
+        fmt::format("; best every {} steps ({}): {}", g.best_every_steps,
+                    show_seconds(g.best_every_steps * p.step_time_s), show_percent(g.best_share));
+  return text;
 }
 
 // A column of nothing but zeros is left out where most jobs have none.
@@ -154,8 +202,16 @@ std::string prediction_text(const Model& model, const Prepared& prepared, const 
   text += fmt::format("step     {}   {} tokens/s   {:.1f} TFLOP/s per GPU   MFU {}\n",
                       show_seconds(p.step_time_s), show_number(p.tokens_per_s, 0),
                       p.model_flops_per_s_per_gpu / 1e12, show_percent(p.mfu));
+  text += p.interval ? fmt::format(
+                           "         80 % of {} published steps on this kind of machine "
+                           "would be between {} and {}\n",
+                           p.interval->rows, show_seconds(p.interval->low_s),
+                           show_seconds(p.interval->high_s))
+                     : fmt::format("         profile: {}; no error is known\n", p.calibration);
   text += fmt::format("         bubble {}   exposed communication {}\n",
                       show_percent(p.bubble_fraction), show_seconds(p.exposed_communication_s));
+  if (p.goodput)
+    text += fmt::format("goodput  {}: {}\n", show_percent(p.goodput->share), goodput_text(p));
   text += fmt::format("memory   peak {} of {}   {}\n",
                       show_bytes(static_cast<double>(p.peak_memory_bytes)),
                       show_bytes(p.memory_limit_bytes), p.fits ? "fits" : "DOES NOT FIT");

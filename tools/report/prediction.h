@@ -7,14 +7,17 @@
 #include "hwprofiles/machine.h"
 #include "models/importers/model.h"
 #include "models/plan/plan.h"
-#include "sim/predict/predict.h"
+#include "sim/predict/breakdown.h"
 #include "tools/report/text.h"
 
 namespace meshwright {
 
 nlohmann::json prediction_json(const Prediction& prediction);
+nlohmann::json breakdown_json(const std::vector<StageBreakdown>& stages);
 std::string prediction_text(const Model& model, const Prepared& prepared, const Cluster& cluster,
                             const Prediction& prediction);
+// "a failure every ..., a checkpoint every ...": of a prediction that has a goodput.
+std::string goodput_text(const Prediction& prediction);
 Table memory_table(const Prediction& prediction);  // a row per stage
 // "ranks 16 = data 2 x tensor 2 x pipeline 4, 1f1b, 8 micro-batches of 2, zero 1, recompute
 // selective"

@@ -1,0 +1,149 @@
+// `faults`: what a rehearsal takes to be wrong with the cluster.
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "models/job/sections.h"
+
+namespace meshwright {
+
+using nlohmann::json;
+
+namespace {
+
+// Ten thousand times slower is as good as stopped, and times stay in range.
+constexpr double worst = 1e4;
+
+double factor_of(Fields& fields, double low, double high) {
+  const double factor = fields.required<double>("factor");
+  if (!(factor >= low && factor <= high))
+    fields.fail("factor", fmt::format("{} is out of range; use {} to {}", factor, low, high));
+  return factor;
+}
+
+std::optional<int> index_if_given(Fields& fields, std::string_view key) {
+  if (!fields.has(key)) return std::nullopt;
+  const int index = fields.required<int>(key);
+  if (index < 0) fields.fail(key, fmt::format("{} is negative; count from 0", index));
+  return index;
+}
+
+Faults::SlowRanks read_slow_ranks(Fields& fields) {
+  Faults::SlowRanks slow;
+  slow.rank = index_if_given(fields, "rank");
+  slow.host = index_if_given(fields, "host");
+  if (slow.rank.has_value() == slow.host.has_value())
+    fields.fail("rank", slow.rank ? "given beside 'host'; keep one of them"
+                                  : "missing; give the number of a rank, or 'host' for all of one");
+  slow.factor = factor_of(fields, 1, worst);
+  fields.done();
+  return slow;
+}
+
+Faults::DegradedLink read_degraded_link(Fields& fields) {
+  Faults::DegradedLink degraded;
+  fields.required<std::string>("link");
+  take_word(fields, "link", "link", faulty_link_names(), degraded.link);
+  degraded.host = index_if_given(fields, "host");
+  degraded.factor = factor_of(fields, 1 / worst, 1);
+  fields.done();
+  return degraded;
+}
+
+double positive_or(Fields& fields, std::string_view key, double fallback) {
+  const double value = fields.optional<double>(key, fallback);
+  if (!(value > 0)) fields.fail(key, fmt::format("{} must be above 0", value));
+  return value;
+}
+
+void check_index(const Fields& fields, std::string_view key, std::optional<int> index, int end,
+                 std::string_view what) {
+  if (index && *index >= end)
+    fields.fail(key, fmt::format("{} is not a {} of this job; use 0 to {}", *index, what, end - 1));
+}
+
+void check_link(const Fields& fields, FaultyLink link, const ChosenCluster& cluster, Job& job) {
+  if (link == FaultyLink::network) {
+    if (cluster.hosts == 1)
+      warn(job, fields, "link", "no effect: nothing crosses the network of a single host");
+  } else if (cluster.facts.is_cpu) {
+    fields.fail("link",
+                fmt::format("'{}' links GPUs, and {} has none; use 'network'",
+                            faulty_link_names()[static_cast<std::size_t>(link)], cluster.machine));
+  } else if (link == FaultyLink::nvlink && !cluster.facts.has_nvlink) {
+    fields.fail("link", fmt::format("{} has no NVLink; use 'pcie' or 'network'", cluster.machine));
+  }
+}
+
+json where(std::string_view key, std::optional<int> index) {
+  return index ? json{{key, *index}} : json::object();
+}
+
+}  // namespace
+
+const std::vector<std::string>& faulty_link_names() {
+  static const std::vector<std::string> names = {"nvlink", "pcie", "network"};
+  return names;
+}
+
+void read_faults(Fields fields, Job& job) {
+  Faults& faults = job.cluster.faults;
+  if (fields.has("slow_ranks"))
+    for (Fields& each : fields.objects("slow_ranks"))
+      faults.slow_ranks.push_back(read_slow_ranks(each));
+  if (fields.has("degraded_links"))
+    for (Fields& each : fields.objects("degraded_links"))
+      faults.degraded_links.push_back(read_degraded_link(each));
+  if (fields.has("mean_time_between_failures_s"))
+    faults.mean_time_between_failures_s = positive_or(fields, "mean_time_between_failures_s", 0);
+  for (const char* key : {"restart_s", "checkpoint_bytes_per_s"})
+    if (fields.has(key) && !faults.mean_time_between_failures_s)
+      fields.fail(key, "says nothing without mean_time_between_failures_s; give that too");
+  faults.restart_s = positive_or(fields, "restart_s", faults.restart_s);
+  faults.checkpoint_bytes_per_s =
+      positive_or(fields, "checkpoint_bytes_per_s", faults.checkpoint_bytes_per_s);
+  fields.done();
+}
+
+void check_faults(Fields fields, const ChosenCluster& cluster, Job& job) {
+  if (cluster.hosts == 0) return;  // a fault that a chosen cluster has no place for does nothing
+  const int processes = job.cluster.processes_per_host;
+  const int ranks = cluster.hosts * (processes > 0 ? processes : cluster.facts.gpus);
+  const Faults& faults = job.cluster.faults;
+  if (fields.has("slow_ranks")) {
+    const std::vector<Fields> entries = fields.objects("slow_ranks");
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+      check_index(entries[i], "rank", faults.slow_ranks[i].rank, ranks, "rank");
+      check_index(entries[i], "host", faults.slow_ranks[i].host, cluster.hosts, "host");
+    }
+  }
+  if (fields.has("degraded_links")) {
+    const std::vector<Fields> entries = fields.objects("degraded_links");
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+      check_index(entries[i], "host", faults.degraded_links[i].host, cluster.hosts, "host");
+      check_link(entries[i], faults.degraded_links[i].link, cluster, job);
+    }
+  }
+}
+
+json to_json(const Faults& faults) {
+  json value = json::object();
+  for (const Faults::SlowRanks& slow : faults.slow_ranks) {
+    json entry = slow.rank ? where("rank", slow.rank) : where("host", slow.host);
+    entry["factor"] = slow.factor;
+    value["slow_ranks"].push_back(std::move(entry));
+  }
+  for (const Faults::DegradedLink& degraded : faults.degraded_links) {
+    json entry = where("host", degraded.host);
+    entry["link"] = faulty_link_names()[static_cast<std::size_t>(degraded.link)];
+    entry["factor"] = degraded.factor;
+    value["degraded_links"].push_back(std::move(entry));
+  }
+  if (faults.mean_time_between_failures_s) {
+    value["mean_time_between_failures_s"] = *faults.mean_time_between_failures_s;
+    value["restart_s"] = faults.restart_s;
+    value["checkpoint_bytes_per_s"] = faults.checkpoint_bytes_per_s;
+  }
+  return value;
+}
+
+}  // namespace meshwright

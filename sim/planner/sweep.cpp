@@ -1,0 +1,184 @@
+#include "sim/planner/sweep.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "models/schedule/schedule.h"
+
+namespace meshwright {
+
+namespace {
+
+// What a cut makes of a micro-batch's work, whatever the work is.
+struct CutFactors {
+  bool splits = false, interleaves = false;
+  double stages = 1, batches = 1;
+  double chunks = 1;                      // of all stages
+  double first_in_flight = 1, turns = 0;  // of stage 0; sum of 1 / in flight over the stages
+};
+
+// rho * W / (1 - (1 - rho/m)^p) of `bounds.h`, over W.
+double pipeline_factor(const CutFactors& cut, double ramp_share) {
+  if (ramp_share <= 0) return cut.batches / cut.stages;
+  const double rest = std::max(0.0, 1 - ramp_share / cut.batches);
+  return ramp_share / (1 - std::pow(rest, cut.stages));
+}
+
+class Sweep {
+ public:
+  Sweep(const Branch& branch, BoundMaker& bounds, const Limits& limits, Swept& swept)
+      : branch_(branch), bounds_(bounds), limits_(limits), swept_(swept) {
+    for (const PipelineCut& cut : branch.cuts) {
+      Candidate with = branch.shape;
+      with.schedule = cut.schedule;
+      with.virtual_stages = cut.virtual_stages;
+      CutFactors factors;
+      factors.splits = schedule_info(cut.schedule).splits_backwards;
+      factors.interleaves = cut.schedule == ScheduleKind::interleaved;
+      factors.stages = with.pipeline;
+      factors.batches = bounds.micro_batches(with);
+      factors.chunks = with.pipeline * cut.virtual_stages;
+      factors.first_in_flight = bounds.in_flight(with, 0);
+      for (int stage = 0; stage < with.pipeline; ++stage)
+        factors.turns += 1.0 / bounds.in_flight(with, stage);
+      cuts_.push_back(factors);
+    }
+    for (const Sharding& sharding : branch.shardings) {
+      Candidate with = branch.shape;
+      with.zero_stage = sharding.zero_stage;
+      with.shard = sharding.shard;
+      bytes_per_parameter_.push_back(bounds.bytes_per_parameter(with));
+      unit_buffer_bytes_.push_back(bounds.unit_buffer_bytes(with, 1));
+    }
+  }
+
+  void run() {
+    costs_.resize(compiler_names().size() * branch_.placements.size());
+    for (const Kernels& kernels : branch_.kernels)
+      for (std::size_t saving = 0; saving < branch_.savings.size(); ++saving) {
+        Candidate candidate = branch_.with(kernels, branch_.savings[saving]);
+        for (std::size_t place = 0; place < branch_.placements.size(); ++place) {
+          candidate.placement = branch_.placements[place];
+          const Work& work = bounds_.work(candidate);
+          const auto& costs = costs_of(candidate, place);
+          for (std::size_t cut = 0; cut < cuts_.size(); ++cut)
+            if (branch_.saves(cut, saving)) shardings(candidate, work, costs, cut);
+        }
+      }
+  }
+
+ private:
+  // Of each sharding.
+  const std::vector<PerParameter>& costs_of(Candidate candidate, std::size_t place) {
+    const auto level = static_cast<std::size_t>(candidate.compiler);
+    std::vector<PerParameter>& costs = costs_[level * branch_.placements.size() + place];
+    if (!costs.empty()) return costs;
+    for (const Sharding& sharding : branch_.shardings) {
+      candidate.zero_stage = sharding.zero_stage;
+      candidate.shard = sharding.shard;
+      costs.push_back(bounds_.per_parameter(candidate));
+    }
+    return costs;
+  }
+
+  // The longest of what holds for any sharding.
+  double least_time(const Work& work, const CutFactors& cut, bool with_network) const {
+    const double micro_batch_s = with_network ? work.seconds : work.compute;
+    const double hidden = cut.chunks * work.last_collectives;
+    double time = cut.batches * std::max(0.0, micro_batch_s - hidden) / cut.stages;
+    if (with_network) time = std::max(time, cut.batches * work.context / cut.stages);
+    if (!cut.interleaves && cut.stages > 1)
+      time = std::max(
+          time, micro_batch_s *
+                        pipeline_factor(cut, cut.splits ? work.split_ramp_share : work.ramp_share) -
+                    (cut.stages - 1) * work.weight_gradient - cut.batches * work.last_collectives);
+    return time;
+  }
+
+  Loss reason(const Work& work, const CutFactors& cut) const {
+    if (cut.batches * work.compute / cut.stages > limits_.step_time_s) return Loss::computation;
+    return least_time(work, cut, false) > limits_.step_time_s ? Loss::bubble : Loss::network;
+  }
+
+  double memory(const Work& work, const BoundMaker::Kept& kept, const CutFactors& cut,
+                double per_parameter) const {
+    if (cut.stages == 1)
+      return per_parameter * work.parameters + cut.first_in_flight * (kept.blocks + kept.others);
+    if (bounds_.has_two_stacks()) return 0;
+    const double of_blocks = per_parameter * work.block_parameters * work.layers;
+    return (of_blocks / cut.first_in_flight + kept.blocks) / cut.turns;
+  }
+
+  void shardings(Candidate& candidate, const Work& work, const std::vector<PerParameter>& costs,
+                 std::size_t index) {
+    const CutFactors& cut = cuts_[index];
+    const double least = least_time(work, cut, true);
+    if (least > limits_.step_time_s) {
+      std::int64_t& lost = swept_.lost[static_cast<std::size_t>(reason(work, cut))];
+      for (std::size_t i = 0; i < costs.size(); ++i) lost += branch_.takes(index, i) ? 1 : 0;
+      return;
+    }
+    const double left = limits_.memory_bytes - bounds_.fixed_bytes();
+    const double busy =
+        cut.batches * std::max(0.0, work.seconds - cut.chunks * work.last_collectives);
+    const bool drains = !cut.splits && !cut.interleaves;
+    const BoundMaker::Kept* kept = nullptr;
+    BoundMaker::Kept found;
+    for (std::size_t i = 0; i < costs.size(); ++i) {
+      if (!branch_.takes(index, i)) continue;
+      ++swept_.bounded;
+      const PerParameter& cost = costs[i];
+      const double occupied = busy + cost.after * work.parameters;
+      double time = std::max(
+          {least, occupied / cut.stages,
+           (cut.batches * cost.each_batch + cost.hidden_last) * work.parameters / cut.stages});
+      if (drains)
+        time = std::max(
+            time, (occupied - work.backward + cost.hidden_last * work.parameters) / cut.stages);
+      if (time > limits_.step_time_s) {
+        ++swept_.lost[static_cast<std::size_t>(Loss::network)];
+        continue;
+      }
+      if (left == std::numeric_limits<double>::infinity()) {
+        swept_.survivors.push_back({with(candidate, index, i), time});
+        continue;
+      }
+      if (kept == nullptr) kept = &(found = bounds_.kept_bytes(candidate));
+      const double bytes = memory(work, *kept, cut, bytes_per_parameter_[i]) +
+                           unit_buffer_bytes_[i] * work.block_parameters;
+      if (bytes <= left) {
+        swept_.survivors.push_back({with(candidate, index, i), time});
+        continue;
+      }
+      ++swept_.lost[static_cast<std::size_t>(Loss::memory)];
+      if (swept_.nearest_bytes > 0 && bytes >= swept_.nearest_bytes) continue;
+      swept_.nearest_bytes = bytes;
+      swept_.nearest = with(candidate, index, i);
+    }
+  }
+
+  Candidate with(Candidate candidate, std::size_t cut, std::size_t sharding) const {
+    candidate.schedule = branch_.cuts[cut].schedule;
+    candidate.virtual_stages = branch_.cuts[cut].virtual_stages;
+    candidate.zero_stage = branch_.shardings[sharding].zero_stage;
+    candidate.shard = branch_.shardings[sharding].shard;
+    return candidate;
+  }
+
+  const Branch& branch_;
+  BoundMaker& bounds_;
+  const Limits& limits_;
+  Swept& swept_;
+  std::vector<CutFactors> cuts_;
+  std::vector<double> bytes_per_parameter_, unit_buffer_bytes_;  // of each sharding
+  std::vector<std::vector<PerParameter>> costs_;                 // [level * placements + placement]
+};
+
+}  // namespace
+
+void sweep(const Branch& branch, BoundMaker& bounds, const Limits& limits, Swept& swept) {
+  Sweep(branch, bounds, limits, swept).run();
+}
+
+}  // namespace meshwright

@@ -1,0 +1,38 @@
+// Bounds all plans of a branch, loosely and fast, and tells which may be as good as what is known.
+// Plans that lose for a reason they share are turned away together.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "sim/planner/bounds.h"
+
+namespace meshwright {
+
+// What turned plans away. Computation: its bound without the network and with no stage idle is too
+// long already; bubble: with idle stages; network: with collectives.
+enum class Loss : std::uint8_t { memory, computation, bubble, network };
+constexpr int loss_count = 4;
+
+struct Limits {
+  double memory_bytes = 0;
+  double step_time_s = 0;
+};
+
+struct Swept {
+  struct Survivor {
+    Candidate candidate;
+    double step_time_s = 0;  // lower bound
+  };
+  std::array<std::int64_t, loss_count> lost{};
+  std::int64_t bounded = 0;  // one by one; the others were turned away together
+  std::vector<Survivor> survivors;
+  // Of what does not fit, that which needs least by its bound.
+  Candidate nearest;
+  double nearest_bytes = 0;  // 0: none
+};
+
+void sweep(const Branch& branch, BoundMaker& bounds, const Limits& limits, Swept& swept);
+
+}  // namespace meshwright

@@ -1,0 +1,46 @@
+// The share of time that goes into steps that count, when hosts fail and a run falls back on its
+// newest checkpoint.
+//
+// Failures come at exponentially distributed times, during restarts too. With M the mean time
+// between failures of the whole cluster, R the restart, d the standstill for a checkpoint and no
+// other work for it, a run that saves after every t seconds of steps reaches
+//   t / (M exp(R / M) (exp((t + d) / M) - 1))
+// (J. T. Daly, A higher order estimate of the optimum checkpoint interval for restart dumps, 2006,
+// equation 13; J. W. Young 1974 has its first order, which is best at t = sqrt(2 d M)).
+//
+// Here training goes on while a copy is written, which takes w, and a save waits for the one
+// before. In a run between two failures the k-th checkpoint counts if the run lasts t + d + w + (k
+// - 1) c, with c = max(t, w) + d from one to the next. The sum over k gives
+//   t exp(-(R + t + d + w) / M) / (M (1 - exp(-c / M))),
+// which is Daly's where w = 0.
+#pragma once
+
+#include <optional>
+
+#include "sim/predict/predict.h"
+
+namespace meshwright {
+
+struct FailureModel {
+  double mean_time_between_failures_s = 0;  // of the cluster
+  double restart_s = 0;
+  double stall_s = 0;  // training stands still while the state is copied
+  double write_s = 0;  // of the copy, beside training
+};
+
+// Of a run that saves after every `interval_s` seconds of steps; 0 to 1.
+double goodput(const FailureModel& failures, double interval_s);
+
+// Where goodput() is highest, to within rounding.
+double best_interval_s(const FailureModel& failures);
+
+// Empty where the cluster's hosts do not fail. `every_steps` 0: the best interval is taken.
+// Intervals are whole steps of `step_time_s`. The state is 4 bytes per parameter for the fp32 copy
+// and each moment; all hosts write equal shares.
+std::optional<Goodput> goodput_of(const Prepared& prepared, const Cluster& cluster, int every_steps,
+                                  double step_time_s);
+
+// What a step takes, its share of what failures cost included.
+double useful_step_time_s(const Prediction& prediction);
+
+}  // namespace meshwright

@@ -1,0 +1,188 @@
+#include "sim/replay/classes.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "models/core/error.h"
+
+namespace meshwright {
+
+namespace {
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+constexpr LinkState sound{1, 1, 1};
+
+LinkState worse(const LinkState& a, const LinkState& b) {
+  LinkState worst;
+  for (std::size_t link = 0; link < worst.size(); ++link) worst[link] = std::min(a[link], b[link]);
+  return worst;
+}
+
+LinkState links_of_host(const Faults& faults, int host) {
+  LinkState links = sound;
+  for (const Faults::DegradedLink& degraded : faults.degraded_links)
+    if (degraded.host.value_or(host) == host) {
+      double& left = links[static_cast<std::size_t>(degraded.link)];
+      left = std::min(left, degraded.factor);
+    }
+  return links;
+}
+
+double slowness_of(const Faults& faults, const Cluster& cluster, int rank) {
+  double slowness = 1;
+  for (const Faults::SlowRanks& slow : faults.slow_ranks)
+    if (slow.rank ? *slow.rank == rank : slow.host == cluster.host_of(rank))
+      slowness = std::max(slowness, slow.factor);
+  return slowness;
+}
+
+// The cluster as it would be if every host had these links.
+Cluster with_links(Cluster cluster, const LinkState& links) {
+  const auto of = [&](FaultyLink link) { return links[static_cast<std::size_t>(link)]; };
+  cluster.machine.nvlink.link_bandwidth_bytes_per_s *= of(FaultyLink::nvlink);
+  Pcie& pcie = cluster.machine.pcie;
+  for (double* bandwidth : {&pcie.gpu_bandwidth_bytes_per_s, &pcie.uplink_bandwidth_bytes_per_s,
+                            &pcie.socket_bandwidth_bytes_per_s})
+    *bandwidth *= of(FaultyLink::pcie);
+  cluster.machine.network.gbit_per_s_each *= of(FaultyLink::network);
+  if (cluster.network_override && cluster.network_override->gbps_per_nic)
+    *cluster.network_override->gbps_per_nic *= of(FaultyLink::network);
+  return cluster;
+}
+
+// Every rank by itself: its stage, its slowness, its links.
+std::vector<RankClass> ranks_alone(const std::vector<Contact>& contacts, const Mesh& mesh,
+                                   const Cluster& cluster) {
+  std::vector<LinkState> of_host;
+  for (int host = 0; host < cluster.hosts; ++host)
+    of_host.push_back(links_of_host(cluster.faults, host));
+  std::vector<RankClass> ranks(at(mesh.ranks()));
+  for (int rank = 0; rank < mesh.ranks(); ++rank)
+    ranks[at(rank)] = {rank,
+                       mesh.coordinates(rank).pipeline,
+                       1,
+                       slowness_of(cluster.faults, cluster, rank),
+                       of_host[at(cluster.host_of(rank))],
+                       std::vector<LinkState>(contacts.size(), sound)};
+  if (cluster.faults.degraded_links.empty()) return ranks;
+  for (std::size_t contact = 0; contact < contacts.size(); ++contact)
+    for (const std::vector<int>& meeting : meetings_at(contacts[contact], mesh)) {
+      LinkState worst = sound;
+      for (const int rank : meeting) worst = worse(worst, ranks[at(rank)].links);
+      for (const int rank : meeting) ranks[at(rank)].meeting[contact] = worst;
+    }
+  return ranks;
+}
+
+// Without faults all ranks of a stage are alike.
+RankClasses stages_alone(const Mesh& mesh) {
+  RankClasses result;
+  const int stages = mesh.degrees().pipeline;
+  for (int stage = 0; stage < stages; ++stage)
+    result.classes.push_back(
+        {mesh.rank({stage, 0, 0}), stage, mesh.ranks() / stages, 1, sound, {}});
+  for (int rank = 0; rank < mesh.ranks(); ++rank)
+    result.of_rank.push_back(mesh.coordinates(rank).pipeline);
+  return result;
+}
+
+// Numbers equal keys alike, in the order in which they first appear.
+template <class Key>
+std::vector<int> numbered(const std::vector<Key>& keys) {
+  std::map<Key, int> known;
+  std::vector<int> numbers;
+  for (const Key& key : keys)
+    numbers.push_back(known.emplace(key, static_cast<int>(known.size())).first->second);
+  return numbers;
+}
+
+int count_of(const std::vector<int>& numbers) {
+  return *std::max_element(numbers.begin(), numbers.end()) + 1;
+}
+
+// Splits classes until the members of each meet the same classes everywhere (colour refinement).
+std::vector<int> refined(std::vector<int> of_rank, const std::vector<Contact>& contacts,
+                         const Mesh& mesh) {
+  for (int before = 0; before != count_of(of_rank);) {
+    before = count_of(of_rank);
+    for (const Contact& contact : contacts) {
+      std::vector<std::pair<int, std::set<int>>> keys;
+      for (const int number : of_rank) keys.push_back({number, {}});
+      for (const std::vector<int>& meeting : meetings_at(contact, mesh)) {
+        std::set<int> met;
+        for (const int rank : meeting) met.insert(of_rank[at(rank)]);
+        for (const int rank : meeting) keys[at(rank)].second = met;
+      }
+      of_rank = numbered(keys);
+    }
+  }
+  return of_rank;
+}
+
+SimTime slowed(SimTime time, double slowness) {
+  const double longer = static_cast<double>(time) * slowness;
+  constexpr double longest = 4e18;  // 46 days
+  if (longer > longest)
+    throw InputError("one operation of a slow rank would take more than 46 days");
+  return slowness == 1 ? time : std::llround(longer);
+}
+
+}  // namespace
+
+RankClasses classes_of(const std::vector<Contact>& contacts, const Mesh& mesh,
+                       const Cluster& cluster, bool fold) {
+  if (fold && !cluster.faults.change_the_step()) return stages_alone(mesh);
+  const std::vector<RankClass> alone = ranks_alone(contacts, mesh, cluster);
+  std::vector<int> of_rank(alone.size());
+  for (std::size_t rank = 0; rank < alone.size(); ++rank) of_rank[rank] = alone[rank].rank;
+  if (fold) {
+    std::vector<std::tuple<int, double, LinkState, std::vector<LinkState>>> keys;
+    for (const RankClass& rank : alone)
+      keys.emplace_back(rank.stage, rank.slowness, rank.links, rank.meeting);
+    of_rank = refined(numbered(keys), contacts, mesh);
+  }
+  RankClasses result{{}, of_rank};
+  for (const RankClass& rank : alone) {
+    const std::size_t number = at(of_rank[at(rank.rank)]);
+    if (number == result.classes.size())
+      result.classes.push_back(rank);
+    else
+      ++result.classes[number].ranks;
+  }
+  return result;
+}
+
+const StepTimes& ClassDurations::priced(const LinkState& links, const Script& script,
+                                        const std::vector<Contact>& contacts) {
+  Priced& priced = priced_[links];
+  if (!priced.durations) {
+    if (links != sound) priced.degraded.emplace(with_links(topology_.cluster(), links));
+    priced.durations.emplace(plan_, mesh_, links == sound ? topology_ : *priced.degraded);
+  }
+  StepTimes& times = priced.of_stage[script.program().stage];
+  if (times.lasts.empty()) times = priced.durations->of_steps(script, contacts);
+  return times;
+}
+
+StepTimes ClassDurations::of_steps(const RankClass& which, const Script& script,
+                                   const std::vector<Contact>& contacts) {
+  StepTimes times = priced(which.links, script, contacts);
+  if (!topology_.cluster().faults.change_the_step()) return times;
+  const int lanes = script.lanes();
+  for (std::size_t body = 0; body < script.program().bodies.size(); ++body) {
+    const auto& instructions = script.program().bodies[body].instructions;
+    const int b = static_cast<int>(body);
+    for (int i = script.first_step(b, 0); i < script.end_step(b, lanes - 1); ++i) {
+      const Script::Step& step = script.steps()[at(i)];
+      if (step.contact >= 0)
+        times.lasts[at(i)] = priced(which.meeting[at(step.contact)], script, contacts).lasts[at(i)];
+      else if (instructions[at(step.instruction)].stream == Stream::compute)
+        times.lasts[at(i)] = slowed(times.lasts[at(i)], which.slowness);
+    }
+  }
+  return times;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,67 @@
+// Which ranks of a stage behave alike. Healthy ones all do: a collective lasts as long as the
+// slowest of the groups of its kind, which run it at the same time, and a message as long as the
+// slowest between the same two stages. With faults a class is: equal stage, equal slowness, equal
+// state of the links of every group it is in, and groups with members of the same classes.
+#pragma once
+
+#include <array>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "hwprofiles/topology.h"
+#include "models/plan/mesh.h"
+#include "models/plan/walk.h"
+#include "sim/replay/durations.h"
+
+namespace meshwright {
+
+// What is left of the links' bandwidth, by FaultyLink.
+using LinkState = std::array<double, faulty_link_count>;
+
+struct RankClass {
+  int rank = 0;  // the lowest one stands for all
+  int stage = 0;
+  int ranks = 1;
+  double slowness = 1;             // of its compute
+  LinkState links{1, 1, 1};        // of its host
+  std::vector<LinkState> meeting;  // by contact: the worst of the hosts that take part
+};
+
+struct RankClasses {
+  std::vector<RankClass> classes;
+  std::vector<int> of_rank;
+};
+
+// `fold` false: every rank is a class of its own.
+RankClasses classes_of(const std::vector<Contact>& contacts, const Mesh& mesh,
+                       const Cluster& cluster, bool fold);
+
+// How long every step of a class lasts. What touches a host with a degraded link lasts as long as
+// if all hosts were like that one: in each round of a collective everybody waits for the slowest.
+class ClassDurations {
+ public:
+  ClassDurations(const Plan& plan, const Mesh& mesh, const Topology& topology)
+      : plan_(plan), mesh_(mesh), topology_(topology) {}
+
+  StepTimes of_steps(const RankClass& which, const Script& script,
+                     const std::vector<Contact>& contacts);
+
+ private:
+  struct Priced {  // on a cluster whose hosts all have these links
+    std::optional<Topology> degraded;
+    std::optional<Durations> durations;
+    std::map<int, StepTimes> of_stage;
+  };
+  const StepTimes& priced(const LinkState& links, const Script& script,
+                          const std::vector<Contact>& contacts);
+
+  const Plan& plan_;
+  const Mesh& mesh_;
+  const Topology& topology_;
+  std::map<LinkState, Priced> priced_;
+};
+
+}  // namespace meshwright

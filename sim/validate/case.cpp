@@ -1,0 +1,42 @@
+#include "sim/validate/case.h"
+
+#include <nlohmann/json.hpp>
+
+#include "models/core/fields.h"
+#include "sim/planner/clusters.h"
+
+namespace meshwright {
+
+using nlohmann::literals::operator""_json_pointer;
+
+std::string machine_of(const StepRow& row) {
+  return machines_of(read_job(parse_json(row.job, row.id), row.id, ".", machine_facts).cluster)
+      .front();
+}
+
+StepCase case_of(const StepRow& row, const Machine& machine) {
+  const nlohmann::json value = parse_json(row.job, row.id);
+  StepCase result;
+  result.job = read_job(value, row.id, ".", machine_facts);
+  result.cluster = make_cluster(result.job.cluster, machine, counts_of(result.job.cluster).front());
+  result.plan = settle(result.job, result.cluster.ranks(), machine_facts(machine));
+  // What a row leaves open is as in the frameworks that were measured (Megatron-LM and its kin):
+  // every stage has as many blocks, consecutive ranks share a stage, and gradients of fp16 are
+  // reduced as they are.
+  Parallelism& p = result.plan.parallelism;
+  if (p.partitioner == Partitioner::chain) p.partitioner = Partitioner::even;
+  if (!value.contains("/parallelism/placement"_json_pointer)) p.placement = "PDT";
+  Training& t = result.plan.training;
+  if (t.precision == Precision::fp16 &&
+      !value.contains("/training/gradient_reduce_precision"_json_pointer))
+    t.gradient_reduce = Dtype::f16;
+  result.key = value.at("model").dump() + to_json(result.plan).dump();
+  const Training& training = result.plan.training;
+  result.question =
+      value.at("model").dump() + result.cluster.machine.name +
+      std::to_string(training.global_batch) + "," + std::to_string(training.sequence_length) + "," +
+      std::to_string(result.cluster.ranks()) + std::string(name_of(training.precision));
+  return result;
+}
+
+}  // namespace meshwright

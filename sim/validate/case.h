@@ -1,0 +1,24 @@
+// A published training step as a question to the simulator: its cluster and its settled plan.
+#pragma once
+
+#include <string>
+
+#include "models/job/job.h"
+#include "sim/predict/predict.h"
+#include "sim/validate/evidence.h"
+
+namespace meshwright {
+
+struct StepCase {
+  Job job;
+  Cluster cluster;
+  Plan plan;
+  std::string key;       // equal for cases that differ in their clusters alone
+  std::string question;  // equal for cases that differ in their plans alone
+};
+
+// Name of the machine that the row's job asks for.
+std::string machine_of(const StepRow& row);
+StepCase case_of(const StepRow& row, const Machine& machine);
+
+}  // namespace meshwright

@@ -1,0 +1,375 @@
+#include "sim/validate/fit.h"
+
+#include <Eigen/Dense>
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <thread>
+
+#include "hwprofiles/load.h"
+#include "models/core/error.h"
+#include "sim/collectives/select.h"
+#include "sim/planner/clusters.h"
+#include "sim/validate/case.h"
+
+namespace meshwright {
+
+namespace {
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+// A constant, where it lies, and how far a fit may take it: `spread` is the standard deviation of
+// its logarithm that we hold likely before we have seen a measurement.
+struct Constant {
+  std::string_view name;
+  std::vector<std::string> kinds;
+  double& (*place)(Machine&);
+  double start;  // from spec sheets and experience: what is taken where nothing was measured
+  double spread, low, high;
+  bool (*of_plan)(const Plan&);  // which training steps depend on it
+};
+
+// Prefixes of names of GPUs, or of machines.
+const std::vector<std::string> v100 = {"V100"}, a100 = {"A100"}, h100 = {"H100", "H200"}, all;
+
+bool always(const Plan&) { return true; }
+bool fp32(const Plan& plan) { return plan.training.precision == Precision::fp32; }
+bool tf32(const Plan& plan) { return plan.training.precision == Precision::tf32; }
+bool wide(const Plan& plan) { return fp32(plan) || tf32(plan); }
+bool unfused(const Plan& plan) { return plan.training.attention == AttentionKernel::unfused; }
+bool flash(const Plan& plan) { return plan.training.attention == AttentionKernel::flash; }
+bool none(const Plan& plan) { return plan.training.compiler == CompilerLevel::none; }
+bool fused(const Plan& plan) { return plan.training.compiler == CompilerLevel::fused; }
+bool full(const Plan& plan) { return plan.training.compiler == CompilerLevel::full; }
+bool ranks(const Plan& plan) { return plan.degrees().ranks() > 1; }
+
+#define PLACE(field) [](Machine& m) -> double& { return m.field; }
+
+std::vector<Constant> make_table() {
+  std::vector<Constant> rows;
+  const auto of_gpus = [&](Constant row) {
+    for (const auto& kinds : {v100, a100, h100}) {
+      row.kinds = kinds;
+      rows.push_back(row);
+    }
+  };
+  of_gpus({"gemm", {}, PLACE(gpu.gemm.points[0].fraction), 0.8, 0.15, 0.3, 1, always});
+  of_gpus(
+      {"memory_bound", {}, PLACE(gpu.memory_bound.points[0].fraction), 0.8, 0.1, 0.4, 1, always});
+  of_gpus({"host_latency_s", {}, PLACE(host_latency.latency_s), 2e-5, 0.5, 1e-6, 2e-4, ranks});
+  of_gpus({"host_step_latency_s",
+           {},
+           PLACE(host_latency.step_latency_s),
+           2e-6,
+           0.7,
+           1e-7,
+           1e-4,
+           ranks});
+  of_gpus({"simple_latency_s", {}, PLACE(nvlink.simple_latency_s), 1e-5, 0.7, 1e-6, 5e-5, ranks});
+  for (const auto& machines : std::vector<std::vector<std::string>>{
+           {"dgx-1", "dgx-2", "v100"}, {"dgx-a100"}, {"dgx-h"}, {"p4"}, {"p5"}})
+    rows.push_back(
+        {"network_efficiency", machines, PLACE(network.efficiency), 0.85, 0.15, 0.3, 1, ranks});
+  for (const auto& kinds : {a100, h100}) {
+    rows.push_back(
+        {"flash_forward", kinds, PLACE(gpu.kernels.flash_forward), 0.4, 0.4, 0.05, 0.9, flash});
+    rows.push_back(
+        {"flash_backward", kinds, PLACE(gpu.kernels.flash_backward), 0.3, 0.4, 0.05, 0.9, flash});
+  }
+  const Constant others[] = {
+      {"fp32_share", v100, PLACE(gpu.kernels.fp32_share), 1, 0.1, 0.5, 1.15, fp32},
+      {"tf32_share", a100, PLACE(gpu.kernels.tf32_share), 1, 0.2, 0.3, 1.2, tf32},
+      {"batched_share", all, PLACE(gpu.kernels.batched_share), 0.6, 0.5, 0.1, 1.2, unfused},
+      {"misaligned_share", all, PLACE(gpu.kernels.misaligned_share), 0.7, 0.5, 0.02, 1, always},
+      {"misaligned_batched_share", all, PLACE(gpu.kernels.misaligned_batched_share), 0.3, 1, 0.02,
+       1, unfused},
+      {"depth_start", all, PLACE(gpu.kernels.depth_start), 64, 0.7, 4, 1000, always},
+      {"narrow_head", all, PLACE(gpu.kernels.narrow_head), 0.9, 0.3, 0.3, 1.2, flash},
+      {"score_traffic", all, PLACE(gpu.kernels.score_traffic), 1.3, 0.3, 0.3, 4, unfused},
+      {"loss_traffic", all, PLACE(gpu.kernels.loss_traffic), 1, 0.3, 0.3, 4, always},
+      {"fp32_traffic", all, PLACE(gpu.kernels.fp32_traffic), 0.8, 0.3, 0.3, 1.5, wide},
+      {"traffic none", all, PLACE(gpu.kernels.traffic[0]), 1.4, 0.3, 0.3, 4, none},
+      {"traffic fused", all, PLACE(gpu.kernels.traffic[1]), 1.1, 0.3, 0.3, 4, fused},
+      // OneFlow's kernels: of nobody else's at this level is anything published.
+      {"traffic full", v100, PLACE(gpu.kernels.traffic[2]), 1, 0.5, 0.3, 4, full},
+      {"host_launch_us", all, PLACE(host.host_launch_us), 8, 0.4, 4, 50, none},
+      {"launches none", all, PLACE(gpu.kernels.launches[0]), 1.2, 0.3, 0.5, 4, none},
+      {"launches fused", all, PLACE(gpu.kernels.launches[1]), 1.5, 0.3, 0.5, 6, fused},
+      {"launches full", all, PLACE(gpu.kernels.launches[2]), 1, 0.3, 0.5, 4, full},
+      {"optimizer_traffic none", all, PLACE(gpu.kernels.optimizer_traffic[0]), 1, 0.3, 0.2, 4,
+       none},
+      {"optimizer_traffic fused", all, PLACE(gpu.kernels.optimizer_traffic[1]), 1, 0.2, 0.5, 4,
+       fused},
+      {"optimizer_traffic full", all, PLACE(gpu.kernels.optimizer_traffic[2]), 1, 0.2, 0.5, 4,
+       full},
+      {"straggling", all, PLACE(gpu.kernels.straggling), 0.002, 1, 1e-4, 0.03, ranks},
+      {"kernel_latency_s", all, PLACE(gpu.kernel_latency_s), 3e-6, 0.3, 1e-6, 1e-5, always},
+      {"exposed_launch", all, PLACE(gpu.kernels.exposed_launch), 0.2, 0.7, 0.01, 1, always},
+  };
+  rows.insert(rows.end(), std::begin(others), std::end(others));
+  return rows;
+}
+
+#undef PLACE
+
+const std::vector<Constant>& table() {
+  static const std::vector<Constant> rows = make_table();
+  return rows;
+}
+
+bool concerns(const Constant& constant, const Machine& machine) {
+  if (constant.kinds.empty()) return true;
+  return std::any_of(constant.kinds.begin(), constant.kinds.end(), [&](const std::string& kind) {
+    return machine.gpu.name.starts_with(kind) || machine.name.starts_with(kind);
+  });
+}
+
+// Collectives are measured alone.
+bool is_of_links(const Constant& constant) {
+  return constant.name.starts_with("host_latency") || constant.name.starts_with("host_step") ||
+         constant.name.starts_with("network") || constant.name.starts_with("simple");
+}
+
+struct Row {
+  int source = 0;
+  double measured = 0, weight = 1;
+  Cluster cluster;
+  std::shared_ptr<const Prepared> prepared;  // none: a collective
+  // Long steps are drawn out from two short ones: time = first + periods * (second - first).
+  std::shared_ptr<const Prepared> longer;
+  double periods = 0;
+  CollectiveKind kind = CollectiveKind::all_reduce;
+  double bytes = 0;
+  std::vector<int> constants;  // that it may depend on
+};
+
+double predicted(const Row& row, const Cluster& cluster) {
+  if (row.prepared) {
+    const double time = predict(*row.prepared, cluster).step_time_s;
+    if (!row.longer) return time;
+    return time + row.periods * (predict(*row.longer, cluster).step_time_s - time);
+  }
+  std::vector<int> ranks;
+  for (int rank = 0; rank < cluster.ranks(); ++rank) ranks.push_back(rank);
+  return collective_time(Topology(cluster), row.kind, {row.bytes}, {ranks}).value;
+}
+
+// The fit as vectors: logarithms of the constants and of predicted / measured.
+class Problem {
+ public:
+  Problem(std::span<const Evidence> evidence, const FitOptions& options) {
+    for (const Evidence& each : evidence) {
+      const auto& left = options.leave_out;
+      if (std::find(left.begin(), left.end(), each.source) != left.end()) continue;
+      add(each);
+    }
+    for (Row& row : rows_)
+      for (std::size_t c = 0; c < table().size(); ++c)
+        if (concerns(table()[c], row.cluster.machine) &&
+            (row.prepared ? table()[c].of_plan(row.prepared->plan) : is_of_links(table()[c])))
+          row.constants.push_back(static_cast<int>(c));
+  }
+
+  const std::vector<Row>& rows() const { return rows_; }
+  const std::vector<std::string>& sources() const { return sources_; }
+
+  Cluster changed(const Row& row, const Eigen::VectorXd& x) const {
+    Cluster cluster = row.cluster;
+    for (int c = 0; c < x.size(); ++c)
+      if (concerns(table()[at(c)], cluster.machine))
+        table()[at(c)].place(cluster.machine) = value(c, x);
+    return cluster;
+  }
+
+  static double value(int c, const Eigen::VectorXd& x) {
+    return table()[at(c)].start * std::exp(x[c]);
+  }
+
+  Eigen::VectorXd errors(const Eigen::VectorXd& x) const {
+    Eigen::VectorXd result(std::ssize(rows_));
+    parallel([&](std::size_t i) {
+      result[static_cast<Eigen::Index>(i)] =
+          std::log(predicted(rows_[i], changed(rows_[i], x)) / rows_[i].measured);
+    });
+    return result;
+  }
+
+  Eigen::MatrixXd derivatives(const Eigen::VectorXd& x, const Eigen::VectorXd& errors) const {
+    constexpr double step = 0.02;
+    Eigen::MatrixXd result = Eigen::MatrixXd::Zero(std::ssize(rows_), x.size());
+    parallel([&](std::size_t i) {
+      const auto row = static_cast<Eigen::Index>(i);
+      for (const int c : rows_[i].constants) {
+        Eigen::VectorXd moved = x;
+        moved[c] += step;
+        result(row, c) =
+            (std::log(predicted(rows_[i], changed(rows_[i], moved)) / rows_[i].measured) -
+             errors[row]) /
+            step;
+      }
+    });
+    return result;
+  }
+
+ private:
+  const Machine& machine(const std::string& name) {
+    const auto found = machines_.find(name);
+    if (found != machines_.end()) return found->second;
+    return machines_.emplace(name, load_known_machine(name)).first->second;
+  }
+
+  void add(const StepRow& row, int source) {
+    StepCase step = case_of(row, machine(machine_of(row)));
+    Row added;
+    added.source = source;
+    added.measured = row.step_time_s;
+    added.cluster = step.cluster;
+    const auto prepared = [&](std::int64_t micro_batches) {
+      Plan plan = step.plan;
+      plan.training.global_batch =
+          plan.training.global_batch / step.plan.micro_batches() * micro_batches;
+      return std::make_shared<const Prepared>(prepare(step.job.model, plan, step.cluster));
+    };
+    const std::int64_t batches = step.plan.micro_batches(), period = step.plan.parallelism.pipeline;
+    if (batches > 6 * period) {
+      added.prepared = prepared(2 * period);
+      added.longer = prepared(3 * period);
+      added.periods = static_cast<double>(batches - 2 * period) / static_cast<double>(period);
+    } else {
+      added.prepared = prepared(batches);
+    }
+    rows_.push_back(std::move(added));
+  }
+
+  // Sources with thousands of alike rows are thinned out: every n-th row stands for n.
+  void add(const Evidence& evidence) {
+    constexpr std::size_t most_rows = 80;
+    constexpr double weight_of_source = 24;
+    const int source = static_cast<int>(sources_.size());
+    const std::size_t before = rows_.size();
+    const std::size_t thin = (evidence.steps.size() + most_rows - 1) / most_rows;
+    for (std::size_t i = 0; i < evidence.steps.size(); i += thin) add(evidence.steps[i], source);
+    const std::size_t thin2 = (evidence.collectives.size() + most_rows - 1) / most_rows;
+    for (std::size_t i = 0; i < evidence.collectives.size(); i += thin2) {
+      const CollectiveRow& row = evidence.collectives[i];
+      if (row.bytes < (1 << 14)) continue;
+      Cluster cluster;
+      cluster.machine = machine(row.machine);
+      cluster.hosts = row.count;
+      cluster.processes_per_host = row.gpus / row.count;
+      Row added;
+      added.source = source;
+      added.measured = row.time_s;
+      added.cluster = cluster;
+      added.kind = row.kind;
+      added.bytes = row.bytes;
+      rows_.push_back(std::move(added));
+    }
+    const double count = static_cast<double>(rows_.size() - before);
+    for (std::size_t i = before; i < rows_.size(); ++i) rows_[i].weight = weight_of_source / count;
+    if (count > 0) sources_.push_back(evidence.source);
+  }
+
+  template <typename Work>
+  void parallel(const Work& work) const {
+    const unsigned threads = std::max(1u, std::thread::hardware_concurrency());
+    std::vector<std::thread> pool;
+    for (unsigned t = 0; t < threads; ++t)
+      pool.emplace_back([&, t] {
+        for (std::size_t i = t; i < rows_.size(); i += threads) work(i);
+      });
+    for (std::thread& thread : pool) thread.join();
+  }
+
+  std::vector<Row> rows_;
+  std::vector<std::string> sources_;
+  std::map<std::string, Machine> machines_;
+};
+
+// Sum of weighted absolute errors (near zero their squares), and the priors.
+double cost(const Problem& problem, const Eigen::VectorXd& x, const Eigen::VectorXd& errors) {
+  constexpr double small = 0.03;
+  double sum = 0;
+  for (Eigen::Index i = 0; i < errors.size(); ++i) {
+    const double size = std::abs(errors[i]);
+    const double loss = size < small ? size * size / (2 * small) : size - small / 2;
+    sum += problem.rows()[static_cast<std::size_t>(i)].weight * loss;
+  }
+  for (Eigen::Index c = 0; c < x.size(); ++c) {
+    const double deviation = x[c] / table()[static_cast<std::size_t>(c)].spread;
+    sum += 0.05 * deviation * deviation / 2;
+  }
+  return sum;
+}
+
+void keep_inside(Eigen::VectorXd& x) {
+  for (int c = 0; c < x.size(); ++c) {
+    const Constant& constant = table()[at(c)];
+    x[c] = std::clamp(x[c], std::log(constant.low / constant.start),
+                      std::log(constant.high / constant.start));
+  }
+}
+
+}  // namespace
+
+Fit fit_constants(std::span<const Evidence> evidence, const FitOptions& options) {
+  const Problem problem(evidence, options);
+  const auto size = std::ssize(table());
+  Eigen::VectorXd x = Eigen::VectorXd::Zero(size);
+  Eigen::VectorXd errors = problem.errors(x);
+  double best = cost(problem, x, errors), damping = 1e-2;
+  Eigen::MatrixXd jacobian;
+  for (int iteration = 0; iteration < options.iterations; ++iteration) {
+    if (options.progress) options.progress(iteration, best);
+    jacobian = problem.derivatives(x, errors);
+    Eigen::VectorXd weights(errors.size());
+    for (Eigen::Index i = 0; i < errors.size(); ++i)
+      weights[i] =
+          problem.rows()[static_cast<std::size_t>(i)].weight / std::max(std::abs(errors[i]), 0.03);
+    const double before = best;
+    for (int attempt = 0; attempt < 6; ++attempt) {
+      Eigen::MatrixXd normal = jacobian.transpose() * weights.asDiagonal() * jacobian;
+      Eigen::VectorXd right = -jacobian.transpose() * weights.asDiagonal() * errors;
+      for (Eigen::Index c = 0; c < size; ++c) {
+        const double spread = table()[static_cast<std::size_t>(c)].spread;
+        const double prior = 0.05 / (spread * spread);
+        normal(c, c) += prior;
+        right[c] -= prior * x[c];
+        normal(c, c) *= 1 + damping;
+        normal(c, c) += 1e-9;
+      }
+      Eigen::VectorXd next = x + normal.ldlt().solve(right);
+      keep_inside(next);
+      const Eigen::VectorXd next_errors = problem.errors(next);
+      const double next_cost = cost(problem, next, next_errors);
+      if (next_cost < best) {
+        x = next, errors = next_errors, best = next_cost;
+        damping = std::max(1e-4, damping / 5);
+        break;
+      }
+      damping *= 6;
+    }
+    if (before - best < 1e-3 * before) break;
+  }
+  Fit fit;
+  fit.sources = problem.sources();
+  fit.rows = static_cast<int>(problem.rows().size());
+  for (int c = 0; c < size; ++c) {
+    FittedConstant constant{std::string(table()[at(c)].name), table()[at(c)].kinds,
+                            table()[at(c)].start, Problem::value(c, x), 0};
+    for (const Row& row : problem.rows())
+      constant.rows +=
+          static_cast<double>(std::count(row.constants.begin(), row.constants.end(), c));
+    fit.constants.push_back(std::move(constant));
+  }
+  return fit;
+}
+
+Machine with_constants(Machine machine, const Fit& fit) {
+  for (std::size_t c = 0; c < fit.constants.size(); ++c)
+    if (concerns(table()[c], machine)) table()[c].place(machine) = fit.constants[c].after;
+  return machine;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,47 @@
+// Derives the constants of machine profiles from published measurements: those of the kernels for
+// each kind of GPU, those of collectives for each kind of interconnect. One set for all sources;
+// no constant belongs to a source or a row.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "hwprofiles/machine.h"
+#include "sim/validate/evidence.h"
+
+namespace meshwright {
+
+// A number of the profiles that a fit may change, in all machines whose GPU's (or own) name begins
+// with one of `kinds`.
+struct FittedConstant {
+  std::string name;                // "A100 gemm"
+  std::vector<std::string> kinds;  // none: all machines
+  double before = 0, after = 0;
+  double rows = 0;  // that may depend on it
+};
+
+struct FitOptions {
+  std::vector<std::string> leave_out;  // sources that the fit does not see
+  int iterations = 12;
+  std::function<void(int iteration, double cost)> progress;
+};
+
+struct Fit {
+  std::vector<FittedConstant> constants;
+  std::vector<std::string> sources;  // that were used
+  int rows = 0;
+};
+
+// Least squares of log(predicted / measured) over the rows of training steps and collectives,
+// weighted such that a row counts with the absolute value of its error and each source like any
+// other; every constant is held near
+// its value from spec sheets by a prior, so that the result does not depend on the profiles.
+// Levenberg and Marquardt's method with differences for derivatives.
+Fit fit_constants(std::span<const Evidence> evidence, const FitOptions& options);
+
+// The machine with the fit's constants.
+Machine with_constants(Machine machine, const Fit& fit);
+
+}  // namespace meshwright

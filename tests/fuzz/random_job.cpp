@@ -1,0 +1,296 @@
+#include "tests/fuzz/random_job.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "hwprofiles/load.h"
+#include "models/core/error.h"
+#include "sim/planner/clusters.h"
+#include "sim/predict/goodput.h"
+
+namespace meshwright::fuzz {
+
+using nlohmann::json;
+
+namespace {
+
+class Draw {
+ public:
+  explicit Draw(Random& random) : random_(random) {}
+
+  int between(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
+  double real(double low, double high) {
+    return std::uniform_real_distribution<double>(low, high)(random_);
+  }
+  bool chance(double probability) { return real(0, 1) < probability; }
+  template <class T>
+  const T& of(const std::vector<T>& values) {
+    return values[static_cast<std::size_t>(between(0, static_cast<int>(values.size()) - 1))];
+  }
+  std::string word(std::initializer_list<const char*> words) {
+    return std::data(words)[between(0, static_cast<int>(words.size()) - 1)];
+  }
+  int divisor_of(int number, int most = 1 << 30) {
+    std::vector<int> divisors;
+    for (int d = 1; d <= std::min(number, most); ++d)
+      if (number % d == 0) divisors.push_back(d);
+    return of(divisors);
+  }
+
+ private:
+  Random& random_;
+};
+
+const Machine& machine_of(const std::string& name) {
+  static std::map<std::string, Machine> known;
+  const auto found = known.find(name);
+  if (found != known.end()) return found->second;
+  const std::string local = std::string(MESHWRIGHT_SOURCE_DIR) + "/tests/tools/local.json";
+  return known.emplace(name, name == "local" ? load_machine_file(local) : load_machine(name))
+      .first->second;
+}
+
+MachineFacts facts_of(const std::string& name) { return machine_facts(machine_of(name)); }
+
+json draw_model(Draw& draw) {
+  const int heads = draw.of<int>({1, 2, 4, 4, 8, 8, 12, 16});
+  json model = {{"family", draw.word({"gpt", "gpt", "llama", "llama", "bert", "mpt", "bloom",
+                                      "mixtral", "seq2seq", "vit"})},
+                {"hidden", heads * draw.of<int>({8, 16, 32, 64, 128})},
+                {"layers", draw.chance(0.9) ? draw.between(1, 8) : draw.between(9, 32)},
+                {"heads", heads}};
+  const std::string family = model["family"];
+  if (draw.chance(0.3)) model["ffn"] = 16 * draw.between(1, 200);
+  if (family == "vit") {
+    const int patch = draw.of<int>({4, 8, 16});
+    model["patch_size"] = patch;
+    model["image_size"] = patch * draw.between(2, 12);
+    model["channels"] = draw.of<int>({1, 3});
+    model["classes"] = draw.between(2, 1000);
+    return model;
+  }
+  model["vocab"] = draw.between(10, 60'000);
+  model["positions"] = 2048;
+  if ((family == "llama" || family == "mixtral") && draw.chance(0.5))
+    model["kv_heads"] = draw.divisor_of(heads);
+  if (family != "mixtral" && draw.chance(0.2)) model["gated_ffn"] = draw.chance(0.5);
+  if (draw.chance(0.2)) model["tied_embeddings"] = draw.chance(0.5);
+  if (family == "mixtral") {
+    model["experts"] = draw.of<int>({2, 4, 8});
+    model["experts_per_token"] = draw.between(1, 2);
+  }
+  if (family == "bert") model["head"] = draw.word({"mlm", "qa"});
+  return model;
+}
+
+json draw_training(Draw& draw, const json& model, int data) {
+  const int micro_batch = draw.of<int>({1, 1, 2, 2, 3, 4, 8});
+  json training = {{"micro_batch", micro_batch},
+                   {"global_batch", data * micro_batch * draw.of<int>({1, 2, 2, 4, 4, 6, 8, 16})},
+                   {"sequence_length", 16 * draw.of<int>({1, 2, 4, 8, 16, 32, 64})}};
+  if (model["family"] == "vit") {
+    const int side = model["image_size"].get<int>() / model["patch_size"].get<int>();
+    training["sequence_length"] = side * side + 1;
+  }
+  if (draw.chance(0.5)) training["precision"] = draw.word({"fp32", "tf32", "fp16", "fp16", "bf16"});
+  if (draw.chance(0.2)) training["gradient_reduce_precision"] = draw.word({"fp32", "fp16", "bf16"});
+  if (draw.chance(0.5))
+    training["recompute"] =
+        draw.word({"none", "selective", "full", "each", "contiguous", "group_2", "group_3"});
+  else if (draw.chance(0.1))
+    training["recompute_budget"] = draw.real(0.3, 1);
+  if (training.contains("recompute") && draw.chance(0.2))
+    training["recompute_fraction"] = draw.real(0, 1);
+  if (draw.chance(0.5)) training["attention"] = draw.word({"unfused", "flash", "flash2"});
+  if (draw.chance(0.5)) training["compiler"] = draw.word({"none", "fused", "full"});
+  if (draw.chance(0.4)) training["optimizer"] = draw.word({"adamw", "adam", "lamb", "sgd"});
+  if (draw.chance(0.2)) training["fuse_gradient_accumulation"] = draw.chance(0.5);
+  if (draw.chance(0.2)) training["gradient_clip"] = draw.real(0.1, 2);
+  if (draw.chance(0.2)) training["dropout"] = draw.real(0, 0.5);
+  if (draw.chance(0.1)) training["steps"] = draw.between(1, 1000);
+  return training;
+}
+
+json draw_parallelism(Draw& draw, const json& model, int ranks) {
+  json p = json::object();
+  const int layers = model["layers"], heads = model["heads"];
+  const int pipeline = draw.divisor_of(ranks, layers);
+  const int tensor = draw.divisor_of(std::gcd(ranks / pipeline, model.value("kv_heads", heads)));
+  int rest = ranks / pipeline / tensor;
+  const int context = draw.chance(0.15) ? draw.divisor_of(rest, 4) : 1;
+  const int data = rest / context;
+  p["pipeline"] = pipeline;
+  p["tensor"] = tensor;
+  if (context > 1) {
+    p["context"] = context;
+    p["context_exchange"] = draw.word({"p2p", "all_gather"});
+  }
+  p["data"] = data;
+  if (model["family"] == "mixtral" && draw.chance(0.6))
+    p["expert"] = draw.divisor_of(std::gcd(data, model["experts"].get<int>()));
+  if (pipeline > 1) {
+    p["schedule"] = draw.word({"gpipe", "1f1b", "1f1b", "interleaved", "zero_bubble"});
+    if (p["schedule"] == "interleaved")
+      p["virtual_stages"] = std::max(1, draw.between(1, std::max(1, layers / pipeline)));
+  }
+  if (rest > 1 && draw.chance(0.6)) {
+    p["zero_stage"] = draw.between(0, 3);
+    if (p["zero_stage"] > 0 && draw.chance(0.3)) p["shard"] = draw.divisor_of(rest);
+    if (p["zero_stage"] == 1 && !p.contains("shard") && draw.chance(0.3))
+      p["shard_layout"] = "whole";
+  }
+  if (tensor > 1) {
+    p["sequence_parallel"] = draw.chance(0.5);
+    if (draw.chance(0.3)) p["tensor_layout"] = draw.word({"megatron", "speed", "memory"});
+    if (draw.chance(0.1)) p["tensor_batch"] = "own";
+    if (p.value("tensor_layout", "") == "memory") p["sequence_parallel"] = false;
+  }
+  if (draw.chance(0.5)) {
+    p["overlap"] = json::array();
+    for (const char* what : {"gradients", "parameters", "tensor"})
+      if (draw.chance(0.5)) p["overlap"].push_back(what);
+  }
+  if (draw.chance(0.3)) p["pipeline_scatter_gather"] = draw.chance(0.5);
+  if (draw.chance(0.4))
+    p["placement"] = draw.word({"DPT", "PTD", "TPD", "DTP", "TDP", "PDT", "cluster", "spread"});
+  if (draw.chance(0.3)) p["partition"] = draw.word({"auto", "chain", "tree", "even"});
+  if (draw.chance(0.2)) p["memory_weight"] = draw.real(0, 1);
+  if (draw.chance(0.1)) p["offload"] = draw.word({"activations", "layers"});
+  if (draw.chance(0.2)) p["reduce_bucket_bytes"] = 1 << draw.between(10, 27);
+  if (draw.chance(0.1)) p["max_live_parameters"] = 1 << draw.between(10, 27);
+  if (draw.chance(0.1)) p["persistence_threshold"] = draw.between(0, 100'000);
+  if (draw.chance(0.1)) p["hierarchical_gather"] = false;
+  return p;
+}
+
+json draw_faults(Draw& draw, int hosts, int ranks, const MachineFacts& machine) {
+  json faults = json::object();
+  for (int i = draw.between(0, 2); i > 0; --i)
+    faults["slow_ranks"].push_back(
+        draw.chance(0.7) ? json{{"rank", draw.between(0, ranks - 1)}, {"factor", draw.real(1, 4)}}
+                         : json{{"host", draw.between(0, hosts - 1)}, {"factor", draw.real(1, 4)}});
+  for (int i = draw.between(0, 2); i > 0; --i) {
+    json degraded = {{"link", machine.is_cpu       ? "network"
+                              : machine.has_nvlink ? draw.word({"nvlink", "pcie", "network"})
+                                                   : draw.word({"pcie", "network"})},
+                     {"factor", draw.real(0.01, 1)}};
+    if (draw.chance(0.7)) degraded["host"] = draw.between(0, hosts - 1);
+    faults["degraded_links"].push_back(degraded);
+  }
+  if (draw.chance(0.5)) {
+    faults["mean_time_between_failures_s"] = std::pow(10, draw.real(2, 8));
+    if (draw.chance(0.5)) faults["restart_s"] = draw.real(1, 1000);
+    if (draw.chance(0.5)) faults["checkpoint_bytes_per_s"] = std::pow(10, draw.real(6, 11));
+  }
+  return faults;
+}
+
+void check_number(double value, const char* what) {
+  MESHWRIGHT_CHECK(std::isfinite(value) && value >= 0,
+                   std::string(what) + " is " + std::to_string(value));
+}
+
+}  // namespace
+
+json random_job(Random& random) {
+  Draw draw(random);
+  static const std::vector<std::string> machines = [] {
+    std::vector<std::string> names = list_machines();
+    std::erase(names, "local");
+    names.insert(names.end(), 2, "local");
+    return names;
+  }();
+  const std::string machine = draw.of(machines);
+  const MachineFacts facts = facts_of(machine);
+  json cluster = {{"machine", machine}};
+  const bool has_network = machine_of(machine).network.nics > 0;
+  const int hosts = draw.chance(0.5) ? 1 : draw.of<int>({2, 2, 3, 4, 8});
+  const int per_host = facts.is_cpu ? draw.of<int>({1, 2, 4}) : draw.divisor_of(facts.gpus);
+  cluster["count"] = hosts;
+  cluster["processes_per_host"] = per_host;
+  if ((hosts > 1 && !has_network) || draw.chance(0.1)) {
+    cluster["network"] = {{"nics", draw.of<int>({1, 2, 4, 8})},
+                          {"gbps_per_nic", draw.of<int>({10, 100, 400})}};
+    if (draw.chance(0.5)) cluster["network"]["latency_us"] = draw.real(0, 50);
+  }
+  if (draw.chance(0.2)) cluster["host_launch_us"] = draw.real(0.1, 50);
+  json job = {{"model", draw_model(draw)}, {"cluster", cluster}};
+  job["parallelism"] = draw_parallelism(draw, job["model"], hosts * per_host);
+  job["training"] = draw_training(draw, job["model"], job["parallelism"]["data"]);
+  if (draw.chance(0.4)) job["faults"] = draw_faults(draw, hosts, hosts * per_host, facts);
+  if (draw.chance(0.2))
+    job["checkpoint"] = {{"folder", "saved"}, {"every_steps", draw.between(1, 1000)}};
+  if (draw.chance(0.1)) job["objective"] = {{"spot", draw.chance(0.5)}};
+  return job;
+}
+
+json random_open_job(Random& random) {
+  json job = random_job(random);
+  Draw draw(random);
+  json& parallelism = job["parallelism"];
+  if (draw.chance(0.3)) {
+    parallelism = "auto";
+  } else {
+    for (const char* key : {"pipeline", "tensor", "data", "shard", "expert", "virtual_stages",
+                            "schedule", "sequence_parallel", "zero_stage"})
+      if (draw.chance(0.4)) parallelism[key] = "auto";
+  }
+  if (draw.chance(0.5)) job["training"]["micro_batch"] = "auto";
+  if (draw.chance(0.3) && !job["training"].contains("recompute_budget"))
+    job["training"]["recompute"] = "auto";
+  if (draw.chance(0.2)) job["training"]["compiler"] = "auto";
+  if (draw.chance(0.3) && job["cluster"]["machine"] != "local") job["cluster"]["count"] = {1, 2};
+  job["objective"] = {{"minimize", draw.word({"step_time", "usd", "usd_per_token", "gpus"})}};
+  return job;
+}
+
+Machine load_machine_of_job(const std::string& name) { return machine_of(name); }
+
+Job read_random_job(const json& value) {
+  return read_job(value, "job.json", ".", [](const std::string& name) { return facts_of(name); });
+}
+
+bool leaves_no_choice(const Job& job) {
+  const std::set<std::string, std::less<>> follow = {"parallelism.data", "training.attention",
+                                                     "training.precision"};
+  return std::includes(follow.begin(), follow.end(), job.autos.begin(), job.autos.end());
+}
+
+Rehearsal rehearse(Job job) {
+  const Machine& machine = machine_of(job.cluster.machines.front());
+  Rehearsal made{std::move(job), {}, {}};
+  made.cluster = make_cluster(made.job.cluster, machine, made.job.cluster.counts.front());
+  const Plan plan = settle(made.job, made.cluster.ranks(), machine_facts(machine));
+  made.prepared = prepare(made.job.model, plan, made.cluster);
+  return made;
+}
+
+void check_prediction(const Prediction& p) {
+  check_number(p.step_time_s, "step_time_s");
+  MESHWRIGHT_CHECK(p.step_time_s > 0, "a step takes no time");
+  check_number(p.sequences_per_s, "sequences_per_s");
+  check_number(p.tokens_per_s, "tokens_per_s");
+  check_number(p.model_flops_per_s_per_gpu, "model_flops_per_s_per_gpu");
+  check_number(p.mfu, "mfu");
+  check_number(p.bubble_fraction, "bubble_fraction");
+  MESHWRIGHT_CHECK(p.bubble_fraction <= 1, "a bubble is longer than its span");
+  check_number(p.exposed_communication_s, "exposed_communication_s");
+  check_number(static_cast<double>(p.peak_memory_bytes), "peak_memory_bytes");
+  check_number(static_cast<double>(p.host_memory_bytes), "host_memory_bytes");
+  for (const StageMemory& stage : p.memory) {
+    check_number(static_cast<double>(stage.peak_bytes), "peak_bytes");
+    for (const std::int64_t bytes : stage.class_bytes)
+      check_number(static_cast<double>(bytes), "bytes of a class");
+  }
+  if (p.usd_per_hour) check_number(*p.usd_per_hour, "usd_per_hour");
+  if (p.usd_per_million_tokens) check_number(*p.usd_per_million_tokens, "usd_per_million_tokens");
+  if (p.goodput) {
+    check_number(p.goodput->share, "goodput");
+    MESHWRIGHT_CHECK(
+        p.goodput->share <= p.goodput->best_share * (1 + 1e-9) && p.goodput->best_share <= 1,
+        "the best goodput is not the best");
+  }
+}
+
+}  // namespace meshwright::fuzz

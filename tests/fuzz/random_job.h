@@ -1,0 +1,37 @@
+// Jobs drawn at random: all families, machines, degrees, training keys and faults, small enough to
+// rehearse in milliseconds.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "models/job/job.h"
+#include "sim/predict/predict.h"
+
+namespace meshwright::fuzz {
+
+using Random = std::mt19937_64;
+
+// Mostly legal: what does not go together is for the reader to refuse.
+nlohmann::json random_job(Random& random);
+
+struct Rehearsal {
+  Job job;
+  Cluster cluster;
+  Prepared prepared;
+};
+
+// The same with some keys left to the planner.
+nlohmann::json random_open_job(Random& random);
+
+Machine load_machine_of_job(const std::string& name);  // `local` is that of tests/tools/local.json
+
+// What `simulate` does with a job that leaves no choice to the planner; InputError like it.
+Job read_random_job(const nlohmann::json& value);
+bool leaves_no_choice(const Job& job);
+Rehearsal rehearse(Job job);
+
+// An internal error unless every number is finite and none is negative.
+void check_prediction(const Prediction& prediction);
+
+}  // namespace meshwright::fuzz

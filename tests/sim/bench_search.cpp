@@ -1,0 +1,211 @@
+// Prints how fast the simulator and the planner are, on one core. Not a test.
+//   bench_search [FIGURE...]   of: flows replay step bounds plan; all of them unless some are named
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <ctime>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "models/job/job.h"
+#include "sim/network/flow_network.h"
+#include "sim/planner/bounds.h"
+#include "sim/planner/search.h"
+#include "sim/planner/sweep.h"
+
+using namespace meshwright;
+using nlohmann::json;
+
+namespace {
+
+double now_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// What other programs take of the core is not in it.
+double cpu_s() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+
+double peak_mib() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) / 1024;
+}
+
+// 64 hosts on 8 leaves; a leaf's uplink carries what half of its hosts send. Every host has so many
+// flows of 1 to 100 MB on their way, each to any other host; when one ends, the next begins.
+void flows(int per_host) {
+  constexpr int hosts = 64, per_leaf = 8, leaves = hosts / per_leaf, ends = 300'000;
+  constexpr double nic = 12.5e9;
+  FlowNetwork network;
+  for (int host = 0; host < hosts; ++host)
+    for (int direction = 0; direction < 2; ++direction) network.add_link(nic);
+  for (int leaf = 0; leaf < leaves; ++leaf)
+    for (int direction = 0; direction < 2; ++direction) network.add_link(nic * per_leaf / 2);
+  std::mt19937 random(1);
+  std::vector<int> source(static_cast<std::size_t>(hosts * per_host));
+  const auto start = [&](int from, SimTime now) {
+    int to = static_cast<int>(random() % (hosts - 1));
+    to += to >= from ? 1 : 0;
+    std::vector<int> route = {2 * from, 2 * to + 1};
+    if (from / per_leaf != to / per_leaf)
+      route.insert(route.begin() + 1,
+                   {2 * (hosts + from / per_leaf), 2 * (hosts + to / per_leaf) + 1});
+    const int id = network.start(route, 1e6 + static_cast<double>(random() % 99'000'000), now);
+    source[static_cast<std::size_t>(id)] = from;
+  };
+  for (int flow = 0; flow < hosts * per_host; ++flow) start(flow % hosts, 0);
+  const double begin = now_s();
+  for (int end = 0; end < ends; ++end) {
+    const auto next = *network.next_completion();
+    network.remove(next.flow, next.time);
+    start(source[static_cast<std::size_t>(next.flow)], next.time);
+  }
+  const double wall = now_s() - begin;
+  std::printf("flow events, 64 hosts, leaves 2:1, %4d flows   %8.3f million/s\n", hosts * per_host,
+              2 * ends / wall * 1e-6);
+}
+
+Job job_of(const json& value) { return read_job(value, "bench.json", ".", machine_facts); }
+
+// Replay of many micro-batches: the events alone, Programs and prices made before.
+void replay_rate() {
+  json value = {{"model", "gpt3-175b"},
+                {"training",
+                 {{"global_batch", 1536},
+                  {"micro_batch", 1},
+                  {"sequence_length", 2048},
+                  {"precision", "bf16"},
+                  {"recompute", "selective"}}},
+                {"cluster", {{"machine", "p4de.24xlarge"}, {"count", 128}}},
+                {"parallelism",
+                 {{"tensor", 8},
+                  {"pipeline", 16},
+                  {"data", 8},
+                  {"sequence_parallel", true},
+                  {"zero_stage", 1}}}};
+  for (const int batch : {384, 1536, 6144, 24576}) {
+    value["training"]["global_batch"] = batch;
+    const Job job = job_of(value);
+    const Cluster cluster = make_cluster(job.cluster, "p4de.24xlarge", 128);
+    const Plan plan = settle(job, cluster.ranks(), machine_facts("p4de.24xlarge"));
+    const Prepared prepared = prepare(job.model, plan, cluster);
+    const Mesh mesh(prepared.plan.degrees(), prepared.plan.parallelism.placement);
+    const Topology topology(cluster);
+    double best = 1e9;
+    std::int64_t instructions = 0;
+    for (int round = 0; round < 3; ++round) {
+      const double begin = now_s();
+      const ReplayResult result = replay(prepared.stages, prepared.plan, mesh, topology);
+      best = std::min(best, now_s() - begin);
+      instructions = result.instructions;
+    }
+    std::printf("replay of gpt3-175b, %9lld instructions   %8.3f million/s\n",
+                static_cast<long long>(instructions),
+                static_cast<double>(instructions) / best * 1e-6);
+  }
+}
+
+void step() {
+  const Job job = job_of({{"model", "llama-3-405b"},
+                          {"training",
+                           {{"global_batch", 2048},
+                            {"micro_batch", 1},
+                            {"sequence_length", 8192},
+                            {"precision", "bf16"},
+                            {"recompute", "selective"}}},
+                          {"cluster", {{"machine", "p5.48xlarge"}, {"count", 2048}}},
+                          {"parallelism",
+                           {{"tensor", 8},
+                            {"pipeline", 16},
+                            {"data", 128},
+                            {"sequence_parallel", true},
+                            {"zero_stage", 1}}}});
+  const double begin = now_s();
+  const Cluster cluster = make_cluster(job.cluster, "p5.48xlarge", 2048);
+  const Plan plan = settle(job, cluster.ranks(), machine_facts("p5.48xlarge"));
+  const Prepared prepared = prepare(job.model, plan, cluster);
+  const double built = now_s();
+  const Prediction prediction = predict(prepared, cluster);
+  std::printf(
+      "llama-3-405b on 16,384 H100s: step %.2f s, built in %.3f s, simulated in %.3f s, together "
+      "%.3f s, %.0f MiB\n",
+      prediction.step_time_s, built - begin, now_s() - built, now_s() - begin, peak_mib());
+}
+
+json gpt3_on(int count) {
+  return {{"model", "gpt3-175b"},
+          {"training",
+           {{"global_batch", 1536},
+            {"sequence_length", 2048},
+            {"precision", "bf16"},
+            {"recompute", "auto"},
+            {"recompute_fraction", "auto"},
+            {"compiler", "auto"}}},
+          {"cluster", {{"machine", "p4de.24xlarge"}, {"count", count}}},
+          {"parallelism", "auto"}};
+}
+
+// Every plan of the space by itself, with the loose bound; then some closely.
+void bounds() {
+  const Job job = job_of(gpt3_on(64));
+  const Cluster cluster = make_cluster(job.cluster, "p4de.24xlarge", 64);
+  const Plan base = base_plan(job, machine_facts("p4de.24xlarge"));
+  const double begin = now_s();
+  const Space space = enumerate(job, base, cluster.ranks());
+  const double listed = now_s();
+  BoundMaker maker(job.model, base, cluster);
+  const Limits none_of_time{cluster.device().memory_bytes, 0.0};
+  Swept swept;
+  // A step may take any time, and only what does not fit is turned away.
+  Limits limits = none_of_time;
+  limits.step_time_s = 1e9;
+  for (const Branch& branch : space.branches) {
+    sweep(branch, maker, limits, swept);
+    if (swept.survivors.size() > 100'000) swept.survivors.resize(1000);
+  }
+  const double bounded = now_s();
+  std::printf("%zu profiles\n", maker.profiles());
+  std::printf("%lld plans listed in %.3f s; bounds %8.3f million/s\n",
+              static_cast<long long>(space.enumerated), listed - begin,
+              static_cast<double>(swept.bounded) / (bounded - listed) * 1e-6);
+  double sum = 0;
+  for (const Swept::Survivor& each : swept.survivors)
+    sum += maker.memory(each.candidate).likely_bytes + maker.time(each.candidate).step_time_s;
+  std::printf("close bounds %8.3f million/s (%g)\n",
+              static_cast<double>(swept.survivors.size()) / (now_s() - bounded) * 1e-6, sum);
+}
+
+void plan() {
+  for (const int count : {512, 128, 64}) {
+    const double begin = cpu_s();
+    const SearchResult result = search(job_of(gpt3_on(count)));
+    std::printf(
+        "plan gpt3-175b on %4d A100s: %lld plans, %lld simulated, %.2f s (%.2f CPU-s); best %.3f "
+        "s, "
+        "gap %.1f %%\n",
+        count * 8, static_cast<long long>(result.candidates_enumerated),
+        static_cast<long long>(result.candidates_simulated), result.search_wall_s, cpu_s() - begin,
+        result.plans.empty() ? 0.0 : result.plans.front().prediction.step_time_s,
+        100 * result.proven_gap);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char* argv[]) {
+  const std::vector<std::string> chosen(argv + 1, argv + argc);
+  const auto wanted = [&](const char* name) {
+    return chosen.empty() || std::find(chosen.begin(), chosen.end(), name) != chosen.end();
+  };
+  if (wanted("step")) step();  // first: its memory is the process's
+  if (wanted("flows"))
+    for (const int per_host : {1, 4, 16}) flows(per_host);
+  if (wanted("replay")) replay_rate();
+  if (wanted("bounds")) bounds();
+  if (wanted("plan")) plan();
+  return 0;
+}

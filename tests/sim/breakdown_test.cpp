@@ -1,0 +1,133 @@
+// Where the time and the memory of a step go.
+#include "sim/predict/breakdown.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <set>
+
+#include "sim/replay/link_uses.h"
+#include "sim/replay/memory_over_time.h"
+#include "tests/catch.h"
+#include "tests/sim/plans.h"
+
+using namespace meshwright;
+
+TEST_CASE("the parts of a step sum to its time on every stage", "[breakdown]") {
+  for (const MachineCase& machine : machine_cases()) {
+    const Cluster cluster = machine.cluster();
+    for (const PlanCase& each : plans_for(cluster.ranks())) {
+      INFO(machine.name << " x" << machine.hosts << " " << each.name);
+      const Prepared prepared = prepare(small_model(), each.plan, cluster);
+      const Prediction prediction = predict(prepared, cluster);
+      const std::vector<StageBreakdown> stages = breakdown(prediction);
+      CHECK(stages.size() == prepared.stages.size());
+      double launch = 0;
+      for (const StageBreakdown& stage : stages) {
+        const double exposed = std::accumulate(stage.exposed_s.begin(), stage.exposed_s.end(), 0.0);
+        CHECK(stage.compute_s + stage.launch_s + exposed + stage.bubble_s + stage.idle_s ==
+              Approx(prediction.step_time_s));
+        CHECK(stage.compute_s > 0);
+        launch += stage.launch_s;
+        const auto of = [&](GroupKind kind) {
+          return stage.exposed_s[static_cast<std::size_t>(kind)];
+        };
+        if (each.plan.parallelism.tensor > 1) CHECK(of(GroupKind::tensor) > 0);
+        if (each.plan.parallelism.pipeline == 1) CHECK(of(GroupKind::pipeline) == 0);
+        CHECK(of(GroupKind::none) == 0);  // nothing is offloaded
+      }
+      CHECK(launch > 0);  // kernels of a model this small are shorter than their launches
+      Cluster free_launches = cluster;
+      free_launches.host_launch_us = 0;
+      const Prediction faster = predict(prepared, free_launches);
+      for (const StageBreakdown& stage : breakdown(faster)) CHECK(stage.launch_s == 0);
+    }
+  }
+}
+
+TEST_CASE("what is live in a step fits into the arena, and in the end only what persists is left",
+          "[breakdown]") {
+  for (const MachineCase& machine : machine_cases()) {
+    const Cluster cluster = machine.cluster();
+    for (const PlanCase& each : plans_for(cluster.ranks())) {
+      INFO(machine.name << " x" << machine.hosts << " " << each.name);
+      const Prepared prepared = prepare(small_model(), each.plan, cluster);
+      Timeline timeline;
+      predict(prepared, cluster, false, &timeline);
+      const Mesh mesh(prepared.plan.degrees(), prepared.plan.parallelism.placement);
+      for (const Program& program : prepared.stages) {
+        std::vector<TimelineEntry> own;
+        for (const TimelineEntry& entry : timeline.entries)
+          if (mesh.coordinates(entry.rank).pipeline == program.stage) own.push_back(entry);
+        const std::vector<MemoryPoint> points = memory_over_time(program, own);
+        REQUIRE(!points.empty());
+        std::int64_t most = 0;
+        bool negative = false;
+        for (const MemoryPoint& point : points) {
+          most = std::max(most, point.total());
+          for (const std::int64_t bytes : point.bytes) negative = negative || bytes < 0;
+        }
+        CHECK_FALSE(negative);
+        CHECK(most <= program.memory.arena_bytes);
+        CHECK(most > program.memory.arena_bytes / 5 * 4);
+        std::int64_t persistent = 0;
+        for (const Buffer& buffer : program.memory.buffers)
+          if (buffer.region == Region::persistent ||
+              (buffer.region == Region::owned && buffer.owner.includes(program.fullest)))
+            persistent += buffer.bytes;
+        CHECK(points.back().total() == persistent);
+      }
+    }
+  }
+}
+
+TEST_CASE("a trace has a lane and a counter for each kind of link that is used", "[breakdown]") {
+  Cluster cluster{load_machine("p4d.24xlarge"), 2, 4, {}, {}};
+  Plan plan;
+  plan.parallelism.pipeline = 2, plan.parallelism.tensor = 2, plan.parallelism.data = 2;
+  plan.parallelism.placement = "DPT";  // tensor and pipeline inside a host, data over the hosts
+  plan.training.micro_batch = 2;
+  plan.training.global_batch = 16;
+  plan.training.sequence_length = 128;
+  const Prepared prepared = prepare(small_model(), plan, cluster);
+  const Mesh mesh(plan.degrees(), plan.parallelism.placement);
+  Timeline timeline;
+  predict(prepared, cluster, false, &timeline);
+  const std::vector<LinkUse> uses = link_uses(timeline, prepared.stages, mesh, Topology(cluster));
+  std::vector<int> stage_of_rank;
+  for (int rank = 0; rank < mesh.ranks(); ++rank)
+    stage_of_rank.push_back(mesh.coordinates(rank).pipeline);
+  const auto trace =
+      nlohmann::json::parse(to_chrome_trace(timeline, prepared.stages, stage_of_rank, uses));
+  std::map<std::pair<int, int>, std::string> threads;
+  for (const auto& event : trace["traceEvents"])
+    if (event["name"] == "thread_name")
+      threads[{event["pid"], event["tid"]}] = event["args"]["name"];
+  std::set<std::string> names;
+  for (const auto& [id, name] : threads) names.insert(name);
+  for (const char* name : {"compute", "tensor_comm", "link NVLink", "link PCIe", "link network"})
+    CHECK(names.contains(name));
+  std::map<std::pair<int, int>, double> free;
+  std::map<std::pair<int, std::string>, double> rate;
+  double most = 0;
+  for (const auto& event : trace["traceEvents"]) {
+    if (event["ph"] == "C") {
+      most = std::max(most, event["args"]["GB/s"].get<double>());
+      rate[{event["pid"], event["name"]}] = event["args"]["GB/s"];
+    }
+    if (event["ph"] != "X" || event["cat"] != "link") continue;
+    double& end = free[{event["pid"], event["tid"]}];
+    CHECK(event["ts"].get<double>() >= end - 1e-6);
+    end = event["ts"].get<double>() + event["dur"].get<double>();
+  }
+  CHECK(most > 0);
+  for (const auto& [counter, last] : rate) CHECK(last == 0);
+  // Only data parallelism crosses the hosts: at least the gradients, and little beside them.
+  double sent = 0;
+  for (const LinkUse& use : uses)
+    if (use.rank == 0 && use.link == "network") sent += use.bytes;
+  std::int64_t gradients = 0;  // ring over 2: 2 (2 - 1) / 2 of all that is reduced
+  for (const Bucket& bucket : prepared.stages[0].buckets) gradients += bucket.elements * 4;
+  CHECK(sent == Approx(static_cast<double>(gradients)).epsilon(0.01));
+}

@@ -1,0 +1,168 @@
+// What must hold between the predictions of a random job and of the same job on a changed cluster.
+// The Programs stay as they are: only the machine changes.
+#include <algorithm>
+
+#include "hwprofiles/load.h"
+#include "models/core/error.h"
+#include "sim/replay/replay.h"
+#include "tests/catch.h"
+#include "tests/fuzz/random_job.h"
+#include "tests/sim/equal_stages.h"
+
+using namespace meshwright;
+using fuzz::Rehearsal;
+
+namespace {
+
+constexpr int jobs = 100;
+
+ReplayResult replayed(const Rehearsal& made, const Cluster& cluster, bool fold = true) {
+  const Plan& plan = made.prepared.plan;
+  ReplayOptions options;
+  options.fold = fold;
+  return replay(made.prepared.stages, plan, Mesh(plan.degrees(), plan.parallelism.placement),
+                Topology(cluster), options);
+}
+
+// Calls `check` with random jobs until it was of use for `jobs` of them.
+template <class Check>
+void for_random_jobs(unsigned seed, const Check& check) {
+  fuzz::Random random(seed);
+  for (int useful = 0, drawn = 0; useful < jobs; ++drawn) {
+    REQUIRE(drawn < 20 * jobs);
+    const nlohmann::json value = fuzz::random_job(random);
+    std::optional<Rehearsal> made;
+    try {
+      made = fuzz::rehearse(fuzz::read_random_job(value));
+    } catch (const InputError&) {
+      continue;
+    }
+    INFO(value.dump());
+    useful += check(*made) ? 1 : 0;
+  }
+}
+
+struct Improvement {
+  const char* name;
+  void (*apply)(Cluster&);
+};
+
+void scale_network(Cluster& cluster, double factor) {
+  cluster.machine.network.gbit_per_s_each *= factor;
+  if (cluster.network_override && cluster.network_override->gbps_per_nic)
+    *cluster.network_override->gbps_per_nic *= factor;
+}
+
+const Improvement improvements[] = {
+    {"arithmetic",
+     [](Cluster& c) {
+       for (double& peak : c.machine.gpu.peak_flop_per_s) peak *= 2;
+     }},
+    {"memory bandwidth", [](Cluster& c) { c.machine.gpu.memory_bandwidth_bytes_per_s *= 2; }},
+    {"NVLink", [](Cluster& c) { c.machine.nvlink.link_bandwidth_bytes_per_s *= 2; }},
+    {"PCIe",
+     [](Cluster& c) {
+       c.machine.pcie.gpu_bandwidth_bytes_per_s *= 2;
+       c.machine.pcie.uplink_bandwidth_bytes_per_s *= 2;
+       c.machine.pcie.socket_bandwidth_bytes_per_s *= 2;
+     }},
+    {"network", [](Cluster& c) { scale_network(c, 2); }},
+    {"launch",
+     [](Cluster& c) {
+       if (c.host_launch_us) *c.host_launch_us /= 2;
+       c.machine.host.host_launch_us /= 2;
+     }},
+};
+
+}  // namespace
+
+TEST_CASE("of random jobs, folded ranks take the time of all ranks", "[metamorphic]") {
+  for_random_jobs(1, [](const Rehearsal& made) {
+    if (made.cluster.ranks() > 32) return false;
+    const ReplayResult folded = replayed(made, made.cluster);
+    const ReplayResult every = replayed(made, made.cluster, false);
+    CHECK(folded.step_time == every.step_time);
+    CHECK(folded.bytes_sent == every.bytes_sent);
+    CHECK(folded.bytes_sent == folded.bytes_received);
+    return made.cluster.ranks() > 1;
+  });
+}
+
+TEST_CASE("random jobs are never slower on a faster machine", "[metamorphic]") {
+  for_random_jobs(2, [](const Rehearsal& made) {
+    const SimTime before = replayed(made, made.cluster).step_time;
+    for (const Improvement& improvement : improvements) {
+      INFO("twice the " << improvement.name);
+      Cluster faster = made.cluster;
+      improvement.apply(faster);
+      CHECK(replayed(made, faster).step_time <= before);
+    }
+    return true;
+  });
+}
+
+TEST_CASE("random jobs that fit still fit into more memory, in the same time", "[metamorphic]") {
+  for_random_jobs(3, [](const Rehearsal& made) {
+    const Prediction before = predict(made.prepared, made.cluster);
+    Cluster larger = made.cluster;
+    larger.machine.gpu.memory_bytes *= 2;
+    const Prediction after = predict(made.prepared, larger);
+    CHECK(after.step_time_s == before.step_time_s);
+    CHECK(after.peak_memory_bytes == before.peak_memory_bytes);
+    CHECK(after.fits >= before.fits);
+    return true;
+  });
+}
+
+TEST_CASE("random jobs are never faster on two hosts with half of the ranks each",
+          "[metamorphic]") {
+  for_random_jobs(4, [](const Rehearsal& made) {
+    Cluster apart = made.cluster;
+    // From two hosts to four there would be more network cards to share; the ranks of a CPU
+    // computer share its cores.
+    if (apart.hosts > 1 || apart.processes_per_host % 2 != 0 || apart.network().nics == 0 ||
+        apart.machine.shared_memory)
+      return false;
+    apart.processes_per_host /= 2;
+    apart.hosts *= 2;
+    apart.faults = {};
+    Cluster together = made.cluster;
+    together.faults = {};
+    CHECK(replayed(made, apart).step_time >= replayed(made, together).step_time);
+    return true;
+  });
+}
+
+TEST_CASE("random jobs are never faster where something is wrong", "[metamorphic]") {
+  for_random_jobs(5, [](const Rehearsal& made) {
+    if (!made.cluster.faults.change_the_step()) return false;
+    Cluster healthy = made.cluster;
+    healthy.faults = {};
+    CHECK(replayed(made, made.cluster).step_time >= replayed(made, healthy).step_time);
+    return true;
+  });
+}
+
+TEST_CASE("equal stages of random depth idle (p - 1) / (m + p - 1) of the time", "[metamorphic]") {
+  Cluster cluster{load_machine("p4d.24xlarge"), 1, 8, {}, 0.0};
+  cluster.machine.nvlink.link_bandwidth_bytes_per_s = 1e30;
+  cluster.machine.host_latency = {0, 0};
+  cluster.machine.nvlink.group = {};
+  fuzz::Random random(6);
+  for (int i = 0; i < jobs; ++i) {
+    const int p = std::uniform_int_distribution(1, 8)(random);
+    const int m = std::uniform_int_distribution(1, 64)(random);
+    const ScheduleKind schedule = i % 2 == 0 ? ScheduleKind::one_f_one_b : ScheduleKind::gpipe;
+    INFO("p " << p << " m " << m << " schedule " << schedule_info(schedule).name);
+    Plan plan;
+    plan.parallelism.pipeline = p;
+    plan.training.global_batch = m;
+    std::vector<Program> stages;
+    for (int stage = 0; stage < p; ++stage) stages.push_back(equal_stage(stage, p, m, schedule));
+    const ReplayResult result =
+        replay(stages, plan, Mesh(plan.degrees(), "DPT"), Topology(cluster));
+    for (const StageTimes& stage : result.stages)
+      CHECK(static_cast<double>(stage.bubble) / static_cast<double>(stage.span) ==
+            Approx((p - 1.0) / (m + p - 1)).margin(1e-9));
+  }
+}

@@ -1,0 +1,133 @@
+// Derives the constants of the machine profiles again from published measurements; tools/fit builds
+// and starts it.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <fstream>
+
+#include "hwprofiles/load.h"
+#include "hwprofiles/rewrite.h"
+#include "models/core/error.h"
+#include "sim/planner/clusters.h"
+#include "sim/validate/fit.h"
+#include "sim/validate/score.h"
+#include "tools/report/text.h"
+
+using namespace meshwright;
+
+namespace {
+
+std::string percent(double share) { return fmt::format("{:.1f} %", share * 100); }
+
+void print_constants(const Fit& fit) {
+  Table table({"constant", "of", "before", "after", "rows"});
+  for (const FittedConstant& constant : fit.constants)
+    table.add({constant.name, fmt::format("{}", fmt::join(constant.kinds, " ")),
+               fmt::format("{:.4g}", constant.before), fmt::format("{:.4g}", constant.after),
+               fmt::format("{:.0f}", constant.rows)});
+  std::printf("%s\n", table.text().c_str());
+}
+
+void print_errors(const ValidationScores& before, const ValidationScores& after) {
+  Table table({"source", "rows", "before", "mean error", "median", "90 %", "bias"});
+  const auto add = [&](const ErrorSummary& was, const ErrorSummary& is) {
+    table.add({is.source, std::to_string(is.rows), percent(was.mape), percent(is.mape),
+               percent(is.median_ape), percent(is.p90_ape), percent(is.bias)});
+  };
+  for (std::size_t i = 0; i < after.sources.size(); ++i) add(before.sources[i], after.sources[i]);
+  add(before.overall, after.overall);
+  std::printf("%s\n", table.text().c_str());
+}
+
+std::string text_of_file(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// GPUs that rows were measured on are fitted; all others get what is common to all.
+std::string source_of(const Machine& machine, const Fit& fit) {
+  const bool measured = machine.calibration == "fitted on evidence";
+  return fmt::format(
+      "{}: tools/fit on {} rows of {}. Second generation of flash attention: 50-73 % of the peak, "
+      "its "
+      "authors' report",
+      measured ? "Fitted" : "Spec sheet and estimates; what is common to all GPUs is fitted",
+      fit.rows, fmt::join(fit.sources, ", "));
+}
+
+// Of steps on GPUs with the same first part of the name: A100 of A100-SXM4-80GB.
+std::optional<Residuals::Interval> interval_of(const ValidationScores& scores,
+                                               const std::string& gpu, bool many_hosts) {
+  const std::string kind = gpu.substr(0, gpu.find('-'));
+  std::vector<std::pair<double, double>> shares;
+  for (const ScoredStep& step : scores.steps)
+    if (step.gpu.starts_with(kind) && (step.hosts > 1) == many_hosts)
+      shares.emplace_back(step.measured_step_time_s / step.predicted_step_time_s, step.weight);
+  constexpr std::size_t fewest = 10;
+  if (shares.size() < fewest) return std::nullopt;
+  return Residuals::Interval{quantile(shares, 0.1), quantile(shares, 0.9),
+                             static_cast<int>(shares.size())};
+}
+
+void write_profiles(const Fit& fit, const ValidationScores& scores) {
+  for (const std::string& name : list_machines()) {
+    const std::string path = profiles_folder() + "/" + name + ".json";
+    Machine machine = with_constants(load_machine_file(path), fit);
+    if (machine.gpu.kind != DeviceKind::gpu) continue;
+    Residuals residuals{interval_of(scores, machine.gpu.name, false),
+                        interval_of(scores, machine.gpu.name, true)};
+    machine.residuals.reset();
+    if (residuals.one_host || residuals.many_hosts) machine.residuals = residuals;
+    const std::string text =
+        with_fitted_constants(text_of_file(path), machine, source_of(machine, fit));
+    std::ofstream(path) << text;
+    load_machine_file(path);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  CLI::App app("derive the constants of the machine profiles from published measurements");
+  std::vector<std::string> files;
+  FitOptions options;
+  std::string rows;
+  bool write = false;
+  app.add_option("FILES", files, "files of published measurements")->required();
+  app.add_option("--leave-out", options.leave_out, "a source that the fit must not see");
+  app.add_option("--iterations", options.iterations, "at most (12)");
+  app.add_flag("--write", write, "put the constants into the profiles");
+  app.add_option("--rows", rows, "write every row's error to this file");
+  CLI11_PARSE(app, argc, argv);
+  std::vector<Evidence> evidence;
+  for (const std::string& file : files) {
+    evidence.push_back(read_evidence(file));
+    evidence.back().largest_batches.clear();
+  }
+  options.progress = [](int iteration, double cost) {
+    std::fprintf(stderr, "iteration %d: %.4f\n", iteration, cost);
+  };
+  const ValidationScores before = score(evidence);
+  const Fit fit = fit_constants(evidence, options);
+  const ValidationScores after = score(evidence, {}, [&](const std::string& name) {
+    return with_constants(load_known_machine(name), fit);
+  });
+  print_constants(fit);
+  print_errors(before, after);
+  if (write) write_profiles(fit, after);
+  if (!rows.empty()) {
+    std::FILE* file = std::fopen(rows.c_str(), "w");
+    if (file == nullptr) throw RunError(rows + ": cannot be written");
+    for (const ScoredStep& step : after.steps)
+      std::fprintf(file, "%s %.6g %.6g %.4f\n", step.id.c_str(), step.measured_step_time_s,
+                   step.predicted_step_time_s,
+                   step.predicted_step_time_s / step.measured_step_time_s - 1);
+    std::fclose(file);
+  }
+  return 0;
+} catch (const InputError& error) {
+  std::fprintf(stderr, "error: %s\n", error.what());
+  return 2;
+}

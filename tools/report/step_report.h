@@ -1,0 +1,15 @@
+// The part of a page about one simulated step: where its time goes, its timeline, its memory.
+#pragma once
+
+#include <vector>
+
+#include "models/plan/timeline.h"
+#include "sim/predict/breakdown.h"
+#include "tools/report/html.h"
+
+namespace meshwright {
+
+void add_step(HtmlPage& page, const Prepared& prepared, const Prediction& prediction,
+              const std::vector<StageBreakdown>& stages, const Timeline& timeline);
+
+}  // namespace meshwright
