@@ -89,11 +89,32 @@ void check_passes_off(const Training& training) {
   }
 }
 
+namespace {
+
+// Sizes are counted in 63 bits. No tensor that anybody can hold comes near.
+void refuse_immense_tensors(const Graph& graph) {
+  constexpr double most_bytes = 1e15;
+  for (const Tensor& tensor : graph.tensors) {
+    double bytes = static_cast<double>(bytes_of(tensor.type.dtype));
+    for (int i = 0; i < tensor.type.shape.rank; ++i)
+      bytes *= static_cast<double>(tensor.type.shape[i]);
+    if (bytes > most_bytes)
+      throw InputError(
+          "/training: a tensor of the step would take more than 1e15 bytes; look at "
+          "sequence_length, "
+          "micro_batch and the sizes of the model");
+  }
+}
+
+}  // namespace
+
 Graph run_passes(Graph graph, const Plan& plan, const PassObserver& observe) {
+  refuse_immense_tensors(graph);
   using Clock = std::chrono::steady_clock;
   for (const Pass& pass : passes_of(plan.training)) {
     const Clock::time_point begin = Clock::now();
     graph = pass.run(std::move(graph), plan);
+    refuse_immense_tensors(graph);
     verify(graph, pass.name);
     if (observe) observe(pass, graph, std::chrono::duration<double>(Clock::now() - begin).count());
   }
