@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "models/core/dtype.h"
@@ -53,6 +54,13 @@ struct KernelConstants {
 
   bool operator==(const KernelConstants&) const = default;
 };
+
+// By the keys of a profile; several values under one key are a list there.
+struct NamedConstant {
+  std::string_view key;
+  std::vector<double*> values;
+};
+std::vector<NamedConstant> named(KernelConstants& constants);
 
 // One GPU, or one process of a CPU computer. Efficiencies are what a good kernel reaches; what
 // small or misaligned shapes lose is the business of sim/cost.

@@ -91,49 +91,30 @@ void read_gpu(Fields gpu, Gpu& result) {
   gpu.done();
 }
 
-void take(Fields& fields, std::string_view key, double& value) {
-  if (fields.has(key)) value = not_negative(fields, key);
-}
-
-// A list of as many numbers: of the compiler's levels, of forward and backward.
-template <std::size_t size>
-void take(Fields& fields, std::string_view key, const std::array<double*, size>& values) {
-  if (!fields.has(key)) return;
-  const auto list = fields.required<std::vector<double>>(key);
-  if (list.size() != size)
-    fields.fail(
-        key, "expected " + std::to_string(size) + " numbers, found " + std::to_string(list.size()));
-  for (std::size_t i = 0; i < size; ++i) {
-    if (!(list[i] > 0)) fields.fail(key, "must be greater than 0");
-    *values[i] = list[i];
-  }
-}
-
-std::array<double*, 3> pointers(std::array<double, 3>& values) {
-  return {&values[0], &values[1], &values[2]};
+// Those that divide a time must be above 0: shares and factors. Others may be absent in effect.
+bool may_be_zero(std::string_view key) {
+  return key == "depth_start" || key == "exposed_launch" || key == "straggling";
 }
 
 KernelConstants read_kernel_constants(Fields& efficiency) {
-  KernelConstants k;
-  for (const auto& [key, value] : {std::pair<const char*, double*>{"fp32_share", &k.fp32_share},
-                                   {"tf32_share", &k.tf32_share},
-                                   {"batched_share", &k.batched_share},
-                                   {"misaligned_share", &k.misaligned_share},
-                                   {"misaligned_batched_share", &k.misaligned_batched_share},
-                                   {"narrow_head", &k.narrow_head}})
-    if (efficiency.has(key)) *value = positive(efficiency, key);
-  take(efficiency, "depth_start", k.depth_start);
-  take(efficiency, "flash", std::array{&k.flash_forward, &k.flash_backward});
-  take(efficiency, "flash2", std::array{&k.flash2_forward, &k.flash2_backward});
-  take(efficiency, "score_traffic", k.score_traffic);
-  take(efficiency, "loss_traffic", k.loss_traffic);
-  take(efficiency, "fp32_traffic", k.fp32_traffic);
-  take(efficiency, "traffic", pointers(k.traffic));
-  take(efficiency, "optimizer_traffic", pointers(k.optimizer_traffic));
-  take(efficiency, "launches", pointers(k.launches));
-  take(efficiency, "exposed_launch", k.exposed_launch);
-  take(efficiency, "straggling", k.straggling);
-  return k;
+  KernelConstants constants;
+  for (const NamedConstant& constant : named(constants)) {
+    const auto& [key, values] = constant;
+    if (!efficiency.has(key)) continue;
+    if (values.size() == 1) {
+      *values[0] = may_be_zero(key) ? not_negative(efficiency, key) : positive(efficiency, key);
+      continue;
+    }
+    const auto list = efficiency.required<std::vector<double>>(key);
+    if (list.size() != values.size())
+      efficiency.fail(key, "expected " + std::to_string(values.size()) + " numbers, found " +
+                               std::to_string(list.size()));
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      if (!(list[i] > 0)) efficiency.fail(key, "must be greater than 0");
+      *values[i] = list[i];
+    }
+  }
+  return constants;
 }
 
 void read_efficiency(Fields efficiency, Gpu& gpu) {

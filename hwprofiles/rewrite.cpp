@@ -18,35 +18,22 @@ std::string curve(const EfficiencyCurve& curve) {
   return fmt::format("[{}]", fmt::join(points, ", "));
 }
 
-std::string levels(const std::array<double, 3>& values) {
-  return fmt::format("[{}, {}, {}]", number(values[0]), number(values[1]), number(values[2]));
+std::string values_of(const NamedConstant& constant) {
+  if (constant.values.size() == 1) return number(*constant.values[0]);
+  std::vector<std::string> values;
+  for (const double* value : constant.values) values.push_back(number(*value));
+  return fmt::format("[{}]", fmt::join(values, ", "));
 }
 
 std::string efficiency_block(const Gpu& gpu, const std::string& source) {
-  const KernelConstants& k = gpu.kernels;
   std::vector<std::pair<std::string, std::string>> lines = {
       {"source", "\"" + source + "\""},
       {"gemm", curve(gpu.gemm)},
       {"memory_bound", curve(gpu.memory_bound)},
-      {"kernel_latency_s", number(gpu.kernel_latency_s)},
-      {"fp32_share", number(k.fp32_share)},
-      {"tf32_share", number(k.tf32_share)},
-      {"batched_share", number(k.batched_share)},
-      {"misaligned_share", number(k.misaligned_share)},
-      {"misaligned_batched_share", number(k.misaligned_batched_share)},
-      {"depth_start", number(k.depth_start)},
-      {"flash", fmt::format("[{}, {}]", number(k.flash_forward), number(k.flash_backward))},
-      {"flash2", fmt::format("[{}, {}]", number(k.flash2_forward), number(k.flash2_backward))},
-      {"narrow_head", number(k.narrow_head)},
-      {"score_traffic", number(k.score_traffic)},
-      {"loss_traffic", number(k.loss_traffic)},
-      {"fp32_traffic", number(k.fp32_traffic)},
-      {"traffic", levels(k.traffic)},
-      {"optimizer_traffic", levels(k.optimizer_traffic)},
-      {"launches", levels(k.launches)},
-      {"exposed_launch", number(k.exposed_launch)},
-      {"straggling", number(k.straggling)},
-  };
+      {"kernel_latency_s", number(gpu.kernel_latency_s)}};
+  KernelConstants constants = gpu.kernels;
+  for (const NamedConstant& constant : named(constants))
+    lines.emplace_back(constant.key, values_of(constant));
   std::string block = "  \"efficiency\": {\n";
   for (std::size_t i = 0; i < lines.size(); ++i)
     block += fmt::format("    \"{}\": {}{}\n", lines[i].first, lines[i].second,

@@ -39,28 +39,18 @@ Json gpu_block(const Gpu& gpu) {
 }
 
 Json efficiency_block(const Gpu& gpu) {
-  const KernelConstants& k = gpu.kernels;
   Json block = {{"gemm", to_json(gpu.gemm)},
                 {"memory_bound", to_json(gpu.memory_bound)},
                 {"kernel_latency_s", gpu.kernel_latency_s}};
-  if (k == KernelConstants()) return block;
-  block.update({{"fp32_share", k.fp32_share},
-                {"tf32_share", k.tf32_share},
-                {"batched_share", k.batched_share},
-                {"misaligned_share", k.misaligned_share},
-                {"misaligned_batched_share", k.misaligned_batched_share},
-                {"depth_start", k.depth_start},
-                {"flash", {k.flash_forward, k.flash_backward}},
-                {"flash2", {k.flash2_forward, k.flash2_backward}},
-                {"narrow_head", k.narrow_head},
-                {"score_traffic", k.score_traffic},
-                {"loss_traffic", k.loss_traffic},
-                {"fp32_traffic", k.fp32_traffic},
-                {"traffic", k.traffic},
-                {"optimizer_traffic", k.optimizer_traffic},
-                {"launches", k.launches},
-                {"exposed_launch", k.exposed_launch},
-                {"straggling", k.straggling}});
+  KernelConstants constants = gpu.kernels;
+  if (constants == KernelConstants()) return block;
+  for (const NamedConstant& constant : named(constants)) {
+    Json& value = block[std::string(constant.key)];
+    if (constant.values.size() == 1)
+      value = *constant.values[0];
+    else
+      for (const double* each : constant.values) value.push_back(*each);
+  }
   return block;
 }
 

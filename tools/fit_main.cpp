@@ -14,12 +14,11 @@
 #include "sim/validate/fit.h"
 #include "sim/validate/score.h"
 #include "tools/report/text.h"
+#include "tools/write_file.h"
 
 using namespace meshwright;
 
 namespace {
-
-std::string percent(double share) { return fmt::format("{:.1f} %", share * 100); }
 
 void print_constants(const Fit& fit) {
   Table table({"constant", "of", "before", "after", "rows"});
@@ -33,8 +32,9 @@ void print_constants(const Fit& fit) {
 void print_errors(const ValidationScores& before, const ValidationScores& after) {
   Table table({"source", "rows", "before", "mean error", "median", "90 %", "bias"});
   const auto add = [&](const ErrorSummary& was, const ErrorSummary& is) {
-    table.add({is.source, std::to_string(is.rows), percent(was.mape), percent(is.mape),
-               percent(is.median_ape), percent(is.p90_ape), percent(is.bias)});
+    table.add({is.source, std::to_string(is.rows), show_percent(was.mape), show_percent(is.mape),
+               show_percent(is.median_ape), show_percent(is.p90_ape),
+               fmt::format("{:+.1f} %", is.bias * 100)});
   };
   for (std::size_t i = 0; i < after.sources.size(); ++i) add(before.sources[i], after.sources[i]);
   add(before.overall, after.overall);
@@ -51,8 +51,7 @@ std::string source_of(const Machine& machine, const Fit& fit) {
   const bool measured = machine.calibration == "fitted on evidence";
   return fmt::format(
       "{}: tools/fit on {} rows of {}. Second generation of flash attention: 50-73 % of the peak, "
-      "its "
-      "authors' report",
+      "its authors' report",
       measured ? "Fitted" : "Spec sheet and estimates; what is common to all GPUs is fitted",
       fit.rows, fmt::join(fit.sources, ", "));
 }
@@ -82,9 +81,18 @@ void write_profiles(const Fit& fit, const ValidationScores& scores) {
     if (residuals.one_host || residuals.many_hosts) machine.residuals = residuals;
     const std::string text =
         with_fitted_constants(text_of_file(path), machine, source_of(machine, fit));
-    std::ofstream(path) << text;
-    load_machine_file(path);
+    machine_of_text(text, path);  // it can be read again
+    write_file(path, text);
   }
+}
+
+std::string rows_text(const ValidationScores& scores) {
+  std::string text;
+  for (const ScoredStep& step : scores.steps)
+    text += fmt::format("{} {:.6g} {:.6g} {:.4f}\n", step.id, step.measured_step_time_s,
+                        step.predicted_step_time_s,
+                        step.predicted_step_time_s / step.measured_step_time_s - 1);
+  return text;
 }
 
 }  // namespace
@@ -101,6 +109,7 @@ int main(int argc, char** argv) try {
   app.add_flag("--write", write, "put the constants into the profiles");
   app.add_option("--rows", rows, "write every row's error to this file");
   CLI11_PARSE(app, argc, argv);
+  check_writable("--rows", rows, files);
   std::vector<Evidence> evidence;
   for (const std::string& file : files) {
     evidence.push_back(read_evidence(file));
@@ -117,17 +126,12 @@ int main(int argc, char** argv) try {
   print_constants(fit);
   print_errors(before, after);
   if (write) write_profiles(fit, after);
-  if (!rows.empty()) {
-    std::FILE* file = std::fopen(rows.c_str(), "w");
-    if (file == nullptr) throw RunError(rows + ": cannot be written");
-    for (const ScoredStep& step : after.steps)
-      std::fprintf(file, "%s %.6g %.6g %.4f\n", step.id.c_str(), step.measured_step_time_s,
-                   step.predicted_step_time_s,
-                   step.predicted_step_time_s / step.measured_step_time_s - 1);
-    std::fclose(file);
-  }
+  if (!rows.empty()) write_file(rows, rows_text(after));
   return 0;
 } catch (const InputError& error) {
   std::fprintf(stderr, "error: %s\n", error.what());
   return 2;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "error: %s\n", error.what());
+  return 1;
 }

@@ -24,7 +24,7 @@ StepCase case_of(const StepRow& row, const Machine& machine) {
   // every stage has as many blocks, consecutive ranks share a stage, and gradients of fp16 are
   // reduced as they are.
   Parallelism& p = result.plan.parallelism;
-  if (p.partitioner == Partitioner::chain) p.partitioner = Partitioner::even;
+  if (!value.contains("/parallelism/partition"_json_pointer)) p.partitioner = Partitioner::even;
   if (!value.contains("/parallelism/placement"_json_pointer)) p.placement = "PDT";
   Training& t = result.plan.training;
   if (t.precision == Precision::fp16 &&

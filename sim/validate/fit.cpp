@@ -7,8 +7,6 @@
 #include <memory>
 #include <thread>
 
-#include "hwprofiles/load.h"
-#include "models/core/error.h"
 #include "sim/collectives/select.h"
 #include "sim/planner/clusters.h"
 #include "sim/validate/case.h"
@@ -132,7 +130,6 @@ bool is_of_links(const Constant& constant) {
 }
 
 struct Row {
-  int source = 0;
   double measured = 0, weight = 1;
   Cluster cluster;
   std::shared_ptr<const Prepared> prepared;  // none: a collective
@@ -219,10 +216,9 @@ class Problem {
     return machines_.emplace(name, load_known_machine(name)).first->second;
   }
 
-  void add(const StepRow& row, int source) {
+  void add(const StepRow& row) {
     StepCase step = case_of(row, machine(machine_of(row)));
     Row added;
-    added.source = source;
     added.measured = row.step_time_s;
     added.cluster = step.cluster;
     const auto prepared = [&](std::int64_t micro_batches) {
@@ -246,10 +242,9 @@ class Problem {
   void add(const Evidence& evidence) {
     constexpr std::size_t most_rows = 80;
     constexpr double weight_of_source = 24;
-    const int source = static_cast<int>(sources_.size());
     const std::size_t before = rows_.size();
     const std::size_t thin = (evidence.steps.size() + most_rows - 1) / most_rows;
-    for (std::size_t i = 0; i < evidence.steps.size(); i += thin) add(evidence.steps[i], source);
+    for (std::size_t i = 0; i < evidence.steps.size(); i += thin) add(evidence.steps[i]);
     const std::size_t thin2 = (evidence.collectives.size() + most_rows - 1) / most_rows;
     for (std::size_t i = 0; i < evidence.collectives.size(); i += thin2) {
       const CollectiveRow& row = evidence.collectives[i];
@@ -259,7 +254,6 @@ class Problem {
       cluster.hosts = row.count;
       cluster.processes_per_host = row.gpus / row.count;
       Row added;
-      added.source = source;
       added.measured = row.time_s;
       added.cluster = cluster;
       added.kind = row.kind;
