@@ -1,0 +1,226 @@
+// The memory half of BoundMaker, and the partition that it knows.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "models/partition/partition.h"
+#include "models/schedule/schedule.h"
+#include "sim/planner/bounds.h"
+#include "sim/planner/mixed_recompute.h"
+
+namespace meshwright {
+
+namespace {
+
+// More blocks may be packed a little closer than three.
+constexpr double packing_allowance = 0.98;
+// From so many micro-batches per stage on, no more are in flight.
+constexpr int steady_micro_batches_per_stage = 4;
+
+}  // namespace
+
+double BoundMaker::bytes_per_parameter(const Candidate& candidate) const {
+  const Training& t = base_.training;
+  const double storage = static_cast<double>(bytes_of(storage_of(t.precision)));
+  const double moments = t.optimizer == OptimizerKind::sgd ? 1 : 2;
+  const double share = 1.0 / shards(candidate);
+  const int zero = candidate.zero_stage;
+  return storage * (zero >= 3 ? share : 1) +
+         static_cast<double>(bytes_of(t.gradient_reduce)) * (zero >= 2 ? share : 1) +
+         (4 * moments + (storage < 4 ? 4 : 0)) * (zero >= 1 ? share : 1);
+}
+
+// Units take turns in two buffers of each kind; without overlap, or under a cap, at least one holds
+// gathered weights.
+double BoundMaker::unit_buffer_bytes(const Candidate& candidate, int blocks) const {
+  const Parallelism& p = base_.parallelism;
+  if (candidate.zero_stage < 2 || shards(candidate) == 1 || p.persistence_threshold > 0) return 0;
+  const int turns = std::min(2, blocks);
+  const bool one_gathered = !p.overlap_parameters || p.max_live_parameters > 0;
+  const auto weight = static_cast<double>(bytes_of(storage_of(base_.training.precision)));
+  const auto gradient = static_cast<double>(bytes_of(base_.training.gradient_reduce));
+  return (candidate.zero_stage == 3 ? weight * (one_gathered ? 1 : turns) : 0) + gradient * turns;
+}
+
+double BoundMaker::fixed_bytes() const {
+  const LibraryOverheads& library = cluster_.machine.overheads;
+  return library.context_bytes + library.workspace_bytes +
+         (cluster_.ranks() > 1 ? library.communicator_bytes : 0);
+}
+
+int BoundMaker::in_flight(const Candidate& candidate, int stage) const {
+  const int count = micro_batches(candidate), bound = base_.parallelism.active_microbatches;
+  const int own = candidate.schedule == ScheduleKind::gpipe ? count : candidate.pipeline - stage;
+  return std::min({count, own, bound > 0 ? bound : own});
+}
+
+MemoryBounds BoundMaker::memory(const Candidate& candidate) {
+  if (candidate.pipeline == 1)
+    return {single_stage_memory(candidate, false), single_stage_memory(candidate, true)};
+  if (!has_stages(candidate)) {
+    const double least = any_partition_memory(candidate);
+    return {least, least};
+  }
+  const double likely = stage_memory(candidate);
+  return {knows_partition(candidate) ? packing_allowance * likely : any_partition_memory(candidate),
+          likely};
+}
+
+// Blocks that repeat their work keep at least nothing, and likely what such blocks keep.
+double BoundMaker::single_stage_memory(const Candidate& candidate, bool likely) {
+  const KeptBytes& kept = is_mixed(candidate) ? profiles_.kept(keeping(candidate), Recompute::none)
+                                              : profiles_.kept(candidate, candidate.recompute);
+  const bool mixed = is_mixed(candidate);
+  const int again = mixed ? repeated_blocks(model_.layers, candidate.recompute_fraction) : 0;
+  double bytes = (model_.layers - again) * static_cast<double>(kept.block);
+  if (likely && mixed)
+    bytes += again * static_cast<double>(profiles_.kept(candidate, candidate.recompute).block);
+  if (likely || !mixed) bytes += static_cast<double>(kept.other);
+  // Under ZeRO 2 and 3 the compute stream waits more often, so buffers live shorter.
+  const bool waits = !likely && candidate.zero_stage >= 2;
+  const auto task = static_cast<double>(waits ? kept.largest_task : kept.task);
+  return fixed_bytes() + bytes_per_parameter(candidate) * work(candidate).parameters +
+         unit_buffer_bytes(candidate, model_.layers) * work(candidate).block_parameters +
+         in_flight(candidate, 0) * bytes + (likely || !mixed ? task : 0);
+}
+
+double BoundMaker::any_partition_memory(const Candidate& candidate) {
+  if (model_.has_decoder()) return fixed_bytes();  // blocks of two kinds: left to the exact plan
+  const bool mixed = is_mixed(candidate);
+  const double kept =
+      static_cast<double>((mixed ? profiles_.kept(keeping(candidate), Recompute::none)
+                                 : profiles_.kept(candidate, candidate.recompute))
+                              .block);
+  const double states = bytes_per_parameter(candidate) * work(candidate).block_parameters;
+  const double kept_blocks =
+      model_.layers - (mixed ? repeated_blocks(model_.layers, candidate.recompute_fraction) : 0);
+  double shares = 0, turns = 0;
+  for (int stage = 0; stage < candidate.pipeline; ++stage) {
+    const double batches = in_flight(candidate, stage);
+    shares += 1 / (states + batches * (mixed ? 0 : kept));
+    turns += 1 / batches;
+  }
+  const double all_states = model_.layers * states / in_flight(candidate, 0);
+  return fixed_bytes() +
+         std::max(model_.layers / shares, mixed ? (all_states + kept_blocks * kept) / turns : 0);
+}
+
+// Like the units of Work: kinds of blocks that are cut into stages of their own.
+bool BoundMaker::has_stages(const Candidate& candidate) const {
+  const Parallelism& p = base_.parallelism;
+  return candidate.pipeline > 1 && !model_.has_decoder() && !model_.shares_layers() &&
+         model_.layers >= 3 && p.partitioner == Partitioner::chain && p.memory_weight == 0 &&
+         !base_.training.recompute_budget && base_.training.recompute_modules.empty() &&
+         (candidate.recompute == Recompute::none || candidate.recompute == Recompute::selective ||
+          candidate.recompute == Recompute::full);
+}
+
+// The costs of blocks are those of the small model's, unless neighbours differ.
+bool BoundMaker::knows_partition(const Candidate& candidate) const {
+  return has_stages(candidate) && !is_mixed(candidate);
+}
+
+const std::vector<std::size_t>& BoundMaker::partition(const Candidate& candidate) {
+  const bool mixed = is_mixed(candidate);
+  const StageProfile& repeated = profiles_.stages(candidate, candidate.recompute);
+  const StageProfile& kept =
+      mixed ? profiles_.stages(keeping(candidate), Recompute::none) : repeated;
+  const double fraction = mixed ? candidate.recompute_fraction : 1;
+  const int parts = candidate.pipeline * candidate.virtual_stages;
+  std::vector<std::size_t>& begins = partitions_[{&kept, &repeated, fraction, parts}];
+  if (!begins.empty()) return begins;
+  std::vector<double> costs = repeated.before;
+  for (int block = 0; block < model_.layers; ++block) {
+    const StageProfile& own = is_repeated(block, fraction) ? repeated : kept;
+    costs.push_back(block == 0                   ? own.first_block
+                    : block == model_.layers - 1 ? own.last_block
+                                                 : own.middle_block);
+  }
+  costs.insert(costs.end(), repeated.after.begin(), repeated.after.end());
+  const double sum = std::accumulate(costs.begin(), costs.end(), 0.0);
+  for (double& cost : costs) cost /= sum;  // as the partitioner does
+  const std::vector<int> part = cut_chain(costs, parts);
+  for (std::size_t unit = 0; unit < part.size(); ++unit)
+    if (unit == 0 || part[unit] != part[unit - 1]) begins.push_back(unit);
+  begins.push_back(part.size());
+  return begins;
+}
+
+const std::vector<int>& BoundMaker::slots(const Candidate& candidate) {
+  int batches = micro_batches(candidate);
+  const int bound = base_.parallelism.active_microbatches;
+  if (candidate.schedule != ScheduleKind::gpipe)
+    batches = std::min(batches, steady_micro_batches_per_stage * candidate.pipeline);
+  std::vector<int>& known =
+      slots_[{candidate.schedule, candidate.pipeline, candidate.virtual_stages, batches}];
+  if (!known.empty()) return known;
+  const PipelineShape shape{candidate.pipeline, candidate.virtual_stages, batches, bound};
+  known.resize(static_cast<std::size_t>(candidate.pipeline * candidate.virtual_stages));
+  for (int stage = 0; stage < candidate.pipeline; ++stage) {
+    const StageOrder order = schedule_info(candidate.schedule).order(shape, stage);
+    for (int chunk = 0; chunk < candidate.virtual_stages; ++chunk)
+      known[static_cast<std::size_t>(chunk * candidate.pipeline + stage)] =
+          most_in_flight(order, chunk);
+  }
+  return known;
+}
+
+// Of the partition that the costs give, slot by slot.
+double BoundMaker::stage_memory(const Candidate& candidate) {
+  const bool mixed = is_mixed(candidate);
+  const StageProfile& parts = mixed ? profiles_.stages(keeping(candidate), Recompute::none)
+                                    : profiles_.stages(candidate, candidate.recompute);
+  const auto kept_block = static_cast<double>(parts.middle_block_kept);
+  const auto first_block_kept =
+      static_cast<double>((mixed ? profiles_.kept(keeping(candidate), Recompute::none)
+                                 : profiles_.kept(candidate, candidate.recompute))
+                              .block);
+  const double repeated_block =
+      mixed
+          ? static_cast<double>(profiles_.stages(candidate, candidate.recompute).middle_block_kept)
+          : kept_block;
+  const std::vector<std::size_t>& begins = partition(candidate);
+  const std::vector<int>& in_flight = slots(candidate);
+  const Chain& sums = chain(work(candidate), false);
+  const double per_parameter = bytes_per_parameter(candidate);
+  const int before = static_cast<int>(parts.before.size());
+  const auto stages = static_cast<std::size_t>(candidate.pipeline);
+  double most = 0;
+  for (std::size_t stage = 0; stage < stages; ++stage) {
+    double bytes = 0, task = 0;
+    int blocks = 0;
+    for (std::size_t part = stage; part + 1 < begins.size(); part += stages) {
+      const std::size_t begin = begins[part], end = begins[part + 1];
+      const bool is_first = begin == 0, is_last = part + 2 == begins.size();
+      const StageBytes& own = is_first ? parts.first : is_last ? parts.last : parts.middle;
+      // What weights' gradients need is kept longer where an earlier stage waits for the rest.
+      const double own_block = is_first ? std::min(kept_block, first_block_kept) : kept_block;
+      double kept = static_cast<double>(own.kept) - own_block;
+      const int first_block = std::max(0, static_cast<int>(begin) - before);
+      const int end_block = std::min(model_.layers, static_cast<int>(end) - before);
+      for (int block = first_block; block < end_block; ++block)
+        kept +=
+            mixed && is_repeated(block, candidate.recompute_fraction) ? repeated_block : own_block;
+      bytes += per_parameter * (sums.parameters[end] - sums.parameters[begin]) +
+               std::max(0.0, kept) * in_flight[part];
+      task = std::max(task,
+                      static_cast<double>(candidate.zero_stage >= 2 ? own.largest_task : own.task));
+    }
+    bytes += unit_buffer_bytes(candidate, blocks) * work(candidate).block_parameters;
+    most = std::max(most, bytes + task);
+  }
+  return fixed_bytes() + most;
+}
+
+BoundMaker::Kept BoundMaker::kept_bytes(const Candidate& candidate) {
+  if (is_mixed(candidate)) {
+    const int again = repeated_blocks(model_.layers, candidate.recompute_fraction);
+    const KeptBytes& kept = profiles_.kept(keeping(candidate), Recompute::none);
+    return {(model_.layers - again) * static_cast<double>(kept.block), 0};
+  }
+  if (candidate.offload != "none") return {};
+  const KeptBytes& kept = profiles_.kept(candidate, candidate.recompute);
+  return {model_.layers * static_cast<double>(kept.block), static_cast<double>(kept.other)};
+}
+
+}  // namespace meshwright

@@ -1,0 +1,31 @@
+// A share of the blocks is recomputed, the others keep their activations.
+#pragma once
+
+#include <cmath>
+
+#include "sim/planner/space.h"
+
+namespace meshwright {
+
+// Whether a block is recomputed when a share of them is, evenly spread (models/passes).
+inline bool is_repeated(int block, double fraction) {
+  constexpr double rounding = 1e-9;
+  return std::floor((block + 1) * fraction + rounding) > std::floor(block * fraction + rounding);
+}
+
+inline bool is_mixed(const Candidate& candidate) {
+  return candidate.recompute != Recompute::none && candidate.recompute_fraction < 1;
+}
+
+// The blocks of a mixed plan that keep their activations: nothing of them is moved away.
+inline Candidate keeping(Candidate candidate) {
+  candidate.offload = "none";
+  return candidate;
+}
+
+inline int repeated_blocks(int layers, double fraction) {
+  constexpr double rounding = 1e-9;
+  return static_cast<int>(std::floor(layers * fraction + rounding));
+}
+
+}  // namespace meshwright
