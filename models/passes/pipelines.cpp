@@ -101,8 +101,7 @@ void refuse_immense_tensors(const Graph& graph) {
     if (bytes > most_bytes)
       throw InputError(
           "/training: a tensor of the step would take more than 1e15 bytes; look at "
-          "sequence_length, "
-          "micro_batch and the sizes of the model");
+          "sequence_length, micro_batch and the sizes of the model");
   }
 }
 
