@@ -61,8 +61,13 @@ std::vector<Constant> make_table() {
       rows.push_back(row);
     }
   };
+  // Modules of 300, 350 and 450 W.
+  for (const auto& [kind, start] : {std::pair("V100-SXM2", 0.9), std::pair("V100-SXM3", 0.95),
+                                    std::pair("V100-SXM3-32GB-H", 1.0)})
+    rows.push_back(
+        {"sustained_clock", {kind}, PLACE(gpu.sustained_clock_share), start, 0.05, 0.7, 1, always});
   for (const auto& [kinds, start] :
-       {std::pair(v100, 0.8), std::pair(a100, 0.8), std::pair(h100, h100_gemm)})
+       {std::pair(v100, 0.88), std::pair(a100, 0.8), std::pair(h100, h100_gemm)})
     rows.push_back(
         {"gemm", kinds, PLACE(gpu.gemm.points[0].fraction), start, 0.15, 0.3, 1, always});
   of_gpus(
@@ -76,6 +81,7 @@ std::vector<Constant> make_table() {
            1e-7,
            1e-4,
            ranks});
+  of_gpus({"straggling", {}, PLACE(gpu.kernels.straggling), 0.002, 1, 1e-4, 0.03, ranks});
   of_gpus({"simple_latency_s", {}, PLACE(nvlink.simple_latency_s), 1e-5, 0.7, 1e-6, 5e-5, ranks});
   for (const auto& machines : std::vector<std::vector<std::string>>{
            {"dgx-1", "dgx-2", "v100"}, {"dgx-a100"}, {"dgx-h"}, {"p4"}, {"p5"}})
@@ -113,7 +119,6 @@ std::vector<Constant> make_table() {
        fused},
       {"optimizer_traffic full", all, PLACE(gpu.kernels.optimizer_traffic[2]), 1, 0.2, 0.5, 4,
        full},
-      {"straggling", all, PLACE(gpu.kernels.straggling), 0.002, 1, 1e-4, 0.03, ranks},
       {"kernel_latency_s", all, PLACE(gpu.kernel_latency_s), 3e-6, 0.3, 1e-6, 1e-5, always},
       {"exposed_launch", all, PLACE(gpu.kernels.exposed_launch), 0.2, 0.7, 0.01, 1, always},
       // NCCL runs 16 to 24 of an A100's 108 multiprocessors.
