@@ -78,16 +78,15 @@ Seconds of_best_protocol(const Nvlink& nvlink, Seconds wire) {
   return std::min(simple, wire * std::max(1.0, bandwidth / nvlink.ll_bandwidth_bytes_per_s));
 }
 
-// Half of what LL sends are flags.
-Seconds of_best_protocol(const Network& network, Seconds wire, int steps, double bus_bytes,
-                         bool only_simple) {
-  const Seconds simple = wire + Seconds{network.simple_step_latency_s * steps};
-  if (network.ll_bandwidth_bytes_per_s == 0 || only_simple) return simple;
-  return std::min(simple,
-                  std::max(wire * 2, Seconds{bus_bytes / network.ll_bandwidth_bytes_per_s}));
-}
-
 }  // namespace
+
+Seconds of_best_protocol(const Network& network, Seconds wire, int steps, Bytes bus_bytes) {
+  const Seconds simple = wire + Seconds{network.simple_step_latency_s * steps};
+  if (network.ll_bandwidth_bytes_per_s == 0) return simple;
+  constexpr double with_flags = 2;  // half of what LL sends
+  const Seconds ll = {bus_bytes.value / network.ll_bandwidth_bytes_per_s};
+  return std::min(simple, std::max(wire * with_flags, ll));
+}
 
 Seconds time_of(const Timed& timed, const Rounds& rounds, Order order) {
   const Cluster& cluster = timed.topology.cluster();
@@ -136,8 +135,9 @@ Seconds time_of(const Timed& timed, const Rounds& rounds, Order order) {
   const double chunks =
       std::clamp(timed.bytes.value / pipeline_chunk_bytes, 1.0, most_pipeline_chunks);
   const Seconds wire = std::max(inside, across) + std::min(inside, across) / chunks;
-  return latency + of_best_protocol(cards, wire, network_steps, timed.bus_bytes.value,
-                                    order == Order::in_switch);
+  if (order == Order::in_switch)
+    return latency + wire + Seconds{cards.simple_step_latency_s * network_steps};
+  return latency + of_best_protocol(cards, wire, network_steps, timed.bus_bytes);
 }
 
 }  // namespace meshwright

@@ -25,6 +25,10 @@ struct Timed {
   Bytes bus_bytes;  // that a rank sends at least: bus bandwidth is counted with them
 };
 
+// What takes `wire` between hosts with all of the bandwidth, in so many steps that wait for each
+// other.
+Seconds of_best_protocol(const Network& network, Seconds wire, int steps, Bytes bus_bytes);
+
 Seconds time_of(const Timed& timed, const Rounds& rounds, Order order);
 
 }  // namespace meshwright
