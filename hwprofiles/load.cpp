@@ -163,6 +163,10 @@ void read_nvlink(Fields nvlink, Machine& machine) {
       result.ll_bandwidth_bytes_per_s = positive(nvlink, "ll_bandwidth_bytes_per_s");
       result.simple_latency_s = not_negative(nvlink, "simple_latency_s");
     }
+    if (nvlink.has("nvls_efficiency")) {
+      result.nvls_efficiency = positive(nvlink, "nvls_efficiency");
+      result.nvls_latency_s = not_negative(nvlink, "nvls_latency_s");
+    }
   }
   if (result.kind == NvlinkKind::matrix)
     result.links_between = link_matrix(nvlink, "links_between", machine.gpus);
@@ -205,8 +209,13 @@ void read_network(Fields network, Network& result) {
   result.nics = count(network, "nics", 0);
   result.gbit_per_s_each = positive(network, "gbit_per_s_each");
   result.efficiency = fraction(network, "efficiency");
-  result.volume = curve(network, "volume_efficiency");
   result.gpudirect = network.required<bool>("gpudirect");
+  if (network.has("tree_bandwidth_bytes_per_s"))
+    result.tree_bandwidth_bytes_per_s = positive(network, "tree_bandwidth_bytes_per_s");
+  if (network.has("ll_bandwidth_bytes_per_s")) {
+    result.ll_bandwidth_bytes_per_s = positive(network, "ll_bandwidth_bytes_per_s");
+    result.simple_step_latency_s = not_negative(network, "simple_step_latency_s");
+  }
   network.done();
 }
 

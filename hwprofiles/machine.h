@@ -28,6 +28,10 @@ struct Nvlink {
   // and Simple); 0: the same protocol for all.
   double ll_bandwidth_bytes_per_s = 0;
   double simple_latency_s = 0;
+  // All-reduces that the switch sums up (NVLS): bus bandwidth as a share of that on paper, which
+  // may exceed 1, and how much later they begin. 0: it does not.
+  double nvls_efficiency = 0;
+  double nvls_latency_s = 0;
 };
 
 // GPUs and network cards that hang below one PCIe switch (or root port).
@@ -50,8 +54,14 @@ struct Network {
   int nics = 0;
   double gbit_per_s_each = 0;
   double efficiency = 1;   // what a collective reaches of it
-  EfficiencyCurve volume;  // share of that against the bytes a rank sends in one collective
   bool gpudirect = false;  // false: bytes pass through host memory
+  // What the GPUs of a host can sum up in a tree for each card: NCCL gives it few multiprocessors.
+  // 0: as much as the card carries.
+  double tree_bandwidth_bytes_per_s = 0;
+  // Bus bandwidth that short collectives reach with NCCL's LL, and how much longer a step over the
+  // network takes with Simple. 0: the same protocol for all.
+  double ll_bandwidth_bytes_per_s = 0;
+  double simple_step_latency_s = 0;
 };
 
 // Time that a collective takes beside the wire: `latency_s` once, `step_latency_s` for each round.

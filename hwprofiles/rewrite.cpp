@@ -87,7 +87,10 @@ std::string with_fitted_constants(std::string text, const Machine& machine,
   }
   set(text, "gpu", "sustained_clock_share", machine.gpu.sustained_clock_share);
   set(text, "nvlink", "simple_latency_s", machine.nvlink.simple_latency_s);
+  set(text, "nvlink", "nvls_efficiency", machine.nvlink.nvls_efficiency);
+  set(text, "nvlink", "nvls_latency_s", machine.nvlink.nvls_latency_s);
   set(text, "network", "efficiency", machine.network.efficiency);
+  set(text, "network", "simple_step_latency_s", machine.network.simple_step_latency_s);
   set(text, "collectives", "host_latency_s", machine.host_latency.latency_s);
   set(text, "collectives", "host_step_latency_s", machine.host_latency.step_latency_s);
   set(text, "host", "host_launch_us", machine.host.host_launch_us);

@@ -66,6 +66,10 @@ Json nvlink_block(const Nvlink& nvlink) {
     block["ll_bandwidth_bytes_per_s"] = nvlink.ll_bandwidth_bytes_per_s;
     block["simple_latency_s"] = nvlink.simple_latency_s;
   }
+  if (nvlink.nvls_efficiency > 0) {
+    block["nvls_efficiency"] = nvlink.nvls_efficiency;
+    block["nvls_latency_s"] = nvlink.nvls_latency_s;
+  }
   if (nvlink.kind == NvlinkKind::matrix) block["links_between"] = nvlink.links_between;
   return block;
 }
@@ -82,11 +86,17 @@ Json pcie_block(const Pcie& pcie) {
 }
 
 Json network_block(const Network& network) {
-  return {{"nics", network.nics},
-          {"gbit_per_s_each", network.gbit_per_s_each},
-          {"efficiency", network.efficiency},
-          {"volume_efficiency", to_json(network.volume)},
-          {"gpudirect", network.gpudirect}};
+  Json block = {{"nics", network.nics},
+                {"gbit_per_s_each", network.gbit_per_s_each},
+                {"efficiency", network.efficiency},
+                {"gpudirect", network.gpudirect}};
+  if (network.tree_bandwidth_bytes_per_s > 0)
+    block["tree_bandwidth_bytes_per_s"] = network.tree_bandwidth_bytes_per_s;
+  if (network.ll_bandwidth_bytes_per_s > 0) {
+    block["ll_bandwidth_bytes_per_s"] = network.ll_bandwidth_bytes_per_s;
+    block["simple_step_latency_s"] = network.simple_step_latency_s;
+  }
+  return block;
 }
 
 Json prices_block(const Prices& prices) {

@@ -35,7 +35,7 @@ void StageLowering::emit_collective(BodyBuilder& body, InstructionKind kind, Gro
   instruction.stream = Stream::shard_comm;
   instruction.group = group;
   instruction.when = when;
-  instruction.flat = kind == InstructionKind::all_gather && !plan_.parallelism.hierarchical_gather;
+  instruction.flat = kind != InstructionKind::all_gather || !plan_.parallelism.hierarchical_gather;
   instruction.bucket = bucket;
   instruction.phase = Phase::backward;
   instruction.inputs = {input};

@@ -90,7 +90,7 @@ struct Instruction {
   GroupKind group = GroupKind::none;  // collectives; load_input: its ranks read a share each
   bool maximum = false;               // all_reduce: maximum instead of sum
   bool accumulate = false;            // reduce_scatter: the sum is added to outputs[0]
-  bool flat = false;                  // all_gather: in one level over all hosts, not in two
+  bool flat = true;                   // all_gather: in one level over all hosts, not in two
   int root = 0;                       // broadcast, reduce: index in the group
   int peer = -1;                      // send, recv: the other virtual stage
   int channel = 0;  // send, recv: tells apart messages of one task; load_input: 0 tokens, 1

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 #include "models/core/error.h"
 #include "sim/collectives/nvlink_rings.h"
@@ -42,6 +43,46 @@ void find_lanes(const Topology& topology, PlacedGroup& group) {
   if (auto line = nvlink_line(links); !line.empty()) group.line = std::move(line);
 }
 
+// Every ring is cut where the ways from its ends to the network cards are the shortest.
+std::vector<std::vector<int>> cut_near_cards(const PlacedGroup& group,
+                                             const std::vector<std::size_t>& way) {
+  std::vector<std::vector<int>> passages;
+  std::size_t shortest = 0;
+  for (std::vector<int> ring : group.lanes)
+    for (std::size_t cut = 0; cut < ring.size(); ++cut) {
+      const std::size_t ends = way[at(ring.front())] + way[at(ring.back())];
+      if (passages.empty() || ends < shortest) passages.clear(), shortest = ends;
+      if (ends == shortest) passages.push_back(ring);
+      std::rotate(ring.begin(), ring.begin() + 1, ring.end());
+    }
+  return passages;
+}
+
+// Cards are spread evenly over the links to the network.
+int cards_behind(const Topology& topology, std::size_t links) {
+  int all = 0;
+  for (int link = 0; link < topology.links_per_host(); ++link)
+    all += topology.link(link).kind == LinkKind::nic ? 1 : 0;
+  return topology.cluster().network().nics * static_cast<int>(links) / std::max(1, all / 2);
+}
+
+void find_passages(const Topology& topology, PlacedGroup& group) {
+  group.passages = group.lanes;
+  if (group.hosts < 2 || !group.rectangle) return;
+  const int places = group.grid.per_host, host = topology.cluster().host_of(group.ranks[0]);
+  std::vector<std::size_t> way;  // of each place to a card and, on the next host, from it
+  std::set<int> leaving;         // links to the network
+  for (int place = 0; place < places; ++place) {
+    const auto route = topology.route(group.ranks[at(place)], group.ranks[at(places + place)]);
+    way.push_back(route.size());
+    for (const int link : route)
+      if (topology.link(link).kind == LinkKind::nic && topology.host_of_link(link) == host)
+        leaving.insert(link);
+  }
+  group.passages = cut_near_cards(group, way);
+  group.nics = cards_behind(topology, leaving.size());
+}
+
 }  // namespace
 
 PlacedGroup place_group(const Topology& topology, const std::vector<int>& ranks) {
@@ -62,6 +103,7 @@ PlacedGroup place_group(const Topology& topology, const std::vector<int>& ranks)
   for (int place = 0; place < counts[0]; ++place)
     group.shape.push_back(group.ranks[at(place)] % cluster.processes_per_host);
   find_lanes(topology, group);
+  find_passages(topology, group);
   return group;
 }
 

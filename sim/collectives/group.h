@@ -1,5 +1,7 @@
 // A process group as it lies on the machine: which hosts, which places in them, and in which orders
 // its members of one host form rings ("lanes"; each lane carries an equal part of the bytes).
+// Lanes over several hosts enter and leave each host near its network cards, through as many of the
+// members as there are.
 #pragma once
 
 #include <vector>
@@ -10,11 +12,14 @@
 namespace meshwright {
 
 struct PlacedGroup {
-  Grid grid;                            // {1, n} when the hosts hold different numbers of ranks
-  bool rectangle = true;                // the same number of ranks on every host
-  int hosts = 1;                        // that it touches
-  std::vector<int> ranks;               // sorted: host by host
-  std::vector<std::vector<int>> lanes;  // permutations of the places 0 .. per_host - 1
+  Grid grid;                               // {1, n} when the hosts hold different numbers of ranks
+  bool rectangle = true;                   // the same number of ranks on every host
+  int hosts = 1;                           // that it touches
+  std::vector<int> ranks;                  // sorted: host by host
+  std::vector<std::vector<int>> lanes;     // permutations of the places 0 .. per_host - 1
+  std::vector<std::vector<int>> passages;  // the same from the member that lanes over hosts enter
+                                           // to the one that they leave
+  int nics = 0;                            // network cards that its members of one host use
   std::vector<int> line;   // places in the order of a line over direct NVLinks, or in order
   std::vector<int> shape;  // equal for groups that lie alike on their hosts
 };

@@ -1,62 +1,36 @@
 #include "sim/collectives/ring.h"
 
+#include <algorithm>
+
 namespace meshwright {
 
 namespace {
 
-// A reduction starts one chunk before its own, so that each rank ends with its own chunk complete.
-int start(int place, int ranks, Combine combine) {
-  return combine == Combine::Reduce ? (place + ranks - 1) % ranks : place;
-}
-
-Rounds of(Grid grid, std::vector<Round> candidates) {
-  Rounds rounds{grid.ranks(), grid.ranks(), 1.0 / grid.ranks(), {}};
-  for (Round& round : candidates)
-    if (round.repeat > 0) rounds.rounds.push_back(std::move(round));
-  return rounds;
+// A reduction starts one chunk before a rank's own, so that it ends with its own complete.
+Round around(int ranks, int hosts, Combine combine) {
+  Round round{{}, ranks - 1, -1, ranks, ranks - 1, std::max(0, ranks - 1 - hosts)};
+  for (int rank = 0; rank < ranks; ++rank) {
+    const int first = combine == Combine::Reduce ? (rank + ranks - 1) % ranks : rank;
+    round.transfers.push_back({rank, (rank + 1) % ranks, first, 1, 1, combine});
+  }
+  return round;
 }
 
 }  // namespace
 
-Round ring_inside(Grid grid, Combine combine) {
-  const int k = grid.per_host;
-  Round round{{}, k - 1, -1, k, k - 1};
-  for (int host = 0; host < grid.hosts; ++host)
-    for (int place = 0; place < k; ++place)
-      round.transfers.push_back({host * k + place, host * k + (place + 1) % k,
-                                 start(place, k, combine), grid.hosts, k, combine});
-  return round;
+Rounds ring_all_reduce(int ranks, int hosts) {
+  return {ranks,
+          ranks,
+          1.0 / ranks,
+          {around(ranks, hosts, Combine::Reduce), around(ranks, hosts, Combine::Copy)}};
 }
 
-Round ring_across(Grid grid, Combine combine) {
-  const int k = grid.per_host, hosts = grid.hosts;
-  Round round{{}, hosts - 1, -k, k * hosts, hosts - 1};
-  for (int host = 0; host < hosts; ++host)
-    for (int place = 0; place < k; ++place)
-      round.transfers.push_back({host * k + place, (host + 1) % hosts * k + place,
-                                 start(host, hosts, combine) * k + place, 1, 1, combine});
-  return round;
+Rounds ring_reduce_scatter(int ranks, int hosts) {
+  return {ranks, ranks, 1.0 / ranks, {around(ranks, hosts, Combine::Reduce)}};
 }
 
-Rounds ring_all_reduce(Grid grid) {
-  return of(grid, {ring_inside(grid, Combine::Reduce), ring_across(grid, Combine::Reduce),
-                   ring_across(grid, Combine::Copy), ring_inside(grid, Combine::Copy)});
-}
-
-Rounds ring_reduce_scatter(Grid grid) {
-  return of(grid, {ring_inside(grid, Combine::Reduce), ring_across(grid, Combine::Reduce)});
-}
-
-Rounds ring_all_gather(Grid grid) {
-  return of(grid, {ring_across(grid, Combine::Copy), ring_inside(grid, Combine::Copy)});
-}
-
-Rounds flat_ring_all_gather(Grid grid) {
-  Rounds rounds = ring_all_gather(grid);
-  if (grid.hosts == 1) return rounds;
-  for (Round& round : rounds.rounds) round.latency_steps = 0;
-  rounds.rounds.front().latency_steps = grid.ranks() - 1;
-  return rounds;
+Rounds ring_all_gather(int ranks, int hosts) {
+  return {ranks, ranks, 1.0 / ranks, {around(ranks, hosts, Combine::Copy)}};
 }
 
 }  // namespace meshwright

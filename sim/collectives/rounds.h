@@ -29,6 +29,7 @@ struct Round {
   int shift = 0;
   int window = 0;
   int latency_steps = 1;  // messages that wait for each other in all repetitions together
+  int host_steps = 0;     // how many of these stay inside a host where others cross hosts
 };
 
 struct Rounds {

@@ -1,14 +1,18 @@
 #include "sim/collectives/select.h"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 
 #include "models/core/error.h"
 #include "sim/collectives/all_to_all.h"
 #include "sim/collectives/chain.h"
+#include "sim/collectives/halving.h"
 #include "sim/collectives/ring.h"
+#include "sim/collectives/switch.h"
 #include "sim/collectives/timing.h"
 #include "sim/collectives/tree.h"
+#include "sim/collectives/two_levels.h"
 
 namespace meshwright {
 
@@ -25,16 +29,37 @@ int chain_chunks(const Question& question) {
   return static_cast<int>(std::clamp(question.bytes / (1 << 16), 1.0, 512.0));
 }
 
-// A flat grid over which MPI halves on a CPU computer; otherwise the group's own.
-Grid halving_grid(const Question& question) {
-  if (question.topology.cluster().machine.shared_memory) return {question.group.grid.ranks(), 1};
-  return question.group.grid;
+// Trees take chunks of 256 KiB for each network card, and smaller ones where there would be fewer
+// than the tree has steps.
+int tree_chunks(const Question& question) {
+  constexpr double chunk_bytes = 256.0 * (1 << 10);
+  const PlacedGroup& group = question.group;
+  const int steps = 2 * (group.grid.per_host + std::bit_width(unsigned(group.hosts - 1)) - 1);
+  const double whole = question.bytes / (chunk_bytes * std::max(1, group.nics));
+  return static_cast<int>(std::clamp(whole, 1.0 * steps, 1e6));
 }
 
 bool always(const Question&) { return true; }
 
-bool over_hosts(const Question& question) {
-  return question.group.grid.hosts > 1 || question.topology.cluster().machine.shared_memory;
+bool on_cpus(const Question& question) {
+  return question.topology.cluster().machine.shared_memory.has_value();
+}
+
+bool on_cpus_of_hosts(const Question& question) {
+  return on_cpus(question) && question.group.grid.hosts > 1;
+}
+
+bool on_gpus(const Question& question) { return !on_cpus_of_hosts(question); }
+
+bool on_gpus_of_hosts(const Question& question) {
+  return !on_cpus(question) && question.group.grid.hosts > 1;
+}
+
+// The switches of the third generation sum up for more than four GPUs.
+bool with_nvls(const Question& question) {
+  constexpr int fewest_gpus = 5;
+  return question.topology.cluster().machine.nvlink.nvls_efficiency > 0 &&
+         question.group.rectangle && question.group.grid.per_host >= fewest_gpus;
 }
 
 bool direct_links(const Question& question) {
@@ -52,19 +77,31 @@ struct Algorithm {
 };
 
 const Algorithm algorithms[] = {
-    {CollectiveKind::all_reduce, "ring", always,
-     [](const Question& q) { return ring_all_reduce(q.group.grid); }},
-    {CollectiveKind::all_reduce, "halving", over_hosts,
-     [](const Question& q) { return halving_all_reduce(halving_grid(q)); }},
+    {CollectiveKind::all_reduce, "ring", on_gpus,
+     [](const Question& q) { return ring_all_reduce(q.group.grid.ranks(), q.group.hosts); },
+     Order::passages},
+    {CollectiveKind::all_reduce, "tree", on_gpus_of_hosts,
+     [](const Question& q) { return tree_all_reduce(q.group.grid, tree_chunks(q)); }, Order::tree},
+    {CollectiveKind::all_reduce, "NVLS", with_nvls,
+     [](const Question& q) { return switch_all_reduce(q.group.grid, tree_chunks(q)); },
+     Order::in_switch},
     {CollectiveKind::all_reduce, "chain", direct_links,
      [](const Question& q) { return chain_all_reduce(q.group.grid.ranks(), chain_chunks(q)); },
      Order::line},
+    {CollectiveKind::all_reduce, "rings in two levels", on_cpus_of_hosts,
+     [](const Question& q) { return two_level_all_reduce(q.group.grid); }},
+    {CollectiveKind::all_reduce, "halving", on_cpus,
+     [](const Question& q) {
+       return halving_all_reduce({q.group.grid.ranks(), 1});
+     }},
     {CollectiveKind::all_gather, "ring", always,
-     [](const Question& q) { return ring_all_gather(q.group.grid); }},
-    {CollectiveKind::flat_all_gather, "flat ring", always,
-     [](const Question& q) { return flat_ring_all_gather(q.group.grid); }},
+     [](const Question& q) { return ring_all_gather(q.group.grid.ranks(), q.group.hosts); },
+     Order::passages},
+    {CollectiveKind::two_level_all_gather, "rings in two levels", always,
+     [](const Question& q) { return two_level_all_gather(q.group.grid); }},
     {CollectiveKind::reduce_scatter, "ring", always,
-     [](const Question& q) { return ring_reduce_scatter(q.group.grid); }},
+     [](const Question& q) { return ring_reduce_scatter(q.group.grid.ranks(), q.group.hosts); },
+     Order::passages},
     {CollectiveKind::broadcast, "chain", always,
      [](const Question& q) { return chain_broadcast(q.group.grid.ranks(), chain_chunks(q)); },
      Order::line},
@@ -110,11 +147,18 @@ Bytes in_place(const Topology& topology, CollectiveKind kind, Bytes bytes,
                const PlacedGroup& group) {
   const auto& memory = topology.cluster().machine.shared_memory;
   const bool copies = kind == CollectiveKind::all_gather ||
-                      kind == CollectiveKind::flat_all_gather ||
+                      kind == CollectiveKind::two_level_all_gather ||
                       kind == CollectiveKind::reduce_scatter;
   if (!memory || !copies || group.grid.hosts > 1 || memory->copy_bandwidth_bytes_per_s == 0)
     return bytes;
   return bytes * (memory->rank_bandwidth_bytes_per_s / memory->copy_bandwidth_bytes_per_s);
+}
+
+// As nccl-tests count them.
+Bytes bus_bytes(CollectiveKind kind, Bytes bytes, const PlacedGroup& group) {
+  if (kind == CollectiveKind::broadcast || kind == CollectiveKind::reduce) return bytes;
+  const double ranks = group.grid.ranks();
+  return bytes * ((kind == CollectiveKind::all_reduce ? 2 : 1) * (ranks - 1) / ranks);
 }
 
 CollectiveChoice best_for(const Topology& topology, CollectiveKind kind, Bytes bytes,
@@ -124,8 +168,8 @@ CollectiveChoice best_for(const Topology& topology, CollectiveKind kind, Bytes b
   CollectiveChoice best{"", {0}};
   for (const Algorithm& algorithm : algorithms) {
     if (algorithm.kind != kind || !algorithm.applies(question)) continue;
-    const Seconds time =
-        time_of({topology, beside, moved}, algorithm.rounds(question), algorithm.order);
+    const Seconds time = time_of({topology, beside, moved, bus_bytes(kind, moved, beside[0])},
+                                 algorithm.rounds(question), algorithm.order);
     if (best.algorithm.empty() || time < best.time) best = {algorithm.name, time};
   }
   MESHWRIGHT_CHECK(!best.algorithm.empty(), "every kind of collective has an algorithm");

@@ -16,7 +16,7 @@ namespace meshwright {
 enum class CollectiveKind : std::uint8_t {
   all_reduce,
   all_gather,
-  flat_all_gather,  // one ring over all ranks
+  two_level_all_gather,  // between the hosts first, then inside them
   reduce_scatter,
   all_to_all,
   broadcast,

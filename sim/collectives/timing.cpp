@@ -36,6 +36,10 @@ bool same_transfers(const Round& a, const Round& b) {
                     });
 }
 
+const std::vector<std::vector<int>>& orders(const PlacedGroup& group, Order order) {
+  return order == Order::passages || order == Order::tree ? group.passages : group.lanes;
+}
+
 struct RoundTime {
   Seconds wire;
   bool crosses_hosts = false;
@@ -44,7 +48,7 @@ struct RoundTime {
 void add_flows(const Timed& timed, const Rounds& rounds, const Round& round,
                const PlacedGroup& group, Order order, Flows& flows) {
   const std::vector<std::vector<int>> line = {group.line};
-  const auto& lanes = order == Order::line ? line : group.lanes;
+  const auto& lanes = order == Order::line ? line : orders(group, order);
   const double chunk = timed.bytes.value * rounds.chunk_share / static_cast<double>(lanes.size());
   for (const Transfer& transfer : round.transfers) {
     const int per_host = group.grid.per_host;
@@ -76,12 +80,21 @@ Seconds of_best_protocol(const Nvlink& nvlink, Seconds wire) {
 
 }  // namespace
 
+Seconds of_best_protocol(const Network& network, Seconds wire, int steps, Bytes bus_bytes) {
+  const Seconds simple = wire + Seconds{network.simple_step_latency_s * steps};
+  if (network.ll_bandwidth_bytes_per_s == 0) return simple;
+  constexpr double with_flags = 2;  // half of what LL sends
+  const Seconds ll = {bus_bytes.value / network.ll_bandwidth_bytes_per_s};
+  return std::min(simple, std::max(wire * with_flags, ll));
+}
+
 Seconds time_of(const Timed& timed, const Rounds& rounds, Order order) {
   const Cluster& cluster = timed.topology.cluster();
   const CollectiveLatency host = cluster.machine.host_latency, network = cluster.network_latency();
+  const PlacedGroup& group = timed.groups[0];
   Seconds inside, across, latency;
-  double sent = 0;  // bytes that a rank sends over the network
-  bool any_inside = false, any_across = false;
+  int network_steps = 0;
+  bool any_across = false;
   std::vector<RoundTime> times;  // a gathering round often repeats the transfers of a reducing one
   for (const Round& round : rounds.rounds) {
     const auto alike =
@@ -92,20 +105,39 @@ Seconds time_of(const Timed& timed, const Rounds& rounds, Order order) {
                                          : time_of_round(timed, rounds, round, order));
     const RoundTime time = times.back();
     (time.crosses_hosts ? across : inside) += time.wire * round.repeat;
-    (time.crosses_hosts ? any_across : any_inside) = true;
-    if (time.crosses_hosts && !round.transfers.empty())
-      sent += timed.bytes.value * rounds.chunk_share * round.transfers[0].count * round.repeat;
-    latency += Seconds{(time.crosses_hosts ? network : host).step_latency_s * round.latency_steps};
+    any_across = any_across || time.crosses_hosts;
+    const int crossing = time.crosses_hosts ? round.latency_steps - round.host_steps : 0;
+    latency += Seconds{host.step_latency_s * (round.latency_steps - crossing)};
+    network_steps += crossing;
   }
-  latency += Seconds{host.latency_s + (any_across ? network.latency_s : 0)};
-  if (any_across) across = across / cluster.machine.network.volume.at(sent);
+  latency += Seconds{host.latency_s + network.step_latency_s * network_steps};
+  if (any_across) latency += Seconds{network.latency_s};
+
   const Nvlink& nvlink = cluster.machine.nvlink;
-  if (nvlink.kind == NvlinkKind::none) return latency + inside + across;  // both use the PCIe links
-  inside = inside / nvlink.group.at(timed.groups[0].grid.per_host);
-  if (!any_across) return latency + of_best_protocol(nvlink, inside);
+  const Network& cards = cluster.machine.network;
+  if (order == Order::in_switch) {
+    inside = inside * (nvlink.efficiency / nvlink.nvls_efficiency);
+    latency += Seconds{nvlink.nvls_latency_s};
+  } else if (nvlink.kind != NvlinkKind::none) {
+    inside = inside / nvlink.group.at(group.grid.per_host);
+  }
+  if (!any_across) {
+    const bool protocols = nvlink.kind != NvlinkKind::none && order != Order::in_switch;
+    return latency + (protocols ? of_best_protocol(nvlink, inside) : inside);
+  }
+  if (order == Order::tree && cards.tree_bandwidth_bytes_per_s > 0)
+    across = std::max(across,
+                      Seconds{timed.bytes.value / (group.nics * cards.tree_bandwidth_bytes_per_s)});
+  if (nvlink.kind == NvlinkKind::none) {  // both use the PCIe links
+    across += inside;
+    inside = {0};
+  }
   const double chunks =
       std::clamp(timed.bytes.value / pipeline_chunk_bytes, 1.0, most_pipeline_chunks);
-  return latency + std::max(inside, across) + std::min(inside, across) / chunks;
+  const Seconds wire = std::max(inside, across) + std::min(inside, across) / chunks;
+  if (order == Order::in_switch)
+    return latency + wire + Seconds{cards.simple_step_latency_s * network_steps};
+  return latency + of_best_protocol(cards, wire, network_steps, timed.bus_bytes);
 }
 
 }  // namespace meshwright

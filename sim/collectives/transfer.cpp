@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "sim/collectives/select.h"
+#include "sim/collectives/timing.h"
 #include "sim/network/flows.h"
 
 namespace meshwright {
@@ -27,7 +28,10 @@ Seconds transfer_time(const Topology& topology, Bytes bytes,
   for (std::size_t i = 0; i < std::min(concurrent_pairs.size(), most_pairs); ++i)
     flows.add(concurrent_pairs[i].first, concurrent_pairs[i].second, bytes.value);
   if (flows.empty()) return {0};
-  return send_latency(topology.cluster(), flows.crosses_hosts()) + flows.slowest();
+  const Cluster& cluster = topology.cluster();
+  const Seconds latency = send_latency(cluster, flows.crosses_hosts()), wire = flows.slowest();
+  if (!flows.crosses_hosts()) return latency + wire;
+  return latency + of_best_protocol(cluster.machine.network, wire, 1, bytes);
 }
 
 }  // namespace meshwright

@@ -3,63 +3,93 @@
 #include <algorithm>
 #include <bit>
 
-#include "sim/collectives/ring.h"
-
 namespace meshwright {
 
 namespace {
 
-// Transfers of the same hosts on every rail: rank (from, j) to (to, j), chunks of hosts [begin,
-// end).
-void on_every_rail(Grid grid, Round& round, int from, int to, int begin, int end, Combine combine) {
-  const int k = grid.per_host;
-  if (begin == end) return;
-  for (int place = 0; place < k; ++place)
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+// Parents of an in-order binary tree over the positions 1 .. count, of which every odd one is a
+// leaf; the root's is 0.
+int parent_of(int position, int count) {
+  if (position == static_cast<int>(std::bit_floor(static_cast<unsigned>(count)))) return 0;
+  do {
+    const int low = position & -position;
+    position = (position ^ low) | 2 * low;
+  } while (position > count);
+  return position;
+}
+
+// Parents of the hosts in one of the two trees, -1 for the root. In the second one the hosts are
+// reversed or, where their number is odd, shifted, so that those which were leaves have children.
+std::vector<int> host_parents(int hosts, bool second) {
+  std::vector<int> host_at(at(hosts) + 1, -1);
+  for (int host = 0; host < hosts; ++host) {
+    const int shifted = host == 0 ? hosts : host;
+    host_at[at(!second ? host + 1 : hosts % 2 == 0 ? hosts - host : shifted)] = host;
+  }
+  std::vector<int> parents(at(hosts));
+  for (int position = 1; position <= hosts; ++position)
+    parents[at(host_at[at(position)])] = host_at[at(parent_of(position, hosts))];  // of 0: -1
+  return parents;
+}
+
+// Sums up the trees to their roots and back, chunk after chunk. `parents` of ranks, -1 for a root;
+// rank r moves chunks first(r), first(r) + step, ...; it sends one up as soon as the ranks below
+// have, and its root sends it down as soon as it is complete. Returns the steps that the first
+// chunk takes.
+template <typename First>
+int sum_up_and_down(Round& round, const std::vector<int>& parents, int step, const First& first) {
+  const int ranks = static_cast<int>(parents.size());
+  std::vector<int> below(at(ranks)), above(at(ranks));  // ranks on the longest way down, the way up
+  for (int rank = 0; rank < ranks; ++rank)
+    for (int up = parents[at(rank)]; up >= 0; up = parents[at(up)])
+      below[at(up)] = std::max(below[at(up)], ++above[at(rank)]);
+  const int top = *std::max_element(below.begin(), below.end());
+  for (int rank = 0; rank < ranks; ++rank) {
+    const int parent = parents[at(rank)];
+    if (parent < 0) continue;
     round.transfers.push_back(
-        {from * k + place, to * k + place, begin * k + place, end - begin, k, combine});
+        {rank, parent, first(rank) - step * below[at(rank)], 1, 1, Combine::Reduce});
+    round.transfers.push_back(
+        {parent, rank, first(rank) - step * (top + above[at(rank)] - 1), 1, 1, Combine::Copy});
+  }
+  return 2 * top;
 }
 
 }  // namespace
 
-Rounds halving_all_reduce(Grid grid) {
-  const int hosts = grid.hosts;
-  const int power = static_cast<int>(std::bit_floor(static_cast<unsigned>(hosts)));
-  // After the halving, block b (of `power` blocks) holds the chunks of hosts [edge(b), edge(b +
-  // 1)).
-  const auto edge = [&](int block) { return hosts * block / power; };
-  std::vector<Round> across;
-  Round fold, unfold;
-  for (int extra = power; extra < hosts; ++extra) {
-    on_every_rail(grid, fold, extra, extra - power, 0, hosts, Combine::Reduce);
-    on_every_rail(grid, unfold, extra - power, extra, 0, hosts, Combine::Copy);
-  }
-  if (power < hosts) across.push_back(fold);
-  for (int distance = power / 2; distance >= 1; distance /= 2) {
-    Round round;
-    for (int host = 0; host < power; ++host) {
-      const int partner = host ^ distance, begin = partner / distance * distance;
-      on_every_rail(grid, round, host, partner, edge(begin), edge(begin + distance),
-                    Combine::Reduce);
+Rounds tree_all_reduce(Grid grid, int chunks) {
+  const int k = grid.per_host;
+  Round round{{}, 0, 2, 0, 0, 2 * (k - 1)};
+  for (const bool second : {false, true}) {
+    const std::vector<int> hosts = host_parents(grid.hosts, second);
+    std::vector<int> parents(at(grid.ranks()));
+    for (int rank = 0; rank < grid.ranks(); ++rank) {
+      const int host = rank / k;
+      parents[at(rank)] = rank % k > 0 ? rank - 1 : hosts[at(host)] < 0 ? -1 : hosts[at(host)] * k;
     }
-    across.push_back(std::move(round));
+    const int steps = sum_up_and_down(round, parents, 2, [&](int) { return second ? 1 : 0; });
+    round.latency_steps = std::max(round.latency_steps, steps);
   }
-  for (int distance = 1; distance < power; distance *= 2) {
-    Round round;
-    for (int host = 0; host < power; ++host) {
-      const int begin = host / distance * distance;
-      on_every_rail(grid, round, host, host ^ distance, edge(begin), edge(begin + distance),
-                    Combine::Copy);
-    }
-    across.push_back(std::move(round));
-  }
-  if (power < hosts) across.push_back(unfold);
+  round.repeat = chunks + round.latency_steps - 1;
+  return {grid.ranks(), 2 * chunks, 0.5 / chunks, {round}};
+}
 
-  Rounds rounds{grid.ranks(), grid.ranks(), 1.0 / grid.ranks(), {}};
-  const bool inside = grid.per_host > 1;
-  if (inside) rounds.rounds.push_back(ring_inside(grid, Combine::Reduce));
-  for (Round& round : across) rounds.rounds.push_back(std::move(round));
-  if (inside) rounds.rounds.push_back(ring_inside(grid, Combine::Copy));
-  return rounds;
+Round trees_of_places(Grid grid, int chunks) {
+  const int k = grid.per_host;
+  Round round{{}, 0, 2 * k, 0, 0};
+  for (const bool second : {false, true}) {
+    const std::vector<int> hosts = host_parents(grid.hosts, second);
+    std::vector<int> parents(at(grid.ranks()));
+    for (int rank = 0; rank < grid.ranks(); ++rank)
+      parents[at(rank)] = hosts[at(rank / k)] < 0 ? -1 : hosts[at(rank / k)] * k + rank % k;
+    const int steps = sum_up_and_down(round, parents, 2 * k,
+                                      [&](int rank) { return rank % k + (second ? k : 0); });
+    round.latency_steps = std::max(round.latency_steps, steps);
+  }
+  round.repeat = chunks + round.latency_steps - 1;
+  return round;
 }
 
 Rounds tree_broadcast(int ranks) {

@@ -1,17 +1,21 @@
 // Algorithms with a logarithmic number of steps.
 //
-// halving_all_reduce: inside the hosts rings; over the hosts recursive halving, then doubling
-// (Thakur, Rabenseifner and Gropp 2005): 2 log2 H steps and the bytes of a ring. It stands for the
-// double binary tree of NCCL, whose steps and bytes grow alike. Hosts beyond a power of two fold
-// theirs into a partner's. tree_broadcast: binomial, log2 n steps of all the bytes;
-// tree_reduce: the same backwards.
+// tree_all_reduce: two binary trees over the hosts, each for half of the chunks; the leaves of one
+// have children in the other (Sanders, Speck and Traeff 2009). Inside a host the ranks are a chain
+// down from the first. In 2 (k - 1 + log2 H) steps a chunk is summed up to the root and comes back,
+// one chunk after the other (`chunks` in each tree). Of two hosts each sends the bytes once; of
+// more some send them twice, which is what a ring sends. tree_broadcast: binomial, log2 n steps of
+// all the bytes; tree_reduce: the same backwards.
 #pragma once
 
 #include "sim/collectives/rounds.h"
 
 namespace meshwright {
 
-Rounds halving_all_reduce(Grid grid);
+Rounds tree_all_reduce(Grid grid, int chunks);
+// The same over the hosts alone, for each place with its own chunks: of 2 k chunks in a row the
+// first k go into one tree of their place, the others into the other.
+Round trees_of_places(Grid grid, int chunks);
 Rounds tree_broadcast(int ranks);
 Rounds tree_reduce(int ranks);
 

@@ -1,7 +1,8 @@
-// Transfers that happen at once, each over its route, sharing links max-min fairly.
+// Transfers of equal size that happen at once, each over its route, sharing links max-min fairly.
 #pragma once
 
-#include <vector>
+#include <cstdint>
+#include <map>
 
 #include "hwprofiles/topology.h"
 #include "models/core/units.h"
@@ -12,16 +13,16 @@ class Flows {
  public:
   explicit Flows(const Topology& topology) : topology_(topology) {}
   void add(int from_rank, int to_rank, double bytes);
-  bool empty() const { return links_.empty(); }
+  bool empty() const { return bytes_.empty(); }
   bool crosses_hosts() const { return crosses_hosts_; }
 
-  // When the slowest has ended, each keeping its share until all have.
+  // When the slowest has ended: equal flows share a link equally, so those over the link with the
+  // most bytes for its bandwidth are held back by it and end last.
   Seconds slowest() const;
 
  private:
   const Topology& topology_;
-  std::vector<std::vector<int>> links_;
-  std::vector<double> bytes_;
+  std::map<std::int64_t, double> bytes_;  // between two ranks
   bool crosses_hosts_ = false;
 };
 

@@ -155,7 +155,10 @@ PerParameter BoundMaker::make_per_parameter(const Candidate& candidate) {
   }
   const double reduce =
       gradient * per_byte(candidate, GroupKind::shard, CollectiveKind::reduce_scatter);
-  const double gather = weight * per_byte(candidate, GroupKind::shard, CollectiveKind::all_gather);
+  const double gather =
+      weight * per_byte(candidate, GroupKind::shard,
+                        p.hierarchical_gather ? CollectiveKind::two_level_all_gather
+                                              : CollectiveKind::all_gather);
   if (candidate.zero_stage == 3)
     cost.each_batch += 2 * gather;  // before the forward, and again before the backward
   else  // updated weights are gathered beside the optimizer step of the next bucket

@@ -61,7 +61,7 @@ Durations::Durations(const Plan& plan, const Mesh& mesh, const Topology& topolog
 
 SimTime Durations::collective(const Instruction& instruction) {
   const CollectiveKind kind =
-      instruction.flat ? CollectiveKind::flat_all_gather : kind_of(instruction.kind);
+      instruction.flat ? kind_of(instruction.kind) : CollectiveKind::two_level_all_gather;
   const Key key{static_cast<int>(kind), static_cast<int>(instruction.group), 0,
                 full_bytes(instruction)};
   if (const auto found = known_.find(key); found != known_.end()) return found->second;

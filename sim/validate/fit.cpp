@@ -87,6 +87,19 @@ std::vector<Constant> make_table() {
            {"dgx-1", "dgx-2", "v100"}, {"dgx-a100"}, {"dgx-h"}, {"p4"}, {"p5"}})
     rows.push_back(
         {"network_efficiency", machines, PLACE(network.efficiency), 0.85, 0.15, 0.3, 1, ranks});
+  for (const char* machines : {"p4", "p5"})
+    rows.push_back({"network_simple_step_s",
+                    {machines},
+                    PLACE(network.simple_step_latency_s),
+                    4e-5,
+                    0.7,
+                    5e-6,
+                    2e-4,
+                    ranks});
+  rows.push_back(
+      {"nvls_efficiency", h100, PLACE(nvlink.nvls_efficiency), 1.05, 0.1, 0.7, 1.2, ranks});
+  rows.push_back(
+      {"nvls_latency_s", h100, PLACE(nvlink.nvls_latency_s), 2.5e-5, 0.7, 1e-6, 2e-4, ranks});
   for (const auto& [kinds, share] : {std::pair(a100, 1.0), std::pair(h100, h100_mma)}) {
     rows.push_back({"flash_forward", kinds, PLACE(gpu.kernels.flash_forward), 0.4 * share, 0.4,
                     0.05, 0.9, flash});
@@ -145,7 +158,8 @@ bool concerns(const Constant& constant, const Machine& machine) {
 // Collectives are measured alone.
 bool is_of_links(const Constant& constant) {
   return constant.name.starts_with("host_latency") || constant.name.starts_with("host_step") ||
-         constant.name.starts_with("network") || constant.name.starts_with("simple");
+         constant.name.starts_with("network") || constant.name.starts_with("simple") ||
+         constant.name.starts_with("nvls");
 }
 
 struct Row {

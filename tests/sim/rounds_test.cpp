@@ -1,11 +1,15 @@
 #include "sim/collectives/rounds.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "sim/collectives/all_to_all.h"
 #include "sim/collectives/chain.h"
+#include "sim/collectives/halving.h"
 #include "sim/collectives/ring.h"
+#include "sim/collectives/switch.h"
 #include "sim/collectives/tree.h"
+#include "sim/collectives/two_levels.h"
 #include "tests/catch.h"
 
 using namespace meshwright;
@@ -38,24 +42,30 @@ std::int64_t total(const std::vector<std::int64_t>& counts) {
 TEST_CASE("an all-reduce leaves the sum on every rank", "[sim][collectives]") {
   for (const Grid grid : grids) {
     INFO(grid.hosts << " hosts x " << grid.per_host);
-    check_all_reduced(ring_all_reduce(grid));
+    check_all_reduced(ring_all_reduce(grid.ranks()));
+    check_all_reduced(two_level_all_reduce(grid));
     check_all_reduced(halving_all_reduce(grid));
+    for (const int chunks : {1, 5}) {
+      check_all_reduced(tree_all_reduce(grid, chunks));
+      check_all_reduced(switch_all_reduce(grid, chunks));
+    }
     check_all_reduced(chain_all_reduce(grid.ranks(), 5));
   }
 }
 
 TEST_CASE("a reduce-scatter leaves each rank the sum of its own chunk", "[sim][collectives]") {
-  for (const Grid grid : grids) {
-    const Rounds rounds = ring_reduce_scatter(grid);
-    const Buffers result = interpret(rounds, powers(rounds));
-    for (std::size_t rank = 0; rank < result.size(); ++rank)
-      CHECK(result[rank][rank] == (std::int64_t{1} << grid.ranks()) - 1);
-  }
+  for (const Grid grid : grids)
+    for (const Rounds& rounds :
+         {ring_reduce_scatter(grid.ranks()), two_level_reduce_scatter(grid)}) {
+      const Buffers result = interpret(rounds, powers(rounds));
+      for (std::size_t rank = 0; rank < result.size(); ++rank)
+        CHECK(result[rank][rank] == (std::int64_t{1} << grid.ranks()) - 1);
+    }
 }
 
 TEST_CASE("an all-gather leaves every rank all chunks", "[sim][collectives]") {
   for (const Grid grid : grids)
-    for (const Rounds& rounds : {ring_all_gather(grid), flat_ring_all_gather(grid)}) {
+    for (const Rounds& rounds : {ring_all_gather(grid.ranks()), two_level_all_gather(grid)}) {
       const auto ranks = static_cast<std::size_t>(grid.ranks());
       Buffers own(ranks, std::vector<std::int64_t>(ranks, -1));
       std::vector<std::int64_t> all(ranks);
@@ -105,10 +115,25 @@ TEST_CASE("every chunk sent is received, and rings send what theory says", "[sim
   for (const Grid grid : grids) {
     const std::int64_t n = grid.ranks();
     // Reduce-scatter and all-gather: n - 1 chunks per rank each, however the ring is cut in two
-    // levels: (k - 1) H + (H - 1) = H k - 1.
-    CHECK(total(chunks_sent(ring_all_reduce(grid))) == 2 * n * (n - 1));
-    for (const Rounds& rounds : {ring_all_reduce(grid), halving_all_reduce(grid)})
+    // levels: (k - 1) H + (H - 1) = H k - 1. A tree: all chunks over every edge, both ways.
+    const Rounds ring = ring_all_reduce(grid.ranks()), levels = two_level_all_reduce(grid),
+                 tree = tree_all_reduce(grid, 5), halving = halving_all_reduce(grid);
+    CHECK(total(chunks_sent(ring)) == 2 * n * (n - 1));
+    CHECK(total(chunks_sent(levels)) == 2 * n * (n - 1));
+    CHECK(total(chunks_sent(tree)) == 2 * 10 * (n - 1));
+    for (const Rounds& rounds : {ring, levels, tree, halving})
       CHECK(total(chunks_sent(rounds)) == total(chunks_received(rounds)));
     CHECK(total(chunks_sent(chain_all_reduce(grid.ranks(), 5))) == 2 * (n - 1) * 5);
+  }
+}
+
+TEST_CASE("of a tree's hosts the busiest sends the bytes once between two, twice between more",
+          "[sim][collectives]") {
+  for (const int hosts : {2, 4, 5, 7, 8, 16, 33}) {
+    const std::vector<std::int64_t> sent = chunks_sent(tree_all_reduce({hosts, 1}, 5));
+    CHECK(*std::max_element(sent.begin(), sent.end()) == (hosts == 2 ? 10 : 20));
+    // Timing looks at the first hosts alone.
+    CHECK(*std::max_element(sent.begin(), sent.begin() + std::min(hosts, 4)) ==
+          *std::max_element(sent.begin(), sent.end()));
   }
 }

@@ -78,33 +78,86 @@ TEST_CASE("on a uniform network a ring takes its closed form", "[sim][collective
   }
 }
 
-TEST_CASE("between hosts the NICs decide, and inside work hides behind them",
+TEST_CASE("between hosts the NICs decide: a tree sends less than a ring between two",
           "[sim][collectives]") {
-  // 2 hosts x 4 GPUs, 64 MB (one pipeline chunk, so the levels follow each other):
-  //   inside: 2 x 3 steps of 16 MB at 100 GB/s = 6 (1 us + 160 us); across: 2 steps of 8 MB at 10
-  //   GB/s = 2 (2 us + 800 us). Sum 966 + 1604 = 2570 us.
+  // 2 hosts x 4 GPUs, 64 MB. A ring: 14 steps of 8 MB through 4 NICs of 10 GB/s, 2800 us, of which
+  // 4 wait for the network and 10 do not, 18 us. A tree: 64 MB through 4 NICs, 1600 us, in 512
+  // chunks that take 8 steps, 6 of them inside the hosts: 7 / 512 more and 10 us.
   const Topology topology(uniform(4, 2));
-  CHECK(collective_time(topology, CollectiveKind::all_reduce, {64e6}, {first_ranks(8)}).value ==
-        Approx(2570e-6));
+  const auto all =
+      choose_collective(topology, CollectiveKind::all_reduce, {64e6}, {first_ranks(8)});
+  CHECK(all.algorithm == "tree");
+  CHECK(all.time.value == Approx(1600e-6 * 68 / 61 + 10e-6));
+  // Where the GPUs sum up less for each card than it carries, the ring is faster.
+  Cluster narrow = uniform(4, 2);
+  narrow.machine.network.tree_bandwidth_bytes_per_s = 5e9;
+  const auto ring =
+      choose_collective(Topology(narrow), CollectiveKind::all_reduce, {64e6}, {first_ranks(8)});
+  CHECK(ring.algorithm == "ring");
+  CHECK(ring.time.value == Approx(2818e-6));
   // One rank per host, four such groups at once, each with its own NIC: 2 steps of 32 MB at 10
   // GB/s.
   CHECK(collective_time(topology, CollectiveKind::all_reduce, {64e6}, rails(topology.cluster()))
             .value == Approx(2 * (2e-6 + 32e6 / 10e9)));
 }
 
-TEST_CASE("a gather in two levels waits for the network less often", "[sim][collectives]") {
+TEST_CASE("short messages between hosts take the protocol without Simple's latency",
+          "[sim][collectives]") {
+  // Two hosts x 1 GPU, 100 KB, a ring of 2 steps of 2 us: 10 us on the wire. LL sends the double,
+  // Simple waits 20 us more in each step.
+  Cluster cluster = uniform(1, 2);
+  cluster.machine.network.ll_bandwidth_bytes_per_s = 1e12;
+  cluster.machine.network.simple_step_latency_s = 20e-6;
+  const auto time = [&](double bytes) {
+    return collective_time(Topology(cluster), CollectiveKind::all_reduce, {bytes}, {{0, 1}}).value;
+  };
+  CHECK(time(1e5) == Approx(4e-6 + 20e-6));
+  CHECK(time(1e7) == Approx(4e-6 + 1e-3 + 40e-6));
+  cluster.machine.network.ll_bandwidth_bytes_per_s = 4e9;  // 25 us for the 100 KB
+  CHECK(time(1e5) == Approx(4e-6 + 25e-6));
+}
+
+TEST_CASE("switches that sum up take all-reduces of more than four GPUs", "[sim][collectives]") {
+  // 8 GPUs, 80 MB: 10 us, two steps of 1 us, and 140 MB at 200 GB/s of bus bandwidth.
+  Cluster cluster = uniform(8, 1);
+  cluster.machine.nvlink.nvls_efficiency = 2;
+  cluster.machine.nvlink.nvls_latency_s = 10e-6;
+  const auto choice = [&](int gpus, CollectiveKind kind) {
+    return choose_collective(Topology(cluster), kind, {80e6}, {first_ranks(gpus)});
+  };
+  CHECK(choice(8, CollectiveKind::all_reduce).algorithm == "NVLS");
+  CHECK(choice(8, CollectiveKind::all_reduce).time.value == Approx(12e-6 + 140e6 / 200e9));
+  CHECK(choice(8, CollectiveKind::all_gather).algorithm == "ring");
+  CHECK(choice(4, CollectiveKind::all_reduce).algorithm == "ring");
+}
+
+TEST_CASE("rings over hosts with one card enter and leave them beside it", "[sim][collectives]") {
+  // Of the cube mesh's rings the one of single links passes GPUs 0 and 1, at whose switch the card
+  // is, both ways: 2 (n - 1) / n of the bytes go through it and none through the sockets.
+  Cluster cluster = cluster_of("dgx-1v-16gb", 4);
+  cluster.network_override = NetworkOverride{1, 100.0, {}};
+  const double card = 12.5e9 * cluster.machine.network.efficiency;
+  CHECK(bus_bandwidth(cluster, GiB) == Approx(card).epsilon(0.01));
+  cluster.machine.pcie.socket_bandwidth_bytes_per_s = 1;
+  CHECK(bus_bandwidth(cluster, GiB) == Approx(card).epsilon(0.01));
+}
+
+TEST_CASE("a gather in two levels sends less over the network", "[sim][collectives]") {
   // 2 hosts x 4 GPUs, 64 MB: inside 3 steps of 16 MB at 100 GB/s, across 1 step of 8 MB at 10 GB/s,
-  // 480 + 800 us. Latency: 3 us + 2 us in two levels, 7 x 2 us in one ring.
+  // 480 + 800 us, latency 3 + 2 us. In one ring 7 steps of 8 MB through 4 NICs, 1400 us, latency 5
+  // x 1 + 2 x 2 us.
   const Topology topology(uniform(4, 2));
   const auto time = [&](CollectiveKind kind) {
     return collective_time(topology, kind, {64e6}, {first_ranks(8)}).value;
   };
-  CHECK(time(CollectiveKind::all_gather) == Approx(1285e-6));
-  CHECK(time(CollectiveKind::flat_all_gather) == Approx(1294e-6));
+  CHECK(time(CollectiveKind::two_level_all_gather) == Approx(1285e-6));
+  CHECK(time(CollectiveKind::all_gather) == Approx(1409e-6));
+  CHECK(time(CollectiveKind::reduce_scatter) == Approx(1409e-6));
   // Inside a host there is one level.
   const Topology host(uniform(4, 1));
-  CHECK(collective_time(host, CollectiveKind::flat_all_gather, {64e6}, {first_ranks(4)}).value ==
-        collective_time(host, CollectiveKind::all_gather, {64e6}, {first_ranks(4)}).value);
+  CHECK(
+      collective_time(host, CollectiveKind::two_level_all_gather, {64e6}, {first_ranks(4)}).value ==
+      collective_time(host, CollectiveKind::all_gather, {64e6}, {first_ranks(4)}).value);
 }
 
 TEST_CASE("groups that share NICs share their bandwidth", "[sim][collectives]") {
@@ -139,7 +192,7 @@ TEST_CASE("over many hosts a short all-reduce takes the algorithm with fewer ste
   const Topology topology(cluster);
   const auto choice =
       choose_collective(topology, CollectiveKind::all_reduce, {1e6}, {first_ranks(64 * 8)});
-  CHECK(choice.algorithm == "halving");
+  CHECK(choice.algorithm == "tree");
 }
 
 TEST_CASE("more bandwidth is never slower and more bytes never faster", "[sim][collectives]") {
@@ -186,13 +239,13 @@ TEST_CASE(
 TEST_CASE("pipeline sends share the NICs of their hosts", "[sim][collectives]") {
   const Topology topology(cluster_of("p4d.24xlarge", 2));
   const auto time = [&](const std::vector<std::pair<int, int>>& pairs) {
-    return transfer_time(topology, {1e9}, pairs).value;
+    return transfer_time(topology, {1e10}, pairs).value;
   };
   // A NIC carries 12.5 GB/s less what is lost: for one GPU, or for the two that share it.
   const double nic = 12.5e9 * topology.cluster().machine.network.efficiency;
-  CHECK(time({{0, 8}}) == Approx(1e9 / nic).epsilon(0.001));
-  CHECK(time({{0, 8}, {1, 9}}) == Approx(2e9 / nic).epsilon(0.001));
-  CHECK(time({{0, 8}, {2, 10}}) == Approx(1e9 / nic).epsilon(0.001));
+  CHECK(time({{0, 8}}) == Approx(1e10 / nic).epsilon(0.001));
+  CHECK(time({{0, 8}, {1, 9}}) == Approx(2e10 / nic).epsilon(0.001));
+  CHECK(time({{0, 8}, {2, 10}}) == Approx(1e10 / nic).epsilon(0.001));
   CHECK(time({{0, 1}}) < time({{0, 8}}) / 10);  // NVLink
   CHECK(time({{3, 3}}) == 0);
 }
