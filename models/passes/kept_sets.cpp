@@ -1,7 +1,6 @@
 #include "models/passes/kept_sets.h"
 
 #include <algorithm>
-#include <limits>
 #include <set>
 #include <tuple>
 
@@ -12,9 +11,9 @@ namespace {
 // All subsets of so many options are tried. Units of one-kernel operations have 8 to 18 of them;
 // beyond, the groups that cost most per byte are not repeated.
 constexpr int most_options = 20;
-// find_frontier: so many groups are open in a set that stands for others; so many slices of cost.
-constexpr int open_groups = 4, slices = 32;
-constexpr double no_cost = std::numeric_limits<double>::infinity();
+// find_frontier: so many groups are open in a set that stands for others.
+constexpr int open_groups = 4;
+constexpr std::size_t sets_of_slice = 1024;
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
@@ -193,8 +192,10 @@ void KeptSets::list_sets(int first, int undecided, const KeptSet& set,
     for (const Charge& charge : made_by_[at(group)])
       if ((charge.kept_anyway & anyway) != 0)
         each.kept += charge.bytes;
-      else
-        useful = useful || is_read(charge);
+      else if (is_read(charge)) {
+        each.working = std::max(each.working, charge.bytes);
+        useful = true;
+      }
     if (useful) list_sets(first, group, each, all);
     if (anyway == 0) break;
   }
@@ -272,21 +273,26 @@ void KeptSets::find_frontier() {
   list_sets(first, groups, none, begun);
   for (KeptSet& set : begun) set.working = working_bytes(set.options);
   std::ranges::sort(begun, {}, &KeptSet::cost);
-  const double most = cost_of(~0U), rest = cost_of((1U << first) - 1);
+  std::vector<double> ends;  // of slices, so that as many sets begin in each
+  for (std::size_t end = sets_of_slice; end < begun.size(); end += sets_of_slice)
+    ends.push_back(begun[end].cost);
+  std::vector<std::vector<KeptSet>> slices(ends.size() + 1);
   Staircase found;
-  std::vector<KeptSet> sets, slice;
-  for (int i = 0; i < slices; ++i) {
-    const double from = most * i / slices;
-    const double to = i + 1 < slices ? most * (i + 1) / slices : no_cost;
-    slice.clear();
-    for (const KeptSet& set : begun) {
-      if (set.cost >= to) break;
-      if ((set.cost + rest) * (1 + 1e-9) < from || found.beats(set)) continue;
+  auto next = begun.begin();
+  std::vector<KeptSet> sets;
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    for (; next != begun.end() && (i == ends.size() || next->cost < ends[i]); ++next) {
+      if (found.beats(*next)) continue;
       sets.clear();
-      list_sets(0, first, set, sets);
-      for (const KeptSet& each : sets)
-        if (from <= each.cost && each.cost < to && !found.beats(each)) slice.push_back(each);
+      list_sets(0, first, *next, sets);
+      for (const KeptSet& set : sets) {
+        if (found.beats(set)) continue;
+        const auto slice = std::ranges::upper_bound(ends, set.cost) - ends.begin();
+        slices[static_cast<std::size_t>(slice)].push_back(set);
+      }
     }
+    std::vector<KeptSet> slice = std::move(slices[i]);
+    std::erase_if(slice, [&](const KeptSet& set) { return found.beats(set); });
     std::ranges::sort(slice, [](const KeptSet& a, const KeptSet& b) {
       return std::tie(a.cost, a.kept, a.options) < std::tie(b.cost, b.kept, b.options);
     });
