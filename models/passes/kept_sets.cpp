@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 
 namespace meshwright {
 
@@ -10,8 +11,32 @@ namespace {
 // All subsets of so many options are tried. Units of one-kernel operations have 8 to 18 of them;
 // beyond, the groups that cost most per byte are not repeated.
 constexpr int most_options = 20;
+// find_frontier: so many groups are open in a set that stands for others.
+constexpr int open_groups = 4;
+constexpr std::size_t sets_of_slice = 1024;
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+// Of some sets, what no other one equals or beats in kept and in working bytes.
+class Staircase {
+ public:
+  bool beats(const KeptSet& set) const {
+    const auto after = std::ranges::upper_bound(steps_, set.kept, {}, &Step::kept);
+    return after != steps_.begin() && std::prev(after)->working <= set.working;
+  }
+  void add(const KeptSet& set) {  // which is not beaten
+    const auto from = std::ranges::lower_bound(steps_, set.kept, {}, &Step::kept);
+    const auto to = std::find_if(from, steps_.end(),
+                                 [&](const Step& step) { return step.working < set.working; });
+    steps_.insert(steps_.erase(from, to), {set.kept, set.working});
+  }
+
+ private:
+  struct Step {
+    std::int64_t kept = 0, working = 0;
+  };
+  std::vector<Step> steps_;  // kept rises, working falls
+};
 
 }  // namespace
 
@@ -108,6 +133,13 @@ void KeptSets::number_options() {
     if (first.needed && others > first.bytes / 16)
       charges_[at(step.makes[0])].kept_anyway = 1U << options_++;
   }
+  made_by_.resize(groups_.size());
+  taken_by_.resize(groups_.size());
+  for (const Charge& charge : charges_)
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      if (charge.maker == 1U << g) made_by_[g].push_back(charge);
+      if (charge.maker == 0 && (charge.readers & 1U << g) != 0) taken_by_[g].push_back(charge);
+    }
 }
 
 void KeptSets::limit_options() {
@@ -125,20 +157,48 @@ void KeptSets::limit_options() {
     groups_.erase(std::ranges::max_element(groups_, {}, cost_per_byte));
 }
 
-// Whether each repeated group is repeated for something.
-bool KeptSets::is_useful(std::uint32_t options) const {
-  std::uint32_t used = always_;
-  for (const Charge& charge : charges_) {
-    const bool repeated = (options & charge.maker) != 0;
-    if (charge.kept_anyway != 0 && (options & charge.kept_anyway) != 0) {
-      if (!repeated) return false;
-      continue;
-    }
-    if (repeated && (charge.needed || (options & charge.readers) != 0)) used |= charge.maker;
+// Adds all sets in which each repeated group is repeated for something: of those that begin with
+// `set`, in which the groups from `undecided` on are decided, with the groups from `first` on. From
+// the last to the first: when it is a group's turn, it is known who reads what it makes, and so
+// what is kept of that.
+void KeptSets::list_sets(int first, int undecided, const KeptSet& set,
+                         std::vector<KeptSet>& all) const {
+  if (undecided == first) {
+    all.push_back(set);
+    all.back().cost = cost_of(set.options);
+    return;
   }
-  for (std::size_t g = 0; g < groups_.size(); ++g)
-    if ((options & (1U << g)) != 0 && (used & (1U << g)) == 0) return false;
-  return true;
+  const int group = undecided - 1;
+  const std::uint32_t bit = 1U << group;
+  const auto is_read = [&](const Charge& charge) {
+    return charge.needed || (set.options & charge.readers) != 0;
+  };
+  if ((always_ & bit) == 0) {
+    KeptSet kept = set;
+    for (const Charge& charge : made_by_[at(group)])
+      if (is_read(charge)) kept.kept += charge.bytes;
+    list_sets(first, group, kept, all);
+  }
+  KeptSet again = set;
+  again.options |= bit;
+  for (const Charge& charge : taken_by_[at(group)])
+    if (!is_read(charge)) again.kept += charge.bytes;
+  std::uint32_t small = 0;
+  for (const Charge& charge : made_by_[at(group)]) small |= charge.kept_anyway;
+  for (std::uint32_t anyway = small;; anyway = (anyway - 1) & small) {
+    KeptSet each = again;
+    each.options |= anyway;
+    bool useful = (always_ & bit) != 0;
+    for (const Charge& charge : made_by_[at(group)])
+      if ((charge.kept_anyway & anyway) != 0)
+        each.kept += charge.bytes;
+      else if (is_read(charge)) {
+        each.working = std::max(each.working, charge.bytes);
+        useful = true;
+      }
+    if (useful) list_sets(first, group, each, all);
+    if (anyway == 0) break;
+  }
 }
 
 bool KeptSets::is_again(int item, std::uint32_t options) const {
@@ -162,14 +222,6 @@ double KeptSets::cost_of(std::uint32_t options) const {
   for (std::size_t g = 0; g < groups_.size(); ++g)
     if ((options & (1U << g)) != 0) cost += group_cost_[g];
   return cost;
-}
-
-// A bound below working_bytes.
-std::int64_t KeptSets::least_working(std::uint32_t options) const {
-  std::int64_t most = 0;
-  for (const Charge& charge : charges_)
-    if ((options & charge.maker) != 0) most = std::max(most, charge.bytes);
-  return most;
 }
 
 // Plays the backward phase as repeat_tensors orders it: what is made again lives from the step that
@@ -204,29 +256,57 @@ std::int64_t KeptSets::working_bytes(std::uint32_t options) const {
   return most;
 }
 
+// In the order of cost, a slice at a time. A set is worth having where it works in fewer bytes than
+// all cheaper ones that keep no more.
+//
+// To repeat the first groups of a unit changes neither the order in which later ones are repeated
+// nor how long those live, which depends on their readers alone. So the working bytes of a set that
+// repeats no first group are a bound for all sets that differ from it in the first groups; that
+// beats most of them.
 void KeptSets::find_frontier() {
-  std::vector<KeptSet> all;
-  for (std::uint32_t options = 0; options < (1U << options_); ++options)
-    if ((options & always_) == always_ && is_useful(options))
-      all.push_back({kept_bytes(options), 0, cost_of(options), options});
-  std::ranges::sort(all, [](const KeptSet& a, const KeptSet& b) {
-    return a.cost != b.cost ? a.cost < b.cost : a.kept < b.kept;
-  });
-  std::vector<KeptSet> least;  // of those so far, what no other one equals in both kinds of bytes
-  const auto covers = [](const KeptSet& a, const KeptSet& b) {
-    return a.kept <= b.kept && a.working <= b.working;
-  };
-  const auto beaten = [&](const KeptSet& set) {
-    return std::ranges::any_of(least, [&](const KeptSet& other) { return covers(other, set); });
-  };
-  for (KeptSet& set : all) {
-    set.working = least_working(set.options);
-    if (beaten(set)) continue;
-    set.working = working_bytes(set.options);
-    if (beaten(set)) continue;
-    std::erase_if(least, [&](const KeptSet& other) { return covers(set, other); });
-    least.push_back(set);
-    frontier_.push_back(set);
+  const auto groups = static_cast<int>(groups_.size());
+  const int first = std::min(groups, open_groups);
+  KeptSet none;
+  for (const Charge& charge : charges_)
+    if (charge.maker == 0 && charge.needed) none.kept += charge.bytes;
+  std::vector<KeptSet> begun;
+  list_sets(first, groups, none, begun);
+  for (KeptSet& set : begun) set.working = working_bytes(set.options);
+  std::ranges::sort(begun, {}, &KeptSet::cost);
+  std::vector<double> ends;  // of slices, so that as many sets begin in each
+  for (std::size_t end = sets_of_slice; end < begun.size(); end += sets_of_slice)
+    ends.push_back(begun[end].cost);
+  std::vector<std::vector<KeptSet>> slices(ends.size() + 1);
+  Staircase found;
+  auto next = begun.begin();
+  std::vector<KeptSet> sets;
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    for (; next != begun.end() && (i == ends.size() || next->cost < ends[i]); ++next) {
+      if (found.beats(*next)) continue;
+      sets.clear();
+      list_sets(0, first, *next, sets);
+      for (const KeptSet& set : sets) {
+        if (found.beats(set)) continue;
+        const auto slice = std::ranges::upper_bound(ends, set.cost) - ends.begin();
+        slices[static_cast<std::size_t>(slice)].push_back(set);
+      }
+    }
+    std::vector<KeptSet> slice = std::move(slices[i]);
+    std::erase_if(slice, [&](const KeptSet& set) { return found.beats(set); });
+    std::ranges::sort(slice, [](const KeptSet& a, const KeptSet& b) {
+      return std::tie(a.cost, a.kept, a.options) < std::tie(b.cost, b.kept, b.options);
+    });
+    for (KeptSet& set : slice) {
+      if (found.beats(set)) continue;
+      set.working = working_bytes(set.options);
+      if (found.beats(set)) continue;
+      found.add(set);
+      if (!frontier_.empty() && frontier_.back().cost == set.cost &&
+          frontier_.back().kept == set.kept)
+        frontier_.back() = set;
+      else
+        frontier_.push_back(set);
+    }
   }
 }
 

@@ -55,11 +55,10 @@ class KeptSets {
   void limit_options();
   void find_frontier();
   int group_of(int step) const;
-  bool is_useful(std::uint32_t options) const;
+  void list_sets(int first, int undecided, const KeptSet& set, std::vector<KeptSet>& all) const;
   bool is_again(int item, std::uint32_t options) const;
   std::int64_t kept_bytes(std::uint32_t options) const;
   double cost_of(std::uint32_t options) const;
-  std::int64_t least_working(std::uint32_t options) const;
   std::int64_t working_bytes(std::uint32_t options) const;
 
   const KeptProblem& problem_;
@@ -70,6 +69,8 @@ class KeptSets {
   std::vector<std::uint32_t> bit_;         // per step: of its group
   std::vector<double> group_cost_;
   std::vector<Charge> charges_;  // per item
+  // Per group: of what it makes; of what no group makes and it reads.
+  std::vector<std::vector<Charge>> made_by_, taken_by_;
   std::uint32_t always_ = 0;
   int options_ = 0;
   std::vector<KeptSet> frontier_;

@@ -49,10 +49,44 @@ std::string instruction_name(const Instruction& instruction, const Program& prog
 
 namespace {
 
-double microseconds(SimTime time) { return static_cast<double>(time) * 1e-6; }
+// Perfetto reads microseconds and rounds them to nanoseconds, a slice's begin and its duration each
+// for itself, and drops a slice that reaches into the next by one. So all ends are rounded here.
+SimTime nanoseconds(SimTime time) { return (time + 500) / 1000; }
+
+std::string at_time(SimTime time) {
+  return fmt::format("\"ts\":{:.3f}", static_cast<double>(nanoseconds(time)) * 1e-3);
+}
+
+std::string from_to(SimTime begin, SimTime end) {
+  const SimTime duration = nanoseconds(end) - nanoseconds(begin);
+  return fmt::format("{},\"dur\":{:.3f}", at_time(begin), static_cast<double>(duration) * 1e-3);
+}
+
+// Processes and threads count from 1: number 0 is the kernel's idle task, for Perfetto too.
+int process_of(int rank) { return rank + 1; }
+int thread_of(int lane) { return lane + 1; }
+
+// In the order of their numbers; Perfetto would put the busiest first.
+void append_process(int rank, int stage, std::string& text) {
+  fmt::format_to(std::back_inserter(text),
+                 "{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{0},\"args\":{{\"name\":"
+                 "\"rank {1} (stage {2})\"}}}},\n"
+                 "{{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":{0},\"args\":"
+                 "{{\"sort_index\":{1}}}}}",
+                 process_of(rank), rank, stage);
+}
+
+void append_thread(int rank, int lane, std::string_view name, std::string& text) {
+  fmt::format_to(std::back_inserter(text),
+                 ",\n{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{0},\"tid\":{1},\"args\":"
+                 "{{\"name\":\"{2}\"}}}},\n"
+                 "{{\"ph\":\"M\",\"name\":\"thread_sort_index\",\"pid\":{0},\"tid\":{1},\"args\":"
+                 "{{\"sort_index\":{3}}}}}",
+                 process_of(rank), thread_of(lane), name, lane);
+}
 
 // What one rank moves over one kind of link: its rate changes where a use begins or ends.
-void append_link(int rank, int thread, std::string_view link, const std::vector<LinkUse>& uses,
+void append_link(int rank, int lane, std::string_view link, const std::vector<LinkUse>& uses,
                  std::string& text) {
   std::map<SimTime, std::pair<double, int>> changes;  // of bytes per second, of uses under way
   for (const LinkUse& use : uses) {
@@ -60,11 +94,8 @@ void append_link(int rank, int thread, std::string_view link, const std::vector<
     changes[use.begin].first += rate, ++changes[use.begin].second;
     changes[use.end].first -= rate, --changes[use.end].second;
   }
+  append_thread(rank, lane, fmt::format("link {}", link), text);
   auto out = std::back_inserter(text);
-  fmt::format_to(out,
-                 ",\n{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{},\"tid\":{},\"args\":"
-                 "{{\"name\":\"link {}\"}}}}",
-                 rank, thread, link);
   double rate = 0;
   int under_way = 0;
   SimTime busy_since = 0;
@@ -73,14 +104,13 @@ void append_link(int rank, int thread, std::string_view link, const std::vector<
     under_way += change.second;
     rate = under_way == 0 ? 0 : rate + change.first;
     fmt::format_to(out,
-                   ",\n{{\"ph\":\"C\",\"name\":\"{} GB/s\",\"pid\":{},\"ts\":{:.6f},\"args\":"
+                   ",\n{{\"ph\":\"C\",\"name\":\"{} GB/s\",\"pid\":{},{},\"args\":"
                    "{{\"GB/s\":{:.6g}}}}}",
-                   link, rank, microseconds(time), rate * 1e-9);
+                   link, process_of(rank), at_time(time), rate * 1e-9);
     if (under_way == 0)
-      fmt::format_to(out,
-                     ",\n{{\"ph\":\"X\",\"name\":\"busy\",\"cat\":\"link\",\"pid\":{},\"tid\":{},"
-                     "\"ts\":{:.6f},\"dur\":{:.6f}}}",
-                     rank, thread, microseconds(busy_since), microseconds(time - busy_since));
+      fmt::format_to(
+          out, ",\n{{\"ph\":\"X\",\"name\":\"busy\",\"cat\":\"link\",\"pid\":{},\"tid\":{},{}}}",
+          process_of(rank), thread_of(lane), from_to(busy_since, time));
   }
 }
 
@@ -107,33 +137,25 @@ std::string to_chrome_trace(const Timeline& timeline, const std::vector<Program>
   for (const TimelineEntry& entry : timeline.entries) ranks.insert(entry.rank);
   const char* comma = "";
   for (int rank : ranks) {
-    fmt::format_to(out,
-                   "{}\n{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{},\"args\":{{\"name\":"
-                   "\"rank {} (stage {})\"}}}}",
-                   comma, rank, rank, stage_of_rank[at(rank)]);
+    text += comma;
+    text += '\n';
     comma = ",";
+    append_process(rank, stage_of_rank[at(rank)], text);
     for (int stream = 0; stream < stream_count; ++stream)
-      fmt::format_to(out,
-                     ",\n{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{},\"tid\":{},"
-                     "\"args\":{{\"name\":\"{}\"}}}}",
-                     rank, stream, stream_names[at(stream)]);
+      append_thread(rank, stream, stream_names[at(stream)], text);
   }
   for (const TimelineEntry& entry : timeline.entries) {
     const Program& program = stages[at(stage_of_rank[at(entry.rank)])];
     const Task& task = program.tasks[at(entry.task)];
     const Instruction& instruction =
         program.bodies[at(task.body)].instructions[at(entry.instruction)];
-    // Trace times are microseconds; six decimals keep picoseconds.
     fmt::format_to(out,
-                   "{}\n{{\"ph\":\"X\",\"name\":{},\"cat\":\"{}\",\"pid\":{},\"tid\":{},"
-                   "\"ts\":{:.6f},\"dur\":{:.6f},\"args\":{{\"micro_batch\":{},\"task\":{},"
-                   "\"instruction\":{}}}}}",
-                   comma, quoted(instruction_name(instruction, program)),
-                   phase_name(instruction.phase), entry.rank, static_cast<int>(instruction.stream),
-                   static_cast<double>(entry.begin) * 1e-6,
-                   static_cast<double>(entry.end - entry.begin) * 1e-6, task.micro_batch,
-                   entry.task, entry.instruction);
-    comma = ",";
+                   ",\n{{\"ph\":\"X\",\"name\":{},\"cat\":\"{}\",\"pid\":{},\"tid\":{},{},"
+                   "\"args\":{{\"micro_batch\":{},\"task\":{},\"instruction\":{}}}}}",
+                   quoted(instruction_name(instruction, program)), phase_name(instruction.phase),
+                   process_of(entry.rank), thread_of(static_cast<int>(instruction.stream)),
+                   from_to(entry.begin, entry.end), task.micro_batch, entry.task,
+                   entry.instruction);
   }
   append_links(links, text);
   return text + "\n]}\n";

@@ -32,8 +32,9 @@ struct LinkUse {
   double bytes = 0;
 };
 
-// A Chrome trace (Perfetto opens it): one process per rank, one thread per stream, and for each
-// kind of link that is used a thread with when it is busy and a counter with its GB/s.
+// A Chrome trace (Perfetto opens it), times in whole nanoseconds: one process per rank, one thread
+// per stream, and for each kind of link that is used a thread with when it is busy and a counter
+// with its GB/s.
 // `stage_of_rank` gives each rank's Program.
 std::string to_chrome_trace(const Timeline& timeline, const std::vector<Program>& stages,
                             const std::vector<int>& stage_of_rank,

@@ -1,19 +1,26 @@
 // Flows that arrive, share links max-min fairly, and leave: an event at a time.
 //
-// Every link has a level, the rate of those flows that it holds back: the flows that other links
-// hold back to less leave the rest of its capacity to them. A flow's rate is the lowest level of
-// its links. Levels that agree with each other in this way are the max-min fair shares (each flow
-// has a full link on which no other is faster; Bertsekas and Gallager, Data Networks, 6.5.2). When
-// a flow comes or goes, the levels of its links are found again, and those of other links only as
-// far as rates change: the lowest levels settle first, since no level is below capacity / flows.
+// Every full link has a level, the rate of those flows that it holds back; the flows that other
+// links hold back to less leave the rest of its capacity to them. A flow's rate is the lowest level
+// of its links: that link is its bottleneck. Levels that agree with each other in this way are the
+// max-min fair shares (Bertsekas and Gallager, Data Networks, 6.5.2).
+//
+// All flows of one bottleneck have one rate. So a link counts what each of them has carried since
+// it is there and keeps them by the count at which they end; a new level is no work for each flow.
+// Of its other flows a link knows only how many each other bottleneck holds back. When a flow comes
+// or goes, the levels of its links are found again, and those of other links only as far as rates
+// change; flows are touched where their bottleneck becomes another.
 #pragma once
 
-#include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "models/core/units.h"
+#include "sim/network/keyed_heap.h"
+#include "sim/network/level_queue.h"
 
 namespace meshwright {
 
@@ -24,6 +31,7 @@ class FlowNetwork {
     int flow = 0;
   };
 
+  FlowNetwork();
   int add_link(double bytes_per_s);
 
   // A flow of `bytes` over the links of `route`, each once; no link: it ends at once. `copies` of
@@ -36,57 +44,105 @@ class FlowNetwork {
 
   double remove(int flow, SimTime now);  // bytes that were left
   double rate(int flow);                 // bytes per second of one copy
-  std::size_t flows() const { return heap_.size(); }
+  std::size_t flows() const { return flows_.size() - free_.size(); }
 
  private:
-  struct Hop {
-    int link = 0;
-    int place = 0;  // in the link's list
-  };
+  static constexpr double no_limit = std::numeric_limits<double>::infinity();
+  static constexpr int nowhere = 0;  // stands for the bottleneck of flows that have none
+
   struct Flow {
-    std::vector<Hop> hops;
-    double left = 0;  // bytes at `since`
+    int first_hop = 0, hops = 0;
+    int bottleneck = nowhere;
     double copies = 1;
-    double rate = 0;       // as the levels say
-    double used_rate = 0;  // since `since`
-    double since = 0, end = 0;
-    int heap_place = -1;
-    bool touched = false;
   };
-  struct Visit {
-    int flow = 0;
-    int hop = 0;
+  struct Hop {
+    int link = 0, flow = 0;
+    int crossing = -1;  // none at the bottleneck
+    int previous = -1, next = -1;
+  };
+  // The flows of one link that another holds back.
+  struct Crossing {
+    int link = 0, bottleneck = 0;
+    int first_hop = -1;
+    int place = 0;           // in the link's list
+    int crosser_place = -1;  // in the bottleneck's list, if the link is watched
+  };
+  struct Beside {
+    double copies = 0;
+    int bottleneck = 0, crossing = 0;
+  };
+  struct Crosser {
+    double copies = 0;
+    int link = 0, crossing = 0;
   };
   struct Link {
     double capacity = 0;
-    double level = 0;
-    std::vector<Visit> flows;
-    bool queued = false;
+    double copies = 0, held_copies = 0;  // of all flows on it; of those that it holds back
+    double carried = 0;                  // by each flow that it holds back, until `since`
+    double since = 0;                    // picoseconds
+    double highest_beside = 0;           // level that holds back flows elsewhere
+    double room = 0;                     // if it is not full: what its flows leave, or less
+    double unwatched_above = no_limit;   // up to this level flows from here fill no unwatched link
+    bool queued = false, watched = false, is_end_old = false;
+    KeyedHeap held;                 // by what is carried when they end
+    std::vector<Beside> beside;     // held back by others
+    std::vector<Crosser> crossers;  // watched links that flows held back here cross
   };
 
   Flow& flow(int id) { return flows_[static_cast<std::size_t>(id)]; }
+  Hop& hop(int id) { return hops_[static_cast<std::size_t>(id)]; }
   Link& link(int id) { return links_[static_cast<std::size_t>(id)]; }
-  void advance(SimTime now);
-  void queue(int link);
-  void touch(int flow);
-  void settle();
-  double level_of(const Link& link);
-  double lowest_level_beside(const Flow& flow, int hop) const;
-  void set_level(Link& link, double level);
-  void use_rate(Flow& flow);
-  bool earlier(int a, int b) const;
-  void place_in_heap(int flow, std::size_t place);
-  void sift(int flow);
-  void erase_from_heap(int flow);
+  Crossing& crossing(int id) { return crossings_[static_cast<std::size_t>(id)]; }
+  double& level(int link) { return levels_[static_cast<std::size_t>(link)]; }
+  std::span<Hop> hops_of(const Flow& flow) {
+    return {hops_.data() + flow.first_hop, static_cast<std::size_t>(flow.hops)};
+  }
 
-  std::vector<Link> links_;
+  // flow_network.cpp
+  void advance(SimTime now);
+  void settle();
+  void reserve_hops(Flow& flow, std::size_t hops);
+  void move(int flow, int to);
+  void hold(int flow, int link, double bytes);
+  double let_go(int flow);  // bytes left
+  void count_until_now(int link);
+  void find_end(int link);
+
+  // flow_levels.cpp
+  void settle_levels();
+  void settle_level(int link);
+  double level_of(Link& link) const;
+  void set_level(int link, double level);
+  int lower_crosser(int link, double level);
+  int lowest_beside(const Flow& flow, int link);
+  void queue(int link);
+  void queue_changed(const Flow& flow, int except);
+  void queue_unwatched_below(int link, double level);
+  void watch_where_needed(int link);
+
+  // flow_crossings.cpp
+  void attach(int hop, int bottleneck);
+  void detach(int hop);
+  void watch(int link, bool is_watched);
+  void add_crossing(int link, int bottleneck);
+  void remove_crossing(int crossing);
+  void add_crosser(const Beside& beside);
+  void remove_crosser(int crossing);
+
+  std::vector<Link> links_;     // `nowhere`, then those of add_link
+  std::vector<double> levels_;  // of each link; no_limit: not full
   std::vector<Flow> flows_;
-  std::vector<int> free_;          // flows that have left
-  std::vector<int> queue_;         // links whose level may be wrong
-  std::vector<int> touched_;       // flows whose rate may have changed
-  std::vector<double> elsewhere_;  // of the link that is looked at: what its flows get elsewhere
-  std::vector<int> heap_;          // flows by end
-  double now_ = 0;                 // picoseconds
+  std::vector<int> free_;  // flows that have left
+  std::vector<Hop> hops_;
+  std::vector<std::vector<int>> free_hops_;  // by number of hops: the first ones
+  std::vector<Crossing> crossings_;
+  std::vector<int> free_crossings_;
+  LevelQueue full_queue_;            // links whose level may be wrong
+  std::vector<int> not_full_queue_;  // those without a level
+  std::vector<int> old_ends_;        // links whose first end may be another
+  KeyedHeap ends_;                   // links by the end of their first flow
+  std::vector<int> place_in_link_, place_in_ends_;
+  double now_ = 0;  // picoseconds
 };
 
 }  // namespace meshwright

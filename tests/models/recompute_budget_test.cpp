@@ -374,42 +374,6 @@ TEST_CASE("a budget that nothing fits into is refused with the smallest one",
   CHECK(message.ends_with(" or more, or " + std::to_string(sizes.least) + " bytes"));
 }
 
-TEST_CASE("a unit's frontier has every choice worth making", "[models][recompute]") {
-  // x -> a (10 bytes) -> b (20 bytes); the backward phase reads b, then a. To repeat both, a is
-  // made first and lives on while b is there.
-  KeptProblem problem;
-  problem.items = {{8, false}, {10, true}, {20, true}};
-  problem.steps = {{5, {0}, {1}}, {1, {1}, {2}}};
-  problem.backward = {{2}, {1}};
-  const auto numbers = [](const KeptSet& set) {
-    return std::tuple(set.kept, set.working, set.cost);
-  };
-  const KeptSets sets(problem);
-  REQUIRE(sets.frontier().size() == 4);
-  CHECK(numbers(sets.unlimited()) == std::tuple(30, 0, 0));
-  CHECK(numbers(sets.frontier()[0]) == std::tuple(30, 0, 0));
-  CHECK(numbers(sets.frontier()[1]) == std::tuple(10, 20, 1));
-  CHECK(numbers(sets.frontier()[2]) == std::tuple(20 + 8, 10, 5));  // x is kept for a
-  CHECK(numbers(sets.frontier()[3]) == std::tuple(8, 30, 6));
-  CHECK(sets.made_again(sets.frontier()[1]) == std::vector<char>{0, 0, 1});
-}
-
-TEST_CASE("of a unit with very many operations the dearest are not repeated",
-          "[models][recompute]") {
-  // 24 tensors of 100 bytes in a row, read in reverse; the i-th costs i. Of 20 that may be repeated
-  // the last is the one that costs 20: all others are kept.
-  KeptProblem problem;
-  problem.items = {{50, false}};
-  for (int i = 1; i <= 24; ++i) problem.items.push_back({100, true});
-  for (int i = 1; i <= 24; ++i) problem.steps.push_back({static_cast<double>(i), {i - 1}, {i}});
-  for (int i = 24; i > 0; --i) problem.backward.push_back({i});
-  const KeptSets sets(problem);
-  CHECK(sets.unlimited().kept == 2400);
-  const KeptSet& last = sets.frontier().back();
-  CHECK(last.kept == 450);  // four of them, and what the first is made of
-  CHECK(last.cost == 20 * 21 / 2);
-}
-
 TEST_CASE("the chain's choice is within its tolerance of the least", "[models][recompute]") {
   std::mt19937 random(7);
   const auto below = [&](int end) {

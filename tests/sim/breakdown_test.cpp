@@ -2,6 +2,7 @@
 #include "sim/predict/breakdown.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -82,6 +83,39 @@ TEST_CASE("what is live in a step fits into the arena, and in the end only what 
   }
 }
 
+namespace {
+
+// Perfetto rounds begin and duration to nanoseconds, each for itself, and drops a slice that begins
+// in another of its thread and ends after it. Names and orders belong to threads that exist.
+void check_as_perfetto_reads(const nlohmann::json& trace) {
+  std::set<int> processes, sorted_processes;
+  std::set<std::pair<int, int>> threads, sorted_threads, used;
+  std::map<std::pair<int, int>, std::vector<std::pair<long long, long long>>> slices;
+  for (const auto& event : trace["traceEvents"]) {
+    const int process = event["pid"];
+    CHECK(process > 0);
+    const std::pair thread(process, event.value("tid", -1));
+    if (event["name"] == "process_name") CHECK(processes.insert(process).second);
+    if (event["name"] == "process_sort_index") CHECK(sorted_processes.insert(process).second);
+    if (event["name"] == "thread_name") CHECK(threads.insert(thread).second);
+    if (event["name"] == "thread_sort_index") CHECK(sorted_threads.insert(thread).second);
+    if (event["ph"] != "X") continue;
+    used.insert(thread);
+    const long long begin = std::llround(event["ts"].get<double>() * 1000);
+    slices[thread].emplace_back(begin, begin + std::llround(event["dur"].get<double>() * 1000));
+  }
+  CHECK(processes == sorted_processes);
+  CHECK(threads == sorted_threads);
+  CHECK(std::ranges::includes(threads, used));
+  for (auto& [thread, lane] : slices) {
+    CHECK(thread.second > 0);
+    std::ranges::sort(lane);
+    for (std::size_t i = 1; i < lane.size(); ++i) CHECK(lane[i].first >= lane[i - 1].second);
+  }
+}
+
+}  // namespace
+
 TEST_CASE("a trace has a lane and a counter for each kind of link that is used", "[breakdown]") {
   Cluster cluster{load_machine("p4d.24xlarge"), 2, 4, {}, {}};
   Plan plan;
@@ -123,6 +157,7 @@ TEST_CASE("a trace has a lane and a counter for each kind of link that is used",
   }
   CHECK(most > 0);
   for (const auto& [counter, last] : rate) CHECK(last == 0);
+  check_as_perfetto_reads(trace);
   // Only data parallelism crosses the hosts: at least the gradients, and little beside them.
   double sent = 0;
   for (const LinkUse& use : uses)

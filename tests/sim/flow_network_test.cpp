@@ -1,9 +1,11 @@
 #include "sim/network/flow_network.h"
 
 #include <algorithm>
-#include <cmath>
+#include <array>
+#include <functional>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <random>
 
 #include "sim/network/max_min.h"
@@ -118,34 +120,29 @@ TEST_CASE("a flow without links and one without bytes end at once", "[sim][netwo
   CHECK(network.next_completion()->flow == busy);
 }
 
-TEST_CASE("at every event the rates and ends are those of all flows shared anew",
-          "[sim][network]") {
-  const auto seed = static_cast<std::uint32_t>(GENERATE(range(1, 21)));
-  std::mt19937 random(seed);
+namespace {
+
+using DrawRoute = std::function<std::vector<int>()>;
+
+// Flows come and go at random, `most` at a time; after each event all rates and the next end must
+// be those of the slow network. Times are whole picoseconds, hence 1e-9 on rates and ends.
+void compare_with_slow(const std::vector<double>& capacity, const DrawRoute& draw_route,
+                       std::size_t most, int events, std::mt19937& random) {
   const auto below = [&](int count) {
     return static_cast<int>(random() % static_cast<std::uint32_t>(count));
   };
-  const int links = 2 + below(30);
   FlowNetwork network;
-  std::vector<double> capacity;
-  for (int link = 0; link < links; ++link) {
-    capacity.push_back(1 + below(20));
-    network.add_link(capacity.back());
-  }
+  for (const double each : capacity) network.add_link(each);
   SlowNetwork slow(capacity);
   std::vector<int> live;
   SimTime now = 0;
-  INFO("seed " << seed);
-  for (int event = 0; event < 400; ++event) {
+  for (int event = 0; event < events; ++event) {
     const auto next = network.next_completion();
     REQUIRE(next.has_value() == !live.empty());
     if (next) REQUIRE(seconds(next->time) == Approx(slow.first_end()).epsilon(1e-9));
     const int kind = below(10);
-    if (live.empty() || (kind < 5 && live.size() < 40)) {
-      std::vector<int> all(capacity.size()), route;
-      for (int link = 0; link < links; ++link) all[static_cast<std::size_t>(link)] = link;
-      std::shuffle(all.begin(), all.end(), random);
-      route.assign(all.begin(), all.begin() + 1 + below(std::min(4, links)));
+    if (live.size() < most / 2 || (kind < 5 && live.size() < most)) {
+      const std::vector<int> route = draw_route();
       const double bytes = 1 + below(1000);
       const int copies = 1 + below(3);
       if (next) now += static_cast<SimTime>(static_cast<double>(next->time - now) * 0.5);
@@ -164,4 +161,45 @@ TEST_CASE("at every event the rates and ends are those of all flows shared anew"
     }
     for (const int id : live) REQUIRE(network.rate(id) == Approx(slow.rate(id)).epsilon(1e-9));
   }
+}
+
+}  // namespace
+
+TEST_CASE("at every event the rates and ends are those of all flows shared anew",
+          "[sim][network]") {
+  const auto seed = static_cast<std::uint32_t>(GENERATE(range(1, 21)));
+  INFO("seed " << seed);
+  std::mt19937 random(seed);
+  std::vector<double> capacity(2 + random() % 30);
+  for (double& each : capacity) each = 1 + static_cast<double>(random() % 20);
+  const auto draw_route = [&] {
+    std::vector<int> all(capacity.size());
+    std::iota(all.begin(), all.end(), 0);
+    std::shuffle(all.begin(), all.end(), random);
+    all.resize(1 + random() % std::min<std::size_t>(4, all.size()));
+    return all;
+  };
+  compare_with_slow(capacity, draw_route, 40, 400, random);
+}
+
+TEST_CASE("so are they where equal hosts share the thin uplinks of their leaves",
+          "[sim][network]") {
+  // Equal capacities make equal levels, which differ by rounding; with many hosts more than a
+  // handful of levels change at once.
+  const auto [hosts, per_leaf, flows, events] =
+      GENERATE(std::array{8, 2, 12, 600}, std::array{16, 4, 80, 600}, std::array{96, 4, 300, 900});
+  std::mt19937 random(7);
+  std::vector<double> capacity(static_cast<std::size_t>(2 * hosts), 10);
+  capacity.resize(static_cast<std::size_t>(2 * hosts + 2 * hosts / per_leaf), 5.0 * per_leaf);
+  const auto draw_route = [&, hosts = hosts, per_leaf = per_leaf] {
+    const int from = static_cast<int>(random() % static_cast<std::uint32_t>(hosts));
+    const int to = static_cast<int>(random() % static_cast<std::uint32_t>(hosts));
+    std::vector<int> route = {2 * from, 2 * to + 1};
+    if (from / per_leaf != to / per_leaf) {
+      route.push_back(2 * (hosts + from / per_leaf));
+      route.push_back(2 * (hosts + to / per_leaf) + 1);
+    }
+    return route;
+  };
+  compare_with_slow(capacity, draw_route, static_cast<std::size_t>(flows), events, random);
 }
