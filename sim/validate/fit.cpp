@@ -68,7 +68,7 @@ std::vector<Constant> make_table() {
   for (const auto& machines : std::vector<std::vector<std::string>>{
            {"dgx-1", "dgx-2", "v100"}, {"dgx-a100"}, {"dgx-h"}, {"p4"}, {"p5"}})
     rows.push_back(
-        {"network_efficiency", machines, PLACE(network.efficiency), 0.85, 0.15, 0.3, 1, ranks});
+        {"network_efficiency", machines, PLACE(network.efficiency), 0.85, 0.15, 0.3, 0.97, ranks});
   for (const char* machines : {"p4", "p5"})
     rows.push_back({"network_simple_step_s",
                     {machines},
@@ -80,8 +80,9 @@ std::vector<Constant> make_table() {
                     ranks});
   rows.push_back(
       {"nvls_efficiency", h100, PLACE(nvlink.nvls_efficiency), 1.05, 0.1, 0.7, 1.2, ranks});
+  // NCCL itself takes it for 25 us longer than a ring.
   rows.push_back(
-      {"nvls_latency_s", h100, PLACE(nvlink.nvls_latency_s), 2.5e-5, 0.7, 1e-6, 2e-4, ranks});
+      {"nvls_latency_s", h100, PLACE(nvlink.nvls_latency_s), 4e-5, 0.5, 2.5e-5, 2e-4, ranks});
   for (const auto& kinds : {a100, h100}) {
     rows.push_back(
         {"flash_forward", kinds, PLACE(gpu.kernels.flash_forward), 0.4, 0.4, 0.05, 0.9, flash});
