@@ -85,6 +85,7 @@ std::string with_fitted_constants(std::string text, const Machine& machine,
                                         "Measured by predicted step time, 10th and 90th percentile "
                                         "of the published steps on this kind of GPU"));
   }
+  set(text, "gpu", "sustained_clock_share", machine.gpu.sustained_clock_share);
   set(text, "nvlink", "simple_latency_s", machine.nvlink.simple_latency_s);
   set(text, "nvlink", "nvls_efficiency", machine.nvlink.nvls_efficiency);
   set(text, "nvlink", "nvls_latency_s", machine.nvlink.nvls_latency_s);
