@@ -1,7 +1,7 @@
 // All-to-all as n - 1 rounds: in round s every rank sends to the rank s places on. A buffer has 2 n
 // chunks: [0, n) is what goes to each rank, [n, 2 n) what came from each (a rank's own chunk does
-// not travel). `most_rounds` samples the distances evenly, each standing for its neighbours: enough
-// for timing.
+// not travel). All sends are posted together, so latency counts once. `most_rounds` samples the
+// distances evenly, each standing for its neighbours: enough for timing.
 #pragma once
 
 #include "sim/collectives/rounds.h"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace meshwright {
@@ -15,9 +16,12 @@ void Flows::add(int from_rank, int to_rank, double bytes) {
 
 Seconds Flows::slowest() const {
   const int ranks = topology_.cluster().ranks();
+  // In one order, so that sums of the same flows are the same to the last digit.
+  std::vector<std::pair<std::int64_t, double>> pairs(bytes_.begin(), bytes_.end());
+  std::sort(pairs.begin(), pairs.end());
   std::unordered_map<int, double> load;  // bytes over each link
   std::vector<int> route;
-  for (const auto& [pair, bytes] : bytes_) {
+  for (const auto& [pair, bytes] : pairs) {
     route.clear();
     topology_.append_route(static_cast<int>(pair / ranks), static_cast<int>(pair % ranks), route);
     for (const int link : route) load[link] += bytes;

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
+#include <unordered_map>
 
 #include "hwprofiles/topology.h"
 #include "models/core/units.h"
@@ -22,7 +22,7 @@ class Flows {
 
  private:
   const Topology& topology_;
-  std::map<std::int64_t, double> bytes_;  // between two ranks
+  std::unordered_map<std::int64_t, double> bytes_;  // between two ranks
   bool crosses_hosts_ = false;
 };
 

@@ -83,10 +83,16 @@ std::vector<Constant> make_table() {
            ranks});
   of_gpus({"straggling", {}, PLACE(gpu.kernels.straggling), 0.002, 1, 1e-4, 0.03, ranks});
   of_gpus({"simple_latency_s", {}, PLACE(nvlink.simple_latency_s), 1e-5, 0.7, 1e-6, 5e-5, ranks});
-  for (const auto& machines : std::vector<std::vector<std::string>>{
-           {"dgx-1", "dgx-2", "v100"}, {"dgx-a100"}, {"dgx-h"}, {"p4"}, {"p5"}})
+  // Hosts of V100: two p3dn.24xlarge reach 10 of 12.5 GB/s, 8 to 32 of them 6 to 8
+  // (NVIDIA/nccl#235).
+  const std::pair<std::vector<std::string>, double> networks[] = {{{"dgx-1", "dgx-2", "v100"}, 0.7},
+                                                                  {{"dgx-a100"}, 0.85},
+                                                                  {{"dgx-h"}, 0.85},
+                                                                  {{"p4"}, 0.85},
+                                                                  {{"p5"}, 0.85}};
+  for (const auto& [machines, start] : networks)
     rows.push_back(
-        {"network_efficiency", machines, PLACE(network.efficiency), 0.85, 0.15, 0.3, 1, ranks});
+        {"network_efficiency", machines, PLACE(network.efficiency), start, 0.15, 0.3, 0.97, ranks});
   for (const char* machines : {"p4", "p5"})
     rows.push_back({"network_simple_step_s",
                     {machines},
@@ -98,8 +104,9 @@ std::vector<Constant> make_table() {
                     ranks});
   rows.push_back(
       {"nvls_efficiency", h100, PLACE(nvlink.nvls_efficiency), 1.05, 0.1, 0.7, 1.2, ranks});
+  // NCCL itself takes it for 25 us longer than a ring.
   rows.push_back(
-      {"nvls_latency_s", h100, PLACE(nvlink.nvls_latency_s), 2.5e-5, 0.7, 1e-6, 2e-4, ranks});
+      {"nvls_latency_s", h100, PLACE(nvlink.nvls_latency_s), 4e-5, 0.5, 2.5e-5, 2e-4, ranks});
   for (const auto& [kinds, share] : {std::pair(a100, 1.0), std::pair(h100, h100_mma)}) {
     rows.push_back({"flash_forward", kinds, PLACE(gpu.kernels.flash_forward), 0.4 * share, 0.4,
                     0.05, 0.9, flash});
