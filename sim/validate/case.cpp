@@ -31,6 +31,10 @@ StepCase case_of(const StepRow& row, const Machine& machine) {
       !value.contains("/training/gradient_reduce_precision"_json_pointer))
     t.gradient_reduce = Dtype::f16;
   result.key = value.at("model").dump() + to_json(result.plan).dump();
+  nlohmann::json per_gpu = to_json(result.plan);
+  per_gpu.at("training").erase("global_batch");
+  for (const char* key : {"data", "shard"}) per_gpu.at("parallelism").erase(key);
+  result.per_gpu = value.at("model").dump() + result.cluster.machine.name + per_gpu.dump();
   const Training& training = result.plan.training;
   result.question =
       value.at("model").dump() + result.cluster.machine.name +
