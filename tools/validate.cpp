@@ -58,7 +58,7 @@ json scores_json(const ValidationScores& scores) {
                     {"source", batch.source},
                     {"model", batch.model},
                     {"machine", batch.machine},
-                    {"column", batch.full_max_batch ? "compiled" : "native"},
+                    {"column", batch.compiled ? "compiled" : "native"},
                     {"predicted_max_batch", batch.predicted_max_batch},
                     {"measured_max_batch", batch.measured_max_batch}});
     if (batch.full_max_batch) rows.back()["full_max_batch"] = *batch.full_max_batch;

@@ -18,11 +18,6 @@ std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 std::int64_t elements(const TensorType& type) { return type.shape.elements(); }
 
-// The score matrices of one attention: elements.
-std::int64_t score_elements(const Attributes& a) {
-  return std::int64_t{a.micro_batch} * a.heads * a.sequence_length * a.sequence_length;
-}
-
 // What an operation does to memory beside its inputs and outputs.
 struct Footprint {
   std::int64_t output_size = half;  // bytes of an element of its output
@@ -60,6 +55,7 @@ class AutocastStep {
     return graph_.tensor(id).role == Role::activation && graph_.tensor(id).producer >= 0;
   }
   std::int64_t bytes(int id) const { return elements(graph_.tensor(id).type) * size_[at(id)]; }
+  std::int64_t rows(int id) const { return graph_.tensor(id).type.shape[0]; }
   bool is_half(int id) const { return size_[at(id)] == half; }
 
   void use(std::int64_t scratch) { peak_ = std::max(peak_, live_ + scratch); }
@@ -176,10 +172,12 @@ class AutocastStep {
     const Attributes& a = node.attributes;
     if (a.attention != AttentionKernel::unfused)
       throw InputError("attention keeps its score matrix here; use unfused attention");
-    const std::int64_t scores = score_elements(a);
-    const std::int64_t rows = std::int64_t{a.micro_batch} * a.sequence_length;
+    // A decoder's queries may meet more or fewer keys of the encoder.
+    const std::int64_t queries = rows(node.inputs[0]);
+    const std::int64_t keys = node.inputs.size() > 1 ? rows(node.inputs[1]) : queries;
+    const std::int64_t scores = queries * keys / a.micro_batch * a.heads;
     Footprint f;
-    f.kept = half * rows * (a.heads + 2 * a.kv_heads) * a.head_dim;
+    f.kept = half * (queries * a.heads + 2 * keys * a.kv_heads) * a.head_dim;
     f.kept += scores * (single + (compiled_ ? 0 : half) + (a.dropout > 0 ? mask : 0));
     f.forward_scratch = (compiled_ ? 2 * half : 2 * single) * scores;
     f.backward_scratch = (compiled_ ? 3 * half : 3 * single) * scores;
@@ -242,6 +240,23 @@ class AutocastStep {
 };
 
 }  // namespace
+
+Graph with_source_length(Graph forward, int tokens) {
+  MESHWRIGHT_CHECK(forward.decoder_tokens >= 0, "only an encoder reads a source of its own length");
+  std::vector<bool> of_source(forward.tensors.size(), false);
+  const std::int64_t sequences = forward.micro_batch;
+  const auto lengthen = [&](int id) {
+    std::int64_t& rows = forward.tensors[at(id)].type.shape[0];
+    of_source[at(id)] = rows == sequences * forward.sequence_length;
+    if (of_source[at(id)]) rows = sequences * tokens;
+  };
+  lengthen(forward.tokens);
+  // Rows are those of the first input: of an attention, the queries.
+  for (const Node& node : forward.nodes)
+    if (of_source[at(node.inputs[0])])
+      for (int id : node.outputs) lengthen(id);
+  return forward;
+}
 
 std::int64_t autocast_peak_bytes(const Graph& forward, Execution execution, bool gradient_buckets) {
   return AutocastStep(forward, execution, gradient_buckets).run();

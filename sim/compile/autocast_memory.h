@@ -17,6 +17,10 @@ enum class Execution : std::uint8_t {
             // operands and results of products, inputs of norms, softmax, and random masks
 };
 
+// What memory is counted of where the encoder reads `tokens` tokens of each sequence, and the
+// decoder as many as before. Attributes stay as they are: nothing can run such a graph.
+Graph with_source_length(Graph forward, int tokens);
+
 // Bytes of all tensors at the fullest moment of a step. `forward`: a model's graph as build_graph
 // makes it, unfused attention, on one rank. `gradient_buckets`: gradients have a second copy, in
 // which they travel (PyTorch's DistributedDataParallel). InputError for an operation of which

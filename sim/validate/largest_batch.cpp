@@ -40,6 +40,17 @@ Job job_of(const LargestBatchRow& row, const Machine& machine) {
       ".", machine_facts);
 }
 
+// Tokens of what an encoder reads of a data set of texts and their summaries. A row's sequence
+// length is that of the summaries: transformers' example cuts them at 128 tokens, the texts at 1024
+// (max_target_length, max_source_length), and pads both to that.
+std::optional<int> source_length_of(const LargestBatchRow& row, const Model& model) {
+  constexpr int longest_text = 1024;
+  constexpr std::string_view summarized[] = {"xsum", "cnn_dailymail", "samsum"};
+  if (!model.has_decoder() || std::ranges::find(summarized, row.dataset) == std::end(summarized))
+    return std::nullopt;
+  return longest_text;
+}
+
 }  // namespace
 
 std::string zoo_model_of(const std::string& published) {
@@ -61,22 +72,26 @@ BatchPrediction predict_largest_batch(const LargestBatchRow& row, const Machine&
   const double usable = usable_bytes(machine, several);
   const auto limit = static_cast<std::int64_t>(usable);
   const Plan plan = settle(job, cluster.ranks(), machine_facts(machine));
+  const std::optional<int> source_length = source_length_of(row, job.model);
   const auto with_autocast = [&](Execution execution) {
     const auto fit = [&](int batch) {
       Training training = plan.training;
       training.micro_batch = batch;
       // torch_xla reduces gradients where they are, when no activation is left.
       const bool buckets = several && execution == Execution::eager;
-      const std::int64_t bytes =
-          autocast_peak_bytes(build_graph(job.model, training), execution, buckets);
+      Graph graph = build_graph(job.model, training);
+      if (source_length) graph = with_source_length(std::move(graph), *source_length);
+      const std::int64_t bytes = autocast_peak_bytes(graph, execution, buckets);
       return Fit{bytes <= limit, bytes};
     };
     return largest_that_fits(limit, fit).micro_batch;
   };
   cluster.machine.gpu.memory_bytes = usable;
   cluster.machine.overheads = {};
-  return {with_autocast(Execution::eager), with_autocast(Execution::compiled),
-          largest_micro_batch(job.model, plan, cluster).micro_batch};
+  BatchPrediction prediction{
+      with_autocast(Execution::eager), with_autocast(Execution::compiled), {}};
+  if (!source_length) prediction.full = largest_micro_batch(job.model, plan, cluster).micro_batch;
+  return prediction;
 }
 
 }  // namespace meshwright

@@ -72,8 +72,8 @@ class Scorer {
     for (const LargestBatchRow& row : evidence.largest_batches) {
       try {
         const BatchPrediction predicted = predict_largest_batch(row, machine(row.machine));
-        add_batch(evidence, row, {predicted.native, row.native}, native);
-        add_batch(evidence, row, {predicted.compiled, row.compiled}, compiled);
+        add_batch(evidence, row, false, {predicted.native, row.native}, native);
+        add_batch(evidence, row, true, {predicted.compiled, row.compiled}, compiled);
         score_.batches.back().full_max_batch = predicted.full;
       } catch (const InputError& error) {
         score_.skipped.push_back({row.id, error.what()});
@@ -85,11 +85,11 @@ class Scorer {
       score_.sources.push_back(summarise(evidence.source + " compiled", compiled));
   }
 
-  void add_batch(const Evidence& evidence, const LargestBatchRow& row, std::pair<int, int> batch,
-                 std::vector<Pair>& pairs) {
+  void add_batch(const Evidence& evidence, const LargestBatchRow& row, bool is_compiled,
+                 std::pair<int, int> batch, std::vector<Pair>& pairs) {
     const auto [predicted, measured] = batch;
     score_.batches.push_back(
-        {row.id, evidence.source, row.model, row.machine, predicted, measured, {}});
+        {row.id, evidence.source, row.model, row.machine, is_compiled, predicted, measured, {}});
     pairs.push_back({static_cast<double>(predicted), static_cast<double>(measured)});
   }
 

@@ -43,6 +43,7 @@ struct ScoredCollective {
 
 struct ScoredBatch {  // the largest batch per GPU: of one column of a row
   std::string id, source, model, machine;
+  bool compiled = false;  // the column
   int predicted_max_batch = 0, measured_max_batch = 0;
   std::optional<int> full_max_batch;  // compiled column: what our own level full fits
 };

@@ -98,3 +98,19 @@ TEST_CASE("an operation of which nothing is known is said", "[sim][compile]") {
   CHECK_THROWS_WITH(peak(model_of("llama", 2, 512), Execution::eager, 1, 0),
                     Catch::Contains("what a framework keeps for rms_norm is not known"));
 }
+
+TEST_CASE("a longer source makes the encoder's share and the keys of the decoder longer",
+          "[sim][compile]") {
+  const Model model = model_of("seq2seq", 2, 4096);
+  const Graph graph = graph_of(model, 2);
+  const auto eager = [](const Graph& of) {
+    return autocast_peak_bytes(of, Execution::eager, false);
+  };
+  CHECK(eager(with_source_length(graph, sequence)) == eager(graph));
+  // One more token of each sequence adds as much as the one before, but for the scores of the
+  // encoder, which are its square: per element and layer softmax in fp32, mask, fp16 probabilities.
+  const auto longer = [&](int more) { return eager(with_source_length(graph, sequence + more)); };
+  const std::int64_t bend = longer(2) - 2 * longer(1) + longer(0);
+  CHECK(bend == 2 * std::int64_t{2} * 2 * heads * 7);
+  CHECK(longer(1) > longer(0));
+}

@@ -126,9 +126,11 @@ TEST_CASE("rows of each kind are scored, and what cannot be predicted is said") 
   REQUIRE(scored.batches.size() == 2);
   CHECK(scored.batches[0].predicted_max_batch > 0);
   CHECK(scored.batches[0].measured_max_batch == 4);
+  CHECK_FALSE(scored.batches[0].compiled);
   CHECK_FALSE(scored.batches[0].full_max_batch);
   CHECK(scored.batches[1].predicted_max_batch > scored.batches[0].predicted_max_batch);
   CHECK(scored.batches[1].measured_max_batch == 8);
+  CHECK(scored.batches[1].compiled);
   CHECK(scored.batches[1].full_max_batch);
   REQUIRE(scored.sources.size() == 4);
   CHECK(scored.sources[0].source == "evidence native");
@@ -290,7 +292,8 @@ TEST_CASE("peak memory is compared where it was published", "[validate]") {
 TEST_CASE("what is said to fit is held against what did", "[validate]") {
   ValidationScores scores;
   const auto batch = [&](int predicted, int measured) {
-    scores.batches.push_back({"row", "batches", "model", "machine", predicted, measured, {}});
+    scores.batches.push_back(
+        {"row", "batches", "model", "machine", false, predicted, measured, {}});
   };
   batch(12, 10), batch(13, 10);  // 1.25 x 10 rounds up to 13
   batch(5, 4), batch(2, 8);
