@@ -27,4 +27,8 @@ Graph with_source_length(Graph forward, int tokens);
 // nothing is known here.
 std::int64_t autocast_peak_bytes(const Graph& forward, Execution execution, bool gradient_buckets);
 
+// Whether eager steps run in `capacity` bytes, handed out as PyTorch does (allocator.h): rounded
+// up, and in segments that fall apart into blocks which later requests do not fit.
+bool autocast_fits(const Graph& forward, bool gradient_buckets, std::int64_t capacity);
+
 }  // namespace meshwright

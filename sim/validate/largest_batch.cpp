@@ -15,13 +15,12 @@ namespace {
 
 using nlohmann::json;
 
-// A framework's allocator, which holds everything.
+// What libraries leave of a GPU to a framework's allocator.
 double usable_bytes(const Machine& machine, bool several) {
   const FrameworkMemory& framework = *machine.framework;
   const LibraryOverheads& overheads = machine.overheads;
-  return (framework.capacity_bytes - framework.context_bytes - overheads.workspace_bytes -
-          (several ? overheads.communicator_bytes : 0)) *
-         (1 - framework.allocator_loss);
+  return framework.capacity_bytes - framework.context_bytes - overheads.workspace_bytes -
+         (several ? overheads.communicator_bytes : 0);
 }
 
 Job job_of(const LargestBatchRow& row, const Machine& machine) {
@@ -70,26 +69,32 @@ BatchPrediction predict_largest_batch(const LargestBatchRow& row, const Machine&
   Cluster cluster = make_cluster(job.cluster, machine, 1);
   const bool several = cluster.ranks() > 1;
   const double usable = usable_bytes(machine, several);
-  const auto limit = static_cast<std::int64_t>(usable);
+  const auto all = static_cast<std::int64_t>(usable);
+  // Of what a compiler lays out in advance no more is lost than an allocator loses at its best.
+  const auto laid_out = static_cast<std::int64_t>(usable * (1 - machine.framework->allocator_loss));
   const Plan plan = settle(job, cluster.ranks(), machine_facts(machine));
   const std::optional<int> source_length = source_length_of(row, job.model);
-  const auto with_autocast = [&](Execution execution) {
-    const auto fit = [&](int batch) {
-      Training training = plan.training;
-      training.micro_batch = batch;
-      // torch_xla reduces gradients where they are, when no activation is left.
-      const bool buckets = several && execution == Execution::eager;
-      Graph graph = build_graph(job.model, training);
-      if (source_length) graph = with_source_length(std::move(graph), *source_length);
-      const std::int64_t bytes = autocast_peak_bytes(graph, execution, buckets);
-      return Fit{bytes <= limit, bytes};
-    };
-    return largest_that_fits(limit, fit).micro_batch;
+  const auto graph_of = [&](int batch) {
+    Training training = plan.training;
+    training.micro_batch = batch;
+    Graph graph = build_graph(job.model, training);
+    return source_length ? with_source_length(std::move(graph), *source_length) : graph;
   };
-  cluster.machine.gpu.memory_bytes = usable;
+  const auto eager = [&](int batch) {
+    const Graph graph = graph_of(batch);
+    return Fit{autocast_fits(graph, several, all),
+               autocast_peak_bytes(graph, Execution::eager, several)};
+  };
+  // torch_xla reduces gradients where they are, when no activation is left.
+  const auto compiled = [&](int batch) {
+    const std::int64_t bytes = autocast_peak_bytes(graph_of(batch), Execution::compiled, false);
+    return Fit{bytes <= laid_out, bytes};
+  };
+  cluster.machine.gpu.memory_bytes = static_cast<double>(laid_out);
   cluster.machine.overheads = {};
-  BatchPrediction prediction{
-      with_autocast(Execution::eager), with_autocast(Execution::compiled), {}};
+  BatchPrediction prediction{largest_that_fits(all, eager).micro_batch,
+                             largest_that_fits(laid_out, compiled).micro_batch,
+                             {}};
   if (!source_length) prediction.full = largest_micro_batch(job.model, plan, cluster).micro_batch;
   return prediction;
 }

@@ -3,6 +3,7 @@
 
 #include "models/core/error.h"
 #include "models/importers/model.h"
+#include "sim/compile/allocator.h"
 #include "sim/compile/autocast_memory.h"
 #include "tests/catch.h"
 
@@ -113,4 +114,51 @@ TEST_CASE("a longer source makes the encoder's share and the keys of the decoder
   const std::int64_t bend = longer(2) - 2 * longer(1) + longer(0);
   CHECK(bend == 2 * std::int64_t{2} * 2 * heads * 7);
   CHECK(longer(1) > longer(0));
+}
+
+TEST_CASE("PyTorch's allocator rounds, splits, joins and keeps", "[sim][compile]") {
+  constexpr std::int64_t mib = 1 << 20;
+  CachingAllocator memory(64 * mib);
+  const int tiny = memory.allocate(1);  // 512 bytes of a segment of 2 MiB
+  CHECK(memory.reserved_bytes() == 2 * mib);
+  const int medium = memory.allocate(3 * mib);  // of a segment of 20 MiB
+  CHECK(memory.reserved_bytes() == 22 * mib);
+  const int beside = memory.allocate(9 * mib);  // its neighbour
+  CHECK(memory.reserved_bytes() == 22 * mib);
+  const int large = memory.allocate(20 * mib + 1);  // a segment of its own, of whole pairs of MiB
+  CHECK(memory.reserved_bytes() == 44 * mib);
+  memory.release(large);
+  CHECK(memory.allocate(21 * mib) == large);  // kept, and its rest too small to be split off
+  CHECK(memory.reserved_bytes() == 44 * mib);
+  memory.release(medium);
+  memory.release(beside);
+  memory.allocate(20 * mib);  // all of the segment is one block again
+  CHECK(memory.reserved_bytes() == 44 * mib);
+  memory.release(tiny);
+  memory.allocate(2 * mib);  // the pool of small requests is of no use to it
+  CHECK(memory.reserved_bytes() == 64 * mib);
+  CHECK_FALSE(memory.out_of_memory());
+}
+
+TEST_CASE("what is split up is lost to large requests, what is whole is given back",
+          "[sim][compile]") {
+  constexpr std::int64_t mib = 1 << 20;
+  const auto fits_after = [&](bool pinned) {
+    CachingAllocator memory(64 * mib);
+    const int large = memory.allocate(40 * mib);
+    memory.release(large);
+    const int part = memory.allocate(12 * mib);  // of the same segment
+    if (!pinned) memory.release(part);
+    memory.allocate(50 * mib);  // more than ever lay in one piece
+    return !memory.out_of_memory();
+  };
+  CHECK(fits_after(false));
+  CHECK_FALSE(fits_after(true));  // 12 + 50 would be below 64
+}
+
+TEST_CASE("steps fit into somewhat more than what they hold", "[sim][compile]") {
+  const Graph graph = graph_of(model_of("gpt", 4, 4096), 64);
+  const std::int64_t held = autocast_peak_bytes(graph, Execution::eager, false);
+  CHECK_FALSE(autocast_fits(graph, false, held - 1));
+  CHECK(autocast_fits(graph, false, held * 5 / 4));
 }
