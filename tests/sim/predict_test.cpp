@@ -92,7 +92,7 @@ TEST_CASE("memory is the arena and what libraries take", "[predict]") {
     peak = std::max(peak, stage.peak_bytes);
   }
   CHECK(p.peak_memory_bytes == peak);
-  CHECK(p.memory_limit_bytes == 16.0 * 1024 * 1024 * 1024);
+  CHECK(p.memory_limit_bytes == 15.75 * 1024 * 1024 * 1024);  // that CUDA reports of 16
   CHECK(p.fits);
 }
 
