@@ -118,12 +118,14 @@ void print_memory(const ValidationScores& scores) {
   print_table(table);
 }
 
+// Where something was tried to its limit, or contradicts.
 void print_fits(const ValidationScores& scores) {
   Table table(
       {"what fits", "largest batches", "1.25 x said to fit", "measured steps", "said not to fit"});
   for (const FitChecks& check : scores.fits)
-    table.add({check.source, std::to_string(check.largest), std::to_string(check.said_too_large),
-               std::to_string(check.ran), std::to_string(check.said_not_to_fit)});
+    if (check.largest > 0 || check.said_not_to_fit > 0)
+      table.add({check.source, std::to_string(check.largest), std::to_string(check.said_too_large),
+                 std::to_string(check.ran), std::to_string(check.said_not_to_fit)});
   print_table(table);
 }
 
