@@ -31,15 +31,17 @@ struct Footprint {
 
 class AutocastTraining {
  public:
-  AutocastTraining(const Graph& graph, Execution execution, bool gradient_buckets,
-                   Allocator& memory)
-      : graph_(graph), compiled_(execution == Execution::compiled), memory_(memory) {
+  AutocastTraining(const Graph& graph, const Framework& framework, Allocator& memory)
+      : graph_(graph),
+        compiled_(framework.execution == Execution::compiled),
+        softmax_keeps_input_(framework.softmax_keeps_input && !compiled_),
+        memory_(memory) {
     std::int64_t parameters = 0;
     for (const Parameter& parameter : graph.parameters) {
       memory_.allocate(bytes_of_state(parameter.tensor));
       parameters += bytes_of_state(parameter.tensor);
     }
-    for (; gradient_buckets && parameters > 0; parameters -= bucket_bytes)
+    for (; framework.gradient_buckets && parameters > 0; parameters -= bucket_bytes)
       memory_.allocate(std::min(parameters, bucket_bytes));
   }
 
@@ -174,7 +176,7 @@ class AutocastTraining {
           return f;
         }
         f.kept = {single * n};
-        f.forward_scratch = {single * n};
+        (softmax_keeps_input_ ? f.kept : f.forward_scratch).push_back(single * n);
         if (shifts_logits()) f.forward_scratch.push_back(half * n);
         f.backward_scratch = {single * n,
                               (single - half) * n};  // the second one ends as the gradient
@@ -220,6 +222,10 @@ class AutocastTraining {
     if (!compiled_) f.kept.push_back(half * scores);
     const std::int64_t passing = (compiled_ ? half : single) * scores;
     f.forward_scratch = {passing, passing};
+    if (softmax_keeps_input_) {
+      f.forward_scratch.pop_back();
+      f.kept.push_back(passing);
+    }
     f.backward_scratch = {passing, passing, passing};
     return f;
   }
@@ -285,7 +291,7 @@ class AutocastTraining {
   };
 
   const Graph& graph_;
-  bool compiled_;
+  bool compiled_, softmax_keeps_input_;
   Allocator& memory_;
   std::vector<int> readers_;            // by tensor: who still needs it
   std::vector<std::int64_t> size_;      // by tensor: bytes of an element
@@ -318,17 +324,17 @@ Graph with_source_length(Graph forward, int tokens) {
   return forward;
 }
 
-std::int64_t autocast_peak_bytes(const Graph& forward, Execution execution, bool gradient_buckets) {
+std::int64_t autocast_peak_bytes(const Graph& forward, const Framework& framework) {
   CountingAllocator memory;
-  AutocastTraining training(forward, execution, gradient_buckets, memory);
+  AutocastTraining training(forward, framework, memory);
   for (int step = 0; step < 2; ++step) training.step();
   return memory.peak_bytes();
 }
 
-bool autocast_fits(const Graph& forward, bool gradient_buckets, std::int64_t capacity) {
+bool autocast_fits(const Graph& forward, const Framework& framework, std::int64_t capacity) {
   constexpr int steps = 3;  // the first one without moments, the next around them
   CachingAllocator memory(capacity);
-  AutocastTraining training(forward, Execution::eager, gradient_buckets, memory);
+  AutocastTraining training(forward, framework, memory);
   for (int step = 0; step < steps && !memory.out_of_memory(); ++step) training.step();
   return !memory.out_of_memory();
 }

@@ -1,6 +1,7 @@
 #include "sim/validate/largest_batch.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "models/core/error.h"
@@ -50,6 +51,16 @@ std::optional<int> source_length_of(const LargestBatchRow& row, const Model& mod
   return longest_text;
 }
 
+// "transformers-4.11.0-pytorch-1.9.0" names a version before 1.11.
+bool keeps_softmax_input(const std::string& framework) {
+  const std::size_t at = framework.find("pytorch-");
+  int major = 0, minor = 0;
+  if (at == std::string::npos ||
+      std::sscanf(framework.c_str() + at, "pytorch-%d.%d", &major, &minor) != 2)
+    return false;
+  return std::pair(major, minor) < std::pair(1, 11);
+}
+
 }  // namespace
 
 std::string zoo_model_of(const std::string& published) {
@@ -80,14 +91,15 @@ BatchPrediction predict_largest_batch(const LargestBatchRow& row, const Machine&
     Graph graph = build_graph(job.model, training);
     return source_length ? with_source_length(std::move(graph), *source_length) : graph;
   };
+  const Framework framework{.gradient_buckets = several,
+                            .softmax_keeps_input = keeps_softmax_input(row.framework)};
   const auto eager = [&](int batch) {
     const Graph graph = graph_of(batch);
-    return Fit{autocast_fits(graph, several, all),
-               autocast_peak_bytes(graph, Execution::eager, several)};
+    return Fit{autocast_fits(graph, framework, all), autocast_peak_bytes(graph, framework)};
   };
   // torch_xla reduces gradients where they are, when no activation is left.
   const auto compiled = [&](int batch) {
-    const std::int64_t bytes = autocast_peak_bytes(graph_of(batch), Execution::compiled, false);
+    const std::int64_t bytes = autocast_peak_bytes(graph_of(batch), {Execution::compiled});
     return Fit{bytes <= laid_out, bytes};
   };
   cluster.machine.gpu.memory_bytes = static_cast<double>(laid_out);
