@@ -123,9 +123,11 @@ SecondGradient second_gradient(const Training& training, int zero_stage, DeviceK
   const auto storage = static_cast<std::int64_t>(bytes_of(storage_of(training.precision)));
   const auto full = static_cast<std::int64_t>(bytes_of(Dtype::f32));
   if (storage == full || device == DeviceKind::cpu) return {};
-  if (training.gradient_reduce != Dtype::f32) return {.of_own = full};
-  // Units that are sharded hand their gradients on one by one.
-  return {.of_all = training.fuse_gradient_accumulation || zero_stage >= 2 ? 0 : storage};
+  // Of units that are sharded the gradients of 16 bits are handed on one by one, and only those of
+  // 32 stay.
+  const bool one_by_one = zero_stage >= 2;
+  if (training.gradient_reduce != Dtype::f32) return {.of_own = one_by_one ? full - storage : full};
+  return {.of_all = training.fuse_gradient_accumulation || one_by_one ? 0 : storage};
 }
 
 std::vector<StageMemory> stage_memory(const std::vector<Program>& stages, const Plan& plan,

@@ -116,6 +116,7 @@ TEST_CASE("mixed precision holds gradients in 16 and in 32 bits, but where produ
   CHECK(per_parameter(Dtype::f16, true, 0) == Approx(2 + 4).epsilon(1e-3));
   CHECK(per_parameter(Dtype::f16, true, 1) == Approx(2 + 4.0 / 8).epsilon(1e-3));
   CHECK(per_parameter(Dtype::f32, false, 2) == Approx(4.0 / 8).epsilon(1e-3));
+  CHECK(per_parameter(Dtype::f16, true, 2) == Approx(4.0 / 8).epsilon(1e-3));
 }
 
 TEST_CASE("a model that is too large does not fit and is predicted all the same", "[predict]") {
