@@ -51,6 +51,9 @@ struct KernelConstants {
   // allocations, for copies, for its interpreter.
   double exposed_launch = 0;
   double straggling = 0;  // of compute, for each doubling of the ranks
+  // How much longer kernels take while collectives keep NVLink busy: they run on multiprocessors
+  // and through the memory of the same GPU.
+  double overlap_slowdown = 0;
 
   bool operator==(const KernelConstants&) const = default;
 };

@@ -37,6 +37,7 @@ std::vector<NamedConstant> named(KernelConstants& k) {
           {"optimizer_traffic", levels(k.optimizer_traffic)},
           {"launches", levels(k.launches)},
           {"exposed_launch", {&k.exposed_launch}},
+          {"overlap_slowdown", {&k.overlap_slowdown}},
           {"straggling", {&k.straggling}}};
 }
 

@@ -24,19 +24,6 @@ void copy_types(const Graph& graph, const TensorIds& ids, Types& types) {
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
-// One way between a device and its host's memory while all devices of the host copy: over PCIe, or
-// within the memory of a CPU computer, which every byte enters and leaves.
-double host_copy_bandwidth(const Cluster& cluster) {
-  const Machine& machine = cluster.machine;
-  if (machine.shared_memory) return cluster.device().memory_bandwidth_bytes_per_s / 2;
-  double bandwidth = machine.pcie.gpu_bandwidth_bytes_per_s;
-  for (const PcieSwitch& below : machine.pcie.switches)
-    bandwidth =
-        std::min(bandwidth, machine.pcie.uplink_bandwidth_bytes_per_s /
-                                static_cast<double>(std::max<std::size_t>(1, below.gpus.size())));
-  return bandwidth;
-}
-
 bool is_copy(const Instruction& instruction) {
   return instruction.kind == InstructionKind::copy_out ||
          instruction.kind == InstructionKind::copy_in;
@@ -75,6 +62,17 @@ auto launched(const std::vector<Kernel>& kernels) {
 }
 
 }  // namespace
+
+double host_copy_bandwidth(const Cluster& cluster) {
+  const Machine& machine = cluster.machine;
+  if (machine.shared_memory) return cluster.device().memory_bandwidth_bytes_per_s / 2;
+  double bandwidth = machine.pcie.gpu_bandwidth_bytes_per_s;
+  for (const PcieSwitch& below : machine.pcie.switches)
+    bandwidth =
+        std::min(bandwidth, machine.pcie.uplink_bandwidth_bytes_per_s /
+                                static_cast<double>(std::max<std::size_t>(1, below.gpus.size())));
+  return bandwidth;
+}
 
 Precision executed_precision(const Gpu& gpu, Precision wanted) {
   if (gpu.supports(wanted)) return wanted;

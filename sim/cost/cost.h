@@ -63,6 +63,11 @@ class CostModel {
   Precision products_, attention_;  // the arithmetic that the device has for them
 };
 
+// One way between a device and its host's memory while all devices of the host copy: over PCIe, or
+// within the memory of a CPU computer, which every byte enters and leaves. Bytes per
+// second.
+double host_copy_bandwidth(const Cluster& cluster);
+
 // The precision whose peak a device reaches when asked for `wanted`: fp8 without such units runs in
 // bf16, and what has no tensor cores for it runs in fp32.
 Precision executed_precision(const Gpu& gpu, Precision wanted);

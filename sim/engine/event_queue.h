@@ -34,7 +34,8 @@ class EventQueue {
   void after(SimTime delay, std::int32_t kind, std::int32_t a = 0, std::int32_t b = 0) {
     at(now_ + delay, kind, a, b);
   }
-  Event pop();  // the earliest; moves now() to it
+  SimTime next_time() const { return heap_.front().time; }  // not empty
+  Event pop();                                              // the earliest; moves now() to it
   void reserve(std::size_t events) { heap_.reserve(events); }
 
  private:

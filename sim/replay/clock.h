@@ -1,5 +1,6 @@
 // The visitor of a walk that keeps the time: when every run of every player began and ended, and
-// what it waited for last. Runs end by events, in order of time.
+// what it waited for last. Runs end by events, in order of time; how fast they go is the business
+// of flights.h.
 //
 // A player's host launches the kernels of the compute stream one after the other and runs ahead of
 // the device as far as it can: a kernel begins when the device is ready and the host has launched
@@ -11,11 +12,10 @@
 #include <span>
 #include <vector>
 
-#include "models/core/error.h"
 #include "models/core/units.h"
 #include "models/plan/walk.h"
-#include "sim/engine/event_queue.h"
 #include "sim/replay/durations.h"
+#include "sim/replay/flights.h"
 
 namespace meshwright {
 
@@ -27,8 +27,11 @@ struct PlayerTimes {
 
 class Clock {
  public:
-  Clock(const Cast& cast, const std::vector<const StepTimes*>& times)
-      : step_times_(times), players_(cast.scripts.size()), launched_(cast.scripts.size(), 0) {
+  Clock(const Cast& cast, const std::vector<const StepTimes*>& times, double slowdown)
+      : step_times_(times),
+        players_(cast.scripts.size()),
+        launched_(cast.scripts.size(), 0),
+        flights_(cast.scripts.size(), slowdown) {
     for (std::size_t p = 0; p < players_.size(); ++p) {
       const auto runs = static_cast<std::size_t>(cast.scripts[p]->runs());
       players_[p].begin.assign(runs, 0);
@@ -55,25 +58,29 @@ class Clock {
 
   void alone(const Party& party) {
     const SimTime ready = players_[at(party.player)].begin[at(party.run)];
-    finish(party, std::max(ready, launched(party)));
+    fly({&party, 1}, std::max(ready, launched(party)));
   }
 
   void together(std::span<const Party> parties) {
     SimTime begin = 0;
-    for (const Party& party : parties)
-      begin = std::max(begin, times(party.player).begin[at(party.run)]);
     for (const Party& party : parties) {
+      begin = std::max(begin, times(party.player).begin[at(party.run)]);
       is_message_[at(party.player)][at(party.run)] =
           step_times_[at(party.player)]->message[at(party.step)];
-      finish(party, begin);
     }
+    fly(parties, begin);
   }
 
   int next_end() {
-    if (events_.empty()) return -1;
-    const Event event = events_.pop();
-    players_[at(event.a)].done[at(event.b)] = 1;
-    return event.a;
+    if (woken_ == ended_.size()) {
+      ended_.clear();
+      woken_ = 0;
+      for (const Flights::Member& member : flights_.next()) {
+        end(member.player, member.run);
+        ended_.push_back(member.player);
+      }
+    }
+    return woken_ < ended_.size() ? ended_[woken_++] : -1;
   }
 
   const PlayerTimes& times(int player) const { return players_[at(player)]; }
@@ -103,24 +110,35 @@ class Clock {
     return std::max(first, host - (lasts - lasts / kernels));
   }
 
-  void finish(const Party& party, SimTime begin) {
-    PlayerTimes& own = players_[at(party.player)];
-    const SimTime end = begin + step_times_[at(party.player)]->lasts[at(party.step)];
-    constexpr SimTime longest = 8'000'000'000'000'000'000;  // 92 days; one run more still fits
-    if (end > longest) throw InputError("the step would take more than 92 days of simulated time");
-    own.begin[at(party.run)] = begin;
-    own.end[at(party.run)] = end;
-    if (end == events_.now())
-      own.done[at(party.run)] = 1;
+  void fly(std::span<const Party> parties, SimTime begin) {
+    SimTime lasts = 0;
+    members_.clear();
+    for (const Party& party : parties) {
+      const StepTimes& times = *step_times_[at(party.player)];
+      players_[at(party.player)].begin[at(party.run)] = begin;
+      lasts = std::max(lasts, times.lasts[at(party.step)]);
+      members_.push_back({party.player, party.run, &times.loads[at(party.step)],
+                          times.kernels[at(party.step)] > 0});
+    }
+    if (begin + lasts > flights_.now())
+      flights_.add(members_, begin, lasts);
     else
-      events_.at(end, 0, party.player, party.run);
+      for (const Party& party : parties) end(party.player, party.run);
+  }
+
+  void end(int player, int run) {
+    players_[at(player)].end[at(run)] = flights_.now();
+    players_[at(player)].done[at(run)] = 1;
   }
 
   std::vector<const StepTimes*> step_times_;  // of each player
   std::vector<PlayerTimes> players_;
   std::vector<std::vector<char>> is_message_;  // per player and run that has begun
   std::vector<SimTime> launched_;              // of each player's host: the last kernel's launch
-  EventQueue events_;
+  Flights flights_;
+  std::vector<Flights::Member> members_;  // of the run that begins
+  std::vector<int> ended_;                // players whose run has ended
+  std::size_t woken_ = 0;                 // of them
 };
 
 }  // namespace meshwright

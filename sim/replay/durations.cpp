@@ -54,6 +54,7 @@ constexpr int message_kind = -1, ring_kind = -2;
 Durations::Durations(const Plan& plan, const Mesh& mesh, const Topology& topology)
     : mesh_(mesh),
       topology_(topology),
+      ports_(mesh, topology),
       cost_(topology.cluster(), plan.training),
       straggling_(1 + topology.cluster().machine.gpu.kernels.straggling * std::log2(mesh.ranks())) {
 }
@@ -135,6 +136,8 @@ StepTimes Durations::of_steps(const Script& script, const std::vector<Contact>& 
           launches ? checked_sim_time(cost_.launch_time(instruction, script.program())) : 0);
       times.kernels.push_back(launches ? cost_.launches(instruction, script.program()) : 0);
       times.message.push_back(step.contact >= 0 && contacts[at(step.contact)].is_message());
+      times.loads.push_back(
+          ports_.of(instruction, script.program().stage, to_seconds(times.lasts.back())));
     }
   }
   return times;

@@ -9,6 +9,7 @@
 #include "models/plan/walk.h"
 #include "sim/collectives/select.h"
 #include "sim/cost/cost.h"
+#include "sim/replay/port_loads.h"
 
 namespace meshwright {
 
@@ -18,7 +19,8 @@ struct StepTimes {
   std::vector<SimTime> launch;
   std::vector<int> kernels;   // how many it launches
   std::vector<char> message;  // point to point
-  bool host_waits = false;    // for its messages to arrive, before it launches more
+  std::vector<PortLoads> loads;
+  bool host_waits = false;  // for its messages to arrive, before it launches more
 };
 
 class Durations {
@@ -42,6 +44,7 @@ class Durations {
 
   const Mesh& mesh_;
   const Topology& topology_;
+  PortUse ports_;
   CostModel cost_;
   double straggling_;  // factor of compute time: a step goes on with the slowest of its ranks
   std::map<GroupKind, Groups> groups_;

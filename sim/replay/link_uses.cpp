@@ -73,7 +73,9 @@ class Finder {
   std::map<Key, Lanes> known_;
 };
 
-double bytes_of(const Instruction& instruction, int members) {
+}  // namespace
+
+double bytes_moved(const Instruction& instruction, int members) {
   std::int64_t most = 0;
   for (const auto& operands : {instruction.inputs, instruction.outputs})
     for (const Operand& operand : operands) most = std::max(most, operand.type.bytes());
@@ -89,8 +91,6 @@ double bytes_of(const Instruction& instruction, int members) {
       return whole;
   }
 }
-
-}  // namespace
 
 std::vector<LinkUse> link_uses(const Timeline& timeline, const std::vector<Program>& stages,
                                const Mesh& mesh, const Topology& topology) {
@@ -120,7 +120,7 @@ std::vector<LinkUse> link_uses(const Timeline& timeline, const std::vector<Progr
         lanes = &finder.of_group(instruction.group, entry.rank);
         members = mesh.size_of(instruction.group);
     }
-    const double bytes = bytes_of(instruction, std::max(1, members));
+    const double bytes = bytes_moved(instruction, std::max(1, members));
     for (const std::string_view lane : *lanes)
       uses.push_back({entry.rank, lane, entry.begin, entry.end, bytes});
   }

@@ -119,7 +119,7 @@ ReplayResult replay(const std::vector<Program>& stages, const Plan& plan, const 
   std::vector<const StepTimes*> of_player;
   for (const StepTimes& times : of_class) of_player.push_back(&times);
 
-  Clock clock(cast, of_player);
+  Clock clock(cast, of_player, topology.cluster().machine.gpu.kernels.overlap_slowdown);
   const std::string left = Walk<Clock>(cast, clock).run();
   MESHWRIGHT_CHECK(left.empty(), "deadlock: " + left);
 

@@ -31,6 +31,11 @@ struct Constant {
 // Prefixes of names of GPUs, or of machines.
 const std::vector<std::string> v100 = {"V100"}, a100 = {"A100"}, h100 = {"H100", "H200"}, all;
 
+// H100: the largest bf16 products of cuBLAS reach about 720 of 989 TFLOP/s under its power limit;
+// instructions of the generation before, which the first flash kernels use, reach 63 % of the peak
+// (Luo et al. 2024, Benchmarking and Dissecting the Nvidia Hopper GPU Architecture, table 8).
+constexpr double h100_gemm = 0.73, h100_mma = 0.63;
+
 bool always(const Plan&) { return true; }
 bool fp32(const Plan& plan) { return plan.training.precision == Precision::fp32; }
 bool tf32(const Plan& plan) { return plan.training.precision == Precision::tf32; }
@@ -40,6 +45,10 @@ bool flash(const Plan& plan) { return plan.training.attention == AttentionKernel
 bool none(const Plan& plan) { return plan.training.compiler == CompilerLevel::none; }
 bool fused(const Plan& plan) { return plan.training.compiler == CompilerLevel::fused; }
 bool full(const Plan& plan) { return plan.training.compiler == CompilerLevel::full; }
+bool overlaps(const Plan& plan) {
+  const Parallelism& p = plan.parallelism;
+  return p.overlap_gradients || p.overlap_parameters || p.overlap_tensor;
+}
 bool ranks(const Plan& plan) { return plan.degrees().ranks() > 1; }
 
 #define PLACE(field) [](Machine& m) -> double& { return m.field; }
@@ -52,7 +61,10 @@ std::vector<Constant> make_table() {
       rows.push_back(row);
     }
   };
-  of_gpus({"gemm", {}, PLACE(gpu.gemm.points[0].fraction), 0.8, 0.15, 0.3, 1, always});
+  for (const auto& [kinds, start] :
+       {std::pair(v100, 0.8), std::pair(a100, 0.8), std::pair(h100, h100_gemm)})
+    rows.push_back(
+        {"gemm", kinds, PLACE(gpu.gemm.points[0].fraction), start, 0.15, 0.3, 1, always});
   of_gpus(
       {"memory_bound", {}, PLACE(gpu.memory_bound.points[0].fraction), 0.8, 0.1, 0.4, 1, always});
   of_gpus({"host_latency_s", {}, PLACE(host_latency.latency_s), 2e-5, 0.5, 1e-6, 2e-4, ranks});
@@ -69,11 +81,11 @@ std::vector<Constant> make_table() {
            {"dgx-1", "dgx-2", "v100"}, {"dgx-a100"}, {"dgx-h"}, {"p4"}, {"p5"}})
     rows.push_back(
         {"network_efficiency", machines, PLACE(network.efficiency), 0.85, 0.15, 0.3, 1, ranks});
-  for (const auto& kinds : {a100, h100}) {
-    rows.push_back(
-        {"flash_forward", kinds, PLACE(gpu.kernels.flash_forward), 0.4, 0.4, 0.05, 0.9, flash});
-    rows.push_back(
-        {"flash_backward", kinds, PLACE(gpu.kernels.flash_backward), 0.3, 0.4, 0.05, 0.9, flash});
+  for (const auto& [kinds, share] : {std::pair(a100, 1.0), std::pair(h100, h100_mma)}) {
+    rows.push_back({"flash_forward", kinds, PLACE(gpu.kernels.flash_forward), 0.4 * share, 0.4,
+                    0.05, 0.9, flash});
+    rows.push_back({"flash_backward", kinds, PLACE(gpu.kernels.flash_backward), 0.3 * share, 0.4,
+                    0.05, 0.9, flash});
   }
   const Constant others[] = {
       {"fp32_share", v100, PLACE(gpu.kernels.fp32_share), 1, 0.1, 0.5, 1.15, fp32},
@@ -104,6 +116,8 @@ std::vector<Constant> make_table() {
       {"straggling", all, PLACE(gpu.kernels.straggling), 0.002, 1, 1e-4, 0.03, ranks},
       {"kernel_latency_s", all, PLACE(gpu.kernel_latency_s), 3e-6, 0.3, 1e-6, 1e-5, always},
       {"exposed_launch", all, PLACE(gpu.kernels.exposed_launch), 0.2, 0.7, 0.01, 1, always},
+      // NCCL runs 16 to 24 of an A100's 108 multiprocessors.
+      {"overlap_slowdown", all, PLACE(gpu.kernels.overlap_slowdown), 0.2, 0.5, 0.01, 1, overlaps},
   };
   rows.insert(rows.end(), std::begin(others), std::end(others));
   return rows;

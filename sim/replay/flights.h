@@ -1,0 +1,90 @@
+// The runs that are under way, and how fast each goes: what a rank sends and receives shares its
+// ports, and its kernels are slower while a collective moves bytes over NVLink.
+//
+// A run that keeps shares of ports busy at full speed goes on at 1 / (the largest sum of such
+// shares at a port it uses, of all its ranks), no faster than alone: each port is shared out
+// equally, and no share depends on who came first. Of the GPU's multiprocessors and memory
+// bandwidth a collective takes a part in proportion to what it moves over NVLink; kernels take 1 +
+// slowdown * (share of NVLink in use) as long meanwhile.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "models/core/units.h"
+#include "sim/engine/event_queue.h"
+
+namespace meshwright {
+
+enum class Port : std::uint8_t {
+  nvlink_out,
+  nvlink_in,
+  network_out,
+  network_in,
+  host_out,
+  host_in
+};
+constexpr std::size_t port_count = 6;
+
+// In millionths of what the port carries: sums of integers do not depend on their order.
+using PortLoads = std::array<std::int32_t, port_count>;
+constexpr std::int32_t whole_port = 1'000'000;
+
+class Flights {
+ public:
+  struct Member {
+    int player = 0, run = 0;
+    const PortLoads* loads = nullptr;  // outlives the flight
+    bool computes = false;
+    double rate = 1;  // that this member's ports leave
+  };
+
+  Flights(std::size_t players, double slowdown) : slowdown_(slowdown), players_(players) {}
+
+  // One run of all members, of `lasts` at full speed, from `begin` on, which is now or later.
+  void add(std::span<const Member> members, SimTime begin, SimTime lasts);
+
+  // Takes out the run that ends next and goes to that time; none: no members. Valid until the next
+  // add().
+  std::span<const Member> next();
+
+  SimTime now() const { return ends_.now(); }
+
+ private:
+  struct Flight {
+    std::vector<Member> members;
+    SimTime left = 0;   // at full speed
+    SimTime since = 0;  // begin, or when `left` was known
+    double rate = 0;    // 0: not known yet
+    std::int32_t version = 0;
+  };
+  struct Place {
+    int flight = 0, member = 0;
+  };
+
+  struct Player {
+    std::vector<Place> under_way;
+    std::array<std::int64_t, port_count> used{};  // sums of their loads
+    bool changed = false;
+  };
+
+  Flight& flight(int id) { return flights_[static_cast<std::size_t>(id)]; }
+  Player& player(int id) { return players_[static_cast<std::size_t>(id)]; }
+  void use_ports(const Member& member, int sign);
+  double rate_of(const Member& member);
+  std::span<const Member> take_out(int id);
+  void settle();
+  void set_rate(int id);
+
+  double slowdown_;
+  EventQueue ends_;  // kind: version of the flight, a: flight
+  std::vector<Flight> flights_;
+  std::vector<int> free_;
+  int ended_ = -1;
+  std::vector<Player> players_;
+  std::vector<int> changed_;  // players of whose ports more or less is used
+};
+
+}  // namespace meshwright

@@ -1,0 +1,39 @@
+// How much of a rank's ports a communication keeps busy while it has them for itself.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "hwprofiles/topology.h"
+#include "models/plan/mesh.h"
+#include "models/plan/program.h"
+#include "sim/replay/flights.h"
+
+namespace meshwright {
+
+// What crosses hosts keeps the rank's share of its host's NICs busy; inside a host, NVLink (or the
+// way to the host where there is none) by the bytes that the rank moves there in that time. A
+// collective keeps both directions busy, a message or a copy one. The same for all ranks of a
+// stage.
+class PortUse {
+ public:
+  PortUse(const Mesh& mesh, const Topology& topology) : mesh_(mesh), topology_(topology) {}
+
+  PortLoads of(const Instruction& instruction, int stage, Seconds lasts);
+
+ private:
+  struct Reach {
+    int per_host = 1;  // most ranks of one group, or pair, on one host
+    bool across = false;
+  };
+  Reach of_groups(GroupKind kind);
+  Reach of_message(int from_stage, int to_stage);
+  void visit(std::span<const int> ranks, Reach& reach) const;
+
+  const Mesh& mesh_;
+  const Topology& topology_;
+  std::map<std::pair<int, int>, Reach> known_;  // {-1, group} or {stage, stage}
+};
+
+}  // namespace meshwright
