@@ -150,13 +150,21 @@ TEST_CASE("published names of models") {
 }
 
 TEST_CASE("largest batches are near the published ones, from the profiles alone") {
-  const Evidence evidence =
-      read_evidence(std::string(MESHWRIGHT_SOURCE_DIR) +
-                    "/scenarios/evidence/training_compiler_pytorch_1_13.json");
-  const ValidationScores scored = score(std::span(&evidence, 1));
-  REQUIRE(scored.sources.size() == 2);
-  CHECK(scored.sources[0].median_ape <= 0.10);  // native
-  CHECK(scored.sources[1].median_ape <= 0.15);  // compiled
+  const std::string folder = std::string(MESHWRIGHT_SOURCE_DIR) + "/scenarios/evidence/";
+  const std::vector<Evidence> tables = {
+      read_evidence(folder + "training_compiler_pytorch_1_13.json"),
+      read_evidence(folder + "training_compiler_hf_4_11_pytorch_1_9.json")};
+  const ValidationScores scored = score(tables);
+  REQUIRE(scored.sources.size() == 4);
+  CHECK(scored.sources[0].median_ape <= 0.10);  // 1.13, native
+  CHECK(scored.sources[0].p90_ape <= 0.25);     // BART, which reads texts of 1024 tokens, too
+  CHECK(scored.sources[1].median_ape <= 0.15);  // 1.13, compiled
+  std::vector<Pair> native;
+  for (const ScoredBatch& batch : scored.batches)
+    if (!batch.compiled)
+      native.push_back({static_cast<double>(batch.predicted_max_batch),
+                        static_cast<double>(batch.measured_max_batch)});
+  CHECK(summarise("native, both tables", native).median_ape <= 0.10);
 }
 
 TEST_CASE("evidence is read strictly") {
