@@ -43,6 +43,8 @@ std::vector<NamedConstant> named(KernelConstants& k) {
 
 Gpu Cluster::device() const {
   Gpu device = machine.gpu;
+  if (machine.framework)
+    device.memory_bytes = std::min(device.memory_bytes, machine.framework->capacity_bytes);
   if (device.kind == DeviceKind::gpu) return device;
   const double ranks_here = processes_per_host;
   // Threads per rank are a whole number; ranks beyond the cores take turns.

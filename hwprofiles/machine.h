@@ -154,8 +154,10 @@ struct Cluster {
 
   int ranks() const { return hosts * processes_per_host; }
   int host_of(int rank) const { return rank / processes_per_host; }
-  Gpu device() const;       // what one rank has; on a CPU computer ranks share cores and memory
-  Network network() const;  // with the override applied
+  // What one rank has: of a GPU's memory what CUDA reports, where that is known; on a CPU computer
+  // ranks share cores and memory.
+  Gpu device() const;
+  Network network() const;                    // with the override applied
   CollectiveLatency network_latency() const;  // with the override applied
   Seconds host_launch() const {
     return {host_launch_us.value_or(machine.host.host_launch_us) * 1e-6};

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -57,17 +58,31 @@ json scores_json(const ValidationScores& scores) {
                     {"source", batch.source},
                     {"model", batch.model},
                     {"machine", batch.machine},
-                    {"column", batch.full_max_batch ? "compiled" : "native"},
+                    {"column", batch.compiled ? "compiled" : "native"},
                     {"predicted_max_batch", batch.predicted_max_batch},
                     {"measured_max_batch", batch.measured_max_batch}});
     if (batch.full_max_batch) rows.back()["full_max_batch"] = *batch.full_max_batch;
   }
   for (const ErrorSummary& summary : scores.sources) sources.push_back(summary_json(summary));
+  json memory = json::array(), scaling = json::array(), fits = json::array();
+  for (const ErrorSummary& summary : scores.memory) memory.push_back(summary_json(summary));
+  for (const ScalingPair& pair : scores.scaling)
+    scaling.push_back({{"source", pair.source},
+                       {"ids", {pair.one, pair.several}},
+                       {"gpus", {1, pair.gpus}},
+                       {"predicted_efficiency", pair.predicted},
+                       {"measured_efficiency", pair.measured},
+                       {"within_3_points", std::abs(pair.difference()) <= scaling_tolerance}});
+  for (const FitChecks& check : scores.fits)
+    fits.push_back({{"source", check.source},
+                    {"largest_batches", check.largest},
+                    {"said_to_fit_at_1.25x", check.said_too_large},
+                    {"measured_steps", check.ran},
+                    {"said_not_to_fit", check.said_not_to_fit}});
   for (const SkippedRow& row : scores.skipped)
     skipped.push_back({{"id", row.id}, {"reason", row.reason}});
-  return {{"rows", rows},
-          {"sources", sources},
-          {"overall", summary_json(scores.overall)},
+  return {{"rows", rows},          {"sources", sources}, {"overall", summary_json(scores.overall)},
+          {"peak_memory", memory}, {"scaling", scaling}, {"fits", fits},
           {"skipped", skipped}};
 }
 
@@ -79,6 +94,39 @@ void add_row(Table& table, const ErrorSummary& summary) {
              summary.pairs_in_order ? show_percent(*summary.pairs_in_order) : "-",
              summary.regret ? show_percent(*summary.regret) : "-",
              summary.constant_mfu_mape ? show_percent(*summary.constant_mfu_mape) : "-"});
+}
+
+void print_table(const Table& table) {
+  if (table.rows().size() > 1) std::printf("\n%s", table.text().c_str());
+}
+
+void print_scaling(const ValidationScores& scores) {
+  Table table({fmt::format("scaling efficiency, 1 to {} GPUs", scaled_gpus), "pairs",
+               "within 3 points", "mean difference"});
+  for (const ScalingSummary& summary : summarise(scores.scaling))
+    table.add({summary.source, std::to_string(summary.pairs), std::to_string(summary.within),
+               fmt::format("{:+.1f} points", summary.mean_difference * 100)});
+  print_table(table);
+}
+
+void print_memory(const ValidationScores& scores) {
+  Table table({"peak memory", "rows", "mean error", "median", "90 %", "bias"});
+  for (const ErrorSummary& summary : scores.memory)
+    table.add({summary.source, std::to_string(summary.rows), show_percent(summary.mape),
+               show_percent(summary.median_ape), show_percent(summary.p90_ape),
+               fmt::format("{:+.1f} %", summary.bias * 100)});
+  print_table(table);
+}
+
+// Where something was tried to its limit, or contradicts.
+void print_fits(const ValidationScores& scores) {
+  Table table(
+      {"what fits", "largest batches", "1.25 x said to fit", "measured steps", "said not to fit"});
+  for (const FitChecks& check : scores.fits)
+    if (check.largest > 0 || check.said_not_to_fit > 0)
+      table.add({check.source, std::to_string(check.largest), std::to_string(check.said_too_large),
+                 std::to_string(check.ran), std::to_string(check.said_not_to_fit)});
+  print_table(table);
 }
 
 void show_progress(std::size_t rows_done, std::size_t all) {
@@ -105,6 +153,9 @@ int run_validate(const Options& options) {
   for (const ErrorSummary& summary : scores.sources) add_row(table, summary);
   if (scores.overall.rows > 0) add_row(table, scores.overall);
   std::printf("%s", table.text().c_str());
+  print_scaling(scores);
+  print_memory(scores);
+  print_fits(scores);
   if (!scores.skipped.empty())
     std::printf("\n%zu rows are not predicted: %s\n", scores.skipped.size(),
                 scores.skipped.front().reason.c_str());

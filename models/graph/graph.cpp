@@ -99,13 +99,40 @@ std::int64_t parameter_count(const Graph& graph) {
   return count;
 }
 
+namespace {
+
+double model_flops(const Fusion& fusion) {
+  const auto types = [&](const TensorIds& ids) {
+    std::vector<TensorType> result;
+    for (int id : ids) result.push_back(fusion.operands[static_cast<std::size_t>(id)]);
+    return result;
+  };
+  double flops = 0;
+  for (const FusedStep& step : fusion.steps)
+    flops += model_flops(OpCall{step.op, step.attributes, types(step.inputs), types(step.outputs)});
+  return flops;
+}
+
+// A fused loss makes the logits in the backward.
+bool makes_logits(const Fusion& fusion) {
+  return std::ranges::any_of(fusion.steps,
+                             [](const FusedStep& step) { return step.op == Op::cross_entropy; });
+}
+
+}  // namespace
+
 double model_flops(const Graph& graph) {
   double flops = 0;
   for (const Node& node : graph.nodes) {
-    if (node.phase != Phase::forward) continue;
-    const auto inputs = types_of(graph, node.inputs);
-    const auto outputs = types_of(graph, node.outputs);
-    flops += 3 * model_flops(OpCall{node.op, node.attributes, inputs, outputs});
+    const Fusion* fusion = node.attributes.fusion.get();
+    const bool forward = node.phase == Phase::forward;
+    if (fusion != nullptr) {
+      if (forward || makes_logits(*fusion)) flops += 3 * model_flops(*fusion);
+    } else if (forward) {
+      const auto inputs = types_of(graph, node.inputs);
+      const auto outputs = types_of(graph, node.outputs);
+      flops += 3 * model_flops(OpCall{node.op, node.attributes, inputs, outputs});
+    }
   }
   return flops;
 }

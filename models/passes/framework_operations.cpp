@@ -10,10 +10,36 @@ class FrameworkWriter {
  public:
   explicit FrameworkWriter(const Graph& graph) : old_(graph), out_(graph) { out_.nodes.clear(); }
 
-  Graph run() {
+  // `expand` says false where an operation stays as it is.
+  Graph run(bool (FrameworkWriter::*expand)(const Node&)) {
     for (const Node& node : old_.nodes)
-      if (!expand(node)) append(node);
+      if (!(this->*expand)(node)) append(node);
     return std::move(out_);
+  }
+
+  bool module(const Node& node) {
+    switch (node.op) {
+      case Op::gelu:
+        return node.attributes.gelu_tanh && gelu(node);
+      case Op::swiglu:
+        return swiglu(node);
+      case Op::rms_norm:
+        return rms_norm(node);
+      case Op::rope:
+        return rope(node);
+      case Op::attention:
+        return node.attributes.attention == AttentionKernel::unfused && attention(node);
+      default:
+        return false;
+    }
+  }
+
+  bool loss(const Node& node) {
+    if (node.op != Op::cross_entropy) return false;
+    Node of_type = node;
+    of_type.attributes.storage = old_.tensor(node.inputs[0]).type.dtype;
+    finish(Op::nll_loss, node, {add(Op::log_softmax, of_type, {node.inputs[0]}), node.inputs[1]});
+    return true;
   }
 
  private:
@@ -37,26 +63,6 @@ class FrameworkWriter {
     out_.nodes.back().outputs[0] = at.outputs[0];
     out_.tensors[static_cast<std::size_t>(at.outputs[0])].producer =
         static_cast<int>(out_.nodes.size()) - 1;
-  }
-
-  // False: the operation stays as it is.
-  bool expand(const Node& node) {
-    switch (node.op) {
-      case Op::gelu:
-        return node.attributes.gelu_tanh && gelu(node);
-      case Op::swiglu:
-        return swiglu(node);
-      case Op::rms_norm:
-        return rms_norm(node);
-      case Op::rope:
-        return rope(node);
-      case Op::attention:
-        return node.attributes.attention == AttentionKernel::unfused && attention(node);
-      case Op::cross_entropy:
-        return cross_entropy(node);
-      default:
-        return false;
-    }
   }
 
   // transformers' NewGELUActivation: 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
@@ -123,19 +129,18 @@ class FrameworkWriter {
     return heads;
   }
 
-  bool cross_entropy(const Node& node) {
-    Node of_type = node;
-    of_type.attributes.storage = old_.tensor(node.inputs[0]).type.dtype;
-    finish(Op::nll_loss, node, {add(Op::log_softmax, of_type, {node.inputs[0]}), node.inputs[1]});
-    return true;
-  }
-
   const Graph& old_;
   Graph out_;
 };
 
 }  // namespace
 
-Graph framework_operations(Graph graph, const Plan&) { return FrameworkWriter(graph).run(); }
+Graph framework_operations(Graph graph, const Plan&) {
+  return FrameworkWriter(graph).run(&FrameworkWriter::module);
+}
+
+Graph framework_loss(Graph graph, const Plan&) {
+  return FrameworkWriter(graph).run(&FrameworkWriter::loss);
+}
 
 }  // namespace meshwright

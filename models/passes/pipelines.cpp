@@ -38,6 +38,7 @@ constexpr Pass training_list[] = {
     {"framework_operations",
      "after the splits, which cut modules; before backward: each operation has its gradient",
      framework_operations, at_none},
+    {"framework_loss", "the same for the loss", framework_loss, at_none, true},
     {"backward", "on the split graph: gradients are local", backward},
     {"simplify", "early: what is left out need not be looked at again", simplify, at_full, true},
     {"common_subexpressions", "before recomputation, which makes things twice on purpose",

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "models/core/error.h"
+#include "sim/compile/allocator.h"
 
 namespace meshwright {
 
@@ -18,63 +19,94 @@ std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 std::int64_t elements(const TensorType& type) { return type.shape.elements(); }
 
-// The score matrices of one attention: elements.
-std::int64_t score_elements(const Attributes& a) {
-  return std::int64_t{a.micro_batch} * a.heads * a.sequence_length * a.sequence_length;
-}
+using Sizes = std::vector<std::int64_t>;  // bytes of some blocks
 
 // What an operation does to memory beside its inputs and outputs.
 struct Footprint {
   std::int64_t output_size = half;  // bytes of an element of its output
   std::vector<int> kept_inputs;     // tensors that the backward needs as they are
-  std::int64_t kept = 0;            // bytes of copies, masks and statistics that it needs
-  std::int64_t forward_scratch = 0, backward_scratch = 0;
+  Sizes kept;                       // copies, masks and statistics that it needs
+  Sizes forward_scratch, backward_scratch;
 };
 
-class AutocastStep {
+class AutocastTraining {
  public:
-  AutocastStep(const Graph& graph, Execution execution, bool gradient_buckets)
-      : graph_(graph), compiled_(execution == Execution::compiled) {
-    for (const Parameter& parameter : graph.parameters)
-      live_ += elements(graph.tensor(parameter.tensor).type) * (gradient_buckets ? 5 : 4) * single;
-    readers_.resize(graph.tensors.size(), 0);
-    size_.resize(graph.tensors.size(), single);
-    gradient_.resize(graph.tensors.size(), 0);
-    for (const Node& node : graph.nodes)
-      for (int id : node.inputs) ++readers_[at(id)];
+  AutocastTraining(const Graph& graph, const Framework& framework, Allocator& memory)
+      : graph_(graph),
+        compiled_(framework.execution == Execution::compiled),
+        softmax_keeps_input_(framework.softmax_keeps_input && !compiled_),
+        memory_(memory) {
+    std::int64_t parameters = 0;
+    for (const Parameter& parameter : graph.parameters) {
+      memory_.allocate(bytes_of_state(parameter.tensor));
+      parameters += bytes_of_state(parameter.tensor);
+    }
+    for (; framework.gradient_buckets && parameters > 0; parameters -= bucket_bytes)
+      memory_.allocate(std::min(parameters, bucket_bytes));
   }
 
-  std::int64_t run() {
+  // Gradients appear in the first backward, moments in the first step of the optimizer; both stay.
+  void step() {
+    begin();
     std::vector<Footprint> footprints;
+    kept_.clear();
     for (const Node& node : graph_.nodes) {
       footprints.push_back(of(node));
       forward(node, footprints.back());
     }
     leave_model();
-    for (std::size_t i = footprints.size(); i-- > 0;) backward(graph_.nodes[i], footprints[i]);
-    return peak_;
+    for (std::size_t i = footprints.size(); i-- > 0;)
+      backward(graph_.nodes[i], footprints[i], kept_[i]);
+    for (const Parameter& parameter : graph_.parameters) optimize(parameter.tensor);
   }
 
  private:
+  static constexpr std::int64_t bucket_bytes = 25 << 20;  // of DistributedDataParallel
+
+  void begin() {
+    const std::size_t tensors = graph_.tensors.size();
+    readers_.assign(tensors, 0);
+    size_.assign(tensors, single);
+    block_.assign(tensors, -1);
+    gradient_.assign(tensors, -1);
+    state_gradient_.resize(tensors, -1);
+    weights_.clear(), copied_.clear(), held_.clear();
+    for (const Node& node : graph_.nodes)
+      for (int id : node.inputs) ++readers_[at(id)];
+  }
+
   bool is_activation(int id) const {
     return graph_.tensor(id).role == Role::activation && graph_.tensor(id).producer >= 0;
   }
   std::int64_t bytes(int id) const { return elements(graph_.tensor(id).type) * size_[at(id)]; }
+  std::int64_t bytes_of_state(int parameter) const {
+    return elements(graph_.tensor(parameter).type) * single;
+  }
+  std::int64_t rows(int id) const { return graph_.tensor(id).type.shape[0]; }
   bool is_half(int id) const { return size_[at(id)] == half; }
 
-  void use(std::int64_t scratch) { peak_ = std::max(peak_, live_ + scratch); }
+  std::vector<int> allocate(const Sizes& sizes) {
+    std::vector<int> blocks;
+    for (const std::int64_t size : sizes) blocks.push_back(memory_.allocate(size));
+    return blocks;
+  }
+  void release(const std::vector<int>& blocks) {
+    for (const int block : blocks) memory_.release(block);
+  }
 
   void drop_reader(int id) {
-    if (is_activation(id) && --readers_[at(id)] == 0) live_ -= bytes(id);
+    if (is_activation(id) && --readers_[at(id)] == 0) memory_.release(block_[at(id)]);
   }
 
   // One fp16 copy of a parameter for all products until the model has returned (autocast's cache),
   // then for those whose backward is still to come.
   void copy_weight(int id) {
-    if (weight_readers_[id]++ == 0) live_ += half * elements(graph_.tensor(id).type);
+    WeightCopy& copy = weights_[id];
+    if (copy.readers++ == 0) copy.block = memory_.allocate(half * elements(graph_.tensor(id).type));
   }
   void drop_weight(int id) {
-    if (--weight_readers_[id] == 0) live_ -= half * elements(graph_.tensor(id).type);
+    WeightCopy& copy = weights_[id];
+    if (--copy.readers == 0) memory_.release(copy.block);
   }
 
   Footprint of(const Node& node) {
@@ -86,7 +118,7 @@ class AutocastStep {
     switch (node.op) {
       case Op::embedding:
         f.output_size = single;
-        f.backward_scratch = single * elements(graph_.tensor(node.inputs[1]).type);
+        f.backward_scratch = {single * elements(graph_.tensor(node.inputs[1]).type)};
         return f;
       case Op::add_position:
       case Op::add_row:
@@ -97,13 +129,14 @@ class AutocastStep {
         return f;
       case Op::layer_norm:  // input in fp32, mean and deviation of each row
         f.output_size = single;
-        f.kept = elements(graph_.tensor(node.outputs[1]).type) * single;
+        f.kept = {elements(graph_.tensor(node.outputs[1]).type) * single};
         keep_wide(x, f);
         return f;
       case Op::linear: {
         keep_half(x, f);
         const std::int64_t weights = elements(graph_.tensor(node.inputs[1]).type);
-        f.backward_scratch = (half + single) * weights + (is_half(x) ? 0 : half * n);
+        f.backward_scratch = {half * weights, single * weights};
+        if (!is_half(x)) f.backward_scratch.push_back(half * n);
         return f;
       }
       case Op::attention:
@@ -118,9 +151,9 @@ class AutocastStep {
         // operations, and everything after it stays fp32: x of pow, tanh(...), 0.5 x, 1 +
         // tanh(...).
         f.output_size = single;
-        f.kept = (single + single + same + single) * n;
-        f.forward_scratch = single * n;
-        f.backward_scratch = 2 * single * n;
+        f.kept = {single * n, single * n, same * n, single * n};
+        f.forward_scratch = {single * n};
+        f.backward_scratch = {single * n, single * n};
         return f;
       case Op::relu:
       case Op::tanh:  // keep what they make
@@ -132,7 +165,7 @@ class AutocastStep {
         return f;
       case Op::dropout:
         f.output_size = same;
-        f.kept = mask * n;
+        f.kept = {mask * n};
         return f;
       case Op::cross_entropy:
         // An fp32 copy of the logits, their log-softmax, which is kept; in the backward the
@@ -142,9 +175,11 @@ class AutocastStep {
           f.kept_inputs = {x};
           return f;
         }
-        f.kept = single * n;
-        f.forward_scratch = single * n + (shifts_logits() ? half * n : 0);
-        f.backward_scratch = 2 * single * n - half * n;
+        f.kept = {single * n};
+        (softmax_keeps_input_ ? f.kept : f.forward_scratch).push_back(single * n);
+        if (shifts_logits()) f.forward_scratch.push_back(half * n);
+        f.backward_scratch = {single * n,
+                              (single - half) * n};  // the second one ends as the gradient
         return f;
       default:
         throw InputError(
@@ -157,7 +192,7 @@ class AutocastStep {
 
   void keep_wide(int x, Footprint& f) const {
     if (is_half(x))
-      f.kept += single * elements(graph_.tensor(x).type);
+      f.kept.push_back(single * elements(graph_.tensor(x).type));
     else
       f.kept_inputs.push_back(x);
   }
@@ -166,7 +201,7 @@ class AutocastStep {
     if (is_half(x))
       f.kept_inputs.push_back(x);
     else if (!compiled_ || copied_.insert(x).second)
-      f.kept += half * elements(graph_.tensor(x).type);
+      f.kept.push_back(half * elements(graph_.tensor(x).type));
   }
 
   // transformers' self-attention: queries, keys and values are views in another order, of which
@@ -176,25 +211,35 @@ class AutocastStep {
     const Attributes& a = node.attributes;
     if (a.attention != AttentionKernel::unfused)
       throw InputError("attention keeps its score matrix here; use unfused attention");
-    const std::int64_t scores = score_elements(a);
-    const std::int64_t rows = std::int64_t{a.micro_batch} * a.sequence_length;
+    // A decoder's queries may meet more or fewer keys of the encoder.
+    const std::int64_t queries = rows(node.inputs[0]);
+    const std::int64_t keys = node.inputs.size() > 1 ? rows(node.inputs[1]) : queries;
+    const std::int64_t scores = queries * keys / a.micro_batch * a.heads;
     Footprint f;
-    f.kept = half * rows * (a.heads + 2 * a.kv_heads) * a.head_dim;
-    f.kept += scores * (single + (compiled_ ? 0 : half) + (a.dropout > 0 ? mask : 0));
-    f.forward_scratch = (compiled_ ? 2 * half : 2 * single) * scores;
-    f.backward_scratch = (compiled_ ? 3 * half : 3 * single) * scores;
+    const std::int64_t keys_bytes = half * keys * a.kv_heads * a.head_dim;
+    f.kept = {half * queries * a.heads * a.head_dim, keys_bytes, keys_bytes, single * scores};
+    if (a.dropout > 0) f.kept.push_back(mask * scores);
+    if (!compiled_) f.kept.push_back(half * scores);
+    const std::int64_t passing = (compiled_ ? half : single) * scores;
+    f.forward_scratch = {passing, passing};
+    if (softmax_keeps_input_) {
+      f.forward_scratch.pop_back();
+      f.kept.push_back(passing);
+    }
+    f.backward_scratch = {passing, passing, passing};
     return f;
   }
 
   void forward(const Node& node, const Footprint& f) {
     const int y = node.outputs[0];  // a norm's statistics are in `kept`
-    size_[at(y)] = f.output_size;
-    live_ += bytes(y);
-    ++readers_[at(y)];  // while it is made
     if (node.op == Op::linear) copy_weight(node.inputs[1]);
+    const std::vector<int> scratch = allocate(f.forward_scratch);
+    kept_.push_back(allocate(f.kept));
+    size_[at(y)] = f.output_size;
+    block_[at(y)] = memory_.allocate(bytes(y));
+    ++readers_[at(y)];  // while it is made
     for (int id : f.kept_inputs) ++readers_[at(id)];
-    live_ += f.kept;
-    use(f.forward_scratch);
+    release(scratch);
     if (node.op == Op::cross_entropy && !compiled_) hold(node.inputs[0]);
     if (node.op == Op::attention && node.attributes.causal && !compiled_)
       for (int id : node.inputs) hold(id);
@@ -212,39 +257,86 @@ class AutocastStep {
     for (int id : held_) drop_reader(id);
   }
 
-  void backward(const Node& node, const Footprint& f) {
-    std::int64_t again = 0;  // a second gradient of one tensor is made before it is added
+  void backward(const Node& node, const Footprint& f, const std::vector<int>& kept) {
+    std::vector<int> scratch;
     for (int id : node.inputs) {
       if (!is_activation(id)) continue;
-      if (gradient_[at(id)] > 0) {
-        again += gradient_[at(id)];
-        continue;
-      }
-      gradient_[at(id)] = bytes(id);
-      live_ += gradient_[at(id)];
+      const int gradient = memory_.allocate(bytes(id));
+      // A second gradient of one tensor is made before it is added.
+      if (gradient_[at(id)] >= 0)
+        scratch.push_back(gradient);
+      else
+        gradient_[at(id)] = gradient;
     }
-    use(f.backward_scratch + again);
-    live_ -= gradient_[at(node.outputs[0])];
-    live_ -= f.kept;
+    for (const int block : allocate(f.backward_scratch)) scratch.push_back(block);
+    for (int id : node.inputs)
+      if (graph_.tensor(id).role == Role::parameter && state_gradient_[at(id)] < 0)
+        state_gradient_[at(id)] = memory_.allocate(bytes_of_state(id));
+    release(scratch);
+    if (const int gradient = gradient_[at(node.outputs[0])]; gradient >= 0)
+      memory_.release(gradient);
+    release(kept);
     for (int id : f.kept_inputs) drop_reader(id);
     if (node.op == Op::linear) drop_weight(node.inputs[1]);
   }
 
+  void optimize(int parameter) {
+    if (moments_.insert(parameter).second)
+      for (int i = 0; i < 2; ++i) memory_.allocate(bytes_of_state(parameter));
+    memory_.release(memory_.allocate(bytes_of_state(parameter)));  // the denominator
+  }
+
+  struct WeightCopy {
+    int readers = 0, block = -1;
+  };
+
   const Graph& graph_;
-  bool compiled_;
-  std::int64_t live_ = 0, peak_ = 0;
+  bool compiled_, softmax_keeps_input_;
+  Allocator& memory_;
   std::vector<int> readers_;            // by tensor: who still needs it
   std::vector<std::int64_t> size_;      // by tensor: bytes of an element
-  std::vector<std::int64_t> gradient_;  // by tensor: bytes of its gradient, once there is one
-  std::map<int, int> weight_readers_;
+  std::vector<int> block_;              // by tensor: where it is
+  std::vector<int> gradient_;           // by tensor: where its gradient is, once there is one
+  std::vector<int> state_gradient_;     // by parameter's tensor: the same, from step to step
+  std::set<int> moments_;               // tensors of parameters that have them
+  std::vector<std::vector<int>> kept_;  // by node: what its backward needs
+  std::map<int, WeightCopy> weights_;
   std::set<int> copied_;  // fp32 tensors of which there is an fp16 copy
   std::vector<int> held_;
 };
 
 }  // namespace
 
-std::int64_t autocast_peak_bytes(const Graph& forward, Execution execution, bool gradient_buckets) {
-  return AutocastStep(forward, execution, gradient_buckets).run();
+Graph with_source_length(Graph forward, int tokens) {
+  MESHWRIGHT_CHECK(forward.decoder_tokens >= 0, "only an encoder reads a source of its own length");
+  std::vector<bool> of_source(forward.tensors.size(), false);
+  const std::int64_t sequences = forward.micro_batch;
+  const auto lengthen = [&](int id) {
+    std::int64_t& rows = forward.tensors[at(id)].type.shape[0];
+    of_source[at(id)] = rows == sequences * forward.sequence_length;
+    if (of_source[at(id)]) rows = sequences * tokens;
+  };
+  lengthen(forward.tokens);
+  // Rows are those of the first input: of an attention, the queries.
+  for (const Node& node : forward.nodes)
+    if (of_source[at(node.inputs[0])])
+      for (int id : node.outputs) lengthen(id);
+  return forward;
+}
+
+std::int64_t autocast_peak_bytes(const Graph& forward, const Framework& framework) {
+  CountingAllocator memory;
+  AutocastTraining training(forward, framework, memory);
+  for (int step = 0; step < 2; ++step) training.step();
+  return memory.peak_bytes();
+}
+
+bool autocast_fits(const Graph& forward, const Framework& framework, std::int64_t capacity) {
+  constexpr int steps = 3;  // the first one without moments, the next around them
+  CachingAllocator memory(capacity);
+  AutocastTraining training(forward, framework, memory);
+  for (int step = 0; step < steps && !memory.out_of_memory(); ++step) training.step();
+  return !memory.out_of_memory();
 }
 
 }  // namespace meshwright

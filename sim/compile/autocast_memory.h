@@ -17,10 +17,27 @@ enum class Execution : std::uint8_t {
             // operands and results of products, inputs of norms, softmax, and random masks
 };
 
+struct Framework {
+  Execution execution = Execution::eager;
+  // Gradients have a second copy, in which they travel (PyTorch's DistributedDataParallel).
+  bool gradient_buckets = false;
+  // Before PyTorch 1.11 the gradient formulas of softmax and log-softmax named their input, if only
+  // for its type, and so autograd kept it, in fp32 (pytorch/pytorch#49600, #65242). A compiler
+  // drops what nothing reads.
+  bool softmax_keeps_input = false;
+};
+
+// What memory is counted of where the encoder reads `tokens` tokens of each sequence, and the
+// decoder as many as before. Attributes stay as they are: nothing can run such a graph.
+Graph with_source_length(Graph forward, int tokens);
+
 // Bytes of all tensors at the fullest moment of a step. `forward`: a model's graph as build_graph
-// makes it, unfused attention, on one rank. `gradient_buckets`: gradients have a second copy, in
-// which they travel (PyTorch's DistributedDataParallel). InputError for an operation of which
-// nothing is known here.
-std::int64_t autocast_peak_bytes(const Graph& forward, Execution execution, bool gradient_buckets);
+// makes it, unfused attention, on one rank. InputError for an operation of which nothing is known
+// here.
+std::int64_t autocast_peak_bytes(const Graph& forward, const Framework& framework);
+
+// Whether steps run in `capacity` bytes, handed out as PyTorch does (allocator.h): rounded up, and
+// in segments that fall apart into blocks which later requests do not fit.
+bool autocast_fits(const Graph& forward, const Framework& framework, std::int64_t capacity);
 
 }  // namespace meshwright

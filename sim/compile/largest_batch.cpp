@@ -14,7 +14,7 @@ constexpr int most = 1 << 20;
 Fit fit_of(const Model& model, const Plan& plan, int micro_batch, const Cluster& cluster) {
   const Prepared prepared = prepare(model, with_micro_batch(plan, micro_batch), cluster);
   Fit fit;
-  for (const StageMemory& stage : stage_memory(prepared.stages, cluster))
+  for (const StageMemory& stage : stage_memory(prepared.stages, prepared.plan, cluster))
     fit.bytes = std::max(fit.bytes, stage.peak_bytes);
   const std::int64_t on_host = host_memory_bytes(prepared.stages, prepared.plan, cluster);
   fit.fits = static_cast<double>(fit.bytes) <= cluster.device().memory_bytes &&

@@ -7,6 +7,7 @@
 #include "models/schedule/schedule.h"
 #include "sim/planner/bounds.h"
 #include "sim/planner/mixed_recompute.h"
+#include "sim/predict/predict.h"
 
 namespace meshwright {
 
@@ -25,7 +26,10 @@ double BoundMaker::bytes_per_parameter(const Candidate& candidate) const {
   const double moments = t.optimizer == OptimizerKind::sgd ? 1 : 2;
   const double share = 1.0 / shards(candidate);
   const int zero = candidate.zero_stage;
-  return storage * (zero >= 3 ? share : 1) +
+  const SecondGradient second = second_gradient(t, zero, cluster_.machine.gpu.kind);
+  return static_cast<double>(second.of_all) +
+         static_cast<double>(second.of_own) * (zero >= 1 ? share : 1) +
+         storage * (zero >= 3 ? share : 1) +
          static_cast<double>(bytes_of(t.gradient_reduce)) * (zero >= 2 ? share : 1) +
          (4 * moments + (storage < 4 ? 4 : 0)) * (zero >= 1 ? share : 1);
 }

@@ -311,7 +311,7 @@ void ClusterSearch::evaluate(const Entry& entry) {
   const auto built = build(plan);
   if (!built) return;
   const Prepared& prepared = *built;
-  const double peak = peak_of(stage_memory(prepared.stages, cluster_));
+  const double peak = peak_of(stage_memory(prepared.stages, prepared.plan, cluster_));
   const auto on_host =
       static_cast<double>(host_memory_bytes(prepared.stages, prepared.plan, cluster_));
   if (peak > limit_) return note_miss(entry.candidate, peak);
@@ -349,8 +349,9 @@ void ClusterSearch::measure_closest_miss() {
   decided.plan = to_plan(nearest_->candidate, base_);
   const Plan plan = settle(decided, cluster_.ranks(), facts_);
   if (const auto prepared = build(plan))
-    closest_ = ClosestMiss{plan, machine_, cluster_.hosts,
-                           peak_of(stage_memory(prepared->stages, cluster_)), limit_};
+    closest_ =
+        ClosestMiss{plan, machine_, cluster_.hosts,
+                    peak_of(stage_memory(prepared->stages, prepared->plan, cluster_)), limit_};
 }
 
 }  // namespace meshwright

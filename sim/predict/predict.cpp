@@ -40,7 +40,7 @@ void add_throughput(const Prepared& prepared, const Cluster& cluster, bool spot,
 }
 
 void add_memory(const Prepared& prepared, const Cluster& cluster, Prediction& result) {
-  result.memory = stage_memory(prepared.stages, cluster);
+  result.memory = stage_memory(prepared.stages, prepared.plan, cluster);
   for (const StageMemory& stage : result.memory)
     result.peak_memory_bytes = std::max(result.peak_memory_bytes, stage.peak_bytes);
   result.memory_limit_bytes = cluster.device().memory_bytes;
@@ -78,6 +78,16 @@ std::int64_t scratch_of(const Program& program, const Gpu& device) {
   return bytes;
 }
 
+std::int64_t second_gradient_bytes(const Program& program, const Plan& plan, DeviceKind device) {
+  const SecondGradient second = second_gradient(plan.training, plan.parallelism.zero_stage, device);
+  std::int64_t bytes = 0;
+  for (const Bucket& bucket : program.buckets) {
+    bytes += second.of_all * bucket.elements;
+    if (bucket.owner.includes(program.fullest)) bytes += second.of_own * bucket.shard_elements;
+  }
+  return bytes;
+}
+
 std::optional<StepInterval> interval_of(const Cluster& cluster, double step_time_s) {
   const std::optional<Residuals>& residuals = cluster.machine.residuals;
   if (!residuals) return std::nullopt;
@@ -109,7 +119,19 @@ Prepared prepare(const Model& model, Plan plan, const Cluster& cluster) {
   return prepared;
 }
 
-std::vector<StageMemory> stage_memory(const std::vector<Program>& stages, const Cluster& cluster) {
+SecondGradient second_gradient(const Training& training, int zero_stage, DeviceKind device) {
+  const auto storage = static_cast<std::int64_t>(bytes_of(storage_of(training.precision)));
+  const auto full = static_cast<std::int64_t>(bytes_of(Dtype::f32));
+  if (storage == full || device == DeviceKind::cpu) return {};
+  // Of units that are sharded the gradients of 16 bits are handed on one by one, and only those of
+  // 32 stay.
+  const bool one_by_one = zero_stage >= 2;
+  if (training.gradient_reduce != Dtype::f32) return {.of_own = one_by_one ? full - storage : full};
+  return {.of_all = training.fuse_gradient_accumulation || one_by_one ? 0 : storage};
+}
+
+std::vector<StageMemory> stage_memory(const std::vector<Program>& stages, const Plan& plan,
+                                      const Cluster& cluster) {
   const LibraryOverheads& overheads = cluster.machine.overheads;
   const double library = overheads.context_bytes + overheads.workspace_bytes +
                          (cluster.ranks() > 1 ? overheads.communicator_bytes : 0);
@@ -120,8 +142,10 @@ std::vector<StageMemory> stage_memory(const std::vector<Program>& stages, const 
     stage.class_bytes = program.memory.class_bytes;
     const std::int64_t scratch = scratch_of(program, cluster.device());
     stage.class_bytes[static_cast<std::size_t>(MemoryClass::workspace)] += scratch;
+    const std::int64_t gradients = second_gradient_bytes(program, plan, cluster.machine.gpu.kind);
+    stage.class_bytes[static_cast<std::size_t>(MemoryClass::gradients)] += gradients;
     stage.library_bytes = static_cast<std::int64_t>(library);
-    stage.peak_bytes = program.memory.arena_bytes + scratch + stage.library_bytes;
+    stage.peak_bytes = program.memory.arena_bytes + scratch + gradients + stage.library_bytes;
     if (cluster.machine.shared_memory) stage.peak_bytes += program.memory.host_bytes;
     memory.push_back(stage);
   }

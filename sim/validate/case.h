@@ -15,6 +15,7 @@ struct StepCase {
   Plan plan;
   std::string key;       // equal for cases that differ in their clusters alone
   std::string question;  // equal for cases that differ in their plans alone
+  std::string per_gpu;   // equal for cases that differ in the number of replicas alone
 };
 
 // Name of the machine that the row's job asks for.

@@ -1,6 +1,7 @@
 #include "sim/validate/largest_batch.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "models/core/error.h"
@@ -15,13 +16,12 @@ namespace {
 
 using nlohmann::json;
 
-// A framework's allocator, which holds everything.
+// What libraries leave of a GPU to a framework's allocator.
 double usable_bytes(const Machine& machine, bool several) {
   const FrameworkMemory& framework = *machine.framework;
   const LibraryOverheads& overheads = machine.overheads;
-  return (framework.capacity_bytes - framework.context_bytes - overheads.workspace_bytes -
-          (several ? overheads.communicator_bytes : 0)) *
-         (1 - framework.allocator_loss);
+  return framework.capacity_bytes - framework.context_bytes - overheads.workspace_bytes -
+         (several ? overheads.communicator_bytes : 0);
 }
 
 Job job_of(const LargestBatchRow& row, const Machine& machine) {
@@ -38,6 +38,27 @@ Job job_of(const LargestBatchRow& row, const Machine& machine) {
   return read_job(
       {{"model", model}, {"training", training}, {"cluster", {{"machine", row.machine}}}}, row.id,
       ".", machine_facts);
+}
+
+// Tokens of what an encoder reads of a data set of texts and their summaries. A row's sequence
+// length is that of the summaries: transformers' example cuts them at 128 tokens, the texts at 1024
+// (max_target_length, max_source_length), and pads both to that.
+std::optional<int> source_length_of(const LargestBatchRow& row, const Model& model) {
+  constexpr int longest_text = 1024;
+  constexpr std::string_view summarized[] = {"xsum", "cnn_dailymail", "samsum"};
+  if (!model.has_decoder() || std::ranges::find(summarized, row.dataset) == std::end(summarized))
+    return std::nullopt;
+  return longest_text;
+}
+
+// "transformers-4.11.0-pytorch-1.9.0" names a version before 1.11.
+bool keeps_softmax_input(const std::string& framework) {
+  const std::size_t at = framework.find("pytorch-");
+  int major = 0, minor = 0;
+  if (at == std::string::npos ||
+      std::sscanf(framework.c_str() + at, "pytorch-%d.%d", &major, &minor) != 2)
+    return false;
+  return std::pair(major, minor) < std::pair(1, 11);
 }
 
 }  // namespace
@@ -59,24 +80,35 @@ BatchPrediction predict_largest_batch(const LargestBatchRow& row, const Machine&
   Cluster cluster = make_cluster(job.cluster, machine, 1);
   const bool several = cluster.ranks() > 1;
   const double usable = usable_bytes(machine, several);
-  const auto limit = static_cast<std::int64_t>(usable);
+  const auto all = static_cast<std::int64_t>(usable);
+  // Of what a compiler lays out in advance no more is lost than an allocator loses at its best.
+  const auto laid_out = static_cast<std::int64_t>(usable * (1 - machine.framework->allocator_loss));
   const Plan plan = settle(job, cluster.ranks(), machine_facts(machine));
-  const auto with_autocast = [&](Execution execution) {
-    const auto fit = [&](int batch) {
-      Training training = plan.training;
-      training.micro_batch = batch;
-      // torch_xla reduces gradients where they are, when no activation is left.
-      const bool buckets = several && execution == Execution::eager;
-      const std::int64_t bytes =
-          autocast_peak_bytes(build_graph(job.model, training), execution, buckets);
-      return Fit{bytes <= limit, bytes};
-    };
-    return largest_that_fits(limit, fit).micro_batch;
+  const std::optional<int> source_length = source_length_of(row, job.model);
+  const auto graph_of = [&](int batch) {
+    Training training = plan.training;
+    training.micro_batch = batch;
+    Graph graph = build_graph(job.model, training);
+    return source_length ? with_source_length(std::move(graph), *source_length) : graph;
   };
-  cluster.machine.gpu.memory_bytes = usable;
+  const Framework framework{.gradient_buckets = several,
+                            .softmax_keeps_input = keeps_softmax_input(row.framework)};
+  const auto eager = [&](int batch) {
+    const Graph graph = graph_of(batch);
+    return Fit{autocast_fits(graph, framework, all), autocast_peak_bytes(graph, framework)};
+  };
+  // torch_xla reduces gradients where they are, when no activation is left.
+  const auto compiled = [&](int batch) {
+    const std::int64_t bytes = autocast_peak_bytes(graph_of(batch), {Execution::compiled});
+    return Fit{bytes <= laid_out, bytes};
+  };
+  cluster.machine.gpu.memory_bytes = static_cast<double>(laid_out);
   cluster.machine.overheads = {};
-  return {with_autocast(Execution::eager), with_autocast(Execution::compiled),
-          largest_micro_batch(job.model, plan, cluster).micro_batch};
+  BatchPrediction prediction{largest_that_fits(all, eager).micro_batch,
+                             largest_that_fits(laid_out, compiled).micro_batch,
+                             {}};
+  if (!source_length) prediction.full = largest_micro_batch(job.model, plan, cluster).micro_batch;
+  return prediction;
 }
 
 }  // namespace meshwright

@@ -33,6 +33,9 @@ class Scorer {
   ValidationScores run() {
     for (const Evidence& each : evidence_) score_source(each);
     score_.overall = summarise("overall", score_.steps);
+    score_.scaling = scaling_pairs(score_.steps);
+    score_.memory = summarise_memory(score_.steps);
+    score_.fits = check_fits(score_);
     return std::move(score_);
   }
 
@@ -69,8 +72,8 @@ class Scorer {
     for (const LargestBatchRow& row : evidence.largest_batches) {
       try {
         const BatchPrediction predicted = predict_largest_batch(row, machine(row.machine));
-        add_batch(evidence, row, {predicted.native, row.native}, native);
-        add_batch(evidence, row, {predicted.compiled, row.compiled}, compiled);
+        add_batch(evidence, row, false, {predicted.native, row.native}, native);
+        add_batch(evidence, row, true, {predicted.compiled, row.compiled}, compiled);
         score_.batches.back().full_max_batch = predicted.full;
       } catch (const InputError& error) {
         score_.skipped.push_back({row.id, error.what()});
@@ -82,11 +85,11 @@ class Scorer {
       score_.sources.push_back(summarise(evidence.source + " compiled", compiled));
   }
 
-  void add_batch(const Evidence& evidence, const LargestBatchRow& row, std::pair<int, int> batch,
-                 std::vector<Pair>& pairs) {
+  void add_batch(const Evidence& evidence, const LargestBatchRow& row, bool is_compiled,
+                 std::pair<int, int> batch, std::vector<Pair>& pairs) {
     const auto [predicted, measured] = batch;
     score_.batches.push_back(
-        {row.id, evidence.source, row.model, row.machine, predicted, measured, {}});
+        {row.id, evidence.source, row.model, row.machine, is_compiled, predicted, measured, {}});
     pairs.push_back({static_cast<double>(predicted), static_cast<double>(measured)});
   }
 
@@ -131,7 +134,10 @@ class Scorer {
     scored.fits = prediction.fits;
     scored.gpu = step.cluster.machine.gpu.name;
     scored.hosts = step.cluster.hosts;
+    scored.ranks = step.cluster.ranks();
+    scored.sequences = static_cast<double>(step.plan.training.global_batch);
     scored.question = step.question;
+    scored.per_gpu = step.per_gpu;
     if (evidence.independent_rows)
       scored.weight = std::min(1.0, static_cast<double>(*evidence.independent_rows) /
                                         static_cast<double>(evidence.steps.size()));
@@ -271,6 +277,36 @@ ErrorSummary summarise(const std::string& source, std::span<const ScoredStep> st
   for (const auto& [mfu, weight] : mfus) errors.emplace_back(std::abs(mfu / constant - 1), weight);
   summary.constant_mfu_mape = mean(errors);
   return summary;
+}
+
+std::vector<ErrorSummary> summarise_memory(std::span<const ScoredStep> steps) {
+  std::vector<ErrorSummary> summaries;
+  for (std::size_t begin = 0, end = 0; begin < steps.size(); begin = end) {
+    std::vector<Pair> pairs;
+    for (; end < steps.size() && steps[end].source == steps[begin].source; ++end)
+      if (const std::optional<double>& measured = steps[end].measured_peak_memory_bytes)
+        pairs.push_back({steps[end].predicted_peak_memory_bytes, *measured, steps[end].weight});
+    if (!pairs.empty()) summaries.push_back(summarise(steps[begin].source, pairs));
+  }
+  return summaries;
+}
+
+std::vector<FitChecks> check_fits(const ValidationScores& scores) {
+  std::vector<FitChecks> checks;
+  const auto of = [&](const std::string& source) -> FitChecks& {
+    if (checks.empty() || checks.back().source != source) checks.push_back({.source = source});
+    return checks.back();
+  };
+  for (const ScoredStep& step : scores.steps) {
+    ++of(step.source).ran;
+    of(step.source).said_not_to_fit += !step.fits;
+  }
+  for (const ScoredBatch& batch : scores.batches) {
+    ++of(batch.source).largest;
+    of(batch.source).said_too_large +=
+        batch.predicted_max_batch >= std::ceil(too_large * batch.measured_max_batch);
+  }
+  return checks;
 }
 
 ValidationScores score(std::span<const Evidence> evidence, const Progress& progress,

@@ -11,6 +11,7 @@
 #include "sim/planner/clusters.h"
 #include "sim/predict/predict.h"
 #include "sim/validate/evidence.h"
+#include "sim/validate/scaling.h"
 
 namespace meshwright {
 
@@ -22,7 +23,10 @@ struct ScoredStep {
   bool fits = true;
   std::string gpu;  // its name
   int hosts = 1;
+  int ranks = 1;
+  double sequences = 0;  // of a step
   std::string question;  // equal for steps that differ in their plan alone
+  std::string per_gpu;   // equal for steps that differ in the number of replicas alone
   double weight = 1;     // in the overall errors: less than 1 where rows follow from each other
   std::optional<StepInterval> interval;
   double predicted_mfu = 0;
@@ -39,6 +43,7 @@ struct ScoredCollective {
 
 struct ScoredBatch {  // the largest batch per GPU: of one column of a row
   std::string id, source, model, machine;
+  bool compiled = false;  // the column
   int predicted_max_batch = 0, measured_max_batch = 0;
   std::optional<int> full_max_batch;  // compiled column: what our own level full fits
 };
@@ -64,10 +69,25 @@ struct ErrorSummary {
   std::optional<double> constant_mfu_mape;  // ... and the error of predicting with it
 };
 
+// A batch must not be said to fit where so much less was the largest that did.
+constexpr double too_large = 1.25;
+
+// What is said to fit, against what did.
+struct FitChecks {
+  std::string source;
+  int largest = 0;          // published largest batches ...
+  int said_too_large = 0;   // ... of which `too_large` times the batch, rounded up, is said to fit
+  int ran = 0;              // steps that were measured ...
+  int said_not_to_fit = 0;  // ... and are said not to fit
+};
+
 struct ValidationScores {
   std::vector<ScoredStep> steps;
   std::vector<ScoredCollective> collectives;
   std::vector<ScoredBatch> batches;  // two of each row: native, compiled
+  std::vector<ScalingPair> scaling;
+  std::vector<ErrorSummary> memory;  // of the peak, where a source publishes it
+  std::vector<FitChecks> fits;       // one for each source of steps or largest batches
   std::vector<SkippedRow> skipped;
   // In order of the files; collectives have their own, largest batches one for each column.
   std::vector<ErrorSummary> sources;
@@ -82,6 +102,10 @@ ErrorSummary summarise(const std::string& source, std::span<const Pair> pairs);
 double quantile(std::vector<std::pair<double, double>> value_and_weight, double share);
 // The same with the constant-MFU baseline.
 ErrorSummary summarise(const std::string& source, std::span<const ScoredStep> steps);
+
+// Of peak memory: one for each source that publishes some.
+std::vector<ErrorSummary> summarise_memory(std::span<const ScoredStep> steps);
+std::vector<FitChecks> check_fits(const ValidationScores& scores);
 
 // `progress`: rows done, rows in all.
 using Progress = std::function<void(std::size_t done, std::size_t all)>;

@@ -102,7 +102,8 @@ void draw_training(Draw& draw, const Model& model, Plan& plan) {
       {CompilerLevel::none, CompilerLevel::fused, CompilerLevel::full, CompilerLevel::full});
   if (t.compiler == CompilerLevel::full && draw.rarely())
     for (const Pass& pass : training_passes())
-      if (pass.optional && draw.rarely()) t.passes_off.emplace_back(pass.name);
+      if (pass.optional && (pass.levels & at_full) != 0 && draw.rarely())
+        t.passes_off.emplace_back(pass.name);
   if (draw.rarely()) unfused(plan);
   if (draw.rarely()) t.dropout = 0.1;
   t.seed = draw.of<std::uint64_t>({0, 7});

@@ -52,7 +52,7 @@ TEST_CASE("the engine allocates what the simulator plans, in 16 bits too", "[agr
     const SmallRun run(model, plan, *world, stages);
     Cluster cluster;
     cluster.machine.gpu.kind = DeviceKind::cpu;
-    const StageMemory planned = stage_memory(stages, cluster)[0];
+    const StageMemory planned = stage_memory(stages, plan, cluster)[0];
     CHECK(planned.library_bytes == 0);
     CHECK(run.runtime.arena_bytes() + run.runtime.scratch_bytes() == planned.peak_bytes);
     CHECK((run.runtime.scratch_bytes() > 0) == (precision != Precision::fp32));

@@ -104,6 +104,22 @@ TEST_CASE("each level has its list of passes; optional ones can be left out by n
   CHECK_THROWS_AS(check_passes_off(training), InputError);
 }
 
+TEST_CASE("the loss of an eager framework is one kernel where that is asked for",
+          "[models][compiler]") {
+  Plan plan;
+  plan.training.micro_batch = 1;
+  plan.training.sequence_length = 32;
+  plan.training.compiler = CompilerLevel::none;
+  const Model model = load_model("gpt2", ".");
+  const auto made = [&] { return run_passes(build_graph(model, plan.training), plan); };
+  CHECK(count(made(), Op::log_softmax) == 1);
+  plan.training.passes_off = {"framework_loss"};
+  const Graph whole = made();
+  CHECK(count(whole, Op::log_softmax) == 0);
+  CHECK(count(whole, Op::cross_entropy) == 1);
+  CHECK(count(whole, Op::tanh) == 12);  // activation functions are in pieces all the same
+}
+
 TEST_CASE("what is computed twice is computed once, dead code is dropped", "[models][compiler]") {
   Bench b;
   const int once = b.apply(Op::gelu, {b.x}), twice = b.apply(Op::gelu, {b.x});

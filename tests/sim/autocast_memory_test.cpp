@@ -3,6 +3,7 @@
 
 #include "models/core/error.h"
 #include "models/importers/model.h"
+#include "sim/compile/allocator.h"
 #include "sim/compile/autocast_memory.h"
 #include "tests/catch.h"
 
@@ -30,21 +31,23 @@ Graph graph_of(const Model& model, int batch, double dropout = 0.1) {
   return build_graph(model, training);
 }
 
-std::int64_t peak(const Model& model, Execution execution, int batch, double dropout = 0.1) {
-  return autocast_peak_bytes(graph_of(model, batch, dropout), execution, false);
+std::int64_t peak(const Model& model, const Framework& framework, int batch, double dropout = 0.1) {
+  return autocast_peak_bytes(graph_of(model, batch, dropout), framework);
 }
 
 // With a large vocabulary the fullest moment is the loss, when all layers are kept: what one more
 // layer adds is what it keeps, with its parameters and their fp16 copies.
-std::int64_t of_a_layer(const char* family, Execution execution, int batch) {
+std::int64_t of_a_layer(const char* family, const Framework& framework, int batch) {
   constexpr int large = 4096;
-  return peak(model_of(family, 3, large), execution, batch) -
-         peak(model_of(family, 2, large), execution, batch);
+  return peak(model_of(family, 3, large), framework, batch) -
+         peak(model_of(family, 2, large), framework, batch);
 }
 
-std::int64_t kept_by_a_layer(const char* family, Execution execution) {  // of one sequence
-  return of_a_layer(family, execution, 3) - of_a_layer(family, execution, 2);
+std::int64_t kept_by_a_layer(const char* family, const Framework& framework) {  // of one sequence
+  return of_a_layer(family, framework, 3) - of_a_layer(family, framework, 2);
 }
+
+const Framework eager{}, compiled{.execution = Execution::compiled};
 
 constexpr std::int64_t scores = std::int64_t{heads} * sequence * sequence;
 // Per token: mean and deviation of two norms.
@@ -59,14 +62,21 @@ TEST_CASE("a layer of BERT keeps what eager autocast says", "[sim][compile]") {
   const std::int64_t token =
       (3 * 2 + 3 * 2 + 2 + 1 + 4 + 2) * hidden + (2 + 2) * ffn + (1 + 4) * hidden + statistics;
   // The softmax in fp32, the mask, the dropped probabilities in fp16.
-  CHECK(kept_by_a_layer("bert", Execution::eager) == token * sequence + 7 * scores);
+  CHECK(kept_by_a_layer("bert", eager) == token * sequence + 7 * scores);
+}
+
+TEST_CASE("a softmax that keeps its input keeps it in fp32", "[sim][compile]") {
+  const Framework old{.softmax_keeps_input = true};
+  CHECK(kept_by_a_layer("bert", old) - kept_by_a_layer("bert", eager) == 4 * scores);
+  const Framework old_compiled{.execution = Execution::compiled, .softmax_keeps_input = true};
+  CHECK(kept_by_a_layer("bert", old_compiled) == kept_by_a_layer("bert", compiled));
 }
 
 TEST_CASE("a compiled layer of BERT makes copies and dropped probabilities again",
           "[sim][compile]") {
   const std::int64_t token =
       (2 + 3 * 2 + 2 + 1 + 4 + 2) * hidden + (2 + 2) * ffn + (1 + 4) * hidden + statistics;
-  CHECK(kept_by_a_layer("bert", Execution::compiled) == token * sequence + 5 * scores);
+  CHECK(kept_by_a_layer("bert", compiled) == token * sequence + 5 * scores);
 }
 
 TEST_CASE("a layer of GPT-2 keeps its cubes and tanh in fp32, and keys and values",
@@ -75,7 +85,7 @@ TEST_CASE("a layer of GPT-2 keeps its cubes and tanh in fp32, and keys and value
   // fp16 copy, GELU (fp32 x, tanh and 1 + tanh, fp16 0.5 x) and the fp16 copy of its result, mask.
   const std::int64_t token =
       (4 + 2 + 3 * 2 + 3 * 2 + 2 + 1 + 4 + 2 + 1) * hidden + (4 + 4 + 4 + 2 + 2) * ffn + statistics;
-  CHECK(kept_by_a_layer("gpt", Execution::eager) == token * sequence + 7 * scores);
+  CHECK(kept_by_a_layer("gpt", eager) == token * sequence + 7 * scores);
 }
 
 TEST_CASE("parameters have gradients and moments, and a copy where gradients travel",
@@ -83,18 +93,79 @@ TEST_CASE("parameters have gradients and moments, and a copy where gradients tra
   const Model model = model_of("bert", 2, 512);
   const Graph graph = graph_of(model, 1);
   const std::int64_t count = parameter_count(graph);
-  const std::int64_t alone = autocast_peak_bytes(graph, Execution::eager, false);
+  const std::int64_t alone = autocast_peak_bytes(graph, eager);
   CHECK(alone > 16 * count);
-  CHECK(autocast_peak_bytes(graph, Execution::eager, true) - alone == 4 * count);
+  CHECK(autocast_peak_bytes(graph, {.gradient_buckets = true}) - alone == 4 * count);
 }
 
 TEST_CASE("no dropout, no masks", "[sim][compile]") {
   const Model model = model_of("bert", 2, 4096);
-  for (const Execution execution : {Execution::eager, Execution::compiled})
-    CHECK(peak(model, execution, 2, 0) < peak(model, execution, 2));
+  for (const Framework& framework : {eager, compiled})
+    CHECK(peak(model, framework, 2, 0) < peak(model, framework, 2));
 }
 
 TEST_CASE("an operation of which nothing is known is said", "[sim][compile]") {
-  CHECK_THROWS_WITH(peak(model_of("llama", 2, 512), Execution::eager, 1, 0),
+  CHECK_THROWS_WITH(peak(model_of("llama", 2, 512), eager, 1, 0),
                     Catch::Contains("what a framework keeps for rms_norm is not known"));
+}
+
+TEST_CASE("a longer source makes the encoder's share and the keys of the decoder longer",
+          "[sim][compile]") {
+  const Model model = model_of("seq2seq", 2, 4096);
+  const Graph graph = graph_of(model, 2);
+  const auto bytes = [](const Graph& of) { return autocast_peak_bytes(of, eager); };
+  CHECK(bytes(with_source_length(graph, sequence)) == bytes(graph));
+  // One more token of each sequence adds as much as the one before, but for the scores of the
+  // encoder, which are its square: per element and layer softmax in fp32, mask, fp16 probabilities.
+  const auto longer = [&](int more) { return bytes(with_source_length(graph, sequence + more)); };
+  const std::int64_t bend = longer(2) - 2 * longer(1) + longer(0);
+  CHECK(bend == 2 * std::int64_t{2} * 2 * heads * 7);
+  CHECK(longer(1) > longer(0));
+}
+
+TEST_CASE("PyTorch's allocator rounds, splits, joins and keeps", "[sim][compile]") {
+  constexpr std::int64_t mib = 1 << 20;
+  CachingAllocator memory(64 * mib);
+  const int tiny = memory.allocate(1);  // 512 bytes of a segment of 2 MiB
+  CHECK(memory.reserved_bytes() == 2 * mib);
+  const int medium = memory.allocate(3 * mib);  // of a segment of 20 MiB
+  CHECK(memory.reserved_bytes() == 22 * mib);
+  const int beside = memory.allocate(9 * mib);  // its neighbour
+  CHECK(memory.reserved_bytes() == 22 * mib);
+  const int large = memory.allocate(20 * mib + 1);  // a segment of its own, of whole pairs of MiB
+  CHECK(memory.reserved_bytes() == 44 * mib);
+  memory.release(large);
+  CHECK(memory.allocate(21 * mib) == large);  // kept, and its rest too small to be split off
+  CHECK(memory.reserved_bytes() == 44 * mib);
+  memory.release(medium);
+  memory.release(beside);
+  memory.allocate(20 * mib);  // all of the segment is one block again
+  CHECK(memory.reserved_bytes() == 44 * mib);
+  memory.release(tiny);
+  memory.allocate(2 * mib);  // the pool of small requests is of no use to it
+  CHECK(memory.reserved_bytes() == 64 * mib);
+  CHECK_FALSE(memory.out_of_memory());
+}
+
+TEST_CASE("what is split up is lost to large requests, what is whole is given back",
+          "[sim][compile]") {
+  constexpr std::int64_t mib = 1 << 20;
+  const auto fits_after = [&](bool pinned) {
+    CachingAllocator memory(64 * mib);
+    const int large = memory.allocate(40 * mib);
+    memory.release(large);
+    const int part = memory.allocate(12 * mib);  // of the same segment
+    if (!pinned) memory.release(part);
+    memory.allocate(50 * mib);  // more than ever lay in one piece
+    return !memory.out_of_memory();
+  };
+  CHECK(fits_after(false));
+  CHECK_FALSE(fits_after(true));  // 12 + 50 would be below 64
+}
+
+TEST_CASE("steps fit into somewhat more than what they hold", "[sim][compile]") {
+  const Graph graph = graph_of(model_of("gpt", 4, 4096), 64);
+  const std::int64_t held = autocast_peak_bytes(graph, eager);
+  CHECK_FALSE(autocast_fits(graph, eager, held - 1));
+  CHECK(autocast_fits(graph, eager, held * 5 / 4));
 }

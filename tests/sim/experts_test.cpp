@@ -68,7 +68,7 @@ TEST_CASE("ranks that share the experts hold a share of them", "[sim][experts]")
   const double experts = 3.0 * 1024 * 3584 * 8 * 2;
   const auto parameters = [&](int expert) {
     const Prepared prepared = prepare(model, plan_of(8, expert), cluster);
-    return static_cast<double>(stage_memory(prepared.stages, cluster)[0]
+    return static_cast<double>(stage_memory(prepared.stages, prepared.plan, cluster)[0]
                                    .class_bytes[static_cast<std::size_t>(MemoryClass::parameters)]);
   };
   const double whole = parameters(1);

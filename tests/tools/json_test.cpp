@@ -202,6 +202,19 @@ TEST_CASE("simulate answers with the goodput where hosts fail", "[tools][json]")
   CHECK(failing["best_goodput"].get<double>() < 1);
 }
 
+TEST_CASE("scale shows how goodput falls with the number of hosts that may fail", "[tools][json]") {
+  const std::string job =
+      "scale " + jobs + "searched.json --set faults.mean_time_between_failures_s=1e5";
+  const json points = answer_of(job)["points"];
+  REQUIRE(points.size() == 2);
+  const double one = points[0]["goodput"], several = points[1]["goodput"];
+  CHECK(one < 1);
+  CHECK(several < one);
+  CHECK(several > 0);
+  CHECK(run(job).out.find("goodput") != std::string::npos);
+  CHECK(run("scale " + jobs + "searched.json").out.find("goodput") == std::string::npos);
+}
+
 TEST_CASE("train says that faults have no effect, and predicts without them", "[tools]") {
   const std::string train = "train " + jobs + "tiny.json" + one_rank;
   const std::string slow = R"( --set 'faults.slow_ranks=[{"rank": 0, "factor": 9999}]')";
@@ -239,9 +252,10 @@ TEST_CASE("scale, validate and list answer in JSON", "[tools][json]") {
   REQUIRE(scaled["points"].size() == 2);
   check_keys(scaled["points"][0],
              "machine count gpus tokens_per_s efficiency usd_per_million_tokens");
+  CHECK(scaled["points"][0]["goodput"].is_null());
   const json scores =
       answer_of("validate " + source + "/scenarios/evidence/vtrain_single_node_a100.json");
-  check_keys(scores, "rows sources overall skipped");
+  check_keys(scores, "rows sources overall peak_memory scaling fits skipped");
   for (const json& summary : scores["sources"])
     check_keys(summary, "source rows mape median_ape p90_ape bias");
   const json machines = answer_of("list machines");

@@ -1,0 +1,36 @@
+// Scaling efficiency: what more GPUs bring, in steps that differ in their number alone.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+namespace meshwright {
+
+struct ScoredStep;
+
+// Two steps of one source with the same model, plan and micro-batch per GPU, on one GPU and on
+// several. Efficiency = throughput on n GPUs / (n * throughput on one).
+struct ScalingPair {
+  std::string source, one, several;  // ids of the rows
+  int gpus = 1;
+  double predicted = 0, measured = 0;  // efficiencies: 1 is linear
+  double difference() const { return predicted - measured; }
+};
+
+constexpr int scaled_gpus = 8;              // a host of most machines
+constexpr double scaling_tolerance = 0.03;  // 3 points
+
+struct ScalingSummary {
+  std::string source;
+  int pairs = 0, within = 0;  // the tolerance
+  double mean_difference = 0;
+};
+
+// All pairs of 1 and `scaled_gpus` GPUs, in the order of the larger steps.
+std::vector<ScalingPair> scaling_pairs(std::span<const ScoredStep> steps);
+
+// One for each source that has pairs, in their order.
+std::vector<ScalingSummary> summarise(std::span<const ScalingPair> pairs);
+
+}  // namespace meshwright
