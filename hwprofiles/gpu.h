@@ -50,7 +50,7 @@ struct KernelConstants {
   // Share of the launches' time that the device waits although the host runs ahead: it stops for
   // allocations, for copies, for its interpreter.
   double exposed_launch = 0;
-  double straggling = 0;  // of compute, for each doubling of the ranks
+  double straggling = 0;  // standard deviation of the compute time of equal GPUs, as a share of it
   // How much longer kernels take while collectives keep NVLink busy: they run on multiprocessors
   // and through the memory of the same GPU.
   double overlap_slowdown = 0;

@@ -49,6 +49,11 @@ std::int64_t full_bytes(const Instruction& instruction) {
 
 constexpr int message_kind = -1, ring_kind = -2;
 
+// The largest of n normal numbers lies about sqrt(2 ln n) standard deviations above their mean.
+double slowest_of(int ranks, double deviation) {
+  return 1 + deviation * std::sqrt(2 * std::log(ranks));
+}
+
 }  // namespace
 
 Durations::Durations(const Plan& plan, const Mesh& mesh, const Topology& topology)
@@ -56,8 +61,7 @@ Durations::Durations(const Plan& plan, const Mesh& mesh, const Topology& topolog
       topology_(topology),
       ports_(mesh, topology),
       cost_(topology.cluster(), plan.training),
-      straggling_(1 + topology.cluster().machine.gpu.kernels.straggling * std::log2(mesh.ranks())) {
-}
+      straggling_(slowest_of(mesh.ranks(), topology.cluster().machine.gpu.kernels.straggling)) {}
 
 SimTime Durations::collective(const Instruction& instruction) {
   const CollectiveKind kind =

@@ -81,7 +81,7 @@ std::vector<Constant> make_table() {
            1e-7,
            1e-4,
            ranks});
-  of_gpus({"straggling", {}, PLACE(gpu.kernels.straggling), 0.002, 1, 1e-4, 0.03, ranks});
+  of_gpus({"straggling", {}, PLACE(gpu.kernels.straggling), 0.005, 1, 1e-4, 0.05, ranks});
   of_gpus({"simple_latency_s", {}, PLACE(nvlink.simple_latency_s), 1e-5, 0.7, 1e-6, 5e-5, ranks});
   // Hosts of V100: two p3dn.24xlarge reach 10 of 12.5 GB/s, 8 to 32 of them 6 to 8
   // (NVIDIA/nccl#235).
