@@ -64,8 +64,14 @@ json scores_json(const ValidationScores& scores) {
     if (batch.full_max_batch) rows.back()["full_max_batch"] = *batch.full_max_batch;
   }
   for (const ErrorSummary& summary : scores.sources) sources.push_back(summary_json(summary));
-  json memory = json::array(), scaling = json::array(), fits = json::array();
+  json memory = json::array(), scaling = json::array(), fits = json::array(),
+       collectives = json::array();
   for (const ErrorSummary& summary : scores.memory) memory.push_back(summary_json(summary));
+  for (const ErrorSummary& summary : scores.long_collectives) {
+    collectives.push_back(summary_json(summary));
+    collectives.back()["cluster"] = summary.source;
+    collectives.back().erase("source");
+  }
   for (const ScalingPair& pair : scores.scaling)
     scaling.push_back({{"source", pair.source},
                        {"ids", {pair.one, pair.several}},
@@ -81,8 +87,13 @@ json scores_json(const ValidationScores& scores) {
                     {"said_not_to_fit", check.said_not_to_fit}});
   for (const SkippedRow& row : scores.skipped)
     skipped.push_back({{"id", row.id}, {"reason", row.reason}});
-  return {{"rows", rows},          {"sources", sources}, {"overall", summary_json(scores.overall)},
-          {"peak_memory", memory}, {"scaling", scaling}, {"fits", fits},
+  return {{"rows", rows},
+          {"sources", sources},
+          {"overall", summary_json(scores.overall)},
+          {"peak_memory", memory},
+          {"scaling", scaling},
+          {"fits", fits},
+          {"collectives_from_1_MiB", collectives},
           {"skipped", skipped}};
 }
 
@@ -109,9 +120,9 @@ void print_scaling(const ValidationScores& scores) {
   print_table(table);
 }
 
-void print_memory(const ValidationScores& scores) {
-  Table table({"peak memory", "rows", "mean error", "median", "90 %", "bias"});
-  for (const ErrorSummary& summary : scores.memory)
+void print_errors(const char* title, const std::vector<ErrorSummary>& summaries) {
+  Table table({title, "rows", "mean error", "median", "90 %", "bias"});
+  for (const ErrorSummary& summary : summaries)
     table.add({summary.source, std::to_string(summary.rows), show_percent(summary.mape),
                show_percent(summary.median_ape), show_percent(summary.p90_ape),
                fmt::format("{:+.1f} %", summary.bias * 100)});
@@ -154,7 +165,8 @@ int run_validate(const Options& options) {
   if (scores.overall.rows > 0) add_row(table, scores.overall);
   std::printf("%s", table.text().c_str());
   print_scaling(scores);
-  print_memory(scores);
+  print_errors("collectives from 1 MiB", scores.long_collectives);
+  print_errors("peak memory", scores.memory);
   print_fits(scores);
   if (!scores.skipped.empty())
     std::printf("\n%zu rows are not predicted: %s\n", scores.skipped.size(),

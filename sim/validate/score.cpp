@@ -35,6 +35,7 @@ class Scorer {
     score_.overall = summarise("overall", score_.steps);
     score_.scaling = scaling_pairs(score_.steps);
     score_.memory = summarise_memory(score_.steps);
+    score_.long_collectives = summarise_long(score_.collectives);
     score_.fits = check_fits(score_);
     return std::move(score_);
   }
@@ -156,7 +157,7 @@ class Scorer {
     std::vector<int> ranks;
     for (int rank = 0; rank < row.gpus; ++rank) ranks.push_back(rank);
     const Seconds time = collective_time(Topology(cluster), row.kind, {row.bytes}, {ranks});
-    return {row.id, evidence.source, time.value, row.time_s};
+    return {row.id, evidence.source, time.value, row.time_s, row.machine, row.count, row.bytes};
   }
 
   std::span<const Evidence> evidence_;
@@ -288,6 +289,17 @@ std::vector<ErrorSummary> summarise_memory(std::span<const ScoredStep> steps) {
         pairs.push_back({steps[end].predicted_peak_memory_bytes, *measured, steps[end].weight});
     if (!pairs.empty()) summaries.push_back(summarise(steps[begin].source, pairs));
   }
+  return summaries;
+}
+
+std::vector<ErrorSummary> summarise_long(std::span<const ScoredCollective> collectives) {
+  std::map<std::string, std::vector<Pair>> clusters;
+  for (const ScoredCollective& each : collectives)
+    if (each.bytes >= long_bytes)
+      clusters[std::to_string(each.hosts) + " x " + each.machine].push_back(
+          {each.predicted_time_s, each.measured_time_s});
+  std::vector<ErrorSummary> summaries;
+  for (const auto& [cluster, pairs] : clusters) summaries.push_back(summarise(cluster, pairs));
   return summaries;
 }
 

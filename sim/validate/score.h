@@ -39,6 +39,9 @@ struct ScoredStep {
 struct ScoredCollective {
   std::string id, source;
   double predicted_time_s = 0, measured_time_s = 0;
+  std::string machine;
+  int hosts = 1;
+  double bytes = 0;
 };
 
 struct ScoredBatch {  // the largest batch per GPU: of one column of a row
@@ -87,7 +90,8 @@ struct ValidationScores {
   std::vector<ScoredBatch> batches;  // two of each row: native, compiled
   std::vector<ScalingPair> scaling;
   std::vector<ErrorSummary> memory;  // of the peak, where a source publishes it
-  std::vector<FitChecks> fits;       // one for each source of steps or largest batches
+  std::vector<ErrorSummary> long_collectives;
+  std::vector<FitChecks> fits;  // one for each source of steps or largest batches
   std::vector<SkippedRow> skipped;
   // In order of the files; collectives have their own, largest batches one for each column.
   std::vector<ErrorSummary> sources;
@@ -106,6 +110,10 @@ ErrorSummary summarise(const std::string& source, std::span<const ScoredStep> st
 // Of peak memory: one for each source that publishes some.
 std::vector<ErrorSummary> summarise_memory(std::span<const ScoredStep> steps);
 std::vector<FitChecks> check_fits(const ValidationScores& scores);
+// Of collectives of `long_bytes` and more, where bandwidth counts: one for each cluster, named
+// "2 x p4de.24xlarge".
+constexpr double long_bytes = 1 << 20;
+std::vector<ErrorSummary> summarise_long(std::span<const ScoredCollective> collectives);
 
 // `progress`: rows done, rows in all.
 using Progress = std::function<void(std::size_t done, std::size_t all)>;

@@ -297,6 +297,22 @@ TEST_CASE("peak memory is compared where it was published", "[validate]") {
   CHECK(memory[0].bias == Approx((-0.1 + 0.5) / 2));
 }
 
+TEST_CASE("long collectives are summed up by cluster", "[validate]") {
+  const std::vector<ScoredCollective> collectives = {
+      {"a", "one source", 1.1, 1, "p5.48xlarge", 1, 1 << 20},
+      {"b", "one source", 9.0, 1, "p5.48xlarge", 1, (1 << 20) - 1},
+      {"c", "one source", 0.8, 1, "p5.48xlarge", 2, 1 << 30},
+      {"d", "another", 1.3, 1, "p5.48xlarge", 1, 1 << 21},
+  };
+  const std::vector<ErrorSummary> summaries = summarise_long(collectives);
+  REQUIRE(summaries.size() == 2);
+  CHECK(summaries[0].source == "1 x p5.48xlarge");
+  CHECK(summaries[0].rows == 2);
+  CHECK(summaries[0].median_ape == Approx(0.2));
+  CHECK(summaries[1].source == "2 x p5.48xlarge");
+  CHECK(summaries[1].bias == Approx(-0.2));
+}
+
 TEST_CASE("what is said to fit is held against what did", "[validate]") {
   ValidationScores scores;
   const auto batch = [&](int predicted, int measured) {
