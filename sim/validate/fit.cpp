@@ -3,6 +3,7 @@
 #include <Eigen/Dense>
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <map>
 #include <memory>
 #include <thread>
@@ -309,11 +310,18 @@ class Problem {
   void parallel(const Work& work) const {
     const unsigned threads = std::max(1u, std::thread::hardware_concurrency());
     std::vector<std::thread> pool;
+    std::vector<std::exception_ptr> failures(threads);
     for (unsigned t = 0; t < threads; ++t)
       pool.emplace_back([&, t] {
-        for (std::size_t i = t; i < rows_.size(); i += threads) work(i);
+        try {
+          for (std::size_t i = t; i < rows_.size(); i += threads) work(i);
+        } catch (...) {
+          failures[t] = std::current_exception();
+        }
       });
     for (std::thread& thread : pool) thread.join();
+    for (const std::exception_ptr& failure : failures)
+      if (failure) std::rethrow_exception(failure);
   }
 
   std::vector<Row> rows_;
