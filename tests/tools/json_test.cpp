@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
 #include <sstream>
 
 #include "tests/catch.h"
@@ -71,6 +73,20 @@ TEST_CASE("plan answers in JSON, and writes a job that needs no search", "[tools
   CHECK(again["step_time_s"].get<double>() ==
         Approx(value["plans"][0]["step_time_s"].get<double>()));
   CHECK(content_of(folder.file("p.html")).find("</html>") != std::string::npos);
+}
+
+TEST_CASE("no two plans that a search lists read alike", "[tools]") {
+  const Answer answer = run("plan " + jobs + "searched.json --top 1000");
+  REQUIRE(answer.code == 0);
+  std::istringstream lines(answer.out);
+  std::set<std::string> plans;
+  for (std::string line; std::getline(lines, line);) {
+    std::smatch found;
+    if (!std::regex_search(line, found, std::regex(R"(^\d+ +(\d+ x \S+ +p\d.*?)  )"))) continue;
+    CAPTURE(line);
+    CHECK(plans.insert(found[1]).second);
+  }
+  CHECK(plans.size() > 3);
 }
 
 TEST_CASE("a job written elsewhere still finds its model", "[tools][json]") {

@@ -153,8 +153,11 @@ std::string short_plan_text(const Plan& plan) {
   const Parallelism& p = plan.parallelism;
   std::string text =
       fmt::format("p{} t{} d{} mb{}", p.pipeline, p.tensor, p.data, plan.training.micro_batch);
+  if (p.context > 1) text += fmt::format(" c{}", p.context);
   if (p.expert > 1) text += fmt::format(" e{}", p.expert);
   if (p.virtual_stages > 1) text += fmt::format(" v{}", p.virtual_stages);
+  if (p.pipeline > 1 && p.virtual_stages == 1 && p.schedule != ScheduleKind::one_f_one_b)
+    text += " " + schedule_text(p);
   if (p.zero_stage > 0) text += fmt::format(" zero{}", p.zero_stage);
   if (p.zero_stage > 0 && p.shard > 1) text += fmt::format("/{}", p.shard);
   if (p.sequence_parallel) text += " sp";
@@ -164,7 +167,9 @@ std::string short_plan_text(const Plan& plan) {
   if (training.recompute != Recompute::none || !training.recompute_modules.empty() ||
       training.recompute_budget)
     text += " " + recompute_text(plan.training);
+  if (p.offload != "none") text += " offload " + p.offload;
   if (training.compiler != CompilerLevel::fused) text += " compiler " + compiler_word(training);
+  if (p.placement != Parallelism().placement) text += " " + p.placement;
   return text;
 }
 
@@ -181,6 +186,7 @@ std::string plan_text(const Plan& plan) {
   if (p.tensor > 1 && p.tensor_layout != TensorLayout::megatron)
     text += "   layout " + layout_word(p);
   if (p.tensor > 1 && p.tensor_batch_own) text += "   own batches";
+  if (p.placement != Parallelism().placement) text += "   placement " + p.placement;
   text += "   recompute " + recompute_text(plan.training);
   if (p.offload != "none") text += fmt::format("   offload {}, horizon {}", p.offload, p.horizon());
   return text;

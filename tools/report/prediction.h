@@ -22,6 +22,7 @@ Table memory_table(const Prediction& prediction);  // a row per stage
 // "ranks 16 = data 2 x tensor 2 x pipeline 4, 1f1b, 8 micro-batches of 2, zero 1, recompute
 // selective"
 std::string plan_text(const Plan& plan);
-std::string short_plan_text(const Plan& plan);  // "p4 t2 d2 mb2 zero1 selective"
+// What differs from the usual, such that no two plans of a search read alike: "p4 t2 d2 mb2 zero1".
+std::string short_plan_text(const Plan& plan);
 
 }  // namespace meshwright
