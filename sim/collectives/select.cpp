@@ -49,7 +49,7 @@ bool on_cpus_of_hosts(const Question& question) {
   return on_cpus(question) && question.group.grid.hosts > 1;
 }
 
-bool on_gpus(const Question& question) { return !on_cpus_of_hosts(question); }
+bool but_on_cpus_of_hosts(const Question& question) { return !on_cpus_of_hosts(question); }
 
 bool on_gpus_of_hosts(const Question& question) {
   return !on_cpus(question) && question.group.grid.hosts > 1;
@@ -77,7 +77,7 @@ struct Algorithm {
 };
 
 const Algorithm algorithms[] = {
-    {CollectiveKind::all_reduce, "ring", on_gpus,
+    {CollectiveKind::all_reduce, "ring", but_on_cpus_of_hosts,
      [](const Question& q) { return ring_all_reduce(q.group.grid.ranks(), q.group.hosts); },
      Order::passages},
     {CollectiveKind::all_reduce, "tree", on_gpus_of_hosts,

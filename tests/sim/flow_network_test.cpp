@@ -8,8 +8,8 @@
 #include <numeric>
 #include <random>
 
-#include "sim/network/max_min.h"
 #include "tests/catch.h"
+#include "tests/sim/max_min.h"
 
 using namespace meshwright;
 

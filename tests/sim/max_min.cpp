@@ -1,4 +1,4 @@
-#include "sim/network/max_min.h"
+#include "tests/sim/max_min.h"
 
 #include <algorithm>
 #include <functional>
