@@ -1,0 +1,18 @@
+// Errors of the CUDA runtime as ours.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <string>
+
+#include "models/core/error.h"
+
+namespace meshwright::cuda {
+
+// RunError with the call's name and the runtime's words.
+inline void check(cudaError_t result, const char* call) {
+  if (result == cudaSuccess) return;
+  throw RunError(std::string(call) + ": " + cudaGetErrorString(result));
+}
+
+}  // namespace meshwright::cuda

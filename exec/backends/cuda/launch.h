@@ -1,0 +1,51 @@
+// How a kernel is started, and the shared memory whose size is known then only. The one place where
+// the device's compiler and the tests' emulation of a device (tests/cuda_emulation) differ.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "exec/backends/cuda/check.h"
+
+namespace meshwright::cuda {
+
+struct Shape3 {
+  unsigned int x = 1, y = 1, z = 1;
+};
+
+#ifdef __CUDACC__
+
+// Dynamic shared memory of the block.
+__device__ inline unsigned char* shared_memory() {
+  extern __shared__ __align__(128) unsigned char bytes[];
+  return bytes;
+}
+
+template <typename... Parameters, typename... Arguments>
+void launch(void (*kernel)(Parameters...), Shape3 blocks, Shape3 threads, std::int64_t shared_bytes,
+            cudaStream_t stream, Arguments... arguments) {
+  if (blocks.x == 0 || blocks.y == 0 || blocks.z == 0) return;
+  if (shared_bytes > (48 << 10))
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(shared_bytes)),
+          "cudaFuncSetAttribute");
+  kernel<<<dim3(blocks.x, blocks.y, blocks.z), dim3(threads.x, threads.y, threads.z),
+           static_cast<std::size_t>(shared_bytes), stream>>>(static_cast<Parameters>(arguments)...);
+  check(cudaGetLastError(), "starting a kernel");
+}
+
+#else
+
+using emulated::shared_memory;
+
+template <typename... Parameters, typename... Arguments>
+void launch(void (*kernel)(Parameters...), Shape3 blocks, Shape3 threads, std::int64_t shared_bytes,
+            cudaStream_t stream, Arguments... arguments) {
+  emulated::launch({blocks.x, blocks.y, blocks.z}, {threads.x, threads.y, threads.z}, shared_bytes,
+                   stream, [=] { kernel(static_cast<Parameters>(arguments)...); });
+}
+
+#endif
+
+}  // namespace meshwright::cuda
