@@ -8,10 +8,12 @@
 namespace meshwright::cuda {
 
 std::span<const Row> activation_rows();
+std::span<const Row> attention_rows();
 
 using Table = std::span<const Row> (*)();
 constexpr Table tables[] = {
     activation_rows,
+    attention_rows,
 };
 
 // The operation's row; null: none.
