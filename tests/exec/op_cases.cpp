@@ -390,8 +390,9 @@ Dtype Runner::output_type(Op op, const Attributes& attributes, std::size_t outpu
   const bool is_loss = op == Op::cross_entropy || op == Op::span_loss ||
                        op == Op::cross_entropy_stats || op == Op::cross_entropy_combine;
   const bool statistics =
-      (op == Op::layer_norm || op == Op::rms_norm || op == Op::attention) && output == 1 &&
-      !(op == Op::attention && attributes.attention == AttentionKernel::unfused);
+      (op == Op::layer_norm || op == Op::rms_norm || op == Op::attention ||
+       op == Op::context_attention) &&
+      output == 1 && !(op == Op::attention && attributes.attention == AttentionKernel::unfused);
   const bool logarithms = op == Op::log_softmax || op == Op::nll_loss ||
                           op == Op::mean_of_squares || op == Op::row_dots;
   const bool weights = logarithms || op == Op::route || (op == Op::combine_grad && output == 1);

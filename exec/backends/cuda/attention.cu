@@ -22,7 +22,8 @@ void run_forward(const KernelCall& k, const AttentionShape& shape, const ScoreEx
 
 // probabilities[batch * heads, held, held] of a tile of queries and a tile of keys.
 template <typename T, int D>
-__global__ void __launch_bounds__(ForwardTile<T, D, true>::threads)
+__global__ void __launch_bounds__(ForwardTile<T, D, true>::threads,
+                                  resident_blocks<ForwardTile<T, D, true>>)
     attention_probabilities(AttentionShape shape, ScoreExtras extras, Heads<const T> q,
                             Heads<const T> k, const float* log_sums, T* probabilities) {
   using Tile = ForwardTile<T, D, true>;

@@ -77,7 +77,8 @@ __device__ inline void update_softmax(float (&s)[M][N][4], float unit, Softmax<M
 // Two barriers a tile: values are copied while scores are made, the next keys while values are
 // weighed.
 template <typename T, int D, bool with_extras>
-__global__ void __launch_bounds__(ForwardTile<T, D, with_extras>::threads)
+__global__ void __launch_bounds__(ForwardTile<T, D, with_extras>::threads,
+                                  resident_blocks<ForwardTile<T, D, with_extras>>)
     attention_forward(AttentionShape shape, ScoreExtras extras, ForwardOperands<T> operands) {
   using Tile = ForwardTile<T, D, with_extras>;
   constexpr int M = Tile::fragments, N = Tile::keys, pitch = row_pitch<T, D>;
@@ -164,10 +165,10 @@ __global__ void __launch_bounds__(ForwardTile<T, D, with_extras>::threads)
         for (int m = 0; m < M; ++m)
 #pragma unroll
           for (int n = 0; n < N / 8; ++n) {
-            float factors[4];
-            kept.across(factors, block.first + warp_row + 16 * m, key + 8 * n, key_place);
+            const unsigned int left =
+                kept.across(block.first + warp_row + 16 * m, key + 8 * n, key_place);
 #pragma unroll
-            for (int i = 0; i < 4; ++i) s[m][n][i] *= factors[i];
+            for (int i = 0; i < 4; ++i) s[m][n][i] = kept.left(s[m][n][i], (left >> i & 1u) != 0);
           }
       }
     }

@@ -69,36 +69,29 @@ class KeptWeights {
   }
   __device__ bool any() const { return extras_.dropped > 0; }
 
-  // Factors of the lane's elements of a 16 x 8 piece: queries down, keys across. `query` of the
-  // first row, `key` of the first column; the half's keys begin at key_place.
-  __device__ void across(float (&factors)[4], int query, int key, int key_place) const {
+  // A bit for each of the lane's elements of a 16 x 8 piece that is kept: queries down, keys
+  // across. `query` of the first row, `key` of the first column; the half's keys begin at
+  // key_place.
+  __device__ unsigned int across(int query, int key, int key_place) const {
     const int lane = static_cast<int>(threadIdx.x) % 32, t = lane % 4, g = lane / 4;
-    if (key_place % 4 != 0) {
-      one_by_one(factors, [&](int i) {
-        return word(query + g + i / 2 * 8, key_place + key + 2 * t + i % 2);
-      });
-      return;
-    }
+    if (key_place % 4 != 0)
+      return one_by_one(
+          [&](int i) { return word(query + g + i / 2 * 8, key_place + key + 2 * t + i % 2); });
     // An even lane makes a block of row g, the odd one beside it one of row g + 8.
     const bool odd = t % 2 != 0;
     const Random own = block(query + g + (odd ? 8 : 0), (key_place + key) / 4 + t / 2);
     const unsigned int first = other(odd ? own.word[0] : own.word[2], 1),
                        second = other(odd ? own.word[1] : own.word[3], 1);
-    factors[0] = factor(odd ? first : own.word[0]);
-    factors[1] = factor(odd ? second : own.word[1]);
-    factors[2] = factor(odd ? own.word[2] : first);
-    factors[3] = factor(odd ? own.word[3] : second);
+    return bits(odd ? first : own.word[0], odd ? second : own.word[1], odd ? own.word[2] : first,
+                odd ? own.word[3] : second);
   }
 
   // The same of a piece with keys down and queries across.
-  __device__ void down(float (&factors)[4], int query, int key, int key_place) const {
+  __device__ unsigned int down(int query, int key, int key_place) const {
     const int lane = static_cast<int>(threadIdx.x) % 32, t = lane % 4, g = lane / 4;
-    if (key_place % 4 != 0) {
-      one_by_one(factors, [&](int i) {
-        return word(query + 2 * t + i % 2, key_place + key + g + i / 2 * 8);
-      });
-      return;
-    }
+    if (key_place % 4 != 0)
+      return one_by_one(
+          [&](int i) { return word(query + 2 * t + i % 2, key_place + key + g + i / 2 * 8); });
     // The four lanes with keys of one block make one block each, of queries 2t and 2t + 1 and keys
     // g and g + 8; lane q needs word q of all four: a 4 x 4 transposition in two steps.
     const int q = g % 4;
@@ -108,8 +101,12 @@ class KeptWeights {
     swap(x.word[2], x.word[3], odd, 4);
     swap(x.word[0], x.word[2], high, 8);
     swap(x.word[1], x.word[3], high, 8);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) factors[i] = factor(x.word[i]);
+    return bits(x.word[0], x.word[1], x.word[2], x.word[3]);
+  }
+
+  // What is left of an element.
+  __device__ float left(float x, bool is_kept) const {
+    return is_kept ? x * extras_.kept_scale : 0.0f;
   }
 
  private:
@@ -124,8 +121,10 @@ class KeptWeights {
     random_words<1>(words, extras_.key, sequence_, row_ + static_cast<unsigned int>(query), place);
     return words[0];
   }
-  __device__ float factor(unsigned int word) const {
-    return word < extras_.dropped ? 0.0f : extras_.kept_scale;
+  __device__ unsigned int kept(unsigned int word) const { return word < extras_.dropped ? 0u : 1u; }
+  __device__ unsigned int bits(unsigned int a, unsigned int b, unsigned int c,
+                               unsigned int d) const {
+    return kept(a) | kept(b) << 1 | kept(c) << 2 | kept(d) << 3;
   }
   static __device__ unsigned int other(unsigned int word, int distance) {
     return __shfl_xor_sync(0xffffffffu, word, distance);
@@ -138,12 +137,11 @@ class KeptWeights {
   }
   // Where a half begins inside a block of four keys.
   template <typename Word>
-  __device__ void one_by_one(float (&factors)[4], const Word& word_of) const {
-    unsigned int kept = 0;
+  __device__ unsigned int one_by_one(const Word& word_of) const {
+    unsigned int all = 0;
 #pragma unroll 1
-    for (int i = 0; i < 4; ++i) kept |= (word_of(i) < extras_.dropped ? 0u : 1u) << i;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) factors[i] = (kept >> i & 1u) != 0 ? extras_.kept_scale : 0.0f;
+    for (int i = 0; i < 4; ++i) all |= kept(word_of(i)) << i;
+    return all;
   }
 
   const ScoreExtras& extras_;

@@ -18,6 +18,11 @@ constexpr int tile_bytes(int rows) {
   return rows * row_pitch<T, D> * static_cast<int>(sizeof(T));
 }
 
+// Blocks on a multiprocessor for which registers are dealt out: all that 255 of them allow. Told
+// so, the compiler spills none to make room for more.
+template <typename Tile>
+constexpr int resident_blocks = 256 / Tile::threads;
+
 // Rows of a tensor, `row` elements apart, as wide as a head.
 template <typename T>
 struct HeadRows {

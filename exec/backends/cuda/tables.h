@@ -9,11 +9,13 @@ namespace meshwright::cuda {
 
 std::span<const Row> activation_rows();
 std::span<const Row> attention_rows();
+std::span<const Row> attention_grad_rows();
 
 using Table = std::span<const Row> (*)();
 constexpr Table tables[] = {
     activation_rows,
     attention_rows,
+    attention_grad_rows,
 };
 
 // The operation's row; null: none.
