@@ -212,10 +212,11 @@ class FarCommunicator : public Communicator {
   Request message(const std::function<Request()>& post) {
     const auto request = std::make_shared<Request>(0);
     talk([=] { *request = post(); });
-    backend_.issue([] {}, false, [=, this] {
-      if (*request != 0 && host_->test(*request)) *request = 0;  // it is gone then
-      return *request == 0;
-    });
+    backend_.issue([] {}, false,
+                   [=, this] {
+                     if (*request != 0 && host_->test(*request)) *request = 0;  // it is gone then
+                     return *request == 0;
+                   });
     return 0;
   }
 
