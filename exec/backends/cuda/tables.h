@@ -8,10 +8,12 @@
 namespace meshwright::cuda {
 
 std::span<const Row> activation_rows();
+std::span<const Row> elementwise_rows();
 
 using Table = std::span<const Row> (*)();
 constexpr Table tables[] = {
     activation_rows,
+    elementwise_rows,
 };
 
 // The operation's row; null: none.
