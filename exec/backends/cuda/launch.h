@@ -7,12 +7,20 @@
 #include <cstdint>
 
 #include "exec/backends/cuda/check.h"
+#include "models/core/error.h"
 
 namespace meshwright::cuda {
 
 struct Shape3 {
   unsigned int x = 1, y = 1, z = 1;
 };
+
+// How many blocks serve `count` things when each serves so many; x of a grid takes 2^31 - 1.
+inline unsigned int blocks_for(std::int64_t count, std::int64_t of_block) {
+  const std::int64_t blocks = (count + of_block - 1) / of_block;
+  MESHWRIGHT_CHECK(count >= 0 && blocks <= 0x7fffffff, "a grid has at most 2^31 - 1 blocks");
+  return static_cast<unsigned int>(blocks);
+}
 
 #ifdef __CUDACC__
 

@@ -1,9 +1,14 @@
-#include "exec/backends/cuda/fused_source.h"
+// What all kernels share: numbers of 16 bits, vector accesses, sums over a row, Philox, the
+// activation functions. The lines between the two marks are also the text that stands before the
+// kernels of fused operations (fused_source.h), so nothing of another header is used there.
+#pragma once
+
+#include <cuda_runtime.h>
 
 namespace meshwright::cuda {
 
-std::string_view fused_prelude() {
-  return R"cuda(// Numbers as they are stored. fp32 is computed with.
+// ---- begin
+// Numbers as they are stored. fp32 is computed with.
 struct f16 {
   unsigned short bits;
 };
@@ -22,7 +27,6 @@ inline __device__ unsigned short half_of_float(float x) {
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
   return bits;
 }
-extern __shared__ __align__(16) float kept[];  // of the rows in work
 // Hides where an address comes from: else what is loaded again would be kept in registers instead.
 template <typename T>
 inline __device__ const T* again(const T* address) {
@@ -41,8 +45,8 @@ inline __device__ void narrow(float x, f16& to) { to.bits = half_of_float(x); }
 inline __device__ void narrow(float x, bf16& to) {
   const unsigned int bits = __float_as_uint(x);
   const bool is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
-  to.bits = (unsigned short)(is_nan ? bits >> 16 | 0x40u
-                                    : (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+  to.bits =
+      (unsigned short)(is_nan ? bits >> 16 | 0x40u : (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
 
 // The value that is left of x when it is stored.
@@ -128,9 +132,10 @@ inline __device__ void random_words(unsigned int (&words)[n], unsigned long long
       four = philox((unsigned int)((column + j) / 4), (unsigned int)row, (unsigned int)sequence,
                     (unsigned int)((unsigned long long)sequence >> 32), key);
     const int place = n % 4 == 0 ? j % 4 : (int)((column + j) % 4);
-    words[j] = place == 0 ? four.word[0]
-             : place == 1 ? four.word[1]
-             : place == 2 ? four.word[2] : four.word[3];
+    words[j] = place == 0   ? four.word[0]
+               : place == 1 ? four.word[1]
+               : place == 2 ? four.word[2]
+                            : four.word[3];
   }
 }
 
@@ -163,7 +168,6 @@ inline __device__ float gelu_tanh_slope(float x) {
   const float s = sigmoid(x * (1.59576912f + 0.0713548163f * x * x));
   return s + x * s * (1.0f - s) * (1.59576912f + 0.214064449f * x * x);
 }
-)cuda";
-}
+// ---- end
 
 }  // namespace meshwright::cuda

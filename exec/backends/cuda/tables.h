@@ -1,0 +1,25 @@
+// The tables of operations of the CUDA backend, one of each file of kernels.
+#pragma once
+
+#include <span>
+
+#include "exec/backends/cuda/kernels.h"
+
+namespace meshwright::cuda {
+
+std::span<const Row> activation_rows();
+
+using Table = std::span<const Row> (*)();
+constexpr Table tables[] = {
+    activation_rows,
+};
+
+// The operation's row; null: none.
+inline const Row* row_of(Op op) {
+  for (const Table table : tables)
+    for (const Row& row : table())
+      if (row.op == op) return &row;
+  return nullptr;
+}
+
+}  // namespace meshwright::cuda

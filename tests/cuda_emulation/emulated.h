@@ -1,0 +1,61 @@
+// A GPU in the mind of the CPU: the kernels and host code of the CUDA backend are compiled as plain
+// C++ against the stand-ins in this folder and run here, so that their text is tested where there
+// is no GPU. What a device would forgive by chance is made to show:
+// - streams run as late as they may: nothing happens before a host waits for it, and then only what
+//   that needs, so a missing event or a missing wait is a wrong result;
+// - memory is 0xFF (a NaN) when it is given out and when it is given back; device memory is out of
+//   reach of the host outside of device work; bytes beyond an allocation are watched;
+// - a block's threads run in an order that can be turned round, which must make no difference.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+
+struct CUstream_st;
+
+namespace emulated {
+
+struct Extent {
+  unsigned int x = 1, y = 1, z = 1;
+};
+
+// Appends a grid of blocks to the stream. std::logic_error for sizes that no device takes; when it
+// is run, for threads that wait for others which never come.
+void launch(Extent blocks, Extent threads, std::int64_t shared_bytes, CUstream_st* stream,
+            std::function<void()> body);
+
+// Dynamic shared memory of the block at work; 0xFF at its start.
+unsigned char* shared_memory();
+
+// Appends any other work of a device to the stream, as a library of kernels does.
+void enqueue(CUstream_st* stream, std::function<void()> work);
+
+// Threads, warps and blocks in the opposite order from now on.
+void reverse_threads(bool reversed);
+
+// Whether the host may not touch device memory outside of device work; true at first.
+void protect_memory(bool wanted);
+
+// ---- inside a kernel
+
+void barrier();  // of the block
+unsigned int lane();
+// What each lane of `mask` gives; `exchanged` ends the reading. Others: 0xFF.
+std::span<const std::uint64_t, 32> exchange(unsigned int mask, std::uint64_t given);
+void exchanged(unsigned int mask);
+
+// ---- between the files here
+
+// Calls `one_thread` for every thread of every block.
+void run_grid(Extent blocks, Extent threads, std::size_t shared_bytes,
+              const std::function<void()>& one_thread);
+void open_memory(bool open);
+// std::logic_error where something wrote beyond an allocation of device memory.
+void check_memory();
+enum class Space { pageable, pinned, device, nowhere };
+Space space_of(const void* begin, std::size_t bytes);
+bool is_capturing();
+
+}  // namespace emulated

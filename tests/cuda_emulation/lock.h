@@ -1,0 +1,19 @@
+// One host thread at a time is inside the emulated device.
+#pragma once
+
+#include <mutex>
+
+#include "tests/cuda_emulation/cuda_runtime.h"
+
+namespace emulated {
+
+std::recursive_mutex& mutex();
+
+struct Lock : std::lock_guard<std::recursive_mutex> {
+  Lock() : std::lock_guard<std::recursive_mutex>(mutex()) {}
+};
+
+// What cudaGetLastError gives.
+cudaError_t failed(cudaError_t error);
+
+}  // namespace emulated

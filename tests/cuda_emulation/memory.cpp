@@ -1,0 +1,183 @@
+// Device memory: a part of the address space that is closed while the host runs.
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <new>
+#include <stdexcept>
+#include <string>
+
+#include "tests/cuda_emulation/cuda_runtime.h"
+#include "tests/cuda_emulation/lock.h"
+
+namespace emulated {
+
+namespace {
+
+constexpr std::size_t device_bytes = std::size_t{8} << 30;
+constexpr std::size_t zone = 256;  // watched bytes on each side of an allocation
+constexpr int poison = 0xff;
+
+std::size_t rounded_up(std::size_t bytes) { return (bytes + zone - 1) / zone * zone; }
+
+class DeviceMemory {
+ public:
+  DeviceMemory() {
+    void* memory = mmap(nullptr, device_bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) throw std::bad_alloc();
+    begin_ = static_cast<char*>(memory);
+    set_open(false);
+  }
+
+  bool holds(const void* address) const {
+    return address >= begin_ && address < begin_ + device_bytes;
+  }
+  // Inside one allocation.
+  bool holds(const void* address, std::size_t bytes) const {
+    const char* first = static_cast<const char*>(address);
+    auto after = taken_.upper_bound(const_cast<char*>(first));
+    if (after == taken_.begin()) return false;
+    const auto& [begin, size] = *--after;
+    return first + bytes <= begin + size;
+  }
+
+  // The first gap that is long enough; null: none. What lies between is poisoned, and is watched.
+  char* allocate(std::size_t bytes) {
+    char* place = begin_ + zone;
+    for (const auto& [begin, size] : taken_) {
+      if (static_cast<std::size_t>(begin - place) >= bytes + zone && begin > place) break;
+      place = begin + rounded_up(size) + zone;
+    }
+    if (place + rounded_up(bytes) + zone > begin_ + device_bytes) return nullptr;
+    const bool was_open = open_;
+    set_open(true);
+    std::memset(place - zone, poison, zone + rounded_up(bytes) + zone);
+    set_open(was_open);
+    taken_.emplace(place, bytes);
+    held_ += bytes;
+    return place;
+  }
+  bool deallocate(char* address) {
+    const auto found = taken_.find(address);
+    if (found == taken_.end()) return false;
+    const bool was_open = open_;
+    set_open(true);
+    std::memset(address, poison, found->second);
+    set_open(was_open);
+    held_ -= found->second;
+    taken_.erase(found);
+    return true;
+  }
+  std::size_t held() const { return held_; }
+
+  void check() const {
+    for (const auto& [begin, size] : taken_) {
+      check_zone(begin - zone, zone, "before", begin, size);
+      check_zone(begin + size, rounded_up(size) - size + zone, "behind", begin, size);
+    }
+  }
+
+  void set_open(bool open) {
+    if (open == open_) return;
+    open_ = open;
+    if (is_protected_) mprotect(begin_, device_bytes, open ? PROT_READ | PROT_WRITE : PROT_NONE);
+  }
+  void set_protected(bool wanted) {
+    mprotect(begin_, device_bytes, open_ || !wanted ? PROT_READ | PROT_WRITE : PROT_NONE);
+    is_protected_ = wanted;
+  }
+
+ private:
+  static void check_zone(const char* from, std::size_t bytes, const char* side, const char* begin,
+                         std::size_t size) {
+    for (std::size_t i = 0; i < bytes; ++i)
+      if (static_cast<unsigned char>(from[i]) != poison)
+        throw std::logic_error("something wrote " + std::string(side) + " an allocation of " +
+                               std::to_string(size) + " bytes, at its byte " +
+                               std::to_string(from + i - begin));
+  }
+
+  char* begin_ = nullptr;
+  std::map<char*, std::size_t> taken_;
+  std::size_t held_ = 0;
+  bool is_protected_ = true, open_ = true;
+};
+
+DeviceMemory& device_memory() {
+  static auto* memory = new DeviceMemory;  // for those who free theirs at the end of the process
+  return *memory;
+}
+
+std::map<const char*, std::size_t>& pinned() {
+  static auto* memory = new std::map<const char*, std::size_t>;
+  return *memory;
+}
+
+}  // namespace
+
+void open_memory(bool open) { device_memory().set_open(open); }
+void protect_memory(bool wanted) { device_memory().set_protected(wanted); }
+void check_memory() { device_memory().check(); }
+
+Space space_of(const void* begin, std::size_t bytes) {
+  if (device_memory().holds(begin))
+    return device_memory().holds(begin, bytes) ? Space::device : Space::nowhere;
+  const char* first = static_cast<const char*>(begin);
+  auto after = pinned().upper_bound(first);
+  if (after != pinned().begin() && first < (--after)->first + after->second)
+    return first + bytes <= after->first + after->second ? Space::pinned : Space::nowhere;
+  return begin == nullptr ? Space::nowhere : Space::pageable;
+}
+
+}  // namespace emulated
+
+using namespace emulated;
+
+cudaError_t cudaMalloc(void** address, std::size_t bytes) {
+  const Lock lock;
+  if (is_capturing()) return failed(cudaErrorStreamCaptureUnsupported);
+  *address = bytes == 0 ? nullptr : device_memory().allocate(bytes);
+  return bytes > 0 && *address == nullptr ? failed(cudaErrorMemoryAllocation) : cudaSuccess;
+}
+
+// Waits for the device, as there.
+cudaError_t cudaFree(void* address) {
+  const Lock lock;
+  if (address == nullptr) return cudaSuccess;
+  if (is_capturing()) return failed(cudaErrorStreamCaptureUnsupported);
+  cudaDeviceSynchronize();
+  return device_memory().deallocate(static_cast<char*>(address)) ? cudaSuccess
+                                                                 : failed(cudaErrorInvalidValue);
+}
+
+cudaError_t cudaHostAlloc(void** address, std::size_t bytes, unsigned int) {
+  const Lock lock;
+  constexpr std::size_t alignment = 4096;
+  *address = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  if (*address == nullptr) return failed(cudaErrorMemoryAllocation);
+  std::memset(*address, poison, bytes);
+  pinned()[static_cast<char*>(*address)] = bytes;
+  return cudaSuccess;
+}
+
+cudaError_t cudaMallocHost(void** address, std::size_t bytes, unsigned int flags) {
+  return cudaHostAlloc(address, bytes, flags);
+}
+
+cudaError_t cudaFreeHost(void* address) {
+  const Lock lock;
+  if (address == nullptr) return cudaSuccess;
+  cudaDeviceSynchronize();
+  if (pinned().erase(static_cast<char*>(address)) == 0) return failed(cudaErrorInvalidValue);
+  std::free(address);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  const Lock lock;
+  *total = device_bytes;
+  *free = device_bytes - device_memory().held();
+  return cudaSuccess;
+}

@@ -1,0 +1,292 @@
+// Streams are queues. Work is done when a host waits for it, and what it needs before it.
+#include "tests/cuda_emulation/streams.h"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+#include <utility>
+
+#include "tests/cuda_emulation/lock.h"
+
+namespace emulated {
+
+namespace {
+
+std::vector<CUstream_st*>& streams() {
+  static auto* all = new std::vector<CUstream_st*>{new CUstream_st};  // the default one first
+  return *all;
+}
+
+// Closes the device's memory again; what was done stays within it.
+struct DeviceTurn {
+  DeviceTurn() = default;
+  DeviceTurn(const DeviceTurn&) = delete;
+  DeviceTurn& operator=(const DeviceTurn&) = delete;
+  ~DeviceTurn() { open_memory(false); }
+  static void end() {
+    open_memory(true);
+    check_memory();
+  }
+};
+
+void run_front(CUstream_st& stream);
+
+void complete(const EventState& event, std::uint64_t version, CUstream_st* stream) {
+  while (event.done < version) run_front(*stream);
+}
+
+void run_front(CUstream_st& stream) {
+  const Item item = std::move(stream.queue.front());
+  stream.queue.pop_front();
+  switch (item.kind) {
+    case Item::Kind::work:
+      return run_work(item.work);
+    case Item::Kind::record:
+      item.event->done = std::max(item.event->done, item.version);
+      item.event->time = std::chrono::steady_clock::now();
+      return;
+    case Item::Kind::wait:
+      return complete(*item.event, item.version, item.recorded_in);
+  }
+}
+
+cudaError_t drain(CUstream_st& stream) {
+  if (stream.capture) return failed(stream.capture->failure = cudaErrorStreamCaptureUnsupported);
+  if (stream.queue.empty()) return cudaSuccess;
+  const DeviceTurn turn;
+  while (!stream.queue.empty()) run_front(stream);
+  DeviceTurn::end();
+  return cudaSuccess;
+}
+
+}  // namespace
+
+std::recursive_mutex& mutex() {
+  static auto* one = new std::recursive_mutex;
+  return *one;
+}
+
+CUstream_st& stream_of(CUstream_st* stream) { return stream != nullptr ? *stream : *streams()[0]; }
+
+void run_work(const Work& work) {
+  open_memory(work.on_device);
+  work.run();
+}
+
+void append(CUstream_st* to, Work work) {
+  CUstream_st& stream = stream_of(to);
+  if (!stream.capture) {
+    stream.queue.push_back({Item::Kind::work, std::move(work), nullptr, 0, nullptr});
+    return;
+  }
+  Nodes& nodes = *stream.capture->nodes;
+  nodes.push_back({std::move(work), std::exchange(stream.last, {nodes.size()})});
+}
+
+void enqueue(CUstream_st* stream, std::function<void()> work) {
+  const Lock lock;
+  append(stream, {std::move(work), true});
+}
+
+bool is_capturing() {
+  return std::any_of(streams().begin(), streams().end(),
+                     [](const CUstream_st* stream) { return stream->capture != nullptr; });
+}
+
+}  // namespace emulated
+
+using namespace emulated;
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned int, int) {
+  const Lock lock;
+  *stream = streams().emplace_back(new CUstream_st);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned int flags) {
+  return cudaStreamCreateWithPriority(stream, flags, 0);
+}
+cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+  return cudaStreamCreateWithPriority(stream, cudaStreamDefault, 0);
+}
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  *least = 0;
+  *greatest = -5;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  const Lock lock;
+  const auto found = std::find(streams().begin(), streams().end(), stream);
+  if (stream == nullptr || found == streams().end()) return failed(cudaErrorInvalidResourceHandle);
+  const cudaError_t result = drain(*stream);
+  streams().erase(found);
+  delete stream;
+  return result;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  const Lock lock;
+  return drain(stream_of(stream));
+}
+
+cudaError_t cudaDeviceSynchronize() {
+  const Lock lock;
+  cudaError_t result = cudaSuccess;
+  for (CUstream_st* stream : std::vector(streams()))
+    if (const cudaError_t own = drain(*stream); own != cudaSuccess) result = own;
+  return result;
+}
+
+// Whoever asks again and again must see an end: each time something is done.
+cudaError_t cudaStreamQuery(cudaStream_t handle) {
+  const Lock lock;
+  CUstream_st& stream = stream_of(handle);
+  if (stream.capture) return drain(stream);
+  if (stream.queue.empty()) return cudaSuccess;
+  const DeviceTurn turn;
+  run_front(stream);
+  DeviceTurn::end();
+  return cudaErrorNotReady;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned int flags) {
+  const Lock lock;
+  CUstream_st& stream = stream_of(handle);
+  const std::shared_ptr<EventState>& state = event->state;
+  if (state->is_captured && flags != cudaEventWaitExternal) {
+    const std::shared_ptr<Capture> capture = state->capture.lock();
+    if (!capture) return failed(cudaErrorCapturedEvent);
+    if (stream.capture && stream.capture != capture) return failed(cudaErrorStreamCaptureMerge);
+    if (!stream.capture) {
+      stream.capture = capture;
+      capture->joined.push_back(&stream);
+    }
+    stream.last.insert(state->last.begin(), state->last.end());
+    return cudaSuccess;
+  }
+  if (stream.capture) return failed(stream.capture->failure = cudaErrorStreamCaptureIsolation);
+  if (state->done < state->recorded)
+    stream.queue.push_back({Item::Kind::wait, {}, state, state->recorded, state->stream});
+  return cudaSuccess;
+}
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* argument) {
+  const Lock lock;
+  append(stream, {[=] { function(argument); }, false});
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned int) {
+  *event = new CUevent_st;
+  return cudaSuccess;
+}
+cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, 0); }
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  const Lock lock;
+  delete event;
+  return cudaSuccess;
+}
+
+// External: a node of the graph that is captured, which records the event whenever it is run.
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t handle, unsigned int flags) {
+  const Lock lock;
+  CUstream_st& stream = stream_of(handle);
+  const std::shared_ptr<EventState>& state = event->state;
+  if (stream.capture && flags == cudaEventRecordExternal) {
+    append(handle, {[state] { state->time = std::chrono::steady_clock::now(); }, true});
+    return cudaSuccess;
+  }
+  state->is_captured = stream.capture != nullptr;
+  if (stream.capture) {
+    state->capture = stream.capture;
+    state->last = stream.last;
+    return cudaSuccess;
+  }
+  state->stream = &stream;
+  stream.queue.push_back({Item::Kind::record, {}, state, ++state->recorded, nullptr});
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  return cudaEventRecordWithFlags(event, stream, cudaEventRecordDefault);
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  const Lock lock;
+  const EventState& state = *event->state;
+  if (state.is_captured) return failed(cudaErrorCapturedEvent);
+  if (state.done >= state.recorded) return cudaSuccess;
+  const DeviceTurn turn;
+  complete(state, state.recorded, state.stream);
+  DeviceTurn::end();
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  const Lock lock;
+  const EventState& state = *event->state;
+  if (state.is_captured) return failed(cudaErrorCapturedEvent);
+  if (state.done >= state.recorded) return cudaSuccess;
+  const DeviceTurn turn;
+  run_front(*state.stream);
+  DeviceTurn::end();
+  return cudaErrorNotReady;
+}
+
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  const Lock lock;
+  for (const EventState* state : {begin->state.get(), end->state.get()}) {
+    if (state->is_captured || state->time.time_since_epoch().count() == 0)
+      return failed(cudaErrorInvalidResourceHandle);
+    if (state->done < state->recorded) return cudaErrorNotReady;
+  }
+  *milliseconds =
+      std::chrono::duration<float, std::milli>(end->state->time - begin->state->time).count();
+  return cudaSuccess;
+}
+
+// ---- copies: in order with the stream, and when it comes to them
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t handle) {
+  const Lock lock;
+  if (bytes == 0) return cudaSuccess;
+  const Space source = space_of(from, bytes), target = space_of(to, bytes);
+  const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
+  const bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
+  if (source == Space::nowhere || target == Space::nowhere ||
+      (kind != cudaMemcpyDefault &&
+       (from_device != (source == Space::device) || to_device != (target == Space::device))))
+    return failed(cudaErrorInvalidValue);
+  CUstream_st& stream = stream_of(handle);
+  const bool pageable = source == Space::pageable || target == Space::pageable;
+  if (pageable && stream.capture)
+    return failed(stream.capture->failure = cudaErrorStreamCaptureUnsupported);
+  if (source == Space::pageable) {
+    const char* first = static_cast<const char*>(from);
+    append(handle, {[=, staged = std::vector<char>(first, first + bytes)] {
+             std::memcpy(to, staged.data(), bytes);
+           }});
+  } else {
+    append(handle, {[=] { std::memmove(to, from, bytes); }});
+  }
+  return target == Space::pageable ? drain(stream) : cudaSuccess;
+}
+
+cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+  const Lock lock;
+  const cudaError_t result = cudaMemcpyAsync(to, from, bytes, kind, nullptr);
+  return result == cudaSuccess ? cudaStreamSynchronize(nullptr) : result;
+}
+
+cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
+  const Lock lock;
+  if (bytes == 0) return cudaSuccess;
+  const Space target = space_of(to, bytes);
+  if (target != Space::device && target != Space::pinned) return failed(cudaErrorInvalidValue);
+  append(stream, {[=] { std::memset(to, value, bytes); }});
+  return cudaSuccess;
+}
+cudaError_t cudaMemset(void* to, int value, std::size_t bytes) {
+  const cudaError_t result = cudaMemsetAsync(to, value, bytes, nullptr);
+  return result == cudaSuccess ? cudaStreamSynchronize(nullptr) : result;
+}

@@ -1,0 +1,73 @@
+// What streams, events and graphs hold.
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "tests/cuda_emulation/cuda_runtime.h"
+
+namespace emulated {
+
+struct Work {
+  std::function<void()> run;
+  bool on_device = true;  // else the host's, which may not touch device memory
+};
+
+// Work in the order of its capture; each after some of those before it.
+struct Node {
+  Work work;
+  std::set<std::size_t> after;
+};
+using Nodes = std::vector<Node>;
+
+struct Capture {
+  CUstream_st* origin = nullptr;
+  std::vector<CUstream_st*> joined;
+  std::shared_ptr<Nodes> nodes = std::make_shared<Nodes>();
+  cudaError_t failure = cudaSuccess;
+};
+
+struct EventState {
+  CUstream_st* stream = nullptr;  // that recorded it last
+  std::uint64_t recorded = 0, done = 0;
+  std::chrono::steady_clock::time_point time;
+  std::weak_ptr<Capture> capture;  // that it was recorded in last
+  bool is_captured = false;
+  std::set<std::size_t> last;  // nodes before it
+};
+
+struct Item {
+  enum class Kind { work, record, wait };
+  Kind kind = Kind::work;
+  Work work;
+  std::shared_ptr<EventState> event;
+  std::uint64_t version = 0;  // of the event's recordings
+  CUstream_st* recorded_in = nullptr;
+};
+
+// Runs the node after those that it needs, the latest first: a missing edge shows.
+void run_nodes(const Nodes& nodes);
+void run_work(const Work& work);
+void append(CUstream_st* stream, Work work);
+CUstream_st& stream_of(CUstream_st* stream);  // null: the default one
+
+}  // namespace emulated
+
+struct CUstream_st {
+  std::deque<emulated::Item> queue;
+  std::shared_ptr<emulated::Capture> capture;
+  std::set<std::size_t> last;  // capturing: the nodes that the next one follows
+};
+struct CUevent_st {
+  std::shared_ptr<emulated::EventState> state = std::make_shared<emulated::EventState>();
+};
+struct CUgraph_st {
+  std::shared_ptr<emulated::Nodes> nodes;
+};
+struct CUgraphExec_st {
+  std::shared_ptr<const emulated::Nodes> nodes;
+};

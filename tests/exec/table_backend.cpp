@@ -1,0 +1,118 @@
+#include "tests/exec/table_backend.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "exec/backends/cpu/cpu_backend.h"
+#include "exec/backends/cuda/check.h"
+#include "exec/backends/cuda/tables.h"
+
+namespace meshwright {
+
+namespace {
+
+constexpr std::size_t alignment = 16;  // all that kernels may count on
+constexpr std::int64_t sequences_of_call = 3;
+
+cuda::Device emulated_device() {
+  cudaDeviceProp properties;
+  cuda::check(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
+  return {properties.multiProcessorCount, properties.major, properties.minor,
+          static_cast<std::int64_t>(properties.sharedMemPerBlockOptin)};
+}
+
+// Device memory that ends where its bytes end, and begins at no better boundary than it must.
+class DeviceCopy {
+ public:
+  DeviceCopy(const void* host, std::int64_t bytes) : bytes_(static_cast<std::size_t>(bytes)) {
+    cuda::check(cudaMalloc(&memory_, bytes_ + alignment), "cudaMalloc");
+    if (host != nullptr && bytes > 0)
+      cuda::check(cudaMemcpy(address(), host, bytes_, cudaMemcpyHostToDevice), "cudaMemcpy");
+  }
+  ~DeviceCopy() { cudaFree(memory_); }
+  DeviceCopy(const DeviceCopy&) = delete;
+  DeviceCopy& operator=(const DeviceCopy&) = delete;
+
+  void* address() const { return static_cast<char*>(memory_) + alignment; }
+  std::vector<char> bytes() const {
+    std::vector<char> all(bytes_);
+    if (bytes_ > 0)
+      cuda::check(cudaMemcpy(all.data(), address(), bytes_, cudaMemcpyDeviceToHost), "cudaMemcpy");
+    return all;
+  }
+
+ private:
+  void* memory_ = nullptr;
+  std::size_t bytes_;
+};
+
+// What the operation makes of each output.
+std::vector<std::vector<char>> results_of(const cuda::Row& row, const OpCall& call,
+                                          const OpOperands& operands, OpContext context) {
+  // An output may be given an input's address.
+  std::map<const void*, std::unique_ptr<DeviceCopy>> copies;
+  const auto on_device = [&](const void* host, const TensorType& type) {
+    std::unique_ptr<DeviceCopy>& copy = copies[host];
+    if (!copy) copy = std::make_unique<DeviceCopy>(host, type.bytes());
+    return copy->address();
+  };
+  std::vector<const void*> in;
+  std::vector<void*> out;
+  for (std::size_t i = 0; i < call.inputs.size(); ++i)
+    in.push_back(on_device(operands.inputs[i], call.inputs[i]));
+  for (std::size_t o = 0; o < call.outputs.size(); ++o)
+    out.push_back(on_device(operands.outputs[o], call.outputs[o]));
+
+  const cuda::Device device = emulated_device();
+  const DeviceCopy workspace(nullptr, row.workspace != nullptr ? row.workspace(call, device) : 0);
+  context.workspace = workspace.address();
+  const long long of_step = context.first_sequence - sequences_of_call;
+  const DeviceCopy step(&of_step, sizeof of_step);
+  cudaStream_t stream = nullptr;
+  cuda::check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
+  row.run({call,
+           {in, out},
+           context,
+           device,
+           {static_cast<const long long*>(step.address()), sequences_of_call},
+           stream});
+  cuda::check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+  cuda::check(cudaStreamDestroy(stream), "cudaStreamDestroy");
+  std::vector<std::vector<char>> results;
+  for (std::size_t o = 0; o < call.outputs.size(); ++o)
+    results.push_back(copies.at(operands.outputs[o])->bytes());
+  return results;
+}
+
+}  // namespace
+
+TableBackend::TableBackend() : cpu_(make_cpu_backend(1)) {}
+
+bool TableBackend::supports(Op op, Dtype dtype) const { return cpu_->supports(op, dtype); }
+std::int64_t TableBackend::workspace_bytes(const OpCall& call) const {
+  return cpu_->workspace_bytes(call);
+}
+void TableBackend::copy(void* to, const void* from, std::int64_t bytes) {
+  cpu_->copy(to, from, bytes);
+}
+
+void TableBackend::run(const OpCall& call, const OpOperands& operands, const OpContext& context) {
+  const cuda::Row* row = cuda::row_of(call.op);
+  if (row == nullptr) return cpu_->run(call, operands, context);
+  ran.insert(call.op);
+  const auto forward = results_of(*row, call, operands, context);
+  emulated::reverse_threads(true);
+  const auto backward = results_of(*row, call, operands, context);
+  emulated::reverse_threads(false);
+  if (forward != backward)
+    throw std::logic_error(std::string(info(call.op).name) +
+                           ": results depend on the order of threads");
+  for (std::size_t o = 0; o < forward.size(); ++o)
+    std::copy(forward[o].begin(), forward[o].end(), static_cast<char*>(operands.outputs[o]));
+}
+
+}  // namespace meshwright

@@ -1,0 +1,32 @@
+// A backend for tests of the CUDA tables on the emulated device (tests/cuda_emulation): operands
+// lie in host memory and are copied in and out around each operation.
+#pragma once
+
+#include <memory>
+#include <set>
+
+#include "exec/backends/backend.h"
+
+namespace meshwright {
+
+// Runs every operation that has a row twice, with the threads in both orders; std::logic_error
+// where they give different bits. Operations without a row go to the CPU backend.
+class TableBackend : public Backend {
+ public:
+  TableBackend();
+  std::string_view name() const override { return "cuda tables"; }
+  bool supports(Op op, Dtype dtype) const override;
+  std::int64_t workspace_bytes(const OpCall& call) const override;
+  void run(const OpCall& call, const OpOperands& operands, const OpContext& context) override;
+  void wait() override {}
+  void* allocate(std::int64_t bytes) override { return cpu_->allocate(bytes); }
+  void deallocate(void* memory) override { cpu_->deallocate(memory); }
+  void copy(void* to, const void* from, std::int64_t bytes) override;
+
+  std::set<Op> ran;  // from the tables
+
+ private:
+  std::unique_ptr<Backend> cpu_;
+};
+
+}  // namespace meshwright
