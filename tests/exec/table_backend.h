@@ -14,6 +14,7 @@ namespace meshwright {
 class TableBackend : public Backend {
  public:
   TableBackend();
+  ~TableBackend() override;
   std::string_view name() const override { return "cuda tables"; }
   bool supports(Op op, Dtype dtype) const override;
   std::int64_t workspace_bytes(const OpCall& call) const override;
@@ -26,7 +27,9 @@ class TableBackend : public Backend {
   std::set<Op> ran;  // from the tables
 
  private:
+  struct Device;
   std::unique_ptr<Backend> cpu_;
+  std::unique_ptr<Device> device_;
 };
 
 }  // namespace meshwright

@@ -9,11 +9,15 @@ namespace meshwright::cuda {
 
 std::span<const Row> activation_rows();
 std::span<const Row> elementwise_rows();
+std::span<const Row> framework_product_rows();
+std::span<const Row> linear_rows();
 
 using Table = std::span<const Row> (*)();
 constexpr Table tables[] = {
     activation_rows,
     elementwise_rows,
+    framework_product_rows,
+    linear_rows,
 };
 
 // The operation's row; null: none.
