@@ -9,15 +9,31 @@ namespace meshwright::cuda {
 
 std::span<const Row> activation_rows();
 std::span<const Row> elementwise_rows();
+std::span<const Row> experts_rows();
+std::span<const Row> framework_attention_rows();
+std::span<const Row> framework_elementwise_rows();
+std::span<const Row> framework_loss_rows();
+std::span<const Row> framework_norm_rows();
 std::span<const Row> framework_product_rows();
+std::span<const Row> framework_relative_rows();
+std::span<const Row> images_rows();
 std::span<const Row> linear_rows();
+std::span<const Row> loss_rows();
 
 using Table = std::span<const Row> (*)();
 constexpr Table tables[] = {
     activation_rows,
     elementwise_rows,
+    experts_rows,
+    framework_attention_rows,
+    framework_elementwise_rows,
+    framework_loss_rows,
+    framework_norm_rows,
     framework_product_rows,
+    framework_relative_rows,
+    images_rows,
     linear_rows,
+    loss_rows,
 };
 
 // The operation's row; null: none.
