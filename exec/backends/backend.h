@@ -60,6 +60,14 @@ class Backend {
   // Between any two of host memory of this backend's making and its own memory.
   virtual void copy(void* to, const void* from, std::int64_t bytes) = 0;
 
+  // A step's work as a whole, where the device can keep it: what is issued from begin_capture to
+  // end_capture is not done, and each replay does it then. Host memory that it copies from is read
+  // anew; step_position is that of the latest begin_step.
+  virtual bool can_capture() const { return false; }
+  virtual void begin_capture() {}
+  virtual void end_capture() {}
+  virtual void replay() {}
+
   // At least 64-byte aligned; never null. The memory is not cleared.
   virtual void* allocate(std::int64_t bytes) = 0;
   virtual void deallocate(void* memory) = 0;

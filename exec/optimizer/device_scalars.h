@@ -7,6 +7,7 @@
 
 #include "exec/optimizer/factors.h"
 #include "exec/optimizer/loss_scale.h"
+#include "models/plan/program.h"
 
 namespace meshwright {
 
@@ -27,5 +28,8 @@ struct UpdateScalars {
   double gradient_factor = 1;  // clipping, and the inverse of the loss scale
   Factors factors{};
 };
+
+static_assert(offsetof(UpdateScalars, skips) - offsetof(UpdateScalars, loss_scale) ==
+              (Program::loss_scale_state - 1) * sizeof(double));
 
 }  // namespace meshwright

@@ -20,14 +20,14 @@ constexpr OptimizerKind all_kinds[] = {OptimizerKind::adamw, OptimizerKind::adam
                                        OptimizerKind::sgd, OptimizerKind::lamb};
 
 // Weights, moments and gradients of one bucket, and the step on both sides.
-struct Bucket {
+struct Elements {
   std::vector<float> weights, first, second, gradients;
   std::vector<std::uint16_t> narrow_gradients, working;
   Dtype gradient_type, working_type;  // f32: no working copy
 
   // Gradients are multiples of 1/8 from 1/8 on: few digits, so that products by powers of two and
   // sums of a few of them are exact.
-  Bucket(std::size_t count, Dtype gradient, Dtype copy)
+  Elements(std::size_t count, Dtype gradient, Dtype copy)
       : weights(count),
         first(count, 0.25F),
         second(count, 0.0625F),
@@ -49,7 +49,7 @@ struct Bucket {
 };
 
 void step_on_cpu(const Training& training, const OptimizerScalars& scalars,
-                 const std::vector<OptimizerSegment>& segments, Bucket& b) {
+                 const std::vector<OptimizerSegment>& segments, Elements& b) {
   cpu::ThreadPool pool(1);
   OptimizerState state{b.weights.data(), b.gradients.data(), b.first.data(), b.second.data()};
   if (b.gradient_type != Dtype::f32) state.gradients = b.narrow_gradients.data();
@@ -64,7 +64,7 @@ void step_on_cpu(const Training& training, const OptimizerScalars& scalars,
 // The bucket in device memory, every array `offset` elements past a boundary.
 class OnDevice {
  public:
-  OnDevice(const Bucket& b, const std::vector<OptimizerSegment>& segments, std::size_t offset = 0)
+  OnDevice(const Elements& b, const std::vector<OptimizerSegment>& segments, std::size_t offset = 0)
       : made_(cuda::device_segments(segments)),
         segments_(made_),
         weights_(b.weights, offset),
@@ -88,11 +88,11 @@ class OnDevice {
       cuda::lamb_norms(training, scalars, segments, state_, partial_.data(), stream);
     cuda::optimizer_step(training, scalars, segments, state_, stream);
   }
-  void put(const Bucket& b) {
+  void put(const Elements& b) {
     weights_.set(b.weights), first_.set(b.first), second_.set(b.second);
     gradients_.set(b.gradients), narrow_gradients_.set(b.narrow_gradients);
   }
-  Bucket get(Bucket b) const {
+  Elements get(Elements b) const {
     b.weights = weights_.get(), b.first = first_.get(), b.second = second_.get();
     b.working = working_.get();
     return b;
@@ -164,18 +164,18 @@ TEST_CASE("where products are exact a step on the device has the CPU's bits", "[
   for (const OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::adam, OptimizerKind::sgd}) {
     const Training training = exact_training(kind);
     const auto segments = odd_segments();
-    Bucket expected(odd_count, gradient_type, working_type);
+    Elements expected(odd_count, gradient_type, working_type);
     OnDevice device(expected, segments, offset);
     Scalars scalars;
     for (int step = 1; step <= 3; ++step) {
       expected.new_gradients(static_cast<std::size_t>(step));
-      const Bucket before = device.get(expected);
+      const Elements before = device.get(expected);
       device.put(expected);
       scalars.learning_rate(training.learning_rate);
       scalars.prepare(training);
       emulated::reverse_threads(step == 2);
       device.step(training, scalars.of_update.data(), nullptr);
-      const Bucket found = device.get(expected);
+      const Elements found = device.get(expected);
       emulated::reverse_threads(false);
       step_on_cpu(training, {step, training.learning_rate, 1}, segments, expected);
       CHECK(same_bits(found.weights, expected.weights));
@@ -206,7 +206,7 @@ TEST_CASE("a step on the device is within two units in the last place of the CPU
     segments[i].norms = host_norms[i];
     on_device[i].norms = norms.data() + 2 * i;
   }
-  Bucket expected(odd_count, type, type);
+  Elements expected(odd_count, type, type);
   OnDevice device(expected, on_device);
   Scalars scalars;
   UpdateScalars begin;
@@ -216,14 +216,14 @@ TEST_CASE("a step on the device is within two units in the last place of the CPU
   for (int step = 1; step <= 4; ++step) {
     const double rate = 0.01 / step;
     expected.new_gradients(static_cast<std::size_t>(step));
-    const Bucket before = expected;
+    const Elements before = expected;
     device.put(expected);  // from the same numbers: differences of one step, not of all
     norms.set(std::vector<double>(18));
     std::memset(host_norms, 0, sizeof host_norms);
     scalars.learning_rate(rate);
     scalars.prepare(training);
     device.step(training, scalars.of_update.data(), nullptr);
-    const Bucket found = device.get(expected);
+    const Elements found = device.get(expected);
     const OptimizerScalars on_cpu{step, rate, clip_factor(norm, training.gradient_clip)};
     step_on_cpu(training, on_cpu, segments, expected);
     CHECK(scalars.get().step == step);
@@ -277,7 +277,7 @@ TEST_CASE("lamb's norms on the device are sums over all counted segments of a pa
     on_device.push_back(segment);
     on_device.back().norms = norms.data() + 2 * parameter;
   }
-  Bucket expected(odd_count, Dtype::f32, Dtype::f32);
+  Elements expected(odd_count, Dtype::f32, Dtype::f32);
   const OnDevice device(expected, on_device, GENERATE(0, 1));
   Scalars scalars;
   scalars.learning_rate(training.learning_rate);
@@ -294,7 +294,7 @@ TEST_CASE("lamb's norms on the device are sums over all counted segments of a pa
   CHECK(found[1] == Approx(expected_norms[0][1]).epsilon(1e-7));
   CHECK(found[3] == Approx(expected_norms[1][1]).epsilon(1e-7));
   CHECK(found[0] > 6);
-  const Bucket stepped = device.get(expected);
+  const Elements stepped = device.get(expected);
   for (const std::size_t i : {3U, 5001U, 5002U, 6003U, 10001U})
     CHECK(stepped.weights[i] == Approx(expected.weights[i]).epsilon(1e-6));
   CHECK(stepped.weights[6002] == expected.weights[6002]);
@@ -352,7 +352,7 @@ TEST_CASE("a skipped step, and one whose loss or norm is not finite, change noth
     Training training = exact_training(kind);
     DeviceArray<double> norms({3, 4});
     const std::vector<OptimizerSegment> segments = {{0, 5000, true, norms.data()}};
-    const Bucket bucket(5001, Dtype::bf16, Dtype::bf16);
+    const Elements bucket(5001, Dtype::bf16, Dtype::bf16);
     const OnDevice device(bucket, segments);
     Scalars scalars;
     UpdateScalars begin;
@@ -368,7 +368,7 @@ TEST_CASE("a skipped step, and one whose loss or norm is not finite, change noth
     if (step.scales_loss) scalars.move_scale(rule);
     scalars.prepare(training);
     device.step(training, scalars.of_update.data(), nullptr);
-    const Bucket found = device.get(bucket);
+    const Elements found = device.get(bucket);
     CHECK(same_bits(found.weights, bucket.weights));
     CHECK(same_bits(found.first, bucket.first));
     CHECK(same_bits(found.second, bucket.second));
@@ -389,7 +389,7 @@ TEST_CASE("a captured step goes on by itself: scale, skips and corrections are t
   Training training = exact_training(OptimizerKind::adamw);
   const LossScale rule{true, 4, 2, 1, 2, 1};
   const auto segments = odd_segments();
-  Bucket expected(odd_count, Dtype::f32, Dtype::bf16);
+  Elements expected(odd_count, Dtype::f32, Dtype::bf16);
   OnDevice device(expected, segments);
   Scalars scalars;
   UpdateScalars begin;
@@ -416,7 +416,7 @@ TEST_CASE("a captured step goes on by itself: scale, skips and corrections are t
     state = after_step(rule, state, overflow);
     if (!overflow)
       step_on_cpu(training, {++updates, training.learning_rate, 1 / scale}, segments, expected);
-    const Bucket found = device.get(expected);
+    const Elements found = device.get(expected);
     CHECK(same_bits(found.weights, expected.weights));
     CHECK(found.working == expected.working);
   }
