@@ -2,7 +2,10 @@
 # emulated device (tests/cuda_emulation).
 set(cuda_kernels
   backends/cuda/activation.cu
+  backends/cuda/bookkeeping.cu
+  backends/cuda/context.cu
   backends/cuda/elementwise.cu
+  backends/cuda/embedding.cu
   backends/cuda/experts.cu
   backends/cuda/framework_attention.cu
   backends/cuda/framework_elementwise.cu
@@ -12,7 +15,10 @@ set(cuda_kernels
   backends/cuda/images.cu
   backends/cuda/linear.cu
   backends/cuda/loss.cu
+  backends/cuda/norm.cu
+  backends/cuda/norm_parts.cu
   backends/cuda/optimizer.cu
+  backends/cuda/rope.cu
 )
 set(cuda_sources
   backends/cuda/cuda_backend.cpp
