@@ -21,6 +21,10 @@ ncclConfig_t config() {
   return config;
 }
 
+// Of a kernel that sends or receives: enough for a link between hosts or half of an NVLink, and few
+// enough that all messages under way have room beside each other and beside what is computed.
+constexpr int message_blocks = 8;
+
 // The pairs (i, i + direction) of a ring are disjoint in each of these rounds: those that begin
 // with an even i, with an odd one, and, in an odd ring, with the last one.
 int round_of(int first, int size) { return size % 2 == 1 && first == size - 1 ? 2 : first % 2; }
@@ -101,8 +105,9 @@ class NcclWorld : public World {
         const bool sends = round_of(own, size) == round, receives = round_of(before, size) == round;
         const int color = sends ? own : receives ? before : NCCL_SPLIT_NOCOLOR;
         ncclComm_t comm = nullptr;
-        ncclConfig_t blocking = config();
-        check_nccl(ncclCommSplit(all.comm(), color, sends ? 0 : 1, &comm, &blocking),
+        ncclConfig_t few = config();
+        few.maxCTAs = message_blocks;
+        check_nccl(ncclCommSplit(all.comm(), color, sends ? 0 : 1, &comm, &few),
                    "ncclCommSplit", all.comm());
         if (color == NCCL_SPLIT_NOCOLOR) continue;
         const int peer = sends ? next : before;

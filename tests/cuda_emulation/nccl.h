@@ -13,14 +13,14 @@
 #define NCCL_VERSION_CODE 22809
 #define NCCL_SPLIT_NOCOLOR -1
 #define NCCL_CONFIG_INITIALIZER \
-  { INT_MIN }
+  { INT_MIN, INT_MIN }
 
 using ncclComm_t = struct ncclComm*;
 struct ncclUniqueId {
   char internal[128];
 };
 struct ncclConfig_t {
-  int blocking;
+  int blocking, maxCTAs;
 };
 enum ncclResult_t {
   ncclSuccess = 0,
