@@ -58,6 +58,8 @@ void add_row_cases(std::vector<Case>& cases, const Sizes& z) {
     const std::string name = in_out ? "linear [in, out]" : "linear [out, in]";
     cases.push_back({name, Op::linear, stored, {x, weight}, {{rows, out}}});
     cases.push_back({name + " + bias", Op::linear, stored, {x, weight, {{out}}}, {{rows, out}}});
+    stored.accumulate_separately = true;
+    cases.push_back({name + ", summed apart", Op::linear, stored, {x, weight}, {{rows, out}}});
   }
   cases.push_back({"add_bias", Op::add_bias, a, {x, row}, {{rows, h}}});
   Attributes tanh_form = a;
@@ -113,11 +115,15 @@ void add_expert_cases(std::vector<Case>& cases, const Sizes& z) {
   a.expert_capacity = std::max(1, z.length / 3);
   const std::int64_t rows = std::int64_t{6} * z.batch * a.expert_capacity;
   for (const std::int64_t own : {6, 2})
-    cases.push_back({"expert_linear, " + std::to_string(own) + " of 6",
-                     Op::expert_linear,
-                     a,
-                     {{{rows, z.width}}, {{own, z.other, z.width}}},
-                     {{rows, z.other}}});
+    for (const bool apart : {false, true}) {
+      a.accumulate_separately = apart;
+      cases.push_back(
+          {"expert_linear, " + std::to_string(own) + " of 6" + (apart ? ", summed apart" : ""),
+           Op::expert_linear,
+           a,
+           {{{rows, z.width}}, {{own, z.other, z.width}}},
+           {{rows, z.other}}});
+    }
 }
 
 const char* name_of(Packing packing) {
