@@ -86,9 +86,9 @@ TEST_CASE("CUDA kernels compute what the CPU does in double precision", "[exec][
   std::set<Op> compared;
   for (const Case& c : all_cases()) {
     INFO(c.name);
+    if (cuda::row_of(c.op) == nullptr) continue;  // no kernel yet
     beside.tables.ran.clear();
     const Played found = play(beside.runner, c);
-    if (beside.tables.ran.empty()) continue;  // no kernel yet
     compared.insert(beside.tables.ran.begin(), beside.tables.ran.end());
     const Played expected = play_in_double(beside.reference, c, found);
     compare_outputs(found.outputs, expected.outputs, beside.tolerance());

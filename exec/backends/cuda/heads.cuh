@@ -46,22 +46,23 @@ QueryKeyValue<T> heads_of(const Attributes& a, const std::array<T*, 3>& tensors)
 // All heads of one tensor to another, of up to three pairs of tensors.
 template <typename T>
 struct CopyHeads {
+  using Element = T;
   Heads<const T> from[3];
   Heads<T> to[3];
   int heads[3];
   int dim;
 
   __device__ long long place(long long row) const { return row; }
-  template <int vector>
-  __device__ void columns(long long row, long long column) const {
-    int head = static_cast<int>(column) / dim;
-    const int first = static_cast<int>(column) % dim;
-#pragma unroll
-    for (int i = 0; i < 3; ++i) {
-      if (head >= 0 && head < heads[i])
-        copy<vector>(from[i].at(row, head) + first, to[i].at(row, head) + first);
-      head -= heads[i];
-    }
+  template <typename E>
+  __device__ E* of(const Heads<E> (&tensors)[3], long long row, long long column) const {
+    int head = static_cast<int>(column) / dim, i = 0;
+    while (i < 2 && head >= heads[i]) head -= heads[i++];
+    return tensors[i].at(row, head) + static_cast<int>(column) % dim;
+  }
+  __device__ T* at(long long row, long long column) const { return of(to, row, column); }
+  template <int n>
+  __device__ Chunk<T, n> make(long long row, long long column) const {
+    return chunk_at<n>(of(from, row, column));
   }
 };
 
