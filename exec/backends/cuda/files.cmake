@@ -26,6 +26,7 @@ set(cuda_sources
   backends/cuda/cuda_backend.cpp
   backends/cuda/cuda_updater.cpp
   backends/cuda/framework_products.cpp
+  backends/cuda/nvrtc.cpp
   backends/cuda/products.cpp
 )
 # Several GPUs.
