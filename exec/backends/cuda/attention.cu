@@ -87,9 +87,8 @@ void attention(const KernelCall& k) {
     extras.bias = make_relative_bias(k, k.in<void>(3), k.call.inputs[3].dtype, k.workspace<void>());
   with_type(k.call.inputs[0].dtype, [&](auto element) {
     using T = decltype(element);
-    const T* const tensors[3] = {k.in<T>(0), packed_heads ? nullptr : k.in<T>(1),
-                                 packed_heads ? nullptr : k.in<T>(2)};
-    const QueryKeyValue<const T> heads = heads_of<const T>(a, tensors);
+    const QueryKeyValue<const T> heads = heads_of<const T>(
+        a, {k.in<T>(0), packed_heads ? nullptr : k.in<T>(1), packed_heads ? nullptr : k.in<T>(2)});
     const ForwardOperands<T> operands{
         heads.q, heads.k, heads.v, heads_in_rows(a, k.out<T>(0)), k.out<float>(1), {}, nullptr};
     if (a.attention != AttentionKernel::unfused) return run_forward(k, shape, extras, operands);
@@ -109,9 +108,8 @@ void context_attention(const KernelCall& k) {
   const Attributes& a = k.attributes();
   with_type(k.call.inputs[0].dtype, [&](auto element) {
     using T = decltype(element);
-    const T* const tensors[3] = {k.in<T>(0), nullptr, nullptr};
     const QueryKeyValue<const T> kv = keys_values(a, k.in<T>(1));
-    ForwardOperands<T> operands{heads_of<const T>(a, tensors).q,
+    ForwardOperands<T> operands{heads_of<const T>(a, {k.in<T>(0), nullptr, nullptr}).q,
                                 kv.k,
                                 kv.v,
                                 heads_in_rows(a, k.out<T>(0)),

@@ -12,35 +12,6 @@
 
 namespace meshwright::cuda {
 
-template <typename T>
-struct QueryKeyValue {
-  Heads<T> q, k, v;
-};
-
-// From one packed tensor, or the three in `tensors`.
-template <typename T>
-QueryKeyValue<T> heads_of(const Attributes& a, T* const tensors[3]) {
-  const std::int64_t dim = a.head_dim, heads = a.heads, kv_heads = a.kv_heads;
-  MESHWRIGHT_CHECK(kv_heads > 0 && heads % kv_heads == 0,
-                   "query heads share key-value heads evenly");
-  MESHWRIGHT_CHECK(a.packing != Packing::per_head || kv_heads == heads,
-                   "packed by head, each head has keys and values");
-  if (a.packing == Packing::concatenated) {
-    const std::int64_t row = (heads + 2 * kv_heads) * dim;
-    T* qkv = tensors[0];
-    return {
-        {qkv, row, dim}, {qkv + heads * dim, row, dim}, {qkv + (heads + kv_heads) * dim, row, dim}};
-  }
-  if (a.packing == Packing::per_head) {
-    const std::int64_t row = heads * 3 * dim;
-    T* qkv = tensors[0];
-    return {{qkv, row, 3 * dim}, {qkv + dim, row, 3 * dim}, {qkv + 2 * dim, row, 3 * dim}};
-  }
-  return {{tensors[0], heads * dim, dim},
-          {tensors[1], kv_heads * dim, dim},
-          {tensors[2], kv_heads * dim, dim}};
-}
-
 // [rows, heads * head_dim]: outputs, and the queries of a context group's gradient.
 template <typename T>
 Heads<T> heads_in_rows(const Attributes& a, T* data) {
@@ -92,6 +63,7 @@ inline ScoreExtras extras_of(const KernelCall& k) {
   ScoreExtras extras{};
   extras.first_head = k.context.tensor_rank * a.heads;
   extras.alibi_heads = a.alibi ? a.alibi_heads : 0;
+  extras.farthest = a.relative_distance;
   extras.dropped = static_cast<unsigned int>(a.dropout * 0x1p32);
   extras.kept_scale = static_cast<float>(1 / (1 - a.dropout));
   extras.key = a.dropout_key;

@@ -71,7 +71,7 @@ struct RelativeScratch {
     const std::int64_t blocks = (a.sequence_length + rows - 1) / rows;
     bias = relative_bias_bytes(a) / 4;
     distances = a.micro_batch * a.heads * blocks * (a.sequence_length + rows - 1);
-    sums = distances_of(a) * a.heads;
+    sums = (std::int64_t{2} * a.sequence_length - 1) * a.heads;
   }
 };
 
@@ -82,8 +82,8 @@ void attention_grad(const KernelCall& k) {
   const Dtype dtype = k.call.inputs[0].dtype;
   with_type(dtype, [&](auto element) {
     using T = decltype(element);
-    const T* in[3] = {};
-    T* out[3] = {};
+    std::array<const T*, 3> in{};
+    std::array<T*, 3> out{};
     for (std::size_t i = 0; i < tensors; ++i) {
       in[i] = k.in<T>(i);
       out[i] = k.out<T>(i);
@@ -106,8 +106,8 @@ void attention_grad(const KernelCall& k) {
     operands.distances = bias + scratch.bias;
     run_backward(k, shape, extras, operands, log_sums);
     add_relative_gradient(k, operands.distances, rows_of_query_gradient(dtype, a.head_dim),
-                          operands.distances + scratch.distances,
-                          reinterpret_cast<const int*>(bias), k.out<float>(tensors));
+                          operands.distances + scratch.distances, k.out<void>(tensors),
+                          k.call.outputs[tensors].dtype);
   });
 }
 
@@ -122,9 +122,8 @@ void context_attention_grad(const KernelCall& k) {
   const Attributes& a = k.attributes();
   with_type(k.call.inputs[0].dtype, [&](auto element) {
     using T = decltype(element);
-    const T* const tensors[3] = {k.in<T>(0), nullptr, nullptr};
     QueryKeyValue<const T> in = keys_values(a, k.in<T>(1));
-    in.q = heads_of<const T>(a, tensors).q;
+    in.q = heads_of<const T>(a, {k.in<T>(0), nullptr, nullptr}).q;
     QueryKeyValue<T> out = keys_values(a, k.out<T>(1));
     out.q = heads_in_rows(a, k.out<T>(0));
     BackwardOperands<T> operands{in,

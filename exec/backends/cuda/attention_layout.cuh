@@ -5,16 +5,9 @@
 #pragma once
 
 #include "exec/backends/cuda/attention_tile.cuh"
+#include "exec/backends/cuda/heads.cuh"
 
 namespace meshwright::cuda {
-
-// One of q, k, v, y: head h of token r begins at data + r * row + h * head.
-template <typename T>
-struct Heads {
-  T* data;
-  long long row, head;
-  __device__ T* at(long long token, int h) const { return data + token * row + h * head; }
-};
 
 struct AttentionShape {
   int batch, heads, kv_heads, dim;

@@ -9,9 +9,12 @@ namespace meshwright::cuda {
 constexpr float log2_e = 1.44269504f, ln_2 = 0.693147181f;
 
 struct ScoreExtras {
-  int first_head;        // of this rank in the whole model
-  int alibi_heads;       // of the whole model; 0: no ALiBi
-  const float* bias;     // [heads, 2 held - 1] of distances from 1 - held on, in base 2; or null
+  int first_head;   // of this rank in the whole model
+  int alibi_heads;  // of the whole model; 0: no ALiBi
+  // [heads, 2 farthest + 1] of distances from -farthest on, in base 2; or null. Beyond there are no
+  // other ones.
+  const float* bias;
+  int farthest;
   unsigned int dropped;  // a random word below this drops; 0: no dropout
   float kept_scale;
   unsigned long long key;
@@ -36,21 +39,21 @@ inline __device__ float alibi_slope(int head, int heads) {
 class Score {
  public:
   __device__ Score(const AttentionShape& shape, const ScoreExtras& extras, int head)
-      : shape_(shape), bias_(extras.bias) {
+      : shape_(shape), farthest_(extras.farthest), bias_(extras.bias) {
     if (extras.alibi_heads > 0)
       slope_ = alibi_slope(extras.first_head + head, extras.alibi_heads) * log2_e;
-    if (bias_ != nullptr) bias_ += head * (2LL * shape.held - 1) + shape.held - 1;
+    if (bias_ != nullptr) bias_ += head * (2LL * farthest_ + 1) + farthest_;
   }
   // Of a product with a key `distance` places after the query.
   __device__ float operator()(float product, int distance) const {
-    const int farthest = shape_.held - 1;
     float score = fmaf(slope_, static_cast<float>(distance), product * shape_.scale_base_2);
-    if (bias_ != nullptr) score += bias_[min(max(distance, -farthest), farthest)];
+    if (bias_ != nullptr) score += bias_[min(max(distance, -farthest_), farthest_)];
     return score;
   }
 
  private:
   const AttentionShape& shape_;
+  const int& farthest_;
   float slope_ = 0.0f;
   const float* bias_;
 };
