@@ -10,11 +10,11 @@ namespace meshwright::cuda {
 
 template <typename T>
 struct ForwardOperands {
-  Heads<const T> q, k, v;
-  Heads<T> y;
+  NearHeads<const T> q, k, v;
+  NearHeads<T> y;
   float* log_sums;  // [batch * heads, held]
   // What earlier steps around the ring have summed; null in the first.
-  Heads<const T> y_before;
+  NearHeads<const T> y_before;
   const float* log_sums_before;
 };
 
@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(ForwardTile<T, D, with_extras>::threads,
   const QueryBlock block(shape, Tile::queries);
   const int kv_head = block.head / (shape.heads / shape.kv_heads);
   const int token = shape.query_row(block.sequence, block.half);  // of the half's query 0
-  const auto rows_of = [&](const Heads<const T>& heads, int head, int first_row, int first) {
+  const auto rows_of = [&](const NearHeads<const T>& heads, int head, int first_row, int first) {
     return HeadRows<const T>{heads.at(first_row + first, head), heads.row, shape.length - first,
                              shape.dim, shape.vectors};
   };
@@ -99,9 +99,10 @@ __global__ void __launch_bounds__(ForwardTile<T, D, with_extras>::threads,
                                              rows_of(operands.q, block.head, token, block.first));
 
   const int query = block.first + warp_row + lane / 4;  // of the lane's first row
-  const long long saved_row =
-      (static_cast<long long>(block.sequence) * shape.heads + block.head) * shape.held +
-      block.half * shape.length;
+  const auto saved_row = [&] {
+    return (static_cast<long long>(block.sequence) * shape.heads + block.head) * shape.held +
+           block.half * shape.length;
+  };
   const T* const y_before = operands.y_before.data;
   Softmax<M> softmax;
   float y[M][D / 8][4];
@@ -113,7 +114,7 @@ __global__ void __launch_bounds__(ForwardTile<T, D, with_extras>::threads,
       const int i = query + 16 * m + 8 * h;
       const bool continues = y_before != nullptr && i < shape.length;
       softmax.maximum[m][h] =
-          continues ? operands.log_sums_before[saved_row + i] * log2_e : -INFINITY;
+          continues ? operands.log_sums_before[saved_row() + i] * log2_e : -INFINITY;
       softmax.sum[m][h] = continues && lane % 4 == 0 ? 1.0f : 0.0f;
     }
   if (y_before != nullptr)
@@ -127,10 +128,13 @@ __global__ void __launch_bounds__(ForwardTile<T, D, with_extras>::threads,
   const KeptWeights kept(shape, extras, block.sequence, block.head, block.half);
   LeftRows<T, M, D, Tile::keep_queries> queries(q_tile + warp_row * pitch);
   KeyTiles<Tile::queries, N> tiles(shape, block);
-  if (!tiles.done())
-    load_tile<N, D, Tile::threads>(k_tile,
-                                   rows_of(operands.k, kv_head, tiles.row(), tiles.first()));
-  copies_commit();
+  const auto load_keys = [&] {
+    if (!tiles.done())
+      load_tile<N, D, Tile::threads>(k_tile,
+                                     rows_of(operands.k, kv_head, tiles.row(), tiles.first()));
+    copies_commit();
+  };
+  load_keys();
   copies_wait<0>();
   __syncthreads();
   queries.keep();
@@ -139,8 +143,7 @@ __global__ void __launch_bounds__(ForwardTile<T, D, with_extras>::threads,
                                    rows_of(operands.v, kv_head, tiles.row(), tiles.first()));
     copies_commit();
     const int key = tiles.first(), key_place = tiles.key_place(), ahead = tiles.ahead();
-    const bool visible = block.first + warp_row < shape.length &&
-                         (!shape.causal || key <= block.first + warp_row + 16 * M - 1 + ahead);
+    const bool visible = !shape.causal || key <= block.first + warp_row + 16 * M - 1 + ahead;
     const bool whole =
         key + N <= shape.length && (!shape.causal || key + N - 1 <= block.first + warp_row + ahead);
     float s[M][N / 8][4];
@@ -158,6 +161,7 @@ __global__ void __launch_bounds__(ForwardTile<T, D, with_extras>::threads,
     }
     copies_wait<0>();
     __syncthreads();  // the values are there, and the keys no longer needed
+    tiles.advance();
     if (visible) {
       update_softmax(s, with_extras ? 1.0f : shape.scale_base_2, softmax, y);
       if (with_extras && kept.any()) {
@@ -172,12 +176,8 @@ __global__ void __launch_bounds__(ForwardTile<T, D, with_extras>::threads,
           }
       }
     }
-    tiles.advance();
-    if (!tiles.done())
-      load_tile<N, D, Tile::threads>(k_tile,
-                                     rows_of(operands.k, kv_head, tiles.row(), tiles.first()));
-    copies_commit();
-    if (visible) weigh_rows<D, N>(y, s, v_tile);
+    load_keys();
+    if (visible) weigh_rows<D, N>(y, Weights<T, M, N>(s), v_tile);
     copies_wait<0>();
     __syncthreads();  // the next keys are there, and the values no longer needed
   }
@@ -189,7 +189,7 @@ __global__ void __launch_bounds__(ForwardTile<T, D, with_extras>::threads,
       const float sum = sum_of_row(softmax.sum[m][h]);
       const int i = query + 16 * m + 8 * h;
       if (lane % 4 == 0 && i < shape.length)
-        operands.log_sums[saved_row + i] = (softmax.maximum[m][h] + log2f(sum)) * ln_2;
+        operands.log_sums[saved_row() + i] = (softmax.maximum[m][h] + log2f(sum)) * ln_2;
       const float scale = 1.0f / sum;
 #pragma unroll
       for (int d = 0; d < D / 8; ++d) {
