@@ -1,79 +1,126 @@
-// Sums over the rows of a matrix, column by column, in an order that depends on its shape alone:
-// strips of rows first, then the strips in order.
+// Sums over the rows of a matrix, column by column: gradients of biases, of the weights of norms.
+// First of chunks of rows, side by side, into scratch memory; then of those, in order.
 #pragma once
 
 #include <algorithm>
 
-#include "exec/backends/cuda/rows.cuh"
+#include "exec/backends/cuda/kernels.h"
+#include "exec/backends/cuda/launch.h"
+#include "exec/backends/cuda/types.cuh"
 
 namespace meshwright::cuda {
 
-// Of a block: each lane has neighbouring columns, each warp every 8th row of the strip.
-constexpr int strip_warps = 8;
+// Few enough that their sums are little beside the rows, enough to keep a large device busy.
+struct RowChunks {
+  long long rows_of_chunk, chunks;
+  RowChunks(std::int64_t rows, std::int64_t least_rows, std::int64_t most_chunks)
+      : rows_of_chunk(std::max(least_rows, (rows + most_chunks - 1) / most_chunks)),
+        chunks((rows + rows_of_chunk - 1) / rows_of_chunk) {}
+  std::int64_t bytes(std::int64_t columns, std::int64_t sums) const {
+    return sums * chunks * columns * static_cast<std::int64_t>(sizeof(float));
+  }
+};
 
-inline std::int64_t strips_of(std::int64_t rows) {
-  constexpr std::int64_t fewest_rows = 64, most_strips = 256;
-  return std::clamp<std::int64_t>((rows + fewest_rows - 1) / fewest_rows, 1, most_strips);
-}
-inline std::int64_t column_sums_workspace(std::int64_t rows, std::int64_t columns) {
-  return strips_of(rows) * columns * static_cast<std::int64_t>(sizeof(float));
-}
+constexpr int partial_warps = 16;
 
-// `term.get(row, column, x)` sets x to what n neighbours in a row add.
-template <int n, typename Term>
-__global__ void __launch_bounds__(32 * strip_warps)
-    strips_kernel(Term term, float* __restrict__ partial, long long rows, int width,
-                  long long rows_per_strip) {
-  __shared__ float of_warp[strip_warps][n][32];
-  const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
-  const int column = (static_cast<int>(blockIdx.x) * 32 + lane) * n;
-  const long long begin = blockIdx.y * rows_per_strip;
-  const long long end = min(begin + rows_per_strip, rows);
-  float sum[n] = {};
-  if (column < width)
-    for (long long row = begin + warp; row < end; row += strip_warps) {
-      float x[n];
-      term.get(row, column, x);
-#pragma unroll
-      for (int j = 0; j < n; ++j) sum[j] += x[j];
-    }
-#pragma unroll
-  for (int j = 0; j < n; ++j) of_warp[warp][j][lane] = sum[j];
+// to[c] += the sum of partial[chunk, c] over the chunks.
+template <typename To>
+__global__ void __launch_bounds__(32 * partial_warps)
+    add_partials(const float* __restrict__ partial, long long chunks, long long columns,
+                 To* __restrict__ to) {
+  __shared__ float of_warp[partial_warps][32];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const long long column = static_cast<long long>(blockIdx.x) * 32 + lane;
+  float sum = 0.0f;
+  if (column < columns) {
+#pragma unroll 8
+    for (long long chunk = warp; chunk < chunks; chunk += partial_warps)
+      sum += partial[chunk * columns + column];
+  }
+  of_warp[warp][lane] = sum;
   __syncthreads();
-  if (warp != 0 || column >= width) return;
+  if (warp != 0 || column >= columns) return;
+  float total = 0.0f;
+  for (int w = 0; w < partial_warps; ++w) total += of_warp[w][lane];
+  narrow(widened(to[column]) + total, to[column]);
+}
+
+// The second half: to the output `output`, of any type. `of` counts the sums before it.
+inline void add_partial_sums(const KernelCall& k, const RowChunks& chunks, std::int64_t columns,
+                             std::size_t output, int of) {
+  const float* partial = k.workspace<float>() + of * chunks.chunks * columns;
+  with_type(k.call.outputs[output].dtype, [&]<typename To>(To) {
+    launch(add_partials<To>, {blocks_for(columns, 32)}, {32 * partial_warps}, 0, k.stream, partial,
+           chunks.chunks, columns, k.out<To>(output));
+  });
+}
+
+constexpr int chunk_warps = 8;
+
+// Term has the number of its `sums`, and `add<vector>(row, column, total)` adds its terms of these
+// columns to total[sum][j].
+template <int vector, typename Term>
+__global__ void __launch_bounds__(32 * chunk_warps)
+    sum_chunks(Term term, long long rows, long long columns, RowChunks chunks,
+               float* __restrict__ partial) {
+  __shared__ float of_warp[chunk_warps][32 * vector];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const long long first_column = static_cast<long long>(blockIdx.x) * 32 * vector;
+  const long long column = first_column + lane * vector;
+  const long long begin = blockIdx.y * chunks.rows_of_chunk;
+  const long long end = min(begin + chunks.rows_of_chunk, rows);
+  float total[Term::sums][vector] = {};
+  if (column < columns) {
+#pragma unroll 4
+    for (long long row = begin + warp; row < end; row += chunk_warps)
+      term.template add<vector>(row, column, total);
+  }
 #pragma unroll
-  for (int j = 0; j < n; ++j) {
-    float of_strip = 0;
+  for (int s = 0; s < Term::sums; ++s) {
+    if (s > 0) __syncthreads();
 #pragma unroll
-    for (int w = 0; w < strip_warps; ++w) of_strip += of_warp[w][j][lane];
-    partial[static_cast<long long>(blockIdx.y) * width + column + j] = of_strip;
+    for (int j = 0; j < vector; ++j) of_warp[warp][lane * vector + j] = total[s][j];
+    __syncthreads();
+    for (int c = threadIdx.x; c < 32 * vector && first_column + c < columns;
+         c += 32 * chunk_warps) {
+      float sum = 0.0f;
+#pragma unroll
+      for (int w = 0; w < chunk_warps; ++w) sum += of_warp[w][c];
+      partial[(s * chunks.chunks + blockIdx.y) * columns + first_column + c] = sum;
+    }
   }
 }
 
-static __global__ void __launch_bounds__(256)
-    add_strips_kernel(const float* __restrict__ partial, float* __restrict__ sums, int strips,
-                      int width) {
-  const int column = static_cast<int>(blockIdx.x * 256 + threadIdx.x);
-  if (column >= width) return;
-  float sum = 0;
-  for (int s = 0; s < strips; ++s) sum += partial[static_cast<long long>(s) * width + column];
-  sums[column] += sum;
+inline RowChunks chunks_of_sums(std::int64_t rows) { return {rows, 32, 256}; }
+
+// Adds the sums of a term to the outputs from `first_output` on. The workspace has
+// chunks_of_sums(rows).bytes(columns, sums).
+template <int vector, typename Term>
+void add_column_sums(const KernelCall& k, std::int64_t rows, std::int64_t columns, Term term,
+                     std::size_t first_output) {
+  if (rows == 0) return;
+  const RowChunks chunks = chunks_of_sums(rows);
+  launch(sum_chunks<vector, Term>,
+         {blocks_for(columns, 32 * vector), static_cast<unsigned int>(chunks.chunks)},
+         {32 * chunk_warps}, 0, k.stream, term, rows, columns, chunks, k.workspace<float>());
+  for (int s = 0; s < Term::sums; ++s)
+    add_partial_sums(k, chunks, columns, first_output + static_cast<std::size_t>(s), s);
 }
 
-// sums[c] += the sum over rows of the terms; the workspace holds column_sums_workspace.
-template <int n, typename Term>
-void add_column_sums(const KernelCall& k, const Term& term, std::int64_t rows, int width,
-                     bool in_groups, float* sums) {
-  const std::int64_t strips = strips_of(rows), per_strip = (rows + strips - 1) / strips;
-  const auto with = [&](auto count) {
-    constexpr int of_lane = decltype(count)::value;
-    launch(strips_kernel<of_lane, Term>,
-           {blocks_for(width, 32 * of_lane), static_cast<unsigned int>(strips)}, {32 * strip_warps},
-           0, k.stream, term, k.workspace<float>(), rows, width, per_strip);
-  };
-  in_groups ? with(Count<n>{}) : with(Count<1>{});
-  launch(add_strips_kernel, {blocks_for(width, 256)}, {256}, 0, k.stream, k.workspace<float>(),
-         sums, static_cast<int>(strips), width);
-}
+// The sum of the rows themselves.
+template <typename T>
+struct OfRows {
+  static constexpr int sums = 1;
+  const T* x;
+  long long width;
+
+  template <int vector>
+  __device__ void add(long long row, long long column, float (&total)[1][vector]) const {
+    float part[vector];
+    load<vector>(x + row * width + column, part);
+#pragma unroll
+    for (int j = 0; j < vector; ++j) total[0][j] += part[j];
+  }
+};
 
 }  // namespace meshwright::cuda

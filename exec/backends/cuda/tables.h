@@ -8,6 +8,7 @@
 namespace meshwright::cuda {
 
 std::span<const Row> activation_rows();
+std::span<const Row> elementwise_rows();
 std::span<const Row> experts_rows();
 std::span<const Row> framework_attention_rows();
 std::span<const Row> framework_elementwise_rows();
@@ -19,8 +20,15 @@ std::span<const Row> loss_rows();
 
 using Table = std::span<const Row> (*)();
 constexpr Table tables[] = {
-    activation_rows,     experts_rows,        framework_attention_rows, framework_elementwise_rows,
-    framework_loss_rows, framework_norm_rows, framework_relative_rows,  images_rows,
+    activation_rows,
+    elementwise_rows,
+    experts_rows,
+    framework_attention_rows,
+    framework_elementwise_rows,
+    framework_loss_rows,
+    framework_norm_rows,
+    framework_relative_rows,
+    images_rows,
     loss_rows,
 };
 
