@@ -9,12 +9,14 @@ namespace meshwright::cuda {
 
 std::span<const Row> activation_rows();
 std::span<const Row> framework_product_rows();
+std::span<const Row> fused_rows();
 std::span<const Row> linear_rows();
 
 using Table = std::span<const Row> (*)();
 constexpr Table tables[] = {
     activation_rows,
     framework_product_rows,
+    fused_rows,
     linear_rows,
 };
 
