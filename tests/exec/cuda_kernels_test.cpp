@@ -1,6 +1,8 @@
 // The CUDA kernels on the emulated device beside the CPU backend in double precision.
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <set>
 
 #include "exec/backends/cpu/cpu_backend.h"
 #include "exec/backends/cuda/tables.h"
@@ -68,6 +70,12 @@ std::vector<Case> all_cases() {
   return cases;
 }
 
+// Operations that are no part of a case above.
+bool has_own_test(Op op) {
+  constexpr Op ops[] = {Op::sequence_slice};
+  return std::find(std::begin(ops), std::end(ops), op) != std::end(ops);
+}
+
 }  // namespace
 
 TEST_CASE("CUDA kernels compute what the CPU does in double precision", "[exec][cuda]") {
@@ -77,12 +85,20 @@ TEST_CASE("CUDA kernels compute what the CPU does in double precision", "[exec][
   TableBackend tables;
   Runner runner(tables, dtype);
   const double tolerance = dtype == Dtype::f32 ? 1e-5 : 1e-2;
+  std::set<Op> compared;
   for (const Case& c : all_cases()) {
     INFO(c.name);
+    tables.ran.clear();
     const Played found = play(runner, c);
+    if (tables.ran.empty()) continue;  // no kernel yet
+    compared.insert(tables.ran.begin(), tables.ran.end());
     const Played expected = play_in_double(reference, c, found);
     compare_outputs(found.outputs, expected.outputs, tolerance);
     compare_gradients(found, expected, tolerance);
   }
-  CHECK(tables.ran.size() > 0);
+  for (const cuda::Table table : cuda::tables)
+    for (const cuda::Row& row : table()) {
+      INFO(info(row.op).name);
+      CHECK((compared.count(row.op) > 0 || has_own_test(row.op)));
+    }
 }

@@ -8,6 +8,7 @@
 namespace meshwright::cuda {
 
 std::span<const Row> activation_rows();
+std::span<const Row> elementwise_rows();
 std::span<const Row> framework_product_rows();
 std::span<const Row> fused_rows();
 std::span<const Row> linear_rows();
@@ -15,6 +16,7 @@ std::span<const Row> linear_rows();
 using Table = std::span<const Row> (*)();
 constexpr Table tables[] = {
     activation_rows,
+    elementwise_rows,
     framework_product_rows,
     fused_rows,
     linear_rows,
