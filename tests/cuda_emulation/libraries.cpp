@@ -33,7 +33,6 @@ namespace {
 
 constexpr char heading[] = "emulated";
 
-// Where the program ends with a library that is smaller, `write` may need several calls.
 bool write_all(int file, const char* data, std::size_t bytes) {
   while (bytes > 0) {
     const ssize_t written = write(file, data, bytes);
@@ -90,6 +89,14 @@ cudaError_t cudaLibraryGetKernel(cudaKernel_t* kernel, cudaLibrary_t library, co
       dlsym(library->library, (std::string("bind_") + name).c_str()));
   if (found.bind == nullptr) return emulated::failed(cudaErrorSymbolNotFound);
   *kernel = &library->kernels.try_emplace(name, found).first->second;
+  return cudaSuccess;
+}
+
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel) {
+  *attributes = {};
+  attributes->maxThreadsPerBlock = 1024;
+  attributes->maxDynamicSharedSizeBytes =
+      static_cast<int>(static_cast<const CUkern_st*>(kernel)->shared_bytes);
   return cudaSuccess;
 }
 

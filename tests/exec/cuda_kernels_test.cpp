@@ -72,7 +72,7 @@ std::vector<Case> all_cases() {
 
 // Operations that are no part of a case above.
 bool has_own_test(Op op) {
-  constexpr Op ops[] = {Op::sequence_slice};
+  constexpr Op ops[] = {Op::fused, Op::sequence_slice};
   return std::find(std::begin(ops), std::end(ops), op) != std::end(ops);
 }
 

@@ -14,6 +14,10 @@ KernelLibrary::~KernelLibrary() { cudaLibraryUnload(library_); }
 cudaKernel_t KernelLibrary::kernel(const std::string& name) const {
   cudaKernel_t found = nullptr;
   check(cudaLibraryGetKernel(&found, library_, name.c_str()), "cudaLibraryGetKernel");
+  // Its code is on the device from now on: loading at the first start would disturb a capture.
+  cudaFuncAttributes ignored{};
+  check(cudaFuncGetAttributes(&ignored, reinterpret_cast<const void*>(found)),
+        "cudaFuncGetAttributes");
   return found;
 }
 

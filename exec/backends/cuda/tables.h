@@ -15,11 +15,7 @@ std::span<const Row> linear_rows();
 
 using Table = std::span<const Row> (*)();
 constexpr Table tables[] = {
-    activation_rows,
-    elementwise_rows,
-    framework_product_rows,
-    fused_rows,
-    linear_rows,
+    activation_rows, elementwise_rows, framework_product_rows, fused_rows, linear_rows,
 };
 
 // The operation's row; null: none.
