@@ -74,6 +74,8 @@ class NcclWorld : public World {
                                               std::move(neighbours), streams_, watch_, deadline_s_);
   }
 
+  World& on_host() override { return host_; }
+  bool issues_to_streams() const override { return true; }
   std::int64_t resident_bytes_of_others() const override {
     return host_.resident_bytes_of_others();
   }
