@@ -1,6 +1,8 @@
 // Collectives and messages of one process group, and the world that makes groups and memory for
 // them. The same degrees give the same bits run after run: sums are taken in the order of group
-// ranks 0, 1, 2, ..., or by NCCL in an order that depends on sizes and topology (nccl.h).
+// ranks 0, 1, 2, ..., or by NCCL in an order that depends on sizes and topology (nccl.h). On a
+// device they are ordered as its operations are: what was issued before on the stream in use happens
+// before, what is issued there later happens after.
 #pragma once
 
 #include <cstdint>
@@ -73,6 +75,9 @@ class World {
   // The communicator of the group of `kind` which consists of `ranks` (ascending, this one among
   // them). All members call it, kinds in the same order.
   virtual std::unique_ptr<Communicator> group(GroupKind kind, std::span<const int> ranks) = 0;
+
+  // The same ranks talking from host memory, where `group` works on a device's.
+  virtual World& on_host() { return *this; }
 
   // Memory of other ranks that collectives have touched: it counts in this process's VmHWM, but is
   // theirs.

@@ -6,11 +6,6 @@ namespace meshwright::cuda {
 
 namespace {
 
-template <int in, int out = 1>
-struct Elementwise {
-  static constexpr int inputs = in, outputs = out;
-};
-
 struct GeluTanh : Elementwise<1> {
   __device__ void operator()(const float* x, float* y) const { y[0] = gelu_tanh(x[0]); }
 };

@@ -7,6 +7,12 @@
 
 namespace meshwright::cuda {
 
+// What they derive from.
+template <int in, int out = 1>
+struct Elementwise {
+  static constexpr int inputs = in, outputs = out;
+};
+
 // F has the numbers of operands `inputs` and `outputs`, and f(x, y) sets y[0..outputs) to what it
 // makes of x[0..inputs).
 template <typename F, typename T>

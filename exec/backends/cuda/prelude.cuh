@@ -97,6 +97,7 @@ inline __device__ void add_over_row(float (&sum)[n]) {
 #pragma unroll
     for (int s = 0; s < n; ++s) {
       sum[s] = 0.0f;
+#pragma unroll 8
       for (int warp = 0; warp < warps; ++warp) sum[s] += of_warp[s][warp];
     }
   }

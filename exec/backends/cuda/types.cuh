@@ -1,6 +1,8 @@
 // Which kernel serves which storage type.
 #pragma once
 
+#include <cstdint>
+
 #include "exec/backends/cuda/prelude.cuh"
 #include "models/core/dtype.h"
 #include "models/core/error.h"
@@ -24,6 +26,18 @@ void with_type(Dtype dtype, Work work) {
     default:
       throw NotSupportedYet("CUDA kernels take fp32, bf16 and fp16");
   }
+}
+
+// Calls work.operator()<T, vector>(): how many neighbouring elements of rows whose widths, and the
+// places where their parts begin, are multiples of `unit` are moved at once.
+template <typename Work>
+void with_vectors(Dtype dtype, std::int64_t unit, Work work) {
+  with_type(dtype, [&]<typename T>(T) {
+    if (unit % vector_of<T> == 0)
+      work.template operator()<T, vector_of<T>>();
+    else
+      work.template operator()<T, 1>();
+  });
 }
 
 }  // namespace meshwright::cuda
