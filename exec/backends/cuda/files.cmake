@@ -2,6 +2,7 @@
 # emulated device (tests/cuda_emulation).
 set(cuda_kernels
   backends/cuda/activation.cu
+  backends/cuda/add_numbers.cu
   backends/cuda/bookkeeping.cu
   backends/cuda/context.cu
   backends/cuda/elementwise.cu
@@ -12,6 +13,7 @@ set(cuda_kernels
   backends/cuda/framework_loss.cu
   backends/cuda/framework_norm.cu
   backends/cuda/framework_relative.cu
+  backends/cuda/host_mark.cu
   backends/cuda/images.cu
   backends/cuda/linear.cu
   backends/cuda/loss.cu
@@ -25,4 +27,13 @@ set(cuda_sources
   backends/cuda/cuda_updater.cpp
   backends/cuda/framework_products.cpp
   backends/cuda/products.cpp
+)
+# Several GPUs.
+set(nccl_sources
+  comm/device_self.cpp
+  comm/nccl.cpp
+  comm/nccl_about.cpp
+  comm/nccl_communicator.cpp
+  comm/nccl_link.cpp
+  comm/nccl_watch.cpp
 )
