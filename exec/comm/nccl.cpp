@@ -109,8 +109,8 @@ class NcclWorld : public World {
         ncclComm_t comm = nullptr;
         ncclConfig_t few = config();
         few.maxCTAs = message_blocks;
-        check_nccl(ncclCommSplit(all.comm(), color, sends ? 0 : 1, &comm, &few),
-                   "ncclCommSplit", all.comm());
+        check_nccl(ncclCommSplit(all.comm(), color, sends ? 0 : 1, &comm, &few), "ncclCommSplit",
+                   all.comm());
         if (color == NCCL_SPLIT_NOCOLOR) continue;
         const int peer = sends ? next : before;
         const int others[] = {ranks[static_cast<std::size_t>(peer)]};
