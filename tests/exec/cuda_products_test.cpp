@@ -262,6 +262,36 @@ TEST_CASE("fp32 factors are rounded to tf32 where that is asked for", "[exec][cu
   CHECK(c.values() == std::vector<double>{tf32 ? 1 : 1 + 0x1p-12});
 }
 
+TEST_CASE("a product is captured and runs again", "[exec][cuda]") {
+  const Device device;
+  const ProductForm form{.m = 1, .n = 1, .k = 2, .epilogue = Epilogue::bias};
+  const Numbers a(Dtype::f32, {1, 2}), b(Dtype::f32, {3, 4}), c(Dtype::f32, {0});
+  const Numbers bias(Dtype::f32, {5}), other(Dtype::f32, {7});
+  const auto run = [&](const Numbers& added, cudaStream_t stream) {
+    device.products->run(form, {.a = a.data(), .b = b.data(), .c = c.data(), .bias = added.data()},
+                         stream);
+  };
+  cudaStream_t stream = nullptr;
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t exec = nullptr;
+  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
+  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), "cudaStreamBeginCapture");
+  run(bias, stream);
+  check(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
+  check(cudaGraphInstantiate(&exec, graph, 0), "cudaGraphInstantiate");
+  run(other, stream);  // the plan is the captured one's, which stays as it was
+  for (const double factor : {1.0, 10.0}) {
+    const std::vector<float> numbers = {static_cast<float>(factor), 2};
+    check(cudaMemcpy(a.data(), numbers.data(), 8, cudaMemcpyHostToDevice), "cudaMemcpy");
+    check(cudaGraphLaunch(exec, stream), "cudaGraphLaunch");
+    check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+    CHECK(c.values() == std::vector<double>{factor * 3 + 2 * 4 + 5});
+  }
+  check(cudaGraphExecDestroy(exec), "cudaGraphExecDestroy");
+  check(cudaGraphDestroy(graph), "cudaGraphDestroy");
+  check(cudaStreamDestroy(stream), "cudaStreamDestroy");
+}
+
 TEST_CASE("a form is planned once, and its choice is found again", "[exec][cuda]") {
   const ProductForm form{.m = 8, .n = 16, .k = 24}, other{.m = 8, .n = 16, .k = 32};
   const TestFolder folder;

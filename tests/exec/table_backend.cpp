@@ -10,6 +10,7 @@
 
 #include "exec/backends/cpu/cpu_backend.h"
 #include "exec/backends/cuda/check.h"
+#include "exec/backends/cuda/fused.h"
 #include "exec/backends/cuda/products.h"
 #include "exec/backends/cuda/tables.h"
 #include "tests/test_folder.h"
@@ -88,9 +89,9 @@ std::vector<std::vector<char>> results_of(const cuda::Row& row, const OpCall& ca
 
 // What kernels know of the device, and what they share.
 struct TableBackend::Device {
-  static constexpr std::int64_t workspace_bytes = 1 << 20;
+  static constexpr std::int64_t workspace_bytes = 1 << 20, cached_bytes = 64 << 20;
 
-  Device() : cache(folder.path(), workspace_bytes) {
+  Device() : cache(folder.path(), cached_bytes) {
     cudaDeviceProp properties;
     cuda::check(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
     cuda::check(cudaMalloc(&workspace, workspace_bytes), "cudaMalloc");
@@ -100,7 +101,7 @@ struct TableBackend::Device {
              properties.minor,
              static_cast<std::int64_t>(properties.sharedMemPerBlockOptin),
              &*products,
-             nullptr};
+             &fusions};
   }
   ~Device() { cudaFree(workspace); }
   Device(const Device&) = delete;
@@ -110,6 +111,7 @@ struct TableBackend::Device {
   cuda::KernelCache cache;
   void* workspace = nullptr;
   std::optional<cuda::Products> products;
+  cuda::Fusions fusions{cache, "sm_90"};
   cuda::Device shown;
 };
 

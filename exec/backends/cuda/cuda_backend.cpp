@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "exec/backends/cuda/cuda_updater.h"
+#include "exec/backends/cuda/fused.h"
 #include "exec/backends/cuda/kernel_cache.h"
 #include "exec/backends/cuda/products.h"
 #include "exec/backends/cuda/resources.h"
@@ -48,6 +49,9 @@ class Gpu : public CudaBackend {
         ProductOptions{options.tf32, !options.deterministic, properties_.name},
         product_scratch_.get(), scratch, cache_);
     device_.products = products_.get();
+    fusions_ = std::make_unique<Fusions>(cache_, "sm_" + std::to_string(device_.major) +
+                                                     std::to_string(device_.minor));
+    device_.fusions = fusions_.get();
     check_machine_code(options.device);
   }
 
@@ -180,6 +184,7 @@ class Gpu : public CudaBackend {
   std::mutex apart_mutex_;
   DeviceMemory product_scratch_;
   std::unique_ptr<Products> products_;
+  std::unique_ptr<Fusions> fusions_;
 };
 
 }  // namespace

@@ -25,7 +25,11 @@ set(cuda_kernels
 set(cuda_sources
   backends/cuda/cuda_backend.cpp
   backends/cuda/cuda_updater.cpp
+  backends/cuda/epilogue.cpp
   backends/cuda/framework_products.cpp
+  backends/cuda/fused.cpp
+  backends/cuda/fused_steps.cpp
+  backends/cuda/kernel_library.cpp
   backends/cuda/nvrtc.cpp
   backends/cuda/products.cpp
 )

@@ -99,7 +99,8 @@ Layout layout_of(const ProductForm& form, Dtype dtype, std::int64_t rows, std::i
   return layout;
 }
 
-Description description_of(const ProductForm& form, bool tf32) {
+// `somewhere`: aligned to 16 bytes, stands for addresses that candidates are chosen by.
+Description description_of(const ProductForm& form, bool tf32, const void* somewhere) {
   const bool rounds = tf32 && form.factors == Dtype::f32;
   cublasLtMatmulDesc_t made = nullptr;
   check(cublasLtMatmulDescCreate(&made, rounds ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
@@ -111,7 +112,9 @@ Description description_of(const ProductForm& form, bool tf32) {
   set(description, CUBLASLT_MATMUL_DESC_TRANSB, form.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
   const EpilogueRow& epilogue = row_of(form.epilogue);
   set(description, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue.name);
+  if (epilogue.bias) set(description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, somewhere);
   if (epilogue.saved) {
+    set(description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, somewhere);
     set(description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, form.n);
     if (form.batch > 1)
       set(description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, form.m * form.n);
@@ -268,9 +271,9 @@ Products::Plan& Products::plan_of(const ProductForm& form) {
     return layout_of(form, form.factors, transposed ? columns : rows, transposed ? rows : columns);
   };
   place->second = std::make_unique<Plan>(
-      Plan{description_of(form, options_.tf32), stored(form.transpose_b, form.k, form.n),
-           stored(form.transpose_a, form.m, form.k), layout_of(form, form.result, form.m, form.n),
-           std::nullopt, false});
+      Plan{description_of(form, options_.tf32, static_cast<std::byte*>(workspace_) + 16),
+           stored(form.transpose_b, form.k, form.n), stored(form.transpose_a, form.m, form.k),
+           layout_of(form, form.result, form.m, form.n), std::nullopt, false});
   Plan& plan = *place->second;
   if (row_of(form.epilogue).saved && form.n % saved_multiple != 0) return plan;
   if (const auto found = candidates(form, plan); !found.empty()) plan.algorithm = found[0].algo;

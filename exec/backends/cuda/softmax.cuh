@@ -4,7 +4,7 @@
 
 #include <cfloat>
 
-#include "exec/backends/cuda/row_threads.cuh"
+#include "exec/backends/cuda/wide_rows.cuh"
 
 namespace meshwright::cuda {
 
