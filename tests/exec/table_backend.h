@@ -23,6 +23,14 @@ class TableBackend : public Backend {
   void* allocate(std::int64_t bytes) override { return cpu_->allocate(bytes); }
   void deallocate(void* memory) override { cpu_->deallocate(memory); }
   void copy(void* to, const void* from, std::int64_t bytes) override;
+  std::unique_ptr<Updater> make_updater(const Training& training) override {
+    return cpu_->make_updater(training);
+  }
+  void* allocate_host(std::int64_t bytes) override { return cpu_->allocate_host(bytes); }
+  void deallocate_host(void* memory) override { cpu_->deallocate_host(memory); }
+  bool shares_memory_with_host() const override { return true; }
+  void read(void* host, const void* own, std::int64_t bytes) override { copy(host, own, bytes); }
+  void write(void* own, const void* host, std::int64_t bytes) override { copy(own, host, bytes); }
 
   const bool fp8;
   std::set<Op> ran;  // from the tables

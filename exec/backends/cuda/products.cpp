@@ -182,27 +182,18 @@ struct Fp8Factors {
   }
 };
 
-// Device memory for operands while candidates are timed.
-class Memory {
- public:
-  explicit Memory(std::int64_t bytes) {
-    if (cudaMalloc(&data_, static_cast<std::size_t>(bytes)) != cudaSuccess) {
-      data_ = nullptr;
-      (void)cudaGetLastError();
-      return;
-    }
-    // In every type a small number of ordinary size.
-    constexpr int pattern = 0x3c;
-    cuda::check(cudaMemset(data_, pattern, static_cast<std::size_t>(bytes)), "cudaMemset");
+// Device memory for operands while candidates are timed; null: there is not so much.
+DeviceMemory memory_for_timing(std::int64_t bytes) {
+  void* memory = nullptr;
+  if (cudaMalloc(&memory, static_cast<std::size_t>(bytes)) != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+    return nullptr;
   }
-  ~Memory() { cudaFree(data_); }
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
-  void* data() const { return data_; }
-
- private:
-  void* data_ = nullptr;
-};
+  // In every type a small number of ordinary size.
+  constexpr int pattern = 0x3c;
+  cuda::check(cudaMemset(memory, pattern, static_cast<std::size_t>(bytes)), "cudaMemset");
+  return DeviceMemory(memory);
+}
 
 struct NoMemory {};
 
@@ -335,17 +326,16 @@ void Products::choose_fastest(const ProductForm& form, Plan& plan) {
     const std::int64_t of_result = form.batch * form.m * form.n * bytes_of(form.result);
     const std::int64_t of_factor =
         form.batch * std::max(form.m, form.n) * form.k * bytes_of(form.factors);
-    const Memory factor(of_factor), made(of_result);
-    const Memory saved(row_of(form.epilogue).saved ? of_result : 1);
-    const Memory scratch(std::max<std::int64_t>(scratch_bytes(form), 1));
-    for (const Memory* each : {&factor, &made, &saved, &scratch})
-      if (each->data() == nullptr) throw NoMemory{};
-    const ProductOperands operands{.a = factor.data(),
-                                   .b = factor.data(),
-                                   .c = made.data(),
-                                   .bias = made.data(),
-                                   .saved = saved.data(),
-                                   .scratch = scratch.data()};
+    const DeviceMemory factor = memory_for_timing(of_factor), made = memory_for_timing(of_result);
+    const DeviceMemory saved = memory_for_timing(row_of(form.epilogue).saved ? of_result : 1);
+    const DeviceMemory scratch = memory_for_timing(std::max<std::int64_t>(scratch_bytes(form), 1));
+    if (!factor || !made || !saved || !scratch) throw NoMemory{};
+    const ProductOperands operands{.a = factor.get(),
+                                   .b = factor.get(),
+                                   .c = made.get(),
+                                   .bias = made.get(),
+                                   .saved = saved.get(),
+                                   .scratch = scratch.get()};
     const Stopwatch stopwatch;
     constexpr int times = 5;
     std::optional<float> least;

@@ -1,44 +1,29 @@
 // How long work takes on the device.
 #pragma once
 
-#include <cuda_runtime.h>
-
-#include <array>
-
-#include "exec/backends/cuda/check.h"
+#include "exec/backends/cuda/resources.h"
 
 namespace meshwright::cuda {
 
 // Has a stream of its own.
 class Stopwatch {
  public:
-  Stopwatch() {
-    check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
-    for (cudaEvent_t& event : events_) check(cudaEventCreate(&event), "cudaEventCreate");
-  }
-  ~Stopwatch() {
-    for (const cudaEvent_t event : events_) cudaEventDestroy(event);
-    cudaStreamDestroy(stream_);
-  }
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-
   // Of `times` times what `issue` gives to a stream, after once more, which loads code.
   template <typename Issue>
   float milliseconds(int times, const Issue& issue) const {
-    issue(stream_);
-    check(cudaEventRecord(events_[0], stream_), "cudaEventRecord");
-    for (int i = 0; i < times; ++i) issue(stream_);
-    check(cudaEventRecord(events_[1], stream_), "cudaEventRecord");
-    check(cudaEventSynchronize(events_[1]), "cudaEventSynchronize");
+    issue(stream_.get());
+    check(cudaEventRecord(begin_.get(), stream_.get()), "cudaEventRecord");
+    for (int i = 0; i < times; ++i) issue(stream_.get());
+    check(cudaEventRecord(end_.get(), stream_.get()), "cudaEventRecord");
+    check(cudaEventSynchronize(end_.get()), "cudaEventSynchronize");
     float passed = 0;
-    check(cudaEventElapsedTime(&passed, events_[0], events_[1]), "cudaEventElapsedTime");
+    check(cudaEventElapsedTime(&passed, begin_.get(), end_.get()), "cudaEventElapsedTime");
     return passed;
   }
 
  private:
-  cudaStream_t stream_ = nullptr;
-  std::array<cudaEvent_t, 2> events_{};
+  OwnedStream stream_ = make_stream();
+  OwnedEvent begin_ = make_event(cudaEventDefault), end_ = make_event(cudaEventDefault);
 };
 
 }  // namespace meshwright::cuda

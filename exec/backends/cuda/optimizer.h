@@ -1,0 +1,65 @@
+// The step's end on a device: the arithmetic of exec/optimizer, with all that changes from step to
+// step in device memory (exec/optimizer/device_scalars.h). A step is, on one stream:
+//   update_loss_scale (fp16), prepare_update, for every bucket lamb_norms (LAMB; then the norms are
+//   summed over the ranks), for every bucket optimizer_step.
+// Nothing waits for the host. Addresses are in device memory, unless said otherwise.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "exec/optimizer/device_scalars.h"
+#include "exec/optimizer/optimizer.h"
+
+namespace meshwright::cuda {
+
+// An OptimizerSegment as kernels find it: blocks of threads take its elements chunk by chunk.
+struct DeviceSegment {
+  std::int64_t begin, end;               // elements of the bucket
+  std::int64_t first_chunk;              // chunks of the segments before it
+  double* norms;                         // lamb: of the whole parameter; else null
+  std::int32_t next_of_parameter;        // the next segment with the same norms; none: -1
+  std::int8_t decay, counted, is_first;  // is_first: of those with the same norms
+};
+
+// The segments of one bucket, in one launch. `data` is a copy of what device_segments made.
+struct DeviceSegments {
+  const DeviceSegment* data = nullptr;
+  int count = 0;
+  std::int64_t chunks = 0;
+};
+
+// Made once for each bucket; the caller copies the vector to the device. `norms` of the segments
+// are device addresses.
+std::vector<DeviceSegment> device_segments(std::span<const OptimizerSegment> segments);
+// What the kernels take, with the copy's address.
+DeviceSegments segments_at(const DeviceSegment* copy, const std::vector<DeviceSegment>& segments);
+
+// As after_step (exec/optimizer/loss_scale.h), from the loss [1] and the squared norm [1] of the
+// scaled gradients; `loss_scale` [1] becomes that of the next step. A loss that is not finite
+// changes nothing.
+void update_loss_scale(const LossScale& rule, const double* loss, const double* squared_norm,
+                       UpdateScalars* scalars, float* loss_scale, cudaStream_t stream);
+
+// Whether there is an update, and its factors: once a step, after update_loss_scale where the loss
+// is scaled. A step whose loss or norm are not finite has no update.
+void prepare_update(const Training& training, const double* loss, const double* squared_norm,
+                    UpdateScalars* scalars, cudaStream_t stream);
+
+// meshwright::optimizer_step on the segments of one bucket, if there is an update. Elements between
+// the segments are left alone. The state's `scratch` is not used. Fastest where all its addresses
+// are aligned to 16 bytes.
+void optimizer_step(const Training& training, const UpdateScalars* scalars,
+                    const DeviceSegments& segments, const OptimizerState& state,
+                    cudaStream_t stream);
+
+// meshwright::lamb_norms; `partial` holds lamb_scratch_bytes, aligned to 16. In a fixed order.
+void lamb_norms(const Training& training, const UpdateScalars* scalars,
+                const DeviceSegments& segments, const OptimizerState& state, void* partial,
+                cudaStream_t stream);
+std::int64_t lamb_scratch_bytes(const DeviceSegments& segments);
+
+}  // namespace meshwright::cuda

@@ -1,0 +1,58 @@
+// The buckets of relative positions (models/graph/relative.h) as kernels take them. Where each one
+// begins is found on the host: its logarithm decides, not the device's.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <climits>
+
+#include "models/core/error.h"
+#include "models/graph/relative.h"
+
+namespace meshwright::cuda {
+
+struct RelativeBuckets {
+  static constexpr int most = 128;  // of one direction
+  int count = 0;                    // of one direction: earlier keys, and unless causal later ones
+  bool causal = true;
+  int first[most];  // the least distance in each bucket or a later one of its direction
+
+  explicit RelativeBuckets(const Attributes& a)
+      : count(a.causal ? a.relative_buckets : a.relative_buckets / 2), causal(a.causal) {
+    MESHWRIGHT_CHECK(count > 0 && count <= most, "as many buckets as a kernel's argument holds");
+    int found = 0;
+    for (int away = 0; away <= a.relative_distance; ++away)
+      for (const int bucket = relative_bucket(a, -away); found <= bucket;) first[found++] = away;
+    while (found < count) first[found++] = INT_MAX;
+  }
+
+  // Of both directions.
+  int all() const { return causal ? count : 2 * count; }
+
+  // As relative_bucket.
+  __device__ int of(int distance) const {
+    const int away = distance < 0 ? -distance : causal ? 0 : distance;
+    int low = 0, high = count;
+    while (high - low > 1) {
+      const int middle = (low + high) / 2;
+      (first[middle] <= away ? low : high) = middle;
+    }
+    return !causal && distance > 0 ? count + low : low;
+  }
+
+  // The distances in a bucket of either direction: [begin, end), perhaps none.
+  struct Range {
+    int begin, end;
+  };
+  __device__ Range range(int bucket) const {
+    const bool later = bucket >= count;
+    const int b = later ? bucket - count : bucket;
+    const int nearest = first[b], beyond = b + 1 < count ? first[b + 1] : INT_MAX;
+    if (later) return {nearest > 1 ? nearest : 1, beyond};
+    // Before the query; a causal query's later keys are in the first bucket.
+    const int end = nearest == INT_MAX ? -INT_MAX : causal && b == 0 ? INT_MAX : 1 - nearest;
+    return {beyond == INT_MAX ? -INT_MAX : 1 - beyond, end};
+  }
+};
+
+}  // namespace meshwright::cuda

@@ -1,0 +1,35 @@
+// The numbers with which a step ends, in the backend's memory: a device finds all of them there, so
+// that a captured step can be replayed and no step waits for the host.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "exec/optimizer/factors.h"
+#include "exec/optimizer/loss_scale.h"
+#include "models/plan/program.h"
+
+namespace meshwright {
+
+struct UpdateScalars {
+  // The host writes these before a step.
+  double learning_rate = 0;
+  double gradient_clip = 0;  // 0: off
+
+  // The device moves these on; the host writes them where a run begins or goes on.
+  std::int64_t step = 0;      // updates made so far: a skipped step is none
+  LossScaleState loss_scale;  // from here to `skips` as Program::loss_scale_state_buffer has them
+  double inverse_scale = 1;   // of the scale of the step under way
+  double skips = 0;           // not 0: fp16 skips the step under way
+
+  // Made by the device for the update under way; the host reads them afterwards. Where `updates` is
+  // 0 nothing was changed: either the step is skipped, or its loss or norm are not finite.
+  std::int64_t updates = 0;
+  double gradient_factor = 1;  // clipping, and the inverse of the loss scale
+  Factors factors{};
+};
+
+static_assert(offsetof(UpdateScalars, skips) - offsetof(UpdateScalars, loss_scale) ==
+              (Program::loss_scale_state - 1) * sizeof(double));
+
+}  // namespace meshwright

@@ -1,0 +1,77 @@
+// Experts on the emulated device: the same choices as the CPU's, and the way into the slots and
+// back.
+#include <cmath>
+
+#include "models/graph/experts.h"
+#include "tests/exec/beside_cpu.h"
+
+using namespace meshwright;
+
+namespace {
+
+struct Layer {
+  int batch, length, experts, chosen, capacity, width;
+};
+
+// Sequences of many tokens per thread and of fewer than one, lanes with several experts and
+// without any, slots that overflow and that stay empty, rows of a warp and of a block.
+Layer any_layer() {
+  return GENERATE(Layer{2, 7, 4, 2, 3, 5}, Layer{3, 70, 8, 2, 20, 16}, Layer{1, 300, 70, 3, 16, 8},
+                  Layer{2, 40, 256, 8, 2, 24}, Layer{1, 9, 1, 1, 9, 1040},
+                  Layer{2, 5, 3, 3, 1, 1031});
+}
+
+Attributes attributes_of(const Layer& layer) {
+  Attributes a;
+  a.micro_batch = layer.batch;
+  a.sequence_length = layer.length;
+  a.experts = layer.experts;
+  a.experts_per_token = layer.chosen;
+  a.expert_capacity = layer.capacity;
+  a.balance = 0.5;
+  a.scale = 0.125;
+  return a;
+}
+
+}  // namespace
+
+TEST_CASE("the device routes tokens as the CPU does, equal logits too", "[exec][cuda]") {
+  BesideCpu both(GENERATE(Dtype::f32, Dtype::f16, Dtype::bf16));
+  const Layer layer = any_layer();
+  const Attributes a = attributes_of(layer);
+  const std::int64_t rows = std::int64_t{layer.batch} * layer.length, h = layer.width;
+  const std::int64_t slots = std::int64_t{layer.experts} * layer.batch * layer.capacity;
+  OpTensor logits = both.random({{rows, layer.experts}}, 1);
+  for (std::int64_t i = 0; i < logits.elements(); ++i)
+    logits.set(i, std::round(4 * logits.get(i)) / 2);  // nine different numbers
+  const Shape chosen{rows, layer.chosen};
+  const auto routed = both.run(Op::route, a, {logits}, {chosen, chosen, {layer.batch}});
+  const OpTensor &weights = routed[0], &places = routed[1];
+
+  OpTensor dweights({chosen, Dtype::f32});
+  for (std::int64_t i = 0; i < dweights.elements(); ++i) dweights.set(i, std::sin(double(i)));
+  both.run(Op::route_grad, a, {logits, places, dweights}, {logits.type.shape});
+  const OpTensor scale = tensor_of({1}, Dtype::f32, {64});
+  both.run(Op::route_grad, a, {logits, places, dweights, scale}, {logits.type.shape});
+
+  const OpTensor x = both.random({{rows, h}}, 2), y = both.random({{slots, h}}, 3);
+  both.run(Op::dispatch, a, {x, places}, {{slots, h}});
+  both.run(Op::dispatch_grad, a, {places, y}, {{rows, h}});
+  both.run(Op::combine, a, {y, weights, places}, {{rows, h}});
+  both.run(Op::combine_grad, a, {y, weights, places, x}, {{slots, h}, chosen});
+}
+
+TEST_CASE("on the device too tokens without a number for a logit go to an expert", "[exec][cuda]") {
+  TableBackend tables;
+  Runner runner(tables, Dtype::f32);
+  const Attributes a = attributes_of({1, 2, 3, 2, 2, 1});
+  OpTensor logits = runner.random({{2, 3}}, 1);
+  logits.set(0, NAN), logits.set(1, NAN), logits.set(2, NAN), logits.set(3, NAN);
+  const auto out = runner.run(Op::route, a, {&logits}, {{2, 2}, {2, 2}, {1}});
+  for (std::int64_t i = 0; i < 4; ++i) {
+    const auto slot = static_cast<std::int32_t>(out[1].get(i));
+    CHECK(expert_of_slot(a, slot) >= 0);
+    CHECK(expert_of_slot(a, slot) < 3);
+  }
+  CHECK(std::isnan(out[2].get(0)));
+}

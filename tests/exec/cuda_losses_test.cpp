@@ -1,0 +1,144 @@
+// Losses on the emulated device, where they meet what the cases of all operations do not have: cut
+// vocabularies, large ones, loss scales, logits that give their place to the gradient.
+#include <cmath>
+#include <cstring>
+
+#include "tests/exec/beside_cpu.h"
+
+using namespace meshwright;
+
+namespace {
+
+Dtype any_type() { return GENERATE(Dtype::f32, Dtype::f16, Dtype::bf16); }
+
+OpTensor columns_of(const OpTensor& matrix, std::int64_t first, std::int64_t count) {
+  const std::int64_t rows = matrix.type.shape[0], width = matrix.type.shape[1];
+  OpTensor part({{rows, count}, matrix.type.dtype});
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t c = 0; c < count; ++c)
+      part.set(r * count + c, matrix.get(r * width + first + c));
+  return part;
+}
+
+}  // namespace
+
+TEST_CASE("the loss over a vocabulary of fifty thousand words", "[exec][cuda]") {
+  BesideCpu both(any_type());
+  const std::int64_t rows = 3, columns = GENERATE(50257, 50304);
+  Attributes a;
+  a.vocabulary = 50257;
+  a.scale = 100;
+  OpTensor logits = both.random({{rows, columns}}, 1);
+  for (std::int64_t i = 0; i < logits.elements(); ++i) logits.set(i, 8 * logits.get(i));
+  logits.set(4, 40);  // one that outweighs what came before
+  logits.set(2 * columns + 5, -INFINITY);
+  const OpTensor targets = tensor_of({rows}, Dtype::i32, {4, 50256, 0});
+  const auto out = both.run(Op::cross_entropy, a, {logits, targets}, {{rows}, {rows}});
+  CHECK(out[0].get(0) < 1e-3);
+  const auto d = both.run(Op::cross_entropy_grad, a, {logits, out[1], targets}, {{rows, columns}});
+  for (std::int64_t c = 50257; c < columns; ++c) REQUIRE(d[0].get(c) == 0);
+  logits.set(2 * columns + 5, 0);
+  const auto logs = both.run(Op::log_softmax, a, {logits}, {{rows, columns}});
+  both.run(Op::nll_loss, a, {logs[0], targets}, {{rows}});
+}
+
+TEST_CASE("ranks that share a vocabulary find the loss of the whole", "[exec][cuda]") {
+  BesideCpu both(any_type());
+  // Of 4 * 136 columns 400 are words: the third rank has masked ones, the last nothing else.
+  const std::int64_t rows = 37, width = 136, ranks = 4;
+  Attributes a;
+  a.vocabulary = 400;
+  a.scale = 0.25;
+  const OpTensor logits = both.random({{rows, ranks * width}}, 1);
+  const OpTensor targets = both.random({{rows}, 400}, 2);
+  const auto whole = both.run(Op::cross_entropy, a, {logits, targets}, {{rows}, {rows}});
+  const auto whole_grad =
+      both.run(Op::cross_entropy_grad, a, {logits, whole[1], targets}, {{rows, ranks * width}});
+  a.vocabulary_parallel = true;
+  a.tensor_degree = static_cast<int>(ranks);
+  OpTensor stats({{ranks * 3, rows}, Dtype::f32});
+  for (both.tensor_rank = 0; both.tensor_rank < ranks; ++both.tensor_rank) {
+    const OpTensor own = columns_of(logits, both.tensor_rank * width, width);
+    std::vector<OpTensor> of_rank;
+    if (both.tensor_rank < 3) {
+      of_rank = both.run(Op::cross_entropy_stats, a, {own, targets}, {{3, rows}});
+    } else {  // nothing to compare with a maximum of none
+      TableBackend tables;
+      Runner runner(tables, both.dtype());
+      runner.tensor_rank = 3;
+      of_rank = runner.run(Op::cross_entropy_stats, a, {&own, &targets}, {{3, rows}});
+      CHECK(of_rank[0].get(0) == -INFINITY);
+    }
+    for (std::int64_t i = 0; i < 3 * rows; ++i)
+      stats.set(both.tensor_rank * 3 * rows + i, of_rank[0].get(i));
+  }
+  const auto out = both.run(Op::cross_entropy_combine, a, {stats}, {{rows}, {rows}});
+  CHECK(distance(out[0], whole[0]) < 1e-6);
+  CHECK(distance(out[1], whole[1]) < 1e-6);
+  for (both.tensor_rank = 0; both.tensor_rank < ranks; ++both.tensor_rank) {
+    const OpTensor own = columns_of(logits, both.tensor_rank * width, width);
+    const auto d = both.run(Op::cross_entropy_grad, a, {own, out[1], targets}, {{rows, width}});
+    CHECK(distance(d[0], columns_of(whole_grad[0], both.tensor_rank * width, width)) < 1e-5);
+  }
+}
+
+TEST_CASE("a device's loss scale multiplies the gradients of losses", "[exec][cuda]") {
+  BesideCpu both(any_type());
+  Attributes a;
+  a.micro_batch = 2;
+  a.sequence_length = 33;
+  a.vocabulary = 70;
+  a.scale = 0x1p-10;
+  const OpTensor scale = tensor_of({1}, Dtype::f32, {1024});
+  const OpTensor logits = both.random({{66, 77}}, 1), targets = both.random({{66}, 70}, 2);
+  const auto out = both.run(Op::cross_entropy, a, {logits, targets}, {{66}, {66}});
+  both.run(Op::cross_entropy_grad, a, {logits, out[1], targets, scale}, {{66, 77}});
+  const OpTensor pairs = both.random({{66, 2}}, 3), answers = both.random({{2, 2}, 33}, 4);
+  const auto span = both.run(Op::span_loss, a, {pairs, answers}, {{4}, {4}});
+  both.run(Op::span_loss_grad, a, {pairs, span[1], answers, scale}, {{66, 2}});
+  const auto logs = both.run(Op::log_softmax, a, {logits}, {{66, 77}});
+  both.run(Op::nll_loss_grad, a, {logs[0], targets, scale}, {{66, 77}});
+}
+
+TEST_CASE("on the device the gradient of a loss may take the place of the logits", "[exec][cuda]") {
+  const Dtype dtype = any_type();
+  TableBackend tables;
+  Runner runner(tables, dtype);
+  for (const Case& c : large_cases()) {
+    if (c.op != Op::cross_entropy && c.op != Op::span_loss) continue;
+    INFO(c.name);
+    Played p = play(runner, c);
+    OpTensor& logits = p.inputs[0];
+    const Op op = c.op == Op::span_loss ? Op::span_loss_grad : Op::cross_entropy_grad;
+    const std::vector<TensorType> in = {logits.type, p.outputs[1].type, p.inputs[1].type};
+    const std::vector<TensorType> out = {logits.type};
+    const std::vector<const void*> from = {logits.storage.data(), p.outputs[1].storage.data(),
+                                           p.inputs[1].storage.data()};
+    const std::vector<void*> to = {logits.storage.data()};
+    tables.run({op, c.attributes, in, out}, {from, to}, {});
+    CHECK(std::memcmp(logits.storage.data(), p.gradients[0].storage.data(),
+                      static_cast<std::size_t>(logits.type.bytes())) == 0);
+  }
+}
+
+TEST_CASE("a target outside the vocabulary gives no number for a loss", "[exec][cuda]") {
+  TableBackend tables;
+  Runner runner(tables, Dtype::f32);
+  Attributes a;
+  a.sequence_length = 3;
+  a.vocabulary = 5;
+  const OpTensor logits = runner.random({{3, 8}}, 1), pairs = runner.random({{3, 2}}, 2);
+  const OpTensor targets = tensor_of({3}, Dtype::i32, {-1, 5, 4});
+  const OpTensor answers = tensor_of({1, 2}, Dtype::i32, {3, 2});
+  for (const Op op : {Op::cross_entropy, Op::nll_loss}) {
+    std::vector<Shape> outputs = {{3}, {3}};
+    if (op == Op::nll_loss) outputs.pop_back();
+    const auto loss = runner.run(op, a, {&logits, &targets}, outputs)[0];
+    CHECK(std::isnan(loss.get(0)));
+    CHECK(std::isnan(loss.get(1)));
+    CHECK(std::isfinite(loss.get(2)));
+  }
+  const auto loss = runner.run(Op::span_loss, a, {&pairs, &answers}, {{2}, {2}})[0];
+  CHECK(std::isnan(loss.get(0)));
+  CHECK(std::isfinite(loss.get(1)));
+}

@@ -1,0 +1,428 @@
+// The optimizer's kernels on the emulated device beside exec/optimizer.
+#include "exec/backends/cuda/optimizer.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "exec/backends/cpu/half.h"
+#include "exec/optimizer/learning_rate.h"
+#include "tests/catch.h"
+#include "tests/cuda_emulation/emulated.h"
+#include "tests/exec/device_array.h"
+
+using namespace meshwright;
+
+namespace {
+
+constexpr double infinite = std::numeric_limits<double>::infinity();
+constexpr OptimizerKind all_kinds[] = {OptimizerKind::adamw, OptimizerKind::adam,
+                                       OptimizerKind::sgd, OptimizerKind::lamb};
+
+// Weights, moments and gradients of one bucket, and the step on both sides.
+struct Elements {
+  std::vector<float> weights, first, second, gradients;
+  std::vector<std::uint16_t> narrow_gradients, working;
+  Dtype gradient_type, working_type;  // f32: no working copy
+
+  // Gradients are multiples of 1/8 from 1/8 on: few digits, so that products by powers of two and
+  // sums of a few of them are exact.
+  Elements(std::size_t count, Dtype gradient, Dtype copy)
+      : weights(count),
+        first(count, 0.25F),
+        second(count, 0.0625F),
+        gradients(count),
+        narrow_gradients(count),
+        working(count, 0xFFFF),
+        gradient_type(gradient),
+        working_type(copy) {
+    for (std::size_t i = 0; i < count; ++i) weights[i] = float(std::sin(double(i)));
+    new_gradients(1);
+  }
+  void new_gradients(std::size_t step) {
+    for (std::size_t i = 0; i < gradients.size(); ++i)
+      gradients[i] = float(1 + i * step % 13) * (i % 3 == 0 ? -0.125F : 0.125F);
+    if (gradient_type != Dtype::f32)
+      narrow(gradients.data(), gradient_type, std::ssize(gradients), narrow_gradients.data());
+  }
+  std::int64_t size() const { return std::ssize(weights); }
+};
+
+void step_on_cpu(const Training& training, const OptimizerScalars& scalars,
+                 const std::vector<OptimizerSegment>& segments, Elements& b) {
+  cpu::ThreadPool pool(1);
+  OptimizerState state{b.weights.data(), b.gradients.data(), b.first.data(), b.second.data()};
+  if (b.gradient_type != Dtype::f32) state.gradients = b.narrow_gradients.data();
+  state.gradient_type = b.gradient_type;
+  state.working_type = b.working_type;
+  if (b.working_type != Dtype::f32) state.working = b.working.data();
+  if (training.optimizer == OptimizerKind::lamb)
+    lamb_norms(training, scalars, segments, state, pool);
+  optimizer_step(training, scalars, segments, state, pool);
+}
+
+// The bucket in device memory, every array `offset` elements past a boundary.
+class OnDevice {
+ public:
+  OnDevice(const Elements& b, const std::vector<OptimizerSegment>& segments, std::size_t offset = 0)
+      : made_(cuda::device_segments(segments)),
+        segments_(made_),
+        weights_(b.weights, offset),
+        first_(b.first, offset),
+        second_(b.second, offset),
+        gradients_(b.gradients, offset),
+        narrow_gradients_(b.narrow_gradients, offset),
+        working_(b.working, offset),
+        partial_(std::vector<double>(static_cast<std::size_t>(
+            cuda::lamb_scratch_bytes(cuda::segments_at(nullptr, made_)) / 8 + 1))) {
+    state_ = {weights_.data(), gradients_.data(), first_.data(), second_.data()};
+    if (b.gradient_type != Dtype::f32) state_.gradients = narrow_gradients_.data();
+    state_.gradient_type = b.gradient_type;
+    state_.working_type = b.working_type;
+    if (b.working_type != Dtype::f32) state_.working = working_.data();
+  }
+
+  void step(const Training& training, const UpdateScalars* scalars, cudaStream_t stream) const {
+    const cuda::DeviceSegments segments = cuda::segments_at(segments_.data(), made_);
+    if (training.optimizer == OptimizerKind::lamb)
+      cuda::lamb_norms(training, scalars, segments, state_, partial_.data(), stream);
+    cuda::optimizer_step(training, scalars, segments, state_, stream);
+  }
+  void put(const Elements& b) {
+    weights_.set(b.weights), first_.set(b.first), second_.set(b.second);
+    gradients_.set(b.gradients), narrow_gradients_.set(b.narrow_gradients);
+  }
+  Elements get(Elements b) const {
+    b.weights = weights_.get(), b.first = first_.get(), b.second = second_.get();
+    b.working = working_.get();
+    return b;
+  }
+
+ private:
+  std::vector<cuda::DeviceSegment> made_;
+  DeviceArray<cuda::DeviceSegment> segments_;
+  DeviceArray<float> weights_, first_, second_, gradients_;
+  DeviceArray<std::uint16_t> narrow_gradients_, working_;
+  DeviceArray<double> partial_;
+  OptimizerState state_;
+};
+
+// What a step is given and makes beside the buckets.
+struct Scalars {
+  DeviceArray<UpdateScalars> of_update{{UpdateScalars{}}};
+  DeviceArray<double> loss{{1.0}}, squared_norm{{1.0}};
+  DeviceArray<float> loss_scale{{0.0F}};
+
+  UpdateScalars get() const { return of_update.get()[0]; }
+  void set(const UpdateScalars& scalars) { of_update.set({scalars}); }
+  void learning_rate(double rate) {
+    UpdateScalars scalars = get();
+    scalars.learning_rate = rate;
+    set(scalars);
+  }
+  void prepare(const Training& training, cudaStream_t stream = nullptr) const {
+    cuda::prepare_update(training, loss.data(), squared_norm.data(), of_update.data(), stream);
+  }
+  void move_scale(const LossScale& rule, cudaStream_t stream = nullptr) const {
+    cuda::update_loss_scale(rule, loss.data(), squared_norm.data(), of_update.data(),
+                            loss_scale.data(), stream);
+  }
+};
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+bool same_factors(const Factors& a, const Factors& b) { return std::memcmp(&a, &b, sizeof a) == 0; }
+
+// Parameters of odd sizes that begin anywhere, with gaps; one spans several chunks of threads.
+std::vector<OptimizerSegment> odd_segments() {
+  return {{0, 1, true},      {1, 6, false},      {9, 3, true},      {12, 4, true},    {17, 0, true},
+          {17, 1021, false}, {1040, 9000, true}, {10043, 2, false}, {10047, 65, true}};
+}
+constexpr std::size_t odd_count = 10115;
+
+// Every product and sum of the moments is exact, so that it makes no difference which of them are
+// rounded together.
+Training exact_training(OptimizerKind kind) {
+  Training training;
+  training.optimizer = kind;
+  training.beta1 = 0.5;
+  training.beta2 = 0.75;
+  training.momentum = 0.5;
+  training.epsilon = 0;
+  training.learning_rate = 0x1p-7;
+  return training;
+}
+
+}  // namespace
+
+TEST_CASE("where products are exact a step on the device has the CPU's bits", "[exec][cuda]") {
+  const Dtype gradient_type = GENERATE(Dtype::f32, Dtype::f16, Dtype::bf16);
+  const Dtype working_type = GENERATE(Dtype::f32, Dtype::f16, Dtype::bf16);
+  const std::size_t offset = GENERATE(0, 1, 4);
+  for (const OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::adam, OptimizerKind::sgd}) {
+    const Training training = exact_training(kind);
+    const auto segments = odd_segments();
+    Elements expected(odd_count, gradient_type, working_type);
+    OnDevice device(expected, segments, offset);
+    Scalars scalars;
+    for (int step = 1; step <= 3; ++step) {
+      expected.new_gradients(static_cast<std::size_t>(step));
+      const Elements before = device.get(expected);
+      device.put(expected);
+      scalars.learning_rate(training.learning_rate);
+      scalars.prepare(training);
+      emulated::reverse_threads(step == 2);
+      device.step(training, scalars.of_update.data(), nullptr);
+      const Elements found = device.get(expected);
+      emulated::reverse_threads(false);
+      step_on_cpu(training, {step, training.learning_rate, 1}, segments, expected);
+      CHECK(same_bits(found.weights, expected.weights));
+      CHECK(same_bits(found.first, expected.first));
+      CHECK((kind == OptimizerKind::sgd || same_bits(found.second, expected.second)));
+      CHECK(found.working == expected.working);
+      CHECK(found.weights[7] == before.weights[7]);  // between two segments
+      CHECK(found.weights[18] != before.weights[18]);
+    }
+  }
+}
+
+// Where they are not, a compiler may round a product and a sum together, or not.
+TEST_CASE("a step on the device is within two units in the last place of the CPU's",
+          "[exec][cuda]") {
+  const OptimizerKind kind = GENERATE(from_range(std::begin(all_kinds), std::end(all_kinds)));
+  const Dtype type = GENERATE(Dtype::f32, Dtype::f16, Dtype::bf16);
+  Training training;
+  training.optimizer = kind;
+  training.weight_decay = 0.1;
+  training.gradient_clip = 3;
+  constexpr double norm = 7.5;
+  double host_norms[9][2] = {};
+  auto segments = odd_segments();
+  auto on_device = segments;
+  DeviceArray<double> norms(std::vector<double>(18));
+  for (std::size_t i = 0; i < segments.size(); ++i) {
+    segments[i].norms = host_norms[i];
+    on_device[i].norms = norms.data() + 2 * i;
+  }
+  Elements expected(odd_count, type, type);
+  OnDevice device(expected, on_device);
+  Scalars scalars;
+  UpdateScalars begin;
+  begin.gradient_clip = training.gradient_clip;
+  scalars.set(begin);
+  scalars.squared_norm.set({norm * norm});
+  for (int step = 1; step <= 4; ++step) {
+    const double rate = 0.01 / step;
+    expected.new_gradients(static_cast<std::size_t>(step));
+    const Elements before = expected;
+    device.put(expected);  // from the same numbers: differences of one step, not of all
+    norms.set(std::vector<double>(18));
+    std::memset(host_norms, 0, sizeof host_norms);
+    scalars.learning_rate(rate);
+    scalars.prepare(training);
+    device.step(training, scalars.of_update.data(), nullptr);
+    const Elements found = device.get(expected);
+    const OptimizerScalars on_cpu{step, rate, clip_factor(norm, training.gradient_clip)};
+    step_on_cpu(training, on_cpu, segments, expected);
+    CHECK(scalars.get().step == step);
+    CHECK(same_factors(scalars.get().factors, factors_of(training, on_cpu)));
+    // In units of the largest number that a sum has or makes; an update is about as large as the
+    // rate.
+    const auto worst = [](const std::vector<float>& a, const std::vector<float>& b,
+                          const std::vector<float>& c, double least) {
+      double found_worst = 0;
+      for (std::size_t i = 0; i < a.size(); ++i) {
+        const double largest = std::max({std::fabs(double(b[i])), std::fabs(double(c[i])), least});
+        const double unit = std::ldexp(1.0, std::ilogb(largest) - 23);
+        found_worst = std::max(found_worst, std::fabs(double(a[i]) - double(b[i])) / unit);
+      }
+      return found_worst;
+    };
+    CHECK(worst(found.weights, expected.weights, before.weights, rate) <= 2);
+    // The moment, the clipped gradient and what weight decay adds may be of opposite signs.
+    std::vector<float> terms = before.first;
+    for (std::size_t i = 0; i < odd_count; ++i)
+      terms[i] =
+          std::fabs(terms[i]) + std::fabs(before.gradients[i] * float(on_cpu.gradient_factor));
+    CHECK(worst(found.first, expected.first, terms, 1e-30) <= 2);
+    if (kind != OptimizerKind::sgd)
+      CHECK(worst(found.second, expected.second, before.second, 1e-30) <= 2);
+    std::vector<std::uint16_t> rounded(odd_count);
+    if (type != Dtype::f32) narrow(found.weights.data(), type, found.size(), rounded.data());
+    for (const OptimizerSegment& segment : segments)
+      for (std::int64_t i = segment.begin; type != Dtype::f32 && i < segment.begin + segment.count;
+           ++i)
+        REQUIRE(found.working[std::size_t(i)] == rounded[std::size_t(i)]);
+  }
+}
+
+TEST_CASE("lamb's norms on the device are sums over all counted segments of a parameter",
+          "[exec][cuda]") {
+  Training training = exact_training(OptimizerKind::lamb);
+  training.weight_decay = 0.5;
+  // Parameter 0 lies in three pieces, one of which another rank counts; parameter 1 in one.
+  const std::vector<std::pair<OptimizerSegment, int>> pieces = {
+      {{3, 4999, true, nullptr, true}, 0},
+      {{5002, 1000, false, nullptr, true}, 1},
+      {{6003, 999, true, nullptr, false}, 0},
+      {{7002, 3000, true, nullptr, true}, 0}};
+  double expected_norms[2][2] = {{5, 7}, {0, 0}};  // added to
+  DeviceArray<double> norms(std::vector<double>{5, 7, 0, 0});
+  std::vector<OptimizerSegment> segments, on_device;
+  for (const auto& [segment, parameter] : pieces) {
+    segments.push_back(segment);
+    segments.back().norms = expected_norms[parameter];
+    on_device.push_back(segment);
+    on_device.back().norms = norms.data() + 2 * parameter;
+  }
+  Elements expected(odd_count, Dtype::f32, Dtype::f32);
+  const OnDevice device(expected, on_device, GENERATE(0, 1));
+  Scalars scalars;
+  scalars.learning_rate(training.learning_rate);
+  scalars.prepare(training);
+  emulated::reverse_threads(GENERATE(false, true));
+  device.step(training, scalars.of_update.data(), nullptr);
+  const std::vector<double> found = norms.get();
+  emulated::reverse_threads(false);
+  step_on_cpu(training, {1, training.learning_rate, 1}, segments, expected);
+  // Some ten thousand numbers of one sign, added in another order in double.
+  CHECK(found[0] == Approx(expected_norms[0][0]).epsilon(1e-12));
+  CHECK(found[2] == Approx(expected_norms[1][0]).epsilon(1e-12));
+  // An update's product with the decay may be rounded with its sum, or apart.
+  CHECK(found[1] == Approx(expected_norms[0][1]).epsilon(1e-7));
+  CHECK(found[3] == Approx(expected_norms[1][1]).epsilon(1e-7));
+  CHECK(found[0] > 6);
+  const Elements stepped = device.get(expected);
+  for (const std::size_t i : {3U, 5001U, 5002U, 6003U, 10001U})
+    CHECK(stepped.weights[i] == Approx(expected.weights[i]).epsilon(1e-6));
+  CHECK(stepped.weights[6002] == expected.weights[6002]);
+}
+
+TEST_CASE("the device's loss scale moves as the rule says, and overflows are no steps",
+          "[exec][cuda]") {
+  const LossScale rule{GENERATE(true, false), 64, 2, 8, 3, 2};
+  Training training;
+  training.precision = Precision::fp16;
+  training.loss_scale = rule;
+  Scalars scalars;
+  UpdateScalars begin;
+  begin.loss_scale = first_state(training);
+  begin.gradient_clip = 1;
+  scalars.set(begin);
+  LossScaleState expected = begin.loss_scale;
+  std::int64_t updates = 0;
+  const std::string script = "xx..x...xxxxx......n.x.";
+  for (const char c : script) {
+    const double squared = c == 'x' ? infinite : c == 'n' ? std::nan("") : 36.0;
+    const bool overflow = c != '.';
+    const double scale = expected.scale;
+    scalars.squared_norm.set({squared});
+    scalars.learning_rate(0.5);
+    scalars.move_scale(rule);
+    scalars.prepare(training);
+    const UpdateScalars found = scalars.get();
+    expected = after_step(rule, expected, overflow);
+    updates += overflow ? 0 : 1;
+    CHECK(found.loss_scale == expected);
+    CHECK(found.inverse_scale == 1 / scale);
+    CHECK((found.skips != 0) == overflow);
+    CHECK((found.updates != 0) == !overflow);
+    CHECK(found.step == updates);
+    CHECK(scalars.loss_scale.get()[0] == static_cast<float>(expected.scale));
+    if (overflow) continue;
+    CHECK(found.gradient_factor == clip_factor(6 / scale, 1) / scale);
+    CHECK(same_factors(found.factors, factors_of(training, {static_cast<int>(updates), 0.5,
+                                                            found.gradient_factor})));
+  }
+  CHECK(updates == 13);
+}
+
+TEST_CASE("a skipped step, and one whose loss or norm is not finite, change nothing",
+          "[exec][cuda]") {
+  struct Step {
+    double loss, squared_norm;
+    bool scales_loss, skips;
+  };
+  const Step step = GENERATE(Step{1, infinite, true, true}, Step{infinite, 1, true, false},
+                             Step{std::nan(""), infinite, true, false},
+                             Step{1, infinite, false, false}, Step{std::nan(""), 1, false, false});
+  for (const OptimizerKind kind : all_kinds) {
+    Training training = exact_training(kind);
+    DeviceArray<double> norms({3, 4});
+    const std::vector<OptimizerSegment> segments = {{0, 5000, true, norms.data()}};
+    const Elements bucket(5001, Dtype::bf16, Dtype::bf16);
+    const OnDevice device(bucket, segments);
+    Scalars scalars;
+    UpdateScalars begin;
+    begin.step = 17;
+    begin.learning_rate = 1;
+    begin.loss_scale = {256, 2, 1, 5};
+    begin.updates = 1;  // the step before
+    scalars.set(begin);
+    scalars.loss_scale.set({256});
+    scalars.loss.set({step.loss});
+    scalars.squared_norm.set({step.squared_norm});
+    const LossScale rule{true, 64, 2, 8, 100, 1};
+    if (step.scales_loss) scalars.move_scale(rule);
+    scalars.prepare(training);
+    device.step(training, scalars.of_update.data(), nullptr);
+    const Elements found = device.get(bucket);
+    CHECK(same_bits(found.weights, bucket.weights));
+    CHECK(same_bits(found.first, bucket.first));
+    CHECK(same_bits(found.second, bucket.second));
+    CHECK(found.working == bucket.working);
+    CHECK(norms.get() == std::vector<double>{3, 4});
+    const UpdateScalars after = scalars.get();
+    CHECK(after.updates == 0);
+    CHECK(after.step == 17);
+    CHECK((after.skips != 0) == step.skips);
+    CHECK(after.loss_scale ==
+          (step.skips ? after_step(rule, begin.loss_scale, true) : begin.loss_scale));
+    CHECK(scalars.loss_scale.get()[0] == static_cast<float>(after.loss_scale.scale));
+  }
+}
+
+TEST_CASE("a captured step goes on by itself: scale, skips and corrections are the device's",
+          "[exec][cuda]") {
+  Training training = exact_training(OptimizerKind::adamw);
+  const LossScale rule{true, 4, 2, 1, 2, 1};
+  const auto segments = odd_segments();
+  Elements expected(odd_count, Dtype::f32, Dtype::bf16);
+  OnDevice device(expected, segments);
+  Scalars scalars;
+  UpdateScalars begin;
+  begin.learning_rate = training.learning_rate;
+  begin.loss_scale = {4, 0, 1, 0};
+  scalars.set(begin);
+  cudaStream_t stream = nullptr;
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t replay = nullptr;
+  cuda::check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
+  cuda::check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), "capture");
+  scalars.move_scale(rule, stream);
+  scalars.prepare(training, stream);
+  device.step(training, scalars.of_update.data(), stream);
+  cuda::check(cudaStreamEndCapture(stream, &graph), "capture");
+  cuda::check(cudaGraphInstantiate(&replay, graph), "graph");
+  LossScaleState state = begin.loss_scale;
+  int updates = 0;
+  for (const bool overflow : {false, true, false, false, false, true, false}) {
+    scalars.squared_norm.set({overflow ? infinite : 16.0});
+    cuda::check(cudaGraphLaunch(replay, stream), "replay");
+    cuda::check(cudaStreamSynchronize(stream), "replay");
+    const double scale = state.scale;
+    state = after_step(rule, state, overflow);
+    if (!overflow)
+      step_on_cpu(training, {++updates, training.learning_rate, 1 / scale}, segments, expected);
+    const Elements found = device.get(expected);
+    CHECK(same_bits(found.weights, expected.weights));
+    CHECK(found.working == expected.working);
+  }
+  CHECK(scalars.get().step == 5);
+  CHECK(scalars.get().loss_scale == state);
+  cudaGraphExecDestroy(replay);
+  cudaGraphDestroy(graph);
+  cudaStreamDestroy(stream);
+}

@@ -1,0 +1,42 @@
+// Numbers in the memory of a device, for tests.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <vector>
+
+#include "exec/backends/cuda/check.h"
+
+namespace meshwright {
+
+// `offset`: how many elements past a 256-byte boundary the first one lies.
+template <typename T>
+class DeviceArray {
+ public:
+  explicit DeviceArray(const std::vector<T>& values, std::size_t offset = 0)
+      : size_(values.size()), offset_(offset) {
+    cuda::check(cudaMalloc(&memory_, (size_ + offset) * sizeof(T)), "cudaMalloc");
+    set(values);
+  }
+  ~DeviceArray() { cudaFree(memory_); }
+  DeviceArray(const DeviceArray&) = delete;
+  DeviceArray& operator=(const DeviceArray&) = delete;
+
+  T* data() const { return memory_ + offset_; }
+  void set(const std::vector<T>& values) {
+    cuda::check(cudaMemcpy(data(), values.data(), size_ * sizeof(T), cudaMemcpyHostToDevice),
+                "cudaMemcpy");
+  }
+  std::vector<T> get() const {
+    std::vector<T> values(size_);
+    cuda::check(cudaMemcpy(values.data(), data(), size_ * sizeof(T), cudaMemcpyDeviceToHost),
+                "cudaMemcpy");
+    return values;
+  }
+
+ private:
+  T* memory_ = nullptr;
+  std::size_t size_, offset_;
+};
+
+}  // namespace meshwright
