@@ -61,6 +61,7 @@ bool has_own_test(Op op) {
                         Op::context_unpack,
                         Op::cross_entropy_combine,
                         Op::cross_entropy_stats,
+                        Op::fused,
                         Op::dispatch,
                         Op::dispatch_grad,
                         Op::fused,

@@ -37,6 +37,7 @@ class Gpu : public CudaBackend {
   explicit Gpu(const CudaOptions& options)
       : properties_(properties_of(options.device)),
         cache_(options.folder, most_cached_bytes),
+        fusions_(cache_, "sm_" + std::to_string(properties_.major * 10 + properties_.minor)),
         position_(device_memory(sizeof(long long))),
         position_of_host_(pinned_memory(sizeof(long long))) {
     for (OwnedStream& stream : streams_) stream = make_stream();
@@ -45,9 +46,11 @@ class Gpu : public CudaBackend {
                static_cast<std::int64_t>(properties_.sharedMemPerBlockOptin)};
     const std::int64_t scratch = Products::workspace_bytes(device_);
     product_scratch_ = device_memory(scratch);
-    products_ = std::make_unique<Products>(
-        ProductOptions{options.tf32, !options.deterministic, properties_.name},
-        product_scratch_.get(), scratch, cache_);
+    products_ = std::make_unique<Products>(ProductOptions{.tf32 = options.tf32,
+                                                          .fp8 = options.fp8,
+                                                          .timed = !options.deterministic,
+                                                          .device = properties_.name},
+                                           product_scratch_.get(), scratch, cache_);
     device_.products = products_.get();
     fusions_ = std::make_unique<Fusions>(
         cache_, "sm_" + std::to_string(device_.major) + std::to_string(device_.minor));
@@ -191,6 +194,7 @@ class Gpu : public CudaBackend {
   const cudaDeviceProp properties_;
   Device device_;
   KernelCache cache_;
+  Fusions fusions_;
   std::array<OwnedStream, stream_count> streams_;
   std::size_t stream_ = 0;
   std::vector<OwnedEvent> events_;

@@ -13,6 +13,7 @@ set(cuda_kernels
   backends/cuda/elementwise.cu
   backends/cuda/embedding.cu
   backends/cuda/experts.cu
+  backends/cuda/fp8.cu
   backends/cuda/framework_attention.cu
   backends/cuda/framework_elementwise.cu
   backends/cuda/framework_loss.cu
