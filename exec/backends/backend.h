@@ -1,5 +1,5 @@
-// The narrow interface between the runtime and a device: memory, and one operation at a time.
-// The operands of every operation are in the comments of models/graph/op.h.
+// The narrow interface between the runtime and a device: memory, streams, and one operation at a
+// time. The operands of every operation are in the comments of models/graph/op.h.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,7 @@
 #include <span>
 #include <string_view>
 
+#include "exec/optimizer/updater.h"
 #include "models/graph/op.h"
 
 namespace meshwright {
@@ -26,7 +27,8 @@ struct OpContext {
   int tensor_size = 1;
   void* workspace = nullptr;
   int context_rank = 0;
-  std::int64_t first_sequence = 0;  // of the micro-batch: its position since the run's first step
+  // Positions since the run's first step: of the micro-batch's first sequence, and of the step's.
+  std::int64_t first_sequence = 0, step_position = 0;
   // Inside a fused operation: the operands are rows [first_row, ..) of `whole_rows`.
   std::int64_t first_row = 0, whole_rows = 0;
 };
@@ -40,16 +42,48 @@ class Backend {
   // (tensor_reduce, sequence_gather, ...) are not: the runtime gives them to a communicator.
   virtual bool supports(Op op, Dtype dtype) const = 0;
   virtual std::int64_t workspace_bytes(const OpCall& call) const = 0;
-  // May return before the work is done; later calls see its results.
-  virtual void run(const OpCall& call, const OpOperands& operands, const OpContext& context) = 0;
-  // Returns when everything issued above is complete.
+  virtual std::unique_ptr<Updater> make_updater(const Training& training) = 0;
+
+  // What is issued goes to the stream in use (0 at first) and is done there in order; streams run
+  // beside each other, and calls return before the work is done. A device without streams does
+  // everything at once.
+  virtual void use(int /*stream*/) {}
+  virtual void record(int /*event*/) {}  // on the stream in use; replaces what it stood for before
+  // The stream in use goes on when what the event stands for has happened.
+  virtual void await(int /*event*/) {}
+  // Returns when everything issued above, on all streams, is complete.
   virtual void wait() = 0;
+
+  // Before a step's first operation: what OpContext::step_position will be.
+  virtual void begin_step(std::int64_t /*step_position*/) {}
+  virtual void run(const OpCall& call, const OpOperands& operands, const OpContext& context) = 0;
+  // Between any two of host memory of this backend's making and its own memory.
+  virtual void copy(void* to, const void* from, std::int64_t bytes) = 0;
+
+  // A step's work as a whole, where the device can keep it: what is issued from begin_capture to
+  // end_capture is not done, and each replay does it then. Host memory that it copies from is read
+  // anew; step_position is that of the latest begin_step.
+  virtual bool can_capture() const { return false; }
+  virtual void begin_capture() {}
+  virtual void end_capture() {}
+  virtual void replay() {}
 
   // At least 64-byte aligned; never null. The memory is not cleared.
   virtual void* allocate(std::int64_t bytes) = 0;
   virtual void deallocate(void* memory) = 0;
-  // Between any two of host memory and this backend's memory, in order with `run`.
-  virtual void copy(void* to, const void* from, std::int64_t bytes) = 0;
+  // Host memory that the device can copy from and to beside its work; cleared.
+  virtual void* allocate_host(std::int64_t bytes) = 0;
+  virtual void deallocate_host(void* memory) = 0;
+
+  // Whether its memory is the host's too; else the host reads and writes it by these, which are
+  // complete when they return and may be called from any thread. They do not wait for what was
+  // issued before.
+  virtual bool shares_memory_with_host() const = 0;
+  virtual void read(void* host, const void* own, std::int64_t bytes) = 0;
+  virtual void write(void* own, const void* host, std::int64_t bytes) = 0;
 };
+
+// Sets memory of the backend to 0, as an operation on the stream in use.
+void clear(Backend& backend, void* memory, std::int64_t bytes);
 
 }  // namespace meshwright

@@ -51,7 +51,7 @@ std::vector<PieceSource> pieces_of(const Runtime& runtime) {
   for (const Bucket& bucket : runtime.program().buckets) {
     const Arena::Slice slice = memory.saved_slice(bucket);
     if (slice.count == 0) continue;
-    const auto* snapshot = static_cast<const float*>(memory.address(bucket.snapshot, 0));
+    const float* snapshot = memory.snapshot(bucket);
     const std::int64_t from = memory.own_begin(bucket) + slice.begin;  // of the bucket
     for (int index : bucket.parameters) {
       const StageParameter& member = runtime.program().parameters[static_cast<std::size_t>(index)];

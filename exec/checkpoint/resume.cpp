@@ -4,6 +4,7 @@
 
 #include "exec/checkpoint/folder.h"
 #include "exec/checkpoint/pieces.h"
+#include "exec/runtime/host_view.h"
 #include "models/core/error.h"
 
 namespace meshwright {
@@ -92,11 +93,16 @@ void load(const Checkpoint& checkpoint, Runtime& runtime) {
     const std::vector<ParameterRun> runs =
         runs_of(parameter, part_of(parameter, runtime.mesh(), runtime.coordinates()));
     const HeldWeights held = runtime.memory().weights(member);
-    checkpoint.read(parameter.name, 0, runs_within(runs, held.begin, held.count), held.data);
+    Backend& backend = runtime.memory().backend();
+    checkpoint.read(parameter.name, 0, runs_within(runs, held.begin, held.count),
+                    HostView<float>(backend, held.data, held.count).data());
     const OwnedStates owned = runtime.memory().states(member);
     const std::vector<ParameterRun> own_runs = runs_within(runs, owned.begin, owned.count);
     for (int state = 1; state < checkpoint.states(); ++state)
-      checkpoint.read(parameter.name, state, own_runs, owned.data[static_cast<std::size_t>(state)]);
+      checkpoint.read(
+          parameter.name, state, own_runs,
+          HostView<float>(backend, owned.data[static_cast<std::size_t>(state)], owned.count)
+              .data());
   }
   runtime.set_loss_scale(from_numbers(checkpoint.manifest().numbers, runtime.loss_scale()));
 }

@@ -1,6 +1,8 @@
 // Collectives and messages of one process group, and the world that makes groups and memory for
-// them. Sums are taken in the order of group ranks 0, 1, 2, ..., so that the same degrees give the
-// same bits run after run.
+// them. The same degrees give the same bits run after run: sums are taken in the order of group
+// ranks 0, 1, 2, ..., or by NCCL in an order that depends on sizes and topology (nccl.h). On a
+// device they are ordered as its operations are: what was issued before on the stream in use happens
+// before, what is issued there later happens after.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +38,8 @@ class Communicator {
   // levels, unless `flat`.
   virtual void all_gather(const void* own, void* all, std::int64_t bytes_per_rank,
                           bool flat = false) = 0;
-  // own (+)= sum over the ranks of part `rank` of `whole`. `own` may be that part of `whole`.
+  // own (+)= sum over the ranks of part `rank` of `whole`. `own` may be that part of `whole`; with
+  // `accumulate` what that part holds afterwards is open.
   virtual void reduce_scatter(const void* whole, void* own, std::int64_t elements_per_rank,
                               Dtype dtype, bool accumulate) = 0;
   // Part i of `out` to member i; part i of `in` is what it sent here. They do not overlap.
@@ -72,6 +75,9 @@ class World {
   // The communicator of the group of `kind` which consists of `ranks` (ascending, this one among
   // them). All members call it, kinds in the same order.
   virtual std::unique_ptr<Communicator> group(GroupKind kind, std::span<const int> ranks) = 0;
+
+  // The same ranks talking from host memory, where `group` works on a device's.
+  virtual World& on_host() { return *this; }
 
   // Memory of other ranks that collectives have touched: it counts in this process's VmHWM, but is
   // theirs.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "exec/runtime/host_view.h"
 #include "models/core/error.h"
 
 namespace meshwright {
@@ -11,8 +12,9 @@ namespace {
 Owner owner_of(const Coordinates& rank) { return {rank.rdp, rank.tensor}; }
 }  // namespace
 
-Arena::Arena(const Program& program, const Mesh& mesh, World& world)
+Arena::Arena(const Program& program, const Mesh& mesh, World& world, Backend& backend)
     : program_(program),
+      backend_(backend),
       own_(owner_of(mesh.coordinates(world.rank()))),
       bytes_(program.memory.arena_bytes_of(own_.rdp, own_.tensor)),
       arena_(static_cast<char*>(world.allocate(bytes_))) {
@@ -22,7 +24,32 @@ Arena::Arena(const Program& program, const Mesh& mesh, World& world)
         GroupKind::expert_replica})
     index_in_[static_cast<std::size_t>(kind)] = mesh.index_in(kind, world.rank());
   if (program.memory.host_bytes > 0)
-    host_ = std::make_unique<char[]>(static_cast<std::size_t>(program.memory.host_bytes));
+    host_ = static_cast<char*>(backend.allocate_host(program.memory.host_bytes));
+  make_snapshots();
+}
+
+Arena::~Arena() {
+  if (host_ != nullptr) backend_.deallocate_host(host_);
+  if (backend_.shares_memory_with_host()) return;
+  for (float* snapshot : snapshots_)
+    if (snapshot != nullptr) backend_.deallocate_host(snapshot);
+}
+
+// In the arena, or where the host cannot read that, beside it.
+void Arena::make_snapshots() {
+  for (const Bucket& bucket : program_.buckets) {
+    const bool saved = bucket.snapshot.buffer >= 0 && steps(bucket);
+    void* memory = nullptr;
+    if (saved)
+      memory = backend_.shares_memory_with_host()
+                   ? address(bucket.snapshot, 0)
+                   : backend_.allocate_host(bucket.snapshot.type.bytes());
+    snapshots_.push_back(static_cast<float*>(memory));
+  }
+}
+
+float* Arena::snapshot(const Bucket& bucket) const {
+  return snapshots_[static_cast<std::size_t>(&bucket - program_.buckets.data())];
 }
 
 void* Arena::address(const Operand& operand, int slot, int window) const {
@@ -35,7 +62,7 @@ void* Arena::address(const Operand& operand, int slot, int window) const {
           : index_in_[static_cast<std::size_t>(operand.part_of)] * operand.type.bytes();
   const bool on_host =
       program_.memory.buffers[static_cast<std::size_t>(operand.buffer)].region == Region::host;
-  return (on_host ? host_.get() : arena_) + program_.memory.address(operand.buffer, slot, window) +
+  return (on_host ? host_ : arena_) + program_.memory.address(operand.buffer, slot, window) +
          operand.offset + part;
 }
 
@@ -46,6 +73,10 @@ std::int64_t Arena::own_begin(const Bucket& bucket) const {
 
 void* Arena::buffer(int id) const {
   return id < 0 ? nullptr : arena_ + program_.memory.address(id, 0);
+}
+
+double Arena::scalar(int id) const {
+  return *HostView<const double>(backend_, static_cast<const double*>(buffer(id)), 1);
 }
 
 // Of `weights`, which are the bucket's whole or this rank's part of it.
@@ -109,13 +140,14 @@ void Arena::take_snapshot() const {
   for (const Bucket& bucket : program_.buckets) {
     const Slice slice = saved_slice(bucket);
     if (slice.count == 0) continue;
-    auto* to = static_cast<float*>(address(bucket.snapshot, 0));
+    float* to = snapshot(bucket);
     for (const float* from : own_states(bucket)) {
       if (from == nullptr) continue;
-      std::copy(from + slice.begin, from + slice.begin + slice.count, to);
+      backend_.copy(to, from + slice.begin, slice.count * bytes_of(Dtype::f32));
       to += bucket.slice_elements();
     }
   }
+  backend_.wait();
 }
 
 }  // namespace meshwright

@@ -1,10 +1,12 @@
-// The arena of one rank and that of its host memory, and where operands and parameters lie in it.
+// The arena of one rank, in its backend's memory, and that of its host memory; and where operands
+// and parameters lie in it.
 #pragma once
 
 #include <array>
 #include <cstdint>
-#include <memory>
+#include <vector>
 
+#include "exec/backends/backend.h"
 #include "exec/comm/communicator.h"
 #include "models/plan/mesh.h"
 #include "models/plan/program.h"
@@ -36,7 +38,11 @@ struct OwnedStates {
 
 class Arena {
  public:
-  Arena(const Program& program, const Mesh& mesh, World& world);
+  // In the backend's memory, as the world gives it.
+  Arena(const Program& program, const Mesh& mesh, World& world, Backend& backend);
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
 
   void* address(const Operand& operand, int slot, int window = 0) const;
   std::int64_t bytes() const { return bytes_; }
@@ -49,7 +55,7 @@ class Arena {
   HeldCopy working_copy(const StageParameter& member) const;
   // Of a persistent buffer; null for none (-1).
   void* buffer(int id) const;
-  double scalar(int id) const { return *static_cast<const double*>(buffer(id)); }
+  double scalar(int id) const;  // f64, as the host reads it
   OwnedStates states(const StageParameter& member) const;
 
   // The slice of the bucket's own part that this rank saves, in elements of the own part: the ranks
@@ -58,19 +64,26 @@ class Arena {
     std::int64_t begin = 0, count = 0;
   };
   Slice saved_slice(const Bucket& bucket) const;
-  void take_snapshot() const;  // copies the slices of all buckets
+  // Copies the slices of all buckets to where the host reads them; complete when it returns.
+  void take_snapshot() const;
+  float* snapshot(const Bucket& bucket) const;  // state after state; null: nothing is saved here
+
+  Backend& backend() const { return backend_; }
 
  private:
+  void make_snapshots();
   std::array<float*, 3> own_states(const Bucket& bucket) const;
   HeldCopy held(const StageParameter& member, const Operand& weights) const;
 
   const Program& program_;
+  Backend& backend_;
   Owner own_;
   std::int64_t bytes_;
   std::array<int, group_kind_count> index_in_{};  // by GroupKind
   char* arena_;
   // What is offloaded; not every stage has it, so it is not of the world's making.
-  std::unique_ptr<char[]> host_;
+  char* host_ = nullptr;
+  std::vector<float*> snapshots_;  // per bucket
 };
 
 }  // namespace meshwright

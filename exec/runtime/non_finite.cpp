@@ -7,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include "exec/runtime/host_view.h"
 #include "models/plan/describe.h"
 
 namespace meshwright {
@@ -66,7 +67,10 @@ bool NonFiniteSearch::is_parameter(const Operand& operand) const {
 bool NonFiniteSearch::finite(const Instruction& instruction, const Operand& operand,
                              int slot) const {
   if (operand.buffer < 0) return true;
-  const void* data = memory_.address(operand, slot);
+  HostView<const std::byte> bytes(memory_.backend(),
+                                  static_cast<const std::byte*>(memory_.address(operand, slot)),
+                                  operand.type.bytes());
+  const void* data = bytes.data();
   if (holds_maxima(instruction.op) && operand.type.dtype == Dtype::f32) {
     const auto* values = static_cast<const float*>(data);
     return std::all_of(values, values + operand.type.shape.elements(),
@@ -116,7 +120,8 @@ void NonFiniteSearch::after(const Instruction& instruction, const Task& task) {
 std::string NonFiniteSearch::wrong_parameter() const {
   for (const StageParameter& member : program_.parameters) {
     const HeldWeights held = memory_.weights(member);
-    if (held.count > 0 && !all_finite(held.data, {Shape{held.count}, Dtype::f32}))
+    HostView<const float> values(memory_.backend(), held.data, held.count);
+    if (held.count > 0 && !all_finite(values.data(), {Shape{held.count}, Dtype::f32}))
       return "parameter " + member.parameter.name;
   }
   return "a parameter";

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "exec/backends/cpu/half.h"
+#include "exec/runtime/host_view.h"
 #include "exec/runtime/initial.h"
 #include "exec/runtime/sha256.h"
 #include "models/core/error.h"
@@ -63,12 +64,13 @@ void Parameters::copy_rounded(const StageParameter& member, cpu::ThreadPool& poo
                           .weights.type.dtype;
   if (dtype == Dtype::f32) return;
   const HeldCopy copy = memory_.working_copy(member);
+  HostView<std::byte> bytes(memory_.backend(), static_cast<std::byte*>(copy.data),
+                            copy.count * bytes_of(dtype));
   constexpr std::int64_t grain = 1 << 16;
   cpu::parallel_for(pool, copy.count, grain, [&](std::int64_t begin, std::int64_t end) {
     std::vector<float> values(static_cast<std::size_t>(end - begin));
     values_of(copy.begin + begin, end - begin, values.data());
-    narrow(values.data(), dtype, end - begin,
-           static_cast<std::byte*>(copy.data) + begin * bytes_of(dtype));
+    narrow(values.data(), dtype, end - begin, bytes.data() + begin * bytes_of(dtype));
   });
 }
 
@@ -77,9 +79,13 @@ void Parameters::initialise(std::uint64_t seed, int layers, cpu::ThreadPool& poo
   for (const StageParameter& each : stages_[static_cast<std::size_t>(own_.pipeline)].parameters) {
     const InitialOptions options{seed, layers, part_of(each.parameter, mesh_, own_)};
     const HeldWeights held = memory_.weights(each);
-    cpu::parallel_for(pool, held.count, grain, [&](std::int64_t begin, std::int64_t end) {
-      fill_initial(each.parameter, options, held.begin + begin, end - begin, held.data + begin);
-    });
+    {
+      HostView<float> values(memory_.backend(), held.data, held.count);
+      cpu::parallel_for(pool, held.count, grain, [&](std::int64_t begin, std::int64_t end) {
+        fill_initial(each.parameter, options, held.begin + begin, end - begin,
+                     values.data() + begin);
+      });
+    }
     copy_rounded(each, pool, [&](std::int64_t begin, std::int64_t count, float* values) {
       fill_initial(each.parameter, options, begin, count, values);
     });
@@ -104,7 +110,7 @@ void Parameters::set(std::string_view name, std::span<const float> values) {
       }
     };
     const HeldWeights held = memory_.weights(each);
-    part(held.begin, held.count, held.data);
+    part(held.begin, held.count, HostView<float>(memory_.backend(), held.data, held.count).data());
     cpu::ThreadPool alone(1);
     copy_rounded(each, alone, part);
   }
@@ -130,7 +136,8 @@ void Parameters::send_part(const Entry& entry, PartOfCut part) const {
   if (std::find(ranks.begin(), ranks.end(), everybody_.rank()) == ranks.end()) return;
   const HeldWeights held = memory_.weights(member(entry));
   if (held.count == 0) return;
-  everybody_.wait(everybody_.isend(held.data, held.count * 4, 0, gather_tag));
+  HostView<const float> values(memory_.backend(), held.data, held.count);
+  everybody_.wait(everybody_.isend(values.data(), held.count * 4, 0, gather_tag));
 }
 
 void Parameters::receive_part(const Entry& entry, PartOfCut part, std::vector<float>& whole) const {
@@ -145,7 +152,8 @@ void Parameters::receive_part(const Entry& entry, PartOfCut part, std::vector<fl
     float* to = local.data() + range.begin;
     if (ranks[i] == 0) {
       const HeldWeights held = memory_.weights(wanted);
-      std::copy(held.data, held.data + held.count, to);
+      HostView<const float> values(memory_.backend(), held.data, held.count);
+      std::copy(values.data(), values.data() + held.count, to);
     } else {
       everybody_.wait(everybody_.irecv(to, range.count * 4, ranks[i], gather_tag));
     }

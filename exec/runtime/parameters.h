@@ -17,7 +17,7 @@ namespace meshwright {
 
 class Parameters {
  public:
-  // `everybody`: the group of all ranks. All references outlive this.
+  // `everybody`: the group of all ranks, on host memory. All references outlive this.
   Parameters(const std::vector<Program>& stages, const Mesh& mesh, Communicator& everybody,
              const Arena& memory);
 

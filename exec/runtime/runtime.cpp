@@ -7,7 +7,6 @@
 
 #include "exec/optimizer/learning_rate.h"
 #include "models/core/error.h"
-#include "models/graph/context.h"
 #include "models/plan/describe.h"
 
 namespace meshwright {
@@ -33,36 +32,57 @@ StepResult Runtime::step(int step, std::int64_t position, Loader& loader) {
   const auto begin = std::chrono::steady_clock::now();
   loader_ = &loader;
   position_ = position;
-  const LossScaleState before = loss_scale();
+  const LossScaleState before = scale_;
   const int update = step - static_cast<int>(before.skipped);
-  scalars_ = {update, learning_rate_at(plan_.training, update), 1};
+  const double learning_rate = learning_rate_at(plan_.training, update);
   step_ = step;
   timeline_.entries.clear();
+  backend_.use(static_cast<int>(Stream::compute));
+  updater_->begin_step(update, learning_rate);
+  StepResult result;
   try {
     run_tasks();
+    result = look_at_result();
   } catch (const NonFinite&) {
     throw;
   } catch (const RunError& error) {
     throw RunError("step " + std::to_string(step) + ": " + error.what());
   }
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
-  const double targets = static_cast<double>(program_.targets_per_step);
-  StepResult result{memory_.scalar(program_.loss_buffer) / targets,
-                    std::sqrt(memory_.scalar(program_.norm_buffer)) / before.scale,
-                    scalars_.learning_rate, wall.count()};
+  result.grad_norm /= before.scale;
+  result.learning_rate = learning_rate;
+  result.seconds = wall.count();
   result.loss_scale = before.scale;
-  result.skipped = loss_scale().skipped;
+  result.skipped = scale_.skipped;
   result.was_skipped = result.skipped > before.skipped;
   if (result.was_skipped) result.grad_norm = std::numeric_limits<double>::infinity();
   return result;
 }
 
 void Runtime::run_tasks() {
+  decided_ = false;
+  events_.begin_step();
+  backend_.use(static_cast<int>(Stream::compute));
+  backend_.begin_step(position_);
+  read_ahead();
   for (std::size_t task = 0; task < program_.tasks.size(); ++task) run_task(static_cast<int>(task));
   const RunId everything{static_cast<int>(program_.tasks.size()), 0};
   complete_until(sends_, everything);
   complete_until(receives_, everything);
   backend_.wait();
+}
+
+void Runtime::read_ahead() {
+  if (backend_.shares_memory_with_host()) return;
+  for (std::size_t t = 0; t < program_.tasks.size(); ++t) {
+    const Task& task = program_.tasks[t];
+    const Body& body = program_.bodies[at(task.body)];
+    for (std::size_t i = 0; i < body.instructions.size(); ++i)
+      if (body.instructions[i].kind == InstructionKind::load_input &&
+          runs(body.instructions[i], task))
+        step_inputs_.read_ahead(static_cast<int>(t), static_cast<int>(i), first_sequence_of(task),
+                                *loader_);
+  }
 }
 
 void Runtime::run_task(int task) {
@@ -99,7 +119,7 @@ NonFiniteSearch::Finding Runtime::find_non_finite() {
   search_ = &search;
   run_tasks();
   search_ = nullptr;
-  return search.first_of_all(group(GroupKind::world), mesh_.degrees().pipeline);
+  return search.first_of_all(*everybody_, mesh_.degrees().pipeline);
 }
 
 void Runtime::fail_non_finite(std::string_view what) {
@@ -115,11 +135,13 @@ void Runtime::fail_non_finite(std::string_view what) {
 
 void Runtime::execute(int task, const Instruction& instruction, int index) {
   const Task& running = program_.tasks[at(task)];
-  if (is_message(instruction)) return message(instruction, task, index);
-  // On all ranks, whoever owns the bucket: what is not finite is looked for together.
-  if (instruction.kind == InstructionKind::optimizer_step || instruction.op == Op::lamb_norms)
-    has_update_ = ready_to_update();
   if (!concerns(program_, instruction, {own_.rdp, own_.tensor})) return;
+  backend_.use(static_cast<int>(instruction.stream));
+  events_.await(task, instruction);
+  if (is_message(instruction)) {
+    message(instruction, task, index);
+    return events_.record(task, index);
+  }
   const SimTime begin = options_.trace ? now() : 0;
   if (search_ != nullptr) search_->before(instruction, running);
   switch (instruction.kind) {
@@ -127,7 +149,7 @@ void Runtime::execute(int task, const Instruction& instruction, int index) {
       compute(instruction, running);
       break;
     case InstructionKind::load_input:
-      load_input(instruction, running);
+      step_inputs_.load(task, index, first_sequence_of(running), *loader_);
       break;
     case InstructionKind::all_reduce:
     case InstructionKind::all_gather:
@@ -139,7 +161,7 @@ void Runtime::execute(int task, const Instruction& instruction, int index) {
       collective(instruction, running);
       break;
     case InstructionKind::optimizer_step:
-      step_bucket(instruction);
+      update(instruction);
       break;
     case InstructionKind::copy_out:
     case InstructionKind::copy_in:
@@ -148,6 +170,7 @@ void Runtime::execute(int task, const Instruction& instruction, int index) {
     default:
       throw RunError("the engine met an instruction that it cannot run");
   }
+  events_.record(task, index);
   if (options_.trace || search_ != nullptr) backend_.wait();
   if (search_ != nullptr) search_->after(instruction, running);
   if (options_.trace) note(task, index, begin);
@@ -155,8 +178,7 @@ void Runtime::execute(int task, const Instruction& instruction, int index) {
 
 void Runtime::compute(const Instruction& instruction, const Task& task) {
   if (instruction.op == Op::sum_of_squares) return sum_of_squares(instruction, task);
-  if (instruction.op == Op::update_loss_scale) return update_loss_scale();
-  if (instruction.op == Op::lamb_norms) return measure_bucket(instruction);
+  if (updates(instruction)) return update(instruction);
   input_types_.clear(), output_types_.clear(), inputs_.clear(), outputs_.clear();
   for (const Operand& operand : instruction.inputs) {
     input_types_.push_back(operand.type);
@@ -169,6 +191,7 @@ void Runtime::compute(const Instruction& instruction, const Task& task) {
   OpContext context{own_.tensor, mesh_.degrees().tensor, workspace_};
   context.context_rank = context_rank();
   context.first_sequence = first_sequence_of(task);
+  context.step_position = position_;
   backend_.run({instruction.op, instruction.attributes, input_types_, output_types_},
                {inputs_, outputs_}, context);
 }
@@ -190,7 +213,6 @@ void Runtime::sum_of_squares(const Instruction& instruction, const Task& task) {
 }
 
 void Runtime::collective(const Instruction& instruction, const Task& task) {
-  backend_.wait();
   Communicator& members = group(instruction.group);
   const TensorType& in = instruction.inputs[0].type;
   const Operand& result = instruction.outputs[0];
@@ -224,7 +246,6 @@ void Runtime::copy(const Instruction& instruction, const Task& task) {
 }
 
 void Runtime::message(const Instruction& instruction, int task, int index) {
-  backend_.wait();
   const Task& running = program_.tasks[at(task)];
   const int peer = instruction.peer % mesh_.degrees().pipeline;
   const int tag = tag_of(instruction, running);
@@ -259,27 +280,6 @@ std::int64_t Runtime::first_sequence_of(const Task& task) const {
   return first_sequence(position_, plan_.training.global_batch, plan_.replicas(),
                         own_.rdp / mesh_.degrees().context,
                         std::int64_t{task.micro_batch} * plan_.training.micro_batch);
-}
-
-void Runtime::load_input(const Instruction& instruction, const Task& task) {
-  const std::int64_t b = plan_.training.micro_batch;
-  const bool shared_out = instruction.group == GroupKind::tensor;
-  const std::int64_t own = shared_out ? b / mesh_.degrees().tensor : b;
-  const std::int64_t first = first_sequence_of(task) + (shared_out ? own_.tensor * own : 0);
-  const std::int64_t width = instruction.outputs[0].type.shape.elements() / own;
-  const int context = mesh_.degrees().context;
-  auto* to = static_cast<std::int32_t*>(memory_.address(instruction.outputs[0], task.slot));
-  for (std::int64_t i = 0; i < own; ++i, to += width) {
-    std::int32_t* whole = context == 1 ? to : sequence_.data();
-    SequenceInputs into;
-    std::int32_t** const channels[input_channels] = {&into.tokens, &into.targets, &into.positions,
-                                                     &into.decoder};
-    *channels[instruction.channel] = whole;
-    loader_->read(first + i, into);
-    for (int half = 0; half < 2 && context > 1; ++half)
-      std::copy_n(whole + context_half_begin(context, context_rank(), width, half), width / 2,
-                  to + half * (width / 2));
-  }
 }
 
 void Runtime::wait_for(int task, const Instruction& instruction) {
@@ -335,16 +335,16 @@ SimTime Runtime::now() const {
 bool Runtime::any(bool own) {
   double flag = own ? 1 : 0;
   try {
-    group(GroupKind::world).all_reduce(&flag, 1, Dtype::f64, true);
+    everybody_->all_reduce(&flag, 1, Dtype::f64, true);
   } catch (const RunError& error) {
-    throw RunError("after step " + std::to_string(scalars_.step) + ": " + error.what());
+    throw RunError("after step " + std::to_string(step_) + ": " + error.what());
   }
   return flag > 0;
 }
 
 std::vector<std::int64_t> Runtime::gather_of_all(std::int64_t own) {
   std::vector<std::int64_t> all(static_cast<std::size_t>(world_.size()));
-  group(GroupKind::world).all_gather(&own, all.data(), sizeof own);
+  everybody_->all_gather(&own, all.data(), sizeof own);
   return all;
 }
 

@@ -1,6 +1,6 @@
 // Runs the Program of one rank on a device, exactly as it is written: tasks in order, and in each
-// body the instructions in list order. Sends and receives do not block; whoever waits for one
-// completes it first. Nothing is allocated after the first step.
+// body the instructions in list order, each on its stream. Sends and receives do not block; whoever
+// waits for one completes it first. Nothing is allocated after the first step.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,9 @@
 #include "exec/optimizer/loss_scale.h"
 #include "exec/optimizer/optimizer.h"
 #include "exec/runtime/arena.h"
+#include "exec/runtime/events.h"
 #include "exec/runtime/fifo.h"
+#include "exec/runtime/inputs.h"
 #include "exec/runtime/non_finite.h"
 #include "exec/runtime/parameters.h"
 #include "models/plan/timeline.h"
@@ -61,7 +63,7 @@ class Runtime {
   // fp16: the state of the loss scale, equal on all ranks. The optimizer's own count of steps,
   // which bias correction and learning rate follow, is (step - skipped).
   bool scales_loss() const { return program_.loss_scale_buffer >= 0; }
-  LossScaleState loss_scale() const;
+  LossScaleState loss_scale() const { return scale_; }
   void set_loss_scale(const LossScaleState& state);
   // Makes the 16-bit working copies anew from the fp32 masters, on all ranks (which call it
   // together); nothing in fp32. For whoever wrote masters, after the fact.
@@ -103,6 +105,7 @@ class Runtime {
   void reserve_messages();
 
   void run_tasks();
+  void read_ahead();
   void run_task(int task);
   [[noreturn]] void fail_non_finite(std::string_view what);
   std::string describe_run(const RunId& run) const;
@@ -111,15 +114,13 @@ class Runtime {
   void collective(const Instruction& instruction, const Task& task);
   void copy(const Instruction& instruction, const Task& task);
   void message(const Instruction& instruction, int task, int index);
-  void load_input(const Instruction& instruction, const Task& task);
   std::int64_t first_sequence_of(const Task& task) const;
   void sum_of_squares(const Instruction& instruction, const Task& task);
 
   // update.cpp: the step's end
-  void update_loss_scale();
-  void measure_bucket(const Instruction& instruction);
-  void step_bucket(const Instruction& instruction);
-  bool ready_to_update();
+  ScaledStep* scaled_step() const;
+  void update(const Instruction& instruction);
+  StepResult look_at_result();
   OptimizerState state_of(const Bucket& bucket) const;
   void choose_segments(int bucket);
 
@@ -144,28 +145,31 @@ class Runtime {
   const Program& program_;
   Arena memory_;
   WaitResolver resolve_;
+  Events events_;
+  std::unique_ptr<Communicator> everybody_;  // on host memory
   std::map<GroupKind, std::unique_ptr<Communicator>> groups_;
   std::unique_ptr<Parameters> parameters_;
   cpu::ThreadPool pool_;
+  std::unique_ptr<Updater> updater_;
   std::vector<std::vector<Segment>> segments_;  // by bucket
   void* workspace_ = nullptr;
   std::int64_t scratch_bytes_ = 0;
   int channels_ = 1;
 
+  LossScaleState scale_;  // of the next step
+
   // Of the step under way.
   Loader* loader_ = nullptr;
   std::int64_t position_ = 0;
   int step_ = 0;
-  OptimizerScalars scalars_;
-  bool has_update_ = true;          // false in a step that fp16 skips
+  bool decided_ = false;            // whether there is an update
   Fifo<Pending> sends_, receives_;  // each in the order of its stream
   std::vector<TensorType> input_types_, output_types_;
   std::vector<const void*> inputs_;
   std::vector<void*> outputs_;
   std::vector<OptimizerSegment> stepped_;
   NonFiniteSearch* search_ = nullptr;  // while a step is replayed
-  std::vector<std::int32_t>
-      sequence_;  // a whole one, of which this rank of a context group takes its part
+  Inputs step_inputs_;
   Timeline timeline_;
   std::chrono::steady_clock::time_point start_;
 };

@@ -32,20 +32,25 @@ Runtime::Runtime(const std::vector<Program>& stages, const Plan& plan, const Mes
       options_(options),
       own_(mesh.coordinates(world.rank())),
       program_(program_of(stages, own_)),
-      memory_(program_, mesh, world),
+      memory_(program_, mesh, world, backend),
       resolve_(program_),
-      pool_(options.threads) {
+      events_(program_, resolve_, backend),
+      pool_(options.threads),
+      updater_(backend.make_updater(plan.training)),
+      step_inputs_(program_, memory_,
+                   {plan.training.micro_batch, own_.tensor, mesh.degrees().tensor, context_rank(),
+                    mesh.degrees().context},
+                   plan.training.sequence_length) {
   MESHWRIGHT_CHECK(mesh.ranks() == world.size(), "the plan has as many ranks as there are");
   check_supported_here();
   make_groups();
   make_segments();
   reserve_workspace();
   reserve_messages();
-  sequence_.resize(static_cast<std::size_t>(plan_.training.sequence_length));
-  parameters_ = std::make_unique<Parameters>(stages_, mesh_, group(GroupKind::world), memory_);
+  parameters_ = std::make_unique<Parameters>(stages_, mesh_, *everybody_, memory_);
   parameters_->initialise(plan_.training.seed, options_.layers, pool_);
   set_loss_scale(first_state(plan_.training));
-  group(GroupKind::world).barrier();
+  everybody_->barrier();
   start_ = std::chrono::steady_clock::now();
 }
 
@@ -67,7 +72,9 @@ void Runtime::check_supported_here() const {
 
 // Every rank goes through the kinds in the same order, whether it is in such a group or not.
 void Runtime::make_groups() {
-  std::set<GroupKind> kinds{GroupKind::world};
+  everybody_ =
+      world_.on_host().group(GroupKind::world, mesh_.group(GroupKind::world, world_.rank()));
+  std::set<GroupKind> kinds;
   for (const Program& program : stages_)
     for_each_instruction(program, [&](const Instruction& instruction) {
       if (instruction.group != GroupKind::none) kinds.insert(instruction.group);

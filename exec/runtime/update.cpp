@@ -1,68 +1,36 @@
 // The step's end on one rank: the loss scale, and the optimizer on this rank's own parts.
 #include <cmath>
-#include <cstring>
-#include <string>
 
 #include "exec/backends/cpu/half.h"
-#include "exec/optimizer/framework_optimizer.h"
-#include "exec/optimizer/learning_rate.h"
+#include "exec/runtime/host_view.h"
 #include "exec/runtime/runtime.h"
 #include "models/core/error.h"
 #include "models/plan/optimizer_scratch.h"
 
 namespace meshwright {
 
-namespace {
-
-// What lies in Program::loss_scale_state_buffer.
-struct DeviceLossScale {
-  LossScaleState state;
-  double inverse = 1;  // of the scale of the step under way
-  double skips = 0;    // not 0: that step makes no update
-};
-static_assert(sizeof(DeviceLossScale) == Program::loss_scale_state * sizeof(double));
-
-DeviceLossScale* device_scale(const Program& program, const Arena& memory) {
-  return static_cast<DeviceLossScale*>(memory.buffer(program.loss_scale_state_buffer));
-}
-
-}  // namespace
-
-LossScaleState Runtime::loss_scale() const {
-  const DeviceLossScale* device = device_scale(program_, memory_);
-  return device == nullptr ? LossScaleState{} : device->state;
+ScaledStep* Runtime::scaled_step() const {
+  static_assert(sizeof(ScaledStep) == Program::loss_scale_state * sizeof(double));
+  return static_cast<ScaledStep*>(memory_.buffer(program_.loss_scale_state_buffer));
 }
 
 void Runtime::set_loss_scale(const LossScaleState& state) {
-  DeviceLossScale* device = device_scale(program_, memory_);
-  if (device == nullptr) return;
-  device->state = state;
-  *static_cast<float*>(memory_.buffer(program_.loss_scale_buffer)) =
+  scale_ = state;
+  if (!scales_loss()) return;
+  HostView<ScaledStep>(backend_, scaled_step(), 1)->state = state;
+  *HostView<float>(backend_, static_cast<float*>(memory_.buffer(program_.loss_scale_buffer)), 1) =
       static_cast<float>(state.scale);
 }
 
-// The norm is the same on all ranks, so all of them skip the step, or none.
-void Runtime::update_loss_scale() {
-  backend_.wait();
-  DeviceLossScale* device = device_scale(program_, memory_);
-  if (!std::isfinite(memory_.scalar(program_.loss_buffer))) fail_non_finite("loss");
-  const bool overflow = !std::isfinite(memory_.scalar(program_.norm_buffer));
-  device->inverse = 1 / device->state.scale;
-  device->skips = overflow ? 1 : 0;
-  set_loss_scale(after_step(plan_.training.settled_loss_scale(), device->state, overflow));
-}
-
-// Whether there is an update; the factor of the gradients is then known.
-bool Runtime::ready_to_update() {
-  backend_.wait();
-  const DeviceLossScale* device = device_scale(program_, memory_);
-  const double inverse = device == nullptr ? 1 : device->inverse;
-  const double norm = std::sqrt(memory_.scalar(program_.norm_buffer)) * inverse;
-  const bool skips = device != nullptr && device->skips != 0;
-  if (!std::isfinite(memory_.scalar(program_.loss_buffer))) fail_non_finite("loss");
-  if (!std::isfinite(norm) && !skips) fail_non_finite("gradient norm");
-  scalars_.gradient_factor = clip_factor(norm, plan_.training.gradient_clip) * inverse;
-  return !skips;
+// The norm is the same on all ranks, so all of them skip a step, or none; and what is not finite
+// they look for together. Until then nothing has changed.
+StepResult Runtime::look_at_result() {
+  const double loss = memory_.scalar(program_.loss_buffer);
+  const double squared_norm = memory_.scalar(program_.norm_buffer);
+  if (!std::isfinite(loss)) fail_non_finite("loss");
+  if (!std::isfinite(squared_norm) && !scales_loss()) fail_non_finite("gradient norm");
+  if (scales_loss()) scale_ = HostView<ScaledStep>(backend_, scaled_step(), 1)->state;
+  return {loss / static_cast<double>(program_.targets_per_step), std::sqrt(squared_norm)};
 }
 
 OptimizerState Runtime::state_of(const Bucket& bucket) const {
@@ -86,34 +54,38 @@ void Runtime::choose_segments(int bucket) {
   }
 }
 
-void Runtime::measure_bucket(const Instruction& instruction) {
-  if (!has_update_) return;
-  choose_segments(instruction.bucket);
-  lamb_norms(plan_.training, scalars_, stepped_,
-             state_of(program_.buckets[static_cast<std::size_t>(instruction.bucket)]), pool_);
-}
-
-void Runtime::step_bucket(const Instruction& instruction) {
-  if (!has_update_) return;
+void Runtime::update(const Instruction& instruction) {
+  const StepSums sums{static_cast<const double*>(memory_.buffer(program_.loss_buffer)),
+                      static_cast<const double*>(memory_.buffer(program_.norm_buffer)),
+                      scaled_step()};
+  if (instruction.op == Op::update_loss_scale)
+    return updater_->update_loss_scale(
+        sums, static_cast<float*>(memory_.buffer(program_.loss_scale_buffer)));
+  if (!decided_) updater_->decide(sums);
+  decided_ = true;
   choose_segments(instruction.bucket);
   OptimizerState state = state_of(program_.buckets[static_cast<std::size_t>(instruction.bucket)]);
+  if (instruction.op == Op::lamb_norms)
+    return updater_->lamb_norms(instruction.bucket, stepped_, state);
   if (optimizer_scratch_arrays(plan_.training) > 0) {
     const Operand& scratch = instruction.outputs.back();
     state.scratch = static_cast<float*>(memory_.address(scratch, 0));
     state.scratch_elements = scratch.type.shape.elements();
   }
-  if (plan_.training.compiler == CompilerLevel::none)
-    framework_optimizer_step(plan_.training, scalars_, stepped_, state, pool_);
-  else
-    optimizer_step(plan_.training, scalars_, stepped_, state, pool_);
+  updater_->step(instruction.bucket, stepped_, state);
 }
 
 void Runtime::refresh_working_copies() {
   for (const Bucket& bucket : program_.buckets) {
     const Dtype dtype = bucket.own_weights.type.dtype;
     if (dtype == Dtype::f32 || !memory_.steps(bucket)) continue;
-    narrow(static_cast<const float*>(memory_.address(bucket.master, 0)), dtype,
-           bucket.shard_elements, memory_.address(bucket.own_weights, 0));
+    const std::int64_t elements = bucket.shard_elements;
+    HostView<const float> masters(
+        backend_, static_cast<const float*>(memory_.address(bucket.master, 0)), elements);
+    HostView<std::byte> working(backend_,
+                                static_cast<std::byte*>(memory_.address(bucket.own_weights, 0)),
+                                elements * bytes_of(dtype));
+    narrow(masters.data(), dtype, elements, working.data());
   }
   // As the step's end shares them.
   const Task& end = program_.tasks.back();
@@ -122,6 +94,7 @@ void Runtime::refresh_working_copies() {
     if (instruction.bucket >= 0 && (instruction.kind == InstructionKind::all_gather ||
                                     instruction.kind == InstructionKind::broadcast))
       collective(instruction, end);
+  backend_.wait();
 }
 
 }  // namespace meshwright

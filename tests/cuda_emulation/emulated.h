@@ -31,6 +31,9 @@ unsigned char* shared_memory();
 
 // Appends any other work of a device to the stream, as a library of kernels does.
 void enqueue(CUstream_st* stream, std::function<void()> work);
+// The same for work that may have to wait for other processes: it is tried again and again until it
+// says that it is done, and the other streams go on meanwhile.
+void enqueue_until(CUstream_st* stream, std::function<bool()> done);
 
 // Threads, warps and blocks in the opposite order from now on.
 void reverse_threads(bool reversed);

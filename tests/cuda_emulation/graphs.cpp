@@ -1,6 +1,5 @@
 // What streams are told between the begin and the end of a capture, kept to be run many times.
 #include <algorithm>
-#include <queue>
 #include <utility>
 
 #include "tests/cuda_emulation/lock.h"
@@ -8,22 +7,34 @@
 
 namespace emulated {
 
-void run_nodes(const Nodes& nodes) {
-  std::vector<std::size_t> missing(nodes.size());
-  std::vector<std::vector<std::size_t>> next(nodes.size());
-  std::priority_queue<std::size_t> ready;
-  for (std::size_t i = 0; i < nodes.size(); ++i) {
-    missing[i] = nodes[i].after.size();
-    for (const std::size_t before : nodes[i].after) next[before].push_back(i);
-    if (missing[i] == 0) ready.push(i);
+GraphRun::GraphRun(std::shared_ptr<const Nodes> nodes)
+    : nodes_(std::move(nodes)),
+      missing_(nodes_->size()),
+      next_(nodes_->size()),
+      left_(nodes_->size()) {
+  for (std::size_t i = 0; i < left_; ++i) {
+    const std::set<std::size_t>& after = (*nodes_)[i].after;
+    missing_[i] = after.size();
+    for (const std::size_t before : after) next_[before].push_back(i);
+    if (missing_[i] == 0) ready_.push(i);
   }
-  while (!ready.empty()) {
-    const std::size_t i = ready.top();
-    ready.pop();
-    run_work(nodes[i].work);
-    for (const std::size_t other : next[i])
-      if (--missing[other] == 0) ready.push(other);
+}
+
+bool GraphRun::go_on() {
+  std::vector<std::size_t> waiting;
+  while (!ready_.empty()) {
+    const std::size_t i = ready_.top();
+    ready_.pop();
+    if (!try_work((*nodes_)[i].work)) {
+      waiting.push_back(i);
+      continue;
+    }
+    --left_;
+    for (const std::size_t other : next_[i])
+      if (--missing_[other] == 0) ready_.push(other);
   }
+  for (const std::size_t i : waiting) ready_.push(i);
+  return left_ == 0;
 }
 
 namespace {
@@ -87,7 +98,8 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsig
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
   const Lock lock;
   if (stream_of(stream).capture) return failed(cudaErrorStreamCaptureUnsupported);
-  append(stream, {[nodes = exec->nodes] { run_nodes(*nodes); }, true});
+  append(stream,
+         {nullptr, true, [run = std::make_shared<GraphRun>(exec->nodes)] { return run->go_on(); }});
   return cudaSuccess;
 }
 cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) { return cudaSuccess; }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
+#include <thread>
 #include <utility>
 
 #include "tests/cuda_emulation/lock.h"
@@ -29,32 +30,40 @@ struct DeviceTurn {
   }
 };
 
-void run_front(CUstream_st& stream);
-
-void complete(const EventState& event, std::uint64_t version, CUstream_st* stream) {
-  while (event.done < version) run_front(*stream);
+// Does the front of the stream, or some of what that waits for. False: it waits for another rank.
+bool step(CUstream_st& stream) {
+  Item& front = stream.queue.front();
+  if (front.kind == Item::Kind::wait && front.event->done < front.version)
+    return step(*front.recorded_in);
+  if (front.kind == Item::Kind::work && front.work.until) {
+    if (!try_work(front.work)) return false;
+    stream.queue.pop_front();
+    return true;
+  }
+  const Item item = std::move(front);
+  stream.queue.pop_front();
+  if (item.kind == Item::Kind::work) return try_work(item.work);
+  if (item.kind == Item::Kind::record) {
+    item.event->done = std::max(item.event->done, item.version);
+    item.event->time = std::chrono::steady_clock::now();
+  }
+  return true;
 }
 
-void run_front(CUstream_st& stream) {
-  const Item item = std::move(stream.queue.front());
-  stream.queue.pop_front();
-  switch (item.kind) {
-    case Item::Kind::work:
-      return run_work(item.work);
-    case Item::Kind::record:
-      item.event->done = std::max(item.event->done, item.version);
-      item.event->time = std::chrono::steady_clock::now();
-      return;
-    case Item::Kind::wait:
-      return complete(*item.event, item.version, item.recorded_in);
-  }
+// While a stream waits for another rank the others go on: that rank may be waiting for them.
+void advance(CUstream_st& stream) {
+  if (step(stream)) return;
+  bool moved = false;
+  for (CUstream_st* other : std::vector(streams()))
+    if (!other->queue.empty()) moved = step(*other) || moved;
+  if (!moved) std::this_thread::yield();
 }
 
 cudaError_t drain(CUstream_st& stream) {
   if (stream.capture) return failed(stream.capture->failure = cudaErrorStreamCaptureUnsupported);
   if (stream.queue.empty()) return cudaSuccess;
   const DeviceTurn turn;
-  while (!stream.queue.empty()) run_front(stream);
+  while (!stream.queue.empty()) advance(stream);
   DeviceTurn::end();
   return cudaSuccess;
 }
@@ -68,9 +77,11 @@ std::recursive_mutex& mutex() {
 
 CUstream_st& stream_of(CUstream_st* stream) { return stream != nullptr ? *stream : *streams()[0]; }
 
-void run_work(const Work& work) {
+bool try_work(const Work& work) {
   open_memory(work.on_device);
+  if (work.until) return work.until();
   work.run();
+  return true;
 }
 
 void append(CUstream_st* to, Work work) {
@@ -86,6 +97,11 @@ void append(CUstream_st* to, Work work) {
 void enqueue(CUstream_st* stream, std::function<void()> work) {
   const Lock lock;
   append(stream, {std::move(work), true});
+}
+
+void enqueue_until(CUstream_st* stream, std::function<bool()> done) {
+  const Lock lock;
+  append(stream, {nullptr, true, std::move(done)});
 }
 
 bool is_capturing() {
@@ -144,7 +160,7 @@ cudaError_t cudaStreamQuery(cudaStream_t handle) {
   if (stream.capture) return drain(stream);
   if (stream.queue.empty()) return cudaSuccess;
   const DeviceTurn turn;
-  run_front(stream);
+  advance(stream);
   DeviceTurn::end();
   return cudaErrorNotReady;
 }
@@ -216,7 +232,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (state.is_captured) return failed(cudaErrorCapturedEvent);
   if (state.done >= state.recorded) return cudaSuccess;
   const DeviceTurn turn;
-  complete(state, state.recorded, state.stream);
+  while (state.done < state.recorded) advance(*state.stream);
   DeviceTurn::end();
   return cudaSuccess;
 }
@@ -227,7 +243,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (state.is_captured) return failed(cudaErrorCapturedEvent);
   if (state.done >= state.recorded) return cudaSuccess;
   const DeviceTurn turn;
-  run_front(*state.stream);
+  advance(*state.stream);
   DeviceTurn::end();
   return cudaErrorNotReady;
 }

@@ -5,6 +5,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <queue>
 #include <set>
 #include <vector>
 
@@ -14,7 +15,8 @@ namespace emulated {
 
 struct Work {
   std::function<void()> run;
-  bool on_device = true;  // else the host's, which may not touch device memory
+  bool on_device = true;                  // else the host's, which may not touch device memory
+  std::function<bool()> until = nullptr;  // instead of `run`: tried until it says that it is done
 };
 
 // Work in the order of its capture; each after some of those before it.
@@ -49,9 +51,21 @@ struct Item {
   CUstream_st* recorded_in = nullptr;
 };
 
-// Runs the node after those that it needs, the latest first: a missing edge shows.
-void run_nodes(const Nodes& nodes);
-void run_work(const Work& work);
+// Runs each node after those that it needs, the latest first: a missing edge shows. False: the rest
+// waits for another rank.
+class GraphRun {
+ public:
+  explicit GraphRun(std::shared_ptr<const Nodes> nodes);
+  bool go_on();
+
+ private:
+  std::shared_ptr<const Nodes> nodes_;
+  std::vector<std::size_t> missing_;  // nodes that it waits for
+  std::vector<std::vector<std::size_t>> next_;
+  std::priority_queue<std::size_t> ready_;
+  std::size_t left_;
+};
+bool try_work(const Work& work);  // false: it waits for another rank
 void append(CUstream_st* stream, Work work);
 CUstream_st& stream_of(CUstream_st* stream);  // null: the default one
 

@@ -1,25 +1,15 @@
 // The CUDA kernels on the emulated device beside the CPU backend in double precision.
 #include <algorithm>
-#include <cmath>
 #include <iterator>
 #include <set>
 
-#include "exec/backends/cpu/cpu_backend.h"
 #include "exec/backends/cuda/tables.h"
 #include "tests/catch.h"
-#include "tests/exec/op_cases.h"
-#include "tests/exec/table_backend.h"
+#include "tests/exec/beside_double.h"
 
 using namespace meshwright;
 
 namespace {
-
-OpTensor in_double(const OpTensor& tensor) {
-  if (tensor.type.dtype == Dtype::i32) return tensor;
-  OpTensor wide({tensor.type.shape, Dtype::f64});
-  for (std::int64_t i = 0; i < tensor.elements(); ++i) wide.set(i, tensor.get(i));
-  return wide;
-}
 
 // The same case with the same numbers.
 Played play_in_double(Runner& runner, const Case& c, const Played& of) {
@@ -29,15 +19,6 @@ Played play_in_double(Runner& runner, const Case& c, const Played& of) {
   played.dy = in_double(of.dy);
   played.gradients = rule_of(c.op).gradient(runner, c, played.inputs, played.outputs, played.dy);
   return played;
-}
-
-double largest(const OpTensor& tensor) {
-  double found = 0;
-  for (std::int64_t i = 0; i < tensor.elements(); ++i) {
-    const double size = std::fabs(tensor.get(i));
-    if (!(size <= found)) found = std::isnan(size) ? INFINITY : size;
-  }
-  return found;
 }
 
 void compare_outputs(const std::vector<OpTensor>& found, const std::vector<OpTensor>& expected,
@@ -66,20 +47,34 @@ void compare_gradients(const Played& found, const Played& expected, double toler
 
 std::vector<Case> all_cases() {
   std::vector<Case> cases = small_cases();
-  for (Case& c : large_cases()) cases.push_back(std::move(c));
+  for (auto more : {large_cases(), even_cases()})
+    for (Case& c : more) cases.push_back(std::move(c));
   return cases;
 }
 
-// Operations that are no part of a case above.
+// Operations that are no part of a case above: cuda_experts_test, cuda_framework_test,
+// cuda_losses_test, cuda_rows_test.
 bool has_own_test(Op op) {
-  constexpr Op ops[] = {Op::sequence_slice,
-                        // cuda_experts_test.cpp
-                        Op::route, Op::route_grad, Op::dispatch, Op::dispatch_grad, Op::combine,
+  constexpr Op ops[] = {Op::combine,
                         Op::combine_grad,
-                        // cuda_losses_test.cpp
-                        Op::cross_entropy_stats, Op::cross_entropy_combine,
-                        // cuda_framework_test.cpp
-                        Op::mask_scores, Op::image_patches};
+                        Op::context_pack,
+                        Op::context_unpack,
+                        Op::cross_entropy_combine,
+                        Op::cross_entropy_stats,
+                        Op::dispatch,
+                        Op::dispatch_grad,
+                        Op::image_patches,
+                        Op::mask_scores,
+                        Op::norm_parts,
+                        Op::norm_parts_grad,
+                        Op::norm_parts_sums,
+                        Op::norm_stats,
+                        Op::route,
+                        Op::route_grad,
+                        Op::sequence_slice,
+                        Op::sum_loss,
+                        Op::sum_of_squares,
+                        Op::zero};
   return std::find(std::begin(ops), std::end(ops), op) != std::end(ops);
 }
 
@@ -87,21 +82,17 @@ bool has_own_test(Op op) {
 
 TEST_CASE("CUDA kernels compute what the CPU does in double precision", "[exec][cuda]") {
   const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16, Dtype::f16);
-  const auto cpu = make_cpu_backend(1);
-  Runner reference(*cpu, Dtype::f64);
-  TableBackend tables;
-  Runner runner(tables, dtype);
-  const double tolerance = dtype == Dtype::f32 ? 1e-5 : 1e-2;
+  Beside beside(dtype);
   std::set<Op> compared;
   for (const Case& c : all_cases()) {
     INFO(c.name);
-    tables.ran.clear();
-    const Played found = play(runner, c);
-    if (tables.ran.empty()) continue;  // no kernel yet
-    compared.insert(tables.ran.begin(), tables.ran.end());
-    const Played expected = play_in_double(reference, c, found);
-    compare_outputs(found.outputs, expected.outputs, tolerance);
-    compare_gradients(found, expected, tolerance);
+    if (cuda::row_of(c.op) == nullptr) continue;  // no kernel yet
+    beside.tables.ran.clear();
+    const Played found = play(beside.runner, c);
+    compared.insert(beside.tables.ran.begin(), beside.tables.ran.end());
+    const Played expected = play_in_double(beside.reference, c, found);
+    compare_outputs(found.outputs, expected.outputs, beside.tolerance());
+    compare_gradients(found, expected, beside.tolerance());
   }
   for (const cuda::Table table : cuda::tables)
     for (const cuda::Row& row : table()) {

@@ -171,8 +171,8 @@ TEST_CASE("a Program that differs on one rank is an error that names both sides"
     list.erase(list.begin() + static_cast<std::ptrdiff_t>(i));  // one left out
     return true;
   });
-  change_first(data, InstructionKind::all_reduce, [](List& list, std::size_t i) {
-    list[i].group = GroupKind::world;  // another group
+  change_first(tensor, InstructionKind::all_reduce, [](List& list, std::size_t i) {
+    list[i].group = GroupKind::norm;  // another group
     return true;
   });
 }

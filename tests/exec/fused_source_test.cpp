@@ -146,13 +146,15 @@ bool run_kernel(const Library& library, const cuda::FusedKernel& kernel,
                                    std::numeric_limits<double>::quiet_NaN());
   void* partial = partial_sums.data();
   OpContext place = some_place();
-  long long first_sequence = place.first_sequence;
+  long long of_step = place.first_sequence - 3, offset = 3;
+  const long long* address_of_step = &of_step;
   std::vector<unsigned long long> keys(kernel.keys.begin(), kernel.keys.end());
   std::vector<void*> arguments;
   for (int id : kernel.operands) arguments.push_back(address(id));
   if (kernel.partial_bytes > 0) arguments.push_back(&partial);
   if (kernel.counts_positions)
-    arguments.insert(arguments.end(), {&first_sequence, &place.tensor_rank, &place.context_rank});
+    arguments.insert(arguments.end(),
+                     {&address_of_step, &offset, &place.tensor_rank, &place.context_rank});
   for (unsigned long long& key : keys) arguments.push_back(&key);
   if (!library.launch(kernel.name, kernel.blocks, kernel.threads, arguments, reversed))
     return false;

@@ -58,6 +58,8 @@ void add_row_cases(std::vector<Case>& cases, const Sizes& z) {
     const std::string name = in_out ? "linear [in, out]" : "linear [out, in]";
     cases.push_back({name, Op::linear, stored, {x, weight}, {{rows, out}}});
     cases.push_back({name + " + bias", Op::linear, stored, {x, weight, {{out}}}, {{rows, out}}});
+    stored.accumulate_separately = true;
+    cases.push_back({name + ", summed apart", Op::linear, stored, {x, weight}, {{rows, out}}});
   }
   cases.push_back({"add_bias", Op::add_bias, a, {x, row}, {{rows, h}}});
   Attributes tanh_form = a;
@@ -113,11 +115,15 @@ void add_expert_cases(std::vector<Case>& cases, const Sizes& z) {
   a.expert_capacity = std::max(1, z.length / 3);
   const std::int64_t rows = std::int64_t{6} * z.batch * a.expert_capacity;
   for (const std::int64_t own : {6, 2})
-    cases.push_back({"expert_linear, " + std::to_string(own) + " of 6",
-                     Op::expert_linear,
-                     a,
-                     {{{rows, z.width}}, {{own, z.other, z.width}}},
-                     {{rows, z.other}}});
+    for (const bool apart : {false, true}) {
+      a.accumulate_separately = apart;
+      cases.push_back(
+          {"expert_linear, " + std::to_string(own) + " of 6" + (apart ? ", summed apart" : ""),
+           Op::expert_linear,
+           a,
+           {{{rows, z.width}}, {{own, z.other, z.width}}},
+           {{rows, z.other}}});
+    }
 }
 
 const char* name_of(Packing packing) {
@@ -126,18 +132,19 @@ const char* name_of(Packing packing) {
                                             : "per_head";
 }
 
-void add_rope_cases(std::vector<Case>& cases, const Sizes& z) {
+// Of 6 * unit coordinates, all or the first two thirds turn.
+void add_rope_cases(std::vector<Case>& cases, const Sizes& z, int unit) {
   Attributes a = sequences(z.batch, z.length);
   a.heads = 4;
-  a.head_dim = 6;
+  a.head_dim = 6 * unit;
   for (const Packing packing : {Packing::separate, Packing::concatenated, Packing::per_head})
     for (const bool interleaved : {false, true}) {
       a.packing = packing;
       a.rotary_interleaved = interleaved;
-      a.rotary_dim = interleaved ? 6 : 4;
+      a.rotary_dim = (interleaved ? 6 : 4) * unit;
       a.kv_heads = packing == Packing::concatenated ? 2 : 4;
       const std::int64_t width =
-          packing == Packing::separate ? 4 * 6 : std::int64_t{a.heads + 2 * a.kv_heads} * 6;
+          (packing == Packing::separate ? 4 : std::int64_t{a.heads + 2 * a.kv_heads}) * a.head_dim;
       const Shape shape{z.batch * z.length, width};
       const std::string which =
           std::string(", ") + name_of(packing) + (interleaved ? ", pairs" : "");
@@ -317,14 +324,14 @@ void add_head_cases(std::vector<Case>& cases, const Sizes& z, int head_dim) {
   }
 }
 
-std::vector<Case> cases_of(const Sizes& z, int head_dim) {
+std::vector<Case> cases_of(const Sizes& z, int head_dim, int rope_unit = 1) {
   std::vector<Case> cases;
   add_table_cases(cases, z);
   add_row_cases(cases, z);
   add_part_cases(cases, z);
   add_loss_cases(cases, z);
   add_expert_cases(cases, z);
-  add_rope_cases(cases, z);
+  add_rope_cases(cases, z, rope_unit);
   add_framework_cases(cases, z);
   add_score_cases(cases, z, head_dim);
   add_head_cases(cases, z, head_dim);
@@ -349,6 +356,8 @@ std::vector<Case> large_cases() {
   add_relative_cases(cases, 2, 300, 8);
   return cases;
 }
+
+std::vector<Case> even_cases() { return cases_of({2, 24, 264, 520}, 16, 8); }
 
 OpTensor::OpTensor(const TensorType& of)
     : type(of), storage(static_cast<std::size_t>(of.bytes() / 8 + 1)) {}
@@ -390,8 +399,10 @@ Dtype Runner::output_type(Op op, const Attributes& attributes, std::size_t outpu
   const bool is_loss = op == Op::cross_entropy || op == Op::span_loss ||
                        op == Op::cross_entropy_stats || op == Op::cross_entropy_combine;
   const bool statistics =
-      (op == Op::layer_norm || op == Op::rms_norm || op == Op::attention) && output == 1 &&
-      !(op == Op::attention && attributes.attention == AttentionKernel::unfused);
+      op == Op::norm_stats || (op == Op::norm_parts_sums && output == 0) ||
+      ((op == Op::layer_norm || op == Op::rms_norm || op == Op::norm_parts ||
+        op == Op::attention) &&
+       output == 1 && !(op == Op::attention && attributes.attention == AttentionKernel::unfused));
   const bool logarithms = op == Op::log_softmax || op == Op::nll_loss ||
                           op == Op::mean_of_squares || op == Op::row_dots;
   const bool weights = logarithms || op == Op::route || (op == Op::combine_grad && output == 1);

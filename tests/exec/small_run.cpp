@@ -23,27 +23,31 @@ LoaderOptions made_up_tokens(const Model& model, const Plan& plan) {
 }  // namespace
 
 SmallRun::SmallRun(const Model& model_, const Plan& plan_, std::unique_ptr<World> own, World* world,
-                   std::vector<Program> stages_, bool trace, int threads)
+                   std::vector<Program> stages_, bool trace, std::shared_ptr<Backend> backend_)
     : own_world(std::move(own)),
       model(model_),
       plan(plan_),
       stages(std::move(stages_)),
       mesh(plan.degrees(), plan.parallelism.placement),
-      backend(make_cpu_backend(threads)),
+      backend(std::move(backend_)),
       loader(made_up_tokens(model, plan)),
       runtime(stages, plan, mesh, own_world ? *own_world : *world, *backend,
               {1, model.layers, trace}) {}
 
 SmallRun::SmallRun(const Model& model_, const Plan& plan_, World& world, std::vector<Program> made,
                    bool trace)
-    : SmallRun(model_, plan_, nullptr, &world, std::move(made), trace, 1) {}
+    : SmallRun(model_, plan_, nullptr, &world, std::move(made), trace, make_cpu_backend(1)) {}
 
 SmallRun::SmallRun(const Model& model_, const Plan& plan_, World& world, bool trace)
     : SmallRun(model_, plan_, world, lower_small(model_, plan_), trace) {}
 
 SmallRun::SmallRun(const Model& model_, const Plan& plan_, int threads)
     : SmallRun(model_, plan_, make_self_world({}), nullptr, lower_small(model_, plan_), false,
-               threads) {}
+               make_cpu_backend(threads)) {}
+
+SmallRun::SmallRun(const Model& model_, const Plan& plan_, World& world,
+                   std::shared_ptr<Backend> own)
+    : SmallRun(model_, plan_, nullptr, &world, lower_small(model_, plan_), false, std::move(own)) {}
 
 StepResult SmallRun::step(int number) {
   return step_at(number, (number - 1) * plan.training.global_batch);

@@ -20,6 +20,8 @@ struct SmallRun {
   // These Programs instead of the plan's own.
   SmallRun(const Model& model, const Plan& plan, World& world, std::vector<Program> stages,
            bool trace = false);
+  // On a backend of its own, which `world` may know.
+  SmallRun(const Model& model, const Plan& plan, World& world, std::shared_ptr<Backend> backend);
   // Alone, in a world of its own; the kernels on `threads` threads.
   SmallRun(const Model& model, const Plan& plan, int threads = 1);
   SmallRun(const SmallRun&) = delete;
@@ -38,13 +40,13 @@ struct SmallRun {
   const Plan plan;
   const std::vector<Program> stages;
   const Mesh mesh;
-  const std::unique_ptr<Backend> backend;
+  const std::shared_ptr<Backend> backend;
   Loader loader;  // made-up tokens
   Runtime runtime;
 
  private:
   SmallRun(const Model& model, const Plan& plan, std::unique_ptr<World> own, World* world,
-           std::vector<Program> stages, bool trace, int threads);
+           std::vector<Program> stages, bool trace, std::shared_ptr<Backend> backend);
 };
 
 std::unique_ptr<Communicator> group_of_all(World& world);

@@ -3,13 +3,16 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "exec/backends/cpu/cpu_backend.h"
 #include "exec/backends/cuda/check.h"
+#include "exec/backends/cuda/products.h"
 #include "exec/backends/cuda/tables.h"
+#include "tests/test_folder.h"
 
 namespace meshwright {
 
@@ -17,13 +20,6 @@ namespace {
 
 constexpr std::size_t alignment = 16;  // all that kernels may count on
 constexpr std::int64_t sequences_of_call = 3;
-
-cuda::Device emulated_device() {
-  cudaDeviceProp properties;
-  cuda::check(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
-  return {properties.multiProcessorCount, properties.major, properties.minor,
-          static_cast<std::int64_t>(properties.sharedMemPerBlockOptin)};
-}
 
 // Device memory that ends where its bytes end, and begins at no better boundary than it must.
 class DeviceCopy {
@@ -52,7 +48,8 @@ class DeviceCopy {
 
 // What the operation makes of each output.
 std::vector<std::vector<char>> results_of(const cuda::Row& row, const OpCall& call,
-                                          const OpOperands& operands, OpContext context) {
+                                          const OpOperands& operands, OpContext context,
+                                          const cuda::Device& device) {
   // An output may be given an input's address.
   std::map<const void*, std::unique_ptr<DeviceCopy>> copies;
   const auto on_device = [&](const void* host, const TensorType& type) {
@@ -67,7 +64,6 @@ std::vector<std::vector<char>> results_of(const cuda::Row& row, const OpCall& ca
   for (std::size_t o = 0; o < call.outputs.size(); ++o)
     out.push_back(on_device(operands.outputs[o], call.outputs[o]));
 
-  const cuda::Device device = emulated_device();
   const DeviceCopy workspace(nullptr, row.workspace != nullptr ? row.workspace(call, device) : 0);
   context.workspace = workspace.address();
   const long long of_step = context.first_sequence - sequences_of_call;
@@ -90,7 +86,35 @@ std::vector<std::vector<char>> results_of(const cuda::Row& row, const OpCall& ca
 
 }  // namespace
 
-TableBackend::TableBackend() : cpu_(make_cpu_backend(1)) {}
+// What kernels know of the device, and what they share.
+struct TableBackend::Device {
+  static constexpr std::int64_t workspace_bytes = 1 << 20;
+
+  Device() : cache(folder.path(), workspace_bytes) {
+    cudaDeviceProp properties;
+    cuda::check(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
+    cuda::check(cudaMalloc(&workspace, workspace_bytes), "cudaMalloc");
+    products.emplace(cuda::ProductOptions{.timed = false}, workspace, workspace_bytes, cache);
+    shown = {properties.multiProcessorCount,
+             properties.major,
+             properties.minor,
+             static_cast<std::int64_t>(properties.sharedMemPerBlockOptin),
+             &*products,
+             nullptr};
+  }
+  ~Device() { cudaFree(workspace); }
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  TestFolder folder;
+  cuda::KernelCache cache;
+  void* workspace = nullptr;
+  std::optional<cuda::Products> products;
+  cuda::Device shown;
+};
+
+TableBackend::TableBackend() : cpu_(make_cpu_backend(1)), device_(std::make_unique<Device>()) {}
+TableBackend::~TableBackend() = default;
 
 bool TableBackend::supports(Op op, Dtype dtype) const { return cpu_->supports(op, dtype); }
 std::int64_t TableBackend::workspace_bytes(const OpCall& call) const {
@@ -104,9 +128,9 @@ void TableBackend::run(const OpCall& call, const OpOperands& operands, const OpC
   const cuda::Row* row = cuda::row_of(call.op);
   if (row == nullptr) return cpu_->run(call, operands, context);
   ran.insert(call.op);
-  const auto forward = results_of(*row, call, operands, context);
+  const auto forward = results_of(*row, call, operands, context, device_->shown);
   emulated::reverse_threads(true);
-  const auto backward = results_of(*row, call, operands, context);
+  const auto backward = results_of(*row, call, operands, context, device_->shown);
   emulated::reverse_threads(false);
   if (forward != backward)
     throw std::logic_error(std::string(info(call.op).name) +

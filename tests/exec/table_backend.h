@@ -14,6 +14,7 @@ namespace meshwright {
 class TableBackend : public Backend {
  public:
   TableBackend();
+  ~TableBackend() override;
   std::string_view name() const override { return "cuda tables"; }
   bool supports(Op op, Dtype dtype) const override;
   std::int64_t workspace_bytes(const OpCall& call) const override;
@@ -22,11 +23,21 @@ class TableBackend : public Backend {
   void* allocate(std::int64_t bytes) override { return cpu_->allocate(bytes); }
   void deallocate(void* memory) override { cpu_->deallocate(memory); }
   void copy(void* to, const void* from, std::int64_t bytes) override;
+  std::unique_ptr<Updater> make_updater(const Training& training) override {
+    return cpu_->make_updater(training);
+  }
+  void* allocate_host(std::int64_t bytes) override { return cpu_->allocate_host(bytes); }
+  void deallocate_host(void* memory) override { cpu_->deallocate_host(memory); }
+  bool shares_memory_with_host() const override { return true; }
+  void read(void* host, const void* own, std::int64_t bytes) override { copy(host, own, bytes); }
+  void write(void* own, const void* host, std::int64_t bytes) override { copy(own, host, bytes); }
 
   std::set<Op> ran;  // from the tables
 
  private:
+  struct Device;
   std::unique_ptr<Backend> cpu_;
+  std::unique_ptr<Device> device_;
 };
 
 }  // namespace meshwright

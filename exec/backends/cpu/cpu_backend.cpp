@@ -1,9 +1,11 @@
 #include "exec/backends/cpu/cpu_backend.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <new>
 
+#include "exec/backends/cpu/cpu_updater.h"
 #include "exec/backends/cpu/fused.h"
 #include "exec/backends/cpu/gemm.h"
 #include "exec/backends/cpu/kernels.h"
@@ -188,6 +190,10 @@ class CpuBackend : public Backend {
     cpu::run_operation({call, operands, context, pool_});
   }
 
+  std::unique_ptr<Updater> make_updater(const Training& training) override {
+    return cpu::make_updater(training, pool_);
+  }
+
   void wait() override {}
 
   void* allocate(std::int64_t bytes) override {
@@ -198,6 +204,16 @@ class CpuBackend : public Backend {
     return memory;
   }
   void deallocate(void* memory) override { std::free(memory); }
+  void* allocate_host(std::int64_t bytes) override {
+    void* memory = std::calloc(static_cast<std::size_t>(std::max<std::int64_t>(1, bytes)), 1);
+    if (memory == nullptr) throw std::bad_alloc();
+    return memory;
+  }
+  void deallocate_host(void* memory) override { std::free(memory); }
+
+  bool shares_memory_with_host() const override { return true; }
+  void read(void* host, const void* own, std::int64_t bytes) override { copy(host, own, bytes); }
+  void write(void* own, const void* host, std::int64_t bytes) override { copy(own, host, bytes); }
   void copy(void* to, const void* from, std::int64_t bytes) override {
     if (bytes > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
   }

@@ -20,19 +20,21 @@ void add(const KernelCall& k) { map(k, Add{}); }
 // y = x + row, of every row.
 template <typename T>
 struct AddRow {
+  using Element = T;
   const T *x, *added;
   T* y;
   long long width;
 
   __device__ long long place(long long row) const { return row * width; }
-  template <int vector>
-  __device__ void columns(long long first, long long column) const {
-    float own[vector], other[vector];
-    load<vector>(x + first + column, own);
-    load<vector>(added + column, other);
+  __device__ T* at(long long first, long long column) const { return y + first + column; }
+  template <int n>
+  __device__ Chunk<T, n> make(long long first, long long column) const {
+    float own[n], other[n];
+    load<n>(x + first + column, own);
+    load<n>(added + column, other);
 #pragma unroll
-    for (int j = 0; j < vector; ++j) own[j] += other[j];
-    store<vector>(y + first + column, own);
+    for (int j = 0; j < n; ++j) own[j] += other[j];
+    return chunk_of<T>(own);
   }
 };
 
@@ -59,6 +61,7 @@ void bias_grad(const KernelCall& k) {
 // Which elements go: Philox of their place (prelude.cuh), so that nothing is kept for the gradient.
 template <typename T>
 struct Drop {
+  using Element = T;
   const T* x;
   T* y;
   long long width, first_column;
@@ -75,15 +78,16 @@ struct Drop {
     const long long first = *first_sequence.of_step + first_sequence.offset;
     return {row * width, first + tokens.sequence(row), tokens.position(row)};
   }
-  template <int vector>
-  __device__ void columns(const Place& of, long long column) const {
-    float part[vector];
-    unsigned int words[vector];
-    load<vector>(x + of.first + column, part);
-    random_words<vector>(words, key, of.sequence, of.position, first_column + column);
+  __device__ T* at(const Place& of, long long column) const { return y + of.first + column; }
+  template <int n>
+  __device__ Chunk<T, n> make(const Place& of, long long column) const {
+    float part[n];
+    unsigned int words[n];
+    load<n>(x + of.first + column, part);
+    random_words<n>(words, key, of.sequence, of.position, first_column + column);
 #pragma unroll
-    for (int j = 0; j < vector; ++j) part[j] = words[j] < threshold ? 0.0f : part[j] * scale;
-    store<vector>(y + of.first + column, part);
+    for (int j = 0; j < n; ++j) part[j] = words[j] < threshold ? 0.0f : part[j] * scale;
+    return chunk_of<T>(part);
   }
 };
 
@@ -109,6 +113,7 @@ void dropout(const KernelCall& k) {
 // Positions count within their sequence.
 template <typename T>
 struct Select {
+  using Element = T;
   const T* x;
   const int* positions;
   T* y;
@@ -120,9 +125,10 @@ struct Select {
   __device__ Place place(long long i) const {
     return {(i / per_sequence * sequence_length + positions[i]) * width, i * width};
   }
-  template <int vector>
-  __device__ void columns(const Place& of, long long column) const {
-    copy<vector>(x + of.from + column, y + of.to + column);
+  __device__ T* at(const Place& of, long long column) const { return y + of.to + column; }
+  template <int n>
+  __device__ Chunk<T, n> make(const Place& of, long long column) const {
+    return chunk_at<n>(x + of.from + column);
   }
 };
 
@@ -138,6 +144,7 @@ void select_positions(const KernelCall& k) {
 // Of a row, the sum of what it was chosen for, in order; most rows were not.
 template <typename T>
 struct Unselect {
+  using Element = T;
   const T* dy;
   const int* positions;
   T* dx;
@@ -159,17 +166,18 @@ struct Unselect {
     }
     return found;
   }
-  template <int vector>
-  __device__ void columns(const Place& of, long long column) const {
-    float sum[vector] = {};
+  __device__ T* at(const Place& of, long long column) const { return dx + of.to + column; }
+  template <int n>
+  __device__ Chunk<T, n> make(const Place& of, long long column) const {
+    float sum[n] = {};
     for (long long i = of.begin; i < of.end; ++i) {
       if (positions[i] != of.position) continue;
-      float part[vector];
-      load<vector>(dy + i * width + column, part);
+      float part[n];
+      load<n>(dy + i * width + column, part);
 #pragma unroll
-      for (int j = 0; j < vector; ++j) sum[j] += part[j];
+      for (int j = 0; j < n; ++j) sum[j] += part[j];
     }
-    store<vector>(dx + of.to + column, sum);
+    return chunk_of<T>(sum);
   }
 };
 
@@ -192,6 +200,7 @@ void sequence_slice(const KernelCall& k) {
 // Between whole rows and parts: rank i's columns of every segment lie together in part i.
 template <typename T>
 struct Parts {
+  using Element = T;
   const T* from;
   T* to;
   long long rows, width, part_width;
@@ -200,8 +209,10 @@ struct Parts {
   bool to_parts;
 
   __device__ long long place(long long row) const { return row; }
-  template <int vector>
-  __device__ void columns(long long row, long long column) const {
+  __device__ long long in_whole(long long row, long long column) const {
+    return row * width + column;
+  }
+  __device__ long long in_part(long long row, long long column) const {
     long long in_segment = column, offset = 0, count = counts[0];
 #pragma unroll
     for (int s = 1; s < 3; ++s) {
@@ -210,10 +221,14 @@ struct Parts {
       offset += count;
       count = counts[s];
     }
-    const long long part = in_segment / count;
-    const long long whole = row * width + column;
-    const long long own = (part * rows + row) * part_width + offset + in_segment % count;
-    copy<vector>(from + (to_parts ? whole : own), to + (to_parts ? own : whole));
+    return (in_segment / count * rows + row) * part_width + offset + in_segment % count;
+  }
+  __device__ T* at(long long row, long long column) const {
+    return to + (to_parts ? in_part(row, column) : in_whole(row, column));
+  }
+  template <int n>
+  __device__ Chunk<T, n> make(long long row, long long column) const {
+    return chunk_at<n>(from + (to_parts ? in_whole(row, column) : in_part(row, column)));
   }
 };
 

@@ -25,6 +25,7 @@ struct TableRows {
 
 template <typename T>
 struct Embed {
+  using Element = T;
   TableRows rows;
   const T* table;
   T* y;
@@ -36,11 +37,11 @@ struct Embed {
   __device__ Place place(long long token) const {
     return {rows.of_token(rows.tokens[token]) * width, token * width};
   }
-  template <int vector>
-  __device__ void columns(const Place& of, long long column) const {
-    Chunk<T, vector> chunk = {};  // zeros
-    if (of.from >= 0) chunk = *reinterpret_cast<const Chunk<T, vector>*>(table + of.from + column);
-    *reinterpret_cast<Chunk<T, vector>*>(y + of.to + column) = chunk;
+  __device__ T* at(const Place& of, long long column) const { return y + of.to + column; }
+  template <int n>
+  __device__ Chunk<T, n> make(const Place& of, long long column) const {
+    if (of.from < 0) return {};  // zeros
+    return chunk_at<n>(table + of.from + column);
   }
 };
 
@@ -225,6 +226,7 @@ void embedding_grad(const KernelCall& k) {
 
 template <typename T>
 struct AddPosition {
+  using Element = T;
   const T *x, *table;
   T* y;
   long long width, offset;
@@ -236,14 +238,15 @@ struct AddPosition {
   __device__ Place place(long long row) const {
     return {row * width, (tokens.position(row) + offset) * width};
   }
-  template <int vector>
-  __device__ void columns(const Place& of, long long column) const {
-    float own[vector], other[vector];
-    load<vector>(x + of.row + column, own);
-    load<vector>(table + of.of_table + column, other);
+  __device__ T* at(const Place& of, long long column) const { return y + of.row + column; }
+  template <int n>
+  __device__ Chunk<T, n> make(const Place& of, long long column) const {
+    float own[n], other[n];
+    load<n>(x + of.row + column, own);
+    load<n>(table + of.of_table + column, other);
 #pragma unroll
-    for (int j = 0; j < vector; ++j) own[j] += other[j];
-    store<vector>(y + of.row + column, own);
+    for (int j = 0; j < n; ++j) own[j] += other[j];
+    return chunk_of<T>(own);
   }
 };
 
@@ -259,26 +262,34 @@ void add_position(const KernelCall& k) {
 // The rows of one position are a sequence apart.
 template <typename T, typename To>
 struct AddPositionGrad {
+  using Element = To;
   const T* dy;
   To* table;
   long long rows, width, offset;
   TokenRows tokens;
 
-  __device__ long long place(long long row) const { return row; }
-  template <int vector>
-  __device__ void columns(long long first, long long column) const {
-    float sum[vector] = {}, part[vector];
+  struct Place {
+    long long row, of_table;
+  };
+  __device__ Place place(long long row) const {
+    return {row, (tokens.position(row) + offset) * width};
+  }
+  __device__ To* at(const Place& of, long long column) const {
+    return table + of.of_table + column;
+  }
+  template <int n>
+  __device__ Chunk<To, n> make(const Place& of, long long column) const {
+    float sum[n] = {}, part[n];
 #pragma unroll 4
-    for (long long row = first; row < rows; row += tokens.sequence_length) {
-      load<vector>(dy + row * width + column, part);
+    for (long long row = of.row; row < rows; row += tokens.sequence_length) {
+      load<n>(dy + row * width + column, part);
 #pragma unroll
-      for (int j = 0; j < vector; ++j) sum[j] += part[j];
+      for (int j = 0; j < n; ++j) sum[j] += part[j];
     }
-    To* to = table + (tokens.position(first) + offset) * width + column;
-    load<vector>(to, part);
+    load<n>(at(of, column), part);
 #pragma unroll
-    for (int j = 0; j < vector; ++j) part[j] += sum[j];
-    store<vector>(to, part);
+    for (int j = 0; j < n; ++j) sum[j] += part[j];
+    return chunk_of<To>(sum);
   }
 };
 

@@ -337,7 +337,7 @@ class Generator {
                                       : fmt::format("context_position({}, context_rank, {}, {})",
                                                     a.context_degree, a.sequence_length, token)));
     if (sequence)
-      of_row_.push_back(fmt::format("const long long sequence_{} = first_sequence + {} / {};",
+      of_row_.push_back(fmt::format("const long long sequence_{} = *of_step + offset + {} / {};",
                                     number, row, a.sequence_length));
   }
 
@@ -660,7 +660,8 @@ class Generator {
                       type_name(type(id).dtype), id));
     if (kernel_.partial_bytes > 0) add("float* __restrict__ partial");
     if (kernel_.counts_positions)
-      add("long long first_sequence, int tensor_rank, int context_rank");
+      add("const long long* __restrict__ of_step, long long offset, int tensor_rank, int "
+          "context_rank");
     for (std::size_t i = 0; i < kernel_.keys.size(); ++i)
       add(fmt::format("unsigned long long key_{}", i));
     return text;

@@ -18,7 +18,8 @@ std::string_view fused_prelude();
 // The kernel `name`, how to launch it, and in this order its arguments:
 //   the addresses of `operands` (each aligned to 16 bytes);
 //   where partial_bytes > 0, that many bytes of scratch memory, which need not be cleared;
-//   where it counts positions, OpContext's long long first_sequence, int tensor_rank, context_rank;
+//   where it counts positions, FirstSequence's address and offset (exec/backends/cuda/kernels.h),
+//   and OpContext's int tensor_rank, context_rank;
 //   an unsigned long long for each of `keys`, so that modules which differ in their dropout_key
 //   share a kernel.
 // Where there are `sums`, the kernel `name`_sums then adds the partial sums to them: its arguments

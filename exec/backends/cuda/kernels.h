@@ -10,10 +10,15 @@
 
 namespace meshwright::cuda {
 
+class Products;  // products.h
+class Fusions;   // fused.h
+
 struct Device {
   int multiprocessors = 1;
   int major = 8, minor = 0;              // compute capability
   std::int64_t shared_bytes = 48 << 10;  // that a block may ask for
+  Products* products = nullptr;
+  Fusions* fusions = nullptr;
 };
 
 // Where the micro-batch's first sequence stands since the run's first step. The step's own position

@@ -8,28 +8,44 @@
 namespace meshwright::cuda {
 
 std::span<const Row> activation_rows();
+std::span<const Row> bookkeeping_rows();
+std::span<const Row> context_rows();
 std::span<const Row> elementwise_rows();
+std::span<const Row> embedding_rows();
 std::span<const Row> experts_rows();
 std::span<const Row> framework_attention_rows();
 std::span<const Row> framework_elementwise_rows();
 std::span<const Row> framework_loss_rows();
 std::span<const Row> framework_norm_rows();
+std::span<const Row> framework_product_rows();
 std::span<const Row> framework_relative_rows();
 std::span<const Row> images_rows();
+std::span<const Row> linear_rows();
 std::span<const Row> loss_rows();
+std::span<const Row> norm_rows();
+std::span<const Row> norm_parts_rows();
+std::span<const Row> rope_rows();
 
 using Table = std::span<const Row> (*)();
 constexpr Table tables[] = {
     activation_rows,
+    bookkeeping_rows,
+    context_rows,
     elementwise_rows,
+    embedding_rows,
     experts_rows,
     framework_attention_rows,
     framework_elementwise_rows,
     framework_loss_rows,
     framework_norm_rows,
+    framework_product_rows,
     framework_relative_rows,
     images_rows,
+    linear_rows,
     loss_rows,
+    norm_rows,
+    norm_parts_rows,
+    rope_rows,
 };
 
 // The operation's row; null: none.

@@ -1,0 +1,61 @@
+#include "exec/backends/cpu/cpu_updater.h"
+
+#include <cmath>
+
+#include "exec/optimizer/framework_optimizer.h"
+#include "exec/optimizer/learning_rate.h"
+
+namespace meshwright::cpu {
+
+namespace {
+
+class CpuUpdater : public Updater {
+ public:
+  CpuUpdater(const Training& training, ThreadPool& pool) : training_(training), pool_(pool) {}
+
+  void begin_step(int step, double learning_rate) override { scalars_ = {step, learning_rate, 1}; }
+
+  void update_loss_scale(const StepSums& sums, float* scale) override {
+    if (!std::isfinite(*sums.loss)) return;
+    ScaledStep& scaled = *sums.scaled;
+    const bool overflow = !std::isfinite(*sums.squared_norm);
+    scaled.inverse = 1 / scaled.state.scale;
+    scaled.skips = overflow ? 1 : 0;
+    scaled.state = after_step(training_.settled_loss_scale(), scaled.state, overflow);
+    *scale = static_cast<float>(scaled.state.scale);
+  }
+
+  void decide(const StepSums& sums) override {
+    const double inverse = sums.scaled == nullptr ? 1 : sums.scaled->inverse;
+    const double norm = std::sqrt(*sums.squared_norm) * inverse;
+    updates_ = std::isfinite(*sums.loss) && std::isfinite(norm);
+    scalars_.gradient_factor = clip_factor(norm, training_.gradient_clip) * inverse;
+  }
+
+  void lamb_norms(int, std::span<const OptimizerSegment> segments,
+                  const OptimizerState& state) override {
+    if (updates_) meshwright::lamb_norms(training_, scalars_, segments, state, pool_);
+  }
+
+  void step(int, std::span<const OptimizerSegment> segments, const OptimizerState& state) override {
+    if (!updates_) return;
+    if (training_.compiler == CompilerLevel::none)
+      framework_optimizer_step(training_, scalars_, segments, state, pool_);
+    else
+      optimizer_step(training_, scalars_, segments, state, pool_);
+  }
+
+ private:
+  const Training& training_;
+  ThreadPool& pool_;
+  OptimizerScalars scalars_;
+  bool updates_ = true;
+};
+
+}  // namespace
+
+std::unique_ptr<Updater> make_updater(const Training& training, ThreadPool& pool) {
+  return std::make_unique<CpuUpdater>(training, pool);
+}
+
+}  // namespace meshwright::cpu

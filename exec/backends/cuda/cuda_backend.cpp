@@ -1,0 +1,198 @@
+#include "exec/backends/cuda/cuda_backend.h"
+
+#include <array>
+#include <mutex>
+#include <vector>
+
+#include "exec/backends/cuda/cuda_updater.h"
+#include "exec/backends/cuda/kernel_cache.h"
+#include "exec/backends/cuda/products.h"
+#include "exec/backends/cuda/resources.h"
+#include "exec/backends/cuda/tables.h"
+#include "models/core/error.h"
+#include "models/plan/program.h"
+
+namespace meshwright {
+
+namespace cuda {
+
+namespace {
+
+constexpr std::int64_t most_cached_bytes = std::int64_t{256} << 20;
+
+cudaDeviceProp properties_of(int index) {
+  const int devices = cuda_devices();
+  if (index >= devices)
+    throw InputError("GPU " + std::to_string(index) + ": this computer has " +
+                     std::to_string(devices));
+  check(cudaSetDevice(index), "cudaSetDevice");
+  cudaDeviceProp properties;
+  check(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
+  return properties;
+}
+
+class Gpu : public CudaBackend {
+ public:
+  explicit Gpu(const CudaOptions& options)
+      : properties_(properties_of(options.device)),
+        cache_(options.folder, most_cached_bytes),
+        position_(device_memory(sizeof(long long))),
+        position_of_host_(pinned_memory(sizeof(long long))) {
+    for (OwnedStream& stream : streams_) stream = make_stream();
+    for (OwnedEvent& event : join_) event = make_event();
+    device_ = {properties_.multiProcessorCount, properties_.major, properties_.minor,
+               static_cast<std::int64_t>(properties_.sharedMemPerBlockOptin)};
+    const std::int64_t scratch = Products::workspace_bytes(device_);
+    product_scratch_ = device_memory(scratch);
+    products_ = std::make_unique<Products>(
+        ProductOptions{options.tf32, !options.deterministic, properties_.name},
+        product_scratch_.get(), scratch, cache_);
+    device_.products = products_.get();
+    check_machine_code(options.device);
+  }
+
+  std::string_view name() const override { return "cuda"; }
+  bool supports(Op op, Dtype dtype) const override {
+    return row_of(op) != nullptr &&
+           (dtype == Dtype::f32 || dtype == Dtype::f16 || dtype == Dtype::bf16);
+  }
+  std::int64_t workspace_bytes(const OpCall& call) const override {
+    const Row* row = row_of(call.op);
+    return row == nullptr || row->workspace == nullptr ? 0 : row->workspace(call, device_);
+  }
+  std::unique_ptr<Updater> make_updater(const Training& training) override {
+    return cuda::make_updater(training, *this);
+  }
+
+  void use(int stream) override { stream_ = static_cast<std::size_t>(stream); }
+  void* current_stream() override { return streams_[stream_].get(); }
+  void record(int event) override {
+    check(cudaEventRecord(event_of(event), stream()), "cudaEventRecord");
+  }
+  void await(int event) override {
+    check(cudaStreamWaitEvent(stream(), event_of(event)), "cudaStreamWaitEvent");
+  }
+  void wait() override {
+    for (const OwnedStream& each : streams_)
+      check(cudaStreamSynchronize(each.get()), "cudaStreamSynchronize");
+  }
+
+  void begin_step(std::int64_t step_position) override {
+    *static_cast<long long*>(position_of_host_.get()) = step_position;
+    copy(position_.get(), position_of_host_.get(), sizeof(long long));
+  }
+  void run(const OpCall& call, const OpOperands& operands, const OpContext& context) override {
+    const Row* row = row_of(call.op);
+    MESHWRIGHT_CHECK(row != nullptr, "the backend was asked for an operation it has not");
+    row->run({call,
+              operands,
+              context,
+              device_,
+              {static_cast<const long long*>(position_.get()),
+               context.first_sequence - context.step_position},
+              stream()});
+  }
+  void copy(void* to, const void* from, std::int64_t bytes) override {
+    if (bytes == 0 || to == from) return;
+    check(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDefault, stream()),
+          "cudaMemcpyAsync");
+  }
+
+  // All streams begin after the first, and the first ends after all others.
+  bool can_capture() const override { return true; }
+  void begin_capture() override {
+    use(0);
+    check(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal),
+          "cudaStreamBeginCapture");
+    check(cudaEventRecord(fork_.get(), stream()), "cudaEventRecord");
+    for (std::size_t i = 1; i < streams_.size(); ++i)
+      check(cudaStreamWaitEvent(streams_[i].get(), fork_.get()), "cudaStreamWaitEvent");
+  }
+  void end_capture() override {
+    for (std::size_t i = 1; i < streams_.size(); ++i) {
+      check(cudaEventRecord(join_[i].get(), streams_[i].get()), "cudaEventRecord");
+      check(cudaStreamWaitEvent(streams_[0].get(), join_[i].get()), "cudaStreamWaitEvent");
+    }
+    cudaGraph_t graph = nullptr;
+    check(cudaStreamEndCapture(streams_[0].get(), &graph), "cudaStreamEndCapture");
+    const Owned<cudaGraph_t, cudaGraphDestroy> captured(graph);
+    cudaGraphExec_t made = nullptr;
+    check(cudaGraphInstantiate(&made, graph, 0), "cudaGraphInstantiate");
+    graph_.reset(made);
+  }
+  void replay() override {
+    check(cudaGraphLaunch(graph_.get(), streams_[0].get()), "cudaGraphLaunch");
+  }
+
+  void* allocate(std::int64_t bytes) override { return device_memory(bytes).release(); }
+  void deallocate(void* memory) override { check(cudaFree(memory), "cudaFree"); }
+  void* allocate_host(std::int64_t bytes) override { return pinned_memory(bytes).release(); }
+  void deallocate_host(void* memory) override { check(cudaFreeHost(memory), "cudaFreeHost"); }
+
+  bool shares_memory_with_host() const override { return false; }
+  void read(void* host, const void* own, std::int64_t bytes) override { move(host, own, bytes); }
+  void write(void* own, const void* host, std::int64_t bytes) override { move(own, host, bytes); }
+
+ private:
+  cudaStream_t stream() const { return streams_[stream_].get(); }
+
+  cudaEvent_t event_of(int event) {
+    const auto index = static_cast<std::size_t>(event);
+    while (events_.size() <= index) events_.push_back(make_event());
+    return events_[index].get();
+  }
+
+  // On a stream that nothing else is issued to, whatever thread asks.
+  void move(void* to, const void* from, std::int64_t bytes) {
+    if (bytes == 0) return;
+    const std::lock_guard<std::mutex> alone(apart_mutex_);
+    check(
+        cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDefault, apart_.get()),
+        "cudaMemcpyAsync");
+    check(cudaStreamSynchronize(apart_.get()), "cudaStreamSynchronize");
+  }
+
+  void check_machine_code(int index) {
+    try {
+      clear(*this, position_.get(), sizeof(long long));
+      wait();
+    } catch (const RunError& error) {
+      throw InputError("GPU " + std::to_string(index) + " (" + properties_.name + ", sm_" +
+                       std::to_string(device_.major) + std::to_string(device_.minor) +
+                       ") does not run this build's kernels, which are for " +
+                       MESHWRIGHT_CUDA_ARCHITECTURES +
+                       " (CMAKE_CUDA_ARCHITECTURES): " + error.what());
+    }
+  }
+
+  const cudaDeviceProp properties_;
+  Device device_;
+  KernelCache cache_;
+  std::array<OwnedStream, stream_count> streams_;
+  std::size_t stream_ = 0;
+  std::vector<OwnedEvent> events_;
+  OwnedEvent fork_ = make_event();
+  std::array<OwnedEvent, stream_count> join_;
+  OwnedGraph graph_;
+  DeviceMemory position_;  // of the step under way
+  PinnedMemory position_of_host_;
+  OwnedStream apart_ = make_stream();
+  std::mutex apart_mutex_;
+  DeviceMemory product_scratch_;
+  std::unique_ptr<Products> products_;
+};
+
+}  // namespace
+
+}  // namespace cuda
+
+std::unique_ptr<CudaBackend> make_cuda_backend(const CudaOptions& options) {
+  return std::make_unique<cuda::Gpu>(options);
+}
+
+int cuda_devices() {
+  int devices = 0;
+  return cudaGetDeviceCount(&devices) == cudaSuccess ? devices : 0;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,28 @@
+// One GPU: its memory, its streams, and every operation of the tables of kernels.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "exec/backends/backend.h"
+#include "exec/comm/stream_source.h"
+
+namespace meshwright {
+
+struct CudaOptions {
+  int device = 0;
+  bool tf32 = false;           // products of fp32 numbers on tensor cores, which round them to tf32
+  bool deterministic = false;  // no choice of algorithm by timing: the same bits in every run
+  std::string folder;          // where compiled kernels and choices of algorithms are kept
+};
+
+class CudaBackend : public Backend, public StreamSource {};
+
+// InputError where there is no such device, or where this build has no machine code for it: then
+// with its architecture and those of the build. It becomes the process's current device.
+std::unique_ptr<CudaBackend> make_cuda_backend(const CudaOptions& options);
+
+// 0 without a GPU or its driver.
+int cuda_devices();
+
+}  // namespace meshwright

@@ -1,0 +1,14 @@
+// The step's end on a GPU: optimizer.h's kernels behind exec/optimizer/updater.h.
+#pragma once
+
+#include <memory>
+
+#include "exec/comm/stream_source.h"
+#include "exec/optimizer/updater.h"
+
+namespace meshwright::cuda {
+
+// Both arguments outlive it.
+std::unique_ptr<Updater> make_updater(const Training& training, StreamSource& streams);
+
+}  // namespace meshwright::cuda

@@ -1,0 +1,148 @@
+// The world over NCCL: device memory, and how its communicators come to be.
+#include "exec/comm/nccl.h"
+
+#include <algorithm>
+
+#include "exec/backends/cuda/check.h"
+#include "exec/comm/device_self.h"
+#include "exec/comm/nccl_communicator.h"
+#include "exec/comm/watchdog.h"
+#include "models/core/error.h"
+
+namespace meshwright {
+
+namespace {
+
+// Calls return when they are issued. NCCL would hand each one to a thread of its own otherwise; a
+// Watchdog bounds what waits for other ranks.
+ncclConfig_t config() {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 1;
+  return config;
+}
+
+// Of a kernel that sends or receives: enough for a link between hosts or half of an NVLink, and few
+// enough that all messages under way have room beside each other and beside what is computed.
+constexpr int message_blocks = 8;
+
+// The pairs (i, i + direction) of a ring are disjoint in each of these rounds: those that begin
+// with an even i, with an odd one, and, in an odd ring, with the last one.
+int round_of(int first, int size) { return size % 2 == 1 && first == size - 1 ? 2 : first % 2; }
+
+class NcclWorld : public World {
+ public:
+  NcclWorld(World& host, StreamSource& streams, double deadline_s)
+      : host_(host),
+        streams_(streams),
+        deadline_s_(deadline_s),
+        watch_(host.rank(), deadline_s, [&host](int exit_code) { host.abandon(exit_code); }) {
+    cuda::check(cudaStreamCreateWithFlags(&set_up_, cudaStreamNonBlocking), "cudaStreamCreate");
+    void* word = nullptr;
+    cuda::check(cudaMalloc(&word, 16), "cudaMalloc");
+    word_ = word;
+  }
+  ~NcclWorld() override {
+    for (void* memory : memory_) ncclMemFree(memory);
+    cudaFree(word_);
+    cudaStreamDestroy(set_up_);
+  }
+
+  int rank() const override { return host_.rank(); }
+  int size() const override { return host_.size(); }
+
+  void* allocate(std::int64_t bytes) override {
+    void* memory = nullptr;
+    const auto size = static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1));
+    check_nccl(ncclMemAlloc(&memory, size), "ncclMemAlloc", nullptr);
+    memory_.push_back(memory);
+    cuda::check(cudaMemsetAsync(memory, 0, size, set_up_), "cudaMemsetAsync");
+    cuda::check(cudaStreamSynchronize(set_up_), "cudaStreamSynchronize");
+    return memory;
+  }
+
+  std::unique_ptr<Communicator> group(GroupKind kind, std::span<const int> ranks) override {
+    if (ranks.size() <= 1) return make_device_self_communicator(streams_);
+    const std::string name = "group " + std::string(name_of(kind));
+    const Watchdog watchdog(deadline_s_, "making NCCL's " + name, rank());
+    auto host = host_.group(kind, ranks);
+    std::vector<int> others(ranks.begin(), ranks.end());
+    std::erase(others, rank());
+    auto all = std::make_unique<NcclLink>(meet(*host), name, others);
+    std::vector<NcclCommunicator::Neighbour> neighbours;
+    if (kind == GroupKind::pipeline) neighbours = make_neighbours(*all, *host, ranks);
+    return std::make_unique<NcclCommunicator>(std::move(host), ranks, std::move(all),
+                                              std::move(neighbours), streams_, watch_, deadline_s_);
+  }
+
+  std::int64_t resident_bytes_of_others() const override {
+    return host_.resident_bytes_of_others();
+  }
+  void abandon(int exit_code) override { host_.abandon(exit_code); }
+
+ private:
+  // A group's own meeting point, and not a split of the world's: only its members are here.
+  static ncclComm_t meet(Communicator& host) {
+    ncclUniqueId id{};
+    if (host.rank() == 0) check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId", nullptr);
+    host.broadcast(&id, sizeof id, 0);
+    ncclComm_t comm = nullptr;
+    ncclConfig_t blocking = config();
+    check_nccl(ncclCommInitRankConfig(&comm, host.size(), id, host.rank(), &blocking),
+               "ncclCommInitRankConfig", nullptr);
+    return comm;
+  }
+
+  // Splits of the group's: every member is part of each round, whether it has a pair there or not.
+  // They share nothing with it: NCCL would let only one of those that share run at a time.
+  std::vector<NcclCommunicator::Neighbour> make_neighbours(NcclLink& all, Communicator& host,
+                                                           std::span<const int> ranks) {
+    std::vector<NcclCommunicator::Neighbour> made;
+    const int size = host.size(), own = host.rank();
+    for (const int direction : {1, size - 1}) {
+      if (direction == 1 && !made.empty()) break;  // of two ranks: they are the same
+      for (int round = 0; round < 2 + size % 2; ++round) {
+        const int next = (own + direction) % size, before = (own + size - direction) % size;
+        const bool sends = round_of(own, size) == round, receives = round_of(before, size) == round;
+        const int color = sends ? own : receives ? before : NCCL_SPLIT_NOCOLOR;
+        ncclComm_t comm = nullptr;
+        ncclConfig_t few = config();
+        few.maxCTAs = message_blocks;
+        check_nccl(ncclCommSplit(all.comm(), color, sends ? 0 : 1, &comm, &few),
+                   "ncclCommSplit", all.comm());
+        if (color == NCCL_SPLIT_NOCOLOR) continue;
+        const int peer = sends ? next : before;
+        const int others[] = {ranks[static_cast<std::size_t>(peer)]};
+        made.push_back({peer, sends, std::make_unique<NcclLink>(comm, "group pipeline", others)});
+        connect(*made.back().link, sends, others[0]);
+      }
+    }
+    return made;
+  }
+
+  // The first message on a connection makes both hosts wait for each other, which in the midst of a
+  // step could be a circle. So it is sent here, where all pairs come in one order.
+  void connect(NcclLink& link, bool sends, int peer) {
+    const InstructionKind kind = sends ? InstructionKind::send : InstructionKind::recv;
+    link.run({kind, 1, peer}, set_up_, [&](ncclComm_t comm) {
+      return sends ? ncclSend(word_, 1, ncclUint8, 1, comm, set_up_)
+                   : ncclRecv(word_, 1, ncclUint8, 0, comm, set_up_);
+    });
+    cuda::check(cudaStreamSynchronize(set_up_), "cudaStreamSynchronize");
+  }
+
+  World& host_;
+  StreamSource& streams_;
+  double deadline_s_;
+  cudaStream_t set_up_ = nullptr;
+  void* word_ = nullptr;
+  std::vector<void*> memory_;
+  NcclWatch watch_;
+};
+
+}  // namespace
+
+std::unique_ptr<World> make_nccl_world(World& host, StreamSource& streams, double deadline_s) {
+  return std::make_unique<NcclWorld>(host, streams, deadline_s);
+}
+
+}  // namespace meshwright

@@ -1,0 +1,42 @@
+// Communicators over NCCL, on device memory. One process has one GPU (the current device when the
+// world is made), and everything is issued on the backend's current stream: a call returns at once,
+// and what is issued on that stream afterwards sees its result. Nothing in a call waits for the
+// device or allocates, so calls may be captured in a CUDA graph; buffers are used where they lie.
+//
+// Sums are NCCL's: in an order that depends on sizes and topology, not on the group's ranks, and
+// rounded to the operands' type at every addition; the same run gives the same bits again.
+// `deadline_s` is the longest that one operation may take once its stream has come to it
+// (exec/comm/nccl_watch.h).
+//
+// NCCL has no tags. Messages of a `pipeline` group go between neighbours in its ring, and each
+// direction of each pair has a communicator of its own, on which one side only sends and the other
+// only receives: the k-th send meets the k-th receive. That they are the same message, and that
+// streams which wait in this way cannot wait for each other in a circle, is what verify()
+// (models/plan/program.h) shows of a Program: it walks the streams as lanes in which a message
+// blocks until both sides have come to it. Two orders of one pair would be a deadlock there. Sends
+// and receives of one rank must be on two streams, as the Program has them. A message that waits
+// for nothing needs no request: what they return is 0, complete.
+// In other groups all messages between one wait() and the next are one NCCL group, issued by that
+// wait(): they proceed together, in the order of posting for each pair of ranks.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "exec/comm/communicator.h"
+#include "exec/comm/stream_source.h"
+
+namespace meshwright {
+
+// Device memory and groups on it. `host` (mpi or self) is how the ranks find each other, and is
+// asked for what is the host's own: abandon(), and collectives on host memory by its own groups.
+// Both arguments outlive the world. Every rank makes it at the same time.
+std::unique_ptr<World> make_nccl_world(World& host, StreamSource& streams, double deadline_s);
+
+// What a run prints once: NCCL's and CUDA's versions, those `variables` (NAME=VALUE) that NCCL, its
+// network plugin or CUDA read, hosts with their ranks and GPUs. Every rank calls it; the text is
+// for rank 0 and empty elsewhere.
+std::string describe_devices(World& host, std::span<const std::string> variables);
+
+}  // namespace meshwright

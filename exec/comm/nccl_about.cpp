@@ -1,0 +1,112 @@
+// Versions, environment and topology in words.
+#include <cuda_runtime.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <numeric>
+#include <string_view>
+#include <vector>
+
+#include "exec/backends/cuda/check.h"
+#include "exec/comm/nccl.h"
+#include "exec/comm/nccl_link.h"
+
+namespace meshwright {
+
+namespace {
+
+// Of one rank; plain data, sent as it is.
+struct Place {
+  std::array<char, 64> host, gpu, bus;
+};
+
+template <std::size_t n>
+void write_name(std::array<char, n>& to, std::string_view name) {
+  std::snprintf(to.data(), n, "%.*s", static_cast<int>(name.size()), name.data());
+}
+
+Place own_place() {
+  Place place{};
+  gethostname(place.host.data(), place.host.size() - 1);
+  int device = 0;
+  cudaDeviceProp properties{};
+  cuda::check(cudaGetDevice(&device), "cudaGetDevice");
+  cuda::check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+  write_name(place.gpu, properties.name);
+  cuda::check(cudaDeviceGetPCIBusId(place.bus.data(), static_cast<int>(place.bus.size()), device),
+              "cudaDeviceGetPCIBusId");
+  return place;
+}
+
+std::vector<Place> places_of_all(World& host) {
+  std::vector<int> everybody(static_cast<std::size_t>(host.size()));
+  std::iota(everybody.begin(), everybody.end(), 0);
+  std::vector<Place> places(everybody.size());
+  const Place own = own_place();
+  const auto group = host.group(GroupKind::world, everybody);
+  group->all_gather(&own, places.data(), sizeof own);
+  return places;
+}
+
+// 2.28.9 of NCCL's 22809, 13.0 of CUDA's 13000.
+std::string nccl_version(int code) {
+  return std::to_string(code / 10000) + "." + std::to_string(code / 100 % 100) + "." +
+         std::to_string(code % 100);
+}
+std::string cuda_version(int code) {
+  return std::to_string(code / 1000) + "." + std::to_string(code / 10 % 100);
+}
+
+std::string versions() {
+  int nccl = 0, driver = 0, runtime = 0;
+  check_nccl(ncclGetVersion(&nccl), "ncclGetVersion", nullptr);
+  cuda::check(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+  cuda::check(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
+  std::string text = "NCCL " + nccl_version(nccl);
+  if (nccl != NCCL_VERSION_CODE) text += " (built with " + nccl_version(NCCL_VERSION_CODE) + ")";
+  return text + ", CUDA " + cuda_version(runtime) + ", driver for " + cuda_version(driver) + "\n";
+}
+
+std::string settings(std::span<const std::string> variables) {
+  constexpr std::string_view read_by_them[] = {"NCCL_", "OFI_NCCL_", "FI_", "RDMAV_", "CUDA_"};
+  std::string text;
+  for (const std::string& variable : variables)
+    if (std::any_of(std::begin(read_by_them), std::end(read_by_them),
+                    [&](std::string_view start) { return variable.starts_with(start); }))
+      text += (text.empty() ? "" : " ") + variable;
+  return "environment: " + (text.empty() ? "nothing set" : text) + "\n";
+}
+
+std::string range(std::size_t first, std::size_t last) {
+  return first == last ? "rank " + std::to_string(first)
+                       : "ranks " + std::to_string(first) + "-" + std::to_string(last);
+}
+
+// A line for each run of ranks on one host.
+std::string hosts(const std::vector<Place>& places) {
+  std::string text;
+  for (std::size_t first = 0, next; first < places.size(); first = next) {
+    next = first + 1;
+    while (next < places.size() && places[next].host == places[first].host) ++next;
+    text += "host " + std::string(places[first].host.data()) + ": " + range(first, next - 1);
+    for (std::size_t i = first; i < next; ++i) {
+      const bool new_name = i == first || places[i].gpu != places[i - 1].gpu;
+      text += (new_name ? "; " + std::string(places[i].gpu.data()) + " at " : ", ") +
+              std::string(places[i].bus.data());
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string describe_devices(World& host, std::span<const std::string> variables) {
+  const std::vector<Place> places = places_of_all(host);
+  if (host.rank() != 0) return {};
+  return versions() + settings(variables) + hosts(places);
+}
+
+}  // namespace meshwright

@@ -1,0 +1,90 @@
+// One NCCL communicator and what has been issued on it. The stream marks where every operation
+// begins and ends (exec/backends/cuda/host_mark.h), so that the one which does not end can be named
+// by another thread, in a captured graph too.
+#pragma once
+
+#include <cuda_runtime.h>
+#include <nccl.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "exec/backends/cuda/host_mark.h"
+#include "models/core/dtype.h"
+#include "models/plan/program.h"
+
+namespace meshwright {
+
+// RunError with the call's name and NCCL's words; `comm` may be null.
+void check_nccl(ncclResult_t result, const char* call, ncclComm_t comm);
+
+struct NcclOperation {
+  InstructionKind kind = InstructionKind::all_reduce;
+  std::int64_t bytes = 0;
+  int other = -1;                             // world rank: root, sender or receiver; -1: all alike
+  std::optional<Dtype> dtype = std::nullopt;  // of sums
+};
+std::string text_of(const NcclOperation& operation);
+
+class NcclLink {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // Takes `comm` over. name: "group tensor"; others: world ranks of the other members.
+  NcclLink(ncclComm_t comm, std::string name, std::span<const int> others);
+  // Ends it together with the other members; after an error alone, by aborting it.
+  ~NcclLink();
+  NcclLink(const NcclLink&) = delete;
+  NcclLink& operator=(const NcclLink&) = delete;
+
+  ncclComm_t comm() const { return comm_; }
+
+  // Calls issue(comm), which puts the operation on the stream. RunError names it.
+  template <typename Issue>
+  void run(const NcclOperation& operation, cudaStream_t stream, const Issue& issue) {
+    const unsigned int number = begin(operation, stream);
+    const ncclResult_t result = issue(comm_);
+    end(number, stream, result);
+  }
+
+  // For the thread that watches: NCCL's asynchronous error, or what has been going on for longer
+  // than the deadline; none: all is well.
+  struct Trouble {
+    std::string what;
+    bool is_late = false;
+  };
+  std::optional<Trouble> trouble(Clock::time_point now, double deadline_s);
+
+ private:
+  struct Numbered {
+    unsigned int number = 0;
+    NcclOperation operation;
+  };
+
+  unsigned int begin(const NcclOperation& operation, cudaStream_t stream);
+  void end(unsigned int number, cudaStream_t stream, ncclResult_t result);
+  std::string describe(unsigned int number);
+
+  ncclComm_t comm_;
+  std::string name_;
+  cuda::HostMark mark_;                   // 2 n: n has begun; 2 n + 1: it has ended
+  unsigned int issued_ = 0;               // operations, counted from 1
+  std::atomic<unsigned int> issuing_{0};  // by the host at this moment; 0: none
+
+  std::mutex mutex_;
+  std::array<Numbered, 1024> latest_;  // a host is not further ahead of its device
+  std::vector<Numbered> captured_;     // these come again with every replay
+
+  // Of the thread that watches.
+  cuda::HostMark::Reading seen_;
+  unsigned int seen_issuing_ = 0;
+  Clock::time_point since_;
+};
+
+}  // namespace meshwright

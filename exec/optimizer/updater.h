@@ -1,0 +1,45 @@
+// The step's end on a backend's memory: from the gradients' norm to new weights. A step whose loss
+// or norm is not finite changes nothing (in fp16, where the norm alone is not: nothing but the loss
+// scale); nothing here asks the host, which looks at both afterwards.
+#pragma once
+
+#include <span>
+
+#include "exec/optimizer/loss_scale.h"
+#include "exec/optimizer/optimizer.h"
+
+namespace meshwright {
+
+// What lies in Program::loss_scale_state_buffer: fp16.
+struct ScaledStep {
+  LossScaleState state;  // of the next step
+  double inverse = 1;    // of the scale of the step under way
+  double skips = 0;      // not 0: that step makes no update
+};
+
+// In the backend's memory. Both sums are f64 [1], of the whole step.
+struct StepSums {
+  const double* loss = nullptr;
+  const double* squared_norm = nullptr;  // of the scaled loss's gradient
+  ScaledStep* scaled = nullptr;          // fp16; else null
+};
+
+class Updater {
+ public:
+  virtual ~Updater() = default;
+
+  // Before a step is issued. `step` counts from 1 those that were not skipped.
+  virtual void begin_step(int step, double learning_rate) = 0;
+
+  // fp16: whether this step is skipped, and the next step's scale, f32 [1].
+  virtual void update_loss_scale(const StepSums& sums, float* scale) = 0;
+  // Whether there is an update, and the factor of the gradients. Before the two below.
+  virtual void decide(const StepSums& sums) = 0;
+  // As in optimizer.h. A bucket has the same segments and states in every step.
+  virtual void lamb_norms(int bucket, std::span<const OptimizerSegment> segments,
+                          const OptimizerState& state) = 0;
+  virtual void step(int bucket, std::span<const OptimizerSegment> segments,
+                    const OptimizerState& state) = 0;
+};
+
+}  // namespace meshwright

@@ -1,0 +1,59 @@
+#include "exec/runtime/events.h"
+
+#include <algorithm>
+
+namespace meshwright {
+
+namespace {
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+}  // namespace
+
+Events::Events(const Program& program, const WaitResolver& resolve, Backend& backend)
+    : program_(program), resolve_(resolve), backend_(backend) {
+  if (backend.shares_memory_with_host()) return;
+  for (const Body& body : program.bodies) first_.emplace_back(body.instructions.size(), -1);
+  int slots = 1, events = 0;
+  for (const Task& task : program.tasks) slots = std::max(slots, task.slot + 1);
+  for (std::size_t t = 0; t < program.tasks.size(); ++t)
+    for (const Instruction& waiting : program.bodies[at(program.tasks[t].body)].instructions)
+      for (const Wait& wait : waiting.waits) {
+        const RunId run = resolve(static_cast<int>(t), wait);
+        if (run.task < 0) continue;
+        const int body = program.tasks[at(run.task)].body;
+        const Instruction& awaited = program.bodies[at(body)].instructions[at(run.instruction)];
+        int& first = first_[at(body)][at(run.instruction)];
+        if (awaited.stream == waiting.stream || first >= 0) continue;
+        first = events;
+        events += slots;
+      }
+  recorded_.resize(at(events));
+}
+
+void Events::begin_step() { std::fill(recorded_.begin(), recorded_.end(), 0); }
+
+int Events::event_of(const RunId& run) const {
+  if (run.task < 0) return -1;
+  const Task& task = program_.tasks[at(run.task)];
+  const int first = first_[at(task.body)][at(run.instruction)];
+  return first < 0 ? -1 : first + task.slot;
+}
+
+// What did not run in this step, because its task or rank has nothing to do there, is not waited
+// for. What ran again since is waited for in its place: it is on the same stream.
+void Events::await(int task, const Instruction& instruction) {
+  if (first_.empty()) return;
+  for (const Wait& wait : instruction.waits) {
+    const int event = event_of(resolve_(task, wait));
+    if (event >= 0 && recorded_[at(event)] != 0) backend_.await(event);
+  }
+}
+
+void Events::record(int task, int instruction) {
+  if (first_.empty()) return;
+  const int event = event_of({task, instruction});
+  if (event < 0) return;
+  backend_.record(event);
+  recorded_[at(event)] = 1;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,32 @@
+// The events by which streams of a device wait for each other, as a Program's waits say.
+#pragma once
+
+#include <vector>
+
+#include "exec/backends/backend.h"
+#include "models/plan/program.h"
+
+namespace meshwright {
+
+class Events {
+ public:
+  // One event for each instruction that another stream waits for, and each slot of its body's
+  // tasks. None where the host shares the device's memory: then there are no streams.
+  Events(const Program& program, const WaitResolver& resolve, Backend& backend);
+
+  void begin_step();
+  // Before an instruction of the task is issued, and after.
+  void await(int task, const Instruction& instruction);
+  void record(int task, int instruction);
+
+ private:
+  int event_of(const RunId& run) const;  // -1: nobody waits for it
+
+  const Program& program_;
+  const WaitResolver& resolve_;
+  Backend& backend_;
+  std::vector<std::vector<int>> first_;  // [body][instruction]: event of slot 0, or -1
+  std::vector<char> recorded_;           // in this step
+};
+
+}  // namespace meshwright

@@ -1,0 +1,45 @@
+// A backend's memory as the host sees it.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+#include "exec/backends/backend.h"
+
+namespace meshwright {
+
+// `count` elements at `data`: themselves where the host shares the memory, else a copy, made once
+// everything issued is complete. What is written to a copy goes back when the view ends; const
+// elements do not.
+template <typename T>
+class HostView {
+ public:
+  HostView(Backend& backend, T* data, std::int64_t count)
+      : backend_(backend), data_(data), count_(count) {
+    if (count == 0 || backend.shares_memory_with_host()) return;
+    copy_.resize(static_cast<std::size_t>(count));
+    backend.wait();
+    backend.read(copy_.data(), data, bytes());
+  }
+  ~HostView() {
+    if constexpr (!std::is_const_v<T>)
+      if (!copy_.empty()) backend_.write(data_, copy_.data(), bytes());
+  }
+  HostView(const HostView&) = delete;
+  HostView& operator=(const HostView&) = delete;
+
+  T* data() { return copy_.empty() ? data_ : copy_.data(); }
+  T& operator*() { return *data(); }
+  T* operator->() { return data(); }
+
+ private:
+  std::int64_t bytes() const { return count_ * static_cast<std::int64_t>(sizeof(T)); }
+
+  Backend& backend_;
+  T* data_;
+  std::int64_t count_;
+  std::vector<std::remove_const_t<T>> copy_;
+};
+
+}  // namespace meshwright

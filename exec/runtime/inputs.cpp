@@ -1,0 +1,81 @@
+#include "exec/runtime/inputs.h"
+
+#include <algorithm>
+
+#include "models/graph/context.h"
+
+namespace meshwright {
+
+namespace {
+
+const Instruction& instruction_of(const Program& program, int task, int index) {
+  const auto body = static_cast<std::size_t>(program.tasks[static_cast<std::size_t>(task)].body);
+  return program.bodies[body].instructions[static_cast<std::size_t>(index)];
+}
+
+}  // namespace
+
+Inputs::Inputs(const Program& program, const Arena& memory, const InputShare& share,
+               std::int64_t sequence_length)
+    : program_(program),
+      memory_(memory),
+      share_(share),
+      sequence_(static_cast<std::size_t>(sequence_length)) {
+  if (memory.backend().shares_memory_with_host()) return;
+  std::int64_t bytes = 0;
+  for (std::size_t task = 0; task < program.tasks.size(); ++task) {
+    const auto& body = program.bodies[static_cast<std::size_t>(program.tasks[task].body)];
+    for (std::size_t i = 0; i < body.instructions.size(); ++i) {
+      if (body.instructions[i].kind != InstructionKind::load_input) continue;
+      place_[{static_cast<int>(task), static_cast<int>(i)}] = bytes;
+      bytes += body.instructions[i].outputs[0].type.bytes();
+    }
+  }
+  ahead_ = static_cast<char*>(memory.backend().allocate_host(bytes));
+}
+
+Inputs::~Inputs() {
+  if (ahead_ != nullptr) memory_.backend().deallocate_host(ahead_);
+}
+
+void Inputs::read_ahead(int task, int instruction, std::int64_t first_sequence, Loader& loader) {
+  const auto place = place_.find({task, instruction});
+  if (place == place_.end()) return;
+  read(instruction_of(program_, task, instruction), first_sequence, loader,
+       reinterpret_cast<std::int32_t*>(ahead_ + place->second));
+}
+
+void Inputs::load(int task, int instruction, std::int64_t first_sequence, Loader& loader) {
+  const Instruction& load = instruction_of(program_, task, instruction);
+  void* to = memory_.address(load.outputs[0], program_.tasks[static_cast<std::size_t>(task)].slot);
+  if (ahead_ == nullptr)
+    read(load, first_sequence, loader, static_cast<std::int32_t*>(to));
+  else
+    memory_.backend().copy(to, ahead_ + place_.at({task, instruction}),
+                           load.outputs[0].type.bytes());
+}
+
+// The ranks of a tensor group read a share of the sequences each, those of a context group a share
+// of each sequence.
+void Inputs::read(const Instruction& instruction, std::int64_t first_sequence, Loader& loader,
+                  std::int32_t* to) {
+  const bool shared_out = instruction.group == GroupKind::tensor;
+  const std::int64_t own =
+      shared_out ? share_.micro_batch / share_.tensor_size : share_.micro_batch;
+  const std::int64_t first = first_sequence + (shared_out ? share_.tensor_rank * own : 0);
+  const std::int64_t width = instruction.outputs[0].type.shape.elements() / own;
+  const int context = share_.context_size;
+  for (std::int64_t i = 0; i < own; ++i, to += width) {
+    std::int32_t* whole = context == 1 ? to : sequence_.data();
+    SequenceInputs into;
+    std::int32_t** const channels[input_channels] = {&into.tokens, &into.targets, &into.positions,
+                                                     &into.decoder};
+    *channels[instruction.channel] = whole;
+    loader.read(first + i, into);
+    for (int half = 0; half < 2 && context > 1; ++half)
+      std::copy_n(whole + context_half_begin(context, share_.context_rank, width, half), width / 2,
+                  to + half * (width / 2));
+  }
+}
+
+}  // namespace meshwright

@@ -1,0 +1,48 @@
+// Brings tokens, targets and positions of a step from the loader to where the Program wants them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "exec/data/loader.h"
+#include "exec/runtime/arena.h"
+#include "models/plan/program.h"
+
+namespace meshwright {
+
+// Where a rank stands in the global batch.
+struct InputShare {
+  std::int64_t micro_batch = 1;  // sequences
+  int tensor_rank = 0, tensor_size = 1;
+  int context_rank = 0, context_size = 1;
+};
+
+class Inputs {
+ public:
+  Inputs(const Program& program, const Arena& memory, const InputShare& share,
+         std::int64_t sequence_length);
+  ~Inputs();
+  Inputs(const Inputs&) = delete;
+  Inputs& operator=(const Inputs&) = delete;
+
+  // first_sequence: of the task's micro-batch. On a device of its own memory: into host memory,
+  // before the step is issued; nothing otherwise.
+  void read_ahead(int task, int instruction, std::int64_t first_sequence, Loader& loader);
+  // The instruction itself.
+  void load(int task, int instruction, std::int64_t first_sequence, Loader& loader);
+
+ private:
+  void read(const Instruction& instruction, std::int64_t first_sequence, Loader& loader,
+            std::int32_t* to);
+
+  const Program& program_;
+  const Arena& memory_;
+  InputShare share_;
+  // A whole sequence, of which this rank of a context group takes its part.
+  std::vector<std::int32_t> sequence_;
+  std::map<std::pair<int, int>, std::int64_t> place_;  // of (task, instruction), in bytes
+  char* ahead_ = nullptr;
+};
+
+}  // namespace meshwright

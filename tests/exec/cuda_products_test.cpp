@@ -1,0 +1,302 @@
+// Products on the emulated device (tests/cuda_emulation/cublasLt.h) against sums in double.
+#include "exec/backends/cuda/products.h"
+
+#include <cmath>
+#include <limits>
+#include <random>
+#include <stdexcept>
+
+#include "exec/backends/cpu/half.h"
+#include "exec/backends/cuda/check.h"
+#include "models/core/error.h"
+#include "tests/catch.h"
+#include "tests/message_of.h"
+#include "tests/test_folder.h"
+
+using namespace meshwright;
+using cuda::check;
+using cuda::Epilogue;
+using cuda::ProductForm;
+
+namespace {
+
+// Numbers in device memory, 16 bytes from a better boundary, and as they are stored there.
+class Numbers {
+ public:
+  Numbers(Dtype dtype, const std::vector<double>& values)
+      : dtype_(dtype), bytes_(values.size() * static_cast<std::size_t>(bytes_of(dtype))) {
+    check(cudaMalloc(&memory_, bytes_ + beyond), "cudaMalloc");
+    const std::vector<float> single(values.begin(), values.end());
+    std::vector<char> stored(bytes_);
+    narrow(single.data(), dtype, static_cast<std::int64_t>(values.size()), stored.data());
+    check(cudaMemcpy(data(), stored.data(), bytes_, cudaMemcpyHostToDevice), "cudaMemcpy");
+  }
+  ~Numbers() { cudaFree(memory_); }
+  Numbers(const Numbers&) = delete;
+  Numbers& operator=(const Numbers&) = delete;
+
+  void* data() const { return static_cast<char*>(memory_) + beyond; }
+  std::vector<double> values() const {
+    std::vector<char> stored(bytes_);
+    check(cudaMemcpy(stored.data(), data(), bytes_, cudaMemcpyDeviceToHost), "cudaMemcpy");
+    std::vector<float> single(bytes_ / static_cast<std::size_t>(bytes_of(dtype_)));
+    widen(stored.data(), dtype_, static_cast<std::int64_t>(single.size()), single.data());
+    return {single.begin(), single.end()};
+  }
+
+ private:
+  static constexpr std::size_t beyond = 16;
+  Dtype dtype_;
+  std::size_t bytes_;
+  void* memory_ = nullptr;
+};
+
+// Products with a workspace; choices are kept in a folder.
+class Device {
+ public:
+  explicit Device(cuda::ProductOptions options = {}, const std::string& folder = {})
+      : cache_(folder.empty() ? own_folder_.path() : folder, workspace_bytes) {
+    check(cudaMalloc(&workspace_, workspace_bytes), "cudaMalloc");
+    products =
+        std::make_unique<cuda::Products>(std::move(options), workspace_, workspace_bytes, cache_);
+  }
+  ~Device() { cudaFree(workspace_); }
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  void run(const ProductForm& form, const cuda::ProductOperands& operands) const {
+    cudaStream_t stream = nullptr;
+    check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
+    products->run(form, operands, stream);
+    check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+    check(cudaStreamDestroy(stream), "cudaStreamDestroy");
+  }
+
+  std::unique_ptr<cuda::Products> products;
+
+ private:
+  static constexpr std::int64_t workspace_bytes = 1 << 20;
+  TestFolder own_folder_;
+  cuda::KernelCache cache_;
+  void* workspace_ = nullptr;
+};
+
+std::vector<double> random_numbers(std::int64_t count, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<double> values;
+  for (std::int64_t i = 0; i < count; ++i)
+    values.push_back(static_cast<double>(random() >> 11U) * 0x1p-52 - 1);
+  return values;
+}
+
+double gelu(double x) {
+  return x / (1 + std::exp(-2 * std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+}
+double gelu_slope(double x) {
+  constexpr double h = 1e-5;
+  return (gelu(x + h) - gelu(x - h)) / (2 * h);
+}
+
+struct Expected {
+  std::vector<double> c, saved;
+};
+
+// As products.h says it.
+Expected expected_of(const ProductForm& f, const std::vector<double>& a,
+                     const std::vector<double>& b, const std::vector<double>& start,
+                     const std::vector<double>& bias, const std::vector<double>& saved) {
+  Expected expected;
+  const auto index = [](std::int64_t i) { return static_cast<std::size_t>(i); };
+  for (std::int64_t i = 0; i < f.batch * f.m; ++i)
+    for (std::int64_t j = 0; j < f.n; ++j) {
+      const std::int64_t batch = i / f.m, row = i % f.m;
+      double x = 0;
+      for (std::int64_t l = 0; l < f.k; ++l)
+        x += a[index(batch * f.m * f.k + (f.transpose_a ? l * f.m + row : row * f.k + l))] *
+             b[index(batch * f.k * f.n + (f.transpose_b ? j * f.k + l : l * f.n + j))];
+      const std::size_t at = index(i * f.n + j);
+      if (f.adds) x += start[at];
+      const bool biased = f.epilogue == Epilogue::bias || f.epilogue == Epilogue::gelu_bias ||
+                          f.epilogue == Epilogue::gelu_bias_saved;
+      if (biased) x += bias[index(j)];
+      expected.saved.push_back(x);
+      if (f.epilogue == Epilogue::gelu_grad)
+        x *= gelu_slope(saved[at]);
+      else if (f.epilogue != Epilogue::none && f.epilogue != Epilogue::bias)
+        x = gelu(x);
+      expected.c.push_back(x);
+    }
+  return expected;
+}
+
+void compare(const std::vector<double>& found, const std::vector<double>& expected,
+             double tolerance) {
+  REQUIRE(found.size() == expected.size());
+  double largest = 0, error = 0;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    largest = std::max(largest, std::fabs(expected[i]));
+    error = std::max(error, std::isnan(found[i]) ? INFINITY : std::fabs(found[i] - expected[i]));
+  }
+  CHECK(error <= tolerance * largest);
+}
+
+double tolerance_of(const ProductForm& form) {
+  return form.result == Dtype::f32 ? 1e-6 : form.result == Dtype::f16 ? 1e-3 : 5e-3;
+}
+
+// In place, and where the sum starts elsewhere.
+void play(const Device& device, const ProductForm& form, bool in_place = false) {
+  INFO(text_of(form));
+  const std::int64_t results = form.batch * form.m * form.n;
+  const Numbers a(form.factors, random_numbers(form.batch * form.m * form.k, 1));
+  const Numbers b(form.factors, random_numbers(form.batch * form.k * form.n, 2));
+  const Numbers start(form.result, random_numbers(results, 3));
+  const Numbers bias(form.result, random_numbers(form.n, 4));
+  const bool is_gradient = form.epilogue == Epilogue::gelu_grad;
+  const Numbers saved(form.result,
+                      is_gradient ? random_numbers(results, 5)
+                                  : std::vector<double>(static_cast<std::size_t>(results), NAN));
+  const Numbers c(form.result, std::vector<double>(static_cast<std::size_t>(results), NAN));
+  const Expected expected =
+      expected_of(form, a.values(), b.values(), start.values(), bias.values(), saved.values());
+  const Numbers& result = in_place ? start : c;
+  device.run(form, {a.data(), b.data(), result.data(),
+                    form.adds && !in_place ? start.data() : nullptr, bias.data(), saved.data()});
+  compare(result.values(), expected.c, tolerance_of(form));
+  if (form.epilogue == Epilogue::gelu_saved || form.epilogue == Epilogue::gelu_bias_saved)
+    compare(saved.values(), expected.saved, tolerance_of(form));
+}
+
+struct Sizes {
+  std::int64_t m, n, k;
+};
+// Multiples of 16 bytes; odd ones; vectors.
+constexpr Sizes all_sizes[] = {{16, 24, 32}, {33, 17, 9}, {5, 1, 7}, {1, 6, 3}, {8, 40, 1}};
+
+}  // namespace
+
+TEST_CASE("row-major products of all forms, types and sizes", "[exec][cuda]") {
+  const Device device;
+  struct Types {
+    Dtype factors, result;
+  };
+  const Types types = GENERATE(Types{Dtype::f32, Dtype::f32}, Types{Dtype::f16, Dtype::f16},
+                               Types{Dtype::f16, Dtype::f32}, Types{Dtype::bf16, Dtype::bf16},
+                               Types{Dtype::bf16, Dtype::f32});
+  for (const Sizes& sizes : all_sizes)
+    for (int forms = 0; forms < 8; ++forms)
+      for (const std::int64_t batch : {1, 3}) {
+        const ProductForm form{.m = sizes.m,
+                               .n = sizes.n,
+                               .k = sizes.k,
+                               .batch = batch,
+                               .transpose_a = (forms & 1) != 0,
+                               .transpose_b = (forms & 2) != 0,
+                               .adds = (forms & 4) != 0,
+                               .factors = types.factors,
+                               .result = types.result};
+        play(device, form);
+        if (form.adds) play(device, form, true);
+      }
+}
+
+TEST_CASE("what a product's epilogue does", "[exec][cuda]") {
+  const Device device;
+  const Dtype dtype = GENERATE(Dtype::f32, Dtype::f16, Dtype::bf16);
+  for (const Epilogue epilogue :
+       {Epilogue::bias, Epilogue::gelu, Epilogue::gelu_bias, Epilogue::gelu_saved,
+        Epilogue::gelu_bias_saved, Epilogue::gelu_grad})
+    for (const bool adds : {false, true})
+      for (const std::int64_t n : {24, 17}) {
+        const ProductForm form{.m = 9,
+                               .n = n,
+                               .k = 16,
+                               .transpose_b = true,
+                               .adds = adds,
+                               .factors = dtype,
+                               .result = dtype,
+                               .epilogue = epilogue};
+        const bool saves = epilogue == Epilogue::gelu_saved ||
+                           epilogue == Epilogue::gelu_bias_saved || epilogue == Epilogue::gelu_grad;
+        // cuBLASLt saves rows of a multiple of 8 only.
+        REQUIRE(device.products->prepare(form) == (!saves || n % 8 == 0));
+        if (!saves || n % 8 == 0) play(device, form);
+      }
+}
+
+TEST_CASE("addresses that are less aligned are said to be", "[exec][cuda]") {
+  const Device device;
+  // 6 numbers of 2 bytes: of a batch every second matrix begins at a multiple of 4 bytes only.
+  const ProductForm form{
+      .m = 2, .n = 24, .k = 3, .batch = 2, .factors = Dtype::bf16, .result = Dtype::bf16};
+  play(device, form);
+  ProductForm odd{.m = 8, .n = 8, .k = 8, .factors = Dtype::f32, .result = Dtype::f32};
+  const Numbers numbers(Dtype::f32, random_numbers(200, 1));
+  const auto from = [&](std::int64_t i) { return static_cast<float*>(numbers.data()) + i; };
+  CHECK_THROWS_AS(device.run(odd, {from(1), from(64), from(128)}), std::logic_error);
+  odd.alignment = 4;
+  CHECK_NOTHROW(device.run(odd, {from(1), from(64), from(128)}));
+}
+
+TEST_CASE("parts of k are never added as they come", "[exec][cuda]") {
+  const Device device;
+  play(device, {.m = 8, .n = 8, .k = 256, .adds = true});
+  CHECK(emulated::products_by(emulated::Algorithm::split_in_place) == 0);
+  CHECK(emulated::products_by(emulated::Algorithm::aligned) > 0);
+}
+
+TEST_CASE("a gradient in fp32 keeps what 16 bits would lose", "[exec][cuda]") {
+  const Device device;
+  const Numbers a(Dtype::bf16, {0x1p-12}), b(Dtype::bf16, {1.0}), sum(Dtype::f32, {1.0});
+  device.run({.m = 1, .n = 1, .k = 1, .adds = true, .factors = Dtype::bf16},
+             {a.data(), b.data(), sum.data()});
+  CHECK(sum.values() == std::vector<double>{1 + 0x1p-12});
+}
+
+TEST_CASE("fp32 factors are rounded to tf32 where that is asked for", "[exec][cuda]") {
+  const bool tf32 = GENERATE(false, true);
+  const Device device({.tf32 = tf32});
+  // tf32 has 10 bits of fraction.
+  const Numbers a(Dtype::f32, {1 + 0x1p-12}), b(Dtype::f32, {1.0}), c(Dtype::f32, {0.0});
+  device.run({.m = 1, .n = 1, .k = 1}, {a.data(), b.data(), c.data()});
+  CHECK(c.values() == std::vector<double>{tf32 ? 1 : 1 + 0x1p-12});
+}
+
+TEST_CASE("a form is planned once, and its choice is found again", "[exec][cuda]") {
+  const ProductForm form{.m = 8, .n = 16, .k = 24}, other{.m = 8, .n = 16, .k = 32};
+  const TestFolder folder;
+  {
+    const Device first({.device = "some GPU"}, folder.path());
+    play(first, form);
+    CHECK(first.products->timed() == 0);  // nobody prepared it
+    CHECK(first.products->prepare(form));
+    CHECK(first.products->prepare(form));
+    CHECK(first.products->timed() == 1);
+    play(first, form);
+    CHECK(first.products->plans() == 1);
+    CHECK(first.products->prepare(other));
+    CHECK(first.products->timed() == 2);
+    CHECK(first.products->plans() == 2);
+  }
+  const Device second({.device = "some GPU"}, folder.path());
+  CHECK(second.products->prepare(form));
+  CHECK(second.products->timed() == 0);
+  play(second, form);
+  const Device elsewhere({.device = "another GPU"}, folder.path());
+  CHECK(elsewhere.products->prepare(form));
+  CHECK(elsewhere.products->timed() == 1);
+  const Device fixed({.timed = false, .device = "a third GPU"}, folder.path());
+  CHECK(fixed.products->prepare(form));
+  CHECK(fixed.products->timed() == 0);
+  play(fixed, form);
+}
+
+TEST_CASE("a product that cuBLASLt has not is named", "[exec][cuda]") {
+  const Device device;
+  const ProductForm form{.m = 8, .n = 16, .k = 4, .epilogue = Epilogue::gelu};
+  emulated::refuse_epilogues(true);
+  CHECK_FALSE(device.products->prepare(form));
+  CHECK(message_of([&] { device.run(form, {}); }) ==
+        "cuBLASLt has no product nn 1x8x16x4 f32 -> f32, gelu, aligned to 16");
+  emulated::refuse_epilogues(false);
+}

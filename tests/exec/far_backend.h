@@ -1,0 +1,82 @@
+// A device as strict as a GPU, for tests: its memory is not the host's (whoever reads it there
+// crashes), and its streams do what they were given late and in an order drawn at random, as far as
+// order in a stream and events leave it open. The kernels are the CPU backend's, to the bit.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "exec/backends/backend.h"
+#include "exec/comm/communicator.h"
+
+namespace meshwright {
+
+class FarBackend : public Backend {
+ public:
+  explicit FarBackend(std::uint64_t seed);
+  ~FarBackend() override;
+
+  std::string_view name() const override { return "far"; }
+  bool supports(Op op, Dtype dtype) const override { return near_->supports(op, dtype); }
+  std::int64_t workspace_bytes(const OpCall& call) const override {
+    return near_->workspace_bytes(call);
+  }
+  std::unique_ptr<Updater> make_updater(const Training& training) override;
+
+  void use(int stream) override { stream_ = stream; }
+  void record(int event) override;
+  void await(int event) override;
+  void wait() override;
+  void run(const OpCall& call, const OpOperands& operands, const OpContext& context) override;
+  void copy(void* to, const void* from, std::int64_t bytes) override;
+
+  void* allocate(std::int64_t bytes) override;
+  void deallocate(void* memory) override;
+  void* allocate_host(std::int64_t bytes) override { return near_->allocate_host(bytes); }
+  void deallocate_host(void* memory) override { near_->deallocate_host(memory); }
+  bool shares_memory_with_host() const override { return false; }
+  void read(void* host, const void* own, std::int64_t bytes) override;
+  void write(void* own, const void* host, std::int64_t bytes) override;
+
+  // Work on the stream in use. Of those that talk to other ranks each begins after the ones issued
+  // before it, on whatever stream. `ready`: whether it can be done now; it is asked again and
+  // again.
+  void issue(std::function<void()> work, bool talks = false, std::function<bool()> ready = {});
+  // Where the memory is.
+  template <typename T>
+  static T* near(T* far) {
+    const auto address = reinterpret_cast<std::uintptr_t>(far);
+    return reinterpret_cast<T*>(address & ~far_bit);
+  }
+
+ private:
+  static constexpr std::uintptr_t far_bit = std::uintptr_t{1} << 62;  // no such address exists
+  struct Item {
+    std::function<void()> work;
+    std::function<bool()> ready;
+    std::int64_t talk = -1;  // its turn among those that talk
+    int event = -1;          // record, or await where there is no work
+    std::int64_t serial = 0;
+  };
+  struct Event {
+    std::int64_t recorded = 0, happened = 0;
+  };
+  bool can_begin(const Item& item) const;
+  void begin_first_of(std::deque<Item>& stream);
+
+  std::unique_ptr<Backend> near_;
+  std::mt19937_64 random_;
+  int stream_ = 0;
+  std::vector<std::deque<Item>> streams_;
+  std::vector<Event> events_;
+  std::int64_t talks_issued_ = 0, talks_begun_ = 0;
+};
+
+// Communicators on its memory, in the order of its streams, as NCCL's are.
+std::unique_ptr<World> make_far_world(World& host, FarBackend& backend);
+
+}  // namespace meshwright

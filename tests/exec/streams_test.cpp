@@ -1,0 +1,67 @@
+// The Programs on a device whose streams run beside each other and whose memory the host cannot
+// read: what the waits of a Program leave open must not matter.
+#include "exec/comm/staged.h"
+#include "models/core/error.h"
+#include "tests/catch.h"
+#include "tests/exec/far_backend.h"
+#include "tests/exec/small_run.h"
+#include "tests/exec/worlds.h"
+
+using namespace meshwright;
+
+namespace {
+
+constexpr int steps = 3;
+
+struct Trained {
+  std::vector<double> losses, norms;
+  std::string hash;  // of the parameters, on rank 0
+  bool operator==(const Trained&) const = default;
+};
+
+Trained train(SmallRun& run) {
+  Trained result;
+  for (int step = 1; step <= steps; ++step) {
+    const StepResult done = run.step(step);
+    result.losses.push_back(done.loss);
+    result.norms.push_back(done.grad_norm);
+  }
+  result.hash = run.hash();
+  return result;
+}
+
+Trained train_far(const Model& model, const Plan& plan, World& host, std::uint64_t seed,
+                  bool staged) {
+  const auto backend = std::make_shared<FarBackend>(seed);
+  const auto world = staged ? make_staged_world(host, *backend) : make_far_world(host, *backend);
+  SmallRun run(model, plan, *world, backend);
+  return train(run);
+}
+
+Plan plan_of(std::string_view family, Plan plan) {
+  plan.training.learning_rate = 1e-2;
+  plan.training.epsilon = 1e-3;
+  plan.training.gradient_clip = 1;
+  plan.training.dropout = family == "gpt" ? 0.1 : 0;
+  plan.training.steps = steps;
+  return plan;
+}
+
+}  // namespace
+
+TEST_CASE("late streams and memory of its own change no bit", "[exec][streams][mpi]") {
+  World& world = test_world();
+  for (const char* family : {"gpt", "llama"}) {
+    const Model model = small_model(family);
+    for (const Plan& each : small_plans(model)) {
+      if (each.parallelism.degrees().ranks() != world.size()) continue;
+      const Plan plan = plan_of(family, each);
+      INFO(family << " " << describe(plan));
+      SmallRun near(model, plan, world);
+      const Trained expected = train(near);
+      for (std::uint64_t seed = 0; seed < 3; ++seed)
+        CHECK(train_far(model, plan, world, seed, false) == expected);
+      CHECK(train_far(model, plan, world, 0, true) == expected);
+    }
+  }
+}
