@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "exec/backends/cuda/cuda_updater.h"
+#include "exec/backends/cuda/fused.h"
 #include "exec/backends/cuda/kernel_cache.h"
 #include "exec/backends/cuda/products.h"
 #include "exec/backends/cuda/resources.h"
@@ -36,6 +37,7 @@ class Gpu : public CudaBackend {
   explicit Gpu(const CudaOptions& options)
       : properties_(properties_of(options.device)),
         cache_(options.folder, most_cached_bytes),
+        fusions_(cache_, "sm_" + std::to_string(properties_.major * 10 + properties_.minor)),
         position_(device_memory(sizeof(long long))),
         position_of_host_(pinned_memory(sizeof(long long))) {
     for (OwnedStream& stream : streams_) stream = make_stream();
@@ -44,10 +46,15 @@ class Gpu : public CudaBackend {
                static_cast<std::int64_t>(properties_.sharedMemPerBlockOptin)};
     const std::int64_t scratch = Products::workspace_bytes(device_);
     product_scratch_ = device_memory(scratch);
-    products_ = std::make_unique<Products>(
-        ProductOptions{options.tf32, !options.deterministic, properties_.name},
-        product_scratch_.get(), scratch, cache_);
+    products_ = std::make_unique<Products>(ProductOptions{.tf32 = options.tf32,
+                                                          .fp8 = options.fp8,
+                                                          .timed = !options.deterministic,
+                                                          .device = properties_.name},
+                                           product_scratch_.get(), scratch, cache_);
     device_.products = products_.get();
+    fusions_ = std::make_unique<Fusions>(
+        cache_, "sm_" + std::to_string(device_.major) + std::to_string(device_.minor));
+    device_.fusions = fusions_.get();
     check_machine_code(options.device);
   }
 
@@ -96,6 +103,25 @@ class Gpu : public CudaBackend {
     if (bytes == 0 || to == from) return;
     check(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDefault, stream()),
           "cudaMemcpyAsync");
+  }
+
+  void begin_stamps() override {
+    stamps_ = 0;
+    use(0);
+    stamp();
+  }
+  int stamp() override {
+    const auto index = static_cast<std::size_t>(stamps_++);
+    while (stamp_events_.size() <= index) stamp_events_.push_back(make_event(cudaEventDefault));
+    check(cudaEventRecord(stamp_events_[index].get(), stream()), "cudaEventRecord");
+    return static_cast<int>(index);
+  }
+  double stamped(int stamp) override {
+    float milliseconds = 0;
+    check(cudaEventElapsedTime(&milliseconds, stamp_events_[0].get(),
+                               stamp_events_[static_cast<std::size_t>(stamp)].get()),
+          "cudaEventElapsedTime");
+    return static_cast<double>(milliseconds) * 1e-3;
   }
 
   // All streams begin after the first, and the first ends after all others.
@@ -168,9 +194,12 @@ class Gpu : public CudaBackend {
   const cudaDeviceProp properties_;
   Device device_;
   KernelCache cache_;
+  Fusions fusions_;
   std::array<OwnedStream, stream_count> streams_;
   std::size_t stream_ = 0;
   std::vector<OwnedEvent> events_;
+  std::vector<OwnedEvent> stamp_events_;
+  int stamps_ = 0;
   OwnedEvent fork_ = make_event();
   std::array<OwnedEvent, stream_count> join_;
   OwnedGraph graph_;
@@ -180,6 +209,7 @@ class Gpu : public CudaBackend {
   std::mutex apart_mutex_;
   DeviceMemory product_scratch_;
   std::unique_ptr<Products> products_;
+  std::unique_ptr<Fusions> fusions_;
 };
 
 }  // namespace

@@ -3,11 +3,17 @@
 set(cuda_kernels
   backends/cuda/activation.cu
   backends/cuda/add_numbers.cu
+  backends/cuda/attention.cu
+  backends/cuda/attention_grad.cu
+  backends/cuda/attention_grad_keys.cu
+  backends/cuda/attention_grad_queries.cu
+  backends/cuda/attention_relative.cu
   backends/cuda/bookkeeping.cu
   backends/cuda/context.cu
   backends/cuda/elementwise.cu
   backends/cuda/embedding.cu
   backends/cuda/experts.cu
+  backends/cuda/fp8.cu
   backends/cuda/framework_attention.cu
   backends/cuda/framework_elementwise.cu
   backends/cuda/framework_loss.cu
@@ -26,7 +32,11 @@ set(cuda_kernels
 set(cuda_sources
   backends/cuda/cuda_backend.cpp
   backends/cuda/cuda_updater.cpp
+  backends/cuda/epilogue.cpp
   backends/cuda/framework_products.cpp
+  backends/cuda/fused.cpp
+  backends/cuda/fused_steps.cpp
+  backends/cuda/kernel_library.cpp
   backends/cuda/nvrtc.cpp
   backends/cuda/products.cpp
 )

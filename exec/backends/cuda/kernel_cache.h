@@ -1,5 +1,6 @@
 // Compiled kernels on disk, found by content: a file's name is the SHA-256 of the source, the
-// architecture and the compiler's version, so nothing in the folder is ever out of date.
+// architecture and the compiler's version, so nothing in the folder is ever out of date. Choices
+// that were made by timing (products.h) are kept in the same way.
 #pragma once
 
 #include <cstdint>

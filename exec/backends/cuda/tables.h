@@ -8,6 +8,8 @@
 namespace meshwright::cuda {
 
 std::span<const Row> activation_rows();
+std::span<const Row> attention_rows();
+std::span<const Row> attention_grad_rows();
 std::span<const Row> bookkeeping_rows();
 std::span<const Row> context_rows();
 std::span<const Row> elementwise_rows();
@@ -19,6 +21,7 @@ std::span<const Row> framework_loss_rows();
 std::span<const Row> framework_norm_rows();
 std::span<const Row> framework_product_rows();
 std::span<const Row> framework_relative_rows();
+std::span<const Row> fused_rows();
 std::span<const Row> images_rows();
 std::span<const Row> linear_rows();
 std::span<const Row> loss_rows();
@@ -29,6 +32,8 @@ std::span<const Row> rope_rows();
 using Table = std::span<const Row> (*)();
 constexpr Table tables[] = {
     activation_rows,
+    attention_rows,
+    attention_grad_rows,
     bookkeeping_rows,
     context_rows,
     elementwise_rows,
@@ -40,6 +45,7 @@ constexpr Table tables[] = {
     framework_norm_rows,
     framework_product_rows,
     framework_relative_rows,
+    fused_rows,
     images_rows,
     linear_rows,
     loss_rows,
