@@ -3,7 +3,10 @@
 #include <cmath>
 #include <cstring>
 
+#include "exec/backends/cuda/loss_with_grad.h"
+#include "tests/cuda_emulation/emulated.h"
 #include "tests/exec/beside_cpu.h"
+#include "tests/exec/device_array.h"
 
 using namespace meshwright;
 
@@ -19,6 +22,44 @@ OpTensor columns_of(const OpTensor& matrix, std::int64_t first, std::int64_t cou
       part.set(r * count + c, matrix.get(r * width + first + c));
   return part;
 }
+
+// Operands in device memory, and the losses and their gradient of one kernel.
+struct WithGrad {
+  OpTensor logits, targets, loss, saved, gradient;
+  bool done = false;
+
+  WithGrad(const OpTensor& of, const OpTensor& their_targets, const Attributes& a,
+           const OpTensor* loss_scale, bool in_place)
+      : logits(of), targets(their_targets), gradient(of) {
+    const std::int64_t rows = of.type.shape[0];
+    loss = saved = OpTensor({{rows}, Dtype::f32});
+    const DeviceArray<double> on_device(logits.storage), target_numbers(targets.storage);
+    const DeviceArray<double> losses(loss.storage), log_sums(saved.storage), d(of.storage);
+    const DeviceArray<double> scale(loss_scale != nullptr ? loss_scale->storage
+                                                          : std::vector<double>(1));
+    void* made = in_place ? on_device.data() : d.data();
+    const std::vector<TensorType> forward_in = {logits.type, targets.type},
+                                  forward_out = {loss.type, saved.type},
+                                  backward_out = {gradient.type};
+    std::vector<TensorType> backward_in = {logits.type, saved.type, targets.type};
+    if (loss_scale != nullptr) backward_in.push_back(loss_scale->type);
+    const std::vector<const void*> forward_from = {on_device.data(), target_numbers.data()};
+    const std::vector<const void*> backward_from = {on_device.data(), log_sums.data(),
+                                                    target_numbers.data(), scale.data()};
+    const std::vector<void*> forward_to = {losses.data(), log_sums.data()}, backward_to = {made};
+    const OpCall forward{Op::cross_entropy, a, forward_in, forward_out};
+    const OpCall backward{Op::cross_entropy_grad, a, backward_in, backward_out};
+    const OpOperands forward_operands{forward_from, forward_to};
+    const OpOperands backward_operands{backward_from, backward_to};
+    const cuda::Device device{132, 9, 0, 227 << 10};
+    done = cuda::cross_entropy_with_grad({forward, forward_operands, {}, device, {}, nullptr},
+                                         {backward, backward_operands, {}, device, {}, nullptr});
+    if (!done) return;
+    loss.storage = losses.get();
+    saved.storage = log_sums.get();
+    gradient.storage = in_place ? on_device.get() : d.get();
+  }
+};
 
 }  // namespace
 
@@ -141,4 +182,47 @@ TEST_CASE("a target outside the vocabulary gives no number for a loss", "[exec][
   const auto loss = runner.run(Op::span_loss, a, {&pairs, &answers}, {{2}, {2}})[0];
   CHECK(std::isnan(loss.get(0)));
   CHECK(std::isfinite(loss.get(1)));
+}
+
+TEST_CASE("a loss and its gradient in one kernel are those of two", "[exec][cuda]") {
+  BesideCpu both(any_type());
+  // Part of a turn of the block's threads, several turns, a row that fills the shared memory.
+  const std::int64_t rows = 3, columns = GENERATE(1032, 20000, 50304);
+  const bool in_place = GENERATE(false, true);
+  Attributes a;
+  a.vocabulary = columns - 5;
+  a.scale = 0.5;
+  OpTensor logits = both.random({{rows, columns}}, 1);
+  for (std::int64_t i = 0; i < logits.elements(); ++i) logits.set(i, 8 * logits.get(i));
+  const OpTensor targets = both.random({{rows}, static_cast<int>(a.vocabulary)}, 2);
+  const OpTensor scale = tensor_of({1}, Dtype::f32, {16});
+  const auto out = both.run(Op::cross_entropy, a, {logits, targets}, {{rows}, {rows}});
+  const auto d =
+      both.run(Op::cross_entropy_grad, a, {logits, out[1], targets, scale}, {{rows, columns}});
+  const WithGrad one(logits, targets, a, &scale, in_place);
+  REQUIRE(one.done);
+  CHECK(distance(one.loss, out[0]) < 1e-6);
+  CHECK(distance(one.saved, out[1]) < 1e-6);
+  CHECK(distance(one.gradient, d[0]) < (both.dtype() == Dtype::f32 ? 1e-5 : 1e-2));
+  CHECK(one.gradient.get(2 * columns - 1) == 0);
+  emulated::reverse_threads(true);
+  const WithGrad again(logits, targets, a, &scale, in_place);
+  emulated::reverse_threads(false);
+  CHECK(std::memcmp(again.gradient.storage.data(), one.gradient.storage.data(),
+                    static_cast<std::size_t>(logits.type.bytes())) == 0);
+}
+
+TEST_CASE("rows that no block can keep have two kernels for a loss and its gradient",
+          "[exec][cuda]") {
+  const auto done = [](Dtype dtype, std::int64_t columns, const Attributes& a) {
+    const OpTensor logits({{1, columns}, dtype}), targets({{1}, Dtype::i32});
+    return WithGrad(logits, targets, a, nullptr, true).done;
+  };
+  CHECK(done(Dtype::bf16, 50304, {}));
+  CHECK_FALSE(done(Dtype::bf16, 50257, {}));   // not in 16 bytes
+  CHECK_FALSE(done(Dtype::bf16, 128256, {}));  // 250 KiB
+  CHECK_FALSE(done(Dtype::bf16, 1024, {}));    // a warp's
+  Attributes cut;
+  cut.vocabulary_parallel = true;
+  CHECK_FALSE(done(Dtype::bf16, 50304, cut));
 }

@@ -52,7 +52,9 @@ class Gpu : public CudaBackend {
                                                           .device = properties_.name},
                                            product_scratch_.get(), scratch, cache_);
     device_.products = products_.get();
-    device_.fusions = &fusions_;
+    fusions_ = std::make_unique<Fusions>(
+        cache_, "sm_" + std::to_string(device_.major) + std::to_string(device_.minor));
+    device_.fusions = fusions_.get();
     check_machine_code(options.device);
   }
 
@@ -101,6 +103,25 @@ class Gpu : public CudaBackend {
     if (bytes == 0 || to == from) return;
     check(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDefault, stream()),
           "cudaMemcpyAsync");
+  }
+
+  void begin_stamps() override {
+    stamps_ = 0;
+    use(0);
+    stamp();
+  }
+  int stamp() override {
+    const auto index = static_cast<std::size_t>(stamps_++);
+    while (stamp_events_.size() <= index) stamp_events_.push_back(make_event(cudaEventDefault));
+    check(cudaEventRecord(stamp_events_[index].get(), stream()), "cudaEventRecord");
+    return static_cast<int>(index);
+  }
+  double stamped(int stamp) override {
+    float milliseconds = 0;
+    check(cudaEventElapsedTime(&milliseconds, stamp_events_[0].get(),
+                               stamp_events_[static_cast<std::size_t>(stamp)].get()),
+          "cudaEventElapsedTime");
+    return static_cast<double>(milliseconds) * 1e-3;
   }
 
   // All streams begin after the first, and the first ends after all others.
@@ -177,6 +198,8 @@ class Gpu : public CudaBackend {
   std::array<OwnedStream, stream_count> streams_;
   std::size_t stream_ = 0;
   std::vector<OwnedEvent> events_;
+  std::vector<OwnedEvent> stamp_events_;
+  int stamps_ = 0;
   OwnedEvent fork_ = make_event();
   std::array<OwnedEvent, stream_count> join_;
   OwnedGraph graph_;
@@ -186,6 +209,7 @@ class Gpu : public CudaBackend {
   std::mutex apart_mutex_;
   DeviceMemory product_scratch_;
   std::unique_ptr<Products> products_;
+  std::unique_ptr<Fusions> fusions_;
 };
 
 }  // namespace

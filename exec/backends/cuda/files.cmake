@@ -3,6 +3,11 @@
 set(cuda_kernels
   backends/cuda/activation.cu
   backends/cuda/add_numbers.cu
+  backends/cuda/attention.cu
+  backends/cuda/attention_grad.cu
+  backends/cuda/attention_grad_keys.cu
+  backends/cuda/attention_grad_queries.cu
+  backends/cuda/attention_relative.cu
   backends/cuda/bookkeeping.cu
   backends/cuda/context.cu
   backends/cuda/elementwise.cu
