@@ -37,7 +37,6 @@ class Gpu : public CudaBackend {
   explicit Gpu(const CudaOptions& options)
       : properties_(properties_of(options.device)),
         cache_(options.folder, most_cached_bytes),
-        fusions_(cache_, "sm_" + std::to_string(properties_.major * 10 + properties_.minor)),
         position_(device_memory(sizeof(long long))),
         position_of_host_(pinned_memory(sizeof(long long))) {
     for (OwnedStream& stream : streams_) stream = make_stream();
@@ -194,7 +193,6 @@ class Gpu : public CudaBackend {
   const cudaDeviceProp properties_;
   Device device_;
   KernelCache cache_;
-  Fusions fusions_;
   std::array<OwnedStream, stream_count> streams_;
   std::size_t stream_ = 0;
   std::vector<OwnedEvent> events_;
@@ -202,7 +200,6 @@ class Gpu : public CudaBackend {
   int stamps_ = 0;
   OwnedEvent fork_ = make_event();
   std::array<OwnedEvent, stream_count> join_;
-  OwnedGraph graph_;
   DeviceMemory position_;  // of the step under way
   PinnedMemory position_of_host_;
   OwnedStream apart_ = make_stream();
@@ -210,6 +207,7 @@ class Gpu : public CudaBackend {
   DeviceMemory product_scratch_;
   std::unique_ptr<Products> products_;
   std::unique_ptr<Fusions> fusions_;
+  OwnedGraph graph_;  // given back before the kernels that it starts
 };
 
 }  // namespace

@@ -23,6 +23,7 @@ set(cuda_kernels
   backends/cuda/images.cu
   backends/cuda/linear.cu
   backends/cuda/loss.cu
+  backends/cuda/loss_with_grad.cu
   backends/cuda/norm.cu
   backends/cuda/norm_parts.cu
   backends/cuda/optimizer.cu
