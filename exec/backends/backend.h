@@ -53,6 +53,8 @@ class Backend {
   virtual void await(int /*event*/) {}
   // Returns when everything issued above, on all streams, is complete.
   virtual void wait() = 0;
+  // The same of the stream in use alone. A message may only end when this host has gone on.
+  virtual void wait_for_stream() { wait(); }
 
   // Before a step's first operation: what OpContext::step_position will be.
   virtual void begin_step(std::int64_t /*step_position*/) {}

@@ -82,6 +82,9 @@ class Gpu : public CudaBackend {
     for (const OwnedStream& each : streams_)
       check(cudaStreamSynchronize(each.get()), "cudaStreamSynchronize");
   }
+  void wait_for_stream() override {
+    check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize");
+  }
 
   void begin_step(std::int64_t step_position) override {
     *static_cast<long long*>(position_of_host_.get()) = step_position;
