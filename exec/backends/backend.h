@@ -75,6 +75,7 @@ class Backend {
   virtual void begin_capture() {}
   virtual void end_capture() {}
   virtual void replay() {}
+  virtual void drop_capture() {}  // before the communicators that it uses end
 
   // At least 64-byte aligned; never null. The memory is not cleared.
   virtual void* allocate(std::int64_t bytes) = 0;

@@ -151,6 +151,7 @@ class Gpu : public CudaBackend {
   void replay() override {
     check(cudaGraphLaunch(graph_.get(), streams_[0].get()), "cudaGraphLaunch");
   }
+  void drop_capture() override { graph_.reset(); }
 
   void* allocate(std::int64_t bytes) override { return device_memory(bytes).release(); }
   void deallocate(void* memory) override { check(cudaFree(memory), "cudaFree"); }
