@@ -34,8 +34,7 @@ Training training_of(Precision precision) {
 }
 
 // Every fused operation of a model's graph.
-std::vector<FusionCase> made_by_passes(const char* family, Precision precision) {
-  const Model model = small_model(family);
+std::vector<FusionCase> made_by_passes(const Model& model, Precision precision) {
   Plan plan;
   plan.training = training_of(precision);
   std::vector<FusionCase> cases;
@@ -294,12 +293,27 @@ TEST_CASE("fused operations of the compiler run on CUDA", "[exec][cuda]") {
   int played = 0;
   for (const Precision precision : {Precision::fp32, Precision::bf16})
     for (const char* family : {"gpt", "llama"})
-      for (const FusionCase& c : made_by_passes(family, precision)) {
+      for (const FusionCase& c : made_by_passes(small_model(family), precision)) {
         if (c.fusion.loop == Fusion::Loop::blocks || !has_rows(c.fusion)) continue;
         compare(tables, c, 7);
         ++played;
       }
   CHECK(played > 0);
+}
+
+TEST_CASE("a long vocabulary's loss is fused with its gradient, block by block", "[exec][cuda]") {
+  TableBackend tables;
+  Model model = small_model("gpt");
+  model.vocabulary = 1500;  // rows that one block of threads keeps in shared memory
+  int played = 0;
+  for (const Precision precision : {Precision::fp32, Precision::bf16})
+    for (FusionCase& c : made_by_passes(model, precision)) {
+      if (c.fusion.loop != Fusion::Loop::long_blocks) continue;
+      c.fusion.block_rows = 16;  // of 24: two blocks
+      compare(tables, c, 9);
+      ++played;
+    }
+  CHECK(played == 2);
 }
 
 TEST_CASE("layers share a kernel, and later runs find it on disk", "[exec][cuda]") {
