@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "exec/backends/cuda/cuda_backend.h"
+#include "exec/comm/checked.h"
 #include "exec/comm/nccl.h"
 #include "tests/catch.h"
 #include "tests/exec/small_run.h"
@@ -99,6 +100,21 @@ TEST_CASE("over NCCL the same degrees give the same bits", "[nccl]") {
   const Model model = small_model("gpt");
   const Plan plan = eager(small_plan(model, {.data = ranks, .zero_stage = ranks == 1 ? 0 : 3}));
   CHECK(train_on_device(model, plan).hash == train_on_device(model, plan).hash);
+}
+
+TEST_CASE("over NCCL ranks that agree are left alone by the check of collectives", "[nccl]") {
+  const int ranks = test_world().size();
+  const Model model = small_model("gpt");
+  for (const SmallDegrees degrees : {SmallDegrees{.tensor = ranks}, {.pipeline = ranks}}) {
+    const Plan plan = eager(small_plan(model, degrees));
+    const TestFolder folder;
+    const std::shared_ptr<CudaBackend> backend =
+        make_cuda_backend({.deterministic = true, .folder = folder.path()});
+    const auto world = make_nccl_world(test_world(), *backend, 300);
+    const auto checked = make_checked_world(*world);
+    SmallRun run(model, plan, *checked, backend);
+    CHECK(train(run).hash == train_on_device(model, plan).hash);
+  }
 }
 
 // Then the host waits after each instruction: for that one, and not for messages that the others
