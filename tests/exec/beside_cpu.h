@@ -1,6 +1,7 @@
 // One operation of the CUDA tables beside the CPU backend in double precision, on the same numbers.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,14 @@
 #include "tests/exec/table_backend.h"
 
 namespace meshwright {
+
+// The same numbers; integers as they are.
+inline OpTensor in_double(const OpTensor& tensor) {
+  if (tensor.type.dtype == Dtype::i32) return tensor;
+  OpTensor wide({tensor.type.shape, Dtype::f64});
+  for (std::int64_t i = 0; i < tensor.elements(); ++i) wide.set(i, tensor.get(i));
+  return wide;
+}
 
 class BesideCpu {
  public:
@@ -34,6 +43,7 @@ class BesideCpu {
     if (op == Op::nll_loss_grad && inputs.size() > 2) wide[2] = inputs[2];
     for (Runner* runner : {&on_device_, &reference_}) {
       runner->tensor_rank = tensor_rank;
+      runner->context_rank = context_rank;
       runner->first_sequence = first_sequence;
     }
     const std::vector<OpTensor> found =
@@ -49,16 +59,10 @@ class BesideCpu {
     return found;
   }
 
-  int tensor_rank = 0;
+  int tensor_rank = 0, context_rank = 0;
   std::int64_t first_sequence = 0;
 
  private:
-  static OpTensor in_double(const OpTensor& tensor) {
-    if (tensor.type.dtype == Dtype::i32) return tensor;
-    OpTensor wide({tensor.type.shape, Dtype::f64});
-    for (std::int64_t i = 0; i < tensor.elements(); ++i) wide.set(i, tensor.get(i));
-    return wide;
-  }
   static std::vector<const OpTensor*> addresses(const std::vector<OpTensor>& tensors) {
     std::vector<const OpTensor*> all;
     for (const OpTensor& tensor : tensors) all.push_back(&tensor);
