@@ -60,6 +60,12 @@ class Backend {
   // Between any two of host memory of this backend's making and its own memory.
   virtual void copy(void* to, const void* from, std::int64_t bytes) = 0;
 
+  // For traces, on a device with streams: marks the moment at which the stream in use comes here.
+  // Once that is complete: the moment, in seconds since the latest begin_stamps.
+  virtual void begin_stamps() {}
+  virtual int stamp() { return -1; }
+  virtual double stamped(int /*stamp*/) { return 0; }
+
   // A step's work as a whole, where the device can keep it: what is issued from begin_capture to
   // end_capture is not done, and each replay does it then. Host memory that it copies from is read
   // anew; step_position is that of the latest begin_step.

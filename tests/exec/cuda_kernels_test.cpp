@@ -1,25 +1,15 @@
 // The CUDA kernels on the emulated device beside the CPU backend in double precision.
 #include <algorithm>
-#include <cmath>
 #include <iterator>
 #include <set>
 
 #include "exec/backends/cuda/tables.h"
 #include "tests/catch.h"
-#include "tests/exec/beside_cpu.h"
+#include "tests/exec/beside_double.h"
 
 using namespace meshwright;
 
 namespace {
-
-double largest(const OpTensor& tensor) {
-  double found = 0;
-  for (std::int64_t i = 0; i < tensor.elements(); ++i) {
-    const double size = std::fabs(tensor.get(i));
-    if (!(size <= found)) found = std::isnan(size) ? INFINITY : size;
-  }
-  return found;
-}
 
 // The same case with the same numbers.
 Played play_in_double(Runner& runner, const Case& c, const Played& of) {
@@ -71,6 +61,7 @@ bool has_own_test(Op op) {
                         Op::context_unpack,
                         Op::cross_entropy_combine,
                         Op::cross_entropy_stats,
+                        Op::fused,
                         Op::dispatch,
                         Op::dispatch_grad,
                         Op::fused,
@@ -93,21 +84,17 @@ bool has_own_test(Op op) {
 
 TEST_CASE("CUDA kernels compute what the CPU does in double precision", "[exec][cuda]") {
   const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16, Dtype::f16);
-  const auto cpu = make_cpu_backend(1);
-  Runner reference(*cpu, Dtype::f64);
-  TableBackend tables;
-  Runner runner(tables, dtype);
-  const double tolerance = dtype == Dtype::f32 ? 1e-5 : 1e-2;
+  Beside beside(dtype);
   std::set<Op> compared;
   for (const Case& c : all_cases()) {
     INFO(c.name);
     if (cuda::row_of(c.op) == nullptr) continue;  // no kernel yet
-    tables.ran.clear();
-    const Played found = play(runner, c);
-    compared.insert(tables.ran.begin(), tables.ran.end());
-    const Played expected = play_in_double(reference, c, found);
-    compare_outputs(found.outputs, expected.outputs, tolerance);
-    compare_gradients(found, expected, tolerance);
+    beside.tables.ran.clear();
+    const Played found = play(beside.runner, c);
+    compared.insert(beside.tables.ran.begin(), beside.tables.ran.end());
+    const Played expected = play_in_double(beside.reference, c, found);
+    compare_outputs(found.outputs, expected.outputs, beside.tolerance());
+    compare_gradients(found, expected, beside.tolerance());
   }
   for (const cuda::Table table : cuda::tables)
     for (const cuda::Row& row : table()) {

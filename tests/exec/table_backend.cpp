@@ -91,11 +91,12 @@ std::vector<std::vector<char>> results_of(const cuda::Row& row, const OpCall& ca
 struct TableBackend::Device {
   static constexpr std::int64_t workspace_bytes = 1 << 20, cached_bytes = 64 << 20;
 
-  Device() : cache(folder.path(), cached_bytes) {
+  explicit Device(bool fp8) : cache(folder.path(), cached_bytes) {
     cudaDeviceProp properties;
     cuda::check(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
     cuda::check(cudaMalloc(&workspace, workspace_bytes), "cudaMalloc");
-    products.emplace(cuda::ProductOptions{.timed = false}, workspace, workspace_bytes, cache);
+    products.emplace(cuda::ProductOptions{.fp8 = fp8, .timed = false}, workspace, workspace_bytes,
+                     cache);
     shown = {properties.multiProcessorCount,
              properties.major,
              properties.minor,
@@ -115,7 +116,8 @@ struct TableBackend::Device {
   cuda::Device shown;
 };
 
-TableBackend::TableBackend() : cpu_(make_cpu_backend(1)), device_(std::make_unique<Device>()) {}
+TableBackend::TableBackend(bool in_fp8)
+    : fp8(in_fp8), cpu_(make_cpu_backend(1)), device_(std::make_unique<Device>(in_fp8)) {}
 TableBackend::~TableBackend() = default;
 
 bool TableBackend::supports(Op op, Dtype dtype) const { return cpu_->supports(op, dtype); }

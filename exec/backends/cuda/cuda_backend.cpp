@@ -45,12 +45,14 @@ class Gpu : public CudaBackend {
                static_cast<std::int64_t>(properties_.sharedMemPerBlockOptin)};
     const std::int64_t scratch = Products::workspace_bytes(device_);
     product_scratch_ = device_memory(scratch);
-    products_ = std::make_unique<Products>(
-        ProductOptions{options.tf32, !options.deterministic, properties_.name},
-        product_scratch_.get(), scratch, cache_);
+    products_ = std::make_unique<Products>(ProductOptions{.tf32 = options.tf32,
+                                                          .fp8 = options.fp8,
+                                                          .timed = !options.deterministic,
+                                                          .device = properties_.name},
+                                           product_scratch_.get(), scratch, cache_);
     device_.products = products_.get();
-    fusions_ = std::make_unique<Fusions>(cache_, "sm_" + std::to_string(device_.major) +
-                                                     std::to_string(device_.minor));
+    fusions_ = std::make_unique<Fusions>(
+        cache_, "sm_" + std::to_string(device_.major) + std::to_string(device_.minor));
     device_.fusions = fusions_.get();
     check_machine_code(options.device);
   }
@@ -100,6 +102,25 @@ class Gpu : public CudaBackend {
     if (bytes == 0 || to == from) return;
     check(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDefault, stream()),
           "cudaMemcpyAsync");
+  }
+
+  void begin_stamps() override {
+    stamps_ = 0;
+    use(0);
+    stamp();
+  }
+  int stamp() override {
+    const auto index = static_cast<std::size_t>(stamps_++);
+    while (stamp_events_.size() <= index) stamp_events_.push_back(make_event(cudaEventDefault));
+    check(cudaEventRecord(stamp_events_[index].get(), stream()), "cudaEventRecord");
+    return static_cast<int>(index);
+  }
+  double stamped(int stamp) override {
+    float milliseconds = 0;
+    check(cudaEventElapsedTime(&milliseconds, stamp_events_[0].get(),
+                               stamp_events_[static_cast<std::size_t>(stamp)].get()),
+          "cudaEventElapsedTime");
+    return static_cast<double>(milliseconds) * 1e-3;
   }
 
   // All streams begin after the first, and the first ends after all others.
@@ -175,9 +196,10 @@ class Gpu : public CudaBackend {
   std::array<OwnedStream, stream_count> streams_;
   std::size_t stream_ = 0;
   std::vector<OwnedEvent> events_;
+  std::vector<OwnedEvent> stamp_events_;
+  int stamps_ = 0;
   OwnedEvent fork_ = make_event();
   std::array<OwnedEvent, stream_count> join_;
-  OwnedGraph graph_;
   DeviceMemory position_;  // of the step under way
   PinnedMemory position_of_host_;
   OwnedStream apart_ = make_stream();
@@ -185,6 +207,7 @@ class Gpu : public CudaBackend {
   DeviceMemory product_scratch_;
   std::unique_ptr<Products> products_;
   std::unique_ptr<Fusions> fusions_;
+  OwnedGraph graph_;  // given back before the kernels that it starts
 };
 
 }  // namespace

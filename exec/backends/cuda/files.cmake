@@ -3,11 +3,17 @@
 set(cuda_kernels
   backends/cuda/activation.cu
   backends/cuda/add_numbers.cu
+  backends/cuda/attention.cu
+  backends/cuda/attention_grad.cu
+  backends/cuda/attention_grad_keys.cu
+  backends/cuda/attention_grad_queries.cu
+  backends/cuda/attention_relative.cu
   backends/cuda/bookkeeping.cu
   backends/cuda/context.cu
   backends/cuda/elementwise.cu
   backends/cuda/embedding.cu
   backends/cuda/experts.cu
+  backends/cuda/fp8.cu
   backends/cuda/framework_attention.cu
   backends/cuda/framework_elementwise.cu
   backends/cuda/framework_loss.cu
@@ -17,6 +23,7 @@ set(cuda_kernels
   backends/cuda/images.cu
   backends/cuda/linear.cu
   backends/cuda/loss.cu
+  backends/cuda/loss_with_grad.cu
   backends/cuda/norm.cu
   backends/cuda/norm_parts.cu
   backends/cuda/optimizer.cu

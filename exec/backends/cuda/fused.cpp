@@ -54,11 +54,18 @@ const Fusions::Loaded& Fusions::load(const FusedKernel& kernel) {
   return loaded_.emplace(kernel.source, std::move(loaded)).first->second;
 }
 
-// The first that cuBLASLt has.
+// The first that cuBLASLt has; one in fp8 where it has that of some only.
 void Fusions::prepare_lead(Prepared& prepared, const Device& device) const {
-  for (const Lead& lead : leads_of(*prepared.fusion)) {
+  const std::vector<Lead> leads = leads_of(*prepared.fusion);
+  prepared.lead = leads.back();
+  bool found = false;
+  for (const Lead& lead : leads) {
+    if (!device.products->prepare(lead.form)) continue;
+    const std::int64_t scratch = device.products->scratch_bytes(lead.form);
+    if (found && (prepared.workspace > 0 || scratch == 0)) continue;
+    found = true;
     prepared.lead = lead;
-    if (device.products->prepare(lead.form)) break;
+    prepared.workspace = scratch;
   }
   prepared.steps = without_led(prepared.steps, *prepared.lead);
 }
@@ -67,12 +74,13 @@ void Fusions::prepare_lead(Prepared& prepared, const Device& device) const {
 void Fusions::prepare_steps(Prepared& prepared, const OpCall& call, const Device& device) {
   if (std::optional<FusedKernel> kernel = kernel_of(prepared.steps)) {
     const Loaded& loaded = load(*kernel);
-    prepared.workspace = kernel->partial_bytes;
+    prepared.workspace = std::max(prepared.workspace, kernel->partial_bytes);
     prepared.generated = Generated{*std::move(kernel), &loaded};
     return;
   }
   if (prepared.lead) prepared.steps.steps.erase(prepared.steps.steps.begin());
-  prepared.workspace = workspace_of_steps(prepared.steps, call, device);
+  prepared.workspace =
+      std::max(prepared.workspace, workspace_of_steps(prepared.steps, call, device));
 }
 
 std::int64_t Fusions::prepare(const OpCall& call, const Device& device) {
@@ -104,7 +112,8 @@ void Fusions::run_lead(const KernelCall& call, const Fusion& fusion, const Lead&
                              .c = address(lead.c),
                              .start = address(lead.start),
                              .bias = address(lead.bias),
-                             .saved = address(lead.saved)},
+                             .saved = address(lead.saved),
+                             .scratch = call.context.workspace},
                             call.stream);
 }
 

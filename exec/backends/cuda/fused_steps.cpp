@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "exec/backends/cuda/loss_with_grad.h"
 #include "exec/backends/cuda/tables.h"
 #include "models/core/error.h"
 
@@ -66,25 +67,18 @@ class Block {
     }
   }
 
-  void run(const FusedStep& step) const {
-    const StepTypes types(fusion_, step, rows_, k_.call);
-    std::array<const void*, most_operands> in{};
-    std::array<void*, most_operands> out{};
-    for (int i = 0; i < step.inputs.size(); ++i)
-      in[static_cast<std::size_t>(i)] = address(step.inputs[i]);
-    if (types.takes_last()) in[types.inputs() - 1] = k_.operands.inputs.back();
-    for (int i = 0; i < step.outputs.size(); ++i)
-      out[static_cast<std::size_t>(i)] = address(step.outputs[i]);
+  const Fusion& fusion() const { return fusion_; }
+  const KernelCall& whole() const { return k_; }
+  std::int64_t rows() const { return rows_; }
+
+  OpContext context() const {
     OpContext context = k_.context;
     context.first_row = first_;
     context.whole_rows = fusion_.rows;
     context.workspace = scratch_;
-    const OpCall call = types.call();
-    const OpOperands operands{{in.data(), types.inputs()}, {out.data(), types.outputs()}};
-    row_of_step(step).run({call, operands, context, k_.device, k_.first_sequence, k_.stream});
+    return context;
   }
 
- private:
   std::byte* address(int id) const {
     if (fusion_.is_internal(id)) {
       std::int64_t offset = 0;
@@ -99,12 +93,65 @@ class Block {
     return const_cast<std::byte*>(static_cast<const std::byte*>(data)) + skipped;
   }
 
+ private:
   const Fusion& fusion_;
   const KernelCall& k_;
   std::int64_t first_, rows_;
   std::byte* internal_;
   void* scratch_;
 };
+
+// What the kernel of a step on a block is given.
+class StepCall {
+ public:
+  StepCall(const Block& block, const FusedStep& step)
+      : types_(block.fusion(), step, block.rows(), block.whole().call),
+        call_(types_.call()),
+        operands_{{in_.data(), types_.inputs()}, {out_.data(), types_.outputs()}},
+        context_(block.context()),
+        kernel_{call_,
+                operands_,
+                context_,
+                block.whole().device,
+                block.whole().first_sequence,
+                block.whole().stream} {
+    std::size_t inputs = 0, outputs = 0;
+    for (int id : step.inputs) in_[inputs++] = block.address(id);
+    if (types_.takes_last()) in_[inputs] = block.whole().operands.inputs.back();
+    for (int id : step.outputs) out_[outputs++] = block.address(id);
+  }
+  StepCall(const StepCall&) = delete;
+  StepCall& operator=(const StepCall&) = delete;
+  const KernelCall& kernel() const { return kernel_; }
+
+ private:
+  StepTypes types_;
+  std::array<const void*, most_operands> in_{};
+  std::array<void*, most_operands> out_{};
+  OpCall call_;
+  OpOperands operands_;
+  OpContext context_;
+  KernelCall kernel_;
+};
+
+// A loss and its gradient at once. False: they are not, or have no such kernel.
+bool run_pair(const Block& block, const FusedStep& first, const FusedStep& second) {
+  if (first.op != Op::cross_entropy || second.op != Op::cross_entropy_grad) return false;
+  const StepCall loss(block, first), gradient(block, second);
+  return cross_entropy_with_grad(loss.kernel(), gradient.kernel());
+}
+
+void run_block(const Block& block) {
+  const std::vector<FusedStep>& steps = block.fusion().steps;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    if (i + 1 < steps.size() && run_pair(block, steps[i], steps[i + 1])) {
+      ++i;
+      continue;
+    }
+    const StepCall call(block, steps[i]);
+    row_of_step(steps[i]).run(call.kernel());
+  }
+}
 
 std::int64_t rows_at_once(const Fusion& fusion) {
   return has_own_memory(fusion) ? fusion.block_rows : fusion.rows;
@@ -127,10 +174,8 @@ std::int64_t workspace_of_steps(const Fusion& fusion, const OpCall& call, const 
 
 void run_steps(const Fusion& fusion, const KernelCall& call) {
   const std::int64_t at_once = rows_at_once(fusion);
-  for (std::int64_t first = 0; first < fusion.rows; first += at_once) {
-    const Block block(fusion, call, first, std::min(at_once, fusion.rows - first));
-    for (const FusedStep& step : fusion.steps) block.run(step);
-  }
+  for (std::int64_t first = 0; first < fusion.rows; first += at_once)
+    run_block(Block(fusion, call, first, std::min(at_once, fusion.rows - first)));
 }
 
 }  // namespace meshwright::cuda

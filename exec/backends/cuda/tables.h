@@ -8,6 +8,8 @@
 namespace meshwright::cuda {
 
 std::span<const Row> activation_rows();
+std::span<const Row> attention_rows();
+std::span<const Row> attention_grad_rows();
 std::span<const Row> bookkeeping_rows();
 std::span<const Row> context_rows();
 std::span<const Row> elementwise_rows();
@@ -30,6 +32,8 @@ std::span<const Row> rope_rows();
 using Table = std::span<const Row> (*)();
 constexpr Table tables[] = {
     activation_rows,
+    attention_rows,
+    attention_grad_rows,
     bookkeeping_rows,
     context_rows,
     elementwise_rows,

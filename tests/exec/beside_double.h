@@ -1,0 +1,41 @@
+// The CUDA tables on the emulated device beside the CPU backend in double precision.
+#pragma once
+
+#include <memory>
+
+#include "tests/exec/op_cases.h"
+#include "tests/exec/table_backend.h"
+
+namespace meshwright {
+
+OpTensor in_double(const OpTensor& tensor);  // the same numbers; integers as they are
+double largest(const OpTensor& tensor);      // in absolute value; NaN: infinite
+
+// Both, with all real operands of the tables of one type.
+class Beside {
+ public:
+  explicit Beside(Dtype real);
+  double tolerance() const { return real_ == Dtype::f32 ? 1e-5 : 1e-2; }
+
+  // What the tables' kernel makes (Runner::run), after a CHECK of every output against the CPU's;
+  // integers are equal. Where each rank has something else to do, set tensor_rank and the like
+  // before.
+  std::vector<OpTensor> run(Op op, const Attributes& attributes,
+                            const std::vector<const OpTensor*>& inputs,
+                            const std::vector<Shape>& outputs, std::size_t added_outputs = 0);
+  OpTensor random(const InputSpec& spec, std::uint64_t seed) const {
+    return runner.random(spec, seed);
+  }
+
+ private:
+  std::unique_ptr<Backend> cpu_;
+  Dtype real_;
+
+ public:
+  int tensor_rank = 0, context_rank = 0;
+  std::int64_t first_sequence = 0;
+  TableBackend tables;
+  Runner reference, runner;
+};
+
+}  // namespace meshwright

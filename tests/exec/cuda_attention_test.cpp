@@ -1,0 +1,231 @@
+// Attention on the emulated device beside the CPU backend in double precision: lengths and widths
+// around the kernels' tiles, every packing, shared heads, biases and dropout; and the operations of
+// a context group, whose operands need not fit each other for that.
+#include <cmath>
+#include <string>
+
+#include "exec/backends/cpu/cpu_backend.h"
+#include "tests/catch.h"
+#include "tests/exec/op_cases.h"
+#include "tests/exec/table_backend.h"
+
+using namespace meshwright;
+
+namespace {
+
+using Tensors = std::vector<OpTensor>;
+
+OpTensor in_type(const OpTensor& tensor, Dtype dtype) {
+  OpTensor converted({tensor.type.shape, dtype});
+  for (std::int64_t i = 0; i < tensor.elements(); ++i) converted.set(i, tensor.get(i));
+  return converted;
+}
+
+Tensors in_type(const Tensors& tensors, Dtype dtype) {
+  Tensors converted;
+  for (const OpTensor& each : tensors) converted.push_back(in_type(each, dtype));
+  return converted;
+}
+
+double tolerance_of(Dtype dtype) { return dtype == Dtype::f32 ? 1e-5 : 1e-2; }
+
+// Relative to the largest number. A token alone has no gradient of its score but for rounding.
+void compare(std::string_view what, const Tensors& found, const Tensors& expected, Dtype dtype) {
+  REQUIRE(found.size() == expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    INFO(what << " " << i);
+    double largest = 0;
+    for (std::int64_t e = 0; e < expected[i].elements(); ++e)
+      largest = std::max(largest, std::fabs(expected[i].get(e)));
+    if (largest < 1e-6) {
+      for (std::int64_t e = 0; e < found[i].elements(); ++e)
+        if (!(std::fabs(found[i].get(e)) < 1e-6)) FAIL("element " << e << ": " << found[i].get(e));
+      continue;
+    }
+    CHECK(distance(found[i], expected[i]) < tolerance_of(dtype));
+  }
+}
+
+const char* name_of(Dtype dtype) {
+  return dtype == Dtype::f32 ? "f32" : dtype == Dtype::f16 ? "f16" : "bf16";
+}
+
+// One sequence or two, two heads of keys at most.
+struct Shapes {
+  int length, head_dim, heads, kv_heads;
+  Packing packing;
+  bool causal;
+};
+
+Case attention_case(const Shapes& shapes, Attributes a) {
+  a.micro_batch = shapes.length > 100 ? 1 : 2;
+  a.sequence_length = shapes.length;
+  a.head_dim = shapes.head_dim;
+  a.heads = shapes.heads;
+  a.kv_heads = shapes.kv_heads;
+  a.packing = shapes.packing;
+  a.causal = shapes.causal;
+  a.alibi_heads = 2 * shapes.heads;
+  const std::int64_t rows = std::int64_t{a.micro_batch} * a.sequence_length, dim = a.head_dim;
+  const std::int64_t s = a.sequence_length, all_heads = std::int64_t{a.micro_batch} * a.heads;
+  std::vector<InputSpec> inputs = {{{rows, (a.heads + 2 * a.kv_heads) * dim}}};
+  if (a.packing == Packing::separate)
+    inputs = {{{rows, a.heads * dim}}, {{rows, a.kv_heads * dim}}, {{rows, a.kv_heads * dim}}};
+  if (a.relative_buckets > 0) inputs.push_back({{a.relative_buckets, a.heads}});
+  const bool unfused = a.attention == AttentionKernel::unfused;
+  const std::string name =
+      std::to_string(shapes.length) + " tokens, " + std::to_string(shapes.heads) + " heads of " +
+      std::to_string(shapes.head_dim) + " on " + std::to_string(shapes.kv_heads) +
+      (shapes.causal ? ", causal" : "") + (unfused ? ", unfused" : "") +
+      (a.alibi ? ", alibi" : "") + (a.relative_buckets > 0 ? ", relative positions" : "") +
+      (a.dropout > 0 ? ", dropout" : "");
+  return {name,
+          Op::attention,
+          a,
+          inputs,
+          {{rows, a.heads * dim}, unfused ? Shape{all_heads, s, s} : Shape{all_heads, s}}};
+}
+
+void check_attention(const Case& c, Dtype dtype) {
+  INFO(c.name << ", " << name_of(dtype));
+  TableBackend tables;
+  const auto cpu = make_cpu_backend(1);
+  Runner runner(tables, dtype), reference(*cpu, Dtype::f64);
+  for (Runner* each : {&runner, &reference}) {
+    each->tensor_rank = 1;  // of two
+    each->first_sequence = 5;
+  }
+  const Played found = play(runner, c);
+  CHECK(tables.ran == std::set<Op>{Op::attention, Op::attention_grad});
+  const Tensors inputs = in_type(found.inputs, Dtype::f64);
+  const Tensors outputs = forward(reference, c, inputs);
+  compare("output", found.outputs, outputs, dtype);
+  compare("gradient", found.gradients,
+          rule_of(c.op).gradient(reference, c, inputs, outputs, in_type(found.dy, Dtype::f64)),
+          dtype);
+}
+
+constexpr Packing separate = Packing::separate, concatenated = Packing::concatenated,
+                  per_head = Packing::per_head;
+
+}  // namespace
+
+TEST_CASE("CUDA attention agrees around its tiles", "[exec][cuda]") {
+  const Shapes shapes = GENERATE(Shapes{1, 64, 2, 2, separate, true},         //
+                                 Shapes{17, 8, 4, 2, concatenated, true},     //
+                                 Shapes{64, 40, 2, 2, per_head, false},       //
+                                 Shapes{130, 64, 2, 1, concatenated, true},   //
+                                 Shapes{257, 64, 1, 1, separate, false},      //
+                                 Shapes{130, 80, 2, 2, per_head, true},       //
+                                 Shapes{130, 96, 2, 2, concatenated, false},  //
+                                 Shapes{257, 128, 2, 1, separate, true},      //
+                                 Shapes{64, 128, 1, 1, concatenated, false},  //
+                                 Shapes{67, 7, 3, 1, concatenated, true},     // not by 16 bytes
+                                 Shapes{66, 200, 2, 1, separate, true},       //
+                                 Shapes{131, 256, 1, 1, per_head, false});
+  const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16, Dtype::f16);
+  check_attention(attention_case(shapes, {}), dtype);
+}
+
+TEST_CASE("CUDA attention agrees with biases and dropout", "[exec][cuda]") {
+  const Shapes shapes = GENERATE(Shapes{17, 40, 2, 1, separate, false},   //
+                                 Shapes{130, 64, 1, 1, separate, true},   //
+                                 Shapes{130, 80, 1, 1, separate, false},  //
+                                 Shapes{67, 96, 2, 2, separate, true},    //
+                                 Shapes{257, 128, 1, 1, separate, true},  //
+                                 Shapes{66, 256, 1, 1, separate, false});
+  const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16, Dtype::f16);
+  Attributes a;
+  a.dropout = 0.25;
+  a.dropout_key = 0x123456789ABCDEF0;
+  check_attention(attention_case(shapes, a), dtype);
+  a.alibi = shapes.causal;
+  if (!shapes.causal) a.relative_buckets = 32, a.relative_distance = 128, a.scaled_scores = false;
+  if (a.relative_buckets > 0 && shapes.head_dim > 80) return;  // scores so large are no test
+  check_attention(attention_case(shapes, a), dtype);
+  a.attention = AttentionKernel::unfused;
+  check_attention(attention_case(shapes, a), dtype);
+}
+
+TEST_CASE("the table of relative positions gets its gradient from all tiles", "[exec][cuda]") {
+  const int head_dim = GENERATE(8, 64, 128);
+  const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
+  Attributes a;
+  a.relative_buckets = 16;
+  a.relative_distance = 100;
+  check_attention(attention_case({257, head_dim, 2, 1, separate, true}, a), dtype);
+}
+
+TEST_CASE("CUDA attention refuses heads that no kernel has registers for", "[exec][cuda]") {
+  TableBackend tables;
+  Runner runner(tables, Dtype::bf16);
+  const Case c = attention_case({4, 264, 1, 1, separate, true}, {});
+  CHECK_THROWS_WITH(play(runner, c), Catch::Contains("at most 256 numbers, not 264"));
+}
+
+namespace {
+
+// Both operations of one step of a ring, or of all steps at once, from random operands.
+void check_context(Attributes a, int rank, bool continues, Dtype dtype) {
+  a.heads = a.alibi_heads = 2;
+  a.kv_heads = 1;
+  const std::int64_t rows = std::int64_t{a.micro_batch} * a.sequence_length;
+  const std::int64_t kv_rows = a.ring_step < 0 ? a.context_degree * rows : rows;
+  const Shape q{rows, std::int64_t{a.heads} * a.head_dim};
+  const Shape packed_q{rows, std::int64_t{a.heads + 2 * a.kv_heads} * a.head_dim};
+  const Shape kv{kv_rows, std::int64_t{2} * a.kv_heads * a.head_dim};
+  const Shape log_sums{std::int64_t{a.micro_batch} * a.heads, a.sequence_length};
+
+  TableBackend tables;
+  const auto cpu = make_cpu_backend(1);
+  Runner runner(tables, dtype), statistics(tables, Dtype::f32), reference(*cpu, Dtype::f64);
+  runner.context_rank = reference.context_rank = rank;
+  const OpTensor query = runner.random({a.packing == separate ? q : packed_q}, 1),
+                 keys = runner.random({kv}, 2), y = runner.random({q}, 3),
+                 dy = runner.random({q}, 4), dq = runner.random({q}, 5),
+                 saved = statistics.random({log_sums}, 6);
+  const auto both = [&](Op op, const Tensors& inputs, const std::vector<Shape>& outputs) {
+    const Tensors wide = in_type(inputs, Dtype::f64);
+    std::vector<const OpTensor*> in, wide_in;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      in.push_back(&inputs[i]);
+      wide_in.push_back(&wide[i]);
+    }
+    compare(info(op).name, runner.run(op, a, in, outputs), reference.run(op, a, wide_in, outputs),
+            dtype);
+  };
+  Tensors inputs{query, keys};
+  if (continues) inputs.insert(inputs.end(), {y, saved});
+  both(Op::context_attention, inputs, {q, log_sums});
+  inputs = {query, keys, y, saved, dy};
+  if (continues) inputs.push_back(dq);
+  both(Op::context_attention_grad, inputs, {q, kv});
+  CHECK(tables.ran.size() == 2);
+}
+
+}  // namespace
+
+TEST_CASE("CUDA attention of a context group agrees at every step", "[exec][cuda][context]") {
+  const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
+  const bool causal = GENERATE(true, false);
+  // Tokens of a half: inside a block of four of dropout's random words, and in its bounds.
+  const int half = GENERATE(3, 66, 68);
+  const int rank = GENERATE(0, 2);
+  Attributes a;
+  a.micro_batch = half > 3 ? 1 : 2;
+  a.sequence_length = 2 * half;
+  a.head_dim = 16;
+  a.context_degree = 3;
+  a.causal = causal;
+  a.packing = rank == 0 ? separate : concatenated;
+  for (const bool extras : {false, true}) {
+    a.alibi = extras && causal;  // else the places of other ranks weigh too much
+    a.dropout = extras ? 0.25 : 0;
+    a.dropout_key = 3;
+    for (a.ring_step = -1; a.ring_step < a.context_degree; ++a.ring_step) {
+      INFO(name_of(dtype) << ", causal " << causal << ", half " << half << ", rank " << rank
+                          << ", step " << a.ring_step << ", extras " << extras);
+      check_context(a, rank, a.ring_step > 0, dtype);
+    }
+  }
+}
