@@ -79,6 +79,35 @@ Fusion long_blocks(Dtype dtype) {
   return fusion;
 }
 
+// The logits of x[10,8], their loss and its gradients, as the compiler's pass fuse_loss has them:
+// in blocks of 4 rows, the gradient of the logits in their place.
+Fusion head_and_loss(Dtype dtype) {
+  constexpr std::int64_t words = 1032;  // so many are a block's, which keeps a row of them
+  Fusion fusion;
+  const auto add = [&](Shape shape, bool cut, Dtype of) {
+    fusion.operands.push_back({shape, of});
+    fusion.cut.push_back(cut ? 1 : 0);
+  };
+  add({10, 8}, true, dtype);           // 0: x
+  add({words, 8}, false, dtype);       // 1: W
+  add({10}, true, Dtype::i32);         // 2: targets
+  add({10}, true, Dtype::f32);         // 3: loss
+  add({10, 8}, true, dtype);           // 4: dx
+  add({4, 1100}, false, Dtype::f32);   // 5: memory for a block of 7 and 8
+  add({words, 8}, false, Dtype::f32);  // 6: (+) dW
+  add({10, words}, true, dtype);       // 7: logits, then their gradient
+  add({10}, true, Dtype::f32);         // 8: log-sum-exp
+  fusion.inputs = 3, fusion.outputs = 3, fusion.accumulated = 1;
+  fusion.rows = 10, fusion.block_rows = 4;
+  fusion.loop = Fusion::Loop::long_blocks;
+  fusion.steps = {step(Op::linear, {0, 1}, {7}), step(Op::cross_entropy, {7, 2}, {3, 8}),
+                  step(Op::cross_entropy_grad, {7, 8, 2}, {7}),
+                  step(Op::linear_grad_input, {7, 1}, {4}),
+                  step(Op::linear_grad_weight, {0, 7}, {6})};
+  for (FusedStep& each : fusion.steps) each.attributes.vocabulary = words - 2;
+  return fusion;
+}
+
 // Rows of two widths: no kernel takes both.
 Fusion two_widths() {
   Fusion fusion;
@@ -250,6 +279,7 @@ TEST_CASE("fused operations compute what the CPU's do", "[exec][cuda]") {
   std::vector<FusionCase> cases;
   for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
     cases.push_back({"long blocks", long_blocks(dtype)});
+    cases.push_back({"a head and its loss", head_and_loss(dtype)});
     cases.push_back({"a layer that keeps", layer(true, dtype)});
     cases.push_back({"a layer", layer(false, dtype)});
     cases.push_back({"its gradient", gradient_of_layer(false, dtype)});

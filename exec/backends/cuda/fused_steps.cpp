@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "exec/backends/cuda/loss_with_grad.h"
 #include "exec/backends/cuda/tables.h"
 #include "models/core/error.h"
 
@@ -66,22 +67,49 @@ class Block {
     }
   }
 
-  void run(const FusedStep& step) const {
-    const StepTypes types(fusion_, step, rows_, k_.call);
-    std::array<const void*, most_operands> in{};
-    std::array<void*, most_operands> out{};
-    for (int i = 0; i < step.inputs.size(); ++i)
-      in[static_cast<std::size_t>(i)] = address(step.inputs[i]);
-    if (types.takes_last()) in[types.inputs() - 1] = k_.operands.inputs.back();
-    for (int i = 0; i < step.outputs.size(); ++i)
-      out[static_cast<std::size_t>(i)] = address(step.outputs[i]);
-    OpContext context = k_.context;
-    context.first_row = first_;
-    context.whole_rows = fusion_.rows;
-    context.workspace = scratch_;
-    const OpCall call = types.call();
-    const OpOperands operands{{in.data(), types.inputs()}, {out.data(), types.outputs()}};
-    row_of_step(step).run({call, operands, context, k_.device, k_.first_sequence, k_.stream});
+  // A step on the block.
+  class Call {
+   public:
+    Call(const Block& block, const FusedStep& step)
+        : block_(block),
+          types_(block.fusion_, step, block.rows_, block.k_.call),
+          context_(block.k_.context),
+          call_(types_.call()) {
+      for (int i = 0; i < step.inputs.size(); ++i)
+        in_[static_cast<std::size_t>(i)] = block.address(step.inputs[i]);
+      if (types_.takes_last()) in_[types_.inputs() - 1] = block.k_.operands.inputs.back();
+      for (int i = 0; i < step.outputs.size(); ++i)
+        out_[static_cast<std::size_t>(i)] = block.address(step.outputs[i]);
+      context_.first_row = block.first_;
+      context_.whole_rows = block.fusion_.rows;
+      context_.workspace = block.scratch_;
+    }
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+    KernelCall get() const {
+      const KernelCall& k = block_.k_;
+      return {call_, operands_, context_, k.device, k.first_sequence, k.stream};
+    }
+
+   private:
+    const Block& block_;
+    StepTypes types_;
+    std::array<const void*, most_operands> in_{};
+    std::array<void*, most_operands> out_{};
+    OpContext context_;
+    OpCall call_;
+    OpOperands operands_{{in_.data(), types_.inputs()}, {out_.data(), types_.outputs()}};
+  };
+
+  void run(std::span<const FusedStep> steps) const {
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      const Call call(*this, steps[i]);
+      if (i + 1 < steps.size() && steps[i + 1].op == Op::cross_entropy_grad &&
+          cross_entropy_with_grad(call.get(), Call(*this, steps[i + 1]).get()))
+        ++i;
+      else
+        row_of_step(steps[i]).run(call.get());
+    }
   }
 
  private:
@@ -129,7 +157,7 @@ void run_steps(const Fusion& fusion, const KernelCall& call) {
   const std::int64_t at_once = rows_at_once(fusion);
   for (std::int64_t first = 0; first < fusion.rows; first += at_once) {
     const Block block(fusion, call, first, std::min(at_once, fusion.rows - first));
-    for (const FusedStep& step : fusion.steps) block.run(step);
+    block.run(fusion.steps);
   }
 }
 
