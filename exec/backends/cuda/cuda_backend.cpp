@@ -37,7 +37,6 @@ class Gpu : public CudaBackend {
   explicit Gpu(const CudaOptions& options)
       : properties_(properties_of(options.device)),
         cache_(options.folder, most_cached_bytes),
-        fusions_(cache_, "sm_" + std::to_string(properties_.major * 10 + properties_.minor)),
         position_(device_memory(sizeof(long long))),
         position_of_host_(pinned_memory(sizeof(long long))) {
     for (OwnedStream& stream : streams_) stream = make_stream();
@@ -62,6 +61,13 @@ class Gpu : public CudaBackend {
   bool supports(Op op, Dtype dtype) const override {
     return row_of(op) != nullptr &&
            (dtype == Dtype::f32 || dtype == Dtype::f16 || dtype == Dtype::bf16);
+  }
+  // Of tensor cores; fp16's are the oldest, and without any it is slow, not wrong.
+  bool computes_in(Precision precision) const override {
+    const int generation = device_.major * 10 + device_.minor;
+    if (precision == Precision::fp8) return generation >= 89;
+    if (precision == Precision::bf16 || precision == Precision::tf32) return generation >= 80;
+    return true;
   }
   std::int64_t workspace_bytes(const OpCall& call) const override {
     const Row* row = row_of(call.op);
@@ -155,6 +161,11 @@ class Gpu : public CudaBackend {
   void* allocate_host(std::int64_t bytes) override { return pinned_memory(bytes).release(); }
   void deallocate_host(void* memory) override { check(cudaFreeHost(memory), "cudaFreeHost"); }
 
+  std::int64_t used_bytes() const override {
+    std::size_t free = 0, all = 0;
+    check(cudaMemGetInfo(&free, &all), "cudaMemGetInfo");
+    return static_cast<std::int64_t>(all - free);
+  }
   bool shares_memory_with_host() const override { return false; }
   void read(void* host, const void* own, std::int64_t bytes) override { move(host, own, bytes); }
   void write(void* own, const void* host, std::int64_t bytes) override { move(own, host, bytes); }
@@ -194,7 +205,6 @@ class Gpu : public CudaBackend {
   const cudaDeviceProp properties_;
   Device device_;
   KernelCache cache_;
-  Fusions fusions_;
   std::array<OwnedStream, stream_count> streams_;
   std::size_t stream_ = 0;
   std::vector<OwnedEvent> events_;
@@ -202,7 +212,6 @@ class Gpu : public CudaBackend {
   int stamps_ = 0;
   OwnedEvent fork_ = make_event();
   std::array<OwnedEvent, stream_count> join_;
-  OwnedGraph graph_;
   DeviceMemory position_;  // of the step under way
   PinnedMemory position_of_host_;
   OwnedStream apart_ = make_stream();
@@ -210,6 +219,7 @@ class Gpu : public CudaBackend {
   DeviceMemory product_scratch_;
   std::unique_ptr<Products> products_;
   std::unique_ptr<Fusions> fusions_;
+  OwnedGraph graph_;  // given back before the kernels that it starts
 };
 
 }  // namespace

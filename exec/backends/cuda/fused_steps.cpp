@@ -67,52 +67,18 @@ class Block {
     }
   }
 
-  // A step on the block.
-  class Call {
-   public:
-    Call(const Block& block, const FusedStep& step)
-        : block_(block),
-          types_(block.fusion_, step, block.rows_, block.k_.call),
-          context_(block.k_.context),
-          call_(types_.call()) {
-      for (int i = 0; i < step.inputs.size(); ++i)
-        in_[static_cast<std::size_t>(i)] = block.address(step.inputs[i]);
-      if (types_.takes_last()) in_[types_.inputs() - 1] = block.k_.operands.inputs.back();
-      for (int i = 0; i < step.outputs.size(); ++i)
-        out_[static_cast<std::size_t>(i)] = block.address(step.outputs[i]);
-      context_.first_row = block.first_;
-      context_.whole_rows = block.fusion_.rows;
-      context_.workspace = block.scratch_;
-    }
-    Call(const Call&) = delete;
-    Call& operator=(const Call&) = delete;
-    KernelCall get() const {
-      const KernelCall& k = block_.k_;
-      return {call_, operands_, context_, k.device, k.first_sequence, k.stream};
-    }
+  const Fusion& fusion() const { return fusion_; }
+  const KernelCall& whole() const { return k_; }
+  std::int64_t rows() const { return rows_; }
 
-   private:
-    const Block& block_;
-    StepTypes types_;
-    std::array<const void*, most_operands> in_{};
-    std::array<void*, most_operands> out_{};
-    OpContext context_;
-    OpCall call_;
-    OpOperands operands_{{in_.data(), types_.inputs()}, {out_.data(), types_.outputs()}};
-  };
-
-  void run(std::span<const FusedStep> steps) const {
-    for (std::size_t i = 0; i < steps.size(); ++i) {
-      const Call call(*this, steps[i]);
-      if (i + 1 < steps.size() && steps[i + 1].op == Op::cross_entropy_grad &&
-          cross_entropy_with_grad(call.get(), Call(*this, steps[i + 1]).get()))
-        ++i;
-      else
-        row_of_step(steps[i]).run(call.get());
-    }
+  OpContext context() const {
+    OpContext context = k_.context;
+    context.first_row = first_;
+    context.whole_rows = fusion_.rows;
+    context.workspace = scratch_;
+    return context;
   }
 
- private:
   std::byte* address(int id) const {
     if (fusion_.is_internal(id)) {
       std::int64_t offset = 0;
@@ -127,12 +93,65 @@ class Block {
     return const_cast<std::byte*>(static_cast<const std::byte*>(data)) + skipped;
   }
 
+ private:
   const Fusion& fusion_;
   const KernelCall& k_;
   std::int64_t first_, rows_;
   std::byte* internal_;
   void* scratch_;
 };
+
+// What the kernel of a step on a block is given.
+class StepCall {
+ public:
+  StepCall(const Block& block, const FusedStep& step)
+      : types_(block.fusion(), step, block.rows(), block.whole().call),
+        call_(types_.call()),
+        operands_{{in_.data(), types_.inputs()}, {out_.data(), types_.outputs()}},
+        context_(block.context()),
+        kernel_{call_,
+                operands_,
+                context_,
+                block.whole().device,
+                block.whole().first_sequence,
+                block.whole().stream} {
+    std::size_t inputs = 0, outputs = 0;
+    for (int id : step.inputs) in_[inputs++] = block.address(id);
+    if (types_.takes_last()) in_[inputs] = block.whole().operands.inputs.back();
+    for (int id : step.outputs) out_[outputs++] = block.address(id);
+  }
+  StepCall(const StepCall&) = delete;
+  StepCall& operator=(const StepCall&) = delete;
+  const KernelCall& kernel() const { return kernel_; }
+
+ private:
+  StepTypes types_;
+  std::array<const void*, most_operands> in_{};
+  std::array<void*, most_operands> out_{};
+  OpCall call_;
+  OpOperands operands_;
+  OpContext context_;
+  KernelCall kernel_;
+};
+
+// A loss and its gradient at once. False: they are not, or have no such kernel.
+bool run_pair(const Block& block, const FusedStep& first, const FusedStep& second) {
+  if (first.op != Op::cross_entropy || second.op != Op::cross_entropy_grad) return false;
+  const StepCall loss(block, first), gradient(block, second);
+  return cross_entropy_with_grad(loss.kernel(), gradient.kernel());
+}
+
+void run_block(const Block& block) {
+  const std::vector<FusedStep>& steps = block.fusion().steps;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    if (i + 1 < steps.size() && run_pair(block, steps[i], steps[i + 1])) {
+      ++i;
+      continue;
+    }
+    const StepCall call(block, steps[i]);
+    row_of_step(steps[i]).run(call.kernel());
+  }
+}
 
 std::int64_t rows_at_once(const Fusion& fusion) {
   return has_own_memory(fusion) ? fusion.block_rows : fusion.rows;
@@ -155,10 +174,8 @@ std::int64_t workspace_of_steps(const Fusion& fusion, const OpCall& call, const 
 
 void run_steps(const Fusion& fusion, const KernelCall& call) {
   const std::int64_t at_once = rows_at_once(fusion);
-  for (std::int64_t first = 0; first < fusion.rows; first += at_once) {
-    const Block block(fusion, call, first, std::min(at_once, fusion.rows - first));
-    block.run(fusion.steps);
-  }
+  for (std::int64_t first = 0; first < fusion.rows; first += at_once)
+    run_block(Block(fusion, call, first, std::min(at_once, fusion.rows - first)));
 }
 
 }  // namespace meshwright::cuda
