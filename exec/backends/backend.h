@@ -41,6 +41,7 @@ class Backend {
   // Whether the operation is a kernel of this backend with activations of this type. Collectives
   // (tensor_reduce, sequence_gather, ...) are not: the runtime gives them to a communicator.
   virtual bool supports(Op op, Dtype dtype) const = 0;
+  virtual bool computes_in(Precision precision) const = 0;
   virtual std::int64_t workspace_bytes(const OpCall& call) const = 0;
   virtual std::unique_ptr<Updater> make_updater(const Training& training) = 0;
 
@@ -53,12 +54,20 @@ class Backend {
   virtual void await(int /*event*/) {}
   // Returns when everything issued above, on all streams, is complete.
   virtual void wait() = 0;
+  // The same of the stream in use alone. A message may only end when this host has gone on.
+  virtual void wait_for_stream() { wait(); }
 
   // Before a step's first operation: what OpContext::step_position will be.
   virtual void begin_step(std::int64_t /*step_position*/) {}
   virtual void run(const OpCall& call, const OpOperands& operands, const OpContext& context) = 0;
   // Between any two of host memory of this backend's making and its own memory.
   virtual void copy(void* to, const void* from, std::int64_t bytes) = 0;
+
+  // For traces, on a device with streams: marks the moment at which the stream in use comes here.
+  // Once that is complete: the moment, in seconds since the latest begin_stamps.
+  virtual void begin_stamps() {}
+  virtual int stamp() { return -1; }
+  virtual double stamped(int /*stamp*/) { return 0; }
 
   // A step's work as a whole, where the device can keep it: what is issued from begin_capture to
   // end_capture is not done, and each replay does it then. Host memory that it copies from is read
@@ -67,6 +76,7 @@ class Backend {
   virtual void begin_capture() {}
   virtual void end_capture() {}
   virtual void replay() {}
+  virtual void drop_capture() {}  // before the communicators that it uses end
 
   // At least 64-byte aligned; never null. The memory is not cleared.
   virtual void* allocate(std::int64_t bytes) = 0;
@@ -75,6 +85,8 @@ class Backend {
   virtual void* allocate_host(std::int64_t bytes) = 0;
   virtual void deallocate_host(void* memory) = 0;
 
+  // Of a memory of its own: bytes in use, whoever uses them.
+  virtual std::int64_t used_bytes() const { return 0; }
   // Whether its memory is the host's too; else the host reads and writes it by these, which are
   // complete when they return and may be called from any thread. They do not wait for what was
   // issued before.

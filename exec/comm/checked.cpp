@@ -155,7 +155,7 @@ class CheckedWorld : public World {
   explicit CheckedWorld(World& inner) : inner_(inner) {
     std::vector<int> ranks(static_cast<std::size_t>(inner.size()));
     std::iota(ranks.begin(), ranks.end(), 0);
-    everybody_ = inner.group(GroupKind::world, ranks);
+    everybody_ = inner.on_host().group(GroupKind::world, ranks);
   }
   int rank() const override { return inner_.rank(); }
   int size() const override { return inner_.size(); }
@@ -165,6 +165,7 @@ class CheckedWorld : public World {
     if (ranks.size() <= 1) return members;
     return std::make_unique<CheckedCommunicator>(std::move(members), kind, ranks, *everybody_);
   }
+  World& on_host() override { return inner_.on_host(); }
   std::int64_t resident_bytes_of_others() const override {
     return inner_.resident_bytes_of_others();
   }

@@ -1,8 +1,8 @@
 // Collectives and messages of one process group, and the world that makes groups and memory for
 // them. The same degrees give the same bits run after run: sums are taken in the order of group
 // ranks 0, 1, 2, ..., or by NCCL in an order that depends on sizes and topology (nccl.h). On a
-// device they are ordered as its operations are: what was issued before on the stream in use happens
-// before, what is issued there later happens after.
+// device they are ordered as its operations are: what was issued before on the stream in use
+// happens before, what is issued there later happens after.
 #pragma once
 
 #include <cstdint>
@@ -78,6 +78,8 @@ class World {
 
   // The same ranks talking from host memory, where `group` works on a device's.
   virtual World& on_host() { return *this; }
+  // Whether the groups' calls return before they are done, as a device's operations do.
+  virtual bool issues_to_streams() const { return false; }
 
   // Memory of other ranks that collectives have touched: it counts in this process's VmHWM, but is
   // theirs.

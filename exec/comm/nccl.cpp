@@ -74,6 +74,8 @@ class NcclWorld : public World {
                                               std::move(neighbours), streams_, watch_, deadline_s_);
   }
 
+  World& on_host() override { return host_; }
+  bool issues_to_streams() const override { return true; }
   std::int64_t resident_bytes_of_others() const override {
     return host_.resident_bytes_of_others();
   }
@@ -107,8 +109,8 @@ class NcclWorld : public World {
         ncclComm_t comm = nullptr;
         ncclConfig_t few = config();
         few.maxCTAs = message_blocks;
-        check_nccl(ncclCommSplit(all.comm(), color, sends ? 0 : 1, &comm, &few),
-                   "ncclCommSplit", all.comm());
+        check_nccl(ncclCommSplit(all.comm(), color, sends ? 0 : 1, &comm, &few), "ncclCommSplit",
+                   all.comm());
         if (color == NCCL_SPLIT_NOCOLOR) continue;
         const int peer = sends ? next : before;
         const int others[] = {ranks[static_cast<std::size_t>(peer)]};

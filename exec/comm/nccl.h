@@ -29,9 +29,8 @@
 
 namespace meshwright {
 
-// Device memory and groups on it. `host` (mpi or self) is how the ranks find each other, and is
-// asked for what is the host's own: abandon(), and collectives on host memory by its own groups.
-// Both arguments outlive the world. Every rank makes it at the same time.
+// Device memory and groups on it. `host` (mpi or self) is how the ranks find each other, and what
+// on_host() gives. Both arguments outlive the world. Every rank makes it at the same time.
 std::unique_ptr<World> make_nccl_world(World& host, StreamSource& streams, double deadline_s);
 
 // What a run prints once: NCCL's and CUDA's versions, those `variables` (NAME=VALUE) that NCCL, its

@@ -65,11 +65,35 @@ void Runtime::run_tasks() {
   backend_.use(static_cast<int>(Stream::compute));
   backend_.begin_step(position_);
   read_ahead();
+  if (can_capture_ && search_ == nullptr && !options_.trace)
+    issue_captured();
+  else
+    issue_tasks();
+  backend_.wait();
+  if (options_.trace) settle_times();
+}
+
+void Runtime::issue_tasks() {
+  if (options_.trace) begin_times();
   for (std::size_t task = 0; task < program_.tasks.size(); ++task) run_task(static_cast<int>(task));
   const RunId everything{static_cast<int>(program_.tasks.size()), 0};
   complete_until(sends_, everything);
   complete_until(receives_, everything);
-  backend_.wait();
+}
+
+// The first step makes what an operation makes when it is first run; the second is captured.
+void Runtime::issue_captured() {
+  if (capture_ == Capture::none) {
+    capture_ = Capture::ready;
+    return issue_tasks();
+  }
+  if (capture_ == Capture::ready) {
+    backend_.begin_capture();
+    issue_tasks();
+    backend_.end_capture();
+    capture_ = Capture::done;
+  }
+  backend_.replay();
 }
 
 void Runtime::read_ahead() {
@@ -142,7 +166,7 @@ void Runtime::execute(int task, const Instruction& instruction, int index) {
     message(instruction, task, index);
     return events_.record(task, index);
   }
-  const SimTime begin = options_.trace ? now() : 0;
+  const SimTime begin = options_.trace ? moment() : 0;
   if (search_ != nullptr) search_->before(instruction, running);
   switch (instruction.kind) {
     case InstructionKind::compute:
@@ -171,7 +195,7 @@ void Runtime::execute(int task, const Instruction& instruction, int index) {
       throw RunError("the engine met an instruction that it cannot run");
   }
   events_.record(task, index);
-  if (options_.trace || search_ != nullptr) backend_.wait();
+  if (search_ != nullptr) backend_.wait_for_stream();
   if (search_ != nullptr) search_->after(instruction, running);
   if (options_.trace) note(task, index, begin);
 }
@@ -254,9 +278,10 @@ void Runtime::message(const Instruction& instruction, int task, int index) {
   const Operand& operand = is_send ? instruction.inputs[0] : instruction.outputs[0];
   void* data = memory_.address(operand, running.slot, running.window);
   const std::int64_t bytes = operand.type.bytes();
-  const std::size_t entry = options_.trace ? note(task, index, now()) : 0;
+  const SimTime begin = options_.trace ? moment() : 0;
   const Request request =
       is_send ? members.isend(data, bytes, peer, tag) : members.irecv(data, bytes, peer, tag);
+  const std::size_t entry = options_.trace ? note(task, index, begin) : 0;
   pending(instruction.stream).push_back({{task, index}, request, entry});
 }
 
@@ -319,12 +344,34 @@ void Runtime::make_progress() {
 }
 
 void Runtime::finish(const Pending& pending) {
-  if (options_.trace) timeline_.entries[pending.entry].end = now();
+  if (options_.trace && pending.request != 0) timeline_.entries[pending.entry].end = moment();
 }
 
 std::size_t Runtime::note(int task, int index, SimTime begin) {
-  timeline_.entries.push_back({world_.rank(), task, index, begin, now()});
+  timeline_.entries.push_back({world_.rank(), task, index, begin, moment()});
   return timeline_.entries.size() - 1;
+}
+
+// On a device with streams: the number of a stamp, which settle_times() makes a time of.
+SimTime Runtime::moment() {
+  return backend_.shares_memory_with_host() ? now() : SimTime{backend_.stamp()};
+}
+
+void Runtime::begin_times() {
+  if (backend_.shares_memory_with_host()) return;
+  backend_.begin_stamps();
+  stamps_begin_ = now();
+}
+
+void Runtime::settle_times() {
+  if (backend_.shares_memory_with_host()) return;
+  const auto time_of = [&](SimTime stamp) {
+    return stamps_begin_ + to_sim_time(Seconds{backend_.stamped(static_cast<int>(stamp))});
+  };
+  for (TimelineEntry& entry : timeline_.entries) {
+    entry.begin = time_of(entry.begin);
+    entry.end = time_of(entry.end);
+  }
 }
 
 SimTime Runtime::now() const {

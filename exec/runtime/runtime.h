@@ -49,6 +49,7 @@ class Runtime {
   // cannot run yet is NotSupportedYet.
   Runtime(const std::vector<Program>& stages, const Plan& plan, const Mesh& mesh, World& world,
           Backend& backend, const RuntimeOptions& options);
+  ~Runtime();
 
   // Trains one step, counted from 1, on the global batch that begins with sequence `position`. Loss
   // or norm that are not finite: the step is replayed from the unchanged state to find where that
@@ -104,7 +105,10 @@ class Runtime {
   void reserve_workspace();
   void reserve_messages();
 
+  bool can_capture() const;
   void run_tasks();
+  void issue_tasks();
+  void issue_captured();
   void read_ahead();
   void run_task(int task);
   [[noreturn]] void fail_non_finite(std::string_view what);
@@ -131,6 +135,9 @@ class Runtime {
   int tag_of(const Instruction& instruction, const Task& task) const;
   std::size_t note(int task, int index, SimTime begin);
   SimTime now() const;
+  SimTime moment();
+  void begin_times();
+  void settle_times();
   Fifo<Pending>& pending(Stream stream) { return stream == Stream::pipe_send ? sends_ : receives_; }
   Communicator& group(GroupKind kind) { return *groups_.at(kind); }
   int context_rank() const { return own_.rdp % mesh_.degrees().context; }
@@ -171,6 +178,10 @@ class Runtime {
   NonFiniteSearch* search_ = nullptr;  // while a step is replayed
   Inputs step_inputs_;
   Timeline timeline_;
+  SimTime stamps_begin_ = 0;
+  enum class Capture { none, ready, done };
+  const bool can_capture_;
+  Capture capture_ = Capture::none;
   std::chrono::steady_clock::time_point start_;
 };
 

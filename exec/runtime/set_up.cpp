@@ -40,7 +40,8 @@ Runtime::Runtime(const std::vector<Program>& stages, const Plan& plan, const Mes
       step_inputs_(program_, memory_,
                    {plan.training.micro_batch, own_.tensor, mesh.degrees().tensor, context_rank(),
                     mesh.degrees().context},
-                   plan.training.sequence_length) {
+                   plan.training.sequence_length),
+      can_capture_(can_capture()) {
   MESHWRIGHT_CHECK(mesh.ranks() == world.size(), "the plan has as many ranks as there are");
   check_supported_here();
   make_groups();
@@ -54,11 +55,14 @@ Runtime::Runtime(const std::vector<Program>& stages, const Plan& plan, const Mes
   start_ = std::chrono::steady_clock::now();
 }
 
+Runtime::~Runtime() { backend_.drop_capture(); }
+
 void Runtime::check_supported_here() const {
   const Dtype storage = storage_of(plan_.training.precision);
-  if (plan_.training.precision == Precision::tf32 || plan_.training.precision == Precision::fp8)
+  if (!backend_.computes_in(plan_.training.precision))
     throw InputError("/training/precision: " + std::string(name_of(plan_.training.precision)) +
-                     " is an arithmetic of GPU tensor cores; use fp32, fp16 or bf16");
+                     " is an arithmetic of GPU tensor cores that this device (" +
+                     std::string(backend_.name()) + ") does not have; use fp32 or fp16");
   for_each_instruction(program_, [&](const Instruction& instruction) {
     const bool by_optimizer =
         instruction.op == Op::update_loss_scale || instruction.op == Op::lamb_norms;
@@ -68,6 +72,23 @@ void Runtime::check_supported_here() const {
                             " cannot compute the operation " +
                             std::string(info(instruction.op).name) + " yet");
   });
+}
+
+// What talks through the host cannot be kept, and a graph of very many operations would take more
+// memory than it saves time.
+bool Runtime::can_capture() const {
+  constexpr std::size_t most_operations = 50000;
+  if (!backend_.can_capture()) return false;
+  std::size_t operations = 0;
+  bool talks = false;
+  for (const Task& task : program_.tasks)
+    for (const Instruction& each :
+         program_.bodies[static_cast<std::size_t>(task.body)].instructions) {
+      operations += 1;
+      const bool reads = each.kind == InstructionKind::load_input;
+      talks = talks || (each.group != GroupKind::none && !reads) || each.peer >= 0;
+    }
+  return operations <= most_operations && (!talks || world_.issues_to_streams());
 }
 
 // Every rank goes through the kinds in the same order, whether it is in such a group or not.

@@ -18,6 +18,7 @@ struct cublasLtMatmulDescOpaque_t {
   const void* bias = nullptr;
   void* aux = nullptr;
   std::int64_t aux_stride = 0, aux_batch_stride = 0;
+  const void *a_scale = nullptr, *b_scale = nullptr;
 };
 
 struct cublasLtMatrixLayoutOpaque_t {
@@ -26,7 +27,8 @@ struct cublasLtMatrixLayoutOpaque_t {
   std::int32_t batch = 1;
   std::int64_t batch_stride = 0;
 
-  std::int64_t element_bytes() const { return type == CUDA_R_32F ? 4 : 2; }
+  bool is_fp8() const { return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2; }
+  std::int64_t element_bytes() const { return type == CUDA_R_32F ? 4 : is_fp8() ? 1 : 2; }
   std::int64_t bytes() const {
     return ((batch - 1) * batch_stride + (columns - 1) * stride + rows) * element_bytes();
   }
@@ -46,6 +48,7 @@ using Layout = cublasLtMatrixLayoutOpaque_t;
 
 bool epilogues_refused = false;
 std::map<Algorithm, long long> issued;
+long long issued_in_fp8 = 0;
 
 [[noreturn]] void misused(const std::string& how) {
   throw std::logic_error("cuBLASLt was misused: " + how);
@@ -89,8 +92,21 @@ Sizes sizes_of(const Description& description, const Layout& a, const Layout& b,
   return sizes;
 }
 
-bool has_types(const Layout& a, const Layout& b, const Layout& c, const Layout& d) {
-  return a.type == b.type && c.type == d.type && (d.type == a.type || d.type == CUDA_R_32F);
+// fp8: not both of the kind for gradients, sums along the memory of both, sizes of 16.
+bool has_fp8(const Description& description, const Layout& a, const Layout& b, const Layout& d) {
+  const bool kinds = a.type == CUDA_R_8F_E4M3 || b.type == CUDA_R_8F_E4M3;
+  const bool along =
+      description.transpose_a == CUBLAS_OP_T && description.transpose_b == CUBLAS_OP_N;
+  const bool sizes = a.rows % 16 == 0 && a.columns % 16 == 0 && b.columns % 16 == 0;
+  return a.is_fp8() && b.is_fp8() && kinds && along && sizes && d.batch == 1 &&
+         (d.type == CUDA_R_16BF || d.type == CUDA_R_32F);
+}
+
+bool has_types(const Description& description, const Layout& a, const Layout& b, const Layout& c,
+               const Layout& d) {
+  if (c.type != d.type) return false;
+  if (a.is_fp8() || b.is_fp8()) return has_fp8(description, a, b, d);
+  return a.type == b.type && (d.type == a.type || d.type == CUDA_R_32F);
 }
 
 bool has_epilogue(const Description& description, const Layout& d) {
@@ -128,7 +144,7 @@ cublasLtMatmulHeuristicResult_t result_of(Algorithm algorithm, const Layout& d) 
 }
 
 std::int64_t least_alignment(Algorithm algorithm, const Layout& layout) {
-  return algorithm == Algorithm::aligned ? 16 : layout.element_bytes();
+  return algorithm == Algorithm::aligned || layout.is_fp8() ? 16 : layout.element_bytes();
 }
 bool rows_are_aligned(Algorithm algorithm, const Layout& layout) {
   const std::int64_t bytes = least_alignment(algorithm, layout);
@@ -146,8 +162,25 @@ void require_address(const void* address, const Layout& layout, Algorithm algori
           "an operand is not within device memory");
 }
 
+// Sign, exponent, fraction.
+float value_of_fp8(unsigned int bits, int fraction_bits, int bias) {
+  const unsigned int magnitude = bits & 0x7fU;
+  const bool ieee = fraction_bits == 2;  // e4m3 has no infinity, and a NaN only
+  if (ieee ? magnitude > 0x7cU : magnitude == 0x7fU) return NAN;
+  if (ieee && magnitude == 0x7cU) return (bits & 0x80U) != 0 ? -INFINITY : INFINITY;
+  const int exponent = static_cast<int>(magnitude >> static_cast<unsigned int>(fraction_bits));
+  const int fraction = static_cast<int>(magnitude) - (exponent << fraction_bits);
+  const int whole = exponent > 0 ? fraction + (1 << fraction_bits) : fraction;
+  const float x =
+      std::ldexp(static_cast<float>(whole), std::max(exponent, 1) - bias - fraction_bits);
+  return (bits & 0x80U) != 0 ? -x : x;
+}
+
 float widened(const void* data, std::int64_t i, cudaDataType_t type) {
   if (type == CUDA_R_32F) return static_cast<const float*>(data)[i];
+  if (type == CUDA_R_8F_E4M3) return value_of_fp8(static_cast<const unsigned char*>(data)[i], 3, 7);
+  if (type == CUDA_R_8F_E5M2)
+    return value_of_fp8(static_cast<const unsigned char*>(data)[i], 2, 15);
   const unsigned short bits = static_cast<const unsigned short*>(data)[i];
   return type == CUDA_R_16F ? float_of_half(bits)
                             : __uint_as_float(static_cast<unsigned int>(bits) << 16U);
@@ -222,6 +255,9 @@ struct Work {
   void finish(double sum, std::int64_t i, std::int64_t j, std::int64_t batch) const {
     const cublasLtEpilogue_t epilogue = description.epilogue;
     double x = alpha * sum;
+    if (a.is_fp8())
+      x *= static_cast<double>(*static_cast<const float*>(description.a_scale)) *
+           static_cast<double>(*static_cast<const float*>(description.b_scale));
     if (beta != 0)
       x += beta *
            static_cast<double>(widened(c_data, batch * c.batch_stride + j * c.stride + i, c.type));
@@ -241,6 +277,7 @@ struct Work {
 namespace emulated {
 void refuse_epilogues(bool refused) { epilogues_refused = refused; }
 long long products_by(Algorithm algorithm) { return issued[algorithm]; }
+long long products_in_fp8() { return issued_in_fp8; }
 }  // namespace emulated
 
 const char* cublasLtGetStatusString(cublasStatus_t status) {
@@ -296,6 +333,10 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t description,
       return set(x.aux_stride, value, bytes);
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE:
       return set(x.aux_batch_stride, value, bytes);
+    case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER:
+      return set(x.a_scale, value, bytes);
+    case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER:
+      return set(x.b_scale, value, bytes);
   }
   return CUBLAS_STATUS_INVALID_VALUE;
 }
@@ -357,7 +398,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                                               int* count) {
   const Sizes sizes = sizes_of(*description, *a, *b, *c, *d);
   *count = 0;
-  if (!has_types(*a, *b, *c, *d) || !has_epilogue(*description, *d))
+  if (!has_types(*description, *a, *b, *c, *d) || !has_epilogue(*description, *d))
     return CUBLAS_STATUS_NOT_SUPPORTED;
   const auto fits = [&](const Layout& layout, std::uint32_t alignment, Algorithm algorithm) {
     return alignment % static_cast<std::uint32_t>(least_alignment(algorithm, layout)) == 0 &&
@@ -386,7 +427,7 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t de
                                        const cublasLtMatmulAlgo_t* algorithm,
                                        cublasLtMatmulHeuristicResult_t* result) {
   sizes_of(*description, *a, *b, *c, *d);
-  if (!has_types(*a, *b, *c, *d) || !has_epilogue(*description, *d))
+  if (!has_types(*description, *a, *b, *c, *d) || !has_epilogue(*description, *d))
     return CUBLAS_STATUS_NOT_SUPPORTED;
   const Algorithm known = algorithm_of(*algorithm);
   for (const Layout* each : {a, b, c, d})
@@ -414,6 +455,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   require_address(c, *c_layout, known);
   require_address(d, *d_layout, known);
   require(c != d || c_layout->stride == d_layout->stride, "C and D overlap");
+  if (a_layout->is_fp8())
+    for (const void* scale : {description->a_scale, description->b_scale})
+      require(emulated::space_of(scale, sizeof(float)) == emulated::Space::device,
+              "a scale is not within device memory");
   const cublasLtEpilogue_t epilogue = description->epilogue;
   if (has_bias(epilogue))
     require_address(
@@ -430,6 +475,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                      .batch_stride = description->aux_batch_stride},
                     Algorithm::aligned);
   ++issued[known];
+  issued_in_fp8 += a_layout->is_fp8() ? 1 : 0;
   const Work work{*description,
                   *a_layout,
                   *b_layout,

@@ -15,7 +15,13 @@ enum cublasStatus_t {
 const char* cublasLtGetStatusString(cublasStatus_t status);
 std::size_t cublasLtGetVersion();
 
-enum cudaDataType_t { CUDA_R_32F = 0, CUDA_R_16F = 2, CUDA_R_16BF = 14 };
+enum cudaDataType_t {
+  CUDA_R_32F = 0,
+  CUDA_R_16F = 2,
+  CUDA_R_16BF = 14,
+  CUDA_R_8F_E4M3 = 28,
+  CUDA_R_8F_E5M2 = 29
+};
 enum cublasOperation_t { CUBLAS_OP_N = 0, CUBLAS_OP_T = 1 };
 enum cublasComputeType_t { CUBLAS_COMPUTE_32F = 68, CUBLAS_COMPUTE_32F_FAST_TF32 = 77 };
 
@@ -48,6 +54,8 @@ enum cublasLtMatmulDescAttributes_t {
   CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER = 11,
   CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD = 12,
   CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE = 13,
+  CUBLASLT_MATMUL_DESC_A_SCALE_POINTER = 17,
+  CUBLASLT_MATMUL_DESC_B_SCALE_POINTER = 18,
 };
 struct cublasLtMatmulDescOpaque_t;
 using cublasLtMatmulDesc_t = cublasLtMatmulDescOpaque_t*;
@@ -125,5 +133,6 @@ void refuse_epilogues(bool refused);
 // Products that were issued, of those algorithms; see cublasLt.cpp.
 enum class Algorithm : std::uint64_t { aligned = 11, any = 12, split = 13, split_in_place = 14 };
 long long products_by(Algorithm algorithm);
+long long products_in_fp8();
 
 }  // namespace emulated

@@ -9,7 +9,9 @@ enum cudaError_t {
   cudaErrorMemoryAllocation = 2,
   cudaErrorInvalidConfiguration = 9,
   cudaErrorInvalidDevice = 101,
+  cudaErrorInvalidKernelImage = 200,
   cudaErrorInvalidResourceHandle = 400,
+  cudaErrorSymbolNotFound = 500,
   cudaErrorNotReady = 600,
   cudaErrorLaunchFailure = 719,
   cudaErrorNotSupported = 801,
@@ -140,3 +142,23 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
 cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
+
+// ---- kernels that are loaded at run time (nvrtc.h, libraries.cpp)
+
+using cudaLibrary_t = struct CUlib_st*;
+using cudaKernel_t = struct CUkern_st*;
+enum cudaJitOption : int {};
+enum cudaLibraryOption : int {};
+cudaError_t cudaLibraryLoadData(cudaLibrary_t* library, const void* code, cudaJitOption* options,
+                                void** values, unsigned int count, cudaLibraryOption* of_library,
+                                void** of_library_values, unsigned int of_library_count);
+cudaError_t cudaLibraryUnload(cudaLibrary_t library);
+cudaError_t cudaLibraryGetKernel(cudaKernel_t* kernel, cudaLibrary_t library, const char* name);
+struct cudaFuncAttributes {
+  std::size_t sharedSizeBytes, localSizeBytes;
+  int maxThreadsPerBlock, numRegs, maxDynamicSharedSizeBytes;
+};
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel);
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value);
+cudaError_t cudaLaunchKernel(const void* kernel, dim3 blocks, dim3 threads, void** arguments,
+                             std::size_t shared_bytes, cudaStream_t stream);

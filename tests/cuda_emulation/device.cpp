@@ -32,6 +32,10 @@ const char* cudaGetErrorString(cudaError_t error) {
       return "invalid configuration argument";
     case cudaErrorInvalidDevice:
       return "invalid device ordinal";
+    case cudaErrorInvalidKernelImage:
+      return "device kernel image is invalid";
+    case cudaErrorSymbolNotFound:
+      return "named symbol not found";
     case cudaErrorInvalidResourceHandle:
       return "invalid resource handle";
     case cudaErrorNotReady:

@@ -21,7 +21,10 @@ constexpr std::size_t stack_bytes = 512 << 10;
 constexpr std::size_t stack_bytes = 128 << 10;
 #endif
 
-std::size_t page() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
+std::size_t page() {
+  static const auto bytes = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  return bytes;
+}
 
 // A page below the stack that is out of reach: a kernel that needs more stops there.
 char* allocate_stack() {

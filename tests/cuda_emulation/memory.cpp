@@ -1,6 +1,8 @@
 // Device memory: a part of the address space that is closed while the host runs.
 #include <sys/mman.h>
+#include <unistd.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -28,7 +30,7 @@ class DeviceMemory {
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) throw std::bad_alloc();
     begin_ = static_cast<char*>(memory);
-    set_open(false);
+    set_access(begin_, begin_ + device_bytes, false);
   }
 
   bool holds(const void* address) const {
@@ -51,10 +53,7 @@ class DeviceMemory {
       place = begin + rounded_up(size) + zone;
     }
     if (place + rounded_up(bytes) + zone > begin_ + device_bytes) return nullptr;
-    const bool was_open = open_;
-    set_open(true);
-    std::memset(place - zone, poison, zone + rounded_up(bytes) + zone);
-    set_open(was_open);
+    fill(place - zone, zone + rounded_up(bytes) + zone);
     taken_.emplace(place, bytes);
     held_ += bytes;
     return place;
@@ -62,10 +61,7 @@ class DeviceMemory {
   bool deallocate(char* address) {
     const auto found = taken_.find(address);
     if (found == taken_.end()) return false;
-    const bool was_open = open_;
-    set_open(true);
-    std::memset(address, poison, found->second);
-    set_open(was_open);
+    fill(address, found->second);
     held_ -= found->second;
     taken_.erase(found);
     return true;
@@ -82,14 +78,32 @@ class DeviceMemory {
   void set_open(bool open) {
     if (open == open_) return;
     open_ = open;
-    if (is_protected_) mprotect(begin_, device_bytes, open ? PROT_READ | PROT_WRITE : PROT_NONE);
+    if (is_protected_) set_access(begin_, end_of_taken(), open);
   }
   void set_protected(bool wanted) {
-    mprotect(begin_, device_bytes, open_ || !wanted ? PROT_READ | PROT_WRITE : PROT_NONE);
+    set_access(begin_, begin_ + device_bytes, open_ || !wanted);
     is_protected_ = wanted;
   }
 
  private:
+  // Only what is in use is opened and closed: that takes its time for every page.
+  char* end_of_taken() const {
+    if (taken_.empty()) return begin_;
+    const auto& [begin, size] = *taken_.rbegin();
+    return begin + rounded_up(size) + zone;
+  }
+  static void set_access(char* begin, char* end, bool open) {
+    static const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    char* first = begin - reinterpret_cast<std::uintptr_t>(begin) % page;
+    const auto bytes = static_cast<std::size_t>(end - first + page - 1) / page * page;
+    if (bytes > 0) mprotect(first, bytes, open ? PROT_READ | PROT_WRITE : PROT_NONE);
+  }
+  void fill(char* begin, std::size_t bytes) const {
+    if (is_protected_) set_access(begin, begin + bytes, true);
+    std::memset(begin, poison, bytes);
+    if (is_protected_ && !open_) set_access(begin, begin + bytes, false);
+  }
+
   static void check_zone(const char* from, std::size_t bytes, const char* side, const char* begin,
                          std::size_t size) {
     for (std::size_t i = 0; i < bytes; ++i)
@@ -102,7 +116,7 @@ class DeviceMemory {
   char* begin_ = nullptr;
   std::map<char*, std::size_t> taken_;
   std::size_t held_ = 0;
-  bool is_protected_ = true, open_ = true;
+  bool is_protected_ = true, open_ = false;
 };
 
 DeviceMemory& device_memory() {

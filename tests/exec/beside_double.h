@@ -17,8 +17,9 @@ class Beside {
   explicit Beside(Dtype real);
   double tolerance() const { return real_ == Dtype::f32 ? 1e-5 : 1e-2; }
 
-  // What the tables' kernel makes (Runner::run), after a CHECK of every output against the CPU's.
-  // Where each rank has something else to do, set tensor_rank and the like before.
+  // What the tables' kernel makes (Runner::run), after a CHECK of every output against the CPU's;
+  // integers are equal. Where each rank has something else to do, set tensor_rank and the like
+  // before.
   std::vector<OpTensor> run(Op op, const Attributes& attributes,
                             const std::vector<const OpTensor*>& inputs,
                             const std::vector<Shape>& outputs, std::size_t added_outputs = 0);

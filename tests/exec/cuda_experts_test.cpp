@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "models/graph/experts.h"
-#include "tests/exec/beside_cpu.h"
+#include "tests/exec/beside_double.h"
 
 using namespace meshwright;
 
@@ -36,7 +36,7 @@ Attributes attributes_of(const Layer& layer) {
 }  // namespace
 
 TEST_CASE("the device routes tokens as the CPU does, equal logits too", "[exec][cuda]") {
-  BesideCpu both(GENERATE(Dtype::f32, Dtype::f16, Dtype::bf16));
+  Beside both(GENERATE(Dtype::f32, Dtype::f16, Dtype::bf16));
   const Layer layer = any_layer();
   const Attributes a = attributes_of(layer);
   const std::int64_t rows = std::int64_t{layer.batch} * layer.length, h = layer.width;
@@ -45,20 +45,21 @@ TEST_CASE("the device routes tokens as the CPU does, equal logits too", "[exec][
   for (std::int64_t i = 0; i < logits.elements(); ++i)
     logits.set(i, std::round(4 * logits.get(i)) / 2);  // nine different numbers
   const Shape chosen{rows, layer.chosen};
-  const auto routed = both.run(Op::route, a, {logits}, {chosen, chosen, {layer.batch}});
+  const auto routed = both.run(Op::route, a, {&logits}, {chosen, chosen, {layer.batch}});
   const OpTensor &weights = routed[0], &places = routed[1];
 
   OpTensor dweights({chosen, Dtype::f32});
   for (std::int64_t i = 0; i < dweights.elements(); ++i) dweights.set(i, std::sin(double(i)));
-  both.run(Op::route_grad, a, {logits, places, dweights}, {logits.type.shape});
-  const OpTensor scale = tensor_of({1}, Dtype::f32, {64});
-  both.run(Op::route_grad, a, {logits, places, dweights, scale}, {logits.type.shape});
+  both.run(Op::route_grad, a, {&logits, &places, &dweights}, {logits.type.shape});
+  OpTensor scale({{1}, Dtype::f32});
+  scale.set(0, 64);
+  both.run(Op::route_grad, a, {&logits, &places, &dweights, &scale}, {logits.type.shape});
 
   const OpTensor x = both.random({{rows, h}}, 2), y = both.random({{slots, h}}, 3);
-  both.run(Op::dispatch, a, {x, places}, {{slots, h}});
-  both.run(Op::dispatch_grad, a, {places, y}, {{rows, h}});
-  both.run(Op::combine, a, {y, weights, places}, {{rows, h}});
-  both.run(Op::combine_grad, a, {y, weights, places, x}, {{slots, h}, chosen});
+  both.run(Op::dispatch, a, {&x, &places}, {{slots, h}});
+  both.run(Op::dispatch_grad, a, {&places, &y}, {{rows, h}});
+  both.run(Op::combine, a, {&y, &weights, &places}, {{rows, h}});
+  both.run(Op::combine_grad, a, {&y, &weights, &places, &x}, {{slots, h}, chosen});
 }
 
 TEST_CASE("on the device too tokens without a number for a logit go to an expert", "[exec][cuda]") {

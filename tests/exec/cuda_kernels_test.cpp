@@ -53,16 +53,19 @@ std::vector<Case> all_cases() {
 }
 
 // Operations that are no part of a case above: cuda_experts_test, cuda_framework_test,
-// cuda_losses_test, cuda_rows_test.
+// cuda_fused_test, cuda_losses_test, cuda_rows_test.
 bool has_own_test(Op op) {
   constexpr Op ops[] = {Op::combine,
                         Op::combine_grad,
+                        Op::context_attention,
+                        Op::context_attention_grad,
                         Op::context_pack,
                         Op::context_unpack,
                         Op::cross_entropy_combine,
                         Op::cross_entropy_stats,
                         Op::dispatch,
                         Op::dispatch_grad,
+                        Op::fused,
                         Op::image_patches,
                         Op::mask_scores,
                         Op::norm_parts,

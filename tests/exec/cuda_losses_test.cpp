@@ -3,11 +3,21 @@
 #include <cmath>
 #include <cstring>
 
-#include "tests/exec/beside_cpu.h"
+#include "exec/backends/cuda/loss_with_grad.h"
+#include "tests/cuda_emulation/emulated.h"
+#include "tests/exec/beside_double.h"
+#include "tests/exec/device_array.h"
 
 using namespace meshwright;
 
 namespace {
+
+OpTensor tensor_of(const Shape& shape, Dtype dtype, const std::vector<double>& numbers) {
+  OpTensor tensor({shape, dtype});
+  for (std::size_t i = 0; i < numbers.size(); ++i)
+    tensor.set(static_cast<std::int64_t>(i), numbers[i]);
+  return tensor;
+}
 
 Dtype any_type() { return GENERATE(Dtype::f32, Dtype::f16, Dtype::bf16); }
 
@@ -20,10 +30,48 @@ OpTensor columns_of(const OpTensor& matrix, std::int64_t first, std::int64_t cou
   return part;
 }
 
+// Operands in device memory, and the losses and their gradient of one kernel.
+struct WithGrad {
+  OpTensor logits, targets, loss, saved, gradient;
+  bool done = false;
+
+  WithGrad(const OpTensor& of, const OpTensor& their_targets, const Attributes& a,
+           const OpTensor* loss_scale, bool in_place)
+      : logits(of), targets(their_targets), gradient(of) {
+    const std::int64_t rows = of.type.shape[0];
+    loss = saved = OpTensor({{rows}, Dtype::f32});
+    const DeviceArray<double> on_device(logits.storage), target_numbers(targets.storage);
+    const DeviceArray<double> losses(loss.storage), log_sums(saved.storage), d(of.storage);
+    const DeviceArray<double> scale(loss_scale != nullptr ? loss_scale->storage
+                                                          : std::vector<double>(1));
+    void* made = in_place ? on_device.data() : d.data();
+    const std::vector<TensorType> forward_in = {logits.type, targets.type},
+                                  forward_out = {loss.type, saved.type},
+                                  backward_out = {gradient.type};
+    std::vector<TensorType> backward_in = {logits.type, saved.type, targets.type};
+    if (loss_scale != nullptr) backward_in.push_back(loss_scale->type);
+    const std::vector<const void*> forward_from = {on_device.data(), target_numbers.data()};
+    const std::vector<const void*> backward_from = {on_device.data(), log_sums.data(),
+                                                    target_numbers.data(), scale.data()};
+    const std::vector<void*> forward_to = {losses.data(), log_sums.data()}, backward_to = {made};
+    const OpCall forward{Op::cross_entropy, a, forward_in, forward_out};
+    const OpCall backward{Op::cross_entropy_grad, a, backward_in, backward_out};
+    const OpOperands forward_operands{forward_from, forward_to};
+    const OpOperands backward_operands{backward_from, backward_to};
+    const cuda::Device device{132, 9, 0, 227 << 10};
+    done = cuda::cross_entropy_with_grad({forward, forward_operands, {}, device, {}, nullptr},
+                                         {backward, backward_operands, {}, device, {}, nullptr});
+    if (!done) return;
+    loss.storage = losses.get();
+    saved.storage = log_sums.get();
+    gradient.storage = in_place ? on_device.get() : d.get();
+  }
+};
+
 }  // namespace
 
 TEST_CASE("the loss over a vocabulary of fifty thousand words", "[exec][cuda]") {
-  BesideCpu both(any_type());
+  Beside both(any_type());
   const std::int64_t rows = 3, columns = GENERATE(50257, 50304);
   Attributes a;
   a.vocabulary = 50257;
@@ -33,17 +81,18 @@ TEST_CASE("the loss over a vocabulary of fifty thousand words", "[exec][cuda]") 
   logits.set(4, 40);  // one that outweighs what came before
   logits.set(2 * columns + 5, -INFINITY);
   const OpTensor targets = tensor_of({rows}, Dtype::i32, {4, 50256, 0});
-  const auto out = both.run(Op::cross_entropy, a, {logits, targets}, {{rows}, {rows}});
+  const auto out = both.run(Op::cross_entropy, a, {&logits, &targets}, {{rows}, {rows}});
   CHECK(out[0].get(0) < 1e-3);
-  const auto d = both.run(Op::cross_entropy_grad, a, {logits, out[1], targets}, {{rows, columns}});
+  const auto d =
+      both.run(Op::cross_entropy_grad, a, {&logits, &out[1], &targets}, {{rows, columns}});
   for (std::int64_t c = 50257; c < columns; ++c) REQUIRE(d[0].get(c) == 0);
   logits.set(2 * columns + 5, 0);
-  const auto logs = both.run(Op::log_softmax, a, {logits}, {{rows, columns}});
-  both.run(Op::nll_loss, a, {logs[0], targets}, {{rows}});
+  const auto logs = both.run(Op::log_softmax, a, {&logits}, {{rows, columns}});
+  both.run(Op::nll_loss, a, {&logs[0], &targets}, {{rows}});
 }
 
 TEST_CASE("ranks that share a vocabulary find the loss of the whole", "[exec][cuda]") {
-  BesideCpu both(any_type());
+  Beside both(any_type());
   // Of 4 * 136 columns 400 are words: the third rank has masked ones, the last nothing else.
   const std::int64_t rows = 37, width = 136, ranks = 4;
   Attributes a;
@@ -51,9 +100,9 @@ TEST_CASE("ranks that share a vocabulary find the loss of the whole", "[exec][cu
   a.scale = 0.25;
   const OpTensor logits = both.random({{rows, ranks * width}}, 1);
   const OpTensor targets = both.random({{rows}, 400}, 2);
-  const auto whole = both.run(Op::cross_entropy, a, {logits, targets}, {{rows}, {rows}});
+  const auto whole = both.run(Op::cross_entropy, a, {&logits, &targets}, {{rows}, {rows}});
   const auto whole_grad =
-      both.run(Op::cross_entropy_grad, a, {logits, whole[1], targets}, {{rows, ranks * width}});
+      both.run(Op::cross_entropy_grad, a, {&logits, &whole[1], &targets}, {{rows, ranks * width}});
   a.vocabulary_parallel = true;
   a.tensor_degree = static_cast<int>(ranks);
   OpTensor stats({{ranks * 3, rows}, Dtype::f32});
@@ -61,29 +110,27 @@ TEST_CASE("ranks that share a vocabulary find the loss of the whole", "[exec][cu
     const OpTensor own = columns_of(logits, both.tensor_rank * width, width);
     std::vector<OpTensor> of_rank;
     if (both.tensor_rank < 3) {
-      of_rank = both.run(Op::cross_entropy_stats, a, {own, targets}, {{3, rows}});
+      of_rank = both.run(Op::cross_entropy_stats, a, {&own, &targets}, {{3, rows}});
     } else {  // nothing to compare with a maximum of none
-      TableBackend tables;
-      Runner runner(tables, both.dtype());
-      runner.tensor_rank = 3;
-      of_rank = runner.run(Op::cross_entropy_stats, a, {&own, &targets}, {{3, rows}});
+      both.runner.tensor_rank = 3;
+      of_rank = both.runner.run(Op::cross_entropy_stats, a, {&own, &targets}, {{3, rows}});
       CHECK(of_rank[0].get(0) == -INFINITY);
     }
     for (std::int64_t i = 0; i < 3 * rows; ++i)
       stats.set(both.tensor_rank * 3 * rows + i, of_rank[0].get(i));
   }
-  const auto out = both.run(Op::cross_entropy_combine, a, {stats}, {{rows}, {rows}});
+  const auto out = both.run(Op::cross_entropy_combine, a, {&stats}, {{rows}, {rows}});
   CHECK(distance(out[0], whole[0]) < 1e-6);
   CHECK(distance(out[1], whole[1]) < 1e-6);
   for (both.tensor_rank = 0; both.tensor_rank < ranks; ++both.tensor_rank) {
     const OpTensor own = columns_of(logits, both.tensor_rank * width, width);
-    const auto d = both.run(Op::cross_entropy_grad, a, {own, out[1], targets}, {{rows, width}});
+    const auto d = both.run(Op::cross_entropy_grad, a, {&own, &out[1], &targets}, {{rows, width}});
     CHECK(distance(d[0], columns_of(whole_grad[0], both.tensor_rank * width, width)) < 1e-5);
   }
 }
 
 TEST_CASE("a device's loss scale multiplies the gradients of losses", "[exec][cuda]") {
-  BesideCpu both(any_type());
+  Beside both(any_type());
   Attributes a;
   a.micro_batch = 2;
   a.sequence_length = 33;
@@ -91,13 +138,13 @@ TEST_CASE("a device's loss scale multiplies the gradients of losses", "[exec][cu
   a.scale = 0x1p-10;
   const OpTensor scale = tensor_of({1}, Dtype::f32, {1024});
   const OpTensor logits = both.random({{66, 77}}, 1), targets = both.random({{66}, 70}, 2);
-  const auto out = both.run(Op::cross_entropy, a, {logits, targets}, {{66}, {66}});
-  both.run(Op::cross_entropy_grad, a, {logits, out[1], targets, scale}, {{66, 77}});
+  const auto out = both.run(Op::cross_entropy, a, {&logits, &targets}, {{66}, {66}});
+  both.run(Op::cross_entropy_grad, a, {&logits, &out[1], &targets, &scale}, {{66, 77}});
   const OpTensor pairs = both.random({{66, 2}}, 3), answers = both.random({{2, 2}, 33}, 4);
-  const auto span = both.run(Op::span_loss, a, {pairs, answers}, {{4}, {4}});
-  both.run(Op::span_loss_grad, a, {pairs, span[1], answers, scale}, {{66, 2}});
-  const auto logs = both.run(Op::log_softmax, a, {logits}, {{66, 77}});
-  both.run(Op::nll_loss_grad, a, {logs[0], targets, scale}, {{66, 77}});
+  const auto span = both.run(Op::span_loss, a, {&pairs, &answers}, {{4}, {4}});
+  both.run(Op::span_loss_grad, a, {&pairs, &span[1], &answers, &scale}, {{66, 2}});
+  const auto logs = both.run(Op::log_softmax, a, {&logits}, {{66, 77}});
+  both.run(Op::nll_loss_grad, a, {&logs[0], &targets, &scale}, {{66, 77}});
 }
 
 TEST_CASE("on the device the gradient of a loss may take the place of the logits", "[exec][cuda]") {
@@ -141,4 +188,47 @@ TEST_CASE("a target outside the vocabulary gives no number for a loss", "[exec][
   const auto loss = runner.run(Op::span_loss, a, {&pairs, &answers}, {{2}, {2}})[0];
   CHECK(std::isnan(loss.get(0)));
   CHECK(std::isfinite(loss.get(1)));
+}
+
+TEST_CASE("a loss and its gradient in one kernel are those of two", "[exec][cuda]") {
+  Beside both(any_type());
+  // Part of a turn of the block's threads, several turns, a row that fills the shared memory.
+  const std::int64_t rows = 3, columns = GENERATE(1032, 20000, 50304);
+  const bool in_place = GENERATE(false, true);
+  Attributes a;
+  a.vocabulary = columns - 5;
+  a.scale = 0.5;
+  OpTensor logits = both.random({{rows, columns}}, 1);
+  for (std::int64_t i = 0; i < logits.elements(); ++i) logits.set(i, 8 * logits.get(i));
+  const OpTensor targets = both.random({{rows}, static_cast<int>(a.vocabulary)}, 2);
+  const OpTensor scale = tensor_of({1}, Dtype::f32, {16});
+  const auto out = both.run(Op::cross_entropy, a, {&logits, &targets}, {{rows}, {rows}});
+  const auto d =
+      both.run(Op::cross_entropy_grad, a, {&logits, &out[1], &targets, &scale}, {{rows, columns}});
+  const WithGrad one(logits, targets, a, &scale, in_place);
+  REQUIRE(one.done);
+  CHECK(distance(one.loss, out[0]) < 1e-6);
+  CHECK(distance(one.saved, out[1]) < 1e-6);
+  CHECK(distance(one.gradient, d[0]) < both.tolerance());
+  CHECK(one.gradient.get(2 * columns - 1) == 0);
+  emulated::reverse_threads(true);
+  const WithGrad again(logits, targets, a, &scale, in_place);
+  emulated::reverse_threads(false);
+  CHECK(std::memcmp(again.gradient.storage.data(), one.gradient.storage.data(),
+                    static_cast<std::size_t>(logits.type.bytes())) == 0);
+}
+
+TEST_CASE("rows that no block can keep have two kernels for a loss and its gradient",
+          "[exec][cuda]") {
+  const auto done = [](Dtype dtype, std::int64_t columns, const Attributes& a) {
+    const OpTensor logits({{1, columns}, dtype}), targets({{1}, Dtype::i32});
+    return WithGrad(logits, targets, a, nullptr, true).done;
+  };
+  CHECK(done(Dtype::bf16, 50304, {}));
+  CHECK_FALSE(done(Dtype::bf16, 50257, {}));   // not in 16 bytes
+  CHECK_FALSE(done(Dtype::bf16, 128256, {}));  // 250 KiB
+  CHECK_FALSE(done(Dtype::bf16, 1024, {}));    // a warp's
+  Attributes cut;
+  cut.vocabulary_parallel = true;
+  CHECK_FALSE(done(Dtype::bf16, 50304, cut));
 }

@@ -1,6 +1,7 @@
 // Products on the emulated device (tests/cuda_emulation/cublasLt.h) against sums in double.
 #include "exec/backends/cuda/products.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -260,6 +261,129 @@ TEST_CASE("fp32 factors are rounded to tf32 where that is asked for", "[exec][cu
   const Numbers a(Dtype::f32, {1 + 0x1p-12}), b(Dtype::f32, {1.0}), c(Dtype::f32, {0.0});
   device.run({.m = 1, .n = 1, .k = 1}, {a.data(), b.data(), c.data()});
   CHECK(c.values() == std::vector<double>{tf32 ? 1 : 1 + 0x1p-12});
+}
+
+namespace {
+
+// The nearest number with so many bits of fraction, of two the even one; not below the smallest
+// step, not above the largest number.
+double rounded_to(double x, int fraction, int least_exponent, double largest) {
+  if (x == 0) return 0;
+  const int exponent = std::max(std::ilogb(x), least_exponent);
+  const double step = std::ldexp(1.0, exponent - fraction);
+  return std::clamp(std::nearbyint(x / step) * step, -largest, largest);
+}
+
+// A matrix in fp8, whose largest number has the largest magnitude.
+std::vector<double> in_fp8(std::vector<double> values, bool gradient) {
+  const float most = gradient ? 57344.0F : 448.0F;
+  float largest = 0;
+  for (const double x : values) largest = std::max(largest, std::fabs(static_cast<float>(x)));
+  const float factor = most / largest;
+  for (double& x : values) {
+    const double scaled = static_cast<double>(static_cast<float>(x) * factor);
+    x = (gradient ? rounded_to(scaled, 2, -14, 57344) : rounded_to(scaled, 3, -6, 448)) /
+        static_cast<double>(factor);
+  }
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE("factors in fp8 have a scale each", "[exec][cuda]") {
+  const Device device({.fp8 = true});
+  using cuda::MayRound;
+  const MayRound may_round =
+      GENERATE(MayRound::yes, MayRound::first_is_gradient, MayRound::second_is_gradient);
+  for (int forms = 0; forms < 8; ++forms) {
+    ProductForm form{.m = 80,
+                     .n = 48,
+                     .k = 144,
+                     .transpose_a = (forms & 1) != 0,
+                     .transpose_b = (forms & 2) != 0,
+                     .adds = (forms & 4) != 0,
+                     .factors = Dtype::bf16,
+                     .result = (forms & 4) != 0 ? Dtype::f32 : Dtype::bf16,
+                     .may_round = may_round};
+    INFO(text_of(form));
+    // Numbers of many sizes, some of them below the smallest.
+    std::vector<double> of_a = random_numbers(form.m * form.k, 1),
+                        of_b = random_numbers(form.k * form.n, 2);
+    for (std::size_t i = 0; i < of_a.size(); ++i)
+      of_a[i] *= std::exp2(-static_cast<double>(i % 40));
+    for (double& x : of_b) x *= 1e-6;
+    const Numbers a(Dtype::bf16, of_a), b(Dtype::bf16, of_b);
+    const std::vector<double> zeros(static_cast<std::size_t>(form.m * form.n), 0.0);
+    const Numbers c(form.result, zeros);
+    REQUIRE(device.products->prepare(form));
+    const std::int64_t bytes = device.products->scratch_bytes(form);
+    REQUIRE(bytes > 0);
+    const Numbers scratch(Dtype::f32,
+                          std::vector<double>(static_cast<std::size_t>(bytes / 4), NAN));
+    device.run(form, {.a = a.data(), .b = b.data(), .c = c.data(), .scratch = scratch.data()});
+    const Expected expected =
+        expected_of(form, in_fp8(a.values(), may_round == MayRound::first_is_gradient),
+                    in_fp8(b.values(), may_round == MayRound::second_is_gradient), zeros, {}, {});
+    compare(c.values(), expected.c, form.result == Dtype::f32 ? 1e-5 : 5e-3);
+  }
+  // Not a multiple of 16, not allowed, not asked for.
+  CHECK(device.products->scratch_bytes(
+            {.m = 80, .n = 40, .k = 144, .factors = Dtype::bf16, .may_round = may_round}) == 0);
+  CHECK(device.products->scratch_bytes({.m = 80, .n = 48, .k = 144, .factors = Dtype::bf16}) == 0);
+  const Device without;
+  CHECK(without.products->scratch_bytes(
+            {.m = 80, .n = 48, .k = 144, .factors = Dtype::bf16, .may_round = may_round}) == 0);
+}
+
+TEST_CASE("a NaN or an infinity in a factor is one in fp8", "[exec][cuda]") {
+  const Device device({.fp8 = true});
+  const ProductForm form{.m = 16,
+                         .n = 16,
+                         .k = 16,
+                         .factors = Dtype::bf16,
+                         .may_round = cuda::MayRound::first_is_gradient};
+  for (const double bad : {double{NAN}, double{INFINITY}, 0.0}) {
+    std::vector<double> values(256, bad == 0.0 ? 0.0 : 1.0);
+    const Numbers b(Dtype::bf16, std::vector<double>(256, 1.0)), c(Dtype::f32, values);
+    values[0] = bad;
+    const Numbers a(Dtype::bf16, values);
+    const Numbers scratch(
+        Dtype::f32,
+        std::vector<double>(static_cast<std::size_t>(device.products->scratch_bytes(form) / 4)));
+    device.run(form, {.a = a.data(), .b = b.data(), .c = c.data(), .scratch = scratch.data()});
+    CHECK(std::isfinite(c.values()[0]) == (bad == 0.0));
+    if (bad == 0.0) CHECK(c.values() == std::vector<double>(256, 0.0));
+  }
+}
+
+TEST_CASE("a product is captured and runs again", "[exec][cuda]") {
+  const Device device;
+  const ProductForm form{.m = 1, .n = 1, .k = 2, .epilogue = Epilogue::bias};
+  const Numbers a(Dtype::f32, {1, 2}), b(Dtype::f32, {3, 4}), c(Dtype::f32, {0});
+  const Numbers bias(Dtype::f32, {5}), other(Dtype::f32, {7});
+  const auto run = [&](const Numbers& added, cudaStream_t stream) {
+    device.products->run(form, {.a = a.data(), .b = b.data(), .c = c.data(), .bias = added.data()},
+                         stream);
+  };
+  cudaStream_t stream = nullptr;
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t exec = nullptr;
+  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
+  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), "cudaStreamBeginCapture");
+  run(bias, stream);
+  check(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
+  check(cudaGraphInstantiate(&exec, graph, 0), "cudaGraphInstantiate");
+  run(other, stream);  // the plan is the captured one's, which stays as it was
+  for (const double factor : {1.0, 10.0}) {
+    const std::vector<float> numbers = {static_cast<float>(factor), 2};
+    check(cudaMemcpy(a.data(), numbers.data(), 8, cudaMemcpyHostToDevice), "cudaMemcpy");
+    check(cudaGraphLaunch(exec, stream), "cudaGraphLaunch");
+    check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+    CHECK(c.values() == std::vector<double>{factor * 3 + 2 * 4 + 5});
+  }
+  check(cudaGraphExecDestroy(exec), "cudaGraphExecDestroy");
+  check(cudaGraphDestroy(graph), "cudaGraphDestroy");
+  check(cudaStreamDestroy(stream), "cudaStreamDestroy");
 }
 
 TEST_CASE("a form is planned once, and its choice is found again", "[exec][cuda]") {

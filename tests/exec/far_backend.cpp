@@ -241,6 +241,7 @@ class FarWorld : public World {
     return std::make_unique<FarCommunicator>(host_.group(kind, ranks), backend_);
   }
   World& on_host() override { return host_; }
+  bool issues_to_streams() const override { return true; }
   std::int64_t resident_bytes_of_others() const override { return 0; }
   void abandon(int exit_code) override { host_.abandon(exit_code); }
 

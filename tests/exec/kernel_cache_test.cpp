@@ -58,6 +58,18 @@ TEST_CASE("source, architecture and compiler are a kernel's key", "[exec][cuda]"
     CHECK(key.hash() != other.hash());
 }
 
+TEST_CASE("of two who make a content at once, both take the first one's", "[exec][cuda]") {
+  const TestFolder folder;
+  KernelCache slow(folder.path(), plenty), fast(folder.path(), plenty);
+  const std::string taken = slow.get(key_of("a"), [&] {
+    CHECK(get(fast, "a", "first") == "first");
+    return std::string("second");
+  });
+  CHECK(taken == "first");
+  CHECK(get(fast, "a", "third") == "first");
+  CHECK(folder.names().size() == 1);  // no parts stay behind
+}
+
 TEST_CASE("a damaged kernel is made again", "[exec][cuda]") {
   const TestFolder folder;
   KernelCache cache(folder.path(), plenty);

@@ -87,9 +87,17 @@ class OneStream : public StreamSource {
   cudaStream_t stream = nullptr;
 };
 
+// One each, where there are several.
+void choose_device() {
+  int devices = 0;
+  cuda::check(cudaGetDeviceCount(&devices), "cudaGetDeviceCount");
+  cuda::check(cudaSetDevice(test_world().rank() % devices), "cudaSetDevice");
+}
+
 // Two streams of a device, of which one is the current one, and a world on it.
 struct Device {
   Device() {
+    choose_device();
     cuda::check(cudaStreamCreateWithFlags(&first, cudaStreamNonBlocking), "cudaStreamCreate");
     cuda::check(cudaStreamCreateWithFlags(&second, cudaStreamNonBlocking), "cudaStreamCreate");
     streams.stream = first;
@@ -343,6 +351,7 @@ TEST_CASE("messages to oneself on a device are copied when both ends are there",
 }
 
 TEST_CASE("what runs where is said once, by rank 0", "[nccl]") {
+  choose_device();
   World& host = test_world();
   const std::vector<std::string> variables{"NCCL_DEBUG=INFO", "HOME=/root", "FI_PROVIDER=efa"};
   const std::string text = describe_devices(host, variables);
@@ -351,12 +360,12 @@ TEST_CASE("what runs where is said once, by rank 0", "[nccl]") {
     CHECK(text.empty());
     return;
   }
-  CHECK(
-      text.starts_with("NCCL 2.28.9, CUDA 13.0, driver for 13.0\n"
-                       "environment: NCCL_DEBUG=INFO FI_PROVIDER=efa\n"
-                       "host "));
+  CHECK(text.starts_with("NCCL 2."));
+  CHECK(text.find("\nenvironment: NCCL_DEBUG=INFO FI_PROVIDER=efa\nhost ") != std::string::npos);
+  CHECK(without.find("\nenvironment: nothing set\nhost ") != std::string::npos);
+  cudaDeviceProp properties{};
+  cuda::check(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
   const std::string ranks =
       host.size() == 1 ? ": rank 0; " : ": ranks 0-" + std::to_string(host.size() - 1) + "; ";
-  CHECK(without.find("environment: nothing set\n") != std::string::npos);
-  CHECK(text.find(ranks + "emulated at 0000:00:00.0") != std::string::npos);
+  CHECK(text.find(ranks + properties.name + " at 0") != std::string::npos);
 }

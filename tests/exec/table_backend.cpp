@@ -10,6 +10,7 @@
 
 #include "exec/backends/cpu/cpu_backend.h"
 #include "exec/backends/cuda/check.h"
+#include "exec/backends/cuda/fused.h"
 #include "exec/backends/cuda/products.h"
 #include "exec/backends/cuda/tables.h"
 #include "tests/test_folder.h"
@@ -88,19 +89,20 @@ std::vector<std::vector<char>> results_of(const cuda::Row& row, const OpCall& ca
 
 // What kernels know of the device, and what they share.
 struct TableBackend::Device {
-  static constexpr std::int64_t workspace_bytes = 1 << 20;
+  static constexpr std::int64_t workspace_bytes = 1 << 20, cached_bytes = 64 << 20;
 
-  Device() : cache(folder.path(), workspace_bytes) {
+  explicit Device(bool fp8) : cache(folder.path(), cached_bytes) {
     cudaDeviceProp properties;
     cuda::check(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
     cuda::check(cudaMalloc(&workspace, workspace_bytes), "cudaMalloc");
-    products.emplace(cuda::ProductOptions{.timed = false}, workspace, workspace_bytes, cache);
+    products.emplace(cuda::ProductOptions{.fp8 = fp8, .timed = false}, workspace, workspace_bytes,
+                     cache);
     shown = {properties.multiProcessorCount,
              properties.major,
              properties.minor,
              static_cast<std::int64_t>(properties.sharedMemPerBlockOptin),
              &*products,
-             nullptr};
+             &fusions};
   }
   ~Device() { cudaFree(workspace); }
   Device(const Device&) = delete;
@@ -110,10 +112,12 @@ struct TableBackend::Device {
   cuda::KernelCache cache;
   void* workspace = nullptr;
   std::optional<cuda::Products> products;
+  cuda::Fusions fusions{cache, "sm_90"};
   cuda::Device shown;
 };
 
-TableBackend::TableBackend() : cpu_(make_cpu_backend(1)), device_(std::make_unique<Device>()) {}
+TableBackend::TableBackend(bool in_fp8)
+    : fp8(in_fp8), cpu_(make_cpu_backend(1)), device_(std::make_unique<Device>(in_fp8)) {}
 TableBackend::~TableBackend() = default;
 
 bool TableBackend::supports(Op op, Dtype dtype) const { return cpu_->supports(op, dtype); }

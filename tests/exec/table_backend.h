@@ -13,10 +13,11 @@ namespace meshwright {
 // where they give different bits. Operations without a row go to the CPU backend.
 class TableBackend : public Backend {
  public:
-  TableBackend();
+  explicit TableBackend(bool fp8 = false);  // products of 16-bit factors
   ~TableBackend() override;
   std::string_view name() const override { return "cuda tables"; }
   bool supports(Op op, Dtype dtype) const override;
+  bool computes_in(Precision precision) const override { return cpu_->computes_in(precision); }
   std::int64_t workspace_bytes(const OpCall& call) const override;
   void run(const OpCall& call, const OpOperands& operands, const OpContext& context) override;
   void wait() override {}
@@ -32,6 +33,7 @@ class TableBackend : public Backend {
   void read(void* host, const void* own, std::int64_t bytes) override { copy(host, own, bytes); }
   void write(void* own, const void* host, std::int64_t bytes) override { copy(own, host, bytes); }
 
+  const bool fp8;
   std::set<Op> ran;  // from the tables
 
  private:

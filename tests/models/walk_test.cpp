@@ -145,6 +145,24 @@ TEST_CASE("a deadlock is found and says where", "[walk]") {
   CHECK_FALSE(passes(stages));
 }
 
+// Sends and receives are two lanes in which a message lasts until both sides have come to it.
+TEST_CASE("two messages that are received in another order than they are sent are a deadlock",
+          "[walk]") {
+  std::vector<Program> stages;
+  for (const int stage : {0, 1}) {
+    const InstructionKind kind = stage == 0 ? InstructionKind::send : InstructionKind::recv;
+    std::vector<Instruction> both{message(kind, 1 - stage), message(kind, 1 - stage)};
+    both[1].channel = 1;
+    stages.push_back(program_of(stage, both));
+  }
+  CHECK(passes(stages));
+  std::swap(instruction(stages, 1, 0), instruction(stages, 1, 1));
+  int happened = 0;
+  CHECK(left_after(stages, LaneOrder::streams, happened) ==
+        "stage 0 task 0 body 0 instruction 0 waits for its peers");
+  CHECK_FALSE(passes(stages));
+}
+
 TEST_CASE("the verifier notices each breach", "[walk]") {
   CHECK(passes(two_stages()));
   struct Breach {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "exec/backends/cuda/cuda_updater.h"
+#include "exec/backends/cuda/fused.h"
 #include "exec/backends/cuda/kernel_cache.h"
 #include "exec/backends/cuda/products.h"
 #include "exec/backends/cuda/resources.h"
@@ -44,10 +45,15 @@ class Gpu : public CudaBackend {
                static_cast<std::int64_t>(properties_.sharedMemPerBlockOptin)};
     const std::int64_t scratch = Products::workspace_bytes(device_);
     product_scratch_ = device_memory(scratch);
-    products_ = std::make_unique<Products>(
-        ProductOptions{options.tf32, !options.deterministic, properties_.name},
-        product_scratch_.get(), scratch, cache_);
+    products_ = std::make_unique<Products>(ProductOptions{.tf32 = options.tf32,
+                                                          .fp8 = options.fp8,
+                                                          .timed = !options.deterministic,
+                                                          .device = properties_.name},
+                                           product_scratch_.get(), scratch, cache_);
     device_.products = products_.get();
+    fusions_ = std::make_unique<Fusions>(
+        cache_, "sm_" + std::to_string(device_.major) + std::to_string(device_.minor));
+    device_.fusions = fusions_.get();
     check_machine_code(options.device);
   }
 
@@ -55,6 +61,13 @@ class Gpu : public CudaBackend {
   bool supports(Op op, Dtype dtype) const override {
     return row_of(op) != nullptr &&
            (dtype == Dtype::f32 || dtype == Dtype::f16 || dtype == Dtype::bf16);
+  }
+  // Of tensor cores; fp16's are the oldest, and without any it is slow, not wrong.
+  bool computes_in(Precision precision) const override {
+    const int generation = device_.major * 10 + device_.minor;
+    if (precision == Precision::fp8) return generation >= 89;
+    if (precision == Precision::bf16 || precision == Precision::tf32) return generation >= 80;
+    return true;
   }
   std::int64_t workspace_bytes(const OpCall& call) const override {
     const Row* row = row_of(call.op);
@@ -76,6 +89,9 @@ class Gpu : public CudaBackend {
     for (const OwnedStream& each : streams_)
       check(cudaStreamSynchronize(each.get()), "cudaStreamSynchronize");
   }
+  void wait_for_stream() override {
+    check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize");
+  }
 
   void begin_step(std::int64_t step_position) override {
     *static_cast<long long*>(position_of_host_.get()) = step_position;
@@ -96,6 +112,25 @@ class Gpu : public CudaBackend {
     if (bytes == 0 || to == from) return;
     check(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDefault, stream()),
           "cudaMemcpyAsync");
+  }
+
+  void begin_stamps() override {
+    stamps_ = 0;
+    use(0);
+    stamp();
+  }
+  int stamp() override {
+    const auto index = static_cast<std::size_t>(stamps_++);
+    while (stamp_events_.size() <= index) stamp_events_.push_back(make_event(cudaEventDefault));
+    check(cudaEventRecord(stamp_events_[index].get(), stream()), "cudaEventRecord");
+    return static_cast<int>(index);
+  }
+  double stamped(int stamp) override {
+    float milliseconds = 0;
+    check(cudaEventElapsedTime(&milliseconds, stamp_events_[0].get(),
+                               stamp_events_[static_cast<std::size_t>(stamp)].get()),
+          "cudaEventElapsedTime");
+    return static_cast<double>(milliseconds) * 1e-3;
   }
 
   // All streams begin after the first, and the first ends after all others.
@@ -123,12 +158,18 @@ class Gpu : public CudaBackend {
   void replay() override {
     check(cudaGraphLaunch(graph_.get(), streams_[0].get()), "cudaGraphLaunch");
   }
+  void drop_capture() override { graph_.reset(); }
 
   void* allocate(std::int64_t bytes) override { return device_memory(bytes).release(); }
   void deallocate(void* memory) override { check(cudaFree(memory), "cudaFree"); }
   void* allocate_host(std::int64_t bytes) override { return pinned_memory(bytes).release(); }
   void deallocate_host(void* memory) override { check(cudaFreeHost(memory), "cudaFreeHost"); }
 
+  std::int64_t used_bytes() const override {
+    std::size_t free = 0, all = 0;
+    check(cudaMemGetInfo(&free, &all), "cudaMemGetInfo");
+    return static_cast<std::int64_t>(all - free);
+  }
   bool shares_memory_with_host() const override { return false; }
   void read(void* host, const void* own, std::int64_t bytes) override { move(host, own, bytes); }
   void write(void* own, const void* host, std::int64_t bytes) override { move(own, host, bytes); }
@@ -171,15 +212,18 @@ class Gpu : public CudaBackend {
   std::array<OwnedStream, stream_count> streams_;
   std::size_t stream_ = 0;
   std::vector<OwnedEvent> events_;
+  std::vector<OwnedEvent> stamp_events_;
+  int stamps_ = 0;
   OwnedEvent fork_ = make_event();
   std::array<OwnedEvent, stream_count> join_;
-  OwnedGraph graph_;
   DeviceMemory position_;  // of the step under way
   PinnedMemory position_of_host_;
   OwnedStream apart_ = make_stream();
   std::mutex apart_mutex_;
   DeviceMemory product_scratch_;
   std::unique_ptr<Products> products_;
+  std::unique_ptr<Fusions> fusions_;
+  OwnedGraph graph_;  // given back before the kernels that it starts
 };
 
 }  // namespace

@@ -3,9 +3,9 @@
 
 #include <climits>
 
-#include "exec/backends/cuda/row_threads.cuh"
 #include "exec/backends/cuda/tables.h"
 #include "exec/backends/cuda/types.cuh"
+#include "exec/backends/cuda/wide_rows.cuh"
 
 namespace meshwright::cuda {
 

@@ -13,6 +13,7 @@ set(cuda_kernels
   backends/cuda/elementwise.cu
   backends/cuda/embedding.cu
   backends/cuda/experts.cu
+  backends/cuda/fp8.cu
   backends/cuda/framework_attention.cu
   backends/cuda/framework_elementwise.cu
   backends/cuda/framework_loss.cu
@@ -22,6 +23,7 @@ set(cuda_kernels
   backends/cuda/images.cu
   backends/cuda/linear.cu
   backends/cuda/loss.cu
+  backends/cuda/loss_with_grad.cu
   backends/cuda/norm.cu
   backends/cuda/norm_parts.cu
   backends/cuda/optimizer.cu
@@ -30,7 +32,11 @@ set(cuda_kernels
 set(cuda_sources
   backends/cuda/cuda_backend.cpp
   backends/cuda/cuda_updater.cpp
+  backends/cuda/epilogue.cpp
   backends/cuda/framework_products.cpp
+  backends/cuda/fused.cpp
+  backends/cuda/fused_steps.cpp
+  backends/cuda/kernel_library.cpp
   backends/cuda/nvrtc.cpp
   backends/cuda/products.cpp
 )

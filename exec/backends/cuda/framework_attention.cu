@@ -183,7 +183,7 @@ __global__ void __launch_bounds__(threads_of_block<row_threads>)
     float made[n];
     load<n>(own + c, made);
 #pragma unroll
-    for (int j = 0; j < n; ++j) made[j] = expf(made[j] - all.maximum) * factor;
+    for (int j = 0; j < n; ++j) made[j] = exp_below_0(made[j] - all.maximum) * factor;
     store<n>(y + row * width + c, made);
   });
 }

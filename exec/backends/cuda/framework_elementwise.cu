@@ -7,11 +7,6 @@ namespace meshwright::cuda {
 
 namespace {
 
-template <int in>
-struct Elementwise {
-  static constexpr int inputs = in, outputs = 1;
-};
-
 struct Scale : Elementwise<1> {
   float factor;
   __device__ void operator()(const float* x, float* y) const { y[0] = factor * x[0]; }

@@ -74,7 +74,8 @@ __global__ void __launch_bounds__(threads_of_block<row_threads>)
     load<n>(y + begin + c, logs);
     load<n>(dy + begin + c, d);
 #pragma unroll
-    for (int j = 0; j < n; ++j) d[j] = c + j < words.visible ? d[j] - expf(logs[j]) * sum : 0.0f;
+    for (int j = 0; j < n; ++j)
+      d[j] = c + j < words.visible ? d[j] - exp_below_0(logs[j]) * sum : 0.0f;
     store<n>(dx + begin + c, d);
   });
 }

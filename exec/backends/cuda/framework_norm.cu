@@ -1,8 +1,8 @@
 // RMSNorm as an eager framework computes it: a mean of squares, its inverse root, and two products.
 #include "exec/backends/cuda/column_sums.cuh"
 #include "exec/backends/cuda/map.cuh"
-#include "exec/backends/cuda/row_threads.cuh"
 #include "exec/backends/cuda/tables.h"
+#include "exec/backends/cuda/wide_rows.cuh"
 
 namespace meshwright::cuda {
 
@@ -94,12 +94,12 @@ void scale_columns(const KernelCall& k) {
 }
 
 template <typename T>
-struct ColumnProducts {
+struct Products {
+  static constexpr int sums = 1;
   const T *a, *b;
   long long width;
-  static constexpr int sums = 1;
   template <int n>
-  __device__ void add(long long row, long long column, float (&total)[1][n]) const {
+  __device__ void add(long long row, long long column, float (&total)[sums][n]) const {
     float x[n], y[n];
     load<n>(a + row * width + column, x);
     load<n>(b + row * width + column, y);
@@ -113,33 +113,26 @@ std::int64_t columns_workspace(const OpCall& call, const Device&) {
 }
 
 void scale_columns_grad(const KernelCall& k) {
-  const int width = width_of(k.in_shape(0)[1]);
-  with_type(k.call.inputs[0].dtype, [&]<typename T>(T) {
-    constexpr int n = vector_of<T>;
-    const ColumnProducts<T> products{k.in<T>(0), k.in<T>(1), width};
-    if (moves_groups<n>(products.a, width) && moves_groups<n>(products.b, width))
-      add_column_sums<n>(k, k.in_shape(0)[0], width, products, 0);
-    else
-      add_column_sums<1>(k, k.in_shape(0)[0], width, products, 0);
+  const std::int64_t rows = k.in_shape(0)[0], width = k.in_shape(0)[1];
+  with_vectors(k.call.inputs[0].dtype, width, [&]<typename T, int n>() {
+    add_column_sums<n>(k, rows, width, Products<T>{k.in<T>(0), k.in<T>(1), width}, 0);
   });
 }
 
-struct InverseRoot {
-  static constexpr int inputs = 1, outputs = 1;
+struct InverseRoot : Elementwise<1> {
   float epsilon;
   __device__ void operator()(const float* x, float* y) const {
     y[0] = 1.0f / sqrtf(x[0] + epsilon);
   }
 };
-struct InverseRootGrad {
-  static constexpr int inputs = 2, outputs = 1;
+struct InverseRootGrad : Elementwise<2> {
   __device__ void operator()(const float* x, float* y) const {
     y[0] = -0.5f * x[0] * x[0] * x[0] * x[1];
   }
 };
 
 void inverse_root(const KernelCall& k) {
-  map(k, InverseRoot{static_cast<float>(k.attributes().epsilon)});
+  map(k, InverseRoot{{}, static_cast<float>(k.attributes().epsilon)});
 }
 void inverse_root_grad(const KernelCall& k) { map(k, InverseRootGrad{}); }
 

@@ -1,8 +1,8 @@
 // Relative positions added to scores, and the gradient of their table (models/graph/relative.h).
 #include "exec/backends/cuda/relative.cuh"
-#include "exec/backends/cuda/row_threads.cuh"
 #include "exec/backends/cuda/score_rows.cuh"
 #include "exec/backends/cuda/tables.h"
+#include "exec/backends/cuda/wide_rows.cuh"
 
 namespace meshwright::cuda {
 
@@ -101,9 +101,10 @@ __global__ void __launch_bounds__(strip_threads)
   }
 }
 
+template <typename To>
 __global__ void __launch_bounds__(256)
-    add_to_table_kernel(const float* __restrict__ partial, float* __restrict__ table,
-                        int all_buckets, int heads, int sequences, int strips) {
+    add_to_table_kernel(const float* __restrict__ partial, To* __restrict__ table, int all_buckets,
+                        int heads, int sequences, int strips) {
   const int index = static_cast<int>(blockIdx.x * 256 + threadIdx.x);
   if (index >= all_buckets * heads) return;
   const int bucket = index / heads, head = index % heads;
@@ -113,7 +114,7 @@ __global__ void __launch_bounds__(256)
       const long long block = (static_cast<long long>(sequence) * heads + head) * strips + strip;
       sum += partial[block * all_buckets + bucket];
     }
-  table[index] += sum;
+  narrow(widened(table[index]) + sum, table[index]);
 }
 
 std::int64_t partial_bytes(const OpCall& call, const Device&) {
@@ -131,9 +132,11 @@ void relative_bias_grad(const KernelCall& k) {
            (length + strip_rows) * static_cast<std::int64_t>(sizeof(float)), k.stream, k.in<T>(0),
            k.workspace<float>(), buckets, buckets.all(), strips, length);
   });
-  launch(add_to_table_kernel, {blocks_for(std::int64_t{buckets.all()} * a.heads, 256)}, {256}, 0,
-         k.stream, k.workspace<float>(), k.out<float>(0), buckets.all(), a.heads, a.micro_batch,
-         strips);
+  with_type(k.call.outputs[0].dtype, [&]<typename To>(To) {
+    launch(add_to_table_kernel<To>, {blocks_for(std::int64_t{buckets.all()} * a.heads, 256)}, {256},
+           0, k.stream, k.workspace<float>(), k.out<To>(0), buckets.all(), a.heads, a.micro_batch,
+           strips);
+  });
 }
 
 constexpr Row rows[] = {

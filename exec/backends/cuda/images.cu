@@ -1,7 +1,7 @@
 // Images as rows: their patches, and the class token before them.
-#include "exec/backends/cuda/row_threads.cuh"
 #include "exec/backends/cuda/tables.h"
 #include "exec/backends/cuda/types.cuh"
+#include "exec/backends/cuda/wide_rows.cuh"
 
 namespace meshwright::cuda {
 
@@ -92,16 +92,16 @@ void prepend_row(const KernelCall& k) {
 }
 
 // A thread for each column: a micro-batch has few sequences.
-template <typename T>
+template <typename T, typename To>
 __global__ void __launch_bounds__(256)
-    first_rows_kernel(const T* __restrict__ dy, float* __restrict__ sums, int sequences, int length,
+    first_rows_kernel(const T* __restrict__ dy, To* __restrict__ sums, int sequences, int length,
                       int width) {
   const int column = static_cast<int>(blockIdx.x * 256 + threadIdx.x);
   if (column >= width) return;
   float sum = 0;
   for (int b = 0; b < sequences; ++b)
     sum += widened(dy[static_cast<long long>(b) * length * width + column]);
-  sums[column] += sum;
+  narrow(widened(sums[column]) + sum, sums[column]);
 }
 
 void prepend_row_grad(const KernelCall& k) {
@@ -109,8 +109,10 @@ void prepend_row_grad(const KernelCall& k) {
   const int width = width_of(k.in_shape(0)[1]);
   with_type(k.call.inputs[0].dtype, [&]<typename T>(T) {
     move_rows<false>(k, static_cast<const T*>(nullptr));
-    launch(first_rows_kernel<T>, {blocks_for(width, 256)}, {256}, 0, k.stream, k.in<T>(0),
-           k.out<float>(1), a.micro_batch, a.sequence_length, width);
+    with_type(k.call.outputs[1].dtype, [&]<typename To>(To) {
+      launch(first_rows_kernel<T, To>, {blocks_for(width, 256)}, {256}, 0, k.stream, k.in<T>(0),
+             k.out<To>(1), a.micro_batch, a.sequence_length, width);
+    });
   });
 }
 

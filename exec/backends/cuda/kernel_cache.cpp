@@ -9,6 +9,7 @@
 #include <optional>
 #include <sstream>
 #include <string_view>
+#include <system_error>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -41,6 +42,15 @@ std::optional<std::string> kernel_in(const std::string& file) {
   return kernel;
 }
 
+// Nothing where there is no file, too.
+std::optional<std::string> kernel_at(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return std::nullopt;
+  std::ostringstream content;
+  content << in.rdbuf();
+  return kernel_in(content.str());
+}
+
 bool is_ours(const fs::path& path) {
   return path.extension() == ".cubin" || path.extension() == ".part";
 }
@@ -67,45 +77,46 @@ std::string KernelCache::path(const KernelKey& key) const {
 std::string KernelCache::get(const KernelKey& key, const std::function<std::string()>& make) {
   const std::string file = path(key);
   std::error_code ignored;
-  if (std::ifstream in(file, std::ios::binary); in) {
-    std::ostringstream content;
-    content << in.rdbuf();
-    if (std::optional<std::string> kernel = kernel_in(content.str())) {
-      ++counts_.hits;
-      // Its age is the time of its last use.
-      fs::last_write_time(file, fs::file_time_type::clock::now(), ignored);
-      return *std::move(kernel);
-    }
-    ++counts_.damaged;
+  if (std::optional<std::string> kernel = kernel_at(file)) {
+    ++counts_.hits;
+    // Its age is the time of its last use.
+    fs::last_write_time(file, fs::file_time_type::clock::now(), ignored);
+    return *std::move(kernel);
   }
+  const bool damaged = fs::exists(file, ignored);
+  counts_.damaged += damaged ? 1 : 0;
   ++counts_.misses;
   std::string kernel = make();
-  if (!store(file, std::string(heading) + sha256_of(kernel) + '\n' + kernel)) ++counts_.not_stored;
-  return kernel;
+  if (!store(file, std::string(heading) + sha256_of(kernel) + '\n' + kernel, damaged)) {
+    ++counts_.not_stored;
+    return kernel;
+  }
+  // Another process may have been faster.
+  return kernel_at(file).value_or(kernel);
 }
 
-bool KernelCache::store(const std::string& path, const std::string& content) const {
+// Where the file is there by now it stays, unless it `replaces` a damaged one.
+bool KernelCache::store(const std::string& path, const std::string& content, bool replaces) const {
   static std::atomic<int> number = 0;
   const std::string part =
       path + '.' + std::to_string(getpid()) + '-' + std::to_string(number++) + ".part";
-  std::error_code error;
+  std::error_code error, ignored;
   {
     std::ofstream out(part, std::ios::binary);
     out << content;
     out.close();
     if (!out) {
-      fs::remove(part, error);
+      fs::remove(part, ignored);
       return false;
     }
   }
-  fs::rename(part, path, error);
-  if (error) {
-    std::error_code ignored;
-    fs::remove(part, ignored);
-    return false;
-  }
-  remove_oldest(path);
-  return true;
+  if (!replaces) fs::create_hard_link(part, path, error);
+  // A file system without links, too.
+  if (replaces || (error && error != std::errc::file_exists)) fs::rename(part, path, error);
+  const bool stored = !error || error == std::errc::file_exists;
+  fs::remove(part, ignored);
+  if (stored) remove_oldest(path);
+  return stored;
 }
 
 // Others may do the same at once, so a file that is gone is no fault. Parts that a killed process

@@ -1,5 +1,6 @@
 // Compiled kernels on disk, found by content: a file's name is the SHA-256 of the source, the
-// architecture and the compiler's version, so nothing in the folder is ever out of date.
+// architecture and the compiler's version, so nothing in the folder is ever out of date. Choices
+// that were made by timing (products.h) are kept in the same way.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +14,8 @@ struct KernelKey {
   std::string hash() const;  // 64 hexadecimal digits
 };
 
-// Any number of processes may share a folder: a file appears whole or not at all, and those who
-// make the same kernel at once write the same content. A command gives
+// Any number of processes may share a folder: a file appears whole or not at all, and of those who
+// make a content at once all take the first one's. A command gives
 // $XDG_CACHE_HOME/meshwright/kernels.
 class KernelCache {
  public:
@@ -22,8 +23,9 @@ class KernelCache {
   // what was used longest ago is removed.
   KernelCache(std::string folder, std::int64_t most_bytes);
 
-  // What `make` once returned for the key. A damaged file is made again. One that cannot be written
-  // (a full disk) is no error: the kernel is made again the next time.
+  // What `make` once returned for the key, here or in another process. A damaged file is made
+  // again. One that cannot be written (a full disk) is no error: the kernel is made again the next
+  // time.
   std::string get(const KernelKey& key, const std::function<std::string()>& make);
 
   std::string path(const KernelKey& key) const;  // of the key's file, there or not
@@ -34,7 +36,7 @@ class KernelCache {
   const Counts& counts() const { return counts_; }
 
  private:
-  bool store(const std::string& path, const std::string& content) const;
+  bool store(const std::string& path, const std::string& content, bool replaces) const;
   void remove_oldest(const std::string& except) const;
 
   std::string folder_;

@@ -58,6 +58,7 @@ Turns turns_of(const OpCall& call) {
   const OpCall one{product.op, call.attributes, product.inputs, {&product.output, 1}};
   turns.form = form_of(one);
   turns.form.batch = product.experts;
+  turns.form.may_round = MayRound::no;
   const auto apart = [&](const TensorType& whole, const TensorType& part) {
     return whole.shape.rank == 3 ? 0 : part.bytes() * product.experts;
   };
@@ -93,7 +94,7 @@ std::int64_t linear_workspace(const OpCall& call, const Device& device) {
   ProductForm form = form_of(call);
   if (is_apart(call)) form = stored_apart(form, call.inputs[0].dtype, false);
   device.products->prepare(form);
-  return bytes_apart(call);
+  return bytes_apart(call) + device.products->scratch_bytes(form);
 }
 
 void run_linear(const KernelCall& k) {
@@ -104,7 +105,8 @@ void run_linear(const KernelCall& k) {
   const ProductOperands operands{.a = k.operands.inputs[product.a],
                                  .b = k.operands.inputs[product.b],
                                  .c = apart ? k.context.workspace : k.operands.outputs[0],
-                                 .bias = k.call.inputs.size() > 2 ? k.operands.inputs[2] : nullptr};
+                                 .bias = k.call.inputs.size() > 2 ? k.operands.inputs[2] : nullptr,
+                                 .scratch = k.workspace<std::byte>() + bytes_apart(k.call)};
   k.device.products->run(form, operands, k.stream);
   if (apart) add_apart(k);
 }
@@ -151,6 +153,7 @@ constexpr Row rows[] = {
 
 ProductForm form_of(const OpCall& call) {
   const LinearProduct product = product_of(call);
+  const std::size_t gradient = call.op == Op::linear_grad_input ? 0 : 1;
   return {.m = product.m,
           .n = product.n,
           .k = product.k,
@@ -159,7 +162,10 @@ ProductForm form_of(const OpCall& call) {
           .adds = product.adds,
           .factors = call.inputs[0].dtype,
           .result = call.outputs[0].dtype,
-          .epilogue = call.inputs.size() > 2 ? Epilogue::bias : Epilogue::none};
+          .epilogue = call.inputs.size() > 2 ? Epilogue::bias : Epilogue::none,
+          .may_round = call.op == Op::linear   ? MayRound::yes
+                       : product.a == gradient ? MayRound::first_is_gradient
+                                               : MayRound::second_is_gradient};
 }
 
 std::span<const Row> linear_rows() { return rows; }

@@ -1,41 +1,12 @@
 // Cross-entropy over a vocabulary (whole, or cut over the ranks of a tensor group), and over the
 // positions of a sequence (question answering).
-#include <algorithm>
-
-#include "exec/backends/cuda/softmax.cuh"
 #include "exec/backends/cuda/tables.h"
 #include "exec/backends/cuda/types.cuh"
+#include "exec/backends/cuda/vocabulary.cuh"
 
 namespace meshwright::cuda {
 
 namespace {
-
-// Which columns of the vocabulary the logits of this rank are. Those past the unpadded size are
-// masked, as if their logit were -infinity.
-struct Columns {
-  int width = 0;        // of the logits
-  long long first = 0;  // number of column 0 in the whole vocabulary
-  int visible = 0;      // columns that are not masked
-
-  explicit Columns(const KernelCall& k) : width(width_of(k.in_shape(0)[1])), visible(width) {
-    const Attributes& a = k.attributes();
-    if (a.vocabulary_parallel) first = static_cast<long long>(k.context.tensor_rank) * width;
-    if (a.vocabulary > 0)
-      visible = static_cast<int>(std::clamp<long long>(a.vocabulary - first, 0, width));
-  }
-  // Where the target's logit is; -1 when another rank has it.
-  __device__ int of(int target) const {
-    const long long column = target - first;
-    return column >= 0 && column < visible ? static_cast<int>(column) : -1;
-  }
-};
-
-// The target's logit of the row of a whole vocabulary. A target outside it, which must not be,
-// makes a loss that is not a number: a step stops there.
-template <typename T>
-__device__ float logit_of(const T* row, int target) {
-  return target >= 0 ? widened(row[target]) : NAN;
-}
 
 template <int row_threads, typename T>
 __global__ void __launch_bounds__(threads_of_block<row_threads>)
@@ -90,8 +61,7 @@ __global__ void __launch_bounds__(256)
   loss[row] = log_sum - target_logit;
 }
 
-// (softmax - 1 at the target) * scale; exactly 0 in masked columns. May be in the logits' place: a
-// thread writes what it alone has read.
+// May be in the logits' place: a thread writes what it alone has read.
 template <int row_threads, typename T>
 __global__ void __launch_bounds__(threads_of_block<row_threads>)
     grad_kernel(const T* logits, const float* __restrict__ saved, const int* __restrict__ targets,
@@ -109,10 +79,7 @@ __global__ void __launch_bounds__(threads_of_block<row_threads>)
     float x[n];
     load<n>(own + c, x);
 #pragma unroll
-    for (int j = 0; j < n; ++j) {
-      const float share = expf(x[j] - log_sum) * factor;
-      x[j] = c + j >= columns.visible ? 0.0f : c + j == target ? share - factor : share;
-    }
+    for (int j = 0; j < n; ++j) x[j] = columns.gradient(c + j, x[j], log_sum, factor, target);
     store<n>(to + c, x);
   });
 }
@@ -164,14 +131,9 @@ __global__ void __launch_bounds__(threads_of_block<span_threads>)
   const T* own = logits + spans.begin(index);
   T* to = d_logits + spans.begin(index);
   for_columns<span_threads, 1>(spans.tokens, false, [&](int i, auto) {
-    const float share = expf(widened(own[2 * i]) - log_sum) * factor;
+    const float share = exp_below_0(widened(own[2 * i]) - log_sum) * factor;
     narrow(i == target ? share - factor : share, to[2 * i]);
   });
-}
-
-// The loss scale is the operand after the targets; null where there is none.
-const float* loss_scale_of(const KernelCall& k) {
-  return k.call.inputs.size() > 3 ? k.in<float>(3) : nullptr;
 }
 
 template <typename T>

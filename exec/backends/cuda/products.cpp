@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <initializer_list>
 #include <optional>
 
 #include "exec/backends/cuda/check.h"
+#include "exec/backends/cuda/fp8.h"
+#include "exec/backends/cuda/stopwatch.h"
 #include "models/core/error.h"
 
 namespace meshwright::cuda {
@@ -86,9 +87,10 @@ std::uint32_t alignment_of(const ProductForm& form, std::int64_t elements, Dtype
 }
 
 // Row-major [rows, columns] as cuBLASLt has it: columns by rows.
-Layout layout_of(const ProductForm& form, Dtype dtype, std::int64_t rows, std::int64_t columns) {
+Layout layout_of(const ProductForm& form, cudaDataType_t type, std::int64_t rows,
+                 std::int64_t columns) {
   cublasLtMatrixLayout_t made = nullptr;
-  check(cublasLtMatrixLayoutCreate(&made, type_of(dtype), static_cast<std::uint64_t>(columns),
+  check(cublasLtMatrixLayoutCreate(&made, type, static_cast<std::uint64_t>(columns),
                                    static_cast<std::uint64_t>(rows), columns),
         "cublasLtMatrixLayoutCreate");
   Layout layout(made);
@@ -99,7 +101,8 @@ Layout layout_of(const ProductForm& form, Dtype dtype, std::int64_t rows, std::i
   return layout;
 }
 
-Description description_of(const ProductForm& form, bool tf32) {
+// `somewhere`: aligned to 16 bytes, stands for addresses that candidates are chosen by.
+Description description_of(const ProductForm& form, bool tf32, bool fp8, const void* somewhere) {
   const bool rounds = tf32 && form.factors == Dtype::f32;
   cublasLtMatmulDesc_t made = nullptr;
   check(cublasLtMatmulDescCreate(&made, rounds ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
@@ -109,9 +112,15 @@ Description description_of(const ProductForm& form, bool tf32) {
   // Its first factor is our second one.
   set(description, CUBLASLT_MATMUL_DESC_TRANSA, form.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(description, CUBLASLT_MATMUL_DESC_TRANSB, form.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
+  if (fp8) {
+    set(description, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, somewhere);
+    set(description, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, somewhere);
+  }
   const EpilogueRow& epilogue = row_of(form.epilogue);
   set(description, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue.name);
+  if (epilogue.bias) set(description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, somewhere);
   if (epilogue.saved) {
+    set(description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, somewhere);
     set(description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, form.n);
     if (form.batch > 1)
       set(description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, form.m * form.n);
@@ -128,57 +137,63 @@ void require_valid(const ProductForm& form) {
                    "a bias is for all rows of one product");
 }
 
-// Device memory for operands while candidates are timed.
-class Memory {
- public:
-  explicit Memory(std::int64_t bytes) {
-    if (cudaMalloc(&data_, static_cast<std::size_t>(bytes)) != cudaSuccess) {
-      data_ = nullptr;
-      (void)cudaGetLastError();
-      return;
-    }
-    // In every type a small number of ordinary size.
-    constexpr int pattern = 0x3c;
-    cuda::check(cudaMemset(data_, pattern, static_cast<std::size_t>(bytes)), "cudaMemset");
-  }
-  ~Memory() { cudaFree(data_); }
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
-  void* data() const { return data_; }
+// What Hopper's units take: sums run along the memory of both factors.
+constexpr std::int64_t fp8_multiple = 16;
+bool has_fp8_form(const ProductForm& form) {
+  return form.may_round != MayRound::no && form.factors == Dtype::bf16 && form.batch == 1 &&
+         form.alignment == fp8_multiple && form.m % fp8_multiple == 0 &&
+         form.n % fp8_multiple == 0 && form.k % fp8_multiple == 0;
+}
+ProductForm fp8_form(ProductForm form) {
+  form.transpose_a = false, form.transpose_b = true;
+  return form;
+}
+Fp8 format_of(const ProductForm& form, MayRound gradient) {
+  return form.may_round == gradient ? Fp8::e5m2 : Fp8::e4m3;
+}
+cudaDataType_t type_of(Fp8 format) { return format == Fp8::e4m3 ? CUDA_R_8F_E4M3 : CUDA_R_8F_E5M2; }
 
- private:
-  void* data_ = nullptr;
-};
+// Both factors in fp8, as parts of scratch memory.
+struct Fp8Factors {
+  Fp8Factor a, b;
+  std::int64_t bytes = 0;
 
-class Stopwatch {
- public:
-  Stopwatch() {
-    cuda::check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
-    for (cudaEvent_t& event : events_) cuda::check(cudaEventCreate(&event), "cudaEventCreate");
-  }
-  ~Stopwatch() {
-    for (const cudaEvent_t event : events_) cudaEventDestroy(event);
-    cudaStreamDestroy(stream_);
-  }
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-
-  template <typename Issue>
-  float milliseconds(int times, const Issue& issue) const {
-    issue(stream_);  // the first one loads code
-    cuda::check(cudaEventRecord(events_[0], stream_), "cudaEventRecord");
-    for (int i = 0; i < times; ++i) issue(stream_);
-    cuda::check(cudaEventRecord(events_[1], stream_), "cudaEventRecord");
-    cuda::check(cudaEventSynchronize(events_[1]), "cudaEventSynchronize");
-    float passed = 0;
-    cuda::check(cudaEventElapsedTime(&passed, events_[0], events_[1]), "cudaEventElapsedTime");
-    return passed;
+  Fp8Factors(const ProductForm& form, const ProductOperands& operands) {
+    a = factor(form, operands.a, form.transpose_a, form.m, MayRound::first_is_gradient);
+    b = factor(form, operands.b, !form.transpose_b, form.n, MayRound::second_is_gradient);
+    auto* memory = static_cast<unsigned char*>(operands.scratch);
+    auto* floats = reinterpret_cast<float*>(memory + (form.m + form.n) * form.k);
+    a.rounded = memory, a.largest = floats, a.scale = floats + 1;
+    b.rounded = memory + form.m * form.k, b.largest = floats + 2, b.scale = floats + 3;
+    bytes = (form.m + form.n) * form.k + 4 * bytes_of(Dtype::f32);
   }
 
  private:
-  cudaStream_t stream_ = nullptr;
-  std::array<cudaEvent_t, 2> events_{};
+  // [rows, k] in the end.
+  static Fp8Factor factor(const ProductForm& form, const void* matrix, bool transposes,
+                          std::int64_t rows, MayRound gradient) {
+    Fp8Factor made;
+    made.matrix = matrix;
+    made.rows = transposes ? form.k : rows;
+    made.columns = transposes ? rows : form.k;
+    made.transposes = transposes;
+    made.format = format_of(form, gradient);
+    return made;
+  }
 };
+
+// Device memory for operands while candidates are timed; null: there is not so much.
+DeviceMemory memory_for_timing(std::int64_t bytes) {
+  void* memory = nullptr;
+  if (cudaMalloc(&memory, static_cast<std::size_t>(bytes)) != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+    return nullptr;
+  }
+  // In every type a small number of ordinary size.
+  constexpr int pattern = 0x3c;
+  cuda::check(cudaMemset(memory, pattern, static_cast<std::size_t>(bytes)), "cudaMemset");
+  return DeviceMemory(memory);
+}
 
 struct NoMemory {};
 
@@ -188,6 +203,7 @@ struct Products::Plan {
   Description description;
   Layout first, second, result;  // cuBLASLt's factors: our b and a
   std::optional<cublasLtMatmulAlgo_t> algorithm;
+  bool rounds = false;     // the factors, to fp8
   bool is_chosen = false;  // by `prepare`
 };
 
@@ -207,7 +223,8 @@ std::size_t Products::Hash::operator()(const ProductForm& form) const {
        {form.m, form.n, form.k, form.batch, std::int64_t{form.transpose_a},
         std::int64_t{form.transpose_b}, std::int64_t{form.adds},
         static_cast<std::int64_t>(form.factors), static_cast<std::int64_t>(form.result),
-        static_cast<std::int64_t>(form.epilogue), std::int64_t{form.alignment}})
+        static_cast<std::int64_t>(form.epilogue), std::int64_t{form.alignment},
+        static_cast<std::int64_t>(form.may_round)})
     hash = (hash ^ static_cast<std::uint64_t>(number)) * 0x100000001B3;
   return hash ^ hash >> 32U;
 }
@@ -260,21 +277,40 @@ std::vector<cublasLtMatmulHeuristicResult_t> Products::candidates(const ProductF
   return found;
 }
 
-Products::Plan& Products::plan_of(const ProductForm& form) {
-  const auto [place, is_new] = plans_.try_emplace(form);
-  if (!is_new) return *place->second;
-  require_valid(form);
-  const auto stored = [&](bool transposed, std::int64_t rows, std::int64_t columns) {
-    return layout_of(form, form.factors, transposed ? columns : rows, transposed ? rows : columns);
+// As if there were an algorithm.
+Products::Plan Products::planned(const ProductForm& form, bool rounds) const {
+  const ProductForm stored = rounds ? fp8_form(form) : form;
+  const auto factor = [&](bool transposed, std::int64_t rows, std::int64_t columns,
+                          MayRound gradient) {
+    const cudaDataType_t type = rounds ? type_of(format_of(form, gradient)) : type_of(form.factors);
+    return layout_of(form, type, transposed ? columns : rows, transposed ? rows : columns);
   };
-  place->second = std::make_unique<Plan>(
-      Plan{description_of(form, options_.tf32), stored(form.transpose_b, form.k, form.n),
-           stored(form.transpose_a, form.m, form.k), layout_of(form, form.result, form.m, form.n),
-           std::nullopt, false});
-  Plan& plan = *place->second;
-  if (row_of(form.epilogue).saved && form.n % saved_multiple != 0) return plan;
-  if (const auto found = candidates(form, plan); !found.empty()) plan.algorithm = found[0].algo;
-  return plan;
+  return {description_of(stored, options_.tf32, rounds, static_cast<std::byte*>(workspace_) + 16),
+          factor(stored.transpose_b, form.k, form.n, MayRound::second_is_gradient),
+          factor(stored.transpose_a, form.m, form.k, MayRound::first_is_gradient),
+          layout_of(form, type_of(form.result), form.m, form.n),
+          std::nullopt,
+          rounds};
+}
+
+Products::Plan& Products::plan_of(const ProductForm& form) {
+  if (const auto found = plans_.find(form); found != plans_.end()) return *found->second;
+  require_valid(form);
+  Plan plan = planned(form, false);
+  const bool has_place = !row_of(form.epilogue).saved || form.n % saved_multiple == 0;
+  const auto choose_first = [&](Plan& of) {
+    if (const auto found = candidates(form, of); has_place && !found.empty())
+      of.algorithm = found[0].algo;
+    return of.algorithm.has_value();
+  };
+  if (options_.fp8 && has_fp8_form(form))
+    if (Plan rounding = planned(form, true); choose_first(rounding)) plan = std::move(rounding);
+  if (!plan.rounds) choose_first(plan);
+  return *plans_.emplace(form, std::make_unique<Plan>(std::move(plan))).first->second;
+}
+
+std::int64_t Products::scratch_bytes(const ProductForm& form) {
+  return plan_of(form).rounds ? Fp8Factors(form, {}).bytes : 0;
 }
 
 bool Products::prepare(const ProductForm& form) {
@@ -288,24 +324,30 @@ bool Products::prepare(const ProductForm& form) {
 void Products::choose_fastest(const ProductForm& form, Plan& plan) {
   const auto fastest = [&] {
     const std::int64_t of_result = form.batch * form.m * form.n * bytes_of(form.result);
-    const Memory memory(form.batch * std::max(form.m * form.k, form.k * form.n) *
-                        bytes_of(form.factors));
-    const Memory made(of_result), saved(row_of(form.epilogue).saved ? of_result : 1);
-    if (memory.data() == nullptr || made.data() == nullptr || saved.data() == nullptr)
-      throw NoMemory{};
-    ProductOperands operands{memory.data(), memory.data(), made.data(),
-                             nullptr,       memory.data(), saved.data()};
+    const std::int64_t of_factor =
+        form.batch * std::max(form.m, form.n) * form.k * bytes_of(form.factors);
+    const DeviceMemory factor = memory_for_timing(of_factor), made = memory_for_timing(of_result);
+    const DeviceMemory saved = memory_for_timing(row_of(form.epilogue).saved ? of_result : 1);
+    const DeviceMemory scratch = memory_for_timing(std::max<std::int64_t>(scratch_bytes(form), 1));
+    if (!factor || !made || !saved || !scratch) throw NoMemory{};
+    const ProductOperands operands{.a = factor.get(),
+                                   .b = factor.get(),
+                                   .c = made.get(),
+                                   .bias = made.get(),
+                                   .saved = saved.get(),
+                                   .scratch = scratch.get()};
     const Stopwatch stopwatch;
-    constexpr int times = 5;
+    constexpr int times = 5, rounds = 2;  // the device's clock may rise during the first round
     std::optional<float> least;
     cublasLtMatmulAlgo_t best = *plan.algorithm;
-    for (const cublasLtMatmulHeuristicResult_t& each : candidates(form, plan)) {
-      plan.algorithm = each.algo;
+    const std::vector<cublasLtMatmulHeuristicResult_t> all = candidates(form, plan);
+    for (std::size_t i = 0; i < rounds * all.size(); ++i) {
+      plan.algorithm = all[i % all.size()].algo;
       const float passed = stopwatch.milliseconds(
           times, [&](cudaStream_t stream) { issue(form, plan, operands, stream); });
       if (least && passed >= *least) continue;
       least = passed;
-      best = each.algo;
+      best = *plan.algorithm;
     }
     ++timed_;
     std::string content(sizeof best, '\0');
@@ -313,8 +355,11 @@ void Products::choose_fastest(const ProductForm& form, Plan& plan) {
     return content;
   };
   const cublasLtMatmulAlgo_t proposed = *plan.algorithm;
-  const KernelKey key{text_of(form) + (options_.tf32 ? " tf32" : ""), options_.device,
-                      fmt::format("cuBLASLt {}, {} bytes", cublasLtGetVersion(), workspace_bytes_)};
+  const KernelKey key{
+      fmt::format("{}{}{}", text_of(form), options_.tf32 ? ", tf32" : "",
+                  plan.rounds ? fmt::format(", fp8 {}", static_cast<int>(form.may_round)) : ""),
+      options_.device,
+      fmt::format("cuBLASLt {}, {} bytes", cublasLtGetVersion(), workspace_bytes_)};
   try {
     const std::string kept = cache_.get(key, fastest);
     if (kept.size() == sizeof proposed) std::memcpy(&*plan.algorithm, kept.data(), sizeof proposed);
@@ -332,7 +377,14 @@ void Products::choose_fastest(const ProductForm& form, Plan& plan) {
 void Products::run(const ProductForm& form, const ProductOperands& operands, cudaStream_t stream) {
   const Plan& plan = plan_of(form);
   if (!plan.algorithm) throw RunError("cuBLASLt has no product " + text_of(form));
-  issue(form, plan, operands, stream);
+  if (!plan.rounds) return issue(form, plan, operands, stream);
+  MESHWRIGHT_CHECK(operands.scratch != nullptr, "factors are rounded in scratch memory");
+  const Fp8Factors factors(form, operands);
+  round_to_fp8(factors.a, stream);
+  round_to_fp8(factors.b, stream);
+  ProductOperands rounded = operands;
+  rounded.a = factors.a.rounded, rounded.b = factors.b.rounded;
+  issue(form, plan, rounded, stream);
 }
 
 void Products::issue(const ProductForm& form, const Plan& plan, const ProductOperands& operands,
@@ -341,6 +393,12 @@ void Products::issue(const ProductForm& form, const Plan& plan, const ProductOpe
   if (epilogue.bias) set(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias);
   if (epilogue.saved)
     set(plan.description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, operands.saved);
+  if (plan.rounds) {
+    const Fp8Factors factors(form, operands);
+    const void *of_a = factors.a.scale, *of_b = factors.b.scale;
+    set(plan.description, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, of_b);
+    set(plan.description, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, of_a);
+  }
   const float one = 1, added = form.adds ? 1.0F : 0.0F;
   const void* start = operands.start != nullptr ? operands.start : operands.c;
   check(cublasLtMatmul(handle_, plan.description.get(), &one, operands.b, plan.first.get(),

@@ -21,6 +21,7 @@ std::span<const Row> framework_loss_rows();
 std::span<const Row> framework_norm_rows();
 std::span<const Row> framework_product_rows();
 std::span<const Row> framework_relative_rows();
+std::span<const Row> fused_rows();
 std::span<const Row> images_rows();
 std::span<const Row> linear_rows();
 std::span<const Row> loss_rows();
@@ -44,6 +45,7 @@ constexpr Table tables[] = {
     framework_norm_rows,
     framework_product_rows,
     framework_relative_rows,
+    fused_rows,
     images_rows,
     linear_rows,
     loss_rows,

@@ -11,7 +11,7 @@
 namespace meshwright::cuda {
 
 // Threads of a row; a block has four rows of a warp each, or one row of 512 threads.
-constexpr int warp_of_row = 32, block_of_row = 512;
+constexpr int warp_of_row = 32, block_of_row = 512, longest_row_of_warp = 1024;
 template <int row_threads>
 constexpr int rows_of_block = row_threads == warp_of_row ? 4 : 1;
 template <int row_threads>
@@ -68,13 +68,12 @@ __device__ float sum_over_row(float x) {
 // Calls start(Count<threads of a row>, blocks, threads of a block).
 template <typename Start>
 void for_rows(std::int64_t rows, int width, const Start& start) {
-  constexpr int longest_of_warp = 1024;
   const auto with = [&](auto row_threads) {
     constexpr int of_row = decltype(row_threads)::value;
     start(row_threads, Shape3{blocks_for(rows, rows_of_block<of_row>)},
           Shape3{static_cast<unsigned int>(threads_of_block<of_row>)});
   };
-  if (width <= longest_of_warp)
+  if (width <= longest_row_of_warp)
     with(Count<warp_of_row>{});
   else
     with(Count<block_of_row>{});

@@ -1,0 +1,34 @@
+// Machine code that was compiled at run time, loaded onto the device by the runtime's own functions
+// (no link to the driver's library).
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace meshwright::cuda {
+
+class KernelLibrary {
+ public:
+  explicit KernelLibrary(const std::string& cubin);
+  ~KernelLibrary();
+  KernelLibrary(const KernelLibrary&) = delete;
+  KernelLibrary& operator=(const KernelLibrary&) = delete;
+
+  // RunError where it has none of this name. Lives as long as the library.
+  cudaKernel_t kernel(const std::string& name) const;
+
+ private:
+  cudaLibrary_t library_ = nullptr;
+};
+
+// A kernel whose blocks may ask for that much dynamic shared memory.
+void allow_shared_bytes(cudaKernel_t kernel, std::int64_t bytes);
+
+// `arguments`: the addresses of the values.
+void launch(cudaKernel_t kernel, std::int64_t blocks, int threads, std::int64_t shared_bytes,
+            std::vector<void*>& arguments, cudaStream_t stream);
+
+}  // namespace meshwright::cuda

@@ -1,0 +1,119 @@
+#include "tests/cuda_emulation/libraries.h"
+
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <map>
+#include <memory>
+#include <stdexcept>
+
+#include "tests/cuda_emulation/lock.h"
+
+struct CUkern_st {
+  void (*bind)(void** arguments, std::function<void()>* made) = nullptr;
+  std::int64_t shared_bytes = 48 << 10;  // that a block may ask for
+};
+
+// The file stays open as long as the library: dlopen knows libraries by their paths.
+struct CUlib_st {
+  int file = -1;
+  void* library = nullptr;
+  std::map<std::string, CUkern_st> kernels;
+
+  ~CUlib_st() {
+    if (library != nullptr) dlclose(library);
+    if (file >= 0) close(file);
+  }
+};
+
+namespace emulated {
+
+namespace {
+
+constexpr char heading[] = "emulated";
+
+bool write_all(int file, const char* data, std::size_t bytes) {
+  while (bytes > 0) {
+    const ssize_t written = write(file, data, bytes);
+    if (written <= 0) return false;
+    data += written;
+    bytes -= static_cast<std::size_t>(written);
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string cubin_of(const std::string& shared_library) {
+  const std::uint64_t bytes = shared_library.size();
+  std::string cubin = heading;
+  cubin.append(reinterpret_cast<const char*>(&bytes), sizeof bytes);
+  return cubin + shared_library;
+}
+
+}  // namespace emulated
+
+cudaError_t cudaLibraryLoadData(cudaLibrary_t* library, const void* code, cudaJitOption*, void**,
+                                unsigned int, cudaLibraryOption*, void**, unsigned int) {
+  const emulated::Lock lock;
+  constexpr std::size_t letters = sizeof emulated::heading - 1;
+  const char* text = static_cast<const char*>(code);
+  if (emulated::is_capturing()) return emulated::failed(cudaErrorStreamCaptureUnsupported);
+  if (std::memcmp(text, emulated::heading, letters) != 0)
+    return emulated::failed(cudaErrorInvalidKernelImage);
+  std::uint64_t bytes = 0;
+  std::memcpy(&bytes, text + letters, sizeof bytes);
+  auto made = std::make_unique<CUlib_st>();
+  made->file = memfd_create("kernels", MFD_CLOEXEC);
+  if (made->file < 0 || !emulated::write_all(made->file, text + letters + sizeof bytes, bytes))
+    return emulated::failed(cudaErrorInvalidKernelImage);
+  const std::string path = "/proc/self/fd/" + std::to_string(made->file);
+  made->library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  // The program has to export its symbols, and have all that kernels use.
+  if (made->library == nullptr) throw std::logic_error(dlerror());
+  *library = made.release();
+  return cudaSuccess;
+}
+
+cudaError_t cudaLibraryUnload(cudaLibrary_t library) {
+  const emulated::Lock lock;
+  delete library;
+  return cudaSuccess;
+}
+
+cudaError_t cudaLibraryGetKernel(cudaKernel_t* kernel, cudaLibrary_t library, const char* name) {
+  const emulated::Lock lock;
+  CUkern_st found;
+  found.bind = reinterpret_cast<decltype(found.bind)>(
+      dlsym(library->library, (std::string("bind_") + name).c_str()));
+  if (found.bind == nullptr) return emulated::failed(cudaErrorSymbolNotFound);
+  *kernel = &library->kernels.try_emplace(name, found).first->second;
+  return cudaSuccess;
+}
+
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel) {
+  *attributes = {};
+  attributes->maxThreadsPerBlock = 1024;
+  attributes->maxDynamicSharedSizeBytes =
+      static_cast<int>(static_cast<const CUkern_st*>(kernel)->shared_bytes);
+  return cudaSuccess;
+}
+
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int value) {
+  if (value > static_cast<int>(most_shared_bytes)) return emulated::failed(cudaErrorInvalidValue);
+  const_cast<CUkern_st*>(static_cast<const CUkern_st*>(kernel))->shared_bytes = value;
+  return cudaSuccess;
+}
+
+cudaError_t cudaLaunchKernel(const void* kernel, dim3 blocks, dim3 threads, void** arguments,
+                             std::size_t shared_bytes, cudaStream_t stream) {
+  const auto& known = *static_cast<const CUkern_st*>(kernel);
+  const auto bytes = static_cast<std::int64_t>(shared_bytes);
+  if (bytes > known.shared_bytes) return emulated::failed(cudaErrorInvalidValue);
+  std::function<void()> of_thread;
+  known.bind(arguments, &of_thread);
+  emulated::launch({blocks.x, blocks.y, blocks.z}, {threads.x, threads.y, threads.z}, bytes, stream,
+                   std::move(of_thread));
+  return cudaSuccess;
+}

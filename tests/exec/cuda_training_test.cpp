@@ -1,0 +1,104 @@
+// Small models trained on GPUs as they are trained on the CPU: the runtime, the CUDA backend, its
+// streams and captured steps, over NCCL and over host memory.
+#include <cmath>
+
+#include "exec/backends/cuda/cuda_backend.h"
+#include "exec/comm/nccl.h"
+#include "exec/comm/staged.h"
+#include "tests/catch.h"
+#include "tests/exec/small_run.h"
+#include "tests/exec/worlds.h"
+#include "tests/test_folder.h"
+
+using namespace meshwright;
+
+namespace {
+
+constexpr int steps = 4;  // the first is issued, the second captured, the others replayed
+
+struct Trained {
+  std::vector<double> losses, norms;
+  std::string hash;  // of the parameters, on rank 0
+  bool operator==(const Trained&) const = default;
+};
+
+Trained train(SmallRun& run) {
+  Trained result;
+  for (int step = 1; step <= steps; ++step) {
+    const StepResult done = run.step(step);
+    result.losses.push_back(done.loss);
+    result.norms.push_back(done.grad_norm);
+  }
+  result.hash = run.hash();
+  return result;
+}
+
+enum class Over { host, nccl };
+
+Trained train_on_gpu(const Model& model, const Plan& plan, World& host, Over over) {
+  const TestFolder folder;
+  const std::shared_ptr<CudaBackend> gpu =
+      make_cuda_backend({.deterministic = true, .folder = folder.path()});
+  const auto world =
+      over == Over::nccl ? make_nccl_world(host, *gpu, 60) : make_staged_world(host, *gpu);
+  SmallRun run(model, plan, *world, gpu);
+  return train(run);
+}
+
+Plan trained_as(Plan plan, Precision precision, bool drops) {
+  plan.training.precision = precision;
+  plan.training.learning_rate = 1e-2;
+  plan.training.epsilon = 1e-3;
+  plan.training.gradient_clip = 1;
+  plan.training.dropout = drops ? 0.1 : 0;
+  plan.training.steps = steps;
+  return plan;
+}
+
+void compare(const Trained& found, const Trained& expected, double tolerance) {
+  for (std::size_t i = 0; i < steps; ++i) {
+    CHECK(found.losses[i] == Approx(expected.losses[i]).epsilon(tolerance));
+    CHECK(found.norms[i] == Approx(expected.norms[i]).epsilon(10 * tolerance));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a GPU trains as the CPU does", "[exec][cuda]") {
+  World& world = test_world();
+  if (world.size() > 1) return;
+  const Precision precision = GENERATE(Precision::fp32, Precision::bf16, Precision::fp16);
+  const CompilerLevel level =
+      GENERATE(CompilerLevel::none, CompilerLevel::fused, CompilerLevel::full);
+  for (const char* family : {"gpt", "llama"}) {
+    const Model model = small_model(family);
+    Plan plan = trained_as(small_plan(model, {}), precision, std::string_view(family) == "gpt");
+    plan.training.compiler = level;
+    if (level == CompilerLevel::none) plan.training.attention = AttentionKernel::unfused;
+    INFO(family << " " << describe(plan));
+    SmallRun on_cpu(model, plan, world);
+    const Trained expected = train(on_cpu), found = train_on_gpu(model, plan, world, Over::host);
+    compare(found, expected, precision == Precision::fp32 ? 1e-5 : 1e-2);
+    CHECK(train_on_gpu(model, plan, world, Over::nccl) == found);
+  }
+}
+
+TEST_CASE("GPUs train together as CPUs do", "[exec][cuda][mpi]") {
+  World& world = test_world();
+  if (world.size() == 1) return;
+  int tried = 0;
+  for (const char* family : {"gpt", "llama"}) {
+    const Model model = small_model(family);
+    for (const Plan& each : small_plans(model)) {
+      if (each.parallelism.degrees().ranks() != world.size() || tried++ % 4 != 0) continue;
+      const Plan plan = trained_as(each, Precision::fp32, std::string_view(family) == "gpt");
+      INFO(family << " " << describe(plan));
+      SmallRun on_cpu(model, plan, world);
+      const Trained expected = train(on_cpu);
+      for (const Over over : {Over::host, Over::nccl}) {
+        const Trained found = train_on_gpu(model, plan, world, over);
+        compare(found, expected, 1e-5);
+      }
+    }
+  }
+}

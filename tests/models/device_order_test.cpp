@@ -1,0 +1,121 @@
+// What communicators on device memory (exec/comm/nccl.h) rely on: the k-th message that one rank
+// sends to another is the k-th that the other receives from it, whatever the channel; and what has
+// been reduced into a sum is not read again.
+#include <map>
+#include <set>
+#include <vector>
+
+#include "tests/catch.h"
+#include "tests/models/plans.h"
+
+using namespace meshwright;
+
+namespace {
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+// from and to: virtual stages.
+struct Sent {
+  int from, to, channel, micro_batch;
+  std::int64_t bytes;
+  bool operator==(const Sent&) const = default;
+};
+using Messages = std::map<std::pair<int, int>, std::vector<Sent>>;  // by sending, receiving stage
+
+void add_messages(const Program& program, int stages, Messages& sent, Messages& received) {
+  for (const Task& task : program.tasks)
+    for (const Instruction& instruction : program.bodies[at(task.body)].instructions) {
+      const bool sends = instruction.kind == InstructionKind::send;
+      if ((!sends && instruction.kind != InstructionKind::recv) || !runs(instruction, task))
+        continue;
+      CHECK(instruction.stream == (sends ? Stream::pipe_send : Stream::pipe_recv));
+      const int here = task.chunk * stages + program.stage, there = instruction.peer;
+      const Operand& operand = sends ? instruction.inputs[0] : instruction.outputs[0];
+      const Sent message{sends ? here : there, sends ? there : here, instruction.channel,
+                         task.micro_batch, operand.type.bytes()};
+      (sends ? sent : received)[{message.from % stages, message.to % stages}].push_back(message);
+    }
+}
+
+// Which bytes of a buffer hold gradients: from when they are cleared until they are reduced.
+class Gradients {
+ public:
+  explicit Gradients(const Program& program) : program_(program) {
+    for (const Body& body : program.bodies)
+      for (const Instruction& instruction : body.instructions)
+        if (instruction.accumulate) live_[instruction.inputs[0].buffer];
+  }
+  bool any() const { return !live_.empty(); }
+
+  // Returns whether every body reads only what is live.
+  bool hold(const Body& body) {
+    for (auto& [buffer, bytes] : live_)
+      bytes.assign(static_cast<std::size_t>(program_.memory.buffers[at(buffer)].bytes), false);
+    for (const Instruction& instruction : body.instructions) {
+      if (instruction.op == Op::zero && instruction.kind == InstructionKind::compute) {
+        set(instruction.outputs[0], true);
+        continue;
+      }
+      for (const auto* operands : {&instruction.inputs, &instruction.outputs})
+        for (const Operand& operand : *operands)
+          if (!all_live(operand)) return false;
+      if (instruction.accumulate) set(instruction.inputs[0], false);
+    }
+    return true;
+  }
+
+ private:
+  void set(const Operand& operand, bool live) {
+    const auto found = live_.find(operand.buffer);
+    if (found == live_.end()) return;
+    for (std::int64_t i = 0; i < operand.type.bytes(); ++i)
+      found->second[static_cast<std::size_t>(operand.offset + i)] = live;
+  }
+  bool all_live(const Operand& operand) const {
+    const auto found = live_.find(operand.buffer);
+    if (found == live_.end()) return true;
+    for (std::int64_t i = 0; i < operand.type.bytes(); ++i)
+      if (!found->second[static_cast<std::size_t>(operand.offset + i)]) return false;
+    return true;
+  }
+
+  const Program& program_;
+  std::map<int, std::vector<bool>> live_;
+};
+
+}  // namespace
+
+TEST_CASE("what one rank sends to another arrives in the order of sending", "[models][lower]") {
+  std::set<ScheduleKind> schedules;
+  std::size_t messages = 0;
+  const Model model = small_model("gpt");
+  for (const Plan& plan : small_plans(model)) {
+    if (plan.parallelism.pipeline == 1) continue;
+    INFO(describe(plan));
+    const std::vector<Program> stages = lower_small(model, plan);
+    Messages sent, received;
+    for (const Program& program : stages)
+      add_messages(program, static_cast<int>(stages.size()), sent, received);
+    CHECK(sent == received);
+    for (const auto& [pair, list] : sent) messages += list.size();
+    schedules.insert(plan.parallelism.schedule);
+  }
+  CHECK(schedules.size() == schedule_names().size());
+  CHECK(messages > 1000);
+}
+
+TEST_CASE("gradients that have been added to their sum are cleared before they are used again",
+          "[models][lower]") {
+  const Model model = small_model("gpt");
+  int programs = 0;
+  for (const Plan& plan : small_plans(model)) {
+    INFO(describe(plan));
+    for (const Program& program : lower_small(model, plan)) {
+      Gradients gradients(program);
+      if (!gradients.any()) continue;
+      ++programs;
+      for (const Body& body : program.bodies) CHECK(gradients.hold(body));
+    }
+  }
+  CHECK(programs > 10);
+}
