@@ -20,8 +20,12 @@ struct ForwardOperands {
 
 // The sizes of a block's tiles. A warp of 32 rows reads a tile of keys half as often for each
 // product as one of 16, so wherever its registers suffice: y takes fragments * D / 2 of them, the
-// scores fragments * keys / 2. Shared memory for D = 64, 128 and 16-bit types: 36 and 68 KiB, so
-// that two blocks (all that 255 registers allow) share a multiprocessor of either sm_80 or sm_90.
+// scores fragments * keys / 2, the kept queries fragments * D / 4; 255 in all, none spilled for D
+// of 64 and 128. Shared memory for these, 16-bit types: 36 and 68 KiB, so that two blocks (all that
+// the registers allow) share a multiprocessor of sm_80 and sm_90. Bound on an H100, whose
+// multiprocessor takes a product of 16 x 8 x 16 and 128 bytes of shared memory a clock: 4 and 5
+// matrices loaded for 4 products make 100 % (D = 64) and 80 % (D = 128) of 989 TFLOP/s; with D = 64
+// the exponentials, 16 a clock, take as long again as the products.
 template <typename T, int D, bool with_extras>
 struct ForwardTile {
   static constexpr bool half = sizeof(T) == 2;

@@ -5,9 +5,12 @@ namespace meshwright::cuda {
 
 namespace {
 
-// dQ takes fragments * D / 2 registers, scores and their gradients fragments * keys / 2 each.
-// Shared memory for D = 64, 128 and 16-bit types: 72 and 102 KiB, so that two blocks (all that 255
-// registers allow) share a multiprocessor of sm_90.
+// dQ takes fragments * D / 2 registers, scores and their gradients fragments * keys / 2 each, kept
+// queries and dY fragments * D / 4 each. 255 in all; with D = 128 up to 8 more
+// are spilled, but none on sm_90 without extras.
+// Shared memory for D = 64, 128 and 16-bit types: 55 and 103 KiB, so that two blocks (all that the
+// registers allow) share a multiprocessor of sm_90. Bound there, as in attention_forward.cuh: 4 and
+// 6.7 matrices loaded for 4 products make 100 % (D = 64) and 60 % (D = 128) of 989 TFLOP/s.
 template <typename T, int D, bool with_extras>
 struct QueryGradientTile {
   static constexpr bool half = sizeof(T) == 2, wide = D > 128;
