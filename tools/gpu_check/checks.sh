@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by tools/gpu-check: one function for each check. They run the program in $build on the GPU
 # named $gpu, keep what it says in $work, and fill in the rows of table.sh.
 
@@ -27,7 +28,7 @@ why() {
 failed() {
   case $2 in
     124 | 137) skipped "$1" "out of time" ;;
-    *) says "$1" missed "$(why "$2" "$3")" ;;
+    *) broken "$1" "$(why "$2" "$3")" ;;
   esac
   echo "   $1: $(why "$2" "$3")" >&2
 }
@@ -81,7 +82,7 @@ check_calibrate() {
     profile=$work/local.json calibrated=true
     found calibrate $((SECONDS - begin))
   elif [ "$code" -eq 0 ]; then
-    says calibrate missed "wrote no profile of a GPU"
+    broken calibrate "wrote no profile of a GPU"
   else
     failed calibrate "$code" "$log"
   fi

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by tools/gpu-check and its test: the checks, what they found, and the table.
 
 # One row each: check, what is compared, bar.
@@ -54,23 +55,26 @@ judge() {
 # found ROW VALUE [MORE]: a number beside the row's bar; MORE is shown with it.
 found() {
   local shown=$2
+  [ -n "$2" ] || { broken "$1" "no figure"; return; }
   [[ $2 =~ ^[-+.0-9eE]+$ ]] && shown=$(awk -v v="$2" 'BEGIN { printf "%.4g", v }')
   figure_of[$1]="$shown${3:+ ($3)}" verdict_of[$1]=$(judge "$2" "${bar_of[$1]}")
 }
 # says ROW VERDICT FIGURE: where the bar is no number.
 says() { verdict_of[$1]=$2 figure_of[$1]=$3; }
+# broken ROW WHY: it ran, and has no figure.
+broken() { verdict_of[$1]=missed why_not[$1]=$2; }
 # skipped PREFIX WHY: the rows of a check, or one row, that have no verdict yet.
 skipped() {
   local name
   for name in "${row_names[@]}"; do
-    [[ $name == "$1" || $name == "$1".* ]] || continue
+    [[ $name == "$1" || $name == "$1".* ]] && [ -z "${verdict_of[$name]:-}" ] || continue
     why_not[$name]=${why_not[$name]:-$2}
   done
 }
 
 verdict() { # verdict ROW
   if [ -n "${verdict_of[$1]:-}" ]; then
-    echo "${verdict_of[$1]}"
+    echo "${verdict_of[$1]}${why_not[$1]:+: ${why_not[$1]}}"
   else
     echo "not run: ${why_not[$1]:-no word of it}"
   fi
@@ -78,9 +82,9 @@ verdict() { # verdict ROW
 
 print_table() { # print_table ROWS...
   local name
-  printf '\n%-20s %-50s %-26s %-30s %s\n' check "" figure bar verdict
+  printf '\n%-20s %-50s %-30s %-30s %s\n' check "" figure bar verdict
   for name in "$@"; do
-    printf '%-20s %-50s %-26s %-30s %s\n' "$name" "${what_of[$name]}" "${figure_of[$name]:--}" \
+    printf '%-20s %-50s %-30s %-30s %s\n' "$name" "${what_of[$name]}" "${figure_of[$name]:--}" \
       "${bar_of[$name]}" "$(verdict "$name")"
   done
 }
