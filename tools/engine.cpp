@@ -43,7 +43,9 @@ Engine engine_on_gpu(const Cluster& cluster, Precision precision, World& host,
                                                         .folder = kernel_folder()});
   std::unique_ptr<World> world;
 #ifdef MESHWRIGHT_HAS_NCCL
-  if (cluster.processes_per_host <= gpus) world = make_nccl_world(host, *gpu, deadline_s);
+  // NCCL refuses ranks that share a GPU, unless it is made to believe in other hosts: docs/gpu.md.
+  const bool tries = std::getenv("MESHWRIGHT_NCCL_SHARES_GPUS") != nullptr;
+  if (cluster.processes_per_host <= gpus || tries) world = make_nccl_world(host, *gpu, deadline_s);
 #endif
   if (!world) world = make_staged_world(host, *gpu);
   return {std::move(gpu), std::move(world)};

@@ -2,6 +2,8 @@
 // kernels that are compiled at run time (tests/cuda_emulation/nvrtc.h), steps one by one.
 #include "exec/backends/cuda/fused.h"
 
+#include <emulated.h>
+
 #include <limits>
 #include <set>
 
@@ -280,7 +282,8 @@ TEST_CASE("products of fused operations are rounded to fp8 where that is asked f
   const long long before = emulated::products_in_fp8();
   compare(tables, {"a layer", layer(true, Dtype::bf16, sizes)}, 1);
   compare(tables, {"its gradients", gradient_of_layer(true, Dtype::bf16, sizes)}, 2);
-  CHECK(emulated::products_in_fp8() == before + 4);  // in both orders of threads
+  if (emulated::counts_products)
+    CHECK(emulated::products_in_fp8() == before + 4);  // in both orders of threads
 }
 
 TEST_CASE("steps without a kernel of their own run one by one", "[exec][cuda]") {
@@ -332,7 +335,7 @@ TEST_CASE("layers share a kernel, and later runs find it on disk", "[exec][cuda]
     }
     CHECK(fusions.kernels() == 1);
   };
-  cuda::Fusions first(cache, "sm_90"), second(cache, "sm_90");
+  cuda::Fusions first(cache, architecture_of_device()), second(cache, architecture_of_device());
   prepare(first);
   CHECK(cache.counts().misses == 1);
   prepare(second);

@@ -1,10 +1,11 @@
 // Losses on the emulated device, where they meet what the cases of all operations do not have: cut
 // vocabularies, large ones, loss scales, logits that give their place to the gradient.
+#include <emulated.h>
+
 #include <cmath>
 #include <cstring>
 
 #include "exec/backends/cuda/loss_with_grad.h"
-#include "tests/cuda_emulation/emulated.h"
 #include "tests/exec/beside_double.h"
 #include "tests/exec/device_array.h"
 

@@ -1,6 +1,8 @@
 // The optimizer's kernels on the emulated device beside exec/optimizer.
 #include "exec/backends/cuda/optimizer.h"
 
+#include <emulated.h>
+
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -8,7 +10,6 @@
 #include "exec/backends/cpu/half.h"
 #include "exec/optimizer/learning_rate.h"
 #include "tests/catch.h"
-#include "tests/cuda_emulation/emulated.h"
 #include "tests/exec/device_array.h"
 
 using namespace meshwright;

@@ -1,6 +1,8 @@
 // Products on the emulated device (tests/cuda_emulation/cublasLt.h) against sums in double.
 #include "exec/backends/cuda/products.h"
 
+#include <emulated.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -225,7 +227,7 @@ TEST_CASE("what a product's epilogue does", "[exec][cuda]") {
       }
 }
 
-TEST_CASE("addresses that are less aligned are said to be", "[exec][cuda]") {
+TEST_CASE("addresses that are less aligned are said to be", "[exec][cuda][emulated]") {
   const Device device;
   // 6 numbers of 2 bytes: of a batch every second matrix begins at a multiple of 4 bytes only.
   const ProductForm form{
@@ -239,7 +241,7 @@ TEST_CASE("addresses that are less aligned are said to be", "[exec][cuda]") {
   CHECK_NOTHROW(device.run(odd, {from(1), from(64), from(128)}));
 }
 
-TEST_CASE("parts of k are never added as they come", "[exec][cuda]") {
+TEST_CASE("parts of k are never added as they come", "[exec][cuda][emulated]") {
   const Device device;
   play(device, {.m = 8, .n = 8, .k = 256, .adds = true});
   CHECK(emulated::products_by(emulated::Algorithm::split_in_place) == 0);
@@ -415,7 +417,7 @@ TEST_CASE("a form is planned once, and its choice is found again", "[exec][cuda]
   play(fixed, form);
 }
 
-TEST_CASE("a product that cuBLASLt has not is named", "[exec][cuda]") {
+TEST_CASE("a product that cuBLASLt has not is named", "[exec][cuda][emulated]") {
   const Device device;
   const ProductForm form{.m = 8, .n = 16, .k = 4, .epilogue = Epilogue::gelu};
   emulated::refuse_epilogues(true);

@@ -1,5 +1,7 @@
 #include "tests/exec/table_backend.h"
 
+#include <emulated.h>
+
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -87,6 +89,12 @@ std::vector<std::vector<char>> results_of(const cuda::Row& row, const OpCall& ca
 
 }  // namespace
 
+std::string architecture_of_device() {
+  cudaDeviceProp properties;
+  cuda::check(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
+  return "sm_" + std::to_string(properties.major) + std::to_string(properties.minor);
+}
+
 // What kernels know of the device, and what they share.
 struct TableBackend::Device {
   static constexpr std::int64_t workspace_bytes = 1 << 20, cached_bytes = 64 << 20;
@@ -97,12 +105,13 @@ struct TableBackend::Device {
     cuda::check(cudaMalloc(&workspace, workspace_bytes), "cudaMalloc");
     products.emplace(cuda::ProductOptions{.fp8 = fp8, .timed = false}, workspace, workspace_bytes,
                      cache);
+    fusions.emplace(cache, architecture_of_device());
     shown = {properties.multiProcessorCount,
              properties.major,
              properties.minor,
              static_cast<std::int64_t>(properties.sharedMemPerBlockOptin),
              &*products,
-             &fusions};
+             &*fusions};
   }
   ~Device() { cudaFree(workspace); }
   Device(const Device&) = delete;
@@ -112,7 +121,7 @@ struct TableBackend::Device {
   cuda::KernelCache cache;
   void* workspace = nullptr;
   std::optional<cuda::Products> products;
-  cuda::Fusions fusions{cache, "sm_90"};
+  std::optional<cuda::Fusions> fusions;
   cuda::Device shown;
 };
 
