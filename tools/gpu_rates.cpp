@@ -110,6 +110,8 @@ void GpuRates::depth_start(Precision precision) {
 
 void GpuRates::products(Precision precision) {
   double& peak = gpu_.peak_flop_per_s[static_cast<std::size_t>(precision)];
+  const bool known = peak > 0;
+  if (!known) peak = 1;                   // for now: nothing is faster
   linear_rate(256, 256, 256, precision);  // how large depth_start may be
   depth_start(precision);
   std::vector<Rate> rates;
@@ -118,7 +120,7 @@ void GpuRates::products(Precision precision) {
     if (!rates.empty() && !bench_.affords(flops / product_flops_per_s_)) break;
     rates.push_back(linear_rate(size, size, size, precision));
   }
-  if (peak == 0)
+  if (!known)
     for (const Rate& rate : rates) peak = std::max(peak, rate.per_s);
   gpu_.gemm.points.clear();
   for (const Rate& rate : rates)
