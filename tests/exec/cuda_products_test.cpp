@@ -221,9 +221,11 @@ TEST_CASE("what a product's epilogue does", "[exec][cuda]") {
                                .epilogue = epilogue};
         const bool saves = epilogue == Epilogue::gelu_saved ||
                            epilogue == Epilogue::gelu_bias_saved || epilogue == Epilogue::gelu_grad;
-        // cuBLASLt saves rows of a multiple of 8 only.
-        REQUIRE(device.products->prepare(form) == (!saves || n % 8 == 0));
-        if (!saves || n % 8 == 0) play(device, form);
+        // cuBLASLt saves rows of a multiple of 8 only; its GELU is not right to 32 bits.
+        const bool has =
+            (!saves || n % 8 == 0) && (dtype != Dtype::f32 || epilogue == Epilogue::bias);
+        REQUIRE(device.products->prepare(form) == has);
+        if (has) play(device, form);
       }
 }
 
@@ -423,10 +425,10 @@ TEST_CASE("a form is planned once, and its choice is found again", "[exec][cuda]
 TEST_CASE("a product that cuBLASLt has not is named", "[exec][cuda]") {
   if (!device_is_emulated()) return;
   const Device device;
-  const ProductForm form{.m = 8, .n = 16, .k = 4, .epilogue = Epilogue::gelu};
+  const ProductForm form{.m = 8, .n = 16, .k = 4, .epilogue = Epilogue::bias};
   refuse_epilogues(true);
   CHECK_FALSE(device.products->prepare(form));
   CHECK(message_of([&] { device.run(form, {}); }) ==
-        "cuBLASLt has no product nn 1x8x16x4 f32 -> f32, gelu, aligned to 16");
+        "cuBLASLt has no product nn 1x8x16x4 f32 -> f32 + bias, aligned to 16");
   refuse_epilogues(false);
 }
