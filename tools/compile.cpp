@@ -247,7 +247,8 @@ int run_compile(const Options& options) {
                     {}});
     Row& row = rows.back();
     if (options.measure && row.report.prediction.fits)
-      row.measured_step_s = measured_step_seconds(options, job, row.report.prepared);
+      row.measured_step_s =
+          measured_step_seconds(options, job, chosen.cluster, row.report.prepared);
   }
   if (!options.json) {
     std::printf("%s", text_of(job, chosen, rows, options.measure).c_str());

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <vector>
 
-#include "exec/backends/cpu/cpu_backend.h"
 #include "exec/runtime/runtime.h"
 #include "models/core/error.h"
 #include "sim/planner/clusters.h"
+#include "tools/engine.h"
 #include "tools/settle_run.h"
 #include "tools/train.h"
 
@@ -28,19 +28,24 @@ void check_measurable(const Job& job) {
         job.file, std::max(job.cluster.processes_per_host, 1) * counts_of(job.cluster).front()));
 }
 
-double measured_step_seconds(const Options& options, const Job& job, const Prepared& prepared) {
+double measured_step_seconds(const Options& options, const Job& job, const Cluster& cluster,
+                             const Prepared& prepared) {
   const Plan& plan = prepared.plan;
   const Mesh mesh(plan.degrees(), plan.parallelism.placement);
   const auto world = make_world("self");
   const int threads = threads_per_rank(options, 1);
-  const auto backend = make_cpu_backend(threads);
+  const Engine engine =
+      make_engine(cluster, plan.training.precision, threads, *world, WorldOptions{}.deadline_s);
   Loader loader(loader_options(job));
-  Runtime runtime(prepared.stages, plan, mesh, *world, *backend, {threads, job.model.layers});
+  Runtime runtime(prepared.stages, plan, mesh, engine.world(*world), *engine.backend,
+                  {threads, job.model.layers});
   std::vector<double> seconds;
-  for (int step = 1; step <= 1 + measured_steps; ++step) {
+  // The first steps make what later ones use.
+  const int first = engine.backend->can_capture() ? 3 : 2;
+  for (int step = 1; step < first + measured_steps; ++step) {
     const std::int64_t position = (step - 1) * plan.training.global_batch;
     const StepResult result = runtime.step(step, position, loader);
-    if (step > 1) seconds.push_back(result.seconds);
+    if (step >= first) seconds.push_back(result.seconds);
   }
   std::nth_element(seconds.begin(), seconds.begin() + measured_steps / 2, seconds.end());
   return seconds[measured_steps / 2];

@@ -10,9 +10,10 @@ namespace meshwright {
 // InputError unless the job runs on this computer, on one rank.
 void check_measurable(const Job& job);
 
-// Seconds of a step: the median of `measured_steps` after one more that warms up. `prepared`: a
-// plan of one rank. The job's checkpoints and logs are left alone.
+// Seconds of a step: the median of `measured_steps` after those that warm up. `cluster`: this
+// computer; `prepared`: a plan of one rank. The job's checkpoints and logs are left alone.
 constexpr int measured_steps = 3;
-double measured_step_seconds(const Options& options, const Job& job, const Prepared& prepared);
+double measured_step_seconds(const Options& options, const Job& job, const Cluster& cluster,
+                             const Prepared& prepared);
 
 }  // namespace meshwright

@@ -6,12 +6,12 @@
 #include <optional>
 #include <thread>
 
-#include "exec/backends/cpu/cpu_backend.h"
 #include "exec/comm/checked.h"
 #include "exec/launch/stop.h"
 #include "exec/runtime/runtime.h"
 #include "models/core/error.h"
 #include "tools/commands.h"
+#include "tools/engine.h"
 #include "tools/process_memory.h"
 #include "tools/run_checkpoints.h"
 #include "tools/settle_run.h"
@@ -124,9 +124,12 @@ Outcome run_steps(Runtime& runtime, const World& world, Loader& loader, const Tr
     break;
   }
   outcome.saved = checkpoints.finish();
-  // Pages of other ranks that collectives read count as resident here too; they are not ours.
-  outcome.peak_bytes =
-      runtime.gather_of_all(peak_resident_bytes() - world.resident_bytes_of_others());
+  // Pages of other ranks that collectives read count as resident here too; they are not ours. What
+  // a device holds it has held since the first step.
+  const Backend& backend = runtime.memory().backend();
+  outcome.peak_bytes = runtime.gather_of_all(
+      backend.shares_memory_with_host() ? peak_resident_bytes() - world.resident_bytes_of_others()
+                                        : backend.used_bytes());
   outcome.parameters_sha256 = runtime.parameters().sha256();
   return outcome;
 }
@@ -140,8 +143,10 @@ int train(const Options& options, const Job& job, const Chosen& chosen, World& w
   const auto lock = lock_checkpoints(job, options.resume, *all);
   forget_peak_resident_bytes();  // a run of one rank may have measured this computer first
   const Mesh mesh(plan.degrees(), plan.parallelism.placement);
-  const auto backend = make_cpu_backend(threads);
-  Runtime runtime(chosen.prepared.stages, plan, mesh, world, *backend,
+  const Engine engine = make_engine(chosen.cluster, plan.training.precision, threads, world,
+                                    options.deadline.value_or(WorldOptions{}.deadline_s));
+  World& on_device = engine.world(world);
+  Runtime runtime(chosen.prepared.stages, plan, mesh, on_device, *engine.backend,
                   {threads, job.model.layers, !options.trace.empty()});
   RunCheckpoints checkpoints(job, chosen, options.resume, runtime, *all);
   const Prediction prediction = predict(chosen.prepared, chosen.cluster);

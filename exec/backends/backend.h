@@ -41,6 +41,7 @@ class Backend {
   // Whether the operation is a kernel of this backend with activations of this type. Collectives
   // (tensor_reduce, sequence_gather, ...) are not: the runtime gives them to a communicator.
   virtual bool supports(Op op, Dtype dtype) const = 0;
+  virtual bool computes_in(Precision precision) const = 0;
   virtual std::int64_t workspace_bytes(const OpCall& call) const = 0;
   virtual std::unique_ptr<Updater> make_updater(const Training& training) = 0;
 
@@ -81,6 +82,8 @@ class Backend {
   virtual void* allocate_host(std::int64_t bytes) = 0;
   virtual void deallocate_host(void* memory) = 0;
 
+  // Of a memory of its own: bytes in use, whoever uses them.
+  virtual std::int64_t used_bytes() const { return 0; }
   // Whether its memory is the host's too; else the host reads and writes it by these, which are
   // complete when they return and may be called from any thread. They do not wait for what was
   // issued before.

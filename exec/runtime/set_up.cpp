@@ -57,9 +57,10 @@ Runtime::Runtime(const std::vector<Program>& stages, const Plan& plan, const Mes
 
 void Runtime::check_supported_here() const {
   const Dtype storage = storage_of(plan_.training.precision);
-  if (plan_.training.precision == Precision::tf32 || plan_.training.precision == Precision::fp8)
+  if (!backend_.computes_in(plan_.training.precision))
     throw InputError("/training/precision: " + std::string(name_of(plan_.training.precision)) +
-                     " is an arithmetic of GPU tensor cores; use fp32, fp16 or bf16");
+                     " is an arithmetic of GPU tensor cores that this device (" +
+                     std::string(backend_.name()) + ") does not have; use fp32 or fp16");
   for_each_instruction(program_, [&](const Instruction& instruction) {
     const bool by_optimizer =
         instruction.op == Op::update_loss_scale || instruction.op == Op::lamb_norms;

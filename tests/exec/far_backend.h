@@ -22,6 +22,7 @@ class FarBackend : public Backend {
 
   std::string_view name() const override { return "far"; }
   bool supports(Op op, Dtype dtype) const override { return near_->supports(op, dtype); }
+  bool computes_in(Precision precision) const override { return near_->computes_in(precision); }
   std::int64_t workspace_bytes(const OpCall& call) const override {
     return near_->workspace_bytes(call);
   }

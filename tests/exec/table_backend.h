@@ -17,6 +17,7 @@ class TableBackend : public Backend {
   ~TableBackend() override;
   std::string_view name() const override { return "cuda tables"; }
   bool supports(Op op, Dtype dtype) const override;
+  bool computes_in(Precision precision) const override { return cpu_->computes_in(precision); }
   std::int64_t workspace_bytes(const OpCall& call) const override;
   void run(const OpCall& call, const OpOperands& operands, const OpContext& context) override;
   void wait() override {}

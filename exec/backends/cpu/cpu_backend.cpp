@@ -181,6 +181,9 @@ class CpuBackend : public Backend {
   bool supports(Op op, Dtype dtype) const override {
     return (op == Op::fused || row_of(op) != nullptr) && dtype != Dtype::f8 && dtype != Dtype::i32;
   }
+  bool computes_in(Precision precision) const override {
+    return precision != Precision::tf32 && precision != Precision::fp8;
+  }
   std::int64_t workspace_bytes(const OpCall& call) const override { return scratch_bytes(call); }
 
   void run(const OpCall& call, const OpOperands& operands, const OpContext& context) override {

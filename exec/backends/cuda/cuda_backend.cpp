@@ -62,6 +62,13 @@ class Gpu : public CudaBackend {
     return row_of(op) != nullptr &&
            (dtype == Dtype::f32 || dtype == Dtype::f16 || dtype == Dtype::bf16);
   }
+  // Of tensor cores; fp16's are the oldest, and without any it is slow, not wrong.
+  bool computes_in(Precision precision) const override {
+    const int generation = device_.major * 10 + device_.minor;
+    if (precision == Precision::fp8) return generation >= 89;
+    if (precision == Precision::bf16 || precision == Precision::tf32) return generation >= 80;
+    return true;
+  }
   std::int64_t workspace_bytes(const OpCall& call) const override {
     const Row* row = row_of(call.op);
     return row == nullptr || row->workspace == nullptr ? 0 : row->workspace(call, device_);
@@ -154,6 +161,11 @@ class Gpu : public CudaBackend {
   void* allocate_host(std::int64_t bytes) override { return pinned_memory(bytes).release(); }
   void deallocate_host(void* memory) override { check(cudaFreeHost(memory), "cudaFreeHost"); }
 
+  std::int64_t used_bytes() const override {
+    std::size_t free = 0, all = 0;
+    check(cudaMemGetInfo(&free, &all), "cudaMemGetInfo");
+    return static_cast<std::int64_t>(all - free);
+  }
   bool shares_memory_with_host() const override { return false; }
   void read(void* host, const void* own, std::int64_t bytes) override { move(host, own, bytes); }
   void write(void* own, const void* host, std::int64_t bytes) override { move(own, host, bytes); }

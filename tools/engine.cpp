@@ -1,0 +1,76 @@
+#include "tools/engine.h"
+
+#include <cstdlib>
+
+#include "exec/backends/cpu/cpu_backend.h"
+#include "exec/comm/staged.h"
+#include "models/core/error.h"
+#ifdef MESHWRIGHT_HAS_CUDA
+#include "exec/backends/cuda/cuda_backend.h"
+#endif
+#ifdef MESHWRIGHT_HAS_NCCL
+#include "exec/comm/nccl.h"
+#endif
+
+namespace meshwright {
+
+std::string kernel_folder() {
+  const auto in = [](const char* variable) -> std::string {
+    const char* value = std::getenv(variable);
+    return value == nullptr ? "" : value;
+  };
+  const std::string cache = in("XDG_CACHE_HOME");
+  return (cache.empty() ? in("HOME") + "/.cache" : cache) + "/meshwright/kernels";
+}
+
+#ifdef MESHWRIGHT_HAS_CUDA
+
+int gpus_here() { return cuda_devices(); }
+
+namespace {
+
+Engine engine_on_gpu(const Cluster& cluster, Precision precision, World& host,
+                     [[maybe_unused]] double deadline_s) {
+  const int gpus = cuda_devices();
+  if (gpus == 0)
+    throw InputError("the profile is of a GPU (" + cluster.machine.gpu.name +
+                     "), but this computer has none, or no driver for it; `meshwright calibrate` "
+                     "measures this computer as it is");
+  const int of_host = host.rank() % cluster.processes_per_host;
+  std::unique_ptr<CudaBackend> gpu = make_cuda_backend({.device = of_host % gpus,
+                                                        .tf32 = precision == Precision::tf32,
+                                                        .fp8 = precision == Precision::fp8,
+                                                        .folder = kernel_folder()});
+  std::unique_ptr<World> world;
+#ifdef MESHWRIGHT_HAS_NCCL
+  if (cluster.processes_per_host <= gpus) world = make_nccl_world(host, *gpu, deadline_s);
+#endif
+  if (!world) world = make_staged_world(host, *gpu);
+  return {std::move(gpu), std::move(world)};
+}
+
+}  // namespace
+
+#else
+
+int gpus_here() { return 0; }
+
+namespace {
+
+Engine engine_on_gpu(const Cluster& cluster, Precision, World&, double) {
+  throw InputError("the profile is of a GPU (" + cluster.machine.gpu.name +
+                   "), and this build has no CUDA backend: build the preset `cuda`");
+}
+
+}  // namespace
+
+#endif
+
+Engine make_engine(const Cluster& cluster, Precision precision, int threads, World& host,
+                   double deadline_s) {
+  if (cluster.machine.gpu.kind == DeviceKind::gpu)
+    return engine_on_gpu(cluster, precision, host, deadline_s);
+  return {make_cpu_backend(threads), nullptr};
+}
+
+}  // namespace meshwright

@@ -1,0 +1,31 @@
+// What a rank of this computer computes with: the cores of its processor, or one of its GPUs.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "exec/backends/backend.h"
+#include "exec/comm/communicator.h"
+#include "hwprofiles/machine.h"
+
+namespace meshwright {
+
+struct Engine {
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<World> on_device;  // null where the backend's memory is the host's
+  // Its groups and its memory are on the backend. `host`: what make_engine was given.
+  World& world(World& host) const { return on_device ? *on_device : host; }
+};
+
+// `cluster` is this computer. GPUs in order of the ranks of a host, each with one rank of it; where
+// there are more ranks than GPUs they share them, and talk through host memory. InputError where
+// this build or this computer has no GPU. `host` outlives the engine; `deadline_s`: the longest
+// that GPUs may wait for each other.
+Engine make_engine(const Cluster& cluster, Precision precision, int threads, World& host,
+                   double deadline_s);
+
+int gpus_here();  // 0 where this build has no CUDA backend
+// $XDG_CACHE_HOME/meshwright/kernels, or in ~/.cache: of compiled kernels.
+std::string kernel_folder();
+
+}  // namespace meshwright
