@@ -57,11 +57,12 @@ std::vector<Case> all_cases() {
 bool has_own_test(Op op) {
   constexpr Op ops[] = {Op::combine,
                         Op::combine_grad,
+                        Op::context_attention,
+                        Op::context_attention_grad,
                         Op::context_pack,
                         Op::context_unpack,
                         Op::cross_entropy_combine,
                         Op::cross_entropy_stats,
-                        Op::fused,
                         Op::dispatch,
                         Op::dispatch_grad,
                         Op::fused,
