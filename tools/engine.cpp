@@ -27,6 +27,20 @@ std::string kernel_folder() {
 
 int gpus_here() { return cuda_devices(); }
 
+GpuHere gpu_here(int index) {
+  const CudaDevice device = cuda_device(index);
+  GpuHere here;
+  here.gpu.name = device.name;
+  here.gpu.memory_bytes = device.memory_bytes;
+  here.gpu.sm_count = device.multiprocessors;
+  here.gpu.clock_hz = device.clock_hz;
+  here.gpu.l2_bytes = device.l2_bytes;
+  here.generation = device.generation;
+  here.workspace_bytes = static_cast<double>(device.workspace_bytes);
+  here.reaches_others = device.reaches_others;
+  return here;
+}
+
 namespace {
 
 Engine engine_on_gpu(const Cluster& cluster, Precision precision, World& host,
@@ -43,7 +57,9 @@ Engine engine_on_gpu(const Cluster& cluster, Precision precision, World& host,
                                                         .folder = kernel_folder()});
   std::unique_ptr<World> world;
 #ifdef MESHWRIGHT_HAS_NCCL
-  if (cluster.processes_per_host <= gpus) world = make_nccl_world(host, *gpu, deadline_s);
+  // NCCL refuses ranks that share a GPU, unless it is made to believe in other hosts: docs/gpu.md.
+  const bool tries = std::getenv("MESHWRIGHT_NCCL_SHARES_GPUS") != nullptr;
+  if (cluster.processes_per_host <= gpus || tries) world = make_nccl_world(host, *gpu, deadline_s);
 #endif
   if (!world) world = make_staged_world(host, *gpu);
   return {std::move(gpu), std::move(world)};
@@ -54,6 +70,8 @@ Engine engine_on_gpu(const Cluster& cluster, Precision precision, World& host,
 #else
 
 int gpus_here() { return 0; }
+
+GpuHere gpu_here(int) { throw InputError("this build has no CUDA backend"); }
 
 namespace {
 
