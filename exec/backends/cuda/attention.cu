@@ -14,9 +14,9 @@ void run_forward(const KernelCall& k, const AttentionShape& shape, const ScoreEx
     constexpr int D = decltype(width)::value;
     constexpr bool with = decltype(with_extras)::value;
     using Tile = ForwardTile<T, D, with>;
-    launch(attention_forward<T, D, with>,
-           {tile_blocks(shape, shape.heads, shape.halves, Tile::queries)}, {Tile::threads},
-           Tile::shared_bytes, k.stream, shape, extras, operands);
+    launch_tiles<Tile>(attention_forward<T, D, with>,
+                       {tile_blocks(shape, shape.heads, shape.halves, Tile::queries)},
+                       Tile::shared_bytes, k, shape, extras, operands);
   });
 }
 

@@ -95,6 +95,20 @@ void with_kernel(int dim, bool extras, const Use& use) {
   use(std::integral_constant<int, 256>(), std::true_type());
 }
 
+// As launch; RunError where the GPU lacks the instructions, or the shared memory for the tiles.
+template <typename Tile, typename Kernel, typename... Arguments>
+void launch_tiles(Kernel kernel, Shape3 blocks, std::int64_t shared_bytes, const KernelCall& k,
+                  const Arguments&... arguments) {
+  if (k.device.major < 8)
+    throw RunError("attention on a GPU needs compute capability 8.0 or newer");
+  if (shared_bytes > k.device.shared_bytes)
+    throw RunError("attention with heads of " + std::to_string(k.attributes().head_dim) +
+                   " numbers needs " + std::to_string(shared_bytes >> 10) +
+                   " KiB of shared memory for a block; this GPU has " +
+                   std::to_string(k.device.shared_bytes >> 10));
+  launch(kernel, blocks, {Tile::threads}, shared_bytes, k.stream, arguments...);
+}
+
 // Blocks for all tiles of rows of `heads` heads of all sequences.
 inline unsigned int tile_blocks(const AttentionShape& shape, int heads, int halves, int rows) {
   const std::int64_t tiles = (shape.length + rows - 1) / rows;

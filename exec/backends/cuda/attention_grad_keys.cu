@@ -190,8 +190,9 @@ void key_gradients(const KernelCall& k, const AttentionShape& shape, const Score
     constexpr bool with = decltype(with_extras)::value;
     using Tile = KeyGradientTile<T, D>;
     const auto start = [&](auto kernel) {
-      launch(kernel, {tile_blocks(shape, shape.kv_heads, shape.sources * shape.halves, Tile::keys)},
-             {Tile::threads}, Tile::shared_bytes, k.stream, shape, extras, operands);
+      launch_tiles<Tile>(
+          kernel, {tile_blocks(shape, shape.kv_heads, shape.sources * shape.halves, Tile::keys)},
+          Tile::shared_bytes, k, shape, extras, operands);
     };
     if constexpr (D > 128) {
       start(attention_grad_keys<T, D, with, Makes::values>);

@@ -211,10 +211,11 @@ void query_gradients(const KernelCall& k, const AttentionShape& shape, const Sco
     constexpr int D = decltype(width)::value;
     constexpr bool with = decltype(with_extras)::value;
     using Tile = QueryGradientTile<T, D, with>;
-    launch(attention_grad_queries<T, D, with>,
-           {tile_blocks(shape, shape.heads, shape.halves, Tile::queries)}, {Tile::threads},
-           Tile::shared_bytes + (operands.distances != nullptr ? Tile::distances_bytes : 0),
-           k.stream, shape, extras, operands);
+    launch_tiles<Tile>(
+        attention_grad_queries<T, D, with>,
+        {tile_blocks(shape, shape.heads, shape.halves, Tile::queries)},
+        Tile::shared_bytes + (operands.distances != nullptr ? Tile::distances_bytes : 0), k, shape,
+        extras, operands);
   });
 }
 

@@ -19,6 +19,36 @@ namespace meshwright::cuda {
 
 #ifdef __CUDACC__
 
+// 2^x, relative error at most 2^-22; 0 for denormals.
+__device__ inline float fast_exp2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+
+// Compiled, so that other kernels serve older GPUs, but never run: hosts ask first.
+template <typename T>
+__device__ inline void mma_16x8x16(float (&)[4], const unsigned int (&)[4],
+                                   const unsigned int (&)[2]) {
+  __trap();
+}
+__device__ inline void load_matrix_x4(unsigned int (&)[4], const void*) { __trap(); }
+__device__ inline void load_matrix_x4_transposed(unsigned int (&)[4], const void*) { __trap(); }
+__device__ inline void copy_async_16(void*, const void*, bool) { __trap(); }
+__device__ inline void copy_async_4(void*, const void*, bool) { __trap(); }
+__device__ inline void copies_commit() {}
+template <int pending>
+__device__ inline void copies_wait() {}
+template <typename T>
+__device__ inline unsigned int packed(float, float) {
+  __trap();
+  return 0;
+}
+
+#else
+
 // d[16,8] += a[16,16] b[16,8]. With g = lane / 4 and t = lane % 4 a lane holds, two elements of a
 // row or column in 32 bits, the lower one first:
 //   a: (g, 2t), (g+8, 2t), (g, 2t+8), (g+8, 2t+8) and their right neighbours,
@@ -86,13 +116,6 @@ __device__ inline void copies_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
 }
 
-// 2^x, relative error at most 2^-22; 0 for denormals.
-__device__ inline float fast_exp2(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
 // Two numbers, rounded to nearest, the first one in the lower half.
 template <typename T>
 __device__ inline unsigned int packed(float low, float high);
@@ -108,6 +131,8 @@ __device__ inline unsigned int packed<bf16>(float low, float high) {
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
   return both;
 }
+
+#endif
 
 #else
 
