@@ -71,6 +71,7 @@ void measure_alone(const GpuHere& here, const TimeBudget& budget, Machine& machi
     {
       GpuBench bench(backend, spread, budget);
       GpuRates rates(bench, gpu, measured);
+      bench.warm_up();
       rates.kernel_latency();
       rates.memory(storage_of(half));
       rates.products(half);
@@ -197,12 +198,12 @@ void add_sources(const std::optional<Machine>& known, const std::vector<std::str
                    : "name, sizes and clock: the driver; peaks: the fastest measured here");
   add("efficiency", fmt::format("{} (traffic and launches are the engine's own): {}; otherwise {}",
                                 here, fmt::join(measured, ", "), other));
-  const std::string links = several ? here + ": NCCL's all-reduce over all GPUs" : "one GPU";
+  const std::string links = several ? here + ": all-reduce over all ranks" : "one rank";
   add("nvlink", links);
   add("network", "none: this computer alone; a job's cluster.network says otherwise");
   add("pcie", here + ": copies to and from pinned memory; sockets " +
                   (known ? "as " + known->name : "taken as fast"));
-  add("collectives", several ? here : known ? "as " + known->name : "none: one GPU");
+  add("collectives", several ? here : known ? "as " + known->name : "none: one rank");
   add("host", here + "; a captured step has no launches");
   add("overheads", here);
 }
