@@ -1,6 +1,10 @@
 #include "tools/engine.h"
 
+#include <unistd.h>
+
+#include <cstdio>
 #include <cstdlib>
+#include <vector>
 
 #include "exec/backends/cpu/cpu_backend.h"
 #include "exec/comm/staged.h"
@@ -43,8 +47,21 @@ GpuHere gpu_here(int index) {
 
 namespace {
 
+#ifdef MESHWRIGHT_HAS_NCCL
+// Versions, hosts and GPUs, once in a run: what one wants to know when a group of GPUs is slow.
+void say_about_devices(World& host) {
+  std::vector<std::string> variables;
+  for (char** variable = environ; *variable != nullptr; ++variable)
+    variables.emplace_back(*variable);
+  const std::string text = describe_devices(host, variables);
+  if (host.rank() == 0) std::fputs(text.c_str(), stderr);
+}
+#endif
+
 Engine engine_on_gpu(const Cluster& cluster, Precision precision, World& host,
                      [[maybe_unused]] double deadline_s) {
+  // Each stream has a queue of its own; the driver reads it at the first call.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   const int gpus = cuda_devices();
   if (gpus == 0)
     throw InputError("the profile is of a GPU (" + cluster.machine.gpu.name +
@@ -57,7 +74,10 @@ Engine engine_on_gpu(const Cluster& cluster, Precision precision, World& host,
                                                         .folder = kernel_folder()});
   std::unique_ptr<World> world;
 #ifdef MESHWRIGHT_HAS_NCCL
-  if (cluster.processes_per_host <= gpus) world = make_nccl_world(host, *gpu, deadline_s);
+  // NCCL refuses ranks that share a GPU, unless it is made to believe in other hosts: docs/gpu.md.
+  const bool tries = std::getenv("MESHWRIGHT_NCCL_SHARES_GPUS") != nullptr;
+  if (cluster.processes_per_host <= gpus || tries) world = make_nccl_world(host, *gpu, deadline_s);
+  if (world && host.size() > 1) say_about_devices(host);
 #endif
   if (!world) world = make_staged_world(host, *gpu);
   return {std::move(gpu), std::move(world)};

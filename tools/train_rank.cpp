@@ -160,7 +160,10 @@ int train(const Options& options, const Job& job, const Chosen& chosen, World& w
   const Mesh mesh(plan.degrees(), plan.parallelism.placement);
   const Engine engine = make_engine(chosen.cluster, plan.training.precision, threads, world,
                                     options.deadline.value_or(WorldOptions{}.deadline_s));
-  World& on_device = engine.world(world);
+  std::unique_ptr<World> checked;
+  if (options.check_collectives && world.size() > 1)
+    checked = make_checked_world(engine.world(world));
+  World& on_device = checked ? *checked : engine.world(world);
   Runtime runtime(chosen.prepared.stages, plan, mesh, on_device, *engine.backend,
                   {threads, job.model.layers, !options.trace.empty()});
   RunCheckpoints checkpoints(job, chosen, options.resume, runtime, *all);
@@ -207,9 +210,7 @@ int fail(World& world, int rank, const std::string& what) {
 int train_as_rank(const Options& options, const Job& job, const Chosen& chosen, World& world) {
   if (world.size() == 1) return train(options, job, chosen, world);
   try {
-    if (!options.check_collectives) return train(options, job, chosen, world);
-    const auto checked = make_checked_world(world);
-    return train(options, job, chosen, *checked);
+    return train(options, job, chosen, world);
   } catch (const InputError& error) {
     // What the engine cannot do follows from the plan: every rank finds the same.
     if (world.rank() == 0) std::fprintf(stderr, "error: %s\n", error.what());

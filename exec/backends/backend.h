@@ -54,6 +54,8 @@ class Backend {
   virtual void await(int /*event*/) {}
   // Returns when everything issued above, on all streams, is complete.
   virtual void wait() = 0;
+  // The same of the stream in use alone. A message may only end when this host has gone on.
+  virtual void wait_for_stream() { wait(); }
 
   // Before a step's first operation: what OpContext::step_position will be.
   virtual void begin_step(std::int64_t /*step_position*/) {}
@@ -74,6 +76,7 @@ class Backend {
   virtual void begin_capture() {}
   virtual void end_capture() {}
   virtual void replay() {}
+  virtual void drop_capture() {}  // before the communicators that it uses end
 
   // At least 64-byte aligned; never null. The memory is not cleared.
   virtual void* allocate(std::int64_t bytes) = 0;

@@ -195,7 +195,7 @@ void Runtime::execute(int task, const Instruction& instruction, int index) {
       throw RunError("the engine met an instruction that it cannot run");
   }
   events_.record(task, index);
-  if (search_ != nullptr) backend_.wait();
+  if (search_ != nullptr) backend_.wait_for_stream();
   if (search_ != nullptr) search_->after(instruction, running);
   if (options_.trace) note(task, index, begin);
 }

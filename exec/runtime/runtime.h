@@ -49,6 +49,7 @@ class Runtime {
   // cannot run yet is NotSupportedYet.
   Runtime(const std::vector<Program>& stages, const Plan& plan, const Mesh& mesh, World& world,
           Backend& backend, const RuntimeOptions& options);
+  ~Runtime();
 
   // Trains one step, counted from 1, on the global batch that begins with sequence `position`. Loss
   // or norm that are not finite: the step is replayed from the unchanged state to find where that

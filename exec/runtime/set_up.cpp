@@ -55,6 +55,8 @@ Runtime::Runtime(const std::vector<Program>& stages, const Plan& plan, const Mes
   start_ = std::chrono::steady_clock::now();
 }
 
+Runtime::~Runtime() { backend_.drop_capture(); }
+
 void Runtime::check_supported_here() const {
   const Dtype storage = storage_of(plan_.training.precision);
   if (!backend_.computes_in(plan_.training.precision))

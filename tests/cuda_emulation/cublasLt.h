@@ -133,6 +133,7 @@ void refuse_epilogues(bool refused);
 // Products that were issued, of those algorithms; see cublasLt.cpp.
 enum class Algorithm : std::uint64_t { aligned = 11, any = 12, split = 13, split_in_place = 14 };
 long long products_by(Algorithm algorithm);
+constexpr bool counts_products = true;
 long long products_in_fp8();
 
 }  // namespace emulated

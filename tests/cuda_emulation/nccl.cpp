@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <list>
@@ -60,6 +62,7 @@ struct ncclComm {
   int operations = 0;               // collectives so far
   std::vector<int> sent, received;  // messages so far, by peer
   std::list<Leaving> leaving;
+  int captured = 0;   // operations in graphs that live
   bool over = false;  // finalised
 
   void sweep() {
@@ -269,6 +272,7 @@ struct Batch {
   ncclComm* comm;
   cudaStream_t stream;
   std::vector<Operation> operations;
+  std::shared_ptr<void> in_graph = nullptr;
   bool begun = false;
 
   bool poll() {
@@ -288,10 +292,17 @@ int depth = 0;
 std::vector<Batch> batches;  // of the group under way
 
 void issue() {
-  for (Batch& batch : std::exchange(batches, {}))
+  for (Batch& batch : std::exchange(batches, {})) {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    cudaStreamIsCapturing(batch.stream, &status);
+    if (status == cudaStreamCaptureStatusActive) {
+      ++batch.comm->captured;
+      batch.in_graph = {nullptr, [comm = batch.comm](void*) { --comm->captured; }};
+    }
     emulated::enqueue_until(batch.stream, [batch = std::make_shared<Batch>(std::move(batch))] {
       return batch->poll();
     });
+  }
 }
 
 ncclResult_t add(Kind kind, const void* from, void* to, std::size_t count, ncclDataType_t type,
@@ -401,7 +412,12 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* made
   return ncclSuccess;
 }
 
+// NCCL would wait here for graphs that use the communicator, for ever.
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+  if (comm->captured != 0) {
+    std::fprintf(stderr, "NCCL: a communicator ends before a graph that uses it\n");
+    std::abort();
+  }
   for (Leaving& message : comm->leaving) MPI_Wait(&message.request, MPI_STATUS_IGNORE);
   comm->over = true;
   return ncclSuccess;

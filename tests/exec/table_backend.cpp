@@ -13,6 +13,7 @@
 #include "exec/backends/cuda/fused.h"
 #include "exec/backends/cuda/products.h"
 #include "exec/backends/cuda/tables.h"
+#include "tests/exec/tested_device.h"
 #include "tests/test_folder.h"
 
 namespace meshwright {
@@ -97,12 +98,13 @@ struct TableBackend::Device {
     cuda::check(cudaMalloc(&workspace, workspace_bytes), "cudaMalloc");
     products.emplace(cuda::ProductOptions{.fp8 = fp8, .timed = false}, workspace, workspace_bytes,
                      cache);
+    fusions.emplace(cache, "sm_" + std::to_string(properties.major * 10 + properties.minor));
     shown = {properties.multiProcessorCount,
              properties.major,
              properties.minor,
              static_cast<std::int64_t>(properties.sharedMemPerBlockOptin),
              &*products,
-             &fusions};
+             &*fusions};
   }
   ~Device() { cudaFree(workspace); }
   Device(const Device&) = delete;
@@ -112,7 +114,7 @@ struct TableBackend::Device {
   cuda::KernelCache cache;
   void* workspace = nullptr;
   std::optional<cuda::Products> products;
-  cuda::Fusions fusions{cache, "sm_90"};
+  std::optional<cuda::Fusions> fusions;
   cuda::Device shown;
 };
 
@@ -133,9 +135,9 @@ void TableBackend::run(const OpCall& call, const OpOperands& operands, const OpC
   if (row == nullptr) return cpu_->run(call, operands, context);
   ran.insert(call.op);
   const auto forward = results_of(*row, call, operands, context, device_->shown);
-  emulated::reverse_threads(true);
+  reverse_threads(true);
   const auto backward = results_of(*row, call, operands, context, device_->shown);
-  emulated::reverse_threads(false);
+  reverse_threads(false);
   if (forward != backward)
     throw std::logic_error(std::string(info(call.op).name) +
                            ": results depend on the order of threads");

@@ -1,4 +1,4 @@
-// The models that the scenarios of the quick start name.
+// The models that the scenarios of the quick start and of the checks on a GPU name.
 #include <nlohmann/json.hpp>
 
 #include "models/core/fields.h"
@@ -32,4 +32,17 @@ TEST_CASE("the quick start trains a model of about five million parameters",
   const Model model =
       read_model(read_json_file(scenarios + "/quickstart-train.json").object("model"));
   CHECK(parameters(model, 128) == 4837376);
+}
+
+TEST_CASE("the checks on a GPU train GPT-2 124M and XL, and a Llama of 1.1 billion parameters",
+          "[models][scenarios]") {
+  const auto parameters_of = [](const std::string& name, int sequence_length) {
+    auto file = read_json_file(scenarios + "/" + name + ".json");
+    return parameters(load_model(file.required<std::string>("model"), scenarios), sequence_length);
+  };
+  CHECK(parameters_of("gpu-gpt2", 1024) == 124439808);      // as published
+  CHECK(parameters_of("gpu-gpt2-xl", 1024) == 1557611200);  // as published
+  // A block: queries and output 2*2048*2048, keys and values 2*256*2048, the gated MLP
+  // 3*5632*2048, two norms; 22 of them, two tables of 32000*2048, the last norm.
+  CHECK(parameters_of("gpu-llama-1b", 4096) == 1100048384);
 }

@@ -21,7 +21,7 @@ struct RowChunks {
   }
 };
 
-constexpr int partial_warps = 16;
+constexpr int partial_warps = 32;
 
 // to[c] += the sum of partial[chunk, c] over the chunks.
 template <typename To>

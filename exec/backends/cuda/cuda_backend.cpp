@@ -95,6 +95,9 @@ class Gpu : public CudaBackend {
     for (const OwnedStream& each : streams_)
       check(cudaStreamSynchronize(each.get()), "cudaStreamSynchronize");
   }
+  void wait_for_stream() override {
+    check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize");
+  }
 
   void begin_step(std::int64_t step_position) override {
     *static_cast<long long*>(position_of_host_.get()) = step_position;
@@ -161,6 +164,7 @@ class Gpu : public CudaBackend {
   void replay() override {
     check(cudaGraphLaunch(graph_.get(), streams_[0].get()), "cudaGraphLaunch");
   }
+  void drop_capture() override { graph_.reset(); }
 
   void* allocate(std::int64_t bytes) override { return device_memory(bytes).release(); }
   void deallocate(void* memory) override { check(cudaFree(memory), "cudaFree"); }

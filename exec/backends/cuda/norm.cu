@@ -100,14 +100,13 @@ struct Backward {
   bool has_bias;
 };
 
-// A block takes a chunk of rows and keeps the sums of its columns' parameter gradients. The next
-// row is under way while it works on one, but for the largest blocks, whose threads have few
-// registers.
+// A block takes a chunk of rows and keeps the sums of its columns' parameter gradients. Where rows
+// take few registers the next one is under way while it works on one.
 template <typename T, int threads, bool rms>
-__global__ void __launch_bounds__(threads) norm_grad_held(Backward<T> k) {
+__global__ void __launch_bounds__(threads, 1024 / threads) norm_grad_held(Backward<T> k) {
   using Row = Held<T, threads>;
   constexpr int turns = Row::turns, vector = Row::vector;
-  constexpr bool ahead = threads < 1024;
+  constexpr bool ahead = sizeof(T) == 2;
   float weight[turns][vector], of_weight[turns][vector] = {}, of_bias[turns][vector] = {};
   Row held_weight, held_x, held_dy;
   const auto read_row = [&](long long row) {
@@ -210,11 +209,14 @@ void norm(const KernelCall& k) {
   });
 }
 
-RowChunks chunks_of_norm(std::int64_t rows) { return {rows, 8, 512}; }
+// As many blocks as the largest devices hold at once.
+RowChunks chunks_of_norm(const Shape& x) {
+  return {x[0], 8, x[1] <= 128 * columns_of_thread ? 1024 : 512};
+}
 
 std::int64_t norm_grad_workspace(const OpCall& call, const Device&) {
   const TensorType& x = call.inputs[0];
-  const RowChunks chunks = is_held(x) ? chunks_of_norm(x.shape[0]) : chunks_of_sums(x.shape[0]);
+  const RowChunks chunks = is_held(x) ? chunks_of_norm(x.shape) : chunks_of_sums(x.shape[0]);
   return chunks.bytes(x.shape[1], static_cast<std::int64_t>(call.outputs.size()) - 1);
 }
 
@@ -222,7 +224,7 @@ template <bool rms>
 void norm_grad(const KernelCall& k) {
   const std::int64_t rows = k.in_shape(0)[0], width = k.in_shape(0)[1];
   if (rows == 0) return;
-  const RowChunks chunks = chunks_of_norm(rows);
+  const RowChunks chunks = chunks_of_norm(k.in_shape(0));
   const bool has_bias = k.call.outputs.size() > 2;
   with_vectors(k.call.inputs[0].dtype, width, [&]<typename T, int vector>() {
     const Backward<T> backward{k.in<T>(0),           k.in<T>(1), k.in<T>(3), k.in<float>(2),

@@ -1,0 +1,135 @@
+// Whole training on the emulated device, its ranks talking over the emulated NCCL, beside the same
+// on the CPU over MPI. Run by mpirun; the plans are those of as many ranks as there are.
+#include <cmath>
+
+#include "exec/backends/cuda/cuda_backend.h"
+#include "exec/comm/checked.h"
+#include "exec/comm/nccl.h"
+#include "tests/catch.h"
+#include "tests/exec/small_run.h"
+#include "tests/exec/worlds.h"
+#include "tests/test_folder.h"
+
+using namespace meshwright;
+
+namespace {
+
+constexpr int steps = 3;  // the second is captured, the third replayed
+
+struct Trained {
+  std::vector<double> losses, norms;
+  std::string hash;   // of the parameters, on rank 0
+  Values parameters;  // on rank 0
+};
+
+Trained train(SmallRun& run) {
+  Trained result;
+  for (int step = 1; step <= steps; ++step) {
+    const StepResult done = run.step(step);
+    result.losses.push_back(done.loss);
+    result.norms.push_back(done.grad_norm);
+  }
+  result.hash = run.hash();
+  result.parameters = run.parameters();
+  return result;
+}
+
+Trained train_on_device(const Model& model, const Plan& plan, bool trace = false) {
+  const TestFolder folder;
+  const std::shared_ptr<CudaBackend> backend =
+      make_cuda_backend({.deterministic = true, .folder = folder.path()});
+  const auto world = make_nccl_world(test_world(), *backend, 300);
+  SmallRun run(model, plan, *world, backend);
+  run.runtime.trace(trace);
+  return train(run);
+}
+
+// The operations of an eager framework: how they are cut and exchanged is the same for all levels.
+Plan eager(Plan plan) {
+  plan.training.compiler = CompilerLevel::none;
+  plan.training.attention = AttentionKernel::unfused;
+  plan.training.learning_rate = 1e-2;
+  plan.training.epsilon = 1e-3;  // else AdamW makes whole steps of gradients that are rounding
+  plan.training.gradient_clip = 1;
+  plan.training.steps = steps;
+  return plan;
+}
+
+// ||a - b|| / ||b|| over all parameters.
+double distance(const Values& a, const Values& b) {
+  double squares = 0, norm = 0;
+  for (const auto& [name, values] : b)
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const double difference = static_cast<double>(a.at(name)[i]) - static_cast<double>(values[i]);
+      squares += difference * difference;
+      norm += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+    }
+  return norm == 0 ? 0 : std::sqrt(squares / norm);
+}
+
+void check_same(const Trained& found, const Trained& expected) {
+  for (std::size_t i = 0; i < expected.losses.size(); ++i) {
+    CHECK(found.losses[i] == Approx(expected.losses[i]).epsilon(1e-5));
+    CHECK(found.norms[i] == Approx(expected.norms[i]).epsilon(1e-5));
+  }
+  CHECK(distance(found.parameters, expected.parameters) <= 1e-5);
+}
+
+}  // namespace
+
+TEST_CASE("over NCCL a device trains as the CPU does, whatever the degrees", "[nccl]") {
+  World& world = test_world();
+  const Model model = small_model("gpt");
+  int plans = 0;
+  for (const Plan& each : small_plans(model)) {
+    // What is repeated instead of kept has nothing to do with others.
+    if (each.parallelism.degrees().ranks() != world.size() ||
+        each.training.recompute != Recompute::none)
+      continue;
+    const Plan plan = eager(each);
+    INFO(describe(plan));
+    SmallRun near(model, plan, world);
+    check_same(train_on_device(model, plan), train(near));
+    ++plans;
+  }
+  CHECK(plans >= (world.size() == 1 ? 1 : 8));
+}
+
+TEST_CASE("over NCCL the same degrees give the same bits", "[nccl]") {
+  const int ranks = test_world().size();
+  const Model model = small_model("gpt");
+  const Plan plan = eager(small_plan(model, {.data = ranks, .zero_stage = ranks == 1 ? 0 : 3}));
+  CHECK(train_on_device(model, plan).hash == train_on_device(model, plan).hash);
+}
+
+TEST_CASE("over NCCL ranks that agree are left alone by the check of collectives", "[nccl]") {
+  const int ranks = test_world().size();
+  const Model model = small_model("gpt");
+  for (const SmallDegrees degrees : {SmallDegrees{.tensor = ranks}, {.pipeline = ranks}}) {
+    const Plan plan = eager(small_plan(model, degrees));
+    const TestFolder folder;
+    const std::shared_ptr<CudaBackend> backend =
+        make_cuda_backend({.deterministic = true, .folder = folder.path()});
+    const auto world = make_nccl_world(test_world(), *backend, 300);
+    const auto checked = make_checked_world(*world);
+    SmallRun run(model, plan, *checked, backend);
+    CHECK(train(run).hash == train_on_device(model, plan).hash);
+  }
+}
+
+// Then the host waits after each instruction: for that one, and not for messages that the others
+// may only come to when it goes on.
+TEST_CASE("over NCCL a traced step goes on while messages are under way", "[nccl]") {
+  const int ranks = test_world().size();
+  if (ranks == 1) return;
+  const Model model = small_model("gpt");
+  for (const bool interleaved : {false, true}) {
+    const bool fits = ranks == 2;  // 4 blocks
+    if (ranks == 3 || (interleaved && !fits)) continue;
+    Plan plan =
+        eager(small_plan(model, {.pipeline = ranks, .virtual_stages = interleaved ? 2 : 1}));
+    if (interleaved) plan.parallelism.schedule = ScheduleKind::interleaved;
+    INFO(describe(plan));
+    CHECK(train_on_device(model, plan, true).hash == train_on_device(model, plan).hash);
+  }
+}

@@ -1,0 +1,322 @@
+# shellcheck shell=bash
+# Sourced by tools/gpu-check: one function for each check. They run the program in $build on the GPU
+# named $gpu, keep what it says in $work, and fill in the rows of table.sh.
+
+value() { # value KEY FILE: of one line of a JSON object
+  sed -n "s/^ *\"$1\": \"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}$/\1/p" "$2" 2>/dev/null | head -n 1
+}
+calculate() { awk "BEGIN { printf \"%.10g\", $1 }" 2>/dev/null; }
+off_by() { [ -z "$1" ] || [ -z "$2" ] || calculate "($1 > $2 ? $1 - $2 : $2 - $1) / $2"; }
+last_words() { grep -v '^[[:space:]]*$' "$1" | tail -n 1 | cut -c 1-120; }
+
+# limited SECONDS LOG COMMAND...: within its own limit and what is left for all; 124: there was no time.
+limited() {
+  local seconds=$1 log=$2 left=$((ends - SECONDS))
+  shift 2
+  [ "$left" -gt 3 ] || return 124
+  [ "$seconds" -lt "$left" ] || seconds=$left
+  timeout -k 5 "$seconds" "$@" >>"$log" 2>&1 </dev/null
+}
+# why CODE LOG: of a command of limited() that failed.
+why() {
+  case $1 in
+    124 | 137) echo "out of time" ;;
+    *) echo "exit code $1: $(last_words "$2")" ;;
+  esac
+}
+# failed ROW CODE LOG: what did not end is not run, all else is missed.
+failed() {
+  case $2 in
+    124 | 137) skipped "$1" "out of time" ;;
+    *) broken "$1" "$(why "$2" "$3")" ;;
+  esac
+  echo "   $1: $(why "$2" "$3")" >&2
+}
+
+job_of() { # job_of MODEL: $job, its file and options
+  local zoo=$root/models/zoo/$1.json
+  job=("$root/scenarios/gpu-$1.json" --json)
+  [ ! -f "$zoo" ] || job+=(--set "model=$zoo")
+}
+# trained NAME SECONDS MODEL OPTIONS...: its answer in $work/NAME.json, a line for each step in $work/NAME.steps
+trained() {
+  local name=$1 seconds=$2 model=$3 job
+  shift 3
+  job_of "$model"
+  rm -f "$work/$name.json" "$work/$name.steps"
+  limited "$seconds" "$work/$name.log" bash -c 'out=$1; shift; exec "$@" >"$out"' - "$work/$name.json" \
+    "$program" train "${job[@]}" --profile "$profile" --log-json "$work/$name.steps" "$@" "${overrides[@]}"
+}
+
+check_ops() {
+  local code log=$work/ops.log tests=$build/tests/cuda_gpu_tests
+  limited 150 "$log" "$tests" '~[emulated]'
+  code=$?
+  local cases
+  cases=$(sed -n 's/^All tests passed (\(.*\))$/\1/p' "$log")
+  if [ -n "$cases" ]; then
+    says ops.kernels ok "$cases"
+  elif grep -q '^test cases:' "$log"; then
+    says ops.kernels missed "$(sed -n 's/^test cases: *//p' "$log" | tr -s ' |' ' ')"
+    grep -B 1 -E '^(-{20,}|.*: FAILED:)' "$log" | grep -E 'FAILED' | sort | uniq -c | head -n 20 >&2
+  else
+    failed ops.kernels "$code" "$log"
+  fi
+  log=$work/training.log
+  if ! command -v mpirun >/dev/null; then
+    skipped ops.training "no mpirun"
+    return
+  fi
+  limited 60 "$log" "$root/tests/mpirun" 1 "$build/tests/cuda_gpu_training"
+  code=$?
+  cases=$(sed -n 's/^All tests passed (\(.*\))$/\1/p' "$log")
+  if [ -n "$cases" ]; then says ops.training ok "$cases"; else failed ops.training "$code" "$log"; fi
+}
+
+# Everything that trains needs a profile of this GPU; without one that of the kind of machine serves, but predicts nothing.
+check_calibrate() {
+  local begin=$SECONDS code log=$work/calibrate.log
+  limited 180 "$log" "$program" calibrate --profile "$work/local.json"
+  code=$?
+  if [ "$code" -eq 0 ] && grep -q '"kind": "gpu"' "$work/local.json"; then
+    profile=$work/local.json calibrated=true
+    found calibrate $((SECONDS - begin))
+  elif [ "$code" -eq 0 ]; then
+    broken calibrate "wrote no profile of a GPU"
+  else
+    failed calibrate "$code" "$log"
+  fi
+}
+
+# Dense bf16 products, FLOP/s, from NVIDIA's data sheets.
+peak_of() {
+  case $1 in
+    *H100*PCIe*) echo 756e12 ;;
+    *H100*NVL*) echo 835e12 ;;
+    *GH200* | *H100* | *H200*) echo 989e12 ;;
+    *A100*) echo 312e12 ;;
+  esac
+}
+
+# Figures of a training run NAME of MODEL against its prediction, in rows memory.ROW and predict.ROW.
+compare_prediction() { # compare_prediction NAME ROW
+  local answer=$work/$1.json
+  if [ "$calibrated" != true ]; then
+    skipped "memory.$2" "not calibrated"
+    skipped "predict.$2" "not calibrated"
+    return
+  fi
+  local planned measured
+  planned=$(value predicted_peak_memory_bytes "$answer") measured=$(value measured_peak_memory_bytes "$answer")
+  [ -z "${bar_of[memory.$2]:-}" ] || found "memory.$2" "$(off_by "$planned" "$measured")" \
+    "$(calculate "int($measured / 1048576)") MiB"
+  planned=$(value predicted_step_time_s "$answer") measured=$(value measured_step_time_s "$answer")
+  found "predict.$2" "$(off_by "$planned" "$measured")" "$(calculate "int($measured * 1e5) / 100") ms"
+}
+
+# Trains MODEL once for speed, memory and prediction.
+measured_once() { # measured_once MODEL
+  [ -z "${measured[$1]:-}" ] || return "${measured[$1]}"
+  trained "$1" 60 "$1"
+  measured[$1]=$?
+  return "${measured[$1]}"
+}
+
+speed_of() { # speed_of MODEL
+  local model=$1 row=speed.$1 log=$work/$1.log code job seconds
+  measured_once "$model"
+  code=$?
+  if [ "$code" -ne 0 ]; then
+    failed "$row" "$code" "$log"
+    [ -z "${bar_of[$row.mfu]:-}" ] || failed "$row.mfu" "$code" "$log"
+    return
+  fi
+  seconds=$(value measured_step_time_s "$work/$model.json")
+  job_of "$model"
+  # The job's work does not depend on the machine.
+  "$program" simulate "${job[@]}" --profile "$profile" "${overrides[@]}" >"$work/$model.simulated" 2>>"$log"
+  local step tokens flops peak
+  step=$(value step_time_s "$work/$model.simulated")
+  tokens=$(calculate "$(value tokens_per_s "$work/$model.simulated") * $step / $seconds")
+  flops=$(calculate "$(value model_flops_per_s_per_gpu "$work/$model.simulated") * $step / $seconds")
+  echo "   $model: $(calculate "int($tokens)") tokens/s, $(calculate "int($flops / 1e10) / 100") TFLOP/s"
+  if [ -n "${bar_of[$row.mfu]:-}" ]; then
+    peak=$(peak_of "$gpu")
+    if [ -n "$peak" ]; then
+      found "$row.mfu" "$(calculate "$flops / $peak")" "of $(calculate "$peak / 1e12") TFLOP/s"
+    else
+      skipped "$row.mfu" "peak of $gpu is not known"
+    fi
+  fi
+  if [ -n "$no_torch" ]; then
+    skipped "$row" "$no_torch"
+    return
+  fi
+  local zoo=()
+  [ ! -f "$root/models/zoo/$model.json" ] || zoo=(--set "model=$root/models/zoo/$model.json")
+  limited 100 "$work/$model.torch" "$python" "$root/tools/gpu_check/pytorch.py" speed "${job[0]}" "${zoo[@]}" "${overrides[@]}"
+  code=$?
+  if [ "$code" -ne 0 ]; then
+    skipped "$row" "PyTorch: $(why "$code" "$work/$model.torch")"
+    return
+  fi
+  local theirs
+  theirs=$(value tokens_per_s "$work/$model.torch")
+  found "$row" "$(calculate "$tokens / $theirs")" "$(calculate "int($tokens)") / $(calculate "int($theirs)")"
+}
+
+check_speed() {
+  local model
+  for model in "${models[@]}"; do speed_of "$model"; done
+}
+
+check_memory() {
+  local model code
+  for model in "${models[@]}"; do
+    measured_once "$model"
+    code=$?
+    if [ "$code" -eq 0 ]; then compare_prediction "$model" "$model"; else failed "memory.$model" "$code" "$work/$model.log"; fi
+  done
+}
+
+check_predict() {
+  local model recompute code
+  for model in "${models[@]}"; do
+    measured_once "$model"
+    code=$?
+    if [ "$code" -eq 0 ]; then compare_prediction "$model" "$model"; else failed "predict.$model" "$code" "$work/$model.log"; fi
+  done
+  # `selective` repeats attention with a score matrix in memory; fused attention has none.
+  for recompute in selective full; do
+    local options=(--set "training.recompute=$recompute" --set training.micro_batch=8 --set training.global_batch=8)
+    [ "$recompute" = full ] || options+=(--set training.attention=unfused)
+    trained "$recompute" 40 gpt2 "${options[@]}"
+    code=$?
+    if [ "$code" -eq 0 ]; then
+      compare_prediction "$recompute" "$recompute"
+    else
+      failed "predict.$recompute" "$code" "$work/$recompute.log"
+    fi
+  done
+}
+
+losses_of() { sed -n 's/.*"loss": *\([-+0-9.eE]*\).*/\1/p' "$1"; }
+# The largest difference of two curves, as a share; nothing where they are not curves of the same length.
+curve_difference() { # curve_difference FILE FILE
+  paste <(losses_of "$1") <(losses_of "$2") | awk '
+    NF != 2 { exit broken = 1 }
+    { difference = $1 > $2 ? $1 - $2 : $2 - $1; share = difference / $2; if (share > most) most = share }
+    END { if (!broken && NR > 0) printf "%.6g", most }'
+}
+
+check_curve() {
+  local code log=$work/curve.log folder=$work/curve
+  if [ -n "$no_torch" ]; then
+    skipped curve "$no_torch"
+    return
+  fi
+  local job options=(--set training.global_batch=8 --set training.micro_batch=8 --set training.steps=200
+    --set training.learning_rate=3e-4 --set training.warmup_steps=20 --set training.weight_decay=0.1
+    --set training.beta2=0.95 --set training.gradient_clip=1)
+  local torch=("$python" "$root/tools/gpu_check/pytorch.py")
+  job_of gpt2
+  local model=("${job[@]:2}")
+  local data=(--set "data.files=[\"$folder/tokens.bin\"]" --set data.format=uint16 --set "checkpoint.folder=$folder/run"
+    --set checkpoint.every_steps=100000)
+  limited 60 "$log" "${torch[@]}" weights "${job[0]}" "$folder" "${model[@]}" "${options[@]}" "${overrides[@]}" &&
+    limited 30 "$log" "$program" import "${job[@]}" "${options[@]}" "${data[@]}" --from "$folder" "${overrides[@]}" &&
+    trained curve 90 gpt2 --resume "${options[@]}" "${data[@]}" &&
+    limited 90 "$log" bash -c 'out=$1; shift; exec "$@" >"$out"' - "$work/torch.steps" \
+      "${torch[@]}" curve "${job[0]}" "$folder" "${model[@]}" "${options[@]}" "${overrides[@]}"
+  code=$?
+  rm -rf "$folder"
+  if [ "$code" -ne 0 ]; then
+    failed curve.gpt2 "$code" "$log"
+    return
+  fi
+  found curve.gpt2 "$(curve_difference "$work/curve.steps" "$work/torch.steps")" \
+    "ends at $(losses_of "$work/curve.steps" | tail -n 1)"
+}
+
+small=(--set training.global_batch=8 --set training.micro_batch=2 --set training.sequence_length=256
+  --set training.steps=12 --set cluster.processes_per_host=2)
+layout_of() {
+  case $1 in
+    pipeline) echo '{"pipeline": 2}' ;;
+    tensor) echo '{"tensor": 2}' ;;
+    data) echo '{"data": 2}' ;;
+    shard) echo '{"data": 2, "zero_stage": 3}' ;;
+  esac
+}
+
+check_ranks() {
+  local layout code name job
+  command -v mpirun >/dev/null || { skipped ranks "no mpirun"; return; }
+  trained one 40 gpt2 "${small[@]}" --set cluster.processes_per_host=1
+  code=$?
+  [ "$code" -eq 0 ] || { skipped ranks "one rank: $(why "$code" "$work/one.log")"; return; }
+  for layout in pipeline tensor data shard; do
+    trained "mpi.$layout" 40 gpt2 "${small[@]}" --set "parallelism=$(layout_of $layout)"
+    code=$?
+    if [ "$code" -eq 0 ]; then
+      found "ranks.mpi.$layout" "$(curve_difference "$work/mpi.$layout.steps" "$work/one.steps")"
+    else
+      failed "ranks.mpi.$layout" "$code" "$work/mpi.$layout.log"
+    fi
+  done
+  # Ranks of one GPU: NCCL is made to believe that each has a host of its own (docs/gpu.md).
+  job_of gpt2
+  for layout in pipeline tensor data shard; do
+    name=nccl.$layout
+    # shellcheck disable=SC2016
+    limited 60 "$work/$name.log" env MESHWRIGHT_NCCL_SHARES_GPUS=1 NCCL_SOCKET_IFNAME=lo NCCL_MAX_NCHANNELS=1 \
+      "$root/tests/mpirun" 2 sh -c 'export NCCL_HOSTID=rank$OMPI_COMM_WORLD_RANK; exec "$@"' - \
+      "$program" train "${job[@]}" --profile "$profile" --deadline 30 --log-json "$work/$name.steps" \
+      "${small[@]}" --set "parallelism=$(layout_of $layout)" "${overrides[@]}"
+    code=$?
+    if [ "$code" -eq 0 ]; then
+      found "ranks.nccl.$layout" "$(curve_difference "$work/$name.steps" "$work/one.steps")"
+    else
+      skipped "ranks.nccl.$layout" "NCCL: $(why "$code" "$work/$name.log")"
+    fi
+  done
+}
+
+check_determinism() {
+  local run code
+  for run in once again; do
+    trained "$run" 40 gpt2 "${small[@]}" --set cluster.processes_per_host=1
+    code=$?
+    [ "$code" -eq 0 ] || { failed determinism "$code" "$work/$run.log"; return; }
+  done
+  local first second
+  first=$(value parameters_sha256 "$work/once.json") second=$(value parameters_sha256 "$work/again.json")
+  if [ -n "$first" ] && [ "$first" = "$second" ]; then
+    says determinism ok "${first:0:12}"
+  else
+    says determinism missed "${first:0:12}, ${second:0:12}"
+  fi
+}
+
+check_sanitizer() {
+  local tool log code sanitizer
+  sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
+  [ -n "$sanitizer" ] || { skipped sanitizer "no compute-sanitizer"; return; }
+  for tool in memcheck racecheck; do
+    log=$work/$tool.log
+    limited 60 "$log" "$sanitizer" --tool "$tool" --error-exitcode 99 "$build/tests/cuda_gpu_tests" \
+      'CUDA norms*,CUDA dropout*,CUDA slices*,CUDA positions*,CUDA clears*,CUDA attention agrees with*'
+    code=$?
+    local summary
+    summary=$(sed -n 's/^=* *\(ERROR\|RACECHECK\) SUMMARY: *//p' "$log" | tail -n 1)
+    if grep -qi 'device not supported\|failed to initialize' "$log"; then
+      skipped "sanitizer.$tool" "$(grep -i 'device not supported\|failed to initialize' "$log" | head -n 1 | tr -s '= ' ' ' | cut -c 1-80)"
+    elif [ "$code" -eq 0 ]; then
+      says "sanitizer.$tool" ok "${summary:-0 errors}"
+    elif [ -n "$summary" ]; then
+      says "sanitizer.$tool" missed "$summary"
+    else
+      failed "sanitizer.$tool" "$code" "$log"
+    fi
+  done
+}
