@@ -95,6 +95,16 @@ char* GpuBench::outputs(std::int64_t bytes) {
   return outputs_.memory;
 }
 
+void GpuBench::warm_up() {
+  const auto begin = std::chrono::steady_clock::now();
+  const std::chrono::duration<double> wanted(budget_.probe_s);
+  char* memory = outputs(spread_bytes_);
+  while (std::chrono::steady_clock::now() - begin < wanted) {
+    clear(backend_, memory, spread_bytes_);
+    backend_.wait();
+  }
+}
+
 double GpuBench::seconds(const Probe& probe) {
   const Layout in(probe.inputs), out(probe.outputs);
   char* from = inputs(in.bytes);

@@ -37,6 +37,8 @@ class GpuBench {
   GpuBench(const GpuBench&) = delete;
   GpuBench& operator=(const GpuBench&) = delete;
 
+  // Keeps the device busy for a while: its clocks rise under load.
+  void warm_up();
   // Of one run, by the median of some.
   double seconds(const Probe& probe);
   // The same of whatever issue(run) gives to the backend.

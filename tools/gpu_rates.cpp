@@ -89,13 +89,15 @@ GpuRates::Rate GpuRates::linear_rate(std::int64_t m, std::int64_t n, std::int64_
 // The time of products of one tile for each multiprocessor, deep and shallow: a line, whose time at
 // depth 0 is so many elements of k.
 void GpuRates::depth_start(Precision precision) {
-  constexpr std::int64_t shallow = 512, deep = 4096;
   std::int64_t rows = 1;
   for (std::int64_t r = 1; r * r <= gpu_.sm_count; ++r)
     if (gpu_.sm_count % r == 0) rows = r;
   const std::int64_t m = 256 * rows, n = 128 * (gpu_.sm_count / rows);
-  const double flops = 2.0 * static_cast<double>(m * n * deep);
-  if (!bench_.affords(flops / product_flops_per_s_)) return;
+  const std::int64_t deep = affordable({4096, 1024, 256}, [&](std::int64_t k) {
+    return 2.0 * static_cast<double>(m * n * k) / product_flops_per_s_;
+  });
+  if (deep == 0) return;
+  const std::int64_t shallow = deep / 8;
   const auto seconds = [&](std::int64_t k) {
     const Dtype dtype = storage_of(precision);
     return run({{Op::linear, {}, {matrix(m, k, dtype), matrix(n, k, dtype)}}}).seconds;
@@ -103,8 +105,7 @@ void GpuRates::depth_start(Precision precision) {
   const double first = seconds(shallow), second = seconds(deep);
   const double slope = (second - first) / static_cast<double>(deep - shallow);
   if (slope <= 0) return;
-  gpu_.kernels.depth_start =
-      std::clamp(first / slope - static_cast<double>(shallow), 0.0, static_cast<double>(shallow));
+  gpu_.kernels.depth_start = std::clamp(first / slope - static_cast<double>(shallow), 0.0, 512.0);
   measured_.emplace_back("depth_start");
 }
 
@@ -127,13 +128,14 @@ void GpuRates::products(Precision precision) {
     gpu_.gemm.points.push_back({rate.flops, share_of(rate.per_s / peak)});
   measured_.emplace_back("gemm");
 
-  constexpr std::int64_t odd = 2047;
-  if (bench_.affords(6.0 * std::pow(odd, 3) / product_flops_per_s_ * 4)) {
-    gpu_.kernels.misaligned_share = 1;
-    const Rate rate = linear_rate(odd, odd, odd, precision);
-    gpu_.kernels.misaligned_share = share_of(rate.per_s / peak / gpu_.gemm.at(rate.flops));
-    measured_.emplace_back("misaligned_share");
-  }
+  const std::int64_t odd = affordable({2047, 511, 127}, [&](std::int64_t size) {
+    return 4 * 6.0 * std::pow(static_cast<double>(size), 3) / product_flops_per_s_;
+  });
+  if (odd == 0) return;
+  gpu_.kernels.misaligned_share = 1;
+  const Rate rate = linear_rate(odd, odd, odd, precision);
+  gpu_.kernels.misaligned_share = share_of(rate.per_s / peak / gpu_.gemm.at(rate.flops));
+  measured_.emplace_back("misaligned_share");
 }
 
 void GpuRates::other_products(Precision precision, double& share) {
@@ -201,29 +203,33 @@ void GpuRates::attention(Precision precision) {
 
 // Of attention that has its scores in memory.
 void GpuRates::score_products(Precision precision) {
-  const auto measure = [&](int sequence, const char* name, double& share) {
+  const auto scores = [&](std::int64_t length) {
     Attributes attributes;
-    attributes.sequence_length = sequence;
+    attributes.sequence_length = static_cast<int>(length);
     attributes.micro_batch = 4;
     attributes.heads = attributes.kv_heads = 16;
     attributes.head_dim = 64;
-    const TensorType x{Shape{64, sequence, 64}, storage_of(precision)};
-    const Probe probe(Op::scores, attributes, {x, x});
-    const Kernel kernel = probe.kernels().at(0);
-    if (!bench_.affords(4 * kernel.flops / product_flops_per_s_)) return false;
-    share = 1;
-    const Together one = run({probe});
-    share = share_of(one.flops / one.seconds /
-                     (gpu_.peak(precision).value * gpu_.gemm.at(kernel.flops) *
-                      shape_efficiency(kernel, gpu_, precision)));
-    measured_.emplace_back(name);
-    return true;
+    const TensorType x{Shape{64, length, 64}, storage_of(precision)};
+    return Probe(Op::scores, attributes, {x, x});
   };
+  const std::int64_t length = affordable({1024, 256, 64}, [&](std::int64_t size) {
+    return 4 * scores(size).kernels().at(0).flops / product_flops_per_s_;
+  });
+  if (length == 0) return;
   KernelConstants& constants = gpu_.kernels;
-  measure(1024, "batched_share", constants.batched_share);
-  double& misaligned = constants.misaligned_batched_share;
-  if (measure(1023, "misaligned_batched_share", misaligned))
-    misaligned = share_of(misaligned / constants.batched_share);
+  constants.batched_share = constants.misaligned_batched_share = 1;
+  const auto share = [&](std::int64_t size) {
+    const Probe probe = scores(size);
+    const Kernel kernel = probe.kernels().at(0);
+    const Together one = run({probe});
+    return one.flops / one.seconds /
+           (gpu_.peak(precision).value * gpu_.gemm.at(kernel.flops) *
+            shape_efficiency(kernel, gpu_, precision));
+  };
+  const double aligned = share_of(share(length)), misaligned = share(length - 1);
+  constants.batched_share = aligned;
+  constants.misaligned_batched_share = share_of(misaligned / aligned);
+  measured_.emplace_back("batched_share, misaligned_batched_share");
 }
 
 // Bytes that the operations take the time of, for each that they have to move.
@@ -237,42 +243,51 @@ double GpuRates::traffic_of(const std::vector<Probe>& probes) {
 }
 
 void GpuRates::traffic(Dtype storage) {
-  const auto rate = gpu_.memory_bandwidth_bytes_per_s * gpu_.memory_bound.points.front().fraction;
-  const auto set = [&](double bytes, const char* name, auto& factor, const auto& probes) {
-    if (!bench_.affords(8 * bytes / rate)) return;
-    factor = traffic_of(probes);
-    measured_.emplace_back(name);
+  const auto slowest =
+      gpu_.memory_bandwidth_bytes_per_s * gpu_.memory_bound.points.front().fraction;
+  // Of so many bytes in all tensors of one row.
+  const auto seconds = [&](double bytes_of_row) {
+    return
+        [=](std::int64_t rows) { return 4 * bytes_of_row * static_cast<double>(rows) / slowest; };
   };
-  constexpr std::int64_t rows = 8192, width = 1024, vocabulary = 50304, heads = 64, length = 512;
-  Attributes tanh_form;
-  tanh_form.gelu_tanh = true;
-  const TensorType x = matrix(rows, width, storage), weight{Shape{width}, storage};
-  const TensorType gradient{Shape{width}, Dtype::f32}, saved = matrix(rows, 2, Dtype::f32);
-  double elementwise = 1;
-  set(4.0 * static_cast<double>(x.bytes()), "traffic", elementwise,
-      std::vector<Probe>{{Op::add, {}, {x, x}},
-                         {Op::gelu, tanh_form, {x}},
-                         {Op::gelu_grad, tanh_form, {x, x}},
-                         {Op::layer_norm, {}, {x, weight, weight}},
-                         {Op::layer_norm_grad, {}, {x, weight, saved, x}, {gradient, gradient}}});
-  gpu_.kernels.traffic = {elementwise, elementwise, elementwise};
-
-  Attributes loss;
-  loss.vocabulary = vocabulary;
-  const TensorType logits = matrix(1024, vocabulary, storage), sums{Shape{1024}, Dtype::f32};
-  const TensorType targets{Shape{1024}, Dtype::i32};
-  set(2.0 * static_cast<double>(logits.bytes()), "loss_traffic", gpu_.kernels.loss_traffic,
-      std::vector<Probe>{{Op::cross_entropy, loss, {logits, targets}},
-                         {Op::cross_entropy_grad, loss, {logits, sums, targets}}});
-
-  Attributes attention;
-  attention.sequence_length = length;
-  attention.micro_batch = 4;
-  attention.heads = attention.kv_heads = heads / 4;
-  const TensorType scores{Shape{heads, length, length}, storage};
-  set(3.0 * static_cast<double>(scores.bytes()), "score_traffic", gpu_.kernels.score_traffic,
-      std::vector<Probe>{{Op::softmax, attention, {scores}},
-                         {Op::softmax_grad, attention, {scores, scores}}});
+  constexpr std::int64_t width = 1024, vocabulary = 50304, heads = 64;
+  const auto element = static_cast<double>(bytes_of(storage));
+  if (const std::int64_t rows = affordable({8192, 512, 32}, seconds(8 * width * element))) {
+    Attributes tanh_form;
+    tanh_form.gelu_tanh = true;
+    const TensorType x = matrix(rows, width, storage), weight{Shape{width}, storage};
+    const TensorType gradient{Shape{width}, Dtype::f32}, saved = matrix(rows, 2, Dtype::f32);
+    gpu_.kernels.traffic.fill(
+        traffic_of({{Op::add, {}, {x, x}},
+                    {Op::gelu, tanh_form, {x}},
+                    {Op::gelu_grad, tanh_form, {x, x}},
+                    {Op::layer_norm, {}, {x, weight, weight}},
+                    {Op::layer_norm_grad, {}, {x, weight, saved, x}, {gradient, gradient}}}));
+    measured_.emplace_back("traffic");
+  }
+  if (const std::int64_t rows = affordable({1024, 32, 1}, seconds(4 * vocabulary * element))) {
+    Attributes loss;
+    loss.vocabulary = vocabulary;
+    const TensorType logits = matrix(rows, vocabulary, storage), sums{Shape{rows}, Dtype::f32};
+    const TensorType targets{Shape{rows}, Dtype::i32};
+    gpu_.kernels.loss_traffic =
+        traffic_of({{Op::cross_entropy, loss, {logits, targets}},
+                    {Op::cross_entropy_grad, loss, {logits, sums, targets}}});
+    measured_.emplace_back("loss_traffic");
+  }
+  const auto squares = [&](std::int64_t length) {
+    return seconds(4 * element * heads * static_cast<double>(length))(length);
+  };
+  if (const std::int64_t length = affordable({512, 128, 32}, squares)) {
+    Attributes attention;
+    attention.sequence_length = static_cast<int>(length);
+    attention.micro_batch = 4;
+    attention.heads = attention.kv_heads = heads / 4;
+    const TensorType scores{Shape{heads, length, length}, storage};
+    gpu_.kernels.score_traffic = traffic_of(
+        {{Op::softmax, attention, {scores}}, {Op::softmax_grad, attention, {scores, scores}}});
+    measured_.emplace_back("score_traffic");
+  }
 }
 
 void GpuRates::optimizer(Dtype storage) {
@@ -319,7 +334,7 @@ void GpuRates::optimizer(Dtype storage) {
     ++bucket;
   }
   backend.deallocate(sums);
-  gpu_.kernels.optimizer_traffic = {factor, factor, factor};
+  gpu_.kernels.optimizer_traffic.fill(factor);
   measured_.emplace_back("optimizer_traffic");
 }
 

@@ -37,6 +37,14 @@ class GpuRates {
     std::vector<Kernel> kernels;
   };
   Together run(const std::vector<Probe>& probes);
+  // The first of the sizes, falling, for which there is time; 0 where there is none left at all.
+  // `seconds(size)`: what one run is expected to take.
+  template <typename Seconds>
+  std::int64_t affordable(std::initializer_list<std::int64_t> sizes, const Seconds& seconds) const {
+    for (const std::int64_t size : sizes)
+      if (bench_.affords(seconds(size))) return size;
+    return bench_.affords(0) ? *(sizes.end() - 1) : 0;
+  }
   double traffic_of(const std::vector<Probe>& probes);
   // Of the arithmetic of a linear layer, forward and backward: FLOPs per second of its three
   // products, each of m x n x k.

@@ -5,11 +5,10 @@
 #include <sys/sysinfo.h>
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
 #include <thread>
 
-#include "hwprofiles/load.h"
+#include "hwprofiles/machine_like.h"
 #include "tools/engine.h"
 #include "tools/gpu_bench.h"
 #include "tools/gpu_rates.h"
@@ -20,17 +19,6 @@ namespace meshwright {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// "NVIDIA H100 80GB HBM3" and "H100-SXM5-80GB" have the word H100 in common.
-bool same_kind(const std::string& driver, const std::string& profile) {
-  const std::string kind = profile.substr(0, profile.find('-'));
-  const std::size_t at = driver.find(kind);
-  if (at == std::string::npos) return false;
-  const auto ends = [&](std::size_t place) {
-    return place >= driver.size() || driver[place] == ' ' || driver[place] == '-';
-  };
-  return ends(at + kind.size()) && (at == 0 || ends(at - 1));
-}
 
 // A device of this computer, alone.
 struct Device {
@@ -71,6 +59,7 @@ void measure_alone(const GpuHere& here, const TimeBudget& budget, Machine& machi
     {
       GpuBench bench(backend, spread, budget);
       GpuRates rates(bench, gpu, measured);
+      bench.warm_up();
       rates.kernel_latency();
       rates.memory(storage_of(half));
       rates.products(half);
@@ -197,33 +186,17 @@ void add_sources(const std::optional<Machine>& known, const std::vector<std::str
                    : "name, sizes and clock: the driver; peaks: the fastest measured here");
   add("efficiency", fmt::format("{} (traffic and launches are the engine's own): {}; otherwise {}",
                                 here, fmt::join(measured, ", "), other));
-  const std::string links = several ? here + ": NCCL's all-reduce over all GPUs" : "one GPU";
+  const std::string links = several ? here + ": all-reduce over all ranks" : "one rank";
   add("nvlink", links);
   add("network", "none: this computer alone; a job's cluster.network says otherwise");
   add("pcie", here + ": copies to and from pinned memory; sockets " +
                   (known ? "as " + known->name : "taken as fast"));
-  add("collectives", several ? here : known ? "as " + known->name : "none: one GPU");
+  add("collectives", several ? here : known ? "as " + known->name : "none: one rank");
   add("host", here + "; a captured step has no launches");
   add("overheads", here);
 }
 
 }  // namespace
-
-std::optional<Machine> known_machine_with(const Gpu& gpu, int gpus) {
-  std::optional<Machine> best;
-  const auto differs = [&](const Machine& machine) {
-    return std::pair{std::abs(machine.gpu.memory_bytes - gpu.memory_bytes) > 0.1 * gpu.memory_bytes,
-                     machine.gpus != gpus};
-  };
-  for (const std::string& name : list_machines()) {
-    const Machine machine = load_machine(name);
-    if (machine.gpu.kind != DeviceKind::gpu || !same_kind(gpu.name, machine.gpu.name) ||
-        machine.gpu.sm_count != gpu.sm_count)
-      continue;
-    if (!best || differs(machine) < differs(*best)) best = machine;
-  }
-  return best;
-}
 
 Machine measure_this_gpu(const Options& options, MeasureEffort effort) {
   const bool quick = effort == MeasureEffort::quick;
@@ -231,7 +204,7 @@ Machine measure_this_gpu(const Options& options, MeasureEffort effort) {
                           Clock::now() + std::chrono::seconds(quick ? 10 : 60)};
   const GpuHere here = gpu_here(0);
   const int gpus = gpus_here();
-  const std::optional<Machine> known = known_machine_with(here.gpu, gpus);
+  const std::optional<Machine> known = machine_like(here.gpu, gpus);
 
   Machine machine;
   machine.name = "local";

@@ -12,7 +12,4 @@ namespace meshwright {
 // profile of a machine with such GPUs, else from the defaults: each block's source says so.
 Machine measure_this_gpu(const Options& options, MeasureEffort effort);
 
-// A known machine with GPUs like this one, preferably with `gpus` of them; none: not known.
-std::optional<Machine> known_machine_with(const Gpu& gpu, int gpus);
-
 }  // namespace meshwright

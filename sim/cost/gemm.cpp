@@ -64,7 +64,8 @@ double efficiency_with(const Tile& tile, const Kernel& product, std::int64_t pro
 double shape_efficiency(const Kernel& product, const Gpu& gpu, Precision precision) {
   if (gpu.kind == DeviceKind::cpu || product.m == 0) return 1;  // the curve says it all
   // A tile takes as long to begin and to end whatever its arithmetic.
-  const double fastest = std::max(gpu.peak(Precision::fp16).value, gpu.peak(Precision::fp32).value);
+  const double fastest = std::max({gpu.peak(Precision::fp16).value, gpu.peak(Precision::bf16).value,
+                                   gpu.peak(Precision::fp32).value});
   const double start = gpu.kernels.depth_start * gpu.peak(precision).value / fastest;
   double best = 0;
   for (const Tile& tile : tiles)

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "hwprofiles/machine_like.h"
 #include "models/core/error.h"
 #include "models/core/fields.h"
 #include "tests/catch.h"
@@ -146,4 +147,38 @@ TEST_CASE("curves of attention survive a profile that is written and read", "[lo
   CHECK(read.gpu.attention_backward.at(1e6) == 0.125);
   CHECK(read.gpu.attention_backward.at(1e9) == 0.375);
   CHECK(read.runs_engine());
+}
+
+TEST_CASE("a GPU is recognised by the driver's name, its multiprocessors and its memory",
+          "[load]") {
+  struct Row {
+    const char* driver;
+    int multiprocessors;
+    double gibibytes;
+    int gpus;
+    const char* expected;
+  };
+  const Row rows[] = {{"NVIDIA H100 80GB HBM3", 132, 79.1, 8, "H100-SXM5-80GB"},
+                      {"NVIDIA H200", 132, 139.8, 1, "H200-SXM5-141GB"},
+                      {"NVIDIA A100-SXM4-40GB", 108, 39.4, 8, "A100-SXM4-40GB"},
+                      {"NVIDIA A100-SXM4-80GB", 108, 79.3, 8, "A100-SXM4-80GB"},
+                      {"Tesla V100-SXM2-16GB", 80, 15.8, 4, "V100-SXM2-16GB"},
+                      {"NVIDIA A10G", 80, 22.0, 4, "A10G"}};
+  for (const Row& row : rows) {
+    CAPTURE(row.driver);
+    Gpu gpu;
+    gpu.name = row.driver;
+    gpu.sm_count = row.multiprocessors;
+    gpu.memory_bytes = row.gibibytes * 1024 * 1024 * 1024;
+    const std::optional<Machine> found = machine_like(gpu, row.gpus);
+    REQUIRE(found);
+    CHECK(found->gpu.name == row.expected);
+  }
+  Gpu other;
+  other.name = "NVIDIA H100 PCIe";
+  other.sm_count = 114;
+  CHECK_FALSE(machine_like(other, 1));
+  other.name = "NVIDIA A1000";
+  other.sm_count = 108;
+  CHECK_FALSE(machine_like(other, 1));
 }
