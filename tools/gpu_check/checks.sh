@@ -67,6 +67,10 @@ check_ops() {
     skipped ops.training "no mpirun"
     return
   fi
+  if [ ! -x "$build/tests/cuda_gpu_training" ]; then
+    skipped ops.training "built without MPI or NCCL"
+    return
+  fi
   limited 60 "$log" "$root/tests/mpirun" 1 "$build/tests/cuda_gpu_training"
   code=$?
   cases=$(sed -n 's/^All tests passed (\(.*\))$/\1/p' "$log")
