@@ -71,7 +71,7 @@ check_ops() {
     skipped ops.training "built without MPI or NCCL"
     return
   fi
-  limited 60 "$log" "$root/tests/mpirun" 1 "$build/tests/cuda_gpu_training"
+  limited 90 "$log" "$root/tests/mpirun" 1 "$build/tests/cuda_gpu_training"
   code=$?
   cases=$(sed -n 's/^All tests passed (\(.*\))$/\1/p' "$log")
   if [ -n "$cases" ]; then says ops.training ok "$cases"; else failed ops.training "$code" "$log"; fi
@@ -121,7 +121,7 @@ compare_prediction() { # compare_prediction NAME ROW
 # Trains MODEL once for speed, memory and prediction.
 measured_once() { # measured_once MODEL
   [ -z "${measured[$1]:-}" ] || return "${measured[$1]}"
-  trained "$1" 60 "$1"
+  trained "$1" 100 "$1"
   measured[$1]=$?
   return "${measured[$1]}"
 }
@@ -158,7 +158,7 @@ speed_of() { # speed_of MODEL
   fi
   local zoo=()
   [ ! -f "$root/models/zoo/$model.json" ] || zoo=(--set "model=$root/models/zoo/$model.json")
-  limited 100 "$work/$model.torch" "$python" "$root/tools/gpu_check/pytorch.py" speed "${job[0]}" "${zoo[@]}" "${overrides[@]}"
+  limited 100 "$work/$model.torch" "${python[@]}" "$root/tools/gpu_check/pytorch.py" speed "${job[0]}" "${zoo[@]}" "${overrides[@]}"
   code=$?
   if [ "$code" -ne 0 ]; then
     skipped "$row" "PyTorch: $(why "$code" "$work/$model.torch")"
@@ -222,7 +222,7 @@ check_curve() {
   local job options=(--set training.global_batch=8 --set training.micro_batch=8 --set training.steps=200
     --set training.learning_rate=3e-4 --set training.warmup_steps=20 --set training.weight_decay=0.1
     --set training.beta2=0.95 --set training.gradient_clip=1)
-  local torch=("$python" "$root/tools/gpu_check/pytorch.py")
+  local torch=("${python[@]}" "$root/tools/gpu_check/pytorch.py")
   job_of gpt2
   local model=("${job[@]:2}")
   local data=(--set "data.files=[\"$folder/tokens.bin\"]" --set data.format=uint16 --set "checkpoint.folder=$folder/run"
