@@ -7,7 +7,7 @@ value() { # value KEY FILE: of one line of a JSON object
 }
 calculate() { awk "BEGIN { printf \"%.10g\", $1 }" 2>/dev/null; }
 off_by() { [ -z "$1" ] || [ -z "$2" ] || calculate "($1 > $2 ? $1 - $2 : $2 - $1) / $2"; }
-last_words() { grep -v '^[[:space:]]*$' "$1" | tail -n 1 | cut -c 1-120; }
+last_words() { grep -vE '^[[:space:]-]*$' "$1" | tail -n 1 | cut -c 1-120; }
 
 # limited SECONDS LOG COMMAND...: within its own limit and what is left for all; 124: there was no time.
 limited() {
@@ -57,7 +57,7 @@ check_ops() {
   if [ -n "$cases" ]; then
     says ops.kernels ok "$cases"
   elif grep -q '^test cases:' "$log"; then
-    says ops.kernels missed "$(sed -n 's/^test cases: *//p' "$log" | tr -s ' |' ' ')"
+    says ops.kernels missed "$(sed -n 's/^test cases: *\([0-9]*\) .*| *\([0-9]*\) failed.*/\2 of \1 cases failed/p' "$log")"
     grep -B 1 -E '^(-{20,}|.*: FAILED:)' "$log" | grep -E 'FAILED' | sort | uniq -c | head -n 20 >&2
   else
     failed ops.kernels "$code" "$log"
