@@ -40,8 +40,10 @@ enum class Over { host, nccl };
 
 Trained train_on_gpu(const Model& model, const Plan& plan, World& host, Over over) {
   const TestFolder folder;
-  const std::shared_ptr<CudaBackend> gpu = make_cuda_backend(
-      {.device = host.rank() % std::max(cuda_devices(), 1), .deterministic = true, .folder = folder.path()});
+  const std::shared_ptr<CudaBackend> gpu =
+      make_cuda_backend({.device = host.rank() % std::max(cuda_devices(), 1),
+                         .deterministic = true,
+                         .folder = folder.path()});
   const auto world =
       over == Over::nccl ? make_nccl_world(host, *gpu, 60) : make_staged_world(host, *gpu);
   SmallRun run(model, plan, *world, gpu);
