@@ -82,7 +82,8 @@ struct Gpu {
   EfficiencyCurve memory_bound;  // share of the memory bandwidth against the bytes of one kernel
   EfficiencyCurve attention;     // share of the peak against the FLOPs of one head of one sequence,
                                  // for fused attention; no points: what sim/cost says of its kind
-  double kernel_latency_s = 0;   // device time of a kernel that does nothing
+  EfficiencyCurve attention_backward;  // no points: the same
+  double kernel_latency_s = 0;         // device time of a kernel that does nothing
   KernelConstants kernels;
 
   FlopPerSecond peak(Precision precision) const {

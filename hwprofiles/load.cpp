@@ -122,6 +122,8 @@ void read_efficiency(Fields efficiency, Gpu& gpu) {
   gpu.gemm = curve(efficiency, "gemm");
   gpu.memory_bound = curve(efficiency, "memory_bound");
   if (efficiency.has("attention")) gpu.attention = curve(efficiency, "attention");
+  if (efficiency.has("attention_backward"))
+    gpu.attention_backward = curve(efficiency, "attention_backward");
   gpu.kernel_latency_s = not_negative(efficiency, "kernel_latency_s");
   gpu.kernels = read_kernel_constants(efficiency);
   efficiency.done();
@@ -296,7 +298,7 @@ Machine read_machine(Fields profile) {
   if (machine.gpus > 64) profile.fail("gpus", "at most 64 per host");
   machine.calibration = profile.required<std::string>("calibration");
   choose(profile, "calibration", "state of calibration", machine.calibration,
-         {"spec sheet", "fitted on evidence", "calibrated on this machine"});
+         {"spec sheet", "fitted on evidence", std::string(calibrated_here)});
   machine.concurrent_streams = profile.required<bool>("concurrent_streams");
   read_gpu(block(profile, "gpu", machine), machine.gpu);
   read_efficiency(block(profile, "efficiency", machine), machine.gpu);

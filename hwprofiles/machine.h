@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -115,6 +116,9 @@ struct Prices {
   std::string as_of;
 };
 
+// Measured with this engine, by `meshwright calibrate`.
+constexpr std::string_view calibrated_here = "calibrated on this machine";
+
 struct Machine {
   std::string name;
   std::vector<std::string> aliases;
@@ -132,9 +136,13 @@ struct Machine {
   std::optional<Prices> prices;              // none: on-premises
   std::optional<Residuals> residuals;        // none: no step was published
   bool concurrent_streams = true;
-  std::string calibration;  // "spec sheet", "fitted on evidence" or "calibrated on this machine"
+  std::string calibration;  // "spec sheet", "fitted on evidence" or calibrated_here
   std::vector<std::pair<std::string, std::string>>
       sources;  // block of the profile -> where it is from
+
+  // Whether steps are the engine's. Else they are those of the training frameworks whose published
+  // measurements made the profile.
+  bool runs_engine() const { return gpu.kind == DeviceKind::cpu || calibration == calibrated_here; }
 };
 
 // Where a cluster's network differs from its machine's own.

@@ -143,6 +143,8 @@ Json profile_of(const Machine& machine) {
   profile["efficiency"] = efficiency_block(machine.gpu);
   if (!machine.gpu.attention.points.empty())
     profile["efficiency"]["attention"] = to_json(machine.gpu.attention);
+  if (!machine.gpu.attention_backward.points.empty())
+    profile["efficiency"]["attention_backward"] = to_json(machine.gpu.attention_backward);
   profile.update(links(machine));
   profile["collectives"] = {{"host_latency_s", machine.host_latency.latency_s},
                             {"host_step_latency_s", machine.host_latency.step_latency_s},

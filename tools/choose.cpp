@@ -94,7 +94,7 @@ Chosen choose_plan(const Job& job, const MachineLoader& load) {
   const Machine machine = load(chosen.machine);
   chosen.cluster = make_cluster(job.cluster, machine, chosen.count);
   check_network(job, chosen.cluster);
-  const Plan plan = settle(job, chosen.cluster.ranks(), machine_facts(machine));
+  const Plan plan = settle(job, chosen.cluster.ranks(), facts_of(machine));
   chosen.prepared = prepare_of(job, plan, chosen.cluster);
   return chosen;
 }

@@ -1,6 +1,10 @@
 #include "tools/engine.h"
 
+#include <unistd.h>
+
+#include <cstdio>
 #include <cstdlib>
+#include <vector>
 
 #include "exec/backends/cpu/cpu_backend.h"
 #include "exec/comm/staged.h"
@@ -27,10 +31,37 @@ std::string kernel_folder() {
 
 int gpus_here() { return cuda_devices(); }
 
+GpuHere gpu_here(int index) {
+  const CudaDevice device = cuda_device(index);
+  GpuHere here;
+  here.gpu.name = device.name;
+  here.gpu.memory_bytes = device.memory_bytes;
+  here.gpu.sm_count = device.multiprocessors;
+  here.gpu.clock_hz = device.clock_hz;
+  here.gpu.l2_bytes = device.l2_bytes;
+  here.generation = device.generation;
+  here.workspace_bytes = static_cast<double>(device.workspace_bytes);
+  here.reaches_others = device.reaches_others;
+  return here;
+}
+
 namespace {
+
+#ifdef MESHWRIGHT_HAS_NCCL
+// Versions, hosts and GPUs, once in a run: what one wants to know when a group of GPUs is slow.
+void say_about_devices(World& host) {
+  std::vector<std::string> variables;
+  for (char** variable = environ; *variable != nullptr; ++variable)
+    variables.emplace_back(*variable);
+  const std::string text = describe_devices(host, variables);
+  if (host.rank() == 0) std::fputs(text.c_str(), stderr);
+}
+#endif
 
 Engine engine_on_gpu(const Cluster& cluster, Precision precision, World& host,
                      [[maybe_unused]] double deadline_s) {
+  // Each stream has a queue of its own; the driver reads it at the first call.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   const int gpus = cuda_devices();
   if (gpus == 0)
     throw InputError("the profile is of a GPU (" + cluster.machine.gpu.name +
@@ -46,6 +77,7 @@ Engine engine_on_gpu(const Cluster& cluster, Precision precision, World& host,
   // NCCL refuses ranks that share a GPU, unless it is made to believe in other hosts: docs/gpu.md.
   const bool tries = std::getenv("MESHWRIGHT_NCCL_SHARES_GPUS") != nullptr;
   if (cluster.processes_per_host <= gpus || tries) world = make_nccl_world(host, *gpu, deadline_s);
+  if (world && host.size() > 1) say_about_devices(host);
 #endif
   if (!world) world = make_staged_world(host, *gpu);
   return {std::move(gpu), std::move(world)};
@@ -56,6 +88,8 @@ Engine engine_on_gpu(const Cluster& cluster, Precision precision, World& host,
 #else
 
 int gpus_here() { return 0; }
+
+GpuHere gpu_here(int) { throw InputError("this build has no CUDA backend"); }
 
 namespace {
 

@@ -25,6 +25,15 @@ Engine make_engine(const Cluster& cluster, Precision precision, int threads, Wor
                    double deadline_s);
 
 int gpus_here();  // 0 where this build has no CUDA backend
+
+// What needs no measurement.
+struct GpuHere {
+  Gpu gpu;                      // name, sizes and clock
+  int generation = 0;           // compute capability, 90 for 9.0
+  double workspace_bytes = 0;   // that the backend takes for matrix products
+  bool reaches_others = false;  // the memory of the computer's other GPUs
+};
+GpuHere gpu_here(int index);
 // $XDG_CACHE_HOME/meshwright/kernels, or in ~/.cache: of compiled kernels.
 std::string kernel_folder();
 

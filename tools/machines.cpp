@@ -9,6 +9,7 @@
 
 #include "hwprofiles/load.h"
 #include "models/core/error.h"
+#include "tools/engine.h"
 #include "tools/measure.h"
 
 namespace meshwright {
@@ -41,6 +42,26 @@ void check_is_text(const std::string& text) {
   }
 }
 
+// Where there is no profile yet: what this computer is known to have before it is measured.
+MachineFacts facts_of_unmeasured() {
+  MachineFacts facts;
+  facts.is_cpu = gpus_here() == 0;
+  if (facts.is_cpu) return facts;
+  const int generation = gpu_here(0).generation;
+  facts.gpus = gpus_here();
+  facts.has_bf16 = facts.has_tf32 = generation >= 80;
+  facts.has_fp8 = generation >= 89;
+  return facts;
+}
+
+// Of a CPU no number of cores: as many processes as the job says may share them.
+MachineFacts facts_of_local(const Options& options) {
+  if (!std::filesystem::exists(options.local_profile))
+    return options.profile.empty() ? facts_of_unmeasured() : machine_facts("local");
+  const MachineFacts facts = facts_of(load_machine_file(options.local_profile));
+  return facts.is_cpu ? machine_facts("local") : facts;
+}
+
 void warn_of_crowding(const Job& job) {
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   const std::vector<std::string> machines = machines_of(job.cluster);
@@ -60,8 +81,9 @@ Job read_job_of(const Options& options) {
     throw InputError(options.command + ": expected one job file, got " +
                      std::to_string(options.operands.size()));
   for (const std::string& text : options.set) check_is_text(text);
-  Job job = read_job(options.operands[0], options.set,
-                     [](const std::string& name) { return machine_facts(name); });
+  Job job = read_job(options.operands[0], options.set, [&](const std::string& name) {
+    return name == "local" ? facts_of_local(options) : machine_facts(name);
+  });
   if (options.as_rank) return job;  // it has been warned of
   for (const std::string& warning : job.warnings)
     std::fprintf(stderr, "warning: %s\n", warning.c_str());

@@ -11,6 +11,8 @@
 #include <thread>
 
 #include "exec/backends/cpu/cpu_backend.h"
+#include "tools/engine.h"
+#include "tools/measure_gpu.h"
 #include "tools/measure_ranks.h"
 #include "tools/process_memory.h"
 
@@ -205,9 +207,7 @@ double physical_memory_bytes() {
   return static_cast<double>(info.totalram) * info.mem_unit;
 }
 
-}  // namespace
-
-Machine measure_this_computer(const Options& options, MeasureEffort effort) {
+Machine measure_processor(const Options& options, MeasureEffort effort) {
   const double budget_s = effort == MeasureEffort::quick ? 0.05 : 0.5;
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   const AllCores all(cores);
@@ -239,11 +239,18 @@ Machine measure_this_computer(const Options& options, MeasureEffort effort) {
   machine.host.memory_bytes = machine.gpu.memory_bytes;
   machine.overheads.context_bytes = ranks.process_bytes;
   machine.concurrent_streams = false;
-  machine.calibration = "calibrated on this machine";
+  machine.calibration = calibrated_here;
   for (const char* block :
        {"gpu", "efficiency", "shared_memory", "collectives", "host", "overheads"})
     machine.sources.emplace_back(block, "measured on this computer");
   return machine;
+}
+
+}  // namespace
+
+Machine measure_this_computer(const Options& options, MeasureEffort effort) {
+  if (gpus_here() > 0 && !options.cpu) return measure_this_gpu(options, effort);
+  return measure_processor(options, effort);
 }
 
 }  // namespace meshwright

@@ -67,28 +67,34 @@ MpirunOptions mpirun_options(int ranks) {
   return options;
 }
 
-RankRates measure_ranks(const Options& options, int ranks) {
-  constexpr RankRates guess{5e-6, 2e9, 1e9, 50e6};
-  if (!has_mpi() || options.mpi_ranks) return guess;
+std::optional<Fields> run_measured_ranks(const Options& options, int ranks,
+                                         const std::vector<std::string>& more) {
+  if (!has_mpi() || options.mpi_ranks) return std::nullopt;
   const std::string result = (std::filesystem::temp_directory_path() /
                               ("meshwright-calibrate-" + std::to_string(getpid()) + ".json"))
                                  .string();
-  const std::vector<std::string> command = {options.program, "calibrate", "--as-rank",
-                                            "--rank-result", result};
+  std::vector<std::string> command = {options.program, "calibrate", "--as-rank", "--rank-result",
+                                      result};
+  command.insert(command.end(), more.begin(), more.end());
   const int code = run_mpirun(mpirun_command(mpirun_options(ranks), command));
   if (code != 0 || !std::filesystem::exists(result)) {
-    std::fprintf(
-        stderr, "warning: processes could not be measured (mpirun ended with %d); taking a guess\n",
-        code);
-    return guess;
+    std::fprintf(stderr,
+                 "warning: processes could not be measured (mpirun ended with %d); taking a "
+                 "guess\n",
+                 code);
+    return std::nullopt;
   }
-  Fields fields = read_json_file(result);
-  const RankRates rates{fields.required<double>("latency_s"),
-                        fields.required<double>("bandwidth_bytes_per_s"),
-                        fields.required<double>("copy_bandwidth_bytes_per_s"),
-                        fields.required<double>("process_bytes")};
+  Fields measured = read_json_file(result);
   std::filesystem::remove(result);
-  return rates;
+  return measured;
+}
+
+RankRates measure_ranks(const Options& options, int ranks) {
+  std::optional<Fields> fields = run_measured_ranks(options, ranks, {"--cpu"});
+  if (!fields) return {5e-6, 2e9, 1e9, 50e6};
+  return {fields->required<double>("latency_s"), fields->required<double>("bandwidth_bytes_per_s"),
+          fields->required<double>("copy_bandwidth_bytes_per_s"),
+          fields->required<double>("process_bytes")};
 }
 
 // A ring all-reduce over n ranks has 2(n-1) rounds of bytes/n each, a gather or scatter half of

@@ -1,7 +1,12 @@
 // What processes of this computer reach among themselves: measured by starting some under mpirun.
 #pragma once
 
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "exec/launch/mpirun.h"
+#include "models/core/fields.h"
 #include "tools/options.h"
 
 namespace meshwright {
@@ -15,6 +20,12 @@ struct RankRates {
   double copy_bandwidth_bytes_per_s = 0;  // and in an all-gather and a reduce-scatter
   double process_bytes = 0;               // resident memory of a rank that has done nothing yet
 };
+
+// Starts `ranks` of this program under mpirun as `calibrate --as-rank` with `more` options, and
+// gives back what rank 0 wrote. None without MPI in this build, inside another mpirun, and, with a
+// warning, where they fail.
+std::optional<Fields> run_measured_ranks(const Options& options, int ranks,
+                                         const std::vector<std::string>& more);
 
 // Without MPI in this build: one process only, copies at the rate of memory.
 RankRates measure_ranks(const Options& options, int ranks);

@@ -60,6 +60,7 @@ struct FlagOption {
 
 constexpr FlagOption flag_options[] = {
     {"json", &Options::json, "one JSON object on standard output and nothing else"},
+    {"cpu", &Options::cpu, "measure the processor, not the GPUs"},
     {"check-collectives", &Options::check_collectives,
      "compare what the ranks are about to do before each collective (slow)"},
     {"measure", &Options::measure, "run a few steps at each level on this computer"},

@@ -27,6 +27,7 @@ struct Options {
   std::string from;              // import: a folder with safetensors, or a file
   std::string to;                // export: folder
   std::string dump;              // compile: folder for the graph after each pass
+  bool cpu = false;              // calibrate: the processor, whatever GPUs there are
   bool measure = false;          // compile: run steps on this computer
   std::string checkpoint;        // export: one checkpoint, or the folder of a run
   bool resume = false;           // train: from the newest checkpoint

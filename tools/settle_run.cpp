@@ -10,6 +10,7 @@
 #include "models/core/error.h"
 #include "models/core/fields.h"
 #include "tools/dump_passes.h"
+#include "tools/engine.h"
 #include "tools/job_file.h"
 #include "tools/machines.h"
 #include "tools/report/print_json.h"
@@ -78,6 +79,16 @@ void check_fits(const Run& run) {
         show_bytes(prediction.memory_limit_bytes)));
 }
 
+void warn_of_shared_gpus(const Run& run) {
+  const int processes = run.chosen.cluster.processes_per_host;
+  const bool here = run.chosen.cluster.machine.gpu.kind == DeviceKind::gpu;
+  if (!here || gpus_here() == 0 || processes <= gpus_here()) return;
+  std::fprintf(stderr,
+               "warning: %d ranks share the %d GPU%s of this computer, and talk through its "
+               "memory: for tests only\n",
+               processes, gpus_here(), gpus_here() == 1 ? "" : "s");
+}
+
 }  // namespace
 
 LoaderOptions loader_options(const Job& job) {
@@ -117,6 +128,7 @@ Run settle_run(const Options& options) {
   check_can_start(run.job, options);
   run.chosen = choose_plan(run.job, machine_loader(options));
   check_fits(run);
+  warn_of_shared_gpus(run);
   const Plan& plan = run.chosen.prepared.plan;
   if (run.job.compiler_debug)
     run_passes(build_graph(run.job.model, plan.training), plan,
@@ -148,10 +160,15 @@ std::string settled_text(const Run& run) {
 Settled read_settled(const std::string& text) {
   const std::string where = "the settled run";
   Fields fields(parse_json(text, where), where);
+  const Machine machine = machine_of_text(fields.required<std::string>("machine"), where);
+  const bool is_gpu = machine.gpu.kind == DeviceKind::gpu;
   return {read_job(fields.raw("job"), fields.required<std::string>("file"),
                    fields.required<std::string>("folder"),
-                   [](const std::string& name) { return machine_facts(name); }),
-          machine_of_text(fields.required<std::string>("machine"), where)};
+                   [&](const std::string& name) {
+                     return is_gpu && name == machine.name ? facts_of(machine)
+                                                           : machine_facts(name);
+                   }),
+          machine};
 }
 
 }  // namespace meshwright

@@ -51,6 +51,26 @@ Table comparison(const Prediction& prediction, const Plan& plan, const Outcome& 
   return table;
 }
 
+// Of the last step, which was traced: on a GPU its kernels are started one by one then. Kinds that
+// hardly take time are summed up.
+Table comparison_of_kinds(const std::vector<KindTime>& kinds) {
+  constexpr std::size_t shown = 15;
+  Table table({"kind of instruction", "predicted", "measured"});
+  KindTime others{"others"};
+  for (std::size_t i = 0; i < kinds.size(); ++i) {
+    if (i < shown || kinds.size() == shown + 1) {
+      table.add(
+          {kinds[i].kind, show_seconds(kinds[i].predicted_s), show_seconds(kinds[i].measured_s)});
+      continue;
+    }
+    others.predicted_s += kinds[i].predicted_s;
+    others.measured_s += kinds[i].measured_s;
+  }
+  if (kinds.size() > shown + 1)
+    table.add({others.kind, show_seconds(others.predicted_s), show_seconds(others.measured_s)});
+  return table;
+}
+
 std::string how_it_ended(const Outcome& outcome) {
   return fmt::format("{} after step {}   final loss {:.5f}   parameters {}",
                      outcome.stopped ? "stopped on request" : "done", outcome.steps,
@@ -141,7 +161,10 @@ void TrainLog::show_progress(int step) const {
 void TrainLog::end(const Outcome& outcome) {
   if (progress_) std::fprintf(stderr, "\r%*s\r", bar_width + 24, "");
   const Table table = comparison(prediction_, chosen_.prepared.plan, outcome);
-  std::fprintf(to_, "\n%s\n%s\n", table.text().c_str(), how_it_ended(outcome).c_str());
+  std::fprintf(to_, "\n%s\n", table.text().c_str());
+  if (!outcome.kinds.empty())
+    std::fprintf(to_, "%s\n", comparison_of_kinds(outcome.kinds).text().c_str());
+  std::fprintf(to_, "%s\n", how_it_ended(outcome).c_str());
   std::fflush(to_);
   if (!options_.report.empty()) write_report(outcome);
   if (options_.json) print_json_of(outcome);
@@ -164,6 +187,10 @@ void TrainLog::print_json_of(const Outcome& outcome) const {
     answer["loss_scale"] = outcome.last.loss_scale;
     answer["skipped"] = outcome.last.skipped;
   }
+  answer["device"] = chosen_.cluster.machine.gpu.kind == DeviceKind::gpu ? "gpu" : "cpu";
+  for (const KindTime& kind : outcome.kinds)
+    answer["kinds"].push_back(
+        {{"kind", kind.kind}, {"predicted_s", kind.predicted_s}, {"measured_s", kind.measured_s}});
   print_json(answer);
 }
 
@@ -176,6 +203,7 @@ void TrainLog::write_report(const Outcome& outcome) const {
   page.curve("loss over steps", outcome.losses);
   page.heading("Predicted and measured");
   page.table(comparison(prediction_, chosen_.prepared.plan, outcome));
+  if (!outcome.kinds.empty()) page.table(comparison_of_kinds(outcome.kinds));
   page.curve("seconds over steps", outcome.seconds);
   add_prediction(page, job_.model, chosen_.prepared, chosen_.cluster, prediction_);
   write_file(options_.report, page.text());

@@ -14,6 +14,7 @@
 #include "models/job/job.h"
 #include "tools/choose.h"
 #include "tools/options.h"
+#include "tools/report/kind_times.h"
 
 namespace meshwright {
 
@@ -24,6 +25,7 @@ struct Outcome {
   std::vector<double> seconds, losses;   // of every step
   std::vector<std::int64_t> peak_bytes;  // by rank
   std::string parameters_sha256;
+  std::vector<KindTime> kinds;  // of the last step; none where the machine was not measured
 };
 
 // Where the lines per step go: --log-json, log.json of the job, or steps.jsonl in its log.folder;

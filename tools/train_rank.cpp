@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <thread>
@@ -74,34 +75,48 @@ Timeline timeline_of_all(const Timeline& own, Communicator& all) {
   return merged;
 }
 
-void write_measured_trace(const std::string& path, const Timeline& timeline, const Mesh& mesh,
-                          const Prepared& prepared) {
+// The step that was predicted begins where the last one of `measured` began.
+void write_both_timelines(const std::string& path, const Timeline& measured, SimTime last_begin,
+                          Timeline predicted, const Mesh& mesh, const Prepared& prepared) {
+  for (TimelineEntry& entry : predicted.entries) entry.begin += last_begin, entry.end += last_begin;
   std::vector<int> stage_of_rank;
   for (int rank = 0; rank < mesh.ranks(); ++rank)
     stage_of_rank.push_back(mesh.coordinates(rank).pipeline);
-  write_file(path, to_chrome_trace(timeline, prepared.stages, stage_of_rank));
+  write_file(path, to_chrome_trace(measured, prepared.stages, stage_of_rank, {}, predicted));
 }
 
-// What --trace keeps: the steps of --trace-steps, or the latest one.
+// What is kept of the steps: for --trace those of --trace-steps, or the latest one; the last one
+// where its times are compared with the predicted ones.
 class Traced {
  public:
-  explicit Traced(const Options& options) : on_(!options.trace.empty()) {
+  Traced(const Options& options, bool compares, int last_step)
+      : on_(!options.trace.empty()), compared_step_(compares ? last_step : 0) {
     if (!options.trace_steps.empty()) steps_.emplace("--trace-steps", options.trace_steps);
   }
   void before(Runtime& runtime, int step) const {
-    runtime.trace(on_ && (!steps_ || steps_->contains(step)));
+    runtime.trace(for_file(step) || step == compared_step_);
   }
-  void after(const Runtime& runtime) {
-    if (!steps_) kept_.entries.clear();
+  void after(const Runtime& runtime, int step) {
     const auto& entries = runtime.timeline().entries;
+    if (step == compared_step_) compared_.entries = entries;
+    if (!for_file(step)) return;
+    if (!steps_) kept_.entries.clear();
     kept_.entries.insert(kept_.entries.end(), entries.begin(), entries.end());
+    last_begin_ = std::numeric_limits<SimTime>::max();
+    for (const TimelineEntry& entry : entries) last_begin_ = std::min(last_begin_, entry.begin);
   }
-  const Timeline& timeline() const { return kept_; }
+  const Timeline& kept() const { return kept_; }
+  const Timeline& compared() const { return compared_; }
+  SimTime last_begin() const { return kept_.entries.empty() ? 0 : last_begin_; }
 
  private:
+  bool for_file(int step) const { return on_ && (!steps_ || steps_->contains(step)); }
+
   bool on_;
+  int compared_step_;
   std::optional<StepList> steps_;
-  Timeline kept_;
+  Timeline kept_, compared_;
+  SimTime last_begin_ = 0;
 };
 
 Outcome run_steps(Runtime& runtime, const World& world, Loader& loader, const Training& training,
@@ -112,7 +127,7 @@ Outcome run_steps(Runtime& runtime, const World& world, Loader& loader, const Tr
   for (int step = outcome.steps + 1; step <= training.steps; ++step) {
     traced.before(runtime, step);
     outcome.last = runtime.step(step, checkpoints.position(step), loader);
-    traced.after(runtime);
+    traced.after(runtime, step);
     outcome.steps = step;
     outcome.seconds.push_back(outcome.last.seconds);
     outcome.losses.push_back(outcome.last.loss);
@@ -152,18 +167,28 @@ int train(const Options& options, const Job& job, const Chosen& chosen, World& w
   Runtime runtime(chosen.prepared.stages, plan, mesh, on_device, *engine.backend,
                   {threads, job.model.layers, !options.trace.empty()});
   RunCheckpoints checkpoints(job, chosen, options.resume, runtime, *all);
-  const Prediction prediction = predict(chosen.prepared, chosen.cluster);
+  Timeline predicted;
+  const Prediction prediction =
+      predict(chosen.prepared, chosen.cluster, job.objective.spot, &predicted);
   std::optional<TrainLog> log;
   if (world.rank() == 0) {
     log.emplace(options, job, chosen, prediction);
     log->begin(threads, checkpoints.how_it_began());
   }
-  Traced traced(options);
-  const Outcome outcome =
+  // Other profiles are not of this computer.
+  const bool compares = chosen.cluster.machine.calibration == calibrated_here;
+  Traced traced(options, compares, plan.training.steps);
+  Outcome outcome =
       run_steps(runtime, world, *loader, plan.training, checkpoints, traced, log ? &*log : nullptr);
   if (!options.trace.empty()) {
-    const Timeline timeline = timeline_of_all(traced.timeline(), *all);
-    if (log) write_measured_trace(options.trace, timeline, mesh, chosen.prepared);
+    const Timeline timeline = timeline_of_all(traced.kept(), *all);
+    if (log)
+      write_both_timelines(options.trace, timeline, traced.last_begin(), predicted, mesh,
+                           chosen.prepared);
+  }
+  if (compares && !outcome.stopped && !outcome.seconds.empty()) {
+    const Timeline measured = timeline_of_all(traced.compared(), *all);
+    outcome.kinds = kind_times(predicted, measured, chosen.prepared.stages, mesh);
   }
   if (log) log->end(outcome);
   if (!outcome.saved) return run_failed;  // the saver has said why

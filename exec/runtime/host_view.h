@@ -10,8 +10,8 @@
 namespace meshwright {
 
 // `count` elements at `data`: themselves where the host shares the memory, else a copy, made once
-// everything issued is complete. What is written to a copy goes back when the view ends; const
-// elements do not.
+// what was issued to the stream in use is complete. What is written to a copy goes back when the
+// view ends; const elements do not.
 template <typename T>
 class HostView {
  public:
@@ -19,7 +19,7 @@ class HostView {
       : backend_(backend), data_(data), count_(count) {
     if (count == 0 || backend.shares_memory_with_host()) return;
     copy_.resize(static_cast<std::size_t>(count));
-    backend.wait();
+    backend.wait_for_stream();
     backend.read(copy_.data(), data, bytes());
   }
   ~HostView() {

@@ -227,7 +227,8 @@ std::string processes_pointer(Fields& fields) {
   return "/cluster/processes_per_host";
 }
 
-void check_job(Fields& fields, const ChosenCluster& cluster, MachineLookup lookup, Job& job) {
+void check_job(Fields& fields, const ChosenCluster& cluster, const MachineLookup& lookup,
+               Job& job) {
   settle_processes(job, cluster);
   check_processes(job, processes_pointer(fields), lookup);
   warn_oversubscribed(job, cluster);
@@ -253,7 +254,7 @@ void check_job(Fields& fields, const ChosenCluster& cluster, MachineLookup looku
 }  // namespace
 
 Job read_job(const std::string& path, const std::vector<std::string>& overrides,
-             MachineLookup lookup) {
+             const MachineLookup& lookup) {
   json value = parse_json(read_file(path), path);
   if (!value.is_object()) Fields(value, path);  // says what is wrong
   for (const std::string& text : overrides) apply_override(value, text, path);
@@ -262,7 +263,7 @@ Job read_job(const std::string& path, const std::vector<std::string>& overrides,
 }
 
 Job read_job(const json& value, const std::string& file, const std::string& folder,
-             MachineLookup lookup) {
+             const MachineLookup& lookup) {
   json spelled = value;
   if (spelled.is_object()) spell_out_auto(spelled);
   Fields fields(std::move(spelled), file);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <set>
@@ -82,14 +83,15 @@ struct MachineFacts {
   bool is_cpu = false;
   bool has_nvlink = false;
 };
-using MachineLookup = MachineFacts (*)(const std::string& machine);  // unknown: InputError
+using MachineLookup =
+    std::function<MachineFacts(const std::string& machine)>;  // unknown: InputError
 
 // Reads and checks a job. `overrides` are `--set` texts KEY=VALUE. Every error is an InputError
 // that begins with the file's name.
 Job read_job(const std::string& path, const std::vector<std::string>& overrides,
-             MachineLookup lookup);
+             const MachineLookup& lookup);
 Job read_job(const nlohmann::json& value, const std::string& file, const std::string& folder,
-             MachineLookup lookup);
+             const MachineLookup& lookup);
 
 // Fills in what follows once a cluster and its rank count are chosen: `data` from the rest when it
 // was not given, the default precision; then checks degrees against ranks and runs verify(plan,

@@ -86,7 +86,7 @@ void read_cluster_object(Fields fields, Job& job) {
 
 }  // namespace
 
-ChosenCluster read_cluster(Fields& fields, Job& job, MachineLookup lookup) {
+ChosenCluster read_cluster(Fields& fields, Job& job, const MachineLookup& lookup) {
   const bool instances = fields.has("instance_type") || fields.has("instance_count");
   std::string pointer = "cluster/machine";
   if (fields.has("cluster")) {
@@ -116,7 +116,7 @@ ChosenCluster read_cluster(Fields& fields, Job& job, MachineLookup lookup) {
   return chosen;
 }
 
-void check_processes(const Job& job, const std::string& pointer, MachineLookup lookup) {
+void check_processes(const Job& job, const std::string& pointer, const MachineLookup& lookup) {
   const int processes = job.cluster.processes_per_host;
   for (const std::string& machine : job.cluster.machines) {
     const MachineFacts facts = lookup(machine);

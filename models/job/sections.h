@@ -31,9 +31,9 @@ void read_parallelism(Fields fields, Job& job);
 // A file of {module path: stage}, or of a plan or saved partition with `stage_of`.
 void read_partition_file(const Job& job, const std::string& path, Parallelism& parallelism);
 // `cluster`, or instance_type and instance_count, of the whole job.
-ChosenCluster read_cluster(Fields& job_fields, Job& job, MachineLookup lookup);
+ChosenCluster read_cluster(Fields& job_fields, Job& job, const MachineLookup& lookup);
 // processes_per_host against the machines' GPUs; `pointer` is the key that gave it.
-void check_processes(const Job& job, const std::string& pointer, MachineLookup lookup);
+void check_processes(const Job& job, const std::string& pointer, const MachineLookup& lookup);
 void read_compiler_config(Fields& job_fields, const ChosenCluster& cluster, Job& job);
 void read_objective(Fields fields, Job& job);
 void read_faults(Fields fields, Job& job);

@@ -67,22 +67,22 @@ int process_of(int rank) { return rank + 1; }
 int thread_of(int lane) { return lane + 1; }
 
 // In the order of their numbers; Perfetto would put the busiest first.
-void append_process(int rank, int stage, std::string& text) {
+void append_process(int process, int rank, int stage, std::string_view what, std::string& text) {
   fmt::format_to(std::back_inserter(text),
                  "{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{0},\"args\":{{\"name\":"
-                 "\"rank {1} (stage {2})\"}}}},\n"
+                 "\"rank {1} (stage {2}){3}\"}}}},\n"
                  "{{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":{0},\"args\":"
-                 "{{\"sort_index\":{1}}}}}",
-                 process_of(rank), rank, stage);
+                 "{{\"sort_index\":{0}}}}}",
+                 process, rank, stage, what);
 }
 
-void append_thread(int rank, int lane, std::string_view name, std::string& text) {
+void append_thread(int process, int lane, std::string_view name, std::string& text) {
   fmt::format_to(std::back_inserter(text),
                  ",\n{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{0},\"tid\":{1},\"args\":"
                  "{{\"name\":\"{2}\"}}}},\n"
                  "{{\"ph\":\"M\",\"name\":\"thread_sort_index\",\"pid\":{0},\"tid\":{1},\"args\":"
                  "{{\"sort_index\":{3}}}}}",
-                 process_of(rank), thread_of(lane), name, lane);
+                 process, thread_of(lane), name, lane);
 }
 
 // What one rank moves over one kind of link: its rate changes where a use begins or ends.
@@ -94,7 +94,7 @@ void append_link(int rank, int lane, std::string_view link, const std::vector<Li
     changes[use.begin].first += rate, ++changes[use.begin].second;
     changes[use.end].first -= rate, --changes[use.end].second;
   }
-  append_thread(rank, lane, fmt::format("link {}", link), text);
+  append_thread(process_of(rank), lane, fmt::format("link {}", link), text);
   auto out = std::back_inserter(text);
   double rate = 0;
   int under_way = 0;
@@ -126,23 +126,18 @@ void append_links(const std::vector<LinkUse>& links, std::string& text) {
     append_link(lane.first, threads.at(lane.second), lane.second, uses, text);
 }
 
-}  // namespace
-
-std::string to_chrome_trace(const Timeline& timeline, const std::vector<Program>& stages,
-                            const std::vector<int>& stage_of_rank,
-                            const std::vector<LinkUse>& links) {
-  std::string text = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
+// Its ranks and what they did; rank r is process first_process + r.
+void append_ranks(const Timeline& timeline, const std::vector<Program>& stages,
+                  const std::vector<int>& stage_of_rank, int first_process, std::string_view what,
+                  std::string& text) {
   auto out = std::back_inserter(text);
   std::set<int> ranks;
   for (const TimelineEntry& entry : timeline.entries) ranks.insert(entry.rank);
-  const char* comma = "";
   for (int rank : ranks) {
-    text += comma;
-    text += '\n';
-    comma = ",";
-    append_process(rank, stage_of_rank[at(rank)], text);
+    text += text.ends_with('[') ? "\n" : ",\n";
+    append_process(first_process + rank, rank, stage_of_rank[at(rank)], what, text);
     for (int stream = 0; stream < stream_count; ++stream)
-      append_thread(rank, stream, stream_names[at(stream)], text);
+      append_thread(first_process + rank, stream, stream_names[at(stream)], text);
   }
   for (const TimelineEntry& entry : timeline.entries) {
     const Program& program = stages[at(stage_of_rank[at(entry.rank)])];
@@ -153,10 +148,22 @@ std::string to_chrome_trace(const Timeline& timeline, const std::vector<Program>
                    ",\n{{\"ph\":\"X\",\"name\":{},\"cat\":\"{}\",\"pid\":{},\"tid\":{},{},"
                    "\"args\":{{\"micro_batch\":{},\"task\":{},\"instruction\":{}}}}}",
                    quoted(instruction_name(instruction, program)), phase_name(instruction.phase),
-                   process_of(entry.rank), thread_of(static_cast<int>(instruction.stream)),
+                   first_process + entry.rank, thread_of(static_cast<int>(instruction.stream)),
                    from_to(entry.begin, entry.end), task.micro_batch, entry.task,
                    entry.instruction);
   }
+}
+
+}  // namespace
+
+std::string to_chrome_trace(const Timeline& timeline, const std::vector<Program>& stages,
+                            const std::vector<int>& stage_of_rank,
+                            const std::vector<LinkUse>& links, const Timeline& predicted) {
+  const bool both = !predicted.entries.empty();
+  std::string text = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
+  append_ranks(timeline, stages, stage_of_rank, process_of(0), both ? ", measured" : "", text);
+  append_ranks(predicted, stages, stage_of_rank, process_of(static_cast<int>(stage_of_rank.size())),
+               ", predicted", text);
   append_links(links, text);
   return text + "\n]}\n";
 }

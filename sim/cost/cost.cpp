@@ -102,8 +102,11 @@ double CostModel::product_share(const Kernel& product, Precision precision) cons
 }
 
 double CostModel::attention_share(const Kernel& kernel) const {
-  if (!gpu_.attention.points.empty())
-    return gpu_.attention.at(kernel.flops / static_cast<double>(kernel.batch));
+  if (!gpu_.attention.points.empty()) {
+    const bool own = kernel.backward && !gpu_.attention_backward.points.empty();
+    const EfficiencyCurve& curve = own ? gpu_.attention_backward : gpu_.attention;
+    return curve.at(kernel.flops / static_cast<double>(kernel.batch));
+  }
   const KernelConstants& constants = gpu_.kernels;
   const bool second = training_.attention == AttentionKernel::flash2;
   const double forward = second ? constants.flash2_forward : constants.flash_forward;

@@ -26,7 +26,7 @@ double BoundMaker::bytes_per_parameter(const Candidate& candidate) const {
   const double moments = t.optimizer == OptimizerKind::sgd ? 1 : 2;
   const double share = 1.0 / shards(candidate);
   const int zero = candidate.zero_stage;
-  const SecondGradient second = second_gradient(t, zero, cluster_.machine.gpu.kind);
+  const SecondGradient second = second_gradient(t, zero, cluster_.machine);
   return static_cast<double>(second.of_all) +
          static_cast<double>(second.of_own) * (zero >= 1 ? share : 1) +
          storage * (zero >= 3 ? share : 1) +

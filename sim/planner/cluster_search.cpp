@@ -90,7 +90,7 @@ ClusterSearch::ClusterSearch(const Job& job, const std::string& machine, Cluster
     : job_(job),
       machine_(machine),
       cluster_(std::move(cluster)),
-      facts_(machine_facts(cluster_.machine)),
+      facts_(facts_of(cluster_.machine)),
       base_(base_plan(job, facts_)),
       limit_(cluster_.device().memory_bytes),
       bounds_(job.model, base_, cluster_) {}

@@ -25,7 +25,7 @@ Machine load_known_machine(const std::string& name) {
   return load_machine(name);
 }
 
-MachineFacts machine_facts(const Machine& machine) {
+MachineFacts facts_of(const Machine& machine) {
   const Gpu& gpu = machine.gpu;
   MachineFacts facts;
   facts.is_cpu = gpu.kind == DeviceKind::cpu;
@@ -43,7 +43,7 @@ MachineFacts machine_facts(const std::string& machine) {
     unknown_computer.is_cpu = true;
     return unknown_computer;
   }
-  return machine_facts(load_machine(machine));
+  return facts_of(load_machine(machine));
 }
 
 Cluster make_cluster(const ClusterRequest& request, const Machine& machine, int count) {

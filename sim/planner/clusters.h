@@ -13,7 +13,7 @@ namespace meshwright {
 // What the rules of a job ask about a machine. The computer itself, `local`, is a CPU computer with
 // an unknown number of cores until `meshwright calibrate` has measured it.
 MachineFacts machine_facts(const std::string& machine);
-MachineFacts machine_facts(const Machine& machine);
+MachineFacts facts_of(const Machine& machine);
 
 // Where profiles come from: a program that has its own profile of `local` gives its own.
 using MachineLoader = std::function<Machine(const std::string& name)>;

@@ -78,8 +78,10 @@ std::int64_t scratch_of(const Program& program, const Gpu& device) {
   return bytes;
 }
 
-std::int64_t second_gradient_bytes(const Program& program, const Plan& plan, DeviceKind device) {
-  const SecondGradient second = second_gradient(plan.training, plan.parallelism.zero_stage, device);
+std::int64_t second_gradient_bytes(const Program& program, const Plan& plan,
+                                   const Machine& machine) {
+  const SecondGradient second =
+      second_gradient(plan.training, plan.parallelism.zero_stage, machine);
   std::int64_t bytes = 0;
   for (const Bucket& bucket : program.buckets) {
     bytes += second.of_all * bucket.elements;
@@ -119,10 +121,10 @@ Prepared prepare(const Model& model, Plan plan, const Cluster& cluster) {
   return prepared;
 }
 
-SecondGradient second_gradient(const Training& training, int zero_stage, DeviceKind device) {
+SecondGradient second_gradient(const Training& training, int zero_stage, const Machine& machine) {
   const auto storage = static_cast<std::int64_t>(bytes_of(storage_of(training.precision)));
   const auto full = static_cast<std::int64_t>(bytes_of(Dtype::f32));
-  if (storage == full || device == DeviceKind::cpu) return {};
+  if (storage == full || machine.runs_engine()) return {};
   // Of units that are sharded the gradients of 16 bits are handed on one by one, and only those of
   // 32 stay.
   const bool one_by_one = zero_stage >= 2;
@@ -142,7 +144,7 @@ std::vector<StageMemory> stage_memory(const std::vector<Program>& stages, const 
     stage.class_bytes = program.memory.class_bytes;
     const std::int64_t scratch = scratch_of(program, cluster.device());
     stage.class_bytes[static_cast<std::size_t>(MemoryClass::workspace)] += scratch;
-    const std::int64_t gradients = second_gradient_bytes(program, plan, cluster.machine.gpu.kind);
+    const std::int64_t gradients = second_gradient_bytes(program, plan, cluster.machine);
     stage.class_bytes[static_cast<std::size_t>(MemoryClass::gradients)] += gradients;
     stage.library_bytes = static_cast<std::int64_t>(library);
     stage.peak_bytes = program.memory.arena_bytes + scratch + gradients + stage.library_bytes;

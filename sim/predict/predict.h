@@ -73,12 +73,12 @@ struct Prediction {
 // What mixed precision needs of each gradient beside the Program's copy, in bytes per parameter of
 // a stage: training frameworks hold it in the 16 bits in which the backward makes it and in the 32
 // in which it is summed or the optimizer reads it (2 + 2 + 4 + 4 + 8 bytes per parameter in all),
-// unless products sum into the 32 themselves. The engine, which is what CPUs run, does without.
+// unless products sum into the 32 themselves. The engine does without (Machine::runs_engine).
 struct SecondGradient {
   std::int64_t of_all = 0;  // of every parameter that the stage has
   std::int64_t of_own = 0;  // of those that the rank's optimizer steps
 };
-SecondGradient second_gradient(const Training& training, int zero_stage, DeviceKind device);
+SecondGradient second_gradient(const Training& training, int zero_stage, const Machine& machine);
 
 // Memory alone, without replay: cheap.
 std::vector<StageMemory> stage_memory(const std::vector<Program>& stages, const Plan& plan,

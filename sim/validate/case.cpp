@@ -19,7 +19,7 @@ StepCase case_of(const StepRow& row, const Machine& machine) {
   StepCase result;
   result.job = read_job(value, row.id, ".", machine_facts);
   result.cluster = make_cluster(result.job.cluster, machine, counts_of(result.job.cluster).front());
-  result.plan = settle(result.job, result.cluster.ranks(), machine_facts(machine));
+  result.plan = settle(result.job, result.cluster.ranks(), facts_of(machine));
   // What a row leaves open is as in the frameworks that were measured (Megatron-LM and its kin):
   // every stage has as many blocks, consecutive ranks share a stage, and gradients of fp16 are
   // reduced as they are; weights are gathered by one call of NCCL.

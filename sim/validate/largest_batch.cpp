@@ -83,7 +83,7 @@ BatchPrediction predict_largest_batch(const LargestBatchRow& row, const Machine&
   const auto all = static_cast<std::int64_t>(usable);
   // Of what a compiler lays out in advance no more is lost than an allocator loses at its best.
   const auto laid_out = static_cast<std::int64_t>(usable * (1 - machine.framework->allocator_loss));
-  const Plan plan = settle(job, cluster.ranks(), machine_facts(machine));
+  const Plan plan = settle(job, cluster.ranks(), facts_of(machine));
   const std::optional<int> source_length = source_length_of(row, job.model);
   const auto graph_of = [&](int batch) {
     Training training = plan.training;

@@ -79,6 +79,10 @@ cudaError_t cudaDriverGetVersion(int* version) {
   return cudaSuccess;
 }
 cudaError_t cudaRuntimeGetVersion(int* version) { return cudaDriverGetVersion(version); }
+cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int) {
+  *can = 0;
+  return cudaSetDevice(device);
+}
 cudaError_t cudaDeviceGetPCIBusId(char* name, int length, int device) {
   std::snprintf(name, static_cast<std::size_t>(length), "0000:00:00.0");
   return cudaSetDevice(device);
@@ -111,6 +115,9 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
       break;
     case cudaDevAttrMaxSharedMemoryPerBlock:
       set(properties.sharedMemPerBlock);
+      break;
+    case cudaDevAttrClockRate:
+      set(1'000'000);
       break;
     case cudaDevAttrMultiProcessorCount:
       set(properties.multiProcessorCount);

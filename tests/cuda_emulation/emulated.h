@@ -38,9 +38,6 @@ void enqueue_until(CUstream_st* stream, std::function<bool()> done);
 // Threads, warps and blocks in the opposite order from now on.
 void reverse_threads(bool reversed);
 
-// Ranks that share a device can be NCCL's here (nccl.h).
-inline bool nccl_shares_devices() { return true; }
-
 // Whether the host may not touch device memory outside of device work; true at first.
 void protect_memory(bool wanted);
 

@@ -1,9 +1,11 @@
 #include "tests/cuda_emulation/libraries.h"
 
 #include <dlfcn.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <stdexcept>
@@ -15,15 +17,12 @@ struct CUkern_st {
   std::int64_t shared_bytes = 48 << 10;  // that a block may ask for
 };
 
-// The file stays open as long as the library: dlopen knows libraries by their paths.
 struct CUlib_st {
-  int file = -1;
   void* library = nullptr;
   std::map<std::string, CUkern_st> kernels;
 
   ~CUlib_st() {
     if (library != nullptr) dlclose(library);
-    if (file >= 0) close(file);
   }
 };
 
@@ -33,14 +32,19 @@ namespace {
 
 constexpr char heading[] = "emulated";
 
-bool write_all(int file, const char* data, std::size_t bytes) {
-  while (bytes > 0) {
-    const ssize_t written = write(file, data, bytes);
-    if (written <= 0) return false;
-    data += written;
-    bytes -= static_cast<std::size_t>(written);
-  }
-  return true;
+// dlopen knows libraries by their paths, and may keep them after dlclose: each has a path of its
+// own, which is gone once it is loaded.
+void* loaded(const char* data, std::size_t bytes) {
+  std::string path = (std::filesystem::temp_directory_path() / "meshwright-XXXXXX").string();
+  const int file = mkstemp(path.data());
+  if (file < 0) throw std::logic_error("no temporary file for a library of kernels");
+  close(file);
+  std::ofstream(path, std::ios::binary).write(data, static_cast<std::streamsize>(bytes));
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  std::filesystem::remove(path);
+  // The program has to export its symbols, and have all that kernels use.
+  if (library == nullptr) throw std::logic_error(dlerror());
+  return library;
 }
 
 }  // namespace
@@ -65,13 +69,7 @@ cudaError_t cudaLibraryLoadData(cudaLibrary_t* library, const void* code, cudaJi
   std::uint64_t bytes = 0;
   std::memcpy(&bytes, text + letters, sizeof bytes);
   auto made = std::make_unique<CUlib_st>();
-  made->file = memfd_create("kernels", MFD_CLOEXEC);
-  if (made->file < 0 || !emulated::write_all(made->file, text + letters + sizeof bytes, bytes))
-    return emulated::failed(cudaErrorInvalidKernelImage);
-  const std::string path = "/proc/self/fd/" + std::to_string(made->file);
-  made->library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  // The program has to export its symbols, and have all that kernels use.
-  if (made->library == nullptr) throw std::logic_error(dlerror());
+  made->library = emulated::loaded(text + letters + sizeof bytes, bytes);
   *library = made.release();
   return cudaSuccess;
 }

@@ -1,13 +1,12 @@
-// Fused operations on the emulated device beside the CPU backend's: products with epilogues,
-// kernels that are compiled at run time (tests/cuda_emulation/nvrtc.h), steps one by one.
+// Fused operations on a device beside the CPU backend's: products with epilogues, kernels that are
+// compiled at run time, steps one by one.
 #include "exec/backends/cuda/fused.h"
-
-#include <emulated.h>
 
 #include <limits>
 #include <set>
 
 #include "exec/backends/cpu/cpu_backend.h"
+#include "exec/backends/cuda/check.h"
 #include "exec/backends/cuda/epilogue.h"
 #include "exec/backends/cuda/fused_steps.h"
 #include "exec/backends/cuda/tables.h"
@@ -16,6 +15,7 @@
 #include "tests/exec/fusion_cases.h"
 #include "tests/exec/op_cases.h"
 #include "tests/exec/table_backend.h"
+#include "tests/exec/tested_device.h"
 #include "tests/models/plans.h"
 #include "tests/test_folder.h"
 
@@ -246,7 +246,7 @@ TEST_CASE("which steps are a product's epilogue", "[exec][cuda]") {
 
 TEST_CASE("fused operations compute what the CPU's do", "[exec][cuda]") {
   const bool refused = GENERATE(false, true);
-  emulated::refuse_epilogues(refused);
+  refuse_epilogues(refused);
   TableBackend tables;
   std::vector<FusionCase> cases;
   for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
@@ -262,7 +262,7 @@ TEST_CASE("fused operations compute what the CPU's do", "[exec][cuda]") {
       cases.push_back(std::move(c));
     }
   for (std::size_t i = 0; i < cases.size(); ++i) compare(tables, cases[i], i + 1);
-  emulated::refuse_epilogues(false);
+  refuse_epilogues(false);
   CHECK(tables.ran.count(Op::fused) == 1);
 }
 
@@ -279,11 +279,10 @@ TEST_CASE("products of fused operations are rounded to fp8 where that is asked f
           "[exec][cuda]") {
   TableBackend tables(true);
   const LayerSizes sizes{32, 16};
-  const long long before = emulated::products_in_fp8();
+  const long long before = products_in_fp8();
   compare(tables, {"a layer", layer(true, Dtype::bf16, sizes)}, 1);
   compare(tables, {"its gradients", gradient_of_layer(true, Dtype::bf16, sizes)}, 2);
-  if (emulated::counts_products)
-    CHECK(emulated::products_in_fp8() == before + 4);  // in both orders of threads
+  if (device_is_emulated()) CHECK(products_in_fp8() == before + 4);  // in both orders of threads
 }
 
 TEST_CASE("steps without a kernel of their own run one by one", "[exec][cuda]") {
@@ -335,7 +334,10 @@ TEST_CASE("layers share a kernel, and later runs find it on disk", "[exec][cuda]
     }
     CHECK(fusions.kernels() == 1);
   };
-  cuda::Fusions first(cache, architecture_of_device()), second(cache, architecture_of_device());
+  cudaDeviceProp properties;
+  cuda::check(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
+  const std::string own = "sm_" + std::to_string(properties.major * 10 + properties.minor);
+  cuda::Fusions first(cache, own), second(cache, own);
   prepare(first);
   CHECK(cache.counts().misses == 1);
   prepare(second);

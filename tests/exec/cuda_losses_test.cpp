@@ -1,13 +1,12 @@
 // Losses on the emulated device, where they meet what the cases of all operations do not have: cut
 // vocabularies, large ones, loss scales, logits that give their place to the gradient.
-#include <emulated.h>
-
 #include <cmath>
 #include <cstring>
 
 #include "exec/backends/cuda/loss_with_grad.h"
 #include "tests/exec/beside_double.h"
 #include "tests/exec/device_array.h"
+#include "tests/exec/tested_device.h"
 
 using namespace meshwright;
 
@@ -212,9 +211,9 @@ TEST_CASE("a loss and its gradient in one kernel are those of two", "[exec][cuda
   CHECK(distance(one.saved, out[1]) < 1e-6);
   CHECK(distance(one.gradient, d[0]) < both.tolerance());
   CHECK(one.gradient.get(2 * columns - 1) == 0);
-  emulated::reverse_threads(true);
+  reverse_threads(true);
   const WithGrad again(logits, targets, a, &scale, in_place);
-  emulated::reverse_threads(false);
+  reverse_threads(false);
   CHECK(std::memcmp(again.gradient.storage.data(), one.gradient.storage.data(),
                     static_cast<std::size_t>(logits.type.bytes())) == 0);
 }

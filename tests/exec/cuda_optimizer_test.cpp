@@ -1,8 +1,6 @@
 // The optimizer's kernels on the emulated device beside exec/optimizer.
 #include "exec/backends/cuda/optimizer.h"
 
-#include <emulated.h>
-
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -11,6 +9,7 @@
 #include "exec/optimizer/learning_rate.h"
 #include "tests/catch.h"
 #include "tests/exec/device_array.h"
+#include "tests/exec/tested_device.h"
 
 using namespace meshwright;
 
@@ -174,10 +173,10 @@ TEST_CASE("where products are exact a step on the device has the CPU's bits", "[
       device.put(expected);
       scalars.learning_rate(training.learning_rate);
       scalars.prepare(training);
-      emulated::reverse_threads(step == 2);
+      reverse_threads(step == 2);
       device.step(training, scalars.of_update.data(), nullptr);
       const Elements found = device.get(expected);
-      emulated::reverse_threads(false);
+      reverse_threads(false);
       step_on_cpu(training, {step, training.learning_rate, 1}, segments, expected);
       CHECK(same_bits(found.weights, expected.weights));
       CHECK(same_bits(found.first, expected.first));
@@ -283,10 +282,10 @@ TEST_CASE("lamb's norms on the device are sums over all counted segments of a pa
   Scalars scalars;
   scalars.learning_rate(training.learning_rate);
   scalars.prepare(training);
-  emulated::reverse_threads(GENERATE(false, true));
+  reverse_threads(GENERATE(false, true));
   device.step(training, scalars.of_update.data(), nullptr);
   const std::vector<double> found = norms.get();
-  emulated::reverse_threads(false);
+  reverse_threads(false);
   step_on_cpu(training, {1, training.learning_rate, 1}, segments, expected);
   // Some ten thousand numbers of one sign, added in another order in double.
   CHECK(found[0] == Approx(expected_norms[0][0]).epsilon(1e-12));

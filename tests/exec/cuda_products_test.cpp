@@ -1,7 +1,6 @@
-// Products on the emulated device (tests/cuda_emulation/cublasLt.h) against sums in double.
+// Products through cuBLASLt, the emulated one (tests/cuda_emulation/cublasLt.h) or a GPU's, against
+// sums in double.
 #include "exec/backends/cuda/products.h"
-
-#include <emulated.h>
 
 #include <algorithm>
 #include <cmath>
@@ -13,6 +12,7 @@
 #include "exec/backends/cuda/check.h"
 #include "models/core/error.h"
 #include "tests/catch.h"
+#include "tests/exec/tested_device.h"
 #include "tests/message_of.h"
 #include "tests/test_folder.h"
 
@@ -144,7 +144,7 @@ void compare(const std::vector<double>& found, const std::vector<double>& expect
 }
 
 double tolerance_of(const ProductForm& form) {
-  return form.result == Dtype::f32 ? 1e-6 : form.result == Dtype::f16 ? 1e-3 : 5e-3;
+  return form.result == Dtype::f32 ? 1e-5 : form.result == Dtype::f16 ? 1e-3 : 5e-3;
 }
 
 // In place, and where the sum starts elsewhere.
@@ -221,13 +221,15 @@ TEST_CASE("what a product's epilogue does", "[exec][cuda]") {
                                .epilogue = epilogue};
         const bool saves = epilogue == Epilogue::gelu_saved ||
                            epilogue == Epilogue::gelu_bias_saved || epilogue == Epilogue::gelu_grad;
-        // cuBLASLt saves rows of a multiple of 8 only.
-        REQUIRE(device.products->prepare(form) == (!saves || n % 8 == 0));
-        if (!saves || n % 8 == 0) play(device, form);
+        // cuBLASLt saves rows of a multiple of 8 only; its GELU is not right to 32 bits.
+        const bool has =
+            (!saves || n % 8 == 0) && (dtype != Dtype::f32 || epilogue == Epilogue::bias);
+        REQUIRE(device.products->prepare(form) == has);
+        if (has) play(device, form);
       }
 }
 
-TEST_CASE("addresses that are less aligned are said to be", "[exec][cuda][emulated]") {
+TEST_CASE("addresses that are less aligned are said to be", "[exec][cuda]") {
   const Device device;
   // 6 numbers of 2 bytes: of a batch every second matrix begins at a multiple of 4 bytes only.
   const ProductForm form{
@@ -236,16 +238,16 @@ TEST_CASE("addresses that are less aligned are said to be", "[exec][cuda][emulat
   ProductForm odd{.m = 8, .n = 8, .k = 8, .factors = Dtype::f32, .result = Dtype::f32};
   const Numbers numbers(Dtype::f32, random_numbers(200, 1));
   const auto from = [&](std::int64_t i) { return static_cast<float*>(numbers.data()) + i; };
-  CHECK_THROWS_AS(device.run(odd, {from(1), from(64), from(128)}), std::logic_error);
+  if (device_is_emulated())
+    CHECK_THROWS_AS(device.run(odd, {from(1), from(64), from(128)}), std::logic_error);
   odd.alignment = 4;
   CHECK_NOTHROW(device.run(odd, {from(1), from(64), from(128)}));
 }
 
-TEST_CASE("parts of k are never added as they come", "[exec][cuda][emulated]") {
+TEST_CASE("parts of k are never added as they come", "[exec][cuda]") {
   const Device device;
   play(device, {.m = 8, .n = 8, .k = 256, .adds = true});
-  CHECK(emulated::products_by(emulated::Algorithm::split_in_place) == 0);
-  CHECK(emulated::products_by(emulated::Algorithm::aligned) > 0);
+  CHECK(products_split_in_place() == 0);
 }
 
 TEST_CASE("a gradient in fp32 keeps what 16 bits would lose", "[exec][cuda]") {
@@ -319,6 +321,7 @@ TEST_CASE("factors in fp8 have a scale each", "[exec][cuda]") {
     const Numbers c(form.result, zeros);
     REQUIRE(device.products->prepare(form));
     const std::int64_t bytes = device.products->scratch_bytes(form);
+    if (!device_is_emulated() && bytes == 0) return;  // before Hopper
     REQUIRE(bytes > 0);
     const Numbers scratch(Dtype::f32,
                           std::vector<double>(static_cast<std::size_t>(bytes / 4), NAN));
@@ -326,7 +329,9 @@ TEST_CASE("factors in fp8 have a scale each", "[exec][cuda]") {
     const Expected expected =
         expected_of(form, in_fp8(a.values(), may_round == MayRound::first_is_gradient),
                     in_fp8(b.values(), may_round == MayRound::second_is_gradient), zeros, {}, {});
-    compare(c.values(), expected.c, form.result == Dtype::f32 ? 1e-5 : 5e-3);
+    // Hopper's units keep 14 bits of a sum of fp8 products.
+    const double of_sum = device_is_emulated() ? 1e-5 : 0x1p-10;
+    compare(c.values(), expected.c, form.result == Dtype::f32 ? of_sum : 5e-3);
   }
   // Not a multiple of 16, not allowed, not asked for.
   CHECK(device.products->scratch_bytes(
@@ -417,12 +422,13 @@ TEST_CASE("a form is planned once, and its choice is found again", "[exec][cuda]
   play(fixed, form);
 }
 
-TEST_CASE("a product that cuBLASLt has not is named", "[exec][cuda][emulated]") {
+TEST_CASE("a product that cuBLASLt has not is named", "[exec][cuda]") {
+  if (!device_is_emulated()) return;
   const Device device;
-  const ProductForm form{.m = 8, .n = 16, .k = 4, .epilogue = Epilogue::gelu};
-  emulated::refuse_epilogues(true);
+  const ProductForm form{.m = 8, .n = 16, .k = 4, .epilogue = Epilogue::bias};
+  refuse_epilogues(true);
   CHECK_FALSE(device.products->prepare(form));
   CHECK(message_of([&] { device.run(form, {}); }) ==
-        "cuBLASLt has no product nn 1x8x16x4 f32 -> f32, gelu, aligned to 16");
-  emulated::refuse_epilogues(false);
+        "cuBLASLt has no product nn 1x8x16x4 f32 -> f32 + bias, aligned to 16");
+  refuse_epilogues(false);
 }

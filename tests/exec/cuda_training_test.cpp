@@ -1,7 +1,5 @@
 // Small models trained on GPUs as they are trained on the CPU: the runtime, the CUDA backend, its
 // streams and captured steps, over NCCL and over host memory.
-#include <emulated.h>
-
 #include <algorithm>
 #include <cmath>
 
@@ -10,6 +8,7 @@
 #include "exec/comm/staged.h"
 #include "tests/catch.h"
 #include "tests/exec/small_run.h"
+#include "tests/exec/tested_device.h"
 #include "tests/exec/worlds.h"
 #include "tests/test_folder.h"
 
@@ -101,8 +100,7 @@ TEST_CASE("GPUs train together as CPUs do", "[exec][cuda][mpi]") {
       SmallRun on_cpu(model, plan, world);
       const Trained expected = train(on_cpu);
       for (const Over over : {Over::host, Over::nccl}) {
-        if (over == Over::nccl && world.size() > cuda_devices() && !emulated::nccl_shares_devices())
-          continue;
+        if (over == Over::nccl && world.size() > cuda_devices() && !nccl_shares_devices()) continue;
         const Trained found = train_on_gpu(model, plan, world, over);
         compare(found, expected, 1e-5);
       }

@@ -1,7 +1,5 @@
 #include "tests/exec/table_backend.h"
 
-#include <emulated.h>
-
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -15,6 +13,7 @@
 #include "exec/backends/cuda/fused.h"
 #include "exec/backends/cuda/products.h"
 #include "exec/backends/cuda/tables.h"
+#include "tests/exec/tested_device.h"
 #include "tests/test_folder.h"
 
 namespace meshwright {
@@ -90,12 +89,6 @@ std::vector<std::vector<char>> results_of(const cuda::Row& row, const OpCall& ca
 
 }  // namespace
 
-std::string architecture_of_device() {
-  cudaDeviceProp properties;
-  cuda::check(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
-  return "sm_" + std::to_string(properties.major) + std::to_string(properties.minor);
-}
-
 // What kernels know of the device, and what they share.
 struct TableBackend::Device {
   static constexpr std::int64_t workspace_bytes = 1 << 20, cached_bytes = 64 << 20;
@@ -106,7 +99,7 @@ struct TableBackend::Device {
     cuda::check(cudaMalloc(&workspace, workspace_bytes), "cudaMalloc");
     products.emplace(cuda::ProductOptions{.fp8 = fp8, .timed = false}, workspace, workspace_bytes,
                      cache);
-    fusions.emplace(cache, architecture_of_device());
+    fusions.emplace(cache, "sm_" + std::to_string(properties.major * 10 + properties.minor));
     shown = {properties.multiProcessorCount,
              properties.major,
              properties.minor,
@@ -143,9 +136,9 @@ void TableBackend::run(const OpCall& call, const OpOperands& operands, const OpC
   if (row == nullptr) return cpu_->run(call, operands, context);
   ran.insert(call.op);
   const auto forward = results_of(*row, call, operands, context, device_->shown);
-  emulated::reverse_threads(true);
+  reverse_threads(true);
   const auto backward = results_of(*row, call, operands, context, device_->shown);
-  emulated::reverse_threads(false);
+  reverse_threads(false);
   if (forward != backward)
     throw std::logic_error(std::string(info(call.op).name) +
                            ": results depend on the order of threads");

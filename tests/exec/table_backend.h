@@ -4,13 +4,10 @@
 
 #include <memory>
 #include <set>
-#include <string>
 
 #include "exec/backends/backend.h"
 
 namespace meshwright {
-
-std::string architecture_of_device();  // such as sm_90
 
 // Runs every operation that has a row twice, with the threads in both orders; std::logic_error
 // where they give different bits. Operations without a row go to the CPU backend.

@@ -51,7 +51,7 @@ const Machine& machine_of(const std::string& name) {
       .first->second;
 }
 
-MachineFacts facts_of(const std::string& name) { return machine_facts(machine_of(name)); }
+MachineFacts facts_by_name(const std::string& name) { return facts_of(machine_of(name)); }
 
 json draw_model(Draw& draw) {
   const int heads = draw.of<int>({1, 2, 4, 4, 8, 8, 12, 16});
@@ -202,7 +202,7 @@ json random_job(Random& random) {
     return names;
   }();
   const std::string machine = draw.of(machines);
-  const MachineFacts facts = facts_of(machine);
+  const MachineFacts facts = facts_by_name(machine);
   json cluster = {{"machine", machine}};
   const bool has_network = machine_of(machine).network.nics > 0;
   const int hosts = draw.chance(0.5) ? 1 : draw.of<int>({2, 2, 3, 4, 8});
@@ -247,9 +247,7 @@ json random_open_job(Random& random) {
 
 Machine load_machine_of_job(const std::string& name) { return machine_of(name); }
 
-Job read_random_job(const json& value) {
-  return read_job(value, "job.json", ".", [](const std::string& name) { return facts_of(name); });
-}
+Job read_random_job(const json& value) { return read_job(value, "job.json", ".", facts_by_name); }
 
 bool leaves_no_choice(const Job& job) {
   const std::set<std::string, std::less<>> follow = {"parallelism.data", "training.attention",
@@ -261,7 +259,7 @@ Rehearsal rehearse(Job job) {
   const Machine& machine = machine_of(job.cluster.machines.front());
   Rehearsal made{std::move(job), {}, {}};
   made.cluster = make_cluster(made.job.cluster, machine, made.job.cluster.counts.front());
-  const Plan plan = settle(made.job, made.cluster.ranks(), machine_facts(machine));
+  const Plan plan = settle(made.job, made.cluster.ranks(), facts_of(machine));
   made.prepared = prepare(made.job.model, plan, made.cluster);
   return made;
 }

@@ -134,3 +134,16 @@ TEST_CASE("a CPU computer is a machine too", "[hwprofiles]") {
   CHECK(read.gpu.gemm.at(1e9) == 0.9);
   CHECK_FALSE(read.prices);
 }
+
+TEST_CASE("curves of attention survive a profile that is written and read", "[load]") {
+  Machine machine = load_machine("p4d.24xlarge");
+  machine.gpu.attention.points = {{1e6, 0.25}, {1e9, 0.5}};
+  machine.gpu.attention_backward.points = {{1e6, 0.125}, {1e9, 0.375}};
+  CHECK_FALSE(machine.runs_engine());
+  machine.calibration = calibrated_here;
+  const Machine read = machine_of_text(text_of(machine), "written");
+  CHECK(read.gpu.attention.at(1e9) == 0.5);
+  CHECK(read.gpu.attention_backward.at(1e6) == 0.125);
+  CHECK(read.gpu.attention_backward.at(1e9) == 0.375);
+  CHECK(read.runs_engine());
+}

@@ -71,6 +71,19 @@ TEST_CASE("efficiency curves and kernel latency apply", "[cost]") {
   CHECK(time_on(cluster, Precision::fp16, traffic(1e8)) == Approx(4e-4 + 3e-6));
 }
 
+TEST_CASE("fused attention has a curve of its own, and another one for its gradient", "[cost]") {
+  Cluster cluster = plain_cluster();
+  Kernel attention{Kernel::Kind::attention, 1024, 1024, 64, 4, 4e9, 0};  // 1e9 of each head
+  cluster.machine.gpu.attention.points = {{1e8, 0.1}, {1e9, 0.5}};
+  CHECK(time_on(cluster, Precision::fp16, attention) == Approx(4e9 / 0.5e14));
+  attention.backward = true;
+  CHECK(time_on(cluster, Precision::fp16, attention) == Approx(4e9 / 0.5e14));
+  cluster.machine.gpu.attention_backward.points = {{1e9, 0.4}};
+  CHECK(time_on(cluster, Precision::fp16, attention) == Approx(4e9 / 0.4e14));
+  attention.backward = false;
+  CHECK(time_on(cluster, Precision::fp16, attention) == Approx(4e9 / 0.5e14));
+}
+
 TEST_CASE("without units for a precision the device computes in fp32", "[cost]") {
   const Cluster cluster = plain_cluster();
   const double fp32 = time_on(cluster, Precision::fp32, product(2560, 128, 1000));

@@ -119,6 +119,24 @@ TEST_CASE("mixed precision holds gradients in 16 and in 32 bits, but where produ
   CHECK(per_parameter(Dtype::f16, true, 2) == Approx(4.0 / 8).epsilon(1e-3));
 }
 
+TEST_CASE("a GPU that was measured with the engine is free of the frameworks' second gradients",
+          "[predict]") {
+  Cluster cluster{load_machine("p4d.24xlarge"), 1, 8, {}, {}};
+  Plan plan = plan_of(1, 1, 8);
+  plan.training.gradient_reduce = Dtype::f32;
+  plan.training.fuse_gradient_accumulation = false;
+  const auto gradients = [&] {
+    const Prepared prepared = prepare(small_model(), plan, cluster);
+    return stage_memory(prepared.stages, prepared.plan, cluster)[0]
+        .class_bytes[static_cast<std::size_t>(MemoryClass::gradients)];
+  };
+  const std::int64_t of_frameworks = gradients();
+  cluster.machine.calibration = calibrated_here;
+  // 4 bytes a parameter instead of 2 + 4.
+  CHECK(static_cast<double>(gradients()) ==
+        Approx(static_cast<double>(of_frameworks) * 4 / 6).epsilon(1e-3));
+}
+
 TEST_CASE("a model that is too large does not fit and is predicted all the same", "[predict]") {
   const Cluster cluster{load_machine("p3.16xlarge"), 1, 8, {}, {}};
   Plan plan = plan_of(1, 1, 8);

@@ -265,3 +265,29 @@ TEST_CASE("a trace names every instruction that ran", "[replay]") {
     CHECK(names_a_module);
   }
 }
+
+TEST_CASE("a trace shows what was predicted beside what was measured", "[replay]") {
+  const Cluster cluster = machine_cases()[0].cluster();
+  for (const PlanCase& each : plans_for(8)) {
+    if (each.plan.parallelism.pipeline != 2) continue;
+    const Rehearsal rehearsal = rehearse(each.plan, cluster);
+    ReplayOptions options;
+    options.timeline = true;
+    const Timeline timeline = rehearsal.run(options).timeline;
+    std::vector<int> stage_of_rank;
+    for (int rank = 0; rank < 8; ++rank)
+      stage_of_rank.push_back(rehearsal.mesh.coordinates(rank).pipeline);
+    const auto trace = nlohmann::json::parse(
+        to_chrome_trace(timeline, rehearsal.prepared.stages, stage_of_rank, {}, timeline));
+    std::size_t measured = 0, predicted = 0, named = 0;
+    for (const auto& event : trace["traceEvents"]) {
+      if (event["ph"] == "X") ++(event["pid"] <= 8 ? measured : predicted);
+      if (event["name"] == "process_name")
+        named += event["args"]["name"].get<std::string>().ends_with(
+            event["pid"] <= 8 ? "measured" : "predicted");
+    }
+    CHECK(measured == timeline.entries.size());
+    CHECK(predicted == measured);
+    CHECK(named > 0);
+  }
+}

@@ -53,7 +53,7 @@ TEST_CASE("every measured step is a job that becomes a plan") {
       const Job job = read_job(parse_json(row.job, row.id), row.id, ".", machine_facts);
       const Cluster cluster =
           make_cluster(job.cluster, job.cluster.machines.front(), job.cluster.counts.front());
-      const Plan plan = settle(job, cluster.ranks(), machine_facts(cluster.machine));
+      const Plan plan = settle(job, cluster.ranks(), facts_of(cluster.machine));
       REQUIRE(plan.degrees().ranks() == cluster.ranks());
     }
 }

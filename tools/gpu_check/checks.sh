@@ -50,7 +50,7 @@ trained() {
 
 check_ops() {
   local code log=$work/ops.log tests=$build/tests/cuda_gpu_tests
-  limited 150 "$log" "$tests" '~[emulated]'
+  limited 150 "$log" "$tests"
   code=$?
   local cases
   cases=$(sed -n 's/^All tests passed (\(.*\))$/\1/p' "$log")

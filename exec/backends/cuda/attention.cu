@@ -24,8 +24,8 @@ void run_forward(const KernelCall& k, const AttentionShape& shape, const ScoreEx
 template <typename T, int D>
 __global__ void __launch_bounds__(ForwardTile<T, D, true>::threads,
                                   resident_blocks<ForwardTile<T, D, true>>)
-    attention_probabilities(AttentionShape shape, ScoreExtras extras, Heads<const T> q,
-                            Heads<const T> k, const float* log_sums, T* probabilities) {
+    attention_probabilities(AttentionShape shape, ScoreExtras extras, NearHeads<const T> q,
+                            NearHeads<const T> k, const float* log_sums, T* probabilities) {
   using Tile = ForwardTile<T, D, true>;
   constexpr int M = Tile::fragments, N = Tile::keys, pitch = row_pitch<T, D>;
   T* const q_tile = reinterpret_cast<T*>(shared_memory());

@@ -13,15 +13,14 @@ namespace meshwright::cuda {
 
 template <typename T>
 struct BackwardOperands {
-  QueryKeyValue<const T> in;
-  Heads<const T> y, dy;
-  QueryKeyValue<T> out;
-  Heads<const T> dq_before;  // of earlier steps around the ring; null: none
-  const T* probabilities;    // [batch * heads, held, held]; null: made again
-  // [batch * heads, held] of two: log-sum-exp in base 2, r.
-  float* sums;
+  NearHeads<const T> q, k, v, y, dy;
+  NearHeads<T> dq, dk, dv;
+  NearHeads<const T> dq_before{};    // of earlier steps around the ring; null: none
+  const T* probabilities = nullptr;  // [batch * heads, held, held]; null: made again
+  float* log_sums;                   // [batch * heads, held], in base 2
+  float* row_sums;                   // the same of r
   // Sums of dS over each distance, of each block of queries (attention_relative.h); null: none.
-  float* distances;
+  float* distances = nullptr;
 };
 
 // Rows of a block of queries in the pass over them.

@@ -10,18 +10,22 @@ namespace meshwright::cuda {
 
 template <typename T>
 struct ForwardOperands {
-  Heads<const T> q, k, v;
-  Heads<T> y;
+  NearHeads<const T> q, k, v;
+  NearHeads<T> y;
   float* log_sums;  // [batch * heads, held]
   // What earlier steps around the ring have summed; null in the first.
-  Heads<const T> y_before;
+  NearHeads<const T> y_before;
   const float* log_sums_before;
 };
 
 // The sizes of a block's tiles. A warp of 32 rows reads a tile of keys half as often for each
 // product as one of 16, so wherever its registers suffice: y takes fragments * D / 2 of them, the
-// scores fragments * keys / 2. Shared memory for D = 64, 128 and 16-bit types: 36 and 68 KiB, so
-// that two blocks (all that 255 registers allow) share a multiprocessor of either sm_80 or sm_90.
+// scores fragments * keys / 2, the kept queries fragments * D / 4; 255 in all, none spilled for D
+// of 64 and 128. Shared memory for these, 16-bit types: 36 and 68 KiB, so that two blocks (all that
+// the registers allow) share a multiprocessor of sm_80 and sm_90. Bound on an H100, whose
+// multiprocessor takes a product of 16 x 8 x 16 and 128 bytes of shared memory a clock: 4 and 5
+// matrices loaded for 4 products make 100 % (D = 64) and 80 % (D = 128) of 989 TFLOP/s; with D = 64
+// the exponentials, 16 a clock, take as long again as the products.
 template <typename T, int D, bool with_extras>
 struct ForwardTile {
   static constexpr bool half = sizeof(T) == 2;
@@ -91,7 +95,7 @@ __global__ void __launch_bounds__(ForwardTile<T, D, with_extras>::threads,
   const QueryBlock block(shape, Tile::queries);
   const int kv_head = block.head / (shape.heads / shape.kv_heads);
   const int token = shape.query_row(block.sequence, block.half);  // of the half's query 0
-  const auto rows_of = [&](const Heads<const T>& heads, int head, int first_row, int first) {
+  const auto rows_of = [&](const NearHeads<const T>& heads, int head, int first_row, int first) {
     return HeadRows<const T>{heads.at(first_row + first, head), heads.row, shape.length - first,
                              shape.dim, shape.vectors};
   };
@@ -99,9 +103,10 @@ __global__ void __launch_bounds__(ForwardTile<T, D, with_extras>::threads,
                                              rows_of(operands.q, block.head, token, block.first));
 
   const int query = block.first + warp_row + lane / 4;  // of the lane's first row
-  const long long saved_row =
-      (static_cast<long long>(block.sequence) * shape.heads + block.head) * shape.held +
-      block.half * shape.length;
+  const auto saved_row = [&] {
+    return (static_cast<long long>(block.sequence) * shape.heads + block.head) * shape.held +
+           block.half * shape.length;
+  };
   const T* const y_before = operands.y_before.data;
   Softmax<M> softmax;
   float y[M][D / 8][4];
@@ -113,7 +118,7 @@ __global__ void __launch_bounds__(ForwardTile<T, D, with_extras>::threads,
       const int i = query + 16 * m + 8 * h;
       const bool continues = y_before != nullptr && i < shape.length;
       softmax.maximum[m][h] =
-          continues ? operands.log_sums_before[saved_row + i] * log2_e : -INFINITY;
+          continues ? operands.log_sums_before[saved_row() + i] * log2_e : -INFINITY;
       softmax.sum[m][h] = continues && lane % 4 == 0 ? 1.0f : 0.0f;
     }
   if (y_before != nullptr)
@@ -127,10 +132,13 @@ __global__ void __launch_bounds__(ForwardTile<T, D, with_extras>::threads,
   const KeptWeights kept(shape, extras, block.sequence, block.head, block.half);
   LeftRows<T, M, D, Tile::keep_queries> queries(q_tile + warp_row * pitch);
   KeyTiles<Tile::queries, N> tiles(shape, block);
-  if (!tiles.done())
-    load_tile<N, D, Tile::threads>(k_tile,
-                                   rows_of(operands.k, kv_head, tiles.row(), tiles.first()));
-  copies_commit();
+  const auto load_keys = [&] {
+    if (!tiles.done())
+      load_tile<N, D, Tile::threads>(k_tile,
+                                     rows_of(operands.k, kv_head, tiles.row(), tiles.first()));
+    copies_commit();
+  };
+  load_keys();
   copies_wait<0>();
   __syncthreads();
   queries.keep();
@@ -139,8 +147,7 @@ __global__ void __launch_bounds__(ForwardTile<T, D, with_extras>::threads,
                                    rows_of(operands.v, kv_head, tiles.row(), tiles.first()));
     copies_commit();
     const int key = tiles.first(), key_place = tiles.key_place(), ahead = tiles.ahead();
-    const bool visible = block.first + warp_row < shape.length &&
-                         (!shape.causal || key <= block.first + warp_row + 16 * M - 1 + ahead);
+    const bool visible = !shape.causal || key <= block.first + warp_row + 16 * M - 1 + ahead;
     const bool whole =
         key + N <= shape.length && (!shape.causal || key + N - 1 <= block.first + warp_row + ahead);
     float s[M][N / 8][4];
@@ -158,6 +165,7 @@ __global__ void __launch_bounds__(ForwardTile<T, D, with_extras>::threads,
     }
     copies_wait<0>();
     __syncthreads();  // the values are there, and the keys no longer needed
+    tiles.advance();
     if (visible) {
       update_softmax(s, with_extras ? 1.0f : shape.scale_base_2, softmax, y);
       if (with_extras && kept.any()) {
@@ -172,12 +180,8 @@ __global__ void __launch_bounds__(ForwardTile<T, D, with_extras>::threads,
           }
       }
     }
-    tiles.advance();
-    if (!tiles.done())
-      load_tile<N, D, Tile::threads>(k_tile,
-                                     rows_of(operands.k, kv_head, tiles.row(), tiles.first()));
-    copies_commit();
-    if (visible) weigh_rows<D, N>(y, s, v_tile);
+    load_keys();
+    if (visible) weigh_rows<D, N>(y, Weights<T, M, N>(s), v_tile);
     copies_wait<0>();
     __syncthreads();  // the next keys are there, and the values no longer needed
   }
@@ -189,7 +193,7 @@ __global__ void __launch_bounds__(ForwardTile<T, D, with_extras>::threads,
       const float sum = sum_of_row(softmax.sum[m][h]);
       const int i = query + 16 * m + 8 * h;
       if (lane % 4 == 0 && i < shape.length)
-        operands.log_sums[saved_row + i] = (softmax.maximum[m][h] + log2f(sum)) * ln_2;
+        operands.log_sums[saved_row() + i] = (softmax.maximum[m][h] + log2f(sum)) * ln_2;
       const float scale = 1.0f / sum;
 #pragma unroll
       for (int d = 0; d < D / 8; ++d) {

@@ -13,8 +13,8 @@ constexpr int sum_threads = 256, lanes_of_row = 8;
 // lanes for each head of a token, 16 bytes at a time; both are read once.
 template <typename T>
 __global__ void __launch_bounds__(sum_threads)
-    attention_row_sums(AttentionShape shape, Heads<const T> y, Heads<const T> dy,
-                       const float* log_sums, float* sums) {
+    attention_row_sums(AttentionShape shape, NearHeads<const T> y, NearHeads<const T> dy,
+                       const float* log_sums, float* log_sums_base_2, float* row_sums) {
   constexpr int unit = vector_of<T>;
   const long long place =
       (static_cast<long long>(blockIdx.x) * sum_threads + threadIdx.x) / lanes_of_row;
@@ -44,12 +44,13 @@ __global__ void __launch_bounds__(sum_threads)
     sum += __shfl_xor_sync(0xffffffffu, sum, distance);
   if (!valid || lane != 0) return;
   const long long row = (token / shape.held * shape.heads + head) * shape.held + token % shape.held;
-  sums[2 * row] = log_sums == nullptr ? 0.0f : log_sums[row] * log2_e;
-  sums[2 * row + 1] = sum;
+  log_sums_base_2[row] = log_sums == nullptr ? 0.0f : log_sums[row] * log2_e;
+  row_sums[row] = sum;
 }
 
-std::int64_t sums_of(const Attributes& a) {
-  return std::int64_t{2} * a.micro_batch * a.heads * a.sequence_length;
+// Rows of all heads.
+std::int64_t rows_of(const Attributes& a) {
+  return std::int64_t{a.micro_batch} * a.heads * a.sequence_length;
 }
 
 template <typename T>
@@ -57,7 +58,7 @@ void run_backward(const KernelCall& k, const AttentionShape& shape, const ScoreE
                   const BackwardOperands<T>& operands, const float* log_sums) {
   const std::int64_t rows = std::int64_t{shape.batch} * shape.held * shape.heads;
   launch(attention_row_sums<T>, {blocks_for(rows, sum_threads / lanes_of_row)}, {sum_threads}, 0,
-         k.stream, shape, operands.y, operands.dy, log_sums, operands.sums);
+         k.stream, shape, operands.y, operands.dy, log_sums, operands.log_sums, operands.row_sums);
   query_gradients(k, shape, extras, operands);
   key_gradients(k, shape, extras, operands);
 }
@@ -89,19 +90,25 @@ void attention_grad(const KernelCall& k) {
       out[i] = k.out<T>(i);
     }
     const bool unfused = a.attention == AttentionKernel::unfused;
-    BackwardOperands<T> operands{heads_of<const T>(a, in),
-                                 heads_in_rows(a, k.in<T>(tensors)),
-                                 heads_in_rows(a, k.in<T>(tensors + 2)),
-                                 heads_of<T>(a, out),
-                                 {},
-                                 unfused ? k.in<T>(tensors + 1) : nullptr,
-                                 k.workspace<float>(),
-                                 nullptr};
+    const QueryKeyValue<const T> heads = heads_of<const T>(a, in);
+    const QueryKeyValue<T> gradients = heads_of<T>(a, out);
+    float* const scratch_sums = k.workspace<float>();
+    BackwardOperands<T> operands{.q = heads.q,
+                                 .k = heads.k,
+                                 .v = heads.v,
+                                 .y = heads_in_rows(a, k.in<T>(tensors)),
+                                 .dy = heads_in_rows(a, k.in<T>(tensors + 2)),
+                                 .dq = gradients.q,
+                                 .dk = gradients.k,
+                                 .dv = gradients.v,
+                                 .probabilities = unfused ? k.in<T>(tensors + 1) : nullptr,
+                                 .log_sums = scratch_sums,
+                                 .row_sums = scratch_sums + rows_of(a)};
     const float* const log_sums = unfused ? nullptr : k.in<float>(tensors + 1);
     ScoreExtras extras = extras_of(k);
     if (a.relative_buckets == 0) return run_backward(k, shape, extras, operands, log_sums);
     const RelativeScratch scratch(a, dtype);
-    float* const bias = operands.sums + sums_of(a);
+    float* const bias = operands.row_sums + rows_of(a);
     extras.bias = make_relative_bias(k, k.in<void>(tensors + 3), dtype, bias);
     operands.distances = bias + scratch.bias;
     run_backward(k, shape, extras, operands, log_sums);
@@ -113,34 +120,37 @@ void attention_grad(const KernelCall& k) {
 
 std::int64_t attention_grad_workspace(const OpCall& call, const Device&) {
   const Attributes& a = call.attributes;
-  if (a.relative_buckets == 0) return 4 * sums_of(a);
+  if (a.relative_buckets == 0) return 8 * rows_of(a);
   const RelativeScratch scratch(a, call.inputs[0].dtype);
-  return 4 * (sums_of(a) + scratch.bias + scratch.distances + scratch.sums);
+  return 4 * (2 * rows_of(a) + scratch.bias + scratch.distances + scratch.sums);
 }
 
 void context_attention_grad(const KernelCall& k) {
   const Attributes& a = k.attributes();
   with_type(k.call.inputs[0].dtype, [&](auto element) {
     using T = decltype(element);
-    QueryKeyValue<const T> in = keys_values(a, k.in<T>(1));
-    in.q = heads_of<const T>(a, {k.in<T>(0), nullptr, nullptr}).q;
-    QueryKeyValue<T> out = keys_values(a, k.out<T>(1));
-    out.q = heads_in_rows(a, k.out<T>(0));
-    BackwardOperands<T> operands{in,
-                                 heads_in_rows(a, k.in<T>(2)),
-                                 heads_in_rows(a, k.in<T>(4)),
-                                 out,
-                                 {},
-                                 nullptr,
-                                 k.workspace<float>(),
-                                 nullptr};
-    if (k.call.inputs.size() == 6) operands.dq_before = heads_in_rows(a, k.in<T>(5));
+    const QueryKeyValue<const T> kv = keys_values(a, k.in<T>(1));
+    const QueryKeyValue<T> dkv = keys_values(a, k.out<T>(1));
+    const bool continues = k.call.inputs.size() == 6;
+    float* const scratch_sums = k.workspace<float>();
+    const BackwardOperands<T> operands{
+        .q = heads_of<const T>(a, {k.in<T>(0), nullptr, nullptr}).q,
+        .k = kv.k,
+        .v = kv.v,
+        .y = heads_in_rows(a, k.in<T>(2)),
+        .dy = heads_in_rows(a, k.in<T>(4)),
+        .dq = heads_in_rows(a, k.out<T>(0)),
+        .dk = dkv.k,
+        .dv = dkv.v,
+        .dq_before = heads_in_rows(a, continues ? k.in<T>(5) : nullptr),
+        .log_sums = scratch_sums,
+        .row_sums = scratch_sums + rows_of(a)};
     run_backward(k, context_shape_of(k), extras_of(k), operands, k.in<float>(3));
   });
 }
 
 std::int64_t context_attention_grad_workspace(const OpCall& call, const Device&) {
-  return 4 * sums_of(call.attributes);
+  return 8 * rows_of(call.attributes);
 }
 
 constexpr Row rows[] = {

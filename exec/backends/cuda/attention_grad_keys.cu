@@ -10,8 +10,10 @@ namespace {
 enum class Makes { both, values, keys };
 
 // dK and dV take fragments * D / 2 registers each, scores and their gradients fragments * queries /
-// 2 each. Shared memory for D = 64, 128 and 16-bit types: 55 and 137 KiB: two blocks of 4 warps and
-// one of 8 on a multiprocessor, which is all that 255 registers allow.
+// 2 each; 255 in all, none spilled without extras. Shared memory for D = 64, 128 and 16-bit types:
+// 55 and 137 KiB: two blocks of 4 warps and one of 8 on a multiprocessor, which is all that the
+// registers allow. Bound on an H100, as in attention_forward.cuh: 6 and 9 matrices loaded for 4
+// products make 67 % (D = 64) and 44 % (D = 128) of 989 TFLOP/s.
 template <typename T, int D>
 struct KeyGradientTile {
   static constexpr bool half = sizeof(T) == 2, wide = D > 128;
@@ -40,7 +42,7 @@ __global__ void __launch_bounds__(KeyGradientTile<T, D>::threads,
 
   const KeyBlock block(shape, Tile::keys);
   const KeyHalf half(shape, block.sequence, block.number);
-  const auto rows_of = [&](const Heads<const T>& heads, int head, int first_row, int first) {
+  const auto rows_of = [&](const NearHeads<const T>& heads, int head, int first_row, int first) {
     return HeadRows<const T>{heads.at(first_row + first, head), heads.row, shape.length - first,
                              shape.dim, shape.vectors};
   };
@@ -49,22 +51,22 @@ __global__ void __launch_bounds__(KeyGradientTile<T, D>::threads,
     if (tiles.done()) return;
     const int token = shape.query_row(block.sequence, tiles.half());
     T* const q_tile = stages + stage * 2 * N * pitch;
-    load_tile<N, D, Tile::threads>(q_tile,
-                                   rows_of(operands.in.q, tiles.head(), token, tiles.first()));
+    load_tile<N, D, Tile::threads>(q_tile, rows_of(operands.q, tiles.head(), token, tiles.first()));
     load_tile<N, D, Tile::threads>(q_tile + N * pitch,
                                    rows_of(operands.dy, tiles.head(), token, tiles.first()));
     const int own = static_cast<int>(threadIdx.x);
     if (own >= 2 * N) return;
     const long long row =
         (static_cast<long long>(block.sequence) * shape.heads + tiles.head()) * shape.held +
-        tiles.half() * shape.length + tiles.first();
-    copy_async_4(sum_stages + stage * 2 * N + own, operands.sums + 2 * row + own,
-                 tiles.first() + own / 2 < shape.length);
+        tiles.half() * shape.length + tiles.first() + own % N;
+    copy_async_4(sum_stages + stage * 2 * N + own,
+                 (own < N ? operands.log_sums : operands.row_sums) + row,
+                 tiles.first() + own % N < shape.length);
   };
   load_tile<Tile::keys, D, Tile::threads>(
-      k_tile, rows_of(operands.in.k, block.head, half.first_row, block.first));
+      k_tile, rows_of(operands.k, block.head, half.first_row, block.first));
   load_tile<Tile::keys, D, Tile::threads>(
-      v_tile, rows_of(operands.in.v, block.head, half.first_row, block.first));
+      v_tile, rows_of(operands.v, block.head, half.first_row, block.first));
   load_stage(0);
   copies_commit();
 
@@ -85,12 +87,13 @@ __global__ void __launch_bounds__(KeyGradientTile<T, D>::threads,
     load_stage(stage ^ 1);
     copies_commit();
     const T* const q_tile = stages + stage * 2 * N * pitch;
-    const float* const sums = sum_stages + stage * 2 * N + lane % 4 * 4;  // of two queries
+    const float* const sums = sum_stages + stage * 2 * N + lane % 4 * 2;  // of two queries
     const bool visible = block.first + warp_row < shape.length &&
                          (!shape.causal || query + N - 1 + ahead >= block.first + warp_row);
     const bool whole = query + N <= shape.length &&
                        (!shape.causal || query + ahead >= block.first + warp_row + 16 * M - 1);
     if (!visible) continue;
+    const KeptWeights kept(shape, extras, block.sequence, head, query_half);
     float s[M][N / 8][4];
     if (with_extras && operands.probabilities != nullptr) {
       const long long saved_row =
@@ -106,11 +109,11 @@ __global__ void __launch_bounds__(KeyGradientTile<T, D>::threads,
         const Score score(shape, extras, head);
         for_elements(s, [&](float& x, int row, int column) {
           const int i = query + lane % 4 * 2 + column;
-          x = fast_exp2(score(x, key + row - i - ahead) - sums[2 * (column / 8 * 8 + column % 2)]);
+          x = fast_exp2(score(x, key + row - i - ahead) - sums[column]);
         });
       } else {
         for_elements(s, [&](float& x, int, int column) {
-          x = fast_exp2(fmaf(x, shape.scale_base_2, -sums[2 * (column / 8 * 8 + column % 2)]));
+          x = fast_exp2(fmaf(x, shape.scale_base_2, -sums[column]));
         });
       }
       if (!whole)
@@ -119,7 +122,6 @@ __global__ void __launch_bounds__(KeyGradientTile<T, D>::threads,
           if (i >= shape.length || (shape.causal && key + row > i + ahead)) x = 0.0f;
         });
     }
-    const KeptWeights kept(shape, extras, block.sequence, head, query_half);
     unsigned int left = 0;  // by dropout: a bit for each element
     if (with_extras && kept.any()) {
       static_assert(M * N / 2 <= 32);
@@ -145,7 +147,7 @@ __global__ void __launch_bounds__(KeyGradientTile<T, D>::threads,
     if constexpr (makes != Makes::keys) {
       float weights[M][N / 8][4];
       drop(weights, s);
-      weigh_rows<D, N>(dv, weights, q_tile + N * pitch);
+      weigh_rows<D, N>(dv, Weights<T, M, N>(weights), q_tile + N * pitch);
     }
     if constexpr (makes != Makes::values) {
       float ds[M][N / 8][4];
@@ -157,8 +159,8 @@ __global__ void __launch_bounds__(KeyGradientTile<T, D>::threads,
         for (int n = 0; n < N / 8; ++n)
 #pragma unroll
           for (int i = 0; i < 4; ++i)
-            ds[m][n][i] = s[m][n][i] * (ds[m][n][i] - sums[2 * (8 * n + i % 2) + 1]);
-      weigh_rows<D, N>(dk, ds, q_tile);
+            ds[m][n][i] = s[m][n][i] * (ds[m][n][i] - sums[N + 8 * n + i % 2]);
+      weigh_rows<D, N>(dk, Weights<T, M, N>(ds), q_tile);
     }
   }
   copies_wait<0>();
@@ -167,12 +169,12 @@ __global__ void __launch_bounds__(KeyGradientTile<T, D>::threads,
   const int first = block.first + warp_row;
   if constexpr (makes != Makes::keys)
     store_rows<T, M, D>(dv, v_tile + warp_row * pitch,
-                        {operands.out.v.at(half.first_row + first, block.head), operands.out.v.row,
+                        {operands.dv.at(half.first_row + first, block.head), operands.dv.row,
                          shape.length - first, shape.dim, shape.vectors});
   if constexpr (makes != Makes::values) {
     for_elements(dk, [&](float& x, int, int) { x *= shape.scale; });
     store_rows<T, M, D>(dk, k_tile + warp_row * pitch,
-                        {operands.out.k.at(half.first_row + first, block.head), operands.out.k.row,
+                        {operands.dk.at(half.first_row + first, block.head), operands.dk.row,
                          shape.length - first, shape.dim, shape.vectors});
   }
 }

@@ -5,15 +5,19 @@ namespace meshwright::cuda {
 
 namespace {
 
-// dQ takes fragments * D / 2 registers, scores and their gradients fragments * keys / 2 each.
-// Shared memory for D = 64, 128 and 16-bit types: 72 and 102 KiB, so that two blocks (all that 255
-// registers allow) share a multiprocessor of sm_90.
+// dQ takes fragments * D / 2 registers, scores and their gradients fragments * keys / 2 each, kept
+// queries and dY fragments * D / 4 each. 255 in all; with D = 128 up to 8 more
+// are spilled, but none on sm_90 without extras.
+// Shared memory for D = 64, 128 and 16-bit types: 55 and 103 KiB, so that two blocks (all that the
+// registers allow) share a multiprocessor of sm_90. Bound there, as in attention_forward.cuh: 4 and
+// 6.7 matrices loaded for 4 products make 100 % (D = 64) and 60 % (D = 128) of 989 TFLOP/s.
 template <typename T, int D, bool with_extras>
 struct QueryGradientTile {
   static constexpr bool half = sizeof(T) == 2, wide = D > 128;
   static constexpr int fragments = half && !wide ? 2 : 1;
   static constexpr int warps = wide && !half ? 2 : 4;
-  static constexpr int keys = wide && !half ? 16 : half && D <= 64 && !with_extras ? 64 : 32;
+  static constexpr int keys = wide && !half ? 16 : 32;
+  static constexpr bool keep = half && D <= 64 && !with_extras;  // queries and dY in registers
   static constexpr int queries = 16 * fragments * warps;
   static constexpr int threads = 32 * warps;
   static constexpr int tiles_bytes = tile_bytes<T, D>(2 * queries + 4 * keys);
@@ -48,11 +52,11 @@ __global__ void __launch_bounds__(QueryGradientTile<T, D, with_extras>::threads,
   float* const sums = reinterpret_cast<float*>(shared_memory() + Tile::tiles_bytes);
   float* const gradients = sums + 2 * Tile::queries;
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16 * M;
+  const int warp_row = own_warp() * 16 * M;
 
   const QueryBlock block(shape, Tile::queries);
   const int token = shape.query_row(block.sequence, block.half);  // of the half's query 0
-  const auto rows_of = [&](const Heads<const T>& heads, int head, int first_row, int first) {
+  const auto rows_of = [&](const NearHeads<const T>& heads, int head, int first_row, int first) {
     return HeadRows<const T>{heads.at(first_row + first, head), heads.row, shape.length - first,
                              shape.dim, shape.vectors};
   };
@@ -62,44 +66,53 @@ __global__ void __launch_bounds__(QueryGradientTile<T, D, with_extras>::threads,
     const int kv_head = block.head / (shape.heads / shape.kv_heads);
     T* const k_tile = stages + stage * 2 * N * pitch;
     load_tile<N, D, Tile::threads>(k_tile,
-                                   rows_of(operands.in.k, kv_head, tiles.row(), tiles.first()));
+                                   rows_of(operands.k, kv_head, tiles.row(), tiles.first()));
     load_tile<N, D, Tile::threads>(k_tile + N * pitch,
-                                   rows_of(operands.in.v, kv_head, tiles.row(), tiles.first()));
+                                   rows_of(operands.v, kv_head, tiles.row(), tiles.first()));
   };
-  load_tile<Tile::queries, D, Tile::threads>(
-      q_tile, rows_of(operands.in.q, block.head, token, block.first));
+  load_tile<Tile::queries, D, Tile::threads>(q_tile,
+                                             rows_of(operands.q, block.head, token, block.first));
   load_tile<Tile::queries, D, Tile::threads>(dy_tile,
                                              rows_of(operands.dy, block.head, token, block.first));
   load_stage(0);
 
   const int query = block.first + warp_row + lane / 4;  // of the lane's first row
-  const long long saved_row =
-      (static_cast<long long>(block.sequence) * shape.heads + block.head) * shape.held +
-      block.half * shape.length;
-  for (int i = static_cast<int>(threadIdx.x); i < 2 * Tile::queries; i += Tile::threads)
-    copy_async_4(sums + i, operands.sums + 2 * (saved_row + block.first) + i,
-                 block.first + i / 2 < shape.length);
-  copies_commit();
+  // Made again where they are used: kept, they would take registers that the products need.
+  const auto head_row = [&] {
+    return (static_cast<long long>(block.sequence) * shape.heads + block.head) * shape.held;
+  };
   const int all_distances = shape.held + Tile::queries - 1;
-  float* distances = nullptr;  // of the block
-  if (with_extras && operands.distances != nullptr) {
+  const auto distances = [&] {
     const int blocks = (shape.held + Tile::queries - 1) / Tile::queries;
-    distances = operands.distances +
-                ((static_cast<long long>(block.sequence) * shape.heads + block.head) * blocks +
-                 block.first / Tile::queries) *
-                    all_distances;
+    const long long place =
+        (static_cast<long long>(block.sequence) * shape.heads + block.head) * blocks;
+    return operands.distances + (place + block.first / Tile::queries) * all_distances;
+  };
+  const bool sums_distances = with_extras && operands.distances != nullptr;
+  if (sums_distances)
     for (int d = static_cast<int>(threadIdx.x); d < all_distances; d += Tile::threads)
-      distances[d] = 0.0f;
+      distances()[d] = 0.0f;
+  const long long own_row = head_row() + block.half * shape.length + block.first;
+  for (int i = static_cast<int>(threadIdx.x); i < Tile::queries; i += Tile::threads) {
+    const bool valid = block.first + i < shape.length;
+    copy_async_4(sums + i, operands.log_sums + own_row + i, valid);
+    copy_async_4(sums + Tile::queries + i, operands.row_sums + own_row + i, valid);
   }
-
+  copies_commit();
+  const float* const own_sums = sums + warp_row + lane / 4;
+  float* const own_gradients = gradients + (warp_row + lane / 4) * (N + 1) + lane % 4 * 2;
+  LeftRows<T, M, D, Tile::keep> queries(q_tile + warp_row * pitch);
+  LeftRows<T, M, D, Tile::keep> dys(dy_tile + warp_row * pitch);
   const Score score(shape, extras, block.head);
   const KeptWeights kept(shape, extras, block.sequence, block.head, block.half);
-  const float* const own_sums = sums + 2 * (warp_row + lane / 4);
-  float* const own_gradients = gradients + (warp_row + lane / 4) * (N + 1) + lane % 4 * 2;
-  const LeftRows<T, M, D> queries(q_tile + warp_row * pitch);
-  const LeftRows<T, M, D> dys(dy_tile + warp_row * pitch);
   float dq[M][D / 8][4];
   for_elements(dq, [](float& x, int, int) { x = 0.0f; });
+  if constexpr (Tile::keep) {
+    copies_wait<0>();
+    __syncthreads();
+    queries.keep();
+    dys.keep();
+  }
   for (int stage = 0; !tiles.done(); stage ^= 1) {
     copies_wait<0>();
     __syncthreads();  // this tile is there, and the one before no longer needed
@@ -113,56 +126,52 @@ __global__ void __launch_bounds__(QueryGradientTile<T, D, with_extras>::threads,
                          (!shape.causal || key <= block.first + warp_row + 16 * M - 1 + ahead);
     const bool whole = key + N <= shape.length && block.first + warp_row + 16 * M <= shape.length &&
                        (!shape.causal || key + N - 1 <= block.first + warp_row + ahead);
+    if (!visible && !sums_distances) continue;  // a block that sums has a barrier to come
     float s[M][N / 8][4], ds[M][N / 8][4];
-    if (visible) {
-      if (with_extras && operands.probabilities != nullptr) {
+    if (with_extras && operands.probabilities != nullptr) {
+      for_elements(s, [&](float& x, int row, int column) {
+        const int i = query + row, j = key + lane % 4 * 2 + column;
+        const bool valid = i < shape.length && j < shape.length;
+        x = valid ? widened(operands.probabilities[(head_row() + i) * shape.held + j]) : 0.0f;
+      });
+    } else {
+      multiply_rows<N>(s, queries, k_tile);
+      for_elements(s, [&](float& x, int row, int column) {
+        const float log_sum = own_sums[row];
+        if constexpr (with_extras)
+          x = fast_exp2(score(x, key + lane % 4 * 2 + column - query - row - ahead) - log_sum);
+        else
+          x = fast_exp2(fmaf(x, shape.scale_base_2, -log_sum));
+      });
+      if (!whole)
         for_elements(s, [&](float& x, int row, int column) {
-          const int i = query + row, j = key + lane % 4 * 2 + column;
-          const bool valid = i < shape.length && j < shape.length;
-          x = valid ? widened(operands.probabilities[(saved_row + i) * shape.held + j]) : 0.0f;
+          const int j = key + lane % 4 * 2 + column;
+          const int i = query + row;
+          if (j >= shape.length || i >= shape.length || (shape.causal && j > i + ahead)) x = 0.0f;
         });
-      } else {
-        multiply_rows<N>(s, queries, k_tile);
-        for_elements(s, [&](float& x, int row, int column) {
-          const float log_sum = own_sums[2 * row];
-          if constexpr (with_extras)
-            x = fast_exp2(score(x, key + lane % 4 * 2 + column - query - row - ahead) - log_sum);
-          else
-            x = fast_exp2(fmaf(x, shape.scale_base_2, -log_sum));
-        });
-        if (!whole)
-          for_elements(s, [&](float& x, int row, int column) {
-            const int j = key + lane % 4 * 2 + column;
-            const int i = query + row;
-            if (j >= shape.length || i >= shape.length || (shape.causal && j > i + ahead)) x = 0.0f;
-          });
-      }
-      multiply_rows<N>(ds, dys, k_tile + N * pitch);
-#pragma unroll
-      for (int m = 0; m < M; ++m)
-#pragma unroll
-        for (int n = 0; n < N / 8; ++n) {
-          if (with_extras && kept.any()) {
-            const unsigned int left =
-                kept.across(block.first + warp_row + 16 * m, key + 8 * n, key_place);
-#pragma unroll
-            for (int i = 0; i < 4; ++i) ds[m][n][i] = kept.left(ds[m][n][i], (left >> i & 1u) != 0);
-          }
-#pragma unroll
-          for (int i = 0; i < 4; ++i)
-            ds[m][n][i] = s[m][n][i] * (ds[m][n][i] - own_sums[2 * (16 * m + i / 2 * 8) + 1]);
-        }
-      if (distances != nullptr)
-        for_elements(
-            ds, [&](float& x, int row, int column) { own_gradients[row * (N + 1) + column] = x; });
-      weigh_rows<D, N>(dq, ds, k_tile);
-    } else if (distances != nullptr) {
-      for_elements(
-          ds, [&](float&, int row, int column) { own_gradients[row * (N + 1) + column] = 0.0f; });
     }
-    if (distances != nullptr) {
+    multiply_rows<N>(ds, dys, k_tile + N * pitch);
+#pragma unroll
+    for (int m = 0; m < M; ++m)
+#pragma unroll
+      for (int n = 0; n < N / 8; ++n) {
+        if (with_extras && kept.any()) {
+          const unsigned int left =
+              kept.across(block.first + warp_row + 16 * m, key + 8 * n, key_place);
+#pragma unroll
+          for (int i = 0; i < 4; ++i) ds[m][n][i] = kept.left(ds[m][n][i], (left >> i & 1u) != 0);
+        }
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          ds[m][n][i] = s[m][n][i] * (ds[m][n][i] - own_sums[Tile::queries + 16 * m + i / 2 * 8]);
+      }
+    if (sums_distances)
+      for_elements(
+          ds, [&](float& x, int row, int column) { own_gradients[row * (N + 1) + column] = x; });
+    weigh_rows<D, N>(dq, Weights<T, M, N>(ds), k_tile);
+    if (sums_distances) {
       __syncthreads();
-      add_diagonals<Tile>(gradients, distances + key, all_distances - key);
+      add_diagonals<Tile>(gradients, distances() + key, all_distances - key);
     }
   }
   copies_wait<0>();
@@ -177,7 +186,7 @@ __global__ void __launch_bounds__(QueryGradientTile<T, D, with_extras>::threads,
       x += widened(operands.dq_before.at(token + i, block.head)[c]);
   });
   store_rows<T, M, D>(dq, q_tile + warp_row * pitch,
-                      {operands.out.q.at(token + first, block.head), operands.out.q.row,
+                      {operands.dq.at(token + first, block.head), operands.dq.row,
                        shape.length - first, shape.dim, shape.vectors});
 }
 

@@ -9,6 +9,20 @@
 
 namespace meshwright::cuda {
 
+// Heads, with strides whose products take one instruction and two registers.
+template <typename T>
+struct NearHeads {
+  T* data = nullptr;
+  int row = 0, head = 0;
+
+  NearHeads() = default;
+  NearHeads(const Heads<T>& heads)
+      : data(heads.data), row(static_cast<int>(heads.row)), head(static_cast<int>(heads.head)) {}
+  __device__ T* at(int token, int h) const {
+    return data + (static_cast<long long>(token) * row + h * head);
+  }
+};
+
 struct AttentionShape {
   int batch, heads, kv_heads, dim;
   int held;         // tokens of a sequence on this rank

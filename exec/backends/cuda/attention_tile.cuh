@@ -23,11 +23,16 @@ constexpr int tile_bytes(int rows) {
 template <typename Tile>
 constexpr int resident_blocks = 256 / Tile::threads;
 
+// The same register for all lanes, which the compiler sees.
+inline __device__ int own_warp() {
+  return __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0);
+}
+
 // Rows of a tensor, `row` elements apart, as wide as a head.
 template <typename T>
 struct HeadRows {
   T* first;
-  long long row;
+  int row;
   int count;     // of them, beyond which there are zeros
   int width;     // of a head
   bool vectors;  // 16 bytes at a time
@@ -42,7 +47,7 @@ __device__ inline void load_tile(T* tile, const HeadRows<const T>& from) {
   const int column = static_cast<int>(threadIdx.x) % units * unit;
   if (threads % units != 0 && first >= step) return;
   T* to = tile + first * row_pitch<T, D> + column;
-  const T* source = from.first + first * from.row + column;
+  const T* source = from.first + static_cast<long long>(first) * from.row + column;
   if (from.vectors) {
 #pragma unroll
     for (int turn = 0; turn < (rows + step - 1) / step; ++turn) {
@@ -95,7 +100,7 @@ __device__ inline void store_rows(const float (&y)[M][D / 8][4], T* tile, const 
     const int row = place / units, column = place % units * unit;
     if (row >= to.count || column >= to.width) continue;
     const T* const from = tile + row * row_pitch<T, D> + column;
-    T* const target = to.first + row * to.row + column;
+    T* const target = to.first + static_cast<long long>(row) * to.row + column;
     if (to.vectors) {
       *reinterpret_cast<Chunk<T, unit>*>(target) = *reinterpret_cast<const Chunk<T, unit>*>(from);
     } else {
@@ -217,9 +222,37 @@ __device__ inline void multiply_rows(float (&s)[M][N / 8][4], const LeftRows<T, 
   }
 }
 
-// y[16 M, D] += weights[16 M, N] rows[N, D]; 16-bit types round the weights.
+// Weights as the left side of products: as they are, or rounded to 16 bits.
+template <typename T, int M, int N>
+struct Weights {
+  unsigned int fragments[M][N / 16][4];
+  explicit __device__ Weights(const float (&s)[M][N / 8][4]) {
+#pragma unroll
+    for (int m = 0; m < M; ++m)
+#pragma unroll
+      for (int k = 0; k < N / 16; ++k)
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          fragments[m][k][i] =
+              packed<T>(s[m][2 * k + i / 2][i % 2 * 2], s[m][2 * k + i / 2][i % 2 * 2 + 1]);
+  }
+};
+template <int M, int N>
+struct Weights<float, M, N> {
+  float fragments[M][N / 8][4];
+  explicit __device__ Weights(const float (&s)[M][N / 8][4]) {
+#pragma unroll
+    for (int m = 0; m < M; ++m)
+#pragma unroll
+      for (int n = 0; n < N / 8; ++n)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) fragments[m][n][i] = s[m][n][i];
+  }
+};
+
+// y[16 M, D] += weights[16 M, N] rows[N, D].
 template <int D, int N, typename T, int M>
-__device__ inline void weigh_rows(float (&y)[M][D / 8][4], const float (&weights)[M][N / 8][4],
+__device__ inline void weigh_rows(float (&y)[M][D / 8][4], const Weights<T, M, N>& weights,
                                   const T* rows) {
   if constexpr (sizeof(T) == sizeof(float)) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -233,7 +266,8 @@ __device__ inline void weigh_rows(float (&y)[M][D / 8][4], const float (&weights
         for (int m = 0; m < M; ++m)
 #pragma unroll
           for (int h = 0; h < 2; ++h)
-            w[m][h] = __shfl_sync(0xffffffffu, weights[m][n][2 * h + i % 2], lane / 4 * 4 + i / 2);
+            w[m][h] = __shfl_sync(0xffffffffu, weights.fragments[m][n][2 * h + i % 2],
+                                  lane / 4 * 4 + i / 2);
 #pragma unroll
         for (int d = 0; d < D / 8; ++d) {
           const float2 v =
@@ -251,14 +285,7 @@ __device__ inline void weigh_rows(float (&y)[M][D / 8][4], const float (&weights
   } else {
     const T* const row = rows + lane_offset<T, D>();
 #pragma unroll
-    for (int k = 0; k < N / 16; ++k) {
-      unsigned int a[M][4];
-#pragma unroll
-      for (int m = 0; m < M; ++m)
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-          a[m][i] = packed<T>(weights[m][2 * k + i / 2][i % 2 * 2],
-                              weights[m][2 * k + i / 2][i % 2 * 2 + 1]);
+    for (int k = 0; k < N / 16; ++k)
 #pragma unroll
       for (int d = 0; d < D / 16; ++d) {
         unsigned int b[4];
@@ -266,11 +293,10 @@ __device__ inline void weigh_rows(float (&y)[M][D / 8][4], const float (&weights
         const unsigned int first[2] = {b[0], b[1]}, second[2] = {b[2], b[3]};
 #pragma unroll
         for (int m = 0; m < M; ++m) {
-          mma_16x8x16<T>(y[m][2 * d], a[m], first);
-          mma_16x8x16<T>(y[m][2 * d + 1], a[m], second);
+          mma_16x8x16<T>(y[m][2 * d], weights.fragments[m][k], first);
+          mma_16x8x16<T>(y[m][2 * d + 1], weights.fragments[m][k], second);
         }
       }
-    }
   }
 }
 

@@ -32,6 +32,13 @@ cudaDeviceProp properties_of(int index) {
   return properties;
 }
 
+Device device_of(const cudaDeviceProp& properties) {
+  return {.multiprocessors = properties.multiProcessorCount,
+          .major = properties.major,
+          .minor = properties.minor,
+          .shared_bytes = static_cast<std::int64_t>(properties.sharedMemPerBlockOptin)};
+}
+
 class Gpu : public CudaBackend {
  public:
   explicit Gpu(const CudaOptions& options)
@@ -41,8 +48,7 @@ class Gpu : public CudaBackend {
         position_of_host_(pinned_memory(sizeof(long long))) {
     for (OwnedStream& stream : streams_) stream = make_stream();
     for (OwnedEvent& event : join_) event = make_event();
-    device_ = {properties_.multiProcessorCount, properties_.major, properties_.minor,
-               static_cast<std::int64_t>(properties_.sharedMemPerBlockOptin)};
+    device_ = device_of(properties_);
     const std::int64_t scratch = Products::workspace_bytes(device_);
     product_scratch_ = device_memory(scratch);
     products_ = std::make_unique<Products>(ProductOptions{.tf32 = options.tf32,
@@ -237,6 +243,28 @@ std::unique_ptr<CudaBackend> make_cuda_backend(const CudaOptions& options) {
 int cuda_devices() {
   int devices = 0;
   return cudaGetDeviceCount(&devices) == cudaSuccess ? devices : 0;
+}
+
+CudaDevice cuda_device(int index) {
+  const cudaDeviceProp properties = cuda::properties_of(index);
+  int kilohertz = 0;
+  cuda::check(cudaDeviceGetAttribute(&kilohertz, cudaDevAttrClockRate, index),
+              "cudaDeviceGetAttribute");
+  bool reaches_others = true;
+  for (int other = 0; other < cuda_devices(); ++other) {
+    int reaches = 1;
+    if (other != index)
+      cuda::check(cudaDeviceCanAccessPeer(&reaches, index, other), "cudaDeviceCanAccessPeer");
+    reaches_others = reaches_others && reaches != 0;
+  }
+  return {.name = properties.name,
+          .generation = properties.major * 10 + properties.minor,
+          .multiprocessors = properties.multiProcessorCount,
+          .memory_bytes = static_cast<double>(properties.totalGlobalMem),
+          .l2_bytes = static_cast<double>(properties.l2CacheSize),
+          .clock_hz = kilohertz * 1e3,
+          .workspace_bytes = cuda::Products::workspace_bytes(cuda::device_of(properties)),
+          .reaches_others = reaches_others};
 }
 
 }  // namespace meshwright

@@ -78,6 +78,13 @@ const EpilogueRow& row_of(Epilogue epilogue) {
 // Elements between rows of what an epilogue saves have to be a multiple of this.
 constexpr std::int64_t saved_multiple = 8;
 
+// Whether we ask for it. GELU's tanh may be the device's own instruction, right to 11 bits.
+bool is_wanted(const ProductForm& form) {
+  const EpilogueRow& row = row_of(form.epilogue);
+  const bool gelu = form.epilogue != Epilogue::none && form.epilogue != Epilogue::bias;
+  return (!row.saved || form.n % saved_multiple == 0) && (!gelu || form.result != Dtype::f32);
+}
+
 // Bytes to which every matrix of a batch is aligned.
 std::uint32_t alignment_of(const ProductForm& form, std::int64_t elements, Dtype dtype) {
   auto bytes = static_cast<std::uint32_t>(form.alignment);
@@ -297,10 +304,9 @@ Products::Plan& Products::plan_of(const ProductForm& form) {
   if (const auto found = plans_.find(form); found != plans_.end()) return *found->second;
   require_valid(form);
   Plan plan = planned(form, false);
-  const bool has_place = !row_of(form.epilogue).saved || form.n % saved_multiple == 0;
   const auto choose_first = [&](Plan& of) {
-    if (const auto found = candidates(form, of); has_place && !found.empty())
-      of.algorithm = found[0].algo;
+    if (!is_wanted(form)) return false;
+    if (const auto found = candidates(form, of); !found.empty()) of.algorithm = found[0].algo;
     return of.algorithm.has_value();
   };
   if (options_.fp8 && has_fp8_form(form))

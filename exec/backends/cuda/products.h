@@ -16,7 +16,7 @@
 
 namespace meshwright::cuda {
 
-// What becomes of a sum before it is stored. GELU is the tanh form.
+// What becomes of a sum before it is stored. GELU is the tanh form, for results in 16 bits only.
 enum class Epilogue : std::uint8_t {
   none,
   bias,

@@ -1,0 +1,67 @@
+// Times single operations on a device as a training step runs them: out of a captured graph, by the
+// device's own clock, with operands that are in no cache.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "exec/backends/backend.h"
+
+namespace meshwright {
+
+// How long a measurement may take.
+struct TimeBudget {
+  double probe_s = 0.25;  // about what one operation is repeated for, and the longest single run
+  std::chrono::steady_clock::time_point end;  // then nothing new begins
+};
+
+// One operation and the types of its operands; `added` are the parameter gradients, which infer()
+// leaves out.
+struct Probe {
+  Op op;
+  Attributes attributes;
+  std::vector<TensorType> inputs, outputs;
+  Probe(Op operation, const Attributes& of, std::vector<TensorType> in,
+        std::vector<TensorType> added = {});
+  OpCall call() const { return {op, attributes, inputs, outputs}; }
+  std::vector<Kernel> kernels() const;  // as the simulator sees it
+};
+
+class GpuBench {
+ public:
+  // Operands go through `spread_bytes` of memory at least.
+  GpuBench(Backend& backend, std::int64_t spread_bytes, const TimeBudget& budget);
+  ~GpuBench();
+  GpuBench(const GpuBench&) = delete;
+  GpuBench& operator=(const GpuBench&) = delete;
+
+  // Of one run, by the median of some.
+  double seconds(const Probe& probe);
+  // The same of whatever issue(run) gives to the backend.
+  double seconds(const std::function<void(std::int64_t)>& issue);
+  // Whether there is time for what takes so long.
+  bool affords(double run_s) const;
+
+  Backend& backend() { return backend_; }
+  // Numbers around 0 (inputs) or whatever was written last, for the caller to lay out.
+  char* inputs(std::int64_t bytes);
+  char* outputs(std::int64_t bytes);
+
+ private:
+  struct Pool {
+    char* memory = nullptr;
+    std::int64_t bytes = 0;
+  };
+  void grow(Pool& pool, std::int64_t bytes);
+  void fill(const Pool& pool);
+  double once(const std::function<void()>& work);
+
+  Backend& backend_;
+  const std::int64_t spread_bytes_;
+  const TimeBudget budget_;
+  Pool inputs_, outputs_, zeros_, scratch_;
+};
+
+}  // namespace meshwright

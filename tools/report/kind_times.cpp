@@ -1,0 +1,57 @@
+#include "tools/report/kind_times.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace meshwright {
+
+namespace {
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+// instruction_name without the module and the peer.
+std::string kind_of(Instruction instruction, const Program& program) {
+  instruction.module = -1;
+  std::string name = instruction_name(instruction, program);
+  if (instruction.kind == InstructionKind::send) return "send";
+  if (instruction.kind == InstructionKind::recv) return "recv";
+  return name;
+}
+
+using Times = std::map<std::string, double>;
+
+// The mean over the ranks of each stage, then over the stages: every stage has as many.
+Times times_of(const Timeline& timeline, const std::vector<Program>& stages, const Mesh& mesh) {
+  std::vector<std::set<int>> ranks(stages.size());
+  for (const TimelineEntry& entry : timeline.entries)
+    ranks[at(mesh.coordinates(entry.rank).pipeline)].insert(entry.rank);
+  Times times;
+  for (const TimelineEntry& entry : timeline.entries) {
+    const std::size_t stage = at(mesh.coordinates(entry.rank).pipeline);
+    const Program& program = stages[stage];
+    const Body& body = program.bodies[at(program.tasks[at(entry.task)].body)];
+    times[kind_of(body.instructions[at(entry.instruction)], program)] +=
+        to_seconds(entry.end - entry.begin).value /
+        static_cast<double>(ranks[stage].size() * stages.size());
+  }
+  return times;
+}
+
+}  // namespace
+
+std::vector<KindTime> kind_times(const Timeline& predicted, const Timeline& measured,
+                                 const std::vector<Program>& stages, const Mesh& mesh) {
+  Times before = times_of(predicted, stages, mesh), after = times_of(measured, stages, mesh);
+  std::set<std::string> kinds;
+  for (const Times* times : {&before, &after})
+    for (const auto& [kind, seconds] : *times) kinds.insert(kind);
+  std::vector<KindTime> list;
+  for (const std::string& kind : kinds) list.push_back({kind, before[kind], after[kind]});
+  std::stable_sort(list.begin(), list.end(), [](const KindTime& a, const KindTime& b) {
+    return a.measured_s > b.measured_s;
+  });
+  return list;
+}
+
+}  // namespace meshwright
