@@ -1,5 +1,6 @@
 // Small models trained on GPUs as they are trained on the CPU: the runtime, the CUDA backend, its
 // streams and captured steps, over NCCL and over host memory.
+#include <algorithm>
 #include <cmath>
 
 #include "exec/backends/cuda/cuda_backend.h"
@@ -38,8 +39,10 @@ enum class Over { host, nccl };
 
 Trained train_on_gpu(const Model& model, const Plan& plan, World& host, Over over) {
   const TestFolder folder;
-  const std::shared_ptr<CudaBackend> gpu = make_cuda_backend(
-      {.device = host.rank() % cuda_devices(), .deterministic = true, .folder = folder.path()});
+  const std::shared_ptr<CudaBackend> gpu =
+      make_cuda_backend({.device = host.rank() % std::max(cuda_devices(), 1),
+                         .deterministic = true,
+                         .folder = folder.path()});
   const auto world =
       over == Over::nccl ? make_nccl_world(host, *gpu, 60) : make_staged_world(host, *gpu);
   SmallRun run(model, plan, *world, gpu);

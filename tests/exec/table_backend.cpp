@@ -28,6 +28,7 @@ class DeviceCopy {
  public:
   DeviceCopy(const void* host, std::int64_t bytes) : bytes_(static_cast<std::size_t>(bytes)) {
     cuda::check(cudaMalloc(&memory_, bytes_ + alignment), "cudaMalloc");
+    cuda::check(cudaMemset(memory_, 0xFF, bytes_ + alignment), "cudaMemset");
     if (host != nullptr && bytes > 0)
       cuda::check(cudaMemcpy(address(), host, bytes_, cudaMemcpyHostToDevice), "cudaMemcpy");
   }

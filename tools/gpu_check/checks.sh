@@ -7,7 +7,7 @@ value() { # value KEY FILE: of one line of a JSON object
 }
 calculate() { awk "BEGIN { printf \"%.10g\", $1 }" 2>/dev/null; }
 off_by() { [ -z "$1" ] || [ -z "$2" ] || calculate "($1 > $2 ? $1 - $2 : $2 - $1) / $2"; }
-last_words() { grep -v '^[[:space:]]*$' "$1" | tail -n 1 | cut -c 1-120; }
+last_words() { grep -vE '^[[:space:]-]*$' "$1" | tail -n 1 | cut -c 1-120; }
 
 # limited SECONDS LOG COMMAND...: within its own limit and what is left for all; 124: there was no time.
 limited() {
@@ -50,14 +50,14 @@ trained() {
 
 check_ops() {
   local code log=$work/ops.log tests=$build/tests/cuda_gpu_tests
-  limited 150 "$log" "$tests" '~[emulated]'
+  limited 150 "$log" "$tests"
   code=$?
   local cases
   cases=$(sed -n 's/^All tests passed (\(.*\))$/\1/p' "$log")
   if [ -n "$cases" ]; then
     says ops.kernels ok "$cases"
   elif grep -q '^test cases:' "$log"; then
-    says ops.kernels missed "$(sed -n 's/^test cases: *//p' "$log" | tr -s ' |' ' ')"
+    says ops.kernels missed "$(sed -n 's/^test cases: *\([0-9]*\) .*| *\([0-9]*\) failed.*/\2 of \1 cases failed/p' "$log")"
     grep -B 1 -E '^(-{20,}|.*: FAILED:)' "$log" | grep -E 'FAILED' | sort | uniq -c | head -n 20 >&2
   else
     failed ops.kernels "$code" "$log"
@@ -67,7 +67,11 @@ check_ops() {
     skipped ops.training "no mpirun"
     return
   fi
-  limited 60 "$log" "$root/tests/mpirun" 1 "$build/tests/cuda_gpu_training"
+  if [ ! -x "$build/tests/cuda_gpu_training" ]; then
+    skipped ops.training "built without MPI or NCCL"
+    return
+  fi
+  limited 90 "$log" "$root/tests/mpirun" 1 "$build/tests/cuda_gpu_training"
   code=$?
   cases=$(sed -n 's/^All tests passed (\(.*\))$/\1/p' "$log")
   if [ -n "$cases" ]; then says ops.training ok "$cases"; else failed ops.training "$code" "$log"; fi
@@ -117,7 +121,7 @@ compare_prediction() { # compare_prediction NAME ROW
 # Trains MODEL once for speed, memory and prediction.
 measured_once() { # measured_once MODEL
   [ -z "${measured[$1]:-}" ] || return "${measured[$1]}"
-  trained "$1" 60 "$1"
+  trained "$1" 100 "$1"
   measured[$1]=$?
   return "${measured[$1]}"
 }
@@ -154,7 +158,7 @@ speed_of() { # speed_of MODEL
   fi
   local zoo=()
   [ ! -f "$root/models/zoo/$model.json" ] || zoo=(--set "model=$root/models/zoo/$model.json")
-  limited 100 "$work/$model.torch" "$python" "$root/tools/gpu_check/pytorch.py" speed "${job[0]}" "${zoo[@]}" "${overrides[@]}"
+  limited 100 "$work/$model.torch" "${python[@]}" "$root/tools/gpu_check/pytorch.py" speed "${job[0]}" "${zoo[@]}" "${overrides[@]}"
   code=$?
   if [ "$code" -ne 0 ]; then
     skipped "$row" "PyTorch: $(why "$code" "$work/$model.torch")"
@@ -218,7 +222,7 @@ check_curve() {
   local job options=(--set training.global_batch=8 --set training.micro_batch=8 --set training.steps=200
     --set training.learning_rate=3e-4 --set training.warmup_steps=20 --set training.weight_decay=0.1
     --set training.beta2=0.95 --set training.gradient_clip=1)
-  local torch=("$python" "$root/tools/gpu_check/pytorch.py")
+  local torch=("${python[@]}" "$root/tools/gpu_check/pytorch.py")
   job_of gpt2
   local model=("${job[@]:2}")
   local data=(--set "data.files=[\"$folder/tokens.bin\"]" --set data.format=uint16 --set "checkpoint.folder=$folder/run"
@@ -250,7 +254,8 @@ layout_of() {
 }
 
 check_ranks() {
-  local layout code name job
+  # This computer's own profile may have one GPU, and then takes one rank.
+  local layout code name job profile=$profile_of_kind
   command -v mpirun >/dev/null || { skipped ranks "no mpirun"; return; }
   trained one 40 gpt2 "${small[@]}" --set cluster.processes_per_host=1
   code=$?
