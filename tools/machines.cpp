@@ -58,8 +58,13 @@ MachineFacts facts_of_unmeasured() {
 MachineFacts facts_of_local(const Options& options) {
   if (!std::filesystem::exists(options.local_profile))
     return options.profile.empty() ? facts_of_unmeasured() : machine_facts("local");
-  const MachineFacts facts = facts_of(load_machine_file(options.local_profile));
-  return facts.is_cpu ? machine_facts("local") : facts;
+  try {
+    const MachineFacts facts = facts_of(load_machine_file(options.local_profile));
+    if (!facts.is_cpu) return facts;
+  } catch (const InputError&) {
+    // Whoever loads the machine says so.
+  }
+  return machine_facts("local");
 }
 
 void warn_of_crowding(const Job& job) {
