@@ -7,7 +7,7 @@ value() { # value KEY FILE: of one line of a JSON object
 }
 calculate() { awk "BEGIN { printf \"%.10g\", $1 }" 2>/dev/null; }
 off_by() { [ -z "$1" ] || [ -z "$2" ] || calculate "($1 > $2 ? $1 - $2 : $2 - $1) / $2"; }
-last_words() { grep -vE '^[[:space:]-]*$' "$1" | tail -n 1 | cut -c 1-120; }
+last_words() { grep -vE '^[[:space:]-]*$' "$1" | tail -n 1 | cut -c 1-300; }
 
 # limited SECONDS LOG COMMAND...: within its own limit and what is left for all; 124: there was no time.
 limited() {
