@@ -51,6 +51,7 @@ trained() {
 # What a test program said: CODE is how it ended.
 tested() { # tested ROW CODE LOG
   local passed failed
+  sed -i 's/\x1b\[[0-9;]*m//g; s/\r$//' "$3"  # mpirun's programs believe in a terminal
   passed=$(sed -n 's/^All tests passed (\(.*\))$/\1/p' "$3")
   failed=$(sed -n 's/^test cases: *\([0-9]*\) .*| *\([0-9]*\) failed.*/\2 of \1 cases failed/p' "$3")
   if [ -n "$passed" ] && [ "$2" -eq 0 ]; then
