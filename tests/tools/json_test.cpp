@@ -323,6 +323,11 @@ TEST_CASE("scenarios that are searched or need a profile simulate too", "[tools]
                                  jobs + "local.json");
     CHECK(value["step_time_s"].get<double>() > 0);
   }
+  for (const char* name : {"gpu-gpt2", "gpu-gpt2-xl", "gpu-llama-1b"}) {
+    const json value = answer_of("simulate " + source + "/scenarios/" + name + ".json --profile " +
+                                 source + "/hwprofiles/machines/dgx-h100.json");
+    CHECK(value["fits"].get<bool>());
+  }
 }
 
 TEST_CASE("plan saves the stages of the modules, and a job reads them again", "[tools][json]") {

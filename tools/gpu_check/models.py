@@ -105,9 +105,8 @@ class LlamaAttention(nn.Module):
 
         def rotated(y):
             first, second = y.chunk(2, dim=-1)
-            return (y * cos + torch.cat((-second, first), dim=-1) * sin).to(x_type)
+            return (y * cos + torch.cat((-second, first), dim=-1) * sin).to(y.dtype)
 
-        x_type = self.q_proj(x[:0]).dtype  # autocast's, where it is on
         q = rotated(heads(self.q_proj(x), self.heads))
         k = rotated(heads(self.k_proj(x), self.kv_heads))
         v = heads(self.v_proj(x), self.kv_heads)
