@@ -42,13 +42,17 @@ std::optional<std::string> kernel_in(const std::string& file) {
   return kernel;
 }
 
-// Nothing where there is no file, too.
-std::optional<std::string> kernel_at(const std::string& path) {
+struct Found {
+  bool is_there = false;
+  std::optional<std::string> kernel;  // none: no file, or a damaged one
+};
+
+Found kernel_at(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
-  if (!in) return std::nullopt;
+  if (!in) return {};
   std::ostringstream content;
   content << in.rdbuf();
-  return kernel_in(content.str());
+  return {true, kernel_in(content.str())};
 }
 
 bool is_ours(const fs::path& path) {
@@ -77,13 +81,14 @@ std::string KernelCache::path(const KernelKey& key) const {
 std::string KernelCache::get(const KernelKey& key, const std::function<std::string()>& make) {
   const std::string file = path(key);
   std::error_code ignored;
-  if (std::optional<std::string> kernel = kernel_at(file)) {
+  Found found = kernel_at(file);
+  if (found.kernel) {
     ++counts_.hits;
     // Its age is the time of its last use.
     fs::last_write_time(file, fs::file_time_type::clock::now(), ignored);
-    return *std::move(kernel);
+    return *std::move(found.kernel);
   }
-  const bool damaged = fs::exists(file, ignored);
+  const bool damaged = found.is_there;  // as it was read: another process may write it by now
   counts_.damaged += damaged ? 1 : 0;
   ++counts_.misses;
   std::string kernel = make();
@@ -92,7 +97,7 @@ std::string KernelCache::get(const KernelKey& key, const std::function<std::stri
     return kernel;
   }
   // Another process may have been faster.
-  return kernel_at(file).value_or(kernel);
+  return kernel_at(file).kernel.value_or(kernel);
 }
 
 // Where the file is there by now it stays, unless it `replaces` a damaged one.
