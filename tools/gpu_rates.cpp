@@ -112,7 +112,7 @@ void GpuRates::depth_start(Precision precision) {
 void GpuRates::products(Precision precision) {
   double& peak = gpu_.peak_flop_per_s[static_cast<std::size_t>(precision)];
   const bool known = peak > 0;
-  if (!known) peak = 1;                   // for now: nothing is faster
+  if (!known) peak = 1;                   // raised below to the fastest one
   linear_rate(256, 256, 256, precision);  // how large depth_start may be
   depth_start(precision);
   std::vector<Rate> rates;
