@@ -43,6 +43,9 @@ struct KernelConstants {
   // compiler level (none, fused, full) of all others and of the optimizer. The last: on the number
   // of kernels. Frameworks run more kernels than the Program has.
   double score_traffic = 1, loss_traffic = 1;
+  // Of one GELU, with its conversions and its loads. A kernel that computes many is bound by them
+  // on GPUs with much bandwidth for their arithmetic (A100); 0: by its bytes alone.
+  double gelu_instructions = 0;
   double fp32_traffic = 1;  // of all three in fp32 and tf32, where nothing is cast
   std::array<double, 3> traffic = {1, 1, 1};
   std::array<double, 3> optimizer_traffic = {1, 1, 1};

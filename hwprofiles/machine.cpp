@@ -32,6 +32,7 @@ std::vector<NamedConstant> named(KernelConstants& k) {
           {"narrow_head", {&k.narrow_head}},
           {"score_traffic", {&k.score_traffic}},
           {"loss_traffic", {&k.loss_traffic}},
+          {"gelu_instructions", {&k.gelu_instructions}},
           {"fp32_traffic", {&k.fp32_traffic}},
           {"traffic", levels(k.traffic)},
           {"optimizer_traffic", levels(k.optimizer_traffic)},

@@ -263,6 +263,7 @@ void GpuRates::traffic(Dtype storage) {
                     {Op::gelu_grad, tanh_form, {x, x}},
                     {Op::layer_norm, {}, {x, weight, weight}},
                     {Op::layer_norm_grad, {}, {x, weight, saved, x}, {gradient, gradient}}}));
+    gpu_.kernels.gelu_instructions = 0;  // `traffic` has what they cost
     measured_.emplace_back("traffic");
   }
   if (const std::int64_t rows = affordable({1024, 32, 1}, seconds(4 * vocabulary * element))) {

@@ -290,6 +290,7 @@ struct Kernel {
   std::int64_t m = 0, n = 0, k = 0, batch = 1;
   double flops = 0;
   double bytes = 0;
+  double gelus = 0;              // that a memory-bound kernel computes for each element
   bool joins_neighbour = false;  // traffic that a neighbouring kernel adds to its own: no launch
   bool backward = false;         // of fused attention
   constexpr bool operator==(const Kernel&) const = default;

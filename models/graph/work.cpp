@@ -18,8 +18,8 @@ double bytes_of_all(std::span<const TensorType> types) {
 
 double bytes(const TensorType& type) { return static_cast<double>(type.bytes()); }
 
-void memory_kernel(Kernels& kernels, double traffic, double flops = 0) {
-  kernels.push_back({Kernel::Kind::memory, 0, 0, 0, 1, flops, traffic});
+void memory_kernel(Kernels& kernels, double traffic) {
+  kernels.push_back({Kernel::Kind::memory, 0, 0, 0, 1, 0, traffic});
 }
 
 void joining_traffic(Kernels& kernels, double traffic) {
@@ -257,6 +257,18 @@ void work_add_relative_bias(const OpCall& call, CompilerLevel, Kernels& kernels)
 // Reads every input that is as large as an output, writes the outputs.
 void work_elementwise(const OpCall& call, CompilerLevel, Kernels& kernels) {
   memory_kernel(kernels, bytes_of_all(call.inputs) + bytes_of_all(call.outputs));
+}
+
+void work_gelu(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+  work_unary(call, level, kernels);
+  kernels.back().gelus = static_cast<double>(call.outputs[0].shape.elements());
+}
+
+// The same tanh or erf, and the derivative of what it is in.
+void work_gelu_grad(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+  constexpr double longer = 1.4;
+  work_elementwise(call, level, kernels);
+  kernels.back().gelus = longer * static_cast<double>(call.outputs[0].shape.elements());
 }
 
 // An eager framework writes a mask of one byte per element. A fused one adds it to the kernel that

@@ -89,7 +89,12 @@ CostModel::CostModel(const Cluster& cluster, const Training& training)
       products_(executed_precision(gpu_, training.precision)),
       attention_(training.precision == Precision::fp8
                      ? executed_precision(gpu_, Precision::bf16)  // fp8 is for linear layers
-                     : products_) {}
+                     : products_) {
+  // One instruction is a fused multiply and add: two FLOPs.
+  const double instructions_per_s =
+      gpu_.peak(Precision::fp32).value / 2 * gpu_.sustained_clock_share;
+  if (instructions_per_s > 0) gelu_s_ = gpu_.kernels.gelu_instructions / instructions_per_s;
+}
 
 double CostModel::product_share(const Kernel& product, Precision precision) const {
   const KernelConstants& constants = gpu_.kernels;
@@ -150,6 +155,7 @@ Seconds CostModel::time(const Kernel& kernel, double traffic_factor) const {
   double arithmetic = 0;
   switch (kernel.kind) {
     case Kernel::Kind::memory:
+      arithmetic = kernel.gelus * gelu_s_;
       break;
     case Kernel::Kind::gemm:
     case Kernel::Kind::batched_gemm: {

@@ -61,6 +61,7 @@ class CostModel {
   Training training_;
   std::size_t level_;               // of the compiler
   Precision products_, attention_;  // the arithmetic that the device has for them
+  double gelu_s_ = 0;               // of one, while the whole device computes them
 };
 
 // One way between a device and its host's memory while all devices of the host copy: over PCIe, or

@@ -125,6 +125,9 @@ std::vector<Constant> make_table() {
       {"narrow_head", all, PLACE(gpu.kernels.narrow_head), 0.9, 0.3, 0.3, 1.2, flash},
       {"score_traffic", all, PLACE(gpu.kernels.score_traffic), 1.3, 0.3, 0.3, 4, unfused},
       {"loss_traffic", all, PLACE(gpu.kernels.loss_traffic), 1, 0.3, 0.3, 4, always},
+      // tanhf takes about 25 of them, the rest of the formula 10; conversions, addresses, loads;
+      // and no kernel issues one in every cycle.
+      {"gelu_instructions", all, PLACE(gpu.kernels.gelu_instructions), 60, 0.3, 20, 150, always},
       {"fp32_traffic", all, PLACE(gpu.kernels.fp32_traffic), 0.8, 0.3, 0.3, 1.5, wide},
       {"traffic none", all, PLACE(gpu.kernels.traffic[0]), 1.4, 0.3, 0.3, 4, none},
       {"traffic fused", all, PLACE(gpu.kernels.traffic[1]), 1.1, 0.3, 0.3, 4, fused},

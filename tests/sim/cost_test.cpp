@@ -162,6 +162,26 @@ TEST_CASE("a fused dropout costs the bytes of its mask", "[cost]") {
   CHECK(time(CompilerLevel::full, gradient) == Approx(4e-6 + 3e-6));
 }
 
+TEST_CASE("a GELU takes as long as its instructions where its bytes take less", "[cost]") {
+  Cluster cluster = plain_cluster();
+  Program program;
+  Instruction gelu;
+  gelu.op = Op::gelu;
+  gelu.inputs = gelu.outputs = {{0, 0, {Shape{1000, 1000}, Dtype::f16}, GroupKind::none}};
+  Instruction gradient = gelu;
+  gradient.op = Op::gelu_grad;
+  gradient.inputs.push_back(gelu.inputs[0]);
+  const auto time = [&](double instructions, const Instruction& instruction) {
+    cluster.machine.gpu.kernels.gelu_instructions = instructions;
+    return CostModel(cluster, training_in(Precision::fp16)).time(instruction, program).value;
+  };
+  CHECK(time(0, gelu) == Approx(4e-6));    // 2 MB in, 2 MB out
+  CHECK(time(15, gelu) == Approx(4e-6));   // a million of 15, at half of 10 TFLOP/s: 3 us
+  CHECK(time(50, gelu) == Approx(10e-6));  // 50 / 5e12
+  CHECK(time(15, gradient) == Approx(6e-6));
+  CHECK(time(50, gradient) == Approx(14e-6));  // of 1.4 as many
+}
+
 TEST_CASE("an optimizer step touches what its shard owns", "[cost]") {
   const CostModel cost(plain_cluster(), training_in(Precision::fp16));
   Program program;
