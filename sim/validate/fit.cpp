@@ -395,7 +395,7 @@ Fit fit_constants(std::span<const Evidence> evidence, const FitOptions& options)
       }
       damping *= 6;
     }
-    if (before - best < 1e-3 * before) break;
+    if (before - best < 1e-4 * before) break;
   }
   Fit fit;
   fit.sources = problem.sources();
