@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 
 struct CUstream_st;
@@ -60,5 +61,7 @@ void check_memory();
 enum class Space { pageable, pinned, device, nowhere };
 Space space_of(const void* begin, std::size_t bytes);
 bool is_capturing();
+// Null outside of a capture.
+std::shared_ptr<const void> capture_of(CUstream_st* stream);
 
 }  // namespace emulated
