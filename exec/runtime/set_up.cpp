@@ -75,20 +75,25 @@ void Runtime::check_supported_here() const {
 }
 
 // What talks through the host cannot be kept, and a graph of very many operations would take more
-// memory than it saves time.
+// memory than it saves time. Messages between stages wait for each other on several streams at
+// once: nothing promises that the branches of a graph run side by side, so those are kept on
+// demand.
 bool Runtime::can_capture() const {
   constexpr std::size_t most_operations = 50000;
-  if (!backend_.can_capture()) return false;
+  const std::optional<bool> wanted = plan_.training.cuda_graph;
+  if (!backend_.can_capture() || !wanted.value_or(true)) return false;
   std::size_t operations = 0;
-  bool talks = false;
+  bool talks = false, between_stages = false;
   for (const Task& task : program_.tasks)
     for (const Instruction& each :
          program_.bodies[static_cast<std::size_t>(task.body)].instructions) {
       operations += 1;
       const bool reads = each.kind == InstructionKind::load_input;
-      talks = talks || (each.group != GroupKind::none && !reads) || each.peer >= 0;
+      between_stages = between_stages || each.peer >= 0;
+      talks = talks || between_stages || (each.group != GroupKind::none && !reads);
     }
-  return operations <= most_operations && (!talks || world_.issues_to_streams());
+  return operations <= most_operations && (!talks || world_.issues_to_streams()) &&
+         (!between_stages || wanted.has_value());
 }
 
 // Every rank goes through the kinds in the same order, whether it is in such a group or not.

@@ -65,6 +65,10 @@ struct Training {
   double gradient_clip = 0;  // 0: off
   double dropout = 0;
   std::optional<LossScale> loss_scale;
+  // Of ranks on GPUs: no choice of algorithm by timing; a step as one CUDA graph. Unset: where no
+  // messages travel between stages.
+  bool deterministic = false;
+  std::optional<bool> cuda_graph;
 
   // Only fp16 is scaled, and always: by a moving scale that begins at 2^32 unless the job says
   // another.

@@ -275,6 +275,20 @@ TEST_CASE("kernels compiled at run time count positions and add up rows", "[exec
   compare(tables, random_body({1, 5, 12288, Dtype::f32}, 23), 5);
 }
 
+TEST_CASE("a kernel may ask for all shared memory that others have without asking",
+          "[exec][cuda]") {
+  TableBackend tables;
+  constexpr std::int64_t free = 48 << 10;  // but for its own static variables
+  const auto wants = [](const FusionCase& c) {
+    return cuda::fused_kernel(c.fusion, "body").shared_bytes == free;
+  };
+  std::uint64_t seed = 1;
+  while (seed < 100 && !wants(random_body({1, 2, 12288, Dtype::f32}, seed))) ++seed;
+  const FusionCase found = random_body({1, 2, 12288, Dtype::f32}, seed);
+  REQUIRE(wants(found));
+  compare(tables, found, 5);
+}
+
 TEST_CASE("products of fused operations are rounded to fp8 where that is asked for",
           "[exec][cuda]") {
   TableBackend tables(true);

@@ -52,6 +52,7 @@ Plan eager(Plan plan) {
   plan.training.epsilon = 1e-3;  // else AdamW makes whole steps of gradients that are rounding
   plan.training.gradient_clip = 1;
   plan.training.steps = steps;
+  plan.training.cuda_graph = true;
   return plan;
 }
 
