@@ -54,22 +54,38 @@ __device__ inline const unsigned char* row_of(const void* own, int lane) {
   return shared_memory() + __shfl_sync(0xffffffffu, place, lane);
 }
 
-__device__ inline void load_matrix_x4(unsigned int (&matrices)[4], const void* row) {
+// Calls, as above.
+inline __device__ __attribute__((noinline)) uint4 loaded(const void* row) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-#pragma unroll
-  for (int i = 0; i < 4; ++i)
-    matrices[i] = reinterpret_cast<const unsigned int*>(row_of(row, 8 * i + lane / 4))[lane % 4];
+  const auto matrix = [&](int i) {
+    return reinterpret_cast<const unsigned int*>(row_of(row, 8 * i + lane / 4))[lane % 4];
+  };
+  return {matrix(0), matrix(1), matrix(2), matrix(3)};
+}
+inline __device__ __attribute__((noinline)) uint4 loaded_transposed(const void* row) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const auto element = [&](int of_matrices) -> unsigned int {
+    return reinterpret_cast<const unsigned short*>(row_of(row, of_matrices))[lane / 4];
+  };
+  const auto matrix = [&](int i) {
+    const unsigned int low = element(8 * i + lane % 4 * 2);
+    return low | element(8 * i + lane % 4 * 2 + 1) << 16;
+  };
+  return {matrix(0), matrix(1), matrix(2), matrix(3)};
+}
+__device__ inline void load_matrix_x4(unsigned int (&matrices)[4], const void* row) {
+  const uint4 all = loaded(row);
+  matrices[0] = all.x;
+  matrices[1] = all.y;
+  matrices[2] = all.z;
+  matrices[3] = all.w;
 }
 __device__ inline void load_matrix_x4_transposed(unsigned int (&matrices)[4], const void* row) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const auto element = [&](int of_matrix) -> unsigned int {
-    return reinterpret_cast<const unsigned short*>(row_of(row, of_matrix))[lane / 4];
-  };
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const unsigned int low = element(8 * i + lane % 4 * 2);
-    matrices[i] = low | element(8 * i + lane % 4 * 2 + 1) << 16;
-  }
+  const uint4 all = loaded_transposed(row);
+  matrices[0] = all.x;
+  matrices[1] = all.y;
+  matrices[2] = all.z;
+  matrices[3] = all.w;
 }
 
 // At once: nothing is left to wait for.
