@@ -25,8 +25,12 @@ struct QueryGradientTile {
   static constexpr int shared_bytes = tiles_bytes + 2 * queries * 4;
   // One more column: diagonals then lie in different banks.
   static constexpr int distances_bytes = queries * (keys + 1) * 4;
-  static constexpr int most_bytes = shared_bytes + (with_extras ? distances_bytes : 0);
 };
+template <typename T, int D, bool with_extras>
+constexpr int large_tile_bytes = QueryGradientTile<T, D, with_extras, false>::shared_bytes +
+                                 (with_extras
+                                      ? QueryGradientTile<T, D, with_extras, false>::distances_bytes
+                                      : 0);
 
 // Adds what the tile's diagonals sum up to, to the first `count` of the block's sums.
 template <typename Tile>
@@ -201,7 +205,7 @@ int rows_of_query_gradient(const Device& device, Dtype dtype, int head_dim) {
     with_kernel<T>(head_dim, true, [&](auto width, auto with_extras) {
       constexpr int D = decltype(width)::value;
       constexpr bool with = decltype(with_extras)::value;
-      with_tile_size<QueryGradientTile<T, D, with, false>::most_bytes>(device, [&](auto size) {
+      with_tile_size<large_tile_bytes<T, D, with>>(device, [&](auto size) {
         rows = QueryGradientTile<T, D, with, decltype(size)::value>::queries;
       });
     });
@@ -216,7 +220,7 @@ void query_gradients(const KernelCall& k, const AttentionShape& shape, const Sco
   with_kernel<T>(shape.dim, any, [&](auto width, auto with_extras) {
     constexpr int D = decltype(width)::value;
     constexpr bool with = decltype(with_extras)::value;
-    with_tile_size<QueryGradientTile<T, D, with, false>::most_bytes>(k.device, [&](auto size) {
+    with_tile_size<large_tile_bytes<T, D, with>>(k.device, [&](auto size) {
       constexpr bool small = decltype(size)::value;
       using Tile = QueryGradientTile<T, D, with, small>;
       launch_tiles<Tile>(
