@@ -100,7 +100,8 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* ke
 }
 
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int value) {
-  if (value > static_cast<int>(most_shared_bytes)) return emulated::failed(cudaErrorInvalidValue);
+  if (value > static_cast<int>(emulated::hardware().shared_bytes))
+    return emulated::failed(cudaErrorInvalidValue);
   const_cast<CUkern_st*>(static_cast<const CUkern_st*>(kernel))->shared_bytes = value;
   return cudaSuccess;
 }

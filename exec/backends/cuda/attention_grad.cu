@@ -67,8 +67,8 @@ void run_backward(const KernelCall& k, const AttentionShape& shape, const ScoreE
 struct RelativeScratch {
   std::int64_t bias, distances, sums;
 
-  RelativeScratch(const Attributes& a, Dtype dtype) {
-    const std::int64_t rows = rows_of_query_gradient(dtype, a.head_dim);
+  RelativeScratch(const Attributes& a, Dtype dtype, const Device& device) {
+    const std::int64_t rows = rows_of_query_gradient(device, dtype, a.head_dim);
     const std::int64_t blocks = (a.sequence_length + rows - 1) / rows;
     bias = relative_bias_bytes(a) / 4;
     distances = a.micro_batch * a.heads * blocks * (a.sequence_length + rows - 1);
@@ -107,21 +107,22 @@ void attention_grad(const KernelCall& k) {
     const float* const log_sums = unfused ? nullptr : k.in<float>(tensors + 1);
     ScoreExtras extras = extras_of(k);
     if (a.relative_buckets == 0) return run_backward(k, shape, extras, operands, log_sums);
-    const RelativeScratch scratch(a, dtype);
+    const RelativeScratch scratch(a, dtype, k.device);
     float* const bias = operands.row_sums + rows_of(a);
     extras.bias = make_relative_bias(k, k.in<void>(tensors + 3), dtype, bias);
     operands.distances = bias + scratch.bias;
     run_backward(k, shape, extras, operands, log_sums);
-    add_relative_gradient(k, operands.distances, rows_of_query_gradient(dtype, a.head_dim),
+    add_relative_gradient(k, operands.distances,
+                          rows_of_query_gradient(k.device, dtype, a.head_dim),
                           operands.distances + scratch.distances, k.out<void>(tensors),
                           k.call.outputs[tensors].dtype);
   });
 }
 
-std::int64_t attention_grad_workspace(const OpCall& call, const Device&) {
+std::int64_t attention_grad_workspace(const OpCall& call, const Device& device) {
   const Attributes& a = call.attributes;
   if (a.relative_buckets == 0) return 8 * rows_of(a);
-  const RelativeScratch scratch(a, call.inputs[0].dtype);
+  const RelativeScratch scratch(a, call.inputs[0].dtype, device);
   return 4 * (2 * rows_of(a) + scratch.bias + scratch.distances + scratch.sums);
 }
 

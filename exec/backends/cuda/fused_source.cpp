@@ -145,7 +145,7 @@ struct Saved {
 // compiler spilled some when it made random bodies for sm_80 and sm_90: it holds several turns'
 // loads as well.
 constexpr int kept_by_warp = 80, kept_by_block = 96;
-// Every architecture from sm_80 on gives a block 99 KiB that asks for them.
+// What a V100 gives a block that asks for it, and every newer GPU of a data centre.
 constexpr std::int64_t kept_in_shared = 96 << 10;
 
 class Generator {

@@ -62,6 +62,7 @@ void launch(void (*kernel)(Parameters...), Shape3 blocks, Shape3 threads, std::i
             cudaStream_t stream, Arguments... arguments) {
   emulated::launch({blocks.x, blocks.y, blocks.z}, {threads.x, threads.y, threads.z}, shared_bytes,
                    stream, [=] { kernel(static_cast<Parameters>(arguments)...); });
+  check(cudaGetLastError(), "starting a kernel");
 }
 
 #endif
