@@ -98,6 +98,7 @@ std::optional<StepInterval> interval_of(const Cluster& cluster, double step_time
   return StepInterval{step_time_s * interval->low, step_time_s * interval->high, interval->rows};
 }
 
+  plan.snapshot_on_host = device.kind == DeviceKind::gpu;
 }  // namespace
 
 Prepared prepare(const Model& model, Plan plan, const Cluster& cluster) {
