@@ -89,6 +89,17 @@ void warn_of_shared_gpus(const Run& run) {
                processes, gpus_here(), gpus_here() == 1 ? "" : "s");
 }
 
+void warn_of_fused_optimizer(const Run& run) {
+  const Training& training = run.chosen.prepared.plan.training;
+  const bool in_passes =  // on a CPU
+      training.compiler == CompilerLevel::none && training.optimizer != OptimizerKind::lamb;
+  if (!in_passes || run.chosen.cluster.machine.gpu.kind != DeviceKind::gpu) return;
+  std::fprintf(stderr,
+               "warning: %s: /training/compiler: none: on a GPU the optimizer still is one kernel, "
+               "not the framework's passes over whole parameters\n",
+               run.job.file.c_str());
+}
+
 }  // namespace
 
 LoaderOptions loader_options(const Job& job) {
@@ -129,6 +140,7 @@ Run settle_run(const Options& options) {
   run.chosen = choose_plan(run.job, machine_loader(options));
   check_fits(run);
   warn_of_shared_gpus(run);
+  warn_of_fused_optimizer(run);
   const Plan& plan = run.chosen.prepared.plan;
   if (run.job.compiler_debug)
     run_passes(build_graph(run.job.model, plan.training), plan,
