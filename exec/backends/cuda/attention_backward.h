@@ -23,9 +23,6 @@ struct BackwardOperands {
   float* distances = nullptr;
 };
 
-// Rows of a block of queries in the pass over them.
-int rows_of_query_gradient(Dtype dtype, int head_dim);
-
 template <typename T>
 void query_gradients(const KernelCall& k, const AttentionShape& shape, const ScoreExtras& extras,
                      const BackwardOperands<T>& operands);

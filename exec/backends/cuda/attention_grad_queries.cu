@@ -1,5 +1,6 @@
 // Attention's gradient of the queries, and of the table of relative positions block by block.
 #include "exec/backends/cuda/attention_backward.h"
+#include "models/graph/gpu_scratch.h"
 
 namespace meshwright::cuda {
 
@@ -19,6 +20,7 @@ struct QueryGradientTile {
   static constexpr int keys = wide && !half ? 16 : 32;
   static constexpr bool keep = half && D <= 64 && !with_extras;  // queries and dY in registers
   static constexpr int queries = 16 * fragments * warps;
+  static_assert(queries == query_gradient_rows(half, D));
   static constexpr int threads = 32 * warps;
   static constexpr int tiles_bytes = tile_bytes<T, D>(2 * queries + 4 * keys);
   static constexpr int shared_bytes = tiles_bytes + 2 * queries * 4;
@@ -191,17 +193,6 @@ __global__ void __launch_bounds__(QueryGradientTile<T, D, with_extras>::threads,
 }
 
 }  // namespace
-
-int rows_of_query_gradient(Dtype dtype, int head_dim) {
-  int rows = 0;
-  with_type(dtype, [&](auto element) {
-    using T = decltype(element);
-    with_kernel<T>(head_dim, true, [&](auto width, auto with_extras) {
-      rows = QueryGradientTile<T, decltype(width)::value, decltype(with_extras)::value>::queries;
-    });
-  });
-  return rows;
-}
 
 template <typename T>
 void query_gradients(const KernelCall& k, const AttentionShape& shape, const ScoreExtras& extras,
