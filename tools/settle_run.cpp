@@ -78,6 +78,17 @@ void check_fits(const Run& run) {
         show_bytes(prediction.memory_limit_bytes)));
 }
 
+void warn_of_fused_optimizer(const Run& run) {
+  const Training& training = run.chosen.prepared.plan.training;
+  const bool in_passes =  // on a CPU
+      training.compiler == CompilerLevel::none && training.optimizer != OptimizerKind::lamb;
+  if (!in_passes || run.chosen.cluster.machine.gpu.kind != DeviceKind::gpu) return;
+  std::fprintf(stderr,
+               "warning: %s: /training/compiler: none: on a GPU the optimizer still is one kernel, "
+               "not the framework's passes over whole parameters\n",
+               run.job.file.c_str());
+}
+
 }  // namespace
 
 LoaderOptions loader_options(const Job& job) {
@@ -117,6 +128,7 @@ Run settle_run(const Options& options) {
   check_can_start(run.job, options);
   run.chosen = choose_plan(run.job, machine_loader(options));
   check_fits(run);
+  warn_of_fused_optimizer(run);
   const Plan& plan = run.chosen.prepared.plan;
   if (run.job.compiler_debug)
     run_passes(build_graph(run.job.model, plan.training), plan,

@@ -120,6 +120,21 @@ class Traced {
   SimTime last_begin_ = 0;
 };
 
+// Pages of other ranks that collectives read count as resident here too; they are not ours. What a
+// device holds it has held since the first step.
+std::vector<RankMemory> memory_of_all(Runtime& runtime, const World& world) {
+  const Backend& backend = runtime.memory().backend();
+  const auto peaks = runtime.gather_of_all(
+      backend.shares_memory_with_host() ? peak_resident_bytes() - world.resident_bytes_of_others()
+                                        : backend.used_bytes());
+  const auto arenas = runtime.gather_of_all(runtime.arena_bytes());
+  const auto scratches = runtime.gather_of_all(runtime.scratch_bytes());
+  std::vector<RankMemory> memory;
+  for (std::size_t rank = 0; rank < peaks.size(); ++rank)
+    memory.push_back({arenas[rank], scratches[rank], peaks[rank]});
+  return memory;
+}
+
 Outcome run_steps(Runtime& runtime, const World& world, Loader& loader, const Training& training,
                   RunCheckpoints& checkpoints, Traced& traced, TrainLog* log) {
   Outcome outcome;
@@ -140,12 +155,7 @@ Outcome run_steps(Runtime& runtime, const World& world, Loader& loader, const Tr
     break;
   }
   outcome.saved = checkpoints.finish();
-  // Pages of other ranks that collectives read count as resident here too; they are not ours. What
-  // a device holds it has held since the first step.
-  const Backend& backend = runtime.memory().backend();
-  outcome.peak_bytes = runtime.gather_of_all(
-      backend.shares_memory_with_host() ? peak_resident_bytes() - world.resident_bytes_of_others()
-                                        : backend.used_bytes());
+  outcome.memory = memory_of_all(runtime, world);
   outcome.parameters_sha256 = runtime.parameters().sha256();
   return outcome;
 }

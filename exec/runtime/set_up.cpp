@@ -32,6 +32,7 @@ Runtime::Runtime(const std::vector<Program>& stages, const Plan& plan, const Mes
       options_(options),
       own_(mesh.coordinates(world.rank())),
       program_(program_of(stages, own_)),
+      scratch_(reserve_scratch()),
       memory_(program_, mesh, world, backend),
       resolve_(program_),
       events_(program_, resolve_, backend),
@@ -43,10 +44,8 @@ Runtime::Runtime(const std::vector<Program>& stages, const Plan& plan, const Mes
                    plan.training.sequence_length),
       can_capture_(can_capture()) {
   MESHWRIGHT_CHECK(mesh.ranks() == world.size(), "the plan has as many ranks as there are");
-  check_supported_here();
   make_groups();
   make_segments();
-  reserve_workspace();
   reserve_messages();
   parameters_ = std::make_unique<Parameters>(stages_, mesh_, *everybody_, memory_);
   parameters_->initialise(plan_.training.seed, options_.layers, pool_);
@@ -140,18 +139,12 @@ void Runtime::make_segments() {
   }
 }
 
-void Runtime::reserve_workspace() {
-  std::int64_t bytes = 0;
-  for_each_instruction(program_, [&](const Instruction& instruction) {
-    if (instruction.kind != InstructionKind::compute) return;
-    std::vector<TensorType> inputs, outputs;
-    for (const Operand& operand : instruction.inputs) inputs.push_back(operand.type);
-    for (const Operand& operand : instruction.outputs) outputs.push_back(operand.type);
-    bytes = std::max(
-        bytes, backend_.workspace_bytes({instruction.op, instruction.attributes, inputs, outputs}));
-  });
-  if (bytes > 0) workspace_ = world_.allocate(bytes);
-  scratch_bytes_ = bytes;
+// Before the arena: operations that get ready on the device may need memory for a while.
+Runtime::Scratch Runtime::reserve_scratch() {
+  check_supported_here();
+  scratch_bytes_ =
+      scratch_memory(program_, [&](const OpCall& call) { return backend_.workspace_bytes(call); });
+  return {scratch_bytes_ > 0 ? backend_.allocate(scratch_bytes_) : nullptr, {&backend_}};
 }
 
 // How many are under way at once depends on who is faster; not more than a step has.

@@ -115,6 +115,7 @@ struct Plan {
   std::vector<int>
       stage_of_unit;      // virtual stage of every unit of the graph; empty: to be partitioned
   bool snapshot = false;  // memory for checkpoints that are written while training goes on
+  bool snapshot_on_host = false;  // ranks compute on GPUs: it lies in their hosts' memory
   // FLOPs that the machine does while it moves one byte of memory: what recomputation under a
   // budget weighs kernels with. Who knows the machine says so; the default is near an A100's (fp16:
   // 153).

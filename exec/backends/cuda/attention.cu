@@ -102,13 +102,6 @@ void attention(const KernelCall& k) {
   });
 }
 
-std::int64_t attention_workspace(const OpCall& call, const Device&) {
-  const Attributes& a = call.attributes;
-  const std::int64_t log_sums = std::int64_t{a.micro_batch} * a.heads * a.sequence_length * 4;
-  return (a.relative_buckets > 0 ? relative_bias_bytes(a) : 0) +
-         (a.attention == AttentionKernel::unfused ? log_sums : 0);
-}
-
 void context_attention(const KernelCall& k) {
   const Attributes& a = k.attributes();
   with_type(k.call.inputs[0].dtype, [&](auto element) {
@@ -129,8 +122,7 @@ void context_attention(const KernelCall& k) {
   });
 }
 
-constexpr Row rows[] = {{Op::attention, attention, attention_workspace},
-                        {Op::context_attention, context_attention}};
+constexpr Row rows[] = {{Op::attention, attention}, {Op::context_attention, context_attention}};
 
 }  // namespace
 

@@ -1,5 +1,6 @@
 // Attention's gradient of the queries, and of the table of relative positions block by block.
 #include "exec/backends/cuda/attention_backward.h"
+#include "models/graph/gpu_scratch.h"
 
 namespace meshwright::cuda {
 
@@ -20,6 +21,7 @@ struct QueryGradientTile {
   static constexpr int keys = (wide && !half ? 16 : 32) / (small ? 2 : 1);
   static constexpr bool keep = half && D <= 64 && !with_extras;  // queries and dY in registers
   static constexpr int queries = 16 * fragments * warps;
+  static_assert(queries >= least_query_gradient_rows(half, D));
   static constexpr int threads = 32 * warps;
   static constexpr int tiles_bytes = tile_bytes<T, D>(2 * queries + 4 * keys);
   static constexpr int shared_bytes = tiles_bytes + 2 * queries * 4;

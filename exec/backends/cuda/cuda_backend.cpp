@@ -77,7 +77,7 @@ class Gpu : public CudaBackend {
   }
   std::int64_t workspace_bytes(const OpCall& call) const override {
     const Row* row = row_of(call.op);
-    return row == nullptr || row->workspace == nullptr ? 0 : row->workspace(call, device_);
+    return row == nullptr ? 0 : cuda::workspace_of(*row, call, device_);
   }
   std::unique_ptr<Updater> make_updater(const Training& training) override {
     return cuda::make_updater(training, *this);
