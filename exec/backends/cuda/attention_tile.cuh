@@ -76,13 +76,16 @@ __device__ inline void load_columns(T* tile, const HeadRows<const T>& from) {
 // All D columns: at once, or as many as there are threads for.
 template <int rows, int D, int threads, typename T>
 __device__ inline void load_tile(T* tile, const HeadRows<const T>& from) {
-  constexpr int served = threads * 16 / static_cast<int>(sizeof(T));
-  constexpr int columns = D < served ? D : served;
-  static_assert(D % columns == 0);
+  constexpr int columns = threads * 16 / static_cast<int>(sizeof(T));
+  if constexpr (columns >= D) {
+    load_columns<rows, D, threads, D>(tile, from);
+  } else {
+    static_assert(D % columns == 0);
 #pragma unroll
-  for (int c = 0; c < D; c += columns)
-    load_columns<rows, D, threads, columns>(
-        tile + c, {from.first + c, from.row, from.count, from.width - c, from.vectors});
+    for (int c = 0; c < D; c += columns)
+      load_columns<rows, D, threads, columns>(
+          tile + c, {from.first + c, from.row, from.count, from.width - c, from.vectors});
+  }
 }
 
 // Sets two neighbours.
