@@ -99,14 +99,12 @@ std::int64_t RowChunks::bytes(std::int64_t columns, std::int64_t sums) const {
 
 RowChunks chunks_of_sums(std::int64_t rows) { return {rows, 32, 256}; }
 
-bool is_held(const TensorType& x) {
-  return x.shape[1] % (16 / bytes_of(x.dtype)) == 0 && x.shape[1] <= longest_held_row;
-}
-
-// Held rows: as many blocks as the largest devices hold at once.
+// Of rows that are held as many chunks as there are blocks on the largest devices.
 RowChunks chunks_of_norm_grad(const TensorType& x) {
-  if (!is_held(x)) return chunks_of_sums(x.shape[0]);
-  return {x.shape[0], 8, x.shape[1] <= longest_held_row / 8 ? 1024 : 512};
+  const std::int64_t rows = x.shape[0], columns = x.shape[1];
+  const bool held = columns % (16 / bytes_of(x.dtype)) == 0 && columns <= longest_held_row;
+  return held ? RowChunks(rows, 8, columns <= longest_held_row / 8 ? 1024 : 512)
+              : chunks_of_sums(rows);
 }
 
 RowChunks strips_of_fusion(std::int64_t rows, std::int64_t columns) {

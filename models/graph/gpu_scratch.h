@@ -30,9 +30,9 @@ struct RowChunks {
   std::int64_t bytes(std::int64_t columns, std::int64_t sums) const;  // in fp32
 };
 RowChunks chunks_of_sums(std::int64_t rows);
-// Of a norm's gradient. A block holds a row of `x` in registers where it is whole 16-byte pieces.
+// Of a norm's gradient. A block holds rows of whole 16-byte pieces in registers, up to so many
+// columns.
 constexpr std::int64_t longest_held_row = 8192;
-bool is_held(const TensorType& x);
 RowChunks chunks_of_norm_grad(const TensorType& x);
 // Of a fusion's gradients of parameters; warps have the rows of up to so many columns, blocks the
 // longer ones.
