@@ -227,7 +227,11 @@ TEST_CASE("a kernel may ask for all shared memory that others have without askin
   TableBackend tables;
   constexpr std::int64_t free = 48 << 10;  // but for its own static variables
   const auto wants = [](const FusionCase& c) {
-    return cuda::fused_kernel(c.fusion, "body").shared_bytes == free;
+    try {
+      return cuda::fused_kernel(c.fusion, "body").shared_bytes == free;
+    } catch (const NotSupportedYet&) {
+      return false;
+    }
   };
   std::uint64_t seed = 1;
   while (seed < 100 && !wants(random_body({1, 2, 12288, Dtype::f32}, seed))) ++seed;
