@@ -1,6 +1,7 @@
 #include "hwprofiles/load.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -324,7 +325,10 @@ Machine read_machine(Fields profile) {
 
 }  // namespace
 
-std::string profiles_folder() { return MESHWRIGHT_MACHINES_FOLDER; }
+std::string profiles_folder() {
+  const char* moved = std::getenv("MESHWRIGHT_MACHINES");  // a build that was moved
+  return moved != nullptr ? moved : MESHWRIGHT_MACHINES_FOLDER;
+}
 
 Machine load_machine_file(const std::string& path) { return read_machine(read_json_file(path)); }
 

@@ -29,7 +29,11 @@ std::string kernel_folder() {
 
 #ifdef MESHWRIGHT_HAS_CUDA
 
-int gpus_here() { return cuda_devices(); }
+int gpus_here() {
+  // Each stream has a queue of its own; the driver reads it at the first call, which is here.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  return cuda_devices();
+}
 
 GpuHere gpu_here(int index) {
   const CudaDevice device = cuda_device(index);
@@ -48,38 +52,53 @@ GpuHere gpu_here(int index) {
 namespace {
 
 #ifdef MESHWRIGHT_HAS_NCCL
-// Versions, hosts and GPUs, once in a run: what one wants to know when a group of GPUs is slow.
-void say_about_devices(World& host) {
+std::vector<std::string> environment() {
   std::vector<std::string> variables;
   for (char** variable = environ; *variable != nullptr; ++variable)
     variables.emplace_back(*variable);
-  const std::string text = describe_devices(host, variables);
-  if (host.rank() == 0) std::fputs(text.c_str(), stderr);
+  return variables;
+}
+
+// Over NCCL where every rank has a GPU of its own, else through host memory. Rank 0 says once what
+// one wants to know when a group of GPUs is slow.
+std::unique_ptr<World> world_of(std::span<const DevicePlace> places, CudaBackend& gpu, World& host,
+                                double deadline_s) {
+  const bool own = are_distinct(places);
+  const bool says = host.rank() == 0 && host.size() > 1;
+  if (says && !own)
+    std::fprintf(stderr,
+                 "warning: %d ranks share GPUs, and talk through host memory: for tests only\n",
+                 host.size());
+  // NCCL refuses ranks that share a GPU, unless it is made to believe in other hosts: docs/gpu.md.
+  if (!own && std::getenv("MESHWRIGHT_NCCL_SHARES_GPUS") == nullptr)
+    return make_staged_world(host, gpu);
+  if (says) std::fputs(describe_devices(places, environment()).c_str(), stderr);
+  return make_nccl_world(host, gpu, deadline_s);
 }
 #endif
 
-Engine engine_on_gpu(const Cluster& cluster, Precision precision, World& host,
+Engine engine_on_gpu(const Cluster& cluster, const EngineOptions& options, World& host,
                      [[maybe_unused]] double deadline_s) {
-  // Each stream has a queue of its own; the driver reads it at the first call.
-  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-  const int gpus = cuda_devices();
-  if (gpus == 0)
+  const int gpus = gpus_here();
+  const int device = gpus == 0 ? -1 : host.rank() % cluster.processes_per_host % gpus;
+#ifdef MESHWRIGHT_HAS_NCCL
+  const std::vector<DevicePlace> places = device_places(host, device);
+#endif
+  if (device < 0)
     throw InputError("the profile is of a GPU (" + cluster.machine.gpu.name +
                      "), but this computer has none, or no driver for it; `meshwright calibrate` "
                      "measures this computer as it is");
-  const int of_host = host.rank() % cluster.processes_per_host;
-  std::unique_ptr<CudaBackend> gpu = make_cuda_backend({.device = of_host % gpus,
-                                                        .tf32 = precision == Precision::tf32,
-                                                        .fp8 = precision == Precision::fp8,
-                                                        .folder = kernel_folder()});
-  std::unique_ptr<World> world;
+  std::unique_ptr<CudaBackend> gpu =
+      make_cuda_backend({.device = device,
+                         .tf32 = options.precision == Precision::tf32,
+                         .fp8 = options.precision == Precision::fp8,
+                         .deterministic = options.deterministic,
+                         .folder = kernel_folder()});
 #ifdef MESHWRIGHT_HAS_NCCL
-  // NCCL refuses ranks that share a GPU, unless it is made to believe in other hosts: docs/gpu.md.
-  const bool tries = std::getenv("MESHWRIGHT_NCCL_SHARES_GPUS") != nullptr;
-  if (cluster.processes_per_host <= gpus || tries) world = make_nccl_world(host, *gpu, deadline_s);
-  if (world && host.size() > 1) say_about_devices(host);
+  std::unique_ptr<World> world = world_of(places, *gpu, host, deadline_s);
+#else
+  std::unique_ptr<World> world = make_staged_world(host, *gpu);
 #endif
-  if (!world) world = make_staged_world(host, *gpu);
   return {std::move(gpu), std::move(world)};
 }
 
@@ -93,7 +112,7 @@ GpuHere gpu_here(int) { throw InputError("this build has no CUDA backend"); }
 
 namespace {
 
-Engine engine_on_gpu(const Cluster& cluster, Precision, World&, double) {
+Engine engine_on_gpu(const Cluster& cluster, const EngineOptions&, World&, double) {
   throw InputError("the profile is of a GPU (" + cluster.machine.gpu.name +
                    "), and this build has no CUDA backend: build the preset `cuda`");
 }
@@ -102,11 +121,11 @@ Engine engine_on_gpu(const Cluster& cluster, Precision, World&, double) {
 
 #endif
 
-Engine make_engine(const Cluster& cluster, Precision precision, int threads, World& host,
+Engine make_engine(const Cluster& cluster, const EngineOptions& options, World& host,
                    double deadline_s) {
   if (cluster.machine.gpu.kind == DeviceKind::gpu)
-    return engine_on_gpu(cluster, precision, host, deadline_s);
-  return {make_cpu_backend(threads), nullptr};
+    return engine_on_gpu(cluster, options, host, deadline_s);
+  return {make_cpu_backend(options.threads), nullptr};
 }
 
 }  // namespace meshwright

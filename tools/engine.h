@@ -7,6 +7,7 @@
 #include "exec/backends/backend.h"
 #include "exec/comm/communicator.h"
 #include "hwprofiles/machine.h"
+#include "models/core/dtype.h"
 
 namespace meshwright {
 
@@ -18,10 +19,15 @@ struct Engine {
 };
 
 // `cluster` is this computer. GPUs in order of the ranks of a host, each with one rank of it; where
-// there are more ranks than GPUs they share them, and talk through host memory. InputError where
-// this build or this computer has no GPU. `host` outlives the engine; `deadline_s`: the longest
-// that GPUs may wait for each other.
-Engine make_engine(const Cluster& cluster, Precision precision, int threads, World& host,
+// ranks share GPUs all talk through host memory. Every rank calls it, and has to know whether it
+// has thrown elsewhere: InputError where this build or this computer has no GPU. `host` outlives
+// the engine; `deadline_s`: the longest that GPUs may wait for each other.
+struct EngineOptions {
+  Precision precision = Precision::fp32;
+  bool deterministic = false;
+  int threads = 1;
+};
+Engine make_engine(const Cluster& cluster, const EngineOptions& options, World& host,
                    double deadline_s);
 
 int gpus_here();  // 0 where this build has no CUDA backend

@@ -1,5 +1,4 @@
-// meshwright COMMAND JOB [options]: the whole command line. The environment is read here and
-// nowhere else.
+// meshwright COMMAND JOB [options]: the whole command line, and what of it the environment says.
 #include <unistd.h>
 
 #include <cstdio>

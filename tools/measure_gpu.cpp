@@ -25,8 +25,8 @@ struct Device {
   std::unique_ptr<World> host = make_world("self");
   Engine engine;
   Device(const Machine& machine, Precision precision)
-      : engine(
-            make_engine({machine, 1, 1, {}, {}}, precision, 1, *host, WorldOptions{}.deadline_s)) {}
+      : engine(make_engine({machine, 1, 1, {}, {}}, {.precision = precision}, *host,
+                           WorldOptions{}.deadline_s)) {}
 };
 
 // One way and the other, of the slower.

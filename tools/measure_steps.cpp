@@ -35,7 +35,8 @@ double measured_step_seconds(const Options& options, const Job& job, const Clust
   const auto world = make_world("self");
   const int threads = threads_per_rank(options, 1);
   const Engine engine =
-      make_engine(cluster, plan.training.precision, threads, *world, WorldOptions{}.deadline_s);
+      make_engine(cluster, {plan.training.precision, plan.training.deterministic, threads}, *world,
+                  WorldOptions{}.deadline_s);
   Loader loader(loader_options(job));
   Runtime runtime(prepared.stages, plan, mesh, engine.world(*world), *engine.backend,
                   {threads, job.model.layers});

@@ -10,7 +10,6 @@
 #include "models/core/error.h"
 #include "models/core/fields.h"
 #include "tools/dump_passes.h"
-#include "tools/engine.h"
 #include "tools/job_file.h"
 #include "tools/machines.h"
 #include "tools/report/print_json.h"
@@ -79,14 +78,15 @@ void check_fits(const Run& run) {
         show_bytes(prediction.memory_limit_bytes)));
 }
 
-void warn_of_shared_gpus(const Run& run) {
-  const int processes = run.chosen.cluster.processes_per_host;
-  const bool here = run.chosen.cluster.machine.gpu.kind == DeviceKind::gpu;
-  if (!here || gpus_here() == 0 || processes <= gpus_here()) return;
+void warn_of_fused_optimizer(const Run& run) {
+  const Training& training = run.chosen.prepared.plan.training;
+  const bool in_passes =  // on a CPU
+      training.compiler == CompilerLevel::none && training.optimizer != OptimizerKind::lamb;
+  if (!in_passes || run.chosen.cluster.machine.gpu.kind != DeviceKind::gpu) return;
   std::fprintf(stderr,
-               "warning: %d ranks share the %d GPU%s of this computer, and talk through its "
-               "memory: for tests only\n",
-               processes, gpus_here(), gpus_here() == 1 ? "" : "s");
+               "warning: %s: /training/compiler: none: on a GPU the optimizer still is one kernel, "
+               "not the framework's passes over whole parameters\n",
+               run.job.file.c_str());
 }
 
 }  // namespace
@@ -128,7 +128,7 @@ Run settle_run(const Options& options) {
   check_can_start(run.job, options);
   run.chosen = choose_plan(run.job, machine_loader(options));
   check_fits(run);
-  warn_of_shared_gpus(run);
+  warn_of_fused_optimizer(run);
   const Plan& plan = run.chosen.prepared.plan;
   if (run.job.compiler_debug)
     run_passes(build_graph(run.job.model, plan.training), plan,

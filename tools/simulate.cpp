@@ -56,6 +56,8 @@ int run_simulate(const Options& options) {
   if (options.json) {
     nlohmann::json value = prediction_json(prediction);
     value["stages"] = breakdown_json(stages);
+    for (std::size_t i = 0; i < chosen.prepared.stages.size(); ++i)
+      value["memory"][i]["peak_tensors"] = peak_tensors_json(chosen.prepared.stages[i]);
     value["name"] = job.name;
     value["machine"] = chosen.machine;
     value["count"] = chosen.count;

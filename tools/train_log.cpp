@@ -30,7 +30,9 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-Table comparison(const Prediction& prediction, const Plan& plan, const Outcome& outcome) {
+// On a GPU also what the peak is made of, which adds up to it.
+Table comparison(const Prediction& prediction, const Plan& plan, const Outcome& outcome,
+                 bool on_gpu) {
   const auto error = [](double predicted, double real) {
     return fmt::format("{:+.1f} %", (predicted / real - 1) * 100);
   };
@@ -40,15 +42,29 @@ Table comparison(const Prediction& prediction, const Plan& plan, const Outcome& 
   if (seconds > 0)  // a resumed run may have had nothing left to do
     table.add({"step time", show_seconds(prediction.step_time_s), show_seconds(seconds),
                error(prediction.step_time_s, seconds)});
-  for (std::size_t rank = 0; rank < outcome.peak_bytes.size(); ++rank) {
+  for (std::size_t rank = 0; rank < outcome.memory.size(); ++rank) {
     const int stage = mesh.coordinates(static_cast<int>(rank)).pipeline;
-    const auto predicted =
-        static_cast<double>(prediction.memory[static_cast<std::size_t>(stage)].peak_bytes);
-    const auto peak = static_cast<double>(outcome.peak_bytes[rank]);
-    table.add({fmt::format("peak memory, rank {}", rank), show_bytes(predicted), show_bytes(peak),
-               error(predicted, peak)});
+    const StageMemory& predicted = prediction.memory[static_cast<std::size_t>(stage)];
+    const RankMemory& measured = outcome.memory[rank];
+    const auto add = [&](const std::string& what, std::int64_t planned, std::int64_t found,
+                         const std::string& how_far) {
+      table.add({what, show_bytes(static_cast<double>(planned)),
+                 show_bytes(static_cast<double>(found)), how_far});
+    };
+    add(fmt::format("peak memory, rank {}", rank), predicted.peak_bytes, measured.peak,
+        error(static_cast<double>(predicted.peak_bytes), static_cast<double>(measured.peak)));
+    if (!on_gpu) continue;
+    add("  the plan's arena", predicted.arena_bytes, measured.arena, "");
+    add("  scratch of operations", predicted.scratch_bytes, measured.scratch, "");
+    add("  libraries", predicted.library_bytes, measured.libraries(), "");
   }
   return table;
+}
+
+std::vector<std::int64_t> peaks_of(const std::vector<RankMemory>& memory) {
+  std::vector<std::int64_t> peaks;
+  for (const RankMemory& of_rank : memory) peaks.push_back(of_rank.peak);
+  return peaks;
 }
 
 // Of the last step, which was traced: on a GPU its kernels are started one by one then. Kinds that
@@ -160,7 +176,7 @@ void TrainLog::show_progress(int step) const {
 
 void TrainLog::end(const Outcome& outcome) {
   if (progress_) std::fprintf(stderr, "\r%*s\r", bar_width + 24, "");
-  const Table table = comparison(prediction_, chosen_.prepared.plan, outcome);
+  const Table table = comparison(prediction_, chosen_.prepared.plan, outcome, on_gpu());
   std::fprintf(to_, "\n%s\n", table.text().c_str());
   if (!outcome.kinds.empty())
     std::fprintf(to_, "%s\n", comparison_of_kinds(outcome.kinds).text().c_str());
@@ -171,7 +187,7 @@ void TrainLog::end(const Outcome& outcome) {
 }
 
 void TrainLog::print_json_of(const Outcome& outcome) const {
-  const auto& peaks = outcome.peak_bytes;
+  const std::vector<std::int64_t> peaks = peaks_of(outcome.memory);
   nlohmann::json answer = {
       {"name", job_.name},
       {"steps", outcome.steps},
@@ -187,12 +203,20 @@ void TrainLog::print_json_of(const Outcome& outcome) const {
     answer["loss_scale"] = outcome.last.loss_scale;
     answer["skipped"] = outcome.last.skipped;
   }
-  answer["device"] = chosen_.cluster.machine.gpu.kind == DeviceKind::gpu ? "gpu" : "cpu";
+  answer["device"] = on_gpu() ? "gpu" : "cpu";
+  if (on_gpu())
+    for (const RankMemory& of_rank : outcome.memory)
+      answer["measured_memory_per_rank"].push_back({{"arena_bytes", of_rank.arena},
+                                                    {"scratch_bytes", of_rank.scratch},
+                                                    {"library_bytes", of_rank.libraries()},
+                                                    {"peak_bytes", of_rank.peak}});
   for (const KindTime& kind : outcome.kinds)
     answer["kinds"].push_back(
         {{"kind", kind.kind}, {"predicted_s", kind.predicted_s}, {"measured_s", kind.measured_s}});
   print_json(answer);
 }
+
+bool TrainLog::on_gpu() const { return chosen_.cluster.machine.gpu.kind == DeviceKind::gpu; }
 
 bool TrainLog::scales_loss() const { return chosen_.prepared.plan.training.scales_loss(); }
 
@@ -202,7 +226,7 @@ void TrainLog::write_report(const Outcome& outcome) const {
   page.heading("Loss");
   page.curve("loss over steps", outcome.losses);
   page.heading("Predicted and measured");
-  page.table(comparison(prediction_, chosen_.prepared.plan, outcome));
+  page.table(comparison(prediction_, chosen_.prepared.plan, outcome, on_gpu()));
   if (!outcome.kinds.empty()) page.table(comparison_of_kinds(outcome.kinds));
   page.curve("seconds over steps", outcome.seconds);
   add_prediction(page, job_.model, chosen_.prepared, chosen_.cluster, prediction_);

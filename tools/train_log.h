@@ -18,12 +18,19 @@
 
 namespace meshwright {
 
+// Bytes of a rank. On a device with memory of its own libraries take what else is in use there;
+// elsewhere nothing is said of them.
+struct RankMemory {
+  std::int64_t arena = 0, scratch = 0, peak = 0;
+  std::int64_t libraries() const { return peak - arena - scratch; }
+};
+
 struct Outcome {
   int steps = 0;
   bool stopped = false, saved = true;  // saved: the last checkpoint, if there are any, is complete
   StepResult last;
-  std::vector<double> seconds, losses;   // of every step
-  std::vector<std::int64_t> peak_bytes;  // by rank
+  std::vector<double> seconds, losses;  // of every step
+  std::vector<RankMemory> memory;       // by rank
   std::string parameters_sha256;
   std::vector<KindTime> kinds;  // of the last step; none where the machine was not measured
 };
@@ -42,6 +49,7 @@ class TrainLog {
   void end(const Outcome& outcome);
 
  private:
+  bool on_gpu() const;
   bool scales_loss() const;
   void show_progress(int step) const;
   void print_json_of(const Outcome& outcome) const;

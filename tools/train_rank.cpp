@@ -37,13 +37,14 @@ std::unique_ptr<Communicator> group_of_all(World& world) {
   return world.group(GroupKind::world, everybody);
 }
 
-// This rank's file may be another than that of rank 0 (other hosts, a file that was just replaced):
-// when one rank cannot read its data, none begins. The first to complain is the one that is heard.
-std::optional<Loader> open_data(const LoaderOptions& options, Communicator& all) {
-  std::optional<Loader> loader;
+// What `make` returns. A rank's file or GPU may be another than that of rank 0 (other hosts, a file
+// that was just replaced): when one rank finds it bad, none begins. The first to complain is heard.
+template <typename Make>
+auto made_by_all(Communicator& all, const Make& make) -> std::optional<decltype(make())> {
+  std::optional<decltype(make())> made;
   std::string complaint;
   try {
-    loader.emplace(options);
+    made.emplace(make());
   } catch (const InputError& error) {
     complaint = error.what();
   }
@@ -51,7 +52,7 @@ std::optional<Loader> open_data(const LoaderOptions& options, Communicator& all)
   std::vector<std::int64_t> complaints(static_cast<std::size_t>(all.size()));
   all.all_gather(&own, complaints.data(), sizeof own);
   const auto first = std::find(complaints.begin(), complaints.end(), 1);
-  if (first == complaints.end()) return loader;
+  if (first == complaints.end()) return made;
   if (first - complaints.begin() == all.rank())
     std::fprintf(stderr, "error: %s\n", complaint.c_str());
   return std::nullopt;
@@ -119,6 +120,21 @@ class Traced {
   SimTime last_begin_ = 0;
 };
 
+// Pages of other ranks that collectives read count as resident here too; they are not ours. What a
+// device holds it has held since the first step.
+std::vector<RankMemory> memory_of_all(Runtime& runtime, const World& world) {
+  const Backend& backend = runtime.memory().backend();
+  const auto peaks = runtime.gather_of_all(
+      backend.shares_memory_with_host() ? peak_resident_bytes() - world.resident_bytes_of_others()
+                                        : backend.used_bytes());
+  const auto arenas = runtime.gather_of_all(runtime.arena_bytes());
+  const auto scratches = runtime.gather_of_all(runtime.scratch_bytes());
+  std::vector<RankMemory> memory;
+  for (std::size_t rank = 0; rank < peaks.size(); ++rank)
+    memory.push_back({arenas[rank], scratches[rank], peaks[rank]});
+  return memory;
+}
+
 Outcome run_steps(Runtime& runtime, const World& world, Loader& loader, const Training& training,
                   RunCheckpoints& checkpoints, Traced& traced, TrainLog* log) {
   Outcome outcome;
@@ -139,27 +155,48 @@ Outcome run_steps(Runtime& runtime, const World& world, Loader& loader, const Tr
     break;
   }
   outcome.saved = checkpoints.finish();
-  // Pages of other ranks that collectives read count as resident here too; they are not ours. What
-  // a device holds it has held since the first step.
-  const Backend& backend = runtime.memory().backend();
-  outcome.peak_bytes = runtime.gather_of_all(
-      backend.shares_memory_with_host() ? peak_resident_bytes() - world.resident_bytes_of_others()
-                                        : backend.used_bytes());
+  outcome.memory = memory_of_all(runtime, world);
   outcome.parameters_sha256 = runtime.parameters().sha256();
   return outcome;
+}
+
+// Says why this rank fails, as the launcher expects it, and leaves. The others may have something
+// to say too, and the launcher, whose word about a killed rank comes first.
+int fail(World& world, int rank, const std::string& what) {
+  std::fprintf(stderr, "rank %d failed: %s\n", rank, what.c_str());
+  std::fflush(stderr);
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  world.abandon(run_failed);
+  return run_failed;
+}
+
+// In a handler, of whatever it handles.
+int fail(World& world) {
+  try {
+    throw;
+  } catch (const NonFinite& error) {
+    return fail(world, error.rank(), error.what());
+  } catch (const std::exception& error) {
+    return fail(world, world.rank(), error.what());
+  }
 }
 
 int train(const Options& options, const Job& job, const Chosen& chosen, World& world) {
   const Plan& plan = chosen.prepared.plan;
   const int threads = threads_per_rank(options, chosen.cluster.processes_per_host);
   const auto all = group_of_all(world);
-  std::optional<Loader> loader = open_data(loader_options(job), *all);
+  auto loader = made_by_all(*all, [&] { return Loader(loader_options(job)); });
   if (!loader) return bad_input;
   const auto lock = lock_checkpoints(job, options.resume, *all);
   forget_peak_resident_bytes();  // a run of one rank may have measured this computer first
   const Mesh mesh(plan.degrees(), plan.parallelism.placement);
-  const Engine engine = make_engine(chosen.cluster, plan.training.precision, threads, world,
-                                    options.deadline.value_or(WorldOptions{}.deadline_s));
+  const auto made = made_by_all(*all, [&] {
+    return make_engine(chosen.cluster,
+                       {plan.training.precision, plan.training.deterministic, threads}, world,
+                       options.deadline.value_or(WorldOptions{}.deadline_s));
+  });
+  if (!made) return bad_input;
+  const Engine& engine = *made;
   std::unique_ptr<World> checked;
   if (options.check_collectives && world.size() > 1)
     checked = make_checked_world(engine.world(world));
@@ -178,8 +215,17 @@ int train(const Options& options, const Job& job, const Chosen& chosen, World& w
   // Other profiles are not of this computer.
   const bool compares = chosen.cluster.machine.calibration == calibrated_here;
   Traced traced(options, compares, plan.training.steps);
-  Outcome outcome =
-      run_steps(runtime, world, *loader, plan.training, checkpoints, traced, log ? &*log : nullptr);
+  Outcome outcome;
+  try {
+    outcome = run_steps(runtime, world, *loader, plan.training, checkpoints, traced,
+                        log ? &*log : nullptr);
+  } catch (const InputError&) {
+    throw;
+  } catch (const std::exception&) {
+    // Said before the runtime ends, whose groups would wait for the others.
+    if (world.size() > 1) return fail(world);
+    throw;
+  }
   if (!options.trace.empty()) {
     const Timeline timeline = timeline_of_all(traced.kept(), *all);
     if (log)
@@ -195,16 +241,6 @@ int train(const Options& options, const Job& job, const Chosen& chosen, World& w
   return outcome.stopped ? stopped : done;
 }
 
-// Says why this rank fails, as the launcher expects it, and leaves. The others may have something
-// to say too, and the launcher, whose word about a killed rank comes first.
-int fail(World& world, int rank, const std::string& what) {
-  std::fprintf(stderr, "rank %d failed: %s\n", rank, what.c_str());
-  std::fflush(stderr);
-  std::this_thread::sleep_for(std::chrono::seconds(1));
-  world.abandon(run_failed);
-  return run_failed;
-}
-
 }  // namespace
 
 int train_as_rank(const Options& options, const Job& job, const Chosen& chosen, World& world) {
@@ -215,10 +251,8 @@ int train_as_rank(const Options& options, const Job& job, const Chosen& chosen, 
     // What the engine cannot do follows from the plan: every rank finds the same.
     if (world.rank() == 0) std::fprintf(stderr, "error: %s\n", error.what());
     return bad_input;
-  } catch (const NonFinite& error) {
-    return fail(world, error.rank(), error.what());
-  } catch (const std::exception& error) {
-    return fail(world, world.rank(), error.what());
+  } catch (const std::exception&) {
+    return fail(world);
   }
 }
 

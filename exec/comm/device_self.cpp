@@ -2,98 +2,33 @@
 
 #include <cuda_runtime.h>
 
-#include <vector>
-
 #include "exec/backends/cuda/add_numbers.h"
 #include "exec/backends/cuda/check.h"
-#include "exec/comm/combine.h"
+#include "exec/comm/self_communicator.h"
 
 namespace meshwright {
 
 namespace {
 
-class DeviceSelf : public Communicator {
- public:
-  explicit DeviceSelf(StreamSource& streams) : streams_(streams) { open_.reserve(16); }
-  int rank() const override { return 0; }
-  int size() const override { return 1; }
+struct DeviceMemoryOnStream {
+  StreamSource& streams;
 
-  void all_reduce(void*, std::int64_t, Dtype dtype, bool) override { check_sums(dtype); }
-  void all_gather(const void* own, void* all, std::int64_t bytes, bool) override {
-    copy(all, own, bytes);
-  }
-  void reduce_scatter(const void* whole, void* own, std::int64_t elements, Dtype dtype,
-                      bool accumulate) override {
-    check_sums(dtype);
-    if (accumulate)
-      cuda::add_numbers(own, whole, elements, dtype, stream());
-    else
-      copy(own, whole, elements * bytes_of(dtype));
-  }
-  void all_to_all(const void* out, void* in, std::int64_t bytes) override { copy(in, out, bytes); }
-  void broadcast(void*, std::int64_t, int) override {}
-  void reduce(void*, std::int64_t, Dtype dtype, int) override { check_sums(dtype); }
-  void barrier() override { cuda::check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize"); }
-
-  Request isend(const void* data, std::int64_t bytes, int, int tag) override {
-    return post({next_, tag, bytes, data, nullptr});
-  }
-  Request irecv(void* data, std::int64_t bytes, int, int tag) override {
-    return post({next_, tag, bytes, nullptr, data});
-  }
-  bool test(Request request) override {
-    for (const Message& message : open_)
-      if (message.request == request) return false;
-    return true;
-  }
-  void wait(Request request) override {
-    if (!test(request)) throw RunError("a message to oneself is waited for but never sent");
-  }
-
- private:
-  struct Message {
-    Request request;
-    int tag;
-    std::int64_t bytes;
-    const void* from;  // a send
-    void* to;          // a receive
-  };
-
-  static void check_sums(Dtype dtype) {
-    with_type(dtype, []<typename T>() {});
-  }
-  cudaStream_t stream() { return static_cast<cudaStream_t>(streams_.current_stream()); }
-  void copy(void* to, const void* from, std::int64_t bytes) {
-    if (to == from || bytes == 0) return;
+  cudaStream_t stream() const { return static_cast<cudaStream_t>(streams.current_stream()); }
+  void copy(void* to, const void* from, std::int64_t bytes) const {
     cuda::check(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice,
                                 stream()),
                 "cudaMemcpyAsync");
   }
-
-  Request post(const Message& message) {
-    ++next_;
-    for (auto other = open_.begin(); other != open_.end(); ++other) {
-      if (other->tag != message.tag || (other->to == nullptr) == (message.to == nullptr)) continue;
-      if (other->bytes != message.bytes)
-        throw RunError("a message to oneself is received with another size");
-      copy(message.to ? message.to : other->to, message.from ? message.from : other->from,
-           message.bytes);
-      open_.erase(other);
-      return message.request;
-    }
-    open_.push_back(message);
-    return message.request;
+  void add(void* to, const void* from, std::int64_t elements, Dtype dtype) const {
+    cuda::add_numbers(to, from, elements, dtype, stream());
   }
-
-  StreamSource& streams_;
-  Request next_ = 1;
-  std::vector<Message> open_;
+  void wait() const { cuda::check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize"); }
 };
 
 }  // namespace
 
 std::unique_ptr<Communicator> make_device_self_communicator(StreamSource& streams) {
-  return std::make_unique<DeviceSelf>(streams);
+  return std::make_unique<SelfCommunicator<DeviceMemoryOnStream>>(DeviceMemoryOnStream{streams});
 }
 
 }  // namespace meshwright

@@ -42,7 +42,7 @@ class NcclWorld : public World {
     word_ = word;
   }
   ~NcclWorld() override {
-    for (void* memory : memory_) ncclMemFree(memory);
+    for (void* memory : memory_) alone() ? void(cudaFree(memory)) : void(ncclMemFree(memory));
     cudaFree(word_);
     cudaStreamDestroy(set_up_);
   }
@@ -53,7 +53,10 @@ class NcclWorld : public World {
   void* allocate(std::int64_t bytes) override {
     void* memory = nullptr;
     const auto size = static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1));
-    check_nccl(ncclMemAlloc(&memory, size), "ncclMemAlloc", nullptr);
+    if (alone())
+      cuda::check(cudaMalloc(&memory, size), "cudaMalloc");
+    else
+      check_nccl(ncclMemAlloc(&memory, size), "ncclMemAlloc", nullptr);
     memory_.push_back(memory);
     cuda::check(cudaMemsetAsync(memory, 0, size, set_up_), "cudaMemsetAsync");
     cuda::check(cudaStreamSynchronize(set_up_), "cudaStreamSynchronize");
@@ -82,6 +85,9 @@ class NcclWorld : public World {
   void abandon(int exit_code) override { host_.abandon(exit_code); }
 
  private:
+  // Then NCCL's own memory has no use, and may take more: up to multiples of 512 MiB before 2.28.
+  bool alone() const { return size() == 1; }
+
   // A group's own meeting point, and not a split of the world's: only its members are here.
   static ncclComm_t meet(Communicator& host) {
     ncclUniqueId id{};

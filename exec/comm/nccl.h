@@ -20,9 +20,11 @@
 // wait(): they proceed together, in the order of posting for each pair of ranks.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "exec/comm/communicator.h"
 #include "exec/comm/stream_source.h"
@@ -33,9 +35,18 @@ namespace meshwright {
 // on_host() gives. Both arguments outlive the world. Every rank makes it at the same time.
 std::unique_ptr<World> make_nccl_world(World& host, StreamSource& streams, double deadline_s);
 
+// A rank's GPU; plain data, sent as it is.
+struct DevicePlace {
+  std::array<char, 64> host, gpu, bus;
+};
+// Of every rank. `device`: this rank's, or -1: it has none. Every rank calls it.
+std::vector<DevicePlace> device_places(World& host, int device);
+// No two ranks have the same GPU, whatever numbers they know them by.
+bool are_distinct(std::span<const DevicePlace> places);
+
 // What a run prints once: NCCL's and CUDA's versions, those `variables` (NAME=VALUE) that NCCL, its
-// network plugin or CUDA read, hosts with their ranks and GPUs. Every rank calls it; the text is
-// for rank 0 and empty elsewhere.
-std::string describe_devices(World& host, std::span<const std::string> variables);
+// network plugin or CUDA read, hosts with their ranks and GPUs.
+std::string describe_devices(std::span<const DevicePlace> places,
+                             std::span<const std::string> variables);
 
 }  // namespace meshwright

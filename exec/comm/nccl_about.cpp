@@ -6,7 +6,9 @@
 #include <array>
 #include <cstdio>
 #include <numeric>
+#include <set>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "exec/backends/cuda/check.h"
@@ -17,37 +19,21 @@ namespace meshwright {
 
 namespace {
 
-// Of one rank; plain data, sent as it is.
-struct Place {
-  std::array<char, 64> host, gpu, bus;
-};
-
 template <std::size_t n>
 void write_name(std::array<char, n>& to, std::string_view name) {
   std::snprintf(to.data(), n, "%.*s", static_cast<int>(name.size()), name.data());
 }
 
-Place own_place() {
-  Place place{};
+DevicePlace place_of(int device) {
+  DevicePlace place{};
   gethostname(place.host.data(), place.host.size() - 1);
-  int device = 0;
+  if (device < 0) return place;
   cudaDeviceProp properties{};
-  cuda::check(cudaGetDevice(&device), "cudaGetDevice");
   cuda::check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
   write_name(place.gpu, properties.name);
   cuda::check(cudaDeviceGetPCIBusId(place.bus.data(), static_cast<int>(place.bus.size()), device),
               "cudaDeviceGetPCIBusId");
   return place;
-}
-
-std::vector<Place> places_of_all(World& host) {
-  std::vector<int> everybody(static_cast<std::size_t>(host.size()));
-  std::iota(everybody.begin(), everybody.end(), 0);
-  std::vector<Place> places(everybody.size());
-  const Place own = own_place();
-  const auto group = host.group(GroupKind::world, everybody);
-  group->all_gather(&own, places.data(), sizeof own);
-  return places;
 }
 
 // 2.28.9 of NCCL's 22809, 13.0 of CUDA's 13000.
@@ -85,7 +71,7 @@ std::string range(std::size_t first, std::size_t last) {
 }
 
 // A line for each run of ranks on one host.
-std::string hosts(const std::vector<Place>& places) {
+std::string hosts(std::span<const DevicePlace> places) {
   std::string text;
   for (std::size_t first = 0, next; first < places.size(); first = next) {
     next = first + 1;
@@ -103,9 +89,24 @@ std::string hosts(const std::vector<Place>& places) {
 
 }  // namespace
 
-std::string describe_devices(World& host, std::span<const std::string> variables) {
-  const std::vector<Place> places = places_of_all(host);
-  if (host.rank() != 0) return {};
+std::vector<DevicePlace> device_places(World& host, int device) {
+  std::vector<int> everybody(static_cast<std::size_t>(host.size()));
+  std::iota(everybody.begin(), everybody.end(), 0);
+  std::vector<DevicePlace> places(everybody.size());
+  const DevicePlace own = place_of(device);
+  host.group(GroupKind::world, everybody)->all_gather(&own, places.data(), sizeof own);
+  return places;
+}
+
+bool are_distinct(std::span<const DevicePlace> places) {
+  std::set<std::pair<std::string_view, std::string_view>> seen;
+  return std::all_of(places.begin(), places.end(), [&](const DevicePlace& place) {
+    return seen.emplace(place.host.data(), place.bus.data()).second;
+  });
+}
+
+std::string describe_devices(std::span<const DevicePlace> places,
+                             std::span<const std::string> variables) {
   return versions() + settings(variables) + hosts(places);
 }
 

@@ -69,6 +69,7 @@ class RemoteCommand {
     add_variable("NCCL_MIN_NRINGS=4");
     if (!remote_.interface.empty()) add_variable("NCCL_SOCKET_IFNAME=" + remote_.interface);
     add_variable("NCCL_DEBUG=INFO");
+    add_variable("NCCL_DEBUG_FILE=/dev/stderr");  // else into what the ranks answer
   }
   void add_network() {
     if (remote_.efa) add_variable("FI_PROVIDER=efa");

@@ -25,31 +25,20 @@ Arena::Arena(const Program& program, const Mesh& mesh, World& world, Backend& ba
     index_in_[static_cast<std::size_t>(kind)] = mesh.index_in(kind, world.rank());
   if (program.memory.host_bytes > 0)
     host_ = static_cast<char*>(backend.allocate_host(program.memory.host_bytes));
-  make_snapshots();
+  for (const Bucket& bucket : program.buckets) {
+    if (bucket.snapshot.buffer < 0 || backend.shares_memory_with_host()) continue;
+    const auto& buffer = program.memory.buffers[static_cast<std::size_t>(bucket.snapshot.buffer)];
+    MESHWRIGHT_CHECK(buffer.region == Region::host, "snapshots lie where the host reads them");
+  }
 }
 
 Arena::~Arena() {
   if (host_ != nullptr) backend_.deallocate_host(host_);
-  if (backend_.shares_memory_with_host()) return;
-  for (float* snapshot : snapshots_)
-    if (snapshot != nullptr) backend_.deallocate_host(snapshot);
-}
-
-// In the arena, or where the host cannot read that, beside it.
-void Arena::make_snapshots() {
-  for (const Bucket& bucket : program_.buckets) {
-    const bool saved = bucket.snapshot.buffer >= 0 && steps(bucket);
-    void* memory = nullptr;
-    if (saved)
-      memory = backend_.shares_memory_with_host()
-                   ? address(bucket.snapshot, 0)
-                   : backend_.allocate_host(bucket.snapshot.type.bytes());
-    snapshots_.push_back(static_cast<float*>(memory));
-  }
 }
 
 float* Arena::snapshot(const Bucket& bucket) const {
-  return snapshots_[static_cast<std::size_t>(&bucket - program_.buckets.data())];
+  if (bucket.snapshot.buffer < 0 || !steps(bucket)) return nullptr;
+  return static_cast<float*>(address(bucket.snapshot, 0));
 }
 
 void* Arena::address(const Operand& operand, int slot, int window) const {

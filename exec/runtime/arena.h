@@ -71,7 +71,6 @@ class Arena {
   Backend& backend() const { return backend_; }
 
  private:
-  void make_snapshots();
   std::array<float*, 3> own_states(const Bucket& bucket) const;
   HeldCopy held(const StageParameter& member, const Operand& weights) const;
 
@@ -81,9 +80,8 @@ class Arena {
   std::int64_t bytes_;
   std::array<int, group_kind_count> index_in_{};  // by GroupKind
   char* arena_;
-  // What is offloaded; not every stage has it, so it is not of the world's making.
+  // Snapshots, what is offloaded; not every stage has it, so it is not of the world's making.
   char* host_ = nullptr;
-  std::vector<float*> snapshots_;  // per bucket
 };
 
 }  // namespace meshwright

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "exec/backends/backend.h"
+#include "models/core/error.h"
 
 namespace meshwright {
 
@@ -23,8 +24,7 @@ class HostView {
     backend.read(copy_.data(), data, bytes());
   }
   ~HostView() {
-    if constexpr (!std::is_const_v<T>)
-      if (!copy_.empty()) backend_.write(data_, copy_.data(), bytes());
+    if constexpr (!std::is_const_v<T>) write_back();
   }
   HostView(const HostView&) = delete;
   HostView& operator=(const HostView&) = delete;
@@ -34,6 +34,14 @@ class HostView {
   T* operator->() { return data(); }
 
  private:
+  // A device that cannot be written to has failed, and says so at the next call again.
+  void write_back() noexcept {
+    if (copy_.empty()) return;
+    try {
+      backend_.write(data_, copy_.data(), bytes());
+    } catch (const RunError&) {
+    }
+  }
   std::int64_t bytes() const { return count_ * static_cast<std::int64_t>(sizeof(T)); }
 
   Backend& backend_;

@@ -212,7 +212,7 @@ void Runtime::compute(const Instruction& instruction, const Task& task) {
     output_types_.push_back(operand.type);
     outputs_.push_back(memory_.address(operand, task.slot, task.window));
   }
-  OpContext context{own_.tensor, mesh_.degrees().tensor, workspace_};
+  OpContext context{own_.tensor, mesh_.degrees().tensor, scratch_.get()};
   context.context_rank = context_rank();
   context.first_sequence = first_sequence_of(task);
   context.step_position = position_;
@@ -232,7 +232,7 @@ void Runtime::sum_of_squares(const Instruction& instruction, const Task& task) {
     const TensorType type{Shape{segment.elements.count}, dtype};
     const void* data = gradients + segment.elements.begin * bytes_of(dtype);
     backend_.run({Op::sum_of_squares, instruction.attributes, {&type, 1}, {&sum_type, 1}},
-                 {{&data, 1}, {&sum, 1}}, {own_.tensor, mesh_.degrees().tensor, workspace_});
+                 {{&data, 1}, {&sum, 1}}, {own_.tensor, mesh_.degrees().tensor, scratch_.get()});
   }
 }
 

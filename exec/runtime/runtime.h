@@ -98,11 +98,17 @@ class Runtime {
     int parameter = 0;    // index into Program::parameters
   };
 
+  struct Deallocate {
+    Backend* backend;
+    void operator()(void* memory) const { backend->deallocate(memory); }
+  };
+  using Scratch = std::unique_ptr<void, Deallocate>;
+
   void make_groups();
   void make_segments();
   bool counts_in_norm(const Bucket& bucket) const;
   void check_supported_here() const;
-  void reserve_workspace();
+  Scratch reserve_scratch();
   void reserve_messages();
 
   bool can_capture() const;
@@ -150,6 +156,8 @@ class Runtime {
   RuntimeOptions options_;
   Coordinates own_;
   const Program& program_;
+  std::int64_t scratch_bytes_ = 0;
+  Scratch scratch_;  // of operations; null: none needs any
   Arena memory_;
   WaitResolver resolve_;
   Events events_;
@@ -159,8 +167,6 @@ class Runtime {
   cpu::ThreadPool pool_;
   std::unique_ptr<Updater> updater_;
   std::vector<std::vector<Segment>> segments_;  // by bucket
-  void* workspace_ = nullptr;
-  std::int64_t scratch_bytes_ = 0;
   int channels_ = 1;
 
   LossScaleState scale_;  // of the next step

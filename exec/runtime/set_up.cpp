@@ -32,6 +32,7 @@ Runtime::Runtime(const std::vector<Program>& stages, const Plan& plan, const Mes
       options_(options),
       own_(mesh.coordinates(world.rank())),
       program_(program_of(stages, own_)),
+      scratch_(reserve_scratch()),
       memory_(program_, mesh, world, backend),
       resolve_(program_),
       events_(program_, resolve_, backend),
@@ -43,10 +44,8 @@ Runtime::Runtime(const std::vector<Program>& stages, const Plan& plan, const Mes
                    plan.training.sequence_length),
       can_capture_(can_capture()) {
   MESHWRIGHT_CHECK(mesh.ranks() == world.size(), "the plan has as many ranks as there are");
-  check_supported_here();
   make_groups();
   make_segments();
-  reserve_workspace();
   reserve_messages();
   parameters_ = std::make_unique<Parameters>(stages_, mesh_, *everybody_, memory_);
   parameters_->initialise(plan_.training.seed, options_.layers, pool_);
@@ -75,20 +74,25 @@ void Runtime::check_supported_here() const {
 }
 
 // What talks through the host cannot be kept, and a graph of very many operations would take more
-// memory than it saves time.
+// memory than it saves time. Messages between stages wait for each other on several streams at
+// once: nothing promises that the branches of a graph run side by side, so those are kept on
+// demand.
 bool Runtime::can_capture() const {
   constexpr std::size_t most_operations = 50000;
-  if (!backend_.can_capture()) return false;
+  const std::optional<bool> wanted = plan_.training.cuda_graph;
+  if (!backend_.can_capture() || !wanted.value_or(true)) return false;
   std::size_t operations = 0;
-  bool talks = false;
+  bool talks = false, between_stages = false;
   for (const Task& task : program_.tasks)
     for (const Instruction& each :
          program_.bodies[static_cast<std::size_t>(task.body)].instructions) {
       operations += 1;
       const bool reads = each.kind == InstructionKind::load_input;
-      talks = talks || (each.group != GroupKind::none && !reads) || each.peer >= 0;
+      between_stages = between_stages || each.peer >= 0;
+      talks = talks || between_stages || (each.group != GroupKind::none && !reads);
     }
-  return operations <= most_operations && (!talks || world_.issues_to_streams());
+  return operations <= most_operations && (!talks || world_.issues_to_streams()) &&
+         (!between_stages || wanted.has_value());
 }
 
 // Every rank goes through the kinds in the same order, whether it is in such a group or not.
@@ -135,18 +139,12 @@ void Runtime::make_segments() {
   }
 }
 
-void Runtime::reserve_workspace() {
-  std::int64_t bytes = 0;
-  for_each_instruction(program_, [&](const Instruction& instruction) {
-    if (instruction.kind != InstructionKind::compute) return;
-    std::vector<TensorType> inputs, outputs;
-    for (const Operand& operand : instruction.inputs) inputs.push_back(operand.type);
-    for (const Operand& operand : instruction.outputs) outputs.push_back(operand.type);
-    bytes = std::max(
-        bytes, backend_.workspace_bytes({instruction.op, instruction.attributes, inputs, outputs}));
-  });
-  if (bytes > 0) workspace_ = world_.allocate(bytes);
-  scratch_bytes_ = bytes;
+// Before the arena: operations that get ready on the device may need memory for a while.
+Runtime::Scratch Runtime::reserve_scratch() {
+  check_supported_here();
+  scratch_bytes_ =
+      scratch_memory(program_, [&](const OpCall& call) { return backend_.workspace_bytes(call); });
+  return {scratch_bytes_ > 0 ? backend_.allocate(scratch_bytes_) : nullptr, {&backend_}};
 }
 
 // How many are under way at once depends on who is faster; not more than a step has.

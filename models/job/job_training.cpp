@@ -130,6 +130,8 @@ void read_training(Fields fields, Job& job) {
   training.seed = read_seed(fields);
   read_optimizer(fields, job);
   take(fields, "dropout", training.dropout);
+  take(fields, "deterministic", training.deterministic);
+  if (fields.has("cuda_graph")) training.cuda_graph = fields.required<bool>("cuda_graph");
   fields.done();
 }
 

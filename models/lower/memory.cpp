@@ -61,7 +61,9 @@ void StageLowering::place_bucket(BucketPlan& planned) {
   const auto place = [&](std::string_view name, MemoryClass cls, const TensorType& type) {
     const bool states = cls == MemoryClass::optimizer || cls == MemoryClass::snapshot;
     const bool owned = states && !bucket.owner.everybody();
-    const int id = add_buffer(name, cls, owned ? Region::owned : Region::persistent, type.bytes());
+    const bool on_host = cls == MemoryClass::snapshot && plan_.snapshot_on_host;
+    const Region region = on_host ? Region::host : owned ? Region::owned : Region::persistent;
+    const int id = add_buffer(name, cls, region, type.bytes());
     if (owned) buffer(id).owner = bucket.owner;
     return Operand{id, 0, type, GroupKind::none};
   };
@@ -142,33 +144,52 @@ void StageLowering::place_unit_buffers() {
   unit_gradients_ = place("unit_gradients", 2);
 }
 
-// What a rank owns lies in one piece behind all else: first what its tensor group owns alike, then
-// what it alone owns.
+// Where those of `buffers` end that each rank [rdp][tensor] has. They lie in one piece: first what
+// everybody has, then what a tensor group owns alike, then what one rank alone owns.
+std::vector<std::vector<std::int64_t>> StageLowering::lay_out_by_owner(
+    const std::vector<Buffer*>& buffers) const {
+  std::vector<std::vector<std::int64_t>> ends(
+      static_cast<std::size_t>(degrees_.rdp()),
+      std::vector<std::int64_t>(static_cast<std::size_t>(degrees_.tensor), 0));
+  const auto rank_of_order = [](const Owner& owner) {
+    return owner.everybody() ? 0 : owner.tensor < 0 ? 1 : 2;
+  };
+  for (const int now : {0, 1, 2})
+    for (Buffer* each : buffers) {
+      const Owner& owner = each->owner;
+      if (rank_of_order(owner) != now) continue;
+      each->offset = ends[static_cast<std::size_t>(std::max(0, owner.rdp))]
+                         [static_cast<std::size_t>(std::max(0, owner.tensor))];
+      for (int rdp = 0; rdp < degrees_.rdp(); ++rdp)
+        for (int tensor = 0; tensor < degrees_.tensor; ++tensor)
+          if (owner.includes({rdp, tensor}))
+            ends[static_cast<std::size_t>(rdp)][static_cast<std::size_t>(tensor)] +=
+                aligned(each->bytes);
+    }
+  return ends;
+}
+
+// What a rank owns lies behind all else.
 void StageLowering::lay_out_owned() {
   MemoryPlan& memory = program_.memory;
-  const auto rdp = static_cast<std::size_t>(degrees_.rdp());
-  const auto tensor = static_cast<std::size_t>(degrees_.tensor);
-  std::vector<std::vector<std::int64_t>> ends(rdp, std::vector<std::int64_t>(tensor, 0));
-  bool any = false;
-  for (const bool alike : {true, false})
-    for (Buffer& each : memory.buffers) {
-      if (each.region != Region::owned || (each.owner.tensor < 0) != alike) continue;
-      std::vector<std::int64_t>& of_group = ends[static_cast<std::size_t>(each.owner.rdp)];
-      const auto first = static_cast<std::size_t>(std::max(0, each.owner.tensor));
-      each.offset = of_group[first];
-      any = true;
-      for (std::size_t t = first; t < (alike ? tensor : first + 1); ++t)
-        of_group[t] += aligned(each.bytes);
-    }
-  if (!any) return;
+  std::vector<Buffer*> owned, snapshots;
+  for (Buffer& each : memory.buffers) {
+    if (each.region == Region::owned) owned.push_back(&each);
+    if (each.region == Region::host && each.chunk < 0) snapshots.push_back(&each);
+  }
+  for (const std::vector<std::int64_t>& of_group : lay_out_by_owner(snapshots))
+    for (const std::int64_t end : of_group)
+      memory.snapshot_bytes = std::max(memory.snapshot_bytes, end);
+  memory.host_bytes = memory.snapshot_bytes;
+  if (owned.empty()) return;
+  memory.owned_bytes = lay_out_by_owner(owned);
   std::int64_t most = 0;
-  for (std::size_t r = 0; r < rdp; ++r)
-    for (std::size_t t = 0; t < tensor; ++t)
-      if (ends[r][t] > most) {
-        most = ends[r][t];
+  for (std::size_t r = 0; r < memory.owned_bytes.size(); ++r)
+    for (std::size_t t = 0; t < memory.owned_bytes[r].size(); ++t)
+      if (memory.owned_bytes[r][t] > most) {
+        most = memory.owned_bytes[r][t];
         program_.fullest = {static_cast<int>(r), static_cast<int>(t)};
       }
-  memory.owned_bytes = std::move(ends);
 }
 
 // Where backwards are split, much of a slot is needed by the first half only, and what the first
@@ -224,7 +245,7 @@ void StageLowering::lay_out_memory() {
       of_slot[static_cast<std::size_t>(each.chunk)].push_back(&each);
     } else if (each.region == Region::window) {
       of_window[static_cast<std::size_t>(each.chunk)].push_back(&each);
-    } else if (each.region == Region::host) {
+    } else if (each.region == Region::host && each.chunk >= 0) {
       of_host[static_cast<std::size_t>(each.chunk)].push_back(&each);
     } else if (each.region == Region::owned) {
       if (each.owner.includes(program_.fullest)) bytes_of_class(each.cls) += aligned(each.bytes);

@@ -36,6 +36,8 @@ class StageLowering {
   void find_slot_lifetimes();
   void place_bucket(BucketPlan& planned);
   void place_unit_buffers();
+  std::vector<std::vector<std::int64_t>> lay_out_by_owner(
+      const std::vector<Buffer*>& buffers) const;
   void lay_out_owned();
   void lay_out_memory();
 

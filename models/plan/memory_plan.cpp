@@ -33,6 +33,9 @@ std::int64_t limit_of(const MemoryPlan& plan, const Buffer& buffer) {
     case Region::owned:
       return plan.arena_bytes_of(buffer.owner.rdp, std::max(0, buffer.owner.tensor)) -
              plan.owned_offset;
+    case Region::host:
+      if (buffer.chunk < 0) return plan.snapshot_bytes;
+      [[fallthrough]];
     default:
       return copies_of(plan, buffer).stride;
   }
@@ -40,8 +43,9 @@ std::int64_t limit_of(const MemoryPlan& plan, const Buffer& buffer) {
 
 void check_regions(const MemoryPlan& plan) {
   for (const SlotRegion& host : plan.host)
-    MESHWRIGHT_CHECK(host.offset + host.stride * host.slots <= plan.host_bytes,
-                     "host slots lie in the host's arena");
+    MESHWRIGHT_CHECK(host.offset >= plan.snapshot_bytes &&
+                         host.offset + host.stride * host.slots <= plan.host_bytes,
+                     "host slots lie in the host's arena, behind the snapshots");
   for (const auto& regions : {plan.slots, plan.windows})
     for (const SlotRegion& region : regions)
       MESHWRIGHT_CHECK(region.offset + region.stride * region.slots <= plan.task_offset,
@@ -59,6 +63,9 @@ std::int64_t MemoryPlan::address(int buffer, int slot, int window) const {
       return task_offset + found.offset;
     case Region::owned:
       return owned_offset + found.offset;
+    case Region::host:
+      if (found.chunk < 0) return found.offset;
+      break;
     default:
       break;
   }
@@ -126,9 +133,8 @@ void check_no_overlap(const std::vector<const Buffer*>& buffers) {
   for (std::size_t i = 0; i < buffers.size(); ++i)
     for (std::size_t j = i + 1; j < buffers.size(); ++j) {
       const Buffer &a = *buffers[i], &b = *buffers[j];
-      const bool together = a.region == Region::owned
-                                ? a.owner.includes(b.owner) || b.owner.includes(a.owner)
-                                : a.first <= b.last && b.first <= a.last;
+      const bool on_one_rank = a.owner.includes(b.owner) || b.owner.includes(a.owner);
+      const bool together = on_one_rank && a.first <= b.last && b.first <= a.last;
       const bool overlap = a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
       MESHWRIGHT_CHECK(!(together && overlap), "live buffers never overlap");
     }

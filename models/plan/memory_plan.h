@@ -8,7 +8,7 @@
 // every body. Inside the task region and inside a slot, buffers with overlapping lifetimes never
 // overlap. Owned buffers are persistent ones that not every rank has: each rank has those of its
 // own, one after the other, and its arena ends with them. Host memory is an arena of its own:
-// [slots of chunk 0]...
+// [snapshots][slots of chunk 0]...
 #pragma once
 
 #include <array>
@@ -50,8 +50,8 @@ struct Buffer {
   Region region = Region::task;
   std::int64_t bytes = 0;
   std::int64_t offset = 0;  // from the start of its region (of its slot)
-  int chunk = -1;           // slot, window and host buffers
-  Owner owner;              // owned buffers
+  int chunk = -1;           // slot and window buffers; host buffers, but snapshots
+  Owner owner;              // owned buffers, and snapshots
   int body = -1;            // task buffers: the body it lives in
   // Task buffers: instructions of that body between which it is live, inclusive. Slot buffers: the
   // same over the bodies that use the slot, see slot_time().
@@ -78,7 +78,7 @@ struct MemoryPlan {
   std::int64_t owned_offset = 0;
   std::vector<std::vector<std::int64_t>> owned_bytes;  // [rdp][tensor]; empty: nothing is owned
   std::int64_t arena_bytes = 0;                        // of the ranks that own most
-  std::int64_t host_bytes = 0;
+  std::int64_t snapshot_bytes = 0, host_bytes = 0;  // of host memory: the former are in the latter
   std::array<std::int64_t, memory_class_count>
       class_bytes{};  // what each class adds to the peak; sums to arena_bytes
 

@@ -125,6 +125,8 @@ json to_json(const Training& t) {
   if (t.predicted_positions > 0) value["predicted_positions"] = t.predicted_positions;
   if (t.gradient_clip > 0) value["gradient_clip"] = t.gradient_clip;
   if (t.loss_scale) value["loss_scale"] = to_json(*t.loss_scale);
+  if (t.deterministic) value["deterministic"] = true;
+  if (t.cuda_graph) value["cuda_graph"] = *t.cuda_graph;
   return value;
 }
 

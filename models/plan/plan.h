@@ -65,6 +65,10 @@ struct Training {
   double gradient_clip = 0;  // 0: off
   double dropout = 0;
   std::optional<LossScale> loss_scale;
+  // Of ranks on GPUs: no choice of algorithm by timing; a step as one CUDA graph. Unset: where no
+  // messages travel between stages.
+  bool deterministic = false;
+  std::optional<bool> cuda_graph;
 
   // Only fp16 is scaled, and always: by a moving scale that begins at 2^32 unless the job says
   // another.
@@ -111,6 +115,7 @@ struct Plan {
   std::vector<int>
       stage_of_unit;      // virtual stage of every unit of the graph; empty: to be partitioned
   bool snapshot = false;  // memory for checkpoints that are written while training goes on
+  bool snapshot_on_host = false;  // ranks compute on GPUs: it lies in their hosts' memory
   // FLOPs that the machine does while it moves one byte of memory: what recomputation under a
   // budget weighs kernels with. Who knows the machine says so; the default is near an A100's (fp16:
   // 153).

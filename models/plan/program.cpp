@@ -42,6 +42,21 @@ bool concerns(const Program& program, const Instruction& instruction, const Owne
   return program.buckets[at(instruction.bucket)].owner.includes(rank);
 }
 
+std::int64_t scratch_memory(const Program& program,
+                            const std::function<std::int64_t(const OpCall&)>& bytes_of) {
+  std::int64_t most = 0;
+  std::vector<TensorType> inputs, outputs;
+  for (const Body& body : program.bodies)
+    for (const Instruction& instruction : body.instructions) {
+      if (instruction.kind != InstructionKind::compute) continue;
+      inputs.clear(), outputs.clear();
+      for (const Operand& operand : instruction.inputs) inputs.push_back(operand.type);
+      for (const Operand& operand : instruction.outputs) outputs.push_back(operand.type);
+      most = std::max(most, bytes_of({instruction.op, instruction.attributes, inputs, outputs}));
+    }
+  return most;
+}
+
 namespace {
 
 // The latest task of every body with each slot, or each window.

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -212,8 +213,10 @@ inline bool runs(const Instruction& instruction, const Task& task) {
 // Whether a rank has something to do: what is done on a bucket with an owner is done there only.
 bool concerns(const Program& program, const Instruction& instruction, const Owner& rank);
 
-// Whether a rank has something to do: what is done on a bucket with an owner is done there only.
-bool concerns(const Program& program, const Instruction& instruction, const Owner& rank);
+// The scratch memory of the compute instruction that needs most; `bytes_of` says what each needs on
+// some device. One after the other they use the same.
+std::int64_t scratch_memory(const Program& program,
+                            const std::function<std::int64_t(const OpCall&)>& bytes_of);
 
 // Program-level rules: waits name earlier things, collectives of one communicator come in one order
 // on all stages, sends meet receives, no deadlock. A breach is our bug (MESHWRIGHT_CHECK).

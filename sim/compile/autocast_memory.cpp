@@ -13,7 +13,7 @@ namespace meshwright {
 
 namespace {
 
-constexpr std::int64_t half = 2, single = 4, mask = 1;
+constexpr std::int64_t half = 2, single = 4, mask = 1, random_bits = 4;
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
@@ -29,12 +29,19 @@ struct Footprint {
   Sizes forward_scratch, backward_scratch;
 };
 
+// Bytes of each element that may be dropped.
+std::int64_t kept_by_dropout(const Framework& framework) {
+  if (framework.execution == Execution::eager) return mask;
+  return framework.keeps_random_bits ? random_bits : 0;
+}
+
 class AutocastTraining {
  public:
   AutocastTraining(const Graph& graph, const Framework& framework, Allocator& memory)
       : graph_(graph),
         compiled_(framework.execution == Execution::compiled),
         softmax_keeps_input_(framework.softmax_keeps_input && !compiled_),
+        of_dropout_(kept_by_dropout(framework)),
         memory_(memory) {
     std::int64_t parameters = 0;
     for (const Parameter& parameter : graph.parameters) {
@@ -165,7 +172,7 @@ class AutocastTraining {
         return f;
       case Op::dropout:
         f.output_size = same;
-        f.kept = {mask * n};
+        keep_mask(n, f);
         return f;
       case Op::cross_entropy:
         // An fp32 copy of the logits, their log-softmax, which is kept; in the backward the
@@ -196,6 +203,9 @@ class AutocastTraining {
     else
       f.kept_inputs.push_back(x);
   }
+  void keep_mask(std::int64_t dropped, Footprint& f) const {
+    if (of_dropout_ > 0) f.kept.push_back(of_dropout_ * dropped);
+  }
   // Eager products make a copy of an fp32 input each.
   void keep_half(int x, Footprint& f) {
     if (is_half(x))
@@ -218,7 +228,7 @@ class AutocastTraining {
     Footprint f;
     const std::int64_t keys_bytes = half * keys * a.kv_heads * a.head_dim;
     f.kept = {half * queries * a.heads * a.head_dim, keys_bytes, keys_bytes, single * scores};
-    if (a.dropout > 0) f.kept.push_back(mask * scores);
+    if (a.dropout > 0) keep_mask(scores, f);
     if (!compiled_) f.kept.push_back(half * scores);
     const std::int64_t passing = (compiled_ ? half : single) * scores;
     f.forward_scratch = {passing, passing};
@@ -292,6 +302,7 @@ class AutocastTraining {
 
   const Graph& graph_;
   bool compiled_, softmax_keeps_input_;
+  std::int64_t of_dropout_;
   Allocator& memory_;
   std::vector<int> readers_;            // by tensor: who still needs it
   std::vector<std::int64_t> size_;      // by tensor: bytes of an element

@@ -14,7 +14,7 @@ enum class Execution : std::uint8_t {
   eager,    // operation by operation: each keeps its own copies
   compiled  // the whole step as one program (XLA): elements that follow from others that are kept
             // are made again in the kernel that needs them; equal copies are one; what is kept are
-            // operands and results of products, inputs of norms, softmax, and random masks
+            // operands and results of products, inputs of norms, and softmax
 };
 
 struct Framework {
@@ -25,6 +25,13 @@ struct Framework {
   // for its type, and so autograd kept it, in fp32 (pytorch/pytorch#49600, #65242). A compiler
   // drops what nothing reads.
   bool softmax_keeps_input = false;
+  // A compiled dropout compares random bits with its rate: on XLA it was composed of elementwise
+  // operations (its fused operator, with a mask of its own, came later: pytorch/xla#5643). Before
+  // torch_xla 1.13 XLA's RngBitGenerator made the bits on GPUs, Philox with four interleaved
+  // outputs: they stay from the forward to the backward, 32 bits per element (#5581). ThreeFry,
+  // since then (#3951), is elementwise too, and each kernel that needs a mask makes it again: what
+  // #4815 publishes of BERT's buffers leaves no room for masks.
+  bool keeps_random_bits = false;
 };
 
 // What memory is counted of where the encoder reads `tokens` tokens of each sequence, and the

@@ -5,6 +5,7 @@
 
 #include "hwprofiles/topology.h"
 #include "models/graph/fusion.h"
+#include "models/graph/gpu_scratch.h"
 #include "models/lower/lower.h"
 #include "models/partition/partition.h"
 #include "models/passes/pass.h"
@@ -61,21 +62,13 @@ void add_idle_times(const ReplayResult& replayed, Prediction& result) {
   }
 }
 
-// Scratch memory of the instruction that needs most, as the engine reserves it.
-std::int64_t scratch_of(const Program& program, const Gpu& device) {
-  if (device.kind != DeviceKind::cpu) return 0;
-  std::int64_t bytes = 0;
-  std::vector<TensorType> inputs, outputs;
-  for (const Body& body : program.bodies)
-    for (const Instruction& instruction : body.instructions) {
-      if (instruction.kind != InstructionKind::compute) continue;
-      inputs.clear(), outputs.clear();
-      for (const Operand& operand : instruction.inputs) inputs.push_back(operand.type);
-      for (const Operand& operand : instruction.outputs) outputs.push_back(operand.type);
-      bytes =
-          std::max(bytes, scratch_bytes({instruction.op, instruction.attributes, inputs, outputs}));
-    }
-  return bytes;
+// As the engine reserves it. What training frameworks take beside their tensors is in the machine's
+// overheads.
+std::int64_t scratch_of(const Program& program, const Training& training, const Machine& machine) {
+  if (!machine.runs_engine()) return 0;
+  if (machine.gpu.kind == DeviceKind::cpu) return scratch_memory(program, scratch_bytes);
+  const bool fp8 = training.precision == Precision::fp8;
+  return scratch_memory(program, [&](const OpCall& call) { return gpu_scratch_bytes(call, fp8); });
 }
 
 std::int64_t second_gradient_bytes(const Program& program, const Plan& plan,
@@ -105,6 +98,7 @@ Prepared prepare(const Model& model, Plan plan, const Cluster& cluster) {
   const Gpu device = cluster.device();
   plan.flops_per_byte = device.peak(executed_precision(device, plan.training.precision)).value /
                         device.memory_bandwidth_bytes_per_s;
+  plan.snapshot_on_host = device.kind == DeviceKind::gpu;
   prepared.graph = run_passes(build_graph(model, plan.training), plan);
   if (plan.stage_of_unit.empty()) {
     const CostModel cost(cluster, plan.training);
@@ -139,15 +133,16 @@ std::vector<StageMemory> stage_memory(const std::vector<Program>& stages, const 
                          (cluster.ranks() > 1 ? overheads.communicator_bytes : 0);
   std::vector<StageMemory> memory;
   for (const Program& program : stages) {
+    const std::int64_t gradients = second_gradient_bytes(program, plan, cluster.machine);
     StageMemory stage;
     stage.stage = program.stage;
     stage.class_bytes = program.memory.class_bytes;
-    const std::int64_t scratch = scratch_of(program, cluster.device());
-    stage.class_bytes[static_cast<std::size_t>(MemoryClass::workspace)] += scratch;
-    const std::int64_t gradients = second_gradient_bytes(program, plan, cluster.machine);
+    stage.arena_bytes = program.memory.arena_bytes + gradients;
+    stage.scratch_bytes = scratch_of(program, plan.training, cluster.machine);
+    stage.class_bytes[static_cast<std::size_t>(MemoryClass::workspace)] += stage.scratch_bytes;
     stage.class_bytes[static_cast<std::size_t>(MemoryClass::gradients)] += gradients;
     stage.library_bytes = static_cast<std::int64_t>(library);
-    stage.peak_bytes = program.memory.arena_bytes + scratch + gradients + stage.library_bytes;
+    stage.peak_bytes = stage.arena_bytes + stage.scratch_bytes + stage.library_bytes;
     if (cluster.machine.shared_memory) stage.peak_bytes += program.memory.host_bytes;
     memory.push_back(stage);
   }

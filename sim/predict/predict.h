@@ -30,8 +30,10 @@ Prepared prepare(const Model& model, Plan plan, const Cluster& cluster);
 struct StageMemory {
   int stage = 0;
   std::array<std::int64_t, memory_class_count> class_bytes{};  // indexed by MemoryClass
+  std::int64_t arena_bytes = 0;                                // with frameworks' second gradients
+  std::int64_t scratch_bytes = 0;  // of operations, beside the arena; in class_bytes as workspace
   std::int64_t library_bytes = 0;  // context, communicator buffers, BLAS workspace
-  // Arena, scratch memory for 16-bit operands, library_bytes; on a CPU also what is offloaded.
+  // The three together; on a CPU also what is offloaded.
   std::int64_t peak_bytes = 0;
 };
 

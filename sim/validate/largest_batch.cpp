@@ -24,6 +24,11 @@ double usable_bytes(const Machine& machine, bool several) {
          (several ? overheads.communicator_bytes : 0);
 }
 
+// As the config.json of the models that can be predicted have it.
+double dropout_of(const std::string& model) {
+  return model == "albert-base-v2" ? 0 : 0.1;  // github google-research/albert#23
+}
+
 Job job_of(const LargestBatchRow& row, const Machine& machine) {
   const std::string model = zoo_model_of(row.model);
   json training = {{"global_batch", machine.gpus},
@@ -31,7 +36,7 @@ Job job_of(const LargestBatchRow& row, const Machine& machine) {
                    {"sequence_length", row.sequence_length},
                    {"precision", row.precision},
                    {"attention", "unfused"},
-                   {"dropout", 0.1},
+                   {"dropout", dropout_of(model)},
                    {"compiler", "full"}};
   if (load_model(model, ".").head == Head::mlm)
     training["predicted_positions"] = row.sequence_length;
@@ -51,14 +56,14 @@ std::optional<int> source_length_of(const LargestBatchRow& row, const Model& mod
   return longest_text;
 }
 
-// "transformers-4.11.0-pytorch-1.9.0" names a version before 1.11.
-bool keeps_softmax_input(const std::string& framework) {
+// Whether "transformers-4.11.0-pytorch-1.9.0" names an earlier version; torch_xla's are the same.
+bool is_before(const std::string& framework, std::pair<int, int> version) {
   const std::size_t at = framework.find("pytorch-");
   int major = 0, minor = 0;
   if (at == std::string::npos ||
       std::sscanf(framework.c_str() + at, "pytorch-%d.%d", &major, &minor) != 2)
     return false;
-  return std::pair(major, minor) < std::pair(1, 11);
+  return std::pair(major, minor) < version;
 }
 
 }  // namespace
@@ -92,14 +97,16 @@ BatchPrediction predict_largest_batch(const LargestBatchRow& row, const Machine&
     return source_length ? with_source_length(std::move(graph), *source_length) : graph;
   };
   const Framework framework{.gradient_buckets = several,
-                            .softmax_keeps_input = keeps_softmax_input(row.framework)};
+                            .softmax_keeps_input = is_before(row.framework, {1, 11})};
+  // torch_xla reduces gradients where they are, when no activation is left.
+  const Framework compiler{.execution = Execution::compiled,
+                           .keeps_random_bits = is_before(row.framework, {1, 13})};
   const auto eager = [&](int batch) {
     const Graph graph = graph_of(batch);
     return Fit{autocast_fits(graph, framework, all), autocast_peak_bytes(graph, framework)};
   };
-  // torch_xla reduces gradients where they are, when no activation is left.
   const auto compiled = [&](int batch) {
-    const std::int64_t bytes = autocast_peak_bytes(graph_of(batch), {Execution::compiled});
+    const std::int64_t bytes = autocast_peak_bytes(graph_of(batch), compiler);
     return Fit{bytes <= laid_out, bytes};
   };
   cluster.machine.gpu.memory_bytes = static_cast<double>(laid_out);

@@ -6,27 +6,15 @@
 
 namespace meshwright {
 
-namespace {
-
-Trained train(SmallRun& run) {
-  verify(run.stages);
-  Trained result;
-  for (int step = 1; step <= run.plan.training.steps; ++step)
-    result.losses.push_back(run.step(step).loss);
-  result.parameters = run.parameters();
-  result.hash = run.hash();
-  return result;
-}
-
-}  // namespace
-
 Trained train(const Model& model, const Plan& plan, World& world) {
   SmallRun run(model, plan, world);
+  verify(run.stages);
   return train(run);
 }
 
 Trained train_alone(const Model& model, const Plan& plan) {
   SmallRun run(model, plan);
+  verify(run.stages);
   return train(run);
 }
 

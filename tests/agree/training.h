@@ -12,12 +12,6 @@ namespace meshwright {
 
 constexpr int parity_steps = 20;
 
-struct Trained {
-  std::vector<double> losses;
-  Values parameters;  // on rank 0
-  std::string hash;
-};
-
 // The plan's steps in its degrees on the ranks of `world`; every rank calls it.
 Trained train(const Model& model, const Plan& plan, World& world);
 Trained train_alone(const Model& model, const Plan& plan);  // in this process

@@ -10,6 +10,7 @@ enum cudaError_t {
   cudaErrorInvalidConfiguration = 9,
   cudaErrorInvalidDevice = 101,
   cudaErrorInvalidKernelImage = 200,
+  cudaErrorNoKernelImageForDevice = 209,
   cudaErrorInvalidResourceHandle = 400,
   cudaErrorSymbolNotFound = 500,
   cudaErrorNotReady = 600,
@@ -33,9 +34,8 @@ using cudaEvent_t = struct CUevent_st*;
 using cudaGraph_t = struct CUgraph_st*;
 using cudaGraphExec_t = struct CUgraphExec_st*;
 
-// ---- devices: one, of compute capability 9.0
+// ---- devices: one (emulated::hardware)
 
-constexpr std::size_t most_shared_bytes = 227 << 10;  // of a block
 struct cudaDeviceProp {
   char name[256];
   std::size_t totalGlobalMem, sharedMemPerBlock, sharedMemPerBlockOptin, sharedMemPerMultiprocessor;
@@ -65,7 +65,8 @@ cudaError_t cudaRuntimeGetVersion(int* version);
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 template <typename Kernel>
 cudaError_t cudaFuncSetAttribute(Kernel*, cudaFuncAttribute, int value) {
-  return value <= static_cast<int>(most_shared_bytes) ? cudaSuccess : cudaErrorInvalidValue;
+  return value <= static_cast<int>(emulated::hardware().shared_bytes) ? cudaSuccess
+                                                                      : cudaErrorInvalidValue;
 }
 
 // ---- memory

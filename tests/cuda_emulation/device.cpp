@@ -9,9 +9,14 @@ namespace emulated {
 
 namespace {
 cudaError_t last = cudaSuccess;
-}
+Hardware current;
+}  // namespace
 
 cudaError_t failed(cudaError_t error) { return last = error; }
+
+const Hardware& hardware() { return current; }
+OtherHardware::OtherHardware(const Hardware& other) : before_(std::exchange(current, other)) {}
+OtherHardware::~OtherHardware() { current = before_; }
 
 }  // namespace emulated
 
@@ -36,6 +41,8 @@ const char* cudaGetErrorString(cudaError_t error) {
       return "device kernel image is invalid";
     case cudaErrorSymbolNotFound:
       return "named symbol not found";
+    case cudaErrorNoKernelImageForDevice:
+      return "no kernel image is available for execution on the device";
     case cudaErrorInvalidResourceHandle:
       return "invalid resource handle";
     case cudaErrorNotReady:
@@ -94,9 +101,10 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   std::size_t free = 0;
   cudaMemGetInfo(&free, &properties->totalGlobalMem);
   properties->sharedMemPerBlock = 48 << 10;
-  properties->sharedMemPerBlockOptin = most_shared_bytes;
-  properties->sharedMemPerMultiprocessor = most_shared_bytes + 1024;
-  properties->major = 9;
+  properties->sharedMemPerBlockOptin = hardware().shared_bytes;
+  properties->sharedMemPerMultiprocessor = hardware().shared_bytes + 1024;
+  properties->major = hardware().major;
+  properties->minor = hardware().minor;
   properties->multiProcessorCount = 6;
   properties->warpSize = warpSize;
   properties->maxThreadsPerBlock = 1024;

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 
 struct CUstream_st;
@@ -34,6 +35,25 @@ void enqueue(CUstream_st* stream, std::function<void()> work);
 // The same for work that may have to wait for other processes: it is tried again and again until it
 // says that it is done, and the other streams go on meanwhile.
 void enqueue_until(CUstream_st* stream, std::function<bool()> done);
+
+// What the device says of itself: an H100, unless a test says otherwise.
+struct Hardware {
+  int major = 9, minor = 0;              // compute capability
+  std::size_t shared_bytes = 227 << 10;  // of a block that asks for them
+  bool has_kernels = true;               // that this build has machine code for
+};
+const Hardware& hardware();
+// The device is another one while this lives.
+class OtherHardware {
+ public:
+  explicit OtherHardware(const Hardware& other);
+  ~OtherHardware();
+  OtherHardware(const OtherHardware&) = delete;
+  OtherHardware& operator=(const OtherHardware&) = delete;
+
+ private:
+  Hardware before_;
+};
 
 // Threads, warps and blocks in the opposite order from now on.
 void reverse_threads(bool reversed);
@@ -60,5 +80,7 @@ void check_memory();
 enum class Space { pageable, pinned, device, nowhere };
 Space space_of(const void* begin, std::size_t bytes);
 bool is_capturing();
+// Null outside of a capture.
+std::shared_ptr<const void> capture_of(CUstream_st* stream);
 
 }  // namespace emulated

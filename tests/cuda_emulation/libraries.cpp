@@ -14,7 +14,8 @@
 
 struct CUkern_st {
   void (*bind)(void** arguments, std::function<void()>* made) = nullptr;
-  std::int64_t shared_bytes = 48 << 10;  // that a block may ask for
+  // That a block may ask for. A kernel's own static ones count too: here, 1 KiB of them.
+  std::int64_t shared_bytes = 47 << 10;
 };
 
 struct CUlib_st {
@@ -99,7 +100,8 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* ke
 }
 
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int value) {
-  if (value > static_cast<int>(most_shared_bytes)) return emulated::failed(cudaErrorInvalidValue);
+  if (value > static_cast<int>(emulated::hardware().shared_bytes))
+    return emulated::failed(cudaErrorInvalidValue);
   const_cast<CUkern_st*>(static_cast<const CUkern_st*>(kernel))->shared_bytes = value;
   return cudaSuccess;
 }

@@ -62,8 +62,11 @@ struct ncclComm {
   int operations = 0;               // collectives so far
   std::vector<int> sent, received;  // messages so far, by peer
   std::list<Leaving> leaving;
-  int captured = 0;   // operations in graphs that live
-  bool over = false;  // finalised
+  int captured = 0;              // operations in graphs that live
+  cudaEvent_t latest = nullptr;  // after what was issued last
+  bool latest_is_captured = false;
+  std::weak_ptr<const void> latest_in;  // the capture that this was issued in
+  bool over = false;                    // finalised
 
   void sweep() {
     std::erase_if(leaving, [](Leaving& message) {
@@ -288,6 +291,19 @@ struct Batch {
   }
 };
 
+// What a communicator does comes in the order in which it is told, on whichever streams; in a graph
+// too. Between graphs, and what is in none, the caller's own waits must do.
+void follow_latest(ncclComm& comm, cudaStream_t stream) {
+  const std::shared_ptr<const void> capture = emulated::capture_of(stream);
+  if (comm.latest_in.lock() == capture && comm.latest_is_captured == (capture != nullptr))
+    cudaStreamWaitEvent(stream, comm.latest, cudaEventWaitDefault);
+}
+void be_latest(ncclComm& comm, cudaStream_t stream) {
+  comm.latest_in = emulated::capture_of(stream);
+  comm.latest_is_captured = !comm.latest_in.expired();
+  cudaEventRecord(comm.latest, stream);
+}
+
 int depth = 0;
 std::vector<Batch> batches;  // of the group under way
 
@@ -299,9 +315,12 @@ void issue() {
       ++batch.comm->captured;
       batch.in_graph = {nullptr, [comm = batch.comm](void*) { --comm->captured; }};
     }
-    emulated::enqueue_until(batch.stream, [batch = std::make_shared<Batch>(std::move(batch))] {
-      return batch->poll();
-    });
+    ncclComm& comm = *batch.comm;
+    const cudaStream_t stream = batch.stream;
+    follow_latest(comm, stream);
+    emulated::enqueue_until(
+        stream, [batch = std::make_shared<Batch>(std::move(batch))] { return batch->poll(); });
+    be_latest(comm, stream);
   }
 }
 
@@ -326,6 +345,7 @@ ncclComm* make_comm(MPI_Comm mpi) {
   MPI_Comm_size(mpi, &comm->size);
   comm->sent.resize(static_cast<std::size_t>(comm->size));
   comm->received.resize(static_cast<std::size_t>(comm->size));
+  cudaEventCreate(&comm->latest);
   return comm;
 }
 
@@ -425,6 +445,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   if (!comm->over) return ncclInvalidUsage;
   MPI_Comm_free(&comm->mpi);
+  cudaEventDestroy(comm->latest);
   delete comm;
   return ncclSuccess;
 }

@@ -109,6 +109,8 @@ bool is_capturing() {
                      [](const CUstream_st* stream) { return stream->capture != nullptr; });
 }
 
+std::shared_ptr<const void> capture_of(CUstream_st* stream) { return stream_of(stream).capture; }
+
 }  // namespace emulated
 
 using namespace emulated;

@@ -10,6 +10,7 @@
 
 #include "tests/cuda_emulation/cuda_runtime.h"
 #include "tests/cuda_emulation/fiber.h"
+#include "tests/cuda_emulation/lock.h"
 
 uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
@@ -213,8 +214,12 @@ void launch(Extent blocks, Extent extent, std::int64_t shared_bytes, CUstream_st
                            std::to_string(blocks.y) + " x " + std::to_string(blocks.z) + " blocks");
   if (count == 0 || count > most_threads || extent.z > 64)
     throw std::logic_error("a block of " + std::to_string(count) + " threads");
-  if (shared_bytes < 0 || shared_bytes > static_cast<std::int64_t>(most_shared_bytes))
+  if (shared_bytes < 0 || shared_bytes > static_cast<std::int64_t>(hardware().shared_bytes))
     throw std::logic_error(std::to_string(shared_bytes) + " bytes of shared memory");
+  if (!hardware().has_kernels) {
+    failed(cudaErrorNoKernelImageForDevice);
+    return;
+  }
   enqueue(stream, [=, work = std::move(one_thread)] {
     run_grid(blocks, extent, static_cast<std::size_t>(shared_bytes), work);
   });

@@ -207,6 +207,7 @@ TEST_CASE("a captured graph is run again and again", "[exec][cuda]") {
     return graph;
   };
   CHECK(capture(false) == nullptr);
+  CHECK(cudaGetLastError() == cudaErrorStreamCaptureUnjoined);
   cudaGraph_t graph = capture(true);
   cudaGraphExec_t exec = nullptr;
   cuda::check(cudaGraphInstantiate(&exec, graph), "cudaGraphInstantiate");

@@ -206,6 +206,10 @@ TEST_CASE("a loss and its gradient in one kernel are those of two", "[exec][cuda
   const auto d =
       both.run(Op::cross_entropy_grad, a, {&logits, &out[1], &targets, &scale}, {{rows, columns}});
   const WithGrad one(logits, targets, a, &scale, in_place);
+  if (!device_is_emulated() && !one.done) {
+    CHECK(columns > 20000);  // a row for which this GPU has too little shared memory
+    return;
+  }
   REQUIRE(one.done);
   CHECK(distance(one.loss, out[0]) < 1e-6);
   CHECK(distance(one.saved, out[1]) < 1e-6);

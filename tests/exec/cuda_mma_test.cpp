@@ -72,6 +72,46 @@ void load_matrices() {
   }
 }
 
+// What the lanes have for themselves beside the instructions, on numbers of every size.
+template <typename T>
+void both_forms() {
+  auto random = [word = threadIdx.x * 2654435761u + 1]() mutable {
+    word = word * 1664525u + 1013904223u;
+    T element;
+    narrow(static_cast<float>(word >> 8) * 0x1p-23f - 1.0f, element);
+    return element.bits;
+  };
+  const auto pair = [&random] { return random() | static_cast<unsigned int>(random()) << 16; };
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  auto* const own = reinterpret_cast<unsigned int*>(shared_memory() + threadIdx.x * 16);
+  for (int i = 0; i < 4; ++i) own[i] = pair();
+  __syncwarp();
+  const unsigned char* const row = shared_memory() + (threadIdx.x - lane + lane * 11 % 32) * 16;
+  unsigned int a[4], lanes_a[4], transposed[4], lanes_transposed[4];
+  load_matrix_x4(a, row);
+  by_lanes::load_matrix_x4(lanes_a, row);
+  load_matrix_x4_transposed(transposed, row);
+  by_lanes::load_matrix_x4_transposed(lanes_transposed, row);
+  const unsigned int b[2] = {pair(), pair()};
+  float d[4] = {1, 2, 3, 4}, lanes_d[4] = {1, 2, 3, 4};
+  mma_16x8x16<T>(d, a, b);
+  by_lanes::mma_16x8x16<T>(lanes_d, a, b);
+  for (int i = 0; i < 4; ++i) {
+    right = right && a[i] == lanes_a[i] && transposed[i] == lanes_transposed[i];
+    right = right && std::fabs(d[i] - lanes_d[i]) < 1e-5f;  // of 16 products below 1
+  }
+}
+
+void copy_by_lanes(const float* from) {
+  float* const shared = reinterpret_cast<float*>(shared_memory()) + 12 * threadIdx.x;
+  by_lanes::copy_async_16(shared, from, true);
+  by_lanes::copy_async_4(shared + 4, from + 4, true);
+  by_lanes::copy_async_16(shared + 8, nullptr, false);
+  by_lanes::copy_async_4(shared + 5, nullptr, false);
+  right = right && shared[0] == 1 && shared[3] == 4 && shared[4] == 5;
+  right = right && shared[5] == 0 && shared[8] == 0 && shared[11] == 0;
+}
+
 void copy_late(const float* from) {
   float* const shared = reinterpret_cast<float*>(shared_memory()) + 12 * threadIdx.x;
   copy_async_16(shared, from, true);
@@ -105,12 +145,25 @@ TEST_CASE("matrices are loaded in the layout of the PTX manual", "[exec][cuda]")
   CHECK(holds(load_matrices, 32));
 }
 
+TEST_CASE("lanes do by themselves what the instructions do", "[exec][cuda]") {
+  CHECK(holds(both_forms<f16>, 64));
+  CHECK(holds(both_forms<bf16>, 64));
+}
+
+TEST_CASE("a GPU without tensor cores for these tiles has the same layouts", "[exec][cuda]") {
+  const emulated::OtherHardware v100({.major = 7});
+  CHECK(holds(multiply<f16>, 64));
+  CHECK(holds(multiply<bf16>, 64));
+  CHECK(holds(load_matrices, 32));
+}
+
 TEST_CASE("what is copied in the background is there when it was waited for", "[exec][cuda]") {
   float* from = nullptr;
   check(cudaMalloc(reinterpret_cast<void**>(&from), 5 * sizeof(float)), "cudaMalloc");
   const float numbers[] = {1, 2, 3, 4, 5};
   check(cudaMemcpy(from, numbers, sizeof numbers, cudaMemcpyHostToDevice), "cudaMemcpy");
   CHECK(holds(copy_late, 33, static_cast<const float*>(from)));
+  CHECK(holds(copy_by_lanes, 33, static_cast<const float*>(from)));
   check(cudaFree(from), "cudaFree");
 }
 

@@ -224,8 +224,10 @@ TEST_CASE("what a product's epilogue does", "[exec][cuda]") {
         // cuBLASLt saves rows of a multiple of 8 only; its GELU is not right to 32 bits.
         const bool has =
             (!saves || n % 8 == 0) && (dtype != Dtype::f32 || epilogue == Epilogue::bias);
-        REQUIRE(device.products->prepare(form) == has);
-        if (has) play(device, form);
+        const bool found = device.products->prepare(form);
+        // A GPU's library may have none for odd sizes where the emulated one has one.
+        if (device_is_emulated() || !has) REQUIRE(found == has);
+        if (found) play(device, form);
       }
 }
 
@@ -264,7 +266,10 @@ TEST_CASE("fp32 factors are rounded to tf32 where that is asked for", "[exec][cu
   // tf32 has 10 bits of fraction.
   const Numbers a(Dtype::f32, {1 + 0x1p-12}), b(Dtype::f32, {1.0}), c(Dtype::f32, {0.0});
   device.run({.m = 1, .n = 1, .k = 1}, {a.data(), b.data(), c.data()});
-  CHECK(c.values() == std::vector<double>{tf32 ? 1 : 1 + 0x1p-12});
+  // cuBLASLt may take tf32, and need not for a product as small as this.
+  const bool exact = c.values() == std::vector<double>{1 + 0x1p-12};
+  CHECK((exact || c.values() == std::vector<double>{1}));
+  if (device_is_emulated() || !tf32) CHECK(exact != tf32);
 }
 
 namespace {
@@ -361,6 +366,26 @@ TEST_CASE("a NaN or an infinity in a factor is one in fp8", "[exec][cuda]") {
     CHECK(std::isfinite(c.values()[0]) == (bad == 0.0));
     if (bad == 0.0) CHECK(c.values() == std::vector<double>(256, 0.0));
   }
+}
+
+TEST_CASE("in fp8 the smallest numbers have a scale too", "[exec][cuda]") {
+  const Device device({.fp8 = true});
+  const ProductForm form{.m = 16,
+                         .n = 16,
+                         .k = 16,
+                         .factors = Dtype::bf16,
+                         .may_round = cuda::MayRound::first_is_gradient};
+  const std::int64_t bytes = device.products->scratch_bytes(form);
+  if (!device_is_emulated() && bytes == 0) return;  // before Hopper
+  std::vector<double> values(256, 0.0);
+  values[0] = 0x1p-125;
+  const Numbers a(Dtype::bf16, values), b(Dtype::bf16, std::vector<double>(256, 1.0));
+  const Numbers c(Dtype::f32, std::vector<double>(256, 0.0));
+  const Numbers scratch(Dtype::f32, std::vector<double>(static_cast<std::size_t>(bytes / 4)));
+  device.run(form, {.a = a.data(), .b = b.data(), .c = c.data(), .scratch = scratch.data()});
+  std::vector<double> expected(256, 0.0);
+  std::fill_n(expected.begin(), 16, 0x1p-125);
+  CHECK(c.values() == expected);
 }
 
 TEST_CASE("a product is captured and runs again", "[exec][cuda]") {

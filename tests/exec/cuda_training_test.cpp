@@ -1,7 +1,6 @@
 // Small models trained on GPUs as they are trained on the CPU: the runtime, the CUDA backend, its
 // streams and captured steps, over NCCL and over host memory.
 #include <algorithm>
-#include <cmath>
 
 #include "exec/backends/cuda/cuda_backend.h"
 #include "exec/comm/nccl.h"
@@ -18,23 +17,6 @@ namespace {
 
 constexpr int steps = 4;  // the first is issued, the second captured, the others replayed
 
-struct Trained {
-  std::vector<double> losses, norms;
-  std::string hash;  // of the parameters, on rank 0
-  bool operator==(const Trained&) const = default;
-};
-
-Trained train(SmallRun& run) {
-  Trained result;
-  for (int step = 1; step <= steps; ++step) {
-    const StepResult done = run.step(step);
-    result.losses.push_back(done.loss);
-    result.norms.push_back(done.grad_norm);
-  }
-  result.hash = run.hash();
-  return result;
-}
-
 enum class Over { host, nccl };
 
 Trained train_on_gpu(const Model& model, const Plan& plan, World& host, Over over) {
@@ -49,14 +31,11 @@ Trained train_on_gpu(const Model& model, const Plan& plan, World& host, Over ove
   return train(run);
 }
 
-Plan trained_as(Plan plan, Precision precision, bool drops) {
-  plan.training.precision = precision;
-  plan.training.learning_rate = 1e-2;
-  plan.training.epsilon = 1e-3;
-  plan.training.gradient_clip = 1;
-  plan.training.dropout = drops ? 0.1 : 0;
-  plan.training.steps = steps;
-  return plan;
+Plan trained_as(const Plan& plan, Precision precision, bool drops) {
+  Plan made = in_few_steps(plan, steps);
+  made.training.precision = precision;
+  made.training.dropout = drops ? 0.1 : 0;
+  return made;
 }
 
 void compare(const Trained& found, const Trained& expected, double tolerance) {

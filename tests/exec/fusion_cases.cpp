@@ -362,4 +362,55 @@ std::vector<FusionCase> fusions_of(const Model& model, const Training& training)
   return cases;
 }
 
+std::vector<OpTensor> random_operands(const Fusion& fusion, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<OpTensor> operands;
+  for (int id = 0; id < fusion.first_internal(); ++id) {
+    OpTensor& tensor = operands.emplace_back(fusion.operands[static_cast<std::size_t>(id)]);
+    const bool given = id < fusion.inputs || fusion.is_sum(id);
+    for (std::int64_t i = 0; i < tensor.elements(); ++i)
+      tensor.set(i, !given ? std::numeric_limits<double>::quiet_NaN()
+                    : tensor.type.dtype == Dtype::i32
+                        ? static_cast<double>(random() % 16)
+                        : static_cast<double>(random() >> 11U) * 0x1p-52 - 1);
+  }
+  return operands;
+}
+
+OpContext some_place() {
+  OpContext context;
+  context.tensor_rank = context.context_rank = 1;
+  context.tensor_size = 2;
+  context.first_sequence = (std::int64_t{1} << 33) + 5;
+  return context;
+}
+
+void run_fusion(Backend& backend, const Fusion& fusion, std::vector<OpTensor>& operands) {
+  Attributes attributes;
+  attributes.fusion = std::make_shared<const Fusion>(fusion);
+  const auto inputs = static_cast<std::size_t>(fusion.inputs);
+  std::vector<TensorType> types;
+  std::vector<const void*> in;
+  std::vector<void*> out;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    types.push_back(operands[i].type);
+    if (i < inputs)
+      in.push_back(operands[i].storage.data());
+    else
+      out.push_back(operands[i].storage.data());
+  }
+  const std::span<const TensorType> all(types);
+  const OpCall call{Op::fused, attributes, all.first(inputs), all.subspan(inputs)};
+  std::vector<double> scratch(static_cast<std::size_t>(backend.workspace_bytes(call) / 8 + 8));
+  OpContext context = some_place();
+  context.workspace = scratch.data();
+  backend.run(call, {in, out}, context);
+}
+
+double tolerance_of(const Fusion& fusion) {
+  for (const TensorType& type : fusion.operands)
+    if (type.dtype == Dtype::f16 || type.dtype == Dtype::bf16) return 1e-2;
+  return 1e-5;
+}
+
 }  // namespace meshwright

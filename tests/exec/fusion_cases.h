@@ -8,6 +8,7 @@
 
 #include "models/graph/fusion.h"
 #include "models/importers/model.h"
+#include "tests/exec/op_cases.h"
 
 namespace meshwright {
 
@@ -27,6 +28,12 @@ std::vector<FusionCase> single_operations(const RowSizes& sizes);
 std::vector<FusionCase> epilogues(const RowSizes& sizes);
 FusionCase residual_and_norm(const RowSizes& sizes);  // add + layer_norm, the sum is an output too
 FusionCase random_body(const RowSizes& sizes, std::uint64_t seed);  // 2 to 6 steps
+
+// What a fusion is given, and NaN where it writes.
+std::vector<OpTensor> random_operands(const Fusion& fusion, std::uint64_t seed);
+OpContext some_place();  // of a rank somewhere in the middle
+void run_fusion(Backend& backend, const Fusion& fusion, std::vector<OpTensor>& operands);
+double tolerance_of(const Fusion& fusion);  // of results beside the CPU's
 
 // What a CUDA kernel is made of in the model's graph at compiler level full: every fused operation
 // that works by rows, and the epilogues of the others.

@@ -144,8 +144,9 @@ TEST_CASE("several hosts get the flags of SageMaker's containers", "[exec][launc
         "-mca oob_tcp_if_include eth0 -mca plm_rsh_no_tree_spawn 1 -bind-to none -map-by slot "
         "-mca pml ob1 -mca btl ^openib -mca orte_abort_on_non_zero_status 1 "
         "-mca btl_vader_single_copy_mechanism none -mca btl_tcp_links 2 -x NCCL_MIN_NRINGS=4 "
-        "-x NCCL_SOCKET_IFNAME=eth0 -x NCCL_DEBUG=INFO -x FI_PROVIDER=efa "
-        "-x FI_EFA_USE_DEVICE_RDMA=1 -x NCCL_PROTO=simple -x A=1 meshwright train");
+        "-x NCCL_SOCKET_IFNAME=eth0 -x NCCL_DEBUG=INFO -x NCCL_DEBUG_FILE=/dev/stderr "
+        "-x FI_PROVIDER=efa -x FI_EFA_USE_DEVICE_RDMA=1 -x NCCL_PROTO=simple -x A=1 meshwright "
+        "train");
   // One process per host has no number; what the user sets replaces ours.
   options = {2, 2, false, {"--NCCL_DEBUG", "WARN", "-mca", "btl", "tcp,self"}, {}};
   options.remote = RemoteHosts{{{"a", 1}, {"b", 1}}, "", false, false, false, {}};
@@ -153,7 +154,7 @@ TEST_CASE("several hosts get the flags of SageMaker's containers", "[exec][launc
         "mpirun --host a,b -np 2 -mca plm_rsh_no_tree_spawn 1 -bind-to none -map-by slot "
         "-mca pml ob1 -mca orte_abort_on_non_zero_status 1 "
         "-mca btl_vader_single_copy_mechanism none -mca btl_tcp_links 2 -x NCCL_MIN_NRINGS=4 "
-        "-x NCCL_DEBUG=WARN -mca btl tcp,self meshwright train");
+        "-x NCCL_DEBUG_FILE=/dev/stderr -x NCCL_DEBUG=WARN -mca btl tcp,self meshwright train");
 }
 
 TEST_CASE("a hostfile is read strictly", "[exec][launch]") {

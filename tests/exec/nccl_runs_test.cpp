@@ -16,24 +16,6 @@ namespace {
 
 constexpr int steps = 3;  // the second is captured, the third replayed
 
-struct Trained {
-  std::vector<double> losses, norms;
-  std::string hash;   // of the parameters, on rank 0
-  Values parameters;  // on rank 0
-};
-
-Trained train(SmallRun& run) {
-  Trained result;
-  for (int step = 1; step <= steps; ++step) {
-    const StepResult done = run.step(step);
-    result.losses.push_back(done.loss);
-    result.norms.push_back(done.grad_norm);
-  }
-  result.hash = run.hash();
-  result.parameters = run.parameters();
-  return result;
-}
-
 Trained train_on_device(const Model& model, const Plan& plan, bool trace = false) {
   const TestFolder folder;
   const std::shared_ptr<CudaBackend> backend =
@@ -45,14 +27,12 @@ Trained train_on_device(const Model& model, const Plan& plan, bool trace = false
 }
 
 // The operations of an eager framework: how they are cut and exchanged is the same for all levels.
-Plan eager(Plan plan) {
-  plan.training.compiler = CompilerLevel::none;
-  plan.training.attention = AttentionKernel::unfused;
-  plan.training.learning_rate = 1e-2;
-  plan.training.epsilon = 1e-3;  // else AdamW makes whole steps of gradients that are rounding
-  plan.training.gradient_clip = 1;
-  plan.training.steps = steps;
-  return plan;
+Plan eager(const Plan& plan) {
+  Plan made = in_few_steps(plan, steps);
+  made.training.compiler = CompilerLevel::none;
+  made.training.attention = AttentionKernel::unfused;
+  made.training.cuda_graph = true;
+  return made;
 }
 
 // ||a - b|| / ||b|| over all parameters.

@@ -350,16 +350,15 @@ TEST_CASE("messages to oneself on a device are copied when both ends are there",
   CHECK(download(to, 16, Dtype::f32, device.first) == as_stored(values(3, 16), Dtype::f32));
 }
 
-TEST_CASE("what runs where is said once, by rank 0", "[nccl]") {
+TEST_CASE("every rank knows what runs where", "[nccl]") {
   choose_device();
   World& host = test_world();
+  int device = 0;
+  cuda::check(cudaGetDevice(&device), "cudaGetDevice");
+  const std::vector<DevicePlace> places = device_places(host, device);
   const std::vector<std::string> variables{"NCCL_DEBUG=INFO", "HOME=/root", "FI_PROVIDER=efa"};
-  const std::string text = describe_devices(host, variables);
-  const std::string without = describe_devices(host, {});
-  if (host.rank() != 0) {
-    CHECK(text.empty());
-    return;
-  }
+  const std::string text = describe_devices(places, variables);
+  const std::string without = describe_devices(places, {});
   CHECK(text.starts_with("NCCL 2."));
   CHECK(text.find("\nenvironment: NCCL_DEBUG=INFO FI_PROVIDER=efa\nhost ") != std::string::npos);
   CHECK(without.find("\nenvironment: nothing set\nhost ") != std::string::npos);
@@ -368,4 +367,17 @@ TEST_CASE("what runs where is said once, by rank 0", "[nccl]") {
   const std::string ranks =
       host.size() == 1 ? ": rank 0; " : ": ranks 0-" + std::to_string(host.size() - 1) + "; ";
   CHECK(text.find(ranks + properties.name + " at 0") != std::string::npos);
+}
+
+TEST_CASE("the same GPU is known by its host and its bus", "[nccl]") {
+  const DevicePlace first{{"a"}, {"H100"}, {"0000:01:00.0"}};
+  DevicePlace other = first;
+  CHECK(are_distinct(std::vector{first}));
+  CHECK_FALSE(are_distinct(std::vector{first, other}));
+  other.bus = {"0000:02:00.0"};
+  CHECK(are_distinct(std::vector{first, other}));
+  CHECK_FALSE(are_distinct(std::vector{first, other, other}));
+  other = first;
+  other.host = {"b"};
+  CHECK(are_distinct(std::vector{first, other}));
 }

@@ -1,7 +1,10 @@
 // The CUDA text of fused operations goes through the toolkit's compiler. Nothing runs on a device.
 #include "exec/backends/cuda/nvrtc.h"
 
+#include <algorithm>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "exec/backends/cuda/fused_source.h"
 #include "tests/catch.h"
@@ -25,10 +28,14 @@ std::string source_of(const std::vector<FusionCase>& cases) {
 
 void check_compiles(const std::vector<FusionCase>& cases) {
   const std::string source = source_of(cases);
-  for (const char* architecture : {"sm_80", "sm_90"}) {
+  const std::vector<std::string> known = cuda::nvrtc_architectures();
+  for (const std::string architecture : {"sm_70", "sm_80", "sm_90"}) {
+    const bool in_toolkit = std::find(known.begin(), known.end(), architecture) != known.end();
+    if (architecture == "sm_70" && !in_toolkit) continue;
     const cuda::Compiled compiled = cuda::compile_cuda(source, architecture);
     INFO(architecture);
-    CHECK(compiled.log == "");
+    // Of sm_70 the last compiler that has it says so, and some of its registers are spilled.
+    if (architecture != "sm_70") CHECK(compiled.log == "");
     for (std::size_t i = 0; i < cases.size(); ++i)
       CHECK(compiled.cubin.find("kernel_" + std::to_string(i)) != std::string::npos);
   }

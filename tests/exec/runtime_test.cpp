@@ -15,12 +15,6 @@ using namespace meshwright;
 
 namespace {
 
-struct Trained {
-  std::vector<double> losses, norms;
-  std::map<std::string, std::vector<float>> parameters;  // on rank 0
-  std::string hash;
-};
-
 constexpr int steps = 4;
 
 Trained train(const Model& model, const Plan& plan, World& world, bool trace = false) {

@@ -65,6 +65,26 @@ Values SmallRun::parameters() {
   return all;
 }
 
+Trained train(SmallRun& run) {
+  Trained result;
+  for (int step = 1; step <= run.plan.training.steps; ++step) {
+    const StepResult done = run.step(step);
+    result.losses.push_back(done.loss);
+    result.norms.push_back(done.grad_norm);
+  }
+  result.parameters = run.parameters();
+  result.hash = run.hash();
+  return result;
+}
+
+Plan in_few_steps(Plan plan, int steps) {
+  plan.training.learning_rate = 1e-2;
+  plan.training.epsilon = 1e-3;
+  plan.training.gradient_clip = 1;
+  plan.training.steps = steps;
+  return plan;
+}
+
 std::unique_ptr<Communicator> group_of_all(World& world) {
   std::vector<int> everybody(static_cast<std::size_t>(world.size()));
   std::iota(everybody.begin(), everybody.end(), 0);

@@ -49,6 +49,19 @@ struct SmallRun {
            std::vector<Program> stages, bool trace, std::shared_ptr<Backend> backend);
 };
 
+// What came of a run.
+struct Trained {
+  std::vector<double> losses, norms;  // of every step
+  Values parameters;                  // on rank 0
+  std::string hash;                   // of the parameters, on rank 0
+  bool operator==(const Trained&) const = default;
+};
+Trained train(SmallRun& run);  // the plan's steps, from 1
+
+// A few steps in which every difference shows. AdamW with its usual epsilon makes whole steps of
+// gradients that are nothing but rounding.
+Plan in_few_steps(Plan plan, int steps);
+
 std::unique_ptr<Communicator> group_of_all(World& world);
 
 }  // namespace meshwright

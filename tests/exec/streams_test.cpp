@@ -11,40 +11,12 @@ using namespace meshwright;
 
 namespace {
 
-constexpr int steps = 3;
-
-struct Trained {
-  std::vector<double> losses, norms;
-  std::string hash;  // of the parameters, on rank 0
-  bool operator==(const Trained&) const = default;
-};
-
-Trained train(SmallRun& run) {
-  Trained result;
-  for (int step = 1; step <= steps; ++step) {
-    const StepResult done = run.step(step);
-    result.losses.push_back(done.loss);
-    result.norms.push_back(done.grad_norm);
-  }
-  result.hash = run.hash();
-  return result;
-}
-
 Trained train_far(const Model& model, const Plan& plan, World& host, std::uint64_t seed,
                   bool staged) {
   const auto backend = std::make_shared<FarBackend>(seed);
   const auto world = staged ? make_staged_world(host, *backend) : make_far_world(host, *backend);
   SmallRun run(model, plan, *world, backend);
   return train(run);
-}
-
-Plan plan_of(std::string_view family, Plan plan) {
-  plan.training.learning_rate = 1e-2;
-  plan.training.epsilon = 1e-3;
-  plan.training.gradient_clip = 1;
-  plan.training.dropout = family == "gpt" ? 0.1 : 0;
-  plan.training.steps = steps;
-  return plan;
 }
 
 }  // namespace
@@ -55,7 +27,8 @@ TEST_CASE("late streams and memory of its own change no bit", "[exec][streams][m
     const Model model = small_model(family);
     for (const Plan& each : small_plans(model)) {
       if (each.parallelism.degrees().ranks() != world.size()) continue;
-      const Plan plan = plan_of(family, each);
+      Plan plan = in_few_steps(each, 3);
+      plan.training.dropout = std::string_view(family) == "gpt" ? 0.1 : 0;
       INFO(family << " " << describe(plan));
       SmallRun near(model, plan, world);
       const Trained expected = train(near);

@@ -1,5 +1,7 @@
 #include "tests/exec/table_backend.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -52,7 +54,8 @@ class DeviceCopy {
 // What the operation makes of each output.
 std::vector<std::vector<char>> results_of(const cuda::Row& row, const OpCall& call,
                                           const OpOperands& operands, OpContext context,
-                                          const cuda::Device& device) {
+                                          const cuda::Device& device,
+                                          std::int64_t workspace_bytes) {
   // An output may be given an input's address.
   std::map<const void*, std::unique_ptr<DeviceCopy>> copies;
   const auto on_device = [&](const void* host, const TensorType& type) {
@@ -67,7 +70,7 @@ std::vector<std::vector<char>> results_of(const cuda::Row& row, const OpCall& ca
   for (std::size_t o = 0; o < call.outputs.size(); ++o)
     out.push_back(on_device(operands.outputs[o], call.outputs[o]));
 
-  const DeviceCopy workspace(nullptr, row.workspace != nullptr ? row.workspace(call, device) : 0);
+  const DeviceCopy workspace(nullptr, workspace_bytes);
   context.workspace = workspace.address();
   const long long of_step = context.first_sequence - sequences_of_call;
   const DeviceCopy step(&of_step, sizeof of_step);
@@ -135,9 +138,15 @@ void TableBackend::run(const OpCall& call, const OpOperands& operands, const OpC
   const cuda::Row* row = cuda::row_of(call.op);
   if (row == nullptr) return cpu_->run(call, operands, context);
   ran.insert(call.op);
-  const auto forward = results_of(*row, call, operands, context, device_->shown);
+  // Factors in fp8 are the library's choice.
+  const std::int64_t bytes = cuda::workspace_of(*row, call, device_->shown),
+                     planned = gpu_scratch_bytes(call, fp8);
+  if (has_planned_scratch && (fp8 ? bytes > planned : bytes != planned))
+    throw std::logic_error(fmt::format("{}: {} bytes of scratch memory, {} are planned",
+                                       info(call.op).name, bytes, planned));
+  const auto forward = results_of(*row, call, operands, context, device_->shown, bytes);
   reverse_threads(true);
-  const auto backward = results_of(*row, call, operands, context, device_->shown);
+  const auto backward = results_of(*row, call, operands, context, device_->shown, bytes);
   reverse_threads(false);
   if (forward != backward)
     throw std::logic_error(std::string(info(call.op).name) +

@@ -34,6 +34,9 @@ class TableBackend : public Backend {
   void write(void* own, const void* host, std::int64_t bytes) override { copy(own, host, bytes); }
 
   const bool fp8;
+  // std::logic_error where an operation takes other scratch memory than models/graph/gpu_scratch.h
+  // plans for it.
+  bool has_planned_scratch = true;
   std::set<Op> ran;  // from the tables
 
  private:

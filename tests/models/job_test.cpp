@@ -162,6 +162,7 @@ TEST_CASE("a settled job written as JSON reads back as itself", "[models][job]")
   json value = small_job();
   value["training"].merge_patch(json::parse(R"({
       "precision": "fp16", "loss_scale": {"initial": 1024, "window": 10}, "recompute": "full",
+      "deterministic": true, "cuda_graph": false,
       "recompute_fraction": 0.5, "gradient_clip": 1.5, "seed": 7, "beta2": 0.95})"));
   value["parallelism"].merge_patch(json::parse(R"({
       "zero_stage": 1, "overlap": ["gradients", "tensor"], "placement": "TPD",
@@ -181,6 +182,8 @@ TEST_CASE("a settled job written as JSON reads back as itself", "[models][job]")
   CHECK(to_json(again, plan_again, "p4d.24xlarge", 2) == written);
   CHECK(written["data"]["files"] == json({"text/a.txt"}));
   CHECK(written["training"]["loss_scale"]["window"] == 10);
+  CHECK(written["training"]["deterministic"] == true);
+  CHECK(written["training"]["cuda_graph"] == false);
   CHECK(written["parallelism"]["data"] == 4);
   // Two 100 Gb/s cards per host, as asked.
   CHECK(again.cluster.network->nics == 2);

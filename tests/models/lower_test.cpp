@@ -352,6 +352,33 @@ TEST_CASE("a snapshot holds each state once over the ranks that have it", "[mode
   CHECK(bytes({.pipeline = 2}, MemoryClass::snapshot) == Approx(whole).epsilon(0.01));
 }
 
+TEST_CASE("where ranks compute on GPUs snapshots lie in host memory", "[models][lower]") {
+  const Model model = small_model("gpt");
+  for (const bool owners : {false, true}) {
+    Plan plan = small_plan(model, {.data = 4, .zero_stage = 1});
+    plan.parallelism.shard_whole = owners;
+    plan.snapshot = true;
+    const MemoryPlan beside = lower_small(model, plan)[0].memory;
+    plan.snapshot_on_host = true;
+    const std::vector<Program> stages = lower_small(model, plan);
+    verify(stages);
+    const MemoryPlan& memory = stages[0].memory;
+    const auto snapshot = static_cast<std::size_t>(MemoryClass::snapshot);
+    CHECK(beside.snapshot_bytes == 0);
+    CHECK(beside.class_bytes[snapshot] > 0);
+    CHECK(memory.class_bytes[snapshot] == 0);
+    CHECK(memory.host_bytes == memory.snapshot_bytes);
+    // Of the rank that has most, as in the arena.
+    CHECK(memory.snapshot_bytes == beside.class_bytes[snapshot]);
+    CHECK(memory.arena_bytes == beside.arena_bytes - memory.snapshot_bytes);
+    for (const Bucket& bucket : stages[0].buckets) {
+      REQUIRE(bucket.snapshot.buffer >= 0);
+      const int id = bucket.snapshot.buffer;
+      CHECK(memory.address(id, 0) + bucket.snapshot.type.bytes() <= memory.snapshot_bytes);
+    }
+  }
+}
+
 TEST_CASE("fp16 scales the loss, and lamb sums norms over whoever shares a parameter",
           "[models][lower]") {
   const Model model = small_model("gpt");

@@ -96,6 +96,22 @@ TEST_CASE("memory is the arena and what libraries take", "[predict]") {
   CHECK(p.fits);
 }
 
+TEST_CASE("the engine's operations have scratch memory on a GPU", "[predict]") {
+  Cluster cluster{load_machine("p4d.24xlarge"), 1, 1, {}, {}};
+  Plan plan = plan_of(1, 1, 1);
+  plan.training.compiler = CompilerLevel::none;
+  const auto memory = [&] {
+    const Prepared prepared = prepare(small_model(), plan, cluster);
+    return stage_memory(prepared.stages, prepared.plan, cluster)[0];
+  };
+  CHECK(memory().scratch_bytes == 0);  // what frameworks take is in the profile
+  cluster.machine.calibration = calibrated_here;
+  const StageMemory own = memory();
+  // Of a norm's weight and bias: 2 * 128 rows of 256 in chunks of 8 rows.
+  CHECK(own.scratch_bytes == 2 * (2 * 128 / 8) * 256 * 4);
+  CHECK(own.peak_bytes == own.arena_bytes + own.scratch_bytes + own.library_bytes);
+}
+
 TEST_CASE("mixed precision holds gradients in 16 and in 32 bits, but where products sum",
           "[predict]") {
   const Cluster cluster{load_machine("p4d.24xlarge"), 1, 8, {}, {}};

@@ -120,7 +120,8 @@ TEST_CASE("simulate answers in JSON and writes a trace", "[tools][json]") {
   CHECK(value["memory"].size() == 4);
   check_keys(value["memory"][0],
              "stage parameters_bytes gradients_bytes optimizer_bytes activations_bytes "
-             "workspace_bytes communication_bytes peak_bytes");
+             "workspace_bytes communication_bytes peak_bytes peak_tensors");
+  check_keys(value["memory"][0]["peak_tensors"][0], "name class bytes count");
   CHECK(value["total_time_s"].get<double>() == Approx(3 * value["step_time_s"].get<double>()));
   CHECK(!json::parse(content_of(folder.file("t.json")))["traceEvents"].empty());
 }

@@ -1,11 +1,11 @@
-# The CUDA language, for the architectures of AWS's machines that this toolkit has: V100 (p3; until
-# CUDA 12), A100 (p4d), H100 and H200 (p5), and newer ones from the newest one's PTX.
+# The CUDA language, for the architectures of AWS's machines that this toolkit has: V100 (p3; CUDA 12
+# is the last), A100 (p4d), H100 and H200 (p5), and newer ones from the newest one's PTX.
 if(NOT MESHWRIGHT_CUDA)
   message(STATUS "no CUDA backend (MESHWRIGHT_CUDA is off)")
   return()
 endif()
-if(NOT CUDAToolkit_FOUND)
-  message(FATAL_ERROR "MESHWRIGHT_CUDA is on, but there is no CUDA toolkit (12 or newer): install it, "
+if(NOT CUDAToolkit_FOUND OR CUDAToolkit_VERSION VERSION_LESS 12.8)  # kernels as libraries: 12.8
+  message(FATAL_ERROR "MESHWRIGHT_CUDA is on, but there is no CUDA toolkit (12.8 or newer): install it, "
                       "name it with -DCUDAToolkit_ROOT=FOLDER, or build with -DMESHWRIGHT_CUDA=OFF")
 endif()
 if(NOT CMAKE_CUDA_ARCHITECTURES)

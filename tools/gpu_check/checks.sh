@@ -58,7 +58,9 @@ tested() { # tested ROW CODE LOG
     says "$1" ok "$passed"
   elif [ -n "$failed" ]; then
     says "$1" missed "$failed"
-    grep -E 'FAILED' "$3" | sort | uniq -c | head -n 20 >&2
+    # The first as it is: after a kernel's fault every later one fails too.
+    grep -m 1 -B 12 -A 6 -E 'FAILED' "$3" >&2
+    grep -E 'FAILED' "$3" | uniq -c | head -n 20 >&2
   else
     failed "$1" "$2" "$3"
   fi

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "models/passes/pad_vocabulary.h"
+#include "models/plan/peak_tensors.h"
 
 namespace meshwright {
 
@@ -42,6 +43,20 @@ std::string recompute_text(const Training& training) {
 
 const std::string& compiler_word(const Training& training) {
   return compiler_names()[static_cast<std::size_t>(training.compiler)];
+}
+
+// Of the fullest stage: the three that most of its peak is made of.
+std::string peak_text(const Prepared& prepared, const Prediction& p) {
+  constexpr std::size_t shown = 3;
+  const auto fullest = std::ranges::max_element(p.memory, {}, &StageMemory::peak_bytes);
+  const auto stage = static_cast<std::size_t>(fullest - p.memory.begin());
+  std::vector<PeakTensor> tensors = peak_tensors(prepared.stages.at(stage));
+  tensors.resize(std::min(tensors.size(), shown));
+  std::string text;
+  for (const PeakTensor& tensor : tensors)
+    text += fmt::format("{}{} x {} {}", text.empty() ? "" : ", ", tensor.count, tensor.name,
+                        show_bytes(static_cast<double>(tensor.bytes)));
+  return fmt::format("         most on stage {}: {}\n", stage, text);
 }
 
 const std::string& layout_word(const Parallelism& p) {
@@ -91,6 +106,16 @@ json prediction_json(const Prediction& p) {
            goodput_number(p, [](const Goodput& g) { return g.mean_time_between_failures_s; })},
           {"instructions", p.instructions},
           {"simulation_wall_s", p.simulation_wall_s}};
+}
+
+json peak_tensors_json(const Program& program) {
+  json rows = json::array();
+  for (const PeakTensor& tensor : peak_tensors(program))
+    rows.push_back({{"name", tensor.name},
+                    {"class", name_of(tensor.cls)},
+                    {"bytes", tensor.bytes},
+                    {"count", tensor.count}});
+  return rows;
 }
 
 json breakdown_json(const std::vector<StageBreakdown>& stages) {
@@ -221,6 +246,7 @@ std::string prediction_text(const Model& model, const Prepared& prepared, const 
   text += fmt::format("memory   peak {} of {}   {}\n",
                       show_bytes(static_cast<double>(p.peak_memory_bytes)),
                       show_bytes(p.memory_limit_bytes), p.fits ? "fits" : "DOES NOT FIT");
+  text += peak_text(prepared, p);
   if (p.host_memory_bytes > 0)
     text += fmt::format("host     offloaded {} of {}\n",
                         show_bytes(static_cast<double>(p.host_memory_bytes)),

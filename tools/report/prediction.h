@@ -13,6 +13,7 @@
 namespace meshwright {
 
 nlohmann::json prediction_json(const Prediction& prediction);
+nlohmann::json peak_tensors_json(const Program& program);  // of one stage, largest first
 nlohmann::json breakdown_json(const std::vector<StageBreakdown>& stages);
 std::string prediction_text(const Model& model, const Prepared& prepared, const Cluster& cluster,
                             const Prediction& prediction);

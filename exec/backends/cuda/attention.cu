@@ -13,20 +13,23 @@ void run_forward(const KernelCall& k, const AttentionShape& shape, const ScoreEx
   with_kernel<T>(shape.dim, extras.any(), [&](auto width, auto with_extras) {
     constexpr int D = decltype(width)::value;
     constexpr bool with = decltype(with_extras)::value;
-    using Tile = ForwardTile<T, D, with>;
-    launch_tiles<Tile>(attention_forward<T, D, with>,
-                       {tile_blocks(shape, shape.heads, shape.halves, Tile::queries)},
-                       Tile::shared_bytes, k, shape, extras, operands);
+    with_tile_size<ForwardTile<T, D, with, false>::shared_bytes>(k.device, [&](auto size) {
+      constexpr bool small = decltype(size)::value;
+      using Tile = ForwardTile<T, D, with, small>;
+      launch_tiles<Tile>(attention_forward<T, D, with, small>,
+                         {tile_blocks(shape, shape.heads, shape.halves, Tile::queries)},
+                         Tile::shared_bytes, k, shape, extras, operands);
+    });
   });
 }
 
 // probabilities[batch * heads, held, held] of a tile of queries and a tile of keys.
-template <typename T, int D>
-__global__ void __launch_bounds__(ForwardTile<T, D, true>::threads,
-                                  resident_blocks<ForwardTile<T, D, true>>)
+template <typename T, int D, bool small>
+__global__ void __launch_bounds__(ForwardTile<T, D, true, small>::threads,
+                                  resident_blocks<ForwardTile<T, D, true, small>>)
     attention_probabilities(AttentionShape shape, ScoreExtras extras, NearHeads<const T> q,
                             NearHeads<const T> k, const float* log_sums, T* probabilities) {
-  using Tile = ForwardTile<T, D, true>;
+  using Tile = ForwardTile<T, D, true, small>;
   constexpr int M = Tile::fragments, N = Tile::keys, pitch = row_pitch<T, D>;
   T* const q_tile = reinterpret_cast<T*>(shared_memory());
   T* const k_tile = q_tile + Tile::queries * pitch;
@@ -67,14 +70,16 @@ void run_unfused(const KernelCall& k, const AttentionShape& shape, const ScoreEx
   run_forward(k, shape, extras, operands);
   with_kernel<T>(shape.dim, true, [&](auto width, auto with_extras) {
     constexpr int D = decltype(width)::value;
-    if constexpr (decltype(with_extras)::value) {
-      using Tile = ForwardTile<T, D, true>;
-      launch(
-          attention_probabilities<T, D>,
-          {tile_blocks(shape, shape.heads, 1, Tile::queries), blocks_for(shape.length, Tile::keys)},
-          {Tile::threads}, Tile::shared_bytes, k.stream, shape, extras, operands.q, operands.k,
-          static_cast<const float*>(log_sums), k.out<T>(1));
-    }
+    if constexpr (decltype(with_extras)::value)
+      with_tile_size<ForwardTile<T, D, true, false>::shared_bytes>(k.device, [&](auto size) {
+        constexpr bool small = decltype(size)::value;
+        using Tile = ForwardTile<T, D, true, small>;
+        launch_tiles<Tile>(attention_probabilities<T, D, small>,
+                           {tile_blocks(shape, shape.heads, 1, Tile::queries),
+                            blocks_for(shape.length, Tile::keys)},
+                           Tile::shared_bytes, k, shape, extras, operands.q, operands.k,
+                           static_cast<const float*>(log_sums), k.out<T>(1));
+      });
   });
 }
 
@@ -97,13 +102,6 @@ void attention(const KernelCall& k) {
   });
 }
 
-std::int64_t attention_workspace(const OpCall& call, const Device&) {
-  const Attributes& a = call.attributes;
-  const std::int64_t log_sums = std::int64_t{a.micro_batch} * a.heads * a.sequence_length * 4;
-  return (a.relative_buckets > 0 ? relative_bias_bytes(a) : 0) +
-         (a.attention == AttentionKernel::unfused ? log_sums : 0);
-}
-
 void context_attention(const KernelCall& k) {
   const Attributes& a = k.attributes();
   with_type(k.call.inputs[0].dtype, [&](auto element) {
@@ -124,8 +122,7 @@ void context_attention(const KernelCall& k) {
   });
 }
 
-constexpr Row rows[] = {{Op::attention, attention, attention_workspace},
-                        {Op::context_attention, context_attention}};
+constexpr Row rows[] = {{Op::attention, attention}, {Op::context_attention, context_attention}};
 
 }  // namespace
 

@@ -24,7 +24,7 @@ struct BackwardOperands {
 };
 
 // Rows of a block of queries in the pass over them.
-int rows_of_query_gradient(Dtype dtype, int head_dim);
+int rows_of_query_gradient(const Device& device, Dtype dtype, int head_dim);
 
 template <typename T>
 void query_gradients(const KernelCall& k, const AttentionShape& shape, const ScoreExtras& extras,

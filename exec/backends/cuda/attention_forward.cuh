@@ -25,13 +25,13 @@ struct ForwardOperands {
 // the registers allow) share a multiprocessor of sm_80 and sm_90. Bound on an H100, whose
 // multiprocessor takes a product of 16 x 8 x 16 and 128 bytes of shared memory a clock: 4 and 5
 // matrices loaded for 4 products make 100 % (D = 64) and 80 % (D = 128) of 989 TFLOP/s; with D = 64
-// the exponentials, 16 a clock, take as long again as the products.
-template <typename T, int D, bool with_extras>
+// the exponentials, 16 a clock, take as long again as the products. `small`: with_tile_size.
+template <typename T, int D, bool with_extras, bool small>
 struct ForwardTile {
   static constexpr bool half = sizeof(T) == 2;
   static constexpr int fragments = half && D <= 128 ? 2 : 1;
-  static constexpr int warps = half && D > 128 ? 8 : 4;
-  static constexpr int keys = half && D <= (with_extras ? 64 : 128) ? 64 : 32;
+  static constexpr int warps = (half && D > 128 ? 8 : 4) / (small ? 2 : 1);
+  static constexpr int keys = (half && D <= (with_extras ? 64 : 128) ? 64 : 32) / (small ? 2 : 1);
   static constexpr int queries = 16 * fragments * warps;
   static constexpr int threads = 32 * warps;
   static constexpr bool keep_queries = half && D <= 64 && !with_extras;
@@ -80,11 +80,11 @@ __device__ inline void update_softmax(float (&s)[M][N][4], float unit, Softmax<M
 // FLOPs: 4 D for each pair of a query and a key that meet; tiles that the mask hides are left out.
 // Two barriers a tile: values are copied while scores are made, the next keys while values are
 // weighed.
-template <typename T, int D, bool with_extras>
-__global__ void __launch_bounds__(ForwardTile<T, D, with_extras>::threads,
-                                  resident_blocks<ForwardTile<T, D, with_extras>>)
+template <typename T, int D, bool with_extras, bool small>
+__global__ void __launch_bounds__(ForwardTile<T, D, with_extras, small>::threads,
+                                  resident_blocks<ForwardTile<T, D, with_extras, small>>)
     attention_forward(AttentionShape shape, ScoreExtras extras, ForwardOperands<T> operands) {
-  using Tile = ForwardTile<T, D, with_extras>;
+  using Tile = ForwardTile<T, D, with_extras, small>;
   constexpr int M = Tile::fragments, N = Tile::keys, pitch = row_pitch<T, D>;
   T* const q_tile = reinterpret_cast<T*>(shared_memory());
   T* const k_tile = q_tile + Tile::queries * pitch;

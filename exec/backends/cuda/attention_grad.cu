@@ -2,6 +2,7 @@
 #include "exec/backends/cuda/attention_backward.h"
 #include "exec/backends/cuda/attention_relative.h"
 #include "exec/backends/cuda/tables.h"
+#include "models/graph/widen.h"
 
 namespace meshwright::cuda {
 
@@ -48,11 +49,6 @@ __global__ void __launch_bounds__(sum_threads)
   row_sums[row] = sum;
 }
 
-// Rows of all heads.
-std::int64_t rows_of(const Attributes& a) {
-  return std::int64_t{a.micro_batch} * a.heads * a.sequence_length;
-}
-
 template <typename T>
 void run_backward(const KernelCall& k, const AttentionShape& shape, const ScoreExtras& extras,
                   const BackwardOperands<T>& operands, const float* log_sums) {
@@ -62,19 +58,6 @@ void run_backward(const KernelCall& k, const AttentionShape& shape, const ScoreE
   query_gradients(k, shape, extras, operands);
   key_gradients(k, shape, extras, operands);
 }
-
-// Scratch memory of the table's gradient, in numbers.
-struct RelativeScratch {
-  std::int64_t bias, distances, sums;
-
-  RelativeScratch(const Attributes& a, Dtype dtype) {
-    const std::int64_t rows = rows_of_query_gradient(dtype, a.head_dim);
-    const std::int64_t blocks = (a.sequence_length + rows - 1) / rows;
-    bias = relative_bias_bytes(a) / 4;
-    distances = a.micro_batch * a.heads * blocks * (a.sequence_length + rows - 1);
-    sums = (std::int64_t{2} * a.sequence_length - 1) * a.heads;
-  }
-};
 
 void attention_grad(const KernelCall& k) {
   const Attributes& a = k.attributes();
@@ -92,6 +75,7 @@ void attention_grad(const KernelCall& k) {
     const bool unfused = a.attention == AttentionKernel::unfused;
     const QueryKeyValue<const T> heads = heads_of<const T>(a, in);
     const QueryKeyValue<T> gradients = heads_of<T>(a, out);
+    const AttentionGradScratch scratch(a, dtype);
     float* const scratch_sums = k.workspace<float>();
     BackwardOperands<T> operands{.q = heads.q,
                                  .k = heads.k,
@@ -103,26 +87,19 @@ void attention_grad(const KernelCall& k) {
                                  .dv = gradients.v,
                                  .probabilities = unfused ? k.in<T>(tensors + 1) : nullptr,
                                  .log_sums = scratch_sums,
-                                 .row_sums = scratch_sums + rows_of(a)};
+                                 .row_sums = scratch_sums + scratch.rows};
     const float* const log_sums = unfused ? nullptr : k.in<float>(tensors + 1);
     ScoreExtras extras = extras_of(k);
     if (a.relative_buckets == 0) return run_backward(k, shape, extras, operands, log_sums);
-    const RelativeScratch scratch(a, dtype);
-    float* const bias = operands.row_sums + rows_of(a);
+    float* const bias = operands.row_sums + scratch.rows;
     extras.bias = make_relative_bias(k, k.in<void>(tensors + 3), dtype, bias);
     operands.distances = bias + scratch.bias;
     run_backward(k, shape, extras, operands, log_sums);
-    add_relative_gradient(k, operands.distances, rows_of_query_gradient(dtype, a.head_dim),
+    add_relative_gradient(k, operands.distances,
+                          rows_of_query_gradient(k.device, dtype, a.head_dim),
                           operands.distances + scratch.distances, k.out<void>(tensors),
                           k.call.outputs[tensors].dtype);
   });
-}
-
-std::int64_t attention_grad_workspace(const OpCall& call, const Device&) {
-  const Attributes& a = call.attributes;
-  if (a.relative_buckets == 0) return 8 * rows_of(a);
-  const RelativeScratch scratch(a, call.inputs[0].dtype);
-  return 4 * (2 * rows_of(a) + scratch.bias + scratch.distances + scratch.sums);
 }
 
 void context_attention_grad(const KernelCall& k) {
@@ -132,6 +109,7 @@ void context_attention_grad(const KernelCall& k) {
     const QueryKeyValue<const T> kv = keys_values(a, k.in<T>(1));
     const QueryKeyValue<T> dkv = keys_values(a, k.out<T>(1));
     const bool continues = k.call.inputs.size() == 6;
+    const AttentionGradScratch scratch(a, k.call.inputs[0].dtype);
     float* const scratch_sums = k.workspace<float>();
     const BackwardOperands<T> operands{
         .q = heads_of<const T>(a, {k.in<T>(0), nullptr, nullptr}).q,
@@ -144,18 +122,13 @@ void context_attention_grad(const KernelCall& k) {
         .dv = dkv.v,
         .dq_before = heads_in_rows(a, continues ? k.in<T>(5) : nullptr),
         .log_sums = scratch_sums,
-        .row_sums = scratch_sums + rows_of(a)};
+        .row_sums = scratch_sums + scratch.rows};
     run_backward(k, context_shape_of(k), extras_of(k), operands, k.in<float>(3));
   });
 }
 
-std::int64_t context_attention_grad_workspace(const OpCall& call, const Device&) {
-  return 8 * rows_of(call.attributes);
-}
-
-constexpr Row rows[] = {
-    {Op::attention_grad, attention_grad, attention_grad_workspace},
-    {Op::context_attention_grad, context_attention_grad, context_attention_grad_workspace}};
+constexpr Row rows[] = {{Op::attention_grad, attention_grad},
+                        {Op::context_attention_grad, context_attention_grad}};
 
 }  // namespace
 

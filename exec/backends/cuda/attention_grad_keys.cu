@@ -14,12 +14,16 @@ enum class Makes { both, values, keys };
 // 55 and 137 KiB: two blocks of 4 warps and one of 8 on a multiprocessor, which is all that the
 // registers allow. Bound on an H100, as in attention_forward.cuh: 6 and 9 matrices loaded for 4
 // products make 67 % (D = 64) and 44 % (D = 128) of 989 TFLOP/s.
-template <typename T, int D>
+// `small`: with_tile_size.
+template <typename T, int D, bool small>
 struct KeyGradientTile {
   static constexpr bool half = sizeof(T) == 2, wide = D > 128;
   static constexpr int fragments = half && D <= 64 ? 2 : 1;
-  static constexpr int warps = wide ? (half ? 4 : 2) : half && D > 64 ? 8 : 4;
-  static constexpr int queries = wide && !half ? 16 : half && D > 64 && !wide ? 64 : 32;
+  static constexpr int warps = (wide ? (half ? 4 : 2) : half && D > 64 ? 8 : 4) / (small ? 2 : 1);
+  static constexpr int queries = (wide && !half             ? 16
+                                  : half && D > 64 && !wide ? 64
+                                                            : 32) /
+                                 (small ? 2 : 1);
   static constexpr int keys = 16 * fragments * warps;
   static constexpr int threads = 32 * warps;
   static constexpr int tiles_bytes = tile_bytes<T, D>(2 * keys + 4 * queries);
@@ -27,11 +31,11 @@ struct KeyGradientTile {
 };
 
 // One barrier a tile: the next queries and their dY are copied while these are worked on.
-template <typename T, int D, bool with_extras, Makes makes>
-__global__ void __launch_bounds__(KeyGradientTile<T, D>::threads,
-                                  resident_blocks<KeyGradientTile<T, D>>)
+template <typename T, int D, bool with_extras, bool small, Makes makes>
+__global__ void __launch_bounds__(KeyGradientTile<T, D, small>::threads,
+                                  resident_blocks<KeyGradientTile<T, D, small>>)
     attention_grad_keys(AttentionShape shape, ScoreExtras extras, BackwardOperands<T> operands) {
-  using Tile = KeyGradientTile<T, D>;
+  using Tile = KeyGradientTile<T, D, small>;
   constexpr int M = Tile::fragments, N = Tile::queries, pitch = row_pitch<T, D>;
   T* const k_tile = reinterpret_cast<T*>(shared_memory());
   T* const v_tile = k_tile + Tile::keys * pitch;
@@ -188,18 +192,21 @@ void key_gradients(const KernelCall& k, const AttentionShape& shape, const Score
   with_kernel<T>(shape.dim, any, [&](auto width, auto with_extras) {
     constexpr int D = decltype(width)::value;
     constexpr bool with = decltype(with_extras)::value;
-    using Tile = KeyGradientTile<T, D>;
-    const auto start = [&](auto kernel) {
-      launch_tiles<Tile>(
-          kernel, {tile_blocks(shape, shape.kv_heads, shape.sources * shape.halves, Tile::keys)},
-          Tile::shared_bytes, k, shape, extras, operands);
-    };
-    if constexpr (D > 128) {
-      start(attention_grad_keys<T, D, with, Makes::values>);
-      start(attention_grad_keys<T, D, with, Makes::keys>);
-    } else {
-      start(attention_grad_keys<T, D, with, Makes::both>);
-    }
+    with_tile_size<KeyGradientTile<T, D, false>::shared_bytes>(k.device, [&](auto size) {
+      constexpr bool small = decltype(size)::value;
+      using Tile = KeyGradientTile<T, D, small>;
+      const auto start = [&](auto kernel) {
+        launch_tiles<Tile>(
+            kernel, {tile_blocks(shape, shape.kv_heads, shape.sources * shape.halves, Tile::keys)},
+            Tile::shared_bytes, k, shape, extras, operands);
+      };
+      if constexpr (D > 128) {
+        start(attention_grad_keys<T, D, with, small, Makes::values>);
+        start(attention_grad_keys<T, D, with, small, Makes::keys>);
+      } else {
+        start(attention_grad_keys<T, D, with, small, Makes::both>);
+      }
+    });
   });
 }
 

@@ -1,5 +1,6 @@
 // Attention's gradient of the queries, and of the table of relative positions block by block.
 #include "exec/backends/cuda/attention_backward.h"
+#include "models/graph/gpu_scratch.h"
 
 namespace meshwright::cuda {
 
@@ -11,20 +12,27 @@ namespace {
 // Shared memory for D = 64, 128 and 16-bit types: 55 and 103 KiB, so that two blocks (all that the
 // registers allow) share a multiprocessor of sm_90. Bound there, as in attention_forward.cuh: 4 and
 // 6.7 matrices loaded for 4 products make 100 % (D = 64) and 60 % (D = 128) of 989 TFLOP/s.
-template <typename T, int D, bool with_extras>
+// `small`: with_tile_size.
+template <typename T, int D, bool with_extras, bool small>
 struct QueryGradientTile {
   static constexpr bool half = sizeof(T) == 2, wide = D > 128;
   static constexpr int fragments = half && !wide ? 2 : 1;
-  static constexpr int warps = wide && !half ? 2 : 4;
-  static constexpr int keys = wide && !half ? 16 : 32;
+  static constexpr int warps = (wide && !half ? 2 : 4) / (small ? 2 : 1);
+  static constexpr int keys = (wide && !half ? 16 : 32) / (small ? 2 : 1);
   static constexpr bool keep = half && D <= 64 && !with_extras;  // queries and dY in registers
   static constexpr int queries = 16 * fragments * warps;
+  static_assert(queries >= least_query_gradient_rows(half, D));
   static constexpr int threads = 32 * warps;
   static constexpr int tiles_bytes = tile_bytes<T, D>(2 * queries + 4 * keys);
   static constexpr int shared_bytes = tiles_bytes + 2 * queries * 4;
   // One more column: diagonals then lie in different banks.
   static constexpr int distances_bytes = queries * (keys + 1) * 4;
 };
+template <typename T, int D, bool with_extras>
+constexpr int large_tile_bytes = QueryGradientTile<T, D, with_extras, false>::shared_bytes +
+                                 (with_extras
+                                      ? QueryGradientTile<T, D, with_extras, false>::distances_bytes
+                                      : 0);
 
 // Adds what the tile's diagonals sum up to, to the first `count` of the block's sums.
 template <typename Tile>
@@ -40,11 +48,11 @@ __device__ inline void add_diagonals(const float* gradients, float* sums, int co
 }
 
 // One barrier a tile: the next keys and values are copied while these are worked on.
-template <typename T, int D, bool with_extras>
-__global__ void __launch_bounds__(QueryGradientTile<T, D, with_extras>::threads,
-                                  resident_blocks<QueryGradientTile<T, D, with_extras>>)
+template <typename T, int D, bool with_extras, bool small>
+__global__ void __launch_bounds__(QueryGradientTile<T, D, with_extras, small>::threads,
+                                  resident_blocks<QueryGradientTile<T, D, with_extras, small>>)
     attention_grad_queries(AttentionShape shape, ScoreExtras extras, BackwardOperands<T> operands) {
-  using Tile = QueryGradientTile<T, D, with_extras>;
+  using Tile = QueryGradientTile<T, D, with_extras, small>;
   constexpr int M = Tile::fragments, N = Tile::keys, pitch = row_pitch<T, D>;
   T* const q_tile = reinterpret_cast<T*>(shared_memory());
   T* const dy_tile = q_tile + Tile::queries * pitch;
@@ -192,12 +200,16 @@ __global__ void __launch_bounds__(QueryGradientTile<T, D, with_extras>::threads,
 
 }  // namespace
 
-int rows_of_query_gradient(Dtype dtype, int head_dim) {
+int rows_of_query_gradient(const Device& device, Dtype dtype, int head_dim) {
   int rows = 0;
   with_type(dtype, [&](auto element) {
     using T = decltype(element);
     with_kernel<T>(head_dim, true, [&](auto width, auto with_extras) {
-      rows = QueryGradientTile<T, decltype(width)::value, decltype(with_extras)::value>::queries;
+      constexpr int D = decltype(width)::value;
+      constexpr bool with = decltype(with_extras)::value;
+      with_tile_size<large_tile_bytes<T, D, with>>(device, [&](auto size) {
+        rows = QueryGradientTile<T, D, with, decltype(size)::value>::queries;
+      });
     });
   });
   return rows;
@@ -210,12 +222,15 @@ void query_gradients(const KernelCall& k, const AttentionShape& shape, const Sco
   with_kernel<T>(shape.dim, any, [&](auto width, auto with_extras) {
     constexpr int D = decltype(width)::value;
     constexpr bool with = decltype(with_extras)::value;
-    using Tile = QueryGradientTile<T, D, with>;
-    launch_tiles<Tile>(
-        attention_grad_queries<T, D, with>,
-        {tile_blocks(shape, shape.heads, shape.halves, Tile::queries)},
-        Tile::shared_bytes + (operands.distances != nullptr ? Tile::distances_bytes : 0), k, shape,
-        extras, operands);
+    with_tile_size<large_tile_bytes<T, D, with>>(k.device, [&](auto size) {
+      constexpr bool small = decltype(size)::value;
+      using Tile = QueryGradientTile<T, D, with, small>;
+      launch_tiles<Tile>(
+          attention_grad_queries<T, D, with, small>,
+          {tile_blocks(shape, shape.heads, shape.halves, Tile::queries)},
+          Tile::shared_bytes + (operands.distances != nullptr ? Tile::distances_bytes : 0), k,
+          shape, extras, operands);
+    });
   });
 }
 

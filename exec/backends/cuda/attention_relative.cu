@@ -57,10 +57,6 @@ __global__ void __launch_bounds__(threads)
 
 }  // namespace
 
-std::int64_t relative_bias_bytes(const Attributes& a) {
-  return (std::int64_t{2} * a.relative_distance + 1) * a.heads * 4;
-}
-
 const float* make_relative_bias(const KernelCall& k, const void* table, Dtype dtype, void* memory) {
   const Attributes& a = k.attributes();
   float* const bias = static_cast<float*>(memory);

@@ -3,11 +3,11 @@
 #pragma once
 
 #include "exec/backends/cuda/attention_call.h"
+#include "models/graph/gpu_scratch.h"
 
 namespace meshwright::cuda {
 
-// The bias of each head, as ScoreExtras has it; into `memory` of so many bytes.
-std::int64_t relative_bias_bytes(const Attributes& a);
+// The bias of each head, as ScoreExtras has it; into `memory` of relative_bias_bytes().
 const float* make_relative_bias(const KernelCall& k, const void* table, Dtype dtype, void* memory);
 
 // What each block of queries has summed for each distance: [batch, heads, blocks, held + rows - 1],

@@ -38,11 +38,12 @@ struct HeadRows {
   bool vectors;  // 16 bytes at a time
 };
 
-// Begins to copy `rows` rows into a tile of D columns. A thread has the same column of every so
-// many rows, so that one address is enough.
-template <int rows, int D, int threads, typename T>
-__device__ inline void load_tile(T* tile, const HeadRows<const T>& from) {
-  constexpr int unit = 16 / static_cast<int>(sizeof(T)), units = D / unit, step = threads / units;
+// Begins to copy `rows` rows of so many columns into a tile of D of them. A thread has the same
+// column of every so many rows, so that one address is enough.
+template <int rows, int D, int threads, int columns, typename T>
+__device__ inline void load_columns(T* tile, const HeadRows<const T>& from) {
+  constexpr int unit = 16 / static_cast<int>(sizeof(T)), units = columns / unit;
+  constexpr int step = threads / units;
   const int first = static_cast<int>(threadIdx.x) / units;
   const int column = static_cast<int>(threadIdx.x) % units * unit;
   if (threads % units != 0 && first >= step) return;
@@ -70,6 +71,20 @@ __device__ inline void load_tile(T* tile, const HeadRows<const T>& from) {
     }
     to += step * row_pitch<T, D>;
     source += step * from.row;
+  }
+}
+// All D columns: at once, or as many as there are threads for.
+template <int rows, int D, int threads, typename T>
+__device__ inline void load_tile(T* tile, const HeadRows<const T>& from) {
+  constexpr int columns = threads * 16 / static_cast<int>(sizeof(T));
+  if constexpr (columns >= D) {
+    load_columns<rows, D, threads, D>(tile, from);
+  } else {
+    static_assert(D % columns == 0);
+#pragma unroll
+    for (int c = 0; c < D; c += columns)
+      load_columns<rows, D, threads, columns>(
+          tile + c, {from.first + c, from.row, from.count, from.width - c, from.vectors});
   }
 }
 

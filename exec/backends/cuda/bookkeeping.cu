@@ -72,19 +72,9 @@ __global__ void __launch_bounds__(threads)
   if (threadIdx.x == 0) of_block[blockIdx.x] = sum;
 }
 
-unsigned int square_blocks(std::int64_t count) {
-  constexpr std::int64_t most = 1024;
-  return static_cast<unsigned int>(
-      std::clamp<std::int64_t>(blocks_for(count, std::int64_t{threads} * 64), 1, most));
-}
-
-std::int64_t square_workspace(const OpCall& call, const Device&) {
-  return square_blocks(call.inputs[0].shape.elements()) * static_cast<std::int64_t>(sizeof(double));
-}
-
 void sum_of_squares(const KernelCall& k) {
   const std::int64_t count = k.in_shape(0).elements();
-  const unsigned int blocks = square_blocks(count);
+  const unsigned int blocks = square_sum_blocks(count);
   with_type(k.call.inputs[0].dtype, [&]<typename T>(T) {
     launch(add_squares<T>, {blocks}, {threads}, 0, k.stream, k.in<T>(0), count,
            k.workspace<double>());
@@ -96,7 +86,7 @@ void sum_of_squares(const KernelCall& k) {
 constexpr Row rows[] = {
     {Op::zero, zero},
     {Op::sum_loss, sum_loss},
-    {Op::sum_of_squares, sum_of_squares, square_workspace},
+    {Op::sum_of_squares, sum_of_squares},
 };
 
 }  // namespace

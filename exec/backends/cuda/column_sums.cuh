@@ -2,24 +2,12 @@
 // First of chunks of rows, side by side, into scratch memory; then of those, in order.
 #pragma once
 
-#include <algorithm>
-
 #include "exec/backends/cuda/kernels.h"
 #include "exec/backends/cuda/launch.h"
 #include "exec/backends/cuda/types.cuh"
+#include "models/graph/gpu_scratch.h"
 
 namespace meshwright::cuda {
-
-// Few enough that their sums are little beside the rows, enough to keep a large device busy.
-struct RowChunks {
-  long long rows_of_chunk, chunks;
-  RowChunks(std::int64_t rows, std::int64_t least_rows, std::int64_t most_chunks)
-      : rows_of_chunk(std::max(least_rows, (rows + most_chunks - 1) / most_chunks)),
-        chunks((rows + rows_of_chunk - 1) / rows_of_chunk) {}
-  std::int64_t bytes(std::int64_t columns, std::int64_t sums) const {
-    return sums * chunks * columns * static_cast<std::int64_t>(sizeof(float));
-  }
-};
 
 constexpr int partial_warps = 32;
 
@@ -90,8 +78,6 @@ __global__ void __launch_bounds__(32 * chunk_warps)
     }
   }
 }
-
-inline RowChunks chunks_of_sums(std::int64_t rows) { return {rows, 32, 256}; }
 
 // Adds the sums of a term to the outputs from `first_output` on. The workspace has
 // chunks_of_sums(rows).bytes(columns, sums).

@@ -6,6 +6,7 @@
 
 #include "exec/backends/cuda/cuda_updater.h"
 #include "exec/backends/cuda/fused.h"
+#include "exec/backends/cuda/host_mark.h"
 #include "exec/backends/cuda/kernel_cache.h"
 #include "exec/backends/cuda/products.h"
 #include "exec/backends/cuda/resources.h"
@@ -49,6 +50,7 @@ class Gpu : public CudaBackend {
     for (OwnedStream& stream : streams_) stream = make_stream();
     for (OwnedEvent& event : join_) event = make_event();
     device_ = device_of(properties_);
+    check_machine_code(options.device);
     const std::int64_t scratch = Products::workspace_bytes(device_);
     product_scratch_ = device_memory(scratch);
     products_ = std::make_unique<Products>(ProductOptions{.tf32 = options.tf32,
@@ -57,10 +59,8 @@ class Gpu : public CudaBackend {
                                                           .device = properties_.name},
                                            product_scratch_.get(), scratch, cache_);
     device_.products = products_.get();
-    fusions_ = std::make_unique<Fusions>(
-        cache_, "sm_" + std::to_string(device_.major) + std::to_string(device_.minor));
+    fusions_ = std::make_unique<Fusions>(cache_, "sm_" + generation());
     device_.fusions = fusions_.get();
-    check_machine_code(options.device);
   }
 
   std::string_view name() const override { return "cuda"; }
@@ -77,7 +77,7 @@ class Gpu : public CudaBackend {
   }
   std::int64_t workspace_bytes(const OpCall& call) const override {
     const Row* row = row_of(call.op);
-    return row == nullptr || row->workspace == nullptr ? 0 : row->workspace(call, device_);
+    return row == nullptr ? 0 : cuda::workspace_of(*row, call, device_);
   }
   std::unique_ptr<Updater> make_updater(const Training& training) override {
     return cuda::make_updater(training, *this);
@@ -167,9 +167,10 @@ class Gpu : public CudaBackend {
   void drop_capture() override { graph_.reset(); }
 
   void* allocate(std::int64_t bytes) override { return device_memory(bytes).release(); }
-  void deallocate(void* memory) override { check(cudaFree(memory), "cudaFree"); }
+  // Destructors call these, also after a kernel's fault, which every later call then reports.
+  void deallocate(void* memory) override { static_cast<void>(cudaFree(memory)); }
   void* allocate_host(std::int64_t bytes) override { return pinned_memory(bytes).release(); }
-  void deallocate_host(void* memory) override { check(cudaFreeHost(memory), "cudaFreeHost"); }
+  void deallocate_host(void* memory) override { static_cast<void>(cudaFreeHost(memory)); }
 
   std::int64_t used_bytes() const override {
     std::size_t free = 0, all = 0;
@@ -199,16 +200,24 @@ class Gpu : public CudaBackend {
     check(cudaStreamSynchronize(apart_.get()), "cudaStreamSynchronize");
   }
 
+  std::string generation() const {
+    return std::to_string(device_.major) + std::to_string(device_.minor);
+  }
+
+  // Starts a kernel (setting memory is none): only the driver knows what it can make of those of
+  // other architectures.
   void check_machine_code(int index) {
     try {
-      clear(*this, position_.get(), sizeof(long long));
+      HostMark mark;
+      mark.write(1, stream());
       wait();
     } catch (const RunError& error) {
-      throw InputError("GPU " + std::to_string(index) + " (" + properties_.name + ", sm_" +
-                       std::to_string(device_.major) + std::to_string(device_.minor) +
-                       ") does not run this build's kernels, which are for " +
-                       MESHWRIGHT_CUDA_ARCHITECTURES +
-                       " (CMAKE_CUDA_ARCHITECTURES): " + error.what());
+      const bool before_turing = device_.major * 10 + device_.minor < 75;
+      throw InputError(
+          "GPU " + std::to_string(index) + " (" + properties_.name + ") is sm_" + generation() +
+          ", and this build has kernels for " + MESHWRIGHT_CUDA_ARCHITECTURES +
+          ": configure with " + "-DCMAKE_CUDA_ARCHITECTURES=" + generation() +
+          (before_turing ? " (sm_" + generation() + " needs CUDA 12)" : "") + "; " + error.what());
     }
   }
 

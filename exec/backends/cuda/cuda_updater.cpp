@@ -24,8 +24,7 @@ class CudaUpdater : public Updater {
         scalars_(device_memory(sizeof(UpdateScalars))),
         of_host_(pinned_memory(sizeof(OfHost))) {
     const UpdateScalars initial;
-    check(cudaMemcpy(scalars_.get(), &initial, sizeof initial, cudaMemcpyHostToDevice),
-          "cudaMemcpy");
+    copy_now(scalars_.get(), &initial, sizeof initial);
   }
 
   void begin_step(int step, double learning_rate) override {
@@ -73,13 +72,18 @@ class CudaUpdater : public Updater {
     of.made = device_segments(segments);
     const std::size_t bytes = of.made.size() * sizeof(DeviceSegment);
     of.copy = device_memory(static_cast<std::int64_t>(bytes));
-    if (bytes > 0)
-      check(cudaMemcpy(of.copy.get(), of.made.data(), bytes, cudaMemcpyHostToDevice), "cudaMemcpy");
+    if (bytes > 0) copy_now(of.copy.get(), of.made.data(), bytes);
     if (training_.optimizer == OptimizerKind::lamb)
       of.partial = device_memory(lamb_scratch_bytes(of.segments()));
     return of;
   }
 
+  // A plain cudaMemcpy may return before its values have come, and these streams do not wait for
+  // it.
+  void copy_now(void* to, const void* from, std::size_t bytes) {
+    copy(to, from, bytes);
+    check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize");
+  }
   void copy(void* to, const void* from, std::size_t bytes) {
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream()), "cudaMemcpyAsync");
   }

@@ -46,11 +46,6 @@ void add_row(const KernelCall& k) {
   });
 }
 
-std::int64_t bias_grad_workspace(const OpCall& call, const Device&) {
-  const Shape& dy = call.inputs[0].shape;
-  return chunks_of_sums(dy[0]).bytes(dy[1], 1);
-}
-
 void bias_grad(const KernelCall& k) {
   const std::int64_t rows = k.in_shape(0)[0], width = k.in_shape(0)[1];
   with_vectors(k.call.inputs[0].dtype, width, [&]<typename T, int vector>() {
@@ -259,8 +254,8 @@ constexpr Row rows[] = {
     {Op::add, add},
     {Op::add_bias, add_row},
     {Op::add_row, add_row},
-    {Op::add_row_grad, bias_grad, bias_grad_workspace},
-    {Op::bias_grad, bias_grad, bias_grad_workspace},
+    {Op::add_row_grad, bias_grad},
+    {Op::bias_grad, bias_grad},
     {Op::dropout, dropout},
     {Op::dropout_grad, dropout},
     {Op::select_positions, select_positions},

@@ -184,10 +184,6 @@ __global__ void __launch_bounds__(32 * warps_of_block) gather_many(Gather<T, To>
   }
 }
 
-std::int64_t embedding_grad_workspace(const OpCall& call, const Device&) {
-  return 3 * call.outputs[0].shape[0] * static_cast<std::int64_t>(sizeof(unsigned int));
-}
-
 template <int vector, typename T, typename To>
 void gather_rows(const KernelCall& k, const TableRows& rows, const Noted& noted) {
   const std::int64_t tokens = k.in_shape(0).elements(), width = k.in_shape(1)[1];
@@ -308,7 +304,7 @@ void add_position_grad(const KernelCall& k) {
 
 constexpr Row rows[] = {
     {Op::embedding, embedding},
-    {Op::embedding_grad, embedding_grad, embedding_grad_workspace},
+    {Op::embedding_grad, embedding_grad},
     {Op::add_position, add_position},
     {Op::add_position_grad, add_position_grad},
 };

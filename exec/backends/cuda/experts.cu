@@ -171,47 +171,21 @@ __global__ void balance_kernel(const double* __restrict__ products, float* __res
   balance[sequence] = static_cast<float>(factor * sum);
 }
 
-std::int64_t rounded_up(std::int64_t bytes) { return (bytes + 15) / 16 * 16; }
-
-// Scratch memory of a routing: choices, what the softmaxes divide by, the products.
-struct RouteScratch {
-  int* choices;
-  float2* softmax;
-  double* products;
-  static std::int64_t choice_bytes(const Routing& r) {
-    return rounded_up(r.tokens() * r.chosen * static_cast<std::int64_t>(sizeof(int)));
-  }
-  static std::int64_t softmax_bytes(const Routing& r) {
-    return rounded_up(r.tokens() * static_cast<std::int64_t>(sizeof(float2)));
-  }
-  static std::int64_t product_bytes(const Routing& r) {
-    return std::int64_t{r.sequences} * r.experts * static_cast<std::int64_t>(sizeof(double));
-  }
-  RouteScratch(unsigned char* memory, const Routing& r)
-      : choices(reinterpret_cast<int*>(memory)),
-        softmax(reinterpret_cast<float2*>(memory + choice_bytes(r))),
-        products(reinterpret_cast<double*>(memory + choice_bytes(r) + softmax_bytes(r))) {}
-};
-
-std::int64_t route_workspace(const OpCall& call, const Device&) {
-  const Routing routing(call.attributes);
-  return RouteScratch::choice_bytes(routing) + RouteScratch::softmax_bytes(routing) +
-         RouteScratch::product_bytes(routing);
-}
-
 void route(const KernelCall& k) {
   const Routing routing(k.attributes());
-  const RouteScratch scratch(k.workspace<unsigned char>(), routing);
+  const RouteScratch scratch(k.attributes());
+  auto* choices = k.workspace<int>();
+  auto* softmax = reinterpret_cast<float2*>(k.workspace<std::byte>() + scratch.choices);
+  auto* products =
+      reinterpret_cast<double*>(k.workspace<std::byte>() + scratch.choices + scratch.softmax);
   const double factor = k.attributes().balance * routing.experts;
   with_type(k.call.inputs[0].dtype, [&]<typename T>(T) {
     launch(choose_kernel<T>, {blocks_for(routing.tokens(), tokens_of_block)}, {token_threads}, 0,
-           k.stream, k.in<T>(0), k.out<float>(0), scratch.choices, scratch.softmax, routing,
-           routing.tokens());
+           k.stream, k.in<T>(0), k.out<float>(0), choices, softmax, routing, routing.tokens());
     launch(place_kernel<T>, {blocks_for(routing.sequences * routing.experts, 1)}, {place_threads},
-           0, k.stream, k.in<T>(0), scratch.choices, scratch.softmax, k.out<int>(1),
-           scratch.products, routing);
+           0, k.stream, k.in<T>(0), choices, softmax, k.out<int>(1), products, routing);
   });
-  launch(balance_kernel, {blocks_for(routing.sequences, 64)}, {64}, 0, k.stream, scratch.products,
+  launch(balance_kernel, {blocks_for(routing.sequences, 64)}, {64}, 0, k.stream, products,
          k.out<float>(2), factor, routing);
 }
 
@@ -278,11 +252,6 @@ __global__ void __launch_bounds__(token_threads)
     const int e = i * 32 + lane;
     if (e < routing.experts) narrow(d[i], dlogits[token * routing.experts + e]);
   }
-}
-
-std::int64_t route_grad_workspace(const OpCall& call, const Device&) {
-  const Routing routing(call.attributes);
-  return std::int64_t{routing.sequences} * routing.experts * static_cast<std::int64_t>(sizeof(int));
 }
 
 void route_grad(const KernelCall& k) {
@@ -401,11 +370,6 @@ __global__ void __launch_bounds__(threads_of_block<row_threads>)
   if (place_in_row<row_threads>() == 0) dweights[choice] = sum;
 }
 
-// A choice for each slot.
-std::int64_t dispatch_workspace(const OpCall& call, const Device&) {
-  return call.outputs[0].shape[0] * static_cast<std::int64_t>(sizeof(int));
-}
-
 void dispatch(const KernelCall& k) {
   const long long slots = k.out_shape(0)[0], chosen = k.in_shape(1)[1];
   const int width = width_of(k.in_shape(0)[1]);
@@ -454,12 +418,9 @@ void combine_grad(const KernelCall& k) {
 }
 
 constexpr Row rows[] = {
-    {Op::route, route, route_workspace},
-    {Op::route_grad, route_grad, route_grad_workspace},
-    {Op::dispatch, dispatch, dispatch_workspace},
-    {Op::dispatch_grad, dispatch_grad},
-    {Op::combine, combine},
-    {Op::combine_grad, combine_grad, dispatch_workspace},
+    {Op::route, route},       {Op::route_grad, route_grad},
+    {Op::dispatch, dispatch}, {Op::dispatch_grad, dispatch_grad},
+    {Op::combine, combine},   {Op::combine_grad, combine_grad},
 };
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "exec/backends/cuda/fp8.h"
 
+#include <cfloat>
+
 #include "exec/backends/cuda/launch.h"
 #include "exec/backends/cuda/prelude.cuh"
 
@@ -49,7 +51,9 @@ __device__ unsigned char fp8_of(float x) {
 // Of a matrix whose largest magnitude is known. Zeros stay zeros; NaN and infinity make all NaN.
 template <Fp8 format>
 __device__ float factor_of(float largest) {
-  return largest == 0.0f ? 1.0f : Format<format>::largest / largest;
+  if (largest == 0.0f) return 1.0f;
+  const float factor = Format<format>::largest / largest;
+  return factor > FLT_MAX ? FLT_MAX : factor;  // infinity would make zeros NaN
 }
 
 // Magnitudes compare as their bits do, NaN above all others: the order of blocks does not matter.

@@ -108,10 +108,6 @@ struct Products {
   }
 };
 
-std::int64_t columns_workspace(const OpCall& call, const Device&) {
-  return chunks_of_sums(call.inputs[0].shape[0]).bytes(call.inputs[0].shape[1], 1);
-}
-
 void scale_columns_grad(const KernelCall& k) {
   const std::int64_t rows = k.in_shape(0)[0], width = k.in_shape(0)[1];
   with_vectors(k.call.inputs[0].dtype, width, [&]<typename T, int n>() {
@@ -137,14 +133,10 @@ void inverse_root(const KernelCall& k) {
 void inverse_root_grad(const KernelCall& k) { map(k, InverseRootGrad{}); }
 
 constexpr Row rows[] = {
-    {Op::mean_of_squares, mean_of_squares},
-    {Op::mean_of_squares_grad, mean_of_squares_grad},
-    {Op::inverse_root, inverse_root},
-    {Op::inverse_root_grad, inverse_root_grad},
-    {Op::scale_rows, scale_rows},
-    {Op::row_dots, row_dots},
-    {Op::scale_columns, scale_columns},
-    {Op::scale_columns_grad, scale_columns_grad, columns_workspace},
+    {Op::mean_of_squares, mean_of_squares}, {Op::mean_of_squares_grad, mean_of_squares_grad},
+    {Op::inverse_root, inverse_root},       {Op::inverse_root_grad, inverse_root_grad},
+    {Op::scale_rows, scale_rows},           {Op::row_dots, row_dots},
+    {Op::scale_columns, scale_columns},     {Op::scale_columns_grad, scale_columns_grad},
 };
 
 }  // namespace

@@ -17,12 +17,6 @@ struct Bias {
   __host__ __device__ int distances() const { return 2 * most + 1; }
 };
 
-std::int64_t bias_bytes(const OpCall& call, const Device&) {
-  const Attributes& a = call.attributes;
-  return a.heads * (2 * std::int64_t{a.relative_distance} + 1) *
-         static_cast<std::int64_t>(sizeof(float));
-}
-
 template <typename T>
 __global__ void __launch_bounds__(256)
     look_up_kernel(const T* __restrict__ table, Bias bias, RelativeBuckets buckets, int heads) {
@@ -64,7 +58,7 @@ void add_relative_bias(const KernelCall& k) {
 }
 
 // Some rows of the scores of one head of one sequence are a block's.
-constexpr int strip_rows = 32, strip_threads = 256;
+constexpr int strip_rows = relative_strip_rows, strip_threads = 256;
 
 int strips_of_head(const Attributes& a) {
   return (a.sequence_length + strip_rows - 1) / strip_rows;
@@ -117,12 +111,6 @@ __global__ void __launch_bounds__(256)
   narrow(widened(table[index]) + sum, table[index]);
 }
 
-std::int64_t partial_bytes(const OpCall& call, const Device&) {
-  const Attributes& a = call.attributes;
-  return call.inputs[0].shape[0] * strips_of_head(a) * a.relative_buckets *
-         static_cast<std::int64_t>(sizeof(float));
-}
-
 void relative_bias_grad(const KernelCall& k) {
   const Attributes& a = k.attributes();
   const int strips = strips_of_head(a), length = a.sequence_length;
@@ -140,8 +128,8 @@ void relative_bias_grad(const KernelCall& k) {
 }
 
 constexpr Row rows[] = {
-    {Op::add_relative_bias, add_relative_bias, bias_bytes},
-    {Op::relative_bias_grad, relative_bias_grad, partial_bytes},
+    {Op::add_relative_bias, add_relative_bias},
+    {Op::relative_bias_grad, relative_bias_grad},
 };
 
 }  // namespace

@@ -22,11 +22,14 @@ void* address_of(const KernelCall& k, const Fusion& fusion, int operand) {
 }
 
 // Nothing: the steps have no kernel of their own, and run one by one.
-std::optional<FusedKernel> kernel_of(const Fusion& fusion) {
+std::optional<FusedKernel> kernel_of(const Fusion& fusion, const Device& device) {
   if (fusion.loop != Fusion::Loop::blocks && fusion.loop != Fusion::Loop::product_first)
     return std::nullopt;
   try {
-    return fused_kernel(fusion, name_of_kernel);
+    FusedKernel kernel = fused_kernel(fusion, name_of_kernel);
+    constexpr std::int64_t of_its_own = 1 << 10;  // static variables, at most
+    if (kernel.shared_bytes + of_its_own > device.shared_bytes) return std::nullopt;
+    return kernel;
   } catch (const NotSupportedYet&) {
     return std::nullopt;
   }
@@ -72,7 +75,7 @@ void Fusions::prepare_lead(Prepared& prepared, const Device& device) const {
 
 // Of what is left of the fusion.
 void Fusions::prepare_steps(Prepared& prepared, const OpCall& call, const Device& device) {
-  if (std::optional<FusedKernel> kernel = kernel_of(prepared.steps)) {
+  if (std::optional<FusedKernel> kernel = kernel_of(prepared.steps, device)) {
     const Loaded& loaded = load(*kernel);
     prepared.workspace = std::max(prepared.workspace, kernel->partial_bytes);
     prepared.generated = Generated{*std::move(kernel), &loaded};

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "models/core/error.h"
+#include "models/graph/gpu_scratch.h"
 
 namespace meshwright::cuda {
 
@@ -73,20 +74,15 @@ struct Layout {
   int elements() const { return turns * vector; }  // of a row, for each thread
 };
 
-constexpr std::int64_t longest_of_warp = 1024;  // columns: 32 for each thread
 constexpr int columns_of_thread = 16, most_threads = 256;
 constexpr std::int64_t vector_bytes = 16;
-
-// A strip's partial sums are written once: strips are long enough for that to cost little, and
-// enough to keep a device busy. Not measured on one yet.
-constexpr std::int64_t least_strip = 8, most_warp_strips = 4096, most_block_strips = 512;
 
 Layout layout_of(std::int64_t width, std::int64_t rows, std::int64_t element_bytes, bool sums) {
   Layout layout;
   layout.width = width;
   while (layout.vector * 2 * element_bytes <= vector_bytes && width % (layout.vector * 2) == 0)
     layout.vector *= 2;
-  const bool warps = width <= longest_of_warp;
+  const bool warps = width <= longest_row_of_fused_warp;
   if (!warps) {
     const std::int64_t wanted = (width + columns_of_thread - 1) / columns_of_thread;
     layout.threads =
@@ -95,8 +91,7 @@ Layout layout_of(std::int64_t width, std::int64_t rows, std::int64_t element_byt
   }
   const std::int64_t turn = std::int64_t{layout.threads} * layout.vector;
   layout.turns = static_cast<int>((width + turn - 1) / turn);
-  const std::int64_t most = warps ? most_warp_strips : most_block_strips;
-  if (sums) layout.strip = std::max(least_strip, (rows + most - 1) / most);
+  if (sums) layout.strip = strips_of_fusion(rows, width).rows_of_chunk;
   return layout;
 }
 
@@ -145,7 +140,8 @@ struct Saved {
 // compiler spilled some when it made random bodies for sm_80 and sm_90: it holds several turns'
 // loads as well.
 constexpr int kept_by_warp = 80, kept_by_block = 96;
-// Every architecture from sm_80 on gives a block 99 KiB that asks for them.
+// Every architecture from sm_80 on gives a block 99 KiB that asks for them. V100's 96 have to do
+// for the kernel's static variables too: the longest rows have no kernel there (fused.cpp).
 constexpr std::int64_t kept_in_shared = 96 << 10;
 
 class Generator {

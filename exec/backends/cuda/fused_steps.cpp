@@ -165,9 +165,9 @@ std::int64_t workspace_of_steps(const Fusion& fusion, const OpCall& call, const 
   const std::int64_t whole = rows_at_once(fusion), rest = fusion.rows % whole;
   for (const std::int64_t rows : {whole, rest})
     for (const FusedStep& step : fusion.steps) {
-      const Row& row = row_of_step(step);
-      if (rows == 0 || row.workspace == nullptr) continue;
-      most = std::max(most, row.workspace(StepTypes(fusion, step, rows, call).call(), device));
+      if (rows == 0) continue;
+      const StepTypes types(fusion, step, rows, call);
+      most = std::max(most, workspace_of(row_of_step(step), types.call(), device));
     }
   return most + (has_own_memory(fusion) ? 0 : fusion.internal_bytes(fusion.rows));
 }

@@ -61,8 +61,9 @@ using Kernel = void (*)(const KernelCall&);
 struct Row {
   Op op;
   Kernel run;
-  // Bytes of scratch memory on a device; none: 0.
-  std::int64_t (*workspace)(const OpCall&, const Device&) = nullptr;
+  // Bytes of scratch memory where the device's libraries have a say, which get ready for the
+  // operation; null: gpu_scratch_bytes().
+  std::int64_t (*prepare)(const OpCall&, const Device&) = nullptr;
 };
 
 }  // namespace meshwright::cuda

@@ -28,16 +28,6 @@ __global__ void add_to_sum(const T* product, float* sum, long long count) {
   store<n>(sum + i, total);
 }
 
-bool is_apart(const OpCall& call) {
-  const bool sums = call.op == Op::linear_grad_weight || call.op == Op::expert_linear_grad_weight;
-  return sums && call.attributes.accumulate_separately;
-}
-
-// The product's own place, of the type of the factors, as eager frameworks have it.
-std::int64_t bytes_apart(const OpCall& call) {
-  return is_apart(call) ? call.outputs[0].shape.elements() * bytes_of(call.inputs[0].dtype) : 0;
-}
-
 // What is left of it behind so many bytes.
 int alignment_after(std::int64_t bytes, int alignment) {
   while (bytes % alignment != 0) alignment /= 2;
@@ -92,14 +82,14 @@ void add_apart(const KernelCall& k) {
 
 std::int64_t linear_workspace(const OpCall& call, const Device& device) {
   ProductForm form = form_of(call);
-  if (is_apart(call)) form = stored_apart(form, call.inputs[0].dtype, false);
+  if (bytes_apart(call) > 0) form = stored_apart(form, call.inputs[0].dtype, false);
   device.products->prepare(form);
   return bytes_apart(call) + device.products->scratch_bytes(form);
 }
 
 void run_linear(const KernelCall& k) {
   const LinearProduct product = product_of(k.call);
-  const bool apart = is_apart(k.call);
+  const bool apart = bytes_apart(k.call) > 0;
   ProductForm form = form_of(k.call);
   if (apart) form = stored_apart(form, k.call.inputs[0].dtype, false);
   const ProductOperands operands{.a = k.operands.inputs[product.a],
@@ -113,7 +103,7 @@ void run_linear(const KernelCall& k) {
 
 std::int64_t expert_workspace(const OpCall& call, const Device& device) {
   const Turns turns = turns_of(call);
-  if (is_apart(call)) {
+  if (bytes_apart(call) > 0) {
     device.products->prepare(stored_apart(turns.form, call.inputs[0].dtype, false));
     if (turns.count > 1)
       device.products->prepare(stored_apart(turns.form, call.inputs[0].dtype, true));
@@ -128,7 +118,7 @@ void run_experts(const KernelCall& k) {
   const ExpertProduct product = expert_product_of(k.call);
   const OpCall one{product.op, k.attributes(), product.inputs, {&product.output, 1}};
   const LinearProduct factors = product_of(one);
-  const bool apart = is_apart(k.call);
+  const bool apart = bytes_apart(k.call) > 0;
   for (std::int64_t turn = 0; turn < turns.count; ++turn) {
     const auto in = [&](std::size_t i) { return k.in<std::byte>(i) + turn * turns.in_bytes[i]; };
     const ProductForm form =

@@ -1,10 +1,12 @@
 // The instructions that CUDA C++ has no words for: products of 16-bit tiles on tensor cores, how
-// their operands come from shared memory, and copies into it that nobody waits for at once. From
-// compute capability 8.0. Layouts: PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point
-// type" and "ldmatrix". Each has a form for the tests' emulation of a device, in which the lanes of
-// a warp lay down what they hold and read what they need.
+// their operands come from shared memory, and copies into it that nobody waits for at once. GPUs
+// before compute capability 8.0 lack them and do the same lane by lane. Layouts: PTX ISA, "Matrix
+// Fragments for mma.m16n8k16 with floating point type" and "ldmatrix". Each has a form for the
+// tests' emulation of a device, in which the lanes of a warp lay down what they hold and read what
+// they need.
 #pragma once
 
+#include "exec/backends/cuda/mma_by_lanes.cuh"
 #include "exec/backends/cuda/prelude.cuh"
 
 #ifndef __CUDACC__
@@ -28,24 +30,14 @@ __device__ inline float fast_exp2(float x) {
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 
-// Compiled, so that other kernels serve older GPUs, but never run: hosts ask first.
-template <typename T>
-__device__ inline void mma_16x8x16(float (&)[4], const unsigned int (&)[4],
-                                   const unsigned int (&)[2]) {
-  __trap();
-}
-__device__ inline void load_matrix_x4(unsigned int (&)[4], const void*) { __trap(); }
-__device__ inline void load_matrix_x4_transposed(unsigned int (&)[4], const void*) { __trap(); }
-__device__ inline void copy_async_16(void*, const void*, bool) { __trap(); }
-__device__ inline void copy_async_4(void*, const void*, bool) { __trap(); }
-__device__ inline void copies_commit() {}
-template <int pending>
-__device__ inline void copies_wait() {}
-template <typename T>
-__device__ inline unsigned int packed(float, float) {
-  __trap();
-  return 0;
-}
+using by_lanes::copies_commit;
+using by_lanes::copies_wait;
+using by_lanes::copy_async_16;
+using by_lanes::copy_async_4;
+using by_lanes::load_matrix_x4;
+using by_lanes::load_matrix_x4_transposed;
+using by_lanes::mma_16x8x16;
+using by_lanes::packed;
 
 #else
 
@@ -138,6 +130,8 @@ __device__ inline unsigned int packed<bf16>(float low, float high) {
 
 namespace emulated_warp {
 
+inline bool by_lanes_only() { return emulated::hardware().major < 8; }
+
 struct Given {
   float a[8], b[4];
   const unsigned short* row;
@@ -188,6 +182,7 @@ inline void copy(const Copy& wanted) {
 
 template <typename T>
 void mma_16x8x16(float (&d)[4], const unsigned int (&a)[4], const unsigned int (&b)[2]) {
+  if (emulated_warp::by_lanes_only()) return by_lanes::mma_16x8x16<T>(d, a, b);
   emulated_warp::Given own{};
   for (int i = 0; i < 8; ++i) own.a[i] = emulated_warp::element<T>(a[i / 2], i % 2);
   for (int i = 0; i < 4; ++i) own.b[i] = emulated_warp::element<T>(b[i / 2], i % 2);
@@ -208,6 +203,7 @@ void mma_16x8x16(float (&d)[4], const unsigned int (&a)[4], const unsigned int (
 }
 
 inline void load_matrix_x4(unsigned int (&matrices)[4], const void* row) {
+  if (emulated_warp::by_lanes_only()) return by_lanes::load_matrix_x4(matrices, row);
   emulated_warp::give({{}, {}, static_cast<const unsigned short*>(row)});
   const unsigned int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
   for (unsigned int i = 0; i < 4; ++i) {
@@ -216,6 +212,7 @@ inline void load_matrix_x4(unsigned int (&matrices)[4], const void* row) {
   }
 }
 inline void load_matrix_x4_transposed(unsigned int (&matrices)[4], const void* row) {
+  if (emulated_warp::by_lanes_only()) return by_lanes::load_matrix_x4_transposed(matrices, row);
   emulated_warp::give({{}, {}, static_cast<const unsigned short*>(row)});
   const unsigned int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
   for (unsigned int i = 0; i < 4; ++i) {
@@ -226,9 +223,11 @@ inline void load_matrix_x4_transposed(unsigned int (&matrices)[4], const void* r
 }
 
 inline void copy_async_16(void* to_shared, const void* from, bool valid) {
+  if (emulated_warp::by_lanes_only()) return by_lanes::copy_async_16(to_shared, from, valid);
   emulated_warp::copy({to_shared, from, 16, valid});
 }
 inline void copy_async_4(void* to_shared, const void* from, bool valid) {
+  if (emulated_warp::by_lanes_only()) return by_lanes::copy_async_4(to_shared, from, valid);
   emulated_warp::copy({to_shared, from, 4, valid});
 }
 inline void copies_commit() {
@@ -251,13 +250,7 @@ void copies_wait() {
 
 inline float fast_exp2(float x) { return std::exp2(x); }
 
-template <typename T>
-unsigned int packed(float low, float high) {
-  T both[2];
-  narrow(low, both[0]);
-  narrow(high, both[1]);
-  return both[0].bits | static_cast<unsigned int>(both[1].bits) << 16U;
-}
+using by_lanes::packed;
 
 #endif
 

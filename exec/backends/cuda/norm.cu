@@ -8,6 +8,7 @@ namespace {
 
 constexpr int columns_of_thread = 8;
 constexpr std::int64_t longest_row = 1024 * columns_of_thread;
+static_assert(longest_row == longest_held_row);
 
 // A thread's columns of a row: 16 bytes at a time, `turns` times; it holds zeros beyond the width.
 template <typename T, int threads>
@@ -172,10 +173,6 @@ __global__ void __launch_bounds__(any_threads) norm_grad_any(Backward<T> k) {
                          rms ? 0.0f : sums.g / width, sums.gz / width, k.dx + first);
 }
 
-bool is_held(const TensorType& x) {
-  return x.shape[1] % (16 / bytes_of(x.dtype)) == 0 && x.shape[1] <= longest_row;
-}
-
 // Calls work.operator()<threads>() with the least block that holds a row.
 template <typename Work>
 void with_threads(std::int64_t width, Work work) {
@@ -209,22 +206,11 @@ void norm(const KernelCall& k) {
   });
 }
 
-// As many blocks as the largest devices hold at once.
-RowChunks chunks_of_norm(const Shape& x) {
-  return {x[0], 8, x[1] <= 128 * columns_of_thread ? 1024 : 512};
-}
-
-std::int64_t norm_grad_workspace(const OpCall& call, const Device&) {
-  const TensorType& x = call.inputs[0];
-  const RowChunks chunks = is_held(x) ? chunks_of_norm(x.shape) : chunks_of_sums(x.shape[0]);
-  return chunks.bytes(x.shape[1], static_cast<std::int64_t>(call.outputs.size()) - 1);
-}
-
 template <bool rms>
 void norm_grad(const KernelCall& k) {
   const std::int64_t rows = k.in_shape(0)[0], width = k.in_shape(0)[1];
   if (rows == 0) return;
-  const RowChunks chunks = chunks_of_norm(k.in_shape(0));
+  const RowChunks chunks = chunks_of_norm_grad(k.call.inputs[0]);
   const bool has_bias = k.call.outputs.size() > 2;
   with_vectors(k.call.inputs[0].dtype, width, [&]<typename T, int vector>() {
     const Backward<T> backward{k.in<T>(0),           k.in<T>(1), k.in<T>(3), k.in<float>(2),
@@ -249,9 +235,9 @@ void norm_grad(const KernelCall& k) {
 
 constexpr Row rows[] = {
     {Op::layer_norm, norm<false>},
-    {Op::layer_norm_grad, norm_grad<false>, norm_grad_workspace},
+    {Op::layer_norm_grad, norm_grad<false>},
     {Op::rms_norm, norm<true>},
-    {Op::rms_norm_grad, norm_grad<true>, norm_grad_workspace},
+    {Op::rms_norm_grad, norm_grad<true>},
 };
 
 }  // namespace

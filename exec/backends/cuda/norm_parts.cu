@@ -116,11 +116,6 @@ void norm_parts(const KernelCall& k) {
   });
 }
 
-std::int64_t sums_workspace(const OpCall& call, const Device&) {
-  const Shape& x = call.inputs[0].shape;
-  return chunks_of_sums(x[0]).bytes(x[1], static_cast<std::int64_t>(call.outputs.size()) - 1);
-}
-
 void norm_parts_sums(const KernelCall& k) {
   const unsigned int rows = blocks_for(k.in_shape(0)[0], 1);
   with_norm(k, [&]<typename T, int vector, bool rms>() {
@@ -148,7 +143,7 @@ void norm_parts_grad(const KernelCall& k) {
 constexpr Row rows[] = {
     {Op::norm_stats, norm_stats},
     {Op::norm_parts, norm_parts},
-    {Op::norm_parts_sums, norm_parts_sums, sums_workspace},
+    {Op::norm_parts_sums, norm_parts_sums},
     {Op::norm_parts_grad, norm_parts_grad},
 };
 

@@ -11,6 +11,7 @@
 #include "exec/backends/cuda/fp8.h"
 #include "exec/backends/cuda/stopwatch.h"
 #include "models/core/error.h"
+#include "models/graph/gpu_scratch.h"
 
 namespace meshwright::cuda {
 
@@ -145,11 +146,9 @@ void require_valid(const ProductForm& form) {
 }
 
 // What Hopper's units take: sums run along the memory of both factors.
-constexpr std::int64_t fp8_multiple = 16;
 bool has_fp8_form(const ProductForm& form) {
   return form.may_round != MayRound::no && form.factors == Dtype::bf16 && form.batch == 1 &&
-         form.alignment == fp8_multiple && form.m % fp8_multiple == 0 &&
-         form.n % fp8_multiple == 0 && form.k % fp8_multiple == 0;
+         form.alignment == 16 && fp8_factor_bytes(form.m, form.n, form.k) > 0;
 }
 ProductForm fp8_form(ProductForm form) {
   form.transpose_a = false, form.transpose_b = true;
@@ -172,7 +171,7 @@ struct Fp8Factors {
     auto* floats = reinterpret_cast<float*>(memory + (form.m + form.n) * form.k);
     a.rounded = memory, a.largest = floats, a.scale = floats + 1;
     b.rounded = memory + form.m * form.k, b.largest = floats + 2, b.scale = floats + 3;
-    bytes = (form.m + form.n) * form.k + 4 * bytes_of(Dtype::f32);
+    bytes = fp8_factor_bytes(form.m, form.n, form.k);
   }
 
  private:

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "exec/backends/cuda/kernels.h"
+#include "models/graph/gpu_scratch.h"
 
 namespace meshwright::cuda {
 
@@ -60,6 +61,11 @@ inline const Row* row_of(Op op) {
     for (const Row& row : table())
       if (row.op == op) return &row;
   return nullptr;
+}
+
+// Bytes of scratch memory that the operation is given, asked for before it first runs.
+inline std::int64_t workspace_of(const Row& row, const OpCall& call, const Device& device) {
+  return row.prepare != nullptr ? row.prepare(call, device) : gpu_scratch_bytes(call, false);
 }
 
 }  // namespace meshwright::cuda

@@ -1,0 +1,68 @@
+// Scratch memory of operations on a GPU beside their operands: sums of parts of the rows, and what
+// one kernel of an operation leaves for the next. It is decided here alone: the simulator plans the
+// memory that the engine allocates.
+#pragma once
+
+#include <cstdint>
+
+#include "models/graph/op.h"
+
+namespace meshwright {
+
+// Bytes, on any GPU; 0 for most operations. `fp8`: the factors of linear layers are rounded, where
+// fp8_factor_bytes() lets them. Two things are known on the device alone, and may differ there:
+// whether its library has a product in fp8, and whether a fusion became one kernel.
+std::int64_t gpu_scratch_bytes(const OpCall& call, bool fp8);
+
+// What a product makes apart from its output, of its factors' type, before another kernel adds it:
+// Attributes::accumulate_separately.
+std::int64_t bytes_apart(const OpCall& call);
+
+// Both factors of a product [m,k] [k,n] in fp8, with their largest elements and scales; 0 where the
+// units of a GPU do not take these sizes.
+std::int64_t fp8_factor_bytes(std::int64_t m, std::int64_t n, std::int64_t k);
+
+// Sums over the rows of a matrix are made in chunks of rows, side by side, and then of those: few
+// enough that their sums are little beside the rows, enough to keep a large device busy.
+struct RowChunks {
+  std::int64_t rows_of_chunk, chunks;
+  RowChunks(std::int64_t rows, std::int64_t least_rows, std::int64_t most_chunks);
+  std::int64_t bytes(std::int64_t columns, std::int64_t sums) const;  // in fp32
+};
+RowChunks chunks_of_sums(std::int64_t rows);
+// Of a norm's gradient. A block holds rows of whole 16-byte pieces in registers, up to so many
+// columns.
+constexpr std::int64_t longest_held_row = 8192;
+RowChunks chunks_of_norm_grad(const TensorType& x);
+// Of a fusion's gradients of parameters; warps have the rows of up to so many columns, blocks the
+// longer ones.
+constexpr std::int64_t longest_row_of_fused_warp = 1024;
+RowChunks strips_of_fusion(std::int64_t rows, std::int64_t columns);
+
+// The parts of what attention's gradient needs, in fp32 numbers. With a table of relative
+// positions: each head's bias by distance, the gradient's sums by distance of each block of so many
+// queries, and of all.
+struct AttentionGradScratch {
+  std::int64_t rows = 0;  // of all heads: two sums for each
+  std::int64_t bias = 0, distances = 0, sums = 0;
+  AttentionGradScratch(const Attributes& a, Dtype dtype);
+};
+// Twice as many where the GPU has the shared memory for them.
+constexpr int least_query_gradient_rows(bool of_16_bits, int head_dim) {
+  const bool wide = head_dim > 128;
+  return of_16_bits ? (wide ? 32 : 64) : (wide ? 16 : 32);
+}
+// Of attention's bias by distance, -relative_distance to relative_distance, for each head.
+std::int64_t relative_bias_bytes(const Attributes& a);
+constexpr int relative_strip_rows = 32;  // of a score matrix's gradient, summed by buckets
+
+unsigned int square_sum_blocks(std::int64_t elements);  // a sum of squares each, in f64
+
+// The parts of what a routing to experts needs, in bytes: choices, what the softmaxes divide by,
+// products of loads and probabilities.
+struct RouteScratch {
+  std::int64_t choices, softmax, products;
+  explicit RouteScratch(const Attributes& a);
+};
+
+}  // namespace meshwright

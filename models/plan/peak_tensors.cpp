@@ -1,0 +1,123 @@
+#include "models/plan/peak_tensors.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+namespace meshwright {
+
+namespace {
+
+using Buffers = std::vector<const Buffer*>;
+
+// Those that live together where they have most bytes. Where one is first used no fewer are live
+// than just before.
+Buffers live_at_fullest(const Buffers& buffers) {
+  const auto live_at = [&](int moment) {
+    Buffers live;
+    for (const Buffer* each : buffers)
+      if (each->first <= moment && moment <= each->last) live.push_back(each);
+    return live;
+  };
+  const auto bytes_at = [&](int moment) {
+    std::int64_t bytes = 0;
+    for (const Buffer* each : buffers)
+      if (each->first <= moment && moment <= each->last) bytes += each->bytes;
+    return bytes;
+  };
+  std::vector<int> moments;
+  for (const Buffer* each : buffers) moments.push_back(each->first);
+  std::ranges::sort(moments);
+  moments.erase(std::unique(moments.begin(), moments.end()), moments.end());
+  const auto fullest = std::ranges::max_element(moments, {}, bytes_at);
+  return fullest == moments.end() ? Buffers{} : live_at(*fullest);
+}
+
+std::int64_t end_of(const Buffers& buffers) {
+  std::int64_t end = 0;
+  for (const Buffer* each : buffers) end = std::max(end, each->offset + each->bytes);
+  return end;
+}
+
+// "transformer.h.12.mlp" is "transformer.h.*.mlp".
+std::string without_numbers(const std::string& path) {
+  std::string result;
+  for (std::size_t begin = 0; begin <= path.size();) {
+    const std::size_t end = std::min(path.find('.', begin), path.size());
+    const std::string part = path.substr(begin, end - begin);
+    const bool number = !part.empty() && part.find_first_not_of("0123456789") == std::string::npos;
+    if (begin > 0) result += '.';
+    result += number ? "*" : part;
+    begin = end + 1;
+  }
+  return result;
+}
+
+// By buffer: the module of the first instruction that writes it, -1: none does.
+std::vector<int> makers(const Program& program) {
+  std::vector<int> module_of(program.memory.buffers.size(), -1);
+  for (const Body& body : program.bodies)
+    for (const Instruction& instruction : body.instructions)
+      for (const Operand& output : instruction.outputs)
+        if (int& module = module_of[static_cast<std::size_t>(output.buffer)]; module < 0)
+          module = instruction.module;
+  return module_of;
+}
+
+bool is_state(MemoryClass cls) {
+  return cls == MemoryClass::parameters || cls == MemoryClass::gradients ||
+         cls == MemoryClass::optimizer || cls == MemoryClass::snapshot;
+}
+
+}  // namespace
+
+std::vector<PeakTensor> peak_tensors(const Program& program) {
+  const MemoryPlan& memory = program.memory;
+  std::vector<std::pair<const Buffer*, int>> held;  // with the number of its copies
+  std::vector<Buffers> of_slot(memory.slots.size()), of_body(program.bodies.size());
+  for (const Buffer& each : memory.buffers) switch (each.region) {
+      case Region::persistent:
+        held.emplace_back(&each, 1);
+        break;
+      case Region::owned:
+        if (each.owner.includes(program.fullest)) held.emplace_back(&each, 1);
+        break;
+      case Region::window:
+        held.emplace_back(&each, memory.windows[static_cast<std::size_t>(each.chunk)].slots);
+        break;
+      case Region::slot:
+        of_slot[static_cast<std::size_t>(each.chunk)].push_back(&each);
+        break;
+      case Region::task:
+        if (each.body >= 0) of_body[static_cast<std::size_t>(each.body)].push_back(&each);
+        break;
+      case Region::host:
+        break;
+    }
+  for (std::size_t chunk = 0; chunk < of_slot.size(); ++chunk)
+    for (const Buffer* each : live_at_fullest(of_slot[chunk]))
+      held.emplace_back(each, memory.slots[chunk].slots);
+  if (const auto fullest = std::ranges::max_element(of_body, {}, end_of); fullest != of_body.end())
+    for (const Buffer* each : live_at_fullest(*fullest)) held.emplace_back(each, 1);
+
+  const std::vector<int> module_of = makers(program);
+  std::map<std::pair<std::string, MemoryClass>, PeakTensor> by_name;
+  for (const auto& [each, copies] : held) {
+    if (each->bytes == 0 || copies == 0) continue;
+    const int module = module_of[static_cast<std::size_t>(each - memory.buffers.data())];
+    std::string name = each->name;
+    if (module >= 0 && !is_state(each->cls))
+      name = without_numbers((*program.modules)[static_cast<std::size_t>(module)]) + " " + name;
+    PeakTensor& all = by_name[{name, each->cls}];
+    all.name = name;
+    all.cls = each->cls;
+    all.bytes += each->bytes * copies;
+    all.count += copies;
+  }
+  std::vector<PeakTensor> tensors;
+  for (auto& [key, all] : by_name) tensors.push_back(std::move(all));
+  std::ranges::stable_sort(tensors, std::greater{}, &PeakTensor::bytes);
+  return tensors;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,53 @@
+#include "models/graph/gpu_scratch.h"
+
+#include <vector>
+
+#include "tests/catch.h"
+
+using namespace meshwright;
+
+namespace {
+
+std::int64_t scratch_of(Op op, const std::vector<TensorType>& inputs,
+                        const std::vector<TensorType>& outputs, const Attributes& attributes = {},
+                        bool fp8 = false) {
+  return gpu_scratch_bytes({op, attributes, inputs, outputs}, fp8);
+}
+
+}  // namespace
+
+TEST_CASE("sums over rows have a row in fp32 for each chunk of rows", "[models][graph]") {
+  const TensorType bias{{768}, Dtype::f32};
+  // 1000 rows in chunks of 32; 16384 in 256 chunks, which are the most.
+  CHECK(scratch_of(Op::bias_grad, {{{1000, 768}, Dtype::bf16}}, {bias}) == 32 * 768 * 4);
+  CHECK(scratch_of(Op::bias_grad, {{{16384, 768}, Dtype::bf16}}, {bias}) == 256 * 768 * 4);
+  // A norm's gradients: of weight and bias, in 1024 chunks where a row is one warp's.
+  const TensorType x{{16384, 768}, Dtype::bf16};
+  CHECK(scratch_of(Op::layer_norm_grad, {x, bias, bias, x}, {x, bias, bias}) == 2 * 1024 * 768 * 4);
+  CHECK(scratch_of(Op::rms_norm_grad, {x, bias, bias, x}, {x, bias}) == 1024 * 768 * 4);
+}
+
+TEST_CASE("attention's gradient has two sums for each row of a head", "[models][graph]") {
+  Attributes a;
+  a.micro_batch = 3, a.heads = 12, a.sequence_length = 1024, a.head_dim = 64;
+  const TensorType heads{{3 * 1024, 768}, Dtype::bf16};
+  const std::int64_t rows = 3 * 12 * 1024;
+  CHECK(scratch_of(Op::attention_grad, {heads, heads, heads}, {heads}, a) == 8 * rows);
+  CHECK(scratch_of(Op::attention, {heads, heads, heads}, {heads}, a) == 0);
+  a.attention = AttentionKernel::unfused;  // log-sum-exp, from which the probabilities are made
+  CHECK(scratch_of(Op::attention, {heads, heads, heads}, {heads}, a) == 4 * rows);
+}
+
+TEST_CASE("a product has scratch memory for factors in fp8, or where it is added apart",
+          "[models][graph]") {
+  const TensorType x{{64, 32}, Dtype::bf16}, weight{{48, 32}, Dtype::bf16},
+      y{{64, 48}, Dtype::bf16}, sum{{48, 32}, Dtype::f32};
+  CHECK(scratch_of(Op::linear, {x, weight}, {y}) == 0);
+  CHECK(scratch_of(Op::linear, {x, weight}, {y}, {}, true) == (64 + 48) * 32 + 16);
+  const TensorType odd{{63, 32}, Dtype::bf16}, of_odd{{63, 48}, Dtype::bf16};
+  CHECK(scratch_of(Op::linear, {odd, weight}, {of_odd}, {}, true) == 0);
+  Attributes apart;
+  apart.accumulate_separately = true;
+  CHECK(scratch_of(Op::linear_grad_weight, {y, x}, {sum}, apart) == 48 * 32 * 2);
+  CHECK(scratch_of(Op::linear, {x, weight}, {y}, apart) == 0);
+}

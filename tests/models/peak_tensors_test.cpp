@@ -1,0 +1,74 @@
+// Which tensors make the peak.
+#include "models/plan/peak_tensors.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "tests/catch.h"
+#include "tests/models/plans.h"
+
+using namespace meshwright;
+
+namespace {
+
+std::int64_t bytes_of_all(const std::vector<PeakTensor>& tensors) {
+  return std::accumulate(
+      tensors.begin(), tensors.end(), std::int64_t{0},
+      [](std::int64_t sum, const PeakTensor& tensor) { return sum + tensor.bytes; });
+}
+
+PeakTensor named(const std::vector<PeakTensor>& tensors, const std::string& name) {
+  const auto found = std::ranges::find(tensors, name, &PeakTensor::name);
+  REQUIRE(found != tensors.end());
+  return *found;
+}
+
+}  // namespace
+
+TEST_CASE("the tensors at the peak fill the arena up to gaps and alignment", "[models][memory]") {
+  for (const char* family : {"gpt", "llama", "bert"}) {
+    const Model model = small_model(family);
+    for (const Plan& plan : small_plans(model)) {
+      INFO(describe(plan) << " " << family);
+      for (const Program& program : lower_small(model, plan)) {
+        const MemoryPlan& memory = program.memory;
+        const std::vector<PeakTensor> tensors = peak_tensors(program);
+        CHECK(std::ranges::is_sorted(tensors, std::greater{}, &PeakTensor::bytes));
+        const std::int64_t bytes = bytes_of_all(tensors);
+        CHECK(bytes <= memory.arena_bytes);
+        std::int64_t copies = 0;
+        for (const PeakTensor& tensor : tensors) copies += tensor.count;
+        // Packing leaves gaps in the task region only.
+        CHECK(bytes + copies * arena_alignment >= memory.arena_bytes - memory.task_bytes / 8);
+      }
+    }
+  }
+}
+
+TEST_CASE("what a pipeline keeps of a tensor is a copy per micro-batch in flight",
+          "[models][memory]") {
+  const Model model = small_model("gpt");
+  const Plan plan = small_plan(model, {.pipeline = 4, .micro_batches = 8});
+  const std::vector<Program> stages = lower_small(model, plan);
+  for (int stage = 1; stage < 4; ++stage) {
+    const auto tensors = peak_tensors(stages[static_cast<std::size_t>(stage)]);
+    const PeakTensor received = named(tensors, "recv_activation");
+    CHECK(received.count == 4 - stage);  // 1F1B
+    CHECK(received.bytes == received.count * std::int64_t{2} * 8 * 32 * 4);
+    CHECK(received.cls == MemoryClass::activations);
+  }
+}
+
+TEST_CASE("tensors of equal blocks count as one, states by what they are", "[models][memory]") {
+  const Model model = small_model("gpt");
+  const Program program = lower_small(model, small_plan(model, {})).front();
+  const auto tensors = peak_tensors(program);
+  const auto attention = std::ranges::find_if(tensors, [](const PeakTensor& tensor) {
+    return tensor.name.starts_with("transformer.h.*.attn ");
+  });
+  REQUIRE(attention != tensors.end());
+  CHECK(attention->count % model.layers == 0);
+  std::int64_t gradients = 0;
+  for (const Bucket& bucket : program.buckets) gradients += bucket.gradients.type.bytes();
+  CHECK(named(tensors, "gradients").bytes == gradients);
+}
