@@ -65,6 +65,32 @@ void drop_probabilities(Kernels& kernels, const OpCall& call, CompilerLevel leve
   memory_kernel(kernels, score_bytes(a, 2 * element_size(call.inputs[0]) + 1));
 }
 
+// Megatron-LM's fused softmax is of 16-bit scores, in fours of heads and of tokens, and of no
+// longer rows (is_kernel_available in megatron/core/fusions/fused_softmax.py).
+bool has_fused_softmax(const OpCall& call) {
+  const Attributes& a = call.attributes;
+  const std::int64_t heads = std::int64_t{a.micro_batch} * a.heads;
+  return heads % 4 == 0 && a.sequence_length % 4 == 0 && 16 < a.sequence_length &&
+         a.sequence_length <= 4096;
+}
+
+// What it does not take goes through the framework's kernels, in fp32: converted, scaled, masked,
+// softmax, converted back. `bytes` are moved per score by the fused kernel.
+void softmax_of_scores(Kernels& kernels, const OpCall& call, CompilerLevel level, double bytes) {
+  const Attributes& a = call.attributes;
+  const bool is_half = element_size(call.inputs[0]) == 2;
+  if (level != CompilerLevel::fused || !is_half || has_fused_softmax(call)) {
+    memory_kernel(kernels, score_bytes(a, bytes));
+    return;
+  }
+  constexpr double half = 2, single = 4;
+  memory_kernel(kernels, score_bytes(a, half + single));
+  memory_kernel(kernels, score_bytes(a, 2 * single));
+  memory_kernel(kernels, score_bytes(a, 2 * single));
+  memory_kernel(kernels, score_bytes(a, bytes / half * single));
+  memory_kernel(kernels, score_bytes(a, single + half));
+}
+
 // FLOPs of the two products of one forward attention, whole matrices.
 double attention_flops(const OpCall& call) {
   const Attributes& a = call.attributes;
@@ -219,7 +245,7 @@ void work_attention(const OpCall& call, CompilerLevel level, Kernels& kernels) {
   const std::int64_t batch = std::int64_t{a.micro_batch} * a.heads;
   const std::int64_t s = a.sequence_length, d = a.head_dim;
   batched_gemm(kernels, batch, {s, s, d}, size);
-  memory_kernel(kernels, 2 * score_bytes(a, size));
+  softmax_of_scores(kernels, call, level, 2 * size);
   drop_probabilities(kernels, call, level);
   batched_gemm(kernels, batch, {s, d, s}, size);
 }
@@ -239,7 +265,7 @@ void work_attention_grad(const OpCall& call, CompilerLevel level, Kernels& kerne
   batched_gemm(kernels, batch, {s, d, s}, size);
   batched_gemm(kernels, batch, {s, s, d}, size);
   drop_probabilities(kernels, call, level);
-  memory_kernel(kernels, 3 * score_bytes(a, size));
+  softmax_of_scores(kernels, call, level, 3 * size);
   if (a.relative_buckets > 0) memory_kernel(kernels, score_bytes(a, size));  // the table's sums
   batched_gemm(kernels, batch, {s, d, s}, size);
   batched_gemm(kernels, batch, {s, d, s}, size);

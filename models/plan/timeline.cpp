@@ -62,9 +62,10 @@ std::string from_to(SimTime begin, SimTime end) {
   return fmt::format("{},\"dur\":{:.3f}", at_time(begin), static_cast<double>(duration) * 1e-3);
 }
 
-// Processes and threads count from 1: number 0 is the kernel's idle task, for Perfetto too.
+// Processes count from 1: number 0 is the kernel's idle task, for Perfetto too. The thread of a
+// process's number is its main one, which Perfetto puts first.
 int process_of(int rank) { return rank + 1; }
-int thread_of(int lane) { return lane + 1; }
+int thread_of(int process, int lane) { return process + lane; }
 
 // In the order of their numbers; Perfetto would put the busiest first.
 void append_process(int process, int rank, int stage, std::string_view what, std::string& text) {
@@ -82,7 +83,7 @@ void append_thread(int process, int lane, std::string_view name, std::string& te
                  "{{\"name\":\"{2}\"}}}},\n"
                  "{{\"ph\":\"M\",\"name\":\"thread_sort_index\",\"pid\":{0},\"tid\":{1},\"args\":"
                  "{{\"sort_index\":{3}}}}}",
-                 process, thread_of(lane), name, lane);
+                 process, thread_of(process, lane), name, lane);
 }
 
 // What one rank moves over one kind of link: its rate changes where a use begins or ends.
@@ -104,13 +105,13 @@ void append_link(int rank, int lane, std::string_view link, const std::vector<Li
     under_way += change.second;
     rate = under_way == 0 ? 0 : rate + change.first;
     fmt::format_to(out,
-                   ",\n{{\"ph\":\"C\",\"name\":\"{} GB/s\",\"pid\":{},{},\"args\":"
+                   ",\n{{\"ph\":\"C\",\"name\":\"{}\",\"pid\":{},{},\"args\":"
                    "{{\"GB/s\":{:.6g}}}}}",
                    link, process_of(rank), at_time(time), rate * 1e-9);
-    if (under_way == 0)
+    if (under_way == 0 && nanoseconds(busy_since) < nanoseconds(time))
       fmt::format_to(
           out, ",\n{{\"ph\":\"X\",\"name\":\"busy\",\"cat\":\"link\",\"pid\":{},\"tid\":{},{}}}",
-          process_of(rank), thread_of(lane), from_to(busy_since, time));
+          process_of(rank), thread_of(process_of(rank), lane), from_to(busy_since, time));
   }
 }
 
@@ -140,6 +141,9 @@ void append_ranks(const Timeline& timeline, const std::vector<Program>& stages,
       append_thread(first_process + rank, stream, stream_names[at(stream)], text);
   }
   for (const TimelineEntry& entry : timeline.entries) {
+    // Perfetto would draw what takes no time in a row below what begins then.
+    if (nanoseconds(entry.begin) == nanoseconds(entry.end)) continue;
+    const int process = first_process + entry.rank;
     const Program& program = stages[at(stage_of_rank[at(entry.rank)])];
     const Task& task = program.tasks[at(entry.task)];
     const Instruction& instruction =
@@ -148,7 +152,7 @@ void append_ranks(const Timeline& timeline, const std::vector<Program>& stages,
                    ",\n{{\"ph\":\"X\",\"name\":{},\"cat\":\"{}\",\"pid\":{},\"tid\":{},{},"
                    "\"args\":{{\"micro_batch\":{},\"task\":{},\"instruction\":{}}}}}",
                    quoted(instruction_name(instruction, program)), phase_name(instruction.phase),
-                   first_process + entry.rank, thread_of(static_cast<int>(instruction.stream)),
+                   process, thread_of(process, static_cast<int>(instruction.stream)),
                    from_to(entry.begin, entry.end), task.micro_batch, entry.task,
                    entry.instruction);
   }

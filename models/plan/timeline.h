@@ -33,8 +33,8 @@ struct LinkUse {
 };
 
 // A Chrome trace (Perfetto opens it), times in whole nanoseconds: one process per rank, one thread
-// per stream, and for each kind of link that is used a thread with when it is busy and a counter
-// with its GB/s.
+// per stream with what takes time, and for each kind of link that is used a thread with when it is
+// busy and a counter with its GB/s.
 // `stage_of_rank` gives each rank's Program. What was `predicted` has processes of its own, after
 // the others.
 std::string to_chrome_trace(const Timeline& timeline, const std::vector<Program>& stages,

@@ -6,8 +6,8 @@ namespace meshwright {
 
 namespace {
 
-// Output tiles that libraries choose from, with the share of the peak that each reaches when the
-// device is full of them (smaller tiles load more operands per product).
+// Output tiles that libraries choose from, with the share of the peak that each reaches in half
+// precision when the device is full of them (smaller tiles load more operands per product).
 struct Tile {
   std::int64_t m, n;
   double share;
@@ -36,16 +36,24 @@ bool misaligned(const Kernel& product, Precision precision) {
 
 std::int64_t divided_up(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
 
+// How fast a precision calls for operands beside the fastest in half precision: arithmetic that
+// takes long hides what small tiles load.
+double hunger(const Gpu& gpu, Precision precision, double fastest) {
+  return gpu.peak(precision).value * static_cast<double>(element_bytes(precision)) / (fastest * 2);
+}
+
+double share_of(const Tile& tile, double hunger) { return 1 / (1 + (1 / tile.share - 1) * hunger); }
+
 // `start`: elements along k that a tile could have taken in while it begins and ends. Only the
 // first tile of a processor and the last cannot hide that behind others.
-double efficiency_with(const Tile& tile, const Kernel& product, std::int64_t processors,
-                       double start) {
+double efficiency_with(const Tile& tile, double tile_share, const Kernel& product,
+                       std::int64_t processors, double start) {
   const std::int64_t rows = divided_up(product.m, tile.m), columns = divided_up(product.n, tile.n);
   const double inside =
       static_cast<double>(product.m) * static_cast<double>(product.n) /
       (static_cast<double>(rows * tile.m) * static_cast<double>(columns * tile.n));
   std::int64_t blocks = rows * columns * product.batch;
-  double share = tile.share * inside, depth = static_cast<double>(product.k);
+  double share = tile_share * inside, depth = static_cast<double>(product.k);
   if (blocks < processors) {
     const std::int64_t splits =
         std::min(processors / blocks, std::max<std::int64_t>(1, product.k / shortest_split));
@@ -67,9 +75,11 @@ double shape_efficiency(const Kernel& product, const Gpu& gpu, Precision precisi
   const double fastest = std::max({gpu.peak(Precision::fp16).value, gpu.peak(Precision::bf16).value,
                                    gpu.peak(Precision::fp32).value});
   const double start = gpu.kernels.depth_start * gpu.peak(precision).value / fastest;
+  const double hungry = hunger(gpu, precision, fastest);
   double best = 0;
   for (const Tile& tile : tiles)
-    best = std::max(best, efficiency_with(tile, product, std::max(1, gpu.sm_count), start));
+    best = std::max(best, efficiency_with(tile, share_of(tile, hungry), product,
+                                          std::max(1, gpu.sm_count), start));
   if (!misaligned(product, precision)) return best;
   return best * (product.kind == Kernel::Kind::batched_gemm ? gpu.kernels.misaligned_batched_share
                                                             : gpu.kernels.misaligned_share);

@@ -86,7 +86,9 @@ TEST_CASE("what is live in a step fits into the arena, and in the end only what 
 namespace {
 
 // Perfetto rounds begin and duration to nanoseconds, each for itself, and drops a slice that begins
-// in another of its thread and ends after it. Names and orders belong to threads that exist.
+// in another of its thread and ends after it; one that takes no time it draws in a row of its own.
+// Names and orders belong to threads that exist; a process's main thread is the one of its number.
+// The program itself: tests/tools/perfetto.
 void check_as_perfetto_reads(const nlohmann::json& trace) {
   std::set<int> processes, sorted_processes;
   std::set<std::pair<int, int>> threads, sorted_threads, used;
@@ -97,11 +99,15 @@ void check_as_perfetto_reads(const nlohmann::json& trace) {
     const std::pair thread(process, event.value("tid", -1));
     if (event["name"] == "process_name") CHECK(processes.insert(process).second);
     if (event["name"] == "process_sort_index") CHECK(sorted_processes.insert(process).second);
-    if (event["name"] == "thread_name") CHECK(threads.insert(thread).second);
+    if (event["name"] == "thread_name") {
+      CHECK(threads.insert(thread).second);
+      CHECK((thread.second == process) == (event["args"]["name"] == "compute"));
+    }
     if (event["name"] == "thread_sort_index") CHECK(sorted_threads.insert(thread).second);
     if (event["ph"] != "X") continue;
     used.insert(thread);
     const long long begin = std::llround(event["ts"].get<double>() * 1000);
+    CHECK(event["dur"] > 0);
     slices[thread].emplace_back(begin, begin + std::llround(event["dur"].get<double>() * 1000));
   }
   CHECK(processes == sorted_processes);

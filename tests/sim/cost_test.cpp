@@ -110,6 +110,9 @@ TEST_CASE("shapes that do not fit tiles, waves or alignment lose", "[cost]") {
   // One tile of 64x64 on ten multiprocessors, cut eight times along k at 0.9, beats a larger one
   // that sticks out: 0.7 * 0.9 * 8/10.
   CHECK(share(64, 64, 4096) == Approx(0.7 * 0.9 * 0.8));
+  // A tenth of the arithmetic calls for operands of twice the size: a fifth of the time lost.
+  CHECK(shape_efficiency(product(64, 64, 4096), gpu, Precision::fp32) ==
+        Approx(0.9 * 0.8 / (1 + 0.2 * (1 / 0.7 - 1))));
 }
 
 TEST_CASE("the host launches kernels one after the other, while the device works", "[cost]") {
@@ -160,6 +163,36 @@ TEST_CASE("a fused dropout costs the bytes of its mask", "[cost]") {
   CHECK(time(CompilerLevel::none, dropout) == Approx(5e-6 + 3e-6));
   CHECK(time(CompilerLevel::fused, gradient) == Approx(5e-6 + 3e-6));
   CHECK(time(CompilerLevel::full, gradient) == Approx(4e-6 + 3e-6));
+}
+
+TEST_CASE("a fused softmax takes 16-bit scores of heads and tokens in fours", "[cost]") {
+  Program program;
+  const auto launched = [&](Op op, CompilerLevel level, int micro_batch, int heads, int tokens) {
+    const std::int64_t rows = std::int64_t{micro_batch} * tokens;
+    Instruction attention;
+    attention.op = op;
+    attention.inputs.assign(3, {0, 0, {Shape{rows, heads * 64}, Dtype::f16}, GroupKind::none});
+    attention.outputs.assign(1, attention.inputs[0]);
+    attention.attributes.attention = AttentionKernel::unfused;
+    attention.attributes.micro_batch = micro_batch;
+    attention.attributes.heads = heads;
+    attention.attributes.head_dim = 64;
+    attention.attributes.sequence_length = tokens;
+    Training training = training_in(Precision::fp16);
+    training.compiler = level;
+    return CostModel(plain_cluster(), training).launches(attention, program);
+  };
+  constexpr CompilerLevel fused = CompilerLevel::fused;
+  // Two products and a softmax; four products and its gradient.
+  CHECK(launched(Op::attention, fused, 1, 4, 1024) == 3);
+  CHECK(launched(Op::attention, fused, 2, 2, 1024) == 3);
+  CHECK(launched(Op::attention_grad, fused, 2, 2, 1024) == 5);
+  // Converted, scaled, masked, softmax, converted back.
+  CHECK(launched(Op::attention, fused, 1, 2, 1024) == 2 + 5);
+  CHECK(launched(Op::attention_grad, fused, 1, 2, 1024) == 4 + 5);
+  CHECK(launched(Op::attention, fused, 4, 4, 1023) == 2 + 5);
+  CHECK(launched(Op::attention, fused, 4, 4, 8192) == 2 + 5);
+  CHECK(launched(Op::attention, CompilerLevel::full, 1, 2, 1023) == 3);
 }
 
 TEST_CASE("a GELU takes as long as its instructions where its bytes take less", "[cost]") {

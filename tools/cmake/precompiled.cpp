@@ -1,0 +1,1 @@
+// Has nothing of its own: compiles the headers of MeshwrightPrecompiled.cmake.
