@@ -38,11 +38,11 @@ std::int64_t divided_up(std::int64_t value, std::int64_t by) { return (value + b
 
 // How fast a precision calls for operands beside the fastest in half precision: arithmetic that
 // takes long hides what small tiles load.
-double hunger(const Gpu& gpu, Precision precision, double fastest) {
+double operand_demand(const Gpu& gpu, Precision precision, double fastest) {
   return gpu.peak(precision).value * static_cast<double>(element_bytes(precision)) / (fastest * 2);
 }
 
-double share_of(const Tile& tile, double hunger) { return 1 / (1 + (1 / tile.share - 1) * hunger); }
+double share_of(const Tile& tile, double demand) { return 1 / (1 + (1 / tile.share - 1) * demand); }
 
 // `start`: elements along k that a tile could have taken in while it begins and ends. Only the
 // first tile of a processor and the last cannot hide that behind others.
@@ -75,10 +75,10 @@ double shape_efficiency(const Kernel& product, const Gpu& gpu, Precision precisi
   const double fastest = std::max({gpu.peak(Precision::fp16).value, gpu.peak(Precision::bf16).value,
                                    gpu.peak(Precision::fp32).value});
   const double start = gpu.kernels.depth_start * gpu.peak(precision).value / fastest;
-  const double hungry = hunger(gpu, precision, fastest);
+  const double demand = operand_demand(gpu, precision, fastest);
   double best = 0;
   for (const Tile& tile : tiles)
-    best = std::max(best, efficiency_with(tile, share_of(tile, hungry), product,
+    best = std::max(best, efficiency_with(tile, share_of(tile, demand), product,
                                           std::max(1, gpu.sm_count), start));
   if (!misaligned(product, precision)) return best;
   return best * (product.kind == Kernel::Kind::batched_gemm ? gpu.kernels.misaligned_batched_share
