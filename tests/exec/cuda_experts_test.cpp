@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "models/graph/experts.h"
+#include "tests/catch.h"
 #include "tests/exec/beside_double.h"
 
 using namespace meshwright;
