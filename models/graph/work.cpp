@@ -1,111 +1,13 @@
 #include "models/graph/work.h"
 
-#include "models/graph/fusion.h"
-
 #include <algorithm>
+
+#include "models/graph/fusion.h"
+#include "models/graph/work_kernels.h"
 
 namespace meshwright {
 
 namespace {
-
-using Kernels = std::vector<Kernel>;
-
-double bytes_of_all(std::span<const TensorType> types) {
-  double sum = 0;
-  for (const TensorType& type : types) sum += static_cast<double>(type.bytes());
-  return sum;
-}
-
-double bytes(const TensorType& type) { return static_cast<double>(type.bytes()); }
-
-void memory_kernel(Kernels& kernels, double traffic) {
-  kernels.push_back({Kernel::Kind::memory, 0, 0, 0, 1, 0, traffic});
-}
-
-void joining_traffic(Kernels& kernels, double traffic) {
-  memory_kernel(kernels, traffic);
-  kernels.back().joins_neighbour = true;
-}
-
-// batch * [m,k] * [k,n] of elements of `size` bytes.
-void gemm(Kernels& kernels, std::int64_t m, std::int64_t n, std::int64_t k, double traffic) {
-  const double flops =
-      2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
-  kernels.push_back({Kernel::Kind::gemm, m, n, k, 1, flops, traffic});
-}
-
-void batched_gemm(Kernels& kernels, std::int64_t batch, const Shape& mnk, double size) {
-  const double m = static_cast<double>(mnk[0]), n = static_cast<double>(mnk[1]),
-               k = static_cast<double>(mnk[2]), count = static_cast<double>(batch);
-  kernels.push_back({Kernel::Kind::batched_gemm, mnk[0], mnk[1], mnk[2], batch,
-                     2 * count * m * n * k, count * (m * k + k * n + m * n) * size});
-}
-
-double element_size(const TensorType& type) { return static_cast<double>(bytes_of(type.dtype)); }
-
-// Bytes of all score matrices of the micro-batch.
-double score_bytes(const Attributes& a, double size) {
-  const double s = a.sequence_length;
-  return static_cast<double>(a.micro_batch) * a.heads * s * s * size;
-}
-
-// Keys that the queries of one sequence meet in one attention: a context-parallel one meets those
-// of one rank, or of all.
-std::int64_t keys_of(const OpCall& call) {
-  const Attributes& a = call.attributes;
-  const bool of_all = call.op != Op::attention && call.op != Op::attention_grad && a.ring_step < 0;
-  return std::int64_t{a.sequence_length} * (of_all ? a.context_degree : 1);
-}
-
-// Dropout of probabilities in memory is a kernel of its own, with a mask of one byte each, except
-// for the training compiler, which makes the mask inside softmax.
-void drop_probabilities(Kernels& kernels, const OpCall& call, CompilerLevel level) {
-  const Attributes& a = call.attributes;
-  if (a.dropout == 0 || level == CompilerLevel::full) return;
-  memory_kernel(kernels, score_bytes(a, 2 * element_size(call.inputs[0]) + 1));
-}
-
-// Megatron-LM's fused softmax is of 16-bit scores, in fours of heads and of tokens, and of no
-// longer rows (is_kernel_available in megatron/core/fusions/fused_softmax.py).
-bool has_fused_softmax(const OpCall& call) {
-  const Attributes& a = call.attributes;
-  const std::int64_t heads = std::int64_t{a.micro_batch} * a.heads;
-  return heads % 4 == 0 && a.sequence_length % 4 == 0 && 16 < a.sequence_length &&
-         a.sequence_length <= 4096;
-}
-
-// What it does not take goes through the framework's kernels, in fp32: converted, scaled, masked,
-// softmax, converted back. `bytes` are moved per score by the fused kernel.
-void softmax_of_scores(Kernels& kernels, const OpCall& call, CompilerLevel level, double bytes) {
-  const Attributes& a = call.attributes;
-  const bool is_half = element_size(call.inputs[0]) == 2;
-  if (level != CompilerLevel::fused || !is_half || has_fused_softmax(call)) {
-    memory_kernel(kernels, score_bytes(a, bytes));
-    return;
-  }
-  constexpr double half = 2, single = 4;
-  memory_kernel(kernels, score_bytes(a, half + single));
-  memory_kernel(kernels, score_bytes(a, 2 * single));
-  memory_kernel(kernels, score_bytes(a, 2 * single));
-  memory_kernel(kernels, score_bytes(a, bytes / half * single));
-  memory_kernel(kernels, score_bytes(a, single + half));
-}
-
-// FLOPs of the two products of one forward attention, whole matrices.
-double attention_flops(const OpCall& call) {
-  const Attributes& a = call.attributes;
-  return 4.0 * a.micro_batch * a.heads * a.sequence_length * static_cast<double>(keys_of(call)) *
-         a.head_dim;
-}
-
-// One kernel for the whole: a causal one skips what the mask hides. The tokens of context-parallel
-// ranks are dealt out such that the mask hides half of every step (context.h).
-void fused_attention(Kernels& kernels, const OpCall& call, double whole_flops) {
-  const Attributes& a = call.attributes;
-  kernels.push_back({Kernel::Kind::attention, a.sequence_length, keys_of(call), a.head_dim,
-                     std::int64_t{a.micro_batch} * a.heads, whole_flops * (a.causal ? 0.5 : 1.0),
-                     bytes_of_all(call.inputs) + bytes_of_all(call.outputs)});
-}
 
 // One kernel for all experts of this rank.
 void expert_products(Kernels& kernels, const OpCall& call, const Shape& mnk, double traffic) {
@@ -235,49 +137,8 @@ void work_rope(const OpCall& call, CompilerLevel, Kernels& kernels) {
   memory_kernel(kernels, 2 * bytes(call.inputs[0]));
 }
 
-void work_attention(const OpCall& call, CompilerLevel level, Kernels& kernels) {
-  const Attributes& a = call.attributes;
-  const double size = element_size(call.inputs[0]);
-  if (a.attention != AttentionKernel::unfused) {
-    fused_attention(kernels, call, attention_flops(call));
-    return;
-  }
-  const std::int64_t batch = std::int64_t{a.micro_batch} * a.heads;
-  const std::int64_t s = a.sequence_length, d = a.head_dim;
-  batched_gemm(kernels, batch, {s, s, d}, size);
-  softmax_of_scores(kernels, call, level, 2 * size);
-  drop_probabilities(kernels, call, level);
-  batched_gemm(kernels, batch, {s, d, s}, size);
-}
-
-// Unfused: dV, dP, then softmax's gradient, then dQ, dK. Flash recomputes the scores: five
-// products.
-void work_attention_grad(const OpCall& call, CompilerLevel level, Kernels& kernels) {
-  const Attributes& a = call.attributes;
-  const double size = element_size(call.inputs[0]);
-  if (a.attention != AttentionKernel::unfused) {
-    fused_attention(kernels, call, 2.5 * attention_flops(call));
-    kernels.back().backward = true;
-    return;
-  }
-  const std::int64_t batch = std::int64_t{a.micro_batch} * a.heads;
-  const std::int64_t s = a.sequence_length, d = a.head_dim;
-  batched_gemm(kernels, batch, {s, d, s}, size);
-  batched_gemm(kernels, batch, {s, s, d}, size);
-  drop_probabilities(kernels, call, level);
-  softmax_of_scores(kernels, call, level, 3 * size);
-  if (a.relative_buckets > 0) memory_kernel(kernels, score_bytes(a, size));  // the table's sums
-  batched_gemm(kernels, batch, {s, d, s}, size);
-  batched_gemm(kernels, batch, {s, d, s}, size);
-}
-
 void work_unary(const OpCall& call, CompilerLevel, Kernels& kernels) {
   memory_kernel(kernels, 2 * bytes(call.inputs[0]));
-}
-
-// Reads the scores and the bias of one sequence, which an eager framework has in memory.
-void work_add_relative_bias(const OpCall& call, CompilerLevel, Kernels& kernels) {
-  memory_kernel(kernels, bytes(call.inputs[0]) * (2 + 1.0 / call.attributes.micro_batch));
 }
 
 // Reads every input that is as large as an output, writes the outputs.
@@ -414,16 +275,6 @@ Kernel side_by_side(const Fusion& fusion, CompilerLevel level) {
   return all;
 }
 
-// Bytes of the fp32 copy that an eager framework makes of a 16-bit tensor; else of the tensor.
-double wide_bytes(const TensorType& type) {
-  return 4.0 * static_cast<double>(type.shape.elements());
-}
-
-// The kernel that makes such a copy, or the 16-bit one of it.
-void cast(Kernels& kernels, const TensorType& type) {
-  if (element_size(type) < 4) memory_kernel(kernels, bytes(type) + wide_bytes(type));
-}
-
 }  // namespace
 
 // One kernel that reads what comes in and writes what goes out. Long blocks: the kernels of every
@@ -449,68 +300,6 @@ void work_fused(const OpCall& call, CompilerLevel level, Kernels& kernels) {
       kernels.back().bytes = outside_traffic(fusion);
       break;
   }
-}
-
-// A framework squares in one kernel and takes the mean in another.
-void work_mean_of_squares(const OpCall& call, CompilerLevel, Kernels& kernels) {
-  const double x = wide_bytes(call.inputs[0]);
-  cast(kernels, call.inputs[0]);
-  memory_kernel(kernels, 2 * x);
-  memory_kernel(kernels, x);
-}
-
-void work_mean_of_squares_grad(const OpCall& call, CompilerLevel, Kernels& kernels) {
-  memory_kernel(kernels, 2 * wide_bytes(call.inputs[0]));
-}
-
-void work_scale_rows(const OpCall& call, CompilerLevel, Kernels& kernels) {
-  memory_kernel(kernels, 2 * wide_bytes(call.inputs[0]));
-  cast(kernels, call.outputs[0]);
-}
-
-// The product of all elements, then the sums of its rows; or of its columns.
-void work_row_dots(const OpCall& call, CompilerLevel, Kernels& kernels) {
-  const double x = wide_bytes(call.inputs[0]);
-  memory_kernel(kernels, 3 * x);
-  memory_kernel(kernels, x);
-}
-
-void work_scale_columns_grad(const OpCall& call, CompilerLevel, Kernels& kernels) {
-  const double x = bytes(call.inputs[0]);
-  memory_kernel(kernels, 3 * x);
-  memory_kernel(kernels, x);
-}
-
-// A half is negated; the halves are concatenated.
-void work_rotate_half(const OpCall& call, CompilerLevel, Kernels& kernels) {
-  const double x = bytes(call.inputs[0]);
-  memory_kernel(kernels, x);
-  memory_kernel(kernels, 2 * x);
-}
-
-void work_scores(const OpCall& call, CompilerLevel, Kernels& kernels) {
-  const Shape &q = call.inputs[0].shape, &k = call.inputs[1].shape;
-  batched_gemm(kernels, q[0], {q[1], k[1], q[2]}, element_size(call.inputs[0]));
-}
-
-void work_weigh(const OpCall& call, CompilerLevel, Kernels& kernels) {
-  const Shape &w = call.inputs[0].shape, &x = call.inputs[1].shape;
-  batched_gemm(kernels, w[0], {w[1], x[2], w[2]}, element_size(call.inputs[0]));
-}
-
-void work_log_softmax(const OpCall& call, CompilerLevel, Kernels& kernels) {
-  cast(kernels, call.inputs[0]);
-  memory_kernel(kernels, 2 * wide_bytes(call.inputs[0]));
-}
-
-void work_log_softmax_grad(const OpCall& call, CompilerLevel, Kernels& kernels) {
-  memory_kernel(kernels, 3 * wide_bytes(call.inputs[0]));
-  cast(kernels, call.outputs[0]);
-}
-
-// Reads one element of each row.
-void work_nll_loss(const OpCall& call, CompilerLevel, Kernels& kernels) {
-  memory_kernel(kernels, 3 * bytes(call.outputs[0]));
 }
 
 double model_flops(const OpCall& call) {

@@ -238,18 +238,22 @@ struct Work {
 
   void run() const {
     for (std::int32_t batch = 0; batch < d.batch; ++batch) {
-      // [m][k] and [n][k], so that sums run along memory.
-      const auto left = turned(a, a_data, description.transpose_a == CUBLAS_OP_N, batch);
+      // [k][m] and [n][k]: the sums of a column of the result grow side by side.
+      const auto left = turned(a, a_data, description.transpose_a == CUBLAS_OP_T, batch);
       const auto right = turned(b, b_data, description.transpose_b == CUBLAS_OP_T, batch);
-      for (std::int64_t j = 0; j < sizes.n; ++j)
-        for (std::int64_t i = 0; i < sizes.m; ++i) {
-          double sum = 0;
-          for (std::int64_t l = 0; l < sizes.k; ++l)
-            sum += left[static_cast<std::size_t>(i * sizes.k + l)] *
-                   right[static_cast<std::size_t>(j * sizes.k + l)];
-          finish(sum, i, j, batch);
-        }
+      std::vector<double> sums(static_cast<std::size_t>(sizes.m));
+      for (std::int64_t j = 0; j < sizes.n; ++j) {
+        std::fill(sums.begin(), sums.end(), 0.0);
+        for (std::int64_t l = 0; l < sizes.k; ++l)
+          add_multiple(sums, left.data() + l * sizes.m,
+                       right[static_cast<std::size_t>(j * sizes.k + l)]);
+        for (std::int64_t i = 0; i < sizes.m; ++i)
+          finish(sums[static_cast<std::size_t>(i)], i, j, batch);
+      }
     }
+  }
+  static void add_multiple(std::vector<double>& sums, const double* of, double by) {
+    for (double& sum : sums) sum += *of++ * by;
   }
 
   void finish(double sum, std::int64_t i, std::int64_t j, std::int64_t batch) const {

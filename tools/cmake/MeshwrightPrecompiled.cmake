@@ -1,6 +1,6 @@
 # Headers that most sources include, compiled once: those of the standard library for all layers,
-# with Catch2 for tests. Sources include what they use all the same: the preset `debug`, which goes
-# without, finds what they forgot.
+# with Catch2 for tests. Sources include what they use all the same: the preset `tsan`, which goes
+# without, finds what models and exec forgot.
 foreach(name standard_headers test_headers)
   add_library(${name} OBJECT ${CMAKE_CURRENT_LIST_DIR}/precompiled.cpp)
   target_link_libraries(${name} PRIVATE meshwright_options)
