@@ -419,7 +419,7 @@ class Builder {
       y = widen(names_.mlp_in);
       y = m_.relu ? apply(Op::relu, path, {y}, attributes()) : gelu(y, path);
     }
-    if (m_.relu || m_.gated_gelu) y = dropout(y, path);
+    if (m_.relu || m_.gated_gelu || m_.activation_dropout) y = dropout(y, path);
     const int out = linear(y, {.path = of_mlp(names_.mlp_out),
                                .in = m_.ffn,
                                .out = m_.hidden,

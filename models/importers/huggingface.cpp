@@ -353,7 +353,10 @@ Model read_huggingface(Fields fields) {
   if (is_given(fields, "use_parallel_residual") && type.name == "gpt_neox")
     model.parallel_residual = fields.required<bool>("use_parallel_residual");
   if (model.family == Family::bert) read_bert(fields, model);
-  if (model.architecture == "bart") check_bart(fields);
+  if (model.architecture == "bart") {
+    check_bart(fields);
+    model.activation_dropout = fields.optional("activation_dropout", 0.0) > 0;
+  }
   if (model.has_decoder()) read_decoder_start(fields, "decoder_start_token_id", model);
   if (model.architecture == "t5") check_t5(fields, model);
   if (model.architecture == "albert") read_albert(fields, model);

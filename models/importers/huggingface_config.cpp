@@ -102,6 +102,7 @@ void add_own_keys(const Model& model, json& config) {
   }
   if (model.architecture == "albert") config["embedding_size"] = model.embedding;
   if (model.architecture == "bart") {
+    config["activation_dropout"] = model.activation_dropout ? 0.1 : 0.0;
     config["decoder_layers"] = model.layers;
     config["decoder_attention_heads"] = model.heads;
     config["decoder_ffn_dim"] = model.ffn;

@@ -40,6 +40,7 @@ struct Model {
   bool gated_ffn = false;
   // In place of silu where the MLP is gated (T5 v1.1), in place of gelu where it is not (T5).
   bool gated_gelu = false, relu = false;
+  bool activation_dropout = false;  // BART: as T5 always, between the activation and its product
   bool tied_embeddings = true;
   // What follows from the family unless a config.json says otherwise.
   int head_dim = 0;

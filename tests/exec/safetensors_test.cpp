@@ -104,6 +104,7 @@ TEST_CASE("a written config.json is read as the same model", "[safetensors]") {
     CHECK(back.attention_bias == model.attention_bias);
     CHECK(back.gelu_tanh == model.gelu_tanh);
     CHECK(back.relu == model.relu);
+    CHECK(back.activation_dropout == model.activation_dropout);
     CHECK(back.gated_ffn == model.gated_ffn);
     CHECK(back.gated_gelu == model.gated_gelu);
     CHECK(back.relative_buckets == model.relative_buckets);

@@ -255,6 +255,20 @@ TEST_CASE("layers that share their parameters", "[models][importers]") {
         "config.json: /embedding_size: 0 is out of range; use 1 to hidden_size 768");
 }
 
+TEST_CASE("BART drops activations where its configuration says so", "[models][importers]") {
+  const auto dropouts = [](double rate) {
+    json config = config_of("bart-base");
+    config["activation_dropout"] = rate;
+    Training training = training_of(2, 16);
+    training.dropout = 0.1;
+    const Graph graph = build_graph(theirs(config), training);
+    return std::count_if(graph.nodes.begin(), graph.nodes.end(),
+                         [](const Node& node) { return node.op == Op::dropout; });
+  };
+  CHECK(dropouts(0.1) == dropouts(0) + 12);  // one in each block of both stacks
+  CHECK(load_model("bart-base", source).activation_dropout);
+}
+
 TEST_CASE("a decoder attends to all of the encoder's output", "[models][importers]") {
   const Graph graph = graph_of(load_model("bart-base", source));
   CHECK(graph.units[7].path == "model.decoder.embed_tokens");
