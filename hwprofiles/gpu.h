@@ -53,7 +53,10 @@ struct KernelConstants {
   // Share of the launches' time that the device waits although the host runs ahead: it stops for
   // allocations, for copies, for its interpreter.
   double exposed_launch = 0;
-  double straggling = 0;  // standard deviation of the compute time of equal GPUs, as a share of it
+  // Standard deviation of the compute time of equal GPUs, as a share of it: of the whole step's,
+  // whose end all ranks wait for; and of each layer's, where a group of ranks waits for its
+  // slowest.
+  double straggling = 0, layer_straggling = 0;
   // How much longer kernels take while collectives keep NVLink busy: they run on multiprocessors
   // and through the memory of the same GPU.
   double overlap_slowdown = 0;

@@ -95,7 +95,7 @@ void read_gpu(Fields gpu, Gpu& result) {
 // Those that divide a time must be above 0: shares and factors. Others may be absent in effect.
 bool may_be_zero(std::string_view key) {
   return key == "depth_start" || key == "exposed_launch" || key == "overlap_slowdown" ||
-         key == "straggling" || key == "gelu_instructions";
+         key == "straggling" || key == "layer_straggling" || key == "gelu_instructions";
 }
 
 KernelConstants read_kernel_constants(Fields& efficiency) {

@@ -39,7 +39,8 @@ std::vector<NamedConstant> named(KernelConstants& k) {
           {"launches", levels(k.launches)},
           {"exposed_launch", {&k.exposed_launch}},
           {"overlap_slowdown", {&k.overlap_slowdown}},
-          {"straggling", {&k.straggling}}};
+          {"straggling", {&k.straggling}},
+          {"layer_straggling", {&k.layer_straggling}}};
 }
 
 Gpu Cluster::device() const {

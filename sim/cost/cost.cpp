@@ -1,6 +1,7 @@
 #include "sim/cost/cost.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "models/graph/widen.h"
@@ -62,6 +63,12 @@ auto launched(const std::vector<Kernel>& kernels) {
 }
 
 }  // namespace
+
+double straggling(const KernelConstants& kernels, int ranks, int in_layers) {
+  const auto slowest_of = [](int count) { return std::sqrt(2 * std::log(count)); };
+  return 1 + kernels.straggling * slowest_of(ranks) +
+         kernels.layer_straggling * slowest_of(in_layers);
+}
 
 double host_copy_bandwidth(const Cluster& cluster) {
   const Machine& machine = cluster.machine;

@@ -64,6 +64,11 @@ class CostModel {
   double gelu_s_ = 0;               // of one, while the whole device computes them
 };
 
+// How many times as long compute takes where ranks wait for the slowest: all `ranks` once a step,
+// `in_layers` of them in every layer. The largest of n normal numbers lies about sqrt(2 ln n)
+// standard deviations above their mean.
+double straggling(const KernelConstants& kernels, int ranks, int in_layers);
+
 // One way between a device and its host's memory while all devices of the host copy: over PCIe, or
 // within the memory of a CPU computer, which every byte enters and leaves. Bytes per
 // second.

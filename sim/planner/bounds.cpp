@@ -131,6 +131,7 @@ double BoundMaker::optimizer_s_per_parameter(CompilerLevel level) const {
   const double traffic = constants.optimizer_traffic[static_cast<std::size_t>(level)];
   double seconds = 0;
   for (const Kernel& kernel : kernels) seconds += cost_.time(kernel, traffic).value;
+  seconds *= straggling(constants, cluster_.ranks(), 1);
   return latency_allowance * seconds / static_cast<double>(many);
 }
 

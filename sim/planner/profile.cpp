@@ -90,7 +90,8 @@ void count_parameters(const Graph& graph, std::vector<UnitProfile>& units) {
     }
 }
 
-std::vector<UnitProfile> measure_units(const SmallModel& small, const CostModel& cost) {
+std::vector<UnitProfile> measure_units(const SmallModel& small, const CostModel& cost,
+                                       double straggling) {
   std::vector<UnitProfile> units(small.graph.units.size());
   for (std::size_t u = 0; u < units.size(); ++u) units[u].is_block = small.graph.units[u].is_block;
   for (const Body& body : small.program().bodies) {
@@ -101,7 +102,7 @@ std::vector<UnitProfile> measure_units(const SmallModel& small, const CostModel&
       UnitProfile& unit = units[static_cast<std::size_t>(module.unit)];
       UnitProfile::Pass& pass = pass_of(unit, instruction.phase);
       if (instruction.kind == InstructionKind::compute) {
-        const double seconds = cost.time(instruction, small.program()).value;
+        const double seconds = cost.time(instruction, small.program()).value * straggling;
         pass.compute_s += seconds;
         if (instruction.op == Op::linear_grad_weight ||
             instruction.op == Op::expert_linear_grad_weight)
@@ -198,9 +199,14 @@ ModelProfile Profiles::measure(const Plan& plan) const {
   const SmallModel one = lower_small(model_, plan, 1);
   ModelProfile profile;
   const CostModel cost(cluster_, plan.training);
-  profile.units = measure_units(one, cost);
+  // Sharded parameters may let more ranks meet: a profile is of several degrees of sharding.
+  const Parallelism& p = plan.parallelism;
+  const double slowest = straggling(cluster_.machine.gpu.kernels, cluster_.ranks(),
+                                    p.tensor * std::max(p.context, p.expert));
+  profile.units = measure_units(one, cost, slowest);
   if (model_.has_decoder())
-    leave_shared_parameters(measure_units(lower_small(model_, plan, 2), cost), profile.units);
+    leave_shared_parameters(measure_units(lower_small(model_, plan, 2), cost, slowest),
+                            profile.units);
   profile.layers = model_.layers;
   profile.shares_layers = model_.shares_layers();
   profile.one_block = bytes_of(one.program());

@@ -1,6 +1,6 @@
 #include "sim/replay/durations.h"
 
-#include <cmath>
+#include <algorithm>
 
 #include "models/core/error.h"
 
@@ -49,9 +49,12 @@ std::int64_t full_bytes(const Instruction& instruction) {
 
 constexpr int message_kind = -1, ring_kind = -2;
 
-// The largest of n normal numbers lies about sqrt(2 ln n) standard deviations above their mean.
-double slowest_of(int ranks, double deviation) {
-  return 1 + deviation * std::sqrt(2 * std::log(ranks));
+// In every layer meet the ranks that share its matrices or its tokens.
+double straggling_of(const KernelConstants& kernels, const Plan& plan) {
+  const Parallelism& p = plan.parallelism;
+  const int shards = p.zero_stage == 3 ? plan.shard_group() : 1;
+  return straggling(kernels, plan.degrees().ranks(),
+                    p.tensor * std::max({shards, p.context, p.expert}));
 }
 
 }  // namespace
@@ -61,7 +64,7 @@ Durations::Durations(const Plan& plan, const Mesh& mesh, const Topology& topolog
       topology_(topology),
       ports_(mesh, topology),
       cost_(topology.cluster(), plan.training),
-      straggling_(slowest_of(mesh.ranks(), topology.cluster().machine.gpu.kernels.straggling)) {}
+      straggling_(straggling_of(topology.cluster().machine.gpu.kernels, plan)) {}
 
 SimTime Durations::collective(const Instruction& instruction) {
   const CollectiveKind kind =

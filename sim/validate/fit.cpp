@@ -51,6 +51,9 @@ bool overlaps(const Plan& plan) {
   return p.overlap_gradients || p.overlap_parameters || p.overlap_tensor;
 }
 bool ranks(const Plan& plan) { return plan.degrees().ranks() > 1; }
+bool layers(const Plan& plan) {
+  return plan.parallelism.zero_stage == 3 || plan.parallelism.tensor > 1;
+}
 
 #define PLACE(field) [](Machine& m) -> double& { return m.field; }
 
@@ -83,6 +86,8 @@ std::vector<Constant> make_table() {
            1e-4,
            ranks});
   of_gpus({"straggling", {}, PLACE(gpu.kernels.straggling), 0.005, 1, 1e-4, 0.05, ranks});
+  of_gpus(
+      {"layer_straggling", {}, PLACE(gpu.kernels.layer_straggling), 0.01, 1, 1e-4, 0.05, layers});
   of_gpus({"simple_latency_s", {}, PLACE(nvlink.simple_latency_s), 1e-5, 0.7, 1e-6, 5e-5, ranks});
   // Hosts of V100: two p3dn.24xlarge reach 10 of 12.5 GB/s, 8 to 32 of them 6 to 8
   // (NVIDIA/nccl#235).

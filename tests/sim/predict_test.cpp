@@ -1,5 +1,7 @@
 #include "sim/predict/predict.h"
 
+#include <cmath>
+
 #include "sim/cost/cost.h"
 #include "tests/catch.h"
 #include "tests/sim/plans.h"
@@ -175,6 +177,32 @@ TEST_CASE("a faster host, a larger batch and fewer recomputations show", "[predi
   CHECK(step(recomputed) > base);
   cluster.host_launch_us = 0;
   CHECK(step(plan) < base);
+}
+
+TEST_CASE("compute lasts as long as that of the slowest of the ranks that meet", "[predict]") {
+  Cluster cluster{load_machine("dgx-a100-80gb"), 2, 8, {}, 0.0};
+  KernelConstants& kernels = cluster.machine.gpu.kernels;
+  kernels.exposed_launch = kernels.overlap_slowdown = 0;
+  const auto compute = [&](const Plan& plan, double of_steps, double of_layers) {
+    kernels.straggling = of_steps;
+    kernels.layer_straggling = of_layers;
+    const Prediction p = predict(prepare(small_model(), plan, cluster), cluster);
+    return to_seconds(p.stages[0].compute_busy).value;
+  };
+  const auto slowest_of = [](int ranks) { return std::sqrt(2 * std::log(ranks)); };
+  Plan sharded = plan_of(1, 1, 16), both = plan_of(1, 2, 8);
+  sharded.parallelism.zero_stage = both.parallelism.zero_stage = 3;
+  struct Case {
+    Plan plan;
+    int in_layers;
+  };
+  for (const auto& [plan, in_layers] :
+       {Case{plan_of(1, 1, 16), 1}, Case{plan_of(1, 4, 4), 4}, Case{plan_of(2, 4, 2), 4},
+        Case{sharded, 16}, Case{both, 16}}) {
+    const double alone = compute(plan, 0, 0);
+    CHECK(compute(plan, 0.01, 0) / alone == Approx(1 + 0.01 * slowest_of(16)).epsilon(1e-6));
+    CHECK(compute(plan, 0, 0.01) / alone == Approx(1 + 0.01 * slowest_of(in_layers)).epsilon(1e-6));
+  }
 }
 
 TEST_CASE("the host runs ahead: a step takes its kernels or their launches, whichever is longer",
