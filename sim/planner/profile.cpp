@@ -91,7 +91,7 @@ void count_parameters(const Graph& graph, std::vector<UnitProfile>& units) {
 }
 
 std::vector<UnitProfile> measure_units(const SmallModel& small, const CostModel& cost,
-                                       double straggling) {
+                                       double slowest) {
   std::vector<UnitProfile> units(small.graph.units.size());
   for (std::size_t u = 0; u < units.size(); ++u) units[u].is_block = small.graph.units[u].is_block;
   for (const Body& body : small.program().bodies) {
@@ -102,7 +102,7 @@ std::vector<UnitProfile> measure_units(const SmallModel& small, const CostModel&
       UnitProfile& unit = units[static_cast<std::size_t>(module.unit)];
       UnitProfile::Pass& pass = pass_of(unit, instruction.phase);
       if (instruction.kind == InstructionKind::compute) {
-        const double seconds = cost.time(instruction, small.program()).value * straggling;
+        const double seconds = cost.time(instruction, small.program()).value * slowest;
         pass.compute_s += seconds;
         if (instruction.op == Op::linear_grad_weight ||
             instruction.op == Op::expert_linear_grad_weight)

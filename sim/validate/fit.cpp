@@ -52,7 +52,8 @@ bool overlaps(const Plan& plan) {
 }
 bool ranks(const Plan& plan) { return plan.degrees().ranks() > 1; }
 bool layers(const Plan& plan) {
-  return plan.parallelism.zero_stage == 3 || plan.parallelism.tensor > 1;
+  const Parallelism& p = plan.parallelism;
+  return p.zero_stage == 3 || p.tensor > 1 || p.context > 1 || p.expert > 1;
 }
 
 #define PLACE(field) [](Machine& m) -> double& { return m.field; }
