@@ -355,7 +355,10 @@ Model read_huggingface(Fields fields) {
   if (model.family == Family::bert) read_bert(fields, model);
   if (model.architecture == "bart") {
     check_bart(fields);
-    model.activation_dropout = fields.optional("activation_dropout", 0.0) > 0;
+    const std::string_view key = "activation_dropout";
+    const double rate = is_given(fields, key) ? fields.required<double>(key) : 0;
+    if (!(rate >= 0 && rate < 1)) fields.fail(key, "must be from 0 to below 1");
+    model.activation_dropout = rate > 0;
   }
   if (model.has_decoder()) read_decoder_start(fields, "decoder_start_token_id", model);
   if (model.architecture == "t5") check_t5(fields, model);

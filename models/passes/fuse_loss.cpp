@@ -16,7 +16,8 @@ std::size_t at(int index) { return static_cast<std::size_t>(index); }
 // their kernels becomes long: 4096 are two million tokens of a vocabulary of 128,000.
 std::int64_t rows_per_block(std::int64_t rows, std::int64_t row_bytes) {
   constexpr std::int64_t wanted_bytes = 128 << 20, fewest = 256, multiple = 64, most_blocks = 4096;
-  const std::int64_t most = std::max({fewest, wanted_bytes / row_bytes, rows / most_blocks});
+  const std::int64_t most =
+      std::max({fewest, wanted_bytes / row_bytes, (rows + most_blocks - 1) / most_blocks});
   const std::int64_t blocks = (rows + most - 1) / most;
   const std::int64_t even = (rows + blocks - 1) / blocks;
   return std::min(rows, (even + multiple - 1) / multiple * multiple);

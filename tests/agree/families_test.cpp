@@ -72,6 +72,13 @@ constexpr Variant decoders[] = {{{2, 1, 1}, cut_before<3>},
                                 {{2, 1, 2, 4, 3}, cut_before<8>},
                                 {{1, 1, 4, 1, 3}, in_pairs}};
 
+// Dropout behind the activation too, where ranks have parts of what is dropped.
+constexpr Variant dropped[] = {{{1, 2, 1}, all_of<rows, drops>},
+                               {{1, 2, 1}, all_of<layout_of<TensorLayout::memory>, drops>},
+                               {{1, 2, 1}, all_of<rows, pruned, drops>},
+                               {{2, 1, 1}, all_of<cut_before<8>, eager, unfused, drops>},
+                               {{2, 1, 1}, all_of<cut_before<8>, full, pruned, drops>}};
+
 // The same with a norm after each stack, whose blocks share a table: on both sides of the cut, even
 // by one block of a side alone.
 template <int unit>
@@ -128,9 +135,9 @@ TEST_CASE("further families train alike under all degrees", "[agree][mpi]") {
 }
 
 TEST_CASE("further families train alike in less usual ways", "[agree][mpi]") {
-  const auto check = [&](const char* name, std::span<const Variant> variants) {
+  const auto check_model = [&](const char* name, const Model& model,
+                               std::span<const Variant> variants) {
     World& world = test_world();
-    const Model model = golden_model(name);
     for (const Variant& variant : variants) {
       if (ranks_of(variant.degrees) != world.size()) continue;
       Plan plan = plan_of(model, variant.degrees);
@@ -139,9 +146,15 @@ TEST_CASE("further families train alike in less usual ways", "[agree][mpi]") {
       check_plan(model, plan, world);
     }
   };
+  const auto check = [&](const char* name, std::span<const Variant> variants) {
+    check_model(name, golden_model(name), variants);
+  };
   check("albert", shared_layers);
   check("vit", images);
   check("bart", decoders);
+  Model bart = golden_model("bart");
+  bart.activation_dropout = true;
+  check_model("bart", bart, dropped);
   check("t5", relative_positions);
   check("t5-v1_1", gated);
 }

@@ -197,6 +197,25 @@ TEST_CASE("the full logits never exist", "[models][compiler]") {
   CHECK(fused.loss >= 0);
 }
 
+TEST_CASE("the loss of very many rows is cut into thousands of blocks, not more",
+          "[models][compiler]") {
+  const Model model = small_model("gpt");
+  Plan plan = plan_at(model, CompilerLevel::full);
+  const auto blocks = [&](int sequences) {
+    plan.training.micro_batch = sequences;
+    plan.training.global_batch = sequences;
+    const Graph graph = fuse_loss(backward(build_graph(model, plan.training), plan), plan);
+    for (const Node& node : graph.nodes)
+      if (const Fusion* fusion = node.attributes.fusion.get();
+          fusion != nullptr && fusion->loop == Fusion::Loop::long_blocks)
+        return (fusion->rows + fusion->block_rows - 1) / fusion->block_rows;
+    return std::int64_t{0};
+  };
+  CHECK(blocks(1) == 1);
+  CHECK(blocks(100'000'000) > 1000);
+  CHECK(blocks(100'000'000) <= 4096);
+}
+
 TEST_CASE("norms and activations are made again, not kept", "[models][compiler]") {
   const Model model = small_model("gpt");
   Plan plan = plan_at(model, CompilerLevel::full);

@@ -267,6 +267,8 @@ TEST_CASE("BART drops activations where its configuration says so", "[models][im
   };
   CHECK(dropouts(0.1) == dropouts(0) + 12);  // one in each block of both stacks
   CHECK(load_model("bart-base", source).activation_dropout);
+  CHECK(error_with("bart-base", "activation_dropout", -0.1) ==
+        "config.json: /activation_dropout: must be from 0 to below 1");
 }
 
 TEST_CASE("a decoder attends to all of the encoder's output", "[models][importers]") {

@@ -167,6 +167,38 @@ TEST_CASE("the bounds are below steps that the optimizer fills") {
   }
 }
 
+TEST_CASE("the bounds know what waiting for the slowest rank costs") {
+  json value = job_json("gpt2", "p4d.24xlarge", 1, 64);
+  value["training"]["sequence_length"] = 512;
+  const Job job = read(value);
+  Cluster cluster = make_cluster(job.cluster, "p4d.24xlarge", 1);
+  const Plan base = base_plan(job, machine_facts("p4d.24xlarge"));
+  const auto bound = [&](const Candidate& candidate, double of_steps, double of_layers) {
+    cluster.machine.gpu.kernels.straggling = of_steps;
+    cluster.machine.gpu.kernels.layer_straggling = of_layers;
+    BoundMaker bounds(job.model, base, cluster);
+    return bounds.time(candidate).step_time_s;
+  };
+  int alone = 0, cut = 0;
+  for (const Candidate& candidate : enumerate(job, base, cluster.ranks()).candidates()) {
+    if (candidate.pipeline > 1 || candidate.context > 1 || candidate.zero_stage > 0 ||
+        candidate.micro_batch != 8)
+      continue;
+    INFO(to_json(to_plan(candidate, base)).dump());
+    const double equal = bound(candidate, 0, 0);
+    CHECK(bound(candidate, 0.05, 0) > 1.05 * equal);  // 10 % of what is computed
+    if (candidate.tensor == 1) {
+      CHECK(bound(candidate, 0, 0.05) == equal);
+      ++alone;
+    } else if (candidate.tensor == 2) {
+      CHECK(bound(candidate, 0, 0.05) > 1.03 * equal);  // 6 %
+      ++cut;
+    }
+  }
+  CHECK(alone > 0);
+  CHECK(cut > 0);
+}
+
 TEST_CASE("the compiler level is searched together with the micro-batch") {
   json value = job_json("gpt2", "p3.2xlarge", 1, 64);
   value["training"]["sequence_length"] = 512;

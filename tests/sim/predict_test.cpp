@@ -190,15 +190,18 @@ TEST_CASE("compute lasts as long as that of the slowest of the ranks that meet",
     return to_seconds(p.stages[0].compute_busy).value;
   };
   const auto slowest_of = [](int ranks) { return std::sqrt(2 * std::log(ranks)); };
-  Plan sharded = plan_of(1, 1, 16), both = plan_of(1, 2, 8);
+  Plan sharded = plan_of(1, 1, 16), both = plan_of(1, 2, 8), of_states = sharded;
   sharded.parallelism.zero_stage = both.parallelism.zero_stage = 3;
+  of_states.parallelism.zero_stage = 1;
+  Plan copied = sharded;
+  copied.parallelism.shard = 4;
   struct Case {
     Plan plan;
     int in_layers;
   };
   for (const auto& [plan, in_layers] :
        {Case{plan_of(1, 1, 16), 1}, Case{plan_of(1, 4, 4), 4}, Case{plan_of(2, 4, 2), 4},
-        Case{sharded, 16}, Case{both, 16}}) {
+        Case{sharded, 16}, Case{both, 16}, Case{of_states, 1}, Case{copied, 4}}) {
     const double alone = compute(plan, 0, 0);
     CHECK(compute(plan, 0.01, 0) / alone == Approx(1 + 0.01 * slowest_of(16)).epsilon(1e-6));
     CHECK(compute(plan, 0, 0.01) / alone == Approx(1 + 0.01 * slowest_of(in_layers)).epsilon(1e-6));

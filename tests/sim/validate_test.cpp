@@ -141,7 +141,7 @@ TEST_CASE("rows of each kind are scored, and what cannot be predicted is said") 
 
 // The bars leave a tenth of what was reached (docs/accuracy.md); the ZeRO-3 of 2021 has none.
 TEST_CASE("steps that no constant was fitted to are predicted", "[validate]") {
-  const std::map<std::string, double> bars = {{"dlperf_megatron_v100", 0.07},
+  const std::map<std::string, double> bars = {{"dlperf_megatron_v100", 0.068},
                                               {"mpt_fsdp_a100_h100_32_to_128gpu", 0.054},
                                               {"narayanan_2021_a100", 0.071}};
   const ValidationScores scored = score(all_evidence("held_out"));
