@@ -259,7 +259,7 @@ void read_bert(Fields& fields, Model& model) {
 }
 
 // Both stacks of BART are alike.
-void check_bart(Fields& fields) {
+void check_bart(Fields& fields, Model& model) {
   for (const std::string_view key : {"layers", "attention_heads", "ffn_dim"}) {
     const std::string of_encoder = "encoder_" + std::string(key);
     const std::string of_decoder = "decoder_" + std::string(key);
@@ -269,6 +269,10 @@ void check_bart(Fields& fields) {
                                   std::to_string(size) + ": unlike stacks are not built; use " +
                                   std::to_string(size));
   }
+  const std::string_view key = "activation_dropout";
+  const double rate = is_given(fields, key) ? fields.required<double>(key) : 0;
+  if (!(rate >= 0 && rate < 1)) fields.fail(key, "must be from 0 to below 1");
+  model.activation_dropout = rate > 0;
 }
 
 // Both stacks of T5 are alike. Newer files say apart whether activations are scaled before the
@@ -353,13 +357,7 @@ Model read_huggingface(Fields fields) {
   if (is_given(fields, "use_parallel_residual") && type.name == "gpt_neox")
     model.parallel_residual = fields.required<bool>("use_parallel_residual");
   if (model.family == Family::bert) read_bert(fields, model);
-  if (model.architecture == "bart") {
-    check_bart(fields);
-    const std::string_view key = "activation_dropout";
-    const double rate = is_given(fields, key) ? fields.required<double>(key) : 0;
-    if (!(rate >= 0 && rate < 1)) fields.fail(key, "must be from 0 to below 1");
-    model.activation_dropout = rate > 0;
-  }
+  if (model.architecture == "bart") check_bart(fields, model);
   if (model.has_decoder()) read_decoder_start(fields, "decoder_start_token_id", model);
   if (model.architecture == "t5") check_t5(fields, model);
   if (model.architecture == "albert") read_albert(fields, model);
