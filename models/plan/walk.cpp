@@ -88,7 +88,11 @@ Script::Script(const Program& program, LaneOrder order, int stages, std::vector<
         if (contact_of(instruction, body.chunk * stages + program.stage, contact))
           step.contact = index_of(contact, contacts);
         step.first_wait = static_cast<int>(waits_.size());
-        waits_.insert(waits_.end(), instruction.waits.begin(), instruction.waits.end());
+        for (const Wait& wait : instruction.waits) {
+          waits_.push_back(wait);
+          is_plain_.push_back(wait.relation == Wait::Relation::same_task &&
+                              body.instructions[at(wait.instruction)].when == When::always);
+        }
         step.end_wait = static_cast<int>(waits_.size());
         steps_.push_back(step);
       }

@@ -62,7 +62,9 @@ class Script {
   const std::vector<Step>& steps() const { return steps_; }
   // The run that a step's wait names in this task, -1: none.
   int waited_run(int task, int wait) const {
-    const RunId id = resolve_(task, waits_[static_cast<std::size_t>(wait)]);
+    const Wait& named = waits_[static_cast<std::size_t>(wait)];
+    if (is_plain_[static_cast<std::size_t>(wait)] != 0) return run(task, named.instruction);
+    const RunId id = resolve_(task, named);
     return id.task < 0 ? -1 : run(id.task, id.instruction);
   }
 
@@ -72,6 +74,7 @@ class Script {
   int lanes_ = 0;
   std::vector<Step> steps_;
   std::vector<Wait> waits_;
+  std::vector<char> is_plain_;   // per wait: for what runs in every task of the same body
   std::vector<int> first_step_;  // [body * lanes + lane], one more at the end
   std::vector<int> run_base_;    // [task], one more at the end
 };
@@ -131,6 +134,7 @@ class Walk {
   struct Lane {
     int task = 0, step = 0, end = 0;
     int last_run = -1;
+    int waits_for = -1;  // a run without which it cannot go on, -1: nothing is known
     bool meeting = false;
   };
   struct Player {
@@ -177,6 +181,8 @@ class Walk {
 
   bool advance(int player, int number) {
     Lane& lane = players_[index(player)].lanes[index(number)];
+    if (lane.waits_for >= 0 && !visitor_.done(player, lane.waits_for)) return false;
+    lane.waits_for = -1;
     const Script& script = *cast_.scripts[index(player)];
     bool moved = false;
     while (lane.task < script.tasks() && !lane.meeting) {
@@ -199,17 +205,23 @@ class Walk {
     return runs(step.when, script.program().tasks[index(task)]);
   }
 
+  bool is_open(int player, int run, Lane& lane) {
+    if (visitor_.done(player, run)) return false;
+    lane.waits_for = run;
+    return true;
+  }
+
   // False while the run before or a wait is open. A party of an open meeting has run as far as its
   // lane is concerned: the lane goes on when the meeting is over.
   bool try_run(const Party& party, Lane& lane) {
-    if (lane.last_run >= 0 && !visitor_.done(party.player, lane.last_run)) return false;
+    if (lane.last_run >= 0 && is_open(party.player, lane.last_run, lane)) return false;
     const Script& script = *cast_.scripts[index(party.player)];
     const Script::Step& step = script.steps()[index(party.step)];
     waited_.clear();
     for (int wait = step.first_wait; wait < step.end_wait; ++wait) {
       const int run = script.waited_run(lane.task, wait);
       if (run < 0) continue;
-      if (!visitor_.done(party.player, run)) return false;
+      if (is_open(party.player, run, lane)) return false;
       waited_.push_back(run);
     }
     visitor_.reached(party, lane.last_run, waited_);

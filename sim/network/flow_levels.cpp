@@ -120,15 +120,6 @@ int FlowNetwork::lowest_beside(const Flow& own, int except) {
   return lowest;
 }
 
-void FlowNetwork::queue(int id) {
-  if (link(id).queued) return;
-  link(id).queued = true;
-  if (level(id) < no_limit)
-    full_queue_.push(level(id), id);
-  else
-    not_full_queue_.push_back(id);
-}
-
 void FlowNetwork::queue_changed(const Flow& own, int except) {
   for (const Hop& each : hops_of(own)) {
     const Link& crossed = link(each.link);

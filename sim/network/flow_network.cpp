@@ -141,16 +141,6 @@ double FlowNetwork::let_go(int id) {
   return left;
 }
 
-// Before the level of a link changes, or the flows that it holds back.
-void FlowNetwork::count_until_now(int id) {
-  Link& own = link(id);
-  if (level(id) < no_limit) own.carried += level(id) * (now_ - own.since) / ps_per_s;
-  own.since = now_;
-  if (own.is_end_old) return;
-  own.is_end_old = true;
-  old_ends_.push_back(id);
-}
-
 void FlowNetwork::find_end(int id) {
   Link& own = link(id);
   own.is_end_old = false;

@@ -105,8 +105,17 @@ class FlowNetwork {
   void move(int flow, int to);
   void hold(int flow, int link, double bytes);
   double let_go(int flow);  // bytes left
-  void count_until_now(int link);
   void find_end(int link);
+  // Before the level of a link changes, or the flows that it holds back.
+  void count_until_now(int id) {
+    Link& own = link(id);
+    constexpr double ps_per_s = 1e12;
+    if (level(id) < no_limit) own.carried += level(id) * (now_ - own.since) / ps_per_s;
+    own.since = now_;
+    if (own.is_end_old) return;
+    own.is_end_old = true;
+    old_ends_.push_back(id);
+  }
 
   // flow_levels.cpp
   void settle_levels();
@@ -115,7 +124,14 @@ class FlowNetwork {
   void set_level(int link, double level);
   int lower_crosser(int link, double level);
   int lowest_beside(const Flow& flow, int link);
-  void queue(int link);
+  void queue(int id) {
+    if (link(id).queued) return;
+    link(id).queued = true;
+    if (level(id) < no_limit)
+      full_queue_.push(level(id), id);
+    else
+      not_full_queue_.push_back(id);
+  }
   void queue_changed(const Flow& flow, int except);
   void queue_unwatched_below(int link, double level);
   void watch_where_needed(int link);

@@ -182,6 +182,7 @@ bool is_of_links(const Constant& constant) {
 struct Row {
   double measured = 0, weight = 1;
   Cluster cluster;
+  std::string question;  // that the source's steps of other layouts may share; none: a collective
   std::shared_ptr<const Prepared> prepared;  // none: a collective
   // Long steps are drawn out from two short ones: time = first + periods * (second - first).
   std::shared_ptr<const Prepared> longer;
@@ -200,6 +201,14 @@ double predicted(const Row& row, const Cluster& cluster) {
   std::vector<int> ranks;
   for (int rank = 0; rank < cluster.ranks(); ++rank) ranks.push_back(rank);
   return collective_time(Topology(cluster), row.kind, {row.bytes}, {ranks}).value;
+}
+
+// Layouts of one question over several hosts are what plans choose between: each counts up to
+// twice, by the share of those that it can be compared with.
+double weight_of_layout(const Row& row, std::span<const Row> source) {
+  if (row.question.empty() || row.cluster.hosts == 1) return 1;
+  const auto layouts = std::ranges::count(source, row.question, &Row::question);
+  return 2 - 1 / static_cast<double>(layouts);
 }
 
 // The fit as vectors: logarithms of the constants and of predicted / measured.
@@ -271,6 +280,7 @@ class Problem {
     Row added;
     added.measured = row.step_time_s;
     added.cluster = step.cluster;
+    added.question = step.question;
     const auto prepared = [&](std::int64_t micro_batches) {
       Plan plan = step.plan;
       plan.training.global_batch =
@@ -311,7 +321,9 @@ class Problem {
       rows_.push_back(std::move(added));
     }
     const double count = static_cast<double>(rows_.size() - before);
-    for (std::size_t i = before; i < rows_.size(); ++i) rows_[i].weight = weight_of_source / count;
+    for (Row& row : std::span(rows_).subspan(before))
+      row.weight =
+          weight_of_source / count * weight_of_layout(row, std::span(rows_).subspan(before));
     if (count > 0) sources_.push_back(evidence.source);
   }
 
