@@ -154,9 +154,9 @@ class Walk {
       const int player = queue_[next];
       players_[index(player)].queued = false;
       const int lanes = cast_.scripts[index(player)]->lanes();
-      for (bool moved = true; moved;) {
-        moved = false;
-        for (int lane = 0; lane < lanes; ++lane) moved = advance(player, lane) || moved;
+      for (bool ended = true; ended;) {
+        ended = false;
+        for (int lane = 0; lane < lanes; ++lane) ended = advance(player, lane) || ended;
       }
     }
     queue_.clear();
@@ -179,12 +179,13 @@ class Walk {
     }
   }
 
+  // Whether a run was over as soon as it began: other lanes may have waited for it.
   bool advance(int player, int number) {
     Lane& lane = players_[index(player)].lanes[index(number)];
     if (lane.waits_for >= 0 && !visitor_.done(player, lane.waits_for)) return false;
     lane.waits_for = -1;
     const Script& script = *cast_.scripts[index(player)];
-    bool moved = false;
+    bool ended = false;
     while (lane.task < script.tasks() && !lane.meeting) {
       if (lane.step == lane.end) {
         enter_task(lane, script, number, lane.task + 1);
@@ -193,12 +194,12 @@ class Walk {
       const Script::Step& step = script.steps()[index(lane.step)];
       if (step.when == When::always || runs_now(script, lane.task, step)) {
         if (!try_run({player, number, script.run(lane.task, step.instruction), lane.step}, lane))
-          return moved;
-        moved = true;
+          return ended;
+        ended = ended || visitor_.done(player, lane.last_run);
       }
       ++lane.step;
     }
-    return moved;
+    return ended;
   }
 
   static bool runs_now(const Script& script, int task, const Script::Step& step) {

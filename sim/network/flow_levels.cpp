@@ -25,7 +25,7 @@ void FlowNetwork::settle_levels() {
   std::size_t next_not_full = 0;
   while (!full_queue_.empty() || next_not_full < not_full_queue_.size()) {
     const int id = full_queue_.empty() ? not_full_queue_[next_not_full++] : full_queue_.pop();
-    link(id).queued = false;
+    room(id).queued = false;
     settle_level(id);
   }
   not_full_queue_.clear();
@@ -35,8 +35,8 @@ void FlowNetwork::settle_levels() {
 void FlowNetwork::settle_level(int id) {
   Link& own = link(id);
   const double before = level(id);
-  double found = level_of(own);
-  for (int lower; found > before && (lower = lower_crosser(id, found)) >= 0; found = level_of(own))
+  double found = level_of(id);
+  for (int lower; found > before && (lower = lower_crosser(id, found)) >= 0; found = level_of(id))
     for (int each = crossing(lower).first_hop, next; each >= 0; each = next) {
       next = hop(each).next;
       const int moved = hop(each).flow;
@@ -50,29 +50,28 @@ void FlowNetwork::settle_level(int id) {
 
 // Flows that get less elsewhere take that, and the others share what they leave: where nothing else
 // holds back those that are held back here.
-double FlowNetwork::level_of(Link& own) const {
-  double left = own.capacity;
-  own.highest_beside = 0;
+double FlowNetwork::level_of(int id) {
+  Link& own = link(id);
+  double left = own.capacity, highest = 0;
   for (const Beside& each : own.beside) {
     const double rate = levels_[static_cast<std::size_t>(each.bottleneck)];
     left -= each.copies * rate;
-    own.highest_beside = std::max(own.highest_beside, rate);
+    highest = std::max(highest, rate);
   }
-  own.room = left;
+  own.highest_beside = highest;
+  room(id).left = left;
   if (own.held_copies == 0 && left >= 0) return no_limit;
-  own.room = -no_limit;
-  if (own.held_copies > 0 && own.highest_beside * own.held_copies <= left)
-    return left / own.held_copies;
+  room(id).left = -no_limit;
+  if (own.held_copies > 0 && highest * own.held_copies <= left) return left / own.held_copies;
   // From the equal share of all upwards, since it rises with each that takes less.
   for (double share = own.capacity / own.copies;;) {
     double sharing = own.held_copies;
     left = own.capacity;
     for (const Beside& each : own.beside) {
       const double rate = levels_[static_cast<std::size_t>(each.bottleneck)];
-      if (rate < share)
-        left -= each.copies * rate;
-      else
-        sharing += each.copies;
+      const bool less = rate < share;
+      left -= less ? each.copies * rate : 0;
+      sharing += less ? 0 : each.copies;
     }
     if (sharing == 0) return no_limit;
     if (!(left / sharing > share)) return share;
@@ -98,11 +97,16 @@ void FlowNetwork::set_level(int id, double found) {
     }
   }
   const double rise = std::max(0.0, found - before);
+  // Which of them must is hard to foresee: no branch.
+  if (to_queue_.size() < own.crossers.size()) to_queue_.resize(own.crossers.size());
+  std::size_t count = 0;
   for (const Crosser& each : own.crossers) {
-    double& room = link(each.link).room;
-    room -= each.copies * rise;
-    if (room < 0) queue(each.link);
+    Room& crossed = room(each.link);
+    crossed.left -= each.copies * rise;
+    to_queue_[count] = each.link;
+    count += static_cast<std::size_t>(crossed.left < 0) & static_cast<std::size_t>(!crossed.queued);
   }
+  for (std::size_t i = 0; i < count; ++i) queue_now(to_queue_[i]);
   if (found > own.unwatched_above) queue_unwatched_below(id, found);
 }
 
@@ -118,6 +122,14 @@ int FlowNetwork::lowest_beside(const Flow& own, int except) {
   for (const Hop& each : hops_of(own))
     if (each.link != except && level(each.link) < level(lowest)) lowest = each.link;
   return lowest;
+}
+
+void FlowNetwork::queue_now(int id) {
+  room(id).queued = true;
+  if (level(id) < no_limit)
+    full_queue_.push(level(id), id);
+  else
+    not_full_queue_.push_back(id);
 }
 
 void FlowNetwork::queue_changed(const Flow& own, int except) {

@@ -24,6 +24,7 @@ int FlowNetwork::add_link(double bytes_per_s) {
   link.capacity = bytes_per_s;
   links_.push_back(std::move(link));
   levels_.push_back(no_limit);
+  rooms_.emplace_back();
   place_in_ends_.push_back(-1);
   return static_cast<int>(links_.size()) - 2;
 }

@@ -67,6 +67,10 @@ class FlowNetwork {
     int place = 0;           // in the link's list
     int crosser_place = -1;  // in the bottleneck's list, if the link is watched
   };
+  struct Room {
+    double left = 0;  // if the link is not full: what its flows leave, or less; none if it is full
+    bool queued = false;
+  };
   struct Beside {
     double copies = 0;
     int bottleneck = 0, crossing = 0;
@@ -81,9 +85,8 @@ class FlowNetwork {
     double carried = 0;                  // by each flow that it holds back, until `since`
     double since = 0;                    // picoseconds
     double highest_beside = 0;           // level that holds back flows elsewhere
-    double room = 0;                     // if it is not full: what its flows leave, or less
     double unwatched_above = no_limit;   // up to this level flows from here fill no unwatched link
-    bool queued = false, watched = false, is_end_old = false;
+    bool watched = false, is_end_old = false;
     KeyedHeap held;                 // by what is carried when they end
     std::vector<Beside> beside;     // held back by others
     std::vector<Crosser> crossers;  // watched links that flows held back here cross
@@ -93,6 +96,7 @@ class FlowNetwork {
   Hop& hop(int id) { return hops_[static_cast<std::size_t>(id)]; }
   Link& link(int id) { return links_[static_cast<std::size_t>(id)]; }
   Crossing& crossing(int id) { return crossings_[static_cast<std::size_t>(id)]; }
+  Room& room(int link) { return rooms_[static_cast<std::size_t>(link)]; }
   double& level(int link) { return levels_[static_cast<std::size_t>(link)]; }
   std::span<Hop> hops_of(const Flow& flow) {
     return {hops_.data() + flow.first_hop, static_cast<std::size_t>(flow.hops)};
@@ -120,18 +124,14 @@ class FlowNetwork {
   // flow_levels.cpp
   void settle_levels();
   void settle_level(int link);
-  double level_of(Link& link) const;
+  double level_of(int link);
   void set_level(int link, double level);
   int lower_crosser(int link, double level);
   int lowest_beside(const Flow& flow, int link);
   void queue(int id) {
-    if (link(id).queued) return;
-    link(id).queued = true;
-    if (level(id) < no_limit)
-      full_queue_.push(level(id), id);
-    else
-      not_full_queue_.push_back(id);
+    if (!room(id).queued) queue_now(id);
   }
+  void queue_now(int id);
   void queue_changed(const Flow& flow, int except);
   void queue_unwatched_below(int link, double level);
   void watch_where_needed(int link);
@@ -147,6 +147,7 @@ class FlowNetwork {
 
   std::vector<Link> links_;     // `nowhere`, then those of add_link
   std::vector<double> levels_;  // of each link; no_limit: not full
+  std::vector<Room> rooms_;     // of each link
   std::vector<Flow> flows_;
   std::vector<int> free_;  // flows that have left
   std::vector<Hop> hops_;
@@ -155,6 +156,7 @@ class FlowNetwork {
   std::vector<int> free_crossings_;
   LevelQueue full_queue_;            // links whose level may be wrong
   std::vector<int> not_full_queue_;  // those without a level
+  std::vector<int> to_queue_;        // scratch
   std::vector<int> old_ends_;        // links whose first end may be another
   KeyedHeap ends_;                   // links by the end of their first flow
   std::vector<int> place_in_link_, place_in_ends_;

@@ -20,9 +20,8 @@
 namespace meshwright {
 
 struct PlayerTimes {
-  std::vector<SimTime> begin, end;  // per run; end < 0: has not begun
+  std::vector<SimTime> begin, end;  // per run; end < 0: has not ended
   std::vector<int> previous;  // per run: the one that ended last of those it waited for, -1: none
-  std::vector<char> done;
 };
 
 class Clock {
@@ -36,13 +35,12 @@ class Clock {
       const auto runs = static_cast<std::size_t>(cast.scripts[p]->runs());
       players_[p].begin.assign(runs, 0);
       players_[p].end.assign(runs, -1);
-      players_[p].done.assign(runs, 0);
       players_[p].previous.assign(runs, -1);
       is_message_.emplace_back(runs, 0);
     }
   }
 
-  bool done(int player, int run) const { return times(player).done[at(run)] != 0; }
+  bool done(int player, int run) const { return times(player).end[at(run)] >= 0; }
 
   // Until others have come as well, `begin` is when this player was ready.
   void reached(const Party& party, int previous_of_lane, std::span<const int> waited) {
@@ -126,10 +124,7 @@ class Clock {
       for (const Party& party : parties) end(party.player, party.run);
   }
 
-  void end(int player, int run) {
-    players_[at(player)].end[at(run)] = flights_.now();
-    players_[at(player)].done[at(run)] = 1;
-  }
+  void end(int player, int run) { players_[at(player)].end[at(run)] = flights_.now(); }
 
   std::vector<const StepTimes*> step_times_;  // of each player
   std::vector<PlayerTimes> players_;
