@@ -1,46 +1,17 @@
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 
-#include "models/core/error.h"
 #include "models/passes/recompute_budget.h"
-#include "sim/planner/bounds.h"
 #include "sim/planner/objective.h"
 #include "sim/planner/pareto.h"
 #include "sim/planner/scale.h"
-#include "sim/planner/search.h"
-#include "sim/planner/sweep.h"
 #include "tests/catch.h"
+#include "tests/sim/planner_jobs.h"
 
 using namespace meshwright;
 using nlohmann::json;
 
 namespace {
-
-// Every plan of hundreds is built and replayed; sanitizers, which slow that down tenfold, look at a
-// fifth of them.
-#ifdef __SANITIZE_ADDRESS__
-constexpr std::size_t thinned = 5;
-#else
-constexpr std::size_t thinned = 1;
-#endif
-
-json small_model(int layers, int heads) {
-  return {{"family", "gpt"}, {"hidden", 256}, {"layers", layers},
-          {"heads", heads},  {"vocab", 1000}, {"positions", 256}};
-}
-
-json job_json(const json& model, const std::string& machine, const json& count, int batch) {
-  return {{"model", model},
-          {"training", {{"global_batch", batch}, {"sequence_length", 128}, {"precision", "fp16"}}},
-          {"cluster", {{"machine", machine}, {"count", count}}},
-          {"parallelism", "auto"}};
-}
-
-Job read(const json& value) { return read_job(value, "job.json", ".", machine_facts); }
-
-// Enough for what these tests ask.
-const SearchOptions few{.keep_best = 10, .simulate_at_most = 6, .load = load_known_machine};
 
 std::string text_of(const RankedPlan& plan) {
   return plan.machine + " " + std::to_string(plan.count) + " " + to_json(plan.plan).dump() + " " +
@@ -118,87 +89,6 @@ TEST_CASE("what the job fixes stays in every plan") {
   CHECK(result.candidates_enumerated == 3);
 }
 
-TEST_CASE("the bounds are below what is simulated, the estimates near it") {
-  const char* machine = GENERATE("p3.16xlarge", "p4d.24xlarge");
-  const int hosts = GENERATE(1, 2);
-  json value = job_json(small_model(8, 4), machine, hosts, 32);
-  value["training"]["recompute"] = "auto";
-  value["training"]["compiler"] = "auto";
-  const Job job = read(value);
-  const Cluster cluster = make_cluster(job.cluster, machine, hosts);
-  const MachineFacts facts = machine_facts(machine);
-  const Plan base = base_plan(job, facts);
-  const Space space = enumerate(job, base, cluster.ranks());
-  const std::vector<Candidate> candidates = space.candidates();
-  BoundMaker bounds(job.model, base, cluster);
-  REQUIRE(candidates.size() > 100);
-  for (std::size_t i = 0; i < candidates.size(); i += 31 * thinned) {
-    const Candidate& candidate = candidates[i];
-    const Prepared prepared = prepare(job.model, to_plan(candidate, base), cluster);
-    const Prediction prediction = predict(prepared, cluster);
-    INFO(machine << " x " << hosts << " " << to_json(prepared.plan).dump());
-    CHECK(bounds.time(candidate).step_time_s <= prediction.step_time_s);
-    CHECK(bounds.memory(candidate).least_bytes <=
-          static_cast<double>(prediction.peak_memory_bytes));
-    CHECK(bounds.memory(candidate).least_bytes >=
-          0.5 * static_cast<double>(prediction.peak_memory_bytes));
-  }
-}
-
-// One short sequence a step: most of it is the optimizer, whose kernels may move fewer bytes than
-// are counted.
-TEST_CASE("the bounds are below steps that the optimizer fills") {
-  json value = job_json("gpt2", "p4d.24xlarge", 1, 8);
-  value["training"]["sequence_length"] = 16;
-  value["training"]["compiler"] = GENERATE("none", "fused", "full");
-  value["cluster"]["host_launch_us"] = 0.001;
-  value["cluster"]["processes_per_host"] = 1;
-  const Job job = read(value);
-  Cluster cluster = make_cluster(job.cluster, "p4d.24xlarge", 1);
-  cluster.machine.gpu.kernels.optimizer_traffic = {0.5, 0.5, 0.5};
-  const Plan base = base_plan(job, machine_facts("p4d.24xlarge"));
-  BoundMaker bounds(job.model, base, cluster);
-  const std::vector<Candidate> candidates = enumerate(job, base, cluster.ranks()).candidates();
-  REQUIRE(!candidates.empty());
-  for (const Candidate& candidate : candidates) {
-    const Prepared prepared = prepare(job.model, to_plan(candidate, base), cluster);
-    INFO(to_json(prepared.plan).dump());
-    CHECK(bounds.time(candidate).step_time_s <= predict(prepared, cluster).step_time_s);
-  }
-}
-
-TEST_CASE("the bounds know what waiting for the slowest rank costs") {
-  json value = job_json("gpt2", "p4d.24xlarge", 1, 64);
-  value["training"]["sequence_length"] = 512;
-  const Job job = read(value);
-  Cluster cluster = make_cluster(job.cluster, "p4d.24xlarge", 1);
-  const Plan base = base_plan(job, machine_facts("p4d.24xlarge"));
-  const auto bound = [&](const Candidate& candidate, double of_steps, double of_layers) {
-    cluster.machine.gpu.kernels.straggling = of_steps;
-    cluster.machine.gpu.kernels.layer_straggling = of_layers;
-    BoundMaker bounds(job.model, base, cluster);
-    return bounds.time(candidate).step_time_s;
-  };
-  int alone = 0, cut = 0;
-  for (const Candidate& candidate : enumerate(job, base, cluster.ranks()).candidates()) {
-    if (candidate.pipeline > 1 || candidate.context > 1 || candidate.zero_stage > 0 ||
-        candidate.micro_batch != 8)
-      continue;
-    INFO(to_json(to_plan(candidate, base)).dump());
-    const double equal = bound(candidate, 0, 0);
-    CHECK(bound(candidate, 0.05, 0) > 1.05 * equal);  // 10 % of what is computed
-    if (candidate.tensor == 1) {
-      CHECK(bound(candidate, 0, 0.05) == equal);
-      ++alone;
-    } else if (candidate.tensor == 2) {
-      CHECK(bound(candidate, 0, 0.05) > 1.03 * equal);  // 6 %
-      ++cut;
-    }
-  }
-  CHECK(alone > 0);
-  CHECK(cut > 0);
-}
-
 TEST_CASE("the compiler level is searched together with the micro-batch") {
   json value = job_json("gpt2", "p3.2xlarge", 1, 64);
   value["training"]["sequence_length"] = 512;
@@ -217,64 +107,6 @@ TEST_CASE("the compiler level is searched together with the micro-batch") {
   REQUIRE(!best.plans.empty());
   CHECK(best.plans.front().plan.training.compiler == CompilerLevel::full);
   CHECK(best.plans.front().prediction.step_time_s < eager.plans.front().prediction.step_time_s);
-}
-
-TEST_CASE(
-    "under a budget for recomputation the bounds hold, and what it is too small for is left out") {
-  json value = job_json(small_model(8, 4), "p3.16xlarge", 1, 32);
-  value["training"]["recompute_budget"] = 0.5;
-  const Job job = read(value);
-  const Cluster cluster = make_cluster(job.cluster, "p3.16xlarge", 1);
-  const Plan base = base_plan(job, machine_facts("p3.16xlarge"));
-  const Space space = enumerate(job, base, cluster.ranks());
-  const std::vector<Candidate> candidates = space.candidates();
-  BoundMaker bounds(job.model, base, cluster);
-  int fitting = 0, too_small = 0;
-  for (std::size_t i = 0; i < candidates.size(); i += 7) {
-    const Candidate& candidate = candidates[i];
-    CHECK(candidate.schedule != ScheduleKind::zero_bubble);
-    INFO(to_json(to_plan(candidate, base)).dump());
-    try {
-      const Prepared prepared = prepare(job.model, to_plan(candidate, base), cluster);
-      const Prediction prediction = predict(prepared, cluster);
-      CHECK(bounds.time(candidate).step_time_s <= prediction.step_time_s);
-      CHECK(bounds.memory(candidate).least_bytes <=
-            static_cast<double>(prediction.peak_memory_bytes));
-      ++fitting;
-    } catch (const BudgetTooSmall&) {
-      ++too_small;
-    }
-  }
-  CHECK(fitting > 10);
-  CHECK(too_small > 0);  // stages of one block
-  const SearchResult result = search(job, few);
-  CHECK_FALSE(result.plans.empty());
-}
-
-// Shared layers, two kinds of blocks, sequences of images.
-TEST_CASE("the bounds of further families are below what is simulated") {
-  const char* model = GENERATE("albert-base-v2", "bart-base", "t5-small", "vit-base-patch16-224");
-  json value = job_json(model, "p3.16xlarge", 1, 32);
-  value["training"]["sequence_length"] = std::string(model).starts_with("vit") ? 197 : 128;
-  value["training"]["recompute"] = "auto";
-  const Job job = read(value);
-  const Cluster cluster = make_cluster(job.cluster, "p3.16xlarge", 1);
-  const Plan base = base_plan(job, machine_facts("p3.16xlarge"));
-  const Space space = enumerate(job, base, cluster.ranks());
-  const std::vector<Candidate> candidates = space.candidates();
-  BoundMaker bounds(job.model, base, cluster);
-  int pipelines = 0;
-  for (std::size_t i = 0; i < candidates.size(); i += 7 * thinned) {
-    const Candidate& candidate = candidates[i];
-    pipelines += candidate.pipeline > 1 ? 1 : 0;
-    const Prepared prepared = prepare(job.model, to_plan(candidate, base), cluster);
-    const Prediction prediction = predict(prepared, cluster);
-    INFO(model << " " << to_json(prepared.plan).dump());
-    CHECK(bounds.time(candidate).step_time_s <= prediction.step_time_s);
-    CHECK(bounds.memory(candidate).least_bytes <=
-          static_cast<double>(prediction.peak_memory_bytes));
-  }
-  CHECK(pipelines > 0);
 }
 
 TEST_CASE("plans fit, obey the rules, are in order, and come out the same again") {
@@ -505,34 +337,6 @@ TEST_CASE("the ten best plans are those of an exhaustive search") {
   const SearchResult hasty = search(job, few);
   REQUIRE(!hasty.plans.empty());
   CHECK(all[0] >= hasty.plans.front().prediction.step_time_s * (1 - hasty.proven_gap));
-}
-
-TEST_CASE("the loose bounds are below the simulated steps and memory") {
-  json value = job_json(small_model(8, 4), "p4d.24xlarge", 2, 32);
-  value["training"]["recompute"] = "auto";
-  value["training"]["recompute_fraction"] = "auto";
-  const Job job = read(value);
-  const Cluster cluster = make_cluster(job.cluster, "p4d.24xlarge", 2);
-  const Plan base = base_plan(job, machine_facts("p4d.24xlarge"));
-  const Space space = enumerate(job, base, cluster.ranks());
-  BoundMaker bounds(job.model, base, cluster);
-  Swept swept;
-  std::int64_t lost = 0;
-  for (const Branch& branch : space.branches)
-    sweep(branch, bounds, {cluster.device().memory_bytes, 1e9}, swept);
-  for (const std::int64_t each : swept.lost) lost += each;
-  CHECK(lost + std::ssize(swept.survivors) == space.legal());
-  REQUIRE(swept.survivors.size() > 1000);
-  for (std::size_t i = 0; i < swept.survivors.size(); i += swept.survivors.size() / 97) {
-    const Swept::Survivor& survivor = swept.survivors[i];
-    const Prediction prediction =
-        predict(prepare(job.model, to_plan(survivor.candidate, base), cluster), cluster);
-    INFO(to_json(to_plan(survivor.candidate, base)).dump());
-    CHECK(survivor.step_time_s <= prediction.step_time_s);
-    CHECK(bounds.time(survivor.candidate).step_time_s <= prediction.step_time_s);
-    CHECK(bounds.memory(survivor.candidate).least_bytes <=
-          static_cast<double>(prediction.peak_memory_bytes));
-  }
 }
 
 TEST_CASE("a CPU computer is planned in fp32, with every way of sharding") {

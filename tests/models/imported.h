@@ -1,0 +1,75 @@
+// Models as their configuration files describe them, and what their graphs hold.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "models/importers/model.h"
+#include "tests/catch.h"
+#include "tests/message_of.h"
+
+namespace meshwright {
+
+inline const std::string source = MESHWRIGHT_SOURCE_DIR;
+
+inline Training training_of(int micro_batch, int sequence_length) {
+  Training training;
+  training.micro_batch = micro_batch;
+  training.sequence_length = sequence_length;
+  training.precision = Precision::bf16;
+  return training;
+}
+
+inline Graph graph_of(const Model& model) { return build_graph(model, training_of(2, 16)); }
+
+inline std::int64_t count(const std::string& name) {
+  return parameter_count(graph_of(load_model(name, source)));
+}
+
+inline Model ours(const std::string& text) {
+  return read_model(Fields(parse_json(text, "m"), "m"));
+}
+
+inline Model theirs(nlohmann::json config) {
+  return read_huggingface(Fields(std::move(config), "config.json"));
+}
+
+inline nlohmann::json config_of(const std::string& name) {
+  return parse_json(read_file(zoo_folder() + "/" + name + ".json"), name);
+}
+
+// The error for the zoo's config `name` with one key changed.
+inline std::string error_with(const std::string& name, const std::string& key,
+                              const nlohmann::json& value) {
+  nlohmann::json config = config_of(name);
+  config[key] = value;
+  return message_of([&] { theirs(config); });
+}
+
+inline const Parameter& parameter(const Graph& graph, const std::string& name) {
+  for (const Parameter& p : graph.parameters)
+    if (p.name == name) return p;
+  FAIL("no parameter " << name);
+  return graph.parameters.front();
+}
+
+inline bool has_parameter(const Graph& graph, const std::string& name) {
+  for (const Parameter& p : graph.parameters)
+    if (p.name == name) return true;
+  return false;
+}
+
+inline int users(const Graph& graph, int tensor) {
+  int count = 0;
+  for (const Node& node : graph.nodes)
+    for (int id : node.inputs) count += id == tensor;
+  return count;
+}
+
+inline int nodes_of(const Graph& graph, Op op) {
+  int count = 0;
+  for (const Node& node : graph.nodes) count += node.op == op;
+  return count;
+}
+
+}  // namespace meshwright
