@@ -1,6 +1,10 @@
 #include "tools/process_memory.h"
 
+#ifdef MESHWRIGHT_MIMALLOC
+#include <mimalloc.h>
+#else
 #include <malloc.h>
+#endif
 
 #include <fstream>
 #include <string>
@@ -15,7 +19,11 @@ std::int64_t peak_resident_bytes() {
 }
 
 void forget_peak_resident_bytes() {
+#ifdef MESHWRIGHT_MIMALLOC
+  mi_collect(true);
+#else
   malloc_trim(0);
+#endif
   std::ofstream("/proc/self/clear_refs") << 5;
 }
 

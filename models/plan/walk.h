@@ -74,7 +74,7 @@ class Script {
   int lanes_ = 0;
   std::vector<Step> steps_;
   std::vector<Wait> waits_;
-  std::vector<char> is_plain_;   // per wait: for what runs in every task of the same body
+  std::vector<char> is_plain_;   // per wait: for an instruction of the same task that always runs
   std::vector<int> first_step_;  // [body * lanes + lane], one more at the end
   std::vector<int> run_base_;    // [task], one more at the end
 };
@@ -134,7 +134,7 @@ class Walk {
   struct Lane {
     int task = 0, step = 0, end = 0;
     int last_run = -1;
-    int waits_for = -1;  // a run without which it cannot go on, -1: nothing is known
+    int waits_for = -1;  // a run without which it cannot go on, -1: none known
     bool meeting = false;
   };
   struct Player {
@@ -206,7 +206,7 @@ class Walk {
     return runs(step.when, script.program().tasks[index(task)]);
   }
 
-  bool is_open(int player, int run, Lane& lane) {
+  bool must_wait_for(int player, int run, Lane& lane) {
     if (visitor_.done(player, run)) return false;
     lane.waits_for = run;
     return true;
@@ -215,14 +215,14 @@ class Walk {
   // False while the run before or a wait is open. A party of an open meeting has run as far as its
   // lane is concerned: the lane goes on when the meeting is over.
   bool try_run(const Party& party, Lane& lane) {
-    if (lane.last_run >= 0 && is_open(party.player, lane.last_run, lane)) return false;
+    if (lane.last_run >= 0 && must_wait_for(party.player, lane.last_run, lane)) return false;
     const Script& script = *cast_.scripts[index(party.player)];
     const Script::Step& step = script.steps()[index(party.step)];
     waited_.clear();
     for (int wait = step.first_wait; wait < step.end_wait; ++wait) {
       const int run = script.waited_run(lane.task, wait);
       if (run < 0) continue;
-      if (is_open(party.player, run, lane)) return false;
+      if (must_wait_for(party.player, run, lane)) return false;
       waited_.push_back(run);
     }
     visitor_.reached(party, lane.last_run, waited_);

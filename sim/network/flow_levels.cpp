@@ -97,7 +97,7 @@ void FlowNetwork::set_level(int id, double found) {
     }
   }
   const double rise = std::max(0.0, found - before);
-  // Which of them must is hard to foresee: no branch.
+  // Which of them must look again is hard to foresee: no branch. Each is there once.
   if (to_queue_.size() < own.crossers.size()) to_queue_.resize(own.crossers.size());
   std::size_t count = 0;
   for (const Crosser& each : own.crossers) {

@@ -9,7 +9,6 @@ namespace meshwright {
 
 namespace {
 
-constexpr double ps_per_s = 1e12;
 constexpr double longest_ps = 8e18;
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }

@@ -48,6 +48,7 @@ class FlowNetwork {
 
  private:
   static constexpr double no_limit = std::numeric_limits<double>::infinity();
+  static constexpr double ps_per_s = 1e12;
   static constexpr int nowhere = 0;  // stands for the bottleneck of flows that have none
 
   struct Flow {
@@ -113,7 +114,6 @@ class FlowNetwork {
   // Before the level of a link changes, or the flows that it holds back.
   void count_until_now(int id) {
     Link& own = link(id);
-    constexpr double ps_per_s = 1e12;
     if (level(id) < no_limit) own.carried += level(id) * (now_ - own.since) / ps_per_s;
     own.since = now_;
     if (own.is_end_old) return;

@@ -182,7 +182,7 @@ bool is_of_links(const Constant& constant) {
 struct Row {
   double measured = 0, weight = 1;
   Cluster cluster;
-  std::string question;  // that the source's steps of other layouts may share; none: a collective
+  std::string question;  // equal for rows that differ in their plans alone; none: a collective
   std::shared_ptr<const Prepared> prepared;  // none: a collective
   // Long steps are drawn out from two short ones: time = first + periods * (second - first).
   std::shared_ptr<const Prepared> longer;
@@ -203,8 +203,8 @@ double predicted(const Row& row, const Cluster& cluster) {
   return collective_time(Topology(cluster), row.kind, {row.bytes}, {ranks}).value;
 }
 
-// Layouts of one question over several hosts are what plans choose between: each counts up to
-// twice, by the share of those that it can be compared with.
+// Layouts of one question over several hosts are what plans choose between: each of k counts
+// 1 + (k - 1) / k times.
 double weight_of_layout(const Row& row, std::span<const Row> source) {
   if (row.question.empty() || row.cluster.hosts == 1) return 1;
   const auto layouts = std::ranges::count(source, row.question, &Row::question);

@@ -35,9 +35,10 @@ struct Fit {
 };
 
 // Least squares of log(predicted / measured) over the rows of training steps and collectives,
-// weighted such that a row counts with the absolute value of its error and each source like any
-// other; every constant is held near
-// its value from spec sheets by a prior, so that the result does not depend on the profiles.
+// weighted such that a row counts with the absolute value of its error, and each source like any
+// other, but that layouts of one question over several hosts count up to twice; every constant is
+// held near its value from spec sheets by a prior, so that the result does not depend on the
+// profiles.
 // Levenberg and Marquardt's method with differences for derivatives.
 Fit fit_constants(std::span<const Evidence> evidence, const FitOptions& options);
 

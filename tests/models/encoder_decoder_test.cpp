@@ -1,3 +1,4 @@
+// BART's and T5's graphs, and what their configurations may ask for.
 #include <algorithm>
 #include <cmath>
 

@@ -10,7 +10,7 @@
 
 namespace meshwright {
 
-inline const std::string source = MESHWRIGHT_SOURCE_DIR;
+inline const std::string source = MESHWRIGHT_SOURCE_DIR;  // folder that job files are relative to
 
 inline Training training_of(int micro_batch, int sequence_length) {
   Training training;
@@ -22,10 +22,12 @@ inline Training training_of(int micro_batch, int sequence_length) {
 
 inline Graph graph_of(const Model& model) { return build_graph(model, training_of(2, 16)); }
 
+// Parameters of a model by its name.
 inline std::int64_t count(const std::string& name) {
   return parameter_count(graph_of(load_model(name, source)));
 }
 
+// From our JSON, and from a config.json of Hugging Face.
 inline Model ours(const std::string& text) {
   return read_model(Fields(parse_json(text, "m"), "m"));
 }

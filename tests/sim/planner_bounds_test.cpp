@@ -1,3 +1,4 @@
+// What the planner discards by: bounds below every simulated step and memory.
 #include "models/passes/recompute_budget.h"
 #include "sim/planner/bounds.h"
 #include "sim/planner/sweep.h"

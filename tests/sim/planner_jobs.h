@@ -26,7 +26,7 @@ inline Job read(const nlohmann::json& value) {
   return read_job(value, "job.json", ".", machine_facts);
 }
 
-// Enough for what these tests ask.
+// Simulations that are enough for what the tests ask.
 inline const SearchOptions few{.keep_best = 10, .simulate_at_most = 6, .load = load_known_machine};
 
 }  // namespace meshwright

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <set>
 
-#include "models/passes/recompute_budget.h"
 #include "sim/planner/objective.h"
 #include "sim/planner/pareto.h"
 #include "sim/planner/scale.h"
