@@ -18,6 +18,16 @@ constexpr std::size_t thinned = 5;
 constexpr std::size_t thinned = 1;
 #endif
 
+Prediction check_bounds(BoundMaker& bounds, const Candidate& candidate, const Job& job,
+                        const Plan& base, const Cluster& cluster) {
+  const Prepared prepared = prepare(job.model, to_plan(candidate, base), cluster);
+  const Prediction prediction = predict(prepared, cluster);
+  INFO(cluster.machine.name << " x " << cluster.hosts << " " << to_json(prepared.plan).dump());
+  CHECK(bounds.time(candidate).step_time_s <= prediction.step_time_s);
+  CHECK(bounds.memory(candidate).least_bytes <= static_cast<double>(prediction.peak_memory_bytes));
+  return prediction;
+}
+
 }  // namespace
 
 TEST_CASE("the bounds are below what is simulated, the estimates near it") {
@@ -35,14 +45,9 @@ TEST_CASE("the bounds are below what is simulated, the estimates near it") {
   BoundMaker bounds(job.model, base, cluster);
   REQUIRE(candidates.size() > 100);
   for (std::size_t i = 0; i < candidates.size(); i += 31 * thinned) {
-    const Candidate& candidate = candidates[i];
-    const Prepared prepared = prepare(job.model, to_plan(candidate, base), cluster);
-    const Prediction prediction = predict(prepared, cluster);
-    INFO(machine << " x " << hosts << " " << to_json(prepared.plan).dump());
-    CHECK(bounds.time(candidate).step_time_s <= prediction.step_time_s);
-    CHECK(bounds.memory(candidate).least_bytes <=
-          static_cast<double>(prediction.peak_memory_bytes));
-    CHECK(bounds.memory(candidate).least_bytes >=
+    const Prediction prediction = check_bounds(bounds, candidates[i], job, base, cluster);
+    INFO(to_json(to_plan(candidates[i], base)).dump());
+    CHECK(bounds.memory(candidates[i]).least_bytes >=
           0.5 * static_cast<double>(prediction.peak_memory_bytes));
   }
 }
@@ -147,16 +152,30 @@ TEST_CASE("the bounds of further families are below what is simulated") {
   BoundMaker bounds(job.model, base, cluster);
   int pipelines = 0;
   for (std::size_t i = 0; i < candidates.size(); i += 7 * thinned) {
-    const Candidate& candidate = candidates[i];
-    pipelines += candidate.pipeline > 1 ? 1 : 0;
-    const Prepared prepared = prepare(job.model, to_plan(candidate, base), cluster);
-    const Prediction prediction = predict(prepared, cluster);
-    INFO(model << " " << to_json(prepared.plan).dump());
-    CHECK(bounds.time(candidate).step_time_s <= prediction.step_time_s);
-    CHECK(bounds.memory(candidate).least_bytes <=
-          static_cast<double>(prediction.peak_memory_bytes));
+    INFO(model);
+    pipelines += candidates[i].pipeline > 1 ? 1 : 0;
+    check_bounds(bounds, candidates[i], job, base, cluster);
   }
   CHECK(pipelines > 0);
+}
+
+TEST_CASE("the bounds are below steps whose sequences several ranks share") {
+  json value = job_json(small_model(4, 4), "p4d.24xlarge", 2, 16);
+  value["model"]["positions"] = 2048;
+  value["training"]["sequence_length"] = 2048;
+  value["parallelism"] = {{"context", "auto"}, {"data", "auto"}, {"tensor", "auto"},
+                          {"shard", "auto"},   {"pipeline", 1},  {"zero_stage", "auto"}};
+  const Job job = read(value);
+  const Cluster cluster = make_cluster(job.cluster, "p4d.24xlarge", 2);
+  const Plan base = base_plan(job, machine_facts("p4d.24xlarge"));
+  const std::vector<Candidate> candidates = enumerate(job, base, cluster.ranks()).candidates();
+  BoundMaker bounds(job.model, base, cluster);
+  int shared = 0;
+  for (std::size_t i = 0; i < candidates.size(); i += thinned) {
+    shared += candidates[i].context > 1 ? 1 : 0;
+    check_bounds(bounds, candidates[i], job, base, cluster);
+  }
+  CHECK(shared > 20);
 }
 
 TEST_CASE("the loose bounds are below the simulated steps and memory") {
@@ -177,12 +196,8 @@ TEST_CASE("the loose bounds are below the simulated steps and memory") {
   REQUIRE(swept.survivors.size() > 1000);
   for (std::size_t i = 0; i < swept.survivors.size(); i += swept.survivors.size() / 97) {
     const Swept::Survivor& survivor = swept.survivors[i];
-    const Prediction prediction =
-        predict(prepare(job.model, to_plan(survivor.candidate, base), cluster), cluster);
+    const Prediction prediction = check_bounds(bounds, survivor.candidate, job, base, cluster);
     INFO(to_json(to_plan(survivor.candidate, base)).dump());
     CHECK(survivor.step_time_s <= prediction.step_time_s);
-    CHECK(bounds.time(survivor.candidate).step_time_s <= prediction.step_time_s);
-    CHECK(bounds.memory(survivor.candidate).least_bytes <=
-          static_cast<double>(prediction.peak_memory_bytes));
   }
 }
