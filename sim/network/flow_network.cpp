@@ -9,6 +9,7 @@ namespace meshwright {
 
 namespace {
 
+constexpr double ps_per_s = 1e12;
 constexpr double longest_ps = 8e18;
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
@@ -139,6 +140,16 @@ double FlowNetwork::let_go(int id) {
   own.held_copies -= flow(id).copies;
   if (own.held.empty()) own.held_copies = own.carried = 0;
   return left;
+}
+
+// Before the level of a link changes, or the flows that it holds back.
+void FlowNetwork::count_until_now(int id) {
+  Link& own = link(id);
+  if (level(id) < no_limit) own.carried += level(id) * (now_ - own.since) / ps_per_s;
+  own.since = now_;
+  if (own.is_end_old) return;
+  own.is_end_old = true;
+  old_ends_.push_back(id);
 }
 
 void FlowNetwork::find_end(int id) {

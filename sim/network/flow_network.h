@@ -48,7 +48,6 @@ class FlowNetwork {
 
  private:
   static constexpr double no_limit = std::numeric_limits<double>::infinity();
-  static constexpr double ps_per_s = 1e12;
   static constexpr int nowhere = 0;  // stands for the bottleneck of flows that have none
 
   struct Flow {
@@ -110,16 +109,8 @@ class FlowNetwork {
   void move(int flow, int to);
   void hold(int flow, int link, double bytes);
   double let_go(int flow);  // bytes left
+  void count_until_now(int link);
   void find_end(int link);
-  // Before the level of a link changes, or the flows that it holds back.
-  void count_until_now(int id) {
-    Link& own = link(id);
-    if (level(id) < no_limit) own.carried += level(id) * (now_ - own.since) / ps_per_s;
-    own.since = now_;
-    if (own.is_end_old) return;
-    own.is_end_old = true;
-    old_ends_.push_back(id);
-  }
 
   // flow_levels.cpp
   void settle_levels();

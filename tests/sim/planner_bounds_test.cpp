@@ -18,15 +18,33 @@ constexpr std::size_t thinned = 5;
 constexpr std::size_t thinned = 1;
 #endif
 
-Prediction check_bounds(BoundMaker& bounds, const Candidate& candidate, const Job& job,
-                        const Plan& base, const Cluster& cluster) {
-  const Prepared prepared = prepare(job.model, to_plan(candidate, base), cluster);
-  const Prediction prediction = predict(prepared, cluster);
-  INFO(cluster.machine.name << " x " << cluster.hosts << " " << to_json(prepared.plan).dump());
-  CHECK(bounds.time(candidate).step_time_s <= prediction.step_time_s);
-  CHECK(bounds.memory(candidate).least_bytes <= static_cast<double>(prediction.peak_memory_bytes));
-  return prediction;
-}
+// A job on so many of one machine, with every plan of its space.
+struct Planned {
+  Planned(const json& value, const std::string& machine, int hosts)
+      : job(read(value)),
+        cluster(make_cluster(job.cluster, machine, hosts)),
+        base(base_plan(job, machine_facts(machine))),
+        space(enumerate(job, base, cluster.ranks())),
+        candidates(space.candidates()),
+        bounds(job.model, base, cluster) {}
+
+  Prediction check_bounds(const Candidate& candidate) {
+    const Prepared prepared = prepare(job.model, to_plan(candidate, base), cluster);
+    const Prediction prediction = predict(prepared, cluster);
+    INFO(cluster.machine.name << " x " << cluster.hosts << " " << to_json(prepared.plan).dump());
+    CHECK(bounds.time(candidate).step_time_s <= prediction.step_time_s);
+    CHECK(bounds.memory(candidate).least_bytes <=
+          static_cast<double>(prediction.peak_memory_bytes));
+    return prediction;
+  }
+
+  Job job;
+  Cluster cluster;
+  Plan base;
+  Space space;
+  std::vector<Candidate> candidates;
+  BoundMaker bounds;
+};
 
 }  // namespace
 
@@ -36,18 +54,13 @@ TEST_CASE("the bounds are below what is simulated, the estimates near it") {
   json value = job_json(small_model(8, 4), machine, hosts, 32);
   value["training"]["recompute"] = "auto";
   value["training"]["compiler"] = "auto";
-  const Job job = read(value);
-  const Cluster cluster = make_cluster(job.cluster, machine, hosts);
-  const MachineFacts facts = machine_facts(machine);
-  const Plan base = base_plan(job, facts);
-  const Space space = enumerate(job, base, cluster.ranks());
-  const std::vector<Candidate> candidates = space.candidates();
-  BoundMaker bounds(job.model, base, cluster);
+  Planned planned(value, machine, hosts);
+  const auto& candidates = planned.candidates;
   REQUIRE(candidates.size() > 100);
   for (std::size_t i = 0; i < candidates.size(); i += 31 * thinned) {
-    const Prediction prediction = check_bounds(bounds, candidates[i], job, base, cluster);
-    INFO(to_json(to_plan(candidates[i], base)).dump());
-    CHECK(bounds.memory(candidates[i]).least_bytes >=
+    const Prediction prediction = planned.check_bounds(candidates[i]);
+    INFO(to_json(to_plan(candidates[i], planned.base)).dump());
+    CHECK(planned.bounds.memory(candidates[i]).least_bytes >=
           0.5 * static_cast<double>(prediction.peak_memory_bytes));
   }
 }
@@ -110,23 +123,14 @@ TEST_CASE(
     "under a budget for recomputation the bounds hold, and what it is too small for is left out") {
   json value = job_json(small_model(8, 4), "p3.16xlarge", 1, 32);
   value["training"]["recompute_budget"] = 0.5;
-  const Job job = read(value);
-  const Cluster cluster = make_cluster(job.cluster, "p3.16xlarge", 1);
-  const Plan base = base_plan(job, machine_facts("p3.16xlarge"));
-  const Space space = enumerate(job, base, cluster.ranks());
-  const std::vector<Candidate> candidates = space.candidates();
-  BoundMaker bounds(job.model, base, cluster);
+  Planned planned(value, "p3.16xlarge", 1);
+  const auto& candidates = planned.candidates;
   int fitting = 0, too_small = 0;
   for (std::size_t i = 0; i < candidates.size(); i += 7) {
-    const Candidate& candidate = candidates[i];
-    CHECK(candidate.schedule != ScheduleKind::zero_bubble);
-    INFO(to_json(to_plan(candidate, base)).dump());
+    INFO(to_json(to_plan(candidates[i], planned.base)).dump());
+    CHECK(candidates[i].schedule != ScheduleKind::zero_bubble);
     try {
-      const Prepared prepared = prepare(job.model, to_plan(candidate, base), cluster);
-      const Prediction prediction = predict(prepared, cluster);
-      CHECK(bounds.time(candidate).step_time_s <= prediction.step_time_s);
-      CHECK(bounds.memory(candidate).least_bytes <=
-            static_cast<double>(prediction.peak_memory_bytes));
+      planned.check_bounds(candidates[i]);
       ++fitting;
     } catch (const BudgetTooSmall&) {
       ++too_small;
@@ -134,7 +138,7 @@ TEST_CASE(
   }
   CHECK(fitting > 10);
   CHECK(too_small > 0);  // stages of one block
-  const SearchResult result = search(job, few);
+  const SearchResult result = search(planned.job, few);
   CHECK_FALSE(result.plans.empty());
 }
 
@@ -144,17 +148,13 @@ TEST_CASE("the bounds of further families are below what is simulated") {
   json value = job_json(model, "p3.16xlarge", 1, 32);
   value["training"]["sequence_length"] = std::string(model).starts_with("vit") ? 197 : 128;
   value["training"]["recompute"] = "auto";
-  const Job job = read(value);
-  const Cluster cluster = make_cluster(job.cluster, "p3.16xlarge", 1);
-  const Plan base = base_plan(job, machine_facts("p3.16xlarge"));
-  const Space space = enumerate(job, base, cluster.ranks());
-  const std::vector<Candidate> candidates = space.candidates();
-  BoundMaker bounds(job.model, base, cluster);
+  Planned planned(value, "p3.16xlarge", 1);
+  const auto& candidates = planned.candidates;
   int pipelines = 0;
   for (std::size_t i = 0; i < candidates.size(); i += 7 * thinned) {
     INFO(model);
     pipelines += candidates[i].pipeline > 1 ? 1 : 0;
-    check_bounds(bounds, candidates[i], job, base, cluster);
+    planned.check_bounds(candidates[i]);
   }
   CHECK(pipelines > 0);
 }
@@ -165,15 +165,12 @@ TEST_CASE("the bounds are below steps whose sequences several ranks share") {
   value["training"]["sequence_length"] = 2048;
   value["parallelism"] = {{"context", "auto"}, {"data", "auto"}, {"tensor", "auto"},
                           {"shard", "auto"},   {"pipeline", 1},  {"zero_stage", "auto"}};
-  const Job job = read(value);
-  const Cluster cluster = make_cluster(job.cluster, "p4d.24xlarge", 2);
-  const Plan base = base_plan(job, machine_facts("p4d.24xlarge"));
-  const std::vector<Candidate> candidates = enumerate(job, base, cluster.ranks()).candidates();
-  BoundMaker bounds(job.model, base, cluster);
+  Planned planned(value, "p4d.24xlarge", 2);
+  const auto& candidates = planned.candidates;
   int shared = 0;
   for (std::size_t i = 0; i < candidates.size(); i += thinned) {
     shared += candidates[i].context > 1 ? 1 : 0;
-    check_bounds(bounds, candidates[i], job, base, cluster);
+    planned.check_bounds(candidates[i]);
   }
   CHECK(shared > 20);
 }
@@ -182,22 +179,18 @@ TEST_CASE("the loose bounds are below the simulated steps and memory") {
   json value = job_json(small_model(8, 4), "p4d.24xlarge", 2, 32);
   value["training"]["recompute"] = "auto";
   value["training"]["recompute_fraction"] = "auto";
-  const Job job = read(value);
-  const Cluster cluster = make_cluster(job.cluster, "p4d.24xlarge", 2);
-  const Plan base = base_plan(job, machine_facts("p4d.24xlarge"));
-  const Space space = enumerate(job, base, cluster.ranks());
-  BoundMaker bounds(job.model, base, cluster);
+  Planned planned(value, "p4d.24xlarge", 2);
   Swept swept;
   std::int64_t lost = 0;
-  for (const Branch& branch : space.branches)
-    sweep(branch, bounds, {cluster.device().memory_bytes, 1e9}, swept);
+  for (const Branch& branch : planned.space.branches)
+    sweep(branch, planned.bounds, {planned.cluster.device().memory_bytes, 1e9}, swept);
   for (const std::int64_t each : swept.lost) lost += each;
-  CHECK(lost + std::ssize(swept.survivors) == space.legal());
+  CHECK(lost + std::ssize(swept.survivors) == planned.space.legal());
   REQUIRE(swept.survivors.size() > 1000);
   for (std::size_t i = 0; i < swept.survivors.size(); i += swept.survivors.size() / 97) {
     const Swept::Survivor& survivor = swept.survivors[i];
-    const Prediction prediction = check_bounds(bounds, survivor.candidate, job, base, cluster);
-    INFO(to_json(to_plan(survivor.candidate, base)).dump());
+    const Prediction prediction = planned.check_bounds(survivor.candidate);
+    INFO(to_json(to_plan(survivor.candidate, planned.base)).dump());
     CHECK(survivor.step_time_s <= prediction.step_time_s);
   }
 }
