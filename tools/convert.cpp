@@ -53,14 +53,14 @@ void check_all(const Checkpoint& found, const std::map<std::string, Shape>& para
 std::pair<std::string, Checkpoint> newest_good(const std::string& folder,
                                                const std::map<std::string, Shape>& parameters) {
   std::vector<StepFolder> steps = step_folders(folder);
-  const bool is_one = fs::exists(folder + "/manifest.json");
+  const bool is_one = path_exists(folder + "/manifest.json");
   if (is_one) steps = {{0, folder}};
   for (const StepFolder& step : steps) try {
       Checkpoint found(step.path);
       check_all(found, parameters);
       return {step.path, std::move(found)};
-    } catch (const std::exception& error) {
-      if (is_one) throw InputError(error.what());
+    } catch (const InputError& error) {
+      if (is_one) throw;
       std::fprintf(stderr, "%s; this checkpoint is passed over\n", error.what());
     }
   throw InputError(folder + ": holds no good checkpoint");

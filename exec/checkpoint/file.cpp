@@ -33,9 +33,14 @@ File File::create(const std::string& path) {
 }
 
 File File::open(const std::string& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // Without waiting: a pipe has no end until somebody writes it.
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  if (descriptor < 0 && (errno == ENOENT || errno == ENOTDIR))
+    throw InputError(path + ": is missing");
   check(descriptor >= 0, path, "cannot be opened");
-  return {path, descriptor};
+  File file(path, descriptor);
+  file.size();
+  return file;
 }
 
 File::File(File&& other) noexcept
@@ -60,7 +65,7 @@ void File::sync() const { check(fsync(descriptor_) == 0, path_, "cannot be writt
 std::int64_t File::size() const {
   struct stat status {};
   check(fstat(descriptor_, &status) == 0, path_, "cannot be read");
-  if (!S_ISREG(status.st_mode)) throw RunError(path_ + ": is not a file");
+  if (!S_ISREG(status.st_mode)) throw InputError(path_ + ": is not a regular file");
   return status.st_size;
 }
 
@@ -70,7 +75,7 @@ void File::read(std::int64_t offset, void* to, std::int64_t bytes) const {
     const ssize_t count = pread(descriptor_, into, static_cast<std::size_t>(bytes), offset);
     if (count < 0 && errno == EINTR) continue;
     check(count >= 0, path_, "cannot be read");
-    if (count == 0) throw RunError(path_ + ": ends at byte " + std::to_string(offset));
+    if (count == 0) throw InputError(path_ + ": ends at byte " + std::to_string(offset));
     into += count, offset += count, bytes -= count;
   }
 }
@@ -93,10 +98,23 @@ void rename_path(const std::string& from, const std::string& to) {
   check(std::rename(from.c_str(), to.c_str()) == 0, to, "cannot be renamed to");
 }
 
+bool path_exists(const std::string& path) {
+  struct stat status {};
+  if (lstat(path.c_str(), &status) == 0) return true;
+  check(errno == ENOENT || errno == ENOTDIR, path, "cannot be looked at");
+  return false;
+}
+
 void make_folder(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
   if (error) throw RunError(path + ": cannot be made: " + error.message());
+}
+
+void remove_folder(const std::string& path) {
+  std::error_code error;
+  std::filesystem::remove_all(path, error);
+  if (error) throw RunError(path + ": cannot be removed: " + error.message());
 }
 
 void WindowReader::read(std::int64_t offset, void* to, std::int64_t bytes) {
@@ -104,10 +122,9 @@ void WindowReader::read(std::int64_t offset, void* to, std::int64_t bytes) {
   const auto held = static_cast<std::int64_t>(window_.size());
   if (offset < begin_ || offset + bytes > begin_ + held) {
     begin_ = offset;
-    window_.resize(static_cast<std::size_t>(std::min(window_bytes, file_.size() - offset)));
+    const std::int64_t left = std::max<std::int64_t>(file_.size() - offset, 0);
+    window_.resize(static_cast<std::size_t>(std::max(bytes, std::min(window_bytes, left))));
     file_.read(offset, window_.data(), static_cast<std::int64_t>(window_.size()));
-    if (bytes > static_cast<std::int64_t>(window_.size()))
-      throw RunError(file_.path() + ": ends at byte " + std::to_string(file_.size()));
   }
   std::memcpy(to, window_.data() + (offset - begin_), static_cast<std::size_t>(bytes));
 }

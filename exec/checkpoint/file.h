@@ -1,5 +1,6 @@
-// A file of a checkpoint: written at places and forced to the disk, or read at places. Every fault
-// is a RunError `path: what: why`.
+// A file of a checkpoint: written at places and forced to the disk, or read at places. A RunError
+// `path: what: why` says that the system could not do it, and nothing of what the file holds; an
+// InputError, that it is missing, ends too early or is no regular file.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@ class File {
   void write(std::int64_t offset, const void* data, std::int64_t bytes) const;
   void sync() const;
   std::int64_t size() const;
-  void read(std::int64_t offset, void* to, std::int64_t bytes) const;  // all of it, or RunError
+  void read(std::int64_t offset, void* to, std::int64_t bytes) const;  // all of it, or an error
   std::string read(std::int64_t offset, std::int64_t bytes) const;
   const std::string& path() const { return path_; }
 
@@ -31,7 +32,9 @@ class File {
 
 void sync_folder(const std::string& path);  // its entries: what was created, renamed, removed
 void rename_path(const std::string& from, const std::string& to);
-void make_folder(const std::string& path);  // and those above it; good when it is there
+bool path_exists(const std::string& path);
+void make_folder(const std::string& path);    // and those above it; good when it is there
+void remove_folder(const std::string& path);  // with all that is in it
 
 // Reads ascending pieces of a file through a window, so that small ones are not a call each.
 class WindowReader {

@@ -22,11 +22,11 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view prefix = "step-", part = ".part";
 
-// The run that wrote a checkpoint; empty where its manifest is not good.
+// The run that wrote a checkpoint; empty where its manifest is damaged. RunError.
 std::string run_of(const std::string& path) {
   try {
     return read_manifest(path).run;
-  } catch (const std::exception&) {
+  } catch (const InputError&) {
     return "";
   }
 }
@@ -34,7 +34,7 @@ std::string run_of(const std::string& path) {
 // Makes room for a checkpoint of `run`. A resumed run has passed over what is there: damaged, it is
 // to be replaced; another run's is kept under a name of its own. The former is what is returned.
 std::string make_room(const std::string& place, const std::string& run) {
-  if (!fs::exists(place)) return "";
+  if (!path_exists(place)) return "";
   const std::string other = run_of(place);
   const bool keep = !other.empty() && other != run;
   const std::string aside = place + (keep ? ".of-" + other : ".replaced" + std::string(part));
@@ -42,16 +42,21 @@ std::string make_room(const std::string& place, const std::string& run) {
   return keep ? "" : aside;
 }
 
-void remove_older(const std::string& folder, const Manifest& newest, int keep) {
+// What could not be removed, of the first one; empty: nothing.
+std::string remove_older(const std::string& folder, const Manifest& newest, int keep) {
   int kept = 0;
-  for (const StepFolder& each : step_folders(folder)) {
-    if (each.step > newest.step || run_of(each.path) != newest.run) continue;
-    if (++kept <= keep) continue;
-    // Renamed first: a checkpoint that is half removed must not look like one.
-    const std::string going = each.path + std::string(part);
-    rename_path(each.path, going);
-    fs::remove_all(going);
-  }
+  std::string complaint;
+  for (const StepFolder& each : step_folders(folder)) try {
+      if (each.step > newest.step || run_of(each.path) != newest.run) continue;
+      if (++kept <= keep) continue;
+      // Renamed first: a checkpoint that is half removed must not look like one.
+      const std::string going = each.path + std::string(part);
+      rename_path(each.path, going);
+      remove_folder(going);
+    } catch (const RunError& error) {
+      if (complaint.empty()) complaint = error.what();
+    }
+  return complaint;
 }
 
 }  // namespace
@@ -66,6 +71,7 @@ std::string part_folder(const std::string& folder, std::int64_t step) {
 
 std::vector<StepFolder> step_folders(const std::string& folder) {
   std::vector<StepFolder> found;
+  if (!path_exists(folder)) return found;
   std::error_code error;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string();
@@ -76,12 +82,13 @@ std::vector<StepFolder> step_folders(const std::string& folder) {
     if (parsed.ec == std::errc() && parsed.ptr == last && step >= 0)
       found.push_back({step, it->path().string()});
   }
+  if (error) throw RunError(folder + ": cannot be read: " + error.message());
   std::sort(found.begin(), found.end(),
             [](const StepFolder& a, const StepFolder& b) { return a.step > b.step; });
   return found;
 }
 
-void commit(const std::string& folder, const Manifest& manifest, int keep) {
+std::string commit(const std::string& folder, const Manifest& manifest, int keep) {
   const std::string writing = part_folder(folder, manifest.step);
   const std::string place = step_folder(folder, manifest.step);
   {
@@ -94,8 +101,12 @@ void commit(const std::string& folder, const Manifest& manifest, int keep) {
   const std::string replaced = make_room(place, manifest.run);
   rename_path(writing, place);
   sync_folder(folder);
-  if (!replaced.empty()) fs::remove_all(replaced);
-  remove_older(folder, manifest, keep);
+  try {
+    if (!replaced.empty()) remove_folder(replaced);
+    return remove_older(folder, manifest, keep);
+  } catch (const RunError& error) {
+    return error.what();
+  }
 }
 
 void remove_part_folders(const std::string& folder) {

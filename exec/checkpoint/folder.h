@@ -18,12 +18,15 @@ struct StepFolder {
 std::string step_folder(const std::string& folder, std::int64_t step);
 std::string part_folder(const std::string& folder, std::int64_t step);
 
-// The steps that have a folder, newest first, good or not; none where there is no folder.
+// The steps that have a folder, newest first, good or not; none where there is no folder. RunError
+// when it cannot be read.
 std::vector<StepFolder> step_folders(const std::string& folder);
 
 // Ends a checkpoint whose shards are on the disk: writes its manifest into the .part folder, gives
-// that its final name, then removes what is older than the `keep` newest of this run. RunError.
-void commit(const std::string& folder, const Manifest& manifest, int keep);
+// that its final name, then removes what is older than the `keep` newest of this run. RunError: it
+// is not complete. What is returned is empty, or says what could not be removed afterwards. Nothing
+// that cannot be read is removed or replaced.
+std::string commit(const std::string& folder, const Manifest& manifest, int keep);
 
 void remove_part_folders(const std::string& folder);  // left behind by a run that was killed
 

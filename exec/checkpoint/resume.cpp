@@ -11,15 +11,25 @@ namespace meshwright {
 
 namespace {
 
-// What a function that may fail complains of.
+// The complaint of the first rank where `work` finds what is there wrong, on all ranks; empty:
+// none. Where a rank cannot tell, since the system does not let it read, RunError on all.
 template <typename Work>
-std::string complaint_of(const Work& work) {
+std::string damage_found(const Work& work, const std::string& remedy, Communicator& all) {
+  std::string damage, fault;
   try {
     work();
-    return "";
+  } catch (const InputError& error) {
+    damage = error.what();
   } catch (const std::exception& error) {
-    return error.what();
+    fault = error.what();
   }
+  fault = first_complaint(fault, all);
+  if (!fault.empty()) throw RunError(fault + "; " + remedy);
+  return first_complaint(damage, all);
+}
+
+std::string make_readable(const std::string& path) {
+  return "make it readable, or move " + path + " away to go on from an older checkpoint";
 }
 
 // Weights alone go with every optimizer.
@@ -38,12 +48,12 @@ void check_optimizer(const Checkpoint& found, const std::string& path, const std
 // A sound checkpoint of another training is not passed over: the run would begin anew in its place.
 void check_same_training(const Checkpoint& found, const std::string& path,
                          const ResumeOptions& options, Runtime& runtime, Communicator& all) {
-  const std::string complaint = first_complaint(
-      complaint_of([&] {
+  const std::string complaint = damage_found(
+      [&] {
         check_optimizer(found, path, options.optimizer, runtime.program().buckets.front().states());
         if (all.rank() == 0) found.check_holds(options.parameters);
-      }),
-      all);
+      },
+      make_readable(path), all);
   if (!complaint.empty())
     throw InputError(complaint + "; continue it with its own job, or name another folder");
 }
@@ -51,7 +61,11 @@ void check_same_training(const Checkpoint& found, const std::string& path,
 // Rank 0 knows which steps have a folder.
 std::vector<StepFolder> steps_of_all(const std::string& folder, Communicator& all) {
   std::vector<StepFolder> steps;
-  if (all.rank() == 0) steps = step_folders(folder);
+  damage_found(
+      [&] {
+        if (all.rank() == 0) steps = step_folders(folder);
+      },
+      "make it readable, or name another folder", all);
   auto count = static_cast<std::int64_t>(steps.size());
   all.broadcast(&count, sizeof count, 0);
   std::vector<std::int64_t> numbers(static_cast<std::size_t>(count));
@@ -112,18 +126,18 @@ std::optional<Manifest> resume(const ResumeOptions& options, Runtime& runtime, C
   bool changed = false;
   for (const StepFolder& step : steps_of_all(options.folder, all)) {
     std::optional<Checkpoint> found;
-    std::string complaint = first_complaint(
-        complaint_of([&] {
+    std::string complaint = damage_found(
+        [&] {
           found.emplace(step.path);
           for (std::size_t i = 0; i < found->shards(); ++i)
             if (static_cast<int>(i % static_cast<std::size_t>(all.size())) == all.rank())
               found->check_shard(i);
-        }),
-        all);
+        },
+        make_readable(step.path), all);
     if (complaint.empty()) {
       check_same_training(*found, step.path, options, runtime, all);
       changed = true;
-      complaint = first_complaint(complaint_of([&] { load(*found, runtime); }), all);
+      complaint = damage_found([&] { load(*found, runtime); }, make_readable(step.path), all);
     }
     if (complaint.empty()) {
       runtime.refresh_working_copies();

@@ -26,7 +26,8 @@ struct ResumeOptions {
 
 // Every rank calls it; they share the reading that finds damage and agree on one checkpoint. `say`
 // is called on rank 0 with a line for each damaged one that is passed over. None: nothing was
-// changed. InputError on all ranks where the newest sound one is of another model or optimizer.
+// changed. InputError on all ranks where the newest sound one is of another model or optimizer,
+// RunError where one cannot be read: it may be sound, and the run would go on without it.
 std::optional<Manifest> resume(const ResumeOptions& options, Runtime& runtime, Communicator& all,
                                const std::function<void(const std::string&)>& say);
 

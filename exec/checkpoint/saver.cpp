@@ -14,12 +14,12 @@ std::string shard_name(int rank) { return fmt::format("rank-{:05}.shard", rank);
 
 }  // namespace
 
-std::future<Saver::Outcome> Saver::in_background(std::function<WrittenShard()> work) {
+std::future<Saver::Outcome> Saver::in_background(std::function<Outcome()> work) {
   return std::async(std::launch::async, [work = std::move(work)]() -> Outcome {
     try {
-      return {work(), ""};
+      return work();
     } catch (const std::exception& error) {
-      return {{}, error.what()};
+      return {{}, error.what(), ""};
     }
   });
 }
@@ -50,10 +50,10 @@ void Saver::save(const Manifest& about) {
   runtime_.memory().take_snapshot();
   stage_ = Stage::writing;
   const std::string part = part_folder(folder_, about.step), name = shard_name(all_.rank());
-  task_ = in_background([this, part, name, states]() -> WrittenShard {
+  task_ = in_background([this, part, name, states]() -> Outcome {
     if (pieces_.empty()) return {};
     make_folder(part);
-    return write_shard(part + "/" + name, pieces_, states);
+    return {write_shard(part + "/" + name, pieces_, states), "", ""};
   });
 }
 
@@ -93,9 +93,8 @@ void Saver::complete(const std::vector<Report>& reports) {
     if (reports[rank].bytes > 0)
       manifest_.shards.push_back({shard_name(static_cast<int>(rank)), reports[rank].bytes,
                                   static_cast<std::uint32_t>(reports[rank].checksum)});
-  task_ = in_background([this]() -> WrittenShard {
-    commit(folder_, manifest_, keep_);
-    return {};
+  task_ = in_background([this]() -> Outcome {
+    return {{}, "", commit(folder_, manifest_, keep_)};
   });
 }
 
@@ -111,6 +110,9 @@ void Saver::end(const std::vector<Report>& reports) {
     say_(fmt::format("checkpoint of step {} was NOT saved: {}; {}", manifest_.step, outcome_.error,
                      saved_step_ < 0 ? "none has been saved in this run yet"
                                      : fmt::format("that of step {} is complete", saved_step_)));
+  if (!outcome_.not_removed.empty())
+    say_(fmt::format("checkpoint of step {} is saved, but older ones stay: {}", manifest_.step,
+                     outcome_.not_removed));
   outcome_ = {};
   std::error_code ignored;
   if (!last_good_ && all_.rank() == 0)  // a full disk has room again

@@ -35,10 +35,11 @@ class Saver {
   std::int64_t saved_step() const { return saved_step_; }
 
  private:
-  // What the thread hands over; `error` is empty when all went well.
+  // What the thread hands over; `error` is empty when it is done, `not_removed` when older
+  // checkpoints are gone as they should.
   struct Outcome {
     WrittenShard shard;
-    std::string error;
+    std::string error, not_removed;
   };
   struct Report {  // of a rank to all
     enum Status : std::int64_t { busy, good, failed };
@@ -46,7 +47,7 @@ class Saver {
   };
   enum class Stage { idle, writing, completing };
 
-  static std::future<Outcome> in_background(std::function<WrittenShard()> work);
+  static std::future<Outcome> in_background(std::function<Outcome()> work);
   void advance(bool wait);
   void complete(const std::vector<Report>& reports);
   void end(const std::vector<Report>& reports);

@@ -322,6 +322,79 @@ TEST_CASE("another model or optimizer is not loaded", "[checkpoint]") {
   CHECK(sgd.hash() == before);
 }
 
+// A link to itself, which nobody can open, not even root.
+struct Unreadable {
+  explicit Unreadable(const std::string& path_) : path(path_) {
+    fs::rename(path, path + ".hidden");
+    fs::create_symlink(path, path);
+  }
+  ~Unreadable() {
+    fs::remove(path);
+    fs::rename(path + ".hidden", path);
+  }
+  const std::string path;
+};
+
+TEST_CASE("what cannot be read is not damage: it is not passed over", "[checkpoint]") {
+  const TestFolder folder;
+  train_and_save(folder.path(), 2, 2);
+  for (const std::string file : {"/manifest.json", "/rank-00000.shard"}) {
+    const std::string place = step_folder(folder.path(), 2);
+    Run run = saving_run();
+    const std::string before = run.hash();
+    {
+      const Unreadable hidden(place + file);
+      try {
+        run.resume_from(folder.path());
+        FAIL("resumed");
+      } catch (const RunError& error) {
+        CHECK(error.what() == hidden.path +
+                                  ": cannot be opened: Too many levels of symbolic links; make it "
+                                  "readable, or move " +
+                                  place + " away to go on from an older checkpoint");
+      }
+      CHECK(run.said.empty());
+      CHECK(run.hash() == before);
+    }
+    CHECK(run.resume_from(folder.path())->step == 2);
+  }
+  const Unreadable hidden(step_folder(folder.path(), 1));
+  CHECK(steps_in(folder.path()) == std::vector<std::int64_t>{2, 1});
+  const std::string loop = folder.file("loop");
+  fs::create_symlink(loop, loop);
+  Run run = saving_run();
+  CHECK_THROWS_AS(run.resume_from(loop), RunError);
+}
+
+TEST_CASE("what cannot be read is neither removed nor replaced by a save", "[checkpoint]") {
+  const TestFolder folder;
+  train_and_save(folder.path(), 2, 2);
+  Run run = saving_run();
+  std::vector<std::string> said;
+  Saver saver(folder.path(), 1, run.runtime, *run.all,
+              [&](const std::string& line) { said.push_back(line); });
+  const std::string first = step_folder(folder.path(), 1), second = step_folder(folder.path(), 2);
+  {  // in the way of a save of its own step
+    const Unreadable hidden(second + "/manifest.json");
+    saver.save(run.about(2));
+    CHECK_FALSE(saver.finish());
+    REQUIRE(said.size() == 1);
+    CHECK(said[0].starts_with("checkpoint of step 2 was NOT saved: " + hidden.path +
+                              ": cannot be opened: "));
+  }
+  CHECK(steps_in(folder.path()) == std::vector<std::int64_t>{2, 1});
+  {  // older than those that are kept
+    const Unreadable hidden(first + "/manifest.json");
+    saver.save(run.about(3));
+    CHECK(saver.finish());
+    REQUIRE(said.size() == 2);
+    CHECK(said[1].starts_with("checkpoint of step 3 is saved, but older ones stay: " + hidden.path +
+                              ": cannot be opened: "));
+    CHECK(steps_in(folder.path()) == std::vector<std::int64_t>{3, 1});
+  }
+  Checkpoint(first).check_shard(0);
+}
+
 TEST_CASE("nothing to resume from", "[checkpoint]") {
   const TestFolder folder;
   Run run = saving_run();
