@@ -108,11 +108,11 @@ void RunCheckpoints::resume(const Chosen& chosen, Runtime& runtime, Communicator
         job_.file, found->seed, plan_.training.seed));
 }
 
-std::int64_t RunCheckpoints::position(int step) const {
+std::int64_t RunCheckpoints::position(std::int64_t step) const {
   return begin_.position + (step - 1 - begin_.step) * plan_.training.global_batch;
 }
 
-void RunCheckpoints::after_step(int step, double loss, bool last) {
+void RunCheckpoints::after_step(std::int64_t step, double loss, bool last) {
   if (!saver_) return;
   saver_->poll();
   if (!last && step % job_.checkpoint->every_steps != 0) return;

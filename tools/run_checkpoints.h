@@ -29,13 +29,13 @@ class RunCheckpoints {
   RunCheckpoints(const Job& job, const Chosen& chosen, bool resume, Runtime& runtime,
                  Communicator& all);
 
-  int steps_done() const { return static_cast<int>(begin_.step); }  // before this run
-  double loss_before() const { return begin_.loss; }                // of the last of them
-  std::int64_t position(int step) const;  // of the first sequence of a step
+  std::int64_t steps_done() const { return begin_.step; }  // before this run
+  double loss_before() const { return begin_.loss; }       // of the last of them
+  std::int64_t position(std::int64_t step) const;          // of the first sequence of a step
   const std::string& how_it_began() const { return how_it_began_; }
 
   // `last`: the run ends after this step.
-  void after_step(int step, double loss, bool last);
+  void after_step(std::int64_t step, double loss, bool last);
   bool finish();  // whether the last save, if there was any, is complete
 
  private:

@@ -34,7 +34,7 @@ StepList::StepList(const std::string& where, const std::string& text) {
   }
 }
 
-bool StepList::contains(int step) const {
+bool StepList::contains(std::int64_t step) const {
   return std::any_of(ranges_.begin(), ranges_.end(), [&](const auto& range) {
     return range.first <= step && step <= range.second;
   });

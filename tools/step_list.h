@@ -1,6 +1,7 @@
 // A choice of steps, such as `3,10-12`.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,7 +12,7 @@ class StepList {
  public:
   // InputError begins with `where`.
   StepList(const std::string& where, const std::string& text);
-  bool contains(int step) const;
+  bool contains(std::int64_t step) const;
   int last() const;
 
  private:

@@ -137,12 +137,13 @@ void TrainLog::begin(int threads, const std::string& how_it_began) {
   std::fflush(to_);
 }
 
-void TrainLog::step(int step, const StepResult& result) {
+void TrainLog::step(std::int64_t step, const StepResult& result) {
   const Training& training = chosen_.prepared.plan.training;
   const double tokens_per_s =
       static_cast<double>(training.global_batch) * training.sequence_length / result.seconds;
-  std::fprintf(to_, "%6d  %10.5f  %10.4f  %13.3e  %9.1f  %10.0f", step, result.loss,
-               result.grad_norm, result.learning_rate, result.seconds * 1e3, tokens_per_s);
+  std::fprintf(to_, "%6lld  %10.5f  %10.4f  %13.3e  %9.1f  %10.0f", static_cast<long long>(step),
+               result.loss, result.grad_norm, result.learning_rate, result.seconds * 1e3,
+               tokens_per_s);
   if (scales_loss())
     std::fprintf(to_, "  %10.4g%s", result.loss_scale,
                  result.was_skipped ? "  skipped: gradients overflow" : "");
@@ -167,11 +168,11 @@ void TrainLog::step(int step, const StepResult& result) {
 }
 
 // The next line, or the end, is written over it.
-void TrainLog::show_progress(int step) const {
+void TrainLog::show_progress(std::int64_t step) const {
   const int steps = chosen_.prepared.plan.training.steps;
-  const auto full = static_cast<std::size_t>(std::int64_t{bar_width} * step / steps);
-  std::fprintf(stderr, "\r[%s%s] %d/%d\r", std::string(full, '#').c_str(),
-               std::string(bar_width - full, '.').c_str(), step, steps);
+  const auto full = static_cast<std::size_t>(bar_width * step / steps);
+  std::fprintf(stderr, "\r[%s%s] %lld/%d\r", std::string(full, '#').c_str(),
+               std::string(bar_width - full, '.').c_str(), static_cast<long long>(step), steps);
 }
 
 void TrainLog::end(const Outcome& outcome) {

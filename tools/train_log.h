@@ -26,7 +26,7 @@ struct RankMemory {
 };
 
 struct Outcome {
-  int steps = 0;
+  std::int64_t steps = 0;
   bool stopped = false, saved = true;  // saved: the last checkpoint, if there are any, is complete
   StepResult last;
   std::vector<double> seconds, losses;  // of every step
@@ -45,13 +45,13 @@ class TrainLog {
   TrainLog(const Options& options, const Job& job, const Chosen& chosen,
            const Prediction& prediction);
   void begin(int threads, const std::string& how_it_began);
-  void step(int step, const StepResult& result);
+  void step(std::int64_t step, const StepResult& result);
   void end(const Outcome& outcome);
 
  private:
   bool on_gpu() const;
   bool scales_loss() const;
-  void show_progress(int step) const;
+  void show_progress(std::int64_t step) const;
   void print_json_of(const Outcome& outcome) const;
   void write_report(const Outcome& outcome) const;
 

@@ -94,10 +94,10 @@ class Traced {
       : on_(!options.trace.empty()), compared_step_(compares ? last_step : 0) {
     if (!options.trace_steps.empty()) steps_.emplace("--trace-steps", options.trace_steps);
   }
-  void before(Runtime& runtime, int step) const {
+  void before(Runtime& runtime, std::int64_t step) const {
     runtime.trace(for_file(step) || step == compared_step_);
   }
-  void after(const Runtime& runtime, int step) {
+  void after(const Runtime& runtime, std::int64_t step) {
     const auto& entries = runtime.timeline().entries;
     if (step == compared_step_) compared_.entries = entries;
     if (!for_file(step)) return;
@@ -111,7 +111,7 @@ class Traced {
   SimTime last_begin() const { return kept_.entries.empty() ? 0 : last_begin_; }
 
  private:
-  bool for_file(int step) const { return on_ && (!steps_ || steps_->contains(step)); }
+  bool for_file(std::int64_t step) const { return on_ && (!steps_ || steps_->contains(step)); }
 
   bool on_;
   int compared_step_;
@@ -140,7 +140,7 @@ Outcome run_steps(Runtime& runtime, const World& world, Loader& loader, const Tr
   Outcome outcome;
   outcome.steps = checkpoints.steps_done();
   outcome.last.loss = checkpoints.loss_before();
-  for (int step = outcome.steps + 1; step <= training.steps; ++step) {
+  for (std::int64_t step = outcome.steps + 1; step <= training.steps; ++step) {
     traced.before(runtime, step);
     outcome.last = runtime.step(step, checkpoints.position(step), loader);
     traced.after(runtime, step);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "exec/checkpoint/crc32c.h"
 #include "exec/checkpoint/file.h"
@@ -14,18 +15,28 @@ namespace meshwright {
 namespace {
 
 constexpr std::string_view last_line = "crc32c ";
-constexpr std::int64_t limit = 64 << 20;  // bytes
+constexpr std::int64_t limit = 64 << 20;                 // bytes
+constexpr std::int64_t largest = std::int64_t{1} << 53;  // count: all of them are numbers of JSON
+constexpr std::size_t longest_name = 255;                // of a file
 
 std::int64_t count(Fields& fields, std::string_view key) {
   const auto value = fields.required<std::int64_t>(key);
-  if (value < 0) fields.fail(key, fmt::format("{} is negative", value));
+  if (value < 0 || value > largest)
+    fields.fail(key, fmt::format("{} is not a count from 0 to 2^53", value));
   return value;
+}
+
+std::uint64_t seed(Fields& fields) {
+  const auto value = fields.required<std::int64_t>("seed");
+  if (value < 0) fields.fail("seed", fmt::format("{} is negative", value));
+  return static_cast<std::uint64_t>(value);
 }
 
 Manifest::ShardEntry parse_shard(Fields& fields) {
   Manifest::ShardEntry entry;
   entry.name = fields.required<std::string>("name");
-  if (entry.name.empty() || entry.name[0] == '.' || entry.name.find('/') != std::string::npos)
+  if (entry.name.empty() || entry.name.size() > longest_name || entry.name[0] == '.' ||
+      entry.name.find('/') != std::string::npos)
     fields.fail("name", "is not the name of a file in this folder");
   entry.bytes = count(fields, "bytes");
   if (!parse_hex8(fields.required<std::string>("header_crc32c"), entry.header_checksum))
@@ -87,7 +98,10 @@ Manifest parse_manifest(std::string_view text, const std::string& where) {
   manifest.step = count(fields, "step");
   manifest.position = count(fields, "position");
   manifest.updates = count(fields, "updates");
-  manifest.seed = static_cast<std::uint64_t>(count(fields, "seed"));
+  if (manifest.updates > manifest.step)
+    fields.fail("updates",
+                fmt::format("{} are more than the {} steps", manifest.updates, manifest.step));
+  manifest.seed = seed(fields);
   manifest.loss = fields.required<double>("loss");
   manifest.optimizer = fields.required<std::string>("optimizer");
   manifest.model = fields.required<std::string>("model");
@@ -96,7 +110,12 @@ Manifest parse_manifest(std::string_view text, const std::string& where) {
   for (const std::string& key : numbers.keys())
     manifest.numbers[key] = numbers.required<double>(key);
   manifest.states = fields.required<std::vector<std::string>>("states");
-  for (Fields& shard : fields.objects("shards")) manifest.shards.push_back(parse_shard(shard));
+  std::set<std::string> names;
+  for (Fields& shard : fields.objects("shards")) {
+    manifest.shards.push_back(parse_shard(shard));
+    if (!names.insert(manifest.shards.back().name).second)
+      shard.fail("name", manifest.shards.back().name + " is given twice");
+  }
   fields.done();
   return manifest;
 }

@@ -118,7 +118,11 @@ void load(const Checkpoint& checkpoint, Runtime& runtime) {
           HostView<float>(backend, owned.data[static_cast<std::size_t>(state)], owned.count)
               .data());
   }
-  runtime.set_loss_scale(from_numbers(checkpoint.manifest().numbers, runtime.loss_scale()));
+  const Manifest& manifest = checkpoint.manifest();
+  LossScaleState scale = runtime.loss_scale();
+  if (runtime.scales_loss()) scale = from_numbers(manifest.numbers, scale);
+  scale.skipped = manifest.step - manifest.updates;  // whatever the precision was, and is
+  runtime.set_loss_scale(scale);
 }
 
 std::optional<Manifest> resume(const ResumeOptions& options, Runtime& runtime, Communicator& all,

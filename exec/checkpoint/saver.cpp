@@ -42,11 +42,10 @@ void Saver::save(const Manifest& about) {
   const int states = runtime_.program().buckets.front().states();
   manifest_.states.assign(state_names().begin(), state_names().begin() + states);
   manifest_.shards.clear();
-  if (runtime_.scales_loss()) {
-    const LossScaleState scale = runtime_.loss_scale();
-    manifest_.updates = about.step - scale.skipped;
-    for (const auto& [name, number] : to_numbers(scale)) manifest_.numbers[name] = number;
-  }
+  const LossScaleState scale = runtime_.loss_scale();
+  manifest_.updates = about.step - scale.skipped;
+  manifest_.numbers.clear();
+  if (runtime_.scales_loss()) manifest_.numbers = to_numbers(scale);
   runtime_.memory().take_snapshot();
   stage_ = Stage::writing;
   const std::string part = part_folder(folder_, about.step), name = shard_name(all_.rank());

@@ -27,7 +27,7 @@ class Saver {
   Saver& operator=(const Saver&) = delete;
 
   // Every rank calls each of these, at the same place between two steps.
-  void save(const Manifest& about);  // waits for the save before; states and shards are filled in
+  void save(const Manifest& about);  // waits for the save before; fills in the rest
   void poll();                       // goes on with what is under way, without waiting
   bool finish();                     // waits for it; whether the last save is complete
 

@@ -55,7 +55,8 @@ std::vector<RepeatedRun> parse_runs(Fields& fields, std::int64_t elements) {
   return runs;
 }
 
-Piece parse_piece(Fields& fields, std::size_t states, std::int64_t data_bytes) {
+// `begin`: where the piece before ends, which is where this one begins.
+Piece parse_piece(Fields& fields, std::size_t states, std::int64_t begin, std::int64_t data_bytes) {
   Piece piece;
   piece.name = fields.required<std::string>("name");
   const auto shape = fields.required<std::vector<std::int64_t>>("shape");
@@ -71,10 +72,11 @@ Piece parse_piece(Fields& fields, std::size_t states, std::int64_t data_bytes) {
     if (held > elements) fields.fail("runs", fmt::format("more than {} elements", elements));
   }
   const std::int64_t bytes = held * 4 * static_cast<std::int64_t>(states);
-  if (piece.offset < 0 || piece.offset % 4 != 0 || piece.offset > data_bytes ||
-      bytes > data_bytes - piece.offset)
-    fields.fail("offset",
-                fmt::format("the data are not within the {} bytes of the file's data", data_bytes));
+  if (piece.offset != begin)
+    fields.fail("offset", fmt::format("expected {}, where the piece before ends", begin));
+  if (bytes > data_bytes - begin)
+    fields.fail("runs", fmt::format("{} bytes from {} on are not within the {} bytes of data",
+                                    bytes, begin, data_bytes));
   for (const std::string& text : fields.required<std::vector<std::string>>("crc32c"))
     if (!parse_hex8(text, piece.checksums.emplace_back()))
       fields.fail("crc32c", "expected eight hexadecimal digits");
@@ -191,9 +193,16 @@ ShardHeader parse_shard_header(std::string_view begin, std::int64_t file_bytes,
   if (header.states.empty() || header.states.size() > known.size() ||
       !std::equal(header.states.begin(), header.states.end(), known.begin()))
     fields.fail("states", "expected weights, first_moment, second_moment or the first of them");
-  for (Fields& piece : fields.objects("pieces"))
-    header.pieces.push_back(
-        parse_piece(piece, header.states.size(), file_bytes - header.data_begin));
+  const std::int64_t data_bytes = file_bytes - header.data_begin;
+  const auto states = static_cast<std::int64_t>(header.states.size());
+  std::int64_t end = 0;
+  for (Fields& piece : fields.objects("pieces")) {
+    header.pieces.push_back(parse_piece(piece, header.states.size(), end, data_bytes));
+    end += header.pieces.back().elements() * 4 * states;
+  }
+  if (end != data_bytes)
+    fields.fail("pieces",
+                fmt::format("hold {} bytes, but the file has {} bytes of data", end, data_bytes));
   fields.done();
   return header;
 }

@@ -7,7 +7,8 @@
 //
 // A piece is a part of one parameter as published (unsplit, unpadded): `runs` is a list of
 // (first element, elements, distance, repetitions); the data are those elements in this order,
-// state after state, from byte `offset` of the data on.
+// state after state, from byte `offset` of the data on. Pieces lie one after the other and fill the
+// file, so what a header can claim is bounded by the file's size.
 #pragma once
 
 #include <cstdint>

@@ -17,8 +17,9 @@ struct Factors {
 };
 
 inline Factors factors_of(const Training& training, const OptimizerScalars& scalars) {
-  const double correction_1 = 1 - std::pow(training.beta1, scalars.step);
-  const double correction_2 = 1 - std::pow(training.beta2, scalars.step);
+  const auto step = static_cast<double>(scalars.step);
+  const double correction_1 = 1 - std::pow(training.beta1, step);
+  const double correction_2 = 1 - std::pow(training.beta2, step);
   const auto f = [](double x) { return static_cast<float>(x); };
   return {f(scalars.gradient_factor),
           f(training.beta1),

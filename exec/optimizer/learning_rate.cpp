@@ -23,11 +23,12 @@ double remaining(LearningRateSchedule schedule, double done) {
 
 }  // namespace
 
-double learning_rate_at(const Training& training, int step) {
-  if (step < training.warmup_steps) return training.learning_rate * step / training.warmup_steps;
-  const int begin = std::max(training.warmup_steps, 1);
-  const int span = std::max(training.steps - begin + 1, 1);
-  const double done = std::min(1.0, static_cast<double>(step - begin) / span);
+double learning_rate_at(const Training& training, std::int64_t step) {
+  if (step < training.warmup_steps)
+    return training.learning_rate * static_cast<double>(step) / training.warmup_steps;
+  const std::int64_t begin = std::max(training.warmup_steps, 1);
+  const std::int64_t span = std::max<std::int64_t>(training.steps - begin + 1, 1);
+  const double done = std::min(1.0, static_cast<double>(step - begin) / static_cast<double>(span));
   return training.learning_rate * remaining(training.learning_rate_schedule, done);
 }
 

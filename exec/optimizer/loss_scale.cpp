@@ -20,8 +20,7 @@ LossScaleState first_state(const Training& training) {
 std::map<std::string, double> to_numbers(const LossScaleState& state) {
   return {{"loss_scale", state.scale},
           {"loss_scale_good_steps", static_cast<double>(state.good_steps)},
-          {"loss_scale_hysteresis_left", static_cast<double>(state.hysteresis_left)},
-          {"skipped_steps", static_cast<double>(state.skipped)}};
+          {"loss_scale_hysteresis_left", static_cast<double>(state.hysteresis_left)}};
 }
 
 LossScaleState from_numbers(const std::map<std::string, double>& numbers, LossScaleState state) {
@@ -37,7 +36,6 @@ LossScaleState from_numbers(const std::map<std::string, double>& numbers, LossSc
   take("loss_scale", 1 / largest, largest, state.scale);
   take("loss_scale_good_steps", 0, many, state.good_steps);
   take("loss_scale_hysteresis_left", 1, many, state.hysteresis_left);
-  take("skipped_steps", 0, many, state.skipped);
   return state;
 }
 
@@ -50,7 +48,7 @@ LossScaleState after_step(const LossScale& rule, LossScaleState state, bool over
       --state.hysteresis_left;
     else
       state.scale = std::max(state.scale / rule.factor, rule.minimum);
-  } else if (++state.good_steps == rule.window) {
+  } else if (++state.good_steps >= rule.window) {
     state.good_steps = 0;
     state.hysteresis_left = rule.hysteresis;
     state.scale = std::min(state.scale * rule.factor, largest);

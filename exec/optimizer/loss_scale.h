@@ -21,8 +21,8 @@ struct LossScaleState {
 
 LossScaleState first_state(const Training& training);
 
-// As a checkpoint has it. Numbers that are not there leave `otherwise`; impossible ones are an
-// InputError.
+// What a checkpoint has of it beside its counts of steps and updates. Numbers that are not there
+// leave `otherwise`; impossible ones are an InputError.
 std::map<std::string, double> to_numbers(const LossScaleState& state);
 LossScaleState from_numbers(const std::map<std::string, double>& numbers, LossScaleState otherwise);
 

@@ -34,7 +34,7 @@ struct OptimizerState {
 };
 
 struct OptimizerScalars {
-  int step = 1;  // counts from 1 the steps that were not skipped: the bias correction needs it
+  std::int64_t step = 1;  // from 1, of those that were not skipped: the bias correction needs it
   double learning_rate = 0;
   double gradient_factor = 1;  // clipping, and the inverse of the loss scale
 };

@@ -29,7 +29,7 @@ class Updater {
   virtual ~Updater() = default;
 
   // Before a step is issued. `step` counts from 1 those that were not skipped.
-  virtual void begin_step(int step, double learning_rate) = 0;
+  virtual void begin_step(std::int64_t step, double learning_rate) = 0;
 
   // fp16: whether this step is skipped, and the next step's scale, f32 [1].
   virtual void update_loss_scale(const StepSums& sums, float* scale) = 0;

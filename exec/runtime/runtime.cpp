@@ -28,12 +28,12 @@ bool is_message(const Instruction& instruction) {
 
 }  // namespace
 
-StepResult Runtime::step(int step, std::int64_t position, Loader& loader) {
+StepResult Runtime::step(std::int64_t step, std::int64_t position, Loader& loader) {
   const auto begin = std::chrono::steady_clock::now();
   loader_ = &loader;
   position_ = position;
   const LossScaleState before = scale_;
-  const int update = step - static_cast<int>(before.skipped);
+  const std::int64_t update = step - before.skipped;
   const double learning_rate = learning_rate_at(plan_.training, update);
   step_ = step;
   timeline_.entries.clear();

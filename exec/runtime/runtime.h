@@ -55,7 +55,7 @@ class Runtime {
   // or norm that are not finite: the step is replayed from the unchanged state to find where that
   // began, and NonFinite is thrown on all ranks. In fp16 a step whose scaled gradients alone are
   // not finite is skipped.
-  StepResult step(int step, std::int64_t position, Loader& loader);
+  StepResult step(std::int64_t step, std::int64_t position, Loader& loader);
 
   // Replays the latest step on the parameters as they are, without the update, and looks at every
   // value; every rank calls it, and all get the same.
@@ -65,7 +65,7 @@ class Runtime {
   // which bias correction and learning rate follow, is (step - skipped).
   bool scales_loss() const { return program_.loss_scale_buffer >= 0; }
   LossScaleState loss_scale() const { return scale_; }
-  void set_loss_scale(const LossScaleState& state);
+  void set_loss_scale(const LossScaleState& state);  // a static scale stays the plan's
   // Makes the 16-bit working copies anew from the fp32 masters, on all ranks (which call it
   // together); nothing in fp32. For whoever wrote masters, after the fact.
   void refresh_working_copies();
@@ -174,7 +174,7 @@ class Runtime {
   // Of the step under way.
   Loader* loader_ = nullptr;
   std::int64_t position_ = 0;
-  int step_ = 0;
+  std::int64_t step_ = 0;
   bool decided_ = false;            // whether there is an update
   Fifo<Pending> sends_, receives_;  // each in the order of its stream
   std::vector<TensorType> input_types_, output_types_;

@@ -17,9 +17,11 @@ ScaledStep* Runtime::scaled_step() const {
 void Runtime::set_loss_scale(const LossScaleState& state) {
   scale_ = state;
   if (!scales_loss()) return;
-  HostView<ScaledStep>(backend_, scaled_step(), 1)->state = state;
+  if (const LossScale rule = plan_.training.settled_loss_scale(); !rule.dynamic)
+    scale_.scale = rule.initial;
+  HostView<ScaledStep>(backend_, scaled_step(), 1)->state = scale_;
   *HostView<float>(backend_, static_cast<float*>(memory_.buffer(program_.loss_scale_buffer)), 1) =
-      static_cast<float>(state.scale);
+      static_cast<float>(scale_.scale);
 }
 
 // The norm is the same on all ranks, so all of them skip a step, or none; and what is not finite

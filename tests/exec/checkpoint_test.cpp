@@ -102,11 +102,62 @@ TEST_CASE("an fp16 run continues to the bit, its loss scale and its skipped step
 
 TEST_CASE("a loss scale that cannot be is refused", "[exec][checkpoint]") {
   const LossScaleState state{1024, 3, 2, 5};
-  CHECK(from_numbers(to_numbers(state), {}) == state);
+  CHECK(from_numbers(to_numbers(state), {1, 0, 1, 5}) == state);
   CHECK(from_numbers({}, state) == state);
   for (const double scale : {0.0, -1.0, double(NAN), double(INFINITY)})
     CHECK_THROWS_AS(from_numbers({{"loss_scale", scale}}, {}), InputError);
-  CHECK_THROWS_AS(from_numbers({{"skipped_steps", -1}}, {}), InputError);
+  CHECK_THROWS_AS(from_numbers({{"loss_scale_good_steps", -1}}, {}), InputError);
+  CHECK_THROWS_AS(from_numbers({{"loss_scale_hysteresis_left", 0}}, {}), InputError);
+}
+
+TEST_CASE(
+    "an fp16 checkpoint goes on in another precision, without the loss scale but with the updates",
+    "[exec][checkpoint]") {
+  const TestFolder folder;
+  const auto save = [&](Run& run, int step) {
+    Saver saver(folder.path(), 9, run.runtime, *run.all,
+                [](const std::string& line) { FAIL(line); });
+    saver.save(run.about(step));
+    REQUIRE(saver.finish());
+  };
+  const auto in = [](Precision precision) {
+    Plan plan = saving_plan(small_model("gpt"));
+    plan.training.precision = precision;
+    if (precision == Precision::fp16)
+      plan.training.loss_scale = LossScale{true, 0x1p30, 0x1p8, 9, 1, 1};
+    return plan;
+  };
+  Run scaled(in(Precision::fp16));
+  for (int step = 1; step <= 4; ++step) scaled.step(step);
+  const std::int64_t skipped = scaled.runtime.loss_scale().skipped;
+  REQUIRE(skipped > 0);
+  REQUIRE(scaled.runtime.loss_scale().scale > 1);
+  save(scaled, 4);
+  const StepResult next = scaled.step_at(5, 0);
+  REQUIRE_FALSE(next.was_skipped);
+  for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+    Run other(in(precision));
+    REQUIRE(other.resume_from(folder.path())->step == 4);
+    CHECK(other.runtime.loss_scale() == LossScaleState{1, 0, 1, skipped});
+    const StepResult result = other.step_at(5, 0);
+    CHECK(result.grad_norm == Approx(next.grad_norm).epsilon(0.05));
+    CHECK(result.loss_scale == 1);
+    save(other, 5);
+    Run back(in(Precision::fp16));
+    const std::optional<Manifest> found = back.resume_from(folder.path());
+    REQUIRE(found);
+    CHECK(found->updates == 5 - skipped);
+    CHECK(found->numbers.empty());
+    CHECK(back.runtime.loss_scale() == LossScaleState{0x1p30, 0, 1, skipped});
+    fs::remove_all(step_folder(folder.path(), 5));
+  }
+  // A static scale is the job's, not the checkpoint's.
+  Plan plan = in(Precision::fp16);
+  plan.training.loss_scale = LossScale{.dynamic = false, .initial = 64};
+  Run fixed(plan);
+  REQUIRE(fixed.resume_from(folder.path()));
+  CHECK(fixed.runtime.loss_scale().scale == 64);
+  CHECK(fixed.step_at(5, 0).loss_scale == 64);
 }
 
 TEST_CASE("CRC-32C of known texts", "[checkpoint]") {
@@ -395,6 +446,30 @@ TEST_CASE("what cannot be read is neither removed nor replaced by a save", "[che
   Checkpoint(first).check_shard(0);
 }
 
+TEST_CASE("a run goes on beyond 2^31 steps", "[checkpoint]") {
+  const TestFolder folder;
+  for (const std::int64_t last : {(std::int64_t{1} << 31) + 5, (std::int64_t{1} << 32) + 2}) {
+    Run run = saving_run(), resumed = saving_run(), young = saving_run();
+    run.step(1);
+    Saver saver(folder.path(), 1, run.runtime, *run.all,
+                [](const std::string& line) { FAIL(line); });
+    Manifest about = run.about(1);
+    about.step = last;
+    saver.save(about);
+    REQUIRE(saver.finish());
+    REQUIRE(resumed.resume_from(folder.path())->step == last);
+    const StepResult far = resumed.step_at(last + 1, 0);
+    CHECK(far.learning_rate == run.plan.training.learning_rate);
+    CHECK(far.loss == run.step_at(last + 1, 0).loss);
+    CHECK(std::isfinite(resumed.step_at(last + 2, 0).loss));
+    // Adam's correction is long over.
+    REQUIRE(young.resume_from(folder.path()));
+    young.step_at(3, 0);
+    CHECK(young.hash() != run.hash());
+    fs::remove_all(step_folder(folder.path(), last));
+  }
+}
+
 TEST_CASE("nothing to resume from", "[checkpoint]") {
   const TestFolder folder;
   Run run = saving_run();
@@ -447,14 +522,33 @@ TEST_CASE("hostile headers are refused with their place", "[checkpoint]") {
     return message_of(
         [&] { parse_shard_header(bytes, static_cast<std::int64_t>(bytes.size()) + more, "f"); });
   };
+  const auto entry = [](const std::string& shape, const std::string& runs,
+                        const std::string& offset) {
+    return R"({"name": "w", "shape": )" + shape + R"(, "runs": )" + runs + R"(, "offset": )" +
+           offset + R"(, "crc32c": ["00000000"]})";
+  };
+  const auto pieces = [&](const std::string& list, std::int64_t data_bytes) {
+    return refused(header(R"({"format": 1, "states": ["weights"], "pieces": [)" + list + "]}"),
+                   data_bytes);
+  };
   const auto piece = [&](const std::string& shape, const std::string& runs,
-                         const std::string& offset = "0") {
-    return refused(header(
-        R"({"format": 1, "states": ["weights"], "pieces": [{"name": "w", "shape": )" + shape +
-        R"(, "runs": )" + runs + R"(, "offset": )" + offset + R"(, "crc32c": ["00000000"]}]})"));
+                         const std::string& offset = "0", std::int64_t data_bytes = 24) {
+    return pieces(entry(shape, runs, offset), data_bytes);
   };
   CHECK(piece("[2, 3]", "[0, 6, 0, 1]") == "");
-  CHECK(piece("[2, 3]", "[0, 1, 2, 3]") == "");
+  CHECK(piece("[2, 3]", "[0, 1, 2, 3]", "0", 12) == "");
+  // What pieces claim is what the file holds: they lie one after the other and fill it.
+  const std::string three = entry("[2, 3]", "[0, 1, 2, 3]", "0");
+  CHECK(pieces(three + "," + entry("[2, 3]", "[1, 1, 2, 3]", "12"), 24) == "");
+  for (const std::string offset : {"0", "8", "16"})
+    CHECK(pieces(three + "," + entry("[2, 3]", "[1, 1, 2, 3]", offset), 24) ==
+          "f: /pieces/1/offset: expected 12, where the piece before ends");
+  CHECK(pieces(three, 16) == "f: /pieces: hold 12 bytes, but the file has 16 bytes of data");
+  CHECK(pieces("", 4) == "f: /pieces: hold 0 bytes, but the file has 4 bytes of data");
+  for (const std::int64_t less : {0, 8, 23})
+    CHECK(piece("[2, 3]", "[0, 6, 0, 1]", "0", less) ==
+          "f: /pieces/0/runs: 24 bytes from 0 on are not within the " + std::to_string(less) +
+              " bytes of data");
   CHECK(refused("") == "f: ends at byte 1000");
   CHECK(refused("MWSHARD2" + std::string(8, '\0')) ==
         "f: is not a file of a checkpoint (its first bytes are others)");
@@ -477,9 +571,41 @@ TEST_CASE("hostile headers are refused with their place", "[checkpoint]") {
   for (const std::string shape : {"[]", "[0]", "[-2, 3]", "[1, 1, 1, 1, 6]",
                                   "[9223372036854775807, 2]", "[4294967296, 4294967296]"})
     CHECK(piece(shape, "[0, 6, 0, 1]") == "f: /pieces/0/shape: is not the shape of a parameter");
-  for (const std::string offset : {"-4", "2", "980", "1004", "9223372036854775804"})
-    CHECK(piece("[2, 3]", "[0, 6, 0, 1]", offset).find("f: /pieces/0/offset: the data are not") ==
-          0);
+  for (const std::string offset : {"-4", "2", "4", "9223372036854775804"})
+    CHECK(piece("[2, 3]", "[0, 6, 0, 1]", offset) ==
+          "f: /pieces/0/offset: expected 0, where the piece before ends");
+}
+
+TEST_CASE("the counts of a manifest are whole, or refused", "[checkpoint]") {
+  Manifest manifest;
+  manifest.states = {"weights"};
+  const auto refused = [&](std::int64_t step, std::int64_t position, std::int64_t updates,
+                           std::int64_t bytes) {
+    manifest.step = step, manifest.position = position, manifest.updates = updates;
+    manifest.shards = {{"rank-00000.shard", bytes, 0}};
+    return message_of([&] {
+      const Manifest back = parse_manifest(encode(manifest), "m");
+      CHECK(back.step == step);
+      CHECK(back.position == position);
+      CHECK(back.updates == updates);
+      CHECK(back.shards[0].bytes == bytes);
+    });
+  };
+  constexpr std::int64_t most = std::int64_t{1} << 53;
+  for (const std::int64_t good :
+       {std::int64_t{0}, std::int64_t{1} << 31, (std::int64_t{1} << 32) + 2, most})
+    CHECK(refused(good, good, good, good) == "");
+  for (const std::int64_t bad : {std::int64_t{-1}, most + 1, INT64_MAX, INT64_MIN}) {
+    const std::string what = std::to_string(bad) + " is not a count from 0 to 2^53";
+    CHECK(refused(bad, 0, 0, 0) == "m: /step: " + what);
+    CHECK(refused(0, bad, 0, 0) == "m: /position: " + what);
+    CHECK(refused(0, 0, bad, 0) == "m: /updates: " + what);
+    CHECK(refused(0, 0, 0, bad) == "m: /shards/0/bytes: " + what);
+  }
+  CHECK(refused(3, 0, 4, 0) == "m: /updates: 4 are more than the 3 steps");
+  CHECK(refused(4, 0, 3, 0) == "");
+  manifest.seed = INT64_MAX;
+  CHECK(parse_manifest(encode(manifest), "m").seed == INT64_MAX);
 }
 
 TEST_CASE("hostile manifests are refused with their place", "[checkpoint]") {
@@ -502,7 +628,13 @@ TEST_CASE("hostile manifests are refused with their place", "[checkpoint]") {
   CHECK(message_of([&] { parse_manifest(encode(manifest), "m"); }) ==
         "m: /run: expected lower-case letters and digits");
   manifest.run = "r";
-  manifest.shards[0].name = "../other";
+  for (const std::string& name :
+       {std::string("../other"), std::string(".hidden"), std::string(), std::string(256, 'a')}) {
+    manifest.shards[0].name = name;
+    CHECK(message_of([&] { parse_manifest(encode(manifest), "m"); }) ==
+          "m: /shards/0/name: is not the name of a file in this folder");
+  }
+  manifest.shards = {{"one", 12, 34}, {"two", 12, 34}, {"one", 12, 34}};
   CHECK(message_of([&] { parse_manifest(encode(manifest), "m"); }) ==
-        "m: /shards/0/name: is not the name of a file in this folder");
+        "m: /shards/2/name: one is given twice");
 }

@@ -19,7 +19,7 @@ class FarUpdater : public Updater {
   FarUpdater(std::unique_ptr<Updater> near, FarBackend& backend)
       : near_(std::move(near)), backend_(backend) {}
 
-  void begin_step(int step, double learning_rate) override {
+  void begin_step(std::int64_t step, double learning_rate) override {
     backend_.issue([=, this] { near_->begin_step(step, learning_rate); });
   }
   void update_loss_scale(const StepSums& sums, float* scale) override {

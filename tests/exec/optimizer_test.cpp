@@ -196,6 +196,9 @@ TEST_CASE("a static loss scale stays, and other precisions have none", "[exec][o
   training.loss_scale->initial = 128;
   const LossScaleState state = first_state(training);
   CHECK(after_step(*training.loss_scale, state, false) == state);
+  // A resumed run may have a shorter window than the steps that were good before.
+  CHECK(after_step({.dynamic = true, .factor = 2, .window = 3, .hysteresis = 1}, {8, 7, 1, 0},
+                   false) == LossScaleState{16, 0, 1, 0});
   CHECK(after_step(*training.loss_scale, state, true) == LossScaleState{128, 0, 1, 1});
   training.precision = Precision::bf16;
   CHECK(first_state(training) == LossScaleState{});
@@ -222,6 +225,12 @@ TEST_CASE("learning rates warm up and fall as their schedules say", "[exec][opti
   CHECK(learning_rate_at(training, 4) == 8);
   CHECK(learning_rate_at(training, 7) == Approx(4));
   CHECK(learning_rate_at(training, 6) == Approx(8 * 0.75));  // (1 + cos(pi/3)) / 2
+  // Steps beyond 32 bits are no others.
+  constexpr std::int64_t far = (std::int64_t{1} << 32) + 2;
+  CHECK(learning_rate_at(training, far) == 0);
+  training.learning_rate_schedule = LearningRateSchedule::constant;
+  CHECK(learning_rate_at(training, far) == 8);
+  CHECK(learning_rate_at(training, (std::int64_t{1} << 31) + 5) == 8);
 }
 
 TEST_CASE("clipping scales the gradient to the wanted norm, and never up", "[exec][optimizer]") {

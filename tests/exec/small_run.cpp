@@ -53,7 +53,7 @@ StepResult SmallRun::step(int number) {
   return step_at(number, (number - 1) * plan.training.global_batch);
 }
 
-StepResult SmallRun::step_at(int number, std::int64_t position) {
+StepResult SmallRun::step_at(std::int64_t number, std::int64_t position) {
   return runtime.step(number, position, loader);
 }
 

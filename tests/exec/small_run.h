@@ -30,7 +30,7 @@ struct SmallRun {
   // Step `number`, from 1, on the global batch that a run from step 1 has then.
   StepResult step(int number);
   // On the global batch that begins with sequence `position`.
-  StepResult step_at(int number, std::int64_t position);
+  StepResult step_at(std::int64_t number, std::int64_t position);
   std::string hash() { return runtime.parameters().sha256(); }
   // Whole, by name; on rank 0, empty on the others. Every rank calls it.
   Values parameters();

@@ -27,7 +27,7 @@ class CudaUpdater : public Updater {
     copy_now(scalars_.get(), &initial, sizeof initial);
   }
 
-  void begin_step(int step, double learning_rate) override {
+  void begin_step(std::int64_t step, double learning_rate) override {
     *static_cast<OfHost*>(of_host_.get()) = {learning_rate, training_.gradient_clip, step - 1};
     copy(scalars_.get(), of_host_.get(), sizeof(OfHost));
   }

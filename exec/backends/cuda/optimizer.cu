@@ -34,7 +34,7 @@ __global__ void update_loss_scale_kernel(LossScale rule, const double* loss,
       --state.hysteresis_left;
     else
       state.scale = lower > rule.minimum ? lower : rule.minimum;
-  } else if (rule.dynamic && ++state.good_steps == rule.window) {
+  } else if (rule.dynamic && ++state.good_steps >= rule.window) {
     state.good_steps = 0;
     state.hysteresis_left = rule.hysteresis;
     const double higher = state.scale * rule.factor;
