@@ -1,6 +1,7 @@
 // meshwright COMMAND JOB [options]: the whole command line, and what of it the environment says.
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -134,6 +135,8 @@ int dispatch(const std::vector<std::string>& arguments) {
 
 int main(int argc, char** argv) {
   using namespace meshwright;
+  // A file that may not grow any more is an error of whoever writes it, not the end of the process.
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     return checked_output(dispatch({argv + 1, argv + argc}));
   } catch (const InputError& error) {

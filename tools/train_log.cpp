@@ -22,6 +22,17 @@ namespace {
 
 constexpr int bar_width = 30;
 
+// A run is worth more than its log.
+template <typename Log, typename Write>
+void write_or_give_up(std::optional<Log>& log, const Write& write) {
+  try {
+    write();
+  } catch (const RunError& error) {
+    std::fprintf(stderr, "warning: %s; this log is given up, the run goes on\n", error.what());
+    log.reset();
+  }
+}
+
 // The median step: the first ones touch new memory, and a busy computer disturbs some.
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
@@ -109,13 +120,13 @@ TrainLog::TrainLog(const Options& options, const Job& job, const Chosen& chosen,
       prediction_(prediction),
       to_(options.json ? stderr : stdout),
       progress_(options.progress || isatty(fileno(stderr)) != 0) {
-  if (!job.log.tensorboard.empty()) events_.emplace(job.log.tensorboard);
-  log_file_ = log_file(options, job);
-  if (log_file_.empty()) return;
-  std::error_code ignored;  // opening says what is wrong
-  std::filesystem::create_directories(std::filesystem::path(log_file_).parent_path(), ignored);
-  file_.open(log_file_, options.resume ? std::ios::app : std::ios::trunc);
-  if (!file_) throw RunError(log_file_ + ": cannot be opened for writing");
+  if (!job.log.tensorboard.empty())
+    write_or_give_up(events_, [&] { events_.emplace(job.log.tensorboard); });
+  const std::string path = log_file(options, job);
+  if (!path.empty())
+    write_or_give_up(lines_, [&] {
+      lines_.emplace(options.resume ? GrowingFile::append_lines(path) : GrowingFile::create(path));
+    });
 }
 
 void TrainLog::begin(int threads, const std::string& how_it_began) {
@@ -155,16 +166,15 @@ void TrainLog::step(std::int64_t step, const StepResult& result) {
                                           {"learning_rate", result.learning_rate},
                                           {"step_time_s", result.seconds},
                                           {"tokens_per_s", tokens_per_s}}};
-  if (events_) events_->add(step, scalars);
-  if (!file_.is_open()) return;
+  if (events_) write_or_give_up(events_, [&] { events_->add(step, scalars); });
+  if (!lines_) return;
   nlohmann::json line = {{"step", step}};
   for (const Scalar& scalar : scalars) line[std::string(scalar.tag)] = scalar.value;
   if (scales_loss()) {
     line["loss_scale"] = result.loss_scale;
     line["skipped"] = result.skipped;
   }
-  file_ << line.dump() << std::endl;
-  if (!file_) throw RunError(log_file_ + ": cannot be written");
+  write_or_give_up(lines_, [&] { lines_->add(line.dump() + "\n"); });
 }
 
 // The next line, or the end, is written over it.

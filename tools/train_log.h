@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <cstdio>
-#include <fstream>
 #include <optional>
 #include <string>
 #include <vector>
@@ -41,7 +40,7 @@ std::string log_file(const Options& options, const Job& job);
 
 class TrainLog {
  public:
-  // Opens --log-json: InputError when that cannot be done.
+  // A log that cannot be written, now or later, is given up aloud; the run goes on.
   TrainLog(const Options& options, const Job& job, const Chosen& chosen,
            const Prediction& prediction);
   void begin(int threads, const std::string& how_it_began);
@@ -62,8 +61,7 @@ class TrainLog {
   std::FILE* to_;  // with --json standard output stays empty until the end
   bool progress_;
   std::optional<EventFile> events_;
-  std::string log_file_;  // empty: none
-  std::ofstream file_;
+  std::optional<GrowingFile> lines_;  // --log-json
 };
 
 }  // namespace meshwright

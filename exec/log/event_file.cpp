@@ -8,7 +8,6 @@
 #include <filesystem>
 
 #include "exec/checkpoint/crc32c.h"
-#include "models/core/error.h"
 
 namespace meshwright {
 
@@ -72,12 +71,8 @@ std::string new_name() {
 
 }  // namespace
 
-EventFile::EventFile(const std::string& folder) {
-  std::error_code ignored;  // opening says what is wrong
-  std::filesystem::create_directories(folder, ignored);
-  path_ = (std::filesystem::path(folder) / new_name()).string();
-  file_.open(path_, std::ios::binary | std::ios::trunc);
-  if (!file_) throw RunError(path_ + ": cannot be opened for writing");
+EventFile::EventFile(const std::string& folder)
+    : file_(GrowingFile::create((std::filesystem::path(folder) / new_name()).string())) {
   write(event_now() + text_field(event_version, "brain.Event:2"));
 }
 
@@ -92,9 +87,7 @@ void EventFile::add(std::int64_t step, std::span<const Scalar> scalars) {
 
 void EventFile::write(const std::string& event) {
   const std::string length = bytes_of_integer(event.size(), 8);
-  file_ << length << masked_crc(length) << event << masked_crc(event);
-  file_.flush();  // whoever watches sees the step, and a fault loses none
-  if (!file_) throw RunError(path_ + ": cannot be written");
+  file_.add(length + masked_crc(length) + event + masked_crc(event));
 }
 
 }  // namespace meshwright

@@ -4,10 +4,11 @@
 #pragma once
 
 #include <cstdint>
-#include <fstream>
 #include <span>
 #include <string>
 #include <string_view>
+
+#include "exec/log/growing_file.h"
 
 namespace meshwright {
 
@@ -26,8 +27,7 @@ class EventFile {
  private:
   void write(const std::string& event);
 
-  std::string path_;
-  std::ofstream file_;
+  GrowingFile file_;
 };
 
 }  // namespace meshwright

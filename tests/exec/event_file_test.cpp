@@ -2,11 +2,13 @@
 // one by one.
 #include "exec/log/event_file.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <array>
 #include <bit>
 #include <cmath>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -15,6 +17,7 @@
 #include <vector>
 
 #include "tests/catch.h"
+#include "tests/message_of.h"
 #include "tests/test_folder.h"
 
 using namespace meshwright;
@@ -98,6 +101,44 @@ const Field& only(const std::multimap<std::uint64_t, Field>& fields, std::uint64
 }
 
 }  // namespace
+
+TEST_CASE("a log goes on after its last whole line", "[exec][log]") {
+  const TestFolder folder;
+  const std::string path = folder.path() + "/deep/log";
+  GrowingFile::append_lines(path).add("one\n");
+  {
+    GrowingFile file = GrowingFile::append_lines(path);
+    file.add("two\n");
+    file.add("three and no end");
+  }
+  GrowingFile::append_lines(path).add("four\n");
+  CHECK(content_of(path) == "one\ntwo\nfour\n");
+  write_content(path, "nothing but a torn line");
+  GrowingFile::append_lines(path).add("five\n");
+  CHECK(content_of(path) == "five\n");
+  GrowingFile::create(path).add("six\n");
+  CHECK(content_of(path) == "six\n");
+}
+
+TEST_CASE("a record that does not fit is taken back, and said", "[exec][log]") {
+  const TestFolder folder;
+  const std::string path = folder.file("log");
+  GrowingFile file = GrowingFile::create(path);
+  file.add("whole\n");
+  std::signal(SIGXFSZ, SIG_IGN);  // as the program does
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit small{10, before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &small);
+  const std::string said = message_of([&] { file.add("does not fit\n"); });
+  setrlimit(RLIMIT_FSIZE, &before);
+  CHECK(said == path + ": cannot be written: File too large");
+  CHECK(content_of(path) == "whole\n");
+  CHECK(message_of([&] { GrowingFile::create("/dev/full").add("x"); }) ==
+        "/dev/full: cannot be written: No space left on device");
+  CHECK(message_of([&] { GrowingFile::create(path + "/below"); }) ==
+        path + "/below: cannot be opened for writing: Not a directory");
+}
 
 TEST_CASE("a slow reader finds every scalar of an event file", "[exec][log]") {
   CHECK(slow_crc("123456789") == 0xe3069283);  // the check value of the catalogue

@@ -1,0 +1,84 @@
+#include "exec/log/growing_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "models/core/error.h"
+
+namespace meshwright {
+
+namespace {
+
+[[noreturn]] void fail(const std::string& path, const char* what) {
+  throw RunError(path + ": " + what + ": " + std::strerror(errno));
+}
+
+// Whether the file has bytes of its own, unlike a terminal or a pipe.
+bool is_regular(int descriptor, std::int64_t& bytes) {
+  struct stat status {};
+  if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) return false;
+  bytes = status.st_size;
+  return true;
+}
+
+}  // namespace
+
+GrowingFile::GrowingFile(std::string path, int flags) : path_(std::move(path)) {
+  std::error_code ignored;  // opening says what is wrong
+  std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), ignored);
+  descriptor_ = open(path_.c_str(), flags | O_CREAT | O_CLOEXEC, 0644);
+  if (descriptor_ < 0) fail(path_, "cannot be opened for writing");
+}
+
+GrowingFile GrowingFile::create(const std::string& path) {
+  return {path, O_WRONLY | O_TRUNC | O_APPEND};
+}
+
+GrowingFile GrowingFile::append_lines(const std::string& path) {
+  GrowingFile file(path, O_RDWR | O_APPEND);
+  file.cut_torn_line();
+  return file;
+}
+
+GrowingFile::GrowingFile(GrowingFile&& other) noexcept
+    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
+
+GrowingFile::~GrowingFile() {
+  if (descriptor_ >= 0) close(descriptor_);
+}
+
+void GrowingFile::cut_torn_line() {
+  std::int64_t end = 0;
+  if (!is_regular(descriptor_, end)) return;
+  const std::int64_t whole = end;
+  for (char last = '\n'; end > 0; --end) {
+    if (pread(descriptor_, &last, 1, end - 1) != 1) fail(path_, "cannot be read");
+    if (last == '\n') break;
+  }
+  if (end < whole && ftruncate(descriptor_, end) != 0) fail(path_, "cannot be written");
+}
+
+void GrowingFile::add(std::string_view record) {
+  std::int64_t begin = 0;
+  const bool regular = is_regular(descriptor_, begin);
+  while (!record.empty()) {
+    const ssize_t count = write(descriptor_, record.data(), record.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) {
+      const int why = errno;
+      // As good as it goes: the next to append cuts it off too.
+      [[maybe_unused]] const bool taken_back = regular && ftruncate(descriptor_, begin) == 0;
+      errno = why;
+      fail(path_, "cannot be written");
+    }
+    record.remove_prefix(static_cast<std::size_t>(count));
+  }
+}
+
+}  // namespace meshwright
