@@ -89,9 +89,10 @@ std::string File::read(std::int64_t offset, std::int64_t bytes) const {
 void sync_folder(const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   check(descriptor >= 0, path, "cannot be opened");
-  const bool good = fsync(descriptor) == 0;
+  const int why = fsync(descriptor) == 0 ? 0 : errno;
   close(descriptor);
-  check(good, path, "cannot be written");
+  errno = why;
+  check(why == 0, path, "cannot be written");
 }
 
 void rename_path(const std::string& from, const std::string& to) {
@@ -106,9 +107,17 @@ bool path_exists(const std::string& path) {
 }
 
 void make_folder(const std::string& path) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (error) throw RunError(path + ": cannot be made: " + error.message());
+  const std::string above = std::filesystem::path(path).parent_path().string();
+  int made = mkdir(path.c_str(), 0777);
+  if (made != 0 && errno == ENOENT && !above.empty() && above != path) {
+    make_folder(above);
+    made = mkdir(path.c_str(), 0777);
+  }
+  if (made == 0) return sync_folder(above.empty() ? "." : above);
+  struct stat status {};
+  const bool is_there =
+      errno == EEXIST && stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+  check(is_there, path, "cannot be made");
 }
 
 void remove_folder(const std::string& path) {

@@ -33,7 +33,8 @@ class File {
 void sync_folder(const std::string& path);  // its entries: what was created, renamed, removed
 void rename_path(const std::string& from, const std::string& to);
 bool path_exists(const std::string& path);
-void make_folder(const std::string& path);    // and those above it; good when it is there
+// And those above it, on the disk for good; good when it is there.
+void make_folder(const std::string& path);
 void remove_folder(const std::string& path);  // with all that is in it
 
 // Reads ascending pieces of a file through a window, so that small ones are not a call each.

@@ -121,18 +121,28 @@ void remove_part_folders(const std::string& folder) {
 
 FolderLock::FolderLock(const std::string& folder) {
   const std::string path = folder + "/lock";
-  std::error_code error;
-  fs::create_directories(folder, error);
+  const auto refuse = [&](const std::string& why) {
+    throw InputError(folder + ": no checkpoint can be written there: " + why +
+                     "; name another folder");
+  };
+  try {
+    make_folder(folder);
+  } catch (const RunError& error) {
+    refuse(error.what());
+  }
   descriptor_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (descriptor_ < 0)
-    throw InputError(fmt::format("{}: no checkpoint can be written there: {}; name another folder",
-                                 folder, error ? error.message() : std::strerror(errno)));
+  if (descriptor_ < 0) refuse(path + ": " + std::strerror(errno));
   if (flock(descriptor_, LOCK_EX | LOCK_NB) == 0) {
     const std::string own = std::to_string(getpid()) + "\n";
     // For people only: without it the lock is as good.
     [[maybe_unused]] const bool said =
         ftruncate(descriptor_, 0) == 0 && pwrite(descriptor_, own.data(), own.size(), 0) > 0;
     return;
+  }
+  if (errno != EWOULDBLOCK) {
+    const std::string why = std::strerror(errno);
+    close(descriptor_);
+    refuse(path + ": cannot be locked: " + why);
   }
   char text[16] = {};
   const ssize_t count = pread(descriptor_, text, sizeof text - 1, 0);

@@ -19,14 +19,6 @@ namespace {
   throw RunError(path + ": " + what + ": " + std::strerror(errno));
 }
 
-// Whether the file has bytes of its own, unlike a terminal or a pipe.
-bool is_regular(int descriptor, std::int64_t& bytes) {
-  struct stat status {};
-  if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) return false;
-  bytes = status.st_size;
-  return true;
-}
-
 }  // namespace
 
 GrowingFile::GrowingFile(std::string path, int flags) : path_(std::move(path)) {
@@ -53,9 +45,14 @@ GrowingFile::~GrowingFile() {
   if (descriptor_ >= 0) close(descriptor_);
 }
 
+std::int64_t GrowingFile::size() const {
+  struct stat status {};
+  if (fstat(descriptor_, &status) != 0) fail(path_, "cannot be looked at");
+  return S_ISREG(status.st_mode) ? status.st_size : -1;
+}
+
 void GrowingFile::cut_torn_line() {
-  std::int64_t end = 0;
-  if (!is_regular(descriptor_, end)) return;
+  std::int64_t end = size();
   const std::int64_t whole = end;
   for (char last = '\n'; end > 0; --end) {
     if (pread(descriptor_, &last, 1, end - 1) != 1) fail(path_, "cannot be read");
@@ -65,15 +62,14 @@ void GrowingFile::cut_torn_line() {
 }
 
 void GrowingFile::add(std::string_view record) {
-  std::int64_t begin = 0;
-  const bool regular = is_regular(descriptor_, begin);
+  const std::int64_t begin = size();
   while (!record.empty()) {
     const ssize_t count = write(descriptor_, record.data(), record.size());
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) {
       const int why = errno;
       // As good as it goes: the next to append cuts it off too.
-      [[maybe_unused]] const bool taken_back = regular && ftruncate(descriptor_, begin) == 0;
+      [[maybe_unused]] const bool taken_back = begin >= 0 && ftruncate(descriptor_, begin) == 0;
       errno = why;
       fail(path_, "cannot be written");
     }

@@ -2,6 +2,7 @@
 // fault loses none. What was written of a record when the disk was full is taken back.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -21,6 +22,7 @@ class GrowingFile {
 
  private:
   GrowingFile(std::string path, int flags);
+  std::int64_t size() const;  // -1: a terminal, a pipe
   void cut_torn_line();
 
   std::string path_;

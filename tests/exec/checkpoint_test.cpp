@@ -1,16 +1,15 @@
-// The files of a checkpoint: what is written is read, and whatever is damaged is found.
+// Runs that save and go on: to the same bits, from the newest checkpoint that is good.
 #include <array>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
 
-#include "exec/checkpoint/crc32c.h"
 #include "exec/checkpoint/resume.h"
 #include "exec/checkpoint/saver.h"
 #include "exec/log/event_file.h"
 #include "models/core/error.h"
 #include "tests/catch.h"
-#include "tests/exec/small_run.h"
+#include "tests/exec/saving_run.h"
 #include "tests/message_of.h"
 #include "tests/test_folder.h"
 
@@ -19,35 +18,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-Plan saving_plan(const Model& model) {
-  Plan plan = small_plan(model, {.micro_batches = 1});
-  plan.training.learning_rate = 1e-2;
-  plan.snapshot = true;
-  return plan;
-}
-
-// A run of one process.
-struct Run : SmallRun {
-  explicit Run(const Plan& plan_, const std::string& family = "gpt", int threads = 1)
-      : SmallRun(small_model(family), plan_, threads), all(group_of_all(*own_world)) {}
-
-  double step(int number) { return SmallRun::step(number).loss; }
-  std::optional<Manifest> resume_from(const std::string& folder) {
-    return resume({folder, "adamw", shapes_of(stages)}, runtime, *all,
-                  [&](const std::string& line) { said.push_back(line); });
-  }
-  Manifest about(int number) const {
-    Manifest manifest;
-    manifest.run = "test";
-    manifest.step = manifest.updates = number;
-    manifest.position = number * plan.training.global_batch;
-    manifest.optimizer = "adamw";
-    return manifest;
-  }
-
-  const std::unique_ptr<Communicator> all;
-  std::vector<std::string> said;
-};
+using Run = SavingRun;
 
 Run saving_run() { return Run(saving_plan(small_model("gpt"))); }
 
@@ -66,12 +37,6 @@ std::vector<double> train_and_save(const std::string& folder, int last, int keep
   return losses;
 }
 
-std::vector<std::int64_t> steps_in(const std::string& folder) {
-  std::vector<std::int64_t> steps;
-  for (const StepFolder& each : step_folders(folder)) steps.push_back(each.step);
-  return steps;
-}
-
 }  // namespace
 
 TEST_CASE("an fp16 run continues to the bit, its loss scale and its skipped steps with it",
@@ -81,17 +46,11 @@ TEST_CASE("an fp16 run continues to the bit, its loss scale and its skipped step
   plan.training.precision = Precision::fp16;
   plan.training.warmup_steps = 8;
   plan.training.loss_scale = LossScale{true, 0x1p30, 0x1p8, 1, 2, 1};  // moves by 2^8
-  const auto save = [&](Run& run, int step) {
-    Saver saver(folder.path(), 1, run.runtime, *run.all,
-                [](const std::string& line) { FAIL(line); });
-    saver.save(run.about(step));
-    CHECK(saver.finish());
-  };
   Run undisturbed(plan), broken(plan), resumed(plan);
   for (int step = 1; step <= 4; ++step) CHECK(undisturbed.step(step) == broken.step(step));
   const LossScaleState state = broken.runtime.loss_scale();
   CHECK(state.skipped > 0);
-  save(broken, 4);
+  broken.save(folder.path(), 4);
   const std::optional<Manifest> found = resumed.resume_from(folder.path());
   REQUIRE(found);
   CHECK(found->updates == 4 - state.skipped);
@@ -114,12 +73,6 @@ TEST_CASE(
     "an fp16 checkpoint goes on in another precision, without the loss scale but with the updates",
     "[exec][checkpoint]") {
   const TestFolder folder;
-  const auto save = [&](Run& run, int step) {
-    Saver saver(folder.path(), 9, run.runtime, *run.all,
-                [](const std::string& line) { FAIL(line); });
-    saver.save(run.about(step));
-    REQUIRE(saver.finish());
-  };
   const auto in = [](Precision precision) {
     Plan plan = saving_plan(small_model("gpt"));
     plan.training.precision = precision;
@@ -132,7 +85,7 @@ TEST_CASE(
   const std::int64_t skipped = scaled.runtime.loss_scale().skipped;
   REQUIRE(skipped > 0);
   REQUIRE(scaled.runtime.loss_scale().scale > 1);
-  save(scaled, 4);
+  scaled.save(folder.path(), 4);
   const StepResult next = scaled.step_at(5, 0);
   REQUIRE_FALSE(next.was_skipped);
   for (const Precision precision : {Precision::fp32, Precision::bf16}) {
@@ -142,7 +95,7 @@ TEST_CASE(
     const StepResult result = other.step_at(5, 0);
     CHECK(result.grad_norm == Approx(next.grad_norm).epsilon(0.05));
     CHECK(result.loss_scale == 1);
-    save(other, 5);
+    other.save(folder.path(), 5);
     Run back(in(Precision::fp16));
     const std::optional<Manifest> found = back.resume_from(folder.path());
     REQUIRE(found);
@@ -158,34 +111,6 @@ TEST_CASE(
   REQUIRE(fixed.resume_from(folder.path()));
   CHECK(fixed.runtime.loss_scale().scale == 64);
   CHECK(fixed.step_at(5, 0).loss_scale == 64);
-}
-
-TEST_CASE("CRC-32C of known texts", "[checkpoint]") {
-  CHECK(crc32c("123456789") == 0xe3069283);            // the check value of the catalogue
-  CHECK(crc32c(std::string(32, '\0')) == 0x8a9136aa);  // RFC 3720, B.4
-  CHECK(crc32c(std::string(32, '\xff')) == 0x62a8ab43);
-  const std::string text = "the quick brown fox jumps over the lazy dog";
-  for (std::size_t cut = 0; cut <= text.size(); ++cut) {
-    const std::uint32_t before = crc32c(text.data(), cut);
-    CHECK(crc32c(text.data() + cut, text.size() - cut, before) == crc32c(text));
-    CHECK(crc32c_by_table(text.data(), cut, 0) == before);
-  }
-}
-
-TEST_CASE("runs at equal distances are one entry", "[checkpoint]") {
-  std::vector<RepeatedRun> runs;
-  append_run(runs, 0, 2);
-  append_run(runs, 2, 2);  // follows: [0, 4)
-  append_run(runs, 10, 4);
-  append_run(runs, 20, 4);
-  append_run(runs, 30, 3);
-  REQUIRE(runs.size() == 2);
-  CHECK(runs[0].first == 0);
-  CHECK(runs[0].count == 4);
-  CHECK(runs[0].distance == 10);
-  CHECK(runs[0].times == 3);
-  CHECK(runs[1].first == 30);
-  CHECK(runs[1].count == 3);
 }
 
 TEST_CASE("a run continues from its checkpoint to the same bits", "[checkpoint]") {
@@ -264,7 +189,8 @@ TEST_CASE("a run that saves and logs every step goes as one that does neither", 
                               0,
                               plan.training.sequence_length,
                               small_model("gpt").vocabulary};
-  Run quiet(plan, "gpt", 3), busy(plan, "gpt", 3);
+  const Model model = small_model("gpt");
+  Run quiet(plan, model, 3), busy(plan, model, 3);
   quiet.loader = Loader(options);
   busy.loader = Loader(options);
   Saver saver(folder.path(), 2, busy.runtime, *busy.all,
@@ -359,7 +285,7 @@ TEST_CASE("another model or optimizer is not loaded", "[checkpoint]") {
   const TestFolder folder;
   train_and_save(folder.path(), 1, 1);
   const std::string manifest = step_folder(folder.path(), 1) + "/manifest.json: ";
-  Run llama(saving_plan(small_model("llama")), "llama");
+  Run llama(saving_plan(small_model("llama")), small_model("llama"));
   CHECK(message_of([&] { llama.resume_from(folder.path()); }) ==
         manifest +
             "is of another model: transformer.h.0.attn.c_attn.bias is not in the job's; continue "
@@ -511,130 +437,4 @@ TEST_CASE("one run at a time writes into a folder", "[checkpoint]") {
           }).find(folder.path() + ": another run (process ") == 0);
   }
   const FolderLock again(folder.path());
-}
-
-TEST_CASE("hostile headers are refused with their place", "[checkpoint]") {
-  const auto header = [](const std::string& json) {
-    const std::uint64_t length = json.size();
-    return "MWSHARD1" + std::string(reinterpret_cast<const char*>(&length), 8) + json;
-  };
-  const auto refused = [&](const std::string& bytes, std::int64_t more = 1000) {
-    return message_of(
-        [&] { parse_shard_header(bytes, static_cast<std::int64_t>(bytes.size()) + more, "f"); });
-  };
-  const auto entry = [](const std::string& shape, const std::string& runs,
-                        const std::string& offset) {
-    return R"({"name": "w", "shape": )" + shape + R"(, "runs": )" + runs + R"(, "offset": )" +
-           offset + R"(, "crc32c": ["00000000"]})";
-  };
-  const auto pieces = [&](const std::string& list, std::int64_t data_bytes) {
-    return refused(header(R"({"format": 1, "states": ["weights"], "pieces": [)" + list + "]}"),
-                   data_bytes);
-  };
-  const auto piece = [&](const std::string& shape, const std::string& runs,
-                         const std::string& offset = "0", std::int64_t data_bytes = 24) {
-    return pieces(entry(shape, runs, offset), data_bytes);
-  };
-  CHECK(piece("[2, 3]", "[0, 6, 0, 1]") == "");
-  CHECK(piece("[2, 3]", "[0, 1, 2, 3]", "0", 12) == "");
-  // What pieces claim is what the file holds: they lie one after the other and fill it.
-  const std::string three = entry("[2, 3]", "[0, 1, 2, 3]", "0");
-  CHECK(pieces(three + "," + entry("[2, 3]", "[1, 1, 2, 3]", "12"), 24) == "");
-  for (const std::string offset : {"0", "8", "16"})
-    CHECK(pieces(three + "," + entry("[2, 3]", "[1, 1, 2, 3]", offset), 24) ==
-          "f: /pieces/1/offset: expected 12, where the piece before ends");
-  CHECK(pieces(three, 16) == "f: /pieces: hold 12 bytes, but the file has 16 bytes of data");
-  CHECK(pieces("", 4) == "f: /pieces: hold 0 bytes, but the file has 4 bytes of data");
-  for (const std::int64_t less : {0, 8, 23})
-    CHECK(piece("[2, 3]", "[0, 6, 0, 1]", "0", less) ==
-          "f: /pieces/0/runs: 24 bytes from 0 on are not within the " + std::to_string(less) +
-              " bytes of data");
-  CHECK(refused("") == "f: ends at byte 1000");
-  CHECK(refused("MWSHARD2" + std::string(8, '\0')) ==
-        "f: is not a file of a checkpoint (its first bytes are others)");
-  CHECK(refused("MWSHARD1" + std::string(8, '\xff')).find("does not fit into the file's 1016") !=
-        std::string::npos);
-  CHECK(refused("MWSHARD1" + std::string(1, '\x7f') + std::string(7, '\0')) ==
-        "f: ends within its header");
-  CHECK(refused(header("{")).find("f: ") == 0);
-  CHECK(refused(header("[]")).find("f: ") == 0);
-  CHECK(refused(header(R"({"format": 2})")).find("f: /format: 2 is not known") == 0);
-  const std::string within = "f: /pieces/0/runs: run 0 is not within the 6 elements";
-  for (const std::string runs :
-       {"[0, 7, 0, 1]", "[6, 1, 0, 1]", "[-1, 2, 0, 1]", "[0, 0, 0, 1]", "[0, 1, 1, 0]",
-        "[0, 2, 1, 2]", "[0, 1, 2, 4]", "[0, 9223372036854775807, 0, 1]",
-        "[9223372036854775807, 1, 0, 1]", "[0, 1, 9223372036854775807, 2]",
-        "[0, 1, 1, 9223372036854775807]"})
-    CHECK(piece("[2, 3]", runs) == within);
-  CHECK(piece("[2, 3]", "[0, 6, 0, 1, 0, 6, 0, 1]") == "f: /pieces/0/runs: more than 6 elements");
-  CHECK(piece("[2, 3]", "[0, 6, 0]") == "f: /pieces/0/runs: expected four numbers for each run");
-  for (const std::string shape : {"[]", "[0]", "[-2, 3]", "[1, 1, 1, 1, 6]",
-                                  "[9223372036854775807, 2]", "[4294967296, 4294967296]"})
-    CHECK(piece(shape, "[0, 6, 0, 1]") == "f: /pieces/0/shape: is not the shape of a parameter");
-  for (const std::string offset : {"-4", "2", "4", "9223372036854775804"})
-    CHECK(piece("[2, 3]", "[0, 6, 0, 1]", offset) ==
-          "f: /pieces/0/offset: expected 0, where the piece before ends");
-}
-
-TEST_CASE("the counts of a manifest are whole, or refused", "[checkpoint]") {
-  Manifest manifest;
-  manifest.states = {"weights"};
-  const auto refused = [&](std::int64_t step, std::int64_t position, std::int64_t updates,
-                           std::int64_t bytes) {
-    manifest.step = step, manifest.position = position, manifest.updates = updates;
-    manifest.shards = {{"rank-00000.shard", bytes, 0}};
-    return message_of([&] {
-      const Manifest back = parse_manifest(encode(manifest), "m");
-      CHECK(back.step == step);
-      CHECK(back.position == position);
-      CHECK(back.updates == updates);
-      CHECK(back.shards[0].bytes == bytes);
-    });
-  };
-  constexpr std::int64_t most = std::int64_t{1} << 53;
-  for (const std::int64_t good :
-       {std::int64_t{0}, std::int64_t{1} << 31, (std::int64_t{1} << 32) + 2, most})
-    CHECK(refused(good, good, good, good) == "");
-  for (const std::int64_t bad : {std::int64_t{-1}, most + 1, INT64_MAX, INT64_MIN}) {
-    const std::string what = std::to_string(bad) + " is not a count from 0 to 2^53";
-    CHECK(refused(bad, 0, 0, 0) == "m: /step: " + what);
-    CHECK(refused(0, bad, 0, 0) == "m: /position: " + what);
-    CHECK(refused(0, 0, bad, 0) == "m: /updates: " + what);
-    CHECK(refused(0, 0, 0, bad) == "m: /shards/0/bytes: " + what);
-  }
-  CHECK(refused(3, 0, 4, 0) == "m: /updates: 4 are more than the 3 steps");
-  CHECK(refused(4, 0, 3, 0) == "");
-  manifest.seed = INT64_MAX;
-  CHECK(parse_manifest(encode(manifest), "m").seed == INT64_MAX);
-}
-
-TEST_CASE("hostile manifests are refused with their place", "[checkpoint]") {
-  Manifest manifest;
-  manifest.run = "r";
-  manifest.numbers["loss_scale"] = 65536;
-  manifest.states = {"weights"};
-  manifest.shards = {{"rank-00000.shard", 12, 34}};
-  const std::string good = encode(manifest);
-  const Manifest back = parse_manifest(good, "m");
-  CHECK(back.shards[0].header_checksum == 34);
-  CHECK(back.numbers.at("loss_scale") == 65536);
-  for (std::size_t cut = 0; cut < good.size(); ++cut)
-    CHECK(message_of([&] { parse_manifest(good.substr(0, cut), "m"); }).find("m: ") == 0);
-  const auto with_sum = [](std::string json) {
-    return json + "crc32c " + hex8(crc32c(json)) + "\n";
-  };
-  CHECK(message_of([&] { parse_manifest(with_sum("{}\n"), "m"); }).find("m: /format: ") == 0);
-  manifest.run = "../r";
-  CHECK(message_of([&] { parse_manifest(encode(manifest), "m"); }) ==
-        "m: /run: expected lower-case letters and digits");
-  manifest.run = "r";
-  for (const std::string& name :
-       {std::string("../other"), std::string(".hidden"), std::string(), std::string(256, 'a')}) {
-    manifest.shards[0].name = name;
-    CHECK(message_of([&] { parse_manifest(encode(manifest), "m"); }) ==
-          "m: /shards/0/name: is not the name of a file in this folder");
-  }
-  manifest.shards = {{"one", 12, 34}, {"two", 12, 34}, {"one", 12, 34}};
-  CHECK(message_of([&] { parse_manifest(encode(manifest), "m"); }) ==
-        "m: /shards/2/name: one is given twice");
 }

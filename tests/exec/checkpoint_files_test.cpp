@@ -1,0 +1,162 @@
+// The formats of a checkpoint's files: total readers of any bytes.
+#include "exec/checkpoint/crc32c.h"
+#include "exec/checkpoint/manifest.h"
+#include "exec/checkpoint/shard_file.h"
+#include "tests/catch.h"
+#include "tests/message_of.h"
+
+using namespace meshwright;
+
+TEST_CASE("CRC-32C of known texts", "[checkpoint]") {
+  CHECK(crc32c("123456789") == 0xe3069283);            // the check value of the catalogue
+  CHECK(crc32c(std::string(32, '\0')) == 0x8a9136aa);  // RFC 3720, B.4
+  CHECK(crc32c(std::string(32, '\xff')) == 0x62a8ab43);
+  const std::string text = "the quick brown fox jumps over the lazy dog";
+  for (std::size_t cut = 0; cut <= text.size(); ++cut) {
+    const std::uint32_t before = crc32c(text.data(), cut);
+    CHECK(crc32c(text.data() + cut, text.size() - cut, before) == crc32c(text));
+    CHECK(crc32c_by_table(text.data(), cut, 0) == before);
+  }
+}
+
+TEST_CASE("runs at equal distances are one entry", "[checkpoint]") {
+  std::vector<RepeatedRun> runs;
+  append_run(runs, 0, 2);
+  append_run(runs, 2, 2);  // follows: [0, 4)
+  append_run(runs, 10, 4);
+  append_run(runs, 20, 4);
+  append_run(runs, 30, 3);
+  REQUIRE(runs.size() == 2);
+  CHECK(runs[0].first == 0);
+  CHECK(runs[0].count == 4);
+  CHECK(runs[0].distance == 10);
+  CHECK(runs[0].times == 3);
+  CHECK(runs[1].first == 30);
+  CHECK(runs[1].count == 3);
+}
+
+TEST_CASE("hostile headers are refused with their place", "[checkpoint]") {
+  const auto header = [](const std::string& json) {
+    const std::uint64_t length = json.size();
+    return "MWSHARD1" + std::string(reinterpret_cast<const char*>(&length), 8) + json;
+  };
+  const auto refused = [&](const std::string& bytes, std::int64_t more = 1000) {
+    return message_of(
+        [&] { parse_shard_header(bytes, static_cast<std::int64_t>(bytes.size()) + more, "f"); });
+  };
+  const auto entry = [](const std::string& shape, const std::string& runs,
+                        const std::string& offset) {
+    return R"({"name": "w", "shape": )" + shape + R"(, "runs": )" + runs + R"(, "offset": )" +
+           offset + R"(, "crc32c": ["00000000"]})";
+  };
+  const auto pieces = [&](const std::string& list, std::int64_t data_bytes) {
+    return refused(header(R"({"format": 1, "states": ["weights"], "pieces": [)" + list + "]}"),
+                   data_bytes);
+  };
+  const auto piece = [&](const std::string& shape, const std::string& runs,
+                         const std::string& offset = "0", std::int64_t data_bytes = 24) {
+    return pieces(entry(shape, runs, offset), data_bytes);
+  };
+  CHECK(piece("[2, 3]", "[0, 6, 0, 1]") == "");
+  CHECK(piece("[2, 3]", "[0, 1, 2, 3]", "0", 12) == "");
+  // What pieces claim is what the file holds: they lie one after the other and fill it.
+  const std::string three = entry("[2, 3]", "[0, 1, 2, 3]", "0");
+  CHECK(pieces(three + "," + entry("[2, 3]", "[1, 1, 2, 3]", "12"), 24) == "");
+  for (const std::string offset : {"0", "8", "16"})
+    CHECK(pieces(three + "," + entry("[2, 3]", "[1, 1, 2, 3]", offset), 24) ==
+          "f: /pieces/1/offset: expected 12, where the piece before ends");
+  CHECK(pieces(three, 16) == "f: /pieces: hold 12 bytes, but the file has 16 bytes of data");
+  CHECK(pieces("", 4) == "f: /pieces: hold 0 bytes, but the file has 4 bytes of data");
+  for (const std::int64_t less : {0, 8, 23})
+    CHECK(piece("[2, 3]", "[0, 6, 0, 1]", "0", less) ==
+          "f: /pieces/0/runs: 24 bytes from 0 on are not within the " + std::to_string(less) +
+              " bytes of data");
+  CHECK(refused("") == "f: ends at byte 1000");
+  CHECK(refused("MWSHARD2" + std::string(8, '\0')) ==
+        "f: is not a file of a checkpoint (its first bytes are others)");
+  CHECK(refused("MWSHARD1" + std::string(8, '\xff')).find("does not fit into the file's 1016") !=
+        std::string::npos);
+  CHECK(refused("MWSHARD1" + std::string(1, '\x7f') + std::string(7, '\0')) ==
+        "f: ends within its header");
+  CHECK(refused(header("{")).find("f: ") == 0);
+  CHECK(refused(header("[]")).find("f: ") == 0);
+  CHECK(refused(header(R"({"format": 2})")).find("f: /format: 2 is not known") == 0);
+  const std::string within = "f: /pieces/0/runs: run 0 is not within the 6 elements";
+  for (const std::string runs :
+       {"[0, 7, 0, 1]", "[6, 1, 0, 1]", "[-1, 2, 0, 1]", "[0, 0, 0, 1]", "[0, 1, 1, 0]",
+        "[0, 2, 1, 2]", "[0, 1, 2, 4]", "[0, 9223372036854775807, 0, 1]",
+        "[9223372036854775807, 1, 0, 1]", "[0, 1, 9223372036854775807, 2]",
+        "[0, 1, 1, 9223372036854775807]"})
+    CHECK(piece("[2, 3]", runs) == within);
+  CHECK(piece("[2, 3]", "[0, 6, 0, 1, 0, 6, 0, 1]") == "f: /pieces/0/runs: more than 6 elements");
+  CHECK(piece("[2, 3]", "[0, 6, 0]") == "f: /pieces/0/runs: expected four numbers for each run");
+  for (const std::string shape : {"[]", "[0]", "[-2, 3]", "[1, 1, 1, 1, 6]",
+                                  "[9223372036854775807, 2]", "[4294967296, 4294967296]"})
+    CHECK(piece(shape, "[0, 6, 0, 1]") == "f: /pieces/0/shape: is not the shape of a parameter");
+  for (const std::string offset : {"-4", "2", "4", "9223372036854775804"})
+    CHECK(piece("[2, 3]", "[0, 6, 0, 1]", offset) ==
+          "f: /pieces/0/offset: expected 0, where the piece before ends");
+}
+
+TEST_CASE("the counts of a manifest are whole, or refused", "[checkpoint]") {
+  Manifest manifest;
+  manifest.states = {"weights"};
+  const auto refused = [&](std::int64_t step, std::int64_t position, std::int64_t updates,
+                           std::int64_t bytes) {
+    manifest.step = step, manifest.position = position, manifest.updates = updates;
+    manifest.shards = {{"rank-00000.shard", bytes, 0}};
+    return message_of([&] {
+      const Manifest back = parse_manifest(encode(manifest), "m");
+      CHECK(back.step == step);
+      CHECK(back.position == position);
+      CHECK(back.updates == updates);
+      CHECK(back.shards[0].bytes == bytes);
+    });
+  };
+  constexpr std::int64_t most = std::int64_t{1} << 53;
+  for (const std::int64_t good :
+       {std::int64_t{0}, std::int64_t{1} << 31, (std::int64_t{1} << 32) + 2, most})
+    CHECK(refused(good, good, good, good) == "");
+  for (const std::int64_t bad : {std::int64_t{-1}, most + 1, INT64_MAX, INT64_MIN}) {
+    const std::string what = std::to_string(bad) + " is not a count from 0 to 2^53";
+    CHECK(refused(bad, 0, 0, 0) == "m: /step: " + what);
+    CHECK(refused(0, bad, 0, 0) == "m: /position: " + what);
+    CHECK(refused(0, 0, bad, 0) == "m: /updates: " + what);
+    CHECK(refused(0, 0, 0, bad) == "m: /shards/0/bytes: " + what);
+  }
+  CHECK(refused(3, 0, 4, 0) == "m: /updates: 4 are more than the 3 steps");
+  CHECK(refused(4, 0, 3, 0) == "");
+  manifest.seed = INT64_MAX;
+  CHECK(parse_manifest(encode(manifest), "m").seed == INT64_MAX);
+}
+
+TEST_CASE("hostile manifests are refused with their place", "[checkpoint]") {
+  Manifest manifest;
+  manifest.run = "r";
+  manifest.numbers["loss_scale"] = 65536;
+  manifest.states = {"weights"};
+  manifest.shards = {{"rank-00000.shard", 12, 34}};
+  const std::string good = encode(manifest);
+  const Manifest back = parse_manifest(good, "m");
+  CHECK(back.shards[0].header_checksum == 34);
+  CHECK(back.numbers.at("loss_scale") == 65536);
+  for (std::size_t cut = 0; cut < good.size(); ++cut)
+    CHECK(message_of([&] { parse_manifest(good.substr(0, cut), "m"); }).find("m: ") == 0);
+  const auto with_sum = [](std::string json) {
+    return json + "crc32c " + hex8(crc32c(json)) + "\n";
+  };
+  CHECK(message_of([&] { parse_manifest(with_sum("{}\n"), "m"); }).find("m: /format: ") == 0);
+  manifest.run = "../r";
+  CHECK(message_of([&] { parse_manifest(encode(manifest), "m"); }) ==
+        "m: /run: expected lower-case letters and digits");
+  manifest.run = "r";
+  for (const std::string& name :
+       {std::string("../other"), std::string(".hidden"), std::string(), std::string(256, 'a')}) {
+    manifest.shards[0].name = name;
+    CHECK(message_of([&] { parse_manifest(encode(manifest), "m"); }) ==
+          "m: /shards/0/name: is not the name of a file in this folder");
+  }
+  manifest.shards = {{"one", 12, 34}, {"two", 12, 34}, {"one", 12, 34}};
+  CHECK(message_of([&] { parse_manifest(encode(manifest), "m"); }) ==
+        "m: /shards/2/name: one is given twice");
+}

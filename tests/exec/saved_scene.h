@@ -1,0 +1,38 @@
+// A folder with the checkpoints of steps 1 and 2, and a run that is to save step 3 there.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "tests/exec/saving_run.h"
+#include "tests/test_folder.h"
+
+namespace meshwright {
+
+// Every file below a folder, by its path in it; folders too, which end in a slash.
+using Contents = std::map<std::string, std::string>;
+Contents contents_of(const std::string& folder);
+
+class SavedScene {
+ public:
+  SavedScene();
+
+  void begin(const std::string& folder) const;  // an empty one
+  // Whether the checkpoint of step 1, 2 or 3 is there to the last byte.
+  bool holds(const std::string& folder, std::int64_t step) const;
+  // The step that a run resumes from, with that step's parameters; -1: none. Damage is an error of
+  // the test, but where it may be there.
+  std::int64_t newest(const std::string& folder, bool may_be_damaged = false);
+  // Step 4 is saved, and the one that a run resumes from.
+  void check_next_save(const std::string& folder);
+
+  SavingRun run;  // after step 3
+
+ private:
+  TestFolder good_;
+  std::map<std::int64_t, std::string> hashes_;  // of the parameters, by step
+  std::map<std::int64_t, Contents> contents_;
+  SavingRun reader_;
+};
+
+}  // namespace meshwright
