@@ -72,6 +72,7 @@ struct Model {
   int embedding_width() const { return embedding > 0 ? embedding : hidden; }
   bool shares_layers() const;  // all blocks have the same parameters
   ModelSizes sizes() const;
+  bool operator==(const Model&) const = default;
 };
 
 std::string zoo_folder();  // models/zoo of the source tree

@@ -34,6 +34,7 @@ struct LossScale {
   bool dynamic = false;
   double initial = 1, factor = 2, minimum = 1;
   int window = 1000, hysteresis = 1;
+  bool operator==(const LossScale&) const = default;
 };
 
 struct Training {
@@ -76,6 +77,7 @@ struct Training {
   LossScale settled_loss_scale() const {
     return loss_scale.value_or(LossScale{.dynamic = true, .initial = 4294967296.0});
   }
+  bool operator==(const Training&) const = default;
 };
 
 struct Parallelism {
@@ -107,6 +109,7 @@ struct Parallelism {
     return offload_horizon > 0 ? offload_horizon : offload == "layers" ? 2 : 4;
   }
   Degrees degrees() const { return {pipeline, tensor, data, context, shard, expert}; }
+  bool operator==(const Parallelism&) const = default;
 };
 
 struct Plan {
@@ -139,6 +142,7 @@ struct Plan {
     d.shard = shard_group();
     return d;
   }
+  bool operator==(const Plan&) const = default;
 };
 
 // The sizes that the rules look at; from the model, known before any graph is built.

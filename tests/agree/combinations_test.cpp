@@ -1,5 +1,5 @@
 // Features together: plans drawn at random from the product of all that a plan can say train like
-// one process. MESHWRIGHT_COMBINATIONS (200) plans are drawn, from the seed
+// one process. MESHWRIGHT_COMBINATIONS (50) plans are drawn, from the seed
 // MESHWRIGHT_SEED.
 #include <cstdlib>
 #include <map>
@@ -10,7 +10,7 @@
 #include "models/passes/pass.h"
 #include "tests/agree/rounding.h"
 #include "tests/agree/variants.h"
-#include "tests/exec/worlds.h"
+#include "tests/exec/on_ranks.h"
 
 using namespace meshwright;
 
@@ -152,9 +152,9 @@ void compare(const Model& model, const Plan& plan, const Trained& got, const Pla
 
 }  // namespace
 
-TEST_CASE("features drawn at random train together like one process", "[agree][mpi]") {
+TEST_CASE_ON_RANKS("features drawn at random train together like one process", "[agree][mpi]") {
   World& world = test_world();
-  const int wanted = setting("MESHWRIGHT_COMBINATIONS", 200);
+  const int wanted = setting("MESHWRIGHT_COMBINATIONS", 50);
   Draw draw(setting("MESHWRIGHT_SEED", 1));
   int drawn = 0;
   for (int made = 0; made < wanted; ++drawn) {

@@ -1,7 +1,7 @@
 // Dropout drops the same elements in any degrees, under any recomputation and in every run: one
 // process and many train alike.
 #include "tests/agree/variants.h"
-#include "tests/exec/worlds.h"
+#include "tests/exec/on_ranks.h"
 
 using namespace meshwright;
 
@@ -44,7 +44,7 @@ void drop(Plan& plan) {
 
 }  // namespace
 
-TEST_CASE("dropout is the same under all degrees and recomputation", "[agree][mpi]") {
+TEST_CASE_ON_RANKS("dropout is the same under all degrees and recomputation", "[agree][mpi]") {
   World& world = test_world();
   for_each_variant(variants, world, [&](const Model& model, Plan plan) {
     drop(plan);
@@ -52,7 +52,8 @@ TEST_CASE("dropout is the same under all degrees and recomputation", "[agree][mp
   });
 }
 
-TEST_CASE("dropout gives the same bits twice, and another seed other ones", "[agree][mpi]") {
+TEST_CASE_ON_RANKS("dropout gives the same bits twice, and another seed other ones",
+                   "[agree][mpi]") {
   World& world = test_world();
   const Model model = eight_blocks("gpt");
   Plan plan = base_plan(model, {1, 1, world.size()});

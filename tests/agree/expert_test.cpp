@@ -3,7 +3,7 @@
 // forward pass as it is; only sums of gradients come in another order.)
 #include "tests/agree/rounding.h"
 #include "tests/agree/variants.h"
-#include "tests/exec/worlds.h"
+#include "tests/exec/on_ranks.h"
 
 using namespace meshwright;
 
@@ -74,12 +74,12 @@ void for_expert_variants(const Model& model, const Visit& visit) {
 
 }  // namespace
 
-TEST_CASE("ranks that share the experts train like one process", "[agree][mpi]") {
+TEST_CASE_ON_RANKS("ranks that share the experts train like one process", "[agree][mpi]") {
   const Model model = small_model("mixtral");
   for_expert_variants(model, [&](const Plan& plan) { check_plan(model, plan, test_world()); });
 }
 
-TEST_CASE("AdamW and clipping see every expert once", "[agree][mpi]") {
+TEST_CASE_ON_RANKS("AdamW and clipping see every expert once", "[agree][mpi]") {
   World& world = test_world();
   const Model model = small_model("mixtral");
   Plan alone = on_one_process(base_plan(model, {}));
@@ -97,7 +97,7 @@ TEST_CASE("AdamW and clipping see every expert once", "[agree][mpi]") {
   });
 }
 
-TEST_CASE("no token is dropped where every expert has room for all", "[agree][mpi]") {
+TEST_CASE_ON_RANKS("no token is dropped where every expert has room for all", "[agree][mpi]") {
   Model model = small_model("mixtral");
   const Plan plan = on_one_process(base_plan(model, {}));
   const auto losses = [&](double factor) {
@@ -109,7 +109,7 @@ TEST_CASE("no token is dropped where every expert has room for all", "[agree][mp
   CHECK(losses(1) != unbounded);
 }
 
-TEST_CASE("the balancing loss is part of the loss, and trains", "[agree][mpi]") {
+TEST_CASE_ON_RANKS("the balancing loss is part of the loss, and trains", "[agree][mpi]") {
   Model model = small_model("mixtral");
   const Plan plan = on_one_process(base_plan(model, {}));
   const auto with = [&](double coefficient) {
@@ -126,18 +126,18 @@ TEST_CASE("the balancing loss is part of the loss, and trains", "[agree][mpi]") 
 
 // In 16 bits too the forward pass is the same to the bit; gradients are summed in fp32. What one
 // step makes of that is rounded to the same 16 bits but for weights that lie just between two.
-TEST_CASE("experts in 16 bits train alike", "[agree][mpi]") {
+TEST_CASE_ON_RANKS("experts in 16 bits train alike", "[agree][mpi]") {
   World& world = test_world();
   const Model model = small_model("mixtral");
-  const Precision precision = GENERATE(Precision::bf16, Precision::fp16);
-  for_expert_variants(model, [&](Plan plan) {
-    store_in(precision, plan);
-    Plan alone = on_one_process(plan);
-    alone.training.micro_batch = plan.training.micro_batch;
-    // Other levels round elsewhere.
-    alone.training.compiler = plan.training.compiler;
-    const Trained expected = train_alone(model, alone), got = train(model, plan, world);
-    CHECK(got.losses[0] == Approx(expected.losses[0]).epsilon(1e-12));
-    CHECK(largest_difference(got, expected) <= loss_bound * unit_of(precision));
-  });
+  for (const Precision precision : {Precision::bf16, Precision::fp16})
+    for_expert_variants(model, [&](Plan plan) {
+      store_in(precision, plan);
+      Plan alone = on_one_process(plan);
+      alone.training.micro_batch = plan.training.micro_batch;
+      // Other levels round elsewhere.
+      alone.training.compiler = plan.training.compiler;
+      const Trained &expected = train_alone(model, alone), got = train(model, plan, world);
+      CHECK(got.losses[0] == Approx(expected.losses[0]).epsilon(1e-12));
+      CHECK(largest_difference(got, expected) <= loss_bound * unit_of(precision));
+    });
 }

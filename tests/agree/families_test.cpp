@@ -1,7 +1,7 @@
 // Models of further families train alike under all degrees.
 #include "tests/agree/variants.h"
 #include "tests/catch.h"
-#include "tests/exec/worlds.h"
+#include "tests/exec/on_ranks.h"
 
 using namespace meshwright;
 
@@ -119,7 +119,7 @@ constexpr SmallDegrees cases[] = {
 
 }  // namespace
 
-TEST_CASE("further families train alike under all degrees", "[agree][mpi]") {
+TEST_CASE_ON_RANKS("further families train alike under all degrees", "[agree][mpi]") {
   World& world = test_world();
   for (const char* name : {"distilbert", "albert", "vit", "bart", "t5", "t5-v1_1"})
     for (const SmallDegrees& degrees : cases)
@@ -134,7 +134,7 @@ TEST_CASE("further families train alike under all degrees", "[agree][mpi]") {
       }
 }
 
-TEST_CASE("further families train alike in less usual ways", "[agree][mpi]") {
+TEST_CASE_ON_RANKS("further families train alike in less usual ways", "[agree][mpi]") {
   const auto check_model = [&](const char* name, const Model& model,
                                std::span<const Variant> variants) {
     World& world = test_world();

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "tests/agree/variants.h"
-#include "tests/exec/worlds.h"
+#include "tests/exec/on_ranks.h"
 
 using namespace meshwright;
 
@@ -77,7 +77,7 @@ constexpr Variant variants[] = {
 
 }  // namespace
 
-TEST_CASE("training at any compiler level is the same training", "[agree][mpi]") {
+TEST_CASE_ON_RANKS("training at any compiler level is the same training", "[agree][mpi]") {
   if (test_world().size() > 1) return;
   for (const char* family : {"gpt", "llama", "bert"})
     for (const Change change : {nothing, drop, unfused, all_of<unfused, drop>})
@@ -85,7 +85,7 @@ TEST_CASE("training at any compiler level is the same training", "[agree][mpi]")
         check_levels(small_model(family), change, optimizer);
 }
 
-TEST_CASE("so it is for other families and optimizers", "[agree][mpi]") {
+TEST_CASE_ON_RANKS("so it is for other families and optimizers", "[agree][mpi]") {
   if (test_world().size() > 1) return;
   for (const Model& model : other_models()) check_levels(model, unfused, OptimizerKind::sgd);
   check_levels(small_model("mixtral"), unfused, OptimizerKind::sgd);
@@ -93,13 +93,13 @@ TEST_CASE("so it is for other families and optimizers", "[agree][mpi]") {
     check_levels(small_model("gpt"), nothing, optimizer);
 }
 
-TEST_CASE("level none trains alike under all degrees", "[agree][mpi]") {
+TEST_CASE_ON_RANKS("level none trains alike under all degrees", "[agree][mpi]") {
   World& world = test_world();
   for_each_variant(variants, world,
                    [&](const Model& model, const Plan& plan) { check_plan(model, plan, world); });
 }
 
-TEST_CASE("and so it does where ranks share the experts", "[agree][mpi]") {
+TEST_CASE_ON_RANKS("and so it does where ranks share the experts", "[agree][mpi]") {
   World& world = test_world();
   const Model model = small_model("mixtral");
   Plan plan = base_plan(model, {1, 1, world.size()});

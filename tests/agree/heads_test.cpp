@@ -1,7 +1,7 @@
 // Masked language models and question answering train alike under all degrees.
 #include "tests/agree/training.h"
 #include "tests/catch.h"
-#include "tests/exec/worlds.h"
+#include "tests/exec/on_ranks.h"
 
 using namespace meshwright;
 
@@ -18,7 +18,7 @@ constexpr Case cases[] = {{2, {2, 1, 1}},       {2, {1, 2, 1}}, {2, {1, 1, 2, 2,
 
 }  // namespace
 
-TEST_CASE("the heads mlm and qa train alike under all degrees", "[agree][mpi]") {
+TEST_CASE_ON_RANKS("the heads mlm and qa train alike under all degrees", "[agree][mpi]") {
   World& world = test_world();
   for (const Head head : {Head::mlm, Head::qa})
     for (const Case& one : cases) {

@@ -5,7 +5,7 @@
 
 #include "tests/agree/training.h"
 #include "tests/catch.h"
-#include "tests/exec/worlds.h"
+#include "tests/exec/on_ranks.h"
 
 using namespace meshwright;
 
@@ -65,17 +65,17 @@ void check_all(const Model& model, const std::vector<Plan>& plans, OptimizerKind
 
 }  // namespace
 
-TEST_CASE("every layout and batch trains a GPT alike", "[agree][mpi]") {
+TEST_CASE_ON_RANKS("every layout and batch trains a GPT alike", "[agree][mpi]") {
   const Model model = eight_blocks("gpt");
   check_all(model, plans_on(test_world().size(), model), OptimizerKind::sgd);
 }
 
-TEST_CASE("every layout and batch trains a Llama alike under AdamW", "[agree][mpi]") {
+TEST_CASE_ON_RANKS("every layout and batch trains a Llama alike under AdamW", "[agree][mpi]") {
   const Model model = eight_blocks("llama");
   check_all(model, plans_on(test_world().size(), model), OptimizerKind::adamw);
 }
 
-TEST_CASE("other families train alike in layouts speed and memory", "[agree][mpi]") {
+TEST_CASE_ON_RANKS("other families train alike in layouts speed and memory", "[agree][mpi]") {
   if (test_world().size() == 1) return;
   std::vector<Model> models = other_models();
   for (const Head head :
@@ -95,7 +95,7 @@ TEST_CASE("other families train alike in layouts speed and memory", "[agree][mpi
   }
 }
 
-TEST_CASE("layouts go with everything that replicas and stages share", "[agree][mpi]") {
+TEST_CASE_ON_RANKS("layouts go with everything that replicas and stages share", "[agree][mpi]") {
   if (test_world().size() != 4) return;
   const Model model = eight_blocks("gpt");
   std::vector<Plan> plans;

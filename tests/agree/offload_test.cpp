@@ -1,6 +1,6 @@
 // Activations that wait in another memory come back as they left: the model trains alike.
 #include "tests/agree/variants.h"
-#include "tests/exec/worlds.h"
+#include "tests/exec/on_ranks.h"
 
 using namespace meshwright;
 
@@ -38,7 +38,7 @@ constexpr Variant variants[] = {
 
 }  // namespace
 
-TEST_CASE("offloaded activations train alike", "[agree][mpi]") {
+TEST_CASE_ON_RANKS("offloaded activations train alike", "[agree][mpi]") {
   World& world = test_world();
   for_each_variant(variants, world,
                    [&](const Model& model, const Plan& plan) { check_plan(model, plan, world); });

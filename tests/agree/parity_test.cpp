@@ -7,7 +7,7 @@
 
 #include "tests/agree/variants.h"
 #include "tests/catch.h"
-#include "tests/exec/worlds.h"
+#include "tests/exec/on_ranks.h"
 
 using namespace meshwright;
 
@@ -104,13 +104,13 @@ constexpr Variant variants[] = {
 
 }  // namespace
 
-TEST_CASE("less usual ways of cutting a model train it alike", "[agree][mpi]") {
+TEST_CASE_ON_RANKS("less usual ways of cutting a model train it alike", "[agree][mpi]") {
   World& world = test_world();
   for_each_variant(variants, world,
                    [&](const Model& model, const Plan& plan) { check_plan(model, plan, world); });
 }
 
-TEST_CASE("other families and uneven stages train alike", "[agree][mpi]") {
+TEST_CASE_ON_RANKS("other families and uneven stages train alike", "[agree][mpi]") {
   World& world = test_world();
   if (world.size() != 4) return;
   for (const Model& model : other_models())
@@ -124,6 +124,8 @@ TEST_CASE("other families and uneven stages train alike", "[agree][mpi]") {
     }
 }
 
-TEST_CASE("a GPT trains alike under all degrees", "[agree][mpi]") { check_parity("gpt"); }
+TEST_CASE_ON_RANKS("a GPT trains alike under all degrees", "[agree][mpi]") { check_parity("gpt"); }
 
-TEST_CASE("a Llama trains alike under all degrees", "[agree][mpi]") { check_parity("llama"); }
+TEST_CASE_ON_RANKS("a Llama trains alike under all degrees", "[agree][mpi]") {
+  check_parity("llama");
+}

@@ -7,8 +7,8 @@
 #include "exec/comm/self.h"
 #include "tests/agree/rounding.h"
 #include "tests/agree/variants.h"
+#include "tests/exec/on_ranks.h"
 #include "tests/exec/small_run.h"
-#include "tests/exec/worlds.h"
 
 using namespace meshwright;
 
@@ -82,15 +82,15 @@ void check_precision(Precision precision) {
 
 }  // namespace
 
-TEST_CASE("bf16 trains alike under all degrees, and close to fp32", "[agree][mpi]") {
+TEST_CASE_ON_RANKS("bf16 trains alike under all degrees, and close to fp32", "[agree][mpi]") {
   check_precision(Precision::bf16);
 }
 
-TEST_CASE("fp16 trains alike under all degrees, and close to fp32", "[agree][mpi]") {
+TEST_CASE_ON_RANKS("fp16 trains alike under all degrees, and close to fp32", "[agree][mpi]") {
   check_precision(Precision::fp16);
 }
 
-TEST_CASE("LAMB's trust is that of whole parameters, whatever the cut", "[agree][mpi]") {
+TEST_CASE_ON_RANKS("LAMB's trust is that of whole parameters, whatever the cut", "[agree][mpi]") {
   World& world = test_world();
   for_each_variant(variants, world, [&](const Model& model, Plan plan) {
     plan.training.optimizer = OptimizerKind::lamb;
@@ -101,7 +101,7 @@ TEST_CASE("LAMB's trust is that of whole parameters, whatever the cut", "[agree]
 
 // A moving scale that begins too high: all ranks skip the same steps. One rounding decides when a
 // gradient overflows, so one process may skip one more or less.
-TEST_CASE("all ranks skip the same steps", "[agree][mpi]") {
+TEST_CASE_ON_RANKS("all ranks skip the same steps", "[agree][mpi]") {
   World& world = test_world();
   const Model model = eight_blocks("gpt");
   const SmallDegrees degrees = world.size() == 1   ? SmallDegrees{}

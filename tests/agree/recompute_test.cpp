@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "tests/agree/variants.h"
-#include "tests/exec/worlds.h"
+#include "tests/exec/on_ranks.h"
 
 using namespace meshwright;
 
@@ -74,7 +74,7 @@ void compare_bits(const Model& model, Plan plan, World& world) {
 
 }  // namespace
 
-TEST_CASE("a budget of memory changes no bit", "[agree][mpi]") {
+TEST_CASE_ON_RANKS("a budget of memory changes no bit", "[agree][mpi]") {
   World& world = test_world();
   for_each_variant(budgets, world,
                    [&](const Model& model, const Plan& plan) { compare_bits(model, plan, world); });
@@ -85,13 +85,13 @@ TEST_CASE("a budget of memory changes no bit", "[agree][mpi]") {
   compare_bits(experts, plan, world);
 }
 
-TEST_CASE("groups of recomputed blocks train alike", "[agree][mpi]") {
+TEST_CASE_ON_RANKS("groups of recomputed blocks train alike", "[agree][mpi]") {
   World& world = test_world();
   for_each_variant(variants, world,
                    [&](const Model& model, const Plan& plan) { check_plan(model, plan, world); });
 }
 
-TEST_CASE("recomputed modules train alike", "[agree][mpi]") {
+TEST_CASE_ON_RANKS("recomputed modules train alike", "[agree][mpi]") {
   World& world = test_world();
   for (const char* family : {"gpt", "llama"}) {
     const Model model = eight_blocks(family);

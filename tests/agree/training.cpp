@@ -1,6 +1,7 @@
 #include "tests/agree/training.h"
 
 #include <cmath>
+#include <deque>
 
 #include "tests/catch.h"
 
@@ -12,10 +13,18 @@ Trained train(const Model& model, const Plan& plan, World& world) {
   return train(run);
 }
 
-Trained train_alone(const Model& model, const Plan& plan) {
+const Trained& train_alone(const Model& model, const Plan& plan) {
+  struct Known {
+    Model model;
+    Plan plan;
+    Trained trained;
+  };
+  static std::deque<Known> all;
+  for (const Known& known : all)
+    if (known.model == model && known.plan == plan) return known.trained;
   SmallRun run(model, plan);
   verify(run.stages);
-  return train(run);
+  return all.emplace_back(Known{model, plan, train(run)}).trained;
 }
 
 Plan base_plan(const Model& model, SmallDegrees degrees) {
@@ -104,7 +113,7 @@ std::vector<Model> other_models() {
 }
 
 void check_plan(const Model& model, const Plan& plan, World& world) {
-  const Trained expected = train_alone(model, on_one_process(plan));
+  const Trained& expected = train_alone(model, on_one_process(plan));
   const Trained got = train(model, plan, world);
   compare_losses(got, expected);
   if (world.rank() == 0) compare_each(got, expected);

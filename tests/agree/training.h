@@ -14,7 +14,8 @@ constexpr int parity_steps = 20;
 
 // The plan's steps in its degrees on the ranks of `world`; every rank calls it.
 Trained train(const Model& model, const Plan& plan, World& world);
-Trained train_alone(const Model& model, const Plan& plan);  // in this process
+// In this process; what is asked for again is not trained again.
+const Trained& train_alone(const Model& model, const Plan& plan);
 
 Model eight_blocks(const std::string& family);  // two chunks on each of four stages
 // Grouped queries, rotary variants, parallel residuals, ALiBi; layers that no number of stages

@@ -1,7 +1,7 @@
 // The zero-bubble schedule trains what 1f1b trains, bit for bit: every gradient sums the same
 // micro-batches in the same order.
 #include "tests/agree/variants.h"
-#include "tests/exec/worlds.h"
+#include "tests/exec/on_ranks.h"
 
 using namespace meshwright;
 
@@ -31,7 +31,7 @@ constexpr Variant variants[] = {
 
 }  // namespace
 
-TEST_CASE("zero_bubble trains bit for bit like 1f1b", "[agree][mpi]") {
+TEST_CASE_ON_RANKS("zero_bubble trains bit for bit like 1f1b", "[agree][mpi]") {
   World& world = test_world();
   for_each_variant(variants, world, [&](const Model& model, Plan plan) {
     plan.training.optimizer = OptimizerKind::adamw;
@@ -43,7 +43,7 @@ TEST_CASE("zero_bubble trains bit for bit like 1f1b", "[agree][mpi]") {
   });
 }
 
-TEST_CASE("zero_bubble trains like one process", "[agree][mpi]") {
+TEST_CASE_ON_RANKS("zero_bubble trains like one process", "[agree][mpi]") {
   World& world = test_world();
   if (world.size() == 1) return;
   for (const char* family : {"gpt", "bert"})

@@ -14,20 +14,13 @@ namespace emulated {
 
 namespace {
 
-// Frames with red zones, and without optimisation, are large.
-#ifdef __SANITIZE_ADDRESS__
-constexpr std::size_t stack_bytes = 512 << 10;
-#else
-constexpr std::size_t stack_bytes = 128 << 10;
-#endif
-
 std::size_t page() {
   static const auto bytes = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   return bytes;
 }
 
 // A page below the stack that is out of reach: a kernel that needs more stops there.
-char* allocate_stack() {
+char* allocate_stack(std::size_t stack_bytes) {
   void* memory = mmap(nullptr, page() + stack_bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
@@ -36,23 +29,18 @@ char* allocate_stack() {
 }
 
 #ifdef __SANITIZE_ADDRESS__
-// The stack that resumes fibers, as the sanitizer sees it.
-const void* scheduler_stack;
-std::size_t scheduler_stack_bytes;
-
+constexpr std::size_t frames_grow = 4;  // with red zones, and without optimisation
 void before_switch(void** fake, const void* bottom, std::size_t bytes) {
   __sanitizer_start_switch_fiber(fake, bottom, bytes);
 }
-void after_switch(void* fake) { __sanitizer_finish_switch_fiber(fake, nullptr, nullptr); }
-void after_first_switch() {
-  __sanitizer_finish_switch_fiber(nullptr, &scheduler_stack, &scheduler_stack_bytes);
+// `from`, `bytes`: the stack that was left.
+void after_switch(void* fake, const void** from = nullptr, std::size_t* bytes = nullptr) {
+  __sanitizer_finish_switch_fiber(fake, from, bytes);
 }
 #else
-constexpr const void* scheduler_stack = nullptr;
-constexpr std::size_t scheduler_stack_bytes = 0;
+constexpr std::size_t frames_grow = 1;
 void before_switch(void**, const void*, std::size_t) {}
-void after_switch(void*) {}
-void after_first_switch() {}
+void after_switch(void*, const void** = nullptr, std::size_t* = nullptr) {}
 #endif
 
 Fiber* running;
@@ -87,61 +75,53 @@ emulated_switch_stack:
 .popsection
 )");
 
-static void* scheduler;
+static void go(void*& from, void*& to) { emulated_switch_stack(&from, to); }
 
-Fiber::Fiber(void (*main)()) : memory_(allocate_stack()) {
+Fiber::Fiber(void (*main)(), std::size_t stack_bytes)
+    : stack_bytes_(frames_grow * stack_bytes), memory_(allocate_stack(stack_bytes_)) {
   // Six registers, where to return to, and a return address of `main` itself that aligns its frame.
-  auto* top = reinterpret_cast<std::uintptr_t*>(memory_ + page() + stack_bytes);
+  auto* top = reinterpret_cast<std::uintptr_t*>(memory_ + page() + stack_bytes_);
   top[-2] = reinterpret_cast<std::uintptr_t>(main);
-  stack_pointer_ = top - 8;
-}
-
-void Fiber::resume() {
-  running = this;
-  void* fake = nullptr;
-  before_switch(&fake, memory_ + page(), stack_bytes);
-  emulated_switch_stack(&scheduler, stack_pointer_);
-  after_switch(fake);
-}
-
-void Fiber::pause() {
-  void* fake = nullptr;
-  before_switch(&fake, scheduler_stack, scheduler_stack_bytes);
-  emulated_switch_stack(&running->stack_pointer_, scheduler);
-  after_switch(fake);
+  own_ = top - 8;
 }
 
 #else
 
-static ucontext_t scheduler;
+static void go(ucontext_t& from, ucontext_t& to) { swapcontext(&from, &to); }
 
-Fiber::Fiber(void (*main)()) : memory_(allocate_stack()) {
-  getcontext(&context_);
-  context_.uc_stack.ss_sp = memory_ + page();
-  context_.uc_stack.ss_size = stack_bytes;
-  context_.uc_link = nullptr;
-  makecontext(&context_, main, 0);
-}
-
-void Fiber::resume() {
-  running = this;
-  void* fake = nullptr;
-  before_switch(&fake, memory_ + page(), stack_bytes);
-  swapcontext(&scheduler, &context_);
-  after_switch(fake);
-}
-
-void Fiber::pause() {
-  void* fake = nullptr;
-  before_switch(&fake, scheduler_stack, scheduler_stack_bytes);
-  swapcontext(&running->context_, &scheduler);
-  after_switch(fake);
+Fiber::Fiber(void (*main)(), std::size_t stack_bytes)
+    : stack_bytes_(frames_grow * stack_bytes), memory_(allocate_stack(stack_bytes_)) {
+  getcontext(&own_);
+  own_.uc_stack.ss_sp = memory_ + page();
+  own_.uc_stack.ss_size = stack_bytes_;
+  own_.uc_link = nullptr;
+  makecontext(&own_, main, 0);
 }
 
 #endif
 
-void Fiber::begin() { after_first_switch(); }
+void Fiber::resume() {
+  Fiber* resumer = running;
+  running = this;
+  void* fake = nullptr;
+  before_switch(&fake, memory_ + page(), stack_bytes_);
+  go(resumer_, own_);
+  after_switch(fake);
+  running = resumer;
+}
 
-Fiber::~Fiber() { munmap(memory_, page() + stack_bytes); }
+void Fiber::pause() {
+  Fiber& fiber = *running;
+  void* fake = nullptr;
+  before_switch(&fake, fiber.resumer_stack_, fiber.resumer_stack_bytes_);
+  go(fiber.own_, fiber.resumer_);
+  after_switch(fake, &fiber.resumer_stack_, &fiber.resumer_stack_bytes_);
+}
+
+void Fiber::begin() {
+  after_switch(nullptr, &running->resumer_stack_, &running->resumer_stack_bytes_);
+}
+
+Fiber::~Fiber() { munmap(memory_, page() + stack_bytes_); }
 
 }  // namespace emulated

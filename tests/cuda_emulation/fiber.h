@@ -1,4 +1,5 @@
-// Stacks that take turns on one processor: a thread of an emulated block has one.
+// Stacks that take turns on one processor: a thread of an emulated block has one, and so has a rank
+// of tests/exec/ranks_in_turn.h. A fiber may resume others.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +13,8 @@ namespace emulated {
 // Runs `main`, which never returns, a part at a time.
 class Fiber {
  public:
-  explicit Fiber(void (*main)());
+  static constexpr std::size_t small_stack = 128 << 10;
+  explicit Fiber(void (*main)(), std::size_t stack_bytes = small_stack);
   ~Fiber();
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
@@ -22,12 +24,17 @@ class Fiber {
   static void begin();  // the first thing in `main`
 
  private:
-  char* memory_;
 #ifdef __x86_64__
-  void* stack_pointer_;
+  using Place = void*;  // the stack pointer, with the registers above it
 #else
-  ucontext_t context_;
+  using Place = ucontext_t;
 #endif
+  std::size_t stack_bytes_;
+  char* memory_;
+  Place own_, resumer_;
+  // Of whoever resumed it, as the sanitizer sees it.
+  const void* resumer_stack_ = nullptr;
+  std::size_t resumer_stack_bytes_ = 0;
 };
 
 }  // namespace emulated

@@ -1,21 +1,36 @@
-// Entry point of the tests that mpirun starts: every rank runs all cases, and leaves with an error
-// when one of its checks fails. The argument `--messages` forbids shared memory, `--hosts-of-2`
-// pretends that every two ranks have a host of their own.
+// Entry point of the tests on several ranks. Under mpirun every rank runs all cases, and leaves
+// with an error when one of its checks fails; the argument `--messages` forbids shared memory,
+// `--hosts-of-2` pretends that every two ranks have a host of their own. Without it the cases of
+// on_ranks.h run in this process.
 #define CATCH_CONFIG_RUNNER
+#include <cstdlib>
 #include <cstring>
 
-#include "tests/catch.h"
-#include "tests/exec/worlds.h"
+#include "tests/exec/on_ranks.h"
 #if __has_include(<catch2/catch_session.hpp>)
 #include <catch2/catch_session.hpp>
 #endif
 
-static meshwright::World* the_world = nullptr;
+namespace meshwright {
 
-meshwright::World& test_world() { return *the_world; }
+static World* world_of_processes = nullptr;
+
+void run_on_ranks(void (*work)(), Messages messages) {
+  if (world_of_processes != nullptr) return work();
+  for (const int ranks : {1, 2, 4}) run_in_turn(ranks, work, messages);
+}
+
+}  // namespace meshwright
+
+using namespace meshwright;
+
+World& test_world() {
+  return world_of_processes != nullptr ? *world_of_processes : world_in_turn();
+}
 
 int main(int argc, char* argv[]) {
-  meshwright::WorldOptions options;
+  if (std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr) return Catch::Session().run(argc, argv);
+  WorldOptions options;
   const bool messages = argc > 1 && std::strcmp(argv[1], "--messages") == 0;
   const bool hosts = argc > 1 && std::strcmp(argv[1], "--hosts-of-2") == 0;
   if (messages || hosts) {
@@ -25,8 +40,8 @@ int main(int argc, char* argv[]) {
     --argc;
     ++argv;
   }
-  const auto world = meshwright::make_world("mpi", options);
-  the_world = world.get();
+  const auto world = make_world("mpi", options);
+  world_of_processes = world.get();
   const int failed = Catch::Session().run(argc, argv);
   if (failed != 0) world->abandon(1);
   return 0;

@@ -60,12 +60,13 @@ void check_same(const Trained& found, const Trained& expected) {
 TEST_CASE("over NCCL a device trains as the CPU does, whatever the degrees", "[nccl]") {
   World& world = test_world();
   const Model model = small_model("gpt");
-  int plans = 0;
+  int met = 0, plans = 0;
   for (const Plan& each : small_plans(model)) {
     // What is repeated instead of kept has nothing to do with others.
     if (each.parallelism.degrees().ranks() != world.size() ||
         each.training.recompute != Recompute::none)
       continue;
+    if (world.size() == 4 && met++ % 3 != 0) continue;  // there are many
     const Plan plan = eager(each);
     INFO(describe(plan));
     SmallRun near(model, plan, world);

@@ -1,5 +1,5 @@
-// Training small models: one process alone, and under mpirun every way of cutting them that fits
-// the ranks there are, compared with one process.
+// Training small models: one process alone, and under mpirun some of the ways of cutting them that
+// fit the ranks there are, compared with one process (tests/agree/ has all of them).
 #include <cmath>
 #include <map>
 #include <string>
@@ -125,12 +125,12 @@ TEST_CASE("parameters that are set are the ones that come back", "[exec][runtime
 
 TEST_CASE("any way of cutting a model trains it like one process", "[exec][runtime][mpi]") {
   World& world = test_world();
-  int compared = 0;
+  int met = 0, compared = 0;
   for (const char* family : {"gpt", "llama"}) {
     const Model model = small_model(family);
     std::map<std::int64_t, Trained> expected;
     for (Plan plan : small_plans(model)) {
-      if (plan.parallelism.degrees().ranks() != world.size()) continue;
+      if (plan.parallelism.degrees().ranks() != world.size() || met++ % 5 != 0) continue;
       const Plan wanted = runnable(model, {});
       plan.training.learning_rate = wanted.training.learning_rate;
       plan.training.weight_decay = wanted.training.weight_decay;
@@ -144,7 +144,7 @@ TEST_CASE("any way of cutting a model trains it like one process", "[exec][runti
       }
       const Trained got = train(model, plan, world);
       compare(got, expected[batch], world.rank());
-      if (++compared % 8 != 0) continue;
+      if (++compared % 4 != 0) continue;
       const Trained again = train(model, plan, world);  // to the bit
       CHECK(again.losses == got.losses);
       CHECK(again.norms == got.norms);
