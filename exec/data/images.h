@@ -5,8 +5,9 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
-#include "exec/data/mapped_file.h"
+#include "exec/data/data_file.h"
 
 namespace meshwright {
 
@@ -18,15 +19,17 @@ class ImageFile {
   ImageFile(const std::string& path, std::int64_t pixels, std::int64_t classes);
 
   std::int64_t size() const { return file_.bytes() / record_bytes(); }  // images
-  // The pixels, 0 to 255, and after them the label.
-  void read(std::int64_t image, std::int32_t* pixels_and_label) const;
+  // The pixels, 0 to 255, and after them the label. RunError when the file has been changed since.
+  void read(std::int64_t image, std::int32_t* pixels_and_label);
 
  private:
   std::int64_t record_bytes() const { return label_bytes_ + pixels_; }
-  std::int32_t label(std::int64_t image) const;
+  std::int32_t label(const unsigned char* record) const;
+  std::string no_class(const unsigned char* record, std::int64_t image) const;
 
-  MappedFile file_;
-  std::int64_t pixels_, label_bytes_;
+  DataFile file_;
+  std::int64_t pixels_, label_bytes_, classes_;
+  std::vector<unsigned char> record_;
 };
 
 }  // namespace meshwright

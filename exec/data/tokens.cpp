@@ -1,6 +1,7 @@
 #include "exec/data/tokens.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "models/core/error.h"
 
@@ -13,6 +14,8 @@ std::uint32_t little_endian_32(const unsigned char* at) {
 }
 
 constexpr std::int64_t llmc_header_bytes = 256 * 4;
+constexpr std::int64_t block_bytes = 1 << 18;
+
 std::uint32_t token_at(const unsigned char* data, std::int64_t index, TokenFormat format) {
   if (format == TokenFormat::bytes) return data[index];
   return format == TokenFormat::uint16 ? little_endian_16(data + 2 * index)
@@ -20,9 +23,9 @@ std::uint32_t token_at(const unsigned char* data, std::int64_t index, TokenForma
 }
 
 template <TokenFormat format>
-std::uint32_t largest_of(const unsigned char* data, std::int64_t begin, std::int64_t end) {
+std::uint32_t largest_of(const unsigned char* data, std::int64_t count) {
   std::uint32_t largest = 0;
-  for (std::int64_t i = begin; i < end; ++i) largest = std::max(largest, token_at(data, i, format));
+  for (std::int64_t i = 0; i < count; ++i) largest = std::max(largest, token_at(data, i, format));
   return largest;
 }
 
@@ -33,9 +36,9 @@ constexpr decltype(&largest_of<TokenFormat::bytes>) largest[] = {largest_of<Toke
 }  // namespace
 
 TokenFile::TokenFile(const std::string& path, TokenFormat format, std::int64_t vocabulary)
-    : file_(path, "one token"), format_(format) {
+    : file_(path, "one token"), format_(format), vocabulary_(vocabulary) {
   find_tokens();
-  check(vocabulary);
+  check();
 }
 
 void TokenFile::find_tokens() {
@@ -48,9 +51,11 @@ void TokenFile::find_tokens() {
                      format.name + " tokens take " + std::to_string(format.bytes) +
                      " bytes each (or is the format bytes?)");
   tokens_ = file_.bytes() / format.bytes;
-  if (file_.bytes() < llmc_header_bytes || little_endian_32(file_.data()) != format.magic) return;
-  const std::uint32_t version = little_endian_32(file_.data() + 4),
-                      stated = little_endian_32(file_.data() + 8);
+  if (file_.bytes() < llmc_header_bytes) return;
+  unsigned char header[12];
+  file_.read(0, header, sizeof header);
+  if (little_endian_32(header) != format.magic) return;
+  const std::uint32_t version = little_endian_32(header + 4), stated = little_endian_32(header + 8);
   if (version != format.version)
     throw InputError(file_.path() + ": its header has version " + std::to_string(version) +
                      "; only version " + std::to_string(format.version) + " is known");
@@ -62,30 +67,46 @@ void TokenFile::find_tokens() {
                      "; it is truncated or damaged");
 }
 
-void TokenFile::check(std::int64_t vocabulary) const {
-  if (vocabulary >= std::int64_t{1} << (8 * info(format_).bytes)) return;
+std::string TokenFile::outside_vocabulary(std::uint32_t token, std::int64_t position) const {
+  return file_.path() + ": token " + std::to_string(token) + " at position " +
+         std::to_string(position) + " is not in the model's vocabulary of " +
+         std::to_string(vocabulary_) + "; tokens are 0 to " + std::to_string(vocabulary_ - 1);
+}
+
+void TokenFile::check() const {
+  if (vocabulary_ >= std::int64_t{1} << (8 * info(format_).bytes)) return;
   // The largest of a block first, which the compiler makes fast; then where it is.
-  constexpr std::int64_t block = 1 << 16;
-  const unsigned char* data = file_.data() + header_bytes_;
-  for (std::int64_t begin = 0; begin < tokens_; begin += block) {
-    const std::int64_t end = std::min(begin + block, tokens_);
-    if (largest[static_cast<std::size_t>(format_)](data, begin, end) < vocabulary) continue;
-    for (std::int64_t i = begin; i < end; ++i) {
-      const std::uint32_t token = token_at(data, i, format_);
-      if (token >= vocabulary)
-        throw InputError(file_.path() + ": token " + std::to_string(token) + " at position " +
-                         std::to_string(i) + " is not in the model's vocabulary of " +
-                         std::to_string(vocabulary) + "; tokens are 0 to " +
-                         std::to_string(vocabulary - 1));
-    }
+  std::vector<unsigned char> block(block_bytes);
+  const std::int64_t most = block_bytes / info(format_).bytes;
+  for (std::int64_t begin = 0; begin < tokens_; begin += most) {
+    const std::int64_t count = std::min(most, tokens_ - begin);
+    read_block(begin, count, block.data());
+    if (largest[static_cast<std::size_t>(format_)](block.data(), count) < vocabulary_) continue;
+    for (std::int64_t i = 0; i < count; ++i)
+      if (const std::uint32_t token = token_at(block.data(), i, format_); token >= vocabulary_)
+        throw InputError(outside_vocabulary(token, begin + i));
   }
+}
+
+void TokenFile::read_block(std::int64_t first, std::int64_t count, unsigned char* block) const {
+  const std::int64_t each = info(format_).bytes;
+  file_.read(header_bytes_ + first * each, block, count * each);
 }
 
 void TokenFile::read(std::int64_t first, std::int64_t count, std::int32_t* into) const {
   MESHWRIGHT_CHECK(first >= 0 && first + count <= tokens_, "tokens are read inside their file");
-  const unsigned char* data = file_.data() + header_bytes_;
-  for (std::int64_t i = 0; i < count; ++i)
-    into[i] = static_cast<std::int32_t>(token_at(data, first + i, format_));
+  unsigned char block[4096];
+  const std::int64_t most = std::int64_t{sizeof block} / info(format_).bytes;
+  for (std::int64_t done = 0; done < count; done += most) {
+    const std::int64_t some = std::min(most, count - done);
+    read_block(first + done, some, block);
+    for (std::int64_t i = 0; i < some; ++i) {
+      const std::uint32_t token = token_at(block, i, format_);
+      if (token >= vocabulary_)
+        throw RunError(outside_vocabulary(token, first + done + i) + "; the file was changed");
+      into[done + i] = static_cast<std::int32_t>(token);
+    }
+  }
 }
 
 }  // namespace meshwright

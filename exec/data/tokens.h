@@ -1,10 +1,11 @@
-// A file of tokens, mapped into memory and checked once when it is opened.
+// A file of tokens, checked when it is opened and again where it is read: somebody may change it
+// under a run.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
-#include "exec/data/mapped_file.h"
+#include "exec/data/data_file.h"
 #include "models/core/token_format.h"
 
 namespace meshwright {
@@ -16,14 +17,19 @@ class TokenFile {
   TokenFile(const std::string& path, TokenFormat format, std::int64_t vocabulary);
 
   std::int64_t size() const { return tokens_; }
+  // RunError when the file has been cut short since, or holds a token that is not below
+  // `vocabulary`.
   void read(std::int64_t first, std::int64_t count, std::int32_t* into) const;
 
  private:
   void find_tokens();
-  void check(std::int64_t vocabulary) const;
+  void check() const;
+  void read_block(std::int64_t first, std::int64_t count, unsigned char* block) const;
+  std::string outside_vocabulary(std::uint32_t token, std::int64_t position) const;
 
-  MappedFile file_;
+  DataFile file_;
   TokenFormat format_;
+  std::int64_t vocabulary_;
   std::int64_t header_bytes_ = 0;
   std::int64_t tokens_ = 0;
 };

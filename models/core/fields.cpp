@@ -154,6 +154,12 @@ std::vector<T> read(const Fields& fields, std::string_view key, const json& valu
   return items;
 }
 
+// What this process was given, a pipe too: it has an end. A pipe with a name of its own may have
+// nobody who writes it.
+bool names_open_file(const std::string& path) {
+  return path == "/dev/stdin" || path.starts_with("/dev/fd/") || path.starts_with("/proc/");
+}
+
 }  // namespace
 
 Fields::Fields(json value, std::string where, std::string pointer)
@@ -263,6 +269,8 @@ std::string read_file(const std::string& path) {
   if (!std::filesystem::exists(path, error)) throw InputError(path + ": no such file");
   if (std::filesystem::is_directory(path, error))
     throw InputError(path + ": is a folder; name a file in it");
+  if (!std::filesystem::is_regular_file(path, error) && !names_open_file(path))
+    throw InputError(path + ": is not a regular file; name one, or /dev/stdin");
   std::ifstream file(path, std::ios::binary);
   if (!file) throw InputError(path + ": cannot be opened for reading");
   // Some files say no size, or a wrong one: pipes, devices.

@@ -1,4 +1,8 @@
+#include <sys/resource.h>
+#include <sys/stat.h>
+
 #include <cstdio>
+#include <filesystem>
 #include <numeric>
 #include <set>
 #include <string>
@@ -60,6 +64,59 @@ TEST_CASE("token files are read in all three formats", "[exec][data]") {
   CHECK(all(TokenFile(flat, TokenFormat::uint16, 50257)) == std::vector{1, 50256, 300});
   const std::string llmc = folder.file("llmc.bin", llmc_header(1, 2) + uint16_text({7, 40000}));
   CHECK(all(TokenFile(llmc, TokenFormat::uint16, 65536)) == std::vector{7, 40000});
+  const std::string wide = folder.file("wide.bin", std::string("\x01\x02\x03\x00\xff\0\0\0", 8));
+  CHECK(all(TokenFile(wide, TokenFormat::uint32, 1 << 18)) == std::vector{0x30201, 255});
+  // More than are read at once, from anywhere.
+  std::vector<int> many(10000);
+  std::iota(many.begin(), many.end(), 0);
+  const TokenFile file(folder.file("many", uint16_text(many)), TokenFormat::uint16, 10000);
+  CHECK(all(file) == many);
+  std::int32_t some[3000];
+  file.read(6999, 3000, some);
+  CHECK(std::equal(some, some + 3000, many.begin() + 6999));
+}
+
+TEST_CASE("a file that is changed under a run is named", "[exec][data]") {
+  const TestFolder folder;
+  const std::string path = folder.file("text", std::string(100, 'a'));
+  TokenFile file(path, TokenFormat::bytes, 'c');
+  std::int32_t tokens[100];
+  file.read(0, 100, tokens);
+  std::filesystem::resize_file(path, 60);
+  file.read(50, 10, tokens);
+  CHECK(message_of([&] { file.read(50, 20, tokens); }) ==
+        path + ": ends at byte 60, it had 100 when the run began; put it back as it was");
+  CHECK_THROWS_AS(file.read(90, 1, tokens), RunError);
+  write_content(path, std::string(70, 'a') + std::string(30, 'c'));
+  file.read(0, 70, tokens);
+  CHECK(message_of([&] { file.read(69, 2, tokens); }) ==
+        path +
+            ": token 99 at position 70 is not in the model's vocabulary of 99; tokens are 0 to "
+            "98; the file was changed");
+  const std::string images = folder.file("images", std::string("\1ab\1cd", 6));
+  ImageFile pictures(images, 2, 2);
+  write_content(images, std::string("\1ab\2cd", 6));
+  pictures.read(0, tokens);
+  CHECK(message_of([&] { pictures.read(1, tokens); }) ==
+        images +
+            ": label 2 of image 1 is not one of the model's 2 classes; labels are 0 to 1; the "
+            "file was changed");
+  std::filesystem::resize_file(images, 4);
+  CHECK(message_of([&] { pictures.read(1, tokens); }) ==
+        images + ": ends at byte 4, it had 6 when the run began; put it back as it was");
+}
+
+TEST_CASE("more files of data than the usual limit of open files", "[exec][data]") {
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
+  const rlimit few{40, before.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &few) == 0);
+  const TestFolder folder;
+  const std::string path = folder.file("text", "abcd");
+  std::vector<TokenFile> files;
+  for (int i = 0; i < 60; ++i) files.emplace_back(path, TokenFormat::bytes, 256);
+  files.clear();
+  setrlimit(RLIMIT_NOFILE, &before);
 }
 
 TEST_CASE("bad token files are refused with their name and the place", "[exec][data]") {
@@ -67,6 +124,9 @@ TEST_CASE("bad token files are refused with their name and the place", "[exec][d
   const auto u16 = TokenFormat::uint16;
   CHECK(refusal(folder.path() + "/none", u16, 9) == "cannot be read (No such file or directory)");
   CHECK(refusal(folder.path(), u16, 9) == "is not a regular file");
+  const std::string pipe = folder.file("pipe");  // nobody writes it
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  CHECK(refusal(pipe, u16, 9) == "is not a regular file");
   CHECK(refusal(folder.file("empty", ""), TokenFormat::bytes, 256) ==
         "is empty; a data file holds at least one token");
   CHECK(refusal(folder.file("odd", "abc"), u16, 65536) ==
@@ -75,6 +135,8 @@ TEST_CASE("bad token files are refused with their name and the place", "[exec][d
         "its header has version 2; only version 1 is known");
   CHECK(refusal(folder.file("cut", llmc_header(1, 3) + uint16_text({1, 2})), u16, 9) ==
         "its header says 3 tokens, but it holds 2; it is truncated or damaged");
+  CHECK(refusal(folder.file("more", llmc_header(1, 3) + uint16_text({1, 2, 3, 4})), u16, 9) ==
+        "its header says 3 tokens, but it holds 4; it is truncated or damaged");
   CHECK(refusal(folder.file("big", uint16_text({1, 2, 50257})), u16, 50257) ==
         "token 50257 at position 2 is not in the model's vocabulary of 50257; tokens are 0 to "
         "50256");

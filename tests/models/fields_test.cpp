@@ -1,10 +1,15 @@
 #include "models/core/fields.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <nlohmann/json.hpp>
 
 #include "models/core/error.h"
 #include "tests/catch.h"
 #include "tests/message_of.h"
+#include "tests/test_folder.h"
 
 using namespace meshwright;
 
@@ -43,5 +48,20 @@ TEST_CASE("hostile JSON is refused with its place", "[models][core]") {
 
 TEST_CASE("a file without an end is refused", "[models][core]") {
   CHECK_THROWS_WITH(read_file("/dev/zero"),
-                    "/dev/zero: more than 256 MiB are too many for a text file");
+                    "/dev/zero: is not a regular file; name one, or /dev/stdin");
+  const TestFolder folder;
+  const std::string pipe = folder.file("pipe");
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  CHECK_THROWS_WITH(read_file(pipe), pipe + ": is not a regular file; name one, or /dev/stdin");
+  // What the process was given is read to its end.
+  const int zero = open("/dev/zero", O_RDONLY);
+  const std::string given = "/dev/fd/" + std::to_string(zero);
+  CHECK_THROWS_WITH(read_file(given), given + ": more than 256 MiB are too many for a text file");
+  close(zero);
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  REQUIRE(write(ends[1], "{}", 2) == 2);
+  close(ends[1]);
+  CHECK(read_file("/dev/fd/" + std::to_string(ends[0])) == "{}");
+  close(ends[0]);
 }

@@ -1,0 +1,71 @@
+#include "exec/data/data_file.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "models/core/error.h"
+
+namespace meshwright {
+
+namespace {
+
+// Without waiting: a pipe has no end until somebody writes it.
+int open_to_read(const std::string& path) {
+  return open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+}
+
+// A run may have thousands of files of data, and the usual limit is 1,024.
+bool raise_limit_of_open_files() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return false;
+  limit.rlim_cur = limit.rlim_max;
+  return setrlimit(RLIMIT_NOFILE, &limit) == 0;
+}
+
+}  // namespace
+
+DataFile::DataFile(std::string path, const std::string& holds) : path_(std::move(path)) {
+  int descriptor = open_to_read(path_);
+  if (descriptor < 0 && errno == EMFILE && raise_limit_of_open_files())
+    descriptor = open_to_read(path_);
+  if (descriptor < 0) throw InputError(path_ + ": cannot be read (" + std::strerror(errno) + ")");
+  struct stat status {};
+  const bool is_regular = fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
+  if (!is_regular || status.st_size == 0) {
+    close(descriptor);
+    throw InputError(path_ + (is_regular ? ": is empty; a data file holds at least " + holds
+                                         : ": is not a regular file"));
+  }
+  descriptor_ = descriptor;
+  bytes_ = status.st_size;
+}
+
+DataFile::DataFile(DataFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      descriptor_(std::exchange(other.descriptor_, -1)),
+      bytes_(other.bytes_) {}
+
+DataFile::~DataFile() {
+  if (descriptor_ >= 0) close(descriptor_);
+}
+
+void DataFile::read(std::int64_t offset, void* to, std::int64_t bytes) const {
+  auto* into = static_cast<char*>(to);
+  while (bytes > 0) {
+    const ssize_t count = pread(descriptor_, into, static_cast<std::size_t>(bytes), offset);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) throw RunError(path_ + ": cannot be read: " + std::strerror(errno));
+    if (count == 0)
+      throw RunError(path_ + ": ends at byte " + std::to_string(offset) + ", it had " +
+                     std::to_string(bytes_) + " when the run began; put it back as it was");
+    into += count, offset += count, bytes -= count;
+  }
+}
+
+}  // namespace meshwright
