@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <nlohmann/json.hpp>
 #include <random>
 
 #include "exec/checkpoint/resume.h"
@@ -25,6 +26,60 @@ std::string degrees_of(const Plan& plan) {
       "pipeline {} x tensor {} x data {} x context {}, {}{} virtual, zero {} over {}", p.pipeline,
       p.tensor, p.data, p.context, p.expert > 1 ? fmt::format("experts over {}, ", p.expert) : "",
       p.virtual_stages, p.zero_stage, plan.shard_group());
+}
+
+// What makes it another training where it changes. Degrees, micro-batches, recomputation and the
+// like make the same one; another model or optimizer is refused.
+constexpr const char* settings[] = {"training.global_batch",
+                                    "training.sequence_length",
+                                    "training.predicted_positions",
+                                    "training.precision",
+                                    "training.loss_scale",
+                                    "training.seed",
+                                    "training.learning_rate",
+                                    "training.warmup_steps",
+                                    "training.learning_rate_schedule",
+                                    "training.weight_decay",
+                                    "training.momentum",
+                                    "training.beta1",
+                                    "training.beta2",
+                                    "training.epsilon",
+                                    "training.gradient_clip",
+                                    "training.dropout",
+                                    "data.files",
+                                    "data.format",
+                                    "data.shuffle",
+                                    "data.seed",
+                                    "data.mask_token"};
+
+std::map<std::string, std::string> settings_of(const Job& job, const Plan& plan) {
+  const nlohmann::json all = to_json(job, plan, "", 0);
+  std::map<std::string, std::string> values;
+  const auto take = [&](const std::string& key) {
+    const std::size_t dot = key.find('.');
+    const nlohmann::json::json_pointer place("/" + key.substr(0, dot) + "/" + key.substr(dot + 1));
+    values[key] = all.contains(place) ? all.at(place).dump() : "not given";
+  };
+  for (const char* key : settings) take(key);
+  // A constant learning rate does not know where the run ends.
+  if (plan.training.learning_rate_schedule != LearningRateSchedule::constant)
+    take("training.steps");
+  return values;
+}
+
+// "training.beta1 0.9 to 0.8, ..."; empty: nothing.
+std::string changes(const std::map<std::string, std::string>& before,
+                    const std::map<std::string, std::string>& now) {
+  constexpr std::size_t longest = 40;
+  std::string text;
+  for (const auto& [key, value] : before) {
+    const auto found = now.find(key);
+    if (found == now.end() || found->second == value) continue;
+    text += (text.empty() ? "" : ", ") + key;
+    if (value.size() <= longest && found->second.size() <= longest)
+      text += " " + value + " to " + found->second;
+  }
+  return text;
 }
 
 std::string new_identity() {
@@ -86,6 +141,7 @@ RunCheckpoints::RunCheckpoints(const Job& job, const Chosen& chosen, bool resume
   begin_.model = job.model.name;
   begin_.seed = plan_.training.seed;
   begin_.degrees = degrees_of(plan_);
+  begin_.made_with = settings_of(job_, plan_);
   saver_.emplace(job.checkpoint->folder, job.checkpoint->keep, runtime, all, say);
 }
 
@@ -101,11 +157,10 @@ void RunCheckpoints::resume(const Chosen& chosen, Runtime& runtime, Communicator
   begin_ = *found;
   how_it_began_ = fmt::format("resumed after step {}, {} sequences", found->step, found->position);
   if (!found->degrees.empty()) how_it_began_ += "; saved as " + found->degrees;
-  if (all.rank() == 0 && found->step > 0 && found->seed != plan_.training.seed)
-    say(fmt::format(
-        "warning: {}: /training/seed: the checkpoint's is {}; the job's {} is used from "
-        "here on",
-        job_.file, found->seed, plan_.training.seed));
+  const std::string changed = changes(found->made_with, settings_of(job_, plan_));
+  if (all.rank() == 0 && !changed.empty())
+    say(fmt::format("warning: {}: changed since the checkpoint: {}; the run goes on with the job's",
+                    job_.file, changed));
 }
 
 std::int64_t RunCheckpoints::position(std::int64_t step) const {

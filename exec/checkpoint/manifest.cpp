@@ -78,6 +78,7 @@ std::string encode(const Manifest& manifest) {
                                 {"optimizer", manifest.optimizer},
                                 {"model", manifest.model},
                                 {"degrees", manifest.degrees},
+                                {"made_with", manifest.made_with},
                                 {"numbers", manifest.numbers},
                                 {"states", manifest.states},
                                 {"shards", shards}};
@@ -106,6 +107,11 @@ Manifest parse_manifest(std::string_view text, const std::string& where) {
   manifest.optimizer = fields.required<std::string>("optimizer");
   manifest.model = fields.required<std::string>("model");
   manifest.degrees = fields.required<std::string>("degrees");
+  if (fields.has("made_with")) {  // older ones do not say
+    Fields made_with = fields.object("made_with");
+    for (const std::string& key : made_with.keys())
+      manifest.made_with[key] = made_with.required<std::string>(key);
+  }
   Fields numbers = fields.object("numbers");
   for (const std::string& key : numbers.keys())
     manifest.numbers[key] = numbers.required<double>(key);

@@ -21,10 +21,12 @@ struct Manifest {
   std::int64_t position = 0;  // sequences read
   std::int64_t updates = 0;   // steps that changed the parameters
   std::uint64_t seed = 0;
-  double loss = 0;                        // of the last step
-  std::string optimizer;                  // empty: weights only, any optimizer may begin with them
-  std::string model;                      // its name, for people
-  std::string degrees;                    // how the run was cut, for people
+  double loss = 0;        // of the last step
+  std::string optimizer;  // empty: weights only, any optimizer may begin with them
+  std::string model;      // its name, for people
+  std::string degrees;    // how the run was cut, for people
+  // What the run was made with: values of the job as JSON, by key ("training.global_batch": "8").
+  std::map<std::string, std::string> made_with;
   std::map<std::string, double> numbers;  // what else a run carries on (the loss scale)
   std::vector<std::string> states;        // of every parameter
   std::vector<ShardEntry> shards;
