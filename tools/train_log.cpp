@@ -47,7 +47,7 @@ Table comparison(const Prediction& prediction, const Plan& plan, const Outcome& 
   const auto error = [](double predicted, double real) {
     return fmt::format("{:+.1f} %", (predicted / real - 1) * 100);
   };
-  const double seconds = median(outcome.seconds);
+  const double seconds = median(outcome.seconds.values());
   const Mesh mesh(plan.degrees(), plan.parallelism.placement);
   Table table({"", "predicted", "measured", "error"});
   if (seconds > 0)  // a resumed run may have had nothing left to do
@@ -204,7 +204,7 @@ void TrainLog::print_json_of(const Outcome& outcome) const {
       {"steps", outcome.steps},
       {"stopped", outcome.stopped},
       {"predicted_step_time_s", prediction_.step_time_s},
-      {"measured_step_time_s", median(outcome.seconds)},
+      {"measured_step_time_s", median(outcome.seconds.values())},
       {"predicted_peak_memory_bytes", prediction_.peak_memory_bytes},
       {"measured_peak_memory_bytes", *std::max_element(peaks.begin(), peaks.end())},
       {"measured_peak_memory_bytes_per_rank", peaks},

@@ -14,6 +14,7 @@
 #include "tools/choose.h"
 #include "tools/options.h"
 #include "tools/report/kind_times.h"
+#include "tools/report/step_values.h"
 
 namespace meshwright {
 
@@ -28,8 +29,8 @@ struct Outcome {
   std::int64_t steps = 0;
   bool stopped = false, saved = true;  // saved: the last checkpoint, if there are any, is complete
   StepResult last;
-  std::vector<double> seconds, losses;  // of every step
-  std::vector<RankMemory> memory;       // by rank
+  StepValues seconds, losses;
+  std::vector<RankMemory> memory;  // by rank
   std::string parameters_sha256;
   std::vector<KindTime> kinds;  // of the last step; none where the machine was not measured
 };

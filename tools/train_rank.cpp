@@ -145,8 +145,8 @@ Outcome run_steps(Runtime& runtime, const World& world, Loader& loader, const Tr
     outcome.last = runtime.step(step, checkpoints.position(step), loader);
     traced.after(runtime, step);
     outcome.steps = step;
-    outcome.seconds.push_back(outcome.last.seconds);
-    outcome.losses.push_back(outcome.last.loss);
+    outcome.seconds.add(step, outcome.last.seconds);
+    outcome.losses.add(step, outcome.last.loss);
     if (log != nullptr) log->step(step, outcome.last);
     const bool stops = runtime.any(stop_requested());
     checkpoints.after_step(step, outcome.last.loss, stops || step == training.steps);

@@ -93,13 +93,13 @@ std::string axis_of(const Frame& frame) {
   return text;
 }
 
-std::string axes(const Frame& frame) {
-  std::string text = axis_of(frame);
-  for (const std::size_t index : {std::size_t{0}, frame.points - 1})
-    text +=
-        fmt::format("<text x=\"{:.1f}\" y=\"{}\" font-size=\"12\" text-anchor=\"{}\">{}</text>\n",
-                    frame.x(index), Frame::bottom + 18, index == 0 ? "start" : "end", index + 1);
-  return text;
+std::string axes(const Frame& frame, std::int64_t first, std::int64_t last) {
+  const auto step = [&](std::size_t index, const char* anchor, std::int64_t number) {
+    return fmt::format(
+        "<text x=\"{:.1f}\" y=\"{}\" font-size=\"12\" text-anchor=\"{}\">{}</text>\n",
+        frame.x(index), Frame::bottom + 18, anchor, number);
+  };
+  return axis_of(frame) + step(0, "start", first) + step(frame.points - 1, "end", last);
 }
 
 }  // namespace
@@ -126,8 +126,9 @@ void HtmlPage::table(const Table& table) {
   body_ += "</table></div>\n";
 }
 
-void HtmlPage::curve(const std::string& caption, std::span<const double> values) {
-  if (values.empty()) return;
+void HtmlPage::curve(const std::string& caption, const StepValues& of_steps) {
+  if (of_steps.empty()) return;
+  const std::vector<double>& values = of_steps.values();
   const Frame frame = frame_of(values);
   // More points than the picture has pixels say nothing more.
   const std::size_t stride = std::max<std::size_t>(1, values.size() / 2000);
@@ -139,7 +140,8 @@ void HtmlPage::curve(const std::string& caption, std::span<const double> values)
       "<figure><svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">\n{}<polyline "
       "fill=\"none\" stroke=\"#1f6feb\" stroke-width=\"2\" points=\"{}\"/></svg>\n"
       "<figcaption>{}</figcaption></figure>\n",
-      Frame::width, Frame::height, escaped(caption), axes(frame), points, escaped(caption));
+      Frame::width, Frame::height, escaped(caption), axes(frame, of_steps.first(), of_steps.last()),
+      points, escaped(caption));
 }
 
 void HtmlPage::bars(const std::string& caption, const std::vector<std::string>& parts,

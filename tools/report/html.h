@@ -1,12 +1,12 @@
 // A self-contained HTML page: headings, paragraphs, tables and curves (inline SVG, no scripts).
 #pragma once
 
-#include <span>
 #include <string>
 
 #include "hwprofiles/machine.h"
 #include "models/importers/model.h"
 #include "sim/predict/predict.h"
+#include "tools/report/step_values.h"
 #include "tools/report/text.h"
 
 namespace meshwright {
@@ -17,8 +17,8 @@ class HtmlPage {
   void heading(const std::string& text);
   void paragraph(const std::string& text);
   void table(const Table& table);
-  // values[i] is drawn over i + 1; what is not finite is left out.
-  void curve(const std::string& caption, std::span<const double> values);
+  // Over steps; what is not finite is left out.
+  void curve(const std::string& caption, const StepValues& values);
   // A bar for each row, of parts beside each other; the longest is as wide as the picture.
   struct Bar {
     std::string label;
