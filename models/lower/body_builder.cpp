@@ -8,14 +8,80 @@
 namespace meshwright {
 
 namespace {
+
+// The end of an access that may be anywhere in its buffer.
+constexpr std::int64_t somewhere = std::numeric_limits<std::int64_t>::max();
+
 std::size_t index(Stream stream) { return static_cast<std::size_t>(stream); }
+
 }  // namespace
 
 BodyBuilder::BodyBuilder(Program& program, int body) : program_(program), body_(body) {
   for (auto& row : waited_) row.fill(-1);
 }
 
-std::vector<BodyBuilder::Access>& BodyBuilder::accesses(int buffer) {
+template <typename Visit>
+void BodyBuilder::Accesses::visit_overlapping(const Access& wanted, const Visit& visit) const {
+  const auto overlaps = [&](const Access& access) {
+    return access.begin < wanted.end && wanted.begin < access.end;
+  };
+  if (!many) {
+    for (const Access& access : few)
+      if (overlaps(access)) visit(access);
+    return;
+  }
+  std::vector<const Access*> found;
+  for (const Access& access : few)
+    if (overlaps(access)) found.push_back(&access);
+  auto it = many->by_begin.upper_bound(wanted.begin - many->longest);
+  for (const auto end = many->by_begin.lower_bound(wanted.end); it != end; ++it)
+    if (overlaps(it->second)) found.push_back(&it->second);
+  std::ranges::sort(found, {}, &Access::number);
+  for (const Access* access : found) visit(*access);
+}
+
+BodyBuilder::Access& BodyBuilder::Accesses::add(Access access) {
+  constexpr std::size_t most = 32;
+  if (many) access.number = many->made++;
+  if (access.end == somewhere || (!many && few.size() < most)) return few.emplace_back(access);
+  const auto add_to_many = [&](const Access& each) -> Access& {
+    many->longest = std::max(many->longest, each.end - each.begin);
+    return many->by_begin.emplace(each.begin, each)->second;
+  };
+  if (!many) {
+    many = std::make_unique<Many>();
+    for (Access& each : few) each.number = many->made++;
+    access.number = many->made++;
+    std::erase_if(few, [&](const Access& each) {
+      if (each.end != somewhere) add_to_many(each);
+      return each.end != somewhere;
+    });
+  }
+  return add_to_many(access);
+}
+
+BodyBuilder::Access& BodyBuilder::Accesses::find_or_add(const Access& wanted) {
+  for (Access& access : few)
+    if (access.begin == wanted.begin && access.end == wanted.end) return access;
+  if (many) {
+    const auto [first, last] = many->by_begin.equal_range(wanted.begin);
+    for (auto it = first; it != last; ++it)
+      if (it->second.end == wanted.end) return it->second;
+  }
+  return add(wanted);
+}
+
+void BodyBuilder::Accesses::erase_within(const Access& written) {
+  std::erase_if(few, [&](const Access& earlier) {
+    return written.begin <= earlier.begin && earlier.end <= written.end;
+  });
+  if (!many) return;
+  const auto end = many->by_begin.upper_bound(written.end);
+  for (auto it = many->by_begin.lower_bound(written.begin); it != end;)
+    it = it->second.end <= written.end ? many->by_begin.erase(it) : std::next(it);
+}
+
+BodyBuilder::Accesses& BodyBuilder::accesses(int buffer) {
   const auto i = static_cast<std::size_t>(buffer);
   if (accesses_.size() <= i) accesses_.resize(std::max(i + 1, program_.memory.buffers.size()));
   return accesses_[i];
@@ -23,9 +89,8 @@ std::vector<BodyBuilder::Access>& BodyBuilder::accesses(int buffer) {
 
 // Where a part lies depends on the rank: it may be anywhere in the buffer.
 BodyBuilder::Access BodyBuilder::access_of(const Operand& operand) {
-  Access access{operand.offset, operand.offset + operand.type.bytes(), -1, {}};
-  if (operand.part_of != GroupKind::none)
-    access.begin = 0, access.end = std::numeric_limits<std::int64_t>::max();
+  Access access{operand.offset, operand.offset + operand.type.bytes(), -1, {}, 0};
+  if (operand.part_of != GroupKind::none) access.begin = 0, access.end = somewhere;
   access.reader.fill(-1);
   return access;
 }
@@ -33,32 +98,23 @@ BodyBuilder::Access BodyBuilder::access_of(const Operand& operand) {
 void BodyBuilder::depend_on_overlapping(Instruction& instruction, const Operand& operand,
                                         bool writes) {
   const Access wanted = access_of(operand);
-  for (const Access& earlier : accesses(operand.buffer)) {
-    if (earlier.begin >= wanted.end || wanted.begin >= earlier.end) continue;
+  accesses(operand.buffer).visit_overlapping(wanted, [&](const Access& earlier) {
     depend(instruction, earlier.writer);
-    if (!writes) continue;
+    if (!writes) return;
     for (int reader : earlier.reader) depend(instruction, reader);
-  }
+  });
 }
 
 void BodyBuilder::note_read(const Operand& operand, Stream stream, int at) {
-  Access read = access_of(operand);
-  std::vector<Access>& all = accesses(operand.buffer);
-  auto same = std::find_if(all.begin(), all.end(), [&](const Access& earlier) {
-    return earlier.begin == read.begin && earlier.end == read.end;
-  });
-  if (same == all.end()) same = all.insert(all.end(), read);
-  same->reader[index(stream)] = at;
+  accesses(operand.buffer).find_or_add(access_of(operand)).reader[index(stream)] = at;
 }
 
 void BodyBuilder::note_write(const Operand& operand, int at) {
   Access write = access_of(operand);
   write.writer = at;
-  std::vector<Access>& all = accesses(operand.buffer);
-  std::erase_if(all, [&](const Access& earlier) {
-    return write.begin <= earlier.begin && earlier.end <= write.end;
-  });
-  all.push_back(write);
+  Accesses& all = accesses(operand.buffer);
+  all.erase_within(write);
+  all.add(write);
 }
 
 void BodyBuilder::depend(Instruction& instruction, int on) {

@@ -7,6 +7,8 @@
 #pragma once
 
 #include <array>
+#include <map>
+#include <memory>
 #include <vector>
 
 #include "models/plan/program.h"
@@ -35,8 +37,27 @@ class BodyBuilder {
     std::int64_t begin = 0, end = 0;
     int writer = -1;
     std::array<int, stream_count> reader;
+    int number = 0;  // where there are many, in the order of their making
   };
-  std::vector<Access>& accesses(int buffer);
+  // Of one buffer. Mostly they are few; a buffer of the parameters of ten thousand layers has many,
+  // which are kept by where they begin.
+  struct Accesses {
+    struct Many {
+      std::multimap<std::int64_t, Access> by_begin;
+      std::int64_t longest = 0;  // that there ever was
+      int made = 0;
+    };
+    std::vector<Access> few;  // and all that may be anywhere in the buffer
+    std::unique_ptr<Many> many;
+
+    // In the order of their making.
+    template <typename Visit>
+    void visit_overlapping(const Access& wanted, const Visit& visit) const;
+    Access& find_or_add(const Access& wanted);
+    void erase_within(const Access& written);
+    Access& add(Access access);
+  };
+  Accesses& accesses(int buffer);
   static Access access_of(const Operand& operand);
   void depend_on_overlapping(Instruction& instruction, const Operand& operand, bool writes);
   void note_read(const Operand& operand, Stream stream, int at);
@@ -50,7 +71,7 @@ class BodyBuilder {
   Program& program_;
   int body_;
   int last_compute_ = -1;
-  std::vector<std::vector<Access>> accesses_;  // by buffer
+  std::vector<Accesses> accesses_;  // by buffer
   std::vector<int> forced_;
   // waited_[a][b]: the latest instruction of stream b that stream a has waited for in this body.
   std::array<std::array<int, stream_count>, stream_count> waited_;

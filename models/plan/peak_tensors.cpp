@@ -10,27 +10,24 @@ namespace {
 
 using Buffers = std::vector<const Buffer*>;
 
-// Those that live together where they have most bytes. Where one is first used no fewer are live
-// than just before.
+// Those that live together where they have most bytes, the first time. Where one is first used no
+// fewer are live than just before.
 Buffers live_at_fullest(const Buffers& buffers) {
-  const auto live_at = [&](int moment) {
-    Buffers live;
-    for (const Buffer* each : buffers)
-      if (each->first <= moment && moment <= each->last) live.push_back(each);
-    return live;
-  };
-  const auto bytes_at = [&](int moment) {
-    std::int64_t bytes = 0;
-    for (const Buffer* each : buffers)
-      if (each->first <= moment && moment <= each->last) bytes += each->bytes;
-    return bytes;
-  };
-  std::vector<int> moments;
-  for (const Buffer* each : buffers) moments.push_back(each->first);
-  std::ranges::sort(moments);
-  moments.erase(std::unique(moments.begin(), moments.end()), moments.end());
-  const auto fullest = std::ranges::max_element(moments, {}, bytes_at);
-  return fullest == moments.end() ? Buffers{} : live_at(*fullest);
+  std::map<int, std::int64_t> changes;  // of the live bytes, by moment
+  for (const Buffer* each : buffers) {
+    changes[each->first] += each->bytes;
+    changes[each->last + 1] -= each->bytes;
+  }
+  std::int64_t bytes = 0, most = -1;
+  int fullest = 0;
+  for (const auto& [moment, change] : changes) {
+    bytes += change;
+    if (bytes > most) most = bytes, fullest = moment;
+  }
+  Buffers live;
+  for (const Buffer* each : buffers)
+    if (each->first <= fullest && fullest <= each->last) live.push_back(each);
+  return live;
 }
 
 std::int64_t end_of(const Buffers& buffers) {
