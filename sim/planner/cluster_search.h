@@ -27,6 +27,7 @@ class ClusterSearch {
   // Simulates at most `budget` candidates and keeps the best `keep` that fit.
   void run(int budget, std::size_t keep);
 
+  const std::string& machine() const { return machine_; }
   const Cluster& cluster() const { return cluster_; }
   const std::vector<RankedPlan>& plans() const { return plans_; }  // best first
   const Rejections& rejected() const { return rejected_; }

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <chrono>
-#include <deque>
+#include <memory>
 
 #include "models/core/error.h"
 #include "sim/planner/cluster_search.h"
@@ -14,7 +14,7 @@ namespace meshwright {
 
 namespace {
 
-constexpr int least_simulations_per_cluster = 12;
+using Searches = std::vector<std::unique_ptr<ClusterSearch>>;
 
 using Clock = std::chrono::steady_clock;
 
@@ -44,21 +44,58 @@ std::vector<Rejection> sorted(const Rejections& reasons, const std::optional<Clo
   return list;
 }
 
+Merit merit_of(const Job& job, const RankedPlan& plan) {
+  return merit(job.objective, plan.cluster, useful_step_time_s(plan.prediction));
+}
+
+// Of the best plan; nothing: there is none.
+std::optional<Merit> best_of(const Job& job, const ClusterSearch& search) {
+  if (search.plans().empty()) return std::nullopt;
+  return merit_of(job, search.plans().front());
+}
+
+// What the first look left out of a cluster's space may hold a better plan than the best of all
+// that were found: such a cluster is searched as it would be alone, the most promising first.
+// Returns how many more candidates were simulated.
+std::int64_t search_again(const Job& job, Searches& searches, int budget, std::size_t keep) {
+  std::vector<std::unique_ptr<ClusterSearch>*> order;
+  std::optional<Merit> best;
+  const auto note = [&](const ClusterSearch& search) {
+    const std::optional<Merit> own = best_of(job, search);
+    if (own && (!best || *own < *best)) best = own;
+  };
+  for (auto& search : searches) {
+    note(*search);
+    if (search->best_left()) order.push_back(&search);
+  }
+  std::stable_sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
+    return *(*a)->best_left() < *(*b)->best_left();
+  });
+  std::int64_t simulated = 0;
+  for (auto* search : order) {
+    if (best && *best <= *(*search)->best_left()) continue;
+    auto again = std::make_unique<ClusterSearch>(job, (*search)->machine(), (*search)->cluster());
+    again->run(budget, keep);
+    simulated += again->simulated();
+    note(*again);
+    const std::optional<Merit> first = best_of(job, **search), second = best_of(job, *again);
+    if (!first || (second && *second <= *first)) *search = std::move(again);
+  }
+  return simulated;
+}
+
 // All plans in one order; the best `keep`, and the best of each cluster.
-std::vector<RankedPlan> rank(const Job& job, const std::deque<ClusterSearch>& searches,
-                             std::size_t keep) {
+std::vector<RankedPlan> rank(const Job& job, const Searches& searches, std::size_t keep) {
   struct Place {
     const RankedPlan* plan;
     Merit merit;
     bool first_of_cluster;
   };
   std::vector<Place> places;
-  for (const ClusterSearch& search : searches)
-    for (std::size_t i = 0; i < search.plans().size(); ++i) {
-      const RankedPlan& plan = search.plans()[i];
-      places.push_back({&plan,
-                        merit(job.objective, search.cluster(), useful_step_time_s(plan.prediction)),
-                        i == 0});
+  for (const auto& search : searches)
+    for (std::size_t i = 0; i < search->plans().size(); ++i) {
+      const RankedPlan& plan = search->plans()[i];
+      places.push_back({&plan, merit_of(job, plan), i == 0});
     }
   std::stable_sort(places.begin(), places.end(),
                    [](const Place& a, const Place& b) { return a.merit < b.merit; });
@@ -69,12 +106,12 @@ std::vector<RankedPlan> rank(const Job& job, const std::deque<ClusterSearch>& se
 }
 
 // By how much the best of what was not simulated could be better than the best plan.
-double gap(const Job& job, const std::deque<ClusterSearch>& searches, const RankedPlan& best) {
+double gap(const Job& job, const Searches& searches, const RankedPlan& best) {
   const Merit found = merit(job.objective, best.cluster, best.prediction.step_time_s);
   double largest = 0;
-  for (const ClusterSearch& search : searches)
-    if (search.best_left() && found.first > 0)
-      largest = std::max(largest, 1 - search.best_left()->first / found.first);
+  for (const auto& search : searches)
+    if (search->best_left() && found.first > 0)
+      largest = std::max(largest, 1 - search->best_left()->first / found.first);
   return largest;
 }
 
@@ -84,13 +121,13 @@ SearchResult search(const Job& job, const SearchOptions& options) {
   const auto begin = Clock::now();
   const std::vector<std::string> machines = machines_of(job.cluster);
   const std::vector<int> counts = counts_of(job.cluster);
-  const int clusters = static_cast<int>(machines.size() * counts.size());
-  const int budget = std::max(std::min(least_simulations_per_cluster, options.simulate_at_most),
-                              options.simulate_at_most / std::max(1, clusters));
+  const bool is_one = machines.size() * counts.size() == 1;
+  const int budget = options.simulate_at_most;
+  const int first_budget = is_one ? budget : std::min(options.simulate_first, budget);
   const auto keep = static_cast<std::size_t>(std::max(1, options.keep_best));
   SearchResult result;
   Rejections reasons;
-  std::deque<ClusterSearch> searches;  // they do not move: their bounds refer to them
+  Searches searches;
   for (const std::string& name : machines) {
     const Machine machine = options.load(name);
     for (const int count : counts) {
@@ -100,18 +137,21 @@ SearchResult search(const Job& job, const SearchOptions& options) {
         continue;
       }
       try {
-        searches.emplace_back(job, name, cluster).run(budget, keep);
+        searches.push_back(std::make_unique<ClusterSearch>(job, name, cluster));
+        searches.back()->run(first_budget, keep);
       } catch (const InputError& error) {  // of a part of the plan: it names the key alone
         const std::string text = error.what();
         throw InputError(text.starts_with("/") ? job.file + ": " + text : text);
       }
     }
   }
-  for (const ClusterSearch& search : searches) {
-    result.candidates_enumerated += search.enumerated();
-    result.candidates_simulated += search.simulated();
-    for (const auto& [reason, count] : search.rejected()) reasons[reason] += count;
-    add_misses(search, result.closest_miss);
+  for (const auto& search : searches) result.candidates_simulated += search->simulated();
+  if (first_budget < budget)
+    result.candidates_simulated += search_again(job, searches, budget, keep);
+  for (const auto& search : searches) {
+    result.candidates_enumerated += search->enumerated();
+    for (const auto& [reason, count] : search->rejected()) reasons[reason] += count;
+    add_misses(*search, result.closest_miss);
   }
   result.plans = rank(job, searches, keep);
   if (!result.plans.empty()) result.proven_gap = gap(job, searches, result.plans.front());

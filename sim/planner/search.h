@@ -1,6 +1,7 @@
 // Which plan? Every legal cut of the job on every cluster that it allows is bounded; the promising
 // ones are built and simulated; for the others the reason is counted. The best plan is the best of
-// the space, up to `proven_gap`. The same job gives the same answer.
+// the space, up to `proven_gap`. The same job gives the same answer, and a job that allows more
+// clusters never a worse one.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +51,10 @@ struct SearchResult {
 
 struct SearchOptions {
   int keep_best = 10;         // over all clusters, and in any case the best of each cluster
-  int simulate_at_most = 36;  // over all clusters, but some on each
+  int simulate_at_most = 36;  // on a cluster; of several, on those that may have the best plan
+  // At a first look at each of several. The same for any number of them, so that what is found
+  // among many is never worse than what is found among some of them.
+  int simulate_first = 12;
   MachineLoader load = load_known_machine;
 };
 
