@@ -101,6 +101,22 @@ StoredTensor parse_tensor(Fields fields, std::int64_t data_bytes) {
   return tensor;
 }
 
+// The format's own rule: tensors fill the data, one after the other.
+void check_no_gaps(const std::map<std::string, StoredTensor>& tensors, std::int64_t data_bytes,
+                   const std::string& where) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> parts;
+  for (const auto& [name, tensor] : tensors) parts.emplace_back(tensor.begin, tensor.end);
+  std::sort(parts.begin(), parts.end());
+  std::int64_t next = 0;
+  for (const auto& [begin, end] : parts) {
+    if (begin != next) break;
+    next = end;
+  }
+  if (next != data_bytes)
+    throw InputError(fmt::format("{}: its tensors do not fill its {} bytes of data (see byte {})",
+                                 where, data_bytes, next));
+}
+
 // How transformers or older files spell the names of which we know one spelling.
 constexpr std::pair<std::string_view, std::string_view> spellings[] = {
     {"LayerNorm.weight", "LayerNorm.gamma"},
@@ -118,6 +134,7 @@ std::map<std::string, StoredTensor> parse_safetensors_header(std::string_view he
   std::map<std::string, StoredTensor> tensors;
   for (const std::string& name : fields.keys())
     if (name != "__metadata__") tensors[name] = parse_tensor(fields.object(name), data_bytes);
+  check_no_gaps(tensors, data_bytes, where);
   return tensors;
 }
 

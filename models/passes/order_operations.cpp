@@ -51,7 +51,6 @@ class Order {
     std::map<int, int> reads = reads_;
     for (int i = 0; i < count_; ++i)
       if (open[at(i)] == 0) ready.push_back(i);
-    std::int64_t live = 0;
     while (!ready.empty()) {
       const auto next = std::min_element(ready.begin(), ready.end(), [&](int a, int b) {
         const auto cost = [&](int i) { return change(i, reads); };
@@ -60,7 +59,6 @@ class Order {
       });
       const int chosen = *next;
       ready.erase(next);
-      live += change(chosen, reads);
       for (int id : node(chosen).inputs)
         if (const auto found = reads.find(id); found != reads.end()) --found->second;
       order.push_back(chosen);

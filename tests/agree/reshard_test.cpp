@@ -1,12 +1,16 @@
 // A run that is saved under some degrees continues under any others: three steps, a checkpoint,
 // three more steps, against six steps of one process. Equal degrees continue to the same bits.
 #include <map>
+#include <set>
 
+#include "exec/checkpoint/folder.h"
+#include "exec/checkpoint/pieces.h"
 #include "exec/checkpoint/resume.h"
 #include "exec/checkpoint/saver.h"
 #include "exec/comm/self.h"
 #include "tests/agree/training.h"
 #include "tests/exec/on_ranks.h"
+#include "tests/exec/ranks_in_turn.h"
 #include "tests/exec/small_run.h"
 #include "tests/test_folder.h"
 
@@ -205,4 +209,44 @@ TEST_CASE_ON_RANKS("a checkpoint of experts is loaded under any degrees", "[agre
 TEST_CASE_ON_RANKS("a run in 16 bits continues to the bit under its own degrees",
                    "[agree][checkpoint]") {
   check_16_bit();
+}
+
+// Slices of a bucket that three ranks cannot share evenly: the last one is shorter.
+TEST_CASE("three replicas save each element once", "[agree][checkpoint]") {
+  const Model model = small_model("gpt");
+  for (int zero = 0; zero <= 3; ++zero) {
+    INFO("zero " << zero);
+    const TestFolder folder;
+    const auto plan_for = [&](const SmallDegrees& degrees) {
+      Plan plan = plan_of(model, {degrees});
+      plan.training.global_batch = 6;
+      return plan;
+    };
+    std::string hash;
+    std::vector<double> losses;
+    std::set<std::int64_t> saved;  // elements, of each rank
+    run_in_turn(3, [&] {
+      Run run(model, plan_for({.data = 3, .zero_stage = zero}), world_in_turn());
+      run.train(1, saved_steps);
+      run.save(folder.path());
+      const std::string own = run.hash();
+      if (world_in_turn().rank() == 0) hash = own;
+      std::int64_t elements = 0;
+      for (const PieceSource& source : pieces_of(run.runtime)) elements += source.piece.elements();
+      saved.insert(elements);
+      const std::vector<double> undisturbed = run.train(saved_steps + 1, all_steps);
+      if (world_in_turn().rank() == 0) losses = undisturbed;
+    });
+    CHECK(saved.size() > 1);  // not evenly
+    const auto one = make_self_world({});
+    Run alone(model, plan_for({}), *one);
+    const Checkpoint found(step_folder(folder.path(), saved_steps));
+    CHECK(found.shards() == 3);
+    found.check_holds(shapes_of(alone.stages));
+    alone.load(folder.path());
+    CHECK(alone.hash() == hash);
+    const std::vector<double> resumed = alone.train(saved_steps + 1, all_steps);
+    for (std::size_t i = 0; i < losses.size(); ++i)
+      CHECK(resumed[i] == Approx(losses[i]).epsilon(1e-5));
+  }
 }

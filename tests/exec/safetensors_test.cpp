@@ -158,15 +158,30 @@ TEST_CASE("types, older names and several files", "[safetensors]") {
 }
 
 TEST_CASE("hostile safetensors headers are refused with their place", "[safetensors]") {
-  const auto refused = [](const std::string& tensor) {
-    return message_of([&] { parse_safetensors_header(R"({"w":)" + tensor + "}", 24, "f"); });
+  const auto refused = [](const std::string& tensor, std::int64_t data_bytes = 24) {
+    return message_of(
+        [&] { parse_safetensors_header(R"({"w":)" + tensor + "}", data_bytes, "f"); });
   };
   const auto at = [&](const std::string& shape, const std::string& offsets) {
     return refused(R"({"dtype":"F32","shape":)" + shape + R"(,"data_offsets":)" + offsets + "}");
   };
   CHECK(at("[2,3]", "[0,24]") == "");
-  CHECK(at("[]", "[4,8]") == "");
-  CHECK(at("[0, 9223372036854775807]", "[4,4]") == "");
+  const auto entry = [](const std::string& shape, const std::string& offsets) {
+    return R"({"dtype":"F32","shape":)" + shape + R"(,"data_offsets":)" + offsets + "}";
+  };
+  const std::string scalar = entry("[]", "[0,4]"),
+                    none = entry("[0, 9223372036854775807]", "[4,4]");
+  CHECK(refused(scalar, 4) == "");
+  CHECK(refused(scalar + R"(,"x":)" + none, 4) == "");
+  CHECK(refused(entry("[]", "[4,8]") + R"(,"x":)" + scalar, 8) == "");
+  // Tensors fill the data: no byte is beside them, and none is in two of them.
+  const auto gap = [](int bytes, int place) {
+    return "f: its tensors do not fill its " + std::to_string(bytes) + " bytes of data (see byte " +
+           std::to_string(place) + ")";
+  };
+  CHECK(refused(scalar, 8) == gap(8, 4));
+  CHECK(refused(entry("[]", "[4,8]"), 8) == gap(8, 0));
+  CHECK(refused(scalar + R"(,"x":)" + scalar, 8) == gap(8, 4));
   for (const std::string offsets : {"[0]", "[-4,20]", "[8,4]", "[0,28]", "[0,24,24]",
                                     "[9223372036854775807,9223372036854775807]"})
     CHECK(at("[2,3]", offsets) ==
