@@ -1,0 +1,184 @@
+// No schedule, sharding, offloading or overlap lets two instructions touch the same memory at one
+// time; and the check that says so notices each wait that is left out.
+#include <string>
+
+#include "models/core/error.h"
+#include "models/lower/lower.h"
+#include "tests/catch.h"
+#include "tests/models/plans.h"
+#include "tests/models/races.h"
+
+using namespace meshwright;
+
+namespace {
+
+Plan offloading(const Model& model, SmallDegrees degrees, const char* offload, int horizon) {
+  Plan plan = small_plan(model, degrees);
+  plan.training.recompute = Recompute::full;
+  plan.parallelism.offload = offload;
+  plan.parallelism.offload_horizon = horizon;
+  return plan;
+}
+
+constexpr ScheduleKind schedules[] = {ScheduleKind::gpipe, ScheduleKind::one_f_one_b,
+                                      ScheduleKind::interleaved, ScheduleKind::zero_bubble};
+
+// The legal ones of: schedules x stages x ZeRO stages x messages' slots x context x experts.
+template <typename Visit>
+void for_all_plans(const Visit& visit) {
+  for (const char* family : {"gpt", "mixtral"})
+    for (const ScheduleKind schedule : schedules)
+      for (const int pipeline : {1, 2, 4})
+        for (const int virtual_stages : {1, 2})
+          for (const int zero : {0, 1, 2, 3})
+            for (const int context : {1, 2})
+              for (const int active : {0, 2}) {
+                Model model = small_model(family);
+                model.layers = 8;
+                Plan plan = small_plan(model, {pipeline, 1, 2, 6, zero, virtual_stages, context});
+                Parallelism& p = plan.parallelism;
+                p.schedule = schedule;
+                p.active_microbatches = active;
+                if (schedule == ScheduleKind::interleaved) plan.training.global_batch += 8;
+                if (model.experts > 0) p.expert = 2;
+                visit(model, plan);
+              }
+}
+
+// Lowers a plan and looks for races, and counts it; one that is not legal counts for nothing.
+void check(const Model& model, const Plan& plan, int& plans) {
+  std::vector<Program> stages;
+  try {
+    verify(plan, model.sizes());
+    stages = lower_small(model, plan);
+  } catch (const InputError&) {
+    return;
+  }
+  INFO(model.architecture << " " << describe(plan));
+  CHECK(race_in(stages, plan) == "");
+  ++plans;
+}
+
+}  // namespace
+
+TEST_CASE("no two accesses to the same memory can happen at one time", "[models][lower][races]") {
+  int plans = 0;
+  for_all_plans([&](const Model& model, Plan plan) {
+    check(model, plan, plans);
+    plan.parallelism.overlap_gradients = plan.parallelism.overlap_parameters = false;
+    plan.training.recompute = Recompute::full;
+    check(model, plan, plans);
+  });
+  CHECK(plans > 250);
+}
+
+TEST_CASE("nor can they in tensor groups, sharded further, or with dropped elements",
+          "[models][lower][races]") {
+  const Model model = small_model("gpt");
+  int plans = 0;
+  for (Plan plan : small_plans(model)) {
+    check(model, plan, plans);
+    plan.parallelism.overlap_tensor = true;
+    plan.training.dropout = 0.1;
+    plan.training.precision = Precision::fp16;
+    plan.training.compiler = CompilerLevel::full;
+    plan.parallelism.max_live_parameters = 1;
+    check(model, plan, plans);
+  }
+  CHECK(plans > 400);
+}
+
+TEST_CASE("nor can they where activations are offloaded", "[models][lower][races]") {
+  int plans = 0;
+  for (const char* family : {"gpt", "bert"})
+    for (const char* offload : {"activations", "layers"})
+      for (const SmallDegrees degrees :
+           {SmallDegrees{1, 1, 1, 6}, SmallDegrees{2, 1, 1, 6}, SmallDegrees{4, 1, 1, 8},
+            SmallDegrees{2, 2, 1, 4}, SmallDegrees{2, 1, 1, 8, 0, 2}, SmallDegrees{2, 1, 2, 6, 3}})
+        for (const bool gpipe : {false, true})
+          for (const int horizon : {1, 2, 3}) {
+            if (gpipe && degrees.virtual_stages > 1) continue;
+            const Model model = small_model(family);
+            Plan plan = offloading(model, degrees, offload, horizon);
+            if (gpipe) plan.parallelism.schedule = ScheduleKind::gpipe;
+            plan.parallelism.sequence_parallel = degrees.tensor > 1 && gpipe;
+            check(model, plan, plans);
+          }
+  CHECK(plans == 2 * 2 * (5 * 2 + 1) * 3);
+}
+
+namespace {
+
+// Whether what the wait names still comes before, by other waits, wherever the instruction runs.
+bool is_implied(const Program& without, int body, int instruction, const Wait& wait) {
+  const RunOrder order(without);
+  for (int task = 0; task < static_cast<int>(without.tasks.size()); ++task) {
+    const Task& runs_it = without.tasks[static_cast<std::size_t>(task)];
+    if (runs_it.body != body) continue;
+    const auto& list = without.bodies[static_cast<std::size_t>(body)].instructions;
+    if (!runs(list[static_cast<std::size_t>(instruction)], runs_it)) continue;
+    const RunId awaited = resolve(without, task, wait);
+    if (awaited.task >= 0 && !order.before(awaited, {task, instruction})) return false;
+  }
+  return true;
+}
+
+// What waits by rule, whether or not memory asks for it: communication for the computation before
+// it, and the step's end for all reductions.
+bool is_rule(const Body& body, std::size_t waiting, const Wait& wait) {
+  if (body.kind == Body::Kind::step_end) return true;
+  if (body.instructions[waiting].stream == Stream::compute ||
+      wait.relation != Wait::Relation::same_task)
+    return wait.relation == Wait::Relation::previous_task;
+  std::size_t latest = waiting;
+  while (latest > 0 && body.instructions[--latest].stream != Stream::compute) {
+  }
+  return static_cast<int>(latest) == wait.instruction;
+}
+
+}  // namespace
+
+TEST_CASE("each wait that is left out is noticed", "[models][lower][races]") {
+  struct Case {
+    const char* family;
+    SmallDegrees degrees;
+    void (*change)(Plan&);
+  };
+  const Case cases[] = {
+      {"gpt", {2, 1, 2, 6, 2, 2}, [](Plan&) {}},
+      {"gpt", {1, 1, 2, 4, 3}, [](Plan& p) { p.training.recompute = Recompute::full; }},
+      {"gpt", {2, 2, 1, 4}, [](Plan& p) { p.parallelism.sequence_parallel = true; }},
+      {"gpt", {1, 1, 1, 4, 0, 1, 2}, [](Plan&) {}},
+      {"gpt", {2, 1, 1, 6}, [](Plan& p) { p.parallelism.schedule = ScheduleKind::zero_bubble; }},
+      {"mixtral", {1, 1, 2, 4, 1}, [](Plan& p) { p.parallelism.expert = 2; }},
+      {"gpt", {2, 1, 1, 6}, [](Plan& p) {
+         p.training.recompute = Recompute::full;
+         p.parallelism.offload = "activations";
+         p.parallelism.offload_horizon = 1;
+       }}};
+  int noticed = 0;
+  for (const Case& each : cases) {
+    Model model = small_model(each.family);
+    Plan plan = small_plan(model, each.degrees);
+    each.change(plan);
+    std::vector<Program> stages = lower_small(model, plan);
+    for (std::size_t stage = 0; stage < stages.size(); ++stage)
+      for (std::size_t b = 0; b < stages[stage].bodies.size(); ++b)
+        for (std::size_t i = 0; i < stages[stage].bodies[b].instructions.size(); ++i) {
+          std::vector<Wait>& waits = stages[stage].bodies[b].instructions[i].waits;
+          const std::vector<Wait> all = waits;
+          for (std::size_t w = 0; w < all.size(); ++w) {
+            waits.erase(waits.begin() + static_cast<std::ptrdiff_t>(w));
+            if (!is_implied(stages[stage], static_cast<int>(b), static_cast<int>(i), all[w])) {
+              INFO(each.family << " " << describe(plan) << ": stage " << stage << " body " << b
+                               << " instruction " << i << " wait " << w);
+              const bool is_noticed = race_in(stages, plan) != "";
+              CHECK((is_noticed || is_rule(stages[stage].bodies[b], i, all[w])));
+              noticed += is_noticed;
+            }
+            waits = all;
+          }
+        }
+  }
+  CHECK(noticed > 350);
+}
