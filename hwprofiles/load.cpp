@@ -213,6 +213,7 @@ void read_network(Fields network, Network& result) {
   result.gbit_per_s_each = positive(network, "gbit_per_s_each");
   result.efficiency = fraction(network, "efficiency");
   result.gpudirect = network.required<bool>("gpudirect");
+  result.efa = network.optional<bool>("efa", false);
   if (network.has("tree_bandwidth_bytes_per_s"))
     result.tree_bandwidth_bytes_per_s = positive(network, "tree_bandwidth_bytes_per_s");
   if (network.has("ll_bandwidth_bytes_per_s")) {
@@ -346,7 +347,7 @@ std::vector<std::string> list_machines(const std::string& folder) {
   return names;
 }
 
-Machine load_machine(const std::string& name, const std::string& folder) {
+std::optional<Machine> machine_if_known(const std::string& name, const std::string& folder) {
   const std::string wanted = name.starts_with("ml.") ? name.substr(3) : name;
   const std::vector<std::string> names = list_machines(folder);
   if (std::find(names.begin(), names.end(), wanted) != names.end())
@@ -356,7 +357,13 @@ Machine load_machine(const std::string& name, const std::string& folder) {
     if (std::find(machine.aliases.begin(), machine.aliases.end(), wanted) != machine.aliases.end())
       return machine;
   }
-  const std::string near = nearest(wanted, names);
+  return std::nullopt;
+}
+
+Machine load_machine(const std::string& name, const std::string& folder) {
+  if (const std::optional<Machine> machine = machine_if_known(name, folder)) return *machine;
+  const std::string near =
+      nearest(name.starts_with("ml.") ? name.substr(3) : name, list_machines(folder));
   throw InputError("unknown machine '" + name + "'" +
                    (near.empty() ? "" : "; did you mean '" + near + "'?") +
                    (near.empty() ? "; " : " ") + "`meshwright list machines` lists them");

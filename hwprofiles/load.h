@@ -2,6 +2,7 @@
 // every block says where its numbers come from; a block without a `source` is refused.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,9 @@ std::string profiles_folder();
 // By name or alias; a leading "ml." (SageMaker's spelling) is dropped. An unknown name is an
 // InputError that names the nearest known one.
 Machine load_machine(const std::string& name, const std::string& folder = profiles_folder());
+// Empty for an unknown name.
+std::optional<Machine> machine_if_known(const std::string& name,
+                                        const std::string& folder = profiles_folder());
 
 Machine load_machine_file(const std::string& path);
 Machine machine_of_text(const std::string& text, const std::string& where);

@@ -55,6 +55,7 @@ struct Network {
   int nics = 0;
   double gbit_per_s_each = 0;
   double efficiency = 1;   // what a collective reaches of it
+  bool efa = false;        // AWS's Elastic Fabric Adapter
   bool gpudirect = false;  // false: bytes pass through host memory
   // What the GPUs of a host can sum up in a tree for each card: NCCL gives it few multiprocessors.
   // 0: as much as the card carries.

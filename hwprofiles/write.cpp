@@ -90,6 +90,7 @@ Json network_block(const Network& network) {
                 {"gbit_per_s_each", network.gbit_per_s_each},
                 {"efficiency", network.efficiency},
                 {"gpudirect", network.gpudirect}};
+  if (network.efa) block["efa"] = true;
   if (network.tree_bandwidth_bytes_per_s > 0)
     block["tree_bandwidth_bytes_per_s"] = network.tree_bandwidth_bytes_per_s;
   if (network.ll_bandwidth_bytes_per_s > 0) {

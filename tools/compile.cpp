@@ -14,6 +14,7 @@
 #include "tools/dump_passes.h"
 #include "tools/machines.h"
 #include "tools/measure_steps.h"
+#include "tools/print.h"
 #include "tools/report/prediction.h"
 #include "tools/report/print_json.h"
 #include "tools/report/text.h"
@@ -251,7 +252,7 @@ int run_compile(const Options& options) {
           measured_step_seconds(options, job, chosen.cluster, row.report.prepared);
   }
   if (!options.json) {
-    std::printf("%s", text_of(job, chosen, rows, options.measure).c_str());
+    print_to(stdout, "{}", text_of(job, chosen, rows, options.measure));
     return done;
   }
   json list = json::array();

@@ -10,6 +10,7 @@
 #include "models/importers/huggingface_config.h"
 #include "tools/commands.h"
 #include "tools/machines.h"
+#include "tools/print.h"
 #include "tools/report/print_json.h"
 #include "tools/report/text.h"
 #include "tools/run_checkpoints.h"
@@ -70,7 +71,7 @@ void print(const Options& options, const nlohmann::json& value, const std::strin
   if (options.json)
     print_json(value);
   else
-    std::printf("%s\n", line.c_str());
+    print_to(stdout, "{}\n", line);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "models/core/error.h"
 #include "tools/engine.h"
 #include "tools/measure.h"
+#include "tools/print.h"
 
 namespace meshwright {
 
@@ -90,8 +91,7 @@ Job read_job_of(const Options& options) {
     return name == "local" ? facts_of_local(options) : machine_facts(name);
   });
   if (options.as_rank) return job;  // it has been warned of
-  for (const std::string& warning : job.warnings)
-    std::fprintf(stderr, "warning: %s\n", warning.c_str());
+  for (const std::string& warning : job.warnings) print_to(stderr, "warning: {}\n", warning);
   warn_of_crowding(job);
   return job;
 }

@@ -11,6 +11,7 @@
 #include "models/core/error.h"
 #include "tools/choose.h"
 #include "tools/commands.h"
+#include "tools/print.h"
 
 namespace meshwright {
 
@@ -25,8 +26,7 @@ constexpr Command commands[] = {
      "json set profile trace report steps", run_simulate},
     {"train", "JOB", job_file, "run the job on this computer, under its plan",
      "json set profile trace trace-steps report steps resume log-json hostfile deadline "
-     "check-collectives "
-     "restarts as-rank",
+     "check-collectives allow-mpi-options restarts as-rank",
      run_train},
     {"scale", "JOB", job_file, "throughput, efficiency and cost over more and more GPUs",
      "json set profile", run_scale},
@@ -143,13 +143,13 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "error: %s\n", error.what());
     return bad_input;
   } catch (const NoPlanFits& error) {
-    std::fprintf(stderr, "%s\n", error.what());
+    print_to(stderr, "{}\n", error.what());
     return no_plan_fits;
   } catch (const RunError& error) {
     std::fprintf(stderr, "error: %s\n", error.what());
     return run_failed;
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "internal error: %s\n", error.what());
+    print_to(stderr, "internal error: {}\n", error.what());
     return our_fault;
   }
 }

@@ -63,6 +63,8 @@ constexpr FlagOption flag_options[] = {
     {"cpu", &Options::cpu, "measure the processor, not the GPUs"},
     {"check-collectives", &Options::check_collectives,
      "compare what the ranks are about to do before each collective (slow)"},
+    {"allow-mpi-options", &Options::allow_mpi_options,
+     "let custom_mpi_options set what a job file may not by itself: it can name programs to run"},
     {"measure", &Options::measure, "run a few steps at each level on this computer"},
     {"resume", &Options::resume, "continue from the newest good checkpoint"},
 };

@@ -30,8 +30,9 @@ struct Options {
   bool cpu = false;              // calibrate: the processor, whatever GPUs there are
   bool measure = false;          // compile: run steps on this computer
   std::string checkpoint;        // export: one checkpoint, or the folder of a run
-  bool resume = false;           // train: from the newest checkpoint
-  std::string trace_steps;       // train: which steps the trace holds
+  bool allow_mpi_options = false;  // train
+  bool resume = false;             // train: from the newest checkpoint
+  std::string trace_steps;         // train: which steps the trace holds
   bool check_collectives = false;  // train
   std::optional<int> steps;
   std::optional<int> ranks;     // calibrate: processes measured together

@@ -12,6 +12,7 @@
 #include "tools/commands.h"
 #include "tools/job_file.h"
 #include "tools/machines.h"
+#include "tools/print.h"
 #include "tools/report/html.h"
 #include "tools/report/prediction.h"
 #include "tools/report/print_json.h"
@@ -90,11 +91,9 @@ Table table_of(const SearchResult& result, int top) {
 }
 
 void print_result(const Job& job, const SearchResult& result, int top) {
-  std::printf("%s: %lld candidates, %lld simulated, %s\n\n", job.name.c_str(),
-              static_cast<long long>(result.candidates_enumerated),
-              static_cast<long long>(result.candidates_simulated),
-              show_seconds(result.search_wall_s).c_str());
-  std::printf("%s", table_of(result, top).text().c_str());
+  print_to(stdout, "{}: {} candidates, {} simulated, {}\n\n{}", job.name,
+           result.candidates_enumerated, result.candidates_simulated,
+           show_seconds(result.search_wall_s), table_of(result, top).text());
   if (static_cast<int>(result.plans.size()) > top)
     std::printf("(%zu more plans: --top %zu)\n",
                 result.plans.size() - static_cast<std::size_t>(top), result.plans.size());
@@ -105,7 +104,7 @@ void print_result(const Job& job, const SearchResult& result, int top) {
     std::printf("\nno plan is better than the first (lower bounds)\n");
   if (!result.rejected.empty()) std::printf("\nrejected:\n");
   for (const Rejection& rejection : result.rejected)
-    std::printf("  %8lld  %s\n", static_cast<long long>(rejection.count), rejection.reason.c_str());
+    print_to(stdout, "  {:8}  {}\n", rejection.count, rejection.reason);
 }
 
 void write_report(const Options& options, const Job& job, const SearchResult& result, int top) {
@@ -148,11 +147,11 @@ int run_plan(const Options& options) {
   if (!options.write.empty()) {
     const RankedPlan& best = result.plans.front();
     write_job_file(job, best.plan, best.machine, best.count, options.write);
-    std::fprintf(stderr, "wrote %s\n", options.write.c_str());
+    print_to(stderr, "wrote {}\n", options.write);
   }
   if (!options.write_partition.empty()) {
     write_partition(job, result.plans.front(), options.write_partition);
-    std::fprintf(stderr, "wrote %s\n", options.write_partition.c_str());
+    print_to(stderr, "wrote {}\n", options.write_partition);
   }
   return done;
 }

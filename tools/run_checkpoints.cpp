@@ -8,13 +8,14 @@
 
 #include "exec/checkpoint/resume.h"
 #include "models/core/error.h"
+#include "tools/print.h"
 #include "tools/write_file.h"
 
 namespace meshwright {
 
 namespace {
 
-void say(const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); }
+void say(const std::string& line) { print_to(stderr, "{}\n", line); }
 
 std::string optimizer_of(const Plan& plan) {
   return optimizer_names()[static_cast<std::size_t>(plan.training.optimizer)];

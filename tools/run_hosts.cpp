@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 
 #include "exec/launch/stop.h"
+#include "hwprofiles/load.h"
 #include "models/core/error.h"
 #include "tools/commands.h"
 
@@ -16,27 +16,16 @@ namespace {
 
 constexpr double patience_s = 3600;  // of the containers, for SSH
 
-// Instances whose network is EFA, and those whose GPUs it reaches without the host (AWS's pages of
-// the instance types).
-struct Efa {
-  std::string_view instance;
-  bool rdma;
-};
-constexpr std::array<Efa, 7> efa_instances = {{{"p3dn.24xlarge", false},
-                                               {"g4dn.12xlarge", false},
-                                               {"g5.48xlarge", false},
-                                               {"p4d.24xlarge", true},
-                                               {"p4de.24xlarge", true},
-                                               {"p5.48xlarge", true},
-                                               {"p5en.48xlarge", true}}};
-
-void add_network(RemoteHosts& remote, const std::string& machine) {
-  const std::string name = machine.starts_with("ml.") ? machine.substr(3) : machine;
-  for (const Efa& row : efa_instances)
-    if (row.instance == name) {
-      remote.efa = true;
-      remote.rdma = row.rdma;
-    }
+// Of an instance that is no machine of ours nothing is known.
+void add_network(RemoteHosts& remote, const Run& run, const std::string& instance) {
+  Network network;
+  if (instance.empty()) {
+    network = run.chosen.cluster.machine.network;
+  } else if (const auto machine = machine_if_known(instance)) {
+    network = machine->network;
+  }
+  remote.efa = network.efa;
+  remote.rdma = network.efa && network.gpudirect;
 }
 
 // The hosts, and where they are named.
@@ -84,7 +73,7 @@ std::optional<RemoteHosts> remote_hosts(const Options& options, const Run& run) 
   check_hosts(run, remote.hosts, where);
   for (RunHost& host : remote.hosts) host.slots = processes;
   remote.interface = sm.interface;
-  add_network(remote, sm.instance.empty() ? run.chosen.machine : sm.instance);
+  add_network(remote, run, sm.instance);
   remote.model_parallel = sm.model_parallel;
   // Where /sys is not mounted, as in a container, hwloc would complain on every host.
   remote.variables.emplace_back("HWLOC_HIDE_ERRORS=2");

@@ -9,6 +9,7 @@
 
 #include "tools/commands.h"
 #include "tools/machines.h"
+#include "tools/print.h"
 #include "tools/report/prediction.h"
 #include "tools/report/print_json.h"
 #include "tools/report/text.h"
@@ -77,9 +78,9 @@ int run_scale(const Options& options) {
     print_json(result_json(result));
     return result.points.empty() ? no_plan_fits : done;
   }
-  std::printf("%s", table_of(result).text().c_str());
+  print_to(stdout, "{}", table_of(result).text());
   for (const ScaleGap& gap : result.gaps)
-    std::printf("%d x %s: no plan: %s\n", gap.count, gap.machine.c_str(), gap.reason.c_str());
+    print_to(stdout, "{} x {}: no plan: {}\n", gap.count, gap.machine, gap.reason);
   return result.points.empty() ? no_plan_fits : done;
 }
 

@@ -12,6 +12,7 @@
 #include "tools/dump_passes.h"
 #include "tools/job_file.h"
 #include "tools/machines.h"
+#include "tools/print.h"
 #include "tools/report/print_json.h"
 #include "tools/report/text.h"
 #include "tools/run_checkpoints.h"
@@ -41,7 +42,19 @@ void check_runs_here(const Job& job, const Options& options) {
         job.file, count, one_host));
 }
 
+// A job file may come from anywhere; what it could run on this computer is for whoever starts it.
+void check_mpi_options(const Job& job, const Options& options) {
+  if (job.unlisted_mpi_options.empty() || options.allow_mpi_options) return;
+  throw InputError(fmt::format(
+      "{}: /distribution: custom_mpi_options: {} {} not on the list of what a job file may set "
+      "(docs/job-file.md); remove {}, or start the job with --allow-mpi-options if you trust it",
+      job.file, list_of(job.unlisted_mpi_options, "and"),
+      job.unlisted_mpi_options.size() == 1 ? "is" : "are",
+      job.unlisted_mpi_options.size() == 1 ? "it" : "them"));
+}
+
 void check_can_start(const Job& job, const Options& options) {
+  check_mpi_options(job, options);
   check_runs_here(job, options);
   check_checkpoint_folder(job, options.resume);
   if (!job.has_steps)
@@ -83,10 +96,10 @@ void warn_of_fused_optimizer(const Run& run) {
   const bool in_passes =  // on a CPU
       training.compiler == CompilerLevel::none && training.optimizer != OptimizerKind::lamb;
   if (!in_passes || run.chosen.cluster.machine.gpu.kind != DeviceKind::gpu) return;
-  std::fprintf(stderr,
-               "warning: %s: /training/compiler: none: on a GPU the optimizer still is one kernel, "
-               "not the framework's passes over whole parameters\n",
-               run.job.file.c_str());
+  print_to(stderr,
+           "warning: {}: /training/compiler: none: on a GPU the optimizer still is one kernel, not "
+           "the framework's passes over whole parameters\n",
+           run.job.file);
 }
 
 }  // namespace
@@ -113,8 +126,8 @@ LoaderOptions loader_options(const Job& job) {
 // What runs is not made to fail: `faults` are for rehearsals.
 void leave_out_faults(Job& job) {
   if (!job.cluster.faults.any()) return;
-  std::fprintf(stderr, "warning: %s: /faults: no effect here; simulate and plan rehearse them\n",
-               job.file.c_str());
+  print_to(stderr, "warning: {}: /faults: no effect here; simulate and plan rehearse them\n",
+           job.file);
   job.cluster.faults = {};
 }
 

@@ -11,6 +11,7 @@
 #include "tools/choose.h"
 #include "tools/commands.h"
 #include "tools/machines.h"
+#include "tools/print.h"
 #include "tools/report/html.h"
 #include "tools/report/prediction.h"
 #include "tools/report/print_json.h"
@@ -68,8 +69,7 @@ int run_simulate(const Options& options) {
     print_json(value);
     return done;
   }
-  std::printf("%s",
-              prediction_text(job.model, chosen.prepared, chosen.cluster, prediction).c_str());
+  print_to(stdout, "{}", prediction_text(job.model, chosen.prepared, chosen.cluster, prediction));
   if (steps > 1)
     std::printf("\n%d steps  %s\n", steps, show_seconds(steps * prediction.step_time_s).c_str());
   return done;

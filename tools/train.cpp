@@ -16,6 +16,7 @@
 #include "models/core/error.h"
 #include "tools/commands.h"
 #include "tools/measure_ranks.h"
+#include "tools/print.h"
 #include "tools/run_hosts.h"
 #include "tools/settle_run.h"
 #include "tools/write_file.h"
@@ -66,7 +67,7 @@ Decision read_decision() {
 // all have the same plan whatever each would have measured.
 Decision decide(const Options& options, int ranks) {
   const auto refuse = [](int exit_code, const std::string& message) {
-    std::fprintf(stderr, "%s\n", message.c_str());
+    print_to(stderr, "{}\n", message);
     return Decision{exit_code, ""};
   };
   try {

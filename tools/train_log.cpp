@@ -10,6 +10,7 @@
 #include "models/core/error.h"
 #include "models/passes/pad_vocabulary.h"
 #include "models/plan/mesh.h"
+#include "tools/print.h"
 #include "tools/report/html.h"
 #include "tools/report/prediction.h"
 #include "tools/report/print_json.h"
@@ -130,10 +131,9 @@ TrainLog::TrainLog(const Options& options, const Job& job, const Chosen& chosen,
 }
 
 void TrainLog::begin(int threads, const std::string& how_it_began) {
-  std::fprintf(to_, "model %s, %s parameters; %s; %d %s per rank\n", job_.model.name.c_str(),
-               show_count(static_cast<double>(parameter_count(chosen_.prepared.graph))).c_str(),
-               plan_text(chosen_.prepared.plan).c_str(), threads,
-               threads == 1 ? "thread" : "threads");
+  print_to(to_, "model {}, {} parameters; {}; {} {} per rank\n", job_.model.name,
+           show_count(static_cast<double>(parameter_count(chosen_.prepared.graph))),
+           plan_text(chosen_.prepared.plan), threads, threads == 1 ? "thread" : "threads");
   const std::int64_t padded =
       padded_vocabulary(job_.model.vocabulary, chosen_.prepared.plan.parallelism.tensor);
   if (padded != job_.model.vocabulary)
@@ -142,7 +142,7 @@ void TrainLog::begin(int threads, const std::string& how_it_began) {
   std::fprintf(to_, "predicted: %s per step, peak memory %s per rank\n",
                show_seconds(prediction_.step_time_s).c_str(),
                show_bytes(static_cast<double>(prediction_.peak_memory_bytes)).c_str());
-  if (!how_it_began.empty()) std::fprintf(to_, "%s\n", how_it_began.c_str());
+  if (!how_it_began.empty()) print_to(to_, "{}\n", how_it_began);
   std::fprintf(to_, "%6s  %10s  %10s  %13s  %9s  %10s%s\n", "step", "loss", "grad norm",
                "learning rate", "ms", "tokens/s", scales_loss() ? "  loss scale" : "");
   std::fflush(to_);
@@ -191,7 +191,7 @@ void TrainLog::end(const Outcome& outcome) {
   std::fprintf(to_, "\n%s\n", table.text().c_str());
   if (!outcome.kinds.empty())
     std::fprintf(to_, "%s\n", comparison_of_kinds(outcome.kinds).text().c_str());
-  std::fprintf(to_, "%s\n", how_it_ended(outcome).c_str());
+  print_to(to_, "{}\n", how_it_ended(outcome));
   std::fflush(to_);
   if (!options_.report.empty()) write_report(outcome);
   if (options_.json) print_json_of(outcome);

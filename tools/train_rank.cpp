@@ -13,6 +13,7 @@
 #include "models/core/error.h"
 #include "tools/commands.h"
 #include "tools/engine.h"
+#include "tools/print.h"
 #include "tools/process_memory.h"
 #include "tools/run_checkpoints.h"
 #include "tools/settle_run.h"
@@ -163,7 +164,7 @@ Outcome run_steps(Runtime& runtime, const World& world, Loader& loader, const Tr
 // Says why this rank fails, as the launcher expects it, and leaves. The others may have something
 // to say too, and the launcher, whose word about a killed rank comes first.
 int fail(World& world, int rank, const std::string& what) {
-  std::fprintf(stderr, "rank %d failed: %s\n", rank, what.c_str());
+  print_to(stderr, "rank {} failed: {}\n", rank, what);
   std::fflush(stderr);
   std::this_thread::sleep_for(std::chrono::seconds(1));
   world.abandon(run_failed);

@@ -11,6 +11,7 @@
 #include "models/core/error.h"
 #include "sim/validate/score.h"
 #include "tools/commands.h"
+#include "tools/print.h"
 #include "tools/report/print_json.h"
 #include "tools/report/text.h"
 
@@ -108,7 +109,7 @@ void add_row(Table& table, const ErrorSummary& summary) {
 }
 
 void print_table(const Table& table) {
-  if (table.rows().size() > 1) std::printf("\n%s", table.text().c_str());
+  if (table.rows().size() > 1) print_to(stdout, "\n{}", table.text());
 }
 
 void print_scaling(const ValidationScores& scores) {
@@ -163,14 +164,14 @@ int run_validate(const Options& options) {
                "regret", "constant MFU"});
   for (const ErrorSummary& summary : scores.sources) add_row(table, summary);
   if (scores.overall.rows > 0) add_row(table, scores.overall);
-  std::printf("%s", table.text().c_str());
+  print_to(stdout, "{}", table.text());
   print_scaling(scores);
   print_errors("collectives from 1 MiB", scores.long_collectives);
   print_errors("peak memory", scores.memory);
   print_fits(scores);
   if (!scores.skipped.empty())
-    std::printf("\n%zu rows are not predicted: %s\n", scores.skipped.size(),
-                scores.skipped.front().reason.c_str());
+    print_to(stdout, "\n{} rows are not predicted: {}\n", scores.skipped.size(),
+             scores.skipped.front().reason);
   return done;
 }
 

@@ -42,17 +42,21 @@ std::vector<char*> environment_of_ranks() {
   return variables;
 }
 
+std::vector<char*> arguments_of(const std::vector<std::string>& command) {
+  std::vector<char*> arguments;
+  for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  return arguments;
+}
+
 struct Ends {
   const char* input;  // a file
   int errors;         // a pipe
 };
 
 // In the new process, between fork and exec: only calls that are safe there.
-[[noreturn]] void become(const std::vector<std::string>& command, std::vector<char*>& environment,
+[[noreturn]] void become(std::vector<char*>& arguments, std::vector<char*>& environment,
                          const sigset_t& mask, const Ends& ends) {
-  std::array<char*, 256> arguments{};
-  for (std::size_t i = 0; i < command.size(); ++i)
-    arguments[i] = const_cast<char*>(command[i].c_str());
   // A terminal's Ctrl-C must reach the ranks through us, not kill mpirun.
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -67,7 +71,7 @@ struct Ends {
 class Child {
  public:
   Child(const std::vector<std::string>& command, const std::string& input) {
-    MESHWRIGHT_CHECK(!command.empty() && command.size() < 256, "a command line of known length");
+    MESHWRIGHT_CHECK(!command.empty(), "a program to start");
     sigemptyset(&signals_);
     sigaddset(&signals_, SIGINT);
     sigaddset(&signals_, SIGTERM);
@@ -76,11 +80,12 @@ class Child {
     std::array<int, 2> ends{};
     check(signal_fd_ >= 0 && pipe2(ends.data(), O_CLOEXEC) == 0, "starting mpirun");
     errors_ = ends[0];
-    std::vector<char*> environment = environment_of_ranks();
+    std::vector<char*> environment = environment_of_ranks(), arguments = arguments_of(command);
     pid_ = fork();
     check(pid_ >= 0, "fork");
     if (pid_ == 0)
-      become(command, environment, before_, {input.empty() ? "/dev/null" : input.c_str(), ends[1]});
+      become(arguments, environment, before_,
+             {input.empty() ? "/dev/null" : input.c_str(), ends[1]});
     close(ends[1]);
   }
   ~Child() {

@@ -1,4 +1,5 @@
 // The two sorts of error. InputError: the user's file or option is wrong (exit code 2).
+// Their messages quote input, and are printable.
 // MESHWRIGHT_CHECK: our own code is wrong; prints and aborts, never reachable from input.
 #pragma once
 
@@ -7,13 +8,15 @@
 #include <string_view>
 #include <vector>
 
+#include "models/core/printable.h"
+
 namespace meshwright {
 
 // The message says where, what is wrong, and what would be right:
 // `gpt2.json: /parallelism/tensor: 5 does not divide 12 heads; use 1, 2, 3, 4, 6 or 12`.
 class InputError : public std::runtime_error {
  public:
-  explicit InputError(const std::string& message) : std::runtime_error(message) {}
+  explicit InputError(const std::string& message) : std::runtime_error(printable(message)) {}
 };
 
 // The input is legal but this version cannot do it yet (exit code 2 as well).
@@ -25,7 +28,7 @@ class NotSupportedYet : public InputError {
 // The run itself failed: a device, a peer or a file system (exit code 4).
 class RunError : public std::runtime_error {
  public:
-  explicit RunError(const std::string& message) : std::runtime_error(message) {}
+  explicit RunError(const std::string& message) : std::runtime_error(printable(message)) {}
 };
 
 // The known word nearest to `word` by edit distance; empty when none is near (more than half its

@@ -52,7 +52,7 @@ bool enabled_in(Fields& fields, std::string_view key, Job& job) {
   return on;
 }
 
-void read_mpi(Fields fields, Launchers& launchers, Job& job) {
+void read_mpi(Fields fields, Launchers& launchers, const ChosenCluster& cluster, Job& job) {
   launchers.mpi = read_enabled(fields, job);
   if (fields.has("processes_per_host")) {
     const int processes = read_degree(fields, "processes_per_host", 1);
@@ -64,16 +64,17 @@ void read_mpi(Fields fields, Launchers& launchers, Job& job) {
     if (launchers.mpi) job.cluster.processes_per_host = processes;
   }
   if (fields.has("custom_mpi_options"))
-    job.mpi_options = read_mpi_options(fields, "custom_mpi_options", job);
+    job.mpi_options = read_mpi_options(fields, "custom_mpi_options", cluster, job);
   fields.done();
   if (launchers.mpi) return;
   job.mpi_options.clear();
+  job.unlisted_mpi_options.clear();
   for (const char* key : {"processes_per_host", "custom_mpi_options"})
     if (fields.has(key)) warn(job, fields, key, "not used, for 'enabled' is not true");
 }
 
-void read_launchers(Fields& fields, Launchers& launchers, Job& job) {
-  if (fields.has("mpi")) read_mpi(fields.object("mpi"), launchers, job);
+void read_launchers(Fields& fields, Launchers& launchers, const ChosenCluster& cluster, Job& job) {
+  if (fields.has("mpi")) read_mpi(fields.object("mpi"), launchers, cluster, job);
   launchers.torch = enabled_in(fields, "torch_distributed", job);
   launchers.ddp = enabled_in(fields, "pytorchddp", job);
   launchers.xla = enabled_in(fields, "pytorchxla", job);
@@ -87,10 +88,11 @@ void read_launchers(Fields& fields, Launchers& launchers, Job& job) {
                 "a cluster of several instance types is not imitated; use one instance type");
 }
 
-void read_data_parallel(Fields fields, Launchers& launchers, Job& job) {
+void read_data_parallel(Fields fields, Launchers& launchers, const ChosenCluster& cluster,
+                        Job& job) {
   launchers.data_parallel = read_enabled(fields, job);
   if (fields.has("custom_mpi_options"))
-    job.mpi_options = read_mpi_options(fields, "custom_mpi_options", job);
+    job.mpi_options = read_mpi_options(fields, "custom_mpi_options", cluster, job);
   fields.done();
   if (launchers.data_parallel)
     warn(job, fields, "enabled", "NCCL's collectives take the place of SageMaker's own");
@@ -160,7 +162,8 @@ void read_plain_data_parallel(const DistributionContext& context) {
 }
 
 // The strategy; at most one. Returns the parameters of modelparallel if it is on and has any.
-std::optional<Fields> read_strategy(Fields& fields, Launchers& launchers, Job& job) {
+std::optional<Fields> read_strategy(Fields& fields, Launchers& launchers,
+                                    const ChosenCluster& cluster, Job& job) {
   if (!fields.has("smdistributed")) return std::nullopt;
   Fields strategies = fields.object("smdistributed");
   if (strategies.has("modelparallel") && strategies.has("dataparallel"))
@@ -183,7 +186,7 @@ std::optional<Fields> read_strategy(Fields& fields, Launchers& launchers, Job& j
     }
   }
   if (strategies.has("dataparallel"))
-    read_data_parallel(strategies.object("dataparallel"), launchers, job);
+    read_data_parallel(strategies.object("dataparallel"), launchers, cluster, job);
   strategies.done();
   return parameters;
 }
@@ -237,8 +240,8 @@ void warn_unknown(const Fields& fields, const std::vector<std::string>& known,
 void read_distribution(Fields fields, const ChosenCluster& cluster,
                        const std::set<std::string>& training_keys, Job& job) {
   Launchers launchers;
-  std::optional<Fields> parameters = read_strategy(fields, launchers, job);
-  read_launchers(fields, launchers, job);
+  std::optional<Fields> parameters = read_strategy(fields, launchers, cluster, job);
+  read_launchers(fields, launchers, cluster, job);
   fields.done();
   check_launchers(fields, launchers, cluster);
   const DistributionContext context{cluster, training_keys, job};

@@ -44,6 +44,8 @@ const std::vector<std::string>& version_1_keys();
 const std::vector<std::string>& version_2_keys();
 
 // Splits custom_mpi_options into words and checks them; nothing goes through a shell.
-std::vector<std::string> read_mpi_options(Fields& fields, std::string_view key, Job& job);
+// What a job file may not set by itself is noted in job.unlisted_mpi_options.
+std::vector<std::string> read_mpi_options(Fields& fields, std::string_view key,
+                                          const ChosenCluster& cluster, Job& job);
 
 }  // namespace meshwright

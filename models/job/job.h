@@ -72,6 +72,8 @@ struct Job {
   } log;
   std::vector<std::string> warnings;     // one line each, for standard error
   std::vector<std::string> mpi_options;  // words of custom_mpi_options, checked
+  // What of them a job file may not set by itself ("variable LD_PRELOAD"): --allow-mpi-options.
+  std::vector<std::string> unlisted_mpi_options;
 
   bool is_auto(std::string_view key) const { return autos.contains(key); }
 };
@@ -82,6 +84,7 @@ struct MachineFacts {
   bool has_bf16 = false, has_tf32 = false, has_fp8 = false;
   bool is_cpu = false;
   bool has_nvlink = false;
+  bool has_efa = false;
 };
 using MachineLookup =
     std::function<MachineFacts(const std::string& machine)>;  // unknown: InputError

@@ -2,9 +2,11 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <array>
+#include <span>
 
 #include "models/core/error.h"
 #include "models/job/distribution.h"
+#include "models/job/mpi_settings.h"
 
 namespace meshwright {
 
@@ -63,8 +65,15 @@ constexpr std::array<Option, 36> options = {{
 // The launcher sets it itself, and Open MPI aborts when it is listed twice.
 constexpr std::string_view repeated_parameter = "btl_vader_single_copy_mechanism";
 
-// Environment variables of SageMaker's libraries and network: nothing here reads them.
-constexpr std::array<std::string_view, 4> foreign_variables = {"SMP_", "SMDDP_", "FI_", "RDMAV_"};
+// Environment variables of SageMaker's libraries: nothing here reads them.
+constexpr std::array<std::string_view, 2> foreign_variables = {"SMP_", "SMDDP_"};
+// Those of libfabric and of the network devices below it, which the network library reads.
+constexpr std::array<std::string_view, 2> fabric_variables = {"FI_", "RDMAV_"};
+
+bool begins_with_one(std::string_view name, std::span<const std::string_view> prefixes) {
+  return std::any_of(prefixes.begin(), prefixes.end(),
+                     [&](std::string_view prefix) { return name.starts_with(prefix); });
+}
 
 std::vector<std::string> split(const std::string& text) {
   std::vector<std::string> words;
@@ -96,29 +105,38 @@ const Option& known_option(const Fields& fields, std::string_view key, const std
   return *option;
 }
 
-void check_parameter(const Fields& fields, std::string_view key, const std::string& name) {
+void check_parameter(const Fields& fields, std::string_view key, const std::string& name,
+                     Job& job) {
   if (name == repeated_parameter)
     fields.fail(key, fmt::format("the launcher already gives MCA parameter {}, and Open MPI aborts "
                                  "when it is repeated; remove it",
                                  name));
+  if (!job_may_set_parameter(name))
+    job.unlisted_mpi_options.push_back(fmt::format("MCA parameter {}", name));
 }
 
-void check_variable(const Fields& fields, std::string_view key, const std::string& word, Job& job) {
+void check_variable(const Fields& fields, std::string_view key, const std::string& word,
+                    const ChosenCluster& cluster, Job& job) {
   const std::string name = word.substr(0, word.find('='));
   const bool good = !name.empty() && !(name[0] >= '0' && name[0] <= '9') &&
                     std::all_of(name.begin(), name.end(),
                                 [](unsigned char c) { return std::isalnum(c) || c == '_'; });
   if (!good)
     fields.fail(key, fmt::format("'-x {}' names no variable; use -x NAME or -x NAME=VALUE", word));
-  for (const std::string_view prefix : foreign_variables)
-    if (name.starts_with(prefix))
-      warn(job, fields, key,
-           fmt::format("{} is for SageMaker's libraries and network, without effect here", name));
+  if (name.size() < word.size() && !job_may_set_variable(name))
+    job.unlisted_mpi_options.push_back(fmt::format("variable {}", name));
+  if (begins_with_one(name, foreign_variables))
+    warn(job, fields, key,
+         fmt::format("{} is for SageMaker's libraries, without effect here", name));
+  if (begins_with_one(name, fabric_variables) && cluster.hosts > 0 && !cluster.facts.has_efa)
+    warn(job, fields, key,
+         fmt::format("{} is for EFA networks, which {} does not have", name, cluster.machine));
 }
 
 }  // namespace
 
-std::vector<std::string> read_mpi_options(Fields& fields, std::string_view key, Job& job) {
+std::vector<std::string> read_mpi_options(Fields& fields, std::string_view key,
+                                          const ChosenCluster& cluster, Job& job) {
   const std::string text = fields.required<std::string>(key);
   if (text.find_first_of("'\"`$;|&<>\\") != std::string::npos)
     fields.fail(key,
@@ -131,8 +149,8 @@ std::vector<std::string> read_mpi_options(Fields& fields, std::string_view key, 
     if (i + arguments >= words.size())
       fields.fail(key, fmt::format("'{}' needs {} more word{}", words[i], arguments,
                                    arguments == 1 ? "" : "s"));
-    if (words[i].ends_with("mca")) check_parameter(fields, key, words[i + 1]);
-    if (words[i] == "-x") check_variable(fields, key, words[i + 1], job);
+    if (words[i].ends_with("mca")) check_parameter(fields, key, words[i + 1], job);
+    if (words[i] == "-x") check_variable(fields, key, words[i + 1], cluster, job);
     i += 1 + arguments;
   }
   return words;

@@ -80,6 +80,12 @@ TEST_CASE("a launcher that is not there is an error with a way out", "[exec][lau
   CHECK_THROWS_AS(run_mpirun({"/nowhere/mpirun", "-n", "1"}), RunError);
 }
 
+TEST_CASE("a command line has as many words as it needs", "[exec][launch]") {
+  std::vector<std::string> command = {"sh", "-c", "test $# -eq 1000", "sh"};
+  command.insert(command.end(), 1000, "word");
+  CHECK(run_mpirun(command) == 0);
+}
+
 TEST_CASE("a launcher that outlives its ranks is ended", "[exec][launch]") {
   // Its one child has ended, and it waits for something else.
   CHECK(run_mpirun({"sh", "-c", "true & exec sleep 1000000"}) == 4);

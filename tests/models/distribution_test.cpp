@@ -391,7 +391,8 @@ TEST_CASE("custom_mpi_options is split into known words", "[models][distribution
   const Job job = read(value);
   CHECK(job.mpi_options.size() == 10);
   CHECK(job.mpi_options[1] == "NCCL_ALGO=ring");
-  CHECK(warns(job, "custom_mpi_options"));  // FI_PROVIDER
+  CHECK(job.warnings.empty());
+  CHECK(job.unlisted_mpi_options.empty());
   const auto with = [&](const char* options) {
     value["mpi"]["custom_mpi_options"] = options;
     return refused(value);
@@ -402,6 +403,58 @@ TEST_CASE("custom_mpi_options is split into known words", "[models][distribution
   CHECK(with("-np 4") != "");
   CHECK(with("--verbos").ends_with("did you mean '--verbose'?"));
   CHECK(with("-x A=$(id)").find("shell") != std::string::npos);
+}
+
+TEST_CASE("a job file may set a closed list of parameters and variables",
+          "[models][distribution]") {
+  const auto unlisted = [](const std::string& options) {
+    json value = version_1({{"partitions", 2}, {"ddp", true}});
+    value["mpi"]["custom_mpi_options"] = options;
+    return read(value).unlisted_mpi_options;
+  };
+  using Words = std::vector<std::string>;
+  // As published examples have them.
+  for (const char* options :
+       {"-verbose --mca orte_base_help_aggregate 0 -x SMDEBUG_LOG_LEVEL=ERROR",
+        "--mca btl_tcp_if_exclude lo,docker0 -mca btl_vader_eager_limit 4096 --mca pml ob1",
+        "-x NCCL_DEBUG=WARN -x NCCL_ALGO=Ring -x NCCL_BUFFSIZE=8388608 -x OMP_NUM_THREADS=4",
+        "-x FI_EFA_USE_DEVICE_RDMA=1 -x FI_PROVIDER=efa -x RDMAV_FORK_SAFE=1",
+        "-x SMP_DISABLE_D2D=1 -x SMP_NCCL_THROTTLE_LIMIT=1 --mca btl_base_verbose 30",
+        "-x LD_LIBRARY_PATH -x PATH"}) {  // handed on, not set
+    CAPTURE(options);
+    CHECK(unlisted(options) == Words{});
+  }
+  // What would run, load or write what it names.
+  CHECK(unlisted("-x LD_PRELOAD=/tmp/x.so") == Words{"variable LD_PRELOAD"});
+  CHECK(unlisted("--mca plm_rsh_agent /tmp/x -gmca mca_base_component_path /tmp/y") ==
+        Words{"MCA parameter plm_rsh_agent", "MCA parameter mca_base_component_path"});
+  for (const char* name :
+       {"PATH", "LD_LIBRARY_PATH", "NCCL_NET_PLUGIN", "NCCL_DEBUG_FILE", "NCCL_TUNER_PLUGIN",
+        "NCCL_TOPO_DUMP_FILE", "FI_PROVIDER_PATH", "OMP_TOOL_LIBRARIES", "CUDA_INJECTION64_PATH",
+        "OMPI_MCA_plm_rsh_agent", "RDMAV_DRIVERS", "BASH_ENV"})
+    CHECK(unlisted(std::string("-x ") + name + "=y") == Words{std::string("variable ") + name});
+  for (const char* name :
+       {"plm", "orte_launch_agent", "mca_base_env_list", "mca_base_verbose", "mca_base_param_files",
+        "coll_tuned_dynamic_rules_filename", "btl_openib_device_param_files",
+        "btl_vader_backing_directory", "orte_fork_agent", "plm_rsh_args"})
+    CHECK(unlisted(std::string("--mca ") + name + " y") ==
+          Words{std::string("MCA parameter ") + name});
+}
+
+TEST_CASE("variables of EFA have an effect where there is EFA", "[models][distribution]") {
+  json value = version_1({{"partitions", 2}, {"ddp", true}});
+  value["mpi"]["custom_mpi_options"] = "-x FI_PROVIDER=efa -x SMP_DISABLE_D2D=1";
+  const Job with_efa = read(value);
+  REQUIRE(with_efa.warnings.size() == 1);
+  CHECK(with_efa.warnings[0].ends_with(
+      "SMP_DISABLE_D2D is for SageMaker's libraries, without effect here"));
+  json without = job_of(value);
+  without["instance_type"] = "p3.16xlarge";
+  const Job job = read_job(without, "job.json", ".", lookup_for_tests);
+  REQUIRE(job.warnings.size() == 2);
+  CHECK(
+      job.warnings[0].ends_with("FI_PROVIDER is for EFA networks, which p3.16xlarge does not "
+                                "have"));
 }
 
 TEST_CASE("the training compiler's dictionary", "[models][distribution]") {

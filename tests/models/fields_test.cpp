@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "models/core/error.h"
+#include "models/core/printable.h"
 #include "tests/catch.h"
 #include "tests/message_of.h"
 #include "tests/test_folder.h"
@@ -64,4 +65,16 @@ TEST_CASE("a file without an end is refused", "[models][core]") {
   close(ends[1]);
   CHECK(read_file("/dev/fd/" + std::to_string(ends[0])) == "{}");
   close(ends[0]);
+}
+
+TEST_CASE("what is said about input moves no terminal", "[models][core]") {
+  CHECK(printable("caf\xc3\xa9 \xe2\x80\x94\n\tend") == "caf\xc3\xa9 \xe2\x80\x94\n\tend");
+  CHECK(printable("a\x1b]0;b\x07\x08\r\x7f") == "a\\x1b]0;b\\x07\\x08\\x0d\\x7f");
+  CHECK(printable("\xc2\x9b"
+                  "31m") ==
+        "\\x9b"
+        "31m");  // CSI in one character
+  CHECK(printable("\xc2") == "\xc2");
+  CHECK(error_of("{\"a\\u001b[31m\": 1, \"count\": 1}").starts_with("job.json: /a\\x1b[31m: "));
+  CHECK(std::string(RunError("a\x1b[31m").what()) == "a\\x1b[31m");
 }

@@ -21,6 +21,7 @@ inline MachineFacts lookup_for_tests(const std::string& machine) {
     throw InputError("unknown machine '" + machine +
                      "'; known: local, p3.16xlarge, p4d.24xlarge and p5.48xlarge");
   }
+  facts.has_efa = facts.has_bf16;
   facts.has_nvlink = !facts.is_cpu;
   return facts;
 }

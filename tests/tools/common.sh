@@ -9,7 +9,7 @@ unset OMP_NUM_THREADS SM_HOSTS
 export XDG_DATA_HOME=$work/share
 mkdir -p share/meshwright folder held/step-00000003
 cp "$here/local.json" share/meshwright/local.json
-cp "$here/tiny.json" "$here/no_steps.json" "$here/searched.json" .
+cp "$here"/{tiny,no_steps,searched,mpi_options}.json .
 : >empty
 printf 'abc' >short
 printf 'hello world, this is text of more than seventeen bytes' >text

@@ -314,6 +314,27 @@ TEST_CASE("what a pipe receives holds no progress bar", "[tools]") {
   CHECK(answer.out.find('\r') == std::string::npos);
 }
 
+TEST_CASE("names from files move no terminal", "[tools]") {
+  // Of the job, of its model, and of a key.
+  const TestFolder folder;
+  json job = json::parse(content_of(jobs + "tiny.json"));
+  job["name"] = job["model"]["name"] = "n\x1b]0;owned\x07\xc2\x9b";
+  std::ofstream(folder.file("job.json")) << job;
+  job["k\x1b[2J"] = 1;
+  std::ofstream(folder.file("key.json")) << job;
+  for (const std::string& arguments :
+       {"plan " + folder.file("job.json"), "simulate " + folder.file("job.json"),
+        "simulate --json " + folder.file("job.json"), "train " + folder.file("job.json") + one_rank,
+        "plan " + folder.file("key.json"),
+        "simulate " + jobs + "tiny.json --set name=1 --set 'a\x1b=1'"}) {
+    const Answer answer = run(arguments, "&1");
+    CAPTURE(arguments, answer.out);
+    CHECK(answer.out.size() > 10);
+    CHECK(answer.out.find_first_of("\x1b\x07") == std::string::npos);
+    CHECK(answer.out.find("\xc2\x9b") == std::string::npos);
+  }
+}
+
 TEST_CASE("output that cannot be written is a failure", "[tools]") {
   CHECK(run("list models >/dev/full").code == 4);
 }

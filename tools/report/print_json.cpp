@@ -5,12 +5,18 @@
 
 namespace meshwright {
 
-std::string json_text(const nlohmann::json& value) {
-  return value.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+namespace {
+
+std::string text_of(const nlohmann::json& value, bool ascii) {
+  return value.dump(2, ' ', ascii, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
+}  // namespace
+
+std::string json_text(const nlohmann::json& value) { return text_of(value, false); }
+
 void print_json(const nlohmann::json& value) {
-  const std::string text = json_text(value);
+  const std::string text = text_of(value, true);  // no control character reaches a terminal
   std::fwrite(text.data(), 1, text.size(), stdout);
 }
 

@@ -1,0 +1,92 @@
+#include "models/job/mpi_settings.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <span>
+#include <string>
+
+namespace meshwright {
+
+namespace {
+
+// Which transport, how wide, over which interface, and what is said about it.
+constexpr std::array<std::string_view, 20> parameters = {"btl",
+                                                         "pml",
+                                                         "mtl",
+                                                         "coll",
+                                                         "osc",
+                                                         "oob_tcp_if_include",
+                                                         "oob_tcp_if_exclude",
+                                                         "mpi_yield_when_idle",
+                                                         "mpi_warn_on_fork",
+                                                         "mpi_leave_pinned",
+                                                         "mpi_leave_pinned_pipeline",
+                                                         "mpi_preconnect_mpi",
+                                                         "opal_warn_on_missing_libcuda",
+                                                         "opal_cuda_support",
+                                                         "orte_abort_on_non_zero_status",
+                                                         "orte_base_help_aggregate",
+                                                         "plm_rsh_no_tree_spawn",
+                                                         "plm_rsh_num_concurrent",
+                                                         "rmaps_base_oversubscribe",
+                                                         "hwloc_base_binding_policy"};
+constexpr std::array<std::string_view, 10> parameter_families = {
+    "btl_tcp_", "btl_openib_", "btl_vader_", "btl_smcuda_", "btl_sm_",
+    "pml_ob1_", "pml_ucx_",    "mtl_ofi_",   "coll_tuned_", "coll_hcoll_"};
+// Of the frameworks that may be chosen or that start the ranks.
+constexpr std::array<std::string_view, 10> verbosity = {
+    "btl_base_verbose",  "pml_base_verbose", "mtl_base_verbose", "coll_base_verbose",
+    "osc_base_verbose",  "oob_base_verbose", "plm_base_verbose", "rmaps_base_verbose",
+    "odls_base_verbose", "ess_base_verbose"};
+
+constexpr std::array<std::string_view, 11> variables = {"RDMAV_FORK_SAFE",
+                                                        "RDMAV_HUGEPAGES_SAFE",
+                                                        "CUDA_DEVICE_MAX_CONNECTIONS",
+                                                        "CUDA_DEVICE_ORDER",
+                                                        "CUDA_LAUNCH_BLOCKING",
+                                                        "CUDA_VISIBLE_DEVICES",
+                                                        "HWLOC_HIDE_ERRORS",
+                                                        "TF_CPP_MIN_LOG_LEVEL",
+                                                        "TOKENIZERS_PARALLELISM",
+                                                        "LANG",
+                                                        "LC_ALL"};
+constexpr std::array<std::string_view, 9> variable_families = {
+    "NCCL_", "FI_", "SMDEBUG_", "SMDDP_", "SMP_", "OMP_", "OPENBLAS_", "GOMP_", "HOROVOD_"};
+
+// Within the families: what has one of these in its name reads, writes, loads or runs what it names
+// (NCCL_NET_PLUGIN, FI_PROVIDER_PATH, OMP_TOOL_LIBRARIES, coll_tuned_dynamic_rules_filename).
+constexpr std::array<std::string_view, 12> naming = {"FILE", "PATH",   "PLUGIN",  "LIB",
+                                                     "DIR",  "AGENT",  "COMMAND", "PROGRAM",
+                                                     "TOOL", "SCRIPT", "DUMP",    "LOAD"};
+
+bool contains(std::span<const std::string_view> list, std::string_view name) {
+  return std::find(list.begin(), list.end(), name) != list.end();
+}
+
+bool in_family(std::span<const std::string_view> families, std::string_view name) {
+  return std::any_of(families.begin(), families.end(),
+                     [&](std::string_view family) { return name.starts_with(family); });
+}
+
+bool names_something(std::string_view name) {
+  std::string upper(name);
+  std::transform(upper.begin(), upper.end(), upper.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  return std::any_of(naming.begin(), naming.end(),
+                     [&](std::string_view part) { return upper.find(part) != std::string::npos; });
+}
+
+}  // namespace
+
+bool job_may_set_parameter(std::string_view name) {
+  return contains(parameters, name) || contains(verbosity, name) ||
+         (in_family(parameter_families, name) && !names_something(name));
+}
+
+bool job_may_set_variable(std::string_view name) {
+  return contains(variables, name) ||
+         (in_family(variable_families, name) && !names_something(name));
+}
+
+}  // namespace meshwright

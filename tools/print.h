@@ -1,0 +1,21 @@
+// What goes to a terminal and may hold text of a job or a data file.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <string>
+#include <utility>
+
+#include "models/core/printable.h"
+
+namespace meshwright {
+
+// fmt::format's text without the control characters that its arguments may hold.
+template <class... Arguments>
+void print_to(std::FILE* to, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+  const std::string text = printable(fmt::format(format, std::forward<Arguments>(arguments)...));
+  std::fwrite(text.data(), 1, text.size(), to);
+}
+
+}  // namespace meshwright
