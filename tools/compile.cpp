@@ -222,6 +222,15 @@ std::string text_of(const Job& job, const Chosen& chosen, const std::vector<Row>
   return text;
 }
 
+// The attention kernel of a job that names none is the level's own.
+Plan plan_at(CompilerLevel level, const Job& job, const Chosen& chosen) {
+  Plan plan = chosen.prepared.plan;
+  plan.training.compiler = level;
+  if (job.is_auto("training.attention"))
+    plan.training.attention = default_attention(facts_of(chosen.cluster.machine), plan);
+  return plan;
+}
+
 }  // namespace
 
 int run_compile(const Options& options) {
@@ -241,7 +250,7 @@ int run_compile(const Options& options) {
     std::vector<PassObserver> dumps;
     for (const std::string& folder : {options.dump, debug})
       if (!folder.empty()) dumps.push_back(dump_into(folder, at_level));
-    rows.push_back({compile_at(level, job.model, chosen.prepared.plan, chosen.cluster,
+    rows.push_back({compile_at(level, job.model, plan_at(level, job, chosen), chosen.cluster,
                                [&](const Pass& pass, const Graph& graph, double seconds) {
                                  for (const PassObserver& dump : dumps) dump(pass, graph, seconds);
                                }),

@@ -155,6 +155,14 @@ void check_attention(const DistributionContext& context) {
       job.file, width));
 }
 
+// As the library does since 1.8.1. Between stages a whole task is time enough; and what is not
+// kept block by block cannot be moved so.
+bool offloads_by_layer(const Version1& v, const Job& job) {
+  const Training& training = job.plan.training;
+  return v.pipeline == 1 && !job.model.has_decoder() && training.recompute_modules.empty() &&
+         training.recompute != Recompute::selective;
+}
+
 void set_parallelism(const Version1& v, const DistributionContext& context, int ranks) {
   Parallelism& p = context.job.plan.parallelism;
   p.pipeline = v.pipeline;
@@ -175,7 +183,7 @@ void set_parallelism(const Version1& v, const DistributionContext& context, int 
     p.tensor_batch_own = !v.prescaled;
   }
   if (v.offload) {
-    p.offload = "activations";
+    p.offload = offloads_by_layer(v, context.job) ? "layers" : "activations";
     p.offload_horizon = v.horizon;
   }
 }

@@ -152,7 +152,8 @@ void read_offload_keys(Fields& fields, Version1& v, Job& job) {
   v.horizon = read_degree(fields, "activation_loading_horizon", v.horizon);
   if (fields.has("activation_loading_horizon") && !v.offload)
     warn(job, fields, "activation_loading_horizon", "no effect while offload_activations is false");
-  if (v.offload && v.microbatches == 1 && job.plan.training.recompute != Recompute::none)
+  if (v.offload && v.pipeline > 1 && v.microbatches == 1 &&
+      job.plan.training.recompute != Recompute::none)
     warn(job, fields, "offload_activations", "saves nothing with 1 microbatch");
   if (v.offload) warn_about_offload(fields, "offload_activations", job);
 }

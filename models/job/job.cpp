@@ -76,6 +76,8 @@ Precision default_precision(const MachineFacts& machine) {
   return machine.has_bf16 ? Precision::bf16 : Precision::fp16;
 }
 
+}  // namespace
+
 // Fused kernels need 16-bit inputs on a GPU; the second generation needs one that has bf16.
 // An eager framework has the score matrix in memory; ranks that share sequences never have.
 AttentionKernel default_attention(const MachineFacts& machine, const Plan& plan) {
@@ -86,6 +88,8 @@ AttentionKernel default_attention(const MachineFacts& machine, const Plan& plan)
   if (precision == Precision::fp32 || precision == Precision::tf32) return AttentionKernel::unfused;
   return machine.has_bf16 ? AttentionKernel::flash2 : AttentionKernel::flash;
 }
+
+namespace {
 
 void check_precision(Precision precision, const MachineFacts& machine) {
   if (machine.is_cpu && (precision == Precision::tf32 || precision == Precision::fp8))

@@ -101,6 +101,9 @@ Job read_job(const nlohmann::json& value, const std::string& file, const std::st
 // model).
 Plan settle(const Job& job, int ranks, const MachineFacts& machine);
 
+// Of a job that names no attention kernel, by the plan's precision and compiler level.
+AttentionKernel default_attention(const MachineFacts& machine, const Plan& plan);
+
 // The job as JSON with the plan and cluster written into it, every "auto" replaced.
 nlohmann::json to_json(const Job& job, const Plan& plan, const std::string& machine, int count);
 

@@ -49,15 +49,15 @@ std::int64_t StageLowering::elements_live_with(int buffers) const {
   return sum;
 }
 
-// One: a unit is gathered when the one before has been used. More: as many are live at once. A unit
-// that is larger than the cap is gathered alone, for without it nothing could be computed.
+// One: a unit is gathered when the one before has been used. More: as many are live at once. Units
+// are whole: the one that reaches the cap may exceed it, and is the last to be prefetched.
 int StageLowering::gather_buffers() const {
   const std::int64_t cap = plan_.parallelism.max_live_parameters;
   if (!plan_.parallelism.overlap_parameters) return 1;
   if (cap == 0) return 2;
   const int units = static_cast<int>(graph_.units.size());
   int buffers = 1;
-  while (buffers < units && elements_live_with(buffers + 1) <= cap) ++buffers;
+  while (buffers < units && elements_live_with(buffers) < cap) ++buffers;
   return buffers;
 }
 

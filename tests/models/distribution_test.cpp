@@ -302,6 +302,17 @@ TEST_CASE("both versions offload what is checkpointed", "[models][distribution]"
   CHECK(one_batch.plan.parallelism.horizon() == 2);
   CHECK(warns(one_batch, "offload_activations"));
 
+  // Sharded data parallelism has one stage: layer by layer, which one micro-batch gains from too.
+  const json sharded = {{"ddp", true},
+                        {"sharded_data_parallel_degree", 2},
+                        {"microbatches", 1},
+                        {"offload_activations", true}};
+  const Job by_layer = read_with(version_1(sharded), "full");
+  CHECK(by_layer.plan.parallelism.offload == "layers");
+  CHECK(by_layer.plan.parallelism.horizon() == 4);  // layers
+  CHECK(!warns(by_layer, "offload_activations"));
+  CHECK(read_with(version_1(sharded), "selective").plan.parallelism.offload == "activations");
+
   const Job layers = read_with(version_2({{"sm_activation_offloading", true}}), "full");
   CHECK(layers.plan.parallelism.offload == "layers");
   CHECK(layers.plan.parallelism.horizon() == 2);  // layers

@@ -81,8 +81,10 @@ TEST_CASE("the cap on live parameters decides how many units are gathered at onc
     before = bytes.size();
     std::int64_t elements = 0;
     for (const std::int64_t each : bytes) elements += each / 4;
-    // One unit beside the tied embedding is gathered whatever the cap.
-    CHECK((elements <= cap || bytes.size() == 2));
+    // Prefetching pauses at the cap: without the unit that reached it, the cap is not reached. One
+    // unit beside the tied embedding is gathered whatever the cap.
+    const std::int64_t last = *std::max_element(bytes.begin() + 1, bytes.end()) / 4;
+    CHECK((elements - last < cap || bytes.size() == 2));
     CHECK(count(program, InstructionKind::all_gather) ==
           count(lowered(model, zero_3(model)), InstructionKind::all_gather));
   }
