@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -13,6 +12,7 @@
 
 #include "exec/backends/cpu/cpu_backend.h"
 #include "exec/comm/communicator.h"
+#include "exec/launch/memory_file.h"
 #include "exec/launch/mpirun.h"
 #include "models/core/fields.h"
 #include "tools/process_memory.h"
@@ -70,23 +70,19 @@ MpirunOptions mpirun_options(int ranks) {
 std::optional<Fields> run_measured_ranks(const Options& options, int ranks,
                                          const std::vector<std::string>& more) {
   if (!has_mpi() || options.mpi_ranks) return std::nullopt;
-  const std::string result = (std::filesystem::temp_directory_path() /
-                              ("meshwright-calibrate-" + std::to_string(getpid()) + ".json"))
-                                 .string();
+  const MemoryFile result;
   std::vector<std::string> command = {options.program, "calibrate", "--as-rank", "--rank-result",
-                                      result};
+                                      result.path()};
   command.insert(command.end(), more.begin(), more.end());
   const int code = run_mpirun(mpirun_command(mpirun_options(ranks), command));
-  if (code != 0 || !std::filesystem::exists(result)) {
+  if (code != 0) {
     std::fprintf(stderr,
                  "warning: processes could not be measured (mpirun ended with %d); taking a "
                  "guess\n",
                  code);
     return std::nullopt;
   }
-  Fields measured = read_json_file(result);
-  std::filesystem::remove(result);
-  return measured;
+  return read_json_file(result.path());
 }
 
 RankRates measure_ranks(const Options& options, int ranks) {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "exec/checkpoint/common_folder.h"
 #include "exec/checkpoint/resume.h"
 #include "models/core/error.h"
 #include "tools/print.h"
@@ -129,6 +130,7 @@ std::unique_ptr<FolderLock> lock_checkpoints(const Job& job, bool resume, Commun
     }
   complaint = first_complaint(complaint, all);
   if (!complaint.empty()) throw InputError(complaint);
+  check_common_folder(job.checkpoint->folder, all);
   return lock;
 }
 

@@ -1,7 +1,6 @@
 #include "tools/settle_run.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -147,16 +146,6 @@ Run settle_run(const Options& options) {
     run_passes(build_graph(run.job.model, plan.training), plan,
                dump_into(debug_folder(run.job), plan.training));
   return run;
-}
-
-RunFolder::RunFolder()
-    : path_(std::filesystem::temp_directory_path() / ("meshwright-" + std::to_string(getpid()))) {
-  std::filesystem::create_directories(path_);
-}
-
-RunFolder::~RunFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
 }
 
 std::string settled_text(const Run& run) {

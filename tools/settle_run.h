@@ -1,7 +1,6 @@
 // What is decided and checked once before a training run starts, and how every rank learns of it.
 #pragma once
 
-#include <filesystem>
 #include <string>
 
 #include "exec/data/loader.h"
@@ -31,18 +30,5 @@ struct Settled {
   Machine machine;
 };
 Settled read_settled(const std::string& text);
-
-// A folder for what the launcher hands to rank 0; gone when the run is.
-class RunFolder {
- public:
-  RunFolder();
-  ~RunFolder();
-  RunFolder(const RunFolder&) = delete;
-  RunFolder& operator=(const RunFolder&) = delete;
-  std::string settled() const { return (path_ / "settled.json").string(); }
-
- private:
-  std::filesystem::path path_;
-};
 
 }  // namespace meshwright

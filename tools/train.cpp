@@ -4,12 +4,15 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
 #include <iterator>
 #include <numeric>
 
+#include "exec/launch/memory_file.h"
 #include "exec/launch/mpirun.h"
 #include "exec/launch/restarts.h"
 #include "exec/launch/stop.h"
@@ -19,7 +22,6 @@
 #include "tools/print.h"
 #include "tools/run_hosts.h"
 #include "tools/settle_run.h"
-#include "tools/write_file.h"
 
 namespace meshwright {
 
@@ -96,16 +98,26 @@ void share(Communicator& all, Decision& decision) {
   if (decision.exit_code == done) all.broadcast(decision.settled.data(), head[1], 0);
 }
 
+Decision common_decision(const Options& options, World& world) {
+  std::vector<int> everybody(static_cast<std::size_t>(world.size()));
+  std::iota(everybody.begin(), everybody.end(), 0);
+  const auto all = world.group(GroupKind::world, everybody);
+  Decision decision;
+  if (world.rank() == 0)
+    decision = options.as_rank ? read_decision() : decide(options, world.size());
+  share(*all, decision);
+  return decision;
+}
+
 int run_rank(const Options& options) {
   watch_for_stop();
   const auto world = world_of_ranks(options);
-  std::vector<int> everybody(static_cast<std::size_t>(world->size()));
-  std::iota(everybody.begin(), everybody.end(), 0);
-  const auto all = world->group(GroupKind::world, everybody);
   Decision decision;
-  if (world->rank() == 0)
-    decision = options.as_rank ? read_decision() : decide(options, world->size());
-  share(*all, decision);
+  try {
+    decision = common_decision(options, *world);
+  } catch (const std::exception&) {
+    return fail(*world);
+  }
   if (decision.exit_code != done) return decision.exit_code;
   const Settled settled = read_settled(decision.settled);
   const Chosen chosen =
@@ -113,19 +125,34 @@ int run_rank(const Options& options) {
   return train_as_rank(options, settled.job, chosen, *world);
 }
 
+// mpirun keeps what it needs there.
+void check_temporary_folder() {
+  std::error_code error;
+  const auto folder = std::filesystem::temp_directory_path(error);
+  if (error || access(folder.c_str(), W_OK | X_OK) != 0)
+    throw InputError(
+        "the temporary folder cannot be used, and mpirun needs one; set TMPDIR to a folder that "
+        "can be written to");
+}
+
 int launch_ranks(const Options& options, const Run& run) {
-  const RunFolder folder;
-  write_file(folder.settled(), settled_text(run));
+  check_temporary_folder();
+  hold_stop_signals();
+  const MemoryFile settled(settled_text(run));
   MpirunOptions launch = mpirun_options(run.chosen.cluster.ranks());
   launch.extra = run.job.mpi_options;
   launch.remote = remote_hosts(options, run);
   if (launch.remote && !options.sagemaker.hosts.empty())
     wait_for_hosts(*launch.remote, launch.extra);
+  Supervision supervision{settled.path(), hosts_of_ranks(launch)};
+  if (options.deadline)
+    supervision.patience_s =
+        std::min(supervision.patience_s, static_cast<double>(*options.deadline));
   const bool saves = run.job.checkpoint.has_value();
   const auto start = [&](int restarts) {
     Options own = options;
     own.resume = options.resume || (restarts > 0 && saves);
-    return run_mpirun(mpirun_command(launch, rank_command(own)), folder.settled(), !launch.remote);
+    return run_mpirun(mpirun_command(launch, rank_command(own)), supervision);
   };
   return run_with_restarts({options.restarts.value_or(0)}, start,
                            [&] { return saves ? "the last checkpoint" : "step 1"; });

@@ -171,7 +171,8 @@ int fail(World& world, int rank, const std::string& what) {
   return run_failed;
 }
 
-// In a handler, of whatever it handles.
+}  // namespace
+
 int fail(World& world) {
   try {
     throw;
@@ -181,6 +182,8 @@ int fail(World& world) {
     return fail(world, world.rank(), error.what());
   }
 }
+
+namespace {
 
 int train(const Options& options, const Job& job, const Chosen& chosen, World& world) {
   const Plan& plan = chosen.prepared.plan;

@@ -354,10 +354,16 @@ class MpiCommunicator : public Communicator {
   std::vector<Request> free_;
 };
 
+// Before MPI says it; -1: not known. Open MPI's launchers set it.
+int rank_in_environment() {
+  const char* text = std::getenv("PMIX_RANK");
+  return text == nullptr ? -1 : std::atoi(text);
+}
+
 class MpiWorld : public World {
  public:
   explicit MpiWorld(const WorldOptions& options) : deadline_s_(options.deadline_s) {
-    const Watchdog watchdog(deadline_s_, "meeting the other ranks");
+    const Watchdog watchdog(deadline_s_, "meeting the other ranks", rank_in_environment());
     prctl(PR_SET_PDEATHSIG, SIGKILL);  // whoever started the ranks is their only way out
     std::signal(SIGPIPE, SIG_IGN);     // a peer's end is an error of the call that meets it
     int provided = 0;

@@ -30,6 +30,8 @@ void Watchdog::watch() {
   std::fprintf(stderr, "%s failed: %s took more than %g s\n", who.c_str(), doing_.c_str(),
                deadline_s_);
   std::fflush(nullptr);
+  // The others may have something to say too, before this rank's end is theirs.
+  ended_.wait_for(lock, std::chrono::seconds(1), [] { return false; });
   std::_Exit(run_failed);
 }
 

@@ -3,6 +3,8 @@
 
 #include <sys/types.h>
 
+#include <vector>
+
 namespace meshwright {
 
 struct Children {
@@ -11,5 +13,8 @@ struct Children {
 
 // Of all threads of a process; none where it is gone or the system does not say.
 Children children_of(pid_t process);
+
+// Its living children, theirs, and so on.
+std::vector<pid_t> descendants_of(pid_t process);
 
 }  // namespace meshwright

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -23,8 +24,11 @@ namespace meshwright {
 namespace {
 
 constexpr int could_not_start = 127;
-constexpr int run_failed = 4, stopped = 5;      // exit codes
-constexpr std::chrono::seconds time_to_end{5};  // of mpirun, when it has no ranks any more
+constexpr int run_failed = 4, stopped = 5;        // exit codes
+constexpr std::chrono::seconds time_to_end{5};    // of mpirun without ranks, or told to end
+constexpr std::chrono::seconds time_to_stop{10};  // of a step, before it is said that it lasts
+
+using Clock = std::chrono::steady_clock;
 
 void check(bool good, const char* call) {
   if (!good) throw RunError(std::string(call) + ": " + std::strerror(errno));
@@ -70,7 +74,11 @@ struct Ends {
 
 class Child {
  public:
-  Child(const std::vector<std::string>& command, const std::string& input) {
+  Child(const std::vector<std::string>& command, const Supervision& supervision)
+      : watch_(supervision.hosts),
+        all_here_(std::all_of(supervision.hosts.begin(), supervision.hosts.end(),
+                              [](const std::string& host) { return host.empty(); })),
+        patience_(supervision.patience_s) {
     MESHWRIGHT_CHECK(!command.empty(), "a program to start");
     sigemptyset(&signals_);
     sigaddset(&signals_, SIGINT);
@@ -81,11 +89,14 @@ class Child {
     check(signal_fd_ >= 0 && pipe2(ends.data(), O_CLOEXEC) == 0, "starting mpirun");
     errors_ = ends[0];
     std::vector<char*> environment = environment_of_ranks(), arguments = arguments_of(command);
+    sigset_t mask = before_;  // whatever we hold back ourselves
+    sigdelset(&mask, SIGINT);
+    sigdelset(&mask, SIGTERM);
+    const std::string& input = supervision.input;
     pid_ = fork();
     check(pid_ >= 0, "fork");
     if (pid_ == 0)
-      become(arguments, environment, before_,
-             {input.empty() ? "/dev/null" : input.c_str(), ends[1]});
+      become(arguments, environment, mask, {input.empty() ? "/dev/null" : input.c_str(), ends[1]});
     close(ends[1]);
   }
   ~Child() {
@@ -97,26 +108,31 @@ class Child {
   Child& operator=(const Child&) = delete;
 
   // Until the standard error of mpirun and of all ranks is closed.
-  void listen(FailureWatch& watch, bool all_here) {
+  void listen() {
     for (;;) {
       std::array<pollfd, 2> sources{{{errors_, POLLIN, 0}, {signal_fd_, POLLIN, 0}}};
       constexpr int look_ms = 500;
       const int ready = poll(sources.data(), sources.size(), look_ms);
-      if (ready == 0 && all_here) end_if_left_alone();
+      look_after();
+      if (ready == 0 && was_killed_) return;  // who else holds the pipe, does so for nothing
       if (ready <= 0) continue;
       if (sources[1].revents != 0) pass_on_signal();
       if (sources[0].revents == 0) continue;
       std::array<char, 4096> text{};
       const ssize_t count = read(errors_, text.data(), text.size());
       if (count <= 0) return;
-      const std::string shown = watch.add({text.data(), static_cast<std::size_t>(count)});
-      std::fwrite(shown.data(), 1, shown.size(), stderr);
+      const std::string shown = watch_.add({text.data(), static_cast<std::size_t>(count)});
+      if (!gave_up_) std::fwrite(shown.data(), 1, shown.size(), stderr);
       std::fflush(stderr);
     }
   }
 
+  bool was_asked() const { return requests_ > 0; }
   bool was_asked_twice() const { return requests_ > 1; }
+  bool was_told_to_end() const { return told_to_end_.has_value(); }
   bool was_left_alone() const { return left_alone_; }
+  bool gave_up() const { return gave_up_; }  // on mpirun: the verdict has been said
+  Verdict verdict(int status) { return watch_.verdict(status); }
 
   // As waitpid says it.
   int wait() const {
@@ -127,17 +143,56 @@ class Child {
   }
 
  private:
+  void look_after() {
+    const auto now = Clock::now();
+    if (all_here_) end_if_left_alone(now);
+    if (watch_.has_failed() && !failed_at_) failed_at_ = now;
+    if (failed_at_ && !told_to_end_ && now - *failed_at_ > patience_) give_up(now);
+    if (asked_at_ && !told_to_end_ && now - *asked_at_ > time_to_stop) {
+      std::fputs("the ranks have not ended their step yet; a second signal stops them at once\n",
+                 stderr);
+      asked_at_.reset();
+    }
+    if (told_to_end_ && now - *told_to_end_ > time_to_end) kill_all();
+  }
+
   void pass_on_signal() {
     signalfd_siginfo info{};
     if (read(signal_fd_, &info, sizeof info) != sizeof info) return;
-    kill(pid_, requests_ == 0 ? SIGUSR1 : SIGTERM);
-    ++requests_;
+    if (++requests_ > 1) return end(Clock::now());
+    // Without ranks it would be mpirun's own end, which is near when they have been.
+    if (all_here_ && children_of(pid_).living == 0) {
+      if (!had_ranks_) end(Clock::now());
+      return;
+    }
+    asked_at_ = Clock::now();
+    kill(pid_, SIGUSR1);
+  }
+
+  // The ranks have spoken; mpirun waits for a host that it cannot reach.
+  void give_up(Clock::time_point now) {
+    gave_up_ = true;
+    std::fputs(watch_.verdict(run_failed).shown.c_str(), stderr);
+    end(now);
+  }
+
+  void end(Clock::time_point now) {
+    if (told_to_end_) return;
+    told_to_end_ = now;
+    kill(pid_, SIGTERM);
+  }
+
+  void kill_all() {
+    if (was_killed_) return;
+    was_killed_ = true;
+    const std::vector<pid_t> others = descendants_of(pid_);
+    kill(pid_, SIGKILL);
+    for (pid_t other : others) kill(other, SIGKILL);
   }
 
   // Open MPI 4 may wait for itself for ever when a rank is killed while it connects.
-  void end_if_left_alone() {
+  void end_if_left_alone(Clock::time_point now) {
     const Children ranks = children_of(pid_);
-    const auto now = std::chrono::steady_clock::now();
     had_ranks_ = had_ranks_ || ranks.living + ranks.ended > 0;
     if (ranks.living > 0 || !had_ranks_) {
       alone_since_ = {};
@@ -149,28 +204,32 @@ class Child {
     }
   }
 
+  FailureWatch watch_;
+  bool all_here_;  // every rank is a child of mpirun
+  std::chrono::duration<double> patience_;
   sigset_t signals_{}, before_{};
   int signal_fd_ = -1, errors_ = -1;
   pid_t pid_ = -1;
   int requests_ = 0;
-  bool had_ranks_ = false, left_alone_ = false;
-  std::optional<std::chrono::steady_clock::time_point> alone_since_;
+  bool had_ranks_ = false, left_alone_ = false, gave_up_ = false, was_killed_ = false;
+  std::optional<Clock::time_point> alone_since_, failed_at_, asked_at_, told_to_end_;
 };
 
 }  // namespace
 
-int run_mpirun(const std::vector<std::string>& command, const std::string& input, bool all_here) {
+int run_mpirun(const std::vector<std::string>& command, const Supervision& supervision) {
   std::fflush(nullptr);  // what we said comes before what the ranks say
-  FailureWatch watch;
-  Child child(command, input);
-  child.listen(watch, all_here);
+  Child child(command, supervision);
+  child.listen();
   const int ended = child.wait();
+  if (child.gave_up()) return child.was_asked_twice() ? stopped : run_failed;
   if (child.was_left_alone()) {
-    std::fputs(watch.verdict(run_failed).shown.c_str(), stderr);
+    std::fputs(child.verdict(run_failed).shown.c_str(), stderr);
     std::fputs("the ranks had ended but mpirun had not; it was stopped\n", stderr);
     return run_failed;
   }
-  if (WIFSIGNALED(ended) && !child.was_asked_twice()) {
+  if (WIFSIGNALED(ended) && !child.was_told_to_end()) {
+    if (child.was_asked() && WTERMSIG(ended) == SIGUSR1) return stopped;
     std::fprintf(stderr, "mpirun was killed by signal %d; the ranks were stopped\n",
                  WTERMSIG(ended));
     return run_failed;
@@ -178,10 +237,13 @@ int run_mpirun(const std::vector<std::string>& command, const std::string& input
   const int status = WIFEXITED(ended) ? WEXITSTATUS(ended) : 128 + WTERMSIG(ended);
   if (status == could_not_start)
     throw RunError(command[0] + " could not be started; install Open MPI (tools/setup does)");
-  const Verdict verdict = watch.verdict(status);
+  if (child.was_told_to_end() && status != 0) {  // a code of mpirun's own
+    std::fputs("stopped on request, without a last report\n", stderr);
+    return stopped;
+  }
+  const Verdict verdict = child.verdict(status);
   std::fputs(verdict.shown.c_str(), stderr);
-  // Told to stop at once, mpirun ends with a code of its own.
-  return child.was_asked_twice() && status != 0 ? stopped : verdict.exit_code;
+  return verdict.exit_code;
 }
 
 }  // namespace meshwright

@@ -32,14 +32,24 @@ struct MpirunOptions {
 std::vector<std::string> mpirun_command(const MpirunOptions& options,
                                         std::span<const std::string> program);
 
+// The host of each rank; "" for this computer.
+std::vector<std::string> hosts_of_ranks(const MpirunOptions& options);
+
+struct Supervision {
+  std::string input;               // the file that rank 0 finds on its standard input, on whatever
+                                   // host it is; empty: nothing
+  std::vector<std::string> hosts;  // of each rank, as hosts_of_ranks says; empty: all are here
+  // How long mpirun may take to end after a rank has said that it fails: without the network it
+  // would wait for its daemons for ever.
+  double patience_s = 10;
+};
+
 // Runs it to its end and returns the exit code of this program (0 done ... 5 stopped). SIGINT and
 // SIGTERM are passed on to the ranks as SIGUSR1, which asks them to stop after their step; a second
-// one stops them at once. Standard output is the ranks'; standard error too, but mpirun's own words
-// about a rank that failed become one line, `rank 1 was killed by signal 9; the others were
-// stopped`. `input`: the file that rank 0 finds on its standard input, on whatever host it is;
-// empty: nothing. `all_here`: every rank is a child of mpirun, which is ended when it outlives them
-// by 5 s. RunError when mpirun cannot be started.
-int run_mpirun(const std::vector<std::string>& command, const std::string& input = "",
-               bool all_here = true);
+// one stops them at once; where it takes long, this is said. Standard output is the ranks';
+// standard error too, but mpirun's own words about a rank that failed become one line, `rank 1 was
+// killed by signal 9; the others were stopped`. An mpirun that outlives its ranks, all of this
+// computer, by 5 s is ended. RunError when mpirun cannot be started.
+int run_mpirun(const std::vector<std::string>& command, const Supervision& supervision = {});
 
 }  // namespace meshwright

@@ -93,6 +93,12 @@ Words local_command(const MpirunOptions& options, const Words& extra) {
   // A rank is a core's hardware thread; binding ranks would pin all threads of a rank to one core.
   Words command{"mpirun",    "-n",  std::to_string(options.ranks), "--use-hwthread-cpus",
                 "--bind-to", "none"};
+  // Nobody else is to connect to a run of this computer.
+  const auto add_parameter = [&](const char* name, const char* value) {
+    if (!sets(extra, name)) command.insert(command.end(), {"--mca", name, value});
+  };
+  add_parameter("btl", "self,vader");
+  add_parameter("oob_tcp_if_include", "lo");
   if (options.ranks > options.cores)
     command.insert(command.end(), {"--oversubscribe", "--mca", "mpi_yield_when_idle", "1"});
   if (options.is_root) command.emplace_back("--allow-run-as-root");
@@ -101,6 +107,14 @@ Words local_command(const MpirunOptions& options, const Words& extra) {
 }
 
 }  // namespace
+
+std::vector<std::string> hosts_of_ranks(const MpirunOptions& options) {
+  if (!options.remote) return std::vector<std::string>(static_cast<std::size_t>(options.ranks));
+  std::vector<std::string> hosts;
+  for (const RunHost& host : options.remote->hosts)
+    hosts.insert(hosts.end(), static_cast<std::size_t>(host.slots), host.name);
+  return hosts;
+}
 
 std::vector<std::string> mpirun_command(const MpirunOptions& options,
                                         std::span<const std::string> program) {

@@ -40,6 +40,13 @@ void watch_for_stop() {
   for (int signal : {SIGINT, SIGTERM, SIGUSR1}) sigaction(signal, &action, nullptr);
 }
 
+void hold_stop_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (int signal : {SIGINT, SIGTERM}) sigaddset(&signals, signal);
+  sigprocmask(SIG_BLOCK, &signals, nullptr);
+}
+
 bool stop_requested() { return requested != 0; }
 
 }  // namespace meshwright

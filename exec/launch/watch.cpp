@@ -29,6 +29,10 @@ int number_after(const std::string& text, std::string_view before) {
   return value;
 }
 
+std::size_t count_hosts(const std::vector<std::string>& hosts) {
+  return std::set<std::string>(hosts.begin(), hosts.end()).size();
+}
+
 }  // namespace
 
 std::string FailureWatch::add(std::string_view text) {
@@ -71,36 +75,85 @@ bool FailureWatch::is_held_back(const std::string& line) {
   return true;
 }
 
-// "rank 0 failed: ...: waited 600 s for ranks 1 and 2": held back until it is known whether a rank
-// was killed.
+// "rank 0 failed: ...: waited 600 s for ranks 1 and 2", or "rank 0 failed: meeting the other ranks
+// took more than 600 s": held back until it is known whether a rank was killed.
 void FailureWatch::hear_failure(const std::string& line) {
   const std::size_t waited = line.rfind(": waited ");
-  if (failures_.empty() || waited != std::string::npos) failures_ += line + '\n';
-  if (waited == std::string::npos) return;
-  waiting_.insert(number_after(line, "rank "));
-  const std::size_t list = line.find(" for rank", waited);
-  for (std::size_t at = list; at < line.size(); ++at) {
+  const bool met_nobody = line.find(" took more than ") != std::string::npos;
+  const bool in_vain = waited != std::string::npos || met_nobody;
+  if (failures_.empty() || in_vain) failures_ += line + '\n';
+  if (!in_vain) return;
+  const int who = number_after(line, "rank ");
+  waiting_.insert(who);
+  if (waited != std::string::npos) return hear_waiting(line, line.find(" for rank", waited));
+  for (int rank = 0; rank < static_cast<int>(hosts_.size()); ++rank)
+    if (rank != who) awaited_.insert(rank), waits_.insert({who, rank});
+}
+
+void FailureWatch::hear_waiting(const std::string& line, std::size_t from) {
+  for (std::size_t at = from; at < line.size(); ++at) {
     if (std::isdigit(static_cast<unsigned char>(line[at])) == 0) continue;
     int rank = 0;
     for (; at < line.size() && std::isdigit(static_cast<unsigned char>(line[at])) != 0; ++at)
       rank = rank * 10 + (line[at] - '0');
     awaited_.insert(rank);
+    waits_.insert({number_after(line, "rank "), rank});
   }
+}
+
+// With their hosts, where there are several.
+std::string FailureWatch::name_of(const std::vector<int>& ranks) const {
+  std::vector<std::string> numbers, hosts;
+  for (int rank : ranks) {
+    numbers.push_back(std::to_string(rank));
+    if (rank >= static_cast<int>(hosts_.size())) continue;
+    const std::string& host = hosts_[static_cast<std::size_t>(rank)];
+    if (std::find(hosts.begin(), hosts.end(), host) == hosts.end()) hosts.push_back(host);
+  }
+  std::string name = (numbers.size() == 1 ? "rank " : "ranks ") + list_of(numbers, "and");
+  if (count_hosts(hosts_) > 1)
+    name += (hosts.size() == 1 ? " on host " : " on hosts ") + list_of(hosts, "and");
+  return name;
 }
 
 // Those who were waited for, and did not say that they wait themselves.
 std::string FailureWatch::silent_ranks() const {
-  std::vector<std::string> silent;
+  std::vector<int> silent;
   for (int rank : awaited_)
-    if (!waiting_.contains(rank)) silent.push_back(std::to_string(rank));
-  if (silent.empty()) return "";
-  return std::string(silent.size() == 1 ? "rank " : "ranks ") + list_of(silent, "and") +
-         " did not answer; all were stopped\n";
+    if (!waiting_.contains(rank)) silent.push_back(rank);
+  if (silent.empty()) return silent_network();
+  return name_of(silent) + " did not answer; all were stopped\n";
+}
+
+// All wait, for ranks of other hosts: what they sent did not arrive.
+std::string FailureWatch::silent_network() const {
+  std::set<std::string> apart;
+  for (const auto& [who, whom] : waits_) {
+    if (std::max(who, whom) >= static_cast<int>(hosts_.size()) || who < 0) continue;
+    const auto &here = hosts_[static_cast<std::size_t>(who)],
+               &there = hosts_[static_cast<std::size_t>(whom)];
+    if (here != there) apart.insert({here, there});
+  }
+  if (apart.empty()) return "";
+  return "the hosts " + list_of({apart.begin(), apart.end()}, "and") +
+         " waited for one another: the network between them loses what they send; all were "
+         "stopped\n";
 }
 
 // Open MPI 4's words. Where other words are used, the paragraph is shown as it is.
 bool FailureWatch::understood() {
   if (paragraph_.starts_with("Primary job") || paragraph_.starts_with("MPI_ABORT")) return true;
+  if (paragraph_.starts_with("ORTE was unable to reliably start")) {
+    could_not_start_ = true;
+    return false;
+  }
+  if (paragraph_.starts_with("ORTE has lost communication")) {
+    // Remote daemon: [[job,0],1] on node NAME
+    const std::size_t at = paragraph_.find("on node ", paragraph_.find("Remote daemon"));
+    if (at == std::string::npos) return false;
+    lost_host_ = paragraph_.substr(at + 8, paragraph_.find_first_of(" \n", at + 8) - at - 8);
+    return true;
+  }
   if (paragraph_.starts_with("mpirun noticed that process rank")) {
     rank_ = number_after(paragraph_, "process rank ");
     signal_ = std::max(number_after(paragraph_, "exited on signal "), 0);
@@ -134,9 +187,14 @@ Verdict FailureWatch::verdict(int status) {
         who + " was killed by signal " + std::to_string(signal) + "; the others were stopped\n";
     return result;
   }
-  const int code = code_ > 0 ? code_ : status;
+  const bool no_host = could_not_start_ || !lost_host_.empty();
+  const int code = no_host ? run_failed : code_ > 0 ? code_ : status;
   result.exit_code = code <= last_exit_code ? code : run_failed;
   result.shown += failures_ + silent_ranks();
+  if (!lost_host_.empty())
+    result.shown += "mpirun lost host " + lost_host_ +
+                    ": its daemon there has ended, or the network between them is cut; all were "
+                    "stopped\n";
   // Bad input has been explained by a rank; being asked to stop is no failure.
   if (rank_ >= 0 && code != bad_input && code != stopped && failures_.empty())
     result.shown +=

@@ -1,12 +1,15 @@
 // Reads what mpirun and the ranks write to standard error: lets the ranks' lines through, and turns
 // mpirun's paragraphs about a failed rank into one line. When all ranks complain (`error: ...`, or
 // `rank 1 failed: ...`), the first one is heard; of ranks that waited in vain all are, and whom
-// they waited for. A rank that was killed is the cause of all other complaints.
+// they waited for. A rank that was killed is the cause of all other complaints. Where ranks of
+// several hosts blame each other, it is the network between them.
 #pragma once
 
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace meshwright {
 
@@ -17,24 +20,36 @@ struct Verdict {
 
 class FailureWatch {
  public:
+  // `hosts`: that of each rank, alike where all are here; empty: not known.
+  explicit FailureWatch(std::vector<std::string> hosts = {}) : hosts_(std::move(hosts)) {}
+
   // Takes text as it comes; returns what is to be shown now.
   std::string add(std::string_view text);
   // `status`: mpirun's exit code, 128 + signal for one that died by a signal.
   Verdict verdict(int status);
+  // Whether a rank has said that it ends, or mpirun that it has lost a host.
+  bool has_failed() const { return !failures_.empty() || !lost_host_.empty(); }
 
  private:
   std::string end_line(const std::string& line);
   bool is_held_back(const std::string& line);
   void hear_failure(const std::string& line);
+  void hear_waiting(const std::string& line, std::size_t from);
   std::string silent_ranks() const;
+  std::string silent_network() const;
+  std::string name_of(const std::vector<int>& ranks) const;
   bool understood();  // the paragraph: whether it says what we say ourselves
 
   std::string line_;       // not ended yet
   std::string paragraph_;  // of mpirun, between two rules of dashes
   bool inside_ = false;
-  std::string error_;                      // the first `error: ` line
-  std::string failures_;                   // what ranks have said about their own failure
-  std::set<int> waiting_, awaited_;        // in vain
+  std::string error_;                    // the first `error: ` line
+  std::string failures_;                 // what ranks have said about their own failure
+  std::set<int> waiting_, awaited_;      // in vain
+  std::set<std::pair<int, int>> waits_;  // who for whom
+  std::vector<std::string> hosts_;       // by rank
+  bool could_not_start_ = false;         // on a host
+  std::string lost_host_;
   int rank_ = -1, signal_ = 0, code_ = 0;  // of the first rank that failed
 };
 

@@ -1,5 +1,7 @@
 // Starting ranks: the command line, and what is said when one of them fails.
+#include <csignal>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "exec/comm/watchdog.h"
@@ -26,12 +28,35 @@ TEST_CASE("mpirun is told of root and of too many ranks only where it must be", 
   const std::vector<std::string> program{"meshwright", "train", "a job.json"};
   using Words = std::vector<std::string>;
   CHECK(mpirun_command({2, 4, false, {}, {}}, program) ==
-        Words{"mpirun", "-n", "2", "--use-hwthread-cpus", "--bind-to", "none", "meshwright",
-              "train", "a job.json"});
-  CHECK(mpirun_command({8, 4, true, {"-x", "A=b c"}, {}}, program) ==
-        Words{"mpirun", "-n", "8", "--use-hwthread-cpus", "--bind-to", "none", "--oversubscribe",
-              "--mca", "mpi_yield_when_idle", "1", "--allow-run-as-root", "-x", "A=b c",
-              "meshwright", "train", "a job.json"});
+        Words{"mpirun", "-n", "2", "--use-hwthread-cpus", "--bind-to", "none", "--mca", "btl",
+              "self,vader", "--mca", "oob_tcp_if_include", "lo", "meshwright", "train",
+              "a job.json"});
+  CHECK(mpirun_command({8, 4, true, {"-x", "A=b c"}, {}}, program) == Words{"mpirun",
+                                                                            "-n",
+                                                                            "8",
+                                                                            "--use-hwthread-cpus",
+                                                                            "--bind-to",
+                                                                            "none",
+                                                                            "--mca",
+                                                                            "btl",
+                                                                            "self,vader",
+                                                                            "--mca",
+                                                                            "oob_tcp_if_include",
+                                                                            "lo",
+                                                                            "--oversubscribe",
+                                                                            "--mca",
+                                                                            "mpi_yield_when_idle",
+                                                                            "1",
+                                                                            "--allow-run-as-root",
+                                                                            "-x",
+                                                                            "A=b c",
+                                                                            "meshwright",
+                                                                            "train",
+                                                                            "a job.json"});
+  // What the user sets replaces ours.
+  CHECK(joined(mpirun_command({1, 4, false, {"--mca", "btl", "tcp,self"}, {}}, program)) ==
+        "mpirun -n 1 --use-hwthread-cpus --bind-to none --mca oob_tcp_if_include lo --mca btl "
+        "tcp,self meshwright train a job.json");
 }
 
 TEST_CASE("the ranks' words pass through, mpirun's become one line", "[exec][launch]") {
@@ -114,6 +139,81 @@ TEST_CASE("who waited in vain is heard, and who did not answer is named", "[exec
   watch.add(first + second);
   CHECK(watch.verdict(4).shown ==
         first + second + "ranks 2 and 12 did not answer; all were stopped\n");
+}
+
+TEST_CASE("ranks are named with their hosts, and the network where they blame each other",
+          "[exec][launch]") {
+  const std::vector<std::string> hosts{"a", "a", "b", "b"};
+  const auto last_line = [&](const std::vector<std::pair<int, std::string>>& waits) {
+    FailureWatch watch(hosts);
+    CHECK(!watch.has_failed());
+    std::string said;
+    for (const auto& [who, whom] : waits)
+      said +=
+          "rank " + std::to_string(who) + " failed: step 2: recv: waited 9 s for " + whom + "\n";
+    CHECK(watch.add(said).empty());
+    CHECK(watch.has_failed());
+    const Verdict verdict = watch.verdict(4);
+    CHECK(verdict.exit_code == 4);
+    CHECK(verdict.shown.starts_with(said));
+    return verdict.shown.substr(said.size());
+  };
+  CHECK(last_line({{0, "rank 2"}}) == "rank 2 on host b did not answer; all were stopped\n");
+  CHECK(last_line({{0, "rank 2"}, {1, "rank 3"}}) ==
+        "ranks 2 and 3 on host b did not answer; all were stopped\n");
+  CHECK(last_line({{0, "rank 1"}, {2, "rank 3"}}) ==
+        "ranks 1 and 3 on hosts a and b did not answer; all were stopped\n");
+  const std::string lossy =
+      "the hosts a and b waited for one another: the network between them loses what they send; "
+      "all were stopped\n";
+  CHECK(last_line({{0, "rank 2"}, {2, "rank 0"}}) == lossy);
+  CHECK(last_line({{0, "rank 1"}, {1, "rank 2"}, {2, "rank 0"}}) == lossy);
+  CHECK(last_line({{0, "rank 1"}, {1, "rank 0"}}) == "");  // of one host: no network
+}
+
+TEST_CASE("a rank that never comes is named by those that it leaves waiting", "[exec][launch]") {
+  FailureWatch watch(std::vector<std::string>(4));
+  const auto waiting = [](int rank) {
+    return "rank " + std::to_string(rank) + " failed: meeting the other ranks took more than 9 s\n";
+  };
+  watch.add(waiting(0) + waiting(3));
+  CHECK(watch.verdict(4).shown ==
+        waiting(0) + waiting(3) + "ranks 1 and 2 did not answer; all were stopped\n");
+}
+
+TEST_CASE("a host that mpirun loses is a failed run, and said in a line", "[exec][launch]") {
+  FailureWatch watch;
+  CHECK(watch.add(rule + "\nORTE has lost communication with a remote daemon.\n\n" +
+                  "  HNP daemon   : [[1,0],0] on node a\n  Remote daemon: [[1,0],1] on node b\n\n" +
+                  "This is usually due\n" + rule + "\n") == "");
+  CHECK(watch.has_failed());
+  CHECK(watch.verdict(1).exit_code == 4);
+  CHECK(watch.verdict(1).shown.starts_with("mpirun lost host b: "));
+  FailureWatch start;
+  const std::string words = "ORTE was unable to reliably start one or more daemons.\n";
+  CHECK(start.add(rule + "\n" + words + rule + "\n") == words);
+  CHECK(start.verdict(1).exit_code == 4);
+}
+
+TEST_CASE("every signal that ends a rank is a verdict", "[exec][launch]") {
+  for (int signal = 1; signal < 32; ++signal) {
+    FailureWatch watch;
+    watch.add(rule +
+              "\nmpirun noticed that process rank 1 with PID 0 on node vm exited on signal " +
+              std::to_string(signal) + " (a word).\n" + rule + "\n");
+    const Verdict verdict = watch.verdict(128 + signal),
+                  unnamed = FailureWatch().verdict(128 + signal);
+    CHECK(verdict.exit_code == (signal == SIGUSR1 ? 5 : signal == SIGABRT ? 1 : 4));
+    CHECK(unnamed.exit_code == verdict.exit_code);
+    if (signal == SIGUSR1) {
+      CHECK(verdict.shown == "stopped on request, without a last report\n");
+      continue;
+    }
+    const std::string said =
+        " was killed by signal " + std::to_string(signal) + "; the others were stopped\n";
+    CHECK(verdict.shown == "rank 1" + said);
+    CHECK(unnamed.shown == "a rank" + said);
+  }
 }
 
 TEST_CASE("a run is restarted after a fault only, and so often as allowed", "[exec][launch]") {

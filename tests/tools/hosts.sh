@@ -1,0 +1,52 @@
+# Sourced, after common.sh, by tests over two hosts, which are network namespaces of this computer with a link between
+# them: $a and $b are their addresses, $space_a and $space_b their names. Where this computer does not allow that, the
+# test is skipped, aloud (exit code 77).
+a=10.199.$((RANDOM % 250)).$((RANDOM % 60 * 4 + 1))
+b=${a%.*}.$((${a##*.} + 1))
+space_a=mwa$$ space_b=mwb$$
+
+skip() {
+  echo "skipped: two hosts: $1"
+  exit 77
+}
+remove_hosts() {
+  local space process
+  for space in "$space_a" "$space_b"; do
+    for process in $(ip netns pids "$space" 2>/dev/null); do kill -9 "$process" 2>/dev/null; done
+    ip netns del "$space" 2>/dev/null
+  done
+  rm -rf "$work"
+}
+make_hosts() { # make_hosts [TC WORDS...]: what limits the link
+  [ "$(id -u)" -eq 0 ] || skip "namespaces need root"
+  local tool side limit=("$@")
+  for tool in ip tc unshare; do command -v "$tool" >/dev/null || skip "no $tool here (package iproute2 or util-linux)"; done
+  trap remove_hosts EXIT
+  {
+    ip netns add "$space_a" && ip netns add "$space_b" &&
+      ip link add "mwl$$a" type veth peer name "mwl$$b" &&
+      ip link set "mwl$$a" netns "$space_a" name eth0 && ip link set "mwl$$b" netns "$space_b" name eth0
+  } 2>err || skip "no network namespaces: $(tail -n 1 err)"
+  for side in "$space_a $a" "$space_b $b"; do
+    set -- $side
+    ip -n "$1" addr add "$2/30" dev eth0 && ip -n "$1" link set lo up && ip -n "$1" link set eth0 up || return
+    [ ${#limit[@]} -eq 0 ] || ip netns exec "$1" tc qdisc add dev eth0 root "${limit[@]}" || return
+  done 2>err
+}
+# What SSH would be: HOST and words that a shell there runs. Each host has a name of its own.
+# make_agent FILE [FOLDER_B FOLDER]: the second host sees FOLDER_B where the first one sees FOLDER.
+make_agent() {
+  local own=""
+  [ $# -eq 1 ] || own="mount --bind '$2' '$3' &&"
+  cat >"$1" <<END
+#!/bin/sh
+host=\$1
+shift
+case \$host in
+  $a) exec "$here/two_hosts_on" $space_a sh -c "\$*" ;;
+  $b) exec unshare --mount sh -c "$own exec '$here/two_hosts_on' $space_b \$*" ;;
+  *) echo "unknown host \$host" >&2; exit 255 ;;
+esac
+END
+  chmod +x "$1"
+}
