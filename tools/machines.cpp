@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <thread>
 
+#include "hwprofiles/cores.h"
 #include "hwprofiles/load.h"
 #include "models/core/error.h"
 #include "tools/engine.h"
@@ -69,7 +69,7 @@ MachineFacts facts_of_local(const Options& options) {
 }
 
 void warn_of_crowding(const Job& job) {
-  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const int cores = usable_cores();
   const std::vector<std::string> machines = machines_of(job.cluster);
   if (job.cluster.processes_per_host <= cores ||
       std::find(machines.begin(), machines.end(), "local") == machines.end())

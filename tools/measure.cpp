@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "exec/backends/cpu/cpu_backend.h"
+#include "hwprofiles/cores.h"
 #include "tools/engine.h"
 #include "tools/measure_gpu.h"
 #include "tools/measure_ranks.h"
@@ -209,7 +210,7 @@ double physical_memory_bytes() {
 
 Machine measure_processor(const Options& options, MeasureEffort effort) {
   const double budget_s = effort == MeasureEffort::quick ? 0.05 : 0.5;
-  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const int cores = usable_cores();
   const AllCores all(cores);
   const std::vector<Rate> products = product_rates(all, budget_s);
   const std::vector<Rate> memory = memory_rates(all, budget_s);

@@ -6,8 +6,8 @@
 
 #include <algorithm>
 #include <memory>
-#include <thread>
 
+#include "hwprofiles/cores.h"
 #include "hwprofiles/machine_like.h"
 #include "tools/engine.h"
 #include "tools/gpu_bench.h"
@@ -225,7 +225,7 @@ Machine measure_this_gpu(const Options& options, MeasureEffort effort) {
   if (ranks) add_collectives(*ranks, known, machine);
   const int sharing = (machine.gpus + gpus - 1) / gpus;
   machine.gpu.memory_bytes /= sharing;
-  machine.host.vcpus = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  machine.host.vcpus = usable_cores();
   machine.host.memory_bytes = physical_memory_bytes();
   machine.concurrent_streams = true;
   machine.calibration = calibrated_here;

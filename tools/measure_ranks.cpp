@@ -8,12 +8,12 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
-#include <thread>
 
 #include "exec/backends/cpu/cpu_backend.h"
 #include "exec/comm/communicator.h"
 #include "exec/launch/memory_file.h"
 #include "exec/launch/mpirun.h"
+#include "hwprofiles/cores.h"
 #include "models/core/fields.h"
 #include "tools/process_memory.h"
 
@@ -62,7 +62,7 @@ bool has_mpi() {
 MpirunOptions mpirun_options(int ranks) {
   MpirunOptions options;
   options.ranks = ranks;
-  options.cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  options.cores = usable_cores();
   options.is_root = geteuid() == 0;
   return options;
 }

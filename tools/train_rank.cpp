@@ -5,11 +5,11 @@
 #include <limits>
 #include <numeric>
 #include <optional>
-#include <thread>
 
 #include "exec/comm/checked.h"
 #include "exec/launch/stop.h"
 #include "exec/runtime/runtime.h"
+#include "hwprofiles/cores.h"
 #include "models/core/error.h"
 #include "tools/commands.h"
 #include "tools/engine.h"
@@ -26,7 +26,7 @@ namespace meshwright {
 
 int threads_per_rank(const Options& options, int ranks_on_host) {
   if (options.threads) return *options.threads;
-  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const int cores = usable_cores();
   return std::max(1, cores / ranks_on_host);
 }
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <thread>
 
+#include "hwprofiles/cores.h"
 #include "sim/collectives/select.h"
 #include "sim/planner/clusters.h"
 #include "sim/validate/case.h"
@@ -329,10 +330,10 @@ class Problem {
 
   template <typename Work>
   void parallel(const Work& work) const {
-    const unsigned threads = std::max(1u, std::thread::hardware_concurrency());
+    const auto threads = static_cast<std::size_t>(usable_cores());
     std::vector<std::thread> pool;
     std::vector<std::exception_ptr> failures(threads);
-    for (unsigned t = 0; t < threads; ++t)
+    for (std::size_t t = 0; t < threads; ++t)
       pool.emplace_back([&, t] {
         try {
           for (std::size_t i = t; i < rows_.size(); i += threads) work(i);
