@@ -78,14 +78,14 @@ void Checkpoint::check_holds(const std::map<std::string, Shape>& parameters) con
     }
     std::sort(all.begin(), all.end(),
               [](const Interval& a, const Interval& b) { return a.first < b.first; });
+    all.push_back({shape.elements(), 0, 0});
     std::int64_t next = 0;
     for (const Interval& interval : all) {
-      if (interval.first != next) break;
+      if (interval.first != next)
+        throw InputError(fmt::format("{}: does not hold each element of {} once (see element {})",
+                                     manifest, name, std::min(interval.first, next)));
       next += interval.count;
     }
-    if (next != shape.elements())
-      throw InputError(fmt::format("{}: does not hold each element of {} once (see element {})",
-                                   manifest, name, next));
   }
 }
 

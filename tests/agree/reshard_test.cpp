@@ -248,5 +248,22 @@ TEST_CASE("three replicas save each element once", "[agree][checkpoint]") {
     const std::vector<double> resumed = alone.train(saved_steps + 1, all_steps);
     for (std::size_t i = 0; i < losses.size(); ++i)
       CHECK(resumed[i] == Approx(losses[i]).epsilon(1e-5));
+    // Damage in the last rank's data is found by all, and by one alone.
+    const std::string last = step_folder(folder.path(), saved_steps) + "/rank-00002.shard";
+    std::string content = content_of(last);
+    content.back() = static_cast<char>(content.back() ^ 1);
+    write_content(last, content);
+    const auto passed_over = [&](Run& run) {
+      std::vector<std::string> said;
+      CHECK_FALSE(resume({folder.path(), "adamw", shapes_of(run.stages)}, run.runtime, *run.all,
+                         [&](const std::string& line) { said.push_back(line); }));
+      return said;
+    };
+    REQUIRE(passed_over(alone).size() == 1);
+    CHECK(passed_over(alone)[0].find(last + ": the ") == 0);
+    run_in_turn(3, [&] {
+      Run run(model, plan_for({.data = 3, .zero_stage = zero}), world_in_turn());
+      CHECK(passed_over(run).size() == (world_in_turn().rank() == 0 ? 1 : 0));
+    });
   }
 }

@@ -1,11 +1,88 @@
 // The formats of a checkpoint's files: total readers of any bytes.
+#include <sys/stat.h>
+
+#include <filesystem>
+
 #include "exec/checkpoint/crc32c.h"
+#include "exec/checkpoint/file.h"
+#include "exec/checkpoint/folder.h"
+#include "exec/checkpoint/load.h"
 #include "exec/checkpoint/manifest.h"
 #include "exec/checkpoint/shard_file.h"
+#include "models/core/error.h"
 #include "tests/catch.h"
 #include "tests/message_of.h"
+#include "tests/test_folder.h"
 
 using namespace meshwright;
+
+namespace {
+
+// Elements [first, first + count) of a parameter `w` of six, which are their own indices.
+struct Part {
+  std::int64_t first, count;
+};
+
+// A checkpoint of one state with these pieces; its place.
+std::string saved_parts(const TestFolder& folder, const std::vector<Part>& parts,
+                        const std::vector<std::string>& states = {"weights"}) {
+  static const std::vector<float> values = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
+  std::vector<PieceSource> sources;
+  for (const auto& [first, count] : parts) {
+    PieceSource& source = sources.emplace_back();
+    source.piece.name = "w";
+    source.piece.shape = {2, 3};
+    source.piece.runs = {{first, count, 0, 1}};
+    source.parts = {{values.data() + first, count}};
+  }
+  std::filesystem::remove_all(step_folder(folder.path(), 1));
+  make_folder(part_folder(folder.path(), 1));
+  const WrittenShard written =
+      write_shard(part_folder(folder.path(), 1) + "/rank-00000.shard", sources, 1);
+  Manifest manifest;
+  manifest.step = 1;
+  manifest.states = states;
+  manifest.shards = {{"rank-00000.shard", written.bytes, written.header_checksum}};
+  CHECK(commit(folder.path(), manifest, 1).empty());
+  return step_folder(folder.path(), 1);
+}
+
+}  // namespace
+
+TEST_CASE("a checkpoint holds each element of its parameters once", "[checkpoint]") {
+  const TestFolder folder;
+  const std::map<std::string, Shape> parameters = {{"w", Shape{2, 3}}};
+  const auto refused = [&](const std::vector<Part>& parts) {
+    const std::string place = saved_parts(folder, parts);
+    const std::string said = message_of([&] { Checkpoint(place).check_holds(parameters); });
+    const std::string begin =
+        place + "/manifest.json: does not hold each element of w once (see element ";
+    return said.starts_with(begin) ? said.substr(begin.size()) : said;
+  };
+  CHECK(refused({{0, 6}}) == "");
+  CHECK(refused({{4, 2}, {0, 4}}) == "");
+  CHECK(refused({{0, 4}}) == "4)");
+  CHECK(refused({{1, 5}}) == "0)");
+  CHECK(refused({{0, 2}, {3, 3}}) == "2)");
+  CHECK(refused({{0, 4}, {3, 3}}) == "3)");
+  CHECK(refused({{0, 6}, {0, 6}}) == "0)");
+  CHECK(refused({{0, 6}, {5, 1}}) == "5)");
+  const Checkpoint some(saved_parts(folder, {{1, 2}, {4, 2}}));
+  float to[6] = {};
+  const ParameterRun held[] = {{0, 4, 2}, {2, 1, 2}};
+  some.read("w", 0, held, to);
+  CHECK(std::vector<float>(to, to + 4) == std::vector<float>{4, 5, 1, 2});
+  const ParameterRun all[] = {{0, 0, 6}};
+  CHECK(message_of([&] {
+          some.read("w", 0, all, to);
+        }).ends_with("/manifest.json: holds 4 of 6 elements of w"));
+  CHECK(message_of([&] {
+          some.read("v", 0, all, to);
+        }).ends_with("/manifest.json: holds 0 of 6 elements of v"));
+  CHECK(message_of([&] {
+          Checkpoint other(saved_parts(folder, {{0, 6}}, {"weights", "first_moment"}));
+        }).ends_with("rank-00000.shard: holds other states than manifest.json says"));
+}
 
 TEST_CASE("CRC-32C of known texts", "[checkpoint]") {
   CHECK(crc32c("123456789") == 0xe3069283);            // the check value of the catalogue
@@ -17,6 +94,27 @@ TEST_CASE("CRC-32C of known texts", "[checkpoint]") {
     CHECK(crc32c(text.data() + cut, text.size() - cut, before) == crc32c(text));
     CHECK(crc32c_by_table(text.data(), cut, 0) == before);
   }
+}
+
+TEST_CASE("a file that ends too early, is missing or is no file is damage", "[checkpoint]") {
+  const TestFolder folder;
+  const std::string path = folder.file("file", std::string(100, 'x'));
+  const File file = File::open(path);
+  CHECK(file.read(90, 10) == std::string(10, 'x'));
+  CHECK_THROWS_AS(file.read(90, 11), InputError);
+  CHECK(message_of([&] { file.read(90, 11); }) == path + ": ends at byte 100");
+  std::filesystem::resize_file(path, 50);  // since it was opened
+  char bytes[20];
+  WindowReader window(file);
+  window.read(20, bytes, 20);
+  CHECK(message_of([&] { window.read(60, bytes, 20); }) == path + ": ends at byte 60");
+  CHECK_THROWS_AS(File::open(folder.file("none")), InputError);
+  CHECK_THROWS_AS(File::open(path + "/below"), InputError);
+  CHECK(message_of([&] { File::open(folder.path()); }) ==
+        folder.path() + ": is not a regular file");
+  const std::string pipe = folder.file("pipe");
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  CHECK(message_of([&] { File::open(pipe); }) == pipe + ": is not a regular file");
 }
 
 TEST_CASE("runs at equal distances are one entry", "[checkpoint]") {

@@ -299,6 +299,34 @@ TEST_CASE("another model or optimizer is not loaded", "[checkpoint]") {
   CHECK(sgd.hash() == before);
 }
 
+TEST_CASE("weights alone go with every optimizer, states only with their own", "[checkpoint]") {
+  const TestFolder folder;
+  Run run = saving_run();
+  run.step(1);
+  run.runtime.memory().take_snapshot();
+  const auto save = [&](const std::string& optimizer) {
+    fs::remove_all(step_folder(folder.path(), 1));
+    make_folder(part_folder(folder.path(), 1));
+    const WrittenShard written =
+        write_shard(part_folder(folder.path(), 1) + "/rank-00000.shard", pieces_of(run.runtime), 1);
+    Manifest manifest = run.about(1);
+    manifest.optimizer = optimizer;
+    manifest.states = {"weights"};
+    manifest.shards = {{"rank-00000.shard", written.bytes, written.header_checksum}};
+    CHECK(commit(folder.path(), manifest, 1).empty());
+  };
+  save("");
+  Run weights = saving_run();
+  REQUIRE(weights.resume_from(folder.path()));
+  CHECK(weights.hash() == run.hash());
+  CHECK(weights.step(2) == run.step(2));
+  CHECK(weights.hash() != run.hash());  // its moments begin at zero
+  save("adamw");
+  CHECK(message_of([&] { weights.resume_from(folder.path()); })
+            .starts_with(step_folder(folder.path(), 1) +
+                         "/manifest.json: /states: has 1 states, adamw has 3; continue it with"));
+}
+
 // A link to itself, which nobody can open, not even root.
 struct Unreadable {
   explicit Unreadable(const std::string& path_) : path(path_) {
