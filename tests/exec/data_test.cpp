@@ -312,7 +312,14 @@ TEST_CASE("images are records of a label and its pixels", "[exec][data]") {
     CHECK(label == labels[position]);
     CHECK(place == 0);
   }
-  // More than 256 classes: two bytes, the lower one first.
+  // 256 classes: one byte says them all. More: two bytes, the lower one first.
+  options.vocabulary = 256;
+  options.files = {folder.file("full", std::string("\xff\x01\x02\x03\x04", 5))};
+  Loader full(options);
+  CHECK(full.sequences() == 1);
+  std::int32_t class_of_it = -1;
+  full.read(0, {nullptr, &class_of_it, nullptr});
+  CHECK(class_of_it == 255);
   options.vocabulary = 1000;
   options.files = {folder.file("wide", std::string("\xe7\x03\xff\x80\x01\x02", 6))};
   std::int32_t pixels[4], label = -1;

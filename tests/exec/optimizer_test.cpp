@@ -140,6 +140,22 @@ TEST_CASE("a second holder of the same elements adds nothing to lamb's norms",
   CHECK(first == Approx(0.1));  // the moments move all the same
 }
 
+TEST_CASE("lamb leaves a parameter that is not to move where it is", "[exec][optimizer]") {
+  Training training;
+  training.optimizer = OptimizerKind::lamb;
+  float weight = 3, gradient = 0, first = 0, second = 0;
+  double norms[2] = {};
+  cpu::ThreadPool pool(1);
+  const OptimizerSegment segment{0, 1, false, norms};
+  const OptimizerState state{&weight, &gradient, &first, &second};
+  const OptimizerScalars scalars{1, 0.01, 1};
+  lamb_norms(training, scalars, {&segment, 1}, state, pool);
+  CHECK(norms[0] == 9);
+  CHECK(norms[1] == 0);
+  optimizer_step(training, scalars, {&segment, 1}, state, pool);
+  CHECK(weight == 3);
+}
+
 TEST_CASE("16-bit gradients are read, and a 16-bit copy of the weights made", "[exec][optimizer]") {
   const Dtype dtype = GENERATE(Dtype::f16, Dtype::bf16);
   constexpr std::int64_t n = 9001;
@@ -196,6 +212,10 @@ TEST_CASE("a static loss scale stays, and other precisions have none", "[exec][o
   training.loss_scale->initial = 128;
   const LossScaleState state = first_state(training);
   CHECK(after_step(*training.loss_scale, state, false) == state);
+  // As large as has an inverse in fp32.
+  const LossScale moving{.dynamic = true, .factor = 4, .window = 1, .hysteresis = 1};
+  CHECK(after_step(moving, {0x1p125, 0, 1, 0}, false).scale == 0x1p126);
+  CHECK(after_step(moving, {0x1p126, 0, 1, 0}, false).scale == 0x1p126);
   // A resumed run may have a shorter window than the steps that were good before.
   CHECK(after_step({.dynamic = true, .factor = 2, .window = 3, .hysteresis = 1}, {8, 7, 1, 0},
                    false) == LossScaleState{16, 0, 1, 0});
