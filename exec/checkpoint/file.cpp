@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "exec/checkpoint/open_file.h"
 #include "models/core/error.h"
 
 namespace meshwright {
@@ -33,8 +34,7 @@ File File::create(const std::string& path) {
 }
 
 File File::open(const std::string& path) {
-  // Without waiting: a pipe has no end until somebody writes it.
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  const int descriptor = open_to_read(path);
   if (descriptor < 0 && (errno == ENOENT || errno == ENOTDIR))
     throw InputError(path + ": is missing");
   check(descriptor >= 0, path, "cannot be opened");

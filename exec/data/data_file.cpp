@@ -1,7 +1,5 @@
 #include "exec/data/data_file.h"
 
-#include <fcntl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,31 +7,13 @@
 #include <cstring>
 #include <utility>
 
+#include "exec/checkpoint/open_file.h"
 #include "models/core/error.h"
 
 namespace meshwright {
 
-namespace {
-
-// Without waiting: a pipe has no end until somebody writes it.
-int open_to_read(const std::string& path) {
-  return open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-}
-
-// A run may have thousands of files of data, and the usual limit is 1,024.
-bool raise_limit_of_open_files() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return false;
-  limit.rlim_cur = limit.rlim_max;
-  return setrlimit(RLIMIT_NOFILE, &limit) == 0;
-}
-
-}  // namespace
-
 DataFile::DataFile(std::string path, const std::string& holds) : path_(std::move(path)) {
-  int descriptor = open_to_read(path_);
-  if (descriptor < 0 && errno == EMFILE && raise_limit_of_open_files())
-    descriptor = open_to_read(path_);
+  const int descriptor = open_to_read(path_);
   if (descriptor < 0) throw InputError(path_ + ": cannot be read (" + std::strerror(errno) + ")");
   struct stat status {};
   const bool is_regular = fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);

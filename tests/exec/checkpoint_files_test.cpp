@@ -1,4 +1,5 @@
 // The formats of a checkpoint's files: total readers of any bytes.
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <filesystem>
@@ -94,6 +95,25 @@ TEST_CASE("CRC-32C of known texts", "[checkpoint]") {
     CHECK(crc32c(text.data() + cut, text.size() - cut, before) == crc32c(text));
     CHECK(crc32c_by_table(text.data(), cut, 0) == before);
   }
+}
+
+TEST_CASE("a checkpoint of more shards than the usual limit of open files", "[checkpoint]") {
+  const TestFolder folder;
+  const std::string place = saved_parts(folder, {{0, 6}});
+  Manifest manifest = read_manifest(place);
+  const Manifest::ShardEntry one = manifest.shards[0];
+  manifest.shards.clear();
+  for (int rank = 0; rank < 60; ++rank) {
+    manifest.shards.push_back({"shard" + std::to_string(rank), one.bytes, one.header_checksum});
+    std::filesystem::copy_file(place + "/" + one.name, place + "/" + manifest.shards.back().name);
+  }
+  write_content(place + "/manifest.json", encode(manifest));
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
+  const rlimit few{40, before.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &few) == 0);
+  CHECK(message_of([&] { CHECK(Checkpoint(place).shards() == 60); }) == "");
+  setrlimit(RLIMIT_NOFILE, &before);
 }
 
 TEST_CASE("a file that ends too early, is missing or is no file is damage", "[checkpoint]") {
