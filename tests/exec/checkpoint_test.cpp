@@ -242,9 +242,11 @@ TEST_CASE("whatever is damaged is found, and the older checkpoint is used", "[ch
       falls_back(path);
     }
     write_content(path, whole + "more");
-    falls_back(path);
+    const std::string longer = ": has " + std::to_string(whole.size() + 4) + " bytes instead of " +
+                               std::to_string(whole.size());
+    falls_back(file == "manifest.json" ? path : path + longer);
     fs::remove(path);
-    falls_back(path);
+    falls_back(path + ": is missing");
     write_content(path, whole);
   }
   Run run = saving_run();
