@@ -13,6 +13,7 @@
 #include "exec/comm/communicator.h"
 #include "exec/launch/memory_file.h"
 #include "exec/launch/mpirun.h"
+#include "exec/launch/run_folder.h"
 #include "hwprofiles/cores.h"
 #include "models/core/fields.h"
 #include "tools/process_memory.h"
@@ -70,11 +71,15 @@ MpirunOptions mpirun_options(int ranks) {
 std::optional<Fields> run_measured_ranks(const Options& options, int ranks,
                                          const std::vector<std::string>& more) {
   if (!has_mpi() || options.mpi_ranks) return std::nullopt;
+  allow_open_files(ranks);
+  const RunFolder folder;
   const MemoryFile result;
   std::vector<std::string> command = {options.program, "calibrate", "--as-rank", "--rank-result",
                                       result.path()};
   command.insert(command.end(), more.begin(), more.end());
-  const int code = run_mpirun(mpirun_command(mpirun_options(ranks), command));
+  MpirunOptions launch = mpirun_options(ranks);
+  launch.folder = folder.path();
+  const int code = run_mpirun(mpirun_command(launch, command));
   if (code != 0) {
     std::fprintf(stderr,
                  "warning: processes could not be measured (mpirun ended with %d); taking a "

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <filesystem>
 #include <iostream>
 #include <iterator>
 #include <numeric>
@@ -15,6 +14,7 @@
 #include "exec/launch/memory_file.h"
 #include "exec/launch/mpirun.h"
 #include "exec/launch/restarts.h"
+#include "exec/launch/run_folder.h"
 #include "exec/launch/stop.h"
 #include "models/core/error.h"
 #include "tools/commands.h"
@@ -125,21 +125,14 @@ int run_rank(const Options& options) {
   return train_as_rank(options, settled.job, chosen, *world);
 }
 
-// mpirun keeps what it needs there.
-void check_temporary_folder() {
-  std::error_code error;
-  const auto folder = std::filesystem::temp_directory_path(error);
-  if (error || access(folder.c_str(), W_OK | X_OK) != 0)
-    throw InputError(
-        "the temporary folder cannot be used, and mpirun needs one; set TMPDIR to a folder that "
-        "can be written to");
-}
-
 int launch_ranks(const Options& options, const Run& run) {
-  check_temporary_folder();
   hold_stop_signals();
+  const int ranks = run.chosen.cluster.ranks();
+  allow_open_files(ranks);
+  const RunFolder folder;
   const MemoryFile settled(settled_text(run));
-  MpirunOptions launch = mpirun_options(run.chosen.cluster.ranks());
+  MpirunOptions launch = mpirun_options(ranks);
+  launch.folder = folder.path();
   launch.extra = run.job.mpi_options;
   launch.remote = remote_hosts(options, run);
   if (launch.remote && !options.sagemaker.hosts.empty())

@@ -1,5 +1,6 @@
 #include "exec/comm/watchdog.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -21,11 +22,20 @@ Watchdog::~Watchdog() {
   thread_.join();
 }
 
+// In short waits: a process that was itself stopped for a while has not waited meanwhile.
+bool Watchdog::ends_in_time(std::unique_lock<std::mutex>& lock) {
+  constexpr double longest_wait_s = 0.5;
+  for (double left_s = deadline_s_; left_s > 0; left_s -= longest_wait_s) {
+    const std::chrono::duration<double> wait(std::min(left_s, longest_wait_s));
+    if (ended_.wait_for(lock, wait, [this] { return is_over_; })) return true;
+  }
+  return false;
+}
+
 void Watchdog::watch() {
   constexpr int run_failed = 4;  // exit code
   std::unique_lock lock(mutex_);
-  const auto deadline = std::chrono::duration<double>(deadline_s_);
-  if (ended_.wait_for(lock, deadline, [this] { return is_over_; })) return;
+  if (ends_in_time(lock)) return;
   const std::string who = rank_ < 0 ? "a rank" : "rank " + std::to_string(rank_);
   std::fprintf(stderr, "%s failed: %s took more than %g s\n", who.c_str(), doing_.c_str(),
                deadline_s_);

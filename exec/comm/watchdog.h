@@ -19,6 +19,7 @@ class Watchdog {
 
  private:
   void watch();
+  bool ends_in_time(std::unique_lock<std::mutex>& lock);
 
   double deadline_s_;
   std::string doing_;

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,9 +25,9 @@ namespace meshwright {
 namespace {
 
 constexpr int could_not_start = 127;
-constexpr int run_failed = 4, stopped = 5;        // exit codes
-constexpr std::chrono::seconds time_to_end{5};    // of mpirun without ranks, or told to end
-constexpr std::chrono::seconds time_to_stop{10};  // of a step, before it is said that it lasts
+constexpr int run_failed = 4, stopped = 5;       // exit codes
+constexpr std::chrono::seconds time_to_end{5};   // of mpirun without ranks, or told to end
+constexpr std::chrono::seconds time_to_stop{5};  // of a step, before it is said that it lasts
 
 using Clock = std::chrono::steady_clock;
 
@@ -216,6 +217,18 @@ class Child {
 };
 
 }  // namespace
+
+void allow_open_files(int ranks) {
+  const rlim_t wanted = 64 + 8 * static_cast<rlim_t>(ranks);  // measured: 28 + 4 for each rank
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
+  if (limit.rlim_max < wanted)
+    throw InputError("only " + std::to_string(limit.rlim_max) +
+                     " files may be open (ulimit -n), too few for " + std::to_string(ranks) +
+                     " ranks; allow " + std::to_string(wanted));
+  limit.rlim_cur = limit.rlim_max;
+  check(setrlimit(RLIMIT_NOFILE, &limit) == 0, "ulimit -n");
+}
 
 int run_mpirun(const std::vector<std::string>& command, const Supervision& supervision) {
   std::fflush(nullptr);  // what we said comes before what the ranks say

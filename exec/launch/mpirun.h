@@ -26,6 +26,7 @@ struct MpirunOptions {
   bool is_root = false;               // Open MPI wants to be told
   std::vector<std::string> extra;     // checked words of custom_mpi_options
   std::optional<RemoteHosts> remote;  // none: all ranks on this computer
+  std::string folder = {};            // for what Open MPI keeps here; empty: its choice
 };
 
 // {"mpirun", "-n", "4", ..., program...}. What custom_mpi_options sets replaces a flag of ours.
@@ -34,6 +35,10 @@ std::vector<std::string> mpirun_command(const MpirunOptions& options,
 
 // The host of each rank; "" for this computer.
 std::vector<std::string> hosts_of_ranks(const MpirunOptions& options);
+
+// InputError where this process may not open as many files as mpirun needs for them: it would wait
+// for ever. Raises the soft limit.
+void allow_open_files(int ranks);
 
 struct Supervision {
   std::string input;               // the file that rank 0 finds on its standard input, on whatever

@@ -93,12 +93,16 @@ Words local_command(const MpirunOptions& options, const Words& extra) {
   // A rank is a core's hardware thread; binding ranks would pin all threads of a rank to one core.
   Words command{"mpirun",    "-n",  std::to_string(options.ranks), "--use-hwthread-cpus",
                 "--bind-to", "none"};
-  // Nobody else is to connect to a run of this computer.
-  const auto add_parameter = [&](const char* name, const char* value) {
+  // Nobody else is to connect to the ranks of this computer.
+  const auto add_parameter = [&](const char* name, const std::string& value) {
     if (!sets(extra, name)) command.insert(command.end(), {"--mca", name, value});
   };
   add_parameter("btl", "self,vader");
   add_parameter("oob_tcp_if_include", "lo");
+  if (!options.folder.empty()) {
+    add_parameter("orte_tmpdir_base", options.folder);
+    add_parameter("btl_vader_backing_directory", options.folder);
+  }
   if (options.ranks > options.cores)
     command.insert(command.end(), {"--oversubscribe", "--mca", "mpi_yield_when_idle", "1"});
   if (options.is_root) command.emplace_back("--allow-run-as-root");

@@ -21,6 +21,8 @@ rank_process() { # rank_process N: the process of rank N
   done
 }
 
+has_rank() { [ -n "$(rank_process "$1")" ]; }
+
 # Starts a run of many steps and waits for its first one; its process is $launcher.
 start() {
   rm -f out err  # what an earlier run said is no sign of this one's first step
