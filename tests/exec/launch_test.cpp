@@ -1,14 +1,28 @@
 // Starting ranks: the command line, and what is said when one of them fails.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <functional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "exec/comm/shared_group.h"
 #include "exec/comm/watchdog.h"
+#include "exec/launch/memory_file.h"
 #include "exec/launch/mpirun.h"
 #include "exec/launch/restarts.h"
+#include "exec/launch/run_folder.h"
 #include "exec/launch/watch.h"
 #include "models/core/error.h"
+#include "models/core/fields.h"
 #include "tests/catch.h"
 #include "tests/test_folder.h"
 
@@ -239,6 +253,115 @@ TEST_CASE("a run is restarted after a fault only, and so often as allowed", "[ex
 TEST_CASE("a deadline that is kept stops nothing", "[exec][launch]") {
   for (int i = 0; i < 10; ++i) const Watchdog watchdog(1e6, "setting up");
   SUCCEED();
+}
+
+namespace {
+
+// The exit code of a process that does `work`; it is stopped for `stopped_s` once it has stopped
+// itself.
+template <typename Work>
+int ended_after(const Work& work, double stopped_s = 0) {
+  const pid_t process = fork();
+  if (process == 0) {
+    const int null = open("/dev/null", O_WRONLY);
+    dup2(null, STDERR_FILENO);
+    work();
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(process, &status, WUNTRACED);
+  if (WIFSTOPPED(status)) {
+    std::this_thread::sleep_for(std::chrono::duration<double>(stopped_s));
+    kill(process, SIGCONT);
+    waitpid(process, &status, 0);
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+}  // namespace
+
+TEST_CASE("a deadline that passes ends the process as a failed rank", "[exec][launch]") {
+  CHECK(ended_after([] {
+          const Watchdog watchdog(0.01, "setting up", 1);
+          for (;;) pause();
+        }) == 4);
+  CHECK(ended_after([] {
+          const std::function<void()> none = [] {};
+          Backoff backoff(none, 0.01);
+          while (backoff.pause()) {
+          }
+          _exit(4);
+        }) == 4);
+}
+
+TEST_CASE("a process that was stopped has not waited meanwhile", "[exec][launch]") {
+  constexpr double deadline_s = 0.8, longer_s = 1;
+  CHECK(ended_after(
+            [&] {
+              const Watchdog watchdog(deadline_s, "setting up");
+              raise(SIGSTOP);
+              usleep(50'000);  // it would end the process now
+            },
+            longer_s) == 0);
+  CHECK(ended_after(
+            [&] {
+              const std::function<void()> none = [] {};
+              Backoff backoff(none, deadline_s);
+              for (int i = 0; i < 1000; ++i)  // until it looks at the clock
+                if (!backoff.pause()) _exit(1);
+              raise(SIGSTOP);
+              for (int i = 0; i < 10; ++i)
+                if (!backoff.pause()) _exit(4);
+            },
+            longer_s) == 0);
+}
+
+TEST_CASE("a file in memory is what a child opens by its path, from the beginning each time",
+          "[exec][launch]") {
+  const MemoryFile file("settled");
+  for (int i = 0; i < 2; ++i)
+    CHECK(ended_after([&] {
+            std::ifstream input(file.path());
+            std::string word;
+            _exit(input >> word && word == "settled" ? 0 : 1);
+          }) == 0);
+  CHECK(ended_after([&] { _exit(std::ofstream(file.path()) << "answer" << std::flush ? 0 : 1); }) ==
+        0);
+  CHECK(read_file(file.path()) == "answer");
+}
+
+TEST_CASE("the folder of a run is private, new, and gone with it", "[exec][launch]") {
+  std::string path;
+  {
+    const RunFolder one, other;
+    path = one.path();
+    CHECK(path != other.path());
+    struct stat state {};
+    REQUIRE(stat(path.c_str(), &state) == 0);
+    CHECK((state.st_mode & 07777) == 0700);
+    CHECK(state.st_uid == geteuid());
+    std::ofstream(path + "/kept") << "x";
+  }
+  CHECK(!std::filesystem::exists(path));
+}
+
+TEST_CASE("what the ranks say is known after the patience, whatever mpirun waits for",
+          "[exec][launch]") {
+  const auto began = std::chrono::steady_clock::now();
+  const Supervision two_hosts{"", {"a", "b"}, 0.1};
+  // It does not listen to SIGTERM, and its child holds the pipe.
+  CHECK(run_mpirun({"sh", "-c",
+                    "trap '' TERM; echo 'rank 0 failed: step 1: waited 1 s for rank 1' >&2; "
+                    "sleep 1000000 & wait; sleep 1000000"},
+                   two_hosts) == 4);
+  CHECK(std::chrono::steady_clock::now() - began < std::chrono::seconds(60));
+}
+
+TEST_CASE("hosts of ranks follow the slots", "[exec][launch]") {
+  MpirunOptions options{3, 2, false, {}, {}};
+  CHECK(hosts_of_ranks(options) == std::vector<std::string>(3));
+  options.remote = RemoteHosts{{{"a", 2}, {"b", 1}}, "", false, false, false, {}};
+  CHECK(hosts_of_ranks(options) == std::vector<std::string>{"a", "a", "b"});
 }
 
 TEST_CASE("several hosts get the flags of SageMaker's containers", "[exec][launch]") {
