@@ -4,6 +4,7 @@
 
 #include "models/core/error.h"
 #include "sim/predict/goodput.h"
+#include "tools/print.h"
 #include "tools/report/prediction.h"
 #include "tools/report/text.h"
 
@@ -13,9 +14,10 @@ std::string miss_text(const SearchResult& search) {
   std::string text = "no plan fits";
   if (search.closest_miss) {
     const ClosestMiss& miss = *search.closest_miss;
-    text += fmt::format(": the closest needs {} of {} on {} x {} ({})",
-                        show_bytes(miss.peak_memory_bytes), show_bytes(miss.memory_limit_bytes),
-                        miss.count, miss.machine, short_plan_text(miss.plan));
+    text += fmt::format(": the closest needs {} too much for {} on {} x {} ({})",
+                        show_bytes(miss.peak_memory_bytes - miss.memory_limit_bytes),
+                        show_bytes(miss.memory_limit_bytes), miss.count, miss.machine,
+                        short_plan_text(miss.plan));
   }
   for (const Rejection& rejection : search.rejected)
     text += fmt::format("\n  {:>8}  {}", rejection.count, rejection.reason);
@@ -72,9 +74,31 @@ Prediction predict_chosen(const Job& job, const Chosen& chosen, Timeline* timeli
   }
 }
 
+void warn_of_prices(const Job& job, const MachineLoader& load) {
+  const Objective& objective = job.objective;
+  const bool ranks_by_usd = objective.minimize.starts_with("usd");
+  if (!ranks_by_usd && !objective.budget_usd) return;
+  const std::vector<std::string> machines = machines_of(job.cluster);
+  std::vector<std::string> without;
+  for (const std::string& name : machines) {
+    Cluster cluster;
+    cluster.machine = load(name);
+    if (!usd_per_hour(cluster, objective.spot)) without.push_back(name);
+  }
+  if (without.empty()) return;
+  const bool all = without.size() == machines.size();
+  print_to(stderr, "warning: {}: /objective: {} {} no {}price: {}\n", job.file,
+           list_of(without, "and"), without.size() == 1 ? "has" : "have",
+           objective.spot ? "spot " : "",
+           objective.budget_usd ? "no plan on it keeps budget_usd"
+           : all                ? "plans are ranked by step time, not by money"
+                                : "its plans come last");
+}
+
 Chosen choose_plan(const Job& job, const MachineLoader& load) {
   Chosen chosen;
   if (leaves_a_choice(job)) {
+    warn_of_prices(job, load);
     SearchOptions options;
     options.load = load;
     chosen.search = search(job, options);

@@ -28,13 +28,17 @@ class NoPlanFits : public std::runtime_error {
   explicit NoPlanFits(const std::string& message) : std::runtime_error(message) {}
 };
 
+// On standard error, where the objective counts money and machines have no price.
+void warn_of_prices(const Job& job, const MachineLoader& load);
+
 // NoPlanFits when the job leaves a choice and nothing fits.
 Chosen choose_plan(const Job& job, const MachineLoader& load);
 
 // What is predicted of the chosen plan, its goodput too. Errors name the job's file.
 Prediction predict_chosen(const Job& job, const Chosen& chosen, Timeline* timeline = nullptr);
 
-// "no plan fits: the closest needs 51.2 GiB of 40.0 GiB (p4 t2 d1 mb1 ...)"
+// "no plan fits: the closest needs 11.2 GiB too much for 40.0 GiB on 1 x p4d.24xlarge (p4 t2 d1 mb1
+// ...)"
 std::string miss_text(const SearchResult& search);
 
 }  // namespace meshwright

@@ -74,18 +74,29 @@ std::string money(const std::optional<double>& usd, int digits) {
   return usd ? fmt::format("${:.{}f}", *usd, digits) : "-";
 }
 
-Table table_of(const SearchResult& result, int top) {
-  Table table(
-      {"", "cluster", "plan", "step", "tokens/s", "MFU", "memory", "$/h", "$/M tokens", ""});
+// Where the most tokens are best, how many they are.
+Table table_of(const Job& job, const SearchResult& result, int top) {
+  const bool counts_tokens = job.objective.minimize == "tokens";
+  std::vector<std::string> head = {"", "cluster", "plan", "step", "tokens/s"};
+  if (counts_tokens) head.emplace_back("tokens");
+  head.insert(head.end(), {"MFU", "memory", "$/h", "$/M tokens", ""});
+  Table table(head);
   int rank = 0;
   for (const RankedPlan& ranked : result.plans) {
     if (++rank > top) break;
     const Prediction& p = ranked.prediction;
-    table.add({std::to_string(rank), fmt::format("{} x {}", ranked.count, ranked.machine),
-               short_plan_text(ranked.plan), show_seconds(p.step_time_s),
-               show_number(p.tokens_per_s, 0), show_percent(p.mfu),
-               show_bytes(static_cast<double>(p.peak_memory_bytes)), money(p.usd_per_hour, 2),
-               money(p.usd_per_million_tokens, 4), ranked.pareto ? "pareto" : ""});
+    std::vector<std::string> row = {
+        std::to_string(rank), fmt::format("{} x {}", ranked.count, ranked.machine),
+        short_plan_text(ranked.plan), show_seconds(p.step_time_s), show_number(p.tokens_per_s, 0)};
+    if (counts_tokens)
+      row.push_back(show_count(
+          whole_job(job.objective, ranked.plan.training, ranked.cluster, useful_step_time_s(p))
+              .tokens));
+    row.insert(row.end(),
+               {show_percent(p.mfu), show_bytes(static_cast<double>(p.peak_memory_bytes)),
+                money(p.usd_per_hour, 2), money(p.usd_per_million_tokens, 4),
+                ranked.pareto ? "pareto" : ""});
+    table.add(std::move(row));
   }
   return table;
 }
@@ -93,7 +104,7 @@ Table table_of(const SearchResult& result, int top) {
 void print_result(const Job& job, const SearchResult& result, int top) {
   print_to(stdout, "{}: {} candidates, {} simulated, {}\n\n{}", job.name,
            result.candidates_enumerated, result.candidates_simulated,
-           show_seconds(result.search_wall_s), table_of(result, top).text());
+           show_seconds(result.search_wall_s), table_of(job, result, top).text());
   if (static_cast<int>(result.plans.size()) > top)
     std::printf("(%zu more plans: --top %zu)\n",
                 result.plans.size() - static_cast<std::size_t>(top), result.plans.size());
@@ -111,7 +122,7 @@ void write_report(const Options& options, const Job& job, const SearchResult& re
   HtmlPage page(job.name + ": plans");
   page.paragraph(fmt::format("{} candidates, {} simulated, {}", result.candidates_enumerated,
                              result.candidates_simulated, show_seconds(result.search_wall_s)));
-  page.table(table_of(result, top));
+  page.table(table_of(job, result, top));
   const RankedPlan& best = result.plans.front();
   add_prediction(page, job.model, prepare(job.model, best.plan, best.cluster), best.cluster,
                  best.prediction);
@@ -139,6 +150,7 @@ int run_plan(const Options& options) {
   SearchOptions search_options;
   search_options.keep_best = top;
   search_options.load = machine_loader(options);
+  warn_of_prices(job, search_options.load);
   const SearchResult result = search(job, search_options);
   if (options.json) print_json(result_json(job, result));
   if (result.plans.empty()) throw NoPlanFits(miss_text(result));

@@ -3,6 +3,7 @@
 // MESHWRIGHT_CHECK: our own code is wrong; prints and aborts, never reachable from input.
 #pragma once
 
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -23,6 +24,20 @@ class InputError : public std::runtime_error {
 class NotSupportedYet : public InputError {
  public:
   explicit NotSupportedYet(const std::string& what) : InputError(what) {}
+};
+
+// A number where only a few would do. `statement` ends where the message goes on with them:
+// "/parallelism/tensor: 5 does not divide heads 12; use ". They are what the broken rule allows;
+// read_job() leaves out those that break another one.
+class WrongChoice : public InputError {
+ public:
+  WrongChoice(const std::string& statement, const std::vector<std::int64_t>& choices);
+  const std::string& statement() const { return statement_; }
+  const std::vector<std::int64_t>& choices() const { return choices_; }
+
+ private:
+  std::string statement_;
+  std::vector<std::int64_t> choices_;
 };
 
 // The run itself failed: a device, a peer or a file system (exit code 4).

@@ -249,10 +249,19 @@ void Fields::done() const {
   }
 }
 
-void Fields::fail(std::string_view key, const std::string& problem) const {
+std::string Fields::place_of(std::string_view key) const {
   std::string place = pointer_;
   if (!key.empty()) place += "/" + std::string(key);
-  throw InputError(where_ + ": " + (place.empty() ? "/" : place) + ": " + problem);
+  return where_ + ": " + (place.empty() ? "/" : place) + ": ";
+}
+
+void Fields::fail(std::string_view key, const std::string& problem) const {
+  throw InputError(place_of(key) + problem);
+}
+
+void Fields::fail(std::string_view key, const std::string& statement,
+                  const std::vector<std::int64_t>& choices) const {
+  throw WrongChoice(place_of(key) + statement, choices);
 }
 
 json parse_json(const std::string& text, const std::string& where) {

@@ -45,10 +45,14 @@ class Fields {
   void done() const;
 
   [[noreturn]] void fail(std::string_view key, const std::string& problem) const;
+  // A WrongChoice.
+  [[noreturn]] void fail(std::string_view key, const std::string& statement,
+                         const std::vector<std::int64_t>& choices) const;
   const std::string& where() const { return where_; }
   const std::string& pointer() const { return pointer_; }
 
  private:
+  std::string place_of(std::string_view key) const;  // "job.json: /training/steps: "
   const nlohmann::json& find(std::string_view key, const char* expected);
   std::shared_ptr<const nlohmann::json> value_;
   std::string where_;

@@ -15,14 +15,15 @@ namespace {
 void check_degrees(const Fields& fields, const Version1& v, int ranks) {
   const std::int64_t model = static_cast<std::int64_t>(v.pipeline) * v.tensor;
   if (ranks % v.pipeline != 0)
-    fields.fail(v.pipeline_key, fmt::format("{} does not divide the {} processes; use {}",
-                                            v.pipeline, ranks, divisors_of(ranks)));
+    fields.fail(v.pipeline_key,
+                fmt::format("{} does not divide the {} processes; use ", v.pipeline, ranks),
+                divisors_of(ranks));
   if (ranks % model != 0)
     fields.fail(
         "tensor_parallel_degree",
-        fmt::format("{} does not divide {} processes / pipeline_parallel_degree {} = {}; use {}",
-                    v.tensor, ranks, v.pipeline, ranks / v.pipeline,
-                    divisors_of(ranks / v.pipeline)));
+        fmt::format("{} does not divide {} processes / pipeline_parallel_degree {} = {}; use ",
+                    v.tensor, ranks, v.pipeline, ranks / v.pipeline),
+        divisors_of(ranks / v.pipeline));
   if (v.tensor > 1 && !v.ddp)
     fields.fail("ddp", fmt::format("must be true with tensor_parallel_degree {}, which runs across "
                                    "data-parallel ranks; use true, or degree 1",
@@ -50,8 +51,9 @@ void check_degrees(const Fields& fields, const Version1& v, int ranks) {
   if (replicas % v.shard != 0)
     fields.fail(
         "sharded_data_parallel_degree",
-        fmt::format("{} does not divide {} processes / tensor_parallel_degree {} = {}; use {}",
-                    v.shard, ranks, v.tensor, replicas, divisors_of(replicas)));
+        fmt::format("{} does not divide {} processes / tensor_parallel_degree {} = {}; use ",
+                    v.shard, ranks, v.tensor, replicas),
+        divisors_of(replicas));
 }
 
 void advise(const Fields& fields, const Version1& v, const DistributionContext& context,

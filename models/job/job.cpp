@@ -33,15 +33,22 @@ constexpr std::array<const char*, 14> job_keys = {"name",
                                                   "checkpoint",
                                                   "log"};
 
-// Throws the same sort of error with `place` before its message.
+// Throws the same sort of error with its text reworded.
+template <class Reword>
+[[noreturn]] void throw_again(const InputError& error, Reword reword) {
+  if (const auto* choice = dynamic_cast<const WrongChoice*>(&error))
+    throw WrongChoice(reword(choice->statement()), choice->choices());
+  if (dynamic_cast<const NotSupportedYet*>(&error) != nullptr)
+    throw NotSupportedYet(reword(error.what()));
+  throw InputError(reword(error.what()));
+}
+
 template <class Body>
 auto within(const std::string& place, Body body) {
   try {
     return body();
-  } catch (const NotSupportedYet& error) {
-    throw NotSupportedYet(place + error.what());
   } catch (const InputError& error) {
-    throw InputError(place + error.what());
+    throw_again(error, [&](const std::string& text) { return place + text; });
   }
 }
 
@@ -246,12 +253,11 @@ void check_job(Fields& fields, const ChosenCluster& cluster, const MachineLookup
                   cluster.facts);
     }
   } catch (const InputError& error) {
-    const std::string message = fields.has("distribution")
-                                    ? in_words_of_distribution(error.what(), is_version_2(fields))
-                                    : error.what();
-    if (dynamic_cast<const NotSupportedYet*>(&error))
-      throw NotSupportedYet(job.file + ": " + message);
-    throw InputError(job.file + ": " + message);
+    throw_again(error, [&](const std::string& text) {
+      return job.file + ": " +
+             (fields.has("distribution") ? in_words_of_distribution(text, is_version_2(fields))
+                                         : text);
+    });
   }
 }
 
@@ -266,8 +272,10 @@ Job read_job(const std::string& path, const std::vector<std::string>& overrides,
   return read_job(value, path, folder.empty() ? "." : folder, lookup);
 }
 
-Job read_job(const json& value, const std::string& file, const std::string& folder,
-             const MachineLookup& lookup) {
+namespace {
+
+Job read_whole_job(const json& value, const std::string& file, const std::string& folder,
+                   const MachineLookup& lookup) {
   json spelled = value;
   if (spelled.is_object()) spell_out_auto(spelled);
   Fields fields(std::move(spelled), file);
@@ -286,6 +294,45 @@ Job read_job(const json& value, const std::string& file, const std::string& fold
   read_small_sections(fields, job);
   check_job(fields, cluster, lookup, job);
   return job;
+}
+
+// Of `error`'s choices those with which the whole job is right; where there are none, since another
+// key is wrong too, those with which nothing is wrong about their own key.
+std::vector<std::int64_t> choices_within_all_rules(const WrongChoice& error, const json& value,
+                                                   const std::string& file,
+                                                   const std::string& folder,
+                                                   const MachineLookup& lookup) {
+  const std::string before = file + ": ", &statement = error.statement();
+  if (!statement.starts_with(before + "/")) return error.choices();  // of another file
+  const std::size_t end = statement.find(": ", before.size());
+  const std::string place = statement.substr(before.size(), end - before.size());
+  if (!value.contains(json::json_pointer(place))) return error.choices();
+  std::vector<std::int64_t> right, elsewhere;
+  for (const std::int64_t choice : error.choices()) {
+    json changed = value;
+    changed[json::json_pointer(place)] = choice;
+    try {
+      read_whole_job(changed, file, folder, lookup);
+      right.push_back(choice);
+    } catch (const InputError& other) {
+      if (!std::string_view(other.what()).starts_with(before + place + ": "))
+        elsewhere.push_back(choice);
+    }
+  }
+  if (!right.empty()) return right;
+  return elsewhere.empty() ? error.choices() : elsewhere;
+}
+
+}  // namespace
+
+Job read_job(const json& value, const std::string& file, const std::string& folder,
+             const MachineLookup& lookup) {
+  try {
+    return read_whole_job(value, file, folder, lookup);
+  } catch (const WrongChoice& error) {
+    throw WrongChoice(error.statement(),
+                      choices_within_all_rules(error, value, file, folder, lookup));
+  }
 }
 
 Plan settle(const Job& job, int ranks, const MachineFacts& machine) {

@@ -161,7 +161,7 @@ struct ModelSizes {
 // problem; remedy" (the caller puts the file's name before it). Rules about the machine (ranks
 // against GPUs) are the job's.
 void verify(const Plan& plan, const ModelSizes& model);
-std::string divisors_of(std::int64_t number);  // "1, 2, 3 or 6", for messages; long lists are cut
+std::vector<std::int64_t> divisors_of(std::int64_t number);  // for messages: long lists are cut
 
 // {"format": 1, "parallelism": {...}, "training": {...}, "stage_of": {"transformer.h.0": 0, ...}}
 nlohmann::json to_json(const Plan& plan);

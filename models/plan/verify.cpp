@@ -16,6 +16,11 @@ constexpr int largest_degree = 1'000'000;
   throw InputError(fmt::format("/{}: {}", key, problem));
 }
 
+[[noreturn]] void refuse(std::string_view key, const std::string& statement,
+                         const std::vector<std::int64_t>& choices) {
+  throw WrongChoice(fmt::format("/{}: {}", key, statement), choices);
+}
+
 [[noreturn]] void not_yet(std::string_view key, const std::string& what) {
   throw NotSupportedYet(fmt::format("/{}: {} is not supported yet", key, what));
 }
@@ -87,8 +92,9 @@ void check_tensor(const Plan& plan, const ModelSizes& model) {
   for (const auto& [name, size] : sizes) common = std::gcd(common, size);
   for (const auto& [name, size] : sizes)
     if (size % tensor != 0)
-      refuse("parallelism/tensor", fmt::format("{} does not divide {} {}; use {}", tensor, size,
-                                               name, divisors_of(common)));
+      refuse("parallelism/tensor",
+             fmt::format("{} does not divide {} {}; use ", tensor, size, name),
+             divisors_of(common));
   if (model.reads_images && plan.parallelism.tensor_layout == TensorLayout::memory)
     refuse("parallelism/tensor_layout",
            "'memory' gives each rank columns of an embedding, and patches of images have none; use "
@@ -113,9 +119,9 @@ void check_context(const Plan& plan, const ModelSizes& model) {
   if (length % (2 * context) != 0)
     refuse("parallelism/context",
            fmt::format("sequence_length {} does not divide into 2 x context {} = {} chunks; use a "
-                       "multiple of {}, or context {}",
-                       length, context, 2 * context, 2 * context,
-                       divisors_of(length % 2 == 0 ? length / 2 : 1)));
+                       "multiple of {}, or context ",
+                       length, context, 2 * context, 2 * context),
+           divisors_of(length % 2 == 0 ? length / 2 : 1));
   if (plan.training.attention == AttentionKernel::unfused)
     refuse("training/attention",
            "'unfused' keeps whole score matrices, which parallelism.context cuts; use 'flash' or "
@@ -136,12 +142,17 @@ void check_batch(const Plan& plan) {
                "{} in micro-batches of {} on data {} are {} per step; at most {}: use a larger "
                "micro_batch or data",
                t.global_batch, t.micro_batch, plan.parallelism.data, t.global_batch / once, most));
-  const std::int64_t lower = t.global_batch / once * once;
-  const std::string remedy =
-      lower > 0 ? fmt::format("{} or {}", lower, lower + once) : std::to_string(once);
+  // Such that it satisfies the rule of `interleaved` too.
+  const bool in_groups = plan.parallelism.schedule == ScheduleKind::interleaved;
+  const std::int64_t unit = once * (in_groups ? plan.parallelism.pipeline : 1);
+  const std::int64_t lower = t.global_batch / unit * unit;
+  std::vector<std::int64_t> choices;
+  if (lower > 0) choices.push_back(lower);
+  choices.push_back(lower + unit);
   refuse("training/global_batch",
-         fmt::format("{} is not a multiple of data {} x micro_batch {} = {}; use {}",
-                     t.global_batch, plan.parallelism.data, t.micro_batch, once, remedy));
+         fmt::format("{} is not a multiple of data {} x micro_batch {} = {}; use ", t.global_batch,
+                     plan.parallelism.data, t.micro_batch, once),
+         choices);
 }
 
 void check_sharding(const Parallelism& p) {
@@ -150,8 +161,10 @@ void check_sharding(const Parallelism& p) {
   for (const auto& [key, degree] :
        {std::pair{"parallelism/shard", p.shard}, std::pair{"parallelism/expert", p.expert}})
     if (replicas % degree != 0)
-      refuse(key, fmt::format("{} does not divide data {} x context {} = {}; use {}", degree,
-                              p.data, p.context, replicas, divisors_of(replicas)));
+      refuse(key,
+             fmt::format("{} does not divide data {} x context {} = {}; use ", degree, p.data,
+                         p.context, replicas),
+             divisors_of(replicas));
   if (p.shard > 1 && p.zero_stage == 0)
     refuse("parallelism/shard",
            fmt::format("{} shards nothing with zero_stage 0; use zero_stage 1, 2 or 3, or shard 1",
@@ -185,15 +198,16 @@ void check_experts(const Plan& plan, const ModelSizes& model) {
     refuse("parallelism/expert",
            fmt::format("{} needs a model with experts; use 1, or family 'mixtral'", p.expert));
   if (model.experts % p.expert != 0)
-    refuse("parallelism/expert", fmt::format("{} does not divide {} experts; use {}", p.expert,
-                                             model.experts, divisors_of(model.experts)));
+    refuse("parallelism/expert",
+           fmt::format("{} does not divide {} experts; use ", p.expert, model.experts),
+           divisors_of(model.experts));
   const Degrees degrees = plan.degrees();
   if (degrees.expert_rdp() % degrees.expert_shard() != 0)
     refuse("parallelism/shard",
            fmt::format("{} does not divide the {} ranks that have the same experts (data {} / "
-                       "expert {}); use {}",
-                       p.shard, degrees.expert_rdp(), p.data, p.expert,
-                       divisors_of(degrees.expert_rdp())));
+                       "expert {}); use ",
+                       p.shard, degrees.expert_rdp(), p.data, p.expert),
+           divisors_of(degrees.expert_rdp()));
 }
 
 void check_schedule(const Plan& plan, const ModelSizes& model) {
@@ -372,11 +386,11 @@ void check_supported(const Plan& plan, const ModelSizes& model) {
 
 }  // namespace
 
-std::string divisors_of(std::int64_t number) {
-  std::vector<std::string> words;
-  for (std::int64_t d = 1; d <= number && words.size() < 24; ++d)
-    if (number % d == 0) words.push_back(std::to_string(d));
-  return list_of(words);
+std::vector<std::int64_t> divisors_of(std::int64_t number) {
+  std::vector<std::int64_t> divisors;
+  for (std::int64_t d = 1; d <= number && divisors.size() < 24; ++d)
+    if (number % d == 0) divisors.push_back(d);
+  return divisors;
 }
 
 void verify(const Plan& plan, const ModelSizes& model) {

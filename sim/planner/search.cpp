@@ -18,6 +18,14 @@ using Searches = std::vector<std::unique_ptr<ClusterSearch>>;
 
 using Clock = std::chrono::steady_clock;
 
+// In the unit that shows it.
+std::string amount(double bytes) {
+  constexpr double mib = 1024.0 * 1024.0;
+  if (bytes >= 1024 * mib) return fmt::format("{:.1f} GiB", bytes / (1024 * mib));
+  if (bytes >= mib) return fmt::format("{:.1f} MiB", bytes / mib);
+  return fmt::format("{:.0f} bytes", bytes);
+}
+
 double gibibytes(double bytes) { return bytes / (1024.0 * 1024.0 * 1024.0); }
 
 void add_misses(const ClusterSearch& search, std::optional<ClosestMiss>& closest) {
@@ -35,9 +43,9 @@ std::vector<Rejection> sorted(const Rejections& reasons, const std::optional<Clo
   for (const auto& [reason, count] : reasons) {
     list.push_back({reason, count});
     if (miss && reason == "does not fit in memory")
-      list.back().reason +=
-          fmt::format(" (closest: {:.1f} GiB of {:.1f} GiB)", gibibytes(miss->peak_memory_bytes),
-                      gibibytes(miss->memory_limit_bytes));
+      list.back().reason += fmt::format(" (closest: {} too much for {:.1f} GiB)",
+                                        amount(miss->peak_memory_bytes - miss->memory_limit_bytes),
+                                        gibibytes(miss->memory_limit_bytes));
   }
   std::stable_sort(list.begin(), list.end(),
                    [](const Rejection& a, const Rejection& b) { return a.count > b.count; });

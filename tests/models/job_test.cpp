@@ -233,3 +233,33 @@ TEST_CASE("the jobs of the published measurements read", "[models][job]") {
   }
   CHECK(jobs > 1000);
 }
+
+TEST_CASE("what a hint says passes every rule", "[models][job]") {
+  // 25 heads and 16 ranks have the divisor 1 only, whichever rule is broken first.
+  const auto message = [](json value) {
+    return message_of([&] { read_job(value, "job.json", ".", lookup_for_tests); });
+  };
+  json value = json::parse(R"({
+    "model": "gpt2-xl", "training": {"global_batch": 64, "micro_batch": 1, "sequence_length": 512},
+    "instance_type": "p4d.24xlarge", "instance_count": 2,
+    "distribution": {"mpi": {"enabled": true, "processes_per_host": 8},
+      "smdistributed": {"modelparallel": {"enabled": true,
+        "parameters": {"pipeline_parallel_degree": 1, "microbatches": 4, "ddp": true}}}}})");
+  json& parameters = value["distribution"]["smdistributed"]["modelparallel"]["parameters"];
+  value["training"].erase("micro_batch");
+  for (const int tensor : {2, 5}) {
+    parameters["tensor_parallel_degree"] = tensor;
+    CAPTURE(tensor);
+    CHECK(message(value).ends_with("; use 1"));
+  }
+  // 6 of 12 heads on 16 ranks: 1, 2, 3, 4, 6 and 12 divide the heads, of which three the ranks.
+  json native = json::parse(R"({
+    "model": "gpt2", "training": {"global_batch": 64, "micro_batch": 1, "sequence_length": 512},
+    "instance_type": "p4d.24xlarge", "instance_count": 2, "parallelism": {"tensor": 8}})");
+  CHECK(message(native).ends_with("8 does not divide 12 heads; use 1, 2 or 4"));
+  // Each number that is offered is accepted.
+  for (const int tensor : {1, 2, 4}) {
+    native["parallelism"]["tensor"] = tensor;
+    CHECK(message(native) == "");
+  }
+}

@@ -314,6 +314,46 @@ TEST_CASE("what a pipe receives holds no progress bar", "[tools]") {
   CHECK(answer.out.find('\r') == std::string::npos);
 }
 
+TEST_CASE("plan says what its objective counts", "[tools]") {
+  const std::string plan = "plan " + source + "/scenarios/gpt2-xl-p3-interleaved.json";
+  const std::string most = plan + " --set objective.minimize=tokens --set objective.budget_usd=100";
+  const json best = answer_of(most)["plans"][0];
+  const double tokens = best["total_tokens"];
+  CHECK(tokens * best["usd_per_million_tokens"].get<double>() / 1e6 == Approx(100));
+  char shown[32];
+  std::snprintf(shown, sizeof shown, "%.1f M", tokens / 1e6);
+  CHECK(run(most).out.find(shown) != std::string::npos);
+  CHECK(run(plan).out.find(" tokens  ") == std::string::npos);
+  const std::string priceless = "plan " + jobs + "tiny.json --profile " + jobs + "local.json";
+  const std::string says = "/objective: local has no price: plans are ranked by step time";
+  CHECK(run(priceless + " --set objective.minimize=usd", "&1").out.find(says) != std::string::npos);
+  CHECK(run(priceless, "&1").out.find("price") == std::string::npos);
+}
+
+TEST_CASE("what is missing is said in a unit that shows it", "[tools]") {
+  // A limit just below the peak: of 6.1 GiB one MiB is missing.
+  const TestFolder folder;
+  json profile = json::parse(content_of(source + "/hwprofiles/machines/p3.2xlarge.json"));
+  profile["name"] = "local";
+  profile.erase("framework");
+  const std::string job =
+      " --set cluster.machine=local --set cluster.count=1 --set "
+      "parallelism.data=1 --set training.micro_batch=1 --profile " +
+      folder.file("gpu.json");
+  std::ofstream(folder.file("gpu.json")) << profile;
+  const std::string gpt2 = "simulate " + source + "/tests/tools/tiny.json" + job;
+  const double peak = answer_of(gpt2 + " --set cluster.processes_per_host=1")["peak_memory_bytes"];
+  profile["gpu"]["memory_bytes"] = peak - (1 << 20);
+  std::ofstream(folder.file("gpu.json")) << profile;
+  const std::string open =
+      "plan" + gpt2.substr(8) + " --set cluster.processes_per_host=1 --set parallelism.tensor=auto";
+  const Answer answer = run(open, "&1");
+  CAPTURE(peak, answer.out);
+  CHECK(answer.code == 3);
+  CHECK(answer.out.find("closest needs 1.0 MiB too much for ") != std::string::npos);
+  CHECK(answer.out.find("(closest: 1.0 MiB too much for ") != std::string::npos);
+}
+
 TEST_CASE("names from files move no terminal", "[tools]") {
   // Of the job, of its model, and of a key.
   const TestFolder folder;
