@@ -1,5 +1,7 @@
 #include "hwprofiles/load.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -17,16 +19,26 @@ namespace {
 constexpr Precision precisions[] = {Precision::fp32, Precision::tf32, Precision::fp16,
                                     Precision::bf16, Precision::fp8};
 
-double positive(Fields& fields, std::string_view key) {
-  const double value = fields.required<double>(key);
-  if (!(value > 0)) fields.fail(key, "must be greater than 0");
+// Far beyond any hardware on both sides, and near enough that a step's time stays a number.
+constexpr double smallest = 1e-12, largest = 1e21, least_rate = 1e3, longest_s = 1e3;
+// Shares and factors that were fitted.
+constexpr double least_constant = 1e-6, most_constant = 1e6;
+
+double within(Fields& fields, std::string_view key, double low, double high) {
+  const auto value = fields.required<double>(key);
+  if (!(value >= low && value <= high))
+    fields.fail(key, fmt::format("{} is out of range; use {} to {}", value, low, high));
   return value;
 }
 
+// Bytes or operations per second have a higher bound below.
+double positive(Fields& fields, std::string_view key) {
+  return within(fields, key, key.ends_with("_per_s") ? least_rate : smallest, largest);
+}
+
+// Zero: absent in effect.
 double not_negative(Fields& fields, std::string_view key) {
-  const double value = fields.required<double>(key);
-  if (value < 0) fields.fail(key, "must not be negative");
-  return value;
+  return within(fields, key, 0, key.ends_with("_s") ? longest_s : largest);
 }
 
 double fraction(Fields& fields, std::string_view key) {
@@ -38,6 +50,7 @@ double fraction(Fields& fields, std::string_view key) {
 int count(Fields& fields, std::string_view key, int least) {
   const int value = fields.required<int>(key);
   if (value < least) fields.fail(key, "must be at least " + std::to_string(least));
+  if (value > 1'000'000) fields.fail(key, "must be at most 1000000");
   return value;
 }
 
@@ -59,9 +72,10 @@ EfficiencyCurve curve(Fields& fields, std::string_view key) {
       fields.fail(key, "expected pairs [size, share], found " + pair.dump());
     result.points.push_back({pair[0].get<double>(), pair[1].get<double>()});
     const EfficiencyCurve::Point& last = result.points.back();
-    if (!(last.x > 0) || !(last.fraction > 0) || last.fraction > 1)
-      fields.fail(key,
-                  "sizes must be above 0 and shares above 0 and at most 1, found " + pair.dump());
+    if (!(last.x >= smallest && last.x <= largest) || !(last.fraction >= smallest) ||
+        last.fraction > 1)
+      fields.fail(key, fmt::format("sizes must be {} to {} and shares {} to 1, found {}", smallest,
+                                   largest, smallest, pair.dump()));
     if (result.points.size() > 1 && !(last.x > result.points[result.points.size() - 2].x))
       fields.fail(key, "sizes must grow from pair to pair");
   }
@@ -79,7 +93,7 @@ void read_gpu(Fields gpu, Gpu& result) {
   for (const Precision precision : precisions)
     if (peak.has(name_of(precision)))
       result.peak_flop_per_s[static_cast<std::size_t>(precision)] =
-          positive(peak, name_of(precision));
+          within(peak, name_of(precision), least_rate, largest);
   peak.done();
   if (!result.supports(Precision::fp32))
     peak.fail("fp32", "missing; every device computes in fp32");
@@ -104,7 +118,7 @@ KernelConstants read_kernel_constants(Fields& efficiency) {
     const auto& [key, values] = constant;
     if (!efficiency.has(key)) continue;
     if (values.size() == 1) {
-      *values[0] = may_be_zero(key) ? not_negative(efficiency, key) : positive(efficiency, key);
+      *values[0] = within(efficiency, key, may_be_zero(key) ? 0 : least_constant, most_constant);
       continue;
     }
     const auto list = efficiency.required<std::vector<double>>(key);
@@ -112,7 +126,9 @@ KernelConstants read_kernel_constants(Fields& efficiency) {
       efficiency.fail(key, "expected " + std::to_string(values.size()) + " numbers, found " +
                                std::to_string(list.size()));
     for (std::size_t i = 0; i < list.size(); ++i) {
-      if (!(list[i] > 0)) efficiency.fail(key, "must be greater than 0");
+      if (!(list[i] >= least_constant && list[i] <= most_constant))
+        efficiency.fail(key, fmt::format("{} is out of range; use {} to {}", list[i],
+                                         least_constant, most_constant));
       *values[i] = list[i];
     }
   }
@@ -210,7 +226,7 @@ void read_pcie(Fields pcie, Machine& machine) {
 
 void read_network(Fields network, Network& result) {
   result.nics = count(network, "nics", 0);
-  result.gbit_per_s_each = positive(network, "gbit_per_s_each");
+  result.gbit_per_s_each = within(network, "gbit_per_s_each", 1e-6, 1e9);
   result.efficiency = fraction(network, "efficiency");
   result.gpudirect = network.required<bool>("gpudirect");
   result.efa = network.optional<bool>("efa", false);

@@ -87,7 +87,12 @@ Job read_job_of(const Options& options) {
     throw InputError(options.command + ": expected one job file, got " +
                      std::to_string(options.operands.size()));
   for (const std::string& text : options.set) check_is_text(text);
-  Job job = read_job(options.operands[0], options.set, [&](const std::string& name) {
+  std::vector<std::string> overrides = launch_overrides(options.sagemaker);
+  if (!overrides.empty() && !options.as_rank)
+    print_to(stderr, "note: {}: SageMaker's environment says: {}\n", options.operands[0],
+             fmt::join(overrides, " "));
+  overrides.insert(overrides.end(), options.set.begin(), options.set.end());
+  Job job = read_job(options.operands[0], overrides, [&](const std::string& name) {
     return name == "local" ? facts_of_local(options) : machine_facts(name);
   });
   if (options.as_rank) return job;  // it has been warned of

@@ -34,15 +34,23 @@ void set(std::vector<std::string>& overrides, const std::string& key, const json
   overrides.push_back("distribution." + key + "=" + value.dump());
 }
 
-// The keys that the launch gives replace those of the job one by one, as smp.init() does it.
-void read_launch(const SageMakerEnvironment& environment, SageMaker& result) {
+int number_of(const std::string& text, const std::string& variable) {
+  if (text.empty()) return 0;
+  if (text.size() > 6 || text.find_first_not_of("0123456789") != std::string::npos)
+    throw InputError(variable + ": expected a whole number, found '" + text + "'");
+  return std::stoi(text);
+}
+
+}  // namespace
+
+std::vector<std::string> launch_overrides(const SageMakerEnvironment& environment) {
   const json parameters = object_of(environment.parameters, "SM_HP_MP_PARAMETERS");
   const json framework = object_of(environment.framework, "SM_FRAMEWORK_PARAMS");
-  result.model_parallel = !parameters.empty();
+  std::vector<std::string> overrides;
   if (!parameters.empty()) {
-    set(result.overrides, "smdistributed.modelparallel.enabled", true);
+    set(overrides, "smdistributed.modelparallel.enabled", true);
     for (const auto& [key, value] : parameters.items())
-      set(result.overrides, "smdistributed.modelparallel.parameters." + key, value);
+      set(overrides, "smdistributed.modelparallel.parameters." + key, value);
   }
   struct Row {
     const char* given;
@@ -55,17 +63,9 @@ void read_launch(const SageMakerEnvironment& environment, SageMaker& result) {
       {"sagemaker_torch_distributed_enabled", "torch_distributed.enabled"},
   };
   for (const Row& row : rows)
-    if (framework.contains(row.given)) set(result.overrides, row.key, framework[row.given]);
+    if (framework.contains(row.given)) set(overrides, row.key, framework[row.given]);
+  return overrides;
 }
-
-int number_of(const std::string& text, const std::string& variable) {
-  if (text.empty()) return 0;
-  if (text.size() > 6 || text.find_first_not_of("0123456789") != std::string::npos)
-    throw InputError(variable + ": expected a whole number, found '" + text + "'");
-  return std::stoi(text);
-}
-
-}  // namespace
 
 SageMaker read_sagemaker(const SageMakerEnvironment& environment) {
   SageMaker result;
@@ -79,7 +79,7 @@ SageMaker read_sagemaker(const SageMakerEnvironment& environment) {
   result.interface = environment.interface;
   result.instance = environment.instance;
   result.gpus = number_of(environment.gpus, "SM_NUM_GPUS");
-  read_launch(environment, result);
+  result.model_parallel = !object_of(environment.parameters, "SM_HP_MP_PARAMETERS").empty();
   return result;
 }
 

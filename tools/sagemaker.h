@@ -22,10 +22,13 @@ struct SageMaker {
   std::string current, interface, instance;
   int gpus = 0;
   bool model_parallel = false;
-  std::vector<std::string> overrides;  // what the launch says about the job, as --set takes it
 
   bool is_first() const { return hosts.empty() || current == hosts.front(); }
 };
+
+// What the launch says about the job, as --set takes it: its keys replace those of the job one by
+// one, as smp.init() does it. The same in and outside a container.
+std::vector<std::string> launch_overrides(const SageMakerEnvironment& environment);
 
 // InputError names the variable that is wrong.
 SageMaker read_sagemaker(const SageMakerEnvironment& environment);

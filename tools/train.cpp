@@ -164,13 +164,11 @@ int run_train(const Options& options) {
   }
   const SageMaker container = read_sagemaker(options.sagemaker);
   if (!container.is_first()) return wait_as_other_host(container);
-  Options own = options;
-  own.set.insert(own.set.begin(), container.overrides.begin(), container.overrides.end());
-  const Run run = settle_run(own);
-  if (run.chosen.cluster.ranks() > 1 || options.restarts) return launch_ranks(own, run);
+  const Run run = settle_run(options);
+  if (run.chosen.cluster.ranks() > 1 || options.restarts) return launch_ranks(options, run);
   watch_for_stop();
   const auto world = make_world("self");
-  return train_as_rank(own, run.job, run.chosen, *world);
+  return train_as_rank(options, run.job, run.chosen, *world);
 }
 
 }  // namespace meshwright

@@ -143,14 +143,20 @@ void set_sharding(const Fields& fields, const Version1& v, const DistributionCon
   plan.training.gradient_clip = v.clip;
 }
 
-// The library's fused attention kernel.
-void check_attention(const DistributionContext& context) {
-  const Job& job = context.job;
+// The library's fused attention kernel takes heads of a multiple of 8 below 128; others fall back
+// to a score matrix in memory.
+void settle_attention(const DistributionContext& context) {
+  Job& job = context.job;
   const int width =
       job.model.head_dim > 0 ? job.model.head_dim : job.model.hidden / job.model.heads;
-  if (!context.given("attention") || job.is_auto("training.attention") ||
-      job.plan.training.attention == AttentionKernel::unfused || (width % 8 == 0 && width < 128))
+  if (width % 8 == 0 && width < 128) return;
+  if (job.is_auto("training.attention")) {
+    if (context.cluster.facts.is_cpu) return;  // a rehearsal, by this engine's own kernels
+    job.plan.training.attention = AttentionKernel::unfused;
+    job.autos.erase("training.attention");
     return;
+  }
+  if (job.plan.training.attention == AttentionKernel::unfused) return;
   throw InputError(fmt::format(
       "{}: /training/attention: version 1's FlashAttention needs heads of a multiple of 8 below "
       "128 wide, the model's are {}; use 'unfused'",
@@ -197,7 +203,7 @@ void read_version_1(Fields fields, const DistributionContext& context) {
   const std::int64_t model = static_cast<std::int64_t>(v.pipeline) * v.tensor;
   const int ranks = context.ranks(static_cast<int>(std::min<std::int64_t>(model, 1 << 30)));
   check_degrees(fields, v, ranks);
-  check_attention(context);
+  settle_attention(context);
   advise(fields, v, context, ranks);
   set_parallelism(v, context, ranks);
   set_batch(fields, v, context);

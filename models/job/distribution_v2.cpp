@@ -35,6 +35,12 @@ Version2 read_keys(Fields& fields, const DistributionContext& context) {
   if (fields.has("activation_loading_horizon") && !v.offload)
     warn(job, fields, "activation_loading_horizon",
          "no effect unless sm_activation_offloading is given as true");
+  const Training& training = job.plan.training;
+  const bool recomputes =
+      training.recompute != Recompute::none || !training.recompute_modules.empty();
+  if (!fields.has("sm_activation_offloading") && recomputes)
+    warn(job, fields, "sm_activation_offloading",
+         "left out, which is off here; the library's default, true, offloads what a script wraps");
   if (v.offload) warn_about_offload(fields, "sm_activation_offloading", job);
   for (const auto& [key, why] :
        {std::pair{"fsdp_cache_flush_warnings", "memory is planned, no allocator is flushed"},
@@ -44,6 +50,48 @@ Version2 read_keys(Fields& fields, const DistributionContext& context) {
       warn(job, fields, key, std::string("no effect: ") + why);
     }
   return v;
+}
+
+// The arguments of the library's MoEConfig, which a script gives; here beside the launch keys.
+void read_moe_config(Fields fields, const Version2& v, Job& job) {
+  if (job.model.experts == 0)
+    fields.fail("", "needs a model with experts; remove it, or use family 'mixtral'");
+  const double coefficient = job.model.router_aux_loss_coef;
+  if (!fields.optional<bool>("smp_moe", true) && v.expert > 1)
+    fields.fail(
+        "smp_moe",
+        fmt::format("false, but expert_parallel_degree is {}; use true, or degree 1", v.expert));
+  int balancing = 1;
+  take_word(fields, "moe_load_balancing", "load balancing",
+            {"sinkhorn", "aux_loss", "balanced", "none"}, balancing);
+  if (!fields.has("moe_load_balancing"))
+    warn(job, fields, "moe_load_balancing",
+         "left out: 'aux_loss' takes the place of the library's default, 'sinkhorn'");
+  if (balancing == 0 || balancing == 2)
+    fields.fail("moe_load_balancing",
+                "is not done here; use 'aux_loss', the balancing loss of the router");
+  if (balancing == 3 && coefficient > 0)
+    fields.fail("moe_load_balancing",
+                fmt::format("'none' contradicts the model's router_aux_loss_coef {}; set that to 0",
+                            coefficient));
+  if (fields.has("moe_aux_loss_coeff")) {
+    const auto given = fields.required<double>("moe_aux_loss_coeff");
+    if (given != coefficient)
+      fields.fail("moe_aux_loss_coeff",
+                  fmt::format("{} contradicts the model's router_aux_loss_coef {}; make them equal",
+                              given, coefficient));
+  }
+  if (fields.optional<double>("moe_z_loss_coeff", 0.001) != 0)
+    warn(job, fields, "moe_z_loss_coeff", "no z-loss is computed; 0 says so");
+  if (fields.optional<bool>("global_token_shuffle", false))
+    fields.fail("global_token_shuffle", "true is not done here: tokens stay with their sequence");
+  if (!fields.optional<bool>("moe_all_to_all_dispatcher", true))
+    fields.fail("moe_all_to_all_dispatcher", "false is not done here: tokens travel all-to-all");
+  if (fields.has("random_seed")) {
+    fields.required<std::int64_t>("random_seed");
+    warn(job, fields, "random_seed", "no effect: initial values follow training.seed");
+  }
+  fields.done();
 }
 
 void check_degrees(const Fields& fields, const Version2& v, int ranks) {
@@ -89,10 +137,16 @@ void set_seed(Fields& fields, const DistributionContext& context) {
 }  // namespace
 
 const std::vector<std::string>& version_2_keys() {
-  static const std::vector<std::string> keys = {
-      "hybrid_shard_degree",       "sm_activation_offloading", "activation_loading_horizon",
-      "fsdp_cache_flush_warnings", "allow_empty_shards",       "tensor_parallel_degree",
-      "context_parallel_degree",   "expert_parallel_degree",   "random_seed"};
+  static const std::vector<std::string> keys = {"hybrid_shard_degree",
+                                                "sm_activation_offloading",
+                                                "activation_loading_horizon",
+                                                "fsdp_cache_flush_warnings",
+                                                "allow_empty_shards",
+                                                "tensor_parallel_degree",
+                                                "context_parallel_degree",
+                                                "expert_parallel_degree",
+                                                "random_seed",
+                                                "moe_config"};
   return keys;
 }
 
@@ -103,6 +157,7 @@ void read_version_2(Fields fields, const DistributionContext& context) {
   const int ranks = context.ranks(static_cast<int>(std::min<std::int64_t>(model, 1 << 30)));
   check_degrees(fields, v, ranks);
   set_seed(fields, context);
+  if (fields.has("moe_config")) read_moe_config(fields.object("moe_config"), v, context.job);
   Parallelism& p = context.job.plan.parallelism;
   p.tensor = v.tensor;
   p.context = v.context;

@@ -55,7 +55,8 @@ void read_compiler_config(Fields& job_fields, const ChosenCluster& cluster, Job&
     job_fields.fail("compiler_config", "given beside training.compiler; keep one of them");
   const std::vector<std::string> classes = {"p3", "p3dn", "g4dn", "p4d", "g5"};
   const std::string machine_class = cluster.machine.substr(0, cluster.machine.find('.'));
-  if (cluster.hosts > 0 &&
+  // The rule binds the instance that a job is for, not its rehearsal or training on this computer.
+  if (cluster.hosts > 0 && cluster.machine != "local" &&
       std::find(classes.begin(), classes.end(), machine_class) == classes.end())
     job_fields.fail("compiler_config",
                     fmt::format("SageMaker Training Compiler does not know '{}', only {}; use "

@@ -35,14 +35,19 @@ void read_schedule(Fields& fields, Job& job) {
                 std::to_string(p.active_microbatches) + " is too small; use 1 or more");
 }
 
-void read_overlap(Fields& fields, Parallelism& p) {
+void read_overlap(Fields& fields, Job& job) {
   if (!fields.has("overlap")) return;
+  Parallelism& p = job.plan.parallelism;
   p.overlap_gradients = p.overlap_parameters = p.overlap_tensor = false;
   bool* const switches[] = {&p.overlap_gradients, &p.overlap_parameters, &p.overlap_tensor};
   const auto words = fields.required<std::vector<std::string>>("overlap");
   for (std::size_t i = 0; i < words.size(); ++i)
     *switches[choose(fields, "overlap/" + std::to_string(i), "communication", words[i],
                      {"gradients", "parameters", "tensor"})] = true;
+  if (p.overlap_tensor)
+    warn(job, fields, "overlap",
+         "'tensor' changes no step yet: each sum inside a tensor group is needed by the operation "
+         "after it");
 }
 
 // {module path: stage}
@@ -129,7 +134,7 @@ void read_parallelism(Fields fields, Job& job) {
   read_schedule(fields, job);
   take_or_auto(fields, "sequence_parallel", p.sequence_parallel, section, job);
   read_sharding(fields, job);
-  read_overlap(fields, p);
+  read_overlap(fields, job);
   take(fields, "pipeline_scatter_gather", p.pipeline_scatter_gather);
   read_partition(fields, job);
   read_tensor_words(fields, job);

@@ -35,10 +35,12 @@ void check_names(const Graph& graph, const std::map<std::string, int>& stage_of,
 void check_order(const Graph& graph, const std::vector<int>& stages, int parts) {
   for (std::size_t u = 1; u < stages.size(); ++u)
     if (stages[u] < stages[u - 1])
-      throw InputError(where + ": '" + graph.units[u].path + "' is on stage " +
-                       std::to_string(stages[u]) + " but runs after '" + graph.units[u - 1].path +
-                       "' on stage " + std::to_string(stages[u - 1]) +
-                       "; stages must not fall in order of execution");
+      throw InputError(
+          where + ": '" + graph.units[u].path + "' is on stage " + std::to_string(stages[u]) +
+          " but runs after '" + graph.units[u - 1].path + "' on stage " +
+          std::to_string(stages[u - 1]) +
+          "; stages must not fall in order of execution (a rule of meshwright's, not of "
+          "SageMaker's library)");
   for (int stage = 0; stage < parts; ++stage)
     if (std::ranges::count(stages, stage) == 0)
       throw InputError(where + ": stage " + std::to_string(stage) +

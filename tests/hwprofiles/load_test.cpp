@@ -79,7 +79,7 @@ TEST_CASE("a profile is read strictly", "[hwprofiles]") {
   CHECK(refusal([](json& p) { p["gpu"]["sm_cuont"] = 1; }) ==
         "/gpu/sm_cuont: unknown key; did you mean 'sm_count'?");
   CHECK(refusal([](json& p) { p["gpu"]["memory_bytes"] = -1; }) ==
-        "/gpu/memory_bytes: must be greater than 0");
+        "/gpu/memory_bytes: -1 is out of range; use 1e-12 to 1e+21");
   CHECK(refusal([](json& p) { p["nvlink"]["efficiency"] = 77; }) ==
         "/nvlink/efficiency: is a share of the peak and must not exceed 1");
   CHECK(refusal([](json& p) {

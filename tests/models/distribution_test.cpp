@@ -323,7 +323,7 @@ TEST_CASE("both versions offload what is checkpointed", "[models][distribution]"
 
 TEST_CASE("every key of both tables is known", "[models][distribution]") {
   CHECK(version_1_keys().size() == 39);
-  CHECK(version_2_keys().size() == 9);
+  CHECK(version_2_keys().size() == 10);
 }
 
 TEST_CASE("version 2: hybrid sharding", "[models][distribution]") {
@@ -347,6 +347,77 @@ TEST_CASE("version 2: hybrid sharding", "[models][distribution]") {
   CHECK(parts.plan.parallelism.data == 4);
   CHECK(parts.plan.shard_group() == 4);
   CHECK(read(version_2({{"random_seed", 12}})).plan.training.seed == 12);
+}
+
+TEST_CASE("version 1: heads that FlashAttention does not take fall back",
+          "[models][distribution]") {
+  for (const auto& [heads, kernel] : {std::pair{12, AttentionKernel::flash2},    // 64 wide
+                                      std::pair{6, AttentionKernel::unfused},    // 128
+                                      std::pair{7, AttentionKernel::flash2},     // 96
+                                      std::pair{16, AttentionKernel::unfused}})  // 42
+  {
+    json value = job_of(version_1({{"partitions", 2}, {"ddp", true}, {"fp16", true}}));
+    const int hidden = heads == 7 ? 672 : heads == 16 ? 672 : 768;
+    value["model"] = {{"family", "gpt"}, {"hidden", hidden}, {"layers", 4},
+                      {"heads", heads},  {"vocab", 99},      {"positions", 512}};
+    CAPTURE(heads);
+    const Job job = read_job(value, "job.json", ".", lookup_for_tests);
+    CHECK(settle(job, 16, lookup_for_tests("p4d.24xlarge")).training.attention == kernel);
+  }
+}
+
+TEST_CASE("version 2: what MoEConfig says acts or is refused", "[models][distribution]") {
+  const auto with = [](const json& config) {
+    json value = job_of(version_2({{"expert_parallel_degree", 2}, {"moe_config", config}}));
+    value["model"] = {{"family", "mixtral"},
+                      {"hidden", 64},
+                      {"layers", 2},
+                      {"heads", 4},
+                      {"vocab", 99},
+                      {"ffn", 64},
+                      {"router_aux_loss_coef", 0.02}};
+    return value;
+  };
+  const auto error = [&](const json& config) -> std::string {
+    try {
+      read_job(with(config), "job.json", ".", lookup_for_tests);
+    } catch (const InputError& wrong) {
+      const std::string text = wrong.what();
+      return text.substr(text.find("moe_config"));
+    }
+    return "";
+  };
+  const json good = {{"smp_moe", true},
+                     {"moe_load_balancing", "aux_loss"},
+                     {"moe_aux_loss_coeff", 0.02},
+                     {"moe_z_loss_coeff", 0},
+                     {"global_token_shuffle", false},
+                     {"moe_all_to_all_dispatcher", true}};
+  CHECK(read_job(with(good), "job.json", ".", lookup_for_tests).warnings.empty());
+  const Job left_out = read_job(with(json::object()), "job.json", ".", lookup_for_tests);
+  CHECK(warns(left_out, "moe_config/moe_load_balancing"));
+  CHECK(warns(left_out, "moe_config/moe_z_loss_coeff"));
+  CHECK(error({{"smp_moe", false}}).starts_with("moe_config/smp_moe: false, but"));
+  for (const char* word : {"sinkhorn", "balanced"})
+    CHECK(error({{"moe_load_balancing", word}})
+              .starts_with("moe_config/moe_load_balancing: is not done here"));
+  CHECK(error({{"moe_load_balancing", "none"}}).find("router_aux_loss_coef 0.02") !=
+        std::string::npos);
+  CHECK(error({{"moe_aux_loss_coeff", 0.001}}).find("make them equal") != std::string::npos);
+  CHECK(error({{"global_token_shuffle", true}}) != "");
+  CHECK(error({{"moe_all_to_all_dispatcher", false}}) != "");
+  CHECK(error({{"smp_mo", true}}).find("did you mean 'smp_moe'?") != std::string::npos);
+  CHECK(refused(version_2({{"moe_config", json::object()}})).find("needs a model with experts") !=
+        std::string::npos);
+}
+
+TEST_CASE("version 2: the default of activation offloading is said", "[models][distribution]") {
+  json value = job_of(version_2({{"hybrid_shard_degree", 8}}));
+  CHECK(read_job(value, "job.json", ".", lookup_for_tests).warnings.empty());
+  value["training"]["recompute"] = "full";
+  const Job job = read_job(value, "job.json", ".", lookup_for_tests);
+  CHECK(warns(job, "sm_activation_offloading"));
+  CHECK(job.plan.parallelism.offload == "none");
 }
 
 TEST_CASE("version 2: rules and warnings", "[models][distribution]") {
@@ -481,6 +552,10 @@ TEST_CASE("the training compiler's dictionary", "[models][distribution]") {
   CHECK(job.compiler_debug);
   REQUIRE(!job.warnings.empty());
   CHECK(job.warnings.back().find("/compiler_config/debug: ") != std::string::npos);
+  json here = value;  // the instance's rule does not bind this computer
+  here["instance_type"] = "local";
+  CHECK(read_job(here, "job.json", ".", lookup_for_tests).plan.training.compiler ==
+        CompilerLevel::full);
   value["distribution"] = {{"torch_distributed", {{"enabled", true}}}};
   job = read_job(value, "job.json", ".", lookup_for_tests);
   CHECK(job.warnings.front().find("/distribution: ") != std::string::npos);

@@ -263,3 +263,14 @@ TEST_CASE("what a hint says passes every rule", "[models][job]") {
     CHECK(message(native) == "");
   }
 }
+
+TEST_CASE("overlapping tensor groups is said to change nothing", "[models][job]") {
+  json value = json::parse(R"({"model": "gpt2", "training": {"global_batch": 16,
+    "sequence_length": 64}, "cluster": {"machine": "p4d.24xlarge"},
+    "parallelism": {"tensor": 2, "overlap": ["gradients"]}})");
+  CHECK(read_job(value, "job.json", ".", lookup_for_tests).warnings.empty());
+  value["parallelism"]["overlap"].push_back("tensor");
+  const Job job = read_job(value, "job.json", ".", lookup_for_tests);
+  REQUIRE(job.warnings.size() == 1);
+  CHECK(job.warnings[0].starts_with("job.json: /parallelism/overlap: 'tensor' changes no step"));
+}

@@ -215,7 +215,8 @@ TEST_CASE("a manual cut follows the longest prefix", "[models][partition]") {
         "you mean 'transformer.h.1'?");
   CHECK(error({{"", 0}, {"transformer.h.1", 1}}, 2) ==
         "/parallelism/partition: 'transformer.h.2' is on stage 0 but runs after 'transformer.h.1' "
-        "on stage 1; stages must not fall in order of execution");
+        "on stage 1; stages must not fall in order of execution (a rule of meshwright's, not of "
+        "SageMaker's library)");
   CHECK(error({{"lm_head", 2}}, 3) ==
         "/parallelism/partition: stage 1 is empty; give every stage from 0 to 2 at least one "
         "module");

@@ -27,9 +27,8 @@ struct Answer {
   std::string out;
 };
 
-Answer run(const std::string& arguments, const std::string& errors = "/dev/null") {
-  const std::string command = MESHWRIGHT_PROGRAM " " + arguments + " 2>" + errors;
-  std::FILE* pipe = popen(command.c_str(), "r");
+Answer run_line(const std::string& line, const std::string& errors = "/dev/null") {
+  std::FILE* pipe = popen((line + " 2>" + errors).c_str(), "r");
   REQUIRE(pipe != nullptr);
   Answer answer;
   char text[4096];
@@ -37,6 +36,10 @@ Answer run(const std::string& arguments, const std::string& errors = "/dev/null"
   const int status = pclose(pipe);
   answer.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   return answer;
+}
+
+Answer run(const std::string& arguments, const std::string& errors = "/dev/null") {
+  return run_line(MESHWRIGHT_PROGRAM " " + arguments, errors);
 }
 
 // Parsing fails on anything beside the one object.
@@ -312,6 +315,27 @@ TEST_CASE("what a pipe receives holds no progress bar", "[tools]") {
   const Answer answer = run("train " + jobs + "tiny.json" + one_rank, "&1");
   CHECK(answer.code == 0);
   CHECK(answer.out.find('\r') == std::string::npos);
+}
+
+TEST_CASE("every command obeys what SageMaker's environment says, and says so", "[tools]") {
+  const std::string variable =
+      R"(env SM_HP_MP_PARAMETERS='{"microbatches": 8, "sdp_reduce_bucket_size": 7}' )";
+  const std::string job = " " + source + "/scenarios/gpt-j-6b-smp.json";
+  const std::string keys = "distribution.smdistributed.modelparallel.parameters.";
+  const std::string set = " --set " + keys + "microbatches=8";
+  for (const char* command : {"simulate", "compile"}) {
+    const std::string plain = command + job + " --json";
+    const auto training = [](const Answer& answer) { return json::parse(answer.out)["training"]; };
+    const json in_environment = training(run_line(variable + MESHWRIGHT_PROGRAM " " + plain));
+    CHECK(in_environment == training(run(plain + set)));
+    CHECK(in_environment != training(run(plain)));
+    // What the command line says goes before it.
+    CHECK(training(run_line(variable + MESHWRIGHT_PROGRAM " " + plain + " --set " + keys +
+                            "microbatches=4")) == training(run(plain)));
+  }
+  const Answer aloud = run_line(variable + MESHWRIGHT_PROGRAM " simulate" + job, "&1");
+  CHECK(aloud.out.find("SageMaker's environment says: ") != std::string::npos);
+  CHECK(aloud.out.find(keys + "microbatches=8") != std::string::npos);
 }
 
 TEST_CASE("plan says what its objective counts", "[tools]") {
