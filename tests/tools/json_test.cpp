@@ -317,6 +317,38 @@ TEST_CASE("what a pipe receives holds no progress bar", "[tools]") {
   CHECK(answer.out.find('\r') == std::string::npos);
 }
 
+TEST_CASE("the numbers of simulate --json agree with each other", "[tools][json]") {
+  for (const char* name : {"gpt2-xl-p3-interleaved", "gpt-j-6b-smp", "mixtral-8x7b-8-p5"}) {
+    CAPTURE(name);
+    const std::string job = source + "/scenarios/" + name + ".json";
+    const json value = answer_of("simulate " + job);
+    const auto number = [&](const char* key) { return value[key].get<double>(); };
+    const json& training = value["training"];
+    const double step = number("step_time_s"), batch = training["global_batch"];
+    CHECK(number("sequences_per_s") == Approx(batch / step));
+    CHECK(number("tokens_per_s") ==
+          Approx(batch * training["sequence_length"].get<double>() / step));
+    CHECK(number("usd_per_million_tokens") ==
+          Approx(number("usd_per_hour") / 3600 / number("tokens_per_s") * 1e6));
+    CHECK(number("total_time_s") == Approx(step));
+    const json given = json::parse(content_of(job));
+    CHECK(batch == given["training"]["global_batch"].get<double>());
+    double fullest = 0;
+    for (const json& stage : value["memory"]) {
+      fullest = std::max(fullest, stage["peak_bytes"].get<double>());
+      double largest = 0;
+      for (const json& tensor : stage["peak_tensors"]) {
+        const double bytes = tensor["bytes"];
+        CHECK(bytes > 0);
+        largest = std::max(largest, bytes);
+      }
+      CHECK(largest <= stage["peak_bytes"].get<double>());
+    }
+    CHECK(number("peak_memory_bytes") == fullest);
+    CHECK(value["fits"] == (fullest <= number("memory_limit_bytes")));
+  }
+}
+
 TEST_CASE("every command obeys what SageMaker's environment says, and says so", "[tools]") {
   const std::string variable =
       R"(env SM_HP_MP_PARAMETERS='{"microbatches": 8, "sdp_reduce_bucket_size": 7}' )";

@@ -252,7 +252,7 @@ std::string prediction_text(const Model& model, const Prepared& prepared, const 
                         show_bytes(static_cast<double>(p.host_memory_bytes)),
                         show_bytes(p.host_memory_limit_bytes));
   if (p.usd_per_hour)
-    text += fmt::format("cost     ${:.2f}/h   ${:.4f} per million tokens\n", *p.usd_per_hour,
+    text += fmt::format("cost     ${:.2f}/h (EC2)   ${:.4f} per million tokens\n", *p.usd_per_hour,
                         p.usd_per_million_tokens.value_or(0));
   return text + "\n" + memory_table(p).text();
 }
