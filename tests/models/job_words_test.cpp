@@ -1,0 +1,287 @@
+// docs/job-file.md against the reader: each key is read, each word of its list is understood and
+// comes back, and a job without the key gets the default that the page names.
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "models/job/job.h"
+#include "tests/catch.h"
+#include "tests/message_of.h"
+#include "tests/models/job_lookup.h"
+
+using namespace meshwright;
+using nlohmann::json;
+
+namespace {
+
+struct Row {
+  std::string key, type, fallback;  // cells of the table; `fallback`: the default
+};
+
+std::vector<std::string> split(const std::string& text, const std::string& separator) {
+  std::vector<std::string> parts;
+  std::size_t begin = 0;
+  for (std::size_t at; (at = text.find(separator, begin)) != std::string::npos;
+       begin = at + separator.size())
+    parts.push_back(text.substr(begin, at - begin));
+  parts.push_back(text.substr(begin));
+  return parts;
+}
+
+std::string without(std::string text, const std::string& characters) {
+  std::erase_if(text, [&](char c) { return characters.find(c) != std::string::npos; });
+  const std::size_t begin = text.find_first_not_of(' '), end = text.find_last_not_of(' ');
+  return begin == std::string::npos ? "" : text.substr(begin, end - begin + 1);
+}
+
+// The rows of the first table below a heading; those that share a line apart.
+std::vector<Row> rows_of(const std::string& heading) {
+  std::ifstream page(std::string(MESHWRIGHT_SOURCE_DIR) + "/docs/job-file.md");
+  std::vector<Row> rows;
+  bool inside = false;
+  for (std::string line; std::getline(page, line);) {
+    if (line.starts_with("## ")) inside = line == "## " + heading;
+    if (!inside || !line.starts_with("| `")) {
+      if (inside && !rows.empty() && line.empty()) break;
+      continue;
+    }
+    const std::vector<std::string> cells = split(line, " | ");
+    REQUIRE(cells.size() >= 3);
+    const std::vector<std::string> keys = split(without(cells[0], "`|"), ", ");
+    const std::vector<std::string> fallbacks = split(cells[2], ", ");
+    for (std::size_t i = 0; i < keys.size(); ++i)
+      rows.push_back({keys[i], cells[1], without(keys.size() > 1 ? fallbacks[i] : cells[2], "`")});
+  }
+  return rows;
+}
+
+json base_job() {
+  return json::parse(R"({
+    "model": "gpt2",
+    "training": {"global_batch": 64, "micro_batch": 2, "sequence_length": 512},
+    "parallelism": {"pipeline": 2},
+    "cluster": {"machine": "p4d.24xlarge"}
+  })");
+}
+
+Job read(const json& value) { return read_job(value, "job.json", ".", lookup_for_tests); }
+
+// A section of the plan, in the words of the job file. What stands for "not given" is not written.
+json section_of(const Job& job, const std::string& section) {
+  return section == "training" ? to_json(job.plan.training) : to_json(job.plan.parallelism);
+}
+
+const std::map<std::string, std::string> sections = {{"Training", "training"},
+                                                     {"Parallelism", "parallelism"}};
+
+// Of defaults that are rules, not values: what the section of a job without the key says.
+const std::map<std::string, json> rules = {
+    {"training/recompute_modules", nullptr},   {"training/recompute_budget", nullptr},
+    {"training/predicted_positions", nullptr}, {"training/loss_scale", nullptr},
+    {"training/cuda_graph", nullptr},          {"parallelism/active_microbatches", nullptr},
+    {"parallelism/partition", "auto"}};
+// And those that somebody decides: marked so in the job.
+const std::set<std::string> open = {"training/micro_batch", "training/precision",
+                                    "training/attention", "parallelism/data"};
+
+// The default cell's value: what comes before its explanation.
+json value_of(const std::string& cell) {
+  const std::string value = cell.starts_with('[')
+                                ? cell.substr(0, cell.find(']') + 1)
+                                : cell.substr(0, std::min(cell.find(':'), cell.find(' ')));
+  const json parsed = json::parse(value, nullptr, false);
+  return parsed.is_discarded() ? json(value) : parsed;
+}
+
+// `zero` keys are written where they are above 0 alone.
+json written(const json& section, const std::string& key) {
+  return section.contains(key) ? section[key] : json(nullptr);
+}
+
+bool is_nothing(const json& value) {
+  return value == 0 || value == false || value == json::array();
+}
+
+// The words of `a b c` in a type cell; none where it is no list of words.
+std::vector<std::string> words_of(const std::string& type) {
+  std::smatch list;
+  if (!std::regex_search(type, list, std::regex("`([A-Za-z0-9_]+( [A-Za-z0-9_]+)+)`"))) return {};
+  return split(list[1], " ");
+}
+
+}  // namespace
+
+TEST_CASE("a job without a key gets the default of the documentation", "[models][job][docs]") {
+  for (const auto& [heading, section] : sections) {
+    const std::vector<Row> rows = rows_of(heading);
+    CHECK(rows.size() > 20);
+    for (const Row& row : rows) {
+      const std::string key = section + "/" + row.key;
+      INFO(key << ": " << row.fallback);
+      if (row.fallback == "required") continue;
+      json job = base_job();
+      job[section].erase(row.key);
+      if (section == "training" && !job["parallelism"].contains("data"))
+        job["parallelism"]["data"] = 4;
+      const Job read_back = read(job);
+      if (open.contains(key)) {
+        CHECK(read_back.is_auto(section + "." + row.key));
+        continue;
+      }
+      const json found = written(section_of(read_back, section), row.key);
+      if (rules.contains(key)) {
+        CHECK(found == rules.at(key));
+        continue;
+      }
+      const json wanted = value_of(row.fallback);
+      CHECK((found == wanted || (found.is_null() && is_nothing(wanted))));
+      CHECK_FALSE(read_back.is_auto(section + "." + row.key));
+    }
+  }
+}
+
+TEST_CASE("each word of the documentation is understood, and no other", "[models][job][docs]") {
+  int words = 0;
+  for (const auto& [heading, section] : sections)
+    for (const Row& row : rows_of(heading)) {
+      if (row.key == "overlap") continue;  // a list
+      for (std::string word : words_of(row.type)) {
+        ++words;
+        if (word == "group_N") word = "group_3";
+        json job = base_job();
+        job[section][row.key] = word;
+        if (word == "interleaved") job["parallelism"]["virtual_stages"] = 2;
+        if (word == "whole") job["parallelism"]["zero_stage"] = 1;
+        if (word == "fp8") job["cluster"]["machine"] = "p5.48xlarge";
+        INFO(section << "/" << row.key << ": " << word);
+        const json found = section_of(read(job), section)[row.key];
+        CHECK(found == (word == "each" ? "full" : word));
+      }
+      if (words_of(row.type).empty()) continue;
+      json job = base_job();
+      job[section][row.key] = "no_such_word";
+      INFO(section << "/" << row.key);
+      CHECK(message_of([&] { read(job); }).find("no_such_word") != std::string::npos);
+    }
+  CHECK(words > 45);
+}
+
+TEST_CASE("each number and flag of the documentation is read, and comes back",
+          "[models][job][docs]") {
+  const std::set<std::string> elsewhere = {"training/predicted_positions",  // of another model
+                                           "training/recompute_budget", "parallelism/expert"};
+  int read_back = 0;
+  for (const auto& [heading, section] : sections)
+    for (const Row& row : rows_of(heading)) {
+      const std::string key = section + "/" + row.key;
+      INFO(key << ": " << row.type);
+      json job = base_job(), value;
+      if (row.type.starts_with("bool")) value = row.fallback != "true";
+      if (row.type.starts_with("integer") || row.type.starts_with("0 to 3")) value = 2;
+      if (row.type.starts_with("number") || row.type.starts_with("above 0")) value = 0.25;
+      if (row.type.starts_with("0 to 1") || row.type.starts_with("0 to below 1")) value = 0.5;
+      if (value.is_null() || elsewhere.contains(key)) continue;
+      if (row.key == "global_batch") value = 32;
+      if (row.key == "data") value = 4;  // of 8 ranks
+      if (row.key == "virtual_stages") job["parallelism"]["schedule"] = "interleaved";
+      if (row.key == "shard") job["parallelism"]["zero_stage"] = 1;
+      if (row.key == "recompute_fraction") job["training"]["recompute"] = "full";
+      job[section][row.key] = value;
+      CHECK(section_of(read(job), section)[row.key] == value);
+      ++read_back;
+    }
+  CHECK(read_back > 30);
+}
+
+TEST_CASE("what a written job has, the documentation names", "[models][job][docs]") {
+  for (const auto& [heading, section] : sections) {
+    std::set<std::string> named;
+    for (const Row& row : rows_of(heading)) named.insert(row.key);
+    const json written_back = section_of(read(base_job()), section);
+    for (const auto& [key, value] : written_back.items()) {
+      INFO(section << "/" << key);
+      CHECK(named.contains(key));
+    }
+  }
+}
+
+TEST_CASE("each word means what it says", "[models][job][docs]") {
+  const auto with = [](const std::string& key, const json& value) {
+    json job = base_job();
+    job["training"][key] = value;
+    return read(job).plan.training;
+  };
+  CHECK(with("optimizer", "adamw").optimizer == OptimizerKind::adamw);
+  CHECK(with("optimizer", "adam").optimizer == OptimizerKind::adam);
+  CHECK(with("optimizer", "lamb").optimizer == OptimizerKind::lamb);
+  CHECK(with("optimizer", "sgd").optimizer == OptimizerKind::sgd);
+  CHECK(with("recompute", "selective").recompute == Recompute::selective);
+  CHECK(with("recompute", "full").recompute == Recompute::full);
+  CHECK(with("recompute", "contiguous").recompute == Recompute::contiguous);
+  CHECK(with("recompute", "group_3").recompute == Recompute::group);
+  CHECK(with("recompute", "group_3").recompute_group == 3);
+  CHECK(with("attention", "unfused").attention == AttentionKernel::unfused);
+  CHECK(with("attention", "flash").attention == AttentionKernel::flash);
+  CHECK(with("attention", "flash2").attention == AttentionKernel::flash2);
+  CHECK(with("compiler", "none").compiler == CompilerLevel::none);
+  CHECK(with("compiler", "full").compiler == CompilerLevel::full);
+  CHECK(with("precision", "fp16").precision == Precision::fp16);
+  CHECK(with("precision", "tf32").precision == Precision::tf32);
+  CHECK(with("precision", "bf16").precision == Precision::bf16);
+  CHECK(with("gradient_reduce_precision", "fp16").gradient_reduce == Dtype::f16);
+  CHECK(with("gradient_reduce_precision", "bf16").gradient_reduce == Dtype::bf16);
+  CHECK(with("learning_rate_schedule", "linear").learning_rate_schedule ==
+        LearningRateSchedule::linear);
+  CHECK(with("learning_rate_schedule", "cosine").learning_rate_schedule ==
+        LearningRateSchedule::cosine);
+  const auto cut = [](const std::string& key, const json& value) {
+    json job = base_job();
+    job["parallelism"][key] = value;
+    if (value == "interleaved") job["parallelism"]["virtual_stages"] = 2;
+    if (value == "whole") job["parallelism"]["zero_stage"] = 1;
+    return read(job).plan.parallelism;
+  };
+  CHECK(cut("schedule", "gpipe").schedule == ScheduleKind::gpipe);
+  CHECK(cut("schedule", "1f1b").schedule == ScheduleKind::one_f_one_b);
+  CHECK(cut("schedule", "interleaved").schedule == ScheduleKind::interleaved);
+  CHECK(cut("schedule", "zero_bubble").schedule == ScheduleKind::zero_bubble);
+  CHECK(cut("tensor_layout", "speed").tensor_layout == TensorLayout::speed);
+  CHECK(cut("tensor_layout", "memory").tensor_layout == TensorLayout::memory);
+  CHECK(cut("tensor_batch", "own").tensor_batch_own);
+  CHECK(cut("context_exchange", "all_gather").context_gathers);
+  CHECK(cut("shard_layout", "whole").shard_whole);
+  CHECK(cut("overlap", {"gradients"}).overlap_gradients);
+  CHECK_FALSE(cut("overlap", {"gradients"}).overlap_parameters);
+  CHECK(cut("overlap", {"parameters"}).overlap_parameters);
+  CHECK(cut("overlap", {"tensor"}).overlap_tensor);
+  CHECK_FALSE(cut("overlap", json::array()).overlap_gradients);
+}
+
+TEST_CASE("the smaller sections have the defaults of the documentation", "[models][job][docs]") {
+  json job = base_job();
+  job["objective"] = json::object();
+  job["data"] = {{"files", {"a.bin"}}};
+  job["checkpoint"] = {{"folder", "saved"}, {"every_steps", 3}};
+  job["faults"] = {{"mean_time_between_failures_s", 1e6}};
+  const Job read_back = read(job);
+  CHECK(read_back.objective.minimize == "step_time");
+  CHECK_FALSE(read_back.objective.spot);
+  CHECK_FALSE(read_back.objective.tokens);
+  CHECK(read_back.data->format == TokenFormat::bytes);
+  CHECK_FALSE(read_back.data->shuffle);
+  CHECK(read_back.data->seed == 0);
+  CHECK(read_back.checkpoint->keep == 2);
+  CHECK(read_back.checkpoint->every_steps == 3);
+  CHECK(read_back.cluster.counts == std::vector<int>{1});
+  CHECK(read_back.cluster.faults.restart_s == 300);
+  CHECK(read_back.cluster.faults.checkpoint_bytes_per_s == 1e9);
+  for (const char* minimize : {"step_time", "usd", "usd_per_token", "gpus"}) {
+    job["objective"]["minimize"] = minimize;
+    CHECK(read(job).objective.minimize == minimize);
+  }
+}
