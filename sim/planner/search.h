@@ -41,7 +41,9 @@ struct ClosestMiss {
 struct SearchResult {
   double search_wall_s = 0;
   std::int64_t candidates_enumerated = 0, candidates_simulated = 0;
-  std::vector<RankedPlan> plans;  // best first
+  // Best first; of equally good ones first those of the machine, then of the count that the job
+  // names first.
+  std::vector<RankedPlan> plans;
   // No plan of the space is better than the first one by more than this share of what is minimized:
   // 0 where it is the best. By the bounds of the plans that were not simulated.
   double proven_gap = 0;

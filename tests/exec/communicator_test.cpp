@@ -209,6 +209,30 @@ TEST_CASE("collectives and messages are right for every size, in shared memory a
   }
 }
 
+// By messages a sum is taken in rounds of 4 Mi elements; a little more than two of them.
+TEST_CASE("a sum of more elements than one round takes is whole", "[exec][comm]") {
+  World& world = test_world();
+  std::vector<int> everybody(static_cast<std::size_t>(world.size()));
+  std::iota(everybody.begin(), everybody.end(), 0);
+  const auto group = world.group(GroupKind::world, everybody);
+  constexpr std::int64_t elements = (std::int64_t{2} << 22) + 5;
+  const auto held = [](int rank, std::int64_t i) { return float((i + i / 4099 + 7 * rank) % 61); };
+  std::vector<float> data(static_cast<std::size_t>(elements));
+  for (const bool maximum : {false, true}) {
+    for (std::int64_t i = 0; i < elements; ++i)
+      data[static_cast<std::size_t>(i)] = held(world.rank(), i);
+    group->all_reduce(data.data(), elements, Dtype::f32, maximum);
+    std::int64_t wrong = 0;
+    for (std::int64_t i = 0; i < elements; ++i) {
+      float expected = held(0, i);
+      for (int rank = 1; rank < world.size(); ++rank)
+        expected = maximum ? std::max(expected, held(rank, i)) : expected + held(rank, i);
+      wrong += data[static_cast<std::size_t>(i)] != expected;
+    }
+    CHECK(wrong == 0);
+  }
+}
+
 TEST_CASE("a group over hosts is a grid of hosts and places", "[exec][comm]") {
   const std::vector<int> hosts{0, 0, 0, 3, 3, 3, 6, 6, 6};
   const std::vector<int> ranks{1, 2, 4, 5, 7, 8};

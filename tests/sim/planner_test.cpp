@@ -134,6 +134,26 @@ TEST_CASE("plans fit, obey the rules, are in order, and come out the same again"
   CHECK(accounted == first.candidates_enumerated);
 }
 
+TEST_CASE("of equally good plans those of the machine that is named first come first") {
+  SearchOptions options = few;
+  options.load = [](const std::string&) { return load_known_machine("p3.16xlarge"); };
+  for (const char* first : {"p3.16xlarge", "p3dn.24xlarge"}) {
+    const char* second = std::string_view(first) == "p3.16xlarge" ? "p3dn.24xlarge" : "p3.16xlarge";
+    json value = job_json("gpt2", "p3.16xlarge", 1, 32);
+    value["cluster"]["machine"] = json::array({first, second});
+    const std::vector<RankedPlan> plans = search(read(value), options).plans;
+    REQUIRE(plans.size() >= 4);
+    CHECK(plans[0].machine == first);
+    int ties = 0;
+    for (std::size_t i = 1; i < plans.size(); ++i) {
+      const bool tie = plans[i - 1].prediction.step_time_s == plans[i].prediction.step_time_s;
+      ties += tie;
+      CHECK_FALSE((tie && plans[i - 1].machine == second && plans[i].machine == first));
+    }
+    CHECK(ties > 0);
+  }
+}
+
 TEST_CASE("when nothing fits, the closest miss is told") {
   json value = job_json("llama-2-7b", "p3.2xlarge", 1, 4);
   value["training"]["sequence_length"] = 4096;
