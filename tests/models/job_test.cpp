@@ -274,3 +274,22 @@ TEST_CASE("overlapping tensor groups is said to change nothing", "[models][job]"
   REQUIRE(job.warnings.size() == 1);
   CHECK(job.warnings[0].starts_with("job.json: /parallelism/overlap: 'tensor' changes no step"));
 }
+
+TEST_CASE("defaults of the loss scale, and amounts above 0", "[models][job]") {
+  json value = json::parse(R"({"model": "gpt2", "training": {"global_batch": 16,
+    "sequence_length": 64, "precision": "fp16", "loss_scale": {}},
+    "cluster": {"machine": "p4d.24xlarge"}})");
+  const auto scale =
+      read_job(value, "job.json", ".", lookup_for_tests).plan.training.loss_scale.value();
+  CHECK(scale.dynamic);
+  CHECK(scale.initial == 4294967296.0);  // 2^32
+  CHECK(scale.factor == 2);
+  CHECK(scale.window == 1000);
+  CHECK(scale.minimum == 1);
+  CHECK(scale.hysteresis == 1);
+  for (const char* key : {"tokens", "deadline_s", "budget_usd"}) {
+    value["objective"] = {{key, 0}};
+    CHECK(message_of([&] { read_job(value, "job.json", ".", lookup_for_tests); }) ==
+          std::string("job.json: /objective/") + key + ": 0 must be above 0");
+  }
+}

@@ -331,6 +331,10 @@ TEST_CASE("the numbers of simulate --json agree with each other", "[tools][json]
     CHECK(number("usd_per_million_tokens") ==
           Approx(number("usd_per_hour") / 3600 / number("tokens_per_s") * 1e6));
     CHECK(number("total_time_s") == Approx(step));
+    const json machine = json::parse(content_of(source + "/hwprofiles/machines/" +
+                                                value["machine"].get<std::string>() + ".json"));
+    const double peak = machine["gpu"]["peak_flop_per_s"][training["precision"].get<std::string>()];
+    CHECK(number("mfu") == Approx(number("model_flops_per_s_per_gpu") / peak));
     const json given = json::parse(content_of(job));
     CHECK(batch == given["training"]["global_batch"].get<double>());
     double fullest = 0;
@@ -343,6 +347,13 @@ TEST_CASE("the numbers of simulate --json agree with each other", "[tools][json]
         largest = std::max(largest, bytes);
       }
       CHECK(largest <= stage["peak_bytes"].get<double>());
+      // Classes are each at their own peak, so together they bound that of the stage.
+      double together = stage["library_bytes"];
+      CHECK(together < stage["peak_bytes"].get<double>());
+      for (const char* kind :
+           {"parameters", "gradients", "optimizer", "activations", "workspace", "communication"})
+        together += stage[std::string(kind) + "_bytes"].get<double>();
+      CHECK(stage["peak_bytes"].get<double>() <= together);
     }
     CHECK(number("peak_memory_bytes") == fullest);
     CHECK(value["fits"] == (fullest <= number("memory_limit_bytes")));
