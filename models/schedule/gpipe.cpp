@@ -28,6 +28,4 @@ StageOrder gpipe(PipelineShape shape, int /*stage*/) {
   return order;
 }
 
-int gpipe_bound(PipelineShape shape, int /*stage*/) { return shape.chunks * round_size(shape); }
-
 }  // namespace meshwright

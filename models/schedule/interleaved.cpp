@@ -54,9 +54,4 @@ StageOrder interleaved(PipelineShape shape, int stage) {
   return order;
 }
 
-int interleaved_bound(PipelineShape shape, int stage) {
-  if (too_tight(shape)) return gpipe_bound(in_rounds(shape), stage);
-  return std::min(warm_up(shape, stage) + 1, shape.micro_batches * shape.chunks);
-}
-
 }  // namespace meshwright

@@ -6,15 +6,8 @@
 namespace meshwright {
 
 StageOrder gpipe(PipelineShape shape, int stage);
-int gpipe_bound(PipelineShape shape, int stage);
-
 StageOrder one_f_one_b(PipelineShape shape, int stage);
-int one_f_one_b_bound(PipelineShape shape, int stage);
-
 StageOrder interleaved(PipelineShape shape, int stage);
-int interleaved_bound(PipelineShape shape, int stage);
-
 StageOrder zero_bubble(PipelineShape shape, int stage);
-int zero_bubble_bound(PipelineShape shape, int stage);
 
 }  // namespace meshwright

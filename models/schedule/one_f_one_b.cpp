@@ -38,8 +38,4 @@ StageOrder one_f_one_b(PipelineShape shape, int stage) {
   return order;
 }
 
-int one_f_one_b_bound(PipelineShape shape, int stage) {
-  return std::min(warm_up(shape, stage) + 1, shape.micro_batches);
-}
-
 }  // namespace meshwright

@@ -35,14 +35,12 @@ struct ScheduleInfo {
   bool takes_chunks;      // more than one chunk per stage is legal
   bool splits_backwards;  // the gradients of weights are tasks of their own
   StageOrder (*order)(PipelineShape shape, int stage);
-  // Promised bound on (chunk, micro-batch) pairs whose activations are alive at once on a stage.
-  int (*activation_bound)(PipelineShape shape, int stage);
 };
 
 std::span<const ScheduleInfo> schedule_kinds();
 const ScheduleInfo& schedule_info(ScheduleKind kind);
 
-// The most pairs of (forwarded, not yet backwarded) micro-batches of `chunk` at any time.
+// The most micro-batches of `chunk` that are forwarded and not yet wholly backwarded at any time.
 int most_in_flight(const StageOrder& order, int chunk);
 
 }  // namespace meshwright

@@ -43,8 +43,4 @@ StageOrder zero_bubble(PipelineShape shape, int stage) {
   return order;
 }
 
-int zero_bubble_bound(PipelineShape shape, int /*stage*/) {
-  return std::min(in_flight(shape), shape.micro_batches);
-}
-
 }  // namespace meshwright

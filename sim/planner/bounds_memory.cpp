@@ -175,10 +175,12 @@ double BoundMaker::stage_memory(const Candidate& candidate) {
   const StageProfile& parts = mixed ? profiles_.stages(keeping(candidate), Recompute::none)
                                     : profiles_.stages(candidate, candidate.recompute);
   const auto kept_block = static_cast<double>(parts.middle_block_kept);
-  const auto first_block_kept =
-      static_cast<double>((mixed ? profiles_.kept(keeping(candidate), Recompute::none)
-                                 : profiles_.kept(candidate, candidate.recompute))
-                              .block);
+  // What weights' gradients need is kept longer where an earlier stage waits for the rest: in one
+  // block of a stage, whose others are through by then.
+  const double block_kept = std::min(
+      kept_block, static_cast<double>((mixed ? profiles_.kept(keeping(candidate), Recompute::none)
+                                             : profiles_.kept(candidate, candidate.recompute))
+                                          .block));
   const double repeated_block =
       mixed
           ? static_cast<double>(profiles_.stages(candidate, candidate.recompute).middle_block_kept)
@@ -197,14 +199,14 @@ double BoundMaker::stage_memory(const Candidate& candidate) {
       const std::size_t begin = begins[part], end = begins[part + 1];
       const bool is_first = begin == 0, is_last = part + 2 == begins.size();
       const StageBytes& own = is_first ? parts.first : is_last ? parts.last : parts.middle;
-      // What weights' gradients need is kept longer where an earlier stage waits for the rest.
-      const double own_block = is_first ? std::min(kept_block, first_block_kept) : kept_block;
-      double kept = static_cast<double>(own.kept) - own_block;
+      double kept = static_cast<double>(own.kept) - block_kept;
       const int first_block = std::max(0, static_cast<int>(begin) - before);
       const int end_block = std::min(model_.layers, static_cast<int>(end) - before);
+      blocks += std::max(0, end_block - first_block);
+      if (!is_first && end_block - first_block > 1) kept += kept_block - block_kept;
       for (int block = first_block; block < end_block; ++block)
         kept +=
-            mixed && is_repeated(block, candidate.recompute_fraction) ? repeated_block : own_block;
+            mixed && is_repeated(block, candidate.recompute_fraction) ? repeated_block : block_kept;
       bytes += per_parameter * (sums.parameters[end] - sums.parameters[begin]) +
                std::max(0.0, kept) * in_flight[part];
       task = std::max(task,

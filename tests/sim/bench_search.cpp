@@ -1,5 +1,5 @@
 // Prints how fast the simulator and the planner are, on one core. Not a test.
-//   bench_search [FIGURE...]   of: flows replay step bounds plan; all of them unless some are named
+//   bench_search [FIGURE...]   of: replay step bounds plan; all of them unless some are named
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -7,12 +7,10 @@
 #include <cstdio>
 #include <ctime>
 #include <nlohmann/json.hpp>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "models/job/job.h"
-#include "sim/network/flow_network.h"
 #include "sim/planner/bounds.h"
 #include "sim/planner/search.h"
 #include "sim/planner/sweep.h"
@@ -33,40 +31,6 @@ double peak_mib() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return static_cast<double>(usage.ru_maxrss) / 1024;
-}
-
-// 64 hosts on 8 leaves; a leaf's uplink carries what half of its hosts send. Every host has so many
-// flows of 1 to 100 MB on their way, each to any other host; when one ends, the next begins.
-void flows(int per_host) {
-  constexpr int hosts = 64, per_leaf = 8, leaves = hosts / per_leaf, ends = 300'000;
-  constexpr double nic = 12.5e9;
-  FlowNetwork network;
-  for (int host = 0; host < hosts; ++host)
-    for (int direction = 0; direction < 2; ++direction) network.add_link(nic);
-  for (int leaf = 0; leaf < leaves; ++leaf)
-    for (int direction = 0; direction < 2; ++direction) network.add_link(nic * per_leaf / 2);
-  std::mt19937 random(1);
-  std::vector<int> source(static_cast<std::size_t>(hosts * per_host));
-  const auto start = [&](int from, SimTime now) {
-    int to = static_cast<int>(random() % (hosts - 1));
-    to += to >= from ? 1 : 0;
-    std::vector<int> route = {2 * from, 2 * to + 1};
-    if (from / per_leaf != to / per_leaf)
-      route.insert(route.begin() + 1,
-                   {2 * (hosts + from / per_leaf), 2 * (hosts + to / per_leaf) + 1});
-    const int id = network.start(route, 1e6 + static_cast<double>(random() % 99'000'000), now);
-    source[static_cast<std::size_t>(id)] = from;
-  };
-  for (int flow = 0; flow < hosts * per_host; ++flow) start(flow % hosts, 0);
-  const double begin = cpu_s();
-  for (int end = 0; end < ends; ++end) {
-    const auto next = *network.next_completion();
-    network.remove(next.flow, next.time);
-    start(source[static_cast<std::size_t>(next.flow)], next.time);
-  }
-  const double spent = cpu_s() - begin;
-  std::printf("flow events, 64 hosts, leaves 2:1, %4d flows   %8.3f million/s\n", hosts * per_host,
-              2 * ends / spent * 1e-6);
 }
 
 Job job_of(const json& value) { return read_job(value, "bench.json", ".", machine_facts); }
@@ -202,8 +166,6 @@ int main(int argc, char* argv[]) {
     return chosen.empty() || std::find(chosen.begin(), chosen.end(), name) != chosen.end();
   };
   if (wanted("step")) step();  // first: its memory is the process's
-  if (wanted("flows"))
-    for (const int per_host : {1, 4, 16}) flows(per_host);
   if (wanted("replay")) replay_rate();
   if (wanted("bounds")) bounds();
   if (wanted("plan")) plan();

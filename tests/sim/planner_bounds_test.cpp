@@ -1,9 +1,8 @@
 // What the planner discards by: bounds below every simulated step and memory.
 #include "models/passes/recompute_budget.h"
-#include "sim/planner/bounds.h"
 #include "sim/planner/sweep.h"
 #include "tests/catch.h"
-#include "tests/sim/planner_jobs.h"
+#include "tests/sim/planned.h"
 
 using namespace meshwright;
 using nlohmann::json;
@@ -17,34 +16,6 @@ constexpr std::size_t thinned = 5;
 #else
 constexpr std::size_t thinned = 1;
 #endif
-
-// A job on so many of one machine, with every plan of its space.
-struct Planned {
-  Planned(const json& value, const std::string& machine, int hosts)
-      : job(read(value)),
-        cluster(make_cluster(job.cluster, machine, hosts)),
-        base(base_plan(job, machine_facts(machine))),
-        space(enumerate(job, base, cluster.ranks())),
-        candidates(space.candidates()),
-        bounds(job.model, base, cluster) {}
-
-  Prediction check_bounds(const Candidate& candidate) {
-    const Prepared prepared = prepare(job.model, to_plan(candidate, base), cluster);
-    const Prediction prediction = predict(prepared, cluster);
-    INFO(cluster.machine.name << " x " << cluster.hosts << " " << to_json(prepared.plan).dump());
-    CHECK(bounds.time(candidate).step_time_s <= prediction.step_time_s);
-    CHECK(bounds.memory(candidate).least_bytes <=
-          static_cast<double>(prediction.peak_memory_bytes));
-    return prediction;
-  }
-
-  Job job;
-  Cluster cluster;
-  Plan base;
-  Space space;
-  std::vector<Candidate> candidates;
-  BoundMaker bounds;
-};
 
 }  // namespace
 

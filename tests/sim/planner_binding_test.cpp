@@ -1,0 +1,188 @@
+// Jobs in which one thing decides: computation, tensor groups, messages between stages, reductions,
+// gathers, experts, context groups; and memory limits between one plan's peak and the next one's.
+// The bounds are below every plan of the space and near it, and the search finds what simulating
+// every plan finds.
+#include <algorithm>
+#include <vector>
+
+#include "tests/sim/planned.h"
+
+using namespace meshwright;
+using nlohmann::json;
+
+namespace {
+
+struct Range {
+  double low, high;
+  bool has(double value) const { return low <= value && value <= high; }
+};
+
+// How near the bounds come, over all plans.
+struct Nearness {
+  double step;     // simulated / least step, at most
+  Range estimate;  // estimated / simulated step
+  double memory;   // peak / least memory, at most
+  Range likely;    // likely / peak memory
+};
+
+struct Case {
+  const char* name;
+  const char* machine;
+  int hosts;
+  json job;
+  Nearness nearness;
+};
+
+json wide_model(const std::string& family, int layers, int hidden) {
+  json model = {{"family", family}, {"hidden", hidden}, {"layers", layers},
+                {"heads", 8},       {"vocab", 4000},    {"positions", 2048}};
+  if (family == "mixtral") model["experts"] = 8, model["experts_per_token"] = 2;
+  return model;
+}
+
+json open(std::initializer_list<const char*> keys) {
+  json parallelism = json::object();
+  for (const char* key : keys) parallelism[key] = "auto";
+  return parallelism;
+}
+
+json with_network(json job, double gbps) {
+  job["cluster"]["network"] = {{"nics", 1}, {"gbps_per_nic", gbps}};
+  return job;
+}
+
+json job_of(const json& model, const char* machine, int hosts, int batch, int sequence,
+            const json& parallelism) {
+  json job = job_json(model, machine, hosts, batch);
+  job["training"]["sequence_length"] = sequence;
+  job["parallelism"] = parallelism;
+  job["cluster"]["host_launch_us"] = 0.001;
+  return job;
+}
+
+std::vector<Case> cases() {
+  const char* const v100 = "p3.16xlarge";
+  const char* const a100 = "p4d.24xlarge";
+  const json stages = open({"pipeline", "data", "schedule", "virtual_stages"});
+  return {
+      {"computation",
+       a100,
+       1,
+       job_of(wide_model("gpt", 8, 4096), a100, 1, 64, 2048, stages),
+       {4.1, {0.56, 1.01}, 1.07, {0.95, 1.001}}},
+      {"tensor groups",
+       v100,
+       1,
+       job_of(wide_model("gpt", 4, 1024), v100, 1, 32, 512,
+              open({"tensor", "data", "sequence_parallel"})),
+       {1.13, {0.88, 0.98}, 1.01, {0.99, 1.001}}},
+      {"messages",
+       v100,
+       4,
+       with_network(job_of(wide_model("gpt", 8, 1024), v100, 4, 64, 1024, stages), 1),
+       {1.05, {0.95, 0.99}, 1.08, {0.94, 1.001}}},
+      {"reductions",
+       v100,
+       2,
+       with_network(job_of(wide_model("gpt", 8, 2048), v100, 2, 16, 128,
+                           open({"pipeline", "data", "zero_stage"})),
+                    10),
+       {1.9, {0.53, 0.99}, 1.13, {0.9, 1.001}}},
+      {"gathers",
+       v100,
+       2,
+       with_network(
+           job_of(wide_model("gpt", 4, 2048), v100, 2, 64, 128, {{"data", 16}, {"zero_stage", 3}}),
+           10),
+       {1.04, {0.96, 0.99}, 1.04, {0.96, 0.98}}},
+      {"experts",
+       a100,
+       1,
+       job_of(wide_model("mixtral", 4, 1024), a100, 1, 32, 512,
+              open({"expert", "data", "pipeline", "zero_stage"})),
+       {1.9, {0.55, 0.99}, 1.4, {0.73, 1.001}}},
+      {"context groups",
+       v100,
+       2,
+       with_network(job_of(wide_model("gpt", 4, 512), v100, 2, 16, 2048,
+                           open({"context", "data", "zero_stage", "placement"})),
+                    10),
+       {2.0, {0.71, 1.34}, 1.05, {0.98, 1.001}}},
+  };
+}
+
+struct Simulated {
+  double peak_bytes, step_time_s;
+};
+
+// Those that no other beats in both, the smallest first.
+std::vector<Simulated> best_by_memory(std::vector<Simulated> all) {
+  std::ranges::sort(all, [](const Simulated& a, const Simulated& b) {
+    return std::pair(a.peak_bytes, a.step_time_s) < std::pair(b.peak_bytes, b.step_time_s);
+  });
+  std::vector<Simulated> best;
+  for (const Simulated& each : all)
+    if (best.empty() || each.step_time_s < best.back().step_time_s) best.push_back(each);
+  return best;
+}
+
+SearchResult search_within(const Job& job, double bytes) {
+  SearchOptions options;
+  options.simulate_at_most = 1000;
+  options.load = [bytes](const std::string& name) {
+    Machine machine = load_known_machine(name);
+    machine.gpu.memory_bytes = bytes;
+    if (machine.framework) machine.framework->capacity_bytes = bytes;
+    return machine;
+  };
+  return search(job, options);
+}
+
+}  // namespace
+
+TEST_CASE("the bounds are near every plan, whatever decides", "[planner]") {
+  for (const Case& each : cases()) {
+    Planned planned(each.job, each.machine, each.hosts);
+    for (const Candidate& candidate : planned.candidates) {
+      const Prediction prediction = planned.check_bounds(candidate);
+      const Bounds time = planned.bounds.time(candidate);
+      const MemoryBounds memory = planned.bounds.memory(candidate);
+      const auto peak = static_cast<double>(prediction.peak_memory_bytes);
+      INFO(each.name << " " << planned.name(candidate));
+      CAPTURE(prediction.step_time_s, time.step_time_s, time.estimate_s, peak, memory.least_bytes,
+              memory.likely_bytes);
+      CHECK(prediction.step_time_s <= each.nearness.step * time.step_time_s);
+      CHECK(each.nearness.estimate.has(time.estimate_s / prediction.step_time_s));
+      CHECK(peak <= each.nearness.memory * memory.least_bytes);
+      CHECK(each.nearness.likely.has(memory.likely_bytes / peak));
+    }
+  }
+}
+
+TEST_CASE("under any memory limit the search finds the best plan that fits", "[planner]") {
+  for (const Case& each : cases()) {
+    const Planned planned(each.job, each.machine, each.hosts);
+    std::vector<Simulated> all;
+    for (const Candidate& candidate : planned.candidates) {
+      const Prediction prediction = planned.simulate(candidate);
+      all.push_back({static_cast<double>(prediction.peak_memory_bytes), prediction.step_time_s});
+    }
+    const std::vector<Simulated> best = best_by_memory(all);
+    for (std::size_t i = 0; i < best.size(); ++i) {
+      INFO(each.name << ", " << best[i].peak_bytes << " bytes");
+      const SearchResult enough = search_within(planned.job, best[i].peak_bytes);
+      REQUIRE(!enough.plans.empty());
+      CHECK(enough.plans.front().prediction.step_time_s == best[i].step_time_s);
+      CHECK(enough.proven_gap == 0);
+      const SearchResult short_of = search_within(planned.job, best[i].peak_bytes - 1);
+      REQUIRE(short_of.plans.empty() == (i == 0));
+      if (i > 0)
+        CHECK(short_of.plans.front().prediction.step_time_s == best[i - 1].step_time_s);
+      else
+        CHECK(short_of.closest_miss->peak_memory_bytes >= best[0].peak_bytes);
+      std::int64_t accounted = short_of.candidates_simulated;
+      for (const Rejection& rejection : short_of.rejected) accounted += rejection.count;
+      CHECK(accounted == short_of.candidates_enumerated);
+    }
+  }
+}
