@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <csignal>
+#include <sstream>
 #include <vector>
 
 #include "models/core/error.h"
@@ -27,6 +28,17 @@ int number_after(const std::string& text, std::string_view before) {
   for (; at < text.size() && std::isdigit(static_cast<unsigned char>(text[at])) != 0; ++at)
     value = std::max(value, 0) * 10 + (text[at] - '0');
   return value;
+}
+
+// The word behind `mark`, which comes behind `line`; empty when there is none.
+std::string word_after(const std::string& text, std::string_view line, std::string_view mark) {
+  std::size_t at = text.find(line);
+  if (at != std::string::npos) at = text.find(mark, at + line.size());
+  if (at == std::string::npos) return "";
+  std::istringstream words(text.substr(at + mark.size()));
+  std::string word;
+  words >> word;
+  return word;
 }
 
 std::size_t count_hosts(const std::vector<std::string>& hosts) {
@@ -148,11 +160,12 @@ bool FailureWatch::understood() {
     return false;
   }
   if (paragraph_.starts_with("ORTE has lost communication")) {
-    // Remote daemon: [[job,0],1] on node NAME
-    const std::size_t at = paragraph_.find("on node ", paragraph_.find("Remote daemon"));
-    if (at == std::string::npos) return false;
-    lost_host_ = paragraph_.substr(at + 8, paragraph_.find_first_of(" \n", at + 8) - at - 8);
-    return true;
+    lost_host_ = word_after(paragraph_, "Remote daemon: ", "on node ");
+    return !lost_host_.empty();
+  }
+  if (paragraph_.starts_with("ORTE does not know how to route")) {
+    lost_host_ = word_after(paragraph_, "target node:", "");
+    return !lost_host_.empty();
   }
   if (paragraph_.starts_with("mpirun noticed that process rank")) {
     rank_ = number_after(paragraph_, "process rank ");

@@ -203,6 +203,12 @@ TEST_CASE("a host that mpirun loses is a failed run, and said in a line", "[exec
   CHECK(watch.has_failed());
   CHECK(watch.verdict(1).exit_code == 4);
   CHECK(watch.verdict(1).shown.starts_with("mpirun lost host b: "));
+  FailureWatch away;
+  CHECK(away.add(rule + "\nORTE does not know how to route a message to the specified daemon\n" +
+                 "located on the indicated node:\n\n  my node:   a\n  target node:  b\n\n" + rule +
+                 "\n") == "");
+  CHECK(away.has_failed());
+  CHECK(away.verdict(1).shown.starts_with("mpirun lost host b: "));
   FailureWatch start;
   const std::string words = "ORTE was unable to reliably start one or more daemons.\n";
   CHECK(start.add(rule + "\n" + words + rule + "\n") == words);
@@ -299,8 +305,9 @@ TEST_CASE("a process that was stopped has not waited meanwhile", "[exec][launch]
   CHECK(ended_after(
             [&] {
               const Watchdog watchdog(deadline_s, "setting up");
+              usleep(50'000);  // now it waits
               raise(SIGSTOP);
-              usleep(50'000);  // it would end the process now
+              usleep(50'000);  // and would end the process
             },
             longer_s) == 0);
   CHECK(ended_after(
