@@ -20,6 +20,7 @@
 #include "exec/launch/mpirun.h"
 #include "exec/launch/restarts.h"
 #include "exec/launch/run_folder.h"
+#include "exec/launch/stop.h"
 #include "exec/launch/watch.h"
 #include "models/core/error.h"
 #include "models/core/fields.h"
@@ -36,6 +37,27 @@ std::string joined(const std::vector<std::string>& words) {
   for (const std::string& word : words) line += (line.empty() ? "" : " ") + word;
   return line;
 }
+// The exit code of a process that does `work`; it is stopped for `stopped_s` once it has stopped
+// itself.
+template <typename Work>
+int ended_after(const Work& work, double stopped_s = 0) {
+  const pid_t process = fork();
+  if (process == 0) {
+    const int null = open("/dev/null", O_WRONLY);
+    dup2(null, STDERR_FILENO);
+    work();
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(process, &status, WUNTRACED);
+  if (WIFSTOPPED(status)) {
+    std::this_thread::sleep_for(std::chrono::duration<double>(stopped_s));
+    kill(process, SIGCONT);
+    waitpid(process, &status, 0);
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
 }  // namespace
 
 TEST_CASE("mpirun is told of root and of too many ranks only where it must be", "[exec][launch]") {
@@ -67,6 +89,8 @@ TEST_CASE("mpirun is told of root and of too many ranks only where it must be", 
                                                                             "meshwright",
                                                                             "train",
                                                                             "a job.json"});
+  CHECK(joined(mpirun_command({4, 4, false, {}, {}}, program)).find("--oversubscribe") ==
+        std::string::npos);
   // What the user sets replaces ours.
   CHECK(joined(mpirun_command({1, 4, false, {"--mca", "btl", "tcp,self"}, {}}, program)) ==
         "mpirun -n 1 --use-hwthread-cpus --bind-to none --mca oob_tcp_if_include lo --mca btl "
@@ -256,35 +280,41 @@ TEST_CASE("a run is restarted after a fault only, and so often as allowed", "[ex
   for (int code : {0, 1, 2, 3, 5}) CHECK(runs(5, {code}) == Ended{code, 1});
 }
 
+TEST_CASE("pauses double up to the longest, and a request to stop ends them", "[exec][launch]") {
+  const TestFolder folder;
+  const std::string said = folder.file("said", "");
+  const Restarts restarts{3, 0.001, 0.002};
+  const auto from = [] { return "step 1"; };
+  CHECK(ended_after([&] {
+          dup2(open(said.c_str(), O_WRONLY), STDERR_FILENO);
+          _exit(run_with_restarts(
+              restarts, [](int) { return 4; }, from));
+        }) == 4);
+  CHECK(read_file(said) ==
+        "the run failed; restart 1 of 3 from step 1 in 0.001 s\n"
+        "the run failed; restart 2 of 3 from step 1 in 0.002 s\n"
+        "the run failed; restart 3 of 3 from step 1 in 0.002 s\n"
+        "the run failed; gave up after 3 restarts\n");
+  CHECK(ended_after([&] {
+          hold_stop_signals();
+          const auto fail_once = [](int done) {
+            if (done > 0) _exit(1);
+            raise(SIGTERM);
+            return 4;
+          };
+          _exit(run_with_restarts(restarts, fail_once, from));
+        }) == 5);
+}
+
+TEST_CASE("an error that every rank finds is shown once", "[exec][launch]") {
+  FailureWatch watch;
+  CHECK(watch.add("error: a\nerror: a\nerror: b\n") == "error: a\nerror: b\n");
+}
+
 TEST_CASE("a deadline that is kept stops nothing", "[exec][launch]") {
   for (int i = 0; i < 10; ++i) const Watchdog watchdog(1e6, "setting up");
   SUCCEED();
 }
-
-namespace {
-
-// The exit code of a process that does `work`; it is stopped for `stopped_s` once it has stopped
-// itself.
-template <typename Work>
-int ended_after(const Work& work, double stopped_s = 0) {
-  const pid_t process = fork();
-  if (process == 0) {
-    const int null = open("/dev/null", O_WRONLY);
-    dup2(null, STDERR_FILENO);
-    work();
-    _exit(0);
-  }
-  int status = 0;
-  waitpid(process, &status, WUNTRACED);
-  if (WIFSTOPPED(status)) {
-    std::this_thread::sleep_for(std::chrono::duration<double>(stopped_s));
-    kill(process, SIGCONT);
-    waitpid(process, &status, 0);
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-}  // namespace
 
 TEST_CASE("a deadline that passes ends the process as a failed rank", "[exec][launch]") {
   CHECK(ended_after([] {
@@ -354,14 +384,25 @@ TEST_CASE("the folder of a run is private, new, and gone with it", "[exec][launc
 
 TEST_CASE("what the ranks say is known after the patience, whatever mpirun waits for",
           "[exec][launch]") {
-  const auto began = std::chrono::steady_clock::now();
+  const TestFolder folder;
+  const std::string child = folder.file("child", ""), daemon = folder.file("daemon", "");
   const Supervision two_hosts{"", {"a", "b"}, 0.1};
-  // It does not listen to SIGTERM, and its child holds the pipe.
+  // It does not listen to SIGTERM; its child and a daemon, which is nobody's child, hold the pipe.
   CHECK(run_mpirun({"sh", "-c",
-                    "trap '' TERM; echo 'rank 0 failed: step 1: waited 1 s for rank 1' >&2; "
-                    "sleep 1000000 & wait; sleep 1000000"},
+                    "trap '' TERM; (sleep 1000 & echo $! >" + daemon + "); sleep 1000 & echo $! >" +
+                        child +
+                        "; echo 'rank 0 failed: step 1: waited 1 s for rank 1' >&2; wait; exec "
+                        "sleep 1000"},
                    two_hosts) == 4);
-  CHECK(std::chrono::steady_clock::now() - began < std::chrono::seconds(60));
+  const auto runs = [](const std::string& file) {
+    std::string name;
+    std::ifstream("/proc/" + std::to_string(std::stoi(read_file(file))) + "/cmdline") >> name;
+    return !name.empty();  // as that of one that has ended is
+  };
+  for (int tries = 0; runs(child) && tries < 1000; ++tries) usleep(10'000);
+  CHECK(!runs(child));
+  CHECK(runs(daemon));
+  kill(std::stoi(read_file(daemon)), SIGKILL);
 }
 
 TEST_CASE("hosts of ranks follow the slots", "[exec][launch]") {
