@@ -100,12 +100,9 @@ class Ranks {
   class TurnsWorld : public World {
    public:
     TurnsWorld(Ranks& ranks, int rank) : ranks_(ranks), rank_(rank) {}
-    ~TurnsWorld() override {
-      for (void* memory : memory_) std::free(memory);
-    }
     int rank() const override { return rank_; }
     int size() const override { return static_cast<int>(ranks_.ranks_.size()); }
-    void* allocate(std::int64_t bytes) override;
+    void* allocate(std::int64_t bytes) override { return alone_->allocate(bytes); }
     std::unique_ptr<Communicator> group(GroupKind kind, std::span<const int> ranks) override;
     std::int64_t resident_bytes_of_others() const override { return 0; }
     void abandon(int exit_code) override { std::_Exit(exit_code); }
@@ -113,7 +110,7 @@ class Ranks {
    private:
     Ranks& ranks_;
     int rank_;
-    std::vector<void*> memory_;
+    const std::unique_ptr<World> alone_ = make_self_world({});  // all memory is this process's
   };
   struct Rank {
     Rank(Ranks& ranks, int number) : world(ranks, number) {}
@@ -306,16 +303,6 @@ class TurnsCommunicator : public Communicator {
   Request last_ = 0;
   std::map<Request, std::shared_ptr<bool>> open_;
 };
-
-void* Ranks::TurnsWorld::allocate(std::int64_t bytes) {
-  constexpr std::size_t alignment = 4096;
-  const std::size_t whole = (static_cast<std::size_t>(bytes) / alignment + 1) * alignment;
-  void* memory = std::aligned_alloc(alignment, whole);
-  if (memory == nullptr) throw std::bad_alloc();
-  std::memset(memory, 0, whole);
-  memory_.push_back(memory);
-  return memory;
-}
 
 std::unique_ptr<Communicator> Ranks::TurnsWorld::group(GroupKind kind, std::span<const int> ranks) {
   if (ranks.size() <= 1) return make_self_communicator();

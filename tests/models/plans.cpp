@@ -41,6 +41,15 @@ Plan small_plan(const Model& model, SmallDegrees degrees) {
   return plan;
 }
 
+Plan offloading_plan(const Model& model, SmallDegrees degrees, const std::string& offload,
+                     int horizon) {
+  Plan plan = small_plan(model, degrees);
+  plan.training.recompute = Recompute::full;
+  plan.parallelism.offload = offload;
+  plan.parallelism.offload_horizon = horizon;
+  return plan;
+}
+
 namespace {
 
 // Own batches in the layouts of SageMaker's library.

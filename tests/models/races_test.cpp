@@ -12,14 +12,6 @@ using namespace meshwright;
 
 namespace {
 
-Plan offloading(const Model& model, SmallDegrees degrees, const char* offload, int horizon) {
-  Plan plan = small_plan(model, degrees);
-  plan.training.recompute = Recompute::full;
-  plan.parallelism.offload = offload;
-  plan.parallelism.offload_horizon = horizon;
-  return plan;
-}
-
 constexpr ScheduleKind schedules[] = {ScheduleKind::gpipe, ScheduleKind::one_f_one_b,
                                       ScheduleKind::interleaved, ScheduleKind::zero_bubble};
 
@@ -99,7 +91,7 @@ TEST_CASE("nor can they where activations are offloaded", "[models][lower][races
           for (const int horizon : {1, 2, 3}) {
             if (gpipe && degrees.virtual_stages > 1) continue;
             const Model model = small_model(family);
-            Plan plan = offloading(model, degrees, offload, horizon);
+            Plan plan = offloading_plan(model, degrees, offload, horizon);
             if (gpipe) plan.parallelism.schedule = ScheduleKind::gpipe;
             plan.parallelism.sequence_parallel = degrees.tensor > 1 && gpipe;
             check(model, plan, plans);

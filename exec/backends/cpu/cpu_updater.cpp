@@ -13,7 +13,9 @@ class CpuUpdater : public Updater {
  public:
   CpuUpdater(const Training& training, ThreadPool& pool) : training_(training), pool_(pool) {}
 
-  void begin_step(std::int64_t step, double learning_rate) override { scalars_ = {step, learning_rate, 1}; }
+  void begin_step(std::int64_t step, double learning_rate) override {
+    scalars_ = {step, learning_rate, 1};
+  }
 
   void update_loss_scale(const StepSums& sums, float* scale) override {
     if (!std::isfinite(*sums.loss)) return;
