@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 
+#include "exec/comm/backoff.h"
 #include "exec/comm/combine.h"
 #include "exec/comm/self.h"
 #include "exec/comm/shared_group.h"

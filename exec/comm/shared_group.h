@@ -1,36 +1,18 @@
 // The shared-memory side of a process group on one host: where the peers' buffers are, and a
-// barrier. Waiting spins briefly and then gives the processor away, since there may be more ranks
-// than cores, until a deadline.
+// barrier.
 #pragma once
 
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <span>
 #include <vector>
 
+#include "exec/comm/backoff.h"
 #include "exec/comm/shared_segment.h"
 
 namespace meshwright {
-
-// Spins, then yields, then sleeps a little; calls `progress` meanwhile.
-class Backoff {
- public:
-  Backoff(const std::function<void()>& progress, double deadline_s)
-      : progress_(progress), deadline_s_(deadline_s) {}
-  [[nodiscard]] bool pause();  // false: the deadline is over
-
- private:
-  bool is_over();
-
-  const std::function<void()>& progress_;
-  double deadline_s_;
-  int count_ = 0;
-  double waited_s_ = 0;  // asleep; what comes before takes no time
-  std::chrono::steady_clock::time_point latest_;
-};
 
 // A buffer of some rank: which of its segments, and how far into it.
 struct SharedPlace {

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "exec/comm/shared_group.h"
+#include "exec/comm/backoff.h"
 #include "exec/comm/watchdog.h"
 #include "exec/launch/memory_file.h"
 #include "exec/launch/mpirun.h"
