@@ -37,7 +37,7 @@ std::string refusal(const std::function<void(json&)>& change) {
 TEST_CASE("every machine that comes with the program reads, and says where its numbers are from",
           "[hwprofiles]") {
   const auto names = list_machines();
-  CHECK(names.size() == 22);
+  CHECK(names.size() == 33);
   for (const std::string& name : names) {
     INFO(name);
     const Machine machine = load_machine(name);
@@ -62,6 +62,18 @@ TEST_CASE("machines have the numbers of their data sheets", "[hwprofiles]") {
   CHECK(p5.network.nics * p5.network.gbit_per_s_each == 3200);
   CHECK(p5.prices->on_demand_usd_per_hour == 55.04);
   CHECK(load_machine("dgx-2").gpus == 16);
+  // The sizes of a family differ in GPUs, network, host and price alone.
+  for (const auto& [name, gpus, gbit_per_s, usd] :
+       {std::tuple{"g5.xlarge", 1, 2.5, 1.006}, std::tuple{"g5.12xlarge", 4, 40.0, 5.672},
+        std::tuple{"g5.24xlarge", 4, 50.0, 8.144}, std::tuple{"g4dn.xlarge", 1, 5.0, 0.526},
+        std::tuple{"g4dn.8xlarge", 1, 50.0, 2.176}, std::tuple{"g4dn.metal", 8, 100.0, 7.824}}) {
+    INFO(name);
+    const Machine machine = load_machine(name);
+    CHECK(machine.gpus == gpus);
+    CHECK(machine.gpu.name == (std::string_view(name).starts_with("g5") ? "A10G" : "T4"));
+    CHECK(machine.network.nics * machine.network.gbit_per_s_each == gbit_per_s);
+    CHECK(machine.prices->on_demand_usd_per_hour == usd);
+  }
   CHECK(load_machine("dgx-1v").name == "dgx-1v-16gb");  // an alias
 }
 
