@@ -114,7 +114,8 @@ int run_calibrate(const Options& options) {
   if (shows_gpus(options) && options.ranks.value_or(1) > gpus_here())
     std::fprintf(stderr, "warning: %d ranks share %d GPU%s, which only tests want\n",
                  *options.ranks, gpus_here(), gpus_here() == 1 ? "" : "s");
-  const Machine machine = measure_this_computer(options, MeasureEffort::thorough);
+  const Machine machine = measure_this_computer(
+      options, options.quick ? MeasureEffort::quick : MeasureEffort::thorough);
   const std::filesystem::path path(options.local_profile);
   std::error_code error;
   if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), error);

@@ -33,7 +33,7 @@ constexpr Command commands[] = {
     {"validate", "FILES", "files of published measurements",
      "predicted against published measurements", "json profile", run_validate},
     {"calibrate", "", "", "measure this computer and write its profile",
-     "json profile ranks cpu as-rank", run_calibrate},
+     "json profile ranks cpu quick as-rank", run_calibrate},
     {"compile", "JOB", job_file, "the compiler's levels: what each pass saves, the largest batch",
      "json set profile measure dump", run_compile},
     {"tokenize", "FILES", "text files, one document each",

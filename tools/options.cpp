@@ -61,6 +61,7 @@ struct FlagOption {
 constexpr FlagOption flag_options[] = {
     {"json", &Options::json, "one JSON object on standard output and nothing else"},
     {"cpu", &Options::cpu, "measure the processor, not the GPUs"},
+    {"quick", &Options::quick, "measure in seconds, and so less of it and less exactly"},
     {"check-collectives", &Options::check_collectives,
      "compare what the ranks are about to do before each collective (slow)"},
     {"allow-mpi-options", &Options::allow_mpi_options,

@@ -28,6 +28,7 @@ struct Options {
   std::string to;                // export: folder
   std::string dump;              // compile: folder for the graph after each pass
   bool cpu = false;              // calibrate: the processor, whatever GPUs there are
+  bool quick = false;            // calibrate: in seconds
   bool measure = false;          // compile: run steps on this computer
   std::string checkpoint;        // export: one checkpoint, or the folder of a run
   bool allow_mpi_options = false;  // train
