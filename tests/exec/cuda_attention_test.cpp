@@ -6,6 +6,7 @@
 #include "exec/backends/cpu/cpu_backend.h"
 #include "tests/catch.h"
 #include "tests/exec/table_backend.h"
+#include "tests/sanitized.h"
 
 using namespace meshwright;
 
@@ -118,6 +119,7 @@ TEST_CASE("CUDA attention of a context group agrees at every step", "[exec][cuda
   // Tokens of a half: inside a block of four of dropout's random words, and in its bounds.
   const int half = GENERATE(3, 66, 68);
   const int rank = GENERATE(0, 2);
+  if (sanitized && (dtype == Dtype::f32) != (rank == 0)) return;
   Attributes a;
   a.micro_batch = half > 3 ? 1 : 2;
   a.sequence_length = 2 * half;

@@ -2,6 +2,7 @@
 #include "models/passes/recompute_budget.h"
 #include "sim/planner/sweep.h"
 #include "tests/catch.h"
+#include "tests/sanitized.h"
 #include "tests/sim/planned.h"
 
 using namespace meshwright;
@@ -11,11 +12,7 @@ namespace {
 
 // Every plan of hundreds is built and replayed; sanitizers, which slow that down tenfold, look at a
 // fifth of them.
-#ifdef __SANITIZE_ADDRESS__
-constexpr std::size_t thinned = 5;
-#else
-constexpr std::size_t thinned = 1;
-#endif
+constexpr std::size_t thinned = sanitized ? 5 : 1;
 
 }  // namespace
 

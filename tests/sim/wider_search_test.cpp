@@ -9,13 +9,14 @@
 #include "sim/predict/goodput.h"
 #include "tests/catch.h"
 #include "tests/fuzz/random_job.h"
+#include "tests/sanitized.h"
 
 using namespace meshwright;
 using nlohmann::json;
 
 namespace {
 
-constexpr int jobs = 200;
+constexpr int jobs = sanitized ? 20 : 200;
 
 // Few simulations, so that the first look at a cluster leaves much open.
 const SearchOptions few{
