@@ -71,6 +71,13 @@ struct NamedConstant {
 };
 std::vector<NamedConstant> named(KernelConstants& constants);
 
+// How well threads of a CPU share one kernel while other cores are as busy: its rate as a share of
+// `threads` times what one thread reaches at the same size. Sizes are those of the curves of Gpu.
+struct ThreadScaling {
+  int threads = 2;
+  EfficiencyCurve gemm, memory_bound, attention;
+};
+
 // One GPU, or one process of a CPU computer. Efficiencies are what a good kernel reaches; what
 // small or misaligned shapes lose is the business of sim/cost.
 struct Gpu {
@@ -88,8 +95,9 @@ struct Gpu {
   EfficiencyCurve memory_bound;  // share of the memory bandwidth against the bytes of one kernel
   EfficiencyCurve attention;     // share of the peak against the FLOPs of one head of one sequence,
                                  // for fused attention; no points: what sim/cost says of its kind
-  EfficiencyCurve attention_backward;  // no points: the same
-  double kernel_latency_s = 0;         // device time of a kernel that does nothing
+  EfficiencyCurve attention_backward;         // no points: the same
+  std::vector<ThreadScaling> thread_scaling;  // by number of threads; none: they share perfectly
+  double kernel_latency_s = 0;                // device time of a kernel that does nothing
   KernelConstants kernels;
 
   FlopPerSecond peak(Precision precision) const {

@@ -135,12 +135,29 @@ KernelConstants read_kernel_constants(Fields& efficiency) {
   return constants;
 }
 
+std::vector<ThreadScaling> read_thread_scaling(Fields& efficiency) {
+  std::vector<ThreadScaling> result;
+  for (Fields& fields : efficiency.objects("thread_scaling")) {
+    ThreadScaling scaling;
+    scaling.threads = count(fields, "threads", 2);
+    if (!result.empty() && scaling.threads <= result.back().threads)
+      fields.fail("threads", "must grow from entry to entry");
+    scaling.gemm = curve(fields, "gemm");
+    scaling.memory_bound = curve(fields, "memory_bound");
+    scaling.attention = curve(fields, "attention");
+    fields.done();
+    result.push_back(std::move(scaling));
+  }
+  return result;
+}
+
 void read_efficiency(Fields efficiency, Gpu& gpu) {
   gpu.gemm = curve(efficiency, "gemm");
   gpu.memory_bound = curve(efficiency, "memory_bound");
   if (efficiency.has("attention")) gpu.attention = curve(efficiency, "attention");
   if (efficiency.has("attention_backward"))
     gpu.attention_backward = curve(efficiency, "attention_backward");
+  if (efficiency.has("thread_scaling")) gpu.thread_scaling = read_thread_scaling(efficiency);
   gpu.kernel_latency_s = not_negative(efficiency, "kernel_latency_s");
   gpu.kernels = read_kernel_constants(efficiency);
   efficiency.done();

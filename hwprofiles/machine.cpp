@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 namespace meshwright {
 
@@ -43,6 +44,53 @@ std::vector<NamedConstant> named(KernelConstants& k) {
           {"layer_straggling", {&k.layer_straggling}}};
 }
 
+namespace {
+
+// At every size of either: f of what both say of it.
+template <typename F>
+EfficiencyCurve combined(const EfficiencyCurve& a, const EfficiencyCurve& b, const F& f) {
+  std::vector<double> sizes;
+  for (const EfficiencyCurve* curve : {&a, &b})
+    for (const EfficiencyCurve::Point& point : curve->points) sizes.push_back(point.x);
+  std::sort(sizes.begin(), sizes.end());
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+  EfficiencyCurve result;
+  for (const double size : sizes) result.points.push_back({size, f(a.at(size), b.at(size))});
+  return result;
+}
+
+// Between the numbers of threads that were measured linear in their logarithm, beyond the largest
+// constant. One thread shares with nobody.
+ThreadScaling scaling_of(const std::vector<ThreadScaling>& measured, int threads) {
+  ThreadScaling below{.threads = 1, .gemm = {}, .memory_bound = {}, .attention = {}};
+  for (const ThreadScaling& above : measured) {
+    if (above.threads <= threads) {
+      below = above;
+      continue;
+    }
+    const double share = std::log(static_cast<double>(threads) / below.threads) /
+                         std::log(static_cast<double>(above.threads) / below.threads);
+    const auto mix = [&](const EfficiencyCurve& a, const EfficiencyCurve& b) {
+      return combined(a, b, [&](double x, double y) { return x + share * (y - x); });
+    };
+    return {threads, mix(below.gemm, above.gemm), mix(below.memory_bound, above.memory_bound),
+            mix(below.attention, above.attention)};
+  }
+  return below;
+}
+
+void share_kernels(Gpu& device, int threads) {
+  const ThreadScaling scaling = scaling_of(device.thread_scaling, threads);
+  const auto scale = [](EfficiencyCurve& curve, const EfficiencyCurve& by) {
+    if (!curve.points.empty()) curve = combined(curve, by, std::multiplies<>());
+  };
+  scale(device.gemm, scaling.gemm);
+  scale(device.memory_bound, scaling.memory_bound);
+  scale(device.attention, scaling.attention);
+}
+
+}  // namespace
+
 Gpu Cluster::device() const {
   Gpu device = machine.gpu;
   if (machine.framework)
@@ -53,6 +101,7 @@ Gpu Cluster::device() const {
   const double threads = std::max(1.0, std::floor(device.sm_count / ranks_here));
   const double turns = std::max(1.0, ranks_here / device.sm_count);
   for (double& peak : device.peak_flop_per_s) peak *= threads / turns;
+  share_kernels(device, static_cast<int>(threads));
   device.sm_count = static_cast<int>(threads);
   device.memory_bytes /= ranks_here;
   device.memory_bandwidth_bytes_per_s /= ranks_here;

@@ -42,6 +42,11 @@ Json efficiency_block(const Gpu& gpu) {
   Json block = {{"gemm", to_json(gpu.gemm)},
                 {"memory_bound", to_json(gpu.memory_bound)},
                 {"kernel_latency_s", gpu.kernel_latency_s}};
+  for (const ThreadScaling& scaling : gpu.thread_scaling)
+    block["thread_scaling"].push_back({{"threads", scaling.threads},
+                                       {"gemm", to_json(scaling.gemm)},
+                                       {"memory_bound", to_json(scaling.memory_bound)},
+                                       {"attention", to_json(scaling.attention)}});
   KernelConstants constants = gpu.kernels;
   if (constants == KernelConstants()) return block;
   for (const NamedConstant& constant : named(constants)) {

@@ -9,14 +9,12 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "exec/backends/cpu/cpu_backend.h"
 #include "exec/comm/communicator.h"
 #include "exec/launch/memory_file.h"
 #include "exec/launch/mpirun.h"
 #include "exec/launch/run_folder.h"
 #include "hwprofiles/cores.h"
 #include "models/core/fields.h"
-#include "tools/process_memory.h"
 
 namespace meshwright {
 
@@ -35,21 +33,6 @@ double seconds_of(int runs, Communicator& group, const Collective& collective) {
     best = std::min(best, std::chrono::duration<double>(Clock::now() - begin).count());
   }
   return best;
-}
-
-// What a rank holds that is not in its arena: libraries, and the buffers of its first matrix
-// product.
-double resident_before_training(Backend& backend) {
-  constexpr std::int64_t size = 512;
-  const std::vector<TensorType> inputs(2, {Shape{size, size}, Dtype::f32}), outputs{inputs[0]};
-  std::vector<float> memory(size * size, 0.5F), result(size * size);
-  const std::vector<const void*> in{memory.data(), memory.data()};
-  const std::vector<void*> out{result.data()};
-  const Attributes attributes;
-  backend.run({Op::linear, attributes, inputs, outputs}, {in, out}, {});
-  backend.wait();
-  const auto own = static_cast<double>((memory.size() + result.size()) * sizeof(float));
-  return static_cast<double>(peak_resident_bytes()) - own;
 }
 
 bool has_mpi() {
@@ -92,18 +75,15 @@ std::optional<Fields> run_measured_ranks(const Options& options, int ranks,
 
 RankRates measure_ranks(const Options& options, int ranks) {
   std::optional<Fields> fields = run_measured_ranks(options, ranks, {"--cpu"});
-  if (!fields) return {5e-6, 2e9, 1e9, 50e6};
+  if (!fields) return {5e-6, 2e9, 1e9};
   return {fields->required<double>("latency_s"), fields->required<double>("bandwidth_bytes_per_s"),
-          fields->required<double>("copy_bandwidth_bytes_per_s"),
-          fields->required<double>("process_bytes")};
+          fields->required<double>("copy_bandwidth_bytes_per_s")};
 }
 
 // A ring all-reduce over n ranks has 2(n-1) rounds of bytes/n each, a gather or scatter half of
 // that: small ones show the latency of a round, large ones the bandwidth of a rank.
 int run_as_measured_rank(const Options& options) {
   const auto world = make_world("mpi");
-  const auto backend = make_cpu_backend(1);
-  const double idle = resident_before_training(*backend);
   std::vector<int> everybody(static_cast<std::size_t>(world->size()));
   std::iota(everybody.begin(), everybody.end(), 0);
   const auto group = world->group(GroupKind::world, everybody);
@@ -125,8 +105,7 @@ int run_as_measured_rank(const Options& options) {
   const nlohmann::json result = {
       {"latency_s", small / rounds},
       {"bandwidth_bytes_per_s", moved / std::max(large - small, 1e-9)},
-      {"copy_bandwidth_bytes_per_s", moved / std::max(gather + scatter - small, 1e-9)},
-      {"process_bytes", idle}};
+      {"copy_bandwidth_bytes_per_s", moved / std::max(gather + scatter - small, 1e-9)}};
   std::ofstream(options.rank_result) << result.dump() << "\n";
   return 0;
 }

@@ -18,7 +18,6 @@ struct RankRates {
   double latency_s = 0;                   // of one round of a collective
   double bandwidth_bytes_per_s = 0;       // of one rank in a large all-reduce
   double copy_bandwidth_bytes_per_s = 0;  // and in an all-gather and a reduce-scatter
-  double process_bytes = 0;               // resident memory of a rank that has done nothing yet
 };
 
 // Starts `ranks` of this program under mpirun as `calibrate --as-rank` with `more` options, and

@@ -10,6 +10,7 @@
 #include "models/core/error.h"
 #include "models/core/fields.h"
 #include "tests/catch.h"
+#include "tests/message_of.h"
 #include "tests/test_folder.h"
 
 using namespace meshwright;
@@ -129,6 +130,7 @@ TEST_CASE("a CPU computer is a machine too", "[hwprofiles]") {
   local.gpu.memory_bandwidth_bytes_per_s = 20e9;
   local.gpu.peak_flop_per_s[0] = 50e9;
   local.gpu.gemm = {{{1e6, 0.3}, {1e9, 0.9}}};
+  local.gpu.thread_scaling = {{2, {{{1e6, 0.6}}}, {{{1e5, 0.7}}}, {{{1e4, 0.8}}}}};
   local.shared_memory = SharedMemory{4e9, 6e9, 1e9};
   local.host = {2, 8e9, 0};
   local.concurrent_streams = false;
@@ -146,6 +148,16 @@ TEST_CASE("a CPU computer is a machine too", "[hwprofiles]") {
   CHECK(read.shared_memory->copy_bandwidth_bytes_per_s == 1e9);
   CHECK(read.gpu.gemm.at(1e9) == 0.9);
   CHECK_FALSE(read.prices);
+  REQUIRE(read.gpu.thread_scaling.size() == 1);
+  CHECK(read.gpu.thread_scaling[0].threads == 2);
+  CHECK(read.gpu.thread_scaling[0].gemm.at(1) == 0.6);
+  CHECK(read.gpu.thread_scaling[0].memory_bound.at(1) == 0.7);
+  CHECK(read.gpu.thread_scaling[0].attention.at(1) == 0.8);
+  local.gpu.thread_scaling.clear();  // as profiles of earlier versions
+  CHECK(machine_of_text(text_of(local), "earlier").gpu.thread_scaling.empty());
+  local.gpu.thread_scaling = {read.gpu.thread_scaling[0], read.gpu.thread_scaling[0]};
+  CHECK(message_of([&] { machine_of_text(text_of(local), "twice"); }) ==
+        "twice: /efficiency/thread_scaling/1/threads: must grow from entry to entry");
 }
 
 TEST_CASE("curves of attention survive a profile that is written and read", "[load]") {

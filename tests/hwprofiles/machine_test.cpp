@@ -38,6 +38,35 @@ TEST_CASE("a job's network stands in for the machine's, key by key", "[hwprofile
   CHECK(cluster.host_launch().value == Approx(cluster.machine.host.host_launch_us * 1e-6));
 }
 
+TEST_CASE("threads that share a kernel reach what was measured of as many", "[hwprofiles]") {
+  Machine machine;
+  machine.gpus = 64;
+  machine.gpu.kind = DeviceKind::cpu;
+  machine.gpu.sm_count = 8;
+  machine.gpu.peak_flop_per_s[0] = 10e9;
+  machine.gpu.memory_bandwidth_bytes_per_s = 24e9;
+  machine.gpu.gemm.points = {{1e4, 0.4}, {1e8, 0.8}};
+  machine.gpu.memory_bound.points = {{1e5, 1.0}};
+  machine.gpu.attention.points = {{1e6, 0.5}};
+  const auto rate_of = [&](int ranks, double flops) {
+    const Gpu device = Cluster{machine, 1, ranks, {}, {}}.device();
+    return device.peak(Precision::fp32).value * device.gemm.at(flops);
+  };
+  CHECK(rate_of(4, 1e4) == Approx(2 * 10e9 * 0.4));  // nothing measured
+  machine.gpu.thread_scaling = {{2, {{{1e4, 0.5}, {1e6, 1.0}}}, {{{1e4, 0.6}}}, {{{1e6, 0.8}}}},
+                                {8, {{{1e4, 0.125}, {1e6, 0.5}}}, {{{1e4, 0.2}}}, {{{1e6, 0.4}}}}};
+  CHECK(rate_of(8, 1e4) == Approx(10e9 * 0.4));      // one thread shares with nobody
+  CHECK(rate_of(4, 1e4) == Approx(10e9 * 0.4));      // two are no faster than one
+  CHECK(rate_of(4, 1e6) == Approx(2 * 10e9 * 0.6));  // between the points of the one curve
+  CHECK(rate_of(4, 1e8) == Approx(2 * 10e9 * 0.8));
+  CHECK(rate_of(1, 1e4) == Approx(10e9 * 0.4));  // nor are eight
+  CHECK(rate_of(1, 1e8) == Approx(8 * 10e9 * 0.8 * 0.5));
+  CHECK(rate_of(2, 1e8) == Approx(4 * 10e9 * 0.8 * 0.75));  // 4 is half way from 2 to 8
+  const Gpu four = Cluster{machine, 1, 2, {}, {}}.device();
+  CHECK(four.memory_bound.at(1e5) == Approx(0.4));
+  CHECK(four.attention.at(1e6) == Approx(0.5 * 0.6));
+}
+
 TEST_CASE("ranks of a CPU computer share its cores and memory", "[hwprofiles]") {
   Machine machine;
   machine.gpus = 64;

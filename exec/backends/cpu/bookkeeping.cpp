@@ -1,4 +1,5 @@
 // Clearing, the sum of the losses, the sum of squares of a gradient bucket.
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -44,7 +45,7 @@ template <typename T>
 void sum_of_squares(const KernelCall& k) {
   constexpr std::int64_t pieces = 256;
   const std::int64_t count = k.in_shape(0).elements();
-  const std::int64_t grain = (count + pieces - 1) / pieces;
+  const std::int64_t grain = std::max(elements_per_piece, (count + pieces - 1) / pieces);
   const T* x = k.in<T>(0);
   std::array<double, pieces> partial{};
   double* partials = partial.data();

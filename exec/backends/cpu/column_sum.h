@@ -10,13 +10,13 @@
 namespace meshwright::cpu {
 
 // sums[c] += the sum over r of term(r, c). Rows are added in order in groups of 64, and the groups
-// in order, which keeps rounding errors small over many rows.
+// in order, which keeps rounding errors small over many rows. Few rows of several tiles are one
+// piece.
 template <typename T, typename Term>
 void add_column_sums(ThreadPool& pool, std::int64_t rows, std::int64_t columns, T* sums,
                      const Term& term) {
-  constexpr std::int64_t tile = 64, group = 64;
-  parallel_for(pool, columns, tile, [=](std::int64_t begin, std::int64_t end) {
-    const std::int64_t width = end - begin;
+  constexpr std::int64_t tile = 64, group = 64, terms_per_piece = 16384;
+  const auto add_tile = [=](std::int64_t begin, std::int64_t width) {
     std::array<T, tile> total{};
     for (std::int64_t first = 0; first < rows; first += group) {
       std::array<T, tile> partial{};
@@ -28,6 +28,11 @@ void add_column_sums(ThreadPool& pool, std::int64_t rows, std::int64_t columns, 
       for (std::size_t c = 0; c < tile; ++c) total[c] += partial[c];
     }
     for (std::int64_t c = 0; c < width; ++c) sums[begin + c] += total[static_cast<std::size_t>(c)];
+  };
+  const std::int64_t tiles =
+      std::max<std::int64_t>(1, terms_per_piece / (tile * std::max(rows, std::int64_t{1})));
+  parallel_for(pool, columns, tiles * tile, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t at = begin; at < end; at += tile) add_tile(at, std::min(tile, end - at));
   });
 }
 

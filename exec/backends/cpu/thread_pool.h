@@ -19,21 +19,27 @@ class ThreadPool {
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
   // Calls piece(data, i) once for each i in [0, pieces), on any thread, and returns when all are
-  // done. Not to be called from inside a piece.
+  // done: a short loop is over before the other threads have woken up, and does not wait for them.
+  // Not to be called from inside a piece. At most 2^32 - 2 pieces.
   void run(std::int64_t pieces, void (*piece)(void* data, std::int64_t index), void* data);
 
  private:
+  using Piece = void (*)(void*, std::int64_t);
+
   void work();
+  void wake_workers(std::int64_t count);
   void take_pieces();
 
   std::vector<std::thread> workers_;
-  std::atomic<std::uint32_t> generation_{0};  // counts loops; a worker waits for it to change
-  std::atomic<int> busy_{0};                  // workers that have not finished the current loop
-  std::atomic<std::int64_t> next_{0};
+  std::atomic<std::uint32_t> begun_{0};  // counts loops; a worker waits for it to change
+  // The loop (upper half) and how many of its pieces are taken (lower half), in one: whoever comes
+  // late takes nothing of the loop after.
+  std::atomic<std::uint64_t> taken_{0};
+  std::atomic<std::int64_t> pieces_{0};
+  std::atomic<std::uint32_t> unfinished_{0};  // pieces of this loop
+  std::atomic<Piece> piece_{nullptr};
+  std::atomic<void*> data_{nullptr};
   std::atomic<bool> stop_{false};
-  std::int64_t pieces_ = 0;
-  void (*piece_)(void*, std::int64_t) = nullptr;
-  void* data_ = nullptr;
 };
 
 // Calls body(begin, end) for consecutive ranges of `grain` indices that cover [0, count).
