@@ -39,11 +39,11 @@ struct Row {
   const StageMemory& memory() const {
     return *std::ranges::max_element(report.prediction.memory, {}, &StageMemory::peak_bytes);
   }
-  // How many times as large as the plan's the largest batch is.
-  double factor() const {
-    return static_cast<double>(report.largest.micro_batch) / plan().training.micro_batch;
-  }
 };
+
+const std::string& word_of(MemoryOf whose) {
+  return memory_of_names()[static_cast<std::size_t>(whose)];
+}
 
 json pass_json(const PassEffect& pass) {
   const GraphSize &before = pass.before, &after = pass.after;
@@ -59,16 +59,27 @@ json pass_json(const PassEffect& pass) {
           {"compute_after_s", after.work.time_s}};
 }
 
-json largest_json(const Row& row) {
-  if (row.report.largest.micro_batch == 0) return nullptr;
-  const Training& training = row.plan().training;
-  return {{"micro_batch", row.report.largest.micro_batch},
-          {"global_batch",
-           with_micro_batch(row.plan(), row.report.largest.micro_batch).training.global_batch},
-          {"peak_memory_bytes", row.report.largest.peak_memory_bytes},
-          {"learning_rate_linear", linear_learning_rate(training.learning_rate, row.factor())},
-          {"learning_rate_square_root",
-           square_root_learning_rate(training.learning_rate, row.factor())}};
+// How many times as large as the plan's a batch is.
+double growth(const Plan& plan, const LargestBatch& largest) {
+  return static_cast<double>(largest.micro_batch) / plan.training.micro_batch;
+}
+
+json largest_json(const Plan& plan, const LargestBatch& largest) {
+  if (largest.micro_batch == 0) return nullptr;
+  const double rate = plan.training.learning_rate, k = growth(plan, largest);
+  return {{"micro_batch", largest.micro_batch},
+          {"global_batch", with_micro_batch(plan, largest.micro_batch).training.global_batch},
+          {"peak_memory_bytes", largest.peak_memory_bytes},
+          {"learning_rate_linear", linear_learning_rate(rate, k)},
+          {"learning_rate_square_root", square_root_learning_rate(rate, k)}};
+}
+
+json frameworks_json(const Plan& plan, const std::vector<FrameworkBatch>& batches) {
+  json list = json::array();
+  for (const FrameworkBatch& batch : batches)
+    list.push_back(
+        {{"memory_of", word_of(batch.whose)}, {"largest", largest_json(plan, batch.largest)}});
+  return list;
 }
 
 json row_json(const Row& row) {
@@ -90,7 +101,7 @@ json row_json(const Row& row) {
       {"memory", memory},
       {"compile_wall_s", row.report.compile_s},
       {"passes", passes},
-      {"largest", largest_json(row)}};
+      {"largest", largest_json(row.plan(), row.report.largest)}};
 }
 
 Table level_table(const std::vector<Row>& rows, bool measured) {
@@ -139,23 +150,22 @@ Table memory_table(const std::vector<Row>& rows) {
   return table;
 }
 
-Table largest_table(const std::vector<Row>& rows) {
+// By this engine at each level, and by the frameworks of which it is known.
+Table largest_table(const std::vector<Row>& rows, const std::vector<FrameworkBatch>& frameworks) {
   Table table(
       {"largest batch", "micro-batch", "global batch", "peak", "rate x k", "rate x sqrt k"});
-  for (const Row& row : rows) {
-    const LargestBatch& largest = row.report.largest;
-    if (largest.micro_batch == 0) {
-      table.add({row.level(), "none fits"});
-      continue;
-    }
-    const double rate = row.plan().training.learning_rate;
-    const Plan larger = with_micro_batch(row.plan(), largest.micro_batch);
-    table.add({row.level(), std::to_string(largest.micro_batch),
-               std::to_string(larger.training.global_batch),
+  const auto add = [&](const std::string& name, const Plan& plan, const LargestBatch& largest) {
+    if (largest.micro_batch == 0) return table.add({name, "none fits"});
+    const double rate = plan.training.learning_rate, k = growth(plan, largest);
+    table.add({name, std::to_string(largest.micro_batch),
+               std::to_string(with_micro_batch(plan, largest.micro_batch).training.global_batch),
                show_bytes(static_cast<double>(largest.peak_memory_bytes)),
-               fmt::format("{:.3e}", linear_learning_rate(rate, row.factor())),
-               fmt::format("{:.3e}", square_root_learning_rate(rate, row.factor()))});
-  }
+               fmt::format("{:.3e}", linear_learning_rate(rate, k)),
+               fmt::format("{:.3e}", square_root_learning_rate(rate, k))});
+  };
+  for (const Row& row : rows) add(row.level(), row.plan(), row.report.largest);
+  for (const FrameworkBatch& batch : frameworks)
+    add(word_of(batch.whose), rows.front().plan(), batch.largest);
   return table;
 }
 
@@ -203,7 +213,7 @@ std::string idle_passes_text(const std::vector<PassEffect>& passes) {
 }
 
 std::string text_of(const Job& job, const Chosen& chosen, const std::vector<Row>& rows,
-                    bool measured) {
+                    const std::vector<FrameworkBatch>& frameworks, bool measured) {
   const Training& training = chosen.prepared.plan.training;
   std::string text = fmt::format(
       "model    {}   {} parameters   {}   sequence {}   global batch {}\n", job.model.name,
@@ -215,7 +225,7 @@ std::string text_of(const Job& job, const Chosen& chosen, const std::vector<Row>
   text += "plan     " + short_plan_text(chosen.prepared.plan) + "\n\n";
   text += level_table(rows, measured).text() + "\n";
   text += memory_table(rows).text() + "\n";
-  text += largest_table(rows).text() + "\n";
+  text += largest_table(rows, frameworks).text() + "\n";
   text += "Passes, on the graph of one micro-batch: what there is after each, and its change\n";
   for (const Row& row : rows)
     text += "\n" + pass_table(row).text() + idle_passes_text(row.report.passes);
@@ -260,8 +270,10 @@ int run_compile(const Options& options) {
       row.measured_step_s =
           measured_step_seconds(options, job, chosen.cluster, row.report.prepared);
   }
+  const Plan& plan = rows.front().plan();
+  const auto frameworks = framework_batches(job.model, plan, chosen.cluster);
   if (!options.json) {
-    print_to(stdout, "{}", text_of(job, chosen, rows, options.measure));
+    print_to(stdout, "{}", text_of(job, chosen, rows, frameworks, options.measure));
     return done;
   }
   json list = json::array();
@@ -271,7 +283,8 @@ int run_compile(const Options& options) {
               {"count", chosen.count},
               {"parallelism", to_json(chosen.prepared.plan.parallelism)},
               {"training", to_json(chosen.prepared.plan.training)},
-              {"levels", list}});
+              {"levels", list},
+              {"frameworks", frameworks_json(plan, frameworks)}});
   return done;
 }
 

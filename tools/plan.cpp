@@ -36,6 +36,7 @@ json plan_json(const Job& job, const RankedPlan& ranked) {
           {"step_time_s", p.step_time_s},
           {"tokens_per_s", p.tokens_per_s},
           {"peak_memory_bytes", p.peak_memory_bytes},
+          {"framework_memory", framework_json(p)},
           {"usd_per_hour", p.usd_per_hour ? json(*p.usd_per_hour) : json(nullptr)},
           {"usd_per_million_tokens",
            p.usd_per_million_tokens ? json(*p.usd_per_million_tokens) : json(nullptr)},
@@ -74,12 +75,17 @@ std::string money(const std::optional<double>& usd, int digits) {
   return usd ? fmt::format("${:.{}f}", *usd, digits) : "-";
 }
 
-// Where the most tokens are best, how many they are.
+// Where the most tokens are best, how many they are; where a framework's memory decides what fits,
+// that beside this engine's.
 Table table_of(const Job& job, const SearchResult& result, int top) {
   const bool counts_tokens = job.objective.minimize == "tokens";
   std::vector<std::string> head = {"", "cluster", "plan", "step", "tokens/s"};
   if (counts_tokens) head.emplace_back("tokens");
-  head.insert(head.end(), {"MFU", "memory", "$/h", "$/M tokens", ""});
+  const MemoryOf whose = job.plan.training.memory_of;
+  head.insert(head.end(), {"MFU", "memory"});
+  if (whose != MemoryOf::engine)
+    head.push_back(memory_of_names()[static_cast<std::size_t>(whose)] + "'s");
+  head.insert(head.end(), {"$/h", "$/M tokens", ""});
   Table table(head);
   int rank = 0;
   for (const RankedPlan& ranked : result.plans) {
@@ -93,9 +99,10 @@ Table table_of(const Job& job, const SearchResult& result, int top) {
           whole_job(job.objective, ranked.plan.training, ranked.cluster, useful_step_time_s(p))
               .tokens));
     row.insert(row.end(),
-               {show_percent(p.mfu), show_bytes(static_cast<double>(p.peak_memory_bytes)),
-                money(p.usd_per_hour, 2), money(p.usd_per_million_tokens, 4),
-                ranked.pareto ? "pareto" : ""});
+               {show_percent(p.mfu), show_bytes(static_cast<double>(p.peak_memory_bytes))});
+    if (p.framework) row.push_back(show_bytes(static_cast<double>(p.framework->fit.bytes)));
+    row.insert(row.end(), {money(p.usd_per_hour, 2), money(p.usd_per_million_tokens, 4),
+                           ranked.pareto ? "pareto" : ""});
     table.add(std::move(row));
   }
   return table;

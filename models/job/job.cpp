@@ -176,8 +176,9 @@ void check_open_job(const Job& job) {
   p.active_microbatches = 0;
   p.partitioner = Partitioner::chain;
   p.manual_stage.clear();
-  if (job.is_auto("training.precision") && plan.training.loss_scale)
-    plan.training.precision = Precision::fp16;
+  const bool needs_16_bits =
+      plan.training.loss_scale || plan.training.memory_of != MemoryOf::engine;
+  if (job.is_auto("training.precision") && needs_16_bits) plan.training.precision = Precision::fp16;
   verify(plan, job.model.sizes());
   check_passes_off(plan.training);
 }
@@ -200,6 +201,17 @@ void warn_oversubscribed(Job& job, const ChosenCluster& cluster) {
       processes > cluster.facts.gpus)
     job.warnings.push_back(fmt::format("{}: {} processes share {} cores of {}", job.file, processes,
                                        cluster.facts.gpus, cluster.machine));
+}
+
+// Where a framework's memory is meant, only cuts are looked for of which that is known.
+void leave_out_unknown_memory(Job& job) {
+  if (job.plan.training.memory_of == MemoryOf::engine) return;
+  std::erase_if(job.autos, [](const std::string& key) {
+    return (key.starts_with("parallelism.") && key != "parallelism.data") ||
+           key.starts_with("training.recompute");
+  });
+  if (job.autos.erase("training.attention") > 0)
+    job.plan.training.attention = AttentionKernel::unfused;
 }
 
 void read_small_sections(Fields& fields, Job& job) {
@@ -291,6 +303,7 @@ Job read_whole_job(const json& value, const std::string& file, const std::string
   const ChosenCluster cluster = read_cluster(fields, job, lookup);
   if (fields.has("compiler_config")) read_compiler_config(fields, cluster, job);
   read_cut(fields, cluster, job);
+  leave_out_unknown_memory(job);
   read_small_sections(fields, job);
   check_job(fields, cluster, lookup, job);
   return job;

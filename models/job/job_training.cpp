@@ -116,6 +116,7 @@ void read_training(Fields fields, Job& job) {
     take_word(fields, "attention", "attention", attention_names(), training.attention);
   if (!take_auto(fields, "compiler", "training", job))
     take_word(fields, "compiler", "compiler level", compiler_names(), training.compiler);
+  take_word(fields, "memory_of", "memory", memory_of_names(), training.memory_of);
   training.passes_off =
       fields.optional<std::vector<std::string>>("passes_off", training.passes_off);
   take(fields, "fuse_gradient_accumulation", training.fuse_gradient_accumulation);

@@ -84,6 +84,11 @@ const std::vector<std::string>& compiler_names() {
   return names;
 }
 
+const std::vector<std::string>& memory_of_names() {
+  static const std::vector<std::string> names = {"engine", "pytorch", "xla"};
+  return names;
+}
+
 const std::vector<std::string>& learning_rate_schedule_names() {
   static const std::vector<std::string> names = {"constant", "linear", "cosine"};
   return names;
@@ -107,6 +112,7 @@ json to_json(const Training& t) {
       {"attention", word(attention_names(), t.attention)},
       {"optimizer", word(optimizer_names(), t.optimizer)},
       {"compiler", word(compiler_names(), t.compiler)},
+      {"memory_of", word(memory_of_names(), t.memory_of)},
       {"fuse_gradient_accumulation", t.fuse_gradient_accumulation},
       {"steps", t.steps},
       {"seed", t.seed},

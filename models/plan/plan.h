@@ -30,6 +30,14 @@ enum class Partitioner : std::uint8_t {
 // How a tensor group shares the work (models/passes/split_tensors.h).
 enum class TensorLayout : std::uint8_t { megatron, speed, memory };
 
+// Whose memory decides what fits: this engine's, or that of a framework that would run the job
+// (sim/compile/framework_memory.h).
+enum class MemoryOf : std::uint8_t {
+  engine,
+  pytorch,  // mixed precision by autocast, operation by operation
+  xla       // the same step as one program of PyTorch/XLA
+};
+
 struct LossScale {
   bool dynamic = false;
   double initial = 1, factor = 2, minimum = 1;
@@ -53,6 +61,7 @@ struct Training {
   AttentionKernel attention = AttentionKernel::flash2;
   OptimizerKind optimizer = OptimizerKind::adamw;
   CompilerLevel compiler = CompilerLevel::fused;
+  MemoryOf memory_of = MemoryOf::engine;
   std::vector<std::string>
       passes_off;  // optional passes of the compiler that are left out, by name
   bool fuse_gradient_accumulation = true;
@@ -176,6 +185,7 @@ const std::vector<std::string>& optimizer_names();
 const std::vector<std::string>& attention_names();
 const std::vector<std::string>& tensor_layout_names();  // megatron speed memory
 const std::vector<std::string>& compiler_names();
+const std::vector<std::string>& memory_of_names();
 const std::vector<std::string>& learning_rate_schedule_names();
 
 }  // namespace meshwright

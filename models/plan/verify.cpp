@@ -300,6 +300,29 @@ void check_amounts(const Parallelism& p) {
   at_least("parallelism/persistence_threshold", p.persistence_threshold, 0);
 }
 
+// What the model of a framework's memory covers (sim/compile/autocast_memory.h).
+void check_memory_of(const Plan& plan) {
+  const Training& t = plan.training;
+  const Parallelism& p = plan.parallelism;
+  if (t.memory_of == MemoryOf::engine) return;
+  const bool mixed = t.precision == Precision::fp16 || t.precision == Precision::bf16;
+  const bool adam = t.optimizer == OptimizerKind::adam || t.optimizer == OptimizerKind::adamw;
+  const bool repeats = t.recompute != Recompute::none || !t.recompute_modules.empty() ||
+                       t.recompute_budget.has_value();
+  const std::pair<bool, std::string_view> rules[] = {
+      {p.pipeline * p.tensor * p.context * p.expert * p.shard > 1 || p.zero_stage > 0,
+       "data parallelism alone (zero_stage 0)"},
+      {!mixed, "precision fp16 or bf16"},
+      {!adam, "optimizer adamw or adam"},
+      {t.attention != AttentionKernel::unfused, "attention 'unfused'"},
+      {repeats || p.offload != "none", "no recomputation and no offloading"}};
+  for (const auto& [broken, needed] : rules)
+    if (broken)
+      refuse("training/memory_of",
+             fmt::format("what '{}' holds is known of {}; use that, or 'engine'",
+                         memory_of_names()[static_cast<std::size_t>(t.memory_of)], needed));
+}
+
 void check_loss_scale(const Training& t) {
   if (!t.loss_scale) return;
   if (t.precision != Precision::fp16)
@@ -404,6 +427,7 @@ void verify(const Plan& plan, const ModelSizes& model) {
   check_schedule(plan, model);
   check_partition(plan.parallelism);
   check_amounts(plan.parallelism);
+  check_memory_of(plan);
   check_offload(plan, model);
   check_supported(plan, model);
   if (std::find(placements().begin(), placements().end(), plan.parallelism.placement) ==

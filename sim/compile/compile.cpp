@@ -59,8 +59,19 @@ LevelReport compile_at(CompilerLevel level, const Model& model, Plan plan, const
     const KernelWork step = work_of_step(program, cost);
     if (step.kernels > report.step.kernels) report.step = step;
   }
+  plan.training.memory_of = MemoryOf::engine;
   report.largest = largest_micro_batch(model, plan, cluster);
   return report;
+}
+
+std::vector<FrameworkBatch> framework_batches(const Model& model, const Plan& plan,
+                                              const Cluster& cluster) {
+  std::vector<FrameworkBatch> batches;
+  if (!cluster.machine.framework) return batches;
+  for (const MemoryOf whose : {MemoryOf::pytorch, MemoryOf::xla})
+    if (const auto known = with_memory_of(whose, model, plan))
+      batches.push_back({whose, largest_framework_batch(model, *known, cluster)});
+  return batches;
 }
 
 double linear_learning_rate(double rate, double factor) { return rate * factor; }

@@ -28,13 +28,21 @@ struct PassEffect {
   double seconds = 0;  // that the pass and the check of its graph took
 };
 
+struct FrameworkBatch {
+  MemoryOf whose = MemoryOf::pytorch;
+  LargestBatch largest;
+};
+// Of each framework whose memory is known for the plan on this machine; its attention is unfused.
+std::vector<FrameworkBatch> framework_batches(const Model& model, const Plan& plan,
+                                              const Cluster& cluster);
+
 struct LevelReport {
   Prepared prepared;
   Prediction prediction;
   KernelWork step;  // of the rank that launches most kernels; its time without waiting
   std::vector<PassEffect> passes;
   double compile_s = 0;  // of all passes
-  LargestBatch largest;
+  LargestBatch largest;  // in this engine's memory
 };
 
 // `plan` is settled, with its stages filled in; its level is replaced. `observe` sees the graph

@@ -11,9 +11,9 @@ namespace {
 
 constexpr int most = 1 << 20;
 
-Fit fit_of(const Model& model, const Plan& plan, int micro_batch, const Cluster& cluster) {
+MemoryFit fit_of(const Model& model, const Plan& plan, int micro_batch, const Cluster& cluster) {
   const Prepared prepared = prepare(model, with_micro_batch(plan, micro_batch), cluster);
-  Fit fit;
+  MemoryFit fit;
   for (const StageMemory& stage : stage_memory(prepared.stages, prepared.plan, cluster))
     fit.bytes = std::max(fit.bytes, stage.peak_bytes);
   const std::int64_t on_host = host_memory_bytes(prepared.stages, prepared.plan, cluster);
@@ -43,9 +43,9 @@ Plan with_micro_batch(Plan plan, int micro_batch) {
 }
 
 // The line through the two ends of what is still open hits the answer after a few tries.
-LargestBatch largest_that_fits(std::int64_t limit, const std::function<Fit(int)>& fit) {
+LargestBatch largest_that_fits(std::int64_t limit, const std::function<MemoryFit(int)>& fit) {
   int low = 1, high = 2;
-  Fit at_low = fit(low), at_high;
+  MemoryFit at_low = fit(low), at_high;
   if (!at_low.fits) return {};
   while ((at_high = fit(high)).fits) {
     if (high >= most) return {high, at_high.bytes};
@@ -60,7 +60,7 @@ LargestBatch largest_that_fits(std::int64_t limit, const std::function<Fit(int)>
     std::int64_t middle = low + (high - low) / 2;
     if (!halve && rise > 0) middle = low + (limit - at_low.bytes) * (high - low) / rise;
     const int next = static_cast<int>(std::clamp<std::int64_t>(middle, low + 1, high - 1));
-    const Fit at_next = fit(next);
+    const MemoryFit at_next = fit(next);
     (at_next.fits ? low : high) = next;
     (at_next.fits ? at_low : at_high) = at_next;
   }

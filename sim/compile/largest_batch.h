@@ -10,7 +10,7 @@
 
 namespace meshwright {
 
-struct Fit {
+struct MemoryFit {
   bool fits = false;
   std::int64_t bytes = 0;  // what it needs
 };
@@ -22,7 +22,7 @@ struct LargestBatch {
 
 // The largest count from 1 on that fits into `limit` bytes; 0: none. What it needs grows with the
 // count, nearly in a straight line.
-LargestBatch largest_that_fits(std::int64_t limit, const std::function<Fit(int)>& fit);
+LargestBatch largest_that_fits(std::int64_t limit, const std::function<MemoryFit(int)>& fit);
 
 // `plan` is legal, with its stages filled in. Everything but micro_batch and global_batch stays,
 // the number of micro-batches too.

@@ -275,11 +275,20 @@ bool ClusterSearch::known_not_to_fit(const Candidate& candidate) {
   });
 }
 
-void ClusterSearch::note_miss(const Candidate& candidate, double bytes) {
+// What decides whether a plan that is built fits.
+ClusterSearch::Need ClusterSearch::need_of(const Prepared& prepared) const {
+  if (const auto& framework = prepared.framework)
+    return {static_cast<double>(framework->fit.bytes), framework->limit_bytes, framework->fit.fits};
+  const double peak = peak_of(stage_memory(prepared.stages, prepared.plan, cluster_));
+  return {peak, limit_, peak <= limit_};
+}
+
+void ClusterSearch::note_miss(const Candidate& candidate, const Need& need) {
   ++rejected_[no_memory];
   too_large_.push_back(candidate);
-  if (!closest_ || bytes < closest_->peak_memory_bytes)
-    closest_ = ClosestMiss{to_plan(candidate, base_), machine_, cluster_.hosts, bytes, limit_};
+  if (!closest_ || need.bytes < closest_->peak_memory_bytes)
+    closest_ = ClosestMiss{to_plan(candidate, base_), machine_, cluster_.hosts, need.bytes,
+                           need.limit_bytes};
 }
 
 // Nothing, and a rejection, where the job's budget for activations is too small for this plan.
@@ -311,10 +320,10 @@ void ClusterSearch::evaluate(const Entry& entry) {
   const auto built = build(plan);
   if (!built) return;
   const Prepared& prepared = *built;
-  const double peak = peak_of(stage_memory(prepared.stages, prepared.plan, cluster_));
+  const Need need = need_of(prepared);
   const auto on_host =
       static_cast<double>(host_memory_bytes(prepared.stages, prepared.plan, cluster_));
-  if (peak > limit_) return note_miss(entry.candidate, peak);
+  if (!need.fits) return note_miss(entry.candidate, need);
   if (on_host > cluster_.machine.host.memory_bytes) {
     ++rejected_["what is offloaded does not fit in the hosts' memory"];
     return;
@@ -348,10 +357,10 @@ void ClusterSearch::measure_closest_miss() {
   Job decided = job_;
   decided.plan = to_plan(nearest_->candidate, base_);
   const Plan plan = settle(decided, cluster_.ranks(), facts_);
-  if (const auto prepared = build(plan))
-    closest_ =
-        ClosestMiss{plan, machine_, cluster_.hosts,
-                    peak_of(stage_memory(prepared->stages, prepared->plan, cluster_)), limit_};
+  if (const auto prepared = build(plan)) {
+    const Need need = need_of(*prepared);
+    closest_ = ClosestMiss{plan, machine_, cluster_.hosts, need.bytes, need.limit_bytes};
+  }
 }
 
 }  // namespace meshwright

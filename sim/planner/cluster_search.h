@@ -55,7 +55,12 @@ class ClusterSearch {
   std::optional<Prepared> build(const Plan& plan);
   void evaluate(const Entry& entry);
   bool known_not_to_fit(const Candidate& candidate);
-  void note_miss(const Candidate& candidate, double bytes);
+  struct Need {
+    double bytes = 0, limit_bytes = 0;
+    bool fits = false;
+  };
+  Need need_of(const Prepared& prepared) const;
+  void note_miss(const Candidate& candidate, const Need& need);
   void measure_closest_miss();
 
   const Job& job_;

@@ -47,7 +47,11 @@ void add_memory(const Prepared& prepared, const Cluster& cluster, Prediction& re
   result.memory_limit_bytes = cluster.device().memory_bytes;
   result.host_memory_bytes = host_memory_bytes(prepared.stages, prepared.plan, cluster);
   result.host_memory_limit_bytes = cluster.machine.host.memory_bytes;
-  result.fits = static_cast<double>(result.peak_memory_bytes) <= result.memory_limit_bytes &&
+  result.framework = prepared.framework;
+  const bool fits_device =
+      result.framework ? result.framework->fit.fits
+                       : static_cast<double>(result.peak_memory_bytes) <= result.memory_limit_bytes;
+  result.fits = fits_device &&
                 static_cast<double>(result.host_memory_bytes) <= result.host_memory_limit_bytes;
 }
 
@@ -108,6 +112,8 @@ Prepared prepare(const Model& model, Plan plan, const Cluster& cluster) {
       prepared.graph = run_passes(build_graph(model, plan.training), plan);
   }
   prepared.stages = lower(prepared.graph, plan);
+  if (plan.training.memory_of != MemoryOf::engine)
+    prepared.framework = framework_use(model, plan.training, cluster);
   prepared.plan = std::move(plan);
 #ifndef NDEBUG
   verify(prepared.stages);

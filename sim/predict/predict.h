@@ -11,6 +11,7 @@
 #include "models/importers/model.h"
 #include "models/plan/plan.h"
 #include "models/plan/program.h"
+#include "sim/compile/framework_memory.h"
 #include "sim/replay/replay.h"
 
 namespace meshwright {
@@ -21,6 +22,7 @@ struct Prepared {
   Plan plan;
   Graph graph;
   std::vector<Program> stages;
+  std::optional<FrameworkUse> framework;  // where training.memory_of names one
 };
 
 // Builds the graph, partitions it with the cluster's costs (unless plan.stage_of_unit is given),
@@ -62,6 +64,7 @@ struct Prediction {
   bool fits = true;
   double memory_limit_bytes = 0;  // of one GPU
   std::int64_t peak_memory_bytes = 0;
+  std::optional<FrameworkUse> framework;  // decides `fits` where training.memory_of names one
   std::vector<StageMemory> memory;
   std::int64_t host_memory_bytes = 0;  // what the ranks of the fullest host keep in its memory
   double host_memory_limit_bytes = 0;

@@ -1,12 +1,13 @@
 #include "sim/validate/largest_batch.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "models/core/error.h"
 #include "models/job/job.h"
-#include "sim/compile/autocast_memory.h"
+#include "sim/compile/framework_memory.h"
 #include "sim/compile/largest_batch.h"
 #include "sim/planner/clusters.h"
 
@@ -15,14 +16,6 @@ namespace meshwright {
 namespace {
 
 using nlohmann::json;
-
-// What libraries leave of a GPU to a framework's allocator.
-double usable_bytes(const Machine& machine, bool several) {
-  const FrameworkMemory& framework = *machine.framework;
-  const LibraryOverheads& overheads = machine.overheads;
-  return framework.capacity_bytes - framework.context_bytes - overheads.workspace_bytes -
-         (several ? overheads.communicator_bytes : 0);
-}
 
 // As the config.json of the models that can be predicted have it.
 double dropout_of(const std::string& model) {
@@ -78,16 +71,11 @@ std::string zoo_model_of(const std::string& published) {
 }
 
 BatchPrediction predict_largest_batch(const LargestBatchRow& row, const Machine& machine) {
-  if (!machine.framework)
-    throw InputError(machine.name +
-                     ": its profile does not say what a framework finds of its memory");
   const Job job = job_of(row, machine);
   Cluster cluster = make_cluster(job.cluster, machine, 1);
   const bool several = cluster.ranks() > 1;
-  const double usable = usable_bytes(machine, several);
-  const auto all = static_cast<std::int64_t>(usable);
-  // Of what a compiler lays out in advance no more is lost than an allocator loses at its best.
-  const auto laid_out = static_cast<std::int64_t>(usable * (1 - machine.framework->allocator_loss));
+  const double eager_limit = framework_limit_bytes(machine, MemoryOf::pytorch, several);
+  const double compiled_limit = framework_limit_bytes(machine, MemoryOf::xla, several);
   const Plan plan = settle(job, cluster.ranks(), facts_of(machine));
   const std::optional<int> source_length = source_length_of(row, job.model);
   const auto graph_of = [&](int batch) {
@@ -96,24 +84,18 @@ BatchPrediction predict_largest_batch(const LargestBatchRow& row, const Machine&
     Graph graph = build_graph(job.model, training);
     return source_length ? with_source_length(std::move(graph), *source_length) : graph;
   };
-  const Framework framework{.gradient_buckets = several,
-                            .softmax_keeps_input = is_before(row.framework, {1, 11})};
-  // torch_xla reduces gradients where they are, when no activation is left.
-  const Framework compiler{.execution = Execution::compiled,
-                           .keeps_random_bits = is_before(row.framework, {1, 13})};
-  const auto eager = [&](int batch) {
-    const Graph graph = graph_of(batch);
-    return Fit{autocast_fits(graph, framework, all), autocast_peak_bytes(graph, framework)};
+  Framework framework = framework_of(MemoryOf::pytorch, several);
+  framework.softmax_keeps_input = is_before(row.framework, {1, 11});
+  Framework compiler = framework_of(MemoryOf::xla, several);
+  compiler.keeps_random_bits = is_before(row.framework, {1, 13});
+  const auto largest = [&](const Framework& of, double limit) {
+    const auto fit = [&](int batch) { return fit_of_framework(graph_of(batch), of, limit); };
+    return largest_that_fits(static_cast<std::int64_t>(limit), fit).micro_batch;
   };
-  const auto compiled = [&](int batch) {
-    const std::int64_t bytes = autocast_peak_bytes(graph_of(batch), compiler);
-    return Fit{bytes <= laid_out, bytes};
-  };
-  cluster.machine.gpu.memory_bytes = static_cast<double>(laid_out);
+  cluster.machine.gpu.memory_bytes = std::floor(compiled_limit);
   cluster.machine.overheads = {};
-  BatchPrediction prediction{largest_that_fits(all, eager).micro_batch,
-                             largest_that_fits(laid_out, compiled).micro_batch,
-                             {}};
+  BatchPrediction prediction{
+      largest(framework, eager_limit), largest(compiler, compiled_limit), {}};
   if (!source_length) prediction.full = largest_micro_batch(job.model, plan, cluster).micro_batch;
   return prediction;
 }

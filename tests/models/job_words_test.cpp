@@ -158,6 +158,7 @@ TEST_CASE("each word of the documentation is understood, and no other", "[models
         if (word == "interleaved") job["parallelism"]["virtual_stages"] = 2;
         if (word == "whole") job["parallelism"]["zero_stage"] = 1;
         if (word == "fp8") job["cluster"]["machine"] = "p5.48xlarge";
+        if (row.key == "memory_of") job.erase("parallelism");
         INFO(section << "/" << row.key << ": " << word);
         const json found = section_of(read(job), section)[row.key];
         CHECK(found == (word == "each" ? "full" : word));
@@ -230,6 +231,15 @@ TEST_CASE("each word means what it says", "[models][job][docs]") {
   CHECK(with("attention", "flash2").attention == AttentionKernel::flash2);
   CHECK(with("compiler", "none").compiler == CompilerLevel::none);
   CHECK(with("compiler", "full").compiler == CompilerLevel::full);
+  const auto in_memory_of = [](const char* whose) {
+    json job = base_job();
+    job.erase("parallelism");
+    job["training"]["memory_of"] = whose;
+    return read(job).plan.training.memory_of;
+  };
+  CHECK(in_memory_of("engine") == MemoryOf::engine);
+  CHECK(in_memory_of("pytorch") == MemoryOf::pytorch);
+  CHECK(in_memory_of("xla") == MemoryOf::xla);
   CHECK(with("precision", "fp16").precision == Precision::fp16);
   CHECK(with("precision", "tf32").precision == Precision::tf32);
   CHECK(with("precision", "bf16").precision == Precision::bf16);

@@ -1,10 +1,14 @@
 #include <nlohmann/json.hpp>
 
+#include "hwprofiles/load.h"
 #include "models/core/fields.h"
 #include "models/job/job.h"
 #include "sim/compile/compile.h"
 #include "sim/planner/clusters.h"
+#include "sim/planner/search.h"
+#include "sim/validate/largest_batch.h"
 #include "tests/catch.h"
+#include "tests/message_of.h"
 
 using namespace meshwright;
 using nlohmann::json;
@@ -91,4 +95,105 @@ TEST_CASE("every level reports its step and its passes", "[sim][compile]") {
 TEST_CASE("learning rates for a larger batch", "[sim][compile]") {
   CHECK(linear_learning_rate(1e-4, 4) == Approx(4e-4));
   CHECK(square_root_learning_rate(1e-4, 4) == Approx(2e-4));
+}
+
+namespace {
+
+json bert_job(const std::string& machine, const std::string& memory_of) {
+  return {{"model", "bert-base-uncased"},
+          {"training",
+           {{"global_batch", 256},
+            {"micro_batch", 1},
+            {"sequence_length", 128},
+            {"predicted_positions", 128},
+            {"precision", "fp16"},
+            {"dropout", 0.1},
+            {"memory_of", memory_of}}},
+          {"cluster", {{"machine", machine}}}};
+}
+
+Job read(const json& value) { return read_job(value, "job.json", ".", machine_facts); }
+
+std::string refusal_of(json value, const std::string& pointer, const json& setting) {
+  value[json::json_pointer(pointer)] = setting;
+  return message_of([&] { read(value); });
+}
+
+}  // namespace
+
+TEST_CASE("a job that means a framework's memory gets its largest batch", "[sim][compile]") {
+  LargestBatchRow row;
+  row.id = "row", row.model = "bert-base-uncased", row.precision = "fp16";
+  row.sequence_length = 128;
+  for (const char* machine : {"p3.2xlarge", "p3.16xlarge", "g5.4xlarge"}) {
+    row.machine = machine;
+    const BatchPrediction published = predict_largest_batch(row, load_machine(machine));
+    for (const auto& [word, expected] :
+         {std::pair{"pytorch", published.native}, {"xla", published.compiled}}) {
+      const Job job = read(bert_job(machine, word));
+      const Cluster cluster = make_cluster(job.cluster, load_machine(machine), 1);
+      const Plan plan = settle(job, cluster.ranks(), facts_of(cluster.machine));
+      CHECK(plan.training.attention == AttentionKernel::unfused);
+      const auto fits = [&](int micro_batch) {
+        const Prepared prepared = prepare(job.model, with_micro_batch(plan, micro_batch), cluster);
+        return predict(prepared, cluster).fits;
+      };
+      INFO(machine << " " << word << " " << expected);
+      CHECK(largest_framework_batch(job.model, plan, cluster).micro_batch == expected);
+      CHECK(fits(expected));
+      CHECK_FALSE(fits(expected + 1));
+    }
+    const Job own = read(bert_job(machine, "engine"));
+    const Cluster cluster = make_cluster(own.cluster, load_machine(machine), 1);
+    const Plan plan = settle(own, cluster.ranks(), facts_of(cluster.machine));
+    const auto beside = framework_batches(own.model, plan, cluster);
+    REQUIRE(beside.size() == 2);
+    CHECK(beside[0].largest.micro_batch == published.native);
+    CHECK(beside[1].largest.micro_batch == published.compiled);
+    CHECK(largest_micro_batch(own.model, plan, cluster).micro_batch > published.compiled);
+  }
+}
+
+TEST_CASE("plans are looked for in the memory that is meant", "[sim][compile]") {
+  const auto largest_found = [](const std::string& memory_of) {
+    json value = bert_job("p3.2xlarge", memory_of);
+    value["training"]["micro_batch"] = "auto";
+    value["parallelism"] = "auto";
+    int largest = 0;
+    for (const RankedPlan& ranked : search(read(value)).plans) {
+      CHECK(ranked.prediction.fits);
+      CHECK(ranked.prediction.framework.has_value() == (memory_of != "engine"));
+      largest = std::max(largest, ranked.plan.training.micro_batch);
+    }
+    return largest;
+  };
+  LargestBatchRow row;
+  row.id = "row", row.model = "bert-base-uncased", row.precision = "fp16";
+  row.sequence_length = 128, row.machine = "p3.2xlarge";
+  const int native = predict_largest_batch(row, load_machine(row.machine)).native;
+  CHECK(largest_found("pytorch") <= native);
+  CHECK(2 * largest_found("pytorch") > native);  // micro-batches divide the batch of 256
+  CHECK(largest_found("engine") > native);
+}
+
+TEST_CASE("a framework's memory is refused where it is not known", "[sim][compile]") {
+  const json job = bert_job("p3.16xlarge", "pytorch");
+  const std::string unknown = "job.json: /training/memory_of: what 'pytorch' holds is known of ";
+  CHECK(refusal_of(job, "/parallelism/tensor", 2) ==
+        unknown + "data parallelism alone (zero_stage 0); use that, or 'engine'");
+  CHECK(refusal_of(job, "/training/precision", "fp32") ==
+        unknown + "precision fp16 or bf16; use that, or 'engine'");
+  CHECK(refusal_of(job, "/training/optimizer", "lamb") ==
+        unknown + "optimizer adamw or adam; use that, or 'engine'");
+  CHECK(refusal_of(job, "/training/attention", "flash") ==
+        unknown + "attention 'unfused'; use that, or 'engine'");
+  CHECK(refusal_of(job, "/training/recompute", "full") ==
+        unknown + "no recomputation and no offloading; use that, or 'engine'");
+  const Job elsewhere = read(bert_job("p5.48xlarge", "xla"));
+  const Cluster cluster = make_cluster(elsewhere.cluster, load_machine("p5.48xlarge"), 1);
+  const Plan plan = settle(elsewhere, cluster.ranks(), facts_of(cluster.machine));
+  CHECK(message_of([&] { prepare(elsewhere.model, plan, cluster); }) ==
+        "/training/memory_of: the profile of p5.48xlarge does not say what a framework finds of "
+        "its memory; use 'engine'");
+  CHECK(framework_batches(elsewhere.model, plan, cluster).empty());
 }

@@ -286,7 +286,7 @@ TEST_CASE("scale, validate and list answer in JSON", "[tools][json]") {
 
 TEST_CASE("compile answers in JSON", "[tools][json]") {
   const json value = answer_of("compile " + jobs + "tiny.json" + one_rank + " --measure");
-  check_keys(value, "name machine count parallelism training levels");
+  check_keys(value, "name machine count parallelism training levels frameworks");
   REQUIRE(value["levels"].size() == 3);
   for (const json& level : value["levels"]) {
     check_keys(level,

@@ -247,9 +247,7 @@ void add_prediction(HtmlPage& page, const Model& model, const Prepared& prepared
   table.add({"MFU", show_percent(p.mfu)});
   table.add({"bubble", show_percent(p.bubble_fraction)});
   table.add({"exposed communication", show_seconds(p.exposed_communication_s)});
-  table.add({"peak memory",
-             fmt::format("{} of {}{}", show_bytes(static_cast<double>(p.peak_memory_bytes)),
-                         show_bytes(p.memory_limit_bytes), p.fits ? "" : ": does not fit")});
+  table.add({"peak memory", peak_memory_text(prepared.plan, p) + (p.fits ? "" : ": does not fit")});
   if (p.goodput) table.add({"goodput", show_percent(p.goodput->share) + ": " + goodput_text(p)});
   if (p.usd_per_hour) table.add({"cost per hour", fmt::format("${:.2f}", *p.usd_per_hour)});
   if (p.usd_per_million_tokens)

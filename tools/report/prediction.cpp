@@ -65,6 +65,24 @@ const std::string& layout_word(const Parallelism& p) {
 
 }  // namespace
 
+json framework_json(const Prediction& p) {
+  if (!p.framework) return nullptr;
+  return {{"peak_memory_bytes", p.framework->fit.bytes},
+          {"memory_limit_bytes", static_cast<std::int64_t>(p.framework->limit_bytes)}};
+}
+
+std::string peak_memory_text(const Plan& plan, const Prediction& p) {
+  const std::string own =
+      fmt::format("peak {} of {}", show_bytes(static_cast<double>(p.peak_memory_bytes)),
+                  show_bytes(p.memory_limit_bytes));
+  if (!p.framework) return own;
+  const std::string_view whose =
+      memory_of_names()[static_cast<std::size_t>(plan.training.memory_of)];
+  return fmt::format("{} {} of {}; this engine's {}", whose,
+                     show_bytes(static_cast<double>(p.framework->fit.bytes)),
+                     show_bytes(p.framework->limit_bytes), own);
+}
+
 json prediction_json(const Prediction& p) {
   json memory = json::array();
   for (const StageMemory& stage : p.memory) {
@@ -89,6 +107,7 @@ json prediction_json(const Prediction& p) {
           {"fits", p.fits},
           {"memory_limit_bytes", p.memory_limit_bytes},
           {"peak_memory_bytes", p.peak_memory_bytes},
+          {"framework_memory", framework_json(p)},
           {"memory", memory},
           {"host_memory_bytes", p.host_memory_bytes},
           {"host_memory_limit_bytes", p.host_memory_limit_bytes},
@@ -243,9 +262,8 @@ std::string prediction_text(const Model& model, const Prepared& prepared, const 
                       show_percent(p.bubble_fraction), show_seconds(p.exposed_communication_s));
   if (p.goodput)
     text += fmt::format("goodput  {}: {}\n", show_percent(p.goodput->share), goodput_text(p));
-  text += fmt::format("memory   peak {} of {}   {}\n",
-                      show_bytes(static_cast<double>(p.peak_memory_bytes)),
-                      show_bytes(p.memory_limit_bytes), p.fits ? "fits" : "DOES NOT FIT");
+  text += fmt::format("memory   {}   {}\n", peak_memory_text(prepared.plan, p),
+                      p.fits ? "fits" : "DOES NOT FIT");
   text += peak_text(prepared, p);
   if (p.host_memory_bytes > 0)
     text += fmt::format("host     offloaded {} of {}\n",

@@ -13,6 +13,10 @@
 namespace meshwright {
 
 nlohmann::json prediction_json(const Prediction& prediction);
+// What the framework takes that the job names in training.memory_of; null where it names none.
+nlohmann::json framework_json(const Prediction& prediction);
+// "peak 3.1 GiB of 15.8 GiB"; before it what a framework takes, where the job names one.
+std::string peak_memory_text(const Plan& plan, const Prediction& prediction);
 nlohmann::json peak_tensors_json(const Program& program);  // of one stage, largest first
 nlohmann::json breakdown_json(const std::vector<StageBreakdown>& stages);
 std::string prediction_text(const Model& model, const Prepared& prepared, const Cluster& cluster,

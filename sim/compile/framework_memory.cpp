@@ -1,0 +1,71 @@
+#include "sim/compile/framework_memory.h"
+
+#include "models/core/error.h"
+
+namespace meshwright {
+
+Framework framework_of(MemoryOf whose, bool several_ranks) {
+  if (whose == MemoryOf::xla) return {.execution = Execution::compiled};
+  // torch_xla reduces gradients where they are, when no activation is left.
+  return {.gradient_buckets = several_ranks};
+}
+
+double framework_limit_bytes(const Machine& machine, MemoryOf whose, bool several_ranks) {
+  if (!machine.framework)
+    throw InputError("/training/memory_of: the profile of " + machine.name +
+                     " does not say what a framework finds of its memory; use 'engine'");
+  const FrameworkMemory& framework = *machine.framework;
+  const LibraryOverheads& overheads = machine.overheads;
+  const double usable = framework.capacity_bytes - framework.context_bytes -
+                        overheads.workspace_bytes -
+                        (several_ranks ? overheads.communicator_bytes : 0);
+  return whose == MemoryOf::xla ? usable * (1 - framework.allocator_loss) : usable;
+}
+
+MemoryFit fit_of_framework(const Graph& forward, const Framework& framework, double limit_bytes) {
+  const auto limit = static_cast<std::int64_t>(limit_bytes);
+  const std::int64_t bytes = autocast_peak_bytes(forward, framework);
+  const bool fits = framework.execution == Execution::compiled
+                        ? bytes <= limit
+                        : bytes <= limit && autocast_fits(forward, framework, limit);
+  return {fits, bytes};
+}
+
+FrameworkUse framework_use(const Model& model, const Training& training, const Cluster& cluster) {
+  const bool several = cluster.ranks() > 1;
+  FrameworkUse use;
+  use.limit_bytes = framework_limit_bytes(cluster.machine, training.memory_of, several);
+  try {
+    use.fit = fit_of_framework(build_graph(model, training),
+                               framework_of(training.memory_of, several), use.limit_bytes);
+  } catch (const InputError& error) {
+    throw InputError(std::string("/training/memory_of: ") + error.what() + "; use 'engine'");
+  }
+  return use;
+}
+
+std::optional<Plan> with_memory_of(MemoryOf whose, const Model& model, Plan plan) {
+  plan.training.memory_of = whose;
+  plan.training.attention = AttentionKernel::unfused;
+  try {
+    verify(plan, model.sizes());
+    Training smallest = plan.training;
+    smallest.micro_batch = 1;
+    autocast_peak_bytes(build_graph(model, smallest), framework_of(whose, false));
+  } catch (const InputError&) {
+    return std::nullopt;
+  }
+  return plan;
+}
+
+LargestBatch largest_framework_batch(const Model& model, const Plan& plan, const Cluster& cluster) {
+  const double limit =
+      framework_limit_bytes(cluster.machine, plan.training.memory_of, cluster.ranks() > 1);
+  return largest_that_fits(static_cast<std::int64_t>(limit), [&](int micro_batch) {
+    Training training = plan.training;
+    training.micro_batch = micro_batch;
+    return framework_use(model, training, cluster).fit;
+  });
+}
+
+}  // namespace meshwright
