@@ -319,11 +319,16 @@ std::vector<std::int64_t> choices_within_all_rules(const WrongChoice& error, con
   if (!statement.starts_with(before + "/")) return error.choices();  // of another file
   const std::size_t end = statement.find(": ", before.size());
   const std::string place = statement.substr(before.size(), end - before.size());
-  if (!value.contains(json::json_pointer(place))) return error.choices();
+  const json::json_pointer key(place);
+  if (!value.contains(key)) return error.choices();
+  // Where version 1's old name stands beside the new one, both have to say the same.
+  const json::json_pointer old_name = key.parent_pointer() / "partitions";
+  const bool has_both = key.back() == "pipeline_parallel_degree" && value.contains(old_name);
   std::vector<std::int64_t> right, elsewhere;
   for (const std::int64_t choice : error.choices()) {
     json changed = value;
-    changed[json::json_pointer(place)] = choice;
+    changed[key] = choice;
+    if (has_both) changed[old_name] = choice;
     try {
       read_whole_job(changed, file, folder, lookup);
       right.push_back(choice);

@@ -252,6 +252,12 @@ TEST_CASE("what a hint says passes every rule", "[models][job]") {
     CAPTURE(tensor);
     CHECK(message(value).ends_with("; use 1"));
   }
+  // 16 stages divide the ranks, but 12 layers do not fill them; the old name goes along.
+  json both = value;
+  both["model"] = "gpt2";
+  json& named = both["distribution"]["smdistributed"]["modelparallel"]["parameters"];
+  named = {{"pipeline_parallel_degree", 3}, {"partitions", 3}, {"microbatches", 4}, {"ddp", true}};
+  CHECK(message(both).ends_with("3 does not divide the 16 processes; use 1, 2, 4 or 8"));
   // 6 of 12 heads on 16 ranks: 1, 2, 3, 4, 6 and 12 divide the heads, of which three the ranks.
   json native = json::parse(R"({
     "model": "gpt2", "training": {"global_batch": 64, "micro_batch": 1, "sequence_length": 512},
