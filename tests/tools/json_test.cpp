@@ -1,7 +1,5 @@
 // `--json` of every command: one object and nothing else, with the keys that others rely on.
-#include <sys/wait.h>
 #include <cmath>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -11,46 +9,12 @@
 
 #include "tests/catch.h"
 #include "tests/test_folder.h"
+#include "tests/tools/program.h"
 
 using nlohmann::json;
 namespace fs = std::filesystem;
 
 namespace {
-
-const std::string source = MESHWRIGHT_SOURCE_DIR;
-const std::string jobs = source + "/tests/tools/";
-const std::string one_rank =
-    " --set cluster.processes_per_host=1 --set parallelism.data=1 --profile " + jobs + "local.json";
-
-struct Answer {
-  int code = -1;
-  std::string out;
-};
-
-Answer run_line(const std::string& line, const std::string& errors = "/dev/null") {
-  std::FILE* pipe = popen((line + " 2>" + errors).c_str(), "r");
-  REQUIRE(pipe != nullptr);
-  Answer answer;
-  char text[4096];
-  for (std::size_t n; (n = fread(text, 1, sizeof text, pipe)) > 0;) answer.out.append(text, n);
-  const int status = pclose(pipe);
-  answer.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return answer;
-}
-
-Answer run(const std::string& arguments, const std::string& errors = "/dev/null") {
-  return run_line(MESHWRIGHT_PROGRAM " " + arguments, errors);
-}
-
-// Parsing fails on anything beside the one object.
-json answer_of(const std::string& arguments) {
-  const Answer answer = run(arguments + " --json");
-  CAPTURE(arguments, answer.out);
-  REQUIRE(answer.code == 0);
-  json value = json::parse(answer.out);
-  REQUIRE(value.is_object());
-  return value;
-}
 
 void check_keys(const json& value, const std::string& keys) {
   std::istringstream words(keys);
