@@ -218,6 +218,8 @@ struct Attributes {
                               // unless causal (relative.h); 0: none
   int relative_distance = 0;  // from which on all are in the last bucket
   bool scaled_scores = true;  // attention divides its scores by sqrt(head_dim)
+  int window = 0;  // attention, mask_scores: of a query's own key and those before it, how many it
+                   // sees; 0: all
   bool weight_in_out = false;
   bool gelu_tanh = false;
   bool rotary_interleaved = false;  // pairs (2i, 2i+1) (GPT-J) instead of (i, i + rotary_dim/2)

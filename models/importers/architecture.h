@@ -54,9 +54,11 @@ struct Architecture {
   std::string_view head = "", head_dense = "", head_norm = "", head_decoder = "";  // head: its unit
   std::string_view head_bias = "";  // a parameter's name, not a path
   Packing packing = Packing::separate;
-  bool weight_in_out = false;     // block matrices are stored [in, out]
-  bool post_norm = false;         // norms after the residual sum (BERT)
-  bool scaled_scores = true;      // by 1 / sqrt(head width)
+  bool weight_in_out = false;  // block matrices are stored [in, out]
+  bool post_norm = false;      // norms after the residual sum (BERT)
+  bool scaled_scores = true;   // by 1 / sqrt(head width)
+  // A bias of attention's last matrix where its others have none.
+  bool attention_out_bias = false;
   bool scaled_tied_head = false;  // a tied head reads activations / sqrt(hidden size)
   Traits traits = {};
 };

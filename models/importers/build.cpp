@@ -243,6 +243,7 @@ class Builder {
     const std::string path = in_stack(names_.block) + "." + std::to_string(index);
     unit_ = graph_.add_unit(path, true);
     prefix_ = path + ".";
+    window_ = index % 2 == 1 ? m_.local_window : 0;
     const auto add = [&](int a, int b) { return apply(Op::add, path, {a, b}, attributes()); };
     if (names_.post_norm) {
       x = norm(add(attention(x), x), in_block(names_.attention_norm));
@@ -342,13 +343,14 @@ class Builder {
     a.relative_buckets = qkv.size() > 3 ? m_.relative_buckets : 0;
     a.relative_distance = m_.relative_distance;
     a.scaled_scores = names_.scaled_scores;
+    a.window = causal ? window_ : 0;
     set_dropout(a, path + ".dropout");
     const int y = apply(Op::attention, path, qkv, a);
     const int out = linear(y, {.path = out_path,
                                .in = std::int64_t{m_.heads} * m_.head_dim,
                                .out = m_.hidden,
                                .side = Side::inputs,
-                               .bias = m_.attention_bias,
+                               .bias = m_.attention_bias || names_.attention_out_bias,
                                .residual = true,
                                .weight_in_out = names_.weight_in_out});
     return dropout(out, out_path);
@@ -490,6 +492,7 @@ class Builder {
   int sequence_ = 0;
   std::int64_t rows_ = 0;
   std::string prefix_;  // of the block that is being built: "transformer.h.3."
+  int window_ = 0;      // of this block's attention
   int unit_ = 0;
   int table_ = -1;               // the token table
   std::string_view stack_ = "";  // the decoder, once it is being built

@@ -35,6 +35,12 @@ constexpr ModelType model_types[] = {
       "vocab_size", "max_position_embeddings"},
      "layer_norm_eps",
      "hidden_act"},
+    {"gpt_neo",
+     "gpt_neo",
+     {"hidden_size", "num_layers", "num_heads", "", "intermediate_size", "vocab_size",
+      "max_position_embeddings"},
+     "layer_norm_epsilon",
+     "activation_function"},
     {"gptj",
      "gptj",
      {"n_embd", "n_layer", "n_head", "", "n_inner", "vocab_size", "n_positions"},
@@ -131,7 +137,8 @@ void check_fixed(Fields& fields, const ModelType& type) {
 
 // Sizes whose default depends on the model type more than a reader would expect.
 void check_given(Fields& fields, const ModelType& type) {
-  if (type.sizes.ffn != "n_inner" && !is_given(fields, type.sizes.ffn))
+  const bool has_usual_width = type.sizes.ffn == "n_inner" || type.name == "gpt_neo";
+  if (!has_usual_width && !is_given(fields, type.sizes.ffn))
     fields.fail(type.sizes.ffn, "missing; it is required (an integer)");
   if ((type.name == "mistral" || type.name == "mixtral") && !is_given(fields, type.sizes.kv_heads))
     fields.fail(type.sizes.kv_heads, "missing; it is required (an integer)");
@@ -258,6 +265,44 @@ void read_bert(Fields& fields, Model& model) {
                 "no position is left after the padding token's; use more positions");
 }
 
+// Blocks see all tokens before theirs and a window of them in turn. `attention_types` says so as
+// [[["global", "local"], times]], or `attention_layers` block by block.
+void read_gpt_neo(Fields& fields, Model& model) {
+  std::string_view key = "attention_layers";
+  std::vector<std::string> layers;
+  if (is_given(fields, key)) {
+    layers = fields.required<std::vector<std::string>>(key);
+  } else if (is_given(fields, key = "attention_types")) {
+    const nlohmann::json& rows = fields.raw(key);
+    for (const auto& row : rows) {
+      if (!rows.is_array() || !row.is_array() || row.size() != 2 || !row[0].is_array() ||
+          !row[1].is_number_integer() || row[1] < 0 || row[1] > model.layers)
+        fields.fail(key, "must be a list of [[kinds of blocks], times]");
+      for (int time = 0; time < row[1]; ++time)
+        for (const auto& kind : row[0]) layers.push_back(kind.is_string() ? kind : "?");
+    }
+  }
+  if (layers.empty())
+    for (int layer = 0; layer < model.layers; ++layer)
+      layers.emplace_back(layer % 2 == 0 ? "global" : "local");
+  if (static_cast<int>(layers.size()) != model.layers)
+    fields.fail(key, "names " + std::to_string(layers.size()) + " blocks, but the model has " +
+                         std::to_string(model.layers) + "; name each");
+  const auto is = [&](std::size_t layer, std::string_view kind) { return layers[layer] == kind; };
+  bool all_global = true, in_turn = true;
+  for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+    all_global = all_global && is(layer, "global");
+    in_turn = in_turn && is(layer, layer % 2 == 0 ? "global" : "local");
+  }
+  if (!all_global && !in_turn)
+    fields.fail(key,
+                "'global' and 'local' in turn, or 'global' everywhere, are built; use one of "
+                "them");
+  const int window = is_given(fields, "window_size") ? fields.required<int>("window_size") : 256;
+  if (window < 1) fields.fail("window_size", std::to_string(window) + " must be 1 or more");
+  model.local_window = all_global ? 0 : window;
+}
+
 // Both stacks of BART are alike.
 void check_bart(Fields& fields, Model& model) {
   for (const std::string_view key : {"layers", "attention_heads", "ffn_dim"}) {
@@ -358,6 +403,7 @@ Model read_huggingface(Fields fields) {
     model.parallel_residual = fields.required<bool>("use_parallel_residual");
   if (model.family == Family::bert) read_bert(fields, model);
   if (model.architecture == "bart") check_bart(fields, model);
+  if (model.architecture == "gpt_neo") read_gpt_neo(fields, model);
   if (model.has_decoder()) read_decoder_start(fields, "decoder_start_token_id", model);
   if (model.architecture == "t5") check_t5(fields, model);
   if (model.architecture == "albert") read_albert(fields, model);

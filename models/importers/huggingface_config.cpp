@@ -25,6 +25,13 @@ constexpr SizeKeys new_keys = {
 constexpr SizeKeys old_keys = {"n_embd",  "n_layer",    "n_head",     "",
                                "n_inner", "vocab_size", "n_positions"};
 
+constexpr SizeKeys gpt_neo_keys = {"hidden_size",
+                                   "num_layers",
+                                   "num_heads",
+                                   "",
+                                   "intermediate_size",
+                                   "vocab_size",
+                                   "max_position_embeddings"};
 constexpr SizeKeys bart_keys = {"d_model",         "encoder_layers", "encoder_attention_heads", "",
                                 "encoder_ffn_dim", "vocab_size",     "max_position_embeddings"};
 constexpr SizeKeys t5_keys = {"d_model", "num_layers", "num_heads", "", "d_ff", "vocab_size", ""};
@@ -36,6 +43,8 @@ constexpr SizeKeys distilbert_keys = {
 constexpr Writer writers[] = {
     {"gpt2", "GPT2LMHeadModel", "GPT2ForQuestionAnswering", "activation_function",
      "layer_norm_epsilon", old_keys},
+    {"gpt_neo", "GPTNeoForCausalLM", "GPTNeoForQuestionAnswering", "activation_function",
+     "layer_norm_epsilon", gpt_neo_keys},
     {"gptj", "GPTJForCausalLM", "GPTJForQuestionAnswering", "activation_function",
      "layer_norm_epsilon", old_keys},
     {"gpt_neox", "GPTNeoXForCausalLM", "GPTNeoXForQuestionAnswering", "hidden_act",
@@ -89,6 +98,13 @@ void add_own_keys(const Model& model, json& config) {
     config["rotary_emb_base"] = model.rotary_base;
     config["use_parallel_residual"] = model.parallel_residual;
     config["attention_bias"] = model.attention_bias;
+  } else if (model.architecture == "gpt_neo") {
+    config["attention_layers"] = json::array();
+    for (int layer = 0; layer < model.layers; ++layer)
+      config["attention_layers"].push_back(model.local_window > 0 && layer % 2 == 1 ? "local"
+                                                                                    : "global");
+    config["attention_types"] = json::array({json::array({config["attention_layers"], 1})});
+    if (model.local_window > 0) config["window_size"] = model.local_window;
   } else if (model.architecture == "gptj") {
     config["rotary_dim"] = model.rotary_dim;
   } else if (model.token_types > 0) {
@@ -131,7 +147,7 @@ json huggingface_config(const Model& model) {
   if (writer == std::end(writers))
     throw NotSupportedYet("a config.json cannot be written for the architecture " +
                           model.architecture +
-                          " yet; known: gpt2, gptj, gpt_neox, llama, mixtral, bert, "
+                          " yet; known: gpt2, gpt_neo, gptj, gpt_neox, llama, mixtral, bert, "
                           "roberta, distilbert, albert, bart, t5, vit");
   const std::string_view name = model.head == Head::qa ? writer->reader : writer->generator;
   json config = {{"architectures", {name}},

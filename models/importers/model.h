@@ -55,13 +55,16 @@ struct Model {
   int position_offset = 0;  // RoBERTa: 2
   // Of the table that each stack of T5 has (models/graph/relative.h); no buckets: none.
   int relative_buckets = 0, relative_distance = 0;
+  // GPT-Neo: every second block, from the second on, sees so many tokens back, its own counted; 0:
+  // all blocks see all.
+  int local_window = 0;
   int experts = 0;  // of every block; 0: none
   int experts_per_token = 0;
   double expert_capacity_factor = 0;  // models/graph/experts.h; 0: nothing is dropped
   double router_aux_loss_coef = 0;    // of the balancing loss, a mean over blocks and sequences
-  std::string architecture;  // Hugging Face's naming of parameters: gpt2, gpt_neox, gptj, llama,
-                             // mixtral, bert, roberta, distilbert, albert, mpt, bloom, vit, bart,
-                             // t5
+  std::string architecture;  // Hugging Face's naming of parameters: gpt2, gpt_neo, gpt_neox, gptj,
+                             // llama, mixtral, bert, roberta, distilbert, albert, mpt, bloom, vit,
+                             // bart, t5
 
   bool reads_images() const { return image_size > 0; }
   std::int64_t pixels() const { return std::int64_t{channels} * image_size * image_size; }

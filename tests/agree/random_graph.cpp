@@ -294,6 +294,7 @@ class Generator {
         draw_.of({AttentionKernel::unfused, AttentionKernel::flash, AttentionKernel::flash2});
     if (in_ring_ && a.attention == AttentionKernel::unfused) a.attention = AttentionKernel::flash;
     a.causal = draw_.one_in(2);
+    a.window = a.causal && draw_.one_in(3) ? draw_.between(1, 12) : 0;
     a.alibi = draw_.one_in(4);
     a.alibi_heads = a.alibi ? a.heads : 0;
     a.scaled_scores = !draw_.one_in(4);

@@ -97,10 +97,10 @@ Model eight_blocks(const std::string& family) {
 
 std::vector<Model> other_models() {
   std::vector<Model> models;
-  for (const char* family : {"llama", "gpt_neox", "gptj", "mpt", "bloom"}) {
+  for (const char* family : {"llama", "gpt_neox", "gpt_neo", "gptj", "mpt", "bloom"}) {
     const std::string name(family);
     Model model;
-    if (name == "gpt_neox" || name == "gptj")
+    if (name.starts_with("gpt"))
       model = load_model(std::string(MESHWRIGHT_SOURCE_DIR) + "/tests/golden/transformers/" + name,
                          "/");
     else

@@ -48,6 +48,7 @@ TEST_CASE("CUDA attention agrees with biases and dropout", "[exec][cuda]") {
   a.dropout_key = 0x123456789ABCDEF0;
   check_attention(attention_case(shapes, a), dtype);
   a.alibi = shapes.causal;
+  a.window = shapes.causal ? 20 : 0;
   if (!shapes.causal) a.relative_buckets = 32, a.relative_distance = 128, a.scaled_scores = false;
   if (a.relative_buckets > 0 && shapes.head_dim > 80) return;  // scores so large are no test
   check_attention(attention_case(shapes, a), dtype);

@@ -105,6 +105,32 @@ TEST_CASE("a causal token attends to itself and the tokens before it", "[exec][b
   }
 }
 
+TEST_CASE("a window hides the tokens before it", "[exec][backends]") {
+  const auto backend = make_cpu_backend(1);
+  Runner runner(*backend, Dtype::f64);
+  Attributes a;
+  a.sequence_length = 4;
+  a.heads = a.kv_heads = a.head_dim = 1;
+  a.scaled_scores = false;
+  a.attention = GENERATE(AttentionKernel::unfused, AttentionKernel::flash2);
+  a.window = GENERATE(1, 2, 4);
+  const OpTensor q = tensor_of({4, 1}, Dtype::f64, {1, 1, 1, 1}),
+                 k = tensor_of({4, 1}, Dtype::f64, {3, 1, 2, 0});
+  const std::vector<double> keys = {3, 1, 2, 0}, values_of = {10, 20, 40, 80};
+  const OpTensor v = tensor_of({4, 1}, Dtype::f64, {10, 20, 40, 80});
+  const Shape saved = a.attention == AttentionKernel::unfused ? Shape{1, 4, 4} : Shape{1, 4};
+  const auto out = runner.run(Op::attention, a, {&q, &k, &v}, {{4, 1}, saved});
+  for (int token = 0; token < 4; ++token) {
+    double sum = 0, weighed = 0;
+    for (int key = std::max(0, token - a.window + 1); key <= token; ++key) {
+      sum += std::exp(keys[static_cast<std::size_t>(key)]);
+      weighed +=
+          std::exp(keys[static_cast<std::size_t>(key)]) * values_of[static_cast<std::size_t>(key)];
+    }
+    CHECK(out[0].get(token) == Approx(weighed / sum));
+  }
+}
+
 TEST_CASE("attention on ranks with their share of the heads is the whole's", "[exec][backends]") {
   const auto backend = make_cpu_backend(1);
   Runner runner(*backend, Dtype::f64);

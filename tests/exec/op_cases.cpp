@@ -166,6 +166,7 @@ Case attention_case(const Attributes& a) {
   name += unfused ? ", unfused" : ", flash";
   if (a.causal) name += ", causal";
   if (a.alibi) name += ", alibi";
+  if (a.window > 0) name += ", window";
   if (a.kv_heads != a.heads) name += ", grouped queries";
   if (a.relative_buckets > 0) name += ", relative positions";
   if (!a.scaled_scores) name += ", unscaled";
@@ -203,6 +204,9 @@ void add_attention_cases(std::vector<Case>& cases, int batch, int length, int he
   for (const AttentionKernel kernel : {AttentionKernel::unfused, AttentionKernel::flash2}) {
     a.attention = kernel;
     cases.push_back(attention_case(a));
+    a.window = 2;
+    cases.push_back(attention_case(a));
+    a.window = 0;
   }
 }
 
@@ -221,6 +225,10 @@ void add_tiled_attention_cases(std::vector<Case>& cases, int length) {
       cases.push_back(attention_case(a));
       a.dropout = 0.25;
       cases.push_back(attention_case(a));
+      if (!causal) continue;
+      a.window = 40;  // the rows of a tile may see nothing of the first
+      cases.push_back(attention_case(a));
+      a.window = 0;
     }
 }
 

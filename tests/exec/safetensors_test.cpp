@@ -21,7 +21,7 @@ namespace {
 
 const std::string golden_root = std::string(MESHWRIGHT_SOURCE_DIR) + "/tests/golden/";
 const std::vector<std::string> saved = {  // by transformers
-    "gpt2", "llama", "bert", "mixtral", "distilbert", "albert", "vit", "t5"};
+    "gpt2", "gpt_neo", "llama", "bert", "mixtral", "distilbert", "albert", "vit", "t5"};
 
 std::map<std::string, Shape> shapes_of(const Model& model) {
   Training training;
@@ -107,6 +107,7 @@ TEST_CASE("a written config.json is read as the same model", "[safetensors]") {
     CHECK(back.activation_dropout == model.activation_dropout);
     CHECK(back.gated_ffn == model.gated_ffn);
     CHECK(back.gated_gelu == model.gated_gelu);
+    CHECK(back.local_window == model.local_window);
     CHECK(back.relative_buckets == model.relative_buckets);
     CHECK(back.relative_distance == model.relative_distance);
     CHECK(back.norm_epsilon == model.norm_epsilon);

@@ -111,6 +111,13 @@ MODELS = {
     "t5": ("T5ForConditionalGeneration", T5, None),
     "t5-v1_1": ("T5ForConditionalGeneration",
                 T5 | {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}, None),
+    # A window shorter than the sequence.
+    "gpt_neo": ("GPTNeoForCausalLM",
+                {"model_type": "gpt_neo", "hidden_size": 32, "num_layers": 4, "num_heads": 4,
+                 "intermediate_size": None, "max_position_embeddings": 16,
+                 "vocab_size": VOCABULARY, "activation_function": "gelu_new",
+                 "layer_norm_epsilon": 1e-5, "window_size": 5,
+                 "attention_types": [[["global", "local"], 2]]}, None),
 }
 # The tied table by the name of its first user.
 HEAD_FIRST = {"lm_head.decoder.bias": "lm_head.bias",

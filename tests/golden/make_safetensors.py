@@ -14,7 +14,7 @@ import torch
 
 import make_golden
 
-NAMES = ["gpt2", "llama", "bert", "mixtral", "distilbert", "albert", "vit", "t5"]
+NAMES = ["gpt2", "llama", "bert", "mixtral", "distilbert", "albert", "vit", "t5", "gpt_neo"]
 
 
 def main():

@@ -340,8 +340,10 @@ class Interpreter {
     Matrix y = matrix(in(node, 0).rows, heads * width);
     for (std::size_t r = 0; r < y.rows; ++r)
       for (std::size_t h = 0; h < heads; ++h) {
-        const std::size_t kv = h / (heads / at(a.kv_heads)), first = r - r % s;
-        const std::size_t last = a.causal ? r : first + s - 1;
+        const std::size_t kv = h / (heads / at(a.kv_heads)), begin = r - r % s;
+        const std::size_t last = a.causal ? r : begin + s - 1;
+        const std::size_t first =
+            a.window > 0 ? std::max(begin, r + 1 - std::min(r + 1, at(a.window))) : begin;
         double sum = 0;
         for (std::size_t k = first; k <= last; ++k) {
           double score = 0;

@@ -13,6 +13,9 @@ TEST_CASE("parameter counts are the published ones", "[models][importers]") {
   CHECK(count("gpt2-large") == 774'030'080);
   CHECK(count("gpt2-xl") == 1'557'611'200);
   CHECK(count("gpt-j-6b") == 6'050'882'784);
+  CHECK(count("gpt-neo-125m") == 125'198'592);
+  CHECK(count("gpt-neo-1.3b") == 1'315'575'808);
+  CHECK(count("gpt-neo-2.7b") == 2'651'307'520);
   CHECK(count("gpt-neox-20b") == 20'554'567'680);
   CHECK(count("bert-base") == 109'514'298);
   CHECK(count("bert-large") == 335'174'458);
@@ -162,6 +165,15 @@ TEST_CASE("the graphs of the other architectures", "[models][importers]") {
   CHECK(nodes_of(neox, Op::layer_norm) == 2 * 44 + 1);
   for (const Node& node : neox.nodes)
     if (node.op == Op::rope) CHECK(node.attributes.rotary_dim == 24);  // 6144 / 64 / 4
+  const Graph neo = graph_of(load_model("gpt-neo-125m", source));
+  CHECK(has_parameter(neo, "transformer.h.0.attn.attention.out_proj.bias"));
+  CHECK_FALSE(has_parameter(neo, "transformer.h.0.attn.attention.q_proj.bias"));
+  int attentions = 0;
+  for (const Node& node : neo.nodes) {
+    if (node.op != Op::attention) continue;
+    CHECK(node.attributes.window == (attentions++ % 2 == 0 ? 0 : 256));
+    CHECK_FALSE(node.attributes.scaled_scores);
+  }
   const Graph gptj = graph_of(load_model("gpt-j-6b", source));
   CHECK(nodes_of(gptj, Op::layer_norm) == 28 + 1);
   CHECK(has_parameter(gptj, "lm_head.bias"));
@@ -327,9 +339,20 @@ TEST_CASE("errors of our JSON", "[models][importers]") {
 TEST_CASE("a config.json that asks for what is not built", "[models][importers]") {
   CHECK(error_with("gpt2", "summary_type", "cls_index") == "");
   CHECK(error_with("gpt2", "model_type", "opt") ==
-        "config.json: /model_type: unknown model_type 'opt'; known: gpt2, gpt_neox, gptj, llama, "
-        "mistral, mixtral, bert, roberta, camembert, xlm-roberta, distilbert, albert, bart, t5 and "
+        "config.json: /model_type: unknown model_type 'opt'; known: gpt2, gpt_neox, gpt_neo, gptj, "
+        "llama, mistral, mixtral, bert, roberta, camembert, xlm-roberta, distilbert, albert, bart, "
+        "t5 and "
         "vit");
+  CHECK(error_with("gpt-neo-125m", "attention_types", {{{"global", "global", "local"}, 4}}) ==
+        "config.json: /attention_types: 'global' and 'local' in turn, or 'global' everywhere, are "
+        "built; use one of them");
+  CHECK(error_with("gpt-neo-125m", "attention_types", {{{"global", "local"}, 4}}) ==
+        "config.json: /attention_types: names 8 blocks, but the model has 12; name each");
+  CHECK(error_with("gpt-neo-125m", "attention_types", "local") ==
+        "config.json: /attention_types: must be a list of [[kinds of blocks], times]");
+  CHECK(error_with("gpt-neo-125m", "window_size", 0) ==
+        "config.json: /window_size: 0 must be 1 or more");
+  CHECK(error_with("gpt-neo-125m", "attention_types", {{{"global"}, 12}}) == "");
   CHECK(error_with("gpt2", "activation_function", "relu") ==
         "config.json: /activation_function: unknown activation 'relu'; known: gelu, gelu_python, "
         "gelu_new, gelu_fast and gelu_pytorch_tanh");

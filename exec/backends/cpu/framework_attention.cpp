@@ -160,12 +160,15 @@ template <typename T>
 void mask_scores(const KernelCall& k) {
   const std::int64_t s = k.in_shape(0)[1], keys = k.in_shape(0)[2];
   const T masked = static_cast<T>(k.attributes().factor);
+  const std::int64_t window = k.attributes().window;
   const T* x = k.in<T>(0);
   T* y = k.out<T>(0);
   for_each_row(k, k.in_shape(0)[0] * s, keys, [=](std::int64_t r) {
-    const std::int64_t visible = std::min(r % s + 1, keys);
-    std::copy_n(x + r * keys, visible, y + r * keys);
-    std::fill(y + r * keys + visible, y + (r + 1) * keys, masked);
+    const std::int64_t end = std::min(r % s + 1, keys);
+    const std::int64_t begin = window > 0 ? std::max<std::int64_t>(r % s + 1 - window, 0) : 0;
+    std::fill(y + r * keys, y + r * keys + begin, masked);
+    std::copy(x + r * keys + begin, x + r * keys + end, y + r * keys + begin);
+    std::fill(y + r * keys + end, y + (r + 1) * keys, masked);
   });
 }
 

@@ -111,7 +111,8 @@ struct HeadInput {
     }
   }
 
-  // scores[rows, columns] = q k^T * scale + slope (j - i), or + the bias of j - i; not masked.
+  // scores[rows, columns] = q k^T * scale + slope (j - i), or + the bias of j - i; of the mask only
+  // what a window hides.
   void scores(const Tile& t, T* scores, std::int64_t scores_row) const {
     multiply(Product<T>{.m = t.rows,
                         .n = t.columns,
@@ -125,10 +126,21 @@ struct HeadInput {
                         .c_row = scores_row,
                         .alpha = scale});
     if (relative.data != nullptr) add_relative(relative, t, scores, scores_row);
-    if (slope == T(0)) return;
-    for (std::int64_t i = 0; i < t.rows; ++i)
-      for (std::int64_t j = 0; j < t.columns; ++j)
-        scores[i * scores_row + j] += slope * static_cast<T>(t.j0 + j - t.i0 - i - t.ahead());
+    if (slope != T(0)) {
+      for (std::int64_t i = 0; i < t.rows; ++i)
+        for (std::int64_t j = 0; j < t.columns; ++j)
+          scores[i * scores_row + j] += slope * static_cast<T>(t.j0 + j - t.i0 - i - t.ahead());
+    }
+    if (a.window > 0) hide_before_window(t, scores, scores_row);
+  }
+
+  // A finite score, so that a row of a tile may have nothing else: what follows outweighs it.
+  void hide_before_window(const Tile& t, T* scores, std::int64_t scores_row) const {
+    constexpr T hidden = T(-1e30);
+    for (std::int64_t i = 0; i < t.rows; ++i) {
+      const std::int64_t first = t.i0 + i + t.ahead() - a.window + 1 - t.j0;
+      std::fill_n(scores + i * scores_row, std::clamp<std::int64_t>(first, 0, t.columns), hidden);
+    }
   }
 };
 

@@ -69,6 +69,7 @@ inline ScoreExtras extras_of(const KernelCall& k) {
   extras.key = a.dropout_key;
   extras.step_sequence = k.first_sequence.of_step;
   extras.first_sequence = k.first_sequence.offset;
+  extras.window = a.window;
   extras.whole_length = std::int64_t{a.sequence_length} * a.context_degree;
   return extras;
 }

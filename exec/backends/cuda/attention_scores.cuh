@@ -21,8 +21,9 @@ struct ScoreExtras {
   const long long* step_sequence;
   long long first_sequence;  // after the step's
   long long whole_length;    // of a sequence
+  int window;                // keys that a query sees, its own counted; 0: all before it
 
-  bool any() const { return alibi_heads > 0 || bias != nullptr || dropped > 0; }
+  bool any() const { return alibi_heads > 0 || bias != nullptr || dropped > 0 || window > 0; }
 };
 
 // ALiBi's slope (Press et al., 2022): 2^(-8 (h+1) / p) for the first p of n heads, p the power of
@@ -39,7 +40,7 @@ inline __device__ float alibi_slope(int head, int heads) {
 class Score {
  public:
   __device__ Score(const AttentionShape& shape, const ScoreExtras& extras, int head)
-      : shape_(shape), farthest_(extras.farthest), bias_(extras.bias) {
+      : shape_(shape), farthest_(extras.farthest), window_(extras.window), bias_(extras.bias) {
     if (extras.alibi_heads > 0)
       slope_ = alibi_slope(extras.first_head + head, extras.alibi_heads) * log2_e;
     if (bias_ != nullptr) bias_ += head * (2LL * farthest_ + 1) + farthest_;
@@ -48,12 +49,14 @@ class Score {
   __device__ float operator()(float product, int distance) const {
     float score = fmaf(slope_, static_cast<float>(distance), product * shape_.scale_base_2);
     if (bias_ != nullptr) score += bias_[min(max(distance, -farthest_), farthest_)];
-    return score;
+    // Finite, so that a row of a tile may have nothing else: what follows outweighs it.
+    return window_ > 0 && distance <= -window_ ? -1e30f : score;
   }
 
  private:
   const AttentionShape& shape_;
   const int& farthest_;
+  const int& window_;
   float slope_ = 0.0f;
   const float* bias_;
 };

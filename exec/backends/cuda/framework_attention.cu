@@ -120,17 +120,19 @@ void add_alibi(const KernelCall& k) {
 struct MaskScores {
   ScoreRows rows;
   float masked;
+  int window;
   __device__ int of_row(long long row) const { return rows.query(row); }
   template <int n>
   __device__ void apply(int query, int key, float (&x)[n]) const {
 #pragma unroll
     for (int j = 0; j < n; ++j)
-      if (key + j > query) x[j] = masked;
+      if (key + j > query || (window > 0 && key + j <= query - window)) x[j] = masked;
   }
 };
 
 void mask_scores(const KernelCall& k) {
-  const MaskScores f{ScoreRows(k), static_cast<float>(k.attributes().factor)};
+  const MaskScores f{ScoreRows(k), static_cast<float>(k.attributes().factor),
+                     k.attributes().window};
   with_type(k.call.inputs[0].dtype, [&]<typename T>(T) { map_rows(k, f, k.in<T>(0)); });
 }
 
