@@ -115,8 +115,23 @@ TEST_CASE("a CPU's copies to the host are read and written in one memory", "[cos
   local.gpu.kind = DeviceKind::cpu;
   local.gpu.sm_count = 4;
   local.gpu.memory_bandwidth_bytes_per_s = 24e9;
+  local.gpu.peak_flop_per_s[static_cast<std::size_t>(Precision::fp32)] = 50e9;
   local.shared_memory = SharedMemory{4e9, 8e9};
-  CHECK(host_copy_bandwidth({local, 1, 2, {}, {}}) == 24e9 / 2 / 2);  // two ranks share it
+  const Cluster cluster{local, 1, 2, {}, {}};
+  CHECK(host_copy_bandwidth(cluster) == 24e9 / 2 / 2);  // two ranks share it
+
+  // What is moved there stays in the process.
+  Plan plan = data_parallel(2);
+  plan.training.global_batch = 32;
+  plan.training.recompute = Recompute::full;
+  plan.parallelism.schedule = ScheduleKind::gpipe;
+  plan.parallelism.offload = "activations";
+  const Prepared prepared = prepare(small_model(), plan, cluster);
+  const auto memory = stage_memory(prepared.stages, prepared.plan, cluster);
+  const std::int64_t on_host = prepared.stages[0].memory.host_bytes;
+  CHECK(on_host > 0);
+  CHECK(memory[0].peak_bytes ==
+        memory[0].arena_bytes + memory[0].scratch_bytes + memory[0].library_bytes + on_host);
 }
 
 TEST_CASE("groups on the second host take what those on the first do", "[sim][collectives]") {
@@ -143,6 +158,19 @@ TEST_CASE("groups on the second host take what those on the first do", "[sim][co
         }
     }
   }
+}
+
+TEST_CASE("groups side by side take as long as the slowest of them", "[sim][collectives]") {
+  // On the cube mesh two NVLinks join GPUs 0 and 3, and none 1 and 6.
+  const Topology topology(Cluster{load_machine("p3.16xlarge"), 2, 8, {}, {}});
+  const auto time = [&](const Groups& groups) {
+    return collective_time(topology, CollectiveKind::all_reduce, {1e8}, groups).value;
+  };
+  const double linked = time({{0, 3}}), apart = time({{1, 6}});
+  CHECK(apart > 1.5 * linked);
+  CHECK(time({{0, 3}, {1, 6}}) == apart);
+  CHECK(time({{1, 6}, {0, 3}}) == apart);
+  CHECK(time({{0, 3}, {9, 14}}) == apart);
 }
 
 TEST_CASE("the ranks of a CPU host share its network card", "[sim][collectives]") {

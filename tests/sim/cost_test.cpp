@@ -1,9 +1,13 @@
 #include "sim/cost/cost.h"
 
+#include <set>
+
 #include "hwprofiles/load.h"
 #include "models/importers/model.h"
+#include "models/passes/pass.h"
 #include "sim/cost/gemm.h"
 #include "tests/catch.h"
+#include "tests/sim/plans.h"
 
 using namespace meshwright;
 
@@ -258,6 +262,36 @@ TEST_CASE("a CPU converts 16-bit operands, a GPU does not", "[cost]") {
   // Each of three operands is read or written in 2 bytes and in 4.
   CHECK(CostModel(cluster, training_in(Precision::fp16)).time(add, program).value ==
         Approx(moved + 3 * 6e6 / 1e12));
+}
+
+TEST_CASE("a unit's memory is its parameters, their states, and what its forward leaves",
+          "[cost]") {
+  const Cluster cluster = plain_cluster();
+  Plan plan;
+  plan.training.micro_batch = 2;
+  plan.training.sequence_length = 128;
+  plan.training.compiler = CompilerLevel::none;
+  Model model = small_model();
+  model.vocabulary = 1024;  // which is not padded
+  const Graph graph = run_passes(build_graph(model, plan.training), plan);
+  const CostModel cost(cluster, plan.training);
+  // Everything that a later phase reads of the forward, once.
+  std::set<int> kept;
+  double bytes = 0;
+  for (const Node& node : graph.nodes)
+    for (const int id : node.inputs) {
+      const Tensor& tensor = graph.tensor(id);
+      if (tensor.role != Role::activation || tensor.producer < 0 || node.phase == Phase::forward)
+        continue;
+      const Node& maker = graph.nodes[static_cast<std::size_t>(tensor.producer)];
+      if (maker.phase != Phase::forward || !kept.insert(id).second) continue;
+      bytes += static_cast<double>(tensor.type.bytes());
+    }
+  CHECK(bytes > 0);
+  double sum = 0;
+  for (const double unit : cost.unit_memory(graph)) sum += unit;
+  // Weight, gradient and two moments, 4 bytes each.
+  CHECK(sum == Approx(bytes + 16 * static_cast<double>(parameter_count(graph))));
 }
 
 TEST_CASE("blocks of a model cost alike, its head costs by its vocabulary", "[cost]") {
