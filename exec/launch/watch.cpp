@@ -15,8 +15,17 @@ namespace {
 constexpr int last_exit_code = 5;  // design: 0 done ... 5 stopped on request
 constexpr int run_failed = 4, our_fault = 1, bad_input = 2, stopped = 5;
 
+constexpr std::size_t rule_length = 61;  // at least
+
 bool is_rule(const std::string& line) {
-  return line.size() > 60 && line.find_first_not_of('-') == std::string::npos;
+  return line.size() >= rule_length && line.find_first_not_of('-') == std::string::npos;
+}
+
+// Of a line that ends with a rule: what comes before it.
+std::size_t length_before_rule(const std::string& line) {
+  const std::size_t end = line.find_last_not_of("\r\n") + 1;
+  const std::size_t words = end == 0 ? 0 : line.find_last_not_of('-', end - 1) + 1;
+  return end - words >= rule_length ? words : 0;
 }
 
 // The number after `before`, -1 when there is none.
@@ -53,6 +62,16 @@ std::string FailureWatch::add(std::string_view text) {
     line_ += c;
     // A progress bar's carriage return ends a piece too: it is to be seen at once.
     if (c != '\n' && c != '\r') continue;
+    // mpirun may write in the middle of a rank's line, which then goes on.
+    if (const std::size_t words = line_.find("mpirun: Forwarding signal ");
+        words != std::string::npos) {
+      line_.resize(words);
+      continue;
+    }
+    if (const std::size_t words = length_before_rule(line_); words > 0) {
+      shown += end_line(line_.substr(0, words) + '\n');
+      line_.erase(0, words);
+    }
     shown += end_line(line_);
     line_.clear();
   }
@@ -74,7 +93,6 @@ std::string FailureWatch::end_line(const std::string& line) {
 }
 
 bool FailureWatch::is_held_back(const std::string& line) {
-  if (line.starts_with("mpirun: Forwarding signal")) return true;
   if (line.starts_with("error: ")) {
     if (line == error_) return true;
     if (error_.empty()) error_ = line;

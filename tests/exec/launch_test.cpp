@@ -112,6 +112,17 @@ TEST_CASE("the ranks' words pass through, mpirun's become one line", "[exec][lau
   CHECK(verdict.shown == "rank 1 was killed by signal 9; the others were stopped\n");
 }
 
+TEST_CASE("mpirun's words in the middle of a rank's line are taken out of it", "[exec][launch]") {
+  FailureWatch watch;
+  CHECK(watch.add("  12  4.1") == "");
+  CHECK(watch.add("mpirun: Forwarding signal 10 to job\n") == "");
+  CHECK(watch.add("25\n  13  4.1") == "  12  4.125\n");
+  CHECK(watch.add(rule + "\nPrimary job  terminated normally, but 1 process returned\n" + rule +
+                  "\n") == "  13  4.1\n");
+  CHECK(watch.add("24\n") == "24\n");
+  CHECK(watch.verdict(0).shown.empty());
+}
+
 TEST_CASE("a rank's exit code becomes the run's", "[exec][launch]") {
   const auto verdict = [](int code) {
     FailureWatch watch;
