@@ -213,27 +213,68 @@ double BoundMaker::shift_time(const Candidate& candidate, double bytes) {
   return known->second = transfer_time(topology_, {bytes}, pairs).value;
 }
 
-// What a virtual stage in the middle sends of a micro-batch, while all ranks of its host do.
-double BoundMaker::messages_time(const Candidate& candidate) {
-  const Mesh mesh(to_plan(candidate, base_).degrees(), candidate.placement);
-  const int stride = mesh.rank({1, 0, 0});
-  double seconds = 0;
-  for (const std::int64_t bytes : profiles_.stages(candidate, candidate.recompute).messages) {
-    const auto [known, is_new] =
-        message_times_.try_emplace({candidate.pipeline, stride, static_cast<double>(bytes)}, 0.0);
-    if (is_new) {
-      std::vector<std::pair<int, int>> pairs;
-      for (int rank = 0; rank < cluster_.processes_per_host; ++rank) {
-        Coordinates place = mesh.coordinates(rank);
-        if (place.pipeline > 0) continue;
-        place.pipeline = 1;
-        pairs.emplace_back(rank, mesh.rank(place));
-      }
-      known->second = transfer_time(topology_, {static_cast<double>(bytes)}, pairs).value;
-    }
-    seconds += known->second;
+// What stage `from` sends to the next one, while all ranks of its host that have it do.
+std::vector<std::pair<int, int>> BoundMaker::senders(const Mesh& mesh, int from) const {
+  const int host = cluster_.host_of(mesh.rank({from, 0, 0}));
+  std::vector<std::pair<int, int>> pairs;
+  for (int local = 0; local < cluster_.processes_per_host; ++local) {
+    const int rank = host * cluster_.processes_per_host + local;
+    Coordinates place = mesh.coordinates(rank);
+    if (place.pipeline != from) continue;
+    ++place.pipeline;
+    pairs.emplace_back(rank, mesh.rank(place));
   }
-  return seconds;
+  return pairs;
+}
+
+// Of one message over each boundary between stages; with the number of those before that lie alike
+// on their hosts, and so take the same time.
+const std::vector<BoundMaker::Boundary>& BoundMaker::boundaries(const Candidate& candidate,
+                                                                std::int64_t bytes) {
+  const Mesh mesh(to_plan(candidate, base_).degrees(), candidate.placement);
+  const auto [known, is_new] = boundaries_.try_emplace(
+      {candidate.pipeline, mesh.rank({1, 0, 0}), static_cast<double>(bytes)});
+  std::map<std::vector<std::pair<int, int>>, Boundary> alike;
+  for (int from = 0; is_new && from + 1 < candidate.pipeline; ++from) {
+    const std::vector<std::pair<int, int>> pairs = senders(mesh, from);
+    const int first = cluster_.host_of(pairs[0].first) * cluster_.processes_per_host;
+    std::vector<std::pair<int, int>> from_first = pairs;
+    for (auto& [sender, receiver] : from_first) sender -= first, receiver -= first;
+    const auto [found, unknown] = alike.try_emplace(std::move(from_first));
+    if (unknown)
+      found->second = {cluster_.host_of(pairs[0].first) != cluster_.host_of(pairs[0].second),
+                       transfer_time(topology_, {static_cast<double>(bytes)}, pairs).value};
+    known->second.push_back(found->second);
+  }
+  return known->second;
+}
+
+// A stage in the middle sends to both sides on one way out, unless one of them is on another host
+// and one on its own.
+BoundMaker::MessageTimes BoundMaker::message_times(const Candidate& candidate) {
+  const StageProfile& profile = profiles_.stages(candidate, candidate.recompute);
+  const auto between = static_cast<std::size_t>(candidate.pipeline - 1);
+  std::vector<double> onwards(between), back(between);
+  std::vector<bool> crosses(between);
+  const auto add = [&](const std::vector<std::int64_t>& messages, std::vector<double>& times) {
+    for (const std::int64_t bytes : messages) {
+      const std::vector<Boundary>& own = boundaries(candidate, bytes);
+      for (std::size_t b = 0; b < between; ++b)
+        times[b] += own[b].seconds, crosses[b] = own[b].crosses_hosts;
+    }
+  };
+  add(profile.messages, onwards);
+  add(profile.gradient_messages, back);
+  MessageTimes times;
+  for (std::size_t b = 0; b < between; ++b) {
+    times.all += onwards[b] + back[b];
+    if (b == 0) continue;
+    times.slowest =
+        std::max(times.slowest, crosses[b] == crosses[b - 1] ? onwards[b] + back[b - 1]
+                                                             : std::max(onwards[b], back[b - 1]));
+  }
+  if (between == 1) times.slowest = times.all;
+  return times;
 }
 
 double BoundMaker::context_time(const Candidate& candidate, const UnitProfile::Pass& pass) {
@@ -402,10 +443,11 @@ Bounds BoundMaker::time_of_partition(const Candidate& candidate, const Work& all
   const double hidden = candidate.virtual_stages * all.last_collectives;
   const double interleaved_ramp =
       (candidate.pipeline - 1.0) / candidate.virtual_stages * all.seconds / candidate.pipeline;
-  // A stage in the middle has nothing else on its way out.
-  const double sent = candidate.virtual_stages * messages_time(candidate);
+  // Where the slowest messages go, the others wait.
+  const MessageTimes messages = message_times(candidate);
+  const double sent = candidate.virtual_stages * messages.slowest;
   // Chunks wait for each other's messages all the time, whole stages while the pipeline fills.
-  const double exposed = sent * (interleaves ? batches : candidate.pipeline - 1);
+  const double exposed = interleaves ? batches * sent : candidate.virtual_stages * messages.all;
   Bounds bounds;
   if (candidate.pipeline > 2) bounds.step_time_s = batches * sent;
   for (int stage = 0; stage < candidate.pipeline; ++stage) {
@@ -431,6 +473,7 @@ Bounds BoundMaker::time_of_partition(const Candidate& candidate, const Work& all
     bounds.step_time_s = std::max({bounds.step_time_s, least, stream});
     bounds.estimate_s = std::max({bounds.estimate_s, likely, stream + of_copies});
   }
+  bounds.estimate_s = std::max(bounds.estimate_s, bounds.step_time_s);
   return bounds;
 }
 

@@ -123,7 +123,17 @@ class BoundMaker {
   double pass_time(const Candidate& candidate, const UnitProfile::Pass& pass);
   double context_time(const Candidate& candidate, const UnitProfile::Pass& pass);
   double shift_time(const Candidate& candidate, double bytes);
-  double messages_time(const Candidate& candidate);
+  struct Boundary {
+    bool crosses_hosts = false;
+    double seconds = 0;  // of one message
+  };
+  const std::vector<Boundary>& boundaries(const Candidate& candidate, std::int64_t bytes);
+  // Of one micro-batch: what the stage with the slowest way out sends, and what all send.
+  struct MessageTimes {
+    double slowest = 0, all = 0;
+  };
+  std::vector<std::pair<int, int>> senders(const Mesh& mesh, int from) const;
+  MessageTimes message_times(const Candidate& candidate);
   const std::vector<int>& slots(const Candidate& candidate);
   std::vector<UnitTimes> unit_times(const Candidate& candidate, const ModelProfile& profile);
   Work make_work(const Candidate& candidate, const ModelProfile& kept,
@@ -160,7 +170,7 @@ class BoundMaker {
   std::map<CompilerLevel, double> optimizer_s_;
   std::map<std::pair<Axis, double>, double> shift_times_;
   // Stages, their stride, bytes.
-  std::map<std::tuple<int, int, double>, double> message_times_;
+  std::map<std::tuple<int, int, double>, std::vector<Boundary>> boundaries_;
   // Schedule, stages, chunks, micro-batches: of every virtual stage, the most in flight.
   std::map<std::tuple<ScheduleKind, int, int, int>, std::vector<int>> slots_;
   Chain chain_;  // of chain_of_

@@ -241,7 +241,8 @@ StageProfile Profiles::measure_stages(const Plan& plan) const {
   for (const Body& body : small.stages[1].bodies)
     for (const Instruction& instruction : body.instructions)
       if (instruction.kind == InstructionKind::send)
-        profile.messages.push_back(instruction.inputs[0].type.bytes());
+        (instruction.peer > 1 ? profile.messages : profile.gradient_messages)
+            .push_back(instruction.inputs[0].type.bytes());
   const SmallModel more = lower_small(model_, plan, blocks + 1, blocks);
   profile.middle_block_kept = bytes_of(more.stages[1]).kept - profile.middle.kept;
   int block = 0;

@@ -61,7 +61,8 @@ struct KeptBytes {
 struct StageProfile {
   StageBytes first, middle, last;
   std::int64_t middle_block_kept = 0;  // by one block more of a stage in the middle
-  std::vector<std::int64_t> messages;  // bytes that a stage in the middle sends, one by one
+  // Bytes that a stage in the middle sends, one by one: to the next stage, to the one before.
+  std::vector<std::int64_t> messages, gradient_messages;
   // Costs of the units before all blocks, of a block, and of the units after all blocks.
   std::vector<double> before, after;
   double first_block = 0, middle_block = 0, last_block = 0;
