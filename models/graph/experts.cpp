@@ -29,10 +29,7 @@ int expert_capacity(double factor, int sequence_length, int experts_per_token, i
   return static_cast<int>(std::clamp(std::ceil(share - rounding), 1.0, double(sequence_length)));
 }
 
-bool is_expert_product(Op op) {
-  return op == Op::expert_linear || op == Op::expert_linear_grad_input ||
-         op == Op::expert_linear_grad_weight;
-}
+bool is_expert_product(Op op) { return info(op).widening.how == WidenRule::How::expert_product; }
 
 ExpertProduct expert_product_of(const OpCall& call) {
   const TensorType& matrices =

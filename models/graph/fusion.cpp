@@ -8,38 +8,6 @@ namespace meshwright {
 
 namespace {
 
-constexpr bool product = true, positions = true, epilogue = true;
-
-constexpr RowRule rules[] = {
-    {Op::add_position, 0b1, !product, positions},
-    {Op::add_row, 0b1},
-    {Op::layer_norm, 0b1},
-    {Op::rms_norm, 0b1},
-    {Op::linear, 0b1, product},
-    {Op::add_bias, 0b1, !product, !positions, epilogue},
-    {Op::gelu, 0b1, !product, !positions, epilogue},
-    {Op::relu, 0b1, !product, !positions, epilogue},
-    {Op::tanh, 0b1},
-    {Op::swiglu, 0b11},
-    {Op::add, 0b11, !product, !positions, epilogue},
-    {Op::multiply, 0b11, !product, !positions, epilogue},
-    {Op::scale, 0b1, !product, !positions, epilogue},
-    {Op::dropout, 0b1, !product, positions},
-    {Op::cross_entropy, 0b11, product},
-    {Op::add_row_grad, 0b1},
-    {Op::layer_norm_grad, 0b1101},
-    {Op::rms_norm_grad, 0b1101},
-    {Op::linear_grad_input, 0b1, product},
-    {Op::linear_grad_weight, 0b11, product},
-    {Op::bias_grad, 0b1, !product, !positions, epilogue},
-    {Op::gelu_grad, 0b11, !product, !positions, epilogue},
-    {Op::relu_grad, 0b11, !product, !positions, epilogue},
-    {Op::tanh_grad, 0b11},
-    {Op::swiglu_grad, 0b111},
-    {Op::dropout_grad, 0b1, !product, positions},
-    {Op::cross_entropy_grad, 0b111, product},
-};
-
 std::int64_t aligned(std::int64_t bytes) {
   return (bytes + fused_alignment - 1) / fused_alignment * fused_alignment;
 }
@@ -64,12 +32,6 @@ std::int64_t widened_by_product(const Fusion& fusion) {
 }
 
 }  // namespace
-
-std::optional<RowRule> row_rule(Op op) {
-  for (const RowRule& rule : rules)
-    if (rule.op == op) return rule;
-  return std::nullopt;
-}
 
 TensorType Fusion::of_block(int operand, std::int64_t block) const {
   TensorType type = operands[static_cast<std::size_t>(operand)];

@@ -3,25 +3,13 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <string>
 #include <vector>
 
 #include "models/graph/graph.h"
 #include "models/graph/op.h"
 
 namespace meshwright {
-
-// How an operation can be run on some of its rows.
-struct RowRule {
-  Op op;
-  std::uint32_t inputs = 0;       // bit i: input i is cut by rows; the others are needed whole
-  bool product = false;           // runs on all threads at once, worth it for long blocks only
-  bool counts_positions = false;  // needs to know which rows these are
-  bool epilogue = false;          // element by element: a product can do it to its output
-};
-// Nothing: the operation looks at several rows at once. Inferred outputs are cut by rows; parameter
-// gradients are sums over the rows.
-std::optional<RowRule> row_rule(Op op);
 
 struct FusedStep {
   Op op = Op::add;

@@ -1,5 +1,6 @@
-// The closed list of operations: what each one needs and makes, its FLOPs and bytes, and how tensor
-// parallelism cuts it. FLOPs and bytes are computed here and nowhere else.
+// The closed list of operations: what each one needs and makes. All that is known of one is its row
+// of the table, in its family's file in models/graph/ops/; FLOPs and bytes are computed there and
+// nowhere else.
 //
 // Activations are matrices [rows, width]; rows = micro_batch * sequence_length tokens, sequence by
 // sequence (sequence parallelism gives each rank a contiguous share of the rows).
@@ -310,25 +311,69 @@ enum class SplitRule : std::uint8_t {
   none         // made by a pass; never split
 };
 
-// A row of the table of operations.
+// Whether an operation can be run on some of its rows at a time (models/graph/fusion.h). Inferred
+// outputs are cut by rows; parameter gradients are sums over the rows.
+struct RowRule {
+  std::uint32_t inputs = 0;  // bit i: input i is cut by rows, the others are needed whole; none:
+                             // the operation looks at several rows at once
+  bool product = false;      // runs on all threads at once, worth it for long blocks only
+  bool counts_positions = false;  // needs to know which rows these are
+  bool epilogue = false;          // element by element: a product can do it to its output
+  constexpr explicit operator bool() const { return inputs != 0; }
+};
+
+// How a device that computes in fp32 only works on 16 bits (models/graph/widen.h).
+struct WidenRule {
+  enum class How : std::uint8_t {
+    whole,      // all operands, once
+    rows,       // some rows of those that are cut at a time; the others whole
+    sequences,  // some whole sequences
+    product,    // block by block
+    expert_product,
+    moves,        // not at all: it only moves elements
+    by_optimizer  // not at all: the optimizer does it
+  };
+  How how = How::whole;
+  std::uint32_t inputs = 0, outputs = 0;  // bit i: operand i is cut
+  bool counts_positions = false;          // a share of the rows is not cut: where it begins matters
+};
+
+class Gradients;
+struct Node;
+
+// A row of the table of operations (models/graph/ops/): all that is known of one, but its kernels.
 struct OpInfo {
   Op op;
   std::string_view name;
-  SplitRule split;
-  bool is_gradient;       // belongs to the backward pass
-  bool is_communication;  // lowered to a collective
+  SplitRule split = SplitRule::none;
+  bool is_gradient = false;       // belongs to the backward pass
+  bool is_communication = false;  // lowered to a collective
   // Types of the outputs from input types and attributes; parameter gradients, which come last, are
   // not among them (they have their parameter's shape). A wrong input is a MESHWRIGHT_CHECK.
   void (*infer)(const Attributes&, std::span<const TensorType>, std::vector<TensorType>&);
   // Appends the kernels that a GPU at this compiler level runs for the operation.
   void (*work)(const OpCall&, CompilerLevel, std::vector<Kernel>&);
+  // FLOPs as MFU counts them; nullptr: none.
+  double (*model_flops)(const OpCall&) = nullptr;
+  // Appends what makes the inputs' gradients from that of the first output; nullptr: nothing ever
+  // asks for it.
+  void (*differentiate)(Gradients&, const Node&, int dy) = nullptr;
+  bool begins_backward = false;   // differentiated without a gradient of its output (dy = -1)
+  bool takes_loss_scale = false;  // with which gradients a backward pass begins: in fp16 they are
+                                  // multiplied by the loss scale, which lowering appends
+  RowRule rows = {};
+  WidenRule widening = {};
+  // What it makes of one element of each input, for devices that compile their kernels: of each
+  // output an expression in C where $i is the element of input i, $factor the attribute and $gelu
+  // gelu_tanh or gelu_erf, whose slopes are $gelu_slope. The functions are those of
+  // exec/backends/cuda/fused_prelude.cpp.in.
+  std::array<std::string_view, 2> elements{};
+  bool in_place = false;  // element i of the first output needs element i of the operands only, and
+                          // is written last
 };
 
 const OpInfo& info(Op op);
-// The gradients with which a backward pass begins: in fp16 they are multiplied by the loss scale,
-// which lowering appends to their inputs.
-bool takes_loss_scale(Op op);
-std::span<const OpInfo> op_table();
+std::span<const OpInfo> op_table();  // in the order of the enumerators
 
 void append_kernels(const OpCall& call, CompilerLevel level, std::vector<Kernel>& kernels);
 

@@ -8,89 +8,14 @@ namespace meshwright {
 
 namespace {
 
+using How = WidenRule::How;
+
 // Pieces of about this many bytes stay in a second-level cache.
 constexpr std::int64_t piece_bytes = 1 << 20;
 // Sums over rows are made in groups of so many (exec/backends/cpu/column_sum.h).
 constexpr std::int64_t row_group = 64;
 // A block of a product costs 14 MiB at most, and its conversion little beside the product.
 constexpr std::int64_t longest_m = 1024, longest_n = 512, longest_k = 2048;
-
-enum class Unit : std::uint8_t { row, sequence };
-
-// Bit i of a mask: operand i is cut. What is not listed is widened whole.
-struct CutRow {
-  Op op;
-  Unit unit;
-  std::uint32_t inputs, outputs;
-};
-constexpr CutRow cuts[] = {
-    {Op::add_position, Unit::sequence, 0b1, 0b1},
-    {Op::add_position_grad, Unit::sequence, 0b1, 0},
-    {Op::add_row, Unit::row, 0b1, 0b1},
-    {Op::add_row_grad, Unit::row, 0b1, 0},
-    {Op::embedding_grad, Unit::row, 0b11, 0},
-    {Op::layer_norm, Unit::row, 0b1, 0b11},
-    {Op::layer_norm_grad, Unit::row, 0b1101, 0b1},
-    {Op::rms_norm, Unit::row, 0b1, 0b11},
-    {Op::rms_norm_grad, Unit::row, 0b1101, 0b1},
-    {Op::add_bias, Unit::row, 0b1, 0b1},
-    {Op::bias_grad, Unit::row, 0b1, 0},
-    {Op::rope, Unit::sequence, 0b1, 0b1},
-    {Op::rope_grad, Unit::sequence, 0b1, 0b1},
-    {Op::attention, Unit::sequence, 0b111, 0b11},
-    {Op::attention_grad, Unit::sequence, 0b111111, 0b111},
-    {Op::gelu, Unit::row, 0b1, 0b1},
-    {Op::gelu_grad, Unit::row, 0b11, 0b1},
-    {Op::relu, Unit::row, 0b1, 0b1},
-    {Op::relu_grad, Unit::row, 0b11, 0b1},
-    {Op::tanh, Unit::row, 0b1, 0b1},
-    {Op::tanh_grad, Unit::row, 0b11, 0b1},
-    {Op::swiglu, Unit::row, 0b11, 0b1},
-    {Op::swiglu_grad, Unit::row, 0b111, 0b11},
-    {Op::add, Unit::row, 0b11, 0b1},
-    {Op::select_positions_grad, Unit::sequence, 0b11, 0b1},
-    {Op::cross_entropy, Unit::row, 0b11, 0b11},
-    {Op::cross_entropy_grad, Unit::row, 0b111, 0b1},
-    {Op::image_patches, Unit::sequence, 0b1, 0b1},
-    {Op::prepend_row_grad, Unit::sequence, 0b1, 0b1},
-    {Op::sum_of_squares, Unit::row, 0b1, 0},
-    // The framework's operations.
-    {Op::scale, Unit::row, 0b1, 0b1},
-    {Op::add_constant, Unit::row, 0b1, 0b1},
-    {Op::cube, Unit::row, 0b1, 0b1},
-    {Op::cube_grad, Unit::row, 0b11, 0b1},
-    {Op::multiply, Unit::row, 0b11, 0b1},
-    {Op::silu, Unit::row, 0b1, 0b1},
-    {Op::silu_grad, Unit::row, 0b11, 0b1},
-    {Op::mean_of_squares, Unit::row, 0b1, 0b1},
-    {Op::mean_of_squares_grad, Unit::row, 0b11, 0b1},
-    {Op::inverse_root, Unit::row, 0b1, 0b1},
-    {Op::inverse_root_grad, Unit::row, 0b11, 0b1},
-    {Op::scale_rows, Unit::row, 0b11, 0b1},
-    {Op::row_dots, Unit::row, 0b11, 0b1},
-    {Op::scale_columns, Unit::row, 0b1, 0b1},
-    {Op::scale_columns_grad, Unit::row, 0b11, 0},
-    {Op::rotate_half, Unit::row, 0b1, 0b1},
-    {Op::rotate_half_grad, Unit::row, 0b1, 0b1},
-    {Op::times_cosine, Unit::sequence, 0b1, 0b1},
-    {Op::times_sine, Unit::sequence, 0b1, 0b1},
-    {Op::scores, Unit::sequence, 0b11, 0b1},
-    {Op::add_alibi, Unit::sequence, 0b1, 0b1},
-    {Op::mask_scores, Unit::row, 0b1, 0b1},
-    {Op::softmax, Unit::row, 0b1, 0b1},
-    {Op::softmax_grad, Unit::row, 0b11, 0b1},
-    {Op::drop_probabilities, Unit::sequence, 0b1, 0b1},
-    {Op::drop_probabilities_grad, Unit::sequence, 0b1, 0b1},
-    {Op::weigh_values, Unit::sequence, 0b11, 0b1},
-    {Op::weigh_transposed, Unit::sequence, 0b11, 0b1},
-    {Op::log_softmax, Unit::row, 0b1, 0b1},
-    {Op::log_softmax_grad, Unit::row, 0b11, 0b1},
-    {Op::nll_loss, Unit::row, 0b11, 0b1},
-    {Op::nll_loss_grad, Unit::row, 0b11, 0b1},
-    // relative positions
-    {Op::add_relative_bias, Unit::sequence, 0b1, 0b1},
-    {Op::relative_bias_grad, Unit::sequence, 0b1, 0},
-};
 
 template <typename Visit>
 void for_each_operand(const OpCall& call, const Pieces& pieces, const Visit& visit) {
@@ -164,9 +89,7 @@ bool has_16_bit(const OpCall& call) {
          std::any_of(call.outputs.begin(), call.outputs.end(), narrow);
 }
 
-bool is_product(Op op) {
-  return op == Op::linear || op == Op::linear_grad_input || op == Op::linear_grad_weight;
-}
+bool is_product(Op op) { return info(op).widening.how == How::product; }
 
 // y = x W^T, or x W when the weight is stored [in, out]; dx = dy W; W += dy^T x, or x^T dy.
 LinearProduct product_of(const OpCall& call) {
@@ -186,14 +109,13 @@ ProductBlocks blocks_of(const LinearProduct& product) {
 }
 
 Pieces pieces_of(const OpCall& call) {
+  const WidenRule& rule = info(call.op).widening;
   Pieces pieces;
-  for (const CutRow& row : cuts) {
-    if (row.op != call.op) continue;
-    const bool by_sequence = row.unit == Unit::sequence;
+  if (rule.how == How::rows || rule.how == How::sequences) {
     // A share of the rows does not begin with a sequence.
-    const bool counts_positions = call.op == Op::add_position || call.op == Op::add_position_grad;
-    if (counts_positions && call.attributes.sequence_parallel) return {};
-    pieces = {row.inputs, row.outputs,
+    if (rule.counts_positions && call.attributes.sequence_parallel) return {};
+    const bool by_sequence = rule.how == How::sequences;
+    pieces = {rule.inputs, rule.outputs,
               by_sequence ? call.attributes.micro_batch : call.inputs[0].shape[0], 1, by_sequence};
     if (pieces.units < 1 || !divides(call, pieces)) return {};
   }
@@ -208,19 +130,15 @@ Pieces pieces_of(const OpCall& call) {
   return pieces;
 }
 
-bool only_moves(Op op) {
-  return op == Op::embedding || op == Op::select_positions || op == Op::sequence_slice ||
-         op == Op::prepend_row || op == Op::dispatch || op == Op::zero || op == Op::split_heads ||
-         op == Op::join_heads;
-}
+bool only_moves(Op op) { return info(op).widening.how == How::moves; }
 
 std::int64_t widened_bytes_of(std::int64_t elements) {
   return (elements * 4 + widened_alignment - 1) / widened_alignment * widened_alignment;
 }
 
 std::int64_t widened_bytes(const OpCall& call) {
-  const bool by_optimizer = call.op == Op::lamb_norms || call.op == Op::update_loss_scale;
-  if (only_moves(call.op) || by_optimizer || !has_16_bit(call)) return 0;
+  const How how = info(call.op).widening.how;
+  if (how == How::moves || how == How::by_optimizer || !has_16_bit(call)) return 0;
   if (is_product(call.op)) return product_bytes(call);
   if (is_expert_product(call.op)) {
     const ExpertProduct product = expert_product_of(call);

@@ -11,10 +11,10 @@ namespace meshwright {
 namespace {
 
 bool takes_loss_scale(const Node& node) {
-  if (node.op != Op::fused) return meshwright::takes_loss_scale(node.op);
+  if (node.op != Op::fused) return info(node.op).takes_loss_scale;
   const auto& steps = node.attributes.fusion->steps;
   return std::any_of(steps.begin(), steps.end(),
-                     [](const FusedStep& step) { return meshwright::takes_loss_scale(step.op); });
+                     [](const FusedStep& step) { return info(step.op).takes_loss_scale; });
 }
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }

@@ -73,7 +73,7 @@ std::vector<int> count_uses(const Graph& graph) {
 
 Graph without_reuse(Graph graph) {
   for (Tensor& tensor : graph.tensors)
-    if (tensor.alias_of >= 0 && !takes_loss_scale(graph.nodes[at(tensor.producer)].op))
+    if (tensor.alias_of >= 0 && !info(graph.nodes[at(tensor.producer)].op).takes_loss_scale)
       tensor.alias_of = -1;
   return graph;
 }

@@ -33,10 +33,10 @@ Roles roles_of(const Graph& graph, std::span<const Node* const> members,
   for (const Node* node : members)
     for (int id : node->inputs) ++reads[id];
   for (const Node* node : members) {
-    const std::optional<RowRule> rule = row_rule(node->op);
-    MESHWRIGHT_CHECK(rule.has_value(), "what is fused works by rows");
+    const RowRule& rule = info(node->op).rows;
+    MESHWRIGHT_CHECK(bool{rule}, "what is fused works by rows");
     for (int i = 0; i < node->inputs.size(); ++i)
-      roles.note_input(node->inputs[i], (rule->inputs >> i & 1U) != 0);
+      roles.note_input(node->inputs[i], (rule.inputs >> i & 1U) != 0);
     for (int id : node->outputs) {
       if (graph.tensor(id).role == Role::parameter_gradient) {
         if (roles.cut.try_emplace(id, 0).second) roles.sums.push_back(id);

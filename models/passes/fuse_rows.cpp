@@ -56,8 +56,8 @@ class Clusters {
 
  private:
   bool can_be_fused(const Node& node) const {
-    const std::optional<RowRule> rule = row_rule(node.op);
-    if (!rule || (rule->product && !leads(node))) return false;
+    const RowRule& rule = info(node.op).rows;
+    if (!rule || (rule.product && !leads(node))) return false;
     return std::all_of(node.outputs.begin(), node.outputs.end(),
                        [&](int id) {
                          const Tensor& tensor = graph_.tensor(id);
@@ -81,7 +81,7 @@ class Clusters {
 
   // Element by element from what the product made.
   bool is_epilogue(const Node& node, const std::vector<int>& cluster) const {
-    return row_rule(node.op)->epilogue &&
+    return info(node.op).rows.epilogue &&
            std::any_of(node.inputs.begin(), node.inputs.end(),
                        [&](int id) { return is_member(cluster, graph_.tensor(id).producer); });
   }

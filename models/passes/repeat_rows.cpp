@@ -64,8 +64,8 @@ class Repetition {
   }
 
   bool is_cheap(const Node& node, const std::vector<char>& stays) const {
-    const std::optional<RowRule> rule = row_rule(node.op);
-    if (node.phase != Phase::forward || !rule || rule->product) return false;
+    const RowRule& rule = info(node.op).rows;
+    if (node.phase != Phase::forward || !rule || rule.product) return false;
     return std::all_of(node.inputs.begin(), node.inputs.end(),
                        [&](int id) { return stays[at(id)] != 0; });
   }

@@ -11,13 +11,6 @@ namespace {
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
-// Element i of the first output needs element i of the operands only, and is written last.
-bool works_in_place(Op op) {
-  return op == Op::add || op == Op::gelu || op == Op::relu || op == Op::tanh ||
-         op == Op::gelu_grad || op == Op::relu_grad || op == Op::tanh_grad || op == Op::dropout ||
-         op == Op::dropout_grad || op == Op::multiply || op == Op::scale;
-}
-
 class InPlace {
  public:
   InPlace(Graph& graph, const Plan& plan)
@@ -40,7 +33,7 @@ class InPlace {
   void run() {
     for (int i = 0; i < static_cast<int>(graph_.nodes.size()); ++i) {
       const Node& node = graph_.nodes[at(i)];
-      if (!works_in_place(node.op)) continue;
+      if (!info(node.op).in_place) continue;
       for (int id : node.inputs) {
         if (!can_be_replaced(i, id, node.outputs[0])) continue;
         graph_.tensors[at(node.outputs[0])].alias_of = id;

@@ -17,8 +17,7 @@ TEST_CASE("every row operation but products has a CUDA kernel", "[exec][cuda]") 
   for (const FusionCase& c : single_operations({})) shown.insert(c.fusion.steps[0].op);
   for (const OpInfo& each : op_table()) {
     INFO(each.name);
-    const std::optional<RowRule> rule = row_rule(each.op);
-    CHECK(shown.count(each.op) == (rule && !rule->product ? 1 : 0));
+    CHECK(shown.count(each.op) == (each.rows && !each.rows.product ? 1 : 0));
   }
 }
 

@@ -1,6 +1,7 @@
 #include "tests/exec/fusion_cases.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "models/core/error.h"
 #include "models/passes/cleanup.h"
@@ -64,7 +65,7 @@ class Body {
     for (const Node& node : graph_.nodes) members.push_back(&node);
     std::optional<Fused> made = fuse(graph_, members, uses);
     if (!made) return std::nullopt;
-    const RowRule first = *row_rule(made->fusion.steps[0].op);
+    const RowRule& first = info(made->fusion.steps[0].op).rows;
     if (first.product) MESHWRIGHT_CHECK(lead_with_product(made->fusion), "the case is an epilogue");
     made->fusion.block_rows = 4;
     return std::move(made->fusion);
@@ -125,30 +126,15 @@ const Single singles[] = {
      [](Body& b) {
        b.add(Op::add_bias, {b.x(), b.row()});
      }},
-    {"gelu, erf form", [](Body& b) { b.add(Op::gelu, {b.x()}); }},
     {"gelu, tanh form",
      [](Body& b) {
        b.attributes().gelu_tanh = true;
        b.add(Op::gelu, {b.x()});
      }},
-    {"relu", [](Body& b) { b.add(Op::relu, {b.x()}); }},
-    {"tanh", [](Body& b) { b.add(Op::tanh, {b.x()}); }},
-    {"swiglu",
-     [](Body& b) {
-       b.add(Op::swiglu, {b.x(), b.x()});
-     }},
-    {"add",
-     [](Body& b) {
-       b.add(Op::add, {b.x(), b.x()});
-     }},
     {"add, twice the same",
      [](Body& b) {
        const int x = b.x();
        b.add(Op::add, {x, x});
-     }},
-    {"multiply",
-     [](Body& b) {
-       b.add(Op::multiply, {b.x(), b.x()});
      }},
     {"scale",
      [](Body& b) {
@@ -186,26 +172,10 @@ const Single singles[] = {
              {b.gradient({b.width()})});
      }},
     {"bias_grad", [](Body& b) { b.add(Op::bias_grad, {b.x()}, {b.gradient({b.width()})}); }},
-    {"gelu_grad, erf form",
-     [](Body& b) {
-       b.add(Op::gelu_grad, {b.x(), b.x()});
-     }},
     {"gelu_grad, tanh form",
      [](Body& b) {
        b.attributes().gelu_tanh = true;
        b.add(Op::gelu_grad, {b.x(), b.x()});
-     }},
-    {"relu_grad",
-     [](Body& b) {
-       b.add(Op::relu_grad, {b.x(), b.x()});
-     }},
-    {"tanh_grad",
-     [](Body& b) {
-       b.add(Op::tanh_grad, {b.x(), b.x()});
-     }},
-    {"swiglu_grad",
-     [](Body& b) {
-       b.add(Op::swiglu_grad, {b.x(), b.x(), b.x()});
      }},
     {"dropout_grad", [](Body& b) { add_dropout(b, Op::dropout_grad, 0.1); }},
 };
@@ -232,6 +202,13 @@ const Single products[] = {
        b.add(Op::bias_grad, {dx}, {b.gradient({b.width()})});
      }},
 };
+
+// All its inputs are activations, element by element.
+bool works_on_elements(const OpInfo& row) {
+  const int arity = std::countr_one(row.rows.inputs);
+  return !row.elements[0].empty() && row.rows.inputs >> arity == 0 &&
+         row.elements[0].find("$" + std::to_string(arity)) == std::string_view::npos;
+}
 
 std::vector<FusionCase> built(std::span<const Single> list, const RowSizes& sizes) {
   std::vector<FusionCase> cases;
@@ -327,7 +304,18 @@ class RandomBody {
 
 }  // namespace
 
-std::vector<FusionCase> single_operations(const RowSizes& sizes) { return built(singles, sizes); }
+std::vector<FusionCase> single_operations(const RowSizes& sizes) {
+  std::vector<FusionCase> cases = built(singles, sizes);
+  for (const OpInfo& row : op_table()) {
+    if (!works_on_elements(row)) continue;
+    Body body(sizes);
+    TensorIds inputs;
+    for (int i = 0; (row.rows.inputs >> i & 1U) != 0; ++i) inputs.push_back(body.x());
+    body.add(row.op, inputs);
+    cases.push_back({std::string(row.name), body.fusion().value()});
+  }
+  return cases;
+}
 
 std::vector<FusionCase> epilogues(const RowSizes& sizes) { return built(products, sizes); }
 

@@ -38,9 +38,9 @@ void add_messages(const Program& program, int stages, Messages& sent, Messages& 
 }
 
 // Which bytes of a buffer hold gradients: from when they are cleared until they are reduced.
-class Gradients {
+class LiveGradients {
  public:
-  explicit Gradients(const Program& program) : program_(program) {
+  explicit LiveGradients(const Program& program) : program_(program) {
     for (const Body& body : program.bodies)
       for (const Instruction& instruction : body.instructions)
         if (instruction.accumulate) live_[instruction.inputs[0].buffer];
@@ -111,7 +111,7 @@ TEST_CASE("gradients that have been added to their sum are cleared before they a
   for (const Plan& plan : small_plans(model)) {
     INFO(describe(plan));
     for (const Program& program : lower_small(model, plan)) {
-      Gradients gradients(program);
+      LiveGradients gradients(program);
       if (!gradients.any()) continue;
       ++programs;
       for (const Body& body : program.bodies) CHECK(gradients.hold(body));

@@ -389,7 +389,7 @@ TEST_CASE("fp16 scales the loss, and lamb sums norms over whoever shares a param
     for (const Body& body : stages[0].bodies)
       for (const Instruction& i : body.instructions) {
         if (i.kind == InstructionKind::compute) ++found[std::string(info(i.op).name)];
-        if (i.kind == InstructionKind::compute && takes_loss_scale(i.op))
+        if (i.kind == InstructionKind::compute && info(i.op).takes_loss_scale)
           found["operands of the loss's gradient"] = static_cast<int>(i.inputs.size());
         if (i.kind == InstructionKind::all_reduce && body.kind == Body::Kind::step_end)
           ++found["sums over " + std::string(name_of(i.group))];

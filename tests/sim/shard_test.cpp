@@ -1,7 +1,6 @@
 // What the settings of sharding do to the predicted step.
 #include <array>
 
-#include "models/graph/work.h"
 #include "sim/replay/replay.h"
 #include "tests/catch.h"
 #include "tests/sim/plans.h"

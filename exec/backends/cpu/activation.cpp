@@ -1,6 +1,7 @@
 // Activation functions, element by element.
 #include "exec/backends/cpu/map.h"
 #include "exec/backends/cpu/math.h"
+#include "exec/backends/cpu/tables.h"
 
 namespace meshwright::cpu {
 
@@ -80,13 +81,14 @@ void swiglu_grad(const KernelCall& k) {
                });
 }
 
-MESHWRIGHT_CPU_INSTANTIATE(gelu);
-MESHWRIGHT_CPU_INSTANTIATE(gelu_grad);
-MESHWRIGHT_CPU_INSTANTIATE(relu);
-MESHWRIGHT_CPU_INSTANTIATE(relu_grad);
-MESHWRIGHT_CPU_INSTANTIATE(tanh);
-MESHWRIGHT_CPU_INSTANTIATE(tanh_grad);
-MESHWRIGHT_CPU_INSTANTIATE(swiglu);
-MESHWRIGHT_CPU_INSTANTIATE(swiglu_grad);
+namespace {
+constexpr Row rows[] = {
+    MESHWRIGHT_CPU_ROW(gelu),      MESHWRIGHT_CPU_ROW(gelu_grad),   MESHWRIGHT_CPU_ROW(relu),
+    MESHWRIGHT_CPU_ROW(relu_grad), MESHWRIGHT_CPU_ROW(tanh),        MESHWRIGHT_CPU_ROW(tanh_grad),
+    MESHWRIGHT_CPU_ROW(swiglu),    MESHWRIGHT_CPU_ROW(swiglu_grad),
+};
+}  // namespace
+
+std::span<const Row> activation_rows() { return rows; }
 
 }  // namespace meshwright::cpu

@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "exec/backends/cpu/heads.h"
-#include "exec/backends/cpu/kernels.h"
 #include "exec/backends/cpu/reduce.h"
+#include "exec/backends/cpu/tables.h"
 
 namespace meshwright::cpu {
 
@@ -245,7 +245,13 @@ void context_attention(const KernelCall& k) {
       });
 }
 
-MESHWRIGHT_CPU_INSTANTIATE(attention);
-MESHWRIGHT_CPU_INSTANTIATE(context_attention);
+namespace {
+constexpr Row rows[] = {
+    MESHWRIGHT_CPU_ROW(attention),
+    MESHWRIGHT_CPU_ROW(context_attention),
+};
+}  // namespace
+
+std::span<const Row> attention_rows() { return rows; }
 
 }  // namespace meshwright::cpu

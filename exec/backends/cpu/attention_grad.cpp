@@ -7,8 +7,8 @@
 #include <array>
 
 #include "exec/backends/cpu/heads.h"
-#include "exec/backends/cpu/kernels.h"
 #include "exec/backends/cpu/reduce.h"
+#include "exec/backends/cpu/tables.h"
 
 namespace meshwright::cpu {
 
@@ -280,7 +280,13 @@ void context_attention_grad(const KernelCall& k) {
       });
 }
 
-MESHWRIGHT_CPU_INSTANTIATE(attention_grad);
-MESHWRIGHT_CPU_INSTANTIATE(context_attention_grad);
+namespace {
+constexpr Row rows[] = {
+    MESHWRIGHT_CPU_ROW(attention_grad),
+    MESHWRIGHT_CPU_ROW(context_attention_grad),
+};
+}  // namespace
+
+std::span<const Row> attention_grad_rows() { return rows; }
 
 }  // namespace meshwright::cpu

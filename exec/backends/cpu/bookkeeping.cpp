@@ -3,7 +3,7 @@
 #include <array>
 #include <cstring>
 
-#include "exec/backends/cpu/kernels.h"
+#include "exec/backends/cpu/tables.h"
 
 namespace meshwright::cpu {
 
@@ -57,8 +57,14 @@ void sum_of_squares(const KernelCall& k) {
   *k.out<double>(0) += sum;
 }
 
-MESHWRIGHT_CPU_INSTANTIATE(zero);
-MESHWRIGHT_CPU_INSTANTIATE(sum_loss);
-MESHWRIGHT_CPU_INSTANTIATE(sum_of_squares);
+namespace {
+constexpr Row rows[] = {
+    {Op::zero, zero<float>, zero<double>, zero<float>},  // looks at bytes only
+    MESHWRIGHT_CPU_ROW(sum_loss),
+    MESHWRIGHT_CPU_ROW(sum_of_squares),
+};
+}  // namespace
+
+std::span<const Row> bookkeeping_rows() { return rows; }
 
 }  // namespace meshwright::cpu

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "exec/backends/cpu/heads.h"
-#include "exec/backends/cpu/kernels.h"
+#include "exec/backends/cpu/tables.h"
 
 namespace meshwright::cpu {
 
@@ -55,7 +55,13 @@ void context_unpack(const KernelCall& k) {
   copy_heads(k, a.heads, dq, to.q);
 }
 
-MESHWRIGHT_CPU_INSTANTIATE(context_pack);
-MESHWRIGHT_CPU_INSTANTIATE(context_unpack);
+namespace {
+constexpr Row rows[] = {
+    MESHWRIGHT_CPU_ROW(context_pack),
+    MESHWRIGHT_CPU_ROW(context_unpack),
+};
+}  // namespace
+
+std::span<const Row> context_rows() { return rows; }
 
 }  // namespace meshwright::cpu

@@ -3,8 +3,8 @@
 #include <array>
 
 #include "exec/backends/cpu/dropout.h"
-#include "exec/backends/cpu/kernels.h"
 #include "exec/backends/cpu/map.h"
+#include "exec/backends/cpu/tables.h"
 #include "models/core/error.h"
 #include "models/graph/context.h"
 
@@ -144,14 +144,19 @@ void parts_to_columns(const KernelCall& k) {
   });
 }
 
-MESHWRIGHT_CPU_INSTANTIATE(columns_to_parts);
-MESHWRIGHT_CPU_INSTANTIATE(parts_to_columns);
-MESHWRIGHT_CPU_INSTANTIATE(add);
-MESHWRIGHT_CPU_INSTANTIATE(dropout);
-MESHWRIGHT_CPU_INSTANTIATE(select_positions);
-MESHWRIGHT_CPU_INSTANTIATE_16_BIT(select_positions);
-MESHWRIGHT_CPU_INSTANTIATE(select_positions_grad);
-MESHWRIGHT_CPU_INSTANTIATE(sequence_slice);
-MESHWRIGHT_CPU_INSTANTIATE_16_BIT(sequence_slice);
+namespace {
+constexpr Row rows[] = {
+    MESHWRIGHT_CPU_ROW(columns_to_parts),
+    MESHWRIGHT_CPU_ROW(parts_to_columns),
+    MESHWRIGHT_CPU_ROW(add),
+    MESHWRIGHT_CPU_ROW(dropout),
+    {Op::dropout_grad, dropout<float>, dropout<double>},
+    MESHWRIGHT_MOVING_ROW(select_positions),
+    MESHWRIGHT_CPU_ROW(select_positions_grad),
+    MESHWRIGHT_MOVING_ROW(sequence_slice),
+};
+}  // namespace
+
+std::span<const Row> elementwise_rows() { return rows; }
 
 }  // namespace meshwright::cpu

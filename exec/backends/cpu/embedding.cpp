@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "exec/backends/cpu/column_sum.h"
-#include "exec/backends/cpu/kernels.h"
+#include "exec/backends/cpu/tables.h"
 #include "models/core/error.h"
 #include "models/graph/context.h"
 
@@ -125,12 +125,14 @@ void add_row_grad(const KernelCall& k) {
                   [=](std::int64_t r, std::int64_t c) { return dy[r * h + c]; });
 }
 
-MESHWRIGHT_CPU_INSTANTIATE(embedding);
-MESHWRIGHT_CPU_INSTANTIATE_16_BIT(embedding);
-MESHWRIGHT_CPU_INSTANTIATE(embedding_grad);
-MESHWRIGHT_CPU_INSTANTIATE(add_position);
-MESHWRIGHT_CPU_INSTANTIATE(add_position_grad);
-MESHWRIGHT_CPU_INSTANTIATE(add_row);
-MESHWRIGHT_CPU_INSTANTIATE(add_row_grad);
+namespace {
+constexpr Row rows[] = {
+    MESHWRIGHT_MOVING_ROW(embedding), MESHWRIGHT_CPU_ROW(embedding_grad),
+    MESHWRIGHT_CPU_ROW(add_position), MESHWRIGHT_CPU_ROW(add_position_grad),
+    MESHWRIGHT_CPU_ROW(add_row),      MESHWRIGHT_CPU_ROW(add_row_grad),
+};
+}  // namespace
+
+std::span<const Row> embedding_rows() { return rows; }
 
 }  // namespace meshwright::cpu

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "exec/backends/cpu/kernels.h"
+#include "exec/backends/cpu/tables.h"
 #include "exec/backends/cpu/widened.h"
 
 namespace meshwright::cpu {
@@ -236,34 +236,44 @@ void for_each_group(const KernelCall& k, Kernel one) {
   }
 }
 
+template <typename T>
+Kernel kernel_of(Op op) {
+  return std::is_same_v<T, double> ? row_of(op)->f64 : row_of(op)->f32;
+}
+
 }  // namespace
 
 template <typename T>
 void expert_linear(const KernelCall& k) {
-  for_each_group(k, linear<T>);
+  for_each_group(k, kernel_of<T>(Op::linear));
 }
 
 template <typename T>
 void expert_linear_grad_input(const KernelCall& k) {
-  for_each_group(k, linear_grad_input<T>);
+  for_each_group(k, kernel_of<T>(Op::linear_grad_input));
 }
 
 template <typename T>
 void expert_linear_grad_weight(const KernelCall& k) {
-  for_each_group(k, linear_grad_weight<T>);
+  for_each_group(k, kernel_of<T>(Op::linear_grad_weight));
 }
 
 void multiply_experts_widened(const KernelCall& call) { for_each_group(call, multiply_widened); }
 
-MESHWRIGHT_CPU_INSTANTIATE(route);
-MESHWRIGHT_CPU_INSTANTIATE(route_grad);
-MESHWRIGHT_CPU_INSTANTIATE(dispatch);
-MESHWRIGHT_CPU_INSTANTIATE_16_BIT(dispatch);
-MESHWRIGHT_CPU_INSTANTIATE(dispatch_grad);
-MESHWRIGHT_CPU_INSTANTIATE(combine);
-MESHWRIGHT_CPU_INSTANTIATE(combine_grad);
-MESHWRIGHT_CPU_INSTANTIATE(expert_linear);
-MESHWRIGHT_CPU_INSTANTIATE(expert_linear_grad_input);
-MESHWRIGHT_CPU_INSTANTIATE(expert_linear_grad_weight);
+namespace {
+constexpr Row rows[] = {
+    MESHWRIGHT_CPU_ROW(route),
+    MESHWRIGHT_CPU_ROW(route_grad),
+    MESHWRIGHT_MOVING_ROW(dispatch),
+    MESHWRIGHT_CPU_ROW(dispatch_grad),
+    MESHWRIGHT_CPU_ROW(combine),
+    MESHWRIGHT_CPU_ROW(combine_grad),
+    MESHWRIGHT_CPU_ROW(expert_linear),
+    MESHWRIGHT_CPU_ROW(expert_linear_grad_input),
+    MESHWRIGHT_CPU_ROW(expert_linear_grad_weight),
+};
+}  // namespace
+
+std::span<const Row> experts_rows() { return rows; }
 
 }  // namespace meshwright::cpu

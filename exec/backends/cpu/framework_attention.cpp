@@ -6,6 +6,7 @@
 #include "exec/backends/cpu/heads.h"
 #include "exec/backends/cpu/map.h"
 #include "exec/backends/cpu/reduce.h"
+#include "exec/backends/cpu/tables.h"
 
 namespace meshwright::cpu {
 
@@ -265,19 +266,24 @@ void relative_bias_grad(const KernelCall& k) {
   });
 }
 
-MESHWRIGHT_CPU_INSTANTIATE(split_heads);
-MESHWRIGHT_CPU_INSTANTIATE(join_heads);
-MESHWRIGHT_CPU_INSTANTIATE(scores);
-MESHWRIGHT_CPU_INSTANTIATE(add_alibi);
-MESHWRIGHT_CPU_INSTANTIATE(add_relative_bias);
-MESHWRIGHT_CPU_INSTANTIATE(relative_bias_grad);
-MESHWRIGHT_CPU_INSTANTIATE(mask_scores);
-MESHWRIGHT_CPU_INSTANTIATE(softmax);
-MESHWRIGHT_CPU_INSTANTIATE(softmax_grad);
-MESHWRIGHT_CPU_INSTANTIATE(drop_probabilities);
-MESHWRIGHT_CPU_INSTANTIATE(weigh_values);
-MESHWRIGHT_CPU_INSTANTIATE(weigh_transposed);
-MESHWRIGHT_CPU_INSTANTIATE_16_BIT(split_heads);
-MESHWRIGHT_CPU_INSTANTIATE_16_BIT(join_heads);
+namespace {
+constexpr Row rows[] = {
+    MESHWRIGHT_MOVING_ROW(split_heads),
+    MESHWRIGHT_MOVING_ROW(join_heads),
+    MESHWRIGHT_CPU_ROW(scores),
+    MESHWRIGHT_CPU_ROW(add_alibi),
+    MESHWRIGHT_CPU_ROW(add_relative_bias),
+    MESHWRIGHT_CPU_ROW(relative_bias_grad),
+    MESHWRIGHT_CPU_ROW(mask_scores),
+    MESHWRIGHT_CPU_ROW(softmax),
+    MESHWRIGHT_CPU_ROW(softmax_grad),
+    MESHWRIGHT_CPU_ROW(drop_probabilities),
+    {Op::drop_probabilities_grad, drop_probabilities<float>, drop_probabilities<double>},
+    MESHWRIGHT_CPU_ROW(weigh_values),
+    MESHWRIGHT_CPU_ROW(weigh_transposed),
+};
+}  // namespace
+
+std::span<const Row> framework_attention_rows() { return rows; }
 
 }  // namespace meshwright::cpu

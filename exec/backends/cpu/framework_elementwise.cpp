@@ -2,6 +2,7 @@
 // made of.
 #include "exec/backends/cpu/map.h"
 #include "exec/backends/cpu/math.h"
+#include "exec/backends/cpu/tables.h"
 
 namespace meshwright::cpu {
 
@@ -45,12 +46,14 @@ void silu_grad(const KernelCall& k) {
   });
 }
 
-MESHWRIGHT_CPU_INSTANTIATE(scale);
-MESHWRIGHT_CPU_INSTANTIATE(add_constant);
-MESHWRIGHT_CPU_INSTANTIATE(cube);
-MESHWRIGHT_CPU_INSTANTIATE(cube_grad);
-MESHWRIGHT_CPU_INSTANTIATE(multiply);
-MESHWRIGHT_CPU_INSTANTIATE(silu);
-MESHWRIGHT_CPU_INSTANTIATE(silu_grad);
+namespace {
+constexpr Row rows[] = {
+    MESHWRIGHT_CPU_ROW(scale),     MESHWRIGHT_CPU_ROW(add_constant), MESHWRIGHT_CPU_ROW(cube),
+    MESHWRIGHT_CPU_ROW(cube_grad), MESHWRIGHT_CPU_ROW(multiply),     MESHWRIGHT_CPU_ROW(silu),
+    MESHWRIGHT_CPU_ROW(silu_grad),
+};
+}  // namespace
+
+std::span<const Row> framework_elementwise_rows() { return rows; }
 
 }  // namespace meshwright::cpu

@@ -5,6 +5,7 @@
 
 #include "exec/backends/cpu/map.h"
 #include "exec/backends/cpu/reduce.h"
+#include "exec/backends/cpu/tables.h"
 #include "models/core/error.h"
 
 namespace meshwright::cpu {
@@ -80,9 +81,15 @@ void nll_loss_grad(const KernelCall& k) {
   });
 }
 
-MESHWRIGHT_CPU_INSTANTIATE(log_softmax);
-MESHWRIGHT_CPU_INSTANTIATE(log_softmax_grad);
-MESHWRIGHT_CPU_INSTANTIATE(nll_loss);
-MESHWRIGHT_CPU_INSTANTIATE(nll_loss_grad);
+namespace {
+constexpr Row rows[] = {
+    MESHWRIGHT_CPU_ROW(log_softmax),
+    MESHWRIGHT_CPU_ROW(log_softmax_grad),
+    MESHWRIGHT_CPU_ROW(nll_loss),
+    MESHWRIGHT_CPU_ROW(nll_loss_grad),
+};
+}  // namespace
+
+std::span<const Row> framework_loss_rows() { return rows; }
 
 }  // namespace meshwright::cpu

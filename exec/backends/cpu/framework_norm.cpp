@@ -4,6 +4,7 @@
 #include "exec/backends/cpu/column_sum.h"
 #include "exec/backends/cpu/map.h"
 #include "exec/backends/cpu/reduce.h"
+#include "exec/backends/cpu/tables.h"
 
 namespace meshwright::cpu {
 
@@ -83,13 +84,15 @@ void scale_columns_grad(const KernelCall& k) {
                   [=](std::int64_t r, std::int64_t c) { return dy[r * h + c] * x[r * h + c]; });
 }
 
-MESHWRIGHT_CPU_INSTANTIATE(mean_of_squares);
-MESHWRIGHT_CPU_INSTANTIATE(mean_of_squares_grad);
-MESHWRIGHT_CPU_INSTANTIATE(inverse_root);
-MESHWRIGHT_CPU_INSTANTIATE(inverse_root_grad);
-MESHWRIGHT_CPU_INSTANTIATE(scale_rows);
-MESHWRIGHT_CPU_INSTANTIATE(row_dots);
-MESHWRIGHT_CPU_INSTANTIATE(scale_columns);
-MESHWRIGHT_CPU_INSTANTIATE(scale_columns_grad);
+namespace {
+constexpr Row rows[] = {
+    MESHWRIGHT_CPU_ROW(mean_of_squares), MESHWRIGHT_CPU_ROW(mean_of_squares_grad),
+    MESHWRIGHT_CPU_ROW(inverse_root),    MESHWRIGHT_CPU_ROW(inverse_root_grad),
+    MESHWRIGHT_CPU_ROW(scale_rows),      MESHWRIGHT_CPU_ROW(row_dots),
+    MESHWRIGHT_CPU_ROW(scale_columns),   MESHWRIGHT_CPU_ROW(scale_columns_grad),
+};
+}  // namespace
+
+std::span<const Row> framework_norm_rows() { return rows; }
 
 }  // namespace meshwright::cpu

@@ -41,7 +41,7 @@ class Block {
       in[inputs++] = address(id, sums);
     }
     // What lowering appends to the operation's inputs is meant for the step that takes it.
-    if (takes_loss_scale(step.op) &&
+    if (info(step.op).takes_loss_scale &&
         k_.call.inputs.size() > static_cast<std::size_t>(fusion_.inputs)) {
       in_types[inputs] = k_.call.inputs.back();
       in[inputs++] = k_.operands.inputs.back();

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "exec/backends/cpu/column_sum.h"
-#include "exec/backends/cpu/kernels.h"
+#include "exec/backends/cpu/tables.h"
 
 namespace meshwright::cpu {
 
@@ -57,9 +57,14 @@ void prepend_row_grad(const KernelCall& k) {
                   [=](std::int64_t b, std::int64_t c) { return dy[b * s * h + c]; });
 }
 
-MESHWRIGHT_CPU_INSTANTIATE(image_patches);
-MESHWRIGHT_CPU_INSTANTIATE(prepend_row);
-MESHWRIGHT_CPU_INSTANTIATE_16_BIT(prepend_row);
-MESHWRIGHT_CPU_INSTANTIATE(prepend_row_grad);
+namespace {
+constexpr Row rows[] = {
+    MESHWRIGHT_CPU_ROW(image_patches),
+    MESHWRIGHT_MOVING_ROW(prepend_row),
+    MESHWRIGHT_CPU_ROW(prepend_row_grad),
+};
+}  // namespace
+
+std::span<const Row> images_rows() { return rows; }
 
 }  // namespace meshwright::cpu

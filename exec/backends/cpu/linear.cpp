@@ -1,7 +1,7 @@
 // Linear layers and their biases.
 #include "exec/backends/cpu/column_sum.h"
 #include "exec/backends/cpu/gemm.h"
-#include "exec/backends/cpu/kernels.h"
+#include "exec/backends/cpu/tables.h"
 #include "models/graph/widen.h"
 
 namespace meshwright::cpu {
@@ -66,10 +66,16 @@ void bias_grad(const KernelCall& k) {
                   [=](std::int64_t r, std::int64_t c) { return dy[r * n + c]; });
 }
 
-MESHWRIGHT_CPU_INSTANTIATE(linear);
-MESHWRIGHT_CPU_INSTANTIATE(linear_grad_input);
-MESHWRIGHT_CPU_INSTANTIATE(linear_grad_weight);
-MESHWRIGHT_CPU_INSTANTIATE(add_bias);
-MESHWRIGHT_CPU_INSTANTIATE(bias_grad);
+namespace {
+constexpr Row rows[] = {
+    MESHWRIGHT_CPU_ROW(linear),
+    MESHWRIGHT_CPU_ROW(linear_grad_input),
+    MESHWRIGHT_CPU_ROW(linear_grad_weight),
+    MESHWRIGHT_CPU_ROW(add_bias),
+    MESHWRIGHT_CPU_ROW(bias_grad),
+};
+}  // namespace
+
+std::span<const Row> linear_rows() { return rows; }
 
 }  // namespace meshwright::cpu

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "exec/backends/cpu/kernels.h"
 #include "exec/backends/cpu/reduce.h"
+#include "exec/backends/cpu/tables.h"
 #include "models/core/error.h"
 
 namespace meshwright::cpu {
@@ -174,11 +174,17 @@ void span_loss_grad(const KernelCall& k) {
   }
 }
 
-MESHWRIGHT_CPU_INSTANTIATE(cross_entropy);
-MESHWRIGHT_CPU_INSTANTIATE(cross_entropy_stats);
-MESHWRIGHT_CPU_INSTANTIATE(cross_entropy_combine);
-MESHWRIGHT_CPU_INSTANTIATE(cross_entropy_grad);
-MESHWRIGHT_CPU_INSTANTIATE(span_loss);
-MESHWRIGHT_CPU_INSTANTIATE(span_loss_grad);
+namespace {
+constexpr Row rows[] = {
+    MESHWRIGHT_CPU_ROW(cross_entropy),
+    MESHWRIGHT_CPU_ROW(cross_entropy_stats),
+    MESHWRIGHT_CPU_ROW(cross_entropy_combine),
+    MESHWRIGHT_CPU_ROW(cross_entropy_grad),
+    MESHWRIGHT_CPU_ROW(span_loss),
+    MESHWRIGHT_CPU_ROW(span_loss_grad),
+};
+}  // namespace
+
+std::span<const Row> loss_rows() { return rows; }
 
 }  // namespace meshwright::cpu

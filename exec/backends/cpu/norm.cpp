@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "exec/backends/cpu/column_sum.h"
-#include "exec/backends/cpu/kernels.h"
 #include "exec/backends/cpu/reduce.h"
+#include "exec/backends/cpu/tables.h"
 
 namespace meshwright::cpu {
 
@@ -276,13 +276,15 @@ void norm_parts_grad(const KernelCall& k) {
   });
 }
 
-MESHWRIGHT_CPU_INSTANTIATE(norm_stats);
-MESHWRIGHT_CPU_INSTANTIATE(norm_parts);
-MESHWRIGHT_CPU_INSTANTIATE(norm_parts_sums);
-MESHWRIGHT_CPU_INSTANTIATE(norm_parts_grad);
-MESHWRIGHT_CPU_INSTANTIATE(layer_norm);
-MESHWRIGHT_CPU_INSTANTIATE(layer_norm_grad);
-MESHWRIGHT_CPU_INSTANTIATE(rms_norm);
-MESHWRIGHT_CPU_INSTANTIATE(rms_norm_grad);
+namespace {
+constexpr Row rows[] = {
+    MESHWRIGHT_CPU_ROW(norm_stats),      MESHWRIGHT_CPU_ROW(norm_parts),
+    MESHWRIGHT_CPU_ROW(norm_parts_sums), MESHWRIGHT_CPU_ROW(norm_parts_grad),
+    MESHWRIGHT_CPU_ROW(layer_norm),      MESHWRIGHT_CPU_ROW(layer_norm_grad),
+    MESHWRIGHT_CPU_ROW(rms_norm),        MESHWRIGHT_CPU_ROW(rms_norm_grad),
+};
+}  // namespace
+
+std::span<const Row> norm_rows() { return rows; }
 
 }  // namespace meshwright::cpu

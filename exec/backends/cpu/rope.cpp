@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "exec/backends/cpu/map.h"
+#include "exec/backends/cpu/tables.h"
 #include "models/graph/context.h"
 
 namespace meshwright::cpu {
@@ -188,11 +189,14 @@ void rope_grad(const KernelCall& k) {
   rotate<T>(k, -1);
 }
 
-MESHWRIGHT_CPU_INSTANTIATE(rotate_half);
-MESHWRIGHT_CPU_INSTANTIATE(rotate_half_grad);
-MESHWRIGHT_CPU_INSTANTIATE(times_cosine);
-MESHWRIGHT_CPU_INSTANTIATE(times_sine);
-MESHWRIGHT_CPU_INSTANTIATE(rope);
-MESHWRIGHT_CPU_INSTANTIATE(rope_grad);
+namespace {
+constexpr Row rows[] = {
+    MESHWRIGHT_CPU_ROW(rotate_half),  MESHWRIGHT_CPU_ROW(rotate_half_grad),
+    MESHWRIGHT_CPU_ROW(times_cosine), MESHWRIGHT_CPU_ROW(times_sine),
+    MESHWRIGHT_CPU_ROW(rope),         MESHWRIGHT_CPU_ROW(rope_grad),
+};
+}  // namespace
+
+std::span<const Row> rope_rows() { return rows; }
 
 }  // namespace meshwright::cpu

@@ -21,38 +21,21 @@ std::string literal(double x) {
   return text + "f";
 }
 
+void replace_all(std::string& text, std::string_view what, const std::string& by) {
+  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at))
+    text.replace(at, what.size(), by), at += by.size();
+}
+
 // What an operation makes of one element of each operand; $i is that of operand i.
 std::vector<std::string> element_forms(const FusedStep& step) {
-  const std::string gelu = step.attributes.gelu_tanh ? "gelu_tanh" : "gelu_erf";
-  switch (step.op) {
-    case Op::add:
-    case Op::add_bias:
-    case Op::add_row:
-    case Op::add_position:
-      return {"$0 + $1"};
-    case Op::multiply:
-      return {"$0 * $1"};
-    case Op::scale:
-      return {literal(step.attributes.factor) + " * $0"};
-    case Op::gelu:
-      return {gelu + "($0)"};
-    case Op::gelu_grad:
-      return {"$1 * " + gelu + "_slope($0)"};
-    case Op::relu:
-      return {"$0 < 0.0f ? 0.0f : $0"};
-    case Op::relu_grad:
-      return {"$0 > 0.0f ? $1 : 0.0f"};
-    case Op::tanh:
-      return {"tanhf($0)"};
-    case Op::tanh_grad:
-      return {"$1 * (1.0f - $0 * $0)"};
-    case Op::swiglu:
-      return {"silu($0) * $1"};
-    case Op::swiglu_grad:
-      return {"$2 * $1 * silu_slope($0)", "$2 * silu($0)"};
-    default:
-      return {};
+  std::vector<std::string> forms;
+  for (std::string_view form : info(step.op).elements) {
+    if (form.empty()) break;
+    forms.emplace_back(form);
+    replace_all(forms.back(), "$factor", literal(step.attributes.factor));
+    replace_all(forms.back(), "$gelu", step.attributes.gelu_tanh ? "gelu_tanh" : "gelu_erf");
   }
+  return forms;
 }
 
 constexpr int columns_of_thread = 16, most_threads = 256;

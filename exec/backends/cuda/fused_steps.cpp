@@ -26,7 +26,8 @@ class StepTypes {
       : step_(step) {
     for (int id : step.inputs) in_[inputs_++] = fusion.of_block(id, rows);
     // What lowering appends to the operation's inputs is meant for the step that takes it.
-    if (takes_loss_scale(step.op) && call.inputs.size() > static_cast<std::size_t>(fusion.inputs)) {
+    if (info(step.op).takes_loss_scale &&
+        call.inputs.size() > static_cast<std::size_t>(fusion.inputs)) {
       in_[inputs_++] = call.inputs.back();
       takes_last_ = true;
     }

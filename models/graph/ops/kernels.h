@@ -46,7 +46,4 @@ inline double element_size(const TensorType& type) {
   return static_cast<double>(bytes_of(type.dtype));
 }
 
-// FLOPs of the two products of one forward attention, whole matrices.
-double attention_flops(const OpCall& call);
-
 }  // namespace meshwright

@@ -1,0 +1,55 @@
+// The tables of operations of the CPU backend, one of each file of kernels.
+#pragma once
+
+#include <span>
+
+#include "exec/backends/cpu/kernels.h"
+
+namespace meshwright::cpu {
+
+struct Row {
+  Op op;
+  Kernel f32, f64;
+  Kernel as_stored = nullptr;  // on 16-bit elements, for what only moves them
+};
+
+// At the end of each file: the rows of its kernels, templates with the names of the operations.
+#define MESHWRIGHT_CPU_ROW(name) \
+  { Op::name, name<float>, name<double> }
+#define MESHWRIGHT_MOVING_ROW(name) \
+  { Op::name, name<float>, name<double>, name<std::uint16_t> }
+
+using Table = std::span<const Row>();
+Table activation_rows, attention_rows, attention_grad_rows, bookkeeping_rows, context_rows,
+    elementwise_rows, embedding_rows, experts_rows, framework_attention_rows,
+    framework_elementwise_rows, framework_loss_rows, framework_norm_rows, images_rows, linear_rows,
+    loss_rows, norm_rows, rope_rows;
+constexpr Table* tables[] = {
+    activation_rows,
+    attention_rows,
+    attention_grad_rows,
+    bookkeeping_rows,
+    context_rows,
+    elementwise_rows,
+    embedding_rows,
+    experts_rows,
+    framework_attention_rows,
+    framework_elementwise_rows,
+    framework_loss_rows,
+    framework_norm_rows,
+    images_rows,
+    linear_rows,
+    loss_rows,
+    norm_rows,
+    rope_rows,
+};
+
+// The operation's row; null: none, and it is a collective.
+inline const Row* row_of(Op op) {
+  for (Table* table : tables)
+    for (const Row& row : table())
+      if (row.op == op) return &row;
+  return nullptr;
+}
+
+}  // namespace meshwright::cpu

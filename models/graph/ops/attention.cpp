@@ -1,0 +1,228 @@
+// Attention: one kernel (flash), or two products around a softmax of scores in memory.
+#include "models/graph/ops/families.h"
+#include "models/graph/ops/rules.h"
+
+namespace meshwright {
+
+namespace {
+
+TensorType saved_by_attention(const Attributes& a, Dtype dtype) {
+  const std::int64_t batch = std::int64_t{a.micro_batch} * a.heads;
+  if (a.attention == AttentionKernel::unfused)
+    return {Shape{batch, a.sequence_length, a.sequence_length}, dtype};
+  return {Shape{batch, a.sequence_length}, Dtype::f32};
+}
+
+std::int64_t keys_values_width(const Attributes& a) {
+  return std::int64_t{2} * a.kv_heads * a.head_dim;
+}
+
+// Bytes of all score matrices of the micro-batch.
+double score_bytes(const Attributes& a, double size) {
+  const double s = a.sequence_length;
+  return static_cast<double>(a.micro_batch) * a.heads * s * s * size;
+}
+
+// Keys that the queries of one sequence meet in one attention: a context-parallel one meets those
+// of one rank, or of all.
+std::int64_t keys_of(const OpCall& call) {
+  const Attributes& a = call.attributes;
+  const bool of_all = call.op != Op::attention && call.op != Op::attention_grad && a.ring_step < 0;
+  return std::int64_t{a.sequence_length} * (of_all ? a.context_degree : 1);
+}
+
+// Dropout of probabilities in memory is a kernel of its own, with a mask of one byte each, except
+// for the training compiler, which makes the mask inside softmax.
+void drop_probabilities(Kernels& kernels, const OpCall& call, CompilerLevel level) {
+  const Attributes& a = call.attributes;
+  if (a.dropout == 0 || level == CompilerLevel::full) return;
+  memory_kernel(kernels, score_bytes(a, 2 * element_size(call.inputs[0]) + 1));
+}
+
+// Megatron-LM's fused softmax is of 16-bit scores, in fours of heads and of tokens, and of no
+// longer rows (is_kernel_available in megatron/core/fusions/fused_softmax.py).
+bool has_fused_softmax(const OpCall& call) {
+  const Attributes& a = call.attributes;
+  const std::int64_t heads = std::int64_t{a.micro_batch} * a.heads;
+  return heads % 4 == 0 && a.sequence_length % 4 == 0 && 16 < a.sequence_length &&
+         a.sequence_length <= 4096;
+}
+
+// What it does not take goes through the framework's kernels, in fp32: converted, scaled, masked,
+// softmax, converted back. `bytes` are moved per score by the fused kernel.
+void softmax_of_scores(Kernels& kernels, const OpCall& call, CompilerLevel level, double bytes) {
+  const Attributes& a = call.attributes;
+  const bool is_half = element_size(call.inputs[0]) == 2;
+  if (level != CompilerLevel::fused || !is_half || has_fused_softmax(call)) {
+    memory_kernel(kernels, score_bytes(a, bytes));
+    return;
+  }
+  constexpr double half = 2, single = 4;
+  memory_kernel(kernels, score_bytes(a, half + single));
+  memory_kernel(kernels, score_bytes(a, 2 * single));
+  memory_kernel(kernels, score_bytes(a, 2 * single));
+  memory_kernel(kernels, score_bytes(a, bytes / half * single));
+  memory_kernel(kernels, score_bytes(a, single + half));
+}
+
+// One kernel for the whole: a causal one skips what the mask hides. The tokens of context-parallel
+// ranks are dealt out such that the mask hides half of every step (context.h).
+void fused_attention(Kernels& kernels, const OpCall& call, double whole_flops) {
+  const Attributes& a = call.attributes;
+  kernels.push_back({Kernel::Kind::attention, a.sequence_length, keys_of(call), a.head_dim,
+                     std::int64_t{a.micro_batch} * a.heads, whole_flops * (a.causal ? 0.5 : 1.0),
+                     bytes_of_all(call.inputs) + bytes_of_all(call.outputs)});
+}
+
+double attention_flops(const OpCall& call) {
+  const Attributes& a = call.attributes;
+  return 4.0 * a.micro_batch * a.heads * a.sequence_length * static_cast<double>(keys_of(call)) *
+         a.head_dim;
+}
+
+void infer_attention(const Attributes& a, In in, Out& out) {
+  const std::int64_t width = in.size() == 1 ? std::int64_t{a.heads + 2 * a.kv_heads} * a.head_dim
+                                            : std::int64_t{a.heads} * a.head_dim;
+  require(in[0].shape[1] == width, "the queries' width is heads * head_dim");
+  require(in[0].shape[0] == std::int64_t{a.micro_batch} * a.sequence_length, "whole sequences");
+  require(a.relative_buckets == 0 ||
+              (in.size() == 4 && in[3].shape == Shape{a.relative_buckets, a.heads}),
+          "the table of relative positions follows separate queries, keys and values");
+  out.push_back(matrix(in[0].shape[0], std::int64_t{a.heads} * a.head_dim, in[0].dtype));
+  out.push_back(saved_by_attention(a, in[0].dtype));
+}
+
+void work_attention(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+  const Attributes& a = call.attributes;
+  const double size = element_size(call.inputs[0]);
+  if (a.attention != AttentionKernel::unfused) {
+    fused_attention(kernels, call, attention_flops(call));
+    return;
+  }
+  const std::int64_t batch = std::int64_t{a.micro_batch} * a.heads;
+  const std::int64_t s = a.sequence_length, d = a.head_dim;
+  batched_gemm(kernels, batch, {s, s, d}, size);
+  softmax_of_scores(kernels, call, level, 2 * size);
+  drop_probabilities(kernels, call, level);
+  batched_gemm(kernels, batch, {s, d, s}, size);
+}
+
+void infer_context_pack(const Attributes& a, In in, Out& out) {
+  out.push_back(matrix(in[0].shape[0], keys_values_width(a), in[0].dtype));
+}
+
+void infer_context_attention(const Attributes& a, In in, Out& out) {
+  require(in[1].shape[1] == keys_values_width(a), "keys and values of all their heads");
+  require(in[0].shape[0] == std::int64_t{a.micro_batch} * a.sequence_length, "whole shares");
+  require(a.attention != AttentionKernel::unfused, "parts are merged by their log-sum-exp");
+  out.push_back(matrix(in[0].shape[0], std::int64_t{a.heads} * a.head_dim, in[0].dtype));
+  out.push_back(saved_by_attention(a, in[0].dtype));
+}
+
+void infer_attention_grad(const Attributes& a, In in, Out& out) {
+  const std::size_t tensors = a.packing == Packing::separate ? 3 : 1;
+  for (std::size_t i = 0; i < tensors; ++i) out.push_back(in[i]);
+}
+
+// Unfused: dV, dP, then softmax's gradient, then dQ, dK. Flash recomputes the scores: five
+// products.
+void work_attention_grad(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+  const Attributes& a = call.attributes;
+  const double size = element_size(call.inputs[0]);
+  if (a.attention != AttentionKernel::unfused) {
+    fused_attention(kernels, call, 2.5 * attention_flops(call));
+    kernels.back().backward = true;
+    return;
+  }
+  const std::int64_t batch = std::int64_t{a.micro_batch} * a.heads;
+  const std::int64_t s = a.sequence_length, d = a.head_dim;
+  batched_gemm(kernels, batch, {s, d, s}, size);
+  batched_gemm(kernels, batch, {s, s, d}, size);
+  drop_probabilities(kernels, call, level);
+  softmax_of_scores(kernels, call, level, 3 * size);
+  if (a.relative_buckets > 0) memory_kernel(kernels, score_bytes(a, size));  // the table's sums
+  batched_gemm(kernels, batch, {s, d, s}, size);
+  batched_gemm(kernels, batch, {s, d, s}, size);
+}
+
+void infer_context_attention_grad(const Attributes& a, In in, Out& out) {
+  out.push_back(matrix(in[0].shape[0], std::int64_t{a.heads} * a.head_dim, in[0].dtype));
+  out.push_back(in[1]);
+}
+
+void infer_context_unpack(const Attributes& a, In in, Out& out) {
+  const TensorType& dkv = in.back();
+  if (in.size() == 2)
+    out.push_back(matrix(dkv.shape[0], in[0].shape[1] + keys_values_width(a), dkv.dtype));
+  else
+    out.assign(2, matrix(dkv.shape[0], keys_values_width(a) / 2, dkv.dtype));
+}
+
+void differentiate_attention(Gradients& g, const Node& node, int dy) {
+  const bool relative = node.attributes.relative_buckets > 0;
+  const int count = node.inputs.size() - (relative ? 1 : 0);  // of queries, keys and values
+  TensorIds inputs, table;
+  for (int i = 0; i < count; ++i) inputs.push_back(node.inputs[i]);
+  for (int id : {node.outputs[0], node.outputs[1], dy}) inputs.push_back(id);
+  if (relative) {
+    inputs.push_back(node.inputs[count]);
+    table.push_back(g.of_parameter(node.inputs[count]));
+  }
+  const int grad = g.make(Op::attention_grad, node, inputs, table);
+  for (int i = 0; i < count; ++i) g.pass_on(node, node.inputs[i], g.output(grad, i));
+}
+
+constexpr OpInfo rows[] = {
+    {.op = Op::rope,
+     .name = "rope",
+     .split = SplitRule::heads,
+     .infer = same_as_first,
+     .work = work_unary,
+     .differentiate = dx_of_dy<Op::rope_grad>,
+     .widening = by_sequences(0b1, 0b1)},
+    {.op = Op::attention,
+     .name = "attention",
+     .split = SplitRule::heads,
+     .infer = infer_attention,
+     .work = work_attention,
+     .model_flops = attention_flops,
+     .differentiate = differentiate_attention,
+     .widening = by_sequences(0b111, 0b11)},
+    {.op = Op::context_pack,
+     .name = "context_pack",
+     .infer = infer_context_pack,
+     .work = work_rewrite},
+    {.op = Op::context_attention,
+     .name = "context_attention",
+     .infer = infer_context_attention,
+     .work = work_attention,
+     .model_flops = attention_flops},
+    {.op = Op::rope_grad,
+     .name = "rope_grad",
+     .is_gradient = true,
+     .infer = same_as_first,
+     .work = work_unary,
+     .widening = by_sequences(0b1, 0b1)},
+    {.op = Op::attention_grad,
+     .name = "attention_grad",
+     .is_gradient = true,
+     .infer = infer_attention_grad,
+     .work = work_attention_grad,
+     .widening = by_sequences(0b111111, 0b111)},
+    {.op = Op::context_attention_grad,
+     .name = "context_attention_grad",
+     .is_gradient = true,
+     .infer = infer_context_attention_grad,
+     .work = work_attention_grad},
+    {.op = Op::context_unpack,
+     .name = "context_unpack",
+     .is_gradient = true,
+     .infer = infer_context_unpack,
+     .work = work_rewrite},
+};
+
+}  // namespace
+
+std::span<const OpInfo> attention_ops() { return rows; }
+
+}  // namespace meshwright

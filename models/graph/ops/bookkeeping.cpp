@@ -1,0 +1,106 @@
+// What a step does beside the model, and fusions.
+#include "models/graph/fusion.h"
+#include "models/graph/ops/families.h"
+#include "models/graph/ops/rules.h"
+
+namespace meshwright {
+
+namespace {
+
+double outside_traffic(const Fusion& fusion) {
+  double traffic = 0;
+  for (int id = 0; id < fusion.first_internal(); ++id)
+    traffic += bytes(fusion.operands[static_cast<std::size_t>(id)]) * (fusion.is_sum(id) ? 2 : 1);
+  return traffic;
+}
+
+// The kernels of a step on so many rows.
+void append_step(const Fusion& fusion, const FusedStep& step, std::int64_t rows,
+                 CompilerLevel level, Kernels& kernels) {
+  std::vector<TensorType> inputs, outputs;
+  for (int id : step.inputs) inputs.push_back(fusion.of_block(id, rows));
+  for (int id : step.outputs) outputs.push_back(fusion.of_block(id, rows));
+  append_kernels({step.op, step.attributes, inputs, outputs}, level, kernels);
+}
+
+// Products of one input, or into one output or of one output's parts, side by side: as one of all
+// columns, or of the whole depth.
+Kernel side_by_side(const Fusion& fusion, CompilerLevel level) {
+  Kernels each;
+  for (const FusedStep& step : fusion.steps) append_step(fusion, step, fusion.rows, level, each);
+  Kernel all = each.front();
+  const bool deeper = fusion.steps.front().op == Op::linear_grad_input;
+  for (std::size_t i = 1; i < each.size(); ++i) {
+    (deeper ? all.k : all.n) += deeper ? each[i].k : each[i].n;
+    all.flops += each[i].flops;
+  }
+  return all;
+}
+
+void infer_fused(const Attributes& a, In in, Out& out) {
+  const Fusion& fusion = *a.fusion;
+  require(static_cast<int>(in.size()) == fusion.inputs, "a fusion has its inputs");
+  for (std::size_t i = 0; i < in.size(); ++i)
+    require(in[i] == fusion.operands[i], "a fusion's inputs have their types");
+  for (int i = 0; i < fusion.outputs; ++i)
+    out.push_back(fusion.operands[static_cast<std::size_t>(fusion.inputs + i)]);
+}
+
+// One kernel that reads what comes in and writes what goes out. Long blocks: the kernels of every
+// step, once for each block.
+void work_fused(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+  const Fusion& fusion = *call.attributes.fusion;
+  switch (fusion.loop) {
+    case Fusion::Loop::blocks:
+      memory_kernel(kernels, outside_traffic(fusion));
+      break;
+    case Fusion::Loop::long_blocks:
+      for (std::int64_t first = 0; first < fusion.rows; first += fusion.block_rows)
+        for (const FusedStep& step : fusion.steps)
+          append_step(fusion, step, std::min(fusion.block_rows, fusion.rows - first), level,
+                      kernels);
+      break;
+    case Fusion::Loop::product_first:
+      append_step(fusion, fusion.steps.front(), fusion.rows, level, kernels);
+      kernels.back().bytes = outside_traffic(fusion);
+      break;
+    case Fusion::Loop::products:
+      kernels.push_back(side_by_side(fusion, level));
+      kernels.back().bytes = outside_traffic(fusion);
+      break;
+  }
+}
+
+constexpr OpInfo rows[] = {
+    {.op = Op::fused,
+     .name = "fused",
+     .is_gradient = true,
+     .infer = infer_fused,
+     .work = work_fused},
+    {.op = Op::zero, .name = "zero", .infer = nothing, .work = work_write, .widening = moves},
+    {.op = Op::sum_loss, .name = "sum_loss", .infer = nothing, .work = work_elementwise},
+    {.op = Op::sum_of_squares,
+     .name = "sum_of_squares",
+     .is_gradient = true,
+     .infer = nothing,
+     .work = work_elementwise,
+     .widening = by_rows(0b1, 0)},
+    {.op = Op::update_loss_scale,
+     .name = "update_loss_scale",
+     .is_gradient = true,
+     .infer = nothing,
+     .work = work_elementwise,
+     .widening = by_optimizer},
+    {.op = Op::lamb_norms,
+     .name = "lamb_norms",
+     .is_gradient = true,
+     .infer = nothing,
+     .work = work_elementwise,
+     .widening = by_optimizer},
+};
+
+}  // namespace
+
+std::span<const OpInfo> bookkeeping_ops() { return rows; }
+
+}  // namespace meshwright

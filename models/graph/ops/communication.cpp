@@ -1,0 +1,117 @@
+// Between the ranks of a tensor or context group, and the rows and columns that they exchange.
+#include "models/graph/ops/families.h"
+#include "models/graph/ops/rules.h"
+
+namespace meshwright {
+
+namespace {
+
+void infer_gather_rows(const Attributes& a, In in, Out& out) {
+  out.push_back(in[0]);
+  out.back().shape[0] *= a.tensor_degree;
+}
+
+void infer_scatter_rows(const Attributes& a, In in, Out& out) {
+  require(in[0].shape[0] % a.tensor_degree == 0, "the tensor degree divides the rows");
+  out.push_back(matrix(in[0].shape[0] / a.tensor_degree, in[0].shape[1], in[0].dtype));
+}
+
+void infer_context_gather(const Attributes& a, In in, Out& out) {
+  out.push_back(matrix(in[0].shape[0] * a.context_degree, in[0].shape[1], in[0].dtype));
+}
+
+void infer_columns_to_parts(const Attributes& a, In in, Out& out) {
+  require(in[0].shape[1] % a.tensor_degree == 0, "the tensor degree divides the columns");
+  out.push_back(
+      matrix(in[0].shape[0] * a.tensor_degree, in[0].shape[1] / a.tensor_degree, in[0].dtype));
+}
+
+void infer_parts_to_columns(const Attributes& a, In in, Out& out) {
+  require(in[0].shape[0] % a.tensor_degree == 0, "one part per rank");
+  out.push_back(
+      matrix(in[0].shape[0] / a.tensor_degree, in[0].shape[1] * a.tensor_degree, in[0].dtype));
+}
+
+void infer_context_scatter(const Attributes& a, In in, Out& out) {
+  require(in[0].shape[0] % a.context_degree == 0, "one part for each rank");
+  out.push_back(matrix(in[0].shape[0] / a.context_degree, in[0].shape[1], in[0].dtype));
+}
+
+void differentiate_sequence_gather(Gradients& g, const Node& node, int dy) {
+  const bool whole = node.attributes.gradient_is_whole;
+  g.make_and_pass(whole ? Op::sequence_slice : Op::sequence_scatter, node, {dy});
+}
+
+// What comes of statistics is in the gradients of what reads them.
+void no_gradient(Gradients&, const Node&, int) {}
+
+constexpr OpInfo rows[] = {
+    {.op = Op::tensor_copy,
+     .name = "tensor_copy",
+     .infer = same_as_first,
+     .work = work_nothing,
+     .differentiate = dx_of_dy<Op::tensor_reduce>},
+    {.op = Op::tensor_reduce,
+     .name = "tensor_reduce",
+     .is_communication = true,
+     .infer = same_as_first,
+     .work = work_nothing,
+     .differentiate = dx_is_dy},
+    {.op = Op::sequence_gather,
+     .name = "sequence_gather",
+     .is_communication = true,
+     .infer = infer_gather_rows,
+     .work = work_nothing,
+     .differentiate = differentiate_sequence_gather},
+    {.op = Op::sequence_scatter,
+     .name = "sequence_scatter",
+     .is_communication = true,
+     .infer = infer_scatter_rows,
+     .work = work_nothing,
+     .differentiate = dx_of_dy<Op::sequence_gather>},
+    {.op = Op::sequence_slice,
+     .name = "sequence_slice",
+     .infer = infer_scatter_rows,
+     .work = work_elementwise,
+     .differentiate = dx_of_dy<Op::sequence_gather>,
+     .widening = moves},
+    {.op = Op::stats_gather,
+     .name = "stats_gather",
+     .is_communication = true,
+     .infer = infer_gather_rows,
+     .work = work_nothing,
+     .differentiate = no_gradient,
+     .begins_backward = true},
+    {.op = Op::context_shift,
+     .name = "context_shift",
+     .is_communication = true,
+     .infer = same_as_first,
+     .work = work_nothing},
+    {.op = Op::context_gather,
+     .name = "context_gather",
+     .is_communication = true,
+     .infer = infer_context_gather,
+     .work = work_nothing},
+    {.op = Op::columns_to_parts,
+     .name = "columns_to_parts",
+     .infer = infer_columns_to_parts,
+     .work = work_unary,
+     .differentiate = dx_of_dy<Op::parts_to_columns>},
+    {.op = Op::parts_to_columns,
+     .name = "parts_to_columns",
+     .infer = infer_parts_to_columns,
+     .work = work_unary,
+     .differentiate = dx_of_dy<Op::columns_to_parts>},
+    {.op = Op::context_scatter,
+     .name = "context_scatter",
+     .is_gradient = true,
+     .is_communication = true,
+     .infer = infer_context_scatter,
+     .work = work_nothing},
+};
+
+}  // namespace
+
+std::span<const OpInfo> communication_ops() { return rows; }
+
+}  // namespace meshwright

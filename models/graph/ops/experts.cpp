@@ -1,0 +1,180 @@
+// Experts (models/graph/experts.h).
+#include "models/graph/ops/families.h"
+#include "models/graph/ops/rules.h"
+
+namespace meshwright {
+
+namespace {
+
+std::int64_t all_slots(const Attributes& a) {
+  return std::int64_t{a.experts} * a.micro_batch * a.expert_capacity;
+}
+
+// One kernel for all experts of this rank.
+void expert_products(Kernels& kernels, const OpCall& call, const Shape& mnk, double traffic) {
+  const double flops = 2.0 * call.attributes.experts * static_cast<double>(mnk.elements());
+  kernels.push_back(
+      {Kernel::Kind::gemm, mnk[0], mnk[1], mnk[2], call.attributes.experts, flops, traffic});
+}
+
+std::int64_t slots_of_expert(const OpCall& call) {
+  return std::int64_t{call.attributes.micro_batch} * call.attributes.expert_capacity;
+}
+
+// Of the tokens that have slots, at most: what empty slots cost is not of the model.
+double active_expert_flops(const OpCall& call) {
+  const Attributes& a = call.attributes;
+  const double chosen =
+      static_cast<double>(a.micro_batch) * a.sequence_length * a.experts_per_token;
+  return 2.0 * std::min(chosen, static_cast<double>(call.inputs[0].shape[0])) *
+         static_cast<double>(call.inputs[0].shape[1]) *
+         static_cast<double>(call.outputs[0].shape[1]);
+}
+
+void infer_route(const Attributes& a, In in, Out& out) {
+  require(in[0].shape == Shape{std::int64_t{a.micro_batch} * a.sequence_length, a.experts},
+          "one logit per expert, whole sequences");
+  out.push_back(matrix(in[0].shape[0], a.experts_per_token, Dtype::f32));
+  out.push_back(matrix(in[0].shape[0], a.experts_per_token, Dtype::i32));
+  out.push_back(column(a.micro_batch, Dtype::f32));
+}
+
+// Softmax, the choice and the places of tokens in their experts' slots: eager frameworks run a
+// kernel each, and one that sorts.
+void work_route(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+  const double logits = 4.0 * static_cast<double>(call.inputs[0].shape.elements());
+  const int launches = level == CompilerLevel::none ? 5 : level == CompilerLevel::fused ? 2 : 1;
+  for (int i = 0; i < launches; ++i) memory_kernel(kernels, 2 * logits);
+}
+
+void infer_dispatch(const Attributes& a, In in, Out& out) {
+  out.push_back(matrix(all_slots(a), in[0].shape[1], in[0].dtype));
+}
+
+void infer_expert_linear(const Attributes& a, In in, Out& out) {
+  const Shape& weight = in[1].shape;
+  require(weight.rank == 3 && weight[2] == in[0].shape[1], "a matrix for each expert");
+  require(in[0].shape[0] == all_slots(a) && a.experts % weight[0] == 0, "whole groups of slots");
+  out.push_back(matrix(in[0].shape[0], weight[1], in[0].dtype));
+}
+
+void work_expert_linear(const OpCall& call, CompilerLevel, Kernels& kernels) {
+  expert_products(kernels, call,
+                  {slots_of_expert(call), call.outputs[0].shape[1], call.inputs[0].shape[1]},
+                  bytes_of_all(call.inputs) + bytes(call.outputs[0]));
+}
+
+void infer_combine(const Attributes&, In in, Out& out) {
+  out.push_back(matrix(in[1].shape[0], in[0].shape[1], in[0].dtype));
+}
+
+// Every token reads its slots.
+void work_combine(const OpCall& call, CompilerLevel, Kernels& kernels) {
+  memory_kernel(kernels, bytes(call.outputs[0]) * (1 + call.attributes.experts_per_token));
+}
+
+void infer_dispatch_grad(const Attributes&, In in, Out& out) {
+  out.push_back(matrix(in[0].shape[0], in[1].shape[1], in[1].dtype));
+}
+
+void infer_expert_linear_grad_input(const Attributes&, In in, Out& out) {
+  out.push_back(matrix(in[0].shape[0], in[1].shape[2], in[0].dtype));
+}
+
+void work_expert_linear_grad_input(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+  work_expert_linear(call, level, kernels);
+}
+
+// As linear_grad_weight.
+void work_expert_linear_grad_weight(const OpCall& call, CompilerLevel, Kernels& kernels) {
+  const TensorType &x = call.inputs[0], &dy = call.inputs[1], &sum = call.outputs[0];
+  const bool separate = call.attributes.accumulate_separately;
+  const double elements = static_cast<double>(sum.shape.elements());
+  const double own = element_size(x) * elements;
+  expert_products(kernels, call, {x.shape[1], dy.shape[1], slots_of_expert(call)},
+                  bytes(x) + bytes(dy) + (separate ? own : 2 * bytes(sum)));
+  if (separate) memory_kernel(kernels, own + 2 * bytes(sum));
+}
+
+void differentiate_route(Gradients& g, const Node& node, int dy) {
+  Node at = node;
+  at.attributes.scale = g.scale();
+  g.make_and_pass(Op::route_grad, at, {node.inputs[0], node.outputs[1], dy});
+}
+
+void differentiate_dispatch(Gradients& g, const Node& node, int dy) {
+  g.make_and_pass(Op::dispatch_grad, node, {node.inputs[1], dy});
+}
+
+void differentiate_combine(Gradients& g, const Node& node, int dy) {
+  const TensorIds& in = node.inputs;
+  const int grad = g.make(Op::combine_grad, node, {in[0], in[1], in[2], dy});
+  for (int i = 0; i < 2; ++i) g.pass_on(node, in[i], g.output(grad, i));
+}
+
+constexpr OpInfo rows[] = {
+    {.op = Op::route,
+     .name = "route",
+     .infer = infer_route,
+     .work = work_route,
+     .differentiate = differentiate_route},
+    {.op = Op::dispatch,
+     .name = "dispatch",
+     .infer = infer_dispatch,
+     .work = work_rewrite,
+     .differentiate = differentiate_dispatch,
+     .widening = moves},
+    {.op = Op::expert_exchange,
+     .name = "expert_exchange",
+     .is_communication = true,
+     .infer = same_as_first,
+     .work = work_nothing,
+     .differentiate = dx_of_dy<Op::expert_exchange>},
+    {.op = Op::expert_linear,
+     .name = "expert_linear",
+     .infer = infer_expert_linear,
+     .work = work_expert_linear,
+     .model_flops = active_expert_flops,
+     .differentiate =
+         differentiate_product<Op::expert_linear_grad_input, Op::expert_linear_grad_weight>,
+     .widening = expert_product},
+    {.op = Op::combine,
+     .name = "combine",
+     .infer = infer_combine,
+     .work = work_combine,
+     .differentiate = differentiate_combine},
+    {.op = Op::route_grad,
+     .name = "route_grad",
+     .is_gradient = true,
+     .infer = same_as_first,
+     .work = work_route,
+     .takes_loss_scale = true},
+    {.op = Op::dispatch_grad,
+     .name = "dispatch_grad",
+     .is_gradient = true,
+     .infer = infer_dispatch_grad,
+     .work = work_combine},
+    {.op = Op::expert_linear_grad_input,
+     .name = "expert_linear_grad_input",
+     .is_gradient = true,
+     .infer = infer_expert_linear_grad_input,
+     .work = work_expert_linear_grad_input,
+     .widening = expert_product},
+    {.op = Op::expert_linear_grad_weight,
+     .name = "expert_linear_grad_weight",
+     .is_gradient = true,
+     .infer = nothing,
+     .work = work_expert_linear_grad_weight,
+     .widening = expert_product},
+    {.op = Op::combine_grad,
+     .name = "combine_grad",
+     .is_gradient = true,
+     .infer = first_and_second,
+     .work = work_elementwise},
+};
+
+}  // namespace
+
+std::span<const OpInfo> experts_ops() { return rows; }
+
+}  // namespace meshwright

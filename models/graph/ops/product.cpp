@@ -1,0 +1,113 @@
+// Linear layers and their biases.
+#include "models/graph/ops/families.h"
+#include "models/graph/ops/rules.h"
+
+namespace meshwright {
+
+namespace {
+
+// Frameworks pad the vocabulary only where ranks share it: an odd one gives rows that begin
+// anywhere.
+std::int64_t as_frameworks_pad(std::int64_t columns, const OpCall& call, CompilerLevel level) {
+  const std::int64_t vocabulary = call.attributes.vocabulary;
+  return level != CompilerLevel::full && vocabulary > 0 && vocabulary < columns ? vocabulary
+                                                                                : columns;
+}
+
+void infer_linear(const Attributes& a, In in, Out& out) {
+  const Shape& weight = in[1].shape;
+  require(weight.rank == 2 && weight[a.weight_in_out ? 0 : 1] == in[0].shape[1],
+          "the weight's input size is the row's width");
+  out.push_back(matrix(in[0].shape[0], weight[a.weight_in_out ? 1 : 0], in[0].dtype));
+}
+
+void work_linear(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+  gemm(kernels, call.inputs[0].shape[0], as_frameworks_pad(call.outputs[0].shape[1], call, level),
+       call.inputs[0].shape[1], bytes_of_all(call.inputs) + bytes(call.outputs[0]));
+}
+
+// Hand-fused kernels add the bias of a row-cut product together with the residual that follows.
+void work_add_bias(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+  if (level == CompilerLevel::none) memory_kernel(kernels, 2 * bytes(call.inputs[0]));
+}
+
+void infer_linear_grad_input(const Attributes& a, In in, Out& out) {
+  out.push_back(matrix(in[0].shape[0], in[1].shape[a.weight_in_out ? 0 : 1], in[0].dtype));
+}
+
+void work_linear_grad_input(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+  gemm(kernels, call.inputs[0].shape[0], call.outputs[0].shape[1],
+       as_frameworks_pad(call.inputs[0].shape[1], call, level),
+       bytes_of_all(call.inputs) + bytes(call.outputs[0]));
+}
+
+// The product reads and writes the fp32 sum; or makes a gradient in the storage type that one more
+// kernel adds.
+void work_linear_grad_weight(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+  const TensorType &x = call.inputs[0], &dy = call.inputs[1];
+  const double elements = static_cast<double>(x.shape[1]) * static_cast<double>(dy.shape[1]);
+  const double sum_size = call.outputs.empty() ? 4 : element_size(call.outputs[0]);
+  const double operands = bytes(x) + bytes(dy);
+  const std::int64_t columns = as_frameworks_pad(dy.shape[1], call, level);
+  if (!call.attributes.accumulate_separately) {
+    gemm(kernels, x.shape[1], columns, x.shape[0], operands + 2 * sum_size * elements);
+    return;
+  }
+  const double own_size = element_size(x);
+  gemm(kernels, x.shape[1], columns, x.shape[0], operands + own_size * elements);
+  memory_kernel(kernels, (own_size + 2 * sum_size) * elements);
+}
+
+double linear_flops(const OpCall& call) {
+  return 2.0 * static_cast<double>(call.inputs[0].shape[0]) *
+         static_cast<double>(call.inputs[0].shape[1]) *
+         static_cast<double>(call.outputs[0].shape[1]);
+}
+
+constexpr OpInfo rows[] = {
+    {.op = Op::linear,
+     .name = "linear",
+     .split = SplitRule::linear,
+     .infer = infer_linear,
+     .work = work_linear,
+     .model_flops = linear_flops,
+     .differentiate = differentiate_product<Op::linear_grad_input, Op::linear_grad_weight>,
+     .rows = {.inputs = 0b1, .product = true},
+     .widening = product},
+    {.op = Op::add_bias,
+     .name = "add_bias",
+     .split = SplitRule::rows,
+     .infer = same_as_first,
+     .work = work_add_bias,
+     .differentiate = add_parameter<Op::bias_grad>,
+     .rows = {.inputs = 0b1, .epilogue = true},
+     .widening = by_rows(0b1, 0b1),
+     .elements = {"$0 + $1"}},
+    {.op = Op::linear_grad_input,
+     .name = "linear_grad_input",
+     .is_gradient = true,
+     .infer = infer_linear_grad_input,
+     .work = work_linear_grad_input,
+     .rows = {.inputs = 0b1, .product = true},
+     .widening = product},
+    {.op = Op::linear_grad_weight,
+     .name = "linear_grad_weight",
+     .is_gradient = true,
+     .infer = nothing,
+     .work = work_linear_grad_weight,
+     .rows = {.inputs = 0b11, .product = true},
+     .widening = product},
+    {.op = Op::bias_grad,
+     .name = "bias_grad",
+     .is_gradient = true,
+     .infer = nothing,
+     .work = work_column_sum,
+     .rows = {.inputs = 0b1, .epilogue = true},
+     .widening = by_rows(0b1, 0)},
+};
+
+}  // namespace
+
+std::span<const OpInfo> product_ops() { return rows; }
+
+}  // namespace meshwright

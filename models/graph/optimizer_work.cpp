@@ -1,0 +1,41 @@
+#include "models/graph/op.h"
+#include "models/graph/ops/kernels.h"
+
+namespace meshwright {
+
+namespace {
+
+// The kernels of torch.optim over fp32 arrays (exec/optimizer/framework_optimizer.cpp), by the
+// bytes that they move for each element.
+void framework_optimizer_kernels(Kernels& kernels, const OptimizerWork& work, double working) {
+  const double n = static_cast<double>(work.elements);
+  const double g = static_cast<double>(bytes_of(work.gradients));
+  const auto pass = [&](double bytes_of_element) { memory_kernel(kernels, n * bytes_of_element); };
+  if (work.moments == 1) {
+    for (const double each : {8.0, 8 + g, 12.0, 12.0}) pass(each);  // momentum, g, decay, update
+  } else {
+    pass(8);                                                   // decay
+    for (const double each : {8 + g, 8.0, 8 + g}) pass(each);  // the moments: one, then two kernels
+    for (int i = 0; i < 3; ++i) pass(8);  // the denominator: root, correction, epsilon
+    pass(16);                             // the update
+  }
+  if (working > 0) pass(4 + working);
+}
+
+}  // namespace
+
+// Reads the gradient; reads and writes the moments and the fp32 weight; writes the working copy:
+// one kernel, but in an eager framework.
+void append_optimizer_kernels(const OptimizerWork& work, CompilerLevel level, Kernels& kernels) {
+  const double n = static_cast<double>(work.elements);
+  const double working =
+      work.weights == Dtype::f32 ? 0 : static_cast<double>(bytes_of(work.weights));
+  if (level == CompilerLevel::none && !work.moments_are_ready)
+    return framework_optimizer_kernels(kernels, work, working);
+  const double states = work.moments_are_ready
+                            ? 4.0 * work.moments
+                            : 8.0 * work.moments + static_cast<double>(bytes_of(work.gradients));
+  memory_kernel(kernels, n * (states + 8.0 + working));
+}
+
+}  // namespace meshwright
