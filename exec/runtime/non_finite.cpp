@@ -127,9 +127,9 @@ std::string NonFiniteSearch::wrong_parameter() const {
   return "a parameter";
 }
 
-NonFiniteSearch::Finding NonFiniteSearch::first_of_all(Communicator& everybody, int stages) const {
+NonFiniteSearch::Finding NonFiniteSearch::first_of_all(Communicator& everybody) const {
   Finding own = first_;
-  own.virtual_stage = first_.virtual_stage * stages + program_.stage;
+  own.virtual_stage = program_.layout.virtual_stage(program_.stage, first_.virtual_stage);
   if (own.phase == 1) own.virtual_stage = -own.virtual_stage;  // backward: the last stage begins
   std::vector<Finding> all(static_cast<std::size_t>(everybody.size()));
   everybody.all_gather(&own, all.data(), sizeof own);

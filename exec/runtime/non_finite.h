@@ -39,7 +39,7 @@ class NonFiniteSearch {
     std::array<char, 512> text{};
   };
   // Every rank calls it; all get the same.
-  Finding first_of_all(Communicator& everybody, int stages) const;
+  Finding first_of_all(Communicator& everybody) const;
 
  private:
   bool is_parameter(const Operand& operand) const;

@@ -143,7 +143,7 @@ NonFiniteSearch::Finding Runtime::find_non_finite() {
   search_ = &search;
   run_tasks();
   search_ = nullptr;
-  return search.first_of_all(*everybody_, mesh_.degrees().pipeline);
+  return search.first_of_all(*everybody_);
 }
 
 void Runtime::fail_non_finite(std::string_view what) {
@@ -271,7 +271,6 @@ void Runtime::copy(const Instruction& instruction, const Task& task) {
 
 void Runtime::message(const Instruction& instruction, int task, int index) {
   const Task& running = program_.tasks[at(task)];
-  const int peer = instruction.peer % mesh_.degrees().pipeline;
   const int tag = tag_of(instruction, running);
   Communicator& members = group(GroupKind::pipeline);
   const bool is_send = instruction.kind == InstructionKind::send;
@@ -279,8 +278,8 @@ void Runtime::message(const Instruction& instruction, int task, int index) {
   void* data = memory_.address(operand, running.slot, running.window);
   const std::int64_t bytes = operand.type.bytes();
   const SimTime begin = options_.trace ? moment() : 0;
-  const Request request =
-      is_send ? members.isend(data, bytes, peer, tag) : members.irecv(data, bytes, peer, tag);
+  const Request request = is_send ? members.isend(data, bytes, instruction.peer, tag)
+                                  : members.irecv(data, bytes, instruction.peer, tag);
   const std::size_t entry = options_.trace ? note(task, index, begin) : 0;
   pending(instruction.stream).push_back({{task, index}, request, entry});
 }
@@ -288,10 +287,10 @@ void Runtime::message(const Instruction& instruction, int task, int index) {
 // Equal on both sides, and different for all messages that two ranks can have under way: by the
 // sending virtual stage, the direction, the micro-batch and the channel.
 int Runtime::tag_of(const Instruction& instruction, const Task& task) const {
-  const int here = task.chunk * mesh_.degrees().pipeline + own_.pipeline;
+  const int here = program_.layout.virtual_stage(program_.stage, task.chunk);
+  const int there = peer_virtual_stage(program_, instruction);
   const bool is_send = instruction.kind == InstructionKind::send;
-  const std::int64_t sender = is_send ? here : instruction.peer;
-  const std::int64_t receiver = is_send ? instruction.peer : here;
+  const std::int64_t sender = is_send ? here : there, receiver = is_send ? there : here;
   std::int64_t tag = sender * 2 + (sender < receiver);
   tag = tag * program_.micro_batches + task.micro_batch;
   tag = tag * channels_ + instruction.channel;

@@ -28,9 +28,10 @@ struct Candidate {
 std::vector<Candidate> candidates(const Graph& graph, const Plan& plan,
                                   const Boundaries& boundaries, int stage) {
   std::map<int, Candidate> found;
-  const int stages = plan.parallelism.pipeline;
+  const StageLayout layout = plan.parallelism.stage_layout();
   for (int chunk = plan.parallelism.virtual_stages - 1; chunk >= 0; --chunk)
-    for (int index : boundaries.nodes[static_cast<std::size_t>(chunk * stages + stage)]) {
+    for (int index :
+         boundaries.nodes[static_cast<std::size_t>(layout.virtual_stage(stage, chunk))]) {
       const Node& node = graph.nodes[static_cast<std::size_t>(index)];
       for (int id : node.outputs)
         if (graph.tensor(id).role == Role::parameter_gradient) {
@@ -79,9 +80,10 @@ class Filler {
  private:
   BucketClass class_of(int parameter) const {
     const auto p = static_cast<std::size_t>(parameter);
-    const int stages = plan_.parallelism.pipeline;
-    return {graph_.parameters[p].partial_over_tensor,
-            boundaries_.first_user[p] % stages != boundaries_.last_user[p] % stages};
+    const StageLayout layout = plan_.parallelism.stage_layout();
+    return {
+        graph_.parameters[p].partial_over_tensor,
+        layout.stage_of(boundaries_.first_user[p]) != layout.stage_of(boundaries_.last_user[p])};
   }
 
   const Parameter& parameter_of(const Candidate& candidate) const {

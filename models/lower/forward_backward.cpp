@@ -117,7 +117,7 @@ Operand StageLowering::place_output(int tensor, int stage) {
   }
   if (place.buffer >= 0) return place;  // placed by the partial sum it is reduced from
   const TensorFlow& flow = boundaries_.tensors[at(tensor)];
-  const int chunk = stage / plan_.parallelism.pipeline;
+  const int chunk = layout_.chunk_of(stage);
   const std::string_view name = info(graph_.nodes[at(made.producer)].op).name;
   int id;
   if (const Offloaded* each = find_offloaded(tensor, stage))
@@ -162,7 +162,7 @@ int StageLowering::emit_node(BodyBuilder& body, const Node& node, int stage) {
 
 void StageLowering::receive(BodyBuilder& body, int stage, bool backward) {
   const int from = backward ? stage + 1 : stage - 1;
-  const int chunk = stage / plan_.parallelism.pipeline;
+  const int chunk = layout_.chunk_of(stage);
   int channel = 0;
   for (std::size_t id = 0; id < boundaries_.tensors.size(); ++id) {
     const TensorFlow& flow = boundaries_.tensors[id];
@@ -181,7 +181,8 @@ void StageLowering::receive(BodyBuilder& body, int stage, bool backward) {
     Instruction recv;
     recv.kind = InstructionKind::recv;
     recv.stream = Stream::pipe_recv;
-    recv.peer = from;
+    recv.peer = layout_.stage_of(from);
+    recv.peer_chunk = layout_.chunk_of(from);
     recv.channel = channel++;
     recv.outputs = {parts ? part_for_send(whole) : whole};
     recv.phase = backward ? Phase::backward : Phase::forward;
@@ -206,7 +207,7 @@ void StageLowering::gather_parts(BodyBuilder& body, const Instruction& recv, con
 }
 
 void StageLowering::load_inputs(BodyBuilder& body, int stage) {
-  const int chunk = stage / plan_.parallelism.pipeline;
+  const int chunk = layout_.chunk_of(stage);
   const auto inputs = inputs_of(graph_);
   for (int which = 0; which < input_channels; ++which) {
     const int tensor = inputs[at(which)];
@@ -236,7 +237,9 @@ void StageLowering::emit_send(BodyBuilder& body, int tensor, int producer, int s
   Instruction send;
   send.kind = InstructionKind::send;
   send.stream = Stream::pipe_send;
-  send.peer = backward ? stage - 1 : stage + 1;
+  const int to = backward ? stage - 1 : stage + 1;
+  send.peer = layout_.stage_of(to);
+  send.peer_chunk = layout_.chunk_of(to);
   send.phase = backward ? Phase::backward : Phase::forward;
   for (int id = 0; id < tensor; ++id) {
     const TensorFlow& flow = boundaries_.tensors[at(id)];
@@ -245,7 +248,7 @@ void StageLowering::emit_send(BodyBuilder& body, int tensor, int producer, int s
   }
   send.inputs = {sends_parts(tensor) ? part_for_send(whole) : whole};
   const int index = body.emit(std::move(send));
-  const int chunk = stage / plan_.parallelism.pipeline;
+  const int chunk = layout_.chunk_of(stage);
   const bool in_slot = buffer(whole.buffer).region == Region::slot;
   const Wait emptied{in_slot ? Wait::Relation::latest_with_slot : Wait::Relation::latest,
                      backward ? backward_body(chunk) : forward_body(chunk), index};

@@ -2,7 +2,6 @@
 
 #include "models/lower/stage_lowering.h"
 #include "models/passes/backward.h"
-#include "models/schedule/schedule.h"
 
 namespace meshwright {
 
@@ -46,6 +45,7 @@ StageLowering::StageLowering(const Graph& graph, const Plan& plan, const Boundar
       boundaries_(boundaries),
       places_(places),
       stage_(stage),
+      layout_(plan.parallelism.stage_layout()),
       degrees_(plan.degrees()),
       zero_stage_(plan.shard_group() > 1 ? plan.parallelism.zero_stage : 0),
       splits_(schedule_info(plan.parallelism.schedule).splits_backwards),
@@ -56,6 +56,7 @@ StageLowering::StageLowering(const Graph& graph, const Plan& plan, const Boundar
       last_reduction_(static_cast<std::size_t>(plan.parallelism.virtual_stages), -1),
       offloaded_(static_cast<std::size_t>(plan.parallelism.virtual_stages)) {
   program_.stage = stage;
+  program_.layout = layout_;
   program_.micro_batches = plan.micro_batches();
   for (const Node& node : graph.nodes)
     if (node.op == Op::tensor_reduce)

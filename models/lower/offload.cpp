@@ -29,7 +29,7 @@ void wait(Instruction& instruction, Wait::Relation relation, int body, int on) {
 bool StageLowering::offloads_layers() const { return plan_.parallelism.offload == "layers"; }
 
 const StageLowering::Offloaded* StageLowering::find_offloaded(int tensor, int stage) const {
-  for (const Offloaded& each : offloaded_[at(stage / plan_.parallelism.pipeline)])
+  for (const Offloaded& each : offloaded_[at(layout_.chunk_of(stage))])
     if (each.tensor == tensor) return &each;
   return nullptr;
 }

@@ -122,7 +122,7 @@ class StageLowering {
   int last_body(int chunk) const { return forward_body(chunk) + bodies_per_chunk() - 1; }
   int end_body() const { return forward_body(plan_.parallelism.virtual_stages); }
   int load_body(int chunk) const { return end_body() + 1 + chunk; }
-  int virtual_stage(int chunk) const { return chunk * plan_.parallelism.pipeline + stage_; }
+  int virtual_stage(int chunk) const { return layout_.virtual_stage(stage_, chunk); }
   Buffer& buffer(int id) { return program_.memory.buffers[static_cast<std::size_t>(id)]; }
 
   const Graph& graph_;
@@ -130,6 +130,7 @@ class StageLowering {
   const Boundaries& boundaries_;
   TensorPlaces& places_;
   int stage_;
+  StageLayout layout_;
   Degrees degrees_;
   int zero_stage_;
   bool splits_;  // the schedule splits backwards

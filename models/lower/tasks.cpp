@@ -81,7 +81,7 @@ Stays stays_of(const std::vector<ScheduledTask>& order, int horizon) {
     const int next = static_cast<int>(stays.all.size());
     const int index = known.try_emplace({task.chunk, task.micro_batch}, next).first->second;
     stays.of_task.push_back(index);
-    if (task.kind == Body::Kind::forward) {
+    if (task.kind == TaskKind::forward) {
       stays.all.push_back({task.chunk, task.micro_batch, i, 0, -1, 0});
       continue;
     }
@@ -128,13 +128,13 @@ void StageLowering::write_tasks() {
     }
     Stay& stay = stays.all[at(stays.of_task[at(i)])];
     Slots& of_chunk = slots[at(stay.chunk)];
-    if (order[at(i)].kind == Body::Kind::forward) {
+    if (order[at(i)].kind == TaskKind::forward) {
       if (offloads_tasks(stay.chunk))
         stay.window = windows[at(stay.chunk)].take(i, stay.load >= 0 ? i + 1 : stay.backward);
       add(forward_body(stay.chunk), stay, of_chunk.take(stay.micro_batch));
       continue;
     }
-    const bool splits_off = order[at(i)].kind == Body::Kind::weights;
+    const bool splits_off = order[at(i)].kind == TaskKind::weights;
     const int body = splits_off ? last_body(stay.chunk) : backward_body(stay.chunk);
     add(body, stay, of_chunk.of(stay.micro_batch));
     if (body == last_body(stay.chunk)) of_chunk.give_back(stay.micro_batch);

@@ -16,7 +16,8 @@ std::string describe(const Program& program, const Task& task, const Instruction
   std::string text(is_compute ? info(instruction.op).name : name_of(instruction.kind));
   if (instruction.group != GroupKind::none)
     text += " of group " + std::string(name_of(instruction.group));
-  if (instruction.peer >= 0) text += " with virtual stage " + std::to_string(instruction.peer);
+  if (instruction.peer >= 0)
+    text += " with virtual stage " + std::to_string(peer_virtual_stage(program, instruction));
   if (instruction.module >= 0 && program.modules)
     text += " in " + (*program.modules)[static_cast<std::size_t>(instruction.module)];
   if (task.micro_batch < 0) return text + ", around the micro-batches";

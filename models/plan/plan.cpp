@@ -54,7 +54,11 @@ json partition_value(const Parallelism& parallelism) {
 }  // namespace
 
 const std::vector<std::string>& schedule_names() {
-  static const std::vector<std::string> names = {"gpipe", "1f1b", "interleaved", "zero_bubble"};
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all;
+    for (const ScheduleInfo& info : schedule_kinds()) all.emplace_back(info.name);
+    return all;
+  }();
   return names;
 }
 

@@ -11,10 +11,11 @@
 
 #include "models/graph/graph.h"
 #include "models/plan/mesh.h"
+#include "models/plan/stage_layout.h"
+#include "models/schedule/schedule.h"
 
 namespace meshwright {
 
-enum class ScheduleKind : std::uint8_t { gpipe, one_f_one_b, interleaved, zero_bubble };
 enum class Recompute : std::uint8_t { none, selective, full, each, contiguous, group };
 enum class OptimizerKind : std::uint8_t { adamw, adam, lamb, sgd };
 enum class LearningRateSchedule : std::uint8_t { constant, linear, cosine };
@@ -118,6 +119,9 @@ struct Parallelism {
     return offload_horizon > 0 ? offload_horizon : offload == "layers" ? 2 : 4;
   }
   Degrees degrees() const { return {pipeline, tensor, data, context, shard, expert}; }
+  StageLayout stage_layout() const {
+    return {pipeline, virtual_stages, schedule_info(schedule).stage_shape};
+  }
   bool operator==(const Parallelism&) const = default;
 };
 
@@ -179,7 +183,7 @@ nlohmann::json to_json(const Parallelism& parallelism);
 std::string recompute_word(const Training& training);  // with the number of group_N
 
 // The words of the job file, in the order of the enumerators (dashes of the file's own spelling).
-const std::vector<std::string>& schedule_names();   // gpipe 1f1b interleaved zero_bubble
+const std::vector<std::string>& schedule_names();   // of models/schedule/
 const std::vector<std::string>& recompute_names();  // none selective full each contiguous group_N
 const std::vector<std::string>& optimizer_names();
 const std::vector<std::string>& attention_names();

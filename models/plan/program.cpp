@@ -145,7 +145,8 @@ std::string to_text(const Program& program) {
         text += " " + std::string(info(instruction.op).name);
       if (instruction.group != GroupKind::none)
         text += " over " + std::string(name_of(instruction.group));
-      if (instruction.peer >= 0) text += " peer " + std::to_string(instruction.peer);
+      if (instruction.peer >= 0)
+        text += " peer " + std::to_string(peer_virtual_stage(program, instruction));
       text += whens[static_cast<int>(instruction.when)];
       const auto list = [&](const char* label, const std::vector<Operand>& operands) {
         text += label;

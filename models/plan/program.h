@@ -18,6 +18,7 @@
 #include "models/plan/memory_plan.h"
 #include "models/plan/mesh.h"
 #include "models/plan/plan.h"
+#include "models/plan/stage_layout.h"
 
 namespace meshwright {
 
@@ -93,7 +94,8 @@ struct Instruction {
   bool accumulate = false;            // reduce_scatter: the sum is added to outputs[0]
   bool flat = true;                   // all_gather: in one level over all hosts, not in two
   int root = 0;                       // broadcast, reduce: index in the group
-  int peer = -1;                      // send, recv: the other virtual stage
+  int peer = -1;                      // send, recv: the other stage
+  int peer_chunk = 0;                 // and the chunk that it does so for
   int channel = 0;  // send, recv: tells apart messages of one task; load_input: 0 tokens, 1
                     // targets, 2 positions, 3 what a decoder reads
   int bucket = -1;  // optimizer_step, sum_of_squares, bucket collectives
@@ -162,6 +164,7 @@ struct Bucket {
 
 struct Program {
   int stage = 0;
+  StageLayout layout;  // of all stages
   int micro_batches = 1;
   std::shared_ptr<const std::vector<std::string>> modules;  // paths; one list for all stages
   std::vector<StageParameter> parameters;
@@ -204,6 +207,11 @@ class WaitResolver {
       latest_with_window_;         // [task * bodies + body]: the latest earlier task, or -1
   std::vector<int> last_compute_;  // per body
 };
+
+// The one that a send or recv meets.
+inline int peer_virtual_stage(const Program& program, const Instruction& instruction) {
+  return program.layout.virtual_stage(instruction.peer, instruction.peer_chunk);
+}
 
 bool runs(When when, const Task& task);
 inline bool runs(const Instruction& instruction, const Task& task) {

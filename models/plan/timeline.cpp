@@ -39,9 +39,9 @@ std::string instruction_name(const Instruction& instruction, const Program& prog
                        : kind_names[static_cast<std::size_t>(instruction.kind)]);
   if (instruction.group != GroupKind::none)
     name += " " + std::string(meshwright::name_of(instruction.group));
-  if (instruction.kind == InstructionKind::send) name += " to " + std::to_string(instruction.peer);
-  if (instruction.kind == InstructionKind::recv)
-    name += " from " + std::to_string(instruction.peer);
+  if (instruction.peer >= 0)
+    name += (instruction.kind == InstructionKind::send ? " to " : " from ") +
+            std::to_string(peer_virtual_stage(program, instruction));
   if (instruction.module >= 0 && program.modules)
     name += " " + (*program.modules)[at(instruction.module)];
   return name;

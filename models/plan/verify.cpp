@@ -142,8 +142,8 @@ void check_batch(const Plan& plan) {
                "{} in micro-batches of {} on data {} are {} per step; at most {}: use a larger "
                "micro_batch or data",
                t.global_batch, t.micro_batch, plan.parallelism.data, t.global_batch / once, most));
-  // Such that it satisfies the rule of `interleaved` too.
-  const bool in_groups = plan.parallelism.schedule == ScheduleKind::interleaved;
+  // Such that it satisfies the schedule's rule too.
+  const bool in_groups = schedule_info(plan.parallelism.schedule).in_groups;
   const std::int64_t unit = once * (in_groups ? plan.parallelism.pipeline : 1);
   const std::int64_t lower = t.global_batch / unit * unit;
   std::vector<std::int64_t> choices;
@@ -210,14 +210,23 @@ void check_experts(const Plan& plan, const ModelSizes& model) {
            divisors_of(degrees.expert_rdp()));
 }
 
+// Those that take so many virtual stages.
+std::string schedules_with(int virtual_stages) {
+  std::vector<std::string> names;
+  for (const ScheduleInfo& each : schedule_kinds())
+    if (each.most_chunks >= virtual_stages) names.push_back("'" + std::string(each.name) + "'");
+  return list_of(names, "or");
+}
+
 void check_schedule(const Plan& plan, const ModelSizes& model) {
   const Parallelism& p = plan.parallelism;
   const int micro_batches = plan.micro_batches();
-  if (p.virtual_stages > 1 && p.schedule != ScheduleKind::interleaved)
+  const ScheduleInfo& schedule = schedule_info(p.schedule);
+  if (p.virtual_stages > schedule.most_chunks)
     refuse("parallelism/virtual_stages",
-           fmt::format("{} needs schedule 'interleaved', found '{}'; use virtual_stages 1 or that "
-                       "schedule",
-                       p.virtual_stages, schedule_names()[static_cast<std::size_t>(p.schedule)]));
+           fmt::format("{} needs schedule {}, found '{}'; use virtual_stages {} or that schedule",
+                       p.virtual_stages, schedules_with(p.virtual_stages), schedule.name,
+                       schedule.most_chunks));
   if (p.virtual_stages > 1 && p.pipeline == 1)
     refuse("parallelism/virtual_stages",
            fmt::format("{} needs a pipeline of 2 or more stages; use virtual_stages 1",
@@ -242,26 +251,25 @@ void check_schedule(const Plan& plan, const ModelSizes& model) {
         fmt::format("{} x virtual_stages {} = {} chunks, but every block of the decoder reads what "
                     "the encoder made, which is passed on once; use at most 2 chunks",
                     p.pipeline, p.virtual_stages, chunks));
-  if (p.schedule == ScheduleKind::interleaved && p.pipeline > 1 && micro_batches % p.pipeline != 0)
+  if (schedule.in_groups && p.pipeline > 1 && micro_batches % p.pipeline != 0)
     refuse("parallelism/schedule",
-           fmt::format("'interleaved' needs micro-batches in multiples of pipeline {}, found {} "
+           fmt::format("'{}' needs micro-batches in multiples of pipeline {}, found {} "
                        "(global_batch {} / (data {} x micro_batch {})); use global_batch {}",
-                       p.pipeline, micro_batches, plan.training.global_batch, p.data,
+                       schedule.name, p.pipeline, micro_batches, plan.training.global_batch, p.data,
                        plan.training.micro_batch,
                        (micro_batches / p.pipeline + 1) * static_cast<std::int64_t>(p.pipeline) *
                            p.data * plan.training.micro_batch));
-  if (p.schedule == ScheduleKind::zero_bubble && p.zero_stage >= 2)
+  if (schedule.splits_backwards && p.zero_stage >= 2)
     refuse("parallelism/zero_stage",
            fmt::format("{} reduces gradients unit by unit in the backward pass, which schedule "
-                       "'zero_bubble' puts off; use zero_stage 0 or 1, or schedule '1f1b'",
-                       p.zero_stage));
+                       "'{}' puts off; use zero_stage 0 or 1, or schedule '1f1b'",
+                       p.zero_stage, schedule.name));
   at_least("parallelism/active_microbatches", p.active_microbatches, 0);
-  if (p.active_microbatches != 0 && p.schedule == ScheduleKind::gpipe &&
-      p.active_microbatches < micro_batches)
+  if (p.active_microbatches != 0 && schedule.forwards_all && p.active_microbatches < micro_batches)
     refuse("parallelism/active_microbatches",
-           fmt::format("{} cannot bind 'gpipe', which forwards all {} micro-batches first; use "
+           fmt::format("{} cannot bind '{}', which forwards all {} micro-batches first; use "
                        "schedule '1f1b' or {} or more",
-                       p.active_microbatches, micro_batches, micro_batches));
+                       p.active_microbatches, schedule.name, micro_batches, micro_batches));
 }
 
 void check_partition(const Parallelism& p) {
@@ -396,10 +404,12 @@ void check_training(const Training& t, const ModelSizes& model) {
 void check_supported(const Plan& plan, const ModelSizes& model) {
   const Training& t = plan.training;
   const Parallelism& p = plan.parallelism;
-  if (p.offload != "none" && p.schedule == ScheduleKind::zero_bubble)
-    not_yet("parallelism/offload", "offload under schedule 'zero_bubble'");
-  if (t.recompute_budget && p.schedule == ScheduleKind::zero_bubble)
-    not_yet("training/recompute_budget", "a budget under schedule 'zero_bubble'");
+  const ScheduleInfo& schedule = schedule_info(p.schedule);
+  if (p.offload != "none" && schedule.splits_backwards)
+    not_yet("parallelism/offload", fmt::format("offload under schedule '{}'", schedule.name));
+  if (t.recompute_budget && schedule.splits_backwards)
+    not_yet("training/recompute_budget",
+            fmt::format("a budget under schedule '{}'", schedule.name));
   if (model.experts > 0 && t.optimizer == OptimizerKind::lamb)
     not_yet("training/optimizer",
             "lamb of a model with experts, each of which has a trust ratio of its own,");

@@ -92,8 +92,8 @@ void check_contacts(const std::vector<Script>& scripts, const std::vector<Contac
     if (contact.is_message()) {
       const std::string name = "messages from virtual stage " + std::to_string(contact.from) +
                                " to " + std::to_string(contact.to);
-      if (contact.from % stages == contact.to % stages) continue;  // both sides in one list
-      check_messages(deeds[at(contact.from % stages)][l], deeds[at(contact.to % stages)][l], name);
+      if (contact.sender == contact.receiver) continue;  // both sides in one list
+      check_messages(deeds[at(contact.sender)][l], deeds[at(contact.receiver)][l], name);
     } else if (spans_stages(contact.group)) {
       const int step = contact.group == GroupKind::embedding ? std::max(1, stages - 1) : 1;
       for (int stage = step; stage < stages; stage += step)
@@ -130,8 +130,7 @@ void verify(const std::vector<Program>& stages) {
     std::vector<Contact> contacts;
     std::vector<Script> scripts;
     scripts.reserve(stages.size());
-    for (const Program& program : stages)
-      scripts.emplace_back(program, order, static_cast<int>(stages.size()), contacts);
+    for (const Program& program : stages) scripts.emplace_back(program, order, contacts);
     if (order == LaneOrder::streams) check_contacts(scripts, contacts);
     const Cast cast = cast_of_stages(scripts, contacts);
     Ledger ledger(cast);

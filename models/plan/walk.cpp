@@ -15,14 +15,27 @@ int lane_of(Stream stream, LaneOrder order) {
   return stream == Stream::pipe_send ? 1 : stream == Stream::pipe_recv ? 2 : 0;
 }
 
-// The contact of an instruction of a body of virtual stage `own`; false when it has none.
-bool contact_of(const Instruction& instruction, int own, Contact& contact) {
+Contact message_of(const Program& program, const Body& body, const Instruction& instruction) {
+  Contact contact;
+  contact.from = program.layout.virtual_stage(program.stage, body.chunk);
+  contact.to = peer_virtual_stage(program, instruction);
+  contact.sender = program.stage;
+  contact.receiver = instruction.peer;
+  contact.channel = instruction.channel;
+  if (instruction.kind == InstructionKind::recv) {
+    std::swap(contact.from, contact.to);
+    std::swap(contact.sender, contact.receiver);
+  }
+  return contact;
+}
+
+// False when it has none.
+bool contact_of(const Program& program, const Body& body, const Instruction& instruction,
+                Contact& contact) {
   switch (instruction.kind) {
     case InstructionKind::send:
-      contact = {GroupKind::none, Stream::compute, own, instruction.peer, instruction.channel};
-      return true;
     case InstructionKind::recv:
-      contact = {GroupKind::none, Stream::compute, instruction.peer, own, instruction.channel};
+      contact = message_of(program, body, instruction);
       return true;
     case InstructionKind::all_reduce:
     case InstructionKind::all_gather:
@@ -31,7 +44,7 @@ bool contact_of(const Instruction& instruction, int own, Contact& contact) {
     case InstructionKind::broadcast:
     case InstructionKind::ring_shift:
     case InstructionKind::reduce:
-      contact = {instruction.group, instruction.stream, -1, -1, -1};
+      contact = {instruction.group, instruction.stream};
       return true;
     default:
       return false;
@@ -71,7 +84,7 @@ bool spans_stages(GroupKind kind) {
   }
 }
 
-Script::Script(const Program& program, LaneOrder order, int stages, std::vector<Contact>& contacts)
+Script::Script(const Program& program, LaneOrder order, std::vector<Contact>& contacts)
     : program_(&program),
       resolve_(program),
       lanes_(order == LaneOrder::streams ? stream_count : 3) {
@@ -85,7 +98,7 @@ Script::Script(const Program& program, LaneOrder order, int stages, std::vector<
         step.instruction = static_cast<int>(i);
         step.when = instruction.when;
         Contact contact;
-        if (contact_of(instruction, body.chunk * stages + program.stage, contact))
+        if (contact_of(program, body, instruction, contact))
           step.contact = index_of(contact, contacts);
         step.first_wait = static_cast<int>(waits_.size());
         for (const Wait& wait : instruction.waits) {
@@ -131,11 +144,11 @@ Cast cast_of_stages(const std::vector<Script>& scripts, const std::vector<Contac
 std::vector<std::vector<int>> meetings_at(const Contact& contact, const Mesh& mesh) {
   if (!contact.is_message()) return mesh.groups(contact.group);
   const Degrees& degrees = mesh.degrees();
-  const int from = contact.from % degrees.pipeline, to = contact.to % degrees.pipeline;
   std::vector<std::vector<int>> pairs;
   for (int rdp = 0; rdp < degrees.rdp(); ++rdp)
     for (int tensor = 0; tensor < degrees.tensor; ++tensor)
-      pairs.push_back({mesh.rank({from, tensor, rdp}), mesh.rank({to, tensor, rdp})});
+      pairs.push_back(
+          {mesh.rank({contact.sender, tensor, rdp}), mesh.rank({contact.receiver, tensor, rdp})});
   return pairs;
 }
 

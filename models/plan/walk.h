@@ -24,7 +24,8 @@ enum class LaneOrder : std::uint8_t { streams, inline_order };
 struct Contact {
   GroupKind group = GroupKind::none;
   Stream stream = Stream::compute;       // of a collective
-  int from = -1, to = -1, channel = -1;  // of messages
+  int from = -1, to = -1, channel = -1;  // of messages: virtual stages
+  int sender = -1, receiver = -1;        // their stages
   bool is_message() const { return from >= 0; }
   bool operator==(const Contact&) const = default;
 };
@@ -42,7 +43,7 @@ class Script {
     When when = When::always;
   };
 
-  Script(const Program& program, LaneOrder order, int stages, std::vector<Contact>& contacts);
+  Script(const Program& program, LaneOrder order, std::vector<Contact>& contacts);
 
   const Program& program() const { return *program_; }
   int tasks() const { return static_cast<int>(program_->tasks.size()); }

@@ -3,7 +3,7 @@
 // into rounds of that many, each drained before the next begins.
 #include <algorithm>
 
-#include "models/schedule/kinds.h"
+#include "models/schedule/gpipe.h"
 
 namespace meshwright {
 
@@ -21,11 +21,20 @@ StageOrder gpipe(PipelineShape shape, int /*stage*/) {
   for (int first = 0; first < shape.micro_batches; first += round_size(shape)) {
     const int end = std::min(first + round_size(shape), shape.micro_batches);
     for (int chunk = 0; chunk < shape.chunks; ++chunk)
-      for (int m = first; m < end; ++m) order.push_back({Body::Kind::forward, chunk, m});
+      for (int m = first; m < end; ++m) order.push_back({TaskKind::forward, chunk, m});
     for (int chunk = shape.chunks - 1; chunk >= 0; --chunk)
-      for (int m = first; m < end; ++m) order.push_back({Body::Kind::backward, chunk, m});
+      for (int m = first; m < end; ++m) order.push_back({TaskKind::backward, chunk, m});
   }
   return order;
+}
+
+const ScheduleInfo& gpipe_schedule() {
+  static constexpr ScheduleInfo row{.kind = ScheduleKind::gpipe,
+                                    .name = "gpipe",
+                                    .summary = "all forwards, then all backwards",
+                                    .forwards_all = true,
+                                    .order = gpipe};
+  return row;
 }
 
 }  // namespace meshwright

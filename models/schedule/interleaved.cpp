@@ -4,7 +4,8 @@
 #include <algorithm>
 
 #include "models/core/error.h"
-#include "models/schedule/kinds.h"
+#include "models/schedule/gpipe.h"
+#include "models/schedule/schedule.h"
 
 namespace meshwright {
 
@@ -14,7 +15,7 @@ namespace {
 ScheduledTask nth_task(PipelineShape shape, bool backward, int k) {
   const int group = shape.stages * shape.chunks;
   const int chunk = k % group / shape.stages;
-  return {backward ? Body::Kind::backward : Body::Kind::forward,
+  return {backward ? TaskKind::backward : TaskKind::forward,
           backward ? shape.chunks - 1 - chunk : chunk, k / group * shape.stages + k % shape.stages};
 }
 
@@ -36,8 +37,6 @@ PipelineShape in_rounds(PipelineShape shape) {
   return shape;
 }
 
-}  // namespace
-
 StageOrder interleaved(PipelineShape shape, int stage) {
   MESHWRIGHT_CHECK(shape.micro_batches % shape.stages == 0,
                    "interleaved needs micro-batches in groups of the stages");
@@ -52,6 +51,19 @@ StageOrder interleaved(PipelineShape shape, int stage) {
   }
   for (int k = total - ahead; k < total; ++k) order.push_back(nth_task(shape, true, k));
   return order;
+}
+
+}  // namespace
+
+const ScheduleInfo& interleaved_schedule() {
+  static constexpr ScheduleInfo row{
+      .kind = ScheduleKind::interleaved,
+      .name = "interleaved",
+      .summary = "1f1b over virtual stages: a smaller bubble, more memory and sends",
+      .most_chunks = ScheduleInfo::any,
+      .in_groups = true,
+      .order = interleaved};
+  return row;
 }
 
 }  // namespace meshwright

@@ -1,13 +1,20 @@
-// The functions behind the rows of schedule_kinds(); one file each.
+// All schedules. Each is a file: the order of a stage's tasks, and a row that says what the rest
+// must know of it.
 #pragma once
 
-#include "models/schedule/schedule.h"
+#include <cstdint>
+#include <span>
+#include <vector>
 
 namespace meshwright {
 
-StageOrder gpipe(PipelineShape shape, int stage);
-StageOrder one_f_one_b(PipelineShape shape, int stage);
-StageOrder interleaved(PipelineShape shape, int stage);
-StageOrder zero_bubble(PipelineShape shape, int stage);
+enum class ScheduleKind : std::uint8_t { gpipe, one_f_one_b, interleaved, zero_bubble };
+
+struct ScheduleInfo;
+using Schedule = const ScheduleInfo&();
+Schedule gpipe_schedule, one_f_one_b_schedule, interleaved_schedule, zero_bubble_schedule;
+// In the order of the enumerators.
+inline constexpr Schedule* all_schedules[] = {gpipe_schedule, one_f_one_b_schedule,
+                                              interleaved_schedule, zero_bubble_schedule};
 
 }  // namespace meshwright

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "models/core/error.h"
-#include "models/schedule/kinds.h"
+#include "models/schedule/schedule.h"
 
 namespace meshwright {
 
@@ -22,20 +22,29 @@ int warm_up(PipelineShape shape, int stage) {
   return std::min({2 * after, after + spare, shape.active_microbatches - 1, shape.micro_batches});
 }
 
-}  // namespace
-
 StageOrder one_f_one_b(PipelineShape shape, int stage) {
   MESHWRIGHT_CHECK(shape.chunks == 1, "1f1b has no virtual stages");
   const int ahead = warm_up(shape, stage);
   StageOrder order;
-  for (int m = 0; m < ahead; ++m) order.push_back({Body::Kind::forward, 0, m});
+  for (int m = 0; m < ahead; ++m) order.push_back({TaskKind::forward, 0, m});
   for (int m = ahead; m < shape.micro_batches; ++m) {
-    order.push_back({Body::Kind::forward, 0, m});
-    order.push_back({Body::Kind::backward, 0, m - ahead});
+    order.push_back({TaskKind::forward, 0, m});
+    order.push_back({TaskKind::backward, 0, m - ahead});
   }
   for (int m = shape.micro_batches - ahead; m < shape.micro_batches; ++m)
-    order.push_back({Body::Kind::backward, 0, m});
+    order.push_back({TaskKind::backward, 0, m});
   return order;
+}
+
+}  // namespace
+
+const ScheduleInfo& one_f_one_b_schedule() {
+  static constexpr ScheduleInfo row{
+      .kind = ScheduleKind::one_f_one_b,
+      .name = "1f1b",
+      .summary = "one forward, one backward: as fast as gpipe, least memory",
+      .order = one_f_one_b};
+  return row;
 }
 
 }  // namespace meshwright

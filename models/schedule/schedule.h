@@ -3,11 +3,14 @@
 // gradients.
 #pragma once
 
+#include <cstdint>
+#include <limits>
 #include <span>
 #include <string_view>
 #include <vector>
 
-#include "models/plan/program.h"
+#include "models/plan/stage_layout.h"
+#include "models/schedule/kinds.h"
 
 namespace meshwright {
 
@@ -20,8 +23,10 @@ struct PipelineShape {
   int active_microbatches = 0;
 };
 
+enum class TaskKind : std::uint8_t { forward, backward, weights };
+
 struct ScheduledTask {
-  Body::Kind kind = Body::Kind::forward;  // forward, backward, weights
+  TaskKind kind = TaskKind::forward;
   int chunk = 0;
   int micro_batch = 0;
   bool operator==(const ScheduledTask&) const = default;
@@ -29,12 +34,16 @@ struct ScheduledTask {
 using StageOrder = std::vector<ScheduledTask>;
 
 struct ScheduleInfo {
-  ScheduleKind kind;
+  static constexpr int any = std::numeric_limits<int>::max();
+  ScheduleKind kind = {};
   std::string_view name;
   std::string_view summary;
-  bool takes_chunks;      // more than one chunk per stage is legal
-  bool splits_backwards;  // the gradients of weights are tasks of their own
-  StageOrder (*order)(PipelineShape shape, int stage);
+  int most_chunks = 1;            // that a job may ask for; from 2 on chunks take turns
+  bool in_groups = false;         // micro-batches come in multiples of the stages
+  bool splits_backwards = false;  // the gradients of weights are tasks of their own
+  bool forwards_all = false;      // before the first backward: stages hold all micro-batches
+  StageShape stage_shape = StageShape::loop;
+  StageOrder (*order)(PipelineShape shape, int stage) = nullptr;
 };
 
 std::span<const ScheduleInfo> schedule_kinds();

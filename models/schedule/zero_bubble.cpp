@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "models/core/error.h"
-#include "models/schedule/kinds.h"
+#include "models/schedule/schedule.h"
 
 namespace meshwright {
 
@@ -22,25 +22,36 @@ int warm_up(PipelineShape shape, int stage) {
   return std::min({shape.stages - 1 - stage, in_flight(shape) - 1, shape.micro_batches});
 }
 
-}  // namespace
-
 StageOrder zero_bubble(PipelineShape shape, int stage) {
   MESHWRIGHT_CHECK(shape.chunks == 1, "zero_bubble has no virtual stages");
   const int ahead = warm_up(shape, stage);
   const int lag = std::min(stage, in_flight(shape) - 1 - ahead);
   StageOrder order;
   const auto backward = [&](int m) {
-    order.push_back({Body::Kind::backward, 0, m});
-    if (m >= lag) order.push_back({Body::Kind::weights, 0, m - lag});
+    order.push_back({TaskKind::backward, 0, m});
+    if (m >= lag) order.push_back({TaskKind::weights, 0, m - lag});
   };
   for (int m = 0; m < shape.micro_batches; ++m) {
-    order.push_back({Body::Kind::forward, 0, m});
+    order.push_back({TaskKind::forward, 0, m});
     if (m >= ahead) backward(m - ahead);
   }
   for (int m = shape.micro_batches - ahead; m < shape.micro_batches; ++m) backward(m);
   for (int m = std::max(0, shape.micro_batches - lag); m < shape.micro_batches; ++m)
-    order.push_back({Body::Kind::weights, 0, m});
+    order.push_back({TaskKind::weights, 0, m});
   return order;
+}
+
+}  // namespace
+
+const ScheduleInfo& zero_bubble_schedule() {
+  static constexpr ScheduleInfo row{
+      .kind = ScheduleKind::zero_bubble,
+      .name = "zero_bubble",
+      .summary =
+          "1f1b whose weight gradients fill the bubble; all stages keep as many as the first",
+      .splits_backwards = true,
+      .order = zero_bubble};
+  return row;
 }
 
 }  // namespace meshwright

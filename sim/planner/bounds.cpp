@@ -411,7 +411,7 @@ Bounds BoundMaker::time_of_any_partition(const Candidate& candidate, const Work&
   // Probably exposed.
   const double beside =
       (batches * all.context + (cost.copies + batches * cost.copies_each_batch) * held) / stages;
-  if (candidate.schedule == ScheduleKind::interleaved) {
+  if (schedule_info(candidate.schedule).most_chunks > 1) {
     // Reductions of one chunk hide behind the backward tasks of all others: not in the bound.
     const double ramp = (stages - 1) / candidate.virtual_stages * all.seconds / stages;
     return {std::max(busy / stages, stream),
@@ -436,7 +436,7 @@ Bounds BoundMaker::time_of_any_partition(const Candidate& candidate, const Work&
 Bounds BoundMaker::time_of_partition(const Candidate& candidate, const Work& all,
                                      const PerParameter& cost) {
   const bool splits = schedule_info(candidate.schedule).splits_backwards;
-  const bool interleaves = candidate.schedule == ScheduleKind::interleaved;
+  const bool interleaves = schedule_info(candidate.schedule).most_chunks > 1;
   const std::vector<std::size_t>& begins = partition(candidate);
   const Chain& sums = chain(all, splits);
   const double batches = micro_batches(candidate);

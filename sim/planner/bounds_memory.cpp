@@ -54,7 +54,8 @@ double BoundMaker::fixed_bytes() const {
 
 int BoundMaker::in_flight(const Candidate& candidate, int stage) const {
   const int count = micro_batches(candidate), bound = base_.parallelism.active_microbatches;
-  const int own = candidate.schedule == ScheduleKind::gpipe ? count : candidate.pipeline - stage;
+  const int own =
+      schedule_info(candidate.schedule).forwards_all ? count : candidate.pipeline - stage;
   return std::min({count, own, bound > 0 ? bound : own});
 }
 
@@ -153,17 +154,19 @@ const std::vector<std::size_t>& BoundMaker::partition(const Candidate& candidate
 const std::vector<int>& BoundMaker::slots(const Candidate& candidate) {
   int batches = micro_batches(candidate);
   const int bound = base_.parallelism.active_microbatches;
-  if (candidate.schedule != ScheduleKind::gpipe)
+  if (!schedule_info(candidate.schedule).forwards_all)
     batches = std::min(batches, steady_micro_batches_per_stage * candidate.pipeline);
   std::vector<int>& known =
       slots_[{candidate.schedule, candidate.pipeline, candidate.virtual_stages, batches}];
   if (!known.empty()) return known;
   const PipelineShape shape{candidate.pipeline, candidate.virtual_stages, batches, bound};
-  known.resize(static_cast<std::size_t>(candidate.pipeline * candidate.virtual_stages));
+  const StageLayout layout{candidate.pipeline, candidate.virtual_stages,
+                           schedule_info(candidate.schedule).stage_shape};
+  known.resize(static_cast<std::size_t>(layout.virtual_stages()));
   for (int stage = 0; stage < candidate.pipeline; ++stage) {
     const StageOrder order = schedule_info(candidate.schedule).order(shape, stage);
     for (int chunk = 0; chunk < candidate.virtual_stages; ++chunk)
-      known[static_cast<std::size_t>(chunk * candidate.pipeline + stage)] =
+      known[static_cast<std::size_t>(layout.virtual_stage(stage, chunk))] =
           most_in_flight(order, chunk);
   }
   return known;

@@ -264,7 +264,7 @@ void ClusterSearch::leave(const Entry& entry) {
 
 // The same plan needs no less memory with larger micro-batches, while as many are in flight.
 bool ClusterSearch::known_not_to_fit(const Candidate& candidate) {
-  if (candidate.schedule == ScheduleKind::gpipe ||
+  if (schedule_info(candidate.schedule).forwards_all ||
       bounds_.micro_batches(candidate) < candidate.pipeline)
     return false;
   return std::any_of(too_large_.begin(), too_large_.end(), [&](const Candidate& large) {

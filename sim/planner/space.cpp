@@ -181,8 +181,9 @@ class Enumerator {
       return "sequence_parallel needs rows that tensor divides";
     });
     keep_legal(branch.cuts, without(branch.cuts), [&](const PipelineCut& cut) -> std::string {
-      if (cut.schedule == ScheduleKind::interleaved && micro_batches % shape.pipeline != 0)
-        return "interleaved needs micro-batches in multiples of pipeline";
+      const ScheduleInfo& schedule = schedule_info(cut.schedule);
+      if (schedule.in_groups && micro_batches % shape.pipeline != 0)
+        return std::string(schedule.name) + " needs micro-batches in multiples of pipeline";
       return rule_against(chosen_with(plain, cut), job_.is_auto("parallelism.schedule"));
     });
     keep_legal(branch.shardings, without(branch.shardings), [&](const Sharding& sharding) {
@@ -232,7 +233,8 @@ class Enumerator {
     const Parallelism& p = base_.parallelism;
     const bool free_schedule = job_.is_auto("parallelism.schedule");
     const bool free_chunks = job_.is_auto("parallelism.virtual_stages");
-    if (!free_schedule && (p.schedule != ScheduleKind::interleaved || !free_chunks))
+    const ScheduleKind of_chunks = free_schedule ? ScheduleKind::interleaved : p.schedule;
+    if (schedule_info(of_chunks).most_chunks == 1 || (!free_schedule && !free_chunks))
       return {{p.schedule, free_chunks ? 1 : p.virtual_stages}};
     std::vector<PipelineCut> found;
     if (free_schedule && (free_chunks || p.virtual_stages == 1)) {
@@ -246,11 +248,11 @@ class Enumerator {
     for (int chunks = 1; chunks * pipeline <= sizes_.layers; ++chunks) {
       const bool asked =
           free_chunks ? sizes_.layers % (chunks * pipeline) == 0 : chunks == p.virtual_stages;
+      if (chunks > schedule_info(of_chunks).most_chunks) break;
       if (asked && pipeline > 1 && (chunks > 1 || !free_schedule))
-        found.push_back({ScheduleKind::interleaved, chunks});
+        found.push_back({of_chunks, chunks});
     }
-    if (found.empty())
-      found.push_back({ScheduleKind::interleaved, free_chunks ? 1 : p.virtual_stages});
+    if (found.empty()) found.push_back({of_chunks, free_chunks ? 1 : p.virtual_stages});
     return found;
   }
 

@@ -35,7 +35,7 @@ class Sweep {
       with.virtual_stages = cut.virtual_stages;
       CutFactors factors;
       factors.splits = schedule_info(cut.schedule).splits_backwards;
-      factors.interleaves = cut.schedule == ScheduleKind::interleaved;
+      factors.interleaves = schedule_info(cut.schedule).most_chunks > 1;
       factors.stages = with.pipeline;
       factors.batches = bounds.micro_batches(with);
       factors.chunks = with.pipeline * cut.virtual_stages;

@@ -120,10 +120,9 @@ SimTime Durations::of(const Instruction& instruction, const Script& script,
     return checked_sim_time(cost_.time(instruction, script.program()) * straggling_);
   if (instruction.kind == InstructionKind::ring_shift) return ring_shift(instruction);
   if (!contact->is_message()) return collective(instruction);
-  const int stages = mesh_.degrees().pipeline;
   const Operand& sent =
       instruction.kind == InstructionKind::send ? instruction.inputs[0] : instruction.outputs[0];
-  return message(contact->from % stages, contact->to % stages, sent.type.bytes());
+  return message(contact->sender, contact->receiver, sent.type.bytes());
 }
 
 StepTimes Durations::of_steps(const Script& script, const std::vector<Contact>& contacts) {

@@ -114,7 +114,7 @@ std::vector<LinkUse> link_uses(const Timeline& timeline, const std::vector<Progr
         break;
       case InstructionKind::send:
       case InstructionKind::recv:
-        lanes = &finder.of_message(entry.rank, instruction.peer % mesh.degrees().pipeline);
+        lanes = &finder.of_message(entry.rank, instruction.peer);
         break;
       default:
         lanes = &finder.of_group(instruction.group, entry.rank);

@@ -81,8 +81,7 @@ PortLoads PortUse::of(const Instruction& instruction, int stage, Seconds lasts) 
   }
   const bool message =
       instruction.kind == InstructionKind::send || instruction.kind == InstructionKind::recv;
-  const Reach reach = message ? of_message(stage, instruction.peer % mesh_.degrees().pipeline)
-                              : of_groups(instruction.group);
+  const Reach reach = message ? of_message(stage, instruction.peer) : of_groups(instruction.group);
   if (reach.across) use(Port::network_out, Port::network_in, 1);
   if (machine.shared_memory) return loads;
   const auto share = [&](double bytes, double bandwidth) {

@@ -106,8 +106,7 @@ ReplayResult replay(const std::vector<Program>& stages, const Plan& plan, const 
   std::vector<Contact> contacts;
   std::vector<Script> scripts;
   scripts.reserve(stages.size());
-  for (const Program& program : stages)
-    scripts.emplace_back(program, order, static_cast<int>(stages.size()), contacts);
+  for (const Program& program : stages) scripts.emplace_back(program, order, contacts);
   const RankClasses ranks = classes_of(contacts, mesh, topology.cluster(), options.fold);
   const bool stages_alone = ranks.classes.size() == stages.size();
   const Cast cast = stages_alone ? cast_of_stages(scripts, contacts)

@@ -135,8 +135,8 @@ std::vector<Sent> sent_by(const Program& program, const std::vector<TimelineEntr
   for (const TimelineEntry& entry : sorted) {
     const Instruction& instruction = instruction_of(program, entry);
     if (instruction.kind != InstructionKind::send) continue;
-    const int stage = instruction.peer % mesh.degrees().pipeline;
-    const int to = mesh.group(GroupKind::pipeline, rank)[static_cast<std::size_t>(stage)];
+    const int to =
+        mesh.group(GroupKind::pipeline, rank)[static_cast<std::size_t>(instruction.peer)];
     if (to != rank) sent.push_back({to, instruction.inputs[0].type.bytes()});
   }
   return sent;

@@ -22,18 +22,20 @@ struct Sent {
 };
 using Messages = std::map<std::pair<int, int>, std::vector<Sent>>;  // by sending, receiving stage
 
-void add_messages(const Program& program, int stages, Messages& sent, Messages& received) {
+void add_messages(const Program& program, Messages& sent, Messages& received) {
   for (const Task& task : program.tasks)
     for (const Instruction& instruction : program.bodies[at(task.body)].instructions) {
       const bool sends = instruction.kind == InstructionKind::send;
       if ((!sends && instruction.kind != InstructionKind::recv) || !runs(instruction, task))
         continue;
       CHECK(instruction.stream == (sends ? Stream::pipe_send : Stream::pipe_recv));
-      const int here = task.chunk * stages + program.stage, there = instruction.peer;
+      const int here = program.layout.virtual_stage(program.stage, task.chunk);
+      const int there = peer_virtual_stage(program, instruction);
       const Operand& operand = sends ? instruction.inputs[0] : instruction.outputs[0];
       const Sent message{sends ? here : there, sends ? there : here, instruction.channel,
                          task.micro_batch, operand.type.bytes()};
-      (sends ? sent : received)[{message.from % stages, message.to % stages}].push_back(message);
+      const int own = program.stage, other = instruction.peer;
+      (sends ? sent[{own, other}] : received[{other, own}]).push_back(message);
     }
 }
 
@@ -95,7 +97,7 @@ TEST_CASE("what one rank sends to another arrives in the order of sending", "[mo
     const std::vector<Program> stages = lower_small(model, plan);
     Messages sent, received;
     for (const Program& program : stages)
-      add_messages(program, static_cast<int>(stages.size()), sent, received);
+      add_messages(program, sent, received);
     CHECK(sent == received);
     for (const auto& [pair, list] : sent) messages += list.size();
     schedules.insert(plan.parallelism.schedule);

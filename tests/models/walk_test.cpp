@@ -101,8 +101,7 @@ std::string left_after(const std::vector<Program>& stages, LaneOrder order, int&
   std::vector<Contact> contacts;
   std::vector<Script> scripts;
   scripts.reserve(stages.size());
-  for (const Program& program : stages)
-    scripts.emplace_back(program, order, static_cast<int>(stages.size()), contacts);
+  for (const Program& program : stages) scripts.emplace_back(program, order, contacts);
   const Cast cast = cast_of_stages(scripts, contacts);
   Recorder recorder;
   for (const Script& script : scripts)

@@ -1,0 +1,37 @@
+// Which stage runs which virtual stage. The units of a model are cut into virtual stages, in order
+// of execution; a stage of the pipeline runs `chunks` of them. All that knows how they lie on the
+// stages asks here.
+#pragma once
+
+#include <cstdint>
+
+namespace meshwright {
+
+// How the chunks go through the stages.
+enum class StageShape : std::uint8_t {
+  loop,  // each from the first stage to the last
+  vee    // there and back: those with odd numbers from the last stage to the first
+};
+
+struct StageLayout {
+  int stages = 1;
+  int chunks = 1;  // virtual stages of each stage
+  StageShape shape = StageShape::loop;
+
+  constexpr int virtual_stages() const { return stages * chunks; }
+  constexpr int chunk_of(int virtual_stage) const { return virtual_stage / stages; }
+  constexpr int stage_of(int virtual_stage) const {
+    return turned(chunk_of(virtual_stage), virtual_stage % stages);
+  }
+  constexpr int virtual_stage(int stage, int chunk) const {
+    return chunk * stages + turned(chunk, stage);
+  }
+  constexpr bool operator==(const StageLayout&) const = default;
+
+ private:
+  constexpr int turned(int chunk, int place) const {
+    return shape == StageShape::vee && chunk % 2 == 1 ? stages - 1 - place : place;
+  }
+};
+
+}  // namespace meshwright
