@@ -1,5 +1,6 @@
 // The passes of the training compiler, each by what it does to a small graph.
 #include <algorithm>
+#include <map>
 #include <string>
 
 #include "models/core/error.h"
@@ -237,6 +238,25 @@ TEST_CASE("a good order needs less memory than a bad one", "[models][compiler]")
   const std::int64_t large = 4 * 8 * 4, small = 2 * 4 * 4;
   CHECK(peak_of_order(b.graph, 0, nodes) == 2 * large + small);
   CHECK(peak_of_order(ordered, 0, nodes) == large + 2 * small);
+}
+
+TEST_CASE("what is added to one gradient keeps its order", "[models][compiler]") {
+  Bench b;
+  const int gradient = b.graph.add_tensor({Shape{8}, Dtype::f32}, Role::parameter_gradient);
+  const auto made = [&](Op op, int x) { return b.apply(op, {x}, Phase::backward); };
+  const int one = made(Op::gelu, b.x), two = made(Op::relu, one);
+  const int three = made(Op::tanh, two);
+  // If the first tensor were added before the last one is made, two at once would do.
+  for (const int each : {three, one})
+    b.graph.add_gradient(Op::bias_grad, 0, {each}, {gradient}, b.a);
+  const Graph ordered = after(order_operations, b.graph);
+  std::vector<Op> added;
+  for (const Node& node : ordered.nodes)
+    if (node.op == Op::bias_grad) {
+      const int producer = ordered.tensor(node.inputs[0]).producer;
+      added.push_back(ordered.nodes[static_cast<std::size_t>(producer)].op);
+    }
+  CHECK(added == std::vector{Op::tanh, Op::gelu});
 }
 
 TEST_CASE("a sum takes the place of an operand that nobody needs any more", "[models][compiler]") {

@@ -426,6 +426,20 @@ TEST_CASE("a tied embedding on two stages is two copies with a reduction of thei
   CHECK(reductions == 2);
 }
 
+TEST_CASE("buffers of any size begin where the one before has ended, aligned", "[models][lower]") {
+  for (std::int64_t bytes = 1; bytes <= 2 * arena_alignment + 1; ++bytes) {
+    std::vector<Buffer> buffers(2);
+    for (Buffer& each : buffers) each.bytes = bytes, each.last = 1;
+    std::vector<Buffer*> places{&buffers[0], &buffers[1]};
+    const std::int64_t size = pack(places);
+    INFO(bytes);
+    CHECK(buffers[1].offset >= bytes);
+    CHECK(buffers[1].offset < bytes + arena_alignment);
+    CHECK(buffers[1].offset % arena_alignment == 0);
+    CHECK(size >= buffers[1].offset + bytes);
+  }
+}
+
 TEST_CASE("buffers of one place take gaps so that the rest still fits", "[models][lower]") {
   // Four in a row; two of them, of 4 and 2 units, end; then come one of 2 and one of 4. In the
   // lowest gap the first leaves none for the second; in the tightest both fit.
