@@ -9,6 +9,7 @@
 #include "models/core/error.h"
 #include "sim/planner/clusters.h"
 #include "tools/engine.h"
+#include "tools/median.h"
 #include "tools/settle_run.h"
 #include "tools/train.h"
 
@@ -48,8 +49,7 @@ double measured_step_seconds(const Options& options, const Job& job, const Clust
     const StepResult result = runtime.step(step, position, loader);
     if (step >= first) seconds.push_back(result.seconds);
   }
-  std::nth_element(seconds.begin(), seconds.begin() + measured_steps / 2, seconds.end());
-  return seconds[measured_steps / 2];
+  return median(seconds);
 }
 
 }  // namespace meshwright

@@ -10,6 +10,7 @@
 #include "models/core/error.h"
 #include "models/passes/pad_vocabulary.h"
 #include "models/plan/mesh.h"
+#include "tools/median.h"
 #include "tools/print.h"
 #include "tools/report/html.h"
 #include "tools/report/prediction.h"
@@ -34,20 +35,13 @@ void write_or_give_up(std::optional<Log>& log, const Write& write) {
   }
 }
 
-// The median step: the first ones touch new memory, and a busy computer disturbs some.
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 // On a GPU also what the peak is made of, which adds up to it.
 Table comparison(const Prediction& prediction, const Plan& plan, const Outcome& outcome,
                  bool on_gpu) {
   const auto error = [](double predicted, double real) {
     return fmt::format("{:+.1f} %", (predicted / real - 1) * 100);
   };
+  // The first steps touch new memory, and a busy computer disturbs some.
   const double seconds = median(outcome.seconds.values());
   const Mesh mesh(plan.degrees(), plan.parallelism.placement);
   Table table({"", "predicted", "measured", "error"});
