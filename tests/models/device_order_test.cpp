@@ -96,8 +96,7 @@ TEST_CASE("what one rank sends to another arrives in the order of sending", "[mo
     INFO(describe(plan));
     const std::vector<Program> stages = lower_small(model, plan);
     Messages sent, received;
-    for (const Program& program : stages)
-      add_messages(program, sent, received);
+    for (const Program& program : stages) add_messages(program, sent, received);
     CHECK(sent == received);
     for (const auto& [pair, list] : sent) messages += list.size();
     schedules.insert(plan.parallelism.schedule);
