@@ -237,6 +237,9 @@ TEST_CASE("version 1: modules on the stages that a file says", "[models][distrib
   const Job loaded = read(with_file("saved.json", {{"load_partition", true}}));
   CHECK(loaded.plan.parallelism.names_every_unit);
   CHECK(loaded.plan.parallelism.manual_stage.at("transformer.h.6") == 1);
+  // One stage needs nobody to name it.
+  CHECK(read(version_1({{"partitions", 1}, {"auto_partition", false}, {"default_partition", 0}}))
+            .plan.parallelism.pipeline == 1);
   // A partition is loaded whole or not at all.
   CHECK(refused(with_file("second_half.json", {{"load_partition", true}})) ==
         "partition_file: the saved partition has no stage for 'transformer.wte'; save it again "

@@ -179,8 +179,11 @@ TEST_CASE("plans are looked for in the memory that is meant", "[sim][compile]") 
 TEST_CASE("a framework's memory is refused where it is not known", "[sim][compile]") {
   const json job = bert_job("p3.16xlarge", "pytorch");
   const std::string unknown = "job.json: /training/memory_of: what 'pytorch' holds is known of ";
-  CHECK(refusal_of(job, "/parallelism/tensor", 2) ==
-        unknown + "data parallelism alone (zero_stage 0); use that, or 'engine'");
+  for (const char* degree : {"pipeline", "tensor", "zero_stage"}) {
+    CAPTURE(degree);
+    CHECK(refusal_of(job, std::string("/parallelism/") + degree, degree[0] == 'z' ? 1 : 2) ==
+          unknown + "data parallelism alone (zero_stage 0); use that, or 'engine'");
+  }
   CHECK(refusal_of(job, "/training/precision", "fp32") ==
         unknown + "precision fp16 or bf16; use that, or 'engine'");
   CHECK(refusal_of(job, "/training/optimizer", "lamb") ==
