@@ -141,6 +141,10 @@ int launch_ranks(const Options& options, const Run& run) {
   if (options.deadline)
     supervision.patience_s =
         std::min(supervision.patience_s, static_cast<double>(*options.deadline));
+  // An interface that custom_mpi_options names would not be there; GPUs find each other as they
+  // like.
+  supervision.own_network = !launch.remote && launch.extra.empty() &&
+                            run.chosen.cluster.machine.gpu.kind == DeviceKind::cpu;
   const bool saves = run.job.checkpoint.has_value();
   const auto start = [&](int restarts) {
     Options own = options;

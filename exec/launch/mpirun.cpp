@@ -17,6 +17,7 @@
 #include <cstring>
 
 #include "exec/launch/children.h"
+#include "exec/launch/own_network.h"
 #include "exec/launch/watch.h"
 #include "models/core/error.h"
 
@@ -61,10 +62,11 @@ struct Ends {
 
 // In the new process, between fork and exec: only calls that are safe there.
 [[noreturn]] void become(std::vector<char*>& arguments, std::vector<char*>& environment,
-                         const sigset_t& mask, const Ends& ends) {
+                         const sigset_t& mask, const Ends& ends, bool own_network) {
   // A terminal's Ctrl-C must reach the ranks through us, not kill mpirun.
   setpgid(0, 0);
-  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (own_network && !enter_own_network()) _exit(could_not_start);
+  prctl(PR_SET_PDEATHSIG, SIGTERM);  // after what changes rights, which would undo it
   sigprocmask(SIG_SETMASK, &mask, nullptr);
   const int input = open(ends.input, O_RDONLY);
   if (input >= 0) dup2(input, STDIN_FILENO);
@@ -94,10 +96,12 @@ class Child {
     sigdelset(&mask, SIGINT);
     sigdelset(&mask, SIGTERM);
     const std::string& input = supervision.input;
+    const bool own_network = supervision.own_network && own_network_allowed();
     pid_ = fork();
     check(pid_ >= 0, "fork");
     if (pid_ == 0)
-      become(arguments, environment, mask, {input.empty() ? "/dev/null" : input.c_str(), ends[1]});
+      become(arguments, environment, mask, {input.empty() ? "/dev/null" : input.c_str(), ends[1]},
+             own_network);
     close(ends[1]);
   }
   ~Child() {

@@ -47,6 +47,7 @@ struct Supervision {
   // How long mpirun may take to end after a rank has said that it fails: without the network it
   // would wait for its daemons for ever.
   double patience_s = 10;
+  bool own_network = false;  // where the system allows it (own_network.h); all ranks are here
 };
 
 // Runs it to its end and returns the exit code of this program (0 done ... 5 stopped). SIGINT and
