@@ -64,13 +64,6 @@ struct KernelConstants {
   bool operator==(const KernelConstants&) const = default;
 };
 
-// By the keys of a profile; several values under one key are a list there.
-struct NamedConstant {
-  std::string_view key;
-  std::vector<double*> values;
-};
-std::vector<NamedConstant> named(KernelConstants& constants);
-
 // How well threads of a CPU share one kernel while other cores are as busy: its rate as a share of
 // `threads` times what one thread reaches at the same size. Sizes are those of the curves of Gpu.
 struct ThreadScaling {

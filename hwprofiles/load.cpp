@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "hwprofiles/blocks.h"
+#include "hwprofiles/parts.h"
 #include "models/core/error.h"
 #include "models/core/fields.h"
 
@@ -24,27 +26,52 @@ constexpr double smallest = 1e-12, largest = 1e21, least_rate = 1e3, longest_s =
 // Shares and factors that were fitted.
 constexpr double least_constant = 1e-6, most_constant = 1e6;
 
-double within(Fields& fields, std::string_view key, double low, double high) {
-  const auto value = fields.required<double>(key);
+struct Limits {
+  double low = 0, high = 0;
+};
+
+Limits limits_of(Bound bound, std::string_view key) {
+  switch (bound) {
+    case Bound::positive:
+      return {key.ends_with("_per_s") ? least_rate : smallest, largest};
+    case Bound::rate:
+      return {least_rate, largest};
+    case Bound::not_negative:
+      return {0, key.ends_with("_s") ? longest_s : largest};
+    case Bound::below_one:
+      return {0, largest};
+    case Bound::constant:
+      return {least_constant, most_constant};
+    case Bound::constant_or_zero:
+      return {0, most_constant};
+    case Bound::gbit_per_s:
+      return {1e-6, 1e9};
+    default:
+      return {smallest, largest};
+  }
+}
+
+void check_number(const Fields& fields, std::string_view key, double value, Bound bound) {
+  const auto [low, high] = limits_of(bound, key);
   if (!(value >= low && value <= high))
     fields.fail(key, fmt::format("{} is out of range; use {} to {}", value, low, high));
+  if (bound == Bound::share && value > 1)
+    fields.fail(key, "is a share of the peak and must not exceed 1");
+  if (bound == Bound::below_one && value >= 1) fields.fail(key, "is a share; use less than 1");
+}
+
+double number(Fields& fields, std::string_view key, Bound bound) {
+  const auto value = fields.required<double>(key);
+  check_number(fields, key, value, bound);
   return value;
 }
 
-// Bytes or operations per second have a higher bound below.
-double positive(Fields& fields, std::string_view key) {
-  return within(fields, key, key.ends_with("_per_s") ? least_rate : smallest, largest);
-}
-
-// Zero: absent in effect.
-double not_negative(Fields& fields, std::string_view key) {
-  return within(fields, key, 0, key.ends_with("_s") ? longest_s : largest);
-}
-
-double fraction(Fields& fields, std::string_view key) {
-  const double value = positive(fields, key);
-  if (value > 1) fields.fail(key, "is a share of the peak and must not exceed 1");
-  return value;
+std::vector<double> numbers(Fields& fields, std::string_view key, std::size_t count, Bound bound) {
+  const auto list = fields.required<std::vector<double>>(key);
+  if (list.size() != count)
+    fields.fail(key, fmt::format("expected {} numbers, found {}", count, list.size()));
+  for (const double value : list) check_number(fields, key, value, bound);
+  return list;
 }
 
 int count(Fields& fields, std::string_view key, int least) {
@@ -55,8 +82,9 @@ int count(Fields& fields, std::string_view key, int least) {
 }
 
 // Opens a block and notes its source.
-Fields block(Fields& fields, std::string_view key, Machine& machine) {
-  Fields inner = fields.object(key);
+Fields block(Profile& profile, const std::string& key, Machine& machine) {
+  Fields inner = profile.fields.object(key);
+  inner = {inner.raw(), profile.file_of[key], inner.pointer()};
   if (!inner.is_string("source"))
     inner.fail("source", "missing; every block of a profile says where its numbers come from");
   machine.sources.emplace_back(key, inner.required<std::string>("source"));
@@ -82,57 +110,53 @@ EfficiencyCurve curve(Fields& fields, std::string_view key) {
   return result;
 }
 
+// Reads one field into its place.
+struct FieldReader {
+  Fields& block;
+  const BlockField& row;
+
+  void operator()(double* place) const { *place = number(block, row.key, row.bound); }
+  void operator()(std::optional<double>* place) const {
+    *place = number(block, row.key, row.bound);
+  }
+  void operator()(int* place) const {
+    *place = count(block, row.key, row.bound == Bound::at_least_one ? 1 : 0);
+  }
+  void operator()(bool* place) const { *place = block.required<bool>(row.key); }
+  void operator()(std::string* place) const { *place = block.required<std::string>(row.key); }
+  void operator()(EfficiencyCurve* place) const { *place = curve(block, row.key); }
+  void operator()(const std::vector<double*>& places) const {
+    const std::vector<double> values = numbers(block, row.key, places.size(), row.bound);
+    for (std::size_t i = 0; i < places.size(); ++i) *places[i] = values[i];
+  }
+};
+
+// What else the block has is the caller's to read.
+void read_fields(Fields& block, const BlockFields& rows) {
+  for (const BlockField& row : rows)
+    if (row.only_with.empty() || block.has(row.only_with))
+      std::visit(FieldReader{block, row}, row.place);
+}
+
+// A block of these fields and no others.
+void read_block(Fields block, const BlockFields& rows) {
+  read_fields(block, rows);
+  block.done();
+}
+
 void read_gpu(Fields gpu, Gpu& result) {
-  result.name = gpu.required<std::string>("name");
   const std::string kind = gpu.required<std::string>("kind");
   result.kind = choose(gpu, "kind", "kind of device", kind, {"gpu", "cpu"}) == 0 ? DeviceKind::gpu
                                                                                  : DeviceKind::cpu;
-  result.memory_bytes = positive(gpu, "memory_bytes");
-  result.memory_bandwidth_bytes_per_s = positive(gpu, "memory_bandwidth_bytes_per_s");
   Fields peak = gpu.object("peak_flop_per_s");
   for (const Precision precision : precisions)
     if (peak.has(name_of(precision)))
       result.peak_flop_per_s[static_cast<std::size_t>(precision)] =
-          within(peak, name_of(precision), least_rate, largest);
+          number(peak, name_of(precision), Bound::rate);
   peak.done();
   if (!result.supports(Precision::fp32))
     peak.fail("fp32", "missing; every device computes in fp32");
-  result.sm_count = count(gpu, "sm_count", 1);
-  result.clock_hz = not_negative(gpu, "clock_hz");
-  result.l2_bytes = not_negative(gpu, "l2_bytes");
-  result.tdp_w = not_negative(gpu, "tdp_w");
-  if (gpu.has("sustained_clock_share"))
-    result.sustained_clock_share = fraction(gpu, "sustained_clock_share");
-  gpu.done();
-}
-
-// Those that divide a time must be above 0: shares and factors. Others may be absent in effect.
-bool may_be_zero(std::string_view key) {
-  return key == "depth_start" || key == "exposed_launch" || key == "overlap_slowdown" ||
-         key == "straggling" || key == "layer_straggling" || key == "gelu_instructions";
-}
-
-KernelConstants read_kernel_constants(Fields& efficiency) {
-  KernelConstants constants;
-  for (const NamedConstant& constant : named(constants)) {
-    const auto& [key, values] = constant;
-    if (!efficiency.has(key)) continue;
-    if (values.size() == 1) {
-      *values[0] = within(efficiency, key, may_be_zero(key) ? 0 : least_constant, most_constant);
-      continue;
-    }
-    const auto list = efficiency.required<std::vector<double>>(key);
-    if (list.size() != values.size())
-      efficiency.fail(key, "expected " + std::to_string(values.size()) + " numbers, found " +
-                               std::to_string(list.size()));
-    for (std::size_t i = 0; i < list.size(); ++i) {
-      if (!(list[i] >= least_constant && list[i] <= most_constant))
-        efficiency.fail(key, fmt::format("{} is out of range; use {} to {}", list[i],
-                                         least_constant, most_constant));
-      *values[i] = list[i];
-    }
-  }
-  return constants;
+  read_block(std::move(gpu), gpu_fields(result));
 }
 
 std::vector<ThreadScaling> read_thread_scaling(Fields& efficiency) {
@@ -152,15 +176,9 @@ std::vector<ThreadScaling> read_thread_scaling(Fields& efficiency) {
 }
 
 void read_efficiency(Fields efficiency, Gpu& gpu) {
-  gpu.gemm = curve(efficiency, "gemm");
-  gpu.memory_bound = curve(efficiency, "memory_bound");
-  if (efficiency.has("attention")) gpu.attention = curve(efficiency, "attention");
-  if (efficiency.has("attention_backward"))
-    gpu.attention_backward = curve(efficiency, "attention_backward");
   if (efficiency.has("thread_scaling")) gpu.thread_scaling = read_thread_scaling(efficiency);
-  gpu.kernel_latency_s = not_negative(efficiency, "kernel_latency_s");
-  gpu.kernels = read_kernel_constants(efficiency);
-  efficiency.done();
+  read_fields(efficiency, efficiency_fields(gpu));
+  read_block(std::move(efficiency), constant_fields(gpu.kernels));
 }
 
 std::vector<std::vector<int>> link_matrix(Fields& fields, std::string_view key, int gpus) {
@@ -190,20 +208,7 @@ void read_nvlink(Fields nvlink, Machine& machine) {
   const std::string kind = nvlink.required<std::string>("kind");
   result.kind = static_cast<NvlinkKind>(
       choose(nvlink, "kind", "kind of NVLink", kind, {"none", "matrix", "nvswitch"}));
-  if (result.kind != NvlinkKind::none) {
-    result.links_per_gpu = count(nvlink, "links_per_gpu", 1);
-    result.link_bandwidth_bytes_per_s = positive(nvlink, "link_bandwidth_bytes_per_s");
-    result.efficiency = fraction(nvlink, "efficiency");
-    result.group = curve(nvlink, "group_efficiency");
-    if (nvlink.has("ll_bandwidth_bytes_per_s")) {
-      result.ll_bandwidth_bytes_per_s = positive(nvlink, "ll_bandwidth_bytes_per_s");
-      result.simple_latency_s = not_negative(nvlink, "simple_latency_s");
-    }
-    if (nvlink.has("nvls_efficiency")) {
-      result.nvls_efficiency = positive(nvlink, "nvls_efficiency");
-      result.nvls_latency_s = not_negative(nvlink, "nvls_latency_s");
-    }
-  }
+  if (result.kind != NvlinkKind::none) read_fields(nvlink, nvlink_fields(result));
   if (result.kind == NvlinkKind::matrix)
     result.links_between = link_matrix(nvlink, "links_between", machine.gpus);
   nvlink.done();
@@ -222,10 +227,7 @@ void check_members(const Fields& fields, std::string_view what, std::vector<int>
 
 void read_pcie(Fields pcie, Machine& machine) {
   Pcie& result = machine.pcie;
-  result.gpu_bandwidth_bytes_per_s = positive(pcie, "gpu_bandwidth_bytes_per_s");
-  result.uplink_bandwidth_bytes_per_s = positive(pcie, "uplink_bandwidth_bytes_per_s");
-  result.socket_bandwidth_bytes_per_s = positive(pcie, "socket_bandwidth_bytes_per_s");
-  result.peer_to_peer = pcie.required<bool>("peer_to_peer");
+  read_fields(pcie, pcie_fields(result));
   std::vector<int> gpus, nics;
   for (Fields& item : pcie.objects("switches")) {
     PcieSwitch one{item.required<std::vector<int>>("gpus"), item.required<std::vector<int>>("nics"),
@@ -241,67 +243,11 @@ void read_pcie(Fields pcie, Machine& machine) {
   pcie.done();
 }
 
-void read_network(Fields network, Network& result) {
-  result.nics = count(network, "nics", 0);
-  result.gbit_per_s_each = within(network, "gbit_per_s_each", 1e-6, 1e9);
-  result.efficiency = fraction(network, "efficiency");
-  result.gpudirect = network.required<bool>("gpudirect");
-  result.efa = network.optional<bool>("efa", false);
-  if (network.has("tree_bandwidth_bytes_per_s"))
-    result.tree_bandwidth_bytes_per_s = positive(network, "tree_bandwidth_bytes_per_s");
-  if (network.has("ll_bandwidth_bytes_per_s")) {
-    result.ll_bandwidth_bytes_per_s = positive(network, "ll_bandwidth_bytes_per_s");
-    result.simple_step_latency_s = not_negative(network, "simple_step_latency_s");
-  }
-  network.done();
-}
-
-void read_collectives(Fields latency, Machine& machine) {
-  machine.host_latency = {not_negative(latency, "host_latency_s"),
-                          not_negative(latency, "host_step_latency_s")};
-  machine.network_latency = {not_negative(latency, "network_latency_s"),
-                             not_negative(latency, "network_step_latency_s")};
-  latency.done();
-}
-
-SharedMemory read_shared_memory(Fields memory) {
-  SharedMemory result{positive(memory, "rank_bandwidth_bytes_per_s"),
-                      positive(memory, "total_bandwidth_bytes_per_s"), 0};
-  if (memory.has("copy_bandwidth_bytes_per_s"))
-    result.copy_bandwidth_bytes_per_s = positive(memory, "copy_bandwidth_bytes_per_s");
-  memory.done();
-  return result;
-}
-
-void read_host(Fields host, Host& result) {
-  result.vcpus = count(host, "vcpus", 1);
-  result.memory_bytes = positive(host, "memory_bytes");
-  result.host_launch_us = not_negative(host, "host_launch_us");
-  host.done();
-}
-
-void read_overheads(Fields overheads, LibraryOverheads& result) {
-  result.context_bytes = not_negative(overheads, "context_bytes");
-  result.communicator_bytes = not_negative(overheads, "communicator_bytes");
-  result.workspace_bytes = not_negative(overheads, "workspace_bytes");
-  overheads.done();
-}
-
-FrameworkMemory read_framework(Fields framework) {
-  FrameworkMemory result;
-  result.capacity_bytes = positive(framework, "capacity_bytes");
-  result.context_bytes = not_negative(framework, "context_bytes");
-  result.allocator_loss = not_negative(framework, "allocator_loss");
-  if (result.allocator_loss >= 1) framework.fail("allocator_loss", "is a share; use less than 1");
-  framework.done();
-  return result;
-}
-
 std::optional<Residuals::Interval> read_interval(Fields& residuals, std::string_view key) {
   if (!residuals.has(key)) return std::nullopt;
   Fields fields = residuals.object(key);
-  const Residuals::Interval interval{positive(fields, "low"), positive(fields, "high"),
-                                     count(fields, "rows", 1)};
+  Residuals::Interval interval;
+  read_fields(fields, interval_fields(interval));
   if (interval.low > interval.high) fields.fail("low", "must not exceed high");
   fields.done();
   return interval;
@@ -315,17 +261,9 @@ Residuals read_residuals(Fields residuals) {
   return result;
 }
 
-Prices read_prices(Fields prices) {
-  Prices result;
-  result.on_demand_usd_per_hour = positive(prices, "on_demand_usd_per_hour");
-  if (prices.has("spot_usd_per_hour"))
-    result.spot_usd_per_hour = positive(prices, "spot_usd_per_hour");
-  result.as_of = prices.required<std::string>("as_of");
-  prices.done();
-  return result;
-}
-
-Machine read_machine(Fields profile) {
+Machine read_machine(Fields own) {
+  Profile parts = with_parts(std::move(own), parts_folder());
+  Fields& profile = parts.fields;
   Machine machine;
   machine.name = profile.required<std::string>("name");
   machine.aliases = profile.optional<std::vector<std::string>>("aliases", {});
@@ -335,24 +273,30 @@ Machine read_machine(Fields profile) {
   choose(profile, "calibration", "state of calibration", machine.calibration,
          {"spec sheet", "fitted on evidence", std::string(calibrated_here)});
   machine.concurrent_streams = profile.required<bool>("concurrent_streams");
-  read_gpu(block(profile, "gpu", machine), machine.gpu);
-  read_efficiency(block(profile, "efficiency", machine), machine.gpu);
+  read_gpu(block(parts, "gpu", machine), machine.gpu);
+  read_efficiency(block(parts, "efficiency", machine), machine.gpu);
   if (machine.gpu.kind == DeviceKind::gpu) {
-    read_nvlink(block(profile, "nvlink", machine), machine);
-    read_network(block(profile, "network", machine), machine.network);
-    read_pcie(block(profile, "pcie", machine), machine);
+    read_nvlink(block(parts, "nvlink", machine), machine);
+    read_block(block(parts, "network", machine), network_fields(machine.network));
+    read_pcie(block(parts, "pcie", machine), machine);
   } else {
-    machine.shared_memory = read_shared_memory(block(profile, "shared_memory", machine));
+    machine.shared_memory.emplace();
+    read_block(block(parts, "shared_memory", machine),
+               shared_memory_fields(*machine.shared_memory));
   }
-  read_collectives(block(profile, "collectives", machine), machine);
-  read_host(block(profile, "host", machine), machine.host);
-  read_overheads(block(profile, "overheads", machine), machine.overheads);
-  if (profile.has("framework"))
-    machine.framework = read_framework(block(profile, "framework", machine));
+  read_block(block(parts, "collectives", machine), collectives_fields(machine));
+  read_block(block(parts, "host", machine), host_fields(machine.host));
+  read_block(block(parts, "overheads", machine), overheads_fields(machine.overheads));
+  if (profile.has("framework")) {
+    machine.framework.emplace();
+    read_block(block(parts, "framework", machine), framework_fields(*machine.framework));
+  }
   if (profile.has("residuals"))
-    machine.residuals = read_residuals(block(profile, "residuals", machine));
-  if (profile.has("prices") && !profile.raw("prices").is_null())
-    machine.prices = read_prices(block(profile, "prices", machine));
+    machine.residuals = read_residuals(block(parts, "residuals", machine));
+  if (profile.has("prices") && !profile.raw("prices").is_null()) {
+    machine.prices.emplace();
+    read_block(block(parts, "prices", machine), prices_fields(*machine.prices));
+  }
   profile.done();
   return machine;
 }
@@ -363,6 +307,8 @@ std::string profiles_folder() {
   const char* moved = std::getenv("MESHWRIGHT_MACHINES");  // a build that was moved
   return moved != nullptr ? moved : MESHWRIGHT_MACHINES_FOLDER;
 }
+
+std::string parts_folder() { return profiles_folder() + "/.."; }
 
 Machine load_machine_file(const std::string& path) { return read_machine(read_json_file(path)); }
 

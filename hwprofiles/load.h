@@ -12,6 +12,8 @@ namespace meshwright {
 
 // The folder of the profiles that come with the program.
 std::string profiles_folder();
+// The one that they name their parts from (parts.h).
+std::string parts_folder();
 
 // By name or alias; a leading "ml." (SageMaker's spelling) is dropped. An unknown name is an
 // InputError that names the nearest known one.

@@ -18,32 +18,6 @@ double EfficiencyCurve::at(double x) const {
   return left->fraction + share * (right->fraction - left->fraction);
 }
 
-std::vector<NamedConstant> named(KernelConstants& k) {
-  const auto levels = [](std::array<double, 3>& of) {
-    return std::vector<double*>{&of[0], &of[1], &of[2]};
-  };
-  return {{"fp32_share", {&k.fp32_share}},
-          {"tf32_share", {&k.tf32_share}},
-          {"batched_share", {&k.batched_share}},
-          {"misaligned_share", {&k.misaligned_share}},
-          {"misaligned_batched_share", {&k.misaligned_batched_share}},
-          {"depth_start", {&k.depth_start}},
-          {"flash", {&k.flash_forward, &k.flash_backward}},
-          {"flash2", {&k.flash2_forward, &k.flash2_backward}},
-          {"narrow_head", {&k.narrow_head}},
-          {"score_traffic", {&k.score_traffic}},
-          {"loss_traffic", {&k.loss_traffic}},
-          {"gelu_instructions", {&k.gelu_instructions}},
-          {"fp32_traffic", {&k.fp32_traffic}},
-          {"traffic", levels(k.traffic)},
-          {"optimizer_traffic", levels(k.optimizer_traffic)},
-          {"launches", levels(k.launches)},
-          {"exposed_launch", {&k.exposed_launch}},
-          {"overlap_slowdown", {&k.overlap_slowdown}},
-          {"straggling", {&k.straggling}},
-          {"layer_straggling", {&k.layer_straggling}}};
-}
-
 namespace {
 
 // At every size of either: f of what both say of it.

@@ -3,7 +3,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "models/core/error.h"
+#include <algorithm>
+#include <set>
+
+#include "hwprofiles/blocks.h"
+#include "hwprofiles/load.h"
+#include "hwprofiles/parts.h"
 
 namespace meshwright {
 
@@ -18,39 +23,26 @@ std::string curve(const EfficiencyCurve& curve) {
   return fmt::format("[{}]", fmt::join(points, ", "));
 }
 
-std::string values_of(const NamedConstant& constant) {
-  if (constant.values.size() == 1) return number(*constant.values[0]);
+std::string text_of(const BlockField& row) {
+  if (const auto* value = std::get_if<EfficiencyCurve*>(&row.place)) return curve(**value);
+  if (const auto* value = std::get_if<double*>(&row.place)) return number(**value);
   std::vector<std::string> values;
-  for (const double* value : constant.values) values.push_back(number(*value));
+  for (const double* value : std::get<std::vector<double*>>(row.place))
+    values.push_back(number(*value));
   return fmt::format("[{}]", fmt::join(values, ", "));
 }
 
-std::string efficiency_block(const Gpu& gpu, const std::string& source) {
-  std::vector<std::pair<std::string, std::string>> lines = {
-      {"source", "\"" + source + "\""},
-      {"gemm", curve(gpu.gemm)},
-      {"memory_bound", curve(gpu.memory_bound)},
-      {"kernel_latency_s", number(gpu.kernel_latency_s)}};
-  KernelConstants constants = gpu.kernels;
-  for (const NamedConstant& constant : named(constants))
-    lines.emplace_back(constant.key, values_of(constant));
-  std::string block = "  \"efficiency\": {\n";
-  for (std::size_t i = 0; i < lines.size(); ++i)
-    block += fmt::format("    \"{}\": {}{}\n", lines[i].first, lines[i].second,
-                         i + 1 < lines.size() ? "," : "");
-  return block + "  }";
+std::string efficiency_block(Gpu gpu, const std::string& source) {
+  std::string block = "  \"efficiency\": {\n    \"source\": \"" + source + "\"";
+  for (const BlockFields& rows : {efficiency_fields(gpu), constant_fields(gpu.kernels)})
+    for (const BlockField& row : rows)
+      if (row.fitted) block += fmt::format(",\n    \"{}\": {}", row.key, text_of(row));
+  return block + "\n  }";
 }
 
 std::string interval(const Residuals::Interval& interval) {
   return fmt::format("{{\"low\": {:.3f}, \"high\": {:.3f}, \"rows\": {}}}", interval.low,
                      interval.high, interval.rows);
-}
-
-std::string residuals_block(const Residuals& residuals, const std::string& source) {
-  std::string block = "  \"residuals\": {\n    \"source\": \"" + source + "\"";
-  if (residuals.one_host) block += ",\n    \"one_host\": " + interval(*residuals.one_host);
-  if (residuals.many_hosts) block += ",\n    \"many_hosts\": " + interval(*residuals.many_hosts);
-  return block + "\n  },\n";
 }
 
 // Begin and end of a block of the profile, from its name to its closing brace.
@@ -60,41 +52,77 @@ std::pair<std::size_t, std::size_t> block_of(const std::string& text, const std:
   return {begin + 1, text.find("\n  }", begin) + 4};
 }
 
-void set(std::string& text, const std::string& block, const std::string& key, double value) {
-  const auto [begin, end] = block_of(text, block);
-  if (begin == std::string::npos) return;
-  const std::size_t line = text.find("\n    \"" + key + "\": ", begin);
-  if (line == std::string::npos || line > end) return;
-  const std::size_t from = text.find(": ", line) + 2;
-  const std::size_t to = std::min(text.find(",\n", from), text.find("\n", from));
-  text.replace(from, to - from, number(value));
+std::string residuals_block(const Residuals& residuals, const std::string& source) {
+  std::string block = "  \"residuals\": {\n    \"source\": \"" + source + "\"";
+  if (residuals.one_host) block += ",\n    \"one_host\": " + interval(*residuals.one_host);
+  if (residuals.many_hosts) block += ",\n    \"many_hosts\": " + interval(*residuals.many_hosts);
+  return block + "\n  }";
+}
+
+constexpr const char* source_of_residuals =
+    "Measured by predicted step time, 10th and 90th percentile of the published steps on this kind "
+    "of GPU";
+
+// Beside the efficiency block, where there is one.
+void rewrite_residuals(std::string& text, const std::optional<Residuals>& residuals) {
+  const auto [begin, end] = block_of(text, "residuals");
+  if (begin != std::string::npos && residuals) {
+    text.replace(begin, end - begin, residuals_block(*residuals, source_of_residuals));
+  } else if (begin != std::string::npos) {
+    const std::size_t comma = text.rfind(',', begin);
+    text.erase(comma, end - comma);
+  } else if (residuals) {
+    const std::size_t place = block_of(text, "efficiency").second;
+    text.insert(place, ",\n" + residuals_block(*residuals, source_of_residuals));
+  }
+}
+
+// The fitted fields of a block, where they stand.
+void set(std::string& text, const std::string& block, const BlockFields& rows) {
+  for (const BlockField& row : rows) {
+    const auto [begin, end] = block_of(text, block);
+    if (begin == std::string::npos) return;
+    const std::size_t line = text.find(fmt::format("\n    \"{}\": ", row.key), begin);
+    if (!row.fitted || line == std::string::npos || line > end) continue;
+    const std::size_t from = text.find(": ", line) + 2;
+    const std::size_t to = std::min(text.find(",\n", from), text.find("\n", from));
+    text.replace(from, to - from, text_of(row));
+  }
 }
 
 }  // namespace
 
-std::string with_fitted_constants(std::string text, const Machine& machine,
-                                  const std::string& source) {
+std::string with_fitted_constants(std::string text, Machine machine, const std::string& source) {
   const auto [begin, end] = block_of(text, "efficiency");
-  MESHWRIGHT_CHECK(begin != std::string::npos, "every profile has an efficiency block");
-  text.replace(begin, end - begin, efficiency_block(machine.gpu, source));
-  if (const auto [old, old_end] = block_of(text, "residuals"); old != std::string::npos)
-    text.erase(old, old_end - old + 2);
-  if (machine.residuals) {
-    const std::size_t prices = text.find("\n  \"prices\"") + 1;
-    text.insert(prices, residuals_block(*machine.residuals,
-                                        "Measured by predicted step time, 10th and 90th percentile "
-                                        "of the published steps on this kind of GPU"));
+  if (begin != std::string::npos) {
+    text.replace(begin, end - begin, efficiency_block(machine.gpu, source));
+    rewrite_residuals(text, machine.residuals);
   }
-  set(text, "gpu", "sustained_clock_share", machine.gpu.sustained_clock_share);
-  set(text, "nvlink", "simple_latency_s", machine.nvlink.simple_latency_s);
-  set(text, "nvlink", "nvls_efficiency", machine.nvlink.nvls_efficiency);
-  set(text, "nvlink", "nvls_latency_s", machine.nvlink.nvls_latency_s);
-  set(text, "network", "efficiency", machine.network.efficiency);
-  set(text, "network", "simple_step_latency_s", machine.network.simple_step_latency_s);
-  set(text, "collectives", "host_latency_s", machine.host_latency.latency_s);
-  set(text, "collectives", "host_step_latency_s", machine.host_latency.step_latency_s);
-  set(text, "host", "host_launch_us", machine.host.host_launch_us);
+  set(text, "gpu", gpu_fields(machine.gpu));
+  set(text, "nvlink", nvlink_fields(machine.nvlink));
+  set(text, "network", network_fields(machine.network));
+  set(text, "collectives", collectives_fields(machine));
+  set(text, "host", host_fields(machine.host));
   return text;
+}
+
+std::vector<FittedFile> fitted_files() {
+  std::vector<Machine> machines;
+  for (const std::string& name : list_machines()) machines.push_back(load_machine(name));
+  std::erase_if(machines, [](const Machine& each) { return each.gpu.kind != DeviceKind::gpu; });
+  std::stable_partition(machines.begin(), machines.end(), [](const Machine& each) {
+    return each.calibration == "fitted on evidence";
+  });
+  std::set<std::string> seen;
+  std::vector<FittedFile> files;
+  for (const Machine& machine : machines) {
+    const std::string own = profiles_folder() + "/" + machine.name + ".json";
+    std::vector<std::string> paths = part_files(own, parts_folder());
+    paths.push_back(own);
+    for (const std::string& path : paths)
+      if (seen.insert(path).second) files.push_back({path, machine.name});
+  }
+  return files;
 }
 
 }  // namespace meshwright

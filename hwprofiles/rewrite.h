@@ -1,15 +1,23 @@
-// Puts fitted constants into a profile's text and leaves the rest as people wrote it.
+// Puts fitted constants into the text of a profile, or of a part of one, and leaves the rest as
+// people wrote it.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "hwprofiles/machine.h"
 
 namespace meshwright {
 
-// `text` is a profile with one key per line inside its blocks; its efficiency block is written anew
-// with `source`, and what a fit may change in nvlink, network, collectives and host is replaced.
-std::string with_fitted_constants(std::string text, const Machine& machine,
-                                  const std::string& source);
+// `text` has one key per line inside its blocks. Where it has an efficiency block, this and the
+// residuals are written anew; what a fit may change of other blocks is replaced where it stands.
+std::string with_fitted_constants(std::string text, Machine machine, const std::string& source);
+
+// Every profile of a GPU machine and every part of one, with the machine whose constants go there:
+// of those that share a part the first one that was measured.
+struct FittedFile {
+  std::string path, machine;
+};
+std::vector<FittedFile> fitted_files();
 
 }  // namespace meshwright

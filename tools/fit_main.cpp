@@ -5,7 +5,6 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <fstream>
 
 #include "hwprofiles/load.h"
 #include "hwprofiles/rewrite.h"
@@ -41,11 +40,6 @@ void print_errors(const ValidationScores& before, const ValidationScores& after)
   std::printf("%s\n", table.text().c_str());
 }
 
-std::string text_of_file(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 // GPUs that rows were measured on are fitted; all others get what is common to all.
 std::string source_of(const Machine& machine, const Fit& fit) {
   const bool measured = machine.calibration == "fitted on evidence";
@@ -71,18 +65,14 @@ std::optional<Residuals::Interval> interval_of(const ValidationScores& scores,
 }
 
 void write_profiles(const Fit& fit, const ValidationScores& scores) {
-  for (const std::string& name : list_machines()) {
-    const std::string path = profiles_folder() + "/" + name + ".json";
-    Machine machine = with_constants(load_machine_file(path), fit);
-    if (machine.gpu.kind != DeviceKind::gpu) continue;
+  for (const auto& [path, name] : fitted_files()) {
+    Machine machine = with_constants(load_machine(name), fit);
     Residuals residuals{interval_of(scores, machine.gpu.name, false),
                         interval_of(scores, machine.gpu.name, true)};
     machine.residuals.reset();
     if (residuals.one_host || residuals.many_hosts) machine.residuals = residuals;
-    const std::string text =
-        with_fitted_constants(text_of_file(path), machine, source_of(machine, fit));
-    machine_of_text(text, path);  // it can be read again
-    write_file(path, text);
+    write_file(path, with_fitted_constants(read_file(path), machine, source_of(machine, fit)));
+    load_machine(name);  // it can be read again
   }
 }
 

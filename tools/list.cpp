@@ -1,4 +1,5 @@
-// `list WHAT`: the tables that the program knows, each read from where it is used.
+// `list WHAT`: the tables that the program knows, each read from where it is used; of one machine
+// its whole profile.
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -76,6 +77,10 @@ constexpr Listing listings[] = {{"models", models},
 int run_list(const Options& options) {
   Names known;
   for (const Listing& listing : listings) known.emplace_back(listing.what);
+  if (options.operands.size() == 2 && options.operands[0] == "machines") {
+    std::printf("%s", text_of(load_machine(options.operands[1])).c_str());
+    return done;
+  }
   if (options.operands.size() != 1) throw InputError("list: say what to list: " + list_of(known));
   for (const Listing& listing : listings) {
     if (options.operands[0] != listing.what) continue;

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "hwprofiles/machine_like.h"
+#include "hwprofiles/parts.h"
 #include "models/core/error.h"
 #include "models/core/fields.h"
 #include "tests/catch.h"
@@ -20,7 +21,7 @@ namespace {
 
 // The message with which a changed p4d profile is refused; empty when it is accepted.
 std::string refusal(const std::function<void(json&)>& change) {
-  json profile = json::parse(read_file(profiles_folder() + "/p4d.24xlarge.json"));
+  json profile = json::parse(text_of(load_machine("p4d.24xlarge")));
   change(profile);
   const TestFolder folder;
   const std::string path = folder.file("changed.json");
@@ -105,6 +106,48 @@ TEST_CASE("a profile is read strictly", "[hwprofiles]") {
         "/nvlink/links_between: missing; it is required (a value)");
   CHECK(refusal([](json& p) { p["gpu"]["peak_flop_per_s"].erase("fp32"); }) ==
         "/gpu/peak_flop_per_s/fp32: missing; every device computes in fp32");
+}
+
+TEST_CASE("parts of a profile are put together field by field", "[hwprofiles]") {
+  const TestFolder folder;
+  const auto write = [&](const char* name, const json& value) {
+    std::ofstream(folder.file(name)) << value;
+    return folder.file(name);
+  };
+  const auto merged = [&](const json& own) {
+    return with_parts(read_json_file(write("own.json", own)), folder.path());
+  };
+  write("a.json", {{"host", {{"source", "A"}, {"vcpus", 1}, {"memory_bytes", 2}}}});
+  write("b.json",
+        {{"parts", {"a"}}, {"host", {{"source", "B"}, {"vcpus", 3}}}, {"gpu", {{"name", "x"}}}});
+  Profile profile =
+      merged({{"parts", {"a", "b"}}, {"host", {{"source", "own"}, {"host_launch_us", 5}}}});
+  CHECK(profile.fields.raw() ==
+        json{{"host",
+              {{"source", "own. B. A"}, {"vcpus", 3}, {"memory_bytes", 2}, {"host_launch_us", 5}}},
+             {"gpu", {{"name", "x"}}}});
+  CHECK(profile.file_of["host"] == folder.file("own.json"));
+  CHECK(profile.file_of["gpu"] == folder.file("b.json"));
+  CHECK(part_files(folder.file("own.json"), folder.path()) ==
+        std::vector{folder.file("a.json"), folder.file("b.json")});
+  write("c.json", {{"parts", {"c"}}});
+  CHECK(message_of([&] {
+          merged({{"parts", {"c"}}});
+        }) == folder.file("c.json") + ": /parts: 'c' is a part of itself");
+  CHECK(message_of([&] {
+          merged({{"parts", {"d"}}});
+        }) ==
+        folder.file("own.json") + ": /parts: there is no part 'd' (" + folder.file("d.json") + ")");
+}
+
+TEST_CASE("what is wrong in a part is said with the part's name", "[hwprofiles]") {
+  json profile = json::parse(read_file(profiles_folder() + "/p4d.24xlarge.json"));
+  CHECK(message_of([&] {
+          machine_of_text(json{{"parts", {"gpus/t5"}}}.dump(), "own");
+        }).starts_with("own: /parts: there is no part 'gpus/t5'"));
+  profile["parts"][1] = "gpus/v100";  // a kind of GPU, not one
+  CHECK(message_of([&] { machine_of_text(profile.dump(), "own"); }) ==
+        "own: /gpu: missing; it is required (an object)");
 }
 
 TEST_CASE("a written profile reads back as the same machine", "[hwprofiles]") {

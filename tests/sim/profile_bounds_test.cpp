@@ -57,7 +57,7 @@ void check_numbers(json& profile, json& node) {
 
 TEST_CASE("no number of a profile ends the program", "[sim][profile]") {
   for (const char* name : {"p4d.24xlarge", "p3.16xlarge"}) {
-    json profile = parse_json(read_file(profiles_folder() + "/" + name + ".json"), name);
+    json profile = parse_json(text_of(load_machine(name)), name);
     check_numbers(profile, profile);
   }
 }

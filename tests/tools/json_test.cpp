@@ -295,8 +295,7 @@ TEST_CASE("the numbers of simulate --json agree with each other", "[tools][json]
     CHECK(number("usd_per_million_tokens") ==
           Approx(number("usd_per_hour") / 3600 / number("tokens_per_s") * 1e6));
     CHECK(number("total_time_s") == Approx(step));
-    const json machine = json::parse(content_of(source + "/hwprofiles/machines/" +
-                                                value["machine"].get<std::string>() + ".json"));
+    const json machine = answer_of("list machines " + value["machine"].get<std::string>());
     const double peak = machine["gpu"]["peak_flop_per_s"][training["precision"].get<std::string>()];
     CHECK(number("mfu") == Approx(number("model_flops_per_s_per_gpu") / peak));
     const json given = json::parse(content_of(job));
@@ -364,7 +363,7 @@ TEST_CASE("plan says what its objective counts", "[tools]") {
 TEST_CASE("what is missing is said in a unit that shows it", "[tools]") {
   // A limit just below the peak: of 6.1 GiB one MiB is missing.
   const TestFolder folder;
-  json profile = json::parse(content_of(source + "/hwprofiles/machines/p3.2xlarge.json"));
+  json profile = answer_of("list machines p3.2xlarge");
   profile["name"] = "local";
   profile.erase("framework");
   const std::string job =

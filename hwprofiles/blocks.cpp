@@ -1,0 +1,152 @@
+#include "hwprofiles/blocks.h"
+
+namespace meshwright {
+
+namespace {
+
+constexpr bool fitted = true;
+
+std::vector<double*> levels(std::array<double, 3>& of) { return {&of[0], &of[1], &of[2]}; }
+
+// Optional, and as good as its default where it is not given.
+BlockField constant(std::string_view key, decltype(BlockField::place) place,
+                    Bound bound = Bound::constant) {
+  return {key, std::move(place), bound, fitted, key};
+}
+
+}  // namespace
+
+bool BlockField::is_set() const {
+  if (const auto* number = std::get_if<double*>(&place)) return **number != 0;
+  if (const auto* flag = std::get_if<bool*>(&place)) return **flag;
+  if (const auto* curve = std::get_if<EfficiencyCurve*>(&place)) return !(*curve)->points.empty();
+  if (const auto* number = std::get_if<std::optional<double>*>(&place))
+    return (*number)->has_value();
+  return true;
+}
+
+BlockFields gpu_fields(Gpu& gpu) {
+  return {{"name", &gpu.name},
+          {"memory_bytes", &gpu.memory_bytes},
+          {"memory_bandwidth_bytes_per_s", &gpu.memory_bandwidth_bytes_per_s},
+          {"sm_count", &gpu.sm_count, Bound::at_least_one},
+          {"clock_hz", &gpu.clock_hz, Bound::not_negative},
+          {"l2_bytes", &gpu.l2_bytes, Bound::not_negative},
+          {"tdp_w", &gpu.tdp_w, Bound::not_negative},
+          {"sustained_clock_share", &gpu.sustained_clock_share, Bound::share, fitted,
+           "sustained_clock_share"}};
+}
+
+BlockFields efficiency_fields(Gpu& gpu) {
+  return {{"gemm", &gpu.gemm, {}, fitted},
+          {"memory_bound", &gpu.memory_bound, {}, fitted},
+          {"attention", &gpu.attention, {}, false, "attention"},
+          {"attention_backward", &gpu.attention_backward, {}, false, "attention_backward"},
+          {"kernel_latency_s", &gpu.kernel_latency_s, Bound::not_negative, fitted}};
+}
+
+BlockFields constant_fields(KernelConstants& k) {
+  constexpr Bound or_zero = Bound::constant_or_zero;
+  return {constant("fp32_share", &k.fp32_share),
+          constant("tf32_share", &k.tf32_share),
+          constant("batched_share", &k.batched_share),
+          constant("misaligned_share", &k.misaligned_share),
+          constant("misaligned_batched_share", &k.misaligned_batched_share),
+          constant("depth_start", &k.depth_start, or_zero),
+          constant("flash", std::vector{&k.flash_forward, &k.flash_backward}),
+          constant("flash2", std::vector{&k.flash2_forward, &k.flash2_backward}),
+          constant("narrow_head", &k.narrow_head),
+          constant("score_traffic", &k.score_traffic),
+          constant("loss_traffic", &k.loss_traffic),
+          constant("gelu_instructions", &k.gelu_instructions, or_zero),
+          constant("fp32_traffic", &k.fp32_traffic),
+          constant("traffic", levels(k.traffic)),
+          constant("optimizer_traffic", levels(k.optimizer_traffic)),
+          constant("launches", levels(k.launches)),
+          constant("exposed_launch", &k.exposed_launch, or_zero),
+          constant("overlap_slowdown", &k.overlap_slowdown, or_zero),
+          constant("straggling", &k.straggling, or_zero),
+          constant("layer_straggling", &k.layer_straggling, or_zero)};
+}
+
+BlockFields nvlink_fields(Nvlink& nvlink) {
+  return {
+      {"links_per_gpu", &nvlink.links_per_gpu, Bound::at_least_one},
+      {"link_bandwidth_bytes_per_s", &nvlink.link_bandwidth_bytes_per_s},
+      {"efficiency", &nvlink.efficiency, Bound::share},
+      {"group_efficiency", &nvlink.group},
+      {"ll_bandwidth_bytes_per_s", &nvlink.ll_bandwidth_bytes_per_s, Bound::positive, false,
+       "ll_bandwidth_bytes_per_s"},
+      {"simple_latency_s", &nvlink.simple_latency_s, Bound::not_negative, fitted,
+       "ll_bandwidth_bytes_per_s"},
+      {"nvls_efficiency", &nvlink.nvls_efficiency, Bound::positive, fitted, "nvls_efficiency"},
+      {"nvls_latency_s", &nvlink.nvls_latency_s, Bound::not_negative, fitted, "nvls_efficiency"}};
+}
+
+BlockFields network_fields(Network& network) {
+  return {{"nics", &network.nics, Bound::at_least_zero},
+          {"gbit_per_s_each", &network.gbit_per_s_each, Bound::gbit_per_s},
+          {"efficiency", &network.efficiency, Bound::share, fitted},
+          {"gpudirect", &network.gpudirect},
+          {"efa", &network.efa, {}, false, "efa"},
+          {"tree_bandwidth_bytes_per_s", &network.tree_bandwidth_bytes_per_s, Bound::positive,
+           false, "tree_bandwidth_bytes_per_s"},
+          {"ll_bandwidth_bytes_per_s", &network.ll_bandwidth_bytes_per_s, Bound::positive, false,
+           "ll_bandwidth_bytes_per_s"},
+          {"simple_step_latency_s", &network.simple_step_latency_s, Bound::not_negative, fitted,
+           "ll_bandwidth_bytes_per_s"}};
+}
+
+BlockFields pcie_fields(Pcie& pcie) {
+  return {{"gpu_bandwidth_bytes_per_s", &pcie.gpu_bandwidth_bytes_per_s},
+          {"uplink_bandwidth_bytes_per_s", &pcie.uplink_bandwidth_bytes_per_s},
+          {"socket_bandwidth_bytes_per_s", &pcie.socket_bandwidth_bytes_per_s},
+          {"peer_to_peer", &pcie.peer_to_peer}};
+}
+
+BlockFields shared_memory_fields(SharedMemory& memory) {
+  return {{"rank_bandwidth_bytes_per_s", &memory.rank_bandwidth_bytes_per_s},
+          {"total_bandwidth_bytes_per_s", &memory.total_bandwidth_bytes_per_s},
+          {"copy_bandwidth_bytes_per_s", &memory.copy_bandwidth_bytes_per_s, Bound::positive, false,
+           "copy_bandwidth_bytes_per_s"}};
+}
+
+BlockFields collectives_fields(Machine& machine) {
+  CollectiveLatency &host = machine.host_latency, &network = machine.network_latency;
+  return {{"host_latency_s", &host.latency_s, Bound::not_negative, fitted},
+          {"host_step_latency_s", &host.step_latency_s, Bound::not_negative, fitted},
+          {"network_latency_s", &network.latency_s, Bound::not_negative},
+          {"network_step_latency_s", &network.step_latency_s, Bound::not_negative}};
+}
+
+BlockFields host_fields(Host& host) {
+  return {{"vcpus", &host.vcpus, Bound::at_least_one},
+          {"memory_bytes", &host.memory_bytes},
+          {"host_launch_us", &host.host_launch_us, Bound::not_negative, fitted}};
+}
+
+BlockFields overheads_fields(LibraryOverheads& overheads) {
+  return {{"context_bytes", &overheads.context_bytes, Bound::not_negative},
+          {"communicator_bytes", &overheads.communicator_bytes, Bound::not_negative},
+          {"workspace_bytes", &overheads.workspace_bytes, Bound::not_negative}};
+}
+
+BlockFields framework_fields(FrameworkMemory& framework) {
+  return {{"capacity_bytes", &framework.capacity_bytes},
+          {"context_bytes", &framework.context_bytes, Bound::not_negative},
+          {"allocator_loss", &framework.allocator_loss, Bound::below_one}};
+}
+
+BlockFields interval_fields(Residuals::Interval& interval) {
+  return {{"low", &interval.low},
+          {"high", &interval.high},
+          {"rows", &interval.rows, Bound::at_least_one}};
+}
+
+BlockFields prices_fields(Prices& prices) {
+  return {{"on_demand_usd_per_hour", &prices.on_demand_usd_per_hour},
+          {"spot_usd_per_hour", &prices.spot_usd_per_hour, {}, false, "spot_usd_per_hour"},
+          {"as_of", &prices.as_of}};
+}
+
+}  // namespace meshwright

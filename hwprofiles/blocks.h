@@ -1,0 +1,60 @@
+// The blocks of a profile, field by field: key, place, bounds. load.cpp reads these rows, write.cpp
+// writes them, rewrite.cpp puts fitted ones into a text. A new field is one row here; what is no
+// plain value (kinds, matrices, PCIe switches, peaks, threads) is read in load.cpp and written in
+// write.cpp.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "hwprofiles/machine.h"
+
+namespace meshwright {
+
+enum class Bound : std::uint8_t {
+  positive,          // keys in _per_s: as rate
+  rate,              // at least 1000 per second
+  not_negative,      // times (keys in _s) at most 1000 s; 0: absent in effect
+  share,             // above 0 and at most 1
+  below_one,         // at least 0 and less than 1
+  constant,          // a fitted factor or share: what divides a time is above 0
+  constant_or_zero,  // the same, absent in effect at 0
+  gbit_per_s,
+  at_least_one,  // counts
+  at_least_zero
+};
+
+struct BlockField {
+  std::string_view key;
+  // Several doubles: a list of as many numbers.
+  std::variant<double*, int*, bool*, std::string*, EfficiencyCurve*, std::optional<double>*,
+               std::vector<double*>>
+      place;
+  Bound bound = Bound::positive;
+  bool fitted = false;  // tools/fit may change it
+  // The field is read and written only where this key is; empty: always. Its own key: optional.
+  std::string_view only_with = {};
+
+  // Whether it says something: a number or flag that is not 0, a curve with points.
+  bool is_set() const;
+};
+using BlockFields = std::vector<BlockField>;
+
+BlockFields gpu_fields(Gpu& gpu);
+BlockFields efficiency_fields(Gpu& gpu);  // the curves and the time of a kernel that does nothing
+BlockFields constant_fields(KernelConstants& constants);  // the rest of the efficiency block
+BlockFields nvlink_fields(Nvlink& nvlink);                // but for kind `none`, which has no field
+BlockFields network_fields(Network& network);
+BlockFields pcie_fields(Pcie& pcie);
+BlockFields shared_memory_fields(SharedMemory& memory);
+BlockFields collectives_fields(Machine& machine);
+BlockFields host_fields(Host& host);
+BlockFields overheads_fields(LibraryOverheads& overheads);
+BlockFields framework_fields(FrameworkMemory& framework);
+BlockFields interval_fields(Residuals::Interval& interval);
+BlockFields prices_fields(Prices& prices);
+
+}  // namespace meshwright

@@ -1,0 +1,88 @@
+#include "hwprofiles/parts.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "models/core/error.h"
+
+namespace meshwright {
+
+using nlohmann::json;
+
+namespace {
+
+constexpr std::size_t deepest = 4;
+
+void join(json& block, const json& over) {
+  for (const auto& [key, value] : over.items()) {
+    const bool both = key == "source" && value.is_string() && block.contains(key);
+    block[key] =
+        both ? json(value.get<std::string>() + ". " + block[key].get<std::string>()) : value;
+  }
+}
+
+class Parts {
+ public:
+  explicit Parts(std::string root) : root_(std::move(root)) {}
+
+  // Adds the parts of `own`, then what it says itself.
+  void add(Fields own) {
+    if (own.has("parts")) {
+      const auto names = own.required<std::vector<std::string>>("parts");
+      for (const std::string& name : names) add_part(own, name);
+    }
+    for (const std::string& key : own.keys()) {
+      if (key == "parts") continue;
+      const json& value = own.raw(key);
+      if (value.is_object() && all_.contains(key) && all_[key].is_object()) {
+        join(all_[key], value);
+      } else {
+        all_[key] = value;
+      }
+      file_of_[key] = own.where();
+    }
+  }
+
+  const std::vector<std::string>& files() const { return files_; }
+  Profile profile(const std::string& where) && {
+    return {{std::move(all_), where}, std::move(file_of_)};
+  }
+
+ private:
+  void add_part(const Fields& own, const std::string& name) {
+    const std::string path = root_ + "/" + name + ".json";
+    std::error_code error;
+    if (!std::filesystem::is_regular_file(path, error))
+      own.fail("parts", "there is no part '" + name + "' (" + path + ")");
+    if (std::find(open_.begin(), open_.end(), name) != open_.end() || open_.size() >= deepest)
+      own.fail("parts", "'" + name + "' is a part of itself");
+    if (std::find(files_.begin(), files_.end(), path) != files_.end()) return;
+    files_.push_back(path);
+    open_.push_back(name);
+    add(read_json_file(path));
+    open_.pop_back();
+  }
+
+  std::string root_;
+  json all_ = json::object();
+  std::map<std::string, std::string> file_of_;
+  std::vector<std::string> files_, open_;
+};
+
+}  // namespace
+
+Profile with_parts(Fields own, const std::string& root) {
+  const std::string where = own.where();
+  Parts parts(root);
+  parts.add(std::move(own));
+  return std::move(parts).profile(where);
+}
+
+std::vector<std::string> part_files(const std::string& file, const std::string& root) {
+  Parts parts(root);
+  parts.add(read_json_file(file));
+  return parts.files();
+}
+
+}  // namespace meshwright
