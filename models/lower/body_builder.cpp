@@ -16,7 +16,9 @@ std::size_t index(Stream stream) { return static_cast<std::size_t>(stream); }
 
 }  // namespace
 
-BodyBuilder::BodyBuilder(Program& program, int body) : program_(program), body_(body) {
+BodyBuilder::BodyBuilder(Program& program, int number, Body::Kind kind, int chunk)
+    : program_(program), body_(number) {
+  body() = {kind, chunk, {}};
   for (auto& row : waited_) row.fill(-1);
 }
 

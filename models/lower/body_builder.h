@@ -17,7 +17,8 @@ namespace meshwright {
 
 class BodyBuilder {
  public:
-  BodyBuilder(Program& program, int body);
+  // Begins the body of this number.
+  BodyBuilder(Program& program, int number, Body::Kind kind, int chunk = -1);
 
   // Appends and returns the instruction's index. Waits given by the caller are kept.
   int emit(Instruction instruction);
@@ -27,6 +28,10 @@ class BodyBuilder {
   int number() const { return body_; }
   int size() const { return static_cast<int>(body().instructions.size()); }
   Body& body() const { return program_.bodies[static_cast<std::size_t>(body_)]; }
+  int chunk() const { return body().chunk; }
+  bool is_backward() const {  // of a chunk: its backward or its weights body
+    return body().kind == Body::Kind::backward || body().kind == Body::Kind::weights;
+  }
   // Ends the body: nothing of the task region may be in use by an instruction that nobody waited
   // for, and what a backward body makes for later bodies is there.
   void finish();

@@ -66,6 +66,48 @@ void note_use(TensorFlow& flow, Body::Kind user, int stage) {
   if (!in_forward) flow.kept_by_next = true;
 }
 
+void note_node(Boundaries& found, const Graph& graph, int index, int stage) {
+  const Node& node = graph.nodes[static_cast<std::size_t>(index)];
+  const Body::Kind body = found.body[static_cast<std::size_t>(index)];
+  found.nodes[static_cast<std::size_t>(stage)].push_back(index);
+  for (int id : node.inputs) {
+    const Tensor& tensor = graph.tensor(id);
+    if (tensor.role == Role::parameter) note_parameter(found, tensor.parameter, stage);
+    if (tensor.role == Role::activation)
+      note_use(found.tensors[static_cast<std::size_t>(id)], body, stage);
+  }
+  for (int id : node.outputs) {
+    if (graph.tensor(id).role != Role::activation) continue;
+    TensorFlow& flow = found.tensors[static_cast<std::size_t>(id)];
+    flow.maker = stage;
+    flow.made_in = body;
+  }
+  if (node.op == Op::tensor_reduce)
+    found.reduced_into[static_cast<std::size_t>(node.inputs[0])] = node.outputs[0];
+}
+
+// What takes another's place is kept where that lies, and that one until then.
+void keep_replaced(const Graph& graph, Boundaries& found) {
+  for (std::size_t id = 0; id < graph.tensors.size(); ++id) {
+    if (graph.tensors[id].alias_of < 0) continue;
+    TensorFlow& below = found.tensors[static_cast<std::size_t>(graph.tensors[id].alias_of)];
+    const TensorFlow& flow = found.tensors[id];
+    below.kept = below.kept || flow.kept || flow.made_in != below.made_in;
+  }
+}
+
+// tensor_copy is a view, and an in-place gradient shares the tensor it replaces: what is kept of
+// the one is kept of the other.
+void keep_viewed(const Graph& graph, Boundaries& found) {
+  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
+    if (node->op != Op::tensor_copy) continue;
+    const TensorFlow& view = found.tensors[static_cast<std::size_t>(node->outputs[0])];
+    if (!view.kept) continue;
+    TensorFlow& base = found.tensors[static_cast<std::size_t>(node->inputs[0])];
+    (base.maker == view.maker ? base.kept : base.kept_by_next) = true;
+  }
+}
+
 }  // namespace
 
 Boundaries find_boundaries(const Graph& graph, const Plan& plan) {
@@ -75,37 +117,29 @@ Boundaries find_boundaries(const Graph& graph, const Plan& plan) {
   found.nodes.resize(static_cast<std::size_t>(plan.virtual_stage_count()));
   found.first_user.assign(graph.parameters.size(), -1);
   found.last_user.assign(graph.parameters.size(), -1);
+  found.reduced_into.assign(graph.tensors.size(), -1);
   std::vector<int> stages;
   for (const Node& node : graph.nodes)
     stages.push_back(plan.stage_of_unit[static_cast<std::size_t>(graph.unit_of(node))]);
   found.body =
       bodies_of_nodes(graph, stages, schedule_info(plan.parallelism.schedule).splits_backwards);
-  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
-    const Node& node = graph.nodes[i];
-    const int stage = stages[i];
-    found.nodes[static_cast<std::size_t>(stage)].push_back(static_cast<int>(i));
-    for (int id : node.inputs) {
-      const Tensor& tensor = graph.tensor(id);
-      if (tensor.role == Role::parameter) note_parameter(found, tensor.parameter, stage);
-      if (tensor.role == Role::activation)
-        note_use(found.tensors[static_cast<std::size_t>(id)], found.body[i], stage);
-    }
-    for (int id : node.outputs) {
-      const Tensor& tensor = graph.tensor(id);
-      if (tensor.role != Role::activation) continue;
-      TensorFlow& flow = found.tensors[static_cast<std::size_t>(id)];
-      flow.maker = stage;
-      flow.made_in = found.body[i];
-    }
-  }
-  // What takes another's place is kept where that lies, and that one until then.
-  for (std::size_t id = 0; id < graph.tensors.size(); ++id) {
-    if (graph.tensors[id].alias_of < 0) continue;
-    TensorFlow& below = found.tensors[static_cast<std::size_t>(graph.tensors[id].alias_of)];
-    const TensorFlow& flow = found.tensors[id];
-    below.kept = below.kept || flow.kept || flow.made_in != below.made_in;
-  }
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i)
+    note_node(found, graph, static_cast<int>(i), stages[i]);
+  keep_replaced(graph, found);
+  keep_viewed(graph, found);
   return found;
+}
+
+std::vector<int> units_in_order(const Graph& graph, const Boundaries& boundaries, int virtual_stage,
+                                Body::Kind body) {
+  std::vector<int> units;
+  for (int index : boundaries.nodes[static_cast<std::size_t>(virtual_stage)]) {
+    const auto node = static_cast<std::size_t>(index);
+    if (boundaries.body[node] != body) continue;
+    const int unit = graph.unit_of(graph.nodes[node]);
+    if (units.empty() || units.back() != unit) units.push_back(unit);
+  }
+  return units;
 }
 
 }  // namespace meshwright

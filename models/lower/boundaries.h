@@ -18,6 +18,7 @@ struct TensorFlow {
   bool crosses_backward = false;  // made in a backward body, used by the virtual stage before
   bool kept_by_previous = false;  // the virtual stage before uses it in its weights body
   bool made_in_backward() const { return made_in != Body::Kind::forward; }
+  bool crosses(bool backward) const { return backward ? crosses_backward : crosses_forward; }
 };
 
 struct Boundaries {
@@ -25,8 +26,13 @@ struct Boundaries {
   std::vector<std::vector<int>> nodes;     // per virtual stage: its nodes in graph order
   std::vector<Body::Kind> body;            // per node: forward, backward or weights
   std::vector<int> first_user, last_user;  // per parameter: the virtual stages that use it
+  std::vector<int> reduced_into;  // per tensor: what an in-place all-reduce makes of it, -1
 };
 
 Boundaries find_boundaries(const Graph& graph, const Plan& plan);
+
+// The units of a virtual stage's nodes of such a body in list order, each once per run.
+std::vector<int> units_in_order(const Graph& graph, const Boundaries& boundaries, int virtual_stage,
+                                Body::Kind body);
 
 }  // namespace meshwright

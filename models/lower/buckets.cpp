@@ -196,8 +196,13 @@ class Filler {
 
 std::vector<BucketPlan> make_buckets(const Graph& graph, const Plan& plan,
                                      const Boundaries& boundaries, Program& program) {
-  std::vector<BucketPlan> buckets = Filler(graph, plan, boundaries, program).run();
-  return buckets;
+  return Filler(graph, plan, boundaries, program).run();
+}
+
+int replicas_of(const Degrees& degrees, const Bucket& bucket) {
+  const int ranks = bucket.of_experts ? degrees.expert_rdp() : degrees.rdp();
+  const int shards = bucket.of_experts ? degrees.expert_shard() : degrees.shard;
+  return bucket.sharded ? ranks / shards : ranks;
 }
 
 }  // namespace meshwright

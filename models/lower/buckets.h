@@ -29,11 +29,16 @@ struct BucketPlan {
   int unit = no_unit;       // ZeRO 2 and 3: every bucket belongs to one unit
   std::int64_t offset = 0;  // elements from the start of the unit's buffer
   int ready_node = 0;       // graph node after which all its gradients are summed
+  // ZeRO 0 and 1: where a chunk's body reduces it, that body and the last instruction that does.
+  int reduced_in = -1, reduced_by = -1;
 };
 
-// Fills program.parameters and program.buckets (sizes and members, no memory yet), in the order in
-// which gradients are ready.
+// Fills program.parameters and makes their buckets (sizes and members, no memory yet), in the order
+// in which gradients are ready.
 std::vector<BucketPlan> make_buckets(const Graph& graph, const Plan& plan,
                                      const Boundaries& boundaries, Program& program);
+
+// Ranks that have the same own part of it.
+int replicas_of(const Degrees& degrees, const Bucket& bucket);
 
 }  // namespace meshwright

@@ -1,16 +1,13 @@
-// ZeRO 2 and 3: weights are gathered unit by unit before use (3), gradients reduce-scattered bucket
-// by bucket as they are ready. While one unit computes, the next ones are gathered, as many as the
-// cap on live parameters allows (in backward one), and the one before is reduced.
+#include "models/lower/sharded_units.h"
+
 #include <algorithm>
 
-#include "models/core/error.h"
-#include "models/lower/stage_lowering.h"
+#include "models/lower/draft.h"
+#include "models/lower/memory.h"
 
 namespace meshwright {
 
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 // In backward gradients are reduced on the stream of the gathers, and units wait for both: weights
 // of units further ahead would keep the gradients of this one waiting.
@@ -20,132 +17,156 @@ int buffers_of(Body::Kind body, int buffers) {
   return body == Body::Kind::forward ? buffers : std::min(buffers, backward_buffers);
 }
 
-}  // namespace
-
 // Under ZeRO 3 and 2 that of the weights and that of the gradients are the same.
-std::int64_t StageLowering::unit_elements(int unit) const {
+std::int64_t unit_elements(const StageDraft& draft, int unit) {
   std::int64_t elements = 0;
-  for (const BucketPlan& planned : buckets_)
+  for (const BucketPlan& planned : draft.buckets)
     if (planned.unit == unit) elements += planned.bucket.elements;
   return elements;
 }
 
 // Elements of all gather buffers when `buffers` of them are used in turn: each as large as the
 // largest unit that it ever holds.
-std::int64_t StageLowering::elements_live_with(int buffers) const {
+std::int64_t elements_live_with(const StageDraft& draft, int buffers) {
   std::vector<std::int64_t> largest(at(buffers), 0);
-  for (int chunk = 0; chunk < plan_.parallelism.virtual_stages; ++chunk)
+  for (int chunk = 0; chunk < draft.chunks(); ++chunk)
     for (const Body::Kind body : {Body::Kind::forward, Body::Kind::backward}) {
       std::size_t turn = 0;
-      for (int unit : units_in_order(virtual_stage(chunk), body)) {
-        const std::int64_t elements = unit_elements(unit);
+      for (int unit :
+           units_in_order(draft.graph, draft.boundaries, draft.virtual_stage(chunk), body)) {
+        const std::int64_t elements = unit_elements(draft, unit);
         if (elements == 0) continue;
         std::int64_t& held = largest[turn++ % at(buffers_of(body, buffers))];
         held = std::max(held, elements);
       }
     }
-  std::int64_t sum = unit_elements(shared_unit);
+  std::int64_t sum = unit_elements(draft, shared_unit);
   for (std::int64_t elements : largest) sum += elements;
   return sum;
 }
 
 // One: a unit is gathered when the one before has been used. More: as many are live at once. Units
 // are whole: the one that reaches the cap may exceed it, and is the last to be prefetched.
-int StageLowering::gather_buffers() const {
-  const std::int64_t cap = plan_.parallelism.max_live_parameters;
-  if (!plan_.parallelism.overlap_parameters) return 1;
+int gather_buffers(const StageDraft& draft) {
+  const std::int64_t cap = draft.plan.parallelism.max_live_parameters;
+  if (!draft.plan.parallelism.overlap_parameters) return 1;
   if (cap == 0) return 2;
-  const int units = static_cast<int>(graph_.units.size());
+  const int units = static_cast<int>(draft.graph.units.size());
   int buffers = 1;
-  while (buffers < units && elements_live_with(buffers) < cap) ++buffers;
+  while (buffers < units && elements_live_with(draft, buffers) < cap) ++buffers;
   return buffers;
+}
+
+// `count` that units use in turn, and one for what units share; each grows to the largest that it
+// holds.
+UnitBuffers add_unit_buffers(StageDraft& draft, std::string_view name, int count) {
+  const auto add = [&] {
+    return add_buffer(draft, name, MemoryClass::communication, Region::persistent, 0);
+  };
+  std::vector<int> in_turn;
+  for (int i = 0; i < count; ++i) in_turn.push_back(add());
+  const bool any_shared = unit_elements(draft, shared_unit) > 0;
+  return UnitBuffers(draft.graph.units.size(), std::move(in_turn), any_shared ? add() : -1);
+}
+
+// Of a unit's buffer, from `offset` elements on; the buffer grows to hold it.
+Operand in_unit_buffer(StageDraft& draft, int buffer, std::int64_t offset, const TensorType& type) {
+  const Operand part{buffer, offset * bytes_of(type.dtype), type, GroupKind::none};
+  std::int64_t& held = draft.buffer(buffer).bytes;
+  held = std::max(held, part.offset + type.bytes());
+  return part;
+}
+
+void gather_bucket(StageDraft& draft, BodyBuilder& body, int b) {
+  const BucketPlan& planned = draft.buckets[at(b)];
+  const Bucket& bucket = planned.bucket;
+  Instruction gather;
+  gather.kind = InstructionKind::all_gather;
+  gather.stream = Stream::shard_comm;
+  gather.group = bucket.shard();
+  gather.flat = !draft.plan.parallelism.hierarchical_gather;
+  gather.bucket = b;
+  gather.inputs = {bucket.own_weights};
+  gather.outputs = {in_unit_buffer(draft, draft.units.weights.of(planned.unit), planned.offset,
+                                   {Shape{bucket.elements}, bucket.weights.type.dtype})};
+  if (body.last_compute() < 0) gather.waits.push_back({Wait::Relation::previous_task, -1, -1});
+  const int index = body.emit(std::move(gather));
+  if (!draft.plan.parallelism.overlap_parameters) body.join_before_next_compute(index);
 }
 
 // In backward the buckets of a unit are used in the order in which they were made, in forward from
 // the last to the first.
-void StageLowering::gather_unit(BodyBuilder& body, int unit, bool backward) {
-  std::vector<std::size_t> order;
-  for (std::size_t b = 0; b < buckets_.size(); ++b)
-    if (buckets_[b].unit == unit) order.push_back(b);
+void gather_unit(StageDraft& draft, BodyBuilder& body, int unit) {
+  std::vector<int> order;
+  for (int b = 0; b < static_cast<int>(draft.buckets.size()); ++b)
+    if (draft.buckets[at(b)].unit == unit) order.push_back(b);
   if (order.empty()) return;
-  if (!backward) std::reverse(order.begin(), order.end());
-  gathered_.take(unit);
-  for (std::size_t b : order) {
-    const Bucket& bucket = buckets_[b].bucket;
-    const Dtype storage = bucket.weights.type.dtype;
-    Instruction gather;
-    gather.kind = InstructionKind::all_gather;
-    gather.stream = Stream::shard_comm;
-    gather.group = bucket.shard();
-    gather.flat = !plan_.parallelism.hierarchical_gather;
-    gather.bucket = static_cast<int>(b);
-    gather.inputs = {bucket.own_weights};
-    gather.outputs = {{gathered_.of(unit),
-                       buckets_[b].offset * bytes_of(storage),
-                       {Shape{bucket.elements}, storage},
-                       GroupKind::none}};
-    std::int64_t& held = buffer(gathered_.of(unit)).bytes;
-    held = std::max(held, gather.outputs[0].offset + gather.outputs[0].type.bytes());
-    if (body.last_compute() < 0) gather.waits.push_back({Wait::Relation::previous_task, -1, -1});
-    const int index = body.emit(std::move(gather));
-    if (!plan_.parallelism.overlap_parameters) body.join_before_next_compute(index);
-  }
-}
-
-void StageLowering::zero_unit(BodyBuilder& body, int unit) {
-  const std::int64_t elements = unit_elements(unit);
-  if (elements == 0) return;
-  const bool first_use = unit == shared_unit || unit_gradients_.taken() < unit_gradients_.size();
-  unit_gradients_.take(unit);
-  Instruction zero;
-  zero.op = Op::zero;
-  zero.phase = Phase::backward;
-  zero.outputs = {{unit_gradients_.of(unit),
-                   0,
-                   {Shape{elements}, plan_.training.gradient_reduce},
-                   GroupKind::none}};
-  std::int64_t& held = buffer(unit_gradients_.of(unit)).bytes;
-  held = std::max(held, zero.outputs[0].type.bytes());
-  const int index = body.emit(std::move(zero));
-  if (first_use) first_zeros_[at(body.body().chunk)].push_back(index);
+  if (!body.is_backward()) std::reverse(order.begin(), order.end());
+  draft.units.weights.take(unit);
+  for (int b : order) gather_bucket(draft, body, b);
 }
 
 // Gathers the unit at `position`, unless that has been done, and those after it for which there are
 // buffers: all but the one that is in use.
-void StageLowering::gather_ahead(BodyBuilder& body, const std::vector<int>& units,
-                                 std::size_t position, bool backward) {
+void gather_ahead(StageDraft& draft, BodyBuilder& body, const std::vector<int>& units,
+                  std::size_t position) {
+  UnitBuffers& buffers = draft.units.weights;
   if (position == 0) {
-    gathered_.begin(buffers_of(body.body().kind, gathered_.count()));
-    gathered_units_ = 0;
-    gather_unit(body, shared_unit, backward);
+    buffers.begin(buffers_of(body.body().kind, buffers.count()));
+    gather_unit(draft, body, shared_unit);
   }
   std::size_t before = 0, seen = 0;  // of the units that are gathered at all
   for (std::size_t i = 0; i < units.size(); ++i) {
-    if (unit_elements(units[i]) == 0) continue;
+    if (unit_elements(draft, units[i]) == 0) continue;
     if (i < position) ++before;
-    if (seen++ < gathered_units_) continue;
-    if (seen > before + gathered_.size()) break;
-    gather_unit(body, units[i], backward);
-    ++gathered_units_;
+    if (seen++ < buffers.taken()) continue;
+    if (seen > before + buffers.size()) break;
+    gather_unit(draft, body, units[i]);
   }
 }
 
-void StageLowering::enter_unit(BodyBuilder& body, const std::vector<int>& units,
-                               std::size_t position, bool backward) {
-  if (zero_stage_ < 2) return;
-  if (zero_stage_ == 3) gather_ahead(body, units, position, backward);
-  if (!backward) return;
+void zero_unit(StageDraft& draft, BodyBuilder& body, int unit) {
+  const std::int64_t elements = unit_elements(draft, unit);
+  if (elements == 0) return;
+  UnitBuffers& buffers = draft.units.gradients;
+  const bool first_use = unit == shared_unit || buffers.taken() < buffers.size();
+  buffers.take(unit);
+  Instruction zero;
+  zero.op = Op::zero;
+  zero.phase = Phase::backward;
+  zero.outputs = {in_unit_buffer(draft, buffers.of(unit), 0,
+                                 {Shape{elements}, draft.plan.training.gradient_reduce})};
+  const int index = body.emit(std::move(zero));
+  if (first_use) draft.units.first_zeros[at(body.chunk())].push_back(index);
+}
+
+}  // namespace
+
+void place_unit_buffers(StageDraft& draft) {
+  if (draft.zero_stage < 2) return;
+  ShardedUnits& units = draft.units;
+  units.first_zeros.resize(at(draft.chunks()));
+  units.last_reduction.assign(at(draft.chunks()), -1);
+  if (draft.zero_stage == 3)
+    units.weights = add_unit_buffers(draft, "gathered_weights", gather_buffers(draft));
+  units.gradients = add_unit_buffers(draft, "unit_gradients", backward_buffers);
+}
+
+void enter_unit(StageDraft& draft, BodyBuilder& body, const std::vector<int>& units,
+                std::size_t position) {
+  if (draft.zero_stage < 2) return;
+  if (draft.zero_stage == 3) gather_ahead(draft, body, units, position);
+  if (!body.is_backward()) return;
   if (position == 0) {
-    unit_gradients_.begin(backward_buffers);
-    zero_unit(body, shared_unit);
+    draft.units.gradients.begin(backward_buffers);
+    zero_unit(draft, body, shared_unit);
   }
-  zero_unit(body, units[position]);
+  zero_unit(draft, body, units[position]);
 }
 
-void StageLowering::reduce_unit_bucket(BodyBuilder& body, int b) {
-  const BucketPlan& planned = buckets_[at(b)];
+void reduce_unit_bucket(StageDraft& draft, BodyBuilder& body, int b) {
+  const BucketPlan& planned = draft.buckets[at(b)];
   const Bucket& bucket = planned.bucket;
-  const Dtype sums = bucket.gradients.type.dtype;
   Instruction reduce;
   reduce.kind = InstructionKind::reduce_scatter;
   reduce.stream = Stream::shard_comm;
@@ -153,30 +174,33 @@ void StageLowering::reduce_unit_bucket(BodyBuilder& body, int b) {
   reduce.bucket = b;
   reduce.accumulate = true;
   reduce.phase = Phase::backward;
-  reduce.inputs = {{unit_gradients_.of(planned.unit),
-                    planned.offset * bytes_of(sums),
-                    {Shape{bucket.elements}, sums},
-                    GroupKind::none}};
+  reduce.inputs = {in_unit_buffer(draft, draft.units.gradients.of(planned.unit), planned.offset,
+                                  {Shape{bucket.elements}, bucket.gradients.type.dtype})};
   reduce.outputs = {bucket.own_gradients};
   const int index = body.emit(std::move(reduce));
-  last_reduction_[at(body.body().chunk)] = index;
-  if (!plan_.parallelism.overlap_gradients) body.join_before_next_compute(index);
+  draft.units.last_reduction[at(body.chunk())] = index;
+  if (!draft.plan.parallelism.overlap_gradients) body.join_before_next_compute(index);
 }
 
-void StageLowering::reduce_shared_unit(BodyBuilder& body) {
-  for (std::size_t b = 0; b < buckets_.size(); ++b)
-    if (buckets_[b].unit == shared_unit) reduce_unit_bucket(body, static_cast<int>(b));
+void reduce_shared_unit(StageDraft& draft, BodyBuilder& body) {
+  for (int b = 0; b < static_cast<int>(draft.buckets.size()); ++b)
+    if (draft.buckets[at(b)].unit == shared_unit) reduce_unit_bucket(draft, body, b);
 }
 
-// The first units of a backward task reuse buffers that the task before may still be reducing from.
-void StageLowering::wait_for_earlier_reductions() {
-  const int chunks = plan_.parallelism.virtual_stages;
-  for (int chunk = 0; chunk < chunks; ++chunk)
-    for (int zero : first_zeros_[at(chunk)])
-      for (int other = 0; other < chunks; ++other)
-        if (last_reduction_[at(other)] >= 0)
-          program_.bodies[at(backward_body(chunk))].instructions[at(zero)].waits.push_back(
-              {Wait::Relation::latest, backward_body(other), last_reduction_[at(other)]});
+void wait_for_unit_reductions(const StageDraft& draft, Instruction& instruction) {
+  const std::vector<int>& last = draft.units.last_reduction;
+  for (int chunk = 0; chunk < static_cast<int>(last.size()); ++chunk)
+    if (last[at(chunk)] >= 0)
+      instruction.waits.push_back(
+          {Wait::Relation::latest, draft.backward_body(chunk), last[at(chunk)]});
+}
+
+void wait_for_earlier_reductions(StageDraft& draft) {
+  for (int chunk = 0; chunk < static_cast<int>(draft.units.first_zeros.size()); ++chunk) {
+    Body& backward = draft.program.bodies[at(draft.backward_body(chunk))];
+    for (int zero : draft.units.first_zeros[at(chunk)])
+      wait_for_unit_reductions(draft, backward.instructions[at(zero)]);
+  }
 }
 
 }  // namespace meshwright

@@ -1,15 +1,16 @@
-// What surrounds the micro-batches: sums set to zero before; reductions, norm, optimizer and
-// gathers after.
+#include "models/lower/step.h"
+
 #include <algorithm>
 
-#include "models/lower/stage_lowering.h"
+#include "models/lower/collective.h"
+#include "models/lower/draft.h"
+#include "models/lower/memory.h"
+#include "models/lower/reductions.h"
 #include "models/plan/optimizer_scratch.h"
 
 namespace meshwright {
 
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 Operand scalar(int buffer) { return {buffer, 0, {Shape{1}, Dtype::f64}, GroupKind::none}; }
 
@@ -25,127 +26,49 @@ Operand parameter_norms(const Program& program) {
   return {program.parameter_norms_buffer, 0, {Shape{values}, Dtype::f64}, GroupKind::none};
 }
 
-}  // namespace
-
-void StageLowering::emit_collective(BodyBuilder& body, InstructionKind kind, GroupKind group,
-                                    const Operand& input, const Operand& output, When when,
-                                    int bucket) {
-  Instruction instruction;
-  instruction.kind = kind;
-  instruction.stream = Stream::shard_comm;
-  instruction.group = group;
-  instruction.when = when;
-  instruction.flat = kind != InstructionKind::all_gather || !plan_.parallelism.hierarchical_gather;
-  instruction.bucket = bucket;
-  instruction.phase = Phase::backward;
-  instruction.inputs = {input};
-  instruction.outputs = {output};
-  if (body.last_compute() < 0) instruction.waits.push_back({Wait::Relation::previous_task, -1, -1});
-  body.emit(std::move(instruction));
+// ||g||^2 of the part that this rank owns.
+void sum_squares(const StageDraft& draft, BodyBuilder& body, int b) {
+  const BucketPlan& planned = draft.buckets[at(b)];
+  Instruction squares;
+  squares.op = Op::sum_of_squares;
+  squares.phase = Phase::backward;
+  squares.bucket = b;
+  squares.inputs = {planned.bucket.own_gradients};
+  squares.outputs = {scalar(draft.program.norm_buffer)};
+  if (planned.reduced_by >= 0)
+    squares.waits.push_back({Wait::Relation::latest, planned.reduced_in, planned.reduced_by});
+  if (planned.zero >= 2) wait_for_unit_reductions(draft, squares);
+  body.emit(std::move(squares));
 }
 
-// ZeRO 0 and 1: tensor group first where each rank saw a share of the rows, then the data-parallel
-// ranks. Returns the last instruction written, -1 when there is nothing to reduce.
-int StageLowering::reduce_bucket(BodyBuilder& body, int b, When when) {
-  const Bucket& bucket = buckets_[at(b)].bucket;
-  const int before = body.size();
-  if (buckets_[at(b)].cls.partial)
-    emit_collective(body, InstructionKind::all_reduce, GroupKind::tensor, bucket.gradients,
-                    bucket.gradients, when, b);
-  if (!bucket.owner.everybody()) {
-    emit_collective(body, InstructionKind::reduce, GroupKind::rdp, bucket.gradients,
-                    bucket.gradients, when, b);
-    body.body().instructions.back().root = bucket.owner.rdp;
-  } else if (bucket.sharded) {
-    emit_collective(body, InstructionKind::reduce_scatter, bucket.shard(), bucket.gradients,
-                    bucket.own_gradients, when, b);
-    if (replicas_of(bucket) > 1)
-      emit_collective(body, InstructionKind::all_reduce, bucket.replica(), bucket.own_gradients,
-                      bucket.own_gradients, when, b);
-  } else if (replicas_of(bucket) > 1) {
-    emit_collective(body, InstructionKind::all_reduce, bucket.rdp(), bucket.gradients,
-                    bucket.gradients, when, b);
-  }
-  return body.size() > before ? body.size() - 1 : -1;
-}
-
-// What the backward bodies have left to do. ZeRO 2 and 3 have reduced over the shard group already,
-// and go on with the own parts.
-void StageLowering::finish_reduction(BodyBuilder& body, int b) {
-  const BucketPlan& planned = buckets_[at(b)];
-  const Operand& own = planned.bucket.own_gradients;
-  const auto all_reduce = [&](GroupKind group) {
-    emit_collective(body, InstructionKind::all_reduce, group, own, own, When::always, b);
+// Summed over the ranks that together hold one whole gradient. With experts of their own, ranks
+// hold unlike shares of different parameters: then over all ranks, of which the first with each
+// part counts it.
+void sum_norm_and_loss(const StageDraft& draft, BodyBuilder& body) {
+  const auto sum_over = [&](GroupKind group, int buffer) {
+    emit_collective(draft.plan, body, all_reduce_in(group, scalar(buffer)));
   };
-  if (planned.zero >= 2) {
-    if (planned.cls.partial) all_reduce(GroupKind::tensor);
-    if (replicas_of(planned.bucket) > 1) all_reduce(planned.bucket.replica());
-  } else if (planned.cls.tied || !plan_.parallelism.overlap_gradients) {
-    reduce_bucket(body, b, When::always);
-  }
-  if (planned.cls.tied) all_reduce(GroupKind::embedding);
-}
-
-void StageLowering::write_begin() {
-  program_.bodies[0] = {Body::Kind::step_begin, -1, {}};
-  BodyBuilder body(program_, 0);
-  Instruction zero;
-  zero.op = Op::zero;
-  zero.outputs = {scalar(program_.loss_buffer), scalar(program_.norm_buffer)};
-  for (const BucketPlan& planned : buckets_) zero.outputs.push_back(planned.bucket.gradients);
-  if (program_.parameter_norms_buffer >= 0) zero.outputs.push_back(parameter_norms(program_));
-  body.emit(std::move(zero));
-}
-
-// ||g||^2 of the parts that this rank owns, summed over the ranks that together hold one whole
-// gradient. With experts of their own, ranks hold unlike shares of different parameters: then over
-// all ranks, of which the first with each part counts it.
-void StageLowering::measure_norm(BodyBuilder& body) {
-  for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    Instruction squares;
-    squares.op = Op::sum_of_squares;
-    squares.phase = Phase::backward;
-    squares.bucket = static_cast<int>(b);
-    squares.inputs = {buckets_[b].bucket.own_gradients};
-    squares.outputs = {scalar(program_.norm_buffer)};
-    const RunId done = bucket_done_[b];
-    if (done.instruction >= 0 && done.task >= 0)
-      squares.waits.push_back({Wait::Relation::latest, done.task, done.instruction});
-    if (buckets_[b].zero >= 2)
-      for (int chunk = 0; chunk < plan_.parallelism.virtual_stages; ++chunk)
-        if (last_reduction_[at(chunk)] >= 0)
-          squares.waits.push_back(
-              {Wait::Relation::latest, backward_body(chunk), last_reduction_[at(chunk)]});
-    body.emit(std::move(squares));
-  }
-  const bool by_experts = degrees_.expert > 1;
-  const bool several = degrees_.pipeline * degrees_.tensor * degrees_.shard > 1 || by_experts;
-  const Operand norm = scalar(program_.norm_buffer);
-  if (several)
-    emit_collective(body, InstructionKind::all_reduce,
-                    by_experts ? GroupKind::world : GroupKind::norm, norm, norm, When::always, -1);
-  const Operand loss = scalar(program_.loss_buffer);
-  if (degrees_.pipeline > 1)
-    emit_collective(body, InstructionKind::all_reduce, GroupKind::pipeline, loss, loss,
-                    When::always, -1);
-  if (degrees_.rdp() > 1)
-    emit_collective(body, InstructionKind::all_reduce, GroupKind::rdp, loss, loss, When::always,
-                    -1);
+  const Degrees& degrees = draft.degrees;
+  const bool by_experts = degrees.expert > 1;
+  if (by_experts || degrees.pipeline * degrees.tensor * degrees.shard > 1)
+    sum_over(by_experts ? GroupKind::world : GroupKind::norm, draft.program.norm_buffer);
+  if (degrees.pipeline > 1) sum_over(GroupKind::pipeline, draft.program.loss_buffer);
+  if (degrees.rdp() > 1) sum_over(GroupKind::rdp, draft.program.loss_buffer);
 }
 
 // What the next step's loss is multiplied by, and whether this step is skipped: optimizer_step
 // looks at the state.
-void StageLowering::update_loss_scale(BodyBuilder& body) {
+void update_loss_scale(const Program& program, BodyBuilder& body) {
   Instruction update;
   update.op = Op::update_loss_scale;
   update.phase = Phase::backward;
-  update.inputs = {scalar(program_.norm_buffer)};
-  update.outputs = {scale_state(program_),
-                    {program_.loss_scale_buffer, 0, {Shape{1}, Dtype::f32}, GroupKind::none}};
+  update.inputs = {scalar(program.norm_buffer)};
+  update.outputs = {scale_state(program),
+                    {program.loss_scale_buffer, 0, {Shape{1}, Dtype::f32}, GroupKind::none}};
   body.emit(std::move(update));
 }
 
-std::vector<Operand> StageLowering::states_of(const Bucket& bucket) const {
+std::vector<Operand> states_of(const Bucket& bucket) {
   std::vector<Operand> states = {bucket.first_moment};
   if (bucket.second_moment.buffer >= 0) states.push_back(bucket.second_moment);
   return states;
@@ -153,84 +76,117 @@ std::vector<Operand> StageLowering::states_of(const Bucket& bucket) const {
 
 // lamb: moments first, with the norms of what this rank holds of each parameter; the ranks of this
 // stage that hold the rest of it (parts of the tensor group, shards) add theirs.
-void StageLowering::measure_parameters(BodyBuilder& body) {
-  const Operand norms = parameter_norms(program_);
-  for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    const Bucket& bucket = buckets_[b].bucket;
+void measure_parameters(const StageDraft& draft, BodyBuilder& body) {
+  const Operand norms = parameter_norms(draft.program);
+  for (std::size_t b = 0; b < draft.buckets.size(); ++b) {
+    const Bucket& bucket = draft.buckets[b].bucket;
     Instruction measure;
     measure.op = Op::lamb_norms;
     measure.phase = Phase::backward;
     measure.bucket = static_cast<int>(b);
-    measure.inputs = {bucket.own_gradients, bucket.master, scalar(program_.norm_buffer)};
-    if (plan_.training.scales_loss()) measure.inputs.push_back(scale_state(program_));
+    measure.inputs = {bucket.own_gradients, bucket.master, scalar(draft.program.norm_buffer)};
+    if (draft.plan.training.scales_loss()) measure.inputs.push_back(scale_state(draft.program));
     measure.outputs = states_of(bucket);  // read as well as written
     for (const Operand& state : measure.outputs) measure.inputs.push_back(state);
     measure.outputs.push_back(norms);
     body.emit(std::move(measure));
   }
-  for (const auto& [group, ranks] :
-       {std::pair{GroupKind::tensor, degrees_.tensor}, std::pair{GroupKind::shard, degrees_.shard}})
-    if (ranks > 1)
-      emit_collective(body, InstructionKind::all_reduce, group, norms, norms, When::always, -1);
+  for (const auto& [group, ranks] : {std::pair{GroupKind::tensor, draft.degrees.tensor},
+                                     std::pair{GroupKind::shard, draft.degrees.shard}})
+    if (ranks > 1) emit_collective(draft.plan, body, all_reduce_in(group, norms));
 }
 
 // Of as many arrays as the optimizer wants, each as large as the largest parameter's own part.
-std::int64_t StageLowering::scratch_elements(const Bucket& bucket) const {
+std::int64_t scratch_elements(const StageDraft& draft, const Bucket& bucket) {
   std::int64_t largest = 0;
   for (int index : bucket.parameters)
-    largest = std::max(largest, program_.parameters[at(index)].parameter.shape.elements());
-  return std::min(largest, bucket.shard_elements) * optimizer_scratch_arrays(plan_.training);
+    largest = std::max(largest, draft.program.parameters[at(index)].parameter.shape.elements());
+  return std::min(largest, bucket.shard_elements) * optimizer_scratch_arrays(draft.plan.training);
 }
 
-Operand StageLowering::optimizer_scratch(std::int64_t elements) {
+Operand optimizer_scratch(StageDraft& draft, std::int64_t elements) {
   const TensorType type{Shape{elements}, Dtype::f32};
   const int id =
-      add_buffer("optimizer_scratch", MemoryClass::workspace, Region::task, type.bytes());
+      add_buffer(draft, "optimizer_scratch", MemoryClass::workspace, Region::task, type.bytes());
   return {id, 0, type, GroupKind::none};
+}
+
+void step_bucket(StageDraft& draft, BodyBuilder& body, int b) {
+  const Program& program = draft.program;
+  const Bucket& bucket = draft.buckets[at(b)].bucket;
+  Instruction step;
+  step.kind = InstructionKind::optimizer_step;
+  step.bucket = b;
+  step.inputs = {bucket.own_gradients, scalar(program.norm_buffer)};
+  if (draft.plan.training.scales_loss()) step.inputs.push_back(scale_state(program));
+  if (program.parameter_norms_buffer >= 0) step.inputs.push_back(parameter_norms(program));
+  step.outputs = {bucket.own_weights, bucket.master};
+  for (const Operand& state : states_of(bucket)) step.outputs.push_back(state);
+  const std::int64_t scratch = scratch_elements(draft, bucket);
+  if (scratch > 0) step.outputs.push_back(optimizer_scratch(draft, scratch));
+  body.emit(std::move(step));
+}
+
+// From the owner to the ranks that hold the same.
+void broadcast_bucket(const StageDraft& draft, BodyBuilder& body, int b) {
+  const Bucket& bucket = draft.buckets[at(b)].bucket;
+  const Owner& owner = bucket.owner;
+  const bool alike = owner.tensor >= 0;  // on all tensor ranks: one of them sends to all
+  const GroupKind group = alike ? GroupKind::dp : GroupKind::rdp;
+  const Mesh mesh(draft.degrees, draft.plan.parallelism.placement);
+  const int rank = mesh.rank({draft.program.stage, std::max(0, owner.tensor), owner.rdp});
+  emit_collective(draft.plan, body,
+                  {.kind = InstructionKind::broadcast,
+                   .group = group,
+                   .input = bucket.weights,
+                   .output = bucket.weights,
+                   .bucket = b,
+                   .root = mesh.index_in(group, rank)});
 }
 
 // Each rank updates what it owns; then everybody gets the weights of all. Flat shards are gathered
 // while the next bucket is updated; of whole parameters every owner first updates its own.
-void StageLowering::step_and_share(BodyBuilder& body) {
-  for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    const Bucket& bucket = buckets_[b].bucket;
-    Instruction step;
-    step.kind = InstructionKind::optimizer_step;
-    step.bucket = static_cast<int>(b);
-    step.inputs = {bucket.own_gradients, scalar(program_.norm_buffer)};
-    if (plan_.training.scales_loss()) step.inputs.push_back(scale_state(program_));
-    if (program_.parameter_norms_buffer >= 0) step.inputs.push_back(parameter_norms(program_));
-    step.outputs = {bucket.own_weights, bucket.master};
-    for (const Operand& state : states_of(bucket)) step.outputs.push_back(state);
-    const std::int64_t scratch = scratch_elements(bucket);
-    if (scratch > 0) step.outputs.push_back(optimizer_scratch(scratch));
-    body.emit(std::move(step));
-    if (bucket.sharded && buckets_[b].zero <= 2)
-      emit_collective(body, InstructionKind::all_gather, bucket.shard(), bucket.own_weights,
-                      bucket.weights, When::always, static_cast<int>(b));
+void step_and_share(StageDraft& draft, BodyBuilder& body) {
+  const int buckets = static_cast<int>(draft.buckets.size());
+  for (int b = 0; b < buckets; ++b) {
+    const BucketPlan& planned = draft.buckets[at(b)];
+    const Bucket& bucket = planned.bucket;
+    step_bucket(draft, body, b);
+    if (bucket.sharded && planned.zero <= 2)
+      emit_collective(draft.plan, body,
+                      {.kind = InstructionKind::all_gather,
+                       .group = bucket.shard(),
+                       .input = bucket.own_weights,
+                       .output = bucket.weights,
+                       .bucket = b});
   }
-  const Mesh mesh(degrees_, plan_.parallelism.placement);
-  for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    const Bucket& bucket = buckets_[b].bucket;
-    const Owner& owner = bucket.owner;
-    if (owner.everybody()) continue;
-    const bool alike = owner.tensor >= 0;  // on all tensor ranks: one of them sends to all
-    const GroupKind group = alike ? GroupKind::dp : GroupKind::rdp;
-    emit_collective(body, InstructionKind::broadcast, group, bucket.weights, bucket.weights,
-                    When::always, static_cast<int>(b));
-    body.body().instructions.back().root =
-        mesh.index_in(group, mesh.rank({stage_, std::max(0, owner.tensor), owner.rdp}));
-  }
+  for (int b = 0; b < buckets; ++b)
+    if (!draft.buckets[at(b)].bucket.owner.everybody()) broadcast_bucket(draft, body, b);
 }
 
-void StageLowering::write_end() {
-  program_.bodies[at(end_body())] = {Body::Kind::step_end, -1, {}};
-  BodyBuilder body(program_, end_body());
-  for (std::size_t b = 0; b < buckets_.size(); ++b) finish_reduction(body, static_cast<int>(b));
-  measure_norm(body);
-  if (plan_.training.scales_loss()) update_loss_scale(body);
-  if (plan_.training.optimizer == OptimizerKind::lamb) measure_parameters(body);
-  step_and_share(body);
+}  // namespace
+
+void write_begin(StageDraft& draft) {
+  const Program& program = draft.program;
+  BodyBuilder body(draft.program, 0, Body::Kind::step_begin);
+  Instruction zero;
+  zero.op = Op::zero;
+  zero.outputs = {scalar(program.loss_buffer), scalar(program.norm_buffer)};
+  for (const BucketPlan& planned : draft.buckets) zero.outputs.push_back(planned.bucket.gradients);
+  if (program.parameter_norms_buffer >= 0) zero.outputs.push_back(parameter_norms(program));
+  body.emit(std::move(zero));
+}
+
+void write_end(StageDraft& draft) {
+  const Training& training = draft.plan.training;
+  const int buckets = static_cast<int>(draft.buckets.size());
+  BodyBuilder body(draft.program, draft.end_body(), Body::Kind::step_end);
+  for (int b = 0; b < buckets; ++b) finish_reduction(draft, body, b);
+  for (int b = 0; b < buckets; ++b) sum_squares(draft, body, b);
+  sum_norm_and_loss(draft, body);
+  if (training.scales_loss()) update_loss_scale(draft.program, body);
+  if (training.optimizer == OptimizerKind::lamb) measure_parameters(draft, body);
+  step_and_share(draft, body);
 }
 
 }  // namespace meshwright

@@ -1,18 +1,14 @@
-// Bodies in schedule order, which copy of the saved activations each micro-batch uses, and when
-// those that wait in host memory come back.
-#include <algorithm>
+#include "models/lower/tasks.h"
+
 #include <map>
 #include <set>
 
-#include "models/core/error.h"
-#include "models/lower/stage_lowering.h"
+#include "models/lower/draft.h"
 #include "models/schedule/schedule.h"
 
 namespace meshwright {
 
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 // Hands out the lowest free slot of a chunk.
 class Slots {
@@ -72,7 +68,7 @@ struct Stays {
 
 // What a micro-batch keeps goes out while the next task runs; where it would have to come back
 // before the one after that, it stays.
-Stays stays_of(const std::vector<ScheduledTask>& order, int horizon) {
+Stays stays_of(const StageOrder& order, int horizon) {
   Stays stays;
   stays.loaded_before.assign(order.size(), -1);
   std::map<std::pair<int, int>, int> known;
@@ -94,56 +90,91 @@ Stays stays_of(const std::vector<ScheduledTask>& order, int horizon) {
   return stays;
 }
 
-}  // namespace
-
-bool StageLowering::offloads_tasks(int chunk) const {
-  return !offloads_layers() && !offloaded_[at(chunk)].empty();
+StageOrder order_of(const StageDraft& draft) {
+  const Parallelism& parallelism = draft.plan.parallelism;
+  const PipelineShape shape{parallelism.pipeline, draft.chunks(), draft.program.micro_batches,
+                            parallelism.active_microbatches};
+  return schedule_info(parallelism.schedule).order(shape, draft.program.stage);
 }
 
-void StageLowering::write_tasks() {
-  const int chunks = plan_.parallelism.virtual_stages;
-  const int micro_batches = plan_.micro_batches();
-  const PipelineShape shape{plan_.parallelism.pipeline, chunks, micro_batches,
-                            plan_.parallelism.active_microbatches};
-  const std::vector<ScheduledTask> order =
-      schedule_info(plan_.parallelism.schedule).order(shape, stage_);
-  Stays stays = stays_of(order, plan_.parallelism.horizon());
-  std::vector<Slots> slots(at(chunks));
-  std::vector<Windows> windows(at(chunks));
-  std::vector<int> host_slots(at(chunks), 0), run(program_.bodies.size(), 0);
-  const auto add = [&](int body, const Stay& stay, int slot) {
-    const int before = run[at(body)]++;
-    const bool offloaded = stay.load >= 0 && offloads_tasks(stay.chunk);
-    program_.tasks.push_back({body, stay.chunk, stay.micro_batch, slot, before == 0,
-                              before + 1 == micro_batches, stay.window, offloaded});
-    if (offloaded || offloads_layers()) host_slots[at(stay.chunk)] = slots[at(stay.chunk)].most();
-  };
-  program_.tasks.push_back({0, -1, -1, 0, true, true});
-  for (int i = 0; i < static_cast<int>(order.size()); ++i) {
-    const int loaded = stays.loaded_before[at(i)];
-    if (loaded >= 0 && offloads_tasks(stays.all[at(loaded)].chunk)) {
-      Stay& stay = stays.all[at(loaded)];
-      stay.window = windows[at(stay.chunk)].take(i, stay.backward);
-      add(load_body(stay.chunk), stay, slots[at(stay.chunk)].of(stay.micro_batch));
-    }
-    Stay& stay = stays.all[at(stays.of_task[at(i)])];
-    Slots& of_chunk = slots[at(stay.chunk)];
-    if (order[at(i)].kind == TaskKind::forward) {
-      if (offloads_tasks(stay.chunk))
-        stay.window = windows[at(stay.chunk)].take(i, stay.load >= 0 ? i + 1 : stay.backward);
-      add(forward_body(stay.chunk), stay, of_chunk.take(stay.micro_batch));
-      continue;
-    }
-    const bool splits_off = order[at(i)].kind == TaskKind::weights;
-    const int body = splits_off ? last_body(stay.chunk) : backward_body(stay.chunk);
-    add(body, stay, of_chunk.of(stay.micro_batch));
-    if (body == last_body(stay.chunk)) of_chunk.give_back(stay.micro_batch);
+// Of one chunk: what it hands out to micro-batches.
+struct Copies {
+  bool offloads = false;  // what micro-batches keep goes to host memory
+  Slots slots;
+  Windows windows;
+  int host_slots = 0;
+};
+
+struct Tasks {
+  StageDraft& draft;
+  std::vector<Copies> copies;  // per chunk
+  std::vector<int> runs;       // per body: tasks so far
+};
+
+Tasks no_tasks(StageDraft& draft) {
+  Tasks tasks{draft, std::vector<Copies>(at(draft.chunks())),
+              std::vector<int>(draft.program.bodies.size(), 0)};
+  for (int chunk = 0; chunk < draft.chunks(); ++chunk)
+    tasks.copies[at(chunk)].offloads =
+        offloads_tasks(draft.plan) && !draft.offloads.of_chunk[at(chunk)].empty();
+  return tasks;
+}
+
+void add_task(Tasks& tasks, int body, const Stay& stay, int slot) {
+  Program& program = tasks.draft.program;
+  Copies& copies = tasks.copies[at(stay.chunk)];
+  const int before = tasks.runs[at(body)]++;
+  const bool offloaded = stay.load >= 0 && copies.offloads;
+  program.tasks.push_back({body, stay.chunk, stay.micro_batch, slot, before == 0,
+                           before + 1 == program.micro_batches, stay.window, offloaded});
+  if (offloaded || offloads_layers(tasks.draft.plan)) copies.host_slots = copies.slots.most();
+}
+
+// Before pipeline task `now`.
+void add_load(Tasks& tasks, Stay& stay, int now) {
+  Copies& copies = tasks.copies[at(stay.chunk)];
+  if (!copies.offloads) return;
+  stay.window = copies.windows.take(now, stay.backward);
+  add_task(tasks, tasks.draft.load_body(stay.chunk), stay, copies.slots.of(stay.micro_batch));
+}
+
+void add_forward(Tasks& tasks, Stay& stay, int now) {
+  Copies& copies = tasks.copies[at(stay.chunk)];
+  if (copies.offloads)
+    stay.window = copies.windows.take(now, stay.load >= 0 ? now + 1 : stay.backward);
+  add_task(tasks, tasks.draft.forward_body(stay.chunk), stay, copies.slots.take(stay.micro_batch));
+}
+
+void add_backward(Tasks& tasks, const Stay& stay, TaskKind kind) {
+  const StageDraft& draft = tasks.draft;
+  Slots& slots = tasks.copies[at(stay.chunk)].slots;
+  const int last = draft.last_body(stay.chunk);
+  const int body = kind == TaskKind::weights ? last : draft.backward_body(stay.chunk);
+  add_task(tasks, body, stay, slots.of(stay.micro_batch));
+  if (body == last) slots.give_back(stay.micro_batch);
+}
+
+}  // namespace
+
+void write_tasks(StageDraft& draft) {
+  const StageOrder order = order_of(draft);
+  Stays stays = stays_of(order, draft.plan.parallelism.horizon());
+  Tasks tasks = no_tasks(draft);
+  draft.program.tasks.push_back({0, -1, -1, 0, true, true});
+  for (int now = 0; now < static_cast<int>(order.size()); ++now) {
+    const int loaded = stays.loaded_before[at(now)];
+    if (loaded >= 0) add_load(tasks, stays.all[at(loaded)], now);
+    Stay& stay = stays.all[at(stays.of_task[at(now)])];
+    if (order[at(now)].kind == TaskKind::forward)
+      add_forward(tasks, stay, now);
+    else
+      add_backward(tasks, stay, order[at(now)].kind);
   }
-  program_.tasks.push_back({end_body(), -1, -1, 0, true, true});
-  for (int chunk = 0; chunk < chunks; ++chunk) {
-    program_.memory.slots.push_back({0, 0, slots[at(chunk)].most()});
-    program_.memory.windows.push_back({0, 0, windows[at(chunk)].most()});
-    program_.memory.host.push_back({0, 0, host_slots[at(chunk)]});
+  draft.program.tasks.push_back({draft.end_body(), -1, -1, 0, true, true});
+  for (const Copies& copies : tasks.copies) {
+    draft.program.memory.slots.push_back({0, 0, copies.slots.most()});
+    draft.program.memory.windows.push_back({0, 0, copies.windows.most()});
+    draft.program.memory.host.push_back({0, 0, copies.host_slots});
   }
 }
 

@@ -1,0 +1,107 @@
+#include "models/lower/bucket_buffers.h"
+
+#include <algorithm>
+
+#include "models/lower/draft.h"
+#include "models/lower/memory.h"
+
+namespace meshwright {
+
+namespace {
+
+TensorType flat(std::int64_t elements, Dtype dtype) { return {Shape{elements}, dtype}; }
+
+// An owner alone has optimizer states and snapshots of what it owns.
+Operand place(StageDraft& draft, const Bucket& bucket, std::string_view name, MemoryClass cls,
+              const TensorType& type) {
+  const bool states = cls == MemoryClass::optimizer || cls == MemoryClass::snapshot;
+  const bool owned = states && !bucket.owner.everybody();
+  const bool on_host = cls == MemoryClass::snapshot && draft.plan.snapshot_on_host;
+  const Region region = on_host ? Region::host : owned ? Region::owned : Region::persistent;
+  const int id = add_buffer(draft, name, cls, region, type.bytes());
+  if (owned) draft.buffer(id).owner = bucket.owner;
+  return {id, 0, type, GroupKind::none};
+}
+
+// Of weights or gradients, of which there is all of the bucket or, where they are cut, that part
+// alone.
+Operand own_part(const Bucket& bucket, const Operand& placed, bool is_cut) {
+  Operand part = placed;
+  part.type = flat(bucket.shard_elements, placed.type.dtype);
+  if (bucket.sharded && !is_cut) part.part_of = bucket.shard();
+  return part;
+}
+
+void place_weights_and_gradients(StageDraft& draft, BucketPlan& planned) {
+  Bucket& bucket = planned.bucket;
+  const bool weights_cut = planned.zero == 3, gradients_cut = planned.zero >= 2;
+  const Dtype storage = storage_of(draft.plan.training.precision);
+  const Dtype sums = draft.plan.training.gradient_reduce;
+  bucket.weights = place(draft, bucket, "weights", MemoryClass::parameters,
+                         flat(weights_cut ? bucket.shard_elements : bucket.elements, storage));
+  bucket.gradients = place(draft, bucket, "gradients", MemoryClass::gradients,
+                           flat(gradients_cut ? bucket.shard_elements : bucket.elements, sums));
+  bucket.own_weights = own_part(bucket, bucket.weights, weights_cut);
+  bucket.own_gradients = own_part(bucket, bucket.gradients, gradients_cut);
+}
+
+void place_states(StageDraft& draft, Bucket& bucket) {
+  const auto state = [&](std::string_view name) {
+    return place(draft, bucket, name, MemoryClass::optimizer,
+                 flat(bucket.shard_elements, Dtype::f32));
+  };
+  const bool weights_do = storage_of(draft.plan.training.precision) == Dtype::f32;
+  bucket.master = weights_do ? bucket.own_weights : state("master");
+  bucket.first_moment = state("first_moment");
+  if (draft.plan.training.optimizer != OptimizerKind::sgd)
+    bucket.second_moment = state("second_moment");
+}
+
+// Elements of the own part that one rank saves: a share of it among the ranks that have the same;
+// 0 where all of the bucket is saved by another stage.
+std::int64_t snapshot_slice(const StageDraft& draft, const Bucket& bucket) {
+  const bool saved_elsewhere = std::ranges::all_of(bucket.parameters, [&](int index) {
+    return draft.program.parameters[at(index)].copy_of_tied;
+  });
+  if (saved_elsewhere) return 0;
+  if (!bucket.owner.everybody()) return bucket.shard_elements;
+  const std::int64_t replicas = replicas_of(draft.degrees, bucket);
+  return (bucket.shard_elements + replicas - 1) / replicas;
+}
+
+void place_snapshot(StageDraft& draft, Bucket& bucket) {
+  const std::int64_t slice = snapshot_slice(draft, bucket);
+  if (slice == 0) return;
+  bucket.snapshot = place(draft, bucket, "snapshot", MemoryClass::snapshot,
+                          flat(slice * bucket.states(), Dtype::f32));
+}
+
+void place_scalars(StageDraft& draft) {
+  const auto add = [&](std::string_view name, MemoryClass cls, std::int64_t bytes) {
+    return add_buffer(draft, name, cls, Region::persistent, bytes);
+  };
+  Program& program = draft.program;
+  program.norm_buffer = add("squared_norm", MemoryClass::workspace, 8);
+  program.loss_buffer = add("loss_sum", MemoryClass::workspace, 8);
+  if (draft.plan.training.scales_loss()) {
+    program.loss_scale_buffer = add("loss_scale", MemoryClass::workspace, 4);
+    program.loss_scale_state_buffer = add("loss_scale_state", MemoryClass::workspace,
+                                          std::int64_t{8} * Program::loss_scale_state);
+  }
+  if (draft.plan.training.optimizer == OptimizerKind::lamb)
+    program.parameter_norms_buffer = add("parameter_norms", MemoryClass::optimizer,
+                                         static_cast<std::int64_t>(16 * program.parameters.size()));
+}
+
+}  // namespace
+
+void place_buckets(StageDraft& draft) {
+  for (BucketPlan& planned : draft.buckets) {
+    place_weights_and_gradients(draft, planned);
+    place_states(draft, planned.bucket);
+    if (draft.plan.snapshot) place_snapshot(draft, planned.bucket);
+  }
+  place_scalars(draft);
+}
+
+}  // namespace meshwright

@@ -1,0 +1,55 @@
+// One stage while it is lowered: what is known of it, and what has been written so far. lower.cpp
+// lists the steps that write it.
+#pragma once
+
+#include <vector>
+
+#include "models/lower/boundaries.h"
+#include "models/lower/buckets.h"
+#include "models/lower/offload.h"
+#include "models/lower/sharded_units.h"
+#include "models/plan/plan.h"
+#include "models/plan/program.h"
+
+namespace meshwright {
+
+inline std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+// Where each activation lies on the virtual stage that makes it and on the next one; an input, on
+// the stage that loads it. As long as the graph, so all stages share one: each reads what it has
+// written itself.
+struct TensorPlaces {
+  std::vector<Operand> own, received;
+};
+
+struct StageDraft {
+  const Graph& graph;
+  const Plan& plan;
+  const Boundaries& boundaries;
+  TensorPlaces& places;
+  Degrees degrees;
+  int zero_stage = 0;  // 0 as well where the shard group is one rank
+  bool splits_backwards = false;
+  Program program;  // its buckets come last: until then they are in `buckets`
+  std::vector<BucketPlan> buckets;
+  std::vector<int> member_of;  // graph parameter -> program parameter, -1
+  ShardedUnits units;
+  Offloads offloads;
+
+  int chunks() const { return program.layout.chunks; }
+  int virtual_stage(int chunk) const { return program.layout.virtual_stage(program.stage, chunk); }
+  int chunk_of(int virtual_stage) const { return program.layout.chunk_of(virtual_stage); }
+  Buffer& buffer(int id) { return program.memory.buffers[at(id)]; }
+
+  // Numbers of bodies: the step's begin; forward, backward and, where backwards are split, weights
+  // of every chunk; the step's end; where micro-batches' activations are offloaded, a load of every
+  // chunk.
+  int bodies_per_chunk() const { return splits_backwards ? 3 : 2; }
+  int forward_body(int chunk) const { return 1 + bodies_per_chunk() * chunk; }
+  int backward_body(int chunk) const { return forward_body(chunk) + 1; }
+  int last_body(int chunk) const { return forward_body(chunk) + bodies_per_chunk() - 1; }
+  int end_body() const { return forward_body(chunks()); }
+  int load_body(int chunk) const { return end_body() + 1 + chunk; }
+};
+
+}  // namespace meshwright

@@ -1,0 +1,20 @@
+// Buffers of a stage and their places in its arena.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "models/plan/memory_plan.h"
+
+namespace meshwright {
+
+struct StageDraft;
+
+// Its number. `chunk`: of what lies in a slot, a window or the host's memory.
+int add_buffer(StageDraft& draft, std::string_view name, MemoryClass cls, Region region,
+               std::int64_t bytes, int chunk = -1);
+
+// Gives every buffer its offset, and the regions their sizes.
+void lay_out_memory(StageDraft& draft);
+
+}  // namespace meshwright

@@ -1,0 +1,39 @@
+// ZeRO 2 and 3: weights are gathered unit by unit before use (3), gradients reduce-scattered bucket
+// by bucket as they are ready. While one unit computes, the next ones are gathered, as many as the
+// cap on live parameters allows (in backward one), and the one before is reduced.
+#pragma once
+
+#include <vector>
+
+#include "models/lower/body_builder.h"
+#include "models/lower/unit_buffers.h"
+
+namespace meshwright {
+
+struct StageDraft;
+
+struct ShardedUnits {
+  UnitBuffers weights;    // ZeRO 3: gathered
+  UnitBuffers gradients;  // before they are reduced
+  // Per chunk, of its backward body: instructions that reuse a buffer of an earlier task, and the
+  // last reduction (-1: none).
+  std::vector<std::vector<int>> first_zeros;
+  std::vector<int> last_reduction;
+};
+
+// All of these do nothing below ZeRO 2.
+void place_unit_buffers(StageDraft& draft);
+// Before the nodes of the unit at `position` of a body's `units`.
+void enter_unit(StageDraft& draft, BodyBuilder& body, const std::vector<int>& units,
+                std::size_t position);
+// What several units share, at the end of a backward body.
+void reduce_shared_unit(StageDraft& draft, BodyBuilder& body);
+// The first units of a backward task reuse buffers that the task before may still be reducing from.
+void wait_for_earlier_reductions(StageDraft& draft);
+
+// Of a bucket whose gradients are ready.
+void reduce_unit_bucket(StageDraft& draft, BodyBuilder& body, int bucket);
+// Makes the instruction wait for what all chunks' latest backward tasks reduce unit by unit.
+void wait_for_unit_reductions(const StageDraft& draft, Instruction& instruction);
+
+}  // namespace meshwright
