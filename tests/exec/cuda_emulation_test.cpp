@@ -220,6 +220,7 @@ TEST_CASE("a captured graph is run again and again", "[exec][cuda]") {
   cuda::check(cudaStreamBeginCapture(origin, cudaStreamCaptureModeGlobal), "begin");
   CHECK(cudaStreamSynchronize(origin) == cudaErrorStreamCaptureUnsupported);
   CHECK(cudaStreamEndCapture(origin, &graph) == cudaErrorStreamCaptureInvalidated);
+  cudaGetLastError();  // which the next kernel's start would report
   cudaGraphExecDestroy(exec);
   cudaEventDestroy(fork);
   cudaEventDestroy(join);
