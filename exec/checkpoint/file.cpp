@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "exec/checkpoint/open_file.h"
+#include "exec/core/open_file.h"
 #include "models/core/error.h"
 
 namespace meshwright {

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "exec/checkpoint/crc32c.h"
 #include "exec/checkpoint/file.h"
+#include "exec/core/crc32c.h"
 #include "models/core/error.h"
 #include "models/core/fields.h"
 

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "exec/checkpoint/crc32c.h"
+#include "exec/core/crc32c.h"
 #include "models/core/error.h"
 #include "models/core/fields.h"
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <type_traits>
 
-#include "exec/backends/cpu/half.h"
+#include "exec/core/half.h"
 #include "models/core/dtype.h"
 #include "models/core/error.h"
 

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "exec/comm/communicator.h"
-#include "exec/comm/stream_source.h"
+#include "exec/core/stream_source.h"
 
 namespace meshwright {
 

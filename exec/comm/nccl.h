@@ -27,7 +27,7 @@
 #include <vector>
 
 #include "exec/comm/communicator.h"
-#include "exec/comm/stream_source.h"
+#include "exec/core/stream_source.h"
 
 namespace meshwright {
 

@@ -7,7 +7,7 @@
 #include "exec/comm/communicator.h"
 #include "exec/comm/nccl_link.h"
 #include "exec/comm/nccl_watch.h"
-#include "exec/comm/stream_source.h"
+#include "exec/core/stream_source.h"
 
 namespace meshwright {
 

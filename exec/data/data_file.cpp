@@ -7,7 +7,7 @@
 #include <cstring>
 #include <utility>
 
-#include "exec/checkpoint/open_file.h"
+#include "exec/core/open_file.h"
 #include "models/core/error.h"
 
 namespace meshwright {

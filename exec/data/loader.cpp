@@ -5,7 +5,7 @@
 #include <set>
 #include <utility>
 
-#include "exec/runtime/philox.h"
+#include "exec/core/philox.h"
 #include "models/core/error.h"
 
 namespace meshwright {

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "exec/checkpoint/crc32c.h"
+#include "exec/core/crc32c.h"
 
 namespace meshwright {
 

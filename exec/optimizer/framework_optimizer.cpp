@@ -3,7 +3,7 @@
 #include <array>
 #include <cmath>
 
-#include "exec/backends/cpu/half.h"
+#include "exec/core/half.h"
 #include "exec/optimizer/factors.h"
 #include "models/core/error.h"
 #include "models/plan/optimizer_scratch.h"
@@ -38,8 +38,8 @@ OneParameter parameter_of(const OptimizerSegment& segment, const OptimizerState&
 
 // x = f(x).
 template <typename Function>
-void pass(cpu::ThreadPool& pool, std::int64_t count, float* x, Function f) {
-  cpu::parallel_for(pool, count, grain, [=](std::int64_t begin, std::int64_t end) {
+void pass(ThreadPool& pool, std::int64_t count, float* x, Function f) {
+  parallel_for(pool, count, grain, [=](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
     for (std::int64_t i = begin; i < end; ++i) x[i] = f(x[i]);
   });
@@ -47,8 +47,8 @@ void pass(cpu::ThreadPool& pool, std::int64_t count, float* x, Function f) {
 
 // x = f(x, y).
 template <typename Function>
-void pass(cpu::ThreadPool& pool, std::int64_t count, float* x, const float* y, Function f) {
-  cpu::parallel_for(pool, count, grain, [=](std::int64_t begin, std::int64_t end) {
+void pass(ThreadPool& pool, std::int64_t count, float* x, const float* y, Function f) {
+  parallel_for(pool, count, grain, [=](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
     for (std::int64_t i = begin; i < end; ++i) x[i] = f(x[i], y[i]);
   });
@@ -56,10 +56,10 @@ void pass(cpu::ThreadPool& pool, std::int64_t count, float* x, const float* y, F
 
 // x = f(x, g) with the parameter's gradients, of whatever type, in fp32.
 template <typename Function>
-void pass_with_gradient(cpu::ThreadPool& pool, const OneParameter& p, float* x, Function f) {
+void pass_with_gradient(ThreadPool& pool, const OneParameter& p, float* x, Function f) {
   if (p.gradient_type == Dtype::f32)
     return pass(pool, p.count, x, reinterpret_cast<const float*>(p.gradients), f);
-  cpu::parallel_for(pool, p.count, grain, [=](std::int64_t begin, std::int64_t end) {
+  parallel_for(pool, p.count, grain, [=](std::int64_t begin, std::int64_t end) {
     constexpr std::int64_t tile = 4096;
     alignas(64) std::array<float, tile> wide;
     for (std::int64_t at = begin; at < end; at += tile) {
@@ -75,7 +75,7 @@ void pass_with_gradient(cpu::ThreadPool& pool, const OneParameter& p, float* x, 
 // The moments, the denominator and the update, with gradients that `with_gradient(x, f)` passes
 // over: x = f(x, g).
 template <typename WithGradient>
-void adam(cpu::ThreadPool& pool, const Factors& c, const OneParameter& p, float* denominator,
+void adam(ThreadPool& pool, const Factors& c, const OneParameter& p, float* denominator,
           const WithGradient& with_gradient) {
   with_gradient(p.first, [=](float m, float g) { return c.beta1 * m + c.one_minus_beta1 * g; });
   pass(pool, p.count, p.second, [=](float v) { return c.beta2 * v; });
@@ -85,14 +85,14 @@ void adam(cpu::ThreadPool& pool, const Factors& c, const OneParameter& p, float*
   pass(pool, p.count, denominator, [=](float d) { return d + c.epsilon; });
   float* weights = p.weights;
   const float* first = p.first;
-  cpu::parallel_for(pool, p.count, grain, [=](std::int64_t begin, std::int64_t end) {
+  parallel_for(pool, p.count, grain, [=](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
     for (std::int64_t i = begin; i < end; ++i)
       weights[i] -= c.step_size * first[i] / denominator[i];
   });
 }
 
-void adamw(cpu::ThreadPool& pool, const Factors& c, const OneParameter& p, float* scratch) {
+void adamw(ThreadPool& pool, const Factors& c, const OneParameter& p, float* scratch) {
   if (p.decay != 0)
     pass(pool, p.count, p.weights,
          [shrink = 1 - c.learning_rate * p.decay](float w) { return w * shrink; });
@@ -102,14 +102,14 @@ void adamw(cpu::ThreadPool& pool, const Factors& c, const OneParameter& p, float
 }
 
 // The decay is part of the gradient: their sum is a tensor of its own.
-void adam_with_decay(cpu::ThreadPool& pool, const Factors& c, const OneParameter& p, float* scratch,
+void adam_with_decay(ThreadPool& pool, const Factors& c, const OneParameter& p, float* scratch,
                      float* sum) {
   pass(pool, p.count, sum, p.weights, [=](float, float w) { return p.decay * w; });
   pass_with_gradient(pool, p, sum, [=](float decay, float g) { return g * c.gradient + decay; });
   adam(pool, c, p, scratch, [&](float* x, auto f) { pass(pool, p.count, x, sum, f); });
 }
 
-void sgd(cpu::ThreadPool& pool, const Factors& c, const OneParameter& p) {
+void sgd(ThreadPool& pool, const Factors& c, const OneParameter& p) {
   pass(pool, p.count, p.first, [=](float m) { return c.momentum * m; });
   pass_with_gradient(pool, p, p.first, [=](float m, float g) { return m + g * c.gradient; });
   if (p.decay != 0)
@@ -118,10 +118,10 @@ void sgd(cpu::ThreadPool& pool, const Factors& c, const OneParameter& p) {
        [=](float w, float m) { return w - c.learning_rate * m; });
 }
 
-void copy_to_working(cpu::ThreadPool& pool, const OptimizerSegment& segment,
+void copy_to_working(ThreadPool& pool, const OptimizerSegment& segment,
                      const OptimizerState& state) {
   auto* to = static_cast<std::byte*>(state.working);
-  cpu::parallel_for(pool, segment.count, grain, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(pool, segment.count, grain, [&](std::int64_t begin, std::int64_t end) {
     const std::int64_t at = segment.begin + begin;
     narrow(state.weights + at, state.working_type, end - begin,
            to + at * bytes_of(state.working_type));
@@ -132,7 +132,7 @@ void copy_to_working(cpu::ThreadPool& pool, const OptimizerSegment& segment,
 
 void framework_optimizer_step(const Training& training, const OptimizerScalars& scalars,
                               std::span<const OptimizerSegment> segments,
-                              const OptimizerState& state, cpu::ThreadPool& pool) {
+                              const OptimizerState& state, ThreadPool& pool) {
   if (training.optimizer == OptimizerKind::lamb)
     return optimizer_step(training, scalars, segments, state, pool);
   const Factors factors = factors_of(training, scalars);

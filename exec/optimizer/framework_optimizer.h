@@ -11,6 +11,6 @@ namespace meshwright {
 // optimizer_scratch_arrays() parts as large as the largest segment. LAMB has its one kernel.
 void framework_optimizer_step(const Training& training, const OptimizerScalars& scalars,
                               std::span<const OptimizerSegment> segments,
-                              const OptimizerState& state, cpu::ThreadPool& pool);
+                              const OptimizerState& state, ThreadPool& pool);
 
 }  // namespace meshwright

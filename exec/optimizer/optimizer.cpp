@@ -3,7 +3,7 @@
 #include <array>
 #include <cmath>
 
-#include "exec/backends/cpu/half.h"
+#include "exec/core/half.h"
 #include "exec/optimizer/factors.h"
 #include "models/core/error.h"
 
@@ -142,7 +142,7 @@ Elements elements_of(const OptimizerSegment& segment, const Factors& factors) {
 
 void optimizer_step(const Training& training, const OptimizerScalars& scalars,
                     std::span<const OptimizerSegment> segments, const OptimizerState& state,
-                    cpu::ThreadPool& pool) {
+                    ThreadPool& pool) {
   const Rule rule = rule_of(training.optimizer);
   const Factors factors = factors_of(training, scalars);
   auto* working = static_cast<std::byte*>(state.working);
@@ -150,7 +150,7 @@ void optimizer_step(const Training& training, const OptimizerScalars& scalars,
   for (const OptimizerSegment& segment : segments) {
     Elements elements = elements_of(segment, factors);
     elements.trust = trust_of(segment);
-    cpu::parallel_for(pool, segment.count, grain, [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(pool, segment.count, grain, [&](std::int64_t begin, std::int64_t end) {
       for_each_tile(state, elements, segment.begin + begin, segment.begin + end,
                     [&](const Elements& tile, std::int64_t at) {
                       rule(factors, tile);
@@ -164,14 +164,14 @@ void optimizer_step(const Training& training, const OptimizerScalars& scalars,
 
 void lamb_norms(const Training& training, const OptimizerScalars& scalars,
                 std::span<const OptimizerSegment> segments, const OptimizerState& state,
-                cpu::ThreadPool& pool) {
+                ThreadPool& pool) {
   const Factors factors = factors_of(training, scalars);
   constexpr std::int64_t pieces = 256;
   for (const OptimizerSegment& segment : segments) {
     std::array<SquaredNorms, pieces> partial{};
     const std::int64_t grain = (segment.count + pieces - 1) / pieces;
     const Elements elements = elements_of(segment, factors);
-    cpu::parallel_for(pool, segment.count, grain, [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(pool, segment.count, grain, [&](std::int64_t begin, std::int64_t end) {
       SquaredNorms& sum = partial[static_cast<std::size_t>(begin / grain)];
       for_each_tile(state, elements, segment.begin + begin, segment.begin + end,
                     [&](const Elements& tile, std::int64_t) {

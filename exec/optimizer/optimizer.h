@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <span>
 
-#include "exec/backends/cpu/thread_pool.h"
+#include "exec/core/thread_pool.h"
 #include "models/plan/plan.h"
 
 namespace meshwright {
@@ -43,12 +43,12 @@ struct OptimizerScalars {
 // lamb's norms), so the number of threads does not change it.
 void optimizer_step(const Training& training, const OptimizerScalars& scalars,
                     std::span<const OptimizerSegment> segments, const OptimizerState& state,
-                    cpu::ThreadPool& pool);
+                    ThreadPool& pool);
 
 // lamb: brings the moments up to date and adds to the norms. Then the norms of the parts of a
 // parameter are summed, and optimizer_step finds the sums.
 void lamb_norms(const Training& training, const OptimizerScalars& scalars,
                 std::span<const OptimizerSegment> segments, const OptimizerState& state,
-                cpu::ThreadPool& pool);
+                ThreadPool& pool);
 
 }  // namespace meshwright

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "exec/runtime/philox.h"
+#include "exec/core/philox.h"
 #include "models/graph/experts.h"
 
 namespace meshwright {

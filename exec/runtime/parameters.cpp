@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "exec/backends/cpu/half.h"
+#include "exec/core/half.h"
+#include "exec/core/sha256.h"
 #include "exec/runtime/host_view.h"
 #include "exec/runtime/initial.h"
-#include "exec/runtime/sha256.h"
 #include "models/core/error.h"
 
 namespace meshwright {
@@ -57,7 +57,7 @@ const StageParameter& Parameters::member(const Entry& entry) const {
 // The 16-bit working copy, which may be more than this rank's masters. values_of(begin, count,
 // values) writes local elements of the parameter.
 template <typename ValuesOf>
-void Parameters::copy_rounded(const StageParameter& member, cpu::ThreadPool& pool,
+void Parameters::copy_rounded(const StageParameter& member, ThreadPool& pool,
                               const ValuesOf& values_of) const {
   const Dtype dtype = stages_[static_cast<std::size_t>(own_.pipeline)]
                           .buckets[static_cast<std::size_t>(member.bucket)]
@@ -67,21 +67,21 @@ void Parameters::copy_rounded(const StageParameter& member, cpu::ThreadPool& poo
   HostView<std::byte> bytes(memory_.backend(), static_cast<std::byte*>(copy.data),
                             copy.count * bytes_of(dtype));
   constexpr std::int64_t grain = 1 << 16;
-  cpu::parallel_for(pool, copy.count, grain, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(pool, copy.count, grain, [&](std::int64_t begin, std::int64_t end) {
     std::vector<float> values(static_cast<std::size_t>(end - begin));
     values_of(copy.begin + begin, end - begin, values.data());
     narrow(values.data(), dtype, end - begin, bytes.data() + begin * bytes_of(dtype));
   });
 }
 
-void Parameters::initialise(std::uint64_t seed, int layers, cpu::ThreadPool& pool) {
+void Parameters::initialise(std::uint64_t seed, int layers, ThreadPool& pool) {
   constexpr std::int64_t grain = 1 << 20;
   for (const StageParameter& each : stages_[static_cast<std::size_t>(own_.pipeline)].parameters) {
     const InitialOptions options{seed, layers, part_of(each.parameter, mesh_, own_)};
     const HeldWeights held = memory_.weights(each);
     {
       HostView<float> values(memory_.backend(), held.data, held.count);
-      cpu::parallel_for(pool, held.count, grain, [&](std::int64_t begin, std::int64_t end) {
+      parallel_for(pool, held.count, grain, [&](std::int64_t begin, std::int64_t end) {
         fill_initial(each.parameter, options, held.begin + begin, end - begin,
                      values.data() + begin);
       });
@@ -111,7 +111,7 @@ void Parameters::set(std::string_view name, std::span<const float> values) {
     };
     const HeldWeights held = memory_.weights(each);
     part(held.begin, held.count, HostView<float>(memory_.backend(), held.data, held.count).data());
-    cpu::ThreadPool alone(1);
+    ThreadPool alone(1);
     copy_rounded(each, alone, part);
   }
 }

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "exec/backends/cpu/thread_pool.h"
 #include "exec/comm/communicator.h"
+#include "exec/core/thread_pool.h"
 #include "exec/runtime/arena.h"
 #include "exec/runtime/parameter_runs.h"
 #include "models/plan/plan.h"
@@ -21,7 +21,7 @@ class Parameters {
   Parameters(const std::vector<Program>& stages, const Mesh& mesh, Communicator& everybody,
              const Arena& memory);
 
-  void initialise(std::uint64_t seed, int layers, cpu::ThreadPool& pool);
+  void initialise(std::uint64_t seed, int layers, ThreadPool& pool);
 
   // Every rank calls it. Rank 0 gets each parameter once, in order of names, unsplit and unpadded;
   // the span is valid during the call.
@@ -41,7 +41,7 @@ class Parameters {
   };
   const StageParameter& member(const Entry& entry) const;
   template <typename ValuesOf>
-  void copy_rounded(const StageParameter& member, cpu::ThreadPool& pool,
+  void copy_rounded(const StageParameter& member, ThreadPool& pool,
                     const ValuesOf& values_of) const;
   std::vector<int> holders(const Entry& entry, PartOfCut part) const;
   void send_part(const Entry& entry, PartOfCut part) const;

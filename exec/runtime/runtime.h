@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "exec/backends/backend.h"
-#include "exec/backends/cpu/thread_pool.h"
 #include "exec/comm/communicator.h"
+#include "exec/core/thread_pool.h"
 #include "exec/data/loader.h"
 #include "exec/optimizer/loss_scale.h"
 #include "exec/optimizer/optimizer.h"
@@ -164,7 +164,7 @@ class Runtime {
   std::unique_ptr<Communicator> everybody_;  // on host memory
   std::map<GroupKind, std::unique_ptr<Communicator>> groups_;
   std::unique_ptr<Parameters> parameters_;
-  cpu::ThreadPool pool_;
+  ThreadPool pool_;
   std::unique_ptr<Updater> updater_;
   std::vector<std::vector<Segment>> segments_;  // by bucket
   int channels_ = 1;

@@ -1,7 +1,7 @@
 // The step's end on one rank: the loss scale, and the optimizer on this rank's own parts.
 #include <cmath>
 
-#include "exec/backends/cpu/half.h"
+#include "exec/core/half.h"
 #include "exec/runtime/host_view.h"
 #include "exec/runtime/runtime.h"
 #include "models/core/error.h"

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "exec/backends/cpu/half.h"
+#include "exec/core/half.h"
 #include "tests/cuda_emulation/lock.h"
 
 namespace emulated {

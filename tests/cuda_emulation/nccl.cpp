@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "exec/backends/cpu/half.h"
+#include "exec/core/half.h"
 #include "tests/cuda_emulation/emulated.h"
 
 namespace {

@@ -4,12 +4,12 @@
 
 #include <filesystem>
 
-#include "exec/checkpoint/crc32c.h"
 #include "exec/checkpoint/file.h"
 #include "exec/checkpoint/folder.h"
 #include "exec/checkpoint/load.h"
 #include "exec/checkpoint/manifest.h"
 #include "exec/checkpoint/shard_file.h"
+#include "exec/core/crc32c.h"
 #include "models/core/error.h"
 #include "tests/catch.h"
 #include "tests/message_of.h"

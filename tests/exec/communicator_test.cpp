@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "exec/backends/cpu/half.h"
 #include "exec/comm/two_levels.h"
+#include "exec/core/half.h"
 #include "tests/catch.h"
 #include "tests/exec/worlds.h"
 

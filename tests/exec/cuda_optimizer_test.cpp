@@ -5,7 +5,7 @@
 #include <cstring>
 #include <limits>
 
-#include "exec/backends/cpu/half.h"
+#include "exec/core/half.h"
 #include "exec/optimizer/learning_rate.h"
 #include "tests/catch.h"
 #include "tests/exec/device_array.h"
@@ -50,7 +50,7 @@ struct Elements {
 
 void step_on_cpu(const Training& training, const OptimizerScalars& scalars,
                  const std::vector<OptimizerSegment>& segments, Elements& b) {
-  cpu::ThreadPool pool(1);
+  ThreadPool pool(1);
   OptimizerState state{b.weights.data(), b.gradients.data(), b.first.data(), b.second.data()};
   if (b.gradient_type != Dtype::f32) state.gradients = b.narrow_gradients.data();
   state.gradient_type = b.gradient_type;

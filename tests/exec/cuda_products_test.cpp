@@ -8,8 +8,8 @@
 #include <random>
 #include <stdexcept>
 
-#include "exec/backends/cpu/half.h"
 #include "exec/backends/cuda/check.h"
+#include "exec/core/half.h"
 #include "models/core/error.h"
 #include "tests/catch.h"
 #include "tests/exec/tested_device.h"

@@ -2,8 +2,8 @@
 
 #include <cstring>
 
-#include "exec/backends/cpu/half.h"
 #include "exec/backends/cuda/check.h"
+#include "exec/core/half.h"
 
 using namespace meshwright;
 

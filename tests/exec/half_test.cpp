@@ -1,6 +1,6 @@
 // 16-bit numbers: conversion against the definition of the formats, and kernels on 16-bit operands
 // against the fp32 kernels.
-#include "exec/backends/cpu/half.h"
+#include "exec/core/half.h"
 
 #include <bit>
 #include <cmath>

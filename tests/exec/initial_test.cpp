@@ -3,10 +3,10 @@
 #include <string>
 #include <vector>
 
+#include "exec/core/philox.h"
+#include "exec/core/sha256.h"
 #include "exec/runtime/initial.h"
 #include "exec/runtime/parameter_runs.h"
-#include "exec/runtime/philox.h"
-#include "exec/runtime/sha256.h"
 #include "tests/catch.h"
 
 using namespace meshwright;

@@ -14,9 +14,9 @@
 #include <string>
 #include <vector>
 
-#include "exec/backends/cpu/half.h"
 #include "exec/backends/cuda/check.h"
 #include "exec/comm/device_self.h"
+#include "exec/core/half.h"
 #include "tests/catch.h"
 #include "tests/exec/device_memory.h"
 #include "tests/exec/worlds.h"

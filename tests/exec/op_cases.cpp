@@ -4,7 +4,7 @@
 #include <limits>
 #include <random>
 
-#include "exec/backends/cpu/half.h"
+#include "exec/core/half.h"
 #include "models/graph/widen.h"
 
 namespace meshwright {

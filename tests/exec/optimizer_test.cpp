@@ -5,7 +5,7 @@
 #include <tuple>
 #include <vector>
 
-#include "exec/backends/cpu/half.h"
+#include "exec/core/half.h"
 #include "exec/optimizer/framework_optimizer.h"
 #include "exec/optimizer/learning_rate.h"
 #include "exec/optimizer/loss_scale.h"
@@ -59,7 +59,7 @@ TEST_CASE("optimizers follow their published rules, in one kernel and in a frame
       std::vector<Element> expected;
       for (std::size_t i = 0; i < n; ++i)
         expected.push_back({weights[i] = float(std::sin(double(i)))});
-      cpu::ThreadPool pool(threads);
+      ThreadPool pool(threads);
       for (int step = 1; step <= 5; ++step) {
         const OptimizerScalars scalars{step, 0.01 / step, 0.5};
         for (std::size_t i = 0; i < n; ++i) gradients[i] = float(std::cos(double(i) * step));
@@ -89,7 +89,7 @@ TEST_CASE("lamb scales Adam's update by the norms of the whole parameter", "[exe
       second(n + zeros, 0.0f);
   std::vector<Element> expected(n + zeros, Element{0});
   for (std::size_t i = 0; i < n; ++i) expected[i].weight = weights[i] = float(std::sin(double(i)));
-  cpu::ThreadPool pool(2);
+  ThreadPool pool(2);
   const OptimizerState state{weights.data(), gradients.data(), first.data(), second.data()};
   for (int step = 1; step <= 4; ++step) {
     const OptimizerScalars scalars{step, 0.01, 0.5};
@@ -132,7 +132,7 @@ TEST_CASE("a second holder of the same elements adds nothing to lamb's norms",
   training.optimizer = OptimizerKind::lamb;
   float weight = 3, gradient = 1, first = 0, second = 0;
   double norms[2] = {5, 7};
-  cpu::ThreadPool pool(1);
+  ThreadPool pool(1);
   const OptimizerSegment segment{0, 1, true, norms, false};
   lamb_norms(training, {}, {&segment, 1}, {&weight, &gradient, &first, &second}, pool);
   CHECK(norms[0] == 5);
@@ -145,7 +145,7 @@ TEST_CASE("lamb leaves a parameter that is not to move where it is", "[exec][opt
   training.optimizer = OptimizerKind::lamb;
   float weight = 3, gradient = 0, first = 0, second = 0;
   double norms[2] = {};
-  cpu::ThreadPool pool(1);
+  ThreadPool pool(1);
   const OptimizerSegment segment{0, 1, false, norms};
   const OptimizerState state{&weight, &gradient, &first, &second};
   const OptimizerScalars scalars{1, 0.01, 1};
@@ -169,7 +169,7 @@ TEST_CASE("16-bit gradients are read, and a 16-bit copy of the weights made", "[
   narrow(gradients.data(), dtype, n, narrowed.data());
   widen(narrowed.data(), dtype, n, gradients.data());
   std::vector<float> weights_2 = weights, first_2 = first, second_2 = second;
-  cpu::ThreadPool pool(1);
+  ThreadPool pool(1);
   const OptimizerSegment all{0, n, true};
   const OptimizerScalars scalars{1, 0.01, 1};
   optimizer_step(training, scalars, {&all, 1},

@@ -1,12 +1,12 @@
 // Threads share out loops: each piece runs once, in its own loop, however late a thread wakes up.
-#include "exec/backends/cpu/thread_pool.h"
+#include "exec/core/thread_pool.h"
 
 #include <atomic>
 #include <vector>
 
 #include "tests/catch.h"
 
-using namespace meshwright::cpu;
+using namespace meshwright;
 
 TEST_CASE("every piece of every loop runs once", "[exec][threads]") {
   ThreadPool pool(4);

@@ -1,7 +1,7 @@
 // Headers of a checkpoint's files, and its manifest with and without a right checksum.
-#include "exec/checkpoint/crc32c.h"
 #include "exec/checkpoint/manifest.h"
 #include "exec/checkpoint/shard_file.h"
+#include "exec/core/crc32c.h"
 #include "tests/fuzz/fuzz.h"
 
 using namespace meshwright;

@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdint>
 
-#include "exec/backends/cpu/thread_pool.h"
+#include "exec/core/thread_pool.h"
 
 namespace meshwright::cpu {
 

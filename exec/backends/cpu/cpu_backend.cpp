@@ -98,7 +98,7 @@ class CpuBackend : public Backend {
   }
 
  private:
-  cpu::ThreadPool pool_;
+  ThreadPool pool_;
 };
 
 }  // namespace

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "exec/backends/cpu/thread_pool.h"
+#include "exec/core/thread_pool.h"
 #include "exec/optimizer/updater.h"
 
 namespace meshwright::cpu {

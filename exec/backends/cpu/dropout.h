@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "exec/runtime/philox.h"
+#include "exec/core/philox.h"
 #include "models/graph/op.h"
 
 namespace meshwright::cpu {

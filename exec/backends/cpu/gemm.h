@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "exec/backends/cpu/thread_pool.h"
+#include "exec/core/thread_pool.h"
 
 namespace meshwright::cpu {
 

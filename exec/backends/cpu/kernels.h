@@ -3,7 +3,7 @@
 #pragma once
 
 #include "exec/backends/backend.h"
-#include "exec/backends/cpu/thread_pool.h"
+#include "exec/core/thread_pool.h"
 
 namespace meshwright::cpu {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "exec/backends/cpu/gemm.h"
-#include "exec/backends/cpu/half.h"
 #include "exec/backends/cpu/widened.h"
+#include "exec/core/half.h"
 #include "models/graph/widen.h"
 
 namespace meshwright::cpu {

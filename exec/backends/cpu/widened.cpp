@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "exec/backends/cpu/half.h"
+#include "exec/core/half.h"
 #include "models/core/error.h"
 #include "models/graph/widen.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "exec/backends/backend.h"
-#include "exec/comm/stream_source.h"
+#include "exec/core/stream_source.h"
 
 namespace meshwright {
 

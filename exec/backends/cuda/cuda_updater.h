@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "exec/comm/stream_source.h"
+#include "exec/core/stream_source.h"
 #include "exec/optimizer/updater.h"
 
 namespace meshwright::cuda {

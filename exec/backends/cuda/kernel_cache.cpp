@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "exec/runtime/sha256.h"
+#include "exec/core/sha256.h"
 #include "models/core/error.h"
 
 namespace meshwright::cuda {

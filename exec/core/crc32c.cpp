@@ -1,4 +1,4 @@
-#include "exec/checkpoint/crc32c.h"
+#include "exec/core/crc32c.h"
 
 #include <array>
 #include <cstring>

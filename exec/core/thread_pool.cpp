@@ -1,6 +1,6 @@
-#include "exec/backends/cpu/thread_pool.h"
+#include "exec/core/thread_pool.h"
 
-namespace meshwright::cpu {
+namespace meshwright {
 
 namespace {
 
@@ -90,4 +90,4 @@ void ThreadPool::take_pieces() {
   }
 }
 
-}  // namespace meshwright::cpu
+}  // namespace meshwright

@@ -1,4 +1,4 @@
-#include "exec/runtime/sha256.h"
+#include "exec/core/sha256.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,4 +1,4 @@
-#include "exec/runtime/philox.h"
+#include "exec/core/philox.h"
 
 #include <cmath>
 #include <numbers>

@@ -1,4 +1,4 @@
-#include "exec/checkpoint/open_file.h"
+#include "exec/core/open_file.h"
 
 #include <fcntl.h>
 #include <sys/resource.h>

@@ -1,4 +1,4 @@
-#include "exec/backends/cpu/half.h"
+#include "exec/core/half.h"
 
 #include <algorithm>
 #include <bit>
