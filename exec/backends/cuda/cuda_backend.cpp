@@ -254,7 +254,7 @@ int cuda_devices() {
   return cudaGetDeviceCount(&devices) == cudaSuccess ? devices : 0;
 }
 
-CudaDevice cuda_device(int index) {
+DeviceFacts cuda_device(int index) {
   const cudaDeviceProp properties = cuda::properties_of(index);
   int kilohertz = 0;
   cuda::check(cudaDeviceGetAttribute(&kilohertz, cudaDevAttrClockRate, index),

@@ -1,11 +1,11 @@
 // One GPU: its memory, its streams, and every operation of the tables of kernels.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <string>
 
 #include "exec/backends/backend.h"
+#include "exec/backends/device_facts.h"
 #include "exec/core/stream_source.h"
 
 namespace meshwright {
@@ -27,15 +27,6 @@ std::unique_ptr<CudaBackend> make_cuda_backend(const CudaOptions& options);
 // 0 without a GPU or its driver.
 int cuda_devices();
 
-// What the driver and the backend say of a device.
-struct CudaDevice {
-  std::string name;    // as the driver has it: "NVIDIA H100 80GB HBM3"
-  int generation = 0;  // compute capability, 90 for 9.0
-  int multiprocessors = 0;
-  double memory_bytes = 0, l2_bytes = 0, clock_hz = 0;
-  std::int64_t workspace_bytes = 0;  // that the backend takes for matrix products
-  bool reaches_others = false;       // the memory of every other GPU of the computer
-};
-CudaDevice cuda_device(int index);  // InputError where there is no such device
+DeviceFacts cuda_device(int index);  // InputError where there is no such device
 
 }  // namespace meshwright

@@ -49,3 +49,7 @@ set(nccl_sources
   comm/nccl_link.cpp
   comm/nccl_watch.cpp
 )
+# What ranks compute with: the table of a program with GPUs, and how several of them talk.
+set(cuda_engine engine/cuda.cpp engine/kinds_cuda.cpp)
+set(cuda_engine_over_nccl engine/cuda_world_nccl.cpp)
+set(cuda_engine_over_host engine/cuda_world_staged.cpp)

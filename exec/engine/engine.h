@@ -1,0 +1,51 @@
+// What a rank computes with: a backend, and a world on the backend's memory. A program has the
+// kinds of the table that it is linked with: kinds_cpu.cpp, or kinds_cuda.cpp.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "exec/backends/backend.h"
+#include "exec/backends/device_facts.h"
+#include "exec/comm/communicator.h"
+#include "models/core/dtype.h"
+
+namespace meshwright {
+
+struct Engine {
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<World> on_device;  // null where the backend's memory is the host's
+  // Its groups and its memory are on the backend. `host`: what the engine was made with.
+  World& world(World& host) const { return on_device ? *on_device : host; }
+};
+
+struct EngineOptions {
+  Precision precision = Precision::fp32;
+  bool deterministic = false;
+  int threads = 1;                   // of the processor
+  int ranks_per_host = 1;            // they take the devices of their host in turn
+  double deadline_s = 600;           // the longest that devices may wait for each other
+  std::string kernel_folder{};       // where compiled kernels are kept
+  bool nccl_shares_devices = false;  // over NCCL even where ranks share a device (docs/gpu.md)
+};
+
+struct EngineKind {
+  std::string_view name;
+  // Of this computer, where the kind has devices of its own; else null. 0 without a driver.
+  int (*devices)();
+  DeviceFacts (*facts)(int device);
+  // Every rank calls it, and has to know whether it has thrown elsewhere. `host` outlives the
+  // engine. No backend where the computer has no device of this kind.
+  Engine (*make)(const EngineOptions& options, World& host);
+};
+std::span<const EngineKind> engine_kinds();
+const EngineKind* engine_kind(std::string_view name);  // null: not part of this program
+
+// The kinds' rows.
+Engine make_cpu_engine(const EngineOptions& options, World& host);
+Engine make_cuda_engine(const EngineOptions& options, World& host);
+int cuda_devices_here();
+
+}  // namespace meshwright
