@@ -2,8 +2,8 @@
 
 #include <cuda_runtime.h>
 
-#include "exec/backends/cuda/add_numbers.h"
-#include "exec/backends/cuda/check.h"
+#include "exec/backends/cuda/device/add_numbers.h"
+#include "exec/backends/cuda/device/check.h"
 #include "exec/comm/self_communicator.h"
 
 namespace meshwright {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "exec/backends/cuda/check.h"
+#include "exec/backends/cuda/device/check.h"
 #include "exec/comm/device_self.h"
 #include "exec/comm/nccl_communicator.h"
 #include "exec/comm/watchdog.h"

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "exec/backends/cuda/check.h"
+#include "exec/backends/cuda/device/check.h"
 #include "exec/comm/nccl.h"
 #include "exec/comm/nccl_link.h"
 

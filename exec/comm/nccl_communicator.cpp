@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "exec/backends/cuda/add_numbers.h"
-#include "exec/backends/cuda/check.h"
+#include "exec/backends/cuda/device/add_numbers.h"
+#include "exec/backends/cuda/device/check.h"
 #include "exec/comm/watchdog.h"
 #include "models/core/error.h"
 

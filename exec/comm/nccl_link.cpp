@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <exception>
 
-#include "exec/backends/cuda/check.h"
+#include "exec/backends/cuda/device/check.h"
 #include "models/core/error.h"
 #include "models/plan/describe.h"
 

@@ -1,6 +1,6 @@
 // One NCCL communicator and what has been issued on it. The stream marks where every operation
-// begins and ends (exec/backends/cuda/host_mark.h), so that the one which does not end can be named
-// by another thread, in a captured graph too.
+// begins and ends (exec/backends/cuda/device/host_mark.h), so that the one which does not end can
+// be named by another thread, in a captured graph too.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "exec/backends/cuda/host_mark.h"
+#include "exec/backends/cuda/device/host_mark.h"
 #include "models/core/dtype.h"
 #include "models/plan/program.h"
 

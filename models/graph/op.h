@@ -366,7 +366,7 @@ struct OpInfo {
   // What it makes of one element of each input, for devices that compile their kernels: of each
   // output an expression in C where $i is the element of input i, $factor the attribute and $gelu
   // gelu_tanh or gelu_erf, whose slopes are $gelu_slope. The functions are those of
-  // exec/backends/cuda/fused_prelude.cpp.in.
+  // exec/backends/cuda/fused/fused_prelude.cpp.in.
   std::array<std::string_view, 2> elements{};
   bool in_place = false;  // element i of the first output needs element i of the operands only, and
                           // is written last

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "exec/backends/cuda/launch.h"
+#include "exec/backends/cuda/device/launch.h"
 #include "tests/catch.h"
 
 using namespace meshwright;

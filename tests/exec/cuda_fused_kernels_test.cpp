@@ -5,10 +5,10 @@
 #include <set>
 
 #include "exec/backends/cpu/cpu_backend.h"
-#include "exec/backends/cuda/fused_source.h"
-#include "exec/backends/cuda/kernel_library.h"
-#include "exec/backends/cuda/nvrtc.h"
-#include "exec/backends/cuda/resources.h"
+#include "exec/backends/cuda/device/resources.h"
+#include "exec/backends/cuda/fused/fused_source.h"
+#include "exec/backends/cuda/fused/kernel_library.h"
+#include "exec/backends/cuda/fused/nvrtc.h"
 #include "tests/catch.h"
 #include "tests/exec/device_array.h"
 #include "tests/exec/fusion_cases.h"

@@ -1,14 +1,14 @@
 // Fused operations on a device beside the CPU backend's: products with epilogues, kernels that are
 // compiled at run time, steps one by one.
-#include "exec/backends/cuda/fused.h"
+#include "exec/backends/cuda/fused/fused.h"
 
 #include <limits>
 #include <set>
 
 #include "exec/backends/cpu/cpu_backend.h"
-#include "exec/backends/cuda/check.h"
-#include "exec/backends/cuda/epilogue.h"
-#include "exec/backends/cuda/fused_steps.h"
+#include "exec/backends/cuda/device/check.h"
+#include "exec/backends/cuda/fused/epilogue.h"
+#include "exec/backends/cuda/fused/fused_steps.h"
 #include "exec/backends/cuda/tables.h"
 #include "models/passes/pass.h"
 #include "tests/catch.h"

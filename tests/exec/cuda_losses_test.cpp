@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "exec/backends/cuda/loss_with_grad.h"
+#include "exec/backends/cuda/loss/loss_with_grad.h"
 #include "tests/catch.h"
 #include "tests/exec/beside_double.h"
 #include "tests/exec/device_array.h"

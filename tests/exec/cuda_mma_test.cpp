@@ -1,8 +1,8 @@
 // The emulated tensor core instructions against the layouts of the PTX ISA manual, which the real
 // ones have: "Matrix Fragments for mma.m16n8k16 with floating point type", "ldmatrix", "cp.async".
-#include "exec/backends/cuda/mma.cuh"
+#include "exec/backends/cuda/attention/mma.cuh"
 
-#include "exec/backends/cuda/launch.h"
+#include "exec/backends/cuda/device/launch.h"
 #include "tests/catch.h"
 
 using namespace meshwright::cuda;

@@ -1,5 +1,5 @@
 // The optimizer's kernels on the emulated device beside exec/optimizer.
-#include "exec/backends/cuda/optimizer.h"
+#include "exec/backends/cuda/optimizer/optimizer.h"
 
 #include <cmath>
 #include <cstring>

@@ -1,6 +1,6 @@
 // Products through cuBLASLt, the emulated one (tests/cuda_emulation/cublasLt.h) or a GPU's, against
 // sums in double.
-#include "exec/backends/cuda/products.h"
+#include "exec/backends/cuda/products/products.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 #include <random>
 #include <stdexcept>
 
-#include "exec/backends/cuda/check.h"
+#include "exec/backends/cuda/device/check.h"
 #include "exec/core/half.h"
 #include "models/core/error.h"
 #include "tests/catch.h"

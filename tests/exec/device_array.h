@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "exec/backends/cuda/check.h"
+#include "exec/backends/cuda/device/check.h"
 
 namespace meshwright {
 

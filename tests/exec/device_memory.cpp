@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "exec/backends/cuda/check.h"
+#include "exec/backends/cuda/device/check.h"
 #include "exec/core/half.h"
 
 using namespace meshwright;

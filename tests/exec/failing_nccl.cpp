@@ -8,7 +8,7 @@
 #include <cstring>
 #include <string>
 
-#include "exec/backends/cuda/check.h"
+#include "exec/backends/cuda/device/check.h"
 #include "exec/comm/nccl.h"
 
 using namespace meshwright;

@@ -1,5 +1,5 @@
 // The CUDA text of fused operations.
-#include "exec/backends/cuda/fused_source.h"
+#include "exec/backends/cuda/fused/fused_source.h"
 
 #include <set>
 
@@ -73,12 +73,12 @@ TEST_CASE("the text depends on neither the dropout's key nor the position in the
   CHECK(other.keys == std::vector<std::uint64_t>{7});
 }
 
-TEST_CASE("the kernel in exec/README.md is the one that is made", "[exec][cuda]") {
+TEST_CASE("the kernel in exec/backends/cuda/README.md is the one that is made", "[exec][cuda]") {
   const FusionCase c = residual_and_norm({4, 1024, 768, Dtype::bf16});
   const std::string source = cuda::fused_kernel(c.fusion, "fused").source;
   INFO(source);
-  CHECK(content_of(MESHWRIGHT_SOURCE_DIR "/exec/README.md").find("```cuda\n" + source + "```\n") !=
-        std::string::npos);
+  CHECK(content_of(MESHWRIGHT_SOURCE_DIR "/exec/backends/cuda/README.md")
+            .find("```cuda\n" + source + "```\n") != std::string::npos);
 }
 
 TEST_CASE("a body without a CUDA kernel says why", "[exec][cuda]") {

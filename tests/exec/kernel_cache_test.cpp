@@ -1,4 +1,4 @@
-#include "exec/backends/cuda/kernel_cache.h"
+#include "exec/backends/cuda/device/kernel_cache.h"
 
 #include <sys/wait.h>
 #include <unistd.h>

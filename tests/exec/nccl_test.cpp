@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "exec/backends/cuda/check.h"
+#include "exec/backends/cuda/device/check.h"
 #include "exec/comm/device_self.h"
 #include "exec/core/half.h"
 #include "tests/catch.h"

@@ -1,12 +1,12 @@
 // The CUDA text of fused operations goes through the toolkit's compiler. Nothing runs on a device.
-#include "exec/backends/cuda/nvrtc.h"
+#include "exec/backends/cuda/fused/nvrtc.h"
 
 #include <algorithm>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "exec/backends/cuda/fused_source.h"
+#include "exec/backends/cuda/fused/fused_source.h"
 #include "tests/catch.h"
 #include "tests/exec/fusion_cases.h"
 #include "tests/message_of.h"

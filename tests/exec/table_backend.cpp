@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "exec/backends/cpu/cpu_backend.h"
-#include "exec/backends/cuda/check.h"
-#include "exec/backends/cuda/fused.h"
-#include "exec/backends/cuda/products.h"
+#include "exec/backends/cuda/device/check.h"
+#include "exec/backends/cuda/fused/fused.h"
+#include "exec/backends/cuda/products/products.h"
 #include "exec/backends/cuda/tables.h"
 #include "tests/exec/tested_device.h"
 #include "tests/test_folder.h"

@@ -4,12 +4,12 @@
 #include <mutex>
 #include <vector>
 
-#include "exec/backends/cuda/cuda_updater.h"
-#include "exec/backends/cuda/fused.h"
-#include "exec/backends/cuda/host_mark.h"
-#include "exec/backends/cuda/kernel_cache.h"
-#include "exec/backends/cuda/products.h"
-#include "exec/backends/cuda/resources.h"
+#include "exec/backends/cuda/device/host_mark.h"
+#include "exec/backends/cuda/device/kernel_cache.h"
+#include "exec/backends/cuda/device/resources.h"
+#include "exec/backends/cuda/fused/fused.h"
+#include "exec/backends/cuda/optimizer/cuda_updater.h"
+#include "exec/backends/cuda/products/products.h"
 #include "exec/backends/cuda/tables.h"
 #include "models/core/error.h"
 #include "models/plan/program.h"

@@ -1,44 +1,44 @@
 # What the CUDA backend is made of. It is compiled twice: for a GPU by nvcc, and as C++ for the tests'
 # emulated device (tests/cuda_emulation).
 set(cuda_kernels
-  backends/cuda/activation.cu
-  backends/cuda/add_numbers.cu
-  backends/cuda/attention.cu
-  backends/cuda/attention_grad.cu
-  backends/cuda/attention_grad_keys.cu
-  backends/cuda/attention_grad_queries.cu
-  backends/cuda/attention_relative.cu
-  backends/cuda/bookkeeping.cu
-  backends/cuda/context.cu
-  backends/cuda/elementwise.cu
-  backends/cuda/embedding.cu
-  backends/cuda/experts.cu
-  backends/cuda/fp8.cu
-  backends/cuda/framework_attention.cu
-  backends/cuda/framework_elementwise.cu
-  backends/cuda/framework_loss.cu
-  backends/cuda/framework_norm.cu
-  backends/cuda/framework_relative.cu
-  backends/cuda/host_mark.cu
-  backends/cuda/images.cu
-  backends/cuda/linear.cu
-  backends/cuda/loss.cu
-  backends/cuda/loss_with_grad.cu
-  backends/cuda/norm.cu
-  backends/cuda/norm_parts.cu
-  backends/cuda/optimizer.cu
-  backends/cuda/rope.cu
+  backends/cuda/attention/attention.cu
+  backends/cuda/attention/attention_grad.cu
+  backends/cuda/attention/attention_grad_keys.cu
+  backends/cuda/attention/attention_grad_queries.cu
+  backends/cuda/attention/attention_relative.cu
+  backends/cuda/attention/context.cu
+  backends/cuda/attention/framework_attention.cu
+  backends/cuda/attention/framework_relative.cu
+  backends/cuda/attention/rope.cu
+  backends/cuda/device/add_numbers.cu
+  backends/cuda/device/host_mark.cu
+  backends/cuda/loss/framework_loss.cu
+  backends/cuda/loss/loss.cu
+  backends/cuda/loss/loss_with_grad.cu
+  backends/cuda/optimizer/optimizer.cu
+  backends/cuda/products/fp8.cu
+  backends/cuda/products/linear.cu
+  backends/cuda/rows/activation.cu
+  backends/cuda/rows/bookkeeping.cu
+  backends/cuda/rows/elementwise.cu
+  backends/cuda/rows/embedding.cu
+  backends/cuda/rows/experts.cu
+  backends/cuda/rows/framework_elementwise.cu
+  backends/cuda/rows/framework_norm.cu
+  backends/cuda/rows/images.cu
+  backends/cuda/rows/norm.cu
+  backends/cuda/rows/norm_parts.cu
 )
 set(cuda_sources
   backends/cuda/cuda_backend.cpp
-  backends/cuda/cuda_updater.cpp
-  backends/cuda/epilogue.cpp
-  backends/cuda/framework_products.cpp
-  backends/cuda/fused.cpp
-  backends/cuda/fused_steps.cpp
-  backends/cuda/kernel_library.cpp
-  backends/cuda/nvrtc.cpp
-  backends/cuda/products.cpp
+  backends/cuda/fused/epilogue.cpp
+  backends/cuda/fused/fused.cpp
+  backends/cuda/fused/fused_steps.cpp
+  backends/cuda/fused/kernel_library.cpp
+  backends/cuda/fused/nvrtc.cpp
+  backends/cuda/optimizer/cuda_updater.cpp
+  backends/cuda/products/framework_products.cpp
+  backends/cuda/products/products.cpp
 )
 # Several GPUs.
 set(nccl_sources

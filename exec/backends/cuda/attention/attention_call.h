@@ -1,0 +1,129 @@
+// From an operation's attributes and operands to what the kernels of attention are given.
+#pragma once
+
+#include <cmath>
+#include <numbers>
+#include <type_traits>
+
+#include "exec/backends/cuda/attention/attention_scores.cuh"
+#include "exec/backends/cuda/device/launch.h"
+#include "exec/backends/cuda/device/types.cuh"
+#include "exec/backends/cuda/kernels.h"
+
+namespace meshwright::cuda {
+
+// [rows, heads * head_dim]: outputs, and the queries of a context group's gradient.
+template <typename T>
+Heads<T> heads_in_rows(const Attributes& a, T* data) {
+  return {data, std::int64_t{a.heads} * a.head_dim, a.head_dim};
+}
+
+// [rows, 2 * kv_heads * head_dim], as context_pack makes them.
+template <typename T>
+QueryKeyValue<T> keys_values(const Attributes& a, T* kv) {
+  const std::int64_t half = std::int64_t{a.kv_heads} * a.head_dim;
+  return {{}, {kv, 2 * half, a.head_dim}, {kv + half, 2 * half, a.head_dim}};
+}
+
+inline AttentionShape shape_of(const KernelCall& k) {
+  const Attributes& a = k.attributes();
+  const auto unit = 16 / bytes_of(k.call.inputs[0].dtype);
+  AttentionShape shape{};
+  shape.batch = a.micro_batch;
+  shape.heads = a.heads;
+  shape.kv_heads = a.kv_heads;
+  shape.dim = a.head_dim;
+  shape.held = shape.length = a.sequence_length;
+  shape.halves = shape.sources = shape.degree = 1;
+  shape.one_source = true;
+  shape.causal = a.causal;
+  shape.vectors = a.head_dim % unit == 0;
+  const double scale = a.scaled_scores ? 1 / std::sqrt(static_cast<double>(a.head_dim)) : 1;
+  shape.scale = static_cast<float>(scale);
+  shape.scale_base_2 = static_cast<float>(scale * std::numbers::log2e);
+  return shape;
+}
+
+// Of the operations of a context group.
+inline AttentionShape context_shape_of(const KernelCall& k) {
+  const Attributes& a = k.attributes();
+  AttentionShape shape = shape_of(k);
+  shape.halves = 2;
+  shape.length = a.sequence_length / 2;
+  shape.degree = a.context_degree;
+  shape.rank = k.context.context_rank;
+  shape.one_source = a.ring_step >= 0;
+  shape.sources = shape.one_source ? 1 : a.context_degree;
+  shape.first_step = shape.one_source ? a.ring_step : 0;
+  return shape;
+}
+
+inline ScoreExtras extras_of(const KernelCall& k) {
+  const Attributes& a = k.attributes();
+  ScoreExtras extras{};
+  extras.first_head = k.context.tensor_rank * a.heads;
+  extras.alibi_heads = a.alibi ? a.alibi_heads : 0;
+  extras.farthest = a.relative_distance;
+  extras.dropped = static_cast<unsigned int>(a.dropout * 0x1p32);
+  extras.kept_scale = static_cast<float>(1 / (1 - a.dropout));
+  extras.key = a.dropout_key;
+  extras.step_sequence = k.first_sequence.of_step;
+  extras.first_sequence = k.first_sequence.offset;
+  extras.window = a.window;
+  extras.whole_length = std::int64_t{a.sequence_length} * a.context_degree;
+  return extras;
+}
+
+// use(columns of a tile, whether with extras), both as constants, for heads as wide as `dim`. Wide
+// heads are rare: one kernel serves them with and without.
+template <typename T, typename Use>
+void with_kernel(int dim, bool extras, const Use& use) {
+  if (dim > 256)
+    throw RunError("attention on a GPU is for heads of at most 256 numbers, not " +
+                   std::to_string(dim));
+  const auto with_extras = [&](auto width) {
+    if (extras)
+      use(width, std::true_type());
+    else
+      use(width, std::false_type());
+  };
+  if (dim <= 64) return with_extras(std::integral_constant<int, 64>());
+  if constexpr (sizeof(T) == 2) {
+    if (dim <= 80) return with_extras(std::integral_constant<int, 80>());
+    if (dim <= 96) return with_extras(std::integral_constant<int, 96>());
+  }
+  if (dim <= 128) return with_extras(std::integral_constant<int, 128>());
+  use(std::integral_constant<int, 256>(), std::true_type());
+}
+
+// use(whether the tiles are small), as a constant: they have half the rows and half the columns
+// where those of `large_bytes` do not fit the GPU's shared memory. The largest block's is 96 KiB on
+// V100, 99 on A10G, 163 on A100, 227 on H100; for what fits all of these there are no small ones.
+template <int large_bytes, typename Use>
+void with_tile_size(const Device& device, const Use& use) {
+  constexpr int everywhere = 96 << 10;
+  if constexpr (large_bytes > everywhere) {
+    if (large_bytes > device.shared_bytes) return use(std::true_type());
+  }
+  use(std::false_type());
+}
+
+// As launch; RunError where the GPU lacks the shared memory for the tiles.
+template <typename Tile, typename Kernel, typename... Arguments>
+void launch_tiles(Kernel kernel, Shape3 blocks, std::int64_t shared_bytes, const KernelCall& k,
+                  const Arguments&... arguments) {
+  if (shared_bytes > k.device.shared_bytes)
+    throw RunError("attention with heads of " + std::to_string(k.attributes().head_dim) +
+                   " numbers needs " + std::to_string(shared_bytes >> 10) +
+                   " KiB of shared memory for a block; this GPU has " +
+                   std::to_string(k.device.shared_bytes >> 10));
+  launch(kernel, blocks, {Tile::threads}, shared_bytes, k.stream, arguments...);
+}
+
+// Blocks for all tiles of rows of `heads` heads of all sequences.
+inline unsigned int tile_blocks(const AttentionShape& shape, int heads, int halves, int rows) {
+  const std::int64_t tiles = (shape.length + rows - 1) / rows;
+  return blocks_for(std::int64_t{shape.batch} * heads * halves * tiles, 1);
+}
+
+}  // namespace meshwright::cuda

@@ -1,0 +1,210 @@
+// Flash attention, forward (Dao, 2023): a block has the queries of one head in shared memory, keys
+// and values come by tile by tile, and of the scores there are only those of a tile, in registers.
+// A running maximum and sum make the softmax; only its log-sum-exp is kept.
+#pragma once
+
+#include "exec/backends/cuda/attention/attention_scores.cuh"
+#include "exec/backends/cuda/device/launch.h"
+
+namespace meshwright::cuda {
+
+template <typename T>
+struct ForwardOperands {
+  NearHeads<const T> q, k, v;
+  NearHeads<T> y;
+  float* log_sums;  // [batch * heads, held]
+  // What earlier steps around the ring have summed; null in the first.
+  NearHeads<const T> y_before;
+  const float* log_sums_before;
+};
+
+// The sizes of a block's tiles. A warp of 32 rows reads a tile of keys half as often for each
+// product as one of 16, so wherever its registers suffice: y takes fragments * D / 2 of them, the
+// scores fragments * keys / 2, the kept queries fragments * D / 4; 255 in all, none spilled for D
+// of 64 and 128. Shared memory for these, 16-bit types: 36 and 68 KiB, so that two blocks (all that
+// the registers allow) share a multiprocessor of sm_80 and sm_90. Bound on an H100, whose
+// multiprocessor takes a product of 16 x 8 x 16 and 128 bytes of shared memory a clock: 4 and 5
+// matrices loaded for 4 products make 100 % (D = 64) and 80 % (D = 128) of 989 TFLOP/s; with D = 64
+// the exponentials, 16 a clock, take as long again as the products. `small`: with_tile_size.
+template <typename T, int D, bool with_extras, bool small>
+struct ForwardTile {
+  static constexpr bool half = sizeof(T) == 2;
+  static constexpr int fragments = half && D <= 128 ? 2 : 1;
+  static constexpr int warps = (half && D > 128 ? 8 : 4) / (small ? 2 : 1);
+  static constexpr int keys = (half && D <= (with_extras ? 64 : 128) ? 64 : 32) / (small ? 2 : 1);
+  static constexpr int queries = 16 * fragments * warps;
+  static constexpr int threads = 32 * warps;
+  static constexpr bool keep_queries = half && D <= 64 && !with_extras;
+  static constexpr int shared_bytes = tile_bytes<T, D>(queries + 2 * keys);
+};
+
+// What each lane has of the softmax of its rows: maxima in base 2, sums of its own columns.
+template <int M>
+struct Softmax {
+  float maximum[M][2], sum[M][2];
+};
+
+// Scores, times `unit` in base 2, become weights; what was summed before comes to the new maximum.
+template <int M, int N, int D>
+__device__ inline void update_softmax(float (&s)[M][N][4], float unit, Softmax<M>& softmax,
+                                      float (&y)[M][D][4]) {
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      float highest = s[m][0][2 * h];
+#pragma unroll
+      for (int n = 0; n < N; ++n)
+        highest = fmaxf(highest, fmaxf(s[m][n][2 * h], s[m][n][2 * h + 1]));
+      const float before = softmax.maximum[m][h];
+      const float maximum = fmaxf(before, maximum_of_row(highest) * unit);
+      const float factor = fast_exp2(before - maximum);
+      float sum = softmax.sum[m][h] * factor;
+#pragma unroll
+      for (int n = 0; n < N; ++n)
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          s[m][n][2 * h + e] = fast_exp2(fmaf(s[m][n][2 * h + e], unit, -maximum));
+          sum += s[m][n][2 * h + e];
+        }
+      softmax.maximum[m][h] = maximum;
+      softmax.sum[m][h] = sum;
+#pragma unroll
+      for (int d = 0; d < D; ++d) {
+        y[m][d][2 * h] *= factor;
+        y[m][d][2 * h + 1] *= factor;
+      }
+    }
+}
+
+// FLOPs: 4 D for each pair of a query and a key that meet; tiles that the mask hides are left out.
+// Two barriers a tile: values are copied while scores are made, the next keys while values are
+// weighed.
+template <typename T, int D, bool with_extras, bool small>
+__global__ void __launch_bounds__(ForwardTile<T, D, with_extras, small>::threads,
+                                  resident_blocks<ForwardTile<T, D, with_extras, small>>)
+    attention_forward(AttentionShape shape, ScoreExtras extras, ForwardOperands<T> operands) {
+  using Tile = ForwardTile<T, D, with_extras, small>;
+  constexpr int M = Tile::fragments, N = Tile::keys, pitch = row_pitch<T, D>;
+  T* const q_tile = reinterpret_cast<T*>(shared_memory());
+  T* const k_tile = q_tile + Tile::queries * pitch;
+  T* const v_tile = k_tile + N * pitch;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16 * M;
+
+  const QueryBlock block(shape, Tile::queries);
+  const int kv_head = block.head / (shape.heads / shape.kv_heads);
+  const int token = shape.query_row(block.sequence, block.half);  // of the half's query 0
+  const auto rows_of = [&](const NearHeads<const T>& heads, int head, int first_row, int first) {
+    return HeadRows<const T>{heads.at(first_row + first, head), heads.row, shape.length - first,
+                             shape.dim, shape.vectors};
+  };
+  load_tile<Tile::queries, D, Tile::threads>(q_tile,
+                                             rows_of(operands.q, block.head, token, block.first));
+
+  const int query = block.first + warp_row + lane / 4;  // of the lane's first row
+  const auto saved_row = [&] {
+    return (static_cast<long long>(block.sequence) * shape.heads + block.head) * shape.held +
+           block.half * shape.length;
+  };
+  const T* const y_before = operands.y_before.data;
+  Softmax<M> softmax;
+  float y[M][D / 8][4];
+  for_elements(y, [](float& x, int, int) { x = 0.0f; });
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int i = query + 16 * m + 8 * h;
+      const bool continues = y_before != nullptr && i < shape.length;
+      softmax.maximum[m][h] =
+          continues ? operands.log_sums_before[saved_row() + i] * log2_e : -INFINITY;
+      softmax.sum[m][h] = continues && lane % 4 == 0 ? 1.0f : 0.0f;
+    }
+  if (y_before != nullptr)
+    for_elements(y, [&](float& x, int row, int column) {
+      const int i = query + row, c = lane % 4 * 2 + column;
+      if (i < shape.length && c < shape.dim)
+        x = widened(operands.y_before.at(token + i, block.head)[c]);
+    });
+
+  const Score score(shape, extras, block.head);
+  const KeptWeights kept(shape, extras, block.sequence, block.head, block.half);
+  LeftRows<T, M, D, Tile::keep_queries> queries(q_tile + warp_row * pitch);
+  KeyTiles<Tile::queries, N> tiles(shape, block);
+  const auto load_keys = [&] {
+    if (!tiles.done())
+      load_tile<N, D, Tile::threads>(k_tile,
+                                     rows_of(operands.k, kv_head, tiles.row(), tiles.first()));
+    copies_commit();
+  };
+  load_keys();
+  copies_wait<0>();
+  __syncthreads();
+  queries.keep();
+  while (!tiles.done()) {
+    load_tile<N, D, Tile::threads>(v_tile,
+                                   rows_of(operands.v, kv_head, tiles.row(), tiles.first()));
+    copies_commit();
+    const int key = tiles.first(), key_place = tiles.key_place(), ahead = tiles.ahead();
+    const bool visible = !shape.causal || key <= block.first + warp_row + 16 * M - 1 + ahead;
+    const bool whole =
+        key + N <= shape.length && (!shape.causal || key + N - 1 <= block.first + warp_row + ahead);
+    float s[M][N / 8][4];
+    if (visible) {
+      multiply_rows<N>(s, queries, k_tile);
+      if constexpr (with_extras)
+        for_elements(s, [&](float& x, int row, int column) {
+          x = score(x, key + lane % 4 * 2 + column - query - row - ahead);
+        });
+      if (!whole)
+        for_elements(s, [&](float& x, int row, int column) {
+          const int j = key + lane % 4 * 2 + column;
+          if (j >= shape.length || (shape.causal && j > query + row + ahead)) x = -INFINITY;
+        });
+    }
+    copies_wait<0>();
+    __syncthreads();  // the values are there, and the keys no longer needed
+    tiles.advance();
+    if (visible) {
+      update_softmax(s, with_extras ? 1.0f : shape.scale_base_2, softmax, y);
+      if (with_extras && kept.any()) {
+#pragma unroll
+        for (int m = 0; m < M; ++m)
+#pragma unroll
+          for (int n = 0; n < N / 8; ++n) {
+            const unsigned int left =
+                kept.across(block.first + warp_row + 16 * m, key + 8 * n, key_place);
+#pragma unroll
+            for (int i = 0; i < 4; ++i) s[m][n][i] = kept.left(s[m][n][i], (left >> i & 1u) != 0);
+          }
+      }
+    }
+    load_keys();
+    if (visible) weigh_rows<D, N>(y, Weights<T, M, N>(s), v_tile);
+    copies_wait<0>();
+    __syncthreads();  // the next keys are there, and the values no longer needed
+  }
+
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const float sum = sum_of_row(softmax.sum[m][h]);
+      const int i = query + 16 * m + 8 * h;
+      if (lane % 4 == 0 && i < shape.length)
+        operands.log_sums[saved_row() + i] = (softmax.maximum[m][h] + log2f(sum)) * ln_2;
+      const float scale = 1.0f / sum;
+#pragma unroll
+      for (int d = 0; d < D / 8; ++d) {
+        y[m][d][2 * h] *= scale;
+        y[m][d][2 * h + 1] *= scale;
+      }
+    }
+  const int first = block.first + warp_row;
+  store_rows<T, M, D>(y, q_tile + warp_row * pitch,
+                      {operands.y.at(token + first, block.head), operands.y.row,
+                       shape.length - first, shape.dim, shape.vectors});
+}
+
+}  // namespace meshwright::cuda

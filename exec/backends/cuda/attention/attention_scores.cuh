@@ -1,0 +1,158 @@
+// What makes a score more than a product, and a weight more than a probability: ALiBi, a table of
+// relative positions, dropout. Scores are in base 2: their natural ones times log2 e.
+#pragma once
+
+#include "exec/backends/cuda/attention/attention_layout.cuh"
+
+namespace meshwright::cuda {
+
+constexpr float log2_e = 1.44269504f, ln_2 = 0.693147181f;
+
+struct ScoreExtras {
+  int first_head;   // of this rank in the whole model
+  int alibi_heads;  // of the whole model; 0: no ALiBi
+  // [heads, 2 farthest + 1] of distances from -farthest on, in base 2; or null. Beyond there are no
+  // other ones.
+  const float* bias;
+  int farthest;
+  unsigned int dropped;  // a random word below this drops; 0: no dropout
+  float kept_scale;
+  unsigned long long key;
+  const long long* step_sequence;
+  long long first_sequence;  // after the step's
+  long long whole_length;    // of a sequence
+  int window;                // keys that a query sees, its own counted; 0: all before it
+
+  bool any() const { return alibi_heads > 0 || bias != nullptr || dropped > 0 || window > 0; }
+};
+
+// ALiBi's slope (Press et al., 2022): 2^(-8 (h+1) / p) for the first p of n heads, p the power of
+// two below; for the others every second one of 2p heads.
+inline __device__ float alibi_slope(int head, int heads) {
+  int power = 1;
+  while (2 * power <= heads) power *= 2;
+  const float exponent = head < power ? -8.0f * static_cast<float>(head + 1)
+                                      : -4.0f * static_cast<float>(2 * (head - power) + 1);
+  return exp2f(exponent / static_cast<float>(power));
+}
+
+// Of one query head. Parameters of the kernel are read where they are: registers are scarce.
+class Score {
+ public:
+  __device__ Score(const AttentionShape& shape, const ScoreExtras& extras, int head)
+      : shape_(shape), farthest_(extras.farthest), window_(extras.window), bias_(extras.bias) {
+    if (extras.alibi_heads > 0)
+      slope_ = alibi_slope(extras.first_head + head, extras.alibi_heads) * log2_e;
+    if (bias_ != nullptr) bias_ += head * (2LL * farthest_ + 1) + farthest_;
+  }
+  // Of a product with a key `distance` places after the query.
+  __device__ float operator()(float product, int distance) const {
+    float score = fmaf(slope_, static_cast<float>(distance), product * shape_.scale_base_2);
+    if (bias_ != nullptr) score += bias_[min(max(distance, -farthest_), farthest_)];
+    // Finite, so that a row of a tile may have nothing else: what follows outweighs it.
+    return window_ > 0 && distance <= -window_ ? -1e30f : score;
+  }
+
+ private:
+  const AttentionShape& shape_;
+  const int& farthest_;
+  const int& window_;
+  float slope_ = 0.0f;
+  const float* bias_;
+};
+
+// Which probabilities of one query head are dropped: a Philox block is four neighbouring keys of
+// one query. The lanes of a warp share the work and hand the words on.
+class KeptWeights {
+ public:
+  __device__ KeptWeights(const AttentionShape& shape, const ScoreExtras& extras, int sequence,
+                         int head, int query_half)
+      : extras_(extras) {
+    if (!any()) return;
+    sequence_ = *extras.step_sequence + extras.first_sequence + sequence;
+    row_ = static_cast<unsigned int>((extras.first_head + head) * extras.whole_length +
+                                     shape.place(shape.rank, query_half));
+  }
+  __device__ bool any() const { return extras_.dropped > 0; }
+
+  // A bit for each of the lane's elements of a 16 x 8 piece that is kept: queries down, keys
+  // across. `query` of the first row, `key` of the first column; the half's keys begin at
+  // key_place.
+  __device__ unsigned int across(int query, int key, int key_place) const {
+    const int lane = static_cast<int>(threadIdx.x) % 32, t = lane % 4, g = lane / 4;
+    if (key_place % 4 != 0)
+      return one_by_one(
+          [&](int i) { return word(query + g + i / 2 * 8, key_place + key + 2 * t + i % 2); });
+    // An even lane makes a block of row g, the odd one beside it one of row g + 8.
+    const bool odd = t % 2 != 0;
+    const Random own = block(query + g + (odd ? 8 : 0), (key_place + key) / 4 + t / 2);
+    const unsigned int first = other(odd ? own.word[0] : own.word[2], 1),
+                       second = other(odd ? own.word[1] : own.word[3], 1);
+    return bits(odd ? first : own.word[0], odd ? second : own.word[1], odd ? own.word[2] : first,
+                odd ? own.word[3] : second);
+  }
+
+  // The same of a piece with keys down and queries across.
+  __device__ unsigned int down(int query, int key, int key_place) const {
+    const int lane = static_cast<int>(threadIdx.x) % 32, t = lane % 4, g = lane / 4;
+    if (key_place % 4 != 0)
+      return one_by_one(
+          [&](int i) { return word(query + 2 * t + i % 2, key_place + key + g + i / 2 * 8); });
+    // The four lanes with keys of one block make one block each, of queries 2t and 2t + 1 and keys
+    // g and g + 8; lane q needs word q of all four: a 4 x 4 transposition in two steps.
+    const int q = g % 4;
+    Random x = block(query + 2 * t + q % 2, (key_place + key) / 4 + q / 2 * 2 + g / 4);
+    const bool odd = q % 2 != 0, high = q / 2 != 0;
+    swap(x.word[0], x.word[1], odd, 4);
+    swap(x.word[2], x.word[3], odd, 4);
+    swap(x.word[0], x.word[2], high, 8);
+    swap(x.word[1], x.word[3], high, 8);
+    return bits(x.word[0], x.word[1], x.word[2], x.word[3]);
+  }
+
+  // What is left of an element.
+  __device__ float left(float x, bool is_kept) const {
+    return is_kept ? x * extras_.kept_scale : 0.0f;
+  }
+
+ private:
+  __device__ Random block(int query, int four_keys) const {
+    return philox(static_cast<unsigned int>(four_keys), row_ + static_cast<unsigned int>(query),
+                  static_cast<unsigned int>(sequence_),
+                  static_cast<unsigned int>(static_cast<unsigned long long>(sequence_) >> 32),
+                  extras_.key);
+  }
+  __device__ unsigned int word(int query, int place) const {
+    unsigned int words[1];
+    random_words<1>(words, extras_.key, sequence_, row_ + static_cast<unsigned int>(query), place);
+    return words[0];
+  }
+  __device__ unsigned int kept(unsigned int word) const { return word < extras_.dropped ? 0u : 1u; }
+  __device__ unsigned int bits(unsigned int a, unsigned int b, unsigned int c,
+                               unsigned int d) const {
+    return kept(a) | kept(b) << 1 | kept(c) << 2 | kept(d) << 3;
+  }
+  static __device__ unsigned int other(unsigned int word, int distance) {
+    return __shfl_xor_sync(0xffffffffu, word, distance);
+  }
+  // The lane whose `second` is set gives its a for the other's b.
+  static __device__ void swap(unsigned int& a, unsigned int& b, bool second, int distance) {
+    const unsigned int got = other(second ? a : b, distance);
+    a = second ? got : a;
+    b = second ? b : got;
+  }
+  // Where a half begins inside a block of four keys.
+  template <typename Word>
+  __device__ unsigned int one_by_one(const Word& word_of) const {
+    unsigned int all = 0;
+#pragma unroll 1
+    for (int i = 0; i < 4; ++i) all |= kept(word_of(i)) << i;
+    return all;
+  }
+
+  const ScoreExtras& extras_;
+  long long sequence_ = 0;
+  unsigned int row_ = 0;
+};
+
+}  // namespace meshwright::cuda

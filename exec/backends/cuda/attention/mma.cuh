@@ -1,0 +1,278 @@
+// The instructions that CUDA C++ has no words for: products of 16-bit tiles on tensor cores, how
+// their operands come from shared memory, and copies into it that nobody waits for at once. GPUs
+// before compute capability 8.0 lack them and do the same lane by lane. Layouts: PTX ISA, "Matrix
+// Fragments for mma.m16n8k16 with floating point type" and "ldmatrix". Each has a form for the
+// tests' emulation of a device, in which the lanes of a warp lay down what they hold and read what
+// they need.
+#pragma once
+
+#include "exec/backends/cuda/attention/mma_by_lanes.cuh"
+#include "exec/backends/cuda/device/prelude.cuh"
+
+#ifndef __CUDACC__
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <utility>
+#include <vector>
+#endif
+
+namespace meshwright::cuda {
+
+#ifdef __CUDACC__
+
+// 2^x, relative error at most 2^-22; 0 for denormals.
+__device__ inline float fast_exp2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+
+using by_lanes::copies_commit;
+using by_lanes::copies_wait;
+using by_lanes::copy_async_16;
+using by_lanes::copy_async_4;
+using by_lanes::load_matrix_x4;
+using by_lanes::load_matrix_x4_transposed;
+using by_lanes::mma_16x8x16;
+using by_lanes::packed;
+
+#else
+
+// d[16,8] += a[16,16] b[16,8]. With g = lane / 4 and t = lane % 4 a lane holds, two elements of a
+// row or column in 32 bits, the lower one first:
+//   a: (g, 2t), (g+8, 2t), (g, 2t+8), (g+8, 2t+8) and their right neighbours,
+//   b: (2t, g), (2t+8, g) and those below,
+//   d: (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1).
+template <typename T>
+__device__ inline void mma_16x8x16(float (&d)[4], const unsigned int (&a)[4],
+                                   const unsigned int (&b)[2]);
+template <>
+__device__ inline void mma_16x8x16<f16>(float (&d)[4], const unsigned int (&a)[4],
+                                        const unsigned int (&b)[2]) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+      "{%0,%1,%2,%3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+template <>
+__device__ inline void mma_16x8x16<bf16>(float (&d)[4], const unsigned int (&a)[4],
+                                         const unsigned int (&b)[2]) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+      "{%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+__device__ inline unsigned int shared_address(const void* in_shared) {
+  return static_cast<unsigned int>(__cvta_generic_to_shared(in_shared));
+}
+
+// Four matrices of 8 x 8 elements of 16 bits: lane l gives the address of row l % 8 of matrix
+// l / 8, 16 bytes, and gets of each one elements 2t and 2t+1 of row g.
+__device__ inline void load_matrix_x4(unsigned int (&matrices)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(matrices[0]), "=r"(matrices[1]), "=r"(matrices[2]), "=r"(matrices[3])
+               : "r"(shared_address(row))
+               : "memory");
+}
+// The same of the transposed ones: elements 2t and 2t+1 of column g.
+__device__ inline void load_matrix_x4_transposed(unsigned int (&matrices)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(matrices[0]), "=r"(matrices[1]), "=r"(matrices[2]), "=r"(matrices[3])
+               : "r"(shared_address(row))
+               : "memory");
+}
+
+// 16 (or 4) bytes into shared memory; zeros where not `valid`. Seen after copies_commit,
+// copies_wait and a barrier.
+__device__ inline void copy_async_16(void* to_shared, const void* from, bool valid) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to_shared)),
+               "l"(from), "r"(valid ? 16 : 0)
+               : "memory");
+}
+__device__ inline void copy_async_4(void* to_shared, const void* from, bool valid) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(to_shared)),
+               "l"(from), "r"(valid ? 4 : 0)
+               : "memory");
+}
+// Makes a group of the own copies since the last one.
+__device__ inline void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Until all own groups are there but the `pending` newest.
+template <int pending>
+__device__ inline void copies_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
+}
+
+// Two numbers, rounded to nearest, the first one in the lower half.
+template <typename T>
+__device__ inline unsigned int packed(float low, float high);
+template <>
+__device__ inline unsigned int packed<f16>(float low, float high) {
+  unsigned int both;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+  return both;
+}
+template <>
+__device__ inline unsigned int packed<bf16>(float low, float high) {
+  unsigned int both;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+  return both;
+}
+
+#endif
+
+#else
+
+namespace emulated_warp {
+
+inline bool by_lanes_only() { return emulated::hardware().major < 8; }
+
+struct Given {
+  float a[8], b[4];
+  const unsigned short* row;
+};
+
+// Two places for each thread: who is first at the next exchange does not overwrite what others
+// still read.
+struct Places {
+  Given places[1024][2];
+  unsigned char turns[1024];
+};
+inline Places given;
+
+// What the lanes of the own warp gave, once all have.
+class Lanes {
+ public:
+  explicit Lanes(const Given& own) : addresses_(emulated::exchange(~0U, lay_down(own))) {}
+  const Given& operator[](unsigned int lane) const {
+    return *reinterpret_cast<const Given*>(addresses_[lane]);
+  }
+
+ private:
+  static std::uintptr_t lay_down(const Given& own) {
+    const unsigned int thread = threadIdx.x;
+    Given& place = given.places[thread][++given.turns[thread] % 2];
+    place = own;
+    return reinterpret_cast<std::uintptr_t>(&place);
+  }
+  std::span<const std::uint64_t, 32> addresses_;
+};
+
+template <typename T>
+float element(unsigned int both, int half) {
+  return widened(T{static_cast<unsigned short>(half == 0 ? both : both >> 16U)});
+}
+
+// What the lane that asks gets of the product. The device's own part, and most of what its tests
+// take: no sanitizer looks at it.
+__attribute__((no_sanitize("address", "undefined"))) inline void sum_products(const Lanes& lanes,
+                                                                              float (&sums)[4]) {
+  const unsigned int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  const Given *row[4], *left[4], *right[4];
+  for (unsigned int i = 0; i < 4; ++i) {
+    row[i] = &lanes[g * 4 + i];
+    left[i] = &lanes[8 * t + i];
+    right[i] = &lanes[8 * t + 4 + i];
+  }
+  for (unsigned int k = 0; k < 16; ++k) {
+    const unsigned int lane = k % 8 / 2, in_a = k / 8 * 4 + k % 2, in_b = k / 8 * 2 + k % 2;
+    const float upper = row[lane]->a[in_a], lower = row[lane]->a[in_a + 2];
+    sums[0] += upper * left[lane]->b[in_b];
+    sums[1] += upper * right[lane]->b[in_b];
+    sums[2] += lower * left[lane]->b[in_b];
+    sums[3] += lower * right[lane]->b[in_b];
+  }
+}
+
+// Copies happen when they are waited for; until then their bytes are NaN.
+struct Copy {
+  void* to;
+  const void* from;
+  std::size_t bytes;
+  bool valid;
+};
+struct Copies {
+  std::vector<Copy> open;
+  std::vector<std::vector<Copy> > groups;
+};
+inline std::array<Copies, 1024> copies;
+
+inline void copy(const Copy& wanted) {
+  std::memset(wanted.to, 0xff, wanted.bytes);
+  copies[threadIdx.x].open.push_back(wanted);
+}
+
+}  // namespace emulated_warp
+
+template <typename T>
+void mma_16x8x16(float (&d)[4], const unsigned int (&a)[4], const unsigned int (&b)[2]) {
+  if (emulated_warp::by_lanes_only()) return by_lanes::mma_16x8x16<T>(d, a, b);
+  emulated_warp::Given own{};
+  for (int i = 0; i < 8; ++i) own.a[i] = emulated_warp::element<T>(a[i / 2], i % 2);
+  for (int i = 0; i < 4; ++i) own.b[i] = emulated_warp::element<T>(b[i / 2], i % 2);
+  const emulated_warp::Lanes lanes(own);
+  float sums[4] = {};
+  emulated_warp::sum_products(lanes, sums);
+  for (int i = 0; i < 4; ++i) d[i] += sums[i];
+}
+
+inline void load_matrix_x4(unsigned int (&matrices)[4], const void* row) {
+  if (emulated_warp::by_lanes_only()) return by_lanes::load_matrix_x4(matrices, row);
+  const emulated_warp::Lanes lanes({{}, {}, static_cast<const unsigned short*>(row)});
+  const unsigned int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  for (unsigned int i = 0; i < 4; ++i) {
+    const unsigned short* from = lanes[8 * i + g].row + 2 * t;
+    matrices[i] = from[0] | static_cast<unsigned int>(from[1]) << 16U;
+  }
+}
+inline void load_matrix_x4_transposed(unsigned int (&matrices)[4], const void* row) {
+  if (emulated_warp::by_lanes_only()) return by_lanes::load_matrix_x4_transposed(matrices, row);
+  const emulated_warp::Lanes lanes({{}, {}, static_cast<const unsigned short*>(row)});
+  const unsigned int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  for (unsigned int i = 0; i < 4; ++i) {
+    const unsigned short low = lanes[8 * i + 2 * t].row[g];
+    const unsigned short high = lanes[8 * i + 2 * t + 1].row[g];
+    matrices[i] = low | static_cast<unsigned int>(high) << 16U;
+  }
+}
+
+inline void copy_async_16(void* to_shared, const void* from, bool valid) {
+  if (emulated_warp::by_lanes_only()) return by_lanes::copy_async_16(to_shared, from, valid);
+  emulated_warp::copy({to_shared, from, 16, valid});
+}
+inline void copy_async_4(void* to_shared, const void* from, bool valid) {
+  if (emulated_warp::by_lanes_only()) return by_lanes::copy_async_4(to_shared, from, valid);
+  emulated_warp::copy({to_shared, from, 4, valid});
+}
+inline void copies_commit() {
+  emulated_warp::Copies& own = emulated_warp::copies[threadIdx.x];
+  own.groups.push_back(std::exchange(own.open, {}));
+}
+template <int pending>
+void copies_wait() {
+  auto& groups = emulated_warp::copies[threadIdx.x].groups;
+  while (groups.size() > pending) {
+    for (const emulated_warp::Copy& each : groups.front()) {
+      if (each.valid)
+        std::memcpy(each.to, each.from, each.bytes);
+      else
+        std::memset(each.to, 0, each.bytes);
+    }
+    groups.erase(groups.begin());
+  }
+}
+
+inline float fast_exp2(float x) { return std::exp2(x); }
+
+using by_lanes::packed;
+
+#endif
+
+}  // namespace meshwright::cuda

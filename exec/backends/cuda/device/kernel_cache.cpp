@@ -1,0 +1,158 @@
+#include "exec/backends/cuda/device/kernel_cache.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <string_view>
+#include <system_error>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "exec/core/sha256.h"
+#include "models/core/error.h"
+
+namespace meshwright::cuda {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string sha256_of(const std::string& content) {
+  Sha256 sum;
+  sum.add(content.data(), content.size());
+  return sum.hex();
+}
+
+// A file: this line, the SHA-256 of the kernel, a line's end, the kernel.
+constexpr std::string_view heading = "meshwright kernel 1\n";
+constexpr std::size_t digits = 64;
+
+// Nothing where the file is not what was written.
+std::optional<std::string> kernel_in(const std::string& file) {
+  const std::size_t begin = heading.size() + digits + 1;
+  if (file.size() < begin || !file.starts_with(heading)) return std::nullopt;
+  std::string kernel = file.substr(begin);
+  if (file.substr(heading.size(), digits) != sha256_of(kernel)) return std::nullopt;
+  return kernel;
+}
+
+struct Found {
+  bool is_there = false;
+  std::optional<std::string> kernel;  // none: no file, or a damaged one
+};
+
+Found kernel_at(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return {};
+  std::ostringstream content;
+  content << in.rdbuf();
+  return {true, kernel_in(content.str())};
+}
+
+bool is_ours(const fs::path& path) {
+  return path.extension() == ".cubin" || path.extension() == ".part";
+}
+
+}  // namespace
+
+std::string KernelKey::hash() const {
+  return sha256_of(architecture + '\n' + compiler + '\n' + source);
+}
+
+KernelCache::KernelCache(std::string folder, std::int64_t most_bytes)
+    : folder_(std::move(folder)), most_bytes_(most_bytes) {
+  std::error_code error;
+  fs::create_directories(folder_, error);
+  if (error || !fs::is_directory(folder_, error))
+    throw InputError(folder_ + ": compiled kernels cannot be kept here: " +
+                     (error ? error.message() : "not a folder"));
+}
+
+std::string KernelCache::path(const KernelKey& key) const {
+  return folder_ + '/' + key.hash() + ".cubin";
+}
+
+std::string KernelCache::get(const KernelKey& key, const std::function<std::string()>& make) {
+  const std::string file = path(key);
+  std::error_code ignored;
+  Found found = kernel_at(file);
+  if (found.kernel) {
+    ++counts_.hits;
+    // Its age is the time of its last use.
+    fs::last_write_time(file, fs::file_time_type::clock::now(), ignored);
+    return *std::move(found.kernel);
+  }
+  const bool damaged = found.is_there;  // as it was read: another process may write it by now
+  counts_.damaged += damaged ? 1 : 0;
+  ++counts_.misses;
+  std::string kernel = make();
+  if (!store(file, std::string(heading) + sha256_of(kernel) + '\n' + kernel, damaged)) {
+    ++counts_.not_stored;
+    return kernel;
+  }
+  // Another process may have been faster.
+  return kernel_at(file).kernel.value_or(kernel);
+}
+
+// Where the file is there by now it stays, unless it `replaces` a damaged one.
+bool KernelCache::store(const std::string& path, const std::string& content, bool replaces) const {
+  static std::atomic<int> number = 0;
+  const std::string part =
+      path + '.' + std::to_string(getpid()) + '-' + std::to_string(number++) + ".part";
+  std::error_code error, ignored;
+  {
+    std::ofstream out(part, std::ios::binary);
+    out << content;
+    out.close();
+    if (!out) {
+      fs::remove(part, ignored);
+      return false;
+    }
+  }
+  if (!replaces) fs::create_hard_link(part, path, error);
+  // A file system without links, too.
+  if (replaces || (error && error != std::errc::file_exists)) fs::rename(part, path, error);
+  const bool stored = !error || error == std::errc::file_exists;
+  fs::remove(part, ignored);
+  if (stored) remove_oldest(path);
+  return stored;
+}
+
+// Others may do the same at once, so a file that is gone is no fault. Parts that a killed process
+// left behind become old as well.
+void KernelCache::remove_oldest(const std::string& except) const {
+  struct Entry {
+    fs::file_time_type used;
+    std::string path;
+    std::int64_t bytes;
+  };
+  std::vector<Entry> entries;
+  std::int64_t bytes = 0;
+  std::error_code error;
+  for (const auto& each : fs::directory_iterator(folder_, error)) {
+    if (!is_ours(each.path())) continue;
+    std::error_code gone;
+    const auto used = each.last_write_time(gone);
+    const auto size = gone ? 0 : each.file_size(gone);
+    if (gone) continue;
+    entries.push_back({used, each.path().string(), static_cast<std::int64_t>(size)});
+    bytes += entries.back().bytes;
+  }
+  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+    return std::tie(a.used, a.path) < std::tie(b.used, b.path);
+  });
+  for (const Entry& entry : entries) {
+    if (bytes <= most_bytes_) return;
+    if (entry.path == except) continue;
+    fs::remove(entry.path, error);
+    bytes -= entry.bytes;
+  }
+}
+
+}  // namespace meshwright::cuda

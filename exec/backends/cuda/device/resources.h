@@ -1,0 +1,56 @@
+// What the CUDA runtime gives out, given back.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstring>
+#include <memory>
+
+#include "exec/backends/cuda/device/check.h"
+
+namespace meshwright::cuda {
+
+template <typename Handle, auto give_back>
+struct GiveBack {
+  using pointer = Handle;
+  void operator()(Handle handle) const { static_cast<void>(give_back(handle)); }
+};
+template <typename Handle, auto give_back>
+using Owned = std::unique_ptr<Handle, GiveBack<Handle, give_back>>;
+
+using OwnedStream = Owned<cudaStream_t, cudaStreamDestroy>;
+using OwnedEvent = Owned<cudaEvent_t, cudaEventDestroy>;
+using OwnedGraph = Owned<cudaGraphExec_t, cudaGraphExecDestroy>;
+using DeviceMemory = Owned<void*, cudaFree>;
+using PinnedMemory = Owned<void*, cudaFreeHost>;
+
+// Runs beside the default stream.
+inline OwnedStream make_stream() {
+  cudaStream_t stream = nullptr;
+  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  return OwnedStream(stream);
+}
+
+inline OwnedEvent make_event(unsigned int flags = cudaEventDisableTiming) {
+  cudaEvent_t event = nullptr;
+  check(cudaEventCreateWithFlags(&event, flags), "cudaEventCreateWithFlags");
+  return OwnedEvent(event);
+}
+
+// Aligned to 256 bytes; not cleared.
+inline DeviceMemory device_memory(std::int64_t bytes) {
+  void* memory = nullptr;
+  check(cudaMalloc(&memory, static_cast<std::size_t>(bytes > 0 ? bytes : 1)), "cudaMalloc");
+  return DeviceMemory(memory);
+}
+
+// Host memory that the device reaches by itself; cleared.
+inline PinnedMemory pinned_memory(std::int64_t bytes) {
+  const auto size = static_cast<std::size_t>(bytes > 0 ? bytes : 1);
+  void* memory = nullptr;
+  check(cudaHostAlloc(&memory, size, cudaHostAllocDefault), "cudaHostAlloc");
+  std::memset(memory, 0, size);
+  return PinnedMemory(memory);
+}
+
+}  // namespace meshwright::cuda

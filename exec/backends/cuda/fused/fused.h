@@ -1,0 +1,64 @@
+// Runs fused operations (models/graph/fusion.h): products by cuBLASLt with what of the rest is
+// their epilogue, rows by kernels that are made and compiled for the fusion (fused_source.h), and
+// what has neither step by step.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "exec/backends/cuda/device/kernel_cache.h"
+#include "exec/backends/cuda/fused/epilogue.h"
+#include "exec/backends/cuda/fused/fused_source.h"
+#include "exec/backends/cuda/fused/kernel_library.h"
+#include "exec/backends/cuda/kernels.h"
+
+namespace meshwright::cuda {
+
+// One for each device; used by one thread.
+class Fusions {
+ public:
+  // `cache`: of compiled kernels, lives longer. `architecture`: "sm_90".
+  Fusions(KernelCache& cache, std::string architecture)
+      : cache_(cache), architecture_(std::move(architecture)) {}
+
+  // Bytes of scratch memory. Compiles and loads what the fusion needs, before it first runs and
+  // outside of a capture.
+  std::int64_t prepare(const OpCall& call, const Device& device);
+  void run(const KernelCall& call);
+
+  std::int64_t kernels() const { return static_cast<std::int64_t>(loaded_.size()); }
+
+ private:
+  struct Loaded {
+    std::unique_ptr<KernelLibrary> library;
+    cudaKernel_t kernel = nullptr, sums = nullptr;
+  };
+  struct Generated {
+    FusedKernel source;
+    const Loaded* loaded = nullptr;
+  };
+  struct Prepared {
+    std::shared_ptr<const Fusion> fusion;
+    std::optional<Lead> lead;
+    std::optional<Generated> generated;
+    Fusion steps;  // one by one, where there is no kernel of them
+    std::int64_t workspace = 0;
+  };
+
+  const Loaded& load(const FusedKernel& kernel);
+  void prepare_lead(Prepared& prepared, const Device& device) const;
+  void prepare_steps(Prepared& prepared, const OpCall& call, const Device& device);
+  static void run_lead(const KernelCall& call, const Fusion& fusion, const Lead& lead);
+  static void run_generated(const KernelCall& call, const Fusion& fusion,
+                            const Generated& generated);
+
+  KernelCache& cache_;
+  std::string architecture_;
+  std::map<std::string, Loaded> loaded_;  // by source: layers share a kernel
+  std::unordered_map<const Fusion*, Prepared> prepared_;
+};
+
+}  // namespace meshwright::cuda

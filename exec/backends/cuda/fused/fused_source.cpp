@@ -1,0 +1,304 @@
+#include "exec/backends/cuda/fused/fused_source.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "exec/backends/cuda/fused/fused_phases.h"
+
+namespace meshwright::cuda {
+
+namespace {
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+class Writer {
+ public:
+  Writer(const Fusion& fusion, const FusedPhases& phases, const std::string& name)
+      : fusion_(fusion), of_(phases) {
+    kernel_.name = name;
+    kernel_.operands = phases.operands;
+    kernel_.sums = phases.sums;
+    kernel_.shared_bytes = phases.shared_bytes;
+    kernel_.counts_positions = phases.counts_positions;
+    kernel_.keys = phases.keys;
+  }
+
+  FusedKernel kernel() && {
+    write();
+    return std::move(kernel_);
+  }
+
+ private:
+  // An element of a value, or the first of a turn's `vector` ones.
+  static std::string element(const std::string& name, Home home, const std::string& vector,
+                             bool first = false) {
+    switch (home) {
+      case Home::registers:
+        return first ? fmt::format("{} + turn * {}", name, vector)
+                     : fmt::format("{}[turn * {} + j]", name, vector);
+      case Home::shared:
+        return first ? name + " + column" : name + "[column + j]";
+      default:
+        return first ? name : name + "[j]";
+    }
+  }
+  std::string element(int value, bool first = false) const {
+    return element(fmt::format("v{}", value), of_.values[at(value)].home,
+                   std::to_string(of_.layout.vector), first);
+  }
+  std::string element_of_sum(int operand, bool first = false) const {
+    return element(fmt::format("total{}", operand), of_.sum_home.at(operand),
+                   std::to_string(of_.layout.vector), first);
+  }
+
+  void line(const std::string& text) {
+    std::size_t begin = 0;
+    while (begin < text.size()) {
+      const std::size_t end = std::min(text.find('\n', begin), text.size());
+      kernel_.source.append(at(2 * depth_), ' ');
+      kernel_.source.append(text, begin, end - begin) += '\n';
+      begin = end + 1;
+    }
+  }
+  void open(const std::string& text) {
+    line(text + " {");
+    ++depth_;
+  }
+  void close() {
+    --depth_;
+    line("}");
+  }
+
+  // An array of a thread's columns, or the row's in shared memory.
+  void declare_kept(const std::string& name, Home home, const char* initial) {
+    if (home == Home::registers)
+      line(fmt::format("float {}[{}]{};", name, of_.layout.elements(), initial));
+    if (home == Home::shared) {
+      const std::string row = of_.layout.rows_at_once > 1
+                                  ? fmt::format(" + threadIdx.x / 32 * {}", of_.layout.width)
+                                  : "";
+      line(fmt::format("float* const {} = kept + {}{};", name, shared_used_ / bytes_of(Dtype::f32),
+                       row));
+      shared_used_ += of_.layout.bytes_in_shared();
+    }
+  }
+
+  // The loop over a thread's columns, unrolled where it numbers registers. Without a use of its
+  // column, which compilers would warn of, it is not declared.
+  void open_columns(bool in_registers) {
+    line(in_registers ? "#pragma unroll" : "#pragma unroll 2");
+    open(fmt::format("for (int turn = 0; turn < {}; ++turn)", of_.layout.turns));
+    columns_begin_ = kernel_.source.size();
+    guarded_ =
+        std::int64_t{of_.layout.turns} * of_.layout.threads * of_.layout.vector != of_.layout.width;
+    if (guarded_) open(fmt::format("if (column < {})", of_.layout.width));
+  }
+  void close_columns() {
+    if (guarded_) close();
+    if (kernel_.source.find("column", columns_begin_) != std::string::npos)
+      kernel_.source.insert(
+          columns_begin_,
+          fmt::format("{}const int column = (turn * {} + thread) * {};\n",
+                      std::string(at(2 * depth_), ' '), of_.layout.threads, of_.layout.vector));
+    close();
+  }
+  void open_vector() {
+    line("#pragma unroll");
+    open(fmt::format("for (int j = 0; j < {}; ++j)", of_.layout.vector));
+  }
+
+  std::string written(const Statement& statement) const {
+    std::string text;
+    for (std::size_t i = 0; i < statement.text.size(); ++i) {
+      if (statement.text[i] == '$')
+        text += element(statement.arguments[static_cast<std::size_t>(statement.text[++i] - '0')]);
+      else
+        text += statement.text[i];
+    }
+    const std::string target = statement.kind == Statement::Kind::value ? element(statement.target)
+                               : statement.kind == Statement::Kind::over_row
+                                   ? fmt::format("sum_{}[{}]", statement.phase, statement.target)
+                                   : element_of_sum(statement.target);
+    const char* sets = statement.kind == Statement::Kind::value ? "=" : "+=";
+    return fmt::format("{} {} {};  // {}", target, sets, text, statement.op);
+  }
+
+  bool is_in_registers(const Statement& statement) const {
+    const auto kept = [&](int value) { return of_.values[at(value)].home == Home::registers; };
+    if (std::any_of(statement.arguments.begin(), statement.arguments.end(), kept)) return true;
+    if (statement.kind == Statement::Kind::over_row) return false;
+    return statement.kind == Statement::Kind::value
+               ? kept(statement.target)
+               : of_.sum_home.at(statement.target) == Home::registers;
+  }
+
+  void write_phase(int number) {
+    const Phase& of = of_.phases[at(number)];
+    std::vector<const Statement*> statements;
+    for (const Statement& each : of_.statements)
+      if (each.phase == number) statements.push_back(&each);
+    if (of.sums > 0) line(fmt::format("float sum_{}[{}] = {{}};", number, of.sums));
+    if (!statements.empty()) write_columns(number, statements);
+    if (of.sums > 0) line(fmt::format("add_over_row<{}>(sum_{});", of_.layout.threads, number));
+    for (const std::string& text : of.after) line(text);
+  }
+
+  void write_columns(int number, const std::vector<const Statement*>& statements) {
+    open_columns(std::any_of(statements.begin(), statements.end(),
+                             [&](const Statement* each) { return is_in_registers(*each); }));
+    for (int id = 0; id < static_cast<int>(of_.values.size()); ++id)
+      if (of_.values[at(id)].is_loaded) write_load(id, number);
+    for (const std::string& text : of_.phases[at(number)].before) line(text);
+    for (const Statement* each : statements)
+      if (each->kind == Statement::Kind::value && of_.values[at(each->target)].home == Home::phase)
+        line(fmt::format("float v{}[{}];", each->target, of_.layout.vector));
+    open_vector();
+    for (const Statement* each : statements) line(written(*each));
+    close();
+    for (const Statement* each : statements) {
+      if (each->kind != Statement::Kind::value) continue;
+      const int operand = of_.values[at(each->target)].operand;
+      if (is_written(fusion_, operand))
+        line(fmt::format("store<{}>(p{} + row * {} + column, {});", of_.layout.vector, operand,
+                         of_.layout.width, element(each->target, true)));
+    }
+    close_columns();
+  }
+
+  // Once, or in every phase that reads it.
+  void write_load(int id, int number) {
+    const Value& value = of_.values[at(id)];
+    if (value.read.count(number) == 0) return;
+    const bool first = number == value.begin();
+    if (!first && value.home != Home::reloaded) return;
+    if (value.home == Home::phase || value.home == Home::reloaded)
+      line(fmt::format("float v{}[{}];", id, of_.layout.vector));
+    line(fmt::format(
+        "load<{}>({} + {}column, {});", of_.layout.vector,
+        first ? fmt::format("p{}", value.operand) : fmt::format("again(p{})", value.operand),
+        value.row_offset, element(id, true)));
+  }
+
+  std::string parameters() const {
+    std::string text;
+    const auto add = [&](const std::string& parameter) {
+      text += (text.empty() ? "" : ",\n    ") + parameter;
+    };
+    for (int id : kernel_.operands)
+      add(fmt::format("{}{}* __restrict__ p{}", is_written(fusion_, id) ? "" : "const ",
+                      type_name(fusion_.operands[at(id)].dtype), id));
+    if (kernel_.partial_bytes > 0) add("float* __restrict__ partial");
+    if (kernel_.counts_positions)
+      add("const long long* __restrict__ of_step, long long offset, int tensor_rank, int "
+          "context_rank");
+    for (std::size_t i = 0; i < kernel_.keys.size(); ++i)
+      add(fmt::format("unsigned long long key_{}", i));
+    return text;
+  }
+
+  void write() {
+    const std::int64_t strips = (fusion_.rows + of_.layout.strip - 1) / of_.layout.strip;
+    kernel_.threads = of_.layout.threads * of_.layout.rows_at_once;
+    kernel_.blocks = (strips + of_.layout.rows_at_once - 1) / of_.layout.rows_at_once;
+    kernel_.partial_bytes = static_cast<std::int64_t>(kernel_.sums.size()) * strips *
+                            of_.layout.width * bytes_of(Dtype::f32);
+    line(fmt::format("// {}: {} rows of {}", meshwright::name_of(fusion_), fusion_.rows,
+                     of_.layout.width));
+    open(fmt::format("extern \"C\" __global__ void __launch_bounds__({}) {}(\n    {})",
+                     kernel_.threads, kernel_.name, parameters()));
+    const bool warps = of_.layout.rows_at_once > 1;
+    line(fmt::format("const int thread = threadIdx.x{};", warps ? " % 32" : ""));
+    line(fmt::format(
+        "const long long {} = {};", of_.layout.strip == 1 ? "row" : "strip",
+        warps ? fmt::format("blockIdx.x * {}LL + threadIdx.x / 32", of_.layout.rows_at_once)
+              : "blockIdx.x"));
+    for (int id : kernel_.sums)
+      declare_kept(fmt::format("total{}", id), of_.sum_home.at(id), " = {}");
+    for (std::size_t i = 0; i < of_.values.size(); ++i)
+      declare_kept(fmt::format("v{}", i), of_.values[i].home, "");
+    clear_shared_sums();
+    write_rows();
+    write_partials(strips);
+    close();
+    if (!kernel_.sums.empty()) write_sums(strips);
+  }
+
+  void write_rows() {
+    if (of_.layout.strip == 1) {
+      open(fmt::format("if (row < {})", fusion_.rows));
+    } else {
+      line(
+          fmt::format("const long long begin = strip * {0};\n"
+                      "const long long end = begin + {0} < {1} ? begin + {0} : {1};",
+                      of_.layout.strip, fusion_.rows));
+      open("for (long long row = begin; row < end; ++row)");
+    }
+    for (const std::string& text : of_.of_row) line(text);
+    for (int i = 0; i < static_cast<int>(of_.phases.size()); ++i) write_phase(i);
+    close();
+  }
+
+  void clear_shared_sums() {
+    for (int id : kernel_.sums) {
+      if (of_.sum_home.at(id) != Home::shared) continue;
+      open_columns(false);
+      open_vector();
+      line(element_of_sum(id) + " = 0.0f;");
+      close();
+      close_columns();
+    }
+  }
+
+  void write_partials(std::int64_t strips) {
+    if (kernel_.sums.empty()) return;
+    open(fmt::format("if (strip < {})", strips));
+    open_columns(true);
+    for (std::size_t i = 0; i < kernel_.sums.size(); ++i)
+      line(fmt::format("store<{}>(partial + ({} + strip) * {} + column, {});", of_.layout.vector,
+                       static_cast<std::int64_t>(i) * strips, of_.layout.width,
+                       element_of_sum(kernel_.sums[i], true)));
+    close_columns();
+    close();
+  }
+
+  // A column is a thread's; strips in order.
+  void write_sums(std::int64_t strips) {
+    kernel_.sum_threads = 128;
+    kernel_.sum_blocks = (of_.layout.width + kernel_.sum_threads - 1) / kernel_.sum_threads;
+    std::string parameters = "const float* __restrict__ partial";
+    for (int id : kernel_.sums) parameters += fmt::format(", float* __restrict__ p{}", id);
+    open(fmt::format("extern \"C\" __global__ void __launch_bounds__({}) {}_sums(\n    {})",
+                     kernel_.sum_threads, kernel_.name, parameters));
+    line(fmt::format("const int column = blockIdx.x * {} + threadIdx.x;", kernel_.sum_threads));
+    line(fmt::format("if (column >= {}) return;", of_.layout.width));
+    for (std::size_t i = 0; i < kernel_.sums.size(); ++i) {
+      const int id = kernel_.sums[i];
+      line(fmt::format("float total{} = 0.0f;\n#pragma unroll 8", id));
+      line(
+          fmt::format("for (long long strip = 0; strip < {}; ++strip)\n"
+                      "  total{} += partial[({} + strip) * {} + column];\n"
+                      "p{}[column] += total{};",
+                      strips, id, static_cast<std::int64_t>(i) * strips, of_.layout.width, id, id));
+    }
+    close();
+  }
+
+  const Fusion& fusion_;
+  const FusedPhases& of_;
+  FusedKernel kernel_;
+  std::int64_t shared_used_ = 0;
+  int depth_ = 0;
+  bool guarded_ = false;           // threads may have fewer columns than others
+  std::size_t columns_begin_ = 0;  // of the text in a loop over columns
+};
+
+}  // namespace
+
+FusedKernel fused_kernel(const Fusion& fusion, const std::string& name) {
+  const FusedPhases phases = phases_of(fusion);
+  return Writer(fusion, phases, name).kernel();
+}
+
+}  // namespace meshwright::cuda

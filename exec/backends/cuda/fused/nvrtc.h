@@ -1,0 +1,26 @@
+// The toolkit's run-time compiler: from CUDA source to machine code. Needs no device and no driver.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "exec/backends/cuda/device/kernel_cache.h"
+
+namespace meshwright::cuda {
+
+std::string nvrtc_version();                     // "13.0"
+std::vector<std::string> nvrtc_architectures();  // "sm_80", ... as this toolkit has them
+
+struct Compiled {
+  std::string cubin;
+  std::string log;  // warnings
+};
+// InputError: an architecture that this toolkit has not. RunError, with the log: the source has
+// errors, or the compiler failed.
+Compiled compile_cuda(const std::string& source, const std::string& architecture);
+
+// The same, kept on disk.
+std::string cached_cubin(KernelCache& cache, const std::string& source,
+                         const std::string& architecture);
+
+}  // namespace meshwright::cuda

@@ -1,0 +1,50 @@
+// What the kernels of cross-entropy share.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include "exec/backends/cuda/rows/softmax.cuh"
+
+namespace meshwright::cuda {
+
+// Which columns of the vocabulary the logits of this rank are. Those past the unpadded size are
+// masked, as if their logit were -infinity.
+struct Columns {
+  int width = 0;        // of the logits
+  long long first = 0;  // number of column 0 in the whole vocabulary
+  int visible = 0;      // columns that are not masked
+
+  explicit Columns(const KernelCall& k) : width(width_of(k.in_shape(0)[1])), visible(width) {
+    const Attributes& a = k.attributes();
+    if (a.vocabulary_parallel) first = static_cast<long long>(k.context.tensor_rank) * width;
+    if (a.vocabulary > 0)
+      visible = static_cast<int>(std::clamp<long long>(a.vocabulary - first, 0, width));
+  }
+  // Where the target's logit is; -1 when another rank has it.
+  __device__ int of(int target) const {
+    const long long column = target - first;
+    return column >= 0 && column < visible ? static_cast<int>(column) : -1;
+  }
+  // (softmax - 1 at the target) * factor; exactly 0 in masked columns.
+  __device__ float gradient(int column, float logit, float log_sum, float factor,
+                            int target) const {
+    if (column >= visible) return 0.0f;
+    const float share = exp_below_0(logit - log_sum) * factor;
+    return column == target ? share - factor : share;
+  }
+};
+
+// The target's logit of the row of a whole vocabulary. A target outside it, which must not be,
+// makes a loss that is not a number: a step stops there.
+template <typename T>
+__device__ inline float logit_of(const T* row, int target) {
+  return target >= 0 ? widened(row[target]) : NAN;
+}
+
+// The loss scale is the operand after the targets; null where there is none.
+inline const float* loss_scale_of(const KernelCall& k) {
+  return k.call.inputs.size() > 3 ? k.in<float>(3) : nullptr;
+}
+
+}  // namespace meshwright::cuda

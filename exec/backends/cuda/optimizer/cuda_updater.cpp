@@ -1,0 +1,106 @@
+#include "exec/backends/cuda/optimizer/cuda_updater.h"
+
+#include <map>
+
+#include "exec/backends/cuda/device/resources.h"
+#include "exec/backends/cuda/optimizer/optimizer.h"
+
+namespace meshwright::cuda {
+
+namespace {
+
+// What the host says before a step, as UpdateScalars begins.
+struct OfHost {
+  double learning_rate, gradient_clip;
+  std::int64_t updates_before;
+};
+static_assert(offsetof(UpdateScalars, step) == offsetof(OfHost, updates_before));
+
+class CudaUpdater : public Updater {
+ public:
+  CudaUpdater(const Training& training, StreamSource& streams)
+      : training_(training),
+        streams_(streams),
+        scalars_(device_memory(sizeof(UpdateScalars))),
+        of_host_(pinned_memory(sizeof(OfHost))) {
+    const UpdateScalars initial;
+    copy_now(scalars_.get(), &initial, sizeof initial);
+  }
+
+  void begin_step(std::int64_t step, double learning_rate) override {
+    *static_cast<OfHost*>(of_host_.get()) = {learning_rate, training_.gradient_clip, step - 1};
+    copy(scalars_.get(), of_host_.get(), sizeof(OfHost));
+  }
+
+  // The state lies in the arena, where the host and checkpoints find it.
+  void update_loss_scale(const StepSums& sums, float* scale) override {
+    void* state = static_cast<char*>(scalars_.get()) + offsetof(UpdateScalars, loss_scale);
+    copy(state, sums.scaled, sizeof(ScaledStep));
+    cuda::update_loss_scale(training_.settled_loss_scale(), sums.loss, sums.squared_norm, scalars(),
+                            scale, stream());
+    copy(sums.scaled, state, sizeof(ScaledStep));
+  }
+
+  void decide(const StepSums& sums) override {
+    prepare_update(training_, sums.loss, sums.squared_norm, scalars(), stream());
+  }
+
+  void lamb_norms(int bucket, std::span<const OptimizerSegment> segments,
+                  const OptimizerState& state) override {
+    const OfBucket& of = of_bucket(bucket, segments);
+    cuda::lamb_norms(training_, scalars(), of.segments(), state, of.partial.get(), stream());
+  }
+
+  void step(int bucket, std::span<const OptimizerSegment> segments,
+            const OptimizerState& state) override {
+    optimizer_step(training_, scalars(), of_bucket(bucket, segments).segments(), state, stream());
+  }
+
+ private:
+  struct OfBucket {
+    std::vector<DeviceSegment> made;
+    DeviceMemory copy, partial;
+    DeviceSegments segments() const {
+      return segments_at(static_cast<const DeviceSegment*>(copy.get()), made);
+    }
+  };
+
+  // Made before the first step is over, so never while one is captured.
+  const OfBucket& of_bucket(int bucket, std::span<const OptimizerSegment> segments) {
+    OfBucket& of = buckets_[bucket];
+    if (of.copy != nullptr) return of;
+    of.made = device_segments(segments);
+    const std::size_t bytes = of.made.size() * sizeof(DeviceSegment);
+    of.copy = device_memory(static_cast<std::int64_t>(bytes));
+    if (bytes > 0) copy_now(of.copy.get(), of.made.data(), bytes);
+    if (training_.optimizer == OptimizerKind::lamb)
+      of.partial = device_memory(lamb_scratch_bytes(of.segments()));
+    return of;
+  }
+
+  // A plain cudaMemcpy may return before its values have come, and these streams do not wait for
+  // it.
+  void copy_now(void* to, const void* from, std::size_t bytes) {
+    copy(to, from, bytes);
+    check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize");
+  }
+  void copy(void* to, const void* from, std::size_t bytes) {
+    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream()), "cudaMemcpyAsync");
+  }
+  UpdateScalars* scalars() const { return static_cast<UpdateScalars*>(scalars_.get()); }
+  cudaStream_t stream() { return static_cast<cudaStream_t>(streams_.current_stream()); }
+
+  const Training& training_;
+  StreamSource& streams_;
+  DeviceMemory scalars_;
+  PinnedMemory of_host_;
+  std::map<int, OfBucket> buckets_;
+};
+
+}  // namespace
+
+std::unique_ptr<Updater> make_updater(const Training& training, StreamSource& streams) {
+  return std::make_unique<CudaUpdater>(training, streams);
+}
+
+}  // namespace meshwright::cuda

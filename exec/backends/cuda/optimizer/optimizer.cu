@@ -1,0 +1,428 @@
+#include "exec/backends/cuda/optimizer/optimizer.h"
+
+#include "exec/backends/cuda/device/launch.h"
+#include "exec/backends/cuda/device/types.cuh"
+#include "models/core/error.h"
+
+namespace meshwright::cuda {
+
+namespace {
+
+constexpr int threads = 256;
+// A thread moves four neighbours at a time: 16 bytes of fp32, and a warp's are 512 in a row.
+constexpr int group = 4, groups_per_chunk = threads * 4;
+
+__device__ bool is_finite(double x) { return x - x == 0; }
+
+__global__ void update_loss_scale_kernel(LossScale rule, const double* loss,
+                                         const double* squared_norm, UpdateScalars* scalars,
+                                         float* loss_scale) {
+  constexpr double largest = 0x1p126;  // beyond it fp32 has no inverse
+  LossScaleState state = scalars->loss_scale;
+  scalars->inverse_scale = 1 / state.scale;
+  scalars->skips = 0;
+  if (!is_finite(*loss)) return;
+  const bool overflow = !is_finite(*squared_norm);
+  if (overflow) {
+    scalars->skips = 1;
+    ++state.skipped;
+  }
+  if (rule.dynamic && overflow) {
+    state.good_steps = 0;
+    const double lower = state.scale / rule.factor;
+    if (state.hysteresis_left > 1)
+      --state.hysteresis_left;
+    else
+      state.scale = lower > rule.minimum ? lower : rule.minimum;
+  } else if (rule.dynamic && ++state.good_steps >= rule.window) {
+    state.good_steps = 0;
+    state.hysteresis_left = rule.hysteresis;
+    const double higher = state.scale * rule.factor;
+    state.scale = higher < largest ? higher : largest;
+  }
+  scalars->loss_scale = state;
+  *loss_scale = static_cast<float>(state.scale);
+}
+
+// What of a Training the factors are made of.
+struct Rates {
+  double beta1, beta2, epsilon, decay, momentum;
+};
+
+__global__ void prepare_update_kernel(Rates rates, const double* loss, const double* squared_norm,
+                                      UpdateScalars* scalars) {
+  const double inverse = scalars->inverse_scale, norm = sqrt(*squared_norm) * inverse;
+  const bool updates = scalars->skips == 0 && is_finite(*loss) && is_finite(norm);
+  scalars->updates = updates ? 1 : 0;
+  if (!updates) return;
+  const double clip = scalars->gradient_clip, fitting = clip / (norm + 1e-6);
+  const double factor = (clip <= 0 || fitting > 1 ? 1 : fitting) * inverse;
+  const double step = static_cast<double>(++scalars->step), rate = scalars->learning_rate;
+  const double correction_1 = 1 - pow(rates.beta1, step), correction_2 = 1 - pow(rates.beta2, step);
+  scalars->gradient_factor = factor;
+  Factors& f = scalars->factors;
+  f.gradient = static_cast<float>(factor);
+  f.beta1 = static_cast<float>(rates.beta1);
+  f.beta2 = static_cast<float>(rates.beta2);
+  f.one_minus_beta1 = static_cast<float>(1 - rates.beta1);
+  f.one_minus_beta2 = static_cast<float>(1 - rates.beta2);
+  f.inverse_correction = static_cast<float>(1 / correction_1);
+  f.step_size = static_cast<float>(rate / correction_1);
+  f.inverse_root_2 = static_cast<float>(1 / sqrt(correction_2));
+  f.epsilon = static_cast<float>(rates.epsilon);
+  f.decay = static_cast<float>(rates.decay);
+  f.learning_rate = static_cast<float>(rate);
+  f.momentum = static_cast<float>(rates.momentum);
+}
+
+// One element, and what its segment adds to the factors.
+struct Element {
+  float weight, gradient, first, second;
+};
+struct OfSegment {
+  float decay, trust;
+};
+
+// What a rule reads beside weights and the first moment, and whether the moments are written.
+struct Reads {
+  bool gradient, second, writes_moments;
+};
+
+// `coupled`: decay is part of the gradient (adam); otherwise `shrink` multiplies the weights.
+__device__ void adam(const Factors& c, float coupled, float shrink, Element& e) {
+  const float g = e.gradient * c.gradient + coupled * e.weight;
+  e.first = c.beta1 * e.first + c.one_minus_beta1 * g;
+  e.second = c.beta2 * e.second + c.one_minus_beta2 * g * g;
+  e.weight =
+      e.weight * shrink - c.step_size * e.first / (sqrtf(e.second) * c.inverse_root_2 + c.epsilon);
+}
+
+struct AdamW {
+  static constexpr Reads reads{true, true, true};
+  static __device__ void apply(const Factors& c, const OfSegment& s, Element& e) {
+    adam(c, 0, 1 - c.learning_rate * s.decay, e);
+  }
+};
+
+struct Adam {
+  static constexpr Reads reads{true, true, true};
+  static __device__ void apply(const Factors& c, const OfSegment& s, Element& e) {
+    adam(c, s.decay, 1, e);
+  }
+};
+
+struct Sgd {
+  static constexpr Reads reads{true, false, true};
+  static __device__ void apply(const Factors& c, const OfSegment& s, Element& e) {
+    e.first = c.momentum * e.first + e.gradient * c.gradient + s.decay * e.weight;
+    e.weight -= c.learning_rate * e.first;
+  }
+};
+
+// What lamb would subtract, but for the learning rate and the trust.
+__device__ float lamb_update(const Factors& c, const OfSegment& s, const Element& e) {
+  return e.first * c.inverse_correction / (sqrtf(e.second) * c.inverse_root_2 + c.epsilon) +
+         s.decay * e.weight;
+}
+
+// The moments are up to date.
+struct Lamb {
+  static constexpr Reads reads{false, true, false};
+  static __device__ void apply(const Factors& c, const OfSegment& s, Element& e) {
+    e.weight -= c.learning_rate * s.trust * lamb_update(c, s, e);
+  }
+};
+
+struct LambMoments {
+  static constexpr Reads reads{true, true, true};
+  static __device__ void apply(const Factors& c, Element& e) {
+    const float g = e.gradient * c.gradient;
+    e.first = c.beta1 * e.first + c.one_minus_beta1 * g;
+    e.second = c.beta2 * e.second + c.one_minus_beta2 * g * g;
+  }
+};
+
+// The arrays of a bucket. W is float where there is no copy of the weights.
+template <typename G, typename W>
+struct Arrays {
+  float* weights;
+  const G* gradients;
+  float *first, *second;
+  W* working;
+  bool in_groups;  // every group of each array is aligned
+};
+
+template <Reads reads, typename G, typename W>
+__device__ Element element_at(const Arrays<G, W>& a, std::int64_t i) {
+  return {a.weights[i], reads.gradient ? widened(a.gradients[i]) : 0.0f, a.first[i],
+          reads.second ? a.second[i] : 0.0f};
+}
+
+template <Reads reads, typename G, typename W>
+__device__ void put(const Arrays<G, W>& a, std::int64_t i, const Element& e, bool weights) {
+  if (reads.writes_moments) a.first[i] = e.first;
+  if (reads.writes_moments && reads.second) a.second[i] = e.second;
+  if (!weights) return;
+  a.weights[i] = e.weight;
+  if (sizeof(W) == 2) narrow(e.weight, a.working[i]);
+}
+
+template <Reads reads, typename G, typename W>
+__device__ void elements_at(const Arrays<G, W>& a, std::int64_t i, Element (&e)[group]) {
+  float weight[group], gradient[group] = {}, first[group], second[group] = {};
+  load<group>(a.weights + i, weight);
+  if (reads.gradient) load<group>(a.gradients + i, gradient);
+  load<group>(a.first + i, first);
+  if (reads.second) load<group>(a.second + i, second);
+#pragma unroll
+  for (int j = 0; j < group; ++j) e[j] = {weight[j], gradient[j], first[j], second[j]};
+}
+
+template <Reads reads, typename G, typename W>
+__device__ void put(const Arrays<G, W>& a, std::int64_t i, const Element (&e)[group],
+                    bool weights) {
+  float weight[group], first[group], second[group];
+#pragma unroll
+  for (int j = 0; j < group; ++j)
+    weight[j] = e[j].weight, first[j] = e[j].first, second[j] = e[j].second;
+  if (reads.writes_moments) store<group>(a.first + i, first);
+  if (reads.writes_moments && reads.second) store<group>(a.second + i, second);
+  if (!weights) return;
+  store<group>(a.weights + i, weight);
+  if (sizeof(W) == 2) store<group>(a.working + i, weight);
+}
+
+// The last segment that does not begin after the chunk.
+__device__ const DeviceSegment& segment_of(const DeviceSegments& segments, std::int64_t chunk) {
+  int low = 0, high = segments.count;
+  while (high - low > 1) {
+    const int middle = low + (high - low) / 2;
+    (segments.data[middle].first_chunk <= chunk ? low : high) = middle;
+  }
+  return segments.data[low];
+}
+
+// Calls work(element) on those of the block's chunk and puts them back, in groups where it can. A
+// chunk begins where a group does, perhaps before its segment.
+template <Reads reads, typename G, typename W, typename Work>
+__device__ void for_each_element(const DeviceSegment& segment, const Arrays<G, W>& arrays,
+                                 bool weights, const Work& work) {
+  const std::int64_t chunk = blockIdx.x - segment.first_chunk;
+  const std::int64_t first_group = segment.begin / group + chunk * groups_per_chunk;
+  if (arrays.in_groups) {
+    for (int g = threadIdx.x; g < groups_per_chunk; g += threads) {
+      const std::int64_t i = (first_group + g) * group;
+      if (i >= segment.begin && i + group <= segment.end) {
+        Element e[group];
+        elements_at<reads>(arrays, i, e);
+#pragma unroll
+        for (int j = 0; j < group; ++j) work(e[j]);
+        put<reads>(arrays, i, e, weights);
+      } else {
+        for (std::int64_t j = i; j < i + group; ++j) {
+          if (j < segment.begin || j >= segment.end) continue;
+          Element e = element_at<reads>(arrays, j);
+          work(e);
+          put<reads>(arrays, j, e, weights);
+        }
+      }
+    }
+  } else {
+    for (int place = threadIdx.x; place < groups_per_chunk * group; place += threads) {
+      const std::int64_t i = first_group * group + place;
+      if (i < segment.begin || i >= segment.end) continue;
+      Element e = element_at<reads>(arrays, i);
+      work(e);
+      put<reads>(arrays, i, e, weights);
+    }
+  }
+}
+
+// A parameter that is all zeros, or is not to move, is stepped as Adam does.
+__device__ float trust_of(const DeviceSegment& segment) {
+  if (segment.norms == nullptr || segment.norms[0] <= 0 || segment.norms[1] <= 0) return 1;
+  return static_cast<float>(sqrt(segment.norms[0] / segment.norms[1]));
+}
+
+__device__ OfSegment of_segment(const DeviceSegment& segment, const Factors& factors) {
+  return {segment.decay != 0 ? factors.decay : 0, 1};
+}
+
+template <typename Rule, typename G, typename W>
+__global__ void __launch_bounds__(threads)
+    step_kernel(const UpdateScalars* scalars, DeviceSegments segments, Arrays<G, W> arrays) {
+  if (scalars->updates == 0) return;
+  const DeviceSegment segment = segment_of(segments, blockIdx.x);
+  const Factors factors = scalars->factors;
+  OfSegment own = of_segment(segment, factors);
+  if (!Rule::reads.gradient) own.trust = trust_of(segment);
+  for_each_element<Rule::reads>(segment, arrays, true,
+                                [&](Element& e) { Rule::apply(factors, own, e); });
+}
+
+struct SquaredNorms {
+  double weights, update;
+};
+
+// In an order that depends on `threads` alone; thread 0 has the sum.
+__device__ SquaredNorms add_over_block(SquaredNorms own) {
+  __shared__ SquaredNorms of_thread[threads];
+  of_thread[threadIdx.x] = own;
+  for (int half = threads / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (static_cast<int>(threadIdx.x) >= half) continue;
+    of_thread[threadIdx.x].weights += of_thread[threadIdx.x + half].weights;
+    of_thread[threadIdx.x].update += of_thread[threadIdx.x + half].update;
+  }
+  return of_thread[0];
+}
+
+template <typename G>
+__global__ void __launch_bounds__(threads)
+    lamb_moments_kernel(const UpdateScalars* scalars, DeviceSegments segments,
+                        Arrays<G, float> arrays, SquaredNorms* partial) {
+  if (scalars->updates == 0) return;
+  const DeviceSegment segment = segment_of(segments, blockIdx.x);
+  const Factors factors = scalars->factors;
+  const OfSegment own = of_segment(segment, factors);
+  SquaredNorms sum{0, 0};
+  for_each_element<LambMoments::reads>(segment, arrays, false, [&](Element& e) {
+    LambMoments::apply(factors, e);
+    const double w = e.weight, u = lamb_update(factors, own, e);
+    sum.weights += w * w;
+    sum.update += u * u;
+  });
+  sum = add_over_block(sum);
+  if (threadIdx.x == 0) partial[blockIdx.x] = sum;
+}
+
+// A block for each segment; the first of a parameter adds those of the others.
+__global__ void __launch_bounds__(threads)
+    lamb_norms_kernel(const UpdateScalars* scalars, DeviceSegments segments,
+                      const SquaredNorms* partial) {
+  if (scalars->updates == 0) return;
+  const DeviceSegment& first = segments.data[blockIdx.x];
+  if (first.norms == nullptr || first.is_first == 0) return;
+  SquaredNorms sum{0, 0};
+  for (int s = blockIdx.x; s >= 0; s = segments.data[s].next_of_parameter) {
+    if (segments.data[s].counted == 0) continue;
+    const std::int64_t end =
+        s + 1 < segments.count ? segments.data[s + 1].first_chunk : segments.chunks;
+    for (std::int64_t c = segments.data[s].first_chunk + threadIdx.x; c < end; c += threads) {
+      sum.weights += partial[c].weights;
+      sum.update += partial[c].update;
+    }
+  }
+  sum = add_over_block(sum);
+  if (threadIdx.x != 0) return;
+  first.norms[0] += sum.weights;
+  first.norms[1] += sum.update;
+}
+
+// Counted from the group in which the segment begins.
+std::int64_t chunks_of(std::int64_t begin, std::int64_t end) {
+  const std::int64_t groups = (end + group - 1) / group - begin / group;
+  return (groups + groups_per_chunk - 1) / groups_per_chunk;
+}
+
+template <typename T>
+bool is_aligned(const T* address) {
+  return reinterpret_cast<std::uintptr_t>(address) % (group * sizeof(T)) == 0;
+}
+
+template <typename G, typename W>
+Arrays<G, W> arrays_of(const OptimizerState& state) {
+  const auto* gradients = static_cast<const G*>(state.gradients);
+  auto* working = static_cast<W*>(state.working);
+  const bool in_groups = is_aligned(state.weights) && is_aligned(gradients) &&
+                         is_aligned(state.first_moment) && is_aligned(state.second_moment) &&
+                         is_aligned(working);
+  return {state.weights, gradients, state.first_moment, state.second_moment, working, in_groups};
+}
+
+Shape3 blocks_of(const DeviceSegments& segments) { return {blocks_for(segments.chunks, 1)}; }
+
+template <typename Rule>
+void step_by(const UpdateScalars* scalars, const DeviceSegments& segments,
+             const OptimizerState& state, cudaStream_t stream) {
+  const Dtype working = state.working == nullptr ? Dtype::f32 : state.working_type;
+  with_type(state.gradient_type, [&]<typename G>(G) {
+    with_type(working, [&]<typename W>(W) {
+      launch(step_kernel<Rule, G, W>, blocks_of(segments), {threads}, 0, stream, scalars, segments,
+             arrays_of<G, W>(state));
+    });
+  });
+}
+
+}  // namespace
+
+std::vector<DeviceSegment> device_segments(std::span<const OptimizerSegment> segments) {
+  std::vector<DeviceSegment> made;
+  std::int64_t chunks = 0;
+  for (const OptimizerSegment& segment : segments) {
+    if (segment.count == 0) continue;
+    const std::int64_t end = segment.begin + segment.count;
+    DeviceSegment& last = made.emplace_back(DeviceSegment{
+        segment.begin, end, chunks, segment.norms, -1, segment.decay, segment.counted, true});
+    chunks += chunks_of(segment.begin, end);
+    for (std::size_t i = made.size() - 1; i-- > 0 && segment.norms != nullptr;) {
+      if (made[i].norms != segment.norms) continue;
+      made[i].next_of_parameter = static_cast<std::int32_t>(made.size() - 1);
+      last.is_first = false;
+      break;
+    }
+  }
+  return made;
+}
+
+DeviceSegments segments_at(const DeviceSegment* copy, const std::vector<DeviceSegment>& segments) {
+  if (segments.empty()) return {};
+  const DeviceSegment& last = segments.back();
+  return {copy, static_cast<int>(segments.size()),
+          last.first_chunk + chunks_of(last.begin, last.end)};
+}
+
+void update_loss_scale(const LossScale& rule, const double* loss, const double* squared_norm,
+                       UpdateScalars* scalars, float* loss_scale, cudaStream_t stream) {
+  launch(update_loss_scale_kernel, {1}, {1}, 0, stream, rule, loss, squared_norm, scalars,
+         loss_scale);
+}
+
+void prepare_update(const Training& training, const double* loss, const double* squared_norm,
+                    UpdateScalars* scalars, cudaStream_t stream) {
+  const Rates rates{training.beta1, training.beta2, training.epsilon, training.weight_decay,
+                    training.momentum};
+  launch(prepare_update_kernel, {1}, {1}, 0, stream, rates, loss, squared_norm, scalars);
+}
+
+void optimizer_step(const Training& training, const UpdateScalars* scalars,
+                    const DeviceSegments& segments, const OptimizerState& state,
+                    cudaStream_t stream) {
+  switch (training.optimizer) {
+    case OptimizerKind::adamw:
+      return step_by<AdamW>(scalars, segments, state, stream);
+    case OptimizerKind::adam:
+      return step_by<Adam>(scalars, segments, state, stream);
+    case OptimizerKind::sgd:
+      return step_by<Sgd>(scalars, segments, state, stream);
+    case OptimizerKind::lamb:
+      return step_by<Lamb>(scalars, segments, state, stream);
+  }
+}
+
+void lamb_norms(const Training&, const UpdateScalars* scalars, const DeviceSegments& segments,
+                const OptimizerState& state, void* partial, cudaStream_t stream) {
+  auto* sums = static_cast<SquaredNorms*>(partial);
+  with_type(state.gradient_type, [&]<typename G>(G) {
+    launch(lamb_moments_kernel<G>, blocks_of(segments), {threads}, 0, stream, scalars, segments,
+           arrays_of<G, float>(state), sums);
+  });
+  launch(lamb_norms_kernel, {blocks_for(segments.count, 1)}, {threads}, 0, stream, scalars,
+         segments, sums);
+}
+
+std::int64_t lamb_scratch_bytes(const DeviceSegments& segments) {
+  return segments.chunks * static_cast<std::int64_t>(sizeof(SquaredNorms));
+}
+
+}  // namespace meshwright::cuda

@@ -1,0 +1,163 @@
+// Linear layers, those of experts, and their gradients: products through cuBLASLt.
+#include "exec/backends/cuda/products/linear.h"
+
+#include <array>
+
+#include "exec/backends/cuda/device/launch.h"
+#include "exec/backends/cuda/device/types.cuh"
+#include "exec/backends/cuda/products/products.h"
+#include "exec/backends/cuda/tables.h"
+#include "models/graph/experts.h"
+#include "models/graph/widen.h"
+
+namespace meshwright::cuda {
+
+namespace {
+
+constexpr int threads = 256;
+
+// sum += product, for gradients whose product adds nothing itself.
+template <typename T, int n>
+__global__ void add_to_sum(const T* product, float* sum, long long count) {
+  const long long i = (static_cast<long long>(blockIdx.x) * threads + threadIdx.x) * n;
+  if (i >= count) return;
+  float term[n], total[n];
+  load<n>(product + i, term);
+  load<n>(sum + i, total);
+  for (int j = 0; j < n; ++j) total[j] += term[j];
+  store<n>(sum + i, total);
+}
+
+// What is left of it behind so many bytes.
+int alignment_after(std::int64_t bytes, int alignment) {
+  while (bytes % alignment != 0) alignment /= 2;
+  return alignment;
+}
+
+// The products of experts: the matrices of all meet as many groups of rows, then the next ones do.
+struct Turns {
+  std::int64_t count = 1;
+  ProductForm form;
+  std::array<std::int64_t, 2> in_bytes{};  // from one turn to the next
+  std::int64_t out_bytes = 0;
+};
+
+Turns turns_of(const OpCall& call) {
+  const ExpertProduct product = expert_product_of(call);
+  Turns turns{product.groups / product.experts, {}, {}, 0};
+  const OpCall one{product.op, call.attributes, product.inputs, {&product.output, 1}};
+  turns.form = form_of(one);
+  turns.form.batch = product.experts;
+  turns.form.may_round = MayRound::no;
+  const auto apart = [&](const TensorType& whole, const TensorType& part) {
+    return whole.shape.rank == 3 ? 0 : part.bytes() * product.experts;
+  };
+  for (std::size_t i = 0; i < 2; ++i) {
+    turns.in_bytes[i] = apart(call.inputs[i], product.inputs[i]);
+    turns.form.alignment = alignment_after(turns.in_bytes[i], turns.form.alignment);
+  }
+  turns.out_bytes = apart(call.outputs[0], product.output);
+  turns.form.alignment = alignment_after(turns.out_bytes, turns.form.alignment);
+  return turns;
+}
+
+// A gradient that is added apart: the first product is stored, later turns add to it.
+ProductForm stored_apart(ProductForm form, Dtype dtype, bool adds) {
+  form.result = dtype;
+  form.adds = adds;
+  return form;
+}
+
+void add_apart(const KernelCall& k) {
+  const std::int64_t count = k.call.outputs[0].shape.elements();
+  with_type(k.call.inputs[0].dtype, [&](auto number) {
+    using T = decltype(number);
+    constexpr int n = vector_of<T>;
+    const bool vectors = count % n == 0;
+    launch(vectors ? add_to_sum<T, n> : add_to_sum<T, 1>,
+           {blocks_for(vectors ? count / n : count, threads)}, {threads}, 0, k.stream,
+           k.workspace<T>(), k.out<float>(0), static_cast<long long>(count));
+  });
+}
+
+std::int64_t linear_workspace(const OpCall& call, const Device& device) {
+  ProductForm form = form_of(call);
+  if (bytes_apart(call) > 0) form = stored_apart(form, call.inputs[0].dtype, false);
+  device.products->prepare(form);
+  return bytes_apart(call) + device.products->scratch_bytes(form);
+}
+
+void run_linear(const KernelCall& k) {
+  const LinearProduct product = product_of(k.call);
+  const bool apart = bytes_apart(k.call) > 0;
+  ProductForm form = form_of(k.call);
+  if (apart) form = stored_apart(form, k.call.inputs[0].dtype, false);
+  const ProductOperands operands{.a = k.operands.inputs[product.a],
+                                 .b = k.operands.inputs[product.b],
+                                 .c = apart ? k.context.workspace : k.operands.outputs[0],
+                                 .bias = k.call.inputs.size() > 2 ? k.operands.inputs[2] : nullptr,
+                                 .scratch = k.workspace<std::byte>() + bytes_apart(k.call)};
+  k.device.products->run(form, operands, k.stream);
+  if (apart) add_apart(k);
+}
+
+std::int64_t expert_workspace(const OpCall& call, const Device& device) {
+  const Turns turns = turns_of(call);
+  if (bytes_apart(call) > 0) {
+    device.products->prepare(stored_apart(turns.form, call.inputs[0].dtype, false));
+    if (turns.count > 1)
+      device.products->prepare(stored_apart(turns.form, call.inputs[0].dtype, true));
+  } else {
+    device.products->prepare(turns.form);
+  }
+  return bytes_apart(call);
+}
+
+void run_experts(const KernelCall& k) {
+  const Turns turns = turns_of(k.call);
+  const ExpertProduct product = expert_product_of(k.call);
+  const OpCall one{product.op, k.attributes(), product.inputs, {&product.output, 1}};
+  const LinearProduct factors = product_of(one);
+  const bool apart = bytes_apart(k.call) > 0;
+  for (std::int64_t turn = 0; turn < turns.count; ++turn) {
+    const auto in = [&](std::size_t i) { return k.in<std::byte>(i) + turn * turns.in_bytes[i]; };
+    const ProductForm form =
+        apart ? stored_apart(turns.form, k.call.inputs[0].dtype, turn > 0) : turns.form;
+    std::byte* out =
+        apart ? k.workspace<std::byte>() : k.out<std::byte>(0) + turn * turns.out_bytes;
+    k.device.products->run(form, {.a = in(factors.a), .b = in(factors.b), .c = out}, k.stream);
+  }
+  if (apart) add_apart(k);
+}
+
+constexpr Row rows[] = {
+    {Op::linear, run_linear, linear_workspace},
+    {Op::linear_grad_input, run_linear, linear_workspace},
+    {Op::linear_grad_weight, run_linear, linear_workspace},
+    {Op::expert_linear, run_experts, expert_workspace},
+    {Op::expert_linear_grad_input, run_experts, expert_workspace},
+    {Op::expert_linear_grad_weight, run_experts, expert_workspace},
+};
+
+}  // namespace
+
+ProductForm form_of(const OpCall& call) {
+  const LinearProduct product = product_of(call);
+  const std::size_t gradient = call.op == Op::linear_grad_input ? 0 : 1;
+  return {.m = product.m,
+          .n = product.n,
+          .k = product.k,
+          .transpose_a = product.transpose_a,
+          .transpose_b = product.transpose_b,
+          .adds = product.adds,
+          .factors = call.inputs[0].dtype,
+          .result = call.outputs[0].dtype,
+          .epilogue = call.inputs.size() > 2 ? Epilogue::bias : Epilogue::none,
+          .may_round = call.op == Op::linear   ? MayRound::yes
+                       : product.a == gradient ? MayRound::first_is_gradient
+                                               : MayRound::second_is_gradient};
+}
+
+std::span<const Row> linear_rows() { return rows; }
+
+}  // namespace meshwright::cuda

@@ -1,0 +1,118 @@
+// Matrix products through cuBLASLt. Its matrices are column-major, and a row-major matrix is a
+// column-major one transposed: c = a b is given to it as c^T = b^T a^T, so the factors change
+// places and nothing is copied. Sums are in fp32; where k is split, the parts are added in order.
+#pragma once
+
+#include <cublasLt.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "exec/backends/cuda/device/kernel_cache.h"
+#include "exec/backends/cuda/kernels.h"
+
+namespace meshwright::cuda {
+
+// What becomes of a sum before it is stored. GELU is the tanh form, for results in 16 bits only.
+enum class Epilogue : std::uint8_t {
+  none,
+  bias,
+  gelu,
+  gelu_bias,
+  gelu_saved,       // what gelu is given is stored as well
+  gelu_bias_saved,  // the same
+  gelu_grad         // times the slope of gelu at `saved`
+};
+
+// Whether factors in bf16 may be rounded to fp8 (fp8.h), and which of them is a gradient.
+enum class MayRound : std::uint8_t { no, yes, first_is_gradient, second_is_gradient };
+
+// All that a choice of algorithm depends on:
+// c[m,n] = epilogue(op(a)[m,k] op(b)[k,n] (+ start[m,n]) (+ bias[n])), `batch` times.
+// Matrices are row-major and dense, those of a batch one after the other.
+struct ProductForm {
+  std::int64_t m = 0, n = 0, k = 0, batch = 1;
+  bool transpose_a = false;  // a is stored [k,m]
+  bool transpose_b = false;  // b is stored [n,k]
+  bool adds = false;
+  Dtype factors = Dtype::f32;  // a, b: f32, f16, bf16
+  Dtype result = Dtype::f32;   // c, start, bias, saved: f32, or as the factors
+  Epilogue epilogue = Epilogue::none;
+  int alignment = 16;  // bytes; of every address. A power of two, at most 16
+  MayRound may_round = MayRound::no;
+
+  bool operator==(const ProductForm&) const = default;
+};
+std::string text_of(const ProductForm& form);  // "nt 128x64x32 bf16 -> f32 + start"
+
+struct ProductOperands {
+  const void* a = nullptr;
+  const void* b = nullptr;
+  void* c = nullptr;
+  const void* start = nullptr;  // null: what c holds
+  const void* bias = nullptr;
+  void* saved = nullptr;
+  void* scratch = nullptr;  // Products::scratch_bytes, aligned to 16
+};
+
+struct ProductOptions {
+  bool tf32 = false;        // factors in fp32 are rounded to tf32
+  bool fp8 = false;         // those that may be are rounded to fp8, where the device has it
+  bool timed = true;        // candidates are timed; else the choice depends on the shapes alone
+  std::string device = {};  // its name, under which choices are kept
+};
+
+// One for each device, used by one thread, and by one stream at a time.
+class Products {
+ public:
+  // Scratch memory that the fastest algorithms want.
+  static std::int64_t workspace_bytes(const Device& device);
+
+  // `workspace`: device memory, aligned to 256 bytes, that lives longer. Choices are kept in
+  // `cache`, by what they depend on.
+  Products(ProductOptions options, void* workspace, std::int64_t workspace_bytes,
+           KernelCache& cache);
+  ~Products();
+  Products(const Products&) = delete;
+  Products& operator=(const Products&) = delete;
+
+  // Chooses an algorithm, which takes device memory and time: before the first step, and while
+  // nothing is captured. False: cuBLASLt has none.
+  bool prepare(const ProductForm& form);
+
+  // Scratch memory of one product: for factors in fp8. 0: they stay as they are.
+  std::int64_t scratch_bytes(const ProductForm& form);
+
+  // Issues the product and returns. A form that was not prepared takes the first algorithm that
+  // cuBLASLt proposes. RunError where there is none.
+  void run(const ProductForm& form, const ProductOperands& operands, cudaStream_t stream);
+
+  std::int64_t plans() const { return static_cast<std::int64_t>(plans_.size()); }
+  std::int64_t timed() const { return timed_; }  // forms whose candidates were timed
+
+ private:
+  struct Plan;
+  struct Hash {
+    std::size_t operator()(const ProductForm& form) const;
+  };
+  Plan& plan_of(const ProductForm& form);
+  Plan planned(const ProductForm& form, bool rounds) const;
+  std::vector<cublasLtMatmulHeuristicResult_t> candidates(const ProductForm& form,
+                                                          const Plan& plan) const;
+  void choose_fastest(const ProductForm& form, Plan& plan);
+  void issue(const ProductForm& form, const Plan& plan, const ProductOperands& operands,
+             cudaStream_t stream) const;
+
+  ProductOptions options_;
+  void* workspace_;
+  std::int64_t workspace_bytes_;
+  KernelCache& cache_;
+  cublasLtHandle_t handle_ = nullptr;
+  std::unordered_map<ProductForm, std::unique_ptr<Plan>, Hash> plans_;
+  std::int64_t timed_ = 0;
+};
+
+}  // namespace meshwright::cuda

@@ -1,0 +1,74 @@
+// Activation functions, element by element.
+#include "exec/backends/cuda/rows/map.cuh"
+#include "exec/backends/cuda/tables.h"
+
+namespace meshwright::cuda {
+
+namespace {
+
+struct GeluTanh : Elementwise<1> {
+  __device__ void operator()(const float* x, float* y) const { y[0] = gelu_tanh(x[0]); }
+};
+struct GeluErf : Elementwise<1> {
+  __device__ void operator()(const float* x, float* y) const { y[0] = gelu_erf(x[0]); }
+};
+struct GeluTanhGrad : Elementwise<2> {
+  __device__ void operator()(const float* x, float* y) const {
+    y[0] = x[1] * gelu_tanh_slope(x[0]);
+  }
+};
+struct GeluErfGrad : Elementwise<2> {
+  __device__ void operator()(const float* x, float* y) const { y[0] = x[1] * gelu_erf_slope(x[0]); }
+};
+struct Relu : Elementwise<1> {
+  __device__ void operator()(const float* x, float* y) const {
+    y[0] = x[0] < 0.0f ? 0.0f : x[0];  // keeps a NaN
+  }
+};
+struct ReluGrad : Elementwise<2> {
+  __device__ void operator()(const float* x, float* y) const { y[0] = x[0] > 0.0f ? x[1] : 0.0f; }
+};
+struct Tanh : Elementwise<1> {
+  __device__ void operator()(const float* x, float* y) const { y[0] = tanhf(x[0]); }
+};
+struct TanhGrad : Elementwise<2> {
+  __device__ void operator()(const float* x, float* y) const { y[0] = x[1] * (1.0f - x[0] * x[0]); }
+};
+struct Swiglu : Elementwise<2> {
+  __device__ void operator()(const float* x, float* y) const { y[0] = silu(x[0]) * x[1]; }
+};
+struct SwigluGrad : Elementwise<3, 2> {
+  __device__ void operator()(const float* x, float* y) const {
+    y[0] = x[2] * x[1] * silu_slope(x[0]);
+    y[1] = x[2] * silu(x[0]);
+  }
+};
+
+void gelu(const KernelCall& k) {
+  k.attributes().gelu_tanh ? map(k, GeluTanh{}) : map(k, GeluErf{});
+}
+void gelu_grad(const KernelCall& k) {
+  k.attributes().gelu_tanh ? map(k, GeluTanhGrad{}) : map(k, GeluErfGrad{});
+}
+
+template <typename F>
+void elementwise(const KernelCall& k) {
+  map(k, F{});
+}
+
+constexpr Row rows[] = {
+    {Op::gelu, gelu},
+    {Op::gelu_grad, gelu_grad},
+    {Op::relu, elementwise<Relu>},
+    {Op::relu_grad, elementwise<ReluGrad>},
+    {Op::tanh, elementwise<Tanh>},
+    {Op::tanh_grad, elementwise<TanhGrad>},
+    {Op::swiglu, elementwise<Swiglu>},
+    {Op::swiglu_grad, elementwise<SwigluGrad>},
+};
+
+}  // namespace
+
+std::span<const Row> activation_rows() { return rows; }
+
+}  // namespace meshwright::cuda

@@ -1,0 +1,316 @@
+// Rows of tables: token and position embeddings.
+#include <algorithm>
+
+#include "exec/backends/cuda/rows/rows.cuh"
+#include "exec/backends/cuda/tables.h"
+
+namespace meshwright::cuda {
+
+namespace {
+
+// Which row of this rank's part of the table a token has; -1: none of them.
+struct TableRows {
+  const int* tokens;
+  long long rows, first;
+
+  TableRows(const KernelCall& k, std::int64_t table_rows)
+      : tokens(k.in<int>(0)),
+        rows(table_rows),
+        first(k.attributes().vocabulary_parallel ? k.context.tensor_rank * table_rows : 0) {}
+  __device__ long long of_token(int token) const {
+    const long long row = token - first;
+    return row >= 0 && row < rows ? row : -1;
+  }
+};
+
+template <typename T>
+struct Embed {
+  using Element = T;
+  TableRows rows;
+  const T* table;
+  T* y;
+  long long width;
+
+  struct Place {
+    long long from, to;
+  };
+  __device__ Place place(long long token) const {
+    return {rows.of_token(rows.tokens[token]) * width, token * width};
+  }
+  __device__ T* at(const Place& of, long long column) const { return y + of.to + column; }
+  template <int n>
+  __device__ Chunk<T, n> make(const Place& of, long long column) const {
+    if (of.from < 0) return {};  // zeros
+    return chunk_at<n>(table + of.from + column);
+  }
+};
+
+void embedding(const KernelCall& k) {
+  const std::int64_t width = k.in_shape(1)[1];
+  with_vectors(k.call.inputs[1].dtype, width, [&]<typename T, int vector>() {
+    for_each_row<vector>(k, k.in_shape(0).elements(), width,
+                         Embed<T>{TableRows(k, k.in_shape(1)[0]), k.in<T>(1), k.out<T>(0), width});
+  });
+}
+
+// ---- the gradient
+//
+// A row of the table gets the sum of the dy of its tokens, in an order that the tokens alone
+// decide. First every row's number of tokens, its first and its last one are noted. Then whoever
+// holds the first token of a row looks for the others up to the last: a warp where they are few,
+// all warps of a block where they are many, each in its part of the way.
+
+constexpr unsigned int few = 32;
+
+struct Noted {
+  unsigned int *count, *first, *last;  // of each row of the table
+};
+
+__global__ void note_tokens(TableRows rows, long long tokens, Noted noted) {
+  const long long token = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (token >= tokens) return;
+  const long long row = rows.of_token(rows.tokens[token]);
+  if (row < 0) return;
+  const auto place = static_cast<unsigned int>(token);
+  atomicAdd(noted.count + row, 1u);
+  atomicMin(noted.first + row, place);
+  atomicMax(noted.last + row, place);
+}
+
+template <typename T, typename To>
+struct Gather {
+  TableRows rows;
+  Noted noted;
+  const T* dy;
+  To* table;
+  long long width, tokens;
+
+  // Adds the dy of up to four tokens, which are under way at once; -1: none.
+  template <int vector>
+  __device__ void add(const long long (&token)[4], long long column, float (&sum)[vector]) const {
+    float part[4][vector];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+#pragma unroll
+      for (int j = 0; j < vector; ++j) part[i][j] = 0.0f;
+      if (token[i] >= 0 && column < width) load<vector>(dy + token[i] * width + column, part[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+#pragma unroll
+      for (int j = 0; j < vector; ++j) sum[j] += part[i][j];
+    }
+  }
+
+  // Of the tokens in [begin, end) that are `wanted`; the warp's lanes look at 128 at a time.
+  template <int vector>
+  __device__ void add_range(int wanted, long long begin, long long end, long long column,
+                            float (&sum)[vector]) const {
+    const int lane = threadIdx.x % 32;
+    for (long long first = begin; first < end; first += 128) {
+      bool is_wanted[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const long long token = first + 32 * i + lane;
+        is_wanted[i] = token < end && rows.tokens[token] == wanted;
+      }
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        unsigned int lanes = __ballot_sync(0xffffffffu, is_wanted[i]);
+        while (lanes != 0) {
+          long long token[4];
+#pragma unroll
+          for (int n = 0; n < 4; ++n) {
+            token[n] = lanes == 0 ? -1 : first + 32 * i + __ffs(static_cast<int>(lanes)) - 1;
+            lanes &= lanes - 1;
+          }
+          add(token, column, sum);
+        }
+      }
+    }
+  }
+
+  template <int vector>
+  __device__ void add_to_table(long long row, long long column, const float (&sum)[vector]) const {
+    float total[vector];
+    To* to = table + row * width + column;
+    load<vector>(to, total);
+#pragma unroll
+    for (int j = 0; j < vector; ++j) total[j] += sum[j];
+    store<vector>(to, total);
+  }
+};
+
+// A warp for each token. 32 * vector columns are blockIdx.y's.
+template <int vector, typename T, typename To>
+__global__ void __launch_bounds__(32 * warps_of_block) gather_few(Gather<T, To> gather) {
+  const long long token = static_cast<long long>(blockIdx.x) * warps_of_block + threadIdx.x / 32;
+  if (token >= gather.tokens) return;
+  const int wanted = gather.rows.tokens[token];
+  const long long row = gather.rows.of_token(wanted);
+  if (row < 0 || gather.noted.first[row] != token || gather.noted.count[row] > few) return;
+  const long long column = (blockIdx.y * 32ll + threadIdx.x % 32) * vector;
+  float sum[vector] = {};
+  gather.template add_range<vector>(wanted, token, gather.noted.last[row] + 1ll, column, sum);
+  if (column < gather.width) gather.template add_to_table<vector>(row, column, sum);
+}
+
+// A block goes through some tokens, and its warps share the way from the first to the last.
+template <int vector, typename T, typename To>
+__global__ void __launch_bounds__(32 * warps_of_block) gather_many(Gather<T, To> gather) {
+  __shared__ float of_warp[warps_of_block][32 * vector];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const long long column = (blockIdx.y * 32ll + lane) * vector;
+  for (long long token = blockIdx.x; token < gather.tokens; token += gridDim.x) {
+    const int wanted = gather.rows.tokens[token];
+    const long long row = gather.rows.of_token(wanted);
+    if (row < 0 || gather.noted.first[row] != token || gather.noted.count[row] <= few) continue;
+    const long long end = gather.noted.last[row] + 1ll;
+    const long long part = (end - token + warps_of_block - 1) / warps_of_block;
+    const long long begin = token + warp * part;
+    float sum[vector] = {};
+    gather.template add_range<vector>(wanted, begin, min(begin + part, end), column, sum);
+    __syncthreads();  // what was there has been read
+#pragma unroll
+    for (int j = 0; j < vector; ++j) of_warp[warp][lane * vector + j] = sum[j];
+    __syncthreads();
+    if (warp != 0 || column >= gather.width) continue;
+#pragma unroll
+    for (int j = 0; j < vector; ++j) {
+      sum[j] = 0.0f;
+      for (int w = 0; w < warps_of_block; ++w) sum[j] += of_warp[w][lane * vector + j];
+    }
+    gather.template add_to_table<vector>(row, column, sum);
+  }
+}
+
+template <int vector, typename T, typename To>
+void gather_rows(const KernelCall& k, const TableRows& rows, const Noted& noted) {
+  const std::int64_t tokens = k.in_shape(0).elements(), width = k.in_shape(1)[1];
+  const Gather<T, To> gather{rows, noted, k.in<T>(1), k.out<To>(0), width, tokens};
+  const unsigned int tiles = blocks_for(width, 32 * vector);
+  constexpr std::int64_t most_blocks = 1024;
+  launch(gather_few<vector, T, To>, {blocks_for(tokens, warps_of_block), tiles},
+         {32 * warps_of_block}, 0, k.stream, gather);
+  launch(gather_many<vector, T, To>,
+         {static_cast<unsigned int>(std::min(tokens, most_blocks)), tiles}, {32 * warps_of_block},
+         0, k.stream, gather);
+}
+
+void embedding_grad(const KernelCall& k) {
+  const std::int64_t tokens = k.in_shape(0).elements(), width = k.in_shape(1)[1];
+  const std::int64_t table_rows = k.out_shape(0)[0];
+  MESHWRIGHT_CHECK(tokens < 0x80000000ll, "tokens of a micro-batch are counted in 32 bits");
+  const TableRows rows(k, table_rows);
+  auto* words = k.workspace<unsigned int>();
+  const Noted noted{words, words + table_rows, words + 2 * table_rows};
+  const auto fill = [&](unsigned int* to, int byte) {
+    check(cudaMemsetAsync(to, byte, static_cast<std::size_t>(table_rows) * sizeof *to, k.stream),
+          "cudaMemsetAsync");
+  };
+  fill(noted.count, 0);
+  fill(noted.first, 0xff);
+  fill(noted.last, 0);
+  launch(note_tokens, {blocks_for(tokens, 256)}, {256}, 0, k.stream, rows, tokens, noted);
+  with_vectors(k.call.inputs[1].dtype, width, [&]<typename T, int vector>() {
+    with_type(k.call.outputs[0].dtype,
+              [&]<typename To>(To) { gather_rows<vector, T, To>(k, rows, noted); });
+  });
+}
+
+// ---- positions
+
+template <typename T>
+struct AddPosition {
+  using Element = T;
+  const T *x, *table;
+  T* y;
+  long long width, offset;
+  TokenRows tokens;
+
+  struct Place {
+    long long row, of_table;
+  };
+  __device__ Place place(long long row) const {
+    return {row * width, (tokens.position(row) + offset) * width};
+  }
+  __device__ T* at(const Place& of, long long column) const { return y + of.row + column; }
+  template <int n>
+  __device__ Chunk<T, n> make(const Place& of, long long column) const {
+    float own[n], other[n];
+    load<n>(x + of.row + column, own);
+    load<n>(table + of.of_table + column, other);
+#pragma unroll
+    for (int j = 0; j < n; ++j) own[j] += other[j];
+    return chunk_of<T>(own);
+  }
+};
+
+void add_position(const KernelCall& k) {
+  const std::int64_t rows = k.in_shape(0)[0], width = k.in_shape(0)[1];
+  with_vectors(k.call.inputs[0].dtype, width, [&]<typename T, int vector>() {
+    for_each_row<vector>(k, rows, width,
+                         AddPosition<T>{k.in<T>(0), k.in<T>(1), k.out<T>(0), width,
+                                        k.attributes().position_offset, TokenRows(k)});
+  });
+}
+
+// The rows of one position are a sequence apart.
+template <typename T, typename To>
+struct AddPositionGrad {
+  using Element = To;
+  const T* dy;
+  To* table;
+  long long rows, width, offset;
+  TokenRows tokens;
+
+  struct Place {
+    long long row, of_table;
+  };
+  __device__ Place place(long long row) const {
+    return {row, (tokens.position(row) + offset) * width};
+  }
+  __device__ To* at(const Place& of, long long column) const {
+    return table + of.of_table + column;
+  }
+  template <int n>
+  __device__ Chunk<To, n> make(const Place& of, long long column) const {
+    float sum[n] = {}, part[n];
+#pragma unroll 4
+    for (long long row = of.row; row < rows; row += tokens.sequence_length) {
+      load<n>(dy + row * width + column, part);
+#pragma unroll
+      for (int j = 0; j < n; ++j) sum[j] += part[j];
+    }
+    load<n>(at(of, column), part);
+#pragma unroll
+    for (int j = 0; j < n; ++j) sum[j] += part[j];
+    return chunk_of<To>(sum);
+  }
+};
+
+void add_position_grad(const KernelCall& k) {
+  const Attributes& a = k.attributes();
+  const std::int64_t rows = k.in_shape(0)[0], width = k.in_shape(0)[1];
+  const std::int64_t positions = std::min<std::int64_t>(rows, a.sequence_length);
+  with_vectors(k.call.inputs[0].dtype, width, [&]<typename T, int vector>() {
+    with_type(k.call.outputs[0].dtype, [&]<typename To>(To) {
+      for_each_row<vector>(k, positions, width,
+                           AddPositionGrad<T, To>{k.in<T>(0), k.out<To>(0), rows, width,
+                                                  a.position_offset, TokenRows(k)});
+    });
+  });
+}
+
+constexpr Row rows[] = {
+    {Op::embedding, embedding},
+    {Op::embedding_grad, embedding_grad},
+    {Op::add_position, add_position},
+    {Op::add_position_grad, add_position_grad},
+};
+
+}  // namespace
+
+std::span<const Row> embedding_rows() { return rows; }
+
+}  // namespace meshwright::cuda

@@ -1,0 +1,430 @@
+// Experts: who takes which token, the way into the slots and back (models/graph/experts.h).
+#include "models/graph/experts.h"
+
+#include <climits>
+
+#include "exec/backends/cuda/device/types.cuh"
+#include "exec/backends/cuda/rows/wide_rows.cuh"
+#include "exec/backends/cuda/tables.h"
+
+namespace meshwright::cuda {
+
+namespace {
+
+// What routing is about: tokens [sequences * length], each with a logit for every expert.
+struct Routing {
+  int sequences, length, experts, chosen, capacity;
+  explicit Routing(const Attributes& a)
+      : sequences(a.micro_batch),
+        length(a.sequence_length),
+        experts(a.experts),
+        chosen(a.experts_per_token),
+        capacity(a.expert_capacity) {
+    MESHWRIGHT_CHECK(experts > 0 && experts <= most_experts && chosen <= experts,
+                     "a layer has experts to choose of, but not too many");
+  }
+  long long tokens() const { return static_cast<long long>(sequences) * length; }
+  __device__ int expert_of(int slot) const {
+    return slot < 0 ? -1 - slot : slot / (sequences * capacity);
+  }
+};
+
+// A token is a warp's; each lane has every 32nd expert.
+constexpr int experts_of_lane = most_experts / 32;
+
+struct Logits {
+  float of_lane[experts_of_lane];
+  float maximum, inverse_sum;  // of the softmax
+
+  template <typename T>
+  __device__ Logits(const T* row, int experts) {
+    const int lane = static_cast<int>(threadIdx.x % 32);
+    maximum = -INFINITY;
+#pragma unroll
+    for (int i = 0; i < experts_of_lane; ++i) {
+      const int e = i * 32 + lane;
+      of_lane[i] = e < experts ? widened(row[e]) : -INFINITY;
+      maximum = fmaxf(maximum, of_lane[i]);
+    }
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2)
+      maximum = fmaxf(maximum, __shfl_xor_sync(0xffffffffu, maximum, distance));
+    float sum[1] = {0.0f};
+#pragma unroll
+    for (int i = 0; i < experts_of_lane; ++i)
+      if (i * 32 + lane < experts) sum[0] += expf(of_lane[i] - maximum);
+    add_over_row<32>(sum);
+    inverse_sum = 1.0f / sum[0];
+  }
+  __device__ float probability(float logit) const { return expf(logit - maximum) * inverse_sum; }
+};
+
+// The largest of the lanes' numbers and its place; of equal ones the first.
+struct Best {
+  float value;
+  int expert;
+  __device__ void take(float other, int its_expert) {
+    if (other > value || (other == value && its_expert < expert)) {
+      value = other;
+      expert = its_expert;
+    }
+  }
+};
+
+constexpr int token_threads = 128, tokens_of_block = token_threads / 32;
+
+// Which experts each token chose, the weights, and what the softmax of its logits divides by.
+template <typename T>
+__global__ void __launch_bounds__(token_threads)
+    choose_kernel(const T* __restrict__ logits, float* __restrict__ weights,
+                  int* __restrict__ choices, float2* __restrict__ softmax, Routing routing,
+                  long long tokens) {
+  const long long token = static_cast<long long>(blockIdx.x) * tokens_of_block + threadIdx.x / 32;
+  if (token >= tokens) return;
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  const Logits row(logits + token * routing.experts, routing.experts);
+  unsigned int taken = 0;  // of the lane's experts
+  float whole = 0;
+  for (int j = 0; j < routing.chosen; ++j) {
+    Best best{-INFINITY, INT_MAX};
+#pragma unroll
+    for (int i = 0; i < experts_of_lane; ++i) {
+      const int e = i * 32 + lane;
+      // A logit that is not a number is taken last, so that every choice is an expert.
+      const float logit = row.of_lane[i] == row.of_lane[i] ? row.of_lane[i] : -INFINITY;
+      if (e < routing.experts && (taken >> i & 1u) == 0) best.take(logit, e);
+    }
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2) {
+      const float other = __shfl_xor_sync(0xffffffffu, best.value, distance);
+      best.take(other, __shfl_xor_sync(0xffffffffu, best.expert, distance));
+    }
+    if (best.expert % 32 == lane) taken |= 1u << best.expert / 32;
+    const float p = row.probability(best.value);
+    whole += p;
+    if (lane != 0) continue;
+    weights[token * routing.chosen + j] = p;
+    choices[token * routing.chosen + j] = best.expert;
+  }
+  if (lane != 0) return;
+  for (int j = 0; j < routing.chosen; ++j) weights[token * routing.chosen + j] /= whole;
+  softmax[token] = {row.maximum, row.inverse_sum};
+}
+
+constexpr int place_threads = 256;
+
+// A block for each expert of each sequence: its tokens take its slots in the order of positions.
+// `products`: of the balancing loss, share of the tokens times mean probability.
+template <typename T>
+__global__ void __launch_bounds__(place_threads)
+    place_kernel(const T* __restrict__ logits, const int* __restrict__ choices,
+                 const float2* __restrict__ softmax, int* __restrict__ slots,
+                 double* __restrict__ products, Routing routing) {
+  __shared__ int takers[place_threads];
+  __shared__ double sums[place_threads];
+  const int sequence = static_cast<int>(blockIdx.x) / routing.experts;
+  const int expert = static_cast<int>(blockIdx.x) % routing.experts;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int share = (routing.length + place_threads - 1) / place_threads;
+  const long long first = static_cast<long long>(sequence) * routing.length;
+  const long long begin = first + min(thread * share, routing.length);
+  const long long end = first + min((thread + 1) * share, routing.length);
+  int own = 0;
+  double sum = 0;
+  for (long long token = begin; token < end; ++token) {
+    for (int j = 0; j < routing.chosen; ++j)
+      own += choices[token * routing.chosen + j] == expert ? 1 : 0;
+    const float2 s = softmax[token];
+    sum += expf(widened(logits[token * routing.experts + expert]) - s.x) * s.y;
+  }
+  takers[thread] = own;
+  sums[thread] = sum;
+  // Running totals of takers; the sum of the probabilities gathers in the last thread.
+  for (int distance = 1; distance < place_threads; distance *= 2) {
+    __syncthreads();
+    const int before = thread >= distance ? takers[thread - distance] : 0;
+    const double sum_before = thread >= distance ? sums[thread - distance] : 0.0;
+    __syncthreads();
+    takers[thread] += before;
+    sums[thread] += sum_before;
+  }
+  const int first_slot = (expert * routing.sequences + sequence) * routing.capacity;
+  int place = takers[thread] - own;
+  for (long long token = begin; token < end; ++token)
+    for (int j = 0; j < routing.chosen; ++j) {
+      if (choices[token * routing.chosen + j] != expert) continue;
+      slots[token * routing.chosen + j] =
+          place < routing.capacity ? first_slot + place : -1 - expert;
+      ++place;
+    }
+  if (thread != place_threads - 1) return;
+  const double tokens = routing.length;
+  products[blockIdx.x] = takers[thread] / tokens * (sums[thread] / tokens);
+}
+
+__global__ void balance_kernel(const double* __restrict__ products, float* __restrict__ balance,
+                               double factor, Routing routing) {
+  const int sequence = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  if (sequence >= routing.sequences) return;
+  double sum = 0;
+  for (int e = 0; e < routing.experts; ++e) sum += products[sequence * routing.experts + e];
+  balance[sequence] = static_cast<float>(factor * sum);
+}
+
+void route(const KernelCall& k) {
+  const Routing routing(k.attributes());
+  const RouteScratch scratch(k.attributes());
+  auto* choices = k.workspace<int>();
+  auto* softmax = reinterpret_cast<float2*>(k.workspace<std::byte>() + scratch.choices);
+  auto* products =
+      reinterpret_cast<double*>(k.workspace<std::byte>() + scratch.choices + scratch.softmax);
+  const double factor = k.attributes().balance * routing.experts;
+  with_type(k.call.inputs[0].dtype, [&]<typename T>(T) {
+    launch(choose_kernel<T>, {blocks_for(routing.tokens(), tokens_of_block)}, {token_threads}, 0,
+           k.stream, k.in<T>(0), k.out<float>(0), choices, softmax, routing, routing.tokens());
+    launch(place_kernel<T>, {blocks_for(routing.sequences * routing.experts, 1)}, {place_threads},
+           0, k.stream, k.in<T>(0), choices, softmax, k.out<int>(1), products, routing);
+  });
+  launch(balance_kernel, {blocks_for(routing.sequences, 64)}, {64}, 0, k.stream, products,
+         k.out<float>(2), factor, routing);
+}
+
+// How many tokens of each sequence chose each expert, dropped or not.
+__global__ void __launch_bounds__(place_threads)
+    count_kernel(const int* __restrict__ slots, int* __restrict__ counts, Routing routing) {
+  __shared__ int of_expert[most_experts];
+  for (int e = threadIdx.x; e < routing.experts; e += place_threads) of_expert[e] = 0;
+  __syncthreads();
+  const long long choices = static_cast<long long>(routing.length) * routing.chosen;
+  const int* own = slots + blockIdx.x * choices;
+  for (long long i = threadIdx.x; i < choices; i += place_threads)
+    atomicAdd(&of_expert[routing.expert_of(own[i])], 1);
+  __syncthreads();
+  for (int e = threadIdx.x; e < routing.experts; e += place_threads)
+    counts[blockIdx.x * routing.experts + e] = of_expert[e];
+}
+
+// With p the probabilities and w the weights of a token, dw given, and c = scale * balance * E *
+// (tokens that chose each expert / s) / s:
+// dlogits = w (dw - w.dw) on the chosen ones + p (c - p.c).
+template <typename T>
+__global__ void __launch_bounds__(token_threads)
+    route_grad_kernel(const T* __restrict__ logits, const int* __restrict__ slots,
+                      const float* __restrict__ dweights, const float* __restrict__ loss_scale,
+                      const int* __restrict__ counts, T* __restrict__ dlogits, float factor,
+                      Routing routing, long long tokens) {
+  const long long token = static_cast<long long>(blockIdx.x) * tokens_of_block + threadIdx.x / 32;
+  if (token >= tokens) return;
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  const T* own = logits + token * routing.experts;
+  const Logits row(own, routing.experts);
+  const int* own_counts = counts + token / routing.length * routing.experts;
+  if (loss_scale != nullptr) factor *= loss_scale[0];
+  float d[experts_of_lane], balanced[1] = {0.0f};
+#pragma unroll
+  for (int i = 0; i < experts_of_lane; ++i) {
+    const int e = i * 32 + lane;
+    d[i] = e < routing.experts ? factor * static_cast<float>(own_counts[e]) : 0.0f;
+    if (e < routing.experts) balanced[0] += row.probability(row.of_lane[i]) * d[i];
+  }
+  add_over_row<32>(balanced);
+#pragma unroll
+  for (int i = 0; i < experts_of_lane; ++i)
+    d[i] = row.probability(row.of_lane[i]) * (d[i] - balanced[0]);
+  float whole = 0, along = 0;
+  for (int j = 0; j < routing.chosen; ++j) {
+    const int e = routing.expert_of(slots[token * routing.chosen + j]);
+    const float p = row.probability(widened(own[e]));
+    whole += p;
+    along += p * dweights[token * routing.chosen + j];
+  }
+  along /= whole;
+  for (int j = 0; j < routing.chosen; ++j) {
+    const int e = routing.expert_of(slots[token * routing.chosen + j]);
+    const float weight = row.probability(widened(own[e])) / whole;
+    const float change = weight * (dweights[token * routing.chosen + j] - along);
+#pragma unroll
+    for (int i = 0; i < experts_of_lane; ++i)
+      if (e == i * 32 + lane) d[i] += change;
+  }
+#pragma unroll
+  for (int i = 0; i < experts_of_lane; ++i) {
+    const int e = i * 32 + lane;
+    if (e < routing.experts) narrow(d[i], dlogits[token * routing.experts + e]);
+  }
+}
+
+void route_grad(const KernelCall& k) {
+  const Attributes& a = k.attributes();
+  const Routing routing(a);
+  const double length = routing.length;
+  const auto factor = static_cast<float>(a.scale * a.balance * routing.experts / (length * length));
+  const float* loss_scale = k.call.inputs.size() > 3 ? k.in<float>(3) : nullptr;
+  launch(count_kernel, {blocks_for(routing.sequences, 1)}, {place_threads}, 0, k.stream,
+         k.in<int>(1), k.workspace<int>(), routing);
+  with_type(k.call.inputs[0].dtype, [&]<typename T>(T) {
+    launch(route_grad_kernel<T>, {blocks_for(routing.tokens(), tokens_of_block)}, {token_threads},
+           0, k.stream, k.in<T>(0), k.in<int>(1), k.in<float>(2), loss_scale, k.workspace<int>(),
+           k.out<T>(0), factor, routing, routing.tokens());
+  });
+}
+
+// Which choice (token * chosen + j) lies in each slot; -1: none.
+__global__ void __launch_bounds__(256) no_choices_kernel(int* choice_of_slot, long long slots) {
+  const long long slot = blockIdx.x * 256LL + threadIdx.x;
+  if (slot < slots) choice_of_slot[slot] = -1;
+}
+
+// The gradients of weights without a slot are 0.
+__global__ void __launch_bounds__(256)
+    choices_kernel(const int* __restrict__ slots, int* __restrict__ choice_of_slot,
+                   float* __restrict__ dweights, long long choices) {
+  const long long i = blockIdx.x * 256LL + threadIdx.x;
+  if (i >= choices) return;
+  if (slots[i] >= 0)
+    choice_of_slot[slots[i]] = static_cast<int>(i);
+  else if (dweights != nullptr)
+    dweights[i] = 0.0f;
+}
+
+void find_choices(const KernelCall& k, const int* slots, long long choices, long long slot_count,
+                  float* dweights) {
+  MESHWRIGHT_CHECK(choices <= INT_MAX, "choices are counted in 32 bits");
+  int* choice_of_slot = k.workspace<int>();
+  launch(no_choices_kernel, {blocks_for(slot_count, 256)}, {256}, 0, k.stream, choice_of_slot,
+         slot_count);
+  launch(choices_kernel, {blocks_for(choices, 256)}, {256}, 0, k.stream, slots, choice_of_slot,
+         dweights, choices);
+}
+
+template <int row_threads, typename T>
+__global__ void __launch_bounds__(threads_of_block<row_threads>)
+    dispatch_kernel(const T* __restrict__ x, const int* __restrict__ choice_of_slot,
+                    T* __restrict__ y, long long slots, int width, int chosen, bool in_groups) {
+  const long long slot = own_row<row_threads>();
+  if (slot >= slots) return;
+  const int choice = choice_of_slot[slot];
+  const T* from = x + static_cast<long long>(choice / chosen) * width;
+  T* to = y + slot * width;
+  for_columns<row_threads, vector_of<T>>(width, in_groups, [&](int c, auto count) {
+    constexpr int n = decltype(count)::value;
+    float moved[n] = {};
+    if (choice >= 0) load<n>(from + c, moved);
+    store<n>(to + c, moved);
+  });
+}
+
+// The sum over a token's slots, weighted where there are weights; none of those without a slot.
+template <int row_threads, typename T>
+__global__ void __launch_bounds__(threads_of_block<row_threads>)
+    sum_of_slots_kernel(const T* __restrict__ of_slots, const float* __restrict__ weights,
+                        const int* __restrict__ slots, T* __restrict__ y, long long rows, int width,
+                        int chosen, bool in_groups) {
+  const long long row = own_row<row_threads>();
+  if (row >= rows) return;
+  for_columns<row_threads, vector_of<T>>(width, in_groups, [&](int c, auto count) {
+    constexpr int n = decltype(count)::value;
+    float sum[n] = {};
+#pragma unroll 1
+    for (int j = 0; j < chosen; ++j) {
+      const long long slot = slots[row * chosen + j];
+      if (slot < 0) continue;
+      const float weight = weights == nullptr ? 1.0f : weights[row * chosen + j];
+      float x[n];
+      load<n>(of_slots + slot * width + c, x);
+#pragma unroll
+      for (int i = 0; i < n; ++i) sum[i] += weight * x[i];
+    }
+    store<n>(y + row * width + c, sum);
+  });
+}
+
+template <int row_threads, typename T>
+__global__ void __launch_bounds__(threads_of_block<row_threads>)
+    combine_grad_kernel(const T* __restrict__ y, const float* __restrict__ weights,
+                        const int* __restrict__ choice_of_slot, const T* __restrict__ dz,
+                        T* __restrict__ dy, float* __restrict__ dweights, long long slots,
+                        int width, int chosen, bool in_groups) {
+  const long long slot = own_row<row_threads>();
+  if (slot >= slots) return;
+  const int choice = choice_of_slot[slot];
+  const float weight = choice >= 0 ? weights[choice] : 0.0f;
+  const T* of_token = dz + static_cast<long long>(choice / chosen) * width;
+  float sum = 0;
+  for_columns<row_threads, vector_of<T>>(width, in_groups, [&](int c, auto count) {
+    constexpr int n = decltype(count)::value;
+    float d[n] = {}, x[n];
+    if (choice >= 0) {
+      load<n>(of_token + c, d);
+      load<n>(y + slot * width + c, x);
+#pragma unroll
+      for (int i = 0; i < n; ++i) {
+        sum += x[i] * d[i];
+        d[i] *= weight;
+      }
+    }
+    store<n>(dy + slot * width + c, d);
+  });
+  if (choice < 0) return;  // all threads of the row
+  sum = sum_over_row<row_threads>(sum);
+  if (place_in_row<row_threads>() == 0) dweights[choice] = sum;
+}
+
+void dispatch(const KernelCall& k) {
+  const long long slots = k.out_shape(0)[0], chosen = k.in_shape(1)[1];
+  const int width = width_of(k.in_shape(0)[1]);
+  find_choices(k, k.in<int>(1), k.in_shape(1).elements(), slots, nullptr);
+  with_type(k.call.inputs[0].dtype, [&]<typename T>(T) {
+    const bool in_groups = moves_groups<vector_of<T>>(k.in<T>(0), width) &&
+                           moves_groups<vector_of<T>>(k.out<T>(0), width);
+    for_rows(slots, width, [&](auto row_threads, Shape3 blocks, Shape3 threads) {
+      launch(dispatch_kernel<decltype(row_threads)::value, T>, blocks, threads, 0, k.stream,
+             k.in<T>(0), k.workspace<int>(), k.out<T>(0), slots, width, chosen, in_groups);
+    });
+  });
+}
+
+void sum_slots(const KernelCall& k, std::size_t from, const float* weights, std::size_t slots) {
+  const long long rows = k.in_shape(slots)[0], chosen = k.in_shape(slots)[1];
+  const int width = width_of(k.in_shape(from)[1]);
+  with_type(k.call.inputs[from].dtype, [&]<typename T>(T) {
+    const bool in_groups = moves_groups<vector_of<T>>(k.in<T>(from), width) &&
+                           moves_groups<vector_of<T>>(k.out<T>(0), width);
+    for_rows(rows, width, [&](auto row_threads, Shape3 blocks, Shape3 threads) {
+      launch(sum_of_slots_kernel<decltype(row_threads)::value, T>, blocks, threads, 0, k.stream,
+             k.in<T>(from), weights, k.in<int>(slots), k.out<T>(0), rows, width, chosen, in_groups);
+    });
+  });
+}
+
+void dispatch_grad(const KernelCall& k) { sum_slots(k, 1, nullptr, 0); }
+void combine(const KernelCall& k) { sum_slots(k, 0, k.in<float>(1), 2); }
+
+void combine_grad(const KernelCall& k) {
+  const long long slots = k.out_shape(0)[0], chosen = k.in_shape(1)[1];
+  const int width = width_of(k.in_shape(0)[1]);
+  find_choices(k, k.in<int>(2), k.in_shape(2).elements(), slots, k.out<float>(1));
+  with_type(k.call.inputs[0].dtype, [&]<typename T>(T) {
+    constexpr int n = vector_of<T>;
+    const bool in_groups = moves_groups<n>(k.in<T>(0), width) &&
+                           moves_groups<n>(k.in<T>(3), width) &&
+                           moves_groups<n>(k.out<T>(0), width);
+    for_rows(slots, width, [&](auto row_threads, Shape3 blocks, Shape3 threads) {
+      launch(combine_grad_kernel<decltype(row_threads)::value, T>, blocks, threads, 0, k.stream,
+             k.in<T>(0), k.in<float>(1), k.workspace<int>(), k.in<T>(3), k.out<T>(0),
+             k.out<float>(1), slots, width, chosen, in_groups);
+    });
+  });
+}
+
+constexpr Row rows[] = {
+    {Op::route, route},       {Op::route_grad, route_grad},
+    {Op::dispatch, dispatch}, {Op::dispatch_grad, dispatch_grad},
+    {Op::combine, combine},   {Op::combine_grad, combine_grad},
+};
+
+}  // namespace
+
+std::span<const Row> experts_rows() { return rows; }
+
+}  // namespace meshwright::cuda

@@ -1,0 +1,247 @@
+// LayerNorm and RMSNorm (norm.cuh). Rows that fit into the registers of a block are read once.
+#include "exec/backends/cuda/rows/norm.cuh"
+#include "exec/backends/cuda/tables.h"
+
+namespace meshwright::cuda {
+
+namespace {
+
+constexpr int columns_of_thread = 8;
+constexpr std::int64_t longest_row = 1024 * columns_of_thread;
+static_assert(longest_row == longest_held_row);
+
+// A thread's columns of a row: 16 bytes at a time, `turns` times; it holds zeros beyond the width.
+template <typename T, int threads>
+struct Held {
+  static constexpr int vector = vector_of<T>, turns = columns_of_thread / vector;
+  Chunk<T, vector> chunk[turns];
+
+  __device__ static long long column(int turn) { return (turn * threads + threadIdx.x) * vector; }
+  __device__ void read(const T* row, long long width) {
+#pragma unroll
+    for (int turn = 0; turn < turns; ++turn) {
+      chunk[turn] = {};
+      if (column(turn) < width)
+        chunk[turn] = *reinterpret_cast<const Chunk<T, vector>*>(row + column(turn));
+    }
+  }
+  __device__ void widen(float (&to)[turns][vector]) const {
+#pragma unroll
+    for (int turn = 0; turn < turns; ++turn)
+#pragma unroll
+      for (int j = 0; j < vector; ++j) to[turn][j] = widened(chunk[turn].element[j]);
+  }
+};
+
+template <typename T>
+struct Forward {
+  const T *x, *weight, *bias;
+  T* y;
+  float* saved;
+  long long rows, width;
+  float epsilon;
+};
+
+template <typename T, int threads, bool rms>
+__global__ void __launch_bounds__(threads) norm_held(Forward<T> k) {
+  using Row = Held<T, threads>;
+  const long long row = blockIdx.x;
+  Row held;
+  held.read(k.x + row * k.width, k.width);
+  float x[Row::turns][Row::vector];
+  held.widen(x);
+  float mean = 0.0f;
+  if constexpr (!rms) {
+    float sum[1] = {};
+#pragma unroll
+    for (int turn = 0; turn < Row::turns; ++turn)
+#pragma unroll
+      for (int j = 0; j < Row::vector; ++j) sum[0] += x[turn][j];
+    add_over_row<threads>(sum);
+    mean = sum[0] / static_cast<float>(k.width);
+  }
+  float squares[1] = {};
+#pragma unroll
+  for (int turn = 0; turn < Row::turns; ++turn) {
+    if (Row::column(turn) >= k.width) continue;
+#pragma unroll
+    for (int j = 0; j < Row::vector; ++j) squares[0] += square(x[turn][j] - mean);
+  }
+  add_over_row<threads>(squares);
+  const Statistics of = {mean, rsqrtf(squares[0] / static_cast<float>(k.width) + k.epsilon)};
+  if (threadIdx.x == 0) store_statistics<rms>(k.saved, row, of);
+#pragma unroll
+  for (int turn = 0; turn < Row::turns; ++turn) {
+    const long long column = Row::column(turn);
+    if (column < k.width)
+      store_normed(x[turn], of, k.weight + column, k.bias == nullptr ? k.bias : k.bias + column,
+                   k.y + row * k.width + column);
+  }
+}
+
+template <typename T, int vector, bool rms>
+__global__ void __launch_bounds__(any_threads) norm_any(Forward<T> k) {
+  const long long row = blockIdx.x;
+  const T* x = k.x + row * k.width;
+  const float mean = rms ? 0.0f : row_mean<vector>(x, k.width);
+  const float squares = row_squares<vector>(x, k.width, mean);
+  const Statistics of = {mean, rsqrtf(squares / static_cast<float>(k.width) + k.epsilon)};
+  if (threadIdx.x == 0) store_statistics<rms>(k.saved, row, of);
+  write_normed<vector>(x, k.width, of, k.weight, k.bias, k.y + row * k.width);
+}
+
+template <typename T>
+struct Backward {
+  const T *x, *weight, *dy;
+  const float* saved;
+  T* dx;
+  long long rows, width;
+  RowChunks chunks;
+  float* partial;  // [weight, bias][chunk][column]
+  bool has_bias;
+};
+
+// A block takes a chunk of rows and keeps the sums of its columns' parameter gradients. Where rows
+// take few registers the next one is under way while it works on one.
+template <typename T, int threads, bool rms>
+__global__ void __launch_bounds__(threads, 1024 / threads) norm_grad_held(Backward<T> k) {
+  using Row = Held<T, threads>;
+  constexpr int turns = Row::turns, vector = Row::vector;
+  constexpr bool ahead = sizeof(T) == 2;
+  float weight[turns][vector], of_weight[turns][vector] = {}, of_bias[turns][vector] = {};
+  Row held_weight, held_x, held_dy;
+  const auto read_row = [&](long long row) {
+    held_x.read(k.x + row * k.width, k.width);
+    held_dy.read(k.dy + row * k.width, k.width);
+  };
+  const long long begin = blockIdx.x * k.chunks.rows_of_chunk;
+  const long long end = min(begin + k.chunks.rows_of_chunk, k.rows);
+  held_weight.read(k.weight, k.width);
+  read_row(begin);
+#pragma unroll 1
+  for (long long row = begin; row < end; ++row) {
+    float x[turns][vector], g[turns][vector];
+    held_weight.widen(weight);
+    held_x.widen(x);
+    held_dy.widen(g);
+    if (ahead && row + 1 < end) read_row(row + 1);
+    const Statistics of = load_statistics<rms>(k.saved, row);
+    float sums[2] = {};
+#pragma unroll
+    for (int turn = 0; turn < turns; ++turn)
+#pragma unroll
+      for (int j = 0; j < vector; ++j) {
+        const float z = (x[turn][j] - of.mean) * of.scale;
+        of_weight[turn][j] += g[turn][j] * z;
+        if (!rms) of_bias[turn][j] += g[turn][j];
+        g[turn][j] *= weight[turn][j];
+        sums[0] += g[turn][j];
+        sums[1] += g[turn][j] * z;
+      }
+    add_over_row<threads>(sums);
+    const float mean_g = rms ? 0.0f : sums[0] / static_cast<float>(k.width);
+    const float mean_gz = sums[1] / static_cast<float>(k.width);
+#pragma unroll
+    for (int turn = 0; turn < turns; ++turn) {
+      const long long column = Row::column(turn);
+      if (column < k.width)
+        store_gradient(x[turn], g[turn], of, mean_g, mean_gz, k.dx + row * k.width + column);
+    }
+    if (!ahead && row + 1 < end) {
+      held_weight.read(again(k.weight), k.width);
+      read_row(row + 1);
+    }
+  }
+#pragma unroll
+  for (int turn = 0; turn < turns; ++turn) {
+    const long long column = Row::column(turn);
+    if (column >= k.width) continue;
+    float* to = k.partial + blockIdx.x * k.width + column;
+    store<vector>(to, of_weight[turn]);
+    if (k.has_bias) store<vector>(to + k.chunks.chunks * k.width, of_bias[turn]);
+  }
+}
+
+template <typename T, int vector, bool rms>
+__global__ void __launch_bounds__(any_threads) norm_grad_any(Backward<T> k) {
+  const long long row = blockIdx.x, first = row * k.width;
+  const Statistics of = load_statistics<rms>(k.saved, row);
+  const GradientSums sums =
+      row_gradient_sums<vector>(k.x + first, k.weight, k.dy + first, k.width, of);
+  const auto width = static_cast<float>(k.width);
+  write_gradient<vector>(k.x + first, k.weight, k.dy + first, k.width, of,
+                         rms ? 0.0f : sums.g / width, sums.gz / width, k.dx + first);
+}
+
+// Calls work.operator()<threads>() with the least block that holds a row.
+template <typename Work>
+void with_threads(std::int64_t width, Work work) {
+  if (width <= 32 * columns_of_thread) return work.template operator()<32>();
+  if (width <= 128 * columns_of_thread) return work.template operator()<128>();
+  if (width <= 256 * columns_of_thread) return work.template operator()<256>();
+  if (width <= 512 * columns_of_thread) return work.template operator()<512>();
+  return work.template operator()<1024>();
+}
+
+template <bool rms>
+void norm(const KernelCall& k) {
+  const std::int64_t rows = k.in_shape(0)[0], width = k.in_shape(0)[1];
+  with_vectors(k.call.inputs[0].dtype, width, [&]<typename T, int vector>() {
+    const Forward<T> forward{k.in<T>(0),
+                             k.in<T>(1),
+                             k.call.inputs.size() > 2 ? k.in<T>(2) : nullptr,
+                             k.out<T>(0),
+                             k.out<float>(1),
+                             rows,
+                             width,
+                             static_cast<float>(k.attributes().epsilon)};
+    if constexpr (vector > 1) {
+      if (width <= longest_row)
+        return with_threads(width, [&]<int threads>() {
+          launch(norm_held<T, threads, rms>, {blocks_for(rows, 1)}, {threads}, 0, k.stream,
+                 forward);
+        });
+    }
+    launch(norm_any<T, vector, rms>, {blocks_for(rows, 1)}, {any_threads}, 0, k.stream, forward);
+  });
+}
+
+template <bool rms>
+void norm_grad(const KernelCall& k) {
+  const std::int64_t rows = k.in_shape(0)[0], width = k.in_shape(0)[1];
+  if (rows == 0) return;
+  const RowChunks chunks = chunks_of_norm_grad(k.call.inputs[0]);
+  const bool has_bias = k.call.outputs.size() > 2;
+  with_vectors(k.call.inputs[0].dtype, width, [&]<typename T, int vector>() {
+    const Backward<T> backward{k.in<T>(0),           k.in<T>(1), k.in<T>(3), k.in<float>(2),
+                               k.out<T>(0),          rows,       width,      chunks,
+                               k.workspace<float>(), has_bias};
+    if constexpr (vector > 1) {
+      if (width <= longest_row) {
+        with_threads(width, [&]<int threads>() {
+          launch(norm_grad_held<T, threads, rms>, {blocks_for(chunks.chunks, 1)}, {threads}, 0,
+                 k.stream, backward);
+        });
+        add_partial_sums(k, chunks, width, 1, 0);
+        if (has_bias) add_partial_sums(k, chunks, width, 2, 1);
+        return;
+      }
+    }
+    launch(norm_grad_any<T, vector, rms>, {blocks_for(rows, 1)}, {any_threads}, 0, k.stream,
+           backward);
+    add_weight_gradients<vector, T, rms>(k);
+  });
+}
+
+constexpr Row rows[] = {
+    {Op::layer_norm, norm<false>},
+    {Op::layer_norm_grad, norm_grad<false>},
+    {Op::rms_norm, norm<true>},
+    {Op::rms_norm_grad, norm_grad<true>},
+};
+
+}  // namespace
+
+std::span<const Row> norm_rows() { return rows; }
+
+}  // namespace meshwright::cuda

@@ -1,0 +1,169 @@
+// What the kernels of norms share. A row has a mean (0 for RMSNorm) and a scale, 1/std or 1/rms;
+// z = (x - mean) * scale, y = z * weight + bias; with g = dy * weight
+// dx = scale * (g - mean(g) - z * mean(g z)), for RMSNorm without the mean(g).
+#pragma once
+
+#include "exec/backends/cuda/device/launch.h"
+#include "exec/backends/cuda/device/types.cuh"
+#include "exec/backends/cuda/kernels.h"
+#include "exec/backends/cuda/rows/column_sums.cuh"
+
+namespace meshwright::cuda {
+
+struct Statistics {
+  float mean, scale;
+};
+
+// As saved[rows,2] or, of RMSNorm, saved[rows,1] has them.
+template <bool rms>
+__device__ inline Statistics load_statistics(const float* saved, long long row) {
+  if constexpr (rms) return {0.0f, saved[row]};
+  return {saved[2 * row], saved[2 * row + 1]};
+}
+template <bool rms>
+__device__ inline void store_statistics(float* saved, long long row, Statistics of) {
+  if (!rms) saved[2 * row] = of.mean;
+  saved[rms ? row : 2 * row + 1] = of.scale;
+}
+
+// n neighbouring columns; without bias: null.
+template <int n, typename T>
+__device__ inline void store_normed(const float (&x)[n], Statistics of, const T* weight,
+                                    const T* bias, T* y) {
+  float w[n], b[n] = {}, out[n];
+  load<n>(weight, w);
+  if (bias != nullptr) load<n>(bias, b);
+#pragma unroll
+  for (int j = 0; j < n; ++j) out[j] = (x[j] - of.mean) * of.scale * w[j] + b[j];
+  store<n>(y, out);
+}
+
+// mean_g is 0 for RMSNorm.
+template <int n, typename T>
+__device__ inline void store_gradient(const float (&x)[n], const float (&g)[n], Statistics of,
+                                      float mean_g, float mean_gz, T* dx) {
+  float out[n];
+#pragma unroll
+  for (int j = 0; j < n; ++j)
+    out[j] = of.scale * (g[j] - mean_g - (x[j] - of.mean) * of.scale * mean_gz);
+  store<n>(dx, out);
+}
+
+// ---- rows of any width, one to a block, which reads them again for each step
+
+constexpr int any_threads = 256;
+
+// f(column, values) for the columns of the thread.
+template <int n, typename T, typename F>
+__device__ inline void for_columns(const T* row, long long width, F f) {
+  for (long long column = threadIdx.x * n; column < width; column += any_threads * n) {
+    float x[n];
+    load<n>(row + column, x);
+    f(column, x);
+  }
+}
+
+template <int n, typename T>
+__device__ inline float row_mean(const T* row, long long width) {
+  float sum[1] = {};
+  for_columns<n>(row, width, [&](long long, const float(&x)[n]) {
+#pragma unroll
+    for (int j = 0; j < n; ++j) sum[0] += x[j];
+  });
+  add_over_row<any_threads>(sum);
+  return sum[0] / static_cast<float>(width);
+}
+
+// The sum of (x - mean)^2.
+template <int n, typename T>
+__device__ inline float row_squares(const T* row, long long width, float mean) {
+  float sum[1] = {};
+  for_columns<n>(row, width, [&](long long, const float(&x)[n]) {
+#pragma unroll
+    for (int j = 0; j < n; ++j) sum[0] += square(x[j] - mean);
+  });
+  add_over_row<any_threads>(sum);
+  return sum[0];
+}
+
+template <int n, typename T>
+__device__ inline void write_normed(const T* x, long long width, Statistics of, const T* weight,
+                                    const T* bias, T* y) {
+  for_columns<n>(x, width, [&](long long column, const float(&part)[n]) {
+    store_normed(part, of, weight + column, bias == nullptr ? bias : bias + column, y + column);
+  });
+}
+
+// The sums of g and of g z.
+struct GradientSums {
+  float g, gz;
+};
+template <int n, typename T>
+__device__ inline GradientSums row_gradient_sums(const T* x, const T* weight, const T* dy,
+                                                 long long width, Statistics of) {
+  float sums[2] = {};
+  for_columns<n>(x, width, [&](long long column, const float(&part)[n]) {
+    float w[n], d[n];
+    load<n>(weight + column, w);
+    load<n>(dy + column, d);
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      const float g = d[j] * w[j];
+      sums[0] += g;
+      sums[1] += g * (part[j] - of.mean);
+    }
+  });
+  add_over_row<any_threads>(sums);
+  return {sums[0], sums[1] * of.scale};
+}
+
+template <int n, typename T>
+__device__ inline void write_gradient(const T* x, const T* weight, const T* dy, long long width,
+                                      Statistics of, float mean_g, float mean_gz, T* dx) {
+  for_columns<n>(x, width, [&](long long column, const float(&part)[n]) {
+    float w[n], g[n];
+    load<n>(weight + column, w);
+    load<n>(dy + column, g);
+#pragma unroll
+    for (int j = 0; j < n; ++j) g[j] *= w[j];
+    store_gradient(part, g, of, mean_g, mean_gz, dx + column);
+  });
+}
+
+// The gradients of the weight, and of the bias where there is one.
+template <typename T, bool rms, bool has_bias>
+struct WeightGradients {
+  static constexpr int sums = has_bias ? 2 : 1;
+  const T *x, *dy;
+  const float* saved;
+  long long width;
+
+  template <int n>
+  __device__ void add(long long row, long long column, float (&total)[sums][n]) const {
+    const Statistics of = load_statistics<rms>(saved, row);
+    float part[n], d[n];
+    load<n>(x + row * width + column, part);
+    load<n>(dy + row * width + column, d);
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      total[0][j] += d[j] * (part[j] - of.mean) * of.scale;
+      if constexpr (has_bias) total[1][j] += d[j];
+    }
+  }
+};
+
+// Of operands x, weight, saved, dy.
+template <int n, typename T, bool rms>
+void add_weight_gradients(const KernelCall& k) {
+  const std::int64_t rows = k.in_shape(0)[0], width = k.in_shape(0)[1];
+  if (k.call.outputs.size() > 2)
+    add_column_sums<n>(k, rows, width,
+                       WeightGradients<T, rms, true>{k.in<T>(0), k.in<T>(3), k.in<float>(2), width},
+                       1);
+  else
+    add_column_sums<n>(
+        k, rows, width,
+        WeightGradients<T, rms, false>{k.in<T>(0), k.in<T>(3), k.in<float>(2), width}, 1);
+}
+
+}  // namespace meshwright::cuda

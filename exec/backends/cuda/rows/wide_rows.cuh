@@ -1,0 +1,112 @@
+// Kernels that work row by row: a row of up to 1024 columns is a warp's, a longer one a block's.
+// Columns are moved 16 bytes at a time where the rows allow it.
+#pragma once
+
+#include <cstdint>
+
+#include "exec/backends/cuda/device/launch.h"
+#include "exec/backends/cuda/device/types.cuh"
+#include "exec/backends/cuda/kernels.h"
+
+namespace meshwright::cuda {
+
+// Threads of a row; a block has four rows of a warp each, or one row of 512 threads.
+constexpr int warp_of_row = 32, block_of_row = 512, longest_row_of_warp = 1024;
+template <int row_threads>
+constexpr int rows_of_block = row_threads == warp_of_row ? 4 : 1;
+template <int row_threads>
+constexpr int threads_of_block = row_threads* rows_of_block<row_threads>;
+
+// Of the calling thread; the last block may have rows past the end.
+template <int row_threads>
+__device__ long long own_row() {
+  return static_cast<long long>(blockIdx.x) * rows_of_block<row_threads> +
+         threadIdx.x / row_threads;
+}
+template <int row_threads>
+__device__ int place_in_row() {
+  return static_cast<int>(threadIdx.x % row_threads);
+}
+
+template <int n>
+struct Count {
+  static constexpr int value = n;
+};
+
+// Calls visit(column, Count<n>) for the thread's columns of a row, n of them from `column` on at a
+// time; one where they are not `in_groups`.
+template <int row_threads, int n, typename Visit>
+__device__ void for_columns(int width, bool in_groups, const Visit& visit) {
+  const int place = place_in_row<row_threads>();
+  if (in_groups) {
+    for (int c = place * n; c < width; c += row_threads * n) visit(c, Count<n>{});
+  } else {
+    for (int c = place; c < width; c += row_threads) visit(c, Count<1>{});
+  }
+}
+
+// The width of rows, as kernels take it.
+inline int width_of(std::int64_t columns) {
+  MESHWRIGHT_CHECK(columns < (1 << 30), "columns are counted in 32 bits");
+  return static_cast<int>(columns);
+}
+
+// Whether groups of n neighbours may be moved at once: rows of `width` elements of an array.
+template <int n, typename T>
+bool moves_groups(const T* array, std::int64_t width) {
+  return width % n == 0 && reinterpret_cast<std::uintptr_t>(array) % (n * sizeof(T)) == 0;
+}
+
+// Sum over the threads of a row; every one gets the same bits.
+template <int row_threads>
+__device__ float sum_over_row(float x) {
+  float sum[1] = {x};
+  add_over_row<row_threads>(sum);
+  return sum[0];
+}
+
+// Calls start(Count<threads of a row>, blocks, threads of a block).
+template <typename Start>
+void for_rows(std::int64_t rows, int width, const Start& start) {
+  const auto with = [&](auto row_threads) {
+    constexpr int of_row = decltype(row_threads)::value;
+    start(row_threads, Shape3{blocks_for(rows, rows_of_block<of_row>)},
+          Shape3{static_cast<unsigned int>(threads_of_block<of_row>)});
+  };
+  if (width <= longest_row_of_warp)
+    with(Count<warp_of_row>{});
+  else
+    with(Count<block_of_row>{});
+}
+
+// y[row, c] = what f.apply(f.of_row(row), c, x) leaves of x[row, c], for n neighbours at a time.
+template <int row_threads, typename F, typename T>
+__global__ void __launch_bounds__(threads_of_block<row_threads>)
+    map_rows_kernel(F f, const T* __restrict__ x, T* __restrict__ y, long long rows, int width,
+                    bool in_groups) {
+  const long long row = own_row<row_threads>();
+  if (row >= rows) return;  // whole warps
+  const auto of_row = f.of_row(row);
+  for_columns<row_threads, vector_of<T>>(width, in_groups, [&](int c, auto count) {
+    constexpr int n = decltype(count)::value;
+    float elements[n];
+    load<n>(x + row * width + c, elements);
+    f.apply(of_row, c, elements);
+    store<n>(y + row * width + c, elements);
+  });
+}
+
+// The last dimension of the first operand is a row.
+template <typename F, typename T>
+void map_rows(const KernelCall& k, const F& f, const T* x, bool f_moves_groups = true) {
+  const int width = width_of(k.in_shape(0)[-1]);
+  const std::int64_t rows = k.in_shape(0).elements() / width;
+  const bool in_groups = f_moves_groups && moves_groups<vector_of<T>>(x, width) &&
+                         moves_groups<vector_of<T>>(k.out<T>(0), width);
+  for_rows(rows, width, [&](auto row_threads, Shape3 blocks, Shape3 threads) {
+    launch(map_rows_kernel<decltype(row_threads)::value, F, T>, blocks, threads, 0, k.stream, f, x,
+           k.out<T>(0), rows, width, in_groups);
+  });
+}
+
+}  // namespace meshwright::cuda
