@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "models/core/error.h"
-#include "tools/choose.h"
-#include "tools/commands.h"
+#include "tools/commands/commands.h"
+#include "tools/job/choose.h"
 #include "tools/print.h"
 
 namespace meshwright {

@@ -1,4 +1,4 @@
-#include "tools/median.h"
+#include "tools/run/median.h"
 
 #include "tests/catch.h"
 

@@ -1,0 +1,291 @@
+// `compile JOB`: one plan at every level of the training compiler: what each pass saves, and the
+// largest batch that then fits.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "sim/compile/compile.h"
+#include "tools/commands/commands.h"
+#include "tools/job/choose.h"
+#include "tools/job/dump_passes.h"
+#include "tools/job/machines.h"
+#include "tools/print.h"
+#include "tools/report/prediction.h"
+#include "tools/report/print_json.h"
+#include "tools/report/text.h"
+#include "tools/run/measured_steps.h"
+
+namespace meshwright {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr CompilerLevel levels[] = {CompilerLevel::none, CompilerLevel::fused, CompilerLevel::full};
+
+struct Row {
+  LevelReport report;
+  std::optional<double> measured_step_s;
+
+  const Plan& plan() const { return report.prepared.plan; }
+  const std::string& level() const {
+    return compiler_names()[static_cast<std::size_t>(plan().training.compiler)];
+  }
+  // The stage that needs most.
+  const StageMemory& memory() const {
+    return *std::ranges::max_element(report.prediction.memory, {}, &StageMemory::peak_bytes);
+  }
+};
+
+const std::string& word_of(MemoryOf whose) {
+  return memory_of_names()[static_cast<std::size_t>(whose)];
+}
+
+json pass_json(const PassEffect& pass) {
+  const GraphSize &before = pass.before, &after = pass.after;
+  return {{"name", pass.name},
+          {"wall_s", pass.seconds},
+          {"kernels", after.work.kernels},
+          {"kernels_saved", before.work.kernels - after.work.kernels},
+          {"bytes_moved", after.work.bytes},
+          {"bytes_moved_saved", before.work.bytes - after.work.bytes},
+          {"kept_activation_bytes", after.kept_bytes},
+          {"kept_activation_bytes_saved", before.kept_bytes - after.kept_bytes},
+          {"compute_before_s", before.work.time_s},
+          {"compute_after_s", after.work.time_s}};
+}
+
+// How many times as large as the plan's a batch is.
+double growth(const Plan& plan, const LargestBatch& largest) {
+  return static_cast<double>(largest.micro_batch) / plan.training.micro_batch;
+}
+
+json largest_json(const Plan& plan, const LargestBatch& largest) {
+  if (largest.micro_batch == 0) return nullptr;
+  const double rate = plan.training.learning_rate, k = growth(plan, largest);
+  return {{"micro_batch", largest.micro_batch},
+          {"global_batch", with_micro_batch(plan, largest.micro_batch).training.global_batch},
+          {"peak_memory_bytes", largest.peak_memory_bytes},
+          {"learning_rate_linear", linear_learning_rate(rate, k)},
+          {"learning_rate_square_root", square_root_learning_rate(rate, k)}};
+}
+
+json frameworks_json(const Plan& plan, const std::vector<FrameworkBatch>& batches) {
+  json list = json::array();
+  for (const FrameworkBatch& batch : batches)
+    list.push_back(
+        {{"memory_of", word_of(batch.whose)}, {"largest", largest_json(plan, batch.largest)}});
+  return list;
+}
+
+json row_json(const Row& row) {
+  const Prediction& prediction = row.report.prediction;
+  json passes = json::array();
+  for (const PassEffect& pass : row.report.passes) passes.push_back(pass_json(pass));
+  json memory = {{"library_bytes", row.memory().library_bytes}};
+  for (int cls = 0; cls < memory_class_count; ++cls)
+    memory[std::string(name_of(static_cast<MemoryClass>(cls))) + "_bytes"] =
+        row.memory().class_bytes[static_cast<std::size_t>(cls)];
+  return {
+      {"compiler", row.level()},
+      {"kernels", row.report.step.kernels},
+      {"bytes_moved", row.report.step.bytes},
+      {"step_time_s", prediction.step_time_s},
+      {"measured_step_time_s", row.measured_step_s ? json(*row.measured_step_s) : json(nullptr)},
+      {"fits", prediction.fits},
+      {"peak_memory_bytes", prediction.peak_memory_bytes},
+      {"memory", memory},
+      {"compile_wall_s", row.report.compile_s},
+      {"passes", passes},
+      {"largest", largest_json(row.plan(), row.report.largest)}};
+}
+
+Table level_table(const std::vector<Row>& rows, bool measured) {
+  std::vector<std::string> head{"level", "kernels", "moved", "step"};
+  if (measured) head.emplace_back("measured");
+  head.insert(head.end(), {"compiled in", "activations", "workspace", "peak", ""});
+  Table table(head);
+  const auto of_class = [](const Row& row, MemoryClass cls) {
+    return show_bytes(static_cast<double>(row.memory().class_bytes[static_cast<std::size_t>(cls)]));
+  };
+  for (const Row& row : rows) {
+    const Prediction& prediction = row.report.prediction;
+    std::vector<std::string> cells{row.level(), std::to_string(row.report.step.kernels),
+                                   show_bytes(row.report.step.bytes),
+                                   show_seconds(prediction.step_time_s)};
+    if (measured) cells.push_back(row.measured_step_s ? show_seconds(*row.measured_step_s) : "-");
+    cells.insert(cells.end(),
+                 {show_seconds(row.report.compile_s), of_class(row, MemoryClass::activations),
+                  of_class(row, MemoryClass::workspace),
+                  show_bytes(static_cast<double>(prediction.peak_memory_bytes)),
+                  prediction.fits ? "fits" : "does not fit"});
+    table.add(std::move(cells));
+  }
+  return table;
+}
+
+Table memory_table(const std::vector<Row>& rows) {
+  const auto bytes_of = [](const Row& row, int cls) {
+    return row.memory().class_bytes[static_cast<std::size_t>(cls)];
+  };
+  std::vector<int> shown;
+  for (int cls = 0; cls < memory_class_count; ++cls)
+    if (std::ranges::any_of(rows, [&](const Row& row) { return bytes_of(row, cls) > 0; }))
+      shown.push_back(cls);
+  std::vector<std::string> head{"peak memory"};
+  for (const int cls : shown) head.emplace_back(name_of(static_cast<MemoryClass>(cls)));
+  head.emplace_back("library");
+  Table table(head);
+  for (const Row& row : rows) {
+    std::vector<std::string> cells{row.level()};
+    for (const int cls : shown)
+      cells.push_back(show_bytes(static_cast<double>(bytes_of(row, cls))));
+    cells.push_back(show_bytes(static_cast<double>(row.memory().library_bytes)));
+    table.add(std::move(cells));
+  }
+  return table;
+}
+
+// By this engine at each level, and by the frameworks of which it is known.
+Table largest_table(const std::vector<Row>& rows, const std::vector<FrameworkBatch>& frameworks) {
+  Table table(
+      {"largest batch", "micro-batch", "global batch", "peak", "rate x k", "rate x sqrt k"});
+  const auto add = [&](const std::string& name, const Plan& plan, const LargestBatch& largest) {
+    if (largest.micro_batch == 0) return table.add({name, "none fits"});
+    const double rate = plan.training.learning_rate, k = growth(plan, largest);
+    table.add({name, std::to_string(largest.micro_batch),
+               std::to_string(with_micro_batch(plan, largest.micro_batch).training.global_batch),
+               show_bytes(static_cast<double>(largest.peak_memory_bytes)),
+               fmt::format("{:.3e}", linear_learning_rate(rate, k)),
+               fmt::format("{:.3e}", square_root_learning_rate(rate, k))});
+  };
+  for (const Row& row : rows) add(row.level(), row.plan(), row.report.largest);
+  for (const FrameworkBatch& batch : frameworks)
+    add(word_of(batch.whose), rows.front().plan(), batch.largest);
+  return table;
+}
+
+// "1204 -34": what there is after the pass, and the change where there is one.
+std::string with_change(const std::string& after, const std::string& change, double difference) {
+  return difference == 0 ? after : after + (difference > 0 ? " +" : " -") + change;
+}
+
+std::string with_change(double after, double before, std::string (*show)(double)) {
+  return with_change(show(after), show(std::abs(after - before)), after - before);
+}
+
+std::string show_whole(double count) { return fmt::format("{:.0f}", count); }
+
+Table pass_table(const Row& row) {
+  Table table({row.level(), "took", "kernels", "moved", "kept", "compute"});
+  for (const PassEffect& pass : row.report.passes) {
+    const GraphSize &before = pass.before, &after = pass.after;
+    if (after == before) continue;
+    table.add({std::string(pass.name), show_seconds(pass.seconds),
+               with_change(static_cast<double>(after.work.kernels),
+                           static_cast<double>(before.work.kernels), show_whole),
+               with_change(after.work.bytes, before.work.bytes, show_bytes),
+               with_change(after.kept_bytes, before.kept_bytes, show_bytes),
+               with_change(after.work.time_s, before.work.time_s, show_seconds)});
+  }
+  return table;
+}
+
+// What a job of this kind has no use for.
+std::string idle_passes_text(const std::vector<PassEffect>& passes) {
+  constexpr std::size_t columns = 110;
+  std::string names;
+  std::size_t line = 0;
+  double seconds = 0;
+  for (const PassEffect& pass : passes) {
+    if (pass.before != pass.after) continue;
+    seconds += pass.seconds;
+    const bool full = line + pass.name.size() > columns;
+    names += full ? "\n  " : " ";
+    names += pass.name;
+    line = (full ? 2 : line + 1) + pass.name.size();
+  }
+  return names.empty() ? "" : fmt::format("no change, {}:\n {}\n", show_seconds(seconds), names);
+}
+
+std::string text_of(const Job& job, const Chosen& chosen, const std::vector<Row>& rows,
+                    const std::vector<FrameworkBatch>& frameworks, bool measured) {
+  const Training& training = chosen.prepared.plan.training;
+  std::string text = fmt::format(
+      "model    {}   {} parameters   {}   sequence {}   global batch {}\n", job.model.name,
+      show_count(static_cast<double>(parameter_count(chosen.prepared.graph))),
+      name_of(training.precision), training.sequence_length, training.global_batch);
+  text += fmt::format("cluster  {} x {}   ranks {}   {} each\n", chosen.cluster.hosts,
+                      chosen.cluster.machine.name, chosen.cluster.ranks(),
+                      show_bytes(chosen.cluster.device().memory_bytes));
+  text += "plan     " + short_plan_text(chosen.prepared.plan) + "\n\n";
+  text += level_table(rows, measured).text() + "\n";
+  text += memory_table(rows).text() + "\n";
+  text += largest_table(rows, frameworks).text() + "\n";
+  text += "Passes, on the graph of one micro-batch: what there is after each, and its change\n";
+  for (const Row& row : rows)
+    text += "\n" + pass_table(row).text() + idle_passes_text(row.report.passes);
+  return text;
+}
+
+// The attention kernel of a job that names none is the level's own.
+Plan plan_at(CompilerLevel level, const Job& job, const Chosen& chosen) {
+  Plan plan = chosen.prepared.plan;
+  plan.training.compiler = level;
+  if (job.is_auto("training.attention"))
+    plan.training.attention = default_attention(facts_of(chosen.cluster.machine), plan);
+  return plan;
+}
+
+}  // namespace
+
+int run_compile(const Options& options) {
+  const Job job = read_job_of(options);
+  if (options.measure) check_measurable(job);
+  Training at_level = job.plan.training;
+  const std::string debug = job.compiler_debug ? debug_folder(job) : "";
+  for (const CompilerLevel level : levels) {
+    at_level.compiler = level;
+    if (!options.dump.empty()) check_dump("--dump", options.dump, at_level, options.operands);
+    if (!debug.empty()) check_dump(job.file + ": /log/folder:", debug, at_level, options.operands);
+  }
+  const Chosen chosen = choose_plan(job, machine_loader(options));
+  std::vector<Row> rows;
+  for (const CompilerLevel level : levels) {
+    at_level.compiler = level;
+    std::vector<PassObserver> dumps;
+    for (const std::string& folder : {options.dump, debug})
+      if (!folder.empty()) dumps.push_back(dump_into(folder, at_level));
+    rows.push_back({compile_at(level, job.model, plan_at(level, job, chosen), chosen.cluster,
+                               [&](const Pass& pass, const Graph& graph, double seconds) {
+                                 for (const PassObserver& dump : dumps) dump(pass, graph, seconds);
+                               }),
+                    {}});
+    Row& row = rows.back();
+    if (options.measure && row.report.prediction.fits)
+      row.measured_step_s =
+          measured_step_seconds(options, job, chosen.cluster, row.report.prepared);
+  }
+  const Plan& plan = rows.front().plan();
+  const auto frameworks = framework_batches(job.model, plan, chosen.cluster);
+  if (!options.json) {
+    print_to(stdout, "{}", text_of(job, chosen, rows, frameworks, options.measure));
+    return done;
+  }
+  json list = json::array();
+  for (const Row& row : rows) list.push_back(row_json(row));
+  print_json({{"name", job.name},
+              {"machine", chosen.machine},
+              {"count", chosen.count},
+              {"parallelism", to_json(chosen.prepared.plan.parallelism)},
+              {"training", to_json(chosen.prepared.plan.training)},
+              {"levels", list},
+              {"frameworks", frameworks_json(plan, frameworks)}});
+  return done;
+}
+
+}  // namespace meshwright

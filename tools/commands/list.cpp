@@ -1,0 +1,101 @@
+// `list WHAT`: the tables that the program knows, each read from where it is used; of one machine
+// its whole profile.
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "exec/comm/communicator.h"
+#include "hwprofiles/load.h"
+#include "models/core/error.h"
+#include "models/graph/op.h"
+#include "models/importers/model.h"
+#include "models/passes/pass.h"
+#include "models/plan/mesh.h"
+#include "models/plan/plan.h"
+#include "models/schedule/schedule.h"
+#include "tools/commands/commands.h"
+#include "tools/report/print_json.h"
+
+namespace meshwright {
+
+namespace {
+
+using Names = std::vector<std::string>;
+
+Names schedules() {
+  Names names;
+  for (const ScheduleInfo& info : schedule_kinds()) names.emplace_back(info.name);
+  return names;
+}
+
+Names operations() {
+  Names names;
+  for (const OpInfo& info : op_table()) names.emplace_back(info.name);
+  return names;
+}
+
+Names communicators() {
+  Names names;
+  for (const CommunicatorKind& kind : communicator_kinds()) names.emplace_back(kind.name);
+  return names;
+}
+
+Names models() { return zoo_names(); }
+Names machines() { return list_machines(); }
+Names recomputations() { return recompute_names(); }
+Names placement_orders() { return placements(); }
+Names optimizers() { return optimizer_names(); }
+Names attention_kernels() { return attention_names(); }
+Names compiler_levels() { return compiler_names(); }
+
+Names passes() {
+  Names names;
+  for (const Pass& pass : training_passes()) names.emplace_back(pass.name);
+  return names;
+}
+
+struct Listing {
+  const char* what;
+  Names (*names)();
+};
+
+constexpr Listing listings[] = {{"models", models},
+                                {"machines", machines},
+                                {"schedules", schedules},
+                                {"recompute", recomputations},
+                                {"placements", placement_orders},
+                                {"optimizers", optimizers},
+                                {"attention", attention_kernels},
+                                {"compiler", compiler_levels},
+                                {"passes", passes},
+                                {"operations", operations},
+                                {"communicators", communicators}};
+
+}  // namespace
+
+int run_list(const Options& options) {
+  Names known;
+  for (const Listing& listing : listings) known.emplace_back(listing.what);
+  if (options.operands.size() == 2 && options.operands[0] == "machines") {
+    std::printf("%s", text_of(load_machine(options.operands[1])).c_str());
+    return done;
+  }
+  if (options.operands.size() != 1) throw InputError("list: say what to list: " + list_of(known));
+  for (const Listing& listing : listings) {
+    if (options.operands[0] != listing.what) continue;
+    const Names names = listing.names();
+    if (options.json) {
+      print_json({{listing.what, names}});
+    } else {
+      for (const std::string& name : names) std::printf("%s\n", name.c_str());
+    }
+    return done;
+  }
+  const std::string near = nearest(options.operands[0], known);
+  throw InputError(
+      "list: nothing is called '" + options.operands[0] + "'; " +
+      (near.empty() ? "known: " + list_of(known, "and") : "did you mean '" + near + "'?"));
+}
+
+}  // namespace meshwright

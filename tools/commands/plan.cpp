@@ -1,0 +1,178 @@
+// `plan JOB`: the ranked plans of a job over its clusters, and why the others lose.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "sim/planner/objective.h"
+#include "sim/planner/search.h"
+#include "sim/predict/goodput.h"
+#include "tools/commands/commands.h"
+#include "tools/job/choose.h"
+#include "tools/job/job_file.h"
+#include "tools/job/machines.h"
+#include "tools/print.h"
+#include "tools/report/html.h"
+#include "tools/report/prediction.h"
+#include "tools/report/print_json.h"
+#include "tools/report/text.h"
+#include "tools/write_file.h"
+
+namespace meshwright {
+
+namespace {
+
+using nlohmann::json;
+
+json plan_json(const Job& job, const RankedPlan& ranked) {
+  const Prediction& p = ranked.prediction;
+  const WholeJob whole =
+      whole_job(job.objective, ranked.plan.training, ranked.cluster, useful_step_time_s(p));
+  return {{"parallelism", to_json(ranked.plan.parallelism)},
+          {"training", to_json(ranked.plan.training)},
+          {"cluster", {{"machine", ranked.machine}, {"count", ranked.count}}},
+          {"gpus", ranked.cluster.ranks()},
+          {"step_time_s", p.step_time_s},
+          {"tokens_per_s", p.tokens_per_s},
+          {"peak_memory_bytes", p.peak_memory_bytes},
+          {"framework_memory", framework_json(p)},
+          {"usd_per_hour", p.usd_per_hour ? json(*p.usd_per_hour) : json(nullptr)},
+          {"usd_per_million_tokens",
+           p.usd_per_million_tokens ? json(*p.usd_per_million_tokens) : json(nullptr)},
+          {"mfu", p.mfu},
+          {"bubble_fraction", p.bubble_fraction},
+          {"exposed_communication_s", p.exposed_communication_s},
+          {"goodput", p.goodput ? json(p.goodput->share) : json(nullptr)},
+          {"total_tokens", whole.tokens},
+          {"total_time_s", whole.time_s},
+          {"total_usd", whole.usd ? json(*whole.usd) : json(nullptr)},
+          {"pareto", ranked.pareto}};
+}
+
+json result_json(const Job& job, const SearchResult& result) {
+  json plans = json::array(), rejected = json::array();
+  for (const RankedPlan& ranked : result.plans) plans.push_back(plan_json(job, ranked));
+  for (const Rejection& rejection : result.rejected)
+    rejected.push_back({{"reason", rejection.reason}, {"count", rejection.count}});
+  json value = {{"search_wall_s", result.search_wall_s},
+                {"candidates_enumerated", result.candidates_enumerated},
+                {"candidates_simulated", result.candidates_simulated},
+                {"proven_gap", result.plans.empty() ? json(nullptr) : json(result.proven_gap)},
+                {"plans", plans},
+                {"rejected", rejected}};
+  if (result.closest_miss) {
+    const ClosestMiss& miss = *result.closest_miss;
+    value["closest_miss"] = {{"cluster", {{"machine", miss.machine}, {"count", miss.count}}},
+                             {"parallelism", to_json(miss.plan.parallelism)},
+                             {"peak_memory_bytes", miss.peak_memory_bytes},
+                             {"memory_limit_bytes", miss.memory_limit_bytes}};
+  }
+  return value;
+}
+
+std::string money(const std::optional<double>& usd, int digits) {
+  return usd ? fmt::format("${:.{}f}", *usd, digits) : "-";
+}
+
+// Where the most tokens are best, how many they are; where a framework's memory decides what fits,
+// that beside this engine's.
+Table table_of(const Job& job, const SearchResult& result, int top) {
+  const bool counts_tokens = job.objective.minimize == "tokens";
+  std::vector<std::string> head = {"", "cluster", "plan", "step", "tokens/s"};
+  if (counts_tokens) head.emplace_back("tokens");
+  const MemoryOf whose = job.plan.training.memory_of;
+  head.insert(head.end(), {"MFU", "memory"});
+  if (whose != MemoryOf::engine)
+    head.push_back(memory_of_names()[static_cast<std::size_t>(whose)] + "'s");
+  head.insert(head.end(), {"$/h", "$/M tokens", ""});
+  Table table(head);
+  int rank = 0;
+  for (const RankedPlan& ranked : result.plans) {
+    if (++rank > top) break;
+    const Prediction& p = ranked.prediction;
+    std::vector<std::string> row = {
+        std::to_string(rank), fmt::format("{} x {}", ranked.count, ranked.machine),
+        short_plan_text(ranked.plan), show_seconds(p.step_time_s), show_number(p.tokens_per_s, 0)};
+    if (counts_tokens)
+      row.push_back(show_count(
+          whole_job(job.objective, ranked.plan.training, ranked.cluster, useful_step_time_s(p))
+              .tokens));
+    row.insert(row.end(),
+               {show_percent(p.mfu), show_bytes(static_cast<double>(p.peak_memory_bytes))});
+    if (p.framework) row.push_back(show_bytes(static_cast<double>(p.framework->fit.bytes)));
+    row.insert(row.end(), {money(p.usd_per_hour, 2), money(p.usd_per_million_tokens, 4),
+                           ranked.pareto ? "pareto" : ""});
+    table.add(std::move(row));
+  }
+  return table;
+}
+
+void print_result(const Job& job, const SearchResult& result, int top) {
+  print_to(stdout, "{}: {} candidates, {} simulated, {}\n\n{}", job.name,
+           result.candidates_enumerated, result.candidates_simulated,
+           show_seconds(result.search_wall_s), table_of(job, result, top).text());
+  if (static_cast<int>(result.plans.size()) > top)
+    std::printf("(%zu more plans: --top %zu)\n",
+                result.plans.size() - static_cast<std::size_t>(top), result.plans.size());
+  if (result.proven_gap > 0)
+    std::printf("\nno plan is better than the first by more than %s (lower bounds)\n",
+                show_percent(result.proven_gap).c_str());
+  else
+    std::printf("\nno plan is better than the first (lower bounds)\n");
+  if (!result.rejected.empty()) std::printf("\nrejected:\n");
+  for (const Rejection& rejection : result.rejected)
+    print_to(stdout, "  {:8}  {}\n", rejection.count, rejection.reason);
+}
+
+void write_report(const Options& options, const Job& job, const SearchResult& result, int top) {
+  HtmlPage page(job.name + ": plans");
+  page.paragraph(fmt::format("{} candidates, {} simulated, {}", result.candidates_enumerated,
+                             result.candidates_simulated, show_seconds(result.search_wall_s)));
+  page.table(table_of(job, result, top));
+  const RankedPlan& best = result.plans.front();
+  add_prediction(page, job.model, prepare(job.model, best.plan, best.cluster), best.cluster,
+                 best.prediction);
+  Table rejected({"rejected because", "plans"});
+  for (const Rejection& rejection : result.rejected)
+    rejected.add({rejection.reason, std::to_string(rejection.count)});
+  page.heading("Rejected");
+  page.table(rejected);
+  write_file(options.report, page.text());
+}
+
+void write_partition(const Job& job, const RankedPlan& best, const std::string& path) {
+  const Prepared prepared = prepare(job.model, best.plan, best.cluster);
+  write_file(path, partition_json(prepared.graph, prepared.plan.stage_of_unit).dump(2) + "\n");
+}
+
+}  // namespace
+
+int run_plan(const Options& options) {
+  const Job job = read_job_of(options);
+  check_writable("--write", options.write, options.operands);
+  check_writable("--write-partition", options.write_partition, options.operands);
+  check_writable("--report", options.report, options.operands);
+  const int top = options.top.value_or(10);
+  SearchOptions search_options;
+  search_options.keep_best = top;
+  search_options.load = machine_loader(options);
+  warn_of_prices(job, search_options.load);
+  const SearchResult result = search(job, search_options);
+  if (options.json) print_json(result_json(job, result));
+  if (result.plans.empty()) throw NoPlanFits(miss_text(result));
+  if (!options.json) print_result(job, result, top);
+  if (!options.report.empty()) write_report(options, job, result, top);
+  if (!options.write.empty()) {
+    const RankedPlan& best = result.plans.front();
+    write_job_file(job, best.plan, best.machine, best.count, options.write);
+    print_to(stderr, "wrote {}\n", options.write);
+  }
+  if (!options.write_partition.empty()) {
+    write_partition(job, result.plans.front(), options.write_partition);
+    print_to(stderr, "wrote {}\n", options.write_partition);
+  }
+  return done;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,87 @@
+// `scale JOB`: what more GPUs bring.
+#include "sim/planner/scale.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "tools/commands/commands.h"
+#include "tools/job/machines.h"
+#include "tools/print.h"
+#include "tools/report/prediction.h"
+#include "tools/report/print_json.h"
+#include "tools/report/text.h"
+
+namespace meshwright {
+
+namespace {
+
+using nlohmann::json;
+
+json point_json(const ScalePoint& point) {
+  const Prediction& p = point.plan.prediction;
+  const auto& usd = point.usd_per_million_tokens;
+  return {{"machine", point.machine},
+          {"count", point.count},
+          {"gpus", point.gpus},
+          {"tokens_per_s", point.tokens_per_s},
+          {"efficiency", point.efficiency},
+          {"usd_per_million_tokens", usd ? json(*usd) : json(nullptr)},
+          {"step_time_s", p.step_time_s},
+          {"goodput", p.goodput ? json(p.goodput->share) : json(nullptr)},
+          {"parallelism", to_json(point.plan.plan.parallelism)}};
+}
+
+json result_json(const ScaleResult& result) {
+  json points = json::array(), gaps = json::array();
+  for (const ScalePoint& point : result.points) points.push_back(point_json(point));
+  for (const ScaleGap& gap : result.gaps)
+    gaps.push_back({{"machine", gap.machine}, {"count", gap.count}, {"reason", gap.reason}});
+  return {{"points", points}, {"gaps", gaps}};
+}
+
+// Goodput has a column where hosts fail.
+Table table_of(const ScaleResult& result) {
+  const bool failing = std::ranges::any_of(result.points, [](const ScalePoint& point) {
+    return point.plan.prediction.goodput.has_value();
+  });
+  std::vector<std::string> head = {"cluster",  "GPUs",       "plan",      "step",
+                                   "tokens/s", "efficiency", "$/M tokens"};
+  if (failing) head.emplace_back("goodput");
+  Table table(head);
+  for (const ScalePoint& point : result.points) {
+    const Prediction& p = point.plan.prediction;
+    std::vector<std::string> row = {
+        fmt::format("{} x {}", point.count, point.machine),
+        std::to_string(point.gpus),
+        short_plan_text(point.plan.plan),
+        show_seconds(p.step_time_s),
+        show_number(point.tokens_per_s, 0),
+        show_percent(point.efficiency),
+        point.usd_per_million_tokens ? fmt::format("${:.4f}", *point.usd_per_million_tokens) : "-"};
+    if (failing) row.push_back(p.goodput ? show_percent(p.goodput->share) : "-");
+    table.add(row);
+  }
+  return table;
+}
+
+}  // namespace
+
+int run_scale(const Options& options) {
+  const Job job = read_job_of(options);
+  ScaleOptions scale_options;
+  scale_options.search.load = machine_loader(options);
+  const ScaleResult result = scale(job, scale_options);
+  if (options.json) {
+    print_json(result_json(result));
+    return result.points.empty() ? no_plan_fits : done;
+  }
+  print_to(stdout, "{}", table_of(result).text());
+  for (const ScaleGap& gap : result.gaps)
+    print_to(stdout, "{} x {}: no plan: {}\n", gap.count, gap.machine, gap.reason);
+  return result.points.empty() ? no_plan_fits : done;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,177 @@
+// `train JOB`: chooses the plan, starts the ranks under mpirun (or is the only one, or one of the
+// user's own mpirun), and says how it ended.
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+#include <numeric>
+
+#include "exec/launch/memory_file.h"
+#include "exec/launch/mpirun.h"
+#include "exec/launch/restarts.h"
+#include "exec/launch/run_folder.h"
+#include "exec/launch/stop.h"
+#include "models/core/error.h"
+#include "tools/commands/commands.h"
+#include "tools/measure/ranks.h"
+#include "tools/print.h"
+#include "tools/run/hosts.h"
+#include "tools/run/settle.h"
+#include "tools/run/train_rank.h"
+
+namespace meshwright {
+
+namespace {
+
+std::vector<std::string> rank_command(const Options& options) {
+  std::vector<std::string> command = {
+      options.program, "train",      options.operands.front(),
+      "--as-rank",     "--run-name", "meshwright-" + std::to_string(getpid())};
+  const auto add = [&](const char* name, const std::string& value) {
+    if (value.empty()) return;
+    command.emplace_back(name);
+    command.push_back(value);
+  };
+  if (options.json) command.emplace_back("--json");
+  if (options.resume) command.emplace_back("--resume");
+  if (options.check_collectives) command.emplace_back("--check-collectives");
+  if (options.deadline) add("--deadline", std::to_string(*options.deadline));
+  if (isatty(fileno(stderr)) != 0) command.emplace_back("--progress");
+  add("--log-json", options.log_json);
+  add("--trace", options.trace);
+  add("--trace-steps", options.trace_steps);
+  add("--report", options.report);
+  return command;
+}
+
+std::unique_ptr<World> world_of_ranks(const Options& options) {
+  WorldOptions world;
+  if (options.deadline) world.deadline_s = *options.deadline;
+  return make_world("mpi", world);
+}
+
+// What rank 0 knows, for the others: an exit code, or the settled run.
+struct Decision {
+  int exit_code = done;
+  std::string settled;
+};
+
+// From the launcher, wherever it runs.
+Decision read_decision() {
+  return {done, {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()}};
+}
+
+// Inside the user's own mpirun: rank 0 reads, measures and decides, and the others follow, so that
+// all have the same plan whatever each would have measured.
+Decision decide(const Options& options, int ranks) {
+  const auto refuse = [](int exit_code, const std::string& message) {
+    print_to(stderr, "{}\n", message);
+    return Decision{exit_code, ""};
+  };
+  try {
+    const Run run = settle_run(options);
+    if (run.chosen.cluster.ranks() != ranks)
+      throw InputError(run.job.file + ": the plan has " +
+                       std::to_string(run.chosen.cluster.ranks()) + " ranks, this mpirun has " +
+                       std::to_string(ranks) + "; start as many as the plan has");
+    return {done, settled_text(run)};
+  } catch (const InputError& error) {
+    return refuse(bad_input, std::string("error: ") + error.what());
+  } catch (const NoPlanFits& error) {
+    return refuse(no_plan_fits, error.what());
+  } catch (const std::exception& error) {
+    return refuse(run_failed, std::string("error: ") + error.what());
+  }
+}
+
+// A message, not a file: hosts need not share a folder.
+void share(Communicator& all, Decision& decision) {
+  std::array<std::int64_t, 2> head = {decision.exit_code,
+                                      static_cast<std::int64_t>(decision.settled.size())};
+  all.broadcast(head.data(), sizeof head, 0);
+  decision.exit_code = static_cast<int>(head[0]);
+  decision.settled.resize(static_cast<std::size_t>(head[1]));
+  if (decision.exit_code == done) all.broadcast(decision.settled.data(), head[1], 0);
+}
+
+Decision common_decision(const Options& options, World& world) {
+  std::vector<int> everybody(static_cast<std::size_t>(world.size()));
+  std::iota(everybody.begin(), everybody.end(), 0);
+  const auto all = world.group(GroupKind::world, everybody);
+  Decision decision;
+  if (world.rank() == 0)
+    decision = options.as_rank ? read_decision() : decide(options, world.size());
+  share(*all, decision);
+  return decision;
+}
+
+int run_rank(const Options& options) {
+  watch_for_stop();
+  const auto world = world_of_ranks(options);
+  Decision decision;
+  try {
+    decision = common_decision(options, *world);
+  } catch (const std::exception&) {
+    return fail(*world);
+  }
+  if (decision.exit_code != done) return decision.exit_code;
+  const Settled settled = read_settled(decision.settled);
+  const Chosen chosen =
+      choose_plan(settled.job, [&](const std::string&) { return settled.machine; });
+  return train_as_rank(options, settled.job, chosen, *world);
+}
+
+int launch_ranks(const Options& options, const Run& run) {
+  hold_stop_signals();
+  const int ranks = run.chosen.cluster.ranks();
+  allow_open_files(ranks);
+  const RunFolder folder;
+  const MemoryFile settled(settled_text(run));
+  MpirunOptions launch = mpirun_options(ranks);
+  launch.folder = folder.path();
+  launch.extra = run.job.mpi_options;
+  launch.remote = remote_hosts(options, run);
+  if (launch.remote && !options.sagemaker.hosts.empty())
+    wait_for_hosts(*launch.remote, launch.extra);
+  Supervision supervision{settled.path(), hosts_of_ranks(launch)};
+  if (options.deadline)
+    supervision.patience_s =
+        std::min(supervision.patience_s, static_cast<double>(*options.deadline));
+  // An interface that custom_mpi_options names would not be there; GPUs find each other as they
+  // like.
+  supervision.own_network = !launch.remote && launch.extra.empty() &&
+                            run.chosen.cluster.machine.gpu.kind == DeviceKind::cpu;
+  const bool saves = run.job.checkpoint.has_value();
+  const auto start = [&](int restarts) {
+    Options own = options;
+    own.resume = options.resume || (restarts > 0 && saves);
+    return run_mpirun(mpirun_command(launch, rank_command(own)), supervision);
+  };
+  return run_with_restarts({options.restarts.value_or(0)}, start,
+                           [&] { return saves ? "the last checkpoint" : "step 1"; });
+}
+
+}  // namespace
+
+int run_train(const Options& options) {
+  if (options.as_rank) return run_rank(options);
+  if (options.mpi_ranks) {
+    if (options.restarts)
+      throw InputError(
+          "train: --restarts: inside mpirun there is nobody to start the ranks again; let "
+          "meshwright start mpirun itself");
+    return run_rank(options);
+  }
+  const SageMaker container = read_sagemaker(options.sagemaker);
+  if (!container.is_first()) return wait_as_other_host(container);
+  const Run run = settle_run(options);
+  if (run.chosen.cluster.ranks() > 1 || options.restarts) return launch_ranks(options, run);
+  watch_for_stop();
+  const auto world = make_world("self");
+  return train_as_rank(options, run.job, run.chosen, *world);
+}
+
+}  // namespace meshwright

@@ -1,0 +1,104 @@
+#include "tools/job/machines.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "hwprofiles/cores.h"
+#include "hwprofiles/load.h"
+#include "models/core/error.h"
+#include "tools/engine.h"
+#include "tools/measure/measure.h"
+#include "tools/print.h"
+
+namespace meshwright {
+
+MachineLoader machine_loader(const Options& options) {
+  auto local = std::make_shared<std::optional<Machine>>();
+  return [options, local](const std::string& name) -> Machine {
+    if (name != "local") return load_known_machine(name);
+    if (*local) return **local;
+    if (std::filesystem::exists(options.local_profile)) {
+      *local = load_machine_file(options.local_profile);
+    } else {
+      if (!options.profile.empty()) throw InputError(options.profile + ": no such profile");
+      std::fprintf(stderr,
+                   "no profile of this computer yet: measuring it for a few seconds "
+                   "(`meshwright calibrate` does it thoroughly and keeps the result)\n");
+      *local = measure_this_computer(options, MeasureEffort::quick);
+    }
+    return **local;
+  };
+}
+
+namespace {
+
+void check_is_text(const std::string& text) {
+  try {
+    static_cast<void>(nlohmann::json(text).dump());
+  } catch (const nlohmann::json::type_error&) {
+    throw InputError("--set: a value is not UTF-8 text");
+  }
+}
+
+// Where there is no profile yet: what this computer is known to have before it is measured.
+MachineFacts facts_of_unmeasured() {
+  MachineFacts facts;
+  facts.is_cpu = gpus_here() == 0;
+  if (facts.is_cpu) return facts;
+  const int generation = gpu_here(0).generation;
+  facts.gpus = gpus_here();
+  facts.has_bf16 = facts.has_tf32 = generation >= 80;
+  facts.has_fp8 = generation >= 89;
+  return facts;
+}
+
+// Of a CPU no number of cores: as many processes as the job says may share them.
+MachineFacts facts_of_local(const Options& options) {
+  if (!std::filesystem::exists(options.local_profile))
+    return options.profile.empty() ? facts_of_unmeasured() : machine_facts("local");
+  try {
+    const MachineFacts facts = facts_of(load_machine_file(options.local_profile));
+    if (!facts.is_cpu) return facts;
+  } catch (const InputError&) {
+    // Whoever loads the machine says so.
+  }
+  return machine_facts("local");
+}
+
+void warn_of_crowding(const Job& job) {
+  const int cores = usable_cores();
+  const std::vector<std::string> machines = machines_of(job.cluster);
+  if (job.cluster.processes_per_host <= cores ||
+      std::find(machines.begin(), machines.end(), "local") == machines.end())
+    return;
+  std::fprintf(stderr,
+               "warning: %d processes share the %d cores of this computer; a step takes "
+               "longer than on as many cores\n",
+               job.cluster.processes_per_host, cores);
+}
+
+}  // namespace
+
+Job read_job_of(const Options& options) {
+  if (options.operands.size() != 1)
+    throw InputError(options.command + ": expected one job file, got " +
+                     std::to_string(options.operands.size()));
+  for (const std::string& text : options.set) check_is_text(text);
+  std::vector<std::string> overrides = launch_overrides(options.sagemaker);
+  if (!overrides.empty() && !options.as_rank)
+    print_to(stderr, "note: {}: SageMaker's environment says: {}\n", options.operands[0],
+             fmt::join(overrides, " "));
+  overrides.insert(overrides.end(), options.set.begin(), options.set.end());
+  Job job = read_job(options.operands[0], overrides, [&](const std::string& name) {
+    return name == "local" ? facts_of_local(options) : machine_facts(name);
+  });
+  if (options.as_rank) return job;  // it has been warned of
+  for (const std::string& warning : job.warnings) print_to(stderr, "warning: {}\n", warning);
+  warn_of_crowding(job);
+  return job;
+}
+
+}  // namespace meshwright

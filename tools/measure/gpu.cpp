@@ -1,0 +1,236 @@
+#include "tools/measure/gpu.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/sysinfo.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "hwprofiles/cores.h"
+#include "hwprofiles/machine_like.h"
+#include "tools/engine.h"
+#include "tools/measure/gpu_bench.h"
+#include "tools/measure/gpu_ranks.h"
+#include "tools/measure/gpu_rates.h"
+
+namespace meshwright {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A device of this computer, alone.
+struct Device {
+  std::unique_ptr<World> host = make_world("self");
+  Engine engine;
+  Device(const Machine& machine, Precision precision)
+      : engine(make_engine({machine, 1, 1, {}, {}}, {.precision = precision}, *host,
+                           WorldOptions{}.deadline_s)) {}
+};
+
+// One way and the other, of the slower.
+double copy_rate(GpuBench& bench) {
+  constexpr std::int64_t bytes = std::int64_t{64} << 20;
+  Backend& backend = bench.backend();
+  char* own = bench.outputs(bytes);
+  void* host = backend.allocate_host(bytes);
+  const double out = bench.seconds([&](std::int64_t) { backend.copy(host, own, bytes); });
+  const double in = bench.seconds([&](std::int64_t) { backend.copy(own, host, bytes); });
+  backend.deallocate_host(host);
+  return static_cast<double>(bytes) / std::max(out, in);
+}
+
+Precision of_16_bits(const GpuHere& here) {
+  return here.generation >= 80 ? Precision::bf16 : Precision::fp16;
+}
+
+// Everything that one GPU does by itself.
+void measure_alone(const GpuHere& here, const TimeBudget& budget, Machine& machine,
+                   std::vector<std::string>& measured) {
+  Gpu& gpu = machine.gpu;
+  const auto spread = static_cast<std::int64_t>(2 * here.gpu.l2_bytes) + (std::int64_t{16} << 20);
+  const Precision half = of_16_bits(here);
+  {
+    const Device device(machine, half);
+    Backend& backend = *device.engine.backend;
+    machine.overheads.workspace_bytes = here.workspace_bytes;
+    machine.overheads.context_bytes = static_cast<double>(backend.used_bytes());
+    {
+      GpuBench bench(backend, spread, budget);
+      GpuRates rates(bench, gpu, measured);
+      bench.warm_up();
+      rates.kernel_latency();
+      rates.memory(storage_of(half));
+      rates.products(half);
+      rates.other_products(Precision::fp32, gpu.kernels.fp32_share);
+      machine.pcie.gpu_bandwidth_bytes_per_s = copy_rate(bench);
+      rates.attention(half);
+      rates.traffic(storage_of(half));
+      rates.optimizer(storage_of(half));
+      rates.score_products(half);
+      double& fp16 = gpu.peak_flop_per_s[static_cast<std::size_t>(Precision::fp16)];
+      if (half == Precision::bf16 && fp16 == 0) {
+        double whole = 1;
+        rates.other_products(Precision::fp16, whole);
+      }
+    }
+    // With the code of all kernels that ran.
+    machine.overheads.context_bytes =
+        std::max(machine.overheads.context_bytes, static_cast<double>(backend.used_bytes())) -
+        here.workspace_bytes;
+  }
+  for (const Precision precision : {Precision::tf32, Precision::fp8}) {
+    const Device device(machine, precision);
+    if (!device.engine.backend->computes_in(precision)) continue;
+    GpuBench bench(*device.engine.backend, spread, budget);
+    GpuRates rates(bench, gpu, measured);
+    if (precision == Precision::tf32)
+      rates.other_products(precision, gpu.kernels.tf32_share);
+    else
+      rates.fp8_products();
+  }
+}
+
+// What published measurements say of GPUs like this one; habits of the frameworks that they were
+// made with are not the engine's.
+KernelConstants constants_of_engine(const std::optional<Machine>& known) {
+  const KernelConstants ours;
+  if (!known) return ours;
+  KernelConstants constants = known->gpu.kernels;
+  constants.score_traffic = constants.loss_traffic = constants.fp32_traffic = 1;
+  constants.traffic = ours.traffic;
+  constants.optimizer_traffic = ours.optimizer_traffic;
+  constants.launches = ours.launches;  // the Program's kernels, in one graph
+  constants.exposed_launch = 0;
+  constants.fp32_share = constants.tf32_share = 1;
+  constants.depth_start = 0;
+  return constants;
+}
+
+void add_network(Machine& machine) {
+  machine.network.nics = 0;
+  machine.network.gbit_per_s_each = 1;
+}
+
+// One switch for each GPU where no known machine is like this one.
+void add_links(const GpuHere& here, const std::optional<Machine>& known, Machine& machine) {
+  machine.pcie.peer_to_peer = here.reaches_others;
+  machine.pcie.switches.clear();
+  const bool alike = known && known->gpus == machine.gpus;
+  if (alike) {
+    machine.pcie.switches = known->pcie.switches;
+    for (PcieSwitch& each : machine.pcie.switches) each.nics.clear();
+    machine.nvlink = known->nvlink;
+  } else {
+    for (int gpu = 0; gpu < machine.gpus; ++gpu)
+      machine.pcie.switches.push_back({.gpus = {gpu}, .nics = {}, .numa = 0});
+  }
+  machine.pcie.uplink_bandwidth_bytes_per_s = machine.pcie.gpu_bandwidth_bytes_per_s;
+  for (const PcieSwitch& each : machine.pcie.switches)
+    machine.pcie.uplink_bandwidth_bytes_per_s =
+        std::max(machine.pcie.uplink_bandwidth_bytes_per_s,
+                 machine.pcie.gpu_bandwidth_bytes_per_s * static_cast<double>(each.gpus.size()));
+  machine.pcie.socket_bandwidth_bytes_per_s =
+      known ? known->pcie.socket_bandwidth_bytes_per_s : machine.pcie.gpu_bandwidth_bytes_per_s;
+  if (known) machine.host_latency = known->host_latency;
+}
+
+void add_collectives(const GpuRankRates& rates, const std::optional<Machine>& known,
+                     Machine& machine) {
+  const int ranks = machine.gpus;
+  const double step =
+      known ? known->host_latency.step_latency_s : rates.latency_s / 2 / (ranks - 1);
+  machine.host_latency = {std::max(0.0, rates.latency_s - 2 * (ranks - 1) * step), step};
+  machine.overheads.communicator_bytes = rates.communicator_bytes;
+  const double pcie = rates.copy_bandwidth_bytes_per_s;
+  machine.pcie.gpu_bandwidth_bytes_per_s = pcie;
+  Nvlink& nvlink = machine.nvlink;
+  if (nvlink.kind != NvlinkKind::none) {
+    nvlink.efficiency = std::clamp(
+        rates.bandwidth_bytes_per_s / (nvlink.links_per_gpu * nvlink.link_bandwidth_bytes_per_s),
+        1e-3, 1.0);
+    nvlink.nvls_efficiency = nvlink.nvls_latency_s = 0;  // whatever NCCL took was measured
+    nvlink.ll_bandwidth_bytes_per_s = nvlink.simple_latency_s = 0;
+  } else if (machine.pcie.peer_to_peer && rates.bandwidth_bytes_per_s > 1.2 * pcie) {
+    nvlink.kind = NvlinkKind::nvswitch;
+    nvlink.links_per_gpu = 1;
+    nvlink.link_bandwidth_bytes_per_s = rates.bandwidth_bytes_per_s;
+    nvlink.efficiency = 1;
+  } else {
+    // A ring over PCIe goes through every switch once.
+    machine.pcie.uplink_bandwidth_bytes_per_s = rates.bandwidth_bytes_per_s;
+    return;
+  }
+  nvlink.group.points = {{1.0 * ranks, 1}};
+  if (ranks > 2)
+    nvlink.group.points.insert(
+        nvlink.group.points.begin(),
+        {2, std::clamp(rates.pair_bandwidth_bytes_per_s / rates.bandwidth_bytes_per_s, 1e-3, 1.0)});
+}
+
+double physical_memory_bytes() {
+  struct sysinfo info {};
+  sysinfo(&info);
+  return static_cast<double>(info.totalram) * info.mem_unit;
+}
+
+void add_sources(const std::optional<Machine>& known, const std::vector<std::string>& measured,
+                 bool several, Machine& machine) {
+  const std::string here = "measured on this computer";
+  const std::string other = known ? "as " + known->name : "defaults";
+  const auto add = [&](const char* block, const std::string& text) {
+    machine.sources.emplace_back(block, text);
+  };
+  add("gpu", known ? "name, sizes and clock: the driver; peaks on paper: " + known->name
+                   : "name, sizes and clock: the driver; peaks: the fastest measured here");
+  add("efficiency", fmt::format("{} (traffic and launches are the engine's own): {}; otherwise {}",
+                                here, fmt::join(measured, ", "), other));
+  const std::string links = several ? here + ": all-reduce over all ranks" : "one rank";
+  add("nvlink", links);
+  add("network", "none: this computer alone; a job's cluster.network says otherwise");
+  add("pcie", here + ": copies to and from pinned memory; sockets " +
+                  (known ? "as " + known->name : "taken as fast"));
+  add("collectives", several ? here : known ? "as " + known->name : "none: one rank");
+  add("host", here + "; a captured step has no launches");
+  add("overheads", here);
+}
+
+}  // namespace
+
+Machine measure_this_gpu(const Options& options, MeasureEffort effort) {
+  const bool quick = effort == MeasureEffort::quick;
+  const TimeBudget budget{quick ? 0.02 : 0.25,
+                          Clock::now() + std::chrono::seconds(quick ? 10 : 60)};
+  const GpuHere here = gpu_here(0);
+  const int gpus = gpus_here();
+  const std::optional<Machine> known = machine_like(here.gpu, gpus);
+
+  Machine machine;
+  machine.name = "local";
+  machine.gpus = options.ranks.value_or(gpus);
+  machine.gpu = here.gpu;
+  if (known) {
+    machine.gpu.peak_flop_per_s = known->gpu.peak_flop_per_s;
+    machine.gpu.memory_bandwidth_bytes_per_s = known->gpu.memory_bandwidth_bytes_per_s;
+    machine.gpu.tdp_w = known->gpu.tdp_w;
+  }
+  machine.gpu.kernels = constants_of_engine(known);
+  std::vector<std::string> measured;
+  measure_alone(here, budget, machine, measured);
+  add_network(machine);
+  add_links(here, known, machine);
+  const std::optional<GpuRankRates> ranks =
+      machine.gpus > 1 ? measure_gpu_ranks(options, machine.gpus) : std::nullopt;
+  if (ranks) add_collectives(*ranks, known, machine);
+  const int sharing = (machine.gpus + gpus - 1) / gpus;
+  machine.gpu.memory_bytes /= sharing;
+  machine.host.vcpus = usable_cores();
+  machine.host.memory_bytes = physical_memory_bytes();
+  machine.concurrent_streams = true;
+  machine.calibration = calibrated_here;
+  add_sources(known, measured, ranks.has_value(), machine);
+  return machine;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,113 @@
+#include "tools/measure/ranks.h"
+
+#include <unistd.h>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "exec/comm/communicator.h"
+#include "exec/launch/memory_file.h"
+#include "exec/launch/mpirun.h"
+#include "exec/launch/run_folder.h"
+#include "hwprofiles/cores.h"
+#include "models/core/fields.h"
+
+namespace meshwright {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// The fastest of some runs of a collective.
+template <typename Collective>
+double seconds_of(int runs, Communicator& group, const Collective& collective) {
+  double best = 1e9;
+  for (int run = 0; run < runs; ++run) {
+    group.barrier();
+    const auto begin = Clock::now();
+    collective();
+    best = std::min(best, std::chrono::duration<double>(Clock::now() - begin).count());
+  }
+  return best;
+}
+
+bool has_mpi() {
+  const auto kinds = communicator_kinds();
+  return std::any_of(kinds.begin(), kinds.end(),
+                     [](const CommunicatorKind& kind) { return kind.name == "mpi"; });
+}
+
+}  // namespace
+
+MpirunOptions mpirun_options(int ranks) {
+  MpirunOptions options;
+  options.ranks = ranks;
+  options.cores = usable_cores();
+  options.is_root = geteuid() == 0;
+  return options;
+}
+
+std::optional<Fields> run_measured_ranks(const Options& options, int ranks,
+                                         const std::vector<std::string>& more) {
+  if (!has_mpi() || options.mpi_ranks) return std::nullopt;
+  allow_open_files(ranks);
+  const RunFolder folder;
+  const MemoryFile result;
+  std::vector<std::string> command = {options.program, "calibrate", "--as-rank", "--rank-result",
+                                      result.path()};
+  command.insert(command.end(), more.begin(), more.end());
+  MpirunOptions launch = mpirun_options(ranks);
+  launch.folder = folder.path();
+  const int code = run_mpirun(mpirun_command(launch, command));
+  if (code != 0) {
+    std::fprintf(stderr,
+                 "warning: processes could not be measured (mpirun ended with %d); taking a "
+                 "guess\n",
+                 code);
+    return std::nullopt;
+  }
+  return read_json_file(result.path());
+}
+
+RankRates measure_ranks(const Options& options, int ranks) {
+  std::optional<Fields> fields = run_measured_ranks(options, ranks, {"--cpu"});
+  if (!fields) return {5e-6, 2e9, 1e9};
+  return {fields->required<double>("latency_s"), fields->required<double>("bandwidth_bytes_per_s"),
+          fields->required<double>("copy_bandwidth_bytes_per_s")};
+}
+
+// A ring all-reduce over n ranks has 2(n-1) rounds of bytes/n each, a gather or scatter half of
+// that: small ones show the latency of a round, large ones the bandwidth of a rank.
+int run_as_measured_rank(const Options& options) {
+  const auto world = make_world("mpi");
+  std::vector<int> everybody(static_cast<std::size_t>(world->size()));
+  std::iota(everybody.begin(), everybody.end(), 0);
+  const auto group = world->group(GroupKind::world, everybody);
+  constexpr std::int64_t elements = std::int64_t{8} << 20;
+  const std::int64_t part = elements / group->size();
+  auto* data = static_cast<float*>(world->allocate((elements + part) * 4));
+  float* own = data + elements;
+  const double rounds = 2.0 * (group->size() - 1);
+  const auto reduce = [&](std::int64_t count) {
+    group->all_reduce(data, count, Dtype::f32, false);
+  };
+  const double small = seconds_of(200, *group, [&] { reduce(group->size()); });
+  const double large = seconds_of(8, *group, [&] { reduce(elements); });
+  const double gather = seconds_of(8, *group, [&] { group->all_gather(own, data, part * 4); });
+  const double scatter =
+      seconds_of(8, *group, [&] { group->reduce_scatter(data, own, part, Dtype::f32, false); });
+  if (group->rank() != 0) return 0;
+  const double moved = rounds / group->size() * static_cast<double>(elements) * 4;
+  const nlohmann::json result = {
+      {"latency_s", small / rounds},
+      {"bandwidth_bytes_per_s", moved / std::max(large - small, 1e-9)},
+      {"copy_bandwidth_bytes_per_s", moved / std::max(gather + scatter - small, 1e-9)}};
+  std::ofstream(options.rank_result) << result.dump() << "\n";
+  return 0;
+}
+
+}  // namespace meshwright

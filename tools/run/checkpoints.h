@@ -1,0 +1,51 @@
+// The checkpoints of a training run: where it begins, when it saves, how that went.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "exec/checkpoint/folder.h"
+#include "exec/checkpoint/saver.h"
+#include "models/job/job.h"
+#include "tools/job/choose.h"
+
+namespace meshwright {
+
+// Refuses a --resume without checkpoints in the job, and a folder that holds a run without
+// --resume. InputError.
+void check_checkpoint_folder(const Job& job, bool resume);
+
+// Of a run of this job that has done nothing yet.
+Manifest first_manifest(const Job& job);
+
+// Rank 0 takes the lock of the job's checkpoint folder; every rank calls it. InputError on all.
+std::unique_ptr<FolderLock> lock_checkpoints(const Job& job, bool resume, Communicator& all);
+
+class RunCheckpoints {
+ public:
+  // With `resume`, continues from the newest good checkpoint. A job without checkpoints has none of
+  // this and begins at step 1. Every rank calls each of these at the same place.
+  RunCheckpoints(const Job& job, const Chosen& chosen, bool resume, Runtime& runtime,
+                 Communicator& all);
+
+  std::int64_t steps_done() const { return begin_.step; }  // before this run
+  double loss_before() const { return begin_.loss; }       // of the last of them
+  std::int64_t position(std::int64_t step) const;          // of the first sequence of a step
+  const std::string& how_it_began() const { return how_it_began_; }
+
+  // `last`: the run ends after this step.
+  void after_step(std::int64_t step, double loss, bool last);
+  bool finish();  // whether the last save, if there was any, is complete
+
+ private:
+  void resume(const Chosen& chosen, Runtime& runtime, Communicator& all);
+
+  const Job& job_;
+  const Plan& plan_;
+  Manifest begin_;
+  std::string how_it_began_;  // a line; empty: nothing to say
+  std::optional<Saver> saver_;
+};
+
+}  // namespace meshwright

@@ -1,0 +1,176 @@
+#include "tools/run/settle.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "hwprofiles/load.h"
+#include "models/core/error.h"
+#include "models/core/fields.h"
+#include "tools/job/dump_passes.h"
+#include "tools/job/job_file.h"
+#include "tools/job/machines.h"
+#include "tools/print.h"
+#include "tools/report/print_json.h"
+#include "tools/report/text.h"
+#include "tools/run/checkpoints.h"
+#include "tools/run/step_list.h"
+#include "tools/run/train_log.h"
+#include "tools/write_file.h"
+
+namespace meshwright {
+
+namespace {
+
+void check_runs_here(const Job& job, const Options& options) {
+  if (!options.hostfile.empty() || !options.sagemaker.hosts.empty()) return;
+  const int count = counts_of(job.cluster).front();
+  const std::string one_host = count > 1 ? " --set cluster.count=1" : "";
+  for (const std::string& machine : machines_of(job.cluster))
+    if (machine != "local")
+      throw InputError(fmt::format(
+          "{}: /cluster/machine: {} is not this computer (local); train runs on machine 'local', "
+          "or on the hosts of --hostfile or SM_HOSTS. Rehearse it here with --set "
+          "cluster.machine=local{}",
+          job.file, machine, one_host));
+  if (count > 1)
+    throw InputError(fmt::format(
+        "{}: /cluster/count: {} x local is not this computer alone; name the hosts with --hostfile "
+        "or SM_HOSTS. Rehearse it here with --set cluster.machine=local{}",
+        job.file, count, one_host));
+}
+
+// A job file may come from anywhere; what it could run on this computer is for whoever starts it.
+void check_mpi_options(const Job& job, const Options& options) {
+  if (job.unlisted_mpi_options.empty() || options.allow_mpi_options) return;
+  throw InputError(fmt::format(
+      "{}: /distribution: custom_mpi_options: {} {} not on the list of what a job file may set "
+      "(docs/job-file.md); remove {}, or start the job with --allow-mpi-options if you trust it",
+      job.file, list_of(job.unlisted_mpi_options, "and"),
+      job.unlisted_mpi_options.size() == 1 ? "is" : "are",
+      job.unlisted_mpi_options.size() == 1 ? "it" : "them"));
+}
+
+void check_can_start(const Job& job, const Options& options) {
+  check_mpi_options(job, options);
+  check_runs_here(job, options);
+  check_checkpoint_folder(job, options.resume);
+  if (!job.has_steps)
+    throw InputError(job.file +
+                     ": /training/steps: is missing; say how many steps to train, here or with "
+                     "--steps N");
+  if (!options.trace_steps.empty()) {
+    const StepList traced("--trace-steps", options.trace_steps);
+    if (options.trace.empty())
+      throw InputError("--trace-steps: goes with --trace FILE, which names the file");
+    if (traced.last() > job.plan.training.steps)
+      throw InputError(fmt::format("--trace-steps: the run ends after step {}; step {} is beyond",
+                                   job.plan.training.steps, traced.last()));
+  }
+  if (!job.log.tensorboard.empty())
+    check_writable(job.file + ": /log/tensorboard:", job.log.tensorboard + "/events");
+  std::vector<std::string> inputs = loader_options(job).files;
+  inputs.insert(inputs.end(), options.operands.begin(), options.operands.end());
+  if (job.compiler_debug)
+    check_dump(job.file + ": /log/folder:", debug_folder(job), job.plan.training, inputs);
+  check_writable("--trace", options.trace, inputs);
+  check_writable("--report", options.report, inputs);
+  check_writable("--log-json", log_file(options, job), inputs);
+  const Loader loader(loader_options(job));  // for its complaints
+}
+
+void check_fits(const Run& run) {
+  const Prediction prediction = predict_chosen(run.job, run.chosen);
+  if (!prediction.fits)
+    throw NoPlanFits(fmt::format(
+        "{}: the plan needs {} per rank, this computer gives each {}; `meshwright plan` finds one "
+        "that fits where \"auto\" leaves it a choice",
+        run.job.file, show_bytes(static_cast<double>(prediction.peak_memory_bytes)),
+        show_bytes(prediction.memory_limit_bytes)));
+}
+
+void warn_of_fused_optimizer(const Run& run) {
+  const Training& training = run.chosen.prepared.plan.training;
+  const bool in_passes =  // on a CPU
+      training.compiler == CompilerLevel::none && training.optimizer != OptimizerKind::lamb;
+  if (!in_passes || run.chosen.cluster.machine.gpu.kind != DeviceKind::gpu) return;
+  print_to(stderr,
+           "warning: {}: /training/compiler: none: on a GPU the optimizer still is one kernel, not "
+           "the framework's passes over whole parameters\n",
+           run.job.file);
+}
+
+}  // namespace
+
+LoaderOptions loader_options(const Job& job) {
+  const Training& training = job.plan.training;
+  LoaderOptions loader;
+  loader.seed = training.seed;
+  loader.sequence_length = training.sequence_length;
+  loader.vocabulary = job.model.vocabulary;
+  loader.pixels = job.model.pixels();
+  loader.targets = targets_of(job.model);
+  loader.start_token = job.model.decoder_start;
+  loader.predicted = training.predicted_positions;
+  if (!job.data) return loader;
+  loader.mask_token = job.data->mask_token.value_or(-1);
+  loader.files = job.data->files;
+  loader.format = job.data->format;
+  loader.shuffle = job.data->shuffle;
+  loader.data_seed = job.data->seed;
+  return loader;
+}
+
+// What runs is not made to fail: `faults` are for rehearsals.
+void leave_out_faults(Job& job) {
+  if (!job.cluster.faults.any()) return;
+  print_to(stderr, "warning: {}: /faults: no effect here; simulate and plan rehearse them\n",
+           job.file);
+  job.cluster.faults = {};
+}
+
+Run settle_run(const Options& options) {
+  Run run{read_job_of(options), {}};
+  leave_out_faults(run.job);
+  if (options.steps) {
+    run.job.plan.training.steps = *options.steps;
+    run.job.has_steps = true;
+  }
+  check_can_start(run.job, options);
+  run.chosen = choose_plan(run.job, machine_loader(options));
+  check_fits(run);
+  warn_of_fused_optimizer(run);
+  const Plan& plan = run.chosen.prepared.plan;
+  if (run.job.compiler_debug)
+    run_passes(build_graph(run.job.model, plan.training), plan,
+               dump_into(debug_folder(run.job), plan.training));
+  return run;
+}
+
+std::string settled_text(const Run& run) {
+  const Chosen& chosen = run.chosen;
+  const std::string folder = std::filesystem::current_path().string();
+  const nlohmann::json text = {
+      {"file", run.job.file},
+      {"folder", folder},
+      {"job", settled_job(run.job, chosen.prepared.plan, chosen.machine, chosen.count, folder)},
+      {"machine", text_of(chosen.cluster.machine)}};
+  return json_text(text);
+}
+
+Settled read_settled(const std::string& text) {
+  const std::string where = "the settled run";
+  Fields fields(parse_json(text, where), where);
+  const Machine machine = machine_of_text(fields.required<std::string>("machine"), where);
+  const bool is_gpu = machine.gpu.kind == DeviceKind::gpu;
+  return {read_job(fields.raw("job"), fields.required<std::string>("file"),
+                   fields.required<std::string>("folder"),
+                   [&](const std::string& name) {
+                     return is_gpu && name == machine.name ? facts_of(machine)
+                                                           : machine_facts(name);
+                   }),
+          machine};
+}
+
+}  // namespace meshwright

@@ -1,0 +1,263 @@
+// One rank of a training run: its steps, its part of the trace.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <limits>
+#include <numeric>
+#include <optional>
+
+#include "exec/comm/checked.h"
+#include "exec/launch/stop.h"
+#include "exec/runtime/runtime.h"
+#include "hwprofiles/cores.h"
+#include "models/core/error.h"
+#include "tools/engine.h"
+#include "tools/exit_codes.h"
+#include "tools/print.h"
+#include "tools/process_memory.h"
+#include "tools/run/checkpoints.h"
+#include "tools/run/settle.h"
+#include "tools/run/step_list.h"
+#include "tools/run/train_log.h"
+#include "tools/run/train_rank.h"
+#include "tools/write_file.h"
+
+namespace meshwright {
+
+int threads_per_rank(const Options& options, int ranks_on_host) {
+  if (options.threads) return *options.threads;
+  const int cores = usable_cores();
+  return std::max(1, cores / ranks_on_host);
+}
+
+namespace {
+
+std::unique_ptr<Communicator> group_of_all(World& world) {
+  std::vector<int> everybody(static_cast<std::size_t>(world.size()));
+  std::iota(everybody.begin(), everybody.end(), 0);
+  return world.group(GroupKind::world, everybody);
+}
+
+// What `make` returns. A rank's file or GPU may be another than that of rank 0 (other hosts, a file
+// that was just replaced): when one rank finds it bad, none begins. The first to complain is heard.
+template <typename Make>
+auto made_by_all(Communicator& all, const Make& make) -> std::optional<decltype(make())> {
+  std::optional<decltype(make())> made;
+  std::string complaint;
+  try {
+    made.emplace(make());
+  } catch (const InputError& error) {
+    complaint = error.what();
+  }
+  const std::int64_t own = complaint.empty() ? 0 : 1;
+  std::vector<std::int64_t> complaints(static_cast<std::size_t>(all.size()));
+  all.all_gather(&own, complaints.data(), sizeof own);
+  const auto first = std::find(complaints.begin(), complaints.end(), 1);
+  if (first == complaints.end()) return made;
+  if (first - complaints.begin() == all.rank())
+    std::fprintf(stderr, "error: %s\n", complaint.c_str());
+  return std::nullopt;
+}
+
+Timeline timeline_of_all(const Timeline& own, Communicator& all) {
+  const auto ranks = static_cast<std::size_t>(all.size());
+  const auto own_count = static_cast<std::int64_t>(own.entries.size());
+  std::vector<std::int64_t> counts(ranks);
+  all.all_gather(&own_count, counts.data(), sizeof own_count);
+  const auto most = static_cast<std::size_t>(*std::max_element(counts.begin(), counts.end()));
+  std::vector<TimelineEntry> padded = own.entries, together(most * ranks);
+  padded.resize(most);
+  all.all_gather(padded.data(), together.data(),
+                 static_cast<std::int64_t>(most * sizeof(TimelineEntry)));
+  Timeline merged;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    const auto begin = together.begin() + static_cast<std::ptrdiff_t>(rank * most);
+    merged.entries.insert(merged.entries.end(), begin, begin + counts[rank]);
+  }
+  return merged;
+}
+
+// The step that was predicted begins where the last one of `measured` began.
+void write_both_timelines(const std::string& path, const Timeline& measured, SimTime last_begin,
+                          Timeline predicted, const Mesh& mesh, const Prepared& prepared) {
+  for (TimelineEntry& entry : predicted.entries) entry.begin += last_begin, entry.end += last_begin;
+  std::vector<int> stage_of_rank;
+  for (int rank = 0; rank < mesh.ranks(); ++rank)
+    stage_of_rank.push_back(mesh.coordinates(rank).pipeline);
+  write_file(path, to_chrome_trace(measured, prepared.stages, stage_of_rank, {}, predicted));
+}
+
+// What is kept of the steps: for --trace those of --trace-steps, or the latest one; the last one
+// where its times are compared with the predicted ones.
+class Traced {
+ public:
+  Traced(const Options& options, bool compares, int last_step)
+      : on_(!options.trace.empty()), compared_step_(compares ? last_step : 0) {
+    if (!options.trace_steps.empty()) steps_.emplace("--trace-steps", options.trace_steps);
+  }
+  void before(Runtime& runtime, std::int64_t step) const {
+    runtime.trace(for_file(step) || step == compared_step_);
+  }
+  void after(const Runtime& runtime, std::int64_t step) {
+    const auto& entries = runtime.timeline().entries;
+    if (step == compared_step_) compared_.entries = entries;
+    if (!for_file(step)) return;
+    if (!steps_) kept_.entries.clear();
+    kept_.entries.insert(kept_.entries.end(), entries.begin(), entries.end());
+    last_begin_ = std::numeric_limits<SimTime>::max();
+    for (const TimelineEntry& entry : entries) last_begin_ = std::min(last_begin_, entry.begin);
+  }
+  const Timeline& kept() const { return kept_; }
+  const Timeline& compared() const { return compared_; }
+  SimTime last_begin() const { return kept_.entries.empty() ? 0 : last_begin_; }
+
+ private:
+  bool for_file(std::int64_t step) const { return on_ && (!steps_ || steps_->contains(step)); }
+
+  bool on_;
+  int compared_step_;
+  std::optional<StepList> steps_;
+  Timeline kept_, compared_;
+  SimTime last_begin_ = 0;
+};
+
+// Pages of other ranks that collectives read count as resident here too; they are not ours. What a
+// device holds it has held since the first step.
+std::vector<RankMemory> memory_of_all(Runtime& runtime, const World& world) {
+  const Backend& backend = runtime.memory().backend();
+  const auto peaks = runtime.gather_of_all(
+      backend.shares_memory_with_host() ? peak_resident_bytes() - world.resident_bytes_of_others()
+                                        : backend.used_bytes());
+  const auto arenas = runtime.gather_of_all(runtime.arena_bytes());
+  const auto scratches = runtime.gather_of_all(runtime.scratch_bytes());
+  std::vector<RankMemory> memory;
+  for (std::size_t rank = 0; rank < peaks.size(); ++rank)
+    memory.push_back({arenas[rank], scratches[rank], peaks[rank]});
+  return memory;
+}
+
+Outcome run_steps(Runtime& runtime, const World& world, Loader& loader, const Training& training,
+                  RunCheckpoints& checkpoints, Traced& traced, TrainLog* log) {
+  Outcome outcome;
+  outcome.steps = checkpoints.steps_done();
+  outcome.last.loss = checkpoints.loss_before();
+  for (std::int64_t step = outcome.steps + 1; step <= training.steps; ++step) {
+    traced.before(runtime, step);
+    outcome.last = runtime.step(step, checkpoints.position(step), loader);
+    traced.after(runtime, step);
+    outcome.steps = step;
+    outcome.seconds.add(step, outcome.last.seconds);
+    outcome.losses.add(step, outcome.last.loss);
+    if (log != nullptr) log->step(step, outcome.last);
+    const bool stops = runtime.any(stop_requested());
+    checkpoints.after_step(step, outcome.last.loss, stops || step == training.steps);
+    if (!stops) continue;
+    outcome.stopped = step < training.steps;
+    break;
+  }
+  outcome.saved = checkpoints.finish();
+  outcome.memory = memory_of_all(runtime, world);
+  outcome.parameters_sha256 = runtime.parameters().sha256();
+  return outcome;
+}
+
+// Says why this rank fails, as the launcher expects it, and leaves. The others may have something
+// to say too, and the launcher, whose word about a killed rank comes first.
+int fail(World& world, int rank, const std::string& what) {
+  print_to(stderr, "rank {} failed: {}\n", rank, what);
+  std::fflush(stderr);
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  world.abandon(run_failed);
+  return run_failed;
+}
+
+}  // namespace
+
+int fail(World& world) {
+  try {
+    throw;
+  } catch (const NonFinite& error) {
+    return fail(world, error.rank(), error.what());
+  } catch (const std::exception& error) {
+    return fail(world, world.rank(), error.what());
+  }
+}
+
+namespace {
+
+int train(const Options& options, const Job& job, const Chosen& chosen, World& world) {
+  const Plan& plan = chosen.prepared.plan;
+  const int threads = threads_per_rank(options, chosen.cluster.processes_per_host);
+  const auto all = group_of_all(world);
+  auto loader = made_by_all(*all, [&] { return Loader(loader_options(job)); });
+  if (!loader) return bad_input;
+  const auto lock = lock_checkpoints(job, options.resume, *all);
+  forget_peak_resident_bytes();  // a run of one rank may have measured this computer first
+  const Mesh mesh(plan.degrees(), plan.parallelism.placement);
+  const auto made = made_by_all(*all, [&] {
+    return make_engine(chosen.cluster,
+                       {plan.training.precision, plan.training.deterministic, threads}, world,
+                       options.deadline.value_or(WorldOptions{}.deadline_s));
+  });
+  if (!made) return bad_input;
+  const Engine& engine = *made;
+  std::unique_ptr<World> checked;
+  if (options.check_collectives && world.size() > 1)
+    checked = make_checked_world(engine.world(world));
+  World& on_device = checked ? *checked : engine.world(world);
+  Runtime runtime(chosen.prepared.stages, plan, mesh, on_device, *engine.backend,
+                  {threads, job.model.layers, !options.trace.empty()});
+  RunCheckpoints checkpoints(job, chosen, options.resume, runtime, *all);
+  Timeline predicted;
+  const Prediction prediction =
+      predict(chosen.prepared, chosen.cluster, job.objective.spot, &predicted);
+  std::optional<TrainLog> log;
+  if (world.rank() == 0) {
+    log.emplace(options, job, chosen, prediction);
+    log->begin(threads, checkpoints.how_it_began());
+  }
+  // Other profiles are not of this computer.
+  const bool compares = chosen.cluster.machine.calibration == calibrated_here;
+  Traced traced(options, compares, plan.training.steps);
+  Outcome outcome;
+  try {
+    outcome = run_steps(runtime, world, *loader, plan.training, checkpoints, traced,
+                        log ? &*log : nullptr);
+  } catch (const InputError&) {
+    throw;
+  } catch (const std::exception&) {
+    // Said before the runtime ends, whose groups would wait for the others.
+    if (world.size() > 1) return fail(world);
+    throw;
+  }
+  if (!options.trace.empty()) {
+    const Timeline timeline = timeline_of_all(traced.kept(), *all);
+    if (log)
+      write_both_timelines(options.trace, timeline, traced.last_begin(), predicted, mesh,
+                           chosen.prepared);
+  }
+  if (compares && !outcome.stopped && !outcome.seconds.empty()) {
+    const Timeline measured = timeline_of_all(traced.compared(), *all);
+    outcome.kinds = kind_times(predicted, measured, chosen.prepared.stages, mesh);
+  }
+  if (log) log->end(outcome);
+  if (!outcome.saved) return run_failed;  // the saver has said why
+  return outcome.stopped ? stopped : done;
+}
+
+}  // namespace
+
+int train_as_rank(const Options& options, const Job& job, const Chosen& chosen, World& world) {
+  if (world.size() == 1) return train(options, job, chosen, world);
+  try {
+    return train(options, job, chosen, world);
+  } catch (const InputError& error) {
+    // What the engine cannot do follows from the plan: every rank finds the same.
+    if (world.rank() == 0) std::fprintf(stderr, "error: %s\n", error.what());
+    return bad_input;
+  } catch (const std::exception&) {
+    return fail(world);
+  }
+}
+
+}  // namespace meshwright

@@ -1,0 +1,20 @@
+// `train JOB`: one rank of the run.
+#pragma once
+
+#include "exec/comm/communicator.h"
+#include "models/job/job.h"
+#include "tools/job/choose.h"
+#include "tools/options.h"
+
+namespace meshwright {
+
+int threads_per_rank(const Options& options, int ranks_on_host);
+
+// Alone or with others; returns the exit code.
+int train_as_rank(const Options& options, const Job& job, const Chosen& chosen, World& world);
+
+// In a handler, of whatever it handles: says why this rank fails, as the launcher expects it, and
+// leaves.
+int fail(World& world);
+
+}  // namespace meshwright
