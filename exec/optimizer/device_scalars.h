@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "exec/optimizer/factors.h"
-#include "exec/optimizer/loss_scale.h"
+#include "exec/optimizer/loss_scale_rule.h"
 #include "models/plan/program.h"
 
 namespace meshwright {

@@ -1,15 +1,10 @@
 #include "exec/optimizer/loss_scale.h"
 
-#include <algorithm>
 #include <type_traits>
 
 #include "models/core/error.h"
 
 namespace meshwright {
-
-namespace {
-constexpr double largest = 0x1p126;  // beyond it fp32 has no inverse
-}  // namespace
 
 LossScaleState first_state(const Training& training) {
   if (!training.scales_loss()) return {};
@@ -33,26 +28,9 @@ LossScaleState from_numbers(const std::map<std::string, double>& numbers, LossSc
     value = static_cast<std::remove_reference_t<decltype(value)>>(found->second);
   };
   constexpr double many = 0x1p53;
-  take("loss_scale", 1 / largest, largest, state.scale);
+  take("loss_scale", 1 / largest_loss_scale, largest_loss_scale, state.scale);
   take("loss_scale_good_steps", 0, many, state.good_steps);
   take("loss_scale_hysteresis_left", 1, many, state.hysteresis_left);
-  return state;
-}
-
-LossScaleState after_step(const LossScale& rule, LossScaleState state, bool overflow) {
-  if (overflow) ++state.skipped;
-  if (!rule.dynamic) return state;
-  if (overflow) {
-    state.good_steps = 0;
-    if (state.hysteresis_left > 1)
-      --state.hysteresis_left;
-    else
-      state.scale = std::max(state.scale / rule.factor, rule.minimum);
-  } else if (++state.good_steps >= rule.window) {
-    state.good_steps = 0;
-    state.hysteresis_left = rule.hysteresis;
-    state.scale = std::min(state.scale * rule.factor, largest);
-  }
   return state;
 }
 

@@ -5,7 +5,7 @@
 
 #include <span>
 
-#include "exec/optimizer/loss_scale.h"
+#include "exec/optimizer/loss_scale_rule.h"
 #include "exec/optimizer/optimizer.h"
 
 namespace meshwright {

@@ -7,6 +7,7 @@
 
 #include "exec/core/half.h"
 #include "exec/optimizer/learning_rate.h"
+#include "exec/optimizer/loss_scale.h"
 #include "tests/catch.h"
 #include "tests/exec/device_array.h"
 #include "tests/exec/tested_device.h"

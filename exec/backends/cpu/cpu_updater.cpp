@@ -4,6 +4,7 @@
 
 #include "exec/optimizer/framework_optimizer.h"
 #include "exec/optimizer/learning_rate.h"
+#include "exec/optimizer/loss_scale_rule.h"
 
 namespace meshwright::cpu {
 

@@ -17,31 +17,14 @@ __device__ bool is_finite(double x) { return x - x == 0; }
 __global__ void update_loss_scale_kernel(LossScale rule, const double* loss,
                                          const double* squared_norm, UpdateScalars* scalars,
                                          float* loss_scale) {
-  constexpr double largest = 0x1p126;  // beyond it fp32 has no inverse
-  LossScaleState state = scalars->loss_scale;
+  const LossScaleState state = scalars->loss_scale;
   scalars->inverse_scale = 1 / state.scale;
   scalars->skips = 0;
   if (!is_finite(*loss)) return;
   const bool overflow = !is_finite(*squared_norm);
-  if (overflow) {
-    scalars->skips = 1;
-    ++state.skipped;
-  }
-  if (rule.dynamic && overflow) {
-    state.good_steps = 0;
-    const double lower = state.scale / rule.factor;
-    if (state.hysteresis_left > 1)
-      --state.hysteresis_left;
-    else
-      state.scale = lower > rule.minimum ? lower : rule.minimum;
-  } else if (rule.dynamic && ++state.good_steps >= rule.window) {
-    state.good_steps = 0;
-    state.hysteresis_left = rule.hysteresis;
-    const double higher = state.scale * rule.factor;
-    state.scale = higher < largest ? higher : largest;
-  }
-  scalars->loss_scale = state;
-  *loss_scale = static_cast<float>(state.scale);
+  if (overflow) scalars->skips = 1;
+  scalars->loss_scale = after_step(rule, state, overflow);
+  *loss_scale = static_cast<float>(scalars->loss_scale.scale);
 }
 
 // What of a Training the factors are made of.

@@ -38,7 +38,7 @@ std::vector<DeviceSegment> device_segments(std::span<const OptimizerSegment> seg
 // What the kernels take, with the copy's address.
 DeviceSegments segments_at(const DeviceSegment* copy, const std::vector<DeviceSegment>& segments);
 
-// As after_step (exec/optimizer/loss_scale.h), from the loss [1] and the squared norm [1] of the
+// after_step (exec/optimizer/loss_scale_rule.h), from the loss [1] and the squared norm [1] of the
 // scaled gradients; `loss_scale` [1] becomes that of the next step. A loss that is not finite
 // changes nothing.
 void update_loss_scale(const LossScale& rule, const double* loss, const double* squared_norm,

@@ -1,0 +1,53 @@
+// How fp16's loss scale moves after a step: the one rule for every backend, plain enough for nvcc
+// to compile it for the device too.
+#pragma once
+
+#include <cstdint>
+
+#include "models/plan/plan.h"
+
+#ifdef __CUDACC__
+#define MESHWRIGHT_ON_DEVICES_TOO __host__ __device__
+#else
+#define MESHWRIGHT_ON_DEVICES_TOO
+#endif
+
+namespace meshwright {
+
+// All that a run must keep of it. Without fp16 it stays as it begins.
+struct LossScaleState {
+  double scale = 1;                  // of the next step's loss
+  std::int64_t good_steps = 0;       // since the scale moved or a step was skipped
+  std::int64_t hysteresis_left = 1;  // overflows that are still to pass before the scale falls
+  std::int64_t skipped = 0;          // steps without an update: the optimizer has made the others
+  bool operator==(const LossScaleState&) const = default;
+};
+
+constexpr double largest_loss_scale = 0x1p126;  // beyond it fp32 has no inverse
+
+// After an overflow the scale falls by `factor` to `minimum` at the least, but not before
+// `hysteresis` overflows; after `window` good steps in a row it grows by `factor` and the
+// hysteresis is whole again. A static one stays.
+MESHWRIGHT_ON_DEVICES_TOO inline LossScaleState after_step(const LossScale& rule,
+                                                           LossScaleState state, bool overflow) {
+  if (overflow) ++state.skipped;
+  if (!rule.dynamic) return state;
+  if (overflow) {
+    state.good_steps = 0;
+    const double lower = state.scale / rule.factor;
+    if (state.hysteresis_left > 1)
+      --state.hysteresis_left;
+    else
+      state.scale = lower > rule.minimum ? lower : rule.minimum;
+  } else if (++state.good_steps >= rule.window) {
+    state.good_steps = 0;
+    state.hysteresis_left = rule.hysteresis;
+    const double higher = state.scale * rule.factor;
+    state.scale = higher < largest_loss_scale ? higher : largest_loss_scale;
+  }
+  return state;
+}
+
+#undef MESHWRIGHT_ON_DEVICES_TOO
+
+}  // namespace meshwright
