@@ -2,6 +2,13 @@
 
 namespace meshwright {
 
+void wait_for_stream(Backend& backend) {
+  if (Streams* streams = backend.streams())
+    streams->wait_for_stream();
+  else
+    backend.wait();
+}
+
 void clear(Backend& backend, void* memory, std::int64_t bytes) {
   const TensorType type{Shape{(bytes + 3) / 4}, Dtype::f32};
   const Attributes attributes;

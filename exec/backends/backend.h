@@ -1,5 +1,5 @@
-// The narrow interface between the runtime and a device: memory, streams, and one operation at a
-// time. The operands of every operation are in the comments of models/graph/op.h.
+// The narrow interface between the runtime and a device: memory, and one operation at a time. The
+// operands of every operation are in the comments of models/graph/op.h.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,7 @@
 #include <span>
 #include <string_view>
 
+#include "exec/backends/streams.h"
 #include "exec/optimizer/updater.h"
 #include "models/graph/op.h"
 
@@ -45,38 +46,19 @@ class Backend {
   virtual std::int64_t workspace_bytes(const OpCall& call) const = 0;
   virtual std::unique_ptr<Updater> make_updater(const Training& training) = 0;
 
-  // What is issued goes to the stream in use (0 at first) and is done there in order; streams run
-  // beside each other, and calls return before the work is done. A device without streams does
-  // everything at once.
-  virtual void use(int /*stream*/) {}
-  virtual void record(int /*event*/) {}  // on the stream in use; replaces what it stood for before
-  // The stream in use goes on when what the event stands for has happened.
-  virtual void await(int /*event*/) {}
-  // Returns when everything issued above, on all streams, is complete.
-  virtual void wait() = 0;
-  // The same of the stream in use alone. A message may only end when this host has gone on.
-  virtual void wait_for_stream() { wait(); }
-
   // Before a step's first operation: what OpContext::step_position will be.
-  virtual void begin_step(std::int64_t /*step_position*/) {}
+  virtual void begin_step(std::int64_t step_position) = 0;
   virtual void run(const OpCall& call, const OpOperands& operands, const OpContext& context) = 0;
   // Between any two of host memory of this backend's making and its own memory.
   virtual void copy(void* to, const void* from, std::int64_t bytes) = 0;
 
-  // For traces, on a device with streams: marks the moment at which the stream in use comes here.
-  // Once that is complete: the moment, in seconds since the latest begin_stamps.
-  virtual void begin_stamps() {}
-  virtual int stamp() { return -1; }
-  virtual double stamped(int /*stamp*/) { return 0; }
+  // Returns when everything issued above, on all streams, is complete.
+  virtual void wait() = 0;
 
-  // A step's work as a whole, where the device can keep it: what is issued from begin_capture to
-  // end_capture is not done, and each replay does it then. Host memory that it copies from is read
-  // anew; step_position is that of the latest begin_step.
-  virtual bool can_capture() const { return false; }
-  virtual void begin_capture() {}
-  virtual void end_capture() {}
-  virtual void replay() {}
-  virtual void drop_capture() {}  // before the communicators that it uses end
+  // Null: everything is done at once.
+  virtual Streams* streams() = 0;
+  // Null: it cannot keep a step's work.
+  virtual StepCapture* capture() = 0;
 
   // At least 64-byte aligned; never null. The memory is not cleared.
   virtual void* allocate(std::int64_t bytes) = 0;
@@ -85,8 +67,8 @@ class Backend {
   virtual void* allocate_host(std::int64_t bytes) = 0;
   virtual void deallocate_host(void* memory) = 0;
 
-  // Of a memory of its own: bytes in use, whoever uses them.
-  virtual std::int64_t used_bytes() const { return 0; }
+  // Of a memory of its own: bytes in use, whoever uses them. 0: it has none.
+  virtual std::int64_t used_bytes() const = 0;
   // Whether its memory is the host's too; else the host reads and writes it by these, which are
   // complete when they return and may be called from any thread. They do not wait for what was
   // issued before.
@@ -95,6 +77,8 @@ class Backend {
   virtual void write(void* own, const void* host, std::int64_t bytes) = 0;
 };
 
+// Returns when what was issued to the stream in use is complete.
+void wait_for_stream(Backend& backend);
 // Sets memory of the backend to 0, as an operation on the stream in use.
 void clear(Backend& backend, void* memory, std::int64_t bytes);
 

@@ -8,9 +8,9 @@ namespace {
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 }  // namespace
 
-Events::Events(const Program& program, const WaitResolver& resolve, Backend& backend)
-    : program_(program), resolve_(resolve), backend_(backend) {
-  if (backend.shares_memory_with_host()) return;
+Events::Events(const Program& program, const WaitResolver& resolve, Streams* streams)
+    : program_(program), resolve_(resolve), streams_(streams) {
+  if (streams == nullptr) return;
   for (const Body& body : program.bodies) first_.emplace_back(body.instructions.size(), -1);
   int slots = 1, events = 0;
   for (const Task& task : program.tasks) slots = std::max(slots, task.slot + 1);
@@ -44,7 +44,7 @@ void Events::await(int task, const Instruction& instruction) {
   if (first_.empty()) return;
   for (const Wait& wait : instruction.waits) {
     const int event = event_of(resolve_(task, wait));
-    if (event >= 0 && recorded_[at(event)] != 0) backend_.await(event);
+    if (event >= 0 && recorded_[at(event)] != 0) streams_->await(event);
   }
 }
 
@@ -52,7 +52,7 @@ void Events::record(int task, int instruction) {
   if (first_.empty()) return;
   const int event = event_of({task, instruction});
   if (event < 0) return;
-  backend_.record(event);
+  streams_->record(event);
   recorded_[at(event)] = 1;
 }
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "exec/backends/backend.h"
+#include "exec/backends/streams.h"
 #include "models/plan/program.h"
 
 namespace meshwright {
@@ -11,8 +11,8 @@ namespace meshwright {
 class Events {
  public:
   // One event for each instruction that another stream waits for, and each slot of its body's
-  // tasks. None where the host shares the device's memory: then there are no streams.
-  Events(const Program& program, const WaitResolver& resolve, Backend& backend);
+  // tasks. None without streams.
+  Events(const Program& program, const WaitResolver& resolve, Streams* streams);
 
   void begin_step();
   // Before an instruction of the task is issued, and after.
@@ -24,7 +24,7 @@ class Events {
 
   const Program& program_;
   const WaitResolver& resolve_;
-  Backend& backend_;
+  Streams* streams_;
   std::vector<std::vector<int>> first_;  // [body][instruction]: event of slot 0, or -1
   std::vector<char> recorded_;           // in this step
 };

@@ -20,7 +20,7 @@ class HostView {
       : backend_(backend), data_(data), count_(count) {
     if (count == 0 || backend.shares_memory_with_host()) return;
     copy_.resize(static_cast<std::size_t>(count));
-    backend.wait_for_stream();
+    wait_for_stream(backend);
     backend.read(copy_.data(), data, bytes());
   }
   ~HostView() {

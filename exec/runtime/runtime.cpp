@@ -37,7 +37,7 @@ StepResult Runtime::step(std::int64_t step, std::int64_t position, Loader& loade
   const double learning_rate = learning_rate_at(plan_.training, update);
   step_ = step;
   timeline_.entries.clear();
-  backend_.use(static_cast<int>(Stream::compute));
+  use(Stream::compute);
   updater_->begin_step(update, learning_rate);
   StepResult result;
   try {
@@ -62,15 +62,19 @@ StepResult Runtime::step(std::int64_t step, std::int64_t position, Loader& loade
 void Runtime::run_tasks() {
   decided_ = false;
   events_.begin_step();
-  backend_.use(static_cast<int>(Stream::compute));
+  use(Stream::compute);
   backend_.begin_step(position_);
   read_ahead();
-  if (can_capture_ && search_ == nullptr && !options_.trace)
+  if (steps_ != nullptr && search_ == nullptr && !options_.trace)
     issue_captured();
   else
     issue_tasks();
   backend_.wait();
   if (options_.trace) settle_times();
+}
+
+void Runtime::use(Stream stream) {
+  if (streams_ != nullptr) streams_->use(static_cast<int>(stream));
 }
 
 void Runtime::issue_tasks() {
@@ -88,12 +92,12 @@ void Runtime::issue_captured() {
     return issue_tasks();
   }
   if (capture_ == Capture::ready) {
-    backend_.begin_capture();
+    steps_->begin();
     issue_tasks();
-    backend_.end_capture();
+    steps_->end();
     capture_ = Capture::done;
   }
-  backend_.replay();
+  steps_->replay();
 }
 
 void Runtime::read_ahead() {
@@ -160,7 +164,7 @@ void Runtime::fail_non_finite(std::string_view what) {
 void Runtime::execute(int task, const Instruction& instruction, int index) {
   const Task& running = program_.tasks[at(task)];
   if (!concerns(program_, instruction, {own_.rdp, own_.tensor})) return;
-  backend_.use(static_cast<int>(instruction.stream));
+  use(instruction.stream);
   events_.await(task, instruction);
   if (is_message(instruction)) {
     message(instruction, task, index);
@@ -195,7 +199,7 @@ void Runtime::execute(int task, const Instruction& instruction, int index) {
       throw RunError("the engine met an instruction that it cannot run");
   }
   events_.record(task, index);
-  if (search_ != nullptr) backend_.wait_for_stream();
+  if (search_ != nullptr) wait_for_stream(backend_);
   if (search_ != nullptr) search_->after(instruction, running);
   if (options_.trace) note(task, index, begin);
 }
@@ -352,20 +356,18 @@ std::size_t Runtime::note(int task, int index, SimTime begin) {
 }
 
 // On a device with streams: the number of a stamp, which settle_times() makes a time of.
-SimTime Runtime::moment() {
-  return backend_.shares_memory_with_host() ? now() : SimTime{backend_.stamp()};
-}
+SimTime Runtime::moment() { return streams_ == nullptr ? now() : SimTime{streams_->stamp()}; }
 
 void Runtime::begin_times() {
-  if (backend_.shares_memory_with_host()) return;
-  backend_.begin_stamps();
+  if (streams_ == nullptr) return;
+  streams_->begin_stamps();
   stamps_begin_ = now();
 }
 
 void Runtime::settle_times() {
-  if (backend_.shares_memory_with_host()) return;
+  if (streams_ == nullptr) return;
   const auto time_of = [&](SimTime stamp) {
-    return stamps_begin_ + to_sim_time(Seconds{backend_.stamped(static_cast<int>(stamp))});
+    return stamps_begin_ + to_sim_time(Seconds{streams_->stamped(static_cast<int>(stamp))});
   };
   for (TimelineEntry& entry : timeline_.entries) {
     entry.begin = time_of(entry.begin);

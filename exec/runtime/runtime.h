@@ -111,7 +111,8 @@ class Runtime {
   Scratch reserve_scratch();
   void reserve_messages();
 
-  bool can_capture() const;
+  StepCapture* capture_of_steps() const;
+  void use(Stream stream);
   void run_tasks();
   void issue_tasks();
   void issue_captured();
@@ -153,6 +154,7 @@ class Runtime {
   const Mesh& mesh_;
   World& world_;
   Backend& backend_;
+  Streams* const streams_;  // null: everything is done at once
   RuntimeOptions options_;
   Coordinates own_;
   const Program& program_;
@@ -186,7 +188,7 @@ class Runtime {
   Timeline timeline_;
   SimTime stamps_begin_ = 0;
   enum class Capture { none, ready, done };
-  const bool can_capture_;
+  StepCapture* const steps_;  // null: each step is issued anew
   Capture capture_ = Capture::none;
   std::chrono::steady_clock::time_point start_;
 };

@@ -29,20 +29,21 @@ Runtime::Runtime(const std::vector<Program>& stages, const Plan& plan, const Mes
       mesh_(mesh),
       world_(world),
       backend_(backend),
+      streams_(backend.streams()),
       options_(options),
       own_(mesh.coordinates(world.rank())),
       program_(program_of(stages, own_)),
       scratch_(reserve_scratch()),
       memory_(program_, mesh, world, backend),
       resolve_(program_),
-      events_(program_, resolve_, backend),
+      events_(program_, resolve_, streams_),
       pool_(options.threads),
       updater_(backend.make_updater(plan.training)),
       step_inputs_(program_, memory_,
                    {plan.training.micro_batch, own_.tensor, mesh.degrees().tensor, context_rank(),
                     mesh.degrees().context},
                    plan.training.sequence_length),
-      can_capture_(can_capture()) {
+      steps_(capture_of_steps()) {
   MESHWRIGHT_CHECK(mesh.ranks() == world.size(), "the plan has as many ranks as there are");
   make_groups();
   make_segments();
@@ -54,7 +55,9 @@ Runtime::Runtime(const std::vector<Program>& stages, const Plan& plan, const Mes
   start_ = std::chrono::steady_clock::now();
 }
 
-Runtime::~Runtime() { backend_.drop_capture(); }
+Runtime::~Runtime() {
+  if (steps_ != nullptr) steps_->drop();
+}
 
 void Runtime::check_supported_here() const {
   const Dtype storage = storage_of(plan_.training.precision);
@@ -77,10 +80,10 @@ void Runtime::check_supported_here() const {
 // memory than it saves time. Messages between stages wait for each other on several streams at
 // once: nothing promises that the branches of a graph run side by side, so those are kept on
 // demand.
-bool Runtime::can_capture() const {
+StepCapture* Runtime::capture_of_steps() const {
   constexpr std::size_t most_operations = 50000;
   const std::optional<bool> wanted = plan_.training.cuda_graph;
-  if (!backend_.can_capture() || !wanted.value_or(true)) return false;
+  if (backend_.capture() == nullptr || !wanted.value_or(true)) return nullptr;
   std::size_t operations = 0;
   bool talks = false, between_stages = false;
   for (const Task& task : program_.tasks)
@@ -91,8 +94,9 @@ bool Runtime::can_capture() const {
       between_stages = between_stages || each.peer >= 0;
       talks = talks || between_stages || (each.group != GroupKind::none && !reads);
     }
-  return operations <= most_operations && (!talks || world_.issues_to_streams()) &&
-         (!between_stages || wanted.has_value());
+  const bool keeps = operations <= most_operations && (!talks || world_.issues_to_streams()) &&
+                     (!between_stages || wanted.has_value());
+  return keeps ? backend_.capture() : nullptr;
 }
 
 // Every rank goes through the kinds in the same order, whether it is in such a group or not.

@@ -15,7 +15,7 @@
 
 namespace meshwright {
 
-class FarBackend : public Backend {
+class FarBackend : public Backend, private Streams {
  public:
   explicit FarBackend(std::uint64_t seed);
   ~FarBackend() override;
@@ -28,17 +28,18 @@ class FarBackend : public Backend {
   }
   std::unique_ptr<Updater> make_updater(const Training& training) override;
 
-  void use(int stream) override { stream_ = stream; }
-  void record(int event) override;
-  void await(int event) override;
-  void wait() override;
+  void begin_step(std::int64_t) override {}
   void run(const OpCall& call, const OpOperands& operands, const OpContext& context) override;
   void copy(void* to, const void* from, std::int64_t bytes) override;
+  void wait() override;
+  Streams* streams() override { return this; }
+  StepCapture* capture() override { return nullptr; }
 
   void* allocate(std::int64_t bytes) override;
   void deallocate(void* memory) override;
   void* allocate_host(std::int64_t bytes) override { return near_->allocate_host(bytes); }
   void deallocate_host(void* memory) override { near_->deallocate_host(memory); }
+  std::int64_t used_bytes() const override { return 0; }
   bool shares_memory_with_host() const override { return false; }
   void read(void* host, const void* own, std::int64_t bytes) override;
   void write(void* own, const void* host, std::int64_t bytes) override;
@@ -55,6 +56,14 @@ class FarBackend : public Backend {
   }
 
  private:
+  void use(int stream) override { stream_ = stream; }
+  void record(int event) override;
+  void await(int event) override;
+  void wait_for_stream() override { wait(); }
+  void begin_stamps() override {}
+  int stamp() override { return -1; }
+  double stamped(int) override { return 0; }
+
   static constexpr std::uintptr_t far_bit = std::uintptr_t{1} << 62;  // no such address exists
   struct Item {
     std::function<void()> work;

@@ -20,7 +20,10 @@ class TableBackend : public Backend {
   bool computes_in(Precision precision) const override { return cpu_->computes_in(precision); }
   std::int64_t workspace_bytes(const OpCall& call) const override;
   void run(const OpCall& call, const OpOperands& operands, const OpContext& context) override;
+  void begin_step(std::int64_t) override {}
   void wait() override {}
+  Streams* streams() override { return nullptr; }
+  StepCapture* capture() override { return nullptr; }
   void* allocate(std::int64_t bytes) override { return cpu_->allocate(bytes); }
   void deallocate(void* memory) override { cpu_->deallocate(memory); }
   void copy(void* to, const void* from, std::int64_t bytes) override;
@@ -29,6 +32,7 @@ class TableBackend : public Backend {
   }
   void* allocate_host(std::int64_t bytes) override { return cpu_->allocate_host(bytes); }
   void deallocate_host(void* memory) override { cpu_->deallocate_host(memory); }
+  std::int64_t used_bytes() const override { return 0; }
   bool shares_memory_with_host() const override { return true; }
   void read(void* host, const void* own, std::int64_t bytes) override { copy(host, own, bytes); }
   void write(void* own, const void* host, std::int64_t bytes) override { copy(own, host, bytes); }

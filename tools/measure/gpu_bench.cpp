@@ -43,7 +43,11 @@ std::vector<Kernel> Probe::kernels() const {
 }
 
 GpuBench::GpuBench(Backend& backend, std::int64_t spread_bytes, const TimeBudget& budget)
-    : backend_(backend), spread_bytes_(aligned(spread_bytes)), budget_(budget) {
+    : backend_(backend),
+      streams_(*backend.streams()),
+      capture_(*backend.capture()),
+      spread_bytes_(aligned(spread_bytes)),
+      budget_(budget) {
   backend_.begin_step(0);
 }
 
@@ -130,15 +134,15 @@ double GpuBench::seconds(const Probe& probe) {
 }
 
 double GpuBench::once(const std::function<void()>& work) {
-  backend_.begin_stamps();
+  streams_.begin_stamps();
   work();
-  const int end = backend_.stamp();
+  const int end = streams_.stamp();
   backend_.wait();
-  return backend_.stamped(end);
+  return streams_.stamped(end);
 }
 
 double GpuBench::seconds(const std::function<void(std::int64_t)>& issue) {
-  backend_.use(0);
+  streams_.use(0);
   issue(0);  // makes what an operation makes when it is first run
   backend_.wait();
   const double single = once([&] { issue(1); });
@@ -146,13 +150,13 @@ double GpuBench::seconds(const std::function<void(std::int64_t)>& issue) {
   const auto wanted =
       static_cast<std::int64_t>(budget_.probe_s / measured / std::max(single, 1e-7));
   const std::int64_t runs = std::clamp<std::int64_t>(wanted, 1, most_runs);
-  backend_.begin_capture();
+  capture_.begin();
   for (std::int64_t run = 0; run < runs; ++run) issue(run);
-  backend_.end_capture();
-  backend_.replay();
+  capture_.end();
+  capture_.replay();
   backend_.wait();
   std::vector<double> times;
-  for (int time = 0; time < measured; ++time) times.push_back(once([&] { backend_.replay(); }));
+  for (int time = 0; time < measured; ++time) times.push_back(once([&] { capture_.replay(); }));
   std::nth_element(times.begin(), times.begin() + measured / 2, times.end());
   return times[measured / 2] / static_cast<double>(runs);
 }

@@ -31,7 +31,8 @@ struct Probe {
 
 class GpuBench {
  public:
-  // Operands go through `spread_bytes` of memory at least.
+  // Of a device with streams that captures steps. Operands go through `spread_bytes` of memory at
+  // least.
   GpuBench(Backend& backend, std::int64_t spread_bytes, const TimeBudget& budget);
   ~GpuBench();
   GpuBench(const GpuBench&) = delete;
@@ -61,6 +62,8 @@ class GpuBench {
   double once(const std::function<void()>& work);
 
   Backend& backend_;
+  Streams& streams_;
+  StepCapture& capture_;
   const std::int64_t spread_bytes_;
   const TimeBudget budget_;
   Pool inputs_, outputs_, zeros_, scratch_;

@@ -27,26 +27,28 @@ constexpr double longest_wait_s = 60;
 double seconds_of(Backend& backend, Communicator& host, bool to_streams, int calls,
                   const std::function<void()>& call) {
   constexpr int rounds = 5;
+  Streams& streams = *backend.streams();
+  StepCapture& capture = *backend.capture();
   call();
   backend.wait();
   const auto issue = [&] {
     for (int i = 0; i < calls; ++i) call();
   };
   if (to_streams) {
-    backend.begin_capture();
+    capture.begin();
     issue();
-    backend.end_capture();
+    capture.end();
   }
   double best = 1e9;
   for (int round = 0; round < rounds; ++round) {
     host.barrier();
     double seconds = 0;
     if (to_streams) {
-      backend.begin_stamps();
-      backend.replay();
-      const int end = backend.stamp();
+      streams.begin_stamps();
+      capture.replay();
+      const int end = streams.stamp();
       backend.wait();
-      seconds = backend.stamped(end);
+      seconds = streams.stamped(end);
     } else {
       const auto begin = Clock::now();
       issue();
@@ -55,7 +57,7 @@ double seconds_of(Backend& backend, Communicator& host, bool to_streams, int cal
     }
     best = std::min(best, seconds / calls);
   }
-  backend.drop_capture();  // before the groups that it uses: NCCL waits for it
+  capture.drop();  // before the groups that it uses: NCCL waits for it
   return best;
 }
 

@@ -43,7 +43,7 @@ double measured_step_seconds(const Options& options, const Job& job, const Clust
                   {threads, job.model.layers});
   std::vector<double> seconds;
   // The first steps make what later ones use.
-  const int first = engine.backend->can_capture() ? 3 : 2;
+  const int first = engine.backend->capture() != nullptr ? 3 : 2;
   for (int step = 1; step < first + measured_steps; ++step) {
     const std::int64_t position = (step - 1) * plan.training.global_batch;
     const StepResult result = runtime.step(step, position, loader);

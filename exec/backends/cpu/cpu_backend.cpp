@@ -73,7 +73,10 @@ class CpuBackend : public Backend {
     return cpu::make_updater(training, pool_);
   }
 
+  void begin_step(std::int64_t) override {}
   void wait() override {}
+  Streams* streams() override { return nullptr; }
+  StepCapture* capture() override { return nullptr; }
 
   void* allocate(std::int64_t bytes) override {
     constexpr std::size_t alignment = 64;
@@ -90,6 +93,7 @@ class CpuBackend : public Backend {
   }
   void deallocate_host(void* memory) override { std::free(memory); }
 
+  std::int64_t used_bytes() const override { return 0; }
   bool shares_memory_with_host() const override { return true; }
   void read(void* host, const void* own, std::int64_t bytes) override { copy(host, own, bytes); }
   void write(void* own, const void* host, std::int64_t bytes) override { copy(own, host, bytes); }

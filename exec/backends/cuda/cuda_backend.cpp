@@ -1,18 +1,16 @@
 #include "exec/backends/cuda/cuda_backend.h"
 
-#include <array>
 #include <mutex>
-#include <vector>
 
 #include "exec/backends/cuda/device/host_mark.h"
 #include "exec/backends/cuda/device/kernel_cache.h"
 #include "exec/backends/cuda/device/resources.h"
+#include "exec/backends/cuda/device/streams.h"
 #include "exec/backends/cuda/fused/fused.h"
 #include "exec/backends/cuda/optimizer/cuda_updater.h"
 #include "exec/backends/cuda/products/products.h"
 #include "exec/backends/cuda/tables.h"
 #include "models/core/error.h"
-#include "models/plan/program.h"
 
 namespace meshwright {
 
@@ -47,8 +45,6 @@ class Gpu : public CudaBackend {
         cache_(options.folder, most_cached_bytes),
         position_(device_memory(sizeof(long long))),
         position_of_host_(pinned_memory(sizeof(long long))) {
-    for (OwnedStream& stream : streams_) stream = make_stream();
-    for (OwnedEvent& event : join_) event = make_event();
     device_ = device_of(properties_);
     check_machine_code(options.device);
     const std::int64_t scratch = Products::workspace_bytes(device_);
@@ -83,20 +79,12 @@ class Gpu : public CudaBackend {
     return cuda::make_updater(training, *this);
   }
 
-  void use(int stream) override { stream_ = static_cast<std::size_t>(stream); }
-  void* current_stream() override { return streams_[stream_].get(); }
-  void record(int event) override {
-    check(cudaEventRecord(event_of(event), stream()), "cudaEventRecord");
-  }
-  void await(int event) override {
-    check(cudaStreamWaitEvent(stream(), event_of(event)), "cudaStreamWaitEvent");
-  }
+  void* current_stream() override { return stream(); }
+  Streams* streams() override { return &streams_; }
+  StepCapture* capture() override { return &capture_; }
   void wait() override {
-    for (const OwnedStream& each : streams_)
+    for (const OwnedStream& each : streams_.all())
       check(cudaStreamSynchronize(each.get()), "cudaStreamSynchronize");
-  }
-  void wait_for_stream() override {
-    check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize");
   }
 
   void begin_step(std::int64_t step_position) override {
@@ -120,52 +108,6 @@ class Gpu : public CudaBackend {
           "cudaMemcpyAsync");
   }
 
-  void begin_stamps() override {
-    stamps_ = 0;
-    use(0);
-    stamp();
-  }
-  int stamp() override {
-    const auto index = static_cast<std::size_t>(stamps_++);
-    while (stamp_events_.size() <= index) stamp_events_.push_back(make_event(cudaEventDefault));
-    check(cudaEventRecord(stamp_events_[index].get(), stream()), "cudaEventRecord");
-    return static_cast<int>(index);
-  }
-  double stamped(int stamp) override {
-    float milliseconds = 0;
-    check(cudaEventElapsedTime(&milliseconds, stamp_events_[0].get(),
-                               stamp_events_[static_cast<std::size_t>(stamp)].get()),
-          "cudaEventElapsedTime");
-    return static_cast<double>(milliseconds) * 1e-3;
-  }
-
-  // All streams begin after the first, and the first ends after all others.
-  bool can_capture() const override { return true; }
-  void begin_capture() override {
-    use(0);
-    check(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal),
-          "cudaStreamBeginCapture");
-    check(cudaEventRecord(fork_.get(), stream()), "cudaEventRecord");
-    for (std::size_t i = 1; i < streams_.size(); ++i)
-      check(cudaStreamWaitEvent(streams_[i].get(), fork_.get()), "cudaStreamWaitEvent");
-  }
-  void end_capture() override {
-    for (std::size_t i = 1; i < streams_.size(); ++i) {
-      check(cudaEventRecord(join_[i].get(), streams_[i].get()), "cudaEventRecord");
-      check(cudaStreamWaitEvent(streams_[0].get(), join_[i].get()), "cudaStreamWaitEvent");
-    }
-    cudaGraph_t graph = nullptr;
-    check(cudaStreamEndCapture(streams_[0].get(), &graph), "cudaStreamEndCapture");
-    const Owned<cudaGraph_t, cudaGraphDestroy> captured(graph);
-    cudaGraphExec_t made = nullptr;
-    check(cudaGraphInstantiate(&made, graph, 0), "cudaGraphInstantiate");
-    graph_.reset(made);
-  }
-  void replay() override {
-    check(cudaGraphLaunch(graph_.get(), streams_[0].get()), "cudaGraphLaunch");
-  }
-  void drop_capture() override { graph_.reset(); }
-
   void* allocate(std::int64_t bytes) override { return device_memory(bytes).release(); }
   // Destructors call these, also after a kernel's fault, which every later call then reports.
   void deallocate(void* memory) override { static_cast<void>(cudaFree(memory)); }
@@ -182,13 +124,7 @@ class Gpu : public CudaBackend {
   void write(void* own, const void* host, std::int64_t bytes) override { move(own, host, bytes); }
 
  private:
-  cudaStream_t stream() const { return streams_[stream_].get(); }
-
-  cudaEvent_t event_of(int event) {
-    const auto index = static_cast<std::size_t>(event);
-    while (events_.size() <= index) events_.push_back(make_event());
-    return events_[index].get();
-  }
+  cudaStream_t stream() const { return streams_.current(); }
 
   // On a stream that nothing else is issued to, whatever thread asks.
   void move(void* to, const void* from, std::int64_t bytes) {
@@ -224,13 +160,7 @@ class Gpu : public CudaBackend {
   const cudaDeviceProp properties_;
   Device device_;
   KernelCache cache_;
-  std::array<OwnedStream, stream_count> streams_;
-  std::size_t stream_ = 0;
-  std::vector<OwnedEvent> events_;
-  std::vector<OwnedEvent> stamp_events_;
-  int stamps_ = 0;
-  OwnedEvent fork_ = make_event();
-  std::array<OwnedEvent, stream_count> join_;
+  GpuStreams streams_;
   DeviceMemory position_;  // of the step under way
   PinnedMemory position_of_host_;
   OwnedStream apart_ = make_stream();
@@ -238,7 +168,7 @@ class Gpu : public CudaBackend {
   DeviceMemory product_scratch_;
   std::unique_ptr<Products> products_;
   std::unique_ptr<Fusions> fusions_;
-  OwnedGraph graph_;  // given back before the kernels that it starts
+  CapturedStep capture_{streams_};  // given back before the kernels that it starts
 };
 
 }  // namespace

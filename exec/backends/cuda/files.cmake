@@ -31,6 +31,7 @@ set(cuda_kernels
 )
 set(cuda_sources
   backends/cuda/cuda_backend.cpp
+  backends/cuda/device/streams.cpp
   backends/cuda/fused/epilogue.cpp
   backends/cuda/fused/fused.cpp
   backends/cuda/fused/fused_steps.cpp
