@@ -23,7 +23,7 @@ int gpus_here() {
 GpuHere gpu_here(int index) {
   const EngineKind* cuda = engine_kind("cuda");
   if (cuda == nullptr) throw InputError("this build has no CUDA backend");
-  const DeviceFacts device = cuda->facts(index);
+  const DeviceDescription device = cuda->facts(index);
   GpuHere here;
   here.gpu.name = device.name;
   here.gpu.memory_bytes = device.memory_bytes;

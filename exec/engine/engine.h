@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "exec/backends/backend.h"
-#include "exec/backends/device_facts.h"
+#include "exec/backends/device_description.h"
 #include "exec/comm/communicator.h"
 #include "models/core/dtype.h"
 
@@ -35,7 +35,7 @@ struct EngineKind {
   std::string_view name;
   // Of this computer, where the kind has devices of its own; else null. 0 without a driver.
   int (*devices)();
-  DeviceFacts (*facts)(int device);
+  DeviceDescription (*facts)(int device);
   // Every rank calls it, and has to know whether it has thrown elsewhere. `host` outlives the
   // engine. No backend where the computer has no device of this kind.
   Engine (*make)(const EngineOptions& options, World& host);

@@ -184,7 +184,7 @@ int cuda_devices() {
   return cudaGetDeviceCount(&devices) == cudaSuccess ? devices : 0;
 }
 
-DeviceFacts cuda_device(int index) {
+DeviceDescription cuda_device(int index) {
   const cudaDeviceProp properties = cuda::properties_of(index);
   int kilohertz = 0;
   cuda::check(cudaDeviceGetAttribute(&kilohertz, cudaDevAttrClockRate, index),

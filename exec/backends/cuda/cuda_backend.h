@@ -5,7 +5,7 @@
 #include <string>
 
 #include "exec/backends/backend.h"
-#include "exec/backends/device_facts.h"
+#include "exec/backends/device_description.h"
 #include "exec/core/stream_source.h"
 
 namespace meshwright {
@@ -27,6 +27,6 @@ std::unique_ptr<CudaBackend> make_cuda_backend(const CudaOptions& options);
 // 0 without a GPU or its driver.
 int cuda_devices();
 
-DeviceFacts cuda_device(int index);  // InputError where there is no such device
+DeviceDescription cuda_device(int index);  // InputError where there is no such device
 
 }  // namespace meshwright

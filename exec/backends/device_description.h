@@ -6,7 +6,7 @@
 
 namespace meshwright {
 
-struct DeviceFacts {
+struct DeviceDescription {
   std::string name;    // as the driver has it: "NVIDIA H100 80GB HBM3"
   int generation = 0;  // compute capability, 90 for 9.0
   int multiprocessors = 0;
