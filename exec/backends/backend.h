@@ -44,7 +44,7 @@ class Backend {
   virtual bool supports(Op op, Dtype dtype) const = 0;
   virtual bool computes_in(Precision precision) const = 0;
   virtual std::int64_t workspace_bytes(const OpCall& call) const = 0;
-  virtual std::unique_ptr<Updater> make_updater(const Training& training) = 0;
+  virtual std::unique_ptr<Updater> make_updater(const StepSettings& training) = 0;
 
   // Before a step's first operation: what OpContext::step_position will be.
   virtual void begin_step(std::int64_t step_position) = 0;

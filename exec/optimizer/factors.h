@@ -16,7 +16,7 @@ struct Factors {
   float epsilon, decay, learning_rate, momentum;
 };
 
-inline Factors factors_of(const Training& training, const OptimizerScalars& scalars) {
+inline Factors factors_of(const StepSettings& training, const OptimizerScalars& scalars) {
   const auto step = static_cast<double>(scalars.step);
   const double correction_1 = 1 - std::pow(training.beta1, step);
   const double correction_2 = 1 - std::pow(training.beta2, step);

@@ -130,7 +130,7 @@ void copy_to_working(ThreadPool& pool, const OptimizerSegment& segment,
 
 }  // namespace
 
-void framework_optimizer_step(const Training& training, const OptimizerScalars& scalars,
+void framework_optimizer_step(const StepSettings& training, const OptimizerScalars& scalars,
                               std::span<const OptimizerSegment> segments,
                               const OptimizerState& state, ThreadPool& pool) {
   if (training.optimizer == OptimizerKind::lamb)

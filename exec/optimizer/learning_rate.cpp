@@ -23,7 +23,7 @@ double remaining(LearningRateSchedule schedule, double done) {
 
 }  // namespace
 
-double learning_rate_at(const Training& training, std::int64_t step) {
+double learning_rate_at(const StepSettings& training, std::int64_t step) {
   if (step < training.warmup_steps)
     return training.learning_rate * static_cast<double>(step) / training.warmup_steps;
   const std::int64_t begin = std::max(training.warmup_steps, 1);

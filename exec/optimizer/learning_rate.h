@@ -3,14 +3,14 @@
 
 #include <cstdint>
 
-#include "models/plan/plan.h"
+#include "models/plan/step_settings.h"
 
 namespace meshwright {
 
 // Steps count from 1. Warm-up: linear, reaching training.learning_rate at step warmup_steps; from
 // there to training.steps it stays (constant), falls linearly to 0 or follows half a cosine to 0
 // (reached one step after the last).
-double learning_rate_at(const Training& training, std::int64_t step);
+double learning_rate_at(const StepSettings& training, std::int64_t step);
 
 // min(1, clip / (norm + 1e-6)); 1 when clip is 0 (off).
 double clip_factor(double norm, double clip);

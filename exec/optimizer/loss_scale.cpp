@@ -6,7 +6,7 @@
 
 namespace meshwright {
 
-LossScaleState first_state(const Training& training) {
+LossScaleState first_state(const StepSettings& training) {
   if (!training.scales_loss()) return {};
   const LossScale rule = training.settled_loss_scale();
   return {rule.initial, 0, rule.hysteresis, 0};

@@ -6,11 +6,11 @@
 #include <string>
 
 #include "exec/optimizer/loss_scale_rule.h"
-#include "models/plan/plan.h"
+#include "models/plan/step_settings.h"
 
 namespace meshwright {
 
-LossScaleState first_state(const Training& training);
+LossScaleState first_state(const StepSettings& training);
 
 // What a checkpoint has of it beside its counts of steps and updates. Numbers that are not there
 // leave `otherwise`; impossible ones are an InputError.

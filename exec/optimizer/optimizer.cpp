@@ -140,7 +140,7 @@ Elements elements_of(const OptimizerSegment& segment, const Factors& factors) {
 
 }  // namespace
 
-void optimizer_step(const Training& training, const OptimizerScalars& scalars,
+void optimizer_step(const StepSettings& training, const OptimizerScalars& scalars,
                     std::span<const OptimizerSegment> segments, const OptimizerState& state,
                     ThreadPool& pool) {
   const Rule rule = rule_of(training.optimizer);
@@ -162,7 +162,7 @@ void optimizer_step(const Training& training, const OptimizerScalars& scalars,
   }
 }
 
-void lamb_norms(const Training& training, const OptimizerScalars& scalars,
+void lamb_norms(const StepSettings& training, const OptimizerScalars& scalars,
                 std::span<const OptimizerSegment> segments, const OptimizerState& state,
                 ThreadPool& pool) {
   const Factors factors = factors_of(training, scalars);

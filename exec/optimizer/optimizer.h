@@ -9,7 +9,7 @@
 #include <span>
 
 #include "exec/core/thread_pool.h"
-#include "models/plan/plan.h"
+#include "models/plan/step_settings.h"
 
 namespace meshwright {
 
@@ -41,13 +41,13 @@ struct OptimizerScalars {
 
 // Elements outside the segments are left alone. Each element's result depends on nothing else (but
 // lamb's norms), so the number of threads does not change it.
-void optimizer_step(const Training& training, const OptimizerScalars& scalars,
+void optimizer_step(const StepSettings& training, const OptimizerScalars& scalars,
                     std::span<const OptimizerSegment> segments, const OptimizerState& state,
                     ThreadPool& pool);
 
 // lamb: brings the moments up to date and adds to the norms. Then the norms of the parts of a
 // parameter are summed, and optimizer_step finds the sums.
-void lamb_norms(const Training& training, const OptimizerScalars& scalars,
+void lamb_norms(const StepSettings& training, const OptimizerScalars& scalars,
                 std::span<const OptimizerSegment> segments, const OptimizerState& state,
                 ThreadPool& pool);
 

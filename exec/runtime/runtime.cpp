@@ -34,7 +34,7 @@ StepResult Runtime::step(std::int64_t step, std::int64_t position, Loader& loade
   position_ = position;
   const LossScaleState before = scale_;
   const std::int64_t update = step - before.skipped;
-  const double learning_rate = learning_rate_at(plan_.training, update);
+  const double learning_rate = learning_rate_at(training_, update);
   step_ = step;
   timeline_.entries.clear();
   use(Stream::compute);
@@ -305,9 +305,9 @@ int Runtime::tag_of(const Instruction& instruction, const Task& task) const {
 // Position of the micro-batch's first sequence since the run's first step; the others follow it.
 std::int64_t Runtime::first_sequence_of(const Task& task) const {
   if (task.micro_batch < 0) return 0;
-  return first_sequence(position_, plan_.training.global_batch, plan_.replicas(),
+  return first_sequence(position_, training_.global_batch, mesh_.degrees().data,
                         own_.rdp / mesh_.degrees().context,
-                        std::int64_t{task.micro_batch} * plan_.training.micro_batch);
+                        std::int64_t{task.micro_batch} * training_.micro_batch);
 }
 
 void Runtime::wait_for(int task, const Instruction& instruction) {

@@ -47,8 +47,8 @@ class Runtime {
   // `stages`: the Programs of all stages; this rank runs that of its own. Every rank of `world`
   // makes its Runtime at the same time. The arguments outlive it, except options. What this backend
   // cannot run yet is NotSupportedYet.
-  Runtime(const std::vector<Program>& stages, const Plan& plan, const Mesh& mesh, World& world,
-          Backend& backend, const RuntimeOptions& options);
+  Runtime(const std::vector<Program>& stages, World& world, Backend& backend,
+          const RuntimeOptions& options);
   ~Runtime();
 
   // Trains one step, counted from 1, on the global batch that begins with sequence `position`. Loss
@@ -65,7 +65,7 @@ class Runtime {
   // which bias correction and learning rate follow, is (step - skipped).
   bool scales_loss() const { return program_.loss_scale_buffer >= 0; }
   LossScaleState loss_scale() const { return scale_; }
-  void set_loss_scale(const LossScaleState& state);  // a static scale stays the plan's
+  void set_loss_scale(const LossScaleState& state);  // a static scale stays the job's
   // Makes the 16-bit working copies anew from the fp32 masters, on all ranks (which call it
   // together); nothing in fp32. For whoever wrote masters, after the fact.
   void refresh_working_copies();
@@ -150,8 +150,8 @@ class Runtime {
   int context_rank() const { return own_.rdp % mesh_.degrees().context; }
 
   const std::vector<Program>& stages_;
-  const Plan& plan_;
-  const Mesh& mesh_;
+  const StepSettings& training_;
+  const Mesh mesh_;
   World& world_;
   Backend& backend_;
   Streams* const streams_;  // null: everything is done at once

@@ -22,35 +22,35 @@ void for_each_instruction(const Program& program, const Visit& visit) {
 
 }  // namespace
 
-Runtime::Runtime(const std::vector<Program>& stages, const Plan& plan, const Mesh& mesh,
-                 World& world, Backend& backend, const RuntimeOptions& options)
+Runtime::Runtime(const std::vector<Program>& stages, World& world, Backend& backend,
+                 const RuntimeOptions& options)
     : stages_(stages),
-      plan_(plan),
-      mesh_(mesh),
+      training_(stages.front().settings->training),
+      mesh_(stages.front().settings->mesh()),
       world_(world),
       backend_(backend),
       streams_(backend.streams()),
       options_(options),
-      own_(mesh.coordinates(world.rank())),
+      own_(mesh_.coordinates(world.rank())),
       program_(program_of(stages, own_)),
       scratch_(reserve_scratch()),
-      memory_(program_, mesh, world, backend),
+      memory_(program_, mesh_, world, backend),
       resolve_(program_),
       events_(program_, resolve_, streams_),
       pool_(options.threads),
-      updater_(backend.make_updater(plan.training)),
+      updater_(backend.make_updater(training_)),
       step_inputs_(program_, memory_,
-                   {plan.training.micro_batch, own_.tensor, mesh.degrees().tensor, context_rank(),
-                    mesh.degrees().context},
-                   plan.training.sequence_length),
+                   {training_.micro_batch, own_.tensor, mesh_.degrees().tensor, context_rank(),
+                    mesh_.degrees().context},
+                   training_.sequence_length),
       steps_(capture_of_steps()) {
-  MESHWRIGHT_CHECK(mesh.ranks() == world.size(), "the plan has as many ranks as there are");
+  MESHWRIGHT_CHECK(mesh_.ranks() == world.size(), "the job has as many ranks as there are");
   make_groups();
   make_segments();
   reserve_messages();
   parameters_ = std::make_unique<Parameters>(stages_, mesh_, *everybody_, memory_);
-  parameters_->initialise(plan_.training.seed, options_.layers, pool_);
-  set_loss_scale(first_state(plan_.training));
+  parameters_->initialise(training_.seed, options_.layers, pool_);
+  set_loss_scale(first_state(training_));
   everybody_->barrier();
   start_ = std::chrono::steady_clock::now();
 }
@@ -60,9 +60,9 @@ Runtime::~Runtime() {
 }
 
 void Runtime::check_supported_here() const {
-  const Dtype storage = storage_of(plan_.training.precision);
-  if (!backend_.computes_in(plan_.training.precision))
-    throw InputError("/training/precision: " + std::string(name_of(plan_.training.precision)) +
+  const Dtype storage = storage_of(training_.precision);
+  if (!backend_.computes_in(training_.precision))
+    throw InputError("/training/precision: " + std::string(name_of(training_.precision)) +
                      " is an arithmetic of GPU tensor cores that this device (" +
                      std::string(backend_.name()) + ") does not have; use fp32 or fp16");
   for_each_instruction(program_, [&](const Instruction& instruction) {
@@ -82,7 +82,7 @@ void Runtime::check_supported_here() const {
 // demand.
 StepCapture* Runtime::capture_of_steps() const {
   constexpr std::size_t most_operations = 50000;
-  const std::optional<bool> wanted = plan_.training.cuda_graph;
+  const std::optional<bool> wanted = training_.cuda_graph;
   if (backend_.capture() == nullptr || !wanted.value_or(true)) return nullptr;
   std::size_t operations = 0;
   bool talks = false, between_stages = false;

@@ -17,7 +17,7 @@ ScaledStep* Runtime::scaled_step() const {
 void Runtime::set_loss_scale(const LossScaleState& state) {
   scale_ = state;
   if (!scales_loss()) return;
-  if (const LossScale rule = plan_.training.settled_loss_scale(); !rule.dynamic)
+  if (const LossScale rule = training_.settled_loss_scale(); !rule.dynamic)
     scale_.scale = rule.initial;
   HostView<ScaledStep>(backend_, scaled_step(), 1)->state = scale_;
   *HostView<float>(backend_, static_cast<float*>(memory_.buffer(program_.loss_scale_buffer)), 1) =
@@ -69,7 +69,7 @@ void Runtime::update(const Instruction& instruction) {
   OptimizerState state = state_of(program_.buckets[static_cast<std::size_t>(instruction.bucket)]);
   if (instruction.op == Op::lamb_norms)
     return updater_->lamb_norms(instruction.bucket, stepped_, state);
-  if (optimizer_scratch_arrays(plan_.training) > 0) {
+  if (optimizer_scratch_arrays(training_) > 0) {
     const Operand& scratch = instruction.outputs.back();
     state.scratch = static_cast<float*>(memory_.address(scratch, 0));
     state.scratch_elements = scratch.type.shape.elements();

@@ -15,6 +15,7 @@ struct FusedStep {
   Op op = Op::add;
   Attributes attributes;
   TensorIds inputs, outputs;  // numbers of operands of the fusion
+  bool operator==(const FusedStep&) const = default;
 };
 
 struct Fusion {
@@ -43,6 +44,7 @@ struct Fusion {
   }
   TensorType of_block(int operand, std::int64_t block) const;  // its type with `block` rows
   std::int64_t internal_bytes(std::int64_t block) const;       // of one block, each aligned
+  bool operator==(const Fusion&) const = default;
 };
 
 // Threads add up gradients of parameters in so many strips of rows, whatever their number.

@@ -25,6 +25,7 @@ class TensorIds {
   bool empty() const { return size_ == 0; }
   int operator[](int i) const { return ids_[static_cast<std::size_t>(i)]; }
   int& operator[](int i) { return ids_[static_cast<std::size_t>(i)]; }
+  bool operator==(const TensorIds&) const = default;
   const int* begin() const { return ids_.data(); }
   const int* end() const { return ids_.data() + size_; }
   int* begin() { return ids_.data(); }
@@ -41,6 +42,7 @@ class TensorIds {
 struct Cut {
   int dim = -1;
   std::vector<std::int64_t> segments;  // sizes along dim, of the padded tensor
+  bool operator==(const Cut&) const = default;
 };
 
 enum class Initial : std::uint8_t {
@@ -66,6 +68,7 @@ struct Parameter {
   bool counted = true;  // counts as a parameter of its own (false for a persistent buffer)
   int tensor = -1;      // its tensor in the graph
   int gradient = -1;    // the tensor of its gradient, made by `backward`
+  bool operator==(const Parameter&) const = default;
 };
 
 enum class Role : std::uint8_t { activation, input, parameter, parameter_gradient };

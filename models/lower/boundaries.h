@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "models/graph/graph.h"
+#include "models/plan/plan.h"
 #include "models/plan/program.h"
 
 namespace meshwright {

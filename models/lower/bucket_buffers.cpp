@@ -16,7 +16,7 @@ Operand place(StageDraft& draft, const Bucket& bucket, std::string_view name, Me
               const TensorType& type) {
   const bool states = cls == MemoryClass::optimizer || cls == MemoryClass::snapshot;
   const bool owned = states && !bucket.owner.everybody();
-  const bool on_host = cls == MemoryClass::snapshot && draft.plan.snapshot_on_host;
+  const bool on_host = cls == MemoryClass::snapshot && draft.device.snapshot_on_host;
   const Region region = on_host ? Region::host : owned ? Region::owned : Region::persistent;
   const int id = add_buffer(draft, name, cls, region, type.bytes());
   if (owned) draft.buffer(id).owner = bucket.owner;

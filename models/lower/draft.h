@@ -8,6 +8,7 @@
 #include "models/lower/buckets.h"
 #include "models/lower/offload.h"
 #include "models/lower/sharded_units.h"
+#include "models/plan/device_facts.h"
 #include "models/plan/plan.h"
 #include "models/plan/program.h"
 
@@ -25,6 +26,7 @@ struct TensorPlaces {
 struct StageDraft {
   const Graph& graph;
   const Plan& plan;
+  const DeviceFacts& device;
   const Boundaries& boundaries;
   TensorPlaces& places;
   Degrees degrees;

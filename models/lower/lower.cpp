@@ -13,11 +13,12 @@ namespace meshwright {
 
 namespace {
 
-StageDraft begin_stage(const Graph& graph, const Plan& plan, const Boundaries& boundaries,
-                       TensorPlaces& places, int stage) {
+StageDraft begin_stage(const Graph& graph, const Plan& plan, const DeviceFacts& device,
+                       const Boundaries& boundaries, TensorPlaces& places, int stage) {
   const Parallelism& parallelism = plan.parallelism;
   StageDraft draft{.graph = graph,
                    .plan = plan,
+                   .device = device,
                    .boundaries = boundaries,
                    .places = places,
                    .degrees = plan.degrees(),
@@ -78,17 +79,23 @@ Program lower_stage(StageDraft draft) {
   return std::move(draft.program);
 }
 
+JobSettings settings_of(const Plan& plan) {
+  return {plan.training, plan.degrees(), plan.parallelism.placement, plan.parallelism.zero_stage};
+}
+
 }  // namespace
 
-std::vector<Program> lower(const Graph& graph, const Plan& plan) {
+std::vector<Program> lower(const Graph& graph, const Plan& plan, const DeviceFacts& device) {
   const Boundaries boundaries = find_boundaries(graph, plan);
   TensorPlaces places{std::vector<Operand>(graph.tensors.size()),
                       std::vector<Operand>(graph.tensors.size())};
   auto modules = std::make_shared<std::vector<std::string>>();
   for (const Module& module : graph.modules) modules->push_back(module.path);
+  const auto settings = std::make_shared<const JobSettings>(settings_of(plan));
   std::vector<Program> stages;
   for (int stage = 0; stage < plan.parallelism.pipeline; ++stage) {
-    stages.push_back(lower_stage(begin_stage(graph, plan, boundaries, places, stage)));
+    stages.push_back(lower_stage(begin_stage(graph, plan, device, boundaries, places, stage)));
+    stages.back().settings = settings;
     stages.back().modules = modules;
     stages.back().targets_per_step = targets_per_step(graph, plan);
   }

@@ -5,9 +5,11 @@
 #include <functional>
 #include <span>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "models/graph/graph.h"
+#include "models/plan/device_facts.h"
 #include "models/plan/plan.h"
 
 namespace meshwright {
@@ -15,14 +17,20 @@ namespace meshwright {
 // The compiler levels at which a pass runs: bit i is that of CompilerLevel i.
 enum Levels : unsigned { at_none = 1, at_fused = 2, at_full = 4, at_every_level = 7 };
 
+// A pass that weighs the device's time is told about the device.
+using PlanPass = Graph (*)(Graph graph, const Plan& plan);
+using DevicePass = Graph (*)(Graph graph, const Plan& plan, const DeviceFacts& device);
+
 struct Pass {
   std::string_view name;
   std::string_view why_here;
-  Graph (*run)(Graph graph, const Plan& plan);
+  std::variant<PlanPass, DevicePass> function;
   unsigned levels = at_every_level;
   // Without it the graph means the same, but takes longer or more memory: training.passes_off may
   // name it.
   bool optional = false;
+
+  Graph run(Graph graph, const Plan& plan, const DeviceFacts& device = {}) const;
 };
 
 // Called after each pass; `seconds`: what the pass and the check of its graph took.
@@ -37,6 +45,7 @@ std::vector<Pass> passes_of(const Training& training);
 // Refuses names in training.passes_off that are no optional pass: InputError with the JSON pointer.
 void check_passes_off(const Training& training);
 
-Graph run_passes(Graph graph, const Plan& plan, const PassObserver& observe = {});
+Graph run_passes(Graph graph, const Plan& plan, const DeviceFacts& device = {},
+                 const PassObserver& observe = {});
 
 }  // namespace meshwright

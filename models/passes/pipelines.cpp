@@ -108,12 +108,19 @@ void refuse_immense_tensors(const Graph& graph) {
 
 }  // namespace
 
-Graph run_passes(Graph graph, const Plan& plan, const PassObserver& observe) {
+Graph Pass::run(Graph graph, const Plan& plan, const DeviceFacts& device) const {
+  if (const auto* of_plan = std::get_if<PlanPass>(&function))
+    return (*of_plan)(std::move(graph), plan);
+  return std::get<DevicePass>(function)(std::move(graph), plan, device);
+}
+
+Graph run_passes(Graph graph, const Plan& plan, const DeviceFacts& device,
+                 const PassObserver& observe) {
   refuse_immense_tensors(graph);
   using Clock = std::chrono::steady_clock;
   for (const Pass& pass : passes_of(plan.training)) {
     const Clock::time_point begin = Clock::now();
-    graph = pass.run(std::move(graph), plan);
+    graph = pass.run(std::move(graph), plan, device);
     refuse_immense_tensors(graph);
     verify(graph, pass.name);
     if (observe) observe(pass, graph, std::chrono::duration<double>(Clock::now() - begin).count());

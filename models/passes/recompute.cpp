@@ -127,8 +127,8 @@ class Recomputation {
 
 }  // namespace
 
-Graph recompute(Graph graph, const Plan& plan) {
-  if (plan.training.recompute_budget) return recompute_within_budget(graph, plan);
+Graph recompute(Graph graph, const Plan& plan, const DeviceFacts& device) {
+  if (plan.training.recompute_budget) return recompute_within_budget(graph, plan, device);
   std::vector<int> groups = recomputed_groups(graph, plan);
   const bool none = std::ranges::all_of(groups, [](int group) { return group < 0; });
   if (none && graph.held != Held::rows) return graph;

@@ -7,10 +7,11 @@
 #pragma once
 
 #include "models/graph/graph.h"
+#include "models/plan/device_facts.h"
 #include "models/plan/plan.h"
 
 namespace meshwright {
 
-Graph recompute(Graph graph, const Plan& plan);
+Graph recompute(Graph graph, const Plan& plan, const DeviceFacts& device = {});
 
 }  // namespace meshwright

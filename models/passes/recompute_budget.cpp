@@ -30,7 +30,8 @@ struct UnitItems {
 
 class Budget {
  public:
-  Budget(const Graph& graph, const Plan& plan) : graph_(graph), plan_(plan) {
+  Budget(const Graph& graph, const Plan& plan, const DeviceFacts& device)
+      : graph_(graph), plan_(plan), flops_per_byte_(device.flops_per_byte) {
     const bool partitioned = plan.stage_of_unit.size() == graph.units.size();
     stage_ = partitioned ? plan.stage_of_unit : std::vector<int>(graph.units.size(), 0);
     crossing_.resize(at(1 + *std::ranges::max_element(stage_)));
@@ -163,7 +164,7 @@ class Budget {
 
   template <class Item>
   void describe_step(const Node& node, const Item& item, KeptProblem& problem) const {
-    const double cost = repeat_cost(graph_, node, plan_.flops_per_byte);
+    const double cost = repeat_cost(graph_, node, flops_per_byte_);
     if (node.op == Op::tensor_reduce) {  // in the place that the step before it made
       const int sum = item(place_of(node.outputs[0]));
       for (KeptProblem::Step& step : problem.steps)
@@ -247,6 +248,7 @@ class Budget {
 
   const Graph& graph_;
   const Plan& plan_;
+  double flops_per_byte_;
   std::vector<int> stage_;  // per unit
   int stages_standing_for_one_ = 1;
   std::vector<int> sum_of_;              // per tensor: the sum that takes its place, -1
@@ -279,12 +281,13 @@ double repeat_cost(const Graph& graph, const Node& node, double flops_per_byte) 
   return cost;
 }
 
-BudgetedTensors choose_within_budget(const Graph& graph, const Plan& plan) {
-  return Budget(graph, plan).choose();
+BudgetedTensors choose_within_budget(const Graph& graph, const Plan& plan,
+                                     const DeviceFacts& device) {
+  return Budget(graph, plan, device).choose();
 }
 
-Graph recompute_within_budget(const Graph& graph, const Plan& plan) {
-  return repeat_tensors(graph, choose_within_budget(graph, plan).chosen);
+Graph recompute_within_budget(const Graph& graph, const Plan& plan, const DeviceFacts& device) {
+  return repeat_tensors(graph, choose_within_budget(graph, plan, device).chosen);
 }
 
 }  // namespace meshwright

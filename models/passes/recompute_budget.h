@@ -10,8 +10,8 @@
 // keys and inputs alone.
 //
 // Costs are in FLOPs: a kernel takes as long as its FLOPs or, if that is longer, as its traffic
-// (roofline with plan.flops_per_byte). One number of the machine, not a list of node times, because
-// the nodes are made by the passes themselves, so that nobody can time them before.
+// (roofline with DeviceFacts::flops_per_byte). One number of the machine, not a list of node times,
+// because the nodes are made by the passes themselves, so that nobody can time them before.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,7 @@
 
 #include "models/core/error.h"
 #include "models/graph/graph.h"
+#include "models/plan/device_facts.h"
 #include "models/plan/plan.h"
 
 namespace meshwright {
@@ -51,8 +52,9 @@ struct BudgetedTensors {
 // For a differentiated graph that repeats nothing yet. While the plan is not partitioned, all units
 // count as one stage; where it has several, their budgets are added, and one that is too small
 // counts as the least that would do. BudgetTooSmall, with "/training/recompute_budget", otherwise.
-BudgetedTensors choose_within_budget(const Graph& graph, const Plan& plan);
+BudgetedTensors choose_within_budget(const Graph& graph, const Plan& plan,
+                                     const DeviceFacts& device = {});
 
-Graph recompute_within_budget(const Graph& graph, const Plan& plan);
+Graph recompute_within_budget(const Graph& graph, const Plan& plan, const DeviceFacts& device = {});
 
 }  // namespace meshwright

@@ -41,15 +41,17 @@ std::int64_t limit_of(const MemoryPlan& plan, const Buffer& buffer) {
   }
 }
 
-void check_regions(const MemoryPlan& plan) {
-  for (const SlotRegion& host : plan.host)
-    MESHWRIGHT_CHECK(host.offset >= plan.snapshot_bytes &&
-                         host.offset + host.stride * host.slots <= plan.host_bytes,
-                     "host slots lie in the host's arena, behind the snapshots");
-  for (const auto& regions : {plan.slots, plan.windows})
-    for (const SlotRegion& region : regions)
-      MESHWRIGHT_CHECK(region.offset + region.stride * region.slots <= plan.task_offset,
-                       "slots and windows lie before the task region");
+bool host_slots_lie_in_arena(const MemoryPlan& plan) {
+  return std::ranges::all_of(plan.host, [&](const SlotRegion& host) {
+    return host.offset >= plan.snapshot_bytes &&
+           host.offset + host.stride * host.slots <= plan.host_bytes;
+  });
+}
+
+bool lie_before_tasks(const std::vector<SlotRegion>& regions, const MemoryPlan& plan) {
+  return std::ranges::all_of(regions, [&](const SlotRegion& region) {
+    return region.offset + region.stride * region.slots <= plan.task_offset;
+  });
 }
 
 }  // namespace
@@ -128,35 +130,47 @@ std::int64_t pack(std::vector<Buffer*>& buffers) {
 
 namespace {
 
-// Buffers of one region and body. Those of different owners never meet.
-void check_no_overlap(const std::vector<const Buffer*>& buffers) {
+// Two that are live at one time; none: null. Buffers of one region and body. Those of different
+// owners never meet.
+const Buffer* overlapping(const std::vector<const Buffer*>& buffers) {
   for (std::size_t i = 0; i < buffers.size(); ++i)
     for (std::size_t j = i + 1; j < buffers.size(); ++j) {
       const Buffer &a = *buffers[i], &b = *buffers[j];
       const bool on_one_rank = a.owner.includes(b.owner) || b.owner.includes(a.owner);
       const bool together = on_one_rank && a.first <= b.last && b.first <= a.last;
       const bool overlap = a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
-      MESHWRIGHT_CHECK(!(together && overlap), "live buffers never overlap");
+      if (together && overlap) return &b;
     }
+  return nullptr;
 }
 
 }  // namespace
 
-void verify(const MemoryPlan& plan) {
+std::string broken_rule(const MemoryPlan& plan) {
   std::map<std::pair<Region, int>, std::vector<const Buffer*>> together_in;
   for (const Buffer& buffer : plan.buffers) {
     if (buffer.region == Region::task && buffer.body < 0) continue;  // never touched
-    MESHWRIGHT_CHECK(buffer.offset >= 0 && buffer.offset + buffer.bytes <= limit_of(plan, buffer),
-                     "a buffer lies in its region");
+    if (buffer.offset < 0 || buffer.offset + buffer.bytes > limit_of(plan, buffer))
+      return "buffer " + buffer.name + " does not lie in its region";
     if (buffer.region != Region::persistent)
       together_in[{buffer.region, buffer.region == Region::task ? buffer.body : buffer.chunk}]
           .push_back(&buffer);
   }
-  for (const auto& [place, buffers] : together_in) check_no_overlap(buffers);
-  check_regions(plan);
+  for (const auto& [place, buffers] : together_in)
+    if (const Buffer* buffer = overlapping(buffers))
+      return "buffer " + buffer->name + " overlaps another one that is live at the same time";
+  if (!host_slots_lie_in_arena(plan))
+    return "slots in host memory do not lie in its arena, behind the snapshots";
+  if (!lie_before_tasks(plan.slots, plan) || !lie_before_tasks(plan.windows, plan))
+    return "slots and windows do not lie before the task region";
   std::int64_t sum = 0;
   for (std::int64_t bytes : plan.class_bytes) sum += bytes;
-  MESHWRIGHT_CHECK(sum == plan.arena_bytes, "the classes make up the arena");
+  return sum == plan.arena_bytes ? "" : "the classes do not make up the arena";
+}
+
+void verify(const MemoryPlan& plan) {
+  const std::string broken = broken_rule(plan);
+  MESHWRIGHT_CHECK(broken.empty(), broken);
 }
 
 }  // namespace meshwright

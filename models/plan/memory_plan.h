@@ -56,6 +56,7 @@ struct Buffer {
   // Task buffers: instructions of that body between which it is live, inclusive. Slot buffers: the
   // same over the bodies that use the slot, see slot_time().
   int first = 0, last = 0;
+  bool operator==(const Buffer&) const = default;
 };
 
 // An instruction of the backward (0) or weights (1) body as a time in the life of a slot; the
@@ -67,6 +68,7 @@ struct SlotRegion {
   std::int64_t offset = 0;  // of slot 0, from the arena's start
   std::int64_t stride = 0;
   int slots = 0;
+  bool operator==(const SlotRegion&) const = default;
 };
 
 struct MemoryPlan {
@@ -85,6 +87,7 @@ struct MemoryPlan {
   // From the start of the arena, or of the host's.
   std::int64_t address(int buffer, int slot, int window = 0) const;
   std::int64_t arena_bytes_of(int rdp, int tensor) const;
+  bool operator==(const MemoryPlan&) const = default;
 };
 
 constexpr std::int64_t arena_alignment = 256;
@@ -93,7 +96,9 @@ constexpr std::int64_t arena_alignment = 256;
 // region's size.
 std::int64_t pack(std::vector<Buffer*>& buffers);
 
-// Live buffers never overlap, everything lies inside the arena. A breach is our bug.
-void verify(const MemoryPlan& plan);
+// Live buffers never overlap, everything lies inside the arena. Returns the rule that is broken, in
+// words; empty: none.
+std::string broken_rule(const MemoryPlan& plan);
+void verify(const MemoryPlan& plan);  // of our own: a breach is our bug
 
 }  // namespace meshwright

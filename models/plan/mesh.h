@@ -41,6 +41,7 @@ struct Degrees {
   int expert_rdp() const { return rdp() / expert; }
   // Ranks that share one copy of what is sharded of an expert.
   int expert_shard() const { return shard < expert_rdp() ? shard : expert_rdp(); }
+  bool operator==(const Degrees&) const = default;
 };
 
 struct Coordinates {

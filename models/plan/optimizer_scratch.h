@@ -1,13 +1,13 @@
 // What an eager framework's optimizer needs beside its states: arrays as large as one parameter.
 #pragma once
 
-#include "models/plan/plan.h"
+#include "models/plan/step_settings.h"
 
 namespace meshwright {
 
 // The denominator of Adam's update; with decay in the gradient, that sum too. LAMB is no part of
 // PyTorch: its one kernel stays.
-inline int optimizer_scratch_arrays(const Training& training) {
+inline int optimizer_scratch_arrays(const StepSettings& training) {
   if (training.compiler != CompilerLevel::none) return 0;
   switch (training.optimizer) {
     case OptimizerKind::adamw:

@@ -12,13 +12,12 @@
 #include "models/graph/graph.h"
 #include "models/plan/mesh.h"
 #include "models/plan/stage_layout.h"
+#include "models/plan/step_settings.h"
 #include "models/schedule/schedule.h"
 
 namespace meshwright {
 
 enum class Recompute : std::uint8_t { none, selective, full, each, contiguous, group };
-enum class OptimizerKind : std::uint8_t { adamw, adam, lamb, sgd };
-enum class LearningRateSchedule : std::uint8_t { constant, linear, cosine };
 constexpr std::int64_t default_bucket_bytes = 25 << 20;
 enum class Partitioner : std::uint8_t {
   chain,
@@ -39,19 +38,8 @@ enum class MemoryOf : std::uint8_t {
   xla       // the same step as one program of PyTorch/XLA
 };
 
-struct LossScale {
-  bool dynamic = false;
-  double initial = 1, factor = 2, minimum = 1;
-  int window = 1000, hysteresis = 1;
-  bool operator==(const LossScale&) const = default;
-};
-
-struct Training {
-  std::int64_t global_batch = 0;  // sequences
-  int micro_batch = 1;            // sequences per replica at once
-  int sequence_length = 0;
-  Precision precision = Precision::fp32;
-  Dtype gradient_reduce = Dtype::f32;  // f32, f16 or bf16
+// With what only the compiler and the engine's set-up read.
+struct Training : StepSettings {
   Recompute recompute = Recompute::none;
   int recompute_group = 1;  // N of group_N
   double recompute_fraction = 1;
@@ -59,34 +47,12 @@ struct Training {
   // Memory for one micro-batch's activations on one virtual stage: up to 1 the share of what is
   // kept without recomputation, above 1 bytes (models/passes/recompute_budget.h).
   std::optional<double> recompute_budget;
-  AttentionKernel attention = AttentionKernel::flash2;
-  OptimizerKind optimizer = OptimizerKind::adamw;
-  CompilerLevel compiler = CompilerLevel::fused;
   MemoryOf memory_of = MemoryOf::engine;
   std::vector<std::string>
-      passes_off;  // optional passes of the compiler that are left out, by name
-  bool fuse_gradient_accumulation = true;
+      passes_off;               // optional passes of the compiler that are left out, by name
   int predicted_positions = 0;  // mlm
-  int steps = 1;
-  std::uint64_t seed = 0;
-  double learning_rate = 1e-4;
-  int warmup_steps = 0;
-  LearningRateSchedule learning_rate_schedule = LearningRateSchedule::constant;
-  double weight_decay = 0, momentum = 0.9, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
-  double gradient_clip = 0;  // 0: off
   double dropout = 0;
-  std::optional<LossScale> loss_scale;
-  // Of ranks on GPUs: no choice of algorithm by timing; a step as one CUDA graph. Unset: where no
-  // messages travel between stages.
-  bool deterministic = false;
-  std::optional<bool> cuda_graph;
-
-  // Only fp16 is scaled, and always: by a moving scale that begins at 2^32 unless the job says
-  // another.
-  bool scales_loss() const { return precision == Precision::fp16; }
-  LossScale settled_loss_scale() const {
-    return loss_scale.value_or(LossScale{.dynamic = true, .initial = 4294967296.0});
-  }
+  bool deterministic = false;  // on GPUs: no choice of algorithm by timing
   bool operator==(const Training&) const = default;
 };
 
@@ -131,11 +97,6 @@ struct Plan {
   std::vector<int>
       stage_of_unit;      // virtual stage of every unit of the graph; empty: to be partitioned
   bool snapshot = false;  // memory for checkpoints that are written while training goes on
-  bool snapshot_on_host = false;  // ranks compute on GPUs: it lies in their hosts' memory
-  // FLOPs that the machine does while it moves one byte of memory: what recomputation under a
-  // budget weighs kernels with. Who knows the machine says so; the default is near an A100's (fp16:
-  // 153).
-  double flops_per_byte = 128;
 
   int replicas() const { return parallelism.data; }
   int micro_batches() const {

@@ -17,8 +17,8 @@
 #include "models/graph/graph.h"
 #include "models/plan/memory_plan.h"
 #include "models/plan/mesh.h"
-#include "models/plan/plan.h"
 #include "models/plan/stage_layout.h"
+#include "models/plan/step_settings.h"
 
 namespace meshwright {
 
@@ -64,6 +64,7 @@ struct Operand {
   TensorType type;
   GroupKind part_of =
       GroupKind::none;  // the address moves on by (index in this group) * type.bytes()
+  bool operator==(const Operand&) const = default;
 };
 
 constexpr int input_channels = 4;  // of load_input
@@ -82,6 +83,7 @@ struct Wait {
   Relation relation = Relation::same_task;
   int body = -1;        // latest, latest_with_slot, latest_with_window
   int instruction = 0;  // -1: the body's last compute instruction that always runs
+  bool operator==(const Wait&) const = default;
 };
 
 struct Instruction {
@@ -104,6 +106,7 @@ struct Instruction {
   Attributes attributes;
   std::vector<Operand> inputs, outputs;
   std::vector<Wait> waits;
+  bool operator==(const Instruction&) const = default;
 };
 
 struct Body {
@@ -113,6 +116,7 @@ struct Body {
   Kind kind = Kind::forward;
   int chunk = -1;  // -1 for the step's begin and end
   std::vector<Instruction> instructions;
+  bool operator==(const Body&) const = default;
 };
 
 struct Task {
@@ -124,6 +128,7 @@ struct Task {
   bool last = false;
   int window = 0;          // which copy of what is offloaded, while it is on the device
   bool offloaded = false;  // the micro-batch's activations go to host memory and come back
+  bool operator==(const Task&) const = default;
 };
 
 // A parameter as the ranks of this stage hold it. `copy_of_tied`: the second copy of a tied weight,
@@ -134,6 +139,7 @@ struct StageParameter {
   int bucket = 0;
   std::int64_t offset = 0;  // elements from the bucket's start
   bool copy_of_tied = false;
+  bool operator==(const StageParameter&) const = default;
 };
 
 // Parameters whose gradients are reduced together; contiguous in the flat parameter, gradient and
@@ -160,9 +166,22 @@ struct Bucket {
   int states() const { return second_moment.buffer >= 0 ? 3 : 2; }
   std::int64_t slice_elements() const { return snapshot.type.shape.elements() / states(); }
   Owner owner;
+  bool operator==(const Bucket&) const = default;
+};
+
+// What all stages of a job share, and who reads their Programs needs beside instructions.
+struct JobSettings {
+  StepSettings training;
+  Degrees degrees;  // `shard`: ranks that share one copy of what is sharded
+  std::string placement = "DPT";
+  int zero_stage = 0;
+  Mesh mesh() const { return {degrees, placement}; }
+  bool operator==(const JobSettings&) const = default;
 };
 
 struct Program {
+  std::shared_ptr<const JobSettings> settings =
+      std::make_shared<const JobSettings>();  // one for all stages; never null
   int stage = 0;
   StageLayout layout;  // of all stages
   int micro_batches = 1;
@@ -185,6 +204,8 @@ struct Program {
   // lamb: f64 [2 * parameters]: squared norms of each parameter and of its update; -1 otherwise.
   int parameter_norms_buffer = -1;
   std::int64_t targets_per_step = 0;  // of the global batch
+  // Settings and modules, and the bodies of fusions, are equal where they are the same object.
+  bool operator==(const Program&) const = default;
 };
 
 // The absolute runs that waits[i] of an instruction in task t name: (task, instruction), or task
@@ -227,7 +248,10 @@ std::int64_t scratch_memory(const Program& program,
                             const std::function<std::int64_t(const OpCall&)>& bytes_of);
 
 // Program-level rules: waits name earlier things, collectives of one communicator come in one order
-// on all stages, sends meet receives, no deadlock. A breach is our bug (MESHWRIGHT_CHECK).
+// on all stages, sends meet receives, no deadlock; and those of the stages' MemoryPlans. Returns
+// the first one that is broken, in words; empty: none. All indices must be valid.
+std::string broken_rule(const std::vector<Program>& stages);
+// Of Programs that we made: a breach is our bug (MESHWRIGHT_CHECK).
 void verify(const std::vector<Program>& stages);
 
 std::string to_text(const Program& program);

@@ -17,24 +17,26 @@ std::string place(const Program& program, std::size_t body, std::size_t instruct
 }
 
 // Waits name instructions that exist, of this task only earlier ones. (Those of other tasks name
-// the latest earlier task by their meaning.)
-void check_waits(const Program& program) {
+// the latest earlier task by their meaning.) This and what follows return what is wrong, if
+// anything is.
+std::string wrong_waits(const Program& program) {
   for (std::size_t b = 0; b < program.bodies.size(); ++b) {
     const auto& instructions = program.bodies[b].instructions;
     for (std::size_t i = 0; i < instructions.size(); ++i)
       for (const Wait& wait : instructions[i].waits) {
         if (wait.relation == Wait::Relation::same_task) {
-          MESHWRIGHT_CHECK(wait.instruction >= 0 && at(wait.instruction) < i,
-                           place(program, b, i) + " waits for a later one of its task");
+          if (wait.instruction < 0 || at(wait.instruction) >= i)
+            return place(program, b, i) + " waits for a later one of its task";
         } else if (wait.relation != Wait::Relation::previous_task) {
-          MESHWRIGHT_CHECK(wait.body >= 0 && at(wait.body) < program.bodies.size(),
-                           place(program, b, i) + " waits for a body that is not there");
+          if (wait.body < 0 || at(wait.body) >= program.bodies.size())
+            return place(program, b, i) + " waits for a body that is not there";
           const std::size_t size = program.bodies[at(wait.body)].instructions.size();
-          MESHWRIGHT_CHECK(wait.instruction < static_cast<int>(size),
-                           place(program, b, i) + " waits for an instruction that is not there");
+          if (wait.instruction >= static_cast<int>(size))
+            return place(program, b, i) + " waits for an instruction that is not there";
         }
       }
   }
+  return {};
 }
 
 // Everything that one stage does with others over one contact, in order.
@@ -69,39 +71,42 @@ Deeds deeds_of(const Script& script, std::size_t contacts) {
   return deeds;
 }
 
-void check_messages(const std::vector<Deed>& sent, const std::vector<Deed>& received,
-                    const std::string& name) {
-  MESHWRIGHT_CHECK(sent.size() == received.size(), name + ": as many are sent as received");
+std::string wrong_messages(const std::vector<Deed>& sent, const std::vector<Deed>& received) {
+  if (sent.size() != received.size()) return "not as many are received as are sent";
   for (std::size_t i = 0; i < sent.size(); ++i) {
-    MESHWRIGHT_CHECK(
-        sent[i].kind == InstructionKind::send && received[i].kind == InstructionKind::recv,
-        name + ": one side sends, the other receives");
-    MESHWRIGHT_CHECK(sent[i].micro_batch == received[i].micro_batch,
-                     name + ": both sides take the micro-batches in one order");
-    MESHWRIGHT_CHECK(sent[i].bytes_in == received[i].bytes_out,
-                     name + ": what is sent has the size of what is received");
+    if (sent[i].kind != InstructionKind::send || received[i].kind != InstructionKind::recv)
+      return "one side must send, the other receive";
+    if (sent[i].micro_batch != received[i].micro_batch)
+      return "both sides must take the micro-batches in one order";
+    if (sent[i].bytes_in != received[i].bytes_out)
+      return "what is received has not the size of what is sent";
   }
+  return {};
 }
 
-void check_contacts(const std::vector<Script>& scripts, const std::vector<Contact>& contacts) {
+std::string wrong_contacts(const std::vector<Script>& scripts,
+                           const std::vector<Contact>& contacts) {
   std::vector<Deeds> deeds;
   for (const Script& script : scripts) deeds.push_back(deeds_of(script, contacts.size()));
   const int stages = static_cast<int>(scripts.size());
   for (std::size_t l = 0; l < contacts.size(); ++l) {
     const Contact& contact = contacts[l];
     if (contact.is_message()) {
-      const std::string name = "messages from virtual stage " + std::to_string(contact.from) +
-                               " to " + std::to_string(contact.to);
       if (contact.sender == contact.receiver) continue;  // both sides in one list
-      check_messages(deeds[at(contact.sender)][l], deeds[at(contact.receiver)][l], name);
+      const std::string wrong =
+          wrong_messages(deeds[at(contact.sender)][l], deeds[at(contact.receiver)][l]);
+      if (!wrong.empty())
+        return "messages from virtual stage " + std::to_string(contact.from) + " to " +
+               std::to_string(contact.to) + ": " + wrong;
     } else if (spans_stages(contact.group)) {
       const int step = contact.group == GroupKind::embedding ? std::max(1, stages - 1) : 1;
       for (int stage = step; stage < stages; stage += step)
-        MESHWRIGHT_CHECK(deeds[at(stage)][l] == deeds[0][l],
-                         "collectives over " + std::string(name_of(contact.group)) +
-                             " come in one order on all stages");
+        if (deeds[at(stage)][l] != deeds[0][l])
+          return "collectives over " + std::string(name_of(contact.group)) +
+                 " do not come in one order on all stages";
     }
   }
+  return {};
 }
 
 // Keeps nothing but what has run.
@@ -121,22 +126,30 @@ struct Ledger {
 
 }  // namespace
 
-void verify(const std::vector<Program>& stages) {
+std::string broken_rule(const std::vector<Program>& stages) {
   for (const Program& program : stages) {
-    check_waits(program);
-    verify(program.memory);
+    if (const std::string wrong = wrong_waits(program); !wrong.empty()) return wrong;
+    if (const std::string wrong = broken_rule(program.memory); !wrong.empty())
+      return "stage " + std::to_string(program.stage) + " memory: " + wrong;
   }
   for (const LaneOrder order : {LaneOrder::streams, LaneOrder::inline_order}) {
     std::vector<Contact> contacts;
     std::vector<Script> scripts;
     scripts.reserve(stages.size());
     for (const Program& program : stages) scripts.emplace_back(program, order, contacts);
-    if (order == LaneOrder::streams) check_contacts(scripts, contacts);
+    if (order == LaneOrder::streams)
+      if (const std::string wrong = wrong_contacts(scripts, contacts); !wrong.empty()) return wrong;
     const Cast cast = cast_of_stages(scripts, contacts);
     Ledger ledger(cast);
     const std::string left = Walk<Ledger>(cast, ledger).run();
-    MESHWRIGHT_CHECK(left.empty(), "deadlock: " + left);
+    if (!left.empty()) return "deadlock: " + left;
   }
+  return {};
+}
+
+void verify(const std::vector<Program>& stages) {
+  const std::string broken = broken_rule(stages);
+  MESHWRIGHT_CHECK(broken.empty(), broken);
 }
 
 }  // namespace meshwright

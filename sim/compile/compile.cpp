@@ -2,6 +2,9 @@
 
 #include <cmath>
 
+#include "sim/compile/framework_memory.h"
+#include "sim/cost/target.h"
+
 namespace meshwright {
 
 namespace {
@@ -44,18 +47,18 @@ LevelReport compile_at(CompilerLevel level, const Model& model, Plan plan, const
   plan.training.compiler = level;
   LevelReport report;
   const CostModel cost(cluster, plan.training);
-  Graph graph = build_graph(model, plan.training);
-  GraphSize before = size_of(graph, cost);
-  run_passes(std::move(graph), plan, [&](const Pass& pass, const Graph& after, double seconds) {
-    const GraphSize size = size_of(after, cost);
-    report.passes.push_back({pass.name, before, size, seconds});
-    report.compile_s += seconds;
-    before = size;
-    if (observe) observe(pass, after, seconds);
-  });
-  report.prepared = prepare(model, plan, cluster);
-  report.prediction = predict(report.prepared, cluster);
-  for (const Program& program : report.prepared.stages) {
+  GraphSize before = size_of(build_graph(model, plan.training), cost);
+  report.compiled = compile(model, plan, target_of(cluster, plan.training),
+                            [&](const Pass& pass, const Graph& after, double seconds) {
+                              const GraphSize size = size_of(after, cost);
+                              report.passes.push_back({pass.name, before, size, seconds});
+                              report.compile_s += seconds;
+                              before = size;
+                              if (observe) observe(pass, after, seconds);
+                            });
+  report.prediction = predict(report.compiled, cluster,
+                              {.framework = framework_use(model, plan.training, cluster)});
+  for (const Program& program : report.compiled.stages) {
     const KernelWork step = work_of_step(program, cost);
     if (step.kernels > report.step.kernels) report.step = step;
   }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "hwprofiles/machine.h"
+#include "models/compile/compile.h"
 #include "models/importers/model.h"
 #include "models/passes/pass.h"
 #include "sim/compile/largest_batch.h"
@@ -37,7 +38,7 @@ std::vector<FrameworkBatch> framework_batches(const Model& model, const Plan& pl
                                               const Cluster& cluster);
 
 struct LevelReport {
-  Prepared prepared;
+  Compiled compiled;
   Prediction prediction;
   KernelWork step;  // of the rank that launches most kernels; its time without waiting
   std::vector<PassEffect> passes;

@@ -31,7 +31,9 @@ MemoryFit fit_of_framework(const Graph& forward, const Framework& framework, dou
   return {fits, bytes};
 }
 
-FrameworkUse framework_use(const Model& model, const Training& training, const Cluster& cluster) {
+std::optional<FrameworkUse> framework_use(const Model& model, const Training& training,
+                                          const Cluster& cluster) {
+  if (training.memory_of == MemoryOf::engine) return std::nullopt;
   const bool several = cluster.ranks() > 1;
   FrameworkUse use;
   use.limit_bytes = framework_limit_bytes(cluster.machine, training.memory_of, several);
@@ -64,7 +66,7 @@ LargestBatch largest_framework_batch(const Model& model, const Plan& plan, const
   return largest_that_fits(static_cast<std::int64_t>(limit), [&](int micro_batch) {
     Training training = plan.training;
     training.micro_batch = micro_batch;
-    return framework_use(model, training, cluster).fit;
+    return framework_use(model, training, cluster)->fit;
   });
 }
 

@@ -30,9 +30,10 @@ struct FrameworkUse {
   double limit_bytes = 0;
 };
 
-// Of a legal plan whose training.memory_of names a framework. InputError for a model with an
+// Of a legal plan; nothing where training.memory_of is the engine's. InputError for a model with an
 // operation of which nothing is known.
-FrameworkUse framework_use(const Model& model, const Training& training, const Cluster& cluster);
+std::optional<FrameworkUse> framework_use(const Model& model, const Training& training,
+                                          const Cluster& cluster);
 
 // The plan with another word for whose memory is meant, if such a plan is legal and known.
 std::optional<Plan> with_memory_of(MemoryOf whose, const Model& model, Plan plan);

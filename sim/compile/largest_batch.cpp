@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "models/core/error.h"
+#include "sim/cost/target.h"
 #include "sim/predict/predict.h"
 
 namespace meshwright {
@@ -12,11 +13,12 @@ namespace {
 constexpr int most = 1 << 20;
 
 MemoryFit fit_of(const Model& model, const Plan& plan, int micro_batch, const Cluster& cluster) {
-  const Prepared prepared = prepare(model, with_micro_batch(plan, micro_batch), cluster);
+  const std::vector<Program> stages =
+      compile(model, with_micro_batch(plan, micro_batch), target_of(cluster, plan.training)).stages;
   MemoryFit fit;
-  for (const StageMemory& stage : stage_memory(prepared.stages, prepared.plan, cluster))
+  for (const StageMemory& stage : stage_memory(stages, cluster))
     fit.bytes = std::max(fit.bytes, stage.peak_bytes);
-  const std::int64_t on_host = host_memory_bytes(prepared.stages, prepared.plan, cluster);
+  const std::int64_t on_host = host_memory_bytes(stages, cluster);
   fit.fits = static_cast<double>(fit.bytes) <= cluster.device().memory_bytes &&
              static_cast<double>(on_host) <= cluster.machine.host.memory_bytes;
   return fit;

@@ -87,7 +87,7 @@ Precision executed_precision(const Gpu& gpu, Precision wanted) {
   return Precision::fp32;
 }
 
-CostModel::CostModel(const Cluster& cluster, const Training& training)
+CostModel::CostModel(const Cluster& cluster, const StepSettings& training)
     : gpu_(cluster.device()),
       host_launch_(cluster.host_launch()),
       host_copy_bytes_per_s_(host_copy_bandwidth(cluster)),

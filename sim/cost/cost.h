@@ -7,7 +7,6 @@
 
 #include "hwprofiles/machine.h"
 #include "models/graph/graph.h"
-#include "models/plan/plan.h"
 #include "models/plan/program.h"
 
 namespace meshwright {
@@ -23,7 +22,7 @@ struct KernelWork {
 
 class CostModel {
  public:
-  CostModel(const Cluster& cluster, const Training& training);
+  CostModel(const Cluster& cluster, const StepSettings& training);
 
   // `traffic_factor`: bytes really moved by a memory-bound kernel for each that it has to.
   Seconds time(const Kernel& kernel, double traffic_factor = 1) const;
@@ -58,7 +57,7 @@ class CostModel {
   Gpu gpu_;
   Seconds host_launch_;
   double host_copy_bytes_per_s_;
-  Training training_;
+  StepSettings training_;
   std::size_t level_;               // of the compiler
   Precision products_, attention_;  // the arithmetic that the device has for them
   double gelu_s_ = 0;               // of one, while the whole device computes them

@@ -6,6 +6,7 @@
 
 #include "models/core/error.h"
 #include "models/passes/recompute_budget.h"
+#include "sim/cost/target.h"
 #include "sim/predict/goodput.h"
 
 namespace meshwright {
@@ -276,10 +277,10 @@ bool ClusterSearch::known_not_to_fit(const Candidate& candidate) {
 }
 
 // What decides whether a plan that is built fits.
-ClusterSearch::Need ClusterSearch::need_of(const Prepared& prepared) const {
-  if (const auto& framework = prepared.framework)
+ClusterSearch::Need ClusterSearch::need_of(const Built& built) const {
+  if (const auto& framework = built.framework)
     return {static_cast<double>(framework->fit.bytes), framework->limit_bytes, framework->fit.fits};
-  const double peak = peak_of(stage_memory(prepared.stages, prepared.plan, cluster_));
+  const double peak = peak_of(stage_memory(built.compiled.stages, cluster_));
   return {peak, limit_, peak <= limit_};
 }
 
@@ -292,9 +293,10 @@ void ClusterSearch::note_miss(const Candidate& candidate, const Need& need) {
 }
 
 // Nothing, and a rejection, where the job's budget for activations is too small for this plan.
-std::optional<Prepared> ClusterSearch::build(const Plan& plan) {
+std::optional<ClusterSearch::Built> ClusterSearch::build(const Plan& plan) {
   try {
-    return prepare(job_.model, plan, cluster_);
+    Compiled compiled = compile(job_.model, plan, target_of(cluster_, plan.training));
+    return Built{std::move(compiled), framework_use(job_.model, plan.training, cluster_)};
   } catch (const BudgetTooSmall&) {
     ++rejected_["training.recompute_budget is too small"];
   } catch (const NotSupportedYet&) {
@@ -319,20 +321,20 @@ void ClusterSearch::evaluate(const Entry& entry) {
   ++built_;
   const auto built = build(plan);
   if (!built) return;
-  const Prepared& prepared = *built;
-  const Need need = need_of(prepared);
-  const auto on_host =
-      static_cast<double>(host_memory_bytes(prepared.stages, prepared.plan, cluster_));
+  const Compiled& compiled = built->compiled;
+  const Need need = need_of(*built);
+  const auto on_host = static_cast<double>(host_memory_bytes(compiled.stages, cluster_));
   if (!need.fits) return note_miss(entry.candidate, need);
   if (on_host > cluster_.machine.host.memory_bytes) {
     ++rejected_["what is offloaded does not fit in the hosts' memory"];
     return;
   }
   ++simulated_;
-  RankedPlan ranked{prepared.plan, machine_, cluster_.hosts, cluster_, {}, false};
-  ranked.prediction = predict(prepared, cluster_, job_.objective.spot);
+  RankedPlan ranked{compiled.plan, machine_, cluster_.hosts, cluster_, {}, false};
+  ranked.prediction =
+      predict(compiled, cluster_, {.spot = job_.objective.spot, .framework = built->framework});
   ranked.prediction.goodput =
-      goodput_of(prepared, cluster_, job_.checkpoint ? job_.checkpoint->every_steps : 0,
+      goodput_of(compiled, cluster_, job_.checkpoint ? job_.checkpoint->every_steps : 0,
                  ranked.prediction.step_time_s);
   const double step = useful_step_time_s(ranked.prediction);
   Learned& learned = learned_[kind_of(entry.candidate)];
@@ -357,8 +359,8 @@ void ClusterSearch::measure_closest_miss() {
   Job decided = job_;
   decided.plan = to_plan(nearest_->candidate, base_);
   const Plan plan = settle(decided, cluster_.ranks(), facts_);
-  if (const auto prepared = build(plan)) {
-    const Need need = need_of(*prepared);
+  if (const auto built = build(plan)) {
+    const Need need = need_of(*built);
     closest_ = ClosestMiss{plan, machine_, cluster_.hosts, need.bytes, need.limit_bytes};
   }
 }

@@ -12,6 +12,8 @@
 #include <tuple>
 #include <vector>
 
+#include "models/compile/compile.h"
+#include "sim/compile/framework_memory.h"
 #include "sim/planner/bounds.h"
 #include "sim/planner/objective.h"
 #include "sim/planner/search.h"
@@ -52,14 +54,18 @@ class ClusterSearch {
   double expected_s(const Entry& entry) const;
   void find_any_that_fits();
   void leave(const Entry& entry);
-  std::optional<Prepared> build(const Plan& plan);
+  struct Built {
+    Compiled compiled;
+    std::optional<FrameworkUse> framework;
+  };
+  std::optional<Built> build(const Plan& plan);
   void evaluate(const Entry& entry);
   bool known_not_to_fit(const Candidate& candidate);
   struct Need {
     double bytes = 0, limit_bytes = 0;
     bool fits = false;
   };
-  Need need_of(const Prepared& prepared) const;
+  Need need_of(const Built& built) const;
   void note_miss(const Candidate& candidate, const Need& need);
   void measure_closest_miss();
 

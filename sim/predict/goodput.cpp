@@ -8,16 +8,16 @@ namespace meshwright {
 namespace {
 
 // Bytes of a checkpoint: what the optimizer has of every parameter, in fp32.
-double checkpoint_bytes(const Prepared& prepared) {
+double checkpoint_bytes(const Compiled& compiled) {
   int states = 0;
-  for (const Program& program : prepared.stages)
+  for (const Program& program : compiled.stages)
     for (const Bucket& bucket : program.buckets) states = std::max(states, bucket.states());
-  return 4.0 * states * static_cast<double>(parameter_count(prepared.graph));
+  return 4.0 * states * static_cast<double>(parameter_count(compiled.graph));
 }
 
-FailureModel failures_of(const Prepared& prepared, const Cluster& cluster) {
+FailureModel failures_of(const Compiled& compiled, const Cluster& cluster) {
   const Faults& faults = cluster.faults;
-  const double of_host = checkpoint_bytes(prepared) / cluster.hosts;
+  const double of_host = checkpoint_bytes(compiled) / cluster.hosts;
   FailureModel failures;
   failures.mean_time_between_failures_s = *faults.mean_time_between_failures_s / cluster.hosts;
   failures.restart_s = faults.restart_s;
@@ -59,10 +59,10 @@ double best_interval_s(const FailureModel& failures) {
   return std::max(high * mean, std::min(failures.write_s, mean));
 }
 
-std::optional<Goodput> goodput_of(const Prepared& prepared, const Cluster& cluster, int every_steps,
+std::optional<Goodput> goodput_of(const Compiled& compiled, const Cluster& cluster, int every_steps,
                                   double step_time_s) {
   if (!cluster.faults.mean_time_between_failures_s) return std::nullopt;
-  const FailureModel failures = failures_of(prepared, cluster);
+  const FailureModel failures = failures_of(compiled, cluster);
   Goodput result;
   result.best_every_steps = best_steps(failures, step_time_s);
   result.best_share = goodput(failures, result.best_every_steps * step_time_s);

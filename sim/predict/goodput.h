@@ -37,7 +37,7 @@ double best_interval_s(const FailureModel& failures);
 // Empty where the cluster's hosts do not fail. `every_steps` 0: the best interval is taken.
 // Intervals are whole steps of `step_time_s`. The state is 4 bytes per parameter for the fp32 copy
 // and each moment; all hosts write equal shares.
-std::optional<Goodput> goodput_of(const Prepared& prepared, const Cluster& cluster, int every_steps,
+std::optional<Goodput> goodput_of(const Compiled& compiled, const Cluster& cluster, int every_steps,
                                   double step_time_s);
 
 // What a step takes, its share of what failures cost included.

@@ -1,4 +1,4 @@
-// From a model, a settled plan and a cluster to the Programs and to what one step costs.
+// What one step of a compiled job costs on a cluster.
 #pragma once
 
 #include <array>
@@ -7,27 +7,11 @@
 #include <vector>
 
 #include "hwprofiles/machine.h"
-#include "models/graph/graph.h"
-#include "models/importers/model.h"
-#include "models/plan/plan.h"
-#include "models/plan/program.h"
+#include "models/compile/compile.h"
 #include "sim/compile/framework_memory.h"
 #include "sim/replay/replay.h"
 
 namespace meshwright {
-
-// The plan with its stages filled in, the graph of one rank after all passes, and the Programs of
-// all stages.
-struct Prepared {
-  Plan plan;
-  Graph graph;
-  std::vector<Program> stages;
-  std::optional<FrameworkUse> framework;  // where training.memory_of names one
-};
-
-// Builds the graph, partitions it with the cluster's costs (unless plan.stage_of_unit is given),
-// runs the passes, lowers.
-Prepared prepare(const Model& model, Plan plan, const Cluster& cluster);
 
 struct StageMemory {
   int stage = 0;
@@ -83,17 +67,21 @@ struct SecondGradient {
   std::int64_t of_all = 0;  // of every parameter that the stage has
   std::int64_t of_own = 0;  // of those that the rank's optimizer steps
 };
-SecondGradient second_gradient(const Training& training, int zero_stage, const Machine& machine);
+SecondGradient second_gradient(const StepSettings& training, int zero_stage,
+                               const Machine& machine);
 
 // Memory alone, without replay: cheap.
-std::vector<StageMemory> stage_memory(const std::vector<Program>& stages, const Plan& plan,
-                                      const Cluster& cluster);
+std::vector<StageMemory> stage_memory(const std::vector<Program>& stages, const Cluster& cluster);
 
 // Offloaded activations of all ranks of the host that has most.
-std::int64_t host_memory_bytes(const std::vector<Program>& stages, const Plan& plan,
-                               const Cluster& cluster);
+std::int64_t host_memory_bytes(const std::vector<Program>& stages, const Cluster& cluster);
 
-Prediction predict(const Prepared& prepared, const Cluster& cluster, bool spot = false,
-                   Timeline* timeline = nullptr);
+struct PredictOptions {
+  bool spot = false;                           // prices
+  std::optional<FrameworkUse> framework = {};  // where training.memory_of names one
+  Timeline* timeline = nullptr;                // to be filled in
+};
+Prediction predict(const Compiled& compiled, const Cluster& cluster,
+                   const PredictOptions& options = {});
 
 }  // namespace meshwright

@@ -159,7 +159,7 @@ const StepTimes& ClassDurations::priced(const LinkState& links, const Script& sc
   Priced& priced = priced_[links];
   if (!priced.durations) {
     if (links != sound) priced.degraded.emplace(with_links(topology_.cluster(), links));
-    priced.durations.emplace(plan_, mesh_, links == sound ? topology_ : *priced.degraded);
+    priced.durations.emplace(settings_, mesh_, links == sound ? topology_ : *priced.degraded);
   }
   StepTimes& times = priced.of_stage[script.program().stage];
   if (times.lasts.empty()) times = priced.durations->of_steps(script, contacts);

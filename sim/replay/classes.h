@@ -43,8 +43,8 @@ RankClasses classes_of(const std::vector<Contact>& contacts, const Mesh& mesh,
 // if all hosts were like that one: in each round of a collective everybody waits for the slowest.
 class ClassDurations {
  public:
-  ClassDurations(const Plan& plan, const Mesh& mesh, const Topology& topology)
-      : plan_(plan), mesh_(mesh), topology_(topology) {}
+  ClassDurations(const JobSettings& settings, const Mesh& mesh, const Topology& topology)
+      : settings_(settings), mesh_(mesh), topology_(topology) {}
 
   StepTimes of_steps(const RankClass& which, const Script& script,
                      const std::vector<Contact>& contacts);
@@ -58,7 +58,7 @@ class ClassDurations {
   const StepTimes& priced(const LinkState& links, const Script& script,
                           const std::vector<Contact>& contacts);
 
-  const Plan& plan_;
+  const JobSettings& settings_;
   const Mesh& mesh_;
   const Topology& topology_;
   std::map<LinkState, Priced> priced_;

@@ -50,21 +50,20 @@ std::int64_t full_bytes(const Instruction& instruction) {
 constexpr int message_kind = -1, ring_kind = -2;
 
 // In every layer meet the ranks that share its matrices or its tokens.
-double straggling_of(const KernelConstants& kernels, const Plan& plan) {
-  const Parallelism& p = plan.parallelism;
-  const int shards = p.zero_stage == 3 ? plan.shard_group() : 1;
-  return straggling(kernels, plan.degrees().ranks(),
-                    p.tensor * std::max({shards, p.context, p.expert}));
+double straggling_of(const KernelConstants& kernels, const JobSettings& settings) {
+  const Degrees& d = settings.degrees;
+  const int shards = settings.zero_stage == 3 ? d.shard : 1;
+  return straggling(kernels, d.ranks(), d.tensor * std::max({shards, d.context, d.expert}));
 }
 
 }  // namespace
 
-Durations::Durations(const Plan& plan, const Mesh& mesh, const Topology& topology)
+Durations::Durations(const JobSettings& settings, const Mesh& mesh, const Topology& topology)
     : mesh_(mesh),
       topology_(topology),
       ports_(mesh, topology),
-      cost_(topology.cluster(), plan.training),
-      straggling_(straggling_of(topology.cluster().machine.gpu.kernels, plan)) {}
+      cost_(topology.cluster(), settings.training),
+      straggling_(straggling_of(topology.cluster().machine.gpu.kernels, settings)) {}
 
 SimTime Durations::collective(const Instruction& instruction) {
   const CollectiveKind kind =

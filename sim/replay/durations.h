@@ -25,7 +25,7 @@ struct StepTimes {
 
 class Durations {
  public:
-  Durations(const Plan& plan, const Mesh& mesh, const Topology& topology);
+  Durations(const JobSettings& settings, const Mesh& mesh, const Topology& topology);
 
   StepTimes of_steps(const Script& script, const std::vector<Contact>& contacts);
 

@@ -99,8 +99,10 @@ std::vector<StageTimes> stage_times(const std::vector<Script>& scripts, const Cl
 
 }  // namespace
 
-ReplayResult replay(const std::vector<Program>& stages, const Plan& plan, const Mesh& mesh,
-                    const Topology& topology, const ReplayOptions& options) {
+ReplayResult replay(const std::vector<Program>& stages, const Topology& topology,
+                    const ReplayOptions& options) {
+  const JobSettings& settings = *stages.front().settings;
+  const Mesh mesh = settings.mesh();
   const LaneOrder order =
       topology.cluster().machine.concurrent_streams ? LaneOrder::streams : LaneOrder::inline_order;
   std::vector<Contact> contacts;
@@ -111,7 +113,7 @@ ReplayResult replay(const std::vector<Program>& stages, const Plan& plan, const 
   const bool stages_alone = ranks.classes.size() == stages.size();
   const Cast cast = stages_alone ? cast_of_stages(scripts, contacts)
                                  : cast_of_classes(scripts, contacts, mesh, ranks.of_rank);
-  ClassDurations durations(plan, mesh, topology);
+  ClassDurations durations(settings, mesh, topology);
   std::vector<StepTimes> of_class;
   for (const RankClass& each : ranks.classes)
     of_class.push_back(durations.of_steps(each, scripts[at(each.stage)], contacts));

@@ -13,8 +13,6 @@
 #include <vector>
 
 #include "hwprofiles/topology.h"
-#include "models/plan/mesh.h"
-#include "models/plan/plan.h"
 #include "models/plan/program.h"
 #include "models/plan/timeline.h"
 
@@ -48,7 +46,8 @@ struct ReplayResult {
   Timeline timeline;
 };
 
-ReplayResult replay(const std::vector<Program>& stages, const Plan& plan, const Mesh& mesh,
-                    const Topology& topology, const ReplayOptions& options = {});
+// `stages`: of one job, all of them.
+ReplayResult replay(const std::vector<Program>& stages, const Topology& topology,
+                    const ReplayOptions& options = {});
 
 }  // namespace meshwright

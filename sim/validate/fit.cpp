@@ -9,8 +9,11 @@
 #include <thread>
 
 #include "hwprofiles/cores.h"
+#include "models/compile/compile.h"
 #include "sim/collectives/select.h"
+#include "sim/cost/target.h"
 #include "sim/planner/clusters.h"
+#include "sim/replay/replay.h"
 #include "sim/validate/case.h"
 
 namespace meshwright {
@@ -184,9 +187,9 @@ struct Row {
   double measured = 0, weight = 1;
   Cluster cluster;
   std::string question;  // equal for rows that differ in their plans alone; none: a collective
-  std::shared_ptr<const Prepared> prepared;  // none: a collective
+  std::shared_ptr<const Compiled> compiled;  // none: a collective
   // Long steps are drawn out from two short ones: time = first + periods * (second - first).
-  std::shared_ptr<const Prepared> longer;
+  std::shared_ptr<const Compiled> longer;
   double periods = 0;
   CollectiveKind kind = CollectiveKind::all_reduce;
   double bytes = 0;
@@ -194,10 +197,14 @@ struct Row {
 };
 
 double predicted(const Row& row, const Cluster& cluster) {
-  if (row.prepared) {
-    const double time = predict(*row.prepared, cluster).step_time_s;
+  if (row.compiled) {
+    const Topology topology(cluster);
+    const auto step_time = [&](const Compiled& compiled) {
+      return to_seconds(replay(compiled.stages, topology).step_time).value;
+    };
+    const double time = step_time(*row.compiled);
     if (!row.longer) return time;
-    return time + row.periods * (predict(*row.longer, cluster).step_time_s - time);
+    return time + row.periods * (step_time(*row.longer) - time);
   }
   std::vector<int> ranks;
   for (int rank = 0; rank < cluster.ranks(); ++rank) ranks.push_back(rank);
@@ -224,7 +231,7 @@ class Problem {
     for (Row& row : rows_)
       for (std::size_t c = 0; c < table().size(); ++c)
         if (concerns(table()[c], row.cluster.machine) &&
-            (row.prepared ? table()[c].of_plan(row.prepared->plan) : is_of_links(table()[c])))
+            (row.compiled ? table()[c].of_plan(row.compiled->plan) : is_of_links(table()[c])))
           row.constants.push_back(static_cast<int>(c));
   }
 
@@ -282,19 +289,20 @@ class Problem {
     added.measured = row.step_time_s;
     added.cluster = step.cluster;
     added.question = step.question;
-    const auto prepared = [&](std::int64_t micro_batches) {
+    const auto compiled = [&](std::int64_t micro_batches) {
       Plan plan = step.plan;
       plan.training.global_batch =
           plan.training.global_batch / step.plan.micro_batches() * micro_batches;
-      return std::make_shared<const Prepared>(prepare(step.job.model, plan, step.cluster));
+      return std::make_shared<const Compiled>(
+          compile(step.job.model, plan, target_of(step.cluster, plan.training)));
     };
     const std::int64_t batches = step.plan.micro_batches(), period = step.plan.parallelism.pipeline;
     if (batches > 6 * period) {
-      added.prepared = prepared(2 * period);
-      added.longer = prepared(3 * period);
+      added.compiled = compiled(2 * period);
+      added.longer = compiled(3 * period);
       added.periods = static_cast<double>(batches - 2 * period) / static_cast<double>(period);
     } else {
-      added.prepared = prepared(batches);
+      added.compiled = compiled(batches);
     }
     rows_.push_back(std::move(added));
   }

@@ -6,7 +6,10 @@
 #include <memory>
 
 #include "models/core/error.h"
+#include "sim/compile/framework_memory.h"
+#include "sim/cost/target.h"
 #include "sim/planner/clusters.h"
+#include "sim/predict/predict.h"
 #include "sim/validate/case.h"
 #include "sim/validate/largest_batch.h"
 
@@ -113,10 +116,12 @@ class Scorer {
 
   // Rows of one model and plan, which differ in the cluster alone, come one after the other in most
   // files; with one stage the Programs do not depend on the cluster.
-  const Prepared& prepared(const Job& job, const Plan& plan, const std::string& key,
+  const Compiled& compiled(const Job& job, const Plan& plan, const std::string& key,
                            const Cluster& cluster) {
     const bool same = last_ && key == last_key_ && plan.parallelism.pipeline == 1;
-    if (!same) last_ = std::make_unique<Prepared>(prepare(job.model, plan, cluster));
+    if (!same)
+      last_ =
+          std::make_unique<Compiled>(compile(job.model, plan, target_of(cluster, plan.training)));
     last_key_ = key;
     return *last_;
   }
@@ -124,7 +129,8 @@ class Scorer {
   ScoredStep predict_step(const Evidence& evidence, const StepRow& row) {
     const StepCase step = case_of(row, machine(machine_of(row)));
     const Prediction prediction =
-        predict(prepared(step.job, step.plan, step.key, step.cluster), step.cluster);
+        predict(compiled(step.job, step.plan, step.key, step.cluster), step.cluster,
+                {.framework = framework_use(step.job.model, step.plan.training, step.cluster)});
     ScoredStep scored;
     scored.id = row.id;
     scored.source = evidence.source;
@@ -166,7 +172,7 @@ class Scorer {
   std::size_t done_ = 0, all_ = 0;
   ValidationScores score_;
   std::map<std::string, Machine> machines_;
-  std::unique_ptr<Prepared> last_;
+  std::unique_ptr<Compiled> last_;
   std::string last_key_;
 };
 

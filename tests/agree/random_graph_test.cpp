@@ -191,10 +191,14 @@ std::string compare_surroundings(const Graph& before, const Graph& after) {
   return "";
 }
 
+bool is_backward(const Pass& pass) {
+  const auto* function = std::get_if<PlanPass>(&pass.function);
+  return function != nullptr && *function == &backward;
+}
+
 bool before_backward(const Pass& pass) {
   const auto passes = training_passes();
-  const auto backward_pass = std::find_if(passes.begin(), passes.end(),
-                                          [](const Pass& each) { return each.run == &backward; });
+  const auto backward_pass = std::find_if(passes.begin(), passes.end(), is_backward);
   return &pass < &*backward_pass;
 }
 
@@ -204,7 +208,7 @@ std::vector<const Pass*> tested_passes() {
   std::vector<const Pass*> tested;
   for (const Pass& pass : training_passes()) {
     const bool of_compiler = pass.optional || pass.levels != at_every_level;
-    if (pass.run != &backward && (of_compiler || !before_backward(pass))) tested.push_back(&pass);
+    if (!is_backward(pass) && (of_compiler || !before_backward(pass))) tested.push_back(&pass);
   }
   return tested;
 }

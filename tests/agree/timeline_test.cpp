@@ -29,13 +29,12 @@ Played executed(const Model& model, const Plan& plan, const std::vector<Program>
   return of(run.runtime.timeline());
 }
 
-Played simulated(const Plan& plan, const std::vector<Program>& stages) {
+Played simulated(const std::vector<Program>& stages) {
   Cluster cluster;
   cluster.machine = load_machine("p4d.24xlarge");
-  const Mesh mesh(plan.degrees(), plan.parallelism.placement);
   ReplayOptions options;
   options.timeline = true;
-  return of(replay(stages, plan, mesh, Topology(cluster), options).timeline);
+  return of(replay(stages, Topology(cluster), options).timeline);
 }
 
 }  // namespace
@@ -52,7 +51,7 @@ TEST_CASE("the engine allocates what the simulator plans, in 16 bits too", "[agr
     const SmallRun run(model, plan, *world, stages);
     Cluster cluster;
     cluster.machine.gpu.kind = DeviceKind::cpu;
-    const StageMemory planned = stage_memory(stages, plan, cluster)[0];
+    const StageMemory planned = stage_memory(stages, cluster)[0];
     CHECK(planned.library_bytes == 0);
     CHECK(run.runtime.arena_bytes() + run.runtime.scratch_bytes() == planned.peak_bytes);
     CHECK((run.runtime.scratch_bytes() > 0) == (precision != Precision::fp32));
@@ -81,7 +80,7 @@ TEST_CASE("the simulator plays exactly the instructions that the engine runs", "
       }
       const std::vector<Program> stages = lower_small(model, plan);
       INFO(family << " " << describe(plan));
-      const Played engine = executed(model, plan, stages), simulator = simulated(plan, stages);
+      const Played engine = executed(model, plan, stages), simulator = simulated(stages);
       CHECK(engine == simulator);
       // 4 micro-batches forward and backward, the step's begin and end
       CHECK(engine.size() > 4 * 2 + 2);
@@ -99,7 +98,7 @@ TEST_CASE("both play the copies of what is offloaded", "[agree]") {
     const std::vector<Program> stages = lower_small(model, plan);
     INFO(offload);
     const Played engine = executed(model, plan, stages);
-    CHECK(engine == simulated(plan, stages));
+    CHECK(engine == simulated(stages));
     int copies = 0;
     for (const auto& [task, instruction] : engine) {
       const Body& body = stages[0].bodies[static_cast<std::size_t>(

@@ -160,7 +160,7 @@ void compare_traces() {
     cluster.machine = load_machine_file(MESHWRIGHT_SOURCE_DIR "/tests/tools/local.json");
     cluster.processes_per_host = world.size();
     const ReplayResult replayed =
-        replay(run.stages, plan, run.mesh, Topology(cluster), {.fold = false, .timeline = true});
+        replay(run.stages, Topology(cluster), {.fold = false, .timeline = true});
     std::vector<TimelineEntry> own;
     for (const TimelineEntry& entry : replayed.timeline.entries)
       if (entry.rank == world.rank()) own.push_back(entry);

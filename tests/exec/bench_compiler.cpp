@@ -41,9 +41,8 @@ struct Level {
   Level(const Model& model, const Plan& chosen, World& world, int threads)
       : plan(chosen),
         stages(lower_small(model, plan)),
-        mesh(plan.degrees(), plan.parallelism.placement),
         backend(make_cpu_backend(threads)),
-        runtime(stages, plan, mesh, world, *backend, {threads, model.layers, false}) {}
+        runtime(stages, world, *backend, {threads, model.layers, false}) {}
 
   void step(int number, Loader& loader) {
     const double wall = wall_seconds();
@@ -60,7 +59,6 @@ struct Level {
 
   Plan plan;
   std::vector<Program> stages;
-  Mesh mesh;
   std::unique_ptr<Backend> backend;
   Runtime runtime;
   std::vector<double> cpu_s, wall_s;

@@ -82,9 +82,8 @@ int main(int argc, char* argv[]) {
   const Model model = load_model("gpt2", "/");
   const Plan plan = plan_of(model, micro_batch, sequence, world->size());
   const std::vector<Program> stages = lower_small(model, plan);
-  const Mesh mesh(plan.degrees(), plan.parallelism.placement);
   const auto backend = make_cpu_backend(threads);
-  Runtime runtime(stages, plan, mesh, *world, *backend, {threads, model.layers, false});
+  Runtime runtime(stages, *world, *backend, {threads, model.layers, false});
   LoaderOptions data;
   data.sequence_length = sequence;
   data.vocabulary = model.vocabulary;

@@ -49,7 +49,7 @@ struct Elements {
   std::int64_t size() const { return std::ssize(weights); }
 };
 
-void step_on_cpu(const Training& training, const OptimizerScalars& scalars,
+void step_on_cpu(const StepSettings& training, const OptimizerScalars& scalars,
                  const std::vector<OptimizerSegment>& segments, Elements& b) {
   ThreadPool pool(1);
   OptimizerState state{b.weights.data(), b.gradients.data(), b.first.data(), b.second.data()};
@@ -83,7 +83,7 @@ class OnDevice {
     if (b.working_type != Dtype::f32) state_.working = working_.data();
   }
 
-  void step(const Training& training, const UpdateScalars* scalars, cudaStream_t stream) const {
+  void step(const StepSettings& training, const UpdateScalars* scalars, cudaStream_t stream) const {
     const cuda::DeviceSegments segments = cuda::segments_at(segments_.data(), made_);
     if (training.optimizer == OptimizerKind::lamb)
       cuda::lamb_norms(training, scalars, segments, state_, partial_.data(), stream);
@@ -121,7 +121,7 @@ struct Scalars {
     scalars.learning_rate = rate;
     set(scalars);
   }
-  void prepare(const Training& training, cudaStream_t stream = nullptr) const {
+  void prepare(const StepSettings& training, cudaStream_t stream = nullptr) const {
     cuda::prepare_update(training, loss.data(), squared_norm.data(), of_update.data(), stream);
   }
   void move_scale(const LossScale& rule, cudaStream_t stream = nullptr) const {
@@ -145,8 +145,8 @@ constexpr std::size_t odd_count = 10115;
 
 // Every product and sum of the moments is exact, so that it makes no difference which of them are
 // rounded together.
-Training exact_training(OptimizerKind kind) {
-  Training training;
+StepSettings exact_training(OptimizerKind kind) {
+  StepSettings training;
   training.optimizer = kind;
   training.beta1 = 0.5;
   training.beta2 = 0.75;
@@ -163,7 +163,7 @@ TEST_CASE("where products are exact a step on the device has the CPU's bits", "[
   const Dtype working_type = GENERATE(Dtype::f32, Dtype::f16, Dtype::bf16);
   const std::size_t offset = GENERATE(0, 1, 4);
   for (const OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::adam, OptimizerKind::sgd}) {
-    const Training training = exact_training(kind);
+    const StepSettings training = exact_training(kind);
     const auto segments = odd_segments();
     Elements expected(odd_count, gradient_type, working_type);
     OnDevice device(expected, segments, offset);
@@ -194,7 +194,7 @@ TEST_CASE("a step on the device is within two units in the last place of the CPU
           "[exec][cuda]") {
   const OptimizerKind kind = GENERATE(from_range(std::begin(all_kinds), std::end(all_kinds)));
   const Dtype type = GENERATE(Dtype::f32, Dtype::f16, Dtype::bf16);
-  Training training;
+  StepSettings training;
   training.optimizer = kind;
   training.weight_decay = 0.1;
   training.gradient_clip = 3;
@@ -261,7 +261,7 @@ TEST_CASE("a step on the device is within two units in the last place of the CPU
 
 TEST_CASE("lamb's norms on the device are sums over all counted segments of a parameter",
           "[exec][cuda]") {
-  Training training = exact_training(OptimizerKind::lamb);
+  StepSettings training = exact_training(OptimizerKind::lamb);
   training.weight_decay = 0.5;
   // Parameter 0 lies in three pieces, one of which another rank counts; parameter 1 in one.
   const std::vector<std::pair<OptimizerSegment, int>> pieces = {
@@ -304,7 +304,7 @@ TEST_CASE("lamb's norms on the device are sums over all counted segments of a pa
 TEST_CASE("the device's loss scale moves as the rule says, and overflows are no steps",
           "[exec][cuda]") {
   const LossScale rule{GENERATE(true, false), 64, 2, 8, 3, 2};
-  Training training;
+  StepSettings training;
   training.precision = Precision::fp16;
   training.loss_scale = rule;
   Scalars scalars;
@@ -350,7 +350,7 @@ TEST_CASE("a skipped step, and one whose loss or norm is not finite, change noth
                              Step{std::nan(""), infinite, true, false},
                              Step{1, infinite, false, false}, Step{std::nan(""), 1, false, false});
   for (const OptimizerKind kind : all_kinds) {
-    Training training = exact_training(kind);
+    StepSettings training = exact_training(kind);
     DeviceArray<double> norms({3, 4});
     const std::vector<OptimizerSegment> segments = {{0, 5000, true, norms.data()}};
     const Elements bucket(5001, Dtype::bf16, Dtype::bf16);
@@ -387,7 +387,7 @@ TEST_CASE("a skipped step, and one whose loss or norm is not finite, change noth
 
 TEST_CASE("a captured step goes on by itself: scale, skips and corrections are the device's",
           "[exec][cuda]") {
-  Training training = exact_training(OptimizerKind::adamw);
+  StepSettings training = exact_training(OptimizerKind::adamw);
   const LossScale rule{true, 4, 2, 1, 2, 1};
   const auto segments = odd_segments();
   Elements expected(odd_count, Dtype::f32, Dtype::bf16);

@@ -69,7 +69,7 @@ FarBackend::FarBackend(std::uint64_t seed)
     : near_(make_cpu_backend(1)), random_(seed), streams_(stream_count) {}
 FarBackend::~FarBackend() = default;
 
-std::unique_ptr<Updater> FarBackend::make_updater(const Training& training) {
+std::unique_ptr<Updater> FarBackend::make_updater(const StepSettings& training) {
   return std::make_unique<FarUpdater>(near_->make_updater(training), *this);
 }
 

@@ -26,7 +26,7 @@ class FarBackend : public Backend, private Streams {
   std::int64_t workspace_bytes(const OpCall& call) const override {
     return near_->workspace_bytes(call);
   }
-  std::unique_ptr<Updater> make_updater(const Training& training) override;
+  std::unique_ptr<Updater> make_updater(const StepSettings& training) override;
 
   void begin_step(std::int64_t) override {}
   void run(const OpCall& call, const OpOperands& operands, const OpContext& context) override;

@@ -22,7 +22,7 @@ struct Element {
 };
 
 // The published update rules, one element at a time in double precision.
-void reference_step(const Training& t, const OptimizerScalars& s, bool decay, double gradient,
+void reference_step(const StepSettings& t, const OptimizerScalars& s, bool decay, double gradient,
                     Element& e) {
   double g = gradient * s.gradient_factor;
   if (decay && t.optimizer != OptimizerKind::adamw) g += t.weight_decay * e.weight;
@@ -46,7 +46,7 @@ TEST_CASE("optimizers follow their published rules, in one kernel and in a frame
           "[exec][optimizer]") {
   constexpr std::int64_t n = 70001;  // more than two pieces, not a multiple of a vector
   const OptimizerSegment segments[] = {{0, 40000, true}, {40000, 30000, false}};  // one is left out
-  Training training;
+  StepSettings training;
   training.weight_decay = 0.1;
   const bool by_framework = GENERATE(false, true);
   if (by_framework) training.compiler = CompilerLevel::none;
@@ -81,7 +81,7 @@ TEST_CASE("optimizers follow their published rules, in one kernel and in a frame
 
 // Algorithm 2 of You et al. 2019, one parameter at a time in double precision.
 TEST_CASE("lamb scales Adam's update by the norms of the whole parameter", "[exec][optimizer]") {
-  Training training;
+  StepSettings training;
   training.optimizer = OptimizerKind::lamb;
   training.weight_decay = 0.1;
   constexpr std::size_t n = 70001, zeros = 1000;  // the second parameter begins at zero
@@ -128,7 +128,7 @@ TEST_CASE("lamb scales Adam's update by the norms of the whole parameter", "[exe
 
 TEST_CASE("a second holder of the same elements adds nothing to lamb's norms",
           "[exec][optimizer]") {
-  Training training;
+  StepSettings training;
   training.optimizer = OptimizerKind::lamb;
   float weight = 3, gradient = 1, first = 0, second = 0;
   double norms[2] = {5, 7};
@@ -141,7 +141,7 @@ TEST_CASE("a second holder of the same elements adds nothing to lamb's norms",
 }
 
 TEST_CASE("lamb leaves a parameter that is not to move where it is", "[exec][optimizer]") {
-  Training training;
+  StepSettings training;
   training.optimizer = OptimizerKind::lamb;
   float weight = 3, gradient = 0, first = 0, second = 0;
   double norms[2] = {};
@@ -159,7 +159,7 @@ TEST_CASE("lamb leaves a parameter that is not to move where it is", "[exec][opt
 TEST_CASE("16-bit gradients are read, and a 16-bit copy of the weights made", "[exec][optimizer]") {
   const Dtype dtype = GENERATE(Dtype::f16, Dtype::bf16);
   constexpr std::int64_t n = 9001;
-  Training training;
+  StepSettings training;
   std::vector<float> gradients(n), weights(n), first(n), second(n);
   for (std::size_t i = 0; i < n; ++i) {
     gradients[i] = float(std::cos(double(i)));
@@ -186,7 +186,7 @@ TEST_CASE("16-bit gradients are read, and a 16-bit copy of the weights made", "[
 TEST_CASE("a moving loss scale falls after overflows and grows after good steps",
           "[exec][optimizer]") {
   const LossScale rule{true, 64, 2, 8, 3, 2};  // factor 2, minimum 8, window 3, hysteresis 2
-  Training training;
+  StepSettings training;
   training.precision = Precision::fp16;
   training.loss_scale = rule;
   LossScaleState state = first_state(training);
@@ -205,7 +205,7 @@ TEST_CASE("a moving loss scale falls after overflows and grows after good steps"
 }
 
 TEST_CASE("a static loss scale stays, and other precisions have none", "[exec][optimizer]") {
-  Training training;
+  StepSettings training;
   training.precision = Precision::fp16;
   CHECK(first_state(training).scale == 4294967296.0);  // 2^32
   training.loss_scale = LossScale{};
@@ -225,7 +225,7 @@ TEST_CASE("a static loss scale stays, and other precisions have none", "[exec][o
 }
 
 TEST_CASE("learning rates warm up and fall as their schedules say", "[exec][optimizer]") {
-  Training training;
+  StepSettings training;
   training.learning_rate = 8;
   training.steps = 9;
   CHECK(learning_rate_at(training, 1) == 8);

@@ -31,8 +31,7 @@ SmallRun::SmallRun(const Model& model_, const Plan& plan_, std::unique_ptr<World
       mesh(plan.degrees(), plan.parallelism.placement),
       backend(std::move(backend_)),
       loader(made_up_tokens(model, plan)),
-      runtime(stages, plan, mesh, own_world ? *own_world : *world, *backend,
-              {1, model.layers, trace}) {}
+      runtime(stages, own_world ? *own_world : *world, *backend, {1, model.layers, trace}) {}
 
 SmallRun::SmallRun(const Model& model_, const Plan& plan_, World& world, std::vector<Program> made,
                    bool trace)

@@ -27,7 +27,7 @@ class TableBackend : public Backend {
   void* allocate(std::int64_t bytes) override { return cpu_->allocate(bytes); }
   void deallocate(void* memory) override { cpu_->deallocate(memory); }
   void copy(void* to, const void* from, std::int64_t bytes) override;
-  std::unique_ptr<Updater> make_updater(const Training& training) override {
+  std::unique_ptr<Updater> make_updater(const StepSettings& training) override {
     return cpu_->make_updater(training);
   }
   void* allocate_host(std::int64_t bytes) override { return cpu_->allocate_host(bytes); }

@@ -6,6 +6,8 @@
 
 #include "hwprofiles/load.h"
 #include "models/core/error.h"
+#include "sim/compile/framework_memory.h"
+#include "sim/cost/target.h"
 #include "sim/planner/clusters.h"
 #include "sim/predict/goodput.h"
 
@@ -257,10 +259,11 @@ bool leaves_no_choice(const Job& job) {
 
 Rehearsal rehearse(Job job) {
   const Machine& machine = machine_of(job.cluster.machines.front());
-  Rehearsal made{std::move(job), {}, {}};
+  Rehearsal made{std::move(job), {}, {}, {}};
   made.cluster = make_cluster(made.job.cluster, machine, made.job.cluster.counts.front());
   const Plan plan = settle(made.job, made.cluster.ranks(), facts_of(machine));
-  made.prepared = prepare(made.job.model, plan, made.cluster);
+  made.compiled = compile(made.job.model, plan, target_of(made.cluster, plan.training));
+  made.framework = framework_use(made.job.model, plan.training, made.cluster);
   return made;
 }
 

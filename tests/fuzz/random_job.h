@@ -18,7 +18,8 @@ nlohmann::json random_job(Random& random);
 struct Rehearsal {
   Job job;
   Cluster cluster;
-  Prepared prepared;
+  Compiled compiled;
+  std::optional<FrameworkUse> framework;
 };
 
 // The same with some keys left to the planner.

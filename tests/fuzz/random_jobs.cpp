@@ -70,11 +70,13 @@ void rehearse(const json& value, Counts& counts) {
   Timeline timeline;
   Prediction prediction;
   try {
-    prediction = predict(made.prepared, made.cluster, made.job.objective.spot, &timeline);
+    prediction = predict(
+        made.compiled, made.cluster,
+        {.spot = made.job.objective.spot, .framework = made.framework, .timeline = &timeline});
   } catch (const InputError& error) {
     throw InputError(made.job.file + ": " + error.what());
   }
-  prediction.goodput = goodput_of(made.prepared, made.cluster, every_steps, prediction.step_time_s);
+  prediction.goodput = goodput_of(made.compiled, made.cluster, every_steps, prediction.step_time_s);
   fuzz::check_prediction(prediction);
   for (const TimelineEntry& entry : timeline.entries)
     MESHWRIGHT_CHECK(0 <= entry.begin && entry.begin <= entry.end,

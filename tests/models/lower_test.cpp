@@ -359,8 +359,7 @@ TEST_CASE("where ranks compute on GPUs snapshots lie in host memory", "[models][
     plan.parallelism.shard_whole = owners;
     plan.snapshot = true;
     const MemoryPlan beside = lower_small(model, plan)[0].memory;
-    plan.snapshot_on_host = true;
-    const std::vector<Program> stages = lower_small(model, plan);
+    const std::vector<Program> stages = lower_small(model, plan, {.snapshot_on_host = true});
     verify(stages);
     const MemoryPlan& memory = stages[0].memory;
     const auto snapshot = static_cast<std::size_t>(MemoryClass::snapshot);

@@ -2,9 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "models/lower/lower.h"
-#include "models/partition/partition.h"
-#include "models/passes/pass.h"
+#include "models/compile/compile.h"
 
 namespace meshwright {
 
@@ -102,11 +100,12 @@ std::vector<Plan> small_plans(const Model& model) {
   return plans;
 }
 
-std::vector<Program> lower_small(const Model& model, Plan plan) {
-  Graph graph = build_graph(model, plan.training);
-  const std::vector<double> cost(graph.units.size(), 1.0), memory(graph.units.size(), 1.0);
-  if (plan.stage_of_unit.empty()) plan.stage_of_unit = partition(graph, plan, cost, memory);
-  return lower(run_passes(std::move(graph), plan), plan);
+std::vector<Program> lower_small(const Model& model, const Plan& plan, const DeviceFacts& device) {
+  const auto equal = [](const Graph& graph) {
+    const std::vector<double> ones(graph.units.size(), 1.0);
+    return UnitCosts{ones, ones};
+  };
+  return compile(model, plan, {device, equal}).stages;
 }
 
 std::string describe(const Plan& plan) {

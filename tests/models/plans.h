@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "models/importers/model.h"
+#include "models/plan/device_facts.h"
 #include "models/plan/plan.h"
 #include "models/plan/program.h"
 
@@ -27,8 +28,9 @@ Plan offloading_plan(const Model& model, SmallDegrees degrees, const std::string
 // pipeline 1/2/4 x tensor 1/2/4 x data 1/2 x schedules x ZeRO 0-3 x recompute x sequence parallel,
 // at most 8 ranks.
 std::vector<Plan> small_plans(const Model& model);
-std::vector<Program> lower_small(const Model& model,
-                                 Plan plan);  // partitions by equal cost, all passes, lowers
-std::string describe(const Plan& plan);       // what differs from a plan that says nothing
+// Compiles with equal costs of all units.
+std::vector<Program> lower_small(const Model& model, const Plan& plan,
+                                 const DeviceFacts& device = {});
+std::string describe(const Plan& plan);  // what differs from a plan that says nothing
 
 }  // namespace meshwright

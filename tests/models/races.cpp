@@ -131,8 +131,8 @@ std::string race_in(const Program& program, const Mesh& mesh, int rank) {
   return "";
 }
 
-std::string race_in(const std::vector<Program>& stages, const Plan& plan) {
-  const Mesh mesh(plan.degrees(), plan.parallelism.placement);
+std::string race_in(const std::vector<Program>& stages) {
+  const Mesh mesh = stages.front().settings->mesh();
   const Degrees& degrees = mesh.degrees();
   for (const Program& program : stages)
     for (const Coordinates& rank :

@@ -2,6 +2,7 @@
 // streams and waits enforce, against every access that the memory plan places.
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,6 @@ class RunOrder {
 // time, in words; "": there are none.
 std::string race_in(const Program& program, const Mesh& mesh, int rank);
 // In the Programs of all stages, on the first and the last rank of each.
-std::string race_in(const std::vector<Program>& stages, const Plan& plan);
+std::string race_in(const std::vector<Program>& stages);
 
 }  // namespace meshwright

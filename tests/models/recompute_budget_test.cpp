@@ -63,14 +63,14 @@ struct Measured {
 
 // What a graph on one stage keeps, has at one time of what it repeated, and repeats: from its
 // nodes.
-Measured measure(const Graph& graph, const Plan& plan) {
+Measured measure(const Graph& graph) {
   Measured result;
   std::set<int> kept;
   std::map<int, std::pair<int, int>> life;
   for (int i = 0; i < static_cast<int>(graph.nodes.size()); ++i) {
     const Node& node = graph.nodes[static_cast<std::size_t>(i)];
     if (node.phase == Phase::recompute)
-      result.cost += repeat_cost(graph, node, plan.flops_per_byte);
+      result.cost += repeat_cost(graph, node, DeviceFacts{}.flops_per_byte);
     const auto use = [&](int id) {
       const int base = base_of(graph, id);
       const Tensor& tensor = graph.tensor(base);
@@ -116,17 +116,17 @@ std::vector<std::vector<int>> own_tensors(const Graph& graph, int unit) {
 }
 
 // Every subset of a unit's tensors made again: what that changes.
-std::vector<Measured> all_subsets(const Graph& graph, const Plan& plan, int unit) {
+std::vector<Measured> all_subsets(const Graph& graph, int unit) {
   const std::vector<std::vector<int>> own = own_tensors(graph, unit);
   REQUIRE(own.size() <= 16);
-  const Measured none = measure(graph, plan);
+  const Measured none = measure(graph);
   std::vector<Measured> all;
   for (unsigned subset = 0; subset < (1U << own.size()); ++subset) {
     std::vector<char> chosen(graph.tensors.size(), 0);
     for (std::size_t i = 0; i < own.size(); ++i)
       if (subset >> i & 1U)
         for (int id : own[i]) chosen[static_cast<std::size_t>(id)] = 1;
-    Measured each = measure(repeat_tensors(graph, chosen), plan);
+    Measured each = measure(repeat_tensors(graph, chosen));
     each.kept -= none.kept;
     all.push_back(each);
   }
@@ -175,7 +175,7 @@ double exhaustive(const std::vector<std::vector<Measured>>& units, std::int64_t 
   return least;
 }
 
-std::vector<std::vector<Measured>> subsets_of_units(const Graph& graph, const Plan& plan) {
+std::vector<std::vector<Measured>> subsets_of_units(const Graph& graph) {
   std::vector<std::vector<Measured>> units;
   int block = -1;
   for (int unit = 0; unit < static_cast<int>(graph.units.size()); ++unit) {
@@ -185,7 +185,7 @@ std::vector<std::vector<Measured>> subsets_of_units(const Graph& graph, const Pl
       continue;
     }
     if (is_block) block = unit;
-    units.push_back(all_subsets(graph, plan, unit));
+    units.push_back(all_subsets(graph, unit));
   }
   return units;
 }
@@ -219,11 +219,11 @@ TEST_CASE("under a budget the cheapest tensors are made again: exhaustive search
       const Model model = medium_model(family, layers);
       Plan plan = plan_of(model, 2, 64);
       const Graph graph = graph_of(model, plan);
-      const auto units = subsets_of_units(graph, plan);
-      const Measured none = measure(graph, plan);
+      const auto units = subsets_of_units(graph);
+      const Measured none = measure(graph);
       Plan full = plan;
       full.training.recompute = Recompute::full;
-      const Measured all = measure(graph_of(model, full), full);
+      const Measured all = measure(graph_of(model, full));
       int fitting = 0;
       for (double share : shares) {
         INFO(family << " of " << layers << " blocks at " << share);
@@ -237,7 +237,7 @@ TEST_CASE("under a budget the cheapest tensors are made again: exhaustive search
         ++fitting;
         const BudgetedTensors chosen = choose_within_budget(graph, plan);
         REQUIRE(chosen.stages.size() == 1);
-        const Measured got = measure(repeat_tensors(graph, chosen.chosen), plan);
+        const Measured got = measure(repeat_tensors(graph, chosen.chosen));
         CHECK(chosen.stages[0].unlimited == none.kept);
         CHECK(chosen.stages[0].kept == got.kept);
         CHECK(chosen.stages[0].working == got.working);
@@ -276,19 +276,19 @@ TEST_CASE("GPT-2 of 12 blocks keeps its activations within 40, 60 and 80 %",
     Plan plan = plan_of(model, 4, 256);
     plan.training.attention = attention;
     const Graph graph = graph_of(model, plan);
-    const auto units = subsets_of_units(graph, plan);
+    const auto units = subsets_of_units(graph);
     const MemoryPlan none = lower(graph, plan)[0].memory;
-    const auto unlimited = measure(graph, plan);
+    const auto unlimited = measure(graph);
     Plan full = plan;
     full.training.recompute = Recompute::full;
-    const double all = measure(graph_of(model, full), full).cost;
+    const double all = measure(graph_of(model, full)).cost;
     double before = all;
     for (double share : shares) {
       INFO("at " << share);
       plan.training.recompute_budget = share;
       const auto budget = static_cast<std::int64_t>(share * static_cast<double>(unlimited.kept));
       const Graph repeated = run_passes(build_graph(model, plan.training), plan);
-      const Measured got = measure(repeated, plan);
+      const Measured got = measure(repeated);
       CHECK(got.cost <= 1.02 * exhaustive(units, budget - unlimited.kept));
       CHECK(got.cost < before);
       before = got.cost;

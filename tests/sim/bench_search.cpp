@@ -14,6 +14,7 @@
 #include "sim/planner/bounds.h"
 #include "sim/planner/search.h"
 #include "sim/planner/sweep.h"
+#include "tests/sim/compiled.h"
 
 using namespace meshwright;
 using nlohmann::json;
@@ -56,14 +57,13 @@ void replay_rate() {
     const Job job = job_of(value);
     const Cluster cluster = make_cluster(job.cluster, "p4de.24xlarge", 128);
     const Plan plan = settle(job, cluster.ranks(), machine_facts("p4de.24xlarge"));
-    const Prepared prepared = prepare(job.model, plan, cluster);
-    const Mesh mesh(prepared.plan.degrees(), prepared.plan.parallelism.placement);
+    const Compiled compiled = compiled_for(job.model, plan, cluster);
     const Topology topology(cluster);
     double best = 1e9;
     std::int64_t instructions = 0;
     for (int round = 0; round < 3; ++round) {
       const double begin = now_s();
-      const ReplayResult result = replay(prepared.stages, prepared.plan, mesh, topology);
+      const ReplayResult result = replay(compiled.stages, topology);
       best = std::min(best, now_s() - begin);
       instructions = result.instructions;
     }
@@ -91,9 +91,9 @@ void step() {
   const double begin = now_s();
   const Cluster cluster = make_cluster(job.cluster, "p5.48xlarge", 2048);
   const Plan plan = settle(job, cluster.ranks(), machine_facts("p5.48xlarge"));
-  const Prepared prepared = prepare(job.model, plan, cluster);
+  const Compiled compiled = compiled_for(job.model, plan, cluster);
   const double built = now_s();
-  const Prediction prediction = predict(prepared, cluster);
+  const Prediction prediction = predict(compiled, cluster);
   std::printf(
       "llama-3-405b on 16,384 H100s: step %.2f s, built in %.3f s, simulated in %.3f s, together "
       "%.3f s, %.0f MiB\n",

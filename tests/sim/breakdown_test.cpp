@@ -20,10 +20,10 @@ TEST_CASE("the parts of a step sum to its time on every stage", "[breakdown]") {
     const Cluster cluster = machine.cluster();
     for (const PlanCase& each : plans_for(cluster.ranks())) {
       INFO(machine.name << " x" << machine.hosts << " " << each.name);
-      const Prepared prepared = prepare(small_model(), each.plan, cluster);
-      const Prediction prediction = predict(prepared, cluster);
+      const Compiled compiled = compiled_for(small_model(), each.plan, cluster);
+      const Prediction prediction = predict(compiled, cluster);
       const std::vector<StageBreakdown> stages = breakdown(prediction);
-      CHECK(stages.size() == prepared.stages.size());
+      CHECK(stages.size() == compiled.stages.size());
       double launch = 0;
       for (const StageBreakdown& stage : stages) {
         const double exposed = std::accumulate(stage.exposed_s.begin(), stage.exposed_s.end(), 0.0);
@@ -41,7 +41,7 @@ TEST_CASE("the parts of a step sum to its time on every stage", "[breakdown]") {
       CHECK(launch > 0);  // kernels of a model this small are shorter than their launches
       Cluster free_launches = cluster;
       free_launches.host_launch_us = 0;
-      const Prediction faster = predict(prepared, free_launches);
+      const Prediction faster = predict(compiled, free_launches);
       for (const StageBreakdown& stage : breakdown(faster)) CHECK(stage.launch_s == 0);
     }
   }
@@ -53,11 +53,11 @@ TEST_CASE("what is live in a step fits into the arena, and in the end only what 
     const Cluster cluster = machine.cluster();
     for (const PlanCase& each : plans_for(cluster.ranks())) {
       INFO(machine.name << " x" << machine.hosts << " " << each.name);
-      const Prepared prepared = prepare(small_model(), each.plan, cluster);
+      const Compiled compiled = compiled_for(small_model(), each.plan, cluster);
       Timeline timeline;
-      predict(prepared, cluster, false, &timeline);
-      const Mesh mesh(prepared.plan.degrees(), prepared.plan.parallelism.placement);
-      for (const Program& program : prepared.stages) {
+      predict(compiled, cluster, {.timeline = &timeline});
+      const Mesh mesh(compiled.plan.degrees(), compiled.plan.parallelism.placement);
+      for (const Program& program : compiled.stages) {
         std::vector<TimelineEntry> own;
         for (const TimelineEntry& entry : timeline.entries)
           if (mesh.coordinates(entry.rank).pipeline == program.stage) own.push_back(entry);
@@ -130,16 +130,16 @@ TEST_CASE("a trace has a lane and a counter for each kind of link that is used",
   plan.training.micro_batch = 2;
   plan.training.global_batch = 16;
   plan.training.sequence_length = 128;
-  const Prepared prepared = prepare(small_model(), plan, cluster);
+  const Compiled compiled = compiled_for(small_model(), plan, cluster);
   const Mesh mesh(plan.degrees(), plan.parallelism.placement);
   Timeline timeline;
-  predict(prepared, cluster, false, &timeline);
-  const std::vector<LinkUse> uses = link_uses(timeline, prepared.stages, mesh, Topology(cluster));
+  predict(compiled, cluster, {.timeline = &timeline});
+  const std::vector<LinkUse> uses = link_uses(timeline, compiled.stages, mesh, Topology(cluster));
   std::vector<int> stage_of_rank;
   for (int rank = 0; rank < mesh.ranks(); ++rank)
     stage_of_rank.push_back(mesh.coordinates(rank).pipeline);
   const auto trace =
-      nlohmann::json::parse(to_chrome_trace(timeline, prepared.stages, stage_of_rank, uses));
+      nlohmann::json::parse(to_chrome_trace(timeline, compiled.stages, stage_of_rank, uses));
   std::map<std::pair<int, int>, std::string> threads;
   for (const auto& event : trace["traceEvents"])
     if (event["name"] == "thread_name")
@@ -169,6 +169,6 @@ TEST_CASE("a trace has a lane and a counter for each kind of link that is used",
   for (const LinkUse& use : uses)
     if (use.rank == 0 && use.link == "network") sent += use.bytes;
   std::int64_t gradients = 0;  // ring over 2: 2 (2 - 1) / 2 of all that is reduced
-  for (const Bucket& bucket : prepared.stages[0].buckets) gradients += bucket.elements * 4;
+  for (const Bucket& bucket : compiled.stages[0].buckets) gradients += bucket.elements * 4;
   CHECK(sent == Approx(static_cast<double>(gradients)).epsilon(0.01));
 }

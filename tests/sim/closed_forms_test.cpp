@@ -88,8 +88,8 @@ TEST_CASE("copies to the host share what the GPUs of a switch have", "[cost][off
   plan.training.recompute = Recompute::full;
   plan.parallelism.schedule = ScheduleKind::gpipe;
   plan.parallelism.offload = "activations";
-  const Prepared prepared = prepare(small_model(), plan, cluster);
-  const Program& program = prepared.stages[0];
+  const Compiled compiled = compiled_for(small_model(), plan, cluster);
+  const Program& program = compiled.stages[0];
   const CostModel cost(cluster, plan.training);
   double there = 0, back = 0;
   for (const Task& task : program.tasks)
@@ -126,9 +126,9 @@ TEST_CASE("a CPU's copies to the host are read and written in one memory", "[cos
   plan.training.recompute = Recompute::full;
   plan.parallelism.schedule = ScheduleKind::gpipe;
   plan.parallelism.offload = "activations";
-  const Prepared prepared = prepare(small_model(), plan, cluster);
-  const auto memory = stage_memory(prepared.stages, prepared.plan, cluster);
-  const std::int64_t on_host = prepared.stages[0].memory.host_bytes;
+  const Compiled compiled = compiled_for(small_model(), plan, cluster);
+  const auto memory = stage_memory(compiled.stages, cluster);
+  const std::int64_t on_host = compiled.stages[0].memory.host_bytes;
   CHECK(on_host > 0);
   CHECK(memory[0].peak_bytes ==
         memory[0].arena_bytes + memory[0].scratch_bytes + memory[0].library_bytes + on_host);
@@ -195,15 +195,13 @@ TEST_CASE("a network fault slows the network that the job gives", "[faults]") {
   Plan plan = data_parallel(1);
   plan.parallelism.pipeline = 2;
   plan.training.global_batch = 2;
-  const Prepared prepared = prepare(small_model(), plan, cluster);
-  const Mesh mesh(plan.degrees(), plan.parallelism.placement);
+  const Compiled compiled = compiled_for(small_model(), plan, cluster);
   const auto step = [&](std::optional<double> gbps, std::optional<double> factor) {
     cluster.network_override.reset();
     if (gbps) cluster.network_override = NetworkOverride{1, gbps, {}};
     cluster.faults.degraded_links.clear();
     if (factor) cluster.faults.degraded_links = {{FaultyLink::network, {}, *factor}};
-    return to_seconds(replay(prepared.stages, prepared.plan, mesh, Topology(cluster), {}).step_time)
-        .value;
+    return to_seconds(replay(compiled.stages, Topology(cluster)).step_time).value;
   };
   // Activations and their gradients, 2 x 128 tokens of 256 numbers in fp32, there and back; and the
   // gradients of the table that both stages have, 1,000 words padded to 1,024, summed in a ring of
@@ -219,18 +217,18 @@ TEST_CASE("a network fault slows the network that the job gives", "[faults]") {
 
 TEST_CASE("a checkpoint's copy stops training for what the memory needs", "[goodput]") {
   Cluster cluster{load_machine("p4d.24xlarge"), 2, 8, {}, {}};
-  const Prepared prepared = prepare(small_model(), data_parallel(16), cluster);
+  const Compiled compiled = compiled_for(small_model(), data_parallel(16), cluster);
   cluster.faults.mean_time_between_failures_s = 1e4;
   cluster.faults.restart_s = 100;
   cluster.faults.checkpoint_bytes_per_s = 1e6;
   // Slow enough memory for the stall to count: 12 bytes a parameter over 16 ranks, read and
   // written.
   cluster.machine.gpu.memory_bandwidth_bytes_per_s = 1e6;
-  const double bytes = 12.0 * static_cast<double>(parameter_count(prepared.graph));
+  const double bytes = 12.0 * static_cast<double>(parameter_count(compiled.graph));
   const FailureModel failures{1e4 / 2, 100, 2 * bytes / 16 / 1e6, bytes / 2 / 1e6};
   const double step_s = 3;
   for (const int every : {1, 5, 50}) {
-    const Goodput found = goodput_of(prepared, cluster, every, step_s).value();
+    const Goodput found = goodput_of(compiled, cluster, every, step_s).value();
     CHECK(found.every_steps == every);
     CHECK(found.share == Approx(goodput(failures, every * step_s)));
     CHECK(found.checkpoint_write_s == Approx(failures.write_s));

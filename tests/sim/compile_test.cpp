@@ -9,6 +9,7 @@
 #include "sim/validate/largest_batch.h"
 #include "tests/catch.h"
 #include "tests/message_of.h"
+#include "tests/sim/compiled.h"
 
 using namespace meshwright;
 using nlohmann::json;
@@ -33,14 +34,14 @@ Case case_of(const json& parallelism, const std::string& machine) {
   Case made{read_job(value, "job.json", ".", machine_facts), {}, {}};
   made.cluster = make_cluster(made.job.cluster, machine, 1);
   const Plan plan = settle(made.job, made.cluster.ranks(), machine_facts(machine));
-  made.plan = prepare(made.job.model, plan, made.cluster).plan;
+  made.plan = compiled_for(made.job.model, plan, made.cluster).plan;
   return made;
 }
 
 std::int64_t peak_with(const Case& made, const Plan& plan, int micro_batch) {
-  const Prepared prepared =
-      prepare(made.job.model, with_micro_batch(plan, micro_batch), made.cluster);
-  return predict(prepared, made.cluster).peak_memory_bytes;
+  const Compiled compiled =
+      compiled_for(made.job.model, with_micro_batch(plan, micro_batch), made.cluster);
+  return predict(compiled, made.cluster).peak_memory_bytes;
 }
 
 }  // namespace
@@ -86,8 +87,8 @@ TEST_CASE("every level reports its step and its passes", "[sim][compile]") {
     // Each pass begins with what the one before it left; the last leaves what is lowered.
     for (std::size_t i = 1; i < report->passes.size(); ++i)
       CHECK(report->passes[i].before == report->passes[i - 1].after);
-    const CostModel cost(made.cluster, report->prepared.plan.training);
-    CHECK(report->passes.back().after == size_of(report->prepared.graph, cost));
+    const CostModel cost(made.cluster, report->compiled.plan.training);
+    CHECK(report->passes.back().after == size_of(report->compiled.graph, cost));
     CHECK(report->passes.back().after.kept_bytes > 0);
   }
 }
@@ -135,8 +136,10 @@ TEST_CASE("a job that means a framework's memory gets its largest batch", "[sim]
       const Plan plan = settle(job, cluster.ranks(), facts_of(cluster.machine));
       CHECK(plan.training.attention == AttentionKernel::unfused);
       const auto fits = [&](int micro_batch) {
-        const Prepared prepared = prepare(job.model, with_micro_batch(plan, micro_batch), cluster);
-        return predict(prepared, cluster).fits;
+        const Plan other = with_micro_batch(plan, micro_batch);
+        return predict(compiled_for(job.model, other, cluster), cluster,
+                       {.framework = framework_use(job.model, other.training, cluster)})
+            .fits;
       };
       INFO(machine << " " << word << " " << expected);
       CHECK(largest_framework_batch(job.model, plan, cluster).micro_batch == expected);
@@ -195,7 +198,7 @@ TEST_CASE("a framework's memory is refused where it is not known", "[sim][compil
   const Job elsewhere = read(bert_job("p5.48xlarge", "xla"));
   const Cluster cluster = make_cluster(elsewhere.cluster, load_machine("p5.48xlarge"), 1);
   const Plan plan = settle(elsewhere, cluster.ranks(), facts_of(cluster.machine));
-  CHECK(message_of([&] { prepare(elsewhere.model, plan, cluster); }) ==
+  CHECK(message_of([&] { framework_use(elsewhere.model, plan.training, cluster); }) ==
         "/training/memory_of: the profile of p5.48xlarge does not say what a framework finds of "
         "its memory; use 'engine'");
   CHECK(framework_batches(elsewhere.model, plan, cluster).empty());

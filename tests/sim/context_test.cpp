@@ -44,24 +44,22 @@ double attention_flops(const Graph& graph) {
   return flops;
 }
 
-ReplayResult replay_of(const Prepared& prepared, const Cluster& cluster, bool fold) {
+ReplayResult replay_of(const Compiled& compiled, const Cluster& cluster, bool fold) {
   ReplayOptions options;
   options.fold = fold;
-  return replay(prepared.stages, prepared.plan,
-                Mesh(prepared.plan.degrees(), prepared.plan.parallelism.placement),
-                Topology(cluster), options);
+  return replay(compiled.stages, Topology(cluster), options);
 }
 
 }  // namespace
 
 TEST_CASE("each rank of a context group has its share of attention and activations", "[context]") {
-  const Prepared whole = prepare(long_model(), long_sequences(1), of_ranks(1));
+  const Compiled whole = compiled_for(long_model(), long_sequences(1), of_ranks(1));
   for (const int context : {2, 4, 8})
     for (const bool gathers : {false, true}) {
       INFO("context " << context << " gathers " << gathers);
       Plan plan = long_sequences(context);
       plan.parallelism.context_gathers = gathers;
-      const Prepared part = prepare(long_model(), plan, of_ranks(context));
+      const Compiled part = compiled_for(long_model(), plan, of_ranks(context));
       CHECK(attention_flops(part.graph) == Approx(attention_flops(whole.graph) / context));
       CHECK(model_flops(part.graph) == Approx(model_flops(whole.graph) / context));
       CHECK(part.stages[0].targets_per_step == whole.stages[0].targets_per_step);
@@ -73,11 +71,11 @@ TEST_CASE("each rank of a context group has its share of attention and activatio
 
 TEST_CASE("a ring hides behind attention where sequences are long", "[context]") {
   const Cluster one = of_ranks(1), eight = of_ranks(8);
-  const Prediction alone = predict(prepare(long_model(), long_sequences(1), one), one);
+  const Prediction alone = predict(compiled_for(long_model(), long_sequences(1), one), one);
   Plan plan = long_sequences(8);
-  const Prediction ring = predict(prepare(long_model(), plan, eight), eight);
+  const Prediction ring = predict(compiled_for(long_model(), plan, eight), eight);
   plan.parallelism.context_gathers = true;
-  const Prediction gathered = predict(prepare(long_model(), plan, eight), eight);
+  const Prediction gathered = predict(compiled_for(long_model(), plan, eight), eight);
   CHECK(ring.step_time_s < alone.step_time_s / 5);
   CHECK(ring.step_time_s > alone.step_time_s / 8);
   CHECK(ring.tokens_per_s == Approx(8 * 16384 / ring.step_time_s));
@@ -106,16 +104,15 @@ TEST_CASE("replays with context groups hold together", "[context][replay]") {
       p.context_gathers = d.gathers;
       p.schedule = d.schedule;
       INFO(machine.name << " p" << p.pipeline << " t" << p.tensor << " c" << p.context);
-      const Prepared prepared = prepare(small_model(), plan, cluster);
-      verify(prepared.stages);
-      const ReplayResult folded = replay_of(prepared, cluster, true);
-      const ReplayResult every = replay_of(prepared, cluster, false);
+      const Compiled compiled = compiled_for(small_model(), plan, cluster);
+      verify(compiled.stages);
+      const ReplayResult folded = replay_of(compiled, cluster, true);
+      const ReplayResult every = replay_of(compiled, cluster, false);
       CHECK(folded.step_time > 0);
       CHECK(folded.step_time == every.step_time);
       CHECK(folded.bytes_sent == every.bytes_sent);
       Topology faster(cluster);
       for (const LinkKind kind : {LinkKind::nvlink, LinkKind::nic}) faster.scale_links(kind, 2);
-      CHECK(replay(prepared.stages, plan, Mesh(plan.degrees(), "DPT"), faster, {}).step_time <=
-            folded.step_time);
+      CHECK(replay(compiled.stages, faster).step_time <= folded.step_time);
     }
 }

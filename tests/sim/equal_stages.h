@@ -12,6 +12,10 @@ inline Program equal_stage(int stage, int stages, int micro_batches,
                            ScheduleKind schedule = ScheduleKind::one_f_one_b) {
   const bool splits = schedule_info(schedule).splits_backwards;
   Program program;
+  JobSettings settings;
+  settings.degrees.pipeline = stages;
+  settings.training.global_batch = micro_batches;
+  program.settings = std::make_shared<const JobSettings>(settings);
   program.stage = stage;
   program.micro_batches = micro_batches;
   program.memory.buffers.resize(1);

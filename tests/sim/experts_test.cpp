@@ -36,12 +36,12 @@ Plan plan_of(int data, int expert, int zero = 0) {
 }
 
 SimTime exchange_time(const Model& model, const Plan& plan, const Cluster& cluster) {
-  const Prepared prepared = prepare(model, plan, cluster);
+  const Compiled compiled = compiled_for(model, plan, cluster);
   Timeline timeline;
-  predict(prepared, cluster, false, &timeline);
+  predict(compiled, cluster, {.timeline = &timeline});
   SimTime longest = 0;
   for (const TimelineEntry& entry : timeline.entries) {
-    const Program& program = prepared.stages[0];
+    const Program& program = compiled.stages[0];
     const Task& task = program.tasks[static_cast<std::size_t>(entry.task)];
     const Instruction& instruction = program.bodies[static_cast<std::size_t>(task.body)]
                                          .instructions[static_cast<std::size_t>(entry.instruction)];
@@ -51,12 +51,10 @@ SimTime exchange_time(const Model& model, const Plan& plan, const Cluster& clust
   return longest;
 }
 
-ReplayResult replay_of(const Prepared& prepared, const Cluster& cluster, bool fold) {
+ReplayResult replay_of(const Compiled& compiled, const Cluster& cluster, bool fold) {
   ReplayOptions options;
   options.fold = fold;
-  return replay(prepared.stages, prepared.plan,
-                Mesh(prepared.plan.degrees(), prepared.plan.parallelism.placement),
-                Topology(cluster), options);
+  return replay(compiled.stages, Topology(cluster), options);
 }
 
 }  // namespace
@@ -67,8 +65,8 @@ TEST_CASE("ranks that share the experts hold a share of them", "[sim][experts]")
   // Experts: 3 matrices of 1024 x 3584 in each of 8 experts and 2 layers.
   const double experts = 3.0 * 1024 * 3584 * 8 * 2;
   const auto parameters = [&](int expert) {
-    const Prepared prepared = prepare(model, plan_of(8, expert), cluster);
-    return static_cast<double>(stage_memory(prepared.stages, prepared.plan, cluster)[0]
+    const Compiled compiled = compiled_for(model, plan_of(8, expert), cluster);
+    return static_cast<double>(stage_memory(compiled.stages, cluster)[0]
                                    .class_bytes[static_cast<std::size_t>(MemoryClass::parameters)]);
   };
   const double whole = parameters(1);
@@ -114,16 +112,15 @@ TEST_CASE("replays with expert groups hold together", "[sim][experts][replay]") 
       p.pipeline = d.pipeline, p.shard = d.shard, p.schedule = d.schedule;
       INFO(machine.name << " p" << d.pipeline << " d" << d.data << " e" << d.expert << " zero "
                         << d.zero);
-      const Prepared prepared = prepare(expert_model(), plan, cluster);
-      verify(prepared.stages);
-      const ReplayResult folded = replay_of(prepared, cluster, true);
-      const ReplayResult every = replay_of(prepared, cluster, false);
+      const Compiled compiled = compiled_for(expert_model(), plan, cluster);
+      verify(compiled.stages);
+      const ReplayResult folded = replay_of(compiled, cluster, true);
+      const ReplayResult every = replay_of(compiled, cluster, false);
       CHECK(folded.step_time > 0);
       CHECK(folded.step_time == every.step_time);
       Topology faster(cluster);
       for (const LinkKind kind : {LinkKind::nvlink, LinkKind::nic}) faster.scale_links(kind, 2);
-      CHECK(replay(prepared.stages, plan, Mesh(plan.degrees(), "DPT"), faster, {}).step_time <=
-            folded.step_time);
+      CHECK(replay(compiled.stages, faster).step_time <= folded.step_time);
     }
 }
 
@@ -179,9 +176,9 @@ TEST_CASE("bounds of plans with expert groups are below what is simulated", "[si
   for (std::size_t i = 0; i < candidates.size(); i += 13) {
     const Candidate& candidate = candidates[i];
     with_experts += candidate.expert > 1;
-    const Prepared prepared = prepare(job.model, to_plan(candidate, base), cluster);
-    const Prediction prediction = predict(prepared, cluster);
-    INFO(to_json(prepared.plan).dump());
+    const Compiled compiled = compiled_for(job.model, to_plan(candidate, base), cluster);
+    const Prediction prediction = predict(compiled, cluster);
+    INFO(to_json(compiled.plan).dump());
     CHECK(bounds.time(candidate).step_time_s <= prediction.step_time_s);
     CHECK(bounds.memory(candidate).least_bytes <=
           static_cast<double>(prediction.peak_memory_bytes));

@@ -12,17 +12,18 @@ using namespace meshwright;
 namespace {
 
 struct Rehearsal {
-  Prepared prepared;
+  Compiled compiled;
   Mesh mesh;
 
   ReplayResult run(const Cluster& cluster, const ReplayOptions& options = {}) const {
-    return replay(prepared.stages, prepared.plan, mesh, Topology(cluster), options);
+    return replay(compiled.stages, Topology(cluster), options);
   }
 };
 
 // The stages are cut for a healthy cluster: faults come later.
 Rehearsal rehearse(const Plan& plan, const Cluster& cluster) {
-  return {prepare(small_model(), plan, cluster), Mesh(plan.degrees(), plan.parallelism.placement)};
+  return {compiled_for(small_model(), plan, cluster),
+          Mesh(plan.degrees(), plan.parallelism.placement)};
 }
 
 Faults::SlowRanks slow_rank(int rank, double factor) { return {rank, {}, factor}; }
@@ -123,17 +124,13 @@ TEST_CASE("a stage that computes twice as slowly sets the pace of the pipeline",
   cluster.machine.host_latency = {0, 0};
   cluster.machine.nvlink.group = {};
   for (const int m : {1, 2, 8}) {
-    Plan plan;
-    plan.parallelism.pipeline = 2;
-    plan.training.global_batch = m;
     const std::vector<Program> stages{equal_stage(0, 2, m), equal_stage(1, 2, m)};
-    const Mesh mesh(plan.degrees(), "DPT");
     cluster.faults = {};
-    const ReplayResult healthy = replay(stages, plan, mesh, Topology(cluster));
+    const ReplayResult healthy = replay(stages, Topology(cluster));
     const double forward = static_cast<double>(healthy.stages[0].compute_busy) / (3 * m);
     CHECK(static_cast<double>(healthy.step_time) == Approx((3 * m + 3) * forward));
     cluster.faults.slow_ranks = {slow_rank(1, 2)};
-    const ReplayResult slow = replay(stages, plan, mesh, Topology(cluster));
+    const ReplayResult slow = replay(stages, Topology(cluster));
     CHECK(static_cast<double>(slow.step_time) == Approx((1 + 6 * m + 2) * forward));
     CHECK(slow.stages[0].compute_busy == healthy.stages[0].compute_busy);
     CHECK(static_cast<double>(slow.stages[1].compute_busy) ==

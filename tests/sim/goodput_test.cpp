@@ -99,21 +99,21 @@ TEST_CASE("goodput of a plan: more hosts fail more often, nothing fails without 
     Cluster cluster{load_machine("p4d.24xlarge"), hosts, 8, {}, {}};
     plan.parallelism.data = 8 * hosts;
     plan.training.global_batch = 2 * 8 * hosts;
-    const Prepared prepared = prepare(small_model(), plan, cluster);
-    CHECK_FALSE(goodput_of(prepared, cluster, 10, 1).has_value());
+    const Compiled compiled = compiled_for(small_model(), plan, cluster);
+    CHECK_FALSE(goodput_of(compiled, cluster, 10, 1).has_value());
     cluster.faults.mean_time_between_failures_s = 1e5;
-    const Goodput at_ten = goodput_of(prepared, cluster, 10, 1).value();
-    const Goodput at_best = goodput_of(prepared, cluster, 0, 1).value();
+    const Goodput at_ten = goodput_of(compiled, cluster, 10, 1).value();
+    const Goodput at_best = goodput_of(compiled, cluster, 0, 1).value();
     CHECK(at_ten.mean_time_between_failures_s == 1e5 / hosts);
     // fp32 values and two moments: 12 bytes a parameter, shared by the hosts, 1 GB/s each.
     CHECK(at_ten.checkpoint_write_s ==
-          Approx(12 * static_cast<double>(parameter_count(prepared.graph)) / hosts / 1e9));
+          Approx(12 * static_cast<double>(parameter_count(compiled.graph)) / hosts / 1e9));
     CHECK(at_best.share == at_best.best_share);
     CHECK(at_best.share >= at_ten.share);
     CHECK(at_ten.share < before);
     before = at_ten.share;
     for (const int other : {-1, 1})
-      CHECK(goodput_of(prepared, cluster, std::max(1, at_best.every_steps + other), 1)->share <=
+      CHECK(goodput_of(compiled, cluster, std::max(1, at_best.every_steps + other), 1)->share <=
             at_best.share);
   }
 }

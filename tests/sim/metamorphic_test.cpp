@@ -17,11 +17,9 @@ namespace {
 constexpr int jobs = 100;
 
 ReplayResult replayed(const Rehearsal& made, const Cluster& cluster, bool fold = true) {
-  const Plan& plan = made.prepared.plan;
   ReplayOptions options;
   options.fold = fold;
-  return replay(made.prepared.stages, plan, Mesh(plan.degrees(), plan.parallelism.placement),
-                Topology(cluster), options);
+  return replay(made.compiled.stages, Topology(cluster), options);
 }
 
 // Calls `check` with random jobs until it was of use for `jobs` of them.
@@ -103,10 +101,10 @@ TEST_CASE("random jobs are never slower on a faster machine", "[metamorphic]") {
 
 TEST_CASE("random jobs that fit still fit into more memory, in the same time", "[metamorphic]") {
   for_random_jobs(3, [](const Rehearsal& made) {
-    const Prediction before = predict(made.prepared, made.cluster);
+    const Prediction before = predict(made.compiled, made.cluster, {.framework = made.framework});
     Cluster larger = made.cluster;
     larger.machine.gpu.memory_bytes *= 2;
-    const Prediction after = predict(made.prepared, larger);
+    const Prediction after = predict(made.compiled, larger, {.framework = made.framework});
     CHECK(after.step_time_s == before.step_time_s);
     CHECK(after.peak_memory_bytes == before.peak_memory_bytes);
     CHECK(after.fits >= before.fits);
@@ -154,13 +152,9 @@ TEST_CASE("equal stages of random depth idle (p - 1) / (m + p - 1) of the time",
     const int m = std::uniform_int_distribution(1, 64)(random);
     const ScheduleKind schedule = i % 2 == 0 ? ScheduleKind::one_f_one_b : ScheduleKind::gpipe;
     INFO("p " << p << " m " << m << " schedule " << schedule_info(schedule).name);
-    Plan plan;
-    plan.parallelism.pipeline = p;
-    plan.training.global_batch = m;
     std::vector<Program> stages;
     for (int stage = 0; stage < p; ++stage) stages.push_back(equal_stage(stage, p, m, schedule));
-    const ReplayResult result =
-        replay(stages, plan, Mesh(plan.degrees(), "DPT"), Topology(cluster));
+    const ReplayResult result = replay(stages, Topology(cluster));
     for (const StageTimes& stage : result.stages)
       CHECK(static_cast<double>(stage.bubble) / static_cast<double>(stage.span) ==
             Approx((p - 1.0) / (m + p - 1)).margin(1e-9));

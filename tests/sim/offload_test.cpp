@@ -28,11 +28,11 @@ struct Simulated {
 };
 
 Simulated simulate(const Plan& plan, const Cluster& cluster) {
-  const Prepared prepared = prepare(small_model(), plan, cluster);
+  const Compiled compiled = compiled_for(small_model(), plan, cluster);
   Timeline timeline;
-  Simulated result{predict(prepared, cluster, false, &timeline), 0};
+  Simulated result{predict(compiled, cluster, {.timeline = &timeline}), 0};
   for (const TimelineEntry& entry : timeline.entries) {
-    const Program& program = prepared.stages.front();
+    const Program& program = compiled.stages.front();
     if (entry.rank != 0) continue;
     const Task& task = program.tasks[static_cast<std::size_t>(entry.task)];
     const Instruction& instruction = program.bodies[static_cast<std::size_t>(task.body)]
@@ -52,16 +52,16 @@ TEST_CASE("offloading takes from the device what it gives to the host", "[sim][o
   for (const char* offload : {"activations", "layers"}) {
     INFO(offload);
     const Plan plan = plan_of(2, 4, offload);
-    const Prepared prepared = prepare(small_model(), plan, cluster);
-    const Prediction sent = predict(prepared, cluster);
+    const Compiled compiled = compiled_for(small_model(), plan, cluster);
+    const Prediction sent = predict(compiled, cluster);
     CHECK(sent.peak_memory_bytes < kept.peak_memory_bytes);
     // Four replicas of both stages lie on the one host.
     CHECK(sent.host_memory_bytes ==
-          4 * (prepared.stages[0].memory.host_bytes + prepared.stages[1].memory.host_bytes));
+          4 * (compiled.stages[0].memory.host_bytes + compiled.stages[1].memory.host_bytes));
     CHECK(sent.fits);
     Cluster small = cluster;
     small.machine.host.memory_bytes = static_cast<double>(sent.host_memory_bytes - 1);
-    CHECK_FALSE(predict(prepared, small).fits);
+    CHECK_FALSE(predict(compiled, small).fits);
   }
 }
 

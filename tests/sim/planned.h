@@ -6,6 +6,7 @@
 
 #include "sim/planner/bounds.h"
 #include "tests/catch.h"
+#include "tests/sim/compiled.h"
 #include "tests/sim/planner_jobs.h"
 
 namespace meshwright {
@@ -20,7 +21,7 @@ struct Planned {
         bounds(job.model, base, cluster) {}
 
   Prediction simulate(const Candidate& candidate) const {
-    return predict(prepare(job.model, to_plan(candidate, base), cluster), cluster);
+    return predict(compiled_for(job.model, to_plan(candidate, base), cluster), cluster);
   }
 
   Prediction check_bounds(const Candidate& candidate) {

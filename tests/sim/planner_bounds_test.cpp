@@ -49,9 +49,9 @@ TEST_CASE("the bounds are below steps that the optimizer fills") {
   const std::vector<Candidate> candidates = enumerate(job, base, cluster.ranks()).candidates();
   REQUIRE(!candidates.empty());
   for (const Candidate& candidate : candidates) {
-    const Prepared prepared = prepare(job.model, to_plan(candidate, base), cluster);
-    INFO(to_json(prepared.plan).dump());
-    CHECK(bounds.time(candidate).step_time_s <= predict(prepared, cluster).step_time_s);
+    const Compiled compiled = compiled_for(job.model, to_plan(candidate, base), cluster);
+    INFO(to_json(compiled.plan).dump());
+    CHECK(bounds.time(candidate).step_time_s <= predict(compiled, cluster).step_time_s);
   }
 }
 

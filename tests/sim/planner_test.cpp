@@ -5,6 +5,7 @@
 #include "sim/planner/pareto.h"
 #include "sim/planner/scale.h"
 #include "tests/catch.h"
+#include "tests/sim/compiled.h"
 #include "tests/sim/planner_jobs.h"
 
 using namespace meshwright;
@@ -340,7 +341,7 @@ TEST_CASE("the ten best plans are those of an exhaustive search") {
   std::vector<double> all;
   for (const Candidate& candidate : space.candidates()) {
     const Prediction prediction =
-        predict(prepare(job.model, to_plan(candidate, base), cluster), cluster);
+        predict(compiled_for(job.model, to_plan(candidate, base), cluster), cluster);
     if (prediction.fits) all.push_back(prediction.step_time_s);
   }
   std::sort(all.begin(), all.end());

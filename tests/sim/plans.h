@@ -10,6 +10,7 @@
 #include "hwprofiles/topology.h"
 #include "models/schedule/schedule.h"
 #include "sim/predict/predict.h"
+#include "tests/sim/compiled.h"
 
 namespace meshwright {
 

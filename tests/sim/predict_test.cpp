@@ -26,10 +26,10 @@ Plan plan_of(int pipeline, int tensor, int data) {
 
 TEST_CASE("the fields of a prediction agree with each other", "[predict]") {
   const Cluster cluster{load_machine("p4d.24xlarge"), 1, 8, {}, {}};
-  const Prepared prepared = prepare(small_model(), plan_of(2, 2, 2), cluster);
-  CHECK(prepared.plan.stage_of_unit.size() == prepared.graph.units.size());
+  const Compiled compiled = compiled_for(small_model(), plan_of(2, 2, 2), cluster);
+  CHECK(compiled.plan.stage_of_unit.size() == compiled.graph.units.size());
   Timeline timeline;
-  const Prediction p = predict(prepared, cluster, false, &timeline);
+  const Prediction p = predict(compiled, cluster, {.timeline = &timeline});
   CHECK(p.sequences_per_s == Approx(32 / p.step_time_s));
   CHECK(p.tokens_per_s == Approx(32 * 128 / p.step_time_s));
   CHECK(p.mfu == Approx(p.model_flops_per_s_per_gpu / 312e12));
@@ -52,7 +52,7 @@ TEST_CASE("model FLOPs do not depend on the degrees", "[predict]") {
   const Cluster cluster{load_machine("p4d.24xlarge"), 1, 8, {}, {}};
   for (const auto& [p, t] : {std::pair{1, 4}, {2, 2}, {4, 1}}) {
     const Plan plan = plan_of(p, t, 8 / (p * t));
-    const Prediction got = predict(prepare(small_model(), plan, cluster), cluster);
+    const Prediction got = predict(compiled_for(small_model(), plan, cluster), cluster);
     const double data = plan.parallelism.data / 2.0;
     CHECK(got.model_flops_per_s_per_gpu * 8 * got.step_time_s ==
           Approx(expected * data).epsilon(0.01));
@@ -70,7 +70,7 @@ TEST_CASE("model FLOPs do not depend on what the compiler fuses", "[predict]") {
       plan.training.sequence_length = 128;
       plan.training.compiler = level;
       if (model.head == Head::mlm) plan.training.predicted_positions = 20;
-      const double flops = model_flops(prepare(model, plan, cluster).graph);
+      const double flops = model_flops(compiled_for(model, plan, cluster).graph);
       if (expected == 0) expected = flops;
       CAPTURE(name, static_cast<int>(level));
       CHECK(flops > 0);
@@ -81,14 +81,14 @@ TEST_CASE("model FLOPs do not depend on what the compiler fuses", "[predict]") {
 
 TEST_CASE("memory is the arena and what libraries take", "[predict]") {
   const Cluster cluster{load_machine("p3.16xlarge"), 1, 8, {}, {}};
-  const Prepared prepared = prepare(small_model(), plan_of(4, 1, 2), cluster);
-  const Prediction p = predict(prepared, cluster);
+  const Compiled compiled = compiled_for(small_model(), plan_of(4, 1, 2), cluster);
+  const Prediction p = predict(compiled, cluster);
   REQUIRE(p.memory.size() == 4);
   std::int64_t peak = 0;
   for (const StageMemory& stage : p.memory) {
     std::int64_t sum = 0;
     for (const std::int64_t bytes : stage.class_bytes) sum += bytes;
-    CHECK(sum == prepared.stages[static_cast<std::size_t>(stage.stage)].memory.arena_bytes);
+    CHECK(sum == compiled.stages[static_cast<std::size_t>(stage.stage)].memory.arena_bytes);
     CHECK(stage.library_bytes == 450'000'000 + 300'000'000 + 64'000'000);  // of the profile
     CHECK(stage.peak_bytes == sum + stage.library_bytes);
     peak = std::max(peak, stage.peak_bytes);
@@ -103,8 +103,8 @@ TEST_CASE("the engine's operations have scratch memory on a GPU", "[predict]") {
   Plan plan = plan_of(1, 1, 1);
   plan.training.compiler = CompilerLevel::none;
   const auto memory = [&] {
-    const Prepared prepared = prepare(small_model(), plan, cluster);
-    return stage_memory(prepared.stages, prepared.plan, cluster)[0];
+    const Compiled compiled = compiled_for(small_model(), plan, cluster);
+    return stage_memory(compiled.stages, cluster)[0];
   };
   CHECK(memory().scratch_bytes == 0);  // what frameworks take is in the profile
   cluster.machine.calibration = calibrated_here;
@@ -122,10 +122,10 @@ TEST_CASE("mixed precision holds gradients in 16 and in 32 bits, but where produ
     plan.training.gradient_reduce = reduce;
     plan.training.fuse_gradient_accumulation = fuse;
     plan.parallelism.zero_stage = zero;
-    const Prepared prepared = prepare(small_model(), plan, cluster);
+    const Compiled compiled = compiled_for(small_model(), plan, cluster);
     std::int64_t elements = 0;
-    for (const Bucket& bucket : prepared.stages[0].buckets) elements += bucket.elements;
-    return static_cast<double>(stage_memory(prepared.stages, prepared.plan, cluster)[0]
+    for (const Bucket& bucket : compiled.stages[0].buckets) elements += bucket.elements;
+    return static_cast<double>(stage_memory(compiled.stages, cluster)[0]
                                    .class_bytes[static_cast<std::size_t>(MemoryClass::gradients)]) /
            static_cast<double>(elements);
   };
@@ -144,8 +144,8 @@ TEST_CASE("a GPU that was measured with the engine is free of the frameworks' se
   plan.training.gradient_reduce = Dtype::f32;
   plan.training.fuse_gradient_accumulation = false;
   const auto gradients = [&] {
-    const Prepared prepared = prepare(small_model(), plan, cluster);
-    return stage_memory(prepared.stages, prepared.plan, cluster)[0]
+    const Compiled compiled = compiled_for(small_model(), plan, cluster);
+    return stage_memory(compiled.stages, cluster)[0]
         .class_bytes[static_cast<std::size_t>(MemoryClass::gradients)];
   };
   const std::int64_t of_frameworks = gradients();
@@ -158,17 +158,17 @@ TEST_CASE("a GPU that was measured with the engine is free of the frameworks' se
 TEST_CASE("a model that is too large does not fit and is predicted all the same", "[predict]") {
   const Cluster cluster{load_machine("p3.16xlarge"), 1, 8, {}, {}};
   Plan plan = plan_of(1, 1, 8);
-  const Prediction p = predict(prepare(load_model("gpt2-xl", "."), plan, cluster), cluster);
+  const Prediction p = predict(compiled_for(load_model("gpt2-xl", "."), plan, cluster), cluster);
   CHECK_FALSE(p.fits);  // 1.5e9 parameters * 18 bytes > 16 GiB
   CHECK(p.step_time_s > 0);
   plan.parallelism.zero_stage = 3;
-  CHECK(predict(prepare(load_model("gpt2-xl", "."), plan, cluster), cluster).fits);
+  CHECK(predict(compiled_for(load_model("gpt2-xl", "."), plan, cluster), cluster).fits);
 }
 
 TEST_CASE("a faster host, a larger batch and fewer recomputations show", "[predict]") {
   Cluster cluster{load_machine("p4d.24xlarge"), 1, 8, {}, {}};
   const auto step = [&](const Plan& plan) {
-    return predict(prepare(small_model(), plan, cluster), cluster).step_time_s;
+    return predict(compiled_for(small_model(), plan, cluster), cluster).step_time_s;
   };
   const Plan plan = plan_of(1, 2, 4);
   const double base = step(plan);
@@ -186,7 +186,7 @@ TEST_CASE("compute lasts as long as that of the slowest of the ranks that meet",
   const auto compute = [&](const Plan& plan, double of_steps, double of_layers) {
     kernels.straggling = of_steps;
     kernels.layer_straggling = of_layers;
-    const Prediction p = predict(prepare(small_model(), plan, cluster), cluster);
+    const Prediction p = predict(compiled_for(small_model(), plan, cluster), cluster);
     return to_seconds(p.stages[0].compute_busy).value;
   };
   const auto slowest_of = [](int ranks) { return std::sqrt(2 * std::log(ranks)); };
@@ -219,7 +219,7 @@ TEST_CASE("the host runs ahead: a step takes its kernels or their launches, whic
     plan.training.global_batch = plan.training.micro_batch = 2;
     plan.training.sequence_length = 256;
     plan.training.precision = Precision::fp16;
-    return predict(prepare(model, plan, cluster), cluster);
+    return predict(compiled_for(model, plan, cluster), cluster);
   };
   const Prediction device = step(0), hidden = step(0.01);
   CHECK(device.stages[0].launch == 0);
@@ -238,7 +238,7 @@ TEST_CASE("a prediction says within which times such steps were measured", "[pre
   Plan plan;
   plan.training.global_batch = plan.training.micro_batch = 1;
   plan.training.sequence_length = 256;
-  const Prediction one = predict(prepare(model, plan, cluster), cluster);
+  const Prediction one = predict(compiled_for(model, plan, cluster), cluster);
   CHECK(one.interval->low_s == Approx(0.8 * one.step_time_s));
   CHECK(one.interval->high_s == Approx(1.5 * one.step_time_s));
   CHECK(one.interval->rows == 40);
@@ -246,5 +246,5 @@ TEST_CASE("a prediction says within which times such steps were measured", "[pre
   cluster.hosts = 2;  // no step on several hosts was published
   plan.parallelism.data = 2;
   plan.training.global_batch = 2;
-  CHECK_FALSE(predict(prepare(model, plan, cluster), cluster).interval);
+  CHECK_FALSE(predict(compiled_for(model, plan, cluster), cluster).interval);
 }

@@ -8,6 +8,7 @@
 #include "sim/planner/clusters.h"
 #include "sim/predict/predict.h"
 #include "tests/catch.h"
+#include "tests/sim/compiled.h"
 
 using namespace meshwright;
 using nlohmann::json;
@@ -26,7 +27,7 @@ void check_step(const json& profile) {
         read_job(value, "job.json", ".", [&](const std::string&) { return facts_of(machine); });
     const Cluster cluster = make_cluster(job.cluster, machine, 2);
     const Plan plan = settle(job, cluster.ranks(), facts_of(machine));
-    const Prediction prediction = predict(prepare(job.model, plan, cluster), cluster, false);
+    const Prediction prediction = predict(compiled_for(job.model, plan, cluster), cluster);
     CHECK(std::isfinite(prediction.step_time_s));
     CHECK(prediction.step_time_s > 0);
   } catch (const InputError& error) {

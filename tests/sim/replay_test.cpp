@@ -13,17 +13,17 @@ using namespace meshwright;
 namespace {
 
 struct Rehearsal {
-  Prepared prepared;
+  Compiled compiled;
   Mesh mesh;
   Topology topology;
   ReplayResult run(const ReplayOptions& options = {}) const {
-    return replay(prepared.stages, prepared.plan, mesh, topology, options);
+    return replay(compiled.stages, topology, options);
   }
 };
 
 Rehearsal rehearse(const Plan& plan, const Cluster& cluster) {
-  return {prepare(small_model(), plan, cluster), Mesh(plan.degrees(), plan.parallelism.placement),
-          Topology(cluster)};
+  return {compiled_for(small_model(), plan, cluster),
+          Mesh(plan.degrees(), plan.parallelism.placement), Topology(cluster)};
 }
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
@@ -38,7 +38,7 @@ void check_streams(const ReplayResult& result, const Rehearsal& rehearsal) {
   std::map<std::pair<int, int>, std::vector<std::pair<SimTime, SimTime>>> streams;
   for (const TimelineEntry& entry : result.timeline.entries) {
     const int stage = rehearsal.mesh.coordinates(entry.rank).pipeline;
-    const Instruction& instruction = instruction_of(rehearsal.prepared.stages[at(stage)], entry);
+    const Instruction& instruction = instruction_of(rehearsal.compiled.stages[at(stage)], entry);
     streams[{entry.rank, static_cast<int>(instruction.stream)}].emplace_back(entry.begin,
                                                                              entry.end);
   }
@@ -58,7 +58,7 @@ void check_streams(const ReplayResult& result, const Rehearsal& rehearsal) {
 
 std::int64_t runs_in(const Rehearsal& rehearsal) {
   std::int64_t count = 0;
-  for (const Program& program : rehearsal.prepared.stages)
+  for (const Program& program : rehearsal.compiled.stages)
     for (const Task& task : program.tasks)
       for (const Instruction& instruction : program.bodies[at(task.body)].instructions)
         count += runs(instruction, task) ? 1 : 0;
@@ -86,7 +86,7 @@ TEST_CASE("replays of many plans hold together", "[replay]") {
     for (const PlanCase& each : plans_for(cluster.ranks())) {
       INFO(machine.name << " x" << machine.hosts << " " << each.name);
       const Rehearsal rehearsal = rehearse(each.plan, cluster);
-      verify(rehearsal.prepared.stages);
+      verify(rehearsal.compiled.stages);
       ReplayOptions options;
       options.timeline = true;
       const ReplayResult folded = rehearsal.run(options);
@@ -153,7 +153,7 @@ TEST_CASE("ranks without streams do one thing at a time", "[replay]") {
     std::map<int, std::vector<std::pair<SimTime, SimTime>>> work;  // all but sends and receives
     for (const TimelineEntry& entry : folded.timeline.entries) {
       const int stage = rehearsal.mesh.coordinates(entry.rank).pipeline;
-      const Stream stream = instruction_of(rehearsal.prepared.stages[at(stage)], entry).stream;
+      const Stream stream = instruction_of(rehearsal.compiled.stages[at(stage)], entry).stream;
       if (stream == Stream::pipe_send || stream == Stream::pipe_recv) continue;
       work[entry.rank].emplace_back(entry.begin, entry.end);
     }
@@ -176,14 +176,10 @@ TEST_CASE("equal stages with free communication idle as the formulas say", "[rep
         INFO("p " << p << " m " << m);
         const bool splits = schedule == ScheduleKind::zero_bubble;
         if (splits && m < p) continue;  // its formula holds from p micro-batches on
-        Plan plan;
-        plan.parallelism.pipeline = p;
-        plan.training.global_batch = m;
         std::vector<Program> stages;
         for (int stage = 0; stage < p; ++stage)
           stages.push_back(equal_stage(stage, p, m, schedule));
-        const Mesh mesh(plan.degrees(), "DPT");
-        const ReplayResult result = replay(stages, plan, mesh, Topology(cluster));
+        const ReplayResult result = replay(stages, Topology(cluster));
         REQUIRE(result.stages.size() == at(p));
         // Three equal pieces of work for each micro-batch. 1f1b idles p - 1 times all three,
         // zero_bubble p - 1 times forward + backward - weights, that is one.
@@ -209,15 +205,15 @@ TEST_CASE("zero_bubble trains a model with less idle time than 1f1b in as many s
   };
   const auto rehearse_with = [&](ScheduleKind schedule) {
     plan.parallelism.schedule = schedule;
-    return Rehearsal{prepare(small_model(8), plan, cluster), Mesh(plan.degrees(), "DPT"),
+    return Rehearsal{compiled_for(small_model(8), plan, cluster), Mesh(plan.degrees(), "DPT"),
                      Topology(cluster)};
   };
   const Rehearsal whole = rehearse_with(ScheduleKind::one_f_one_b);
   const Rehearsal split = rehearse_with(ScheduleKind::zero_bubble);
   CHECK(bubble(split.run()) < bubble(whole.run()));
   CHECK(split.run().step_time < whole.run().step_time);
-  for (const Program& program : split.prepared.stages) CHECK(program.memory.slots[0].slots == 8);
-  CHECK(whole.prepared.stages[0].memory.slots[0].slots == 8);
+  for (const Program& program : split.compiled.stages) CHECK(program.memory.slots[0].slots == 8);
+  CHECK(whole.compiled.stages[0].memory.slots[0].slots == 8);
 }
 
 TEST_CASE("the wire of a send is exposed, waiting for a peer's compute is bubble", "[replay]") {
@@ -226,10 +222,8 @@ TEST_CASE("the wire of a send is exposed, waiting for a peer's compute is bubble
   // the end, of which the first wire is exposed.
   Cluster cluster{load_machine("p4d.24xlarge"), 1, 2, {}, 0.0};
   cluster.machine.host_latency = {2, 0};  // one second for each message
-  Plan plan;
-  plan.parallelism.pipeline = 2;
   const std::vector<Program> stages{equal_stage(0, 2, 1), equal_stage(1, 2, 1)};
-  const ReplayResult result = replay(stages, plan, Mesh(plan.degrees(), "DPT"), Topology(cluster));
+  const ReplayResult result = replay(stages, Topology(cluster));
   const double forward = to_seconds(result.stages[0].compute_busy).value / 3;
   for (const StageTimes& stage : result.stages)
     CHECK(to_seconds(stage.exposed_communication).value == Approx(1).epsilon(1e-4));
@@ -260,7 +254,7 @@ TEST_CASE("a trace names every instruction that took time", "[replay]") {
     for (int rank = 0; rank < 8; ++rank)
       stage_of_rank.push_back(rehearsal.mesh.coordinates(rank).pipeline);
     const auto trace = nlohmann::json::parse(
-        to_chrome_trace(result.timeline, rehearsal.prepared.stages, stage_of_rank));
+        to_chrome_trace(result.timeline, rehearsal.compiled.stages, stage_of_rank));
     std::ptrdiff_t entries = 0;
     double last = 0;
     bool names_a_module = false;
@@ -288,7 +282,7 @@ TEST_CASE("a trace shows what was predicted beside what was measured", "[replay]
     for (int rank = 0; rank < 8; ++rank)
       stage_of_rank.push_back(rehearsal.mesh.coordinates(rank).pipeline);
     const auto trace = nlohmann::json::parse(
-        to_chrome_trace(timeline, rehearsal.prepared.stages, stage_of_rank, {}, timeline));
+        to_chrome_trace(timeline, rehearsal.compiled.stages, stage_of_rank, {}, timeline));
     std::ptrdiff_t measured = 0, predicted = 0, named = 0;
     for (const auto& event : trace["traceEvents"]) {
       if (event["ph"] == "X") ++(event["pid"] <= 8 ? measured : predicted);

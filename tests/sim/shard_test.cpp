@@ -21,10 +21,9 @@ Plan zero_3(int ranks) {
 }
 
 ReplayResult replayed(const Plan& plan, const Cluster& cluster) {
-  const Prepared prepared = prepare(small_model(), plan, cluster);
-  verify(prepared.stages);
-  const Mesh mesh(plan.degrees(), plan.parallelism.placement);
-  return replay(prepared.stages, plan, mesh, Topology(cluster));
+  const Compiled compiled = compiled_for(small_model(), plan, cluster);
+  verify(compiled.stages);
+  return replay(compiled.stages, Topology(cluster));
 }
 
 SimTime step_time(const Plan& plan, const Cluster& cluster) {
@@ -86,12 +85,11 @@ TEST_CASE("an owner's step is that of the rank that owns most", "[replay][shard]
   Plan plan = zero_3(cluster.ranks());
   plan.parallelism.zero_stage = 1;
   plan.parallelism.shard_whole = true;
-  const Prepared prepared = prepare(small_model(), plan, cluster);
-  const Program& program = prepared.stages[0];
-  const Mesh mesh(plan.degrees(), plan.parallelism.placement);
+  const Compiled compiled = compiled_for(small_model(), plan, cluster);
+  const Program& program = compiled.stages[0];
   ReplayOptions options;
   options.timeline = true;
-  const ReplayResult result = replay(prepared.stages, plan, mesh, Topology(cluster), options);
+  const ReplayResult result = replay(compiled.stages, Topology(cluster), options);
   std::int64_t stepped = 0, most = 0, all = 0;
   std::vector<std::int64_t> of_owner(static_cast<std::size_t>(cluster.ranks()), 0);
   for (const Bucket& bucket : program.buckets) {

@@ -14,6 +14,7 @@
 #include "sim/validate/largest_batch.h"
 #include "sim/validate/score.h"
 #include "tests/catch.h"
+#include "tests/sim/compiled.h"
 #include "tests/test_folder.h"
 
 using namespace meshwright;
@@ -285,7 +286,7 @@ TEST_CASE("a fit finds the constants with which measurements were made", "[valid
           "parallelism": {"data": 1}})";
       const StepCase step = case_of(row, made);
       row.step_time_s =
-          predict(prepare(step.job.model, step.plan, step.cluster), step.cluster).step_time_s;
+          predict(compiled_for(step.job.model, step.plan, step.cluster), step.cluster).step_time_s;
       evidence.steps.push_back(row);
     }
   const auto error = [&](const Fit& fit) {

@@ -31,7 +31,7 @@ struct Row {
   LevelReport report;
   std::optional<double> measured_step_s;
 
-  const Plan& plan() const { return report.prepared.plan; }
+  const Plan& plan() const { return report.compiled.plan; }
   const std::string& level() const {
     return compiler_names()[static_cast<std::size_t>(plan().training.compiler)];
   }
@@ -214,15 +214,15 @@ std::string idle_passes_text(const std::vector<PassEffect>& passes) {
 
 std::string text_of(const Job& job, const Chosen& chosen, const std::vector<Row>& rows,
                     const std::vector<FrameworkBatch>& frameworks, bool measured) {
-  const Training& training = chosen.prepared.plan.training;
+  const Training& training = chosen.compiled.plan.training;
   std::string text = fmt::format(
       "model    {}   {} parameters   {}   sequence {}   global batch {}\n", job.model.name,
-      show_count(static_cast<double>(parameter_count(chosen.prepared.graph))),
+      show_count(static_cast<double>(parameter_count(chosen.compiled.graph))),
       name_of(training.precision), training.sequence_length, training.global_batch);
   text += fmt::format("cluster  {} x {}   ranks {}   {} each\n", chosen.cluster.hosts,
                       chosen.cluster.machine.name, chosen.cluster.ranks(),
                       show_bytes(chosen.cluster.device().memory_bytes));
-  text += "plan     " + short_plan_text(chosen.prepared.plan) + "\n\n";
+  text += "plan     " + short_plan_text(chosen.compiled.plan) + "\n\n";
   text += level_table(rows, measured).text() + "\n";
   text += memory_table(rows).text() + "\n";
   text += largest_table(rows, frameworks).text() + "\n";
@@ -234,7 +234,7 @@ std::string text_of(const Job& job, const Chosen& chosen, const std::vector<Row>
 
 // The attention kernel of a job that names none is the level's own.
 Plan plan_at(CompilerLevel level, const Job& job, const Chosen& chosen) {
-  Plan plan = chosen.prepared.plan;
+  Plan plan = chosen.compiled.plan;
   plan.training.compiler = level;
   if (job.is_auto("training.attention"))
     plan.training.attention = default_attention(facts_of(chosen.cluster.machine), plan);
@@ -268,7 +268,7 @@ int run_compile(const Options& options) {
     Row& row = rows.back();
     if (options.measure && row.report.prediction.fits)
       row.measured_step_s =
-          measured_step_seconds(options, job, chosen.cluster, row.report.prepared);
+          measured_step_seconds(options, job, chosen.cluster, row.report.compiled);
   }
   const Plan& plan = rows.front().plan();
   const auto frameworks = framework_batches(job.model, plan, chosen.cluster);
@@ -281,8 +281,8 @@ int run_compile(const Options& options) {
   print_json({{"name", job.name},
               {"machine", chosen.machine},
               {"count", chosen.count},
-              {"parallelism", to_json(chosen.prepared.plan.parallelism)},
-              {"training", to_json(chosen.prepared.plan.training)},
+              {"parallelism", to_json(chosen.compiled.plan.parallelism)},
+              {"training", to_json(chosen.compiled.plan.training)},
               {"levels", list},
               {"frameworks", frameworks_json(plan, frameworks)}});
   return done;

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "sim/cost/target.h"
 #include "sim/planner/objective.h"
 #include "sim/planner/search.h"
 #include "sim/predict/goodput.h"
@@ -125,14 +126,17 @@ void print_result(const Job& job, const SearchResult& result, int top) {
     print_to(stdout, "  {:8}  {}\n", rejection.count, rejection.reason);
 }
 
+Compiled compile_ranked(const Job& job, const RankedPlan& ranked) {
+  return compile(job.model, ranked.plan, target_of(ranked.cluster, ranked.plan.training));
+}
+
 void write_report(const Options& options, const Job& job, const SearchResult& result, int top) {
   HtmlPage page(job.name + ": plans");
   page.paragraph(fmt::format("{} candidates, {} simulated, {}", result.candidates_enumerated,
                              result.candidates_simulated, show_seconds(result.search_wall_s)));
   page.table(table_of(job, result, top));
   const RankedPlan& best = result.plans.front();
-  add_prediction(page, job.model, prepare(job.model, best.plan, best.cluster), best.cluster,
-                 best.prediction);
+  add_prediction(page, job.model, compile_ranked(job, best), best.cluster, best.prediction);
   Table rejected({"rejected because", "plans"});
   for (const Rejection& rejection : result.rejected)
     rejected.add({rejection.reason, std::to_string(rejection.count)});
@@ -142,8 +146,9 @@ void write_report(const Options& options, const Job& job, const SearchResult& re
 }
 
 void write_partition(const Job& job, const RankedPlan& best, const std::string& path) {
-  const Prepared prepared = prepare(job.model, best.plan, best.cluster);
-  write_file(path, partition_json(prepared.graph, prepared.plan.stage_of_unit).dump(2) + "\n");
+  write_file(
+      path,
+      partition_json(compile_ranked(job, best).graph, best.plan.stage_of_unit).dump(2) + "\n");
 }
 
 }  // namespace

@@ -25,14 +25,14 @@ namespace {
 
 // With equal ranks folded, the trace shows one rank per stage: the one whose number is its entries'
 // rank.
-void write_trace(const std::string& path, const Timeline& timeline, const Prepared& prepared,
+void write_trace(const std::string& path, const Timeline& timeline, const Compiled& compiled,
                  const Cluster& cluster) {
-  const Mesh mesh(prepared.plan.degrees(), prepared.plan.parallelism.placement);
+  const Mesh mesh = compiled.stages.front().settings->mesh();
   std::vector<int> stage_of_rank;
   for (int rank = 0; rank < mesh.ranks(); ++rank)
     stage_of_rank.push_back(mesh.coordinates(rank).pipeline);
-  write_file(path, to_chrome_trace(timeline, prepared.stages, stage_of_rank,
-                                   link_uses(timeline, prepared.stages, mesh, Topology(cluster))));
+  write_file(path, to_chrome_trace(timeline, compiled.stages, stage_of_rank,
+                                   link_uses(timeline, compiled.stages, mesh, Topology(cluster))));
 }
 
 }  // namespace
@@ -46,30 +46,30 @@ int run_simulate(const Options& options) {
   const bool drawn = !options.trace.empty() || !options.report.empty();
   const Prediction prediction = predict_chosen(job, chosen, drawn ? &timeline : nullptr);
   const std::vector<StageBreakdown> stages = breakdown(prediction);
-  if (!options.trace.empty()) write_trace(options.trace, timeline, chosen.prepared, chosen.cluster);
+  if (!options.trace.empty()) write_trace(options.trace, timeline, chosen.compiled, chosen.cluster);
   if (!options.report.empty()) {
     HtmlPage page(job.name + ": prediction");
-    add_prediction(page, job.model, chosen.prepared, chosen.cluster, prediction);
-    add_step(page, chosen.prepared, prediction, stages, timeline);
+    add_prediction(page, job.model, chosen.compiled, chosen.cluster, prediction);
+    add_step(page, chosen.compiled, prediction, stages, timeline);
     write_file(options.report, page.text());
   }
   const int steps = options.steps.value_or(1);
   if (options.json) {
     nlohmann::json value = prediction_json(prediction);
     value["stages"] = breakdown_json(stages);
-    for (std::size_t i = 0; i < chosen.prepared.stages.size(); ++i)
-      value["memory"][i]["peak_tensors"] = peak_tensors_json(chosen.prepared.stages[i]);
+    for (std::size_t i = 0; i < chosen.compiled.stages.size(); ++i)
+      value["memory"][i]["peak_tensors"] = peak_tensors_json(chosen.compiled.stages[i]);
     value["name"] = job.name;
     value["machine"] = chosen.machine;
     value["count"] = chosen.count;
     value["steps"] = steps;
     value["total_time_s"] = steps * prediction.step_time_s;
-    value["parallelism"] = to_json(chosen.prepared.plan.parallelism);
-    value["training"] = to_json(chosen.prepared.plan.training);
+    value["parallelism"] = to_json(chosen.compiled.plan.parallelism);
+    value["training"] = to_json(chosen.compiled.plan.training);
     print_json(value);
     return done;
   }
-  print_to(stdout, "{}", prediction_text(job.model, chosen.prepared, chosen.cluster, prediction));
+  print_to(stdout, "{}", prediction_text(job.model, chosen.compiled, chosen.cluster, prediction));
   if (steps > 1)
     std::printf("\n%d steps  %s\n", steps, show_seconds(steps * prediction.step_time_s).c_str());
   return done;

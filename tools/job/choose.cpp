@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "models/core/error.h"
+#include "sim/cost/target.h"
 #include "sim/predict/goodput.h"
 #include "tools/print.h"
 #include "tools/report/prediction.h"
@@ -51,9 +52,10 @@ bool only_micro_batch_is_open(const Job& job) {
 }
 
 // Errors of a plan's parts name the key; the file is named here.
-Prepared prepare_of(const Job& job, const Plan& plan, const Cluster& cluster) {
+void compile_chosen(const Job& job, const Plan& plan, Chosen& chosen) {
   try {
-    return prepare(job.model, plan, cluster);
+    chosen.compiled = compile(job.model, plan, target_of(chosen.cluster, plan.training));
+    chosen.framework = framework_use(job.model, plan.training, chosen.cluster);
   } catch (const InputError& error) {
     const std::string text = error.what();
     throw InputError(text.starts_with("/") ? job.file + ": " + text : text);
@@ -64,9 +66,11 @@ Prepared prepare_of(const Job& job, const Plan& plan, const Cluster& cluster) {
 
 Prediction predict_chosen(const Job& job, const Chosen& chosen, Timeline* timeline) {
   try {
-    Prediction prediction = predict(chosen.prepared, chosen.cluster, job.objective.spot, timeline);
+    Prediction prediction =
+        predict(chosen.compiled, chosen.cluster,
+                {.spot = job.objective.spot, .framework = chosen.framework, .timeline = timeline});
     prediction.goodput =
-        goodput_of(chosen.prepared, chosen.cluster,
+        goodput_of(chosen.compiled, chosen.cluster,
                    job.checkpoint ? job.checkpoint->every_steps : 0, prediction.step_time_s);
     return prediction;
   } catch (const InputError& error) {
@@ -110,7 +114,7 @@ Chosen choose_plan(const Job& job, const MachineLoader& load) {
     chosen.machine = best.machine;
     chosen.count = best.count;
     chosen.cluster = best.cluster;
-    chosen.prepared = prepare_of(job, best.plan, best.cluster);
+    compile_chosen(job, best.plan, chosen);
     return chosen;
   }
   chosen.machine = machines_of(job.cluster).front();
@@ -119,7 +123,7 @@ Chosen choose_plan(const Job& job, const MachineLoader& load) {
   chosen.cluster = make_cluster(job.cluster, machine, chosen.count);
   check_network(job, chosen.cluster);
   const Plan plan = settle(job, chosen.cluster.ranks(), facts_of(machine));
-  chosen.prepared = prepare_of(job, plan, chosen.cluster);
+  compile_chosen(job, plan, chosen);
   return chosen;
 }
 

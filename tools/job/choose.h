@@ -6,7 +6,9 @@
 #include <stdexcept>
 #include <string>
 
+#include "models/compile/compile.h"
 #include "models/job/job.h"
+#include "sim/compile/framework_memory.h"
 #include "sim/planner/search.h"
 #include "sim/predict/predict.h"
 
@@ -16,8 +18,9 @@ struct Chosen {
   std::string machine;
   int count = 1;
   Cluster cluster;
-  Prepared prepared;
-  std::optional<SearchResult> search;  // where the job left something to choose
+  Compiled compiled;
+  std::optional<FrameworkUse> framework;  // where training.memory_of names one
+  std::optional<SearchResult> search;     // where the job left something to choose
 };
 
 bool leaves_a_choice(const Job& job);

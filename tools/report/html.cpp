@@ -226,17 +226,17 @@ void HtmlPage::figure(const std::string& caption, const std::vector<std::string>
 
 std::string HtmlPage::text() const { return body_ + "</body>\n</html>\n"; }
 
-void add_prediction(HtmlPage& page, const Model& model, const Prepared& prepared,
+void add_prediction(HtmlPage& page, const Model& model, const Compiled& compiled,
                     const Cluster& cluster, const Prediction& prediction) {
   const Prediction& p = prediction;
   page.heading("Plan");
   Table plan({"what", "value"});
   plan.add(
       {"model", fmt::format("{}, {} parameters", model.name,
-                            show_count(static_cast<double>(parameter_count(prepared.graph))))});
+                            show_count(static_cast<double>(parameter_count(compiled.graph))))});
   plan.add({"cluster", fmt::format("{} x {}, {} ranks", cluster.hosts, cluster.machine.name,
                                    cluster.ranks())});
-  plan.add({"plan", plan_text(prepared.plan)});
+  plan.add({"plan", plan_text(compiled.plan)});
   page.table(plan);
 
   page.heading("Prediction");
@@ -247,7 +247,7 @@ void add_prediction(HtmlPage& page, const Model& model, const Prepared& prepared
   table.add({"MFU", show_percent(p.mfu)});
   table.add({"bubble", show_percent(p.bubble_fraction)});
   table.add({"exposed communication", show_seconds(p.exposed_communication_s)});
-  table.add({"peak memory", peak_memory_text(prepared.plan, p) + (p.fits ? "" : ": does not fit")});
+  table.add({"peak memory", peak_memory_text(compiled.plan, p) + (p.fits ? "" : ": does not fit")});
   if (p.goodput) table.add({"goodput", show_percent(p.goodput->share) + ": " + goodput_text(p)});
   if (p.usd_per_hour) table.add({"cost per hour", fmt::format("${:.2f}", *p.usd_per_hour)});
   if (p.usd_per_million_tokens)

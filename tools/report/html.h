@@ -43,7 +43,7 @@ class HtmlPage {
 };
 
 // The plan, what is predicted of it, and the memory of each stage.
-void add_prediction(HtmlPage& page, const Model& model, const Prepared& prepared,
+void add_prediction(HtmlPage& page, const Model& model, const Compiled& compiled,
                     const Cluster& cluster, const Prediction& prediction);
 
 }  // namespace meshwright

@@ -46,11 +46,11 @@ const std::string& compiler_word(const Training& training) {
 }
 
 // Of the fullest stage: the three that most of its peak is made of.
-std::string peak_text(const Prepared& prepared, const Prediction& p) {
+std::string peak_text(const Compiled& compiled, const Prediction& p) {
   constexpr std::size_t shown = 3;
   const auto fullest = std::ranges::max_element(p.memory, {}, &StageMemory::peak_bytes);
   const auto stage = static_cast<std::size_t>(fullest - p.memory.begin());
-  std::vector<PeakTensor> tensors = peak_tensors(prepared.stages.at(stage));
+  std::vector<PeakTensor> tensors = peak_tensors(compiled.stages.at(stage));
   tensors.resize(std::min(tensors.size(), shown));
   std::string text;
   for (const PeakTensor& tensor : tensors)
@@ -236,19 +236,19 @@ std::string plan_text(const Plan& plan) {
   return text;
 }
 
-std::string prediction_text(const Model& model, const Prepared& prepared, const Cluster& cluster,
+std::string prediction_text(const Model& model, const Compiled& compiled, const Cluster& cluster,
                             const Prediction& p) {
-  const Training& training = prepared.plan.training;
+  const Training& training = compiled.plan.training;
   std::string text =
       fmt::format("model    {}   {} parameters   {}   sequence {}   global batch {}\n", model.name,
-                  show_count(static_cast<double>(parameter_count(prepared.graph))),
+                  show_count(static_cast<double>(parameter_count(compiled.graph))),
                   name_of(training.precision), training.sequence_length, training.global_batch);
-  const std::int64_t padded = padded_vocabulary(model.vocabulary, prepared.plan.parallelism.tensor);
+  const std::int64_t padded = padded_vocabulary(model.vocabulary, compiled.plan.parallelism.tensor);
   if (padded != model.vocabulary)
     text += fmt::format("         vocabulary {} padded to {}\n", model.vocabulary, padded);
   text += fmt::format("cluster  {} x {}   {} ranks\n", cluster.hosts, cluster.machine.name,
                       cluster.ranks());
-  text += "plan     " + plan_text(prepared.plan) + "\n";
+  text += "plan     " + plan_text(compiled.plan) + "\n";
   text += fmt::format("step     {}   {} tokens/s   {:.1f} TFLOP/s per GPU   MFU {}\n",
                       show_seconds(p.step_time_s), show_number(p.tokens_per_s, 0),
                       p.model_flops_per_s_per_gpu / 1e12, show_percent(p.mfu));
@@ -262,9 +262,9 @@ std::string prediction_text(const Model& model, const Prepared& prepared, const 
                       show_percent(p.bubble_fraction), show_seconds(p.exposed_communication_s));
   if (p.goodput)
     text += fmt::format("goodput  {}: {}\n", show_percent(p.goodput->share), goodput_text(p));
-  text += fmt::format("memory   {}   {}\n", peak_memory_text(prepared.plan, p),
+  text += fmt::format("memory   {}   {}\n", peak_memory_text(compiled.plan, p),
                       p.fits ? "fits" : "DOES NOT FIT");
-  text += peak_text(prepared, p);
+  text += peak_text(compiled, p);
   if (p.host_memory_bytes > 0)
     text += fmt::format("host     offloaded {} of {}\n",
                         show_bytes(static_cast<double>(p.host_memory_bytes)),

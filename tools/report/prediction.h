@@ -19,7 +19,7 @@ nlohmann::json framework_json(const Prediction& prediction);
 std::string peak_memory_text(const Plan& plan, const Prediction& prediction);
 nlohmann::json peak_tensors_json(const Program& program);  // of one stage, largest first
 nlohmann::json breakdown_json(const std::vector<StageBreakdown>& stages);
-std::string prediction_text(const Model& model, const Prepared& prepared, const Cluster& cluster,
+std::string prediction_text(const Model& model, const Compiled& compiled, const Cluster& cluster,
                             const Prediction& prediction);
 // "a failure every ..., a checkpoint every ...": of a prediction that has a goodput.
 std::string goodput_text(const Prediction& prediction);

@@ -59,12 +59,12 @@ void add_breakdown(HtmlPage& page, const std::vector<StageBreakdown>& stages, do
 }
 
 // The stage whose ranks need most; its representative's entries.
-void add_memory(HtmlPage& page, const Prepared& prepared, const Prediction& prediction,
+void add_memory(HtmlPage& page, const Compiled& compiled, const Prediction& prediction,
                 const Mesh& mesh, const Timeline& timeline) {
   const auto fullest = std::max_element(
       prediction.memory.begin(), prediction.memory.end(),
       [](const StageMemory& a, const StageMemory& b) { return a.peak_bytes < b.peak_bytes; });
-  const Program& program = prepared.stages[static_cast<std::size_t>(fullest->stage)];
+  const Program& program = compiled.stages[static_cast<std::size_t>(fullest->stage)];
   std::vector<TimelineEntry> own;
   for (const TimelineEntry& entry : timeline.entries)
     if (mesh.coordinates(entry.rank).pipeline == program.stage &&
@@ -90,16 +90,16 @@ void add_memory(HtmlPage& page, const Prepared& prepared, const Prediction& pred
 
 }  // namespace
 
-void add_step(HtmlPage& page, const Prepared& prepared, const Prediction& prediction,
+void add_step(HtmlPage& page, const Compiled& compiled, const Prediction& prediction,
               const std::vector<StageBreakdown>& stages, const Timeline& timeline) {
-  const Mesh mesh(prepared.plan.degrees(), prepared.plan.parallelism.placement);
+  const Mesh mesh = compiled.stages.front().settings->mesh();
   std::vector<int> stage_of_rank;
   for (int rank = 0; rank < mesh.ranks(); ++rank)
     stage_of_rank.push_back(mesh.coordinates(rank).pipeline);
   add_breakdown(page, stages, prediction.step_time_s);
   page.heading("Timeline");
-  page.element(timeline_view(timeline, prepared.stages, stage_of_rank));
-  add_memory(page, prepared, prediction, mesh, timeline);
+  page.element(timeline_view(timeline, compiled.stages, stage_of_rank));
+  add_memory(page, compiled, prediction, mesh, timeline);
 }
 
 }  // namespace meshwright

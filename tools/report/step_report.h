@@ -9,7 +9,7 @@
 
 namespace meshwright {
 
-void add_step(HtmlPage& page, const Prepared& prepared, const Prediction& prediction,
+void add_step(HtmlPage& page, const Compiled& compiled, const Prediction& prediction,
               const std::vector<StageBreakdown>& stages, const Timeline& timeline);
 
 }  // namespace meshwright

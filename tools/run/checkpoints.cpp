@@ -136,7 +136,7 @@ std::unique_ptr<FolderLock> lock_checkpoints(const Job& job, bool resume, Commun
 
 RunCheckpoints::RunCheckpoints(const Job& job, const Chosen& chosen, bool resume, Runtime& runtime,
                                Communicator& all)
-    : job_(job), plan_(chosen.prepared.plan) {
+    : job_(job), plan_(chosen.compiled.plan) {
   if (!job.checkpoint) return;
   if (resume) this->resume(chosen, runtime, all);
   if (begin_.run.empty()) begin_.run = new_identity();
@@ -150,7 +150,7 @@ RunCheckpoints::RunCheckpoints(const Job& job, const Chosen& chosen, bool resume
 
 void RunCheckpoints::resume(const Chosen& chosen, Runtime& runtime, Communicator& all) {
   const ResumeOptions options{job_.checkpoint->folder, optimizer_of(plan_),
-                              shapes_of(chosen.prepared.stages)};
+                              shapes_of(chosen.compiled.stages)};
   const std::optional<Manifest> found = meshwright::resume(options, runtime, all, say);
   if (!found) {
     how_it_began_ =

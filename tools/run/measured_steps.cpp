@@ -30,16 +30,15 @@ void check_measurable(const Job& job) {
 }
 
 double measured_step_seconds(const Options& options, const Job& job, const Cluster& cluster,
-                             const Prepared& prepared) {
-  const Plan& plan = prepared.plan;
-  const Mesh mesh(plan.degrees(), plan.parallelism.placement);
+                             const Compiled& compiled) {
+  const Plan& plan = compiled.plan;
   const auto world = make_world("self");
   const int threads = threads_per_rank(options, 1);
   const Engine engine =
       make_engine(cluster, {plan.training.precision, plan.training.deterministic, threads}, *world,
                   WorldOptions{}.deadline_s);
   Loader loader(loader_options(job));
-  Runtime runtime(prepared.stages, plan, mesh, engine.world(*world), *engine.backend,
+  Runtime runtime(compiled.stages, engine.world(*world), *engine.backend,
                   {threads, job.model.layers});
   std::vector<double> seconds;
   // The first steps make what later ones use.

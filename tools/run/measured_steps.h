@@ -1,8 +1,9 @@
 // A few training steps in this process.
 #pragma once
 
+#include "hwprofiles/machine.h"
+#include "models/compile/compile.h"
 #include "models/job/job.h"
-#include "sim/predict/predict.h"
 #include "tools/options.h"
 
 namespace meshwright {
@@ -11,9 +12,9 @@ namespace meshwright {
 void check_measurable(const Job& job);
 
 // Seconds of a step: the median of `measured_steps` after those that warm up. `cluster`: this
-// computer; `prepared`: a plan of one rank. The job's checkpoints and logs are left alone.
+// computer; `compiled`: a plan of one rank. The job's checkpoints and logs are left alone.
 constexpr int measured_steps = 3;
 double measured_step_seconds(const Options& options, const Job& job, const Cluster& cluster,
-                             const Prepared& prepared);
+                             const Compiled& compiled);
 
 }  // namespace meshwright

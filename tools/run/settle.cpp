@@ -8,6 +8,7 @@
 #include "hwprofiles/load.h"
 #include "models/core/error.h"
 #include "models/core/fields.h"
+#include "sim/cost/target.h"
 #include "tools/job/dump_passes.h"
 #include "tools/job/job_file.h"
 #include "tools/job/machines.h"
@@ -91,7 +92,7 @@ void check_fits(const Run& run) {
 }
 
 void warn_of_fused_optimizer(const Run& run) {
-  const Training& training = run.chosen.prepared.plan.training;
+  const Training& training = run.chosen.compiled.plan.training;
   const bool in_passes =  // on a CPU
       training.compiler == CompilerLevel::none && training.optimizer != OptimizerKind::lamb;
   if (!in_passes || run.chosen.cluster.machine.gpu.kind != DeviceKind::gpu) return;
@@ -141,9 +142,10 @@ Run settle_run(const Options& options) {
   run.chosen = choose_plan(run.job, machine_loader(options));
   check_fits(run);
   warn_of_fused_optimizer(run);
-  const Plan& plan = run.chosen.prepared.plan;
+  const Plan& plan = run.chosen.compiled.plan;
   if (run.job.compiler_debug)
     run_passes(build_graph(run.job.model, plan.training), plan,
+               device_facts(run.chosen.cluster, plan.training.precision),
                dump_into(debug_folder(run.job), plan.training));
   return run;
 }
@@ -154,7 +156,7 @@ std::string settled_text(const Run& run) {
   const nlohmann::json text = {
       {"file", run.job.file},
       {"folder", folder},
-      {"job", settled_job(run.job, chosen.prepared.plan, chosen.machine, chosen.count, folder)},
+      {"job", settled_job(run.job, chosen.compiled.plan, chosen.machine, chosen.count, folder)},
       {"machine", text_of(chosen.cluster.machine)}};
   return json_text(text);
 }

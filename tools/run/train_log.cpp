@@ -126,10 +126,10 @@ TrainLog::TrainLog(const Options& options, const Job& job, const Chosen& chosen,
 
 void TrainLog::begin(int threads, const std::string& how_it_began) {
   print_to(to_, "model {}, {} parameters; {}; {} {} per rank\n", job_.model.name,
-           show_count(static_cast<double>(parameter_count(chosen_.prepared.graph))),
-           plan_text(chosen_.prepared.plan), threads, threads == 1 ? "thread" : "threads");
+           show_count(static_cast<double>(parameter_count(chosen_.compiled.graph))),
+           plan_text(chosen_.compiled.plan), threads, threads == 1 ? "thread" : "threads");
   const std::int64_t padded =
-      padded_vocabulary(job_.model.vocabulary, chosen_.prepared.plan.parallelism.tensor);
+      padded_vocabulary(job_.model.vocabulary, chosen_.compiled.plan.parallelism.tensor);
   if (padded != job_.model.vocabulary)
     std::fprintf(to_, "vocabulary %lld padded to %lld\n",
                  static_cast<long long>(job_.model.vocabulary), static_cast<long long>(padded));
@@ -143,7 +143,7 @@ void TrainLog::begin(int threads, const std::string& how_it_began) {
 }
 
 void TrainLog::step(std::int64_t step, const StepResult& result) {
-  const Training& training = chosen_.prepared.plan.training;
+  const Training& training = chosen_.compiled.plan.training;
   const double tokens_per_s =
       static_cast<double>(training.global_batch) * training.sequence_length / result.seconds;
   std::fprintf(to_, "%6lld  %10.5f  %10.4f  %13.3e  %9.1f  %10.0f", static_cast<long long>(step),
@@ -173,7 +173,7 @@ void TrainLog::step(std::int64_t step, const StepResult& result) {
 
 // The next line, or the end, is written over it.
 void TrainLog::show_progress(std::int64_t step) const {
-  const int steps = chosen_.prepared.plan.training.steps;
+  const int steps = chosen_.compiled.plan.training.steps;
   const auto full = static_cast<std::size_t>(bar_width * step / steps);
   std::fprintf(stderr, "\r[%s%s] %lld/%d\r", std::string(full, '#').c_str(),
                std::string(bar_width - full, '.').c_str(), static_cast<long long>(step), steps);
@@ -181,7 +181,7 @@ void TrainLog::show_progress(std::int64_t step) const {
 
 void TrainLog::end(const Outcome& outcome) {
   if (progress_) std::fprintf(stderr, "\r%*s\r", bar_width + 24, "");
-  const Table table = comparison(prediction_, chosen_.prepared.plan, outcome, on_gpu());
+  const Table table = comparison(prediction_, chosen_.compiled.plan, outcome, on_gpu());
   std::fprintf(to_, "\n%s\n", table.text().c_str());
   if (!outcome.kinds.empty())
     std::fprintf(to_, "%s\n", comparison_of_kinds(outcome.kinds).text().c_str());
@@ -223,7 +223,7 @@ void TrainLog::print_json_of(const Outcome& outcome) const {
 
 bool TrainLog::on_gpu() const { return chosen_.cluster.machine.gpu.kind == DeviceKind::gpu; }
 
-bool TrainLog::scales_loss() const { return chosen_.prepared.plan.training.scales_loss(); }
+bool TrainLog::scales_loss() const { return chosen_.compiled.plan.training.scales_loss(); }
 
 void TrainLog::write_report(const Outcome& outcome) const {
   HtmlPage page(job_.name + ": training");
@@ -231,10 +231,10 @@ void TrainLog::write_report(const Outcome& outcome) const {
   page.heading("Loss");
   page.curve("loss over steps", outcome.losses);
   page.heading("Predicted and measured");
-  page.table(comparison(prediction_, chosen_.prepared.plan, outcome, on_gpu()));
+  page.table(comparison(prediction_, chosen_.compiled.plan, outcome, on_gpu()));
   if (!outcome.kinds.empty()) page.table(comparison_of_kinds(outcome.kinds));
   page.curve("seconds over steps", outcome.seconds);
-  add_prediction(page, job_.model, chosen_.prepared, chosen_.cluster, prediction_);
+  add_prediction(page, job_.model, chosen_.compiled, chosen_.cluster, prediction_);
   write_file(options_.report, page.text());
 }
 

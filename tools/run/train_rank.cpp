@@ -79,12 +79,12 @@ Timeline timeline_of_all(const Timeline& own, Communicator& all) {
 
 // The step that was predicted begins where the last one of `measured` began.
 void write_both_timelines(const std::string& path, const Timeline& measured, SimTime last_begin,
-                          Timeline predicted, const Mesh& mesh, const Prepared& prepared) {
+                          Timeline predicted, const Mesh& mesh, const Compiled& compiled) {
   for (TimelineEntry& entry : predicted.entries) entry.begin += last_begin, entry.end += last_begin;
   std::vector<int> stage_of_rank;
   for (int rank = 0; rank < mesh.ranks(); ++rank)
     stage_of_rank.push_back(mesh.coordinates(rank).pipeline);
-  write_file(path, to_chrome_trace(measured, prepared.stages, stage_of_rank, {}, predicted));
+  write_file(path, to_chrome_trace(measured, compiled.stages, stage_of_rank, {}, predicted));
 }
 
 // What is kept of the steps: for --trace those of --trace-steps, or the latest one; the last one
@@ -186,14 +186,13 @@ int fail(World& world) {
 namespace {
 
 int train(const Options& options, const Job& job, const Chosen& chosen, World& world) {
-  const Plan& plan = chosen.prepared.plan;
+  const Plan& plan = chosen.compiled.plan;
   const int threads = threads_per_rank(options, chosen.cluster.processes_per_host);
   const auto all = group_of_all(world);
   auto loader = made_by_all(*all, [&] { return Loader(loader_options(job)); });
   if (!loader) return bad_input;
   const auto lock = lock_checkpoints(job, options.resume, *all);
   forget_peak_resident_bytes();  // a run of one rank may have measured this computer first
-  const Mesh mesh(plan.degrees(), plan.parallelism.placement);
   const auto made = made_by_all(*all, [&] {
     return make_engine(chosen.cluster,
                        {plan.training.precision, plan.training.deterministic, threads}, world,
@@ -205,12 +204,13 @@ int train(const Options& options, const Job& job, const Chosen& chosen, World& w
   if (options.check_collectives && world.size() > 1)
     checked = make_checked_world(engine.world(world));
   World& on_device = checked ? *checked : engine.world(world);
-  Runtime runtime(chosen.prepared.stages, plan, mesh, on_device, *engine.backend,
+  Runtime runtime(chosen.compiled.stages, on_device, *engine.backend,
                   {threads, job.model.layers, !options.trace.empty()});
   RunCheckpoints checkpoints(job, chosen, options.resume, runtime, *all);
   Timeline predicted;
   const Prediction prediction =
-      predict(chosen.prepared, chosen.cluster, job.objective.spot, &predicted);
+      predict(chosen.compiled, chosen.cluster,
+              {.spot = job.objective.spot, .framework = chosen.framework, .timeline = &predicted});
   std::optional<TrainLog> log;
   if (world.rank() == 0) {
     log.emplace(options, job, chosen, prediction);
@@ -233,12 +233,12 @@ int train(const Options& options, const Job& job, const Chosen& chosen, World& w
   if (!options.trace.empty()) {
     const Timeline timeline = timeline_of_all(traced.kept(), *all);
     if (log)
-      write_both_timelines(options.trace, timeline, traced.last_begin(), predicted, mesh,
-                           chosen.prepared);
+      write_both_timelines(options.trace, timeline, traced.last_begin(), predicted, runtime.mesh(),
+                           chosen.compiled);
   }
   if (compares && !outcome.stopped && !outcome.seconds.empty()) {
     const Timeline measured = timeline_of_all(traced.compared(), *all);
-    outcome.kinds = kind_times(predicted, measured, chosen.prepared.stages, mesh);
+    outcome.kinds = kind_times(predicted, measured, chosen.compiled.stages, runtime.mesh());
   }
   if (log) log->end(outcome);
   if (!outcome.saved) return run_failed;  // the saver has said why

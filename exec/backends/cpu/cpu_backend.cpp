@@ -69,7 +69,7 @@ class CpuBackend : public Backend {
     cpu::run_operation({call, operands, context, pool_});
   }
 
-  std::unique_ptr<Updater> make_updater(const Training& training) override {
+  std::unique_ptr<Updater> make_updater(const StepSettings& training) override {
     return cpu::make_updater(training, pool_);
   }
 

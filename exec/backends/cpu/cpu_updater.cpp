@@ -12,7 +12,7 @@ namespace {
 
 class CpuUpdater : public Updater {
  public:
-  CpuUpdater(const Training& training, ThreadPool& pool) : training_(training), pool_(pool) {}
+  CpuUpdater(const StepSettings& training, ThreadPool& pool) : training_(training), pool_(pool) {}
 
   void begin_step(std::int64_t step, double learning_rate) override {
     scalars_ = {step, learning_rate, 1};
@@ -49,7 +49,7 @@ class CpuUpdater : public Updater {
   }
 
  private:
-  const Training& training_;
+  const StepSettings& training_;
   ThreadPool& pool_;
   OptimizerScalars scalars_;
   bool updates_ = true;
@@ -57,7 +57,7 @@ class CpuUpdater : public Updater {
 
 }  // namespace
 
-std::unique_ptr<Updater> make_updater(const Training& training, ThreadPool& pool) {
+std::unique_ptr<Updater> make_updater(const StepSettings& training, ThreadPool& pool) {
   return std::make_unique<CpuUpdater>(training, pool);
 }
 

@@ -9,6 +9,6 @@
 namespace meshwright::cpu {
 
 // Both arguments outlive it.
-std::unique_ptr<Updater> make_updater(const Training& training, ThreadPool& pool);
+std::unique_ptr<Updater> make_updater(const StepSettings& training, ThreadPool& pool);
 
 }  // namespace meshwright::cpu

@@ -75,7 +75,7 @@ class Gpu : public CudaBackend {
     const Row* row = row_of(call.op);
     return row == nullptr ? 0 : cuda::workspace_of(*row, call, device_);
   }
-  std::unique_ptr<Updater> make_updater(const Training& training) override {
+  std::unique_ptr<Updater> make_updater(const StepSettings& training) override {
     return cuda::make_updater(training, *this);
   }
 

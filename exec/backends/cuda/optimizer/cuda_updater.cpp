@@ -18,7 +18,7 @@ static_assert(offsetof(UpdateScalars, step) == offsetof(OfHost, updates_before))
 
 class CudaUpdater : public Updater {
  public:
-  CudaUpdater(const Training& training, StreamSource& streams)
+  CudaUpdater(const StepSettings& training, StreamSource& streams)
       : training_(training),
         streams_(streams),
         scalars_(device_memory(sizeof(UpdateScalars))),
@@ -90,7 +90,7 @@ class CudaUpdater : public Updater {
   UpdateScalars* scalars() const { return static_cast<UpdateScalars*>(scalars_.get()); }
   cudaStream_t stream() { return static_cast<cudaStream_t>(streams_.current_stream()); }
 
-  const Training& training_;
+  const StepSettings& training_;
   StreamSource& streams_;
   DeviceMemory scalars_;
   PinnedMemory of_host_;
@@ -99,7 +99,7 @@ class CudaUpdater : public Updater {
 
 }  // namespace
 
-std::unique_ptr<Updater> make_updater(const Training& training, StreamSource& streams) {
+std::unique_ptr<Updater> make_updater(const StepSettings& training, StreamSource& streams) {
   return std::make_unique<CudaUpdater>(training, streams);
 }
 

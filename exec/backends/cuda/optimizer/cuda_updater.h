@@ -9,6 +9,6 @@
 namespace meshwright::cuda {
 
 // Both arguments outlive it.
-std::unique_ptr<Updater> make_updater(const Training& training, StreamSource& streams);
+std::unique_ptr<Updater> make_updater(const StepSettings& training, StreamSource& streams);
 
 }  // namespace meshwright::cuda

@@ -27,7 +27,7 @@ __global__ void update_loss_scale_kernel(LossScale rule, const double* loss,
   *loss_scale = static_cast<float>(scalars->loss_scale.scale);
 }
 
-// What of a Training the factors are made of.
+// What of a step's settings the factors are made of.
 struct Rates {
   double beta1, beta2, epsilon, decay, momentum;
 };
@@ -371,14 +371,14 @@ void update_loss_scale(const LossScale& rule, const double* loss, const double* 
          loss_scale);
 }
 
-void prepare_update(const Training& training, const double* loss, const double* squared_norm,
+void prepare_update(const StepSettings& training, const double* loss, const double* squared_norm,
                     UpdateScalars* scalars, cudaStream_t stream) {
   const Rates rates{training.beta1, training.beta2, training.epsilon, training.weight_decay,
                     training.momentum};
   launch(prepare_update_kernel, {1}, {1}, 0, stream, rates, loss, squared_norm, scalars);
 }
 
-void optimizer_step(const Training& training, const UpdateScalars* scalars,
+void optimizer_step(const StepSettings& training, const UpdateScalars* scalars,
                     const DeviceSegments& segments, const OptimizerState& state,
                     cudaStream_t stream) {
   switch (training.optimizer) {
@@ -393,7 +393,7 @@ void optimizer_step(const Training& training, const UpdateScalars* scalars,
   }
 }
 
-void lamb_norms(const Training&, const UpdateScalars* scalars, const DeviceSegments& segments,
+void lamb_norms(const StepSettings&, const UpdateScalars* scalars, const DeviceSegments& segments,
                 const OptimizerState& state, void* partial, cudaStream_t stream) {
   auto* sums = static_cast<SquaredNorms*>(partial);
   with_type(state.gradient_type, [&]<typename G>(G) {

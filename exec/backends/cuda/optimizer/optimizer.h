@@ -46,18 +46,18 @@ void update_loss_scale(const LossScale& rule, const double* loss, const double* 
 
 // Whether there is an update, and its factors: once a step, after update_loss_scale where the loss
 // is scaled. A step whose loss or norm are not finite has no update.
-void prepare_update(const Training& training, const double* loss, const double* squared_norm,
+void prepare_update(const StepSettings& training, const double* loss, const double* squared_norm,
                     UpdateScalars* scalars, cudaStream_t stream);
 
 // meshwright::optimizer_step on the segments of one bucket, if there is an update. Elements between
 // the segments are left alone. The state's `scratch` is not used. Fastest where all its addresses
 // are aligned to 16 bytes.
-void optimizer_step(const Training& training, const UpdateScalars* scalars,
+void optimizer_step(const StepSettings& training, const UpdateScalars* scalars,
                     const DeviceSegments& segments, const OptimizerState& state,
                     cudaStream_t stream);
 
 // meshwright::lamb_norms; `partial` holds lamb_scratch_bytes, aligned to 16. In a fixed order.
-void lamb_norms(const Training& training, const UpdateScalars* scalars,
+void lamb_norms(const StepSettings& training, const UpdateScalars* scalars,
                 const DeviceSegments& segments, const OptimizerState& state, void* partial,
                 cudaStream_t stream);
 std::int64_t lamb_scratch_bytes(const DeviceSegments& segments);

@@ -1,0 +1,14 @@
+// What the compiler needs to know of the device that a plan is compiled for. Who knows the machine
+// says so.
+#pragma once
+
+namespace meshwright {
+
+struct DeviceFacts {
+  // FLOPs that it does while it moves one byte of memory: what recomputation under a budget weighs
+  // kernels with. The default is near an A100's (fp16: 153).
+  double flops_per_byte = 128;
+  bool snapshot_on_host = false;  // ranks compute on GPUs: snapshots lie in their hosts' memory
+};
+
+}  // namespace meshwright

@@ -1,0 +1,52 @@
+// What a training step is made with, beside its instructions: what those read who run Programs or
+// say how long they take (models/plan/program.h).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "models/graph/op.h"
+
+namespace meshwright {
+
+enum class OptimizerKind : std::uint8_t { adamw, adam, lamb, sgd };
+enum class LearningRateSchedule : std::uint8_t { constant, linear, cosine };
+
+struct LossScale {
+  bool dynamic = false;
+  double initial = 1, factor = 2, minimum = 1;
+  int window = 1000, hysteresis = 1;
+  bool operator==(const LossScale&) const = default;
+};
+
+struct StepSettings {
+  std::int64_t global_batch = 0;  // sequences
+  int micro_batch = 1;            // sequences per replica at once
+  int sequence_length = 0;
+  Precision precision = Precision::fp32;
+  Dtype gradient_reduce = Dtype::f32;  // f32, f16 or bf16
+  AttentionKernel attention = AttentionKernel::flash2;
+  CompilerLevel compiler = CompilerLevel::fused;
+  bool fuse_gradient_accumulation = true;
+  int steps = 1;
+  std::uint64_t seed = 0;
+  OptimizerKind optimizer = OptimizerKind::adamw;
+  double learning_rate = 1e-4;
+  int warmup_steps = 0;
+  LearningRateSchedule learning_rate_schedule = LearningRateSchedule::constant;
+  double weight_decay = 0, momentum = 0.9, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
+  double gradient_clip = 0;  // 0: off
+  std::optional<LossScale> loss_scale;
+  // Of ranks on GPUs: a step as one CUDA graph. Unset: where no messages travel between stages.
+  std::optional<bool> cuda_graph;
+
+  // Only fp16 is scaled, and always: by a moving scale that begins at 2^32 unless the job says
+  // another.
+  bool scales_loss() const { return precision == Precision::fp16; }
+  LossScale settled_loss_scale() const {
+    return loss_scale.value_or(LossScale{.dynamic = true, .initial = 4294967296.0});
+  }
+  bool operator==(const StepSettings&) const = default;
+};
+
+}  // namespace meshwright

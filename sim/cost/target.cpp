@@ -1,0 +1,21 @@
+#include "sim/cost/target.h"
+
+#include "sim/cost/cost.h"
+
+namespace meshwright {
+
+DeviceFacts device_facts(const Cluster& cluster, Precision precision) {
+  const Gpu device = cluster.device();
+  return {.flops_per_byte = device.peak(executed_precision(device, precision)).value /
+                            device.memory_bandwidth_bytes_per_s,
+          .snapshot_on_host = device.kind == DeviceKind::gpu};
+}
+
+Target target_of(const Cluster& cluster, const StepSettings& training) {
+  return {device_facts(cluster, training.precision),
+          [cost = CostModel(cluster, training)](const Graph& graph) {
+            return UnitCosts{cost.unit_costs(graph), cost.unit_memory(graph)};
+          }};
+}
+
+}  // namespace meshwright

@@ -1,0 +1,13 @@
+// A plan compiled for a cluster.
+#pragma once
+
+#include "models/compile/compile.h"
+#include "sim/cost/target.h"
+
+namespace meshwright {
+
+inline Compiled compiled_for(const Model& model, const Plan& plan, const Cluster& cluster) {
+  return compile(model, plan, target_of(cluster, plan.training));
+}
+
+}  // namespace meshwright
