@@ -47,7 +47,7 @@ constexpr FileOption file_options[] = {
     {"to", &Options::to, "folder for config.json and model.safetensors"},
     {"checkpoint", &Options::checkpoint,
      "the checkpoint, or a folder of them (the newest good one); the job's folder without it"},
-    {"dump", &Options::dump, "write the graph after each pass into this folder"},
+    {"dump", &Options::dump, "write the graph after each pass, and the Programs, into this folder"},
     {"output", &Options::output, "the token file to write"},
     {"tokenizer", &Options::tokenizer, "a Hugging Face tokenizer.json (BPE); bytes without it"},
 };

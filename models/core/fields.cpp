@@ -126,6 +126,11 @@ std::int64_t read(const Fields& fields, std::string_view key, const json& value,
   wrong_type(fields, key, value, "an integer");
 }
 
+std::uint64_t read(const Fields& fields, std::string_view key, const json& value, std::uint64_t*) {
+  if (!value.is_number_unsigned()) wrong_type(fields, key, value, "an integer from 0 to 2^64 - 1");
+  return value.get<std::uint64_t>();
+}
+
 int read(const Fields& fields, std::string_view key, const json& value, int*) {
   const std::int64_t wide = read(fields, key, value, static_cast<std::int64_t*>(nullptr));
   if (wide > std::numeric_limits<int>::max() || wide < std::numeric_limits<int>::min())
@@ -209,6 +214,7 @@ T Fields::optional(std::string_view key, T fallback) {
 MESHWRIGHT_FIELD(bool)
 MESHWRIGHT_FIELD(int)
 MESHWRIGHT_FIELD(std::int64_t)
+MESHWRIGHT_FIELD(std::uint64_t)
 MESHWRIGHT_FIELD(double)
 MESHWRIGHT_FIELD(std::string)
 MESHWRIGHT_FIELD(std::vector<int>)

@@ -28,7 +28,7 @@ class Fields {
   bool is_object(std::string_view key);
   bool is_array(std::string_view key);
 
-  // T: bool, int, std::int64_t, double, std::string, and std::vector of these.
+  // T: bool, int, std::int64_t, std::uint64_t, double, std::string, and std::vector of these.
   // An integer accepts 8 and 8.0, never 8.5; a number never accepts a string or a bool.
   template <class T>
   T required(std::string_view key);

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "models/plan/program_json.h"
 #include "sim/compile/compile.h"
 #include "tools/commands/commands.h"
 #include "tools/job/choose.h"
@@ -18,6 +19,7 @@
 #include "tools/report/print_json.h"
 #include "tools/report/text.h"
 #include "tools/run/measured_steps.h"
+#include "tools/write_file.h"
 
 namespace meshwright {
 
@@ -266,6 +268,9 @@ int run_compile(const Options& options) {
                                }),
                     {}});
     Row& row = rows.back();
+    if (!options.dump.empty())
+      write_file(programs_file(options.dump, at_level),
+                 to_json(row.report.compiled.stages).dump(1) + "\n");
     if (options.measure && row.report.prediction.fits)
       row.measured_step_s =
           measured_step_seconds(options, job, chosen.cluster, row.report.compiled);

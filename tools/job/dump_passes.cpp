@@ -9,12 +9,24 @@
 
 namespace meshwright {
 
+namespace {
+
+std::string folder_of_level(const std::string& folder, const Training& training) {
+  return folder + "/" + compiler_names()[static_cast<std::size_t>(training.compiler)];
+}
+
+}  // namespace
+
 std::vector<std::string> dump_files(const std::string& folder, const Training& training) {
-  const std::string& level = compiler_names()[static_cast<std::size_t>(training.compiler)];
+  const std::string own = folder_of_level(folder, training);
   std::vector<std::string> files;
   for (const Pass& pass : passes_of(training))
-    files.push_back(fmt::format("{}/{}/{:02}-{}.txt", folder, level, files.size() + 1, pass.name));
+    files.push_back(fmt::format("{}/{:02}-{}.txt", own, files.size() + 1, pass.name));
   return files;
+}
+
+std::string programs_file(const std::string& folder, const Training& training) {
+  return folder_of_level(folder, training) + "/programs.json";
 }
 
 void check_dump(const std::string& where, const std::string& folder, const Training& training,
@@ -22,7 +34,9 @@ void check_dump(const std::string& where, const std::string& folder, const Train
   std::error_code error;
   if (std::filesystem::exists(folder, error) && !std::filesystem::is_directory(folder, error))
     throw InputError(where + " " + folder + ": is a file; name a folder");
-  for (const std::string& file : dump_files(folder, training)) check_writable(where, file, inputs);
+  std::vector<std::string> files = dump_files(folder, training);
+  files.push_back(programs_file(folder, training));
+  for (const std::string& file : files) check_writable(where, file, inputs);
 }
 
 PassObserver dump_into(const std::string& folder, const Training& training) {

@@ -1,4 +1,4 @@
-// The graph after each pass, as text: one file per pass, in order.
+// The graph after each pass, as text: one file per pass, in order; and the Programs, as JSON.
 #pragma once
 
 #include <span>
@@ -13,9 +13,13 @@ namespace meshwright {
 // FOLDER/full/05-simplify.txt: the file of each pass that runs at the training's level.
 std::vector<std::string> dump_files(const std::string& folder, const Training& training);
 
-// InputError, beginning with `where`, when one of them could not be written, or is one of `inputs`.
+// InputError, beginning with `where`, when one of these files could not be written, or is one of
+// `inputs`.
 void check_dump(const std::string& where, const std::string& folder, const Training& training,
                 std::span<const std::string> inputs);
+
+// FOLDER/full/programs.json: what `compile --dump` makes of the Programs.
+std::string programs_file(const std::string& folder, const Training& training);
 
 // Writes each pass's file when its turn comes.
 PassObserver dump_into(const std::string& folder, const Training& training);

@@ -1,0 +1,243 @@
+// Programs from a file: declared in program_json.h.
+#include <algorithm>
+#include <string>
+
+#include "models/plan/check_program.h"
+#include "models/plan/optimizer_scratch.h"
+#include "models/plan/program_json.h"
+
+namespace meshwright {
+
+namespace {
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+void check_settings(const JobSettings& settings, const Place& place) {
+  const Place degrees = place / "degrees";
+  const Degrees& d = settings.degrees;
+  (degrees / "pipeline").in_range(d.pipeline, 1, most_copies);
+  (degrees / "tensor").in_range(d.tensor, 1, most_copies);
+  (degrees / "data").in_range(d.data, 1, most_copies);
+  (degrees / "context").in_range(d.context, 1, most_copies);
+  const std::int64_t rdp = std::int64_t{d.data} * d.context;
+  degrees.demand(rdp <= most_copies && rdp * d.tensor <= most_copies &&
+                     rdp * d.tensor * d.pipeline <= most_copies,
+                 "more than a million ranks");
+  (degrees / "shard").in_range(d.shard, 1, rdp);
+  (degrees / "expert").in_range(d.expert, 1, rdp);
+  (degrees / "shard").demand(rdp % d.shard == 0, "does not divide data x context");
+  (degrees / "expert").demand(rdp % d.expert == 0, "does not divide data x context");
+  (degrees / "shard")
+      .demand(d.expert_rdp() % d.expert_shard() == 0, "does not divide data x context / expert");
+  const auto& known = placements();
+  (place / "placement")
+      .demand(std::ranges::count(known, settings.placement) > 0,
+              "unknown placement '" + settings.placement + "'; known: " + list_of(known, "and"));
+  const Place training = place / "training";
+  const StepSettings& step = settings.training;
+  constexpr std::int64_t many = 1 << 30;
+  (training / "global_batch").in_range(step.global_batch, 1, many);
+  (training / "micro_batch").in_range(step.micro_batch, 1, many);
+  (training / "sequence_length").in_range(step.sequence_length, 1, many);
+  (training / "warmup_steps").in_range(step.warmup_steps, 0, many);
+}
+
+// What a stage does.
+class StageCheck {
+ public:
+  StageCheck(const Program& program, int stages, const Place& place)
+      : program_(program),
+        memory_(program.memory),
+        settings_(*program.settings),
+        mesh_(settings_.mesh()),
+        stages_(stages),
+        place_(place),
+        has_(program, mesh_, place_) {}
+  StageCheck(const StageCheck&) = delete;
+
+  void run() const {
+    check_layout();
+    has_.run();
+    for (std::size_t b = 0; b < program_.bodies.size(); ++b) check_body(b);
+    (place_ / "tasks").demand(!program_.tasks.empty(), "there are none");
+    for (std::size_t t = 0; t < program_.tasks.size(); ++t)
+      check_task(program_.tasks[t], place_ / "tasks" / t);
+  }
+
+ private:
+  void check_layout() const {
+    const Place place = place_ / "layout";
+    (place / "chunks").in_range(program_.layout.chunks, 1, most_copies);
+    (place / "stages")
+        .demand(program_.layout.stages == stages_ && settings_.degrees.pipeline == stages_,
+                "the file has " + std::to_string(stages_) + " stages, so this and " +
+                    "/settings/degrees/pipeline are that many");
+    (place_ / "micro_batches").in_range(program_.micro_batches, 1, 1 << 30);
+  }
+
+  void check_body(std::size_t index) const {
+    const Body& body = program_.bodies[index];
+    const Place place = place_ / "bodies" / index;
+    (place / "chunk").names(body.chunk, at(program_.layout.chunks), "chunk", -1);
+    for (std::size_t i = 0; i < body.instructions.size(); ++i) {
+      const Place own = place / "instructions" / i;
+      const Instruction& instruction = body.instructions[i];
+      for (std::size_t k = 0; k < instruction.inputs.size(); ++k)
+        has_.check_operand(instruction.inputs[k], own / "inputs" / k);
+      for (std::size_t k = 0; k < instruction.outputs.size(); ++k)
+        has_.check_operand(instruction.outputs[k], own / "outputs" / k);
+      (own / "module").names(instruction.module, program_.modules->size(), "module", -1);
+      (own / "bucket").names(instruction.bucket, program_.buckets.size(), "bucket", -1);
+      if (instruction.peer >= 0) (own / "peer").names(instruction.peer, at(stages_), "stage");
+      check_kind(instruction, body, own);
+    }
+  }
+
+  static void operands(const Instruction& instruction, std::size_t inputs, std::size_t outputs,
+                       const Place& place) {
+    (place / "inputs").demand(instruction.inputs.size() >= inputs, "one is needed");
+    (place / "outputs").demand(instruction.outputs.size() >= outputs, "one is needed");
+  }
+
+  void check_kind(const Instruction& instruction, const Body& body, const Place& place) const {
+    switch (instruction.kind) {
+      case InstructionKind::compute:
+        return check_compute(instruction, place);
+      case InstructionKind::load_input:
+        return check_load(instruction, place);
+      case InstructionKind::send:
+      case InstructionKind::recv:
+        return check_message(instruction, body, place);
+      case InstructionKind::copy_out:
+      case InstructionKind::copy_in:
+        operands(instruction, 1, 1, place);
+        return place.demand(
+            instruction.inputs[0].type.bytes() == instruction.outputs[0].type.bytes(),
+            "what is copied has another size than where it goes");
+      case InstructionKind::optimizer_step:
+        (place / "bucket").names(instruction.bucket, program_.buckets.size(), "bucket");
+        if (optimizer_scratch_arrays(settings_.training) > 0) operands(instruction, 0, 1, place);
+        return;
+      default:
+        return check_collective(instruction, place);
+    }
+  }
+
+  void check_compute(const Instruction& instruction, const Place& place) const {
+    operands(instruction, instruction.op == Op::zero ? 0 : 1, 0, place);
+    const bool of_bucket = instruction.op == Op::sum_of_squares || instruction.op == Op::lamb_norms;
+    (place / "bucket")
+        .names(instruction.bucket, program_.buckets.size(), "bucket", of_bucket ? 0 : -1);
+    if (instruction.op == Op::sum_of_squares) operands(instruction, 1, 1, place);
+    if (instruction.op == Op::update_loss_scale)
+      place.demand(program_.loss_scale_buffer >= 0, "there is no loss_scale_buffer");
+  }
+
+  void check_load(const Instruction& instruction, const Place& place) const {
+    operands(instruction, 0, 1, place);
+    (place / "channel").in_range(instruction.channel, 0, input_channels - 1);
+    const bool shared = instruction.group == GroupKind::tensor;
+    const int sequences = settings_.training.micro_batch / (shared ? settings_.degrees.tensor : 1);
+    const TensorType& type = instruction.outputs[0].type;
+    (place / "outputs" / 0)
+        .demand(sequences > 0 && type.dtype == Dtype::i32 && type.shape.elements() % sequences == 0,
+                "i32 numbers, as many for each of a micro-batch's sequences, are needed");
+  }
+
+  void check_message(const Instruction& instruction, const Body& body, const Place& place) const {
+    const bool sends = instruction.kind == InstructionKind::send;
+    operands(instruction, sends ? 1 : 0, sends ? 0 : 1, place);
+    (place / "peer").names(instruction.peer, at(stages_), "stage");
+    (place / "peer_chunk").names(instruction.peer_chunk, at(program_.layout.chunks), "chunk");
+    (place / "channel").in_range(instruction.channel, 0, 1 << 16);
+    (place / "stream")
+        .demand(instruction.stream == (sends ? Stream::pipe_send : Stream::pipe_recv),
+                "messages have streams of their own: pipe_send and pipe_recv");
+    place.demand(body.chunk >= 0, "messages are sent and received in bodies of a chunk");
+  }
+
+  void check_collective(const Instruction& instruction, const Place& place) const {
+    operands(instruction, 1, 1, place);
+    (place / "group").demand(instruction.group != GroupKind::none, "a collective has a group");
+    const std::int64_t ranks = std::max(1, mesh_.size_of(instruction.group));
+    const Operand &in = instruction.inputs[0], &out = instruction.outputs[0];
+    const std::int64_t from = in.type.bytes(), to = out.type.bytes();
+    (place / "root").in_range(instruction.root, 0, ranks - 1);
+    switch (instruction.kind) {
+      case InstructionKind::all_reduce:
+        return place.demand(in == out, "an all-reduce works in place");
+      case InstructionKind::all_gather:
+        return place.demand(to == from * ranks, "gathers as many parts as the group has ranks");
+      case InstructionKind::reduce_scatter:
+        return place.demand(from == to * ranks, "scatters as many parts as the group has ranks");
+      case InstructionKind::all_to_all:
+        return place.demand(from == to && from % ranks == 0,
+                            "the ranks of the group do not divide what is exchanged");
+      default:
+        return place.demand(from == to, "what is received has another size than what is sent");
+    }
+  }
+
+  // Of the chunk's slots or windows; where it has none only 0 is legal.
+  static void check_copy(int copy, int chunk, const std::vector<SlotRegion>& regions,
+                         const Place& place) {
+    const bool has = chunk >= 0 && at(chunk) < regions.size();
+    place.in_range(copy, 0, std::max(0, (has ? regions[at(chunk)].slots : 0) - 1));
+  }
+
+  void check_task(const Task& task, const Place& place) const {
+    (place / "body").names(task.body, program_.bodies.size(), "body");
+    const Body& body = program_.bodies[at(task.body)];
+    (place / "chunk").demand(task.chunk == body.chunk, "is not that of its body");
+    (place / "micro_batch").names(task.micro_batch, at(program_.micro_batches), "micro-batch", -1);
+    check_copy(task.slot, task.chunk, memory_.slots, place / "slot");
+    check_copy(task.window, task.chunk, memory_.windows, place / "window");
+    for (const Instruction& instruction : body.instructions) {
+      if (!runs(instruction, task)) continue;
+      for (const auto* operands : {&instruction.inputs, &instruction.outputs})
+        for (const Operand& operand : *operands) check_reach(operand, task, place);
+    }
+  }
+
+  // Buffers of slots and windows are those of the task's own chunk.
+  void check_reach(const Operand& operand, const Task& task, const Place& place) const {
+    const Buffer& buffer = memory_.buffers[at(operand.buffer)];
+    const auto& regions = buffer.region == Region::slot     ? memory_.slots
+                          : buffer.region == Region::window ? memory_.windows
+                                                            : memory_.host;
+    const bool in_copies = buffer.region == Region::slot || buffer.region == Region::window ||
+                           (buffer.region == Region::host && buffer.chunk >= 0);
+    if (!in_copies) return;
+    const int copy = buffer.region == Region::window ? task.window : task.slot;
+    place.demand(copy < regions[at(buffer.chunk)].slots,
+                 "its body uses buffer " + std::to_string(operand.buffer) + " in copy " +
+                     std::to_string(copy) + ", of which there are " +
+                     std::to_string(regions[at(buffer.chunk)].slots));
+  }
+
+  const Program& program_;
+  const MemoryPlan& memory_;
+  const JobSettings& settings_;
+  Mesh mesh_;
+  int stages_;
+  Place place_;
+  StageMemoryCheck has_;
+};
+
+}  // namespace
+
+void check_programs(const std::vector<Program>& stages, const std::string& where) {
+  const Place top(where, "");
+  (top / "stages").demand(!stages.empty(), "there are none");
+  check_settings(*stages.front().settings, top / "settings");
+  const int count = static_cast<int>(stages.size());
+  for (int stage = 0; stage < count; ++stage) {
+    const Place place = top / "stages" / at(stage);
+    (place / "stage").demand(stages[at(stage)].stage == stage, "stages are given in order, from 0");
+    StageCheck(stages[at(stage)], count, place).run();
+  }
+  if (const std::string broken = broken_rule(stages); !broken.empty())
+    (top / "stages").fail(broken);
+}
+
+}  // namespace meshwright

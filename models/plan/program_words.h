@@ -1,0 +1,125 @@
+// The words of a Program's enums in JSON, in the order of the enumerators.
+#pragma once
+
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "models/graph/fusion.h"
+#include "models/plan/describe.h"
+#include "models/plan/plan.h"
+#include "models/plan/program.h"
+#include "models/plan/timeline.h"
+
+namespace meshwright {
+
+using Words = std::vector<std::string>;
+
+// name_of() of the first `count` enumerators.
+template <class Enum>
+Words named(int count) {
+  Words words;
+  for (int i = 0; i < count; ++i) words.emplace_back(name_of(static_cast<Enum>(i)));
+  return words;
+}
+
+template <class Enum>
+Words words_of();
+template <>
+inline Words words_of<Dtype>() {
+  return {"f64", "f32", "f16", "bf16", "f8", "i32"};
+}
+template <>
+inline Words words_of<Precision>() {
+  return named<Precision>(5);
+}
+template <>
+inline Words words_of<AttentionKernel>() {
+  return attention_names();
+}
+template <>
+inline Words words_of<CompilerLevel>() {
+  return compiler_names();
+}
+template <>
+inline Words words_of<OptimizerKind>() {
+  return optimizer_names();
+}
+template <>
+inline Words words_of<LearningRateSchedule>() {
+  return learning_rate_schedule_names();
+}
+template <>
+inline Words words_of<StageShape>() {
+  return {"loop", "vee"};
+}
+template <>
+inline Words words_of<Initial>() {
+  return {"normal", "residual_normal", "ones", "zeros"};
+}
+template <>
+inline Words words_of<GroupKind>() {
+  return named<GroupKind>(group_kind_count);
+}
+template <>
+inline Words words_of<Packing>() {
+  return {"separate", "concatenated", "per_head"};
+}
+template <>
+inline Words words_of<Fusion::Loop>() {
+  return {"blocks", "long_blocks", "product_first", "products"};
+}
+template <>
+inline Words words_of<Wait::Relation>() {
+  return {"same_task", "latest_with_slot", "latest_with_window", "latest", "previous_task"};
+}
+template <>
+inline Words words_of<InstructionKind>() {
+  return named<InstructionKind>(static_cast<int>(InstructionKind::optimizer_step) + 1);
+}
+template <>
+inline Words words_of<Stream>() {
+  return named<Stream>(stream_count);
+}
+template <>
+inline Words words_of<When>() {
+  return {"always", "first_micro_batch", "last_micro_batch", "offloaded"};
+}
+template <>
+inline Words words_of<Phase>() {
+  return {"forward", "recompute", "backward"};
+}
+template <>
+inline Words words_of<Body::Kind>() {
+  return {"forward", "backward", "weights", "step_begin", "step_end", "load"};
+}
+template <>
+inline Words words_of<MemoryClass>() {
+  return named<MemoryClass>(memory_class_count);
+}
+template <>
+inline Words words_of<Region>() {
+  return {"persistent", "slot", "task", "window", "host", "owned"};
+}
+template <>
+inline Words words_of<Op>() {
+  Words words;
+  for (const OpInfo& row : op_table()) words.emplace_back(row.name);
+  return words;
+}
+
+template <class T>
+concept IsEnum = std::is_enum_v<T>;
+
+template <class Enum>
+const Words& known_words() {
+  static const Words words = words_of<Enum>();
+  return words;
+}
+
+template <class Enum>
+const std::string& word_of(Enum value) {
+  return known_words<Enum>().at(static_cast<std::size_t>(value));
+}
+
+}  // namespace meshwright
