@@ -269,9 +269,9 @@ Machine read_machine(Fields own) {
   machine.aliases = profile.optional<std::vector<std::string>>("aliases", {});
   machine.gpus = count(profile, "gpus", 1);
   if (machine.gpus > 64) profile.fail("gpus", "at most 64 per host");
-  machine.calibration = profile.required<std::string>("calibration");
-  choose(profile, "calibration", "state of calibration", machine.calibration,
-         {"spec sheet", "fitted on evidence", std::string(calibrated_here)});
+  machine.calibration = static_cast<Calibration>(
+      choose(profile, "calibration", "state of calibration",
+             profile.required<std::string>("calibration"), calibration_names()));
   machine.concurrent_streams = profile.required<bool>("concurrent_streams");
   read_gpu(block(parts, "gpu", machine), machine.gpu);
   read_efficiency(block(parts, "efficiency", machine), machine.gpu);

@@ -6,6 +6,12 @@
 
 namespace meshwright {
 
+const std::vector<std::string>& calibration_names() {
+  static const std::vector<std::string> names = {"spec sheet", "fitted on evidence",
+                                                 "calibrated on this machine"};
+  return names;
+}
+
 double EfficiencyCurve::at(double x) const {
   if (points.empty()) return 1;
   if (x <= points.front().x) return points.front().fraction;

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -117,8 +116,16 @@ struct Prices {
   std::string as_of;
 };
 
-// Measured with this engine, by `meshwright calibrate`.
-constexpr std::string_view calibrated_here = "calibrated on this machine";
+// Where the constants of a profile are from.
+enum class Calibration : std::uint8_t {
+  spec_sheet,
+  evidence,     // published steps
+  this_machine  // measured with this engine, by `meshwright calibrate`
+};
+const std::vector<std::string>& calibration_names();
+inline const std::string& name_of(Calibration calibration) {
+  return calibration_names()[static_cast<std::size_t>(calibration)];
+}
 
 struct Machine {
   std::string name;
@@ -137,13 +144,15 @@ struct Machine {
   std::optional<Prices> prices;              // none: on-premises
   std::optional<Residuals> residuals;        // none: no step was published
   bool concurrent_streams = true;
-  std::string calibration;  // "spec sheet", "fitted on evidence" or calibrated_here
+  Calibration calibration = Calibration::spec_sheet;
   std::vector<std::pair<std::string, std::string>>
       sources;  // block of the profile -> where it is from
 
   // Whether steps are the engine's. Else they are those of the training frameworks whose published
   // measurements made the profile.
-  bool runs_engine() const { return gpu.kind == DeviceKind::cpu || calibration == calibrated_here; }
+  bool runs_engine() const {
+    return gpu.kind == DeviceKind::cpu || calibration == Calibration::this_machine;
+  }
 };
 
 // Where a cluster's network differs from its machine's own.

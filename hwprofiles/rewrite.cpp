@@ -111,7 +111,7 @@ std::vector<FittedFile> fitted_files() {
   for (const std::string& name : list_machines()) machines.push_back(load_machine(name));
   std::erase_if(machines, [](const Machine& each) { return each.gpu.kind != DeviceKind::gpu; });
   std::stable_partition(machines.begin(), machines.end(), [](const Machine& each) {
-    return each.calibration == "fitted on evidence";
+    return each.calibration == Calibration::evidence;
   });
   std::set<std::string> seen;
   std::vector<FittedFile> files;

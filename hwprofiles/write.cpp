@@ -108,7 +108,7 @@ Json profile_of(Machine machine) {
   Json profile = {{"name", machine.name},
                   {"aliases", machine.aliases},
                   {"gpus", machine.gpus},
-                  {"calibration", machine.calibration},
+                  {"calibration", name_of(machine.calibration)},
                   {"concurrent_streams", machine.concurrent_streams},
                   {"gpu", gpu_block(machine.gpu)},
                   {"efficiency", efficiency_block(machine.gpu)}};

@@ -42,7 +42,7 @@ void print_errors(const ValidationScores& before, const ValidationScores& after)
 
 // GPUs that rows were measured on are fitted; all others get what is common to all.
 std::string source_of(const Machine& machine, const Fit& fit) {
-  const bool measured = machine.calibration == "fitted on evidence";
+  const bool measured = machine.calibration == Calibration::evidence;
   return fmt::format(
       "{}: tools/fit on {} rows of {}. Second generation of flash attention: 50-73 % of the peak, "
       "its authors' report",

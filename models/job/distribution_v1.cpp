@@ -191,7 +191,7 @@ void set_parallelism(const Version1& v, const DistributionContext& context, int 
     p.tensor_batch_own = !v.prescaled;
   }
   if (v.offload) {
-    p.offload = offloads_by_layer(v, context.job) ? "layers" : "activations";
+    p.offload = offloads_by_layer(v, context.job) ? Offload::layers : Offload::activations;
     p.offload_horizon = v.horizon;
   }
 }

@@ -166,7 +166,7 @@ void read_version_2(Fields fields, const DistributionContext& context) {
   p.zero_stage = v.shard == 1 ? 0 : 3;
   p.shard = std::max(v.shard, 1);  // 0: all of data x context, which 1 means with a zero_stage
   if (v.offload) {
-    p.offload = "layers";
+    p.offload = Offload::layers;
     p.offload_horizon = v.horizon;
   }
 }

@@ -30,10 +30,13 @@ struct ClusterRequest {
   Faults faults;
 };
 
+// What is best: the least step_time, usd or usd_per_token; the most tokens (under a budget or a
+// deadline); the fewest gpus.
+enum class Minimize : std::uint8_t { step_time, usd, usd_per_token, tokens, gpus };
+const std::vector<std::string>& minimize_names();
+
 struct Objective {
-  // What is best: the least step_time, usd or usd_per_token; the most tokens (under a budget or a
-  // deadline); the fewest gpus.
-  std::string minimize = "step_time";
+  Minimize minimize = Minimize::step_time;
   std::optional<double> tokens, deadline_s, budget_usd;
   bool spot = false;
 };

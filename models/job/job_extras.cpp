@@ -75,16 +75,20 @@ void read_compiler_config(Fields& job_fields, const ChosenCluster& cluster, Job&
   if (debug) warn(job, fields, "debug", "the graph after each pass is written, which takes longer");
 }
 
+const std::vector<std::string>& minimize_names() {
+  static const std::vector<std::string> names = {"step_time", "usd", "usd_per_token", "tokens",
+                                                 "gpus"};
+  return names;
+}
+
 void read_objective(Fields fields, Job& job) {
-  const std::vector<std::string> words = {"step_time", "usd", "usd_per_token", "tokens", "gpus"};
-  int minimize = 0;
-  take_word(fields, "minimize", "objective", words, minimize);
-  job.objective.minimize = words[static_cast<std::size_t>(minimize)];
+  take_word(fields, "minimize", "objective", minimize_names(), job.objective.minimize);
   job.objective.tokens = positive_if_given(fields, "tokens");
   job.objective.deadline_s = positive_if_given(fields, "deadline_s");
   job.objective.budget_usd = positive_if_given(fields, "budget_usd");
   take(fields, "spot", job.objective.spot);
-  if (job.objective.minimize == "tokens" && !job.objective.budget_usd && !job.objective.deadline_s)
+  if (job.objective.minimize == Minimize::tokens && !job.objective.budget_usd &&
+      !job.objective.deadline_s)
     fields.fail("minimize",
                 "'tokens' is as many as `budget_usd` or `deadline_s` allow; give one of them");
   fields.done();

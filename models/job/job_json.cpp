@@ -35,7 +35,8 @@ json cluster_json(const Job& job, const std::string& machine, int count) {
 }
 
 json objective_json(const Objective& objective) {
-  json value = {{"minimize", objective.minimize}, {"spot", objective.spot}};
+  json value = {{"minimize", minimize_names()[static_cast<std::size_t>(objective.minimize)]},
+                {"spot", objective.spot}};
   if (objective.tokens) value["tokens"] = *objective.tokens;
   if (objective.deadline_s) value["deadline_s"] = *objective.deadline_s;
   if (objective.budget_usd) value["budget_usd"] = *objective.budget_usd;

@@ -104,11 +104,8 @@ void read_tensor_words(Fields& fields, Job& job) {
   take_word(fields, "tensor_batch", "tensor batch", {"shared", "own"}, p.tensor_batch_own);
   take_word(fields, "context_exchange", "context exchange", {"p2p", "all_gather"},
             p.context_gathers);
-  const std::vector<std::string> offloads = {"none", "activations", "layers"};
-  int offload = 0;
   if (!take_auto(fields, "offload", section, job))
-    take_word(fields, "offload", "offload", offloads, offload);
-  p.offload = offloads[static_cast<std::size_t>(offload)];
+    take_word(fields, "offload", "offload", offload_names(), p.offload);
   int placement = 0;
   if (!take_auto(fields, "placement", section, job))
     take_word(fields, "placement", "placement", placements(), placement);
@@ -140,14 +137,14 @@ void read_parallelism(Fields fields, Job& job) {
   read_tensor_words(fields, job);
   take(fields, "offload_horizon", p.offload_horizon);
   const Parallelism defaults;
-  if (p.offload_horizon != defaults.offload_horizon && p.offload == "none" &&
+  if (p.offload_horizon != defaults.offload_horizon && p.offload == Offload::none &&
       !job.is_auto("parallelism.offload"))
     warn(job, fields, "offload_horizon", "no effect while offload is none");
   if (p.context_gathers && p.context == 1 && !job.is_auto("parallelism.context"))
     warn(job, fields, "context_exchange", "no effect while context is 1");
   if (p.context_gathers && p.context == 1 && !job.is_auto("parallelism.context"))
     warn(job, fields, "context_exchange", "no effect while context is 1");
-  if (p.offload != "none") warn_about_offload(fields, "offload", job);
+  if (p.offload != Offload::none) warn_about_offload(fields, "offload", job);
   fields.done();
 }
 

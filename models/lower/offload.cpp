@@ -159,8 +159,8 @@ void wait_for_place(StageDraft& draft, int place) {
 
 }  // namespace
 
-bool offloads_tasks(const Plan& plan) { return plan.parallelism.offload == "activations"; }
-bool offloads_layers(const Plan& plan) { return plan.parallelism.offload == "layers"; }
+bool offloads_tasks(const Plan& plan) { return plan.parallelism.offload == Offload::activations; }
+bool offloads_layers(const Plan& plan) { return plan.parallelism.offload == Offload::layers; }
 
 void choose_offloaded(StageDraft& draft) {
   draft.offloads.of_chunk.resize(at(draft.chunks()));

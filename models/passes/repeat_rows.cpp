@@ -79,7 +79,7 @@ class Repetition {
 
 Graph repeat_rows(Graph graph, const Plan& plan) {
   // There what is repeated reads the inputs of layers alone, which take turns in a few places.
-  if (plan.parallelism.offload == "layers") return graph;
+  if (plan.parallelism.offload == Offload::layers) return graph;
   // A budget has decided tensor by tensor, and counts what is live while they are made again.
   if (plan.training.recompute_budget) return graph;
   graph = without_reuse(std::move(graph));

@@ -97,14 +97,13 @@ Range range_of(Span span, int own, int size, const Degrees& degrees) {
   return {};
 }
 
-// `cluster` and `spread` as the permutation that they stand for; other words as they are.
-std::string_view permutation_of(std::string_view placement) {
+}  // namespace
+
+std::string_view order_of_axes(std::string_view placement) {
   if (placement == "cluster") return "DPT";
   if (placement == "spread") return "TPD";
   return placement;
 }
-
-}  // namespace
 
 std::string_view name_of(GroupKind kind) { return row_of(kind).name; }
 
@@ -124,7 +123,7 @@ Mesh::Mesh(Degrees degrees, std::string_view placement) : degrees_(degrees) {
     MESHWRIGHT_CHECK(degree >= 1, "degrees are verified before a mesh is made");
   MESHWRIGHT_CHECK(degrees.rdp() % degrees.shard == 0 && degrees.rdp() % degrees.expert == 0,
                    "shard and expert divide data * context");
-  const std::string_view order = permutation_of(placement);
+  const std::string_view order = order_of_axes(placement);
   int stride = 1;
   for (auto axis = order.rbegin(); axis != order.rend(); ++axis) {
     if (*axis == 'P') pipeline_stride_ = stride, stride *= degrees.pipeline;

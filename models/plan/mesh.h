@@ -73,6 +73,8 @@ class Mesh {
   int pipeline_stride_ = 1, tensor_stride_ = 1, rdp_stride_ = 1;
 };
 
+// `cluster` and `spread` as the permutation that they stand for; other words as they are.
+std::string_view order_of_axes(std::string_view placement);
 const std::vector<std::string>& placements();  // the six permutations, cluster, spread
 
 }  // namespace meshwright

@@ -83,6 +83,11 @@ const std::vector<std::string>& tensor_layout_names() {
   return names;
 }
 
+const std::vector<std::string>& offload_names() {
+  static const std::vector<std::string> names = {"none", "activations", "layers"};
+  return names;
+}
+
 const std::vector<std::string>& compiler_names() {
   static const std::vector<std::string> names = {"none", "fused", "full"};
   return names;
@@ -159,7 +164,7 @@ json to_json(const Parallelism& p) {
                 {"tensor_layout", word(tensor_layout_names(), p.tensor_layout)},
                 {"tensor_batch", p.tensor_batch_own ? "own" : "shared"},
                 {"context_exchange", p.context_gathers ? "all_gather" : "p2p"},
-                {"offload", p.offload},
+                {"offload", word(offload_names(), p.offload)},
                 {"shard_layout", p.shard_whole ? "whole" : "flat"},
                 {"persistence_threshold", p.persistence_threshold},
                 {"hierarchical_gather", p.hierarchical_gather}};

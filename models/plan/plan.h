@@ -30,6 +30,13 @@ enum class Partitioner : std::uint8_t {
 // How a tensor group shares the work (models/passes/split_tensors.h).
 enum class TensorLayout : std::uint8_t { megatron, speed, memory };
 
+// Which checkpointed activations wait in host memory (models/lower/offload.h).
+enum class Offload : std::uint8_t {
+  none,
+  activations,  // those of whole tasks; the horizon is in pipeline tasks
+  layers        // those of layers inside a task
+};
+
 // Whose memory decides what fits: this engine's, or that of a framework that would run the job
 // (sim/compile/framework_memory.h).
 enum class MemoryOf : std::uint8_t {
@@ -73,16 +80,16 @@ struct Parallelism {
   TensorLayout tensor_layout = TensorLayout::megatron;
   bool tensor_batch_own = false;
   bool context_gathers = false;  // keys and values by all-gather, not around the ring
-  std::string offload = "none";  // none, activations (horizon in pipeline tasks), layers
-  int offload_horizon = 0;       // 0: four tasks, two layers, as SageMaker's library
-  bool shard_whole = false;      // job file: shard_layout whole: each parameter has one owner
+  Offload offload = Offload::none;
+  int offload_horizon = 0;   // 0: four tasks, two layers, as SageMaker's library
+  bool shard_whole = false;  // job file: shard_layout whole: each parameter has one owner
   std::int64_t reduce_bucket_bytes = 0;    // 0: 25 MiB; under ZeRO 2 and 3 a whole unit
   std::int64_t max_live_parameters = 0;    // gathered at once, in elements; 0: two units
   std::int64_t persistence_threshold = 0;  // ZeRO 3: parameters below it are not sharded
   bool hierarchical_gather = true;         // weights are gathered in two levels over hosts
 
   int horizon() const {
-    return offload_horizon > 0 ? offload_horizon : offload == "layers" ? 2 : 4;
+    return offload_horizon > 0 ? offload_horizon : offload == Offload::layers ? 2 : 4;
   }
   Degrees degrees() const { return {pipeline, tensor, data, context, shard, expert}; }
   StageLayout stage_layout() const {
@@ -149,6 +156,7 @@ const std::vector<std::string>& recompute_names();  // none selective full each 
 const std::vector<std::string>& optimizer_names();
 const std::vector<std::string>& attention_names();
 const std::vector<std::string>& tensor_layout_names();  // megatron speed memory
+const std::vector<std::string>& offload_names();        // none activations layers
 const std::vector<std::string>& compiler_names();
 const std::vector<std::string>& memory_of_names();
 const std::vector<std::string>& learning_rate_schedule_names();

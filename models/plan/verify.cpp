@@ -285,21 +285,21 @@ void check_partition(const Parallelism& p) {
 
 void check_offload(const Plan& plan, const ModelSizes& model) {
   const Parallelism& p = plan.parallelism;
-  if (p.offload == "layers" && model.has_decoder)
+  if (p.offload == Offload::layers && model.has_decoder)
     refuse(
         "parallelism/offload",
         "'layers' leaves a block's input on the device while that block works, and all blocks of "
         "the decoder read what the encoder made; use 'activations'");
   at_least("parallelism/offload_horizon", p.offload_horizon, 0);
-  if (p.offload == "layers" &&
+  if (p.offload == Offload::layers &&
       (plan.training.recompute == Recompute::selective || !plan.training.recompute_modules.empty()))
     refuse("parallelism/offload",
            "'layers' moves the inputs of whole blocks; use 'activations', or recompute full, "
            "contiguous or group_N");
-  if (p.offload != "none" && plan.training.recompute_budget)
+  if (p.offload != Offload::none && plan.training.recompute_budget)
     refuse("parallelism/offload",
            fmt::format("'{}' moves what training.recompute_budget counts as kept; keep one of them",
-                       p.offload));
+                       offload_names()[static_cast<std::size_t>(p.offload)]));
 }
 
 void check_amounts(const Parallelism& p) {
@@ -323,7 +323,7 @@ void check_memory_of(const Plan& plan) {
       {!mixed, "precision fp16 or bf16"},
       {!adam, "optimizer adamw or adam"},
       {t.attention != AttentionKernel::unfused, "attention 'unfused'"},
-      {repeats || p.offload != "none", "no recomputation and no offloading"}};
+      {repeats || p.offload != Offload::none, "no recomputation and no offloading"}};
   for (const auto& [broken, needed] : rules)
     if (broken)
       refuse("training/memory_of",
@@ -405,7 +405,7 @@ void check_supported(const Plan& plan, const ModelSizes& model) {
   const Training& t = plan.training;
   const Parallelism& p = plan.parallelism;
   const ScheduleInfo& schedule = schedule_info(p.schedule);
-  if (p.offload != "none" && schedule.splits_backwards)
+  if (p.offload != Offload::none && schedule.splits_backwards)
     not_yet("parallelism/offload", fmt::format("offload under schedule '{}'", schedule.name));
   if (t.recompute_budget && schedule.splits_backwards)
     not_yet("training/recompute_budget",

@@ -70,9 +70,7 @@ int BoundMaker::micro_batches(const Candidate& candidate) const {
 BoundMaker::Axis BoundMaker::axis(const Candidate& candidate, GroupKind group) const {
   const bool is_tensor = group == GroupKind::tensor;
   int stride = 1;
-  const std::string_view order = candidate.placement == "cluster"  ? "DPT"
-                                 : candidate.placement == "spread" ? "TPD"
-                                                                   : candidate.placement;
+  const std::string_view order = order_of_axes(candidate.placement);
   for (std::size_t i = order.size(); i-- > 0;) {
     if (order[i] == (is_tensor ? 'T' : 'D')) break;
     stride *= order[i] == 'P'   ? candidate.pipeline
@@ -345,7 +343,7 @@ Work BoundMaker::make_work(const Candidate& candidate, const ModelProfile& kept,
 // What is moved away costs no less time, and leaves an unknown part in memory.
 const Work& BoundMaker::work(const Candidate& asked) {
   Candidate candidate = asked;
-  candidate.offload = "none";
+  candidate.offload = Offload::none;
   const bool mixed = is_mixed(candidate);
   const ModelProfile& repeated = profiles_.of(candidate, candidate.recompute);
   const ModelProfile& kept = mixed ? profiles_.of(candidate, Recompute::none) : repeated;

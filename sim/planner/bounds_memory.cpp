@@ -227,7 +227,7 @@ BoundMaker::Kept BoundMaker::kept_bytes(const Candidate& candidate) {
     const KeptBytes& kept = profiles_.kept(keeping(candidate), Recompute::none);
     return {(model_.layers - again) * static_cast<double>(kept.block), 0};
   }
-  if (candidate.offload != "none") return {};
+  if (candidate.offload != Offload::none) return {};
   const KeptBytes& kept = profiles_.kept(candidate, candidate.recompute);
   return {model_.layers * static_cast<double>(kept.block), static_cast<double>(kept.other)};
 }

@@ -43,7 +43,7 @@ Branch usual(const Branch& whole) {
   branch.savings.clear(), branch.shardings.clear();
   branch.cut_takes_saving.clear(), branch.cut_takes_sharding.clear();
   const auto is_usual = [](const Saving& each) {
-    return each.fraction == 1 && each.offload == "none";
+    return each.fraction == 1 && each.offload == Offload::none;
   };
   std::copy_if(whole.savings.begin(), whole.savings.end(), std::back_inserter(branch.savings),
                is_usual);

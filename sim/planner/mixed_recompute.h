@@ -19,7 +19,7 @@ inline bool is_mixed(const Candidate& candidate) {
 
 // The blocks of a mixed plan that keep their activations: nothing of them is moved away.
 inline Candidate keeping(Candidate candidate) {
-  candidate.offload = "none";
+  candidate.offload = Offload::none;
   return candidate;
 }
 

@@ -41,14 +41,14 @@ Merit by_tokens(const Objective& objective, const Cluster& cluster, double step_
 }
 
 struct Row {
-  const char* minimize;
+  Minimize minimize;
   Merit (*merit)(const Objective&, const Cluster&, double step_time_s);
 };
-constexpr Row rows[] = {{"step_time", by_time},
-                        {"usd", by_usd},
-                        {"usd_per_token", by_usd},
-                        {"tokens", by_tokens},
-                        {"gpus", by_gpus}};
+constexpr Row rows[] = {{Minimize::step_time, by_time},
+                        {Minimize::usd, by_usd},
+                        {Minimize::usd_per_token, by_usd},
+                        {Minimize::tokens, by_tokens},
+                        {Minimize::gpus, by_gpus}};
 
 double steps_of(const Objective& objective, const Training& training) {
   if (!objective.tokens) return training.steps;
@@ -61,7 +61,8 @@ double steps_of(const Objective& objective, const Training& training) {
 Merit merit(const Objective& objective, const Cluster& cluster, double step_time_s) {
   for (const Row& row : rows)
     if (objective.minimize == row.minimize) return row.merit(objective, cluster, step_time_s);
-  throw InputError("/objective/minimize: unknown objective '" + objective.minimize + "'");
+  MESHWRIGHT_CHECK(false, "every objective has a row");
+  return {};
 }
 
 StepLimit longest_step(const Objective& objective, const Training& training,
@@ -80,7 +81,7 @@ WholeJob whole_job(const Objective& objective, const Training& training, const C
                    double step_time_s) {
   const double tokens_per_step =
       static_cast<double>(training.global_batch) * training.sequence_length;
-  const double steps = objective.minimize == "tokens"
+  const double steps = objective.minimize == Minimize::tokens
                            ? 1 / by_tokens(objective, cluster, step_time_s).first
                            : steps_of(objective, training);
   WholeJob whole{steps * tokens_per_step, steps * step_time_s, std::nullopt};

@@ -169,7 +169,7 @@ const KeptBytes& Profiles::kept(const Candidate& candidate, Recompute recompute)
   return found_or_made(kept_, key_of(candidate, recompute), [&] {
     const Plan plan = plan_of(candidate, recompute);
     const bool is_known =
-        candidate.offload == "none" && !schedule_info(candidate.schedule).splits_backwards;
+        candidate.offload == Offload::none && !schedule_info(candidate.schedule).splits_backwards;
     const StageBytes one = is_known ? of(candidate, recompute).one_block
                                     : bytes_of(lower_small(model_, plan, 1).program());
     return measure_kept(one, plan);

@@ -82,8 +82,7 @@ class Profiles {
   std::size_t count() const { return profiles_.size() + kept_.size() + stages_.size(); }
 
  private:
-  using Key =
-      std::tuple<int, int, int, Recompute, std::string_view, bool, int, CompilerLevel, bool>;
+  using Key = std::tuple<int, int, int, Recompute, Offload, bool, int, CompilerLevel, bool>;
   static Key key_of(const Candidate& candidate, Recompute recompute);
   Plan plan_of(const Candidate& candidate, Recompute recompute) const;
   ModelProfile measure(const Plan& plan) const;

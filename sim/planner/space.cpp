@@ -34,11 +34,6 @@ std::string_view known_word(std::string_view word, const std::vector<std::string
   return {};
 }
 
-const std::vector<std::string>& offloads() {
-  static const std::vector<std::string> words = {"none", "activations", "layers"};
-  return words;
-}
-
 // A context group cuts sequences into chunks of at least as many tokens as a tile of attention has.
 constexpr int least_chunk_tokens = 128;
 
@@ -240,7 +235,7 @@ class Enumerator {
     if (free_schedule && (free_chunks || p.virtual_stages == 1)) {
       found.push_back({ScheduleKind::one_f_one_b, 1});
       if (pipeline > 1) {
-        const bool splits = p.offload == "none" && !base_.training.recompute_budget;
+        const bool splits = p.offload == Offload::none && !base_.training.recompute_budget;
         if (splits) found.push_back({ScheduleKind::zero_bubble, 1});
         if (p.active_microbatches == 0) found.push_back({ScheduleKind::gpipe, 1});
       }
@@ -304,12 +299,13 @@ class Enumerator {
       for (const double fraction :
            choices(job_, "training.recompute_fraction", t.recompute_fraction,
                    kind == Recompute::none ? std::vector<double>{1} : fractions)) {
-        std::vector<std::string_view> words = {offloads()[0]};
-        if (kind != Recompute::none && !t.recompute_budget) words.push_back(offloads()[1]);
-        if (kind == Recompute::full && !sizes_.has_decoder) words.push_back(offloads()[2]);
-        const std::string_view given = known_word(base_.parallelism.offload, offloads());
-        for (const std::string_view word : choices(job_, "parallelism.offload", given, words))
-          found.push_back({kind, fraction, word});
+        std::vector<Offload> offloads = {Offload::none};
+        if (kind != Recompute::none && !t.recompute_budget)
+          offloads.push_back(Offload::activations);
+        if (kind == Recompute::full && !sizes_.has_decoder) offloads.push_back(Offload::layers);
+        for (const Offload offload :
+             choices(job_, "parallelism.offload", base_.parallelism.offload, offloads))
+          found.push_back({kind, fraction, offload});
       }
     return found;
   }

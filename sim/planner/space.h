@@ -25,7 +25,7 @@ struct Candidate {
   int shard = 1;  // as in Parallelism: 1 with a zero_stage means all replicas
   Recompute recompute = Recompute::none;
   double recompute_fraction = 1;
-  std::string_view offload = "none";
+  Offload offload = Offload::none;
   bool sequence_parallel = false;
   CompilerLevel compiler = CompilerLevel::fused;
   AttentionKernel attention = AttentionKernel::flash2;
@@ -47,7 +47,7 @@ struct Sharding {
 struct Saving {
   Recompute recompute = Recompute::none;
   double fraction = 1;
-  std::string_view offload = "none";
+  Offload offload = Offload::none;
 };
 struct Kernels {  // how the tensor group shares rows, and what the compiler makes of it all
   bool sequence_parallel = false;

@@ -40,8 +40,8 @@ struct StepInterval {
 
 struct Prediction {
   double step_time_s = 0;
-  std::optional<StepInterval> interval;  // none: no step like it was published
-  std::string calibration;               // of the machine's profile
+  std::optional<StepInterval> interval;               // none: no step like it was published
+  Calibration calibration = Calibration::spec_sheet;  // of the machine's profile
   double sequences_per_s = 0, tokens_per_s = 0;
   double model_flops_per_s_per_gpu = 0, mfu = 0;
   double bubble_fraction = 0, exposed_communication_s = 0;

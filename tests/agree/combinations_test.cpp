@@ -93,11 +93,12 @@ void draw_training(Draw& draw, const Model& model, Plan& plan) {
   if (t.recompute == Recompute::group) t.recompute_group = draw.of({2, 3});
   if (t.recompute != Recompute::none) {
     if (draw.rarely()) of_blocks<50>(plan);
-    if (draw.rarely()) plan.parallelism.offload = draw.of<std::string>({"activations", "layers"});
+    if (draw.rarely()) plan.parallelism.offload = draw.of({Offload::activations, Offload::layers});
   } else if (model.architecture == "llama" && draw.rarely()) {
     t.recompute_modules = {"model.layers.*.mlp", "model.layers.3"};
   }
-  plan.parallelism.offload_horizon = plan.parallelism.offload == "none" ? 0 : draw.of({0, 1, 2, 3});
+  plan.parallelism.offload_horizon =
+      plan.parallelism.offload == Offload::none ? 0 : draw.of({0, 1, 2, 3});
   t.compiler = draw.of(
       {CompilerLevel::none, CompilerLevel::fused, CompilerLevel::full, CompilerLevel::full});
   if (t.compiler == CompilerLevel::full && draw.rarely())

@@ -18,7 +18,7 @@ void experts_again(Plan& plan) {
 }
 void spread(Plan& plan) { plan.parallelism.placement = "spread"; }
 void small_ones_whole(Plan& plan) { plan.parallelism.persistence_threshold = 2000; }
-void offloaded(Plan& plan) { plan.parallelism.offload = "activations"; }
+void offloaded(Plan& plan) { plan.parallelism.offload = Offload::activations; }
 void added_separately(Plan& plan) { plan.training.fuse_gradient_accumulation = false; }
 
 constexpr Variant variants[] = {

@@ -22,7 +22,7 @@ Plan plan_of(const Model& model, SmallDegrees degrees) {
 }
 
 void whole_parameters(Plan& plan) { plan.parallelism.shard_whole = true; }
-void offloads(Plan& plan) { plan.parallelism.offload = "activations"; }
+void offloads(Plan& plan) { plan.parallelism.offload = Offload::activations; }
 void large_buckets(Plan& plan) { plan.parallelism.reduce_bucket_bytes = 1 << 20; }
 void lamb(Plan& plan) { plan.training.optimizer = OptimizerKind::lamb; }
 

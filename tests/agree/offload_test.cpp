@@ -8,12 +8,12 @@ namespace {
 
 template <int horizon>
 void activations(Plan& plan) {
-  plan.parallelism.offload = "activations";
+  plan.parallelism.offload = Offload::activations;
   plan.parallelism.offload_horizon = horizon;
 }
 template <int horizon>
 void layers(Plan& plan) {
-  plan.parallelism.offload = "layers";
+  plan.parallelism.offload = Offload::layers;
   plan.parallelism.offload_horizon = horizon;
 }
 void drop(Plan& plan) { plan.training.dropout = 0.1; }

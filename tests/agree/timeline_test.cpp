@@ -89,14 +89,14 @@ TEST_CASE("the simulator plays exactly the instructions that the engine runs", "
 
 TEST_CASE("both play the copies of what is offloaded", "[agree]") {
   const Model model = small_model("gpt");
-  for (const char* offload : {"activations", "layers"}) {
+  for (const Offload offload : {Offload::activations, Offload::layers}) {
     Plan plan = small_plan(model, {.micro_batches = 6});
     plan.training.recompute = Recompute::full;
     plan.parallelism.schedule = ScheduleKind::gpipe;
     plan.parallelism.offload = offload;
     plan.parallelism.offload_horizon = 2;
     const std::vector<Program> stages = lower_small(model, plan);
-    INFO(offload);
+    INFO(offload_names()[static_cast<std::size_t>(offload)]);
     const Played engine = executed(model, plan, stages);
     CHECK(engine == simulated(stages));
     int copies = 0;

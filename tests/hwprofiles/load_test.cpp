@@ -177,7 +177,7 @@ TEST_CASE("a CPU computer is a machine too", "[hwprofiles]") {
   local.shared_memory = SharedMemory{4e9, 6e9, 1e9};
   local.host = {2, 8e9, 0};
   local.concurrent_streams = false;
-  local.calibration = "calibrated on this machine";
+  local.calibration = Calibration::this_machine;
   for (const char* block :
        {"gpu", "efficiency", "shared_memory", "collectives", "host", "overheads"})
     local.sources.emplace_back(block, "measured by calibrate");
@@ -208,7 +208,7 @@ TEST_CASE("curves of attention survive a profile that is written and read", "[lo
   machine.gpu.attention.points = {{1e6, 0.25}, {1e9, 0.5}};
   machine.gpu.attention_backward.points = {{1e6, 0.125}, {1e9, 0.375}};
   CHECK_FALSE(machine.runs_engine());
-  machine.calibration = calibrated_here;
+  machine.calibration = Calibration::this_machine;
   const Machine read = machine_of_text(text_of(machine), "written");
   CHECK(read.gpu.attention.at(1e9) == 0.5);
   CHECK(read.gpu.attention_backward.at(1e6) == 0.125);

@@ -294,7 +294,7 @@ TEST_CASE("both versions offload what is checkpointed", "[models][distribution]"
   const json one = {
       {"partitions", 2}, {"microbatches", 4}, {"ddp", true}, {"offload_activations", true}};
   const Job tasks = read_with(version_1(one), "full");
-  CHECK(tasks.plan.parallelism.offload == "activations");
+  CHECK(tasks.plan.parallelism.offload == Offload::activations);
   CHECK(tasks.plan.parallelism.horizon() == 4);  // pipeline tasks
   CHECK(!warns(tasks, "offload_activations"));
   CHECK(warns(read_with(version_1(one), "none"), "offload_activations"));
@@ -311,13 +311,14 @@ TEST_CASE("both versions offload what is checkpointed", "[models][distribution]"
                         {"microbatches", 1},
                         {"offload_activations", true}};
   const Job by_layer = read_with(version_1(sharded), "full");
-  CHECK(by_layer.plan.parallelism.offload == "layers");
+  CHECK(by_layer.plan.parallelism.offload == Offload::layers);
   CHECK(by_layer.plan.parallelism.horizon() == 4);  // layers
   CHECK(!warns(by_layer, "offload_activations"));
-  CHECK(read_with(version_1(sharded), "selective").plan.parallelism.offload == "activations");
+  CHECK(read_with(version_1(sharded), "selective").plan.parallelism.offload ==
+        Offload::activations);
 
   const Job layers = read_with(version_2({{"sm_activation_offloading", true}}), "full");
-  CHECK(layers.plan.parallelism.offload == "layers");
+  CHECK(layers.plan.parallelism.offload == Offload::layers);
   CHECK(layers.plan.parallelism.horizon() == 2);  // layers
   CHECK(!warns(layers, "sm_activation_offloading"));
   CHECK(warns(read_with(version_2({{"sm_activation_offloading", true}}), "none"),
@@ -420,7 +421,7 @@ TEST_CASE("version 2: the default of activation offloading is said", "[models][d
   value["training"]["recompute"] = "full";
   const Job job = read_job(value, "job.json", ".", lookup_for_tests);
   CHECK(warns(job, "sm_activation_offloading"));
-  CHECK(job.plan.parallelism.offload == "none");
+  CHECK(job.plan.parallelism.offload == Offload::none);
 }
 
 TEST_CASE("version 2: rules and warnings", "[models][distribution]") {

@@ -136,7 +136,7 @@ TEST_CASE("an override reaches every key", "[models][job]") {
                                     "objective.minimize=usd", "training.dropout=0.0"});
   CHECK(job.plan.training.micro_batch == 4);
   CHECK(job.name == "mine");
-  CHECK(job.objective.minimize == "usd");
+  CHECK(job.objective.minimize == Minimize::usd);
   value["parallelism"] = "auto";
   const Job fixed = read_with(value, {"parallelism.tensor=2"});
   CHECK(fixed.plan.parallelism.tensor == 2);

@@ -279,7 +279,7 @@ TEST_CASE("the smaller sections have the defaults of the documentation", "[model
   job["checkpoint"] = {{"folder", "saved"}, {"every_steps", 3}};
   job["faults"] = {{"mean_time_between_failures_s", 1e6}};
   const Job read_back = read(job);
-  CHECK(read_back.objective.minimize == "step_time");
+  CHECK(read_back.objective.minimize == Minimize::step_time);
   CHECK_FALSE(read_back.objective.spot);
   CHECK_FALSE(read_back.objective.tokens);
   CHECK(read_back.data->format == TokenFormat::bytes);
@@ -290,8 +290,9 @@ TEST_CASE("the smaller sections have the defaults of the documentation", "[model
   CHECK(read_back.cluster.counts == std::vector<int>{1});
   CHECK(read_back.cluster.faults.restart_s == 300);
   CHECK(read_back.cluster.faults.checkpoint_bytes_per_s == 1e9);
-  for (const char* minimize : {"step_time", "usd", "usd_per_token", "gpus"}) {
-    job["objective"]["minimize"] = minimize;
+  for (const Minimize minimize :
+       {Minimize::step_time, Minimize::usd, Minimize::usd_per_token, Minimize::gpus}) {
+    job["objective"]["minimize"] = minimize_names()[static_cast<std::size_t>(minimize)];
     CHECK(read(job).objective.minimize == minimize);
   }
 }

@@ -20,10 +20,10 @@ constexpr std::int64_t input = 2 * 8 * 32 * 4;
 TEST_CASE("windows hold what is on its way, host memory the rest", "[models][lower][offload]") {
   const Model model = small_model("gpt");
   // GPipe on 2 stages, 8 micro-batches: stage 0 has two blocks, of which each keeps its input.
-  Plan plan = offloading_plan(model, {.pipeline = 2, .micro_batches = 8}, "none", 0);
+  Plan plan = offloading_plan(model, {.pipeline = 2, .micro_batches = 8}, Offload::none, 0);
   plan.parallelism.schedule = ScheduleKind::gpipe;
   const MemoryPlan kept = lower_small(model, plan)[0].memory;
-  plan.parallelism.offload = "activations";
+  plan.parallelism.offload = Offload::activations;
   plan.parallelism.offload_horizon = 2;
   const MemoryPlan sent = lower_small(model, plan)[0].memory;
   CHECK(sent.slots[0].slots == 8);
@@ -46,7 +46,8 @@ TEST_CASE("what would come back at once never leaves", "[models][lower][offload]
   Model model = small_model("gpt");
   model.layers = 8;  // at least one on every stage
   // 1F1B: on the last stage every backward task follows its forward task.
-  const Plan plan = offloading_plan(model, {.pipeline = 4, .micro_batches = 8}, "activations", 1);
+  const Plan plan =
+      offloading_plan(model, {.pipeline = 4, .micro_batches = 8}, Offload::activations, 1);
   const std::vector<Program> stages = lower_small(model, plan);
   CHECK(stages[3].memory.host_bytes == 0);
   for (const Task& task : stages[3].tasks) CHECK(!task.offloaded);
@@ -54,17 +55,17 @@ TEST_CASE("what would come back at once never leaves", "[models][lower][offload]
   CHECK(stages[0].memory.windows[0].slots < stages[0].memory.slots[0].slots);
   // A single micro-batch: nothing to save.
   const Program alone =
-      lower_small(model, offloading_plan(model, {.micro_batches = 1}, "activations", 1))[0];
+      lower_small(model, offloading_plan(model, {.micro_batches = 1}, Offload::activations, 1))[0];
   CHECK(alone.memory.host_bytes == 0);
 }
 
 TEST_CASE("layers take turns in as many places as the horizon says", "[models][lower][offload]") {
   Model model = small_model("gpt");
   model.layers = 8;
-  const Plan none = offloading_plan(model, {.micro_batches = 2}, "none", 0);
+  const Plan none = offloading_plan(model, {.micro_batches = 2}, Offload::none, 0);
   const MemoryPlan kept = lower_small(model, none)[0].memory;
   for (const int horizon : {1, 2, 3, 5}) {
-    const Plan plan = offloading_plan(model, {.micro_batches = 2}, "layers", horizon);
+    const Plan plan = offloading_plan(model, {.micro_batches = 2}, Offload::layers, horizon);
     const MemoryPlan sent = lower_small(model, plan)[0].memory;
     const std::int64_t places = std::max(2, horizon);
     CHECK(sent.host_bytes == 8 * input);
@@ -74,7 +75,7 @@ TEST_CASE("layers take turns in as many places as the horizon says", "[models][l
 
 TEST_CASE("offloading does nothing where nothing is recomputed", "[models][lower][offload]") {
   const Model model = small_model("gpt");
-  for (const char* offload : {"activations", "layers"}) {
+  for (const Offload offload : {Offload::activations, Offload::layers}) {
     Plan plan = offloading_plan(model, {.pipeline = 2, .micro_batches = 4}, offload, 1);
     plan.training.recompute = Recompute::none;
     for (const Program& program : lower_small(model, plan)) {

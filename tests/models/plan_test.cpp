@@ -54,8 +54,8 @@ TEST_CASE("a legal plan passes", "[models][plan]") {
   CHECK(refused(CHANGE(p.zero_stage = 3, p.shard = 2)) == "");
   CHECK(refused(CHANGE(t.recompute = Recompute::each)) == "");
   CHECK(refused(CHANGE(t.dropout = 0.1)) == "");
-  CHECK(refused(CHANGE(p.offload = "activations")) == "");
-  CHECK(refused(CHANGE(p.offload = "layers", p.offload_horizon = 3)) == "");
+  CHECK(refused(CHANGE(p.offload = Offload::activations)) == "");
+  CHECK(refused(CHANGE(p.offload = Offload::layers, p.offload_horizon = 3)) == "");
   CHECK(refused(CHANGE(t.recompute = Recompute::contiguous)) == "");
   CHECK(refused(CHANGE(t.recompute = Recompute::group, t.recompute_group = 3)) == "");
   CHECK(refused(CHANGE(t.recompute_modules = {"transformer.h.*.mlp"})) == "");
@@ -131,10 +131,10 @@ TEST_CASE("rules about what a tensor group shares", "[models][plan]") {
 }
 
 TEST_CASE("rules about offloading", "[models][plan]") {
-  CHECK(refused(CHANGE(p.offload = "layers", t.recompute = Recompute::selective)) ==
+  CHECK(refused(CHANGE(p.offload = Offload::layers, t.recompute = Recompute::selective)) ==
         "/parallelism/offload: 'layers' moves the inputs of whole blocks; use 'activations', or "
         "recompute full, contiguous or group_N");
-  CHECK(refused(CHANGE(p.offload = "activations", p.offload_horizon = -1)) ==
+  CHECK(refused(CHANGE(p.offload = Offload::activations, p.offload_horizon = -1)) ==
         "/parallelism/offload_horizon: -1 is too small; use 0 or more");
 }
 
@@ -161,7 +161,7 @@ TEST_CASE("rules about training", "[models][plan]") {
         "/training/recompute_budget: given beside recompute_modules; keep one of them");
   CHECK(refused(CHANGE(t.recompute_budget = 0.5, t.recompute_fraction = 0.5)) ==
         "/training/recompute_budget: given beside recompute_fraction 0.5; keep one of them");
-  CHECK(refused(CHANGE(t.recompute_budget = 0.5, p.offload = "activations")) ==
+  CHECK(refused(CHANGE(t.recompute_budget = 0.5, p.offload = Offload::activations)) ==
         "/parallelism/offload: 'activations' moves what training.recompute_budget counts as kept; "
         "keep one of them");
   CHECK(refused(CHANGE(t.recompute_budget = 0.5, p.schedule = ScheduleKind::zero_bubble)) ==
@@ -216,7 +216,7 @@ TEST_CASE("rules about experts", "[models][plan]") {
 }
 
 TEST_CASE("what is not built yet is refused as such", "[models][plan]") {
-  CHECK(refused(CHANGE(p.offload = "activations", p.schedule = ScheduleKind::zero_bubble))
+  CHECK(refused(CHANGE(p.offload = Offload::activations, p.schedule = ScheduleKind::zero_bubble))
             .ends_with("is not supported yet"));
 }
 

@@ -39,8 +39,7 @@ Plan small_plan(const Model& model, SmallDegrees degrees) {
   return plan;
 }
 
-Plan offloading_plan(const Model& model, SmallDegrees degrees, const std::string& offload,
-                     int horizon) {
+Plan offloading_plan(const Model& model, SmallDegrees degrees, Offload offload, int horizon) {
   Plan plan = small_plan(model, degrees);
   plan.training.recompute = Recompute::full;
   plan.parallelism.offload = offload;

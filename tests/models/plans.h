@@ -23,8 +23,7 @@ int ranks_of(const SmallDegrees& degrees);
 Model small_model(const std::string& family);  // 4 blocks, 4 heads; mixtral: 4 experts
 Plan small_plan(const Model& model, SmallDegrees degrees);
 // That recomputes its blocks and offloads what these keep.
-Plan offloading_plan(const Model& model, SmallDegrees degrees, const std::string& offload,
-                     int horizon);
+Plan offloading_plan(const Model& model, SmallDegrees degrees, Offload offload, int horizon);
 // pipeline 1/2/4 x tensor 1/2/4 x data 1/2 x schedules x ZeRO 0-3 x recompute x sequence parallel,
 // at most 8 ranks.
 std::vector<Plan> small_plans(const Model& model);

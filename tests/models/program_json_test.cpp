@@ -112,8 +112,8 @@ TEST_CASE("Programs with owners, experts, parts of sequences and offloading are 
     parts.parallelism.context_gathers = gathers;
     check_through_json(gpt, parts);
   }
-  check_through_json(gpt, offloading_plan(gpt, {.pipeline = 2}, "activations", 2));
-  check_through_json(gpt, offloading_plan(gpt, {.micro_batches = 6}, "layers", 2));
+  check_through_json(gpt, offloading_plan(gpt, {.pipeline = 2}, Offload::activations, 2));
+  check_through_json(gpt, offloading_plan(gpt, {.micro_batches = 6}, Offload::layers, 2));
   Plan scaled = small_plan(gpt, {});
   scaled.training.precision = Precision::fp16;
   scaled.training.loss_scale = LossScale{.initial = 1024};

@@ -89,7 +89,7 @@ TEST_CASE("nor can they in tensor groups, sharded further, or with dropped eleme
 TEST_CASE("nor can they where activations are offloaded", "[models][lower][races]") {
   int plans = 0;
   for (const char* family : {"gpt", "bert"})
-    for (const char* offload : {"activations", "layers"})
+    for (const Offload offload : {Offload::activations, Offload::layers})
       for (const SmallDegrees degrees :
            {SmallDegrees{1, 1, 1, 6}, SmallDegrees{2, 1, 1, 6}, SmallDegrees{4, 1, 1, 8},
             SmallDegrees{2, 2, 1, 4}, SmallDegrees{2, 1, 1, 8, 0, 2}, SmallDegrees{2, 1, 2, 6, 3}})
@@ -151,7 +151,7 @@ TEST_CASE("each wait that is left out is noticed", "[models][lower][races]") {
       {"mixtral", {1, 1, 2, 4, 1}, [](Plan& p) { p.parallelism.expert = 2; }},
       {"gpt", {2, 1, 1, 6}, [](Plan& p) {
          p.training.recompute = Recompute::full;
-         p.parallelism.offload = "activations";
+         p.parallelism.offload = Offload::activations;
          p.parallelism.offload_horizon = 1;
        }}};
   int noticed = 0;

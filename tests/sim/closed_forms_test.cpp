@@ -87,7 +87,7 @@ TEST_CASE("copies to the host share what the GPUs of a switch have", "[cost][off
   plan.training.global_batch = 16;
   plan.training.recompute = Recompute::full;
   plan.parallelism.schedule = ScheduleKind::gpipe;
-  plan.parallelism.offload = "activations";
+  plan.parallelism.offload = Offload::activations;
   const Compiled compiled = compiled_for(small_model(), plan, cluster);
   const Program& program = compiled.stages[0];
   const CostModel cost(cluster, plan.training);
@@ -125,7 +125,7 @@ TEST_CASE("a CPU's copies to the host are read and written in one memory", "[cos
   plan.training.global_batch = 32;
   plan.training.recompute = Recompute::full;
   plan.parallelism.schedule = ScheduleKind::gpipe;
-  plan.parallelism.offload = "activations";
+  plan.parallelism.offload = Offload::activations;
   const Compiled compiled = compiled_for(small_model(), plan, cluster);
   const auto memory = stage_memory(compiled.stages, cluster);
   const std::int64_t on_host = compiled.stages[0].memory.host_bytes;

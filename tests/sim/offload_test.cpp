@@ -8,7 +8,7 @@ using namespace meshwright;
 namespace {
 
 // GPipe with 8 micro-batches of 2 sequences.
-Plan plan_of(int pipeline, int data, const std::string& offload) {
+Plan plan_of(int pipeline, int data, Offload offload) {
   Plan plan;
   plan.training.micro_batch = 2;
   plan.training.global_batch = 16 * data;
@@ -47,10 +47,10 @@ Simulated simulate(const Plan& plan, const Cluster& cluster) {
 
 TEST_CASE("offloading takes from the device what it gives to the host", "[sim][offload]") {
   Cluster cluster{load_machine("p4d.24xlarge"), 1, 8, {}, {}};
-  const Prediction kept = simulate(plan_of(2, 4, "none"), cluster).prediction;
+  const Prediction kept = simulate(plan_of(2, 4, Offload::none), cluster).prediction;
   CHECK(kept.host_memory_bytes == 0);
-  for (const char* offload : {"activations", "layers"}) {
-    INFO(offload);
+  for (const Offload offload : {Offload::activations, Offload::layers}) {
+    INFO(offload_names()[static_cast<std::size_t>(offload)]);
     const Plan plan = plan_of(2, 4, offload);
     const Compiled compiled = compiled_for(small_model(), plan, cluster);
     const Prediction sent = predict(compiled, cluster);
@@ -67,9 +67,9 @@ TEST_CASE("offloading takes from the device what it gives to the host", "[sim][o
 
 TEST_CASE("copies run beside compute where streams do, and in line where not", "[sim][offload]") {
   Cluster cluster{load_machine("p4d.24xlarge"), 1, 1, {}, 0.0};
-  for (const char* offload : {"activations", "layers"}) {
-    INFO(offload);
-    const Plan none = plan_of(1, 1, "none"), plan = plan_of(1, 1, offload);
+  for (const Offload offload : {Offload::activations, Offload::layers}) {
+    INFO(offload_names()[static_cast<std::size_t>(offload)]);
+    const Plan none = plan_of(1, 1, Offload::none), plan = plan_of(1, 1, offload);
     cluster.machine.concurrent_streams = true;
     const double alone = simulate(none, cluster).prediction.step_time_s;
     const Simulated beside = simulate(plan, cluster);
@@ -85,12 +85,12 @@ TEST_CASE("copies run beside compute where streams do, and in line where not", "
 
 TEST_CASE("a slower bus to the host is never faster", "[sim][offload]") {
   Cluster cluster{load_machine("p4d.24xlarge"), 1, 2, {}, {}};
-  for (const char* offload : {"activations", "layers"}) {
+  for (const Offload offload : {Offload::activations, Offload::layers}) {
     const Plan plan = plan_of(2, 1, offload);
     const Pcie pcie = cluster.machine.pcie;
     double before = 0;
     for (const double factor : {100.0, 1.0, 0.1, 0.001}) {
-      INFO(offload << " " << factor);
+      INFO(offload_names()[static_cast<std::size_t>(offload)] << " " << factor);
       cluster.machine.pcie.gpu_bandwidth_bytes_per_s = pcie.gpu_bandwidth_bytes_per_s * factor;
       cluster.machine.pcie.uplink_bandwidth_bytes_per_s =
           pcie.uplink_bandwidth_bytes_per_s * factor;

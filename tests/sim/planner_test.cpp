@@ -292,7 +292,8 @@ TEST_CASE("with every key open, the keys take all their values") {
   const Job job = read(value);
   const Plan base = base_plan(job, machine_facts("p4d.24xlarge"));
   const Space space = enumerate(job, base, 16);
-  std::set<std::string_view> offloads, placements;
+  std::set<Offload> offloads;
+  std::set<std::string_view> placements;
   std::set<ScheduleKind> schedules;
   std::set<Recompute> recomputations;
   std::set<double> fractions;

@@ -107,7 +107,7 @@ TEST_CASE("the engine's operations have scratch memory on a GPU", "[predict]") {
     return stage_memory(compiled.stages, cluster)[0];
   };
   CHECK(memory().scratch_bytes == 0);  // what frameworks take is in the profile
-  cluster.machine.calibration = calibrated_here;
+  cluster.machine.calibration = Calibration::this_machine;
   const StageMemory own = memory();
   // Of a norm's weight and bias: 2 * 128 rows of 256 in chunks of 8 rows.
   CHECK(own.scratch_bytes == 2 * (2 * 128 / 8) * 256 * 4);
@@ -149,7 +149,7 @@ TEST_CASE("a GPU that was measured with the engine is free of the frameworks' se
         .class_bytes[static_cast<std::size_t>(MemoryClass::gradients)];
   };
   const std::int64_t of_frameworks = gradients();
-  cluster.machine.calibration = calibrated_here;
+  cluster.machine.calibration = Calibration::this_machine;
   // 4 bytes a parameter instead of 2 + 4.
   CHECK(static_cast<double>(gradients()) ==
         Approx(static_cast<double>(of_frameworks) * 4 / 6).epsilon(1e-3));
@@ -242,7 +242,7 @@ TEST_CASE("a prediction says within which times such steps were measured", "[pre
   CHECK(one.interval->low_s == Approx(0.8 * one.step_time_s));
   CHECK(one.interval->high_s == Approx(1.5 * one.step_time_s));
   CHECK(one.interval->rows == 40);
-  CHECK(one.calibration == "fitted on evidence");
+  CHECK(one.calibration == Calibration::evidence);
   cluster.hosts = 2;  // no step on several hosts was published
   plan.parallelism.data = 2;
   plan.training.global_batch = 2;

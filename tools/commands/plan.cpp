@@ -79,7 +79,7 @@ std::string money(const std::optional<double>& usd, int digits) {
 // Where the most tokens are best, how many they are; where a framework's memory decides what fits,
 // that beside this engine's.
 Table table_of(const Job& job, const SearchResult& result, int top) {
-  const bool counts_tokens = job.objective.minimize == "tokens";
+  const bool counts_tokens = job.objective.minimize == Minimize::tokens;
   std::vector<std::string> head = {"", "cluster", "plan", "step", "tokens/s"};
   if (counts_tokens) head.emplace_back("tokens");
   const MemoryOf whose = job.plan.training.memory_of;

@@ -80,7 +80,8 @@ Prediction predict_chosen(const Job& job, const Chosen& chosen, Timeline* timeli
 
 void warn_of_prices(const Job& job, const MachineLoader& load) {
   const Objective& objective = job.objective;
-  const bool ranks_by_usd = objective.minimize.starts_with("usd");
+  const bool ranks_by_usd =
+      objective.minimize == Minimize::usd || objective.minimize == Minimize::usd_per_token;
   if (!ranks_by_usd && !objective.budget_usd) return;
   const std::vector<std::string> machines = machines_of(job.cluster);
   std::vector<std::string> without;

@@ -228,7 +228,7 @@ Machine measure_this_gpu(const Options& options, MeasureEffort effort) {
   machine.host.vcpus = usable_cores();
   machine.host.memory_bytes = physical_memory_bytes();
   machine.concurrent_streams = true;
-  machine.calibration = calibrated_here;
+  machine.calibration = Calibration::this_machine;
   add_sources(known, measured, ranks.has_value(), machine);
   return machine;
 }

@@ -312,7 +312,7 @@ Machine measure_processor(const Options& options, MeasureEffort effort) {
   machine.host.vcpus = cores;
   machine.host.memory_bytes = machine.gpu.memory_bytes;
   machine.concurrent_streams = false;
-  machine.calibration = calibrated_here;
+  machine.calibration = Calibration::this_machine;
   for (const char* block :
        {"gpu", "efficiency", "shared_memory", "collectives", "host", "overheads"})
     machine.sources.emplace_back(block, "measured on this computer");

@@ -63,6 +63,10 @@ const std::string& layout_word(const Parallelism& p) {
   return tensor_layout_names()[static_cast<std::size_t>(p.tensor_layout)];
 }
 
+const std::string& offload_word(const Parallelism& p) {
+  return offload_names()[static_cast<std::size_t>(p.offload)];
+}
+
 }  // namespace
 
 json framework_json(const Prediction& p) {
@@ -97,7 +101,7 @@ json prediction_json(const Prediction& p) {
   return {{"step_time_s", p.step_time_s},
           {"step_time_interval_s",
            p.interval ? json{p.interval->low_s, p.interval->high_s} : json(nullptr)},
-          {"calibration", p.calibration},
+          {"calibration", name_of(p.calibration)},
           {"sequences_per_s", p.sequences_per_s},
           {"tokens_per_s", p.tokens_per_s},
           {"model_flops_per_s_per_gpu", p.model_flops_per_s_per_gpu},
@@ -211,7 +215,7 @@ std::string short_plan_text(const Plan& plan) {
   if (training.recompute != Recompute::none || !training.recompute_modules.empty() ||
       training.recompute_budget)
     text += " " + recompute_text(plan.training);
-  if (p.offload != "none") text += " offload " + p.offload;
+  if (p.offload != Offload::none) text += " offload " + offload_word(p);
   if (training.compiler != CompilerLevel::fused) text += " compiler " + compiler_word(training);
   if (p.placement != Parallelism().placement) text += " " + p.placement;
   return text;
@@ -232,7 +236,8 @@ std::string plan_text(const Plan& plan) {
   if (p.tensor > 1 && p.tensor_batch_own) text += "   own batches";
   if (p.placement != Parallelism().placement) text += "   placement " + p.placement;
   text += "   recompute " + recompute_text(plan.training);
-  if (p.offload != "none") text += fmt::format("   offload {}, horizon {}", p.offload, p.horizon());
+  if (p.offload != Offload::none)
+    text += fmt::format("   offload {}, horizon {}", offload_word(p), p.horizon());
   return text;
 }
 
@@ -252,12 +257,13 @@ std::string prediction_text(const Model& model, const Compiled& compiled, const 
   text += fmt::format("step     {}   {} tokens/s   {:.1f} TFLOP/s per GPU   MFU {}\n",
                       show_seconds(p.step_time_s), show_number(p.tokens_per_s, 0),
                       p.model_flops_per_s_per_gpu / 1e12, show_percent(p.mfu));
-  text += p.interval ? fmt::format(
-                           "         80 % of {} published steps on this kind of machine "
-                           "would be between {} and {}\n",
-                           p.interval->rows, show_seconds(p.interval->low_s),
-                           show_seconds(p.interval->high_s))
-                     : fmt::format("         profile: {}; no error is known\n", p.calibration);
+  text +=
+      p.interval
+          ? fmt::format(
+                "         80 % of {} published steps on this kind of machine "
+                "would be between {} and {}\n",
+                p.interval->rows, show_seconds(p.interval->low_s), show_seconds(p.interval->high_s))
+          : fmt::format("         profile: {}; no error is known\n", name_of(p.calibration));
   text += fmt::format("         bubble {}   exposed communication {}\n",
                       show_percent(p.bubble_fraction), show_seconds(p.exposed_communication_s));
   if (p.goodput)

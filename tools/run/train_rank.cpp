@@ -217,7 +217,7 @@ int train(const Options& options, const Job& job, const Chosen& chosen, World& w
     log->begin(threads, checkpoints.how_it_began());
   }
   // Other profiles are not of this computer.
-  const bool compares = chosen.cluster.machine.calibration == calibrated_here;
+  const bool compares = chosen.cluster.machine.calibration == Calibration::this_machine;
   Traced traced(options, compares, plan.training.steps);
   Outcome outcome;
   try {
