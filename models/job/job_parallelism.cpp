@@ -142,8 +142,6 @@ void read_parallelism(Fields fields, Job& job) {
     warn(job, fields, "offload_horizon", "no effect while offload is none");
   if (p.context_gathers && p.context == 1 && !job.is_auto("parallelism.context"))
     warn(job, fields, "context_exchange", "no effect while context is 1");
-  if (p.context_gathers && p.context == 1 && !job.is_auto("parallelism.context"))
-    warn(job, fields, "context_exchange", "no effect while context is 1");
   if (p.offload != Offload::none) warn_about_offload(fields, "offload", job);
   fields.done();
 }

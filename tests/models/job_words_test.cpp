@@ -199,6 +199,17 @@ TEST_CASE("each number and flag of the documentation is read, and comes back",
   CHECK(read_back > 30);
 }
 
+TEST_CASE("a key without effect is warned of once", "[models][job]") {
+  json job = base_job();
+  job["parallelism"].merge_patch(
+      {{"context_exchange", "all_gather"}, {"offload_horizon", 3}, {"max_live_parameters", 9}});
+  const std::vector<std::string> expected = {
+      "job.json: /parallelism/max_live_parameters: no effect below zero_stage 3",
+      "job.json: /parallelism/offload_horizon: no effect while offload is none",
+      "job.json: /parallelism/context_exchange: no effect while context is 1"};
+  CHECK(read(job).warnings == expected);
+}
+
 TEST_CASE("what a written job has, the documentation names", "[models][job][docs]") {
   for (const auto& [heading, section] : sections) {
     std::set<std::string> named;
