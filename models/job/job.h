@@ -107,6 +107,11 @@ Plan settle(const Job& job, int ranks, const MachineFacts& machine);
 // Of a job that names no attention kernel, by the plan's precision and compiler level.
 AttentionKernel default_attention(const MachineFacts& machine, const Plan& plan);
 
+// What is not given in the job file, and has no value that says so, is left out.
+nlohmann::json to_json(Training training);
+nlohmann::json to_json(Parallelism parallelism);
+// {"format": 1, "parallelism": {...}, "training": {...}, "stage_of": {"transformer.h.0": 0, ...}}
+nlohmann::json to_json(const Plan& plan);
 // The job as JSON with the plan and cluster written into it, every "auto" replaced.
 nlohmann::json to_json(const Job& job, const Plan& plan, const std::string& machine, int count);
 

@@ -1,27 +1,21 @@
-// The small sections: compiler_config, objective, data, checkpoint, log.
+// The small sections: compiler_config, objective, data, checkpoint, log; what all readers share.
 #include <fmt/format.h>
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "models/core/error.h"
+#include "models/job/keys.h"
 #include "models/job/sections.h"
 
 namespace meshwright {
 
-namespace {
-
-std::optional<double> positive_if_given(Fields& fields, std::string_view key) {
-  if (!fields.has(key)) return std::nullopt;
-  const double value = fields.required<double>(key);
-  if (!(value > 0)) fields.fail(key, fmt::format("{} must be above 0", value));
-  return value;
-}
-
-}  // namespace
-
 std::string resolve(const Job& job, const std::string& path) {
   return (std::filesystem::path(job.folder) / path).lexically_normal().string();
+}
+
+std::string from_folder(const std::string& folder, const std::string& path) {
+  return std::filesystem::path(path).lexically_proximate(folder).string();
 }
 
 void warn(Job& job, const Fields& fields, std::string_view key, const std::string& text) {
@@ -81,14 +75,25 @@ const std::vector<std::string>& minimize_names() {
   return names;
 }
 
+Keys objective_keys(Objective& objective) {
+  using enum How;
+  constexpr Range positive = by_reader(above_zero);
+  return {
+      {"minimize", choice("objective", minimize_names(), objective.minimize), any, plain, "",
+       "what the best plan has the least of; `tokens`: it trains on the most that `budget_usd` or "
+       "`deadline_s` allow, and the table says how many"},
+      {"tokens", &objective.tokens, positive, plain, "training.steps", "of the whole job"},
+      {"deadline_s", &objective.deadline_s, positive, plain, "",
+       "plans that take longer are rejected"},
+      {"budget_usd", &objective.budget_usd, positive, plain, "",
+       "plans that cost more are rejected"},
+      {"spot", &objective.spot, any, plain, "", "spot prices"}};
+}
+
 void read_objective(Fields fields, Job& job) {
-  take_word(fields, "minimize", "objective", minimize_names(), job.objective.minimize);
-  job.objective.tokens = positive_if_given(fields, "tokens");
-  job.objective.deadline_s = positive_if_given(fields, "deadline_s");
-  job.objective.budget_usd = positive_if_given(fields, "budget_usd");
-  take(fields, "spot", job.objective.spot);
-  if (job.objective.minimize == Minimize::tokens && !job.objective.budget_usd &&
-      !job.objective.deadline_s)
+  const Objective& objective = job.objective;
+  read_keys(fields, objective_keys(job.objective), job);
+  if (objective.minimize == Minimize::tokens && !objective.budget_usd && !objective.deadline_s)
     fields.fail("minimize",
                 "'tokens' is as many as `budget_usd` or `deadline_s` allow; give one of them");
   fields.done();
@@ -115,45 +120,63 @@ void check_targets(const Fields& fields, const Job& job, const DataFiles& data) 
 
 }  // namespace
 
+Keys data_keys(DataFiles& data) {
+  using enum How;
+  return {
+      {"files", Paths{&data.files}, any, required, "", "of tokens, or of images"},
+      {"format", choice("format", token_format_names(), data.format), any, plain, "",
+       "`bytes`: every byte is a token; `uint16`, `uint32`: little-endian, with llm.c's header or "
+       "without; `meshwright tokenize` makes them of text"},
+      {"shuffle", &data.shuffle, any, plain, "", "a new order of the windows in every epoch"},
+      {"seed", &data.seed, by_reader(at_least_zero), plain, "", "of the order and of the masks"},
+      {"mask_token", &data.mask_token, any, plain, "",
+       "head `mlm` only, then required: the token that stands for a masked one"}};
+}
+
 void read_data(Fields fields, Job& job) {
   DataFiles data;
-  data.files = fields.required<std::vector<std::string>>("files");
-  if (data.files.empty()) fields.fail("files", "the list is empty; name a file");
-  for (std::string& file : data.files) file = resolve(job, file);
   if (job.model.reads_images() && fields.has("format"))
     fields.fail(
         "format",
         "is that of tokens; files of images are records of a label and the pixels: leave it "
         "out");
-  take_word(fields, "format", "format", token_format_names(), data.format);
-  take(fields, "shuffle", data.shuffle);
-  const auto seed = fields.optional<std::int64_t>("seed", 0);
-  if (seed < 0) fields.fail("seed", fmt::format("{} is negative; use 0 or more", seed));
-  data.seed = static_cast<std::uint64_t>(seed);
-  if (fields.has("mask_token")) data.mask_token = fields.required<int>("mask_token");
+  read_keys(fields, data_keys(data), job);
+  if (data.files.empty()) fields.fail("files", "the list is empty; name a file");
   check_targets(fields, job, data);
   fields.done();
   job.data = std::move(data);
 }
 
+Keys checkpoint_keys(Job::Checkpoint& checkpoint) {
+  using enum How;
+  constexpr Range count = by_reader(at_least_one);
+  return {{"folder", Path{&checkpoint.folder}, any, required, "",
+           "where they are, each in a folder of its own"},
+          {"every_steps", &checkpoint.every_steps, count, required, "",
+           "how often one is saved; also after the last step, and when the run is asked to stop"},
+          {"keep", &checkpoint.keep, count, plain, "", "so many of the newest stay"}};
+}
+
 void read_checkpoint(Fields fields, Job& job) {
   Job::Checkpoint checkpoint;
-  checkpoint.folder = resolve(job, fields.required<std::string>("folder"));
-  checkpoint.every_steps = fields.required<int>("every_steps");
-  take(fields, "keep", checkpoint.keep);
-  for (const auto& [key, value] :
-       {std::pair{"every_steps", checkpoint.every_steps}, std::pair{"keep", checkpoint.keep}})
-    if (value < 1) fields.fail(key, fmt::format("{} is too small; use 1 or more", value));
+  read_keys(fields, checkpoint_keys(checkpoint), job);
   fields.done();
   job.checkpoint = std::move(checkpoint);
   job.plan.snapshot = true;
 }
 
+Keys log_keys(Job::Log& log) {
+  using enum How;
+  return {{"json", Path{&log.json}, any, if_set, "",
+           "a file of one line per step (`train --log-json` goes before it)"},
+          {"tensorboard", Path{&log.tensorboard}, any, if_set, "",
+           "a folder for event files with the same values (`docs/running.md`)"},
+          {"folder", Path{&log.folder}, any, if_set, "",
+           "a folder: the lines of `json` go to `steps.jsonl` in it"}};
+}
+
 void read_log(Fields fields, Job& job) {
-  for (const auto& [key, target] :
-       {std::pair{"json", &job.log.json}, std::pair{"tensorboard", &job.log.tensorboard},
-        std::pair{"folder", &job.log.folder}})
-    if (fields.has(key)) *target = resolve(job, fields.required<std::string>(key));
+  read_keys(fields, log_keys(job.log), job);
   fields.done();
 }
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "models/job/keys.h"
 #include "models/job/sections.h"
 
 namespace meshwright {
@@ -49,10 +50,14 @@ Faults::DegradedLink read_degraded_link(Fields& fields) {
   return degraded;
 }
 
-double positive_or(Fields& fields, std::string_view key, double fallback) {
-  const double value = fields.optional<double>(key, fallback);
-  if (!(value > 0)) fields.fail(key, fmt::format("{} must be above 0", value));
-  return value;
+void read_all_slow_ranks(Fields& faults, Job& job) {
+  for (Fields& each : faults.objects("slow_ranks"))
+    job.cluster.faults.slow_ranks.push_back(read_slow_ranks(each));
+}
+
+void read_degraded_links(Fields& faults, Job& job) {
+  for (Fields& each : faults.objects("degraded_links"))
+    job.cluster.faults.degraded_links.push_back(read_degraded_link(each));
 }
 
 void check_index(const Fields& fields, std::string_view key, std::optional<int> index, int end,
@@ -78,6 +83,27 @@ json where(std::string_view key, std::optional<int> index) {
   return index ? json{{key, *index}} : json::object();
 }
 
+json slow_ranks_json(const Faults& faults) {
+  json list;
+  for (const Faults::SlowRanks& slow : faults.slow_ranks) {
+    json entry = slow.rank ? where("rank", slow.rank) : where("host", slow.host);
+    entry["factor"] = slow.factor;
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+json degraded_links_json(const Faults& faults) {
+  json list;
+  for (const Faults::DegradedLink& degraded : faults.degraded_links) {
+    json entry = where("host", degraded.host);
+    entry["link"] = faulty_link_names()[static_cast<std::size_t>(degraded.link)];
+    entry["factor"] = degraded.factor;
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
 }  // namespace
 
 const std::vector<std::string>& faulty_link_names() {
@@ -85,22 +111,40 @@ const std::vector<std::string>& faulty_link_names() {
   return names;
 }
 
+Keys faults_keys(Faults& faults) {
+  using enum How;
+  constexpr Range positive = by_reader(above_zero);
+  return {{"slow_ranks",
+           code("list of `{rank or host, factor}`", {}, read_all_slow_ranks,
+                [&faults] { return slow_ranks_json(faults); }),
+           any, plain, "",
+           "everything that the rank (counted from 0), or all ranks of the host, compute takes "
+           "`factor` (1 to 10000) times as long; of several entries for a rank the slowest counts. "
+           "Who meets a slow rank in a collective or a message waits for it"},
+          {"degraded_links",
+           code("list of `{link, host [every one], factor}`", {}, read_degraded_links,
+                [&faults] { return degraded_links_json(faults); }),
+           any, plain, "",
+           "links of this kind carry `factor` (0.0001 to 1) of their bytes per second. `link`: "
+           "`nvlink`; `pcie` (GPUs, switches and sockets); `network` (all cards of the host "
+           "together). A collective or message that touches such a host lasts as long as if all of "
+           "its hosts were like that"},
+          {"mean_time_between_failures_s", &faults.mean_time_between_failures_s, positive, plain,
+           "no failures",
+           "of one host; failures are independent, so a cluster of n hosts has an n-th of it. Its "
+           "effect is the [goodput](#goodput)"},
+          {"restart_s", &faults.restart_s, positive, plain, "",
+           "from a failure to the first step after it: detection, new hosts, start, reading the "
+           "checkpoint. The default is an assumption"},
+          {"checkpoint_bytes_per_s", &faults.checkpoint_bytes_per_s, positive, plain, "",
+           "of one host to the storage. Default: Llama 3's clusters, 2 TB/s for 2,048 hosts"}};
+}
+
 void read_faults(Fields fields, Job& job) {
-  Faults& faults = job.cluster.faults;
-  if (fields.has("slow_ranks"))
-    for (Fields& each : fields.objects("slow_ranks"))
-      faults.slow_ranks.push_back(read_slow_ranks(each));
-  if (fields.has("degraded_links"))
-    for (Fields& each : fields.objects("degraded_links"))
-      faults.degraded_links.push_back(read_degraded_link(each));
-  if (fields.has("mean_time_between_failures_s"))
-    faults.mean_time_between_failures_s = positive_or(fields, "mean_time_between_failures_s", 0);
   for (const char* key : {"restart_s", "checkpoint_bytes_per_s"})
-    if (fields.has(key) && !faults.mean_time_between_failures_s)
+    if (fields.has(key) && !fields.has("mean_time_between_failures_s"))
       fields.fail(key, "says nothing without mean_time_between_failures_s; give that too");
-  faults.restart_s = positive_or(fields, "restart_s", faults.restart_s);
-  faults.checkpoint_bytes_per_s =
-      positive_or(fields, "checkpoint_bytes_per_s", faults.checkpoint_bytes_per_s);
+  read_keys(fields, faults_keys(job.cluster.faults), job);
   fields.done();
 }
 
@@ -123,27 +167,6 @@ void check_faults(Fields fields, const ChosenCluster& cluster, Job& job) {
       check_link(entries[i], faults.degraded_links[i].link, cluster, job);
     }
   }
-}
-
-json to_json(const Faults& faults) {
-  json value = json::object();
-  for (const Faults::SlowRanks& slow : faults.slow_ranks) {
-    json entry = slow.rank ? where("rank", slow.rank) : where("host", slow.host);
-    entry["factor"] = slow.factor;
-    value["slow_ranks"].push_back(std::move(entry));
-  }
-  for (const Faults::DegradedLink& degraded : faults.degraded_links) {
-    json entry = where("host", degraded.host);
-    entry["link"] = faulty_link_names()[static_cast<std::size_t>(degraded.link)];
-    entry["factor"] = degraded.factor;
-    value["degraded_links"].push_back(std::move(entry));
-  }
-  if (faults.mean_time_between_failures_s) {
-    value["mean_time_between_failures_s"] = *faults.mean_time_between_failures_s;
-    value["restart_s"] = faults.restart_s;
-    value["checkpoint_bytes_per_s"] = faults.checkpoint_bytes_per_s;
-  }
-  return value;
 }
 
 }  // namespace meshwright

@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "models/job/keys.h"
 #include "models/job/sections.h"
 
 namespace meshwright {
@@ -10,15 +11,10 @@ using nlohmann::json;
 
 namespace {
 
-// `path` as the written job, which lies beside the one that was read, says it.
-std::string from_folder(const Job& job, const std::string& path) {
-  return std::filesystem::path(path).lexically_proximate(job.folder).string();
-}
-
 // A path is said as one, however short, since a word alone names a model of the zoo.
 json model_json(const Job& job) {
   if (job.model_path.empty()) return json::parse(job.model_json);
-  const std::string path = from_folder(job, job.model_path);
+  const std::string path = from_folder(job.folder, job.model_path);
   return path.find('/') == std::string::npos ? "./" + path : path;
 }
 
@@ -34,34 +30,35 @@ json cluster_json(const Job& job, const std::string& machine, int count) {
   return cluster;
 }
 
-json objective_json(const Objective& objective) {
-  json value = {{"minimize", minimize_names()[static_cast<std::size_t>(objective.minimize)]},
-                {"spot", objective.spot}};
-  if (objective.tokens) value["tokens"] = *objective.tokens;
-  if (objective.deadline_s) value["deadline_s"] = *objective.deadline_s;
-  if (objective.budget_usd) value["budget_usd"] = *objective.budget_usd;
+template <class Settings>
+json to_json(Settings settings, Keys (*keys)(Settings&), const Job& job) {
+  return write_keys(keys(settings), job.folder);
+}
+
+json faults_json(const Job& job) {
+  json value = to_json(job.cluster.faults, faults_keys, job);
+  if (job.cluster.faults.mean_time_between_failures_s) return value;
+  for (const char* key : {"restart_s", "checkpoint_bytes_per_s"}) value.erase(key);
   return value;
 }
 
 json data_json(const Job& job) {
-  json files = json::array();
-  for (const std::string& file : job.data->files) files.push_back(from_folder(job, file));
-  json value = {{"files", files}, {"shuffle", job.data->shuffle}, {"seed", job.data->seed}};
-  if (!job.model.reads_images()) value["format"] = info(job.data->format).name;
-  if (job.data->mask_token) value["mask_token"] = *job.data->mask_token;
-  return value;
-}
-
-json log_json(const Job& job) {
-  json value = json::object();
-  for (const auto& [key, path] :
-       {std::pair{"json", job.log.json}, std::pair{"tensorboard", job.log.tensorboard},
-        std::pair{"folder", job.log.folder}})
-    if (!path.empty()) value[key] = from_folder(job, path);
+  json value = to_json(*job.data, data_keys, job);
+  if (job.model.reads_images()) value.erase("format");
   return value;
 }
 
 }  // namespace
+
+json to_json(const Plan& plan) {
+  json value = {{"format", 1},
+                {"parallelism", to_json(plan.parallelism)},
+                {"training", to_json(plan.training)}};
+  if (!plan.parallelism.manual_stage.empty()) value["stage_of"] = plan.parallelism.manual_stage;
+  // Units have no names here; their order is that of the model's graph.
+  if (!plan.stage_of_unit.empty()) value["stage_of_unit"] = plan.stage_of_unit;
+  return value;
+}
 
 json to_json(const Job& job, const Plan& plan, const std::string& machine, int count) {
   json value = {{"name", job.name},
@@ -69,15 +66,12 @@ json to_json(const Job& job, const Plan& plan, const std::string& machine, int c
                 {"training", to_json(plan.training)},
                 {"parallelism", to_json(plan.parallelism)},
                 {"cluster", cluster_json(job, machine, count)},
-                {"objective", objective_json(job.objective)}};
+                {"objective", to_json(job.objective, objective_keys, job)}};
   if (!job.has_steps) value["training"].erase("steps");
   if (job.data) value["data"] = data_json(job);
-  if (job.checkpoint)
-    value["checkpoint"] = {{"folder", from_folder(job, job.checkpoint->folder)},
-                           {"every_steps", job.checkpoint->every_steps},
-                           {"keep", job.checkpoint->keep}};
-  if (job.cluster.faults.any()) value["faults"] = to_json(job.cluster.faults);
-  const json log = log_json(job);
+  if (job.checkpoint) value["checkpoint"] = to_json(*job.checkpoint, checkpoint_keys, job);
+  if (job.cluster.faults.any()) value["faults"] = faults_json(job);
+  const json log = to_json(job.log, log_keys, job);
   if (!log.empty()) value["log"] = log;
   return value;
 }

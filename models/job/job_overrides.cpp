@@ -1,8 +1,8 @@
 #include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 
 #include "models/core/error.h"
+#include "models/job/keys.h"
 #include "models/job/sections.h"
 
 namespace meshwright {
@@ -10,11 +10,6 @@ namespace meshwright {
 using nlohmann::json;
 
 namespace {
-
-constexpr std::array<const char*, 12> auto_keys = {
-    "pipeline", "tensor",         "data",     "context",           "expert",
-    "shard",    "virtual_stages", "schedule", "sequence_parallel", "zero_stage",
-    "offload",  "placement"};
 
 std::vector<std::string> parts_of(const std::string& key) {
   std::vector<std::string> parts;
@@ -81,7 +76,9 @@ class Walk {
 void spell_out_auto(json& job) {
   if (!job.contains("parallelism") || job["parallelism"] != "auto") return;
   json spelled = json::object();
-  for (const char* key : auto_keys) spelled[key] = "auto";
+  Parallelism unset;
+  for (const Key& key : parallelism_keys(unset))
+    if (key.may_be_auto()) spelled[std::string(key.name)] = "auto";
   job["parallelism"] = spelled;
 }
 

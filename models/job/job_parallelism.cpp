@@ -1,53 +1,49 @@
+// The rows of `parallelism`, and what of it needs code of its own.
 #include <nlohmann/json.hpp>
 
 #include "models/core/error.h"
+#include "models/job/keys.h"
 #include "models/job/sections.h"
 
 namespace meshwright {
 
+using nlohmann::json;
+
 namespace {
 
-const std::string section = "parallelism";
+constexpr Range degree = by_reader(at_least_one);
 
-void take_degree(Fields& fields, std::string_view key, int& degree, Job& job) {
-  take_or_auto(fields, key, degree, section, job);
-  if (degree < 1) fields.fail(key, std::to_string(degree) + " is too small; use 1 or more");
-}
-
-void read_degrees(Fields& fields, Job& job) {
-  Parallelism& p = job.plan.parallelism;
-  const std::pair<const char*, int*> degrees[] = {
-      {"pipeline", &p.pipeline}, {"tensor", &p.tensor}, {"context", &p.context},
-      {"expert", &p.expert},     {"shard", &p.shard},   {"virtual_stages", &p.virtual_stages}};
-  for (const auto& [key, degree] : degrees) take_degree(fields, key, *degree, job);
-  if (!fields.has("data")) job.autos.insert("parallelism.data");  // from the rest
-  take_degree(fields, "data", p.data, job);
-}
-
-void read_schedule(Fields& fields, Job& job) {
-  Parallelism& p = job.plan.parallelism;
-  if (!take_auto(fields, "schedule", section, job))
-    take_word(fields, "schedule", "schedule", schedule_names(), p.schedule);
-  if (!fields.has("active_microbatches")) return;
-  take(fields, "active_microbatches", p.active_microbatches);
-  if (p.active_microbatches < 1)
-    fields.fail("active_microbatches",
-                std::to_string(p.active_microbatches) + " is too small; use 1 or more");
-}
+const std::vector<std::string> communications = {"gradients", "parameters", "tensor"};
 
 void read_overlap(Fields& fields, Job& job) {
-  if (!fields.has("overlap")) return;
   Parallelism& p = job.plan.parallelism;
   p.overlap_gradients = p.overlap_parameters = p.overlap_tensor = false;
   bool* const switches[] = {&p.overlap_gradients, &p.overlap_parameters, &p.overlap_tensor};
   const auto words = fields.required<std::vector<std::string>>("overlap");
   for (std::size_t i = 0; i < words.size(); ++i)
     *switches[choose(fields, "overlap/" + std::to_string(i), "communication", words[i],
-                     {"gradients", "parameters", "tensor"})] = true;
-  if (p.overlap_tensor)
-    warn(job, fields, "overlap",
-         "'tensor' changes no step yet: each sum inside a tensor group is needed by the operation "
-         "after it");
+                     communications)] = true;
+}
+
+json overlap_json(const Parallelism& p) {
+  const bool switches[] = {p.overlap_gradients, p.overlap_parameters, p.overlap_tensor};
+  json words = json::array();
+  for (std::size_t i = 0; i < communications.size(); ++i)
+    if (switches[i]) words.push_back(communications[i]);
+  return words;
+}
+
+// The first word of a partitioner is the one that is written.
+const std::pair<const char*, Partitioner> partitioners[] = {{"auto", Partitioner::chain},
+                                                            {"chain", Partitioner::chain},
+                                                            {"tree", Partitioner::tree},
+                                                            {"metis", Partitioner::metis},
+                                                            {"even", Partitioner::even}};
+
+std::vector<std::string> partition_words() {
+  std::vector<std::string> words;
+  for (const auto& [word, partitioner] : partitioners) words.emplace_back(word);
+  return words;
 }
 
 // {module path: stage}
@@ -56,63 +52,155 @@ void read_stages(Fields stages, Parallelism& p) {
   for (const std::string& path : stages.keys()) p.manual_stage[path] = stages.required<int>(path);
 }
 
+[[noreturn]] void fail_unknown_partition(const Fields& fields, const std::string& given) {
+  std::vector<std::string> known = partition_words();
+  known.insert(known.end(), {"a .json file", "an object {module path: stage}"});
+  fields.fail("partition", "unknown partition '" + given + "'; known: " + list_of(known, "and"));
+}
+
 void read_partition(Fields& fields, Job& job) {
   Parallelism& p = job.plan.parallelism;
-  take(fields, "memory_weight", p.memory_weight);
-  if (!fields.has("partition")) return;
   if (fields.is_object("partition")) return read_stages(fields.object("partition"), p);
-  const std::string word = fields.required<std::string>("partition");
-  const std::pair<const char*, Partitioner> words[] = {{"auto", Partitioner::chain},
-                                                       {"chain", Partitioner::chain},
-                                                       {"tree", Partitioner::tree},
-                                                       {"metis", Partitioner::metis},
-                                                       {"even", Partitioner::even}};
-  for (const auto& [name, partitioner] : words)
-    if (word == name) {
+  const std::string given = fields.required<std::string>("partition");
+  for (const auto& [word, partitioner] : partitioners)
+    if (word == given) {
       p.partitioner = partitioner;
       return;
     }
-  if (!word.ends_with(".json"))
-    fields.fail("partition",
-                "unknown partition '" + word +
-                    "'; known: auto, chain, tree, metis, even, a .json file and an object "
-                    "{module path: stage}");
+  if (!given.ends_with(".json")) fail_unknown_partition(fields, given);
   try {
-    read_partition_file(job, word, p);
+    read_partition_file(job, given, p);
   } catch (const InputError& error) {
     fields.fail("partition", error.what());
   }
 }
 
-void read_sharding(Fields& fields, Job& job) {
-  Parallelism& p = job.plan.parallelism;
-  take_or_auto(fields, "zero_stage", p.zero_stage, section, job);
-  take_word(fields, "shard_layout", "layout of shards", {"flat", "whole"}, p.shard_whole);
-  take(fields, "reduce_bucket_bytes", p.reduce_bucket_bytes);
-  take(fields, "max_live_parameters", p.max_live_parameters);
-  take(fields, "persistence_threshold", p.persistence_threshold);
-  take(fields, "hierarchical_gather", p.hierarchical_gather);
-  if (p.zero_stage == 3 || job.is_auto("parallelism.zero_stage")) return;
-  for (const auto& [key, given] : {std::pair{"max_live_parameters", p.max_live_parameters > 0},
-                                   std::pair{"persistence_threshold", p.persistence_threshold > 0}})
-    if (given) warn(job, fields, key, "no effect below zero_stage 3");
+json partition_value(const Parallelism& p) {
+  for (const auto& [word, partitioner] : partitioners)
+    if (partitioner == p.partitioner) return word;
+  return p.manual_stage;
 }
 
-void read_tensor_words(Fields& fields, Job& job) {
-  Parallelism& p = job.plan.parallelism;
-  take_word(fields, "tensor_layout", "tensor layout", tensor_layout_names(), p.tensor_layout);
-  take_word(fields, "tensor_batch", "tensor batch", {"shared", "own"}, p.tensor_batch_own);
-  take_word(fields, "context_exchange", "context exchange", {"p2p", "all_gather"},
-            p.context_gathers);
-  if (!take_auto(fields, "offload", section, job))
-    take_word(fields, "offload", "offload", offload_names(), p.offload);
-  int placement = 0;
-  if (!take_auto(fields, "placement", section, job))
-    take_word(fields, "placement", "placement", placements(), placement);
-  p.placement = placements()[static_cast<std::size_t>(placement)];
+// What is given and changes nothing.
+void warn_about_effects(const Fields& fields, Job& job) {
+  const Parallelism& p = job.plan.parallelism;
+  const bool below_zero_3 = p.zero_stage != 3 && !job.is_auto("parallelism.zero_stage");
+  const struct {
+    bool is_given;
+    const char *key, *text;
+  } warnings[] = {
+      {below_zero_3 && p.max_live_parameters > 0, "max_live_parameters",
+       "no effect below zero_stage 3"},
+      {below_zero_3 && p.persistence_threshold > 0, "persistence_threshold",
+       "no effect below zero_stage 3"},
+      {p.overlap_tensor, "overlap",
+       "'tensor' changes no step yet: each sum inside a tensor group is needed by the operation "
+       "after it"},
+      {p.offload_horizon != 0 && p.offload == Offload::none && !job.is_auto("parallelism.offload"),
+       "offload_horizon", "no effect while offload is none"},
+      {p.context_gathers && p.context == 1 && !job.is_auto("parallelism.context"),
+       "context_exchange", "no effect while context is 1"}};
+  for (const auto& [is_given, key, text] : warnings)
+    if (is_given) warn(job, fields, key, text);
+  if (p.offload != Offload::none) warn_about_offload(fields, "offload", job);
 }
 
 }  // namespace
+
+Keys parallelism_keys(Parallelism& p) {
+  using enum How;
+  return {
+      {"pipeline", &p.pipeline, degree, may_be_auto, "",
+       "stages; pipeline × tensor × context × data = ranks. At most the layers"},
+      {"tensor", &p.tensor, degree, may_be_auto, "",
+       "divides heads, kv_heads, hidden and ffn; the vocabulary is padded to 128 × tensor"},
+      {"data", &p.data, degree, auto_if_missing, "from the rest", "replicas"},
+      {"shard", &p.shard, degree, may_be_auto, "",
+       "ranks that share sharded states; divides data × context; 1 with a `zero_stage` means all "
+       "of them; above 1 with `zero_stage` 0: an error"},
+      {"context", &p.context, degree, may_be_auto, "",
+       "ranks that share every sequence. 2 × context divides sequence_length: rank i holds chunks "
+       "i and 2·context−1−i of 2·context, so that causal masks give all ranks equal work. Needs "
+       "`flash` or `flash2` attention and a causal model's own head (`lm`); gradients and sharded "
+       "states are those of data × context ranks. *auto* takes chunks of 128 tokens or more"},
+      {"context_exchange", choice("context exchange", {"p2p", "all_gather"}, p.context_gathers),
+       any, plain, "",
+       "how attention gets the keys and values of the other ranks: around the ring of the context "
+       "group beside the attention to those that are there (again in the backward, with their "
+       "gradients), or all at once"},
+      {"expert", &p.expert, degree, may_be_auto, "",
+       "consecutive ranks that share the [experts](#experts); divides data and `experts`; `shard` "
+       "divides data ÷ expert, or exceeds it"},
+      {"virtual_stages", &p.virtual_stages, degree, may_be_auto, "",
+       "above 1 needs `interleaved` and 2 stages"},
+      {"schedule", choice("schedule", schedule_names(), p.schedule), any, may_be_auto, "",
+       "`interleaved`: micro-batches in multiples of `pipeline`. `zero_bubble` (ZB-H1): 1f1b that "
+       "puts weight gradients off into the bubble; every stage keeps up to `pipeline` "
+       "micro-batches (fewer with `active_microbatches`), with recomputation also what is "
+       "recomputed, until their weight gradients are done; `zero_stage` 0 or 1."},
+      {"sequence_parallel", &p.sequence_parallel, any, may_be_auto, "",
+       "tensor divides micro_batch × sequence_length"},
+      {"zero_stage", &p.zero_stage, Range{.low = 0, .high = 3}, may_be_auto, "",
+       "optimizer (1), gradients (2), parameters (3) sharded"},
+      {"active_microbatches", &p.active_microbatches, by_reader(at_least_one), if_set,
+       "the schedule's own",
+       "bound of `1f1b`; refused for `gpipe` below its micro-batches; `interleaved` takes groups "
+       "one after another below 2 × pipeline"},
+      {"overlap",
+       code("list of {}", communications, read_overlap, [&p] { return overlap_json(p); }), any,
+       plain, "",
+       "what runs beside compute. `tensor`: a warning, for it changes no step yet: each sum inside "
+       "a tensor group is needed by the operation after it"},
+      {"pipeline_scatter_gather", &p.pipeline_scatter_gather, any, plain, "",
+       "stages send 1/tensor of an activation and gather it"},
+      {"placement", choice("placement", placements(), placements(), p.placement), any, may_be_auto,
+       "", "the right-most letter's ranks are neighbours"},
+      {"partition",
+       code("{}, a `.json` file, or `{module path: stage}`", partition_words(), read_partition,
+            [&p] { return partition_value(p); }),
+       any, plain, "auto = chain", "see [Partition](#partition)"},
+      {"memory_weight", &p.memory_weight, zero_to_one, plain, "",
+       "what the cut balances: 0 time, 1 memory"},
+      {"tensor_layout", choice("tensor layout", tensor_layout_names(), p.tensor_layout), any, plain,
+       "", "see [Tensor layouts](#tensor-layouts)"},
+      {"tensor_batch", choice("tensor batch", {"shared", "own"}, p.tensor_batch_own), any, plain,
+       "", "`own`: each tensor rank reads micro_batch ÷ tensor sequences, which must be whole"},
+      {"offload", choice("offload", offload_names(), p.offload), any, may_be_auto, "",
+       "checkpointed activations (the inputs of what is recomputed) wait in host memory, copied "
+       "beside compute; without recomputation a warning: no effect. `activations`: a micro-batch's "
+       "go out as its forward task makes them and come back `offload_horizon` pipeline tasks "
+       "before its backward task; the device holds fewer copies than there are micro-batches in "
+       "flight. What would come back within two tasks stays, so one micro-batch, or the last stage "
+       "of `1f1b`, saves nothing. `layers`: inside a task, with `recompute` `full`, `contiguous` "
+       "or `group_N`, the inputs of at most `offload_horizon` (at least 2) layers are on the "
+       "device at one time. `simulate` reports `host_memory_bytes` of the fullest host; what "
+       "exceeds its memory does not fit. With `zero_bubble`: not supported yet"},
+      {"offload_horizon", &p.offload_horizon, at_least_zero, if_set, "0: 4 tasks, 2 layers",
+       "see `offload`; more is earlier and needs more memory"},
+      {"shard_layout", choice("layout of shards", {"flat", "whole"}, p.shard_whole), any, plain, "",
+       "`flat`: buffers of several parameters are cut into equal parts. `whole` (`zero_stage` 1, "
+       "all replicas): every parameter has one owner, who alone has its optimizer states. "
+       "Gradients are reduced to the owner, who updates and sends the weights. Owners get "
+       "consecutive parameters, such that the fullest gets least; what a tensor group holds alike "
+       "is shared out over that too. Memory is that of the fullest rank; each rank allocates what "
+       "it needs itself"},
+      {"reduce_bucket_bytes", &p.reduce_bucket_bytes, at_least_zero, if_set,
+       "0: 26214400; under `zero_stage` 2 and 3 a whole unit (block)",
+       "gradients are reduced when so many bytes of them are ready; a bucket ends with a "
+       "parameter. Under `zero_stage` 3 weights are gathered in the same buckets"},
+      {"max_live_parameters", &p.max_live_parameters, at_least_zero, if_set, "0: two units",
+       "`zero_stage` 3: prefetching pauses while so many elements are gathered (what units share "
+       "counts, such as a tied embedding); the unit that reaches the cap is gathered whole, so up "
+       "to one unit more is held. In backward, where gradients use the same stream, one unit at "
+       "most is prefetched; none when the cap is below a unit"},
+      {"persistence_threshold", &p.persistence_threshold, at_least_zero, plain, "",
+       "`zero_stage` 3: parameters of fewer elements (of what a rank of the tensor group has) are "
+       "not gathered and not cut: weights and gradients are whole on every rank, as with "
+       "`zero_stage` 1, and reduced once a step"},
+      {"hierarchical_gather", &p.hierarchical_gather, any, plain, "",
+       "sharded weights are gathered between hosts first, every rank with those at its place on "
+       "the others, then inside the hosts; false: in one ring over all ranks"}};
+}
 
 // A saved partition says so: it has a stage for every unit.
 void read_partition_file(const Job& job, const std::string& path, Parallelism& parallelism) {
@@ -126,24 +214,11 @@ void read_partition_file(const Job& job, const std::string& path, Parallelism& p
 }
 
 void read_parallelism(Fields fields, Job& job) {
-  Parallelism& p = job.plan.parallelism;
-  read_degrees(fields, job);
-  read_schedule(fields, job);
-  take_or_auto(fields, "sequence_parallel", p.sequence_parallel, section, job);
-  read_sharding(fields, job);
-  read_overlap(fields, job);
-  take(fields, "pipeline_scatter_gather", p.pipeline_scatter_gather);
-  read_partition(fields, job);
-  read_tensor_words(fields, job);
-  take(fields, "offload_horizon", p.offload_horizon);
-  const Parallelism defaults;
-  if (p.offload_horizon != defaults.offload_horizon && p.offload == Offload::none &&
-      !job.is_auto("parallelism.offload"))
-    warn(job, fields, "offload_horizon", "no effect while offload is none");
-  if (p.context_gathers && p.context == 1 && !job.is_auto("parallelism.context"))
-    warn(job, fields, "context_exchange", "no effect while context is 1");
-  if (p.offload != Offload::none) warn_about_offload(fields, "offload", job);
+  read_keys(fields, parallelism_keys(job.plan.parallelism), job);
+  warn_about_effects(fields, job);
   fields.done();
 }
+
+json to_json(Parallelism parallelism) { return write_keys(parallelism_keys(parallelism)); }
 
 }  // namespace meshwright

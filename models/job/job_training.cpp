@@ -1,43 +1,25 @@
+// The rows of `training`, and what of it needs code of its own.
+#include <fmt/format.h>
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "models/core/error.h"
+#include "models/job/keys.h"
 #include "models/job/sections.h"
 
 namespace meshwright {
 
+using nlohmann::json;
+
 namespace {
 
-const std::vector<std::string> precision_words = {"fp32", "tf32", "fp16", "bf16", "fp8"};
+constexpr Range batch = {
+    .low = 1, .high = std::numeric_limits<std::int32_t>::max(), .by_reader = true};
+constexpr Range amount = {.low = 0, .high = 1e9};
 
-void read_precision(Fields& fields, Job& job) {
-  Training& training = job.plan.training;
-  if (!fields.has("precision")) {
-    job.autos.insert("training.precision");
-  } else if (!take_auto(fields, "precision", "training", job)) {
-    take_word(fields, "precision", "precision", precision_words, training.precision);
-  }
-  const Dtype reduce_types[] = {Dtype::f32, Dtype::f16, Dtype::bf16};
-  int reduce = 0;
-  take_word(fields, "gradient_reduce_precision", "precision of the gradients' sum",
-            {"fp32", "fp16", "bf16"}, reduce);
-  training.gradient_reduce = reduce_types[reduce];
-}
-
-// none selective full each contiguous, or group_4; or the modules by name.
+// none selective full each contiguous, or group_4.
 void read_recompute(Fields& fields, Job& job) {
   Training& training = job.plan.training;
-  take_or_auto(fields, "recompute_fraction", training.recompute_fraction, "training", job);
-  training.recompute_modules =
-      fields.optional<std::vector<std::string>>("recompute_modules", training.recompute_modules);
-  if (fields.has("recompute_budget"))
-    training.recompute_budget = fields.required<double>("recompute_budget");
-  if (!fields.has("recompute")) return;
-  if (take_auto(fields, "recompute", "training", job)) {
-    if (training.recompute_budget)
-      fields.fail("recompute_budget", "given beside recompute 'auto'; keep one of them");
-    return;
-  }
   const std::string word = fields.required<std::string>("recompute");
   if (word.starts_with("group_")) {
     const std::string number = word.substr(6);
@@ -50,90 +32,166 @@ void read_recompute(Fields& fields, Job& job) {
     return;
   }
   take_word(fields, "recompute", "recomputation", recompute_names(), training.recompute);
-  if (training.recompute == Recompute::group)
-    fields.fail("recompute", "'group_N' has no size; use group_2, group_3, ...");
   // Every block by itself is what `full` does.
   if (training.recompute == Recompute::each) training.recompute = Recompute::full;
 }
 
-LossScale read_loss_scale(Fields fields) {
-  LossScale scale;
+void read_loss_scale(Fields& training, Job& job) {
+  Fields fields = training.object("loss_scale");
+  LossScale& scale = job.plan.training.loss_scale.emplace();
   if (fields.has("static")) {
     scale.initial = fields.required<double>("static");
-    for (const char* key : {"initial", "factor", "window", "minimum", "hysteresis"})
-      if (fields.has(key)) fields.fail(key, "goes with a moving scale; leave it out, or 'static'");
+    for (const Key& key : loss_scale_keys(scale))
+      if (fields.has(key.name))
+        fields.fail(key.name, "goes with a moving scale; leave it out, or 'static'");
   } else {
-    scale.dynamic = true;
-    scale.initial = 4294967296.0;  // 2^32
-    take(fields, "initial", scale.initial);
-    take(fields, "factor", scale.factor);
-    take(fields, "window", scale.window);
-    take(fields, "minimum", scale.minimum);
-    take(fields, "hysteresis", scale.hysteresis);
+    scale = {.dynamic = true, .initial = 4294967296.0};  // 2^32
+    read_keys(fields, loss_scale_keys(scale), job);
   }
   fields.done();
-  return scale;
 }
 
-std::uint64_t read_seed(Fields& fields) {
-  const auto seed = fields.optional<std::int64_t>("seed", 0);
-  if (seed < 0) fields.fail("seed", std::to_string(seed) + " is negative; use 0 or more");
-  return static_cast<std::uint64_t>(seed);
+json loss_scale_json(const Training& training) {
+  if (!training.loss_scale) return nullptr;
+  LossScale scale = *training.loss_scale;
+  return scale.dynamic ? write_keys(loss_scale_keys(scale)) : json{{"static", scale.initial}};
 }
 
-void read_optimizer(Fields& fields, Job& job) {
-  Training& training = job.plan.training;
-  take_word(fields, "optimizer", "optimizer", optimizer_names(), training.optimizer);
-  take(fields, "learning_rate", training.learning_rate);
-  take(fields, "warmup_steps", training.warmup_steps);
-  take_word(fields, "learning_rate_schedule", "learning rate schedule",
-            learning_rate_schedule_names(), training.learning_rate_schedule);
-  take(fields, "weight_decay", training.weight_decay);
-  take(fields, "momentum", training.momentum);
-  take(fields, "beta1", training.beta1);
-  take(fields, "beta2", training.beta2);
-  take(fields, "epsilon", training.epsilon);
-  take(fields, "gradient_clip", training.gradient_clip);
-  if (fields.has("loss_scale")) training.loss_scale = read_loss_scale(fields.object("loss_scale"));
+std::string loss_scale_type() {
+  LossScale scale;
+  std::string keys;
+  for (const Key& key : loss_scale_keys(scale))
+    keys += fmt::format("{}{} [{}]", keys.empty() ? "" : ", ", key.name, default_of(key));
+  return "`{static}` or `{" + keys + "}`";
 }
 
 }  // namespace
 
+Keys training_keys(Training& t) {
+  using enum How;
+  return {
+      {"global_batch", &t.global_batch, batch, required, "",
+       "sequences per step; a multiple of data × micro_batch"},
+      {"sequence_length", &t.sequence_length, at_least_one, required, "",
+       "tokens; at most the model's learned positions"},
+      {"micro_batch", &t.micro_batch, at_least_one, auto_if_missing, "auto",
+       "sequences that one replica processes at once"},
+      {"precision", choice("precision", {"fp32", "tf32", "fp16", "bf16", "fp8"}, t.precision), any,
+       auto_if_missing, "machine: bf16, else fp16; fp32 on a CPU",
+       "refused where the machine lacks it (a CPU: `tf32`, `fp8`). 16 bits: weights, activations "
+       "and their gradients are stored in them, every sum is made in fp32, masters and moments are "
+       "fp32"},
+      {"gradient_reduce_precision",
+       choice("precision of the gradients' sum", {"fp32", "fp16", "bf16"},
+              {Dtype::f32, Dtype::f16, Dtype::bf16}, t.gradient_reduce),
+       any, plain, "",
+       "type in which gradients are kept and travel; sums of ranks are made in fp32 and rounded "
+       "once"},
+      {"recompute",
+       code("{}", recompute_names(), read_recompute, [&t] { return recompute_word(t); }), any,
+       may_be_auto, "",
+       "what is made again in the backward pass instead of kept: `selective` attention where it "
+       "has a score matrix in memory (`attention: unfused`; fused kernels have none, so nothing is "
+       "repeated), `full` (or `each`) every block by itself, `contiguous` all consecutive blocks "
+       "of a stage together, `group_3` up to three of them: fewer inputs are kept, more working "
+       "space is needed. `auto` chooses among `none full`, and `selective` where scores are in "
+       "memory"},
+      {"recompute_modules", &t.recompute_modules, any, if_set, "",
+       "instead of `recompute` (both: an error): the modules of blocks that are made again, each "
+       "by itself; `*` stands for any one name: `[\"transformer.h.*.mlp\"]`. A path that holds "
+       "whole blocks names each of them"},
+      {"recompute_fraction", &t.recompute_fraction, zero_to_one, may_be_auto, "",
+       "share of the blocks that `recompute` works on, evenly spread. `auto` takes 0.25, 0.5, 0.75 "
+       "or 1"},
+      {"recompute_budget", &t.recompute_budget, above_zero, plain, "",
+       "instead of `recompute`, `recompute_modules` and `recompute_fraction` (beside one: an "
+       "error): memory for the activations of one micro-batch on one virtual stage. Up to 1: the "
+       "share of what that stage keeps without recomputation; above 1: bytes. Counted are what is "
+       "kept from forward to backward, and the most that is made again and live at one time. "
+       "Within it, tensor by tensor, what costs least is made again (at most 1 % more than the "
+       "cheapest choice; a block's input is always kept). At `compiler: full` fused operations may "
+       "hold a little more than that while they run. Too small: an error that names the smallest "
+       "one. With `offload`: an error; with `zero_bubble`: not supported yet"},
+      {"attention", choice("attention", attention_names(), t.attention), any, auto_if_missing,
+       "machine: flash2 with bf16 hardware or on a CPU, else flash; unfused in fp32 on a GPU, and "
+       "at `compiler: none`",
+       "score matrix in memory, or fused"},
+      {"compiler", choice("compiler level", compiler_names(), t.compiler), any, may_be_auto, "",
+       "the training compiler's level: `none` runs the operations of an eager framework, a kernel "
+       "each, the optimizer's too; `fused` one hand-fused kernel per module; `full` all passes "
+       "(`docs/compiler.md`, `meshwright list passes`, `meshwright compile JOB`). `auto`: the "
+       "planner tries all three"},
+      {"memory_of", choice("memory", memory_of_names(), t.memory_of), any, plain, "",
+       "whose memory decides what fits and, with `plan`, what is proposed: this engine's, "
+       "PyTorch's in mixed precision (autocast, operation by operation), or that of the same step "
+       "as one program of PyTorch/XLA, as SageMaker's Training Compiler ran it. The frameworks' is "
+       "known of data parallelism alone, with attention `unfused` (then the default), without "
+       "ZeRO, recomputation or offloading, in fp16 or bf16, with `adamw` or `adam`, on machines "
+       "whose profile says what a framework finds of its memory (V100, T4, A10G, A100); anything "
+       "else is refused, and `auto` does not look for it. Times stay this engine's. "
+       "`docs/largest-batch.md`"},
+      {"passes_off", &t.passes_off, any, if_set, "",
+       "optional passes of the compiler that are left out, by name"},
+      {"fuse_gradient_accumulation", &t.fuse_gradient_accumulation, any, plain, "",
+       "the fp32 main gradient is summed inside the GEMM"},
+      {"predicted_positions", &t.predicted_positions, by_reader(at_least_one), if_set,
+       "15 % of the sequence", "`mlm` only"},
+      {"steps", &t.steps, at_least_one, plain, "", "optimizer steps; `--steps` overrides"},
+      {"seed", &t.seed, by_reader(at_least_zero), plain, "", "initial values"},
+      {"optimizer", choice("optimizer", optimizer_names(), t.optimizer), any, plain, "",
+       "`lamb`: trust ratio of whole parameters, however they are cut"},
+      {"learning_rate", &t.learning_rate, amount, plain, "", "the highest of the schedule"},
+      {"warmup_steps", &t.warmup_steps, at_least_zero, plain, "", "linear"},
+      {"learning_rate_schedule",
+       choice("learning rate schedule", learning_rate_schedule_names(), t.learning_rate_schedule),
+       any, plain, "", "after the warm-up"},
+      {"weight_decay", &t.weight_decay, amount, plain, "", "matrices only"},
+      {"momentum", &t.momentum, zero_to_below_one, plain, "", "of `sgd`"},
+      {"beta1", &t.beta1, zero_to_below_one, plain, "",
+       "`adamw`, `adam`, `lamb`: of the first moment"},
+      {"beta2", &t.beta2, zero_to_below_one, plain, "", "the same, of the second moment"},
+      {"epsilon", &t.epsilon, above_zero, plain, "",
+       "the same, added to the root of the second moment"},
+      {"gradient_clip", &t.gradient_clip, amount, if_set, "0: off", "by global norm"},
+      {"dropout", &t.dropout, zero_to_below_one, plain, "",
+       "after the embeddings, of attention probabilities, after attention's output projection and "
+       "after the MLP, in every family; of T5, and of BART where its configuration says so, behind "
+       "the MLP's activation too. Which elements are dropped follows from the seed, the sequence's "
+       "position in the run, the module and the element, so degrees and recomputation do not "
+       "change it."},
+      {"loss_scale",
+       code(loss_scale_type(), {}, read_loss_scale, [&t] { return loss_scale_json(t); }), any,
+       plain, "",
+       "fp16 only, and there by default `{}`. A step whose scaled gradients are not finite is "
+       "skipped: the scale falls by `factor` (after `hysteresis` of them), and grows again after "
+       "`window` good steps; warm-up and bias correction do not count it"},
+      {"deterministic", &t.deterministic, any, if_set, "",
+       "of ranks on GPUs: no algorithm is chosen by timing, so every run has the same bits on "
+       "every GPU of a kind. Ranks that share a folder of kept choices (`docs/gpu.md`) have the "
+       "same bits without it"},
+      {"cuda_graph", &t.cuda_graph, any, plain, "where no messages travel between stages",
+       "a step on GPUs is recorded once and started as one CUDA graph (never while it is traced, "
+       "nor with the communicator `mpi`). `true` does so with pipelines too"}};
+}
+
+Keys loss_scale_keys(LossScale& scale) {
+  using enum How;
+  return {
+      {"initial", &scale.initial, above_zero, plain, "2^32", "the first scale"},
+      {"factor", &scale.factor, above_one, plain, "", "by which it falls and grows"},
+      {"window", &scale.window, at_least_one, plain, "", "good steps until it grows"},
+      {"minimum", &scale.minimum, above_zero, plain, "", "below which it does not fall"},
+      {"hysteresis", &scale.hysteresis, at_least_one, plain, "", "skipped steps until it falls"}};
+}
+
 void read_training(Fields fields, Job& job) {
-  Training& training = job.plan.training;
-  training.global_batch = fields.required<std::int64_t>("global_batch");
-  constexpr std::int64_t largest = std::numeric_limits<std::int32_t>::max();
-  if (training.global_batch < 1 || training.global_batch > largest)
-    fields.fail("global_batch", std::to_string(training.global_batch) +
-                                    " is out of range; use 1 to " + std::to_string(largest));
-  training.sequence_length = fields.required<int>("sequence_length");
-  if (!fields.has("micro_batch")) job.autos.insert("training.micro_batch");
-  take_or_auto(fields, "micro_batch", training.micro_batch, "training", job);
-  read_precision(fields, job);
-  read_recompute(fields, job);
-  if (!fields.has("attention")) job.autos.insert("training.attention");
-  if (!take_auto(fields, "attention", "training", job))
-    take_word(fields, "attention", "attention", attention_names(), training.attention);
-  if (!take_auto(fields, "compiler", "training", job))
-    take_word(fields, "compiler", "compiler level", compiler_names(), training.compiler);
-  take_word(fields, "memory_of", "memory", memory_of_names(), training.memory_of);
-  training.passes_off =
-      fields.optional<std::vector<std::string>>("passes_off", training.passes_off);
-  take(fields, "fuse_gradient_accumulation", training.fuse_gradient_accumulation);
-  if (fields.has("predicted_positions")) {
-    take(fields, "predicted_positions", training.predicted_positions);
-    if (training.predicted_positions < 1)
-      fields.fail("predicted_positions",
-                  std::to_string(training.predicted_positions) + " is too small; use 1 or more");
-  }
+  read_keys(fields, training_keys(job.plan.training), job);
   job.has_steps = fields.has("steps");
-  take(fields, "steps", training.steps);
-  training.seed = read_seed(fields);
-  read_optimizer(fields, job);
-  take(fields, "dropout", training.dropout);
-  take(fields, "deterministic", training.deterministic);
-  if (fields.has("cuda_graph")) training.cuda_graph = fields.required<bool>("cuda_graph");
+  if (job.is_auto("training.recompute") && job.plan.training.recompute_budget)
+    fields.fail("recompute_budget", "given beside recompute 'auto'; keep one of them");
   fields.done();
 }
+
+json to_json(Training training) { return write_keys(training_keys(training)); }
 
 }  // namespace meshwright

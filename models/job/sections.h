@@ -39,13 +39,13 @@ void read_objective(Fields fields, Job& job);
 void read_faults(Fields fields, Job& job);
 // Against the cluster, once the number of processes is known.
 void check_faults(Fields fields, const ChosenCluster& cluster, Job& job);
-nlohmann::json to_json(const Faults& faults);
 void read_data(Fields fields, Job& job);
 void read_checkpoint(Fields fields, Job& job);
 void read_log(Fields fields, Job& job);
 
-// `path` of the job file, from its folder.
+// `path` of the job file, from its folder; and back, as a job file in that folder says it.
 std::string resolve(const Job& job, const std::string& path);
+std::string from_folder(const std::string& folder, const std::string& path);
 // One line for standard error: `job.json: /pointer/key: text`.
 void warn(Job& job, const Fields& fields, std::string_view key, const std::string& text);
 
@@ -60,12 +60,6 @@ void take(Fields& fields, std::string_view key, T& target) {
 
 // Like take; true when the value was "auto", which is noted under `section`.
 bool take_auto(Fields& fields, std::string_view key, const std::string& section, Job& job);
-
-template <class T>
-void take_or_auto(Fields& fields, std::string_view key, T& target, const std::string& section,
-                  Job& job) {
-  if (!take_auto(fields, key, section, job)) take(fields, key, target);
-}
 
 // One of the words of a table, as the enumerator of that place.
 template <class Enum>

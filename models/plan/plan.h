@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <map>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -144,10 +143,6 @@ struct ModelSizes {
 void verify(const Plan& plan, const ModelSizes& model);
 std::vector<std::int64_t> divisors_of(std::int64_t number);  // for messages: long lists are cut
 
-// {"format": 1, "parallelism": {...}, "training": {...}, "stage_of": {"transformer.h.0": 0, ...}}
-nlohmann::json to_json(const Plan& plan);
-nlohmann::json to_json(const Training& training);
-nlohmann::json to_json(const Parallelism& parallelism);
 std::string recompute_word(const Training& training);  // with the number of group_N
 
 // The words of the job file, in the order of the enumerators (dashes of the file's own spelling).

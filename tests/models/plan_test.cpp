@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "models/core/error.h"
+#include "models/job/job.h"
 #include "tests/catch.h"
 #include "tests/message_of.h"
 

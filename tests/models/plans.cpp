@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "models/compile/compile.h"
+#include "models/job/job.h"
 
 namespace meshwright {
 

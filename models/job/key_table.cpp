@@ -1,0 +1,84 @@
+// What docs/job-file.md says of a key, made from its row.
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "models/job/keys.h"
+
+namespace meshwright {
+
+using nlohmann::json;
+
+namespace {
+
+// From here on a limit is only there to keep numbers within reason.
+constexpr double unlimited = 1e9;
+
+std::string range_of(const Range& range, const std::string& number) {
+  const auto [low, high, above_low, below_high, by_reader] = range;
+  if (high < unlimited) return fmt::format("{} to {}{}", low, below_high ? "below " : "", high);
+  if (above_low) return fmt::format("{} above {}", number, low);
+  return low > -unlimited ? fmt::format("{} ≥ {}", number, low) : number;
+}
+
+std::string in_backticks(const std::vector<std::string>& words) {
+  return fmt::format("`{}`", fmt::join(words, " "));
+}
+
+struct TypeText {
+  const Key& key;
+
+  std::string operator()(const bool*) const { return "bool"; }
+  std::string operator()(const double*) const { return range_of(key.range, "number"); }
+  template <class Integer>
+  std::string operator()(const Integer*) const {
+    return range_of(key.range, "integer");
+  }
+  template <class T>
+  std::string operator()(const std::optional<T>*) const {
+    return (*this)(static_cast<const T*>(nullptr));
+  }
+  std::string operator()(const std::vector<std::string>*) const { return "list of strings"; }
+  std::string operator()(const Choice& choice) const { return in_backticks(choice.words); }
+  std::string operator()(Path) const { return "path"; }
+  std::string operator()(Paths) const { return "list of paths"; }
+  std::string operator()(const Code& code) const {
+    std::string text = code.type;
+    if (const std::size_t at = text.find("{}"); at != std::string::npos)
+      text.replace(at, 2, in_backticks(code.words));
+    return text;
+  }
+};
+
+}  // namespace
+
+std::vector<std::string> words_of(const Key& key) {
+  if (const auto* choice = std::get_if<Choice>(&key.place)) return choice->words;
+  if (const auto* code = std::get_if<Code>(&key.place)) return code->words;
+  return {};
+}
+
+std::string type_of(const Key& key) {
+  return std::visit(TypeText{key}, key.place) + (key.may_be_auto() ? ", *auto*" : "");
+}
+
+std::string default_of(const Key& key) {
+  if (key.how == How::required) return "required";
+  if (!key.default_text.empty()) return std::string(key.default_text);
+  const json value = value_of(key);
+  if (value.is_null()) return "";
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_number_float()) return fmt::format("{}", value.get<double>());
+  return value.is_array() ? "`" + value.dump() + "`" : value.dump();
+}
+
+std::string key_table(const Keys& keys) {
+  std::string table = "| key | type | default | meaning and rules |\n|---|---|---|---|\n";
+  for (const Key& key : keys) {
+    const std::string standard = default_of(key);
+    table += fmt::format("| `{}` | {} |{} | {} |\n", key.name, type_of(key),
+                         standard.empty() ? "" : " " + standard, key.meaning);
+  }
+  return table;
+}
+
+}  // namespace meshwright
