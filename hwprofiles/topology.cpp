@@ -4,12 +4,11 @@
 #include <utility>
 
 #include "models/core/error.h"
+#include "models/core/index.h"
 
 namespace meshwright {
 
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 std::string numbered(const char* word, int index) { return word + std::to_string(index); }
 

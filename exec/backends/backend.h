@@ -9,7 +9,7 @@
 
 #include "exec/backends/streams.h"
 #include "exec/optimizer/updater.h"
-#include "models/graph/op.h"
+#include "models/graph/op_call.h"
 
 namespace meshwright {
 

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "exec/checkpoint/file.h"
-#include "models/graph/op.h"
+#include "models/graph/tensor_type.h"
 
 namespace meshwright {
 

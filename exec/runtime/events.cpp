@@ -1,12 +1,11 @@
 #include "exec/runtime/events.h"
+#include "models/core/index.h"
 
 #include <algorithm>
 
 namespace meshwright {
 
-namespace {
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-}  // namespace
+namespace {}  // namespace
 
 Events::Events(const Program& program, const WaitResolver& resolve, Streams* streams)
     : program_(program), resolve_(resolve), streams_(streams) {

@@ -7,13 +7,12 @@
 
 #include "exec/optimizer/learning_rate.h"
 #include "models/core/error.h"
+#include "models/core/index.h"
 #include "models/plan/describe.h"
 
 namespace meshwright {
 
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 // The first of these begins the update.
 bool updates(const Instruction& instruction) {

@@ -5,6 +5,7 @@
 
 #include "exec/runtime/runtime.h"
 #include "models/core/error.h"
+#include "models/graph/op_table.h"
 
 namespace meshwright {
 

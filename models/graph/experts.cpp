@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "models/core/error.h"
+#include "models/graph/op_table.h"
 
 namespace meshwright {
 

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "models/graph/op.h"
+#include "models/graph/op_call.h"
 
 namespace meshwright {
 

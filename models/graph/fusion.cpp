@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "models/graph/op_table.h"
 #include "models/graph/widen.h"
 
 namespace meshwright {

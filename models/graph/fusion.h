@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "models/graph/graph.h"
-#include "models/graph/op.h"
+#include "models/graph/op_call.h"
 
 namespace meshwright {
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "models/graph/fusion.h"
+#include "models/graph/op_call.h"
 #include "models/graph/widen.h"
 
 namespace meshwright {

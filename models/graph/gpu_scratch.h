@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "models/graph/op.h"
+#include "models/graph/op_call.h"
 
 namespace meshwright {
 

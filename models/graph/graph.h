@@ -9,7 +9,9 @@
 #include <string_view>
 #include <vector>
 
+#include "models/graph/attributes.h"
 #include "models/graph/op.h"
+#include "models/graph/tensor_type.h"
 
 namespace meshwright {
 

@@ -1,9 +1,9 @@
-#include "models/graph/op.h"
 
 #include <array>
 #include <cmath>
 
 #include "models/core/error.h"
+#include "models/graph/op_table.h"
 #include "models/graph/ops/families.h"
 
 namespace meshwright {

@@ -1,4 +1,4 @@
-#include "models/graph/op.h"
+#include "models/graph/op_table.h"
 #include "models/graph/ops/kernels.h"
 
 namespace meshwright {

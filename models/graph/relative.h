@@ -8,7 +8,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "models/graph/op.h"
+#include "models/graph/attributes.h"
 
 namespace meshwright {
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "models/graph/experts.h"
+#include "models/graph/op_table.h"
 
 namespace meshwright {
 

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "models/core/index.h"
 #include "models/lower/boundaries.h"
 #include "models/lower/buckets.h"
 #include "models/lower/offload.h"
@@ -13,8 +14,6 @@
 #include "models/plan/program.h"
 
 namespace meshwright {
-
-inline std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 // Where each activation lies on the virtual stage that makes it and on the next one; an input, on
 // the stage that loads it. As long as the graph, so all stages share one: each reads what it has

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "models/graph/fusion.h"
+#include "models/graph/op_table.h"
 #include "models/lower/body_builder.h"
 #include "models/lower/draft.h"
 #include "models/lower/memory.h"

@@ -1,6 +1,7 @@
 #include "models/lower/operands.h"
 
 #include "models/core/error.h"
+#include "models/graph/op_table.h"
 #include "models/lower/draft.h"
 #include "models/lower/memory.h"
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "models/core/error.h"
+#include "models/core/index.h"
 #include "models/partition/partition.h"
 
 namespace meshwright {
@@ -58,7 +59,6 @@ class TreeCut {
 
  private:
   using List = std::vector<int>;
-  static std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
   // Cost from outside a list that lands on its first and on its last part.
   struct Burden {

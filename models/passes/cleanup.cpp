@@ -1,12 +1,12 @@
 #include "models/passes/cleanup.h"
+#include "models/core/index.h"
+#include "models/graph/op_table.h"
 
 #include <algorithm>
 
 namespace meshwright {
 
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 // The sums of a route's balancing loss are its third output.
 bool makes_balancing_loss(const Node& node) {

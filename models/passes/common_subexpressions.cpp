@@ -4,13 +4,13 @@
 #include <map>
 #include <tuple>
 
+#include "models/core/index.h"
+#include "models/graph/op_table.h"
 #include "models/passes/cleanup.h"
 
 namespace meshwright {
 
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 bool same_tensors(const TensorIds& a, const TensorIds& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end());

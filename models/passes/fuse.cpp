@@ -4,12 +4,12 @@
 #include <map>
 
 #include "models/core/error.h"
+#include "models/core/index.h"
+#include "models/graph/op_table.h"
 
 namespace meshwright {
 
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 constexpr std::size_t most_operands = 8;  // of each kind: what TensorIds holds
 

@@ -2,14 +2,13 @@
 
 #include <algorithm>
 
+#include "models/core/index.h"
 #include "models/passes/cleanup.h"
 #include "models/passes/fuse.h"
 
 namespace meshwright {
 
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 // Rows whose logits take about so much memory, but not so few that products become slow: each block
 // reads the whole table, and reads and writes its gradient. Nor so many blocks that the list of

@@ -2,14 +2,14 @@
 
 #include <algorithm>
 
+#include "models/core/index.h"
+#include "models/graph/op_table.h"
 #include "models/passes/cleanup.h"
 #include "models/passes/fuse.h"
 
 namespace meshwright {
 
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 // Sums over rows are made in groups of so many (exec/backends/cpu/column_sum.h).
 constexpr std::int64_t most_block_rows = 64;

@@ -1,4 +1,5 @@
 #include "models/passes/kept_sets.h"
+#include "models/core/index.h"
 
 #include <algorithm>
 #include <set>
@@ -14,8 +15,6 @@ constexpr int most_options = 20;
 // find_frontier: so many groups are open in a set that stands for others.
 constexpr int open_groups = 4;
 constexpr std::size_t sets_of_slice = 1024;
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 // Of some sets, what no other one equals or beats in kept and in working bytes.
 class Staircase {

@@ -4,14 +4,13 @@
 #include <map>
 #include <tuple>
 
+#include "models/core/index.h"
 #include "models/passes/cleanup.h"
 #include "models/passes/fuse.h"
 
 namespace meshwright {
 
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 // Nodes in order, of which one takes the place of all.
 struct Group {

@@ -4,13 +4,13 @@
 #include <limits>
 #include <map>
 
+#include "models/core/index.h"
+#include "models/graph/op_table.h"
 #include "models/passes/cleanup.h"
 
 namespace meshwright {
 
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 // Nodes that can change places: neighbours in the list, of one unit, all forward or all after it.
 struct Segment {

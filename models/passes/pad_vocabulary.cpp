@@ -1,6 +1,7 @@
 #include "models/passes/pad_vocabulary.h"
 
 #include "models/core/error.h"
+#include "models/graph/op_table.h"
 
 namespace meshwright {
 

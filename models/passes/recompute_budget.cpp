@@ -7,6 +7,8 @@
 #include <map>
 #include <set>
 
+#include "models/core/index.h"
+#include "models/graph/op_table.h"
 #include "models/passes/chain_budget.h"
 #include "models/passes/kept_sets.h"
 #include "models/passes/repeat_tensors.h"
@@ -15,8 +17,6 @@
 namespace meshwright {
 
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 std::int64_t slot_bytes(const TensorType& type) {
   return (type.bytes() + arena_alignment - 1) / arena_alignment * arena_alignment;

@@ -2,14 +2,14 @@
 
 #include <algorithm>
 
+#include "models/core/index.h"
 #include "models/graph/fusion.h"
+#include "models/graph/op_table.h"
 #include "models/passes/cleanup.h"
 
 namespace meshwright {
 
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 class Repetition {
  public:

@@ -2,13 +2,12 @@
 
 #include <iterator>
 
+#include "models/core/index.h"
 #include "models/passes/cleanup.h"
 
 namespace meshwright {
 
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 // second(first(x)) is x, where both have the same attributes.
 struct Inverse {

@@ -1,6 +1,7 @@
 #include "models/passes/split_hidden.h"
 
 #include "models/core/error.h"
+#include "models/graph/op_table.h"
 
 namespace meshwright {
 

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "models/core/error.h"
+#include "models/graph/op_table.h"
 #include "models/passes/split_hidden.h"
 
 namespace meshwright {

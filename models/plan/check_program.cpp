@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <string>
 
+#include "models/core/index.h"
 #include "models/plan/check_program.h"
 #include "models/plan/optimizer_scratch.h"
 #include "models/plan/program_json.h"
@@ -9,8 +10,6 @@
 namespace meshwright {
 
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 void check_settings(const JobSettings& settings, const Place& place) {
   const Place degrees = place / "degrees";

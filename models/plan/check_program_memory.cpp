@@ -1,15 +1,10 @@
 // What the stages of a file have.
 #include <algorithm>
 
+#include "models/core/index.h"
 #include "models/plan/check_program.h"
 
 namespace meshwright {
-
-namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
-}  // namespace
 
 void StageMemoryCheck::run() const {
   check_memory();

@@ -1,4 +1,5 @@
 #include "models/plan/describe.h"
+#include "models/graph/op_table.h"
 
 namespace meshwright {
 

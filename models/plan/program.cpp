@@ -3,13 +3,13 @@
 #include <algorithm>
 
 #include "models/core/error.h"
+#include "models/core/index.h"
+#include "models/graph/op_table.h"
 #include "models/plan/describe.h"
 
 namespace meshwright {
 
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 int last_compute_of(const Body& body) {
   for (int i = static_cast<int>(body.instructions.size()) - 1; i >= 0; --i) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "models/graph/graph.h"
+#include "models/graph/op_call.h"
 #include "models/plan/memory_plan.h"
 #include "models/plan/mesh.h"
 #include "models/plan/stage_layout.h"

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "models/graph/fusion.h"
+#include "models/graph/op_table.h"
 #include "models/plan/describe.h"
 #include "models/plan/plan.h"
 #include "models/plan/program.h"

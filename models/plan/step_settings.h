@@ -5,7 +5,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "models/graph/op.h"
+#include "models/core/dtype.h"
+#include "models/graph/kernel_choice.h"
 
 namespace meshwright {
 

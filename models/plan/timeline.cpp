@@ -1,4 +1,6 @@
 #include "models/plan/timeline.h"
+#include "models/core/index.h"
+#include "models/graph/op_table.h"
 
 #include <fmt/format.h>
 
@@ -20,8 +22,6 @@ constexpr std::array<std::string_view, 14> kind_names = {
     "compute",    "load_input",     "send",       "recv",          "all_reduce",
     "all_gather", "reduce_scatter", "all_to_all", "broadcast",     "reduce",
     "ring_shift", "copy_out",       "copy_in",    "optimizer_step"};
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 std::string quoted(const std::string& text) { return nlohmann::json(text).dump(); }
 

@@ -3,13 +3,12 @@
 #include <string>
 
 #include "models/core/error.h"
+#include "models/core/index.h"
 #include "models/plan/walk.h"
 
 namespace meshwright {
 
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 std::string place(const Program& program, std::size_t body, std::size_t instruction) {
   return "stage " + std::to_string(program.stage) + " body " + std::to_string(body) +

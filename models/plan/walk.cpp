@@ -3,12 +3,11 @@
 #include <algorithm>
 
 #include "models/core/error.h"
+#include "models/core/index.h"
 
 namespace meshwright {
 
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 int lane_of(Stream stream, LaneOrder order) {
   if (order == LaneOrder::streams) return static_cast<int>(stream);

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "models/core/index.h"
 #include "models/plan/program.h"
 
 namespace meshwright {
@@ -115,7 +116,7 @@ class Walk {
       players_[p].counts.assign(cast.communicator[p].size(), 0);
       const Script& script = *cast.scripts[p];
       for (int lane = 0; lane < script.lanes(); ++lane)
-        enter_task(players_[p].lanes[index(lane)], script, lane, 0);
+        enter_task(players_[p].lanes[at(lane)], script, lane, 0);
     }
     meetings_.resize(cast.sizes.size());
   }
@@ -148,13 +149,11 @@ class Walk {
     std::vector<int> arrived;    // [sequence]
   };
 
-  static std::size_t index(int i) { return static_cast<std::size_t>(i); }
-
   void begin_what_can() {
     for (std::size_t next = 0; next < queue_.size(); ++next) {
       const int player = queue_[next];
-      players_[index(player)].queued = false;
-      const int lanes = cast_.scripts[index(player)]->lanes();
+      players_[at(player)].queued = false;
+      const int lanes = cast_.scripts[at(player)]->lanes();
       for (bool ended = true; ended;) {
         ended = false;
         for (int lane = 0; lane < lanes; ++lane) ended = advance(player, lane) || ended;
@@ -164,8 +163,8 @@ class Walk {
   }
 
   void wake(int player) {
-    if (players_[index(player)].queued) return;
-    players_[index(player)].queued = true;
+    if (players_[at(player)].queued) return;
+    players_[at(player)].queued = true;
     queue_.push_back(player);
   }
 
@@ -182,17 +181,17 @@ class Walk {
 
   // Whether a run was over as soon as it began: other lanes may have waited for it.
   bool advance(int player, int number) {
-    Lane& lane = players_[index(player)].lanes[index(number)];
+    Lane& lane = players_[at(player)].lanes[at(number)];
     if (lane.waits_for >= 0 && !visitor_.done(player, lane.waits_for)) return false;
     lane.waits_for = -1;
-    const Script& script = *cast_.scripts[index(player)];
+    const Script& script = *cast_.scripts[at(player)];
     bool ended = false;
     while (lane.task < script.tasks() && !lane.meeting) {
       if (lane.step == lane.end) {
         enter_task(lane, script, number, lane.task + 1);
         continue;
       }
-      const Script::Step& step = script.steps()[index(lane.step)];
+      const Script::Step& step = script.steps()[at(lane.step)];
       if (step.when == When::always || runs_now(script, lane.task, step)) {
         if (!try_run({player, number, script.run(lane.task, step.instruction), lane.step}, lane))
           return ended;
@@ -204,7 +203,7 @@ class Walk {
   }
 
   static bool runs_now(const Script& script, int task, const Script::Step& step) {
-    return runs(step.when, script.program().tasks[index(task)]);
+    return runs(step.when, script.program().tasks[at(task)]);
   }
 
   bool must_wait_for(int player, int run, Lane& lane) {
@@ -217,8 +216,8 @@ class Walk {
   // lane is concerned: the lane goes on when the meeting is over.
   bool try_run(const Party& party, Lane& lane) {
     if (lane.last_run >= 0 && must_wait_for(party.player, lane.last_run, lane)) return false;
-    const Script& script = *cast_.scripts[index(party.player)];
-    const Script::Step& step = script.steps()[index(party.step)];
+    const Script& script = *cast_.scripts[at(party.player)];
+    const Script::Step& step = script.steps()[at(party.step)];
     waited_.clear();
     for (int wait = step.first_wait; wait < step.end_wait; ++wait) {
       const int run = script.waited_run(lane.task, wait);
@@ -229,29 +228,29 @@ class Walk {
     visitor_.reached(party, lane.last_run, waited_);
     lane.last_run = party.run;
     const int communicator =
-        step.contact < 0 ? -1 : cast_.communicator[index(party.player)][index(step.contact)];
+        step.contact < 0 ? -1 : cast_.communicator[at(party.player)][at(step.contact)];
     if (communicator < 0)
       visitor_.alone(party);
     else
-      meet(party, lane, communicator, players_[index(party.player)].counts[index(step.contact)]++);
+      meet(party, lane, communicator, players_[at(party.player)].counts[at(step.contact)]++);
     return true;
   }
 
   void meet(const Party& party, Lane& lane, int communicator, int sequence) {
-    Meetings& meetings = meetings_[index(communicator)];
-    const std::size_t size = index(cast_.sizes[index(communicator)]);
-    if (meetings.arrived.size() <= index(sequence)) {
-      meetings.arrived.resize(index(sequence) + 1, 0);
-      meetings.parties.resize((index(sequence) + 1) * size);
+    Meetings& meetings = meetings_[at(communicator)];
+    const std::size_t size = at(cast_.sizes[at(communicator)]);
+    if (meetings.arrived.size() <= at(sequence)) {
+      meetings.arrived.resize(at(sequence) + 1, 0);
+      meetings.parties.resize((at(sequence) + 1) * size);
     }
-    int& arrived = meetings.arrived[index(sequence)];
-    Party* first = meetings.parties.data() + index(sequence) * size;
+    int& arrived = meetings.arrived[at(sequence)];
+    Party* first = meetings.parties.data() + at(sequence) * size;
     first[arrived++] = party;
     lane.meeting = true;
-    if (index(arrived) < size) return;
+    if (at(arrived) < size) return;
     visitor_.together(std::span<const Party>(first, size));
     for (const Party* each = first; each != first + size; ++each) {
-      players_[index(each->player)].lanes[index(each->lane)].meeting = false;
+      players_[at(each->player)].lanes[at(each->lane)].meeting = false;
       if (each->player != party.player) wake(each->player);
     }
   }
@@ -260,11 +259,10 @@ class Walk {
     for (std::size_t p = 0; p < players_.size(); ++p) {
       const Script& script = *cast_.scripts[p];
       for (int number = 0; number < script.lanes(); ++number) {
-        const Lane& lane = players_[p].lanes[index(number)];
+        const Lane& lane = players_[p].lanes[at(number)];
         if (lane.task >= script.tasks() && !lane.meeting) continue;
-        const RunId id = lane.meeting
-                             ? script.run_id(lane.last_run)
-                             : RunId{lane.task, script.steps()[index(lane.step)].instruction};
+        const RunId id = lane.meeting ? script.run_id(lane.last_run)
+                                      : RunId{lane.task, script.steps()[at(lane.step)].instruction};
         return "stage " + std::to_string(script.program().stage) + " task " +
                std::to_string(id.task) + " body " + std::to_string(script.body_of(id.task)) +
                " instruction " + std::to_string(id.instruction) +

@@ -5,13 +5,12 @@
 #include <set>
 
 #include "models/core/error.h"
+#include "models/core/index.h"
 #include "sim/collectives/nvlink_rings.h"
 
 namespace meshwright {
 
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 // Ranks per touched host.
 std::vector<int> counts_per_host(const Cluster& cluster, const std::vector<int>& ranks) {

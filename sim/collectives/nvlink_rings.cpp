@@ -1,12 +1,11 @@
 #include "sim/collectives/nvlink_rings.h"
+#include "models/core/index.h"
 
 #include <algorithm>
 
 namespace meshwright {
 
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 using Ring = std::vector<int>;
 

@@ -1,12 +1,11 @@
 #include "sim/collectives/rounds.h"
+#include "models/core/index.h"
 
 #include <utility>
 
 namespace meshwright {
 
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 int shifted(const Round& round, int first, int repetition) {
   const int moved = first + repetition * round.shift;

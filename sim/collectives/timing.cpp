@@ -2,13 +2,12 @@
 
 #include <algorithm>
 
+#include "models/core/index.h"
 #include "sim/network/flows.h"
 
 namespace meshwright {
 
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 // Hosts of a group whose transfers are looked at one by one; those of the others are alike.
 constexpr int most_hosts = 4;

@@ -1,4 +1,5 @@
 #include "sim/collectives/tree.h"
+#include "models/core/index.h"
 
 #include <algorithm>
 #include <bit>
@@ -6,8 +7,6 @@
 namespace meshwright {
 
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 // Parents of an in-order binary tree over the positions 1 .. count, of which every odd one is a
 // leaf; the root's is 0.

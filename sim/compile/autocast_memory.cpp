@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "models/core/error.h"
+#include "models/core/index.h"
+#include "models/graph/op_table.h"
 #include "sim/compile/allocator.h"
 
 namespace meshwright {
@@ -14,8 +16,6 @@ namespace meshwright {
 namespace {
 
 constexpr std::int64_t half = 2, single = 4, mask = 1, random_bits = 4;
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 std::int64_t elements(const TensorType& type) { return type.shape.elements(); }
 

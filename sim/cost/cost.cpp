@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "models/core/index.h"
+#include "models/graph/op_table.h"
 #include "models/graph/widen.h"
 #include "sim/cost/gemm.h"
 
@@ -22,8 +24,6 @@ void copy_types(const Graph& graph, const TensorIds& ids, Types& types) {
   types.clear();
   for (int id : ids) types.push_back(graph.tensor(id).type);
 }
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 bool is_copy(const Instruction& instruction) {
   return instruction.kind == InstructionKind::copy_out ||

@@ -7,6 +7,7 @@
 
 #include "hwprofiles/machine.h"
 #include "models/graph/graph.h"
+#include "models/graph/op_table.h"
 #include "models/plan/program.h"
 
 namespace meshwright {

@@ -1,4 +1,5 @@
 #include "sim/cost/gemm.h"
+#include "models/graph/op_table.h"
 
 #include <algorithm>
 

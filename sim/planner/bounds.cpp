@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "models/graph/op_table.h"
 #include "models/partition/partition.h"
 #include "models/schedule/schedule.h"
 #include "sim/planner/mixed_recompute.h"

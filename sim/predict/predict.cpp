@@ -7,6 +7,7 @@
 #include "models/core/error.h"
 #include "models/graph/fusion.h"
 #include "models/graph/gpu_scratch.h"
+#include "models/graph/op_table.h"
 #include "sim/cost/cost.h"
 
 namespace meshwright {

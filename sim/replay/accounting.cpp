@@ -1,4 +1,5 @@
 #include "sim/replay/accounting.h"
+#include "models/core/index.h"
 
 #include <algorithm>
 #include <limits>
@@ -6,8 +7,6 @@
 namespace meshwright {
 
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 class Accountant {
  public:

@@ -5,12 +5,11 @@
 #include <set>
 
 #include "models/core/error.h"
+#include "models/core/index.h"
 
 namespace meshwright {
 
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 constexpr LinkState sound{1, 1, 1};
 

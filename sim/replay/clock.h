@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "models/core/index.h"
 #include "models/core/units.h"
 #include "models/plan/walk.h"
 #include "sim/replay/durations.h"
@@ -84,8 +85,6 @@ class Clock {
   const PlayerTimes& times(int player) const { return players_[at(player)]; }
 
  private:
-  static std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
   // Frameworks that launch kernels one by one wait for a message before they launch what needs it.
   void wait_for_messages(const Party& party, std::span<const int> waited) {
     const StepTimes& times = *step_times_[at(party.player)];

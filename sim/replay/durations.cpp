@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "models/core/error.h"
+#include "models/core/index.h"
 
 namespace meshwright {
 
@@ -18,8 +19,6 @@ SimTime checked_sim_time(Seconds time) {
         "network's bandwidth and latency, and host_launch_us");
   return to_sim_time(time);
 }
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 struct CollectiveRow {
   InstructionKind instruction;

@@ -1,4 +1,5 @@
 #include "sim/replay/link_uses.h"
+#include "models/core/index.h"
 
 #include <algorithm>
 #include <map>
@@ -8,8 +9,6 @@
 namespace meshwright {
 
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 std::string_view lane_of(LinkKind kind) {
   switch (kind) {

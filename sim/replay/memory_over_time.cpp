@@ -1,4 +1,5 @@
 #include "sim/replay/memory_over_time.h"
+#include "models/core/index.h"
 
 #include <algorithm>
 #include <limits>
@@ -9,8 +10,6 @@
 namespace meshwright {
 
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 struct Span {
   SimTime begin = std::numeric_limits<SimTime>::max(), end = 0;

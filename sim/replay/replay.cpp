@@ -5,6 +5,7 @@
 #include <string>
 
 #include "models/core/error.h"
+#include "models/core/index.h"
 #include "models/plan/walk.h"
 #include "sim/replay/accounting.h"
 #include "sim/replay/classes.h"
@@ -13,8 +14,6 @@
 namespace meshwright {
 
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 // Runs, bytes and entries of one player.
 void collect(const Script& script, const PlayerTimes& times, const RankClass& part, bool timeline,

@@ -10,6 +10,7 @@
 
 #include "hwprofiles/cores.h"
 #include "models/compile/compile.h"
+#include "models/core/index.h"
 #include "sim/collectives/select.h"
 #include "sim/cost/target.h"
 #include "sim/planner/clusters.h"
@@ -19,8 +20,6 @@
 namespace meshwright {
 
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 // A constant, where it lies, and how far a fit may take it: `spread` is the standard deviation of
 // its logarithm that we hold likely before we have seen a measurement.

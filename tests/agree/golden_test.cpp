@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "exec/backends/cpu/cpu_backend.h"
+#include "models/core/index.h"
 #include "models/importers/model.h"
 #include "models/passes/pass.h"
 #include "tests/catch.h"
@@ -12,8 +13,6 @@
 using namespace meshwright;
 
 namespace {
-
-std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
 // Runs a graph node by node on a backend, every tensor in memory of its own.
 class GraphRunner {

@@ -6,7 +6,9 @@
 #include <map>
 #include <stdexcept>
 
+#include "models/core/index.h"
 #include "models/graph/experts.h"
+#include "models/graph/op_table.h"
 #include "tests/exec/op_cases.h"
 
 namespace meshwright {
@@ -461,8 +463,6 @@ class Memory {
   }
 
  private:
-  static std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
   // Of one tensor, whatever its number.
   Draw draw_of(std::size_t purpose) const { return Draw(seed_ * 1000 + purpose); }
 

@@ -13,6 +13,7 @@
 
 #include "exec/backends/cpu/cpu_backend.h"
 #include "models/graph/fusion.h"
+#include "models/graph/op_table.h"
 #include "models/passes/backward.h"
 #include "models/passes/cleanup.h"
 #include "models/passes/common_subexpressions.h"

@@ -4,6 +4,7 @@
 #include "tests/exec/attention_cases.h"
 
 #include "exec/backends/cpu/cpu_backend.h"
+#include "models/graph/op_table.h"
 #include "tests/catch.h"
 #include "tests/exec/table_backend.h"
 #include "tests/sanitized.h"

@@ -5,13 +5,13 @@
 
 #include "exec/backends/cpu/cpu_backend.h"
 #include "models/core/error.h"
+#include "models/core/index.h"
+#include "models/graph/op_call.h"
 #include "models/plan/program.h"
 
 namespace meshwright {
 
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 // What is called on the host now and done on the device later.
 class FarUpdater : public Updater {

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "models/core/error.h"
+#include "models/graph/op_table.h"
 #include "models/passes/cleanup.h"
 #include "models/passes/fuse.h"
 #include "models/passes/pass.h"

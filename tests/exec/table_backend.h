@@ -6,6 +6,7 @@
 #include <set>
 
 #include "exec/backends/backend.h"
+#include "models/graph/op_call.h"
 
 namespace meshwright {
 

@@ -5,14 +5,13 @@
 #include <set>
 #include <vector>
 
+#include "models/core/index.h"
 #include "tests/catch.h"
 #include "tests/models/plans.h"
 
 using namespace meshwright;
 
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 // from and to: virtual stages.
 struct Sent {

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "models/graph/op_table.h"
 #include "models/lower/lower.h"
 #include "models/passes/pass.h"
 #include "tests/catch.h"

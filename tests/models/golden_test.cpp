@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "models/core/index.h"
 #include "models/importers/model.h"
 #include "tests/catch.h"
 #include "tests/golden/golden.h"
@@ -23,8 +24,6 @@ struct Matrix {
 };
 
 Matrix matrix(std::size_t rows, std::size_t width) { return {rows, width, Values(rows * width)}; }
-
-std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
 class Interpreter {
  public:

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "models/core/error.h"
+#include "models/graph/op_table.h"
 #include "models/importers/model.h"
 #include "models/partition/partition.h"
 #include "models/passes/pass.h"

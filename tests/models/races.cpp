@@ -1,12 +1,11 @@
 #include "tests/models/races.h"
+#include "models/core/index.h"
 
 #include <algorithm>
 
 namespace meshwright {
 
 namespace {
-
-std::size_t index(int number) { return static_cast<std::size_t>(number); }
 
 struct Access {
   RunId run;
@@ -19,9 +18,9 @@ class Accesses {
   Accesses(const Program& program, const Mesh& mesh, int rank)
       : program_(program), mesh_(mesh), rank_(rank) {
     for (int task = 0; task < static_cast<int>(program.tasks.size()); ++task) {
-      const Body& body = program.bodies[index(program.tasks[index(task)].body)];
+      const Body& body = program.bodies[at(program.tasks[at(task)].body)];
       for (int i = 0; i < static_cast<int>(body.instructions.size()); ++i)
-        add({task, i}, body.instructions[index(i)]);
+        add({task, i}, body.instructions[at(i)]);
     }
   }
   std::vector<Access> found;  // in the Program's order
@@ -29,13 +28,13 @@ class Accesses {
  private:
   void add(RunId run, const Instruction& instruction) {
     const Coordinates own = mesh_.coordinates(rank_);
-    if (!runs(instruction, program_.tasks[index(run.task)]) ||
+    if (!runs(instruction, program_.tasks[at(run.task)]) ||
         !concerns(program_, instruction, {own.rdp, own.tensor}))
       return;
     for (const Operand& operand : instruction.inputs) add(run, operand, false);
     for (const Operand& operand : instruction.outputs) add(run, operand, true);
     if (instruction.kind != InstructionKind::optimizer_step) return;
-    const Bucket& bucket = program_.buckets[index(instruction.bucket)];
+    const Bucket& bucket = program_.buckets[at(instruction.bucket)];
     add(run, bucket.own_gradients, false);
     for (const Operand& state :
          {bucket.own_weights, bucket.master, bucket.first_moment, bucket.second_moment})
@@ -44,13 +43,13 @@ class Accesses {
 
   void add(RunId run, const Operand& operand, bool write) {
     if (operand.buffer < 0) return;
-    const Task& task = program_.tasks[index(run.task)];
+    const Task& task = program_.tasks[at(run.task)];
     const std::int64_t bytes = operand.type.bytes();
     const std::int64_t part =
         operand.part_of == GroupKind::none ? 0 : mesh_.index_in(operand.part_of, rank_) * bytes;
     const std::int64_t begin =
         program_.memory.address(operand.buffer, task.slot, task.window) + operand.offset + part;
-    const bool host = program_.memory.buffers[index(operand.buffer)].region == Region::host;
+    const bool host = program_.memory.buffers[at(operand.buffer)].region == Region::host;
     found.push_back({run, write, host, begin, begin + bytes});
   }
 
@@ -60,7 +59,7 @@ class Accesses {
 };
 
 std::string name_of(const Program& program, RunId run) {
-  const Task& task = program.tasks[index(run.task)];
+  const Task& task = program.tasks[at(run.task)];
   return "task " + std::to_string(run.task) + " (body " + std::to_string(task.body) +
          ", micro-batch " + std::to_string(task.micro_batch) + ") instruction " +
          std::to_string(run.instruction);
@@ -73,20 +72,20 @@ RunOrder::RunOrder(const Program& program) {
   std::array<int, stream_count> count{};
   std::array<std::array<int, stream_count>, stream_count> latest{};
   for (int task = 0; task < static_cast<int>(program.tasks.size()); ++task) {
-    const Body& body = program.bodies[index(program.tasks[index(task)].body)];
+    const Body& body = program.bodies[at(program.tasks[at(task)].body)];
     std::vector<Run>& of_task = runs_.emplace_back(body.instructions.size());
     for (std::size_t i = 0; i < body.instructions.size(); ++i) {
       const Instruction& instruction = body.instructions[i];
-      if (!meshwright::runs(instruction, program.tasks[index(task)])) continue;
+      if (!meshwright::runs(instruction, program.tasks[at(task)])) continue;
       const auto stream = static_cast<std::size_t>(instruction.stream);
       std::array<int, stream_count> after = latest[stream];
       for (const Wait& wait : instruction.waits) {
         const RunId id = resolve(task, wait);
         if (id.task < 0) continue;
-        const Run& other = at(id);
+        const Run& other = run_of(id);
         for (std::size_t s = 0; s < stream_count; ++s)
           after[s] = std::max(after[s], other.after[s]);
-        int& of_its_stream = after[index(other.stream)];
+        int& of_its_stream = after[at(other.stream)];
         of_its_stream = std::max(of_its_stream, other.number);
       }
       const int number = ++count[stream];
@@ -97,13 +96,13 @@ RunOrder::RunOrder(const Program& program) {
   }
 }
 
-const RunOrder::Run& RunOrder::at(RunId id) const {
-  return runs_[index(id.task)][index(id.instruction)];
+const RunOrder::Run& RunOrder::run_of(RunId id) const {
+  return runs_[at(id.task)][at(id.instruction)];
 }
 
 bool RunOrder::before(RunId earlier, RunId later) const {
-  const Run &a = at(earlier), &b = at(later);
-  return a.stream == b.stream || b.after[index(a.stream)] >= a.number;
+  const Run &a = run_of(earlier), &b = run_of(later);
+  return a.stream == b.stream || b.after[at(a.stream)] >= a.number;
 }
 
 std::string race_in(const Program& program, const Mesh& mesh, int rank) {

@@ -24,7 +24,7 @@ class RunOrder {
     int stream = 0, number = 0;
     std::array<int, stream_count> after{};
   };
-  const Run& at(RunId id) const;
+  const Run& run_of(RunId id) const;
   std::vector<std::vector<Run>> runs_;  // [task][instruction]
 };
 

@@ -1,6 +1,7 @@
 // What sharding writes into Programs and MemoryPlans: buckets, gathers, owners.
 #include <algorithm>
 
+#include "models/core/index.h"
 #include "models/lower/owners.h"
 #include "tests/catch.h"
 #include "tests/models/plans.h"
@@ -8,8 +9,6 @@
 using namespace meshwright;
 
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 Program lowered(const Model& model, const Plan& plan) {
   const std::vector<Program> stages = lower_small(model, plan);

@@ -1,4 +1,5 @@
 // Context parallelism in simulated time: what each rank computes, keeps and sends.
+#include "models/graph/op_table.h"
 #include "sim/replay/replay.h"
 #include "tests/catch.h"
 #include "tests/sim/plans.h"

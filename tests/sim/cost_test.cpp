@@ -3,6 +3,7 @@
 #include <set>
 
 #include "hwprofiles/load.h"
+#include "models/graph/op_table.h"
 #include "models/importers/model.h"
 #include "models/passes/pass.h"
 #include "sim/cost/gemm.h"

@@ -4,6 +4,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "models/core/index.h"
 #include "tests/catch.h"
 #include "tests/sim/equal_stages.h"
 #include "tests/sim/plans.h"
@@ -25,8 +26,6 @@ Rehearsal rehearse(const Plan& plan, const Cluster& cluster) {
   return {compiled_for(small_model(), plan, cluster),
           Mesh(plan.degrees(), plan.parallelism.placement), Topology(cluster)};
 }
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 const Instruction& instruction_of(const Program& program, const TimelineEntry& entry) {
   const Task& task = program.tasks[at(entry.task)];

@@ -8,7 +8,7 @@
 #include "exec/comm/communicator.h"
 #include "hwprofiles/load.h"
 #include "models/core/error.h"
-#include "models/graph/op.h"
+#include "models/graph/op_table.h"
 #include "models/importers/model.h"
 #include "models/passes/pass.h"
 #include "models/plan/mesh.h"

@@ -1,4 +1,5 @@
 #include "tools/measure/gpu_bench.h"
+#include "models/graph/op_table.h"
 
 #include <algorithm>
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "exec/optimizer/updater.h"
+#include "models/graph/op_table.h"
 #include "models/plan/plan.h"
 #include "sim/cost/gemm.h"
 

@@ -1,4 +1,5 @@
 #include "tools/report/kind_times.h"
+#include "models/core/index.h"
 
 #include <algorithm>
 #include <map>
@@ -7,8 +8,6 @@
 namespace meshwright {
 
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 // instruction_name without the module and the peer.
 std::string kind_of(Instruction instruction, const Program& program) {

@@ -1,4 +1,5 @@
 #include "tools/report/timeline_view.h"
+#include "models/core/index.h"
 
 #include <algorithm>
 #include <array>
@@ -11,8 +12,6 @@ namespace meshwright {
 using nlohmann::json;
 
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 // What a span's colour says.
 struct Sort {

@@ -13,6 +13,7 @@
 #include "models/core/error.h"
 #include "models/graph/experts.h"
 #include "models/graph/fusion.h"
+#include "models/graph/op_call.h"
 #include "models/graph/widen.h"
 
 namespace meshwright {

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "exec/core/philox.h"
-#include "models/graph/op.h"
+#include "models/graph/attributes.h"
 
 namespace meshwright::cpu {
 

@@ -5,6 +5,7 @@
 
 #include "models/core/error.h"
 #include "models/graph/fusion.h"
+#include "models/graph/op_table.h"
 #include "models/graph/widen.h"
 
 namespace meshwright::cpu {

@@ -12,8 +12,8 @@
 #include "exec/backends/cpu/gemm.h"
 #include "exec/backends/cpu/relative.h"
 #include "models/core/error.h"
+#include "models/graph/attributes.h"
 #include "models/graph/context.h"
-#include "models/graph/op.h"
 
 namespace meshwright::cpu {
 

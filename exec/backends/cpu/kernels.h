@@ -4,6 +4,7 @@
 
 #include "exec/backends/backend.h"
 #include "exec/core/thread_pool.h"
+#include "models/graph/op_call.h"
 
 namespace meshwright::cpu {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "models/graph/op.h"
+#include "models/graph/attributes.h"
 
 namespace meshwright::cpu {
 

@@ -11,6 +11,7 @@
 #include "exec/backends/cuda/products/products.h"
 #include "exec/backends/cuda/tables.h"
 #include "models/core/error.h"
+#include "models/graph/op_call.h"
 
 namespace meshwright {
 

@@ -7,6 +7,7 @@
 #include <cuda_runtime.h>
 
 #include "exec/backends/backend.h"
+#include "models/graph/op_table.h"
 
 namespace meshwright::cuda {
 

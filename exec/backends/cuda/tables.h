@@ -5,6 +5,7 @@
 
 #include "exec/backends/cuda/kernels.h"
 #include "models/graph/gpu_scratch.h"
+#include "models/graph/op_call.h"
 
 namespace meshwright::cuda {
 

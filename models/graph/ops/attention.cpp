@@ -1,4 +1,5 @@
 // Attention: one kernel (flash), or two products around a softmax of scores in memory.
+#include "models/graph/op_table.h"
 #include "models/graph/ops/families.h"
 #include "models/graph/ops/rules.h"
 

@@ -1,5 +1,6 @@
 // What a step does beside the model, and fusions.
 #include "models/graph/fusion.h"
+#include "models/graph/op_table.h"
 #include "models/graph/ops/families.h"
 #include "models/graph/ops/rules.h"
 

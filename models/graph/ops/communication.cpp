@@ -1,4 +1,5 @@
 // Between the ranks of a tensor or context group, and the rows and columns that they exchange.
+#include "models/graph/op_table.h"
 #include "models/graph/ops/families.h"
 #include "models/graph/ops/rules.h"
 

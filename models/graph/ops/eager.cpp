@@ -1,4 +1,5 @@
 // What only an eager framework has (models/passes/framework_operations.h).
+#include "models/graph/op_table.h"
 #include "models/graph/ops/families.h"
 #include "models/graph/ops/rules.h"
 

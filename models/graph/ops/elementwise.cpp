@@ -1,4 +1,5 @@
 // Sums and dropout, element by element.
+#include "models/graph/op_table.h"
 #include "models/graph/ops/families.h"
 #include "models/graph/ops/rules.h"
 

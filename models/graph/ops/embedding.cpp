@@ -1,4 +1,5 @@
 // From tokens, or the patches of an image, to rows; and which rows go on.
+#include "models/graph/op_table.h"
 #include "models/graph/ops/families.h"
 #include "models/graph/ops/rules.h"
 

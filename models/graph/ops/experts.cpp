@@ -1,4 +1,5 @@
 // Experts (models/graph/experts.h).
+#include "models/graph/op_table.h"
 #include "models/graph/ops/families.h"
 #include "models/graph/ops/rules.h"
 

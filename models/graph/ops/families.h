@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "models/graph/op.h"
+#include "models/graph/op_table.h"
 
 namespace meshwright {
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "models/graph/op.h"
+#include "models/graph/op_table.h"
 
 namespace meshwright {
 

@@ -1,4 +1,5 @@
 // What is trained to be small; the backward pass begins here.
+#include "models/graph/op_table.h"
 #include "models/graph/ops/families.h"
 #include "models/graph/ops/rules.h"
 

@@ -1,4 +1,5 @@
 // Normalised rows, whole or of which every rank has a share of the columns.
+#include "models/graph/op_table.h"
 #include "models/graph/ops/families.h"
 #include "models/graph/ops/rules.h"
 

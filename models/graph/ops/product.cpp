@@ -1,4 +1,5 @@
 // Linear layers and their biases.
+#include "models/graph/op_table.h"
 #include "models/graph/ops/families.h"
 #include "models/graph/ops/rules.h"
 

@@ -1,4 +1,5 @@
 #include "models/graph/ops/rules.h"
+#include "models/graph/op_call.h"
 
 namespace meshwright {
 

@@ -7,7 +7,7 @@
 
 #include "models/core/error.h"
 #include "models/graph/gradients.h"
-#include "models/graph/op.h"
+#include "models/graph/op_table.h"
 #include "models/graph/ops/kernels.h"
 
 namespace meshwright {

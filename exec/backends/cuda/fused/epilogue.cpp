@@ -4,13 +4,13 @@
 #include <optional>
 
 #include "exec/backends/cuda/products/linear.h"
+#include "models/core/index.h"
+#include "models/graph/op_call.h"
 #include "models/graph/widen.h"
 
 namespace meshwright::cuda {
 
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 Lead product_alone(const Fusion& fusion) {
   const FusedStep& step = fusion.steps.front();

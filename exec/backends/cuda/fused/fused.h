@@ -14,6 +14,7 @@
 #include "exec/backends/cuda/fused/fused_source.h"
 #include "exec/backends/cuda/fused/kernel_library.h"
 #include "exec/backends/cuda/kernels.h"
+#include "models/graph/op_call.h"
 
 namespace meshwright::cuda {
 

@@ -6,13 +6,13 @@
 #include <utility>
 
 #include "models/core/error.h"
+#include "models/core/index.h"
 #include "models/graph/gpu_scratch.h"
+#include "models/graph/op_table.h"
 
 namespace meshwright::cuda {
 
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 // As few digits as bring the same float back.
 std::string literal(double x) {

@@ -6,12 +6,11 @@
 #include <utility>
 
 #include "exec/backends/cuda/fused/fused_phases.h"
+#include "models/core/index.h"
 
 namespace meshwright::cuda {
 
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 class Writer {
  public:

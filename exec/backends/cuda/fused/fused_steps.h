@@ -3,6 +3,7 @@
 
 #include "exec/backends/cuda/kernels.h"
 #include "models/graph/fusion.h"
+#include "models/graph/op_call.h"
 
 namespace meshwright::cuda {
 

@@ -8,6 +8,7 @@
 #include "exec/backends/cuda/products/products.h"
 #include "exec/backends/cuda/tables.h"
 #include "models/graph/experts.h"
+#include "models/graph/op_call.h"
 #include "models/graph/widen.h"
 
 namespace meshwright::cuda {

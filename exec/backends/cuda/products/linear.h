@@ -2,6 +2,7 @@
 #pragma once
 
 #include "exec/backends/cuda/products/products.h"
+#include "models/graph/op_call.h"
 
 namespace meshwright::cuda {
 

@@ -1,0 +1,82 @@
+// What an operation is told beside its operands; which attribute an operation reads stands beside
+// each.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "models/core/dtype.h"
+#include "models/graph/kernel_choice.h"
+
+namespace meshwright {
+
+enum class Packing : std::uint8_t {
+  separate,      // q, k, v (or a single one) are tensors of their own: [rows, heads*head_dim]
+  concatenated,  // [rows, (heads + 2*kv_heads)*head_dim]: all q, all k, all v (GPT-2)
+  per_head       // [rows, heads * 3 * head_dim]: q, k, v of a head together (GPT-NeoX, BLOOM)
+};
+
+struct Fusion;
+
+struct Attributes {
+  int micro_batch = 1;
+  int sequence_length = 1;
+  int heads = 0;     // on this rank
+  int kv_heads = 0;  // on this rank
+  int head_dim = 0;
+  int rotary_dim = 0;       // 0: no rotation
+  int position_offset = 0;  // RoBERTa counts positions from 2
+  int tensor_degree = 1;    // ranks over which a vocabulary-parallel or communication op works
+  int context_degree = 1;   // ranks that share each sequence; sequence_length is what one holds
+  int ring_step = 0;        // context_attention: whose keys and values; -1: those of all ranks
+  double rotary_base = 10000;
+  double scale = 1;            // gradients: 1 / targets of the global batch
+  double factor = 1;           // scale, add_constant, mask_scores
+  Dtype storage = Dtype::f32;  // log_softmax: type of the logits
+  double epsilon = 1e-5;
+  double dropout = 0;             // share that dropout sets to 0; attention: of its probabilities,
+                                  // where an element's row is head * sequence length + query
+  std::uint64_t dropout_key = 0;  // of the seed and the module's path
+  std::int64_t vocabulary = 0;    // unpadded size; columns and rows beyond it are masked
+  Packing packing = Packing::separate;
+  AttentionKernel attention = AttentionKernel::flash2;
+  bool causal = true;
+  bool alibi = false;
+  int alibi_heads = 0;        // heads of the whole model: the slopes depend on it
+  int relative_buckets = 0;   // rows of a table of relative positions, some earlier, some later
+                              // unless causal (relative.h); 0: none
+  int relative_distance = 0;  // from which on all are in the last bucket
+  bool scaled_scores = true;  // attention divides its scores by sqrt(head_dim)
+  int window = 0;  // attention, mask_scores: of a query's own key and those before it, how many it
+                   // sees; 0: all
+  bool weight_in_out = false;
+  bool gelu_tanh = false;
+  bool rotary_interleaved = false;  // pairs (2i, 2i+1) (GPT-J) instead of (i, i + rotary_dim/2)
+  bool vocabulary_parallel = false;
+  bool sequence_parallel = false;  // the rows of this op are this rank's share
+  bool hidden_share = false;       // dropout: its columns are this rank's share
+  bool rms_norm = false;           // norm_parts: the mean is not taken off
+  int experts = 0;                 // of the whole model's layer
+  int experts_per_token = 0;
+  int expert_capacity = 0;                 // slots of each expert for every sequence
+  double balance = 0;                      // what a sequence's balancing loss is multiplied by
+  std::array<std::int64_t, 3> segments{};  // columns_to_parts: widths (queries, keys, values);
+                                           // none: one of all columns
+  int patch_size = 0;                      // pixels across a patch
+  int channels = 0;                        // of an image
+  Dtype made = Dtype::f32;                 // image_patches: the type of its output
+  bool gradient_is_whole =
+      false;  // sequence_gather: every rank has the whole gradient; slice, don't sum
+  bool accumulate_separately =
+      false;          // weight gradients: a kernel of its own adds them to the fp32 sum
+  bool adds = false;  // linear, linear_grad_input inside a fusion: to what the output holds
+  std::shared_ptr<const Fusion> fusion;  // fused: its body
+
+  bool operator==(const Attributes&) const = default;
+};
+
+// Patches across a square image: those of a sequence, less the class token, are its square.
+int patches_across(const Attributes& attributes);
+
+}  // namespace meshwright
