@@ -29,7 +29,7 @@ struct OptimizerState {
   Dtype gradient_type = Dtype::f32;
   void* working = nullptr;  // the 16-bit copy that is made of the weights
   Dtype working_type = Dtype::f32;
-  float* scratch = nullptr;  // of framework_optimizer_step
+  float* scratch = nullptr;  // of eager_optimizer_step
   std::int64_t scratch_elements = 0;
 };
 

@@ -30,7 +30,7 @@ bool finite_bits(const void* data, std::int64_t count, std::uint16_t exponent) {
 // What happens earlier in a step comes first; whether one rank found it before another by the clock
 // says nothing.
 auto order_of(const NonFiniteSearch::Finding& finding) {
-  return std::tuple(!finding.found, !finding.begins_here, finding.phase, finding.micro_batch,
+  return std::tuple(!finding.found, !finding.begins_here, finding.phase, finding.micro_batch_index,
                     finding.virtual_stage, finding.instruction, finding.rank);
 }
 
@@ -105,7 +105,7 @@ void NonFiniteSearch::after(const Instruction& instruction, const Task& task) {
   first_.found = true;
   first_.begins_here = read_finite_;
   first_.phase = instruction.phase == Phase::backward;
-  first_.micro_batch = task.micro_batch;
+  first_.micro_batch_index = task.micro_batch_index;
   first_.virtual_stage = task.chunk;
   const std::vector<Instruction>& body =
       program_.bodies[static_cast<std::size_t>(task.body)].instructions;

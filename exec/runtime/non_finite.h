@@ -35,7 +35,7 @@ class NonFiniteSearch {
   struct Finding {
     bool found = false;
     bool begins_here = false;  // nothing that was read was wrong, but perhaps parameters
-    int phase = 0, micro_batch = 0, virtual_stage = 0, instruction = 0, rank = 0;
+    int phase = 0, micro_batch_index = 0, virtual_stage = 0, instruction = 0, rank = 0;
     std::array<char, 512> text{};
   };
   // Every rank calls it; all get the same.

@@ -295,7 +295,7 @@ int Runtime::tag_of(const Instruction& instruction, const Task& task) const {
   const bool is_send = instruction.kind == InstructionKind::send;
   const std::int64_t sender = is_send ? here : there, receiver = is_send ? there : here;
   std::int64_t tag = sender * 2 + (sender < receiver);
-  tag = tag * program_.micro_batches + task.micro_batch;
+  tag = tag * program_.micro_batches + task.micro_batch_index;
   tag = tag * channels_ + instruction.channel;
   // Far more micro-batches than are ever in flight make a tag come again.
   return static_cast<int>(tag % (std::int64_t{max_tag} + 1));
@@ -303,10 +303,10 @@ int Runtime::tag_of(const Instruction& instruction, const Task& task) const {
 
 // Position of the micro-batch's first sequence since the run's first step; the others follow it.
 std::int64_t Runtime::first_sequence_of(const Task& task) const {
-  if (task.micro_batch < 0) return 0;
+  if (task.micro_batch_index < 0) return 0;
   return first_sequence(position_, training_.global_batch, mesh_.degrees().data,
                         own_.rdp / mesh_.degrees().context,
-                        std::int64_t{task.micro_batch} * training_.micro_batch);
+                        std::int64_t{task.micro_batch_index} * training_.micro_batch);
 }
 
 void Runtime::wait_for(int task, const Instruction& instruction) {

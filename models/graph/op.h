@@ -66,7 +66,7 @@ enum class Op : std::uint8_t {
                     // W[g mod E/P] (P ranks share the experts: groups come from each in turn)
   combine,          // y[E*b*C,h], weights, slots -> [rows,h]: the weighted sum of a token's slots
   // what an eager framework has instead of gelu, swiglu, rms_norm, rope, attention and
-  // cross_entropy: one kernel each (models/passes/framework_operations.h). d = head_dim.
+  // cross_entropy: one kernel each (models/passes/eager_operations.h). d = head_dim.
   scale,               // x -> factor * x
   add_constant,        // x -> x + factor
   cube,                // x -> x^3

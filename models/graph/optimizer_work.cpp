@@ -5,9 +5,9 @@ namespace meshwright {
 
 namespace {
 
-// The kernels of torch.optim over fp32 arrays (exec/optimizer/framework_optimizer.cpp), by the
+// The kernels of torch.optim over fp32 arrays (exec/optimizer/eager_optimizer.cpp), by the
 // bytes that they move for each element.
-void framework_optimizer_kernels(Kernels& kernels, const OptimizerWork& work, double working) {
+void eager_optimizer_kernels(Kernels& kernels, const OptimizerWork& work, double working) {
   const double n = static_cast<double>(work.elements);
   const double g = static_cast<double>(bytes_of(work.gradients));
   const auto pass = [&](double bytes_of_element) { memory_kernel(kernels, n * bytes_of_element); };
@@ -31,7 +31,7 @@ void append_optimizer_kernels(const OptimizerWork& work, CompilerLevel level, Ke
   const double working =
       work.weights == Dtype::f32 ? 0 : static_cast<double>(bytes_of(work.weights));
   if (level == CompilerLevel::none && !work.moments_are_ready)
-    return framework_optimizer_kernels(kernels, work, working);
+    return eager_optimizer_kernels(kernels, work, working);
   const double states = work.moments_are_ready
                             ? 4.0 * work.moments
                             : 8.0 * work.moments + static_cast<double>(bytes_of(work.gradients));

@@ -13,18 +13,18 @@ namespace {
 // Hands out the lowest free slot of a chunk.
 class Slots {
  public:
-  int take(int micro_batch) {
+  int take(int micro_batch_index) {
     int slot = most_;
     if (free_.empty())
       ++most_;
     else
       slot = free_.extract(free_.begin()).value();
-    held_[micro_batch] = slot;
+    held_[micro_batch_index] = slot;
     return slot;
   }
-  int of(int micro_batch) const { return held_.at(micro_batch); }
-  void give_back(int micro_batch) {
-    const auto held = held_.find(micro_batch);
+  int of(int micro_batch_index) const { return held_.at(micro_batch_index); }
+  void give_back(int micro_batch_index) {
+    const auto held = held_.find(micro_batch_index);
     free_.insert(held->second);
     held_.erase(held);
   }
@@ -54,7 +54,7 @@ class Windows {
 
 // What a micro-batch keeps on its way through a chunk, in numbers of pipeline tasks.
 struct Stay {
-  int chunk = 0, micro_batch = 0;
+  int chunk = 0, micro_batch_index = 0;
   int forward = 0, backward = 0;
   int load = -1;  // before this task it comes back; -1: it stays on the device
   int window = 0;
@@ -75,10 +75,10 @@ Stays stays_of(const StageOrder& order, int horizon) {
   for (int i = 0; i < static_cast<int>(order.size()); ++i) {
     const ScheduledTask& task = order[at(i)];
     const int next = static_cast<int>(stays.all.size());
-    const int index = known.try_emplace({task.chunk, task.micro_batch}, next).first->second;
+    const int index = known.try_emplace({task.chunk, task.micro_batch_index}, next).first->second;
     stays.of_task.push_back(index);
     if (task.kind == TaskKind::forward) {
-      stays.all.push_back({task.chunk, task.micro_batch, i, 0, -1, 0});
+      stays.all.push_back({task.chunk, task.micro_batch_index, i, 0, -1, 0});
       continue;
     }
     Stay& stay = stays.all[at(index)];
@@ -125,7 +125,7 @@ void add_task(Tasks& tasks, int body, const Stay& stay, int slot) {
   Copies& copies = tasks.copies[at(stay.chunk)];
   const int before = tasks.runs[at(body)]++;
   const bool offloaded = stay.load >= 0 && copies.offloads;
-  program.tasks.push_back({body, stay.chunk, stay.micro_batch, slot, before == 0,
+  program.tasks.push_back({body, stay.chunk, stay.micro_batch_index, slot, before == 0,
                            before + 1 == program.micro_batches, stay.window, offloaded});
   if (offloaded || offloads_layers(tasks.draft.plan)) copies.host_slots = copies.slots.most();
 }
@@ -135,14 +135,14 @@ void add_load(Tasks& tasks, Stay& stay, int now) {
   Copies& copies = tasks.copies[at(stay.chunk)];
   if (!copies.offloads) return;
   stay.window = copies.windows.take(now, stay.backward);
-  add_task(tasks, tasks.draft.load_body(stay.chunk), stay, copies.slots.of(stay.micro_batch));
+  add_task(tasks, tasks.draft.load_body(stay.chunk), stay, copies.slots.of(stay.micro_batch_index));
 }
 
 void add_forward(Tasks& tasks, Stay& stay, int now) {
   Copies& copies = tasks.copies[at(stay.chunk)];
   if (copies.offloads)
     stay.window = copies.windows.take(now, stay.load >= 0 ? now + 1 : stay.backward);
-  add_task(tasks, tasks.draft.forward_body(stay.chunk), stay, copies.slots.take(stay.micro_batch));
+  add_task(tasks, tasks.draft.forward_body(stay.chunk), stay, copies.slots.take(stay.micro_batch_index));
 }
 
 void add_backward(Tasks& tasks, const Stay& stay, TaskKind kind) {
@@ -150,8 +150,8 @@ void add_backward(Tasks& tasks, const Stay& stay, TaskKind kind) {
   Slots& slots = tasks.copies[at(stay.chunk)].slots;
   const int last = draft.last_body(stay.chunk);
   const int body = kind == TaskKind::weights ? last : draft.backward_body(stay.chunk);
-  add_task(tasks, body, stay, slots.of(stay.micro_batch));
-  if (body == last) slots.give_back(stay.micro_batch);
+  add_task(tasks, body, stay, slots.of(stay.micro_batch_index));
+  if (body == last) slots.give_back(stay.micro_batch_index);
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include "models/passes/backward.h"
 #include "models/passes/cleanup.h"
 #include "models/passes/common_subexpressions.h"
-#include "models/passes/framework_operations.h"
+#include "models/passes/eager_operations.h"
 #include "models/passes/fuse_loss.h"
 #include "models/passes/fuse_rows.h"
 #include "models/passes/merge_products.h"
@@ -15,7 +15,7 @@
 #include "models/passes/pad_vocabulary.h"
 #include "models/passes/pass.h"
 #include "models/passes/recompute.h"
-#include "models/passes/repeat_rows.h"
+#include "models/passes/rematerialize_rows.h"
 #include "models/passes/reuse_in_place.h"
 #include "models/passes/ring_attention.h"
 #include "models/passes/simplify.h"
@@ -35,10 +35,10 @@ constexpr Pass training_list[] = {
     {"split_tensors", "before backward: a communication's gradient is its conjugate",
      split_tensors},
     {"split_experts", "before backward: an exchange's gradient is an exchange", split_experts},
-    {"framework_operations",
+    {"eager_operations",
      "after the splits, which cut modules; before backward: each operation has its gradient",
-     framework_operations, at_none},
-    {"framework_loss", "the same for the loss", framework_loss, at_none, true},
+     eager_operations, at_none},
+    {"eager_loss", "the same for the loss", eager_loss, at_none, true},
     {"backward", "on the split graph: gradients are local", backward},
     {"simplify", "early: what is left out need not be looked at again", simplify, at_full, true},
     {"common_subexpressions", "before recomputation, which makes things twice on purpose",
@@ -46,7 +46,7 @@ constexpr Pass training_list[] = {
     {"dead_code", "after what leaves results unused", remove_dead_code, at_full, true},
     {"fuse_loss", "before recomputation: it never looks at the head", fuse_loss, at_full, true},
     {"recompute", "after backward: gradients tell what is needed again", recompute},
-    {"repeat_rows", "after recompute: only of what is still kept", repeat_rows, at_full, true},
+    {"rematerialize_rows", "after recompute: only of what is still kept", rematerialize_rows, at_full, true},
     {"ring_attention", "to all passes before, attention is one operation", ring_attention},
     {"merge_products", "after recomputation: repeated products are merged too", merge_products,
      at_full, true},

@@ -11,7 +11,7 @@
 #include "models/graph/op_table.h"
 #include "models/passes/chain_budget.h"
 #include "models/passes/kept_sets.h"
-#include "models/passes/repeat_tensors.h"
+#include "models/passes/rematerialize_tensors.h"
 #include "models/plan/memory_plan.h"
 
 namespace meshwright {
@@ -287,7 +287,7 @@ BudgetedTensors choose_within_budget(const Graph& graph, const Plan& plan,
 }
 
 Graph recompute_within_budget(const Graph& graph, const Plan& plan, const DeviceFacts& device) {
-  return repeat_tensors(graph, choose_within_budget(graph, plan, device).chosen);
+  return rematerialize_tensors(graph, choose_within_budget(graph, plan, device).chosen);
 }
 
 }  // namespace meshwright

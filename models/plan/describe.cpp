@@ -21,9 +21,9 @@ std::string describe(const Program& program, const Task& task, const Instruction
     text += " with virtual stage " + std::to_string(peer_virtual_stage(program, instruction));
   if (instruction.module >= 0 && program.modules)
     text += " in " + (*program.modules)[static_cast<std::size_t>(instruction.module)];
-  if (task.micro_batch < 0) return text + ", around the micro-batches";
+  if (task.micro_batch_index < 0) return text + ", around the micro-batches";
   return text + ", " + std::string(phases[static_cast<std::size_t>(instruction.phase)]) +
-         ", micro-batch " + std::to_string(task.micro_batch);
+         ", micro-batch " + std::to_string(task.micro_batch_index);
 }
 
 }  // namespace meshwright

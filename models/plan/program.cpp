@@ -165,7 +165,7 @@ std::string to_text(const Program& program) {
   }
   text += "tasks";
   for (const Task& task : program.tasks)
-    text += " " + std::to_string(task.body) + "(m" + std::to_string(task.micro_batch) + ",s" +
+    text += " " + std::to_string(task.body) + "(m" + std::to_string(task.micro_batch_index) + ",s" +
             std::to_string(task.slot) + ")";
   return text + "\n";
 }

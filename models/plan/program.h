@@ -123,7 +123,7 @@ struct Body {
 struct Task {
   int body = 0;
   int chunk = -1;
-  int micro_batch = -1;
+  int micro_batch_index = -1;  // of the step; -1: for none
   int slot = 0;        // which copy of the chunk's saved activations
   bool first = false;  // of this body in the step
   bool last = false;

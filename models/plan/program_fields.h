@@ -206,7 +206,7 @@ struct FieldsOf<Task> {
   using T = Task;
   static constexpr auto list = std::tuple(
       Field{"body", &T::body, always}, Field{"chunk", &T::chunk},
-      Field{"micro_batch", &T::micro_batch}, Field{"slot", &T::slot}, Field{"first", &T::first},
+      Field{"micro_batch_index", &T::micro_batch_index}, Field{"slot", &T::slot}, Field{"first", &T::first},
       Field{"last", &T::last}, Field{"window", &T::window}, Field{"offloaded", &T::offloaded});
 };
 

@@ -153,7 +153,7 @@ void append_ranks(const Timeline& timeline, const std::vector<Program>& stages,
                    "\"args\":{{\"micro_batch\":{},\"task\":{},\"instruction\":{}}}}}",
                    quoted(instruction_name(instruction, program)), phase_name(instruction.phase),
                    process, thread_of(process, static_cast<int>(instruction.stream)),
-                   from_to(entry.begin, entry.end), task.micro_batch, entry.task,
+                   from_to(entry.begin, entry.end), task.micro_batch_index, entry.task,
                    entry.instruction);
   }
 }

@@ -38,19 +38,19 @@ std::string wrong_waits(const Program& program) {
   return {};
 }
 
-// Everything that one stage does with others over one contact, in order.
+// Everything that one stage does with others over one rendezvous, in order.
 struct Deed {
   InstructionKind kind;
-  int micro_batch;
+  int micro_batch_index;
   std::int64_t bytes_in, bytes_out;
   bool maximum;
   int root;
   bool operator==(const Deed&) const = default;
 };
-using Deeds = std::vector<std::vector<Deed>>;  // per contact
+using Deeds = std::vector<std::vector<Deed>>;  // per rendezvous
 
-Deeds deeds_of(const Script& script, std::size_t contacts) {
-  Deeds deeds(contacts);
+Deeds deeds_of(const Script& script, std::size_t rendezvous_list) {
+  Deeds deeds(rendezvous_list);
   const Program& program = script.program();
   for (const Task& task : program.tasks) {
     const auto& instructions = program.bodies[at(task.body)].instructions;
@@ -58,13 +58,13 @@ Deeds deeds_of(const Script& script, std::size_t contacts) {
       for (int s = script.first_step(task.body, lane); s < script.end_step(task.body, lane); ++s) {
         const Script::Step& step = script.steps()[at(s)];
         const Instruction& instruction = instructions[at(step.instruction)];
-        if (step.contact < 0 || !runs(instruction, task)) continue;
+        if (step.rendezvous < 0 || !runs(instruction, task)) continue;
         const auto bytes = [](const std::vector<Operand>& operands) {
           return operands.empty() ? std::int64_t{0} : operands[0].type.bytes();
         };
-        deeds[at(step.contact)].push_back({instruction.kind, task.micro_batch,
-                                           bytes(instruction.inputs), bytes(instruction.outputs),
-                                           instruction.maximum, instruction.root});
+        deeds[at(step.rendezvous)].push_back({instruction.kind, task.micro_batch_index,
+                                              bytes(instruction.inputs), bytes(instruction.outputs),
+                                              instruction.maximum, instruction.root});
       }
   }
   return deeds;
@@ -75,7 +75,7 @@ std::string wrong_messages(const std::vector<Deed>& sent, const std::vector<Deed
   for (std::size_t i = 0; i < sent.size(); ++i) {
     if (sent[i].kind != InstructionKind::send || received[i].kind != InstructionKind::recv)
       return "one side must send, the other receive";
-    if (sent[i].micro_batch != received[i].micro_batch)
+    if (sent[i].micro_batch_index != received[i].micro_batch_index)
       return "both sides must take the micro-batches in one order";
     if (sent[i].bytes_in != received[i].bytes_out)
       return "what is received has not the size of what is sent";
@@ -83,25 +83,25 @@ std::string wrong_messages(const std::vector<Deed>& sent, const std::vector<Deed
   return {};
 }
 
-std::string wrong_contacts(const std::vector<Script>& scripts,
-                           const std::vector<Contact>& contacts) {
+std::string wrong_rendezvous(const std::vector<Script>& scripts,
+                             const std::vector<Rendezvous>& rendezvous_list) {
   std::vector<Deeds> deeds;
-  for (const Script& script : scripts) deeds.push_back(deeds_of(script, contacts.size()));
+  for (const Script& script : scripts) deeds.push_back(deeds_of(script, rendezvous_list.size()));
   const int stages = static_cast<int>(scripts.size());
-  for (std::size_t l = 0; l < contacts.size(); ++l) {
-    const Contact& contact = contacts[l];
-    if (contact.is_message()) {
-      if (contact.sender == contact.receiver) continue;  // both sides in one list
+  for (std::size_t l = 0; l < rendezvous_list.size(); ++l) {
+    const Rendezvous& rendezvous = rendezvous_list[l];
+    if (rendezvous.is_message()) {
+      if (rendezvous.sender == rendezvous.receiver) continue;  // both sides in one list
       const std::string wrong =
-          wrong_messages(deeds[at(contact.sender)][l], deeds[at(contact.receiver)][l]);
+          wrong_messages(deeds[at(rendezvous.sender)][l], deeds[at(rendezvous.receiver)][l]);
       if (!wrong.empty())
-        return "messages from virtual stage " + std::to_string(contact.from) + " to " +
-               std::to_string(contact.to) + ": " + wrong;
-    } else if (spans_stages(contact.group)) {
-      const int step = contact.group == GroupKind::embedding ? std::max(1, stages - 1) : 1;
+        return "messages from virtual stage " + std::to_string(rendezvous.from) + " to " +
+               std::to_string(rendezvous.to) + ": " + wrong;
+    } else if (spans_stages(rendezvous.group)) {
+      const int step = rendezvous.group == GroupKind::embedding ? std::max(1, stages - 1) : 1;
       for (int stage = step; stage < stages; stage += step)
         if (deeds[at(stage)][l] != deeds[0][l])
-          return "collectives over " + std::string(name_of(contact.group)) +
+          return "collectives over " + std::string(name_of(rendezvous.group)) +
                  " do not come in one order on all stages";
     }
   }
@@ -111,15 +111,15 @@ std::string wrong_contacts(const std::vector<Script>& scripts,
 // Keeps nothing but what has run.
 struct Ledger {
   std::vector<std::vector<bool>> ran;
-  explicit Ledger(const Cast& cast) {
-    for (const Script* script : cast.scripts) ran.emplace_back(at(script->runs()), false);
+  explicit Ledger(const Participants& participants) {
+    for (const Script* script : participants.scripts) ran.emplace_back(at(script->runs()), false);
   }
-  bool done(int player, int run) const { return ran[at(player)][at(run)]; }
-  void reached(const Party&, int, std::span<const int>) {}
-  void alone(const Party& party) { ran[at(party.player)][at(party.run)] = true; }
+  bool done(int rank, int run) const { return ran[at(rank)][at(run)]; }
+  void reached(const Arrival&, int, std::span<const int>) {}
+  void alone(const Arrival& arrival) { ran[at(arrival.rank)][at(arrival.run)] = true; }
   int next_end() { return -1; }  // a run ends when it begins
-  void together(std::span<const Party> parties) {
-    for (const Party& party : parties) alone(party);
+  void together(std::span<const Arrival> arrivals) {
+    for (const Arrival& arrival : arrivals) alone(arrival);
   }
 };
 
@@ -132,15 +132,16 @@ std::string broken_rule(const std::vector<Program>& stages) {
       return "stage " + std::to_string(program.stage) + " memory: " + wrong;
   }
   for (const LaneOrder order : {LaneOrder::streams, LaneOrder::inline_order}) {
-    std::vector<Contact> contacts;
+    std::vector<Rendezvous> rendezvous_list;
     std::vector<Script> scripts;
     scripts.reserve(stages.size());
-    for (const Program& program : stages) scripts.emplace_back(program, order, contacts);
+    for (const Program& program : stages) scripts.emplace_back(program, order, rendezvous_list);
     if (order == LaneOrder::streams)
-      if (const std::string wrong = wrong_contacts(scripts, contacts); !wrong.empty()) return wrong;
-    const Cast cast = cast_of_stages(scripts, contacts);
-    Ledger ledger(cast);
-    const std::string left = Walk<Ledger>(cast, ledger).run();
+      if (const std::string wrong = wrong_rendezvous(scripts, rendezvous_list); !wrong.empty())
+        return wrong;
+    const Participants participants = participants_of_stages(scripts, rendezvous_list);
+    Ledger ledger(participants);
+    const std::string left = Walk<Ledger>(participants, ledger).run();
     if (!left.empty()) return "deadlock: " + left;
   }
   return {};

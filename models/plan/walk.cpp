@@ -14,27 +14,27 @@ int lane_of(Stream stream, LaneOrder order) {
   return stream == Stream::pipe_send ? 1 : stream == Stream::pipe_recv ? 2 : 0;
 }
 
-Contact message_of(const Program& program, const Body& body, const Instruction& instruction) {
-  Contact contact;
-  contact.from = program.layout.virtual_stage(program.stage, body.chunk);
-  contact.to = peer_virtual_stage(program, instruction);
-  contact.sender = program.stage;
-  contact.receiver = instruction.peer;
-  contact.channel = instruction.channel;
+Rendezvous message_of(const Program& program, const Body& body, const Instruction& instruction) {
+  Rendezvous rendezvous;
+  rendezvous.from = program.layout.virtual_stage(program.stage, body.chunk);
+  rendezvous.to = peer_virtual_stage(program, instruction);
+  rendezvous.sender = program.stage;
+  rendezvous.receiver = instruction.peer;
+  rendezvous.channel = instruction.channel;
   if (instruction.kind == InstructionKind::recv) {
-    std::swap(contact.from, contact.to);
-    std::swap(contact.sender, contact.receiver);
+    std::swap(rendezvous.from, rendezvous.to);
+    std::swap(rendezvous.sender, rendezvous.receiver);
   }
-  return contact;
+  return rendezvous;
 }
 
 // False when it has none.
-bool contact_of(const Program& program, const Body& body, const Instruction& instruction,
-                Contact& contact) {
+bool rendezvous_of(const Program& program, const Body& body, const Instruction& instruction,
+                   Rendezvous& rendezvous) {
   switch (instruction.kind) {
     case InstructionKind::send:
     case InstructionKind::recv:
-      contact = message_of(program, body, instruction);
+      rendezvous = message_of(program, body, instruction);
       return true;
     case InstructionKind::all_reduce:
     case InstructionKind::all_gather:
@@ -43,7 +43,7 @@ bool contact_of(const Program& program, const Body& body, const Instruction& ins
     case InstructionKind::broadcast:
     case InstructionKind::ring_shift:
     case InstructionKind::reduce:
-      contact = {instruction.group, instruction.stream};
+      rendezvous = {instruction.group, instruction.stream};
       return true;
     default:
       return false;
@@ -52,19 +52,20 @@ bool contact_of(const Program& program, const Body& body, const Instruction& ins
 
 // Forward and backward messages of one channel between two virtual stages cannot be mixed up: their
 // direction differs.
-int index_of(const Contact& contact, std::vector<Contact>& contacts) {
-  const auto found = std::find(contacts.begin(), contacts.end(), contact);
-  if (found != contacts.end()) return static_cast<int>(found - contacts.begin());
-  contacts.push_back(contact);
-  return static_cast<int>(contacts.size()) - 1;
+int index_of(const Rendezvous& rendezvous, std::vector<Rendezvous>& rendezvous_list) {
+  const auto found = std::find(rendezvous_list.begin(), rendezvous_list.end(), rendezvous);
+  if (found != rendezvous_list.end()) return static_cast<int>(found - rendezvous_list.begin());
+  rendezvous_list.push_back(rendezvous);
+  return static_cast<int>(rendezvous_list.size()) - 1;
 }
 
-// Where player `p` is in the contacts: the stages that have each one.
-std::vector<std::vector<bool>> users_of(const std::vector<Script>& scripts, std::size_t contacts) {
-  std::vector<std::vector<bool>> uses(scripts.size(), std::vector<bool>(contacts, false));
+// The stages that have each rendezvous.
+std::vector<std::vector<bool>> users_of(const std::vector<Script>& scripts,
+                                        std::size_t rendezvous_list) {
+  std::vector<std::vector<bool>> uses(scripts.size(), std::vector<bool>(rendezvous_list, false));
   for (std::size_t s = 0; s < scripts.size(); ++s)
     for (const Script::Step& step : scripts[s].steps())
-      if (step.contact >= 0) uses[s][at(step.contact)] = true;
+      if (step.rendezvous >= 0) uses[s][at(step.rendezvous)] = true;
   return uses;
 }
 
@@ -83,7 +84,7 @@ bool spans_stages(GroupKind kind) {
   }
 }
 
-Script::Script(const Program& program, LaneOrder order, std::vector<Contact>& contacts)
+Script::Script(const Program& program, LaneOrder order, std::vector<Rendezvous>& rendezvous_list)
     : program_(&program),
       resolve_(program),
       lanes_(order == LaneOrder::streams ? stream_count : 3) {
@@ -96,9 +97,9 @@ Script::Script(const Program& program, LaneOrder order, std::vector<Contact>& co
         Step step;
         step.instruction = static_cast<int>(i);
         step.when = instruction.when;
-        Contact contact;
-        if (contact_of(program, body, instruction, contact))
-          step.contact = index_of(contact, contacts);
+        Rendezvous rendezvous;
+        if (rendezvous_of(program, body, instruction, rendezvous))
+          step.rendezvous = index_of(rendezvous, rendezvous_list);
         step.first_wait = static_cast<int>(waits_.size());
         for (const Wait& wait : instruction.waits) {
           waits_.push_back(wait);
@@ -122,55 +123,63 @@ RunId Script::run_id(int run) const {
   return {task, run - run_base_[at(task)]};
 }
 
-Cast cast_of_stages(const std::vector<Script>& scripts, const std::vector<Contact>& contacts) {
-  Cast cast;
-  const auto uses = users_of(scripts, contacts.size());
-  cast.communicator.assign(scripts.size(), std::vector<int>(contacts.size(), -1));
-  for (const Script& script : scripts) cast.scripts.push_back(&script);
-  for (std::size_t contact = 0; contact < contacts.size(); ++contact) {
-    if (!contacts[contact].is_message() && !spans_stages(contacts[contact].group)) continue;
-    int size = contacts[contact].is_message() ? 2 : 0;
+Participants participants_of_stages(const std::vector<Script>& scripts,
+                                    const std::vector<Rendezvous>& rendezvous_list) {
+  Participants participants;
+  const auto uses = users_of(scripts, rendezvous_list.size());
+  participants.communicator.assign(scripts.size(), std::vector<int>(rendezvous_list.size(), -1));
+  for (const Script& script : scripts) participants.scripts.push_back(&script);
+  for (std::size_t rendezvous = 0; rendezvous < rendezvous_list.size(); ++rendezvous) {
+    if (!rendezvous_list[rendezvous].is_message() &&
+        !spans_stages(rendezvous_list[rendezvous].group))
+      continue;
+    int size = rendezvous_list[rendezvous].is_message() ? 2 : 0;
     if (size == 0)
-      for (const auto& of_stage : uses) size += of_stage[contact] ? 1 : 0;
+      for (const auto& of_stage : uses) size += of_stage[rendezvous] ? 1 : 0;
     if (size < 2) continue;
     for (std::size_t s = 0; s < scripts.size(); ++s)
-      if (uses[s][contact]) cast.communicator[s][contact] = static_cast<int>(cast.sizes.size());
-    cast.sizes.push_back(size);
+      if (uses[s][rendezvous])
+        participants.communicator[s][rendezvous] = static_cast<int>(participants.sizes.size());
+    participants.sizes.push_back(size);
   }
-  return cast;
+  return participants;
 }
 
-std::vector<std::vector<int>> meetings_at(const Contact& contact, const Mesh& mesh) {
-  if (!contact.is_message()) return mesh.groups(contact.group);
+std::vector<std::vector<int>> meetings_at(const Rendezvous& rendezvous, const Mesh& mesh) {
+  if (!rendezvous.is_message()) return mesh.groups(rendezvous.group);
   const Degrees& degrees = mesh.degrees();
   std::vector<std::vector<int>> pairs;
   for (int rdp = 0; rdp < degrees.rdp(); ++rdp)
     for (int tensor = 0; tensor < degrees.tensor; ++tensor)
-      pairs.push_back(
-          {mesh.rank({contact.sender, tensor, rdp}), mesh.rank({contact.receiver, tensor, rdp})});
+      pairs.push_back({mesh.rank({rendezvous.sender, tensor, rdp}),
+                       mesh.rank({rendezvous.receiver, tensor, rdp})});
   return pairs;
 }
 
-Cast cast_of_classes(const std::vector<Script>& scripts, const std::vector<Contact>& contacts,
-                     const Mesh& mesh, const std::vector<int>& of_rank) {
-  Cast cast;
-  cast.scripts.resize(at(*std::max_element(of_rank.begin(), of_rank.end())) + 1);
+Participants participants_of_classes(const std::vector<Script>& scripts,
+                                     const std::vector<Rendezvous>& rendezvous_list,
+                                     const Mesh& mesh, const std::vector<int>& of_rank) {
+  Participants participants;
+  participants.scripts.resize(at(*std::max_element(of_rank.begin(), of_rank.end())) + 1);
   for (int rank = 0; rank < mesh.ranks(); ++rank)
-    cast.scripts[at(of_rank[at(rank)])] = &scripts[at(mesh.coordinates(rank).pipeline)];
-  cast.communicator.assign(cast.scripts.size(), std::vector<int>(contacts.size(), -1));
-  std::vector<int> players;
-  for (std::size_t contact = 0; contact < contacts.size(); ++contact)
-    for (const std::vector<int>& ranks : meetings_at(contacts[contact], mesh)) {
-      players.clear();
-      for (const int rank : ranks) players.push_back(of_rank[at(rank)]);
-      std::sort(players.begin(), players.end());
-      players.erase(std::unique(players.begin(), players.end()), players.end());
-      if (players.size() < 2 || cast.communicator[at(players[0])][contact] >= 0) continue;
-      for (const int player : players)
-        cast.communicator[at(player)][contact] = static_cast<int>(cast.sizes.size());
-      cast.sizes.push_back(static_cast<int>(players.size()));
+    participants.scripts[at(of_rank[at(rank)])] = &scripts[at(mesh.coordinates(rank).pipeline)];
+  participants.communicator.assign(participants.scripts.size(),
+                                   std::vector<int>(rendezvous_list.size(), -1));
+  std::vector<int> classes;
+  for (std::size_t rendezvous = 0; rendezvous < rendezvous_list.size(); ++rendezvous)
+    for (const std::vector<int>& ranks : meetings_at(rendezvous_list[rendezvous], mesh)) {
+      classes.clear();
+      for (const int rank : ranks) classes.push_back(of_rank[at(rank)]);
+      std::sort(classes.begin(), classes.end());
+      classes.erase(std::unique(classes.begin(), classes.end()), classes.end());
+      if (classes.size() < 2 || participants.communicator[at(classes[0])][rendezvous] >= 0)
+        continue;
+      for (const int each : classes)
+        participants.communicator[at(each)][rendezvous] =
+            static_cast<int>(participants.sizes.size());
+      participants.sizes.push_back(static_cast<int>(classes.size()));
     }
-  return cast;
+  return participants;
 }
 
 }  // namespace meshwright

@@ -1,8 +1,8 @@
-// Walks the Programs of all stages in an order in which they can happen: every player (a rank, or
-// one for all equal ranks of a stage) has lanes that run their instructions in list order, waits
-// hold, and whatever needs several players (a message, a collective) happens when all have reached
-// it. The walk knows no time; a visitor keeps what it wants to know. When nothing can go on and
-// something is left, that is a deadlock.
+// Walks the Programs of all stages in an order in which they can happen: the lanes of every rank
+// run their instructions in list order, waits hold, and whatever needs several ranks (a message, a
+// collective) happens when all have reached it. Equal ranks may be walked as one. The walk knows no
+// time; a visitor keeps what it wants to know. When nothing can go on and something is left, that
+// is a deadlock.
 #pragma once
 
 #include <array>
@@ -16,35 +16,35 @@
 
 namespace meshwright {
 
-// streams: one lane per stream. inline_order: one lane for everything but sends and receives, in
-// list order, as a thread does it that runs all by itself.
+// A lane is what runs in list order. streams: one lane per stream. inline_order: one lane for
+// everything but sends and receives, in list order, as a thread does it that runs all by itself.
 enum class LaneOrder : std::uint8_t { streams, inline_order };
 
-// What several players do together: the instructions of one group kind and stream, or the messages
-// from one virtual stage to another. Stages find theirs in one common list.
-struct Contact {
+// Where several ranks wait for each other: the instructions of one group kind and stream, or the
+// messages from one virtual stage to another. Stages find theirs in one common list.
+struct Rendezvous {
   GroupKind group = GroupKind::none;
   Stream stream = Stream::compute;       // of a collective
   int from = -1, to = -1, channel = -1;  // of messages: virtual stages
   int sender = -1, receiver = -1;        // their stages
   bool is_message() const { return from >= 0; }
-  bool operator==(const Contact&) const = default;
+  bool operator==(const Rendezvous&) const = default;
 };
 bool spans_stages(GroupKind kind);
-// The ranks that meet there, meeting by meeting: every group, or every pair of sender and receiver.
-std::vector<std::vector<int>> meetings_at(const Contact& contact, const Mesh& mesh);
+// The ranks that meet there: every group, or every pair of sender and receiver.
+std::vector<std::vector<int>> meetings_at(const Rendezvous& rendezvous, const Mesh& mesh);
 
 // A Program with the instructions of every body sorted by lane.
 class Script {
  public:
   struct Step {
     int instruction = 0;
-    int contact = -1;
+    int rendezvous = -1;
     int first_wait = 0, end_wait = 0;
     When when = When::always;
   };
 
-  Script(const Program& program, LaneOrder order, std::vector<Contact>& contacts);
+  Script(const Program& program, LaneOrder order, std::vector<Rendezvous>& rendezvous_list);
 
   const Program& program() const { return *program_; }
   int tasks() const { return static_cast<int>(program_->tasks.size()); }
@@ -81,53 +81,58 @@ class Script {
   std::vector<int> run_base_;    // [task], one more at the end
 };
 
-// Who plays what: `communicator[player][contact]` is an index into `sizes`, -1 where the player
+// The ranks of a walk: `communicator[rank][rendezvous]` is an index into `sizes`, -1 where the rank
 // needs nobody else.
-struct Cast {
-  std::vector<const Script*> scripts;  // of each player
+struct Participants {
+  std::vector<const Script*> scripts;  // of each rank
   std::vector<std::vector<int>> communicator;
   std::vector<int> sizes;
 };
 
-// One player per stage. Collectives within a stage need nobody else.
-Cast cast_of_stages(const std::vector<Script>& scripts, const std::vector<Contact>& contacts);
-// One player per class of ranks: `of_rank` has the class of each rank. Ranks of one class are of
-// one stage, and whatever one of them has to meet, the others meet players of the same classes.
-Cast cast_of_classes(const std::vector<Script>& scripts, const std::vector<Contact>& contacts,
-                     const Mesh& mesh, const std::vector<int>& of_rank);
+// One rank per stage. Collectives within a stage need nobody else.
+Participants participants_of_stages(const std::vector<Script>& scripts,
+                                    const std::vector<Rendezvous>& rendezvous_list);
+// One rank for each class of equal ranks: `of_rank` has the class of each rank. Ranks of one class
+// are of one stage, and whatever one of them has to meet, the others meet ranks of the same
+// classes.
+Participants participants_of_classes(const std::vector<Script>& scripts,
+                                     const std::vector<Rendezvous>& rendezvous_list,
+                                     const Mesh& mesh, const std::vector<int>& of_rank);
 
-struct Party {
-  int player = 0, lane = 0, run = 0, step = 0;
+// A rank has come to a step of one of its lanes.
+struct Arrival {
+  int rank = 0, lane = 0, run = 0, step = 0;
 };
 
 // Calls of the visitor, for every run once:
-//   bool done(int player, int run);           // has ended
-//   void reached(const Party&, int previous_run_of_lane, std::span<const int> waited_runs);
-//   void alone(const Party&);                 // needs nobody else
-//   void together(std::span<const Party>);    // the last of them has reached it
+//   bool done(int rank, int run);           // has ended
+//   void reached(const Arrival&, int previous_run_of_lane, std::span<const int> waited_runs);
+//   void alone(const Arrival&);                 // needs nobody else
+//   void together(std::span<const Arrival>);    // the last of them has reached it
 // and, when nothing more can begin:
-//   int next_end();                           // ends the next run under way; its player, -1: none
+//   int next_end();                           // ends the next run under way; its rank, -1: none
 template <class Visitor>
 class Walk {
  public:
-  Walk(const Cast& cast, Visitor& visitor) : cast_(cast), visitor_(visitor) {
-    players_.resize(cast.scripts.size());
-    for (std::size_t p = 0; p < players_.size(); ++p) {
-      players_[p].counts.assign(cast.communicator[p].size(), 0);
-      const Script& script = *cast.scripts[p];
+  Walk(const Participants& participants, Visitor& visitor)
+      : participants_(participants), visitor_(visitor) {
+    ranks_.resize(participants.scripts.size());
+    for (std::size_t p = 0; p < ranks_.size(); ++p) {
+      ranks_[p].counts.assign(participants.communicator[p].size(), 0);
+      const Script& script = *participants.scripts[p];
       for (int lane = 0; lane < script.lanes(); ++lane)
-        enter_task(players_[p].lanes[at(lane)], script, lane, 0);
+        enter_task(ranks_[p].lanes[at(lane)], script, lane, 0);
     }
-    meetings_.resize(cast.sizes.size());
+    meetings_.resize(participants.sizes.size());
   }
 
   // Returns an empty text, or what everything that is left waits for.
   std::string run() {
-    for (std::size_t p = 0; p < players_.size(); ++p) wake(static_cast<int>(p));
+    for (std::size_t p = 0; p < ranks_.size(); ++p) wake(static_cast<int>(p));
     do {
       begin_what_can();
-      const int player = visitor_.next_end();
-      if (player >= 0) wake(player);
+      const int rank = visitor_.next_end();
+      if (rank >= 0) wake(rank);
     } while (!queue_.empty());
     return what_is_left();
   }
@@ -139,33 +144,33 @@ class Walk {
     int waits_for = -1;  // a run without which it cannot go on, -1: none known
     bool meeting = false;
   };
-  struct Player {
+  struct RankState {
     std::array<Lane, stream_count> lanes;
-    std::vector<int> counts;  // per contact: how many this player has reached
+    std::vector<int> counts;  // per rendezvous: how many this rank has reached
     bool queued = false;
   };
   struct Meetings {
-    std::vector<Party> parties;  // [sequence * size + arrival]
-    std::vector<int> arrived;    // [sequence]
+    std::vector<Arrival> arrivals;  // [sequence * size + arrival]
+    std::vector<int> arrived;       // [sequence]
   };
 
   void begin_what_can() {
     for (std::size_t next = 0; next < queue_.size(); ++next) {
-      const int player = queue_[next];
-      players_[at(player)].queued = false;
-      const int lanes = cast_.scripts[at(player)]->lanes();
+      const int rank = queue_[next];
+      ranks_[at(rank)].queued = false;
+      const int lanes = participants_.scripts[at(rank)]->lanes();
       for (bool ended = true; ended;) {
         ended = false;
-        for (int lane = 0; lane < lanes; ++lane) ended = advance(player, lane) || ended;
+        for (int lane = 0; lane < lanes; ++lane) ended = advance(rank, lane) || ended;
       }
     }
     queue_.clear();
   }
 
-  void wake(int player) {
-    if (players_[at(player)].queued) return;
-    players_[at(player)].queued = true;
-    queue_.push_back(player);
+  void wake(int rank) {
+    if (ranks_[at(rank)].queued) return;
+    ranks_[at(rank)].queued = true;
+    queue_.push_back(rank);
   }
 
   static void enter_task(Lane& lane, const Script& script, int number, int task) {
@@ -180,11 +185,11 @@ class Walk {
   }
 
   // Whether a run was over as soon as it began: other lanes may have waited for it.
-  bool advance(int player, int number) {
-    Lane& lane = players_[at(player)].lanes[at(number)];
-    if (lane.waits_for >= 0 && !visitor_.done(player, lane.waits_for)) return false;
+  bool advance(int rank, int number) {
+    Lane& lane = ranks_[at(rank)].lanes[at(number)];
+    if (lane.waits_for >= 0 && !visitor_.done(rank, lane.waits_for)) return false;
     lane.waits_for = -1;
-    const Script& script = *cast_.scripts[at(player)];
+    const Script& script = *participants_.scripts[at(rank)];
     bool ended = false;
     while (lane.task < script.tasks() && !lane.meeting) {
       if (lane.step == lane.end) {
@@ -193,9 +198,9 @@ class Walk {
       }
       const Script::Step& step = script.steps()[at(lane.step)];
       if (step.when == When::always || runs_now(script, lane.task, step)) {
-        if (!try_run({player, number, script.run(lane.task, step.instruction), lane.step}, lane))
+        if (!try_run({rank, number, script.run(lane.task, step.instruction), lane.step}, lane))
           return ended;
-        ended = ended || visitor_.done(player, lane.last_run);
+        ended = ended || visitor_.done(rank, lane.last_run);
       }
       ++lane.step;
     }
@@ -206,60 +211,61 @@ class Walk {
     return runs(step.when, script.program().tasks[at(task)]);
   }
 
-  bool must_wait_for(int player, int run, Lane& lane) {
-    if (visitor_.done(player, run)) return false;
+  bool must_wait_for(int rank, int run, Lane& lane) {
+    if (visitor_.done(rank, run)) return false;
     lane.waits_for = run;
     return true;
   }
 
-  // False while the run before or a wait is open. A party of an open meeting has run as far as its
-  // lane is concerned: the lane goes on when the meeting is over.
-  bool try_run(const Party& party, Lane& lane) {
-    if (lane.last_run >= 0 && must_wait_for(party.player, lane.last_run, lane)) return false;
-    const Script& script = *cast_.scripts[at(party.player)];
-    const Script::Step& step = script.steps()[at(party.step)];
+  // False while the run before or a wait is open. A arrival of an open meeting has run as far as
+  // its lane is concerned: the lane goes on when the meeting is over.
+  bool try_run(const Arrival& arrival, Lane& lane) {
+    if (lane.last_run >= 0 && must_wait_for(arrival.rank, lane.last_run, lane)) return false;
+    const Script& script = *participants_.scripts[at(arrival.rank)];
+    const Script::Step& step = script.steps()[at(arrival.step)];
     waited_.clear();
     for (int wait = step.first_wait; wait < step.end_wait; ++wait) {
       const int run = script.waited_run(lane.task, wait);
       if (run < 0) continue;
-      if (must_wait_for(party.player, run, lane)) return false;
+      if (must_wait_for(arrival.rank, run, lane)) return false;
       waited_.push_back(run);
     }
-    visitor_.reached(party, lane.last_run, waited_);
-    lane.last_run = party.run;
+    visitor_.reached(arrival, lane.last_run, waited_);
+    lane.last_run = arrival.run;
     const int communicator =
-        step.contact < 0 ? -1 : cast_.communicator[at(party.player)][at(step.contact)];
+        step.rendezvous < 0 ? -1
+                            : participants_.communicator[at(arrival.rank)][at(step.rendezvous)];
     if (communicator < 0)
-      visitor_.alone(party);
+      visitor_.alone(arrival);
     else
-      meet(party, lane, communicator, players_[at(party.player)].counts[at(step.contact)]++);
+      meet(arrival, lane, communicator, ranks_[at(arrival.rank)].counts[at(step.rendezvous)]++);
     return true;
   }
 
-  void meet(const Party& party, Lane& lane, int communicator, int sequence) {
+  void meet(const Arrival& arrival, Lane& lane, int communicator, int sequence) {
     Meetings& meetings = meetings_[at(communicator)];
-    const std::size_t size = at(cast_.sizes[at(communicator)]);
+    const std::size_t size = at(participants_.sizes[at(communicator)]);
     if (meetings.arrived.size() <= at(sequence)) {
       meetings.arrived.resize(at(sequence) + 1, 0);
-      meetings.parties.resize((at(sequence) + 1) * size);
+      meetings.arrivals.resize((at(sequence) + 1) * size);
     }
     int& arrived = meetings.arrived[at(sequence)];
-    Party* first = meetings.parties.data() + at(sequence) * size;
-    first[arrived++] = party;
+    Arrival* first = meetings.arrivals.data() + at(sequence) * size;
+    first[arrived++] = arrival;
     lane.meeting = true;
     if (at(arrived) < size) return;
-    visitor_.together(std::span<const Party>(first, size));
-    for (const Party* each = first; each != first + size; ++each) {
-      players_[at(each->player)].lanes[at(each->lane)].meeting = false;
-      if (each->player != party.player) wake(each->player);
+    visitor_.together(std::span<const Arrival>(first, size));
+    for (const Arrival* each = first; each != first + size; ++each) {
+      ranks_[at(each->rank)].lanes[at(each->lane)].meeting = false;
+      if (each->rank != arrival.rank) wake(each->rank);
     }
   }
 
   std::string what_is_left() const {
-    for (std::size_t p = 0; p < players_.size(); ++p) {
-      const Script& script = *cast_.scripts[p];
+    for (std::size_t p = 0; p < ranks_.size(); ++p) {
+      const Script& script = *participants_.scripts[p];
       for (int number = 0; number < script.lanes(); ++number) {
-        const Lane& lane = players_[p].lanes[at(number)];
+        const Lane& lane = ranks_[p].lanes[at(number)];
         if (lane.task >= script.tasks() && !lane.meeting) continue;
         const RunId id = lane.meeting ? script.run_id(lane.last_run)
                                       : RunId{lane.task, script.steps()[at(lane.step)].instruction};
@@ -272,9 +278,9 @@ class Walk {
     return {};
   }
 
-  const Cast& cast_;
+  const Participants& participants_;
   Visitor& visitor_;
-  std::vector<Player> players_;
+  std::vector<RankState> ranks_;
   std::vector<Meetings> meetings_;
   std::vector<int> queue_;
   std::vector<int> waited_;

@@ -28,7 +28,7 @@ enum class TaskKind : std::uint8_t { forward, backward, weights };
 struct ScheduledTask {
   TaskKind kind = TaskKind::forward;
   int chunk = 0;
-  int micro_batch = 0;
+  int micro_batch_index = 0;
   bool operator==(const ScheduledTask&) const = default;
 };
 using StageOrder = std::vector<ScheduledTask>;

@@ -10,7 +10,7 @@ namespace {
 
 class Accountant {
  public:
-  Accountant(const Script& script, const PlayerTimes& times, Window window)
+  Accountant(const Script& script, const RankTimes& times, Window window)
       : script_(script), times_(times), window_(window) {
     result_.span = window.end - window.begin;
   }
@@ -72,7 +72,7 @@ class Accountant {
     const Body& body = script_.program().bodies[at(script_.body_of(task))];
     const int instruction = script_.steps()[at(step)].instruction;
     if (body.instructions[at(instruction)].stream == Stream::compute) {
-      if (script_.steps()[at(step)].contact < 0) {
+      if (script_.steps()[at(step)].rendezvous < 0) {
         result_.launch += begin - ready;
         launch_inside_ += inside(ready, begin);
       }
@@ -101,7 +101,7 @@ class Accountant {
   }
 
   const Script& script_;
-  const PlayerTimes& times_;
+  const RankTimes& times_;
   Window window_;
   StageTimes result_;
   SimTime free_ = 0, busy_inside_ = 0, exposed_inside_ = 0, launch_inside_ = 0;
@@ -109,7 +109,7 @@ class Accountant {
 
 }  // namespace
 
-Window pipeline_window(const Script& script, const PlayerTimes& times) {
+Window pipeline_window(const Script& script, const RankTimes& times) {
   Window window{std::numeric_limits<SimTime>::max(), 0};
   for (int task = 0; task < script.tasks(); ++task) {
     const int body = script.body_of(task);
@@ -127,7 +127,7 @@ Window pipeline_window(const Script& script, const PlayerTimes& times) {
   return window;
 }
 
-StageTimes account(const Script& script, const PlayerTimes& times, Window window) {
+StageTimes account(const Script& script, const RankTimes& times, Window window) {
   return Accountant(script, times, window).run();
 }
 

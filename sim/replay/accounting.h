@@ -1,4 +1,4 @@
-// What the compute stream of one player did all the time: worked, waited for communication, or
+// What the compute stream of one rank did all the time: worked, waited for communication, or
 // waited for the compute of a peer (the bubble).
 #pragma once
 
@@ -12,8 +12,8 @@ struct Window {
 };
 
 // First begin of a forward body's first instruction on lane 0, last end of a backward body's last.
-Window pipeline_window(const Script& script, const PlayerTimes& times);
+Window pipeline_window(const Script& script, const RankTimes& times);
 
-StageTimes account(const Script& script, const PlayerTimes& times, Window window);
+StageTimes account(const Script& script, const RankTimes& times, Window window);
 
 }  // namespace meshwright

@@ -52,7 +52,7 @@ Cluster with_links(Cluster cluster, const LinkState& links) {
 }
 
 // Every rank by itself: its stage, its slowness, its links.
-std::vector<RankClass> ranks_alone(const std::vector<Contact>& contacts, const Mesh& mesh,
+std::vector<RankClass> ranks_alone(const std::vector<Rendezvous>& rendezvous_list, const Mesh& mesh,
                                    const Cluster& cluster) {
   std::vector<LinkState> of_host;
   for (int host = 0; host < cluster.hosts; ++host)
@@ -64,13 +64,13 @@ std::vector<RankClass> ranks_alone(const std::vector<Contact>& contacts, const M
                        1,
                        slowness_of(cluster.faults, cluster, rank),
                        of_host[at(cluster.host_of(rank))],
-                       std::vector<LinkState>(contacts.size(), sound)};
+                       std::vector<LinkState>(rendezvous_list.size(), sound)};
   if (cluster.faults.degraded_links.empty()) return ranks;
-  for (std::size_t contact = 0; contact < contacts.size(); ++contact)
-    for (const std::vector<int>& meeting : meetings_at(contacts[contact], mesh)) {
+  for (std::size_t rendezvous = 0; rendezvous < rendezvous_list.size(); ++rendezvous)
+    for (const std::vector<int>& meeting : meetings_at(rendezvous_list[rendezvous], mesh)) {
       LinkState worst = sound;
       for (const int rank : meeting) worst = worse(worst, ranks[at(rank)].links);
-      for (const int rank : meeting) ranks[at(rank)].meeting[contact] = worst;
+      for (const int rank : meeting) ranks[at(rank)].meeting[rendezvous] = worst;
     }
   return ranks;
 }
@@ -102,14 +102,14 @@ int count_of(const std::vector<int>& numbers) {
 }
 
 // Splits classes until the members of each meet the same classes everywhere (colour refinement).
-std::vector<int> refined(std::vector<int> of_rank, const std::vector<Contact>& contacts,
+std::vector<int> refined(std::vector<int> of_rank, const std::vector<Rendezvous>& rendezvous_list,
                          const Mesh& mesh) {
   for (int before = 0; before != count_of(of_rank);) {
     before = count_of(of_rank);
-    for (const Contact& contact : contacts) {
+    for (const Rendezvous& rendezvous : rendezvous_list) {
       std::vector<std::pair<int, std::set<int>>> keys;
       for (const int number : of_rank) keys.push_back({number, {}});
-      for (const std::vector<int>& meeting : meetings_at(contact, mesh)) {
+      for (const std::vector<int>& meeting : meetings_at(rendezvous, mesh)) {
         std::set<int> met;
         for (const int rank : meeting) met.insert(of_rank[at(rank)]);
         for (const int rank : meeting) keys[at(rank)].second = met;
@@ -130,17 +130,17 @@ SimTime slowed(SimTime time, double slowness) {
 
 }  // namespace
 
-RankClasses classes_of(const std::vector<Contact>& contacts, const Mesh& mesh,
+RankClasses classes_of(const std::vector<Rendezvous>& rendezvous_list, const Mesh& mesh,
                        const Cluster& cluster, bool fold) {
   if (fold && !cluster.faults.change_the_step()) return stages_alone(mesh);
-  const std::vector<RankClass> alone = ranks_alone(contacts, mesh, cluster);
+  const std::vector<RankClass> alone = ranks_alone(rendezvous_list, mesh, cluster);
   std::vector<int> of_rank(alone.size());
   for (std::size_t rank = 0; rank < alone.size(); ++rank) of_rank[rank] = alone[rank].rank;
   if (fold) {
     std::vector<std::tuple<int, double, LinkState, std::vector<LinkState>>> keys;
     for (const RankClass& rank : alone)
       keys.emplace_back(rank.stage, rank.slowness, rank.links, rank.meeting);
-    of_rank = refined(numbered(keys), contacts, mesh);
+    of_rank = refined(numbered(keys), rendezvous_list, mesh);
   }
   RankClasses result{{}, of_rank};
   for (const RankClass& rank : alone) {
@@ -154,20 +154,20 @@ RankClasses classes_of(const std::vector<Contact>& contacts, const Mesh& mesh,
 }
 
 const StepTimes& ClassDurations::priced(const LinkState& links, const Script& script,
-                                        const std::vector<Contact>& contacts) {
+                                        const std::vector<Rendezvous>& rendezvous_list) {
   Priced& priced = priced_[links];
   if (!priced.durations) {
     if (links != sound) priced.degraded.emplace(with_links(topology_.cluster(), links));
     priced.durations.emplace(settings_, mesh_, links == sound ? topology_ : *priced.degraded);
   }
   StepTimes& times = priced.of_stage[script.program().stage];
-  if (times.lasts.empty()) times = priced.durations->of_steps(script, contacts);
+  if (times.lasts.empty()) times = priced.durations->of_steps(script, rendezvous_list);
   return times;
 }
 
 StepTimes ClassDurations::of_steps(const RankClass& which, const Script& script,
-                                   const std::vector<Contact>& contacts) {
-  StepTimes times = priced(which.links, script, contacts);
+                                   const std::vector<Rendezvous>& rendezvous_list) {
+  StepTimes times = priced(which.links, script, rendezvous_list);
   if (!topology_.cluster().faults.change_the_step()) return times;
   const int lanes = script.lanes();
   for (std::size_t body = 0; body < script.program().bodies.size(); ++body) {
@@ -175,8 +175,9 @@ StepTimes ClassDurations::of_steps(const RankClass& which, const Script& script,
     const int b = static_cast<int>(body);
     for (int i = script.first_step(b, 0); i < script.end_step(b, lanes - 1); ++i) {
       const Script::Step& step = script.steps()[at(i)];
-      if (step.contact >= 0)
-        times.lasts[at(i)] = priced(which.meeting[at(step.contact)], script, contacts).lasts[at(i)];
+      if (step.rendezvous >= 0)
+        times.lasts[at(i)] =
+            priced(which.meeting[at(step.rendezvous)], script, rendezvous_list).lasts[at(i)];
       else if (instructions[at(step.instruction)].stream == Stream::compute)
         times.lasts[at(i)] = slowed(times.lasts[at(i)], which.slowness);
     }

@@ -27,7 +27,7 @@ struct RankClass {
   int ranks = 1;
   double slowness = 1;             // of its compute
   LinkState links{1, 1, 1};        // of its host
-  std::vector<LinkState> meeting;  // by contact: the worst of the hosts that take part
+  std::vector<LinkState> meeting;  // by rendezvous: the worst of the hosts that take part
 };
 
 struct RankClasses {
@@ -36,7 +36,7 @@ struct RankClasses {
 };
 
 // `fold` false: every rank is a class of its own.
-RankClasses classes_of(const std::vector<Contact>& contacts, const Mesh& mesh,
+RankClasses classes_of(const std::vector<Rendezvous>& rendezvous_list, const Mesh& mesh,
                        const Cluster& cluster, bool fold);
 
 // How long every step of a class lasts. What touches a host with a degraded link lasts as long as
@@ -47,7 +47,7 @@ class ClassDurations {
       : settings_(settings), mesh_(mesh), topology_(topology) {}
 
   StepTimes of_steps(const RankClass& which, const Script& script,
-                     const std::vector<Contact>& contacts);
+                     const std::vector<Rendezvous>& rendezvous_list);
 
  private:
   struct Priced {  // on a cluster whose hosts all have these links
@@ -56,7 +56,7 @@ class ClassDurations {
     std::map<int, StepTimes> of_stage;
   };
   const StepTimes& priced(const LinkState& links, const Script& script,
-                          const std::vector<Contact>& contacts);
+                          const std::vector<Rendezvous>& rendezvous_list);
 
   const JobSettings& settings_;
   const Mesh& mesh_;

@@ -1,8 +1,8 @@
-// The visitor of a walk that keeps the time: when every run of every player began and ended, and
+// The visitor of a walk that keeps the time: when every run of every rank began and ended, and
 // what it waited for last. Runs end by events, in order of time; how fast they go is the business
 // of flights.h.
 //
-// A player's host launches the kernels of the compute stream one after the other and runs ahead of
+// A rank's host launches the kernels of the compute stream one after the other and runs ahead of
 // the device as far as it can: a kernel begins when the device is ready and the host has launched
 // it. A run of several kernels lasts as long as they do; it begins so late that none of them would
 // have to wait for its launch.
@@ -20,54 +20,55 @@
 
 namespace meshwright {
 
-struct PlayerTimes {
+struct RankTimes {
   std::vector<SimTime> begin, end;  // per run; end < 0: has not ended
   std::vector<int> previous;  // per run: the one that ended last of those it waited for, -1: none
 };
 
 class Clock {
  public:
-  Clock(const Cast& cast, const std::vector<const StepTimes*>& times, double slowdown)
+  Clock(const Participants& participants, const std::vector<const StepTimes*>& times,
+        double slowdown)
       : step_times_(times),
-        players_(cast.scripts.size()),
-        launched_(cast.scripts.size(), 0),
-        flights_(cast.scripts.size(), slowdown) {
-    for (std::size_t p = 0; p < players_.size(); ++p) {
-      const auto runs = static_cast<std::size_t>(cast.scripts[p]->runs());
-      players_[p].begin.assign(runs, 0);
-      players_[p].end.assign(runs, -1);
-      players_[p].previous.assign(runs, -1);
+        ranks_(participants.scripts.size()),
+        launched_(participants.scripts.size(), 0),
+        flights_(participants.scripts.size(), slowdown) {
+    for (std::size_t p = 0; p < ranks_.size(); ++p) {
+      const auto runs = static_cast<std::size_t>(participants.scripts[p]->runs());
+      ranks_[p].begin.assign(runs, 0);
+      ranks_[p].end.assign(runs, -1);
+      ranks_[p].previous.assign(runs, -1);
       is_message_.emplace_back(runs, 0);
     }
   }
 
-  bool done(int player, int run) const { return times(player).end[at(run)] >= 0; }
+  bool done(int rank, int run) const { return times(rank).end[at(run)] >= 0; }
 
-  // Until others have come as well, `begin` is when this player was ready.
-  void reached(const Party& party, int previous_of_lane, std::span<const int> waited) {
-    PlayerTimes& own = players_[at(party.player)];
-    wait_for_messages(party, waited);
+  // Until others have come as well, `begin` is when this rank was ready.
+  void reached(const Arrival& arrival, int previous_of_lane, std::span<const int> waited) {
+    RankTimes& own = ranks_[at(arrival.rank)];
+    wait_for_messages(arrival, waited);
     int latest = previous_of_lane;
     SimTime ready = latest < 0 ? 0 : own.end[at(latest)];
     for (int run : waited)
       if (own.end[at(run)] > ready) ready = own.end[at(run)], latest = run;
-    own.begin[at(party.run)] = ready;
-    own.previous[at(party.run)] = latest;
+    own.begin[at(arrival.run)] = ready;
+    own.previous[at(arrival.run)] = latest;
   }
 
-  void alone(const Party& party) {
-    const SimTime ready = players_[at(party.player)].begin[at(party.run)];
-    fly({&party, 1}, std::max(ready, launched(party)));
+  void alone(const Arrival& arrival) {
+    const SimTime ready = ranks_[at(arrival.rank)].begin[at(arrival.run)];
+    fly({&arrival, 1}, std::max(ready, launched(arrival)));
   }
 
-  void together(std::span<const Party> parties) {
+  void together(std::span<const Arrival> arrivals) {
     SimTime begin = 0;
-    for (const Party& party : parties) {
-      begin = std::max(begin, times(party.player).begin[at(party.run)]);
-      is_message_[at(party.player)][at(party.run)] =
-          step_times_[at(party.player)]->message[at(party.step)];
+    for (const Arrival& arrival : arrivals) {
+      begin = std::max(begin, times(arrival.rank).begin[at(arrival.run)]);
+      is_message_[at(arrival.rank)][at(arrival.run)] =
+          step_times_[at(arrival.rank)]->message[at(arrival.step)];
     }
-    fly(parties, begin);
+    fly(arrivals, begin);
   }
 
   int next_end() {
@@ -75,63 +76,63 @@ class Clock {
       ended_.clear();
       woken_ = 0;
       for (const Flights::Member& member : flights_.next()) {
-        end(member.player, member.run);
-        ended_.push_back(member.player);
+        end(member.rank, member.run);
+        ended_.push_back(member.rank);
       }
     }
     return woken_ < ended_.size() ? ended_[woken_++] : -1;
   }
 
-  const PlayerTimes& times(int player) const { return players_[at(player)]; }
+  const RankTimes& times(int rank) const { return ranks_[at(rank)]; }
 
  private:
   // Frameworks that launch kernels one by one wait for a message before they launch what needs it.
-  void wait_for_messages(const Party& party, std::span<const int> waited) {
-    const StepTimes& times = *step_times_[at(party.player)];
-    if (!times.host_waits || times.kernels[at(party.step)] == 0) return;
-    const std::vector<char>& is_message = is_message_[at(party.player)];
-    SimTime& host = launched_[at(party.player)];
+  void wait_for_messages(const Arrival& arrival, std::span<const int> waited) {
+    const StepTimes& times = *step_times_[at(arrival.rank)];
+    if (!times.host_waits || times.kernels[at(arrival.step)] == 0) return;
+    const std::vector<char>& is_message = is_message_[at(arrival.rank)];
+    SimTime& host = launched_[at(arrival.rank)];
     for (int run : waited)
-      if (is_message[at(run)]) host = std::max(host, players_[at(party.player)].end[at(run)]);
+      if (is_message[at(run)]) host = std::max(host, ranks_[at(arrival.rank)].end[at(run)]);
   }
 
   // When the host has launched the run's kernels, such that each is there when its turn comes.
-  SimTime launched(const Party& party) {
-    const StepTimes& times = *step_times_[at(party.player)];
-    const int kernels = times.kernels[at(party.step)];
+  SimTime launched(const Arrival& arrival) {
+    const StepTimes& times = *step_times_[at(arrival.rank)];
+    const int kernels = times.kernels[at(arrival.step)];
     if (kernels == 0) return 0;
-    SimTime& host = launched_[at(party.player)];
-    const SimTime first = host + times.launch[at(party.step)] / kernels;
-    host += times.launch[at(party.step)];
-    const SimTime lasts = times.lasts[at(party.step)];
+    SimTime& host = launched_[at(arrival.rank)];
+    const SimTime first = host + times.launch[at(arrival.step)] / kernels;
+    host += times.launch[at(arrival.step)];
+    const SimTime lasts = times.lasts[at(arrival.step)];
     return std::max(first, host - (lasts - lasts / kernels));
   }
 
-  void fly(std::span<const Party> parties, SimTime begin) {
+  void fly(std::span<const Arrival> arrivals, SimTime begin) {
     SimTime lasts = 0;
     members_.clear();
-    for (const Party& party : parties) {
-      const StepTimes& times = *step_times_[at(party.player)];
-      players_[at(party.player)].begin[at(party.run)] = begin;
-      lasts = std::max(lasts, times.lasts[at(party.step)]);
-      members_.push_back({party.player, party.run, &times.loads[at(party.step)],
-                          times.kernels[at(party.step)] > 0});
+    for (const Arrival& arrival : arrivals) {
+      const StepTimes& times = *step_times_[at(arrival.rank)];
+      ranks_[at(arrival.rank)].begin[at(arrival.run)] = begin;
+      lasts = std::max(lasts, times.lasts[at(arrival.step)]);
+      members_.push_back({arrival.rank, arrival.run, &times.loads[at(arrival.step)],
+                          times.kernels[at(arrival.step)] > 0});
     }
     if (begin + lasts > flights_.now())
       flights_.add(members_, begin, lasts);
     else
-      for (const Party& party : parties) end(party.player, party.run);
+      for (const Arrival& arrival : arrivals) end(arrival.rank, arrival.run);
   }
 
-  void end(int player, int run) { players_[at(player)].end[at(run)] = flights_.now(); }
+  void end(int rank, int run) { ranks_[at(rank)].end[at(run)] = flights_.now(); }
 
-  std::vector<const StepTimes*> step_times_;  // of each player
-  std::vector<PlayerTimes> players_;
-  std::vector<std::vector<char>> is_message_;  // per player and run that has begun
-  std::vector<SimTime> launched_;              // of each player's host: the last kernel's launch
+  std::vector<const StepTimes*> step_times_;  // of each rank
+  std::vector<RankTimes> ranks_;
+  std::vector<std::vector<char>> is_message_;  // per rank and run that has begun
+  std::vector<SimTime> launched_;              // of each rank's host: the last kernel's launch
   Flights flights_;
   std::vector<Flights::Member> members_;  // of the run that begins
-  std::vector<int> ended_;                // players whose run has ended
+  std::vector<int> ended_;                // ranks whose run has ended
   std::size_t woken_ = 0;                 // of them
 };
 

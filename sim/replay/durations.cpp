@@ -113,17 +113,18 @@ SimTime Durations::message(int from, int to, std::int64_t bytes) {
 }
 
 SimTime Durations::of(const Instruction& instruction, const Script& script,
-                      const Contact* contact) {
-  if (contact == nullptr)
+                      const Rendezvous* rendezvous) {
+  if (rendezvous == nullptr)
     return checked_sim_time(cost_.time(instruction, script.program()) * straggling_);
   if (instruction.kind == InstructionKind::ring_shift) return ring_shift(instruction);
-  if (!contact->is_message()) return collective(instruction);
+  if (!rendezvous->is_message()) return collective(instruction);
   const Operand& sent =
       instruction.kind == InstructionKind::send ? instruction.inputs[0] : instruction.outputs[0];
-  return message(contact->sender, contact->receiver, sent.type.bytes());
+  return message(rendezvous->sender, rendezvous->receiver, sent.type.bytes());
 }
 
-StepTimes Durations::of_steps(const Script& script, const std::vector<Contact>& contacts) {
+StepTimes Durations::of_steps(const Script& script,
+                              const std::vector<Rendezvous>& rendezvous_list) {
   StepTimes times;
   times.host_waits = cost_.host_launches();
   const int lanes = script.lanes();
@@ -134,12 +135,14 @@ StepTimes Durations::of_steps(const Script& script, const std::vector<Contact>& 
       const Script::Step& step = script.steps()[at(i)];
       const Instruction& instruction = instructions[at(step.instruction)];
       times.lasts.push_back(
-          of(instruction, script, step.contact < 0 ? nullptr : &contacts[at(step.contact)]));
-      const bool launches = step.contact < 0 && instruction.stream == Stream::compute;
+          of(instruction, script,
+             step.rendezvous < 0 ? nullptr : &rendezvous_list[at(step.rendezvous)]));
+      const bool launches = step.rendezvous < 0 && instruction.stream == Stream::compute;
       times.launch.push_back(
           launches ? checked_sim_time(cost_.launch_time(instruction, script.program())) : 0);
       times.kernels.push_back(launches ? cost_.launches(instruction, script.program()) : 0);
-      times.message.push_back(step.contact >= 0 && contacts[at(step.contact)].is_message());
+      times.message.push_back(step.rendezvous >= 0 &&
+                              rendezvous_list[at(step.rendezvous)].is_message());
       times.loads.push_back(
           ports_.of(instruction, script.program().stage, to_seconds(times.lasts.back())));
     }

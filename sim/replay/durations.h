@@ -27,10 +27,10 @@ class Durations {
  public:
   Durations(const JobSettings& settings, const Mesh& mesh, const Topology& topology);
 
-  StepTimes of_steps(const Script& script, const std::vector<Contact>& contacts);
+  StepTimes of_steps(const Script& script, const std::vector<Rendezvous>& rendezvous_list);
 
  private:
-  SimTime of(const Instruction& instruction, const Script& script, const Contact* contact);
+  SimTime of(const Instruction& instruction, const Script& script, const Rendezvous* rendezvous);
   SimTime collective(const Instruction& instruction);
   SimTime ring_shift(const Instruction& instruction);
   const Groups& groups(GroupKind kind);

@@ -8,7 +8,7 @@
 namespace meshwright {
 
 void Flights::use_ports(const Member& member, int sign) {
-  Player& own = player(member.player);
+  RankState& own = rank(member.rank);
   std::int32_t any = 0;
   for (std::size_t port = 0; port < port_count; ++port) {
     any |= (*member.loads)[port];
@@ -16,7 +16,7 @@ void Flights::use_ports(const Member& member, int sign) {
   }
   if (any == 0 || own.changed) return;
   own.changed = true;
-  changed_.push_back(member.player);
+  changed_.push_back(member.rank);
 }
 
 void Flights::add(std::span<const Member> members, SimTime begin, SimTime lasts) {
@@ -36,9 +36,9 @@ void Flights::add(std::span<const Member> members, SimTime begin, SimTime lasts)
   bool settled_later = false;
   for (std::size_t m = 0; m < members.size(); ++m) {
     use_ports(members[m], 1);
-    player(members[m].player).under_way.push_back({id, static_cast<int>(m)});
+    rank(members[m].rank).under_way.push_back({id, static_cast<int>(m)});
     added.members[m].rate = rate_of(members[m]);
-    settled_later = settled_later || player(members[m].player).changed;
+    settled_later = settled_later || rank(members[m].rank).changed;
   }
   if (!settled_later) set_rate(id);
 }
@@ -58,7 +58,7 @@ std::span<const Flights::Member> Flights::take_out(int id) {
   Flight& ending = flight(id);
   ++ending.version;
   for (const Member& member : ending.members) {
-    std::erase_if(player(member.player).under_way,
+    std::erase_if(rank(member.rank).under_way,
                   [&](const Place& place) { return place.flight == id; });
     use_ports(member, -1);
   }
@@ -68,7 +68,7 @@ std::span<const Flights::Member> Flights::take_out(int id) {
 }
 
 double Flights::rate_of(const Member& member) {
-  const auto& used = player(member.player).used;
+  const auto& used = rank(member.rank).used;
   if (member.computes) {
     const std::int64_t nvlink = used[static_cast<std::size_t>(Port::nvlink_out)];
     return 1 / (1 + slowdown_ * std::min(1.0, static_cast<double>(nvlink) / whole_port));
@@ -81,13 +81,13 @@ double Flights::rate_of(const Member& member) {
 
 void Flights::settle() {
   for (const int id : changed_)
-    for (const Place& place : player(id).under_way) {
+    for (const Place& place : rank(id).under_way) {
       Member& member = flight(place.flight).members[static_cast<std::size_t>(place.member)];
       member.rate = rate_of(member);
     }
   for (const int id : changed_) {
-    for (const Place& place : player(id).under_way) set_rate(place.flight);
-    player(id).changed = false;
+    for (const Place& place : rank(id).under_way) set_rate(place.flight);
+    rank(id).changed = false;
   }
   changed_.clear();
 }

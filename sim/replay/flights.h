@@ -35,13 +35,13 @@ constexpr std::int32_t whole_port = 1'000'000;
 class Flights {
  public:
   struct Member {
-    int player = 0, run = 0;
+    int rank = 0, run = 0;
     const PortLoads* loads = nullptr;  // outlives the flight
     bool computes = false;
     double rate = 1;  // that this member's ports leave
   };
 
-  Flights(std::size_t players, double slowdown) : slowdown_(slowdown), players_(players) {}
+  Flights(std::size_t ranks, double slowdown) : slowdown_(slowdown), ranks_(ranks) {}
 
   // One run of all members, of `lasts` at full speed, from `begin` on, which is now or later.
   void add(std::span<const Member> members, SimTime begin, SimTime lasts);
@@ -64,14 +64,14 @@ class Flights {
     int flight = 0, member = 0;
   };
 
-  struct Player {
+  struct RankState {
     std::vector<Place> under_way;
     std::array<std::int64_t, port_count> used{};  // sums of their loads
     bool changed = false;
   };
 
   Flight& flight(int id) { return flights_[static_cast<std::size_t>(id)]; }
-  Player& player(int id) { return players_[static_cast<std::size_t>(id)]; }
+  RankState& rank(int id) { return ranks_[static_cast<std::size_t>(id)]; }
   void use_ports(const Member& member, int sign);
   double rate_of(const Member& member);
   std::span<const Member> take_out(int id);
@@ -83,8 +83,8 @@ class Flights {
   std::vector<Flight> flights_;
   std::vector<int> free_;
   int ended_ = -1;
-  std::vector<Player> players_;
-  std::vector<int> changed_;  // players of whose ports more or less is used
+  std::vector<RankState> ranks_;
+  std::vector<int> changed_;  // ranks of whose ports more or less is used
 };
 
 }  // namespace meshwright

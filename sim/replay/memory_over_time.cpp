@@ -67,7 +67,7 @@ class Memory {
     for (std::size_t t = 0; t < program_.tasks.size(); ++t) {
       const Task& task = program_.tasks[t];
       if (task.chunk < 0 || tasks_[t].empty()) continue;
-      MicroBatch& of = micro_batches_[{task.chunk, task.micro_batch}];
+      MicroBatch& of = micro_batches_[{task.chunk, task.micro_batch_index}];
       const int index = static_cast<int>(t);
       switch (program_.bodies[at(task.body)].kind) {
         case Body::Kind::forward:

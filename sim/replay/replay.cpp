@@ -15,8 +15,8 @@ namespace meshwright {
 
 namespace {
 
-// Runs, bytes and entries of one player.
-void collect(const Script& script, const PlayerTimes& times, const RankClass& part, bool timeline,
+// Runs, bytes and entries of one rank.
+void collect(const Script& script, const RankTimes& times, const RankClass& part, bool timeline,
              ReplayResult& result) {
   for (int task = 0; task < script.tasks(); ++task) {
     const auto& instructions = script.program().bodies[at(script.body_of(task))].instructions;
@@ -79,17 +79,17 @@ std::vector<StageTimes> stage_times(const std::vector<Script>& scripts, const Cl
                                     const std::vector<RankClass>& classes) {
   Window window{std::numeric_limits<SimTime>::max(), 0};
   int ranks = 0;
-  for (std::size_t player = 0; player < classes.size(); ++player) {
+  for (std::size_t c = 0; c < classes.size(); ++c) {
     const Window own =
-        pipeline_window(scripts[at(classes[player].stage)], clock.times(static_cast<int>(player)));
+        pipeline_window(scripts[at(classes[c].stage)], clock.times(static_cast<int>(c)));
     window = {std::min(window.begin, own.begin), std::max(window.end, own.end)};
-    ranks += classes[player].ranks;
+    ranks += classes[c].ranks;
   }
   std::vector<MeanTimes> means(scripts.size(), MeanTimes(ranks / static_cast<int>(scripts.size())));
-  for (std::size_t player = 0; player < classes.size(); ++player) {
-    const std::size_t stage = at(classes[player].stage);
-    means[stage].add(account(scripts[stage], clock.times(static_cast<int>(player)), window),
-                     classes[player].ranks);
+  for (std::size_t c = 0; c < classes.size(); ++c) {
+    const std::size_t stage = at(classes[c].stage);
+    means[stage].add(account(scripts[stage], clock.times(static_cast<int>(c)), window),
+                     classes[c].ranks);
   }
   std::vector<StageTimes> stages;
   for (const MeanTimes& mean : means) stages.push_back(mean.mean(window.end - window.begin));
@@ -104,23 +104,24 @@ ReplayResult replay(const std::vector<Program>& stages, const Topology& topology
   const Mesh mesh = settings.mesh();
   const LaneOrder order =
       topology.cluster().machine.concurrent_streams ? LaneOrder::streams : LaneOrder::inline_order;
-  std::vector<Contact> contacts;
+  std::vector<Rendezvous> rendezvous_list;
   std::vector<Script> scripts;
   scripts.reserve(stages.size());
-  for (const Program& program : stages) scripts.emplace_back(program, order, contacts);
-  const RankClasses ranks = classes_of(contacts, mesh, topology.cluster(), options.fold);
+  for (const Program& program : stages) scripts.emplace_back(program, order, rendezvous_list);
+  const RankClasses ranks = classes_of(rendezvous_list, mesh, topology.cluster(), options.fold);
   const bool stages_alone = ranks.classes.size() == stages.size();
-  const Cast cast = stages_alone ? cast_of_stages(scripts, contacts)
-                                 : cast_of_classes(scripts, contacts, mesh, ranks.of_rank);
+  const Participants participants =
+      stages_alone ? participants_of_stages(scripts, rendezvous_list)
+                   : participants_of_classes(scripts, rendezvous_list, mesh, ranks.of_rank);
   ClassDurations durations(settings, mesh, topology);
   std::vector<StepTimes> of_class;
   for (const RankClass& each : ranks.classes)
-    of_class.push_back(durations.of_steps(each, scripts[at(each.stage)], contacts));
-  std::vector<const StepTimes*> of_player;
-  for (const StepTimes& times : of_class) of_player.push_back(&times);
+    of_class.push_back(durations.of_steps(each, scripts[at(each.stage)], rendezvous_list));
+  std::vector<const StepTimes*> step_times;
+  for (const StepTimes& times : of_class) step_times.push_back(&times);
 
-  Clock clock(cast, of_player, topology.cluster().machine.gpu.kernels.overlap_slowdown);
-  const std::string left = Walk<Clock>(cast, clock).run();
+  Clock clock(participants, step_times, topology.cluster().machine.gpu.kernels.overlap_slowdown);
+  const std::string left = Walk<Clock>(participants, clock).run();
   MESHWRIGHT_CHECK(left.empty(), "deadlock: " + left);
 
   ReplayResult result;

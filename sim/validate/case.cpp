@@ -35,7 +35,7 @@ StepCase case_of(const StepRow& row, const Machine& machine) {
   // The loss of language models is one kernel in the frameworks that were measured: neither in
   // pieces, as PyTorch has it, nor one with the head, as our compiler makes it.
   if (!value.contains("/training/passes_off"_json_pointer))
-    t.passes_off = {"framework_loss", "fuse_loss"};
+    t.passes_off = {"eager_loss", "fuse_loss"};
   result.key = value.at("model").dump() + to_json(result.plan).dump();
   nlohmann::json per_gpu = to_json(result.plan);
   per_gpu.at("training").erase("global_batch");

@@ -54,7 +54,7 @@ std::vector<Case> all_cases() {
   return cases;
 }
 
-// Operations that are no part of a case above: cuda_experts_test, cuda_framework_test,
+// Operations that are no part of a case above: cuda_experts_test, cuda_eager_test,
 // cuda_fused_test, cuda_losses_test, cuda_rows_test.
 bool has_own_test(Op op) {
   constexpr Op ops[] = {Op::combine,

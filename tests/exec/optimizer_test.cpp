@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "exec/core/half.h"
-#include "exec/optimizer/framework_optimizer.h"
+#include "exec/optimizer/eager_optimizer.h"
 #include "exec/optimizer/learning_rate.h"
 #include "exec/optimizer/loss_scale.h"
 #include "models/core/error.h"
@@ -50,7 +50,7 @@ TEST_CASE("optimizers follow their published rules, in one kernel and in a frame
   training.weight_decay = 0.1;
   const bool by_framework = GENERATE(false, true);
   if (by_framework) training.compiler = CompilerLevel::none;
-  const auto step_by = by_framework ? framework_optimizer_step : optimizer_step;
+  const auto step_by = by_framework ? eager_optimizer_step : optimizer_step;
   for (OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::adam, OptimizerKind::sgd})
     for (int threads : {1, 2}) {
       training.optimizer = kind;

@@ -15,7 +15,7 @@
 #include "models/passes/merge_products.h"
 #include "models/passes/order_operations.h"
 #include "models/passes/pass.h"
-#include "models/passes/repeat_rows.h"
+#include "models/passes/rematerialize_rows.h"
 #include "models/passes/reuse_in_place.h"
 #include "models/passes/simplify.h"
 #include "tests/catch.h"
@@ -114,7 +114,7 @@ TEST_CASE("the loss of an eager framework is one kernel where that is asked for"
   const Model model = load_model("gpt2", ".");
   const auto made = [&] { return run_passes(build_graph(model, plan.training), plan); };
   CHECK(count(made(), Op::log_softmax) == 1);
-  plan.training.passes_off = {"framework_loss"};
+  plan.training.passes_off = {"eager_loss"};
   const Graph whole = made();
   CHECK(count(whole, Op::log_softmax) == 0);
   CHECK(count(whole, Op::cross_entropy) == 1);
@@ -220,7 +220,7 @@ TEST_CASE("the loss of very many rows is cut into thousands of blocks, not more"
 TEST_CASE("norms and activations are made again, not kept", "[models][compiler]") {
   const Model model = small_model("gpt");
   Plan plan = plan_at(model, CompilerLevel::full);
-  plan.training.passes_off = {"repeat_rows"};
+  plan.training.passes_off = {"rematerialize_rows"};
   const Program keeps = lower_small(model, plan).front();
   plan.training.passes_off.clear();
   const Program repeats = lower_small(model, plan).front();

@@ -32,7 +32,7 @@ void add_messages(const Program& program, Messages& sent, Messages& received) {
       const int there = peer_virtual_stage(program, instruction);
       const Operand& operand = sends ? instruction.inputs[0] : instruction.outputs[0];
       const Sent message{sends ? here : there, sends ? there : here, instruction.channel,
-                         task.micro_batch, operand.type.bytes()};
+                         task.micro_batch_index, operand.type.bytes()};
       const int own = program.stage, other = instruction.peer;
       (sends ? sent[{own, other}] : received[{other, own}]).push_back(message);
     }

@@ -61,7 +61,7 @@ class Accesses {
 std::string name_of(const Program& program, RunId run) {
   const Task& task = program.tasks[at(run.task)];
   return "task " + std::to_string(run.task) + " (body " + std::to_string(task.body) +
-         ", micro-batch " + std::to_string(task.micro_batch) + ") instruction " +
+         ", micro-batch " + std::to_string(task.micro_batch_index) + ") instruction " +
          std::to_string(run.instruction);
 }
 

@@ -13,7 +13,7 @@
 #include "models/passes/chain_budget.h"
 #include "models/passes/pass.h"
 #include "models/passes/recompute_budget.h"
-#include "models/passes/repeat_tensors.h"
+#include "models/passes/rematerialize_tensors.h"
 #include "models/plan/memory_plan.h"
 #include "tests/catch.h"
 #include "tests/message_of.h"
@@ -126,7 +126,7 @@ std::vector<Measured> all_subsets(const Graph& graph, int unit) {
     for (std::size_t i = 0; i < own.size(); ++i)
       if (subset >> i & 1U)
         for (int id : own[i]) chosen[static_cast<std::size_t>(id)] = 1;
-    Measured each = measure(repeat_tensors(graph, chosen));
+    Measured each = measure(rematerialize_tensors(graph, chosen));
     each.kept -= none.kept;
     all.push_back(each);
   }
@@ -237,7 +237,7 @@ TEST_CASE("under a budget the cheapest tensors are made again: exhaustive search
         ++fitting;
         const BudgetedTensors chosen = choose_within_budget(graph, plan);
         REQUIRE(chosen.stages.size() == 1);
-        const Measured got = measure(repeat_tensors(graph, chosen.chosen));
+        const Measured got = measure(rematerialize_tensors(graph, chosen.chosen));
         CHECK(chosen.stages[0].unlimited == none.kept);
         CHECK(chosen.stages[0].kept == got.kept);
         CHECK(chosen.stages[0].working == got.working);

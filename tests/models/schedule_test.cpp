@@ -19,7 +19,7 @@ std::string text(const StageOrder& order) {
   std::string line;
   for (const ScheduledTask& task : order) {
     if (!line.empty()) line += ' ';
-    line += "FBW"[static_cast<int>(task.kind)] + std::to_string(task.micro_batch);
+    line += "FBW"[static_cast<int>(task.kind)] + std::to_string(task.micro_batch_index);
     if (task.chunk > 0) line += '\'' + std::to_string(task.chunk);
   }
   return line;
@@ -37,15 +37,15 @@ InFlight walk(const StageOrder& order, PipelineShape shape, bool splits) {
   InFlight result;
   int micro_batches = 0;
   for (const ScheduledTask& task : order) {
-    const std::pair pair{task.chunk, task.micro_batch};
+    const std::pair pair{task.chunk, task.micro_batch_index};
     if (splits && task.kind == TaskKind::backward) {
       result.legal = result.legal && live.contains(pair) && half.insert(pair).second;
     } else if (task.kind != TaskKind::forward) {
       result.legal = result.legal && live.erase(pair) == 1 && (!splits || half.erase(pair) == 1);
-      if (++ended[task.micro_batch] == shape.chunks) --micro_batches;
+      if (++ended[task.micro_batch_index] == shape.chunks) --micro_batches;
     } else {
       result.legal = result.legal && seen.insert(pair).second && live.insert(pair).second;
-      if (begun[task.micro_batch]++ == 0) ++micro_batches;
+      if (begun[task.micro_batch_index]++ == 0) ++micro_batches;
     }
     result.pairs = std::max(result.pairs, static_cast<int>(live.size()));
     result.micro_batches = std::max(result.micro_batches, micro_batches);
@@ -94,12 +94,12 @@ class Pipe {
     const int before = forward ? virtual_stage - 1 : virtual_stage + 1;
     int ready = 0;
     if (task.kind != TaskKind::weights && before >= 0 && before < shape_.stages * shape_.chunks) {
-      const auto done = done_.find({task.kind, before, task.micro_batch});
+      const auto done = done_.find({task.kind, before, task.micro_batch_index});
       if (done == done_.end()) return false;
       ready = done->second;
     }
     clock_[s] = std::max(clock_[s], ready) + times.of(task.kind);
-    done_[{task.kind, virtual_stage, task.micro_batch}] = clock_[s];
+    done_[{task.kind, virtual_stage, task.micro_batch_index}] = clock_[s];
     ++next_[s];
     return true;
   }

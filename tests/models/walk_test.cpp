@@ -83,30 +83,30 @@ bool passes(const std::vector<Program>& stages) {
 struct Recorder {
   std::vector<std::vector<bool>> ran;
   int happened = 0;
-  bool done(int player, int run) const {
-    return ran[static_cast<std::size_t>(player)][static_cast<std::size_t>(run)];
+  bool done(int rank, int run) const {
+    return ran[static_cast<std::size_t>(rank)][static_cast<std::size_t>(run)];
   }
-  void reached(const Party&, int, std::span<const int>) {}
-  void alone(const Party& party) {
-    ran[static_cast<std::size_t>(party.player)][static_cast<std::size_t>(party.run)] = true;
+  void reached(const Arrival&, int, std::span<const int>) {}
+  void alone(const Arrival& arrival) {
+    ran[static_cast<std::size_t>(arrival.rank)][static_cast<std::size_t>(arrival.run)] = true;
     ++happened;
   }
   int next_end() { return -1; }  // a run ends when it begins
-  void together(std::span<const Party> parties) {
-    for (const Party& party : parties) alone(party);
+  void together(std::span<const Arrival> arrivals) {
+    for (const Arrival& arrival : arrivals) alone(arrival);
   }
 };
 
 std::string left_after(const std::vector<Program>& stages, LaneOrder order, int& happened) {
-  std::vector<Contact> contacts;
+  std::vector<Rendezvous> rendezvous_list;
   std::vector<Script> scripts;
   scripts.reserve(stages.size());
-  for (const Program& program : stages) scripts.emplace_back(program, order, contacts);
-  const Cast cast = cast_of_stages(scripts, contacts);
+  for (const Program& program : stages) scripts.emplace_back(program, order, rendezvous_list);
+  const Participants participants = participants_of_stages(scripts, rendezvous_list);
   Recorder recorder;
   for (const Script& script : scripts)
     recorder.ran.emplace_back(static_cast<std::size_t>(script.runs()), false);
-  const std::string left = Walk<Recorder>(cast, recorder).run();
+  const std::string left = Walk<Recorder>(participants, recorder).run();
   happened = recorder.happened;
   return left;
 }

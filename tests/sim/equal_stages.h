@@ -53,8 +53,8 @@ inline Program equal_stage(int stage, int stages, int micro_batches,
   if (splits) program.bodies.push_back({Body::Kind::weights, 0, {work}});
   for (const ScheduledTask& task :
        schedule_info(schedule).order({stages, 1, micro_batches, 0}, stage))
-    program.tasks.push_back({static_cast<int>(task.kind), 0, task.micro_batch, 0,
-                             task.micro_batch == 0, task.micro_batch + 1 == micro_batches});
+    program.tasks.push_back({static_cast<int>(task.kind), 0, task.micro_batch_index, 0,
+                             task.micro_batch_index == 0, task.micro_batch_index + 1 == micro_batches});
   return program;
 }
 

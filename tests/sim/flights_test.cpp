@@ -24,8 +24,8 @@ const PortLoads network = load(Port::network_out, whole_port);
 const PortLoads nvlink = load(Port::nvlink_out, whole_port);
 const PortLoads half_nvlink = load(Port::nvlink_out, whole_port / 2);
 
-Member transfer(int player, int run, const PortLoads& loads) { return {player, run, &loads}; }
-Member kernel(int player, int run) { return {player, run, &free_of_ports, true}; }
+Member transfer(int rank, int run, const PortLoads& loads) { return {rank, run, &loads}; }
+Member kernel(int rank, int run) { return {rank, run, &free_of_ports, true}; }
 
 // Run -> when it ends.
 std::map<int, SimTime> ends_of(Flights& flights) {
@@ -88,7 +88,7 @@ double slow_rate(const std::vector<const Drawn*>& under_way, const Drawn& one, d
     std::array<double, port_count> used{};
     for (const Drawn* other : under_way)
       for (const Member& beside : other->members)
-        if (beside.player == member.player)
+        if (beside.rank == member.rank)
           for (std::size_t port = 0; port < port_count; ++port)
             used[port] += (*beside.loads)[port] / 1e6;
     if (member.computes)
@@ -139,20 +139,20 @@ TEST_CASE("random flights end when a calculation from scratch says", "[flights]"
   for (PortLoads& each : loads)
     for (std::int32_t& port : each) port = below(2) * below(whole_port);
   for (int round = 0; round < 300; ++round) {
-    const int players = 1 + below(4);
+    const int ranks = 1 + below(4);
     std::vector<Drawn> drawn(static_cast<std::size_t>(1 + below(10)));
     int run = 0;
     for (Drawn& each : drawn) {
       each.lasts = 1'000'000 + below(1'000'000'000);
-      const int first = below(players);
+      const int first = below(ranks);
       if (below(3) == 0) {
         each.members.push_back(kernel(first, run++));
         continue;
       }
-      for (int player = first; player < players; ++player)
-        each.members.push_back(transfer(player, run++, loads[static_cast<std::size_t>(below(8))]));
+      for (int rank = first; rank < ranks; ++rank)
+        each.members.push_back(transfer(rank, run++, loads[static_cast<std::size_t>(below(8))]));
     }
-    Flights flights(static_cast<std::size_t>(players), 0.3);
+    Flights flights(static_cast<std::size_t>(ranks), 0.3);
     for (const Drawn& each : drawn) flights.add(each.members, each.begin, each.lasts);
     const std::map<int, SimTime> ends = ends_of(flights);
     const std::map<int, double> expected = slow_ends(drawn, 0.3);

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "exec/optimizer/framework_optimizer.h"
+#include "exec/optimizer/eager_optimizer.h"
 #include "exec/optimizer/learning_rate.h"
 #include "exec/optimizer/loss_scale_rule.h"
 
@@ -43,7 +43,7 @@ class CpuUpdater : public Updater {
   void step(int, std::span<const OptimizerSegment> segments, const OptimizerState& state) override {
     if (!updates_) return;
     if (training_.compiler == CompilerLevel::none)
-      framework_optimizer_step(training_, scalars_, segments, state, pool_);
+      eager_optimizer_step(training_, scalars_, segments, state, pool_);
     else
       optimizer_step(training_, scalars_, segments, state, pool_);
   }

@@ -7,12 +7,12 @@ set(cuda_kernels
   backends/cuda/attention/attention_grad_queries.cu
   backends/cuda/attention/attention_relative.cu
   backends/cuda/attention/context.cu
-  backends/cuda/attention/framework_attention.cu
-  backends/cuda/attention/framework_relative.cu
+  backends/cuda/attention/eager_attention.cu
+  backends/cuda/attention/eager_relative.cu
   backends/cuda/attention/rope.cu
   backends/cuda/device/add_numbers.cu
   backends/cuda/device/host_mark.cu
-  backends/cuda/loss/framework_loss.cu
+  backends/cuda/loss/eager_loss.cu
   backends/cuda/loss/loss.cu
   backends/cuda/loss/loss_with_grad.cu
   backends/cuda/optimizer/optimizer.cu
@@ -23,8 +23,8 @@ set(cuda_kernels
   backends/cuda/rows/elementwise.cu
   backends/cuda/rows/embedding.cu
   backends/cuda/rows/experts.cu
-  backends/cuda/rows/framework_elementwise.cu
-  backends/cuda/rows/framework_norm.cu
+  backends/cuda/rows/eager_elementwise.cu
+  backends/cuda/rows/eager_norm.cu
   backends/cuda/rows/images.cu
   backends/cuda/rows/norm.cu
   backends/cuda/rows/norm_parts.cu
@@ -38,7 +38,7 @@ set(cuda_sources
   backends/cuda/fused/kernel_library.cpp
   backends/cuda/fused/nvrtc.cpp
   backends/cuda/optimizer/cuda_updater.cpp
-  backends/cuda/products/framework_products.cpp
+  backends/cuda/products/eager_products.cpp
   backends/cuda/products/products.cpp
 )
 # Several GPUs.

@@ -17,12 +17,12 @@ std::span<const Row> context_rows();
 std::span<const Row> elementwise_rows();
 std::span<const Row> embedding_rows();
 std::span<const Row> experts_rows();
-std::span<const Row> framework_attention_rows();
-std::span<const Row> framework_elementwise_rows();
-std::span<const Row> framework_loss_rows();
-std::span<const Row> framework_norm_rows();
+std::span<const Row> eager_attention_rows();
+std::span<const Row> eager_elementwise_rows();
+std::span<const Row> eager_loss_rows();
+std::span<const Row> eager_norm_rows();
 std::span<const Row> framework_product_rows();
-std::span<const Row> framework_relative_rows();
+std::span<const Row> eager_relative_rows();
 std::span<const Row> fused_rows();
 std::span<const Row> images_rows();
 std::span<const Row> linear_rows();
@@ -41,12 +41,12 @@ constexpr Table tables[] = {
     elementwise_rows,
     embedding_rows,
     experts_rows,
-    framework_attention_rows,
-    framework_elementwise_rows,
-    framework_loss_rows,
-    framework_norm_rows,
+    eager_attention_rows,
+    eager_elementwise_rows,
+    eager_loss_rows,
+    eager_norm_rows,
     framework_product_rows,
-    framework_relative_rows,
+    eager_relative_rows,
     fused_rows,
     images_rows,
     linear_rows,

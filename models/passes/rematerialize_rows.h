@@ -8,6 +8,6 @@
 
 namespace meshwright {
 
-Graph repeat_rows(Graph graph, const Plan& plan);
+Graph rematerialize_rows(Graph graph, const Plan& plan);
 
 }  // namespace meshwright

@@ -141,6 +141,6 @@ constexpr Row rows[] = {
 
 }  // namespace
 
-std::span<const Row> framework_norm_rows() { return rows; }
+std::span<const Row> eager_norm_rows() { return rows; }
 
 }  // namespace meshwright::cuda

@@ -134,6 +134,6 @@ constexpr Row rows[] = {
 
 }  // namespace
 
-std::span<const Row> framework_relative_rows() { return rows; }
+std::span<const Row> eager_relative_rows() { return rows; }
 
 }  // namespace meshwright::cuda

@@ -1,4 +1,4 @@
-#include "models/passes/repeat_tensors.h"
+#include "models/passes/rematerialize_tensors.h"
 
 #include <algorithm>
 #include <utility>
@@ -91,7 +91,7 @@ int base_of(const Graph& graph, int tensor) {
   }
 }
 
-Graph repeat_tensors(const Graph& graph, std::vector<char> chosen) {
+Graph rematerialize_tensors(const Graph& graph, std::vector<char> chosen) {
   return Repetition(graph, std::move(chosen)).run();
 }
 

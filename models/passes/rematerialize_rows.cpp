@@ -1,4 +1,4 @@
-#include "models/passes/repeat_rows.h"
+#include "models/passes/rematerialize_rows.h"
 
 #include <algorithm>
 
@@ -77,7 +77,7 @@ class Repetition {
 
 }  // namespace
 
-Graph repeat_rows(Graph graph, const Plan& plan) {
+Graph rematerialize_rows(Graph graph, const Plan& plan) {
   // There what is repeated reads the inputs of layers alone, which take turns in a few places.
   if (plan.parallelism.offload == Offload::layers) return graph;
   // A budget has decided tensor by tensor, and counts what is live while they are made again.

@@ -10,10 +10,10 @@ namespace meshwright {
 // Replaces gelu's tanh form, swiglu, rms_norm, rope and unfused attention. Stay whole: what is one
 // kernel in PyTorch too (layer_norm, gelu's erf form, attention by a library) and what the ranks of
 // a tensor group compute together.
-Graph framework_operations(Graph graph, const Plan& plan);
+Graph eager_operations(Graph graph, const Plan& plan);
 
 // Replaces cross_entropy: log-softmax in fp32, from which the targets are picked. Libraries for
 // language models bring a kernel for all of it.
-Graph framework_loss(Graph graph, const Plan& plan);
+Graph eager_loss(Graph graph, const Plan& plan);
 
 }  // namespace meshwright

@@ -1,4 +1,4 @@
-#include "exec/optimizer/framework_optimizer.h"
+#include "exec/optimizer/eager_optimizer.h"
 
 #include <array>
 #include <cmath>
@@ -130,7 +130,7 @@ void copy_to_working(ThreadPool& pool, const OptimizerSegment& segment,
 
 }  // namespace
 
-void framework_optimizer_step(const StepSettings& training, const OptimizerScalars& scalars,
+void eager_optimizer_step(const StepSettings& training, const OptimizerScalars& scalars,
                               std::span<const OptimizerSegment> segments,
                               const OptimizerState& state, ThreadPool& pool) {
   if (training.optimizer == OptimizerKind::lamb)

@@ -50,6 +50,6 @@ constexpr Row rows[] = {
 
 }  // namespace
 
-std::span<const Row> framework_elementwise_rows() { return rows; }
+std::span<const Row> eager_elementwise_rows() { return rows; }
 
 }  // namespace meshwright::cuda

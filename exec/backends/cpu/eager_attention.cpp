@@ -284,6 +284,6 @@ constexpr Row rows[] = {
 };
 }  // namespace
 
-std::span<const Row> framework_attention_rows() { return rows; }
+std::span<const Row> eager_attention_rows() { return rows; }
 
 }  // namespace meshwright::cpu

@@ -155,6 +155,6 @@ constexpr Row rows[] = {
 
 }  // namespace
 
-std::span<const Row> framework_loss_rows() { return rows; }
+std::span<const Row> eager_loss_rows() { return rows; }
 
 }  // namespace meshwright::cuda

@@ -15,7 +15,7 @@ namespace meshwright {
 // tensor, and so does the part of a sum over ranks, which the sum takes the place of. Chosen
 // tensors are activations made in the forward phase whose readers of other phases lie in the
 // maker's unit: repetitions stay on its stage.
-Graph repeat_tensors(const Graph& graph, std::vector<char> chosen);
+Graph rematerialize_tensors(const Graph& graph, std::vector<char> chosen);
 
 // The tensor whose memory a view (tensor_copy) or an in-place gradient shares; else `tensor`.
 int base_of(const Graph& graph, int tensor);

@@ -1,4 +1,4 @@
-#include "models/passes/framework_operations.h"
+#include "models/passes/eager_operations.h"
 
 #include <cmath>
 
@@ -6,12 +6,12 @@ namespace meshwright {
 
 namespace {
 
-class FrameworkWriter {
+class EagerWriter {
  public:
-  explicit FrameworkWriter(const Graph& graph) : old_(graph), out_(graph) { out_.nodes.clear(); }
+  explicit EagerWriter(const Graph& graph) : old_(graph), out_(graph) { out_.nodes.clear(); }
 
   // `expand` says false where an operation stays as it is.
-  Graph run(bool (FrameworkWriter::*expand)(const Node&)) {
+  Graph run(bool (EagerWriter::*expand)(const Node&)) {
     for (const Node& node : old_.nodes)
       if (!(this->*expand)(node)) append(node);
     return std::move(out_);
@@ -135,12 +135,12 @@ class FrameworkWriter {
 
 }  // namespace
 
-Graph framework_operations(Graph graph, const Plan&) {
-  return FrameworkWriter(graph).run(&FrameworkWriter::module);
+Graph eager_operations(Graph graph, const Plan&) {
+  return EagerWriter(graph).run(&EagerWriter::module);
 }
 
-Graph framework_loss(Graph graph, const Plan&) {
-  return FrameworkWriter(graph).run(&FrameworkWriter::loss);
+Graph eager_loss(Graph graph, const Plan&) {
+  return EagerWriter(graph).run(&EagerWriter::loss);
 }
 
 }  // namespace meshwright
