@@ -171,7 +171,8 @@ Keys training_keys(Training& t) {
        "same bits without it"},
       {"cuda_graph", &t.cuda_graph, any, plain, "where no messages travel between stages",
        "a step on GPUs is recorded once and started as one CUDA graph (never while it is traced, "
-       "nor with the communicator `mpi`). `true` does so with pipelines too"}};
+       "nor with the communicator `mpi`). `true` does so with pipelines too, and predictions then "
+       "have no host time for each kernel"}};
 }
 
 Keys loss_scale_keys(LossScale& scale) {

@@ -87,9 +87,20 @@ Precision executed_precision(const Gpu& gpu, Precision wanted) {
   return Precision::fp32;
 }
 
+namespace {
+
+// A recorded step is one launch.
+Seconds launch_of(const Cluster& cluster, const StepSettings& training) {
+  const bool recorded =
+      cluster.machine.gpu.kind == DeviceKind::gpu && training.cuda_graph.value_or(false);
+  return recorded ? Seconds{0} : cluster.host_launch();
+}
+
+}  // namespace
+
 CostModel::CostModel(const Cluster& cluster, const StepSettings& training)
     : gpu_(cluster.device()),
-      host_launch_(cluster.host_launch()),
+      host_launch_(launch_of(cluster, training)),
       host_copy_bytes_per_s_(host_copy_bandwidth(cluster)),
       training_(training),
       level_(static_cast<std::size_t>(training.compiler)),

@@ -143,6 +143,11 @@ TEST_CASE("the host launches kernels one after the other, while the device works
   cluster.machine.gpu.kernels.exposed_launch = 0.25;
   CHECK(CostModel(cluster, training_in(Precision::fp16)).time(add, program).value ==
         Approx(6e-5 + 0.25 * 1.5 * 8e-6));
+  // None of a step that is recorded as one graph, and started at once.
+  StepSettings recorded = training_in(Precision::fp16);
+  recorded.cuda_graph = true;
+  CHECK(CostModel(cluster, recorded).time(add, program).value == Approx(6e-5));
+  CHECK_FALSE(CostModel(cluster, recorded).host_launches());
   Instruction send;
   send.kind = InstructionKind::send;
   CHECK(cost.time(send, program).value == 0);
