@@ -65,11 +65,12 @@ struct Ends {
                          const sigset_t& mask, const Ends& ends, bool own_network) {
   // A terminal's Ctrl-C must reach the ranks through us, not kill mpirun.
   setpgid(0, 0);
+  // Before a namespace of users, from which the launcher's memory file cannot be opened.
+  const int input = open(ends.input, O_RDONLY);
+  if (input >= 0) dup2(input, STDIN_FILENO);
   if (own_network && !enter_own_network()) _exit(could_not_start);
   prctl(PR_SET_PDEATHSIG, SIGTERM);  // after what changes rights, which would undo it
   sigprocmask(SIG_SETMASK, &mask, nullptr);
-  const int input = open(ends.input, O_RDONLY);
-  if (input >= 0) dup2(input, STDIN_FILENO);
   dup2(ends.errors, STDERR_FILENO);
   execvpe(arguments[0], arguments.data(), environment.data());
   _exit(could_not_start);
