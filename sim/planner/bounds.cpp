@@ -447,11 +447,13 @@ Bounds BoundMaker::time_of_partition(const Candidate& candidate, const Work& all
   const double sent = candidate.virtual_stages * messages.slowest;
   // Chunks wait for each other's messages all the time, whole stages while the pipeline fills.
   const double exposed = interleaves ? batches * sent : candidate.virtual_stages * messages.all;
+  const StageLayout layout = candidate.stage_layout();
   Bounds bounds;
   if (candidate.pipeline > 2) bounds.step_time_s = batches * sent;
   for (int stage = 0; stage < candidate.pipeline; ++stage) {
     double own = 0, held = 0, backward = 0, context = 0;
-    for (std::size_t part = stage; part + 1 < begins.size(); part += candidate.pipeline) {
+    for (int chunk = 0; chunk < candidate.virtual_stages; ++chunk) {
+      const auto part = static_cast<std::size_t>(layout.virtual_stage(stage, chunk));
       own += sums.work[begins[part + 1]] - sums.work[begins[part]];
       held += sums.parameters[begins[part + 1]] - sums.parameters[begins[part]];
       backward += sums.backward[begins[part + 1]] - sums.backward[begins[part]];

@@ -160,8 +160,7 @@ const std::vector<int>& BoundMaker::slots(const Candidate& candidate) {
       slots_[{candidate.schedule, candidate.pipeline, candidate.virtual_stages, batches}];
   if (!known.empty()) return known;
   const PipelineShape shape{candidate.pipeline, candidate.virtual_stages, batches, bound};
-  const StageLayout layout{candidate.pipeline, candidate.virtual_stages,
-                           schedule_info(candidate.schedule).stage_shape};
+  const StageLayout layout = candidate.stage_layout();
   known.resize(static_cast<std::size_t>(layout.virtual_stages()));
   for (int stage = 0; stage < candidate.pipeline; ++stage) {
     const StageOrder order = schedule_info(candidate.schedule).order(shape, stage);
@@ -193,12 +192,13 @@ double BoundMaker::stage_memory(const Candidate& candidate) {
   const Chain& sums = chain(work(candidate), false);
   const double per_parameter = bytes_per_parameter(candidate);
   const int before = static_cast<int>(parts.before.size());
-  const auto stages = static_cast<std::size_t>(candidate.pipeline);
+  const StageLayout layout = candidate.stage_layout();
   double most = 0;
-  for (std::size_t stage = 0; stage < stages; ++stage) {
+  for (int stage = 0; stage < candidate.pipeline; ++stage) {
     double bytes = 0, task = 0;
     int blocks = 0;
-    for (std::size_t part = stage; part + 1 < begins.size(); part += stages) {
+    for (int chunk = 0; chunk < candidate.virtual_stages; ++chunk) {
+      const auto part = static_cast<std::size_t>(layout.virtual_stage(stage, chunk));
       const std::size_t begin = begins[part], end = begins[part + 1];
       const bool is_first = begin == 0, is_last = part + 2 == begins.size();
       const StageBytes& own = is_first ? parts.first : is_last ? parts.last : parts.middle;

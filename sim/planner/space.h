@@ -32,6 +32,9 @@ struct Candidate {
   std::string_view placement = "DPT";
   bool operator==(const Candidate&) const = default;
   int replicas() const { return data * context; }
+  StageLayout stage_layout() const {
+    return {pipeline, virtual_stages, schedule_info(schedule).stage_shape};
+  }
 };
 
 using Rejections = std::map<std::string, std::int64_t>;  // reason -> combinations
