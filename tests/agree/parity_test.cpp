@@ -13,13 +13,16 @@ using namespace meshwright;
 
 namespace {
 
+// Those that split backwards are in zero_bubble_test.cpp.
 std::vector<Plan> schedules_of(const Model& model, SmallDegrees degrees) {
-  std::vector<Plan> plans{base_plan(model, degrees)};
-  if (degrees.pipeline == 1) return plans;
-  plans.push_back(plans[0]);
-  plans.back().parallelism.schedule = ScheduleKind::gpipe;
-  degrees.virtual_stages = 2;
-  plans.push_back(base_plan(model, degrees));
+  if (degrees.pipeline == 1) return {base_plan(model, degrees)};
+  std::vector<Plan> plans;
+  for (const ScheduleInfo& schedule : schedule_kinds()) {
+    if (schedule.splits_backwards) continue;
+    degrees.virtual_stages = schedule.most_chunks > 1 ? 2 : 1;
+    plans.push_back(base_plan(model, degrees));
+    plans.back().parallelism.schedule = schedule.kind;
+  }
   return plans;
 }
 

@@ -98,8 +98,8 @@ TEST_CASE("rules about batches and sharding", "[models][plan]") {
 }
 
 TEST_CASE("rules about the pipeline", "[models][plan]") {
-  CHECK(refused(CHANGE(p.virtual_stages = 2)) ==
-        "/parallelism/virtual_stages: 2 needs schedule 'interleaved', found '1f1b'; use "
+  CHECK(refused(CHANGE(p.virtual_stages = 3)) ==
+        "/parallelism/virtual_stages: 3 needs schedule 'interleaved', found '1f1b'; use "
         "virtual_stages 1 or that schedule");
   CHECK(refused(
             CHANGE(p.virtual_stages = 2, p.pipeline = 1, p.schedule = ScheduleKind::interleaved)) ==

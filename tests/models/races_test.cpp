@@ -15,14 +15,11 @@ namespace {
 
 constexpr int thinned = sanitized ? 5 : 1;
 
-constexpr ScheduleKind schedules[] = {ScheduleKind::gpipe, ScheduleKind::one_f_one_b,
-                                      ScheduleKind::interleaved, ScheduleKind::zero_bubble};
-
 // The legal ones of: schedules x stages x ZeRO stages x messages' slots x context x experts.
 template <typename Visit>
 void for_all_plans(const Visit& visit) {
   for (const char* family : {"gpt", "mixtral"})
-    for (const ScheduleKind schedule : schedules)
+    for (const ScheduleInfo& schedule : schedule_kinds())
       for (const int pipeline : {1, 2, 4})
         for (const int virtual_stages : {1, 2})
           for (const int zero : {0, 1, 2, 3})
@@ -32,9 +29,9 @@ void for_all_plans(const Visit& visit) {
                 model.layers = 8;
                 Plan plan = small_plan(model, {pipeline, 1, 2, 6, zero, virtual_stages, context});
                 Parallelism& p = plan.parallelism;
-                p.schedule = schedule;
+                p.schedule = schedule.kind;
                 p.active_microbatches = active;
-                if (schedule == ScheduleKind::interleaved) plan.training.global_batch += 8;
+                if (schedule.in_groups) plan.training.global_batch += 8;
                 if (model.experts > 0) p.expert = 2;
                 visit(model, plan);
               }
