@@ -17,46 +17,16 @@ namespace meshwright {
 
 namespace {
 
-constexpr const char* job_file = "the job file (JSON)";
-
-constexpr Command commands[] = {
-    {"plan", "JOB", job_file, "search for the best plan of a job on its clusters",
-     "json set profile write write-partition report top", run_plan},
-    {"simulate", "JOB", job_file, "predict a training step: time, memory, cost",
-     "json set profile trace report steps", run_simulate},
-    {"train", "JOB", job_file, "run the job on this computer, under its plan",
-     "json set profile trace trace-steps report steps resume log-json hostfile deadline "
-     "check-collectives allow-mpi-options restarts as-rank",
-     run_train},
-    {"scale", "JOB", job_file, "throughput, efficiency and cost over more and more GPUs",
-     "json set profile", run_scale},
-    {"validate", "FILES", "files of published measurements",
-     "predicted against published measurements", "json profile", run_validate},
-    {"calibrate", "", "", "measure this computer and write its profile",
-     "json profile ranks cpu quick as-rank", run_calibrate},
-    {"compile", "JOB", job_file, "the compiler's levels: what each pass saves, the largest batch",
-     "json set profile measure dump", run_compile},
-    {"tokenize", "FILES", "text files, one document each",
-     "make a token file, which a job's data reads, of text", "json output tokenizer separator",
-     run_tokenize},
-    {"import", "JOB", job_file, "make a job's first checkpoint of Hugging Face safetensors",
-     "json set profile from", run_import},
-    {"export", "JOB", job_file, "write a checkpoint as what transformers' from_pretrained loads",
-     "json set profile checkpoint to", run_export},
-    {"list", "WHAT", "what to list", "what is known: models, machines, schedules, ...", "json",
-     run_list},
-};
-
 std::vector<std::string> command_names() {
   std::vector<std::string> names;
-  for (const Command& command : commands) names.emplace_back(command.name);
+  for (const Command* command : all_commands) names.emplace_back(command->name);
   return names;
 }
 
 void print_usage(std::FILE* to) {
   std::fprintf(to, "usage: meshwright COMMAND JOB [options]\n\ncommands:\n");
-  for (const Command& command : commands)
-    std::fprintf(to, "  %-10s%-7s%s\n", command.name, command.operand, command.summary);
+  for (const Command* command : all_commands)
+    std::fprintf(to, "  %-10s%-7s%s\n", command->name, command->operand, command->summary);
   std::fprintf(to,
                "\n`meshwright COMMAND --help` lists a command's options.\n"
                "exit codes: 0 done, 1 our fault, 2 bad input, 3 no plan fits, 4 the run failed, 5 "
@@ -115,13 +85,13 @@ int dispatch(const std::vector<std::string>& arguments) {
     std::printf("meshwright 0.1\n");
     return done;
   }
-  for (const Command& command : commands) {
-    if (arguments[0] != command.name) continue;
+  for (const Command* command : all_commands) {
+    if (arguments[0] != command->name) continue;
     Options options = options_from_environment();
-    options.command = command.name;
-    if (!parse_options(command, {arguments.begin() + 1, arguments.end()}, options)) return done;
+    options.command = command->name;
+    if (!parse_options(*command, {arguments.begin() + 1, arguments.end()}, options)) return done;
     if (!options.profile.empty()) options.local_profile = options.profile;
-    return command.run(options);
+    return command->run(options);
   }
   const std::string near = nearest(arguments[0], command_names());
   throw InputError("unknown command '" + arguments[0] + "'; " +

@@ -53,7 +53,7 @@ struct Options {
   std::string program;  // path of this executable
 };
 
-// A row of the table in main.cpp.
+// A command, in its file of tools/commands/.
 struct Command {
   const char* name;
   const char* operand;  // as the help shows it; "" for none

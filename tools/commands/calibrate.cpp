@@ -105,8 +105,6 @@ void say_gpu(const Machine& machine) {
 
 bool shows_gpus(const Options& options) { return gpus_here() > 0 && !options.cpu; }
 
-}  // namespace
-
 int run_calibrate(const Options& options) {
   if (options.as_rank)
     return shows_gpus(options) ? run_as_measured_gpu_rank(options) : run_as_measured_rank(options);
@@ -133,5 +131,14 @@ int run_calibrate(const Options& options) {
   std::printf("wrote %s\n", options.local_profile.c_str());
   return done;
 }
+
+}  // namespace
+
+const Command calibrate_command = {"calibrate",
+                                   "",
+                                   "",
+                                   "measure this computer and write its profile",
+                                   "json profile ranks cpu quick as-rank",
+                                   run_calibrate};
 
 }  // namespace meshwright

@@ -1,4 +1,4 @@
-// The commands; each has a file of its name.
+// All commands. Each is a file: what it does, and a row that says how it is called.
 #pragma once
 
 #include "tools/exit_codes.h"
@@ -6,16 +6,15 @@
 
 namespace meshwright {
 
-int run_plan(const Options& options);
-int run_simulate(const Options& options);
-int run_train(const Options& options);
-int run_scale(const Options& options);
-int run_validate(const Options& options);
-int run_calibrate(const Options& options);
-int run_compile(const Options& options);
-int run_export(const Options& options);
-int run_import(const Options& options);
-int run_tokenize(const Options& options);
-int run_list(const Options& options);
+inline constexpr const char* job_help = "the job file (JSON)";
+
+extern const Command plan_command, simulate_command, train_command, scale_command, validate_command,
+    calibrate_command, compile_command, tokenize_command, import_command, export_command,
+    list_command;
+// In the order of the help.
+inline constexpr const Command* all_commands[] = {
+    &plan_command,     &simulate_command,  &train_command,   &scale_command,
+    &validate_command, &calibrate_command, &compile_command, &tokenize_command,
+    &import_command,   &export_command,    &list_command};
 
 }  // namespace meshwright

@@ -243,8 +243,6 @@ Plan plan_at(CompilerLevel level, const Job& job, const Chosen& chosen) {
   return plan;
 }
 
-}  // namespace
-
 int run_compile(const Options& options) {
   const Job job = read_job_of(options);
   if (options.measure) check_measurable(job);
@@ -292,5 +290,14 @@ int run_compile(const Options& options) {
               {"frameworks", frameworks_json(plan, frameworks)}});
   return done;
 }
+
+}  // namespace
+
+const Command compile_command = {"compile",
+                                 "JOB",
+                                 job_help,
+                                 "the compiler's levels: what each pass saves, the largest batch",
+                                 "json set profile measure dump",
+                                 run_compile};
 
 }  // namespace meshwright

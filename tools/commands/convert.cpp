@@ -74,8 +74,6 @@ void print(const Options& options, const nlohmann::json& value, const std::strin
     print_to(stdout, "{}\n", line);
 }
 
-}  // namespace
-
 int run_export(const Options& options) {
   const Job job = read_job_of(options);
   if (options.to.empty()) throw InputError("export: --to names the folder to write");
@@ -136,5 +134,21 @@ int run_import(const Options& options) {
             "; `train --resume` begins with them");
   return done;
 }
+
+}  // namespace
+
+const Command export_command = {"export",
+                                "JOB",
+                                job_help,
+                                "write a checkpoint as what transformers' from_pretrained loads",
+                                "json set profile checkpoint to",
+                                run_export};
+
+const Command import_command = {"import",
+                                "JOB",
+                                job_help,
+                                "make a job's first checkpoint of Hugging Face safetensors",
+                                "json set profile from",
+                                run_import};
 
 }  // namespace meshwright

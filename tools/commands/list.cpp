@@ -72,8 +72,6 @@ constexpr Listing listings[] = {{"models", models},
                                 {"operations", operations},
                                 {"communicators", communicators}};
 
-}  // namespace
-
 int run_list(const Options& options) {
   Names known;
   for (const Listing& listing : listings) known.emplace_back(listing.what);
@@ -97,5 +95,11 @@ int run_list(const Options& options) {
       "list: nothing is called '" + options.operands[0] + "'; " +
       (near.empty() ? "known: " + list_of(known, "and") : "did you mean '" + near + "'?"));
 }
+
+}  // namespace
+
+const Command list_command = {"list",         "WHAT",
+                              "what to list", "what is known: models, machines, schedules, ...",
+                              "json",         run_list};
 
 }  // namespace meshwright

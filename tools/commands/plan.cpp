@@ -151,8 +151,6 @@ void write_partition(const Job& job, const RankedPlan& best, const std::string& 
       partition_json(compile_ranked(job, best).graph, best.plan.stage_of_unit).dump(2) + "\n");
 }
 
-}  // namespace
-
 int run_plan(const Options& options) {
   const Job job = read_job_of(options);
   check_writable("--write", options.write, options.operands);
@@ -179,5 +177,14 @@ int run_plan(const Options& options) {
   }
   return done;
 }
+
+}  // namespace
+
+const Command plan_command = {"plan",
+                              "JOB",
+                              job_help,
+                              "search for the best plan of a job on its clusters",
+                              "json set profile write write-partition report top",
+                              run_plan};
 
 }  // namespace meshwright

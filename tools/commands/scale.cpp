@@ -67,8 +67,6 @@ Table table_of(const ScaleResult& result) {
   return table;
 }
 
-}  // namespace
-
 int run_scale(const Options& options) {
   const Job job = read_job_of(options);
   ScaleOptions scale_options;
@@ -83,5 +81,14 @@ int run_scale(const Options& options) {
     print_to(stdout, "{} x {}: no plan: {}\n", gap.count, gap.machine, gap.reason);
   return result.points.empty() ? no_plan_fits : done;
 }
+
+}  // namespace
+
+const Command scale_command = {"scale",
+                               "JOB",
+                               job_help,
+                               "throughput, efficiency and cost over more and more GPUs",
+                               "json set profile",
+                               run_scale};
 
 }  // namespace meshwright

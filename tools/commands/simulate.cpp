@@ -35,8 +35,6 @@ void write_trace(const std::string& path, const Timeline& timeline, const Compil
                                    link_uses(timeline, compiled.stages, mesh, Topology(cluster))));
 }
 
-}  // namespace
-
 int run_simulate(const Options& options) {
   const Job job = read_job_of(options);
   check_writable("--trace", options.trace, options.operands);
@@ -74,5 +72,14 @@ int run_simulate(const Options& options) {
     std::printf("\n%d steps  %s\n", steps, show_seconds(steps * prediction.step_time_s).c_str());
   return done;
 }
+
+}  // namespace
+
+const Command simulate_command = {"simulate",
+                                  "JOB",
+                                  job_help,
+                                  "predict a training step: time, memory, cost",
+                                  "json set profile trace report steps",
+                                  run_simulate};
 
 }  // namespace meshwright

@@ -33,8 +33,6 @@ void tokenize(const std::string& path, Tokenizer& tokenizer, TokenWriter& writer
   }
 }
 
-}  // namespace
-
 int run_tokenize(const Options& options) {
   if (options.operands.empty()) throw InputError("tokenize: name the text files");
   if (options.output.empty()) throw InputError("tokenize: --output names the token file to write");
@@ -69,5 +67,14 @@ int run_tokenize(const Options& options) {
   }
   return done;
 }
+
+}  // namespace
+
+const Command tokenize_command = {"tokenize",
+                                  "FILES",
+                                  "text files, one document each",
+                                  "make a token file, which a job's data reads, of text",
+                                  "json output tokenizer separator",
+                                  run_tokenize};
 
 }  // namespace meshwright

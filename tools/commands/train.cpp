@@ -154,8 +154,6 @@ int launch_ranks(const Options& options, const Run& run) {
                            [&] { return saves ? "the last checkpoint" : "step 1"; });
 }
 
-}  // namespace
-
 int run_train(const Options& options) {
   if (options.as_rank) return run_rank(options);
   if (options.mpi_ranks) {
@@ -173,5 +171,16 @@ int run_train(const Options& options) {
   const auto world = make_world("self");
   return train_as_rank(options, run.job, run.chosen, *world);
 }
+
+}  // namespace
+
+const Command train_command = {
+    "train",
+    "JOB",
+    job_help,
+    "run the job on this computer, under its plan",
+    "json set profile trace trace-steps report steps resume log-json hostfile deadline "
+    "check-collectives allow-mpi-options restarts as-rank",
+    run_train};
 
 }  // namespace meshwright

@@ -145,8 +145,6 @@ void show_progress(std::size_t rows_done, std::size_t all) {
   std::fprintf(stderr, "\r%zu/%zu rows%s", rows_done, all, rows_done == all ? "\n" : "");
 }
 
-}  // namespace
-
 int run_validate(const Options& options) {
   if (options.operands.empty())
     throw InputError(
@@ -174,5 +172,14 @@ int run_validate(const Options& options) {
              scores.skipped.front().reason);
   return done;
 }
+
+}  // namespace
+
+const Command validate_command = {"validate",
+                                  "FILES",
+                                  "files of published measurements",
+                                  "predicted against published measurements",
+                                  "json profile",
+                                  run_validate};
 
 }  // namespace meshwright
