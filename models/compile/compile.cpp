@@ -23,7 +23,8 @@ Compiled compile(const Model& model, Plan plan, const Target& target, const Pass
   compiled.stages = lower(compiled.graph, plan, target.device);
   compiled.plan = std::move(plan);
 #ifndef NDEBUG
-  verify(compiled.stages);
+  // A walk cannot meet a message that a stage sends to itself.
+  if (compiled.plan.parallelism.pipeline > 1) verify(compiled.stages);
 #endif
   return compiled;
 }
