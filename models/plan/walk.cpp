@@ -97,6 +97,7 @@ Script::Script(const Program& program, LaneOrder order, std::vector<Rendezvous>&
         Step step;
         step.instruction = static_cast<int>(i);
         step.when = instruction.when;
+        step.receives = instruction.kind == InstructionKind::recv;
         Rendezvous rendezvous;
         if (rendezvous_of(program, body, instruction, rendezvous))
           step.rendezvous = index_of(rendezvous, rendezvous_list);
@@ -172,12 +173,14 @@ Participants participants_of_classes(const std::vector<Script>& scripts,
       for (const int rank : ranks) classes.push_back(of_rank[at(rank)]);
       std::sort(classes.begin(), classes.end());
       classes.erase(std::unique(classes.begin(), classes.end()), classes.end());
-      if (classes.size() < 2 || participants.communicator[at(classes[0])][rendezvous] >= 0)
+      const bool message = rendezvous_list[rendezvous].is_message();  // of a stage to itself, too
+      if ((classes.size() < 2 && !message) ||
+          participants.communicator[at(classes[0])][rendezvous] >= 0)
         continue;
       for (const int each : classes)
         participants.communicator[at(each)][rendezvous] =
             static_cast<int>(participants.sizes.size());
-      participants.sizes.push_back(static_cast<int>(classes.size()));
+      participants.sizes.push_back(message ? 2 : static_cast<int>(classes.size()));
     }
   return participants;
 }

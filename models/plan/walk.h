@@ -42,6 +42,7 @@ class Script {
     int rendezvous = -1;
     int first_wait = 0, end_wait = 0;
     When when = When::always;
+    bool receives = false;  // a message
   };
 
   Script(const Program& program, LaneOrder order, std::vector<Rendezvous>& rendezvous_list);
@@ -118,7 +119,7 @@ class Walk {
       : participants_(participants), visitor_(visitor) {
     ranks_.resize(participants.scripts.size());
     for (std::size_t p = 0; p < ranks_.size(); ++p) {
-      ranks_[p].counts.assign(participants.communicator[p].size(), 0);
+      ranks_[p].counts.assign(participants.communicator[p].size(), {});
       const Script& script = *participants.scripts[p];
       for (int lane = 0; lane < script.lanes(); ++lane)
         enter_task(ranks_[p].lanes[at(lane)], script, lane, 0);
@@ -146,7 +147,9 @@ class Walk {
   };
   struct RankState {
     std::array<Lane, stream_count> lanes;
-    std::vector<int> counts;  // per rendezvous: how many this rank has reached
+    // Per rendezvous: how many this rank has reached, and received there. A stage may send to
+    // itself: its first message is what it receives first.
+    std::vector<std::array<int, 2>> counts;
     bool queued = false;
   };
   struct Meetings {
@@ -238,7 +241,8 @@ class Walk {
     if (communicator < 0)
       visitor_.alone(arrival);
     else
-      meet(arrival, lane, communicator, ranks_[at(arrival.rank)].counts[at(step.rendezvous)]++);
+      meet(arrival, lane, communicator,
+           ranks_[at(arrival.rank)].counts[at(step.rendezvous)][step.receives ? 1 : 0]++);
     return true;
   }
 
