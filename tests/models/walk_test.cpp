@@ -10,6 +10,7 @@
 #include <functional>
 
 #include "tests/catch.h"
+#include "tests/models/plans.h"
 
 using namespace meshwright;
 
@@ -119,6 +120,20 @@ TEST_CASE("a walk runs everything once", "[walk]") {
     CHECK(left_after(two_stages(), order, happened).empty());
     CHECK(happened == 2 * 2 * 4);  // stages x tasks x instructions
   }
+}
+
+TEST_CASE("what a stage sends to itself it receives", "[walk]") {
+  const Model model = small_model("gpt");
+  Plan plan = small_plan(model, {.virtual_stages = 2});
+  plan.parallelism.schedule = ScheduleKind::interleaved;
+  std::vector<Program> stages = lower_small(model, plan);
+  CHECK(broken_rule(stages) == "");
+  // What is not sent is waited for.
+  for (Body& body : stages[0].bodies)
+    for (std::size_t i = 0; i < body.instructions.size(); ++i)
+      if (body.instructions[i].kind == InstructionKind::send)
+        body.instructions[i].when = When::first_micro_batch;
+  CHECK(broken_rule(stages).starts_with("deadlock: stage 0 "));
 }
 
 TEST_CASE("instructions of the first or last micro-batch run there only", "[walk]") {
