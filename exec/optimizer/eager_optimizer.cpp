@@ -131,8 +131,8 @@ void copy_to_working(ThreadPool& pool, const OptimizerSegment& segment,
 }  // namespace
 
 void eager_optimizer_step(const StepSettings& training, const OptimizerScalars& scalars,
-                              std::span<const OptimizerSegment> segments,
-                              const OptimizerState& state, ThreadPool& pool) {
+                          std::span<const OptimizerSegment> segments, const OptimizerState& state,
+                          ThreadPool& pool) {
   if (training.optimizer == OptimizerKind::lamb)
     return optimizer_step(training, scalars, segments, state, pool);
   const Factors factors = factors_of(training, scalars);

@@ -10,7 +10,7 @@ namespace meshwright {
 // compiler joins a product and a sum into one rounding. `state.scratch` holds
 // optimizer_scratch_arrays() parts as large as the largest segment. LAMB has its one kernel.
 void eager_optimizer_step(const StepSettings& training, const OptimizerScalars& scalars,
-                              std::span<const OptimizerSegment> segments,
-                              const OptimizerState& state, ThreadPool& pool);
+                          std::span<const OptimizerSegment> segments, const OptimizerState& state,
+                          ThreadPool& pool);
 
 }  // namespace meshwright

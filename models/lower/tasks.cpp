@@ -142,7 +142,8 @@ void add_forward(Tasks& tasks, Stay& stay, int now) {
   Copies& copies = tasks.copies[at(stay.chunk)];
   if (copies.offloads)
     stay.window = copies.windows.take(now, stay.load >= 0 ? now + 1 : stay.backward);
-  add_task(tasks, tasks.draft.forward_body(stay.chunk), stay, copies.slots.take(stay.micro_batch_index));
+  add_task(tasks, tasks.draft.forward_body(stay.chunk), stay,
+           copies.slots.take(stay.micro_batch_index));
 }
 
 void add_backward(Tasks& tasks, const Stay& stay, TaskKind kind) {

@@ -139,8 +139,6 @@ Graph eager_operations(Graph graph, const Plan&) {
   return EagerWriter(graph).run(&EagerWriter::module);
 }
 
-Graph eager_loss(Graph graph, const Plan&) {
-  return EagerWriter(graph).run(&EagerWriter::loss);
-}
+Graph eager_loss(Graph graph, const Plan&) { return EagerWriter(graph).run(&EagerWriter::loss); }
 
 }  // namespace meshwright

@@ -223,8 +223,8 @@ double KeptSets::cost_of(std::uint32_t options) const {
   return cost;
 }
 
-// Plays the backward phase as rematerialize_tensors orders it: what is made again lives from the step that
-// makes it to its last reader, both included, as in the task region.
+// Plays the backward phase as rematerialize_tensors orders it: what is made again lives from the
+// step that makes it to its last reader, both included, as in the task region.
 std::int64_t KeptSets::working_bytes(std::uint32_t options) const {
   const std::size_t items = problem_.items.size();
   std::vector<int> born(items, -1), last(items, -1);

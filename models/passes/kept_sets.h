@@ -26,7 +26,8 @@ struct KeptProblem {
   bool operator==(const KeptProblem&) const = default;
 };
 
-// One choice. A step is repeated just before the first read of what it makes (rematerialize_tensors.h).
+// One choice. A step is repeated just before the first read of what it makes
+// (rematerialize_tensors.h).
 struct KeptSet {
   std::int64_t kept = 0;     // bytes kept from forward to backward
   std::int64_t working = 0;  // most bytes that are made again and live at one time

@@ -188,7 +188,8 @@ class StageCheck {
     (place / "body").names(task.body, program_.bodies.size(), "body");
     const Body& body = program_.bodies[at(task.body)];
     (place / "chunk").demand(task.chunk == body.chunk, "is not that of its body");
-    (place / "micro_batch_index").names(task.micro_batch_index, at(program_.micro_batches), "micro-batch", -1);
+    (place / "micro_batch_index")
+        .names(task.micro_batch_index, at(program_.micro_batches), "micro-batch", -1);
     check_copy(task.slot, task.chunk, memory_.slots, place / "slot");
     check_copy(task.window, task.chunk, memory_.windows, place / "window");
     for (const Instruction& instruction : body.instructions) {

@@ -124,8 +124,8 @@ struct Task {
   int body = 0;
   int chunk = -1;
   int micro_batch_index = -1;  // of the step; -1: for none
-  int slot = 0;        // which copy of the chunk's saved activations
-  bool first = false;  // of this body in the step
+  int slot = 0;                // which copy of the chunk's saved activations
+  bool first = false;          // of this body in the step
   bool last = false;
   int window = 0;          // which copy of what is offloaded, while it is on the device
   bool offloaded = false;  // the micro-batch's activations go to host memory and come back

@@ -204,10 +204,11 @@ struct FieldsOf<Body> {
 template <>
 struct FieldsOf<Task> {
   using T = Task;
-  static constexpr auto list = std::tuple(
-      Field{"body", &T::body, always}, Field{"chunk", &T::chunk},
-      Field{"micro_batch_index", &T::micro_batch_index}, Field{"slot", &T::slot}, Field{"first", &T::first},
-      Field{"last", &T::last}, Field{"window", &T::window}, Field{"offloaded", &T::offloaded});
+  static constexpr auto list =
+      std::tuple(Field{"body", &T::body, always}, Field{"chunk", &T::chunk},
+                 Field{"micro_batch_index", &T::micro_batch_index}, Field{"slot", &T::slot},
+                 Field{"first", &T::first}, Field{"last", &T::last}, Field{"window", &T::window},
+                 Field{"offloaded", &T::offloaded});
 };
 
 template <>

@@ -64,8 +64,9 @@ struct Tried {
 // every bit; but for what fused operations say below. All others keep values
 // within a tolerance.
 constexpr std::string_view keeps_sums[] = {
-    "simplify",  "common_subexpressions", "dead_code",     "fuse_loss", "recompute", "rematerialize_rows",
-    "fuse_rows", "order_operations",      "reuse_in_place"};
+    "simplify",      "common_subexpressions", "dead_code", "fuse_loss",
+    "recompute",     "rematerialize_rows",    "fuse_rows", "order_operations",
+    "reuse_in_place"};
 
 int writers_of(const Graph& graph, int tensor) {
   int writers = 0;

@@ -54,7 +54,8 @@ inline Program equal_stage(int stage, int stages, int micro_batches,
   for (const ScheduledTask& task :
        schedule_info(schedule).order({stages, 1, micro_batches, 0}, stage))
     program.tasks.push_back({static_cast<int>(task.kind), 0, task.micro_batch_index, 0,
-                             task.micro_batch_index == 0, task.micro_batch_index + 1 == micro_batches});
+                             task.micro_batch_index == 0,
+                             task.micro_batch_index + 1 == micro_batches});
   return program;
 }
 

@@ -207,8 +207,8 @@ std::string timeline_view(const Timeline& timeline, const std::vector<Program>& 
     }
     task_of_last_span[lane] = entry.task;
     const std::string name = by_task ? name_of(body.kind) : instruction_name(instruction, program);
-    spans.push_back(
-        {begin, length, words.number_of(name), sort_of(instruction, body.kind), task.micro_batch_index});
+    spans.push_back({begin, length, words.number_of(name), sort_of(instruction, body.kind),
+                     task.micro_batch_index});
   }
   json data = {{"step_us", static_cast<double>(step) * 1e-6}, {"words", words.all()}};
   for (const Sort& sort : sorts) data["sorts"].push_back({sort.name, sort.colour});
