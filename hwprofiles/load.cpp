@@ -26,6 +26,9 @@ constexpr double smallest = 1e-12, largest = 1e21, least_rate = 1e3, longest_s =
 // Shares and factors that were fitted.
 constexpr double least_constant = 1e-6, most_constant = 1e6;
 
+// Of one machine: the largest NVLink domain that was announced (NVL576).
+constexpr int most_gpus = 576;
+
 struct Limits {
   double low = 0, high = 0;
 };
@@ -268,7 +271,8 @@ Machine read_machine(Fields own) {
   machine.name = profile.required<std::string>("name");
   machine.aliases = profile.optional<std::vector<std::string>>("aliases", {});
   machine.gpus = count(profile, "gpus", 1);
-  if (machine.gpus > 64) profile.fail("gpus", "at most 64 per host");
+  if (machine.gpus > most_gpus)
+    profile.fail("gpus", "at most " + std::to_string(most_gpus) + " per host");
   machine.calibration = static_cast<Calibration>(
       choose(profile, "calibration", "state of calibration",
              profile.required<std::string>("calibration"), calibration_names()));

@@ -94,6 +94,7 @@ TEST_CASE("a profile is read strictly", "[hwprofiles]") {
         "/gpu/sm_cuont: unknown key; did you mean 'sm_count'?");
   CHECK(refusal([](json& p) { p["gpu"]["memory_bytes"] = -1; }) ==
         "/gpu/memory_bytes: -1 is out of range; use 1e-12 to 1e+21");
+  CHECK(refusal([](json& p) { p["gpus"] = 577; }) == "/gpus: at most 576 per host");
   CHECK(refusal([](json& p) { p["nvlink"]["efficiency"] = 77; }) ==
         "/nvlink/efficiency: is a share of the peak and must not exceed 1");
   CHECK(refusal([](json& p) {
