@@ -21,6 +21,20 @@ int at_least_one(Fields& fields, std::string_view key) {
   return value;
 }
 
+CollectiveKind read_kind(Fields& fields) {
+  const std::vector<std::pair<std::string, CollectiveKind>> kinds = {
+      {"all_reduce", CollectiveKind::all_reduce},
+      {"all_gather", CollectiveKind::all_gather},
+      {"reduce_scatter", CollectiveKind::reduce_scatter},
+      {"all_to_all", CollectiveKind::all_to_all},
+      {"broadcast", CollectiveKind::broadcast}};
+  std::vector<std::string> names;
+  for (const auto& [name, kind] : kinds) names.push_back(name);
+  return kinds[static_cast<std::size_t>(choose(fields, "collective", "collective",
+                                               fields.required<std::string>("collective"), names))]
+      .second;
+}
+
 // What people should know about a row and the scores do not use.
 void allow_remarks(Fields& fields) {
   for (const char* key : {"notes", "assumed"}) fields.has(key);
@@ -44,10 +58,7 @@ StepRow read_step(Fields fields) {
 CollectiveRow read_collective(Fields fields) {
   CollectiveRow row;
   row.id = fields.required<std::string>("id");
-  const std::vector<std::string> kinds = {"all_reduce", "all_gather", "reduce_scatter",
-                                          "all_to_all", "broadcast"};
-  row.kind = static_cast<CollectiveKind>(choose(fields, "collective", "collective",
-                                                fields.required<std::string>("collective"), kinds));
+  row.kind = read_kind(fields);
   row.machine = fields.required<std::string>("machine");
   row.count = at_least_one(fields, "count");
   row.gpus = at_least_one(fields, "gpus");

@@ -259,6 +259,21 @@ TEST_CASE("evidence is read strictly") {
                   InputError);
 }
 
+TEST_CASE("every kind of collective is read as what it is", "[validate]") {
+  const TestFolder folder;
+  for (const auto& [name, kind] : {std::pair{"all_reduce", CollectiveKind::all_reduce},
+                                   std::pair{"all_gather", CollectiveKind::all_gather},
+                                   std::pair{"reduce_scatter", CollectiveKind::reduce_scatter},
+                                   std::pair{"all_to_all", CollectiveKind::all_to_all},
+                                   std::pair{"broadcast", CollectiveKind::broadcast}}) {
+    const Evidence evidence = read_evidence(folder.file(
+        "kind.json", R"({"source": {"title": "t"}, "rows": [{"id": "a", "collective": ")" +
+                         std::string(name) + R"(", "machine": "dgx-h100", "count": 1, "gpus": 8,
+                         "bytes": 8, "time_s": 1}]})"));
+    CHECK(evidence.collectives.front().kind == kind);
+  }
+}
+
 TEST_CASE("quantiles count values by their weights", "[validate]") {
   CHECK(quantile({{3, 1}, {1, 1}, {2, 1}}, 0.5) == Approx(2));
   CHECK(quantile({{1, 1}, {2, 1}}, 0.25) == Approx(1.25));
