@@ -73,14 +73,23 @@ BlockFields nvlink_fields(Nvlink& nvlink) {
   return {
       {"links_per_gpu", &nvlink.links_per_gpu, Bound::at_least_one},
       {"link_bandwidth_bytes_per_s", &nvlink.link_bandwidth_bytes_per_s},
-      {"efficiency", &nvlink.efficiency, Bound::share},
-      {"group_efficiency", &nvlink.group},
-      {"ll_bandwidth_bytes_per_s", &nvlink.ll_bandwidth_bytes_per_s, Bound::positive, false,
+      {"efficiency", &nvlink.efficiency, Bound::share, fitted},
+      {"group_efficiency", &nvlink.group, {}, false, "group_efficiency"},
+      {"own_share", &nvlink.own_share, Bound::constant_or_zero, fitted, "own_share"},
+      {"ll_bandwidth_bytes_per_s", &nvlink.ll_bandwidth_bytes_per_s, Bound::positive, fitted,
        "ll_bandwidth_bytes_per_s"},
+      {"ll128_share", &nvlink.ll128_share, Bound::share, fitted, "ll128_share"},
+      {"ll128_latency_s", &nvlink.ll128_latency_s, Bound::not_negative, fitted, "ll128_share"},
       {"simple_latency_s", &nvlink.simple_latency_s, Bound::not_negative, fitted,
        "ll_bandwidth_bytes_per_s"},
+      {"simple_fill_bytes", &nvlink.simple_fill_bytes, Bound::not_negative, fitted,
+       "simple_fill_bytes"},
       {"nvls_efficiency", &nvlink.nvls_efficiency, Bound::positive, fitted, "nvls_efficiency"},
-      {"nvls_latency_s", &nvlink.nvls_latency_s, Bound::not_negative, fitted, "nvls_efficiency"}};
+      {"nvls_latency_s", &nvlink.nvls_latency_s, Bound::not_negative, fitted, "nvls_efficiency"},
+      {"nvls_ramp_bytes", &nvlink.nvls_ramp_bytes, Bound::not_negative, fitted, "nvls_ramp_bytes"},
+      {"exchange_share", &nvlink.exchange_share, Bound::constant, fitted, "exchange_share"},
+      {"exchange_latency_s", &nvlink.exchange_latency_s, Bound::not_negative, fitted,
+       "exchange_share"}};
 }
 
 BlockFields network_fields(Network& network) {
@@ -98,10 +107,12 @@ BlockFields network_fields(Network& network) {
 }
 
 BlockFields pcie_fields(Pcie& pcie) {
-  return {{"gpu_bandwidth_bytes_per_s", &pcie.gpu_bandwidth_bytes_per_s},
-          {"uplink_bandwidth_bytes_per_s", &pcie.uplink_bandwidth_bytes_per_s},
-          {"socket_bandwidth_bytes_per_s", &pcie.socket_bandwidth_bytes_per_s},
-          {"peer_to_peer", &pcie.peer_to_peer}};
+  return {
+      {"gpu_bandwidth_bytes_per_s", &pcie.gpu_bandwidth_bytes_per_s},
+      {"uplink_bandwidth_bytes_per_s", &pcie.uplink_bandwidth_bytes_per_s},
+      {"socket_bandwidth_bytes_per_s", &pcie.socket_bandwidth_bytes_per_s},
+      {"peer_to_peer", &pcie.peer_to_peer},
+      {"simple_latency_s", &pcie.simple_latency_s, Bound::not_negative, false, "simple_latency_s"}};
 }
 
 BlockFields shared_memory_fields(SharedMemory& memory) {
@@ -116,7 +127,7 @@ BlockFields collectives_fields(Machine& machine) {
   return {{"host_latency_s", &host.latency_s, Bound::not_negative, fitted},
           {"host_step_latency_s", &host.step_latency_s, Bound::not_negative, fitted},
           {"network_latency_s", &network.latency_s, Bound::not_negative},
-          {"network_step_latency_s", &network.step_latency_s, Bound::not_negative}};
+          {"network_step_latency_s", &network.step_latency_s, Bound::not_negative, fitted}};
 }
 
 BlockFields host_fields(Host& host) {

@@ -79,6 +79,7 @@ struct Gpu {
   double memory_bytes = 0;
   double memory_bandwidth_bytes_per_s = 0;
   std::array<double, 5> peak_flop_per_s{};  // dense, indexed by Precision; 0: not supported
+  double peak_fp4_flop_per_s = 0;  // dense, with scales per block; nothing computes in it yet
   int sm_count = 0;
   double clock_hz = 0;
   double l2_bytes = 0;

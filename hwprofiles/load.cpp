@@ -156,6 +156,7 @@ void read_gpu(Fields gpu, Gpu& result) {
     if (peak.has(name_of(precision)))
       result.peak_flop_per_s[static_cast<std::size_t>(precision)] =
           number(peak, name_of(precision), Bound::rate);
+  if (peak.has("fp4")) result.peak_fp4_flop_per_s = number(peak, "fp4", Bound::rate);
   peak.done();
   if (!result.supports(Precision::fp32))
     peak.fail("fp32", "missing; every device computes in fp32");

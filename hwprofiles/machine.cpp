@@ -7,8 +7,8 @@
 namespace meshwright {
 
 const std::vector<std::string>& calibration_names() {
-  static const std::vector<std::string> names = {"spec sheet", "fitted on evidence",
-                                                 "calibrated on this machine"};
+  static const std::vector<std::string> names = {
+      "spec sheet", "fitted on evidence", "calibrated on this machine", "links fitted on evidence"};
   return names;
 }
 

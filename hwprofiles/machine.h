@@ -24,14 +24,29 @@ struct Nvlink {
   double efficiency = 1;                        // what a collective reaches of it
   EfficiencyCurve group;                        // share of that against the ranks of the group
   std::vector<std::vector<int>> links_between;  // matrix: number of links of each pair of GPUs
-  // Short collectives use a protocol without this latency that moves no more than this (NCCL's LL
-  // and Simple); 0: the same protocol for all.
+  // A rank copies its own part of the buffer to its place in the result, through the
+  // multiprocessors that also send: time per byte as a share of that of sending one.
+  double own_share = 0;
+  // NCCL's protocols. LL: no other latency than a collective's own, and never more than this
+  // bandwidth; 0: all go by Simple.
   double ll_bandwidth_bytes_per_s = 0;
+  // LL128: begins later, and reaches this share of the bandwidth. 0: it is not used.
+  double ll128_share = 0;
+  double ll128_latency_s = 0;
+  // Simple: begins later, and while its pipeline fills each step waits for the one before it to
+  // move a rank's part, but no more than this.
   double simple_latency_s = 0;
+  double simple_fill_bytes = 0;
   // All-reduces that the switch sums up (NVLS): bus bandwidth as a share of that on paper, which
-  // may exceed 1, and how much later they begin. 0: it does not.
+  // may exceed 1; how much later they begin; and of how many bytes each takes twice as long until
+  // the pipeline is full. 0: it does not.
   double nvls_efficiency = 0;
   double nvls_latency_s = 0;
+  double nvls_ramp_bytes = 0;
+  // Sends between two ranks, alone or all to all, longer than LL's: share of the bandwidth, and how
+  // much later they begin. 0: as the others.
+  double exchange_share = 0;
+  double exchange_latency_s = 0;
 };
 
 // GPUs and network cards that hang below one PCIe switch (or root port).
@@ -47,7 +62,10 @@ struct Pcie {
       0;  // switch to its processor socket, shared by what hangs below
   double socket_bandwidth_bytes_per_s = 0;  // between two sockets, per direction
   bool peer_to_peer = true;                 // false: GPUs without NVLink talk through host memory
-  std::vector<PcieSwitch> switches;         // every GPU of the host appears in exactly one
+  // Without NVLink: how much later NCCL's Simple begins than LL, half of whose bytes are flags; 0:
+  // all collectives go by Simple, and the latency of all is in `collectives`.
+  double simple_latency_s = 0;
+  std::vector<PcieSwitch> switches;  // every GPU of the host appears in exactly one
 };
 
 struct Network {
@@ -119,8 +137,9 @@ struct Prices {
 // Where the constants of a profile are from.
 enum class Calibration : std::uint8_t {
   spec_sheet,
-  evidence,     // published steps
-  this_machine  // measured with this engine, by `meshwright calibrate`
+  evidence,      // published steps
+  this_machine,  // measured with this engine, by `meshwright calibrate`
+  links          // links: published collectives; kernels: spec sheets
 };
 const std::vector<std::string>& calibration_names();
 inline const std::string& name_of(Calibration calibration) {

@@ -99,10 +99,14 @@ std::string with_fitted_constants(std::string text, Machine machine, const std::
     rewrite_residuals(text, machine.residuals);
   }
   set(text, "gpu", gpu_fields(machine.gpu));
+  set(text, "host", host_fields(machine.host));
+  return with_fitted_links(std::move(text), std::move(machine));
+}
+
+std::string with_fitted_links(std::string text, Machine machine) {
   set(text, "nvlink", nvlink_fields(machine.nvlink));
   set(text, "network", network_fields(machine.network));
   set(text, "collectives", collectives_fields(machine));
-  set(text, "host", host_fields(machine.host));
   return text;
 }
 
@@ -111,7 +115,7 @@ std::vector<FittedFile> fitted_files() {
   for (const std::string& name : list_machines()) machines.push_back(load_machine(name));
   std::erase_if(machines, [](const Machine& each) { return each.gpu.kind != DeviceKind::gpu; });
   std::stable_partition(machines.begin(), machines.end(), [](const Machine& each) {
-    return each.calibration == Calibration::evidence;
+    return each.calibration == Calibration::evidence || each.calibration == Calibration::links;
   });
   std::set<std::string> seen;
   std::vector<FittedFile> files;

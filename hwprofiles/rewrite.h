@@ -12,6 +12,7 @@ namespace meshwright {
 // `text` has one key per line inside its blocks. Where it has an efficiency block, this and the
 // residuals are written anew; what a fit may change of other blocks is replaced where it stands.
 std::string with_fitted_constants(std::string text, Machine machine, const std::string& source);
+std::string with_fitted_links(std::string text, Machine machine);  // the links' alone
 
 // Every profile of a GPU machine and every part of one, with the machine whose constants go there:
 // of those that share a part the first one that was measured.

@@ -56,6 +56,7 @@ Json gpu_block(Gpu gpu) {
   for (const Precision precision : precisions)
     if (gpu.supports(precision)) peak[std::string(name_of(precision))] = gpu.peak(precision).value;
   Json block = block_of(gpu_fields(gpu));
+  if (gpu.peak_fp4_flop_per_s > 0) peak["fp4"] = gpu.peak_fp4_flop_per_s;
   block["kind"] = gpu.kind == DeviceKind::gpu ? "gpu" : "cpu";
   block["peak_flop_per_s"] = peak;
   return block;

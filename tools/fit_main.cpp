@@ -22,9 +22,10 @@ namespace {
 void print_constants(const Fit& fit) {
   Table table({"constant", "of", "before", "after", "rows"});
   for (const FittedConstant& constant : fit.constants)
-    table.add({constant.name, fmt::format("{}", fmt::join(constant.kinds, " ")),
-               fmt::format("{:.4g}", constant.before), fmt::format("{:.4g}", constant.after),
-               fmt::format("{:.0f}", constant.rows)});
+    if (constant.rows > 0 || !fit.links_alone)
+      table.add({constant.name, fmt::format("{}", fmt::join(constant.kinds, " ")),
+                 fmt::format("{:.4g}", constant.before), fmt::format("{:.4g}", constant.after),
+                 fmt::format("{:.0f}", constant.rows)});
   std::printf("%s\n", table.text().c_str());
 }
 
@@ -67,6 +68,10 @@ std::optional<Residuals::Interval> interval_of(const ValidationScores& scores,
 void write_profiles(const Fit& fit, const ValidationScores& scores) {
   for (const auto& [path, name] : fitted_files()) {
     Machine machine = with_constants(load_machine(name), fit);
+    if (fit.links_alone) {
+      write_file(path, with_fitted_links(read_file(path), machine));
+      continue;
+    }
     Residuals residuals{interval_of(scores, machine.gpu.name, false),
                         interval_of(scores, machine.gpu.name, true)};
     machine.residuals.reset();
@@ -82,6 +87,9 @@ std::string rows_text(const ValidationScores& scores) {
     text += fmt::format("{} {:.6g} {:.6g} {:.4f}\n", step.id, step.measured_step_time_s,
                         step.predicted_step_time_s,
                         step.predicted_step_time_s / step.measured_step_time_s - 1);
+  for (const ScoredCollective& each : scores.collectives)
+    text += fmt::format("{} {:.6g} {:.6g} {:.4f}\n", each.id, each.measured_time_s,
+                        each.predicted_time_s, each.predicted_time_s / each.measured_time_s - 1);
   return text;
 }
 
@@ -96,6 +104,8 @@ int main(int argc, char** argv) try {
   app.add_option("FILES", files, "files of published measurements")->required();
   app.add_option("--leave-out", options.leave_out, "a source that the fit must not see");
   app.add_option("--iterations", options.iterations, "at most (12)");
+  app.add_flag("--links", options.links_alone,
+               "fit the links to collectives alone; kernels stay as they are");
   app.add_flag("--write", write, "put the constants into the profiles");
   app.add_option("--rows", rows, "write every row's error to this file");
   CLI11_PARSE(app, argc, argv);
@@ -104,6 +114,7 @@ int main(int argc, char** argv) try {
   for (const std::string& file : files) {
     evidence.push_back(read_evidence(file));
     evidence.back().largest_batches.clear();
+    if (options.links_alone) evidence.back().steps.clear();
   }
   options.progress = [](int iteration, double cost) {
     std::fprintf(stderr, "iteration %d: %.4f\n", iteration, cost);

@@ -22,6 +22,7 @@ struct Question {
   const Topology& topology;
   const PlacedGroup& group;
   double bytes;
+  std::string_view asked;  // for this algorithm; empty: for the fastest
 };
 
 // Pipelines of chunks of 64 KiB or more, as many as 512.
@@ -51,8 +52,9 @@ bool on_cpus_of_hosts(const Question& question) {
 
 bool but_on_cpus_of_hosts(const Question& question) { return !on_cpus_of_hosts(question); }
 
-bool on_gpus_of_hosts(const Question& question) {
-  return !on_cpus(question) && question.group.grid.hosts > 1;
+// Inside a host NCCL's tree is a chain, which a ring is never slower than.
+bool tree_of_gpus(const Question& question) {
+  return !on_cpus(question) && (question.group.grid.hosts > 1 || question.asked == "tree");
 }
 
 // The switches of the third generation sum up for more than four GPUs.
@@ -80,7 +82,7 @@ const Algorithm algorithms[] = {
     {CollectiveKind::all_reduce, "ring", but_on_cpus_of_hosts,
      [](const Question& q) { return ring_all_reduce(q.group.grid.ranks(), q.group.hosts); },
      Order::passages},
-    {CollectiveKind::all_reduce, "tree", on_gpus_of_hosts,
+    {CollectiveKind::all_reduce, "tree", tree_of_gpus,
      [](const Question& q) { return tree_all_reduce(q.group.grid, tree_chunks(q)); }, Order::tree},
     {CollectiveKind::all_reduce, "NVLS", with_nvls,
      [](const Question& q) { return switch_all_reduce(q.group.grid, tree_chunks(q)); },
@@ -113,7 +115,8 @@ const Algorithm algorithms[] = {
     {CollectiveKind::reduce, "tree", always,
      [](const Question& q) { return tree_reduce(q.group.grid.ranks()); }},
     {CollectiveKind::all_to_all, "pairwise", always,
-     [](const Question& q) { return pairwise_all_to_all(q.group.grid.ranks(), 32); }},
+     [](const Question& q) { return pairwise_all_to_all(q.group.grid.ranks(), 32); },
+     Order::exchange},
 };
 
 // The groups that run beside groups[asked] on its first hosts, itself first. Those of another shape
@@ -161,17 +164,35 @@ Bytes bus_bytes(CollectiveKind kind, Bytes bytes, const PlacedGroup& group) {
   return bytes * ((kind == CollectiveKind::all_reduce ? 2 : 1) * (ranks - 1) / ranks);
 }
 
+// The part of the buffer that belongs to each rank.
+Bytes own_part(CollectiveKind kind, Bytes bytes, const PlacedGroup& group) {
+  if (kind == CollectiveKind::broadcast || kind == CollectiveKind::reduce) return {0};
+  return bytes / group.grid.ranks();
+}
+
 CollectiveChoice best_for(const Topology& topology, CollectiveKind kind, Bytes bytes,
-                          const std::vector<PlacedGroup>& beside) {
-  const Question question{topology, beside[0], bytes.value};
+                          const std::vector<PlacedGroup>& beside, std::string_view asked) {
+  const Question question{topology, beside[0], bytes.value, asked};
   const Bytes moved = in_place(topology, kind, bytes, beside[0]);
-  CollectiveChoice best{"", {0}};
-  for (const Algorithm& algorithm : algorithms) {
-    if (algorithm.kind != kind || !algorithm.applies(question)) continue;
-    const Seconds time = time_of({topology, beside, moved, bus_bytes(kind, moved, beside[0])},
-                                 algorithm.rounds(question), algorithm.order);
-    if (best.algorithm.empty() || time < best.time) best = {algorithm.name, time};
-  }
+  const auto best_of = [&](std::string_view only, Protocols protocols) {
+    CollectiveChoice best{"", {0}};
+    for (const Algorithm& algorithm : algorithms) {
+      if (algorithm.kind != kind || !algorithm.applies(question)) continue;
+      if (!only.empty() && algorithm.name != only) continue;
+      const Timed timed{topology,
+                        beside,
+                        moved,
+                        bus_bytes(kind, moved, beside[0]),
+                        own_part(kind, moved, beside[0]),
+                        protocols};
+      const Seconds time = time_of(timed, algorithm.rounds(question), algorithm.order);
+      if (best.algorithm.empty() || time < best.time) best = {algorithm.name, time};
+    }
+    return best;
+  };
+  CollectiveChoice best = best_of(asked, Protocols::all);
+  if (best.algorithm.empty()) best = best_of("ring", Protocols::simple);
+  if (best.algorithm.empty()) best = best_of({}, Protocols::all);
   MESHWRIGHT_CHECK(!best.algorithm.empty(), "every kind of collective has an algorithm");
   return best;
 }
@@ -179,7 +200,7 @@ CollectiveChoice best_for(const Topology& topology, CollectiveKind kind, Bytes b
 }  // namespace
 
 CollectiveChoice choose_collective(const Topology& topology, CollectiveKind kind, Bytes bytes,
-                                   const Groups& concurrent_groups) {
+                                   const Groups& concurrent_groups, std::string_view algorithm) {
   std::vector<PlacedGroup> groups;
   std::map<std::vector<int>, std::size_t> first_of_shape;
   for (const std::vector<int>& ranks : concurrent_groups) {
@@ -190,7 +211,7 @@ CollectiveChoice choose_collective(const Topology& topology, CollectiveKind kind
   CollectiveChoice slowest{"none", {0}};
   for (const auto& [shape, index] : first_of_shape) {
     const CollectiveChoice choice =
-        best_for(topology, kind, bytes, neighbours(topology.cluster(), groups, index));
+        best_for(topology, kind, bytes, neighbours(topology.cluster(), groups, index), algorithm);
     if (choice.time > slowest.time) slowest = choice;
   }
   return slowest;

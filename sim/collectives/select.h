@@ -31,9 +31,12 @@ struct CollectiveChoice {
 };
 
 // `bytes` is the size of the full buffer: the reduced one, the gathered one, what one rank holds
-// for all-to-all. Groups of one rank take no time.
+// for all-to-all. Groups of one rank take no time. `algorithm`: a row of the table that was asked
+// for, as NCCL_ALGO does; where the machine lacks it, a ring with Simple, as in NCCL. Empty: the
+// fastest.
 CollectiveChoice choose_collective(const Topology& topology, CollectiveKind kind, Bytes bytes,
-                                   const Groups& concurrent_groups);
+                                   const Groups& concurrent_groups,
+                                   std::string_view algorithm = {});
 Seconds collective_time(const Topology& topology, CollectiveKind kind, Bytes bytes,
                         const Groups& concurrent_groups);
 

@@ -6,17 +6,17 @@ namespace meshwright {
 
 namespace {
 
-// Place j of a host owns the chunks j, j + k, ...
-Round straight(Grid grid, int chunks, Combine combine) {
+// Place j of a host owns the chunks j, j + k, ... They pass all other places one after the other;
+// it is the switch that makes one step of that.
+Round through_switch(Grid grid, int chunks, Combine combine) {
   const int k = grid.per_host;
-  Round round;
+  Round round{{}, k - 1, -1, k, 1};
   for (int host = 0; host < grid.hosts; ++host)
-    for (int owner = 0; owner < k; ++owner)
-      for (int other = 0; other < k; ++other) {
-        if (other == owner) continue;
-        const int from = combine == Combine::Reduce ? other : owner, to = owner + other - from;
-        round.transfers.push_back({host * k + from, host * k + to, owner, chunks / k, k, combine});
-      }
+    for (int place = 0; place < k; ++place) {
+      const int first = combine == Combine::Reduce ? (place + k - 1) % k : place;
+      round.transfers.push_back(
+          {host * k + place, host * k + (place + 1) % k, first, chunks / k, k, combine});
+    }
   return round;
 }
 
@@ -24,9 +24,9 @@ Round straight(Grid grid, int chunks, Combine combine) {
 
 Rounds switch_all_reduce(Grid grid, int chunks) {
   const int all = (grid.hosts > 1 ? 2 * chunks : 1) * grid.per_host;
-  Rounds rounds{grid.ranks(), all, 1.0 / all, {straight(grid, all, Combine::Reduce)}};
+  Rounds rounds{grid.ranks(), all, 1.0 / all, {through_switch(grid, all, Combine::Reduce)}};
   if (grid.hosts > 1) rounds.rounds.push_back(trees_of_places(grid, chunks));
-  rounds.rounds.push_back(straight(grid, all, Combine::Copy));
+  rounds.rounds.push_back(through_switch(grid, all, Combine::Copy));
   return rounds;
 }
 

@@ -68,31 +68,28 @@ RoundTime time_of_round(const Timed& timed, const Rounds& rounds, const Round& r
   return {flows.slowest(), flows.crosses_hosts()};
 }
 
-// `wire`: at the full bandwidth.
-Seconds of_best_protocol(const Nvlink& nvlink, Seconds wire) {
-  const Seconds simple = wire + Seconds{nvlink.simple_latency_s};
-  if (nvlink.ll_bandwidth_bytes_per_s == 0) return simple;
+// `wire`: what the bytes take at the bandwidth of the order.
+Seconds inside_host(const Timed& timed, Seconds wire, int steps, Order order) {
+  const Machine& machine = timed.topology.cluster().machine;
+  const Nvlink& nvlink = machine.nvlink;
+  if (nvlink.kind == NvlinkKind::none) return of_best_protocol(machine.pcie, wire);
+  if (order == Order::exchange && nvlink.exchange_share > 0)
+    return of_exchange(nvlink, wire, timed.own);
+  if (order != Order::in_switch)
+    return of_best_protocol(nvlink, {wire, timed.own, steps}, timed.protocols);
   const double bandwidth =
-      nvlink.links_per_gpu * nvlink.link_bandwidth_bytes_per_s * nvlink.efficiency;
-  return std::min(simple, wire * std::max(1.0, bandwidth / nvlink.ll_bandwidth_bytes_per_s));
+      nvlink.links_per_gpu * nvlink.link_bandwidth_bytes_per_s * nvlink.nvls_efficiency;
+  return wire + Seconds{std::min(timed.bus_bytes.value, nvlink.nvls_ramp_bytes) / bandwidth};
 }
 
 }  // namespace
-
-Seconds of_best_protocol(const Network& network, Seconds wire, int steps, Bytes bus_bytes) {
-  const Seconds simple = wire + Seconds{network.simple_step_latency_s * steps};
-  if (network.ll_bandwidth_bytes_per_s == 0) return simple;
-  constexpr double with_flags = 2;  // half of what LL sends
-  const Seconds ll = {bus_bytes.value / network.ll_bandwidth_bytes_per_s};
-  return std::min(simple, std::max(wire * with_flags, ll));
-}
 
 Seconds time_of(const Timed& timed, const Rounds& rounds, Order order) {
   const Cluster& cluster = timed.topology.cluster();
   const CollectiveLatency host = cluster.machine.host_latency, network = cluster.network_latency();
   const PlacedGroup& group = timed.groups[0];
   Seconds inside, across, latency;
-  int network_steps = 0;
+  int host_steps = 0, network_steps = 0;
   bool any_across = false;
   std::vector<RoundTime> times;  // a gathering round often repeats the transfers of a reducing one
   for (const Round& round : rounds.rounds) {
@@ -106,10 +103,11 @@ Seconds time_of(const Timed& timed, const Rounds& rounds, Order order) {
     (time.crosses_hosts ? across : inside) += time.wire * round.repeat;
     any_across = any_across || time.crosses_hosts;
     const int crossing = time.crosses_hosts ? round.latency_steps - round.host_steps : 0;
-    latency += Seconds{host.step_latency_s * (round.latency_steps - crossing)};
+    host_steps += round.latency_steps - crossing;
     network_steps += crossing;
   }
-  latency += Seconds{host.latency_s + network.step_latency_s * network_steps};
+  latency += Seconds{host.latency_s + host.step_latency_s * host_steps +
+                     network.step_latency_s * network_steps};
   if (any_across) latency += Seconds{network.latency_s};
 
   const Nvlink& nvlink = cluster.machine.nvlink;
@@ -120,10 +118,7 @@ Seconds time_of(const Timed& timed, const Rounds& rounds, Order order) {
   } else if (nvlink.kind != NvlinkKind::none) {
     inside = inside / nvlink.group.at(group.grid.per_host);
   }
-  if (!any_across) {
-    const bool protocols = nvlink.kind != NvlinkKind::none && order != Order::in_switch;
-    return latency + (protocols ? of_best_protocol(nvlink, inside) : inside);
-  }
+  if (!any_across) return latency + inside_host(timed, inside, host_steps, order);
   if (order == Order::tree && cards.tree_bandwidth_bytes_per_s > 0)
     across = std::max(across,
                       Seconds{timed.bytes.value / (group.nics * cards.tree_bandwidth_bytes_per_s)});

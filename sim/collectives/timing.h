@@ -7,27 +7,25 @@
 // or along its passages; a tree goes along the passages too, but moves no more through each network
 // card than the profile says; where the switch sums up, all lie alike.
 //
-// Of NCCL's protocols the faster is taken: LL, whose lines carry flags, or Simple, each step of
-// which takes longer. Sums in the switch are Simple.
+// Of NCCL's protocols (protocols.h) the fastest is taken. Sums in the switch are Simple.
 #pragma once
 
 #include "models/core/units.h"
 #include "sim/collectives/group.h"
+#include "sim/collectives/protocols.h"
 
 namespace meshwright {
 
-enum class Order : std::uint8_t { lanes, line, passages, tree, in_switch };
+enum class Order : std::uint8_t { lanes, line, passages, tree, in_switch, exchange };
 
 struct Timed {
   const Topology& topology;
   const std::vector<PlacedGroup>& groups;  // of equal grids; the first is the one asked about
   Bytes bytes;
   Bytes bus_bytes;  // that a rank sends at least: bus bandwidth is counted with them
+  Bytes own;        // a rank's own part of the buffer; 0: it has none
+  Protocols protocols = Protocols::all;
 };
-
-// What takes `wire` between hosts with all of the bandwidth, in so many steps that wait for each
-// other.
-Seconds of_best_protocol(const Network& network, Seconds wire, int steps, Bytes bus_bytes);
 
 Seconds time_of(const Timed& timed, const Rounds& rounds, Order order);
 

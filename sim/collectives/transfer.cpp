@@ -12,11 +12,11 @@ namespace {
 // Of a pipeline over thousands of ranks the first pairs are looked at; the others lie alike.
 constexpr std::size_t most_pairs = 2048;
 
-// A send between two ranks starts two processes, not a group: half of what a collective needs (NCCL
-// sends of a few bytes inside a host take 15 to 20 us).
+// Inside a host a send of a few bytes takes as long as an all-to-all of two ranks. Between hosts it
+// starts two processes, not a group: half of what a collective needs.
 Seconds send_latency(const Cluster& cluster, bool crosses_hosts) {
   const CollectiveLatency host = cluster.machine.host_latency, network = cluster.network_latency();
-  if (!crosses_hosts) return {host.latency_s / 2 + host.step_latency_s};
+  if (!crosses_hosts) return {host.latency_s + host.step_latency_s};
   return {(host.latency_s + network.latency_s) / 2 + network.step_latency_s};
 }
 
@@ -30,7 +30,9 @@ Seconds transfer_time(const Topology& topology, Bytes bytes,
   if (flows.empty()) return {0};
   const Cluster& cluster = topology.cluster();
   const Seconds latency = send_latency(cluster, flows.crosses_hosts()), wire = flows.slowest();
-  if (!flows.crosses_hosts()) return latency + wire;
+  const Nvlink& nvlink = cluster.machine.nvlink;
+  if (!flows.crosses_hosts())
+    return latency + (nvlink.exchange_share > 0 ? of_exchange(nvlink, wire, bytes) : wire);
   return latency + of_best_protocol(cluster.machine.network, wire, 1, bytes);
 }
 

@@ -21,6 +21,16 @@ int at_least_one(Fields& fields, std::string_view key) {
   return value;
 }
 
+// The values of NCCL_ALGO (github NVIDIA/nccl src/init.cc), in small letters.
+const std::vector<std::string> nccl_algorithms = {
+    "ring", "tree", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat"};
+
+std::string read_algorithm(Fields& fields) {
+  if (!fields.has("algorithm")) return "";
+  const auto name = fields.required<std::string>("algorithm");
+  return nccl_algorithms[choose(fields, "algorithm", "algorithm of NCCL", name, nccl_algorithms)];
+}
+
 CollectiveKind read_kind(Fields& fields) {
   const std::vector<std::pair<std::string, CollectiveKind>> kinds = {
       {"all_reduce", CollectiveKind::all_reduce},
@@ -33,6 +43,15 @@ CollectiveKind read_kind(Fields& fields) {
   return kinds[static_cast<std::size_t>(choose(fields, "collective", "collective",
                                                fields.required<std::string>("collective"), names))]
       .second;
+}
+
+// A row says what differs from its file.
+Harness read_harness(Fields& fields, Harness harness) {
+  if (fields.has("harness"))
+    harness.kind = static_cast<HarnessKind>(choose(
+        fields, "harness", "harness", fields.required<std::string>("harness"), harness_names()));
+  if (fields.has("year")) harness.year = at_least_one(fields, "year");
+  return harness;
 }
 
 // What people should know about a row and the scores do not use.
@@ -55,7 +74,7 @@ StepRow read_step(Fields fields) {
   return row;
 }
 
-CollectiveRow read_collective(Fields fields) {
+CollectiveRow read_collective(Fields fields, Harness of_file) {
   CollectiveRow row;
   row.id = fields.required<std::string>("id");
   row.kind = read_kind(fields);
@@ -65,7 +84,9 @@ CollectiveRow read_collective(Fields fields) {
   if (row.gpus % row.count != 0) fields.fail("gpus", "is not a multiple of count");
   row.bytes = positive(fields, "bytes");
   row.time_s = positive(fields, "time_s");
-  fields.has("bus_bandwidth_bytes_per_s");
+  row.algorithm = read_algorithm(fields);
+  row.harness = read_harness(fields, of_file);
+  for (const char* key : {"bus_bandwidth_bytes_per_s", "nccl"}) fields.has(key);
   allow_remarks(fields);
   fields.done();
   return row;
@@ -87,11 +108,11 @@ LargestBatchRow read_largest_batch(Fields fields) {
   return row;
 }
 
-void read_row(Fields row, Evidence& evidence) {
+void read_row(Fields row, Harness of_file, Evidence& evidence) {
   if (row.has("job"))
     evidence.steps.push_back(read_step(std::move(row)));
   else if (row.has("collective"))
-    evidence.collectives.push_back(read_collective(std::move(row)));
+    evidence.collectives.push_back(read_collective(std::move(row), of_file));
   else if (row.has("max_batch_native"))
     evidence.largest_batches.push_back(read_largest_batch(std::move(row)));
   else
@@ -110,9 +131,10 @@ Evidence read_evidence(const std::string& path) {
   evidence.measured_by = source.optional<std::string>("measured_by", "");
   if (source.has("independent_rows"))
     evidence.independent_rows = at_least_one(source, "independent_rows");
+  const Harness harness = read_harness(source, {});
   for (const char* key : {"flops_convention", "caveats"}) source.has(key);
   source.done();
-  for (Fields& row : file.objects("rows")) read_row(std::move(row), evidence);
+  for (Fields& row : file.objects("rows")) read_row(std::move(row), harness, evidence);
   file.done();
   return evidence;
 }

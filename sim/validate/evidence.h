@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "sim/collectives/select.h"
+#include "sim/validate/harness.h"
 
 namespace meshwright {
 
@@ -23,6 +24,9 @@ struct CollectiveRow {
   std::string machine;
   int count = 1, gpus = 1;  // hosts; ranks over all of them
   double bytes = 0, time_s = 0;
+  // NCCL's name of the algorithm that it was told to use, in small letters; empty: its own choice.
+  std::string algorithm;
+  Harness harness;
 };
 
 struct LargestBatchRow {  // the largest batch per GPU that fits

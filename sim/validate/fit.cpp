@@ -16,6 +16,7 @@
 #include "sim/planner/clusters.h"
 #include "sim/replay/replay.h"
 #include "sim/validate/case.h"
+#include "sim/validate/collective_case.h"
 
 namespace meshwright {
 
@@ -33,7 +34,8 @@ struct Constant {
 };
 
 // Prefixes of names of GPUs, or of machines.
-const std::vector<std::string> v100 = {"V100"}, a100 = {"A100"}, h100 = {"H100", "H200"}, all;
+const std::vector<std::string> v100 = {"V100"}, a100 = {"A100"}, h100 = {"H100", "H200"},
+                               blackwell = {"B200", "B300", "GB200", "GB300"}, all;
 
 // H100: the largest bf16 products of cuBLAS reach about 720 of 989 TFLOP/s under its power limit;
 // instructions of the generation before, which the first flash kernels use, reach 63 % of the peak
@@ -61,6 +63,44 @@ bool layers(const Plan& plan) {
 
 #define PLACE(field) [](Machine& m) -> double& { return m.field; }
 
+// Collectives inside a host, for each generation of NVSwitch. Latencies start near those that NCCL
+// estimates with (github NVIDIA/nccl src/graph/tuning.cc); LL carries a quarter of the bandwidth
+// there, NVLS begins 25 us later than a ring.
+void add_switches(std::vector<Constant>& rows) {
+  struct Generation {
+    std::vector<std::string> kinds;
+    double bytes_per_s, launch_s;
+  };
+  for (const auto& [kinds, paper, launch] :
+       {Generation{a100, 300e9, 1e-5}, Generation{h100, 450e9, 6e-6},
+        Generation{blackwell, 900e9, 9e-6}}) {
+    const Constant of_switch[] = {
+        {"host_latency_s", kinds, PLACE(host_latency.latency_s), launch, 0.5, 1e-6, 2e-4, ranks},
+        {"host_step_latency_s", kinds, PLACE(host_latency.step_latency_s), 7e-7, 0.5, 1e-7, 1e-5,
+         ranks},
+        {"nvlink_efficiency", kinds, PLACE(nvlink.efficiency), 0.8, 0.1, 0.5, 0.95, ranks},
+        {"own_share", kinds, PLACE(nvlink.own_share), 0.4, 0.5, 0.02, 1.5, ranks},
+        {"ll_bandwidth", kinds, PLACE(nvlink.ll_bandwidth_bytes_per_s), paper / 4, 0.3, paper / 20,
+         paper * 0.6, ranks},
+        {"ll128_share", kinds, PLACE(nvlink.ll128_share), 0.7, 0.2, 0.3, 0.95, ranks},
+        {"ll128_latency_s", kinds, PLACE(nvlink.ll128_latency_s), 6e-6, 0.7, 1e-6, 4e-5, ranks},
+        {"simple_latency_s", kinds, PLACE(nvlink.simple_latency_s), 2e-5, 0.7, 1e-6, 8e-5, ranks},
+        {"simple_fill_bytes", kinds, PLACE(nvlink.simple_fill_bytes), 2e6, 0.7, 2e5, 3e7, ranks},
+        {"exchange_share", kinds, PLACE(nvlink.exchange_share), 0.85, 0.15, 0.4, 1.1, ranks},
+        {"exchange_latency_s", kinds, PLACE(nvlink.exchange_latency_s), 6e-6, 0.5, 1e-6, 4e-5,
+         ranks},
+    };
+    rows.insert(rows.end(), std::begin(of_switch), std::end(of_switch));
+  }
+  for (const auto& kinds : {h100, blackwell}) {
+    const Constant of_nvls[] = {
+        {"nvls_efficiency", kinds, PLACE(nvlink.nvls_efficiency), 1, 0.1, 0.7, 1.2, ranks},
+        {"nvls_latency_s", kinds, PLACE(nvlink.nvls_latency_s), 2.5e-5, 0.4, 1e-5, 1e-4, ranks},
+        {"nvls_ramp_bytes", kinds, PLACE(nvlink.nvls_ramp_bytes), 3e7, 0.7, 1e6, 4e8, ranks}};
+    rows.insert(rows.end(), std::begin(of_nvls), std::end(of_nvls));
+  }
+}
+
 std::vector<Constant> make_table() {
   std::vector<Constant> rows;
   const auto of_gpus = [&](Constant row) {
@@ -80,43 +120,46 @@ std::vector<Constant> make_table() {
         {"gemm", kinds, PLACE(gpu.gemm.points[0].fraction), start, 0.15, 0.3, 1, always});
   of_gpus(
       {"memory_bound", {}, PLACE(gpu.memory_bound.points[0].fraction), 0.8, 0.1, 0.4, 1, always});
-  of_gpus({"host_latency_s", {}, PLACE(host_latency.latency_s), 2e-5, 0.5, 1e-6, 2e-4, ranks});
-  of_gpus({"host_step_latency_s",
-           {},
-           PLACE(host_latency.step_latency_s),
-           2e-6,
-           0.7,
-           1e-7,
-           1e-4,
-           ranks});
+  const Constant of_cube_mesh[] = {
+      {"host_latency_s", v100, PLACE(host_latency.latency_s), 2e-5, 0.5, 1e-6, 2e-4, ranks},
+      {"host_step_latency_s", v100, PLACE(host_latency.step_latency_s), 2e-6, 0.7, 1e-7, 1e-4,
+       ranks},
+      {"simple_latency_s", v100, PLACE(nvlink.simple_latency_s), 1e-5, 0.7, 1e-6, 5e-5, ranks}};
+  rows.insert(rows.end(), std::begin(of_cube_mesh), std::end(of_cube_mesh));
+  add_switches(rows);
   of_gpus({"straggling", {}, PLACE(gpu.kernels.straggling), 0.005, 1, 1e-4, 0.05, ranks});
   of_gpus(
       {"layer_straggling", {}, PLACE(gpu.kernels.layer_straggling), 0.01, 1, 1e-4, 0.05, layers});
-  of_gpus({"simple_latency_s", {}, PLACE(nvlink.simple_latency_s), 1e-5, 0.7, 1e-6, 5e-5, ranks});
   // Hosts of V100: two p3dn.24xlarge reach 10 of 12.5 GB/s, 8 to 32 of them 6 to 8
   // (NVIDIA/nccl#235).
   const std::pair<std::vector<std::string>, double> networks[] = {{{"dgx-1", "dgx-2", "v100"}, 0.7},
                                                                   {{"dgx-a100"}, 0.85},
                                                                   {{"dgx-h"}, 0.85},
                                                                   {{"p4"}, 0.85},
-                                                                  {{"p5"}, 0.85}};
+                                                                  {{"p5"}, 0.85},
+                                                                  {{"p6"}, 0.9}};
   for (const auto& [machines, start] : networks)
     rows.push_back(
         {"network_efficiency", machines, PLACE(network.efficiency), start, 0.15, 0.3, 0.97, ranks});
-  for (const char* machines : {"p4", "p5"})
-    rows.push_back({"network_simple_step_s",
-                    {machines},
-                    PLACE(network.simple_step_latency_s),
-                    4e-5,
-                    0.7,
-                    5e-6,
-                    2e-4,
-                    ranks});
-  rows.push_back(
-      {"nvls_efficiency", h100, PLACE(nvlink.nvls_efficiency), 1.05, 0.1, 0.7, 1.2, ranks});
-  // NCCL itself takes it for 25 us longer than a ring.
-  rows.push_back(
-      {"nvls_latency_s", h100, PLACE(nvlink.nvls_latency_s), 4e-5, 0.5, 2.5e-5, 2e-4, ranks});
+  for (const char* machines : {"p4", "p5", "p6"}) {
+    const Constant of_efa[] = {{"network_step_s",
+                                {machines},
+                                PLACE(network_latency.step_latency_s),
+                                3e-5,
+                                0.7,
+                                5e-6,
+                                2e-4,
+                                ranks},
+                               {"network_simple_step_s",
+                                {machines},
+                                PLACE(network.simple_step_latency_s),
+                                4e-5,
+                                0.7,
+                                5e-6,
+                                2e-4,
+                                ranks}};
+    rows.insert(rows.end(), std::begin(of_efa), std::end(of_efa));
+  }
   for (const auto& [kinds, share] : {std::pair(a100, 1.0), std::pair(h100, h100_mma)}) {
     rows.push_back({"flash_forward", kinds, PLACE(gpu.kernels.flash_forward), 0.4 * share, 0.4,
                     0.05, 0.9, flash});
@@ -177,9 +220,10 @@ bool concerns(const Constant& constant, const Machine& machine) {
 
 // Collectives are measured alone.
 bool is_of_links(const Constant& constant) {
-  return constant.name.starts_with("host_latency") || constant.name.starts_with("host_step") ||
-         constant.name.starts_with("network") || constant.name.starts_with("simple") ||
-         constant.name.starts_with("nvls");
+  constexpr std::string_view beginnings[] = {
+      "host_latency", "host_step", "network", "simple", "nvls", "nvlink", "own", "ll", "exchange"};
+  return std::ranges::any_of(
+      beginnings, [&](std::string_view begin) { return constant.name.starts_with(begin); });
 }
 
 struct Row {
@@ -190,8 +234,7 @@ struct Row {
   // Long steps are drawn out from two short ones: time = first + periods * (second - first).
   std::shared_ptr<const Compiled> longer;
   double periods = 0;
-  CollectiveKind kind = CollectiveKind::all_reduce;
-  double bytes = 0;
+  CollectiveRow collective;
   std::vector<int> constants;  // that it may depend on
 };
 
@@ -205,9 +248,7 @@ double predicted(const Row& row, const Cluster& cluster) {
     if (!row.longer) return time;
     return time + row.periods * (step_time(*row.longer) - time);
   }
-  std::vector<int> ranks;
-  for (int rank = 0; rank < cluster.ranks(); ++rank) ranks.push_back(rank);
-  return collective_time(Topology(cluster), row.kind, {row.bytes}, {ranks}).value;
+  return predicted_time(row.collective, cluster).value;
 }
 
 // Layouts of one question over several hosts are what plans choose between: each of k counts
@@ -221,7 +262,8 @@ double weight_of_layout(const Row& row, std::span<const Row> source) {
 // The fit as vectors: logarithms of the constants and of predicted / measured.
 class Problem {
  public:
-  Problem(std::span<const Evidence> evidence, const FitOptions& options) {
+  Problem(std::span<const Evidence> evidence, const FitOptions& options)
+      : links_alone_(options.links_alone) {
     for (const Evidence& each : evidence) {
       const auto& left = options.leave_out;
       if (std::find(left.begin(), left.end(), each.source) != left.end()) continue;
@@ -229,8 +271,7 @@ class Problem {
     }
     for (Row& row : rows_)
       for (std::size_t c = 0; c < table().size(); ++c)
-        if (concerns(table()[c], row.cluster.machine) &&
-            (row.compiled ? table()[c].of_plan(row.compiled->plan) : is_of_links(table()[c])))
+        if (concerns(table()[c], row.cluster.machine) && depends(row, table()[c]))
           row.constants.push_back(static_cast<int>(c));
   }
 
@@ -240,7 +281,8 @@ class Problem {
   Cluster changed(const Row& row, const Eigen::VectorXd& x) const {
     Cluster cluster = row.cluster;
     for (int c = 0; c < x.size(); ++c)
-      if (concerns(table()[at(c)], cluster.machine))
+      if (concerns(table()[at(c)], cluster.machine) &&
+          (!links_alone_ || is_of_links(table()[at(c)])))
         table()[at(c)].place(cluster.machine) = value(c, x);
     return cluster;
   }
@@ -276,6 +318,11 @@ class Problem {
   }
 
  private:
+  bool depends(const Row& row, const Constant& constant) const {
+    if (constant.name.starts_with("network") && row.cluster.hosts == 1) return false;
+    return row.compiled ? constant.of_plan(row.compiled->plan) : is_of_links(constant);
+  }
+
   const Machine& machine(const std::string& name) {
     const auto found = machines_.find(name);
     if (found != machines_.end()) return found->second;
@@ -306,26 +353,19 @@ class Problem {
     rows_.push_back(std::move(added));
   }
 
-  // Sources with thousands of alike rows are thinned out: every n-th row stands for n.
+  // Of sources with hundreds of alike steps every n-th stands for n; collectives take no time.
   void add(const Evidence& evidence) {
     constexpr std::size_t most_rows = 80;
     constexpr double weight_of_source = 24;
     const std::size_t before = rows_.size();
     const std::size_t thin = (evidence.steps.size() + most_rows - 1) / most_rows;
-    for (std::size_t i = 0; i < evidence.steps.size(); i += thin) add(evidence.steps[i]);
-    const std::size_t thin2 = (evidence.collectives.size() + most_rows - 1) / most_rows;
-    for (std::size_t i = 0; i < evidence.collectives.size(); i += thin2) {
-      const CollectiveRow& row = evidence.collectives[i];
-      if (row.bytes < (1 << 14)) continue;
-      Cluster cluster;
-      cluster.machine = machine(row.machine);
-      cluster.hosts = row.count;
-      cluster.processes_per_host = row.gpus / row.count;
+    if (!links_alone_)
+      for (std::size_t i = 0; i < evidence.steps.size(); i += thin) add(evidence.steps[i]);
+    for (const CollectiveRow& row : evidence.collectives) {
       Row added;
       added.measured = row.time_s;
-      added.cluster = cluster;
-      added.kind = row.kind;
-      added.bytes = row.bytes;
+      added.cluster = cluster_of(row, machine(row.machine));
+      added.collective = row;
       rows_.push_back(std::move(added));
     }
     const double count = static_cast<double>(rows_.size() - before);
@@ -353,6 +393,7 @@ class Problem {
       if (failure) std::rethrow_exception(failure);
   }
 
+  bool links_alone_ = false;
   std::vector<Row> rows_;
   std::vector<std::string> sources_;
   std::map<std::string, Machine> machines_;
@@ -426,6 +467,7 @@ Fit fit_constants(std::span<const Evidence> evidence, const FitOptions& options)
   Fit fit;
   fit.sources = problem.sources();
   fit.rows = static_cast<int>(problem.rows().size());
+  fit.links_alone = options.links_alone;
   for (int c = 0; c < size; ++c) {
     FittedConstant constant{std::string(table()[at(c)].name), table()[at(c)].kinds,
                             table()[at(c)].start, Problem::value(c, x), 0};
@@ -439,7 +481,8 @@ Fit fit_constants(std::span<const Evidence> evidence, const FitOptions& options)
 
 Machine with_constants(Machine machine, const Fit& fit) {
   for (std::size_t c = 0; c < fit.constants.size(); ++c)
-    if (concerns(table()[c], machine)) table()[c].place(machine) = fit.constants[c].after;
+    if (concerns(table()[c], machine) && (!fit.links_alone || fit.constants[c].rows > 0))
+      table()[c].place(machine) = fit.constants[c].after;
   return machine;
 }
 

@@ -25,6 +25,7 @@ struct FittedConstant {
 struct FitOptions {
   std::vector<std::string> leave_out;  // sources that the fit does not see
   int iterations = 12;
+  bool links_alone = false;  // to collectives; what kernels take stays as the profiles have it
   std::function<void(int iteration, double cost)> progress;
 };
 
@@ -32,6 +33,7 @@ struct Fit {
   std::vector<FittedConstant> constants;
   std::vector<std::string> sources;  // that were used
   int rows = 0;
+  bool links_alone = false;
 };
 
 // Least squares of log(predicted / measured) over the rows of training steps and collectives,

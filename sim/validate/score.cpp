@@ -11,6 +11,7 @@
 #include "sim/planner/clusters.h"
 #include "sim/predict/predict.h"
 #include "sim/validate/case.h"
+#include "sim/validate/collective_case.h"
 #include "sim/validate/largest_batch.h"
 
 namespace meshwright {
@@ -38,7 +39,8 @@ class Scorer {
     score_.overall = summarise("overall", score_.steps);
     score_.scaling = scaling_pairs(score_.steps);
     score_.memory = summarise_memory(score_.steps);
-    score_.long_collectives = summarise_long(score_.collectives);
+    score_.long_collectives = summarise(score_.collectives, Lengths::longer);
+    score_.short_collectives = summarise(score_.collectives, Lengths::shorter);
     score_.fits = check_fits(score_);
     return std::move(score_);
   }
@@ -154,15 +156,7 @@ class Scorer {
   }
 
   ScoredCollective predict_collective(const Evidence& evidence, const CollectiveRow& row) {
-    Cluster cluster;
-    cluster.machine = machine(row.machine);
-    cluster.hosts = row.count;
-    cluster.processes_per_host = row.gpus / row.count;
-    if (cluster.processes_per_host > cluster.machine.gpus)
-      throw InputError(row.id + ": /gpus: more than " + row.machine + " has");
-    std::vector<int> ranks;
-    for (int rank = 0; rank < row.gpus; ++rank) ranks.push_back(rank);
-    const Seconds time = collective_time(Topology(cluster), row.kind, {row.bytes}, {ranks});
+    const Seconds time = predicted_time(row, cluster_of(row, machine(row.machine)));
     return {row.id, evidence.source, time.value, row.time_s, row.machine, row.count, row.bytes};
   }
 
@@ -298,10 +292,11 @@ std::vector<ErrorSummary> summarise_memory(std::span<const ScoredStep> steps) {
   return summaries;
 }
 
-std::vector<ErrorSummary> summarise_long(std::span<const ScoredCollective> collectives) {
+std::vector<ErrorSummary> summarise(std::span<const ScoredCollective> collectives,
+                                    Lengths lengths) {
   std::map<std::string, std::vector<Pair>> clusters;
   for (const ScoredCollective& each : collectives)
-    if (each.bytes >= long_bytes)
+    if ((each.bytes >= long_bytes) == (lengths == Lengths::longer))
       clusters[std::to_string(each.hosts) + " x " + each.machine].push_back(
           {each.predicted_time_s, each.measured_time_s});
   std::vector<ErrorSummary> summaries;

@@ -90,7 +90,7 @@ struct ValidationScores {
   std::vector<ScoredBatch> batches;  // two of each row: native, compiled
   std::vector<ScalingPair> scaling;
   std::vector<ErrorSummary> memory;  // of the peak, where a source publishes it
-  std::vector<ErrorSummary> long_collectives;
+  std::vector<ErrorSummary> long_collectives, short_collectives;
   std::vector<FitChecks> fits;  // one for each source of steps or largest batches
   std::vector<SkippedRow> skipped;
   // In order of the files; collectives have their own, largest batches one for each column.
@@ -110,10 +110,11 @@ ErrorSummary summarise(const std::string& source, std::span<const ScoredStep> st
 // Of peak memory: one for each source that publishes some.
 std::vector<ErrorSummary> summarise_memory(std::span<const ScoredStep> steps);
 std::vector<FitChecks> check_fits(const ValidationScores& scores);
-// Of collectives of `long_bytes` and more, where bandwidth counts: one for each cluster, named
-// "2 x p4de.24xlarge".
+// Of collectives of `long_bytes` and more, where bandwidth counts, or of shorter ones, where
+// latency does: one for each cluster, named "2 x p4de.24xlarge".
 constexpr double long_bytes = 1 << 20;
-std::vector<ErrorSummary> summarise_long(std::span<const ScoredCollective> collectives);
+enum class Lengths : std::uint8_t { longer, shorter };
+std::vector<ErrorSummary> summarise(std::span<const ScoredCollective> collectives, Lengths lengths);
 
 // `progress`: rows done, rows in all.
 using Progress = std::function<void(std::size_t done, std::size_t all)>;

@@ -220,7 +220,7 @@ TEST_CASE("the wire of a send is exposed, waiting for a peer's compute is bubble
   // wire + 3F + wire, of which the second wire is exposed; stage 1 idles F + wire, and 2F + wire at
   // the end, of which the first wire is exposed.
   Cluster cluster{load_machine("p4d.24xlarge"), 1, 2, {}, 0.0};
-  cluster.machine.host_latency = {2, 0};  // one second for each message
+  cluster.machine.host_latency = {1, 0};  // one second for each message
   const std::vector<Program> stages{equal_stage(0, 2, 1), equal_stage(1, 2, 1)};
   const ReplayResult result = replay(stages, Topology(cluster));
   const double forward = to_seconds(result.stages[0].compute_busy).value / 3;

@@ -35,6 +35,16 @@ json summary_json(const ErrorSummary& summary) {
   return value;
 }
 
+json by_cluster(const std::vector<ErrorSummary>& summaries) {
+  json clusters = json::array();
+  for (const ErrorSummary& summary : summaries) {
+    clusters.push_back(summary_json(summary));
+    clusters.back()["cluster"] = summary.source;
+    clusters.back().erase("source");
+  }
+  return clusters;
+}
+
 json scores_json(const ValidationScores& scores) {
   json rows = json::array(), sources = json::array(), skipped = json::array();
   for (const ScoredStep& step : scores.steps)
@@ -65,14 +75,8 @@ json scores_json(const ValidationScores& scores) {
     if (batch.full_max_batch) rows.back()["full_max_batch"] = *batch.full_max_batch;
   }
   for (const ErrorSummary& summary : scores.sources) sources.push_back(summary_json(summary));
-  json memory = json::array(), scaling = json::array(), fits = json::array(),
-       collectives = json::array();
+  json memory = json::array(), scaling = json::array(), fits = json::array();
   for (const ErrorSummary& summary : scores.memory) memory.push_back(summary_json(summary));
-  for (const ErrorSummary& summary : scores.long_collectives) {
-    collectives.push_back(summary_json(summary));
-    collectives.back()["cluster"] = summary.source;
-    collectives.back().erase("source");
-  }
   for (const ScalingPair& pair : scores.scaling)
     scaling.push_back({{"source", pair.source},
                        {"ids", {pair.one, pair.several}},
@@ -94,7 +98,8 @@ json scores_json(const ValidationScores& scores) {
           {"peak_memory", memory},
           {"scaling", scaling},
           {"fits", fits},
-          {"collectives_from_1_MiB", collectives},
+          {"collectives_from_1_MiB", by_cluster(scores.long_collectives)},
+          {"collectives_below_1_MiB", by_cluster(scores.short_collectives)},
           {"skipped", skipped}};
 }
 
@@ -165,6 +170,7 @@ int run_validate(const Options& options) {
   print_to(stdout, "{}", table.text());
   print_scaling(scores);
   print_errors("collectives from 1 MiB", scores.long_collectives);
+  print_errors("collectives below 1 MiB", scores.short_collectives);
   print_errors("peak memory", scores.memory);
   print_fits(scores);
   if (!scores.skipped.empty())

@@ -151,7 +151,8 @@ void add_collectives(const GpuRankRates& rates, const std::optional<Machine>& kn
         rates.bandwidth_bytes_per_s / (nvlink.links_per_gpu * nvlink.link_bandwidth_bytes_per_s),
         1e-3, 1.0);
     nvlink.nvls_efficiency = nvlink.nvls_latency_s = 0;  // whatever NCCL took was measured
-    nvlink.ll_bandwidth_bytes_per_s = nvlink.simple_latency_s = 0;
+    nvlink.ll_bandwidth_bytes_per_s = nvlink.simple_latency_s = nvlink.simple_fill_bytes = 0;
+    nvlink.ll128_share = nvlink.own_share = nvlink.exchange_share = 0;
   } else if (machine.pcie.peer_to_peer && rates.bandwidth_bytes_per_s > 1.2 * pcie) {
     nvlink.kind = NvlinkKind::nvswitch;
     nvlink.links_per_gpu = 1;

@@ -1,0 +1,30 @@
+// Who started a collective that was measured, and how: what that adds to the collective itself.
+// nccl-tests start the next one while the last runs, so a slow start shows only where the
+// collective is faster than its launches.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "models/core/units.h"
+
+namespace meshwright {
+
+enum class HarnessKind : std::uint8_t {
+  many_processes,  // one for each GPU, by MPI, as in training
+  one_process,     // nccl-tests -t: a thread for each GPU
+  one_thread,      // nccl-tests -g: one thread launches on one GPU after the other
+  framework        // torch.distributed, one call at a time
+};
+const std::vector<std::string>& harness_names();
+
+struct Harness {
+  HarnessKind kind = HarnessKind::many_processes;
+  int year = 2025;  // of the software
+};
+
+// What a harness measures of a collective of so many GPUs of a host that takes `time`.
+Seconds measured_by(const Harness& harness, Seconds time, int gpus);
+
+}  // namespace meshwright
