@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -39,7 +40,7 @@ std::string refusal(const std::function<void(json&)>& change) {
 TEST_CASE("every machine that comes with the program reads, and says where its numbers are from",
           "[hwprofiles]") {
   const auto names = list_machines();
-  CHECK(names.size() == 33);
+  CHECK(names.size() == 62);
   for (const std::string& name : names) {
     INFO(name);
     const Machine machine = load_machine(name);
@@ -64,15 +65,26 @@ TEST_CASE("machines have the numbers of their data sheets", "[hwprofiles]") {
   CHECK(p5.network.nics * p5.network.gbit_per_s_each == 3200);
   CHECK(p5.prices->on_demand_usd_per_hour == 55.04);
   CHECK(load_machine("dgx-2").gpus == 16);
+  const Machine rack = load_machine("gb200-nvl72");  // 18 trays of 4
+  CHECK(rack.gpus == 72);
+  CHECK(rack.gpu.peak_fp4_flop_per_s == 10e15);
+  CHECK(rack.calibration == Calibration::links);
+  CHECK(machine_of_text(text_of(rack), "again").gpu.peak_fp4_flop_per_s == 10e15);
+  CHECK(load_machine("u-p6e-gb200x36").gpus == 36);
+  CHECK(load_machine("p6e-gb200-u72").prices->on_demand_usd_per_hour == 761.904);
+  CHECK(load_machine("p5.4xlarge").gpus == 1);
   // The sizes of a family differ in GPUs, network, host and price alone.
   for (const auto& [name, gpus, gbit_per_s, usd] :
        {std::tuple{"g5.xlarge", 1, 2.5, 1.006}, std::tuple{"g5.12xlarge", 4, 40.0, 5.672},
         std::tuple{"g5.24xlarge", 4, 50.0, 8.144}, std::tuple{"g4dn.xlarge", 1, 5.0, 0.526},
-        std::tuple{"g4dn.8xlarge", 1, 50.0, 2.176}, std::tuple{"g4dn.metal", 8, 100.0, 7.824}}) {
+        std::tuple{"g4dn.8xlarge", 1, 50.0, 2.176}, std::tuple{"g4dn.metal", 8, 100.0, 7.824},
+        std::tuple{"g6.xlarge", 1, 2.5, 0.8048}, std::tuple{"g6e.24xlarge", 4, 200.0, 15.06559}}) {
     INFO(name);
     const Machine machine = load_machine(name);
     CHECK(machine.gpus == gpus);
-    CHECK(machine.gpu.name == (std::string_view(name).starts_with("g5") ? "A10G" : "T4"));
+    const std::map<std::string, std::string> gpus_of = {
+        {"g4dn", "T4"}, {"g5", "A10G"}, {"g6", "L4-24GB"}, {"g6e", "L40S-48GB"}};
+    CHECK(machine.gpu.name == gpus_of.at(machine.name.substr(0, machine.name.find('.'))));
     CHECK(machine.network.nics * machine.network.gbit_per_s_each == gbit_per_s);
     CHECK(machine.prices->on_demand_usd_per_hour == usd);
   }
@@ -95,6 +107,8 @@ TEST_CASE("a profile is read strictly", "[hwprofiles]") {
   CHECK(refusal([](json& p) { p["gpu"]["memory_bytes"] = -1; }) ==
         "/gpu/memory_bytes: -1 is out of range; use 1e-12 to 1e+21");
   CHECK(refusal([](json& p) { p["gpus"] = 577; }) == "/gpus: at most 576 per host");
+  CHECK(refusal([](json& p) { p["gpu"]["peak_flop_per_s"]["fp4"] = -1; }) ==
+        "/gpu/peak_flop_per_s/fp4: -1 is out of range; use 1000 to 1e+21");
   CHECK(refusal([](json& p) { p["nvlink"]["efficiency"] = 77; }) ==
         "/nvlink/efficiency: is a share of the peak and must not exceed 1");
   CHECK(refusal([](json& p) {

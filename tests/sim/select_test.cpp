@@ -210,6 +210,17 @@ TEST_CASE("an algorithm that is asked for is taken, or a ring with Simple", "[si
   CHECK(choice("NVLS").algorithm == "NVLS");
 }
 
+TEST_CASE("72 GPUs of one NVLink domain are one host", "[sim][collectives]") {
+  // 8 GiB among 72: 340 us of NVLink for each GiB of a ring, where 400 Gb/s would take 21 ms.
+  const Cluster rack = cluster_of("gb200-nvl72", 1);
+  CHECK(rack.ranks() == 72);
+  const auto all =
+      choose_collective(Topology(rack), CollectiveKind::all_reduce, {8 * GiB}, {first_ranks(72)});
+  CHECK(all.algorithm == "NVLS");
+  CHECK(bus_bandwidth(rack, 8 * GiB) > 700e9);
+  CHECK(bus_bandwidth(cluster_of("gb200-nvl72", 2), 8 * GiB) > 700e9);
+}
+
 TEST_CASE("rings over hosts with one card enter and leave them beside it", "[sim][collectives]") {
   // Of the cube mesh's rings the one of single links passes GPUs 0 and 1, at whose switch the card
   // is, both ways: 2 (n - 1) / n of the bytes go through it and none through the sockets.
@@ -253,6 +264,7 @@ TEST_CASE("groups that share NICs share their bandwidth", "[sim][collectives]") 
 }
 
 TEST_CASE("known machines reach their published all-reduce bus bandwidth", "[sim][collectives]") {
+  CHECK(bus_bandwidth(cluster_of("p6-b200.48xlarge", 4), 8 * GiB) == Approx(380e9).epsilon(0.05));
   CHECK(bus_bandwidth(cluster_of("p4d.24xlarge", 1), GiB) == Approx(229e9).epsilon(0.015));
   CHECK(bus_bandwidth(cluster_of("p4de.24xlarge", 2), 2 * GiB) == Approx(78.3e9).epsilon(0.05));
   CHECK(bus_bandwidth(cluster_of("p5.48xlarge", 2), 2 * GiB) == Approx(443.7e9).epsilon(0.06));
@@ -278,7 +290,8 @@ TEST_CASE("more bandwidth is never slower and more bytes never faster", "[sim][c
   constexpr CollectiveKind kinds[] = {CollectiveKind::all_reduce, CollectiveKind::all_gather,
                                       CollectiveKind::reduce_scatter, CollectiveKind::all_to_all,
                                       CollectiveKind::broadcast};
-  for (const char* name : {"p3.16xlarge", "p4d.24xlarge", "g5.48xlarge", "dgx-h100"})
+  for (const char* name : {"p3.16xlarge", "p4d.24xlarge", "g5.48xlarge", "dgx-h100", "g6e.48xlarge",
+                           "p6-b200.48xlarge"})
     for (const CollectiveKind kind : kinds) {
       const Cluster cluster = cluster_of(name, 3);
       const Topology topology(cluster);

@@ -44,7 +44,7 @@ TEST_CASE("all published measurements load") {
     largest += evidence.largest_batches.size();
   }
   CHECK(steps == 7 + 12 + 8 + 154 + 78 + 16 + 720 + 26);
-  CHECK(collectives == 99 + 364);
+  CHECK(collectives == 99 + 364 + 378 + 672 + 60 + 40);
   CHECK(largest == 24 + 27);
 }
 
@@ -169,7 +169,11 @@ TEST_CASE("what the constants were fitted to is predicted as before", "[validate
       {"megatron_2020_v100_a100", 0.0245},
       {"megatron_2022_recompute_a100", 0.0303},
       {"mpt_fsdp_a100_h100_up_to_16gpu", 0.034},
+      {"nccl_aic_a100_h100_h200", 0.093},
+      {"nccl_aic_blackwell_l40s", 0.122},
       {"nccl_allreduce_p4de_p5", 0.102},
+      {"nccl_azure_nd", 0.063},
+      {"nccl_p6_b200_mleng", 0.057},
       {"nvidia_bert_large_v100_a100", 0.054},
       {"oneflow_gpt_v100", 0.092},
       {"training_compiler_hf_4_11_pytorch_1_9 native", 0.283},
