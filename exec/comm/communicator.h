@@ -47,6 +47,17 @@ class Communicator {
   virtual void broadcast(void* data, std::int64_t bytes, int root) = 0;
   // The sum ends in `data` of member `root`; what the others have in theirs afterwards is open.
   virtual void reduce(void* data, std::int64_t elements, Dtype dtype, int root) = 0;
+  // Parts at equal distances, part i at i * distance: in place, every rank has its own part there.
+  virtual void gather_apart(void* first, std::int64_t bytes_per_rank, std::int64_t distance) {
+    for (int root = 0; root < size(); ++root)
+      broadcast(static_cast<char*>(first) + root * distance, bytes_per_rank, root);
+  }
+  // In place: the sum of part i ends on member i; what else is there afterwards is open.
+  virtual void reduce_apart(void* first, std::int64_t elements_per_rank, Dtype dtype,
+                            std::int64_t distance) {
+    for (int root = 0; root < size(); ++root)
+      reduce(static_cast<char*>(first) + root * distance, elements_per_rank, dtype, root);
+  }
   virtual void barrier() = 0;
 
   // Point to point; neither blocks. Tags are at most max_tag, and tell apart whatever is under way

@@ -135,6 +135,39 @@ void NcclCommunicator::reduce(void* data, std::int64_t elements, Dtype dtype, in
             });
 }
 
+// NCCL runs the broadcasts, or sums, of a group as one kernel.
+void NcclCommunicator::gather_apart(void* first, std::int64_t bytes, std::int64_t distance) {
+  if (bytes == 0) return;
+  all_->run({InstructionKind::all_gather, bytes * size()}, stream(), [&](ncclComm_t comm) {
+    return together([&] {
+      ncclResult_t result = ncclSuccess;
+      for (int root = 0; root < size() && result == ncclSuccess; ++root) {
+        char* part = static_cast<char*>(first) + root * distance;
+        result = ncclBroadcast(part, part, count_of(bytes), bytes_type, root, comm, stream());
+      }
+      return result;
+    });
+  });
+}
+
+void NcclCommunicator::reduce_apart(void* first, std::int64_t elements, Dtype dtype,
+                                    std::int64_t distance) {
+  const ncclDataType_t type = nccl_type(dtype);
+  if (elements == 0) return;
+  all_->run({InstructionKind::reduce_scatter, elements * bytes_of(dtype) * size(), -1, dtype},
+            stream(), [&](ncclComm_t comm) {
+              return together([&] {
+                ncclResult_t result = ncclSuccess;
+                for (int root = 0; root < size() && result == ncclSuccess; ++root) {
+                  char* part = static_cast<char*>(first) + root * distance;
+                  result = ncclReduce(part, part, count_of(elements), type, ncclSum, root, comm,
+                                      stream());
+                }
+                return result;
+              });
+            });
+}
+
 // Of hosts: what each one has issued on its current stream is done as well.
 void NcclCommunicator::barrier() {
   cuda::check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize");

@@ -37,6 +37,9 @@ class NcclCommunicator : public Communicator {
   void all_to_all(const void* out, void* in, std::int64_t bytes) override;
   void broadcast(void* data, std::int64_t bytes, int root) override;
   void reduce(void* data, std::int64_t elements, Dtype dtype, int root) override;
+  void gather_apart(void* first, std::int64_t bytes, std::int64_t distance) override;
+  void reduce_apart(void* first, std::int64_t elements, Dtype dtype,
+                    std::int64_t distance) override;
   void barrier() override;
   Request isend(const void* data, std::int64_t bytes, int to, int tag) override;
   Request irecv(void* data, std::int64_t bytes, int from, int tag) override;

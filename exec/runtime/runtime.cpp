@@ -239,7 +239,32 @@ void Runtime::sum_of_squares(const Instruction& instruction, const Task& task) {
   }
 }
 
+// Parts at equal distances: gathered and summed in place, the own one copied there or from there.
+bool Runtime::collective_apart(const Instruction& instruction, const Task& task) {
+  const bool gathers = instruction.kind == InstructionKind::all_gather;
+  if (!gathers && instruction.kind != InstructionKind::reduce_scatter) return false;
+  const std::vector<Operand>& parts = gathers ? instruction.outputs : instruction.inputs;
+  if (parts.size() < 2) return false;
+  Communicator& members = group(instruction.group);
+  const TensorType& part = parts[0].type;
+  const auto address = [&](const Operand& operand) {
+    return static_cast<char*>(memory_.address(operand, task.slot, task.window));
+  };
+  char* first = address(parts[0]);
+  const std::int64_t distance = address(parts[1]) - first;
+  char* own = first + members.rank() * distance;
+  if (gathers) {
+    backend_.copy(own, address(instruction.inputs[0]), part.bytes());
+    members.gather_apart(first, part.bytes(), distance);
+  } else {
+    members.reduce_apart(first, part.shape.elements(), part.dtype, distance);
+    backend_.copy(address(instruction.outputs[0]), own, part.bytes());
+  }
+  return true;
+}
+
 void Runtime::collective(const Instruction& instruction, const Task& task) {
+  if (collective_apart(instruction, task)) return;
   Communicator& members = group(instruction.group);
   const TensorType& in = instruction.inputs[0].type;
   const Operand& result = instruction.outputs[0];

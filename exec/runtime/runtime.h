@@ -123,6 +123,7 @@ class Runtime {
   void execute(int task, const Instruction& instruction, int index);
   void compute(const Instruction& instruction, const Task& task);
   void collective(const Instruction& instruction, const Task& task);
+  bool collective_apart(const Instruction& instruction, const Task& task);
   void copy(const Instruction& instruction, const Task& task);
   void message(const Instruction& instruction, int task, int index);
   std::int64_t first_sequence_of(const Task& task) const;

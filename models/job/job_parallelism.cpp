@@ -93,9 +93,10 @@ void warn_about_effects(const Fields& fields, Job& job) {
        "no effect below zero_stage 3"},
       {below_zero_3 && p.persistence_threshold > 0, "persistence_threshold",
        "no effect below zero_stage 3"},
-      {p.overlap_tensor, "overlap",
-       "'tensor' changes no step yet: each sum inside a tensor group is needed by the operation "
-       "after it"},
+      {p.overlap_tensor && p.tensor == 1 && !job.is_auto("parallelism.tensor"), "overlap",
+       "'tensor' has no effect while tensor is 1"},
+      {p.tensor_chunks > 1 && !p.overlap_tensor, "tensor_chunks",
+       "no effect while overlap does not name 'tensor'"},
       {p.offload_horizon != 0 && p.offload == Offload::none && !job.is_auto("parallelism.offload"),
        "offload_horizon", "no effect while offload is none"},
       {p.context_gathers && p.context == 1 && !job.is_auto("parallelism.context"),
@@ -149,8 +150,17 @@ Keys parallelism_keys(Parallelism& p) {
       {"overlap",
        code("list of {}", communications, read_overlap, [&p] { return overlap_json(p); }), any,
        plain, "",
-       "what runs beside compute. `tensor`: a warning, for it changes no step yet: each sum inside "
-       "a tensor group is needed by the operation after it"},
+       "what runs beside compute. `tensor`: in the backward, the sum (or scatter) of an input's "
+       "gradient beside the gradients of the same weights, and with `sequence_parallel` what is "
+       "gathered for those beside the product that makes the input's: not a bit of the result "
+       "changes. With `tensor_chunks` also what other products wait for or make"},
+      {"tensor_chunks", &p.tensor_chunks, by_reader(at_least_one), may_be_auto, "",
+       "with `tensor` in `overlap`: products whose result is summed or scattered over the tensor "
+       "group, or whose input is gathered, are cut into so many chunks of rows; what one chunk "
+       "communicates goes beside the product of the next. Rows (with `sequence_parallel` those of "
+       "one rank) that it does not divide stay whole, and at `compiler` `full` what is fused. "
+       "Products of fewer rows may be rounded otherwise. 1: whole products. *auto* tries 1, 2, 4 "
+       "and 8"},
       {"pipeline_scatter_gather", &p.pipeline_scatter_gather, any, plain, "",
        "stages send 1/tensor of an activation and gather it"},
       {"placement", choice("placement", placements(), placements(), p.placement), any, may_be_auto,

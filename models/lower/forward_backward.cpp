@@ -2,52 +2,20 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
-#include "models/graph/fusion.h"
-#include "models/graph/op_table.h"
 #include "models/lower/body_builder.h"
 #include "models/lower/draft.h"
+#include "models/lower/instruction_of.h"
 #include "models/lower/memory.h"
 #include "models/lower/messages.h"
 #include "models/lower/operands.h"
 #include "models/lower/reductions.h"
+#include "models/lower/tensor_chunks.h"
 
 namespace meshwright {
 
 namespace {
-
-bool takes_loss_scale(const Node& node) {
-  if (node.op != Op::fused) return info(node.op).takes_loss_scale;
-  const auto& steps = node.attributes.fusion->steps;
-  return std::any_of(steps.begin(), steps.end(),
-                     [](const FusedStep& step) { return info(step.op).takes_loss_scale; });
-}
-
-struct Communication {
-  InstructionKind kind;
-  GroupKind group = GroupKind::tensor;
-  Stream stream = Stream::tensor_comm;
-};
-
-Communication communication_of(Op op) {
-  switch (op) {
-    case Op::sequence_gather:
-    case Op::stats_gather:
-      return {InstructionKind::all_gather};
-    case Op::sequence_scatter:
-      return {InstructionKind::reduce_scatter};
-    case Op::context_shift:
-      return {InstructionKind::ring_shift, GroupKind::context, Stream::context_comm};
-    case Op::context_gather:
-      return {InstructionKind::all_gather, GroupKind::context, Stream::context_comm};
-    case Op::context_scatter:
-      return {InstructionKind::reduce_scatter, GroupKind::context, Stream::context_comm};
-    case Op::expert_exchange:
-      return {InstructionKind::all_to_all, GroupKind::expert, Stream::expert_comm};
-    default:
-      return {InstructionKind::all_reduce};
-  }
-}
 
 bool reads(const StageDraft& draft, int virtual_stage, int tensor) {
   return std::ranges::any_of(draft.boundaries.nodes[at(virtual_stage)], [&](int index) {
@@ -76,23 +44,6 @@ void load_inputs(StageDraft& draft, BodyBuilder& body) {
   }
 }
 
-Instruction instruction_of(StageDraft& draft, const Node& node, int virtual_stage) {
-  Instruction instruction;
-  instruction.op = node.op;
-  instruction.module = node.module;
-  instruction.phase = node.phase;
-  instruction.attributes = node.attributes;
-  for (int id : node.inputs) instruction.inputs.push_back(operand(draft, id, virtual_stage));
-  if (takes_loss_scale(node) && draft.program.loss_scale_buffer >= 0)
-    instruction.inputs.push_back(
-        {draft.program.loss_scale_buffer, 0, {Shape{1}, Dtype::f32}, GroupKind::none});
-  for (int id : node.outputs)
-    instruction.outputs.push_back(draft.graph.tensor(id).role == Role::activation
-                                      ? place_output(draft, id, virtual_stage)
-                                      : operand(draft, id, virtual_stage));
-  return instruction;
-}
-
 // Returns the instruction's index, -1 where there is none: a view.
 int write_node(StageDraft& draft, BodyBuilder& body, const Node& node) {
   const int virtual_stage = draft.virtual_stage(body.chunk());
@@ -101,14 +52,11 @@ int write_node(StageDraft& draft, BodyBuilder& body, const Node& node) {
     return -1;
   }
   Instruction instruction = instruction_of(draft, node, virtual_stage);
-  if (!info(node.op).is_communication) return body.emit(std::move(instruction));
-  const Communication over = communication_of(node.op);
-  instruction.kind = over.kind;
-  instruction.stream = over.stream;
-  instruction.group = over.group;
+  const bool joins = instruction.kind != InstructionKind::compute &&
+                     instruction.group == GroupKind::tensor &&
+                     !draft.plan.parallelism.overlap_tensor;
   const int index = body.emit(std::move(instruction));
-  if (over.group == GroupKind::tensor && !draft.plan.parallelism.overlap_tensor)
-    body.join_before_next_compute(index);
+  if (joins) body.join_before_next_compute(index);
   return index;
 }
 
@@ -119,13 +67,15 @@ void write_nodes(StageDraft& draft, BodyBuilder& body) {
   const Body::Kind kind = body.body().kind;
   const int virtual_stage = draft.virtual_stage(body.chunk());
   const std::vector<int> units = units_in_order(graph, boundaries, virtual_stage, kind);
+  TensorChunks chunks(draft, body);
   int position = -1;
   for (int index : boundaries.nodes[at(virtual_stage)]) {
     if (boundaries.body[at(index)] != kind) continue;
     const Node& node = graph.nodes[at(index)];
     if (position < 0 || units[at(position)] != graph.unit_of(node))
       enter_unit(draft, body, units, at(++position));
-    const int emitted = write_node(draft, body, node);
+    const std::optional<int> written = chunks.write(index);
+    const int emitted = written ? *written : write_node(draft, body, node);
     for (int id : node.outputs) {
       if (graph.tensor(id).role == Role::activation && boundaries.tensors[at(id)].crosses(backward))
         send(draft, body, id, emitted);

@@ -12,6 +12,7 @@
 #include "models/passes/fuse_rows.h"
 #include "models/passes/merge_products.h"
 #include "models/passes/order_operations.h"
+#include "models/passes/overlap_tensor.h"
 #include "models/passes/pad_vocabulary.h"
 #include "models/passes/pass.h"
 #include "models/passes/recompute.h"
@@ -54,6 +55,7 @@ constexpr Pass training_list[] = {
     {"fuse_rows", "takes what is made again together with what needs it", fuse_rows, at_full, true},
     {"order_operations", "after fusion: of what is left to be ordered", order_operations, at_full,
      true},
+    {"overlap_tensor", "after what fuses and orders by memory: time comes first", overlap_tensor},
     {"reuse_in_place", "last: what may be overwritten depends on the order", reuse_in_place,
      at_full, true},
 };

@@ -155,6 +155,20 @@ class StageCheck {
     place.demand(body.chunk >= 0, "messages are sent and received in bodies of a chunk");
   }
 
+  // Of what is gathered or scattered: one operand, or one for each rank, at equal distances.
+  static std::int64_t bytes_of_parts(const std::vector<Operand>& parts, std::int64_t ranks,
+                                     const Place& place) {
+    if (parts.size() == 1) return parts[0].type.bytes();
+    place.demand(static_cast<std::int64_t>(parts.size()) == ranks,
+                 "one is needed, or one for each rank of the group");
+    for (std::size_t i = 1; i < parts.size(); ++i) {
+      Operand expected = parts[0];
+      expected.offset += static_cast<std::int64_t>(i) * (parts[1].offset - parts[0].offset);
+      place.demand(parts[i] == expected, "parts are of one type, at equal distances in a buffer");
+    }
+    return parts[0].type.bytes() * ranks;
+  }
+
   void check_collective(const Instruction& instruction, const Place& place) const {
     operands(instruction, 1, 1, place);
     (place / "group").demand(instruction.group != GroupKind::none, "a collective has a group");
@@ -166,9 +180,13 @@ class StageCheck {
       case InstructionKind::all_reduce:
         return place.demand(in == out, "an all-reduce works in place");
       case InstructionKind::all_gather:
-        return place.demand(to == from * ranks, "gathers as many parts as the group has ranks");
+        return place.demand(
+            bytes_of_parts(instruction.outputs, ranks, place / "outputs") == from * ranks,
+            "gathers as many parts as the group has ranks");
       case InstructionKind::reduce_scatter:
-        return place.demand(from == to * ranks, "scatters as many parts as the group has ranks");
+        return place.demand(
+            bytes_of_parts(instruction.inputs, ranks, place / "inputs") == to * ranks,
+            "scatters as many parts as the group has ranks");
       case InstructionKind::all_to_all:
         return place.demand(from == to && from % ranks == 0,
                             "the ranks of the group do not divide what is exchanged");

@@ -70,6 +70,7 @@ struct Parallelism {
   bool sequence_parallel = false;
   int zero_stage = 0;
   bool overlap_gradients = true, overlap_parameters = true, overlap_tensor = false;
+  int tensor_chunks = 1;  // pieces of a product that tensor communication goes beside
   bool pipeline_scatter_gather = true;
   std::string placement = "DPT";
   Partitioner partitioner = Partitioner::chain;

@@ -31,8 +31,8 @@ enum class InstructionKind : std::uint8_t {
   recv,            // outputs[0] from there
   all_reduce,      // in place: inputs[0] is outputs[0]
   all_gather,      // inputs[0] = own part, outputs[0] = all parts by group index (may contain
-                   // inputs[0])
-  reduce_scatter,  // inputs[0] = whole, outputs[0] = own summed part (may lie in inputs[0])
+                   // inputs[0]); or outputs[i] = part i, at equal distances
+  reduce_scatter,  // inputs[0] = whole, or each part; outputs[0] = own sum (may lie in inputs[0])
   all_to_all,      // part i of inputs[0] to member i; outputs[0] = what they sent here, in order
   broadcast,       // from member `root` to the others
   reduce,          // in place; the sum ends on member `root`, the others' data is lost

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "models/core/index.h"
 #include "models/graph/op_table.h"
 #include "models/partition/partition.h"
 #include "models/schedule/schedule.h"
@@ -193,11 +194,33 @@ double BoundMaker::longest_collective(const Candidate& candidate, const UnitProf
 
 double BoundMaker::pass_time(const Candidate& candidate, const UnitProfile::Pass& pass) {
   double seconds = pass.compute_s;
-  if (base_.parallelism.overlap_tensor) return seconds;
   for (const auto& [what, count] : pass.collectives)
     seconds += count * group_time(candidate, GroupKind::tensor, what.first,
                                   static_cast<double>(what.second));
   return seconds;
+}
+
+// When the compute stream has done all steps, as the tensor group's collectives go on beside it,
+// each after the compute step before it. Both streams may begin at once: nothing begins earlier.
+double BoundMaker::beside_compute(const Candidate& candidate,
+                                  const std::vector<UnitProfile::Step>& steps, bool recomputes) {
+  double compute = 0, communication = 0;
+  std::vector<double> ends;
+  for (const UnitProfile::Step& step : steps) {
+    const bool counts = recomputes || step.phase != Phase::recompute;
+    if (step.computes) {
+      if (step.waits_for >= 0) compute = std::max(compute, ends[at(step.waits_for)]);
+      if (counts) compute += step.compute_s;
+      ends.push_back(compute);
+      continue;
+    }
+    communication = std::max(communication, compute);
+    if (counts)
+      communication += group_time(candidate, GroupKind::tensor, step.collective.first,
+                                  static_cast<double>(step.collective.second));
+    ends.push_back(communication);
+  }
+  return compute;
 }
 
 // Every member of the context groups sends to the next one of its group, all at once.
@@ -288,13 +311,21 @@ double BoundMaker::context_time(const Candidate& candidate, const UnitProfile::P
 
 std::vector<UnitTimes> BoundMaker::unit_times(const Candidate& candidate,
                                               const ModelProfile& profile) {
+  const bool beside = base_.parallelism.overlap_tensor && candidate.tensor > 1 &&
+                      cluster_.machine.concurrent_streams;
   std::vector<UnitTimes> times;
   for (const UnitProfile& unit : profile.units) {
     UnitTimes own;
     own.is_block = unit.is_block;
-    own.forward = pass_time(candidate, unit.forward);
-    own.recompute = pass_time(candidate, unit.recompute);
-    own.backward = pass_time(candidate, unit.backward);
+    if (beside) {
+      own.forward = beside_compute(candidate, unit.forward_steps, true);
+      own.backward = beside_compute(candidate, unit.backward_steps, false);
+      own.recompute = beside_compute(candidate, unit.backward_steps, true) - own.backward;
+    } else {
+      own.forward = pass_time(candidate, unit.forward);
+      own.recompute = pass_time(candidate, unit.recompute);
+      own.backward = pass_time(candidate, unit.backward);
+    }
     own.compute = unit.forward.compute_s + unit.recompute.compute_s + unit.backward.compute_s;
     own.context = context_time(candidate, unit.forward) + context_time(candidate, unit.recompute) +
                   context_time(candidate, unit.backward);

@@ -121,6 +121,8 @@ class BoundMaker {
   PerParameter make_per_parameter(const Candidate& candidate);
   double longest_collective(const Candidate& candidate, const UnitProfile::Pass& pass);
   double pass_time(const Candidate& candidate, const UnitProfile::Pass& pass);
+  double beside_compute(const Candidate& candidate, const std::vector<UnitProfile::Step>& steps,
+                        bool recomputes);
   double context_time(const Candidate& candidate, const UnitProfile::Pass& pass);
   double shift_time(const Candidate& candidate, double bytes);
   struct Boundary {

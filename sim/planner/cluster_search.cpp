@@ -65,7 +65,8 @@ Branch only(const Candidate& candidate) {
   branch.cuts = {{candidate.schedule, candidate.virtual_stages}};
   branch.shardings = {{candidate.zero_stage, candidate.shard}};
   branch.savings = {{candidate.recompute, candidate.recompute_fraction, candidate.offload}};
-  branch.kernels = {{candidate.sequence_parallel, candidate.compiler, candidate.attention}};
+  branch.kernels = {{candidate.sequence_parallel, candidate.tensor_chunks, candidate.compiler,
+                     candidate.attention}};
   branch.placements = {candidate.placement};
   branch.cut_takes_sharding = branch.cut_takes_saving = {1};
   return branch;

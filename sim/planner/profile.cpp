@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "models/core/error.h"
+#include "models/core/index.h"
 #include "models/lower/lower.h"
 #include "models/passes/pass.h"
 #include "models/schedule/schedule.h"
@@ -53,6 +54,8 @@ CollectiveKind kind_of(InstructionKind kind) {
       return CollectiveKind::all_to_all;
     case InstructionKind::broadcast:
       return CollectiveKind::broadcast;
+    case InstructionKind::reduce:
+      return CollectiveKind::reduce;
     default:
       return CollectiveKind::all_reduce;
   }
@@ -60,15 +63,23 @@ CollectiveKind kind_of(InstructionKind kind) {
 
 // Bytes of the whole buffer, as collective_time counts them.
 std::int64_t whole_bytes(const Instruction& instruction) {
-  std::int64_t bytes = 0;
-  for (const Operand& operand : instruction.inputs) bytes = std::max(bytes, operand.type.bytes());
-  for (const Operand& operand : instruction.outputs) bytes = std::max(bytes, operand.type.bytes());
-  return bytes;
+  std::int64_t in = 0, out = 0;
+  for (const Operand& operand : instruction.inputs) in += operand.type.bytes();
+  for (const Operand& operand : instruction.outputs) out += operand.type.bytes();
+  return std::max(in, out);
 }
 
 bool is_collective(InstructionKind kind) {
-  return kind == InstructionKind::all_reduce || kind == InstructionKind::all_gather ||
-         kind == InstructionKind::reduce_scatter;
+  switch (kind) {
+    case InstructionKind::all_reduce:
+    case InstructionKind::all_gather:
+    case InstructionKind::reduce_scatter:
+    case InstructionKind::broadcast:
+    case InstructionKind::reduce:
+      return true;
+    default:
+      return false;
+  }
 }
 
 UnitProfile::Pass& pass_of(UnitProfile& unit, Phase phase) {
@@ -90,13 +101,57 @@ void count_parameters(const Graph& graph, std::vector<UnitProfile>& units) {
     }
 }
 
+// The steps of one body, unit by unit: which collectives of its own unit each instruction waits
+// for.
+class StepLists {
+ public:
+  StepLists(const Body& body, std::vector<UnitProfile>& units)
+      : body_(body), units_(units), place_(body.instructions.size(), {-1, -1}) {}
+
+  void add_compute(int unit, int instruction, double seconds) {
+    UnitProfile::Step step;
+    step.computes = true;
+    step.compute_s = seconds;
+    add(unit, instruction, step);
+  }
+  void add_collective(int unit, int instruction) {
+    const Instruction& what = body_.instructions[at(instruction)];
+    UnitProfile::Step step;
+    step.collective = {kind_of(what.kind), whole_bytes(what)};
+    add(unit, instruction, step);
+    place_[at(instruction)] = {unit, static_cast<int>(steps_of(unit).size()) - 1};
+  }
+
+ private:
+  std::vector<UnitProfile::Step>& steps_of(int unit) {
+    UnitProfile& own = units_[at(unit)];
+    return body_.kind == Body::Kind::forward ? own.forward_steps : own.backward_steps;
+  }
+
+  void add(int unit, int instruction, UnitProfile::Step step) {
+    step.phase = body_.instructions[at(instruction)].phase;
+    for (const Wait& wait : body_.instructions[at(instruction)].waits) {
+      if (wait.relation != Wait::Relation::same_task) continue;
+      const auto [of_unit, place] = place_[at(wait.instruction)];
+      if (of_unit == unit) step.waits_for = std::max(step.waits_for, place);
+    }
+    steps_of(unit).push_back(step);
+  }
+
+  const Body& body_;
+  std::vector<UnitProfile>& units_;
+  std::vector<std::pair<int, int>> place_;  // of a collective: its unit, and its step there
+};
+
 std::vector<UnitProfile> measure_units(const SmallModel& small, const CostModel& cost,
                                        double slowest) {
   std::vector<UnitProfile> units(small.graph.units.size());
   for (std::size_t u = 0; u < units.size(); ++u) units[u].is_block = small.graph.units[u].is_block;
   for (const Body& body : small.program().bodies) {
     if (body.kind != Body::Kind::forward && body.kind != Body::Kind::backward) continue;
-    for (const Instruction& instruction : body.instructions) {
+    StepLists steps(body, units);
+    for (int i = 0; i < static_cast<int>(body.instructions.size()); ++i) {
+      const Instruction& instruction = body.instructions[at(i)];
       if (instruction.when != When::always || instruction.module < 0) continue;
       const Module& module = small.graph.modules[static_cast<std::size_t>(instruction.module)];
       UnitProfile& unit = units[static_cast<std::size_t>(module.unit)];
@@ -104,12 +159,14 @@ std::vector<UnitProfile> measure_units(const SmallModel& small, const CostModel&
       if (instruction.kind == InstructionKind::compute) {
         const double seconds = cost.time(instruction, small.program()).value * slowest;
         pass.compute_s += seconds;
+        steps.add_compute(module.unit, i, seconds);
         if (instruction.op == Op::linear_grad_weight ||
             instruction.op == Op::expert_linear_grad_weight)
           unit.weight_gradient_s += seconds;
-      } else if (instruction.stream == Stream::tensor_comm && is_collective(instruction.kind))
+      } else if (instruction.stream == Stream::tensor_comm && is_collective(instruction.kind)) {
         ++pass.collectives[{kind_of(instruction.kind), whole_bytes(instruction)}];
-      else if (instruction.stream == Stream::context_comm && is_collective(instruction.kind))
+        steps.add_collective(module.unit, i);
+      } else if (instruction.stream == Stream::context_comm && is_collective(instruction.kind))
         ++pass.context_collectives[{kind_of(instruction.kind), whole_bytes(instruction)}];
       else if (instruction.stream == Stream::context_comm &&
                instruction.kind == InstructionKind::ring_shift)
@@ -182,9 +239,16 @@ const StageProfile& Profiles::stages(const Candidate& candidate, Recompute recom
 }
 
 Profiles::Key Profiles::key_of(const Candidate& candidate, Recompute recompute) {
-  return {candidate.tensor, candidate.context,  candidate.micro_batch,
-          recompute,        candidate.offload,  candidate.sequence_parallel,
-          candidate.expert, candidate.compiler, schedule_info(candidate.schedule).splits_backwards};
+  return {candidate.tensor,
+          candidate.context,
+          candidate.micro_batch,
+          recompute,
+          candidate.offload,
+          candidate.sequence_parallel,
+          candidate.expert,
+          candidate.compiler,
+          schedule_info(candidate.schedule).splits_backwards,
+          candidate.tensor_chunks};
 }
 
 Plan Profiles::plan_of(const Candidate& candidate, Recompute recompute) const {

@@ -31,6 +31,16 @@ struct UnitProfile {
     std::map<std::pair<CollectiveKind, std::int64_t>, int> context_collectives;
   };
   Pass forward, recompute, backward;
+  // Where tensor communication goes on beside compute: what a body does in turn, on its two
+  // streams.
+  struct Step {
+    Phase phase = Phase::forward;
+    bool computes = false;  // else it is a collective of the tensor group
+    double compute_s = 0;
+    std::pair<CollectiveKind, std::int64_t> collective;
+    int waits_for = -1;  // a collective's place in the list
+  };
+  std::vector<Step> forward_steps, backward_steps;
   double weight_gradient_s = 0;  // part of backward that no earlier stage waits for
 };
 
@@ -70,7 +80,7 @@ struct StageProfile {
 
 // Profiles of one model on one cluster, each made when it is first asked for, once per (tensor,
 // context, micro_batch, recompute, offload, sequence_parallel, expert, compiler, whether backwards
-// are split), all blocks alike. What is returned stays where it is.
+// are split, tensor_chunks), all blocks alike. What is returned stays where it is.
 class Profiles {
  public:
   Profiles(const Model& model, const Plan& base, const Cluster& cluster);
@@ -82,7 +92,7 @@ class Profiles {
   std::size_t count() const { return profiles_.size() + kept_.size() + stages_.size(); }
 
  private:
-  using Key = std::tuple<int, int, int, Recompute, Offload, bool, int, CompilerLevel, bool>;
+  using Key = std::tuple<int, int, int, Recompute, Offload, bool, int, CompilerLevel, bool, int>;
   static Key key_of(const Candidate& candidate, Recompute recompute);
   Plan plan_of(const Candidate& candidate, Recompute recompute) const;
   ModelProfile measure(const Plan& plan) const;

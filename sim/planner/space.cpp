@@ -58,6 +58,7 @@ Candidate chosen_with(Candidate candidate, const Saving& saving) {
 }
 Candidate chosen_with(Candidate candidate, const Kernels& kernels) {
   candidate.sequence_parallel = kernels.sequence_parallel;
+  candidate.tensor_chunks = kernels.tensor_chunks;
   candidate.compiler = kernels.compiler;
   candidate.attention = kernels.attention;
   return candidate;
@@ -276,8 +277,16 @@ class Enumerator {
       for (const bool rows :
            choices(job_, "parallelism.sequence_parallel", base_.parallelism.sequence_parallel,
                    shape.tensor > 1 ? std::vector<bool>{false, true} : std::vector<bool>{false}))
-        found.push_back({rows, level, attention_of(level, shape.context)});
+        for (const int chunks : tensor_chunks_of(shape))
+          found.push_back({rows, chunks, level, attention_of(level, shape.context)});
     return found;
+  }
+
+  std::vector<int> tensor_chunks_of(const Candidate& shape) const {
+    const Parallelism& p = base_.parallelism;
+    const bool cuts = shape.tensor > 1 && p.overlap_tensor;
+    return choices(job_, "parallelism.tensor_chunks", p.tensor_chunks,
+                   cuts ? std::vector<int>{1, 2, 4, 8} : std::vector<int>{1});
   }
 
   // As settle() chooses it.
@@ -424,6 +433,7 @@ Plan to_plan(const Candidate& candidate, const Plan& base) {
   p.schedule = candidate.schedule;
   p.zero_stage = candidate.zero_stage;
   p.sequence_parallel = candidate.sequence_parallel;
+  p.tensor_chunks = candidate.tensor_chunks;
   p.offload = candidate.offload;
   p.placement = candidate.placement;
   Training& t = plan.training;

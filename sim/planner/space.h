@@ -27,6 +27,7 @@ struct Candidate {
   double recompute_fraction = 1;
   Offload offload = Offload::none;
   bool sequence_parallel = false;
+  int tensor_chunks = 1;
   CompilerLevel compiler = CompilerLevel::fused;
   AttentionKernel attention = AttentionKernel::flash2;
   std::string_view placement = "DPT";
@@ -52,8 +53,10 @@ struct Saving {
   double fraction = 1;
   Offload offload = Offload::none;
 };
-struct Kernels {  // how the tensor group shares rows, and what the compiler makes of it all
+// How the tensor group shares rows and cuts products, and what the compiler makes of it all.
+struct Kernels {
   bool sequence_parallel = false;
+  int tensor_chunks = 1;
   CompilerLevel compiler = CompilerLevel::fused;
   AttentionKernel attention = AttentionKernel::flash2;
 };

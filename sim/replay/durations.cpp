@@ -42,8 +42,11 @@ CollectiveKind kind_of(InstructionKind instruction) {
 
 // The larger side: what is gathered, what is scattered.
 std::int64_t full_bytes(const Instruction& instruction) {
-  return instruction.kind == InstructionKind::all_gather ? instruction.outputs[0].type.bytes()
-                                                         : instruction.inputs[0].type.bytes();
+  const bool gathers = instruction.kind == InstructionKind::all_gather;
+  std::int64_t bytes = 0;
+  for (const Operand& part : gathers ? instruction.outputs : instruction.inputs)
+    bytes += part.type.bytes();
+  return bytes;
 }
 
 constexpr int message_kind = -1, ring_kind = -2;

@@ -76,8 +76,11 @@ class Finder {
 
 double bytes_moved(const Instruction& instruction, int members) {
   std::int64_t most = 0;
-  for (const auto& operands : {instruction.inputs, instruction.outputs})
-    for (const Operand& operand : operands) most = std::max(most, operand.type.bytes());
+  for (const auto* operands : {&instruction.inputs, &instruction.outputs}) {
+    std::int64_t bytes = 0;
+    for (const Operand& operand : *operands) bytes += operand.type.bytes();
+    most = std::max(most, bytes);
+  }
   const double whole = static_cast<double>(most), share = 1 - 1.0 / members;
   switch (instruction.kind) {
     case InstructionKind::all_reduce:

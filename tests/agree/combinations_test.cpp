@@ -65,7 +65,8 @@ void draw_parallelism(Draw& draw, bool experts, Plan& plan) {
     p.tensor_layout = draw.of({TensorLayout::megatron, TensorLayout::megatron, TensorLayout::speed,
                                TensorLayout::memory});
     p.tensor_batch_own = draw.rarely();
-    p.overlap_tensor = draw.rarely();
+    p.overlap_tensor = draw.of({false, true});
+    if (p.overlap_tensor) p.tensor_chunks = draw.of({1, 1, 2, 4});
     p.pipeline_scatter_gather = !draw.rarely();
   }
   const int replicas = p.data * p.context;

@@ -24,6 +24,11 @@ inline void nothing_overlaps(Plan& plan) {
   plan.parallelism.overlap_gradients = plan.parallelism.overlap_parameters = false;
 }
 inline void tensor_overlaps(Plan& plan) { plan.parallelism.overlap_tensor = true; }
+template <int chunks>
+void tensor_in_chunks(Plan& plan) {
+  plan.parallelism.overlap_tensor = true;
+  plan.parallelism.tensor_chunks = chunks;
+}
 inline void few_active(Plan& plan) { plan.parallelism.active_microbatches = 2; }
 inline void gpipe(Plan& plan) { plan.parallelism.schedule = ScheduleKind::gpipe; }
 inline void zero_bubble(Plan& plan) { plan.parallelism.schedule = ScheduleKind::zero_bubble; }

@@ -152,6 +152,7 @@ json draw_parallelism(Draw& draw, const json& model, int ranks) {
     p["overlap"] = json::array();
     for (const char* what : {"gradients", "parameters", "tensor"})
       if (draw.chance(0.5)) p["overlap"].push_back(what);
+    if (draw.chance(0.5)) p["tensor_chunks"] = 1 << draw.between(0, 3);
   }
   if (draw.chance(0.3)) p["pipeline_scatter_gather"] = draw.chance(0.5);
   if (draw.chance(0.4))
@@ -235,7 +236,7 @@ json random_open_job(Random& random) {
     parallelism = "auto";
   } else {
     for (const char* key : {"pipeline", "tensor", "data", "shard", "expert", "virtual_stages",
-                            "schedule", "sequence_parallel", "zero_stage"})
+                            "schedule", "sequence_parallel", "tensor_chunks", "zero_stage"})
       if (draw.chance(0.4)) parallelism[key] = "auto";
   }
   if (draw.chance(0.5)) job["training"]["micro_batch"] = "auto";

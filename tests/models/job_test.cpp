@@ -270,15 +270,21 @@ TEST_CASE("what a hint says passes every rule", "[models][job]") {
   }
 }
 
-TEST_CASE("overlapping tensor groups is said to change nothing", "[models][job]") {
+TEST_CASE("overlap of tensor groups that are not there is said to change nothing",
+          "[models][job]") {
   json value = json::parse(R"({"model": "gpt2", "training": {"global_batch": 16,
     "sequence_length": 64}, "cluster": {"machine": "p4d.24xlarge"},
-    "parallelism": {"tensor": 2, "overlap": ["gradients"]}})");
-  CHECK(read_job(value, "job.json", ".", lookup_for_tests).warnings.empty());
-  value["parallelism"]["overlap"].push_back("tensor");
-  const Job job = read_job(value, "job.json", ".", lookup_for_tests);
-  REQUIRE(job.warnings.size() == 1);
-  CHECK(job.warnings[0].starts_with("job.json: /parallelism/overlap: 'tensor' changes no step"));
+    "parallelism": {"tensor": 2, "overlap": ["gradients", "tensor"], "tensor_chunks": 2}})");
+  const auto warnings = [&] { return read_job(value, "job.json", ".", lookup_for_tests).warnings; };
+  CHECK(warnings().empty());
+  value["parallelism"]["tensor"] = 1;
+  REQUIRE(warnings().size() == 1);
+  CHECK(warnings()[0] ==
+        "job.json: /parallelism/overlap: 'tensor' has no effect while tensor is 1");
+  value["parallelism"]["overlap"] = {"gradients"};
+  REQUIRE(warnings().size() == 1);
+  CHECK(warnings()[0] ==
+        "job.json: /parallelism/tensor_chunks: no effect while overlap does not name 'tensor'");
 }
 
 TEST_CASE("defaults of the loss scale, and amounts above 0", "[models][job]") {

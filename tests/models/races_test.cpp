@@ -74,6 +74,10 @@ TEST_CASE("nor can they in tensor groups, sharded further, or with dropped eleme
   for (Plan plan : small_plans(model)) {
     check(model, plan, plans);
     plan.parallelism.overlap_tensor = true;
+    check(model, plan, plans);
+    plan.parallelism.tensor_chunks = 4;
+    check(model, plan, plans);
+    plan.parallelism.tensor_chunks = 2;
     plan.training.dropout = 0.1;
     plan.training.precision = Precision::fp16;
     plan.training.compiler = CompilerLevel::full;
@@ -143,6 +147,18 @@ TEST_CASE("each wait that is left out is noticed", "[models][lower][races]") {
       {"gpt", {2, 1, 2, 6, 2, 2}, [](Plan&) {}},
       {"gpt", {1, 1, 2, 4, 3}, [](Plan& p) { p.training.recompute = Recompute::full; }},
       {"gpt", {2, 2, 1, 4}, [](Plan& p) { p.parallelism.sequence_parallel = true; }},
+      {"gpt",
+       {1, 4, 1, 4},
+       [](Plan& p) {
+         p.parallelism.overlap_tensor = true;
+         p.parallelism.tensor_chunks = 2;
+       }},
+      {"llama",
+       {1, 2, 1, 4},
+       [](Plan& p) {
+         p.parallelism.sequence_parallel = p.parallelism.overlap_tensor = true;
+         p.parallelism.tensor_chunks = 4;
+       }},
       {"gpt", {1, 1, 1, 4, 0, 1, 2}, [](Plan&) {}},
       {"gpt", {2, 1, 1, 6}, [](Plan& p) { p.parallelism.schedule = ScheduleKind::zero_bubble; }},
       {"mixtral", {1, 1, 2, 4, 1}, [](Plan& p) { p.parallelism.expert = 2; }},

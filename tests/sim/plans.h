@@ -71,7 +71,8 @@ inline std::vector<PlanCase> plans_for(int ranks) {
           p.sequence_parallel = tensor > 1 && turn % 2 == 0;
           p.overlap_gradients = turn % 7 != 0;
           p.overlap_parameters = turn % 5 != 1;
-          p.overlap_tensor = turn % 6 == 0;
+          p.overlap_tensor = turn % 6 < 3;
+          p.tensor_chunks = p.overlap_tensor ? 1 << turn % 3 : 1;
           p.pipeline_scatter_gather = turn % 3 != 1;
           p.placement = turn % 4 == 3 ? "TPD" : "DPT";
           p.reduce_bucket_bytes = 1 << 20;

@@ -209,6 +209,7 @@ std::string short_plan_text(const Plan& plan) {
   if (p.zero_stage > 0) text += fmt::format(" zero{}", p.zero_stage);
   if (p.zero_stage > 0 && p.shard > 1) text += fmt::format("/{}", p.shard);
   if (p.sequence_parallel) text += " sp";
+  if (p.tensor > 1 && p.overlap_tensor) text += fmt::format(" beside{}", p.tensor_chunks);
   if (p.tensor > 1 && p.tensor_layout != TensorLayout::megatron) text += " " + layout_word(p);
   if (p.tensor > 1 && p.tensor_batch_own) text += " own";
   const Training& training = plan.training;
@@ -231,6 +232,10 @@ std::string plan_text(const Plan& plan) {
   if (p.expert > 1) text += fmt::format("   experts over {}", p.expert);
   if (p.zero_stage > 0) text += fmt::format("   zero {} over {}", p.zero_stage, plan.shard_group());
   if (p.sequence_parallel) text += "   sequence parallel";
+  if (p.tensor > 1 && p.overlap_tensor)
+    text += fmt::format(
+        "   tensor beside compute, {}",
+        p.tensor_chunks == 1 ? "products whole" : fmt::format("products in {}", p.tensor_chunks));
   if (p.tensor > 1 && p.tensor_layout != TensorLayout::megatron)
     text += "   layout " + layout_word(p);
   if (p.tensor > 1 && p.tensor_batch_own) text += "   own batches";

@@ -25,14 +25,18 @@ void append_step(const Fusion& fusion, const FusedStep& step, std::int64_t rows,
 }
 
 // Products of one input, or into one output or of one output's parts, side by side: as one of all
-// columns, or of the whole depth.
+// columns, or of the whole depth. Those with one weight: as one of all rows.
 Kernel side_by_side(const Fusion& fusion, CompilerLevel level) {
   Kernels each;
   for (const FusedStep& step : fusion.steps) append_step(fusion, step, fusion.rows, level, each);
   Kernel all = each.front();
-  const bool deeper = fusion.steps.front().op == Op::linear_grad_input;
+  const FusedStep &first = fusion.steps.front(), &last = fusion.steps.back();
+  const bool one_weight = each.size() > 1 && first.inputs[1] == last.inputs[1];
+  const auto size = one_weight                          ? &Kernel::m
+                    : first.op == Op::linear_grad_input ? &Kernel::k
+                                                        : &Kernel::n;
   for (std::size_t i = 1; i < each.size(); ++i) {
-    (deeper ? all.k : all.n) += deeper ? each[i].k : each[i].n;
+    all.*size += each[i].*size;
     all.flops += each[i].flops;
   }
   return all;

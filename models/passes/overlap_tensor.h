@@ -1,0 +1,14 @@
+// Where `parallelism.overlap` names tensor: orders a unit's backward such that collectives of the
+// tensor group go on beside products that do not need them. The sum (or scatter) of an input's
+// gradient starts when that is made, before the gradients of the same weights; and what is gathered
+// for a weight's gradient alone, before the product that makes the input's.
+#pragma once
+
+#include "models/graph/graph.h"
+#include "models/plan/plan.h"
+
+namespace meshwright {
+
+Graph overlap_tensor(Graph graph, const Plan& plan);
+
+}  // namespace meshwright

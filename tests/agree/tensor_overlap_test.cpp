@@ -1,0 +1,58 @@
+// What a tensor group does beside compute changes no bit of what is trained. In chunks BLAS gets
+// other numbers of rows, for which it may take a kernel that adds in another order.
+#include <vector>
+
+#include "tests/agree/variants.h"
+#include "tests/exec/on_ranks.h"
+
+using namespace meshwright;
+
+namespace {
+
+constexpr Variant variants[] = {
+    {{1, 2, 1}, nothing},
+    {{1, 2, 1}, rows},
+    {{1, 2, 1}, all_of<rows, full>},
+    {{1, 2, 1}, all_of<rows, own_batches>},
+    {{1, 2, 1}, all_of<rows, pruned>},
+    {{1, 2, 1}, eager},
+    {{1, 2, 1}, all_of<rows, eager, drops>},
+    {{1, 2, 1}, layout_of<TensorLayout::speed>},
+    {{1, 2, 1}, all_of<layout_of<TensorLayout::memory>, pruned>},
+    {{1, 4, 1}, nothing},
+    {{1, 4, 1}, all_of<rows, drops>},
+    {{2, 2, 1}, all_of<rows, full>},
+    {{2, 2, 1, 4, 0, 2}, rows},
+    {{2, 2, 1}, zero_bubble},
+    {{2, 2, 1}, all_of<rows, zero_bubble>},
+    {{1, 2, 2, 4, 3}, rows},
+    {{1, 2, 2, 4, 2}, nothing},
+};
+
+}  // namespace
+
+TEST_CASE_ON_RANKS("tensor communication beside compute changes no bit", "[agree][mpi]") {
+  World& world = test_world();
+  for_each_variant(variants, world, [&](const Model& model, Plan plan) {
+    const Trained before = train(model, plan, world);
+    tensor_overlaps(plan);
+    const Trained after = train(model, plan, world);
+    CHECK(after.losses == before.losses);
+    CHECK(after.hash == before.hash);
+  });
+}
+
+TEST_CASE_ON_RANKS("products in chunks train alike", "[agree][mpi]") {
+  World& world = test_world();
+  for_each_variant(variants, world, [&](const Model& model, const Plan& plan) {
+    const Trained before = train(model, plan, world);
+    for (const Change change : {tensor_in_chunks<2>, tensor_in_chunks<4>}) {
+      Plan chunks = plan;
+      change(chunks);
+      const Trained after = train(model, chunks, world);
+      compare_losses(after, before);
+      if (world.rank() == 0) compare_each(after, before);
+      CHECK(train(model, chunks, world).hash == after.hash);
+    }
+  });
+}
