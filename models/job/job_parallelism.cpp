@@ -97,6 +97,9 @@ void warn_about_effects(const Fields& fields, Job& job) {
        "'tensor' has no effect while tensor is 1"},
       {p.tensor_chunks > 1 && !p.overlap_tensor, "tensor_chunks",
        "no effect while overlap does not name 'tensor'"},
+      {below_zero_3 && p.keeps_gathered, "reshard_after_forward", "no effect below zero_stage 3"},
+      {p.keeps_gathered && p.max_live_parameters > 0, "max_live_parameters",
+       "no effect with reshard_after_forward 'never': all parameters of a stage are gathered"},
       {p.offload_horizon != 0 && p.offload == Offload::none && !job.is_auto("parallelism.offload"),
        "offload_horizon", "no effect while offload is none"},
       {p.context_gathers && p.context == 1 && !job.is_auto("parallelism.context"),
@@ -138,11 +141,28 @@ Keys parallelism_keys(Parallelism& p) {
        "`interleaved`: micro-batches in multiples of `pipeline`. `zero_bubble` (ZB-H1): 1f1b that "
        "puts weight gradients off into the bubble; every stage keeps up to `pipeline` "
        "micro-batches (fewer with `active_microbatches`), with recomputation also what is "
-       "recomputed, until their weight gradients are done; `zero_stage` 0 or 1."},
+       "recomputed, until their weight gradients are done; `zero_stage` 0 to 2."},
       {"sequence_parallel", &p.sequence_parallel, any, may_be_auto, "",
        "tensor divides micro_batch × sequence_length"},
       {"zero_stage", &p.zero_stage, Range{.low = 0, .high = 3}, may_be_auto, "",
        "optimizer (1), gradients (2), parameters (3) sharded"},
+      {"reduce_gradients",
+       choice("time of the reduction", reduce_gradients_names(), p.reduce_gradients), any,
+       may_be_auto, "",
+       "when gradients are summed over the replicas. `each`: in the backward of every micro-batch; "
+       "what is sharded is kept as shards alone, whatever the `zero_stage`. `last`: once a step, "
+       "beside the backward of the last micro-batch (FSDP's `no_sync` before it, Megatron-LM): "
+       "every rank keeps whole gradients until then, under `zero_stage` 2 and 3 too. *default*: "
+       "`each` under `zero_stage` 3, and under 2 without stages; else `last`, for with stages "
+       "micro-batches are many. With one micro-batch both are the same, and what `zero_stage` 2 "
+       "shards is kept as shards. `each` does not go with `zero_bubble` and `shard_layout` "
+       "`whole`"},
+      {"reshard_after_forward", choice("resharding", {"always", "never"}, p.keeps_gathered), any,
+       may_be_auto, "",
+       "`zero_stage` 3: `always` drops a unit's gathered parameters after its forward and gathers "
+       "them again before its backward. `never` (FSDP's `SHARD_GRAD_OP`) keeps those of all units "
+       "of the stage: gathered once a step with `reduce_gradients` `last` or with stages, else in "
+       "the forward of every micro-batch"},
       {"active_microbatches", &p.active_microbatches, by_reader(at_least_one), if_set,
        "the schedule's own",
        "bound of `1f1b`; refused for `gpipe` below its micro-batches; `interleaved` takes groups "
@@ -195,7 +215,7 @@ Keys parallelism_keys(Parallelism& p) {
        "is shared out over that too. Memory is that of the fullest rank; each rank allocates what "
        "it needs itself"},
       {"reduce_bucket_bytes", &p.reduce_bucket_bytes, at_least_zero, if_set,
-       "0: 26214400; under `zero_stage` 2 and 3 a whole unit (block)",
+       "0: 26214400; under `zero_stage` 3 and with `reduce_gradients` `each` a whole unit (block)",
        "gradients are reduced when so many bytes of them are ready; a bucket ends with a "
        "parameter. Under `zero_stage` 3 weights are gathered in the same buckets"},
       {"max_live_parameters", &p.max_live_parameters, at_least_zero, if_set, "0: two units",

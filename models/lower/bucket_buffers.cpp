@@ -34,7 +34,8 @@ Operand own_part(const Bucket& bucket, const Operand& placed, bool is_cut) {
 
 void place_weights_and_gradients(StageDraft& draft, BucketPlan& planned) {
   Bucket& bucket = planned.bucket;
-  const bool weights_cut = planned.zero == 3, gradients_cut = planned.zero >= 2;
+  const bool weights_cut = planned.zero == 3;
+  const bool gradients_cut = planned.reduced_each && bucket.sharded;
   const Dtype storage = storage_of(draft.plan.training.precision);
   const Dtype sums = draft.plan.training.gradient_reduce;
   bucket.weights = place(draft, bucket, "weights", MemoryClass::parameters,

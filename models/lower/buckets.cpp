@@ -118,12 +118,21 @@ class Filler {
     return parameter_of(candidate).of_experts && plan_.parallelism.expert > 1;
   }
 
+  bool stays_whole(const Candidate& candidate) const {
+    const Parallelism& p = plan_.parallelism;
+    return p.zero_stage == 3 && parameter_of(candidate).shape.elements() < p.persistence_threshold;
+  }
+
   // ZeRO 3 leaves small parameters whole: sharded as ZeRO 1 does it.
   int zero_of(const Candidate& candidate) const {
     if ((of_experts(candidate) ? expert_shards_ : shards_) == 1) return 0;
-    const Parallelism& p = plan_.parallelism;
-    const bool small = parameter_of(candidate).shape.elements() < p.persistence_threshold;
-    return p.zero_stage == 3 && small ? 1 : p.zero_stage;
+    return stays_whole(candidate) ? 1 : plan_.parallelism.zero_stage;
+  }
+
+  bool is_reduced_each(const Candidate& candidate) const {
+    const Degrees degrees = plan_.degrees();
+    const int ranks = of_experts(candidate) ? degrees.expert_rdp() : degrees.rdp();
+    return plan_.reduces_each_micro_batch() && ranks > 1 && !stays_whole(candidate);
   }
 
   bool is_full(const BucketPlan& open) const {
@@ -157,7 +166,8 @@ class Filler {
     wanted.cls = cls;
     wanted.chunk = candidate.chunk;
     wanted.zero = zero_of(candidate);
-    if (wanted.zero >= 2) wanted.unit = candidate.unit;
+    wanted.reduced_each = is_reduced_each(candidate);
+    if (wanted.zero == 3 || wanted.reduced_each) wanted.unit = candidate.unit;
     wanted.bucket.owner = owner;
     wanted.bucket.of_experts = of_experts(candidate);
     const std::size_t index = bucket_for(wanted);

@@ -26,11 +26,13 @@ struct BucketPlan {
   Bucket bucket;
   BucketClass cls;
   int chunk = 0;
-  int zero = 0;             // the ZeRO stage of its parameters: small ones may be left at 1
-  int unit = no_unit;       // ZeRO 2 and 3: every bucket belongs to one unit
-  std::int64_t offset = 0;  // elements from the start of the unit's buffer
-  int ready_node = 0;       // graph node after which all its gradients are summed
-  // ZeRO 0 and 1: where a chunk's body reduces it, that body and the last instruction that does.
+  int zero = 0;               // the ZeRO stage of its parameters: small ones may be left at 1
+  bool reduced_each = false;  // its gradients, in every micro-batch
+  int unit = no_unit;         // gathered or reduced with its unit, to which all of it belongs
+  std::int64_t offset = 0;    // elements from the start of the unit's buffer
+  int ready_node = 0;         // graph node after which all its gradients are summed
+  // Reduced once a step: where a chunk's body reduces it, that body and the last instruction that
+  // does.
   int reduced_in = -1, reduced_by = -1;
 };
 

@@ -29,7 +29,8 @@ struct StageDraft {
   const Boundaries& boundaries;
   TensorPlaces& places;
   Degrees degrees;
-  int zero_stage = 0;  // 0 as well where the shard group is one rank
+  int zero_stage = 0;         // 0 as well where the shard group is one rank
+  bool reduces_each = false;  // gradients, in every micro-batch
   bool splits_backwards = false;
   Program program;  // its buckets come last: until then they are in `buckets`
   std::vector<BucketPlan> buckets;
@@ -37,6 +38,7 @@ struct StageDraft {
   ShardedUnits units;
   Offloads offloads;
 
+  bool works_by_units() const { return zero_stage == 3 || reduces_each; }
   int chunks() const { return program.layout.chunks; }
   int virtual_stage(int chunk) const { return program.layout.virtual_stage(program.stage, chunk); }
   int chunk_of(int virtual_stage) const { return program.layout.chunk_of(virtual_stage); }

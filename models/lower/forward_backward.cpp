@@ -84,7 +84,7 @@ void write_nodes(StageDraft& draft, BodyBuilder& body) {
     if (backward) load_layer_after(draft, body, index);
     if (backward) reduce_what_is_ready(draft, body, index);
   }
-  if (position >= 0 && backward) reduce_shared_unit(draft, body);
+  if (position >= 0 && backward) finish_units(draft, body);
 }
 
 // Of the losses, the targets' and those that balance experts, the ones that this body makes.

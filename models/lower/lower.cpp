@@ -23,6 +23,7 @@ StageDraft begin_stage(const Graph& graph, const Plan& plan, const DeviceFacts& 
                    .places = places,
                    .degrees = plan.degrees(),
                    .zero_stage = plan.shard_group() > 1 ? parallelism.zero_stage : 0,
+                   .reduces_each = plan.reduces_each_micro_batch(),
                    .splits_backwards = schedule_info(parallelism.schedule).splits_backwards,
                    .program = {},
                    .buckets = {},

@@ -15,7 +15,7 @@ Operand parameter_operand(const StageDraft& draft, const Tensor& wanted) {
   const BucketPlan& planned = draft.buckets[at(member.bucket)];
   const bool is_weight = wanted.role == Role::parameter;
   Operand found = is_weight ? planned.bucket.weights : planned.bucket.gradients;
-  const bool in_unit_buffer = is_weight ? planned.zero == 3 : planned.zero >= 2;
+  const bool in_unit_buffer = is_weight ? planned.zero == 3 : planned.reduced_each;
   if (in_unit_buffer) {
     found.buffer = (is_weight ? draft.units.weights : draft.units.gradients).of(planned.unit);
     MESHWRIGHT_CHECK(found.buffer >= 0, "a sharded unit is gathered before it is used");

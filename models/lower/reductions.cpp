@@ -7,7 +7,7 @@ namespace meshwright {
 
 namespace {
 
-// ZeRO 0 and 1: tensor group first where each rank saw a share of the rows, then the data-parallel
+// Once a step: tensor group first where each rank saw a share of the rows, then the data-parallel
 // ranks. Returns the last instruction written, -1 when there is nothing to reduce.
 int reduce_bucket(const StageDraft& draft, BodyBuilder& body, int b, When when) {
   const BucketPlan& planned = draft.buckets[at(b)];
@@ -45,7 +45,7 @@ void reduce_what_is_ready(StageDraft& draft, BodyBuilder& body, int node) {
   for (int b = 0; b < static_cast<int>(draft.buckets.size()); ++b) {
     BucketPlan& planned = draft.buckets[at(b)];
     if (planned.ready_node != node) continue;
-    if (planned.zero >= 2) {
+    if (planned.reduced_each) {
       if (planned.unit != shared_unit) reduce_unit_bucket(draft, body, b);
     } else if (overlap && !planned.cls.tied) {
       planned.reduced_in = body.number();
@@ -54,15 +54,17 @@ void reduce_what_is_ready(StageDraft& draft, BodyBuilder& body, int node) {
   }
 }
 
-// ZeRO 2 and 3 have reduced over the shard group already, and go on with the own parts.
+// What was reduced in every micro-batch is summed over the shard group already, or over all
+// replicas where there are no shards, and goes on with the own parts.
 void finish_reduction(const StageDraft& draft, BodyBuilder& body, int b) {
   const BucketPlan& planned = draft.buckets[at(b)];
   const auto all_reduce = [&](GroupKind group) {
     emit_collective(draft.plan, body, all_reduce_in(group, planned.bucket.own_gradients, b));
   };
-  if (planned.zero >= 2) {
+  if (planned.reduced_each) {
+    const bool copies = planned.bucket.sharded && replicas_of(draft.degrees, planned.bucket) > 1;
     if (planned.cls.partial) all_reduce(GroupKind::tensor);
-    if (replicas_of(draft.degrees, planned.bucket) > 1) all_reduce(planned.bucket.replica());
+    if (copies) all_reduce(planned.bucket.replica());
   } else if (planned.cls.tied || !draft.plan.parallelism.overlap_gradients) {
     reduce_bucket(draft, body, b, When::always);
   }

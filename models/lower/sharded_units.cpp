@@ -17,7 +17,7 @@ int buffers_of(Body::Kind body, int buffers) {
   return body == Body::Kind::forward ? buffers : std::min(buffers, backward_buffers);
 }
 
-// Under ZeRO 3 and 2 that of the weights and that of the gradients are the same.
+// Of its weights and of its gradients, where both go unit by unit.
 std::int64_t unit_elements(const StageDraft& draft, int unit) {
   std::int64_t elements = 0;
   for (const BucketPlan& planned : draft.buckets)
@@ -69,6 +69,14 @@ UnitBuffers add_unit_buffers(StageDraft& draft, std::string_view name, int count
   return UnitBuffers(draft.graph.units.size(), std::move(in_turn), any_shared ? add() : -1);
 }
 
+// As many buffers as this stage has units.
+int kept_buffers(const StageDraft& draft) {
+  int count = 0;
+  for (int unit = 0; unit < static_cast<int>(draft.graph.units.size()); ++unit)
+    count += unit_elements(draft, unit) > 0 ? 1 : 0;
+  return count;
+}
+
 // Of a unit's buffer, from `offset` elements on; the buffer grows to hold it.
 Operand in_unit_buffer(StageDraft& draft, int buffer, std::int64_t offset, const TensorType& type) {
   const Operand part{buffer, offset * bytes_of(type.dtype), type, GroupKind::none};
@@ -86,6 +94,7 @@ void gather_bucket(StageDraft& draft, BodyBuilder& body, int b) {
   gather.group = bucket.shard();
   gather.flat = !draft.plan.parallelism.hierarchical_gather;
   gather.bucket = b;
+  if (draft.plan.gathers_once_a_step()) gather.when = When::first_micro_batch;
   gather.inputs = {bucket.own_weights};
   gather.outputs = {in_unit_buffer(draft, draft.units.weights.of(planned.unit), planned.offset,
                                    {Shape{bucket.elements}, bucket.weights.type.dtype})};
@@ -125,10 +134,47 @@ void gather_ahead(StageDraft& draft, BodyBuilder& body, const std::vector<int>& 
   }
 }
 
+// Each unit once, mostly in the forward body, and the one after it beside it.
+void gather_kept(StageDraft& draft, BodyBuilder& body, const std::vector<int>& units,
+                 std::size_t position) {
+  UnitBuffers& buffers = draft.units.weights;
+  if (!draft.units.has_shared) gather_unit(draft, body, shared_unit);
+  draft.units.has_shared = true;
+  int wanted = draft.plan.parallelism.overlap_parameters ? 2 : 1;
+  for (std::size_t i = position; i < units.size() && wanted > 0; ++i) {
+    if (unit_elements(draft, units[i]) == 0) continue;
+    if (buffers.of(units[i]) < 0) gather_unit(draft, body, units[i]);
+    --wanted;
+  }
+}
+
+Operand unit_gradients(StageDraft& draft, const BucketPlan& planned) {
+  return in_unit_buffer(draft, draft.units.gradients.of(planned.unit), planned.offset,
+                        {Shape{planned.bucket.elements}, planned.bucket.gradients.type.dtype});
+}
+
+// The sums of this micro-batch join those before: of the buckets in this buffer, or of all (-1).
+void add_reduced(StageDraft& draft, BodyBuilder& body, int buffer) {
+  std::erase_if(draft.units.to_add, [&](int b) {
+    const BucketPlan& planned = draft.buckets[at(b)];
+    const Operand reduced = unit_gradients(draft, planned);
+    if (buffer >= 0 && reduced.buffer != buffer) return false;
+    Instruction add;
+    add.op = Op::add;
+    add.phase = Phase::backward;
+    add.inputs = {planned.bucket.gradients, reduced};
+    add.outputs = {planned.bucket.gradients};
+    body.emit(std::move(add));
+    return true;
+  });
+}
+
 void zero_unit(StageDraft& draft, BodyBuilder& body, int unit) {
   const std::int64_t elements = unit_elements(draft, unit);
   if (elements == 0) return;
   UnitBuffers& buffers = draft.units.gradients;
+  if (unit != shared_unit && buffers.reused_next() >= 0)
+    add_reduced(draft, body, buffers.reused_next());
   const bool first_use = unit == shared_unit || buffers.taken() < buffers.size();
   buffers.take(unit);
   Instruction zero;
@@ -143,20 +189,25 @@ void zero_unit(StageDraft& draft, BodyBuilder& body, int unit) {
 }  // namespace
 
 void place_unit_buffers(StageDraft& draft) {
-  if (draft.zero_stage < 2) return;
+  if (!draft.works_by_units()) return;
   ShardedUnits& units = draft.units;
   units.first_zeros.resize(at(draft.chunks()));
   units.last_reduction.assign(at(draft.chunks()), -1);
+  const bool kept = draft.plan.parallelism.keeps_gathered;
   if (draft.zero_stage == 3)
-    units.weights = add_unit_buffers(draft, "gathered_weights", gather_buffers(draft));
-  units.gradients = add_unit_buffers(draft, "unit_gradients", backward_buffers);
+    units.weights = add_unit_buffers(draft, "gathered_weights",
+                                     kept ? kept_buffers(draft) : gather_buffers(draft));
+  if (kept) units.weights.begin(units.weights.count());
+  if (draft.reduces_each)
+    units.gradients = add_unit_buffers(draft, "unit_gradients", backward_buffers);
 }
 
 void enter_unit(StageDraft& draft, BodyBuilder& body, const std::vector<int>& units,
                 std::size_t position) {
-  if (draft.zero_stage < 2) return;
-  if (draft.zero_stage == 3) gather_ahead(draft, body, units, position);
-  if (!body.is_backward()) return;
+  if (draft.zero_stage == 3)
+    (draft.plan.parallelism.keeps_gathered ? gather_kept : gather_ahead)(draft, body, units,
+                                                                         position);
+  if (!draft.reduces_each || !body.is_backward()) return;
   if (position == 0) {
     draft.units.gradients.begin(backward_buffers);
     zero_unit(draft, body, shared_unit);
@@ -168,23 +219,26 @@ void reduce_unit_bucket(StageDraft& draft, BodyBuilder& body, int b) {
   const BucketPlan& planned = draft.buckets[at(b)];
   const Bucket& bucket = planned.bucket;
   Instruction reduce;
-  reduce.kind = InstructionKind::reduce_scatter;
+  reduce.kind = bucket.sharded ? InstructionKind::reduce_scatter : InstructionKind::all_reduce;
   reduce.stream = Stream::shard_comm;
-  reduce.group = bucket.shard();
+  reduce.group = bucket.sharded ? bucket.shard() : bucket.rdp();
   reduce.bucket = b;
-  reduce.accumulate = true;
+  reduce.accumulate = bucket.sharded;
   reduce.phase = Phase::backward;
-  reduce.inputs = {in_unit_buffer(draft, draft.units.gradients.of(planned.unit), planned.offset,
-                                  {Shape{bucket.elements}, bucket.gradients.type.dtype})};
-  reduce.outputs = {bucket.own_gradients};
+  reduce.inputs = {unit_gradients(draft, planned)};
+  reduce.outputs = {bucket.sharded ? bucket.own_gradients : reduce.inputs[0]};
   const int index = body.emit(std::move(reduce));
+  if (!bucket.sharded) draft.units.to_add.push_back(b);
   draft.units.last_reduction[at(body.chunk())] = index;
   if (!draft.plan.parallelism.overlap_gradients) body.join_before_next_compute(index);
 }
 
-void reduce_shared_unit(StageDraft& draft, BodyBuilder& body) {
-  for (int b = 0; b < static_cast<int>(draft.buckets.size()); ++b)
-    if (draft.buckets[at(b)].unit == shared_unit) reduce_unit_bucket(draft, body, b);
+void finish_units(StageDraft& draft, BodyBuilder& body) {
+  for (int b = 0; b < static_cast<int>(draft.buckets.size()); ++b) {
+    const BucketPlan& planned = draft.buckets[at(b)];
+    if (planned.unit == shared_unit && planned.reduced_each) reduce_unit_bucket(draft, body, b);
+  }
+  add_reduced(draft, body, -1);
 }
 
 void wait_for_unit_reductions(const StageDraft& draft, Instruction& instruction) {

@@ -37,7 +37,7 @@ void sum_squares(const StageDraft& draft, BodyBuilder& body, int b) {
   squares.outputs = {scalar(draft.program.norm_buffer)};
   if (planned.reduced_by >= 0)
     squares.waits.push_back({Wait::Relation::latest, planned.reduced_in, planned.reduced_by});
-  if (planned.zero >= 2) wait_for_unit_reductions(draft, squares);
+  if (planned.reduced_each) wait_for_unit_reductions(draft, squares);
   body.emit(std::move(squares));
 }
 

@@ -31,6 +31,8 @@ class UnitBuffers {
     std::replace(slot_of_.begin(), slot_of_.end(), slot, -1);
     slot_of_[static_cast<std::size_t>(unit)] = slot;
   }
+  // The buffer that comes next, where some unit has had it since the begin; else -1.
+  int reused_next() const { return next_ < size_ ? -1 : in_turn_[next_ % size_]; }
   int of(int unit) const {  // a buffer, or -1
     if (unit == shared_unit) return shared_;
     const int slot = slot_of_[static_cast<std::size_t>(unit)];

@@ -36,6 +36,13 @@ enum class Offload : std::uint8_t {
   layers        // those of layers inside a task
 };
 
+// When the gradients of a micro-batch are summed over the replicas.
+enum class ReduceGradients : std::uint8_t {
+  usual,  // job file: default. What reduces_each_micro_batch() says
+  each,   // in its own backward; where states are sharded, ranks keep their shards of the sums only
+  last    // with those of the step's others, in the backward of the last one
+};
+
 // Whose memory decides what fits: this engine's, or that of a framework that would run the job
 // (sim/compile/framework_memory.h).
 enum class MemoryOf : std::uint8_t {
@@ -69,6 +76,8 @@ struct Parallelism {
   int active_microbatches = 0;  // 0: the schedule's own bound
   bool sequence_parallel = false;
   int zero_stage = 0;
+  ReduceGradients reduce_gradients = ReduceGradients::usual;
+  bool keeps_gathered = false;  // ZeRO 3; job file: reshard_after_forward never
   bool overlap_gradients = true, overlap_parameters = true, overlap_tensor = false;
   int tensor_chunks = 1;  // pieces of a product that tensor communication goes beside
   bool pipeline_scatter_gather = true;
@@ -117,6 +126,22 @@ struct Plan {
     if (parallelism.zero_stage == 0) return 1;
     return parallelism.shard > 1 ? parallelism.shard : parallelism.data * parallelism.context;
   }
+  // One micro-batch is the first and the last one: what is sharded is kept as shards alone.
+  // Otherwise, unless the plan says it, ZeRO 3 and, without stages, ZeRO 2 save memory; stages have
+  // many micro-batches.
+  bool reduces_each_micro_batch() const {
+    const Parallelism& p = parallelism;
+    const bool asked = p.reduce_gradients == ReduceGradients::each;
+    if (p.data * p.context == 1) return false;
+    if (micro_batches() == 1) return p.zero_stage >= (asked ? 1 : 2);
+    if (p.reduce_gradients != ReduceGradients::usual) return asked;
+    return p.zero_stage == 3 || (p.zero_stage == 2 && p.pipeline == 1);
+  }
+  // Of parameters that are kept from forward to backward: gathered once a step, as where several
+  // micro-batches are in flight; else with every micro-batch.
+  bool gathers_once_a_step() const {
+    return parallelism.keeps_gathered && (!reduces_each_micro_batch() || parallelism.pipeline > 1);
+  }
   // Degrees with `shard` as shard_group() says.
   Degrees degrees() const {
     Degrees d = parallelism.degrees();
@@ -151,8 +176,9 @@ const std::vector<std::string>& schedule_names();   // of models/schedule/
 const std::vector<std::string>& recompute_names();  // none selective full each contiguous group_N
 const std::vector<std::string>& optimizer_names();
 const std::vector<std::string>& attention_names();
-const std::vector<std::string>& tensor_layout_names();  // megatron speed memory
-const std::vector<std::string>& offload_names();        // none activations layers
+const std::vector<std::string>& tensor_layout_names();     // megatron speed memory
+const std::vector<std::string>& offload_names();           // none activations layers
+const std::vector<std::string>& reduce_gradients_names();  // default each last
 const std::vector<std::string>& compiler_names();
 const std::vector<std::string>& memory_of_names();
 const std::vector<std::string>& learning_rate_schedule_names();

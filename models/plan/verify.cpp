@@ -175,6 +175,10 @@ void check_sharding(const Parallelism& p) {
            fmt::format("'whole' shares out the optimizer's states, which zero_stage 1 shards; "
                        "found {}; use zero_stage 1, or 'flat'",
                        p.zero_stage));
+  if (p.reduce_gradients == ReduceGradients::each)
+    refuse("parallelism/reduce_gradients",
+           "'each' does not go with shard_layout 'whole', whose owners get the sums of a whole "
+           "step; use 'last', or layout 'flat'");
   if (p.shard > 1 && p.shard != replicas)
     refuse("parallelism/shard",
            fmt::format("{} of {} replicas do not go with shard_layout 'whole', which shares "
@@ -259,11 +263,18 @@ void check_schedule(const Plan& plan, const ModelSizes& model) {
                        plan.training.micro_batch,
                        (micro_batches / p.pipeline + 1) * static_cast<std::int64_t>(p.pipeline) *
                            p.data * plan.training.micro_batch));
-  if (schedule.splits_backwards && p.zero_stage >= 2)
+  if (schedule.splits_backwards && p.zero_stage == 3)
     refuse("parallelism/zero_stage",
-           fmt::format("{} reduces gradients unit by unit in the backward pass, which schedule "
-                       "'{}' puts off; use zero_stage 0 or 1, or schedule '1f1b'",
-                       p.zero_stage, schedule.name));
+           fmt::format("3 gathers weights and reduces gradients unit by unit in the backward pass, "
+                       "half of which schedule '{}' puts off; use zero_stage 0 to 2, or schedule "
+                       "'1f1b'",
+                       schedule.name));
+  if (schedule.splits_backwards && plan.reduces_each_micro_batch())
+    refuse("parallelism/reduce_gradients",
+           fmt::format("zero_stage {} with {} micro-batches reduces gradients unit by unit in the "
+                       "backward pass, which schedule '{}' puts off; use {}, or schedule '1f1b'",
+                       p.zero_stage, micro_batches, schedule.name,
+                       micro_batches > 1 ? "'last'" : "zero_stage 0 or 1"));
   at_least("parallelism/active_microbatches", p.active_microbatches, 0);
   if (p.active_microbatches != 0 && schedule.forwards_all && p.active_microbatches < micro_batches)
     refuse("parallelism/active_microbatches",

@@ -69,6 +69,14 @@ int BoundMaker::micro_batches(const Candidate& candidate) const {
                           (std::int64_t{candidate.data} * candidate.micro_batch));
 }
 
+bool BoundMaker::reduces_each(const Candidate& candidate) const {
+  return to_plan(candidate, base_).reduces_each_micro_batch();
+}
+
+bool BoundMaker::gathers_once(const Candidate& candidate) const {
+  return to_plan(candidate, base_).gathers_once_a_step();
+}
+
 BoundMaker::Axis BoundMaker::axis(const Candidate& candidate, GroupKind group) const {
   const bool is_tensor = group == GroupKind::tensor;
   int stride = 1;
@@ -148,10 +156,12 @@ PerParameter BoundMaker::make_per_parameter(const Candidate& candidate) {
   if (candidate.expert > 1) return cost;  // most of what a rank holds is reduced over fewer ranks
   // Small parameters that are not sharded are communicated once a step: how many is not known here.
   if (candidate.zero_stage == 3 && p.persistence_threshold > 0) return cost;
+  const bool each = reduces_each(candidate);
+  double& of_reductions = each                  ? cost.each_batch
+                          : p.overlap_gradients ? cost.hidden_last
+                                                : cost.after;
   if (candidate.zero_stage == 0) {
-    const double reduce =
-        gradient * per_byte(candidate, GroupKind::rdp, CollectiveKind::all_reduce);
-    (p.overlap_gradients ? cost.hidden_last : cost.after) += reduce;
+    of_reductions += gradient * per_byte(candidate, GroupKind::rdp, CollectiveKind::all_reduce);
     return cost;
   }
   const double reduce =
@@ -160,24 +170,28 @@ PerParameter BoundMaker::make_per_parameter(const Candidate& candidate) {
       weight * per_byte(candidate, GroupKind::shard,
                         p.hierarchical_gather ? CollectiveKind::two_level_all_gather
                                               : CollectiveKind::all_gather);
-  if (candidate.zero_stage == 3)
+  if (candidate.zero_stage == 3 && candidate.keeps_gathered)
+    (gathers_once(candidate) ? cost.first_batch : cost.each_batch) += gather;
+  else if (candidate.zero_stage == 3)
     cost.each_batch += 2 * gather;  // before the forward, and again before the backward
   else  // updated weights are gathered beside the optimizer step of the next bucket
     cost.after = std::max(cost.after, gather);
   if (shards(candidate) < candidate.replicas())
-    (candidate.zero_stage > 1 ? cost.copies_each_batch : cost.copies) =
+    (each ? cost.copies_each_batch : cost.copies) =
         gradient / shards(candidate) *
         per_byte(candidate, GroupKind::replica, CollectiveKind::all_reduce);
-  if (candidate.zero_stage > 1)
-    cost.each_batch += reduce;
-  else
-    (p.overlap_gradients ? cost.hidden_last : cost.after) += reduce;
+  of_reductions += reduce;
   return cost;
 }
 
 const PerParameter& BoundMaker::per_parameter(const Candidate& candidate) {
-  const std::tuple key{axis(candidate, GroupKind::shard), candidate.expert, candidate.zero_stage,
-                       candidate.compiler};
+  const std::tuple key{axis(candidate, GroupKind::shard),
+                       candidate.expert,
+                       candidate.zero_stage,
+                       candidate.compiler,
+                       reduces_each(candidate),
+                       candidate.keeps_gathered,
+                       gathers_once(candidate)};
   auto known = per_parameter_.find(key);
   if (known == per_parameter_.end())
     known = per_parameter_.emplace(key, make_per_parameter(candidate)).first;
@@ -432,9 +446,7 @@ Bounds BoundMaker::time_of_any_partition(const Candidate& candidate, const Work&
   const bool splits = schedule_info(candidate.schedule).splits_backwards;
   const double stages = candidate.pipeline, batches = micro_batches(candidate);
   const double held = all.parameters;
-  const double stream =
-      std::max((batches * cost.each_batch + cost.hidden_last) * held, batches * all.context) /
-      stages;
+  const double stream = std::max(cost.in_stream(batches) * held, batches * all.context) / stages;
   const double hidden = stages * candidate.virtual_stages * all.last_collectives;
   const double busy = batches * std::max(0.0, all.seconds - hidden) + cost.after * held;
   const double reduced = busy - all.backward + cost.hidden_last * held;
@@ -497,8 +509,7 @@ Bounds BoundMaker::time_of_partition(const Candidate& candidate, const Work& all
     const double least = std::max(0.0, ramp - stage * all.weight_gradient) +
                          batches * std::max(0.0, own - hidden) + cost.after * held +
                          (splits || interleaves ? 0 : std::max(0.0, reduced));
-    const double stream =
-        std::max((batches * cost.each_batch + cost.hidden_last) * held, batches * context);
+    const double stream = std::max(cost.in_stream(batches) * held, batches * context);
     const double likely = (interleaves ? std::max(ramp, interleaved_ramp) : ramp) +
                           batches * (own + context) + exposed + cost.after * held +
                           std::max(0.0, reduced);

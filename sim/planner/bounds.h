@@ -66,8 +66,13 @@ struct PerParameter {
   double after = 0;        // after the last backward: optimizer, gathers of updated weights
   double hidden_last = 0;  // reductions that the last backward task can hide
   double each_batch = 0;   // collectives of every micro-batch, beside compute
+  double first_batch = 0;  // of the first one alone
   // Sums over the copies of what is sharded, once and in every micro-batch: in the estimate alone.
   double copies = 0, copies_each_batch = 0;
+  // Of all micro-batches, beside compute.
+  double in_stream(double batches) const {
+    return batches * each_batch + first_batch + hidden_last;
+  }
 };
 
 struct MemoryBounds {
@@ -100,7 +105,9 @@ class BoundMaker {
   Kept kept_bytes(const Candidate& candidate);
   int micro_batches(const Candidate& candidate) const;
   double bytes_per_parameter(const Candidate& candidate) const;
-  // Of what ZeRO 2 and 3 gather and reduce, per parameter of a block, on a stage with so many.
+  bool reduces_each(const Candidate& candidate) const;  // gradients, in every micro-batch
+  // Of what is gathered and reduced unit by unit, per parameter of a block, on a stage with so
+  // many.
   double unit_buffer_bytes(const Candidate& candidate, int blocks) const;
   double fixed_bytes() const;                                  // of libraries
   int in_flight(const Candidate& candidate, int stage) const;  // micro-batches, at least
@@ -151,6 +158,8 @@ class BoundMaker {
                                const PerParameter& cost);
   Bounds time_of_partition(const Candidate& candidate, const Work& all, const PerParameter& cost);
   int shards(const Candidate& candidate) const;
+  bool works_by_units(const Candidate& candidate) const;
+  bool gathers_once(const Candidate& candidate) const;  // a step, what is kept gathered
 
   const Model& model_;
   const Plan& base_;
@@ -163,8 +172,10 @@ class BoundMaker {
   // Profiles of blocks that keep and that repeat, share of those, strides of tensor and context
   // groups.
   std::map<std::tuple<const ModelProfile*, const ModelProfile*, double, int, int>, Work> works_;
-  // Axis of the replicas, expert degree, zero stage and level.
-  std::map<std::tuple<Axis, int, int, CompilerLevel>, PerParameter> per_parameter_;
+  // Axis of the replicas, expert degree, zero stage, level; whether gradients are reduced in every
+  // micro-batch, and whether parameters are kept gathered, for the step.
+  std::map<std::tuple<Axis, int, int, CompilerLevel, bool, bool, bool>, PerParameter>
+      per_parameter_;
   // Profiles as above, share of blocks, virtual stages: the first unit of each, and one more.
   std::map<std::tuple<const StageProfile*, const StageProfile*, double, int>,
            std::vector<std::size_t>>

@@ -20,17 +20,27 @@ constexpr int steady_micro_batches_per_stage = 4;
 
 }  // namespace
 
+bool BoundMaker::works_by_units(const Candidate& candidate) const {
+  return candidate.zero_stage == 3 || reduces_each(candidate);
+}
+
 double BoundMaker::bytes_per_parameter(const Candidate& candidate) const {
   const Training& t = base_.training;
   const double storage = static_cast<double>(bytes_of(storage_of(t.precision)));
   const double moments = t.optimizer == OptimizerKind::sgd ? 1 : 2;
   const double share = 1.0 / shards(candidate);
   const int zero = candidate.zero_stage;
-  const SecondGradient second = second_gradient(t, zero, cluster_.machine);
+  const bool gradients_cut = zero >= 1 && reduces_each(candidate);
+  const SecondGradient second = second_gradient(t, gradients_cut, cluster_.machine);
+  // Small parameters, and experts, may have no shards to be gathered from.
+  const bool all_gathered = zero == 3 && candidate.keeps_gathered;
+  const bool all_cut = base_.parallelism.persistence_threshold == 0 && candidate.expert == 1;
   return static_cast<double>(second.of_all) +
          static_cast<double>(second.of_own) * (zero >= 1 ? share : 1) +
-         storage * (zero >= 3 ? share : 1) +
-         static_cast<double>(bytes_of(t.gradient_reduce)) * (zero >= 2 ? share : 1) +
+         storage * (all_gathered ? 1 + (all_cut ? share : 0)
+                    : zero >= 3  ? share
+                                 : 1) +
+         static_cast<double>(bytes_of(t.gradient_reduce)) * (gradients_cut ? share : 1) +
          (4 * moments + (storage < 4 ? 4 : 0)) * (zero >= 1 ? share : 1);
 }
 
@@ -38,12 +48,15 @@ double BoundMaker::bytes_per_parameter(const Candidate& candidate) const {
 // gathered weights.
 double BoundMaker::unit_buffer_bytes(const Candidate& candidate, int blocks) const {
   const Parallelism& p = base_.parallelism;
-  if (candidate.zero_stage < 2 || shards(candidate) == 1 || p.persistence_threshold > 0) return 0;
+  const bool gathers = candidate.zero_stage == 3 && !candidate.keeps_gathered;
+  const bool reduces = reduces_each(candidate);
+  if (candidate.replicas() == 1 || p.persistence_threshold > 0) return 0;
+  if (candidate.zero_stage == 0 && candidate.expert > 1) return 0;
   const int turns = std::min(2, blocks);
   const bool one_gathered = !p.overlap_parameters || p.max_live_parameters > 0;
   const auto weight = static_cast<double>(bytes_of(storage_of(base_.training.precision)));
   const auto gradient = static_cast<double>(bytes_of(base_.training.gradient_reduce));
-  return (candidate.zero_stage == 3 ? weight * (one_gathered ? 1 : turns) : 0) + gradient * turns;
+  return (gathers ? weight * (one_gathered ? 1 : turns) : 0) + (reduces ? gradient * turns : 0);
 }
 
 double BoundMaker::fixed_bytes() const {
@@ -81,8 +94,8 @@ double BoundMaker::single_stage_memory(const Candidate& candidate, bool likely) 
   if (likely && mixed)
     bytes += again * static_cast<double>(profiles_.kept(candidate, candidate.recompute).block);
   if (likely || !mixed) bytes += static_cast<double>(kept.other);
-  // Under ZeRO 2 and 3 the compute stream waits more often, so buffers live shorter.
-  const bool waits = !likely && candidate.zero_stage >= 2;
+  // Unit by unit the compute stream waits more often, so buffers live shorter.
+  const bool waits = !likely && works_by_units(candidate);
   const auto task = static_cast<double>(waits ? kept.largest_task : kept.task);
   return fixed_bytes() + bytes_per_parameter(candidate) * work(candidate).parameters +
          unit_buffer_bytes(candidate, model_.layers) * work(candidate).block_parameters +
@@ -213,7 +226,7 @@ double BoundMaker::stage_memory(const Candidate& candidate) {
       bytes += per_parameter * (sums.parameters[end] - sums.parameters[begin]) +
                std::max(0.0, kept) * in_flight[part];
       task = std::max(task,
-                      static_cast<double>(candidate.zero_stage >= 2 ? own.largest_task : own.task));
+                      static_cast<double>(works_by_units(candidate) ? own.largest_task : own.task));
     }
     bytes += unit_buffer_bytes(candidate, blocks) * work(candidate).block_parameters;
     most = std::max(most, bytes + task);

@@ -63,7 +63,8 @@ Branch only(const Candidate& candidate) {
   Branch branch;
   branch.shape = candidate;
   branch.cuts = {{candidate.schedule, candidate.virtual_stages}};
-  branch.shardings = {{candidate.zero_stage, candidate.shard}};
+  branch.shardings = {{candidate.zero_stage, candidate.shard, candidate.reduce_gradients,
+                       candidate.keeps_gathered}};
   branch.savings = {{candidate.recompute, candidate.recompute_fraction, candidate.offload}};
   branch.kernels = {{candidate.sequence_parallel, candidate.tensor_chunks, candidate.compiler,
                      candidate.attention}};
@@ -203,7 +204,8 @@ void ClusterSearch::sort_entries() {
 
 // What the estimate leaves out is much alike in plans of a kind.
 ClusterSearch::Kind ClusterSearch::kind_of(const Candidate& candidate) {
-  return {candidate.schedule, candidate.placement, candidate.zero_stage, candidate.shard > 1,
+  return {candidate.schedule,   candidate.placement,        candidate.zero_stage,
+          candidate.shard > 1,  candidate.reduce_gradients, candidate.keeps_gathered,
           candidate.context > 1};
 }
 
@@ -273,7 +275,8 @@ bool ClusterSearch::known_not_to_fit(const Candidate& candidate) {
     Candidate smaller = candidate;
     smaller.micro_batch = large.micro_batch;
     smaller.placement = large.placement;
-    return large == smaller && large.micro_batch <= candidate.micro_batch;
+    return large == smaller && large.micro_batch <= candidate.micro_batch &&
+           bounds_.reduces_each(large) == bounds_.reduces_each(candidate);
   });
 }
 

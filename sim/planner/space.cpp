@@ -40,16 +40,6 @@ constexpr int least_chunk_tokens = 128;
 // Shares of the blocks that are recomputed, where that is open.
 const std::vector<double> fractions = {0.25, 0.5, 0.75, 1};
 
-Candidate chosen_with(Candidate candidate, const PipelineCut& cut) {
-  candidate.schedule = cut.schedule;
-  candidate.virtual_stages = cut.virtual_stages;
-  return candidate;
-}
-Candidate chosen_with(Candidate candidate, const Sharding& sharding) {
-  candidate.zero_stage = sharding.zero_stage;
-  candidate.shard = sharding.shard;
-  return candidate;
-}
 Candidate chosen_with(Candidate candidate, const Saving& saving) {
   candidate.recompute = saving.recompute;
   candidate.recompute_fraction = saving.fraction;
@@ -156,7 +146,7 @@ class Enumerator {
     branch.shape = shape;
     branch.placements = placements_of(shape);
     branch.cuts = cuts_of(shape.pipeline);
-    branch.shardings = shardings_of(shape);
+    branch.shardings = shardings_of(shape, micro_batches);
     std::vector<Kernels> kernels = kernels_of(shape);
     const auto savings = std::ssize(savings_of(kernels.front()));
     const auto all = [&] {
@@ -252,8 +242,24 @@ class Enumerator {
     return found;
   }
 
-  // States in as many parts as there are replicas, or in fewer, with copies of all parts.
-  std::vector<Sharding> shardings_of(const Candidate& shape) const {
+  // What differs: ZeRO 1 that reduces in every micro-batch is ZeRO 2, and ZeRO 2 that reduces once
+  // a step is ZeRO 1.
+  std::vector<ReduceGradients> reductions_of(const Candidate& shape, int stage,
+                                             int micro_batches) const {
+    using enum ReduceGradients;
+    const bool free_stage = job_.is_auto("parallelism.zero_stage");
+    std::vector<ReduceGradients> all = {usual};
+    if (micro_batches > 1 && stage == 1 && !free_stage && !base_.parallelism.shard_whole)
+      all = {usual, each};
+    if (micro_batches > 1 && stage == 2 && !free_stage) all = {each, last};
+    if (micro_batches > 1 && stage == 2 && free_stage) all = {shape.pipeline == 1 ? usual : each};
+    if (micro_batches > 1 && stage == 3) all = {usual, last};
+    return choices(job_, "parallelism.reduce_gradients", base_.parallelism.reduce_gradients, all);
+  }
+
+  // States in as many parts as there are replicas, or in fewer, with copies of all parts; the
+  // latter as usual alone.
+  std::vector<Sharding> shardings_of(const Candidate& shape, int micro_batches) const {
     const Parallelism& p = base_.parallelism;
     const int replicas = shape.replicas();
     std::vector<int> degrees = {1};
@@ -262,10 +268,18 @@ class Enumerator {
     std::vector<Sharding> found;
     for (const int stage :
          choices(job_, "parallelism.zero_stage", p.zero_stage,
-                 replicas > 1 ? std::vector<int>{0, 1, 2, 3} : std::vector<int>{0}))
-      for (const int shard :
-           choices(job_, "parallelism.shard", p.shard, stage > 0 ? degrees : std::vector<int>{1}))
-        found.push_back({stage, shard});
+                 replicas > 1 ? std::vector<int>{0, 1, 2, 3} : std::vector<int>{0})) {
+      const std::vector<int> shards =
+          choices(job_, "parallelism.shard", p.shard, stage > 0 ? degrees : std::vector<int>{1});
+      const std::vector<ReduceGradients> reductions = reductions_of(shape, stage, micro_batches);
+      const std::vector<bool> kept =
+          choices(job_, "parallelism.reshard_after_forward", p.keeps_gathered,
+                  stage == 3 ? std::vector<bool>{false, true} : std::vector<bool>{false});
+      for (const ReduceGradients reduce : reductions)
+        for (const bool keeps : kept) found.push_back({stage, shards.front(), reduce, keeps});
+      for (std::size_t i = 1; i < shards.size(); ++i)
+        found.push_back({stage, shards[i], reductions.front(), kept.front()});
+    }
     return found;
   }
 
@@ -365,6 +379,20 @@ class Enumerator {
 
 }  // namespace
 
+Candidate chosen_with(Candidate candidate, const PipelineCut& cut) {
+  candidate.schedule = cut.schedule;
+  candidate.virtual_stages = cut.virtual_stages;
+  return candidate;
+}
+
+Candidate chosen_with(Candidate candidate, const Sharding& sharding) {
+  candidate.zero_stage = sharding.zero_stage;
+  candidate.shard = sharding.shard;
+  candidate.reduce_gradients = sharding.reduce_gradients;
+  candidate.keeps_gathered = sharding.keeps_gathered;
+  return candidate;
+}
+
 std::int64_t Branch::count_with(std::size_t saving) const {
   std::int64_t count = 0;
   for (std::size_t cut = 0; cut < cuts.size(); ++cut) {
@@ -432,6 +460,8 @@ Plan to_plan(const Candidate& candidate, const Plan& base) {
   p.virtual_stages = candidate.virtual_stages;
   p.schedule = candidate.schedule;
   p.zero_stage = candidate.zero_stage;
+  p.reduce_gradients = candidate.reduce_gradients;
+  p.keeps_gathered = candidate.keeps_gathered;
   p.sequence_parallel = candidate.sequence_parallel;
   p.tensor_chunks = candidate.tensor_chunks;
   p.offload = candidate.offload;

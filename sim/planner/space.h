@@ -23,6 +23,8 @@ struct Candidate {
   ScheduleKind schedule = ScheduleKind::one_f_one_b;
   int zero_stage = 0;
   int shard = 1;  // as in Parallelism: 1 with a zero_stage means all replicas
+  ReduceGradients reduce_gradients = ReduceGradients::usual;
+  bool keeps_gathered = false;
   Recompute recompute = Recompute::none;
   double recompute_fraction = 1;
   Offload offload = Offload::none;
@@ -40,13 +42,16 @@ struct Candidate {
 
 using Rejections = std::map<std::string, std::int64_t>;  // reason -> combinations
 
-// Schedule and chunks per stage; what is sharded over how many; what is recomputed or moved away.
+// Schedule and chunks per stage; what is sharded over how many, and when it is reduced and
+// gathered; what is recomputed or moved away.
 struct PipelineCut {
   ScheduleKind schedule = ScheduleKind::one_f_one_b;
   int virtual_stages = 1;
 };
 struct Sharding {
   int zero_stage = 0, shard = 1;
+  ReduceGradients reduce_gradients = ReduceGradients::usual;
+  bool keeps_gathered = false;
 };
 struct Saving {
   Recompute recompute = Recompute::none;
@@ -93,6 +98,9 @@ Space enumerate(const Job& job, const Plan& base, int ranks);
 
 // The job's plan with precision and attention as this machine takes them by default.
 Plan base_plan(const Job& job, const MachineFacts& machine);
+
+Candidate chosen_with(Candidate candidate, const PipelineCut& cut);
+Candidate chosen_with(Candidate candidate, const Sharding& sharding);
 
 Plan to_plan(const Candidate& candidate, const Plan& base);
 

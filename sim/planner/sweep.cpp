@@ -30,9 +30,7 @@ class Sweep {
   Sweep(const Branch& branch, BoundMaker& bounds, const Limits& limits, Swept& swept)
       : branch_(branch), bounds_(bounds), limits_(limits), swept_(swept) {
     for (const PipelineCut& cut : branch.cuts) {
-      Candidate with = branch.shape;
-      with.schedule = cut.schedule;
-      with.virtual_stages = cut.virtual_stages;
+      const Candidate with = chosen_with(branch.shape, cut);
       CutFactors factors;
       factors.splits = schedule_info(cut.schedule).splits_backwards;
       factors.interleaves = schedule_info(cut.schedule).most_chunks > 1;
@@ -45,9 +43,7 @@ class Sweep {
       cuts_.push_back(factors);
     }
     for (const Sharding& sharding : branch.shardings) {
-      Candidate with = branch.shape;
-      with.zero_stage = sharding.zero_stage;
-      with.shard = sharding.shard;
+      const Candidate with = chosen_with(branch.shape, sharding);
       bytes_per_parameter_.push_back(bounds.bytes_per_parameter(with));
       unit_buffer_bytes_.push_back(bounds.unit_buffer_bytes(with, 1));
     }
@@ -75,9 +71,7 @@ class Sweep {
     std::vector<PerParameter>& costs = costs_[level * branch_.placements.size() + place];
     if (!costs.empty()) return costs;
     for (const Sharding& sharding : branch_.shardings) {
-      candidate.zero_stage = sharding.zero_stage;
-      candidate.shard = sharding.shard;
-      costs.push_back(bounds_.per_parameter(candidate));
+      costs.push_back(bounds_.per_parameter(chosen_with(candidate, sharding)));
     }
     return costs;
   }
@@ -130,9 +124,8 @@ class Sweep {
       ++swept_.bounded;
       const PerParameter& cost = costs[i];
       const double occupied = busy + cost.after * work.parameters;
-      double time = std::max(
-          {least, occupied / cut.stages,
-           (cut.batches * cost.each_batch + cost.hidden_last) * work.parameters / cut.stages});
+      double time = std::max({least, occupied / cut.stages,
+                              cost.in_stream(cut.batches) * work.parameters / cut.stages});
       if (drains)
         time = std::max(
             time, (occupied - work.backward + cost.hidden_last * work.parameters) / cut.stages);
@@ -158,12 +151,8 @@ class Sweep {
     }
   }
 
-  Candidate with(Candidate candidate, std::size_t cut, std::size_t sharding) const {
-    candidate.schedule = branch_.cuts[cut].schedule;
-    candidate.virtual_stages = branch_.cuts[cut].virtual_stages;
-    candidate.zero_stage = branch_.shardings[sharding].zero_stage;
-    candidate.shard = branch_.shardings[sharding].shard;
-    return candidate;
+  Candidate with(const Candidate& candidate, std::size_t cut, std::size_t sharding) const {
+    return chosen_with(chosen_with(candidate, branch_.cuts[cut]), branch_.shardings[sharding]);
   }
 
   const Branch& branch_;

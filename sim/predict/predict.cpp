@@ -73,10 +73,10 @@ std::int64_t scratch_of(const Program& program, const Machine& machine) {
 }
 
 std::int64_t second_gradient_bytes(const Program& program, const Machine& machine) {
-  const SecondGradient second =
-      second_gradient(program.settings->training, program.settings->zero_stage, machine);
   std::int64_t bytes = 0;
   for (const Bucket& bucket : program.buckets) {
+    const bool cut = bucket.gradients.type.shape.elements() < bucket.elements;
+    const SecondGradient second = second_gradient(program.settings->training, cut, machine);
     bytes += second.of_all * bucket.elements;
     if (bucket.owner.includes(program.fullest)) bytes += second.of_own * bucket.shard_elements;
   }
@@ -93,14 +93,11 @@ std::optional<StepInterval> interval_of(const Cluster& cluster, double step_time
 
 }  // namespace
 
-SecondGradient second_gradient(const StepSettings& training, int zero_stage,
+SecondGradient second_gradient(const StepSettings& training, bool one_by_one,
                                const Machine& machine) {
   const auto storage = static_cast<std::int64_t>(bytes_of(storage_of(training.precision)));
   const auto full = static_cast<std::int64_t>(bytes_of(Dtype::f32));
   if (storage == full || machine.runs_engine()) return {};
-  // Of units that are sharded the gradients of 16 bits are handed on one by one, and only those of
-  // 32 stay.
-  const bool one_by_one = zero_stage >= 2;
   if (training.gradient_reduce != Dtype::f32) return {.of_own = one_by_one ? full - storage : full};
   return {.of_all = training.fuse_gradient_accumulation || one_by_one ? 0 : storage};
 }

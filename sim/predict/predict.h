@@ -63,11 +63,13 @@ struct Prediction {
 // a stage: training frameworks hold it in the 16 bits in which the backward makes it and in the 32
 // in which it is summed or the optimizer reads it (2 + 2 + 4 + 4 + 8 bytes per parameter in all),
 // unless products sum into the 32 themselves. The engine does without (Machine::runs_engine).
+// `one_by_one`: of units whose gradients are sharded, those of 16 bits are handed on one by one,
+// and only those of 32 stay.
 struct SecondGradient {
   std::int64_t of_all = 0;  // of every parameter that the stage has
   std::int64_t of_own = 0;  // of those that the rank's optimizer steps
 };
-SecondGradient second_gradient(const StepSettings& training, int zero_stage,
+SecondGradient second_gradient(const StepSettings& training, bool one_by_one,
                                const Machine& machine);
 
 // Memory alone, without replay: cheap.

@@ -79,6 +79,9 @@ void draw_parallelism(Draw& draw, bool experts, Plan& plan) {
       p.persistence_threshold = draw.of<std::int64_t>({0, 0, 100, 1100});
       p.max_live_parameters = draw.of<std::int64_t>({0, 0, 1, 20'000});
     }
+    p.reduce_gradients = draw.of({ReduceGradients::usual, ReduceGradients::usual,
+                                  ReduceGradients::each, ReduceGradients::last});
+    p.keeps_gathered = p.zero_stage == 3 && draw.rarely();
     p.reduce_bucket_bytes = draw.of<std::int64_t>({0, 5'000, 8'192, 1 << 30});
     p.context_gathers = p.context > 1 && draw.of({false, true});
   }

@@ -43,6 +43,14 @@ void placed(Plan& plan) {
   plan.parallelism.placement = placements()[order];
 }
 
+template <ReduceGradients when>
+void reduced(Plan& plan) {
+  plan.parallelism.reduce_gradients = when;
+}
+constexpr Change reduced_each = reduced<ReduceGradients::each>,
+                 reduced_last = reduced<ReduceGradients::last>;
+inline void keeps_gathered(Plan& plan) { plan.parallelism.keeps_gathered = true; }
+
 template <Recompute what>
 void recomputes(Plan& plan) {
   plan.training.recompute = what;

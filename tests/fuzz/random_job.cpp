@@ -142,6 +142,8 @@ json draw_parallelism(Draw& draw, const json& model, int ranks) {
     if (p["zero_stage"] == 1 && !p.contains("shard") && draw.chance(0.3))
       p["shard_layout"] = "whole";
   }
+  if (draw.chance(0.3)) p["reduce_gradients"] = draw.word({"default", "each", "last", "last"});
+  if (p.value("zero_stage", 0) == 3 && draw.chance(0.4)) p["reshard_after_forward"] = "never";
   if (tensor > 1) {
     p["sequence_parallel"] = draw.chance(0.5);
     if (draw.chance(0.3)) p["tensor_layout"] = draw.word({"megatron", "speed", "memory"});
@@ -236,7 +238,8 @@ json random_open_job(Random& random) {
     parallelism = "auto";
   } else {
     for (const char* key : {"pipeline", "tensor", "data", "shard", "expert", "virtual_stages",
-                            "schedule", "sequence_parallel", "tensor_chunks", "zero_stage"})
+                            "schedule", "sequence_parallel", "tensor_chunks", "zero_stage",
+                            "reduce_gradients", "reshard_after_forward"})
       if (draw.chance(0.4)) parallelism[key] = "auto";
   }
   if (draw.chance(0.5)) job["training"]["micro_batch"] = "auto";

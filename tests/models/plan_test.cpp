@@ -117,6 +117,27 @@ TEST_CASE("rules about the pipeline", "[models][plan]") {
         "micro-batches first; use schedule '1f1b' or 8 or more");
 }
 
+TEST_CASE("rules about when gradients are reduced", "[models][plan]") {
+  constexpr ScheduleKind zero_bubble = ScheduleKind::zero_bubble;
+  constexpr ReduceGradients each = ReduceGradients::each, last = ReduceGradients::last;
+  CHECK(refused(CHANGE(p.schedule = zero_bubble, p.zero_stage = 2)) == "");
+  CHECK(refused(CHANGE(p.schedule = zero_bubble, p.zero_stage = 3, p.reduce_gradients = last)) ==
+        "/parallelism/zero_stage: 3 gathers weights and reduces gradients unit by unit in the "
+        "backward pass, half of which schedule 'zero_bubble' puts off; use zero_stage 0 to 2, or "
+        "schedule '1f1b'");
+  CHECK(refused(CHANGE(p.schedule = zero_bubble, p.zero_stage = 2, p.reduce_gradients = each)) ==
+        "/parallelism/reduce_gradients: zero_stage 2 with 8 micro-batches reduces gradients unit "
+        "by unit in the backward pass, which schedule 'zero_bubble' puts off; use 'last', or "
+        "schedule '1f1b'");
+  CHECK(refused(CHANGE(p.schedule = zero_bubble, p.zero_stage = 2, t.global_batch = 8)) ==
+        "/parallelism/reduce_gradients: zero_stage 2 with 1 micro-batches reduces gradients unit "
+        "by unit in the backward pass, which schedule 'zero_bubble' puts off; use zero_stage 0 or "
+        "1, or schedule '1f1b'");
+  CHECK(refused(CHANGE(p.zero_stage = 1, p.shard_whole = true, p.reduce_gradients = each)) ==
+        "/parallelism/reduce_gradients: 'each' does not go with shard_layout 'whole', whose owners "
+        "get the sums of a whole step; use 'last', or layout 'flat'");
+}
+
 TEST_CASE("rules about what a tensor group shares", "[models][plan]") {
   // micro_batch 2 on 4 tensor ranks; the next multiple of 4 is 4
   CHECK(refused(CHANGE(p.tensor = 4, p.tensor_batch_own = true)) ==

@@ -91,7 +91,7 @@ std::vector<Plan> small_plans(const Model& model) {
           plan.parallelism.schedule = ScheduleKind::gpipe;
           add_variants(plans, plan);
           plan.parallelism.schedule = ScheduleKind::zero_bubble;
-          if (zero < 2) add_variants(plans, plan);
+          if (zero < 3) add_variants(plans, plan);
           if (pipeline == 2) {
             degrees.virtual_stages = 2;
             add_variants(plans, small_plan(model, degrees));

@@ -63,8 +63,15 @@ TEST_CASE("no two accesses to the same memory can happen at one time", "[models]
     plan.parallelism.overlap_gradients = plan.parallelism.overlap_parameters = false;
     plan.training.recompute = Recompute::full;
     check(model, plan, plans);
+    plan.parallelism.reduce_gradients = ReduceGradients::each;
+    check(model, plan, plans);
+    plan.parallelism.overlap_gradients = plan.parallelism.overlap_parameters = true;
+    plan.parallelism.keeps_gathered = true;
+    check(model, plan, plans);
+    plan.parallelism.reduce_gradients = ReduceGradients::last;
+    check(model, plan, plans);
   });
-  CHECK(plans > 250 / thinned);
+  CHECK(plans > 600 / thinned);
 }
 
 TEST_CASE("nor can they in tensor groups, sharded further, or with dropped elements",
@@ -146,6 +153,15 @@ TEST_CASE("each wait that is left out is noticed", "[models][lower][races]") {
   const Case cases[] = {
       {"gpt", {2, 1, 2, 6, 2, 2}, [](Plan&) {}},
       {"gpt", {1, 1, 2, 4, 3}, [](Plan& p) { p.training.recompute = Recompute::full; }},
+      {"gpt",
+       {1, 1, 2, 4, 0},
+       [](Plan& p) { p.parallelism.reduce_gradients = ReduceGradients::each; }},
+      {"gpt",
+       {2, 1, 2, 6, 3},
+       [](Plan& p) {
+         p.parallelism.reduce_gradients = ReduceGradients::last;
+         p.parallelism.keeps_gathered = true;
+       }},
       {"gpt", {2, 2, 1, 4}, [](Plan& p) { p.parallelism.sequence_parallel = true; }},
       {"gpt",
        {1, 4, 1, 4},

@@ -1,7 +1,7 @@
-// Jobs in which one thing decides: computation, tensor groups, messages between stages, reductions,
-// gathers, experts, context groups; and memory limits between one plan's peak and the next one's.
-// The bounds are below every plan of the space and near it, and the search finds what simulating
-// every plan finds.
+// Jobs in which one thing decides: computation, tensor groups, messages between stages, reductions
+// and when they are made, gathers, experts, context groups; and memory limits between one plan's
+// peak and the next one's. The bounds are below every plan of the space and near it, and the search
+// finds what simulating every plan finds.
 #include <algorithm>
 #include <vector>
 
@@ -104,6 +104,14 @@ std::vector<Case> cases() {
        2,
        with_network(job_of(wide_model("gpt", 8, 2048), v100, 2, 16, 128,
                            open({"pipeline", "data", "zero_stage"})),
+                    10),
+       {1.9, {0.53, 0.99}, 1.13, {0.9, 1.001}}},
+      {"reductions once a step or with every micro-batch",
+       v100,
+       2,
+       with_network(job_of(wide_model("gpt", 8, 2048), v100, 2, 64, 128,
+                           open({"pipeline", "data", "zero_stage", "reduce_gradients",
+                                 "reshard_after_forward"})),
                     10),
        {1.9, {0.53, 0.99}, 1.13, {0.9, 1.001}}},
       {"gathers",

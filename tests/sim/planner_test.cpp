@@ -34,15 +34,17 @@ TEST_CASE("the space of two ranks has the combinations that one counts by hand")
   const MachineFacts facts = machine_facts("p3.8xlarge");
   const Space space = enumerate(job, base_plan(job, facts), 2);
   const std::vector<Candidate> candidates = space.candidates();
-  // data 2: micro-batch 1 or 2 of 2 sequences, zero_stage 0 to 3: 8
+  // data 2: micro-batch 1 or 2 of 2 sequences, zero_stage 0 to 3: 8. Parameters under zero_stage 3
+  // may be kept gathered, 2 more; of two micro-batches gradients may then be reduced together, with
+  // parameters kept or not, 2 more.
   // tensor 2: micro-batch 1, 2 or 4, sequence_parallel or not: 6
   // pipeline 2 of 2 layers: micro-batch 1, 2 or 4, in 1f1b, zero_bubble or gpipe, no layers left
   // for virtual stages: 9
   // context 2: chunks of 128 / 4 tokens would be too short; one axis has one order of placement;
   // nothing recomputed, nothing to move away.
-  CHECK(candidates.size() == 8 + 6 + 9);
-  CHECK(space.enumerated == 23);
-  CHECK(space.legal() == 23);
+  CHECK(candidates.size() == 12 + 6 + 9);
+  CHECK(space.enumerated == 27);
+  CHECK(space.legal() == 27);
   CHECK(space.rejected.empty());
 }
 

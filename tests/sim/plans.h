@@ -46,7 +46,7 @@ inline std::vector<PlanCase> plans_for(int ranks) {
         for (const Kind kind :
              {Kind{ScheduleKind::gpipe, 1}, Kind{ScheduleKind::one_f_one_b, 1},
               Kind{ScheduleKind::interleaved, 2}, Kind{ScheduleKind::zero_bubble, 1}}) {
-          if (kind.schedule == ScheduleKind::zero_bubble && zero > 1) continue;
+          if (kind.schedule == ScheduleKind::zero_bubble && zero > 2) continue;
           if (ranks % (pipeline * tensor) != 0) continue;
           const int data = ranks / (pipeline * tensor);
           if (pipeline == 1 && kind.schedule != ScheduleKind::one_f_one_b) continue;
@@ -66,6 +66,9 @@ inline std::vector<PlanCase> plans_for(int ranks) {
           p.zero_stage = zero;
           if (zero > 0 && data % 4 == 0 && turn % 5 == 0) p.shard = 2;
           p.shard_whole = zero == 1 && p.shard == 1 && turn % 3 != 0;
+          if (turn % 3 == 2 && !p.shard_whole && kind.schedule != ScheduleKind::zero_bubble)
+            p.reduce_gradients = turn % 2 == 0 ? ReduceGradients::each : ReduceGradients::last;
+          p.keeps_gathered = zero == 3 && turn % 4 == 2;
           if (turn % 4 > 0) p.max_live_parameters = std::int64_t{300'000} << turn % 4;
           if (turn % 3 == 1) p.persistence_threshold = 70'000;
           p.sequence_parallel = tensor > 1 && turn % 2 == 0;

@@ -55,6 +55,62 @@ TEST_CASE("more live parameters are never slower", "[replay][shard]") {
   }
 }
 
+// 32 hosts, eight stages with six chunks each, 192 micro-batches; a replica's gradients are 2.7 GiB
+// a rank.
+TEST_CASE("GPT 175B under ZeRO 2 takes the time of ZeRO 1 where it reduces once a step",
+          "[replay][shard]") {
+  const Cluster cluster{load_machine("p4de.24xlarge"), 32, 8, {}, {}};
+  const Model model = load_model("gpt3-175b", ".");
+  Plan plan;
+  plan.training.micro_batch = 1;
+  plan.training.global_batch = 768;
+  plan.training.sequence_length = 2048;
+  plan.training.precision = Precision::bf16;
+  Parallelism& p = plan.parallelism;
+  p.tensor = 8, p.pipeline = 8, p.data = 4;
+  p.schedule = ScheduleKind::interleaved;
+  p.virtual_stages = 6;
+  p.sequence_parallel = true;
+  const auto seconds = [&](int zero, ReduceGradients reduce, bool keeps = false) {
+    p.zero_stage = zero;
+    p.reduce_gradients = reduce;
+    p.keeps_gathered = keeps;
+    const Compiled compiled = compiled_for(model, plan, cluster);
+    return to_seconds(replay(compiled.stages, Topology(cluster)).step_time).value;
+  };
+  const double zero_1 = seconds(1, ReduceGradients::usual);
+  CHECK(seconds(2, ReduceGradients::usual) == Approx(zero_1));
+  CHECK(seconds(2, ReduceGradients::each) > 2.3 * zero_1);
+  CHECK(seconds(3, ReduceGradients::last, true) < 1.02 * zero_1);
+}
+
+TEST_CASE("what is gathered once for forward and backward saves half of the gathers",
+          "[replay][shard]") {
+  Cluster cluster = machine_cases()[0].cluster();
+  cluster.machine.concurrent_streams = false;  // nothing hides
+  Plan plan = zero_3(cluster.ranks());
+  const auto gathering = [&] {
+    const Compiled compiled = compiled_for(small_model(), plan, cluster);
+    ReplayOptions options;
+    options.timeline = true;
+    const ReplayResult result = replay(compiled.stages, Topology(cluster), options);
+    SimTime time = 0;
+    for (const TimelineEntry& entry : result.timeline.entries) {
+      const Program& program = compiled.stages[0];
+      const Task& task = program.tasks[static_cast<std::size_t>(entry.task)];
+      const auto& list = program.bodies[static_cast<std::size_t>(task.body)].instructions;
+      if (list[static_cast<std::size_t>(entry.instruction)].kind == InstructionKind::all_gather)
+        time += entry.end - entry.begin;
+    }
+    return static_cast<double>(time);
+  };
+  const double always = gathering();
+  plan.parallelism.keeps_gathered = true;
+  CHECK(gathering() == Approx(always / 2));
+  plan.parallelism.reduce_gradients = ReduceGradients::last;
+  CHECK(gathering() == Approx(always / 2 / 4));  // once in four micro-batches
+}
+
 TEST_CASE("small parameters left whole save gathers", "[replay][shard]") {
   const Cluster cluster = machine_cases()[0].cluster();
   Plan plan = zero_3(cluster.ranks());

@@ -67,6 +67,16 @@ const std::string& offload_word(const Parallelism& p) {
   return offload_names()[static_cast<std::size_t>(p.offload)];
 }
 
+// What is not as usual for the ZeRO stage.
+std::string reductions_text(const Parallelism& p, std::string_view space) {
+  std::string text;
+  if (p.reduce_gradients != ReduceGradients::usual)
+    text += fmt::format("{}reduce {}", space,
+                        reduce_gradients_names()[static_cast<std::size_t>(p.reduce_gradients)]);
+  if (p.zero_stage == 3 && p.keeps_gathered) text += fmt::format("{}reshard never", space);
+  return text;
+}
+
 }  // namespace
 
 json framework_json(const Prediction& p) {
@@ -208,6 +218,7 @@ std::string short_plan_text(const Plan& plan) {
     text += " " + schedule_text(p);
   if (p.zero_stage > 0) text += fmt::format(" zero{}", p.zero_stage);
   if (p.zero_stage > 0 && p.shard > 1) text += fmt::format("/{}", p.shard);
+  text += reductions_text(p, " ");
   if (p.sequence_parallel) text += " sp";
   if (p.tensor > 1 && p.overlap_tensor) text += fmt::format(" beside{}", p.tensor_chunks);
   if (p.tensor > 1 && p.tensor_layout != TensorLayout::megatron) text += " " + layout_word(p);
@@ -231,6 +242,7 @@ std::string plan_text(const Plan& plan) {
                   p.pipeline, schedule_text(p), plan.micro_batches(), plan.training.micro_batch);
   if (p.expert > 1) text += fmt::format("   experts over {}", p.expert);
   if (p.zero_stage > 0) text += fmt::format("   zero {} over {}", p.zero_stage, plan.shard_group());
+  text += reductions_text(p, "   ");
   if (p.sequence_parallel) text += "   sequence parallel";
   if (p.tensor > 1 && p.overlap_tensor)
     text += fmt::format(
