@@ -29,7 +29,9 @@ enum class DeviceKind : std::uint8_t { gpu, cpu };
 // published measurements; the values here are for GPUs without any.
 struct KernelConstants {
   // Matrix products: factors on the share of the peak.
-  double fp32_share = 1, tf32_share = 1;  // of products in these instead of 16 bits
+  // Of products in these instead of 16 bits. An fp8 product has half as long to load its operands,
+  // and fewer clock cycles under the same power limit.
+  double fp32_share = 1, tf32_share = 1, fp8_share = 1;
   double batched_share = 1;               // of attention's products, batched over heads
   double misaligned_share = 0.7;          // of rows that do not begin at multiples of 16 bytes,
   double misaligned_batched_share = 0.7;  // and so in products batched over heads
@@ -38,6 +40,12 @@ struct KernelConstants {
   // second generation of kernels (25-40 % and 50-73 % on A100: Dao 2023, FlashAttention-2).
   double flash_forward = 0.4, flash_backward = 0.4;
   double flash2_forward = 0.6, flash2_backward = 0.6;
+  // Of kernels that only newer GPUs have; 0: this one has none.
+  double flash3_forward = 0, flash3_backward = 0;
+  double cudnn_forward = 0, cudnn_backward = 0;
+  // Sequences of so many tokens reach half of that share: begin and end of a kernel, and the tiles
+  // on a causal mask's edge that are only half needed.
+  double attention_ramp = 0;
   double narrow_head = 1;  // factor of heads of 64
   // Factors on what memory-bound kernels move: of attention's score matrices, of the loss; and by
   // compiler level (none, fused, full) of all others and of the optimizer. The last: on the number

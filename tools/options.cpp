@@ -35,7 +35,9 @@ struct FileOption {
 };
 
 constexpr FileOption file_options[] = {
-    {"profile", &Options::profile, "the profile of machine `local`, instead of your own"},
+    {"profile", &Options::profile,
+     "the profile to use for the machine that it names, or for `local`, instead of the known one"},
+    {"runs", &Options::runs, "measured steps, all on one machine, as in scenarios/evidence"},
     {"trace", &Options::trace, "write the timeline as a Chrome trace (Perfetto opens it)"},
     {"write", &Options::write, "write the job with every \"auto\" replaced by the best plan"},
     {"write-partition", &Options::write_partition,
@@ -48,7 +50,7 @@ constexpr FileOption file_options[] = {
     {"checkpoint", &Options::checkpoint,
      "the checkpoint, or a folder of them (the newest good one); the job's folder without it"},
     {"dump", &Options::dump, "write the graph after each pass, and the Programs, into this folder"},
-    {"output", &Options::output, "the token file to write"},
+    {"output", &Options::output, "the file to write"},
     {"tokenizer", &Options::tokenizer, "a Hugging Face tokenizer.json (BPE); bytes without it"},
 };
 

@@ -17,20 +17,23 @@ struct Options {
   std::string trace;             // file for the timeline
   std::string write;             // plan: file for the settled job
   std::string write_partition;   // plan: file for the stages of the modules
-  std::string profile;           // calibrate: where to write; else: the profile of machine `local`
-  std::string report;            // file for the HTML page
-  std::string log_json;          // train
-  std::string hostfile;          // train
-  std::string output;            // tokenize: the token file
-  std::string tokenizer;         // tokenize: a tokenizer.json
-  std::string separator;         // tokenize: token between documents
-  std::string from;              // import: a folder with safetensors, or a file
-  std::string to;                // export: folder
-  std::string dump;              // compile: folder for the graph after each pass
-  bool cpu = false;              // calibrate: the processor, whatever GPUs there are
-  bool quick = false;            // calibrate: in seconds
-  bool measure = false;          // compile: run steps on this computer
-  std::string checkpoint;        // export: one checkpoint, or the folder of a run
+  // calibrate: where to write; else: a profile to use instead of the machine's of that name, or of
+  // `local`
+  std::string profile;
+  std::string report;              // file for the HTML page
+  std::string log_json;            // train
+  std::string hostfile;            // train
+  std::string output;              // tokenize: the token file; fit: the profile
+  std::string runs;                // fit: the file of measured steps
+  std::string tokenizer;           // tokenize: a tokenizer.json
+  std::string separator;           // tokenize: token between documents
+  std::string from;                // import: a folder with safetensors, or a file
+  std::string to;                  // export: folder
+  std::string dump;                // compile: folder for the graph after each pass
+  bool cpu = false;                // calibrate: the processor, whatever GPUs there are
+  bool quick = false;              // calibrate: in seconds
+  bool measure = false;            // compile: run steps on this computer
+  std::string checkpoint;          // export: one checkpoint, or the folder of a run
   bool allow_mpi_options = false;  // train
   bool resume = false;             // train: from the newest checkpoint
   std::string trace_steps;         // train: which steps the trace holds

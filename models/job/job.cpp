@@ -85,7 +85,8 @@ Precision default_precision(const MachineFacts& machine) {
 
 }  // namespace
 
-// Fused kernels need 16-bit inputs on a GPU; the second generation needs one that has bf16.
+// Fused kernels need 16-bit inputs on a GPU; the second generation needs one that has bf16, and
+// frameworks take cuDNN's where it has kernels for the GPU.
 // An eager framework has the score matrix in memory; ranks that share sequences never have.
 AttentionKernel default_attention(const MachineFacts& machine, const Plan& plan) {
   const Precision precision = plan.training.precision;
@@ -93,6 +94,7 @@ AttentionKernel default_attention(const MachineFacts& machine, const Plan& plan)
     return AttentionKernel::unfused;
   if (machine.is_cpu) return AttentionKernel::flash2;
   if (precision == Precision::fp32 || precision == Precision::tf32) return AttentionKernel::unfused;
+  if (machine.has_cudnn_attention) return AttentionKernel::cudnn;
   return machine.has_bf16 ? AttentionKernel::flash2 : AttentionKernel::flash;
 }
 
@@ -115,6 +117,19 @@ void check_precision(Precision precision, const MachineFacts& machine) {
   if (machine.has_bf16) words.push_back("bf16");
   throw InputError(fmt::format("/training/precision: the machine's GPUs have no {}; use {}",
                                name_of(precision), list_of(words)));
+}
+
+void check_attention(AttentionKernel kernel, const MachineFacts& machine) {
+  const bool there = kernel == AttentionKernel::flash3  ? machine.has_flash3
+                     : kernel == AttentionKernel::cudnn ? machine.has_cudnn_attention
+                                                        : true;
+  if (there) return;
+  std::vector<std::string> words = {"unfused", "flash", "flash2"};
+  if (machine.has_flash3) words.push_back("flash3");
+  if (machine.has_cudnn_attention) words.push_back("cudnn");
+  throw InputError(fmt::format("/training/attention: the machine has no kernel {}; use {}",
+                               attention_names()[static_cast<std::size_t>(kernel)],
+                               list_of(words)));
 }
 
 // data from the rest of the ranks, and the product against them.
@@ -154,6 +169,7 @@ Plan settle_plan(const Job& job, int ranks, const MachineFacts& machine) {
   if (job.is_auto("training.precision")) training.precision = default_precision(machine);
   if (job.is_auto("training.attention")) training.attention = default_attention(machine, plan);
   check_precision(training.precision, machine);
+  check_attention(training.attention, machine);
   settle_degrees(plan, ranks, job.is_auto("parallelism.data"));
   verify(plan, job.model.sizes());
   check_passes_off(plan.training);

@@ -85,6 +85,7 @@ struct Job {
 struct MachineFacts {
   int gpus = 0;
   bool has_bf16 = false, has_tf32 = false, has_fp8 = false;
+  bool has_flash3 = false, has_cudnn_attention = false;
   bool is_cpu = false;
   bool has_nvlink = false;
   bool has_efa = false;

@@ -113,9 +113,11 @@ Keys training_keys(Training& t) {
        "hold a little more than that while they run. Too small: an error that names the smallest "
        "one. With `offload`: an error; with `zero_bubble`: not supported yet"},
       {"attention", choice("attention", attention_names(), t.attention), any, auto_if_missing,
-       "machine: flash2 with bf16 hardware or on a CPU, else flash; unfused in fp32 on a GPU, and "
-       "at `compiler: none`",
-       "score matrix in memory, or fused"},
+       "machine: cudnn on Hopper and newer, flash2 with bf16 hardware or on a CPU, else flash; "
+       "unfused in fp32 on a GPU, and at `compiler: none`",
+       "score matrix in memory, or fused. The fused kernels give the same results at different "
+       "speeds; `flash3` (Hopper) and `cudnn` (Hopper and newer) are those that PyTorch, "
+       "Transformer Engine and XLA choose there. The engine runs its own kernel for all of them"},
       {"compiler", choice("compiler level", compiler_names(), t.compiler), any, may_be_auto, "",
        "the training compiler's level: `none` runs the operations of an eager framework, a kernel "
        "each, the optimizer's too; `fused` one hand-fused kernel per module; `full` all passes "

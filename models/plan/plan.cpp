@@ -32,7 +32,7 @@ const std::vector<std::string>& optimizer_names() {
 }
 
 const std::vector<std::string>& attention_names() {
-  static const std::vector<std::string> names = {"unfused", "flash", "flash2"};
+  static const std::vector<std::string> names = {"unfused", "flash", "flash2", "flash3", "cudnn"};
   return names;
 }
 

@@ -58,6 +58,28 @@ Traffic traffic_of(Op op) {
   }
 }
 
+std::pair<double, double> fused_attention_shares(const KernelConstants& constants,
+                                                 AttentionKernel kernel) {
+  switch (kernel) {
+    case AttentionKernel::flash2:
+      return {constants.flash2_forward, constants.flash2_backward};
+    case AttentionKernel::flash3:
+      return {constants.flash3_forward, constants.flash3_backward};
+    case AttentionKernel::cudnn:
+      return {constants.cudnn_forward, constants.cudnn_backward};
+    default:
+      return {constants.flash_forward, constants.flash_backward};
+  }
+}
+
+// Before an fp8 product a kernel reads its activations in 16 bits and writes them in 8, once as
+// they are and once transposed: the products of all three phases want their operands along the
+// summed dimension (Transformer Engine's cast_transpose). Weights are converted once a step.
+double fp8_conversion_bytes(const OpCall& call) {
+  if (call.op != Op::linear && call.op != Op::linear_grad_input) return 0;
+  return 4 * static_cast<double>(call.inputs[0].shape.elements());
+}
+
 auto launched(const std::vector<Kernel>& kernels) {
   return std::ranges::count(kernels, false, &Kernel::joins_neighbour);
 }
@@ -120,6 +142,7 @@ double CostModel::product_share(const Kernel& product, Precision precision) cons
                  gpu_.sustained_clock_share;
   if (precision == Precision::fp32) share *= constants.fp32_share;
   if (precision == Precision::tf32) share *= constants.tf32_share;
+  if (precision == Precision::fp8) share *= constants.fp8_share;
   if (product.kind == Kernel::Kind::batched_gemm) share *= constants.batched_share;
   return share;
 }
@@ -131,11 +154,11 @@ double CostModel::attention_share(const Kernel& kernel) const {
     return curve.at(kernel.flops / static_cast<double>(kernel.batch));
   }
   const KernelConstants& constants = gpu_.kernels;
-  const bool second = training_.attention == AttentionKernel::flash2;
-  const double forward = second ? constants.flash2_forward : constants.flash_forward;
-  const double backward = second ? constants.flash2_backward : constants.flash_backward;
+  const auto [forward, backward] = fused_attention_shares(constants, training_.attention);
   const double narrow = kernel.k <= 64 ? constants.narrow_head : 1;
-  return (kernel.backward ? backward : forward) * narrow * gpu_.sustained_clock_share;
+  const double keys = static_cast<double>(kernel.n);
+  return (kernel.backward ? backward : forward) * narrow * gpu_.sustained_clock_share * keys /
+         (keys + constants.attention_ramp);
 }
 
 double CostModel::traffic_factor(const Instruction& instruction) const {
@@ -177,7 +200,8 @@ Seconds CostModel::time(const Kernel& kernel, double traffic_factor) const {
       break;
     case Kernel::Kind::gemm:
     case Kernel::Kind::batched_gemm: {
-      const Precision precision = kernel.kind == Kernel::Kind::gemm ? products_ : attention_;
+      const bool is_linear = kernel.kind == Kernel::Kind::gemm && !kernel.of_head;
+      const Precision precision = is_linear ? products_ : attention_;
       arithmetic = kernel.flops / (gpu_.peak(precision).value * product_share(kernel, precision));
       break;
     }
@@ -187,6 +211,13 @@ Seconds CostModel::time(const Kernel& kernel, double traffic_factor) const {
     }
   }
   return Seconds{packs ? arithmetic + memory : std::max(arithmetic, memory)} + latency;
+}
+
+void CostModel::append(const OpCall& call, std::vector<Kernel>& kernels) const {
+  append_kernels(call, training_.compiler, kernels);
+  if (products_ != Precision::fp8 || call.attributes.vocabulary > 0) return;
+  const double bytes = fp8_conversion_bytes(call);
+  if (bytes > 0) kernels.push_back({Kernel::Kind::memory, 0, 0, 0, 1, 0, bytes});
 }
 
 void CostModel::append(const Instruction& instruction, const Program& program,
@@ -204,7 +235,7 @@ void CostModel::append(const Instruction& instruction, const Program& program,
     copy_types(instruction.inputs, inputs);
     copy_types(instruction.outputs, outputs);
     const OpCall call{instruction.op, instruction.attributes, inputs, outputs};
-    append_kernels(call, training_.compiler, kernels);
+    append(call, kernels);
     const double converted = gpu_.kind == DeviceKind::cpu ? conversion_bytes(call) : 0;
     if (converted > 0) kernels.push_back({Kernel::Kind::memory, 0, 0, 0, 1, 0, converted});
   }
@@ -279,7 +310,7 @@ KernelWork CostModel::work(const Graph& graph) const {
     copy_types(graph, node.inputs, inputs);
     copy_types(graph, node.outputs, outputs);
     kernels.clear();
-    append_kernels({node.op, node.attributes, inputs, outputs}, training_.compiler, kernels);
+    append({node.op, node.attributes, inputs, outputs}, kernels);
     sum += work(kernels, traffic_factor(node.op));
   }
   return sum;
@@ -295,7 +326,7 @@ std::vector<double> CostModel::unit_costs(const Graph& graph) const {
     copy_types(graph, node.inputs, inputs);
     copy_types(graph, node.outputs, outputs);
     kernels.clear();
-    append_kernels({node.op, node.attributes, inputs, outputs}, training_.compiler, kernels);
+    append({node.op, node.attributes, inputs, outputs}, kernels);
     costs[at(graph.unit_of(node))] +=
         std::max(device_time(kernels, traffic_factor(node.op)), launch_time(kernels)).value;
   }

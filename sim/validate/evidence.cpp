@@ -59,6 +59,11 @@ void allow_remarks(Fields& fields) {
   for (const char* key : {"notes", "assumed"}) fields.has(key);
 }
 
+std::vector<std::string> assumed_in(Fields& fields) {
+  if (!fields.has("assumed")) return {};
+  return fields.required<std::vector<std::string>>("assumed");
+}
+
 StepRow read_step(Fields fields) {
   StepRow row;
   row.id = fields.required<std::string>("id");
@@ -69,6 +74,7 @@ StepRow read_step(Fields fields) {
     row.peak_memory_bytes = positive(measured, "peak_memory_bytes");
   for (const char* key : {"step_time_derived_from", "n", "step_time_range_s"}) measured.has(key);
   measured.done();
+  row.assumed = assumed_in(fields);
   allow_remarks(fields);
   fields.done();
   return row;

@@ -16,6 +16,7 @@ struct StepRow {  // a training step
   std::string job;  // a job file's text
   double step_time_s = 0;
   std::optional<double> peak_memory_bytes;
+  std::vector<std::string> assumed;  // keys of the job that the source does not state
 };
 
 struct CollectiveRow {

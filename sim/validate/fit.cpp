@@ -48,6 +48,10 @@ bool tf32(const Plan& plan) { return plan.training.precision == Precision::tf32;
 bool wide(const Plan& plan) { return fp32(plan) || tf32(plan); }
 bool unfused(const Plan& plan) { return plan.training.attention == AttentionKernel::unfused; }
 bool flash(const Plan& plan) { return plan.training.attention == AttentionKernel::flash; }
+bool flash2(const Plan& plan) { return plan.training.attention == AttentionKernel::flash2; }
+bool cudnn(const Plan& plan) { return plan.training.attention == AttentionKernel::cudnn; }
+bool in_one_kernel(const Plan& plan) { return !unfused(plan); }
+bool fp8(const Plan& plan) { return plan.training.precision == Precision::fp8; }
 bool none(const Plan& plan) { return plan.training.compiler == CompilerLevel::none; }
 bool fused(const Plan& plan) { return plan.training.compiler == CompilerLevel::fused; }
 bool full(const Plan& plan) { return plan.training.compiler == CompilerLevel::full; }
@@ -166,7 +170,24 @@ std::vector<Constant> make_table() {
     rows.push_back({"flash_backward", kinds, PLACE(gpu.kernels.flash_backward), 0.3 * share, 0.4,
                     0.05, 0.9, flash});
   }
+  // Hopper: of the second generation 35 to 40 % of the peak forward and 30 % backward, of the third
+  // 66 and 55 % of long sequences (Shah et al. 2024, FlashAttention-3, figures 5 and 6).
+  rows.push_back(
+      {"flash2_forward", h100, PLACE(gpu.kernels.flash2_forward), 0.42, 0.2, 0.2, 0.9, flash2});
+  rows.push_back(
+      {"flash2_backward", h100, PLACE(gpu.kernels.flash2_backward), 0.34, 0.2, 0.1, 0.9, flash2});
+  rows.push_back(
+      {"cudnn_forward", h100, PLACE(gpu.kernels.cudnn_forward), 0.58, 0.1, 0.3, 0.9, cudnn});
+  rows.push_back(
+      {"cudnn_backward", h100, PLACE(gpu.kernels.cudnn_backward), 0.5, 0.2, 0.2, 0.9, cudnn});
+  // Fits of forward times of 2k to 16k tokens: TensorRT-LLM's on A100, cuDNN's on H100.
+  for (const auto& [kinds, start] : {std::pair(a100, 640.), std::pair(h100, 1450.)})
+    rows.push_back({"attention_ramp", kinds, PLACE(gpu.kernels.attention_ramp), start, 0.4, 50,
+                    5000, in_one_kernel});
   const Constant others[] = {
+      // Products of 8,192 x 8,192 x 8,192 reach 1,243 TFLOP/s in fp8 with the conversion of their
+      // input, and 783 in bf16: 0.63 and 0.79 of the peaks.
+      {"fp8_share", h100, PLACE(gpu.kernels.fp8_share), 0.85, 0.1, 0.5, 1.1, fp8},
       {"fp32_share", v100, PLACE(gpu.kernels.fp32_share), 1, 0.1, 0.5, 1.15, fp32},
       {"tf32_share", a100, PLACE(gpu.kernels.tf32_share), 1, 0.2, 0.3, 1.2, tf32},
       {"batched_share", all, PLACE(gpu.kernels.batched_share), 0.6, 0.5, 0.1, 1.2, unfused},
@@ -184,6 +205,7 @@ std::vector<Constant> make_table() {
       {"traffic none", all, PLACE(gpu.kernels.traffic[0]), 1.4, 0.3, 0.3, 4, none},
       {"traffic fused", all, PLACE(gpu.kernels.traffic[1]), 1.1, 0.3, 0.3, 4, fused},
       // OneFlow's kernels: of nobody else's at this level is anything published.
+      {"traffic full", h100, PLACE(gpu.kernels.traffic[2]), 1, 0.5, 0.3, 4, full},
       {"traffic full", v100, PLACE(gpu.kernels.traffic[2]), 1, 0.5, 0.3, 4, full},
       {"host_launch_us", all, PLACE(host.host_launch_us), 8, 0.4, 4, 50, none},
       {"launches none", all, PLACE(gpu.kernels.launches[0]), 1.2, 0.3, 0.5, 4, none},
@@ -263,7 +285,9 @@ double weight_of_layout(const Row& row, std::span<const Row> source) {
 class Problem {
  public:
   Problem(std::span<const Evidence> evidence, const FitOptions& options)
-      : links_alone_(options.links_alone) {
+      : links_alone_(options.links_alone),
+        load_(options.load),
+        near_profile_(options.near_profile) {
     for (const Evidence& each : evidence) {
       const auto& left = options.leave_out;
       if (std::find(left.begin(), left.end(), each.source) != left.end()) continue;
@@ -273,6 +297,9 @@ class Problem {
       for (std::size_t c = 0; c < table().size(); ++c)
         if (concerns(table()[c], row.cluster.machine) && depends(row, table()[c]))
           row.constants.push_back(static_cast<int>(c));
+    for (std::size_t c = 0; c < table().size(); ++c) starts_.push_back(start_of(table()[c]));
+    if (near_profile_)
+      for (Row& row : rows_) row.weight = 1;
   }
 
   const std::vector<Row>& rows() const { return rows_; }
@@ -287,9 +314,8 @@ class Problem {
     return cluster;
   }
 
-  static double value(int c, const Eigen::VectorXd& x) {
-    return table()[at(c)].start * std::exp(x[c]);
-  }
+  double start(int c) const { return starts_[at(c)]; }
+  double value(int c, const Eigen::VectorXd& x) const { return start(c) * std::exp(x[c]); }
 
   Eigen::VectorXd errors(const Eigen::VectorXd& x) const {
     Eigen::VectorXd result(std::ssize(rows_));
@@ -323,10 +349,17 @@ class Problem {
     return row.compiled ? constant.of_plan(row.compiled->plan) : is_of_links(constant);
   }
 
+  // Of a constant that the machine has none of: 0, whatever it is multiplied by.
+  double start_of(const Constant& constant) const {
+    if (!near_profile_ || rows_.empty()) return constant.start;
+    Machine machine = rows_.front().cluster.machine;
+    return concerns(constant, machine) ? constant.place(machine) : constant.start;
+  }
+
   const Machine& machine(const std::string& name) {
     const auto found = machines_.find(name);
     if (found != machines_.end()) return found->second;
-    return machines_.emplace(name, load_known_machine(name)).first->second;
+    return machines_.emplace(name, load_(name)).first->second;
   }
 
   void add(const StepRow& row) {
@@ -396,8 +429,13 @@ class Problem {
   bool links_alone_ = false;
   std::vector<Row> rows_;
   std::vector<std::string> sources_;
+  std::vector<double> starts_;  // of the constants
   std::map<std::string, Machine> machines_;
+  MachineLoader load_;
+  bool near_profile_ = false;
 };
+
+constexpr double prior_weight = 0.05;
 
 // Sum of weighted absolute errors (near zero their squares), and the priors.
 double cost(const Problem& problem, const Eigen::VectorXd& x, const Eigen::VectorXd& errors) {
@@ -410,17 +448,46 @@ double cost(const Problem& problem, const Eigen::VectorXd& x, const Eigen::Vecto
   }
   for (Eigen::Index c = 0; c < x.size(); ++c) {
     const double deviation = x[c] / table()[static_cast<std::size_t>(c)].spread;
-    sum += 0.05 * deviation * deviation / 2;
+    sum += prior_weight * deviation * deviation / 2;
   }
   return sum;
 }
 
-void keep_inside(Eigen::VectorXd& x) {
+// A profile may lie outside already.
+void keep_inside(const Problem& problem, Eigen::VectorXd& x) {
   for (int c = 0; c < x.size(); ++c) {
     const Constant& constant = table()[at(c)];
-    x[c] = std::clamp(x[c], std::log(constant.low / constant.start),
-                      std::log(constant.high / constant.start));
+    const double start = problem.start(c);
+    if (start <= 0) continue;
+    x[c] = std::clamp(x[c], std::min(0., std::log(constant.low / start)),
+                      std::max(0., std::log(constant.high / start)));
   }
+}
+
+// Of squared errors, such that near the minimum they weigh as much as cost() has them.
+Eigen::VectorXd weights_of(const Problem& problem, const Eigen::VectorXd& errors) {
+  Eigen::VectorXd weights(errors.size());
+  for (Eigen::Index i = 0; i < errors.size(); ++i)
+    weights[i] =
+        problem.rows()[static_cast<std::size_t>(i)].weight / std::max(std::abs(errors[i]), 0.03);
+  return weights;
+}
+
+// J^T W J + prior: what rows and prior say together about the constants.
+Eigen::MatrixXd information(const Eigen::MatrixXd& jacobian, const Eigen::VectorXd& weights) {
+  Eigen::MatrixXd sum = jacobian.transpose() * weights.asDiagonal() * jacobian;
+  for (Eigen::Index c = 0; c < sum.cols(); ++c) {
+    const double spread = table()[static_cast<std::size_t>(c)].spread;
+    sum(c, c) += prior_weight / (spread * spread);
+  }
+  return sum;
+}
+
+// Of the rows' predictions, given the covariance of the constants.
+double spread_of(const Eigen::MatrixXd& jacobian, const Eigen::MatrixXd& covariance) {
+  if (jacobian.rows() == 0) return 0;
+  return std::sqrt((jacobian * covariance * jacobian.transpose()).trace() /
+                   static_cast<double>(jacobian.rows()));
 }
 
 }  // namespace
@@ -435,24 +502,20 @@ Fit fit_constants(std::span<const Evidence> evidence, const FitOptions& options)
   for (int iteration = 0; iteration < options.iterations; ++iteration) {
     if (options.progress) options.progress(iteration, best);
     jacobian = problem.derivatives(x, errors);
-    Eigen::VectorXd weights(errors.size());
-    for (Eigen::Index i = 0; i < errors.size(); ++i)
-      weights[i] =
-          problem.rows()[static_cast<std::size_t>(i)].weight / std::max(std::abs(errors[i]), 0.03);
+    const Eigen::VectorXd weights = weights_of(problem, errors);
+    const Eigen::MatrixXd known = information(jacobian, weights);
     const double before = best;
     for (int attempt = 0; attempt < 6; ++attempt) {
-      Eigen::MatrixXd normal = jacobian.transpose() * weights.asDiagonal() * jacobian;
+      Eigen::MatrixXd normal = known;
       Eigen::VectorXd right = -jacobian.transpose() * weights.asDiagonal() * errors;
       for (Eigen::Index c = 0; c < size; ++c) {
         const double spread = table()[static_cast<std::size_t>(c)].spread;
-        const double prior = 0.05 / (spread * spread);
-        normal(c, c) += prior;
-        right[c] -= prior * x[c];
+        right[c] -= prior_weight / (spread * spread) * x[c];
         normal(c, c) *= 1 + damping;
         normal(c, c) += 1e-9;
       }
       Eigen::VectorXd next = x + normal.ldlt().solve(right);
-      keep_inside(next);
+      keep_inside(problem, next);
       const Eigen::VectorXd next_errors = problem.errors(next);
       const double next_cost = cost(problem, next, next_errors);
       if (next_cost < best) {
@@ -468,9 +531,20 @@ Fit fit_constants(std::span<const Evidence> evidence, const FitOptions& options)
   fit.sources = problem.sources();
   fit.rows = static_cast<int>(problem.rows().size());
   fit.links_alone = options.links_alone;
+  jacobian = problem.derivatives(x, errors);
+  const Eigen::MatrixXd after =
+      prior_weight * information(jacobian, weights_of(problem, errors)).inverse();
+  Eigen::VectorXd variances(size);
+  for (int c = 0; c < size; ++c) variances[c] = table()[at(c)].spread * table()[at(c)].spread;
+  fit.spread_before = spread_of(jacobian, variances.asDiagonal());
+  fit.spread_after = spread_of(jacobian, after);
   for (int c = 0; c < size; ++c) {
-    FittedConstant constant{std::string(table()[at(c)].name), table()[at(c)].kinds,
-                            table()[at(c)].start, Problem::value(c, x), 0};
+    FittedConstant constant{.name = std::string(table()[at(c)].name),
+                            .kinds = table()[at(c)].kinds,
+                            .before = problem.start(c),
+                            .after = problem.value(c, x),
+                            .spread_before = table()[at(c)].spread,
+                            .spread_after = std::sqrt(after(c, c))};
     for (const Row& row : problem.rows())
       constant.rows +=
           static_cast<double>(std::count(row.constants.begin(), row.constants.end(), c));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "hwprofiles/machine.h"
+#include "sim/planner/clusters.h"
 #include "sim/validate/evidence.h"
 
 namespace meshwright {
@@ -20,18 +21,28 @@ struct FittedConstant {
   std::vector<std::string> kinds;  // none: all machines
   double before = 0, after = 0;
   double rows = 0;  // that may depend on it
+  // Standard deviations of its logarithm: what is held likely before any measurement, and what the
+  // rows leave of it (Laplace's approximation).
+  double spread_before = 0, spread_after = 0;
 };
 
 struct FitOptions {
+  // Constants are held near those of the rows' machine (all of one) instead of those from spec
+  // sheets, and every row counts alike.
+  bool near_profile = false;
   std::vector<std::string> leave_out;  // sources that the fit does not see
   int iterations = 12;
   bool links_alone = false;  // to collectives; what kernels take stays as the profiles have it
+  MachineLoader load = load_known_machine;
   std::function<void(int iteration, double cost)> progress;
 };
 
 struct Fit {
   std::vector<FittedConstant> constants;
   std::vector<std::string> sources;  // that were used
+  // How far off a row's prediction may be because constants are not known better, as the standard
+  // deviation of its logarithm: the root mean square over the rows.
+  double spread_before = 0, spread_after = 0;
   int rows = 0;
   bool links_alone = false;
 };

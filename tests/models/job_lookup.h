@@ -14,6 +14,7 @@ inline MachineFacts lookup_for_tests(const std::string& machine) {
   if (machine == "p4d.24xlarge" || machine == "p5.48xlarge") {
     facts.has_bf16 = facts.has_tf32 = true;
     facts.has_fp8 = machine == "p5.48xlarge";
+    facts.has_flash3 = facts.has_cudnn_attention = facts.has_fp8;
   } else if (machine == "local") {
     facts.gpus = 2;  // cores
     facts.is_cpu = true;

@@ -89,6 +89,58 @@ TEST_CASE("fused attention has a curve of its own, and another one for its gradi
   CHECK(time_on(cluster, Precision::fp16, attention) == Approx(4e9 / 0.5e14));
 }
 
+TEST_CASE("each fused attention has shares of its own, which short sequences reach a part of",
+          "[cost]") {
+  Cluster cluster = plain_cluster();
+  KernelConstants& constants = cluster.machine.gpu.kernels;
+  constants.flash2_forward = 0.4, constants.flash2_backward = 0.2;
+  constants.cudnn_forward = 0.8, constants.cudnn_backward = 0.5;
+  Kernel attention{Kernel::Kind::attention, 1024, 1024, 128, 4, 4e9, 0};
+  const auto takes = [&](AttentionKernel kernel) {
+    Training training = training_in(Precision::fp16);
+    training.attention = kernel;
+    return CostModel(cluster, training).time(attention).value;
+  };
+  CHECK(takes(AttentionKernel::flash2) == Approx(4e9 / 0.4e14));
+  CHECK(takes(AttentionKernel::cudnn) == Approx(4e9 / 0.8e14));
+  constants.attention_ramp = 512;  // 1024 of 1536
+  CHECK(takes(AttentionKernel::cudnn) == Approx(1.5 * 4e9 / 0.8e14));
+  attention.backward = true;
+  CHECK(takes(AttentionKernel::flash2) == Approx(1.5 * 4e9 / 0.2e14));
+  CHECK(takes(AttentionKernel::cudnn) == Approx(1.5 * 4e9 / 0.5e14));
+}
+
+TEST_CASE("fp8 is for the linear layers, after a conversion; the head stays in 16 bits", "[cost]") {
+  Cluster cluster = plain_cluster();
+  cluster.machine.gpu.peak_flop_per_s[static_cast<std::size_t>(Precision::bf16)] = 1e14;
+  cluster.machine.gpu.peak_flop_per_s[static_cast<std::size_t>(Precision::fp8)] = 2e14;
+  Kernel linear = product(2560, 128, 1024);
+  const double bf16 = time_on(cluster, Precision::bf16, linear);
+  CHECK(time_on(cluster, Precision::fp8, linear) == Approx(bf16 / 2));
+  cluster.machine.gpu.kernels.fp8_share = 0.8;
+  CHECK(time_on(cluster, Precision::fp8, linear) == Approx(bf16 / 1.6));
+  CHECK(time_on(cluster, Precision::bf16, linear) == Approx(bf16));
+  linear.of_head = true;
+  CHECK(time_on(cluster, Precision::fp8, linear) == Approx(bf16));
+
+  // 64 x 256 elements read in 16 bits, written twice in 8; nothing of the kind before the head.
+  const auto bytes_of = [&](Precision precision, std::int64_t vocabulary) {
+    Graph graph;
+    graph.tensors.resize(3);
+    graph.tensors[0].type = {Shape{64, 256}, Dtype::bf16};
+    graph.tensors[1].type = {Shape{128, 256}, Dtype::bf16};
+    graph.tensors[2].type = {Shape{64, 128}, Dtype::bf16};
+    Node node;
+    node.op = Op::linear;
+    node.inputs.push_back(0), node.inputs.push_back(1), node.outputs.push_back(2);
+    node.attributes.vocabulary = vocabulary;
+    graph.nodes.push_back(node);
+    return CostModel(cluster, training_in(precision)).work(graph).bytes;
+  };
+  CHECK(bytes_of(Precision::fp8, 0) - bytes_of(Precision::bf16, 0) == 4 * 64 * 256);
+  CHECK(bytes_of(Precision::fp8, 128) == bytes_of(Precision::bf16, 128));
+}
+
 TEST_CASE("without units for a precision the device computes in fp32", "[cost]") {
   const Cluster cluster = plain_cluster();
   const double fp32 = time_on(cluster, Precision::fp32, product(2560, 128, 1000));

@@ -332,6 +332,26 @@ TEST_CASE("a collective is predicted with its algorithm and its harness", "[vali
   CHECK(scored.skipped[0].reason == "collnet: /algorithm: collnet_direct is not modelled");
 }
 
+TEST_CASE("an attention kernel that a source does not state is the one that frameworks choose",
+          "[validate]") {
+  const auto kernel_of = [](const std::string& machine, const std::string& written,
+                            std::vector<std::string> assumed) {
+    StepRow row;
+    row.id = "row";
+    row.job = R"({"model": "gpt2", "training": {"global_batch": 8, "micro_batch": 1,
+        "sequence_length": 512, "precision": "bf16", "attention": ")" +
+              written + R"("}, "cluster": {"machine": ")" + machine +
+              R"(", "processes_per_host": 1}, "parallelism": {"data": 1}})";
+    row.assumed = std::move(assumed);
+    return case_of(row, load_machine(machine)).plan.training.attention;
+  };
+  const std::vector<std::string> assumed = {"training.attention"};
+  CHECK(kernel_of("dgx-h100", "flash2", {}) == AttentionKernel::flash2);
+  CHECK(kernel_of("dgx-h100", "flash2", assumed) == AttentionKernel::cudnn);
+  CHECK(kernel_of("dgx-a100-80gb", "flash2", assumed) == AttentionKernel::flash2);
+  CHECK(kernel_of("dgx-h100", "unfused", assumed) == AttentionKernel::unfused);
+}
+
 TEST_CASE("quantiles count values by their weights", "[validate]") {
   CHECK(quantile({{3, 1}, {1, 1}, {2, 1}}, 0.5) == Approx(2));
   CHECK(quantile({{1, 1}, {2, 1}}, 0.25) == Approx(1.25));

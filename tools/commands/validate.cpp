@@ -11,6 +11,7 @@
 #include "models/core/error.h"
 #include "sim/validate/score.h"
 #include "tools/commands/commands.h"
+#include "tools/job/machines.h"
 #include "tools/print.h"
 #include "tools/report/print_json.h"
 #include "tools/report/text.h"
@@ -157,8 +158,9 @@ int run_validate(const Options& options) {
         "scenarios/evidence/*.json");
   std::vector<Evidence> evidence;
   for (const std::string& file : options.operands) evidence.push_back(read_evidence(file));
+  const bool on_terminal = isatty(fileno(stderr)) != 0;
   const ValidationScores scores =
-      score(evidence, isatty(fileno(stderr)) != 0 ? Progress(show_progress) : Progress());
+      score(evidence, on_terminal ? Progress(show_progress) : Progress(), machine_loader(options));
   if (options.json) {
     print_json(scores_json(scores));
     return done;

@@ -15,10 +15,26 @@
 
 namespace meshwright {
 
+namespace {
+
+// What --profile names, where that is the profile of machine `name`.
+std::optional<Machine> given_profile_of(const std::string& name, const Options& options) {
+  if (options.profile.empty() || !std::filesystem::exists(options.profile)) return std::nullopt;
+  Machine machine = load_machine_file(options.profile);
+  const auto known = machine_if_known(name);
+  if (machine.name != (known ? known->name : name)) return std::nullopt;
+  return machine;
+}
+
+}  // namespace
+
 MachineLoader machine_loader(const Options& options) {
   auto local = std::make_shared<std::optional<Machine>>();
   return [options, local](const std::string& name) -> Machine {
-    if (name != "local") return load_known_machine(name);
+    if (name != "local") {
+      auto given = given_profile_of(name, options);
+      return given ? *given : load_known_machine(name);
+    }
     if (*local) return **local;
     if (std::filesystem::exists(options.local_profile)) {
       *local = load_machine_file(options.local_profile);
@@ -52,6 +68,8 @@ MachineFacts facts_of_unmeasured() {
   facts.gpus = gpus_here();
   facts.has_bf16 = facts.has_tf32 = generation >= 80;
   facts.has_fp8 = generation >= 89;
+  facts.has_flash3 = generation == 90;
+  facts.has_cudnn_attention = generation >= 90;
   return facts;
 }
 
@@ -93,7 +111,9 @@ Job read_job_of(const Options& options) {
              fmt::join(overrides, " "));
   overrides.insert(overrides.end(), options.set.begin(), options.set.end());
   Job job = read_job(options.operands[0], overrides, [&](const std::string& name) {
-    return name == "local" ? facts_of_local(options) : machine_facts(name);
+    if (name == "local") return facts_of_local(options);
+    const auto given = given_profile_of(name, options);
+    return given ? facts_of(*given) : machine_facts(name);
   });
   if (options.as_rank) return job;  // it has been warned of
   for (const std::string& warning : job.warnings) print_to(stderr, "warning: {}\n", warning);

@@ -7,7 +7,8 @@
 
 namespace meshwright {
 
-// `local` is the profile that `calibrate` wrote (or --profile names); without one this computer is
+// A machine is the one that --profile names, where it has that name; else a known one. `local` is the
+// profile that `calibrate` wrote (or --profile names); without one this computer is
 // measured for a few seconds, said aloud on standard error.
 MachineLoader machine_loader(const Options& options);
 

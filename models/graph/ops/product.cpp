@@ -15,6 +15,12 @@ std::int64_t as_frameworks_pad(std::int64_t columns, const OpCall& call, Compile
                                                                                 : columns;
 }
 
+// Transformer Engine and torchao leave the head in 16 bits: its logits decide the loss.
+void with_weights(Kernels& kernels, const OpCall& call, const Shape& mnk, double traffic) {
+  gemm(kernels, mnk[0], mnk[1], mnk[2], traffic);
+  kernels.back().of_head = call.attributes.vocabulary > 0;
+}
+
 void infer_linear(const Attributes& a, In in, Out& out) {
   const Shape& weight = in[1].shape;
   require(weight.rank == 2 && weight[a.weight_in_out ? 0 : 1] == in[0].shape[1],
@@ -23,8 +29,9 @@ void infer_linear(const Attributes& a, In in, Out& out) {
 }
 
 void work_linear(const OpCall& call, CompilerLevel level, Kernels& kernels) {
-  gemm(kernels, call.inputs[0].shape[0], as_frameworks_pad(call.outputs[0].shape[1], call, level),
-       call.inputs[0].shape[1], bytes_of_all(call.inputs) + bytes(call.outputs[0]));
+  const std::int64_t columns = as_frameworks_pad(call.outputs[0].shape[1], call, level);
+  with_weights(kernels, call, {call.inputs[0].shape[0], columns, call.inputs[0].shape[1]},
+               bytes_of_all(call.inputs) + bytes(call.outputs[0]));
 }
 
 // Hand-fused kernels add the bias of a row-cut product together with the residual that follows.
@@ -37,9 +44,9 @@ void infer_linear_grad_input(const Attributes& a, In in, Out& out) {
 }
 
 void work_linear_grad_input(const OpCall& call, CompilerLevel level, Kernels& kernels) {
-  gemm(kernels, call.inputs[0].shape[0], call.outputs[0].shape[1],
-       as_frameworks_pad(call.inputs[0].shape[1], call, level),
-       bytes_of_all(call.inputs) + bytes(call.outputs[0]));
+  const std::int64_t columns = as_frameworks_pad(call.inputs[0].shape[1], call, level);
+  with_weights(kernels, call, {call.inputs[0].shape[0], call.outputs[0].shape[1], columns},
+               bytes_of_all(call.inputs) + bytes(call.outputs[0]));
 }
 
 // The product reads and writes the fp32 sum; or makes a gradient in the storage type that one more
@@ -51,11 +58,12 @@ void work_linear_grad_weight(const OpCall& call, CompilerLevel level, Kernels& k
   const double operands = bytes(x) + bytes(dy);
   const std::int64_t columns = as_frameworks_pad(dy.shape[1], call, level);
   if (!call.attributes.accumulate_separately) {
-    gemm(kernels, x.shape[1], columns, x.shape[0], operands + 2 * sum_size * elements);
+    with_weights(kernels, call, {x.shape[1], columns, x.shape[0]},
+                 operands + 2 * sum_size * elements);
     return;
   }
   const double own_size = element_size(x);
-  gemm(kernels, x.shape[1], columns, x.shape[0], operands + own_size * elements);
+  with_weights(kernels, call, {x.shape[1], columns, x.shape[0]}, operands + own_size * elements);
   memory_kernel(kernels, (own_size + 2 * sum_size) * elements);
 }
 

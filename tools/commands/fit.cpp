@@ -1,0 +1,119 @@
+// `fit --runs FILE --output PROFILE`: a copy of a machine's profile with constants that measured
+// steps have moved.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "hwprofiles/load.h"
+#include "models/core/error.h"
+#include "sim/validate/fit_runs.h"
+#include "tools/commands/commands.h"
+#include "tools/job/machines.h"
+#include "tools/print.h"
+#include "tools/report/print_json.h"
+#include "tools/report/text.h"
+#include "tools/write_file.h"
+
+namespace meshwright {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr double worth_saying = 0.01;  // of a constant
+constexpr double learned = 0.8;        // of what was uncertain before
+
+bool moved(const FittedConstant& constant) {
+  return constant.before > 0 && std::abs(constant.after / constant.before - 1) >= worth_saying;
+}
+
+json interval_json(const Residuals::Interval& interval) {
+  return {{"low", interval.low}, {"high", interval.high}, {"rows", interval.rows}};
+}
+
+json answer_of(const RunsFit& result, const std::string& output) {
+  json runs = json::array(), constants = json::array();
+  for (const FittedRun& run : result.runs)
+    runs.push_back({{"id", run.id},
+                    {"measured_step_time_s", run.measured_s},
+                    {"before_step_time_s", run.before_s},
+                    {"after_step_time_s", run.after_s}});
+  for (const FittedConstant& constant : result.fit.constants)
+    if (constant.rows > 0 && constant.before > 0)
+      constants.push_back({{"name", constant.name},
+                           {"before", constant.before},
+                           {"after", constant.after},
+                           {"spread_before", constant.spread_before},
+                           {"spread_after", constant.spread_after}});
+  return {{"machine", result.machine.name},
+          {"profile", output},
+          {"runs", std::move(runs)},
+          {"constants", std::move(constants)},
+          {"interval_before", interval_json(result.before)},
+          {"interval_after", interval_json(result.after)}};
+}
+
+std::string off_by(double predicted, double measured) {
+  return fmt::format("{:+.1f} %", (predicted / measured - 1) * 100);
+}
+
+void say_runs(const RunsFit& result) {
+  Table table({"run", "measured", "before", "error", "after", "error"});
+  for (const FittedRun& run : result.runs)
+    table.add({run.id, show_seconds(run.measured_s), show_seconds(run.before_s),
+               off_by(run.before_s, run.measured_s), show_seconds(run.after_s),
+               off_by(run.after_s, run.measured_s)});
+  print_to(stdout, "{}", table.text());
+}
+
+void say_constants(const RunsFit& result) {
+  Table table({"constant", "before", "after", "still uncertain by"});
+  std::string unknown;
+  for (const FittedConstant& constant : result.fit.constants) {
+    if (constant.before <= 0) continue;
+    if (moved(constant))
+      table.add({constant.name, fmt::format("{:.4g}", constant.before),
+                 fmt::format("{:.4g}", constant.after),
+                 fmt::format("{:.0f} %", constant.spread_after * 100)});
+    const bool says_little =
+        constant.rows > 0 && constant.spread_after > learned * constant.spread_before;
+    if (says_little) unknown += (unknown.empty() ? "" : ", ") + constant.name;
+  }
+  print_to(stdout, "\n{}", table.text());
+  if (!unknown.empty()) print_to(stdout, "\nThese runs say little about: {}\n", unknown);
+}
+
+std::string show(const Residuals::Interval& interval) {
+  return fmt::format("{:+.0f} % to {:+.0f} %", (interval.low - 1) * 100, (interval.high - 1) * 100);
+}
+
+int run_fit(const Options& options) {
+  if (options.runs.empty())
+    throw InputError(
+        "fit: --runs names the file of measured steps, in the form of scenarios/evidence/*.json");
+  if (options.output.empty()) throw InputError("fit: --output names the profile to write");
+  check_writable("--output", options.output, {&options.runs, 1});
+  const RunsFit result = fit_runs(read_evidence(options.runs), machine_loader(options));
+  write_machine(result.machine, options.output);
+  if (options.json) {
+    print_json(answer_of(result, options.output));
+    return done;
+  }
+  say_runs(result);
+  say_constants(result);
+  print_to(stdout,
+           "\nEight of ten measured steps like these lie within {} of the prediction; before, "
+           "within {}.\nwrote {}; use it with --profile {}\n",
+           show(result.after), show(result.before), options.output, options.output);
+  return done;
+}
+
+}  // namespace
+
+const Command fit_command = {
+    "fit",  "", "", "a machine's profile from your own measured steps", "json profile runs output",
+    run_fit};
+
+}  // namespace meshwright
