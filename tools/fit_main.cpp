@@ -22,7 +22,7 @@ namespace {
 void print_constants(const Fit& fit) {
   Table table({"constant", "of", "before", "after", "rows"});
   for (const FittedConstant& constant : fit.constants)
-    if (constant.rows > 0 || !fit.links_alone)
+    if (!constant.held && (constant.rows > 0 || !fit.links_alone))
       table.add({constant.name, fmt::format("{}", fmt::join(constant.kinds, " ")),
                  fmt::format("{:.4g}", constant.before), fmt::format("{:.4g}", constant.after),
                  fmt::format("{:.0f}", constant.rows)});
@@ -68,6 +68,7 @@ std::optional<Residuals::Interval> interval_of(const ValidationScores& scores,
 void write_profiles(const Fit& fit, const ValidationScores& scores) {
   for (const auto& [path, name] : fitted_files()) {
     Machine machine = with_constants(load_machine(name), fit);
+    if (text_of(machine) == text_of(load_machine(name))) continue;
     if (fit.links_alone) {
       write_file(path, with_fitted_links(read_file(path), machine));
       continue;
@@ -106,6 +107,8 @@ int main(int argc, char** argv) try {
   app.add_option("--iterations", options.iterations, "at most (12)");
   app.add_flag("--links", options.links_alone,
                "fit the links to collectives alone; kernels stay as they are");
+  app.add_option("--kernels-of", options.kernels_of,
+                 "fit the kernels of this kind of GPU (H100) alone; all else stays as it is");
   app.add_flag("--write", write, "put the constants into the profiles");
   app.add_option("--rows", rows, "write every row's error to this file");
   CLI11_PARSE(app, argc, argv);

@@ -44,6 +44,10 @@ StepCase case_of(const StepRow& row, const Machine& machine) {
     p.hierarchical_gather = false;
   if (!value.contains("/parallelism/partition"_json_pointer)) p.partitioner = Partitioner::even;
   if (!value.contains("/parallelism/placement"_json_pointer)) p.placement = "PDT";
+  // Transformer Engine, whose overlap it is, cuts products with gathers and scatters into four.
+  if (p.overlap_tensor && p.tensor > 1 &&
+      !value.contains("/parallelism/tensor_chunks"_json_pointer))
+    p.tensor_chunks = 4;
   Training& t = result.plan.training;
   if (t.precision == Precision::fp16 &&
       !value.contains("/training/gradient_reduce_precision"_json_pointer))

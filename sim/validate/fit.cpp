@@ -118,6 +118,15 @@ std::vector<Constant> make_table() {
                                     std::pair("V100-SXM3-32GB-H", 1.0)})
     rows.push_back(
         {"sustained_clock", {kind}, PLACE(gpu.sustained_clock_share), start, 0.05, 0.7, 1, always});
+  // 500 of 700 W.
+  rows.push_back({"sustained_clock",
+                  {"H100-96GB"},
+                  PLACE(gpu.sustained_clock_share),
+                  0.88,
+                  0.1,
+                  0.6,
+                  1,
+                  always});
   for (const auto& [kinds, start] :
        {std::pair(v100, 0.88), std::pair(a100, 0.8), std::pair(h100, h100_gemm)})
     rows.push_back(
@@ -173,9 +182,9 @@ std::vector<Constant> make_table() {
   // Hopper: of the second generation 35 to 40 % of the peak forward and 30 % backward, of the third
   // 66 and 55 % of long sequences (Shah et al. 2024, FlashAttention-3, figures 5 and 6).
   rows.push_back(
-      {"flash2_forward", h100, PLACE(gpu.kernels.flash2_forward), 0.42, 0.2, 0.2, 0.9, flash2});
+      {"flash2_forward", h100, PLACE(gpu.kernels.flash2_forward), 0.42, 0.1, 0.2, 0.9, flash2});
   rows.push_back(
-      {"flash2_backward", h100, PLACE(gpu.kernels.flash2_backward), 0.34, 0.2, 0.1, 0.9, flash2});
+      {"flash2_backward", h100, PLACE(gpu.kernels.flash2_backward), 0.34, 0.1, 0.1, 0.9, flash2});
   rows.push_back(
       {"cudnn_forward", h100, PLACE(gpu.kernels.cudnn_forward), 0.58, 0.1, 0.3, 0.9, cudnn});
   rows.push_back(
@@ -205,7 +214,7 @@ std::vector<Constant> make_table() {
       {"traffic none", all, PLACE(gpu.kernels.traffic[0]), 1.4, 0.3, 0.3, 4, none},
       {"traffic fused", all, PLACE(gpu.kernels.traffic[1]), 1.1, 0.3, 0.3, 4, fused},
       // OneFlow's kernels: of nobody else's at this level is anything published.
-      {"traffic full", h100, PLACE(gpu.kernels.traffic[2]), 1, 0.5, 0.3, 4, full},
+      {"traffic full", h100, PLACE(gpu.kernels.traffic[2]), 1, 0.3, 0.3, 2.5, full},
       {"traffic full", v100, PLACE(gpu.kernels.traffic[2]), 1, 0.5, 0.3, 4, full},
       {"host_launch_us", all, PLACE(host.host_launch_us), 8, 0.4, 4, 50, none},
       {"launches none", all, PLACE(gpu.kernels.launches[0]), 1.2, 0.3, 0.5, 4, none},
@@ -248,8 +257,18 @@ bool is_of_links(const Constant& constant) {
       beginnings, [&](std::string_view begin) { return constant.name.starts_with(begin); });
 }
 
+bool is_free(const Constant& constant, const FitOptions& options) {
+  if (options.links_alone) return is_of_links(constant);
+  if (options.kernels_of.empty()) return true;
+  return !is_of_links(constant) &&
+         std::ranges::any_of(constant.kinds, [&](const std::string& kind) {
+           return kind.starts_with(options.kernels_of);
+         });
+}
+
 struct Row {
   double measured = 0, weight = 1;
+  std::string source;
   Cluster cluster;
   std::string question;  // equal for rows that differ in their plans alone; none: a collective
   std::shared_ptr<const Compiled> compiled;  // none: a collective
@@ -288,6 +307,7 @@ class Problem {
       : links_alone_(options.links_alone),
         load_(options.load),
         near_profile_(options.near_profile) {
+    for (const Constant& constant : table()) free_.push_back(is_free(constant, options));
     for (const Evidence& each : evidence) {
       const auto& left = options.leave_out;
       if (std::find(left.begin(), left.end(), each.source) != left.end()) continue;
@@ -295,25 +315,34 @@ class Problem {
     }
     for (Row& row : rows_)
       for (std::size_t c = 0; c < table().size(); ++c)
-        if (concerns(table()[c], row.cluster.machine) && depends(row, table()[c]))
+        if (free_[c] && concerns(table()[c], row.cluster.machine) && depends(row, table()[c]))
           row.constants.push_back(static_cast<int>(c));
+    if (!options.kernels_of.empty())
+      std::erase_if(rows_, [](const Row& row) { return row.constants.empty(); });
     for (std::size_t c = 0; c < table().size(); ++c) starts_.push_back(start_of(table()[c]));
     if (near_profile_)
       for (Row& row : rows_) row.weight = 1;
   }
 
   const std::vector<Row>& rows() const { return rows_; }
-  const std::vector<std::string>& sources() const { return sources_; }
+  // That rows which depend on a free constant are of, in the order of the files.
+  std::vector<std::string> sources() const {
+    std::vector<std::string> names;
+    for (const Row& row : rows_)
+      if (!row.constants.empty() && std::ranges::count(names, row.source) == 0)
+        names.push_back(row.source);
+    return names;
+  }
 
   Cluster changed(const Row& row, const Eigen::VectorXd& x) const {
     Cluster cluster = row.cluster;
     for (int c = 0; c < x.size(); ++c)
-      if (concerns(table()[at(c)], cluster.machine) &&
-          (!links_alone_ || is_of_links(table()[at(c)])))
+      if (free_[at(c)] && concerns(table()[at(c)], cluster.machine))
         table()[at(c)].place(cluster.machine) = value(c, x);
     return cluster;
   }
 
+  bool may_change(int c) const { return free_[at(c)]; }
   double start(int c) const { return starts_[at(c)]; }
   double value(int c, const Eigen::VectorXd& x) const { return start(c) * std::exp(x[c]); }
 
@@ -402,10 +431,10 @@ class Problem {
       rows_.push_back(std::move(added));
     }
     const double count = static_cast<double>(rows_.size() - before);
+    for (Row& row : std::span(rows_).subspan(before)) row.source = evidence.source;
     for (Row& row : std::span(rows_).subspan(before))
       row.weight =
           weight_of_source / count * weight_of_layout(row, std::span(rows_).subspan(before));
-    if (count > 0) sources_.push_back(evidence.source);
   }
 
   template <typename Work>
@@ -428,8 +457,8 @@ class Problem {
 
   bool links_alone_ = false;
   std::vector<Row> rows_;
-  std::vector<std::string> sources_;
   std::vector<double> starts_;  // of the constants
+  std::vector<bool> free_;      // which of them the fit changes
   std::map<std::string, Machine> machines_;
   MachineLoader load_;
   bool near_profile_ = false;
@@ -543,6 +572,7 @@ Fit fit_constants(std::span<const Evidence> evidence, const FitOptions& options)
                             .kinds = table()[at(c)].kinds,
                             .before = problem.start(c),
                             .after = problem.value(c, x),
+                            .held = !problem.may_change(c),
                             .spread_before = table()[at(c)].spread,
                             .spread_after = std::sqrt(after(c, c))};
     for (const Row& row : problem.rows())
@@ -555,7 +585,8 @@ Fit fit_constants(std::span<const Evidence> evidence, const FitOptions& options)
 
 Machine with_constants(Machine machine, const Fit& fit) {
   for (std::size_t c = 0; c < fit.constants.size(); ++c)
-    if (concerns(table()[c], machine) && (!fit.links_alone || fit.constants[c].rows > 0))
+    if (concerns(table()[c], machine) && !fit.constants[c].held &&
+        (!fit.links_alone || fit.constants[c].rows > 0))
       table()[c].place(machine) = fit.constants[c].after;
   return machine;
 }

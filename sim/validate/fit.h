@@ -20,7 +20,8 @@ struct FittedConstant {
   std::string name;                // "A100 gemm"
   std::vector<std::string> kinds;  // none: all machines
   double before = 0, after = 0;
-  double rows = 0;  // that may depend on it
+  double rows = 0;    // that may depend on it
+  bool held = false;  // it stays as the profiles have it
   // Standard deviations of its logarithm: what is held likely before any measurement, and what the
   // rows leave of it (Laplace's approximation).
   double spread_before = 0, spread_after = 0;
@@ -33,6 +34,7 @@ struct FitOptions {
   std::vector<std::string> leave_out;  // sources that the fit does not see
   int iterations = 12;
   bool links_alone = false;  // to collectives; what kernels take stays as the profiles have it
+  std::string kernels_of;    // "H100": to steps, the constants of this kind of GPU alone
   MachineLoader load = load_known_machine;
   std::function<void(int iteration, double cost)> progress;
 };
