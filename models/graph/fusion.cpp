@@ -76,8 +76,14 @@ std::int64_t scratch_bytes(const OpCall& call) {
 
 std::string name_of(const Fusion& fusion) {
   std::string name;
-  for (const FusedStep& step : fusion.steps)
-    name += (name.empty() ? "" : " + ") + std::string(info(step.op).name);
+  const FusedStep* before = nullptr;
+  for (const FusedStep& step : fusion.steps) {
+    // One product in parts, of other rows with the same weight.
+    const bool goes_on = before != nullptr && fusion.loop == Fusion::Loop::products &&
+                         step.op == before->op && step.inputs[1] == before->inputs[1];
+    if (!goes_on) name += (name.empty() ? "" : " + ") + std::string(info(step.op).name);
+    before = &step;
+  }
   return name;
 }
 

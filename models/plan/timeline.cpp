@@ -1,5 +1,6 @@
 #include "models/plan/timeline.h"
 #include "models/core/index.h"
+#include "models/graph/fusion.h"
 #include "models/graph/op_table.h"
 
 #include <fmt/format.h>
@@ -33,10 +34,23 @@ std::string_view phase_name(Phase phase) {
 
 std::string_view name_of(Stream stream) { return stream_names[static_cast<std::size_t>(stream)]; }
 
+namespace {
+
+// A product in parts goes by the product's name.
+std::string operation_name(const Instruction& instruction) {
+  if (instruction.kind != InstructionKind::compute)
+    return std::string(kind_names[static_cast<std::size_t>(instruction.kind)]);
+  if (instruction.op == Op::fused) {
+    std::string name = meshwright::name_of(*instruction.attributes.fusion);
+    if (name.find(' ') == std::string::npos) return name;
+  }
+  return std::string(info(instruction.op).name);
+}
+
+}  // namespace
+
 std::string instruction_name(const Instruction& instruction, const Program& program) {
-  std::string name(instruction.kind == InstructionKind::compute
-                       ? info(instruction.op).name
-                       : kind_names[static_cast<std::size_t>(instruction.kind)]);
+  std::string name = operation_name(instruction);
   if (instruction.group != GroupKind::none)
     name += " " + std::string(meshwright::name_of(instruction.group));
   if (instruction.peer >= 0)

@@ -142,11 +142,24 @@ std::vector<Sent> sent_by(const Program& program, const std::vector<TimelineEntr
   return sent;
 }
 
+// Those of small_plans(), and the same with tensor communication beside products, in chunks.
+std::vector<Plan> plans_on(int ranks, const Model& model) {
+  std::vector<Plan> plans;
+  for (const Plan& plan : small_plans(model)) {
+    if (plan.parallelism.degrees().ranks() != ranks) continue;
+    plans.push_back(plan);
+    if (plan.parallelism.tensor == 1) continue;
+    plans.push_back(plan);
+    plans.back().parallelism.overlap_tensor = true;
+    plans.back().parallelism.tensor_chunks = 2;
+  }
+  return plans;
+}
+
 void compare_traces() {
   World& world = test_world();
   const Model model = small_model("gpt");
-  for (const Plan& plan : small_plans(model)) {
-    if (plan.parallelism.degrees().ranks() != world.size()) continue;
+  for (const Plan& plan : plans_on(world.size(), model)) {
     INFO(describe(plan));
     NotingWorld noting(world);
     SmallRun run(model, plan, noting, true);

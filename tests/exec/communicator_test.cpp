@@ -142,6 +142,25 @@ void check_reduce(Communicator& group, float* data, std::int64_t elements) {
   }
 }
 
+// Parts with as much between them, which stays as it is.
+void check_apart(Communicator& group, float* data, std::int64_t elements) {
+  const std::int64_t distance = 2 * elements, all = distance * group.size();
+  const std::vector<float> expected_sum = in_order_sum<float>(group.size(), elements);
+  std::fill_n(data, all, -1.0f);
+  fill(data + group.rank() * distance, group.rank(), elements);
+  group.gather_apart(data, elements * 4, distance * 4);
+  std::vector<float> expected(static_cast<std::size_t>(all), -1.0f);
+  for (int rank = 0; rank < group.size(); ++rank)
+    fill(expected.data() + rank * distance, rank, elements);
+  CHECK(same(data, expected));
+  group.barrier();
+  for (int rank = 0; rank < group.size(); ++rank)
+    fill(data + rank * distance, group.rank(), elements);
+  group.reduce_apart(data, elements, Dtype::f32, distance * 4);
+  CHECK(same(data + group.rank() * distance, expected_sum));
+  group.barrier();
+}
+
 // Part i of what rank r sends begins with element (r * size + i) of one list.
 void check_all_to_all(Communicator& group, float* out, std::int64_t part) {
   const int size = group.size();
@@ -181,6 +200,7 @@ void check_everything(Communicator& group, void* memory) {
       check_16_bit(group, memory, elements, dtype);
     check_broadcast(group, static_cast<float*>(memory), elements);
     check_reduce(group, static_cast<float*>(memory), elements);
+    check_apart(group, static_cast<float*>(memory), elements);
     check_all_to_all(group, static_cast<float*>(memory), elements);
     check_messages(group, static_cast<float*>(memory), elements);
     group.barrier();

@@ -100,3 +100,23 @@ TEST_CASE("GPUs train together as CPUs do", "[exec][cuda][mpi]") {
     }
   }
 }
+
+TEST_CASE("GPUs sum and gather chunks beside products as CPUs do", "[exec][cuda][mpi]") {
+  World& world = test_world();
+  if (world.size() == 1) return;
+  for (const char* family : {"gpt", "llama"})
+    for (const bool rows : {false, true}) {
+      const Model model = small_model(family);
+      Plan plan = trained_as(small_plan(model, {.tensor = world.size()}), Precision::fp32, false);
+      plan.parallelism.sequence_parallel = rows;
+      plan.parallelism.overlap_tensor = true;
+      plan.parallelism.tensor_chunks = 2;
+      INFO(family << " " << describe(plan));
+      SmallRun on_cpu(model, plan, world);
+      const Trained expected = train(on_cpu);
+      for (const Over over : {Over::host, Over::nccl}) {
+        if (over == Over::nccl && world.size() > cuda_devices() && !nccl_shares_devices()) continue;
+        compare(train_on_gpu(model, plan, world, over), expected, 1e-5);
+      }
+    }
+}

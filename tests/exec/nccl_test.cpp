@@ -157,6 +157,24 @@ void check_broadcast(Device& device, Communicator& group, void* data, std::int64
   }
 }
 
+void check_apart(Device& device, Communicator& group, void* data, std::int64_t elements) {
+  const Expected wanted = expected(group.size(), elements, Dtype::f32);
+  const std::int64_t distance = 2 * elements * 4;
+  const auto part = [&](int rank) { return static_cast<char*>(data) + rank * distance; };
+  upload(part(group.rank()), values(group.rank(), elements), Dtype::f32, device.first);
+  group.gather_apart(data, elements * 4, distance);
+  for (int rank = 0; rank < group.size(); ++rank)
+    CHECK(download(part(rank), elements, Dtype::f32, device.first) ==
+          as_stored(values(rank, elements), Dtype::f32));
+  group.barrier();
+  for (int rank = 0; rank < group.size(); ++rank)
+    upload(part(rank), values(group.rank(), elements), Dtype::f32, device.first);
+  group.reduce_apart(data, elements, Dtype::f32, distance);
+  check_sums(download(part(group.rank()), elements, Dtype::f32, device.first), wanted, 1,
+             group.size(), Dtype::f32);
+  group.barrier();
+}
+
 void check_reduce(Device& device, Communicator& group, void* data, std::int64_t elements) {
   const Expected wanted = expected(group.size(), elements, Dtype::f32);
   for (int root = 0; root < group.size(); ++root) {
@@ -198,6 +216,7 @@ void check_collectives(Device& device, Communicator& group, void* data, void* ot
     check_parts(device, group, data, other, elements);
     check_broadcast(device, group, data, elements);
     check_reduce(device, group, data, elements);
+    check_apart(device, group, data, elements);
     check_all_to_all(device, group, data, other, elements);
     group.barrier();
   }
