@@ -115,7 +115,9 @@ Keys parallelism_keys(Parallelism& p) {
   using enum How;
   return {
       {"pipeline", &p.pipeline, degree, may_be_auto, "",
-       "stages; pipeline × tensor × context × data = ranks. At most the layers"},
+       "stages; pipeline × tensor × context × data = ranks. With `virtual_stages` at most a chunk "
+       "for "
+       "the embedding, each layer and the head"},
       {"tensor", &p.tensor, degree, may_be_auto, "",
        "divides heads, kv_heads, hidden and ffn; the vocabulary is padded to 128 × tensor"},
       {"data", &p.data, degree, auto_if_missing, "from the rest", "replicas"},

@@ -196,10 +196,11 @@ int BodyBuilder::emit(Instruction instruction) {
 }
 
 void BodyBuilder::finish() {
+  // A forward body may receive what its backward body alone uses: a head whose loss is fused.
+  const bool for_later = body().kind == Body::Kind::forward || body().kind == Body::Kind::backward;
   for (int left : unjoined_) {
     const Instruction& instruction = body().instructions[static_cast<std::size_t>(left)];
-    if (in_task_region(instruction) ||
-        (body().kind == Body::Kind::backward && any_in(Region::slot, instruction.outputs)))
+    if (in_task_region(instruction) || (for_later && any_in(Region::slot, instruction.outputs)))
       forced_.push_back(left);
   }
   if (forced_.empty()) return;

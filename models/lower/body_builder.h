@@ -33,7 +33,7 @@ class BodyBuilder {
     return body().kind == Body::Kind::backward || body().kind == Body::Kind::weights;
   }
   // Ends the body: nothing of the task region may be in use by an instruction that nobody waited
-  // for, and what a backward body makes for later bodies is there.
+  // for, and what a body receives or makes for later ones is there.
   void finish();
 
  private:

@@ -68,6 +68,16 @@ void gather_parts(BodyBuilder& body, const Instruction& recv, const Operand& who
   body.emit(std::move(gather));
 }
 
+// Where a schedule splits backwards, nothing may be left for the weights body of a chunk: of a head
+// alone whose loss is fused, for one.
+int last_computing_body(const StageDraft& draft, int chunk) {
+  const Boundaries& boundaries = draft.boundaries;
+  const bool computes = std::ranges::any_of(
+      boundaries.nodes[at(draft.virtual_stage(chunk))],
+      [&](int node) { return boundaries.body[at(node)] == Body::Kind::weights; });
+  return computes ? draft.last_body(chunk) : draft.backward_body(chunk);
+}
+
 void receive_tensor(StageDraft& draft, BodyBuilder& body, int tensor, int from, int channel) {
   const Operand whole = place_received(draft, body, tensor);
   Instruction recv = message_with(draft, body, InstructionKind::recv, from);
@@ -75,9 +85,10 @@ void receive_tensor(StageDraft& draft, BodyBuilder& body, int tensor, int from, 
   recv.outputs = {part_for_message(draft, tensor, whole)};
   // Until its last user of an earlier micro-batch is through.
   const int chunk = body.chunk();
-  recv.waits.push_back(received_in_slot(body, draft.boundaries.tensors[at(tensor)])
-                           ? Wait{Wait::Relation::latest_with_slot, draft.last_body(chunk), -1}
-                           : Wait{Wait::Relation::latest, draft.backward_body(chunk), -1});
+  recv.waits.push_back(
+      received_in_slot(body, draft.boundaries.tensors[at(tensor)])
+          ? Wait{Wait::Relation::latest_with_slot, last_computing_body(draft, chunk), -1}
+          : Wait{Wait::Relation::latest, draft.backward_body(chunk), -1});
   body.emit(recv);
   if (sends_parts(draft, tensor)) gather_parts(body, recv, whole);
   if (!body.is_backward()) copy_out_if_offloaded(draft, body, tensor);

@@ -48,6 +48,17 @@ void check_order(const Graph& graph, const std::vector<int>& stages, int parts) 
                        " at least one module");
 }
 
+// A part for each block and for what comes after them; the first block's also has what comes
+// before, unless that has one too.
+std::vector<int> one_by_one(const Graph& graph, bool embedding_alone) {
+  const int first = embedding_alone ? 1 : 0;
+  std::vector<int> stages;
+  int next = first;
+  for (const Unit& unit : graph.units)
+    stages.push_back(unit.is_block ? next++ : next == first ? 0 : next);
+  return stages;
+}
+
 }  // namespace
 
 std::vector<int> cut_manually(const Graph& graph, const std::map<std::string, int>& stage_of,
@@ -77,10 +88,11 @@ std::vector<int> cut_manually(const Graph& graph, const std::map<std::string, in
 std::vector<int> cut_evenly(const Graph& graph, int parts) {
   const auto is_block = [](const Unit& unit) { return unit.is_block; };
   const int blocks = static_cast<int>(std::ranges::count_if(graph.units, is_block));
-  if (blocks < parts)
-    throw InputError(where + ": 'even' gives every stage a block, but " + std::to_string(parts) +
-                     " stages share " + std::to_string(blocks) + "; use at most " +
-                     std::to_string(blocks) + " stages");
+  if (blocks + 2 < parts)
+    throw InputError(where + ": 'even' gives every stage a block, the embedding or the head, but " +
+                     std::to_string(parts) + " stages share " + std::to_string(blocks) +
+                     " blocks; use at most " + std::to_string(blocks + 2) + " stages");
+  if (blocks < parts) return one_by_one(graph, parts - blocks == 2);
   const int each = blocks / parts, plain = parts - blocks % parts;  // parts without one more
   std::vector<int> stages;
   int block = 0;

@@ -50,7 +50,8 @@ std::vector<int> cut_manually(const Graph& graph, const std::map<std::string, in
 
 // Blocks div parts on every part, and one more on each of the last (blocks mod parts): the split of
 // SageMaker's examples. What comes before the blocks is on the first part, what comes after on the
-// last.
+// last. Where the parts are one or two more than the blocks, what comes after, and then what comes
+// before, has a part of its own.
 std::vector<int> cut_evenly(const Graph& graph, int parts);
 
 // The virtual stage of every unit of the graph as the plan's partitioner asks. `cost` and `memory`

@@ -5,6 +5,7 @@
 
 #include "models/core/error.h"
 #include "models/plan/plan.h"
+#include "models/plan/units_to_cut.h"
 
 namespace meshwright {
 
@@ -236,11 +237,13 @@ void check_schedule(const Plan& plan, const ModelSizes& model) {
            fmt::format("{} needs a pipeline of 2 or more stages; use virtual_stages 1",
                        p.virtual_stages));
   const std::int64_t chunks = static_cast<std::int64_t>(p.pipeline) * p.virtual_stages;
-  if (chunks > 1 && chunks > model.layers)
+  // The embedding and the head may have a chunk of their own.
+  if (chunks > 1 && chunks > units_to_cut(model.layers))
     refuse("parallelism/pipeline",
-           fmt::format("{} x virtual_stages {} = {} chunks, but the model has {} layers; use at "
-                       "most {} chunks",
-                       p.pipeline, p.virtual_stages, chunks, model.layers, model.layers));
+           fmt::format("{} x virtual_stages {} = {} chunks, but the model has {} layers, an "
+                       "embedding and a head; use at most {} chunks",
+                       p.pipeline, p.virtual_stages, chunks, model.layers,
+                       units_to_cut(model.layers)));
   // What stages share is summed over the first and the last of them.
   if (model.shares_layers && chunks > 2)
     refuse(

@@ -106,8 +106,8 @@ class BoundMaker {
   int micro_batches(const Candidate& candidate) const;
   double bytes_per_parameter(const Candidate& candidate) const;
   bool reduces_each(const Candidate& candidate) const;  // gradients, in every micro-batch
-  // Of what is gathered and reduced unit by unit, per parameter of a block, on a stage with so
-  // many.
+  // Of what is gathered and reduced unit by unit, per parameter of a block, on a stage one of whose
+  // chunks has so many.
   double unit_buffer_bytes(const Candidate& candidate, int blocks) const;
   double fixed_bytes() const;                                  // of libraries
   int in_flight(const Candidate& candidate, int stage) const;  // micro-batches, at least
@@ -153,7 +153,7 @@ class BoundMaker {
   const std::vector<std::size_t>& partition(const Candidate& candidate);
   double single_stage_memory(const Candidate& candidate, bool likely);
   double any_partition_memory(const Candidate& candidate);
-  double stage_memory(const Candidate& candidate);
+  MemoryBounds stage_memory(const Candidate& candidate);
   Bounds time_of_any_partition(const Candidate& candidate, const Work& all,
                                const PerParameter& cost);
   Bounds time_of_partition(const Candidate& candidate, const Work& all, const PerParameter& cost);

@@ -56,7 +56,8 @@ double BoundMaker::unit_buffer_bytes(const Candidate& candidate, int blocks) con
   const bool one_gathered = !p.overlap_parameters || p.max_live_parameters > 0;
   const auto weight = static_cast<double>(bytes_of(storage_of(base_.training.precision)));
   const auto gradient = static_cast<double>(bytes_of(base_.training.gradient_reduce));
-  return (gathers ? weight * (one_gathered ? 1 : turns) : 0) + (reduces ? gradient * turns : 0);
+  return (gathers ? weight * std::min(turns, one_gathered ? 1 : 2) : 0) +
+         (reduces ? gradient * turns : 0);
 }
 
 double BoundMaker::fixed_bytes() const {
@@ -79,9 +80,10 @@ MemoryBounds BoundMaker::memory(const Candidate& candidate) {
     const double least = any_partition_memory(candidate);
     return {least, least};
   }
-  const double likely = stage_memory(candidate);
-  return {knows_partition(candidate) ? packing_allowance * likely : any_partition_memory(candidate),
-          likely};
+  const MemoryBounds stages = stage_memory(candidate);
+  return {knows_partition(candidate) ? packing_allowance * stages.least_bytes
+                                     : any_partition_memory(candidate),
+          stages.likely_bytes};
 }
 
 // Blocks that repeat their work keep at least nothing, and likely what such blocks keep.
@@ -184,8 +186,9 @@ const std::vector<int>& BoundMaker::slots(const Candidate& candidate) {
   return known;
 }
 
-// Of the partition that the costs give, slot by slot.
-double BoundMaker::stage_memory(const Candidate& candidate) {
+// Of the partition that the costs give, slot by slot. Of a chunk without blocks what it keeps and
+// works in is known beside a block: at least nothing.
+MemoryBounds BoundMaker::stage_memory(const Candidate& candidate) {
   const bool mixed = is_mixed(candidate);
   const StageProfile& parts = mixed ? profiles_.stages(keeping(candidate), Recompute::none)
                                     : profiles_.stages(candidate, candidate.recompute);
@@ -206,10 +209,10 @@ double BoundMaker::stage_memory(const Candidate& candidate) {
   const double per_parameter = bytes_per_parameter(candidate);
   const int before = static_cast<int>(parts.before.size());
   const StageLayout layout = candidate.stage_layout();
-  double most = 0;
+  MemoryBounds most;
   for (int stage = 0; stage < candidate.pipeline; ++stage) {
-    double bytes = 0, task = 0;
-    int blocks = 0;
+    double bytes = 0, task = 0, uncertain = 0, likely_task = 0;
+    int blocks = 0;  // of the chunk that has most: each begins with the first unit buffer
     for (int chunk = 0; chunk < candidate.virtual_stages; ++chunk) {
       const auto part = static_cast<std::size_t>(layout.virtual_stage(stage, chunk));
       const std::size_t begin = begins[part], end = begins[part + 1];
@@ -218,20 +221,29 @@ double BoundMaker::stage_memory(const Candidate& candidate) {
       double kept = static_cast<double>(own.kept) - block_kept;
       const int first_block = std::max(0, static_cast<int>(begin) - before);
       const int end_block = std::min(model_.layers, static_cast<int>(end) - before);
-      blocks += std::max(0, end_block - first_block);
+      blocks = std::max(blocks, end_block - first_block);
       if (!is_first && end_block - first_block > 1) kept += kept_block - block_kept;
       for (int block = first_block; block < end_block; ++block)
         kept +=
             mixed && is_repeated(block, candidate.recompute_fraction) ? repeated_block : block_kept;
-      bytes += per_parameter * (sums.parameters[end] - sums.parameters[begin]) +
-               std::max(0.0, kept) * in_flight[part];
-      task = std::max(task,
-                      static_cast<double>(works_by_units(candidate) ? own.largest_task : own.task));
+      bytes += per_parameter * (sums.parameters[end] - sums.parameters[begin]);
+      const double in_slots = std::max(0.0, kept) * in_flight[part];
+      const auto own_task =
+          static_cast<double>(works_by_units(candidate) ? own.largest_task : own.task);
+      if (first_block >= end_block) {
+        uncertain += in_slots;
+        likely_task = std::max(likely_task, own_task);
+        continue;
+      }
+      bytes += in_slots;
+      task = std::max(task, own_task);
     }
     bytes += unit_buffer_bytes(candidate, blocks) * work(candidate).block_parameters;
-    most = std::max(most, bytes + task);
+    most.least_bytes = std::max(most.least_bytes, bytes + task);
+    most.likely_bytes =
+        std::max(most.likely_bytes, bytes + uncertain + std::max(task, likely_task));
   }
-  return fixed_bytes() + most;
+  return {fixed_bytes() + most.least_bytes, fixed_bytes() + most.likely_bytes};
 }
 
 BoundMaker::Kept BoundMaker::kept_bytes(const Candidate& candidate) {

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "models/core/error.h"
+#include "models/plan/units_to_cut.h"
 
 namespace meshwright {
 
@@ -111,8 +112,8 @@ class Enumerator {
     if (!job_.is_auto("parallelism.data") && shape.data != base_.parallelism.data) return;
     if (!tensor_divides(shape.tensor))
       return reject("tensor does not divide heads, hidden and ffn");
-    if (shape.pipeline > 1 && shape.pipeline > sizes_.layers)
-      return reject("more stages than layers");
+    if (shape.pipeline > 1 && shape.pipeline > units_to_cut(sizes_.layers))
+      return reject("more stages than layers, embedding and head");
     if (batch % shape.data != 0) return reject("data does not divide the global batch");
     const std::int64_t per_replica = batch / shape.data;
     for (const int micro_batch :
@@ -214,7 +215,8 @@ class Enumerator {
     space_.branches.push_back(std::move(branch));
   }
 
-  // 1f1b, zero_bubble, gpipe, and interleaved with as many virtual stages as the layers give.
+  // 1f1b, zero_bubble, gpipe, and interleaved with as many virtual stages as the layers give, or
+  // all units, of which embedding and head then may be alone.
   std::vector<PipelineCut> cuts_of(int pipeline) const {
     const Parallelism& p = base_.parallelism;
     const bool free_schedule = job_.is_auto("parallelism.schedule");
@@ -231,9 +233,11 @@ class Enumerator {
         if (p.active_microbatches == 0) found.push_back({ScheduleKind::gpipe, 1});
       }
     }
-    for (int chunks = 1; chunks * pipeline <= sizes_.layers; ++chunks) {
-      const bool asked =
-          free_chunks ? sizes_.layers % (chunks * pipeline) == 0 : chunks == p.virtual_stages;
+    for (int chunks = 1; chunks * pipeline <= units_to_cut(sizes_.layers); ++chunks) {
+      const int all = chunks * pipeline;
+      const bool asked = free_chunks
+                             ? sizes_.layers % all == 0 || units_to_cut(sizes_.layers) % all == 0
+                             : chunks == p.virtual_stages;
       if (chunks > schedule_info(of_chunks).most_chunks) break;
       if (asked && pipeline > 1 && (chunks > 1 || !free_schedule))
         found.push_back({of_chunks, chunks});

@@ -143,6 +143,52 @@ TEST_CASE_ON_RANKS("other families and uneven stages train alike", "[agree][mpi]
     }
 }
 
+namespace {
+
+// On four chunks: the head alone, without the norm before it.
+void head_alone(Plan& plan) {
+  plan.parallelism.partitioner = Partitioner::manual;
+  plan.parallelism.manual_stage = {
+      {"transformer.wte", 0}, {"transformer.h.0", 1}, {"transformer.h.1", 2}, {"lm_head", 3}};
+}
+void evenly(Plan& plan) { plan.parallelism.partitioner = Partitioner::even; }
+
+constexpr Variant of_two_blocks[] = {
+    {{4, 1, 1}, evenly},
+    {{4, 1, 1}, all_of<head_alone, pruned>},
+    {{4, 1, 1}, all_of<head_alone, full>},
+    {{4, 1, 1}, all_of<head_alone, eager>},
+    {{4, 1, 1}, all_of<evenly, gpipe, pruned>},
+    {{4, 1, 1}, all_of<head_alone, zero_bubble>},
+    {{4, 1, 1}, all_of<head_alone, zero_bubble, pruned>},
+    {{2, 2, 1, 4, 0, 2}, all_of<head_alone, rows>},
+    {{2, 1, 2, 4, 1, 2}, all_of<head_alone, pruned>},
+    {{2, 1, 2, 4, 2, 2}, head_alone},
+    {{2, 1, 2, 4, 3, 2}, all_of<head_alone, pruned>},
+    {{2, 1, 2, 4, 3, 2}, all_of<head_alone, keeps_gathered, pruned>},
+    {{2, 1, 2, 4, 3, 2}, all_of<evenly, keeps_gathered, reduced_last, full>},
+};
+
+}  // namespace
+
+TEST_CASE_ON_RANKS("an embedding and a head with a chunk of their own train alike",
+                   "[agree][mpi]") {
+  World& world = test_world();
+  for (const bool tied : {true, false})
+    for (const Variant& variant : of_two_blocks) {
+      if (ranks_of(variant.degrees) != world.size()) continue;
+      Model model = eight_blocks("gpt");
+      model.layers = 2;
+      model.tied_embeddings = tied;
+      Plan plan = base_plan(model, variant.degrees);
+      plan.training.optimizer = OptimizerKind::sgd;
+      variant.change(plan);
+      INFO((tied ? "tied " : "") << describe(plan));
+      verify(plan, model.sizes());
+      check_plan(model, plan, world);
+    }
+}
+
 TEST_CASE_ON_RANKS("a GPT trains alike under all degrees", "[agree][mpi]") { check_parity("gpt"); }
 
 TEST_CASE_ON_RANKS("a Llama trains alike under all degrees", "[agree][mpi]") {

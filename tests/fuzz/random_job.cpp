@@ -117,7 +117,7 @@ json draw_training(Draw& draw, const json& model, int data) {
 json draw_parallelism(Draw& draw, const json& model, int ranks) {
   json p = json::object();
   const int layers = model["layers"], heads = model["heads"];
-  const int pipeline = draw.divisor_of(ranks, layers);
+  const int pipeline = draw.divisor_of(ranks, layers + 2);
   const int tensor = draw.divisor_of(std::gcd(ranks / pipeline, model.value("kv_heads", heads)));
   int rest = ranks / pipeline / tensor;
   const int context = draw.chance(0.15) ? draw.divisor_of(rest, 4) : 1;
@@ -134,7 +134,7 @@ json draw_parallelism(Draw& draw, const json& model, int ranks) {
   if (pipeline > 1) {
     p["schedule"] = draw.word({"gpipe", "1f1b", "1f1b", "interleaved", "zero_bubble"});
     if (p["schedule"] == "interleaved")
-      p["virtual_stages"] = std::max(1, draw.between(1, std::max(1, layers / pipeline)));
+      p["virtual_stages"] = std::max(1, draw.between(1, std::max(1, (layers + 2) / pipeline)));
   }
   if (rest > 1 && draw.chance(0.6)) {
     p["zero_stage"] = draw.between(0, 3);

@@ -226,13 +226,42 @@ TEST_CASE("a manual cut follows the longest prefix", "[models][partition]") {
       "this model");
 }
 
+// Llama Team 2024, The Llama 3 Herd of Models, 3.3.2: the first and the last of 128 chunks have the
+// embedding and the head alone.
+TEST_CASE("Llama-3.1 405B is cut as it was trained", "[models][partition]") {
+  const Model model = load_model("llama-3-405b", ".");
+  Plan plan;
+  plan.training.global_batch = 16;
+  plan.training.sequence_length = 8192;
+  plan.parallelism.pipeline = 16;
+  plan.parallelism.virtual_stages = 8;
+  plan.parallelism.schedule = ScheduleKind::interleaved;
+  verify(plan, model.sizes());
+  const Graph graph = build_graph(model, plan.training);
+  for (const Partitioner partitioner : {Partitioner::even, Partitioner::manual}) {
+    plan.parallelism.partitioner = partitioner;
+    plan.parallelism.manual_stage = {{"", 0}, {"model.norm", 127}, {"lm_head", 127}};
+    for (int layer = 0; layer < 126; ++layer)
+      plan.parallelism.manual_stage["model.layers." + std::to_string(layer)] = layer + 1;
+    const std::vector<double> alike(graph.units.size(), 1);
+    const Stages part = partition(graph, plan, alike, alike);
+    Stages wanted(129);  // 126 layers, embedding, norm and head
+    std::iota(wanted.begin(), wanted.end(), 0);
+    wanted.back() = 127;
+    CHECK(part == wanted);
+  }
+}
+
 TEST_CASE("an even cut gives the last stages one block more", "[models][partition]") {
   // wte, blocks, ln_f, lm_head; 7 blocks on 3 stages: 2, 2, 3 (7 div 3 = 2, 7 mod 3 = 1)
   CHECK(cut_evenly(chain_graph(7), 3) == Stages{0, 0, 0, 1, 1, 2, 2, 2, 2, 2});
   CHECK(cut_evenly(chain_graph(4), 2) == Stages{0, 0, 0, 1, 1, 1, 1});
   CHECK(cut_evenly(chain_graph(5), 3) == Stages{0, 0, 1, 1, 2, 2, 2, 2});  // 1, 2, 2
   CHECK(cut_evenly(chain_graph(2), 1) == Stages{0, 0, 0, 0, 0});
-  CHECK_THROWS_AS(cut_evenly(chain_graph(2), 3), InputError);
+  // The head alone, then the embedding too; the norm goes with the head.
+  CHECK(cut_evenly(chain_graph(2), 3) == Stages{0, 0, 1, 2, 2});
+  CHECK(cut_evenly(chain_graph(2), 4) == Stages{0, 1, 2, 3, 3});
+  CHECK_THROWS_AS(cut_evenly(chain_graph(2), 5), InputError);
 }
 
 TEST_CASE("a name that only begins alike is no prefix", "[models][partition]") {

@@ -106,8 +106,9 @@ TEST_CASE("rules about the pipeline", "[models][plan]") {
         "/parallelism/virtual_stages: 2 needs a pipeline of 2 or more stages; use virtual_stages "
         "1");
   CHECK(refused(CHANGE(p.pipeline = 16)) ==
-        "/parallelism/pipeline: 16 x virtual_stages 1 = 16 chunks, but the model has 12 layers; "
-        "use at most 12 chunks");
+        "/parallelism/pipeline: 16 x virtual_stages 1 = 16 chunks, but the model has 12 layers, an "
+        "embedding and a head; use at most 14 chunks");
+  CHECK(refused(CHANGE(p.pipeline = 14)) == "");
   // 24 / (4 * 2) = 3 micro-batches; the next multiple of 2 is 4: 4 * 4 * 2 = 32 sequences
   CHECK(refused(CHANGE(t.global_batch = 24, p.schedule = ScheduleKind::interleaved)) ==
         "/parallelism/schedule: 'interleaved' needs micro-batches in multiples of pipeline 2, "

@@ -94,6 +94,26 @@ TEST_CASE("nor can they in tensor groups, sharded further, or with dropped eleme
   CHECK(plans > 400 / thinned);
 }
 
+TEST_CASE("nor can they where the embedding and the head have a chunk of their own",
+          "[models][lower][races]") {
+  Model model = small_model("gpt");
+  model.layers = 2;
+  int plans = 0;
+  for (const ScheduleInfo& schedule : schedule_kinds())
+    for (const int zero : {0, 2, 3})
+      for (const CompilerLevel level : {CompilerLevel::fused, CompilerLevel::full}) {
+        const int chunks = schedule.most_chunks > 1 ? 2 : 1;
+        Plan plan = small_plan(model, {4 / chunks, 1, 2, 8, zero, chunks});
+        plan.parallelism.schedule = schedule.kind;
+        plan.parallelism.partitioner = Partitioner::manual;
+        plan.parallelism.manual_stage = {
+            {"transformer.wte", 0}, {"transformer.h.0", 1}, {"transformer.h.1", 2}, {"lm_head", 3}};
+        plan.training.compiler = level;
+        check(model, plan, plans);
+      }
+  CHECK(plans >= (4 * 3 - 1) * 2 / thinned);
+}
+
 TEST_CASE("nor can they where activations are offloaded", "[models][lower][races]") {
   int plans = 0;
   for (const char* family : {"gpt", "bert"})

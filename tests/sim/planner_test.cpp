@@ -38,14 +38,15 @@ TEST_CASE("the space of two ranks has the combinations that one counts by hand")
   // may be kept gathered, 2 more; of two micro-batches gradients may then be reduced together, with
   // parameters kept or not, 2 more.
   // tensor 2: micro-batch 1, 2 or 4, sequence_parallel or not: 6
-  // pipeline 2 of 2 layers: micro-batch 1, 2 or 4, in 1f1b, zero_bubble or gpipe, no layers left
-  // for virtual stages: 9
+  // pipeline 2 of 2 layers: micro-batch 1, 2 or 4, in 1f1b, zero_bubble or gpipe: 9; 2 virtual
+  // stages, of embedding, layers and head alone, with an even number of micro-batches, 4 or 2: 2
   // context 2: chunks of 128 / 4 tokens would be too short; one axis has one order of placement;
   // nothing recomputed, nothing to move away.
-  CHECK(candidates.size() == 12 + 6 + 9);
-  CHECK(space.enumerated == 27);
-  CHECK(space.legal() == 27);
-  CHECK(space.rejected.empty());
+  CHECK(candidates.size() == 12 + 6 + 9 + 2);
+  CHECK(space.enumerated == 30);
+  CHECK(space.legal() == 29);
+  CHECK(space.rejected ==
+        Rejections{{"interleaved needs micro-batches in multiples of pipeline", 1}});
 }
 
 TEST_CASE("every candidate of the space is legal and no two are equal") {
@@ -70,6 +71,20 @@ TEST_CASE("every candidate of the space is legal and no two are equal") {
   std::int64_t counted = static_cast<std::int64_t>(candidates.size());
   for (const auto& [reason, count] : space.rejected) counted += count;
   CHECK(counted == space.enumerated);
+}
+
+TEST_CASE("chunks are tried that give the embedding and the head one of their own") {
+  json value = job_json(small_model(6, 4), "p3.16xlarge", 1, 16);
+  value["parallelism"] = {{"pipeline", "auto"}, {"virtual_stages", "auto"}, {"schedule", "auto"}};
+  const Job job = read(value);
+  const Plan base = base_plan(job, machine_facts("p3.16xlarge"));
+  std::set<std::pair<int, int>> cuts;
+  for (const Candidate& candidate : enumerate(job, base, 8).candidates())
+    cuts.emplace(candidate.pipeline, candidate.virtual_stages);
+  // 6 layers on 1 or 2 stages, in 1 or 3 chunks of these; 8 units on 2, 4 or 8 stages, in up to 4.
+  const std::set<std::pair<int, int>> wanted = {{1, 1}, {2, 1}, {2, 2}, {2, 3},
+                                                {2, 4}, {4, 1}, {4, 2}, {8, 1}};
+  CHECK(cuts == wanted);
 }
 
 TEST_CASE("what the job fixes stays in every plan") {

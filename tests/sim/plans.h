@@ -46,7 +46,7 @@ inline std::vector<PlanCase> plans_for(int ranks) {
         for (const Kind kind :
              {Kind{ScheduleKind::gpipe, 1}, Kind{ScheduleKind::one_f_one_b, 1},
               Kind{ScheduleKind::interleaved, 2}, Kind{ScheduleKind::zero_bubble, 1}}) {
-          if (kind.schedule == ScheduleKind::zero_bubble && zero > 2) continue;
+          if (kind.schedule == ScheduleKind::zero_bubble && zero > 1) continue;
           if (ranks % (pipeline * tensor) != 0) continue;
           const int data = ranks / (pipeline * tensor);
           if (pipeline == 1 && kind.schedule != ScheduleKind::one_f_one_b) continue;
