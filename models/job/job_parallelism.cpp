@@ -109,10 +109,33 @@ void warn_about_effects(const Fields& fields, Job& job) {
   if (p.offload != Offload::none) warn_about_offload(fields, "offload", job);
 }
 
+// What the rows of schedules say, for the documentation.
+std::string text_of_virtual_stages() {
+  std::vector<std::string> names;
+  for (const ScheduleInfo& each : schedule_kinds()) {
+    if (each.most_chunks == 1) continue;
+    names.push_back("`" + std::string(each.name) + "`");
+    if (each.most_chunks < ScheduleInfo::any)
+      names.back() += " (at most " + std::to_string(each.most_chunks) + ")";
+  }
+  return "above 1 needs " + list_of(names, "or") + ", and 2 stages";
+}
+
+std::string text_of_schedules() {
+  std::string text;
+  for (const ScheduleInfo& each : schedule_kinds())
+    if (!each.rules.empty())
+      text += (text.empty() ? "`" : " `") + std::string(each.name) +
+              "`: " + std::string(each.rules) + ".";
+  return text;
+}
+
 }  // namespace
 
 Keys parallelism_keys(Parallelism& p) {
   using enum How;
+  static const std::string needs_of_virtual_stages = text_of_virtual_stages();
+  static const std::string rules_of_schedules = text_of_schedules();
   return {
       {"pipeline", &p.pipeline, degree, may_be_auto, "",
        "stages; pipeline × tensor × context × data = ranks. With `virtual_stages` at most a chunk "
@@ -137,13 +160,9 @@ Keys parallelism_keys(Parallelism& p) {
       {"expert", &p.expert, degree, may_be_auto, "",
        "consecutive ranks that share the [experts](#experts); divides data and `experts`; `shard` "
        "divides data ÷ expert, or exceeds it"},
-      {"virtual_stages", &p.virtual_stages, degree, may_be_auto, "",
-       "above 1 needs `interleaved` and 2 stages"},
+      {"virtual_stages", &p.virtual_stages, degree, may_be_auto, "", needs_of_virtual_stages},
       {"schedule", choice("schedule", schedule_names(), p.schedule), any, may_be_auto, "",
-       "`interleaved`: micro-batches in multiples of `pipeline`. `zero_bubble` (ZB-H1): 1f1b that "
-       "puts weight gradients off into the bubble; every stage keeps up to `pipeline` "
-       "micro-batches (fewer with `active_microbatches`), with recomputation also what is "
-       "recomputed, until their weight gradients are done; `zero_stage` 0 to 2."},
+       rules_of_schedules},
       {"sequence_parallel", &p.sequence_parallel, any, may_be_auto, "",
        "tensor divides micro_batch × sequence_length"},
       {"zero_stage", &p.zero_stage, Range{.low = 0, .high = 3}, may_be_auto, "",

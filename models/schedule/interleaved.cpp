@@ -60,6 +60,7 @@ const ScheduleInfo& interleaved_schedule() {
       .kind = ScheduleKind::interleaved,
       .name = "interleaved",
       .summary = "1f1b over virtual stages: a smaller bubble, more memory and sends",
+      .rules = "micro-batches in multiples of `pipeline`",
       .most_chunks = ScheduleInfo::any,
       .in_groups = true,
       .order = interleaved};
