@@ -60,6 +60,8 @@ StepResult Runtime::step(std::int64_t step, std::int64_t position, Loader& loade
 
 void Runtime::run_tasks() {
   decided_ = false;
+  now_ = {0, 0};
+  posted_ = 0;
   events_.begin_step();
   use(Stream::compute);
   backend_.begin_step(position_);
@@ -118,10 +120,13 @@ void Runtime::run_task(int task) {
   for (std::size_t i = 0; i < body.instructions.size(); ++i) {
     const Instruction& instruction = body.instructions[i];
     if (!runs(instruction, now_running)) continue;
+    now_ = {task, static_cast<int>(i)};
     // A replay ends before the update.
     if (search_ != nullptr && updates(instruction)) return;
     try {
       wait_for(task, instruction);
+      // Of those who meet here some may first have to send to this rank's group.
+      if (instruction.group != GroupKind::none) receive_ahead();
       execute(task, instruction, static_cast<int>(i));
       make_progress();
     } catch (const NonFinite&) {
@@ -163,12 +168,9 @@ void Runtime::fail_non_finite(std::string_view what) {
 void Runtime::execute(int task, const Instruction& instruction, int index) {
   const Task& running = program_.tasks[at(task)];
   if (!concerns(program_, instruction, {own_.rdp, own_.tensor})) return;
+  if (is_message(instruction)) return message(instruction, {task, index});
   use(instruction.stream);
   events_.await(task, instruction);
-  if (is_message(instruction)) {
-    message(instruction, task, index);
-    return events_.record(task, index);
-  }
   const SimTime begin = options_.trace ? moment() : 0;
   if (search_ != nullptr) search_->before(instruction, running);
   switch (instruction.kind) {
@@ -297,19 +299,49 @@ void Runtime::copy(const Instruction& instruction, const Task& task) {
   backend_.copy(to, from, instruction.inputs[0].type.bytes());
 }
 
-void Runtime::message(const Instruction& instruction, int task, int index) {
-  const Task& running = program_.tasks[at(task)];
+void Runtime::message(const Instruction& instruction, const RunId& run) {
+  const bool is_send = instruction.kind == InstructionKind::send;
+  if (!is_send && posted_ > 0 && run <= receives_of_step_[posted_ - 1]) return;
+  use(instruction.stream);
+  events_.await(run.task, instruction);
+  const Task& running = program_.tasks[at(run.task)];
   const int tag = tag_of(instruction, running);
   Communicator& members = group(GroupKind::pipeline);
-  const bool is_send = instruction.kind == InstructionKind::send;
   const Operand& operand = is_send ? instruction.inputs[0] : instruction.outputs[0];
   void* data = memory_.address(operand, running.slot, running.window);
   const std::int64_t bytes = operand.type.bytes();
   const SimTime begin = options_.trace ? moment() : 0;
   const Request request = is_send ? members.isend(data, bytes, instruction.peer, tag)
                                   : members.irecv(data, bytes, instruction.peer, tag);
-  const std::size_t entry = options_.trace ? note(task, index, begin) : 0;
-  pending(instruction.stream).push_back({{task, index}, request, entry});
+  const std::size_t entry = options_.trace ? note(run.task, run.instruction, begin) : 0;
+  pending(instruction.stream).push_back({run, request, entry});
+  posted_ += is_send ? 0 : 1;
+  events_.record(run.task, run.instruction);
+}
+
+// Posts the receives whose turn it is on their stream, before the list comes to them. Calls that
+// only issue to a device's streams return before others have come: there the list goes on.
+void Runtime::receive_ahead() {
+  if (world_.issues_to_streams()) return;
+  while (posted_ < receives_of_step_.size()) {
+    const RunId run = receives_of_step_[posted_];
+    const Instruction& instruction =
+        program_.bodies[at(program_.tasks[at(run.task)].body)].instructions[at(run.instruction)];
+    if (!std::ranges::all_of(instruction.waits,
+                             [&](const Wait& wait) { return is_over(resolve_(run.task, wait)); }))
+      return;
+    message(instruction, run);
+  }
+}
+
+bool Runtime::is_over(const RunId& run) {
+  if (run.task < 0) return true;
+  const Instruction& instruction =
+      program_.bodies[at(program_.tasks[at(run.task)].body)].instructions[at(run.instruction)];
+  if (run >= now_) return false;
+  if (!is_message(instruction)) return true;
+  const Fifo<Pending>& under_way = pending(instruction.stream);
+  return under_way.empty() || under_way.front().run > run;
 }
 
 // Equal on both sides, and different for all messages that two ranks can have under way: by the
@@ -346,20 +378,24 @@ void Runtime::wait_for(int task, const Instruction& instruction) {
 }
 
 // A stream's instructions end in order: whoever waits for one waits for those before it too.
-void Runtime::complete_until(Fifo<Pending>& pending, RunId run) {
-  while (!pending.empty()) {
-    const Pending& first = pending.front();
-    if (first.run.task > run.task ||
-        (first.run.task == run.task && first.run.instruction > run.instruction))
-      return;
+void Runtime::complete_until(Fifo<Pending>& pending, const RunId& run) {
+  while (!pending.empty() && pending.front().run <= run) {
+    const Pending first = pending.front();
     try {
-      group(GroupKind::pipeline).wait(first.request);
+      complete(first);
     } catch (const RunError& error) {
       throw RunError(describe_run(first.run) + ": " + error.what());
     }
     finish(first);
     pending.pop_front();
   }
+}
+
+void Runtime::complete(const Pending& pending) {
+  Communicator& members = group(GroupKind::pipeline);
+  if (members.test(pending.request)) return;
+  receive_ahead();
+  members.wait(pending.request);
 }
 
 void Runtime::make_progress() {

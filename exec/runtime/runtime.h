@@ -1,6 +1,7 @@
 // Runs the Program of one rank on a device, exactly as it is written: tasks in order, and in each
 // body the instructions in list order, each on its stream. Sends and receives do not block; whoever
-// waits for one completes it first. Nothing is allocated after the first step.
+// waits for one completes it first, and posts the receives that can begin: another rank may wait
+// until what it sent is received. Nothing is allocated after the first step.
 #pragma once
 
 #include <chrono>
@@ -109,7 +110,7 @@ class Runtime {
   bool counts_in_norm(const Bucket& bucket) const;
   void check_supported_here() const;
   Scratch reserve_scratch();
-  void reserve_messages();
+  void list_messages();
 
   StepCapture* capture_of_steps() const;
   void use(Stream stream);
@@ -125,7 +126,9 @@ class Runtime {
   void collective(const Instruction& instruction, const Task& task);
   bool collective_apart(const Instruction& instruction, const Task& task);
   void copy(const Instruction& instruction, const Task& task);
-  void message(const Instruction& instruction, int task, int index);
+  void message(const Instruction& instruction, const RunId& run);
+  void receive_ahead();
+  bool is_over(const RunId& run);
   std::int64_t first_sequence_of(const Task& task) const;
   void sum_of_squares(const Instruction& instruction, const Task& task);
 
@@ -137,7 +140,8 @@ class Runtime {
   void choose_segments(int bucket);
 
   void wait_for(int task, const Instruction& instruction);
-  void complete_until(Fifo<Pending>& pending, RunId run);
+  void complete_until(Fifo<Pending>& pending, const RunId& run);
+  void complete(const Pending& pending);
   void make_progress();
   void finish(const Pending& pending);
   int tag_of(const Instruction& instruction, const Task& task) const;
@@ -171,6 +175,7 @@ class Runtime {
   std::unique_ptr<Updater> updater_;
   std::vector<std::vector<Segment>> segments_;  // by bucket
   int channels_ = 1;
+  std::vector<RunId> receives_of_step_;  // in list order
 
   LossScaleState scale_;  // of the next step
 
@@ -179,7 +184,9 @@ class Runtime {
   std::int64_t position_ = 0;
   std::int64_t step_ = 0;
   bool decided_ = false;            // whether there is an update
+  RunId now_{0, 0};                 // the instruction that the list has come to
   Fifo<Pending> sends_, receives_;  // each in the order of its stream
+  std::size_t posted_ = 0;          // of receives_of_step_
   std::vector<TensorType> input_types_, output_types_;
   std::vector<const void*> inputs_;
   std::vector<void*> outputs_;

@@ -48,7 +48,7 @@ Runtime::Runtime(const std::vector<Program>& stages, World& world, Backend& back
   MESHWRIGHT_CHECK(mesh_.ranks() == world.size(), "the job has as many ranks as there are");
   make_groups();
   make_segments();
-  reserve_messages();
+  list_messages();
   parameters_ = std::make_unique<Parameters>(stages_, mesh_, *everybody_, memory_);
   parameters_->initialise(training_.seed, options_.layers, pool_);
   set_loss_scale(first_state(training_));
@@ -153,12 +153,18 @@ Runtime::Scratch Runtime::reserve_scratch() {
 }
 
 // How many are under way at once depends on who is faster; not more than a step has.
-void Runtime::reserve_messages() {
+void Runtime::list_messages() {
   std::size_t messages = 0;
-  for (const Task& task : program_.tasks)
-    for (const Instruction& instruction :
-         program_.bodies[static_cast<std::size_t>(task.body)].instructions)
+  for (std::size_t t = 0; t < program_.tasks.size(); ++t) {
+    const Task& task = program_.tasks[t];
+    const Body& body = program_.bodies[static_cast<std::size_t>(task.body)];
+    for (std::size_t i = 0; i < body.instructions.size(); ++i) {
+      const Instruction& instruction = body.instructions[i];
       messages += instruction.peer >= 0 ? 1 : 0;
+      if (instruction.kind == InstructionKind::recv && runs(instruction, task))
+        receives_of_step_.push_back({static_cast<int>(t), static_cast<int>(i)});
+    }
+  }
   sends_.reserve(messages);
   receives_.reserve(messages);
 }

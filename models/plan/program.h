@@ -8,6 +8,7 @@
 // block.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -214,6 +215,7 @@ struct Program {
 struct RunId {
   int task = -1;
   int instruction = 0;
+  auto operator<=>(const RunId&) const = default;  // in list order
 };
 RunId resolve(const Program& program, int task, const Wait& wait);  // slow: for tests
 

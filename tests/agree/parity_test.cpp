@@ -129,6 +129,21 @@ TEST_CASE_ON_RANKS("less usual ways of cutting a model train it alike", "[agree]
                    [&](const Model& model, const Plan& plan) { check_plan(model, plan, world); });
 }
 
+// Chunk by chunk, which no job may ask of gpipe: both stages forward four micro-batches to each
+// other, and none can forward its next one before the other has received what came before.
+TEST_CASE("a stage receives while it waits for others to receive", "[agree]") {
+  const Model model = small_model("gpt");
+  Plan plan = in_few_steps(small_plan(model, {.pipeline = 2, .virtual_stages = 2}), 2);
+  Plan crossing = plan;
+  plan.parallelism.schedule = ScheduleKind::interleaved;
+  crossing.parallelism.schedule = ScheduleKind::gpipe;
+  run_in_turn(2, [&] {
+    SmallRun usual(model, plan, world_in_turn()), other(model, crossing, world_in_turn());
+    CHECK(broken_rule(other.stages) == "");
+    CHECK(train(other) == train(usual));
+  });
+}
+
 TEST_CASE_ON_RANKS("other families and uneven stages train alike", "[agree][mpi]") {
   World& world = test_world();
   if (world.size() != 4) return;
