@@ -174,20 +174,28 @@ void NcclCommunicator::barrier() {
   host_->barrier();
 }
 
-Request NcclCommunicator::isend(const void* data, std::int64_t bytes, int to, int) {
-  return post({data, nullptr, bytes, to});
+Request NcclCommunicator::isend(const void* data, std::int64_t bytes, int to, int tag) {
+  return post({data, nullptr, bytes, to, tag});
 }
-Request NcclCommunicator::irecv(void* data, std::int64_t bytes, int from, int) {
-  return post({nullptr, data, bytes, from});
+Request NcclCommunicator::irecv(void* data, std::int64_t bytes, int from, int tag) {
+  return post({nullptr, data, bytes, from, tag});
 }
 
 Request NcclCommunicator::post(const Message& message) {
   if (message.bytes == 0) return 0;
+  const bool sends = message.from != nullptr;
+  if (message.peer == rank()) {
+    // NCCL meets itself only where both ends are issued at once.
+    if (sends)
+      own_messages_.send(message.from, message.bytes, message.tag, stream());
+    else
+      own_messages_.receive(message.to, message.bytes, message.tag, stream());
+    return 0;
+  }
   if (!by_neighbours_) {
     posted_.push_back(message);
     return 1;
   }
-  const bool sends = message.from != nullptr;
   const InstructionKind kind = sends ? InstructionKind::send : InstructionKind::recv;
   link_to(message.peer, sends)
       .run({kind, message.bytes, world_rank(message.peer)}, stream(), [&](ncclComm_t comm) {

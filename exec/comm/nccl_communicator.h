@@ -7,6 +7,7 @@
 #include "exec/comm/communicator.h"
 #include "exec/comm/nccl_link.h"
 #include "exec/comm/nccl_watch.h"
+#include "exec/comm/own_messages.h"
 #include "exec/core/stream_source.h"
 
 namespace meshwright {
@@ -51,7 +52,7 @@ class NcclCommunicator : public Communicator {
     const void* from;  // a send
     void* to;          // a receive
     std::int64_t bytes;
-    int peer;
+    int peer, tag;
   };
   cudaStream_t stream() { return static_cast<cudaStream_t>(streams_.current_stream()); }
   int world_rank(int member) const { return ranks_[static_cast<std::size_t>(member)]; }
@@ -67,6 +68,7 @@ class NcclCommunicator : public Communicator {
   double deadline_s_;
   bool by_neighbours_;
   std::vector<Message> posted_;  // since the latest wait
+  OwnMessages own_messages_;
 };
 
 }  // namespace meshwright

@@ -355,6 +355,35 @@ TEST_CASE("a message between ranks that are no neighbours is refused", "[nccl]")
   CHECK_THROWS_AS(group->isend(data, 4, (device.world->rank() + 2) % size, 0), RunError);
 }
 
+// Sent on one stream, received on the other; two are under way, and what was sent is overwritten.
+TEST_CASE("a stage of a pipeline receives what it sends to itself", "[nccl]") {
+  Device device;
+  const int size = device.world->size(), rank = device.world->rank();
+  if (size == 1) return;
+  const auto group = device.world->group(GroupKind::pipeline, prefix(size));
+  void* from = device.world->allocate(64);
+  void* to = device.world->allocate(128);
+  const auto what = [](int turn) { return as_stored(values(3, 16, 100 * turn), Dtype::f32); };
+  for (int turn = 0; turn < 6; turn += 2) {
+    for (const int message : {0, 1}) {
+      upload(from, what(turn + message), Dtype::f32, device.second);
+      device.streams.stream = device.second;
+      CHECK(group->isend(from, 64, rank, 7 + message) == 0);
+    }
+    upload(from, what(99), Dtype::f32, device.second);
+    device.streams.stream = device.first;
+    for (const int message : {1, 0}) {
+      CHECK(group->irecv(to, 64, rank, 7 + message) == 0);
+      CHECK(download(to, 16, Dtype::f32, device.first) == what(turn + message));
+    }
+  }
+  CHECK_THROWS_AS(group->irecv(to, 64, rank, 7), RunError);
+  device.streams.stream = device.second;
+  group->isend(from, 64, rank, 7);
+  CHECK_THROWS_AS(group->irecv(to, 60, rank, 7), RunError);
+  cuda::check(cudaStreamSynchronize(device.second), "cudaStreamSynchronize");
+}
+
 TEST_CASE("messages to oneself on a device are copied when both ends are there", "[nccl]") {
   Device device;
   const auto self = make_device_self_communicator(device.streams);

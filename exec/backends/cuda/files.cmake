@@ -49,6 +49,7 @@ set(nccl_sources
   comm/nccl_communicator.cpp
   comm/nccl_link.cpp
   comm/nccl_watch.cpp
+  comm/own_messages.cpp
 )
 # What ranks compute with: the table of a program with GPUs, and how several of them talk.
 set(cuda_engine engine/cuda.cpp engine/kinds_cuda.cpp)

@@ -1,0 +1,72 @@
+#include "exec/comm/own_messages.h"
+
+#include <algorithm>
+
+#include "exec/backends/cuda/device/check.h"
+#include "models/core/error.h"
+
+namespace meshwright {
+
+namespace {
+
+bool is_capturing(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  cuda::check(cudaStreamIsCapturing(stream, &status), "cudaStreamIsCapturing");
+  return status == cudaStreamCaptureStatusActive;
+}
+
+void copy(void* to, const void* from, std::int64_t bytes, cudaStream_t stream) {
+  cuda::check(
+      cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice, stream),
+      "cudaMemcpyAsync");
+}
+
+}  // namespace
+
+OwnMessages::~OwnMessages() {
+  for (const Place& place : places_) {
+    cudaEventDestroy(place.written);
+    cudaEventDestroy(place.read);
+    cudaFree(place.memory);
+  }
+}
+
+OwnMessages::Place& OwnMessages::free_place(std::int64_t bytes) {
+  auto place = std::ranges::find_if(
+      places_, [&](const Place& each) { return each.tag < 0 && each.capacity >= bytes; });
+  if (place == places_.end()) {
+    place = places_.emplace(places_.end());
+    place->capacity = bytes;
+    cuda::check(cudaMalloc(&place->memory, static_cast<std::size_t>(bytes)), "cudaMalloc");
+    for (cudaEvent_t* event : {&place->written, &place->read})
+      cuda::check(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "cudaEventCreate");
+  }
+  places_.splice(places_.end(), places_, place);
+  return *place;
+}
+
+// A graph does not wait for what came before it, nor does what comes after it wait for one inside:
+// steps are over when the next one begins.
+void OwnMessages::send(const void* from, std::int64_t bytes, int tag, cudaStream_t stream) {
+  Place& place = free_place(bytes);
+  place.tag = tag;
+  place.bytes = bytes;
+  if (place.was_read && place.in_graph == is_capturing(stream))
+    cuda::check(cudaStreamWaitEvent(stream, place.read), "cudaStreamWaitEvent");
+  copy(place.memory, from, bytes, stream);
+  cuda::check(cudaEventRecord(place.written, stream), "cudaEventRecord");
+}
+
+void OwnMessages::receive(void* to, std::int64_t bytes, int tag, cudaStream_t stream) {
+  const auto place = std::ranges::find(places_, tag, &Place::tag);
+  if (place == places_.end()) throw RunError("a message to oneself is received but was not sent");
+  if (place->bytes != bytes) throw RunError("a message to oneself is received with another size");
+  cuda::check(cudaStreamWaitEvent(stream, place->written), "cudaStreamWaitEvent");
+  copy(to, place->memory, bytes, stream);
+  cuda::check(cudaEventRecord(place->read, stream), "cudaEventRecord");
+  place->was_read = true;
+  place->in_graph = is_capturing(stream);
+  place->tag = -1;
+}
+
+}  // namespace meshwright
