@@ -74,6 +74,10 @@ void verify(const Graph& graph, std::string_view after) {
     for (int id : node.inputs)
       MESHWRIGHT_CHECK(ready[static_cast<std::size_t>(id)],
                        "an input is made before it is used, after " + std::string(after));
+    MESHWRIGHT_CHECK(info(node.op).takes.has(static_cast<std::size_t>(node.inputs.size())) &&
+                         info(node.op).makes.has(static_cast<std::size_t>(node.outputs.size())),
+                     std::string(info(node.op).name) + " has as many operands as its row says, " +
+                         "after " + std::string(after));
     std::vector<TensorType> expected;
     info(node.op).infer(node.attributes, types_of(graph, node.inputs), expected);
     MESHWRIGHT_CHECK(node.outputs.size() >= static_cast<int>(expected.size()),

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -65,6 +66,17 @@ struct WidenRule {
   bool counts_positions = false;          // a share of the rows is not cut: where it begins matters
 };
 
+// How many operands an operation has: some are optional.
+struct Count {
+  static constexpr int any = std::numeric_limits<int>::max();
+  int least, most;
+  constexpr Count(int number) : least(number), most(number) {}
+  constexpr Count(int low, int high) : least(low), most(high) {}
+  constexpr bool has(std::size_t number) const {
+    return number >= static_cast<std::size_t>(least) && number <= static_cast<std::size_t>(most);
+  }
+};
+
 class Gradients;
 struct Node;
 
@@ -72,6 +84,8 @@ struct Node;
 struct OpInfo {
   Op op;
   std::string_view name;
+  Count takes = 1;  // inputs, with the loss scale
+  Count makes = 1;  // outputs, with the parameter gradients
   SplitRule split = SplitRule::none;
   bool is_gradient = false;       // belongs to the backward pass
   bool is_communication = false;  // lowered to a collective

@@ -3,6 +3,8 @@
 #include <string>
 
 #include "models/core/index.h"
+#include "models/graph/fusion.h"
+#include "models/graph/op_table.h"
 #include "models/plan/check_program.h"
 #include "models/plan/optimizer_scratch.h"
 #include "models/plan/program_json.h"
@@ -122,12 +124,54 @@ class StageCheck {
     }
   }
 
+  static void check_count(Op op, std::string_view which, const Count& count, std::size_t found,
+                          const Place& place) {
+    if (count.has(found)) return;
+    const std::string wanted = count.most == Count::any   ? std::to_string(count.least) + " or more"
+                               : count.most > count.least ? std::to_string(count.least) + " to " +
+                                                                std::to_string(count.most)
+                                                          : std::to_string(count.least);
+    (place / which)
+        .fail(std::to_string(found) + " where " + std::string(info(op).name) + " has " + wanted);
+  }
+
+  static void check_fusion(const Instruction& instruction, const Place& place) {
+    const Fusion* fusion = instruction.attributes.fusion.get();
+    const Place own = place / "attributes" / "fusion";
+    if (fusion == nullptr) own.fail("missing; a fused operation has its steps");
+    const std::size_t operands = fusion->operands.size();
+    const auto needs = [&](std::string_view which, int number, std::size_t found) {
+      (place / which)
+          .demand(number >= 0 && found >= at(number),
+                  std::to_string(found) + " where the fusion has " + std::to_string(number));
+    };
+    needs("inputs", fusion->inputs, instruction.inputs.size());
+    needs("outputs", fusion->outputs, instruction.outputs.size());
+    needs("outputs", fusion->accumulated, instruction.outputs.size() - at(fusion->outputs));
+    (own / "cut").demand(fusion->cut.size() == operands, "one flag for each operand is needed");
+    (own / "operands")
+        .demand(operands >= at(fusion->inputs) + at(fusion->outputs) + at(fusion->accumulated),
+                "there are fewer than inputs, outputs and accumulated");
+    for (std::size_t i = 0; i < fusion->steps.size(); ++i) {
+      const FusedStep& step = fusion->steps[i];
+      const Place here = own / "steps" / i;
+      check_count(step.op, "inputs", info(step.op).takes, at(step.inputs.size()), here);
+      check_count(step.op, "outputs", info(step.op).makes, at(step.outputs.size()), here);
+      for (const TensorIds* ids : {&step.inputs, &step.outputs})
+        for (const int id : *ids)
+          (here / (ids == &step.inputs ? "inputs" : "outputs")).names(id, operands, "operand");
+    }
+  }
+
   void check_compute(const Instruction& instruction, const Place& place) const {
-    operands(instruction, instruction.op == Op::zero ? 0 : 1, 0, place);
+    check_count(instruction.op, "inputs", info(instruction.op).takes, instruction.inputs.size(),
+                place);
+    check_count(instruction.op, "outputs", info(instruction.op).makes, instruction.outputs.size(),
+                place);
+    if (instruction.op == Op::fused) check_fusion(instruction, place);
     const bool of_bucket = instruction.op == Op::sum_of_squares || instruction.op == Op::lamb_norms;
     (place / "bucket")
         .names(instruction.bucket, program_.buckets.size(), "bucket", of_bucket ? 0 : -1);
-    if (instruction.op == Op::sum_of_squares) operands(instruction, 1, 1, place);
     if (instruction.op == Op::update_loss_scale)
       place.demand(program_.loss_scale_buffer >= 0, "there is no loss_scale_buffer");
   }

@@ -204,6 +204,32 @@ TEST_CASE("what is wrong in a Program is refused at its place", "[models][progra
     CHECK(refusal_of(value).starts_with(std::string("job.json: ") + wrong.message));
     INFO(refusal_of(value));
   }
+  json single = smallest();
+  single[json::json_pointer(add + "/inputs")].erase(1);
+  CHECK(refusal_of(single) == "job.json: " + add + "/inputs: 1 where add has 2");
+  json empty = smallest();
+  empty[json::json_pointer(add)].erase("outputs");
+  CHECK(refusal_of(empty) == "job.json: " + add + "/outputs: 0 where add has 1");
+  json stepless = smallest();
+  stepless[json::json_pointer(add + "/op")] = "fused";
+  CHECK(refusal_of(stepless) ==
+        "job.json: " + add + "/attributes/fusion: missing; a fused operation has its steps");
+  json fused = smallest();
+  fused[json::json_pointer(add + "/op")] = "fused";
+  fused[json::json_pointer(add + "/attributes")] = {
+      {"fusion",
+       {{"operands", {"f32[4]", "f32[4]", "f32[4]"}},
+        {"cut", {1, 1, 1}},
+        {"inputs", 2},
+        {"outputs", 1},
+        {"rows", 4},
+        {"block_rows", 4},
+        {"steps", {{{"op", "add"}, {"inputs", {0, 1, 1}}, {"outputs", {2}}}}}}}};
+  CHECK(refusal_of(fused) ==
+        "job.json: " + add + "/attributes/fusion/steps/0/inputs: 3 where add has 2");
+  fused[json::json_pointer(add + "/attributes/fusion/steps/0/inputs")] = {0, 3};
+  CHECK(refusal_of(fused) ==
+        "job.json: " + add + "/attributes/fusion/steps/0/inputs: 3 names no operand; there are 3");
   json unnamed = smallest();
   unnamed[json::json_pointer(add)].erase("op");
   CHECK(refusal_of(unnamed) ==

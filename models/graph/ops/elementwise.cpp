@@ -14,6 +14,7 @@ void differentiate_add(Gradients& g, const Node& node, int dy) {
 constexpr OpInfo rows[] = {
     {.op = Op::add,
      .name = "add",
+     .takes = 2,
      .split = SplitRule::elements,
      .infer = same_as_both,
      .work = work_elementwise,
