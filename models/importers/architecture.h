@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "models/graph/attributes.h"
 #include "models/importers/model.h"
 
 namespace meshwright {

@@ -6,6 +6,7 @@
 
 #include "models/core/hash.h"
 #include "models/graph/experts.h"
+#include "models/graph/graph.h"
 #include "models/importers/architecture.h"
 
 namespace meshwright {

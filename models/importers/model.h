@@ -7,10 +7,11 @@
 #include <vector>
 
 #include "models/core/fields.h"
-#include "models/graph/graph.h"
 #include "models/plan/plan.h"
 
 namespace meshwright {
+
+struct Graph;
 
 enum class Family : std::uint8_t {
   gpt,

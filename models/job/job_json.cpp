@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "models/graph/graph.h"
 #include "models/job/keys.h"
 #include "models/job/sections.h"
 

@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "models/graph/graph.h"
 #include "models/plan/mesh.h"
 #include "models/plan/stage_layout.h"
 #include "models/plan/step_settings.h"

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "models/graph/graph.h"
 #include "models/graph/relative.h"
 #include "tests/models/imported.h"
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "models/core/index.h"
+#include "models/graph/graph.h"
 #include "models/importers/model.h"
 #include "tests/catch.h"
 #include "tests/golden/golden.h"

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "models/graph/graph.h"
 #include "models/importers/model.h"
 #include "tests/catch.h"
 #include "tests/message_of.h"

@@ -2,6 +2,7 @@
 #include <functional>
 
 #include "models/graph/experts.h"
+#include "models/graph/graph.h"
 #include "tests/models/imported.h"
 
 using namespace meshwright;

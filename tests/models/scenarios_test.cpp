@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "models/core/fields.h"
+#include "models/graph/graph.h"
 #include "models/importers/model.h"
 #include "tests/catch.h"
 
