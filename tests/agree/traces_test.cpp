@@ -137,7 +137,7 @@ std::vector<Sent> sent_by(const Program& program, const std::vector<TimelineEntr
     if (instruction.kind != InstructionKind::send) continue;
     const int to =
         mesh.group(GroupKind::pipeline, rank)[static_cast<std::size_t>(instruction.peer)];
-    if (to != rank) sent.push_back({to, instruction.inputs[0].type.bytes()});
+    sent.push_back({to, instruction.inputs[0].type.bytes()});
   }
   return sent;
 }

@@ -85,17 +85,20 @@ std::vector<Plan> small_plans(const Model& model) {
         for (int zero = 0; zero <= (data > 1 ? 3 : 0); ++zero) {
           if (pipeline * tensor * data > 8) continue;
           SmallDegrees degrees{pipeline, tensor, data, 4, zero, 1};
-          Plan plan = small_plan(model, degrees);
+          const Plan plan = small_plan(model, degrees);
           add_variants(plans, plan);
           if (pipeline == 1) continue;
-          plan.parallelism.schedule = ScheduleKind::gpipe;
-          add_variants(plans, plan);
-          plan.parallelism.schedule = ScheduleKind::zero_bubble;
-          if (zero < 3) add_variants(plans, plan);
-          if (pipeline == 2) {
-            degrees.virtual_stages = 2;
-            add_variants(plans, small_plan(model, degrees));
-          }
+          for (const int chunks : {1, 2})
+            for (const ScheduleInfo& schedule : schedule_kinds()) {
+              const bool is_base = schedule.kind == plan.parallelism.schedule;
+              if (is_base || (schedule.most_chunks > 1) != (chunks > 1)) continue;
+              if (chunks * pipeline > model.layers || (schedule.splits_backwards && zero > 2))
+                continue;
+              degrees.virtual_stages = chunks;
+              Plan other = small_plan(model, degrees);
+              other.parallelism.schedule = schedule.kind;
+              add_variants(plans, other);
+            }
         }
   return plans;
 }
