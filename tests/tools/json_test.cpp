@@ -70,6 +70,40 @@ TEST_CASE("a job written elsewhere still finds its model", "[tools][json]") {
   answer_of("simulate " + written);
 }
 
+// Half as fast as predicted: what the profile learns from it, a job on that machine is told.
+TEST_CASE("fit writes a profile that --profile uses for the machine that it names",
+          "[tools][json]") {
+  const TestFolder folder;
+  json job = json::parse(content_of(jobs + "searched.json"));
+  job["cluster"]["machine"] = "p4d.24xlarge";
+  job["cluster"]["count"] = 1;
+  const std::string settled = folder.file("settled.json");
+  std::ofstream(folder.file("job.json")) << job;
+  answer_of("plan " + folder.file("job.json") + " --write " + settled);
+  const double shipped = answer_of("simulate " + settled)["step_time_s"];
+  const json row = {{"id", "mine"},
+                    {"job", json::parse(content_of(settled))},
+                    {"measured", {{"step_time_s", 2 * shipped}}}};
+  std::ofstream(folder.file("runs.json")) << json{{"source", {{"title", "mine"}}}, {"rows", {row}}};
+  const std::string profile = folder.file("mine.json");
+  const json value = answer_of("fit --runs " + folder.file("runs.json") + " --output " + profile);
+  check_keys(value, "machine profile runs constants interval_before interval_after");
+  CHECK(value["machine"] == "p4d.24xlarge");
+  const double before = value["runs"][0]["before_step_time_s"];
+  const double after = value["runs"][0]["after_step_time_s"];
+  CHECK(after > 1.2 * before);
+  const std::string with_profile = "simulate " + settled + " --profile " + profile;
+  const double learned = answer_of(with_profile)["step_time_s"];
+  CHECK(learned > 1.2 * shipped);
+  CHECK(answer_of(with_profile + " --set cluster.machine=ml.p4d.24xlarge")["step_time_s"] ==
+        learned);
+  const std::string errors = folder.file("errors");
+  CHECK(run(with_profile + " --set cluster.machine=p4de.24xlarge", errors).code == 2);
+  CHECK(content_of(errors) == "error: " + profile +
+                                  ": is a profile of 'p4d.24xlarge', the job's machine is "
+                                  "'p4de.24xlarge'\n");
+}
+
 TEST_CASE("a plan that does not exist is exit code 3", "[tools]") {
   const Answer answer = run("simulate " + jobs + "searched.json --set model=gpt3-175b --json");
   CHECK(answer.code == 3);

@@ -19,7 +19,9 @@ namespace {
 
 // What --profile names, where that is the profile of machine `name`.
 std::optional<Machine> given_profile_of(const std::string& name, const Options& options) {
-  if (options.profile.empty() || !std::filesystem::exists(options.profile)) return std::nullopt;
+  if (options.profile.empty()) return std::nullopt;
+  if (!std::filesystem::exists(options.profile))
+    throw InputError(options.profile + ": no such profile");
   Machine machine = load_machine_file(options.profile);
   const auto known = machine_if_known(name);
   if (machine.name != (known ? known->name : name)) return std::nullopt;
@@ -86,6 +88,18 @@ MachineFacts facts_of_local(const Options& options) {
   return machine_facts("local");
 }
 
+// A profile that no machine of the job has the name of would change nothing.
+void check_profile_is_used(const Options& options, const Job& job) {
+  const std::vector<std::string> machines = machines_of(job.cluster);
+  const auto uses = [&](const std::string& name) {
+    return name == "local" || given_profile_of(name, options).has_value();
+  };
+  if (options.profile.empty() || std::ranges::any_of(machines, uses)) return;
+  throw InputError(fmt::format("{}: is a profile of '{}', the job's machine is '{}'",
+                               options.profile, load_machine_file(options.profile).name,
+                               machines.front()));
+}
+
 void warn_of_crowding(const Job& job) {
   const int cores = usable_cores();
   const std::vector<std::string> machines = machines_of(job.cluster);
@@ -115,6 +129,7 @@ Job read_job_of(const Options& options) {
     const auto given = given_profile_of(name, options);
     return given ? facts_of(*given) : machine_facts(name);
   });
+  check_profile_is_used(options, job);
   if (options.as_rank) return job;  // it has been warned of
   for (const std::string& warning : job.warnings) print_to(stderr, "warning: {}\n", warning);
   warn_of_crowding(job);

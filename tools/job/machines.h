@@ -7,9 +7,9 @@
 
 namespace meshwright {
 
-// A machine is the one that --profile names, where it has that name; else a known one. `local` is the
-// profile that `calibrate` wrote (or --profile names); without one this computer is
-// measured for a few seconds, said aloud on standard error.
+// A machine is the one that --profile names, where it has that name; else a known one. `local` is
+// the profile that `calibrate` wrote (or --profile names); without one this computer is measured
+// for a few seconds, said aloud on standard error.
 MachineLoader machine_loader(const Options& options);
 
 // Reads the job of the command line (its one operand) with its --set overrides; prints its
