@@ -134,18 +134,16 @@ void gather_ahead(StageDraft& draft, BodyBuilder& body, const std::vector<int>& 
   }
 }
 
-// Each unit once, mostly in the forward body, and the one after it beside it.
+// Each unit once, mostly in the forward body. No buffer is waited for: all begin with the body.
 void gather_kept(StageDraft& draft, BodyBuilder& body, const std::vector<int>& units,
                  std::size_t position) {
   UnitBuffers& buffers = draft.units.weights;
   if (!draft.units.has_shared) gather_unit(draft, body, shared_unit);
   draft.units.has_shared = true;
-  int wanted = draft.plan.parallelism.overlap_parameters ? 2 : 1;
-  for (std::size_t i = position; i < units.size() && wanted > 0; ++i) {
-    if (unit_elements(draft, units[i]) == 0) continue;
+  const bool ahead = draft.plan.parallelism.overlap_parameters;
+  const std::size_t end = ahead ? units.size() : position + 1;
+  for (std::size_t i = position; i < end; ++i)
     if (buffers.of(units[i]) < 0) gather_unit(draft, body, units[i]);
-    --wanted;
-  }
 }
 
 Operand unit_gradients(StageDraft& draft, const BucketPlan& planned) {

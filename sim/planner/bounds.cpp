@@ -449,18 +449,17 @@ Bounds BoundMaker::time_of_any_partition(const Candidate& candidate, const Work&
   const double stream = std::max(cost.in_stream(batches) * held, batches * all.context) / stages;
   const double hidden = stages * candidate.virtual_stages * all.last_collectives;
   const double busy = batches * std::max(0.0, all.seconds - hidden) + cost.after * held;
-  const double reduced = busy - all.backward + cost.hidden_last * held;
+  const double drained = busy + cost.at_the_ends(held, all.forward(), all.backward);
   // Probably exposed.
   const double beside =
       (batches * all.context + (cost.copies + batches * cost.copies_each_batch) * held) / stages;
   if (schedule_info(candidate.schedule).most_chunks > 1) {
     // Reductions of one chunk hide behind the backward tasks of all others: not in the bound.
     const double ramp = (stages - 1) / candidate.virtual_stages * all.seconds / stages;
-    return {std::max(busy / stages, stream),
-            std::max(std::max(busy, reduced) / stages + ramp, stream) + beside};
+    return {std::max(busy / stages, stream), std::max(drained / stages + ramp, stream) + beside};
   }
   // Reductions of a split backward hide behind weight gradients of other micro-batches too.
-  const double mean = (splits ? busy : std::max(busy, reduced)) / stages;
+  const double mean = (splits ? busy : drained) / stages;
   if (candidate.pipeline == 1) return {std::max(mean, stream), std::max(mean, stream) + beside};
   const Stages cut{candidate.pipeline,  batches,
                    cost.after,          splits ? 0 : cost.hidden_last,
@@ -504,13 +503,16 @@ Bounds BoundMaker::time_of_partition(const Candidate& candidate, const Work& all
     }
     // A stage begins and ends with its first chunk.
     const double ramp = sums.ramp[begins[stage]];
+    // Units are gathered before the first forward, while it comes from the stages before.
+    const double gathered = cost.first_batch * held - (own - backward);
     const double reduced = cost.hidden_last * held - backward;
     const double of_copies = (cost.copies + batches * cost.copies_each_batch) * held;
-    const double least = std::max(0.0, ramp - stage * all.weight_gradient) +
-                         batches * std::max(0.0, own - hidden) + cost.after * held +
-                         (splits || interleaves ? 0 : std::max(0.0, reduced));
+    const double least =
+        std::max({0.0, ramp - stage * all.weight_gradient, splits || interleaves ? 0 : gathered}) +
+        batches * std::max(0.0, own - hidden) + cost.after * held +
+        (splits || interleaves ? 0 : std::max(0.0, reduced));
     const double stream = std::max(cost.in_stream(batches) * held, batches * context);
-    const double likely = (interleaves ? std::max(ramp, interleaved_ramp) : ramp) +
+    const double likely = std::max({ramp, interleaves ? interleaved_ramp : 0, gathered}) +
                           batches * (own + context) + exposed + cost.after * held +
                           std::max(0.0, reduced);
     bounds.step_time_s = std::max({bounds.step_time_s, least, stream});

@@ -24,6 +24,7 @@
 // keep of one of them, max >= (a * layers / q_0 + K) / sum(1/q_s).
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <tuple>
 #include <vector>
@@ -56,6 +57,7 @@ struct Work {
   bool shares_layers = false;
   int layers = 1;
   double seconds = 0, compute = 0, context = 0, backward = 0, parameters = 0;
+  double forward() const { return seconds - backward; }
   double ramp_share = 0, split_ramp_share = 0;  // least over the units; where backwards are split
   double weight_gradient = 0, last_collectives = 0;  // of the unit that has most
   double block_parameters = 0;                       // of one
@@ -70,6 +72,11 @@ struct PerParameter {
   // Sums over the copies of what is sharded, once and in every micro-batch: in the estimate alone.
   double copies = 0, copies_each_batch = 0;
   // Of all micro-batches, beside compute.
+  // What the first forward and the last backward of so many parameters cannot hide.
+  double at_the_ends(double parameters, double forward, double backward) const {
+    return std::max(0.0, first_batch * parameters - forward) +
+           std::max(0.0, hidden_last * parameters - backward);
+  }
   double in_stream(double batches) const {
     return batches * each_batch + first_batch + hidden_last;
   }

@@ -202,10 +202,14 @@ void ClusterSearch::sort_entries() {
                    [&](const Entry& a, const Entry& b) { return place(a) < place(b); });
 }
 
-// What the estimate leaves out is much alike in plans of a kind.
-ClusterSearch::Kind ClusterSearch::kind_of(const Candidate& candidate) {
-  return {candidate.schedule,   candidate.placement,        candidate.zero_stage,
-          candidate.shard > 1,  candidate.reduce_gradients, candidate.keeps_gathered,
+// What the estimate leaves out is much alike in plans of a kind; kept parameters are gathered about
+// as often as ZeRO 1 gathers them.
+ClusterSearch::Kind ClusterSearch::kind_of(const Candidate& candidate) const {
+  return {candidate.schedule,
+          candidate.placement,
+          candidate.keeps_gathered ? 1 : candidate.zero_stage,
+          candidate.shard > 1,
+          bounds_.reduces_each(candidate),
           candidate.context > 1};
 }
 

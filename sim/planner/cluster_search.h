@@ -87,8 +87,8 @@ class ClusterSearch {
     double sum = 0;
     int count = 0;
   };
-  using Kind = std::tuple<ScheduleKind, std::string_view, int, bool, ReduceGradients, bool, bool>;
-  static Kind kind_of(const Candidate& candidate);
+  using Kind = std::tuple<ScheduleKind, std::string_view, int, bool, bool, bool>;
+  Kind kind_of(const Candidate& candidate) const;
   std::map<Kind, Learned> learned_;
   std::vector<Candidate> too_large_;  // built, and did not fit
   std::optional<Merit> best_left_;

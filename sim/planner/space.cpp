@@ -261,6 +261,20 @@ class Enumerator {
     return choices(job_, "parallelism.reduce_gradients", base_.parallelism.reduce_gradients, all);
   }
 
+  // With ZeRO 1 in the space.
+  bool is_zero_1(const Candidate& shape, ReduceGradients reduce, int micro_batches) const {
+    using enum ReduceGradients;
+    const bool same = reduce != usual || shape.pipeline > 1;
+    return job_.is_auto("parallelism.zero_stage") &&
+           !job_.is_auto("parallelism.reduce_gradients") && micro_batches > 1 && same;
+  }
+
+  // Under stages plans that keep parameters gathered once a step are those of ZeRO 1 but for when
+  // that is: as many again, within a few percent.
+  bool keeps_something_else(const Candidate& shape) const {
+    return shape.pipeline == 1 || !job_.is_auto("parallelism.zero_stage");
+  }
+
   // States in as many parts as there are replicas, or in fewer, with copies of all parts; the
   // latter as usual alone.
   std::vector<Sharding> shardings_of(const Candidate& shape, int micro_batches) const {
@@ -276,9 +290,11 @@ class Enumerator {
       const std::vector<int> shards =
           choices(job_, "parallelism.shard", p.shard, stage > 0 ? degrees : std::vector<int>{1});
       const std::vector<ReduceGradients> reductions = reductions_of(shape, stage, micro_batches);
+      if (stage == 2 && is_zero_1(shape, reductions.front(), micro_batches)) continue;
       const std::vector<bool> kept =
           choices(job_, "parallelism.reshard_after_forward", p.keeps_gathered,
-                  stage == 3 ? std::vector<bool>{false, true} : std::vector<bool>{false});
+                  stage == 3 && keeps_something_else(shape) ? std::vector<bool>{false, true}
+                                                            : std::vector<bool>{false});
       for (const ReduceGradients reduce : reductions)
         for (const bool keeps : kept) found.push_back({stage, shards.front(), reduce, keeps});
       for (std::size_t i = 1; i < shards.size(); ++i)

@@ -128,7 +128,8 @@ class Sweep {
                               cost.in_stream(cut.batches) * work.parameters / cut.stages});
       if (drains)
         time = std::max(
-            time, (occupied - work.backward + cost.hidden_last * work.parameters) / cut.stages);
+            time, (occupied + cost.at_the_ends(work.parameters, work.forward(), work.backward)) /
+                      cut.stages);
       if (time > limits_.step_time_s) {
         ++swept_.lost[static_cast<std::size_t>(Loss::network)];
         continue;
