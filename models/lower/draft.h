@@ -12,6 +12,7 @@
 #include "models/plan/device_facts.h"
 #include "models/plan/plan.h"
 #include "models/plan/program.h"
+#include "models/schedule/slot_pools.h"
 
 namespace meshwright {
 
@@ -37,6 +38,8 @@ struct StageDraft {
   std::vector<int> member_of;  // graph parameter -> program parameter, -1
   ShardedUnits units;
   Offloads offloads;
+  std::vector<std::int64_t> slot_bytes;  // chunk -> what a micro-batch needs of a slot
+  SlotPools pools;
 
   bool works_by_units() const { return zero_stage == 3 || reduces_each; }
   int chunks() const { return program.layout.chunks; }

@@ -4,6 +4,7 @@
 #include "models/lower/draft.h"
 #include "models/lower/forward_backward.h"
 #include "models/lower/memory.h"
+#include "models/lower/shared_slots.h"
 #include "models/lower/slot_lifetimes.h"
 #include "models/lower/step.h"
 #include "models/lower/tasks.h"
@@ -29,7 +30,9 @@ StageDraft begin_stage(const Graph& graph, const Plan& plan, const DeviceFacts& 
                    .buckets = {},
                    .member_of = {},
                    .units = {},
-                   .offloads = {}};
+                   .offloads = {},
+                   .slot_bytes = {},
+                   .pools = {}};
   draft.program.stage = stage;
   draft.program.layout = parallelism.stage_layout();
   draft.program.micro_batches = plan.micro_batches();
@@ -71,11 +74,14 @@ Program lower_stage(StageDraft draft) {
 
   write_begin(draft);
   write_end(draft);  // after the backwards: it waits for their reductions, and finishes them
-  write_tasks(draft);
 
-  // Last: it takes all buffers, at their final sizes, and as many slots as tasks use.
+  // After all bodies: it takes all buffers, at their final sizes, and as many slots as tasks use.
   find_slot_lifetimes(draft);
+  lay_out_slots(draft);
+  choose_shared_slots(draft);
+  write_tasks(draft);
   lay_out_memory(draft);
+  wait_for_shared_slots(draft);  // by the slots of tasks
   for (const BucketPlan& planned : draft.buckets) draft.program.buckets.push_back(planned.bucket);
   return std::move(draft.program);
 }

@@ -107,6 +107,22 @@ std::int64_t lay_out_copies(SlotRegion& region, std::int64_t from, std::int64_t 
   return from + region.stride * region.slots;
 }
 
+// Those of the first chunk of a pool are as large as any of the pool needs; the others name the
+// same.
+std::int64_t lay_out_slots_of(const StageDraft& draft, std::vector<SlotRegion>& regions,
+                              const std::vector<std::int64_t>& bytes, std::size_t chunk,
+                              std::int64_t from) {
+  const auto pool = at(draft.pools.pool_of[chunk]);
+  if (pool != chunk) {
+    regions[chunk] = regions[pool];
+    return from;
+  }
+  std::int64_t largest = 0;
+  for (std::size_t other = chunk; other < bytes.size(); ++other)
+    if (at(draft.pools.pool_of[other]) == pool) largest = std::max(largest, bytes[other]);
+  return lay_out_copies(regions[chunk], from, largest);
+}
+
 // What each class adds to the peak of the rank that owns most.
 void count_classes(StageDraft& draft, const Regions& regions) {
   MemoryPlan& memory = draft.program.memory;
@@ -136,6 +152,11 @@ int add_buffer(StageDraft& draft, std::string_view name, MemoryClass cls, Region
   return static_cast<int>(buffers.size()) - 1;
 }
 
+void lay_out_slots(StageDraft& draft) {
+  for (Buffers& in_slot : regions_of(draft).slot)
+    draft.slot_bytes.push_back(draft.splits_backwards ? pack(in_slot) : one_after_another(in_slot));
+}
+
 void lay_out_memory(StageDraft& draft) {
   MemoryPlan& memory = draft.program.memory;
   Regions regions = regions_of(draft);
@@ -143,14 +164,13 @@ void lay_out_memory(StageDraft& draft) {
   lay_out_owned(draft, regions.owned);
   memory.persistent_bytes = one_after_another(regions.persistent);
   memory.host_bytes = memory.snapshot_bytes;
+  std::vector<std::int64_t> host_bytes;
+  for (const Buffers& on_host : regions.host) host_bytes.push_back(one_after_another(on_host));
   std::int64_t end = memory.persistent_bytes;
   for (std::size_t chunk = 0; chunk < at(draft.chunks()); ++chunk) {
-    Buffers& in_slot = regions.slot[chunk];
-    end = lay_out_copies(memory.slots[chunk], end,
-                         draft.splits_backwards ? pack(in_slot) : one_after_another(in_slot));
+    end = lay_out_slots_of(draft, memory.slots, draft.slot_bytes, chunk, end);
     end = lay_out_copies(memory.windows[chunk], end, one_after_another(regions.window[chunk]));
-    memory.host_bytes = lay_out_copies(memory.host[chunk], memory.host_bytes,
-                                       one_after_another(regions.host[chunk]));
+    memory.host_bytes = lay_out_slots_of(draft, memory.host, host_bytes, chunk, memory.host_bytes);
   }
   memory.task_offset = end;
   for (Buffers& buffers : regions.task)

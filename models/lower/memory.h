@@ -14,7 +14,10 @@ struct StageDraft;
 int add_buffer(StageDraft& draft, std::string_view name, MemoryClass cls, Region region,
                std::int64_t bytes, int chunk = -1);
 
-// Gives every buffer its offset, and the regions their sizes.
+// Gives buffers in slots their offsets, and finds how large the slots of each chunk must be.
+void lay_out_slots(StageDraft& draft);
+
+// Gives every other buffer its offset, and the regions their sizes.
 void lay_out_memory(StageDraft& draft);
 
 }  // namespace meshwright

@@ -1,38 +1,51 @@
 #include "models/lower/tasks.h"
 
+#include <algorithm>
+#include <deque>
 #include <map>
-#include <set>
 
 #include "models/lower/draft.h"
-#include "models/schedule/schedule.h"
 
 namespace meshwright {
 
 namespace {
 
-// Hands out the lowest free slot of a chunk.
+// What a micro-batch keeps on its way through a chunk, in numbers of pipeline tasks.
+struct Stay {
+  int chunk = 0, micro_batch_index = 0;
+  int forward = 0, backward = 0;
+  int load = -1;  // before this task it comes back; -1: it stays on the device
+  int window = 0;
+};
+
+// Hands out the slots of a chunk, or of several that share them: the one that has been free for
+// longest, so that nothing waits for what has just been given back.
 class Slots {
  public:
-  int take(int micro_batch_index) {
-    int slot = most_;
-    if (free_.empty())
-      ++most_;
-    else
-      slot = free_.extract(free_.begin()).value();
-    held_[micro_batch_index] = slot;
-    return slot;
+  Slots(int slots, bool shared) : shared_(shared) {
+    for (int slot = 0; slot < slots; ++slot) free_.push_back(slot);
   }
-  int of(int micro_batch_index) const { return held_.at(micro_batch_index); }
-  void give_back(int micro_batch_index) {
-    const auto held = held_.find(micro_batch_index);
-    free_.insert(held->second);
+  int take(const Stay& stay) {
+    const auto slot = shared_ ? free_.begin() : std::ranges::min_element(free_);
+    const int taken = held_[key(stay)] = *slot;
+    free_.erase(slot);
+    most_ = std::max(most_, taken + 1);
+    return taken;
+  }
+  int of(const Stay& stay) const { return held_.at(key(stay)); }
+  void give_back(const Stay& stay) {
+    const auto held = held_.find(key(stay));
+    free_.push_back(held->second);
     held_.erase(held);
   }
-  int most() const { return most_; }
+  int most() const { return most_; }  // so far
 
  private:
-  std::map<int, int> held_;
-  std::set<int> free_;  // of those handed out before
+  static std::pair<int, int> key(const Stay& stay) { return {stay.chunk, stay.micro_batch_index}; }
+
+  bool shared_;
+  std::map<std::pair<int, int>, int> held_;
+  std::deque<int> free_;
   int most_ = 0;
 };
 
@@ -50,14 +63,6 @@ class Windows {
 
  private:
   std::vector<int> until_;  // the last pipeline task that uses it
-};
-
-// What a micro-batch keeps on its way through a chunk, in numbers of pipeline tasks.
-struct Stay {
-  int chunk = 0, micro_batch_index = 0;
-  int forward = 0, backward = 0;
-  int load = -1;  // before this task it comes back; -1: it stays on the device
-  int window = 0;
 };
 
 struct Stays {
@@ -90,17 +95,10 @@ Stays stays_of(const StageOrder& order, int horizon) {
   return stays;
 }
 
-StageOrder order_of(const StageDraft& draft) {
-  const Parallelism& parallelism = draft.plan.parallelism;
-  const PipelineShape shape{parallelism.pipeline, draft.chunks(), draft.program.micro_batches,
-                            parallelism.active_microbatches};
-  return schedule_info(parallelism.schedule).order(shape, draft.program.stage);
-}
-
 // Of one chunk: what it hands out to micro-batches.
 struct Copies {
   bool offloads = false;  // what micro-batches keep goes to host memory
-  Slots slots;
+  Slots slots;            // of the first chunk of those that share them
   Windows windows;
   int host_slots = 0;
 };
@@ -109,25 +107,32 @@ struct Tasks {
   StageDraft& draft;
   std::vector<Copies> copies;  // per chunk
   std::vector<int> runs;       // per body: tasks so far
+
+  Copies& pool_of(int chunk) { return copies[at(draft.pools.pool_of[at(chunk)])]; }
 };
 
 Tasks no_tasks(StageDraft& draft) {
-  Tasks tasks{draft, std::vector<Copies>(at(draft.chunks())),
-              std::vector<int>(draft.program.bodies.size(), 0)};
-  for (int chunk = 0; chunk < draft.chunks(); ++chunk)
-    tasks.copies[at(chunk)].offloads =
-        offloads_tasks(draft.plan) && !draft.offloads.of_chunk[at(chunk)].empty();
+  Tasks tasks{draft, {}, std::vector<int>(draft.program.bodies.size(), 0)};
+  const SlotPools& pools = draft.pools;
+  for (int chunk = 0; chunk < draft.chunks(); ++chunk) {
+    const bool shared = std::ranges::count(pools.pool_of, pools.pool_of[at(chunk)]) > 1;
+    tasks.copies.push_back(
+        {offloads_tasks(draft.plan) && !draft.offloads.of_chunk[at(chunk)].empty(),
+         Slots(pools.slots[at(chunk)], shared),
+         {},
+         0});
+  }
   return tasks;
 }
 
 void add_task(Tasks& tasks, int body, const Stay& stay, int slot) {
   Program& program = tasks.draft.program;
-  Copies& copies = tasks.copies[at(stay.chunk)];
+  Copies& pool = tasks.pool_of(stay.chunk);
   const int before = tasks.runs[at(body)]++;
-  const bool offloaded = stay.load >= 0 && copies.offloads;
+  const bool offloaded = stay.load >= 0 && tasks.copies[at(stay.chunk)].offloads;
   program.tasks.push_back({body, stay.chunk, stay.micro_batch_index, slot, before == 0,
                            before + 1 == program.micro_batches, stay.window, offloaded});
-  if (offloaded || offloads_layers(tasks.draft.plan)) copies.host_slots = copies.slots.most();
+  if (offloaded || offloads_layers(tasks.draft.plan)) pool.host_slots = pool.slots.most();
 }
 
 // Before pipeline task `now`.
@@ -135,7 +140,8 @@ void add_load(Tasks& tasks, Stay& stay, int now) {
   Copies& copies = tasks.copies[at(stay.chunk)];
   if (!copies.offloads) return;
   stay.window = copies.windows.take(now, stay.backward);
-  add_task(tasks, tasks.draft.load_body(stay.chunk), stay, copies.slots.of(stay.micro_batch_index));
+  add_task(tasks, tasks.draft.load_body(stay.chunk), stay,
+           tasks.pool_of(stay.chunk).slots.of(stay));
 }
 
 void add_forward(Tasks& tasks, Stay& stay, int now) {
@@ -143,19 +149,26 @@ void add_forward(Tasks& tasks, Stay& stay, int now) {
   if (copies.offloads)
     stay.window = copies.windows.take(now, stay.load >= 0 ? now + 1 : stay.backward);
   add_task(tasks, tasks.draft.forward_body(stay.chunk), stay,
-           copies.slots.take(stay.micro_batch_index));
+           tasks.pool_of(stay.chunk).slots.take(stay));
 }
 
 void add_backward(Tasks& tasks, const Stay& stay, TaskKind kind) {
   const StageDraft& draft = tasks.draft;
-  Slots& slots = tasks.copies[at(stay.chunk)].slots;
+  Slots& slots = tasks.pool_of(stay.chunk).slots;
   const int last = draft.last_body(stay.chunk);
   const int body = kind == TaskKind::weights ? last : draft.backward_body(stay.chunk);
-  add_task(tasks, body, stay, slots.of(stay.micro_batch_index));
-  if (body == last) slots.give_back(stay.micro_batch_index);
+  add_task(tasks, body, stay, slots.of(stay));
+  if (body == last) slots.give_back(stay);
 }
 
 }  // namespace
+
+StageOrder order_of(const StageDraft& draft) {
+  const Parallelism& parallelism = draft.plan.parallelism;
+  const PipelineShape shape{parallelism.pipeline, draft.chunks(), draft.program.micro_batches,
+                            parallelism.active_microbatches};
+  return schedule_info(parallelism.schedule).order(shape, draft.program.stage);
+}
 
 void write_tasks(StageDraft& draft) {
   const StageOrder order = order_of(draft);
@@ -172,10 +185,11 @@ void write_tasks(StageDraft& draft) {
       add_backward(tasks, stay, order[at(now)].kind);
   }
   draft.program.tasks.push_back({draft.end_body(), -1, -1, 0, true, true});
-  for (const Copies& copies : tasks.copies) {
-    draft.program.memory.slots.push_back({0, 0, copies.slots.most()});
-    draft.program.memory.windows.push_back({0, 0, copies.windows.most()});
-    draft.program.memory.host.push_back({0, 0, copies.host_slots});
+  for (int chunk = 0; chunk < draft.chunks(); ++chunk) {
+    const Copies& pool = tasks.pool_of(chunk);
+    draft.program.memory.slots.push_back({0, 0, draft.pools.slots[at(chunk)]});
+    draft.program.memory.windows.push_back({0, 0, tasks.copies[at(chunk)].windows.most()});
+    draft.program.memory.host.push_back({0, 0, pool.host_slots});
   }
 }
 

@@ -2,11 +2,16 @@
 // those that wait in host memory come back.
 #pragma once
 
+#include "models/schedule/schedule.h"
+
 namespace meshwright {
 
 struct StageDraft;
 
-// Also counts the slots, windows and host slots that tasks use.
+// Of the stage's tasks.
+StageOrder order_of(const StageDraft& draft);
+
+// Also counts the windows and host slots that tasks use. After choose_shared_slots().
 void write_tasks(StageDraft& draft);
 
 }  // namespace meshwright

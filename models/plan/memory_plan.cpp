@@ -48,6 +48,19 @@ bool host_slots_lie_in_arena(const MemoryPlan& plan) {
   });
 }
 
+// Chunks share all of their copies or none.
+bool some_overlap(const std::vector<SlotRegion>& regions) {
+  const auto end_of = [](const SlotRegion& region) {
+    return region.offset + region.stride * region.slots;
+  };
+  for (std::size_t i = 0; i < regions.size(); ++i)
+    for (std::size_t j = i + 1; j < regions.size(); ++j) {
+      const SlotRegion &a = regions[i], &b = regions[j];
+      if (a != b && std::max(a.offset, b.offset) < std::min(end_of(a), end_of(b))) return true;
+    }
+  return false;
+}
+
 bool lie_before_tasks(const std::vector<SlotRegion>& regions, const MemoryPlan& plan) {
   return std::ranges::all_of(regions, [&](const SlotRegion& region) {
     return region.offset + region.stride * region.slots <= plan.task_offset;
@@ -80,6 +93,13 @@ std::int64_t MemoryPlan::arena_bytes_of(int rdp, int tensor) const {
   if (owned_bytes.empty()) return arena_bytes;
   return owned_offset +
          owned_bytes[static_cast<std::size_t>(rdp)][static_cast<std::size_t>(tensor)];
+}
+
+int MemoryPlan::pool_of(int chunk) const {
+  if (static_cast<std::size_t>(chunk) >= slots.size()) return chunk;
+  const SlotRegion& own = slots[static_cast<std::size_t>(chunk)];
+  if (own.stride * own.slots == 0) return chunk;
+  return static_cast<int>(std::ranges::find(slots, own) - slots.begin());
 }
 
 namespace {
@@ -163,6 +183,8 @@ std::string broken_rule(const MemoryPlan& plan) {
     return "slots in host memory do not lie in its arena, behind the snapshots";
   if (!lie_before_tasks(plan.slots, plan) || !lie_before_tasks(plan.windows, plan))
     return "slots and windows do not lie before the task region";
+  for (const auto* regions : {&plan.slots, &plan.windows, &plan.host})
+    if (some_overlap(*regions)) return "the copies of two chunks overlap and are not the same";
   std::int64_t sum = 0;
   for (std::int64_t bytes : plan.class_bytes) sum += bytes;
   return sum == plan.arena_bytes ? "" : "the classes do not make up the arena";

@@ -4,10 +4,11 @@
 // Arena: [persistent][slots of chunk 0][windows of chunk 0][slots of chunk 1]...[task][owned].
 // Persistent buffers live for the whole run. A slot holds what one micro-batch in flight keeps from
 // its forward to its backward task (its weights task, where the schedule has them); what it keeps
-// in host memory meanwhile lies in a window, of which there are fewer. The task region is reused by
-// every body. Inside the task region and inside a slot, buffers with overlapping lifetimes never
-// overlap. Owned buffers are persistent ones that not every rank has: each rank has those of its
-// own, one after the other, and its arena ends with them. Host memory is an arena of its own:
+// in host memory meanwhile lies in a window, of which there are fewer. Chunks that share slots have
+// the same region, at the place of the first of them. The task region is reused by every body.
+// Inside the task region and inside a slot, buffers with overlapping lifetimes never overlap. Owned
+// buffers are persistent ones that not every rank has: each rank has those of its own, one after
+// the other, and its arena ends with them. Host memory is an arena of its own:
 // [snapshots][slots of chunk 0]...
 #pragma once
 
@@ -87,6 +88,8 @@ struct MemoryPlan {
   // From the start of the arena, or of the host's.
   std::int64_t address(int buffer, int slot, int window = 0) const;
   std::int64_t arena_bytes_of(int rdp, int tensor) const;
+  // The first chunk of those that share slots with this one.
+  int pool_of(int chunk) const;
   bool operator==(const MemoryPlan&) const = default;
 };
 

@@ -4,6 +4,9 @@
 #include <map>
 #include <utility>
 
+#include "models/core/index.h"
+#include "models/plan/slots_in_use.h"
+
 namespace meshwright {
 
 namespace {
@@ -34,6 +37,32 @@ std::int64_t end_of(const Buffers& buffers) {
   std::int64_t end = 0;
   for (const Buffer* each : buffers) end = std::max(end, each->offset + each->bytes);
   return end;
+}
+
+std::int64_t bytes_of(const Buffers& buffers) {
+  std::int64_t bytes = 0;
+  for (const Buffer* each : buffers) bytes += each->bytes;
+  return bytes;
+}
+
+// How many slots hold micro-batches of each chunk when the slots that it shares hold most, the
+// first time.
+std::vector<int> slots_when_fullest(const Program& program, const std::vector<Buffers>& of_slot) {
+  const std::vector<std::vector<int>> times = slots_in_use(program);
+  std::vector<int> slots(of_slot.size(), 0);
+  if (times.empty()) return slots;
+  for (int chunk = 0; chunk < static_cast<int>(slots.size()); ++chunk) {
+    const int pool = program.memory.pool_of(chunk);
+    const auto held = [&](const std::vector<int>& time) {
+      std::int64_t bytes = 0;
+      for (int each = pool; each < static_cast<int>(slots.size()); ++each)
+        if (program.memory.pool_of(each) == pool)
+          bytes += time[at(each)] * bytes_of(of_slot[at(each)]);
+      return bytes;
+    };
+    slots[at(chunk)] = std::ranges::max(times, {}, held)[at(chunk)];
+  }
+  return slots;
 }
 
 // "transformer.h.12.mlp" is "transformer.h.*.mlp".
@@ -91,9 +120,10 @@ std::vector<PeakTensor> peak_tensors(const Program& program) {
       case Region::host:
         break;
     }
+  for (Buffers& of_chunk : of_slot) of_chunk = live_at_fullest(of_chunk);
+  const std::vector<int> in_slots = slots_when_fullest(program, of_slot);
   for (std::size_t chunk = 0; chunk < of_slot.size(); ++chunk)
-    for (const Buffer* each : live_at_fullest(of_slot[chunk]))
-      held.emplace_back(each, memory.slots[chunk].slots);
+    for (const Buffer* each : of_slot[chunk]) held.emplace_back(each, in_slots[chunk]);
   if (const auto fullest = std::ranges::max_element(of_body, {}, end_of); fullest != of_body.end())
     for (const Buffer* each : live_at_fullest(*fullest)) held.emplace_back(each, 1);
 

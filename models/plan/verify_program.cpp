@@ -4,6 +4,7 @@
 
 #include "models/core/error.h"
 #include "models/core/index.h"
+#include "models/plan/slots_in_use.h"
 #include "models/plan/walk.h"
 
 namespace meshwright {
@@ -149,6 +150,8 @@ std::string broken_rule(const std::vector<Program>& stages) {
     const std::string left = Walk<Ledger>(participants, ledger).run();
     if (!left.empty()) return "deadlock: " + left;
   }
+  for (const Program& program : stages)
+    if (const std::string wrong = wrong_slots(program); !wrong.empty()) return wrong;
   return {};
 }
 

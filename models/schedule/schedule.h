@@ -50,7 +50,4 @@ struct ScheduleInfo {
 std::span<const ScheduleInfo> schedule_kinds();
 const ScheduleInfo& schedule_info(ScheduleKind kind);
 
-// The most micro-batches of `chunk` that are forwarded and not yet wholly backwarded at any time.
-int most_in_flight(const StageOrder& order, int chunk);
-
 }  // namespace meshwright

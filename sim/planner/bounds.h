@@ -29,6 +29,7 @@
 #include <tuple>
 #include <vector>
 
+#include "models/schedule/slot_pools.h"
 #include "sim/planner/profile.h"
 
 namespace meshwright {
@@ -150,7 +151,7 @@ class BoundMaker {
   };
   std::vector<std::pair<int, int>> senders(const Mesh& mesh, int from) const;
   MessageTimes message_times(const Candidate& candidate);
-  const std::vector<int>& slots(const Candidate& candidate);
+  const std::vector<std::vector<InFlight>>& fullest(const Candidate& candidate);
   std::vector<UnitTimes> unit_times(const Candidate& candidate, const ModelProfile& profile);
   Work make_work(const Candidate& candidate, const ModelProfile& kept,
                  const ModelProfile& repeated);
@@ -191,8 +192,8 @@ class BoundMaker {
   std::map<std::pair<Axis, double>, double> shift_times_;
   // Stages, their stride, bytes.
   std::map<std::tuple<int, int, double>, std::vector<Boundary>> boundaries_;
-  // Schedule, stages, chunks, micro-batches: of every virtual stage, the most in flight.
-  std::map<std::tuple<ScheduleKind, int, int, int>, std::vector<int>> slots_;
+  // Schedule, stages, chunks, micro-batches: of every stage, what is in flight when it is fullest.
+  std::map<std::tuple<ScheduleKind, int, int, int>, std::vector<std::vector<InFlight>>> fullest_;
   Chain chain_;  // of chain_of_
   const Work* chain_of_ = nullptr;
   bool chain_splits_ = false;

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "models/partition/partition.h"
-#include "models/schedule/schedule.h"
+#include "models/schedule/slot_pools.h"
 #include "sim/planner/bounds.h"
 #include "sim/planner/mixed_recompute.h"
 #include "sim/predict/predict.h"
@@ -166,23 +166,18 @@ const std::vector<std::size_t>& BoundMaker::partition(const Candidate& candidate
   return begins;
 }
 
-const std::vector<int>& BoundMaker::slots(const Candidate& candidate) {
+const std::vector<std::vector<InFlight>>& BoundMaker::fullest(const Candidate& candidate) {
   int batches = micro_batches(candidate);
   const int bound = base_.parallelism.active_microbatches;
   if (!schedule_info(candidate.schedule).forwards_all)
     batches = std::min(batches, steady_micro_batches_per_stage * candidate.pipeline);
-  std::vector<int>& known =
-      slots_[{candidate.schedule, candidate.pipeline, candidate.virtual_stages, batches}];
+  std::vector<std::vector<InFlight>>& known =
+      fullest_[{candidate.schedule, candidate.pipeline, candidate.virtual_stages, batches}];
   if (!known.empty()) return known;
   const PipelineShape shape{candidate.pipeline, candidate.virtual_stages, batches, bound};
-  const StageLayout layout = candidate.stage_layout();
-  known.resize(static_cast<std::size_t>(layout.virtual_stages()));
-  for (int stage = 0; stage < candidate.pipeline; ++stage) {
-    const StageOrder order = schedule_info(candidate.schedule).order(shape, stage);
-    for (int chunk = 0; chunk < candidate.virtual_stages; ++chunk)
-      known[static_cast<std::size_t>(layout.virtual_stage(stage, chunk))] =
-          most_in_flight(order, chunk);
-  }
+  for (int stage = 0; stage < candidate.pipeline; ++stage)
+    known.push_back(fullest_times(schedule_info(candidate.schedule).order(shape, stage),
+                                  candidate.virtual_stages));
   return known;
 }
 
@@ -204,14 +199,16 @@ MemoryBounds BoundMaker::stage_memory(const Candidate& candidate) {
           ? static_cast<double>(profiles_.stages(candidate, candidate.recompute).middle_block_kept)
           : kept_block;
   const std::vector<std::size_t>& begins = partition(candidate);
-  const std::vector<int>& in_flight = slots(candidate);
+  const std::vector<std::vector<InFlight>>& times = fullest(candidate);
   const Chain& sums = chain(work(candidate), false);
   const double per_parameter = bytes_per_parameter(candidate);
   const int before = static_cast<int>(parts.before.size());
   const StageLayout layout = candidate.stage_layout();
   MemoryBounds most;
+  std::vector<double> slots, likely_slots;  // of a stage's chunks: what a micro-batch keeps
   for (int stage = 0; stage < candidate.pipeline; ++stage) {
-    double bytes = 0, task = 0, uncertain = 0, likely_task = 0;
+    double bytes = 0, task = 0, likely_task = 0;
+    slots.clear(), likely_slots.clear();
     int blocks = 0;  // of the chunk that has most: each begins with the first unit buffer
     for (int chunk = 0; chunk < candidate.virtual_stages; ++chunk) {
       const auto part = static_cast<std::size_t>(layout.virtual_stage(stage, chunk));
@@ -227,21 +224,19 @@ MemoryBounds BoundMaker::stage_memory(const Candidate& candidate) {
         kept +=
             mixed && is_repeated(block, candidate.recompute_fraction) ? repeated_block : block_kept;
       bytes += per_parameter * (sums.parameters[end] - sums.parameters[begin]);
-      const double in_slots = std::max(0.0, kept) * in_flight[part];
       const auto own_task =
           static_cast<double>(works_by_units(candidate) ? own.largest_task : own.task);
-      if (first_block >= end_block) {
-        uncertain += in_slots;
-        likely_task = std::max(likely_task, own_task);
-        continue;
-      }
-      bytes += in_slots;
-      task = std::max(task, own_task);
+      const bool has_blocks = first_block < end_block;
+      likely_slots.push_back(std::max(0.0, kept));
+      slots.push_back(has_blocks ? likely_slots.back() : 0);
+      likely_task = std::max(likely_task, own_task);
+      if (has_blocks) task = std::max(task, own_task);
     }
+    const auto& time = times[static_cast<std::size_t>(stage)];
     bytes += unit_buffer_bytes(candidate, blocks) * work(candidate).block_parameters;
-    most.least_bytes = std::max(most.least_bytes, bytes + task);
+    most.least_bytes = std::max(most.least_bytes, bytes + bytes_of_slots(time, slots) + task);
     most.likely_bytes =
-        std::max(most.likely_bytes, bytes + uncertain + std::max(task, likely_task));
+        std::max(most.likely_bytes, bytes + bytes_of_slots(time, likely_slots) + likely_task);
   }
   return {fixed_bytes() + most.least_bytes, fixed_bytes() + most.likely_bytes};
 }

@@ -91,10 +91,11 @@ class Memory {
   // A slot goes to the next micro-batch when all of it has been read, whatever the backward task
   // still communicates.
   void hand_slots_on() {
-    std::map<std::pair<int, int>, std::map<SimTime, MicroBatch*>> users;  // by chunk and slot
+    std::map<std::pair<int, int>, std::map<SimTime, MicroBatch*>> users;  // by pool and slot
     for (auto& [key, of] : micro_batches_)
       if (of.forward >= 0)
-        users[{key.first, program_.tasks[at(of.forward)].slot}][tasks_[at(of.forward)].begin] = &of;
+        users[{program_.memory.pool_of(key.first), program_.tasks[at(of.forward)].slot}]
+             [tasks_[at(of.forward)].begin] = &of;
     for (auto& [slot, in_turn] : users)
       for (auto now = in_turn.begin(); now != in_turn.end(); ++now)
         if (const auto next = std::next(now); next != in_turn.end())

@@ -144,6 +144,26 @@ TEST_CASE("a stage receives while it waits for others to receive", "[agree]") {
   });
 }
 
+TEST_CASE_ON_RANKS("chunks that share slots train it alike", "[agree][mpi][slots]") {
+  World& world = test_world();
+  if (world.size() != 4) return;
+  for (const char* family : {"gpt", "llama"})
+    for (const SmallDegrees degrees : {SmallDegrees{2, 2, 1, 8, 0, 4}, {4, 1, 1, 8, 0, 2}}) {
+      Model model = eight_blocks(family);
+      model.layers = 14;  // two units for each of eight virtual stages
+      Plan plan = base_plan(model, degrees);
+      plan.training.optimizer = OptimizerKind::sgd;
+      plan.training.micro_batch = 1;
+      INFO(family << " " << describe(plan));
+      int shared = 0;
+      for (const Program& program : lower_small(model, plan))
+        for (int chunk = 0; chunk < degrees.virtual_stages; ++chunk)
+          shared += program.memory.pool_of(chunk) != chunk;
+      CHECK(shared > 0);
+      check_plan(model, plan, world);
+    }
+}
+
 TEST_CASE_ON_RANKS("other families and uneven stages train alike", "[agree][mpi]") {
   World& world = test_world();
   if (world.size() != 4) return;

@@ -135,6 +135,41 @@ TEST_CASE("nor can they where activations are offloaded", "[models][lower][races
 
 namespace {
 
+bool shares_slots(const std::vector<Program>& stages) {
+  for (const Program& program : stages)
+    for (int chunk = 0; chunk < program.layout.chunks; ++chunk)
+      if (program.memory.pool_of(chunk) != chunk) return true;
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("nor can they where chunks share slots", "[models][lower][races][slots]") {
+  int plans = 0, sharing = 0;
+  for (const char* family : {"gpt", "llama", "bert"})
+    for (const int pipeline : {2, 4})
+      for (const int tensor : {1, 2})
+        for (const int zero : {0, 2, 3})
+          for (const Recompute recompute : {Recompute::none, Recompute::full})
+            for (const Offload offload : {Offload::none, Offload::activations, Offload::layers}) {
+              if (offload != Offload::none && recompute != Recompute::full) continue;
+              Model model = small_model(family);
+              model.layers = 12;
+              Plan plan =
+                  small_plan(model, {pipeline, tensor, zero > 0 ? 2 : 1, 4 * pipeline, zero, 3});
+              plan.training.recompute = recompute;
+              plan.parallelism.offload = offload;
+              plan.parallelism.sequence_parallel = tensor > 1 && zero == 0;
+              plan.parallelism.pipeline_scatter_gather = tensor > 1 && zero == 2;
+              check(model, plan, plans);
+              sharing += shares_slots(lower_small(model, plan));
+            }
+  CHECK(plans > 100 / thinned);
+  CHECK(sharing > 30);
+}
+
+namespace {
+
 // Whether what the wait names still comes before, by other waits, wherever the instruction runs.
 bool is_implied(const Program& without, int body, int instruction, const Wait& wait) {
   const RunOrder order(without);
@@ -169,6 +204,7 @@ TEST_CASE("each wait that is left out is noticed", "[models][lower][races]") {
     const char* family;
     SmallDegrees degrees;
     void (*change)(Plan&);
+    int layers = 4;
   };
   const Case cases[] = {
       {"gpt", {2, 1, 2, 6, 2, 2}, [](Plan&) {}},
@@ -198,14 +234,19 @@ TEST_CASE("each wait that is left out is noticed", "[models][lower][races]") {
       {"gpt", {1, 1, 1, 4, 0, 1, 2}, [](Plan&) {}},
       {"gpt", {2, 1, 1, 6}, [](Plan& p) { p.parallelism.schedule = ScheduleKind::zero_bubble; }},
       {"mixtral", {1, 1, 2, 4, 1}, [](Plan& p) { p.parallelism.expert = 2; }},
-      {"gpt", {2, 1, 1, 6}, [](Plan& p) {
+      {"gpt",
+       {2, 1, 1, 6},
+       [](Plan& p) {
          p.training.recompute = Recompute::full;
          p.parallelism.offload = Offload::activations;
          p.parallelism.offload_horizon = 1;
-       }}};
+       }},
+      // Chunks that share slots.
+      {"gpt", {2, 1, 1, 8, 0, 3}, [](Plan&) {}, 12}};
   int noticed = 0;
   for (const Case& each : cases) {
     Model model = small_model(each.family);
+    model.layers = each.layers;
     Plan plan = small_plan(model, each.degrees);
     each.change(plan);
     std::vector<Program> stages = lower_small(model, plan);
