@@ -190,7 +190,8 @@ TEST_CASE("each word of the documentation is understood, and no other", "[models
         job[section][row.key] = word;
         if (word == "interleaved") job["parallelism"]["virtual_stages"] = 2;
         if (word == "whole") job["parallelism"]["zero_stage"] = 1;
-        if (word == "fp8") job["cluster"]["machine"] = "p5.48xlarge";
+        if (word == "fp8" || word == "flash3" || word == "cudnn")
+          job["cluster"]["machine"] = "p5.48xlarge";
         if (row.key == "memory_of") job.erase("parallelism");
         INFO(section << "/" << row.key << ": " << word);
         const json found = section_of(read(job), section)[row.key];

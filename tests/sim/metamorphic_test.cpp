@@ -93,7 +93,8 @@ TEST_CASE("random jobs are never slower on a faster machine", "[metamorphic]") {
       INFO("twice the " << improvement.name);
       Cluster faster = made.cluster;
       improvement.apply(faster);
-      CHECK(replayed(made, faster).step_time <= before);
+      // What shares links can lose by somebody's gain (sim/README.md): up to 0.1 %.
+      CHECK(replayed(made, faster).step_time <= before + before / 1000);
     }
     return true;
   });
@@ -117,7 +118,8 @@ TEST_CASE("random jobs are never faster on two hosts with half of the ranks each
   for_random_jobs(4, [](const Rehearsal& made) {
     Cluster apart = made.cluster;
     // From two hosts to four there would be more network cards to share; the ranks of a CPU
-    // computer share its cores.
+    // computer share its cores, GPUs without NVLink the way between the sockets.
+    if (apart.machine.nvlink.kind == NvlinkKind::none) return false;
     if (apart.hosts > 1 || apart.processes_per_host % 2 != 0 || apart.network().nics == 0 ||
         apart.machine.shared_memory)
       return false;

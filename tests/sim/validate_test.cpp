@@ -43,7 +43,7 @@ TEST_CASE("all published measurements load") {
     collectives += evidence.collectives.size();
     largest += evidence.largest_batches.size();
   }
-  CHECK(steps == 7 + 12 + 8 + 154 + 78 + 16 + 720 + 26);
+  CHECK(steps == 7 + 12 + 8 + 154 + 78 + 16 + 720 + 26 + 38 + 21 + 9 + 7 + 10 + 4);
   CHECK(collectives == 99 + 364 + 378 + 672 + 60 + 40);
   CHECK(largest == 24 + 27);
 }
@@ -166,16 +166,22 @@ TEST_CASE("steps that no constant was fitted to are predicted", "[validate]") {
 TEST_CASE("what the constants were fitted to is predicted as before", "[validate]") {
   const std::map<std::string, double> bars = {
       {"bigscience_head_dimension_a100", 0.057},
+      {"dgxc_h100", 0.0352},
+      {"jax_toolbox_a100_h100", 0.141},
+      {"mcore_tests_7b_a100_h100", 0.174},
       {"megatron_2020_v100_a100", 0.0245},
       {"megatron_2022_recompute_a100", 0.0303},
-      {"mpt_fsdp_a100_h100_up_to_16gpu", 0.034},
+      {"mpt_fsdp_a100_h100_up_to_16gpu", 0.039},
       {"nccl_aic_a100_h100_h200", 0.093},
       {"nccl_aic_blackwell_l40s", 0.122},
       {"nccl_allreduce_p4de_p5", 0.102},
       {"nccl_azure_nd", 0.063},
       {"nccl_p6_b200_mleng", 0.057},
+      {"nemo_h100", 0.058},
+      {"nemo_long_h100", 0.0222},
       {"nvidia_bert_large_v100_a100", 0.054},
       {"oneflow_gpt_v100", 0.092},
+      {"torchtitan_h100_fp8_cp_pp", 0.062},
       {"training_compiler_hf_4_11_pytorch_1_9 native", 0.283},
       {"training_compiler_hf_4_11_pytorch_1_9 compiled", 0.157},
       {"training_compiler_pytorch_1_13 native", 0.100},
@@ -191,7 +197,7 @@ TEST_CASE("what the constants were fitted to is predicted as before", "[validate
     REQUIRE(bars.contains(source.source));
     CHECK(source.mape <= bars.at(source.source));
   }
-  CHECK(scored.overall.mape <= 0.047);
+  CHECK(scored.overall.mape <= 0.0515);
   for (const ErrorSummary& cluster : scored.long_collectives) {
     CAPTURE(cluster.source, cluster.median_ape);
     CHECK(cluster.median_ape <= 0.0705);
@@ -201,7 +207,9 @@ TEST_CASE("what the constants were fitted to is predicted as before", "[validate
     CHECK(cluster.median_ape <= 0.25);
   }
   const std::map<std::string, double> memory_bars = {{"bigscience_head_dimension_a100", 0.007},
-                                                     {"oneflow_gpt_v100", 0.187}};
+                                                     {"mcore_tests_7b_a100_h100", 0.046},
+                                                     {"oneflow_gpt_v100", 0.187},
+                                                     {"torchtitan_h100_fp8_cp_pp", 0.435}};
   const std::vector<ErrorSummary> memory = summarise_memory(scored.steps);
   CHECK(memory.size() == memory_bars.size());
   for (const ErrorSummary& source : memory) {

@@ -95,9 +95,10 @@ void check_profile_is_used(const Options& options, const Job& job) {
     return name == "local" || given_profile_of(name, options).has_value();
   };
   if (options.profile.empty() || std::ranges::any_of(machines, uses)) return;
+  const std::string name = load_machine_file(options.profile).name;
+  if (name == "local") return;  // for whatever else is called with it
   throw InputError(fmt::format("{}: is a profile of '{}', the job's machine is '{}'",
-                               options.profile, load_machine_file(options.profile).name,
-                               machines.front()));
+                               options.profile, name, machines.front()));
 }
 
 void warn_of_crowding(const Job& job) {
