@@ -1,0 +1,31 @@
+// The constants of machine profiles that a fit may change: where they lie, what is believed of them
+// before any measurement, and what depends on them.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hwprofiles/machine.h"
+#include "models/plan/plan.h"
+
+namespace meshwright {
+
+// A constant, where it lies, and how far a fit may take it: `spread` is the standard deviation of
+// its logarithm that we hold likely before we have seen a measurement.
+struct TunableConstant {
+  std::string_view name;
+  std::vector<std::string> kinds;
+  double& (*place)(Machine&);
+  double start;  // from spec sheets and experience: what is taken where nothing was measured
+  double spread, low, high;
+  bool (*of_plan)(const Plan&);  // which training steps depend on it
+};
+
+const std::vector<TunableConstant>& tunable_constants();
+
+// Whether the machine's name, or its GPU's, begins with one of the constant's kinds.
+bool concerns(const TunableConstant& constant, const Machine& machine);
+bool is_of_links(const TunableConstant& constant);  // collectives are measured alone
+
+}  // namespace meshwright
