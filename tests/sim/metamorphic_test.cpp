@@ -87,17 +87,21 @@ TEST_CASE("of random jobs, folded ranks take the time of all ranks", "[metamorph
 }
 
 TEST_CASE("random jobs are never slower on a faster machine", "[metamorphic]") {
-  for_random_jobs(2, [](const Rehearsal& made) {
+  int slower = 0;
+  for_random_jobs(2, [&](const Rehearsal& made) {
     const SimTime before = replayed(made, made.cluster).step_time;
     for (const Improvement& improvement : improvements) {
       INFO("twice the " << improvement.name);
       Cluster faster = made.cluster;
       improvement.apply(faster);
-      // What shares links can lose by somebody's gain (sim/README.md): up to 0.1 %.
-      CHECK(replayed(made, faster).step_time <= before + before / 1000);
+      // What shares links can lose by somebody's gain (sim/README.md): seldom, and by little.
+      const SimTime after = replayed(made, faster).step_time;
+      slower += after > before ? 1 : 0;
+      CHECK(after <= before + before / 100'000);
     }
     return true;
   });
+  CHECK(slower <= 1);
 }
 
 TEST_CASE("random jobs that fit still fit into more memory, in the same time", "[metamorphic]") {
