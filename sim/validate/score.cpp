@@ -146,6 +146,7 @@ class Scorer {
     scored.ranks = step.cluster.ranks();
     scored.sequences = static_cast<double>(step.plan.training.global_batch);
     scored.question = step.question;
+    scored.plan = step.key;
     scored.per_gpu = step.per_gpu;
     if (evidence.independent_rows)
       scored.weight = std::min(1.0, static_cast<double>(*evidence.independent_rows) /
@@ -208,39 +209,56 @@ ErrorSummary summarise(const std::string& source, std::span<const Pair> pairs) {
 
 namespace {
 
+struct PlanTimes {
+  double measured_step_time_s = 0, predicted_step_time_s = 0;
+};
+
+// What one plan took, in other years or runs: the middle of its steps.
+PlanTimes median_of(std::vector<PlanTimes> steps) {
+  const auto middle = [&](double PlanTimes::*time) {
+    std::ranges::sort(steps, {}, time);
+    const std::size_t half = steps.size() / 2;
+    return steps.size() % 2 ? steps[half].*time : (steps[half - 1].*time + steps[half].*time) / 2;
+  };
+  return {middle(&PlanTimes::measured_step_time_s), middle(&PlanTimes::predicted_step_time_s)};
+}
+
 // Of plans that answer one question.
 struct Choice {
   double pairs_in_order = 0, pairs = 0, regret = 0;
 };
 
-Choice choose(const std::vector<const ScoredStep*>& plans) {
+Choice choose(const std::vector<PlanTimes>& plans) {
   Choice choice;
   for (std::size_t a = 0; a < plans.size(); ++a)
     for (std::size_t b = a + 1; b < plans.size(); ++b) {
-      const double measured = plans[a]->measured_step_time_s - plans[b]->measured_step_time_s;
-      const double predicted = plans[a]->predicted_step_time_s - plans[b]->predicted_step_time_s;
+      const double measured = plans[a].measured_step_time_s - plans[b].measured_step_time_s;
+      const double predicted = plans[a].predicted_step_time_s - plans[b].predicted_step_time_s;
       if (measured == 0) continue;
       ++choice.pairs;
       choice.pairs_in_order += measured * predicted > 0;
     }
-  const auto least = [&](double ScoredStep::*time) {
-    return *std::min_element(plans.begin(), plans.end(),
-                             [&](auto* a, auto* b) { return a->*time < b->*time; });
+  const auto least = [&](double PlanTimes::*time) {
+    return *std::ranges::min_element(plans, {}, time);
   };
-  choice.regret = least(&ScoredStep::predicted_step_time_s)->measured_step_time_s /
-                      least(&ScoredStep::measured_step_time_s)->measured_step_time_s -
+  choice.regret = least(&PlanTimes::predicted_step_time_s).measured_step_time_s /
+                      least(&PlanTimes::measured_step_time_s).measured_step_time_s -
                   1;
   return choice;
 }
 
 void add_choices(std::span<const ScoredStep> steps, ErrorSummary& summary) {
   constexpr std::size_t fewest_plans = 3;
-  std::map<std::string, std::vector<const ScoredStep*>> questions;
-  for (const ScoredStep& step : steps) questions[step.source + step.question].push_back(&step);
+  std::map<std::string, std::map<std::string, std::vector<PlanTimes>>> questions;
+  for (const ScoredStep& step : steps)
+    questions[step.source + step.question][step.plan].push_back(
+        {step.measured_step_time_s, step.predicted_step_time_s});
   Choice all;
   int count = 0;
-  for (const auto& [question, plans] : questions) {
-    if (plans.size() < fewest_plans) continue;
+  for (const auto& [question, steps_of_plans] : questions) {
+    if (steps_of_plans.size() < fewest_plans) continue;
+    std::vector<PlanTimes> plans;
+    for (const auto& [plan, times] : steps_of_plans) plans.push_back(median_of(times));
     const Choice choice = choose(plans);
     all.pairs += choice.pairs;
     all.pairs_in_order += choice.pairs_in_order;

@@ -26,6 +26,7 @@ struct ScoredStep {
   int ranks = 1;
   double sequences = 0;  // of a step
   std::string question;  // equal for steps that differ in their plan alone
+  std::string plan;      // of one question: equal for steps of one plan, measured several times
   std::string per_gpu;   // equal for steps that differ in the number of replicas alone
   double weight = 1;     // in the overall errors: less than 1 where rows follow from each other
   std::optional<StepInterval> interval;
@@ -66,7 +67,7 @@ struct ErrorSummary {
   std::optional<double> inside;  // steps: share of rows within their intervals
   // Of plans for one model, batch and cluster: share of the pairs that are put in the right order,
   // and how much slower than the fastest the one is that was predicted to be; the mean over the
-  // questions with three plans or more.
+  // questions with three plans or more. A plan that was measured several times has its median.
   std::optional<double> pairs_in_order, regret;
   std::optional<double> constant_mfu;       // steps: the median measured MFU ...
   std::optional<double> constant_mfu_mape;  // ... and the error of predicting with it

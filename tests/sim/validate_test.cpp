@@ -43,7 +43,7 @@ TEST_CASE("all published measurements load") {
     collectives += evidence.collectives.size();
     largest += evidence.largest_batches.size();
   }
-  CHECK(steps == 7 + 12 + 8 + 154 + 78 + 16 + 720 + 26 + 38 + 21 + 9 + 7 + 10 + 4);
+  CHECK(steps == 7 + 12 + 8 + 154 + 78 + 16 + 720 + 26 + 38 + 21 + 9 + 7 + 10 + 4 + 39 + 24 + 16);
   CHECK(collectives == 99 + 364 + 378 + 672 + 60 + 40);
   CHECK(largest == 24 + 27);
 }
@@ -167,6 +167,8 @@ TEST_CASE("what the constants were fitted to is predicted as before", "[validate
   const std::map<std::string, double> bars = {
       {"bigscience_head_dimension_a100", 0.057},
       {"dgxc_h100", 0.0352},
+      {"alpa_16v100_server", 0.066},
+      {"amp_g4dn", 0.124},
       {"jax_toolbox_a100_h100", 0.141},
       {"mcore_tests_7b_a100_h100", 0.174},
       {"megatron_2020_v100_a100", 0.0245},
@@ -177,6 +179,7 @@ TEST_CASE("what the constants were fitted to is predicted as before", "[validate
       {"nccl_allreduce_p4de_p5", 0.102},
       {"nccl_azure_nd", 0.063},
       {"nccl_p6_b200_mleng", 0.057},
+      {"nemo_blackwell", 0.066},
       {"nemo_h100", 0.058},
       {"nemo_long_h100", 0.0222},
       {"nvidia_bert_large_v100_a100", 0.054},
@@ -197,7 +200,7 @@ TEST_CASE("what the constants were fitted to is predicted as before", "[validate
     REQUIRE(bars.contains(source.source));
     CHECK(source.mape <= bars.at(source.source));
   }
-  CHECK(scored.overall.mape <= 0.0515);
+  CHECK(scored.overall.mape <= 0.0555);
   for (const ErrorSummary& cluster : scored.long_collectives) {
     CAPTURE(cluster.source, cluster.median_ape);
     CHECK(cluster.median_ape <= 0.0705);
@@ -206,7 +209,8 @@ TEST_CASE("what the constants were fitted to is predicted as before", "[validate
     CAPTURE(cluster.source, cluster.median_ape);
     CHECK(cluster.median_ape <= 0.25);
   }
-  const std::map<std::string, double> memory_bars = {{"bigscience_head_dimension_a100", 0.007},
+  const std::map<std::string, double> memory_bars = {{"alpa_16v100_server", 0.102},
+                                                     {"bigscience_head_dimension_a100", 0.007},
                                                      {"mcore_tests_7b_a100_h100", 0.046},
                                                      {"oneflow_gpt_v100", 0.187},
                                                      {"torchtitan_h100_fp8_cp_pp", 0.435}};
@@ -405,13 +409,15 @@ TEST_CASE("plans of one question are ordered, those of others are not compared",
     ScoredStep step;
     step.source = "made";
     step.question = question;
+    step.plan = std::to_string(predicted);
     step.predicted_step_time_s = predicted;
     step.measured_step_time_s = measured;
     step.predicted_mfu = 0.5;
     steps.push_back(step);
   };
   add("a", 1, 2), add("a", 2, 1), add("a", 3, 3);  // one of three pairs is wrong
-  add("b", 1, 9);                                  // alone
+  add("a", 3, 9), add("a", 3, 2.5);                // the third again: its median is 3
+  add("b", 1, 9), add("b", 1, 2), add("b", 1, 3);  // one plan, three times
   const ErrorSummary summary = summarise("made", steps);
   CHECK(*summary.pairs_in_order == Approx(2.0 / 3));
   CHECK(*summary.regret == Approx(1));  // the one predicted to be fastest takes twice as long
