@@ -27,6 +27,7 @@ struct ClusterRequest {
   };
   std::optional<Network> network;
   std::optional<double> host_launch_us;
+  std::string stack;  // software generation (hwprofiles/stacks.h); "": the newest
   Faults faults;
 };
 

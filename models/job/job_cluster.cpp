@@ -70,6 +70,15 @@ ClusterRequest::Network read_network(Fields fields) {
   return network;
 }
 
+// Stacks are named by years, which --set reads as numbers.
+std::string read_stack(Fields& fields) {
+  if (fields.raw("stack").is_number_integer()) return fields.raw("stack").dump();
+  const auto stack = fields.required<std::string>("stack");
+  if (stack.empty())
+    fields.fail("stack", "is empty; take a name of `meshwright list stacks`, or leave it out");
+  return stack;
+}
+
 void read_cluster_object(Fields fields, Job& job) {
   read_machines(fields, job);
   read_counts(fields, "count", job);
@@ -81,6 +90,7 @@ void read_cluster_object(Fields fields, Job& job) {
   }
   if (fields.has("network")) job.cluster.network = read_network(fields.object("network"));
   if (fields.has("host_launch_us")) job.cluster.host_launch_us = positive(fields, "host_launch_us");
+  if (fields.has("stack")) job.cluster.stack = read_stack(fields);
   fields.done();
 }
 

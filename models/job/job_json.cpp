@@ -28,6 +28,7 @@ json cluster_json(const Job& job, const std::string& machine, int count) {
     if (network->latency_us >= 0) cluster["network"]["latency_us"] = network->latency_us;
   }
   if (job.cluster.host_launch_us) cluster["host_launch_us"] = *job.cluster.host_launch_us;
+  if (!job.cluster.stack.empty()) cluster["stack"] = job.cluster.stack;
   return cluster;
 }
 

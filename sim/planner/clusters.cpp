@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "hwprofiles/load.h"
+#include "hwprofiles/stacks.h"
 #include "models/core/error.h"
 
 namespace meshwright {
@@ -51,7 +52,7 @@ MachineFacts machine_facts(const std::string& machine) {
 
 Cluster make_cluster(const ClusterRequest& request, const Machine& machine, int count) {
   Cluster cluster;
-  cluster.machine = machine;
+  cluster.machine = with_stack(machine, request.stack);
   cluster.hosts = count;
   const int all = machine.gpu.kind == DeviceKind::cpu ? 1 : machine.gpus;
   cluster.processes_per_host = request.processes_per_host > 0 ? request.processes_per_host : all;

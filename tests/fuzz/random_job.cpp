@@ -220,6 +220,7 @@ json random_job(Random& random) {
     if (draw.chance(0.5)) cluster["network"]["latency_us"] = draw.real(0, 50);
   }
   if (draw.chance(0.2)) cluster["host_launch_us"] = draw.real(0.1, 50);
+  if (draw.chance(0.1)) cluster["stack"] = draw.of<std::string>({"2021", "2023", "2025", "2026"});
   json job = {{"model", draw_model(draw)}, {"cluster", cluster}};
   job["parallelism"] = draw_parallelism(draw, job["model"], hosts * per_host);
   job["training"] = draw_training(draw, job["model"], job["parallelism"]["data"]);

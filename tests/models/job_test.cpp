@@ -305,3 +305,13 @@ TEST_CASE("defaults of the loss scale, and amounts above 0", "[models][job]") {
           std::string("job.json: /objective/") + key + ": 0 must be above 0");
   }
 }
+
+TEST_CASE("a stack is named by a word or by a year") {
+  json job = small_job();
+  CHECK(read(job).cluster.stack.empty());
+  job["cluster"]["stack"] = "2023";
+  const Job read_back = read(job);
+  CHECK(read_back.cluster.stack == "2023");
+  CHECK(to_json(read_back, read_back.plan, "p4d.24xlarge", 2).at("cluster").at("stack") == "2023");
+  CHECK(read_with(small_job(), {"cluster.stack=2023"}).cluster.stack == "2023");
+}

@@ -7,6 +7,7 @@
 
 #include "exec/comm/communicator.h"
 #include "hwprofiles/load.h"
+#include "hwprofiles/stacks.h"
 #include "models/core/error.h"
 #include "models/graph/op_table.h"
 #include "models/importers/model.h"
@@ -41,6 +42,34 @@ Names communicators() {
   return names;
 }
 
+Names stacks() {
+  Names names;
+  for (const SoftwareStack& stack : software_stacks()) names.push_back(stack.name);
+  return names;
+}
+
+// What each generation of software means.
+void print_stacks(bool as_json) {
+  nlohmann::json all = nlohmann::json::array();
+  for (const SoftwareStack& stack : software_stacks()) {
+    all.push_back({{"name", stack.name},
+                   {"title", stack.title},
+                   {"since", stack.since},
+                   {"until", stack.until},
+                   {"software", stack.software},
+                   {"kernels", stack.kernels},
+                   {"source", stack.source}});
+    if (as_json) continue;
+    std::printf("%s  %s to %s: %s\n      %s\n", stack.name.c_str(), stack.since.c_str(),
+                stack.until.empty() ? "today" : stack.until.c_str(), stack.title.c_str(),
+                stack.software.c_str());
+    if (stack.kernels.empty()) std::printf("      kernels: as the profiles of GPUs say\n");
+    for (const auto& [gpu, share] : stack.kernels)
+      std::printf("      kernels on %s: %.2f of what its profile says\n", gpu.c_str(), share);
+  }
+  if (as_json) print_json({{"stacks", all}});
+}
+
 Names models() { return zoo_names(); }
 Names machines() { return list_machines(); }
 Names recomputations() { return recompute_names(); }
@@ -60,23 +89,21 @@ struct Listing {
   Names (*names)();
 };
 
-constexpr Listing listings[] = {{"models", models},
-                                {"machines", machines},
-                                {"schedules", schedules},
-                                {"recompute", recomputations},
-                                {"placements", placement_orders},
-                                {"optimizers", optimizers},
-                                {"attention", attention_kernels},
-                                {"compiler", compiler_levels},
-                                {"passes", passes},
-                                {"operations", operations},
-                                {"communicators", communicators}};
+constexpr Listing listings[] = {
+    {"models", models},         {"machines", machines},           {"stacks", stacks},
+    {"schedules", schedules},   {"recompute", recomputations},    {"placements", placement_orders},
+    {"optimizers", optimizers}, {"attention", attention_kernels}, {"compiler", compiler_levels},
+    {"passes", passes},         {"operations", operations},       {"communicators", communicators}};
 
 int run_list(const Options& options) {
   Names known;
   for (const Listing& listing : listings) known.emplace_back(listing.what);
   if (options.operands.size() == 2 && options.operands[0] == "machines") {
     std::printf("%s", text_of(load_machine(options.operands[1])).c_str());
+    return done;
+  }
+  if (options.operands == Names{"stacks"}) {
+    print_stacks(options.json);
     return done;
   }
   if (options.operands.size() != 1) throw InputError("list: say what to list: " + list_of(known));

@@ -1,0 +1,83 @@
+#include "hwprofiles/stacks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "hwprofiles/load.h"
+#include "models/core/error.h"
+#include "models/core/fields.h"
+
+namespace meshwright {
+
+namespace {
+
+SoftwareStack read_stack(const std::filesystem::path& path) {
+  Fields fields = read_json_file(path.string());
+  SoftwareStack stack;
+  stack.name = path.stem().string();
+  stack.title = fields.required<std::string>("title");
+  stack.since = fields.required<std::string>("since");
+  stack.until = fields.required<std::string>("until");
+  stack.software = fields.required<std::string>("software");
+  stack.source = fields.required<std::string>("source");
+  Fields kernels = fields.object("kernels");
+  for (const std::string& gpu : kernels.keys()) {
+    const auto share = kernels.required<double>(gpu);
+    if (!(share > 0 && share <= 2)) kernels.fail(gpu, "is out of range; use above 0, to 2");
+    stack.kernels[gpu] = share;
+  }
+  kernels.done();
+  fields.done();
+  return stack;
+}
+
+std::vector<SoftwareStack> read_stacks() {
+  std::vector<SoftwareStack> stacks;
+  for (const auto& entry : std::filesystem::directory_iterator(parts_folder() + "/stacks"))
+    if (entry.path().extension() == ".json") stacks.push_back(read_stack(entry.path()));
+  std::ranges::sort(stacks, {}, &SoftwareStack::since);
+  return stacks;
+}
+
+void scale(EfficiencyCurve& curve, double share) {
+  for (auto& point : curve.points) point.fraction *= share;
+}
+
+}  // namespace
+
+const std::vector<SoftwareStack>& software_stacks() {
+  static const std::vector<SoftwareStack> stacks = read_stacks();
+  return stacks;
+}
+
+const SoftwareStack& software_stack(const std::string& name) {
+  std::vector<std::string> names;
+  for (const SoftwareStack& stack : software_stacks()) {
+    if (stack.name == name) return stack;
+    names.push_back(stack.name);
+  }
+  throw InputError(
+      fmt::format("/cluster/stack: unknown stack '{}'; known: {}", name, list_of(names, "and")));
+}
+
+Machine with_stack(Machine machine, const std::string& stack) {
+  if (stack.empty()) return machine;
+  for (const auto& [gpu, share] : software_stack(stack).kernels) {
+    if (!machine.gpu.name.starts_with(gpu)) continue;
+    for (EfficiencyCurve* curve :
+         {&machine.gpu.gemm, &machine.gpu.attention, &machine.gpu.attention_backward})
+      scale(*curve, share);
+    KernelConstants& kernels = machine.gpu.kernels;
+    for (double* constant :
+         {&kernels.flash_forward, &kernels.flash_backward, &kernels.flash2_forward,
+          &kernels.flash2_backward, &kernels.flash3_forward, &kernels.flash3_backward,
+          &kernels.cudnn_forward, &kernels.cudnn_backward})
+      *constant *= share;
+  }
+  return machine;
+}
+
+}  // namespace meshwright
