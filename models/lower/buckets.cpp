@@ -139,7 +139,7 @@ class Filler {
     const std::int64_t bytes = open.bucket.elements * bytes_of(plan_.training.gradient_reduce);
     const std::int64_t given = plan_.parallelism.reduce_bucket_bytes;
     if (open.unit != no_unit) return given > 0 && bytes >= given;
-    return reduces_ && bytes >= (given > 0 ? given : default_bucket_bytes);
+    return reduces_ && bytes >= (given > 0 ? given : default_bucket_bytes(plan_.degrees().rdp()));
   }
 
   // The open bucket that takes the parameter, or a new one.

@@ -2,6 +2,7 @@
 // fills it in, models/lower reads it. `verify` is the one list of rules.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -16,7 +17,12 @@
 namespace meshwright {
 
 enum class Recompute : std::uint8_t { none, selective, full, each, contiguous, group };
-constexpr std::int64_t default_bucket_bytes = 25 << 20;
+// Of gradients that are reduced together. Each rank of a group adds a step, and so latency, to a
+// collective: buckets grow with the group, as in Megatron-Core (1 M elements for each rank,
+// distributed_data_parallel.py); 25 MiB are PyTorch's.
+constexpr std::int64_t default_bucket_bytes(int ranks) {
+  return std::max<std::int64_t>(25 << 20, std::int64_t{2'000'000} * ranks);
+}
 enum class Partitioner : std::uint8_t {
   chain,
   tree,
@@ -91,7 +97,7 @@ struct Parallelism {
   Offload offload = Offload::none;
   int offload_horizon = 0;   // 0: four tasks, two layers, as SageMaker's library
   bool shard_whole = false;  // job file: shard_layout whole: each parameter has one owner
-  std::int64_t reduce_bucket_bytes = 0;    // 0: 25 MiB; under ZeRO 2 and 3 a whole unit
+  std::int64_t reduce_bucket_bytes = 0;    // 0: default_bucket_bytes; ZeRO 3: a whole unit
   std::int64_t max_live_parameters = 0;    // gathered at once, in elements; 0: two units
   std::int64_t persistence_threshold = 0;  // ZeRO 3: parameters below it are not sharded
   bool hierarchical_gather = true;         // weights are gathered in two levels over hosts

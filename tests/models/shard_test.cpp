@@ -140,6 +140,19 @@ TEST_CASE("buckets cut the reductions inside a unit", "[models][lower]") {
   CHECK(inside > 0);
 }
 
+TEST_CASE("buckets grow with the ranks that reduce", "[models][lower]") {
+  CHECK(default_bucket_bytes(2) == 25 << 20);
+  CHECK(default_bucket_bytes(512) == 1024'000'000);
+  Model model = small_model("gpt");
+  model.hidden = 1024, model.ffn = 4096, model.vocabulary = 32000;
+  const auto reductions = [&](int data) {
+    Plan plan = small_plan(model, {.data = data, .zero_stage = 1});
+    plan.parallelism.reduce_bucket_bytes = 0;
+    return count(lowered(model, plan), InstructionKind::reduce_scatter);
+  };
+  CHECK(reductions(64) < reductions(4));
+}
+
 TEST_CASE("whole parameters are shared out evenly", "[models][lower]") {
   // 4 owners, sizes 5 1 1 1 4 4: the fullest has 5 at least: {5} {1 1 1} {4} {4}.
   std::vector<OwnedItem> items;
