@@ -27,7 +27,7 @@ struct Announcement {
 };
 
 std::string text_of(const Announcement& said) {
-  constexpr std::string_view types[] = {"f64", "f32", "f16", "bf16", "f8", "i32"};
+  constexpr std::string_view types[] = {"f64", "f32", "f16", "bf16", "e4m3", "e5m2", "i32"};
   const auto kind = static_cast<InstructionKind>(said.kind);
   std::string text = "is at collective " + std::to_string(said.sequence + 1) + " of group " +
                      std::string(name_of(static_cast<GroupKind>(said.group))) + ", ";

@@ -20,7 +20,7 @@ void check_nccl(ncclResult_t result, const char* call, ncclComm_t comm) {
 std::string text_of(const NcclOperation& operation) {
   std::string text(name_of(operation.kind));
   text += " of " + std::to_string(operation.bytes) + " bytes";
-  constexpr std::string_view types[] = {"f64", "f32", "f16", "bf16", "f8", "i32"};
+  constexpr std::string_view types[] = {"f64", "f32", "f16", "bf16", "e4m3", "e5m2", "i32"};
   if (operation.dtype) text += " " + std::string(types[static_cast<std::size_t>(*operation.dtype)]);
   if (operation.other < 0) return text;
   const bool comes =

@@ -65,15 +65,17 @@ void Runtime::check_supported_here() const {
   if (!backend_.computes_in(training_.precision))
     throw InputError("/training/precision: " + std::string(name_of(training_.precision)) +
                      " is an arithmetic of GPU tensor cores that this device (" +
-                     std::string(backend_.name()) + ") does not have; use fp32 or fp16");
+                     std::string(backend_.name()) + ") does not have; use fp32, fp16, bf16 or fp8");
   for_each_instruction(program_, [&](const Instruction& instruction) {
     const bool by_optimizer =
         instruction.op == Op::update_loss_scale || instruction.op == Op::lamb_norms;
-    if (instruction.kind == InstructionKind::compute && !by_optimizer &&
-        !backend_.supports(instruction.op, storage))
-      throw NotSupportedYet("the backend " + std::string(backend_.name()) +
-                            " cannot compute the operation " +
-                            std::string(info(instruction.op).name) + " yet");
+    if (instruction.kind != InstructionKind::compute || by_optimizer) return;
+    const bool of_8_bits =
+        !instruction.inputs.empty() && is_8_bit(instruction.inputs[0].type.dtype);
+    if (!backend_.supports(instruction.op, of_8_bits ? instruction.inputs[0].type.dtype : storage))
+      throw NotSupportedYet(
+          "the backend " + std::string(backend_.name()) + " cannot compute the operation " +
+          std::string(info(instruction.op).name) + (of_8_bits ? " in 8 bits yet" : " yet"));
   });
 }
 

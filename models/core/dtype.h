@@ -6,7 +6,9 @@
 
 namespace meshwright {
 
-enum class Dtype : std::uint8_t { f64, f32, f16, bf16, f8, i32 };
+// Of 8 bits (Micikevicius et al., "FP8 Formats for Deep Learning", 2022): e4m3 up to 448, without
+// infinity; e5m2 up to 57344, with less precision.
+enum class Dtype : std::uint8_t { f64, f32, f16, bf16, e4m3, e5m2, i32 };
 
 constexpr std::int64_t bytes_of(Dtype dtype) {
   switch (dtype) {
@@ -18,18 +20,24 @@ constexpr std::int64_t bytes_of(Dtype dtype) {
     case Dtype::f16:
     case Dtype::bf16:
       return 2;
-    case Dtype::f8:
+    case Dtype::e4m3:
+    case Dtype::e5m2:
       return 1;
   }
   return 0;
 }
 
+constexpr bool is_16_bit(Dtype dtype) { return dtype == Dtype::f16 || dtype == Dtype::bf16; }
+constexpr bool is_8_bit(Dtype dtype) { return dtype == Dtype::e4m3 || dtype == Dtype::e5m2; }
+// The largest finite number of 8 bits.
+constexpr float largest_of(Dtype dtype) { return dtype == Dtype::e5m2 ? 57344.0F : 448.0F; }
+
 // What `training.precision` says: the arithmetic of the matrix products and the type of
 // activations.
 enum class Precision : std::uint8_t { fp32, tf32, fp16, bf16, fp8 };
 
-// The type in which activations and working parameters are stored. fp8 keeps them in bf16 and casts
-// at the matrix products.
+// The type in which activations and working parameters are stored. fp8 keeps them in bf16; what its
+// matrix products read is quantized (models/passes/quantize.h).
 constexpr Dtype storage_of(Precision precision) {
   switch (precision) {
     case Precision::fp32:

@@ -73,7 +73,13 @@ struct Parameter {
   bool operator==(const Parameter&) const = default;
 };
 
-enum class Role : std::uint8_t { activation, input, parameter, parameter_gradient };
+enum class Role : std::uint8_t {
+  activation,
+  input,
+  parameter,
+  parameter_gradient,
+  of_step  // made of parameters once a step, kept for all its micro-batches
+};
 enum class Phase : std::uint8_t { forward, recompute, backward };
 
 struct Tensor {
@@ -83,6 +89,9 @@ struct Tensor {
   int parameter = -1;  // index into Graph::parameters
   int alias_of = -1;   // an in-place output shares the memory of this tensor
 };
+
+// A node makes it, and does not add to it.
+constexpr bool is_made(const Tensor& output) { return output.role != Role::parameter_gradient; }
 
 struct Node {
   Op op;

@@ -14,6 +14,13 @@ enum class AttentionKernel : std::uint8_t {
   cudnn     // as flash, cuDNN's kernels for Hopper and newer
 };
 
+// What has a scale of its own in fp8 (models/passes/quantize.h).
+enum class Fp8Recipe : std::uint8_t {
+  tensorwise,  // a tensor, of its own largest element
+  blockwise,   // 1 x 128 elements of activations and gradients, 128 x 128 of weights
+  mxfp8        // 32 elements along the sums; a power of two
+};
+
 // Which kernels exist: one per framework operation, Megatron's hand-fused ones, or the training
 // compiler's.
 enum class CompilerLevel : std::uint8_t { none, fused, full };

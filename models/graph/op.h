@@ -16,9 +16,10 @@ enum class Op : std::uint8_t {
   add_row,       // x[rows,h], table[N,h] -> [rows,h]; every row gets table[0] (BERT's token type 0)
   layer_norm,    // x[rows,h], weight[h], (bias[h]) -> y[rows,h], saved[rows,2] f32 (mean, 1/std)
   rms_norm,      // x[rows,h], weight[h] -> y[rows,h], saved[rows,1] f32 (1/rms)
-  linear,     // x[rows,in], W, (bias[out]) -> [rows,out]; W[out,in], or [in,out] when weight_in_out
-  add_bias,   // x[rows,n], bias[n] -> [rows,n]
-  rope,       // x -> x with queries and keys rotated (attributes: packing, rotary_dim, ...)
+  linear,    // x[rows,in], W, (bias[out]) -> [rows,out]; W[out,in], or [in,out] when weight_in_out.
+             // 8 bits: x, W, their scales, (bias) -> in attributes.made
+  add_bias,  // x[rows,n], bias[n] -> [rows,n]
+  rope,      // x -> x with queries and keys rotated (attributes: packing, rotary_dim, ...)
   attention,  // qkv, or q, k, v, (table[relative_buckets,heads]: relative.h) ->
               // y[rows,heads*head_dim], saved f32: see attention_kernel
   gelu,       // x -> gelu(x): tanh form when gelu_tanh, else erf
@@ -90,6 +91,14 @@ enum class Op : std::uint8_t {
   weigh_values,        // w[b*heads,s,s], v[b*kv_heads,s,d] -> w v [b*heads,s,d]
   log_softmax,         // logits[n,V] -> [n,V] f32; 0 in masked columns
   nll_loss,            // log-probabilities[n,V] f32, targets[n] -> loss[n] f32
+  // factors of products in 8 bits (quantized.h); s: scales, f32, of blocks of so many rows and
+  // columns
+  // as the attributes say, or one of all. A value is that of its bits times its block's scale.
+  amax,            // x -> [1] f32: the largest magnitude
+  tensor_maximum,  // x[1] f32 -> the largest of the tensor group
+  quantize,   // x[rows,n], (amax[1]: of all, not of each block) -> q[rows,n] in attributes.made,
+              // s; with `with_transposed` those of x transposed too
+  transpose,  // x[rows,n] -> [n,rows]
   // images: a sequence is a class token and, row by row, the square patches of a square image
   image_patches,  // pixels[b,c*side*side] i32 of 0 to 255 -> [b*(s-1),c*patch_size^2] of -1 to 1
                   // (x / 127.5 - 1): a patch's channels, of each its rows
@@ -103,8 +112,9 @@ enum class Op : std::uint8_t {
   add_row_grad,            // dy -> (+)table
   layer_norm_grad,         // x, weight, saved, dy -> dx, (+)weight, (+)bias
   rms_norm_grad,           // x, weight, saved, dy -> dx, (+)weight
-  linear_grad_input,       // dy, W -> dx
-  linear_grad_weight,      // x, dy -> (+)W
+  linear_grad_input,       // dy, W -> dx; 8 bits: dy, W, their scales
+  linear_grad_weight,      // x, dy -> (+)W; 8 bits: x, dy, their scales, or with
+                           // `factors_transposed` [in,rows], [out,rows], their scales
   bias_grad,               // dy -> (+)bias
   rope_grad,               // dy -> dx (the inverse rotation)
   attention_grad,          // qkv or q, k, v, y, saved, dy, (table) -> dqkv or dq, dk, dv, (+)table

@@ -4,6 +4,7 @@
 
 #include "models/graph/experts.h"
 #include "models/graph/op_table.h"
+#include "models/graph/quantized.h"
 
 namespace meshwright {
 
@@ -17,6 +18,8 @@ constexpr std::int64_t piece_bytes = 1 << 20;
 constexpr std::int64_t row_group = 64;
 // A block of a product costs 14 MiB at most, and its conversion little beside the product.
 constexpr std::int64_t longest_m = 1024, longest_n = 512, longest_k = 2048;
+
+bool is_narrow(const TensorType& type) { return is_16_bit(type.dtype) || is_8_bit(type.dtype); }
 
 template <typename Visit>
 void for_each_operand(const OpCall& call, const Pieces& pieces, const Visit& visit) {
@@ -39,10 +42,10 @@ std::int64_t product_bytes(const OpCall& call) {
   const LinearProduct product = product_of(call);
   const ProductBlocks blocks = blocks_of(product);
   std::int64_t bytes = 0;
-  if (is_16_bit(call.inputs[product.a].dtype)) bytes += widened_bytes_of(blocks.m * blocks.k);
-  if (is_16_bit(call.inputs[product.b].dtype)) bytes += widened_bytes_of(blocks.k * blocks.n);
-  if (is_16_bit(call.outputs[0].dtype)) bytes += widened_bytes_of(blocks.m * blocks.n);
-  if (call.inputs.size() > 2) bytes += widened_bytes_of(blocks.n);  // the bias
+  if (is_narrow(call.inputs[product.a])) bytes += widened_bytes_of(blocks.m * blocks.k);
+  if (is_narrow(call.inputs[product.b])) bytes += widened_bytes_of(blocks.k * blocks.n);
+  if (is_narrow(call.outputs[0])) bytes += widened_bytes_of(blocks.m * blocks.n);
+  if (has_bias(call)) bytes += widened_bytes_of(blocks.n);  // the bias
   return bytes;
 }
 
@@ -58,7 +61,7 @@ double converted_by_product(const OpCall& call) {
     return static_cast<double>((size + longest - 1) / longest);
   };
   const auto elements = [](const TensorType& type) {
-    return is_16_bit(type.dtype) ? static_cast<double>(type.shape.elements()) : 0.0;
+    return is_narrow(type) ? static_cast<double>(type.shape.elements()) : 0.0;
   };
   const double a_times = p.k <= longest_k ? 1 : blocks(p.n, longest_n);
   return elements(call.inputs[p.a]) * a_times +
@@ -100,6 +103,9 @@ LinearProduct product_of(const OpCall& call) {
     return {first[0], call.outputs[0].shape[1], first[1], 0, 1, false, !in_out, adds};
   if (call.op == Op::linear_grad_input)
     return {first[0], call.outputs[0].shape[1], first[1], 0, 1, false, in_out, adds};
+  if (call.attributes.factors_transposed)
+    return in_out ? LinearProduct{first[0], second[0], first[1], 0, 1, false, true, true}
+                  : LinearProduct{second[0], first[0], first[1], 1, 0, false, true, true};
   if (in_out) return {first[1], second[1], first[0], 0, 1, true, false, true};
   return {second[1], first[1], first[0], 1, 0, true, false, true};
 }
@@ -139,7 +145,8 @@ std::int64_t widened_bytes_of(std::int64_t elements) {
 
 std::int64_t widened_bytes(const OpCall& call) {
   const How how = info(call.op).widening.how;
-  if (how == How::moves || how == How::by_optimizer || !has_16_bit(call)) return 0;
+  if (how == How::moves || how == How::by_optimizer) return 0;
+  if (!has_16_bit(call) && !has_8_bit_factors(call)) return 0;
   if (is_product(call.op)) return product_bytes(call);
   if (is_expert_product(call.op)) {
     const ExpertProduct product = expert_product_of(call);

@@ -1,7 +1,7 @@
-// How a device that computes in fp32 only (a CPU) works on operands stored in 16 bits: piece by
-// piece, each widened to fp32 in scratch memory, computed, and rounded to 16 bits again. Where an
-// operation is cut, and how much scratch memory that takes, is decided here alone: the simulator
-// plans the memory that the engine allocates.
+// How a device that computes in fp32 only (a CPU) works on operands stored in 16 bits, and on a
+// product's factors in 8: piece by piece, each widened to fp32 in scratch memory, computed, and
+// rounded to 16 bits again. Where an operation is cut, and how much scratch memory that takes, is
+// decided here alone: the simulator plans the memory that the engine allocates.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,6 @@
 
 namespace meshwright {
 
-constexpr bool is_16_bit(Dtype dtype) { return dtype == Dtype::f16 || dtype == Dtype::bf16; }
 bool has_16_bit(const OpCall& call);
 
 // The matrix product that a linear layer or one of its gradients is:
@@ -42,7 +41,7 @@ Pieces pieces_of(const OpCall& call);
 // Whether the operation only moves elements: nothing is widened.
 bool only_moves(Op op);
 
-// Scratch memory of an operation; 0 where no operand has 16 bits.
+// Scratch memory of an operation; 0 where no operand has 16 bits and no factor 8.
 std::int64_t widened_bytes(const OpCall& call);
 // Traffic of the conversions, beside that of the kernels: 6 bytes for each element that is widened
 // or rounded.

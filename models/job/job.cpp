@@ -101,10 +101,10 @@ AttentionKernel default_attention(const MachineFacts& machine, const Plan& plan)
 namespace {
 
 void check_precision(Precision precision, const MachineFacts& machine) {
-  if (machine.is_cpu && (precision == Precision::tf32 || precision == Precision::fp8))
+  if (machine.is_cpu && precision == Precision::tf32)
     throw InputError(fmt::format(
         "/training/precision: {} is an arithmetic of GPU tensor cores, the machine is a CPU; use "
-        "fp32, fp16 or bf16",
+        "fp32, fp16, bf16 or fp8",
         name_of(precision)));
   if (machine.is_cpu) return;
   const bool there = precision == Precision::bf16   ? machine.has_bf16

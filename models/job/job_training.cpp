@@ -78,9 +78,19 @@ Keys training_keys(Training& t) {
        "sequences that one replica processes at once"},
       {"precision", choice("precision", {"fp32", "tf32", "fp16", "bf16", "fp8"}, t.precision), any,
        auto_if_missing, "machine: bf16, else fp16; fp32 on a CPU",
-       "refused where the machine lacks it (a CPU: `tf32`, `fp8`). 16 bits: weights, activations "
-       "and their gradients are stored in them, every sum is made in fp32, masters and moments are "
-       "fp32"},
+       "refused where the machine lacks it (a CPU: `tf32`). 16 bits: weights, activations and "
+       "their "
+       "gradients are stored in them, every sum is made in fp32, masters and moments are fp32. "
+       "`fp8`: as bf16, but the linear layers of blocks multiply what is rounded to 8 bits "
+       "(`fp8_recipe`), and keep that of their inputs; sizes must be multiples of 16. The head, "
+       "the embedding, attention, routers and experts stay in bf16. A CPU rounds in the same way "
+       "and multiplies in fp32"},
+      {"fp8_recipe", choice("fp8 recipe", fp8_recipe_names(), t.fp8_recipe), any, plain, "",
+       "of `precision: fp8`: what has a scale of its own among what linear layers multiply. "
+       "`tensorwise` a tensor, of its largest element in this micro-batch on this rank (where "
+       "ranks of the tensor group gather rows: in the group); gradients in e5m2. `blockwise` 1 x "
+       "128 elements, of weights 128 x 128; `mxfp8` 32 elements, a power of two; both with "
+       "gradients in e4m3"},
       {"gradient_reduce_precision",
        choice("precision of the gradients' sum", {"fp32", "fp16", "bf16"},
               {Dtype::f32, Dtype::f16, Dtype::bf16}, t.gradient_reduce),

@@ -82,7 +82,7 @@ void note_node(Boundaries& found, const Graph& graph, int index, int stage) {
     flow.maker = stage;
     flow.made_in = body;
   }
-  if (node.op == Op::tensor_reduce)
+  if (node.op == Op::tensor_reduce || node.op == Op::tensor_maximum)
     found.reduced_into[static_cast<std::size_t>(node.inputs[0])] = node.outputs[0];
 }
 

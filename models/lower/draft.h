@@ -40,6 +40,7 @@ struct StageDraft {
   Offloads offloads;
   std::vector<std::int64_t> slot_bytes;  // chunk -> what a micro-batch needs of a slot
   SlotPools pools;
+  std::vector<Instruction> of_step;  // what is made of parameters when a step begins
 
   bool works_by_units() const { return zero_stage == 3 || reduces_each; }
   int chunks() const { return program.layout.chunks; }

@@ -52,6 +52,10 @@ int write_node(StageDraft& draft, BodyBuilder& body, const Node& node) {
     return -1;
   }
   Instruction instruction = instruction_of(draft, node, virtual_stage);
+  if (!node.outputs.empty() && draft.graph.tensor(node.outputs[0]).role == Role::of_step) {
+    draft.of_step.push_back(std::move(instruction));
+    return -1;
+  }
   const bool joins = instruction.kind != InstructionKind::compute &&
                      instruction.group == GroupKind::tensor &&
                      !draft.plan.parallelism.overlap_tensor;

@@ -57,7 +57,7 @@ Instruction instruction_of(StageDraft& draft, const Node& node, int virtual_stag
     instruction.inputs.push_back(
         {draft.program.loss_scale_buffer, 0, {Shape{1}, Dtype::f32}, GroupKind::none});
   for (int id : node.outputs)
-    instruction.outputs.push_back(draft.graph.tensor(id).role == Role::activation
+    instruction.outputs.push_back(is_made(draft.graph.tensor(id))
                                       ? place_output(draft, id, virtual_stage)
                                       : operand(draft, id, virtual_stage));
   if (!info(node.op).is_communication) return instruction;
@@ -65,6 +65,7 @@ Instruction instruction_of(StageDraft& draft, const Node& node, int virtual_stag
   instruction.kind = over.kind;
   instruction.stream = over.stream;
   instruction.group = over.group;
+  instruction.maximum = node.op == Op::tensor_maximum;
   return instruction;
 }
 

@@ -32,7 +32,8 @@ StageDraft begin_stage(const Graph& graph, const Plan& plan, const DeviceFacts& 
                    .units = {},
                    .offloads = {},
                    .slot_bytes = {},
-                   .pools = {}};
+                   .pools = {},
+                   .of_step = {}};
   draft.program.stage = stage;
   draft.program.layout = parallelism.stage_layout();
   draft.program.micro_batches = plan.micro_batches();

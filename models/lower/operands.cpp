@@ -32,6 +32,8 @@ int add_output_buffer(StageDraft& draft, int tensor, int virtual_stage) {
   const int chunk = draft.chunk_of(virtual_stage);
   const std::string_view name = info(draft.graph.nodes[at(made.producer)].op).name;
   const std::int64_t bytes = made.type.bytes();
+  if (made.role == Role::of_step)
+    return add_buffer(draft, name, MemoryClass::parameters, Region::persistent, bytes);
   if (const Offloaded* each = find_offloaded(draft, tensor, chunk)) return each->device;
   if (flow.kept)
     return add_buffer(draft, name, MemoryClass::activations, Region::slot, bytes, chunk);
@@ -46,6 +48,7 @@ Operand operand(const StageDraft& draft, int tensor, int virtual_stage) {
   const Tensor& wanted = draft.graph.tensor(tensor);
   switch (wanted.role) {
     case Role::input:
+    case Role::of_step:
       return draft.places.own[at(tensor)];
     case Role::activation:
       return draft.boundaries.tensors[at(tensor)].maker == virtual_stage

@@ -175,6 +175,7 @@ void write_begin(StageDraft& draft) {
   for (const BucketPlan& planned : draft.buckets) zero.outputs.push_back(planned.bucket.gradients);
   if (program.parameter_norms_buffer >= 0) zero.outputs.push_back(parameter_norms(program));
   body.emit(std::move(zero));
+  for (Instruction& each : draft.of_step) body.emit(std::move(each));
 }
 
 void write_end(StageDraft& draft) {

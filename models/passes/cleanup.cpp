@@ -23,8 +23,7 @@ Graph cleaned(Graph graph) {
     for (int id : graph.nodes[i].inputs) named[at(id)] = 1;
     for (int id : graph.nodes[i].outputs) {
       named[at(id)] = 1;
-      if (graph.tensors[at(id)].role == Role::activation)
-        graph.tensors[at(id)].producer = static_cast<int>(i);
+      if (is_made(graph.tensors[at(id)])) graph.tensors[at(id)].producer = static_cast<int>(i);
     }
   }
   std::vector<int> number(graph.tensors.size(), -1);

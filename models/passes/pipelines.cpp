@@ -15,6 +15,7 @@
 #include "models/passes/overlap_tensor.h"
 #include "models/passes/pad_vocabulary.h"
 #include "models/passes/pass.h"
+#include "models/passes/quantize.h"
 #include "models/passes/recompute.h"
 #include "models/passes/rematerialize_rows.h"
 #include "models/passes/reuse_in_place.h"
@@ -41,6 +42,7 @@ constexpr Pass training_list[] = {
      eager_operations, at_none},
     {"eager_loss", "the same for the loss", eager_loss, at_none, true},
     {"backward", "on the split graph: gradients are local", backward},
+    {"quantize", "before recomputation, which is told what is kept in 8 bits", quantize},
     {"simplify", "early: what is left out need not be looked at again", simplify, at_full, true},
     {"common_subexpressions", "before recomputation, which makes things twice on purpose",
      share_common_subexpressions, at_full, true},

@@ -42,7 +42,7 @@ class Repetition {
   void append(Node node) {
     for (int id : node.outputs) {
       Tensor& made = out_.tensors[at(id)];
-      if (made.role == Role::activation) made.producer = static_cast<int>(out_.nodes.size());
+      if (is_made(made)) made.producer = static_cast<int>(out_.nodes.size());
       if (made.alias_of >= 0 && again_[at(made.alias_of)] >= 0)
         made.alias_of = again_[at(made.alias_of)];
     }

@@ -27,7 +27,7 @@ class RingWriter {
 
   void append(const Node& node) {
     for (int id : node.outputs)
-      if (out_.tensor(id).role == Role::activation) make(id);
+      if (is_made(out_.tensor(id))) make(id);
     out_.nodes.push_back(node);
   }
   void make(int tensor) {

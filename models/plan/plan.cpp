@@ -56,6 +56,11 @@ const std::vector<std::string>& compiler_names() {
   return names;
 }
 
+const std::vector<std::string>& fp8_recipe_names() {
+  static const std::vector<std::string> names = {"tensorwise", "blockwise", "mxfp8"};
+  return names;
+}
+
 const std::vector<std::string>& memory_of_names() {
   static const std::vector<std::string> names = {"engine", "pytorch", "xla"};
   return names;

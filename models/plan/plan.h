@@ -70,6 +70,7 @@ struct Training : StepSettings {
       passes_off;               // optional passes of the compiler that are left out, by name
   int predicted_positions = 0;  // mlm
   double dropout = 0;
+  Fp8Recipe fp8_recipe = Fp8Recipe::tensorwise;
   bool deterministic = false;  // on GPUs: no choice of algorithm by timing
   bool operator==(const Training&) const = default;
 };
@@ -185,6 +186,7 @@ const std::vector<std::string>& tensor_layout_names();     // megatron speed mem
 const std::vector<std::string>& offload_names();           // none activations layers
 const std::vector<std::string>& reduce_gradients_names();  // default each last
 const std::vector<std::string>& compiler_names();
+const std::vector<std::string>& fp8_recipe_names();  // tensorwise blockwise mxfp8
 const std::vector<std::string>& memory_of_names();
 const std::vector<std::string>& learning_rate_schedule_names();
 

@@ -150,7 +150,10 @@ struct FieldsOf<Attributes> {
       Field{"experts_per_token", &A::experts_per_token},
       Field{"expert_capacity", &A::expert_capacity}, Field{"balance", &A::balance},
       Field{"segments", &A::segments}, Field{"patch_size", &A::patch_size},
-      Field{"channels", &A::channels}, Field{"made", &A::made},
+      Field{"channels", &A::channels}, Field{"made", &A::made}, Field{"scale_rows", &A::scale_rows},
+      Field{"scale_columns", &A::scale_columns}, Field{"scales_are_powers", &A::scales_are_powers},
+      Field{"with_transposed", &A::with_transposed}, Field{"joins_maker", &A::joins_maker},
+      Field{"factors_transposed", &A::factors_transposed},
       Field{"gradient_is_whole", &A::gradient_is_whole},
       Field{"accumulate_separately", &A::accumulate_separately}, Field{"adds", &A::adds},
       Field{"fusion", &A::fusion});

@@ -28,7 +28,7 @@ template <class Enum>
 Words words_of();
 template <>
 inline Words words_of<Dtype>() {
-  return {"f64", "f32", "f16", "bf16", "f8", "i32"};
+  return {"f64", "f32", "f16", "bf16", "e4m3", "e5m2", "i32"};
 }
 template <>
 inline Words words_of<Precision>() {

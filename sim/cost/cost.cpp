@@ -72,14 +72,6 @@ std::pair<double, double> fused_attention_shares(const KernelConstants& constant
   }
 }
 
-// Before an fp8 product a kernel reads its activations in 16 bits and writes them in 8, once as
-// they are and once transposed: the products of all three phases want their operands along the
-// summed dimension (Transformer Engine's cast_transpose). Weights are converted once a step.
-double fp8_conversion_bytes(const OpCall& call) {
-  if (call.op != Op::linear && call.op != Op::linear_grad_input) return 0;
-  return 4 * static_cast<double>(call.inputs[0].shape.elements());
-}
-
 auto launched(const std::vector<Kernel>& kernels) {
   return std::ranges::count(kernels, false, &Kernel::joins_neighbour);
 }
@@ -128,7 +120,7 @@ CostModel::CostModel(const Cluster& cluster, const StepSettings& training)
       level_(static_cast<std::size_t>(training.compiler)),
       products_(executed_precision(gpu_, training.precision)),
       attention_(training.precision == Precision::fp8
-                     ? executed_precision(gpu_, Precision::bf16)  // fp8 is for linear layers
+                     ? executed_precision(gpu_, Precision::bf16)  // what is not quantized
                      : products_) {
   // One instruction is a fused multiply and add: two FLOPs.
   const double instructions_per_s =
@@ -200,8 +192,7 @@ Seconds CostModel::time(const Kernel& kernel, double traffic_factor) const {
       break;
     case Kernel::Kind::gemm:
     case Kernel::Kind::batched_gemm: {
-      const bool is_linear = kernel.kind == Kernel::Kind::gemm && !kernel.of_head;
-      const Precision precision = is_linear ? products_ : attention_;
+      const Precision precision = kernel.in_8_bits ? products_ : attention_;
       arithmetic = kernel.flops / (gpu_.peak(precision).value * product_share(kernel, precision));
       break;
     }
@@ -211,13 +202,6 @@ Seconds CostModel::time(const Kernel& kernel, double traffic_factor) const {
     }
   }
   return Seconds{packs ? arithmetic + memory : std::max(arithmetic, memory)} + latency;
-}
-
-void CostModel::append(const OpCall& call, std::vector<Kernel>& kernels) const {
-  append_kernels(call, training_.compiler, kernels);
-  if (products_ != Precision::fp8 || call.attributes.vocabulary > 0) return;
-  const double bytes = fp8_conversion_bytes(call);
-  if (bytes > 0) kernels.push_back({Kernel::Kind::memory, 0, 0, 0, 1, 0, bytes});
 }
 
 void CostModel::append(const Instruction& instruction, const Program& program,
@@ -235,7 +219,7 @@ void CostModel::append(const Instruction& instruction, const Program& program,
     copy_types(instruction.inputs, inputs);
     copy_types(instruction.outputs, outputs);
     const OpCall call{instruction.op, instruction.attributes, inputs, outputs};
-    append(call, kernels);
+    append_kernels(call, training_.compiler, kernels);
     const double converted = gpu_.kind == DeviceKind::cpu ? conversion_bytes(call) : 0;
     if (converted > 0) kernels.push_back({Kernel::Kind::memory, 0, 0, 0, 1, 0, converted});
   }
@@ -310,7 +294,7 @@ KernelWork CostModel::work(const Graph& graph) const {
     copy_types(graph, node.inputs, inputs);
     copy_types(graph, node.outputs, outputs);
     kernels.clear();
-    append({node.op, node.attributes, inputs, outputs}, kernels);
+    append_kernels({node.op, node.attributes, inputs, outputs}, training_.compiler, kernels);
     sum += work(kernels, traffic_factor(node.op));
   }
   return sum;
@@ -326,7 +310,7 @@ std::vector<double> CostModel::unit_costs(const Graph& graph) const {
     copy_types(graph, node.inputs, inputs);
     copy_types(graph, node.outputs, outputs);
     kernels.clear();
-    append({node.op, node.attributes, inputs, outputs}, kernels);
+    append_kernels({node.op, node.attributes, inputs, outputs}, training_.compiler, kernels);
     costs[at(graph.unit_of(node))] +=
         std::max(device_time(kernels, traffic_factor(node.op)), launch_time(kernels)).value;
   }
@@ -352,6 +336,9 @@ std::vector<double> CostModel::unit_memory(const Graph& graph) const {
       if (tensor.role == Role::parameter) {
         const double elements = static_cast<double>(tensor.type.shape.elements());
         bytes[at(graph.unit_of(node))] += size + states * elements;
+        counted[at(id)] = true;
+      } else if (tensor.role == Role::of_step) {
+        bytes[at(graph.unit_of(node))] += size;
         counted[at(id)] = true;
       } else if (tensor.role == Role::activation && tensor.producer >= 0) {
         const Node& maker = graph.nodes[at(tensor.producer)];

@@ -45,7 +45,6 @@ class CostModel {
   std::vector<double> unit_memory(const Graph& graph) const;
 
  private:
-  void append(const OpCall& call, std::vector<Kernel>& kernels) const;
   void append(const Instruction& instruction, const Program& program,
               std::vector<Kernel>& kernels) const;
   double traffic_factor(const Instruction& instruction) const;

@@ -294,7 +294,8 @@ TEST_CASE("what the CPU backend supports", "[exec][backends]") {
   CHECK(backend->supports(Op::linear, Dtype::f32));
   CHECK(backend->supports(Op::linear, Dtype::bf16));
   CHECK(backend->supports(Op::linear, Dtype::f16));
-  CHECK_FALSE(backend->supports(Op::linear, Dtype::f8));
+  CHECK(backend->supports(Op::linear, Dtype::e4m3));
+  CHECK_FALSE(backend->supports(Op::gelu, Dtype::e4m3));
   CHECK_FALSE(backend->supports(Op::tensor_reduce, Dtype::f32));
   void* memory = backend->allocate(100);
   CHECK(reinterpret_cast<std::uintptr_t>(memory) % 64 == 0);

@@ -222,9 +222,7 @@ TEST_CASE("a loss that is not finite stops an fp16 run before the update", "[exe
 
 TEST_CASE("what the engine cannot run yet is refused", "[exec][runtime]") {
   const Model model = small_model("gpt");
-  for (const Precision precision : {Precision::tf32, Precision::fp8}) {
-    Plan plan = runnable(model, {});
-    plan.training.precision = precision;
-    CHECK_THROWS_AS(SmallRun(model, plan), InputError);
-  }
+  Plan plan = runnable(model, {});
+  plan.training.precision = Precision::tf32;
+  CHECK_THROWS_AS(SmallRun(model, plan), InputError);
 }

@@ -177,7 +177,7 @@ TEST_CASE("what is wrong in a Program is refused at its place", "[models][progra
       {"/stages/0/bodies/0/instructions/0/inputs/1/type", "f32(4)",
        "/stages/0/bodies/0/instructions/0/inputs/1/type: unknown element type 'f32(4)'; known: "
        "f64, "
-       "f32, f16, bf16, f8 and i32"},
+       "f32, f16, bf16, e4m3, e5m2 and i32"},
       {"/stages/0/bodies/0/instructions/0/inputs/1/type", "f32[4,]",
        "/stages/0/bodies/0/instructions/0/inputs/1/type: 'f32[4,]' is no type; use an element type "
        "and sizes, like f32[4,128]"},

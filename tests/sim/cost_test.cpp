@@ -110,37 +110,6 @@ TEST_CASE("each fused attention has shares of its own, which short sequences rea
   CHECK(takes(AttentionKernel::cudnn) == Approx(1.5 * 4e9 / 0.5e14));
 }
 
-TEST_CASE("fp8 is for the linear layers, after a conversion; the head stays in 16 bits", "[cost]") {
-  Cluster cluster = plain_cluster();
-  cluster.machine.gpu.peak_flop_per_s[static_cast<std::size_t>(Precision::bf16)] = 1e14;
-  cluster.machine.gpu.peak_flop_per_s[static_cast<std::size_t>(Precision::fp8)] = 2e14;
-  Kernel linear = product(2560, 128, 1024);
-  const double bf16 = time_on(cluster, Precision::bf16, linear);
-  CHECK(time_on(cluster, Precision::fp8, linear) == Approx(bf16 / 2));
-  cluster.machine.gpu.kernels.fp8_share = 0.8;
-  CHECK(time_on(cluster, Precision::fp8, linear) == Approx(bf16 / 1.6));
-  CHECK(time_on(cluster, Precision::bf16, linear) == Approx(bf16));
-  linear.of_head = true;
-  CHECK(time_on(cluster, Precision::fp8, linear) == Approx(bf16));
-
-  // 64 x 256 elements read in 16 bits, written twice in 8; nothing of the kind before the head.
-  const auto bytes_of = [&](Precision precision, std::int64_t vocabulary) {
-    Graph graph;
-    graph.tensors.resize(3);
-    graph.tensors[0].type = {Shape{64, 256}, Dtype::bf16};
-    graph.tensors[1].type = {Shape{128, 256}, Dtype::bf16};
-    graph.tensors[2].type = {Shape{64, 128}, Dtype::bf16};
-    Node node;
-    node.op = Op::linear;
-    node.inputs.push_back(0), node.inputs.push_back(1), node.outputs.push_back(2);
-    node.attributes.vocabulary = vocabulary;
-    graph.nodes.push_back(node);
-    return CostModel(cluster, training_in(precision)).work(graph).bytes;
-  };
-  CHECK(bytes_of(Precision::fp8, 0) - bytes_of(Precision::bf16, 0) == 4 * 64 * 256);
-  CHECK(bytes_of(Precision::fp8, 128) == bytes_of(Precision::bf16, 128));
-}
-
 TEST_CASE("without units for a precision the device computes in fp32", "[cost]") {
   const Cluster cluster = plain_cluster();
   const double fp32 = time_on(cluster, Precision::fp32, product(2560, 128, 1000));
@@ -150,6 +119,21 @@ TEST_CASE("without units for a precision the device computes in fp32", "[cost]")
   const Gpu h100 = load_machine("p5.48xlarge").gpu;
   CHECK(executed_precision(h100, Precision::fp8) == Precision::fp8);
   CHECK(executed_precision(load_machine("p4d.24xlarge").gpu, Precision::fp8) == Precision::bf16);
+}
+
+// The head, attention and what else is not rounded stay in bf16.
+TEST_CASE("in fp8 the products of 8 bits alone run at its peak", "[cost]") {
+  Cluster cluster{load_machine("p5.48xlarge"), 1, 1, {}, {}};
+  const Kernel whole = product(8192, 8192, 8192);
+  Kernel rounded = whole;
+  rounded.in_8_bits = true;
+  const double bf16 = time_on(cluster, Precision::bf16, whole);
+  CHECK(time_on(cluster, Precision::fp8, whole) == bf16);
+  const double fp8 = time_on(cluster, Precision::fp8, rounded);
+  CHECK(fp8 < 0.6 * bf16);
+  cluster.machine.gpu.kernels.fp8_share /= 2;
+  CHECK(time_on(cluster, Precision::fp8, rounded) > 1.9 * fp8);
+  CHECK(time_on(cluster, Precision::fp8, whole) == bf16);
 }
 
 TEST_CASE("shapes that do not fit tiles, waves or alignment lose", "[cost]") {

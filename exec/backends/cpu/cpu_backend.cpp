@@ -14,16 +14,17 @@
 #include "models/graph/experts.h"
 #include "models/graph/fusion.h"
 #include "models/graph/op_call.h"
+#include "models/graph/quantized.h"
 #include "models/graph/widen.h"
 
 namespace meshwright {
 
 namespace {
 
-void run_16_bit(const cpu::Row& row, const cpu::KernelCall& call) {
+void run_narrow(const cpu::Row& row, const cpu::KernelCall& call) {
   if (only_moves(row.op)) return row.as_stored(call);
   MESHWRIGHT_CHECK(widened_bytes(call.call) == 0 || call.context.workspace != nullptr,
-                   "16-bit operands are computed with in scratch memory");
+                   "operands of 16 and 8 bits are computed with in scratch memory");
   if (is_product(row.op)) return cpu::multiply_widened(call);
   if (is_expert_product(row.op)) return cpu::multiply_experts_widened(call);
   cpu::run_widened(row.f32, call);
@@ -43,7 +44,7 @@ void cpu::run_operation(const KernelCall& k) {
   if (k.call.op == Op::fused) return run_fused(k);
   const Row* row = row_of(k.call.op);
   MESHWRIGHT_CHECK(row != nullptr, "the backend was asked for an operation it has not");
-  if (has_16_bit(k.call)) return run_16_bit(*row, k);
+  if (has_16_bit(k.call) || has_8_bit_factors(k.call)) return run_narrow(*row, k);
   (dtype_of(k.call) == Dtype::f64 ? row->f64 : row->f32)(k);
 }
 
@@ -55,12 +56,10 @@ class CpuBackend : public Backend {
 
   std::string_view name() const override { return "cpu"; }
   bool supports(Op op, Dtype dtype) const override {
-    return (op == Op::fused || cpu::row_of(op) != nullptr) && dtype != Dtype::f8 &&
-           dtype != Dtype::i32;
+    if (is_8_bit(dtype)) return is_product(op) || op == Op::transpose;
+    return (op == Op::fused || cpu::row_of(op) != nullptr) && dtype != Dtype::i32;
   }
-  bool computes_in(Precision precision) const override {
-    return precision != Precision::tf32 && precision != Precision::fp8;
-  }
+  bool computes_in(Precision precision) const override { return precision != Precision::tf32; }
   std::int64_t workspace_bytes(const OpCall& call) const override { return scratch_bytes(call); }
 
   void run(const OpCall& call, const OpOperands& operands, const OpContext& context) override {

@@ -1,10 +1,13 @@
-// Matrix products of operands stored in 16 bits: blocks of both factors are widened, the product of
-// two blocks is OpenBLAS's in fp32, and sums over k stay in fp32 until they are complete.
+// Matrix products of operands stored in 16 bits, or of factors in 8: blocks of both factors are
+// widened, the product of two blocks is OpenBLAS's in fp32, and sums over k stay in fp32 until they
+// are complete.
 #include <algorithm>
 
 #include "exec/backends/cpu/gemm.h"
 #include "exec/backends/cpu/widened.h"
+#include "exec/core/eight_bits.h"
 #include "exec/core/half.h"
+#include "models/graph/quantized.h"
 #include "models/graph/widen.h"
 
 namespace meshwright::cpu {
@@ -22,8 +25,11 @@ struct Stored {
   Dtype dtype = Dtype::f32;
   std::int64_t row = 0;  // elements from one row to the next
   float* wide = nullptr;
+  const float* scales = nullptr;  // of 8 bits
+  std::int64_t scales_across = 0;
+  ScaleBlock block_of_scale = {};
 
-  bool is_narrow() const { return is_16_bit(dtype); }
+  bool is_narrow() const { return is_16_bit(dtype) || is_8_bit(dtype); }
   std::byte* at(std::int64_t r, std::int64_t c) const {
     return data + (r * row + c) * bytes_of(dtype);
   }
@@ -43,11 +49,28 @@ void for_each_row(ThreadPool& pool, const Block& block, const Convert& convert) 
                });
 }
 
+// Part of a row of 8-bit numbers, times their scales.
+void widen_scaled(const Stored& matrix, std::int64_t r, std::int64_t column, std::int64_t columns,
+                  float* to) {
+  const float* scales = matrix.scales + r / matrix.block_of_scale.rows * matrix.scales_across;
+  const std::int64_t width = matrix.block_of_scale.columns, end = column + columns;
+  while (column < end) {
+    const std::int64_t block = column / width, next = std::min(end, (block + 1) * width);
+    widen_8_bits(reinterpret_cast<const std::uint8_t*>(matrix.at(r, column)), matrix.dtype,
+                 next - column, scales[block], to);
+    to += next - column;
+    column = next;
+  }
+}
+
 View load(ThreadPool& pool, const Stored& matrix, const Block& block, bool needed = true) {
   if (!matrix.is_narrow())
     return {reinterpret_cast<float*>(matrix.at(block.row0, block.column0)), matrix.row};
   if (needed)
     for_each_row(pool, block, [&](std::int64_t r) {
+      if (matrix.scales != nullptr)
+        return widen_scaled(matrix, block.row0 + r, block.column0, block.columns,
+                            matrix.wide + r * block.columns);
       widen(matrix.at(block.row0 + r, block.column0), matrix.dtype, block.columns,
             matrix.wide + r * block.columns);
     });
@@ -80,15 +103,28 @@ class WidenedProduct {
       return place;
     };
     const auto stored = [&](const TensorType& type, const void* data, std::int64_t elements) {
-      return Stored{const_cast<std::byte*>(static_cast<const std::byte*>(data)), type.dtype,
-                    type.shape[1], reserve(is_16_bit(type.dtype), elements)};
+      Stored made{const_cast<std::byte*>(static_cast<const std::byte*>(data)), type.dtype,
+                  type.shape[1]};
+      made.wide = reserve(made.is_narrow(), elements);
+      return made;
     };
-    a_ = stored(k.call.inputs[form_.a], k.operands.inputs[form_.a], blocks_.m * blocks_.k);
-    b_ = stored(k.call.inputs[form_.b], k.operands.inputs[form_.b], blocks_.k * blocks_.n);
+    const auto factor = [&](std::size_t i, std::int64_t elements) {
+      const TensorType& type = k.call.inputs[i];
+      Stored made = stored(type, k.operands.inputs[i], elements);
+      if (!is_8_bit(type.dtype)) return made;
+      const Shape& scales = k.in_shape(scale_input(i));
+      made.scales = k.in<float>(scale_input(i));
+      made.scales_across = scales[1];
+      made.block_of_scale = scale_block(type.shape, scales);
+      return made;
+    };
+    a_ = factor(form_.a, blocks_.m * blocks_.k);
+    b_ = factor(form_.b, blocks_.k * blocks_.n);
     c_ = stored(k.call.outputs[0], k.operands.outputs[0], blocks_.m * blocks_.n);
-    if (k.call.inputs.size() <= 2) return;
-    bias_ = static_cast<const std::byte*>(k.operands.inputs[2]);
-    bias_type_ = k.call.inputs[2].dtype;
+    if (!has_bias(k.call)) return;
+    const std::size_t bias = bias_input(k.call);
+    bias_ = static_cast<const std::byte*>(k.operands.inputs[bias]);
+    bias_type_ = k.call.inputs[bias].dtype;
     wide_bias_ = reserve(true, blocks_.n);
   }
 

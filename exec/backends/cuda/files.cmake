@@ -28,6 +28,7 @@ set(cuda_kernels
   backends/cuda/rows/images.cu
   backends/cuda/rows/norm.cu
   backends/cuda/rows/norm_parts.cu
+  backends/cuda/rows/quantized.cu
 )
 set(cuda_sources
   backends/cuda/cuda_backend.cpp

@@ -29,6 +29,7 @@ std::span<const Row> linear_rows();
 std::span<const Row> loss_rows();
 std::span<const Row> norm_rows();
 std::span<const Row> norm_parts_rows();
+std::span<const Row> quantized_rows();
 std::span<const Row> rope_rows();
 
 using Table = std::span<const Row> (*)();
@@ -53,6 +54,7 @@ constexpr Table tables[] = {
     loss_rows,
     norm_rows,
     norm_parts_rows,
+    quantized_rows,
     rope_rows,
 };
 

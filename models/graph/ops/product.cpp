@@ -2,6 +2,7 @@
 #include "models/graph/op_table.h"
 #include "models/graph/ops/families.h"
 #include "models/graph/ops/rules.h"
+#include "models/graph/quantized.h"
 
 namespace meshwright {
 
@@ -15,23 +16,28 @@ std::int64_t as_frameworks_pad(std::int64_t columns, const OpCall& call, Compile
                                                                                 : columns;
 }
 
-// Transformer Engine and torchao leave the head in 16 bits: its logits decide the loss.
-void with_weights(Kernels& kernels, const OpCall& call, const Shape& mnk, double traffic) {
+// `m`, `n`, `k`, and the bytes that it moves.
+void product_kernel(Kernels& kernels, const OpCall& call, const Shape& mnk, double traffic) {
   gemm(kernels, mnk[0], mnk[1], mnk[2], traffic);
-  kernels.back().of_head = call.attributes.vocabulary > 0;
+  kernels.back().in_8_bits = has_8_bit_factors(call);
+}
+
+// Of a product: factors of 8 bits do not say what it is made in.
+Dtype made_in(const Attributes& a, const TensorType& factor) {
+  return is_8_bit(factor.dtype) ? a.made : factor.dtype;
 }
 
 void infer_linear(const Attributes& a, In in, Out& out) {
   const Shape& weight = in[1].shape;
   require(weight.rank == 2 && weight[a.weight_in_out ? 0 : 1] == in[0].shape[1],
           "the weight's input size is the row's width");
-  out.push_back(matrix(in[0].shape[0], weight[a.weight_in_out ? 1 : 0], in[0].dtype));
+  out.push_back(matrix(in[0].shape[0], weight[a.weight_in_out ? 1 : 0], made_in(a, in[0])));
 }
 
 void work_linear(const OpCall& call, CompilerLevel level, Kernels& kernels) {
   const std::int64_t columns = as_frameworks_pad(call.outputs[0].shape[1], call, level);
-  with_weights(kernels, call, {call.inputs[0].shape[0], columns, call.inputs[0].shape[1]},
-               bytes_of_all(call.inputs) + bytes(call.outputs[0]));
+  product_kernel(kernels, call, {call.inputs[0].shape[0], columns, call.inputs[0].shape[1]},
+                 bytes_of_all(call.inputs) + bytes(call.outputs[0]));
 }
 
 // Hand-fused kernels add the bias of a row-cut product together with the residual that follows.
@@ -40,30 +46,31 @@ void work_add_bias(const OpCall& call, CompilerLevel level, Kernels& kernels) {
 }
 
 void infer_linear_grad_input(const Attributes& a, In in, Out& out) {
-  out.push_back(matrix(in[0].shape[0], in[1].shape[a.weight_in_out ? 0 : 1], in[0].dtype));
+  out.push_back(matrix(in[0].shape[0], in[1].shape[a.weight_in_out ? 0 : 1], made_in(a, in[0])));
 }
 
 void work_linear_grad_input(const OpCall& call, CompilerLevel level, Kernels& kernels) {
   const std::int64_t columns = as_frameworks_pad(call.inputs[0].shape[1], call, level);
-  with_weights(kernels, call, {call.inputs[0].shape[0], call.outputs[0].shape[1], columns},
-               bytes_of_all(call.inputs) + bytes(call.outputs[0]));
+  product_kernel(kernels, call, {call.inputs[0].shape[0], call.outputs[0].shape[1], columns},
+                 bytes_of_all(call.inputs) + bytes(call.outputs[0]));
 }
 
 // The product reads and writes the fp32 sum; or makes a gradient in the storage type that one more
 // kernel adds.
 void work_linear_grad_weight(const OpCall& call, CompilerLevel level, Kernels& kernels) {
   const TensorType &x = call.inputs[0], &dy = call.inputs[1];
-  const double elements = static_cast<double>(x.shape[1]) * static_cast<double>(dy.shape[1]);
+  const int width = call.attributes.factors_transposed ? 0 : 1;
+  const std::int64_t in = x.shape[width], depth = x.shape[1 - width];
+  const double elements = static_cast<double>(in) * static_cast<double>(dy.shape[width]);
   const double sum_size = call.outputs.empty() ? 4 : element_size(call.outputs[0]);
   const double operands = bytes(x) + bytes(dy);
-  const std::int64_t columns = as_frameworks_pad(dy.shape[1], call, level);
+  const std::int64_t columns = as_frameworks_pad(dy.shape[width], call, level);
   if (!call.attributes.accumulate_separately) {
-    with_weights(kernels, call, {x.shape[1], columns, x.shape[0]},
-                 operands + 2 * sum_size * elements);
+    product_kernel(kernels, call, {in, columns, depth}, operands + 2 * sum_size * elements);
     return;
   }
-  const double own_size = element_size(x);
-  with_weights(kernels, call, {x.shape[1], columns, x.shape[0]}, operands + own_size * elements);
+  const auto own_size = static_cast<double>(bytes_of(made_in(call.attributes, x)));
+  product_kernel(kernels, call, {in, columns, depth}, operands + own_size * elements);
   memory_kernel(kernels, (own_size + 2 * sum_size) * elements);
 }
 
@@ -76,7 +83,7 @@ double linear_flops(const OpCall& call) {
 constexpr OpInfo rows[] = {
     {.op = Op::linear,
      .name = "linear",
-     .takes = {2, 3},
+     .takes = {2, 5},
      .split = SplitRule::linear,
      .infer = infer_linear,
      .work = work_linear,
@@ -96,7 +103,7 @@ constexpr OpInfo rows[] = {
      .elements = {"$0 + $1"}},
     {.op = Op::linear_grad_input,
      .name = "linear_grad_input",
-     .takes = 2,
+     .takes = {2, 4},
      .is_gradient = true,
      .infer = infer_linear_grad_input,
      .work = work_linear_grad_input,
@@ -104,7 +111,7 @@ constexpr OpInfo rows[] = {
      .widening = product},
     {.op = Op::linear_grad_weight,
      .name = "linear_grad_weight",
-     .takes = 2,
+     .takes = {2, 4},
      .is_gradient = true,
      .infer = nothing,
      .work = work_linear_grad_weight,

@@ -1,7 +1,6 @@
 #include "exec/backends/cuda/products/fp8.h"
 
-#include <cfloat>
-
+#include "exec/backends/cuda/device/eight_bits.cuh"
 #include "exec/backends/cuda/device/launch.h"
 #include "exec/backends/cuda/device/prelude.cuh"
 
@@ -11,54 +10,9 @@ namespace {
 
 constexpr int threads = 256, vector = 8;  // bf16 numbers of 16 bytes
 
-// Bits of fraction, the exponent's bias, the largest finite number and NaN.
-template <Fp8 format>
-struct Format;
-template <>
-struct Format<Fp8::e4m3> {
-  static constexpr int fraction = 3, bias = 7;
-  static constexpr float largest = 448.0f;
-  static constexpr unsigned int largest_bits = 0x7e, nan_bits = 0x7f;
-};
-template <>
-struct Format<Fp8::e5m2> {
-  static constexpr int fraction = 2, bias = 15;
-  static constexpr float largest = 57344.0f;
-  static constexpr unsigned int largest_bits = 0x7b, nan_bits = 0x7f;
-};
-
-// To nearest, ties to even; what is too large becomes the largest number.
-template <Fp8 format>
-__device__ unsigned char fp8_of(float x) {
-  using F = Format<format>;
-  const unsigned int bits = __float_as_uint(x), sign = bits >> 24 & 0x80u;
-  const unsigned int magnitude = bits & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) return static_cast<unsigned char>(sign | F::nan_bits);
-  constexpr int dropped = 23 - F::fraction;
-  constexpr unsigned int least_normal = static_cast<unsigned int>(127 - F::bias + 1) << 23;
-  unsigned int rounded;
-  if (magnitude >= least_normal) {
-    rounded = magnitude + ((1u << (dropped - 1)) - 1) + (magnitude >> dropped & 1u);
-    rounded = (rounded >> dropped) - (static_cast<unsigned int>(127 - F::bias) << F::fraction);
-  } else {
-    // Added to 2^23 of the smallest steps, the sum's last place is one of them.
-    constexpr float steps = static_cast<float>(1 << (F::bias - 1 + F::fraction));
-    rounded = __float_as_uint(__uint_as_float(magnitude) * steps + 8388608.0f) & 0xffu;
-  }
-  return static_cast<unsigned char>(sign | (rounded > F::largest_bits ? F::largest_bits : rounded));
-}
-
-// Of a matrix whose largest magnitude is known. Zeros stay zeros; NaN and infinity make all NaN.
-template <Fp8 format>
-__device__ float factor_of(float largest) {
-  if (largest == 0.0f) return 1.0f;
-  const float factor = Format<format>::largest / largest;
-  return factor > FLT_MAX ? FLT_MAX : factor;  // infinity would make zeros NaN
-}
-
 // Magnitudes compare as their bits do, NaN above all others: the order of blocks does not matter.
 __global__ void __launch_bounds__(threads)
-    find_largest(const bf16* matrix, unsigned int* largest, long long count) {
+    largest_of(const bf16* matrix, unsigned int* largest, long long count) {
   unsigned int own = 0;
   const long long step = static_cast<long long>(gridDim.x) * threads * vector;
   for (long long i = (static_cast<long long>(blockIdx.x) * threads + threadIdx.x) * vector;
@@ -72,12 +26,12 @@ __global__ void __launch_bounds__(threads)
   if (threadIdx.x % 32 == 0) atomicMax(largest, own);
 }
 
-template <Fp8 format>
+template <Dtype format>
 __device__ void set_scale(float largest, float* scale) {
   if (blockIdx.x == 0 && threadIdx.x == 0) *scale = 1.0f / factor_of<format>(largest);
 }
 
-template <Fp8 format>
+template <Dtype format>
 __global__ void __launch_bounds__(threads)
     round_rows(const bf16* matrix, unsigned char* rounded, const float* largest, float* scale,
                long long count) {
@@ -96,7 +50,7 @@ __global__ void __launch_bounds__(threads)
 // once, and the padding spreads a column over the banks.
 constexpr int side = 64, chunk = 16, padded = side + chunk;
 
-template <Fp8 format>
+template <Dtype format>
 __global__ void __launch_bounds__(threads)
     round_columns(const bf16* matrix, unsigned char* rounded, const float* largest, float* scale,
                   long long rows, long long columns, long long squares_across) {
@@ -124,16 +78,10 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-template <Fp8 format>
+template <Dtype format>
 void issue(const Fp8Factor& f, cudaStream_t stream) {
   const auto* matrix = static_cast<const bf16*>(f.matrix);
   const std::int64_t count = f.rows * f.columns;
-  check(cudaMemsetAsync(f.largest, 0, sizeof(float), stream), "cudaMemsetAsync");
-  constexpr std::int64_t of_thread = 4 * vector, most_blocks = 1024;
-  const std::int64_t wanted = (count + threads * of_thread - 1) / (threads * of_thread);
-  const auto blocks = static_cast<unsigned int>(wanted < most_blocks ? wanted : most_blocks);
-  launch(find_largest, {blocks}, {threads}, 0, stream, matrix,
-         reinterpret_cast<unsigned int*>(f.largest), static_cast<long long>(count));
   if (!f.transposes) {
     launch(round_rows<format>, {blocks_for(count, threads * vector)}, {threads}, 0, stream, matrix,
            f.rounded, f.largest, f.scale, static_cast<long long>(count));
@@ -147,11 +95,21 @@ void issue(const Fp8Factor& f, cudaStream_t stream) {
 
 }  // namespace
 
-void round_to_fp8(const Fp8Factor& factor, cudaStream_t stream) {
-  if (factor.format == Fp8::e4m3)
-    issue<Fp8::e4m3>(factor, stream);
+void find_largest(const Fp8Factor& f, cudaStream_t stream) {
+  const std::int64_t count = f.rows * f.columns;
+  check(cudaMemsetAsync(f.largest, 0, sizeof(float), stream), "cudaMemsetAsync");
+  constexpr std::int64_t of_thread = 4 * vector, most_blocks = 1024;
+  const std::int64_t wanted = (count + threads * of_thread - 1) / (threads * of_thread);
+  const auto blocks = static_cast<unsigned int>(wanted < most_blocks ? wanted : most_blocks);
+  launch(largest_of, {blocks}, {threads}, 0, stream, static_cast<const bf16*>(f.matrix),
+         reinterpret_cast<unsigned int*>(f.largest), static_cast<long long>(count));
+}
+
+void round_by_largest(const Fp8Factor& factor, cudaStream_t stream) {
+  if (factor.format == Dtype::e4m3)
+    issue<Dtype::e4m3>(factor, stream);
   else
-    issue<Fp8::e5m2>(factor, stream);
+    issue<Dtype::e5m2>(factor, stream);
 }
 
 }  // namespace meshwright::cuda

@@ -11,8 +11,6 @@
 
 namespace meshwright::cuda {
 
-enum class Fp8 : std::uint8_t { e4m3, e5m2 };
-
 // `matrix`: [rows, columns] bf16, both multiples of 16. `rounded`: as it lies, or [columns, rows]
 // where `transposes`. `largest`: of the magnitudes; `scale`: rounded numbers times this are those
 // of the matrix. All aligned to 16 bytes but the two floats.
@@ -20,11 +18,12 @@ struct Fp8Factor {
   const void* matrix = nullptr;
   std::int64_t rows = 0, columns = 0;
   bool transposes = false;
-  Fp8 format = Fp8::e4m3;
+  Dtype format = Dtype::e4m3;
   unsigned char* rounded = nullptr;
   float* largest = nullptr;
   float* scale = nullptr;
 };
-void round_to_fp8(const Fp8Factor& factor, cudaStream_t stream);
+void find_largest(const Fp8Factor& factor, cudaStream_t stream);
+void round_by_largest(const Fp8Factor& factor, cudaStream_t stream);  // makes `scale` too
 
 }  // namespace meshwright::cuda

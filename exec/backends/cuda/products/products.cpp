@@ -51,9 +51,21 @@ void set(const Preference& preference, cublasLtMatmulPreferenceAttributes_t attr
 }
 
 cudaDataType_t type_of(Dtype dtype) {
-  MESHWRIGHT_CHECK(dtype == Dtype::f32 || dtype == Dtype::f16 || dtype == Dtype::bf16,
-                   "products are of fp32, fp16 or bf16 numbers");
-  return dtype == Dtype::f32 ? CUDA_R_32F : dtype == Dtype::f16 ? CUDA_R_16F : CUDA_R_16BF;
+  switch (dtype) {
+    case Dtype::f32:
+      return CUDA_R_32F;
+    case Dtype::f16:
+      return CUDA_R_16F;
+    case Dtype::bf16:
+      return CUDA_R_16BF;
+    case Dtype::e4m3:
+      return CUDA_R_8F_E4M3;
+    case Dtype::e5m2:
+      return CUDA_R_8F_E5M2;
+    default:
+      MESHWRIGHT_CHECK(false, "products are of fp32, 16-bit or 8-bit numbers");
+  }
+  return CUDA_R_32F;
 }
 
 struct EpilogueRow {
@@ -154,10 +166,9 @@ ProductForm fp8_form(ProductForm form) {
   form.transpose_a = false, form.transpose_b = true;
   return form;
 }
-Fp8 format_of(const ProductForm& form, MayRound gradient) {
-  return form.may_round == gradient ? Fp8::e5m2 : Fp8::e4m3;
+Dtype format_of(const ProductForm& form, MayRound gradient) {
+  return form.may_round == gradient ? Dtype::e5m2 : Dtype::e4m3;
 }
-cudaDataType_t type_of(Fp8 format) { return format == Fp8::e4m3 ? CUDA_R_8F_E4M3 : CUDA_R_8F_E5M2; }
 
 // Both factors in fp8, as parts of scratch memory.
 struct Fp8Factors {
@@ -385,8 +396,10 @@ void Products::run(const ProductForm& form, const ProductOperands& operands, cud
   if (!plan.rounds) return issue(form, plan, operands, stream);
   MESHWRIGHT_CHECK(operands.scratch != nullptr, "factors are rounded in scratch memory");
   const Fp8Factors factors(form, operands);
-  round_to_fp8(factors.a, stream);
-  round_to_fp8(factors.b, stream);
+  for (const Fp8Factor& factor : {factors.a, factors.b}) {
+    find_largest(factor, stream);
+    round_by_largest(factor, stream);
+  }
   ProductOperands rounded = operands;
   rounded.a = factors.a.rounded, rounded.b = factors.b.rounded;
   issue(form, plan, rounded, stream);

@@ -1,0 +1,175 @@
+// Tensors in 8 bits: their largest elements, rounding, transposition.
+#include <algorithm>
+#include <bit>
+#include <mutex>
+#include <vector>
+
+#include "exec/backends/cpu/tables.h"
+#include "exec/core/eight_bits.h"
+#include "models/graph/quantized.h"
+
+namespace meshwright::cpu {
+
+namespace {
+
+// Magnitudes compare as their bits do, NaN above all others.
+template <typename T>
+std::uint32_t largest_bits(const T* x, std::int64_t count) {
+  std::uint32_t largest = 0;
+  for (std::int64_t i = 0; i < count; ++i)
+    largest =
+        std::max(largest, std::bit_cast<std::uint32_t>(static_cast<float>(x[i])) & 0x7FFFFFFFU);
+  return largest;
+}
+
+// A matrix, or the transposed one of what lies in memory.
+template <typename T>
+struct Source {
+  const T* data;
+  std::int64_t row_step, column_step;
+  void copy_row(std::int64_t r, std::int64_t columns, float* to) const {
+    const T* from = data + r * row_step;
+    for (std::int64_t c = 0; c < columns; ++c) to[c] = static_cast<float>(from[c * column_step]);
+  }
+};
+
+// A matrix being rounded, into outputs `first` (the numbers) and the one behind it (their scales).
+template <typename T>
+class Rounding {
+ public:
+  Rounding(const KernelCall& k, const Source<T>& source, std::size_t first)
+      : k_(k),
+        source_(source),
+        rows_(rows_of_scales(k.out_shape(first))),
+        columns_(k.out_shape(first)[-1]),
+        strips_(k.out_shape(first + 1)[0]),
+        blocks_across_(k.out_shape(first + 1)[1]),
+        block_(scale_block(k.out_shape(first), k.out_shape(first + 1))),
+        bits_(k.out<std::uint8_t>(first)),
+        scales_(k.out<float>(first + 1)),
+        factors_(static_cast<std::size_t>(strips_ * blocks_across_)) {}
+
+  void run() {
+    if (k_.call.inputs.size() > 1)
+      set_factor(0, *k_.in<float>(1));
+    else
+      find_factors();
+    parallel_for(k_.pool, rows_, rows_per_piece(columns_),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   std::vector<float> row(static_cast<std::size_t>(columns_));
+                   for (std::int64_t r = begin; r < end; ++r) round_row(r, row.data());
+                 });
+  }
+
+ private:
+  void set_factor(std::int64_t block, float largest) {
+    const Attributes& a = k_.attributes();
+    const float factor = factor_to_8_bits(largest, a.made, a.scales_are_powers);
+    factors_[static_cast<std::size_t>(block)] = factor;
+    scales_[block] = 1 / factor;
+  }
+
+  // Each of the largest element of its block.
+  void find_factors() {
+    parallel_for(k_.pool, strips_, rows_per_piece(block_.rows * columns_),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   std::vector<float> row(static_cast<std::size_t>(columns_));
+                   for (std::int64_t strip = begin; strip < end; ++strip)
+                     find_factors(strip, row.data());
+                 });
+  }
+
+  void find_factors(std::int64_t strip, float* row) {
+    std::vector<std::uint32_t> largest(static_cast<std::size_t>(blocks_across_), 0);
+    for (std::int64_t r = strip * block_.rows; r < (strip + 1) * block_.rows; ++r) {
+      source_.copy_row(r, columns_, row);
+      for (std::size_t b = 0; b < largest.size(); ++b)
+        largest[b] = std::max(
+            largest[b],
+            largest_bits(row + static_cast<std::int64_t>(b) * block_.columns, block_.columns));
+    }
+    for (std::size_t b = 0; b < largest.size(); ++b)
+      set_factor(strip * blocks_across_ + static_cast<std::int64_t>(b),
+                 std::bit_cast<float>(largest[b]));
+  }
+
+  void round_row(std::int64_t r, float* row) const {
+    source_.copy_row(r, columns_, row);
+    const std::int64_t first = r / block_.rows * blocks_across_;
+    for (std::int64_t b = 0; b < blocks_across_; ++b)
+      round_to_8_bits(row + b * block_.columns, k_.attributes().made, block_.columns,
+                      factors_[static_cast<std::size_t>(first + b)],
+                      bits_ + r * columns_ + b * block_.columns);
+  }
+
+  const KernelCall& k_;
+  const Source<T> source_;
+  const std::int64_t rows_, columns_, strips_, blocks_across_;
+  const ScaleBlock block_;
+  std::uint8_t* const bits_;
+  float* const scales_;
+  std::vector<float> factors_;  // by block: strip after strip
+};
+
+}  // namespace
+
+template <typename T>
+void amax(const KernelCall& k) {
+  const T* x = k.in<T>(0);
+  std::uint32_t largest = 0;
+  std::mutex mutex;
+  parallel_for(k.pool, k.in_shape(0).elements(), elements_per_piece,
+               [&](std::int64_t begin, std::int64_t end) {
+                 const std::uint32_t own = largest_bits(x + begin, end - begin);
+                 const std::lock_guard lock(mutex);
+                 largest = std::max(largest, own);
+               });
+  *k.out<float>(0) = std::bit_cast<float>(largest);
+}
+
+template <typename T>
+void quantize(const KernelCall& k) {
+  const std::int64_t columns = k.in_shape(0)[-1];
+  Rounding<T>(k, {k.in<T>(0), columns, 1}, 0).run();
+  if (k.attributes().with_transposed) Rounding<T>(k, {k.in<T>(0), 1, columns}, 2).run();
+}
+
+namespace {
+
+template <typename Element>
+void transpose_elements(const KernelCall& k) {
+  const std::int64_t rows = k.in_shape(0)[0], columns = k.in_shape(0)[1];
+  const auto* x = k.in<Element>(0);
+  auto* y = k.out<Element>(0);
+  parallel_for(k.pool, columns, rows_per_piece(rows), [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t c = begin; c < end; ++c)
+      for (std::int64_t r = 0; r < rows; ++r) y[c * rows + r] = x[r * columns + c];
+  });
+}
+
+}  // namespace
+
+void transpose(const KernelCall& k) {
+  switch (bytes_of(k.call.inputs[0].dtype)) {
+    case 1:
+      return transpose_elements<std::uint8_t>(k);
+    case 2:
+      return transpose_elements<std::uint16_t>(k);
+    case 4:
+      return transpose_elements<std::uint32_t>(k);
+    default:
+      return transpose_elements<std::uint64_t>(k);
+  }
+}
+
+namespace {
+constexpr Row rows[] = {
+    MESHWRIGHT_CPU_ROW(amax),
+    MESHWRIGHT_CPU_ROW(quantize),
+    {Op::transpose, transpose, transpose, transpose},
+};
+}  // namespace
+
+std::span<const Row> quantized_rows() { return rows; }
+
+}  // namespace meshwright::cpu

@@ -1,0 +1,71 @@
+// Tensors in 8 bits: their scales, rounding, and transposition.
+#include <algorithm>
+
+#include "models/graph/op_table.h"
+#include "models/graph/ops/families.h"
+#include "models/graph/ops/rules.h"
+#include "models/graph/quantized.h"
+
+namespace meshwright {
+
+namespace {
+
+void infer_amax(const Attributes&, In, Out& out) { out.push_back(column(1, Dtype::f32)); }
+
+TensorType scales_of(const Attributes& a, const Shape& matrix) {
+  const std::int64_t rows = rows_of_scales(matrix), columns = matrix[-1];
+  const std::int64_t height = a.scale_rows > 0 ? a.scale_rows : rows;
+  const std::int64_t width = a.scale_columns > 0 ? a.scale_columns : columns;
+  require(rows % height == 0 && columns % width == 0, "blocks with one scale are whole");
+  return {Shape{rows / height, columns / width}, Dtype::f32};
+}
+
+void infer_quantize(const Attributes& a, In in, Out& out) {
+  require(is_8_bit(a.made), "what is quantized has 8 bits");
+  out.push_back({in[0].shape, a.made});
+  out.push_back(scales_of(a, in[0].shape));
+  if (!a.with_transposed) return;
+  require(in[0].shape.rank == 2, "a matrix is transposed");
+  const Shape transposed{in[0].shape[1], in[0].shape[0]};
+  out.push_back({transposed, a.made});
+  out.push_back(scales_of(a, transposed));
+}
+
+void infer_transpose(const Attributes&, In in, Out& out) {
+  require(in[0].shape.rank == 2, "a matrix is transposed");
+  out.push_back({Shape{in[0].shape[1], in[0].shape[0]}, in[0].dtype});
+}
+
+void work_amax(const OpCall& call, CompilerLevel, Kernels& kernels) {
+  if (!call.attributes.joins_maker) memory_kernel(kernels, bytes(call.inputs[0]));
+}
+
+// Joined: its maker writes 8 bits instead of what this would read.
+void work_quantize(const OpCall& call, CompilerLevel, Kernels& kernels) {
+  const double read = bytes(call.inputs[0]), written = bytes_of_all(call.outputs);
+  if (call.attributes.joins_maker)
+    joining_traffic(kernels, std::max(0.0, written - read));
+  else
+    memory_kernel(kernels, read + written);
+}
+
+constexpr OpInfo rows[] = {
+    {.op = Op::amax, .name = "amax", .infer = infer_amax, .work = work_amax},
+    {.op = Op::quantize,
+     .name = "quantize",
+     .takes = {1, 2},
+     .makes = {2, 4},
+     .infer = infer_quantize,
+     .work = work_quantize},
+    {.op = Op::transpose,
+     .name = "transpose",
+     .infer = infer_transpose,
+     .work = work_unary,
+     .widening = moves},
+};
+
+}  // namespace
+
+std::span<const OpInfo> quantized_ops() { return rows; }
+
+}  // namespace meshwright

@@ -1,0 +1,32 @@
+// Products whose factors have 8 bits, and the scales of those: which elements share one, and which
+// operand is which.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "models/graph/op_call.h"
+
+namespace meshwright {
+
+// A matrix as scales see it: experts' weights are one below the other.
+constexpr std::int64_t rows_of_scales(const Shape& shape) { return shape.elements() / shape[-1]; }
+
+// The rows and columns of a block that has one scale.
+struct ScaleBlock {
+  std::int64_t rows = 1, columns = 1;
+};
+constexpr ScaleBlock scale_block(const Shape& matrix, const Shape& scales) {
+  return {rows_of_scales(matrix) / scales[0], matrix[-1] / scales[1]};
+}
+
+inline bool has_8_bit_factors(const OpCall& call) {
+  return !call.inputs.empty() && is_8_bit(call.inputs[0].dtype);
+}
+
+// Of linear layers and their gradients: the factors' scales come before the bias.
+constexpr std::size_t scale_input(std::size_t factor) { return 2 + factor; }
+inline std::size_t bias_input(const OpCall& call) { return has_8_bit_factors(call) ? 4 : 2; }
+inline bool has_bias(const OpCall& call) { return call.inputs.size() > bias_input(call); }
+
+}  // namespace meshwright

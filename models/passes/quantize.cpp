@@ -1,0 +1,278 @@
+#include "models/passes/quantize.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "models/core/index.h"
+
+namespace meshwright {
+
+namespace {
+
+// How a recipe divides tensors: the length of a block along sums, 0: no blocks.
+struct Recipe {
+  std::int64_t length = 0;
+  bool square_weights = false;  // their blocks are as high as long
+  bool powers = false;          // scales are powers of two
+  Dtype of_gradients = Dtype::e4m3;
+};
+
+Recipe recipe_of(Fp8Recipe recipe) {
+  switch (recipe) {
+    case Fp8Recipe::tensorwise:
+      return {.of_gradients = Dtype::e5m2};
+    case Fp8Recipe::blockwise:
+      return {.length = 128, .square_weights = true, .powers = true};
+    case Fp8Recipe::mxfp8:
+      return {.length = 32, .powers = true};
+  }
+  return {};
+}
+
+// Frameworks have one kernel that makes such a tensor and rounds it, or finds its largest element.
+bool makes_8_bits(Op op) {
+  switch (op) {
+    case Op::layer_norm:
+    case Op::rms_norm:
+    case Op::gelu:
+    case Op::relu:
+    case Op::swiglu:
+    case Op::gelu_grad:
+    case Op::relu_grad:
+    case Op::swiglu_grad:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool is_product(Op op) {
+  return op == Op::linear || op == Op::linear_grad_input || op == Op::linear_grad_weight;
+}
+
+enum class What : std::uint8_t { activation, weight, gradient };
+
+// A tensor in 8 bits, its scales, and the same of it transposed (-1: it is not there).
+struct Rounded {
+  int bits = -1, scales = -1, transposed = -1, transposed_scales = -1;
+};
+
+class Quantizer {
+ public:
+  Quantizer(const Graph& graph, const Plan& plan, const DeviceFacts& device)
+      : old_(graph),
+        recipe_(recipe_of(plan.training.fp8_recipe)),
+        transposes_(device.transposes_8_bits),
+        fuses_(plan.training.compiler != CompilerLevel::none),
+        weights_stay_(plan.parallelism.zero_stage < 3 || plan.shard_group() == 1),
+        readers_(graph.tensors.size()),
+        chosen_(graph.tensors.size(), 0) {
+    for (const Node& node : graph.nodes)
+      for (int id : node.inputs) readers_[at(id)].push_back(&node);
+    for (const Node& node : graph.nodes)
+      if (node.op == Op::linear && can_be_rounded(node)) chosen_[at(node.inputs[1])] = 1;
+  }
+
+  Graph run() {
+    out_ = old_;
+    out_.nodes.clear();
+    for (const Node& node : old_.nodes) {
+      if (gathers_8_bits(node))
+        gather(node);
+      else
+        append(is_chosen(node) ? in_8_bits(node) : node);
+    }
+    return std::move(out_);
+  }
+
+ private:
+  const Shape& shape(int tensor) const { return old_.tensor(tensor).type.shape; }
+
+  bool can_be_rounded(const Node& node) const {
+    const std::int64_t multiple = std::max<std::int64_t>(16, recipe_.length);
+    const auto divides = [&](int tensor) {
+      return shape(tensor)[0] % multiple == 0 && shape(tensor)[1] % multiple == 0;
+    };
+    const auto& readers = readers_[at(node.outputs[0])];
+    const bool routes = std::any_of(readers.begin(), readers.end(),
+                                    [](const Node* reader) { return reader->op == Op::route; });
+    return old_.units[at(old_.unit_of(node))].is_block && !routes && divides(node.inputs[0]) &&
+           divides(node.inputs[1]);
+  }
+
+  // The weight of a linear layer or of its gradients.
+  int weight_of(const Node& node) const {
+    if (node.op != Op::linear_grad_weight) return node.inputs[1];
+    return old_.parameters[at(old_.tensor(node.outputs[0]).parameter)].tensor;
+  }
+  bool is_chosen(const Node& node) const {
+    return is_product(node.op) && chosen_[at(weight_of(node))] != 0;
+  }
+
+  // Rows of which every rank has a share, gathered for chosen products alone.
+  bool gathers_8_bits(const Node& node) const {
+    if (node.op != Op::sequence_gather || recipe_.length > 0) return false;
+    const auto& readers = readers_[at(node.outputs[0])];
+    return !readers.empty() && std::all_of(readers.begin(), readers.end(),
+                                           [&](const Node* reader) { return is_chosen(*reader); });
+  }
+
+  void append(const Node& node) {
+    for (int id : node.outputs)
+      if (is_made(out_.tensor(id)))
+        out_.tensors[at(id)].producer = static_cast<int>(out_.nodes.size());
+    out_.nodes.push_back(node);
+  }
+
+  Dtype format_of(What what) const {
+    return what == What::gradient ? recipe_.of_gradients : Dtype::e4m3;
+  }
+
+  bool joins_maker(int tensor) const {
+    const int producer = old_.tensor(tensor).producer;
+    return fuses_ && producer >= 0 && makes_8_bits(old_.nodes[at(producer)].op);
+  }
+
+  int add(Op op, const Node& at_node, TensorIds inputs, const Attributes& attributes, Role role) {
+    const int node = out_.add(op, at_node.module, inputs, attributes, at_node.phase);
+    for (int id : out_.nodes[at(node)].outputs) out_.tensors[at(id)].role = role;
+    return node;
+  }
+
+  int largest_of_all(const Node& at_node, int tensor, Role role) {
+    Attributes attributes;
+    attributes.joins_maker = joins_maker(tensor);
+    return out_.output(add(Op::amax, at_node, {tensor}, attributes, role));
+  }
+
+  // `largest`: that of the tensor's elements, where it has one scale.
+  Rounded round(const Node& at_node, int tensor, What what, int largest, bool transposed,
+                Role role) {
+    Attributes attributes;
+    attributes.made = format_of(what);
+    attributes.scale_columns = recipe_.length;
+    attributes.scale_rows = recipe_.length == 0                              ? 0
+                            : what == What::weight && recipe_.square_weights ? recipe_.length
+                                                                             : 1;
+    attributes.scales_are_powers = recipe_.powers;
+    attributes.with_transposed = transposed;
+    attributes.joins_maker = recipe_.length > 0 && joins_maker(tensor);
+    TensorIds inputs{tensor};
+    if (largest >= 0) inputs.push_back(largest);
+    const int node = add(Op::quantize, at_node, inputs, attributes, role);
+    Rounded made{out_.output(node, 0), out_.output(node, 1), -1, -1};
+    if (transposed)
+      made.transposed = out_.output(node, 2), made.transposed_scales = out_.output(node, 3);
+    return made;
+  }
+
+  // A gradient or an activation is rounded where it is first read.
+  Rounded& rounded(const Node& at_node, int tensor, What what) {
+    const auto [found, is_new] = rounded_.try_emplace({tensor, old_.unit_of(at_node)});
+    if (is_new) {
+      const int largest =
+          recipe_.length > 0 ? -1 : largest_of_all(at_node, tensor, Role::activation);
+      found->second = round(at_node, tensor, what, largest, transposes_ || recipe_.length > 0,
+                            Role::activation);
+    }
+    return found->second;
+  }
+
+  const Rounded& rounded_weight(const Node& at_node) {
+    const int weight = at_node.inputs[1];
+    const bool forward = weights_stay_ || at_node.phase == Phase::forward;
+    const auto [found, is_new] =
+        weights_.try_emplace({weight, old_.unit_of(at_node), forward ? 1 : 0});
+    if (is_new) {
+      const Role role = weights_stay_ ? Role::of_step : Role::activation;
+      const int largest = recipe_.length > 0 ? -1 : largest_of_all(at_node, weight, role);
+      const bool same_scales = recipe_.length == 0 || recipe_.square_weights;
+      found->second =
+          round(at_node, weight, What::weight, largest, transposes_ || !same_scales, role);
+    }
+    return found->second;
+  }
+
+  void gather(const Node& node) {
+    const bool forward = node.phase == Phase::forward;
+    const What what = forward ? What::activation : What::gradient;
+    const int own = largest_of_all(node, node.inputs[0], Role::activation);
+    const int largest =
+        out_.output(add(Op::tensor_maximum, node, {own}, node.attributes, Role::activation));
+    Rounded share = round(node, node.inputs[0], what, largest, false, Role::activation);
+    share.bits = out_.output(add(node.op, node, {share.bits}, node.attributes, Role::activation));
+    rounded_[{node.outputs[0], old_.unit_of(node)}] = share;
+  }
+
+  // The rows of a factor as columns, where the device asks for that: what was gathered is
+  // transposed after it.
+  void transpose_gathered(const Node& at_node, Rounded& factor) {
+    if (!transposes_ || factor.transposed >= 0) return;
+    factor.transposed =
+        out_.output(add(Op::transpose, at_node, {factor.bits}, {}, Role::activation));
+    factor.transposed_scales = factor.scales;
+  }
+
+  // What is summed along its rows is read along its memory where it is there transposed.
+  void take_weight(const Node& node, Node& made) {
+    const Rounded& weight = rounded_weight(node);
+    const bool in_out = node.attributes.weight_in_out;
+    const bool along = in_out == (node.op == Op::linear_grad_input);
+    const bool turns = !along && weight.transposed >= 0;
+    if (turns) made.attributes.weight_in_out = !in_out;
+    made.inputs.push_back(turns ? weight.transposed : weight.bits);
+    scales_.push_back(turns ? weight.transposed_scales : weight.scales);
+  }
+
+  void take_factors_of_weight_gradient(const Node& node, Node& made) {
+    for (int i = 0; i < 2; ++i) {
+      Rounded& factor = rounded(node, node.inputs[i], i == 0 ? What::activation : What::gradient);
+      transpose_gathered(node, factor);
+      const bool turned = factor.transposed >= 0;
+      made.attributes.factors_transposed = turned;
+      made.inputs.push_back(turned ? factor.transposed : factor.bits);
+      scales_.push_back(turned ? factor.transposed_scales : factor.scales);
+    }
+  }
+
+  Node in_8_bits(const Node& node) {
+    Node made = node;
+    made.inputs = {};
+    made.attributes.made = old_.tensor(node.inputs[0]).type.dtype;
+    scales_.clear();
+    if (node.op == Op::linear_grad_weight) {
+      take_factors_of_weight_gradient(node, made);
+    } else {
+      const What what = node.op == Op::linear ? What::activation : What::gradient;
+      const Rounded& first = rounded(node, node.inputs[0], what);
+      made.inputs.push_back(first.bits);
+      scales_.push_back(first.scales);
+      take_weight(node, made);
+    }
+    for (int id : scales_) made.inputs.push_back(id);
+    for (int i = 2; i < node.inputs.size(); ++i) made.inputs.push_back(node.inputs[i]);
+    return made;
+  }
+
+  const Graph& old_;
+  Graph out_;
+  const Recipe recipe_;
+  const bool transposes_, fuses_;
+  const bool weights_stay_;                         // rounded, from one micro-batch to the next
+  std::vector<std::vector<const Node*>> readers_;   // per tensor
+  std::vector<char> chosen_;                        // per tensor: a weight that is rounded
+  std::map<std::pair<int, int>, Rounded> rounded_;  // by tensor and unit
+  std::map<std::tuple<int, int, int>, Rounded> weights_;  // by tensor, unit, and whether forward
+  std::vector<int> scales_;                               // of the node that is being made
+};
+
+}  // namespace
+
+Graph quantize(Graph graph, const Plan& plan, const DeviceFacts& device) {
+  if (plan.training.precision != Precision::fp8) return graph;
+  return Quantizer(graph, plan, device).run();
+}
+
+}  // namespace meshwright

@@ -1,0 +1,23 @@
+// Precision fp8: what the linear layers of blocks multiply has 8 bits. Their inputs and weights are
+// rounded to e4m3, the gradients of their outputs to e5m2 (by blocks: to e4m3, as Transformer
+// Engine does), with scales as `fp8_recipe` says; gradients of weights read the rounded input, so
+// that is what is kept, and the input itself only where something else reads it.
+//
+// In bf16 stay the embedding, attention between its two linear layers, routers and experts, what is
+// outside of blocks (the head), and layers with a size that is no multiple of 16 (blocks: of their
+// length).
+//
+// Weights are rounded once a step, when it begins; under ZeRO 3 whenever they have been gathered,
+// for the forward and again for the backward. Where ranks hold shares of the rows and a tensor has
+// one scale, rounded rows are gathered, with the scale that the group's largest element asks for.
+#pragma once
+
+#include "models/graph/graph.h"
+#include "models/plan/device_facts.h"
+#include "models/plan/plan.h"
+
+namespace meshwright {
+
+Graph quantize(Graph graph, const Plan& plan, const DeviceFacts& device);
+
+}  // namespace meshwright

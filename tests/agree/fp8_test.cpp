@@ -1,0 +1,106 @@
+// Training in fp8, on the ranks that mpirun gives. A CPU rounds to 8 bits as a GPU does, and
+// multiplies in fp32.
+//
+// Scales are of a rank's own part of a tensor, so tensor degrees round in another way, and a sum in
+// another order may round one number to its other neighbour. Bounds are those of rounding.h with
+// e4m3's unit roundoff, 2^-4: a product's terms are off by sqrt(2) 0.4 u of themselves, which is
+// less than what bf16's are thought to be there, in its own u.
+#include <cmath>
+#include <map>
+#include <string>
+
+#include "tests/agree/rounding.h"
+#include "tests/agree/variants.h"
+#include "tests/exec/on_ranks.h"
+#include "tests/exec/small_run.h"
+
+using namespace meshwright;
+
+namespace {
+
+constexpr double unit_roundoff = 0x1p-4;
+
+// 4 x 8 rows: a multiple of mxfp8's blocks of 32, as are 32 and 64 columns.
+template <Fp8Recipe recipe>
+void rounds(Plan& plan) {
+  plan.training.fp8_recipe = recipe;
+  plan.training.micro_batch = 4;
+  plan.training.global_batch = 16;
+}
+constexpr Change mxfp8 = rounds<Fp8Recipe::mxfp8>;
+
+constexpr Variant variants[] = {
+    {{}, full},
+    {{}, pruned},
+    {{}, all_of<eager, unfused>},
+    {{}, budget<60>},
+    {{}, mxfp8},
+    {{2, 1, 1}, nothing},
+    {{2, 1, 1, 4, 0, 1}, zero_bubble},
+    {{1, 2, 1}, nothing},
+    {{1, 2, 1}, rows},
+    {{1, 2, 1}, all_of<rows, full, pruned>},
+    {{1, 1, 2}, nothing},
+    {{1, 1, 2, 2, 1}, nothing},
+    {{1, 1, 2, 2, 2}, full},
+    {{1, 1, 2, 2, 3}, nothing},
+    {{1, 1, 2, 2, 3}, full},
+    {{2, 1, 1, 4, 0, 2}, nothing},
+    {{2, 2, 1}, all_of<rows, full>},
+    {{2, 1, 2, 4, 3}, nothing},
+    {{1, 2, 2, 2, 1}, rows},
+};
+
+struct Alone {
+  Values begin;
+  Trained in_fp32, in_fp8;
+};
+
+}  // namespace
+
+TEST_CASE_ON_RANKS("fp8 trains alike under all degrees, and close to fp32", "[agree][mpi]") {
+  World& world = test_world();
+  std::map<std::string, Alone> alone;
+  for_each_variant(variants, world, [&](const Model& model, Plan plan) {
+    Plan uncut = on_one_process(plan);
+    uncut.training.micro_batch = plan.training.micro_batch;  // the same numbers have one scale
+    const Training& t = plan.training;
+    Alone& expected =
+        alone[model.architecture + fp8_recipe_names()[static_cast<std::size_t>(t.fp8_recipe)] +
+              std::to_string(t.global_batch)];
+    if (expected.in_fp8.losses.empty()) {
+      expected.begin = SmallRun(model, uncut).parameters();
+      expected.in_fp32 = train_alone(model, uncut);
+      Plan rounded = uncut;
+      rounded.training.precision = Precision::fp8;
+      expected.in_fp8 = train_alone(model, rounded);
+      const double difference = largest_difference(expected.in_fp8, expected.in_fp32);
+      CHECK(difference <= loss_bound * unit_roundoff);
+      CHECK(difference > 0);
+      CHECK(difference_of_updates(expected.in_fp8, expected.in_fp32, expected.begin) <=
+            update_bound * unit_roundoff);
+    }
+    plan.training.precision = Precision::fp8;
+    const Trained got = train(model, plan, world), again = train(model, plan, world);
+    CHECK(largest_difference(got, expected.in_fp8) <= loss_bound * unit_roundoff);
+    CHECK(got.losses == again.losses);
+    if (world.rank() != 0) return;
+    CHECK(got.hash == again.hash);
+    CHECK(difference_of_updates(got, expected.in_fp8, expected.begin) <=
+          update_bound * unit_roundoff);
+  });
+}
+
+// Bit by bit: what is made again in the backward pass is what the forward made.
+TEST_CASE_ON_RANKS("what is recomputed is rounded to the same 8 bits", "[agree][mpi]") {
+  World& world = test_world();
+  if (world.size() > 1) return;
+  const Model model = eight_blocks("llama");
+  Plan plan = base_plan(model, {});
+  plan.training.precision = Precision::fp8;
+  const std::string kept = train(model, plan, world).hash;
+  plan.training.recompute = Recompute::full;
+  CHECK(train(model, plan, world).hash == kept);
+  plan.training.precision = Precision::bf16;
+  CHECK(train(model, plan, world).hash != kept);
+}

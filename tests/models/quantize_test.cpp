@@ -1,0 +1,246 @@
+// What precision fp8 makes of a graph and of its Programs.
+#include "models/passes/quantize.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "models/core/index.h"
+#include "models/graph/op_table.h"
+#include "models/graph/quantized.h"
+#include "models/passes/pass.h"
+#include "tests/catch.h"
+#include "tests/models/plans.h"
+
+using namespace meshwright;
+
+namespace {
+
+constexpr DeviceFacts any_layout{}, transposing{.transposes_8_bits = true};
+
+Plan in_fp8(Plan plan) {
+  plan.training.precision = Precision::fp8;
+  return plan;
+}
+
+Graph graph_of(const Model& model, const Plan& plan, const DeviceFacts& device = any_layout) {
+  return run_passes(build_graph(model, plan.training), plan, device);
+}
+
+bool is_product(Op op) {
+  return op == Op::linear || op == Op::linear_grad_input || op == Op::linear_grad_weight;
+}
+
+Dtype first_type(const Graph& graph, const Node& node) {
+  return graph.tensor(node.inputs[0]).type.dtype;
+}
+
+int count_ops(const Graph& graph, Op op, Phase phase) {
+  return static_cast<int>(std::ranges::count_if(
+      graph.nodes, [&](const Node& node) { return node.op == op && node.phase == phase; }));
+}
+
+int count_ops(const Body& body, Op op) {
+  return static_cast<int>(
+      std::ranges::count_if(body.instructions, [&](const Instruction& instruction) {
+        return instruction.kind == InstructionKind::compute && instruction.op == op;
+      }));
+}
+
+// A model whose sizes are multiples of any block.
+Model wide_model() {
+  Model model = small_model("llama");
+  model.hidden = 256;
+  model.ffn = 384;
+  model.head_dim = 64;
+  return model;
+}
+Plan wide_plan(const Model& model, SmallDegrees degrees = {}) {
+  Plan plan = in_fp8(small_plan(model, degrees));
+  plan.training.micro_batch = 16;  // 128 rows
+  plan.training.global_batch *= 8;
+  return plan;
+}
+
+std::int64_t slot_bytes(const Program& program) { return program.memory.slots[0].stride; }
+
+}  // namespace
+
+TEST_CASE("in fp8 the linear layers of blocks multiply 8 bits, what is outside does not",
+          "[models][passes]") {
+  const Model model = small_model("llama");
+  const Graph graph = graph_of(model, in_fp8(small_plan(model, {})));
+  int of_blocks = 0, others = 0;
+  for (const Node& node : graph.nodes) {
+    if (!is_product(node.op)) continue;
+    const bool in_block = graph.units[at(graph.unit_of(node))].is_block;
+    CHECK(is_8_bit(first_type(graph, node)) == in_block);
+    // Gradients reach further, and are less precise.
+    if (in_block && node.op == Op::linear_grad_input) CHECK(first_type(graph, node) == Dtype::e5m2);
+    if (in_block && node.op != Op::linear_grad_weight)
+      CHECK(graph.tensor(node.outputs[0]).type.dtype == Dtype::bf16);
+    ++(in_block ? of_blocks : others);
+  }
+  CHECK(of_blocks == 4 * 7 * 3);  // queries, keys, values, output, gate, up, down
+  CHECK(others == 3);             // the head
+  // Of a block: 7 weights; inputs of queries, keys and values, of the output, of gate and up, of
+  // down. Gradients: of each of the 7 outputs.
+  CHECK(count_ops(graph, Op::quantize, Phase::forward) == 4 * (7 + 4));
+  CHECK(count_ops(graph, Op::quantize, Phase::backward) == 4 * 7);
+  CHECK(count_ops(graph, Op::amax, Phase::forward) == 4 * (7 + 4));
+
+  const Graph in_bf16 = graph_of(model, [&] {
+    Plan plan = small_plan(model, {});
+    plan.training.precision = Precision::bf16;
+    return plan;
+  }());
+  CHECK(count_ops(in_bf16, Op::quantize, Phase::forward) == 0);
+}
+
+TEST_CASE("a router stays in bf16, and a layer with a size that is no multiple of 16",
+          "[models][passes]") {
+  const Model experts = small_model("mixtral");
+  const Graph routed = graph_of(experts, in_fp8(small_plan(experts, {})));
+  for (const Node& node : routed.nodes)
+    if (node.op == Op::linear)
+      for (const Node& reader : routed.nodes)
+        if (reader.op == Op::route && reader.inputs[0] == node.outputs[0])
+          CHECK_FALSE(is_8_bit(first_type(routed, node)));
+  Model odd = small_model("gpt");
+  odd.ffn = 72;
+  const Graph graph = graph_of(odd, in_fp8(small_plan(odd, {})));
+  // Queries, keys and values are one layer; of the MLP none.
+  CHECK(count_ops(graph, Op::quantize, Phase::forward) == 4 * (2 + 2));
+}
+
+TEST_CASE("scales are of blocks as the recipe says", "[models][passes]") {
+  const Model model = wide_model();
+  struct Expected {
+    Fp8Recipe recipe;
+    Shape of_input, of_weight;  // of the first linear layer: 128 rows of 256, 256 x 256
+  };
+  for (const Expected& expected : {Expected{Fp8Recipe::tensorwise, {1, 1}, {1, 1}},
+                                   Expected{Fp8Recipe::blockwise, {128, 2}, {2, 2}},
+                                   Expected{Fp8Recipe::mxfp8, {128, 8}, {256, 8}}}) {
+    Plan plan = wide_plan(model);
+    plan.training.fp8_recipe = expected.recipe;
+    const Graph graph = graph_of(model, plan);
+    const auto first = std::ranges::find_if(graph.nodes, [&](const Node& node) {
+      return node.op == Op::linear && is_8_bit(first_type(graph, node));
+    });
+    REQUIRE(first != graph.nodes.end());
+    CHECK(graph.tensor(first->inputs[2]).type.shape == expected.of_input);
+    CHECK(graph.tensor(first->inputs[3]).type.shape == expected.of_weight);
+    for (const Node& node : graph.nodes) {  // what has blocks is rounded along every sum
+      if (node.op != Op::linear_grad_weight || !is_8_bit(first_type(graph, node))) continue;
+      CHECK(node.attributes.factors_transposed == (expected.recipe != Fp8Recipe::tensorwise));
+      CHECK(graph.tensor(node.inputs[1]).type.dtype ==
+            (expected.recipe == Fp8Recipe::tensorwise ? Dtype::e5m2 : Dtype::e4m3));
+    }
+  }
+}
+
+TEST_CASE("every legal plan of a small model lowers in fp8 to sound Programs", "[models][lower]") {
+  for (const char* family : {"gpt", "llama"}) {
+    const Model model = small_model(family);
+    for (Plan plan : small_plans(model)) {
+      for (const DeviceFacts& device : {any_layout, transposing}) {
+        for (const CompilerLevel level : {CompilerLevel::fused, CompilerLevel::full}) {
+          if (level == CompilerLevel::full && plan.parallelism.pipeline == 4) continue;
+          plan.training.compiler = level;
+          INFO(describe(plan) << " " << family);
+          const std::vector<Program> stages = lower_small(model, in_fp8(plan), device);
+          CHECK(broken_rule(stages).empty());
+          for (const Program& program : stages) verify(program.memory);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("weights are rounded once a step; gathered ones whenever they are there",
+          "[models][lower]") {
+  const Model model = small_model("llama");
+  for (const int zero : {0, 1, 2, 3}) {
+    const Plan plan = in_fp8(small_plan(model, {1, 1, 2, 4, zero}));
+    const Program program = lower_small(model, plan)[0];
+    const bool stays = zero < 3;
+    INFO("ZeRO " << zero);
+    CHECK(count_ops(program.bodies[0], Op::quantize) == (stays ? 4 * 7 : 0));
+    CHECK(count_ops(program.bodies[1], Op::quantize) == 4 * 4 + (stays ? 0 : 4 * 7));
+    CHECK(count_ops(program.bodies[2], Op::quantize) == 4 * 7 + (stays ? 0 : 4 * 7));
+  }
+}
+
+TEST_CASE("inputs of linear layers are kept in 8 bits", "[models][lower]") {
+  const Model model = wide_model();
+  Plan plan = wide_plan(model);
+  const std::int64_t rounded = slot_bytes(lower_small(model, plan, transposing)[0]);
+  CHECK(slot_bytes(lower_small(model, plan)[0]) == rounded);  // one of both layouts is kept
+  plan.training.precision = Precision::bf16;
+  const std::int64_t whole = slot_bytes(lower_small(model, plan)[0]);
+  // Of each of 4 blocks: the inputs of queries, keys and values (256 columns), of gate and up (256)
+  // and of down (384) have half of the bytes; attention's gradient reads that of the output layer
+  // in bf16 too, so its 8 bits are more. Each input has a scale, on an address of its own.
+  const std::int64_t rows = 128, scales = 4 * arena_alignment;
+  CHECK(whole - rounded == 4 * (rows * (256 + 256 + 384 - 256) - scales));
+}
+
+TEST_CASE("ranks with a share of the rows gather rounded ones, with one scale", "[models][lower]") {
+  const Model model = small_model("llama");
+  Plan plan = in_fp8(small_plan(model, {1, 2, 1}));
+  plan.parallelism.sequence_parallel = true;
+  const Program program = lower_small(model, plan)[0];
+  int rounded = 0, maxima = 0;
+  for (const Body& body : program.bodies)
+    for (const Instruction& instruction : body.instructions) {
+      if (instruction.kind == InstructionKind::all_gather &&
+          instruction.group == GroupKind::tensor && is_8_bit(instruction.outputs[0].type.dtype))
+        ++rounded;
+      maxima += instruction.kind == InstructionKind::all_reduce && instruction.maximum;
+    }
+  // Of each block forward, again for its gradients, and the gradients of its two sums.
+  CHECK(rounded == 4 * (2 + 2 + 2));
+  CHECK(maxima == 4 * (2 + 2));
+}
+
+TEST_CASE("a kernel that makes a tensor also rounds it in blocks, and finds its largest element",
+          "[models][passes]") {
+  const Model model = wide_model();
+  const auto kernels_of = [&](Fp8Recipe recipe, CompilerLevel level, Op op) {
+    Plan plan = wide_plan(model);
+    plan.training.fp8_recipe = recipe;
+    plan.training.compiler = level;
+    if (level == CompilerLevel::none) plan.training.attention = AttentionKernel::unfused;
+    const Graph graph = graph_of(model, plan);
+    std::vector<Kernel> kernels;
+    for (const Node& node : graph.nodes) {
+      if (node.op != op) continue;
+      std::vector<TensorType> inputs, outputs;
+      for (int id : node.inputs) inputs.push_back(graph.tensor(id).type);
+      for (int id : node.outputs) outputs.push_back(graph.tensor(id).type);
+      append_kernels({node.op, node.attributes, inputs, outputs}, level, kernels);
+    }
+    return std::ranges::count(kernels, false, &Kernel::joins_neighbour);
+  };
+  // Weights 7, inputs 4, gradients 7 in each of 4 blocks; norms make 2, SwiGLU 1, its gradient 2.
+  CHECK(kernels_of(Fp8Recipe::tensorwise, CompilerLevel::none, Op::amax) == 4 * 18);
+  CHECK(kernels_of(Fp8Recipe::tensorwise, CompilerLevel::fused, Op::amax) == 4 * (18 - 5));
+  CHECK(kernels_of(Fp8Recipe::tensorwise, CompilerLevel::fused, Op::quantize) == 4 * 18);
+  CHECK(kernels_of(Fp8Recipe::mxfp8, CompilerLevel::fused, Op::quantize) == 4 * (18 - 5));
+  CHECK(kernels_of(Fp8Recipe::mxfp8, CompilerLevel::fused, Op::amax) == 0);
+}
+
+TEST_CASE("the products of 8 bits say so, and read half of what 16 bits are", "[models]") {
+  const Shape x{64, 32}, w{48, 32}, scale{1, 1};
+  Attributes a;
+  a.made = Dtype::bf16;
+  const TensorType in[] = {
+      {x, Dtype::e4m3}, {w, Dtype::e4m3}, {scale, Dtype::f32}, {scale, Dtype::f32}};
+  const TensorType out[] = {{Shape{64, 48}, Dtype::bf16}};
+  std::vector<Kernel> kernels;
+  append_kernels({Op::linear, a, in, out}, CompilerLevel::fused, kernels);
+  REQUIRE(kernels.size() == 1);
+  CHECK(kernels[0].in_8_bits);
+  CHECK(kernels[0].bytes == 64 * 32 + 48 * 32 + 2 * 4 + 64 * 48 * 2);
+  CHECK(kernels[0].flops == 2.0 * 64 * 32 * 48);
+}
