@@ -16,6 +16,7 @@ enum class AttentionKernel : std::uint8_t {
 
 // What has a scale of its own in fp8 (models/passes/quantize.h).
 enum class Fp8Recipe : std::uint8_t {
+  delayed,     // a tensor, of the largest elements that earlier steps saw
   tensorwise,  // a tensor, of its own largest element
   blockwise,   // 1 x 128 elements of activations and gradients, 128 x 128 of weights
   mxfp8        // 32 elements along the sums; a power of two

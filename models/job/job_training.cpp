@@ -88,9 +88,11 @@ Keys training_keys(Training& t) {
       {"fp8_recipe", choice("fp8 recipe", fp8_recipe_names(), t.fp8_recipe), any, plain, "",
        "of `precision: fp8`: what has a scale of its own among what linear layers multiply. "
        "`tensorwise` a tensor, of its largest element in this micro-batch on this rank (where "
-       "ranks of the tensor group gather rows: in the group); gradients in e5m2. `blockwise` 1 x "
-       "128 elements, of weights 128 x 128; `mxfp8` 32 elements, a power of two; both with "
-       "gradients in e4m3"},
+       "ranks of the tensor group gather rows: in the group), so other degrees round otherwise; "
+       "`delayed` a tensor, of what earlier steps saw, which saves a pass over it (predicted, not "
+       "run yet); both with gradients in e5m2. `blockwise` 1 x 128 elements, of weights 128 x 128; "
+       "`mxfp8` 32 elements along the sums; both with powers of two, and gradients in e4m3. Layers "
+       "with a size that is no multiple of 16 (128, 32) stay in bf16"},
       {"gradient_reduce_precision",
        choice("precision of the gradients' sum", {"fp32", "fp16", "bf16"},
               {Dtype::f32, Dtype::f16, Dtype::bf16}, t.gradient_reduce),

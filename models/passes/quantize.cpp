@@ -14,13 +14,19 @@ namespace {
 // How a recipe divides tensors: the length of a block along sums, 0: no blocks.
 struct Recipe {
   std::int64_t length = 0;
+  bool of_before = false;       // scales: of what earlier steps saw
   bool square_weights = false;  // their blocks are as high as long
   bool powers = false;          // scales are powers of two
   Dtype of_gradients = Dtype::e4m3;
+
+  bool has_blocks() const { return length > 0; }
+  bool asks_largest() const { return !has_blocks() && !of_before; }
 };
 
 Recipe recipe_of(Fp8Recipe recipe) {
   switch (recipe) {
+    case Fp8Recipe::delayed:
+      return {.of_before = true, .of_gradients = Dtype::e5m2};
     case Fp8Recipe::tensorwise:
       return {.of_gradients = Dtype::e5m2};
     case Fp8Recipe::blockwise:
@@ -113,7 +119,7 @@ class Quantizer {
 
   // Rows of which every rank has a share, gathered for chosen products alone.
   bool gathers_8_bits(const Node& node) const {
-    if (node.op != Op::sequence_gather || recipe_.length > 0) return false;
+    if (node.op != Op::sequence_gather || recipe_.has_blocks()) return false;
     const auto& readers = readers_[at(node.outputs[0])];
     return !readers.empty() && std::all_of(readers.begin(), readers.end(),
                                            [&](const Node* reader) { return is_chosen(*reader); });
@@ -141,7 +147,9 @@ class Quantizer {
     return node;
   }
 
+  // -1: the recipe does not ask.
   int largest_of_all(const Node& at_node, int tensor, Role role) {
+    if (!recipe_.asks_largest()) return -1;
     Attributes attributes;
     attributes.joins_maker = joins_maker(tensor);
     return out_.output(add(Op::amax, at_node, {tensor}, attributes, role));
@@ -153,12 +161,13 @@ class Quantizer {
     Attributes attributes;
     attributes.made = format_of(what);
     attributes.scale_columns = recipe_.length;
-    attributes.scale_rows = recipe_.length == 0                              ? 0
+    attributes.scale_rows = !recipe_.has_blocks()                            ? 0
                             : what == What::weight && recipe_.square_weights ? recipe_.length
                                                                              : 1;
     attributes.scales_are_powers = recipe_.powers;
     attributes.with_transposed = transposed;
-    attributes.joins_maker = recipe_.length > 0 && joins_maker(tensor);
+    attributes.joins_maker = !recipe_.asks_largest() && joins_maker(tensor);
+    attributes.scales_of_before = recipe_.of_before;
     TensorIds inputs{tensor};
     if (largest >= 0) inputs.push_back(largest);
     const int node = add(Op::quantize, at_node, inputs, attributes, role);
@@ -172,9 +181,8 @@ class Quantizer {
   Rounded& rounded(const Node& at_node, int tensor, What what) {
     const auto [found, is_new] = rounded_.try_emplace({tensor, old_.unit_of(at_node)});
     if (is_new) {
-      const int largest =
-          recipe_.length > 0 ? -1 : largest_of_all(at_node, tensor, Role::activation);
-      found->second = round(at_node, tensor, what, largest, transposes_ || recipe_.length > 0,
+      const int largest = largest_of_all(at_node, tensor, Role::activation);
+      found->second = round(at_node, tensor, what, largest, transposes_ || recipe_.has_blocks(),
                             Role::activation);
     }
     return found->second;
@@ -187,8 +195,8 @@ class Quantizer {
         weights_.try_emplace({weight, old_.unit_of(at_node), forward ? 1 : 0});
     if (is_new) {
       const Role role = weights_stay_ ? Role::of_step : Role::activation;
-      const int largest = recipe_.length > 0 ? -1 : largest_of_all(at_node, weight, role);
-      const bool same_scales = recipe_.length == 0 || recipe_.square_weights;
+      const int largest = largest_of_all(at_node, weight, role);
+      const bool same_scales = !recipe_.has_blocks() || recipe_.square_weights;
       found->second =
           round(at_node, weight, What::weight, largest, transposes_ || !same_scales, role);
     }
@@ -198,9 +206,10 @@ class Quantizer {
   void gather(const Node& node) {
     const bool forward = node.phase == Phase::forward;
     const What what = forward ? What::activation : What::gradient;
-    const int own = largest_of_all(node, node.inputs[0], Role::activation);
-    const int largest =
-        out_.output(add(Op::tensor_maximum, node, {own}, node.attributes, Role::activation));
+    int largest = largest_of_all(node, node.inputs[0], Role::activation);
+    if (largest >= 0)
+      largest =
+          out_.output(add(Op::tensor_maximum, node, {largest}, node.attributes, Role::activation));
     Rounded share = round(node, node.inputs[0], what, largest, false, Role::activation);
     share.bits = out_.output(add(node.op, node, {share.bits}, node.attributes, Role::activation));
     rounded_[{node.outputs[0], old_.unit_of(node)}] = share;

@@ -10,6 +10,8 @@
 // Weights are rounded once a step, when it begins; under ZeRO 3 whenever they have been gathered,
 // for the forward and again for the backward. Where ranks hold shares of the rows and a tensor has
 // one scale, rounded rows are gathered, with the scale that the group's largest element asks for.
+// The ranks of a tensor group round their own parts of a weight, and of what is cut as it is, with
+// scales of their own: other degrees round otherwise.
 #pragma once
 
 #include "models/graph/graph.h"

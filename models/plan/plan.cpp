@@ -57,7 +57,7 @@ const std::vector<std::string>& compiler_names() {
 }
 
 const std::vector<std::string>& fp8_recipe_names() {
-  static const std::vector<std::string> names = {"tensorwise", "blockwise", "mxfp8"};
+  static const std::vector<std::string> names = {"delayed", "tensorwise", "blockwise", "mxfp8"};
   return names;
 }
 

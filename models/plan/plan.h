@@ -186,7 +186,7 @@ const std::vector<std::string>& tensor_layout_names();     // megatron speed mem
 const std::vector<std::string>& offload_names();           // none activations layers
 const std::vector<std::string>& reduce_gradients_names();  // default each last
 const std::vector<std::string>& compiler_names();
-const std::vector<std::string>& fp8_recipe_names();  // tensorwise blockwise mxfp8
+const std::vector<std::string>& fp8_recipe_names();  // delayed tensorwise blockwise mxfp8
 const std::vector<std::string>& memory_of_names();
 const std::vector<std::string>& learning_rate_schedule_names();
 

@@ -118,7 +118,8 @@ TEST_CASE("scales are of blocks as the recipe says", "[models][passes]") {
     Fp8Recipe recipe;
     Shape of_input, of_weight;  // of the first linear layer: 128 rows of 256, 256 x 256
   };
-  for (const Expected& expected : {Expected{Fp8Recipe::tensorwise, {1, 1}, {1, 1}},
+  for (const Expected& expected : {Expected{Fp8Recipe::delayed, {1, 1}, {1, 1}},
+                                   Expected{Fp8Recipe::tensorwise, {1, 1}, {1, 1}},
                                    Expected{Fp8Recipe::blockwise, {128, 2}, {2, 2}},
                                    Expected{Fp8Recipe::mxfp8, {128, 8}, {256, 8}}}) {
     Plan plan = wide_plan(model);
@@ -132,9 +133,9 @@ TEST_CASE("scales are of blocks as the recipe says", "[models][passes]") {
     CHECK(graph.tensor(first->inputs[3]).type.shape == expected.of_weight);
     for (const Node& node : graph.nodes) {  // what has blocks is rounded along every sum
       if (node.op != Op::linear_grad_weight || !is_8_bit(first_type(graph, node))) continue;
-      CHECK(node.attributes.factors_transposed == (expected.recipe != Fp8Recipe::tensorwise));
-      CHECK(graph.tensor(node.inputs[1]).type.dtype ==
-            (expected.recipe == Fp8Recipe::tensorwise ? Dtype::e5m2 : Dtype::e4m3));
+      const bool has_blocks = expected.of_input[0] > 1;
+      CHECK(node.attributes.factors_transposed == has_blocks);
+      CHECK(graph.tensor(node.inputs[1]).type.dtype == (has_blocks ? Dtype::e4m3 : Dtype::e5m2));
     }
   }
 }
@@ -226,8 +227,10 @@ TEST_CASE("a kernel that makes a tensor also rounds it in blocks, and finds its 
   CHECK(kernels_of(Fp8Recipe::tensorwise, CompilerLevel::none, Op::amax) == 4 * 18);
   CHECK(kernels_of(Fp8Recipe::tensorwise, CompilerLevel::fused, Op::amax) == 4 * (18 - 5));
   CHECK(kernels_of(Fp8Recipe::tensorwise, CompilerLevel::fused, Op::quantize) == 4 * 18);
-  CHECK(kernels_of(Fp8Recipe::mxfp8, CompilerLevel::fused, Op::quantize) == 4 * (18 - 5));
-  CHECK(kernels_of(Fp8Recipe::mxfp8, CompilerLevel::fused, Op::amax) == 0);
+  for (const Fp8Recipe recipe : {Fp8Recipe::delayed, Fp8Recipe::mxfp8}) {
+    CHECK(kernels_of(recipe, CompilerLevel::fused, Op::quantize) == 4 * (18 - 5));
+    CHECK(kernels_of(recipe, CompilerLevel::fused, Op::amax) == 0);
+  }
 }
 
 TEST_CASE("the products of 8 bits say so, and read half of what 16 bits are", "[models]") {

@@ -6,6 +6,7 @@
 
 #include "exec/backends/cpu/tables.h"
 #include "exec/core/eight_bits.h"
+#include "models/core/error.h"
 #include "models/graph/quantized.h"
 
 namespace meshwright::cpu {
@@ -129,6 +130,7 @@ void amax(const KernelCall& k) {
 
 template <typename T>
 void quantize(const KernelCall& k) {
+  MESHWRIGHT_CHECK(!k.attributes().scales_of_before, "scales are of what is there");
   const std::int64_t columns = k.in_shape(0)[-1];
   Rounding<T>(k, {k.in<T>(0), columns, 1}, 0).run();
   if (k.attributes().with_transposed) Rounding<T>(k, {k.in<T>(0), 1, columns}, 2).run();
