@@ -21,7 +21,6 @@ Engine make_cuda_engine(const EngineOptions& options, World& host) {
   std::unique_ptr<CudaBackend> gpu =
       make_cuda_backend({.device = device,
                          .tf32 = options.precision == Precision::tf32,
-                         .fp8 = options.precision == Precision::fp8,
                          .deterministic = options.deterministic,
                          .folder = options.kernel_folder});
   std::unique_ptr<World> world = make_world_on(*gpu);

@@ -5,7 +5,7 @@
 
 #include "models/graph/fusion.h"
 #include "models/graph/op_call.h"
-#include "models/graph/widen.h"
+#include "models/graph/quantized.h"
 
 namespace meshwright {
 
@@ -33,14 +33,8 @@ std::int64_t of_column_sums(const TensorType& x, std::size_t sums) {
   return chunks_of_sums(x.shape[0]).bytes(x.shape[1], static_cast<std::int64_t>(sums));
 }
 
-std::int64_t of_product(const OpCall& call, bool fp8) {
-  if (!fp8 || call.inputs[0].dtype != Dtype::bf16) return bytes_apart(call);
-  const LinearProduct product = product_of(call);
-  return bytes_apart(call) + fp8_factor_bytes(product.m, product.n, product.k);
-}
-
 // The most that one step on so many rows needs.
-std::int64_t of_steps(const Fusion& fusion, std::size_t steps, std::int64_t rows, bool fp8) {
+std::int64_t of_steps(const Fusion& fusion, std::size_t steps, std::int64_t rows) {
   std::int64_t most = 0;
   std::vector<TensorType> inputs, outputs;
   for (std::size_t i = 0; i < steps; ++i) {
@@ -48,7 +42,7 @@ std::int64_t of_steps(const Fusion& fusion, std::size_t steps, std::int64_t rows
     inputs.clear(), outputs.clear();
     for (int id : step.inputs) inputs.push_back(fusion.of_block(id, rows));
     for (int id : step.outputs) outputs.push_back(fusion.of_block(id, rows));
-    most = std::max(most, gpu_scratch_bytes({step.op, step.attributes, inputs, outputs}, fp8));
+    most = std::max(most, gpu_scratch_bytes({step.op, step.attributes, inputs, outputs}));
   }
   return most;
 }
@@ -61,17 +55,17 @@ std::int64_t of_fused_kernel(const Fusion& fusion) {
   return strips_of_fusion(fusion.rows, columns).bytes(columns, fusion.accumulated);
 }
 
-std::int64_t of_fusion(const Fusion& fusion, bool fp8) {
+std::int64_t of_fusion(const Fusion& fusion) {
   const std::size_t steps = fusion.steps.size();
   switch (fusion.loop) {
     case Fusion::Loop::blocks:
       return of_fused_kernel(fusion);
     case Fusion::Loop::product_first:
-      return std::max(of_fused_kernel(fusion), of_steps(fusion, 1, fusion.rows, fp8));
+      return std::max(of_fused_kernel(fusion), of_steps(fusion, 1, fusion.rows));
     case Fusion::Loop::long_blocks:
-      return of_steps(fusion, steps, fusion.block_rows, fp8);
+      return of_steps(fusion, steps, fusion.block_rows);
     case Fusion::Loop::products:
-      return of_steps(fusion, steps, fusion.rows, fp8) + fusion.internal_bytes(fusion.rows);
+      return of_steps(fusion, steps, fusion.rows) + fusion.internal_bytes(fusion.rows);
   }
   return 0;
 }
@@ -81,13 +75,7 @@ std::int64_t of_fusion(const Fusion& fusion, bool fp8) {
 std::int64_t bytes_apart(const OpCall& call) {
   const bool sums = call.op == Op::linear_grad_weight || call.op == Op::expert_linear_grad_weight;
   if (!sums || !call.attributes.accumulate_separately) return 0;
-  return call.outputs[0].shape.elements() * bytes_of(call.inputs[0].dtype);
-}
-
-std::int64_t fp8_factor_bytes(std::int64_t m, std::int64_t n, std::int64_t k) {
-  constexpr std::int64_t multiple = 16;
-  if (m % multiple != 0 || n % multiple != 0 || k % multiple != 0) return 0;
-  return (m + n) * k + 4 * word;
+  return call.outputs[0].shape.elements() * bytes_of(made_type(call));
 }
 
 RowChunks::RowChunks(std::int64_t rows, std::int64_t least_rows, std::int64_t most_chunks)
@@ -142,7 +130,7 @@ RouteScratch::RouteScratch(const Attributes& a) {
   products = std::int64_t{a.micro_batch} * a.experts * bytes_of(Dtype::f64);
 }
 
-std::int64_t gpu_scratch_bytes(const OpCall& call, bool fp8) {
+std::int64_t gpu_scratch_bytes(const OpCall& call) {
   const Attributes& a = call.attributes;
   switch (call.op) {
     case Op::attention:
@@ -158,7 +146,7 @@ std::int64_t gpu_scratch_bytes(const OpCall& call, bool fp8) {
     case Op::linear:
     case Op::linear_grad_input:
     case Op::linear_grad_weight:
-      return of_product(call, fp8);
+      return bytes_apart(call);
     case Op::expert_linear_grad_weight:
       return bytes_apart(call);
     case Op::add_row_grad:
@@ -185,7 +173,7 @@ std::int64_t gpu_scratch_bytes(const OpCall& call, bool fp8) {
     case Op::combine_grad:  // a choice for each slot
       return word * call.outputs[0].shape[0];
     case Op::fused:
-      return of_fusion(*a.fusion, fp8);
+      return of_fusion(*a.fusion);
     default:
       return 0;
   }

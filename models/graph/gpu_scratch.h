@@ -9,18 +9,13 @@
 
 namespace meshwright {
 
-// Bytes, on any GPU; 0 for most operations. `fp8`: the factors of linear layers are rounded, where
-// fp8_factor_bytes() lets them. Two things are known on the device alone, and may differ there:
-// whether its library has a product in fp8, and whether a fusion became one kernel.
-std::int64_t gpu_scratch_bytes(const OpCall& call, bool fp8);
+// Bytes, on any GPU; 0 for most operations. One thing is known on the device alone, and may differ
+// there: whether a fusion became one kernel.
+std::int64_t gpu_scratch_bytes(const OpCall& call);
 
 // What a product makes apart from its output, of its factors' type, before another kernel adds it:
 // Attributes::accumulate_separately.
 std::int64_t bytes_apart(const OpCall& call);
-
-// Both factors of a product [m,k] [k,n] in fp8, with their largest elements and scales; 0 where the
-// units of a GPU do not take these sizes.
-std::int64_t fp8_factor_bytes(std::int64_t m, std::int64_t n, std::int64_t k);
 
 // Sums over the rows of a matrix are made in chunks of rows, side by side, and then of those: few
 // enough that their sums are little beside the rows, enough to keep a large device busy.

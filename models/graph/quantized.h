@@ -24,6 +24,11 @@ inline bool has_8_bit_factors(const OpCall& call) {
   return !call.inputs.empty() && is_8_bit(call.inputs[0].dtype);
 }
 
+// What a product of the factors makes, where it is no sum.
+inline Dtype made_type(const OpCall& call) {
+  return has_8_bit_factors(call) ? call.attributes.made : call.inputs[0].dtype;
+}
+
 // Of linear layers and their gradients: the factors' scales come before the bias.
 constexpr std::size_t scale_input(std::size_t factor) { return 2 + factor; }
 inline std::size_t bias_input(const OpCall& call) { return has_8_bit_factors(call) ? 4 : 2; }

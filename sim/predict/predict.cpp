@@ -68,7 +68,7 @@ void add_idle_times(const ReplayResult& replayed, Prediction& result) {
 std::int64_t scratch_of(const Program& program, const Machine& machine) {
   if (!machine.runs_engine()) return 0;
   if (machine.gpu.kind == DeviceKind::cpu) return scratch_memory(program, scratch_bytes);
-  return scratch_memory(program, [](const OpCall& call) { return gpu_scratch_bytes(call, false); });
+  return scratch_memory(program, gpu_scratch_bytes);
 }
 
 std::int64_t second_gradient_bytes(const Program& program, const Machine& machine) {

@@ -97,12 +97,11 @@ std::vector<std::vector<char>> results_of(const cuda::Row& row, const OpCall& ca
 struct TableBackend::Device {
   static constexpr std::int64_t workspace_bytes = 1 << 20, cached_bytes = 64 << 20;
 
-  explicit Device(bool fp8) : cache(folder.path(), cached_bytes) {
+  Device() : cache(folder.path(), cached_bytes) {
     cudaDeviceProp properties;
     cuda::check(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
     cuda::check(cudaMalloc(&workspace, workspace_bytes), "cudaMalloc");
-    products.emplace(cuda::ProductOptions{.fp8 = fp8, .timed = false}, workspace, workspace_bytes,
-                     cache);
+    products.emplace(cuda::ProductOptions{.timed = false}, workspace, workspace_bytes, cache);
     fusions.emplace(cache, "sm_" + std::to_string(properties.major * 10 + properties.minor));
     shown = {properties.multiProcessorCount,
              properties.major,
@@ -123,8 +122,7 @@ struct TableBackend::Device {
   cuda::Device shown;
 };
 
-TableBackend::TableBackend(bool in_fp8)
-    : fp8(in_fp8), cpu_(make_cpu_backend(1)), device_(std::make_unique<Device>(in_fp8)) {}
+TableBackend::TableBackend() : cpu_(make_cpu_backend(1)), device_(std::make_unique<Device>()) {}
 TableBackend::~TableBackend() = default;
 
 bool TableBackend::supports(Op op, Dtype dtype) const { return cpu_->supports(op, dtype); }
@@ -139,10 +137,9 @@ void TableBackend::run(const OpCall& call, const OpOperands& operands, const OpC
   const cuda::Row* row = cuda::row_of(call.op);
   if (row == nullptr) return cpu_->run(call, operands, context);
   ran.insert(call.op);
-  // Factors in fp8 are the library's choice.
   const std::int64_t bytes = cuda::workspace_of(*row, call, device_->shown),
-                     planned = gpu_scratch_bytes(call, fp8);
-  if (has_planned_scratch && (fp8 ? bytes > planned : bytes != planned))
+                     planned = gpu_scratch_bytes(call);
+  if (has_planned_scratch && bytes != planned)
     throw std::logic_error(fmt::format("{}: {} bytes of scratch memory, {} are planned",
                                        info(call.op).name, bytes, planned));
   const auto forward = results_of(*row, call, operands, context, device_->shown, bytes);

@@ -14,7 +14,7 @@ namespace meshwright {
 // where they give different bits. Operations without a row go to the CPU backend.
 class TableBackend : public Backend {
  public:
-  explicit TableBackend(bool fp8 = false);  // products of 16-bit factors
+  TableBackend();
   ~TableBackend() override;
   std::string_view name() const override { return "cuda tables"; }
   bool supports(Op op, Dtype dtype) const override;
@@ -38,7 +38,6 @@ class TableBackend : public Backend {
   void read(void* host, const void* own, std::int64_t bytes) override { copy(host, own, bytes); }
   void write(void* own, const void* host, std::int64_t bytes) override { copy(own, host, bytes); }
 
-  const bool fp8;
   // std::logic_error where an operation takes other scratch memory than models/graph/gpu_scratch.h
   // plans for it.
   bool has_planned_scratch = true;

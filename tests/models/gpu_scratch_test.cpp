@@ -9,9 +9,8 @@ using namespace meshwright;
 namespace {
 
 std::int64_t scratch_of(Op op, const std::vector<TensorType>& inputs,
-                        const std::vector<TensorType>& outputs, const Attributes& attributes = {},
-                        bool fp8 = false) {
-  return gpu_scratch_bytes({op, attributes, inputs, outputs}, fp8);
+                        const std::vector<TensorType>& outputs, const Attributes& attributes = {}) {
+  return gpu_scratch_bytes({op, attributes, inputs, outputs});
 }
 
 }  // namespace
@@ -38,16 +37,16 @@ TEST_CASE("attention's gradient has two sums for each row of a head", "[models][
   CHECK(scratch_of(Op::attention, {heads, heads, heads}, {heads}, a) == 4 * rows);
 }
 
-TEST_CASE("a product has scratch memory for factors in fp8, or where it is added apart",
+TEST_CASE("a product has scratch memory where it is added apart, in its own type",
           "[models][graph]") {
   const TensorType x{{64, 32}, Dtype::bf16}, weight{{48, 32}, Dtype::bf16},
       y{{64, 48}, Dtype::bf16}, sum{{48, 32}, Dtype::f32};
   CHECK(scratch_of(Op::linear, {x, weight}, {y}) == 0);
-  CHECK(scratch_of(Op::linear, {x, weight}, {y}, {}, true) == (64 + 48) * 32 + 16);
-  const TensorType odd{{63, 32}, Dtype::bf16}, of_odd{{63, 48}, Dtype::bf16};
-  CHECK(scratch_of(Op::linear, {odd, weight}, {of_odd}, {}, true) == 0);
   Attributes apart;
   apart.accumulate_separately = true;
   CHECK(scratch_of(Op::linear_grad_weight, {y, x}, {sum}, apart) == 48 * 32 * 2);
   CHECK(scratch_of(Op::linear, {x, weight}, {y}, apart) == 0);
+  const TensorType rounded_x{{64, 32}, Dtype::e4m3}, rounded_y{{64, 48}, Dtype::e5m2};
+  apart.made = Dtype::bf16;
+  CHECK(scratch_of(Op::linear_grad_weight, {rounded_y, rounded_x}, {sum}, apart) == 48 * 32 * 2);
 }

@@ -19,7 +19,29 @@ TensorType matrix(std::int64_t rows, std::int64_t columns, Dtype dtype) {
 // Shares that are read back must lie in (0, 1].
 double share_of(double share) { return std::clamp(share, 1e-6, 1.0); }
 
-std::vector<Probe> linear_layer(std::int64_t m, std::int64_t n, std::int64_t k, Dtype dtype) {
+// As the pass `quantize` leaves it on GPUs: every sum runs along the memory of both factors.
+std::vector<Probe> layer_in_8_bits(std::int64_t m, std::int64_t n, std::int64_t k) {
+  const TensorType scale{Shape{1, 1}, Dtype::f32};
+  Attributes forward, of_input, of_weight;
+  forward.made = of_input.made = of_weight.made = Dtype::bf16;
+  of_input.weight_in_out = true;
+  of_weight.factors_transposed = true;
+  const auto factors = [&](const TensorType& first, const TensorType& second) {
+    return std::vector<TensorType>{first, second, scale, scale};
+  };
+  return {{Op::linear, forward, factors(matrix(m, k, Dtype::e4m3), matrix(n, k, Dtype::e4m3))},
+          {Op::linear_grad_input, of_input,
+           factors(matrix(m, n, Dtype::e5m2), matrix(k, n, Dtype::e4m3))},
+          {Op::linear_grad_weight,
+           of_weight,
+           factors(matrix(k, m, Dtype::e4m3), matrix(n, m, Dtype::e5m2)),
+           {matrix(n, k, Dtype::f32)}}};
+}
+
+std::vector<Probe> linear_layer(std::int64_t m, std::int64_t n, std::int64_t k,
+                                Precision precision) {
+  if (precision == Precision::fp8) return layer_in_8_bits(m, n, k);
+  const Dtype dtype = storage_of(precision);
   const TensorType x = matrix(m, k, dtype), weight = matrix(n, k, dtype), y = matrix(m, n, dtype);
   return {{Op::linear, {}, {x, weight}},
           {Op::linear_grad_input, {}, {y, weight}},
@@ -77,7 +99,7 @@ void GpuRates::memory(Dtype storage) {
 
 GpuRates::Rate GpuRates::linear_rate(std::int64_t m, std::int64_t n, std::int64_t k,
                                      Precision precision) {
-  const Together all = run(linear_layer(m, n, k, storage_of(precision)));
+  const Together all = run(linear_layer(m, n, k, precision));
   product_flops_per_s_ = all.flops / all.seconds;
   // At the shares of their shapes the three take as long as they did.
   double work = 0;
@@ -158,7 +180,7 @@ void GpuRates::other_products(Precision precision, double& share) {
   measured_.emplace_back(std::string(name_of(precision)) + " products");
 }
 
-// With what rounding the factors costs, which is more than half of some products.
+// Rounding their factors is kernels of its own.
 void GpuRates::fp8_products() {
   gpu_.peak_flop_per_s[static_cast<std::size_t>(Precision::fp8)] = 0;
   double ignored = 1;

@@ -12,6 +12,7 @@
 #include "exec/backends/cuda/tables.h"
 #include "models/core/error.h"
 #include "models/graph/op_call.h"
+#include "models/graph/widen.h"
 
 namespace meshwright {
 
@@ -50,11 +51,10 @@ class Gpu : public CudaBackend {
     check_machine_code(options.device);
     const std::int64_t scratch = Products::workspace_bytes(device_);
     product_scratch_ = device_memory(scratch);
-    products_ = std::make_unique<Products>(ProductOptions{.tf32 = options.tf32,
-                                                          .fp8 = options.fp8,
-                                                          .timed = !options.deterministic,
-                                                          .device = properties_.name},
-                                           product_scratch_.get(), scratch, cache_);
+    products_ = std::make_unique<Products>(
+        ProductOptions{
+            .tf32 = options.tf32, .timed = !options.deterministic, .device = properties_.name},
+        product_scratch_.get(), scratch, cache_);
     device_.products = products_.get();
     fusions_ = std::make_unique<Fusions>(cache_, "sm_" + generation());
     device_.fusions = fusions_.get();
@@ -62,6 +62,8 @@ class Gpu : public CudaBackend {
 
   std::string_view name() const override { return "cuda"; }
   bool supports(Op op, Dtype dtype) const override {
+    if (is_8_bit(dtype))
+      return computes_in(Precision::fp8) && (is_product(op) || op == Op::transpose);
     return row_of(op) != nullptr &&
            (dtype == Dtype::f32 || dtype == Dtype::f16 || dtype == Dtype::bf16);
   }

@@ -13,7 +13,6 @@ namespace meshwright {
 struct CudaOptions {
   int device = 0;
   bool tf32 = false;           // products of fp32 numbers on tensor cores, which round them to tf32
-  bool fp8 = false;            // those of linear layers' bf16 numbers in fp8, where the GPU has it
   bool deterministic = false;  // no choice of algorithm by timing: the same bits in every run
   std::string folder;          // where compiled kernels and choices of algorithms are kept
 };

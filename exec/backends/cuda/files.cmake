@@ -16,7 +16,6 @@ set(cuda_kernels
   backends/cuda/loss/loss.cu
   backends/cuda/loss/loss_with_grad.cu
   backends/cuda/optimizer/optimizer.cu
-  backends/cuda/products/fp8.cu
   backends/cuda/products/linear.cu
   backends/cuda/rows/activation.cu
   backends/cuda/rows/bookkeeping.cu

@@ -68,7 +68,7 @@ inline const Row* row_of(Op op) {
 
 // Bytes of scratch memory that the operation is given, asked for before it first runs.
 inline std::int64_t workspace_of(const Row& row, const OpCall& call, const Device& device) {
-  return row.prepare != nullptr ? row.prepare(call, device) : gpu_scratch_bytes(call, false);
+  return row.prepare != nullptr ? row.prepare(call, device) : gpu_scratch_bytes(call);
 }
 
 }  // namespace meshwright::cuda

@@ -58,19 +58,13 @@ const Fusions::Loaded& Fusions::load(const FusedKernel& kernel) {
   return loaded_.emplace(kernel.source, std::move(loaded)).first->second;
 }
 
-// The first that cuBLASLt has; one in fp8 where it has that of some only.
+// The first that cuBLASLt has.
 void Fusions::prepare_lead(Prepared& prepared, const Device& device) const {
   const std::vector<Lead> leads = leads_of(*prepared.fusion);
-  prepared.lead = leads.back();
-  bool found = false;
-  for (const Lead& lead : leads) {
-    if (!device.products->prepare(lead.form)) continue;
-    const std::int64_t scratch = device.products->scratch_bytes(lead.form);
-    if (found && (prepared.workspace > 0 || scratch == 0)) continue;
-    found = true;
-    prepared.lead = lead;
-    prepared.workspace = scratch;
-  }
+  const auto found = std::find_if(leads.begin(), leads.end(), [&](const Lead& lead) {
+    return device.products->prepare(lead.form);
+  });
+  prepared.lead = found != leads.end() ? *found : leads.back();
   prepared.steps = without_led(prepared.steps, *prepared.lead);
 }
 
@@ -116,8 +110,7 @@ void Fusions::run_lead(const KernelCall& call, const Fusion& fusion, const Lead&
                              .c = address(lead.c),
                              .start = address(lead.start),
                              .bias = address(lead.bias),
-                             .saved = address(lead.saved),
-                             .scratch = call.context.workspace},
+                             .saved = address(lead.saved)},
                             call.stream);
 }
 

@@ -9,6 +9,7 @@
 #include "exec/backends/cuda/tables.h"
 #include "models/graph/experts.h"
 #include "models/graph/op_call.h"
+#include "models/graph/quantized.h"
 #include "models/graph/widen.h"
 
 namespace meshwright::cuda {
@@ -49,7 +50,6 @@ Turns turns_of(const OpCall& call) {
   const OpCall one{product.op, call.attributes, product.inputs, {&product.output, 1}};
   turns.form = form_of(one);
   turns.form.batch = product.experts;
-  turns.form.may_round = MayRound::no;
   const auto apart = [&](const TensorType& whole, const TensorType& part) {
     return whole.shape.rank == 3 ? 0 : part.bytes() * product.experts;
   };
@@ -71,7 +71,7 @@ ProductForm stored_apart(ProductForm form, Dtype dtype, bool adds) {
 
 void add_apart(const KernelCall& k) {
   const std::int64_t count = k.call.outputs[0].shape.elements();
-  with_type(k.call.inputs[0].dtype, [&](auto number) {
+  with_type(made_type(k.call), [&](auto number) {
     using T = decltype(number);
     constexpr int n = vector_of<T>;
     const bool vectors = count % n == 0;
@@ -81,23 +81,39 @@ void add_apart(const KernelCall& k) {
   });
 }
 
+void refuse_blocks(const OpCall& call) {
+  if (!has_8_bit_factors(call)) return;
+  for (const std::size_t factor : {0, 1})
+    if (call.inputs[scale_input(factor)].shape.elements() > 1)
+      throw NotSupportedYet(
+          "/training/fp8_recipe: products on GPUs take one scale for each factor; use "
+          "'tensorwise'");
+}
+
 std::int64_t linear_workspace(const OpCall& call, const Device& device) {
+  refuse_blocks(call);
   ProductForm form = form_of(call);
-  if (bytes_apart(call) > 0) form = stored_apart(form, call.inputs[0].dtype, false);
+  if (bytes_apart(call) > 0) form = stored_apart(form, made_type(call), false);
   device.products->prepare(form);
-  return bytes_apart(call) + device.products->scratch_bytes(form);
+  return bytes_apart(call);
 }
 
 void run_linear(const KernelCall& k) {
   const LinearProduct product = product_of(k.call);
   const bool apart = bytes_apart(k.call) > 0;
   ProductForm form = form_of(k.call);
-  if (apart) form = stored_apart(form, k.call.inputs[0].dtype, false);
-  const ProductOperands operands{.a = k.operands.inputs[product.a],
-                                 .b = k.operands.inputs[product.b],
-                                 .c = apart ? k.context.workspace : k.operands.outputs[0],
-                                 .bias = k.call.inputs.size() > 2 ? k.operands.inputs[2] : nullptr,
-                                 .scratch = k.workspace<std::byte>() + bytes_apart(k.call)};
+  if (apart) form = stored_apart(form, made_type(k.call), false);
+  const bool scaled = has_8_bit_factors(k.call);
+  const auto scale_of = [&](std::size_t factor) {
+    return scaled ? k.operands.inputs[scale_input(factor)] : nullptr;
+  };
+  const ProductOperands operands{
+      .a = k.operands.inputs[product.a],
+      .b = k.operands.inputs[product.b],
+      .c = apart ? k.context.workspace : k.operands.outputs[0],
+      .bias = has_bias(k.call) ? k.operands.inputs[bias_input(k.call)] : nullptr,
+      .a_scale = scale_of(product.a),
+      .b_scale = scale_of(product.b)};
   k.device.products->run(form, operands, k.stream);
   if (apart) add_apart(k);
 }
@@ -144,19 +160,17 @@ constexpr Row rows[] = {
 
 ProductForm form_of(const OpCall& call) {
   const LinearProduct product = product_of(call);
-  const std::size_t gradient = call.op == Op::linear_grad_input ? 0 : 1;
+  const Dtype first = call.inputs[product.a].dtype, second = call.inputs[product.b].dtype;
   return {.m = product.m,
           .n = product.n,
           .k = product.k,
           .transpose_a = product.transpose_a,
           .transpose_b = product.transpose_b,
           .adds = product.adds,
-          .factors = call.inputs[0].dtype,
+          .factors = first,
+          .second = second != first ? std::optional(second) : std::nullopt,
           .result = call.outputs[0].dtype,
-          .epilogue = call.inputs.size() > 2 ? Epilogue::bias : Epilogue::none,
-          .may_round = call.op == Op::linear   ? MayRound::yes
-                       : product.a == gradient ? MayRound::first_is_gradient
-                                               : MayRound::second_is_gradient};
+          .epilogue = has_bias(call) ? Epilogue::bias : Epilogue::none};
 }
 
 std::span<const Row> linear_rows() { return rows; }

@@ -9,7 +9,6 @@
 
 #include "exec/backends/cuda/device/check.h"
 #include "exec/backends/cuda/device/stopwatch.h"
-#include "exec/backends/cuda/products/fp8.h"
 #include "models/core/error.h"
 #include "models/graph/gpu_scratch.h"
 
@@ -122,7 +121,7 @@ Layout layout_of(const ProductForm& form, cudaDataType_t type, std::int64_t rows
 }
 
 // `somewhere`: aligned to 16 bytes, stands for addresses that candidates are chosen by.
-Description description_of(const ProductForm& form, bool tf32, bool fp8, const void* somewhere) {
+Description description_of(const ProductForm& form, bool tf32, const void* somewhere) {
   const bool rounds = tf32 && form.factors == Dtype::f32;
   cublasLtMatmulDesc_t made = nullptr;
   check(cublasLtMatmulDescCreate(&made, rounds ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
@@ -132,7 +131,7 @@ Description description_of(const ProductForm& form, bool tf32, bool fp8, const v
   // Its first factor is our second one.
   set(description, CUBLASLT_MATMUL_DESC_TRANSA, form.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(description, CUBLASLT_MATMUL_DESC_TRANSB, form.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
-  if (fp8) {
+  if (is_8_bit(form.factors)) {
     set(description, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, somewhere);
     set(description, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, somewhere);
   }
@@ -151,53 +150,14 @@ Description description_of(const ProductForm& form, bool tf32, bool fp8, const v
 void require_valid(const ProductForm& form) {
   MESHWRIGHT_CHECK(form.m > 0 && form.n > 0 && form.k > 0 && form.batch > 0,
                    "a product has elements");
-  MESHWRIGHT_CHECK(form.result == form.factors || form.result == Dtype::f32,
+  const bool narrow = is_8_bit(form.factors) && is_16_bit(form.result);
+  MESHWRIGHT_CHECK(narrow || form.result == form.factors || form.result == Dtype::f32,
                    "results are stored as the factors are, or in fp32");
   MESHWRIGHT_CHECK(form.batch == 1 || !row_of(form.epilogue).bias,
                    "a bias is for all rows of one product");
 }
 
-// What Hopper's units take: sums run along the memory of both factors.
-bool has_fp8_form(const ProductForm& form) {
-  return form.may_round != MayRound::no && form.factors == Dtype::bf16 && form.batch == 1 &&
-         form.alignment == 16 && fp8_factor_bytes(form.m, form.n, form.k) > 0;
-}
-ProductForm fp8_form(ProductForm form) {
-  form.transpose_a = false, form.transpose_b = true;
-  return form;
-}
-Dtype format_of(const ProductForm& form, MayRound gradient) {
-  return form.may_round == gradient ? Dtype::e5m2 : Dtype::e4m3;
-}
-
-// Both factors in fp8, as parts of scratch memory.
-struct Fp8Factors {
-  Fp8Factor a, b;
-  std::int64_t bytes = 0;
-
-  Fp8Factors(const ProductForm& form, const ProductOperands& operands) {
-    a = factor(form, operands.a, form.transpose_a, form.m, MayRound::first_is_gradient);
-    b = factor(form, operands.b, !form.transpose_b, form.n, MayRound::second_is_gradient);
-    auto* memory = static_cast<unsigned char*>(operands.scratch);
-    auto* floats = reinterpret_cast<float*>(memory + (form.m + form.n) * form.k);
-    a.rounded = memory, a.largest = floats, a.scale = floats + 1;
-    b.rounded = memory + form.m * form.k, b.largest = floats + 2, b.scale = floats + 3;
-    bytes = fp8_factor_bytes(form.m, form.n, form.k);
-  }
-
- private:
-  // [rows, k] in the end.
-  static Fp8Factor factor(const ProductForm& form, const void* matrix, bool transposes,
-                          std::int64_t rows, MayRound gradient) {
-    Fp8Factor made;
-    made.matrix = matrix;
-    made.rows = transposes ? form.k : rows;
-    made.columns = transposes ? rows : form.k;
-    made.transposes = transposes;
-    made.format = format_of(form, gradient);
-    return made;
-  }
-};
+Dtype second_of(const ProductForm& form) { return form.second.value_or(form.factors); }
 
 // Device memory for operands while candidates are timed; null: there is not so much.
 DeviceMemory memory_for_timing(std::int64_t bytes) {
@@ -220,18 +180,19 @@ struct Products::Plan {
   Description description;
   Layout first, second, result;  // cuBLASLt's factors: our b and a
   std::optional<cublasLtMatmulAlgo_t> algorithm;
-  bool rounds = false;     // the factors, to fp8
   bool is_chosen = false;  // by `prepare`
 };
 
 std::string text_of(const ProductForm& form) {
   const auto name = [](Dtype dtype) {
-    return dtype == Dtype::f32 ? "f32" : dtype == Dtype::f16 ? "f16" : "bf16";
+    constexpr std::string_view names[] = {"f64", "f32", "f16", "bf16", "e4m3", "e5m2"};
+    return names[static_cast<std::size_t>(dtype)];
   };
-  return fmt::format("{}{} {}x{}x{}x{} {} -> {}{}{}, aligned to {}", form.transpose_a ? 't' : 'n',
+  return fmt::format("{}{} {}x{}x{}x{} {}{} -> {}{}{}, aligned to {}", form.transpose_a ? 't' : 'n',
                      form.transpose_b ? 't' : 'n', form.batch, form.m, form.n, form.k,
-                     name(form.factors), name(form.result), form.adds ? " + start" : "",
-                     row_of(form.epilogue).text, form.alignment);
+                     name(form.factors),
+                     form.second ? fmt::format(" x {}", name(*form.second)) : "", name(form.result),
+                     form.adds ? " + start" : "", row_of(form.epilogue).text, form.alignment);
 }
 
 std::size_t Products::Hash::operator()(const ProductForm& form) const {
@@ -241,7 +202,7 @@ std::size_t Products::Hash::operator()(const ProductForm& form) const {
         std::int64_t{form.transpose_b}, std::int64_t{form.adds},
         static_cast<std::int64_t>(form.factors), static_cast<std::int64_t>(form.result),
         static_cast<std::int64_t>(form.epilogue), std::int64_t{form.alignment},
-        static_cast<std::int64_t>(form.may_round)})
+        static_cast<std::int64_t>(form.second.value_or(form.factors))})
     hash = (hash ^ static_cast<std::uint64_t>(number)) * 0x100000001B3;
   return hash ^ hash >> 32U;
 }
@@ -295,38 +256,23 @@ std::vector<cublasLtMatmulHeuristicResult_t> Products::candidates(const ProductF
 }
 
 // As if there were an algorithm.
-Products::Plan Products::planned(const ProductForm& form, bool rounds) const {
-  const ProductForm stored = rounds ? fp8_form(form) : form;
-  const auto factor = [&](bool transposed, std::int64_t rows, std::int64_t columns,
-                          MayRound gradient) {
-    const cudaDataType_t type = rounds ? type_of(format_of(form, gradient)) : type_of(form.factors);
-    return layout_of(form, type, transposed ? columns : rows, transposed ? rows : columns);
+Products::Plan Products::planned(const ProductForm& form) const {
+  const auto factor = [&](Dtype type, bool transposed, std::int64_t rows, std::int64_t columns) {
+    return layout_of(form, type_of(type), transposed ? columns : rows, transposed ? rows : columns);
   };
-  return {description_of(stored, options_.tf32, rounds, static_cast<std::byte*>(workspace_) + 16),
-          factor(stored.transpose_b, form.k, form.n, MayRound::second_is_gradient),
-          factor(stored.transpose_a, form.m, form.k, MayRound::first_is_gradient),
-          layout_of(form, type_of(form.result), form.m, form.n),
-          std::nullopt,
-          rounds};
+  return {description_of(form, options_.tf32, static_cast<std::byte*>(workspace_) + 16),
+          factor(second_of(form), form.transpose_b, form.k, form.n),
+          factor(form.factors, form.transpose_a, form.m, form.k),
+          layout_of(form, type_of(form.result), form.m, form.n), std::nullopt};
 }
 
 Products::Plan& Products::plan_of(const ProductForm& form) {
   if (const auto found = plans_.find(form); found != plans_.end()) return *found->second;
   require_valid(form);
-  Plan plan = planned(form, false);
-  const auto choose_first = [&](Plan& of) {
-    if (!is_wanted(form)) return false;
-    if (const auto found = candidates(form, of); !found.empty()) of.algorithm = found[0].algo;
-    return of.algorithm.has_value();
-  };
-  if (options_.fp8 && has_fp8_form(form))
-    if (Plan rounding = planned(form, true); choose_first(rounding)) plan = std::move(rounding);
-  if (!plan.rounds) choose_first(plan);
+  Plan plan = planned(form);
+  if (is_wanted(form))
+    if (const auto found = candidates(form, plan); !found.empty()) plan.algorithm = found[0].algo;
   return *plans_.emplace(form, std::make_unique<Plan>(std::move(plan))).first->second;
-}
-
-std::int64_t Products::scratch_bytes(const ProductForm& form) {
-  return plan_of(form).rounds ? Fp8Factors(form, {}).bytes : 0;
 }
 
 bool Products::prepare(const ProductForm& form) {
@@ -344,14 +290,14 @@ void Products::choose_fastest(const ProductForm& form, Plan& plan) {
         form.batch * std::max(form.m, form.n) * form.k * bytes_of(form.factors);
     const DeviceMemory factor = memory_for_timing(of_factor), made = memory_for_timing(of_result);
     const DeviceMemory saved = memory_for_timing(row_of(form.epilogue).saved ? of_result : 1);
-    const DeviceMemory scratch = memory_for_timing(std::max<std::int64_t>(scratch_bytes(form), 1));
-    if (!factor || !made || !saved || !scratch) throw NoMemory{};
+    if (!factor || !made || !saved) throw NoMemory{};
     const ProductOperands operands{.a = factor.get(),
                                    .b = factor.get(),
                                    .c = made.get(),
                                    .bias = made.get(),
                                    .saved = saved.get(),
-                                   .scratch = scratch.get()};
+                                   .a_scale = made.get(),
+                                   .b_scale = made.get()};
     const Stopwatch stopwatch;
     constexpr int times = 5, rounds = 2;  // the device's clock may rise during the first round
     std::optional<float> least;
@@ -371,11 +317,9 @@ void Products::choose_fastest(const ProductForm& form, Plan& plan) {
     return content;
   };
   const cublasLtMatmulAlgo_t proposed = *plan.algorithm;
-  const KernelKey key{
-      fmt::format("{}{}{}", text_of(form), options_.tf32 ? ", tf32" : "",
-                  plan.rounds ? fmt::format(", fp8 {}", static_cast<int>(form.may_round)) : ""),
-      options_.device,
-      fmt::format("cuBLASLt {}, {} bytes", cublasLtGetVersion(), workspace_bytes_)};
+  const KernelKey key{fmt::format("{}{}", text_of(form), options_.tf32 ? ", tf32" : ""),
+                      options_.device,
+                      fmt::format("cuBLASLt {}, {} bytes", cublasLtGetVersion(), workspace_bytes_)};
   try {
     const std::string kept = cache_.get(key, fastest);
     if (kept.size() == sizeof proposed) std::memcpy(&*plan.algorithm, kept.data(), sizeof proposed);
@@ -393,16 +337,7 @@ void Products::choose_fastest(const ProductForm& form, Plan& plan) {
 void Products::run(const ProductForm& form, const ProductOperands& operands, cudaStream_t stream) {
   const Plan& plan = plan_of(form);
   if (!plan.algorithm) throw RunError("cuBLASLt has no product " + text_of(form));
-  if (!plan.rounds) return issue(form, plan, operands, stream);
-  MESHWRIGHT_CHECK(operands.scratch != nullptr, "factors are rounded in scratch memory");
-  const Fp8Factors factors(form, operands);
-  for (const Fp8Factor& factor : {factors.a, factors.b}) {
-    find_largest(factor, stream);
-    round_by_largest(factor, stream);
-  }
-  ProductOperands rounded = operands;
-  rounded.a = factors.a.rounded, rounded.b = factors.b.rounded;
-  issue(form, plan, rounded, stream);
+  issue(form, plan, operands, stream);
 }
 
 void Products::issue(const ProductForm& form, const Plan& plan, const ProductOperands& operands,
@@ -411,11 +346,9 @@ void Products::issue(const ProductForm& form, const Plan& plan, const ProductOpe
   if (epilogue.bias) set(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias);
   if (epilogue.saved)
     set(plan.description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, operands.saved);
-  if (plan.rounds) {
-    const Fp8Factors factors(form, operands);
-    const void *of_a = factors.a.scale, *of_b = factors.b.scale;
-    set(plan.description, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, of_b);
-    set(plan.description, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, of_a);
+  if (is_8_bit(form.factors)) {  // its first factor is our second one
+    set(plan.description, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, operands.b_scale);
+    set(plan.description, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, operands.a_scale);
   }
   const float one = 1, added = form.adds ? 1.0F : 0.0F;
   const void* start = operands.start != nullptr ? operands.start : operands.c;

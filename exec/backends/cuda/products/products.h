@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -27,9 +28,6 @@ enum class Epilogue : std::uint8_t {
   gelu_grad         // times the slope of gelu at `saved`
 };
 
-// Whether factors in bf16 may be rounded to fp8 (fp8.h), and which of them is a gradient.
-enum class MayRound : std::uint8_t { no, yes, first_is_gradient, second_is_gradient };
-
 // All that a choice of algorithm depends on:
 // c[m,n] = epilogue(op(a)[m,k] op(b)[k,n] (+ start[m,n]) (+ bias[n])), `batch` times.
 // Matrices are row-major and dense, those of a batch one after the other.
@@ -38,11 +36,11 @@ struct ProductForm {
   bool transpose_a = false;  // a is stored [k,m]
   bool transpose_b = false;  // b is stored [n,k]
   bool adds = false;
-  Dtype factors = Dtype::f32;  // a, b: f32, f16, bf16
-  Dtype result = Dtype::f32;   // c, start, bias, saved: f32, or as the factors
+  Dtype factors = Dtype::f32;        // a, b: f32, f16, bf16, e4m3, e5m2
+  std::optional<Dtype> second = {};  // b, where it is of another type: both in 8 bits
+  Dtype result = Dtype::f32;  // c, start, bias, saved: f32, or as the factors; of 8 bits 16 bits
   Epilogue epilogue = Epilogue::none;
   int alignment = 16;  // bytes; of every address. A power of two, at most 16
-  MayRound may_round = MayRound::no;
 
   bool operator==(const ProductForm&) const = default;
 };
@@ -55,12 +53,11 @@ struct ProductOperands {
   const void* start = nullptr;  // null: what c holds
   const void* bias = nullptr;
   void* saved = nullptr;
-  void* scratch = nullptr;  // Products::scratch_bytes, aligned to 16
+  const void *a_scale = nullptr, *b_scale = nullptr;  // f32, of factors in 8 bits
 };
 
 struct ProductOptions {
   bool tf32 = false;        // factors in fp32 are rounded to tf32
-  bool fp8 = false;         // those that may be are rounded to fp8, where the device has it
   bool timed = true;        // candidates are timed; else the choice depends on the shapes alone
   std::string device = {};  // its name, under which choices are kept
 };
@@ -83,9 +80,6 @@ class Products {
   // nothing is captured. False: cuBLASLt has none.
   bool prepare(const ProductForm& form);
 
-  // Scratch memory of one product: for factors in fp8. 0: they stay as they are.
-  std::int64_t scratch_bytes(const ProductForm& form);
-
   // Issues the product and returns. A form that was not prepared takes the first algorithm that
   // cuBLASLt proposes. RunError where there is none.
   void run(const ProductForm& form, const ProductOperands& operands, cudaStream_t stream);
@@ -99,7 +93,7 @@ class Products {
     std::size_t operator()(const ProductForm& form) const;
   };
   Plan& plan_of(const ProductForm& form);
-  Plan planned(const ProductForm& form, bool rounds) const;
+  Plan planned(const ProductForm& form) const;
   std::vector<cublasLtMatmulHeuristicResult_t> candidates(const ProductForm& form,
                                                           const Plan& plan) const;
   void choose_fastest(const ProductForm& form, Plan& plan);

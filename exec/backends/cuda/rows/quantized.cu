@@ -1,9 +1,9 @@
 // Tensors in 8 bits: their largest elements, rounding, transposition.
-#include "exec/backends/cuda/device/eight_bits.cuh"
+#include <cfloat>
+
 #include "exec/backends/cuda/device/launch.h"
 #include "exec/backends/cuda/device/types.cuh"
 #include "exec/backends/cuda/kernels.h"
-#include "exec/backends/cuda/products/fp8.h"
 #include "exec/backends/cuda/tables.h"
 #include "models/graph/quantized.h"
 
@@ -13,14 +13,137 @@ namespace {
 
 constexpr int threads = 256;
 
-void amax(const KernelCall& k) {
-  MESHWRIGHT_CHECK(k.call.inputs[0].dtype == Dtype::bf16, "what is rounded to 8 bits is in bf16");
+constexpr int vector = 8;  // bf16 numbers of 16 bytes
+
+// Bits of fraction, the exponent's bias, the largest finite number and NaN.
+template <Dtype format>
+struct Format;
+template <>
+struct Format<Dtype::e4m3> {
+  static constexpr int fraction = 3, bias = 7;
+  static constexpr float largest = 448.0f;
+  static constexpr unsigned int largest_bits = 0x7e, nan_bits = 0x7f;
+};
+template <>
+struct Format<Dtype::e5m2> {
+  static constexpr int fraction = 2, bias = 15;
+  static constexpr float largest = 57344.0f;
+  static constexpr unsigned int largest_bits = 0x7b, nan_bits = 0x7f;
+};
+
+// To nearest, ties to even; what is too large becomes the largest number.
+template <Dtype format>
+__device__ unsigned char fp8_of(float x) {
+  using F = Format<format>;
+  const unsigned int bits = __float_as_uint(x), sign = bits >> 24 & 0x80u;
+  const unsigned int magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return static_cast<unsigned char>(sign | F::nan_bits);
+  constexpr int dropped = 23 - F::fraction;
+  constexpr unsigned int least_normal = static_cast<unsigned int>(127 - F::bias + 1) << 23;
+  unsigned int rounded;
+  if (magnitude >= least_normal) {
+    rounded = magnitude + ((1u << (dropped - 1)) - 1) + (magnitude >> dropped & 1u);
+    rounded = (rounded >> dropped) - (static_cast<unsigned int>(127 - F::bias) << F::fraction);
+  } else {
+    // Added to 2^23 of the smallest steps, the sum's last place is one of them.
+    constexpr float steps = static_cast<float>(1 << (F::bias - 1 + F::fraction));
+    rounded = __float_as_uint(__uint_as_float(magnitude) * steps + 8388608.0f) & 0xffu;
+  }
+  return static_cast<unsigned char>(sign | (rounded > F::largest_bits ? F::largest_bits : rounded));
+}
+
+// Of a matrix whose largest magnitude is known. Zeros stay zeros; NaN and infinity make all NaN.
+template <Dtype format>
+__device__ float factor_of(float largest) {
+  if (largest == 0.0f) return 1.0f;
+  const float factor = Format<format>::largest / largest;
+  return factor > FLT_MAX ? FLT_MAX : factor;  // infinity would make zeros NaN
+}
+
+// Magnitudes compare as their bits do, NaN above all others: the order of blocks does not matter.
+__global__ void __launch_bounds__(threads)
+    find_largest(const bf16* matrix, unsigned int* largest, long long count) {
+  unsigned int own = 0;
+  const long long step = static_cast<long long>(gridDim.x) * threads * vector;
+  for (long long i = (static_cast<long long>(blockIdx.x) * threads + threadIdx.x) * vector;
+       i < count; i += step) {
+    float x[vector];
+    load<vector>(matrix + i, x);
+    for (int j = 0; j < vector; ++j) own = max(own, __float_as_uint(x[j]) & 0x7fffffffu);
+  }
+  for (int distance = 16; distance > 0; distance /= 2)
+    own = max(own, __shfl_xor_sync(0xffffffffu, own, distance));
+  if (threadIdx.x % 32 == 0) atomicMax(largest, own);
+}
+
+template <Dtype format>
+__device__ void set_scale(float largest, float* scale) {
+  if (blockIdx.x == 0 && threadIdx.x == 0) *scale = 1.0f / factor_of<format>(largest);
+}
+
+template <Dtype format>
+__global__ void __launch_bounds__(threads)
+    round_rows(const bf16* matrix, unsigned char* rounded, const float* largest, float* scale,
+               long long count) {
+  const float factor = factor_of<format>(*largest);
+  set_scale<format>(*largest, scale);
+  const long long i = (static_cast<long long>(blockIdx.x) * threads + threadIdx.x) * vector;
+  if (i >= count) return;
+  float x[vector];
+  load<vector>(matrix + i, x);
+  Chunk<unsigned char, vector> bytes;
+  for (int j = 0; j < vector; ++j) bytes.element[j] = fp8_of<format>(x[j] * factor);
+  *reinterpret_cast<Chunk<unsigned char, vector>*>(rounded + i) = bytes;
+}
+
+// A block turns a square of `side` rows and columns. 16 bytes of a row of the result are moved at
+// once, and the padding spreads a column over the banks.
+constexpr int side = 64, chunk = 16, padded = side + chunk;
+
+template <Dtype format>
+__global__ void __launch_bounds__(threads)
+    round_columns(const bf16* matrix, unsigned char* rounded, const float* largest, float* scale,
+                  long long rows, long long columns, long long squares_across) {
+  __shared__ __align__(16) unsigned char square[side * padded];
+  const float factor = factor_of<format>(*largest);
+  set_scale<format>(*largest, scale);
+  const long long row0 = blockIdx.x / squares_across * side;
+  const long long column0 = blockIdx.x % squares_across * side;
+  constexpr int across = side / vector;
+  for (int part = threadIdx.x; part < side * across; part += threads) {
+    const int row = part / across, column = part % across * vector;
+    if (row0 + row >= rows || column0 + column >= columns) continue;
+    float x[vector];
+    load<vector>(matrix + (row0 + row) * columns + column0 + column, x);
+    for (int j = 0; j < vector; ++j)
+      square[(column + j) * padded + row] = fp8_of<format>(x[j] * factor);
+  }
+  __syncthreads();
+  for (int part = threadIdx.x; part < side * (side / chunk); part += threads) {
+    const int column = part / (side / chunk), row = part % (side / chunk) * chunk;
+    if (row0 + row >= rows || column0 + column >= columns) continue;
+    using Bytes = Chunk<unsigned char, chunk>;
+    *reinterpret_cast<Bytes*>(rounded + (column0 + column) * rows + row0 + row) =
+        *reinterpret_cast<const Bytes*>(square + column * padded + row);
+  }
+}
+
+// Kernels move 16 bytes at once: sizes are multiples of 16.
+void require_bf16(const KernelCall& k) {
   const Shape& x = k.in_shape(0);
-  find_largest({.matrix = k.in<void>(0),
-                .rows = rows_of_scales(x),
-                .columns = x[-1],
-                .largest = k.out<float>(0)},
-               k.stream);
+  MESHWRIGHT_CHECK(k.call.inputs[0].dtype == Dtype::bf16 && x[0] % 16 == 0 && x[-1] % 16 == 0,
+                   "what is rounded to 8 bits is in bf16, in multiples of 16");
+}
+
+void amax(const KernelCall& k) {
+  require_bf16(k);
+  const std::int64_t count = k.in_shape(0).elements();
+  check(cudaMemsetAsync(k.out<float>(0), 0, sizeof(float), k.stream), "cudaMemsetAsync");
+  constexpr std::int64_t of_thread = 4 * vector, most_blocks = 1024;
+  const std::int64_t wanted = (count + threads * of_thread - 1) / (threads * of_thread);
+  const auto blocks = static_cast<unsigned int>(wanted < most_blocks ? wanted : most_blocks);
+  launch(find_largest, {blocks}, {threads}, 0, k.stream, k.in<bf16>(0), k.out<unsigned int>(0),
+         static_cast<long long>(count));
 }
 
 // The block's largest power of two by which its largest element becomes no more than the format's.
@@ -83,47 +206,57 @@ void round_in_blocks(const KernelCall& k, std::size_t first) {
          k.out<unsigned char>(first), k.out<float>(first + 1), blocks);
 }
 
+template <Dtype format>
 void round_whole(const KernelCall& k, std::size_t first) {
-  const Shape& x = k.in_shape(0);
-  round_by_largest({.matrix = k.in<void>(0),
-                    .rows = rows_of_scales(x),
-                    .columns = x[-1],
-                    .transposes = first > 0,
-                    .format = k.attributes().made,
-                    .rounded = k.out<unsigned char>(first),
-                    .largest = const_cast<float*>(k.in<float>(1)),
-                    .scale = k.out<float>(first + 1)},
-                   k.stream);
+  const long long rows = rows_of_scales(k.in_shape(0)), columns = k.in_shape(0)[-1];
+  const auto* matrix = k.in<bf16>(0);
+  const float* largest = k.in<float>(1);
+  auto* rounded = k.out<unsigned char>(first);
+  auto* scale = k.out<float>(first + 1);
+  if (first == 0) {
+    launch(round_rows<format>, {blocks_for(rows * columns, threads * vector)}, {threads}, 0,
+           k.stream, matrix, rounded, largest, scale, rows * columns);
+    return;
+  }
+  const long long across = (columns + side - 1) / side, down = (rows + side - 1) / side;
+  launch(round_columns<format>, {blocks_for(across * down, 1)}, {threads}, 0, k.stream, matrix,
+         rounded, largest, scale, rows, columns, across);
 }
 
 void quantize(const KernelCall& k) {
-  MESHWRIGHT_CHECK(k.call.inputs[0].dtype == Dtype::bf16, "what is rounded to 8 bits is in bf16");
-  for (std::size_t first = 0; first < k.call.outputs.size(); first += 2)
-    k.call.inputs.size() > 1 ? round_whole(k, first) : round_in_blocks(k, first);
+  require_bf16(k);
+  MESHWRIGHT_CHECK(!k.attributes().scales_of_before, "scales are of what is there");
+  const bool e5m2 = k.attributes().made == Dtype::e5m2;
+  for (std::size_t first = 0; first < k.call.outputs.size(); first += 2) {
+    if (k.call.inputs.size() == 1)
+      round_in_blocks(k, first);
+    else
+      e5m2 ? round_whole<Dtype::e5m2>(k, first) : round_whole<Dtype::e4m3>(k, first);
+  }
 }
 
-// A block turns a square of `side` rows and columns.
-constexpr int side = 32;
+// A block turns a square of so many rows and columns.
+constexpr int tile = 32;
 
 template <typename Element>
 __global__ void __launch_bounds__(threads)
     turn(const Element* from, Element* to, long long rows, long long columns, long long across) {
-  __shared__ Element square[side][side + 1];
-  const long long row0 = blockIdx.x / across * side, column0 = blockIdx.x % across * side;
-  for (int i = threadIdx.x; i < side * side; i += threads) {
-    const long long row = row0 + i / side, column = column0 + i % side;
-    if (row < rows && column < columns) square[i / side][i % side] = from[row * columns + column];
+  __shared__ Element square[tile][tile + 1];
+  const long long row0 = blockIdx.x / across * tile, column0 = blockIdx.x % across * tile;
+  for (int i = threadIdx.x; i < tile * tile; i += threads) {
+    const long long row = row0 + i / tile, column = column0 + i % tile;
+    if (row < rows && column < columns) square[i / tile][i % tile] = from[row * columns + column];
   }
   __syncthreads();
-  for (int i = threadIdx.x; i < side * side; i += threads) {
-    const long long row = row0 + i % side, column = column0 + i / side;
-    if (row < rows && column < columns) to[column * rows + row] = square[i % side][i / side];
+  for (int i = threadIdx.x; i < tile * tile; i += threads) {
+    const long long row = row0 + i % tile, column = column0 + i / tile;
+    if (row < rows && column < columns) to[column * rows + row] = square[i % tile][i / tile];
   }
 }
 
 void transpose(const KernelCall& k) {
   const std::int64_t rows = k.in_shape(0)[0], columns = k.in_shape(0)[1];
-  const std::int64_t across = (columns + side - 1) / side, down = (rows + side - 1) / side;
+  const std::int64_t across = (columns + tile - 1) / tile, down = (rows + tile - 1) / tile;
   const auto issue = [&]<typename Element>(Element) {
     launch(turn<Element>, {blocks_for(across * down, 1)}, {threads}, 0, k.stream, k.in<Element>(0),
            k.out<Element>(0), static_cast<long long>(rows), static_cast<long long>(columns),

@@ -1,0 +1,200 @@
+// CUDA kernels that round to 8 bits make the CPU's, bit by bit.
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "exec/backends/cpu/cpu_backend.h"
+#include "exec/core/half.h"
+#include "models/core/error.h"
+#include "models/graph/op_table.h"
+#include "tests/catch.h"
+#include "tests/exec/table_backend.h"
+#include "tests/exec/tested_device.h"
+
+using namespace meshwright;
+
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+// Of many sizes, as gradients are.
+std::vector<BFloat16> random_numbers(std::int64_t count) {
+  std::mt19937_64 generator(3);
+  std::vector<BFloat16> numbers;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const double unit = static_cast<double>(generator() >> 11U) * 0x1p-53;
+    const int power = -static_cast<int>(generator() % 16);
+    numbers.push_back(reference_bfloat16(static_cast<float>(std::ldexp(2 * unit - 1, power))));
+  }
+  return numbers;
+}
+
+std::vector<Bytes> results_of(Backend& backend, Op op, const Attributes& a,
+                              const std::vector<TensorType>& in,
+                              const std::vector<const void*>& from) {
+  std::vector<TensorType> out;
+  info(op).infer(a, in, out);
+  std::vector<Bytes> made;
+  for (const TensorType& type : out) made.emplace_back(static_cast<std::size_t>(type.bytes()));
+  std::vector<void*> to;
+  for (Bytes& bytes : made) to.push_back(bytes.data());
+  const OpCall call{op, a, in, out};
+  Bytes scratch(static_cast<std::size_t>(backend.workspace_bytes(call)));
+  OpContext context;
+  context.workspace = scratch.data();
+  backend.run(call, {from, to}, context);
+  return made;
+}
+
+void check_same(TableBackend& device, Backend& cpu, Op op, const Attributes& a,
+                const std::vector<TensorType>& in, const std::vector<const void*>& from) {
+  const std::vector<Bytes> found = results_of(device, op, a, in, from);
+  CHECK(found == results_of(cpu, op, a, in, from));
+  CHECK(device.ran.contains(op));
+}
+
+}  // namespace
+
+TEST_CASE("tensors in 8 bits are the same on a GPU and on a CPU", "[exec][cuda]") {
+  TableBackend device;
+  const auto cpu = make_cpu_backend(1);
+  const std::int64_t rows = 128, columns = 256;
+  std::vector<BFloat16> x = random_numbers(rows * columns);
+  const std::vector<TensorType> matrix = {{Shape{rows, columns}, Dtype::bf16}};
+  const auto check = [&] {
+    check_same(device, *cpu, Op::amax, {}, matrix, {x.data()});
+    const Bytes largest = results_of(*cpu, Op::amax, {}, matrix, {x.data()})[0];
+    for (const bool transposed : {false, true}) {
+      Attributes a;
+      a.with_transposed = transposed;
+      for (const Dtype format : {Dtype::e4m3, Dtype::e5m2}) {
+        a.made = format;
+        check_same(device, *cpu, Op::quantize, a, {matrix[0], {Shape{1}, Dtype::f32}},
+                   {x.data(), largest.data()});
+      }
+      a.scales_are_powers = true;
+      for (const auto& [height, width] : {std::pair{1, 128}, {128, 128}, {1, 32}}) {
+        a.made = Dtype::e4m3;
+        a.scale_rows = height, a.scale_columns = width;
+        check_same(device, *cpu, Op::quantize, a, matrix, {x.data()});
+      }
+    }
+  };
+  check();
+  std::fill(x.begin() + 300, x.begin() + 700, BFloat16{0});
+  check();
+  x.assign(x.size(), BFloat16{0});
+  check();
+}
+
+TEST_CASE("a GPU transposes matrices of any type and size", "[exec][cuda]") {
+  TableBackend device;
+  const auto cpu = make_cpu_backend(1);
+  for (const Dtype dtype : {Dtype::e4m3, Dtype::bf16, Dtype::f32})
+    for (const Shape& shape : {Shape{32, 64}, Shape{70, 33}, Shape{1, 100}}) {
+      const std::vector<TensorType> matrix = {{shape, dtype}};
+      const std::vector<BFloat16> bits = random_numbers(2 * shape.elements());
+      check_same(device, *cpu, Op::transpose, {}, matrix, {bits.data()});
+    }
+}
+
+// Hopper's units keep 14 bits of a sum of products.
+TEST_CASE("products of 8 bits on a GPU are those of a CPU", "[exec][cuda]") {
+  TableBackend device;
+  const auto cpu = make_cpu_backend(1);
+  const std::int64_t m = 64, n = 48, k = 32;
+  const TensorType scale{Shape{1, 1}, Dtype::f32};
+  const float scales[] = {0.03F, 0.5F};
+  struct Product {
+    Op op;
+    Shape first, second, result;
+    Dtype of_first, of_second, made;
+    bool in_out, transposed, bias;
+  };
+  constexpr Dtype e4m3 = Dtype::e4m3, e5m2 = Dtype::e5m2;
+  for (const Product& p :
+       {Product{Op::linear, {m, k}, {n, k}, {m, n}, e4m3, e4m3, Dtype::bf16, false, false, true},
+        Product{Op::linear, {m, k}, {n, k}, {m, n}, e4m3, e4m3, Dtype::bf16, false, false, false},
+        Product{Op::linear_grad_input,
+                {m, n},
+                {k, n},
+                {m, k},
+                e5m2,
+                e4m3,
+                Dtype::bf16,
+                true,
+                false,
+                false},
+        Product{Op::linear_grad_weight,
+                {k, m},
+                {n, m},
+                {n, k},
+                e4m3,
+                e5m2,
+                Dtype::f32,
+                false,
+                true,
+                false},
+        Product{Op::linear_grad_weight,
+                {k, m},
+                {n, m},
+                {k, n},
+                e4m3,
+                e5m2,
+                Dtype::f32,
+                true,
+                true,
+                false}}) {
+    INFO(info(p.op).name);
+    Attributes a;
+    a.made = Dtype::bf16;
+    a.weight_in_out = p.in_out;
+    a.factors_transposed = p.transposed;
+    std::mt19937 generator(5);
+    const auto bits = [&](const Shape& shape) {  // of numbers below the largest quarter
+      std::vector<std::uint8_t> all(static_cast<std::size_t>(shape.elements()));
+      for (std::uint8_t& each : all) each = static_cast<std::uint8_t>(generator() & 0xbfU);
+      return all;
+    };
+    const std::vector<std::uint8_t> first = bits(p.first), second = bits(p.second);
+    const std::vector<BFloat16> bias = random_numbers(n);
+    std::vector<TensorType> in = {{p.first, p.of_first}, {p.second, p.of_second}, scale, scale};
+    std::vector<const void*> from = {first.data(), second.data(), &scales[0], &scales[1]};
+    if (p.bias) in.push_back({Shape{n}, Dtype::bf16}), from.push_back(bias.data());
+    const TensorType out{p.result, p.made};
+    const OpCall call{p.op, a, in, {&out, 1}};
+    const auto made_by = [&](Backend& backend) {
+      Bytes made(static_cast<std::size_t>(out.bytes())),
+          scratch(static_cast<std::size_t>(backend.workspace_bytes(call)));
+      void* to = made.data();
+      OpContext context;
+      context.workspace = scratch.data();
+      backend.run(call, {from, {&to, 1}}, context);
+      std::vector<float> numbers(static_cast<std::size_t>(p.result.elements()));
+      widen(made.data(), p.made, p.result.elements(), numbers.data());
+      return numbers;
+    };
+    const long long before = products_in_fp8();
+    const std::vector<float> found = made_by(device), expected = made_by(*cpu);
+    if (device_is_emulated()) CHECK(products_in_fp8() == before + 2);  // in both orders of threads
+    float largest = 0, worst = 0;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      largest = std::max(largest, std::fabs(expected[i]));
+      worst = std::max(worst, std::fabs(found[i] - expected[i]));
+    }
+    CHECK(worst <= 0x1p-8F * largest);
+    CHECK(largest > 0);
+  }
+}
+
+TEST_CASE("products of blocks with scales of their own are refused on a GPU", "[exec][cuda]") {
+  TableBackend device;
+  const std::vector<TensorType> in = {{Shape{32, 64}, Dtype::e4m3},
+                                      {Shape{16, 64}, Dtype::e4m3},
+                                      {Shape{32, 2}, Dtype::f32},
+                                      {Shape{16, 2}, Dtype::f32}};
+  const TensorType out{Shape{32, 16}, Dtype::bf16};
+  Attributes a;
+  a.made = Dtype::bf16;
+  CHECK_THROWS_AS(device.run({Op::linear, a, in, {&out, 1}}, {}, {}), NotSupportedYet);
+}
