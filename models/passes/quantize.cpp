@@ -177,9 +177,20 @@ class Quantizer {
     return made;
   }
 
+  // Whole rows that were gathered are gathered again for the backward: they are rounded again too,
+  // so that a share is all that is kept.
+  bool is_rounded_again(const Node& at_node, int tensor) const {
+    const int producer = old_.tensor(tensor).producer;
+    return at_node.phase != Phase::forward && producer >= 0 &&
+           old_.nodes[at(producer)].op == Op::sequence_gather &&
+           old_.nodes[at(producer)].phase == Phase::forward &&
+           !gathers_8_bits(old_.nodes[at(producer)]);
+  }
+
   // A gradient or an activation is rounded where it is first read.
   Rounded& rounded(const Node& at_node, int tensor, What what) {
-    const auto [found, is_new] = rounded_.try_emplace({tensor, old_.unit_of(at_node)});
+    const int again = is_rounded_again(at_node, tensor) ? 1 : 0;
+    const auto [found, is_new] = rounded_.try_emplace({tensor, old_.unit_of(at_node), again});
     if (is_new) {
       const int largest = largest_of_all(at_node, tensor, Role::activation);
       found->second = round(at_node, tensor, what, largest, transposes_ || recipe_.has_blocks(),
@@ -212,7 +223,7 @@ class Quantizer {
           out_.output(add(Op::tensor_maximum, node, {largest}, node.attributes, Role::activation));
     Rounded share = round(node, node.inputs[0], what, largest, false, Role::activation);
     share.bits = out_.output(add(node.op, node, {share.bits}, node.attributes, Role::activation));
-    rounded_[{node.outputs[0], old_.unit_of(node)}] = share;
+    rounded_[{node.outputs[0], old_.unit_of(node), 0}] = share;
   }
 
   // The rows of a factor as columns, where the device asks for that: what was gathered is
@@ -269,10 +280,10 @@ class Quantizer {
   Graph out_;
   const Recipe recipe_;
   const bool transposes_, fuses_;
-  const bool weights_stay_;                         // rounded, from one micro-batch to the next
-  std::vector<std::vector<const Node*>> readers_;   // per tensor
-  std::vector<char> chosen_;                        // per tensor: a weight that is rounded
-  std::map<std::pair<int, int>, Rounded> rounded_;  // by tensor and unit
+  const bool weights_stay_;                        // rounded, from one micro-batch to the next
+  std::vector<std::vector<const Node*>> readers_;  // per tensor
+  std::vector<char> chosen_;                       // per tensor: a weight that is rounded
+  std::map<std::tuple<int, int, int>, Rounded> rounded_;  // by tensor, unit, and whether again
   std::map<std::tuple<int, int, int>, Rounded> weights_;  // by tensor, unit, and whether forward
   std::vector<int> scales_;                               // of the node that is being made
 };

@@ -204,6 +204,19 @@ TEST_CASE("ranks with a share of the rows gather rounded ones, with one scale", 
   CHECK(maxima == 4 * (2 + 2));
 }
 
+// Two ranks keep half of the inputs of queries, keys and values and of gate and up: whole ones
+// would be 4 x 128 x (256 + 256) bytes, which is more than what 8 bits save elsewhere.
+TEST_CASE("with scales of blocks what was gathered is gathered and rounded again, not kept",
+          "[models][lower]") {
+  const Model model = wide_model();
+  Plan plan = wide_plan(model, {1, 4, 1});
+  plan.parallelism.sequence_parallel = true;
+  plan.training.fp8_recipe = Fp8Recipe::mxfp8;
+  const std::int64_t rounded = slot_bytes(lower_small(model, plan, transposing)[0]);
+  plan.training.precision = Precision::bf16;
+  CHECK(rounded <= slot_bytes(lower_small(model, plan)[0]));
+}
+
 TEST_CASE("a kernel that makes a tensor also rounds it in blocks, and finds its largest element",
           "[models][passes]") {
   const Model model = wide_model();
