@@ -33,6 +33,7 @@ BlockFields gpu_fields(Gpu& gpu) {
           {"clock_hz", &gpu.clock_hz, Bound::not_negative},
           {"l2_bytes", &gpu.l2_bytes, Bound::not_negative},
           {"tdp_w", &gpu.tdp_w, Bound::not_negative},
+          {"transposes_8_bits", &gpu.transposes_8_bits, {}, false, "transposes_8_bits"},
           {"sustained_clock_share", &gpu.sustained_clock_share, Bound::share, fitted,
            "sustained_clock_share"}};
 }

@@ -93,6 +93,9 @@ struct Gpu {
   double l2_bytes = 0;
   double tdp_w = 0;
   double sustained_clock_share = 1;  // of the clock, that the power limit leaves to full load
+  // Its products in 8 bits sum along the memory of both factors (Ada, Hopper, Blackwell's
+  // workstation GPUs): what is summed along rows must be there transposed.
+  bool transposes_8_bits = false;
   EfficiencyCurve gemm;          // share of the dense peak against the FLOPs of one matrix product
   EfficiencyCurve memory_bound;  // share of the memory bandwidth against the bytes of one kernel
   EfficiencyCurve attention;     // share of the peak against the FLOPs of one head of one sequence,

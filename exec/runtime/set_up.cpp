@@ -73,8 +73,7 @@ void Runtime::check_supported_here() const {
     if (instruction.attributes.scales_of_before)
       throw NotSupportedYet(
           "/training/fp8_recipe: what earlier steps saw is not kept yet, which 'delayed' needs; "
-          "use "
-          "'tensorwise', 'blockwise' or 'mxfp8'");
+          "use 'tensorwise', 'blockwise' or 'mxfp8'");
     const bool of_8_bits =
         !instruction.inputs.empty() && is_8_bit(instruction.inputs[0].type.dtype);
     if (!backend_.supports(instruction.op, of_8_bits ? instruction.inputs[0].type.dtype : storage))

@@ -163,6 +163,11 @@ struct Graph {
   const Tensor& tensor(int id) const { return tensors[static_cast<std::size_t>(id)]; }
 };
 
+// Done when a step begins, not in each micro-batch.
+inline bool is_of_step(const Graph& graph, const Node& node) {
+  return !node.outputs.empty() && graph.tensor(node.outputs[0]).role == Role::of_step;
+}
+
 // Topological order, one producer per tensor, types as the table infers. A breach is our bug: it
 // names `after`, the pass that made the graph.
 void verify(const Graph& graph, std::string_view after);

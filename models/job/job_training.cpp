@@ -79,8 +79,8 @@ Keys training_keys(Training& t) {
       {"precision", choice("precision", {"fp32", "tf32", "fp16", "bf16", "fp8"}, t.precision), any,
        auto_if_missing, "machine: bf16, else fp16; fp32 on a CPU",
        "refused where the machine lacks it (a CPU: `tf32`). 16 bits: weights, activations and "
-       "their "
-       "gradients are stored in them, every sum is made in fp32, masters and moments are fp32. "
+       "their gradients are stored in them, every sum is made in fp32, masters and moments are "
+       "fp32. "
        "`fp8`: as bf16, but the linear layers of blocks multiply what is rounded to 8 bits "
        "(`fp8_recipe`), and keep that of their inputs; sizes must be multiples of 16. The head, "
        "the embedding, attention, routers and experts stay in bf16. A CPU rounds in the same way "

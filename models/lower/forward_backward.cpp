@@ -52,7 +52,7 @@ int write_node(StageDraft& draft, BodyBuilder& body, const Node& node) {
     return -1;
   }
   Instruction instruction = instruction_of(draft, node, virtual_stage);
-  if (!node.outputs.empty() && draft.graph.tensor(node.outputs[0]).role == Role::of_step) {
+  if (is_of_step(draft.graph, node)) {
     draft.of_step.push_back(std::move(instruction));
     return -1;
   }

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "models/graph/fusion.h"
+#include "models/graph/quantized.h"
 #include "models/lower/draft.h"
 #include "models/lower/instruction_of.h"
 
@@ -34,26 +35,31 @@ bool passes_inside(const StageDraft& draft, int tensor) {
          !flow.crosses_forward && !flow.crosses_backward;
 }
 
+// Of what a product reads: its rows, and their scales where each row has its own.
+bool has_rows(const Instruction& product, std::size_t input) {
+  const TensorType& first = product.inputs[0].type;
+  return input == 0 || (is_8_bit(first.dtype) && input == scale_input(0) &&
+                        product.inputs[input].type.shape[0] == first.shape[0]);
+}
+
 // One product for each part of the rows, with one weight.
 std::shared_ptr<const Fusion> product_of_parts(const Instruction& whole, int parts, int chunks) {
-  const auto with_rows = [&](TensorType type) {
-    type.shape[0] /= parts * chunks;
-    return type;
-  };
   Fusion fusion;
-  const int others = static_cast<int>(whole.inputs.size()) - 1;
-  fusion.inputs = parts + others;
+  fusion.steps.assign(at(parts), {whole.op, whole.attributes, {}, {}});
+  // Its number in each step; with rows, each step has one of its own.
+  const auto add = [&](TensorType type, bool rows, TensorIds FusedStep::*of_step) {
+    const int first = static_cast<int>(fusion.operands.size());
+    if (rows) type.shape[0] /= parts * chunks;
+    fusion.operands.insert(fusion.operands.end(), at(rows ? parts : 1), type);
+    fusion.cut.resize(fusion.operands.size(), rows ? 1 : 0);
+    for (int part = 0; part < parts; ++part)
+      (fusion.steps[at(part)].*of_step).push_back(rows ? first + part : first);
+  };
+  for (std::size_t i = 0; i < whole.inputs.size(); ++i)
+    add(whole.inputs[i].type, has_rows(whole, i), &FusedStep::inputs);
+  fusion.inputs = static_cast<int>(fusion.operands.size());
+  add(whole.outputs[0].type, true, &FusedStep::outputs);
   fusion.outputs = parts;
-  fusion.operands.assign(at(parts), with_rows(whole.inputs[0].type));
-  for (int i = 0; i < others; ++i) fusion.operands.push_back(whole.inputs[at(i + 1)].type);
-  fusion.operands.insert(fusion.operands.end(), at(parts), with_rows(whole.outputs[0].type));
-  fusion.cut.assign(fusion.operands.size(), 1);
-  std::fill_n(fusion.cut.begin() + parts, others, 0);
-  for (int part = 0; part < parts; ++part) {
-    FusedStep step{whole.op, whole.attributes, {part}, {fusion.inputs + part}};
-    for (int i = 0; i < others; ++i) step.inputs.push_back(parts + i);
-    fusion.steps.push_back(step);
-  }
   fusion.rows = fusion.block_rows = fusion.operands[0].shape[0];
   fusion.loop = Fusion::Loop::products;
   return std::make_shared<const Fusion>(std::move(fusion));
@@ -102,9 +108,13 @@ void TensorChunks::find_gather(int gather) {
   const int gathered = node(gather).outputs[0];
   const std::vector<int>& readers = readers_[gathered];
   if (readers.empty() || !divides(gathered, true)) return;
+  const auto is_there = [&](int tensor) {
+    return draft_.graph.tensor(tensor).producer < readers[0];
+  };
   const auto is_cut = [&](int reader) {
     const auto sum = sum_of_.find(reader);
-    return is_product(node(reader)) && node(reader).inputs[0] == gathered &&
+    return std::ranges::all_of(node(reader).inputs, is_there) && is_product(node(reader)) &&
+           node(reader).inputs[0] == gathered &&
            draft_.graph.unit_of(node(reader)) == draft_.graph.unit_of(node(gather)) &&
            (sum == sum_of_.end() || is_in_shares(node(sum->second)));
   };
@@ -174,15 +184,20 @@ TensorChunks::Whole TensorChunks::whole_of(int product) const {
 Instruction TensorChunks::chunk_of(const Whole& whole, int chunk) const {
   Instruction part = whole.product;
   if (!whole.parts) {
-    part.inputs[0] = rows_of(part.inputs[0], chunk, chunks_);
+    for (std::size_t i = 0; i < part.inputs.size(); ++i)
+      if (has_rows(whole.product, i)) part.inputs[i] = rows_of(part.inputs[i], chunk, chunks_);
     part.outputs[0] = rows_of(part.outputs[0], chunk, chunks_);
     return part;
   }
   part.op = Op::fused;
   part.attributes.fusion = whole.parts;
-  part.inputs = shares_of(whole.product.inputs[0], chunk);
-  part.inputs.insert(part.inputs.end(), whole.product.inputs.begin() + 1,
-                     whole.product.inputs.end());
+  part.inputs.clear();
+  for (std::size_t i = 0; i < whole.product.inputs.size(); ++i) {
+    const Operand& input = whole.product.inputs[i];
+    const std::vector<Operand> shares =
+        has_rows(whole.product, i) ? shares_of(input, chunk) : std::vector<Operand>{input};
+    part.inputs.insert(part.inputs.end(), shares.begin(), shares.end());
+  }
   part.outputs = shares_of(whole.product.outputs[0], chunk);
   return part;
 }

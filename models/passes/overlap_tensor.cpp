@@ -1,6 +1,7 @@
 #include "models/passes/overlap_tensor.h"
 
 #include <algorithm>
+#include <ranges>
 
 #include "models/core/index.h"
 #include "models/graph/fusion.h"
@@ -14,6 +15,7 @@ namespace {
 bool is_tensor_collective(Op op) {
   switch (op) {
     case Op::tensor_reduce:
+    case Op::tensor_maximum:
     case Op::sequence_gather:
     case Op::sequence_scatter:
     case Op::stats_gather:
@@ -44,15 +46,15 @@ enum class Part : std::uint8_t {
   on_the_way,  // makes the gradient of a product's input
   collective,
   gather,  // a collective that gradients of parameters alone wait for
-  weights  // makes gradients of parameters and nothing else
+  weights  // gradients of parameters need it and nothing else does
 };
 
 class Reordering {
  public:
   explicit Reordering(const Graph& graph)
       : graph_(graph), for_weights_alone_(graph.tensors.size(), 1) {
-    for (const Node& node : graph.nodes)
-      if (!only_parameter_gradients(node))
+    for (const Node& node : std::views::reverse(graph.nodes))
+      if (!for_weights(node))
         for (int id : node.inputs) for_weights_alone_[at(id)] = 0;
   }
 
@@ -80,6 +82,12 @@ class Reordering {
     });
   }
 
+  // Makes gradients of parameters, or a factor of one as columns (after its readers are known).
+  bool for_weights(const Node& node) const {
+    return only_parameter_gradients(node) ||
+           (node.op == Op::transpose && for_weights_alone_[at(node.outputs[0])]);
+  }
+
   bool is_on_the_way(const Node& node) const {
     const bool elsewhere = std::ranges::any_of(node.outputs, [&](int id) {
       return graph_.tensor(id).role != Role::activation || graph_.tensor(id).alias_of >= 0;
@@ -94,7 +102,7 @@ class Reordering {
     if (node.phase == Phase::forward) return Part::path;
     if (is_tensor_collective(node.op))
       return for_weights_alone_[at(node.outputs[0])] ? Part::gather : Part::collective;
-    if (only_parameter_gradients(node)) return Part::weights;
+    if (for_weights(node)) return Part::weights;
     return is_on_the_way(node) ? Part::on_the_way : Part::path;
   }
 

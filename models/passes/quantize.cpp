@@ -136,7 +136,10 @@ class Quantizer {
     return what == What::gradient ? recipe_.of_gradients : Dtype::e4m3;
   }
 
+  // Frameworks round a sharded weight before they gather it: each rank its share, and the optimizer
+  // finds the largest elements.
   bool joins_maker(int tensor) const {
+    if (fuses_ && old_.tensor(tensor).role == Role::parameter) return !weights_stay_;
     const int producer = old_.tensor(tensor).producer;
     return fuses_ && producer >= 0 && makes_8_bits(old_.nodes[at(producer)].op);
   }
@@ -207,12 +210,14 @@ class Quantizer {
     if (is_new) {
       const Role role = weights_stay_ ? Role::of_step : Role::activation;
       const int largest = largest_of_all(at_node, weight, role);
-      const bool same_scales = !recipe_.has_blocks() || recipe_.square_weights;
       found->second =
-          round(at_node, weight, What::weight, largest, transposes_ || !same_scales, role);
+          round(at_node, weight, What::weight, largest, !weights_have_same_scales(), role);
     }
     return found->second;
   }
+
+  // Whether they are read along rows or along columns.
+  bool weights_have_same_scales() const { return !recipe_.has_blocks() || recipe_.square_weights; }
 
   void gather(const Node& node) {
     const bool forward = node.phase == Phase::forward;
@@ -226,20 +231,31 @@ class Quantizer {
     rounded_[{node.outputs[0], old_.unit_of(node), 0}] = share;
   }
 
-  // The rows of a factor as columns, where the device asks for that: what was gathered is
-  // transposed after it.
-  void transpose_gathered(const Node& at_node, Rounded& factor) {
+  // The rows of a factor as columns, where the device asks for that and it was rounded as they are.
+  void transpose_whole(const Node& at_node, Rounded& factor) {
     if (!transposes_ || factor.transposed >= 0) return;
     factor.transposed =
         out_.output(add(Op::transpose, at_node, {factor.bits}, {}, Role::activation));
     factor.transposed_scales = factor.scales;
   }
 
-  // What is summed along its rows is read along its memory where it is there transposed.
+  // Before the first of the products that read the same rows: these may be written together, in
+  // chunks (models/lower/tensor_chunks.h).
+  void round_weights_of(const Node& node) {
+    for (const Node* reader : readers_[at(node.inputs[0])])
+      if (reader->op == node.op && reader->phase == node.phase && is_chosen(*reader) &&
+          old_.unit_of(*reader) == old_.unit_of(node))
+        rounded_weight(*reader);
+  }
+
+  // What is summed along its rows is read along its memory where the device or its scales ask for
+  // that. Of a weight that can be transposed one copy stays: a second one takes a byte of memory
+  // for each parameter, and to make it takes little beside the product.
   void take_weight(const Node& node, Node& made) {
-    const Rounded& weight = rounded_weight(node);
+    Rounded weight = rounded_weight(node);
     const bool in_out = node.attributes.weight_in_out;
     const bool along = in_out == (node.op == Op::linear_grad_input);
+    if (!along) transpose_whole(node, weight);
     const bool turns = !along && weight.transposed >= 0;
     if (turns) made.attributes.weight_in_out = !in_out;
     made.inputs.push_back(turns ? weight.transposed : weight.bits);
@@ -249,7 +265,7 @@ class Quantizer {
   void take_factors_of_weight_gradient(const Node& node, Node& made) {
     for (int i = 0; i < 2; ++i) {
       Rounded& factor = rounded(node, node.inputs[i], i == 0 ? What::activation : What::gradient);
-      transpose_gathered(node, factor);
+      transpose_whole(node, factor);
       const bool turned = factor.transposed >= 0;
       made.attributes.factors_transposed = turned;
       made.inputs.push_back(turned ? factor.transposed : factor.bits);
@@ -269,6 +285,7 @@ class Quantizer {
       const Rounded& first = rounded(node, node.inputs[0], what);
       made.inputs.push_back(first.bits);
       scales_.push_back(first.scales);
+      round_weights_of(node);
       take_weight(node, made);
     }
     for (int id : scales_) made.inputs.push_back(id);

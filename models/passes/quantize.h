@@ -7,11 +7,13 @@
 // outside of blocks (the head), and layers with a size that is no multiple of 16 (blocks: of their
 // length).
 //
-// Weights are rounded once a step, when it begins; under ZeRO 3 whenever they have been gathered,
-// for the forward and again for the backward. Where ranks hold shares of the rows and a tensor has
-// one scale, rounded rows are gathered, with the scale that the group's largest element asks for.
-// The ranks of a tensor group round their own parts of a weight, and of what is cut as it is, with
-// scales of their own: other degrees round otherwise.
+// Weights are rounded once a step, when it begins, and one copy in 8 bits is kept beside that in
+// bf16; what the device wants transposed is transposed in the backward. Under ZeRO 3 they are
+// rounded whenever they have been gathered, for the forward and again for the backward: gathers are
+// in bf16. (Frameworks round a rank's share before, so that costs no kernel.) Where ranks hold
+// shares of the rows and a tensor has one scale, rounded rows are gathered, with the scale that the
+// group's largest element asks for. The ranks of a tensor group round their own parts of a weight,
+// and of what is cut as it is, with scales of their own: other degrees round otherwise.
 #pragma once
 
 #include "models/graph/graph.h"

@@ -28,7 +28,7 @@ class Recomputation {
     for (std::size_t i = 0; i < old_.nodes.size(); ++i) {
       const Node& node = old_.nodes[i];
       const auto group = static_cast<std::size_t>(group_[i]);
-      const bool repeated = group_[i] >= 0 && !is_of_step(node);
+      const bool repeated = group_[i] >= 0 && !is_of_step(old_, node);
       if (node.phase == Phase::forward) {
         if (repeated) forward_of_group_[group].push_back(&node);
         append(node);
@@ -50,10 +50,6 @@ class Recomputation {
       if (is_made(out_.tensor(id)))
         out_.tensors[static_cast<std::size_t>(id)].producer = static_cast<int>(out_.nodes.size());
     out_.nodes.push_back(node);
-  }
-
-  bool is_of_step(const Node& node) const {
-    return !node.outputs.empty() && old_.tensor(node.outputs[0]).role == Role::of_step;
   }
 
   // All forward nodes of the group; or those whose results its gradients read, and what those need

@@ -30,7 +30,7 @@ bool is_copy(const Instruction& instruction) {
          instruction.kind == InstructionKind::copy_in;
 }
 
-enum class Traffic : std::uint8_t { elementwise, scores, loss };
+enum class Traffic : std::uint8_t { elementwise, scores, loss, quantized };
 
 // Frameworks move more bytes than the Program's operations do (masks, casts, layouts); how many
 // more is one number for each of these.
@@ -53,6 +53,10 @@ Traffic traffic_of(Op op) {
     case Op::nll_loss:
     case Op::nll_loss_grad:
       return Traffic::loss;
+    case Op::amax:
+    case Op::quantize:
+    case Op::transpose:
+      return Traffic::quantized;
     default:
       return Traffic::elementwise;
   }
@@ -168,6 +172,8 @@ double CostModel::traffic_factor(Op op) const {
       return everywhere * constants.score_traffic;
     case Traffic::loss:
       return everywhere * constants.loss_traffic;
+    case Traffic::quantized:  // kernels written for nothing else
+      return 1;
     case Traffic::elementwise:
       break;
   }
@@ -307,6 +313,7 @@ std::vector<double> CostModel::unit_costs(const Graph& graph) const {
   std::vector<Kernel> kernels;
   for (const Node& node : graph.nodes) {
     only_forward = only_forward && node.phase == Phase::forward;
+    if (is_of_step(graph, node)) continue;
     copy_types(graph, node.inputs, inputs);
     copy_types(graph, node.outputs, outputs);
     kernels.clear();

@@ -8,8 +8,7 @@ DeviceFacts device_facts(const Cluster& cluster, Precision precision) {
   const Gpu device = cluster.device();
   return {.flops_per_byte = device.peak(executed_precision(device, precision)).value /
                             device.memory_bandwidth_bytes_per_s,
-          // Blackwell's tensor cores take either layout; its machines are to say so.
-          .transposes_8_bits = device.kind == DeviceKind::gpu,
+          .transposes_8_bits = device.transposes_8_bits,
           .snapshot_on_host = device.kind == DeviceKind::gpu};
 }
 

@@ -18,8 +18,6 @@ using namespace meshwright;
 
 namespace {
 
-constexpr double unit_roundoff = 0x1p-4;
-
 // 4 x 8 rows: a multiple of mxfp8's blocks of 32, as are 32 and 64 columns.
 template <Fp8Recipe recipe>
 void rounds(Plan& plan) {
@@ -49,6 +47,12 @@ constexpr Variant variants[] = {
     {{2, 2, 1}, all_of<rows, full>},
     {{2, 1, 2, 4, 3}, nothing},
     {{1, 2, 2, 2, 1}, rows},
+    {{1, 2, 1}, tensor_in_chunks<2>},
+    {{1, 2, 1}, all_of<rows, tensor_in_chunks<2>>},
+    {{1, 2, 1}, all_of<rows, full, tensor_in_chunks<4>>},
+    {{1, 2, 1}, all_of<rows, mxfp8, tensor_in_chunks<2>>},
+    {{1, 2, 1}, all_of<mxfp8, tensor_in_chunks<4>>},
+    {{2, 2, 1, 4, 0, 2}, all_of<rows, tensor_in_chunks<2>>},
 };
 
 struct Alone {
@@ -60,6 +64,7 @@ struct Alone {
 
 TEST_CASE_ON_RANKS("fp8 trains alike under all degrees, and close to fp32", "[agree][mpi]") {
   World& world = test_world();
+  const double u = unit_of(Precision::fp8);
   std::map<std::string, Alone> alone;
   for_each_variant(variants, world, [&](const Model& model, Plan plan) {
     Plan uncut = on_one_process(plan);
@@ -75,19 +80,18 @@ TEST_CASE_ON_RANKS("fp8 trains alike under all degrees, and close to fp32", "[ag
       rounded.training.precision = Precision::fp8;
       expected.in_fp8 = train_alone(model, rounded);
       const double difference = largest_difference(expected.in_fp8, expected.in_fp32);
-      CHECK(difference <= loss_bound * unit_roundoff);
+      CHECK(difference <= loss_bound * u);
       CHECK(difference > 0);
       CHECK(difference_of_updates(expected.in_fp8, expected.in_fp32, expected.begin) <=
-            update_bound * unit_roundoff);
+            update_bound * u);
     }
     plan.training.precision = Precision::fp8;
     const Trained got = train(model, plan, world), again = train(model, plan, world);
-    CHECK(largest_difference(got, expected.in_fp8) <= loss_bound * unit_roundoff);
+    CHECK(largest_difference(got, expected.in_fp8) <= loss_bound * u);
     CHECK(got.losses == again.losses);
     if (world.rank() != 0) return;
     CHECK(got.hash == again.hash);
-    CHECK(difference_of_updates(got, expected.in_fp8, expected.begin) <=
-          update_bound * unit_roundoff);
+    CHECK(difference_of_updates(got, expected.in_fp8, expected.begin) <= update_bound * u);
   });
 }
 

@@ -4,7 +4,10 @@
 
 namespace meshwright {
 
-double unit_of(Precision precision) { return precision == Precision::fp16 ? 0x1p-11 : 0x1p-8; }
+double unit_of(Precision precision) {
+  if (precision == Precision::fp8) return 0x1p-4;  // e4m3's
+  return precision == Precision::fp16 ? 0x1p-11 : 0x1p-8;
+}
 
 void store_in(Precision precision, Plan& plan) {
   plan.training.precision = precision;

@@ -29,17 +29,29 @@ constexpr Variant variants[] = {
     {{1, 2, 2, 4, 2}, nothing},
 };
 
+void in_fp8(Plan& plan) { plan.training.precision = Precision::fp8; }
+
+constexpr Variant in_8_bits[] = {
+    {{1, 2, 1}, in_fp8},
+    {{1, 2, 1}, all_of<in_fp8, rows, full>},
+    {{1, 2, 1}, all_of<in_fp8, rows, pruned>},
+    {{2, 2, 1, 4, 0, 2}, all_of<in_fp8, rows>},
+    {{1, 2, 2, 4, 3}, all_of<in_fp8, rows>},
+};
+
 }  // namespace
 
 TEST_CASE_ON_RANKS("tensor communication beside compute changes no bit", "[agree][mpi]") {
   World& world = test_world();
-  for_each_variant(variants, world, [&](const Model& model, Plan plan) {
+  const auto check = [&](const Model& model, Plan plan) {
     const Trained before = train(model, plan, world);
     tensor_overlaps(plan);
     const Trained after = train(model, plan, world);
     CHECK(after.losses == before.losses);
     CHECK(after.hash == before.hash);
-  });
+  };
+  for_each_variant(variants, world, check);
+  for_each_variant(in_8_bits, world, check);
 }
 
 TEST_CASE_ON_RANKS("products in chunks train alike", "[agree][mpi]") {

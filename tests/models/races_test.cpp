@@ -85,6 +85,8 @@ TEST_CASE("nor can they in tensor groups, sharded further, or with dropped eleme
     plan.parallelism.tensor_chunks = 4;
     check(model, plan, plans);
     plan.parallelism.tensor_chunks = 2;
+    plan.training.precision = Precision::fp8;
+    check(model, plan, plans);
     plan.training.dropout = 0.1;
     plan.training.precision = Precision::fp16;
     plan.training.compiler = CompilerLevel::full;
@@ -230,6 +232,13 @@ TEST_CASE("each wait that is left out is noticed", "[models][lower][races]") {
        [](Plan& p) {
          p.parallelism.sequence_parallel = p.parallelism.overlap_tensor = true;
          p.parallelism.tensor_chunks = 4;
+       }},
+      {"llama",
+       {1, 2, 1, 4},
+       [](Plan& p) {
+         p.training.precision = Precision::fp8;
+         p.parallelism.sequence_parallel = p.parallelism.overlap_tensor = true;
+         p.parallelism.tensor_chunks = 2;
        }},
       {"gpt", {1, 1, 1, 4, 0, 1, 2}, [](Plan&) {}},
       {"gpt", {2, 1, 1, 6}, [](Plan& p) { p.parallelism.schedule = ScheduleKind::zero_bubble; }},

@@ -197,6 +197,11 @@ void add_sources(const std::optional<Machine>& known, const std::vector<std::str
   add("overheads", here);
 }
 
+// cuBLASLt's documentation: of Ada, Hopper and Blackwell's workstation GPUs.
+bool transposes_8_bits(int generation) {
+  return generation == 89 || generation == 90 || generation / 10 == 12;
+}
+
 }  // namespace
 
 Machine measure_this_gpu(const Options& options, MeasureEffort effort) {
@@ -216,6 +221,7 @@ Machine measure_this_gpu(const Options& options, MeasureEffort effort) {
     machine.gpu.memory_bandwidth_bytes_per_s = known->gpu.memory_bandwidth_bytes_per_s;
     machine.gpu.tdp_w = known->gpu.tdp_w;
   }
+  machine.gpu.transposes_8_bits = transposes_8_bits(here.generation);
   machine.gpu.kernels = constants_of_engine(known);
   std::vector<std::string> measured;
   measure_alone(here, budget, machine, measured);
