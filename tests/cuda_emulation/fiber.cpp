@@ -44,6 +44,7 @@ void after_switch(void*, const void** = nullptr, std::size_t* = nullptr) {}
 #endif
 
 Fiber* running;
+bool passed;  // at the last switch to a fiber
 
 }  // namespace
 
@@ -102,10 +103,13 @@ Fiber::Fiber(void (*main)(), std::size_t stack_bytes)
 
 void Fiber::resume() {
   Fiber* resumer = running;
+  Place place;
   running = this;
+  resumer_ = &place;
+  passed = false;
   void* fake = nullptr;
   before_switch(&fake, memory_ + page(), stack_bytes_);
-  go(resumer_, own_);
+  go(place, own_);
   after_switch(fake);
   running = resumer;
 }
@@ -114,12 +118,31 @@ void Fiber::pause() {
   Fiber& fiber = *running;
   void* fake = nullptr;
   before_switch(&fake, fiber.resumer_stack_, fiber.resumer_stack_bytes_);
-  go(fiber.own_, fiber.resumer_);
-  after_switch(fake, &fiber.resumer_stack_, &fiber.resumer_stack_bytes_);
+  go(fiber.own_, *fiber.resumer_);
+  fiber.arrive(fake);
 }
 
-void Fiber::begin() {
-  after_switch(nullptr, &running->resumer_stack_, &running->resumer_stack_bytes_);
+void Fiber::pass_to(Fiber& next) {
+  Fiber& fiber = *running;
+  running = &next;
+  next.resumer_ = fiber.resumer_;
+  next.resumer_stack_ = fiber.resumer_stack_;
+  next.resumer_stack_bytes_ = fiber.resumer_stack_bytes_;
+  passed = true;
+  void* fake = nullptr;
+  before_switch(&fake, next.memory_ + page(), next.stack_bytes_);
+  go(fiber.own_, next.own_);
+  fiber.arrive(fake);
+}
+
+void Fiber::begin() { running->arrive(nullptr); }
+
+// From whoever resumed it, or from a fiber that passed to it what it knows of that.
+void Fiber::arrive(void* fake) {
+  if (passed)
+    after_switch(fake);
+  else
+    after_switch(fake, &resumer_stack_, &resumer_stack_bytes_);
 }
 
 Fiber::~Fiber() { munmap(memory_, page() + stack_bytes_); }

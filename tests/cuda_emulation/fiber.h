@@ -19,9 +19,10 @@ class Fiber {
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  void resume();        // until it pauses
-  static void pause();  // the one that runs
-  static void begin();  // the first thing in `main`
+  void resume();                     // until it pauses, or one that it passes to
+  static void pause();               // the one that runs
+  static void pass_to(Fiber& next);  // pauses the one that runs; `next` goes on in its place
+  static void begin();               // the first thing in `main`
 
  private:
 #ifdef __x86_64__
@@ -29,9 +30,12 @@ class Fiber {
 #else
   using Place = ucontext_t;
 #endif
+  void arrive(void* fake);
+
   std::size_t stack_bytes_;
   char* memory_;
-  Place own_, resumer_;
+  Place own_;
+  Place* resumer_ = nullptr;
   // Of whoever resumed it, as the sanitizer sees it.
   const void* resumer_stack_ = nullptr;
   std::size_t resumer_stack_bytes_ = 0;

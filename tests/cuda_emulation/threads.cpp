@@ -26,8 +26,9 @@ enum class State { fresh, ready, at_barrier, in_warp, done };
 
 struct Thread {
   State state = State::fresh;
-  unsigned int mask = 0;  // in_warp: of the lanes that it waits for
-  std::unique_ptr<Fiber> fiber;
+  unsigned int mask = 0;   // in_warp: of the lanes that it waits for
+  uint3 place;             // in the block
+  Fiber* fiber = nullptr;  // of a thread that has begun
 };
 
 using Lanes = std::array<std::uint64_t, warp_size>;
@@ -40,13 +41,47 @@ struct Warp {
 const std::function<void()>* body;
 std::vector<Thread> threads;
 std::vector<Warp> warps;
-std::vector<std::unique_ptr<Fiber>> idle;
+std::vector<std::unique_ptr<Fiber>> fibers;
+std::vector<Fiber*> idle;
 std::vector<unsigned char> dynamic_memory;
 int own;  // the thread that runs
 bool reversed;
 std::exception_ptr failure;  // of a thread
 
-// A fiber is used again for other threads: those that never wait cost next to nothing.
+// The warp that runs: its threads are passed through in order, and where none of them is left that
+// can go on, whoever runs them goes on.
+struct Turn {
+  int begin, end;
+  int next;  // of the places in that order
+};
+Turn turn;
+
+int next_thread() {  // that can go on; -1: none
+  while (turn.next < turn.end) {
+    const int i = turn.next++, t = reversed ? turn.begin + turn.end - 1 - i : i;
+    if (threads[t].state == State::fresh || threads[t].state == State::ready) return t;
+  }
+  return -1;
+}
+
+void run_threads();
+
+// The thread's, which is the one that runs from now on.
+Fiber& fiber_of(int t) {
+  Thread& thread = threads[t];
+  if (thread.state == State::fresh) {
+    if (idle.empty())
+      idle.push_back(fibers.emplace_back(std::make_unique<Fiber>(run_threads)).get());
+    thread.fiber = idle.back();
+    idle.pop_back();
+  }
+  own = t;
+  thread.state = State::ready;
+  threadIdx = thread.place;
+  return *thread.fiber;
+}
+
+// One fiber runs one thread after the other as long as they never wait: those cost next to nothing.
 void run_threads() {
   Fiber::begin();
   while (true) {
@@ -55,14 +90,31 @@ void run_threads() {
     } catch (...) {
       failure = std::current_exception();
     }
+    Fiber* const fiber = threads[own].fiber;
     threads[own].state = State::done;
-    Fiber::pause();
+    idle.push_back(fiber);
+    const int next = failure ? -1 : next_thread();
+    if (next < 0) {
+      Fiber::pause();
+    } else if (Fiber& other = fiber_of(next); &other != fiber) {
+      Fiber::pass_to(other);
+    }
   }
 }
 
 void wait(State at) {
   threads[own].state = at;
-  Fiber::pause();
+  const int next = next_thread();
+  if (next < 0)
+    Fiber::pause();
+  else
+    Fiber::pass_to(fiber_of(next));
+}
+
+void forget_threads() {
+  threads.clear();
+  idle.clear();
+  fibers.clear();
 }
 
 int count() { return static_cast<int>(threads.size()); }
@@ -72,44 +124,26 @@ unsigned int lanes_of(int warp) {
   return lanes == warp_size ? ~0U : (1U << static_cast<unsigned int>(lanes)) - 1;
 }
 
-void run_thread(int t) {
-  Thread& thread = threads[t];
-  if (thread.state == State::fresh) {
-    if (idle.empty()) idle.push_back(std::make_unique<Fiber>(run_threads));
-    thread.fiber = std::move(idle.back());
-    idle.pop_back();
-  }
-  own = t;
-  thread.state = State::ready;
-  const auto index = static_cast<unsigned int>(t);
-  threadIdx.x = index % blockDim.x;
-  threadIdx.y = index / blockDim.x % blockDim.y;
-  threadIdx.z = index / blockDim.x / blockDim.y;
-  thread.fiber->resume();
-  if (thread.state == State::done) idle.push_back(std::move(thread.fiber));
-  if (failure) {
-    threads.clear();
-    std::rethrow_exception(std::exchange(failure, nullptr));
-  }
-}
-
 // Lets go the lanes that have all come. False: none has.
 bool release(int warp) {
   const unsigned int lanes = lanes_of(warp);
   Thread* const first = threads.data() + warp * warp_size;
+  const auto waits = [&](unsigned int lane, unsigned int mask) {
+    return first[lane].state == State::in_warp && first[lane].mask == mask;
+  };
   bool any = false;
   for (unsigned int lane = 0; lane < warp_size; ++lane) {
     if ((lanes >> lane & 1U) == 0 || first[lane].state != State::in_warp) continue;
     const unsigned int group = first[lane].mask & lanes;
     bool all = true;
-    for (unsigned int other = 0; other < warp_size; ++other)
-      if ((group >> other & 1U) != 0)
-        all = all && first[other].state == State::in_warp && first[other].mask == first[lane].mask;
+    for (unsigned int other = 0; other < warp_size && all; ++other)
+      all = (group >> other & 1U) == 0 || waits(other, first[lane].mask);
     if (!all) continue;
     any = true;
     if (group == lanes) warps[warp].seen = warps[warp].given;
     for (unsigned int other = 0; other < warp_size; ++other)
       if ((group >> other & 1U) != 0) first[other].state = State::ready;
+    if (group == lanes) break;
   }
   return any;
 }
@@ -119,9 +153,11 @@ bool release(int warp) {
 void run_warp(int warp) {
   const int begin = warp * warp_size, end = std::min(begin + warp_size, count());
   do {
-    for (int i = begin; i < end; ++i) {
-      const int t = reversed ? begin + end - 1 - i : i;
-      if (threads[t].state == State::fresh || threads[t].state == State::ready) run_thread(t);
+    turn = {begin, end, begin};
+    if (const int t = next_thread(); t >= 0) fiber_of(t).resume();
+    if (failure) {
+      forget_threads();
+      std::rethrow_exception(std::exchange(failure, nullptr));
     }
   } while (release(warp));
 }
@@ -145,7 +181,7 @@ void run_block() {
                                   " are at a barrier, " + std::to_string(in_state(State::in_warp)) +
                                   " inside a warp's exchange, " + std::to_string(ended) +
                                   " have ended";
-      threads.clear();
+      forget_threads();
       throw std::logic_error(message);
     }
     for (Thread& thread : threads)
@@ -191,6 +227,10 @@ void run_grid(Extent blocks, Extent extent, std::size_t shared_bytes,
   gridDim = {blocks.x, blocks.y, blocks.z};
   blockDim = {extent.x, extent.y, extent.z};
   threads.resize(std::size_t{extent.x} * extent.y * extent.z);
+  for (std::size_t t = 0; t < threads.size(); ++t) {
+    const auto index = static_cast<unsigned int>(t);
+    threads[t].place = {index % extent.x, index / extent.x % extent.y, index / extent.x / extent.y};
+  }
   warps.resize((threads.size() + warp_size - 1) / warp_size);
   dynamic_memory.resize(shared_bytes + 128);
   const std::uint64_t all = std::uint64_t{blocks.x} * blocks.y * blocks.z;

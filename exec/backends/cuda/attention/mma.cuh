@@ -134,61 +134,38 @@ namespace emulated_warp {
 
 inline bool by_lanes_only() { return emulated::hardware().major < 8; }
 
-struct Given {
-  float a[8], b[4];
-  const unsigned short* row;
-};
+using Row = float __attribute__((vector_size(32)));
 
-// Two places for each thread: who is first at the next exchange does not overwrite what others
-// still read.
-struct Places {
-  Given places[1024][2];
-  unsigned char turns[1024];
+// The matrices of a warp's product. Two for each warp: who is first at the next one does not
+// overwrite what others still read.
+struct Matrices {
+  bool are_multiplied;
+  float a[16][16];
+  Row b[16], sums[16];
 };
-inline Places given;
-
-// What the lanes of the own warp gave, once all have.
-class Lanes {
- public:
-  explicit Lanes(const Given& own) : addresses_(emulated::exchange(~0U, lay_down(own))) {}
-  const Given& operator[](unsigned int lane) const {
-    return *reinterpret_cast<const Given*>(addresses_[lane]);
-  }
-
- private:
-  static std::uintptr_t lay_down(const Given& own) {
-    const unsigned int thread = threadIdx.x;
-    Given& place = given.places[thread][++given.turns[thread] % 2];
-    place = own;
-    return reinterpret_cast<std::uintptr_t>(&place);
-  }
-  std::span<const std::uint64_t, 32> addresses_;
-};
+inline Matrices matrices[1024 / 32][2];
+inline std::uint32_t products_of[1024];  // of each thread
 
 template <typename T>
 float element(unsigned int both, int half) {
   return widened(T{static_cast<unsigned short>(half == 0 ? both : both >> 16U)});
 }
 
-// What the lane that asks gets of the product. The device's own part, and most of what its tests
-// take: no sanitizer looks at it.
-__attribute__((no_sanitize("address", "undefined"))) inline void sum_products(const Lanes& lanes,
-                                                                              float (&sums)[4]) {
-  const unsigned int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-  const Given *row[4], *left[4], *right[4];
-  for (unsigned int i = 0; i < 4; ++i) {
-    row[i] = &lanes[g * 4 + i];
-    left[i] = &lanes[8 * t + i];
-    right[i] = &lanes[8 * t + 4 + i];
+// The device's own part, and most of what its tests take: no sanitizer looks at it.
+__attribute__((no_sanitize("address", "undefined"))) inline void multiply(Matrices& of) {
+  for (unsigned int row = 0; row < 16; ++row) {
+    Row sums = {};
+    for (unsigned int k = 0; k < 16; ++k) sums += of.a[row][k] * of.b[k];
+    of.sums[row] = sums;
   }
-  for (unsigned int k = 0; k < 16; ++k) {
-    const unsigned int lane = k % 8 / 2, in_a = k / 8 * 4 + k % 2, in_b = k / 8 * 2 + k % 2;
-    const float upper = row[lane]->a[in_a], lower = row[lane]->a[in_a + 2];
-    sums[0] += upper * left[lane]->b[in_b];
-    sums[1] += upper * right[lane]->b[in_b];
-    sums[2] += lower * left[lane]->b[in_b];
-    sums[3] += lower * right[lane]->b[in_b];
-  }
+  of.are_multiplied = true;
+}
+
+// What the lanes of the own warp point at.
+inline auto rows(const void* row) {
+  const auto addresses = emulated::exchange(~0U, reinterpret_cast<std::uintptr_t>(row));
+  return
+      [=](unsigned int lane) { return reinterpret_cast<const unsigned short*>(addresses[lane]); };
 }
 
 // Copies happen when they are waited for; until then their bytes are NaN.
@@ -214,31 +191,37 @@ inline void copy(const Copy& wanted) {
 template <typename T>
 void mma_16x8x16(float (&d)[4], const unsigned int (&a)[4], const unsigned int (&b)[2]) {
   if (emulated_warp::by_lanes_only()) return by_lanes::mma_16x8x16<T>(d, a, b);
-  emulated_warp::Given own{};
-  for (int i = 0; i < 8; ++i) own.a[i] = emulated_warp::element<T>(a[i / 2], i % 2);
-  for (int i = 0; i < 4; ++i) own.b[i] = emulated_warp::element<T>(b[i / 2], i % 2);
-  const emulated_warp::Lanes lanes(own);
-  float sums[4] = {};
-  emulated_warp::sum_products(lanes, sums);
-  for (int i = 0; i < 4; ++i) d[i] += sums[i];
+  emulated_warp::Matrices& of =
+      emulated_warp::matrices[threadIdx.x / 32][++emulated_warp::products_of[threadIdx.x] % 2];
+  const unsigned int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  of.are_multiplied = false;
+  for (unsigned int i = 0; i < 8; ++i)
+    of.a[g + i / 2 % 2 * 8][2 * t + i % 2 + i / 4 * 8] =
+        emulated_warp::element<T>(a[i / 2], static_cast<int>(i % 2));
+  for (unsigned int i = 0; i < 4; ++i)
+    of.b[2 * t + i % 2 + i / 2 * 8][g] =
+        emulated_warp::element<T>(b[i / 2], static_cast<int>(i % 2));
+  emulated::exchange(~0U, 0);
+  if (!of.are_multiplied) multiply(of);  // the first lane, for all
+  for (unsigned int i = 0; i < 4; ++i) d[i] += of.sums[g + i / 2 * 8][2 * t + i % 2];
 }
 
 inline void load_matrix_x4(unsigned int (&matrices)[4], const void* row) {
   if (emulated_warp::by_lanes_only()) return by_lanes::load_matrix_x4(matrices, row);
-  const emulated_warp::Lanes lanes({{}, {}, static_cast<const unsigned short*>(row)});
+  const auto row_of = emulated_warp::rows(row);
   const unsigned int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
   for (unsigned int i = 0; i < 4; ++i) {
-    const unsigned short* from = lanes[8 * i + g].row + 2 * t;
+    const unsigned short* from = row_of(8 * i + g) + 2 * t;
     matrices[i] = from[0] | static_cast<unsigned int>(from[1]) << 16U;
   }
 }
 inline void load_matrix_x4_transposed(unsigned int (&matrices)[4], const void* row) {
   if (emulated_warp::by_lanes_only()) return by_lanes::load_matrix_x4_transposed(matrices, row);
-  const emulated_warp::Lanes lanes({{}, {}, static_cast<const unsigned short*>(row)});
+  const auto row_of = emulated_warp::rows(row);
   const unsigned int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
   for (unsigned int i = 0; i < 4; ++i) {
-    const unsigned short low = lanes[8 * i + 2 * t].row[g];
-    const unsigned short high = lanes[8 * i + 2 * t + 1].row[g];
+    const unsigned short low = row_of(8 * i + 2 * t)[g];
+    const unsigned short high = row_of(8 * i + 2 * t + 1)[g];
     matrices[i] = low | static_cast<unsigned int>(high) << 16U;
   }
 }
