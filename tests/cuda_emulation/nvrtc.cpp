@@ -23,23 +23,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* before = R"(
-#include <functional>
-#include <tuple>
-#include <utility>
-#include "tests/cuda_emulation/cuda_runtime.h"
-#define kept (reinterpret_cast<float*>(emulated::shared_memory()))
-template <typename... Parameters, std::size_t... i>
-std::function<void()> bound(void (*kernel)(Parameters...), void** arguments,
-                            std::index_sequence<i...>) {
-  const std::tuple<Parameters...> values(*static_cast<Parameters*>(arguments[i])...);
-  return [=] { std::apply(kernel, values); };
-}
-template <typename... Parameters>
-std::function<void()> bound(void (*kernel)(Parameters...), void** arguments) {
-  return bound(kernel, arguments, std::index_sequence_for<Parameters...>());
-}
-)";
+// run_time_kernels.h, precompiled (tests/CMakeLists.txt).
+constexpr const char* compile =
+    MESHWRIGHT_RUN_TIME_COMPILER " -shared -include " MESHWRIGHT_RUN_TIME_HEADER;
 
 std::string binders_of(const std::string& source) {
   static const std::regex kernel("__global__ void (?:__launch_bounds__\\(\\d+\\) )?(\\w+)\\(");
@@ -100,13 +86,9 @@ nvrtcResult nvrtcDestroyProgram(nvrtcProgram* program) {
 }
 nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int, const char* const*) {
   const Folder folder;
-  std::ofstream(folder.file("kernels.cpp"))
-      << before << program->source << binders_of(program->source);
-  const std::string command = MESHWRIGHT_CXX
-                              " -std=c++20 -O1 -w -fno-strict-aliasing -fPIC -shared "
-                              "-I" MESHWRIGHT_SOURCE_DIR " -o " +
-                              folder.file("kernels.so") + ' ' + folder.file("kernels.cpp") +
-                              " 2> " + folder.file("log");
+  std::ofstream(folder.file("kernels.cpp")) << program->source << binders_of(program->source);
+  const std::string command = std::string(compile) + " -o " + folder.file("kernels.so") + ' ' +
+                              folder.file("kernels.cpp") + " 2> " + folder.file("log");
   const bool compiled = std::system(command.c_str()) == 0;
   program->log = content_of(folder.file("log"));
   if (!compiled) return NVRTC_ERROR_COMPILATION;

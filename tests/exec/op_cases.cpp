@@ -21,8 +21,10 @@ Attributes sequences(int batch, int length) {
 }
 
 struct Sizes {
-  int batch, length;  // of sequences
-  int width, other;   // of rows; of the other side of a weight, rows of a table
+  int batch, length;            // of sequences
+  int width, other;             // of rows; rows of a table
+  int in = width, out = other;  // of weights
+  int of_attention = batch;     // sequences of it
 };
 
 void add_table_cases(std::vector<Case>& cases, const Sizes& z) {
@@ -45,21 +47,23 @@ void add_table_cases(std::vector<Case>& cases, const Sizes& z) {
 }
 
 void add_row_cases(std::vector<Case>& cases, const Sizes& z) {
-  const std::int64_t rows = z.batch * z.length, h = z.width, out = z.other;
+  const std::int64_t rows = z.batch * z.length, h = z.width, in = z.in, out = z.out;
   const Attributes a = sequences(z.batch, z.length);
-  const InputSpec x{{rows, h}}, row{{h}};
+  const InputSpec x{{rows, h}}, row{{h}}, of_product{{rows, in}};
   cases.push_back({"layer_norm", Op::layer_norm, a, {x, row, row}, {{rows, h}, {rows, 2}}});
   cases.push_back({"layer_norm without bias", Op::layer_norm, a, {x, row}, {{rows, h}, {rows, 2}}});
   cases.push_back({"rms_norm", Op::rms_norm, a, {x, row}, {{rows, h}, {rows, 1}}});
   for (const bool in_out : {false, true}) {
     Attributes stored = a;
     stored.weight_in_out = in_out;
-    const InputSpec weight{in_out ? Shape{h, out} : Shape{out, h}};
+    const InputSpec weight{in_out ? Shape{in, out} : Shape{out, in}};
     const std::string name = in_out ? "linear [in, out]" : "linear [out, in]";
-    cases.push_back({name, Op::linear, stored, {x, weight}, {{rows, out}}});
-    cases.push_back({name + " + bias", Op::linear, stored, {x, weight, {{out}}}, {{rows, out}}});
+    cases.push_back({name, Op::linear, stored, {of_product, weight}, {{rows, out}}});
+    cases.push_back(
+        {name + " + bias", Op::linear, stored, {of_product, weight, {{out}}}, {{rows, out}}});
     stored.accumulate_separately = true;
-    cases.push_back({name + ", summed apart", Op::linear, stored, {x, weight}, {{rows, out}}});
+    cases.push_back(
+        {name + ", summed apart", Op::linear, stored, {of_product, weight}, {{rows, out}}});
   }
   cases.push_back({"add_bias", Op::add_bias, a, {x, row}, {{rows, h}}});
   Attributes tanh_form = a;
@@ -121,8 +125,8 @@ void add_expert_cases(std::vector<Case>& cases, const Sizes& z) {
           {"expert_linear, " + std::to_string(own) + " of 6" + (apart ? ", summed apart" : ""),
            Op::expert_linear,
            a,
-           {{{rows, z.width}}, {{own, z.other, z.width}}},
-           {{rows, z.other}}});
+           {{{rows, z.in}}, {{own, z.out, z.in}}},
+           {{rows, z.out}}});
     }
 }
 
@@ -343,8 +347,8 @@ std::vector<Case> cases_of(const Sizes& z, int head_dim, int rope_unit = 1) {
   add_framework_cases(cases, z);
   add_score_cases(cases, z, head_dim);
   add_head_cases(cases, z, head_dim);
-  add_attention_cases(cases, z.batch, z.length, head_dim);
-  add_relative_cases(cases, z.batch, z.length, head_dim);
+  add_attention_cases(cases, z.of_attention, z.length, head_dim);
+  add_relative_cases(cases, z.of_attention, z.length, head_dim);
   return cases;
 }
 
@@ -365,7 +369,12 @@ std::vector<Case> large_cases() {
   return cases;
 }
 
-std::vector<Case> even_cases() { return cases_of({2, 24, 264, 520}, 16, 8); }
+// Weights are small: their products are a library's.
+std::vector<Case> device_cases() {
+  std::vector<Case> cases = cases_of({3, 67, 515, 1030, 131, 262, 1}, 32);
+  for (Case& c : cases_of({2, 24, 264, 520, 72, 136}, 16, 8)) cases.push_back(std::move(c));
+  return cases;
+}
 
 OpTensor::OpTensor(const TensorType& of)
     : type(of), storage(static_cast<std::size_t>(of.bytes() / 8 + 1)) {}

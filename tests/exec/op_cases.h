@@ -47,11 +47,11 @@ struct Case {
 };
 
 // Every forward operation that is a kernel and has a gradient, with several choices of attributes.
-// Small cases suit finite differences; large ones have sizes beyond the kernels' pieces and tiles;
-// even ones are multiples of what a GPU moves at once.
+// Small cases suit finite differences; large ones have sizes beyond the kernels' pieces and tiles,
+// a device's beyond those of its kernels, and multiples of what it moves at once.
 std::vector<Case> small_cases();
 std::vector<Case> large_cases();
-std::vector<Case> even_cases();
+std::vector<Case> device_cases();
 
 // Runs operations on a backend with all real operands of one type, and notes which ones. Outputs
 // hold NaN before the call; parameter gradients, which are added to, hold 0.5, taken off after.
