@@ -130,7 +130,7 @@ TEST_CASE("CUDA attention of a context group agrees at every step", "[exec][cuda
   a.causal = causal;
   a.packing = rank == 0 ? separate : concatenated;
   for (const bool extras : {false, true}) {
-    if (sanitized && !extras) continue;
+    if ((sanitized || half == 68) && !extras) continue;
     a.alibi = extras && causal;  // else the places of other ranks weigh too much
     a.dropout = extras ? 0.25 : 0;
     a.dropout_key = 3;
