@@ -54,9 +54,10 @@ std::vector<Case> all_cases() {
 }
 
 // Operations that are no part of a case above: cuda_experts_test, cuda_eager_test,
-// cuda_fused_test, cuda_losses_test, cuda_rows_test.
+// cuda_fused_test, cuda_losses_test, cuda_quantized_test, cuda_rows_test.
 bool has_own_test(Op op) {
-  constexpr Op ops[] = {Op::combine,
+  constexpr Op ops[] = {Op::amax,
+                        Op::combine,
                         Op::combine_grad,
                         Op::context_attention,
                         Op::context_attention_grad,
@@ -73,11 +74,13 @@ bool has_own_test(Op op) {
                         Op::norm_parts_grad,
                         Op::norm_parts_sums,
                         Op::norm_stats,
+                        Op::quantize,
                         Op::route,
                         Op::route_grad,
                         Op::sequence_slice,
                         Op::sum_loss,
                         Op::sum_of_squares,
+                        Op::transpose,
                         Op::zero};
   return std::find(std::begin(ops), std::end(ops), op) != std::end(ops);
 }

@@ -216,7 +216,7 @@ TEST_CASE("a settled job of images reads back as itself", "[models][job]") {
 TEST_CASE("the jobs of the published measurements read", "[models][job]") {
   const auto any_machine = [](const std::string&) {
     MachineFacts every;
-    every.gpus = 16;
+    every.gpus = 72;
     every.has_bf16 = every.has_tf32 = every.has_fp8 = true;
     return every;
   };
