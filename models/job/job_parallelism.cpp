@@ -236,7 +236,8 @@ Keys parallelism_keys(Parallelism& p) {
        "is shared out over that too. Memory is that of the fullest rank; each rank allocates what "
        "it needs itself"},
       {"reduce_bucket_bytes", &p.reduce_bucket_bytes, at_least_zero, if_set,
-       "0: 26214400, or 2000000 for each rank that reduces if that is more; under `zero_stage` 3 and with `reduce_gradients` `each` a whole unit (block)",
+       "0: 26214400, or 2000000 for each rank that reduces if that is more; under `zero_stage` 3 "
+       "and with `reduce_gradients` `each` a whole unit (block)",
        "gradients are reduced when so many bytes of them are ready; a bucket ends with a "
        "parameter. Under `zero_stage` 3 weights are gathered in the same buckets"},
       {"max_live_parameters", &p.max_live_parameters, at_least_zero, if_set, "0: two units",
