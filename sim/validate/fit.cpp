@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "hwprofiles/cores.h"
+#include "hwprofiles/stacks.h"
 #include "models/compile/compile.h"
 #include "models/core/index.h"
 #include "sim/collectives/select.h"
@@ -35,7 +36,8 @@ bool is_free(const TunableConstant& constant, const FitOptions& options) {
 struct Row {
   double measured = 0, weight = 1;
   std::string source;
-  Cluster cluster;
+  Cluster cluster;       // as its profile says, whose constants are fitted
+  std::string stack;     // what it ran with, applied after them
   std::string question;  // equal for rows that differ in their plans alone; none: a collective
   std::shared_ptr<const Compiled> compiled;  // none: a collective
   // Long steps are drawn out from two short ones: time = first + periods * (second - first).
@@ -108,6 +110,7 @@ class Problem {
     for (int c = 0; c < x.size(); ++c)
       if (free_[at(c)] && concerns(tunable_constants()[at(c)], cluster.machine))
         tunable_constants()[at(c)].place(cluster.machine) = value(c, x);
+    cluster.machine = with_stack(std::move(cluster.machine), row.stack);
     return cluster;
   }
 
@@ -165,6 +168,8 @@ class Problem {
     Row added;
     added.measured = row.step_time_s;
     added.cluster = step.cluster;
+    added.cluster.machine = machine(machine_of(row));
+    added.stack = step.job.cluster.stack;
     added.question = step.question;
     const auto compiled = [&](std::int64_t micro_batches) {
       Plan plan = step.plan;
