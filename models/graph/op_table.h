@@ -27,6 +27,19 @@ struct Kernel {
   constexpr bool operator==(const Kernel&) const = default;
 };
 
+// What several ranks do together with an operand (lowered to a collective), and which ranks.
+struct Communication {
+  enum class Over : std::uint8_t { nobody, tensor, context, expert };  // ranks of one such group
+  enum class What : std::uint8_t { sum, maximum, gather, scatter, shift, exchange };
+  Over over = Over::nobody;
+  What what = What::sum;
+  constexpr explicit operator bool() const { return over != Over::nobody; }
+};
+
+// Frameworks move more bytes than an operation does (masks, casts, layouts): how many more is one
+// number for each of these.
+enum class Traffic : std::uint8_t { elementwise, scores, loss, quantized };
+
 // How tensor parallelism cuts an operation (models/passes/split_tensors.cpp acts on it).
 enum class SplitRule : std::uint8_t {
   rows,        // works row by row on whole rows: replicated, or on a share of the rows
@@ -87,13 +100,14 @@ struct OpInfo {
   Count takes = 1;  // inputs, with the loss scale
   Count makes = 1;  // outputs, with the parameter gradients
   SplitRule split = SplitRule::none;
-  bool is_gradient = false;       // belongs to the backward pass
-  bool is_communication = false;  // lowered to a collective
+  bool is_gradient = false;  // belongs to the backward pass
+  Communication communication = {};
   // Types of the outputs from input types and attributes; parameter gradients, which come last, are
   // not among them (they have their parameter's shape). A wrong input is a MESHWRIGHT_CHECK.
   void (*infer)(const Attributes&, std::span<const TensorType>, std::vector<TensorType>&);
   // Appends the kernels that a GPU at this compiler level runs for the operation.
   void (*work)(const OpCall&, CompilerLevel, std::vector<Kernel>&);
+  Traffic traffic = Traffic::elementwise;
   // FLOPs as MFU counts them; nullptr: none.
   double (*model_flops)(const OpCall&) = nullptr;
   // Appends what makes the inputs' gradients from that of the first output; nullptr: nothing ever
@@ -111,6 +125,15 @@ struct OpInfo {
   std::array<std::string_view, 2> elements{};
   bool in_place = false;  // element i of the first output needs element i of the operands only, and
                           // is written last
+  // In a backward pass: makes the gradient of a product's input, or moves it; a collective that
+  // waits for it may go beside gradients of weights (models/passes/overlap_tensor.h).
+  bool makes_input_gradient = false;
+  // Makes score matrices where attention is not fused, or reads them for a gradient: what selective
+  // recomputation repeats.
+  bool of_scores = false;
+  // Frameworks have one kernel that makes its output and rounds it to 8 bits, or finds its largest
+  // element.
+  bool makes_8_bits = false;
 };
 
 const OpInfo& info(Op op);

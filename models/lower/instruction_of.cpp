@@ -18,31 +18,20 @@ bool takes_loss_scale(const Node& node) {
                      [](const FusedStep& step) { return info(step.op).takes_loss_scale; });
 }
 
-struct Communication {
-  InstructionKind kind;
-  GroupKind group = GroupKind::tensor;
-  Stream stream = Stream::tensor_comm;
-};
+// Of each Communication::What.
+constexpr InstructionKind kinds[] = {InstructionKind::all_reduce, InstructionKind::all_reduce,
+                                     InstructionKind::all_gather, InstructionKind::reduce_scatter,
+                                     InstructionKind::ring_shift, InstructionKind::all_to_all};
 
-Communication communication_of(Op op) {
-  switch (op) {
-    case Op::sequence_gather:
-    case Op::stats_gather:
-      return {InstructionKind::all_gather};
-    case Op::sequence_scatter:
-      return {InstructionKind::reduce_scatter};
-    case Op::context_shift:
-      return {InstructionKind::ring_shift, GroupKind::context, Stream::context_comm};
-    case Op::context_gather:
-      return {InstructionKind::all_gather, GroupKind::context, Stream::context_comm};
-    case Op::context_scatter:
-      return {InstructionKind::reduce_scatter, GroupKind::context, Stream::context_comm};
-    case Op::expert_exchange:
-      return {InstructionKind::all_to_all, GroupKind::expert, Stream::expert_comm};
-    default:
-      return {InstructionKind::all_reduce};
-  }
-}
+struct Ranks {
+  GroupKind group;
+  Stream stream;
+};
+// Of each Communication::Over.
+constexpr Ranks ranks_of[] = {{GroupKind::none, Stream::compute},
+                              {GroupKind::tensor, Stream::tensor_comm},
+                              {GroupKind::context, Stream::context_comm},
+                              {GroupKind::expert, Stream::expert_comm}};
 
 }  // namespace
 
@@ -60,12 +49,13 @@ Instruction instruction_of(StageDraft& draft, const Node& node, int virtual_stag
     instruction.outputs.push_back(is_made(draft.graph.tensor(id))
                                       ? place_output(draft, id, virtual_stage)
                                       : operand(draft, id, virtual_stage));
-  if (!info(node.op).is_communication) return instruction;
-  const Communication over = communication_of(node.op);
-  instruction.kind = over.kind;
-  instruction.stream = over.stream;
-  instruction.group = over.group;
-  instruction.maximum = node.op == Op::tensor_maximum;
+  const Communication& communication = info(node.op).communication;
+  if (!communication) return instruction;
+  const Ranks& ranks = ranks_of[static_cast<std::size_t>(communication.over)];
+  instruction.kind = kinds[static_cast<std::size_t>(communication.what)];
+  instruction.stream = ranks.stream;
+  instruction.group = ranks.group;
+  instruction.maximum = communication.what == Communication::What::maximum;
   return instruction;
 }
 

@@ -18,7 +18,7 @@ bool same_tensors(const TensorIds& a, const TensorIds& b) {
 
 // A node that only makes tensors of its own, and nothing beside the graph's eyes.
 bool is_pure(const Graph& graph, const Node& node) {
-  return !info(node.op).is_communication &&
+  return !info(node.op).communication &&
          std::all_of(node.outputs.begin(), node.outputs.end(), [&](int id) {
            const Tensor& tensor = graph.tensor(id);
            return tensor.role == Role::activation && tensor.alias_of < 0 && !is_loss(graph, id);

@@ -118,7 +118,7 @@ class Order {
       }
       for (int id : node(i).inputs) touched[memory_of(id)].push_back(i);
       for (int id : node(i).outputs) touched[memory_of(id)].push_back(i);
-      if (info(node(i).op).is_communication) {
+      if (info(node(i).op).communication) {
         if (last_collective >= 0) after(last_collective, i);
         last_collective = i;
       }

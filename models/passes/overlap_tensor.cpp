@@ -13,31 +13,7 @@ namespace meshwright {
 namespace {
 
 bool is_tensor_collective(Op op) {
-  switch (op) {
-    case Op::tensor_reduce:
-    case Op::tensor_maximum:
-    case Op::sequence_gather:
-    case Op::sequence_scatter:
-    case Op::stats_gather:
-      return true;
-    default:
-      return false;
-  }
-}
-
-// What makes an input's gradient of that of a product's output: nothing else comes between this and
-// the collective that it waits for.
-bool makes_input_gradient(Op op) {
-  switch (op) {
-    case Op::linear_grad_input:
-    case Op::expert_linear_grad_input:
-    case Op::add:
-    case Op::columns_to_parts:
-    case Op::parts_to_columns:
-      return true;
-    default:
-      return false;
-  }
+  return info(op).communication.over == Communication::Over::tensor;
 }
 
 // What a node has to do with the collectives around it.
@@ -93,9 +69,10 @@ class Reordering {
       return graph_.tensor(id).role != Role::activation || graph_.tensor(id).alias_of >= 0;
     });
     if (elsewhere) return false;
-    if (node.op != Op::fused) return makes_input_gradient(node.op);
-    return std::ranges::all_of(node.attributes.fusion->steps,
-                               [](const FusedStep& step) { return makes_input_gradient(step.op); });
+    if (node.op != Op::fused) return info(node.op).makes_input_gradient;
+    return std::ranges::all_of(node.attributes.fusion->steps, [](const FusedStep& step) {
+      return info(step.op).makes_input_gradient;
+    });
   }
 
   Part part_of(const Node& node) const {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "models/core/index.h"
+#include "models/graph/op_table.h"
 
 namespace meshwright {
 
@@ -35,23 +36,6 @@ Recipe recipe_of(Fp8Recipe recipe) {
       return {.length = 32, .powers = true};
   }
   return {};
-}
-
-// Frameworks have one kernel that makes such a tensor and rounds it, or finds its largest element.
-bool makes_8_bits(Op op) {
-  switch (op) {
-    case Op::layer_norm:
-    case Op::rms_norm:
-    case Op::gelu:
-    case Op::relu:
-    case Op::swiglu:
-    case Op::gelu_grad:
-    case Op::relu_grad:
-    case Op::swiglu_grad:
-      return true;
-    default:
-      return false;
-  }
 }
 
 bool is_product(Op op) {
@@ -141,7 +125,7 @@ class Quantizer {
   bool joins_maker(int tensor) const {
     if (fuses_ && old_.tensor(tensor).role == Role::parameter) return !weights_stay_;
     const int producer = old_.tensor(tensor).producer;
-    return fuses_ && producer >= 0 && makes_8_bits(old_.nodes[at(producer)].op);
+    return fuses_ && producer >= 0 && info(old_.nodes[at(producer)].op).makes_8_bits;
   }
 
   int add(Op op, const Node& at_node, TensorIds inputs, const Attributes& attributes, Role role) {

@@ -267,7 +267,7 @@ double repeat_cost(const Graph& graph, const Node& node, double flops_per_byte) 
   std::vector<TensorType> inputs, outputs;
   for (int id : node.inputs) inputs.push_back(graph.tensor(id).type);
   for (int id : node.outputs) outputs.push_back(graph.tensor(id).type);
-  if (info(node.op).is_communication) {
+  if (info(node.op).communication) {
     std::int64_t bytes = 0;
     for (const std::vector<TensorType>& types : {inputs, outputs})
       for (const TensorType& type : types) bytes = std::max(bytes, type.bytes());

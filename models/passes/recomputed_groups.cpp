@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "models/core/error.h"
+#include "models/graph/op_table.h"
 
 namespace meshwright {
 
@@ -51,27 +52,9 @@ std::vector<int> groups_of_units(const Graph& graph, const Plan& plan) {
   return groups;
 }
 
-// What makes score matrices, or reads them for a gradient. Fused kernels keep none: repeating them
-// would save nothing.
+// Fused kernels keep no scores: repeating them would save nothing.
 bool is_selected(const Node& node) {
-  if (node.attributes.attention != AttentionKernel::unfused) return false;
-  switch (node.op) {
-    case Op::attention:
-    case Op::attention_grad:
-    case Op::scores:
-    case Op::scale:
-    case Op::add_alibi:
-    case Op::add_relative_bias:
-    case Op::mask_scores:
-    case Op::softmax:
-    case Op::softmax_grad:
-    case Op::drop_probabilities:
-    case Op::drop_probabilities_grad:
-    case Op::weigh_transposed:
-      return true;
-    default:
-      return false;
-  }
+  return node.attributes.attention == AttentionKernel::unfused && info(node.op).of_scores;
 }
 
 std::string_view first_name(std::string_view path) { return path.substr(0, path.find('.')); }

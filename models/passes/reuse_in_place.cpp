@@ -21,7 +21,7 @@ class InPlace {
     for (int i = 0; i < static_cast<int>(graph.nodes.size()); ++i) {
       const Node& node = graph.nodes[at(i)];
       for (int id : node.inputs) last_reader_[at(id)] = i;
-      if (!info(node.op).is_communication) continue;
+      if (!info(node.op).communication) continue;
       // It goes on beside what follows.
       for (int id : node.inputs) taken_[at(id)] = 1;
       for (int id : node.outputs) taken_[at(id)] = 1;

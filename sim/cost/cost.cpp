@@ -30,38 +30,6 @@ bool is_copy(const Instruction& instruction) {
          instruction.kind == InstructionKind::copy_in;
 }
 
-enum class Traffic : std::uint8_t { elementwise, scores, loss, quantized };
-
-// Frameworks move more bytes than the Program's operations do (masks, casts, layouts); how many
-// more is one number for each of these.
-Traffic traffic_of(Op op) {
-  switch (op) {
-    case Op::attention:
-    case Op::attention_grad:
-    case Op::add_alibi:
-    case Op::mask_scores:
-    case Op::softmax:
-    case Op::softmax_grad:
-    case Op::drop_probabilities:
-    case Op::drop_probabilities_grad:
-      return Traffic::scores;
-    case Op::cross_entropy:
-    case Op::cross_entropy_stats:
-    case Op::cross_entropy_grad:
-    case Op::log_softmax:
-    case Op::log_softmax_grad:
-    case Op::nll_loss:
-    case Op::nll_loss_grad:
-      return Traffic::loss;
-    case Op::amax:
-    case Op::quantize:
-    case Op::transpose:
-      return Traffic::quantized;
-    default:
-      return Traffic::elementwise;
-  }
-}
-
 std::pair<double, double> fused_attention_shares(const KernelConstants& constants,
                                                  AttentionKernel kernel) {
   switch (kernel) {
@@ -167,7 +135,7 @@ double CostModel::traffic_factor(Op op) const {
   const KernelConstants& constants = gpu_.kernels;
   const bool casts = storage_of(training_.precision) != Dtype::f32;
   const double everywhere = casts ? 1 : constants.fp32_traffic;
-  switch (traffic_of(op)) {
+  switch (info(op).traffic) {
     case Traffic::scores:
       return everywhere * constants.score_traffic;
     case Traffic::loss:

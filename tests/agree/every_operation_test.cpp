@@ -61,7 +61,7 @@ const Reason reasons[] = {
 bool has_reason(const OpInfo& row, Part part) {
   if (part == gradient && row.is_gradient) return true;
   // Communicators do those, and their tests are of several ranks.
-  if (row.is_communication && (part == cpu_kernel || part == cuda_kernel || part == op_case))
+  if (row.communication && (part == cpu_kernel || part == cuda_kernel || part == op_case))
     return true;
   for (const Reason& reason : reasons)
     if (reason.parts.contains(part) && reason.ops.contains(row.op)) return true;

@@ -505,7 +505,7 @@ class Memory {
 void run(const Graph& graph, const Node& node, Memory& memory, Backend& backend) {
   memory.poison_outputs(node);
   const auto bytes = [&](int id) { return graph.tensor(id).type.bytes(); };
-  if (info(node.op).is_communication || node.op == Op::tensor_copy) {
+  if (info(node.op).communication || node.op == Op::tensor_copy) {
     std::memmove(memory.address(node.outputs[0]), memory.address(node.inputs[0]),
                  static_cast<std::size_t>(bytes(node.inputs[0])));
     return;

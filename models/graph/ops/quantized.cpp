@@ -50,17 +50,23 @@ void work_quantize(const OpCall& call, CompilerLevel, Kernels& kernels) {
 }
 
 constexpr OpInfo rows[] = {
-    {.op = Op::amax, .name = "amax", .infer = infer_amax, .work = work_amax},
+    {.op = Op::amax,
+     .name = "amax",
+     .infer = infer_amax,
+     .work = work_amax,
+     .traffic = Traffic::quantized},
     {.op = Op::quantize,
      .name = "quantize",
      .takes = {1, 2},
      .makes = {2, 4},
      .infer = infer_quantize,
-     .work = work_quantize},
+     .work = work_quantize,
+     .traffic = Traffic::quantized},
     {.op = Op::transpose,
      .name = "transpose",
      .infer = infer_transpose,
      .work = work_unary,
+     .traffic = Traffic::quantized,
      .widening = moves},
 };
 
