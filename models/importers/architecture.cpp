@@ -1,15 +1,15 @@
 #include "models/importers/architecture.h"
 
 #include <algorithm>
-
-#include "models/core/error.h"
+#include <iterator>
 
 namespace meshwright {
 
 namespace {
 
-constexpr Architecture architectures[] = {
-    {.name = "gpt2",
+constexpr ArchitectureInfo architectures[] = {
+    {.architecture = Architecture::gpt2,
+     .name = "gpt2",
      .embedding_unit = "transformer.wte",
      .tokens = "transformer.wte",
      .positions = "transformer.wpe",
@@ -29,7 +29,8 @@ constexpr Architecture architectures[] = {
      .packing = Packing::concatenated,
      .weight_in_out = true,
      .traits = {.learned_positions = true, .gelu_tanh = true}},
-    {.name = "llama",
+    {.architecture = Architecture::llama,
+     .name = "llama",
      .embedding_unit = "model.embed_tokens",
      .tokens = "model.embed_tokens",
      .block = "model.layers",
@@ -55,7 +56,8 @@ constexpr Architecture architectures[] = {
                 .attention_bias = false,
                 .epsilon = 1e-6,
                 .rotary_share = 1}},
-    {.name = "mixtral",
+    {.architecture = Architecture::mixtral,
+     .name = "mixtral",
      .embedding_unit = "model.embed_tokens",
      .tokens = "model.embed_tokens",
      .block = "model.layers",
@@ -84,7 +86,8 @@ constexpr Architecture architectures[] = {
                 .rotary_share = 1,
                 .experts = 8,
                 .experts_per_token = 2}},
-    {.name = "bert",
+    {.architecture = Architecture::bert,
+     .name = "bert",
      .embedding_unit = "bert.embeddings",
      .tokens = "bert.embeddings.word_embeddings",
      .positions = "bert.embeddings.position_embeddings",
@@ -113,7 +116,8 @@ constexpr Architecture architectures[] = {
                 .learned_positions = true,
                 .epsilon = 1e-12,
                 .token_types = 2}},
-    {.name = "roberta",
+    {.architecture = Architecture::roberta,
+     .name = "roberta",
      .embedding_unit = "roberta.embeddings",
      .tokens = "roberta.embeddings.word_embeddings",
      .positions = "roberta.embeddings.position_embeddings",
@@ -143,7 +147,8 @@ constexpr Architecture architectures[] = {
                 .epsilon = 1e-12,
                 .token_types = 1,
                 .position_offset = 2}},
-    {.name = "distilbert",
+    {.architecture = Architecture::distilbert,
+     .name = "distilbert",
      .embedding_unit = "distilbert.embeddings",
      .tokens = "distilbert.embeddings.word_embeddings",
      .positions = "distilbert.embeddings.position_embeddings",
@@ -168,7 +173,8 @@ constexpr Architecture architectures[] = {
      .post_norm = true,
      .traits =
          {.family = Family::bert, .head = Head::mlm, .learned_positions = true, .epsilon = 1e-12}},
-    {.name = "albert",
+    {.architecture = Architecture::albert,
+     .name = "albert",
      .embedding_unit = "albert.embeddings",
      .tokens = "albert.embeddings.word_embeddings",
      .positions = "albert.embeddings.position_embeddings",
@@ -200,7 +206,8 @@ constexpr Architecture architectures[] = {
                 .gelu_tanh = true,
                 .epsilon = 1e-12,
                 .token_types = 2}},
-    {.name = "vit",
+    {.architecture = Architecture::vit,
+     .name = "vit",
      .embedding_unit = "vit.embeddings",
      .tokens = "vit.embeddings.patch_embeddings.projection",
      .positions = "vit.embeddings.position_embeddings",
@@ -226,7 +233,8 @@ constexpr Architecture architectures[] = {
                 .tied = false,
                 .learned_positions = true,
                 .epsilon = 1e-12}},
-    {.name = "bart",
+    {.architecture = Architecture::bart,
+     .name = "bart",
      .embedding_unit = "model.encoder.embed_tokens",
      .tokens = "model.encoder.embed_tokens",
      .positions = "model.encoder.embed_positions",
@@ -255,7 +263,8 @@ constexpr Architecture architectures[] = {
                 .learned_positions = true,
                 .position_offset = 2,
                 .decoder_start = 2}},
-    {.name = "t5",
+    {.architecture = Architecture::t5,
+     .name = "t5",
      .embedding_unit = "encoder.embed_tokens",
      .tokens = "encoder.embed_tokens",
      .encoder = "encoder",
@@ -292,7 +301,8 @@ constexpr Architecture architectures[] = {
                 .epsilon = 1e-6,
                 .relative_buckets = 32,
                 .relative_distance = 128}},
-    {.name = "mpt",
+    {.architecture = Architecture::mpt,
+     .name = "mpt",
      .embedding_unit = "transformer.wte",
      .tokens = "transformer.wte",
      .block = "transformer.blocks",
@@ -310,7 +320,8 @@ constexpr Architecture architectures[] = {
      .head_decoder = "lm_head",
      .packing = Packing::concatenated,
      .traits = {.family = Family::mpt, .alibi = true, .biases = false, .attention_bias = false}},
-    {.name = "bloom",
+    {.architecture = Architecture::bloom,
+     .name = "bloom",
      .embedding_unit = "transformer.word_embeddings",
      .tokens = "transformer.word_embeddings",
      .embedding_norm = "transformer.word_embeddings_layernorm",
@@ -329,7 +340,8 @@ constexpr Architecture architectures[] = {
      .head_decoder = "lm_head",
      .packing = Packing::per_head,
      .traits = {.family = Family::bloom, .alibi = true, .gelu_tanh = true}},
-    {.name = "gpt_neo",
+    {.architecture = Architecture::gpt_neo,
+     .name = "gpt_neo",
      .embedding_unit = "transformer.wte",
      .tokens = "transformer.wte",
      .positions = "transformer.wpe",
@@ -351,7 +363,8 @@ constexpr Architecture architectures[] = {
      .scaled_scores = false,
      .attention_out_bias = true,
      .traits = {.learned_positions = true, .attention_bias = false, .gelu_tanh = true}},
-    {.name = "gptj",
+    {.architecture = Architecture::gptj,
+     .name = "gptj",
      .embedding_unit = "transformer.wte",
      .tokens = "transformer.wte",
      .block = "transformer.h",
@@ -377,7 +390,8 @@ constexpr Architecture architectures[] = {
                 .attention_bias = false,
                 .gelu_tanh = true,
                 .rotary_share = 0.25}},
-    {.name = "gpt_neox",
+    {.architecture = Architecture::gpt_neox,
+     .name = "gpt_neox",
      .embedding_unit = "gpt_neox.embed_in",
      .tokens = "gpt_neox.embed_in",
      .block = "gpt_neox.layers",
@@ -400,27 +414,40 @@ constexpr Architecture architectures[] = {
                 .rotary_share = 0.25}},
 };
 
+constexpr bool has_all_in_order() {
+  std::size_t place = 0;
+  return std::size(architectures) == static_cast<std::size_t>(Architecture::count_) &&
+         std::ranges::all_of(architectures, [&](const ArchitectureInfo& row) {
+           return row.architecture == static_cast<Architecture>(place++);
+         });
+}
+static_assert(has_all_in_order(), "a row for each enumerator, in their order");
+
 constexpr FamilyInfo families[] = {
-    {Family::gpt, "gpt", "gpt2"},         {Family::llama, "llama", "llama"},
-    {Family::bert, "bert", "bert"},       {Family::mpt, "mpt", "mpt"},
-    {Family::bloom, "bloom", "bloom"},    {Family::mixtral, "mixtral", "mixtral"},
-    {Family::seq2seq, "seq2seq", "bart"}, {Family::vit, "vit", "vit"},
+    {Family::gpt, "gpt", Architecture::gpt2},
+    {Family::llama, "llama", Architecture::llama},
+    {Family::bert, "bert", Architecture::bert},
+    {Family::mpt, "mpt", Architecture::mpt},
+    {Family::bloom, "bloom", Architecture::bloom},
+    {Family::mixtral, "mixtral", Architecture::mixtral},
+    {Family::seq2seq, "seq2seq", Architecture::bart},
+    {Family::vit, "vit", Architecture::vit},
 };
 
 }  // namespace
 
-const Architecture& architecture(std::string_view name) {
-  const auto found = std::ranges::find(architectures, name, &Architecture::name);
-  MESHWRIGHT_CHECK(found != std::end(architectures), "an architecture of the table");
-  return *found;
+const ArchitectureInfo& info(Architecture architecture) {
+  return architectures[static_cast<std::size_t>(architecture)];
 }
+
+std::string_view name_of(Architecture architecture) { return info(architecture).name; }
 
 std::span<const FamilyInfo> family_table() { return families; }
 
-Model model_of(std::string_view name) {
-  const Traits& traits = architecture(name).traits;
+Model model_of(Architecture architecture) {
+  const Traits& traits = info(architecture).traits;
   Model model;
-  model.architecture = name;
+  model.architecture = architecture;
   model.family = traits.family;
   model.head = traits.head;
   model.tied_embeddings = traits.tied;

@@ -27,8 +27,10 @@ struct Traits {
   int relative_buckets = 0, relative_distance = 0;
 };
 
-struct Architecture {
-  std::string_view name = "";  // Model::architecture
+// A row of the table.
+struct ArchitectureInfo {
+  Architecture architecture = Architecture::gpt2;
+  std::string_view name = "";
   std::string_view embedding_unit = "";
   std::string_view tokens = "", positions = "", token_types = "",
                    embedding_norm = "";  // "": it has none
@@ -64,17 +66,17 @@ struct Architecture {
   Traits traits = {};
 };
 
-const Architecture& architecture(std::string_view name);
+const ArchitectureInfo& info(Architecture architecture);
 
 struct FamilyInfo {
   Family family;
   std::string_view name;  // in our JSON
-  std::string_view architecture;
+  Architecture architecture;
 };
 std::span<const FamilyInfo> family_table();
 
 // A model with the traits of this architecture and no sizes.
-Model model_of(std::string_view architecture);
+Model model_of(Architecture architecture);
 
 // Under which keys a file gives the sizes; "" where it does not.
 struct SizeKeys {

@@ -31,7 +31,7 @@ class Builder {
   Builder(const Model& model, const Training& training)
       : m_(model),
         training_(training),
-        names_(architecture(model.architecture)),
+        names_(info(model.architecture)),
         dtype_(storage_of(training.precision)) {
     graph_.vocabulary = model.vocabulary;
     graph_.micro_batch = training.micro_batch;
@@ -485,7 +485,7 @@ class Builder {
 
   const Model& m_;
   const Training& training_;
-  const Architecture& names_;
+  const ArchitectureInfo& names_;
   Dtype dtype_;
   Graph graph_;
   std::map<std::string, int> modules_;

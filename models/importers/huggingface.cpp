@@ -3,6 +3,7 @@
 // refused.
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 
 #include "models/core/error.h"
@@ -12,11 +13,16 @@ namespace meshwright {
 
 namespace {
 
+// Sizes that must be given: those whose default depends on the model type more than a reader would
+// expect.
+enum class Needed : std::uint8_t { nothing, ffn, ffn_and_kv_heads };
+
 struct ModelType {
   std::string_view name;
-  std::string_view architecture;
+  Architecture architecture;
   SizeKeys sizes;
   std::string_view epsilon, activation;
+  Needed needed = Needed::ffn;
 };
 
 constexpr SizeKeys encoder_sizes = {
@@ -25,68 +31,73 @@ constexpr SizeKeys encoder_sizes = {
 
 constexpr ModelType model_types[] = {
     {"gpt2",
-     "gpt2",
+     Architecture::gpt2,
      {"n_embd", "n_layer", "n_head", "", "n_inner", "vocab_size", "n_positions"},
      "layer_norm_epsilon",
-     "activation_function"},
+     "activation_function",
+     Needed::nothing},
     {"gpt_neox",
-     "gpt_neox",
+     Architecture::gpt_neox,
      {"hidden_size", "num_hidden_layers", "num_attention_heads", "", "intermediate_size",
       "vocab_size", "max_position_embeddings"},
      "layer_norm_eps",
      "hidden_act"},
     {"gpt_neo",
-     "gpt_neo",
+     Architecture::gpt_neo,
      {"hidden_size", "num_layers", "num_heads", "", "intermediate_size", "vocab_size",
       "max_position_embeddings"},
      "layer_norm_epsilon",
-     "activation_function"},
+     "activation_function",
+     Needed::nothing},
     {"gptj",
-     "gptj",
+     Architecture::gptj,
      {"n_embd", "n_layer", "n_head", "", "n_inner", "vocab_size", "n_positions"},
      "layer_norm_epsilon",
-     "activation_function"},
+     "activation_function",
+     Needed::nothing},
     {"llama",
-     "llama",
+     Architecture::llama,
      {"hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
       "intermediate_size", "vocab_size", "max_position_embeddings"},
      "rms_norm_eps",
      "hidden_act"},
     {"mistral",
-     "llama",
+     Architecture::llama,
      {"hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
       "intermediate_size", "vocab_size", "max_position_embeddings"},
      "rms_norm_eps",
-     "hidden_act"},
+     "hidden_act",
+     Needed::ffn_and_kv_heads},
     {"mixtral",
-     "mixtral",
+     Architecture::mixtral,
      {"hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
       "intermediate_size", "vocab_size", "max_position_embeddings"},
      "rms_norm_eps",
-     "hidden_act"},
-    {"bert", "bert", encoder_sizes, "layer_norm_eps", "hidden_act"},
-    {"roberta", "roberta", encoder_sizes, "layer_norm_eps", "hidden_act"},
-    {"camembert", "roberta", encoder_sizes, "layer_norm_eps", "hidden_act"},
-    {"xlm-roberta", "roberta", encoder_sizes, "layer_norm_eps", "hidden_act"},
+     "hidden_act",
+     Needed::ffn_and_kv_heads},
+    {"bert", Architecture::bert, encoder_sizes, "layer_norm_eps", "hidden_act"},
+    {"roberta", Architecture::roberta, encoder_sizes, "layer_norm_eps", "hidden_act"},
+    {"camembert", Architecture::roberta, encoder_sizes, "layer_norm_eps", "hidden_act"},
+    {"xlm-roberta", Architecture::roberta, encoder_sizes, "layer_norm_eps", "hidden_act"},
     {"distilbert",
-     "distilbert",
+     Architecture::distilbert,
      {"dim", "n_layers", "n_heads", "", "hidden_dim", "vocab_size", "max_position_embeddings"},
      "",
      "activation"},
-    {"albert", "albert", encoder_sizes, "layer_norm_eps", "hidden_act"},
+    {"albert", Architecture::albert, encoder_sizes, "layer_norm_eps", "hidden_act"},
     {"bart",
-     "bart",
+     Architecture::bart,
      {"d_model", "encoder_layers", "encoder_attention_heads", "", "encoder_ffn_dim", "vocab_size",
       "max_position_embeddings"},
      "",
      "activation_function"},
     {"t5",
-     "t5",
+     Architecture::t5,
      {"d_model", "num_layers", "num_heads", "", "d_ff", "vocab_size", ""},
      "layer_norm_epsilon",
      ""},
     {"vit",
-     "vit",
+     Architecture::vit,
      {"hidden_size", "num_hidden_layers", "num_attention_heads", "", "intermediate_size", "", ""},
      "layer_norm_eps",
      "hidden_act"},
@@ -125,7 +136,7 @@ constexpr Fixed fixed[] = {
 
 void check_fixed(Fields& fields, const ModelType& type) {
   for (const Fixed& row : fixed) {
-    if (row.model_type != type.name && row.model_type != type.architecture) continue;
+    if (row.model_type != type.name && row.model_type != name_of(type.architecture)) continue;
     const bool given = fields.has(row.key);
     if (!given && !row.needed) continue;
     const std::string value = given ? fields.raw(row.key).dump() : "absent";
@@ -135,12 +146,10 @@ void check_fixed(Fields& fields, const ModelType& type) {
   }
 }
 
-// Sizes whose default depends on the model type more than a reader would expect.
 void check_given(Fields& fields, const ModelType& type) {
-  const bool has_usual_width = type.sizes.ffn == "n_inner" || type.name == "gpt_neo";
-  if (!has_usual_width && !is_given(fields, type.sizes.ffn))
+  if (type.needed != Needed::nothing && !is_given(fields, type.sizes.ffn))
     fields.fail(type.sizes.ffn, "missing; it is required (an integer)");
-  if ((type.name == "mistral" || type.name == "mixtral") && !is_given(fields, type.sizes.kv_heads))
+  if (type.needed == Needed::ffn_and_kv_heads && !is_given(fields, type.sizes.kv_heads))
     fields.fail(type.sizes.kv_heads, "missing; it is required (an integer)");
 }
 
@@ -174,7 +183,7 @@ void read_rope_object(Fields& fields, std::string_view key, Model& model, double
 }
 
 void read_rotary(Fields& fields, Model& model) {
-  double share = architecture(model.architecture).traits.rotary_share;
+  double share = info(model.architecture).traits.rotary_share;
   if (share == 0) return;
   std::string_view width_key = "rotary_pct";
   for (std::string_view key : {"rotary_emb_base", "rope_theta"})
@@ -188,7 +197,7 @@ void read_rotary(Fields& fields, Model& model) {
   if (!(share > 0 && share <= 1))
     fields.fail(width_key, "a share of a head's width must be above 0 and at most 1");
   model.rotary_dim = static_cast<int>(share * model.head_dim);
-  if (model.architecture == "gptj") {
+  if (model.architecture == Architecture::gptj) {
     width_key = "rotary_dim";
     if (!fields.has(width_key))
       model.rotary_dim = 64;
@@ -250,7 +259,7 @@ void read_mixtral(Fields& fields, Model& model) {
 
 // RoBERTa's table has rows for the padding token and those before it; positions start after them.
 void read_bert(Fields& fields, Model& model) {
-  if (model.architecture == "distilbert") return;
+  if (model.architecture == Architecture::distilbert) return;
   model.token_types = 2;
   if (is_given(fields, "type_vocab_size"))
     model.token_types = fields.required<int>("type_vocab_size");
@@ -385,10 +394,11 @@ Model read_huggingface(Fields fields) {
   model.name = type.name;
   check_fixed(fields, type);
   check_given(fields, type);
-  if (type.architecture == "llama" || type.architecture == "mixtral") read_llama(fields, model);
-  if (type.architecture == "mixtral") read_mixtral(fields, model);
-  if (type.architecture == "vit") read_vit(fields, model);
-  if (type.architecture == "t5") read_t5(fields, model);
+  if (type.architecture == Architecture::llama || type.architecture == Architecture::mixtral)
+    read_llama(fields, model);
+  if (type.architecture == Architecture::mixtral) read_mixtral(fields, model);
+  if (type.architecture == Architecture::vit) read_vit(fields, model);
+  if (type.architecture == Architecture::t5) read_t5(fields, model);
   read_sizes(fields, type.sizes, model);
   read_activation(fields, type.activation, model);
   if (is_given(fields, type.epsilon)) model.norm_epsilon = fields.required<double>(type.epsilon);
@@ -397,16 +407,16 @@ Model read_huggingface(Fields fields) {
   if (is_given(fields, "tie_word_embeddings") && !model.reads_images())
     model.tied_embeddings = fields.required<bool>("tie_word_embeddings");
   if (is_given(fields, "attention_bias") &&
-      (type.architecture == "llama" || type.architecture == "gpt_neox"))
+      (type.architecture == Architecture::llama || type.architecture == Architecture::gpt_neox))
     model.attention_bias = fields.required<bool>("attention_bias");
-  if (is_given(fields, "use_parallel_residual") && type.name == "gpt_neox")
+  if (is_given(fields, "use_parallel_residual") && type.architecture == Architecture::gpt_neox)
     model.parallel_residual = fields.required<bool>("use_parallel_residual");
   if (model.family == Family::bert) read_bert(fields, model);
-  if (model.architecture == "bart") check_bart(fields, model);
-  if (model.architecture == "gpt_neo") read_gpt_neo(fields, model);
+  if (model.architecture == Architecture::bart) check_bart(fields, model);
+  if (model.architecture == Architecture::gpt_neo) read_gpt_neo(fields, model);
   if (model.has_decoder()) read_decoder_start(fields, "decoder_start_token_id", model);
-  if (model.architecture == "t5") check_t5(fields, model);
-  if (model.architecture == "albert") read_albert(fields, model);
+  if (model.architecture == Architecture::t5) check_t5(fields, model);
+  if (model.architecture == Architecture::albert) read_albert(fields, model);
   read_rotary(fields, model);
   read_head(fields, model);
   return model;

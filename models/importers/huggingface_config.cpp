@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "models/core/error.h"
 #include "models/importers/architecture.h"
@@ -13,7 +15,7 @@ namespace {
 using nlohmann::json;
 
 struct Writer {
-  std::string_view architecture;
+  Architecture architecture;
   std::string_view generator, reader;  // classes: of the language model, of question answering
   std::string_view activation, epsilon;
   SizeKeys sizes;
@@ -41,31 +43,31 @@ constexpr SizeKeys distilbert_keys = {
     "dim", "n_layers", "n_heads", "", "hidden_dim", "vocab_size", "max_position_embeddings"};
 
 constexpr Writer writers[] = {
-    {"gpt2", "GPT2LMHeadModel", "GPT2ForQuestionAnswering", "activation_function",
+    {Architecture::gpt2, "GPT2LMHeadModel", "GPT2ForQuestionAnswering", "activation_function",
      "layer_norm_epsilon", old_keys},
-    {"gpt_neo", "GPTNeoForCausalLM", "GPTNeoForQuestionAnswering", "activation_function",
-     "layer_norm_epsilon", gpt_neo_keys},
-    {"gptj", "GPTJForCausalLM", "GPTJForQuestionAnswering", "activation_function",
+    {Architecture::gpt_neo, "GPTNeoForCausalLM", "GPTNeoForQuestionAnswering",
+     "activation_function", "layer_norm_epsilon", gpt_neo_keys},
+    {Architecture::gptj, "GPTJForCausalLM", "GPTJForQuestionAnswering", "activation_function",
      "layer_norm_epsilon", old_keys},
-    {"gpt_neox", "GPTNeoXForCausalLM", "GPTNeoXForQuestionAnswering", "hidden_act",
+    {Architecture::gpt_neox, "GPTNeoXForCausalLM", "GPTNeoXForQuestionAnswering", "hidden_act",
      "layer_norm_eps", new_keys},
-    {"llama", "LlamaForCausalLM", "LlamaForQuestionAnswering", "hidden_act", "rms_norm_eps",
-     new_keys},
-    {"mixtral", "MixtralForCausalLM", "MixtralForQuestionAnswering", "hidden_act", "rms_norm_eps",
-     new_keys},
-    {"bert", "BertForMaskedLM", "BertForQuestionAnswering", "hidden_act", "layer_norm_eps",
-     new_keys},
-    {"roberta", "RobertaForMaskedLM", "RobertaForQuestionAnswering", "hidden_act", "layer_norm_eps",
-     new_keys},
-    {"distilbert", "DistilBertForMaskedLM", "DistilBertForQuestionAnswering", "activation", "",
-     distilbert_keys},
-    {"bart", "BartForConditionalGeneration", "BartForQuestionAnswering", "activation_function", "",
-     bart_keys},
-    {"t5", "T5ForConditionalGeneration", "T5ForQuestionAnswering", "feed_forward_proj",
+    {Architecture::llama, "LlamaForCausalLM", "LlamaForQuestionAnswering", "hidden_act",
+     "rms_norm_eps", new_keys},
+    {Architecture::mixtral, "MixtralForCausalLM", "MixtralForQuestionAnswering", "hidden_act",
+     "rms_norm_eps", new_keys},
+    {Architecture::bert, "BertForMaskedLM", "BertForQuestionAnswering", "hidden_act",
+     "layer_norm_eps", new_keys},
+    {Architecture::roberta, "RobertaForMaskedLM", "RobertaForQuestionAnswering", "hidden_act",
+     "layer_norm_eps", new_keys},
+    {Architecture::distilbert, "DistilBertForMaskedLM", "DistilBertForQuestionAnswering",
+     "activation", "", distilbert_keys},
+    {Architecture::albert, "AlbertForMaskedLM", "AlbertForQuestionAnswering", "hidden_act",
+     "layer_norm_eps", new_keys},
+    {Architecture::bart, "BartForConditionalGeneration", "BartForQuestionAnswering",
+     "activation_function", "", bart_keys},
+    {Architecture::t5, "T5ForConditionalGeneration", "T5ForQuestionAnswering", "feed_forward_proj",
      "layer_norm_epsilon", t5_keys},
-    {"vit", "ViTForImageClassification", "", "hidden_act", "layer_norm_eps", vit_keys},
-    {"albert", "AlbertForMaskedLM", "AlbertForQuestionAnswering", "hidden_act", "layer_norm_eps",
-     new_keys},
+    {Architecture::vit, "ViTForImageClassification", "", "hidden_act", "layer_norm_eps", vit_keys},
 };
 
 std::string_view activation_of(const Model& model) {
@@ -77,13 +79,13 @@ std::string_view activation_of(const Model& model) {
 
 // What only one architecture says.
 void add_own_keys(const Model& model, json& config) {
-  if (model.architecture == "llama") {
+  if (model.architecture == Architecture::llama) {
     config["num_key_value_heads"] = model.kv_heads;
     config["head_dim"] = model.head_dim;
     config["rope_theta"] = model.rotary_base;
     config["attention_bias"] = model.attention_bias;
     config["mlp_bias"] = model.biases;
-  } else if (model.architecture == "mixtral") {
+  } else if (model.architecture == Architecture::mixtral) {
     config["num_key_value_heads"] = model.kv_heads;
     config["head_dim"] = model.head_dim;
     config["rope_theta"] = model.rotary_base;
@@ -93,19 +95,19 @@ void add_own_keys(const Model& model, json& config) {
     config["output_router_logits"] = model.router_aux_loss_coef > 0;
     if (model.expert_capacity_factor > 0)
       config["expert_capacity_factor"] = model.expert_capacity_factor;  // our word
-  } else if (model.architecture == "gpt_neox") {
+  } else if (model.architecture == Architecture::gpt_neox) {
     config["rotary_pct"] = static_cast<double>(model.rotary_dim) / model.head_dim;
     config["rotary_emb_base"] = model.rotary_base;
     config["use_parallel_residual"] = model.parallel_residual;
     config["attention_bias"] = model.attention_bias;
-  } else if (model.architecture == "gpt_neo") {
+  } else if (model.architecture == Architecture::gpt_neo) {
     config["attention_layers"] = json::array();
     for (int layer = 0; layer < model.layers; ++layer)
       config["attention_layers"].push_back(model.local_window > 0 && layer % 2 == 1 ? "local"
                                                                                     : "global");
     config["attention_types"] = json::array({json::array({config["attention_layers"], 1})});
     if (model.local_window > 0) config["window_size"] = model.local_window;
-  } else if (model.architecture == "gptj") {
+  } else if (model.architecture == Architecture::gptj) {
     config["rotary_dim"] = model.rotary_dim;
   } else if (model.token_types > 0) {
     config["type_vocab_size"] = model.token_types;
@@ -116,13 +118,13 @@ void add_own_keys(const Model& model, json& config) {
     config["num_channels"] = model.channels;
     config["num_labels"] = model.vocabulary;
   }
-  if (model.architecture == "albert") config["embedding_size"] = model.embedding;
-  if (model.architecture == "bart") {
+  if (model.architecture == Architecture::albert) config["embedding_size"] = model.embedding;
+  if (model.architecture == Architecture::bart) {
     config["activation_dropout"] = model.activation_dropout ? 0.1 : 0.0;
     config["decoder_layers"] = model.layers;
     config["decoder_attention_heads"] = model.heads;
     config["decoder_ffn_dim"] = model.ffn;
-  } else if (model.architecture == "t5") {
+  } else if (model.architecture == Architecture::t5) {
     config["d_kv"] = model.head_dim;
     config["num_decoder_layers"] = model.layers;
     config["relative_attention_num_buckets"] = model.relative_buckets;
@@ -144,14 +146,16 @@ json huggingface_config(const Model& model) {
   const auto writer = std::find_if(std::begin(writers), std::end(writers), [&](const Writer& each) {
     return each.architecture == model.architecture;
   });
-  if (writer == std::end(writers))
+  if (writer == std::end(writers)) {
+    std::vector<std::string> known;
+    for (const Writer& each : writers) known.emplace_back(name_of(each.architecture));
     throw NotSupportedYet("a config.json cannot be written for the architecture " +
-                          model.architecture +
-                          " yet; known: gpt2, gpt_neo, gptj, gpt_neox, llama, mixtral, bert, "
-                          "roberta, distilbert, albert, bart, t5, vit");
+                          std::string(name_of(model.architecture)) +
+                          " yet; known: " + list_of(known, "and"));
+  }
   const std::string_view name = model.head == Head::qa ? writer->reader : writer->generator;
   json config = {{"architectures", {name}},
-                 {"model_type", model.architecture},
+                 {"model_type", name_of(model.architecture)},
                  {"dtype", "float32"},
                  {"torch_dtype", "float32"},  // what older versions read
                  {"tie_word_embeddings", model.tied_embeddings}};

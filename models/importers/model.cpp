@@ -40,8 +40,7 @@ void check_heads(const Fields& fields, const SizeKeys& keys, const Model& model,
   if (model.heads % model.kv_heads != 0)
     fields.fail(key, std::to_string(model.kv_heads) + " does not divide the " +
                          std::to_string(model.heads) + " heads; use " + divisors_of(model.heads));
-  if (model.kv_heads != model.heads &&
-      architecture(model.architecture).packing == Packing::per_head)
+  if (model.kv_heads != model.heads && info(model.architecture).packing == Packing::per_head)
     fields.fail(key, "this family packs queries, keys and values by head; use " +
                          std::to_string(model.heads) + " or leave it out");
 }
@@ -59,9 +58,7 @@ Model model_of_family(Fields& fields) {
 
 }  // namespace
 
-bool Model::shares_layers() const {
-  return !meshwright::architecture(architecture).shared_block.empty();
-}
+bool Model::shares_layers() const { return !info(architecture).shared_block.empty(); }
 
 ModelSizes Model::sizes() const {
   ModelSizes sizes{hidden, layers, heads, kv_heads, ffn, positions, vocabulary, learned_positions,
@@ -158,7 +155,7 @@ Model read_model(Fields fields) {
   }
   read_sizes(fields, keys, model);
   model.rotary_dim =
-      static_cast<int>(architecture(model.architecture).traits.rotary_share * model.head_dim);
+      static_cast<int>(info(model.architecture).traits.rotary_share * model.head_dim);
   if (model.rotary_dim % 2 != 0)
     fields.fail("heads", "a head is " + std::to_string(model.head_dim) +
                              " wide; rotary positions need an even width");

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "models/core/fields.h"
@@ -25,6 +26,26 @@ enum class Family : std::uint8_t {
   seq2seq,
   vit
 };
+// How Hugging Face names the parameters (architecture.h).
+enum class Architecture : std::uint8_t {
+  gpt2,
+  llama,
+  mixtral,
+  bert,
+  roberta,
+  distilbert,
+  albert,
+  vit,
+  bart,
+  t5,
+  mpt,
+  bloom,
+  gpt_neo,
+  gptj,
+  gpt_neox,
+  count_
+};
+std::string_view name_of(Architecture architecture);    // as config.json has it
 enum class Head : std::uint8_t { lm, mlm, qa, label };  // label: the class of an image
 
 constexpr int most_classes = 1 << 16;  // of images: two bytes of a record (exec/data/images.h)
@@ -32,6 +53,7 @@ constexpr int most_classes = 1 << 16;  // of images: two bytes of a record (exec
 struct Model {
   std::string name;  // for logs
   Family family = Family::gpt;
+  Architecture architecture = Architecture::gpt2;
   Head head = Head::lm;
   int hidden = 0, layers = 0, heads = 0, kv_heads = 0, ffn = 0, positions = 0;
   int embedding = 0;            // width of the token table and of the head; 0: hidden
@@ -63,9 +85,6 @@ struct Model {
   int experts_per_token = 0;
   double expert_capacity_factor = 0;  // models/graph/experts.h; 0: nothing is dropped
   double router_aux_loss_coef = 0;    // of the balancing loss, a mean over blocks and sequences
-  std::string architecture;  // Hugging Face's naming of parameters: gpt2, gpt_neo, gpt_neox, gptj,
-                             // llama, mixtral, bert, roberta, distilbert, albert, mpt, bloom, vit,
-                             // bart, t5
 
   bool reads_images() const { return image_size > 0; }
   std::int64_t pixels() const { return std::int64_t{channels} * image_size * image_size; }

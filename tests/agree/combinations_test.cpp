@@ -37,7 +37,7 @@ class Draw {
 Model draw_model(Draw& draw) {
   Model model = eight_blocks(
       draw.of<std::string>({"gpt", "llama", "gpt", "llama", "bert", "bloom", "mpt", "mixtral"}));
-  if (model.architecture == "llama" && draw.rarely()) model.kv_heads = 2;
+  if (model.architecture == Architecture::llama && draw.rarely()) model.kv_heads = 2;
   if (draw.rarely()) model.tied_embeddings = !model.tied_embeddings;
   return model;
 }
@@ -98,7 +98,7 @@ void draw_training(Draw& draw, const Model& model, Plan& plan) {
   if (t.recompute != Recompute::none) {
     if (draw.rarely()) of_blocks<50>(plan);
     if (draw.rarely()) plan.parallelism.offload = draw.of({Offload::activations, Offload::layers});
-  } else if (model.architecture == "llama" && draw.rarely()) {
+  } else if (model.architecture == Architecture::llama && draw.rarely()) {
     t.recompute_modules = {"model.layers.*.mlp", "model.layers.3"};
   }
   plan.parallelism.offload_horizon =
@@ -171,7 +171,7 @@ TEST_CASE_ON_RANKS("features drawn at random train together like one process", "
     draw_parallelism(draw, model.experts > 0, plan);
     draw_training(draw, model, plan);
     if (!is_legal(model, plan)) continue;
-    INFO(++made << ": " << model.architecture << ": " << describe(plan));
+    INFO(++made << ": " << name_of(model.architecture) << ": " << describe(plan));
     const Trained got = train(model, plan, world);
     for (const Plan& one : alone(plan)) compare(model, plan, got, one, world.rank());
   }

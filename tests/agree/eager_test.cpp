@@ -33,7 +33,7 @@ void check_levels(const Model& model, Change change, OptimizerKind optimizer) {
   plan.training.epsilon = 1e-3;  // else AdamW makes whole steps of gradients that are rounding
   plan.training.steps = 50;
   change(plan);
-  INFO(model.architecture << ": " << describe(plan));
+  INFO(name_of(model.architecture) << ": " << describe(plan));
   const Trained fused = train_alone(model, plan);
   eager(plan);
   const Trained framework = train_alone(model, plan);

@@ -70,9 +70,9 @@ TEST_CASE_ON_RANKS("fp8 trains alike under all degrees, and close to fp32", "[ag
     Plan uncut = on_one_process(plan);
     uncut.training.micro_batch = plan.training.micro_batch;  // the same numbers have one scale
     const Training& t = plan.training;
-    Alone& expected =
-        alone[model.architecture + fp8_recipe_names()[static_cast<std::size_t>(t.fp8_recipe)] +
-              std::to_string(t.global_batch)];
+    Alone& expected = alone[std::string(name_of(model.architecture)) +
+                            fp8_recipe_names()[static_cast<std::size_t>(t.fp8_recipe)] +
+                            std::to_string(t.global_batch)];
     if (expected.in_fp8.losses.empty()) {
       expected.begin = SmallRun(model, uncut).parameters();
       expected.in_fp32 = train_alone(model, uncut);

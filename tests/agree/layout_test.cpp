@@ -51,7 +51,7 @@ void check_all(const Model& model, const std::vector<Plan>& plans, OptimizerKind
   alone.training.optimizer = optimizer;
   const Trained expected = train_alone(model, alone);
   for (Plan plan : plans) {
-    INFO(model.architecture << " " << describe(plan));
+    INFO(name_of(model.architecture) << " " << describe(plan));
     plan.training.optimizer = optimizer;
     const Trained got = train(model, plan, world);
     compare_losses(got, expected);

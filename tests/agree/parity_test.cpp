@@ -173,7 +173,7 @@ TEST_CASE_ON_RANKS("other families and uneven stages train alike", "[agree][mpi]
       Plan plan = base_plan(model, degrees);
       plan.training.optimizer = OptimizerKind::sgd;
       plan.parallelism.sequence_parallel = degrees.tensor > 1;
-      INFO(model.architecture << " " << describe(plan));
+      INFO(name_of(model.architecture) << " " << describe(plan));
       check_plan(model, plan, world);
     }
 }

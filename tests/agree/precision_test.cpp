@@ -61,7 +61,7 @@ Alone train_alone(const Model& model, Precision precision) {
 void check_precision(Precision precision) {
   World& world = test_world();
   const double u = unit_of(precision);
-  std::map<std::string, Alone> alone;  // by family
+  std::map<Architecture, Alone> alone;
   for_each_variant(variants, world, [&](const Model& model, Plan plan) {
     Alone& expected = alone[model.architecture];
     if (expected.begin.empty()) {

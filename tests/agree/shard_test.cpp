@@ -101,7 +101,7 @@ std::vector<Plan> whole_plans(const Model& model, int ranks) {
 void check_all(const Model& model, const std::vector<Plan>& plans, World& world) {
   const Trained expected = train_alone(model, on_one_process(plans.front()));
   for (const Plan& plan : plans) {
-    INFO(model.architecture << " " << describe_sharding(plan));
+    INFO(name_of(model.architecture) << " " << describe_sharding(plan));
     const Trained got = train(model, plan, world);
     compare_losses(got, expected);
     if (world.rank() == 0) compare_each(got, expected);

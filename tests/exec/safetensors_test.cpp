@@ -80,7 +80,7 @@ TEST_CASE("a written config.json is read as the same model", "[safetensors]") {
   for (const std::string& folder : golden_folders()) {
     INFO(folder);
     const Model model = load_model(folder, "/");
-    if (model.architecture == "mpt" || model.architecture == "bloom") {
+    if (model.architecture == Architecture::mpt || model.architecture == Architecture::bloom) {
       CHECK_THROWS_AS(huggingface_config(model), NotSupportedYet);
       continue;
     }

@@ -116,7 +116,8 @@ TEST_CASE("every model of the zoo has a sound graph", "[models][importers]") {
     // Units: an embedding, the blocks, a final norm unless the norms come after, a head.
     // A decoder has an embedding and blocks of its own, which attend twice.
     const int stacks = model.has_decoder() ? 2 : 1;
-    const bool ends_in_norm = model.family != Family::bert && model.architecture != "bart";
+    const bool ends_in_norm =
+        model.family != Family::bert && model.architecture != Architecture::bart;
     const int around = 1 + (ends_in_norm ? 1 : 0);
     CHECK(static_cast<int>(graph.units.size()) == stacks * (model.layers + around) + 1);
     CHECK(nodes_of(graph, Op::attention) == (stacks == 2 ? 3 : 1) * model.layers);

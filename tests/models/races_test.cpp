@@ -49,7 +49,7 @@ void check(const Model& model, const Plan& plan, int& plans) {
   } catch (const InputError&) {
     return;
   }
-  INFO(model.architecture << " " << describe(plan));
+  INFO(name_of(model.architecture) << " " << describe(plan));
   CHECK(race_in(stages) == "");
   ++plans;
 }
