@@ -45,7 +45,8 @@ enum class Architecture : std::uint8_t {
   gpt_neox,
   count_
 };
-std::string_view name_of(Architecture architecture);    // as config.json has it
+std::string_view name_of(Architecture architecture);  // as config.json has it
+
 enum class Head : std::uint8_t { lm, mlm, qa, label };  // label: the class of an image
 
 constexpr int most_classes = 1 << 16;  // of images: two bytes of a record (exec/data/images.h)

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "models/plan/mesh.h"
-#include "models/plan/stage_layout.h"
 #include "models/plan/step_settings.h"
 #include "models/schedule/schedule.h"
+#include "models/schedule/stage_layout.h"
 
 namespace meshwright {
 

@@ -19,8 +19,8 @@
 #include "models/graph/op_call.h"
 #include "models/plan/memory_plan.h"
 #include "models/plan/mesh.h"
-#include "models/plan/stage_layout.h"
 #include "models/plan/step_settings.h"
+#include "models/schedule/stage_layout.h"
 
 namespace meshwright {
 

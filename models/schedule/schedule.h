@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "models/plan/stage_layout.h"
 #include "models/schedule/kinds.h"
+#include "models/schedule/stage_layout.h"
 
 namespace meshwright {
 

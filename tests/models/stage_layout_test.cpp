@@ -1,4 +1,4 @@
-#include "models/plan/stage_layout.h"
+#include "models/schedule/stage_layout.h"
 
 #include <set>
 #include <vector>
