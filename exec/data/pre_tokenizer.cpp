@@ -151,10 +151,11 @@ void PreTokenizer::add_metaspace(Fields& step) {
       step.optional<std::string>("prepend_scheme", prefix ? "always" : "never");
   if (scheme != "always" && scheme != "first" && scheme != "never")
     step.fail("prepend_scheme", "'" + scheme + "' is unknown; known: always, first and never");
-  steps_.push_back([sign, scheme](Words words, bool begins) {
+  const bool always = scheme == "always", first = scheme == "first";
+  steps_.push_back([sign, always, first](Words words, bool begins) {
     for (std::size_t i = 0; i < words.size(); ++i) {
       replace_all(words[i], " ", sign);
-      const bool prepend = scheme == "always" || (scheme == "first" && begins && i == 0);
+      const bool prepend = always || (first && begins && i == 0);
       if (prepend && !words[i].starts_with(sign)) words[i].insert(0, sign);
     }
     return words;

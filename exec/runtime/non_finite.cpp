@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "exec/runtime/host_view.h"
+#include "models/core/index.h"
 #include "models/plan/describe.h"
 
 namespace meshwright {
@@ -60,9 +61,15 @@ bool all_finite(const void* data, const TensorType& type) {
   return true;
 }
 
-bool NonFiniteSearch::is_parameter(const Operand& operand) const {
-  const Buffer& buffer = program_.memory.buffers[static_cast<std::size_t>(operand.buffer)];
-  return buffer.cls == MemoryClass::parameters || buffer.name == "gathered_weights";
+NonFiniteSearch::NonFiniteSearch(const Program& program, const Arena& memory, int rank)
+    : program_(program), memory_(memory), rank_(rank) {
+  for (const Buffer& buffer : program.memory.buffers)
+    holds_parameters_.push_back(buffer.cls == MemoryClass::parameters ? 1 : 0);
+  for (const Body& body : program.bodies)
+    for (const Instruction& instruction : body.instructions)
+      if (instruction.kind == InstructionKind::all_gather &&
+          holds_parameters_[at(instruction.inputs[0].buffer)])
+        holds_parameters_[at(instruction.outputs[0].buffer)] = 1;
 }
 
 bool NonFiniteSearch::finite(const Instruction& instruction, const Operand& operand,
@@ -86,7 +93,7 @@ void NonFiniteSearch::before(const Instruction& instruction, const Task& task) {
   read_finite_ = parameters_finite_ = true;
   for (const Operand& operand : instruction.inputs)
     if (!finite(instruction, operand, task.slot))
-      (is_parameter(operand) ? parameters_finite_ : read_finite_) = false;
+      (holds_parameters_[at(operand.buffer)] ? parameters_finite_ : read_finite_) = false;
   if (instruction.op == Op::zero) return;
   for (const Operand& operand : instruction.outputs)
     if (operand.buffer >= 0 &&

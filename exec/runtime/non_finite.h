@@ -4,6 +4,7 @@
 
 #include <array>
 #include <string>
+#include <vector>
 
 #include "exec/comm/communicator.h"
 #include "exec/runtime/arena.h"
@@ -24,8 +25,7 @@ bool all_finite(const void* data, const TensorType& type);
 
 class NonFiniteSearch {
  public:
-  NonFiniteSearch(const Program& program, const Arena& memory, int rank)
-      : program_(program), memory_(memory), rank_(rank) {}
+  NonFiniteSearch(const Program& program, const Arena& memory, int rank);
 
   // Around each instruction, whose results are complete in after().
   void before(const Instruction& instruction, const Task& task);
@@ -42,13 +42,13 @@ class NonFiniteSearch {
   Finding first_of_all(Communicator& everybody) const;
 
  private:
-  bool is_parameter(const Operand& operand) const;
   bool finite(const Instruction& instruction, const Operand& operand, int slot) const;
   std::string wrong_parameter() const;
 
   const Program& program_;
   const Arena& memory_;
   int rank_;
+  std::vector<char> holds_parameters_;                  // of each buffer: its rank's, or gathered
   bool read_finite_ = true, parameters_finite_ = true;  // of the instruction under way
   Finding first_;                                       // of this rank
 };

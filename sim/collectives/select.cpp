@@ -22,7 +22,7 @@ struct Question {
   const Topology& topology;
   const PlacedGroup& group;
   double bytes;
-  std::string_view asked;  // for this algorithm; empty: for the fastest
+  bool one_is_asked;  // for one algorithm, not for the fastest
 };
 
 // Pipelines of chunks of 64 KiB or more, as many as 512.
@@ -54,7 +54,7 @@ bool but_on_cpus_of_hosts(const Question& question) { return !on_cpus_of_hosts(q
 
 // Inside a host NCCL's tree is a chain, which a ring is never slower than.
 bool tree_of_gpus(const Question& question) {
-  return !on_cpus(question) && (question.group.grid.hosts > 1 || question.asked == "tree");
+  return !on_cpus(question) && (question.group.grid.hosts > 1 || question.one_is_asked);
 }
 
 // The switches of the third generation sum up for more than four GPUs.
@@ -172,7 +172,7 @@ Bytes own_part(CollectiveKind kind, Bytes bytes, const PlacedGroup& group) {
 
 CollectiveChoice best_for(const Topology& topology, CollectiveKind kind, Bytes bytes,
                           const std::vector<PlacedGroup>& beside, std::string_view asked) {
-  const Question question{topology, beside[0], bytes.value, asked};
+  const Question question{topology, beside[0], bytes.value, !asked.empty()};
   const Bytes moved = in_place(topology, kind, bytes, beside[0]);
   const auto best_of = [&](std::string_view only, Protocols protocols) {
     CollectiveChoice best{"", {0}};
