@@ -164,7 +164,7 @@ void append_ranks(const Timeline& timeline, const std::vector<Program>& stages,
         program.bodies[at(task.body)].instructions[at(entry.instruction)];
     fmt::format_to(out,
                    ",\n{{\"ph\":\"X\",\"name\":{},\"cat\":\"{}\",\"pid\":{},\"tid\":{},{},"
-                   "\"args\":{{\"micro_batch\":{},\"task\":{},\"instruction\":{}}}}}",
+                   "\"args\":{{\"micro_batch_index\":{},\"task\":{},\"instruction\":{}}}}}",
                    quoted(instruction_name(instruction, program)), phase_name(instruction.phase),
                    process, thread_of(process, static_cast<int>(instruction.stream)),
                    from_to(entry.begin, entry.end), task.micro_batch_index, entry.task,
