@@ -1,0 +1,22 @@
+// The collectives and messages of one group of ranks over MPI.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "exec/comm/communicator.h"
+#include "exec/comm/mpi_call.h"
+#include "exec/comm/shared_group.h"
+#include "exec/comm/two_levels.h"
+
+namespace meshwright {
+
+// `comm` has the world ranks `ranks`. `shared`: memory that all of them see. `levels`: where they
+// are a grid over hosts.
+std::unique_ptr<Communicator> make_mpi_communicator(MPI_Comm comm, std::span<const int> ranks,
+                                                    std::optional<SharedGroup> shared,
+                                                    double deadline_s,
+                                                    std::unique_ptr<TwoLevels> levels);
+
+}  // namespace meshwright
