@@ -18,6 +18,7 @@
 #include "models/passes/cleanup.h"
 #include "models/passes/common_subexpressions.h"
 #include "models/passes/pass.h"
+#include "tests/agree/graph_values.h"
 #include "tests/agree/random_graph.h"
 #include "tests/catch.h"
 

@@ -13,7 +13,7 @@
 #include "models/passes/pass.h"
 #include "tests/catch.h"
 #include "tests/exec/fusion_cases.h"
-#include "tests/exec/op_cases.h"
+#include "tests/exec/op_runner.h"
 #include "tests/exec/table_backend.h"
 #include "tests/exec/tested_device.h"
 #include "tests/models/plans.h"

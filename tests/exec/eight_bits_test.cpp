@@ -7,11 +7,11 @@
 #include <random>
 #include <vector>
 
+#include "exec/backends/backend.h"
 #include "exec/backends/cpu/cpu_backend.h"
 #include "models/graph/op_table.h"
 #include "models/graph/quantized.h"
 #include "tests/catch.h"
-#include "tests/exec/op_cases.h"
 
 using namespace meshwright;
 

@@ -6,7 +6,7 @@
 
 #include "exec/backends/cpu/cpu_backend.h"
 #include "tests/catch.h"
-#include "tests/exec/op_cases.h"
+#include "tests/exec/op_runner.h"
 
 using namespace meshwright;
 

@@ -8,7 +8,7 @@
 
 #include "models/graph/fusion.h"
 #include "models/importers/model.h"
-#include "tests/exec/op_cases.h"
+#include "tests/exec/op_runner.h"
 
 namespace meshwright {
 

@@ -1,0 +1,151 @@
+#include "tests/agree/graph_values.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <stdexcept>
+
+#include "models/core/index.h"
+#include "models/graph/op_table.h"
+#include "tests/agree/random_graph.h"
+#include "tests/exec/op_runner.h"
+
+namespace meshwright {
+
+namespace {
+
+// Where the tensors of a graph lie.
+class Memory {
+ public:
+  Memory(const Graph& graph, std::uint64_t seed) : graph_(graph), seed_(seed) {
+    for (int id = 0; id < static_cast<int>(graph.tensors.size()); ++id) {
+      tensors_.emplace_back(graph.tensor(id).type);
+      root_.push_back(id);
+      while (graph.tensor(root_.back()).alias_of >= 0)
+        root_.back() = graph.tensor(root_.back()).alias_of;
+      if (graph.tensor(id).type.bytes() > graph.tensor(root_.back()).type.bytes())
+        throw std::logic_error("a tensor is larger than that whose memory it shares");
+      poison(id);
+    }
+    fill_inputs();
+    for (std::size_t i = 0; i < graph.parameters.size(); ++i) fill_parameter(i);
+    begin_ = tensors_;
+  }
+
+  void* address(int id) { return tensors_[at(root_[at(id)])].storage.data(); }
+  void poison(int id) {
+    std::vector<double>& storage = tensors_[at(id)].storage;
+    std::memset(static_cast<void*>(storage.data()), 0xFF, storage.size() * sizeof(double));
+  }
+  // Before a node runs: what it makes, but for memory that it reads too.
+  void poison_outputs(const Node& node) {
+    for (const int id : node.outputs) {
+      const bool reads = std::any_of(node.inputs.begin(), node.inputs.end(),
+                                     [&](int input) { return root_[at(input)] == root_[at(id)]; });
+      if (graph_.tensor(id).role == Role::activation && !reads) poison(root_[at(id)]);
+    }
+  }
+  std::vector<float> values(int id) const {
+    OpTensor tensor = tensors_[at(root_[at(id)])];
+    tensor.type = graph_.tensor(id).type;
+    std::vector<float> numbers;
+    for (std::int64_t i = 0; i < tensor.elements(); ++i)
+      numbers.push_back(static_cast<float>(tensor.get(i)));
+    return numbers;
+  }
+  void check_untouched() const {
+    for (std::size_t id = 0; id < tensors_.size(); ++id) {
+      const Role role = graph_.tensors[id].role;
+      if ((role == Role::input || role == Role::parameter) &&
+          std::memcmp(tensors_[id].storage.data(), begin_[id].storage.data(),
+                      tensors_[id].storage.size() * sizeof(double)) != 0)
+        throw std::logic_error("a node writes into an input or a parameter");
+    }
+  }
+
+ private:
+  // Of one tensor, whatever its number.
+  Draw draw_of(std::size_t purpose) const { return Draw(seed_ * 1000 + purpose); }
+
+  void fill_inputs() {
+    const bool is_span = std::any_of(graph_.nodes.begin(), graph_.nodes.end(),
+                                     [](const Node& node) { return node.op == Op::span_loss; });
+    const auto words = static_cast<int>(graph_.vocabulary);
+    fill_integers(graph_.tokens, words, 0);
+    fill_integers(graph_.targets, is_span ? graph_.sequence_length : words, 1);
+    if (graph_.positions >= 0) fill_integers(graph_.positions, graph_.sequence_length, 2);
+  }
+  void fill_integers(int id, int end, std::size_t purpose) {
+    Draw draw = draw_of(purpose);
+    OpTensor& made = tensors_[at(id)];
+    for (std::int64_t i = 0; i < made.elements(); ++i) made.set(i, draw.below(end));
+  }
+
+  // Its gradient begins with something too: operations add to it.
+  void fill_parameter(std::size_t index) {
+    const Parameter& parameter = graph_.parameters[index];
+    const bool ones = parameter.initial == Initial::ones;
+    const double spread =
+        parameter.shape.rank >= 2 ? 1 / std::sqrt(double(parameter.shape[-1])) : 0.25;
+    fill_reals(parameter.tensor, ones ? 1 : 0, spread, 3 + 2 * index);
+    fill_reals(parameter.gradient, 0, 0x1p-10, 4 + 2 * index);
+  }
+  void fill_reals(int id, double middle, double spread, std::size_t purpose) {
+    Draw draw = draw_of(purpose);
+    OpTensor& made = tensors_[at(id)];
+    for (std::int64_t i = 0; i < made.elements(); ++i)
+      made.set(i, middle + spread * draw.between(-2000, 2000) / 2000.0);
+  }
+
+  const Graph& graph_;
+  const std::uint64_t seed_;
+  std::vector<OpTensor> tensors_, begin_;
+  std::vector<int> root_;  // whose memory it is
+};
+
+void run(const Graph& graph, const Node& node, Memory& memory, Backend& backend) {
+  memory.poison_outputs(node);
+  const auto bytes = [&](int id) { return graph.tensor(id).type.bytes(); };
+  if (info(node.op).communication || node.op == Op::tensor_copy) {
+    std::memmove(memory.address(node.outputs[0]), memory.address(node.inputs[0]),
+                 static_cast<std::size_t>(bytes(node.inputs[0])));
+    return;
+  }
+  std::vector<TensorType> in_types, out_types;
+  std::vector<const void*> in;
+  std::vector<void*> out;
+  for (const int id : node.inputs)
+    in_types.push_back(graph.tensor(id).type), in.push_back(memory.address(id));
+  for (const int id : node.outputs)
+    out_types.push_back(graph.tensor(id).type), out.push_back(memory.address(id));
+  const OpCall call{node.op, node.attributes, in_types, out_types};
+  OpTensor scratch({Shape{backend.workspace_bytes(call) / 4 + 1}, Dtype::f32});
+  std::memset(static_cast<void*>(scratch.storage.data()), 0xFF,
+              scratch.storage.size() * sizeof(double));
+  OpContext context;
+  context.workspace = scratch.storage.data();
+  context.first_sequence = 5;
+  backend.run(call, {in, out}, context);
+}
+
+}  // namespace
+
+GraphValues values_of(const Graph& graph, std::uint64_t seed, Backend& backend) {
+  Memory memory(graph, seed);
+  for (const Node& node : graph.nodes) run(graph, node, memory, backend);
+  backend.wait();
+  memory.check_untouched();
+  GraphValues values;
+  std::vector<float> balance;
+  for (const Node& node : graph.nodes)
+    if (node.op == Op::route && node.phase == Phase::forward && node.attributes.balance > 0)
+      for (const float loss : memory.values(node.outputs[2])) balance.push_back(loss);
+  std::sort(balance.begin(), balance.end());
+  values.losses = memory.values(graph.loss);
+  values.losses.insert(values.losses.end(), balance.begin(), balance.end());
+  for (const Parameter& parameter : graph.parameters)
+    values.sums.push_back(memory.values(parameter.gradient));
+  return values;
+}
+
+}  // namespace meshwright
