@@ -49,7 +49,7 @@ enum class ReduceGradients : std::uint8_t {
 };
 
 // Whose memory decides what fits: this engine's, or that of a framework that would run the job
-// (sim/compile/framework_memory.h).
+// (sim/framework/framework_memory.h).
 enum class MemoryOf : std::uint8_t {
   engine,
   pytorch,  // mixed precision by autocast, operation by operation

@@ -322,7 +322,7 @@ void check_amounts(const Parallelism& p) {
   at_least("parallelism/persistence_threshold", p.persistence_threshold, 0);
 }
 
-// What the model of a framework's memory covers (sim/compile/autocast_memory.h).
+// What the model of a framework's memory covers (sim/framework/autocast_memory.h).
 void check_memory_of(const Plan& plan) {
   const Training& t = plan.training;
   const Parallelism& p = plan.parallelism;

@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "sim/compile/framework_memory.h"
 #include "sim/cost/target.h"
+#include "sim/framework/framework_memory.h"
 
 namespace meshwright {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "models/compile/compile.h"
-#include "sim/compile/framework_memory.h"
+#include "sim/framework/framework_memory.h"
 #include "sim/planner/bounds.h"
 #include "sim/planner/objective.h"
 #include "sim/planner/search.h"

@@ -8,7 +8,7 @@
 
 #include "hwprofiles/machine.h"
 #include "models/compile/compile.h"
-#include "sim/compile/framework_memory.h"
+#include "sim/framework/framework_memory.h"
 #include "sim/replay/replay.h"
 
 namespace meshwright {

@@ -7,8 +7,8 @@
 
 #include "models/core/error.h"
 #include "models/job/job.h"
-#include "sim/compile/framework_memory.h"
 #include "sim/compile/largest_batch.h"
+#include "sim/framework/framework_memory.h"
 #include "sim/planner/clusters.h"
 
 namespace meshwright {

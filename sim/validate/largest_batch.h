@@ -21,7 +21,7 @@ struct BatchPrediction {
 std::string zoo_model_of(const std::string& published);
 
 // From the machine's memory and what libraries take of it alone. Both columns train with automatic
-// mixed precision (sim/compile/autocast_memory.h), eager or compiled as a whole. All: AdamW,
+// mixed precision (sim/framework/autocast_memory.h), eager or compiled as a whole. All: AdamW,
 // dropout 0.1, a score matrix in memory, logits of every position, gradients reduced over the
 // host's GPUs; encoders of texts that are summarized read up to 1024 tokens. InputError: the model,
 // or the machine's framework memory, is not known.

@@ -6,8 +6,8 @@
 
 #include "hwprofiles/load.h"
 #include "models/core/error.h"
-#include "sim/compile/framework_memory.h"
 #include "sim/cost/target.h"
+#include "sim/framework/framework_memory.h"
 #include "sim/planner/clusters.h"
 #include "sim/predict/goodput.h"
 

@@ -3,8 +3,8 @@
 
 #include "models/core/error.h"
 #include "models/importers/model.h"
-#include "sim/compile/allocator.h"
-#include "sim/compile/autocast_memory.h"
+#include "sim/framework/allocator.h"
+#include "sim/framework/autocast_memory.h"
 #include "tests/catch.h"
 
 using namespace meshwright;

@@ -8,7 +8,7 @@
 
 #include "models/compile/compile.h"
 #include "models/job/job.h"
-#include "sim/compile/framework_memory.h"
+#include "sim/framework/framework_memory.h"
 #include "sim/planner/search.h"
 #include "sim/predict/predict.h"
 

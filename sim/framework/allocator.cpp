@@ -1,4 +1,4 @@
-#include "sim/compile/allocator.h"
+#include "sim/framework/allocator.h"
 
 #include <algorithm>
 

@@ -8,8 +8,8 @@
 #include "hwprofiles/machine.h"
 #include "models/importers/model.h"
 #include "models/plan/plan.h"
-#include "sim/compile/autocast_memory.h"
-#include "sim/compile/largest_batch.h"
+#include "sim/framework/autocast_memory.h"
+#include "sim/framework/memory_fit.h"
 
 namespace meshwright {
 

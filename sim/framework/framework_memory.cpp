@@ -1,4 +1,4 @@
-#include "sim/compile/framework_memory.h"
+#include "sim/framework/framework_memory.h"
 
 #include "models/core/error.h"
 

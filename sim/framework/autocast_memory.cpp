@@ -1,4 +1,4 @@
-#include "sim/compile/autocast_memory.h"
+#include "sim/framework/autocast_memory.h"
 
 #include <algorithm>
 #include <map>
@@ -9,7 +9,7 @@
 #include "models/core/error.h"
 #include "models/core/index.h"
 #include "models/graph/op_table.h"
-#include "sim/compile/allocator.h"
+#include "sim/framework/allocator.h"
 
 namespace meshwright {
 
