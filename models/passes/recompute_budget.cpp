@@ -164,7 +164,7 @@ class Budget {
 
   template <class Item>
   void describe_step(const Node& node, const Item& item, KeptProblem& problem) const {
-    const double cost = repeat_cost(graph_, node, flops_per_byte_);
+    const double cost = recompute_cost(graph_, node, flops_per_byte_);
     if (node.op == Op::tensor_reduce) {  // in the place that the step before it made
       const int sum = item(place_of(node.outputs[0]));
       for (KeptProblem::Step& step : problem.steps)
@@ -263,7 +263,7 @@ class Budget {
 
 }  // namespace
 
-double repeat_cost(const Graph& graph, const Node& node, double flops_per_byte) {
+double recompute_cost(const Graph& graph, const Node& node, double flops_per_byte) {
   std::vector<TensorType> inputs, outputs;
   for (int id : node.inputs) inputs.push_back(graph.tensor(id).type);
   for (int id : node.outputs) outputs.push_back(graph.tensor(id).type);

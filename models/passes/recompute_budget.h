@@ -34,7 +34,7 @@ class BudgetTooSmall : public InputError {
   using InputError::InputError;
 };
 
-double repeat_cost(const Graph& graph, const Node& node, double flops_per_byte);
+double recompute_cost(const Graph& graph, const Node& node, double flops_per_byte);
 
 struct BudgetedStage {                 // one virtual stage, one micro-batch
   std::int64_t unlimited = 0;          // bytes without recomputation

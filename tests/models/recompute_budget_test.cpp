@@ -70,7 +70,7 @@ Measured measure(const Graph& graph) {
   for (int i = 0; i < static_cast<int>(graph.nodes.size()); ++i) {
     const Node& node = graph.nodes[static_cast<std::size_t>(i)];
     if (node.phase == Phase::recompute)
-      result.cost += repeat_cost(graph, node, DeviceFacts{}.flops_per_byte);
+      result.cost += recompute_cost(graph, node, DeviceFacts{}.flops_per_byte);
     const auto use = [&](int id) {
       const int base = base_of(graph, id);
       const Tensor& tensor = graph.tensor(base);
