@@ -18,7 +18,7 @@ static_assert(std::endian::native == std::endian::little, "the data are little-e
 namespace {
 
 constexpr std::string_view magic = "MWSHARD1";
-constexpr std::int64_t header_limit = 256 << 20;  // bytes
+constexpr std::int64_t shard_header_limit = 256 << 20;  // bytes
 constexpr std::int64_t element_limit = std::int64_t{1} << 48;
 constexpr std::size_t data_alignment = 64;
 constexpr std::int64_t block_bytes = 1 << 20;
@@ -170,7 +170,7 @@ std::int64_t shard_header_bytes(std::string_view preamble, std::int64_t file_byt
   std::uint64_t length = 0;
   std::memcpy(&length, preamble.data() + magic.size(), sizeof length);
   const auto room = static_cast<std::uint64_t>(
-      std::clamp<std::int64_t>(file_bytes - shard_preamble_bytes, 0, header_limit));
+      std::clamp<std::int64_t>(file_bytes - shard_preamble_bytes, 0, shard_header_limit));
   if (length > room)
     throw InputError(fmt::format("{}: its header of {} bytes does not fit into the file's {}",
                                  where, length, file_bytes));

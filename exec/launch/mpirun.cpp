@@ -17,6 +17,7 @@
 #include <cstring>
 
 #include "exec/launch/children.h"
+#include "exec/launch/exit_codes.h"
 #include "exec/launch/own_network.h"
 #include "exec/launch/watch.h"
 #include "models/core/error.h"
@@ -26,7 +27,6 @@ namespace meshwright {
 namespace {
 
 constexpr int could_not_start = 127;
-constexpr int run_failed = 4, stopped = 5;       // exit codes
 constexpr std::chrono::seconds time_to_end{5};   // of mpirun without ranks, or told to end
 constexpr std::chrono::seconds time_to_stop{5};  // of a step, before it is said that it lasts
 

@@ -5,11 +5,11 @@
 #include <cstdio>
 #include <ctime>
 
+#include "exec/launch/exit_codes.h"
+
 namespace meshwright {
 
 namespace {
-
-constexpr int run_failed = 4, stopped = 5;  // exit codes
 
 // False when a signal asked to stop.
 bool pause_for(double seconds) {

@@ -7,10 +7,11 @@
 #include <ctime>
 #include <initializer_list>
 
+#include "exec/launch/exit_codes.h"
+
 namespace meshwright {
 
 namespace {
-constexpr int stopped = 5;  // exit code
 constexpr std::int64_t apart_ns = 200'000'000;
 
 // The only way a signal handler can tell anybody anything.

@@ -6,14 +6,12 @@
 #include <sstream>
 #include <vector>
 
+#include "exec/launch/exit_codes.h"
 #include "models/core/error.h"
 
 namespace meshwright {
 
 namespace {
-
-constexpr int last_exit_code = 5;  // design: 0 done ... 5 stopped on request
-constexpr int run_failed = 4, our_fault = 1, bad_input = 2, stopped = 5;
 
 constexpr std::size_t rule_length = 61;  // at least
 
@@ -220,7 +218,7 @@ Verdict FailureWatch::verdict(int status) {
   }
   const bool no_host = could_not_start_ || !lost_host_.empty();
   const int code = no_host ? run_failed : code_ > 0 ? code_ : status;
-  result.exit_code = code <= last_exit_code ? code : run_failed;
+  result.exit_code = code <= stopped ? code : run_failed;
   result.shown += failures_ + silent_ranks();
   if (!lost_host_.empty())
     result.shown += "mpirun lost host " + lost_host_ +

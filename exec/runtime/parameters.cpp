@@ -15,11 +15,11 @@ namespace {
 constexpr int gather_tag = 1;
 
 // Part `i` of a parameter whose bucket is cut into parts: elements of its local tensor.
-struct Range {
+struct HeldRange {
   std::int64_t begin = 0, count = 0;
 };
 
-Range range_of_holder(const Bucket& bucket, const StageParameter& member, std::size_t i) {
+HeldRange range_of_holder(const Bucket& bucket, const StageParameter& member, std::size_t i) {
   const std::int64_t elements = member.parameter.shape.elements();
   const std::int64_t held = exact_weights(bucket).type.shape.elements();
   if (held == bucket.elements) return {0, elements};
@@ -147,7 +147,7 @@ void Parameters::receive_part(const Entry& entry, PartOfCut part, std::vector<fl
   std::vector<float> local(static_cast<std::size_t>(wanted.parameter.shape.elements()));
   const std::vector<int> ranks = holders(entry, part);
   for (std::size_t i = 0; i < ranks.size(); ++i) {
-    const Range range = range_of_holder(bucket, wanted, i);
+    const HeldRange range = range_of_holder(bucket, wanted, i);
     if (range.count == 0) continue;
     float* to = local.data() + range.begin;
     if (ranks[i] == 0) {

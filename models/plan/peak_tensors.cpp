@@ -33,7 +33,7 @@ Buffers live_at_fullest(const Buffers& buffers) {
   return live;
 }
 
-std::int64_t end_of(const Buffers& buffers) {
+std::int64_t last_use_in(const Buffers& buffers) {
   std::int64_t end = 0;
   for (const Buffer* each : buffers) end = std::max(end, each->offset + each->bytes);
   return end;
@@ -124,7 +124,8 @@ std::vector<PeakTensor> peak_tensors(const Program& program) {
   const std::vector<int> in_slots = slots_when_fullest(program, of_slot);
   for (std::size_t chunk = 0; chunk < of_slot.size(); ++chunk)
     for (const Buffer* each : of_slot[chunk]) held.emplace_back(each, in_slots[chunk]);
-  if (const auto fullest = std::ranges::max_element(of_body, {}, end_of); fullest != of_body.end())
+  if (const auto fullest = std::ranges::max_element(of_body, {}, last_use_in);
+      fullest != of_body.end())
     for (const Buffer* each : live_at_fullest(*fullest)) held.emplace_back(each, 1);
 
   const std::vector<int> module_of = makers(program);

@@ -24,7 +24,7 @@ MemoryFit fit_of(const Model& model, const Plan& plan, int micro_batch, const Cl
 
 // Micro-batches must be multiples of the smallest legal one: the ranks of a tensor group share its
 // sequences or its rows.
-int granule(const Model& model, const Plan& plan) {
+int batch_granule(const Model& model, const Plan& plan) {
   for (int size = 1; size < plan.parallelism.tensor; ++size) try {
       verify(with_micro_batch(plan, size), model.sizes());
       return size;
@@ -43,7 +43,7 @@ Plan with_micro_batch(Plan plan, int micro_batch) {
 }
 
 LargestBatch largest_micro_batch(const Model& model, const Plan& plan, const Cluster& cluster) {
-  const int step = granule(model, plan);
+  const int step = batch_granule(model, plan);
   LargestBatch largest =
       largest_that_fits(static_cast<std::int64_t>(cluster.device().memory_bytes),
                         [&](int count) { return fit_of(model, plan, count * step, cluster); });

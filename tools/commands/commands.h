@@ -1,7 +1,7 @@
 // All commands. Each is a file: what it does, and a row that says how it is called.
 #pragma once
 
-#include "tools/exit_codes.h"
+#include "exec/launch/exit_codes.h"
 #include "tools/options.h"
 
 namespace meshwright {

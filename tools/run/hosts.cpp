@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "exec/launch/exit_codes.h"
 #include "exec/launch/stop.h"
 #include "hwprofiles/load.h"
 #include "models/core/error.h"
-#include "tools/exit_codes.h"
 
 namespace meshwright {
 

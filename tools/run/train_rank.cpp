@@ -7,12 +7,12 @@
 #include <optional>
 
 #include "exec/comm/checked.h"
+#include "exec/launch/exit_codes.h"
 #include "exec/launch/stop.h"
 #include "exec/runtime/runtime.h"
 #include "hwprofiles/cores.h"
 #include "models/core/error.h"
 #include "tools/engine.h"
-#include "tools/exit_codes.h"
 #include "tools/print.h"
 #include "tools/process_memory.h"
 #include "tools/run/checkpoints.h"
