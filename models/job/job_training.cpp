@@ -182,7 +182,10 @@ Keys training_keys(Training& t) {
       {"deterministic", &t.deterministic, any, if_set, "",
        "of ranks on GPUs: no algorithm is chosen by timing, so every run has the same bits on "
        "every GPU of a kind. Ranks that share a folder of kept choices (`docs/gpu.md`) have the "
-       "same bits without it"},
+       "same bits without it. Predictions are of the frameworks' deterministic mode "
+       "(`torch.use_deterministic_algorithms`, Megatron's `--deterministic-mode`): the gradient "
+       "of `flash2` attention sums in a fixed order, which leaves multiprocessors idle, and new "
+       "tensors are filled before they are used"},
       {"cuda_graph", &t.cuda_graph, any, plain, "where no messages travel between stages",
        "a step on GPUs is recorded once and started as one CUDA graph (never while it is traced, "
        "nor with the communicator `mpi`). `true` does so with pipelines too, and predictions then "

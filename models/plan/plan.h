@@ -71,7 +71,6 @@ struct Training : StepSettings {
   int predicted_positions = 0;  // mlm
   double dropout = 0;
   Fp8Recipe fp8_recipe = Fp8Recipe::tensorwise;
-  bool deterministic = false;  // on GPUs: no choice of algorithm by timing
   bool operator==(const Training&) const = default;
 };
 

@@ -29,6 +29,8 @@ struct StepSettings {
   AttentionKernel attention = AttentionKernel::flash2;
   CompilerLevel compiler = CompilerLevel::fused;
   bool fuse_gradient_accumulation = true;
+  // On GPUs: no choice of algorithm by timing. Predicted as the frameworks' deterministic modes.
+  bool deterministic = false;
   int steps = 1;
   std::uint64_t seed = 0;
   OptimizerKind optimizer = OptimizerKind::adamw;

@@ -44,6 +44,17 @@ std::pair<double, double> fused_attention_shares(const KernelConstants& constant
   }
 }
 
+// The share of the multiprocessors that work, on average, while the gradient of fused attention is
+// summed in a fixed order: FlashAttention-2 then starts as many blocks for each head of each
+// sequence as fill the device at least once, each with a part of its keys, and the second wave is
+// mostly empty (flash_bwd_launch_template.h).
+double busy_in_order(std::int64_t heads, int multiprocessors) {
+  if (multiprocessors == 0) return 1;
+  const std::int64_t parts = (multiprocessors + heads - 1) / heads;
+  const std::int64_t waves = (parts * heads + multiprocessors - 1) / multiprocessors;
+  return static_cast<double>(parts * heads) / static_cast<double>(waves * multiprocessors);
+}
+
 auto launched(const std::vector<Kernel>& kernels) {
   return std::ranges::count(kernels, false, &Kernel::joins_neighbour);
 }
@@ -112,17 +123,20 @@ double CostModel::product_share(const Kernel& product, Precision precision) cons
 }
 
 double CostModel::attention_share(const Kernel& kernel) const {
+  const bool in_order =
+      kernel.backward && training_.deterministic && training_.attention == AttentionKernel::flash2;
+  const double busy = in_order ? busy_in_order(kernel.batch, gpu_.sm_count) : 1;
   if (!gpu_.attention.points.empty()) {
     const bool own = kernel.backward && !gpu_.attention_backward.points.empty();
     const EfficiencyCurve& curve = own ? gpu_.attention_backward : gpu_.attention;
-    return curve.at(kernel.flops / static_cast<double>(kernel.batch));
+    return busy * curve.at(kernel.flops / static_cast<double>(kernel.batch));
   }
   const KernelConstants& constants = gpu_.kernels;
   const auto [forward, backward] = fused_attention_shares(constants, training_.attention);
   const double narrow = kernel.k <= 64 ? constants.narrow_head : 1;
   const double keys = static_cast<double>(kernel.n);
-  return (kernel.backward ? backward : forward) * narrow * gpu_.sustained_clock_share * keys /
-         (keys + constants.attention_ramp);
+  return busy * (kernel.backward ? backward : forward) * narrow * gpu_.sustained_clock_share *
+         keys / (keys + constants.attention_ramp);
 }
 
 double CostModel::traffic_factor(const Instruction& instruction) const {
@@ -178,6 +192,15 @@ Seconds CostModel::time(const Kernel& kernel, double traffic_factor) const {
   return Seconds{packs ? arithmetic + memory : std::max(arithmetic, memory)} + latency;
 }
 
+void CostModel::append(const OpCall& call, std::vector<Kernel>& kernels) const {
+  append_kernels(call, training_.compiler, kernels);
+  if (!training_.deterministic || gpu_.kind == DeviceKind::cpu || call.attributes.adds) return;
+  // torch.utils.deterministic.fill_uninitialized_memory: what torch.empty returns is filled.
+  double filled = 0;
+  for (const TensorType& type : call.outputs) filled += static_cast<double>(type.bytes());
+  kernels.push_back({.bytes = filled});
+}
+
 void CostModel::append(const Instruction& instruction, const Program& program,
                        std::vector<Kernel>& kernels) const {
   kernels.clear();
@@ -193,7 +216,7 @@ void CostModel::append(const Instruction& instruction, const Program& program,
     copy_types(instruction.inputs, inputs);
     copy_types(instruction.outputs, outputs);
     const OpCall call{instruction.op, instruction.attributes, inputs, outputs};
-    append_kernels(call, training_.compiler, kernels);
+    append(call, kernels);
     const double converted = gpu_.kind == DeviceKind::cpu ? conversion_bytes(call) : 0;
     if (converted > 0) kernels.push_back({Kernel::Kind::memory, 0, 0, 0, 1, 0, converted});
   }
@@ -268,7 +291,7 @@ KernelWork CostModel::work(const Graph& graph) const {
     copy_types(graph, node.inputs, inputs);
     copy_types(graph, node.outputs, outputs);
     kernels.clear();
-    append_kernels({node.op, node.attributes, inputs, outputs}, training_.compiler, kernels);
+    append({node.op, node.attributes, inputs, outputs}, kernels);
     sum += work(kernels, traffic_factor(node.op));
   }
   return sum;
@@ -285,7 +308,7 @@ std::vector<double> CostModel::unit_costs(const Graph& graph) const {
     copy_types(graph, node.inputs, inputs);
     copy_types(graph, node.outputs, outputs);
     kernels.clear();
-    append_kernels({node.op, node.attributes, inputs, outputs}, training_.compiler, kernels);
+    append({node.op, node.attributes, inputs, outputs}, kernels);
     costs[at(graph.unit_of(node))] +=
         std::max(device_time(kernels, traffic_factor(node.op)), launch_time(kernels)).value;
   }

@@ -47,6 +47,7 @@ class CostModel {
  private:
   void append(const Instruction& instruction, const Program& program,
               std::vector<Kernel>& kernels) const;
+  void append(const OpCall& call, std::vector<Kernel>& kernels) const;
   double traffic_factor(const Instruction& instruction) const;
   double traffic_factor(Op op) const;
   Seconds device_time(const std::vector<Kernel>& kernels, double traffic_factor) const;

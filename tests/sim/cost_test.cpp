@@ -110,6 +110,43 @@ TEST_CASE("each fused attention has shares of its own, which short sequences rea
   CHECK(takes(AttentionKernel::cudnn) == Approx(1.5 * 4e9 / 0.5e14));
 }
 
+TEST_CASE("in a fixed order the gradient of attention leaves multiprocessors idle", "[cost]") {
+  Cluster cluster = plain_cluster();  // 10 multiprocessors
+  cluster.machine.gpu.attention.points = {{1, 0.5}};
+  Training training = training_in(Precision::fp16);
+  const auto slower = [&](std::int64_t heads, bool backward) {
+    const Kernel kernel{.kind = Kernel::Kind::attention,
+                        .m = 1024,
+                        .n = 1024,
+                        .k = 128,
+                        .batch = heads,
+                        .flops = 1e12,
+                        .backward = backward};
+    training.deterministic = false;
+    const double usual = CostModel(cluster, training).time(kernel).value;
+    training.deterministic = true;
+    return CostModel(cluster, training).time(kernel).value / usual;
+  };
+  CHECK(slower(4, false) == Approx(1));
+  CHECK(slower(5, true) == Approx(1));           // two blocks a head: one full wave
+  CHECK(slower(4, true) == Approx(20.0 / 12));   // three blocks a head: two waves for 12
+  CHECK(slower(32, true) == Approx(40.0 / 32));  // a block a head
+  training.attention = AttentionKernel::cudnn;
+  CHECK(slower(4, true) == Approx(1));  // has an order of its own
+}
+
+TEST_CASE("in deterministic mode what an operation makes is filled first", "[cost]") {
+  const Cluster cluster = plain_cluster();
+  Training training = training_in(Precision::fp32);
+  Graph graph;
+  graph.add_module("m", graph.add_unit("u", true));
+  const int x = graph.add_tensor({{1000, 1000}, Dtype::f32}, Role::activation);
+  graph.add(Op::relu, 0, {x}, {});
+  const double bytes = CostModel(cluster, training).work(graph).bytes;
+  training.deterministic = true;
+  CHECK(CostModel(cluster, training).work(graph).bytes == bytes + 4e6);
+}
+
 TEST_CASE("without units for a precision the device computes in fp32", "[cost]") {
   const Cluster cluster = plain_cluster();
   const double fp32 = time_on(cluster, Precision::fp32, product(2560, 128, 1000));
