@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "models/core/index.h"
@@ -157,30 +158,33 @@ PerParameter BoundMaker::make_per_parameter(const Candidate& candidate) {
   // Small parameters that are not sharded are communicated once a step: how many is not known here.
   if (candidate.zero_stage == 3 && p.persistence_threshold > 0) return cost;
   const bool each = reduces_each(candidate);
-  double& of_reductions = each                  ? cost.each_batch
+  double& of_reductions = each                  ? cost.reduce_each
                           : p.overlap_gradients ? cost.hidden_last
-                                                : cost.after;
+                                                : cost.finish;
+  double gather = 0, reduce = 0;
   if (candidate.zero_stage == 0) {
     of_reductions += gradient * per_byte(candidate, GroupKind::rdp, CollectiveKind::all_reduce);
-    return cost;
+  } else {
+    reduce = gradient * per_byte(candidate, GroupKind::shard, CollectiveKind::reduce_scatter);
+    gather = weight * per_byte(candidate, GroupKind::shard,
+                               p.hierarchical_gather ? CollectiveKind::two_level_all_gather
+                                                     : CollectiveKind::all_gather);
+    of_reductions += reduce;
   }
-  const double reduce =
-      gradient * per_byte(candidate, GroupKind::shard, CollectiveKind::reduce_scatter);
-  const double gather =
-      weight * per_byte(candidate, GroupKind::shard,
-                        p.hierarchical_gather ? CollectiveKind::two_level_all_gather
-                                              : CollectiveKind::all_gather);
+  // The copies of what is sharded are summed once a step, after the last micro-batch where shards
+  // are summed in every one.
+  if (candidate.zero_stage > 0 && shards(candidate) < candidate.replicas())
+    (each ? cost.finish : of_reductions) +=
+        gradient / shards(candidate) *
+        per_byte(candidate, GroupKind::replica, CollectiveKind::all_reduce);
+  cost.each_batch = cost.reduce_each;
   if (candidate.zero_stage == 3 && candidate.keeps_gathered)
     (gathers_once(candidate) ? cost.first_batch : cost.each_batch) += gather;
   else if (candidate.zero_stage == 3)
     cost.each_batch += 2 * gather;  // before the forward, and again before the backward
   else  // updated weights are gathered beside the optimizer step of the next bucket
     cost.after = std::max(cost.after, gather);
-  if (shards(candidate) < candidate.replicas())
-    (each ? cost.copies_each_batch : cost.copies) =
-        gradient / shards(candidate) *
-        per_byte(candidate, GroupKind::replica, CollectiveKind::all_reduce);
-  of_reductions += reduce;
+  cost.after += cost.finish;
   return cost;
 }
 
@@ -285,22 +289,27 @@ const std::vector<BoundMaker::Boundary>& BoundMaker::boundaries(const Candidate&
   return known->second;
 }
 
-// A stage in the middle sends to both sides on one way out, unless one of them is on another host
-// and one on its own.
-BoundMaker::MessageTimes BoundMaker::message_times(const Candidate& candidate) {
+BoundMaker::Sent BoundMaker::sent(const Candidate& candidate) {
   const StageProfile& profile = profiles_.stages(candidate, candidate.recompute);
   const auto between = static_cast<std::size_t>(candidate.pipeline - 1);
-  std::vector<double> onwards(between), back(between);
-  std::vector<bool> crosses(between);
+  Sent sent{std::vector<double>(between), std::vector<double>(between), std::vector<bool>(between)};
   const auto add = [&](const std::vector<std::int64_t>& messages, std::vector<double>& times) {
     for (const std::int64_t bytes : messages) {
       const std::vector<Boundary>& own = boundaries(candidate, bytes);
       for (std::size_t b = 0; b < between; ++b)
-        times[b] += own[b].seconds, crosses[b] = own[b].crosses_hosts;
+        times[b] += own[b].seconds, sent.crosses[b] = own[b].crosses_hosts;
     }
   };
-  add(profile.messages, onwards);
-  add(profile.gradient_messages, back);
+  add(profile.messages, sent.onwards);
+  add(profile.gradient_messages, sent.back);
+  return sent;
+}
+
+// A stage in the middle sends to both sides on one way out, unless one of them is on another host
+// and one on its own.
+BoundMaker::MessageTimes BoundMaker::message_times(const Candidate& candidate) {
+  const auto between = static_cast<std::size_t>(candidate.pipeline - 1);
+  const auto [onwards, back, crosses] = sent(candidate);
   MessageTimes times;
   for (std::size_t b = 0; b < between; ++b) {
     times.all += onwards[b] + back[b];
@@ -322,6 +331,19 @@ double BoundMaker::context_time(const Candidate& candidate, const UnitProfile::P
                                   static_cast<double>(what.second));
   return seconds;
 }
+
+namespace {
+
+double until_collective(const std::vector<UnitProfile::Step>& steps) {
+  double computed = 0;
+  for (const UnitProfile::Step& step : steps) {
+    if (!step.computes) return computed;
+    computed += step.compute_s;
+  }
+  return std::numeric_limits<double>::infinity();  // none: nothing of it waits for others
+}
+
+}  // namespace
 
 std::vector<UnitTimes> BoundMaker::unit_times(const Candidate& candidate,
                                               const ModelProfile& profile) {
@@ -345,8 +367,11 @@ std::vector<UnitTimes> BoundMaker::unit_times(const Candidate& candidate,
                   context_time(candidate, unit.backward);
     own.parameters = static_cast<double>(unit.parameters);
     own.weight_gradient = unit.weight_gradient_s;
-    own.last_collectives =
-        longest_collective(candidate, unit.forward) + longest_collective(candidate, unit.backward);
+    own.forward_last = longest_collective(candidate, unit.forward);
+    own.backward_last = longest_collective(candidate, unit.backward);
+    own.last_collectives = own.forward_last + own.backward_last;
+    own.until_collective_forward = until_collective(unit.forward_steps);
+    own.until_collective_backward = until_collective(unit.backward_steps);
     times.push_back(own);
   }
   return times;
@@ -411,6 +436,7 @@ const Chain& BoundMaker::chain(const Work& work, bool splits) {
   for (std::vector<double>* sum :
        {&sums.work, &sums.ramp, &sums.backward, &sums.context, &sums.parameters})
     sum->assign(1, 0.0);
+  sums.units.clear();
   const auto add = [&](const UnitTimes& unit, bool has_parameters) {
     sums.work.push_back(sums.work.back() + unit.work());
     // Where backwards are split, weight gradients fill what would be a ramp.
@@ -418,6 +444,7 @@ const Chain& BoundMaker::chain(const Work& work, bool splits) {
     sums.backward.push_back(sums.backward.back() + unit.recompute + unit.backward);
     sums.context.push_back(sums.context.back() + unit.context);
     sums.parameters.push_back(sums.parameters.back() + (has_parameters ? unit.parameters : 0));
+    sums.units.push_back(&unit);
   };
   int block = 0;
   for (std::size_t unit = 0; unit < work.kept.size(); ++unit) {
@@ -435,10 +462,8 @@ const Chain& BoundMaker::chain(const Work& work, bool splits) {
 Bounds BoundMaker::time(const Candidate& candidate) {
   const Work& all = work(candidate);
   const PerParameter& cost = per_parameter(candidate);
-  if (!has_stages(candidate)) return time_of_any_partition(candidate, all, cost);
-  const Bounds bounds = time_of_partition(candidate, all, cost);
-  if (knows_partition(candidate)) return bounds;
-  return {time_of_any_partition(candidate, all, cost).step_time_s, bounds.estimate_s};
+  if (!knows_partition(candidate)) return time_of_any_partition(candidate, all, cost);
+  return time_of_partition(candidate, all, cost);
 }
 
 Bounds BoundMaker::time_of_any_partition(const Candidate& candidate, const Work& all,
@@ -451,8 +476,7 @@ Bounds BoundMaker::time_of_any_partition(const Candidate& candidate, const Work&
   const double busy = batches * std::max(0.0, all.seconds - hidden) + cost.after * held;
   const double drained = busy + cost.at_the_ends(held, all.forward(), all.backward);
   // Probably exposed.
-  const double beside =
-      (batches * all.context + (cost.copies + batches * cost.copies_each_batch) * held) / stages;
+  const double beside = batches * all.context / stages;
   if (schedule_info(candidate.schedule).most_chunks > 1) {
     // Reductions of one chunk hide behind the backward tasks of all others: not in the bound.
     const double ramp = (stages - 1) / candidate.virtual_stages * all.seconds / stages;
@@ -506,7 +530,6 @@ Bounds BoundMaker::time_of_partition(const Candidate& candidate, const Work& all
     // Units are gathered before the first forward, while it comes from the stages before.
     const double gathered = cost.first_batch * held - (own - backward);
     const double reduced = cost.hidden_last * held - backward;
-    const double of_copies = (cost.copies + batches * cost.copies_each_batch) * held;
     const double least =
         std::max({0.0, ramp - stage * all.weight_gradient, splits || interleaves ? 0 : gathered}) +
         batches * std::max(0.0, own - hidden) + cost.after * held +
@@ -516,7 +539,7 @@ Bounds BoundMaker::time_of_partition(const Candidate& candidate, const Work& all
                           batches * (own + context) + exposed + cost.after * held +
                           std::max(0.0, reduced);
     bounds.step_time_s = std::max({bounds.step_time_s, least, stream});
-    bounds.estimate_s = std::max({bounds.estimate_s, likely, stream + of_copies});
+    bounds.estimate_s = std::max({bounds.estimate_s, likely, stream});
   }
   bounds.estimate_s = std::max(bounds.estimate_s, bounds.step_time_s);
   return bounds;

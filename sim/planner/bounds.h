@@ -30,6 +30,7 @@
 #include <vector>
 
 #include "models/schedule/slot_pools.h"
+#include "sim/planner/pipeline_bound.h"
 #include "sim/planner/profile.h"
 
 namespace meshwright {
@@ -48,6 +49,9 @@ struct UnitTimes {
   double parameters = 0;
   double weight_gradient = 0;
   double last_collectives = 0;  // that the next task may hide: one of a forward, one of a backward
+  double forward_last = 0, backward_last = 0;  // these
+  // What is computed before the first collective of a forward, of a backward.
+  double until_collective_forward = 0, until_collective_backward = 0;
   double work() const { return forward + recompute + backward; }
 };
 
@@ -67,11 +71,11 @@ struct Work {
 // Seconds per parameter that a rank holds.
 struct PerParameter {
   double after = 0;        // after the last backward: optimizer, gathers of updated weights
+  double finish = 0;       // of it, what comes before the norm of all gradients: reductions
   double hidden_last = 0;  // reductions that the last backward task can hide
   double each_batch = 0;   // collectives of every micro-batch, beside compute
+  double reduce_each = 0;  // the reductions in it
   double first_batch = 0;  // of the first one alone
-  // Sums over the copies of what is sharded, once and in every micro-batch: in the estimate alone.
-  double copies = 0, copies_each_batch = 0;
   // Of all micro-batches, beside compute.
   // What the first forward and the last backward of so many parameters cannot hide.
   double at_the_ends(double parameters, double forward, double backward) const {
@@ -95,6 +99,7 @@ struct Chain {
   std::vector<double> backward;  // of one micro-batch, with what it recomputes
   std::vector<double> context;   // of one micro-batch, beside
   std::vector<double> parameters;
+  std::vector<const UnitTimes*> units;
 };
 
 class BoundMaker {
@@ -102,6 +107,9 @@ class BoundMaker {
   BoundMaker(const Model& model, const Plan& base, const Cluster& cluster);
   MemoryBounds memory(const Candidate& candidate);
   Bounds time(const Candidate& candidate);
+  // Closer, and slower to find: the pipeline's tasks in their order (pipeline_bound.h). 0 where the
+  // stages are not known.
+  double pipeline_time(const Candidate& candidate);
 
   // The parts of both; what is returned stays where it is.
   const Work& work(const Candidate& candidate);
@@ -151,12 +159,18 @@ class BoundMaker {
   };
   std::vector<std::pair<int, int>> senders(const Mesh& mesh, int from) const;
   MessageTimes message_times(const Candidate& candidate);
+  struct Sent {
+    std::vector<double> onwards, back;  // over each boundary
+    std::vector<bool> crosses;          // hosts
+  };
+  Sent sent(const Candidate& candidate);
+  const std::vector<PartTimes>& part_times(const Candidate& candidate);
+  const std::vector<StageOrder>& orders(const Candidate& candidate);
   const std::vector<std::vector<InFlight>>& fullest(const Candidate& candidate);
   std::vector<UnitTimes> unit_times(const Candidate& candidate, const ModelProfile& profile);
   Work make_work(const Candidate& candidate, const ModelProfile& kept,
                  const ModelProfile& repeated);
   double optimizer_s_per_parameter(CompilerLevel level) const;
-  bool has_stages(const Candidate& candidate) const;
   bool knows_partition(const Candidate& candidate) const;
   const std::vector<std::size_t>& partition(const Candidate& candidate);
   double single_stage_memory(const Candidate& candidate, bool likely);
@@ -184,16 +198,25 @@ class BoundMaker {
   // micro-batch, and whether parameters are kept gathered, for the step.
   std::map<std::tuple<Axis, int, int, CompilerLevel, bool, bool, bool>, PerParameter>
       per_parameter_;
-  // Profiles as above, share of blocks, virtual stages: the first unit of each, and one more.
-  std::map<std::tuple<const StageProfile*, const StageProfile*, double, int>,
-           std::vector<std::size_t>>
-      partitions_;
+  // Costs of the units, virtual stages: the first unit of each, and one more.
+  std::map<std::pair<const std::vector<double>*, int>, std::vector<std::size_t>> partitions_;
   std::map<CompilerLevel, double> optimizer_s_;
   std::map<std::pair<Axis, double>, double> shift_times_;
   // Stages, their stride, bytes.
   std::map<std::tuple<int, int, double>, std::vector<Boundary>> boundaries_;
   // Schedule, stages, chunks, micro-batches: of every stage, what is in flight when it is fullest.
   std::map<std::tuple<ScheduleKind, int, int, int>, std::vector<std::vector<InFlight>>> fullest_;
+  struct PartsKey {
+    const Work* work = nullptr;
+    const std::vector<std::size_t>* begins = nullptr;
+    bool splits = false;
+    const std::vector<UnitProfile::Pass>* deferred = nullptr;
+    bool operator==(const PartsKey&) const = default;
+  };
+  PartsKey parts_of_;  // of parts_
+  std::vector<PartTimes> parts_;
+  std::tuple<ScheduleKind, int, int, int> orders_of_;
+  std::vector<StageOrder> orders_;
   Chain chain_;  // of chain_of_
   const Work* chain_of_ = nullptr;
   bool chain_splits_ = false;

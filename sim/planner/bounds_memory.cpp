@@ -76,14 +76,12 @@ int BoundMaker::in_flight(const Candidate& candidate, int stage) const {
 MemoryBounds BoundMaker::memory(const Candidate& candidate) {
   if (candidate.pipeline == 1)
     return {single_stage_memory(candidate, false), single_stage_memory(candidate, true)};
-  if (!has_stages(candidate)) {
+  if (!knows_partition(candidate)) {
     const double least = any_partition_memory(candidate);
     return {least, least};
   }
   const MemoryBounds stages = stage_memory(candidate);
-  return {knows_partition(candidate) ? packing_allowance * stages.least_bytes
-                                     : any_partition_memory(candidate),
-          stages.likely_bytes};
+  return {packing_allowance * stages.least_bytes, stages.likely_bytes};
 }
 
 // Blocks that repeat their work keep at least nothing, and likely what such blocks keep.
@@ -126,7 +124,7 @@ double BoundMaker::any_partition_memory(const Candidate& candidate) {
 }
 
 // Like the units of Work: kinds of blocks that are cut into stages of their own.
-bool BoundMaker::has_stages(const Candidate& candidate) const {
+bool BoundMaker::knows_partition(const Candidate& candidate) const {
   const Parallelism& p = base_.parallelism;
   return candidate.pipeline > 1 && !model_.has_decoder() && !model_.shares_layers() &&
          model_.layers >= 3 && p.partitioner == Partitioner::chain && p.memory_weight == 0 &&
@@ -135,28 +133,13 @@ bool BoundMaker::has_stages(const Candidate& candidate) const {
           candidate.recompute == Recompute::full);
 }
 
-// The costs of blocks are those of the small model's, unless neighbours differ.
-bool BoundMaker::knows_partition(const Candidate& candidate) const {
-  return has_stages(candidate) && !is_mixed(candidate);
-}
-
+// Cut by the costs of its units, which a small model tells.
 const std::vector<std::size_t>& BoundMaker::partition(const Candidate& candidate) {
-  const bool mixed = is_mixed(candidate);
-  const StageProfile& repeated = profiles_.stages(candidate, candidate.recompute);
-  const StageProfile& kept =
-      mixed ? profiles_.stages(keeping(candidate), Recompute::none) : repeated;
-  const double fraction = mixed ? candidate.recompute_fraction : 1;
+  const std::vector<double>& of_units = profiles_.costs(candidate);
   const int parts = candidate.pipeline * candidate.virtual_stages;
-  std::vector<std::size_t>& begins = partitions_[{&kept, &repeated, fraction, parts}];
+  std::vector<std::size_t>& begins = partitions_[{&of_units, parts}];
   if (!begins.empty()) return begins;
-  std::vector<double> costs = repeated.before;
-  for (int block = 0; block < model_.layers; ++block) {
-    const StageProfile& own = is_repeated(block, fraction) ? repeated : kept;
-    costs.push_back(block == 0                   ? own.first_block
-                    : block == model_.layers - 1 ? own.last_block
-                                                 : own.middle_block);
-  }
-  costs.insert(costs.end(), repeated.after.begin(), repeated.after.end());
+  std::vector<double> costs = of_units;
   const double sum = std::accumulate(costs.begin(), costs.end(), 0.0);
   for (double& cost : costs) cost /= sum;  // as the partitioner does
   const std::vector<int> part = cut_chain(costs, parts);
@@ -187,6 +170,8 @@ MemoryBounds BoundMaker::stage_memory(const Candidate& candidate) {
   const bool mixed = is_mixed(candidate);
   const StageProfile& parts = mixed ? profiles_.stages(keeping(candidate), Recompute::none)
                                     : profiles_.stages(candidate, candidate.recompute);
+  // Working space of blocks that keep and that repeat.
+  const StageProfile& repeats = profiles_.stages(candidate, candidate.recompute);
   const auto kept_block = static_cast<double>(parts.middle_block_kept);
   // What weights' gradients need is kept longer where an earlier stage waits for the rest: in one
   // block of a stage, whose others are through by then.
@@ -202,7 +187,7 @@ MemoryBounds BoundMaker::stage_memory(const Candidate& candidate) {
   const std::vector<std::vector<InFlight>>& times = fullest(candidate);
   const Chain& sums = chain(work(candidate), false);
   const double per_parameter = bytes_per_parameter(candidate);
-  const int before = static_cast<int>(parts.before.size());
+  const int before = parts.units_before;
   const StageLayout layout = candidate.stage_layout();
   MemoryBounds most;
   std::vector<double> slots, likely_slots;  // of a stage's chunks: what a micro-batch keeps
@@ -215,20 +200,28 @@ MemoryBounds BoundMaker::stage_memory(const Candidate& candidate) {
       const std::size_t begin = begins[part], end = begins[part + 1];
       const bool is_first = begin == 0, is_last = part + 2 == begins.size();
       const StageBytes& own = is_first ? parts.first : is_last ? parts.last : parts.middle;
-      double kept = static_cast<double>(own.kept) - block_kept;
+      const StageBytes& own_repeats = is_first  ? repeats.first
+                                      : is_last ? repeats.last
+                                                : repeats.middle;
+      double kept = static_cast<double>(own.kept) - block_kept, kept_at_least = 0;
       const int first_block = std::max(0, static_cast<int>(begin) - before);
       const int end_block = std::min(model_.layers, static_cast<int>(end) - before);
       blocks = std::max(blocks, end_block - first_block);
       if (!is_first && end_block - first_block > 1) kept += kept_block - block_kept;
-      for (int block = first_block; block < end_block; ++block)
-        kept +=
-            mixed && is_repeated(block, candidate.recompute_fraction) ? repeated_block : block_kept;
+      for (int block = first_block; block < end_block; ++block) {
+        const bool again = mixed && is_repeated(block, candidate.recompute_fraction);
+        kept += again ? repeated_block : block_kept;
+        kept_at_least += again ? 0 : block_kept;
+      }
       bytes += per_parameter * (sums.parameters[end] - sums.parameters[begin]);
-      const auto own_task =
-          static_cast<double>(works_by_units(candidate) ? own.largest_task : own.task);
+      const auto task_of = [&](const StageBytes& bytes_of) {
+        return static_cast<double>(works_by_units(candidate) ? bytes_of.largest_task
+                                                             : bytes_of.task);
+      };
+      const double own_task = std::min(task_of(own), task_of(own_repeats));
       const bool has_blocks = first_block < end_block;
       likely_slots.push_back(std::max(0.0, kept));
-      slots.push_back(has_blocks ? likely_slots.back() : 0);
+      slots.push_back(mixed ? kept_at_least : has_blocks ? likely_slots.back() : 0);
       likely_task = std::max(likely_task, own_task);
       if (has_blocks) task = std::max(task, own_task);
     }

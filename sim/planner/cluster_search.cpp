@@ -27,7 +27,7 @@ constexpr int last_attempts = 16;
 constexpr std::int64_t small_space = 4096;
 constexpr std::size_t closely_bounded_usual_plans = 1024;
 // More plans than that are not kept; how good they could be is.
-constexpr std::size_t most_survivors = 25'000;
+constexpr std::size_t most_entries = 25'000;
 
 double peak_of(const std::vector<StageMemory>& stages) {
   std::int64_t peak = 0;
@@ -77,16 +77,6 @@ bool faster(const Swept::Survivor& a, const Swept::Survivor& b) {
   return a.step_time_s < b.step_time_s;
 }
 
-// Once there are twice as many as `most`, the slower half goes; returns it.
-std::vector<Swept::Survivor> keep_fastest(std::vector<Swept::Survivor>& plans, std::size_t most) {
-  if (plans.size() <= 2 * most) return {};
-  const auto middle = plans.begin() + static_cast<std::ptrdiff_t>(most);
-  std::nth_element(plans.begin(), middle, plans.end(), faster);
-  std::vector<Swept::Survivor> slower(middle, plans.end());
-  plans.erase(middle, plans.end());
-  return slower;
-}
-
 }  // namespace
 
 ClusterSearch::ClusterSearch(const Job& job, const std::string& machine, Cluster cluster)
@@ -103,7 +93,8 @@ void ClusterSearch::run(int budget, std::size_t keep) {
   space_ = enumerate(job_, base_, cluster_.ranks());
   enumerated_ = space_.enumerated;
   rejected_ = space_.rejected;
-  if (space_.legal() > small_space) simulate_usual(budget - budget / 6);
+  bounds_pipelines_ = space_.legal() > small_space;
+  if (bounds_pipelines_) simulate_usual(budget - budget / 6);
   sweep_all();
   simulate_promising(budget);
   if (simulated_ == 0) find_any_that_fits();
@@ -128,7 +119,11 @@ void ClusterSearch::simulate_usual(int budget) {
     const Branch part = usual(branch);
     if (part.savings.empty() || part.shardings.empty()) continue;
     sweep(part, bounds_, {std::numeric_limits<double>::infinity(), in_time}, swept);
-    keep_fastest(swept.survivors, most_survivors);
+    if (swept.survivors.size() > 2 * most_entries) {
+      const auto middle = swept.survivors.begin() + static_cast<std::ptrdiff_t>(most_entries);
+      std::nth_element(swept.survivors.begin(), middle, swept.survivors.end(), faster);
+      swept.survivors.erase(middle, swept.survivors.end());
+    }
   }
   std::stable_sort(swept.survivors.begin(), swept.survivors.end(), faster);
   for (const Swept::Survivor& survivor : swept.survivors) {
@@ -152,17 +147,14 @@ void ClusterSearch::sweep_all() {
   Swept swept;
   for (const Branch& branch : space_.branches) {
     sweep(branch, bounds_, limits, swept);
-    for (const Swept::Survivor& dropped : keep_fastest(swept.survivors, most_survivors))
-      leave({dropped.candidate, {}, {dropped.step_time_s, 0}});
+    bound_closely(swept.survivors, limits);
+    swept.survivors.clear();
   }
   for (const Candidate& done : evaluated_) {  // counted already
     Swept own;
     sweep(only(done), bounds_, limits, own);
     for (int loss = 0; loss < loss_count; ++loss) swept.lost[loss] -= own.lost[loss];
   }
-  std::erase_if(swept.survivors, [&](const Swept::Survivor& each) {
-    return std::find(evaluated_.begin(), evaluated_.end(), each.candidate) != evaluated_.end();
-  });
   const bool too_late = limits.step_time_s == limit.seconds;
   for (int loss = 0; loss < loss_count; ++loss) {
     if (swept.lost[loss] == 0) continue;
@@ -170,26 +162,57 @@ void ClusterSearch::sweep_all() {
     rejected_[of_limit ? limit.reason : losses[loss]] += swept.lost[loss];
     limits_decide_ = limits_decide_ || of_limit;
   }
-  if (swept.nearest_bytes > 0) {
+  if (swept.nearest_bytes > 0 && (!nearest_ || swept.nearest_bytes < nearest_->memory.least_bytes))
     nearest_ = Entry{swept.nearest, bounds_.memory(swept.nearest), {}};
-  }
-  bound_closely(swept.survivors);
+  sort_entries();
 }
 
-void ClusterSearch::bound_closely(const std::vector<Swept::Survivor>& survivors) {
-  const double longest = longest_step_s();
+// Of what is too slow its memory is of no interest.
+void ClusterSearch::bound_closely(const std::vector<Swept::Survivor>& survivors,
+                                  const Limits& limits) {
   for (const Swept::Survivor& survivor : survivors) {
+    if (std::find(evaluated_.begin(), evaluated_.end(), survivor.candidate) != evaluated_.end())
+      continue;
     Entry entry{survivor.candidate, {}, bounds_.time(survivor.candidate)};
-    // What is too slow is turned away below; its memory is of no interest.
-    if (entry.bounds.step_time_s <= longest) entry.memory = bounds_.memory(survivor.candidate);
+    if (entry.bounds.step_time_s > limits.step_time_s) {
+      turn_away_slow(entry);
+      continue;
+    }
+    entry.memory = bounds_.memory(survivor.candidate);
     if (entry.memory.least_bytes > limit_) {
       ++rejected_[no_memory];
       if (!nearest_ || entry.memory.least_bytes < nearest_->memory.least_bytes) nearest_ = entry;
-    } else {
-      entries_.push_back(entry);
+      continue;
     }
+    if (bounds_pipelines_) {
+      const double closer = bounds_.pipeline_time(entry.candidate);
+      entry.bounds.step_time_s = std::max(entry.bounds.step_time_s, closer);
+      if (closer > 0) entry.bounds.estimate_s = std::max(entry.bounds.step_time_s, closer);
+      if (entry.bounds.step_time_s > limits.step_time_s) {
+        turn_away_slow(entry);
+        continue;
+      }
+    }
+    entries_.push_back(entry);
   }
-  sort_entries();
+  if (entries_.size() > 2 * most_entries) leave_slowest();
+}
+
+void ClusterSearch::turn_away_slow(const Entry& entry) {
+  const StepLimit limit = longest_step(job_.objective, base_.training, cluster_);
+  const bool late = entry.bounds.step_time_s > limit.seconds;
+  ++rejected_[late ? limit.reason : "slower than the plans found (lower bound)"];
+  limits_decide_ = limits_decide_ || late;
+}
+
+// The slower half by their bounds: how good they could be is kept.
+void ClusterSearch::leave_slowest() {
+  const auto middle = entries_.begin() + static_cast<std::ptrdiff_t>(most_entries);
+  std::nth_element(entries_.begin(), middle, entries_.end(), [](const Entry& a, const Entry& b) {
+    return a.bounds.step_time_s < b.bounds.step_time_s;
+  });
+  std::for_each(middle, entries_.end(), [&](const Entry& entry) { leave(entry); });
+  entries_.erase(middle, entries_.end());
 }
 
 // What likely fits first, the best estimate first.
@@ -221,15 +244,11 @@ double ClusterSearch::expected_s(const Entry& entry) const {
 
 // The most promising first, which changes with what is learned.
 void ClusterSearch::simulate_promising(int budget) {
-  const StepLimit limit = longest_step(job_.objective, base_.training, cluster_);
   const auto turned_away = [&](const Entry& entry) {
     if (known_not_to_fit(entry.candidate)) {
       ++rejected_[no_memory];
-    } else if (entry.bounds.step_time_s > limit.seconds) {
-      ++rejected_[limit.reason];
-      limits_decide_ = true;
     } else if (entry.bounds.step_time_s > longest_step_s()) {
-      ++rejected_["slower than the plans found (lower bound)"];
+      turn_away_slow(entry);
     } else {
       return false;
     }

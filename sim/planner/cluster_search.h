@@ -48,7 +48,9 @@ class ClusterSearch {
   double longest_step_s() const;  // that may still be among the best
   void simulate_usual(int budget);
   void sweep_all();
-  void bound_closely(const std::vector<Swept::Survivor>& survivors);
+  void bound_closely(const std::vector<Swept::Survivor>& survivors, const Limits& limits);
+  void turn_away_slow(const Entry& entry);
+  void leave_slowest();
   void sort_entries();
   void simulate_promising(int budget);
   double expected_s(const Entry& entry) const;
@@ -94,6 +96,7 @@ class ClusterSearch {
   std::optional<Merit> best_left_;
   std::optional<Entry> nearest_;  // the miss with the lowest bound, not built
   std::optional<ClosestMiss> closest_;
+  bool bounds_pipelines_ = false;
   bool limits_decide_ = false;  // a deadline or a budget turned plans away, not memory alone
   std::int64_t enumerated_ = 0, simulated_ = 0, built_ = 0;
 };

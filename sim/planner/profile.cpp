@@ -8,6 +8,8 @@
 #include "models/lower/lower.h"
 #include "models/passes/pass.h"
 #include "models/schedule/schedule.h"
+#include "sim/cost/target.h"
+#include "sim/planner/mixed_recompute.h"
 
 namespace meshwright {
 
@@ -233,6 +235,20 @@ const KeptBytes& Profiles::kept(const Candidate& candidate, Recompute recompute)
   });
 }
 
+const std::vector<UnitProfile::Pass>& Profiles::deferred(const Candidate& candidate,
+                                                         Recompute recompute) {
+  return found_or_made(deferred_, key_of(candidate, recompute),
+                       [&] { return measure_deferred(plan_of(candidate, recompute)); });
+}
+
+const std::vector<double>& Profiles::costs(const Candidate& candidate) {
+  Candidate whole = candidate;
+  whole.schedule = ScheduleKind::one_f_one_b;
+  const double fraction = is_mixed(candidate) ? candidate.recompute_fraction : 1;
+  return found_or_made(costs_, std::pair(key_of(whole, candidate.recompute), fraction),
+                       [&] { return measure_costs(whole); });
+}
+
 const StageProfile& Profiles::stages(const Candidate& candidate, Recompute recompute) {
   return found_or_made(stages_, key_of(candidate, recompute),
                        [&] { return measure_stages(plan_of(candidate, recompute)); });
@@ -294,10 +310,60 @@ KeptBytes Profiles::measure_kept(const StageBytes& one, const Plan& plan) const 
   return kept;
 }
 
+std::vector<UnitProfile::Pass> Profiles::measure_deferred(const Plan& plan) const {
+  const SmallModel one = lower_small(model_, plan, 1);
+  const CostModel cost(cluster_, plan.training);
+  const Parallelism& p = plan.parallelism;
+  const double slowest = straggling(cluster_.machine.gpu.kernels, cluster_.ranks(),
+                                    p.tensor * std::max(p.context, p.expert));
+  std::vector<UnitProfile::Pass> units(one.graph.units.size());
+  for (const Body& body : one.program().bodies) {
+    if (body.kind != Body::Kind::weights) continue;
+    for (const Instruction& instruction : body.instructions) {
+      if (instruction.when != When::always || instruction.module < 0) continue;
+      UnitProfile::Pass& pass = units[at(one.graph.modules[at(instruction.module)].unit)];
+      if (instruction.kind == InstructionKind::compute)
+        pass.compute_s += cost.time(instruction, one.program()).value * slowest;
+      else if (instruction.stream == Stream::tensor_comm && is_collective(instruction.kind))
+        ++pass.collectives[{kind_of(instruction.kind), whole_bytes(instruction)}];
+    }
+  }
+  return units;
+}
+
+// After how many blocks it is again the same ones that are recomputed.
+int period_of(double fraction, int layers) {
+  int period = 1;
+  while (period < layers && std::floor(period * fraction) != period * fraction) ++period;
+  return period;
+}
+
+// Costs depend on a block and its neighbours: those of a model with three periods tell all.
+std::vector<double> Profiles::measure_costs(const Candidate& candidate) const {
+  const double fraction = is_mixed(candidate) ? candidate.recompute_fraction : 1;
+  const int period = period_of(fraction, model_.layers);
+  Plan plan = to_plan(candidate, base_);
+  plan.training.recompute_budget.reset();
+  Model model = model_;
+  model.layers = std::min(model_.layers, 3 * period + model_.layers % period);
+  const Graph graph = run_passes(build_graph(model, plan.training), plan,
+                                 device_facts(cluster_, plan.training.precision));
+  const std::vector<double> small = CostModel(cluster_, plan.training).unit_costs(graph);
+  std::vector<double> costs;
+  int block = 0;
+  for (std::size_t unit = 0; unit < small.size(); ++unit) {
+    costs.push_back(small[unit]);
+    if (!graph.units[unit].is_block || ++block != 2 * period) continue;
+    // Those between the first period and the last are alike.
+    for (int more = model.layers; more < model_.layers; ++more)
+      costs.push_back(costs[costs.size() - at(period)]);
+  }
+  return costs;
+}
+
 StageProfile Profiles::measure_stages(const Plan& plan) const {
   constexpr int blocks = 3;
   const SmallModel small = lower_small(model_, plan, blocks, blocks);
-  const std::vector<double> costs = CostModel(cluster_, plan.training).unit_costs(small.graph);
   StageProfile profile;
   profile.first = bytes_of(small.stages[0]);
   profile.middle = bytes_of(small.stages[1]);
@@ -309,14 +375,7 @@ StageProfile Profiles::measure_stages(const Plan& plan) const {
             .push_back(instruction.inputs[0].type.bytes());
   const SmallModel more = lower_small(model_, plan, blocks + 1, blocks);
   profile.middle_block_kept = bytes_of(more.stages[1]).kept - profile.middle.kept;
-  int block = 0;
-  double* const of_block[blocks] = {&profile.first_block, &profile.middle_block,
-                                    &profile.last_block};
-  for (std::size_t unit = 0; unit < costs.size(); ++unit)
-    if (small.graph.units[unit].is_block)
-      *of_block[block++] = costs[unit];
-    else
-      (block == 0 ? profile.before : profile.after).push_back(costs[unit]);
+  while (!small.graph.units[at(profile.units_before)].is_block) ++profile.units_before;
   return profile;
 }
 

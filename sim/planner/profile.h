@@ -73,9 +73,7 @@ struct StageProfile {
   std::int64_t middle_block_kept = 0;  // by one block more of a stage in the middle
   // Bytes that a stage in the middle sends, one by one: to the next stage, to the one before.
   std::vector<std::int64_t> messages, gradient_messages;
-  // Costs of the units before all blocks, of a block, and of the units after all blocks.
-  std::vector<double> before, after;
-  double first_block = 0, middle_block = 0, last_block = 0;
+  int units_before = 0;  // all blocks
 };
 
 // Profiles of one model on one cluster, each made when it is first asked for, once per (tensor,
@@ -86,7 +84,11 @@ class Profiles {
   Profiles(const Model& model, const Plan& base, const Cluster& cluster);
   // With `recompute` instead of the candidate's.
   const ModelProfile& of(const Candidate& candidate, Recompute recompute);
+  // What a split backward puts off, of each unit.
+  const std::vector<UnitProfile::Pass>& deferred(const Candidate& candidate, Recompute recompute);
   const KeptBytes& kept(const Candidate& candidate, Recompute recompute);
+  // What the partitioner goes by, of every unit of the model.
+  const std::vector<double>& costs(const Candidate& candidate);
   // Of a chain of blocks of one kind, at least three, each with parameters of its own.
   const StageProfile& stages(const Candidate& candidate, Recompute recompute);
   std::size_t count() const { return profiles_.size() + kept_.size() + stages_.size(); }
@@ -96,6 +98,8 @@ class Profiles {
   static Key key_of(const Candidate& candidate, Recompute recompute);
   Plan plan_of(const Candidate& candidate, Recompute recompute) const;
   ModelProfile measure(const Plan& plan) const;
+  std::vector<UnitProfile::Pass> measure_deferred(const Plan& plan) const;
+  std::vector<double> measure_costs(const Candidate& candidate) const;
   KeptBytes measure_kept(const StageBytes& one, const Plan& plan) const;
   StageProfile measure_stages(const Plan& plan) const;
 
@@ -103,6 +107,8 @@ class Profiles {
   const Plan& base_;
   const Cluster& cluster_;
   std::map<Key, ModelProfile> profiles_;
+  std::map<Key, std::vector<UnitProfile::Pass>> deferred_;
+  std::map<std::pair<Key, double>, std::vector<double>> costs_;
   std::map<Key, KeptBytes> kept_;
   std::map<Key, StageProfile> stages_;
 };

@@ -28,6 +28,7 @@ struct Planned {
     const Prediction prediction = simulate(candidate);
     INFO(name(candidate));
     CHECK(bounds.time(candidate).step_time_s <= prediction.step_time_s);
+    CHECK(bounds.pipeline_time(candidate) <= prediction.step_time_s);
     CHECK(bounds.memory(candidate).least_bytes <=
           static_cast<double>(prediction.peak_memory_bytes));
     return prediction;

@@ -1,0 +1,91 @@
+// The third part of BoundMaker: a pipeline whose stages are known, task by task.
+#include <algorithm>
+
+#include "models/core/index.h"
+#include "models/schedule/schedule.h"
+#include "sim/planner/bounds.h"
+#include "sim/planner/mixed_recompute.h"
+
+namespace meshwright {
+
+// Those of the last pipeline that was asked for: plans of a kind come one after the other.
+const std::vector<StageOrder>& BoundMaker::orders(const Candidate& candidate) {
+  const int batches = micro_batches(candidate);
+  const std::tuple key{candidate.schedule, candidate.pipeline, candidate.virtual_stages, batches};
+  if (orders_of_ == key && !orders_.empty()) return orders_;
+  orders_of_ = key;
+  orders_.clear();
+  const PipelineShape shape{candidate.pipeline, candidate.virtual_stages, batches,
+                            base_.parallelism.active_microbatches};
+  for (int stage = 0; stage < candidate.pipeline; ++stage)
+    orders_.push_back(schedule_info(candidate.schedule).order(shape, stage));
+  return orders_;
+}
+
+const std::vector<PartTimes>& BoundMaker::part_times(const Candidate& candidate) {
+  const bool splits = schedule_info(candidate.schedule).splits_backwards;
+  const bool mixed = is_mixed(candidate);
+  const Work& all = work(candidate);
+  const std::vector<std::size_t>& begins = partition(candidate);
+  const std::vector<UnitProfile::Pass>* repeated = nullptr;
+  const std::vector<UnitProfile::Pass>* kept = nullptr;
+  if (splits) {
+    repeated = &profiles_.deferred(candidate, candidate.recompute);
+    kept = mixed ? &profiles_.deferred(keeping(candidate), Recompute::none) : repeated;
+  }
+  const PartsKey key{&all, &begins, splits, repeated};
+  if (parts_of_ == key) return parts_;
+  parts_of_ = key;
+  parts_.clear();
+  const Chain& sums = chain(all, splits);
+  // Of a unit of the chain: what a split backward puts off.
+  const auto deferred = [&](const UnitTimes* unit) {
+    const bool is_kept =
+        !all.kept.empty() && unit >= all.kept.data() && unit < all.kept.data() + all.kept.size();
+    const auto place = unit - (is_kept ? all.kept : all.repeated).data();
+    return pass_time(candidate, (*(is_kept ? kept : repeated))[static_cast<std::size_t>(place)]);
+  };
+  for (std::size_t part = 0; part + 1 < begins.size(); ++part) {
+    const std::size_t begin = begins[part], end = begins[part + 1];
+    PartTimes times;
+    times.backward = sums.backward[end] - sums.backward[begin];
+    times.forward = sums.work[end] - sums.work[begin] - times.backward;
+    times.parameters = sums.parameters[end] - sums.parameters[begin];
+    const UnitTimes &first = *sums.units[begin], &last = *sums.units[end - 1];
+    times.before_gradient = last.recompute;
+    times.after_gradient = first.weight_gradient;
+    times.forward_last = last.forward_last;
+    times.backward_last = first.backward_last;
+    times.until_collective_forward = first.until_collective_forward;
+    times.until_collective_backward = last.until_collective_backward;
+    for (std::size_t unit = end; unit-- > begin;) {
+      const UnitTimes& own = *sums.units[unit];
+      times.units.push_back(
+          {own.recompute + own.backward, sums.parameters[unit + 1] - sums.parameters[unit]});
+      if (splits) times.weights += deferred(&own);
+    }
+    if (splits) times.weights = std::min(times.weights, times.backward);
+    parts_.push_back(std::move(times));
+  }
+  return parts_;
+}
+
+double BoundMaker::pipeline_time(const Candidate& candidate) {
+  if (!knows_partition(candidate)) return 0;
+  const PerParameter& cost = per_parameter(candidate);
+  PipelineTimes times;
+  times.layout = candidate.stage_layout();
+  times.orders = &orders(candidate);
+  times.micro_batches = micro_batches(candidate);
+  times.parts = part_times(candidate);
+  Sent messages = sent(candidate);
+  times.onwards = std::move(messages.onwards);
+  times.back = std::move(messages.back);
+  times.reduce_last = cost.hidden_last;
+  times.reduce_each = cost.reduce_each;
+  times.finish = cost.finish;
+  times.after = cost.after - cost.finish;
+  return pipeline_bound(times);
+}
+
+}  // namespace meshwright

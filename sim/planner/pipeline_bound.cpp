@@ -1,0 +1,147 @@
+#include "sim/planner/pipeline_bound.h"
+
+#include <algorithm>
+
+#include "models/core/index.h"
+
+namespace meshwright {
+
+namespace {
+
+constexpr double unknown = -1;
+
+class Pipeline {
+ public:
+  explicit Pipeline(const PipelineTimes& times)
+      : times_(times),
+        batches_(at(times.micro_batches)),
+        stages_(at(times.layout.stages)),
+        inputs_(times.parts.size() * batches_, unknown),
+        gradients_(times.parts.size() * batches_, unknown) {
+    std::fill_n(inputs_.begin(), batches_, 0.0);
+  }
+
+  double run() {
+    for (bool goes_on = true; goes_on;) {
+      goes_on = false;
+      for (int stage = 0; stage < times_.layout.stages; ++stage)
+        while (run_next(stage)) goes_on = true;
+    }
+    double gradients = 0, after = 0;
+    for (int stage = 0; stage < times_.layout.stages; ++stage) {
+      const Stage& own = stages_[at(stage)];
+      gradients = std::max(gradients, std::max({own.compute, own.tensor, own.reductions}) +
+                                          times_.finish * held(stage));
+      after = std::max(after, times_.after * held(stage));
+    }
+    return gradients + after;  // the norm of all gradients comes between
+  }
+
+ private:
+  struct Stage {
+    std::size_t next = 0;                                       // task
+    double compute = 0, tensor = 0, sends = 0, reductions = 0;  // when these are through
+  };
+
+  double held(int stage) const {
+    double parameters = 0;
+    for (int chunk = 0; chunk < times_.layout.chunks; ++chunk)
+      parameters += times_.parts[at(times_.layout.virtual_stage(stage, chunk))].parameters;
+    return parameters;
+  }
+
+  std::size_t place(int part, int micro_batch) const {
+    return at(part) * batches_ + at(micro_batch);
+  }
+
+  bool run_next(int stage) {
+    Stage& own = stages_[at(stage)];
+    const StageOrder& order = (*times_.orders)[at(stage)];
+    if (own.next == order.size()) return false;
+    const ScheduledTask& task = order[own.next];
+    const int part = times_.layout.virtual_stage(stage, task.chunk);
+    if (task.kind == TaskKind::forward) {
+      if (!forward(own, stage, part, task.micro_batch_index)) return false;
+    } else if (task.kind == TaskKind::backward) {
+      if (!backward(own, stage, part, task.micro_batch_index)) return false;
+    } else {
+      own.compute += times_.parts[at(part)].weights;
+    }
+    ++own.next;
+    return true;
+  }
+
+  // When a task ends that could begin now, and needs something `needed_after` so long; what it
+  // waits for delays it, the longer one.
+  double end_of(Stage& own, double lasts, double needed, double needed_after,
+                double until_collective, double last) {
+    const double begin = own.compute;
+    const double waits =
+        std::max({0.0, needed - (begin + needed_after), own.tensor - (begin + until_collective)});
+    const double end = begin + waits + lasts;
+    own.compute = end - last;
+    own.tensor = end;
+    return end;
+  }
+
+  bool forward(Stage& own, int stage, int part, int micro_batch) {
+    const double input = inputs_[place(part, micro_batch)];
+    if (input == unknown) return false;
+    const PartTimes& times = times_.parts[at(part)];
+    const double end =
+        end_of(own, times.forward, input, 0, times.until_collective_forward, times.forward_last);
+    if (part + 1 == times_.layout.virtual_stages())
+      gradients_[place(part, micro_batch)] = end;
+    else
+      inputs_[place(part + 1, micro_batch)] = sent(own, stage, part + 1, end);
+    return true;
+  }
+
+  bool backward(Stage& own, int stage, int part, int micro_batch) {
+    const double gradient = gradients_[place(part, micro_batch)];
+    if (gradient == unknown) return false;
+    const PartTimes& times = times_.parts[at(part)];
+    const double lasts = times.backward - times.weights;
+    const double end = end_of(own, lasts, gradient, times.before_gradient,
+                              times.until_collective_backward, times.backward_last);
+    if (part > 0)
+      gradients_[place(part - 1, micro_batch)] =
+          sent(own, stage, part - 1, end - (times.weights > 0 ? 0 : times.after_gradient));
+    reduce(own, times, end - lasts, micro_batch);
+    return true;
+  }
+
+  // Messages of both directions take turns.
+  double sent(Stage& own, int stage, int to_part, double ready) {
+    const int to = times_.layout.stage_of(to_part);
+    if (to == stage) return ready;
+    const double seconds = to == stage + 1   ? times_.onwards[at(stage)]
+                           : to == stage - 1 ? times_.back[at(to)]
+                                             : 0;
+    own.sends = std::max(own.sends, ready) + seconds;
+    return own.sends;
+  }
+
+  // No gradient of a unit is there before its backward begins.
+  void reduce(Stage& own, const PartTimes& times, double begin, int micro_batch) {
+    if (times_.reduce_each > 0)
+      own.reductions = std::max(own.reductions, begin) + times_.reduce_each * times.parameters;
+    if (times_.reduce_last == 0 || micro_batch + 1 < times_.micro_batches) return;
+    double unit_begins = begin;
+    for (const UnitBackward& unit : times.units) {
+      own.reductions = std::max(own.reductions, unit_begins) + times_.reduce_last * unit.parameters;
+      if (times.weights == 0) unit_begins += unit.seconds;
+    }
+  }
+
+  const PipelineTimes& times_;
+  std::size_t batches_;
+  std::vector<Stage> stages_;
+  std::vector<double> inputs_, gradients_;  // when they are there, [part * micro-batches + ...]
+};
+
+}  // namespace
+
+double pipeline_bound(const PipelineTimes& times) { return Pipeline(times).run(); }
+
+}  // namespace meshwright

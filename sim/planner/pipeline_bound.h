@@ -1,0 +1,46 @@
+// The tasks of all stages of a pipeline in their order, each as long as it is at least: a replay
+// without instructions. Whatever else happens only makes tasks begin later, so the end is a lower
+// bound of the step. It knows how the pipeline fills and drains, which stage is the slowest, what
+// messages take on the way, and which reductions are left after the last backward.
+#pragma once
+
+#include <vector>
+
+#include "models/schedule/schedule.h"
+
+namespace meshwright {
+
+// One unit of a virtual stage, in the last backward: reductions begin with it.
+struct UnitBackward {
+  double seconds = 0;
+  double parameters = 0;
+};
+
+// One virtual stage, one micro-batch, with the collectives of its tensor group.
+struct PartTimes {
+  double forward = 0, backward = 0;
+  double weights = 0;          // of `backward`, what a split backward puts off; 0: not split
+  double before_gradient = 0;  // of `backward`, what needs no gradient from the next stage
+  double after_gradient = 0;   // of `backward`, what the stage before does not wait for
+  // Collectives at the end of a task, which the next task may hide until it has one of its own.
+  double forward_last = 0, backward_last = 0;
+  double until_collective_forward = 0, until_collective_backward = 0;
+  double parameters = 0;
+  std::vector<UnitBackward> units;  // in the order of the backward
+};
+
+struct PipelineTimes {
+  StageLayout layout;
+  const std::vector<StageOrder>* orders = nullptr;  // of each stage
+  int micro_batches = 1;
+  std::vector<PartTimes> parts;  // of each virtual stage
+  // Between stage b and b + 1, for each boundary.
+  std::vector<double> onwards, back;
+  // Seconds per parameter: reductions of the last micro-batch, those of every one, those after the
+  // last backward, and what comes after all stages have their gradients.
+  double reduce_last = 0, reduce_each = 0, finish = 0, after = 0;
+};
+
+double pipeline_bound(const PipelineTimes& times);
+
+}  // namespace meshwright
