@@ -1,6 +1,7 @@
 #include "tools/options.h"
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <sstream>
 
 #include "models/core/error.h"
@@ -26,6 +27,19 @@ CLI::Validator count_up_to(int most) {
                    text + "'";
           },
           "", "count"};
+}
+
+// A share below one.
+CLI::Validator share() {
+  return {[](std::string& text) -> std::string {
+            double value = -1;
+            const auto [end, error] =
+                std::from_chars(text.data(), text.data() + text.size(), value);
+            if (error == std::errc{} && end == text.data() + text.size() && value >= 0 && value < 1)
+              return "";
+            return "expected a number from 0 to below 1, found '" + text + "'";
+          },
+          "", "share"};
 }
 
 struct FileOption {
@@ -69,6 +83,8 @@ constexpr FlagOption flag_options[] = {
     {"allow-mpi-options", &Options::allow_mpi_options,
      "let custom_mpi_options set what a job file may not by itself: it can name programs to run"},
     {"measure", &Options::measure, "run a few steps at each level on this computer"},
+    {"prove", &Options::prove,
+     "go on until no other plan can be better by more than 2 %; Ctrl-C prints the best so far"},
     {"resume", &Options::resume, "continue from the newest good checkpoint"},
 };
 
@@ -112,6 +128,12 @@ void add_options(CLI::App& app, const Command& command, Options& o) {
       app.add_option(std::string("--") + option.name, o.*option.value, option.help)
           ->type_name("N")
           ->check(count_up_to(option.most));
+  if (takes(command, "memory-margin"))
+    app.add_option("--memory-margin", o.memory_margin,
+                   "share of a GPU's memory that plans leave free (0.03: allocators cut it into "
+                   "pieces, and predicted peaks are not exact)")
+        ->type_name("FRACTION")
+        ->check(share());
   if (takes(command, "separator"))
     app.add_option("--separator", o.separator, "the token that ends each document")
         ->type_name("TOKEN");

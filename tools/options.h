@@ -9,6 +9,9 @@
 
 namespace meshwright {
 
+// Of what GPUs have: allocators cut memory into pieces, and predicted peaks are not exact.
+inline constexpr double usual_memory_margin = 0.03;
+
 struct Options {
   std::string command;
   std::vector<std::string> operands;  // JOB, FILES, or what to list
@@ -39,14 +42,16 @@ struct Options {
   std::string trace_steps;         // train: which steps the trace holds
   bool check_collectives = false;  // train
   std::optional<int> steps;
-  std::optional<int> ranks;     // calibrate: processes measured together
-  std::optional<int> top;       // plan: plans shown
-  std::optional<int> deadline;  // train: seconds that a wait for other ranks may take
-  std::optional<int> restarts;  // train: how often to start again after a fault
-  bool as_rank = false;         // train: this process is one of the ranks (set by the launcher)
-  std::string run_name;         // train: how `ps` tells the ranks of one run from others
-  std::string rank_result;      // calibrate: where rank 0 writes what it measured
-  bool progress = false;        // train: the launcher's standard error is a terminal
+  std::optional<int> ranks;             // calibrate: processes measured together
+  std::optional<int> top;               // plan: plans shown
+  std::optional<int> deadline;          // train: seconds that a wait for other ranks may take
+  std::optional<int> restarts;          // train: how often to start again after a fault
+  bool prove = false;                   // plan
+  std::optional<double> memory_margin;  // plan, scale: share of the memory that plans leave free
+  bool as_rank = false;     // train: this process is one of the ranks (set by the launcher)
+  std::string run_name;     // train: how `ps` tells the ranks of one run from others
+  std::string rank_result;  // calibrate: where rank 0 writes what it measured
+  bool progress = false;    // train: the launcher's standard error is a terminal
 
   // From the environment; read in main.cpp only.
   std::string local_profile;     // $XDG_DATA_HOME/meshwright/local.json

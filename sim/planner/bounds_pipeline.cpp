@@ -77,7 +77,7 @@ double BoundMaker::pipeline_time(const Candidate& candidate) {
   times.layout = candidate.stage_layout();
   times.orders = &orders(candidate);
   times.micro_batches = micro_batches(candidate);
-  times.parts = part_times(candidate);
+  times.parts = &part_times(candidate);
   Sent messages = sent(candidate);
   times.onwards = std::move(messages.onwards);
   times.back = std::move(messages.back);

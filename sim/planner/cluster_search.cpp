@@ -79,13 +79,15 @@ bool faster(const Swept::Survivor& a, const Swept::Survivor& b) {
 
 }  // namespace
 
-ClusterSearch::ClusterSearch(const Job& job, const std::string& machine, Cluster cluster)
+ClusterSearch::ClusterSearch(const Job& job, const std::string& machine, Cluster cluster,
+                             double memory_margin)
     : job_(job),
       machine_(machine),
       cluster_(std::move(cluster)),
       facts_(facts_of(cluster_.machine)),
       base_(base_plan(job, facts_)),
-      limit_(cluster_.device().memory_bytes),
+      usable_(1 - memory_margin),
+      limit_(usable_ * cluster_.device().memory_bytes),
       bounds_(job.model, base_, cluster_) {}
 
 void ClusterSearch::run(int budget, std::size_t keep) {
@@ -98,7 +100,6 @@ void ClusterSearch::run(int budget, std::size_t keep) {
   sweep_all();
   simulate_promising(budget);
   if (simulated_ == 0) find_any_that_fits();
-  for (const Entry& entry : entries_) leave(entry);
   if (limits_decide_)
     closest_.reset();
   else if (simulated_ == 0 && !closest_)
@@ -184,7 +185,9 @@ void ClusterSearch::bound_closely(const std::vector<Swept::Survivor>& survivors,
       if (!nearest_ || entry.memory.least_bytes < nearest_->memory.least_bytes) nearest_ = entry;
       continue;
     }
-    if (bounds_pipelines_) {
+    const bool may_be_best =
+        plans_.empty() || entry.bounds.step_time_s < plans_.front().prediction.step_time_s;
+    if (bounds_pipelines_ && may_be_best) {
       const double closer = bounds_.pipeline_time(entry.candidate);
       entry.bounds.step_time_s = std::max(entry.bounds.step_time_s, closer);
       if (closer > 0) entry.bounds.estimate_s = std::max(entry.bounds.step_time_s, closer);
@@ -242,18 +245,20 @@ double ClusterSearch::expected_s(const Entry& entry) const {
   return entry.bounds.estimate_s * learned->second.sum / learned->second.count;
 }
 
+// And counts it.
+bool ClusterSearch::is_turned_away(const Entry& entry) {
+  if (known_not_to_fit(entry.candidate))
+    ++rejected_[no_memory];
+  else if (entry.bounds.step_time_s > longest_step_s())
+    turn_away_slow(entry);
+  else
+    return false;
+  return true;
+}
+
 // The most promising first, which changes with what is learned.
 void ClusterSearch::simulate_promising(int budget) {
-  const auto turned_away = [&](const Entry& entry) {
-    if (known_not_to_fit(entry.candidate)) {
-      ++rejected_[no_memory];
-    } else if (entry.bounds.step_time_s > longest_step_s()) {
-      turn_away_slow(entry);
-    } else {
-      return false;
-    }
-    return true;
-  };
+  const auto turned_away = [&](const Entry& entry) { return is_turned_away(entry); };
   while (simulated_ < budget && built_ < builds_per_simulation * budget) {
     std::erase_if(entries_, turned_away);
     if (entries_.empty()) return;
@@ -268,6 +273,32 @@ void ClusterSearch::simulate_promising(int budget) {
     evaluate(chosen);
   }
   std::erase_if(entries_, turned_away);
+}
+
+bool ClusterSearch::simulate_lowest() {
+  std::erase_if(entries_, [&](const Entry& entry) { return is_turned_away(entry); });
+  const auto lowest = std::min_element(
+      entries_.begin(), entries_.end(),
+      [](const Entry& a, const Entry& b) { return a.bounds.step_time_s < b.bounds.step_time_s; });
+  if (lowest == entries_.end()) return false;
+  const Entry chosen = *lowest;
+  entries_.erase(lowest);
+  evaluate(chosen);
+  return true;
+}
+
+void ClusterSearch::finish() {
+  for (const Entry& entry : entries_) leave(entry);
+  entries_.clear();
+}
+
+std::optional<Merit> ClusterSearch::best_left() const {
+  std::optional<Merit> best = best_left_;
+  for (const Entry& entry : entries_) {
+    const Merit own = merit(job_.objective, cluster_, entry.bounds.step_time_s);
+    if (!best || own < *best) best = own;
+  }
+  return best;
 }
 
 // Nothing among the fastest fits: the smallest ones then.
@@ -305,8 +336,11 @@ bool ClusterSearch::known_not_to_fit(const Candidate& candidate) {
 
 // What decides whether a plan that is built fits.
 ClusterSearch::Need ClusterSearch::need_of(const Built& built) const {
-  if (const auto& framework = built.framework)
-    return {static_cast<double>(framework->fit.bytes), framework->limit_bytes, framework->fit.fits};
+  if (const auto& framework = built.framework) {
+    const auto bytes = static_cast<double>(framework->fit.bytes);
+    const double limit = usable_ * framework->limit_bytes;
+    return {bytes, limit, framework->fit.fits && (usable_ == 1 || bytes <= limit)};
+  }
   const double peak = peak_of(stage_memory(built.compiled.stages, cluster_));
   return {peak, limit_, peak <= limit_};
 }

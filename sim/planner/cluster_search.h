@@ -24,10 +24,17 @@ namespace meshwright {
 class ClusterSearch {
  public:
   // `machine` is the job's word for it.
-  ClusterSearch(const Job& job, const std::string& machine, Cluster cluster);
+  ClusterSearch(const Job& job, const std::string& machine, Cluster cluster,
+                double memory_margin = 0);
 
   // Simulates at most `budget` candidates and keeps the best `keep` that fit.
   void run(int budget, std::size_t keep);
+
+  // Simulates the candidate with the lowest bound; false: there is none.
+  bool simulate_lowest();
+
+  // Counts what was not simulated; nothing is simulated after it.
+  void finish();
 
   const std::string& machine() const { return machine_; }
   const Cluster& cluster() const { return cluster_; }
@@ -37,7 +44,7 @@ class ClusterSearch {
   std::int64_t simulated() const { return simulated_; }
   const std::optional<ClosestMiss>& closest_miss() const { return closest_; }
   // No plan that was not simulated is better than this; nothing: there is none.
-  const std::optional<Merit>& best_left() const { return best_left_; }
+  std::optional<Merit> best_left() const;
 
  private:
   struct Entry {
@@ -56,6 +63,7 @@ class ClusterSearch {
   double expected_s(const Entry& entry) const;
   void find_any_that_fits();
   void leave(const Entry& entry);
+  bool is_turned_away(const Entry& entry);
   struct Built {
     Compiled compiled;
     std::optional<FrameworkUse> framework;
@@ -76,6 +84,7 @@ class ClusterSearch {
   Cluster cluster_;
   MachineFacts facts_;
   Plan base_;
+  double usable_ = 1;  // share of the memory
   double limit_ = 0;
   std::size_t keep_ = 1;
   Space space_;
@@ -93,8 +102,8 @@ class ClusterSearch {
   Kind kind_of(const Candidate& candidate) const;
   std::map<Kind, Learned> learned_;
   std::vector<Candidate> too_large_;  // built, and did not fit
-  std::optional<Merit> best_left_;
-  std::optional<Entry> nearest_;  // the miss with the lowest bound, not built
+  std::optional<Merit> best_left_;    // beside entries_
+  std::optional<Entry> nearest_;      // the miss with the lowest bound, not built
   std::optional<ClosestMiss> closest_;
   bool bounds_pipelines_ = false;
   bool limits_decide_ = false;  // a deadline or a budget turned plans away, not memory alone

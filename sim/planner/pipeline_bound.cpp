@@ -16,8 +16,8 @@ class Pipeline {
       : times_(times),
         batches_(at(times.micro_batches)),
         stages_(at(times.layout.stages)),
-        inputs_(times.parts.size() * batches_, unknown),
-        gradients_(times.parts.size() * batches_, unknown) {
+        inputs_(times.parts->size() * batches_, unknown),
+        gradients_(times.parts->size() * batches_, unknown) {
     std::fill_n(inputs_.begin(), batches_, 0.0);
   }
 
@@ -46,7 +46,7 @@ class Pipeline {
   double held(int stage) const {
     double parameters = 0;
     for (int chunk = 0; chunk < times_.layout.chunks; ++chunk)
-      parameters += times_.parts[at(times_.layout.virtual_stage(stage, chunk))].parameters;
+      parameters += (*times_.parts)[at(times_.layout.virtual_stage(stage, chunk))].parameters;
     return parameters;
   }
 
@@ -65,7 +65,7 @@ class Pipeline {
     } else if (task.kind == TaskKind::backward) {
       if (!backward(own, stage, part, task.micro_batch_index)) return false;
     } else {
-      own.compute += times_.parts[at(part)].weights;
+      own.compute += (*times_.parts)[at(part)].weights;
     }
     ++own.next;
     return true;
@@ -87,7 +87,7 @@ class Pipeline {
   bool forward(Stage& own, int stage, int part, int micro_batch) {
     const double input = inputs_[place(part, micro_batch)];
     if (input == unknown) return false;
-    const PartTimes& times = times_.parts[at(part)];
+    const PartTimes& times = (*times_.parts)[at(part)];
     const double end =
         end_of(own, times.forward, input, 0, times.until_collective_forward, times.forward_last);
     if (part + 1 == times_.layout.virtual_stages())
@@ -100,7 +100,7 @@ class Pipeline {
   bool backward(Stage& own, int stage, int part, int micro_batch) {
     const double gradient = gradients_[place(part, micro_batch)];
     if (gradient == unknown) return false;
-    const PartTimes& times = times_.parts[at(part)];
+    const PartTimes& times = (*times_.parts)[at(part)];
     const double lasts = times.backward - times.weights;
     const double end = end_of(own, lasts, gradient, times.before_gradient,
                               times.until_collective_backward, times.backward_last);

@@ -33,7 +33,7 @@ struct PipelineTimes {
   StageLayout layout;
   const std::vector<StageOrder>* orders = nullptr;  // of each stage
   int micro_batches = 1;
-  std::vector<PartTimes> parts;  // of each virtual stage
+  const std::vector<PartTimes>* parts = nullptr;  // of each virtual stage
   // Between stage b and b + 1, for each boundary.
   std::vector<double> onwards, back;
   // Seconds per parameter: reductions of the last micro-batch, those of every one, those after the

@@ -65,7 +65,8 @@ std::optional<Merit> best_of(const Job& job, const ClusterSearch& search) {
 // What the first look left out of a cluster's space may hold a better plan than the best of all
 // that were found: such a cluster is searched as it would be alone, the most promising first.
 // Returns how many more candidates were simulated.
-std::int64_t search_again(const Job& job, Searches& searches, int budget, std::size_t keep) {
+std::int64_t search_again(const Job& job, Searches& searches, int budget, std::size_t keep,
+                          double memory_margin) {
   std::vector<std::unique_ptr<ClusterSearch>*> order;
   std::optional<Merit> best;
   const auto note = [&](const ClusterSearch& search) {
@@ -82,7 +83,8 @@ std::int64_t search_again(const Job& job, Searches& searches, int budget, std::s
   std::int64_t simulated = 0;
   for (auto* search : order) {
     if (best && *best <= *(*search)->best_left()) continue;
-    auto again = std::make_unique<ClusterSearch>(job, (*search)->machine(), (*search)->cluster());
+    auto again = std::make_unique<ClusterSearch>(job, (*search)->machine(), (*search)->cluster(),
+                                                 memory_margin);
     again->run(budget, keep);
     simulated += again->simulated();
     note(*again);
@@ -123,6 +125,31 @@ double gap(const Job& job, const Searches& searches, const RankedPlan& best) {
   return largest;
 }
 
+// Simulates what could be best until nothing unsimulated could be better by more than the asked
+// gap. Returns how many more candidates were simulated.
+std::int64_t prove(const Job& job, const SearchOptions& options, const Searches& searches,
+                   std::int64_t simulated_before) {
+  std::int64_t simulated = 0;
+  for (;;) {
+    ClusterSearch* lowest = nullptr;
+    const RankedPlan* best = nullptr;
+    for (const auto& search : searches) {
+      if (search->best_left() && (!lowest || *search->best_left() < *lowest->best_left()))
+        lowest = search.get();
+      if (search->plans().empty()) continue;
+      const RankedPlan& own = search->plans().front();
+      if (!best || merit_of(job, own) < merit_of(job, *best)) best = &own;
+    }
+    if (!lowest || !best) return simulated;
+    const SearchProgress progress{simulated_before + simulated, gap(job, searches, *best)};
+    if (progress.gap <= *options.prove_gap) return simulated;
+    if (options.go_on && !options.go_on(progress)) return simulated;
+    const std::int64_t before = lowest->simulated();
+    if (!lowest->simulate_lowest()) return simulated;
+    simulated += lowest->simulated() - before;
+  }
+}
+
 }  // namespace
 
 SearchResult search(const Job& job, const SearchOptions& options) {
@@ -145,7 +172,8 @@ SearchResult search(const Job& job, const SearchOptions& options) {
         continue;
       }
       try {
-        searches.push_back(std::make_unique<ClusterSearch>(job, name, cluster));
+        searches.push_back(
+            std::make_unique<ClusterSearch>(job, name, cluster, options.memory_margin));
         searches.back()->run(first_budget, keep);
       } catch (const InputError& error) {  // of a part of the plan: it names the key alone
         const std::string text = error.what();
@@ -155,14 +183,18 @@ SearchResult search(const Job& job, const SearchOptions& options) {
   }
   for (const auto& search : searches) result.candidates_simulated += search->simulated();
   if (first_budget < budget)
-    result.candidates_simulated += search_again(job, searches, budget, keep);
+    result.candidates_simulated += search_again(job, searches, budget, keep, options.memory_margin);
+  if (options.prove_gap)
+    result.candidates_simulated += prove(job, options, searches, result.candidates_simulated);
+  const std::vector<RankedPlan> plans = rank(job, searches, keep);
+  if (!plans.empty()) result.proven_gap = gap(job, searches, plans.front());
+  for (const auto& search : searches) search->finish();
   for (const auto& search : searches) {
     result.candidates_enumerated += search->enumerated();
     for (const auto& [reason, count] : search->rejected()) reasons[reason] += count;
     add_misses(*search, result.closest_miss);
   }
-  result.plans = rank(job, searches, keep);
-  if (!result.plans.empty()) result.proven_gap = gap(job, searches, result.plans.front());
+  result.plans = plans;
   mark_pareto(result.plans);
   result.rejected = sorted(reasons, result.closest_miss);
   if (result.candidates_simulated > 0) result.closest_miss.reset();  // something fits

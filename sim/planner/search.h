@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -51,12 +52,24 @@ struct SearchResult {
   std::optional<ClosestMiss> closest_miss;
 };
 
+struct SearchProgress {
+  std::int64_t simulated = 0;
+  double gap = 0;  // proven so far
+};
+
 struct SearchOptions {
   int keep_best = 10;         // over all clusters, and in any case the best of each cluster
   int simulate_at_most = 36;  // on a cluster; of several, on those that may have the best plan
   // At a first look at each of several. The same for any number of them, so that what is found
   // among many is never worse than what is found among some of them.
   int simulate_first = 12;
+  // Share of the memory of a GPU (or of what a framework gets of it) that plans leave free.
+  double memory_margin = 0;
+  // Goes on to simulate the plans with the lowest bounds until the gap is no larger; none: does
+  // not.
+  std::optional<double> prove_gap = std::nullopt;
+  // Asked before each of these; false: stop there.
+  std::function<bool(const SearchProgress&)> go_on = {};
   MachineLoader load = load_known_machine;
 };
 

@@ -391,3 +391,44 @@ TEST_CASE("a CPU computer is planned in fp32, with every way of sharding") {
     zero_stages.insert(candidate.zero_stage);
   CHECK(zero_stages == std::set<int>{0, 1, 2, 3});
 }
+
+TEST_CASE("a margin of memory is left free, and the closest miss tells what may be used") {
+  const Job job = read(job_json(small_model(8, 4), "p3.16xlarge", 1, 32));
+  const double memory = load_known_machine("p3.16xlarge").gpu.memory_bytes;
+  SearchOptions options = few;
+  const SearchResult all = search(job, options);
+  const auto peak = static_cast<double>(all.plans.front().prediction.peak_memory_bytes);
+  options.memory_margin = 1 - 0.99 * peak / memory;  // the best plan does not fit any more
+  const SearchResult within = search(job, options);
+  for (const RankedPlan& plan : within.plans)
+    CHECK(static_cast<double>(plan.prediction.peak_memory_bytes) <= 0.99 * peak);
+  options.memory_margin = 0.999;
+  const SearchResult none = search(job, options);
+  REQUIRE(none.closest_miss);
+  CHECK(none.closest_miss->memory_limit_bytes < 0.0011 * memory);
+}
+
+TEST_CASE("a proof goes on until the gap is small, or it is told to stop") {
+  json value = job_json(small_model(8, 4), "p4d.24xlarge", 1, 32);
+  value["training"]["recompute"] = "auto";
+  const Job job = read(value);
+  const SearchResult hasty = search(job, few);
+  REQUIRE(hasty.proven_gap > 0);
+  SearchOptions options = few;
+  options.prove_gap = hasty.proven_gap / 2;
+  const SearchResult proven = search(job, options);
+  CHECK(proven.proven_gap <= *options.prove_gap);
+  CHECK(proven.candidates_simulated > hasty.candidates_simulated);
+  std::int64_t accounted = proven.candidates_simulated;
+  for (const Rejection& rejection : proven.rejected) accounted += rejection.count;
+  CHECK(accounted == proven.candidates_enumerated);
+  int asked = 0;
+  options.go_on = [&](const SearchProgress& progress) {
+    CHECK(progress.gap > *options.prove_gap);
+    return ++asked < 3;
+  };
+  const SearchResult stopped = search(job, options);
+  CHECK(asked <= 3);
+  CHECK(stopped.candidates_simulated <= hasty.candidates_simulated + 2);
+  CHECK(stopped.proven_gap >= proven.proven_gap);
+}

@@ -1,10 +1,12 @@
 // `plan JOB`: the ranked plans of a job over its clusters, and why the others lose.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "exec/launch/stop.h"
 #include "sim/cost/target.h"
 #include "sim/planner/objective.h"
 #include "sim/planner/search.h"
@@ -51,7 +53,7 @@ json plan_json(const Job& job, const RankedPlan& ranked) {
           {"pareto", ranked.pareto}};
 }
 
-json result_json(const Job& job, const SearchResult& result) {
+json result_json(const Job& job, const SearchResult& result, double memory_margin) {
   json plans = json::array(), rejected = json::array();
   for (const RankedPlan& ranked : result.plans) plans.push_back(plan_json(job, ranked));
   for (const Rejection& rejection : result.rejected)
@@ -60,6 +62,7 @@ json result_json(const Job& job, const SearchResult& result) {
                 {"candidates_enumerated", result.candidates_enumerated},
                 {"candidates_simulated", result.candidates_simulated},
                 {"proven_gap", result.plans.empty() ? json(nullptr) : json(result.proven_gap)},
+                {"memory_margin", memory_margin},
                 {"plans", plans},
                 {"rejected", rejected}};
   if (result.closest_miss) {
@@ -109,7 +112,7 @@ Table table_of(const Job& job, const SearchResult& result, int top) {
   return table;
 }
 
-void print_result(const Job& job, const SearchResult& result, int top) {
+void print_result(const Job& job, const SearchResult& result, int top, double memory_margin) {
   print_to(stdout, "{}: {} candidates, {} simulated, {}\n\n{}", job.name,
            result.candidates_enumerated, result.candidates_simulated,
            show_seconds(result.search_wall_s), table_of(job, result, top).text());
@@ -121,6 +124,8 @@ void print_result(const Job& job, const SearchResult& result, int top) {
                 show_percent(result.proven_gap).c_str());
   else
     std::printf("\nno plan is better than the first (lower bounds)\n");
+  std::printf("%s of each GPU's memory is left free (--memory-margin)\n",
+              show_percent(memory_margin).c_str());
   if (!result.rejected.empty()) std::printf("\nrejected:\n");
   for (const Rejection& rejection : result.rejected)
     print_to(stdout, "  {:8}  {}\n", rejection.count, rejection.reason);
@@ -151,6 +156,19 @@ void write_partition(const Job& job, const RankedPlan& best, const std::string& 
       partition_json(compile_ranked(job, best).graph, best.plan.stage_of_unit).dump(2) + "\n");
 }
 
+// With --prove; on a terminal it shows how far it is.
+void prove_too(SearchOptions& options) {
+  constexpr double small_enough = 0.02;
+  options.prove_gap = small_enough;
+  watch_for_stop();
+  const bool on_terminal = isatty(fileno(stderr)) != 0;
+  options.go_on = [on_terminal](const SearchProgress& progress) {
+    if (on_terminal)
+      print_to(stderr, "\r{} simulated, gap {}   ", progress.simulated, show_percent(progress.gap));
+    return !stop_requested();
+  };
+}
+
 int run_plan(const Options& options) {
   const Job job = read_job_of(options);
   check_writable("--write", options.write, options.operands);
@@ -160,11 +178,14 @@ int run_plan(const Options& options) {
   SearchOptions search_options;
   search_options.keep_best = top;
   search_options.load = machine_loader(options);
+  search_options.memory_margin = options.memory_margin.value_or(usual_memory_margin);
+  if (options.prove) prove_too(search_options);
   warn_of_prices(job, search_options.load);
   const SearchResult result = search(job, search_options);
-  if (options.json) print_json(result_json(job, result));
+  if (options.prove && isatty(fileno(stderr)) != 0) print_to(stderr, "\n");
+  if (options.json) print_json(result_json(job, result, search_options.memory_margin));
   if (result.plans.empty()) throw NoPlanFits(miss_text(result));
-  if (!options.json) print_result(job, result, top);
+  if (!options.json) print_result(job, result, top, search_options.memory_margin);
   if (!options.report.empty()) write_report(options, job, result, top);
   if (!options.write.empty()) {
     const RankedPlan& best = result.plans.front();
@@ -180,11 +201,12 @@ int run_plan(const Options& options) {
 
 }  // namespace
 
-const Command plan_command = {"plan",
-                              "JOB",
-                              job_help,
-                              "search for the best plan of a job on its clusters",
-                              "json set profile write write-partition report top",
-                              run_plan};
+const Command plan_command = {
+    "plan",
+    "JOB",
+    job_help,
+    "search for the best plan of a job on its clusters",
+    "json set profile write write-partition report top prove memory-margin",
+    run_plan};
 
 }  // namespace meshwright

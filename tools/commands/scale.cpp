@@ -71,6 +71,7 @@ int run_scale(const Options& options) {
   const Job job = read_job_of(options);
   ScaleOptions scale_options;
   scale_options.search.load = machine_loader(options);
+  scale_options.search.memory_margin = options.memory_margin.value_or(usual_memory_margin);
   const ScaleResult result = scale(job, scale_options);
   if (options.json) {
     print_json(result_json(result));
@@ -88,7 +89,7 @@ const Command scale_command = {"scale",
                                "JOB",
                                job_help,
                                "throughput, efficiency and cost over more and more GPUs",
-                               "json set profile",
+                               "json set profile memory-margin",
                                run_scale};
 
 }  // namespace meshwright
