@@ -244,6 +244,8 @@ const std::vector<UnitProfile::Pass>& Profiles::deferred(const Candidate& candid
 const std::vector<double>& Profiles::costs(const Candidate& candidate) {
   Candidate whole = candidate;
   whole.schedule = ScheduleKind::one_f_one_b;
+  // Of the passes, only that of rows looks at what is moved away, and only whether it is by layers.
+  if (whole.offload != Offload::layers) whole.offload = Offload::none;
   const double fraction = is_mixed(candidate) ? candidate.recompute_fraction : 1;
   return found_or_made(costs_, std::pair(key_of(whole, candidate.recompute), fraction),
                        [&] { return measure_costs(whole); });
