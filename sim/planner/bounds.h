@@ -2,13 +2,13 @@
 // by these. They are lower bounds of what the simulator says, whatever the partition.
 //
 // Time of 1f1b and gpipe. A stage that holds the units [a, b) of the chain cannot begin before the
-// first micro-batch has passed the units before a, and its last gradient must pass them back: with
-// C the time of all units before (without what they recompute and without the weight gradients of
-// one unit per stage, which nobody waits for), c its own per micro-batch, m micro-batches and t
-// what follows the last backward, step >= C + m*c + t; and with r the reductions that only the last
-// backward task, of length b, can hide: step >= C + m*c - b + r + t. The bound is the smallest step
-// for which some cut into stages obeys both. Interleaved: the mean over stages of the same without
-// C.
+// first micro-batch has passed the units before a, which takes F, and its last gradient must pass
+// them back, which takes B (without what they recompute and without the weight gradients of one
+// unit per stage, which nobody waits for). While it does, the stage reduces its gradients: those
+// that only the last backward task, of length b, can hide, r, and those that none does, f. All
+// gradients make the norm for which the optimizers wait, t. With c its own per micro-batch and m
+// micro-batches: step >= F + m*c + max(B, r - b, f) + t. The bound is the smallest step for which
+// some cut into stages obeys that. Interleaved: the mean over stages of the same without F and B.
 //
 // A looser bound of the same needs no cut: let x_s be the work of stage s, rho the least share of a
 // unit's work that others wait for, W = sum x_s. Of step >= rho * (x_0 + ... + x_(s-1)) + m * x_s
@@ -26,10 +26,12 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <tuple>
 #include <vector>
 
 #include "models/schedule/slot_pools.h"
+#include "sim/planner/network_times.h"
 #include "sim/planner/pipeline_bound.h"
 #include "sim/planner/profile.h"
 
@@ -76,12 +78,13 @@ struct PerParameter {
   double each_batch = 0;   // collectives of every micro-batch, beside compute
   double reduce_each = 0;  // the reductions in it
   double first_batch = 0;  // of the first one alone
-  // Of all micro-batches, beside compute.
+  double after_norm() const { return after - finish; }
   // What the first forward and the last backward of so many parameters cannot hide.
   double at_the_ends(double parameters, double forward, double backward) const {
     return std::max(0.0, first_batch * parameters - forward) +
            std::max(0.0, hidden_last * parameters - backward);
   }
+  // Of all micro-batches, beside compute.
   double in_stream(double batches) const {
     return batches * each_batch + first_batch + hidden_last;
   }
@@ -95,21 +98,45 @@ struct MemoryBounds {
 // Sums over the units before each unit, and over all.
 struct Chain {
   std::vector<double> work;      // of one micro-batch
-  std::vector<double> ramp;      // the part of it that other stages wait for
+  std::vector<double> drain;     // its last gradient on its way back
   std::vector<double> backward;  // of one micro-batch, with what it recomputes
   std::vector<double> context;   // of one micro-batch, beside
   std::vector<double> parameters;
   std::vector<const UnitTimes*> units;
+  // What the first micro-batch takes to come here.
+  double fill(std::size_t unit) const { return work[unit] - backward[unit]; }
+};
+
+// What is slow to find, for the bound makers of several threads.
+struct Measured {
+  Measured(const Model& model, const Plan& base, const Cluster& cluster)
+      : profiles(model, base, cluster), network(cluster) {}
+  Profiles profiles;
+  NetworkTimes network;
+  // Costs of the units, virtual stages: the first unit of each, and one more.
+  Memo<std::pair<const std::vector<double>*, int>, std::vector<std::size_t>> partitions;
+  // Schedule, stages, chunks, micro-batches: of every stage, what is in flight when it is fullest.
+  Memo<std::tuple<ScheduleKind, int, int, int>, std::vector<std::vector<InFlight>>> fullest;
 };
 
 class BoundMaker {
  public:
   BoundMaker(const Model& model, const Plan& base, const Cluster& cluster);
+  // Each is for one thread; this one shares what is measured.
+  BoundMaker for_another_thread() const { return {model_, base_, cluster_, measured_}; }
   MemoryBounds memory(const Candidate& candidate);
   Bounds time(const Candidate& candidate);
+  // Of any cut into stages, whether it is known or not; and, sooner found, whether it is above
+  // `seconds`.
+  Bounds time_of_any_partition(const Candidate& candidate);
+  bool can_end_within(const Candidate& candidate, double seconds);
   // Closer, and slower to find: the pipeline's tasks in their order (pipeline_bound.h). 0 where the
   // stages are not known.
   double pipeline_time(const Candidate& candidate);
+  // The same of one cut: the first unit of each virtual stage, and one more.
+  using Cut = std::vector<std::size_t>;
+  Bounds time_of_cut(const Candidate& candidate, const Cut& cut);
+  double pipeline_time_of_cut(const Candidate& candidate, const Cut& cut);
 
   // The parts of both; what is returned stays where it is.
   const Work& work(const Candidate& candidate);
@@ -131,40 +158,25 @@ class BoundMaker {
   bool has_two_stacks() const { return model_.has_decoder(); }
 
  private:
-  // Groups of one kind: they lie as their axis does.
-  struct Axis {
-    GroupKind group = GroupKind::tensor;
-    int stride = 1, size = 1, shard = 1;
-    auto operator<=>(const Axis&) const = default;
-  };
-  Axis axis(const Candidate& candidate, GroupKind group) const;
-  const Groups& groups(const Candidate& candidate, const Axis& axis);
-  double group_time(const Candidate& candidate, GroupKind group, CollectiveKind kind, double bytes);
-  double per_byte(const Candidate& candidate, GroupKind group, CollectiveKind kind);
+  BoundMaker(const Model& model, const Plan& base, const Cluster& cluster,
+             std::shared_ptr<Measured> measured);
   PerParameter make_per_parameter(const Candidate& candidate);
   double longest_collective(const Candidate& candidate, const UnitProfile::Pass& pass);
   double pass_time(const Candidate& candidate, const UnitProfile::Pass& pass);
   double beside_compute(const Candidate& candidate, const std::vector<UnitProfile::Step>& steps,
                         bool recomputes);
   double context_time(const Candidate& candidate, const UnitProfile::Pass& pass);
-  double shift_time(const Candidate& candidate, double bytes);
-  struct Boundary {
-    bool crosses_hosts = false;
-    double seconds = 0;  // of one message
-  };
-  const std::vector<Boundary>& boundaries(const Candidate& candidate, std::int64_t bytes);
   // Of one micro-batch: what the stage with the slowest way out sends, and what all send.
   struct MessageTimes {
     double slowest = 0, all = 0;
   };
-  std::vector<std::pair<int, int>> senders(const Mesh& mesh, int from) const;
   MessageTimes message_times(const Candidate& candidate);
   struct Sent {
     std::vector<double> onwards, back;  // over each boundary
     std::vector<bool> crosses;          // hosts
   };
   Sent sent(const Candidate& candidate);
-  const std::vector<PartTimes>& part_times(const Candidate& candidate);
+  const std::vector<PartTimes>& part_times(const Candidate& candidate, const Cut& cut);
   const std::vector<StageOrder>& orders(const Candidate& candidate);
   const std::vector<std::vector<InFlight>>& fullest(const Candidate& candidate);
   std::vector<UnitTimes> unit_times(const Candidate& candidate, const ModelProfile& profile);
@@ -172,43 +184,40 @@ class BoundMaker {
                  const ModelProfile& repeated);
   double optimizer_s_per_parameter(CompilerLevel level) const;
   bool knows_partition(const Candidate& candidate) const;
-  const std::vector<std::size_t>& partition(const Candidate& candidate);
+  const Cut& partition(const Candidate& candidate);
   double single_stage_memory(const Candidate& candidate, bool likely);
   double any_partition_memory(const Candidate& candidate);
   MemoryBounds stage_memory(const Candidate& candidate);
-  Bounds time_of_any_partition(const Candidate& candidate, const Work& all,
-                               const PerParameter& cost);
-  Bounds time_of_partition(const Candidate& candidate, const Work& all, const PerParameter& cost);
-  int shards(const Candidate& candidate) const;
+  // Of the stages: without their filling and draining.
+  struct MeanTimes {
+    double busy = 0, drained = 0;   // with what the first forward and the last backward cannot hide
+    double beside = 0, stream = 0;  // of context groups; of all communication beside compute
+    double least = 0;               // of the longest stage
+  };
+  MeanTimes mean_times(const Candidate& candidate);
+  static bool depends_on_cut(const Candidate& candidate);
+  bool some_cut_ends_within(const Candidate& candidate, double seconds);
   bool works_by_units(const Candidate& candidate) const;
   bool gathers_once(const Candidate& candidate) const;  // a step, what is kept gathered
 
   const Model& model_;
   const Plan& base_;
   const Cluster& cluster_;
-  Topology topology_;
   CostModel cost_;
-  Profiles profiles_;
-  std::map<Axis, Groups> groups_;
-  std::map<std::tuple<Axis, CollectiveKind, double>, double> times_;
+  std::shared_ptr<Measured> measured_;
+  Profiles& profiles_;
+  NetworkTimes& network_;
   // Profiles of blocks that keep and that repeat, share of those, strides of tensor and context
   // groups.
   std::map<std::tuple<const ModelProfile*, const ModelProfile*, double, int, int>, Work> works_;
   // Axis of the replicas, expert degree, zero stage, level; whether gradients are reduced in every
   // micro-batch, and whether parameters are kept gathered, for the step.
-  std::map<std::tuple<Axis, int, int, CompilerLevel, bool, bool, bool>, PerParameter>
+  std::map<std::tuple<NetworkTimes::Axis, int, int, CompilerLevel, bool, bool, bool>, PerParameter>
       per_parameter_;
-  // Costs of the units, virtual stages: the first unit of each, and one more.
-  std::map<std::pair<const std::vector<double>*, int>, std::vector<std::size_t>> partitions_;
   std::map<CompilerLevel, double> optimizer_s_;
-  std::map<std::pair<Axis, double>, double> shift_times_;
-  // Stages, their stride, bytes.
-  std::map<std::tuple<int, int, double>, std::vector<Boundary>> boundaries_;
-  // Schedule, stages, chunks, micro-batches: of every stage, what is in flight when it is fullest.
-  std::map<std::tuple<ScheduleKind, int, int, int>, std::vector<std::vector<InFlight>>> fullest_;
   struct PartsKey {
     const Work* work = nullptr;
-    const std::vector<std::size_t>* begins = nullptr;
+    Cut cut;
     bool splits = false;
     const std::vector<UnitProfile::Pass>* deferred = nullptr;
     bool operator==(const PartsKey&) const = default;

@@ -28,7 +28,7 @@ double BoundMaker::bytes_per_parameter(const Candidate& candidate) const {
   const Training& t = base_.training;
   const double storage = static_cast<double>(bytes_of(storage_of(t.precision)));
   const double moments = t.optimizer == OptimizerKind::sgd ? 1 : 2;
-  const double share = 1.0 / shards(candidate);
+  const double share = 1.0 / candidate.shards();
   const int zero = candidate.zero_stage;
   const bool gradients_cut = zero >= 1 && reduces_each(candidate);
   const SecondGradient second = second_gradient(t, gradients_cut, cluster_.machine);
@@ -134,19 +134,20 @@ bool BoundMaker::knows_partition(const Candidate& candidate) const {
 }
 
 // Cut by the costs of its units, which a small model tells.
-const std::vector<std::size_t>& BoundMaker::partition(const Candidate& candidate) {
+const BoundMaker::Cut& BoundMaker::partition(const Candidate& candidate) {
   const std::vector<double>& of_units = profiles_.costs(candidate);
   const int parts = candidate.pipeline * candidate.virtual_stages;
-  std::vector<std::size_t>& begins = partitions_[{&of_units, parts}];
-  if (!begins.empty()) return begins;
-  std::vector<double> costs = of_units;
-  const double sum = std::accumulate(costs.begin(), costs.end(), 0.0);
-  for (double& cost : costs) cost /= sum;  // as the partitioner does
-  const std::vector<int> part = cut_chain(costs, parts);
-  for (std::size_t unit = 0; unit < part.size(); ++unit)
-    if (unit == 0 || part[unit] != part[unit - 1]) begins.push_back(unit);
-  begins.push_back(part.size());
-  return begins;
+  return measured_->partitions.get({&of_units, parts}, [&] {
+    std::vector<double> costs = of_units;
+    const double sum = std::accumulate(costs.begin(), costs.end(), 0.0);
+    for (double& cost : costs) cost /= sum;  // as the partitioner does
+    const std::vector<int> part = cut_chain(costs, parts);
+    Cut begins;
+    for (std::size_t unit = 0; unit < part.size(); ++unit)
+      if (unit == 0 || part[unit] != part[unit - 1]) begins.push_back(unit);
+    begins.push_back(part.size());
+    return begins;
+  });
 }
 
 const std::vector<std::vector<InFlight>>& BoundMaker::fullest(const Candidate& candidate) {
@@ -154,14 +155,15 @@ const std::vector<std::vector<InFlight>>& BoundMaker::fullest(const Candidate& c
   const int bound = base_.parallelism.active_microbatches;
   if (!schedule_info(candidate.schedule).forwards_all)
     batches = std::min(batches, steady_micro_batches_per_stage * candidate.pipeline);
-  std::vector<std::vector<InFlight>>& known =
-      fullest_[{candidate.schedule, candidate.pipeline, candidate.virtual_stages, batches}];
-  if (!known.empty()) return known;
-  const PipelineShape shape{candidate.pipeline, candidate.virtual_stages, batches, bound};
-  for (int stage = 0; stage < candidate.pipeline; ++stage)
-    known.push_back(fullest_times(schedule_info(candidate.schedule).order(shape, stage),
-                                  candidate.virtual_stages));
-  return known;
+  const std::tuple key{candidate.schedule, candidate.pipeline, candidate.virtual_stages, batches};
+  return measured_->fullest.get(key, [&] {
+    const PipelineShape shape{candidate.pipeline, candidate.virtual_stages, batches, bound};
+    std::vector<std::vector<InFlight>> times;
+    for (int stage = 0; stage < candidate.pipeline; ++stage)
+      times.push_back(fullest_times(schedule_info(candidate.schedule).order(shape, stage),
+                                    candidate.virtual_stages));
+    return times;
+  });
 }
 
 // Of the partition that the costs give, slot by slot. Of a chunk without blocks what it keeps and
@@ -183,7 +185,7 @@ MemoryBounds BoundMaker::stage_memory(const Candidate& candidate) {
       mixed
           ? static_cast<double>(profiles_.stages(candidate, candidate.recompute).middle_block_kept)
           : kept_block;
-  const std::vector<std::size_t>& begins = partition(candidate);
+  const Cut& begins = partition(candidate);
   const std::vector<std::vector<InFlight>>& times = fullest(candidate);
   const Chain& sums = chain(work(candidate), false);
   const double per_parameter = bytes_per_parameter(candidate);

@@ -22,18 +22,29 @@ const std::vector<StageOrder>& BoundMaker::orders(const Candidate& candidate) {
   return orders_;
 }
 
-const std::vector<PartTimes>& BoundMaker::part_times(const Candidate& candidate) {
+namespace {
+
+// For the backward of the first stage nobody waits: all of it is put off but for what is repeated,
+// which needs no gradient.
+void put_off(PartTimes& times, bool is_first, double repeated_s) {
+  if (is_first) times.before_gradient = repeated_s;
+  times.weights = is_first ? times.backward - repeated_s : std::min(times.weights, times.backward);
+}
+
+}  // namespace
+
+const std::vector<PartTimes>& BoundMaker::part_times(const Candidate& candidate,
+                                                     const Cut& begins) {
   const bool splits = schedule_info(candidate.schedule).splits_backwards;
   const bool mixed = is_mixed(candidate);
   const Work& all = work(candidate);
-  const std::vector<std::size_t>& begins = partition(candidate);
   const std::vector<UnitProfile::Pass>* repeated = nullptr;
   const std::vector<UnitProfile::Pass>* kept = nullptr;
   if (splits) {
     repeated = &profiles_.deferred(candidate, candidate.recompute);
     kept = mixed ? &profiles_.deferred(keeping(candidate), Recompute::none) : repeated;
   }
-  const PartsKey key{&all, &begins, splits, repeated};
+  const PartsKey key{&all, begins, splits, repeated};
   if (parts_of_ == key) return parts_;
   parts_of_ = key;
   parts_.clear();
@@ -58,26 +69,38 @@ const std::vector<PartTimes>& BoundMaker::part_times(const Candidate& candidate)
     times.backward_last = first.backward_last;
     times.until_collective_forward = first.until_collective_forward;
     times.until_collective_backward = last.until_collective_backward;
+    double repeated_s = 0;
     for (std::size_t unit = end; unit-- > begin;) {
       const UnitTimes& own = *sums.units[unit];
       times.units.push_back(
           {own.recompute + own.backward, sums.parameters[unit + 1] - sums.parameters[unit]});
-      if (splits) times.weights += deferred(&own);
+      repeated_s += own.recompute;
+      if (splits && part > 0) times.weights += deferred(&own);
     }
-    if (splits) times.weights = std::min(times.weights, times.backward);
+    if (splits) put_off(times, part == 0, repeated_s);
     parts_.push_back(std::move(times));
   }
   return parts_;
 }
 
 double BoundMaker::pipeline_time(const Candidate& candidate) {
-  if (!knows_partition(candidate)) return 0;
+  return knows_partition(candidate) ? pipeline_time_of_cut(candidate, partition(candidate)) : 0;
+}
+
+double BoundMaker::pipeline_time_of_cut(const Candidate& candidate, const Cut& cut) {
+  // What a unit before the blocks puts off is known on the first stage only.
+  const bool splits = schedule_info(candidate.schedule).splits_backwards;
+  const std::vector<const UnitTimes*>& units = chain(work(candidate), splits).units;
+  if (splits && !units[cut[1]]->is_block &&
+      std::any_of(units.begin() + cut[1], units.end(),
+                  [](const UnitTimes* u) { return u->is_block; }))
+    return 0;
   const PerParameter& cost = per_parameter(candidate);
   PipelineTimes times;
   times.layout = candidate.stage_layout();
   times.orders = &orders(candidate);
   times.micro_batches = micro_batches(candidate);
-  times.parts = &part_times(candidate);
+  times.parts = &part_times(candidate, cut);
   Sent messages = sent(candidate);
   times.onwards = std::move(messages.onwards);
   times.back = std::move(messages.back);

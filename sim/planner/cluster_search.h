@@ -8,16 +8,15 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <tuple>
 #include <vector>
 
-#include "models/compile/compile.h"
-#include "sim/framework/framework_memory.h"
-#include "sim/planner/bounds.h"
 #include "sim/planner/objective.h"
 #include "sim/planner/search.h"
-#include "sim/planner/sweep.h"
+#include "sim/planner/survey.h"
+#include "sim/planner/trial.h"
 
 namespace meshwright {
 
@@ -25,12 +24,12 @@ class ClusterSearch {
  public:
   // `machine` is the job's word for it.
   ClusterSearch(const Job& job, const std::string& machine, Cluster cluster,
-                double memory_margin = 0);
+                const SearchOptions& options);
 
   // Simulates at most `budget` candidates and keeps the best `keep` that fit.
   void run(int budget, std::size_t keep);
 
-  // Simulates the candidate with the lowest bound; false: there is none.
+  // Simulates the candidates with the lowest bounds; false: there are none.
   bool simulate_lowest();
 
   // Counts what was not simulated; nothing is simulated after it.
@@ -47,48 +46,36 @@ class ClusterSearch {
   std::optional<Merit> best_left() const;
 
  private:
-  struct Entry {
-    Candidate candidate;
-    MemoryBounds memory;
-    Bounds bounds;
-  };
   double longest_step_s() const;  // that may still be among the best
   void simulate_usual(int budget);
-  void sweep_all();
-  void bound_closely(const std::vector<Swept::Survivor>& survivors, const Limits& limits);
+  void survey_all();
+  void reject(const std::string& reason, std::int64_t count, bool is_late);
   void turn_away_slow(const Entry& entry);
-  void leave_slowest();
-  void sort_entries();
   void simulate_promising(int budget);
-  double expected_s(const Entry& entry) const;
+  double expected_s(const Entry& entry);
+  std::tuple<bool, double, double> place(const Entry& entry, double seconds) const;
+  std::size_t left_of(int budget) const;
   void find_any_that_fits();
+  template <class Place>
+  std::vector<Entry> take_first(std::size_t count, const Place& place);
   void leave(const Entry& entry);
   bool is_turned_away(const Entry& entry);
-  struct Built {
-    Compiled compiled;
-    std::optional<FrameworkUse> framework;
-  };
-  std::optional<Built> build(const Plan& plan);
-  void evaluate(const Entry& entry);
+  void try_out(std::span<const Entry> entries);
+  void note(const Entry& entry, Trial trial);
   bool known_not_to_fit(const Candidate& candidate);
-  struct Need {
-    double bytes = 0, limit_bytes = 0;
-    bool fits = false;
-  };
-  Need need_of(const Built& built) const;
-  void note_miss(const Candidate& candidate, const Need& need);
+  void note_miss(const Candidate& candidate, const Trial::Need& need);
   void measure_closest_miss();
 
   const Job& job_;
   std::string machine_;
   Cluster cluster_;
-  MachineFacts facts_;
   Plan base_;
-  double usable_ = 1;  // share of the memory
-  double limit_ = 0;
+  TrialMaker trials_;
+  double limit_ = 0;  // bytes
+  int threads_ = 1;
   std::size_t keep_ = 1;
   Space space_;
-  BoundMaker bounds_;
+  Surveyor surveyor_;
   std::vector<Entry> entries_;  // not rejected yet
   std::vector<RankedPlan> plans_;
   Rejections rejected_;
@@ -99,11 +86,11 @@ class ClusterSearch {
     int count = 0;
   };
   using Kind = std::tuple<ScheduleKind, std::string_view, int, bool, bool, bool>;
-  Kind kind_of(const Candidate& candidate) const;
+  Kind kind_of(const Candidate& candidate);
   std::map<Kind, Learned> learned_;
   std::vector<Candidate> too_large_;  // built, and did not fit
   std::optional<Merit> best_left_;    // beside entries_
-  std::optional<Entry> nearest_;      // the miss with the lowest bound, not built
+  std::optional<Candidate> nearest_;  // the miss with the lowest bound, not built
   std::optional<ClosestMiss> closest_;
   bool bounds_pipelines_ = false;
   bool limits_decide_ = false;  // a deadline or a budget turned plans away, not memory alone

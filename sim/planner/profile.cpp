@@ -15,6 +15,9 @@ namespace meshwright {
 
 namespace {
 
+// The least with a stage in the middle.
+constexpr int blocks_of_stages = 3;
+
 struct SmallModel {
   Graph graph;
   std::vector<Program> stages;
@@ -196,13 +199,6 @@ Profiles::Profiles(const Model& model, const Plan& base, const Cluster& cluster)
 
 namespace {
 
-template <class Map, class Key, class Measure>
-const auto& found_or_made(Map& map, const Key& key, const Measure& measure) {
-  auto found = map.find(key);
-  if (found == map.end()) found = map.emplace(key, measure()).first;
-  return found->second;
-}
-
 std::int64_t largest_task(const MemoryPlan& memory) {
   std::int64_t largest = 0;
   for (const Buffer& buffer : memory.buffers)
@@ -220,12 +216,12 @@ StageBytes bytes_of(const Program& program) {
 const ModelProfile& Profiles::of(const Candidate& candidate, Recompute recompute) {
   Candidate whole = candidate;  // backwards in one or in two: the same work
   whole.schedule = ScheduleKind::one_f_one_b;
-  return found_or_made(profiles_, key_of(whole, recompute),
+  return profiles_.get(key_of(whole, recompute),
                        [&] { return measure(plan_of(whole, recompute)); });
 }
 
 const KeptBytes& Profiles::kept(const Candidate& candidate, Recompute recompute) {
-  return found_or_made(kept_, key_of(candidate, recompute), [&] {
+  return kept_.get(key_of(candidate, recompute), [&] {
     const Plan plan = plan_of(candidate, recompute);
     const bool is_known =
         candidate.offload == Offload::none && !schedule_info(candidate.schedule).splits_backwards;
@@ -237,7 +233,7 @@ const KeptBytes& Profiles::kept(const Candidate& candidate, Recompute recompute)
 
 const std::vector<UnitProfile::Pass>& Profiles::deferred(const Candidate& candidate,
                                                          Recompute recompute) {
-  return found_or_made(deferred_, key_of(candidate, recompute),
+  return deferred_.get(key_of(candidate, recompute),
                        [&] { return measure_deferred(plan_of(candidate, recompute)); });
 }
 
@@ -247,13 +243,21 @@ const std::vector<double>& Profiles::costs(const Candidate& candidate) {
   // Of the passes, only that of rows looks at what is moved away, and only whether it is by layers.
   if (whole.offload != Offload::layers) whole.offload = Offload::none;
   const double fraction = is_mixed(candidate) ? candidate.recompute_fraction : 1;
-  return found_or_made(costs_, std::pair(key_of(whole, candidate.recompute), fraction),
-                       [&] { return measure_costs(whole); });
+  return costs_.get(std::pair(key_of(whole, candidate.recompute), fraction),
+                    [&] { return measure_costs(whole); });
 }
 
 const StageProfile& Profiles::stages(const Candidate& candidate, Recompute recompute) {
-  return found_or_made(stages_, key_of(candidate, recompute),
-                       [&] { return measure_stages(plan_of(candidate, recompute)); });
+  return stages_.get(key_of(candidate, recompute),
+                     [&] { return measure_stages(plan_of(candidate, recompute)); });
+}
+
+// What is kept, repeated or put off does not cross a boundary.
+const Messages& Profiles::messages(const Candidate& candidate) {
+  Candidate plain = keeping(candidate);
+  plain.schedule = ScheduleKind::one_f_one_b;
+  return messages_.get(key_of(plain, Recompute::none),
+                       [&] { return measure_messages(plan_of(plain, Recompute::none)); });
 }
 
 Profiles::Key Profiles::key_of(const Candidate& candidate, Recompute recompute) {
@@ -312,24 +316,32 @@ KeptBytes Profiles::measure_kept(const StageBytes& one, const Plan& plan) const 
   return kept;
 }
 
+// Of blocks on a stage in the middle, of the units after them on the last stage. What comes before
+// is on the first one, where all of a backward is put off: nobody waits for it.
 std::vector<UnitProfile::Pass> Profiles::measure_deferred(const Plan& plan) const {
-  const SmallModel one = lower_small(model_, plan, 1);
+  const SmallModel small = lower_small(model_, plan, blocks_of_stages, blocks_of_stages);
   const CostModel cost(cluster_, plan.training);
   const Parallelism& p = plan.parallelism;
   const double slowest = straggling(cluster_.machine.gpu.kernels, cluster_.ranks(),
                                     p.tensor * std::max(p.context, p.expert));
-  std::vector<UnitProfile::Pass> units(one.graph.units.size());
-  for (const Body& body : one.program().bodies) {
-    if (body.kind != Body::Kind::weights) continue;
-    for (const Instruction& instruction : body.instructions) {
-      if (instruction.when != When::always || instruction.module < 0) continue;
-      UnitProfile::Pass& pass = units[at(one.graph.modules[at(instruction.module)].unit)];
-      if (instruction.kind == InstructionKind::compute)
-        pass.compute_s += cost.time(instruction, one.program()).value * slowest;
-      else if (instruction.stream == Stream::tensor_comm && is_collective(instruction.kind))
-        ++pass.collectives[{kind_of(instruction.kind), whole_bytes(instruction)}];
+  std::vector<UnitProfile::Pass> units(small.graph.units.size());
+  for (const Program& program : small.stages)
+    for (const Body& body : program.bodies) {
+      if (body.kind != Body::Kind::weights) continue;
+      for (const Instruction& instruction : body.instructions) {
+        if (instruction.when != When::always || instruction.module < 0) continue;
+        UnitProfile::Pass& pass = units[at(small.graph.modules[at(instruction.module)].unit)];
+        if (instruction.kind == InstructionKind::compute)
+          pass.compute_s += cost.time(instruction, program).value * slowest;
+        else if (instruction.stream == Stream::tensor_comm && is_collective(instruction.kind))
+          ++pass.collectives[{kind_of(instruction.kind), whole_bytes(instruction)}];
+      }
     }
-  }
+  const auto is_block = [](const Unit& unit) { return unit.is_block; };
+  const auto first = std::find_if(small.graph.units.begin(), small.graph.units.end(), is_block);
+  const auto first_block = units.begin() + (first - small.graph.units.begin());
+  units.erase(first_block + 2);
+  units.erase(first_block);  // the one in the middle stays
   return units;
 }
 
@@ -363,19 +375,24 @@ std::vector<double> Profiles::measure_costs(const Candidate& candidate) const {
   return costs;
 }
 
+Messages Profiles::measure_messages(const Plan& plan) const {
+  const SmallModel small = lower_small(model_, plan, blocks_of_stages, blocks_of_stages);
+  Messages messages;
+  for (const Body& body : small.stages[1].bodies)
+    for (const Instruction& instruction : body.instructions)
+      if (instruction.kind == InstructionKind::send)
+        (instruction.peer > 1 ? messages.onwards : messages.back)
+            .push_back(instruction.inputs[0].type.bytes());
+  return messages;
+}
+
 StageProfile Profiles::measure_stages(const Plan& plan) const {
-  constexpr int blocks = 3;
-  const SmallModel small = lower_small(model_, plan, blocks, blocks);
+  const SmallModel small = lower_small(model_, plan, blocks_of_stages, blocks_of_stages);
   StageProfile profile;
   profile.first = bytes_of(small.stages[0]);
   profile.middle = bytes_of(small.stages[1]);
   profile.last = bytes_of(small.stages[2]);
-  for (const Body& body : small.stages[1].bodies)
-    for (const Instruction& instruction : body.instructions)
-      if (instruction.kind == InstructionKind::send)
-        (instruction.peer > 1 ? profile.messages : profile.gradient_messages)
-            .push_back(instruction.inputs[0].type.bytes());
-  const SmallModel more = lower_small(model_, plan, blocks + 1, blocks);
+  const SmallModel more = lower_small(model_, plan, blocks_of_stages + 1, blocks_of_stages);
   profile.middle_block_kept = bytes_of(more.stages[1]).kept - profile.middle.kept;
   while (!small.graph.units[at(profile.units_before)].is_block) ++profile.units_before;
   return profile;

@@ -14,6 +14,7 @@
 #include "models/plan/plan.h"
 #include "sim/collectives/select.h"
 #include "sim/cost/cost.h"
+#include "sim/planner/memo.h"
 #include "sim/planner/space.h"
 
 namespace meshwright {
@@ -71,26 +72,32 @@ struct KeptBytes {
 struct StageProfile {
   StageBytes first, middle, last;
   std::int64_t middle_block_kept = 0;  // by one block more of a stage in the middle
-  // Bytes that a stage in the middle sends, one by one: to the next stage, to the one before.
-  std::vector<std::int64_t> messages, gradient_messages;
-  int units_before = 0;  // all blocks
+  int units_before = 0;                // all blocks
+};
+
+// Bytes that a stage in the middle sends, one by one: to the next stage, to the one before.
+struct Messages {
+  std::vector<std::int64_t> onwards, back;
 };
 
 // Profiles of one model on one cluster, each made when it is first asked for, once per (tensor,
 // context, micro_batch, recompute, offload, sequence_parallel, expert, compiler, whether backwards
-// are split, tensor_chunks), all blocks alike. What is returned stays where it is.
+// are split, tensor_chunks), all blocks alike. What is returned stays where it is. Several threads
+// may ask.
 class Profiles {
  public:
   Profiles(const Model& model, const Plan& base, const Cluster& cluster);
   // With `recompute` instead of the candidate's.
   const ModelProfile& of(const Candidate& candidate, Recompute recompute);
-  // What a split backward puts off, of each unit.
+  // What a split backward puts off, of each unit, on any stage but the first.
   const std::vector<UnitProfile::Pass>& deferred(const Candidate& candidate, Recompute recompute);
   const KeptBytes& kept(const Candidate& candidate, Recompute recompute);
   // What the partitioner goes by, of every unit of the model.
   const std::vector<double>& costs(const Candidate& candidate);
   // Of a chain of blocks of one kind, at least three, each with parameters of its own.
   const StageProfile& stages(const Candidate& candidate, Recompute recompute);
+  // Between stages of such a chain.
+  const Messages& messages(const Candidate& candidate);
   std::size_t count() const { return profiles_.size() + kept_.size() + stages_.size(); }
 
  private:
@@ -102,15 +109,17 @@ class Profiles {
   std::vector<double> measure_costs(const Candidate& candidate) const;
   KeptBytes measure_kept(const StageBytes& one, const Plan& plan) const;
   StageProfile measure_stages(const Plan& plan) const;
+  Messages measure_messages(const Plan& plan) const;
 
   const Model& model_;
   const Plan& base_;
   const Cluster& cluster_;
-  std::map<Key, ModelProfile> profiles_;
-  std::map<Key, std::vector<UnitProfile::Pass>> deferred_;
-  std::map<std::pair<Key, double>, std::vector<double>> costs_;
-  std::map<Key, KeptBytes> kept_;
-  std::map<Key, StageProfile> stages_;
+  Memo<Key, ModelProfile> profiles_;
+  Memo<Key, std::vector<UnitProfile::Pass>> deferred_;
+  Memo<std::pair<Key, double>, std::vector<double>> costs_;
+  Memo<Key, KeptBytes> kept_;
+  Memo<Key, StageProfile> stages_;
+  Memo<Key, Messages> messages_;
 };
 
 }  // namespace meshwright

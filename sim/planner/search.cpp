@@ -65,8 +65,8 @@ std::optional<Merit> best_of(const Job& job, const ClusterSearch& search) {
 // What the first look left out of a cluster's space may hold a better plan than the best of all
 // that were found: such a cluster is searched as it would be alone, the most promising first.
 // Returns how many more candidates were simulated.
-std::int64_t search_again(const Job& job, Searches& searches, int budget, std::size_t keep,
-                          double memory_margin) {
+std::int64_t search_again(const Job& job, Searches& searches, std::size_t keep,
+                          const SearchOptions& options) {
   std::vector<std::unique_ptr<ClusterSearch>*> order;
   std::optional<Merit> best;
   const auto note = [&](const ClusterSearch& search) {
@@ -83,9 +83,9 @@ std::int64_t search_again(const Job& job, Searches& searches, int budget, std::s
   std::int64_t simulated = 0;
   for (auto* search : order) {
     if (best && *best <= *(*search)->best_left()) continue;
-    auto again = std::make_unique<ClusterSearch>(job, (*search)->machine(), (*search)->cluster(),
-                                                 memory_margin);
-    again->run(budget, keep);
+    auto again =
+        std::make_unique<ClusterSearch>(job, (*search)->machine(), (*search)->cluster(), options);
+    again->run(options.simulate_at_most, keep);
     simulated += again->simulated();
     note(*again);
     const std::optional<Merit> first = best_of(job, **search), second = best_of(job, *again);
@@ -172,8 +172,7 @@ SearchResult search(const Job& job, const SearchOptions& options) {
         continue;
       }
       try {
-        searches.push_back(
-            std::make_unique<ClusterSearch>(job, name, cluster, options.memory_margin));
+        searches.push_back(std::make_unique<ClusterSearch>(job, name, cluster, options));
         searches.back()->run(first_budget, keep);
       } catch (const InputError& error) {  // of a part of the plan: it names the key alone
         const std::string text = error.what();
@@ -183,7 +182,7 @@ SearchResult search(const Job& job, const SearchOptions& options) {
   }
   for (const auto& search : searches) result.candidates_simulated += search->simulated();
   if (first_budget < budget)
-    result.candidates_simulated += search_again(job, searches, budget, keep, options.memory_margin);
+    result.candidates_simulated += search_again(job, searches, keep, options);
   if (options.prove_gap)
     result.candidates_simulated += prove(job, options, searches, result.candidates_simulated);
   const std::vector<RankedPlan> plans = rank(job, searches, keep);

@@ -70,6 +70,8 @@ struct SearchOptions {
   std::optional<double> prove_gap = std::nullopt;
   // Asked before each of these; false: stop there.
   std::function<bool(const SearchProgress&)> go_on = {};
+  int threads = 0;  // that bound and simulate; 0: as many as this process may use. Any number finds
+                    // the same plans.
   MachineLoader load = load_known_machine;
 };
 

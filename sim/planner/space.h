@@ -35,6 +35,9 @@ struct Candidate {
   std::string_view placement = "DPT";
   bool operator==(const Candidate&) const = default;
   int replicas() const { return data * context; }
+  // Ranks that share one copy of what is sharded.
+  int shards() const { return zero_stage == 0 ? 1 : shard > 1 ? shard : replicas(); }
+  Degrees degrees() const { return {pipeline, tensor, data, context, shards(), expert}; }
   StageLayout stage_layout() const {
     return {pipeline, virtual_stages, schedule_info(schedule).stage_shape};
   }

@@ -3,10 +3,8 @@
 #include <Eigen/Dense>
 #include <algorithm>
 #include <cmath>
-#include <exception>
 #include <map>
 #include <memory>
-#include <thread>
 
 #include "hwprofiles/cores.h"
 #include "hwprofiles/stacks.h"
@@ -15,6 +13,7 @@
 #include "sim/collectives/select.h"
 #include "sim/cost/target.h"
 #include "sim/planner/clusters.h"
+#include "sim/planner/in_parallel.h"
 #include "sim/replay/replay.h"
 #include "sim/validate/case.h"
 #include "sim/validate/collective_case.h"
@@ -120,7 +119,7 @@ class Problem {
 
   Eigen::VectorXd errors(const Eigen::VectorXd& x) const {
     Eigen::VectorXd result(std::ssize(rows_));
-    parallel([&](std::size_t i) {
+    in_parallel(rows_.size(), usable_cores(), [&](std::size_t i, std::size_t) {
       result[static_cast<Eigen::Index>(i)] =
           std::log(predicted(rows_[i], changed(rows_[i], x)) / rows_[i].measured);
     });
@@ -130,7 +129,7 @@ class Problem {
   Eigen::MatrixXd derivatives(const Eigen::VectorXd& x, const Eigen::VectorXd& errors) const {
     constexpr double step = 0.02;
     Eigen::MatrixXd result = Eigen::MatrixXd::Zero(std::ssize(rows_), x.size());
-    parallel([&](std::size_t i) {
+    in_parallel(rows_.size(), usable_cores(), [&](std::size_t i, std::size_t) {
       const auto row = static_cast<Eigen::Index>(i);
       for (const int c : rows_[i].constants) {
         Eigen::VectorXd moved = x;
@@ -209,24 +208,6 @@ class Problem {
     for (Row& row : std::span(rows_).subspan(before))
       row.weight =
           weight_of_source / count * weight_of_layout(row, std::span(rows_).subspan(before));
-  }
-
-  template <typename Work>
-  void parallel(const Work& work) const {
-    const auto threads = static_cast<std::size_t>(usable_cores());
-    std::vector<std::thread> pool;
-    std::vector<std::exception_ptr> failures(threads);
-    for (std::size_t t = 0; t < threads; ++t)
-      pool.emplace_back([&, t] {
-        try {
-          for (std::size_t i = t; i < rows_.size(); i += threads) work(i);
-        } catch (...) {
-          failures[t] = std::current_exception();
-        }
-      });
-    for (std::thread& thread : pool) thread.join();
-    for (const std::exception_ptr& failure : failures)
-      if (failure) std::rethrow_exception(failure);
   }
 
   bool links_alone_ = false;

@@ -1,0 +1,273 @@
+// What BoundMaker bounds by: the times of units, of parameters, and of the whole chain.
+#include <algorithm>
+#include <limits>
+
+#include "models/core/index.h"
+#include "models/graph/op_table.h"
+#include "models/schedule/schedule.h"
+#include "sim/planner/bounds.h"
+#include "sim/planner/mixed_recompute.h"
+
+namespace meshwright {
+
+namespace {
+
+// Of optimizer kernels, whose bytes are counted with their launches.
+constexpr double launch_allowance = 0.98;
+
+}  // namespace
+
+double BoundMaker::optimizer_s_per_parameter(CompilerLevel level) const {
+  const Training& t = base_.training;
+  constexpr std::int64_t many = 1'000'000'000;
+  std::vector<Kernel> kernels;
+  append_optimizer_kernels(
+      {many, t.optimizer == OptimizerKind::sgd ? 1 : 2, storage_of(t.precision), t.gradient_reduce,
+       t.optimizer == OptimizerKind::lamb},
+      level, kernels);
+  const KernelConstants& constants = cluster_.machine.gpu.kernels;
+  const double traffic = constants.optimizer_traffic[static_cast<std::size_t>(level)];
+  double seconds = 0;
+  for (const Kernel& kernel : kernels) seconds += cost_.time(kernel, traffic).value;
+  seconds *= straggling(constants, cluster_.ranks(), 1);
+  return launch_allowance * seconds / static_cast<double>(many);
+}
+
+PerParameter BoundMaker::make_per_parameter(const Candidate& candidate) {
+  const Training& t = base_.training;
+  const Parallelism& p = base_.parallelism;
+  const double weight = static_cast<double>(bytes_of(storage_of(t.precision)));
+  const double gradient = static_cast<double>(bytes_of(t.gradient_reduce));
+  PerParameter cost;
+  double& optimizer = optimizer_s_[candidate.compiler];
+  if (optimizer == 0) optimizer = optimizer_s_per_parameter(candidate.compiler);
+  cost.after = optimizer / candidate.shards();
+  if (candidate.replicas() == 1) return cost;
+  if (candidate.expert > 1) return cost;  // most of what a rank holds is reduced over fewer ranks
+  // Small parameters that are not sharded are communicated once a step: how many is not known here.
+  if (candidate.zero_stage == 3 && p.persistence_threshold > 0) return cost;
+  const bool each = reduces_each(candidate);
+  double& of_reductions = each                  ? cost.reduce_each
+                          : p.overlap_gradients ? cost.hidden_last
+                                                : cost.finish;
+  double gather = 0, reduce = 0;
+  if (candidate.zero_stage == 0) {
+    of_reductions +=
+        gradient * network_.per_byte(candidate, GroupKind::rdp, CollectiveKind::all_reduce);
+  } else {
+    reduce =
+        gradient * network_.per_byte(candidate, GroupKind::shard, CollectiveKind::reduce_scatter);
+    gather = weight * network_.per_byte(candidate, GroupKind::shard,
+                                        p.hierarchical_gather ? CollectiveKind::two_level_all_gather
+                                                              : CollectiveKind::all_gather);
+    of_reductions += reduce;
+  }
+  // The copies of what is sharded are summed once a step, after the last micro-batch where shards
+  // are summed in every one.
+  if (candidate.zero_stage > 0 && candidate.shards() < candidate.replicas())
+    (each ? cost.finish : of_reductions) +=
+        gradient / candidate.shards() *
+        network_.per_byte(candidate, GroupKind::replica, CollectiveKind::all_reduce);
+  cost.each_batch = cost.reduce_each;
+  if (candidate.zero_stage == 3 && candidate.keeps_gathered)
+    (gathers_once(candidate) ? cost.first_batch : cost.each_batch) += gather;
+  else if (candidate.zero_stage == 3)
+    cost.each_batch += 2 * gather;  // before the forward, and again before the backward
+  else  // updated weights are gathered beside the optimizer step of the next bucket
+    cost.after = std::max(cost.after, gather);
+  cost.after += cost.finish;
+  return cost;
+}
+
+const PerParameter& BoundMaker::per_parameter(const Candidate& candidate) {
+  const std::tuple key{network_.axis(candidate, GroupKind::shard),
+                       candidate.expert,
+                       candidate.zero_stage,
+                       candidate.compiler,
+                       reduces_each(candidate),
+                       candidate.keeps_gathered,
+                       gathers_once(candidate)};
+  auto known = per_parameter_.find(key);
+  if (known == per_parameter_.end())
+    known = per_parameter_.emplace(key, make_per_parameter(candidate)).first;
+  return known->second;
+}
+
+double BoundMaker::longest_collective(const Candidate& candidate, const UnitProfile::Pass& pass) {
+  double longest = 0;
+  for (const auto& [what, count] : pass.collectives)
+    longest = std::max(longest, network_.collective(candidate, GroupKind::tensor, what.first,
+                                                    static_cast<double>(what.second)));
+  return longest;
+}
+
+double BoundMaker::pass_time(const Candidate& candidate, const UnitProfile::Pass& pass) {
+  double seconds = pass.compute_s;
+  for (const auto& [what, count] : pass.collectives)
+    seconds += count * network_.collective(candidate, GroupKind::tensor, what.first,
+                                           static_cast<double>(what.second));
+  return seconds;
+}
+
+// When the compute stream has done all steps, as the tensor group's collectives go on beside it,
+// each after the compute step before it. Both streams may begin at once: nothing begins earlier.
+double BoundMaker::beside_compute(const Candidate& candidate,
+                                  const std::vector<UnitProfile::Step>& steps, bool recomputes) {
+  double compute = 0, communication = 0;
+  std::vector<double> ends;
+  for (const UnitProfile::Step& step : steps) {
+    const bool counts = recomputes || step.phase != Phase::recompute;
+    if (step.computes) {
+      if (step.waits_for >= 0) compute = std::max(compute, ends[at(step.waits_for)]);
+      if (counts) compute += step.compute_s;
+      ends.push_back(compute);
+      continue;
+    }
+    communication = std::max(communication, compute);
+    if (counts)
+      communication += network_.collective(candidate, GroupKind::tensor, step.collective.first,
+                                           static_cast<double>(step.collective.second));
+    ends.push_back(communication);
+  }
+  return compute;
+}
+
+double BoundMaker::context_time(const Candidate& candidate, const UnitProfile::Pass& pass) {
+  double seconds = 0;
+  for (const auto& [bytes, count] : pass.shifts)
+    seconds += count * network_.shift(candidate, static_cast<double>(bytes));
+  for (const auto& [what, count] : pass.context_collectives)
+    seconds += count * network_.collective(candidate, GroupKind::context, what.first,
+                                           static_cast<double>(what.second));
+  return seconds;
+}
+
+namespace {
+
+double until_collective(const std::vector<UnitProfile::Step>& steps) {
+  double computed = 0;
+  for (const UnitProfile::Step& step : steps) {
+    if (!step.computes) return computed;
+    computed += step.compute_s;
+  }
+  return std::numeric_limits<double>::infinity();  // none: nothing of it waits for others
+}
+
+}  // namespace
+
+std::vector<UnitTimes> BoundMaker::unit_times(const Candidate& candidate,
+                                              const ModelProfile& profile) {
+  const bool beside = base_.parallelism.overlap_tensor && candidate.tensor > 1 &&
+                      cluster_.machine.concurrent_streams;
+  std::vector<UnitTimes> times;
+  for (const UnitProfile& unit : profile.units) {
+    UnitTimes own;
+    own.is_block = unit.is_block;
+    if (beside) {
+      own.forward = beside_compute(candidate, unit.forward_steps, true);
+      own.backward = beside_compute(candidate, unit.backward_steps, false);
+      own.recompute = beside_compute(candidate, unit.backward_steps, true) - own.backward;
+    } else {
+      own.forward = pass_time(candidate, unit.forward);
+      own.recompute = pass_time(candidate, unit.recompute);
+      own.backward = pass_time(candidate, unit.backward);
+    }
+    own.compute = unit.forward.compute_s + unit.recompute.compute_s + unit.backward.compute_s;
+    own.context = context_time(candidate, unit.forward) + context_time(candidate, unit.recompute) +
+                  context_time(candidate, unit.backward);
+    own.parameters = static_cast<double>(unit.parameters);
+    own.weight_gradient = unit.weight_gradient_s;
+    own.forward_last = longest_collective(candidate, unit.forward);
+    own.backward_last = longest_collective(candidate, unit.backward);
+    own.last_collectives = own.forward_last + own.backward_last;
+    own.until_collective_forward = until_collective(unit.forward_steps);
+    own.until_collective_backward = until_collective(unit.backward_steps);
+    times.push_back(own);
+  }
+  return times;
+}
+
+Work BoundMaker::make_work(const Candidate& candidate, const ModelProfile& kept,
+                           const ModelProfile& repeated) {
+  Work work;
+  work.kept = unit_times(candidate, kept);
+  work.repeated = &kept == &repeated ? work.kept : unit_times(candidate, repeated);
+  work.fraction = candidate.recompute == Recompute::none ? 1 : candidate.recompute_fraction;
+  work.shares_layers = kept.shares_layers;
+  work.layers = kept.layers;
+  const int again = repeated_blocks(work.layers, work.fraction);
+  work.ramp_share = work.split_ramp_share = 1;
+  const auto add = [&](const UnitTimes& unit, int count) {
+    if (count == 0 || unit.work() <= 0) return;
+    work.seconds += count * unit.work();
+    work.compute += count * unit.compute;
+    work.context += count * unit.context;
+    work.backward += count * (unit.recompute + unit.backward);
+    work.ramp_share = std::min(work.ramp_share, (unit.forward + unit.backward) / unit.work());
+    work.split_ramp_share = std::min(work.split_ramp_share, unit.forward / unit.work());
+    work.weight_gradient = std::max(work.weight_gradient, unit.weight_gradient);
+    work.last_collectives = std::max(work.last_collectives, unit.last_collectives);
+  };
+  for (std::size_t unit = 0; unit < work.kept.size(); ++unit) {
+    if (!work.kept[unit].is_block) {
+      add(work.repeated[unit], 1);
+      continue;
+    }
+    add(work.kept[unit], work.layers - again);
+    add(work.repeated[unit], again);
+  }
+  work.parameters = static_cast<double>(kept.parameters);
+  work.block_parameters = static_cast<double>(kept.block_parameters);
+  return work;
+}
+
+// What is moved away costs no less time, and leaves an unknown part in memory.
+const Work& BoundMaker::work(const Candidate& asked) {
+  Candidate candidate = asked;
+  candidate.offload = Offload::none;
+  const bool mixed = is_mixed(candidate);
+  const ModelProfile& repeated = profiles_.of(candidate, candidate.recompute);
+  const ModelProfile& kept = mixed ? profiles_.of(candidate, Recompute::none) : repeated;
+  const double fraction = mixed ? candidate.recompute_fraction : 1;
+  const std::tuple key{
+      &kept, &repeated, fraction, network_.axis(candidate, GroupKind::tensor).stride,
+      candidate.context > 1 ? network_.axis(candidate, GroupKind::context).stride : 1};
+  auto known = works_.find(key);
+  if (known == works_.end())
+    known = works_.emplace(key, make_work(candidate, kept, repeated)).first;
+  return known->second;
+}
+
+// Unit after unit, a block as often as the model has it.
+const Chain& BoundMaker::chain(const Work& work, bool splits) {
+  if (chain_of_ == &work && chain_splits_ == splits) return chain_;
+  chain_of_ = &work;
+  chain_splits_ = splits;
+  Chain& sums = chain_;
+  for (std::vector<double>* sum :
+       {&sums.work, &sums.drain, &sums.backward, &sums.context, &sums.parameters})
+    sum->assign(1, 0.0);
+  sums.units.clear();
+  const auto add = [&](const UnitTimes& unit, bool has_parameters) {
+    sums.work.push_back(sums.work.back() + unit.work());
+    // Where backwards are split, weight gradients fill the time.
+    sums.drain.push_back(sums.drain.back() + (splits ? 0 : unit.backward));
+    sums.backward.push_back(sums.backward.back() + unit.recompute + unit.backward);
+    sums.context.push_back(sums.context.back() + unit.context);
+    sums.parameters.push_back(sums.parameters.back() + (has_parameters ? unit.parameters : 0));
+    sums.units.push_back(&unit);
+  };
+  int block = 0;
+  for (std::size_t unit = 0; unit < work.kept.size(); ++unit) {
+    if (!work.kept[unit].is_block) {
+      add(work.repeated[unit], true);
+      continue;
+    }
+    for (int i = 0; i < work.layers; ++i, ++block)
+      add(is_repeated(block, work.fraction) ? work.repeated[unit] : work.kept[unit],
+          i == 0 || !work.shares_layers);
+  }
+  return sums;
+}
+
+}  // namespace meshwright

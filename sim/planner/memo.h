@@ -1,0 +1,38 @@
+// Values that are slow to find, each found once, by whichever thread asks first for it; others that
+// ask for it wait.
+#pragma once
+
+#include <map>
+#include <mutex>
+
+namespace meshwright {
+
+template <class Key, class Value>
+class Memo {
+ public:
+  // The reference stays good.
+  template <class Make>
+  const Value& get(const Key& key, const Make& make) {
+    Slot* slot = nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      slot = &slots_[key];
+    }
+    std::call_once(slot->found, [&] { slot->value = make(); });
+    return slot->value;
+  }
+  std::size_t size() const {
+    const std::lock_guard lock(mutex_);
+    return slots_.size();
+  }
+
+ private:
+  struct Slot {
+    std::once_flag found;
+    Value value;
+  };
+  mutable std::mutex mutex_;
+  std::map<Key, Slot> slots_;
+};
+
+}  // namespace meshwright

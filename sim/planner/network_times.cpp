@@ -1,0 +1,122 @@
+#include "sim/planner/network_times.h"
+
+#include <algorithm>
+
+namespace meshwright {
+
+namespace {
+
+// Rates are taken from a large transfer, where latency does not count, less what it still adds.
+constexpr double large_transfer_bytes = 4.0 * (1LL << 30);
+constexpr double latency_allowance = 0.98;
+
+}  // namespace
+
+NetworkTimes::Axis NetworkTimes::axis(const Candidate& candidate, GroupKind group) {
+  const bool is_tensor = group == GroupKind::tensor;
+  int stride = 1;
+  const std::string_view order = order_of_axes(candidate.placement);
+  for (std::size_t i = order.size(); i-- > 0;) {
+    if (order[i] == (is_tensor ? 'T' : 'D')) break;
+    stride *= order[i] == 'P'   ? candidate.pipeline
+              : order[i] == 'T' ? candidate.tensor
+                                : candidate.replicas();
+  }
+  if (is_tensor) return {group, stride, candidate.tensor, 1};
+  return {group, stride, candidate.replicas(),
+          group == GroupKind::context ? candidate.context : candidate.shards()};
+}
+
+// The groups with a rank on the hosts of the first group's ends: the others lie like them, and
+// fewer groups are never slower.
+const Groups& NetworkTimes::groups(const Candidate& candidate, const Axis& axis) {
+  return groups_.get(axis, [&] { return find_groups(candidate, axis); });
+}
+
+Groups NetworkTimes::find_groups(const Candidate& candidate, const Axis& axis) const {
+  const Mesh mesh(candidate.degrees(), candidate.placement);
+  const Cluster& cluster = topology_.cluster();
+  const int per_host = cluster.processes_per_host;
+  const std::vector<int> first = mesh.group(axis.group, 0);
+  const auto other = std::find_if(first.begin(), first.end(),
+                                  [&](int rank) { return cluster.host_of(rank) != 0; });
+  std::vector<int> hosts = {0};
+  if (other != first.end()) hosts.push_back(cluster.host_of(*other));
+  Groups found;
+  for (const int host : hosts)
+    for (int rank = host * per_host; rank < (host + 1) * per_host; ++rank) {
+      std::vector<int> members = mesh.group(axis.group, rank);
+      if (std::find(found.begin(), found.end(), members) == found.end())
+        found.push_back(std::move(members));
+    }
+  return found;
+}
+
+double NetworkTimes::collective(const Candidate& candidate, GroupKind group, CollectiveKind kind,
+                                double bytes) {
+  const Axis lies = axis(candidate, group);
+  return times_.get({lies, kind, bytes}, [&] {
+    return collective_time(topology_, kind, {bytes}, groups(candidate, lies)).value;
+  });
+}
+
+double NetworkTimes::per_byte(const Candidate& candidate, GroupKind group, CollectiveKind kind) {
+  return latency_allowance * collective(candidate, group, kind, large_transfer_bytes) /
+         large_transfer_bytes;
+}
+
+double NetworkTimes::shift(const Candidate& candidate, double bytes) {
+  const Axis lies = axis(candidate, GroupKind::context);
+  return shift_times_.get({lies, bytes}, [&] {
+    std::vector<std::pair<int, int>> pairs;
+    for (const std::vector<int>& group : groups(candidate, lies))
+      for (std::size_t i = 0; i < group.size(); ++i)
+        pairs.emplace_back(group[i], group[(i + 1) % group.size()]);
+    return transfer_time(topology_, {bytes}, pairs).value;
+  });
+}
+
+// What stage `from` sends to the next one, while all ranks of its host that have it do.
+std::vector<std::pair<int, int>> NetworkTimes::senders(const Mesh& mesh, int from) const {
+  const Cluster& cluster = topology_.cluster();
+  const int host = cluster.host_of(mesh.rank({from, 0, 0}));
+  std::vector<std::pair<int, int>> pairs;
+  for (int local = 0; local < cluster.processes_per_host; ++local) {
+    const int rank = host * cluster.processes_per_host + local;
+    Coordinates place = mesh.coordinates(rank);
+    if (place.pipeline != from) continue;
+    ++place.pipeline;
+    pairs.emplace_back(rank, mesh.rank(place));
+  }
+  return pairs;
+}
+
+const std::vector<NetworkTimes::Boundary>& NetworkTimes::boundaries(const Candidate& candidate,
+                                                                    std::int64_t bytes) {
+  const Mesh mesh(candidate.degrees(), candidate.placement);
+  return boundaries_.get({candidate.pipeline, mesh.rank({1, 0, 0}), bytes},
+                         [&] { return find_boundaries(mesh, bytes); });
+}
+
+// Those that lie alike on their hosts take the same time.
+std::vector<NetworkTimes::Boundary> NetworkTimes::find_boundaries(const Mesh& mesh,
+                                                                  std::int64_t bytes) const {
+  const Cluster& cluster = topology_.cluster();
+  std::vector<Boundary> found;
+  std::map<std::vector<std::pair<int, int>>, Boundary> alike;
+  for (int from = 0; from + 1 < mesh.degrees().pipeline; ++from) {
+    const std::vector<std::pair<int, int>> pairs = senders(mesh, from);
+    const int host = cluster.host_of(pairs[0].first);
+    std::vector<std::pair<int, int>> from_first = pairs;
+    for (auto& [sender, receiver] : from_first)
+      sender -= host * cluster.processes_per_host, receiver -= host * cluster.processes_per_host;
+    const auto [known, is_new] = alike.try_emplace(std::move(from_first));
+    if (is_new)
+      known->second = {host != cluster.host_of(pairs[0].second),
+                       transfer_time(topology_, {static_cast<double>(bytes)}, pairs).value};
+    found.push_back(known->second);
+  }
+  return found;
+}
+
+}  // namespace meshwright

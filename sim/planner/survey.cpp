@@ -1,0 +1,203 @@
+#include "sim/planner/survey.h"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <mutex>
+
+#include "sim/planner/in_parallel.h"
+
+namespace meshwright {
+
+namespace {
+
+constexpr std::size_t closely_bounded_usual_plans = 1024, bounded_at_once = 256;
+// More plans than that are not kept; how good they could be is.
+constexpr std::size_t most_entries = 25'000;
+
+// What one begins with: nothing moved away, all blocks alike, states in as many parts as there are
+// replicas, tensor groups side by side.
+Branch usual_part(const Branch& whole) {
+  Branch branch = whole;
+  branch.placements.resize(1);
+  branch.savings.clear(), branch.shardings.clear();
+  branch.cut_takes_saving.clear(), branch.cut_takes_sharding.clear();
+  const auto is_usual = [](const Saving& each) {
+    return each.fraction == 1 && each.offload == Offload::none;
+  };
+  std::copy_if(whole.savings.begin(), whole.savings.end(), std::back_inserter(branch.savings),
+               is_usual);
+  const auto is_whole = [](const Sharding& each) { return each.shard == 1; };
+  std::copy_if(whole.shardings.begin(), whole.shardings.end(), std::back_inserter(branch.shardings),
+               is_whole);
+  for (std::size_t cut = 0; cut < whole.cuts.size(); ++cut) {
+    for (std::size_t i = 0; i < whole.savings.size(); ++i)
+      if (is_usual(whole.savings[i])) branch.cut_takes_saving.push_back(whole.saves(cut, i));
+    for (std::size_t i = 0; i < whole.shardings.size(); ++i)
+      if (is_whole(whole.shardings[i])) branch.cut_takes_sharding.push_back(whole.takes(cut, i));
+  }
+  return branch;
+}
+
+Branch only(const Candidate& candidate) {
+  Branch branch;
+  branch.shape = candidate;
+  branch.cuts = {{candidate.schedule, candidate.virtual_stages}};
+  branch.shardings = {{candidate.zero_stage, candidate.shard, candidate.reduce_gradients,
+                       candidate.keeps_gathered}};
+  branch.savings = {{candidate.recompute, candidate.recompute_fraction, candidate.offload}};
+  branch.kernels = {{candidate.sequence_parallel, candidate.tensor_chunks, candidate.compiler,
+                     candidate.attention}};
+  branch.placements = {candidate.placement};
+  branch.cut_takes_sharding = branch.cut_takes_saving = {1};
+  return branch;
+}
+
+// A survivor of the sweep, and its place in the space.
+struct Found {
+  Swept::Survivor survivor;
+  std::pair<std::size_t, std::size_t> place;
+};
+
+bool is_faster(const Found& a, const Found& b) {
+  return std::pair(a.survivor.step_time_s, a.place) < std::pair(b.survivor.step_time_s, b.place);
+}
+
+void keep_fastest(std::vector<Found>& found, std::size_t most) {
+  if (found.size() <= most) return;
+  const auto end = found.begin() + static_cast<std::ptrdiff_t>(most);
+  std::nth_element(found.begin(), end, found.end(), is_faster);
+  found.erase(end, found.end());
+}
+
+// Of what is too slow its memory is of no interest.
+void bound_closely(Entry entry, const SurveyLimits& limits, BoundMaker& bounds, Surveyed& result) {
+  const auto is_too_slow = [&](double seconds) {
+    if (seconds > limits.step_time_s)
+      ++(seconds > limits.deadline_s ? result.too_late : result.too_slow);
+    return seconds > limits.step_time_s;
+  };
+  if (!bounds.can_end_within(entry.candidate, limits.step_time_s)) {
+    is_too_slow(bounds.time_of_any_partition(entry.candidate).step_time_s);
+    return;
+  }
+  entry.bounds = bounds.time(entry.candidate);
+  if (is_too_slow(entry.bounds.step_time_s)) return;
+  entry.memory = bounds.memory(entry.candidate);
+  if (entry.memory.least_bytes > limits.memory_bytes) {
+    ++result.too_large;
+    if (entry.memory.least_bytes < result.nearest.bytes)
+      result.nearest = {entry.memory.least_bytes, entry.place, entry.candidate};
+    return;
+  }
+  if (entry.bounds.step_time_s < limits.best_step_time_s) {
+    const double closer = bounds.pipeline_time(entry.candidate);
+    entry.bounds.step_time_s = std::max(entry.bounds.step_time_s, closer);
+    if (closer > 0) entry.bounds.estimate_s = std::max(entry.bounds.step_time_s, closer);
+    if (is_too_slow(entry.bounds.step_time_s)) return;
+  }
+  result.entries.push_back(std::move(entry));
+}
+
+Surveyed survey(const Branch& branch, std::size_t place, const SurveyLimits& limits,
+                std::span<const Candidate> done, BoundMaker& bounds) {
+  Swept swept;
+  sweep(branch, bounds, {limits.memory_bytes, limits.step_time_s}, swept);
+  Surveyed result;
+  result.lost = swept.lost;
+  if (swept.nearest_bytes > 0) result.nearest = {swept.nearest_bytes, {place, 0}, swept.nearest};
+  for (std::size_t i = 0; i < swept.survivors.size(); ++i) {
+    const Candidate& candidate = swept.survivors[i].candidate;
+    if (std::find(done.begin(), done.end(), candidate) == done.end())
+      bound_closely({candidate, {}, {}, {place, i}}, limits, bounds, result);
+  }
+  return result;
+}
+
+}  // namespace
+
+void Surveyed::add(Surveyed other) {
+  for (std::size_t loss = 0; loss < lost.size(); ++loss) lost[loss] += other.lost[loss];
+  too_late += other.too_late, too_slow += other.too_slow, too_large += other.too_large;
+  left += other.left, left_s = std::min(left_s, other.left_s);
+  if (std::pair(other.nearest.bytes, other.nearest.place) < std::pair(nearest.bytes, nearest.place))
+    nearest = other.nearest;
+  std::ranges::move(other.entries, std::back_inserter(entries));
+  if (entries.size() > 2 * most_entries) leave_slowest(most_entries);
+}
+
+void Surveyed::leave_slowest(std::size_t most) {
+  if (entries.size() <= most) return;
+  const auto middle = entries.begin() + static_cast<std::ptrdiff_t>(most);
+  std::nth_element(entries.begin(), middle, entries.end(), [](const Entry& a, const Entry& b) {
+    return std::pair(a.bounds.step_time_s, a.place) < std::pair(b.bounds.step_time_s, b.place);
+  });
+  left += std::distance(middle, entries.end());
+  for (auto slow = middle; slow != entries.end(); ++slow)
+    left_s = std::min(left_s, slow->bounds.step_time_s);
+  entries.erase(middle, entries.end());
+}
+
+Surveyor::Surveyor(const Model& model, const Plan& base, const Cluster& cluster, int threads) {
+  makers_.emplace_back(model, base, cluster);
+  while (std::ssize(makers_) < threads) makers_.push_back(makers_.front().for_another_thread());
+}
+
+std::vector<Entry> Surveyor::usual(const Space& space, const SurveyLimits& limits) {
+  const int threads = static_cast<int>(makers_.size());
+  std::mutex mutex;
+  std::vector<Found> found;
+  in_parallel(space.branches.size(), threads, [&](std::size_t place, std::size_t thread) {
+    const Branch part = usual_part(space.branches[place]);
+    if (part.savings.empty() || part.shardings.empty()) return;
+    Swept swept;
+    sweep(part, makers_[thread], {std::numeric_limits<double>::infinity(), limits.step_time_s},
+          swept);
+    const std::lock_guard lock(mutex);
+    for (std::size_t i = 0; i < swept.survivors.size(); ++i)
+      found.push_back({swept.survivors[i], {place, i}});
+    if (found.size() > 2 * most_entries) keep_fastest(found, most_entries);
+  });
+  keep_fastest(found, most_entries);
+  std::sort(found.begin(), found.end(), is_faster);
+  std::vector<Entry> entries;
+  for (std::size_t begin = 0; begin < found.size() && entries.size() < closely_bounded_usual_plans;
+       begin += bounded_at_once) {
+    const std::size_t count = std::min(bounded_at_once, found.size() - begin);
+    std::vector<Entry> some(count);
+    in_parallel(count, threads, [&](std::size_t i, std::size_t thread) {
+      const auto& [survivor, place] = found[begin + i];
+      BoundMaker& bounds = makers_[thread];
+      some[i] = {survivor.candidate, bounds.memory(survivor.candidate),
+                 bounds.time(survivor.candidate), place};
+    });
+    std::copy_if(some.begin(), some.end(), std::back_inserter(entries), [&](const Entry& entry) {
+      return entry.memory.likely_bytes <= limits.memory_bytes;
+    });
+  }
+  return entries;
+}
+
+Surveyed Surveyor::all(const Space& space, const SurveyLimits& limits,
+                       std::span<const Candidate> done) {
+  std::mutex mutex;
+  Surveyed result;
+  in_parallel(space.branches.size(), static_cast<int>(makers_.size()),
+              [&](std::size_t place, std::size_t thread) {
+                Surveyed of_branch =
+                    survey(space.branches[place], place, limits, done, makers_[thread]);
+                const std::lock_guard lock(mutex);
+                result.add(std::move(of_branch));
+              });
+  result.leave_slowest(most_entries);
+  std::sort(result.entries.begin(), result.entries.end(),
+            [](const Entry& a, const Entry& b) { return a.place < b.place; });
+  for (const Candidate& candidate : done) {  // counted already
+    Swept own;
+    sweep(only(candidate), bounds(), {limits.memory_bytes, limits.step_time_s}, own);
+    for (std::size_t loss = 0; loss < own.lost.size(); ++loss) result.lost[loss] -= own.lost[loss];
+  }
+  return result;
+}
+
+}  // namespace meshwright

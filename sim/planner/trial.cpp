@@ -1,0 +1,94 @@
+#include "sim/planner/trial.h"
+
+#include <algorithm>
+
+#include "models/core/error.h"
+#include "models/passes/recompute_budget.h"
+#include "sim/framework/framework_memory.h"
+#include "sim/cost/target.h"
+#include "sim/predict/goodput.h"
+
+namespace meshwright {
+
+namespace {
+
+double peak_of(const std::vector<StageMemory>& stages) {
+  std::int64_t peak = 0;
+  for (const StageMemory& stage : stages) peak = std::max(peak, stage.peak_bytes);
+  return static_cast<double>(peak);
+}
+
+}  // namespace
+
+TrialMaker::TrialMaker(const Job& job, std::string machine, const Cluster& cluster,
+                       const Plan& base, double usable)
+    : job_(job),
+      machine_(std::move(machine)),
+      cluster_(cluster),
+      base_(base),
+      facts_(facts_of(cluster.machine)),
+      usable_(usable),
+      limit_(usable * cluster.device().memory_bytes) {}
+
+// Nothing, and a rejection, where a rule about plans says no, or the job's budget for activations
+// is too small for this one.
+std::optional<TrialMaker::Built> TrialMaker::build(const Candidate& candidate, Trial& trial) const {
+  try {
+    Job decided = job_;
+    decided.plan = to_plan(candidate, base_);
+    const Plan plan = settle(decided, cluster_.ranks(), facts_);
+    trial.is_plan = true;
+    Compiled compiled = compile(job_.model, plan, target_of(cluster_, plan.training));
+    return Built{std::move(compiled), framework_use(job_.model, plan.training, cluster_)};
+  } catch (const BudgetTooSmall&) {
+    trial.rejected = "training.recompute_budget is too small";
+  } catch (const NotSupportedYet&) {
+    throw;  // the job asks for it
+  } catch (const InputError& error) {
+    trial.rejected = error.what();
+  }
+  return std::nullopt;
+}
+
+Trial::Need TrialMaker::need_of(const Built& built) const {
+  if (const auto& framework = built.framework) {
+    const auto bytes = static_cast<double>(framework->fit.bytes);
+    const double limit = usable_ * framework->limit_bytes;
+    return {bytes, limit, framework->fit.fits && (usable_ == 1 || bytes <= limit)};
+  }
+  const double peak = peak_of(stage_memory(built.compiled.stages, cluster_));
+  return {peak, limit_, peak <= limit_};
+}
+
+RankedPlan TrialMaker::simulate(const Built& built) const {
+  const Compiled& compiled = built.compiled;
+  RankedPlan ranked{compiled.plan, machine_, cluster_.hosts, cluster_, {}, false};
+  ranked.prediction =
+      predict(compiled, cluster_, {.spot = job_.objective.spot, .framework = built.framework});
+  ranked.prediction.goodput =
+      goodput_of(compiled, cluster_, job_.checkpoint ? job_.checkpoint->every_steps : 0,
+                 ranked.prediction.step_time_s);
+  return ranked;
+}
+
+Trial TrialMaker::build_alone(const Candidate& candidate) const {
+  Trial trial;
+  if (const auto built = build(candidate, trial)) trial.memory = need_of(*built);
+  return trial;
+}
+
+Trial TrialMaker::try_out(const Candidate& candidate) const {
+  Trial trial;
+  const auto built = build(candidate, trial);
+  if (!built) return trial;
+  trial.memory = need_of(*built);
+  if (!trial.memory->fits) return trial;
+  const auto on_host = static_cast<double>(host_memory_bytes(built->compiled.stages, cluster_));
+  if (on_host > cluster_.machine.host.memory_bytes)
+    trial.rejected = "what is offloaded does not fit in the hosts' memory";
+  else
+    trial.simulated = simulate(*built);
+  return trial;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,52 @@
+// One candidate built as it would run, and simulated if it fits. Trials know nothing of each other:
+// several threads may make them at once.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "models/compile/compile.h"
+#include "sim/planner/search.h"
+
+namespace meshwright {
+
+struct Trial {
+  // What decides whether a plan that is built fits.
+  struct Need {
+    double bytes = 0, limit_bytes = 0;
+    bool fits = false;
+  };
+  bool is_plan = false;        // it obeys the rules about plans, and was built or nearly
+  std::string rejected;        // why it cannot be built or run
+  std::optional<Need> memory;  // none: it was not built
+  std::optional<RankedPlan> simulated;
+};
+
+class TrialMaker {
+ public:
+  // What it is given must stay. `usable`: the share of a GPU's memory that plans may take.
+  TrialMaker(const Job& job, std::string machine, const Cluster& cluster, const Plan& base,
+             double usable);
+  Trial try_out(const Candidate& candidate) const;
+  Trial build_alone(const Candidate& candidate) const;  // without simulating it
+  double memory_limit_bytes() const { return limit_; }
+
+ private:
+  struct Built {
+    Compiled compiled;
+    std::optional<FrameworkUse> framework;
+  };
+  std::optional<Built> build(const Candidate& candidate, Trial& trial) const;
+  Trial::Need need_of(const Built& built) const;
+  RankedPlan simulate(const Built& built) const;
+
+  const Job& job_;
+  std::string machine_;
+  const Cluster& cluster_;
+  const Plan& base_;
+  MachineFacts facts_;
+  double usable_ = 1;
+  double limit_ = 0;
+};
+
+}  // namespace meshwright
