@@ -41,7 +41,7 @@ ClusterSearch::ClusterSearch(const Job& job, const std::string& machine, Cluster
       threads_(options.threads > 0 ? options.threads : usable_cores()),
       surveyor_(job.model, base_, cluster_, threads_) {}
 
-void ClusterSearch::run(int budget, std::size_t keep) {
+void ClusterSearch::run(int budget, std::size_t keep, int for_gap) {
   keep_ = keep;
   space_ = enumerate(job_, base_, cluster_.ranks());
   enumerated_ = space_.enumerated;
@@ -50,6 +50,7 @@ void ClusterSearch::run(int budget, std::size_t keep) {
   if (bounds_pipelines_) simulate_usual(budget - budget / 6);
   survey_all();
   simulate_promising(budget);
+  narrow_gap(for_gap);
   if (simulated_ == 0) find_any_that_fits();
   if (limits_decide_)
     closest_.reset();
@@ -182,6 +183,17 @@ bool ClusterSearch::simulate_lowest() {
   try_out(
       take_first(at_once_in_proofs, [](const Entry& entry) { return entry.bounds.step_time_s; }));
   return true;
+}
+
+// What promises most is seldom what is least bounded.
+void ClusterSearch::narrow_gap(int more) {
+  constexpr double small_gap = 0.1;
+  const std::int64_t enough = simulated_ + more, attempts = built_ + builds_per_simulation * more;
+  while (simulated_ < enough && built_ < attempts && !plans_.empty()) {
+    const Merit found = merit(job_.objective, cluster_, plans_.front().prediction.step_time_s);
+    const std::optional<Merit> left = best_left();
+    if (!left || left->first >= (1 - small_gap) * found.first || !simulate_lowest()) return;
+  }
 }
 
 void ClusterSearch::finish() {

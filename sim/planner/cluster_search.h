@@ -26,8 +26,9 @@ class ClusterSearch {
   ClusterSearch(const Job& job, const std::string& machine, Cluster cluster,
                 const SearchOptions& options);
 
-  // Simulates at most `budget` candidates and keeps the best `keep` that fit.
-  void run(int budget, std::size_t keep);
+  // Simulates at most `budget` candidates and keeps the best `keep` that fit; then at most
+  // `for_gap` of those with the lowest bounds, while these say that a plan may be much better.
+  void run(int budget, std::size_t keep, int for_gap = 0);
 
   // Simulates the candidates with the lowest bounds; false: there are none.
   bool simulate_lowest();
@@ -55,6 +56,7 @@ class ClusterSearch {
   double expected_s(const Entry& entry);
   std::tuple<bool, double, double> place(const Entry& entry, double seconds) const;
   std::size_t left_of(int budget) const;
+  void narrow_gap(int more);
   void find_any_that_fits();
   template <class Place>
   std::vector<Entry> take_first(std::size_t count, const Place& place);

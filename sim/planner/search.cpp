@@ -85,7 +85,7 @@ std::int64_t search_again(const Job& job, Searches& searches, std::size_t keep,
     if (best && *best <= *(*search)->best_left()) continue;
     auto again =
         std::make_unique<ClusterSearch>(job, (*search)->machine(), (*search)->cluster(), options);
-    again->run(options.simulate_at_most, keep);
+    again->run(options.simulate_at_most, keep, options.simulate_for_gap);
     simulated += again->simulated();
     note(*again);
     const std::optional<Merit> first = best_of(job, **search), second = best_of(job, *again);
@@ -173,7 +173,7 @@ SearchResult search(const Job& job, const SearchOptions& options) {
       }
       try {
         searches.push_back(std::make_unique<ClusterSearch>(job, name, cluster, options));
-        searches.back()->run(first_budget, keep);
+        searches.back()->run(first_budget, keep, is_one ? options.simulate_for_gap : 0);
       } catch (const InputError& error) {  // of a part of the plan: it names the key alone
         const std::string text = error.what();
         throw InputError(text.starts_with("/") ? job.file + ": " + text : text);

@@ -60,6 +60,8 @@ struct SearchProgress {
 struct SearchOptions {
   int keep_best = 10;         // over all clusters, and in any case the best of each cluster
   int simulate_at_most = 36;  // on a cluster; of several, on those that may have the best plan
+  // Beside these: the plans with the lowest bounds, while the gap is above 10 %.
+  int simulate_for_gap = 32;
   // At a first look at each of several. The same for any number of them, so that what is found
   // among many is never worse than what is found among some of them.
   int simulate_first = 12;

@@ -27,6 +27,7 @@ inline Job read(const nlohmann::json& value) {
 }
 
 // Simulations that are enough for what the tests ask.
-inline const SearchOptions few{.keep_best = 10, .simulate_at_most = 6, .load = load_known_machine};
+inline const SearchOptions few{
+    .keep_best = 10, .simulate_at_most = 6, .simulate_for_gap = 0, .load = load_known_machine};
 
 }  // namespace meshwright

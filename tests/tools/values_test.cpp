@@ -97,6 +97,7 @@ TEST_CASE("each plan that is proposed is what simulate says of it", "[tools][jso
   CHECK(number(value, "candidates_enumerated") >= number(value, "candidates_simulated"));
   CHECK(rejected <= number(value, "candidates_enumerated"));
   CHECK(number(value, "proven_gap") >= 0);
+  CHECK(number(value, "memory_margin") == Approx(0.03));  // what is left free by default
 }
 
 TEST_CASE("the table of plans shows the numbers of --json", "[tools][json]") {
