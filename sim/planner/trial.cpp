@@ -4,8 +4,8 @@
 
 #include "models/core/error.h"
 #include "models/passes/recompute_budget.h"
-#include "sim/framework/framework_memory.h"
 #include "sim/cost/target.h"
+#include "sim/framework/framework_memory.h"
 #include "sim/predict/goodput.h"
 
 namespace meshwright {
