@@ -32,14 +32,14 @@ double BoundMaker::bytes_per_parameter(const Candidate& candidate) const {
   const int zero = candidate.zero_stage;
   const bool gradients_cut = zero >= 1 && reduces_each(candidate);
   const SecondGradient second = second_gradient(t, gradients_cut, cluster_.machine);
+  const auto left_out = static_cast<double>(shard_left_out(t, cluster_.machine));
   // Small parameters, and experts, may have no shards to be gathered from.
   const bool all_gathered = zero == 3 && candidate.keeps_gathered;
   const bool all_cut = base_.parallelism.persistence_threshold == 0 && candidate.expert == 1;
   return static_cast<double>(second.of_all) +
          static_cast<double>(second.of_own) * (zero >= 1 ? share : 1) +
-         storage * (all_gathered ? 1 + (all_cut ? share : 0)
-                    : zero >= 3  ? share
-                                 : 1) +
+         storage * (all_gathered || zero < 3 ? 1 : 0) +
+         (storage - left_out) * (zero < 3 || (all_gathered && !all_cut) ? 0 : share) +
          static_cast<double>(bytes_of(t.gradient_reduce)) * (gradients_cut ? share : 1) +
          (4 * moments + (storage < 4 ? 4 : 0)) * (zero >= 1 ? share : 1);
 }

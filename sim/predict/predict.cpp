@@ -82,6 +82,16 @@ std::int64_t second_gradient_bytes(const Program& program, const Machine& machin
   return bytes;
 }
 
+// Of the weights that are kept as shards.
+std::int64_t weights_left_out(const Program& program, const Machine& machine) {
+  const std::int64_t each = shard_left_out(program.settings->training, machine);
+  std::int64_t bytes = 0;
+  for (const Bucket& bucket : program.buckets)
+    if (bucket.weights.type.shape.elements() < bucket.elements)
+      bytes += each * bucket.shard_elements;
+  return bytes;
+}
+
 std::optional<StepInterval> interval_of(const Cluster& cluster, double step_time_s) {
   const std::optional<Residuals>& residuals = cluster.machine.residuals;
   if (!residuals) return std::nullopt;
@@ -101,6 +111,12 @@ SecondGradient second_gradient(const StepSettings& training, bool one_by_one,
   return {.of_all = training.fuse_gradient_accumulation || one_by_one ? 0 : storage};
 }
 
+std::int64_t shard_left_out(const StepSettings& training, const Machine& machine) {
+  const Dtype storage = storage_of(training.precision);
+  if (storage == Dtype::f32 || machine.runs_engine()) return 0;
+  return static_cast<std::int64_t>(bytes_of(storage));
+}
+
 std::vector<StageMemory> stage_memory(const std::vector<Program>& stages, const Cluster& cluster) {
   const LibraryOverheads& overheads = cluster.machine.overheads;
   const double library = overheads.context_bytes + overheads.workspace_bytes +
@@ -108,13 +124,15 @@ std::vector<StageMemory> stage_memory(const std::vector<Program>& stages, const 
   std::vector<StageMemory> memory;
   for (const Program& program : stages) {
     const std::int64_t gradients = second_gradient_bytes(program, cluster.machine);
+    const std::int64_t weights = weights_left_out(program, cluster.machine);
     StageMemory stage;
     stage.stage = program.stage;
     stage.class_bytes = program.memory.class_bytes;
-    stage.arena_bytes = program.memory.arena_bytes + gradients;
+    stage.arena_bytes = program.memory.arena_bytes + gradients - weights;
     stage.scratch_bytes = scratch_of(program, cluster.machine);
     stage.class_bytes[static_cast<std::size_t>(MemoryClass::workspace)] += stage.scratch_bytes;
     stage.class_bytes[static_cast<std::size_t>(MemoryClass::gradients)] += gradients;
+    stage.class_bytes[static_cast<std::size_t>(MemoryClass::parameters)] -= weights;
     stage.library_bytes = static_cast<std::int64_t>(library);
     stage.peak_bytes = stage.arena_bytes + stage.scratch_bytes + stage.library_bytes;
     if (cluster.machine.shared_memory) stage.peak_bytes += program.memory.host_bytes;

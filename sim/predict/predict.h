@@ -16,7 +16,7 @@ namespace meshwright {
 struct StageMemory {
   int stage = 0;
   std::array<std::int64_t, memory_class_count> class_bytes{};  // indexed by MemoryClass
-  std::int64_t arena_bytes = 0;                                // with frameworks' second gradients
+  std::int64_t arena_bytes = 0;    // with what frameworks hold otherwise than the engine
   std::int64_t scratch_bytes = 0;  // of operations, beside the arena; in class_bytes as workspace
   std::int64_t library_bytes = 0;  // context, communicator buffers, BLAS workspace
   // The three together; on a CPU also what is offloaded.
@@ -71,6 +71,10 @@ struct SecondGradient {
 };
 SecondGradient second_gradient(const StepSettings& training, bool one_by_one,
                                const Machine& machine);
+
+// Bytes of each parameter's shard in the Program's 16 bits that frameworks do without under ZeRO 3:
+// FSDP, of PyTorch as of XLA, has shards of the fp32 masters alone, and casts them as it gathers.
+std::int64_t shard_left_out(const StepSettings& training, const Machine& machine);
 
 // Memory alone, without replay: cheap.
 std::vector<StageMemory> stage_memory(const std::vector<Program>& stages, const Cluster& cluster);

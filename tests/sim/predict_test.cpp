@@ -156,6 +156,22 @@ TEST_CASE("a GPU that was measured with the engine is free of the frameworks' se
         Approx(static_cast<double>(of_frameworks) * 4 / 6).epsilon(1e-3));
 }
 
+TEST_CASE("FSDP shards the masters alone; the engine also what it gathers", "[predict]") {
+  Cluster cluster{load_machine("p4d.24xlarge"), 1, 8, {}, {}};
+  Plan plan = plan_of(1, 1, 8);
+  plan.parallelism.zero_stage = 3;
+  const Compiled compiled = compiled_for(small_model(), plan, cluster);
+  std::int64_t of_shards = 0;
+  for (const Bucket& bucket : compiled.stages[0].buckets) of_shards += bucket.shard_elements;
+  const auto weights = [&] {
+    return stage_memory(compiled.stages, cluster)[0]
+        .class_bytes[static_cast<std::size_t>(MemoryClass::parameters)];
+  };
+  const std::int64_t of_frameworks = weights();
+  cluster.machine.calibration = Calibration::this_machine;
+  CHECK(weights() - of_frameworks == 2 * of_shards);
+}
+
 TEST_CASE("a model that is too large does not fit and is predicted all the same", "[predict]") {
   const Cluster cluster{load_machine("p3.16xlarge"), 1, 8, {}, {}};
   Plan plan = plan_of(1, 1, 8);
