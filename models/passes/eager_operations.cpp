@@ -35,9 +35,14 @@ class EagerWriter {
   }
 
   bool loss(const Node& node) {
-    if (node.op != Op::cross_entropy) return false;
+    const bool is_shared = node.op == Op::cross_entropy_stats;
+    if (!is_shared && node.op != Op::cross_entropy) return false;
     Node of_type = node;
     of_type.attributes.storage = old_.tensor(node.inputs[0]).type.dtype;
+    if (is_shared) {
+      append(of_type);
+      return true;
+    }
     finish(Op::nll_loss, node, {add(Op::log_softmax, of_type, {node.inputs[0]}), node.inputs[1]});
     return true;
   }

@@ -13,7 +13,8 @@ namespace meshwright {
 Graph eager_operations(Graph graph, const Plan& plan);
 
 // Replaces cross_entropy: log-softmax in fp32, from which the targets are picked. Libraries for
-// language models bring a kernel for all of it.
+// language models bring a kernel for all of it. Where a tensor group shares the logits, the
+// operation stays and is told their type: it is computed in pieces that are in fp32.
 Graph eager_loss(Graph graph, const Plan& plan);
 
 }  // namespace meshwright

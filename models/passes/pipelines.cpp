@@ -40,7 +40,8 @@ constexpr Pass training_list[] = {
     {"eager_operations",
      "after the splits, which cut modules; before backward: each operation has its gradient",
      eager_operations, at_none},
-    {"eager_loss", "the same for the loss", eager_loss, at_none, true},
+    {"eager_loss", "the same for the loss; at `full` too, where fuse_loss is left out", eager_loss,
+     at_none | at_full, true},
     {"backward", "on the split graph: gradients are local", backward},
     {"simplify", "early: what is left out need not be looked at again", simplify, at_full, true},
     {"common_subexpressions", "before recomputation, which makes things twice on purpose",
@@ -78,11 +79,14 @@ std::span<const Pass> training_passes() { return training_list; }
 
 std::vector<Pass> passes_of(const Training& training) {
   const unsigned level = 1U << static_cast<unsigned>(training.compiler);
-  const auto& off = training.passes_off;
+  const auto is_off = [&](std::string_view name) {
+    return std::ranges::find(training.passes_off, name) != training.passes_off.end();
+  };
   std::vector<Pass> chosen;
-  for (const Pass& pass : training_list)
-    if ((pass.levels & level) != 0 && std::find(off.begin(), off.end(), pass.name) == off.end())
-      chosen.push_back(pass);
+  for (const Pass& pass : training_list) {
+    const bool is_fused = pass.name == "eager_loss" && level == at_full && !is_off("fuse_loss");
+    if ((pass.levels & level) != 0 && !is_off(pass.name) && !is_fused) chosen.push_back(pass);
+  }
   return chosen;
 }
 

@@ -38,7 +38,9 @@ double BoundMaker::bytes_per_parameter(const Candidate& candidate) const {
   const bool all_cut = base_.parallelism.persistence_threshold == 0 && candidate.expert == 1;
   return static_cast<double>(second.of_all) +
          static_cast<double>(second.of_own) * (zero >= 1 ? share : 1) +
-         storage * (all_gathered || zero < 3 ? 1 : 0) +
+         (zero < 3 && keeps_8_bits_alone(t, cluster_.machine) ? 1
+          : all_gathered || zero < 3                          ? storage
+                                                              : 0) +
          (storage - left_out) * (zero < 3 || (all_gathered && !all_cut) ? 0 : share) +
          static_cast<double>(bytes_of(t.gradient_reduce)) * (gradients_cut ? share : 1) +
          (4 * moments + (storage < 4 ? 4 : 0)) * (zero >= 1 ? share : 1);

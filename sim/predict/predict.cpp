@@ -63,10 +63,42 @@ void add_idle_times(const ReplayResult& replayed, Prediction& result) {
   }
 }
 
-// As the engine reserves it. What training frameworks take beside their tensors is in the machine's
-// overheads.
+// Copies that PyTorch makes of logits, in fp32: beside what its log-softmax keeps, of the logits in
+// the forward, of their gradient in the backward, one at a time. Where ranks share the logits
+// (torch.distributed.tensor.parallel.loss_parallel) there are four at once: the logits or their
+// log-softmax, what they are shifted or picked from, exponents, and the result.
+std::int64_t copies_of_logits(const Instruction& instruction) {
+  if (instruction.kind != InstructionKind::compute) return 0;
+  const auto wide_bytes = [](const TensorType& type) {
+    return type.shape.elements() * static_cast<std::int64_t>(bytes_of(Dtype::f32));
+  };
+  const TensorType& logits = instruction.inputs[0].type;
+  const TensorType& made = instruction.outputs[0].type;
+  switch (instruction.op) {
+    case Op::log_softmax:
+      return logits.dtype == Dtype::f32 ? 0 : wide_bytes(logits);
+    case Op::log_softmax_grad:
+      return made.dtype == Dtype::f32 ? 0 : wide_bytes(made);
+    case Op::cross_entropy_stats:
+      return instruction.attributes.storage == Dtype::f32 ? 0 : 4 * wide_bytes(logits);
+    default:
+      return 0;
+  }
+}
+
+std::int64_t scratch_of_framework(const Program& program) {
+  std::int64_t most = 0;
+  for (const Body& body : program.bodies)
+    for (const Instruction& each : body.instructions)
+      if (!each.inputs.empty() && !each.outputs.empty())
+        most = std::max(most, copies_of_logits(each));
+  return most;
+}
+
+// As the engine reserves it. What else training frameworks take beside their tensors is in the
+// machine's overheads.
 std::int64_t scratch_of(const Program& program, const Machine& machine) {
-  if (!machine.runs_engine()) return 0;
+  if (!machine.runs_engine()) return scratch_of_framework(program);
   if (machine.gpu.kind == DeviceKind::cpu) return scratch_memory(program, scratch_bytes);
   return scratch_memory(program, gpu_scratch_bytes);
 }
@@ -82,10 +114,22 @@ std::int64_t second_gradient_bytes(const Program& program, const Machine& machin
   return bytes;
 }
 
-// Of the weights that are kept as shards.
-std::int64_t weights_left_out(const Program& program, const Machine& machine) {
-  const std::int64_t each = shard_left_out(program.settings->training, machine);
+// Weights in 16 bits of which a step begins by making those in 8.
+std::int64_t weights_beside_8_bits(const Program& program) {
   std::int64_t bytes = 0;
+  for (const Body& body : program.bodies)
+    for (const Instruction& each : body.instructions)
+      if (body.kind == Body::Kind::step_begin && each.kind == InstructionKind::compute &&
+          each.op == Op::quantize)
+        bytes += each.inputs[0].type.bytes();
+  return bytes;
+}
+
+// Of the weights that are kept as shards, and of those that are kept in 8 bits.
+std::int64_t weights_left_out(const Program& program, const Machine& machine) {
+  const StepSettings& training = program.settings->training;
+  const std::int64_t each = shard_left_out(training, machine);
+  std::int64_t bytes = keeps_8_bits_alone(training, machine) ? weights_beside_8_bits(program) : 0;
   for (const Bucket& bucket : program.buckets)
     if (bucket.weights.type.shape.elements() < bucket.elements)
       bytes += each * bucket.shard_elements;
@@ -115,6 +159,10 @@ std::int64_t shard_left_out(const StepSettings& training, const Machine& machine
   const Dtype storage = storage_of(training.precision);
   if (storage == Dtype::f32 || machine.runs_engine()) return 0;
   return static_cast<std::int64_t>(bytes_of(storage));
+}
+
+bool keeps_8_bits_alone(const StepSettings& training, const Machine& machine) {
+  return training.precision == Precision::fp8 && !machine.runs_engine();
 }
 
 std::vector<StageMemory> stage_memory(const std::vector<Program>& stages, const Cluster& cluster) {

@@ -76,6 +76,11 @@ SecondGradient second_gradient(const StepSettings& training, bool one_by_one,
 // FSDP, of PyTorch as of XLA, has shards of the fp32 masters alone, and casts them as it gathers.
 std::int64_t shard_left_out(const StepSettings& training, const Machine& machine);
 
+// Whether weights that are multiplied in 8 bits, and stay so from step to step, have no copy in 16:
+// the primary weights of Transformer Engine, which Megatron's and NeMo's recipes ask for
+// (fp8_param_gather). The engine keeps both.
+bool keeps_8_bits_alone(const StepSettings& training, const Machine& machine);
+
 // Memory alone, without replay: cheap.
 std::vector<StageMemory> stage_memory(const std::vector<Program>& stages, const Cluster& cluster);
 

@@ -121,6 +121,21 @@ TEST_CASE("the loss of an eager framework is one kernel where that is asked for"
   CHECK(count(whole, Op::tanh) == 12);  // activation functions are in pieces all the same
 }
 
+TEST_CASE("at full the loss is in pieces where it is not fused with the head",
+          "[models][compiler]") {
+  Plan plan;
+  plan.training.micro_batch = 1;
+  plan.training.sequence_length = 32;
+  plan.training.compiler = CompilerLevel::full;
+  const Model model = load_model("gpt2", ".");
+  const auto made = [&] { return run_passes(build_graph(model, plan.training), plan); };
+  CHECK(count(made(), Op::log_softmax) == 0);
+  plan.training.passes_off = {"fuse_loss"};
+  CHECK(count(made(), Op::log_softmax) == 1);
+  plan.training.passes_off = {"fuse_loss", "eager_loss"};
+  CHECK(count(made(), Op::log_softmax) == 0);
+}
+
 TEST_CASE("what is computed twice is computed once, dead code is dropped", "[models][compiler]") {
   Bench b;
   const int once = b.apply(Op::gelu, {b.x}), twice = b.apply(Op::gelu, {b.x});

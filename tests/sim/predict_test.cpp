@@ -103,6 +103,7 @@ TEST_CASE("the engine's operations have scratch memory on a GPU", "[predict]") {
   Cluster cluster{load_machine("p4d.24xlarge"), 1, 1, {}, {}};
   Plan plan = plan_of(1, 1, 1);
   plan.training.compiler = CompilerLevel::none;
+  plan.training.passes_off = {"eager_loss"};  // whose copies frameworks make too
   const auto memory = [&] {
     const Compiled compiled = compiled_for(small_model(), plan, cluster);
     return stage_memory(compiled.stages, cluster)[0];
@@ -170,6 +171,39 @@ TEST_CASE("FSDP shards the masters alone; the engine also what it gathers", "[pr
   const std::int64_t of_frameworks = weights();
   cluster.machine.calibration = Calibration::this_machine;
   CHECK(weights() - of_frameworks == 2 * of_shards);
+}
+
+TEST_CASE("frameworks keep weights of 8 bits alone; the engine beside those of 16", "[predict]") {
+  Cluster cluster{load_machine("p5.48xlarge"), 1, 8, {}, {}};
+  Plan plan = plan_of(1, 1, 8);
+  plan.training.precision = Precision::fp8;
+  const Compiled compiled = compiled_for(small_model(), plan, cluster);
+  const auto weights = [&] {
+    return stage_memory(compiled.stages, cluster)[0]
+        .class_bytes[static_cast<std::size_t>(MemoryClass::parameters)];
+  };
+  const std::int64_t of_frameworks = weights();
+  cluster.machine.calibration = Calibration::this_machine;
+  // Of a block: queries, keys and values, what joins them, and both products of the MLP.
+  CHECK(weights() - of_frameworks == std::int64_t{6} * 2 * (4 + 2 * 4) * 256 * 256);
+}
+
+TEST_CASE("a loss in pieces takes PyTorch's copies of the logits in fp32", "[predict]") {
+  const Cluster cluster{load_machine("p4d.24xlarge"), 1, 8, {}, {}};
+  const auto scratch = [&](int tensor, std::vector<std::string> passes_off) {
+    Plan plan = plan_of(1, tensor, 8 / tensor);
+    plan.training.compiler = CompilerLevel::full;
+    plan.training.passes_off = std::move(passes_off);
+    return stage_memory(compiled_for(small_model(), plan, cluster).stages, cluster)[0]
+        .scratch_bytes;
+  };
+  const std::int64_t of_logits = std::int64_t{2} * 128 * 1024 * 4;  // the vocabulary is padded
+  CHECK(scratch(1, {}) == 0);
+  CHECK(scratch(1, {"eager_loss", "fuse_loss"}) == 0);
+  CHECK(scratch(2, {"eager_loss", "fuse_loss"}) == 0);
+  // Beside log-softmax and its gradient, which the arena has, one; of shared logits all four.
+  CHECK(scratch(1, {"fuse_loss"}) == of_logits);
+  CHECK(scratch(2, {"fuse_loss"}) == 4 * of_logits / 2);
 }
 
 TEST_CASE("a model that is too large does not fit and is predicted all the same", "[predict]") {
