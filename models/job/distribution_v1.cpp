@@ -168,7 +168,7 @@ void settle_attention(const DistributionContext& context) {
 bool offloads_by_layer(const Version1& v, const Job& job) {
   const Training& training = job.plan.training;
   return v.pipeline == 1 && !job.model.has_decoder() && training.recompute_modules.empty() &&
-         training.recompute != Recompute::selective;
+         training.recompute != Recompute::selective && training.recompute != Recompute::none;
 }
 
 void set_parallelism(const Version1& v, const DistributionContext& context, int ranks) {

@@ -165,7 +165,8 @@ void read_version_2(Fields fields, const DistributionContext& context) {
   p.data = ranks / (v.tensor * v.context);
   p.zero_stage = v.shard == 1 ? 0 : 3;
   p.shard = std::max(v.shard, 1);  // 0: all of data x context, which 1 means with a zero_stage
-  if (v.offload) {
+  // The library moves checkpoints alone.
+  if (v.offload && context.job.plan.training.recompute != Recompute::none) {
     p.offload = Offload::layers;
     p.offload_horizon = v.horizon;
   }

@@ -106,7 +106,7 @@ void warn_about_effects(const Fields& fields, Job& job) {
        "context_exchange", "no effect while context is 1"}};
   for (const auto& [is_given, key, text] : warnings)
     if (is_given) warn(job, fields, key, text);
-  if (p.offload != Offload::none) warn_about_offload(fields, "offload", job);
+  if (p.offload == Offload::activations) warn_about_offload(fields, "offload", job);
 }
 
 // What the rows of schedules say, for the documentation.
@@ -218,13 +218,15 @@ Keys parallelism_keys(Parallelism& p) {
        "", "`own`: each tensor rank reads micro_batch ÷ tensor sequences, which must be whole"},
       {"offload", choice("offload", offload_names(), p.offload), any, may_be_auto, "",
        "checkpointed activations (the inputs of what is recomputed) wait in host memory, copied "
-       "beside compute; without recomputation a warning: no effect. `activations`: a micro-batch's "
+       "beside compute. `activations`: without recomputation a warning: no effect. A micro-batch's "
        "go out as its forward task makes them and come back `offload_horizon` pipeline tasks "
        "before its backward task; the device holds fewer copies than there are micro-batches in "
        "flight. What would come back within two tasks stays, so one micro-batch, or the last stage "
        "of `1f1b`, saves nothing. `layers`: inside a task, with `recompute` `full`, `contiguous` "
        "or `group_N`, the inputs of at most `offload_horizon` (at least 2) layers are on the "
-       "device at one time. `simulate` reports `host_memory_bytes` of the fullest host; what "
+       "device at one time; without recomputation all that blocks keep: the first blocks' goes, "
+       "as with Transformer Engine's `cpu_offloading_num_layers`. `simulate` reports "
+       "`host_memory_bytes` of the fullest host; what "
        "exceeds its memory does not fit. With `zero_bubble`: not supported yet"},
       {"offload_horizon", &p.offload_horizon, at_least_zero, if_set, "0: 4 tasks, 2 layers",
        "see `offload`; more is earlier and needs more memory"},

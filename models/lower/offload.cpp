@@ -60,11 +60,87 @@ std::vector<Offloaded> checkpoints_of(const StageDraft& draft, int virtual_stage
   return chosen;
 }
 
-// The place in the ring of the layer that is the `order`-th of its chunk. While a layer makes the
-// next one's input, both are there.
-int place_in_ring(StageDraft& draft, std::size_t order, std::int64_t bytes) {
+// `layers` without recomputation: all that blocks keep.
+bool offloads_whole_blocks(const Plan& plan) {
+  return plan.parallelism.offload == Offload::layers &&
+         plan.training.recompute == Recompute::none && plan.training.recompute_modules.empty();
+}
+
+// While a layer makes the next one's input, both are on the device.
+constexpr int layers_in_turn = 2;
+
+// The first blocks of a virtual stage, as many as leave `offload_horizon` on the device: those that
+// take turns, and the last ones, which the backward begins with.
+std::vector<char> first_blocks(const StageDraft& draft, int virtual_stage) {
+  const Graph& graph = draft.graph;
+  std::vector<int> blocks;
+  for (int unit : units_in_order(graph, draft.boundaries, virtual_stage, Body::Kind::forward))
+    if (graph.units[at(unit)].is_block) blocks.push_back(unit);
+  const int on_device = std::max(layers_in_turn, draft.plan.parallelism.horizon());
+  const int count = static_cast<int>(blocks.size()) - on_device + layers_in_turn;
+  std::vector<char> chosen(graph.units.size(), 0);
+  for (int i = 0; i < count; ++i) chosen[at(blocks[at(i)])] = 1;
+  return chosen;
+}
+
+int unit_of(const StageDraft& draft, const Offloaded& each) {
+  return draft.graph.unit_of(draft.graph.nodes[at(draft.graph.tensor(each.tensor).producer)]);
+}
+
+// What those blocks keep, in the order in which it is made. Tensors that are much smaller than the
+// largest are not worth a copy.
+std::vector<Offloaded> kept_by_first_blocks(const StageDraft& draft, int virtual_stage) {
+  constexpr std::int64_t much_smaller = 100;
+  const Graph& graph = draft.graph;
+  const std::vector<char> wanted = first_blocks(draft, virtual_stage);
+  std::vector<int> last_reader(graph.tensors.size(), -1);
+  for (int index : draft.boundaries.nodes[at(virtual_stage)])
+    if (const Node& node = graph.nodes[at(index)]; node.phase != Phase::forward)
+      for (int id : node.inputs) last_reader[at(base_of(graph, id))] = index;
+  std::vector<char> shared(graph.tensors.size(), 0);  // has memory in common with another
+  for (std::size_t id = 0; id < graph.tensors.size(); ++id)
+    if (const int other = graph.tensors[id].alias_of; other >= 0)
+      shared[id] = shared[at(other)] = 1;
+  std::vector<Offloaded> chosen;
+  std::int64_t largest = 0;
+  for (int id = 0; id < static_cast<int>(graph.tensors.size()); ++id) {
+    const Tensor& tensor = graph.tensor(id);
+    const TensorFlow& flow = draft.boundaries.tensors[at(id)];
+    if (tensor.role != Role::activation || tensor.producer < 0 || shared[at(id)] ||
+        last_reader[at(id)] < 0 || flow.maker != virtual_stage ||
+        !held_from_forward(flow, virtual_stage))
+      continue;
+    Offloaded each;
+    each.tensor = id;
+    each.last_reader = last_reader[at(id)];
+    if (!wanted[at(unit_of(draft, each))]) continue;
+    chosen.push_back(each);
+    largest = std::max(largest, tensor.type.bytes());
+  }
+  std::erase_if(chosen, [&](const Offloaded& each) {
+    return graph.tensor(each.tensor).type.bytes() * much_smaller < largest;
+  });
+  std::ranges::sort(chosen, {},
+                    [&](const Offloaded& each) { return graph.tensor(each.tensor).producer; });
+  return chosen;
+}
+
+// Places of the ring: of layers' inputs one each; of whole blocks as many as the one has that keeps
+// most tensors.
+std::size_t places_in_ring(const StageDraft& draft) {
+  if (!offloads_whole_blocks(draft.plan))
+    return std::max<std::size_t>(layers_in_turn, at(draft.plan.parallelism.horizon()));
+  std::size_t most = 0;
+  for (const std::vector<Offloaded>& all : draft.offloads.of_chunk) {
+    std::vector<std::size_t> of_unit(draft.graph.units.size(), 0);
+    for (const Offloaded& each : all) most = std::max(most, ++of_unit[at(unit_of(draft, each))]);
+  }
+  return layers_in_turn * most;
+}
+
+// The place of the tensor that is the `order`-th of its chunk.
+int place_in_ring(StageDraft& draft, std::size_t order, std::size_t places, std::int64_t bytes) {
   std::vector<int>& ring = draft.offloads.ring;
-  const std::size_t places = std::max<std::size_t>(2, at(draft.plan.parallelism.horizon()));
   if (ring.size() < places)
     ring.push_back(add_buffer(draft, "ring", MemoryClass::activations, Region::persistent, 0));
   Buffer& place = draft.buffer(ring[order % places]);
@@ -72,7 +148,7 @@ int place_in_ring(StageDraft& draft, std::size_t order, std::int64_t bytes) {
   return ring[order % places];
 }
 
-void place_offloaded(StageDraft& draft, int chunk) {
+void place_offloaded(StageDraft& draft, int chunk, std::size_t places) {
   std::vector<Offloaded>& all = draft.offloads.of_chunk[at(chunk)];
   for (std::size_t order = 0; order < all.size(); ++order) {
     Offloaded& each = all[order];
@@ -81,7 +157,7 @@ void place_offloaded(StageDraft& draft, int chunk) {
         add_buffer(draft, "offloaded", MemoryClass::activations, Region::host, bytes, chunk);
     each.device =
         offloads_layers(draft.plan)
-            ? place_in_ring(draft, order, bytes)
+            ? place_in_ring(draft, order, places, bytes)
             : add_buffer(draft, "window", MemoryClass::activations, Region::window, bytes, chunk);
   }
 }
@@ -165,10 +241,11 @@ bool offloads_layers(const Plan& plan) { return plan.parallelism.offload == Offl
 void choose_offloaded(StageDraft& draft) {
   draft.offloads.of_chunk.resize(at(draft.chunks()));
   if (!offloads_tasks(draft.plan) && !offloads_layers(draft.plan)) return;
-  for (int chunk = 0; chunk < draft.chunks(); ++chunk) {
-    draft.offloads.of_chunk[at(chunk)] = checkpoints_of(draft, draft.virtual_stage(chunk));
-    place_offloaded(draft, chunk);
-  }
+  const auto choose = offloads_whole_blocks(draft.plan) ? kept_by_first_blocks : checkpoints_of;
+  for (int chunk = 0; chunk < draft.chunks(); ++chunk)
+    draft.offloads.of_chunk[at(chunk)] = choose(draft, draft.virtual_stage(chunk));
+  const std::size_t places = places_in_ring(draft);
+  for (int chunk = 0; chunk < draft.chunks(); ++chunk) place_offloaded(draft, chunk, places);
 }
 
 const Offloaded* find_offloaded(const StageDraft& draft, int tensor, int chunk) {

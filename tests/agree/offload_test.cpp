@@ -30,6 +30,11 @@ constexpr Variant variants[] = {
     {{1, 1, 2, 4, 3}, all_of<full, layers<2>, drop>},
     {{4, 1, 1}, all_of<full, activations<1>>},
     {{4, 1, 1}, all_of<full, layers<2>>},
+    {{1, 1, 1}, layers<2>},  // without recomputation, all that blocks keep
+    {{1, 1, 1, 4}, all_of<layers<4>, drop>},
+    {{1, 2, 1, 2}, all_of<layers<3>, rows>},
+    {{1, 1, 2, 2, 3}, layers<2>},
+    {{2, 1, 1}, layers<2>},
     {{2, 2, 1}, all_of<full, activations<1>, gpipe>},
     {{2, 2, 1}, all_of<full, layers<2>, gpipe, rows>},
     {{1, 1, 4, 1, 3}, all_of<full, layers<2>>},

@@ -65,6 +65,32 @@ TEST_CASE("offloading takes from the device what it gives to the host", "[sim][o
   }
 }
 
+TEST_CASE("without recomputation blocks' activations leave, but for some of the last",
+          "[sim][offload]") {
+  const Cluster cluster{load_machine("p4d.24xlarge"), 1, 1, {}, {}};
+  const auto memory = [&](Offload offload, int horizon) {
+    Plan plan = plan_of(1, 1, offload);
+    plan.training.recompute = Recompute::none;
+    plan.parallelism.schedule = ScheduleKind::one_f_one_b;
+    plan.parallelism.offload_horizon = horizon;
+    return predict(compiled_for(small_model(12), plan, cluster), cluster);
+  };
+  const Prediction kept = memory(Offload::none, 0);
+  std::int64_t fewer = kept.peak_memory_bytes, on_host = 0;
+  for (const int layers : {8, 4, 2}) {
+    INFO(layers);
+    const Prediction sent = memory(Offload::layers, layers);
+    const std::int64_t saved = kept.peak_memory_bytes - sent.peak_memory_bytes;
+    CHECK(sent.peak_memory_bytes <= fewer);
+    CHECK(sent.host_memory_bytes > on_host);
+    // What two blocks keep takes turns on the device.
+    CHECK(static_cast<double>(saved) ==
+          Approx(static_cast<double>(sent.host_memory_bytes) * (12 - layers) / (14 - layers))
+              .epsilon(0.02));
+    fewer = sent.peak_memory_bytes, on_host = sent.host_memory_bytes;
+  }
+}
+
 TEST_CASE("copies run beside compute where streams do, and in line where not", "[sim][offload]") {
   Cluster cluster{load_machine("p4d.24xlarge"), 1, 1, {}, 0.0};
   for (const Offload offload : {Offload::activations, Offload::layers}) {
