@@ -9,9 +9,6 @@
 
 namespace meshwright {
 
-// Of what GPUs have: allocators cut memory into pieces, and predicted peaks are not exact.
-inline constexpr double usual_memory_margin = 0.03;
-
 struct Options {
   std::string command;
   std::vector<std::string> operands;  // JOB, FILES, or what to list

@@ -57,6 +57,9 @@ struct SearchProgress {
   double gap = 0;  // proven so far
 };
 
+// Of what GPUs have: allocators cut memory into pieces, and predicted peaks are not exact.
+inline constexpr double usual_memory_margin = 0.03;
+
 struct SearchOptions {
   int keep_best = 10;         // over all clusters, and in any case the best of each cluster
   int simulate_at_most = 36;  // on a cluster; of several, on those that may have the best plan

@@ -25,7 +25,8 @@ int count_ops(const Graph& graph, Op op, Phase phase) {
 
 }  // namespace
 
-TEST_CASE("every legal plan of a small model lowers to a sound memory plan", "[models][lower]") {
+TEST_CASE("every legal plan of a small model lowers to a sound memory plan",
+          "[models][lower][release]") {
   for (const char* family : {"gpt", "llama", "bert"}) {
     const Model model = small_model(family);
     std::vector<Plan> plans = small_plans(model);

@@ -82,7 +82,7 @@ std::string refusal_of(const json& value) {
 
 }  // namespace
 
-TEST_CASE("Programs are the same after a way through JSON", "[models][program]") {
+TEST_CASE("Programs are the same after a way through JSON", "[models][program][release]") {
   for (const char* family : {"gpt", "llama", "bert"}) {
     const Model model = small_model(family);
     std::size_t turn = 0;

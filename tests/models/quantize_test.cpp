@@ -140,7 +140,8 @@ TEST_CASE("scales are of blocks as the recipe says", "[models][passes]") {
   }
 }
 
-TEST_CASE("every legal plan of a small model lowers in fp8 to sound Programs", "[models][lower]") {
+TEST_CASE("every legal plan of a small model lowers in fp8 to sound Programs",
+          "[models][lower][release]") {
   for (const char* family : {"gpt", "llama"}) {
     const Model model = small_model(family);
     for (Plan plan : small_plans(model)) {

@@ -56,7 +56,8 @@ void check(const Model& model, const Plan& plan, int& plans) {
 
 }  // namespace
 
-TEST_CASE("no two accesses to the same memory can happen at one time", "[models][lower][races]") {
+TEST_CASE("no two accesses to the same memory can happen at one time",
+          "[models][lower][races][release]") {
   int plans = 0;
   for_all_plans([&](const Model& model, Plan plan) {
     check(model, plan, plans);
@@ -146,7 +147,7 @@ bool shares_slots(const std::vector<Program>& stages) {
 
 }  // namespace
 
-TEST_CASE("nor can they where chunks share slots", "[models][lower][races][slots]") {
+TEST_CASE("nor can they where chunks share slots", "[models][lower][races][slots][release]") {
   int plans = 0, sharing = 0;
   for (const char* family : {"gpt", "llama", "bert"})
     for (const int pipeline : {2, 4})

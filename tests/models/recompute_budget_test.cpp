@@ -222,7 +222,7 @@ Graph not_yet_repeated(const Model& model, const Plan& plan) {
 }  // namespace
 
 TEST_CASE("under a budget the cheapest tensors are made again: exhaustive search on small graphs",
-          "[models][recompute]") {
+          "[models][recompute][release]") {
   for (const char* family : {"gpt", "llama", "bert"})
     for (int layers : {2, 3}) {
       const Model model = medium_model(family, layers);

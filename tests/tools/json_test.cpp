@@ -410,7 +410,8 @@ TEST_CASE("what is missing is said in a unit that shows it", "[tools]") {
   profile["gpu"]["memory_bytes"] = peak - (1 << 20);
   std::ofstream(folder.file("gpu.json")) << profile;
   const std::string open =
-      "plan" + gpt2.substr(8) + " --set cluster.processes_per_host=1 --set parallelism.tensor=auto";
+      "plan" + gpt2.substr(8) +
+      " --set cluster.processes_per_host=1 --set parallelism.tensor=auto --memory-margin 0";
   const Answer answer = run(open, "&1");
   CAPTURE(peak, answer.out);
   CHECK(answer.code == 3);

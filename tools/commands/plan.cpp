@@ -184,7 +184,7 @@ int run_plan(const Options& options) {
   const SearchResult result = search(job, search_options);
   if (options.prove && isatty(fileno(stderr)) != 0) print_to(stderr, "\n");
   if (options.json) print_json(result_json(job, result, search_options.memory_margin));
-  if (result.plans.empty()) throw NoPlanFits(miss_text(result));
+  if (result.plans.empty()) throw NoPlanFits(miss_text(result, search_options.memory_margin));
   if (!options.json) print_result(job, result, top, search_options.memory_margin);
   if (!options.report.empty()) write_report(options, job, result, top);
   if (!options.write.empty()) {

@@ -11,7 +11,7 @@
 
 namespace meshwright {
 
-std::string miss_text(const SearchResult& search) {
+std::string miss_text(const SearchResult& search, double memory_margin) {
   std::string text = "no plan fits";
   if (search.closest_miss) {
     const ClosestMiss& miss = *search.closest_miss;
@@ -19,6 +19,9 @@ std::string miss_text(const SearchResult& search) {
                         show_bytes(miss.peak_memory_bytes - miss.memory_limit_bytes),
                         show_bytes(miss.memory_limit_bytes), miss.count, miss.machine,
                         short_plan_text(miss.plan));
+    if (memory_margin > 0)
+      text += fmt::format(", {} of each GPU's memory left free (--memory-margin)",
+                          show_percent(memory_margin));
   }
   for (const Rejection& rejection : search.rejected)
     text += fmt::format("\n  {:>8}  {}", rejection.count, rejection.reason);
@@ -106,7 +109,12 @@ Chosen choose_plan(const Job& job, const MachineLoader& load) {
     warn_of_prices(job, load);
     SearchOptions options;
     options.load = load;
+    options.memory_margin = usual_memory_margin;  // the plan that `plan` puts first
     chosen.search = search(job, options);
+    if (chosen.search->plans.empty()) {
+      options.memory_margin = 0;
+      chosen.search = search(job, options);
+    }
     if (chosen.search->plans.empty() && !only_micro_batch_is_open(job))
       throw NoPlanFits(miss_text(*chosen.search));
   }

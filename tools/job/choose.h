@@ -42,6 +42,6 @@ Prediction predict_chosen(const Job& job, const Chosen& chosen, Timeline* timeli
 
 // "no plan fits: the closest needs 11.2 GiB too much for 40.0 GiB on 1 x p4d.24xlarge (p4 t2 d1 mb1
 // ...)"
-std::string miss_text(const SearchResult& search);
+std::string miss_text(const SearchResult& search, double memory_margin = 0);
 
 }  // namespace meshwright
