@@ -26,8 +26,6 @@ std::string amount(double bytes) {
   return fmt::format("{:.0f} bytes", bytes);
 }
 
-double gibibytes(double bytes) { return bytes / (1024.0 * 1024.0 * 1024.0); }
-
 void add_misses(const ClusterSearch& search, std::optional<ClosestMiss>& closest) {
   const auto& miss = search.closest_miss();
   if (!miss) return;
@@ -43,9 +41,9 @@ std::vector<Rejection> sorted(const Rejections& reasons, const std::optional<Clo
   for (const auto& [reason, count] : reasons) {
     list.push_back({reason, count});
     if (miss && reason == "does not fit in memory")
-      list.back().reason += fmt::format(" (closest: {} too much for {:.1f} GiB)",
+      list.back().reason += fmt::format(" (closest: {} too much for {})",
                                         amount(miss->peak_memory_bytes - miss->memory_limit_bytes),
-                                        gibibytes(miss->memory_limit_bytes));
+                                        amount(miss->memory_limit_bytes));
   }
   std::stable_sort(list.begin(), list.end(),
                    [](const Rejection& a, const Rejection& b) { return a.count > b.count; });
