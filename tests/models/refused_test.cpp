@@ -4,6 +4,8 @@
 #include <set>
 #include <sstream>
 
+#include "models/core/error.h"
+#include "models/schedule/schedule.h"
 #include "tests/catch.h"
 #include "tests/models/job_lookup.h"
 
@@ -19,6 +21,25 @@ struct Expected {
   std::string message;
 };
 
+// A message may list what there is, and does not change when there is more.
+void fill_in(std::string& message, const std::string& place, const std::string& words) {
+  const std::size_t begin = message.find(place);
+  if (begin != std::string::npos) message.replace(begin, place.size(), words);
+}
+
+std::string schedules() {
+  std::vector<std::string> names;
+  for (const ScheduleInfo& kind : schedule_kinds()) names.emplace_back(kind.name);
+  return list_of(names, "and");
+}
+
+std::string schedules_of_virtual_stages() {
+  std::vector<std::string> names;
+  for (const ScheduleInfo& kind : schedule_kinds())
+    if (kind.most_chunks > 1) names.push_back("'" + std::string(kind.name) + "'");
+  return list_of(names);
+}
+
 Expected expected_of(const fs::path& text_file) {
   std::istringstream lines(read_file(text_file.string()));
   Expected expected;
@@ -29,6 +50,8 @@ Expected expected_of(const fs::path& text_file) {
     else
       expected.message += (expected.message.empty() ? "" : "\n") + line;
   }
+  fill_in(expected.message, "{schedules}", schedules());
+  fill_in(expected.message, "{schedules of virtual stages}", schedules_of_virtual_stages());
   return expected;
 }
 
