@@ -193,8 +193,10 @@ Seconds CostModel::time(const Kernel& kernel, double traffic_factor) const {
 }
 
 void CostModel::append(const OpCall& call, std::vector<Kernel>& kernels) const {
+  const std::size_t before = kernels.size();
   append_kernels(call, training_.compiler, kernels);
-  if (!training_.deterministic || gpu_.kind == DeviceKind::cpu || call.attributes.adds) return;
+  if (!training_.deterministic || gpu_.kind == DeviceKind::cpu) return;
+  if (kernels.size() == before || call.attributes.adds) return;  // in place
   // torch.utils.deterministic.fill_uninitialized_memory: what torch.empty returns is filled.
   double filled = 0;
   for (const TensorType& type : call.outputs) filled += static_cast<double>(type.bytes());

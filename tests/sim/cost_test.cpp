@@ -147,6 +147,31 @@ TEST_CASE("in deterministic mode what an operation makes is filled first", "[cos
   CHECK(CostModel(cluster, training).work(graph).bytes == bytes + 4e6);
 }
 
+TEST_CASE("in deterministic mode nothing is filled where no kernel runs", "[cost]") {
+  Training training = training_in(Precision::fp32);
+  training.compiler = CompilerLevel::fused;
+  Model model = small_model();
+  Plan plan;
+  plan.training = training;
+  plan.training.sequence_length = 128;
+  plan.parallelism.tensor = 2;  // an all-reduce is in place
+  const Graph graph = run_passes(build_graph(model, plan.training), plan);
+  std::int64_t launching = 0;
+  std::vector<Kernel> kernels;
+  for (const Node& node : graph.nodes) {
+    std::vector<TensorType> inputs, outputs;
+    for (const int id : node.inputs) inputs.push_back(graph.tensor(id).type);
+    for (const int id : node.outputs) outputs.push_back(graph.tensor(id).type);
+    kernels.clear();
+    append_kernels({node.op, node.attributes, inputs, outputs}, plan.training.compiler, kernels);
+    launching += !kernels.empty() && !node.attributes.adds;
+  }
+  const Cluster cluster = plain_cluster();
+  const std::int64_t usual = CostModel(cluster, plan.training).work(graph).kernels;
+  plan.training.deterministic = true;
+  CHECK(CostModel(cluster, plan.training).work(graph).kernels == usual + launching);
+}
+
 TEST_CASE("without units for a precision the device computes in fp32", "[cost]") {
   const Cluster cluster = plain_cluster();
   const double fp32 = time_on(cluster, Precision::fp32, product(2560, 128, 1000));
