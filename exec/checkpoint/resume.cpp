@@ -4,7 +4,6 @@
 
 #include "exec/checkpoint/folder.h"
 #include "exec/checkpoint/pieces.h"
-#include "exec/runtime/host_view.h"
 #include "models/core/error.h"
 
 namespace meshwright {
@@ -109,13 +108,13 @@ void load(const Checkpoint& checkpoint, Runtime& runtime) {
     const HeldWeights held = runtime.memory().weights(member);
     Backend& backend = runtime.memory().backend();
     checkpoint.read(parameter.name, 0, runs_within(runs, held.begin, held.count),
-                    HostView<float>(backend, held.data, held.count).data());
+                    StateView<float>(backend, held.data, held.count).data());
     const OwnedStates owned = runtime.memory().states(member);
     const std::vector<ParameterRun> own_runs = runs_within(runs, owned.begin, owned.count);
     for (int state = 1; state < checkpoint.states(); ++state)
       checkpoint.read(
           parameter.name, state, own_runs,
-          HostView<float>(backend, owned.data[static_cast<std::size_t>(state)], owned.count)
+          StateView<float>(backend, owned.data[static_cast<std::size_t>(state)], owned.count)
               .data());
   }
   const Manifest& manifest = checkpoint.manifest();

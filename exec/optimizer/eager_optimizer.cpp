@@ -5,6 +5,7 @@
 
 #include "exec/core/half.h"
 #include "exec/optimizer/factors.h"
+#include "exec/optimizer/remainders.h"
 #include "models/core/error.h"
 #include "models/plan/optimizer_scratch.h"
 
@@ -27,9 +28,12 @@ struct OneParameter {
 OneParameter parameter_of(const OptimizerSegment& segment, const OptimizerState& state,
                           float decay) {
   const std::int64_t at = segment.begin;
-  return {state.weights + at,
-          state.first_moment + at,
-          state.second_moment == nullptr ? nullptr : state.second_moment + at,
+  const auto floats = [&](void* array) {
+    return array == nullptr ? nullptr : static_cast<float*>(array) + at;
+  };
+  return {floats(state.weights),
+          floats(state.first_moment),
+          floats(state.second_moment),
           static_cast<const std::byte*>(state.gradients) + at * bytes_of(state.gradient_type),
           state.gradient_type,
           segment.count,
@@ -123,8 +127,8 @@ void copy_to_working(ThreadPool& pool, const OptimizerSegment& segment,
   auto* to = static_cast<std::byte*>(state.working);
   parallel_for(pool, segment.count, grain, [&](std::int64_t begin, std::int64_t end) {
     const std::int64_t at = segment.begin + begin;
-    narrow(state.weights + at, state.working_type, end - begin,
-           to + at * bytes_of(state.working_type));
+    round_masters(static_cast<const float*>(state.weights) + at, state.working_type, end - begin,
+                  to + at * bytes_of(state.working_type));
   });
 }
 

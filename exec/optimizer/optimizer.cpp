@@ -2,9 +2,11 @@
 
 #include <array>
 #include <cmath>
+#include <cstddef>
 
 #include "exec/core/half.h"
 #include "exec/optimizer/factors.h"
+#include "exec/optimizer/remainders.h"
 #include "models/core/error.h"
 
 namespace meshwright {
@@ -108,27 +110,64 @@ float trust_of(const OptimizerSegment& segment) {
   return static_cast<float>(std::sqrt(segment.norms[0] / segment.norms[1]));
 }
 
-// Calls work(elements, begin) for elements [begin, end) of the state, in tiles whose gradients are
-// in fp32.
+constexpr std::int64_t tile = 4096;
+
+// Elements [at, at + count) of an array in fp32: themselves, or a copy.
+class Tile {
+ public:
+  float* read(const void* array, Dtype type, std::int64_t at, std::int64_t count) {
+    if (array == nullptr) return nullptr;
+    const auto* from = static_cast<const std::byte*>(array) + at * bytes_of(type);
+    if (type == Dtype::f32) return reinterpret_cast<float*>(const_cast<std::byte*>(from));
+    widen(from, type, count, wide_.data());
+    return wide_.data();
+  }
+  void write(void* array, Dtype type, std::int64_t at, std::int64_t count) const {
+    if (array == nullptr || type == Dtype::f32) return;
+    narrow(wide_.data(), type, count, static_cast<std::byte*>(array) + at * bytes_of(type));
+  }
+  float* join(const OptimizerState& state, std::int64_t at, std::int64_t count) {
+    meshwright::join(static_cast<const BFloat16*>(state.working) + at,
+                     static_cast<const std::int16_t*>(state.weights) + at, count, wide_.data());
+    return wide_.data();
+  }
+
+ private:
+  alignas(64) std::array<float, tile> wide_;
+};
+
+float* read_weights(const OptimizerState& state, Tile& wide, std::int64_t at, std::int64_t count) {
+  return state.weights_type == Dtype::i16 ? wide.join(state, at, count)
+                                          : wide.read(state.weights, state.weights_type, at, count);
+}
+
+void write_weights(const OptimizerState& state, const Tile& wide, const Elements& from,
+                   std::int64_t at) {
+  if (state.weights_type == Dtype::i16)
+    return split(from.weights, from.count, static_cast<BFloat16*>(state.working) + at,
+                 static_cast<std::int16_t*>(state.weights) + at);
+  wide.write(state.weights, state.weights_type, at, from.count);
+  if (state.working != nullptr)
+    round_masters(from.weights, state.working_type, from.count,
+                  static_cast<std::byte*>(state.working) + at * bytes_of(state.working_type));
+}
+
+// Calls work(elements) for elements [begin, end) of the state, tile by tile in fp32.
 template <typename Work>
 void for_each_tile(const OptimizerState& state, Elements elements, std::int64_t begin,
-                   std::int64_t end, const Work& work) {
-  constexpr std::int64_t tile = 4096;
-  alignas(64) std::array<float, tile> wide;
-  const auto* gradients = static_cast<const std::byte*>(state.gradients);
+                   std::int64_t end, bool writes_weights, const Work& work) {
+  Tile weights, gradients, first, second;
   for (std::int64_t at = begin; at < end; at += tile) {
-    elements.count = std::min(tile, end - at);
-    const std::byte* from = gradients + at * bytes_of(state.gradient_type);
-    if (state.gradient_type == Dtype::f32) {
-      elements.gradients = reinterpret_cast<const float*>(from);
-    } else {
-      widen(from, state.gradient_type, elements.count, wide.data());
-      elements.gradients = wide.data();
-    }
-    elements.weights = state.weights + at;
-    elements.first = state.first_moment + at;
-    elements.second = state.second_moment == nullptr ? nullptr : state.second_moment + at;
-    work(elements, at);
+    const std::int64_t count = std::min(tile, end - at);
+    elements.count = count;
+    elements.weights = read_weights(state, weights, at, count);
+    elements.gradients = gradients.read(state.gradients, state.gradient_type, at, count);
+    elements.first = first.read(state.first_moment, state.moment_type, at, count);
+    elements.second = second.read(state.second_moment, state.moment_type, at, count);
+    work(elements);
+    first.write(state.first_moment, state.moment_type, at, count);
+    second.write(state.second_moment, state.moment_type, at, count);
+    if (writes_weights) write_weights(state, weights, elements, at);
   }
 }
 
@@ -145,19 +184,13 @@ void optimizer_step(const StepSettings& training, const OptimizerScalars& scalar
                     ThreadPool& pool) {
   const Rule rule = rule_of(training.optimizer);
   const Factors factors = factors_of(training, scalars);
-  auto* working = static_cast<std::byte*>(state.working);
   constexpr std::int64_t grain = 1 << 15;  // elements: long enough to hide handing a piece out
   for (const OptimizerSegment& segment : segments) {
     Elements elements = elements_of(segment, factors);
     elements.trust = trust_of(segment);
     parallel_for(pool, segment.count, grain, [&](std::int64_t begin, std::int64_t end) {
-      for_each_tile(state, elements, segment.begin + begin, segment.begin + end,
-                    [&](const Elements& tile, std::int64_t at) {
-                      rule(factors, tile);
-                      if (working != nullptr)
-                        narrow(tile.weights, state.working_type, tile.count,
-                               working + at * bytes_of(state.working_type));
-                    });
+      for_each_tile(state, elements, segment.begin + begin, segment.begin + end, true,
+                    [&](const Elements& some) { rule(factors, some); });
     });
   }
 }
@@ -173,9 +206,9 @@ void lamb_norms(const StepSettings& training, const OptimizerScalars& scalars,
     const Elements elements = elements_of(segment, factors);
     parallel_for(pool, segment.count, grain, [&](std::int64_t begin, std::int64_t end) {
       SquaredNorms& sum = partial[static_cast<std::size_t>(begin / grain)];
-      for_each_tile(state, elements, segment.begin + begin, segment.begin + end,
-                    [&](const Elements& tile, std::int64_t) {
-                      const SquaredNorms norms = lamb_moments(factors, tile);
+      for_each_tile(state, elements, segment.begin + begin, segment.begin + end, false,
+                    [&](const Elements& some) {
+                      const SquaredNorms norms = lamb_moments(factors, some);
                       sum.weights += norms.weights;
                       sum.update += norms.update;
                     });

@@ -1,4 +1,4 @@
-// One optimizer step over a flat part of the parameters, in fp32.
+// One optimizer step over a flat part of the parameters, in fp32 whatever the states are kept in.
 // adamw: moments m, v; weights shrink by learning_rate * weight_decay (Loshchilov and Hutter 2019).
 // adam: the decay is added to the gradient. sgd: m = momentum * m + g, weights -= learning_rate *
 // m. lamb: Adam's update with the decay added to it, scaled by |weights| / |update| of the whole
@@ -22,12 +22,16 @@ struct OptimizerSegment {
 };
 
 struct OptimizerState {
-  float* weights = nullptr;  // in fp32: the masters, where the working copy has 16 bits
+  // The masters in fp32, or as what `working` lacks of them (i16); or weights that have none, of
+  // whatever type.
+  void* weights = nullptr;
   const void* gradients = nullptr;
-  float* first_moment = nullptr;
-  float* second_moment = nullptr;  // adam, adamw, lamb
+  void* first_moment = nullptr;
+  void* second_moment = nullptr;  // adam, adamw, lamb
+  Dtype weights_type = Dtype::f32;
   Dtype gradient_type = Dtype::f32;
-  void* working = nullptr;  // the 16-bit copy that is made of the weights
+  Dtype moment_type = Dtype::f32;  // f32 or bf16
+  void* working = nullptr;         // the 16-bit copy that is made of the masters
   Dtype working_type = Dtype::f32;
   float* scratch = nullptr;  // of eager_optimizer_step
   std::int64_t scratch_elements = 0;

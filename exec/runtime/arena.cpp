@@ -82,23 +82,31 @@ HeldCopy Arena::held(const StageParameter& member, const Operand& weights) const
 }
 
 HeldWeights Arena::weights(const StageParameter& member) const {
-  const Operand& exact = exact_weights(program_.buckets[static_cast<std::size_t>(member.bucket)]);
+  const Bucket& bucket = program_.buckets[static_cast<std::size_t>(member.bucket)];
+  const Operand& exact = exact_weights(bucket);
   if (!program_.memory.buffers[static_cast<std::size_t>(exact.buffer)].owner.includes(own_))
     return {};  // the masters of another rank's parameters
   const HeldCopy found = held(member, exact);
-  return {static_cast<float*>(found.data), found.begin, found.count};
+  StoredArray data{static_cast<std::byte*>(found.data), exact.type.dtype};
+  if (data.type == Dtype::i16)
+    data.upper = static_cast<std::byte*>(held(member, bucket.own_weights).data);
+  return {data, found.begin, found.count};
 }
 
 HeldCopy Arena::working_copy(const StageParameter& member) const {
   return held(member, program_.buckets[static_cast<std::size_t>(member.bucket)].weights);
 }
 
-std::array<float*, 3> Arena::own_states(const Bucket& bucket) const {
-  std::array<float*, 3> data{};
+std::array<StoredArray, 3> Arena::own_states(const Bucket& bucket) const {
+  std::array<StoredArray, 3> states{};
+  const auto bytes_at = [&](const Operand& operand) {
+    return static_cast<std::byte*>(address(operand, 0));
+  };
   const Operand* operands[] = {&bucket.master, &bucket.first_moment, &bucket.second_moment};
-  for (std::size_t i = 0; i < data.size(); ++i)
-    if (operands[i]->buffer >= 0) data[i] = static_cast<float*>(address(*operands[i], 0));
-  return data;
+  for (std::size_t i = 0; i < states.size(); ++i)
+    if (operands[i]->buffer >= 0) states[i] = {bytes_at(*operands[i]), operands[i]->type.dtype};
+  if (states[0].type == Dtype::i16) states[0].upper = bytes_at(bucket.own_weights);
+  return states;
 }
 
 OwnedStates Arena::states(const StageParameter& member) const {
@@ -110,8 +118,7 @@ OwnedStates Arena::states(const StageParameter& member) const {
       std::min(member.offset + member.parameter.shape.elements(), from + bucket.shard_elements);
   if (first >= end) return {};
   OwnedStates owned{own_states(bucket), first - member.offset, end - first};
-  for (float*& data : owned.data)
-    if (data != nullptr) data += first - from;
+  for (StoredArray& data : owned.data) data = data.from(first - from);
   return owned;
 }
 
@@ -130,9 +137,15 @@ void Arena::take_snapshot() const {
     const Slice slice = saved_slice(bucket);
     if (slice.count == 0) continue;
     float* to = snapshot(bucket);
-    for (const float* from : own_states(bucket)) {
-      if (from == nullptr) continue;
-      backend_.copy(to, from + slice.begin, slice.count * bytes_of(Dtype::f32));
+    for (const StoredArray& state : own_states(bucket)) {
+      if (state.data == nullptr) continue;
+      const StoredArray from = state.from(slice.begin);
+      if (from.type == Dtype::f32) {
+        backend_.copy(to, from.data, slice.count * bytes_of(Dtype::f32));
+      } else {
+        StateView<const float> values(backend_, from, slice.count);
+        std::copy_n(values.data(), slice.count, to);
+      }
       to += bucket.slice_elements();
     }
   }

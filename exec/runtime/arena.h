@@ -8,6 +8,7 @@
 
 #include "exec/backends/backend.h"
 #include "exec/comm/communicator.h"
+#include "exec/runtime/state_view.h"
 #include "models/plan/mesh.h"
 #include "models/plan/program.h"
 
@@ -15,7 +16,7 @@ namespace meshwright {
 
 // Elements [begin, begin + count) of a parameter's local tensor that this rank holds, at `data`.
 struct HeldWeights {
-  float* data = nullptr;
+  StoredArray data;
   std::int64_t begin = 0, count = 0;
 };
 // The same of a working copy, of whatever type.
@@ -24,15 +25,15 @@ struct HeldCopy {
   std::int64_t begin = 0, count = 0;
 };
 
-// Where the fp32 values of a bucket are: its weights, or the masters of a 16-bit copy.
+// Where the exact values of a bucket are: its weights, or the masters of a 16-bit copy.
 inline const Operand& exact_weights(const Bucket& bucket) {
-  return bucket.weights.type.dtype == Dtype::f32 ? bucket.weights : bucket.master;
+  return bucket.has_master() ? bucket.master : bucket.weights;
 }
 
 // Elements [begin, begin + count) of a parameter's local tensor that this rank steps, and where
-// their states lie: fp32 master, first and second moment (null where the optimizer has none).
+// their states lie: master, first and second moment (null where the optimizer has none).
 struct OwnedStates {
-  std::array<float*, 3> data{};
+  std::array<StoredArray, 3> data{};
   std::int64_t begin = 0, count = 0;
 };
 
@@ -51,7 +52,7 @@ class Arena {
   bool steps(const Bucket& bucket) const { return bucket.owner.includes(own_); }
   // The first element of its bucket that this rank steps; 0 where the bucket is whole.
   std::int64_t own_begin(const Bucket& bucket) const;
-  HeldWeights weights(const StageParameter& member) const;  // in fp32
+  HeldWeights weights(const StageParameter& member) const;  // the exact ones
   HeldCopy working_copy(const StageParameter& member) const;
   // Of a persistent buffer; null for none (-1).
   void* buffer(int id) const;
@@ -71,7 +72,7 @@ class Arena {
   Backend& backend() const { return backend_; }
 
  private:
-  std::array<float*, 3> own_states(const Bucket& bucket) const;
+  std::array<StoredArray, 3> own_states(const Bucket& bucket) const;
   HeldCopy held(const StageParameter& member, const Operand& weights) const;
 
   const Program& program_;

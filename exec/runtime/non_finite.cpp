@@ -56,6 +56,7 @@ bool all_finite(const void* data, const TensorType& type) {
     case Dtype::e4m3:  // whatever was not finite became NaN, which its scale tells
     case Dtype::e5m2:
     case Dtype::i32:
+    case Dtype::i16:
       return true;
   }
   return true;
@@ -128,7 +129,7 @@ void NonFiniteSearch::after(const Instruction& instruction, const Task& task) {
 std::string NonFiniteSearch::wrong_parameter() const {
   for (const StageParameter& member : program_.parameters) {
     const HeldWeights held = memory_.weights(member);
-    HostView<const float> values(memory_.backend(), held.data, held.count);
+    StateView<const float> values(memory_.backend(), held.data, held.count);
     if (held.count > 0 && !all_finite(values.data(), {Shape{held.count}, Dtype::f32}))
       return "parameter " + member.parameter.name;
   }

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "exec/core/half.h"
 #include "exec/core/sha256.h"
+#include "exec/optimizer/remainders.h"
 #include "exec/runtime/host_view.h"
 #include "exec/runtime/initial.h"
 #include "models/core/error.h"
@@ -59,10 +59,10 @@ const StageParameter& Parameters::member(const Entry& entry) const {
 template <typename ValuesOf>
 void Parameters::copy_rounded(const StageParameter& member, ThreadPool& pool,
                               const ValuesOf& values_of) const {
-  const Dtype dtype = stages_[static_cast<std::size_t>(own_.pipeline)]
-                          .buckets[static_cast<std::size_t>(member.bucket)]
-                          .weights.type.dtype;
-  if (dtype == Dtype::f32) return;
+  const Bucket& bucket = stages_[static_cast<std::size_t>(own_.pipeline)]
+                             .buckets[static_cast<std::size_t>(member.bucket)];
+  if (!bucket.has_master()) return;
+  const Dtype dtype = bucket.weights.type.dtype;
   const HeldCopy copy = memory_.working_copy(member);
   HostView<std::byte> bytes(memory_.backend(), static_cast<std::byte*>(copy.data),
                             copy.count * bytes_of(dtype));
@@ -70,7 +70,7 @@ void Parameters::copy_rounded(const StageParameter& member, ThreadPool& pool,
   parallel_for(pool, copy.count, grain, [&](std::int64_t begin, std::int64_t end) {
     std::vector<float> values(static_cast<std::size_t>(end - begin));
     values_of(copy.begin + begin, end - begin, values.data());
-    narrow(values.data(), dtype, end - begin, bytes.data() + begin * bytes_of(dtype));
+    round_masters(values.data(), dtype, end - begin, bytes.data() + begin * bytes_of(dtype));
   });
 }
 
@@ -80,7 +80,7 @@ void Parameters::initialise(std::uint64_t seed, int layers, ThreadPool& pool) {
     const InitialOptions options{seed, layers, part_of(each.parameter, mesh_, own_)};
     const HeldWeights held = memory_.weights(each);
     {
-      HostView<float> values(memory_.backend(), held.data, held.count);
+      StateView<float> values(memory_.backend(), held.data, held.count);
       parallel_for(pool, held.count, grain, [&](std::int64_t begin, std::int64_t end) {
         fill_initial(each.parameter, options, held.begin + begin, end - begin,
                      values.data() + begin);
@@ -110,7 +110,7 @@ void Parameters::set(std::string_view name, std::span<const float> values) {
       }
     };
     const HeldWeights held = memory_.weights(each);
-    part(held.begin, held.count, HostView<float>(memory_.backend(), held.data, held.count).data());
+    part(held.begin, held.count, StateView<float>(memory_.backend(), held.data, held.count).data());
     ThreadPool alone(1);
     copy_rounded(each, alone, part);
   }
@@ -136,7 +136,7 @@ void Parameters::send_part(const Entry& entry, PartOfCut part) const {
   if (std::find(ranks.begin(), ranks.end(), everybody_.rank()) == ranks.end()) return;
   const HeldWeights held = memory_.weights(member(entry));
   if (held.count == 0) return;
-  HostView<const float> values(memory_.backend(), held.data, held.count);
+  StateView<const float> values(memory_.backend(), held.data, held.count);
   everybody_.wait(everybody_.isend(values.data(), held.count * 4, 0, gather_tag));
 }
 
@@ -152,7 +152,7 @@ void Parameters::receive_part(const Entry& entry, PartOfCut part, std::vector<fl
     float* to = local.data() + range.begin;
     if (ranks[i] == 0) {
       const HeldWeights held = memory_.weights(wanted);
-      HostView<const float> values(memory_.backend(), held.data, held.count);
+      StateView<const float> values(memory_.backend(), held.data, held.count);
       std::copy(values.data(), values.data() + held.count, to);
     } else {
       everybody_.wait(everybody_.irecv(to, range.count * 4, ranks[i], gather_tag));

@@ -1,7 +1,7 @@
 // The step's end on one rank: the loss scale, and the optimizer on this rank's own parts.
 #include <cmath>
 
-#include "exec/core/half.h"
+#include "exec/optimizer/remainders.h"
 #include "exec/runtime/host_view.h"
 #include "exec/runtime/runtime.h"
 #include "models/core/error.h"
@@ -36,14 +36,16 @@ StepResult Runtime::look_at_result() {
 }
 
 OptimizerState Runtime::state_of(const Bucket& bucket) const {
-  const auto floats = [&](const Operand& operand) {
-    return operand.buffer < 0 ? nullptr : static_cast<float*>(memory_.address(operand, 0));
+  const auto address = [&](const Operand& operand) {
+    return operand.buffer < 0 ? nullptr : memory_.address(operand, 0);
   };
-  OptimizerState state{floats(bucket.master), memory_.address(bucket.own_gradients, 0),
-                       floats(bucket.first_moment), floats(bucket.second_moment)};
+  OptimizerState state{address(bucket.master), address(bucket.own_gradients),
+                       address(bucket.first_moment), address(bucket.second_moment)};
+  state.weights_type = bucket.master.type.dtype;
   state.gradient_type = bucket.own_gradients.type.dtype;
+  state.moment_type = bucket.first_moment.type.dtype;
   state.working_type = bucket.own_weights.type.dtype;
-  if (state.working_type != Dtype::f32) state.working = memory_.address(bucket.own_weights, 0);
+  if (bucket.has_master()) state.working = address(bucket.own_weights);
   return state;
 }
 
@@ -80,14 +82,15 @@ void Runtime::update(const Instruction& instruction) {
 void Runtime::refresh_working_copies() {
   for (const Bucket& bucket : program_.buckets) {
     const Dtype dtype = bucket.own_weights.type.dtype;
-    if (dtype == Dtype::f32 || !memory_.steps(bucket)) continue;
+    if (bucket.master.type.dtype != Dtype::f32) continue;  // whoever wrote those wrote the weights
+    if (!bucket.has_master() || !memory_.steps(bucket)) continue;
     const std::int64_t elements = bucket.shard_elements;
     HostView<const float> masters(
         backend_, static_cast<const float*>(memory_.address(bucket.master, 0)), elements);
     HostView<std::byte> working(backend_,
                                 static_cast<std::byte*>(memory_.address(bucket.own_weights, 0)),
                                 elements * bytes_of(dtype));
-    narrow(masters.data(), dtype, elements, working.data());
+    round_masters(masters.data(), dtype, elements, working.data());
   }
   // As the step's end shares them.
   const Task& end = program_.tasks.back();

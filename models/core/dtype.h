@@ -8,7 +8,8 @@ namespace meshwright {
 
 // Of 8 bits (Micikevicius et al., "FP8 Formats for Deep Learning", 2022): e4m3 up to 448, without
 // infinity; e5m2 up to 57344, with less precision.
-enum class Dtype : std::uint8_t { f64, f32, f16, bf16, e4m3, e5m2, i32 };
+// i16: what an fp32 number has beside its bf16 (exec/optimizer/remainders.h).
+enum class Dtype : std::uint8_t { f64, f32, f16, bf16, e4m3, e5m2, i32, i16 };
 
 constexpr std::int64_t bytes_of(Dtype dtype) {
   switch (dtype) {
@@ -19,6 +20,7 @@ constexpr std::int64_t bytes_of(Dtype dtype) {
       return 4;
     case Dtype::f16:
     case Dtype::bf16:
+    case Dtype::i16:
       return 2;
     case Dtype::e4m3:
     case Dtype::e5m2:

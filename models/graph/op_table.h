@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -149,8 +150,10 @@ double model_flops(const OpCall& call);
 struct OptimizerWork {
   std::int64_t elements = 0;
   int moments = 2;             // 2 Adam and its kin, 1 SGD with momentum
-  Dtype weights = Dtype::f32;  // storage of the working copy; where it is not f32 there are masters
+  Dtype weights = Dtype::f32;  // storage of the working copy
   Dtype gradients = Dtype::f32;
+  std::optional<Dtype> master;  // none: the weights are their own
+  Dtype moment = Dtype::f32;
   bool moments_are_ready = false;  // lamb: lamb_norms has read the gradients
 };
 void append_optimizer_kernels(const OptimizerWork& work, CompilerLevel level,

@@ -24,18 +24,20 @@ void eager_optimizer_kernels(Kernels& kernels, const OptimizerWork& work, double
 
 }  // namespace
 
-// Reads the gradient; reads and writes the moments and the fp32 weight; writes the working copy:
-// one kernel, but in an eager framework.
+// Reads the gradient; reads and writes the moments and the master; writes the weight, which it also
+// reads where there is no whole master: one kernel, but in an eager framework.
 void append_optimizer_kernels(const OptimizerWork& work, CompilerLevel level, Kernels& kernels) {
   const double n = static_cast<double>(work.elements);
-  const double working =
-      work.weights == Dtype::f32 ? 0 : static_cast<double>(bytes_of(work.weights));
+  const double weight = static_cast<double>(bytes_of(work.weights));
   if (level == CompilerLevel::none && !work.moments_are_ready)
-    return eager_optimizer_kernels(kernels, work, working);
+    return eager_optimizer_kernels(kernels, work, work.master ? weight : 0);
+  const double moments = static_cast<double>(bytes_of(work.moment)) * work.moments;
   const double states = work.moments_are_ready
-                            ? 4.0 * work.moments
-                            : 8.0 * work.moments + static_cast<double>(bytes_of(work.gradients));
-  memory_kernel(kernels, n * (states + 8.0 + working));
+                            ? moments
+                            : 2 * moments + static_cast<double>(bytes_of(work.gradients));
+  const double master = work.master ? static_cast<double>(bytes_of(*work.master)) : 0;
+  const double weights = work.master == Dtype::f32 ? weight : 2 * weight;
+  memory_kernel(kernels, n * (states + 2 * master + weights));
 }
 
 }  // namespace meshwright

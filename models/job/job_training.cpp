@@ -79,8 +79,8 @@ Keys training_keys(Training& t) {
       {"precision", choice("precision", {"fp32", "tf32", "fp16", "bf16", "fp8"}, t.precision), any,
        auto_if_missing, "machine: bf16, else fp16; fp32 on a CPU",
        "refused where the machine lacks it (a CPU: `tf32`). 16 bits: weights, activations and "
-       "their gradients are stored in them, every sum is made in fp32, masters and moments are "
-       "fp32. "
+       "their gradients are stored in them, every sum is made in fp32 (`master_weights` and "
+       "`moments_precision`: what the optimizer keeps). "
        "`fp8`: as bf16, but the linear layers of blocks multiply what is rounded to 8 bits "
        "(`fp8_recipe`), and keep that of their inputs; sizes must be multiples of 16. The head, "
        "the embedding, attention, routers and experts stay in bf16. A CPU rounds in the same way "
@@ -154,6 +154,19 @@ Keys training_keys(Training& t) {
       {"seed", &t.seed, by_reader(at_least_zero), plain, "", "initial values"},
       {"optimizer", choice("optimizer", optimizer_names(), t.optimizer), any, plain, "",
        "`lamb`: trust ratio of whole parameters, however they are cut"},
+      {"master_weights", choice("kind of master weights", master_weights_names(), t.master_weights),
+       any, plain, "",
+       "what the optimizer keeps of weights that are stored in 16 bits: `fp32`; `remainders`, the "
+       "16 bits that bf16 lacks, so the same numbers in half the memory (Megatron-Core, "
+       "Transformer Engine and Apex: `store_param_remainders`); `none`: each step rounds the "
+       "weights to 16 bits (Apex's and NeMo's optimizer `dtype: bf16`). Frameworks that keep fp32 "
+       "copy 16-bit gradients to fp32 for the optimizer, the others read them as they are, and "
+       "keep weights of 8 bits in bf16 too. Other than `fp32`: refused at `compiler: none`"},
+      {"moments_precision",
+       choice("precision of the moments", {"fp32", "bf16"}, {Dtype::f32, Dtype::bf16}, t.moments),
+       any, plain, "",
+       "type in which the optimizer keeps its moments; they are brought up to date in fp32 and "
+       "rounded. `bf16`: refused at `compiler: none`"},
       {"learning_rate", &t.learning_rate, amount, plain, "", "the highest of the schedule"},
       {"warmup_steps", &t.warmup_steps, at_least_zero, plain, "", "linear"},
       {"learning_rate_schedule",

@@ -47,15 +47,15 @@ void place_weights_and_gradients(StageDraft& draft, BucketPlan& planned) {
 }
 
 void place_states(StageDraft& draft, Bucket& bucket) {
-  const auto state = [&](std::string_view name) {
-    return place(draft, bucket, name, MemoryClass::optimizer,
-                 flat(bucket.shard_elements, Dtype::f32));
+  const Training& training = draft.plan.training;
+  const auto state = [&](std::string_view name, Dtype type) {
+    return place(draft, bucket, name, MemoryClass::optimizer, flat(bucket.shard_elements, type));
   };
-  const bool weights_do = storage_of(draft.plan.training.precision) == Dtype::f32;
-  bucket.master = weights_do ? bucket.own_weights : state("master");
-  bucket.first_moment = state("first_moment");
-  if (draft.plan.training.optimizer != OptimizerKind::sgd)
-    bucket.second_moment = state("second_moment");
+  const std::optional<Dtype> master = training.master_type();
+  bucket.master = master ? state("master", *master) : bucket.own_weights;
+  bucket.first_moment = state("first_moment", training.moments);
+  if (training.optimizer != OptimizerKind::sgd)
+    bucket.second_moment = state("second_moment", training.moments);
 }
 
 // Elements of the own part that one rank saves: a share of it among the ranks that have the same;

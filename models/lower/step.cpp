@@ -85,6 +85,7 @@ void measure_parameters(const StageDraft& draft, BodyBuilder& body) {
     measure.phase = Phase::backward;
     measure.bucket = static_cast<int>(b);
     measure.inputs = {bucket.own_gradients, bucket.master, scalar(draft.program.norm_buffer)};
+    if (bucket.master.type.dtype == Dtype::i16) measure.inputs.push_back(bucket.own_weights);
     if (draft.plan.training.scales_loss()) measure.inputs.push_back(scale_state(draft.program));
     measure.outputs = states_of(bucket);  // read as well as written
     for (const Operand& state : measure.outputs) measure.inputs.push_back(state);

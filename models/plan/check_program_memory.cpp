@@ -101,6 +101,21 @@ void StageMemoryCheck::check_holds(const Operand& operand, std::int64_t elements
     place.fail("fewer than the " + std::to_string(elements) + " elements that are stepped");
 }
 
+void StageMemoryCheck::check_master(const Bucket& bucket, const Place& place) const {
+  if (!bucket.has_master()) return;
+  const Dtype master = bucket.master.type.dtype, weight = bucket.own_weights.type.dtype;
+  (place / "type")
+      .demand(master == Dtype::f32 || (master == Dtype::i16 && weight == Dtype::bf16),
+              "masters are f32, or i16 beside weights of bf16");
+}
+
+void StageMemoryCheck::check_moment(const Operand& moment, std::int64_t elements,
+                                    const Place& place) const {
+  check_holds(moment, elements, place);
+  const Dtype type = moment.type.dtype;
+  (place / "type").demand(type == settings_.training.moments, "is not settings.training.moments");
+}
+
 void StageMemoryCheck::check_buckets() const {
   for (std::size_t i = 0; i < program_.buckets.size(); ++i) {
     const Bucket& bucket = program_.buckets[i];
@@ -118,9 +133,10 @@ void StageMemoryCheck::check_buckets() const {
     check_holds(bucket.own_weights, stepped, place / "own_weights");
     check_holds(bucket.own_gradients, stepped, place / "own_gradients");
     check_holds(bucket.master, stepped, place / "master");
-    check_holds(bucket.first_moment, stepped, place / "first_moment");
+    check_master(bucket, place / "master");
+    check_moment(bucket.first_moment, stepped, place / "first_moment");
     if (settings_.training.optimizer != OptimizerKind::sgd || bucket.second_moment.buffer >= 0)
-      check_holds(bucket.second_moment, stepped, place / "second_moment");
+      check_moment(bucket.second_moment, stepped, place / "second_moment");
     if (bucket.snapshot.buffer >= 0) check_operand(bucket.snapshot, place / "snapshot");
     check_rank(bucket.owner, place / "owner");
   }

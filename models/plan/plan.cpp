@@ -46,6 +46,11 @@ const std::vector<std::string>& offload_names() {
   return names;
 }
 
+const std::vector<std::string>& master_weights_names() {
+  static const std::vector<std::string> names = {"fp32", "remainders", "none"};
+  return names;
+}
+
 const std::vector<std::string>& reduce_gradients_names() {
   static const std::vector<std::string> names = {"default", "each", "last"};
   return names;

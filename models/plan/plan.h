@@ -180,6 +180,7 @@ std::string recompute_word(const Training& training);  // with the number of gro
 const std::vector<std::string>& schedule_names();   // of models/schedule/
 const std::vector<std::string>& recompute_names();  // none selective full each contiguous group_N
 const std::vector<std::string>& optimizer_names();
+const std::vector<std::string>& master_weights_names();  // fp32 remainders none
 const std::vector<std::string>& attention_names();
 const std::vector<std::string>& tensor_layout_names();     // megatron speed memory
 const std::vector<std::string>& offload_names();           // none activations layers

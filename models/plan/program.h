@@ -154,11 +154,13 @@ struct Bucket {
   std::vector<int> parameters;  // indices into Program::parameters, by offset
   Operand weights;              // working copy (storage type); own part only under ZeRO 3
   Operand gradients;            // summed over micro-batches; own part only under ZeRO 2 and 3
-  Operand own_weights, own_gradients;   // the part that this rank steps
-  Operand master;                       // fp32 own part; own_weights where those are fp32
-  Operand first_moment, second_moment;  // fp32 own part; buffer -1 where the optimizer has none
+  Operand own_weights, own_gradients;  // the part that this rank steps
+  Operand master;  // fp32 own part, or what own_weights lack of it (i16); own_weights where there
+                   // is none
+  Operand first_moment, second_moment;  // own part; buffer -1 where the optimizer has none
   bool sharded = false;                 // own part = part `index in shard group`
   bool of_experts = false;  // of what the expert group shares: other groups reduce and shard it
+  bool has_master() const { return !(master == own_weights); }
   GroupKind rdp() const { return of_experts ? GroupKind::expert_rdp : GroupKind::rdp; }
   GroupKind shard() const { return of_experts ? GroupKind::expert_shard : GroupKind::shard; }
   GroupKind replica() const { return of_experts ? GroupKind::expert_replica : GroupKind::replica; }

@@ -44,6 +44,7 @@ struct FieldsOf<StepSettings> {
                  Field{"fuse_gradient_accumulation", &S::fuse_gradient_accumulation},
                  Field{"deterministic", &S::deterministic}, Field{"steps", &S::steps},
                  Field{"seed", &S::seed}, Field{"optimizer", &S::optimizer},
+                 Field{"master_weights", &S::master_weights}, Field{"moments", &S::moments},
                  Field{"learning_rate", &S::learning_rate}, Field{"warmup_steps", &S::warmup_steps},
                  Field{"learning_rate_schedule", &S::learning_rate_schedule},
                  Field{"weight_decay", &S::weight_decay}, Field{"momentum", &S::momentum},

@@ -28,7 +28,7 @@ template <class Enum>
 Words words_of();
 template <>
 inline Words words_of<Dtype>() {
-  return {"f64", "f32", "f16", "bf16", "e4m3", "e5m2", "i32"};
+  return {"f64", "f32", "f16", "bf16", "e4m3", "e5m2", "i32", "i16"};
 }
 template <>
 inline Words words_of<Precision>() {
@@ -45,6 +45,10 @@ inline Words words_of<CompilerLevel>() {
 template <>
 inline Words words_of<OptimizerKind>() {
   return optimizer_names();
+}
+template <>
+inline Words words_of<MasterWeights>() {
+  return master_weights_names();
 }
 template <>
 inline Words words_of<LearningRateSchedule>() {

@@ -13,6 +13,13 @@ namespace meshwright {
 enum class OptimizerKind : std::uint8_t { adamw, adam, lamb, sgd };
 enum class LearningRateSchedule : std::uint8_t { constant, linear, cosine };
 
+// What the optimizer keeps of weights that are stored in 16 bits.
+enum class MasterWeights : std::uint8_t {
+  fp32,
+  remainders,  // the 16 bits that bf16 lacks: the same numbers as fp32
+  none         // the weights themselves are all there is
+};
+
 struct LossScale {
   bool dynamic = false;
   double initial = 1, factor = 2, minimum = 1;
@@ -34,6 +41,8 @@ struct StepSettings {
   int steps = 1;
   std::uint64_t seed = 0;
   OptimizerKind optimizer = OptimizerKind::adamw;
+  MasterWeights master_weights = MasterWeights::fp32;
+  Dtype moments = Dtype::f32;  // f32 or bf16
   double learning_rate = 1e-4;
   int warmup_steps = 0;
   LearningRateSchedule learning_rate_schedule = LearningRateSchedule::constant;
@@ -46,6 +55,17 @@ struct StepSettings {
   // Only fp16 is scaled, and always: by a moving scale that begins at 2^32 unless the job says
   // another.
   bool scales_loss() const { return precision == Precision::fp16; }
+  // The type of the masters; nothing where the weights are their own.
+  std::optional<Dtype> master_type() const {
+    if (storage_of(precision) == Dtype::f32 || master_weights == MasterWeights::none) return {};
+    return master_weights == MasterWeights::fp32 ? Dtype::f32 : Dtype::i16;
+  }
+  // Of masters and moments, for each parameter that a rank's optimizer steps.
+  std::int64_t optimizer_bytes() const {
+    const std::optional<Dtype> master = master_type();
+    return (master ? bytes_of(*master) : 0) +
+           (optimizer == OptimizerKind::sgd ? 1 : 2) * bytes_of(moments);
+  }
   LossScale settled_loss_scale() const {
     return loss_scale.value_or(LossScale{.dynamic = true, .initial = 4294967296.0});
   }

@@ -336,6 +336,8 @@ void check_memory_of(const Plan& plan) {
        "data parallelism alone (zero_stage 0)"},
       {!mixed, "precision fp16 or bf16"},
       {!adam, "optimizer adamw or adam"},
+      {t.master_weights != MasterWeights::fp32 || t.moments != Dtype::f32,
+       "master weights and moments in fp32"},
       {t.attention != AttentionKernel::unfused, "attention 'unfused'"},
       {repeats || p.offload != Offload::none, "no recomputation and no offloading"}};
   for (const auto& [broken, needed] : rules)
@@ -362,6 +364,22 @@ void check_loss_scale(const Training& t) {
   at_least("training/loss_scale/hysteresis", scale.hysteresis, 1);
 }
 
+// An eager framework's optimizer works on whole fp32 arrays (exec/optimizer/eager_optimizer.h).
+void check_states(const Training& t) {
+  const std::string& masters = master_weights_names()[static_cast<std::size_t>(t.master_weights)];
+  if (t.master_weights == MasterWeights::remainders && storage_of(t.precision) != Dtype::bf16)
+    refuse("training/master_weights",
+           fmt::format("remainders are what bf16 lacks of fp32, precision {} stores no bf16; use "
+                       "bf16, or 'fp32'",
+                       name_of(t.precision)));
+  if (t.compiler != CompilerLevel::none) return;
+  const std::string remedy = "has an optimizer in fp32 alone; use 'fp32', or fused or full";
+  if (t.master_weights != MasterWeights::fp32 && storage_of(t.precision) != Dtype::f32)
+    refuse("training/master_weights", fmt::format("'{}': compiler none {}", masters, remedy));
+  if (t.moments != Dtype::f32)
+    refuse("training/moments_precision", "'bf16': compiler none " + remedy);
+}
+
 void check_optimizer(const Training& t) {
   at_least("training/steps", t.steps, 1);
   at_least("training/warmup_steps", t.warmup_steps, 0);
@@ -373,6 +391,7 @@ void check_optimizer(const Training& t) {
   below("training/beta1", t.beta1, 0, 1);
   below("training/beta2", t.beta2, 0, 1);
   if (!(t.epsilon > 0)) refuse("training/epsilon", fmt::format("{} must be above 0", t.epsilon));
+  check_states(t);
 }
 
 void check_recompute(const Training& t) {

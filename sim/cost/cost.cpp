@@ -211,7 +211,8 @@ void CostModel::append(const Instruction& instruction, const Program& program,
     const Bucket& bucket = program.buckets[at(instruction.bucket)];
     append_optimizer_kernels(
         {bucket.shard_elements, bucket.second_moment.buffer >= 0 ? 2 : 1, bucket.weights.type.dtype,
-         bucket.gradients.type.dtype, training_.optimizer == OptimizerKind::lamb},
+         bucket.gradients.type.dtype, training_.master_type(), training_.moments,
+         training_.optimizer == OptimizerKind::lamb},
         training_.compiler, kernels);
   } else if (instruction.kind == InstructionKind::compute) {
     Types inputs, outputs;
@@ -321,10 +322,8 @@ std::vector<double> CostModel::unit_costs(const Graph& graph) const {
 
 std::vector<double> CostModel::unit_memory(const Graph& graph) const {
   std::vector<double> bytes(graph.units.size(), 0);
-  const bool storage_is_f32 = storage_of(training_.precision) == Dtype::f32;
-  const double moments = training_.optimizer == OptimizerKind::sgd ? 1 : 2;
-  const double states = static_cast<double>(bytes_of(training_.gradient_reduce)) + 4 * moments +
-                        (storage_is_f32 ? 0 : 4);  // fp32 masters
+  const double states =
+      static_cast<double>(bytes_of(training_.gradient_reduce) + training_.optimizer_bytes());
   std::vector<bool> counted(graph.tensors.size(), false);
   bool only_forward = true;
   for (const Node& node : graph.nodes) only_forward = only_forward && node.phase == Phase::forward;

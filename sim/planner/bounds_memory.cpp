@@ -27,7 +27,6 @@ bool BoundMaker::works_by_units(const Candidate& candidate) const {
 double BoundMaker::bytes_per_parameter(const Candidate& candidate) const {
   const Training& t = base_.training;
   const double storage = static_cast<double>(bytes_of(storage_of(t.precision)));
-  const double moments = t.optimizer == OptimizerKind::sgd ? 1 : 2;
   const double share = 1.0 / candidate.shards();
   const int zero = candidate.zero_stage;
   const bool gradients_cut = zero >= 1 && reduces_each(candidate);
@@ -43,7 +42,7 @@ double BoundMaker::bytes_per_parameter(const Candidate& candidate) const {
                                                               : 0) +
          (storage - left_out) * (zero < 3 || (all_gathered && !all_cut) ? 0 : share) +
          static_cast<double>(bytes_of(t.gradient_reduce)) * (gradients_cut ? share : 1) +
-         (4 * moments + (storage < 4 ? 4 : 0)) * (zero >= 1 ? share : 1);
+         static_cast<double>(t.optimizer_bytes()) * (zero >= 1 ? share : 1);
 }
 
 // Units take turns in two buffers of each kind; without overlap, or under a cap, at least one holds

@@ -23,7 +23,7 @@ double BoundMaker::optimizer_s_per_parameter(CompilerLevel level) const {
   std::vector<Kernel> kernels;
   append_optimizer_kernels(
       {many, t.optimizer == OptimizerKind::sgd ? 1 : 2, storage_of(t.precision), t.gradient_reduce,
-       t.optimizer == OptimizerKind::lamb},
+       t.master_type(), t.moments, t.optimizer == OptimizerKind::lamb},
       level, kernels);
   const KernelConstants& constants = cluster_.machine.gpu.kernels;
   const double traffic = constants.optimizer_traffic[static_cast<std::size_t>(level)];

@@ -151,18 +151,21 @@ SecondGradient second_gradient(const StepSettings& training, bool one_by_one,
   const auto storage = static_cast<std::int64_t>(bytes_of(storage_of(training.precision)));
   const auto full = static_cast<std::int64_t>(bytes_of(Dtype::f32));
   if (storage == full || machine.runs_engine()) return {};
-  if (training.gradient_reduce != Dtype::f32) return {.of_own = one_by_one ? full - storage : full};
+  if (training.gradient_reduce != Dtype::f32) {
+    if (training.master_type() != Dtype::f32) return {};  // read as they are
+    return {.of_own = one_by_one ? full - storage : full};
+  }
   return {.of_all = training.fuse_gradient_accumulation || one_by_one ? 0 : storage};
 }
 
 std::int64_t shard_left_out(const StepSettings& training, const Machine& machine) {
-  const Dtype storage = storage_of(training.precision);
-  if (storage == Dtype::f32 || machine.runs_engine()) return 0;
-  return static_cast<std::int64_t>(bytes_of(storage));
+  if (training.master_type() != Dtype::f32 || machine.runs_engine()) return 0;
+  return static_cast<std::int64_t>(bytes_of(storage_of(training.precision)));
 }
 
 bool keeps_8_bits_alone(const StepSettings& training, const Machine& machine) {
-  return training.precision == Precision::fp8 && !machine.runs_engine();
+  return training.precision == Precision::fp8 && training.master_type() == Dtype::f32 &&
+         !machine.runs_engine();
 }
 
 std::vector<StageMemory> stage_memory(const std::vector<Program>& stages, const Cluster& cluster) {

@@ -62,7 +62,9 @@ struct Prediction {
 // What mixed precision needs of each gradient beside the Program's copy, in bytes per parameter of
 // a stage: training frameworks hold it in the 16 bits in which the backward makes it and in the 32
 // in which it is summed or the optimizer reads it (2 + 2 + 4 + 4 + 8 bytes per parameter in all),
-// unless products sum into the 32 themselves. The engine does without (Machine::runs_engine).
+// unless products sum into the 32 themselves. The engine does without (Machine::runs_engine), and
+// so do optimizers that keep less than fp32 masters, where gradients are summed in 16 bits: Apex's
+// DistributedFusedAdam, Transformer Engine's FusedAdam with `use_decoupled_grad`.
 // `one_by_one`: of units whose gradients are sharded, those of 16 bits are handed on one by one,
 // and only those of 32 stay.
 struct SecondGradient {
@@ -78,7 +80,7 @@ std::int64_t shard_left_out(const StepSettings& training, const Machine& machine
 
 // Whether weights that are multiplied in 8 bits, and stay so from step to step, have no copy in 16:
 // the primary weights of Transformer Engine, which Megatron's and NeMo's recipes ask for
-// (fp8_param_gather). The engine keeps both.
+// (fp8_param_gather). The engine keeps both, as must who has no fp32 masters.
 bool keeps_8_bits_alone(const StepSettings& training, const Machine& machine);
 
 // Memory alone, without replay: cheap.

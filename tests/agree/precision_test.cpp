@@ -90,6 +90,50 @@ TEST_CASE_ON_RANKS("fp16 trains alike under all degrees, and close to fp32", "[a
   check_precision(Precision::fp16);
 }
 
+// The same numbers in half the memory: to the bit, whatever the cut and the optimizer.
+TEST_CASE_ON_RANKS("masters kept as remainders train as those in fp32, to the bit",
+                   "[agree][mpi]") {
+  World& world = test_world();
+  for_each_variant(variants, world, [&](const Model& model, Plan plan) {
+    if (plan.training.compiler == CompilerLevel::none) return;
+    store_in(Precision::bf16, plan);
+    for (const OptimizerKind optimizer : {OptimizerKind::adamw, OptimizerKind::lamb}) {
+      plan.training.optimizer = optimizer;
+      plan.training.master_weights = MasterWeights::fp32;
+      const Trained whole = train(model, plan, world);
+      plan.training.master_weights = MasterWeights::remainders;
+      const Trained parts = train(model, plan, world);
+      CHECK(parts == whole);
+    }
+  });
+}
+
+// What is rounded once a step is rounded alike wherever it lies.
+TEST_CASE_ON_RANKS("moments in bf16 and weights without masters train alike under all degrees",
+                   "[agree][mpi]") {
+  World& world = test_world();
+  const double u = unit_of(Precision::bf16);
+  std::map<Architecture, Trained> alone;
+  for_each_variant(variants, world, [&](const Model& model, Plan plan) {
+    if (plan.training.compiler == CompilerLevel::none) return;
+    store_in(Precision::bf16, plan);
+    plan.training.learning_rate = 0.01;  // what is rounded away of smaller steps is most of them
+    Trained& expected = alone[model.architecture];
+    const bool first = expected.losses.empty();
+    Trained with_masters;
+    if (first) with_masters = train_alone(model, on_one_process(plan));
+    plan.training.master_weights = MasterWeights::none;
+    plan.training.moments = Dtype::bf16;
+    if (first) {
+      expected = train_alone(model, on_one_process(plan));
+      CHECK(largest_difference(expected, with_masters) > 0);  // it is another way to keep them
+    }
+    const Trained got = train(model, plan, world);
+    CHECK(largest_difference(got, expected) <= loss_bound * u);
+    CHECK(got.losses == train(model, plan, world).losses);
+  });
+}
+
 TEST_CASE_ON_RANKS("LAMB's trust is that of whole parameters, whatever the cut", "[agree][mpi]") {
   World& world = test_world();
   for_each_variant(variants, world, [&](const Model& model, Plan plan) {

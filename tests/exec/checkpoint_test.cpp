@@ -59,6 +59,35 @@ TEST_CASE("an fp16 run continues to the bit, its loss scale and its skipped step
   CHECK(resumed.hash() == undisturbed.hash());
 }
 
+// Checkpoints hold fp32, whatever the states are kept in.
+TEST_CASE("a bf16 run continues to the bit, with its masters kept in whichever way",
+          "[exec][checkpoint]") {
+  const auto with = [](MasterWeights masters, Dtype moments) {
+    Plan plan = saving_plan(small_model("gpt"));
+    plan.training.precision = Precision::bf16;
+    plan.training.master_weights = masters;
+    plan.training.moments = moments;
+    return plan;
+  };
+  const auto goes_on = [&](const Plan& before, const Plan& after) {
+    const TestFolder folder;
+    Run undisturbed(before), broken(before), resumed(after);
+    for (int step = 1; step <= 3; ++step) CHECK(undisturbed.step(step) == broken.step(step));
+    broken.save(folder.path(), 3);
+    REQUIRE(resumed.resume_from(folder.path()));
+    CHECK(resumed.hash() == broken.hash());
+    for (int step = 4; step <= 6; ++step) CHECK(resumed.step(step) == undisturbed.step(step));
+    CHECK(resumed.hash() == undisturbed.hash());
+  };
+  const Plan whole = with(MasterWeights::fp32, Dtype::f32);
+  const Plan parts = with(MasterWeights::remainders, Dtype::f32);
+  goes_on(whole, parts);
+  goes_on(parts, whole);
+  for (const MasterWeights masters :
+       {MasterWeights::fp32, MasterWeights::remainders, MasterWeights::none})
+    goes_on(with(masters, Dtype::bf16), with(masters, Dtype::bf16));
+}
+
 TEST_CASE("a loss scale that cannot be is refused", "[exec][checkpoint]") {
   const LossScaleState state{1024, 3, 2, 5};
   CHECK(from_numbers(to_numbers(state), {1, 0, 1, 5}) == state);

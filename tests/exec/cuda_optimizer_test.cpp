@@ -8,6 +8,7 @@
 #include "exec/core/half.h"
 #include "exec/optimizer/learning_rate.h"
 #include "exec/optimizer/loss_scale.h"
+#include "exec/optimizer/remainders.h"
 #include "tests/catch.h"
 #include "tests/exec/device_array.h"
 #include "tests/exec/tested_device.h"
@@ -189,6 +190,88 @@ TEST_CASE("where products are exact a step on the device has the CPU's bits", "[
   }
 }
 
+namespace {
+
+// How masters and moments are kept in 16 bits.
+struct Kept {
+  Dtype weights, moments;
+};
+constexpr Kept kept_in[] = {{Dtype::f32, Dtype::bf16},  {Dtype::i16, Dtype::f32},
+                            {Dtype::i16, Dtype::bf16},  {Dtype::bf16, Dtype::f32},
+                            {Dtype::bf16, Dtype::bf16}, {Dtype::f16, Dtype::f32}};
+
+// One array as it is kept, in memory that `address` gives.
+std::vector<std::uint16_t> narrowed(const std::vector<float>& values, Dtype type) {
+  std::vector<std::uint16_t> result(values.size());
+  narrow(values.data(), type, std::ssize(values), result.data());
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("states that are kept in 16 bits have the CPU's bits on the device", "[exec][cuda]") {
+  const Kept kept = GENERATE(from_range(std::begin(kept_in), std::end(kept_in)));
+  const OptimizerKind kind =
+      GENERATE(OptimizerKind::adamw, OptimizerKind::adam, OptimizerKind::sgd);
+  const std::size_t offset = GENERATE(0, 1);
+  const StepSettings training = exact_training(kind);
+  const auto segments = odd_segments();
+  const Elements begin(odd_count, Dtype::bf16, Dtype::bf16);
+  const bool has_copy = kept.weights == Dtype::f32 || kept.weights == Dtype::i16;
+  // On both sides: masters, their bf16 copy or the weights themselves, remainders, moments.
+  std::vector<float> masters = begin.weights, first = begin.first, second = begin.second;
+  std::vector<std::uint16_t> weights =
+      narrowed(begin.weights, has_copy ? Dtype::bf16 : kept.weights);
+  std::vector<std::uint16_t> remainders(odd_count), first_16 = narrowed(first, Dtype::bf16),
+                                                    second_16 = narrowed(second, Dtype::bf16);
+  if (has_copy)
+    split(masters.data(), std::ssize(masters), reinterpret_cast<BFloat16*>(weights.data()),
+          reinterpret_cast<std::int16_t*>(remainders.data()));
+  DeviceArray<float> d_masters(masters, offset), d_first(first, offset), d_second(second, offset);
+  DeviceArray<std::uint16_t> d_weights(weights, offset), d_remainders(remainders, offset),
+      d_first_16(first_16, offset), d_second_16(second_16, offset);
+  DeviceArray<std::uint16_t> d_gradients(begin.narrow_gradients, offset);
+  const auto state_of = [&](auto& m, auto& w, auto& r, auto& f, auto& s, auto& f16, auto& s16,
+                            const void* gradients) {
+    OptimizerState state;
+    state.weights = kept.weights == Dtype::f32   ? static_cast<void*>(m.data())
+                    : kept.weights == Dtype::i16 ? static_cast<void*>(r.data())
+                                                 : static_cast<void*>(w.data());
+    const bool narrow_moments = kept.moments == Dtype::bf16;
+    state.first_moment = narrow_moments ? static_cast<void*>(f16.data()) : f.data();
+    state.second_moment = narrow_moments ? static_cast<void*>(s16.data()) : s.data();
+    state.gradients = gradients;
+    state.weights_type = kept.weights;
+    state.gradient_type = state.working_type = Dtype::bf16;
+    state.moment_type = kept.moments;
+    if (has_copy) state.working = w.data();
+    return state;
+  };
+  const OptimizerState on_cpu = state_of(masters, weights, remainders, first, second, first_16,
+                                         second_16, begin.narrow_gradients.data());
+  const OptimizerState on_device = state_of(d_masters, d_weights, d_remainders, d_first, d_second,
+                                            d_first_16, d_second_16, d_gradients.data());
+  const auto made = cuda::device_segments(segments);
+  const DeviceArray<cuda::DeviceSegment> device_segments(made);
+  const cuda::DeviceSegments of_bucket = cuda::segments_at(device_segments.data(), made);
+  Scalars scalars;
+  ThreadPool pool(1);
+  for (int step = 1; step <= 2; ++step) {
+    scalars.learning_rate(training.learning_rate);
+    scalars.prepare(training);
+    const OptimizerScalars of_step{step, training.learning_rate, 1};
+    cuda::optimizer_step(training, scalars.of_update.data(), of_bucket, on_device, nullptr);
+    optimizer_step(training, of_step, segments, on_cpu, pool);
+    CHECK(d_weights.get() == weights);
+    CHECK(d_remainders.get() == remainders);
+    CHECK(same_bits(d_masters.get(), masters));
+    CHECK(same_bits(d_first.get(), first));
+    CHECK(same_bits(d_second.get(), second));
+    CHECK(d_first_16.get() == first_16);
+    CHECK(d_second_16.get() == second_16);
+  }
+}
+
 // Where they are not, a compiler may round a product and a sum together, or not.
 TEST_CASE("a step on the device is within two units in the last place of the CPU's",
           "[exec][cuda]") {
@@ -251,7 +334,7 @@ TEST_CASE("a step on the device is within two units in the last place of the CPU
     if (kind != OptimizerKind::sgd)
       CHECK(worst(found.second, expected.second, before.second, 1e-30) <= 2);
     std::vector<std::uint16_t> rounded(odd_count);
-    if (type != Dtype::f32) narrow(found.weights.data(), type, found.size(), rounded.data());
+    if (type != Dtype::f32) round_masters(found.weights.data(), type, found.size(), rounded.data());
     for (const OptimizerSegment& segment : segments)
       for (std::int64_t i = segment.begin; type != Dtype::f32 && i < segment.begin + segment.count;
            ++i)

@@ -1,5 +1,6 @@
 #include "exec/optimizer/optimizer.h"
 
+#include <bit>
 #include <cmath>
 #include <string>
 #include <tuple>
@@ -9,6 +10,7 @@
 #include "exec/optimizer/eager_optimizer.h"
 #include "exec/optimizer/learning_rate.h"
 #include "exec/optimizer/loss_scale.h"
+#include "exec/optimizer/remainders.h"
 #include "models/core/error.h"
 #include "models/plan/optimizer_scratch.h"
 #include "tests/catch.h"
@@ -179,8 +181,131 @@ TEST_CASE("16-bit gradients are read, and a 16-bit copy of the weights made", "[
   state.working = working.data();
   optimizer_step(training, scalars, {&all, 1}, state, pool);
   CHECK(weights == weights_2);
-  narrow(weights.data(), dtype, n, expected.data());
+  round_masters(weights.data(), dtype, n, expected.data());
   CHECK(working == expected);
+}
+
+TEST_CASE("a bf16 and its remainder are the fp32 number, bit by bit", "[exec][optimizer]") {
+  const std::uint32_t uppers[] = {0x0000, 0x0001, 0x3f7f, 0x3f80, 0x3fff, 0x7f7f,
+                                  0x7f80, 0x8000, 0x807f, 0xbf7f, 0xff7f, 0xff80};
+  for (const std::uint32_t upper : uppers)
+    for (std::uint32_t lower = 0; lower < 0x10000; ++lower) {
+      const float number = std::bit_cast<float>(upper << 16 | lower);
+      if (std::isnan(number)) continue;
+      const SplitNumber parts = split(number);
+      REQUIRE(std::bit_cast<std::uint32_t>(join(parts)) == std::bit_cast<std::uint32_t>(number));
+      const bool tie = lower == 0x8000;  // away from zero, where bf16 would choose the even one
+      REQUIRE(parts.upper.bits == (tie ? upper + 1 : reference_bfloat16(number).bits));
+    }
+  for (const std::uint32_t bits : {0x7f800001U, 0x7fc00000U, 0x7fffffffU, 0xffff8000U}) {
+    const SplitNumber parts = split(std::bit_cast<float>(bits));
+    CHECK(std::isnan(reference_value(parts.upper)));
+    CHECK(std::isnan(join(parts)));
+  }
+}
+
+namespace {
+
+// A bucket whose states are kept in some types, and its steps.
+struct Kept {
+  std::vector<float> masters, first, second;
+  std::vector<std::uint16_t> working, remainders, first_16, second_16;
+  OptimizerState state;
+
+  Kept(const std::vector<float>& weights, Dtype master, Dtype moment)
+      : masters(weights),
+        first(weights.size()),
+        second(weights.size()),
+        working(weights.size()),
+        remainders(weights.size()),
+        first_16(weights.size()),
+        second_16(weights.size()) {
+    const auto n = static_cast<std::int64_t>(weights.size());
+    auto* upper = reinterpret_cast<BFloat16*>(working.data());
+    auto* lower = reinterpret_cast<std::int16_t*>(remainders.data());
+    split(weights.data(), n, upper, lower);
+    state.weights_type = master;
+    state.working_type = Dtype::bf16;
+    state.moment_type = moment;
+    if (master == Dtype::f32) state.weights = masters.data();
+    if (master == Dtype::i16) state.weights = lower;
+    if (master == Dtype::bf16) state.weights = upper;
+    if (master != Dtype::bf16) state.working = working.data();
+    const bool narrow_moments = moment == Dtype::bf16;
+    state.first_moment = narrow_moments ? static_cast<void*>(first_16.data()) : first.data();
+    state.second_moment = narrow_moments ? static_cast<void*>(second_16.data()) : second.data();
+  }
+  std::vector<float> exact() const {
+    std::vector<float> values(working.size());
+    join(reinterpret_cast<const BFloat16*>(working.data()),
+         reinterpret_cast<const std::int16_t*>(remainders.data()), std::ssize(working),
+         values.data());
+    return values;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("masters as remainders step as fp32 masters do, to the bit", "[exec][optimizer]") {
+  StepSettings training;
+  training.optimizer =
+      GENERATE(OptimizerKind::adamw, OptimizerKind::adam, OptimizerKind::sgd, OptimizerKind::lamb);
+  training.weight_decay = 0.1;
+  constexpr std::int64_t n = 9001;
+  std::vector<float> begin(n), gradients(n);
+  for (std::size_t i = 0; i < n; ++i) begin[i] = float(std::sin(double(i)));
+  Kept whole(begin, Dtype::f32, Dtype::f32), parts(begin, Dtype::i16, Dtype::f32);
+  ThreadPool pool(2);
+  for (int step = 1; step <= 5; ++step) {
+    const OptimizerScalars scalars{step, 0.01, 0.5};
+    for (std::size_t i = 0; i < n; ++i) gradients[i] = float(std::cos(double(i) * step));
+    for (Kept* each : {&whole, &parts}) {
+      double norms[2] = {};
+      const OptimizerSegment all{0, n, true, norms};
+      each->state.gradients = gradients.data();
+      if (training.optimizer == OptimizerKind::lamb)
+        lamb_norms(training, scalars, {&all, 1}, each->state, pool);
+      optimizer_step(training, scalars, {&all, 1}, each->state, pool);
+    }
+    CHECK(parts.exact() == whole.masters);
+    CHECK(parts.working == whole.working);
+    CHECK(parts.first == whole.first);
+    CHECK(parts.second == whole.second);
+  }
+  CHECK(whole.masters != begin);
+}
+
+// Brought up to date in fp32 and rounded: each element as the fp32 step makes it of what is kept.
+TEST_CASE("moments in bf16, and weights without masters, are rounded once a step",
+          "[exec][optimizer]") {
+  StepSettings training;
+  training.optimizer = GENERATE(OptimizerKind::adamw, OptimizerKind::adam, OptimizerKind::sgd);
+  constexpr std::int64_t n = 9001;
+  std::vector<float> begin(n), gradients(n), weights(n), first(n), second(n);
+  for (std::size_t i = 0; i < n; ++i) begin[i] = float(std::sin(double(i)));
+  Kept narrow_ones(begin, Dtype::bf16, Dtype::bf16);
+  narrow(begin.data(), Dtype::bf16, n, narrow_ones.working.data());
+  ThreadPool pool(1);
+  const OptimizerSegment all{0, n, true};
+  std::vector<std::uint16_t> expected(n);
+  for (int step = 1; step <= 3; ++step) {
+    const OptimizerScalars scalars{step, 0.1, 0.5};
+    for (std::size_t i = 0; i < n; ++i) gradients[i] = float(std::cos(double(i) * step));
+    widen(narrow_ones.working.data(), Dtype::bf16, n, weights.data());
+    widen(narrow_ones.first_16.data(), Dtype::bf16, n, first.data());
+    widen(narrow_ones.second_16.data(), Dtype::bf16, n, second.data());
+    optimizer_step(training, scalars, {&all, 1},
+                   {weights.data(), gradients.data(), first.data(), second.data()}, pool);
+    narrow_ones.state.gradients = gradients.data();
+    optimizer_step(training, scalars, {&all, 1}, narrow_ones.state, pool);
+    narrow(weights.data(), Dtype::bf16, n, expected.data());
+    CHECK(narrow_ones.working == expected);
+    narrow(first.data(), Dtype::bf16, n, expected.data());
+    CHECK(narrow_ones.first_16 == expected);
+    if (training.optimizer == OptimizerKind::sgd) continue;
+    narrow(second.data(), Dtype::bf16, n, expected.data());
+    CHECK(narrow_ones.second_16 == expected);
+  }
 }
 
 TEST_CASE("a moving loss scale falls after overflows and grows after good steps",

@@ -313,6 +313,9 @@ TEST_CASE("each word means what it says", "[models][job][docs]") {
   CHECK(with("precision", "bf16").precision == Precision::bf16);
   CHECK(with("gradient_reduce_precision", "fp16").gradient_reduce == Dtype::f16);
   CHECK(with("gradient_reduce_precision", "bf16").gradient_reduce == Dtype::bf16);
+  CHECK(with("master_weights", "fp32").master_weights == MasterWeights::fp32);
+  CHECK(with("master_weights", "none").master_weights == MasterWeights::none);
+  CHECK(with("moments_precision", "bf16").moments == Dtype::bf16);
   CHECK(with("learning_rate_schedule", "linear").learning_rate_schedule ==
         LearningRateSchedule::linear);
   CHECK(with("learning_rate_schedule", "cosine").learning_rate_schedule ==

@@ -114,6 +114,11 @@ TEST_CASE("Programs with owners, experts, parts of sequences and offloading are 
   }
   check_through_json(gpt, offloading_plan(gpt, {.pipeline = 2}, Offload::activations, 2));
   check_through_json(gpt, offloading_plan(gpt, {.micro_batches = 6}, Offload::layers, 2));
+  Plan states = small_plan(gpt, {.data = 2, .zero_stage = 1});
+  states.training.precision = Precision::bf16;
+  states.training.master_weights = MasterWeights::remainders;
+  states.training.moments = Dtype::bf16;
+  check_through_json(gpt, states);
   Plan scaled = small_plan(gpt, {});
   scaled.training.precision = Precision::fp16;
   scaled.training.loss_scale = LossScale{.initial = 1024};
@@ -176,8 +181,7 @@ TEST_CASE("what is wrong in a Program is refused at its place", "[models][progra
        "/stages/0/bodies/0/instructions/0/inputs/1: its 20 bytes do not fit into buffer 1 of 16"},
       {"/stages/0/bodies/0/instructions/0/inputs/1/type", "f32(4)",
        "/stages/0/bodies/0/instructions/0/inputs/1/type: unknown element type 'f32(4)'; known: "
-       "f64, "
-       "f32, f16, bf16, e4m3, e5m2 and i32"},
+       "f64, f32, f16, bf16, e4m3, e5m2, i32 and i16"},
       {"/stages/0/bodies/0/instructions/0/inputs/1/type", "f32[4,]",
        "/stages/0/bodies/0/instructions/0/inputs/1/type: 'f32[4,]' is no type; use an element type "
        "and sizes, like f32[4,128]"},

@@ -338,6 +338,12 @@ TEST_CASE("an optimizer step touches what its shard owns", "[cost]") {
   step.bucket = 0;
   // Gradient 4, two moments and the master 8 each (read and written), working copy 2.
   CHECK(cost.time(step, program).value == Approx(1e6 * (4 + 3 * 8 + 2) / 1e12));
+  // Of the same step with remainders the weight is read too, and of each number 2 bytes less.
+  Training parts = training_in(Precision::bf16);
+  parts.master_weights = MasterWeights::remainders;
+  parts.moments = Dtype::bf16;
+  CHECK(CostModel(plain_cluster(), parts).time(step, program).value ==
+        Approx(1e6 * (4 + 3 * 4 + 4) / 1e12));
   // LAMB's norms have read the gradients and written the moments: they are only read now.
   Training lamb = training_in(Precision::fp16);
   lamb.optimizer = OptimizerKind::lamb;

@@ -157,6 +157,33 @@ TEST_CASE("a GPU that was measured with the engine is free of the frameworks' se
         Approx(static_cast<double>(of_frameworks) * 4 / 6).epsilon(1e-3));
 }
 
+TEST_CASE("what the optimizer keeps of each parameter is what the job says", "[predict]") {
+  const Cluster cluster{load_machine("p4d.24xlarge"), 1, 8, {}, {}};
+  const auto per_parameter = [&](MasterWeights masters, Dtype moments, MemoryClass cls) {
+    Plan plan = plan_of(1, 1, 8);
+    plan.training.precision = Precision::bf16;
+    plan.training.gradient_reduce = Dtype::bf16;
+    plan.training.master_weights = masters;
+    plan.training.moments = moments;
+    const Compiled compiled = compiled_for(small_model(), plan, cluster);
+    std::int64_t elements = 0;
+    for (const Bucket& bucket : compiled.stages[0].buckets) elements += bucket.elements;
+    return static_cast<double>(stage_memory(compiled.stages, cluster)[0]
+                                   .class_bytes[static_cast<std::size_t>(cls)]) /
+           static_cast<double>(elements);
+  };
+  using enum MasterWeights;
+  constexpr MemoryClass states = MemoryClass::optimizer, gradients = MemoryClass::gradients;
+  CHECK(per_parameter(fp32, Dtype::f32, states) == Approx(4 + 8).epsilon(1e-3));
+  CHECK(per_parameter(remainders, Dtype::f32, states) == Approx(2 + 8).epsilon(1e-3));
+  CHECK(per_parameter(none, Dtype::f32, states) == Approx(8).epsilon(1e-3));
+  CHECK(per_parameter(none, Dtype::bf16, states) == Approx(4).epsilon(1e-3));
+  // A copy in fp32 is for optimizers with fp32 masters.
+  CHECK(per_parameter(fp32, Dtype::f32, gradients) == Approx(2 + 4).epsilon(1e-3));
+  CHECK(per_parameter(remainders, Dtype::f32, gradients) == Approx(2).epsilon(1e-3));
+  CHECK(per_parameter(none, Dtype::bf16, gradients) == Approx(2).epsilon(1e-3));
+}
+
 TEST_CASE("FSDP shards the masters alone; the engine also what it gathers", "[predict]") {
   Cluster cluster{load_machine("p4d.24xlarge"), 1, 8, {}, {}};
   Plan plan = plan_of(1, 1, 8);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "exec/optimizer/updater.h"
 #include "models/graph/op_table.h"
@@ -326,10 +327,13 @@ void GpuRates::optimizer(Dtype storage) {
   updater->decide({.loss = zero, .squared_norm = zero});
   double per_byte = 1 / gpu_.memory_bandwidth_bytes_per_s, factor = 0;
   int bucket = 0;
+  std::optional<Dtype> master;
+  if (storage != Dtype::f32) master = Dtype::f32;
   for (const std::int64_t elements :
        {std::int64_t{1} << 16, std::int64_t{1} << 20, std::int64_t{1} << 26}) {
     std::vector<Kernel> kernels;
-    append_optimizer_kernels({elements, 2, storage, Dtype::f32}, CompilerLevel::fused, kernels);
+    append_optimizer_kernels({elements, 2, storage, Dtype::f32, master}, CompilerLevel::fused,
+                             kernels);
     double bytes = 0, expected = 0, latency = 0;
     for (const Kernel& kernel : kernels) {
       bytes += kernel.bytes;
@@ -341,9 +345,9 @@ void GpuRates::optimizer(Dtype storage) {
     char* memory = bench_.outputs(elements * 18);
     const char* gradients = bench_.inputs(elements * 4);
     OptimizerState state;
-    state.weights = reinterpret_cast<float*>(memory);
-    state.first_moment = state.weights + elements;
-    state.second_moment = state.first_moment + elements;
+    state.weights = memory;
+    state.first_moment = memory + 4 * elements;
+    state.second_moment = memory + 8 * elements;
     state.gradients = gradients;
     if (storage != Dtype::f32) {
       state.working = memory + 12 * elements;

@@ -1,7 +1,7 @@
 #include "exec/backends/cuda/optimizer/optimizer.h"
 
 #include "exec/backends/cuda/device/launch.h"
-#include "exec/backends/cuda/device/types.cuh"
+#include "exec/backends/cuda/optimizer/states.cuh"
 #include "models/core/error.h"
 
 namespace meshwright::cuda {
@@ -10,7 +10,7 @@ namespace {
 
 constexpr int threads = 256;
 // A thread moves four neighbours at a time: 16 bytes of fp32, and a warp's are 512 in a row.
-constexpr int group = 4, groups_per_chunk = threads * 4;
+constexpr int groups_per_chunk = threads * 4;
 
 __device__ bool is_finite(double x) { return x - x == 0; }
 
@@ -125,35 +125,23 @@ struct LambMoments {
   }
 };
 
-// The arrays of a bucket. W is float where there is no copy of the weights.
-template <typename G, typename W>
-struct Arrays {
-  float* weights;
-  const G* gradients;
-  float *first, *second;
-  W* working;
-  bool in_groups;  // every group of each array is aligned
-};
-
-template <Reads reads, typename G, typename W>
-__device__ Element element_at(const Arrays<G, W>& a, std::int64_t i) {
-  return {a.weights[i], reads.gradient ? widened(a.gradients[i]) : 0.0f, a.first[i],
-          reads.second ? a.second[i] : 0.0f};
+template <Reads reads, typename A>
+__device__ Element element_at(const A& a, std::int64_t i) {
+  return {weight_at(a.weights, a.working, i), reads.gradient ? widened(a.gradients[i]) : 0.0f,
+          widened(a.first[i]), reads.second ? widened(a.second[i]) : 0.0f};
 }
 
-template <Reads reads, typename G, typename W>
-__device__ void put(const Arrays<G, W>& a, std::int64_t i, const Element& e, bool weights) {
-  if (reads.writes_moments) a.first[i] = e.first;
-  if (reads.writes_moments && reads.second) a.second[i] = e.second;
-  if (!weights) return;
-  a.weights[i] = e.weight;
-  if (sizeof(W) == 2) narrow(e.weight, a.working[i]);
+template <Reads reads, typename A>
+__device__ void put(const A& a, std::int64_t i, const Element& e, bool weights) {
+  if (reads.writes_moments) narrow(e.first, a.first[i]);
+  if (reads.writes_moments && reads.second) narrow(e.second, a.second[i]);
+  if (weights) put_weight(a.weights, a.working, i, e.weight);
 }
 
-template <Reads reads, typename G, typename W>
-__device__ void elements_at(const Arrays<G, W>& a, std::int64_t i, Element (&e)[group]) {
+template <Reads reads, typename A>
+__device__ void elements_at(const A& a, std::int64_t i, Element (&e)[group]) {
   float weight[group], gradient[group] = {}, first[group], second[group] = {};
-  load<group>(a.weights + i, weight);
+  load_weights(a.weights, a.working, i, weight);
   if (reads.gradient) load<group>(a.gradients + i, gradient);
   load<group>(a.first + i, first);
   if (reads.second) load<group>(a.second + i, second);
@@ -161,18 +149,15 @@ __device__ void elements_at(const Arrays<G, W>& a, std::int64_t i, Element (&e)[
   for (int j = 0; j < group; ++j) e[j] = {weight[j], gradient[j], first[j], second[j]};
 }
 
-template <Reads reads, typename G, typename W>
-__device__ void put(const Arrays<G, W>& a, std::int64_t i, const Element (&e)[group],
-                    bool weights) {
+template <Reads reads, typename A>
+__device__ void put(const A& a, std::int64_t i, const Element (&e)[group], bool weights) {
   float weight[group], first[group], second[group];
 #pragma unroll
   for (int j = 0; j < group; ++j)
     weight[j] = e[j].weight, first[j] = e[j].first, second[j] = e[j].second;
   if (reads.writes_moments) store<group>(a.first + i, first);
   if (reads.writes_moments && reads.second) store<group>(a.second + i, second);
-  if (!weights) return;
-  store<group>(a.weights + i, weight);
-  if (sizeof(W) == 2) store<group>(a.working + i, weight);
+  if (weights) store_weights(a.weights, a.working, i, weight);
 }
 
 // The last segment that does not begin after the chunk.
@@ -187,9 +172,9 @@ __device__ const DeviceSegment& segment_of(const DeviceSegments& segments, std::
 
 // Calls work(element) on those of the block's chunk and puts them back, in groups where it can. A
 // chunk begins where a group does, perhaps before its segment.
-template <Reads reads, typename G, typename W, typename Work>
-__device__ void for_each_element(const DeviceSegment& segment, const Arrays<G, W>& arrays,
-                                 bool weights, const Work& work) {
+template <Reads reads, typename A, typename Work>
+__device__ void for_each_element(const DeviceSegment& segment, const A& arrays, bool weights,
+                                 const Work& work) {
   const std::int64_t chunk = blockIdx.x - segment.first_chunk;
   const std::int64_t first_group = segment.begin / group + chunk * groups_per_chunk;
   if (arrays.in_groups) {
@@ -231,9 +216,9 @@ __device__ OfSegment of_segment(const DeviceSegment& segment, const Factors& fac
   return {segment.decay != 0 ? factors.decay : 0, 1};
 }
 
-template <typename Rule, typename G, typename W>
+template <typename Rule, typename A>
 __global__ void __launch_bounds__(threads)
-    step_kernel(const UpdateScalars* scalars, DeviceSegments segments, Arrays<G, W> arrays) {
+    step_kernel(const UpdateScalars* scalars, DeviceSegments segments, A arrays) {
   if (scalars->updates == 0) return;
   const DeviceSegment segment = segment_of(segments, blockIdx.x);
   const Factors factors = scalars->factors;
@@ -260,10 +245,10 @@ __device__ SquaredNorms add_over_block(SquaredNorms own) {
   return of_thread[0];
 }
 
-template <typename G>
+template <typename A>
 __global__ void __launch_bounds__(threads)
-    lamb_moments_kernel(const UpdateScalars* scalars, DeviceSegments segments,
-                        Arrays<G, float> arrays, SquaredNorms* partial) {
+    lamb_moments_kernel(const UpdateScalars* scalars, DeviceSegments segments, A arrays,
+                        SquaredNorms* partial) {
   if (scalars->updates == 0) return;
   const DeviceSegment segment = segment_of(segments, blockIdx.x);
   const Factors factors = scalars->factors;
@@ -308,32 +293,14 @@ std::int64_t chunks_of(std::int64_t begin, std::int64_t end) {
   return (groups + groups_per_chunk - 1) / groups_per_chunk;
 }
 
-template <typename T>
-bool is_aligned(const T* address) {
-  return reinterpret_cast<std::uintptr_t>(address) % (group * sizeof(T)) == 0;
-}
-
-template <typename G, typename W>
-Arrays<G, W> arrays_of(const OptimizerState& state) {
-  const auto* gradients = static_cast<const G*>(state.gradients);
-  auto* working = static_cast<W*>(state.working);
-  const bool in_groups = is_aligned(state.weights) && is_aligned(gradients) &&
-                         is_aligned(state.first_moment) && is_aligned(state.second_moment) &&
-                         is_aligned(working);
-  return {state.weights, gradients, state.first_moment, state.second_moment, working, in_groups};
-}
-
 Shape3 blocks_of(const DeviceSegments& segments) { return {blocks_for(segments.chunks, 1)}; }
 
 template <typename Rule>
 void step_by(const UpdateScalars* scalars, const DeviceSegments& segments,
              const OptimizerState& state, cudaStream_t stream) {
-  const Dtype working = state.working == nullptr ? Dtype::f32 : state.working_type;
-  with_type(state.gradient_type, [&]<typename G>(G) {
-    with_type(working, [&]<typename W>(W) {
-      launch(step_kernel<Rule, G, W>, blocks_of(segments), {threads}, 0, stream, scalars, segments,
-             arrays_of<G, W>(state));
-    });
+  with_arrays(state, [&]<typename A>(const A& arrays) {
+    launch(step_kernel<Rule, A>, blocks_of(segments), {threads}, 0, stream, scalars, segments,
+           arrays);
   });
 }
 
@@ -396,9 +363,9 @@ void optimizer_step(const StepSettings& training, const UpdateScalars* scalars,
 void lamb_norms(const StepSettings&, const UpdateScalars* scalars, const DeviceSegments& segments,
                 const OptimizerState& state, void* partial, cudaStream_t stream) {
   auto* sums = static_cast<SquaredNorms*>(partial);
-  with_type(state.gradient_type, [&]<typename G>(G) {
-    launch(lamb_moments_kernel<G>, blocks_of(segments), {threads}, 0, stream, scalars, segments,
-           arrays_of<G, float>(state), sums);
+  with_arrays(state, [&]<typename A>(const A& arrays) {
+    launch(lamb_moments_kernel<A>, blocks_of(segments), {threads}, 0, stream, scalars, segments,
+           arrays, sums);
   });
   launch(lamb_norms_kernel, {blocks_for(segments.count, 1)}, {threads}, 0, stream, scalars,
          segments, sums);

@@ -1,0 +1,133 @@
+// Weights and optimizer states as kernels read and write them, whatever they are kept in.
+#pragma once
+
+#include <cstdint>
+
+#include "exec/backends/cuda/device/types.cuh"
+#include "exec/optimizer/optimizer.h"
+
+namespace meshwright::cuda {
+
+constexpr int group = 4;  // elements that a thread moves at a time
+
+// As exec/optimizer/remainders.h has them: the bf16 copy of a master, and what it lacks.
+struct CopyOfMaster {
+  unsigned short bits;
+};
+struct Remainder {
+  short bits;
+};
+
+inline __device__ void split(float number, CopyOfMaster& upper, Remainder& remainder) {
+  const unsigned int bits = __float_as_uint(number);
+  const bool is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
+  const unsigned int kept = is_nan ? (bits & 0xffff0000u) | 0x00400000u : bits;
+  upper.bits = static_cast<unsigned short>((kept + 0x8000u) >> 16);
+  remainder.bits = static_cast<short>(kept);
+}
+inline __device__ float join(CopyOfMaster upper, Remainder remainder) {
+  const unsigned int kept = upper.bits - (remainder.bits < 0 ? 1u : 0u);
+  return __uint_as_float(kept << 16 | static_cast<unsigned short>(remainder.bits));
+}
+inline __device__ void narrow(float x, CopyOfMaster& to) {
+  Remainder lost;
+  split(x, to, lost);
+}
+
+// The arrays of a bucket: gradients G, masters P (or weights that have none), moments M. W is float
+// where there is no copy of the weights.
+template <typename G, typename P, typename W, typename M>
+struct Arrays {
+  P* weights;
+  const G* gradients;
+  M *first, *second;
+  W* working;
+  bool in_groups;  // every group of each array is aligned
+};
+
+template <typename P, typename W>
+__device__ float weight_at(const P* weights, const W*, std::int64_t i) {
+  return widened(weights[i]);
+}
+inline __device__ float weight_at(const Remainder* weights, const CopyOfMaster* working,
+                                  std::int64_t i) {
+  return join(working[i], weights[i]);
+}
+template <typename P, typename W>
+__device__ void put_weight(P* weights, W* working, std::int64_t i, float weight) {
+  narrow(weight, weights[i]);
+  if (sizeof(W) == 2) narrow(weight, working[i]);
+}
+inline __device__ void put_weight(Remainder* weights, CopyOfMaster* working, std::int64_t i,
+                                  float weight) {
+  split(weight, working[i], weights[i]);
+}
+
+template <typename P, typename W>
+__device__ void load_weights(const P* weights, const W*, std::int64_t i, float (&to)[group]) {
+  load<group>(weights + i, to);
+}
+inline __device__ void load_weights(const Remainder* weights, const CopyOfMaster* working,
+                                    std::int64_t i, float (&to)[group]) {
+  const auto lower = *reinterpret_cast<const Chunk<Remainder, group>*>(weights + i);
+  const auto upper = *reinterpret_cast<const Chunk<CopyOfMaster, group>*>(working + i);
+#pragma unroll
+  for (int j = 0; j < group; ++j) to[j] = join(upper.element[j], lower.element[j]);
+}
+template <typename P, typename W>
+__device__ void store_weights(P* weights, W* working, std::int64_t i, const float (&from)[group]) {
+  store<group>(weights + i, from);
+  if (sizeof(W) == 2) store<group>(working + i, from);
+}
+inline __device__ void store_weights(Remainder* weights, CopyOfMaster* working, std::int64_t i,
+                                     const float (&from)[group]) {
+  Chunk<Remainder, group> lower;
+  Chunk<CopyOfMaster, group> upper;
+#pragma unroll
+  for (int j = 0; j < group; ++j) split(from[j], upper.element[j], lower.element[j]);
+  *reinterpret_cast<Chunk<Remainder, group>*>(weights + i) = lower;
+  *reinterpret_cast<Chunk<CopyOfMaster, group>*>(working + i) = upper;
+}
+
+template <typename T>
+bool is_aligned(const T* address) {
+  return reinterpret_cast<std::uintptr_t>(address) % (group * sizeof(T)) == 0;
+}
+
+template <typename G, typename P, typename W, typename M>
+Arrays<G, P, W, M> arrays_of(const OptimizerState& state) {
+  Arrays<G, P, W, M> arrays{
+      static_cast<P*>(state.weights),      static_cast<const G*>(state.gradients),
+      static_cast<M*>(state.first_moment), static_cast<M*>(state.second_moment),
+      static_cast<W*>(state.working),      false};
+  arrays.in_groups = is_aligned(arrays.weights) && is_aligned(arrays.gradients) &&
+                     is_aligned(arrays.first) && is_aligned(arrays.second) &&
+                     is_aligned(arrays.working);
+  return arrays;
+}
+
+// Calls work.operator()<P, W>() with the types of the masters and of the copy that is made of them.
+template <typename Work>
+void with_masters(const OptimizerState& state, const Work& work) {
+  if (state.weights_type == Dtype::i16) return work.template operator()<Remainder, CopyOfMaster>();
+  if (state.working == nullptr)
+    return with_type(state.weights_type,
+                     [&]<typename P>(P) { work.template operator()<P, float>(); });
+  if (state.working_type == Dtype::bf16) return work.template operator()<float, CopyOfMaster>();
+  with_type(state.working_type, [&]<typename W>(W) { work.template operator()<float, W>(); });
+}
+
+// Calls work(arrays) with the arrays in their types.
+template <typename Work>
+void with_arrays(const OptimizerState& state, const Work& work) {
+  with_masters(state, [&]<typename P, typename W>() {
+    with_type(state.gradient_type, [&]<typename G>(G) {
+      if (state.moment_type == Dtype::bf16)
+        work(arrays_of<G, P, W, bf16>(state));
+      else
+        work(arrays_of<G, P, W, float>(state));
+    });
+  });
+}
+
+}  // namespace meshwright::cuda

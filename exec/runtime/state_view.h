@@ -1,0 +1,77 @@
+// Weights and optimizer states as fp32 on the host, whatever they are kept in.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+#include "exec/optimizer/remainders.h"
+#include "exec/runtime/host_view.h"
+
+namespace meshwright {
+
+// An array in a backend's memory. i16: what the bf16 at `upper` lacks of the numbers.
+struct StoredArray {
+  std::byte* data = nullptr;
+  Dtype type = Dtype::f32;
+  std::byte* upper = nullptr;
+
+  StoredArray from(std::int64_t element) const {
+    return {data == nullptr ? nullptr : data + element * bytes_of(type), type,
+            upper == nullptr ? nullptr : upper + element * bytes_of(Dtype::bf16)};
+  }
+};
+
+// As HostView: what is written goes back when the view ends, rounded where it must be.
+template <typename T>
+class StateView {
+ public:
+  StateView(Backend& backend, const StoredArray& array, std::int64_t count)
+      : backend_(backend),
+        array_(array),
+        count_(count),
+        floats_(backend, reinterpret_cast<T*>(array.data), array.type == Dtype::f32 ? count : 0) {
+    if (array.type == Dtype::f32 || count == 0) return;
+    converted_.resize(static_cast<std::size_t>(count));
+    HostView<const std::byte> stored(backend, array.data, bytes());
+    if (array.type != Dtype::i16) {
+      widen(stored.data(), array.type, count, converted_.data());
+      return;
+    }
+    HostView<const std::byte> upper(backend, array.upper, bytes());
+    join(reinterpret_cast<const BFloat16*>(upper.data()),
+         reinterpret_cast<const std::int16_t*>(stored.data()), count, converted_.data());
+  }
+  ~StateView() {
+    if constexpr (!std::is_const_v<T>) write_back();
+  }
+  StateView(const StateView&) = delete;
+  StateView& operator=(const StateView&) = delete;
+
+  T* data() { return array_.type == Dtype::f32 ? floats_.data() : converted_.data(); }
+
+ private:
+  // As HostView's.
+  void write_back() noexcept {
+    if (converted_.empty()) return;
+    try {
+      HostView<std::byte> stored(backend_, array_.data, bytes());
+      if (array_.type != Dtype::i16)
+        return narrow(converted_.data(), array_.type, count_, stored.data());
+      HostView<std::byte> upper(backend_, array_.upper, bytes());
+      split(converted_.data(), count_, reinterpret_cast<BFloat16*>(upper.data()),
+            reinterpret_cast<std::int16_t*>(stored.data()));
+    } catch (const RunError&) {
+    }
+  }
+  std::int64_t bytes() const { return count_ * bytes_of(array_.type); }
+
+  Backend& backend_;
+  StoredArray array_;
+  std::int64_t count_;
+  HostView<T> floats_;
+  std::vector<float> converted_;
+};
+
+}  // namespace meshwright
