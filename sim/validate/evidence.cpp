@@ -59,6 +59,8 @@ void allow_remarks(Fields& fields) {
   for (const char* key : {"notes", "assumed"}) fields.has(key);
 }
 
+const std::vector<std::string> peak_memory_words = {"device", "allocator", "compiler"};
+
 std::vector<std::string> assumed_in(Fields& fields) {
   if (!fields.has("assumed")) return {};
   return fields.required<std::vector<std::string>>("assumed");
@@ -72,6 +74,10 @@ StepRow read_step(Fields fields) {
   row.step_time_s = positive(measured, "step_time_s");
   if (measured.has("peak_memory_bytes"))
     row.peak_memory_bytes = positive(measured, "peak_memory_bytes");
+  if (measured.has("peak_memory_of"))
+    row.peak_memory_of = static_cast<PeakMemoryOf>(
+        choose(measured, "peak_memory_of", "reading of memory",
+               measured.required<std::string>("peak_memory_of"), peak_memory_words));
   for (const char* key : {"step_time_derived_from", "n", "step_time_range_s"}) measured.has(key);
   measured.done();
   row.assumed = assumed_in(fields);

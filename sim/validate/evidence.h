@@ -11,11 +11,19 @@
 
 namespace meshwright {
 
+// What a published peak of memory was read of.
+enum class PeakMemoryOf : std::uint8_t {
+  device,     // all that is in use, as nvidia-smi shows it
+  allocator,  // the framework's, handed out or reserved: no context, no buffers of communicators
+  compiler    // what a compiled program was laid out in: nor what libraries ask for beside it
+};
+
 struct StepRow {  // a training step
   std::string id;
   std::string job;  // a job file's text
   double step_time_s = 0;
   std::optional<double> peak_memory_bytes;
+  PeakMemoryOf peak_memory_of = PeakMemoryOf::device;
   std::vector<std::string> assumed;  // keys of the job that the source does not state
 };
 

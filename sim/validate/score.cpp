@@ -128,6 +128,14 @@ class Scorer {
     return *last_;
   }
 
+  // Of the predicted peak, what the reading of the published one left out.
+  static double unseen_bytes(const StepRow& row, const Cluster& cluster) {
+    const LibraryOverheads& overheads = cluster.machine.overheads;
+    if (row.peak_memory_of == PeakMemoryOf::device) return 0;
+    return overheads.context_bytes + (cluster.ranks() > 1 ? overheads.communicator_bytes : 0) +
+           (row.peak_memory_of == PeakMemoryOf::compiler ? overheads.workspace_bytes : 0);
+  }
+
   ScoredStep predict_step(const Evidence& evidence, const StepRow& row) {
     const StepCase step = case_of(row, machine(machine_of(row)));
     const Prediction prediction =
@@ -138,7 +146,8 @@ class Scorer {
     scored.source = evidence.source;
     scored.predicted_step_time_s = prediction.step_time_s;
     scored.measured_step_time_s = row.step_time_s;
-    scored.predicted_peak_memory_bytes = static_cast<double>(prediction.peak_memory_bytes);
+    scored.predicted_peak_memory_bytes =
+        static_cast<double>(prediction.peak_memory_bytes) - unseen_bytes(row, step.cluster);
     scored.measured_peak_memory_bytes = row.peak_memory_bytes;
     scored.fits = prediction.fits;
     scored.gpu = step.cluster.machine.gpu.name;

@@ -102,6 +102,26 @@ TEST_CASE("rows of each kind are scored, and what cannot be predicted is said") 
   CHECK(scored.overall.rows == 1);
 }
 
+TEST_CASE("a published peak of memory is compared with what its reading could see") {
+  const TestFolder folder;
+  const auto predicted = [&](const std::string& reading) {
+    const std::string path = folder.file("evidence.json", R"({"source": {"title": "hand-made"},
+      "rows": [{"id": "step", "job": {"model": "gpt2", "training": {"global_batch": 8,
+        "micro_batch": 1, "sequence_length": 128}, "cluster": {"machine": "p3.16xlarge"}},
+        "measured": {"step_time_s": 1.0, "peak_memory_bytes": 1e9)" +
+                                                              reading + "}}]}");
+    const Evidence evidence = read_evidence(path);
+    return score(std::span(&evidence, 1)).steps.at(0).predicted_peak_memory_bytes;
+  };
+  const LibraryOverheads overheads = load_machine("p3.16xlarge").overheads;
+  const double device = predicted("");
+  CHECK(predicted(R"(, "peak_memory_of": "device")") == device);
+  const double allocator = predicted(R"(, "peak_memory_of": "allocator")");
+  CHECK(allocator == device - overheads.context_bytes - overheads.communicator_bytes);
+  CHECK(predicted(R"(, "peak_memory_of": "compiler")") == allocator - overheads.workspace_bytes);
+  CHECK_THROWS_AS(predicted(R"(, "peak_memory_of": "driver")"), InputError);
+}
+
 // The numbers are the same under sanitizers, which take minutes for them.
 #ifndef __SANITIZE_ADDRESS__
 // The bars leave a tenth of what was reached (docs/accuracy.md); the ZeRO-3 of 2021 has none.
@@ -170,11 +190,11 @@ TEST_CASE("what the constants were fitted to is predicted as before", "[validate
     CAPTURE(cluster.source, cluster.median_ape);
     CHECK(cluster.median_ape <= 0.25);
   }
-  const std::map<std::string, double> memory_bars = {{"alpa_16v100_server", 0.102},
+  const std::map<std::string, double> memory_bars = {{"alpa_16v100_server", 0.087},
                                                      {"bigscience_head_dimension_a100", 0.007},
-                                                     {"mcore_tests_7b_a100_h100", 0.046},
+                                                     {"mcore_tests_7b_a100_h100", 0.065},
                                                      {"oneflow_gpt_v100", 0.187},
-                                                     {"torchtitan_h100_fp8_cp_pp", 0.086}};
+                                                     {"torchtitan_h100_fp8_cp_pp", 0.095}};
   const std::vector<ErrorSummary> memory = summarise_memory(scored.steps);
   CHECK(memory.size() == memory_bars.size());
   for (const ErrorSummary& source : memory) {
