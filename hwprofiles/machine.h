@@ -11,6 +11,7 @@
 
 #include "hwprofiles/gpu.h"
 #include "models/core/units.h"
+#include "models/plan/failures.h"
 #include "models/plan/faults.h"
 
 namespace meshwright {
@@ -188,6 +189,7 @@ struct Cluster {
   std::optional<NetworkOverride> network_override;
   std::optional<double> host_launch_us;
   Faults faults = {};
+  std::optional<Failures> failures = {};  // none: nothing fails
 
   int ranks() const { return hosts * processes_per_host; }
   int host_of(int rank) const { return rank / processes_per_host; }

@@ -11,6 +11,7 @@
 
 #include "models/core/token_format.h"
 #include "models/importers/model.h"
+#include "models/plan/failures.h"
 #include "models/plan/faults.h"
 #include "models/plan/plan.h"
 
@@ -29,6 +30,7 @@ struct ClusterRequest {
   std::optional<double> host_launch_us;
   std::string stack;  // software generation (hwprofiles/stacks.h); "": the newest
   Faults faults;
+  std::optional<Failures> failures;  // none: nothing fails
 };
 
 // What is best: the least step_time, usd or usd_per_token; the most tokens (under a budget or a

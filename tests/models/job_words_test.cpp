@@ -240,7 +240,7 @@ TEST_CASE("a number outside its range is refused by its key", "[models][job][doc
     json job = base_job();
     job["data"] = {{"files", {"a.bin"}}};
     job["checkpoint"] = {{"folder", "saved"}, {"every_steps", 3}};
-    job["faults"] = {{"mean_time_between_failures_s", 1e6}};
+    job["failures"] = {{"recovery", "in_job"}};
     const std::string place = "/" + std::string(section) + "/" + std::string(key.name);
     job[json::json_pointer(place)] = number;
     INFO(place << ": " << number);
@@ -345,7 +345,7 @@ TEST_CASE("the smaller sections have the defaults of the documentation", "[model
   job["objective"] = json::object();
   job["data"] = {{"files", {"a.bin"}}};
   job["checkpoint"] = {{"folder", "saved"}, {"every_steps", 3}};
-  job["faults"] = {{"mean_time_between_failures_s", 1e6}};
+  job["failures"] = json::object();
   const Job read_back = read(job);
   CHECK(read_back.objective.minimize == Minimize::step_time);
   CHECK_FALSE(read_back.objective.spot);
@@ -356,8 +356,21 @@ TEST_CASE("the smaller sections have the defaults of the documentation", "[model
   CHECK(read_back.checkpoint->keep == 2);
   CHECK(read_back.checkpoint->every_steps == 3);
   CHECK(read_back.cluster.counts == std::vector<int>{1});
-  CHECK(read_back.cluster.faults.restart_s == 300);
-  CHECK(read_back.cluster.faults.checkpoint_bytes_per_s == 1e9);
+  const Failures& failures = read_back.cluster.failures.value();
+  CHECK(failures.recovery == Recovery::restart);
+  CHECK(failures.restart_time_s() == 900);
+  CHECK(failures.spare_hosts() == 0);
+  CHECK(failures.checkpoint_bytes_per_s == 1e9);
+  // The rates that docs/job-file.md names, for a host of eight GPUs.
+  const double named[] = {1.68e-5, 2.64e-6, 3.3e-7, 0, 2.21e-6};
+  for (const FailureCauseInfo& info : failure_causes())
+    CHECK(failures.rate_per_host_hour(info.cause, 8) ==
+          Approx(8 * named[static_cast<std::size_t>(info.cause)]).epsilon(0.005));
+  int recovery = 0;
+  for (const std::string& word : recovery_names()) {
+    job["failures"] = {{"recovery", word}};
+    CHECK(read(job).cluster.failures->recovery == static_cast<Recovery>(recovery++));
+  }
   int expected = 0;
   for (const std::string& minimize : minimize_names()) {
     job["objective"] = {{"minimize", minimize}, {"budget_usd", 100}};

@@ -237,7 +237,7 @@ TEST_CASE("what failures cost counts against a deadline") {
       {"minimize", "gpus"}, {"tokens", 100.0 * 512 * 1024}, {"deadline_s", 100 * best * 1.02}};
   CHECK(search(read(value), few).plans.front().count == 1);
   // A failure an hour and ten minutes to come back from it: a sixth more than without.
-  value["faults"] = {{"mean_time_between_failures_s", 3600}, {"restart_s", 600}};
+  value["failures"] = {{"hardware_per_host_hour", 1}, {"restart_s", 600}, {"replacement_s", 0}};
   const SearchResult failing = search(read(value), few);
   REQUIRE(!failing.plans.empty());
   CHECK(failing.plans.front().count == 2);
