@@ -14,6 +14,7 @@
 #include "models/plan/failures.h"
 #include "models/plan/faults.h"
 #include "models/plan/plan.h"
+#include "models/plan/price.h"
 
 namespace meshwright {
 
@@ -41,7 +42,7 @@ const std::vector<std::string>& minimize_names();
 struct Objective {
   Minimize minimize = Minimize::step_time;
   std::optional<double> tokens, deadline_s, budget_usd;
-  bool spot = false;
+  PriceChoice price;
 };
 
 struct DataFiles {

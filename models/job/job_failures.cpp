@@ -52,6 +52,9 @@ Keys failures_keys(Failures& failures) {
 void read_failures(Fields fields, Job& job) {
   Failures& failures = job.cluster.failures.emplace();
   read_keys(fields, failures_keys(failures), job);
+  auto& preemption = failures.per_host_hour[static_cast<std::size_t>(FailureCause::preemption)];
+  if (!preemption && job.objective.price.kind == PriceKind::spot)
+    preemption = spot_preemption_per_host_hour;
   if (failures.recovery == Recovery::restart && failures.spares.value_or(0) > 0)
     fields.fail("spares",
                 "a job that is launched anew has none that stand by; use \"recovery\": "

@@ -12,8 +12,6 @@ namespace meshwright {
 
 namespace {
 
-constexpr double seconds_per_hour = 3600;
-
 // All runs together: about a second's work.
 constexpr double most_failures_of_all = 2e7;
 constexpr int fewest_runs = 100;
@@ -46,11 +44,6 @@ std::vector<PlayedRun> play_all(const RunModel& model, const RiskOptions& option
       played[static_cast<std::size_t>(run)] = play_run(model, options.seed, run);
   });
   return played;
-}
-
-double usd_of(const RunModel& model, double wall_s) {
-  return *model.usd_per_host_hour * (model.hosts + model.failures.spares) * wall_s /
-         seconds_per_hour;
 }
 
 // What the runs have in common, in the order of their numbers.
@@ -100,7 +93,10 @@ RunRisk risk_of(const RunModel& given, const RiskOptions& options) {
   std::vector<double> wall_s, usd;
   for (const PlayedRun& run : played) {
     wall_s.push_back(run.wall_s);
-    if (model.usd_per_host_hour) usd.push_back(usd_of(model, run.wall_s));
+    if (!model.price) continue;
+    const Bill bill = bill_of(*model.price, model.hosts + model.failures.spares, run.wall_s);
+    usd.push_back(bill.usd);
+    risk.idle_usd += bill.idle_usd / risk.runs;
   }
   risk.wall_s = spread_of(std::move(wall_s));
   if (!usd.empty()) risk.usd = spread_of(std::move(usd));

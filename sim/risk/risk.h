@@ -26,10 +26,10 @@ namespace meshwright {
 struct RunModel {
   ClusterFailures failures;
   double step_time_s = 0;
-  double steps = 0;     // of the whole run
-  int every_steps = 0;  // between checkpoints; 0: the best (goodput.h)
-  int hosts = 1;        // without spares
-  std::optional<double> usd_per_host_hour;
+  double steps = 0;            // of the whole run
+  int every_steps = 0;         // between checkpoints; 0: the best (goodput.h)
+  int hosts = 1;               // without spares
+  std::optional<Price> price;  // of one host
 };
 
 struct RiskOptions {
@@ -65,6 +65,7 @@ struct RunRisk {
   bool finishes = true;
   Spread wall_s;
   std::optional<Spread> usd;  // none: no price
+  double idle_usd = 0;        // of it, on average: for hours of a capacity block after the run
   TimeShares shares;
   std::vector<CauseRisk> causes;  // in the order of RunModel::failures.sources
   double failures = 0;            // in a run, on average

@@ -17,7 +17,7 @@ std::optional<RunModel> run_model(const Job& job, const Compiled& compiled, cons
                             training.sequence_length);
   model.every_steps = prediction.goodput->every_steps;
   model.hosts = cluster.hosts;
-  if (prediction.usd_per_hour) model.usd_per_host_hour = *prediction.usd_per_hour / cluster.hosts;
+  model.price = prediction.price;
   return model;
 }
 

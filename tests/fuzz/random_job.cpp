@@ -239,7 +239,8 @@ json random_job(Random& random) {
   if (draw.chance(0.3)) job["failures"] = draw_failures(draw);
   if (draw.chance(0.2))
     job["checkpoint"] = {{"folder", "saved"}, {"every_steps", draw.between(1, 1000)}};
-  if (draw.chance(0.1)) job["objective"] = {{"spot", draw.chance(0.5)}};
+  if (draw.chance(0.1))
+    job["objective"] = {{"price", draw.word({"on_demand", "spot", "capacity_block"})}};
   return job;
 }
 

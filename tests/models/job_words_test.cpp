@@ -348,7 +348,8 @@ TEST_CASE("the smaller sections have the defaults of the documentation", "[model
   job["failures"] = json::object();
   const Job read_back = read(job);
   CHECK(read_back.objective.minimize == Minimize::step_time);
-  CHECK_FALSE(read_back.objective.spot);
+  CHECK(read_back.objective.price.kind == PriceKind::on_demand);
+  CHECK(read_back.objective.price.region.empty());
   CHECK_FALSE(read_back.objective.tokens);
   CHECK(read_back.data->format == TokenFormat::bytes);
   CHECK_FALSE(read_back.data->shuffle);
@@ -366,6 +367,19 @@ TEST_CASE("the smaller sections have the defaults of the documentation", "[model
   for (const FailureCauseInfo& info : failure_causes())
     CHECK(failures.rate_per_host_hour(info.cause, 8) ==
           Approx(8 * named[static_cast<std::size_t>(info.cause)]).epsilon(0.005));
+  const auto preemption = [&](const char* price) {
+    json spot = job;
+    spot["objective"] = {{"price", price}};
+    return read(spot).cluster.failures->rate_per_host_hour(FailureCause::preemption, 8);
+  };
+  CHECK(preemption("on_demand") == 0);
+  CHECK(preemption("spot") == Approx(3.06e-4).epsilon(0.005));
+  int kind = 0;
+  for (const std::string& price : price_kind_names()) {
+    job["objective"] = {{"price", price}, {"region", "us-east-2"}};
+    CHECK(read(job).objective.price.kind == static_cast<PriceKind>(kind++));
+    CHECK(read(job).objective.price.region == "us-east-2");
+  }
   int recovery = 0;
   for (const std::string& word : recovery_names()) {
     job["failures"] = {{"recovery", word}};

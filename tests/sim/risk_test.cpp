@@ -24,7 +24,7 @@ RunModel sudden(double mean_s, double restart_s, double stall_s, double write_s)
   model.failures.write_s = write_s;
   model.step_time_s = 5;
   model.steps = 400 * mean_s / model.step_time_s;
-  model.usd_per_host_hour = 36;
+  model.price = Price{"", PriceKind::on_demand, "", 36, "2026-01-01", ""};
   return model;
 }
 

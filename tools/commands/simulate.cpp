@@ -8,6 +8,7 @@
 
 #include "hwprofiles/cores.h"
 #include "models/core/error.h"
+#include "sim/planner/objective.h"
 #include "sim/replay/link_uses.h"
 #include "sim/risk/run_model.h"
 #include "tools/commands/commands.h"
@@ -36,6 +37,29 @@ void write_trace(const std::string& path, const Timeline& timeline, const Compil
     stage_of_rank.push_back(mesh.coordinates(rank).pipeline);
   write_file(path, to_chrome_trace(timeline, compiled.stages, stage_of_rank,
                                    link_uses(timeline, compiled.stages, mesh, Topology(cluster))));
+}
+
+// Without failures: all steps one after the other; null where the job does not say how many.
+std::optional<WholeJob> steps_in_a_row(const Job& job, const Chosen& chosen,
+                                       const Prediction& prediction) {
+  if (!job.has_steps && !job.objective.tokens) return std::nullopt;
+  Objective objective = job.objective;
+  objective.minimize = Minimize::step_time;  // tokens are those of the job, not all that it can buy
+  return whole_job(objective, chosen.compiled.plan.training, chosen.cluster,
+                   prediction.step_time_s);
+}
+
+nlohmann::json whole_run_json(const Job& job, const Chosen& chosen, const Prediction& prediction) {
+  const auto whole = steps_in_a_row(job, chosen, prediction);
+  if (!whole) return nullptr;
+  nlohmann::json value = {{"tokens", whole->tokens}, {"time_s", whole->time_s}};
+  value.update(bill_json(whole->bill));
+  return value;
+}
+
+std::string whole_run_text(const WholeJob& whole) {
+  return fmt::format("run      {} tokens   {}   {}\n", show_count(whole.tokens),
+                     show_duration(whole.time_s), bill_text(whole.bill));
 }
 
 // The whole run, where the job says how long it is and hosts fail.
@@ -82,14 +106,19 @@ int run_simulate(const Options& options) {
     value["count"] = chosen.count;
     value["steps"] = steps;
     value["total_time_s"] = steps * prediction.step_time_s;
+    value["price"] = price_json(prediction.price, options.today);
+    value["whole_run"] = whole_run_json(job, chosen, prediction);
     value["risk"] = run ? risk_json(run->model, run->risk, run->spare) : nlohmann::json(nullptr);
     value["parallelism"] = to_json(chosen.compiled.plan.parallelism);
     value["training"] = to_json(chosen.compiled.plan.training);
     print_json(value);
     return done;
   }
-  print_to(stdout, "{}", prediction_text(job.model, chosen.compiled, chosen.cluster, prediction));
-  if (run) print_to(stdout, "\n{}", risk_text(run->model, run->risk, run->spare));
+  print_to(stdout, "{}",
+           prediction_text(job.model, chosen.compiled, chosen.cluster, prediction, options.today));
+  if (const auto whole = steps_in_a_row(job, chosen, prediction))
+    print_to(stdout, "\n{}", whole_run_text(*whole));
+  if (run) print_to(stdout, "{}", risk_text(run->model, run->risk, run->spare));
   if (steps > 1)
     std::printf("\n%d steps  %s\n", steps, show_seconds(steps * prediction.step_time_s).c_str());
   return done;
@@ -101,7 +130,7 @@ const Command simulate_command = {"simulate",
                                   "JOB",
                                   job_help,
                                   "predict a training step: time, memory, cost",
-                                  "json set profile trace report steps",
+                                  "json set profile prices trace report steps",
                                   run_simulate};
 
 }  // namespace meshwright

@@ -36,10 +36,6 @@ json spare_json(const std::optional<SpareWorth>& spare) {
           {"usd", spare->usd ? json(*spare->usd) : json(nullptr)}};
 }
 
-std::string usd_text(double usd) {
-  return fmt::format("{}${:.{}f}", usd < 0 ? "-" : "", std::abs(usd), std::abs(usd) < 100 ? 2 : 0);
-}
-
 std::string shares_text(const TimeShares& shares) {
   return fmt::format(
       "steps {}   lost work {}   checkpoints {}   restarts {}   waiting for hosts {}",
@@ -62,8 +58,8 @@ std::string spare_text(const SpareWorth& spare) {
   std::string text = fmt::format("{} {} {}", hosts, spare.spares == 1 ? "saves" : "save",
                                  saves_time ? show_duration(spare.wall_s) : "no time");
   if (spare.usd)
-    text += *spare.usd > 0 ? " and " + usd_text(*spare.usd)
-                           : " and costs " + usd_text(-*spare.usd) + " more";
+    text += *spare.usd > 0 ? " and " + show_usd(*spare.usd)
+                           : " and costs " + show_usd(-*spare.usd) + " more";
   return text;
 }
 
@@ -78,6 +74,7 @@ json risk_json(const RunModel& model, const RunRisk& risk, const std::optional<S
   const TimeShares& shares = risk.shares;
   value["wall_s"] = spread_json(risk.wall_s);
   value["usd"] = risk.usd ? spread_json(*risk.usd) : json(nullptr);
+  value["idle_usd"] = risk.usd ? json(risk.idle_usd) : json(nullptr);
   value["shares"] = {{"steps", shares.steps},
                      {"lost", shares.lost},
                      {"checkpoints", shares.checkpoints},
@@ -101,8 +98,8 @@ std::string risk_text(const RunModel& model, const RunRisk& risk,
       show_duration(risk.wall_s.p90), show_duration(risk.wall_s.mean));
   if (risk.usd)
     text +=
-        fmt::format("         cost   P10 {}   P50 {}   P90 {}   mean {}\n", usd_text(risk.usd->p10),
-                    usd_text(risk.usd->p50), usd_text(risk.usd->p90), usd_text(risk.usd->mean));
+        fmt::format("         cost   P10 {}   P50 {}   P90 {}   mean {}\n", show_usd(risk.usd->p10),
+                    show_usd(risk.usd->p50), show_usd(risk.usd->p90), show_usd(risk.usd->mean));
   text += fmt::format("         time: {}\n", shares_text(risk.shares));
   text += fmt::format("         failures in a run (time lost): {}\n", causes_text(risk));
   if (spare) text += fmt::format("         {}\n", spare_text(*spare));

@@ -21,6 +21,10 @@ std::string show_duration(double seconds) {
   return show_seconds(seconds);
 }
 
+std::string show_usd(double usd) {
+  return fmt::format("{}${:.{}f}", usd < 0 ? "-" : "", std::abs(usd), std::abs(usd) < 100 ? 2 : 0);
+}
+
 std::string show_bytes(double bytes) {
   constexpr const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
   int unit = 0;
