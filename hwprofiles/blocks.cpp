@@ -159,10 +159,4 @@ BlockFields interval_fields(Residuals::Interval& interval) {
           {"rows", &interval.rows, Bound::at_least_one}};
 }
 
-BlockFields prices_fields(Prices& prices) {
-  return {{"on_demand_usd_per_hour", &prices.on_demand_usd_per_hour},
-          {"spot_usd_per_hour", &prices.spot_usd_per_hour, {}, false, "spot_usd_per_hour"},
-          {"as_of", &prices.as_of}};
-}
-
 }  // namespace meshwright

@@ -55,6 +55,5 @@ BlockFields host_fields(Host& host);
 BlockFields overheads_fields(LibraryOverheads& overheads);
 BlockFields framework_fields(FrameworkMemory& framework);
 BlockFields interval_fields(Residuals::Interval& interval);
-BlockFields prices_fields(Prices& prices);
 
 }  // namespace meshwright

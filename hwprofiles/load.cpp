@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
+#include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "hwprofiles/blocks.h"
@@ -298,10 +300,9 @@ Machine read_machine(Fields own) {
   }
   if (profile.has("residuals"))
     machine.residuals = read_residuals(block(parts, "residuals", machine));
-  if (profile.has("prices") && !profile.raw("prices").is_null()) {
-    machine.prices.emplace();
-    read_block(block(parts, "prices", machine), prices_fields(*machine.prices));
-  }
+  if (profile.has("prices") && !profile.raw("prices").is_null())
+    profile.fail("prices", "a profile has none: they are rows of a price list (--prices FILE)");
+  machine.prices = prices_of(known_prices(), machine.name);
   profile.done();
   return machine;
 }
@@ -311,6 +312,17 @@ Machine read_machine(Fields own) {
 std::string profiles_folder() {
   const char* moved = std::getenv("MESHWRIGHT_MACHINES");  // a build that was moved
   return moved != nullptr ? moved : MESHWRIGHT_MACHINES_FOLDER;
+}
+
+Prices known_prices() {
+  static std::mutex reading;
+  static std::map<std::string, Prices> read;
+  const std::string path = parts_folder() + "/prices.json";
+  const std::lock_guard lock(reading);
+  auto known = read.find(path);
+  if (known == read.end())
+    known = read.emplace(path, std::filesystem::exists(path) ? read_prices(path) : Prices()).first;
+  return known->second;
 }
 
 std::string parts_folder() { return profiles_folder() + "/.."; }

@@ -15,6 +15,9 @@ std::string profiles_folder();
 // The one that they name their parts from (parts.h).
 std::string parts_folder();
 
+// The price list that comes with the program: prices.json there. None where it is not.
+Prices known_prices();
+
 // By name or alias; a leading "ml." (SageMaker's spelling) is dropped. An unknown name is an
 // InputError that names the nearest known one.
 Machine load_machine(const std::string& name, const std::string& folder = profiles_folder());

@@ -103,12 +103,10 @@ CollectiveLatency Cluster::network_latency() const {
   return latency;
 }
 
-std::optional<double> usd_per_hour(const Cluster& cluster, bool spot) {
-  if (!cluster.machine.prices) return std::nullopt;
-  const Prices& prices = *cluster.machine.prices;
-  if (!spot) return prices.on_demand_usd_per_hour * cluster.hosts;
-  if (!prices.spot_usd_per_hour) return std::nullopt;
-  return *prices.spot_usd_per_hour * cluster.hosts;
+std::optional<double> usd_per_hour(const Cluster& cluster, const PriceChoice& choice) {
+  const Price* price = find_price(cluster.machine.prices, choice);
+  if (price == nullptr) return std::nullopt;
+  return price->usd_per_hour * cluster.hosts;
 }
 
 }  // namespace meshwright

@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "hwprofiles/gpu.h"
+#include "hwprofiles/prices.h"
 #include "models/core/units.h"
+#include "models/plan/failures.h"
 #include "models/plan/faults.h"
 
 namespace meshwright {
@@ -128,12 +130,6 @@ struct Residuals {
   std::optional<Interval> one_host, many_hosts;
 };
 
-struct Prices {
-  double on_demand_usd_per_hour = 0;
-  std::optional<double> spot_usd_per_hour;
-  std::string as_of;
-};
-
 // Where the constants of a profile are from.
 enum class Calibration : std::uint8_t {
   spec_sheet,
@@ -160,7 +156,7 @@ struct Machine {
   Host host;
   LibraryOverheads overheads;
   std::optional<FrameworkMemory> framework;  // none: not known
-  std::optional<Prices> prices;              // none: on-premises
+  Prices prices;                             // of the price list; none: not known
   std::optional<Residuals> residuals;        // none: no step was published
   bool concurrent_streams = true;
   Calibration calibration = Calibration::spec_sheet;
@@ -188,6 +184,7 @@ struct Cluster {
   std::optional<NetworkOverride> network_override;
   std::optional<double> host_launch_us;
   Faults faults = {};
+  std::optional<Failures> failures = {};  // none: nothing fails
 
   int ranks() const { return hosts * processes_per_host; }
   int host_of(int rank) const { return rank / processes_per_host; }
@@ -201,7 +198,7 @@ struct Cluster {
   }
 };
 
-// Of all hosts together. None when the machine has no (spot) price.
-std::optional<double> usd_per_hour(const Cluster& cluster, bool spot);
+// Of all hosts together. None where the machine has no such price.
+std::optional<double> usd_per_hour(const Cluster& cluster, const PriceChoice& choice);
 
 }  // namespace meshwright

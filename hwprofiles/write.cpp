@@ -119,8 +119,6 @@ Json profile_of(Machine machine) {
   profile["overheads"] = block_of(overheads_fields(machine.overheads));
   if (machine.framework) profile["framework"] = block_of(framework_fields(*machine.framework));
   if (machine.residuals) profile["residuals"] = residuals_block(*machine.residuals);
-  profile["prices"] = nullptr;
-  if (machine.prices) profile["prices"] = block_of(prices_fields(*machine.prices));
   for (const auto& [block, source] : machine.sources)
     if (profile.contains(block) && profile[block].is_object()) profile[block]["source"] = source;
   for (const auto& [key, value] : profile.items())

@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <exception>
 #include <string>
 #include <vector>
@@ -45,6 +46,16 @@ std::optional<int> whole_number(const std::string& text) {
   return static_cast<int>(value);
 }
 
+// In days since 1970-01-01. `epoch`: seconds since then that stand for now, or nothing
+// (https://reproducible-builds.org/specs/source-date-epoch).
+int today(const std::string& epoch) {
+  constexpr long long day = 24 * 60 * 60;
+  char* end = nullptr;
+  const long long given = std::strtoll(epoch.c_str(), &end, 10);
+  const bool is_given = !epoch.empty() && *end == '\0' && given >= 0;
+  return static_cast<int>((is_given ? given : static_cast<long long>(std::time(nullptr))) / day);
+}
+
 Options options_from_environment() {
   Options options;
   std::string data = environment("XDG_DATA_HOME");
@@ -59,6 +70,7 @@ Options options_from_environment() {
                        environment("SM_CURRENT_INSTANCE_TYPE"),
                        environment("SM_HP_MP_PARAMETERS"),
                        environment("SM_FRAMEWORK_PARAMS")};
+  options.today = today(environment("SOURCE_DATE_EPOCH"));
   char path[4096];
   const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
   if (length > 0) options.program.assign(path, static_cast<std::size_t>(length));

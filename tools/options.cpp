@@ -51,6 +51,8 @@ struct FileOption {
 constexpr FileOption file_options[] = {
     {"profile", &Options::profile,
      "the profile to use for the machine that it names, or for `local`, instead of the known one"},
+    {"prices", &Options::prices,
+     "a price list whose rows go before those that are known (docs/prices.md)"},
     {"runs", &Options::runs, "measured steps, all on one machine, as in scenarios/evidence"},
     {"trace", &Options::trace, "write the timeline as a Chrome trace (Perfetto opens it)"},
     {"write", &Options::write, "write the job with every \"auto\" replaced by the best plan"},

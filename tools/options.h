@@ -20,6 +20,7 @@ struct Options {
   // calibrate: where to write; else: a profile to use instead of the machine's of that name, or of
   // `local`
   std::string profile;
+  std::string prices;              // rows that go before those of the price list
   std::string report;              // file for the HTML page
   std::string log_json;            // train
   std::string hostfile;            // train
@@ -55,6 +56,8 @@ struct Options {
   std::optional<int> threads;    // OMP_NUM_THREADS
   std::optional<int> mpi_ranks;  // inside an mpirun: its size
   SageMakerEnvironment sagemaker;
+  int today = 0;        // in days since 1970-01-01, for the age of prices: SOURCE_DATE_EPOCH, or
+                        // the clock
   std::string program;  // path of this executable
 };
 

@@ -80,6 +80,7 @@ std::string encode(const Manifest& manifest) {
                                 {"degrees", manifest.degrees},
                                 {"made_with", manifest.made_with},
                                 {"numbers", manifest.numbers},
+                                {"histories", manifest.histories},
                                 {"states", manifest.states},
                                 {"shards", shards}};
   const std::string text = value.dump(1) + "\n";
@@ -115,6 +116,11 @@ Manifest parse_manifest(std::string_view text, const std::string& where) {
   Fields numbers = fields.object("numbers");
   for (const std::string& key : numbers.keys())
     manifest.numbers[key] = numbers.required<double>(key);
+  if (fields.has("histories")) {  // older ones have none
+    Fields histories = fields.object("histories");
+    for (const std::string& key : histories.keys())
+      manifest.histories[key] = histories.required<std::vector<double>>(key);
+  }
   manifest.states = fields.required<std::vector<std::string>>("states");
   std::set<std::string> names;
   for (Fields& shard : fields.objects("shards")) {

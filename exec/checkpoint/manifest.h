@@ -28,7 +28,10 @@ struct Manifest {
   // What the run was made with: values of the job as JSON, by key ("training.global_batch": "8").
   std::map<std::string, std::string> made_with;
   std::map<std::string, double> numbers;  // what else a run carries on (the loss scale)
-  std::vector<std::string> states;        // of every parameter
+  // fp8 with delayed scales: of what is rounded its largest elements, the newest last
+  // (Runtime::histories).
+  std::map<std::string, std::vector<double>> histories;
+  std::vector<std::string> states;  // of every parameter
   std::vector<ShardEntry> shards;
 };
 

@@ -122,6 +122,7 @@ void load(const Checkpoint& checkpoint, Runtime& runtime) {
   if (runtime.scales_loss()) scale = from_numbers(manifest.numbers, scale);
   scale.skipped = manifest.step - manifest.updates;  // whatever the precision was, and is
   runtime.set_loss_scale(scale);
+  runtime.set_histories(manifest.histories);
 }
 
 std::optional<Manifest> resume(const ResumeOptions& options, Runtime& runtime, Communicator& all,

@@ -46,6 +46,7 @@ void Saver::save(const Manifest& about) {
   manifest_.updates = about.step - scale.skipped;
   manifest_.numbers.clear();
   if (runtime_.scales_loss()) manifest_.numbers = to_numbers(scale);
+  manifest_.histories = runtime_.histories();
   runtime_.memory().take_snapshot();
   stage_ = Stage::writing;
   const std::string part = part_folder(folder_, about.step), name = shard_name(all_.rank());

@@ -79,6 +79,8 @@ float factor_to_8_bits(float largest, Dtype dtype, bool power) {
   return std::ldexp(1.0F, std::clamp(std::ilogb(factor), -126, 126));
 }
 
+float first_factor(double expected) { return std::ldexp(1.0F, -std::ilogb(expected)); }
+
 float reference_value(std::uint8_t bits, Dtype dtype) {
   const Format format = format_of(dtype);
   const std::uint32_t magnitude = bits & 0x7FU;

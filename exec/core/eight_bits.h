@@ -19,6 +19,9 @@ void round_to_8_bits(const float* from, Dtype dtype, std::int64_t count, float f
 // becomes no larger. 1 where all are 0. NaN or infinity among them make all of them NaN.
 float factor_to_8_bits(float largest, Dtype dtype, bool power);
 
+// The same where no largest magnitude is known yet: numbers are of the size of `expected`.
+float first_factor(double expected);
+
 // One number at a time, by the definition of the formats: what the above is tested against.
 float reference_value(std::uint8_t bits, Dtype dtype);
 std::uint8_t reference_8_bits(float x, Dtype dtype);

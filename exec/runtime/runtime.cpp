@@ -14,11 +14,19 @@ namespace meshwright {
 
 namespace {
 
+bool is_compute(const Instruction& instruction, std::initializer_list<Op> ops) {
+  return instruction.kind == InstructionKind::compute &&
+         std::find(ops.begin(), ops.end(), instruction.op) != ops.end();
+}
+
+bool is_of_updater(const Instruction& instruction) {
+  return is_compute(instruction, {Op::update_loss_scale, Op::lamb_norms});
+}
+
 // The first of these begins the update.
 bool updates(const Instruction& instruction) {
-  return instruction.kind == InstructionKind::optimizer_step ||
-         (instruction.kind == InstructionKind::compute &&
-          (instruction.op == Op::update_loss_scale || instruction.op == Op::lamb_norms));
+  return instruction.kind == InstructionKind::optimizer_step || is_of_updater(instruction) ||
+         is_compute(instruction, {Op::update_largest});
 }
 
 bool is_message(const Instruction& instruction) {
@@ -207,7 +215,7 @@ void Runtime::execute(int task, const Instruction& instruction, int index) {
 
 void Runtime::compute(const Instruction& instruction, const Task& task) {
   if (instruction.op == Op::sum_of_squares) return sum_of_squares(instruction, task);
-  if (updates(instruction)) return update(instruction);
+  if (is_of_updater(instruction)) return update(instruction);
   input_types_.clear(), output_types_.clear(), inputs_.clear(), outputs_.clear();
   for (const Operand& operand : instruction.inputs) {
     input_types_.push_back(operand.type);

@@ -27,6 +27,8 @@
 
 namespace meshwright {
 
+using Histories = std::map<std::string, std::vector<double>>;
+
 struct RuntimeOptions {
   int threads = 1;     // of the optimizer and of making initial values
   int layers = 1;      // of the whole model: initial values depend on it
@@ -67,6 +69,12 @@ class Runtime {
   bool scales_loss() const { return program_.loss_scale_buffer >= 0; }
   LossScaleState loss_scale() const { return scale_; }
   void set_loss_scale(const LossScaleState& state);  // a static scale stays the job's
+  // fp8 with delayed scales: of everything that is rounded, by name, its largest element in each of
+  // the latest steps, the newest last. On rank 0 those of all stages; every rank calls it.
+  Histories histories();
+  // This rank takes those of its stage; what is not there has seen nothing yet. InputError for what
+  // can be no largest element.
+  void set_histories(const Histories& histories);
   // Makes the 16-bit working copies anew from the fp32 masters, on all ranks (which call it
   // together); nothing in fp32. For whoever wrote masters, after the fact.
   void refresh_working_copies();

@@ -52,6 +52,7 @@ Runtime::Runtime(const std::vector<Program>& stages, World& world, Backend& back
   parameters_ = std::make_unique<Parameters>(stages_, mesh_, *everybody_, memory_);
   parameters_->initialise(training_.seed, options_.layers, pool_);
   set_loss_scale(first_state(training_));
+  set_histories({});
   everybody_->barrier();
   start_ = std::chrono::steady_clock::now();
 }
@@ -70,10 +71,6 @@ void Runtime::check_supported_here() const {
     const bool by_optimizer =
         instruction.op == Op::update_loss_scale || instruction.op == Op::lamb_norms;
     if (instruction.kind != InstructionKind::compute || by_optimizer) return;
-    if (instruction.attributes.scales_of_before)
-      throw NotSupportedYet(
-          "/training/fp8_recipe: what earlier steps saw is not kept yet, which 'delayed' needs; "
-          "use 'tensorwise', 'blockwise' or 'mxfp8'");
     const bool of_8_bits =
         !instruction.inputs.empty() && is_8_bit(instruction.inputs[0].type.dtype);
     if (!backend_.supports(instruction.op, of_8_bits ? instruction.inputs[0].type.dtype : storage))

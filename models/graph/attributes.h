@@ -68,7 +68,8 @@ struct Attributes {
   Dtype made = Dtype::f32;  // image_patches, quantize, products of 8 bits: the type of the output
   std::int64_t scale_rows = 0,
                scale_columns = 0;   // quantize: a block that has a scale; 0: all of it
-  bool scales_of_before = false;    // quantize: what earlier steps saw decides
+  bool scales_of_before = false;    // quantize: what earlier steps saw decides; before
+                                    // there are any, numbers are as large as `scale`
   bool scales_are_powers = false;   // quantize: of two
   bool with_transposed = false;     // quantize: what is quantized transposed too
   bool joins_maker = false;         // amax, quantize: done by the kernel that makes what they read

@@ -78,7 +78,9 @@ enum class Role : std::uint8_t {
   input,
   parameter,
   parameter_gradient,
-  of_step  // made of parameters once a step, kept for all its micro-batches
+  of_step,  // made of parameters once a step, kept for all its micro-batches
+  largest   // f32 [2], from step to step: the largest element of what earlier steps rounded, and of
+            // what this one did (Graph::rounded)
 };
 enum class Phase : std::uint8_t { forward, recompute, backward };
 
@@ -114,6 +116,13 @@ struct Unit {
   bool is_block = false;  // one of the repeated layers: what recomputation and sharding work on
 };
 
+// What is rounded to 8 bits as its largest elements of earlier steps say. The name is the same
+// under all degrees.
+struct RoundedTensor {
+  std::string name;  // `model.layers.3.mlp.down_proj.weight`, or ... ` input`, ` gradient`
+  int largest = -1;  // its tensor with that role
+};
+
 // What a rank of the tensor group holds of the activations between modules.
 enum class Held : std::uint8_t {
   whole,   // all of them, as every other rank
@@ -127,6 +136,7 @@ struct Graph {
   std::vector<Parameter> parameters;
   std::vector<Module> modules;
   std::vector<Unit> units;  // in order of execution
+  std::vector<RoundedTensor> rounded;
 
   int tokens = -1;          // inputs: i32 [rows], or the pixels of images: [b,pixels]
   int targets = -1;         // i32: [rows], or [b*predicted] (mlm), or [b,2] (qa), or [b] (label)

@@ -97,7 +97,9 @@ enum class Op : std::uint8_t {
   amax,            // x -> [1] f32: the largest magnitude
   tensor_maximum,  // x[1] f32 -> the largest of the tensor group
   quantize,   // x[rows,n], (amax[1]: of all, not of each block) -> q[rows,n] in attributes.made,
-              // s; with `with_transposed` those of x transposed too
+              // s; with `with_transposed` those of x transposed too. With `scales_of_before`
+              // largest[2] -> and, in a Program, (+)largest[2]: its first number is the amax, its
+              // second becomes the maximum of itself and of x's magnitudes
   transpose,  // x[rows,n] -> [n,rows]
   // images: a sequence is a class token and, row by row, the square patches of a square image
   image_patches,  // pixels[b,c*side*side] i32 of 0 to 255 -> [b*(s-1),c*patch_size^2] of -1 to 1
@@ -166,9 +168,13 @@ enum class Op : std::uint8_t {
   sum_of_squares,     // a flat gradient bucket -> (+)[1] f64 (what the program's bucket counts)
   update_loss_scale,  // squared norm[1] f64 -> (+)the scale's state, loss_scale[1] f32 of the next
                       // step
-  lamb_norms,  // a bucket's gradients, masters, squared norm -> (+)moments, (+)squared norms of
-               // each
-               // parameter and of its update f64
+  update_largest,  // squared norm[1] f64, loss[1] f64 -> (+)largest[n,2] f32, (+)history[n,steps]
+                   // f32, of each of n tensors: this step's largest element becomes the newest of
+                   // its history, and the history's largest what the next step rounds by. Nothing
+                   // where norm or loss are not finite
+  lamb_norms,      // a bucket's gradients, masters, squared norm -> (+)moments, (+)squared norms of
+                   // each
+                   // parameter and of its update f64
   count_
 };
 

@@ -18,20 +18,10 @@ using nlohmann::json;
 
 namespace {
 
-constexpr std::array<const char*, 14> job_keys = {"name",
-                                                  "model",
-                                                  "training",
-                                                  "cluster",
-                                                  "instance_type",
-                                                  "instance_count",
-                                                  "parallelism",
-                                                  "distribution",
-                                                  "compiler_config",
-                                                  "objective",
-                                                  "faults",
-                                                  "data",
-                                                  "checkpoint",
-                                                  "log"};
+constexpr std::array<const char*, 15> job_keys = {
+    "name",           "model",       "training",     "cluster",         "instance_type",
+    "instance_count", "parallelism", "distribution", "compiler_config", "objective",
+    "faults",         "failures",    "data",         "checkpoint",      "log"};
 
 // Throws the same sort of error with its text reworded.
 template <class Reword>
@@ -233,6 +223,7 @@ void leave_out_unknown_memory(Job& job) {
 void read_small_sections(Fields& fields, Job& job) {
   if (fields.has("objective")) read_objective(fields.object("objective"), job);
   if (fields.has("faults")) read_faults(fields.object("faults"), job);
+  if (fields.has("failures")) read_failures(fields.object("failures"), job);
   if (fields.has("data")) read_data(fields.object("data"), job);
   if (fields.has("checkpoint")) read_checkpoint(fields.object("checkpoint"), job);
   if (fields.has("log")) read_log(fields.object("log"), job);

@@ -11,8 +11,10 @@
 
 #include "models/core/token_format.h"
 #include "models/importers/model.h"
+#include "models/plan/failures.h"
 #include "models/plan/faults.h"
 #include "models/plan/plan.h"
+#include "models/plan/price.h"
 
 namespace meshwright {
 
@@ -29,6 +31,7 @@ struct ClusterRequest {
   std::optional<double> host_launch_us;
   std::string stack;  // software generation (hwprofiles/stacks.h); "": the newest
   Faults faults;
+  std::optional<Failures> failures;  // none: nothing fails
 };
 
 // What is best: the least step_time, usd or usd_per_token; the most tokens (under a budget or a
@@ -39,7 +42,7 @@ const std::vector<std::string>& minimize_names();
 struct Objective {
   Minimize minimize = Minimize::step_time;
   std::optional<double> tokens, deadline_s, budget_usd;
-  bool spot = false;
+  PriceChoice price;
 };
 
 struct DataFiles {

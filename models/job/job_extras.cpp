@@ -75,6 +75,19 @@ const std::vector<std::string>& minimize_names() {
   return names;
 }
 
+namespace {
+
+void read_region(Fields& fields, Job& job) {
+  job.objective.price.region = fields.required<std::string>("region");
+}
+
+nlohmann::json region_json(const Objective& objective) {
+  const std::string& region = objective.price.region;
+  return region.empty() ? nlohmann::json(nullptr) : nlohmann::json(region);
+}
+
+}  // namespace
+
 Keys objective_keys(Objective& objective) {
   using enum How;
   constexpr Range positive = by_reader(above_zero);
@@ -87,11 +100,17 @@ Keys objective_keys(Objective& objective) {
        "plans that take longer are rejected"},
       {"budget_usd", &objective.budget_usd, positive, plain, "",
        "plans that cost more are rejected"},
-      {"spot", &objective.spot, any, plain, "", "spot prices"}};
+      {"price", choice("kind of price", price_kind_names(), objective.price.kind), any, plain, "",
+       "what hosts are paid at, see `docs/prices.md`; whole runs at `capacity_block` are rounded "
+       "up "
+       "to blocks"},
+      {"region", code("string", {}, read_region, [&objective] { return region_json(objective); }),
+       any, plain, "the first with a price", "where hosts are paid, such as `us-east-1`"}};
 }
 
 void read_objective(Fields fields, Job& job) {
   const Objective& objective = job.objective;
+  if (fields.has("spot")) fields.fail("spot", "is \"price\": \"spot\" now");
   read_keys(fields, objective_keys(job.objective), job);
   if (objective.minimize == Minimize::tokens && !objective.budget_usd && !objective.deadline_s)
     fields.fail("minimize",

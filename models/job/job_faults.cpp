@@ -113,7 +113,6 @@ const std::vector<std::string>& faulty_link_names() {
 
 Keys faults_keys(Faults& faults) {
   using enum How;
-  constexpr Range positive = by_reader(above_zero);
   return {{"slow_ranks",
            code("list of `{rank or host, factor}`", {}, read_all_slow_ranks,
                 [&faults] { return slow_ranks_json(faults); }),
@@ -128,22 +127,16 @@ Keys faults_keys(Faults& faults) {
            "links of this kind carry `factor` (0.0001 to 1) of their bytes per second. `link`: "
            "`nvlink`; `pcie` (GPUs, switches and sockets); `network` (all cards of the host "
            "together). A collective or message that touches such a host lasts as long as if all of "
-           "its hosts were like that"},
-          {"mean_time_between_failures_s", &faults.mean_time_between_failures_s, positive, plain,
-           "no failures",
-           "of one host; failures are independent, so a cluster of n hosts has an n-th of it. Its "
-           "effect is the [goodput](#goodput)"},
-          {"restart_s", &faults.restart_s, positive, plain, "",
-           "from a failure to the first step after it: detection, new hosts, start, reading the "
-           "checkpoint. The default is an assumption"},
-          {"checkpoint_bytes_per_s", &faults.checkpoint_bytes_per_s, positive, plain, "",
-           "of one host to the storage. Default: Llama 3's clusters, 2 TB/s for 2,048 hosts"}};
+           "its hosts were like that"}};
 }
 
 void read_faults(Fields fields, Job& job) {
   for (const char* key : {"restart_s", "checkpoint_bytes_per_s"})
-    if (fields.has(key) && !fields.has("mean_time_between_failures_s"))
-      fields.fail(key, "says nothing without mean_time_between_failures_s; give that too");
+    if (fields.has(key)) fields.fail(key, "is a key of `failures` now, not of `faults`");
+  if (fields.has("mean_time_between_failures_s"))
+    fields.fail("mean_time_between_failures_s",
+                "is now a rate for each cause: 3600 divided by it is "
+                "failures.hardware_per_host_hour");
   read_keys(fields, faults_keys(job.cluster.faults), job);
   fields.done();
 }

@@ -37,13 +37,6 @@ json to_json(Settings settings, Keys (*keys)(Settings&), const Job& job) {
   return write_keys(keys(settings), job.folder);
 }
 
-json faults_json(const Job& job) {
-  json value = to_json(job.cluster.faults, faults_keys, job);
-  if (job.cluster.faults.mean_time_between_failures_s) return value;
-  for (const char* key : {"restart_s", "checkpoint_bytes_per_s"}) value.erase(key);
-  return value;
-}
-
 json data_json(const Job& job) {
   json value = to_json(*job.data, data_keys, job);
   if (job.model.reads_images()) value.erase("format");
@@ -72,7 +65,8 @@ json to_json(const Job& job, const Plan& plan, const std::string& machine, int c
   if (!job.has_steps) value["training"].erase("steps");
   if (job.data) value["data"] = data_json(job);
   if (job.checkpoint) value["checkpoint"] = to_json(*job.checkpoint, checkpoint_keys, job);
-  if (job.cluster.faults.any()) value["faults"] = faults_json(job);
+  if (job.cluster.faults.any()) value["faults"] = to_json(job.cluster.faults, faults_keys, job);
+  if (job.cluster.failures) value["failures"] = to_json(*job.cluster.failures, failures_keys, job);
   const json log = to_json(job.log, log_keys, job);
   if (!log.empty()) value["log"] = log;
   return value;

@@ -89,8 +89,11 @@ Keys training_keys(Training& t) {
        "of `precision: fp8`: what has a scale of its own among what linear layers multiply. "
        "`tensorwise` a tensor, of its largest element in this micro-batch on this rank (where "
        "ranks of the tensor group gather rows: in the group), so other degrees round otherwise; "
-       "`delayed` a tensor, of what earlier steps saw, which saves a pass over it (predicted, not "
-       "run yet); both with gradients in e5m2. `blockwise` 1 x 128 elements, of weights 128 x 128; "
+       "`delayed` a tensor, of its largest element in the last 1024 steps on all ranks, which "
+       "saves a "
+       "pass over it (before there are any 1, of gradients the number of targets; what is larger "
+       "than before becomes the format's largest number; checkpoints keep the history); both with "
+       "gradients in e5m2. `blockwise` 1 x 128 elements, of weights 128 x 128; "
        "`mxfp8` 32 elements along the sums; both with powers of two, and gradients in e4m3. Layers "
        "with a size that is no multiple of 16 (128, 32) stay in bf16"},
       {"gradient_reduce_precision",

@@ -128,12 +128,14 @@ json write_keys(const Keys& keys, const std::string& folder) {
 const std::vector<Section>& sections_of_keys() {
   static Plan plan;
   static Job job;
+  static Failures failures;
   static DataFiles data;
   static Job::Checkpoint checkpoint;
   static const std::vector<Section> sections = {{"training", training_keys(plan.training)},
                                                 {"parallelism", parallelism_keys(plan.parallelism)},
                                                 {"objective", objective_keys(job.objective)},
                                                 {"faults", faults_keys(job.cluster.faults)},
+                                                {"failures", failures_keys(failures)},
                                                 {"data", data_keys(data)},
                                                 {"checkpoint", checkpoint_keys(checkpoint)},
                                                 {"log", log_keys(job.log)}};

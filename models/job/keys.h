@@ -116,6 +116,7 @@ Keys loss_scale_keys(LossScale& scale);  // of a moving one
 Keys parallelism_keys(Parallelism& parallelism);
 Keys objective_keys(Objective& objective);
 Keys faults_keys(Faults& faults);
+Keys failures_keys(Failures& failures);
 Keys data_keys(DataFiles& data);
 Keys checkpoint_keys(Job::Checkpoint& checkpoint);
 Keys log_keys(Job::Log& log);

@@ -37,6 +37,7 @@ void check_processes(const Job& job, const std::string& pointer, const MachineLo
 void read_compiler_config(Fields& job_fields, const ChosenCluster& cluster, Job& job);
 void read_objective(Fields fields, Job& job);
 void read_faults(Fields fields, Job& job);
+void read_failures(Fields fields, Job& job);  // after the objective: spot hosts are taken back
 // Against the cluster, once the number of processes is known.
 void check_faults(Fields fields, const ChosenCluster& cluster, Job& job);
 void read_data(Fields fields, Job& job);

@@ -94,6 +94,34 @@ void place_scalars(StageDraft& draft) {
                                          static_cast<std::int64_t>(16 * program.parameters.size()));
 }
 
+// Of what this stage's nodes round.
+void place_largest(StageDraft& draft) {
+  const Graph& graph = draft.graph;
+  Program& program = draft.program;
+  std::vector<char> is_here(graph.tensors.size(), 0);
+  for (int chunk = 0; chunk < draft.chunks(); ++chunk)
+    for (int index : draft.boundaries.nodes[at(draft.virtual_stage(chunk))])
+      for (int id : graph.nodes[at(index)].inputs) is_here[at(id)] = 1;
+  std::vector<int> tensors;
+  for (const RoundedTensor& each : graph.rounded) {
+    if (!is_here[at(each.largest)]) continue;
+    program.rounded.push_back(each.name);
+    tensors.push_back(each.largest);
+  }
+  if (tensors.empty()) return;
+  const auto add = [&](std::string_view name, std::int64_t elements) {
+    return add_buffer(draft, name, MemoryClass::workspace, Region::persistent,
+                      elements * bytes_of(Dtype::f32));
+  };
+  const auto count = static_cast<std::int64_t>(tensors.size());
+  program.largest_buffer = add("largest", 2 * count);
+  program.history_buffer = add("history", count * Program::history_steps);
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    draft.places.own[at(tensors[i])] = {program.largest_buffer,
+                                        static_cast<std::int64_t>(i) * 2 * bytes_of(Dtype::f32),
+                                        graph.tensor(tensors[i]).type, GroupKind::none};
+}
+
 }  // namespace
 
 void place_buckets(StageDraft& draft) {
@@ -103,6 +131,7 @@ void place_buckets(StageDraft& draft) {
     if (draft.plan.snapshot) place_snapshot(draft, planned.bucket);
   }
   place_scalars(draft);
+  place_largest(draft);
 }
 
 }  // namespace meshwright

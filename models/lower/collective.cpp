@@ -16,6 +16,7 @@ void emit_collective(const Plan& plan, BodyBuilder& body, const Collective& coll
       collective.kind != InstructionKind::all_gather || !plan.parallelism.hierarchical_gather;
   instruction.bucket = collective.bucket;
   instruction.root = collective.root;
+  instruction.maximum = collective.maximum;
   instruction.phase = Phase::backward;
   instruction.inputs = {collective.input};
   instruction.outputs = {collective.output};

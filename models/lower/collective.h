@@ -13,6 +13,7 @@ struct Collective {
   int bucket = -1;
   When when = When::always;
   int root = 0;
+  bool maximum = false;
 };
 
 Collective all_reduce_in(GroupKind group, const Operand& in_place, int bucket = -1);

@@ -49,6 +49,10 @@ Instruction instruction_of(StageDraft& draft, const Node& node, int virtual_stag
     instruction.outputs.push_back(is_made(draft.graph.tensor(id))
                                       ? place_output(draft, id, virtual_stage)
                                       : operand(draft, id, virtual_stage));
+  for (int id :
+       node.inputs)  // what is read of it says how to round, what is written what was there
+    if (draft.graph.tensor(id).role == Role::largest)
+      instruction.outputs.push_back(operand(draft, id, virtual_stage));
   const Communication& communication = info(node.op).communication;
   if (!communication) return instruction;
   const Ranks& ranks = ranks_of[static_cast<std::size_t>(communication.over)];

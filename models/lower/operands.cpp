@@ -49,6 +49,7 @@ Operand operand(const StageDraft& draft, int tensor, int virtual_stage) {
   switch (wanted.role) {
     case Role::input:
     case Role::of_step:
+    case Role::largest:
       return draft.places.own[at(tensor)];
     case Role::activation:
       return draft.boundaries.tensors[at(tensor)].maker == virtual_stage

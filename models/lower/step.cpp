@@ -68,6 +68,30 @@ void update_loss_scale(const Program& program, BodyBuilder& body) {
   body.emit(std::move(update));
 }
 
+// What is rounded is rounded alike on all ranks of the stage, so they look at the largest of all.
+void update_largest(const StageDraft& draft, BodyBuilder& body) {
+  const Program& program = draft.program;
+  if (program.rounded.empty()) return;
+  const auto count = static_cast<std::int64_t>(program.rounded.size());
+  const auto values = [&](int buffer, std::int64_t each) {
+    return Operand{buffer, 0, {Shape{count, each}, Dtype::f32}, GroupKind::none};
+  };
+  const Operand largest = values(program.largest_buffer, 2);
+  for (const auto& [group, ranks] : {std::pair{GroupKind::tensor, draft.degrees.tensor},
+                                     std::pair{GroupKind::rdp, draft.degrees.rdp()}}) {
+    if (ranks == 1) continue;
+    Collective of_all = all_reduce_in(group, largest);
+    of_all.maximum = true;
+    emit_collective(draft.plan, body, of_all);
+  }
+  Instruction update;
+  update.op = Op::update_largest;
+  update.phase = Phase::backward;
+  update.inputs = {scalar(program.norm_buffer), scalar(program.loss_buffer)};
+  update.outputs = {largest, values(program.history_buffer, Program::history_steps)};
+  body.emit(std::move(update));
+}
+
 std::vector<Operand> states_of(const Bucket& bucket) {
   std::vector<Operand> states = {bucket.first_moment};
   if (bucket.second_moment.buffer >= 0) states.push_back(bucket.second_moment);
@@ -187,6 +211,7 @@ void write_end(StageDraft& draft) {
   for (int b = 0; b < buckets; ++b) sum_squares(draft, body, b);
   sum_norm_and_loss(draft, body);
   if (training.scales_loss()) update_loss_scale(draft.program, body);
+  update_largest(draft, body);
   if (training.optimizer == OptimizerKind::lamb) measure_parameters(draft, body);
   step_and_share(draft, body);
 }

@@ -43,6 +43,7 @@ Graph cleaned(Graph graph) {
     renumber(parameter.tensor);
     renumber(parameter.gradient);
   }
+  for (RoundedTensor& rounded : graph.rounded) renumber(rounded.largest);
   for (int* id :
        {&graph.tokens, &graph.targets, &graph.positions, &graph.decoder_tokens, &graph.loss})
     renumber(*id);

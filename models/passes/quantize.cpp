@@ -7,6 +7,7 @@
 
 #include "models/core/index.h"
 #include "models/graph/op_table.h"
+#include "models/passes/backward.h"
 
 namespace meshwright {
 
@@ -56,6 +57,7 @@ class Quantizer {
         recipe_(recipe_of(plan.training.fp8_recipe)),
         transposes_(device.transposes_8_bits),
         fuses_(plan.training.compiler != CompilerLevel::none),
+        initial_of_gradients_(1.0 / static_cast<double>(targets_per_step(graph, plan))),
         weights_stay_(plan.parallelism.zero_stage < 3 || plan.shard_group() == 1),
         readers_(graph.tensors.size()),
         chosen_(graph.tensors.size(), 0) {
@@ -134,15 +136,29 @@ class Quantizer {
     return node;
   }
 
-  // -1: the recipe does not ask.
-  int largest_of_all(const Node& at_node, int tensor, Role role) {
+  // The largest element of a tensor's, or of those of earlier steps. `read_by`: the first product
+  // that reads the tensor rounded. -1: the recipe does not ask.
+  int largest_of_all(const Node& at_node, int tensor, What what, const Node& read_by, Role role) {
+    if (recipe_.of_before) return kept_largest(tensor, what, read_by);
     if (!recipe_.asks_largest()) return -1;
     Attributes attributes;
     attributes.joins_maker = joins_maker(tensor);
     return out_.output(add(Op::amax, at_node, {tensor}, attributes, role));
   }
 
-  // `largest`: that of the tensor's elements, where it has one scale.
+  int kept_largest(int tensor, What what, const Node& read_by) {
+    const auto [found, is_new] = kept_largest_.try_emplace({tensor, old_.unit_of(read_by)}, -1);
+    if (is_new) {
+      constexpr const char* names[] = {" input", ".weight", " gradient"};
+      found->second = out_.add_tensor({Shape{2}, Dtype::f32}, Role::largest);
+      out_.rounded.push_back(
+          {old_.modules[at(read_by.module)].path + names[static_cast<std::size_t>(what)],
+           found->second});
+    }
+    return found->second;
+  }
+
+  // `largest`: as largest_of_all() says.
   Rounded round(const Node& at_node, int tensor, What what, int largest, bool transposed,
                 Role role) {
     Attributes attributes;
@@ -155,6 +171,7 @@ class Quantizer {
     attributes.with_transposed = transposed;
     attributes.joins_maker = !recipe_.asks_largest() && joins_maker(tensor);
     attributes.scales_of_before = recipe_.of_before;
+    if (recipe_.of_before && what == What::gradient) attributes.scale = initial_of_gradients_;
     TensorIds inputs{tensor};
     if (largest >= 0) inputs.push_back(largest);
     const int node = add(Op::quantize, at_node, inputs, attributes, role);
@@ -179,7 +196,7 @@ class Quantizer {
     const int again = is_rounded_again(at_node, tensor) ? 1 : 0;
     const auto [found, is_new] = rounded_.try_emplace({tensor, old_.unit_of(at_node), again});
     if (is_new) {
-      const int largest = largest_of_all(at_node, tensor, Role::activation);
+      const int largest = largest_of_all(at_node, tensor, what, at_node, Role::activation);
       found->second = round(at_node, tensor, what, largest, transposes_ || recipe_.has_blocks(),
                             Role::activation);
     }
@@ -193,7 +210,7 @@ class Quantizer {
         weights_.try_emplace({weight, old_.unit_of(at_node), forward ? 1 : 0});
     if (is_new) {
       const Role role = weights_stay_ ? Role::of_step : Role::activation;
-      const int largest = largest_of_all(at_node, weight, role);
+      const int largest = largest_of_all(at_node, weight, What::weight, at_node, role);
       found->second =
           round(at_node, weight, What::weight, largest, !weights_have_same_scales(), role);
     }
@@ -206,8 +223,9 @@ class Quantizer {
   void gather(const Node& node) {
     const bool forward = node.phase == Phase::forward;
     const What what = forward ? What::activation : What::gradient;
-    int largest = largest_of_all(node, node.inputs[0], Role::activation);
-    if (largest >= 0)
+    const Node& read_by = *readers_[at(node.outputs[0])].front();
+    int largest = largest_of_all(node, node.inputs[0], what, read_by, Role::activation);
+    if (recipe_.asks_largest())
       largest =
           out_.output(add(Op::tensor_maximum, node, {largest}, node.attributes, Role::activation));
     Rounded share = round(node, node.inputs[0], what, largest, false, Role::activation);
@@ -281,11 +299,13 @@ class Quantizer {
   Graph out_;
   const Recipe recipe_;
   const bool transposes_, fuses_;
+  const double initial_of_gradients_;              // attributes.scale, where scales are of before
   const bool weights_stay_;                        // rounded, from one micro-batch to the next
   std::vector<std::vector<const Node*>> readers_;  // per tensor
   std::vector<char> chosen_;                       // per tensor: a weight that is rounded
   std::map<std::tuple<int, int, int>, Rounded> rounded_;  // by tensor, unit, and whether again
   std::map<std::tuple<int, int, int>, Rounded> weights_;  // by tensor, unit, and whether forward
+  std::map<std::pair<int, int>, int> kept_largest_;       // by tensor and unit
   std::vector<int> scales_;                               // of the node that is being made
 };
 

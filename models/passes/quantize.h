@@ -13,7 +13,8 @@
 // in bf16. (Frameworks round a rank's share before, so that costs no kernel.) Where ranks hold
 // shares of the rows and a tensor has one scale, rounded rows are gathered, with the scale that the
 // group's largest element asks for. The ranks of a tensor group round their own parts of a weight,
-// and of what is cut as it is, with scales of their own: other degrees round otherwise.
+// and of what is cut as it is, with scales of their own: other degrees round otherwise. Delayed
+// scales are of the largest elements that all ranks of the stage saw in earlier steps.
 #pragma once
 
 #include "models/graph/graph.h"

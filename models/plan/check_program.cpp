@@ -174,6 +174,8 @@ class StageCheck {
         .names(instruction.bucket, program_.buckets.size(), "bucket", of_bucket ? 0 : -1);
     if (instruction.op == Op::update_loss_scale)
       place.demand(program_.loss_scale_buffer >= 0, "there is no loss_scale_buffer");
+    if (instruction.op == Op::update_largest)
+      place.demand(program_.history_buffer >= 0, "there is no history_buffer");
   }
 
   void check_load(const Instruction& instruction, const Place& place) const {

@@ -201,6 +201,11 @@ void StageMemoryCheck::check_scalars() const {
   const auto norms = static_cast<std::int64_t>(16 * program_.parameters.size());
   const bool needs = settings_.training.optimizer == OptimizerKind::lamb;
   check_scalar(lamb, norms, "parameter_norms_buffer", needs ? 0 : optional);
+  const auto rounded = static_cast<std::int64_t>(program_.rounded.size());
+  const int least = rounded > 0 ? 0 : optional;
+  check_scalar(program_.largest_buffer, 8 * rounded, "largest_buffer", least);
+  check_scalar(program_.history_buffer, 4 * rounded * Program::history_steps, "history_buffer",
+               least);
   (place_ / "targets_per_step").in_range(program_.targets_per_step, 1, most_bytes);
 }
 

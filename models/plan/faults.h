@@ -1,5 +1,5 @@
-// What is wrong with a cluster: ranks that compute slowly, links that carry less than they should,
-// hosts that fail now and then. For rehearsals; nothing is made slow on purpose when a job runs.
+// What is wrong with a cluster: ranks that compute slowly, links that carry less than they should.
+// For rehearsals; nothing is made slow on purpose when a job runs.
 #pragma once
 
 #include <cstdint>
@@ -30,16 +30,7 @@ struct Faults {
   std::vector<SlowRanks> slow_ranks;         // of several for one rank the slowest counts
   std::vector<DegradedLink> degraded_links;  // of several for one link the slowest counts
 
-  // Of one host, failures being independent: that of n hosts is an n-th of it.
-  std::optional<double> mean_time_between_failures_s;
-  // From a failure to the first step after it: detection, new hosts, start, reading the checkpoint.
-  double restart_s = 300;
-  // Of one host to the storage. The default is what Llama 3's clusters sustain: 2 TB/s for 2,048
-  // hosts (The Llama 3 Herd of Models, 2024, section 3.3.1).
-  double checkpoint_bytes_per_s = 1e9;
-
-  bool change_the_step() const { return !slow_ranks.empty() || !degraded_links.empty(); }
-  bool any() const { return change_the_step() || mean_time_between_failures_s.has_value(); }
+  bool any() const { return !slow_ranks.empty() || !degraded_links.empty(); }
 };
 
 }  // namespace meshwright

@@ -207,6 +207,13 @@ struct Program {
   static constexpr int loss_scale_state = 6;
   // lamb: f64 [2 * parameters]: squared norms of each parameter and of its update; -1 otherwise.
   int parameter_norms_buffer = -1;
+  // fp8 with delayed scales: what is rounded (Graph::rounded); f32 [rounded, 2] and [rounded,
+  // history_steps], see Op::update_largest; -1 otherwise. Equal on all ranks of the stage when a
+  // step is over. 1024 steps, of which the largest counts, without a margin, are the defaults of
+  // NVIDIA's Transformer Engine (DelayedScaling; there a step is a use: of a micro-batch).
+  std::vector<std::string> rounded;
+  int largest_buffer = -1, history_buffer = -1;
+  static constexpr int history_steps = 1024;
   std::int64_t targets_per_step = 0;  // of the global batch
   // Settings and modules, and the bodies of fusions, are equal where they are the same object.
   bool operator==(const Program&) const = default;

@@ -258,7 +258,8 @@ struct FieldsOf<Program> {
       Field{"loss_buffer", &P::loss_buffer}, Field{"norm_buffer", &P::norm_buffer},
       Field{"loss_scale_buffer", &P::loss_scale_buffer},
       Field{"loss_scale_state_buffer", &P::loss_scale_state_buffer},
-      Field{"parameter_norms_buffer", &P::parameter_norms_buffer},
+      Field{"parameter_norms_buffer", &P::parameter_norms_buffer}, Field{"rounded", &P::rounded},
+      Field{"largest_buffer", &P::largest_buffer}, Field{"history_buffer", &P::history_buffer},
       Field{"targets_per_step", &P::targets_per_step});
 };
 

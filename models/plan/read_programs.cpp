@@ -159,6 +159,9 @@ void read_list(Fields& fields, std::string_view key, std::vector<char>& target) 
     target.push_back(static_cast<char>(flag));
   }
 }
+void read_list(Fields& fields, std::string_view key, std::vector<std::string>& target) {
+  target = fields.required<std::vector<std::string>>(key);
+}
 void read_list(Fields& fields, std::string_view key, std::vector<TensorType>& target) {
   for (const std::string& text : fields.required<std::vector<std::string>>(key))
     target.push_back(type_of(fields, key, text));

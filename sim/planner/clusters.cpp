@@ -65,6 +65,7 @@ Cluster make_cluster(const ClusterRequest& request, const Machine& machine, int 
   }
   cluster.host_launch_us = request.host_launch_us;
   cluster.faults = request.faults;
+  cluster.failures = request.failures;
   return cluster;
 }
 

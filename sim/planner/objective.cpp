@@ -14,9 +14,22 @@ constexpr double seconds_per_hour = 3600;
 // Dollars per step; the global batch is the job's, so dollars per token are in the same order.
 // Machines without a price come last.
 double usd_per_step(const Objective& objective, const Cluster& cluster, double step_time_s) {
-  const std::optional<double> price = usd_per_hour(cluster, objective.spot);
+  const std::optional<double> price = usd_per_hour(cluster, objective.price);
   if (!price) return std::numeric_limits<double>::infinity();
   return *price / seconds_per_hour * step_time_s;
+}
+
+// The longest run that costs no more than the budget; 0 without a price.
+double affordable_time(const Objective& objective, const Cluster& cluster) {
+  const Price* price = find_price(cluster.machine.prices, objective.price);
+  return price == nullptr ? 0 : affordable_s(*price, cluster.hosts, *objective.budget_usd);
+}
+
+// As long as the deadline and the budget allow.
+double longest_run(const Objective& objective, const Cluster& cluster) {
+  double seconds = objective.deadline_s.value_or(std::numeric_limits<double>::infinity());
+  if (objective.budget_usd) seconds = std::min(seconds, affordable_time(objective, cluster));
+  return seconds;
 }
 
 Merit by_time(const Objective&, const Cluster& cluster, double step_time_s) {
@@ -31,13 +44,9 @@ Merit by_gpus(const Objective&, const Cluster& cluster, double step_time_s) {
   return {static_cast<double>(cluster.ranks()), step_time_s};
 }
 
-// The share of the budget or of the deadline that one step takes: the less, the more tokens.
+// The share of the longest run that one step takes: the less, the more tokens.
 Merit by_tokens(const Objective& objective, const Cluster& cluster, double step_time_s) {
-  double share = 0;
-  if (objective.deadline_s) share = step_time_s / *objective.deadline_s;
-  if (objective.budget_usd)
-    share = std::max(share, usd_per_step(objective, cluster, step_time_s) / *objective.budget_usd);
-  return {share, step_time_s};
+  return {step_time_s / longest_run(objective, cluster), step_time_s};
 }
 
 struct Row {
@@ -71,7 +80,7 @@ StepLimit longest_step(const Objective& objective, const Training& training,
   StepLimit limit{std::numeric_limits<double>::infinity(), ""};
   if (objective.deadline_s) limit = {*objective.deadline_s / steps, "misses the deadline"};
   if (objective.budget_usd) {
-    const double affordable = *objective.budget_usd / steps / usd_per_step(objective, cluster, 1);
+    const double affordable = affordable_time(objective, cluster) / steps;
     if (affordable < limit.seconds) limit = {affordable, "exceeds the budget"};
   }
   return limit;
@@ -85,8 +94,8 @@ WholeJob whole_job(const Objective& objective, const Training& training, const C
                            ? 1 / by_tokens(objective, cluster, step_time_s).first
                            : steps_of(objective, training);
   WholeJob whole{steps * tokens_per_step, steps * step_time_s, std::nullopt};
-  if (const auto price = usd_per_hour(cluster, objective.spot))
-    whole.usd = *price / seconds_per_hour * whole.time_s;
+  if (const Price* price = find_price(cluster.machine.prices, objective.price))
+    whole.bill = bill_of(*price, cluster.hosts, whole.time_s);
   return whole;
 }
 

@@ -32,7 +32,7 @@ StepLimit longest_step(const Objective& objective, const Training& training,
 // allow where tokens are what counts.
 struct WholeJob {
   double tokens = 0, time_s = 0;
-  std::optional<double> usd;
+  std::optional<Bill> bill;  // none: no price
 };
 WholeJob whole_job(const Objective& objective, const Training& training, const Cluster& cluster,
                    double step_time_s);

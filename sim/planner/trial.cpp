@@ -64,7 +64,7 @@ RankedPlan TrialMaker::simulate(const Built& built) const {
   const Compiled& compiled = built.compiled;
   RankedPlan ranked{compiled.plan, machine_, cluster_.hosts, cluster_, {}, false};
   ranked.prediction =
-      predict(compiled, cluster_, {.spot = job_.objective.spot, .framework = built.framework});
+      predict(compiled, cluster_, {.price = &job_.objective.price, .framework = built.framework});
   ranked.prediction.goodput =
       goodput_of(compiled, cluster_, job_.checkpoint ? job_.checkpoint->every_steps : 0,
                  ranked.prediction.step_time_s);

@@ -7,28 +7,12 @@ namespace meshwright {
 
 namespace {
 
-// Bytes of a checkpoint: what the optimizer has of every parameter, in fp32.
-double checkpoint_bytes(const Compiled& compiled) {
-  int states = 0;
-  for (const Program& program : compiled.stages)
-    for (const Bucket& bucket : program.buckets) states = std::max(states, bucket.states());
-  return 4.0 * states * static_cast<double>(parameter_count(compiled.graph));
-}
+// Means so long that nothing fails.
+constexpr double never_s = 1e15;
 
-FailureModel failures_of(const Compiled& compiled, const Cluster& cluster) {
-  const Faults& faults = cluster.faults;
-  const double of_host = checkpoint_bytes(compiled) / cluster.hosts;
-  FailureModel failures;
-  failures.mean_time_between_failures_s = *faults.mean_time_between_failures_s / cluster.hosts;
-  failures.restart_s = faults.restart_s;
-  // Read and written once in the device's memory.
-  failures.stall_s =
-      2 * of_host / cluster.processes_per_host / cluster.device().memory_bandwidth_bytes_per_s;
-  failures.write_s = of_host / faults.checkpoint_bytes_per_s;
-  return failures;
-}
+}  // namespace
 
-int best_steps(const FailureModel& failures, double step_time_s) {
+int best_every_steps(const FailureModel& failures, double step_time_s) {
   constexpr double most_steps = 2e9;
   const double steps = std::min(best_interval_s(failures) / step_time_s, most_steps);
   const double below = std::max(1.0, std::floor(steps));
@@ -36,8 +20,6 @@ int best_steps(const FailureModel& failures, double step_time_s) {
       goodput(failures, (below + 1) * step_time_s) > goodput(failures, below * step_time_s);
   return static_cast<int>(below) + (next_is_better ? 1 : 0);
 }
-
-}  // namespace
 
 double goodput(const FailureModel& failures, double interval_s) {
   const double mean = failures.mean_time_between_failures_s;
@@ -59,16 +41,39 @@ double best_interval_s(const FailureModel& failures) {
   return std::max(high * mean, std::min(failures.write_s, mean));
 }
 
+FailureModel failure_model(const ClusterFailures& failures) {
+  double sudden_per_s = 0, lost_share = 0;
+  for (const FailureSource& source : failures.sources) {
+    double outage_s = source.detection_s + failures.restart_s;
+    if (source.loses_host && failures.spares == 0)
+      outage_s += std::max(0.0, failures.replacement_s - source.notice_s);
+    if (failures.can_save(source))
+      outage_s += failures.stall_s + failures.write_s;
+    else
+      sudden_per_s += source.per_s;
+    lost_share += source.per_s * outage_s;
+  }
+  FailureModel model;
+  model.mean_time_between_failures_s = sudden_per_s > 0 ? 1 / sudden_per_s : never_s;
+  model.restart_s = lost_share * model.mean_time_between_failures_s;
+  model.stall_s = failures.stall_s;
+  model.write_s = failures.write_s;
+  return model;
+}
+
 std::optional<Goodput> goodput_of(const Compiled& compiled, const Cluster& cluster, int every_steps,
                                   double step_time_s) {
-  if (!cluster.faults.mean_time_between_failures_s) return std::nullopt;
-  const FailureModel failures = failures_of(compiled, cluster);
+  if (!cluster.failures) return std::nullopt;
+  const ClusterFailures failures = cluster_failures(compiled, cluster);
+  if (failures.sources.empty()) return std::nullopt;
+  const FailureModel model = failure_model(failures);
   Goodput result;
-  result.best_every_steps = best_steps(failures, step_time_s);
-  result.best_share = goodput(failures, result.best_every_steps * step_time_s);
-  result.every_steps = every_steps > 0 ? every_steps : result.best_every_steps;
-  result.share = goodput(failures, result.every_steps * step_time_s);
-  result.mean_time_between_failures_s = failures.mean_time_between_failures_s;
+  result.best_every_steps = best_every_steps(model, step_time_s);
+  result.best_share = goodput(model, result.best_every_steps * step_time_s);
+  const bool to_peers = copies_to_peers(*cluster.failures, cluster);
+  result.every_steps = every_steps > 0 && !to_peers ? every_steps : result.best_every_steps;
+  result.share = goodput(model, result.every_steps * step_time_s);
+  result.mean_time_between_failures_s = 1 / failures.per_s();
   result.checkpoint_write_s = failures.write_s;
   return result;
 }

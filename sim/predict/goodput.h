@@ -17,15 +17,15 @@
 
 #include <optional>
 
-#include "sim/predict/predict.h"
+#include "sim/predict/cluster_failures.h"
 
 namespace meshwright {
 
 struct FailureModel {
   double mean_time_between_failures_s = 0;  // of the cluster
-  double restart_s = 0;
-  double stall_s = 0;  // training stands still while the state is copied
-  double write_s = 0;  // of the copy, beside training
+  double restart_s = 0;                     // until the steps go on
+  double stall_s = 0;                       // training stands still while the state is copied
+  double write_s = 0;                       // of the copy, beside training
 };
 
 // Of a run that saves after every `interval_s` seconds of steps; 0 to 1.
@@ -34,9 +34,17 @@ double goodput(const FailureModel& failures, double interval_s);
 // Where goodput() is highest, to within rounding.
 double best_interval_s(const FailureModel& failures);
 
-// Empty where the cluster's hosts do not fail. `every_steps` 0: the best interval is taken.
-// Intervals are whole steps of `step_time_s`. The state is 4 bytes per parameter for the fp32 copy
-// and each moment; all hosts write equal shares.
+// The same in whole steps of `step_time_s`.
+int best_every_steps(const FailureModel& failures, double step_time_s);
+
+// Several causes as one: its failures are those that leave no time for a checkpoint, its restart
+// what all causes together take, the checkpoint that was written in time included. A spare is taken
+// to be there whenever there are any. exp(-R / M) is then the product of exp(-rate x outage) over
+// the causes.
+FailureModel failure_model(const ClusterFailures& failures);
+
+// Empty where nothing fails. `every_steps` 0: the best interval is taken, as it is for copies
+// that go to peers.
 std::optional<Goodput> goodput_of(const Compiled& compiled, const Cluster& cluster, int every_steps,
                                   double step_time_s);
 

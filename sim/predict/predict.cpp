@@ -22,7 +22,7 @@ double flops_per_step(const Compiled& compiled) {
          compiled.plan.micro_batches();
 }
 
-void add_throughput(const Compiled& compiled, const Cluster& cluster, bool spot,
+void add_throughput(const Compiled& compiled, const Cluster& cluster, const PriceChoice& choice,
                     Prediction& result) {
   const Training& training = compiled.plan.training;
   const double step = result.step_time_s;
@@ -33,7 +33,8 @@ void add_throughput(const Compiled& compiled, const Cluster& cluster, bool spot,
   const Gpu device = cluster.device();
   result.mfu = result.model_flops_per_s_per_gpu /
                device.peak(executed_precision(device, training.precision)).value;
-  result.usd_per_hour = usd_per_hour(cluster, spot);
+  if (const Price* price = find_price(cluster.machine.prices, choice)) result.price = *price;
+  result.usd_per_hour = usd_per_hour(cluster, choice);
   if (result.usd_per_hour)
     result.usd_per_million_tokens = *result.usd_per_hour / 3600 / result.tokens_per_s * 1e6;
 }
@@ -216,7 +217,8 @@ Prediction predict(const Compiled& compiled, const Cluster& cluster,
   result.calibration = cluster.machine.calibration;
   result.instructions = replayed.instructions;
   result.framework = options.framework;
-  add_throughput(compiled, cluster, options.spot, result);
+  add_throughput(compiled, cluster, options.price == nullptr ? PriceChoice() : *options.price,
+                 result);
   add_memory(compiled, cluster, result);
   add_idle_times(replayed, result);
   result.stages = std::move(replayed.stages);

@@ -52,6 +52,7 @@ struct Prediction {
   std::vector<StageMemory> memory;
   std::int64_t host_memory_bytes = 0;  // what the ranks of the fullest host keep in its memory
   double host_memory_limit_bytes = 0;
+  std::optional<Price> price;  // of one host; none: not known
   std::optional<double> usd_per_hour, usd_per_million_tokens;
   std::optional<Goodput> goodput;  // none: hosts do not fail
   std::vector<StageTimes> stages;
@@ -90,7 +91,7 @@ std::vector<StageMemory> stage_memory(const std::vector<Program>& stages, const 
 std::int64_t host_memory_bytes(const std::vector<Program>& stages, const Cluster& cluster);
 
 struct PredictOptions {
-  bool spot = false;                           // prices
+  const PriceChoice* price = nullptr;          // null: on demand, in any region
   std::optional<FrameworkUse> framework = {};  // where training.memory_of names one
   Timeline* timeline = nullptr;                // to be filled in
 };

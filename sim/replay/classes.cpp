@@ -132,7 +132,7 @@ SimTime slowed(SimTime time, double slowness) {
 
 RankClasses classes_of(const std::vector<Rendezvous>& rendezvous_list, const Mesh& mesh,
                        const Cluster& cluster, bool fold) {
-  if (fold && !cluster.faults.change_the_step()) return stages_alone(mesh);
+  if (fold && !cluster.faults.any()) return stages_alone(mesh);
   const std::vector<RankClass> alone = ranks_alone(rendezvous_list, mesh, cluster);
   std::vector<int> of_rank(alone.size());
   for (std::size_t rank = 0; rank < alone.size(); ++rank) of_rank[rank] = alone[rank].rank;
@@ -168,7 +168,7 @@ const StepTimes& ClassDurations::priced(const LinkState& links, const Script& sc
 StepTimes ClassDurations::of_steps(const RankClass& which, const Script& script,
                                    const std::vector<Rendezvous>& rendezvous_list) {
   StepTimes times = priced(which.links, script, rendezvous_list);
-  if (!topology_.cluster().faults.change_the_step()) return times;
+  if (!topology_.cluster().faults.any()) return times;
   const int lanes = script.lanes();
   for (std::size_t body = 0; body < script.program().bodies.size(); ++body) {
     const auto& instructions = script.program().bodies[body].instructions;

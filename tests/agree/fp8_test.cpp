@@ -27,6 +27,8 @@ void rounds(Plan& plan) {
 }
 constexpr Change mxfp8 = rounds<Fp8Recipe::mxfp8>;
 
+void delayed(Plan& plan) { plan.training.fp8_recipe = Fp8Recipe::delayed; }
+
 constexpr Variant variants[] = {
     {{}, full},
     {{}, pruned},
@@ -53,6 +55,16 @@ constexpr Variant variants[] = {
     {{1, 2, 1}, all_of<rows, mxfp8, tensor_in_chunks<2>>},
     {{1, 2, 1}, all_of<mxfp8, tensor_in_chunks<4>>},
     {{2, 2, 1, 4, 0, 2}, all_of<rows, tensor_in_chunks<2>>},
+    {{}, all_of<delayed, full>},
+    {{}, all_of<delayed, eager, unfused>},
+    {{2, 1, 1, 4, 0, 2}, delayed},
+    {{1, 2, 1}, delayed},
+    {{1, 2, 1}, all_of<delayed, rows, full, pruned>},
+    {{1, 1, 2, 2, 1}, delayed},
+    {{1, 1, 2, 2, 3}, all_of<delayed, full>},
+    {{1, 2, 1}, all_of<delayed, rows, tensor_in_chunks<2>>},
+    {{2, 2, 1, 4, 0, 2}, all_of<delayed, rows>},
+    {{2, 1, 2, 4, 3}, delayed},
 };
 
 struct Alone {
@@ -107,4 +119,44 @@ TEST_CASE_ON_RANKS("what is recomputed is rounded to the same 8 bits", "[agree][
   CHECK(train(model, plan, world).hash == kept);
   plan.training.precision = Precision::bf16;
   CHECK(train(model, plan, world).hash != kept);
+}
+
+// A scale is one of all ranks that hold parts of a tensor, or see other sequences.
+TEST_CASE_ON_RANKS("delayed scales remember the largest elements of all ranks", "[agree][mpi]") {
+  World& world = test_world();
+  const Model model = eight_blocks("llama");
+  const auto histories_of = [&](Plan plan, World* of) {
+    plan.training.precision = Precision::fp8;
+    delayed(plan);
+    if (of == nullptr) {
+      SmallRun alone(model, plan);
+      train(alone);
+      return alone.runtime.histories();
+    }
+    SmallRun run(model, plan, *of);
+    train(run);
+    return run.runtime.histories();
+  };
+  for (const SmallDegrees& degrees :
+       {SmallDegrees{1, 2, 1}, SmallDegrees{1, 1, 2, 2, 1}, SmallDegrees{2, 1, 1},
+        SmallDegrees{2, 2, 1}, SmallDegrees{2, 1, 2, 4, 3}}) {
+    if (degrees.pipeline * degrees.tensor * degrees.data != world.size()) continue;
+    Plan plan = base_plan(model, degrees);
+    plan.training.steps = 3;
+    plan.parallelism.sequence_parallel = degrees.tensor > 1;
+    const Histories found = histories_of(plan, &world);
+    if (world.rank() != 0) continue;
+    const Histories expected = histories_of(on_one_process(plan), nullptr);
+    CHECK(found.size() == 8 * (4 + 7 + 7));
+    REQUIRE(found.size() == expected.size());
+    for (const auto& [name, largest] : expected) {
+      INFO(name);
+      REQUIRE(found.contains(name));
+      REQUIRE(largest.size() == 3);
+      REQUIRE(found.at(name).size() == 3);
+      // Rounded elsewhere: off by no more than single numbers are.
+      for (std::size_t i = 0; i < 3; ++i)
+        CHECK(found.at(name)[i] == Approx(largest[i]).epsilon(4 * unit_of(Precision::fp8)));
+    }
+  }
 }

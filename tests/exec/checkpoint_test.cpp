@@ -88,6 +88,34 @@ TEST_CASE("a bf16 run continues to the bit, with its masters kept in whichever w
     goes_on(with(masters, Dtype::bf16), with(masters, Dtype::bf16));
 }
 
+TEST_CASE("an fp8 run with delayed scales continues to the bit, with what they remember",
+          "[exec][checkpoint]") {
+  const TestFolder folder;
+  Plan plan = saving_plan(small_model("gpt"));
+  plan.training.precision = Precision::fp8;
+  plan.training.fp8_recipe = Fp8Recipe::delayed;
+  Run undisturbed(plan), broken(plan), resumed(plan), forgets(plan);
+  for (int step = 1; step <= 3; ++step) CHECK(undisturbed.step(step) == broken.step(step));
+  const Histories histories = broken.runtime.histories();
+  CHECK(histories.size() == 4 * (4 + 4 + 4));
+  for (const auto& [name, largest] : histories) {
+    INFO(name);
+    REQUIRE(largest.size() == 3);
+    for (const double each : largest) CHECK(each > 0);
+  }
+  broken.save(folder.path(), 3);
+  REQUIRE(resumed.resume_from(folder.path()));
+  CHECK(resumed.runtime.histories() == histories);
+  REQUIRE(forgets.resume_from(folder.path()));
+  forgets.runtime.set_histories({});
+  for (int step = 4; step <= 6; ++step) CHECK(resumed.step(step) == undisturbed.step(step));
+  CHECK(resumed.hash() == undisturbed.hash());
+  CHECK(forgets.step(4) != resumed.step(4));
+  for (const double impossible : {-1.0, double(NAN), double(INFINITY)})
+    CHECK_THROWS_AS(forgets.runtime.set_histories({{histories.begin()->first, {impossible}}}),
+                    InputError);
+}
+
 TEST_CASE("a loss scale that cannot be is refused", "[exec][checkpoint]") {
   const LossScaleState state{1024, 3, 2, 5};
   CHECK(from_numbers(to_numbers(state), {1, 0, 1, 5}) == state);

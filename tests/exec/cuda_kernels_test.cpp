@@ -81,6 +81,7 @@ bool has_own_test(Op op) {
                         Op::sum_loss,
                         Op::sum_of_squares,
                         Op::transpose,
+                        Op::update_largest,
                         Op::zero};
   return std::find(std::begin(ops), std::end(ops), op) != std::end(ops);
 }

@@ -1,5 +1,7 @@
 // CUDA kernels that round to 8 bits make the CPU's, bit by bit.
 #include <cmath>
+#include <cstring>
+#include <limits>
 #include <random>
 #include <vector>
 
@@ -85,6 +87,86 @@ TEST_CASE("tensors in 8 bits are the same on a GPU and on a CPU", "[exec][cuda]"
   check();
   x.assign(x.size(), BFloat16{0});
   check();
+}
+
+TEST_CASE("scales of what earlier steps saw are the same on a GPU and on a CPU", "[exec][cuda]") {
+  TableBackend device;
+  const auto cpu = make_cpu_backend(1);
+  const Shape shape{64, 96};
+  const std::vector<BFloat16> x = random_numbers(shape.elements());
+  const TensorType matrix{shape, Dtype::bf16}, pair{Shape{2}, Dtype::f32};
+  for (const bool transposed : {false, true})
+    for (const Dtype format : {Dtype::e4m3, Dtype::e5m2})
+      for (const float before : {0.0F, 0.5F, 3.0F}) {
+        Attributes a;
+        a.made = format;
+        a.with_transposed = transposed;
+        a.scales_of_before = true;
+        a.scale = 0.01;
+        const auto round_on = [&](Backend& backend) {
+          const std::vector<TensorType> in = {matrix, pair};
+          std::vector<TensorType> out;
+          info(Op::quantize).infer(a, in, out);
+          std::vector<Bytes> made;
+          for (const TensorType& type : out)
+            made.emplace_back(static_cast<std::size_t>(type.bytes()));
+          std::vector<float> largest = {before, 0.25F};
+          const std::vector<float> read = largest;
+          out.push_back(pair);
+          std::vector<void*> to;
+          for (Bytes& bytes : made) to.push_back(bytes.data());
+          to.push_back(largest.data());
+          const std::vector<const void*> from = {x.data(), read.data()};
+          const OpCall call{Op::quantize, a, in, out};
+          Bytes scratch(static_cast<std::size_t>(backend.workspace_bytes(call)));
+          OpContext context;
+          context.workspace = scratch.data();
+          backend.run(call, {from, to}, context);
+          return std::pair{made, largest};
+        };
+        const auto found = round_on(device), expected = round_on(*cpu);
+        CHECK(found == expected);
+        CHECK(expected.second[0] == before);
+        CHECK(expected.second[1] > 0.25F);
+        float scale = 0;
+        std::memcpy(&scale, expected.first[1].data(), sizeof scale);
+        const float largest = largest_of(format);
+        CHECK(scale == (before == 0 ? 0x1p-7F : 1 / (largest / before)));
+      }
+}
+
+TEST_CASE("histories of largest elements move on alike on a GPU and on a CPU", "[exec][cuda]") {
+  TableBackend device;
+  const auto cpu = make_cpu_backend(1);
+  const std::int64_t steps = 600;
+  const TensorType of_pairs{Shape{4, 2}, Dtype::f32}, of_histories{Shape{4, steps}, Dtype::f32};
+  const float infinity = std::numeric_limits<float>::infinity();
+  const std::vector<float> pairs = {9, 2, 9, 0.5F, 9, infinity, 0, 0};
+  std::vector<float> histories(static_cast<std::size_t>(4 * steps), 0);
+  for (std::int64_t i = 0; i < 3 * steps; ++i)
+    histories[static_cast<std::size_t>(i)] = 1 / static_cast<float>(1 + i % steps);
+  const auto move_on = [&](Backend& backend, double norm) {
+    const double loss = 1;
+    const TensorType one{Shape{1}, Dtype::f64};
+    const std::vector<TensorType> in = {one, one}, out = {of_pairs, of_histories};
+    std::vector<float> largest = pairs, history = histories;
+    const std::vector<const void*> from = {&norm, &loss};
+    const std::vector<void*> to = {largest.data(), history.data()};
+    backend.run({Op::update_largest, {}, in, out}, {from, to}, {});
+    return std::pair{largest, history};
+  };
+  const auto found = move_on(device, 4), expected = move_on(*cpu, 4);
+  CHECK(found == expected);
+  // The oldest, which was 1, is forgotten.
+  CHECK(expected.first == std::vector<float>{2, 0, 0.5F, 0, 0.5F, 0, 0, 0});
+  CHECK(expected.second[0] == 0.5F);
+  CHECK(expected.second[static_cast<std::size_t>(steps - 1)] == 2);
+  CHECK(expected.second[static_cast<std::size_t>(3 * steps - 1)] == 0);
+  for (const double norm : {double(NAN), double(INFINITY)}) {
+    const auto kept = std::pair{pairs, histories};
+    CHECK(move_on(device, norm) == kept);
+    CHECK(move_on(*cpu, norm) == kept);
+  }
 }
 
 TEST_CASE("a GPU transposes matrices of any type and size", "[exec][cuda]") {

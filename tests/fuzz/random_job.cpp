@@ -185,12 +185,23 @@ json draw_faults(Draw& draw, int hosts, int ranks, const MachineFacts& machine) 
     if (draw.chance(0.7)) degraded["host"] = draw.between(0, hosts - 1);
     faults["degraded_links"].push_back(degraded);
   }
-  if (draw.chance(0.5)) {
-    faults["mean_time_between_failures_s"] = std::pow(10, draw.real(2, 8));
-    if (draw.chance(0.5)) faults["restart_s"] = draw.real(1, 1000);
-    if (draw.chance(0.5)) faults["checkpoint_bytes_per_s"] = std::pow(10, draw.real(6, 11));
-  }
   return faults;
+}
+
+json draw_failures(Draw& draw) {
+  json failures = json::object();
+  for (const FailureCauseInfo& info : failure_causes())
+    if (draw.chance(0.5))
+      failures[std::string(info.name) + "_per_host_hour"] = std::pow(10, draw.real(-6, 1));
+  const std::string recovery = recovery_names()[static_cast<std::size_t>(draw.between(0, 3))];
+  if (draw.chance(0.5)) failures["recovery"] = recovery;
+  if (failures.contains("recovery") && recovery != "restart" && draw.chance(0.5))
+    failures["spares"] = draw.between(1, 4);
+  if (draw.chance(0.5)) failures["restart_s"] = draw.real(1, 1000);
+  if (draw.chance(0.5)) failures["replacement_s"] = draw.real(0, 10000);
+  if (draw.chance(0.5)) failures["preemption_notice_s"] = draw.real(0, 1000);
+  if (draw.chance(0.5)) failures["checkpoint_bytes_per_s"] = std::pow(10, draw.real(6, 11));
+  return failures;
 }
 
 void check_number(double value, const char* what) {
@@ -227,9 +238,11 @@ json random_job(Random& random) {
   job["parallelism"] = draw_parallelism(draw, job["model"], hosts * per_host);
   job["training"] = draw_training(draw, job["model"], job["parallelism"]["data"]);
   if (draw.chance(0.4)) job["faults"] = draw_faults(draw, hosts, hosts * per_host, facts);
+  if (draw.chance(0.3)) job["failures"] = draw_failures(draw);
   if (draw.chance(0.2))
     job["checkpoint"] = {{"folder", "saved"}, {"every_steps", draw.between(1, 1000)}};
-  if (draw.chance(0.1)) job["objective"] = {{"spot", draw.chance(0.5)}};
+  if (draw.chance(0.1))
+    job["objective"] = {{"price", draw.word({"on_demand", "spot", "capacity_block"})}};
   return job;
 }
 

@@ -72,7 +72,7 @@ void rehearse(const json& value, Counts& counts) {
   try {
     prediction = predict(
         made.compiled, made.cluster,
-        {.spot = made.job.objective.spot, .framework = made.framework, .timeline = &timeline});
+        {.price = &made.job.objective.price, .framework = made.framework, .timeline = &timeline});
   } catch (const InputError& error) {
     throw InputError(made.job.file + ": " + error.what());
   }

@@ -17,14 +17,13 @@ TEST_CASE("an efficiency curve is linear in log x and constant beyond its ends",
 TEST_CASE("a cluster costs its hosts together, and what has no price costs nothing known",
           "[hwprofiles]") {
   const Cluster aws{load_machine("p4d.24xlarge"), 4, 8, {}, {}};
-  CHECK(usd_per_hour(aws, false).value() == Approx(4 * 21.957642));
-  CHECK(usd_per_hour(aws, true).value() ==
-        Approx(4 * (2.4655 + 8.1915) / 2));  // middle of the zones
+  CHECK(usd_per_hour(aws, {}).value() == Approx(4 * 21.957642));
+  CHECK(usd_per_hour(aws, {PriceKind::spot, ""}).value() == Approx(4 * 8 * 2.083));
   const Cluster own{load_machine("dgx-a100-80gb"), 4, 8, {}, {}};
-  CHECK_FALSE(usd_per_hour(own, false));
+  CHECK_FALSE(usd_per_hour(own, {}));
   const Cluster no_spot{load_machine("g5.48xlarge"), 1, 8, {}, {}};
-  CHECK(usd_per_hour(no_spot, false));
-  CHECK_FALSE(usd_per_hour(no_spot, true));
+  CHECK(usd_per_hour(no_spot, {}));
+  CHECK_FALSE(usd_per_hour(no_spot, {PriceKind::spot, ""}));
 }
 
 TEST_CASE("a job's network stands in for the machine's, key by key", "[hwprofiles]") {

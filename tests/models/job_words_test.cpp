@@ -240,7 +240,7 @@ TEST_CASE("a number outside its range is refused by its key", "[models][job][doc
     json job = base_job();
     job["data"] = {{"files", {"a.bin"}}};
     job["checkpoint"] = {{"folder", "saved"}, {"every_steps", 3}};
-    job["faults"] = {{"mean_time_between_failures_s", 1e6}};
+    job["failures"] = {{"recovery", "in_job"}};
     const std::string place = "/" + std::string(section) + "/" + std::string(key.name);
     job[json::json_pointer(place)] = number;
     INFO(place << ": " << number);
@@ -348,10 +348,11 @@ TEST_CASE("the smaller sections have the defaults of the documentation", "[model
   job["objective"] = json::object();
   job["data"] = {{"files", {"a.bin"}}};
   job["checkpoint"] = {{"folder", "saved"}, {"every_steps", 3}};
-  job["faults"] = {{"mean_time_between_failures_s", 1e6}};
+  job["failures"] = json::object();
   const Job read_back = read(job);
   CHECK(read_back.objective.minimize == Minimize::step_time);
-  CHECK_FALSE(read_back.objective.spot);
+  CHECK(read_back.objective.price.kind == PriceKind::on_demand);
+  CHECK(read_back.objective.price.region.empty());
   CHECK_FALSE(read_back.objective.tokens);
   CHECK(read_back.data->format == TokenFormat::bytes);
   CHECK_FALSE(read_back.data->shuffle);
@@ -359,8 +360,34 @@ TEST_CASE("the smaller sections have the defaults of the documentation", "[model
   CHECK(read_back.checkpoint->keep == 2);
   CHECK(read_back.checkpoint->every_steps == 3);
   CHECK(read_back.cluster.counts == std::vector<int>{1});
-  CHECK(read_back.cluster.faults.restart_s == 300);
-  CHECK(read_back.cluster.faults.checkpoint_bytes_per_s == 1e9);
+  const Failures& failures = read_back.cluster.failures.value();
+  CHECK(failures.recovery == Recovery::restart);
+  CHECK(failures.restart_time_s() == 900);
+  CHECK(failures.spare_hosts() == 0);
+  CHECK(failures.checkpoint_bytes_per_s == 1e9);
+  // The rates that docs/job-file.md names, for a host of eight GPUs.
+  const double named[] = {1.68e-5, 2.64e-6, 3.3e-7, 0, 2.21e-6};
+  for (const FailureCauseInfo& info : failure_causes())
+    CHECK(failures.rate_per_host_hour(info.cause, 8) ==
+          Approx(8 * named[static_cast<std::size_t>(info.cause)]).epsilon(0.005));
+  const auto preemption = [&](const char* price) {
+    json spot = job;
+    spot["objective"] = {{"price", price}};
+    return read(spot).cluster.failures->rate_per_host_hour(FailureCause::preemption, 8);
+  };
+  CHECK(preemption("on_demand") == 0);
+  CHECK(preemption("spot") == Approx(3.06e-4).epsilon(0.005));
+  int kind = 0;
+  for (const std::string& price : price_kind_names()) {
+    job["objective"] = {{"price", price}, {"region", "us-east-2"}};
+    CHECK(read(job).objective.price.kind == static_cast<PriceKind>(kind++));
+    CHECK(read(job).objective.price.region == "us-east-2");
+  }
+  int recovery = 0;
+  for (const std::string& word : recovery_names()) {
+    job["failures"] = {{"recovery", word}};
+    CHECK(read(job).cluster.failures->recovery == static_cast<Recovery>(recovery++));
+  }
   int expected = 0;
   for (const std::string& minimize : minimize_names()) {
     job["objective"] = {{"minimize", minimize}, {"budget_usd", 100}};

@@ -205,6 +205,33 @@ TEST_CASE("ranks with a share of the rows gather rounded ones, with one scale", 
   CHECK(maxima == 4 * (2 + 2));
 }
 
+TEST_CASE("delayed scales ask for no pass over a tensor, and once a step for what all ranks saw",
+          "[models][lower]") {
+  const Model model = small_model("llama");
+  Plan plan = in_fp8(small_plan(model, {2, 2, 2}));
+  plan.parallelism.sequence_parallel = true;
+  plan.training.fp8_recipe = Fp8Recipe::delayed;
+  std::vector<std::string> names;
+  for (const Program& program : lower_small(model, plan)) {
+    CHECK(program.rounded.size() == 2 * (4 + 7 + 7));
+    names.insert(names.end(), program.rounded.begin(), program.rounded.end());
+    std::vector<GroupKind> maxima_over;
+    for (const Body& body : program.bodies) {
+      CHECK(count_ops(body, Op::amax) == 0);
+      CHECK(count_ops(body, Op::update_largest) == (body.kind == Body::Kind::step_end ? 1 : 0));
+      for (const Instruction& instruction : body.instructions)
+        if (instruction.maximum) maxima_over.push_back(instruction.group);
+    }
+    CHECK(maxima_over == std::vector{GroupKind::tensor, GroupKind::rdp});
+  }
+  // As one process calls them.
+  plan.parallelism = {};
+  const Program alone = lower_small(model, plan)[0];
+  CHECK(std::ranges::is_permutation(names, alone.rounded));
+  CHECK(std::ranges::count(names, "model.layers.2.mlp.down_proj.weight") == 1);
+  CHECK(std::ranges::count(names, "model.layers.2.mlp.gate_proj input") == 1);
+}
+
 // Two ranks keep half of the inputs of queries, keys and values and of gate and up: whole ones
 // would be 4 x 128 x (256 + 256) bytes, which is more than what 8 bits save elsewhere.
 TEST_CASE("with scales of blocks what was gathered is gathered and rounded again, not kept",

@@ -8,6 +8,7 @@
 #include "sim/predict/goodput.h"
 #include "sim/replay/replay.h"
 #include "tests/catch.h"
+#include "tests/sim/failures.h"
 #include "tests/sim/plans.h"
 
 using namespace meshwright;
@@ -219,9 +220,7 @@ TEST_CASE("a network fault slows the network that the job gives", "[faults]") {
 TEST_CASE("a checkpoint's copy stops training for what the memory needs", "[goodput]") {
   Cluster cluster{load_machine("p4d.24xlarge"), 2, 8, {}, {}};
   const Compiled compiled = compiled_for(small_model(), data_parallel(16), cluster);
-  cluster.faults.mean_time_between_failures_s = 1e4;
-  cluster.faults.restart_s = 100;
-  cluster.faults.checkpoint_bytes_per_s = 1e6;
+  cluster.failures = sudden_failures(1e4, 100, 1e6);
   // Slow enough memory for the stall to count: 12 bytes a parameter over 16 ranks, read and
   // written.
   cluster.machine.gpu.memory_bandwidth_bytes_per_s = 1e6;

@@ -139,7 +139,7 @@ TEST_CASE("random jobs are never faster on two hosts with half of the ranks each
 
 TEST_CASE("random jobs are never faster where something is wrong", "[metamorphic]") {
   for_random_jobs(5, [](const Rehearsal& made) {
-    if (!made.cluster.faults.change_the_step()) return false;
+    if (!made.cluster.faults.any()) return false;
     Cluster healthy = made.cluster;
     healthy.faults = {};
     CHECK(replayed(made, made.cluster).step_time >= replayed(made, healthy).step_time);

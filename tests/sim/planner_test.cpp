@@ -237,7 +237,7 @@ TEST_CASE("what failures cost counts against a deadline") {
       {"minimize", "gpus"}, {"tokens", 100.0 * 512 * 1024}, {"deadline_s", 100 * best * 1.02}};
   CHECK(search(read(value), few).plans.front().count == 1);
   // A failure an hour and ten minutes to come back from it: a sixth more than without.
-  value["faults"] = {{"mean_time_between_failures_s", 3600}, {"restart_s", 600}};
+  value["failures"] = {{"hardware_per_host_hour", 1}, {"restart_s", 600}, {"replacement_s", 0}};
   const SearchResult failing = search(read(value), few);
   REQUIRE(!failing.plans.empty());
   CHECK(failing.plans.front().count == 2);
@@ -255,7 +255,7 @@ TEST_CASE("as many tokens as a budget and a deadline allow") {
     return whole_job(job.objective, plan.plan.training, plan.cluster, plan.prediction.step_time_s);
   };
   CHECK(cheap.plans.front().count == 1);  // four hosts cost more a token
-  CHECK(*of(thrifty, cheap.plans.front()).usd == Approx(1000));
+  CHECK(of(thrifty, cheap.plans.front()).bill->usd == Approx(1000));
   for (const RankedPlan& plan : cheap.plans)
     CHECK(of(thrifty, plan).tokens <= of(thrifty, cheap.plans.front()).tokens);
   // In one hour one host earns less than the budget buys: four do more.
@@ -264,7 +264,7 @@ TEST_CASE("as many tokens as a budget and a deadline allow") {
   const RankedPlan best = search(hurried, few).plans.front();
   CHECK(best.count == 4);
   CHECK(of(hurried, best).time_s == Approx(3600));
-  CHECK(*of(hurried, best).usd < 1000);
+  CHECK(of(hurried, best).bill->usd < 1000);
 }
 
 TEST_CASE("the Pareto plans are those that no other beats in time and cost") {

@@ -206,7 +206,7 @@ TEST_CASE("simulate answers with the goodput where hosts fail", "[tools][json]")
   const json healthy = answer_of(job);
   const json failing =
       answer_of(job +
-                " --set faults.mean_time_between_failures_s=1e6 --set checkpoint.folder=saved"
+                " --set failures.hardware_per_host_hour=0.0036 --set checkpoint.folder=saved"
                 " --set checkpoint.every_steps=1000");
   for (const char* key : {"goodput", "checkpoint_interval_s", "checkpoint_write_s", "best_goodput",
                           "best_checkpoint_interval_s", "cluster_mean_time_between_failures_s"}) {
@@ -222,7 +222,7 @@ TEST_CASE("simulate answers with the goodput where hosts fail", "[tools][json]")
 
 TEST_CASE("scale shows how goodput falls with the number of hosts that may fail", "[tools][json]") {
   const std::string job =
-      "scale " + jobs + "searched.json --set faults.mean_time_between_failures_s=1e5";
+      "scale " + jobs + "searched.json --set failures.hardware_per_host_hour=0.036";
   const json points = answer_of(job)["points"];
   REQUIRE(points.size() == 2);
   const double one = points[0]["goodput"], several = points[1]["goodput"];
@@ -389,7 +389,8 @@ TEST_CASE("plan says what its objective counts", "[tools]") {
   CHECK(run(most).out.find(shown) != std::string::npos);
   CHECK(run(plan).out.find(" tokens  ") == std::string::npos);
   const std::string priceless = "plan " + jobs + "tiny.json --profile " + jobs + "local.json";
-  const std::string says = "/objective: local has no price: plans are ranked by step time";
+  const std::string says =
+      "/objective: local has no on demand price: plans are ranked by step time";
   CHECK(run(priceless + " --set objective.minimize=usd", "&1").out.find(says) != std::string::npos);
   CHECK(run(priceless, "&1").out.find("price") == std::string::npos);
 }

@@ -28,7 +28,7 @@ namespace {
 
 using nlohmann::json;
 
-json plan_json(const Job& job, const RankedPlan& ranked) {
+json plan_json(const Job& job, const RankedPlan& ranked, int today) {
   const Prediction& p = ranked.prediction;
   const WholeJob whole =
       whole_job(job.objective, ranked.plan.training, ranked.cluster, useful_step_time_s(p));
@@ -49,13 +49,15 @@ json plan_json(const Job& job, const RankedPlan& ranked) {
           {"goodput", p.goodput ? json(p.goodput->share) : json(nullptr)},
           {"total_tokens", whole.tokens},
           {"total_time_s", whole.time_s},
-          {"total_usd", whole.usd ? json(*whole.usd) : json(nullptr)},
+          {"price", price_json(p.price, today)},
+          {"total_usd", whole.bill ? json(whole.bill->usd) : json(nullptr)},
+          {"total_idle_usd", whole.bill ? json(whole.bill->idle_usd) : json(nullptr)},
           {"pareto", ranked.pareto}};
 }
 
-json result_json(const Job& job, const SearchResult& result, double memory_margin) {
+json result_json(const Job& job, const SearchResult& result, double memory_margin, int today) {
   json plans = json::array(), rejected = json::array();
-  for (const RankedPlan& ranked : result.plans) plans.push_back(plan_json(job, ranked));
+  for (const RankedPlan& ranked : result.plans) plans.push_back(plan_json(job, ranked, today));
   for (const Rejection& rejection : result.rejected)
     rejected.push_back({{"reason", rejection.reason}, {"count", rejection.count}});
   json value = {{"search_wall_s", result.search_wall_s},
@@ -183,7 +185,8 @@ int run_plan(const Options& options) {
   warn_of_prices(job, search_options.load);
   const SearchResult result = search(job, search_options);
   if (options.prove && isatty(fileno(stderr)) != 0) print_to(stderr, "\n");
-  if (options.json) print_json(result_json(job, result, search_options.memory_margin));
+  if (options.json)
+    print_json(result_json(job, result, search_options.memory_margin, options.today));
   if (result.plans.empty()) throw NoPlanFits(miss_text(result, search_options.memory_margin));
   if (!options.json) print_result(job, result, top, search_options.memory_margin);
   if (!options.report.empty()) write_report(options, job, result, top);
@@ -206,7 +209,7 @@ const Command plan_command = {
     "JOB",
     job_help,
     "search for the best plan of a job on its clusters",
-    "json set profile write write-partition report top prove memory-margin",
+    "json set profile prices write write-partition report top prove memory-margin",
     run_plan};
 
 }  // namespace meshwright

@@ -6,8 +6,11 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "hwprofiles/cores.h"
 #include "models/core/error.h"
+#include "sim/planner/objective.h"
 #include "sim/replay/link_uses.h"
+#include "sim/risk/run_model.h"
 #include "tools/commands/commands.h"
 #include "tools/job/choose.h"
 #include "tools/job/machines.h"
@@ -15,6 +18,7 @@
 #include "tools/report/html.h"
 #include "tools/report/prediction.h"
 #include "tools/report/print_json.h"
+#include "tools/report/risk.h"
 #include "tools/report/step_report.h"
 #include "tools/report/text.h"
 #include "tools/write_file.h"
@@ -35,6 +39,45 @@ void write_trace(const std::string& path, const Timeline& timeline, const Compil
                                    link_uses(timeline, compiled.stages, mesh, Topology(cluster))));
 }
 
+// Without failures: all steps one after the other; null where the job does not say how many.
+std::optional<WholeJob> steps_in_a_row(const Job& job, const Chosen& chosen,
+                                       const Prediction& prediction) {
+  if (!job.has_steps && !job.objective.tokens) return std::nullopt;
+  Objective objective = job.objective;
+  objective.minimize = Minimize::step_time;  // tokens are those of the job, not all that it can buy
+  return whole_job(objective, chosen.compiled.plan.training, chosen.cluster,
+                   prediction.step_time_s);
+}
+
+nlohmann::json whole_run_json(const Job& job, const Chosen& chosen, const Prediction& prediction) {
+  const auto whole = steps_in_a_row(job, chosen, prediction);
+  if (!whole) return nullptr;
+  nlohmann::json value = {{"tokens", whole->tokens}, {"time_s", whole->time_s}};
+  value.update(bill_json(whole->bill));
+  return value;
+}
+
+std::string whole_run_text(const WholeJob& whole) {
+  return fmt::format("run      {} tokens   {}   {}\n", show_count(whole.tokens),
+                     show_duration(whole.time_s), bill_text(whole.bill));
+}
+
+// The whole run, where the job says how long it is and hosts fail.
+struct WholeRun {
+  RunModel model;
+  RunRisk risk;
+  std::optional<SpareWorth> spare;
+};
+std::optional<WholeRun> whole_run(const Job& job, const Chosen& chosen,
+                                  const Prediction& prediction) {
+  const auto model = run_model(job, chosen.compiled, chosen.cluster, prediction);
+  if (!model) return std::nullopt;
+  RiskOptions options;
+  options.threads = usable_cores();
+  const RunRisk risk = risk_of(*model, options);
+  return WholeRun{*model, risk, spare_worth(*model, risk, options)};
+}
+
 int run_simulate(const Options& options) {
   const Job job = read_job_of(options);
   check_writable("--trace", options.trace, options.operands);
@@ -52,6 +95,7 @@ int run_simulate(const Options& options) {
     write_file(options.report, page.text());
   }
   const int steps = options.steps.value_or(1);
+  const std::optional<WholeRun> run = whole_run(job, chosen, prediction);
   if (options.json) {
     nlohmann::json value = prediction_json(prediction);
     value["stages"] = breakdown_json(stages);
@@ -62,12 +106,19 @@ int run_simulate(const Options& options) {
     value["count"] = chosen.count;
     value["steps"] = steps;
     value["total_time_s"] = steps * prediction.step_time_s;
+    value["price"] = price_json(prediction.price, options.today);
+    value["whole_run"] = whole_run_json(job, chosen, prediction);
+    value["risk"] = run ? risk_json(run->model, run->risk, run->spare) : nlohmann::json(nullptr);
     value["parallelism"] = to_json(chosen.compiled.plan.parallelism);
     value["training"] = to_json(chosen.compiled.plan.training);
     print_json(value);
     return done;
   }
-  print_to(stdout, "{}", prediction_text(job.model, chosen.compiled, chosen.cluster, prediction));
+  print_to(stdout, "{}",
+           prediction_text(job.model, chosen.compiled, chosen.cluster, prediction, options.today));
+  if (const auto whole = steps_in_a_row(job, chosen, prediction))
+    print_to(stdout, "\n{}", whole_run_text(*whole));
+  if (run) print_to(stdout, "{}", risk_text(run->model, run->risk, run->spare));
   if (steps > 1)
     std::printf("\n%d steps  %s\n", steps, show_seconds(steps * prediction.step_time_s).c_str());
   return done;
@@ -79,7 +130,7 @@ const Command simulate_command = {"simulate",
                                   "JOB",
                                   job_help,
                                   "predict a training step: time, memory, cost",
-                                  "json set profile trace report steps",
+                                  "json set profile prices trace report steps",
                                   run_simulate};
 
 }  // namespace meshwright

@@ -69,9 +69,9 @@ void compile_chosen(const Job& job, const Plan& plan, Chosen& chosen) {
 
 Prediction predict_chosen(const Job& job, const Chosen& chosen, Timeline* timeline) {
   try {
-    Prediction prediction =
-        predict(chosen.compiled, chosen.cluster,
-                {.spot = job.objective.spot, .framework = chosen.framework, .timeline = timeline});
+    Prediction prediction = predict(
+        chosen.compiled, chosen.cluster,
+        {.price = &job.objective.price, .framework = chosen.framework, .timeline = timeline});
     prediction.goodput =
         goodput_of(chosen.compiled, chosen.cluster,
                    job.checkpoint ? job.checkpoint->every_steps : 0, prediction.step_time_s);
@@ -91,13 +91,14 @@ void warn_of_prices(const Job& job, const MachineLoader& load) {
   for (const std::string& name : machines) {
     Cluster cluster;
     cluster.machine = load(name);
-    if (!usd_per_hour(cluster, objective.spot)) without.push_back(name);
+    if (!usd_per_hour(cluster, objective.price)) without.push_back(name);
   }
   if (without.empty()) return;
   const bool all = without.size() == machines.size();
-  print_to(stderr, "warning: {}: /objective: {} {} no {}price: {}\n", job.file,
+  const std::string& region = objective.price.region;
+  print_to(stderr, "warning: {}: /objective: {} {} no {} price{}: {}\n", job.file,
            list_of(without, "and"), without.size() == 1 ? "has" : "have",
-           objective.spot ? "spot " : "",
+           words_of(objective.price.kind), region.empty() ? "" : " in " + region,
            objective.budget_usd ? "no plan on it keeps budget_usd"
            : all                ? "plans are ranked by step time, not by money"
                                 : "its plans come last");

@@ -30,7 +30,9 @@ std::optional<Machine> given_profile_of(const std::string& name, const Options& 
 
 }  // namespace
 
-MachineLoader machine_loader(const Options& options) {
+namespace {
+
+MachineLoader without_given_prices(const Options& options) {
   auto local = std::make_shared<std::optional<Machine>>();
   return [options, local](const std::string& name) -> Machine {
     if (name != "local") {
@@ -48,6 +50,19 @@ MachineLoader machine_loader(const Options& options) {
       *local = measure_this_computer(options, MeasureEffort::quick);
     }
     return **local;
+  };
+}
+
+}  // namespace
+
+MachineLoader machine_loader(const Options& options) {
+  MachineLoader load = without_given_prices(options);
+  if (options.prices.empty()) return load;
+  return [load, given = read_prices(options.prices)](const std::string& name) {
+    Machine machine = load(name);
+    const Prices rows = prices_of(given, machine.name);
+    machine.prices.insert(machine.prices.begin(), rows.begin(), rows.end());
+    return machine;
   };
 }
 

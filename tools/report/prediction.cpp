@@ -79,6 +79,30 @@ std::string reductions_text(const Parallelism& p, std::string_view space) {
 
 }  // namespace
 
+json price_json(const std::optional<Price>& price, int today) {
+  if (!price) return nullptr;
+  return {{"kind", name_of(price->kind)},
+          {"region", price->region},
+          {"usd_per_hour", price->usd_per_hour},
+          {"as_of", price->as_of},
+          {"source", price->source},
+          {"stale", is_stale(*price, today)}};
+}
+
+json bill_json(const std::optional<Bill>& bill) {
+  if (!bill) return {{"usd", nullptr}, {"idle_usd", nullptr}, {"block_days", nullptr}};
+  return {{"usd", bill->usd}, {"idle_usd", bill->idle_usd}, {"block_days", bill->block_days}};
+}
+
+std::string bill_text(const std::optional<Bill>& bill) {
+  if (!bill) return "no price";
+  std::string text = show_usd(bill->usd);
+  if (bill->block_days > 0)
+    text += fmt::format(": {} days in capacity blocks, {} of it idle", bill->block_days,
+                        show_usd(bill->idle_usd));
+  return text;
+}
+
 json framework_json(const Prediction& p) {
   if (!p.framework) return nullptr;
   return {{"peak_memory_bytes", p.framework->fit.bytes},
@@ -259,7 +283,7 @@ std::string plan_text(const Plan& plan) {
 }
 
 std::string prediction_text(const Model& model, const Compiled& compiled, const Cluster& cluster,
-                            const Prediction& p) {
+                            const Prediction& p, int today) {
   const Training& training = compiled.plan.training;
   std::string text =
       fmt::format("model    {}   {} parameters   {}   sequence {}   global batch {}\n", model.name,
@@ -292,9 +316,10 @@ std::string prediction_text(const Model& model, const Compiled& compiled, const 
     text += fmt::format("host     offloaded {} of {}\n",
                         show_bytes(static_cast<double>(p.host_memory_bytes)),
                         show_bytes(p.host_memory_limit_bytes));
-  if (p.usd_per_hour)
-    text += fmt::format("cost     ${:.2f}/h (EC2)   ${:.4f} per million tokens\n", *p.usd_per_hour,
-                        p.usd_per_million_tokens.value_or(0));
+  if (p.price)
+    text += fmt::format("cost     ${:.2f}/h   ${:.4f} per million tokens   ({}{})\n",
+                        *p.usd_per_hour, *p.usd_per_million_tokens, describe(*p.price),
+                        is_stale(*p.price, today) ? ": older than 90 days" : "");
   return text + "\n" + memory_table(p).text();
 }
 

@@ -13,6 +13,12 @@
 namespace meshwright {
 
 nlohmann::json prediction_json(const Prediction& prediction);
+// {kind, region, usd_per_hour, as_of, source, stale}; null: no price. `today` as Options::today.
+nlohmann::json price_json(const std::optional<Price>& price, int today);
+// {usd, idle_usd, block_days}, null without a price.
+nlohmann::json bill_json(const std::optional<Bill>& bill);
+// "$1234"; of a capacity block also its days and what of it is idle; "no price".
+std::string bill_text(const std::optional<Bill>& bill);
 // What the framework takes that the job names in training.memory_of; null where it names none.
 nlohmann::json framework_json(const Prediction& prediction);
 // "peak 3.1 GiB of 15.8 GiB"; before it what a framework takes, where the job names one.
@@ -20,7 +26,7 @@ std::string peak_memory_text(const Plan& plan, const Prediction& prediction);
 nlohmann::json peak_tensors_json(const Program& program);  // of one stage, largest first
 nlohmann::json breakdown_json(const std::vector<StageBreakdown>& stages);
 std::string prediction_text(const Model& model, const Compiled& compiled, const Cluster& cluster,
-                            const Prediction& prediction);
+                            const Prediction& prediction, int today);
 // "a failure every ..., a checkpoint every ...": of a prediction that has a goodput.
 std::string goodput_text(const Prediction& prediction);
 Table memory_table(const Prediction& prediction);  // a row per stage

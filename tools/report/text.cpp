@@ -14,6 +14,17 @@ std::string show_seconds(double seconds) {
   return fmt::format("{:.0f} s", seconds);
 }
 
+std::string show_duration(double seconds) {
+  constexpr double hour = 3600, day = 24 * hour;
+  if (seconds >= 2 * day) return fmt::format("{:.1f} days", seconds / day);
+  if (seconds >= hour) return fmt::format("{:.1f} h", seconds / hour);
+  return show_seconds(seconds);
+}
+
+std::string show_usd(double usd) {
+  return fmt::format("{}${:.{}f}", usd < 0 ? "-" : "", std::abs(usd), std::abs(usd) < 100 ? 2 : 0);
+}
+
 std::string show_bytes(double bytes) {
   constexpr const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
   int unit = 0;

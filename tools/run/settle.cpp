@@ -123,12 +123,16 @@ LoaderOptions loader_options(const Job& job) {
   return loader;
 }
 
-// What runs is not made to fail: `faults` are for rehearsals.
+// What runs is not made to fail: `faults` and `failures` are for rehearsals.
 void leave_out_faults(Job& job) {
-  if (!job.cluster.faults.any()) return;
-  print_to(stderr, "warning: {}: /faults: no effect here; simulate and plan rehearse them\n",
-           job.file);
+  const auto warn_of = [&](const char* section) {
+    print_to(stderr, "warning: {}: /{}: no effect here; simulate and plan rehearse them\n",
+             job.file, section);
+  };
+  if (job.cluster.faults.any()) warn_of("faults");
+  if (job.cluster.failures) warn_of("failures");
   job.cluster.faults = {};
+  job.cluster.failures = {};
 }
 
 Run settle_run(const Options& options) {

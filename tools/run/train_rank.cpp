@@ -208,9 +208,9 @@ int train(const Options& options, const Job& job, const Chosen& chosen, World& w
                   {threads, job.model.layers, !options.trace.empty()});
   RunCheckpoints checkpoints(job, chosen, options.resume, runtime, *all);
   Timeline predicted;
-  const Prediction prediction =
-      predict(chosen.compiled, chosen.cluster,
-              {.spot = job.objective.spot, .framework = chosen.framework, .timeline = &predicted});
+  const Prediction prediction = predict(
+      chosen.compiled, chosen.cluster,
+      {.price = &job.objective.price, .framework = chosen.framework, .timeline = &predicted});
   std::optional<TrainLog> log;
   if (world.rank() == 0) {
     log.emplace(options, job, chosen, prediction);

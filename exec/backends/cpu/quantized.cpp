@@ -1,6 +1,7 @@
 // Tensors in 8 bits: their largest elements, rounding, transposition.
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <mutex>
 #include <vector>
 
@@ -65,7 +66,9 @@ class Rounding {
  private:
   void set_factor(std::int64_t block, float largest) {
     const Attributes& a = k_.attributes();
-    const float factor = factor_to_8_bits(largest, a.made, a.scales_are_powers);
+    const float factor = a.scales_of_before && largest == 0
+                             ? first_factor(a.scale)
+                             : factor_to_8_bits(largest, a.made, a.scales_are_powers);
     factors_[static_cast<std::size_t>(block)] = factor;
     scales_[block] = 1 / factor;
   }
@@ -114,8 +117,10 @@ class Rounding {
 
 }  // namespace
 
+namespace {
+
 template <typename T>
-void amax(const KernelCall& k) {
+float largest_of_input(const KernelCall& k) {
   const T* x = k.in<T>(0);
   std::uint32_t largest = 0;
   std::mutex mutex;
@@ -125,13 +130,36 @@ void amax(const KernelCall& k) {
                  const std::lock_guard lock(mutex);
                  largest = std::max(largest, own);
                });
-  *k.out<float>(0) = std::bit_cast<float>(largest);
+  return std::bit_cast<float>(largest);
+}
+
+}  // namespace
+
+template <typename T>
+void amax(const KernelCall& k) {
+  *k.out<float>(0) = largest_of_input<T>(k);
+}
+
+void update_largest(const KernelCall& k) {
+  if (!std::isfinite(*k.in<double>(0)) || !std::isfinite(*k.in<double>(1))) return;
+  auto* largest = k.out<float>(0);
+  auto* history = k.out<float>(1);
+  const std::int64_t steps = k.out_shape(1)[1];
+  for (std::int64_t i = 0; i < k.out_shape(0)[0]; ++i, largest += 2, history += steps) {
+    std::copy(history + 1, history + steps, history);
+    history[steps - 1] = std::isfinite(largest[1]) ? largest[1] : 0;
+    largest[0] = *std::max_element(history, history + steps);
+    largest[1] = 0;
+  }
 }
 
 template <typename T>
 void quantize(const KernelCall& k) {
-  MESHWRIGHT_CHECK(!k.attributes().scales_of_before, "scales are of what is there");
   const std::int64_t columns = k.in_shape(0)[-1];
+  if (k.attributes().scales_of_before) {
+    float& seen = k.out<float>(k.call.outputs.size() - 1)[1];
+    seen = std::max(seen, largest_of_input<T>(k));
+  }
   Rounding<T>(k, {k.in<T>(0), columns, 1}, 0).run();
   if (k.attributes().with_transposed) Rounding<T>(k, {k.in<T>(0), 1, columns}, 2).run();
 }
@@ -169,6 +197,7 @@ constexpr Row rows[] = {
     MESHWRIGHT_CPU_ROW(amax),
     MESHWRIGHT_CPU_ROW(quantize),
     {Op::transpose, transpose, transpose, transpose},
+    {Op::update_largest, update_largest, update_largest, update_largest},
 };
 }  // namespace
 

@@ -76,6 +76,10 @@ void work_fused(const OpCall& call, CompilerLevel level, Kernels& kernels) {
   }
 }
 
+void work_update_largest(const OpCall& call, CompilerLevel, Kernels& kernels) {
+  memory_kernel(kernels, 2 * bytes_of_all(call.outputs));
+}
+
 constexpr OpInfo rows[] = {
     {.op = Op::fused,
      .name = "fused",
@@ -105,6 +109,14 @@ constexpr OpInfo rows[] = {
      .infer = nothing,
      .work = work_elementwise,
      .widening = by_optimizer},
+    {.op = Op::update_largest,
+     .name = "update_largest",
+     .takes = 2,
+     .makes = 2,
+     .is_gradient = true,
+     .infer = nothing,
+     .work = work_update_largest,
+     .widening = moves},
     {.op = Op::lamb_norms,
      .name = "lamb_norms",
      .takes = {4, 6},

@@ -5,6 +5,7 @@
 #include "exec/backends/cuda/device/types.cuh"
 #include "exec/backends/cuda/kernels.h"
 #include "exec/backends/cuda/tables.h"
+#include "exec/core/eight_bits.h"
 #include "models/graph/quantized.h"
 
 namespace meshwright::cuda {
@@ -61,6 +62,12 @@ __device__ float factor_of(float largest) {
 }
 
 // Magnitudes compare as their bits do, NaN above all others: the order of blocks does not matter.
+__device__ void note_largest(unsigned int own, unsigned int* largest) {
+  for (int distance = 16; distance > 0; distance /= 2)
+    own = max(own, __shfl_xor_sync(0xffffffffu, own, distance));
+  if (threadIdx.x % 32 == 0) atomicMax(largest, own);
+}
+
 __global__ void __launch_bounds__(threads)
     find_largest(const bf16* matrix, unsigned int* largest, long long count) {
   unsigned int own = 0;
@@ -71,29 +78,44 @@ __global__ void __launch_bounds__(threads)
     load<vector>(matrix + i, x);
     for (int j = 0; j < vector; ++j) own = max(own, __float_as_uint(x[j]) & 0x7fffffffu);
   }
-  for (int distance = 16; distance > 0; distance /= 2)
-    own = max(own, __shfl_xor_sync(0xffffffffu, own, distance));
-  if (threadIdx.x % 32 == 0) atomicMax(largest, own);
+  note_largest(own, largest);
 }
+
+// The one scale of a matrix: of its own largest element, or of those of earlier steps, which have
+// seen none yet where that is 0.
+struct Whole {
+  const float* largest;
+  float factor_of_none;
+  float* scale;
+};
 
 template <Dtype format>
-__device__ void set_scale(float largest, float* scale) {
-  if (blockIdx.x == 0 && threadIdx.x == 0) *scale = 1.0f / factor_of<format>(largest);
+__device__ float factor_of(const Whole& whole) {
+  const float factor =
+      *whole.largest == 0.0f ? whole.factor_of_none : factor_of<format>(*whole.largest);
+  if (blockIdx.x == 0 && threadIdx.x == 0) *whole.scale = 1.0f / factor;
+  return factor;
 }
 
+// `seen`: of this step's largest elements; null: nobody asks.
 template <Dtype format>
 __global__ void __launch_bounds__(threads)
-    round_rows(const bf16* matrix, unsigned char* rounded, const float* largest, float* scale,
+    round_rows(const bf16* matrix, unsigned char* rounded, Whole whole, unsigned int* seen,
                long long count) {
-  const float factor = factor_of<format>(*largest);
-  set_scale<format>(*largest, scale);
+  const float factor = factor_of<format>(whole);
   const long long i = (static_cast<long long>(blockIdx.x) * threads + threadIdx.x) * vector;
-  if (i >= count) return;
-  float x[vector];
-  load<vector>(matrix + i, x);
-  Chunk<unsigned char, vector> bytes;
-  for (int j = 0; j < vector; ++j) bytes.element[j] = fp8_of<format>(x[j] * factor);
-  *reinterpret_cast<Chunk<unsigned char, vector>*>(rounded + i) = bytes;
+  unsigned int own = 0;
+  if (i < count) {
+    float x[vector];
+    load<vector>(matrix + i, x);
+    Chunk<unsigned char, vector> bytes;
+    for (int j = 0; j < vector; ++j) {
+      own = max(own, __float_as_uint(x[j]) & 0x7fffffffu);
+      bytes.element[j] = fp8_of<format>(x[j] * factor);
+    }
+    *reinterpret_cast<Chunk<unsigned char, vector>*>(rounded + i) = bytes;
+  }
+  if (seen != nullptr) note_largest(own, seen);
 }
 
 // A block turns a square of `side` rows and columns. 16 bytes of a row of the result are moved at
@@ -102,11 +124,10 @@ constexpr int side = 64, chunk = 16, padded = side + chunk;
 
 template <Dtype format>
 __global__ void __launch_bounds__(threads)
-    round_columns(const bf16* matrix, unsigned char* rounded, const float* largest, float* scale,
-                  long long rows, long long columns, long long squares_across) {
+    round_columns(const bf16* matrix, unsigned char* rounded, Whole whole, long long rows,
+                  long long columns, long long squares_across) {
   __shared__ __align__(16) unsigned char square[side * padded];
-  const float factor = factor_of<format>(*largest);
-  set_scale<format>(*largest, scale);
+  const float factor = factor_of<format>(whole);
   const long long row0 = blockIdx.x / squares_across * side;
   const long long column0 = blockIdx.x % squares_across * side;
   constexpr int across = side / vector;
@@ -209,30 +230,66 @@ void round_in_blocks(const KernelCall& k, std::size_t first) {
 template <Dtype format>
 void round_whole(const KernelCall& k, std::size_t first) {
   const long long rows = rows_of_scales(k.in_shape(0)), columns = k.in_shape(0)[-1];
+  const Attributes& a = k.attributes();
   const auto* matrix = k.in<bf16>(0);
-  const float* largest = k.in<float>(1);
   auto* rounded = k.out<unsigned char>(first);
-  auto* scale = k.out<float>(first + 1);
+  const Whole whole{k.in<float>(1), a.scales_of_before ? first_factor(a.scale) : 1.0f,
+                    k.out<float>(first + 1)};
   if (first == 0) {
+    unsigned int* seen =
+        a.scales_of_before ? k.out<unsigned int>(k.call.outputs.size() - 1) + 1 : nullptr;
     launch(round_rows<format>, {blocks_for(rows * columns, threads * vector)}, {threads}, 0,
-           k.stream, matrix, rounded, largest, scale, rows * columns);
+           k.stream, matrix, rounded, whole, seen, rows * columns);
     return;
   }
   const long long across = (columns + side - 1) / side, down = (rows + side - 1) / side;
   launch(round_columns<format>, {blocks_for(across * down, 1)}, {threads}, 0, k.stream, matrix,
-         rounded, largest, scale, rows, columns, across);
+         rounded, whole, rows, columns, across);
 }
 
 void quantize(const KernelCall& k) {
   require_bf16(k);
-  MESHWRIGHT_CHECK(!k.attributes().scales_of_before, "scales are of what is there");
   const bool e5m2 = k.attributes().made == Dtype::e5m2;
-  for (std::size_t first = 0; first < k.call.outputs.size(); first += 2) {
+  const std::size_t roundings = k.attributes().with_transposed ? 2 : 1;
+  for (std::size_t first = 0; first < 2 * roundings; first += 2) {
     if (k.call.inputs.size() == 1)
       round_in_blocks(k, first);
     else
       e5m2 ? round_whole<Dtype::e5m2>(k, first) : round_whole<Dtype::e4m3>(k, first);
   }
+}
+
+// A block for each history, the newest last. What is no number stays out of it.
+__global__ void __launch_bounds__(threads)
+    move_histories(const double* squared_norm, const double* loss, float* largest, float* history,
+                   long long steps) {
+  __shared__ unsigned int of_block;
+  if (!isfinite(*squared_norm) || !isfinite(*loss)) return;
+  largest += 2 * blockIdx.x;
+  history += steps * blockIdx.x;
+  if (threadIdx.x == 0) of_block = 0;
+  unsigned int own = 0;
+  for (long long first = 0; first < steps; first += threads) {
+    const long long i = first + threadIdx.x;
+    float next = 0.0f;
+    if (i + 1 < steps) next = history[i + 1];
+    if (i + 1 == steps && isfinite(largest[1])) next = largest[1];
+    __syncthreads();  // all have read before one writes
+    if (i < steps) history[i] = next;
+    own = max(own, __float_as_uint(next));
+    __syncthreads();
+  }
+  atomicMax(&of_block, own);
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  largest[0] = __uint_as_float(of_block);
+  largest[1] = 0.0f;
+}
+
+void update_largest(const KernelCall& k) {
+  const auto histories = static_cast<unsigned int>(k.out_shape(1)[0]);
+  launch(move_histories, {histories}, {threads}, 0, k.stream, k.in<double>(0), k.in<double>(1),
+         k.out<float>(0), k.out<float>(1), static_cast<long long>(k.out_shape(1)[1]));
 }
 
 // A block turns a square of so many rows and columns.
@@ -276,6 +333,7 @@ constexpr Row rows[] = {
     {Op::amax, amax},
     {Op::quantize, quantize},
     {Op::transpose, transpose},
+    {Op::update_largest, update_largest},
 };
 
 }  // namespace

@@ -1,0 +1,58 @@
+// What hosts cost: rows of a price list, one per machine, kind and region, each with its date and
+// source; and what a run costs at such a price. docs/prices.md describes the file.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "models/core/fields.h"
+#include "models/plan/price.h"
+
+namespace meshwright {
+
+struct Price {
+  std::string machine;
+  PriceKind kind = PriceKind::on_demand;
+  std::string region;
+  double usd_per_hour = 0;  // of one host; of `own`: capital over the years, and power
+  std::string as_of;        // YYYY-MM-DD
+  std::string source;
+};
+using Prices = std::vector<Price>;
+
+// Strict; what is wrong is an InputError that names the file and the row.
+Prices read_prices(const std::string& path);
+Prices read_prices(Fields file);
+
+Prices prices_of(const Prices& prices, const std::string& machine);
+
+// The first row of this kind and region; null: not known.
+const Price* find_price(const Prices& prices, const PriceChoice& choice);
+
+std::string words_of(PriceKind kind);  // "on demand"
+// "on demand, us-east-1, 2026-07-20"
+std::string describe(const Price& price);
+
+// Days since 1970-01-01; none: not a date YYYY-MM-DD.
+std::optional<int> day_of(const std::string& date);
+// Whether a price is older than that. `today`: days since 1970-01-01.
+constexpr int days_until_stale = 90;
+bool is_stale(const Price& price, int today);
+
+// What a run costs.
+struct Bill {
+  double usd = 0;
+  double idle_usd = 0;  // of it: for hours of a block after the run
+  int block_days = 0;   // of all blocks together; 0: not paid in blocks
+};
+Bill bill_of(const Price& price, int hosts, double run_s);
+// The longest run that costs no more; 0: not even the shortest block.
+double affordable_s(const Price& price, int hosts, double usd);
+
+// EC2 sells capacity blocks of 1 to 14 days, then of whole weeks up to 26 (182 days), and ends
+// instances 30 minutes before the block's end. A longer run takes several blocks one after the
+// other.
+int block_days(double run_s);
+
+}  // namespace meshwright

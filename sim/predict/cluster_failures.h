@@ -1,0 +1,40 @@
+// How a cluster fails while it trains one plan, cause by cause, and what a checkpoint of the plan
+// takes: the numbers behind the closed form of goodput.h and the simulated runs of sim/risk.
+#pragma once
+
+#include <vector>
+
+#include "sim/predict/predict.h"
+
+namespace meshwright {
+
+struct FailureSource {
+  FailureCause cause = FailureCause::hardware;
+  double per_s = 0;        // of all hosts together
+  double notice_s = 0;     // before it
+  double detection_s = 0;  // after it
+  bool loses_host = false;
+};
+
+struct ClusterFailures {
+  std::vector<FailureSource> sources;  // those that happen at all
+  double restart_s = 0;                // from all hosts being there to the first step
+  double replacement_s = 0;            // from asking for a host to having it
+  int spares = 0;
+  double stall_s = 0;  // training stands still while the state is copied
+  double write_s = 0;  // of the copy, beside training
+
+  double per_s() const;  // of all causes
+  // Whether a checkpoint can be written between the notice and the failure.
+  bool can_save(const FailureSource& source) const {
+    return source.notice_s > 0 && source.notice_s >= stall_s + write_s;
+  }
+};
+
+// `cluster` has failures. The state is 4 bytes per parameter for the fp32 copy and each moment; all
+// hosts write equal shares, to the storage, or with `peer_memory` over their network cards into the
+// memory of other hosts (a single host has no peer: to the storage).
+bool copies_to_peers(const Failures& failures, const Cluster& cluster);
+ClusterFailures cluster_failures(const Compiled& compiled, const Cluster& cluster);
+
+}  // namespace meshwright

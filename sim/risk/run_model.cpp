@@ -1,0 +1,24 @@
+#include "sim/risk/run_model.h"
+
+#include <cmath>
+
+namespace meshwright {
+
+std::optional<RunModel> run_model(const Job& job, const Compiled& compiled, const Cluster& cluster,
+                                  const Prediction& prediction) {
+  if (!prediction.goodput || (!job.has_steps && !job.objective.tokens)) return std::nullopt;
+  const Training& training = compiled.plan.training;
+  RunModel model;
+  model.failures = cluster_failures(compiled, cluster);
+  model.step_time_s = prediction.step_time_s;
+  model.steps = training.steps;
+  if (job.objective.tokens)
+    model.steps = std::ceil(*job.objective.tokens / static_cast<double>(training.global_batch) /
+                            training.sequence_length);
+  model.every_steps = prediction.goodput->every_steps;
+  model.hosts = cluster.hosts;
+  model.price = prediction.price;
+  return model;
+}
+
+}  // namespace meshwright

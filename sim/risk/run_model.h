@@ -1,0 +1,16 @@
+// The run that a job asks for, on the cluster and under the plan that were chosen for it.
+#pragma once
+
+#include <optional>
+
+#include "models/job/job.h"
+#include "sim/risk/risk.h"
+
+namespace meshwright {
+
+// None where nothing fails, or where the job says neither training.steps nor objective.tokens.
+// `prediction` is that of the compiled plan, with its goodput.
+std::optional<RunModel> run_model(const Job& job, const Compiled& compiled, const Cluster& cluster,
+                                  const Prediction& prediction);
+
+}  // namespace meshwright

@@ -1,0 +1,18 @@
+// A whole run under failures, as JSON and as text.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+
+#include "sim/risk/risk.h"
+
+namespace meshwright {
+
+nlohmann::json risk_json(const RunModel& model, const RunRisk& risk,
+                         const std::optional<SpareWorth>& spare);
+// Some lines, the first of which begins with "risk".
+std::string risk_text(const RunModel& model, const RunRisk& risk,
+                      const std::optional<SpareWorth>& spare);
+
+}  // namespace meshwright
