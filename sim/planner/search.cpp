@@ -62,9 +62,8 @@ std::optional<Merit> best_of(const Job& job, const ClusterSearch& search) {
 
 // What the first look left out of a cluster's space may hold a better plan than the best of all
 // that were found: such a cluster is searched as it would be alone, the most promising first.
-// Returns how many more candidates were simulated.
-std::int64_t search_again(const Job& job, Searches& searches, std::size_t keep,
-                          const SearchOptions& options) {
+void search_again(const Job& job, Searches& searches, std::size_t keep,
+                  const SearchOptions& options) {
   std::vector<std::unique_ptr<ClusterSearch>*> order;
   std::optional<Merit> best;
   const auto note = [&](const ClusterSearch& search) {
@@ -78,18 +77,15 @@ std::int64_t search_again(const Job& job, Searches& searches, std::size_t keep,
   std::stable_sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
     return *(*a)->best_left() < *(*b)->best_left();
   });
-  std::int64_t simulated = 0;
   for (auto* search : order) {
     if (best && *best <= *(*search)->best_left()) continue;
     auto again =
         std::make_unique<ClusterSearch>(job, (*search)->machine(), (*search)->cluster(), options);
     again->run(options.simulate_at_most, keep, options.simulate_for_gap);
-    simulated += again->simulated();
     note(*again);
     const std::optional<Merit> first = best_of(job, **search), second = best_of(job, *again);
     if (!first || (second && *second <= *first)) *search = std::move(again);
   }
-  return simulated;
 }
 
 // All plans in one order; the best `keep`, and the best of each cluster.
@@ -178,9 +174,9 @@ SearchResult search(const Job& job, const SearchOptions& options) {
       }
     }
   }
+  if (first_budget < budget) search_again(job, searches, keep, options);
+  // What a search that was made again had simulated is among what the second one did, or rejected.
   for (const auto& search : searches) result.candidates_simulated += search->simulated();
-  if (first_budget < budget)
-    result.candidates_simulated += search_again(job, searches, keep, options);
   if (options.prove_gap)
     result.candidates_simulated += prove(job, options, searches, result.candidates_simulated);
   const std::vector<RankedPlan> plans = rank(job, searches, keep);
