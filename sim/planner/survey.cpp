@@ -72,15 +72,16 @@ void keep_fastest(std::vector<Found>& found, std::size_t most) {
 
 // Of what is too slow its memory is of no interest.
 void bound_closely(Entry entry, const SurveyLimits& limits, BoundMaker& bounds, Surveyed& result) {
+  const auto turn_away = [&](double seconds) {
+    ++(seconds > limits.deadline_s ? result.too_late : result.too_slow);
+  };
   const auto is_too_slow = [&](double seconds) {
-    if (seconds > limits.step_time_s)
-      ++(seconds > limits.deadline_s ? result.too_late : result.too_slow);
+    if (seconds > limits.step_time_s) turn_away(seconds);
     return seconds > limits.step_time_s;
   };
-  if (!bounds.can_end_within(entry.candidate, limits.step_time_s)) {
-    is_too_slow(bounds.time_of_any_partition(entry.candidate).step_time_s);
-    return;
-  }
+  // Rounded otherwise, the bound may be the limit itself.
+  if (!bounds.can_end_within(entry.candidate, limits.step_time_s))
+    return turn_away(bounds.time_of_any_partition(entry.candidate).step_time_s);
   entry.bounds = bounds.time(entry.candidate);
   if (is_too_slow(entry.bounds.step_time_s)) return;
   entry.memory = bounds.memory(entry.candidate);
