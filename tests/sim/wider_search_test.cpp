@@ -33,6 +33,9 @@ Found found(json job, const json& machines, const json& counts) {
   try {
     const Job read = fuzz::read_random_job(job);
     const SearchResult result = search(read, few);
+    std::int64_t accounted = result.candidates_simulated;
+    for (const Rejection& rejection : result.rejected) accounted += rejection.count;
+    CHECK(accounted == result.candidates_enumerated);
     if (result.plans.empty()) return {std::nullopt, result.candidates_simulated};
     const RankedPlan& first = result.plans.front();
     return {merit(read.objective, first.cluster, useful_step_time_s(first.prediction)),
