@@ -14,6 +14,22 @@ std::string numbered(const char* word, int index) { return word + std::to_string
 
 }  // namespace
 
+std::string_view name_of(LinkKind kind) {
+  switch (kind) {
+    case LinkKind::nvlink:
+      return "NVLink";
+    case LinkKind::pcie:
+    case LinkKind::uplink:
+    case LinkKind::socket:
+      return "PCIe";
+    case LinkKind::nic:
+      return "network";
+    case LinkKind::shared_memory:
+      return "shared memory";
+  }
+  return "";
+}
+
 Topology::Topology(Cluster cluster)
     : cluster_(std::move(cluster)), gpus_(cluster_.processes_per_host) {
   const Machine& machine = cluster_.machine;

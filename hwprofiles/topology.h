@@ -6,6 +6,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "hwprofiles/machine.h"
@@ -13,6 +14,7 @@
 namespace meshwright {
 
 enum class LinkKind : std::uint8_t { nvlink, pcie, uplink, socket, nic, shared_memory };
+std::string_view name_of(LinkKind kind);  // as people call it: "NVLink", "PCIe", "network"
 
 struct Link {
   LinkKind kind = LinkKind::nvlink;

@@ -70,6 +70,25 @@ constexpr FileOption file_options[] = {
     {"tokenizer", &Options::tokenizer, "a Hugging Face tokenizer.json (BPE); bytes without it"},
 };
 
+struct TextOption {
+  const char* name;
+  std::string Options::*value;
+  const char* type;
+  const char* help;
+};
+
+constexpr TextOption text_options[] = {
+    {"trace-steps", &Options::trace_steps, "STEPS",
+     "which steps --trace holds, such as 3,10-12 (the last one)"},
+    {"separator", &Options::separator, "TOKEN", "the token that ends each document"},
+    {"by", &Options::by, "DATE",
+     "when the whole job is to be done: a date, or a duration such as 30d; the cheapest such plan "
+     "is the best where the job does not say what to minimize"},
+    {"budget", &Options::budget, "USD",
+     "what the whole job may cost; where it does not say how long it is, the best plan trains on "
+     "the most tokens"},
+};
+
 struct FlagOption {
   const char* name;
   bool Options::*value;
@@ -117,10 +136,10 @@ void add_options(CLI::App& app, const Command& command, Options& o) {
     app.add_option("--set", o.set, "override a key of the job by its dotted path; repeatable")
         ->type_name("KEY=VALUE")
         ->allow_extra_args(false);
-  if (takes(command, "trace-steps"))
-    app.add_option("--trace-steps", o.trace_steps,
-                   "which steps --trace holds, such as 3,10-12 (the last one)")
-        ->type_name("STEPS");
+  for (const TextOption& option : text_options)
+    if (takes(command, option.name))
+      app.add_option(std::string("--") + option.name, o.*option.value, option.help)
+          ->type_name(option.type);
   for (const FileOption& option : file_options)
     if (takes(command, option.name))
       app.add_option(std::string("--") + option.name, o.*option.value, option.help)
@@ -136,9 +155,6 @@ void add_options(CLI::App& app, const Command& command, Options& o) {
                    "pieces, and predicted peaks are not exact)")
         ->type_name("FRACTION")
         ->check(share());
-  if (takes(command, "separator"))
-    app.add_option("--separator", o.separator, "the token that ends each document")
-        ->type_name("TOKEN");
   // How the launcher talks to its ranks; not for people.
   if (takes(command, "as-rank")) {
     app.add_flag("--as-rank", o.as_rank)->group("");

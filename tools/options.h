@@ -20,6 +20,8 @@ struct Options {
   // calibrate: where to write; else: a profile to use instead of the machine's of that name, or of
   // `local`
   std::string profile;
+  std::string by;                  // date or duration by which the whole job is to be done
+  std::string budget;              // dollars for the whole job
   std::string prices;              // rows that go before those of the price list
   std::string report;              // file for the HTML page
   std::string log_json;            // train

@@ -86,6 +86,10 @@ StepLimit longest_step(const Objective& objective, const Training& training,
   return limit;
 }
 
+bool has_length(const Job& job) {
+  return job.has_steps || job.objective.tokens || job.objective.minimize == Minimize::tokens;
+}
+
 WholeJob whole_job(const Objective& objective, const Training& training, const Cluster& cluster,
                    double step_time_s) {
   const double tokens_per_step =

@@ -28,6 +28,9 @@ struct StepLimit {
 StepLimit longest_step(const Objective& objective, const Training& training,
                        const Cluster& cluster);
 
+// Whether the job says how long it is: in steps, in tokens, or as what a deadline or budget allows.
+bool has_length(const Job& job);
+
 // All steps: of objective.tokens, or of training.steps; as many as the budget and the deadline
 // allow where tokens are what counts.
 struct WholeJob {

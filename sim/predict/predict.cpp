@@ -212,6 +212,7 @@ Prediction predict(const Compiled& compiled, const Cluster& cluster,
   replay_options.timeline = options.timeline != nullptr;
   ReplayResult replayed = replay(compiled.stages, Topology(cluster), replay_options);
   Prediction result;
+  result.step_time = replayed.step_time;
   result.step_time_s = to_seconds(replayed.step_time).value;
   result.interval = interval_of(cluster, result.step_time_s);
   result.calibration = cluster.machine.calibration;

@@ -39,6 +39,7 @@ struct StepInterval {
 };
 
 struct Prediction {
+  SimTime step_time = 0;
   double step_time_s = 0;
   std::optional<StepInterval> interval;               // none: no step like it was published
   Calibration calibration = Calibration::spec_sheet;  // of the machine's profile

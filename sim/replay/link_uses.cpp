@@ -10,22 +10,6 @@ namespace meshwright {
 
 namespace {
 
-std::string_view lane_of(LinkKind kind) {
-  switch (kind) {
-    case LinkKind::nvlink:
-      return "NVLink";
-    case LinkKind::pcie:
-    case LinkKind::uplink:
-    case LinkKind::socket:
-      return "PCIe";
-    case LinkKind::nic:
-      return "network";
-    case LinkKind::shared_memory:
-      return "shared memory";
-  }
-  return "";
-}
-
 using Lanes = std::set<std::string_view>;
 
 class Finder {
@@ -64,7 +48,7 @@ class Finder {
   void add(int from, int to, Lanes& lanes) const {
     if (from == to) return;
     for (const int link : topology_.route(from, to))
-      lanes.insert(lane_of(topology_.link(link).kind));
+      lanes.insert(name_of(topology_.link(link).kind));
   }
 
   const Mesh& mesh_;

@@ -471,3 +471,78 @@ TEST_CASE("plan saves the stages of the modules, and a job reads them again", "[
   CHECK(again["step_time_s"] == expected["step_time_s"]);
   CHECK(again["memory"] == expected["memory"]);
 }
+
+TEST_CASE("explain says what one plan takes longer for than another", "[tools][json]") {
+  const json value = answer_of("explain " + jobs + "searched.json --set training.global_batch=16");
+  check_keys(value, "from to change_ps changes");
+  std::int64_t sum = 0;
+  for (const json& each : value["changes"]) {
+    check_keys(each, "cause from_ps to_ps change_ps");
+    sum += each["change_ps"].get<std::int64_t>();
+  }
+  CHECK(sum == value["change_ps"].get<std::int64_t>());
+  CHECK(sum == value["to"]["step_time_ps"].get<std::int64_t>() -
+                   value["from"]["step_time_ps"].get<std::int64_t>());
+  CHECK(sum != 0);
+  const json same = answer_of("explain " + jobs + "searched.json " + jobs + "searched.json");
+  CHECK(same["change_ps"] == 0);
+  CHECK(same["changes"].empty());
+}
+
+TEST_CASE("advise ends with a command that plans the rung where it stops", "[tools][json]") {
+  const json value = answer_of("advise " + jobs + "searched.json");
+  check_keys(value, "name ladders best");
+  const json& best = value["best"];
+  check_keys(best, "machine count processes_per_host reason command risk useful_global_batch");
+  for (const json& ladder : value["ladders"]) {
+    check_keys(ladder, "machine rungs stop reason");
+    for (const json& rung : ladder["rungs"]) {
+      check_keys(rung, "machine count processes_per_host gpus");
+      CHECK((rung.contains("reason") || rung["efficiency"].get<double>() > 0));
+    }
+  }
+  // "meshwright plan JOB --set ... --write planned.json && ..."
+  const std::string command = best["command"];
+  const std::string plan = command.substr(0, command.find(" --write"));
+  const json planned = answer_of(plan.substr(plan.find(' ') + 1));
+  CHECK(planned["plans"][0]["cluster"]["machine"] == best["machine"]);
+  CHECK(planned["plans"][0]["cluster"]["count"] == best["count"]);
+}
+
+TEST_CASE("sensitivity says what each input moves, the most first", "[tools][json]") {
+  const json value =
+      answer_of("sensitivity " + jobs + "tiny.json --set cluster.machine=p3.16xlarge");
+  check_keys(value, "name machine count parallelism training answer time_s tokens usd inputs");
+  CHECK(value["answer"] == "time_s");
+  CHECK(value["inputs"].size() >= 10);
+  double before = std::numeric_limits<double>::infinity();
+  for (const json& input : value["inputs"]) {
+    check_keys(input, "input low high width");
+    for (const char* end : {"low", "high"}) check_keys(input[end], "value time_s usd tokens");
+    CHECK(input["width"].get<double>() <= before);
+    before = input["width"];
+  }
+  CHECK(value["inputs"][0]["width"].get<double>() > 0);
+}
+
+TEST_CASE("deadline and budget are asked on the command line", "[tools][json]") {
+  const std::string job = jobs + "searched.json --set training.steps=100000";
+  const auto best = [](const std::string& command) {
+    const json value = answer_of(command);
+    REQUIRE(!value["plans"].empty());
+    json plan = value["plans"][0];
+    plan.erase("simulation_wall_s");
+    return plan;
+  };
+  CHECK(best("plan " + job + " --by 30d") ==
+        best("plan " + job + " --set objective.deadline_s=2592000 --set objective.minimize=usd"));
+  CHECK(best("plan " + job + " --budget 100000") ==
+        best("plan " + job + " --set objective.budget_usd=100000"));
+  CHECK(best("plan " + jobs + "searched.json --budget 500") ==
+        best("plan " + jobs +
+             "searched.json --set objective.budget_usd=500 --set "
+             "objective.minimize=tokens"));
+  // What --set says goes before.
+  CHECK(best("plan " + job + " --by 4w --set objective.minimize=step_time") ==
+        best("plan " + job + " --set objective.deadline_s=2419200"));
+}

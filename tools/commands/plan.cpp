@@ -209,7 +209,7 @@ const Command plan_command = {
     "JOB",
     job_help,
     "search for the best plan of a job on its clusters",
-    "json set profile prices write write-partition report top prove memory-margin",
+    "json set by budget profile prices write write-partition report top prove memory-margin",
     run_plan};
 
 }  // namespace meshwright

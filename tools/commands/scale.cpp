@@ -89,7 +89,7 @@ const Command scale_command = {"scale",
                                "JOB",
                                job_help,
                                "throughput, efficiency and cost over more and more GPUs",
-                               "json set profile prices memory-margin",
+                               "json set by budget profile prices memory-margin",
                                run_scale};
 
 }  // namespace meshwright

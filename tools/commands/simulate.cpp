@@ -6,11 +6,10 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "hwprofiles/cores.h"
 #include "models/core/error.h"
 #include "sim/planner/objective.h"
 #include "sim/replay/link_uses.h"
-#include "sim/risk/run_model.h"
+#include "sim/risk/whole_run.h"
 #include "tools/commands/commands.h"
 #include "tools/job/choose.h"
 #include "tools/job/machines.h"
@@ -62,22 +61,6 @@ std::string whole_run_text(const WholeJob& whole) {
                      show_duration(whole.time_s), bill_text(whole.bill));
 }
 
-// The whole run, where the job says how long it is and hosts fail.
-struct WholeRun {
-  RunModel model;
-  RunRisk risk;
-  std::optional<SpareWorth> spare;
-};
-std::optional<WholeRun> whole_run(const Job& job, const Chosen& chosen,
-                                  const Prediction& prediction) {
-  const auto model = run_model(job, chosen.compiled, chosen.cluster, prediction);
-  if (!model) return std::nullopt;
-  RiskOptions options;
-  options.threads = usable_cores();
-  const RunRisk risk = risk_of(*model, options);
-  return WholeRun{*model, risk, spare_worth(*model, risk, options)};
-}
-
 int run_simulate(const Options& options) {
   const Job job = read_job_of(options);
   check_writable("--trace", options.trace, options.operands);
@@ -95,7 +78,7 @@ int run_simulate(const Options& options) {
     write_file(options.report, page.text());
   }
   const int steps = options.steps.value_or(1);
-  const std::optional<WholeRun> run = whole_run(job, chosen, prediction);
+  const std::optional<WholeRun> run = whole_run(job, chosen.compiled, chosen.cluster, prediction);
   if (options.json) {
     nlohmann::json value = prediction_json(prediction);
     value["stages"] = breakdown_json(stages);

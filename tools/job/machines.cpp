@@ -10,6 +10,7 @@
 #include "hwprofiles/load.h"
 #include "models/core/error.h"
 #include "tools/engine.h"
+#include "tools/job/questions.h"
 #include "tools/measure/measure.h"
 #include "tools/print.h"
 
@@ -139,6 +140,7 @@ Job read_job_of(const Options& options) {
   if (!overrides.empty() && !options.as_rank)
     print_to(stderr, "note: {}: SageMaker's environment says: {}\n", options.operands[0],
              fmt::join(overrides, " "));
+  for (const std::string& asked : question_overrides(options)) overrides.push_back(asked);
   overrides.insert(overrides.end(), options.set.begin(), options.set.end());
   Job job = read_job(options.operands[0], overrides, [&](const std::string& name) {
     if (name == "local") return facts_of_local(options);

@@ -1,0 +1,29 @@
+// What the communication of a group weighs: bytes, time, how much of it hides behind compute, and
+// the link that it waits for.
+#pragma once
+
+#include <vector>
+
+#include "hwprofiles/topology.h"
+#include "models/plan/timeline.h"
+#include "sim/predict/step_parts.h"
+
+namespace meshwright {
+
+// Of one rank of the stage that StepParts describes, for the whole step.
+struct GroupLoad {
+  GroupKind group = GroupKind::none;
+  double bytes = 0;  // sent, as bytes_moved counts them
+  SimTime needed = 0, exposed = 0;
+  // The slowest link on the ring through the group, or to the next stage.
+  std::string_view link;  // "network"
+  double link_bytes_per_s = 0;
+};
+
+// Of the groups that communicate, in the order of their kinds. `timeline` is that of the
+// prediction.
+std::vector<GroupLoad> group_loads(const Compiled& compiled, const Prediction& prediction,
+                                   const StepParts& parts, const Timeline& timeline,
+                                   const Topology& topology);
+
+}  // namespace meshwright

@@ -1,0 +1,228 @@
+#include "sim/advise/ladder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "models/core/error.h"
+#include "sim/compile/largest_batch.h"
+#include "sim/cost/target.h"
+#include "sim/predict/goodput.h"
+
+namespace meshwright {
+
+namespace {
+
+struct Place {
+  int hosts = 1, processes_per_host = 1;
+};
+
+std::vector<Place> places(const ClusterRequest& request, int gpus_per_host) {
+  const int per_host = request.processes_per_host > 0 ? request.processes_per_host : gpus_per_host;
+  std::vector<Place> result;
+  if (per_host > 1) result.push_back({1, 1});
+  const std::vector<int> given = counts_of(request);
+  std::set<int> counts(given.begin(), given.end());
+  for (int count = 1; count < *counts.rbegin(); count *= 2) counts.insert(count);
+  for (const int count : counts) result.push_back({count, per_host});
+  return result;
+}
+
+Job job_at(const Job& job, const std::string& machine, Place place) {
+  Job at = job;
+  at.cluster.machines = {machine};
+  at.cluster.counts = {place.hosts};
+  at.cluster.processes_per_host = place.processes_per_host;
+  at.autos.insert("parallelism.data");
+  return at;
+}
+
+// What a job may be given when nothing fits as it says, the least intrusive first; each keeps those
+// before it.
+constexpr const char* savings[] = {"training.micro_batch", "training.recompute",
+                                   "parallelism.offload"};
+
+// The job fixes degrees for some number of GPUs: a place that they do not divide is not one of its
+// rungs.
+SearchResult search_at(const Job& job, const SearchOptions& options) {
+  try {
+    return search(job, options);
+  } catch (const InputError& error) {
+    SearchResult none;
+    none.rejected.push_back({error.what(), 1});
+    return none;
+  }
+}
+
+bool lacks_memory(const SearchResult& result) {
+  return result.plans.empty() && result.closest_miss;
+}
+
+void look(Rung& rung, const Job& job, const SearchOptions& options) {
+  Job at = job_at(job, rung.machine, {rung.hosts, rung.processes_per_host});
+  SearchResult found = search_at(at, options);
+  for (const char* key : savings) {
+    if (!lacks_memory(found)) break;
+    if (!at.autos.insert(key).second) continue;
+    rung.opened.emplace_back(key);
+    found = search_at(at, options);
+  }
+  if (found.plans.empty()) {
+    rung.reason = found.rejected.empty() ? "nothing to try" : found.rejected.front().reason;
+    rung.closest_miss = found.closest_miss;
+    return;
+  }
+  rung.best = std::move(found.plans.front());
+  const RankedPlan& best = *rung.best;
+  const Compiled compiled =
+      compile(job.model, best.plan, target_of(best.cluster, best.plan.training));
+  Timeline timeline;
+  const Prediction prediction = predict(compiled, best.cluster, {.timeline = &timeline});
+  rung.parts = step_parts(compiled, prediction, timeline);
+  rung.loads =
+      group_loads(compiled, prediction, rung.parts, timeline, build_topology(best.cluster));
+  if (has_length(job))
+    rung.whole = whole_job(job.objective, best.plan.training, best.cluster,
+                           useful_step_time_s(best.prediction));
+  rung.largest = largest_micro_batch(job.model, best.plan, best.cluster);
+}
+
+void compare(std::vector<Rung>& rungs) {
+  const Rung *first = nullptr, *last = nullptr;
+  for (Rung& rung : rungs) {
+    if (!rung.best) continue;
+    const auto speed = [](const Rung& of) { return of.best->prediction.tokens_per_s; };
+    const auto each = [&](const Rung& of) { return speed(of) / of.gpus(); };
+    if (first == nullptr) first = &rung;
+    rung.efficiency = each(rung) / each(*first);
+    if (last != nullptr)
+      rung.added_efficiency =
+          (speed(rung) - speed(*last)) / (rung.gpus() - last->gpus()) / each(*last);
+    last = &rung;
+  }
+}
+
+std::string gpus_text(const Rung& rung) {
+  return fmt::format("{} GPU{}", rung.gpus(), rung.gpus() == 1 ? "" : "s");
+}
+
+int percent(double share) { return static_cast<int>(100 * share + 0.5); }
+
+// The best of those that keep the deadline and the budget. Where time is what counts, the last of
+// those from which on added GPUs bring too little.
+void choose(Ladder& ladder, const Job& job, const LadderOptions& options) {
+  const std::vector<Rung>& rungs = ladder.rungs;
+  const Objective& objective = job.objective;
+  const auto merit_of = [&](const Rung& rung) {
+    return merit(objective, rung.best->cluster, useful_step_time_s(rung.best->prediction));
+  };
+  for (std::size_t i = 0; i < rungs.size(); ++i) {
+    if (!rungs[i].best) continue;  // or the deadline or the budget are missed
+    if (!ladder.stop) {
+      ladder.stop = i;
+      continue;
+    }
+    const Rung& chosen = rungs[*ladder.stop];
+    if (!(merit_of(rungs[i]) < merit_of(chosen))) continue;
+    const bool soon = objective.minimize == Minimize::step_time;
+    const double added = rungs[i].added_efficiency;
+    if (soon && added < options.worthwhile) {
+      ladder.reason =
+          fmt::format("stop at {}: the next {} would bring {} % of what as many bring now; {}",
+                      gpus_text(chosen), rungs[i].gpus() - chosen.gpus(),
+                      std::max(0, percent(added)), what_breaks(chosen, rungs[i]));
+      return;
+    }
+    ladder.stop = i;
+  }
+  if (!ladder.stop) {
+    ladder.reason = "no rung has a plan that fits and keeps the deadline and the budget";
+    return;
+  }
+  const Rung& chosen = rungs[*ladder.stop];
+  const auto next =
+      std::ranges::find_if(rungs.begin() + static_cast<std::ptrdiff_t>(*ladder.stop) + 1,
+                           rungs.end(), [](const Rung& rung) { return rung.best.has_value(); });
+  if (next == rungs.end())
+    ladder.reason = fmt::format(
+        "{} are the most that the job allows, and those added last still bring {} % of what the "
+        "others do",
+        gpus_text(chosen), percent(chosen.added_efficiency));
+  else
+    ladder.reason = fmt::format("stop at {}: {}", gpus_text(chosen), what_breaks(chosen, *next));
+}
+
+std::string load_text(const GroupLoad& load) {
+  const auto text = [](SimTime time) {
+    const double seconds = to_seconds(time).value;
+    return seconds < 1 ? fmt::format("{:.3g} ms", 1e3 * seconds) : fmt::format("{:.3g} s", seconds);
+  };
+  return fmt::format(
+      ", as {:.3g} GB per GPU take {} over {} at {:.3g} GB/s, and only {} of them "
+      "hide",
+      load.bytes / 1e9, text(load.needed), load.link, load.link_bytes_per_s / 1e9,
+      text(std::max(SimTime{0}, load.needed - load.exposed)));
+}
+
+}  // namespace
+
+const Ladder* best_of(const std::vector<Ladder>& ladders, const Objective& objective) {
+  const auto merit_of = [&](const Ladder& ladder) {
+    const RankedPlan& plan = *ladder.chosen()->best;
+    return merit(objective, plan.cluster, useful_step_time_s(plan.prediction));
+  };
+  const Ladder* best = nullptr;
+  for (const Ladder& ladder : ladders)
+    if (ladder.stop && (best == nullptr || merit_of(ladder) < merit_of(*best))) best = &ladder;
+  return best;
+}
+
+std::string what_breaks(const Rung& smaller, const Rung& larger) {
+  const auto share = [](const Rung& rung, std::size_t i) {
+    return static_cast<double>(rung.parts.parts[i].time) /
+           static_cast<double>(rung.parts.step_time);
+  };
+  // What compute loses of the step, others gain.
+  std::size_t most = 0;
+  double growth = 0;
+  for (std::size_t i = 0; i < smaller.parts.parts.size(); ++i) {
+    const double grown = share(larger, i) - share(smaller, i);
+    if (grown > growth) growth = grown, most = i;
+  }
+  std::string text =
+      fmt::format("from {} to {} GPUs efficiency {} from {} to {} %", smaller.gpus(), larger.gpus(),
+                  larger.efficiency < smaller.efficiency ? "falls" : "goes",
+                  percent(smaller.efficiency), percent(larger.efficiency));
+  if (growth > 0)
+    text += fmt::format(": {} grows from {} to {} % of the step", smaller.parts.parts[most].cause,
+                        percent(share(smaller, most)), percent(share(larger, most)));
+  for (const GroupLoad& load : larger.loads)
+    if (growth > 0 && larger.parts.parts[most].cause == exposed_cause(load.group))
+      text += load_text(load);
+  return text;
+}
+
+std::vector<Ladder> ladders(const Job& job, const LadderOptions& options) {
+  std::vector<Ladder> result;
+  for (const std::string& machine : machines_of(job.cluster)) {
+    Ladder ladder;
+    ladder.machine = machine;
+    const int gpus_per_host = options.search.load(machine).gpus;
+    for (const Place place : places(job.cluster, gpus_per_host)) {
+      Rung rung;
+      rung.gpus_per_host = gpus_per_host;
+      rung.machine = machine;
+      rung.hosts = place.hosts;
+      rung.processes_per_host = place.processes_per_host;
+      look(rung, job, options.search);
+      ladder.rungs.push_back(std::move(rung));
+    }
+    compare(ladder.rungs);
+    choose(ladder, job, options);
+    result.push_back(std::move(ladder));
+  }
+  return result;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,41 @@
+// Which inputs of a prediction move its answer most: each one at a time is set lower and higher,
+// and the whole job is predicted again under the same plan.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "models/job/job.h"
+#include "sim/planner/objective.h"
+
+namespace meshwright {
+
+// What the objective asks for: dollars, tokens, or seconds; seconds too where dollars are asked for
+// and the machine has no price.
+enum class Answer : std::uint8_t { usd, tokens, seconds };
+
+struct Swing {
+  struct End {
+    std::string value;               // of the input: "-20 %", "x2", "none"
+    std::optional<WholeJob> answer;  // none: such a job is not legal
+    double number = 0;               // of the answer
+  };
+  std::string input;
+  End low, high;
+
+  double width() const;  // between the lowest and the highest answer, that of the base included
+  double base = 0;       // the same for all
+};
+
+struct Sensitivity {
+  Answer answer = Answer::usd;
+  WholeJob base;
+  std::vector<Swing> swings;  // the widest first
+};
+
+// `plan` and `cluster` as they were chosen for the job. The tokens of the whole job stay as they
+// are. The step's interval counts as an input: by it measurements on such machines differ.
+Sensitivity sensitivity(const Job& job, const Plan& plan, const Cluster& cluster);
+
+}  // namespace meshwright

@@ -1,0 +1,58 @@
+// `advise JOB`: from one GPU to one host to many, machine by machine: what each rung brings, where
+// to stop and why.
+#include <nlohmann/json.hpp>
+
+#include "tools/commands/commands.h"
+#include "tools/job/choose.h"
+#include "tools/job/job_file.h"
+#include "tools/job/machines.h"
+#include "tools/print.h"
+#include "tools/report/advice.h"
+#include "tools/report/print_json.h"
+#include "tools/write_file.h"
+
+namespace meshwright {
+
+namespace {
+
+// One plan per rung, few simulations: a ladder is many searches.
+LadderOptions ladder_options(const Options& options) {
+  LadderOptions result;
+  result.search.load = machine_loader(options);
+  result.search.memory_margin = options.memory_margin.value_or(usual_memory_margin);
+  result.search.keep_best = 1;
+  result.search.simulate_at_most = 8;
+  result.search.simulate_for_gap = 0;
+  return result;
+}
+
+int run_advise(const Options& options) {
+  Job job = read_job_of(options);
+  check_writable("--write", options.write, options.operands);
+  const LadderOptions how = ladder_options(options);
+  warn_of_prices(job, how.search.load);
+  const Advice advice = advice_of(job, how, options.operands.front());
+  if (options.json)
+    print_json(advice_json(job, advice, options.today));
+  else
+    print_to(stdout, "{}", advice_text(job, advice));
+  if (advice.best == nullptr) return no_plan_fits;
+  if (!options.write.empty()) {
+    const Rung& rung = *advice.best->chosen();
+    job.cluster.processes_per_host = rung.processes_per_host;
+    write_job_file(job, rung.best->plan, rung.machine, rung.hosts, options.write);
+    print_to(stderr, "wrote {}\n", options.write);
+  }
+  return done;
+}
+
+}  // namespace
+
+const Command advise_command = {"advise",
+                                "JOB",
+                                job_help,
+                                "from one GPU to many: what each brings, where to stop and why",
+                                "json set by budget profile prices write memory-margin",
+                                run_advise};
+
+}  // namespace meshwright

@@ -1,0 +1,161 @@
+// `explain A B`: why one step takes longer than another, cause by cause.
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "models/core/error.h"
+#include "sim/predict/step_parts.h"
+#include "tools/commands/commands.h"
+#include "tools/job/choose.h"
+#include "tools/job/machines.h"
+#include "tools/print.h"
+#include "tools/report/prediction.h"
+#include "tools/report/print_json.h"
+#include "tools/report/text.h"
+
+namespace meshwright {
+
+namespace {
+
+using nlohmann::json;
+
+struct Explained {
+  std::string name;  // as the table calls it
+  Job job;
+  Chosen chosen;
+  Prediction prediction;
+  StepParts parts;
+};
+
+Explained explained(const std::string& name, const Options& options, const MachineLoader& load) {
+  Explained one{name, read_job_of(options), {}, {}, {}};
+  one.chosen = choose_plan(one.job, load);
+  Timeline timeline;
+  one.prediction = predict_chosen(one.job, one.chosen, &timeline);
+  one.parts = step_parts(one.chosen.compiled, one.prediction, timeline);
+  return one;
+}
+
+// Two jobs; or one, as it is and with --set.
+std::pair<Options, Options> two_of(const Options& options) {
+  Options from = options, to = options;
+  if (options.operands.size() == 2) {
+    from.operands = {options.operands[0]};
+    to.operands = {options.operands[1]};
+  } else if (options.operands.size() == 1 && !options.set.empty()) {
+    from.set.clear();
+  } else {
+    throw InputError(
+        "explain: expected two job files, or one and what --set changes of it: "
+        "explain A B, or explain A --set KEY=VALUE");
+  }
+  return {from, to};
+}
+
+double seconds(SimTime time) { return to_seconds(time).value; }
+
+// +1.2 ms, -340 us
+std::string show_change(SimTime change) {
+  return (change < 0 ? "-" : "+") + show_seconds(std::abs(seconds(change)));
+}
+
+json side_json(const Explained& one) {
+  json parts = json::array();
+  for (const StepPart& part : one.parts.parts)
+    parts.push_back({{"cause", part.cause}, {"time_ps", part.time}});
+  return {{"name", one.job.name},
+          {"machine", one.chosen.machine},
+          {"count", one.chosen.count},
+          {"parallelism", to_json(one.chosen.compiled.plan.parallelism)},
+          {"training", to_json(one.chosen.compiled.plan.training)},
+          {"step_time_ps", one.parts.step_time},
+          {"tokens_per_s", one.prediction.tokens_per_s},
+          {"stage", one.parts.stage},
+          {"parts", parts}};
+}
+
+json answer_of(const Explained& from, const Explained& to) {
+  json changed = json::array();
+  for (const PartChange& each : changes(from.parts, to.parts))
+    changed.push_back({{"cause", each.cause},
+                       {"from_ps", each.from},
+                       {"to_ps", each.to},
+                       {"change_ps", each.change()}});
+  return {{"from", side_json(from)},
+          {"to", side_json(to)},
+          {"change_ps", to.parts.step_time - from.parts.step_time},
+          {"changes", changed}};
+}
+
+std::string side_text(const Explained& one) {
+  return fmt::format("{}  {}  {} x {}  {}\n", one.name, one.job.name, one.chosen.count,
+                     one.chosen.machine, short_plan_text(one.chosen.compiled.plan));
+}
+
+// Which causes make most of the difference, in one sentence.
+std::string reason_text(const Explained& from, const Explained& to,
+                        const std::vector<PartChange>& all) {
+  const SimTime difference = to.parts.step_time - from.parts.step_time;
+  if (difference == 0) return fmt::format("{} and {} take the same time.\n", from.name, to.name);
+  std::string text =
+      fmt::format("{} is {} {} ({}): ", to.name, show_seconds(std::abs(seconds(difference))),
+                  difference < 0 ? "faster" : "slower",
+                  show_percent(std::abs(static_cast<double>(difference)) /
+                               static_cast<double>(from.parts.step_time)));
+  for (std::size_t i = 0; i < std::min<std::size_t>(3, all.size()); ++i)
+    text +=
+        fmt::format("{}{} of {}", i == 0 ? "" : ", ", show_change(all[i].change()), all[i].cause);
+  return text + ".\n";
+}
+
+std::string tokens_of(const Explained& one) {
+  return fmt::format("{} tokens/s", show_number(one.prediction.tokens_per_s, 0));
+}
+
+void print_explained(const Explained& from, const Explained& to) {
+  const std::vector<PartChange> all = changes(from.parts, to.parts);
+  print_to(stdout, "{}{}\n", side_text(from), side_text(to));
+  Table table({"", from.name, to.name, "change"});
+  for (const PartChange& each : all)
+    table.add({each.cause, show_seconds(seconds(each.from)), show_seconds(seconds(each.to)),
+               show_change(each.change())});
+  SimTime unchanged = from.parts.step_time;
+  for (const PartChange& each : all) unchanged -= each.from;
+  if (unchanged != 0)
+    table.add(
+        {"unchanged", show_seconds(seconds(unchanged)), show_seconds(seconds(unchanged)), ""});
+  table.add({"step", show_seconds(seconds(from.parts.step_time)),
+             show_seconds(seconds(to.parts.step_time)),
+             show_change(to.parts.step_time - from.parts.step_time)});
+  print_to(stdout, "{}\n{}", table.text(), reason_text(from, to, all));
+  const Training &a = from.chosen.compiled.plan.training, &b = to.chosen.compiled.plan.training;
+  if (a.global_batch * a.sequence_length != b.global_batch * b.sequence_length)
+    print_to(stdout, "The steps do not have the same number of tokens: {} has {}, {} {}.\n",
+             from.name, tokens_of(from), to.name, tokens_of(to));
+  if (from.chosen.compiled.stages.size() > 1 || to.chosen.compiled.stages.size() > 1)
+    print_to(stdout, "Times are those of the stage that is busy longest: {} of {}, {} of {}.\n",
+             from.parts.stage, from.name, to.parts.stage, to.name);
+}
+
+int run_explain(const Options& options) {
+  const auto [first, second] = two_of(options);
+  const MachineLoader load = machine_loader(options);  // this computer is measured once for both
+  const Explained from = explained("A", first, load), to = explained("B", second, load);
+  if (options.json)
+    print_json(answer_of(from, to));
+  else
+    print_explained(from, to);
+  return done;
+}
+
+}  // namespace
+
+const Command explain_command = {"explain",
+                                 "A [B]",
+                                 "two job files; or one, as it is and with what --set changes",
+                                 "why a step takes longer than another, cause by cause",
+                                 "json set profile prices",
+                                 run_explain};
+
+}  // namespace meshwright

@@ -1,0 +1,119 @@
+// `sensitivity JOB`: which inputs move the answer most.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "sim/advise/sensitivity.h"
+#include "tools/commands/commands.h"
+#include "tools/job/choose.h"
+#include "tools/job/machines.h"
+#include "tools/print.h"
+#include "tools/report/prediction.h"
+#include "tools/report/print_json.h"
+#include "tools/report/text.h"
+
+namespace meshwright {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr std::string_view names[] = {"usd", "tokens", "time_s"};
+
+std::string show(double number, Answer answer) {
+  return answer == Answer::usd      ? show_usd(number)
+         : answer == Answer::tokens ? show_count(number) + " tokens"
+                                    : show_duration(number);
+}
+
+json end_json(const Swing::End& end) {
+  json value = {{"value", end.value}, {"time_s", nullptr}, {"usd", nullptr}, {"tokens", nullptr}};
+  if (!end.answer) return value;
+  value["time_s"] = end.answer->time_s;
+  value["tokens"] = end.answer->tokens;
+  if (end.answer->bill) value["usd"] = end.answer->bill->usd;
+  return value;
+}
+
+json answer_json(const Job& job, const Chosen& chosen, const Sensitivity& all) {
+  json swings = json::array();
+  for (const Swing& swing : all.swings)
+    swings.push_back({{"input", swing.input},
+                      {"low", end_json(swing.low)},
+                      {"high", end_json(swing.high)},
+                      {"width", swing.width()}});
+  return {{"name", job.name},
+          {"machine", chosen.machine},
+          {"count", chosen.count},
+          {"parallelism", to_json(chosen.compiled.plan.parallelism)},
+          {"training", to_json(chosen.compiled.plan.training)},
+          {"answer", names[static_cast<std::size_t>(all.answer)]},
+          {"time_s", all.base.time_s},
+          {"tokens", all.base.tokens},
+          {"usd", all.base.bill ? json(all.base.bill->usd) : json(nullptr)},
+          {"inputs", swings}};
+}
+
+// A bar from the base to the lowest and to the highest answer, on one scale: "   ---|--   ".
+std::string bar_text(const Swing& swing, double reach) {
+  constexpr int half = 16;
+  double least = 0, most = 0;
+  for (const Swing::End* end : {&swing.low, &swing.high}) {
+    if (!end->answer) continue;
+    least = std::max(least, swing.base - end->number);
+    most = std::max(most, end->number - swing.base);
+  }
+  const auto cells = [&](double change) {
+    return reach > 0 ? static_cast<std::size_t>(std::lround(half * change / reach)) : 0;
+  };
+  const std::string left(cells(least), '<'), right(cells(most), '>');
+  return fmt::format("{:>{}}|{:<{}}", left, half, right, half);
+}
+
+void print_sensitivity(const Job& job, const Chosen& chosen, const Sensitivity& all) {
+  print_to(stdout, "{}  {} x {}  {}\n", job.name, chosen.count, chosen.machine,
+           short_plan_text(chosen.compiled.plan));
+  print_to(stdout, "{}: {} tokens, {}, {}. One input at a time, the plan stays:\n\n",
+           has_length(job) ? "The whole job" : "One step (the job does not say how many)",
+           show_count(all.base.tokens), show_duration(all.base.time_s), bill_text(all.base.bill));
+  double reach = 0;
+  for (const Swing& swing : all.swings)
+    for (const Swing::End* end : {&swing.low, &swing.high})
+      if (end->answer) reach = std::max(reach, std::abs(end->number - swing.base));
+  Table table({"input", "low", "high", "answer at low", "at high",
+               fmt::format("{:>16}|{:<16}", "less ", " more")});
+  const double base = all.swings.front().base;
+  const auto answer = [&](const Swing::End& end) {
+    if (!end.answer) return std::string("not legal");
+    return fmt::format("{} ({:+.1f} %)", show(end.number, all.answer),
+                       100 * (end.number / base - 1));
+  };
+  for (const Swing& swing : all.swings)
+    table.add({swing.input, swing.low.value, swing.high.value, answer(swing.low),
+               answer(swing.high), bar_text(swing, reach)});
+  print_to(stdout, "{}", table.text());
+}
+
+int run_sensitivity(const Options& options) {
+  const Job job = read_job_of(options);
+  const Chosen chosen = choose_plan(job, machine_loader(options));
+  const Sensitivity all = sensitivity(job, chosen.compiled.plan, chosen.cluster);
+  if (options.json)
+    print_json(answer_json(job, chosen, all));
+  else
+    print_sensitivity(job, chosen, all);
+  return done;
+}
+
+}  // namespace
+
+const Command sensitivity_command = {"sensitivity",
+                                     "JOB",
+                                     job_help,
+                                     "which inputs move time or cost of the whole job most",
+                                     "json set by budget profile prices",
+                                     run_sensitivity};
+
+}  // namespace meshwright

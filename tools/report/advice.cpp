@@ -1,0 +1,276 @@
+#include "tools/report/advice.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "sim/advise/batch_law.h"
+#include "sim/compile/compile.h"
+#include "sim/compile/largest_batch.h"
+#include "sim/cost/target.h"
+#include "sim/predict/breakdown.h"
+#include "sim/predict/goodput.h"
+#include "tools/report/prediction.h"
+#include "tools/report/risk.h"
+#include "tools/report/text.h"
+
+namespace meshwright {
+
+namespace {
+
+using nlohmann::json;
+
+template <class Value>
+json or_null(const std::optional<Value>& value) {
+  return value ? json(*value) : json(nullptr);
+}
+
+std::optional<double> usd_of(const Rung& rung) {
+  return rung.whole && rung.whole->bill ? std::optional(rung.whole->bill->usd) : std::nullopt;
+}
+
+json largest_json(const Rung& rung) {
+  if (rung.largest.micro_batch == 0) return nullptr;
+  const Training& training = rung.best->plan.training;
+  const double growth = static_cast<double>(rung.largest.micro_batch) / training.micro_batch;
+  return {{"micro_batch", rung.largest.micro_batch},
+          {"global_batch",
+           with_micro_batch(rung.best->plan, rung.largest.micro_batch).training.global_batch},
+          {"learning_rate_linear", linear_learning_rate(training.learning_rate, growth)},
+          {"learning_rate_square_root", square_root_learning_rate(training.learning_rate, growth)}};
+}
+
+json loads_json(const Rung& rung) {
+  json value = json::array();
+  for (const GroupLoad& load : rung.loads)
+    value.push_back({{"group", exposed_name(static_cast<std::size_t>(load.group))},
+                     {"bytes", load.bytes},
+                     {"time_ps", load.needed},
+                     {"exposed_ps", load.exposed},
+                     {"link", load.link},
+                     {"link_bytes_per_s", load.link_bytes_per_s}});
+  return value;
+}
+
+json rung_json(const Rung& rung, int today) {
+  json value = {{"machine", rung.machine},
+                {"count", rung.hosts},
+                {"processes_per_host", rung.processes_per_host},
+                {"gpus", rung.gpus()}};
+  if (!rung.best) {
+    value["reason"] = rung.reason;
+    if (rung.closest_miss)
+      value["closest_miss"] = {{"peak_memory_bytes", rung.closest_miss->peak_memory_bytes},
+                               {"memory_limit_bytes", rung.closest_miss->memory_limit_bytes}};
+    return value;
+  }
+  const Prediction& p = rung.best->prediction;
+  json parts = json::object();
+  for (const StepPart& part : rung.parts.parts) parts[part.cause] = part.time;
+  value.update({{"parallelism", to_json(rung.best->plan.parallelism)},
+                {"training", to_json(rung.best->plan.training)},
+                {"opened", rung.opened},
+                {"step_time_s", p.step_time_s},
+                {"step_time_interval_s",
+                 p.interval ? json{p.interval->low_s, p.interval->high_s} : json(nullptr)},
+                {"tokens_per_s", p.tokens_per_s},
+                {"mfu", p.mfu},
+                {"efficiency", rung.efficiency},
+                {"added_efficiency", rung.added_efficiency},
+                {"peak_memory_bytes", p.peak_memory_bytes},
+                {"memory_limit_bytes", p.memory_limit_bytes},
+                {"usd_per_hour", or_null(p.usd_per_hour)},
+                {"usd_per_million_tokens", or_null(p.usd_per_million_tokens)},
+                {"goodput", p.goodput ? json(p.goodput->share) : json(nullptr)},
+                {"total_tokens", rung.whole ? json(rung.whole->tokens) : json(nullptr)},
+                {"total_time_s", rung.whole ? json(rung.whole->time_s) : json(nullptr)},
+                {"price", price_json(p.price, today)},
+                {"total_usd", or_null(usd_of(rung))},
+                {"total_idle_usd",
+                 rung.whole && rung.whole->bill ? json(rung.whole->bill->idle_usd) : json(nullptr)},
+                {"largest", largest_json(rung)},
+                {"parts_ps", parts},
+                {"communication", loads_json(rung)}});
+  return value;
+}
+
+bool is_data_parallel(const Rung& rung) {
+  const Parallelism& p = rung.best->plan.parallelism;
+  return p.pipeline == 1 && p.tensor == 1 && p.context == 1 && p.expert == 1;
+}
+
+// Why the model is cut, or not.
+std::string cut_text(const Ladder& ladder, const Rung& rung) {
+  const Parallelism& p = rung.best->plan.parallelism;
+  const Rung& one = ladder.rungs.front();
+  std::string alone;
+  if (one.gpus() == 1 && !one.best && one.closest_miss)
+    alone = fmt::format("; one GPU would need {} of its {}",
+                        show_bytes(one.closest_miss->peak_memory_bytes),
+                        show_bytes(one.closest_miss->memory_limit_bytes));
+  if (rung.gpus() == 1) return "One GPU holds the whole model: nothing is cut.";
+  if (!is_data_parallel(rung))
+    return fmt::format(
+        "Model parallel: pipeline {}, tensor {}, context {}, expert {}, on {} data replicas{}.",
+        p.pipeline, p.tensor, p.context, p.expert, p.data, alone);
+  if (p.zero_stage > 0)
+    return fmt::format(
+        "Data parallel alone, with states sharded (ZeRO {}): every GPU computes whole layers{}.",
+        p.zero_stage, alone);
+  return fmt::format("Data parallel alone: the model and its optimizer states fit one GPU{}.",
+                     alone);
+}
+
+std::string cluster_text(const Rung& rung) {
+  return fmt::format(
+      "{} x {}{}", rung.hosts, rung.machine,
+      rung.processes_per_host != rung.gpus_per_host
+          ? fmt::format(" ({} of {} GPUs)", rung.processes_per_host, rung.gpus_per_host)
+          : "");
+}
+
+std::string money(const std::optional<double>& usd, int digits) {
+  return usd ? fmt::format("${:.{}f}", *usd, digits) : "-";
+}
+
+Table table_of(const Ladder& ladder) {
+  Table table({"cluster", "GPUs", "plan", "step", "eight in ten", "tokens/s", "MFU", "efficiency",
+               "memory", "left", "$/M tokens", "time", "$", ""});
+  for (const Rung& rung : ladder.rungs) {
+    if (!rung.best) {
+      table.add({cluster_text(rung), std::to_string(rung.gpus()), "no plan"});
+      continue;
+    }
+    const Prediction& p = rung.best->prediction;
+    table.add({cluster_text(rung), std::to_string(rung.gpus()), short_plan_text(rung.best->plan),
+               show_seconds(p.step_time_s),
+               p.interval ? fmt::format("{} to {}", show_seconds(p.interval->low_s),
+                                        show_seconds(p.interval->high_s))
+                          : "-",
+               show_number(p.tokens_per_s, 0), show_percent(p.mfu), show_percent(rung.efficiency),
+               show_bytes(static_cast<double>(p.peak_memory_bytes)),
+               show_bytes(p.memory_limit_bytes - static_cast<double>(p.peak_memory_bytes)),
+               money(p.usd_per_million_tokens, 4),
+               rung.whole ? show_duration(rung.whole->time_s) : "-", money(usd_of(rung), 0),
+               &rung == ladder.chosen() ? "<- stop here" : ""});
+  }
+  return table;
+}
+
+std::string ladder_text(const Ladder& ladder) {
+  std::string text = table_of(ladder).text();
+  for (const Rung& rung : ladder.rungs) {
+    if (!rung.best) {
+      text += fmt::format("{}: {}\n", cluster_text(rung), rung.reason);
+    } else if (!rung.opened.empty()) {
+      text += fmt::format("{}: fits only with {} left to the planner\n", cluster_text(rung),
+                          fmt::join(rung.opened, ", "));
+    }
+  }
+  return text + ladder.reason + "\n\n";
+}
+
+// The batch that the law calls useful, of causal language models with a number of tokens to train
+// on.
+std::optional<double> useful_batch(const Job& job, const Rung& rung) {
+  if (!job.model.is_causal() || !rung.whole || rung.whole->tokens <= 0) return std::nullopt;
+  const Prediction& p = rung.best->prediction;
+  const double flops_per_token =
+      p.model_flops_per_s_per_gpu * rung.gpus() / std::max(p.tokens_per_s, 1e-9);
+  return useful_batch_tokens(flops_per_token * rung.whole->tokens) /
+         job.plan.training.sequence_length;
+}
+
+std::string batch_text(const Job& job, const Rung& rung) {
+  const Training& training = rung.best->plan.training;
+  std::string text = fmt::format(
+      "The global batch stays {} sequences at each rung, so its learning rate does too ({:.3g}).\n",
+      training.global_batch, training.learning_rate);
+  const json largest = largest_json(rung);
+  const int most = largest.is_null() ? 0 : largest["global_batch"].get<int>();
+  if (most > training.global_batch)
+    text += fmt::format(
+        "Up to {} sequences fit; the learning rate would then be {:.3g} (in proportion) or {:.3g} "
+        "(to the square root), after a warm-up.\n",
+        most, largest["learning_rate_linear"].get<double>(),
+        largest["learning_rate_square_root"].get<double>());
+  if (const auto useful = useful_batch(job, rung))
+    text += fmt::format(
+        "A batch of about {} sequences learns best from {} tokens (0.2920 C^0.3271, DeepSeek LLM "
+        "2024); much larger ones need more tokens for the same loss.\n",
+        show_count(*useful), show_count(rung.whole->tokens));
+  return text;
+}
+
+// What can go wrong with the run of a rung.
+std::optional<WholeRun> run_of(const Job& job, const Rung& rung) {
+  const RankedPlan& best = *rung.best;
+  return whole_run(job, compile(job.model, best.plan, target_of(best.cluster, best.plan.training)),
+                   best.cluster, best.prediction);
+}
+
+std::string command_text(const std::string& job_file, const Rung& rung) {
+  std::string set =
+      fmt::format("--set cluster.machine={} --set cluster.count={}", rung.machine, rung.hosts);
+  if (rung.processes_per_host != rung.gpus_per_host)
+    set += fmt::format(" --set cluster.processes_per_host={}", rung.processes_per_host);
+  for (const std::string& key : rung.opened) set += fmt::format(" --set {}=auto", key);
+  return fmt::format("meshwright plan {} {} --write planned.json && meshwright train planned.json",
+                     job_file, set);
+}
+
+}  // namespace
+
+Advice advice_of(const Job& job, const LadderOptions& options, const std::string& job_file) {
+  Advice advice;
+  advice.ladders = ladders(job, options);
+  advice.best = best_of(advice.ladders, job.objective);
+  if (advice.best != nullptr) {
+    advice.run = run_of(job, *advice.best->chosen());
+    advice.command = command_text(job_file, *advice.best->chosen());
+  }
+  return advice;
+}
+
+json advice_json(const Job& job, const Advice& advice, int today) {
+  json all = json::array();
+  for (const Ladder& ladder : advice.ladders) {
+    json rungs = json::array();
+    for (const Rung& rung : ladder.rungs) rungs.push_back(rung_json(rung, today));
+    all.push_back({{"machine", ladder.machine},
+                   {"rungs", rungs},
+                   {"stop", or_null(ladder.stop)},
+                   {"reason", ladder.reason}});
+  }
+  json value = {{"name", job.name}, {"ladders", all}, {"best", nullptr}};
+  if (advice.best == nullptr) return value;
+  const Rung& rung = *advice.best->chosen();
+  const std::optional<WholeRun>& run = advice.run;
+  value["best"] = {{"machine", rung.machine},
+                   {"count", rung.hosts},
+                   {"processes_per_host", rung.processes_per_host},
+                   {"reason", advice.best->reason},
+                   {"useful_global_batch", or_null(useful_batch(job, rung))},
+                   {"risk", run ? risk_json(run->model, run->risk, run->spare) : json(nullptr)},
+                   {"command", advice.command}};
+  return value;
+}
+
+std::string advice_text(const Job& job, const Advice& advice) {
+  std::string text = job.name + "\n\n";
+  for (const Ladder& ladder : advice.ladders) text += ladder_text(ladder);
+  if (advice.best == nullptr) return text;
+  const Rung& rung = *advice.best->chosen();
+  text += fmt::format("Rent {}. {}\n{}", cluster_text(rung), cut_text(*advice.best, rung),
+                      batch_text(job, rung));
+  if (advice.run)
+    text += risk_text(advice.run->model, advice.run->risk, advice.run->spare);
+  else if (!has_length(job))
+    text += "training.steps or objective.tokens would show days and dollars of the whole run.\n";
+  else
+    text += "Nothing fails in this job: \"failures\": {} shows what failures cost.\n";
+  return text + fmt::format("\nTo run it:\n  {}\n", advice.command);
+}
+
+}  // namespace meshwright
