@@ -54,6 +54,8 @@ constexpr FileOption file_options[] = {
     {"prices", &Options::prices,
      "a price list whose rows go before those that are known (docs/prices.md)"},
     {"runs", &Options::runs, "measured steps, all on one machine, as in scenarios/evidence"},
+    {"measured", &Options::measured,
+     "a trace that `train --trace FILE` wrote: compare its last step with the predicted one"},
     {"trace", &Options::trace, "write the timeline as a Chrome trace (Perfetto opens it)"},
     {"write", &Options::write, "write the job with every \"auto\" replaced by the best plan"},
     {"write-partition", &Options::write_partition,

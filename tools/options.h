@@ -27,6 +27,7 @@ struct Options {
   std::string log_json;            // train
   std::string hostfile;            // train
   std::string output;              // tokenize: the token file; fit: the profile
+  std::string measured;            // explain: the trace of a trained step
   std::string runs;                // fit: the file of measured steps
   std::string tokenizer;           // tokenize: a tokenizer.json
   std::string separator;           // tokenize: token between documents

@@ -41,4 +41,9 @@ std::string to_chrome_trace(const Timeline& timeline, const std::vector<Program>
                             const std::vector<int>& stage_of_rank,
                             const std::vector<LinkUse>& links = {}, const Timeline& predicted = {});
 
+// The last step of each rank in such a trace, without what was predicted. InputError: the file is
+// no such trace, or that of another plan.
+Timeline read_chrome_trace(const std::string& path, const std::vector<Program>& stages,
+                           const std::vector<int>& stage_of_rank);
+
 }  // namespace meshwright

@@ -6,18 +6,12 @@
 
 #include "models/core/error.h"
 #include "models/core/index.h"
-#include "models/graph/op_table.h"
 #include "models/plan/mesh.h"
+#include "sim/predict/device_work.h"
 
 namespace meshwright {
 
 namespace {
-
-// What a device computes.
-enum class Work : std::uint8_t { products, attention, other, recomputation, optimizer, count_ };
-constexpr std::size_t works = static_cast<std::size_t>(Work::count_);
-constexpr std::array<std::string_view, works> work_names = {
-    "matrix products", "attention", "other kernels", "recomputation", "optimizer"};
 
 // Of what the compute stream waited for, in the order of GroupKind.
 constexpr std::array<std::string_view, group_kind_count> exposed_causes = {
@@ -38,52 +32,23 @@ constexpr std::array<std::string_view, group_kind_count> exposed_causes = {
     "exposed communication of all ranks",
     "exposed all-reduce of embeddings"};
 
-Work work_of(const Instruction& instruction, const StepSettings& training) {
-  std::vector<TensorType> inputs, outputs;
-  for (const Operand& each : instruction.inputs) inputs.push_back(each.type);
-  for (const Operand& each : instruction.outputs) outputs.push_back(each.type);
-  std::vector<Kernel> kernels;
-  info(instruction.op)
-      .work({instruction.op, instruction.attributes, inputs, outputs}, training.compiler, kernels);
-  for (const Kernel& kernel : kernels) {
-    if (kernel.kind == Kernel::Kind::attention) return Work::attention;
-    if (kernel.kind != Kernel::Kind::memory) return Work::products;
-  }
-  return Work::other;
-}
+using WorkTimes = std::array<SimTime, device_work_count>;
 
-Work work_of(const Instruction& instruction, const Body& body, const StepSettings& training) {
-  if (body.kind == Body::Kind::step_begin || body.kind == Body::Kind::step_end ||
-      instruction.kind == InstructionKind::optimizer_step)
-    return Work::optimizer;
-  if (instruction.phase == Phase::recompute) return Work::recomputation;
-  return instruction.kind == InstructionKind::compute ? work_of(instruction, training)
-                                                      : Work::other;
-}
-
-std::array<SimTime, works> works_of_stage(const Program& program, const Mesh& mesh,
-                                          const Timeline& timeline) {
-  // Of an instruction, found once.
-  std::vector<std::vector<int>> kinds(program.bodies.size());
-  for (std::size_t b = 0; b < kinds.size(); ++b)
-    kinds[b].assign(program.bodies[b].instructions.size(), -1);
-  std::array<SimTime, works> times{};
+WorkTimes works_of_stage(const Program& program, const Mesh& mesh, const Timeline& timeline) {
+  DeviceWorks works(program);
+  WorkTimes times{};
   for (const TimelineEntry& entry : timeline.entries) {
     if (mesh.coordinates(entry.rank).pipeline != program.stage) continue;
-    const std::size_t b = at(program.tasks[at(entry.task)].body);
-    const Body& body = program.bodies[b];
-    const Instruction& instruction = body.instructions[at(entry.instruction)];
-    if (instruction.stream != Stream::compute) continue;
-    int& kind = kinds[b][at(entry.instruction)];
-    if (kind < 0) kind = static_cast<int>(work_of(instruction, body, program.settings->training));
-    times[at(kind)] += entry.end - entry.begin;
+    const Body& body = program.bodies[at(program.tasks[at(entry.task)].body)];
+    if (body.instructions[at(entry.instruction)].stream == Stream::compute)
+      times[static_cast<std::size_t>(works.of(entry))] += entry.end - entry.begin;
   }
   return times;
 }
 
 // The same shares of another total. They are equal where all ranks of the stage are: then one
 // stands for all in the timeline.
-void scale_to(SimTime total, std::array<SimTime, works>& times) {
+void scale_to(SimTime total, WorkTimes& times) {
   SimTime sum = 0;
   for (const SimTime time : times) sum += time;
   if (sum == total || sum == 0) return;
@@ -112,14 +77,15 @@ StepParts step_parts(const Compiled& compiled, const Prediction& prediction,
   result.stage = static_cast<int>(longest - prediction.stages.begin());
   result.step_time = prediction.step_time;
   const Program& program = compiled.stages[at(result.stage)];
-  std::array<SimTime, works> computed = works_of_stage(program, program.settings->mesh(), timeline);
+  WorkTimes computed = works_of_stage(program, program.settings->mesh(), timeline);
   scale_to(longest->compute_busy, computed);
   SimTime left = result.step_time;
   const auto add = [&](std::string_view cause, SimTime time) {
     result.parts.push_back({std::string(cause), time});
     left -= time;
   };
-  for (std::size_t work = 0; work < works; ++work) add(work_names[work], computed[work]);
+  for (std::size_t work = 0; work < device_work_count; ++work)
+    add(name_of(static_cast<DeviceWork>(work)), computed[work]);
   add("kernel launches", longest->launch);
   for (std::size_t group = 0; group < longest->exposed_by.size(); ++group)
     add(exposed_causes[group], longest->exposed_by[group]);

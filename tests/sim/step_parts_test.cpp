@@ -3,22 +3,17 @@
 #include "sim/predict/step_parts.h"
 
 #include <map>
-#include <numeric>
 #include <optional>
 
 #include "models/core/error.h"
 #include "tests/catch.h"
 #include "tests/fuzz/random_job.h"
 #include "tests/sanitized.h"
+#include "tests/sim/parts.h"
 
 using namespace meshwright;
 
 namespace {
-
-SimTime sum_of(const StepParts& parts) {
-  return std::accumulate(parts.parts.begin(), parts.parts.end(), SimTime{0},
-                         [](SimTime sum, const StepPart& part) { return sum + part.time; });
-}
 
 struct Drawn {
   StepParts parts;
@@ -49,13 +44,6 @@ std::optional<Drawn> drawn(fuzz::Random& random) {
   } catch (const InputError&) {
     return std::nullopt;
   }
-}
-
-SimTime part(const StepParts& parts, const std::string& cause) {
-  for (const StepPart& each : parts.parts)
-    if (each.cause == cause) return each.time;
-  FAIL("no part " << cause);
-  return 0;
 }
 
 }  // namespace

@@ -1,11 +1,14 @@
-// `explain A B`: why one step takes longer than another, cause by cause.
+// `explain A B`: why one step takes longer than another, cause by cause. `explain JOB --measured
+// TRACE`: where a measured step differs from the predicted one.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "models/core/error.h"
-#include "sim/predict/step_parts.h"
+#include "models/plan/mesh.h"
+#include "sim/predict/timeline_parts.h"
 #include "tools/commands/commands.h"
 #include "tools/job/choose.h"
 #include "tools/job/machines.h"
@@ -26,15 +29,48 @@ struct Explained {
   Chosen chosen;
   Prediction prediction;
   StepParts parts;
+  double tokens_per_s = 0;
 };
 
 Explained explained(const std::string& name, const Options& options, const MachineLoader& load) {
-  Explained one{name, read_job_of(options), {}, {}, {}};
+  Explained one{name, read_job_of(options), {}, {}, {}, 0};
   one.chosen = choose_plan(one.job, load);
   Timeline timeline;
   one.prediction = predict_chosen(one.job, one.chosen, &timeline);
   one.parts = step_parts(one.chosen.compiled, one.prediction, timeline);
+  one.tokens_per_s = one.prediction.tokens_per_s;
   return one;
+}
+
+// The same rank as it was predicted and as the trace has it.
+std::pair<Explained, Explained> predicted_and_measured(const Options& options) {
+  if (options.operands.size() != 1)
+    throw InputError("explain: --measured goes with one job file, that of the trained job");
+  Explained predicted{"predicted", read_job_of(options), {}, {}, {}, 0};
+  predicted.chosen = choose_plan(predicted.job, machine_loader(options));
+  const Compiled& compiled = predicted.chosen.compiled;
+  Timeline timeline;
+  predicted.prediction = predict_chosen(predicted.job, predicted.chosen, &timeline);
+  predicted.tokens_per_s = predicted.prediction.tokens_per_s;
+  const Mesh mesh = compiled.stages.front().settings->mesh();
+  std::vector<int> stage_of_rank;
+  for (int rank = 0; rank < mesh.ranks(); ++rank)
+    stage_of_rank.push_back(mesh.coordinates(rank).pipeline);
+  const Timeline trace = read_chrome_trace(options.measured, compiled.stages, stage_of_rank);
+  // Of the stage that the others wait for, as predicted, its first rank.
+  const int stage = step_parts(compiled, predicted.prediction, timeline).stage;
+  const auto rank =
+      static_cast<int>(std::ranges::find(stage_of_rank, stage) - stage_of_rank.begin());
+  const Program& program = compiled.stages[static_cast<std::size_t>(stage)];
+  Explained measured = predicted;
+  measured.name = "measured";
+  predicted.parts = timeline_parts(program, timeline, rank);
+  measured.parts = timeline_parts(program, trace, rank);
+  if (measured.parts.step_time == 0)
+    throw InputError(fmt::format("{}: holds nothing of rank {}", options.measured, rank));
+  measured.tokens_per_s *= static_cast<double>(predicted.parts.step_time) /
+                           static_cast<double>(measured.parts.step_time);
+  return {predicted, measured};
 }
 
 // Two jobs; or one, as it is and with --set.
@@ -70,7 +106,7 @@ json side_json(const Explained& one) {
           {"parallelism", to_json(one.chosen.compiled.plan.parallelism)},
           {"training", to_json(one.chosen.compiled.plan.training)},
           {"step_time_ps", one.parts.step_time},
-          {"tokens_per_s", one.prediction.tokens_per_s},
+          {"tokens_per_s", one.tokens_per_s},
           {"stage", one.parts.stage},
           {"parts", parts}};
 }
@@ -110,7 +146,7 @@ std::string reason_text(const Explained& from, const Explained& to,
 }
 
 std::string tokens_of(const Explained& one) {
-  return fmt::format("{} tokens/s", show_number(one.prediction.tokens_per_s, 0));
+  return fmt::format("{} tokens/s", show_number(one.tokens_per_s, 0));
 }
 
 void print_explained(const Explained& from, const Explained& to) {
@@ -138,10 +174,15 @@ void print_explained(const Explained& from, const Explained& to) {
              from.parts.stage, from.name, to.parts.stage, to.name);
 }
 
-int run_explain(const Options& options) {
+std::pair<Explained, Explained> both(const Options& options) {
+  if (!options.measured.empty()) return predicted_and_measured(options);
   const auto [first, second] = two_of(options);
   const MachineLoader load = machine_loader(options);  // this computer is measured once for both
-  const Explained from = explained("A", first, load), to = explained("B", second, load);
+  return {explained("A", first, load), explained("B", second, load)};
+}
+
+int run_explain(const Options& options) {
+  const auto [from, to] = both(options);
   if (options.json)
     print_json(answer_of(from, to));
   else
@@ -155,7 +196,7 @@ const Command explain_command = {"explain",
                                  "A [B]",
                                  "two job files; or one, as it is and with what --set changes",
                                  "why a step takes longer than another, cause by cause",
-                                 "json set profile prices",
+                                 "json set profile prices measured",
                                  run_explain};
 
 }  // namespace meshwright

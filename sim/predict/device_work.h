@@ -1,0 +1,28 @@
+// What the compute stream of a device works on, in a word.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "models/plan/program.h"
+#include "models/plan/timeline.h"
+
+namespace meshwright {
+
+enum class DeviceWork : std::uint8_t { products, attention, other, recomputation, optimizer };
+constexpr std::size_t device_work_count = 5;
+std::string_view name_of(DeviceWork work);  // "matrix products"
+
+// Of the instructions of a program, each found once.
+class DeviceWorks {
+ public:
+  explicit DeviceWorks(const Program& program);
+  DeviceWork of(const TimelineEntry& entry);
+
+ private:
+  const Program& program_;
+  std::vector<std::vector<std::int8_t>> known_;  // [body][instruction]; -1: not yet
+};
+
+}  // namespace meshwright
