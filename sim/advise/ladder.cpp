@@ -24,7 +24,9 @@ std::vector<Place> places(const ClusterRequest& request, int gpus_per_host) {
   if (per_host > 1) result.push_back({1, 1});
   const std::vector<int> given = counts_of(request);
   std::set<int> counts(given.begin(), given.end());
-  for (int count = 1; count < *counts.rbegin(); count *= 2) counts.insert(count);
+  counts.insert(1);
+  if (given.size() == 1)
+    for (int count = 2; count < given.front(); count *= 2) counts.insert(count);
   for (const int count : counts) result.push_back({count, per_host});
   return result;
 }
@@ -59,7 +61,11 @@ bool lacks_memory(const SearchResult& result) {
   return result.plans.empty() && result.closest_miss;
 }
 
-void look(Rung& rung, const Job& job, const SearchOptions& options) {
+Merit merit_of(const Objective& objective, const RankedPlan& plan) {
+  return merit(objective, plan.cluster, useful_step_time_s(plan.prediction));
+}
+
+void find_best(Rung& rung, const Job& job, const SearchOptions& options) {
   Job at = job_at(job, rung.machine, {rung.hosts, rung.processes_per_host});
   SearchResult found = search_at(at, options);
   for (const char* key : savings) {
@@ -68,12 +74,34 @@ void look(Rung& rung, const Job& job, const SearchOptions& options) {
     rung.opened.emplace_back(key);
     found = search_at(at, options);
   }
-  if (found.plans.empty()) {
-    rung.reason = found.rejected.empty() ? "nothing to try" : found.rejected.front().reason;
-    rung.closest_miss = found.closest_miss;
+  if (!found.plans.empty()) {
+    rung.best = std::move(found.plans.front());
     return;
   }
-  rung.best = std::move(found.plans.front());
+  rung.reason = found.rejected.empty() ? "nothing to try" : found.rejected.front().reason;
+  rung.closest_miss = found.closest_miss;
+}
+
+// The plan of another rung on as many replicas as there are here: a search that simulates few plans
+// may have missed it.
+void follow(Rung& rung, const Rung& other, const Job& job, const SearchOptions& options) {
+  if (!rung.best || !other.best || rung.opened != other.opened) return;
+  Job same = job_at(job, rung.machine, {rung.hosts, rung.processes_per_host});
+  same.plan.parallelism = other.best->plan.parallelism;
+  same.plan.training = other.best->plan.training;
+  same.autos = {"parallelism.data"};
+  SearchResult found = search_at(same, options);
+  if (!found.plans.empty() &&
+      merit_of(job.objective, found.plans.front()) < merit_of(job.objective, *rung.best))
+    rung.best = std::move(found.plans.front());
+}
+
+void follow_each_other(std::vector<Rung>& rungs, const Job& job, const SearchOptions& options) {
+  for (std::size_t i = 1; i < rungs.size(); ++i) follow(rungs[i], rungs[i - 1], job, options);
+  for (std::size_t i = rungs.size(); i-- > 1;) follow(rungs[i - 1], rungs[i], job, options);
+}
+
+void describe(Rung& rung, const Job& job) {
   const RankedPlan& best = *rung.best;
   const Compiled compiled =
       compile(job.model, best.plan, target_of(best.cluster, best.plan.training));
@@ -107,16 +135,16 @@ std::string gpus_text(const Rung& rung) {
   return fmt::format("{} GPU{}", rung.gpus(), rung.gpus() == 1 ? "" : "s");
 }
 
-int percent(double share) { return static_cast<int>(100 * share + 0.5); }
+// "91 %", "1.4 %"
+std::string percent(double share) {
+  return fmt::format("{:.{}f}", 100 * share, std::abs(share) < 0.0995 ? 1 : 0);
+}
 
 // The best of those that keep the deadline and the budget. Where time is what counts, the last of
 // those from which on added GPUs bring too little.
 void choose(Ladder& ladder, const Job& job, const LadderOptions& options) {
   const std::vector<Rung>& rungs = ladder.rungs;
   const Objective& objective = job.objective;
-  const auto merit_of = [&](const Rung& rung) {
-    return merit(objective, rung.best->cluster, useful_step_time_s(rung.best->prediction));
-  };
   for (std::size_t i = 0; i < rungs.size(); ++i) {
     if (!rungs[i].best) continue;  // or the deadline or the budget are missed
     if (!ladder.stop) {
@@ -124,14 +152,14 @@ void choose(Ladder& ladder, const Job& job, const LadderOptions& options) {
       continue;
     }
     const Rung& chosen = rungs[*ladder.stop];
-    if (!(merit_of(rungs[i]) < merit_of(chosen))) continue;
+    if (!(merit_of(objective, *rungs[i].best) < merit_of(objective, *chosen.best))) continue;
     const bool soon = objective.minimize == Minimize::step_time;
     const double added = rungs[i].added_efficiency;
     if (soon && added < options.worthwhile) {
       ladder.reason =
           fmt::format("stop at {}: the next {} would bring {} % of what as many bring now; {}",
                       gpus_text(chosen), rungs[i].gpus() - chosen.gpus(),
-                      std::max(0, percent(added)), what_breaks(chosen, rungs[i]));
+                      percent(std::max(0.0, added)), what_breaks(chosen, rungs[i]));
       return;
     }
     ladder.stop = i;
@@ -144,13 +172,15 @@ void choose(Ladder& ladder, const Job& job, const LadderOptions& options) {
   const auto next =
       std::ranges::find_if(rungs.begin() + static_cast<std::ptrdiff_t>(*ladder.stop) + 1,
                            rungs.end(), [](const Rung& rung) { return rung.best.has_value(); });
-  if (next == rungs.end())
-    ladder.reason = fmt::format(
-        "{} are the most that the job allows, and those added last still bring {} % of what the "
-        "others do",
-        gpus_text(chosen), percent(chosen.added_efficiency));
-  else
+  if (next == rungs.end()) {
+    ladder.reason = fmt::format("{} {} the most that the job allows", gpus_text(chosen),
+                                chosen.gpus() == 1 ? "is" : "are");
+    if (chosen.efficiency != 1)
+      ladder.reason += fmt::format(", and those added last still bring {} % of what the others do",
+                                   percent(chosen.added_efficiency));
+  } else {
     ladder.reason = fmt::format("stop at {}: {}", gpus_text(chosen), what_breaks(chosen, *next));
+  }
 }
 
 std::string load_text(const GroupLoad& load) {
@@ -161,20 +191,19 @@ std::string load_text(const GroupLoad& load) {
   return fmt::format(
       ", as {:.3g} GB per GPU take {} over {} at {:.3g} GB/s, and only {} of them "
       "hide",
-      load.bytes / 1e9, text(load.needed), load.link, load.link_bytes_per_s / 1e9,
-      text(std::max(SimTime{0}, load.needed - load.exposed)));
+      load.bytes / 1e9, text(load.needed), load.link == "network" ? "the network" : load.link,
+      load.link_bytes_per_s / 1e9, text(std::max(SimTime{0}, load.needed - load.exposed)));
 }
 
 }  // namespace
 
 const Ladder* best_of(const std::vector<Ladder>& ladders, const Objective& objective) {
-  const auto merit_of = [&](const Ladder& ladder) {
-    const RankedPlan& plan = *ladder.chosen()->best;
-    return merit(objective, plan.cluster, useful_step_time_s(plan.prediction));
+  const auto merit_at = [&](const Ladder& ladder) {
+    return merit_of(objective, *ladder.chosen()->best);
   };
   const Ladder* best = nullptr;
   for (const Ladder& ladder : ladders)
-    if (ladder.stop && (best == nullptr || merit_of(ladder) < merit_of(*best))) best = &ladder;
+    if (ladder.stop && (best == nullptr || merit_at(ladder) < merit_at(*best))) best = &ladder;
   return best;
 }
 
@@ -215,9 +244,12 @@ std::vector<Ladder> ladders(const Job& job, const LadderOptions& options) {
       rung.machine = machine;
       rung.hosts = place.hosts;
       rung.processes_per_host = place.processes_per_host;
-      look(rung, job, options.search);
+      find_best(rung, job, options.search);
       ladder.rungs.push_back(std::move(rung));
     }
+    follow_each_other(ladder.rungs, job, options.search);
+    for (Rung& rung : ladder.rungs)
+      if (rung.best) describe(rung, job);
     compare(ladder.rungs);
     choose(ladder, job, options);
     result.push_back(std::move(ladder));

@@ -53,8 +53,8 @@ struct LadderOptions {
   double worthwhile = 0.75;
 };
 
-// For each machine of the job: one GPU, one host, and the powers of two up to the most hosts that
-// the job allows, and its counts. The global batch is the job's at each rung.
+// For each machine of the job: one GPU, one host, and the job's counts of hosts; where it gives one
+// count, the powers of two up to it. The global batch is the job's at each rung.
 std::vector<Ladder> ladders(const Job& job, const LadderOptions& options = {});
 
 // Of those that stop somewhere the one whose plan is the best; null: nothing fits.

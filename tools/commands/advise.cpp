@@ -1,6 +1,7 @@
 // `advise JOB`: from one GPU to one host to many, machine by machine: what each rung brings, where
 // to stop and why.
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "tools/commands/commands.h"
 #include "tools/job/choose.h"
@@ -26,12 +27,37 @@ LadderOptions ladder_options(const Options& options) {
   return result;
 }
 
+// In single quotes where a shell would read more into it.
+std::string quoted(const std::string& word) {
+  const bool plain =
+      word.find_first_not_of(
+          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=,:+") ==
+      std::string::npos;
+  if (plain && !word.empty()) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
+// The job as this command was asked about it.
+std::string asked(const Options& options) {
+  std::string text = quoted(options.operands.front());
+  for (const std::string& set : options.set) text += " --set " + quoted(set);
+  const std::pair<const char*, const std::string&> files[] = {{" --by ", options.by},
+                                                              {" --budget ", options.budget},
+                                                              {" --prices ", options.prices},
+                                                              {" --profile ", options.profile}};
+  for (const auto& [name, value] : files)
+    if (!value.empty()) text += name + quoted(value);
+  return text;
+}
+
 int run_advise(const Options& options) {
   Job job = read_job_of(options);
   check_writable("--write", options.write, options.operands);
   const LadderOptions how = ladder_options(options);
   warn_of_prices(job, how.search.load);
-  const Advice advice = advice_of(job, how, options.operands.front());
+  const Advice advice = advice_of(job, how, asked(options));
   if (options.json)
     print_json(advice_json(job, advice, options.today));
   else

@@ -130,10 +130,6 @@ std::string cluster_text(const Rung& rung) {
           : "");
 }
 
-std::string money(const std::optional<double>& usd, int digits) {
-  return usd ? fmt::format("${:.{}f}", *usd, digits) : "-";
-}
-
 Table table_of(const Ladder& ladder) {
   Table table({"cluster", "GPUs", "plan", "step", "eight in ten", "tokens/s", "MFU", "efficiency",
                "memory", "left", "$/M tokens", "time", "$", ""});
@@ -151,8 +147,9 @@ Table table_of(const Ladder& ladder) {
                show_number(p.tokens_per_s, 0), show_percent(p.mfu), show_percent(rung.efficiency),
                show_bytes(static_cast<double>(p.peak_memory_bytes)),
                show_bytes(p.memory_limit_bytes - static_cast<double>(p.peak_memory_bytes)),
-               money(p.usd_per_million_tokens, 4),
-               rung.whole ? show_duration(rung.whole->time_s) : "-", money(usd_of(rung), 0),
+               p.usd_per_million_tokens ? fmt::format("${:.4f}", *p.usd_per_million_tokens) : "-",
+               rung.whole ? show_duration(rung.whole->time_s) : "-",
+               usd_of(rung) ? show_usd(*usd_of(rung)) : "-",
                &rung == ladder.chosen() ? "<- stop here" : ""});
   }
   return table;
@@ -210,25 +207,35 @@ std::optional<WholeRun> run_of(const Job& job, const Rung& rung) {
                    best.cluster, best.prediction);
 }
 
-std::string command_text(const std::string& job_file, const Rung& rung) {
+std::string rent_text(const Rung& rung) {
+  const Training& training = rung.best->plan.training;
+  std::string text =
+      fmt::format("Rent {}: {}, {} sequences per step, learning rate {:.3g}", cluster_text(rung),
+                  short_plan_text(rung.best->plan), training.global_batch, training.learning_rate);
+  if (rung.whole) text += fmt::format(", {}", show_duration(rung.whole->time_s));
+  if (const auto usd = usd_of(rung)) text += fmt::format(", {}", show_usd(*usd));
+  return text + ".\n";
+}
+
+std::string command_text(const std::string& asked, const Rung& rung) {
   std::string set =
       fmt::format("--set cluster.machine={} --set cluster.count={}", rung.machine, rung.hosts);
   if (rung.processes_per_host != rung.gpus_per_host)
     set += fmt::format(" --set cluster.processes_per_host={}", rung.processes_per_host);
   for (const std::string& key : rung.opened) set += fmt::format(" --set {}=auto", key);
   return fmt::format("meshwright plan {} {} --write planned.json && meshwright train planned.json",
-                     job_file, set);
+                     asked, set);
 }
 
 }  // namespace
 
-Advice advice_of(const Job& job, const LadderOptions& options, const std::string& job_file) {
+Advice advice_of(const Job& job, const LadderOptions& options, const std::string& asked) {
   Advice advice;
   advice.ladders = ladders(job, options);
   advice.best = best_of(advice.ladders, job.objective);
   if (advice.best != nullptr) {
     advice.run = run_of(job, *advice.best->chosen());
-    advice.command = command_text(job_file, *advice.best->chosen());
+    advice.command = command_text(asked, *advice.best->chosen());
   }
   return advice;
 }
@@ -262,8 +269,7 @@ std::string advice_text(const Job& job, const Advice& advice) {
   for (const Ladder& ladder : advice.ladders) text += ladder_text(ladder);
   if (advice.best == nullptr) return text;
   const Rung& rung = *advice.best->chosen();
-  text += fmt::format("Rent {}. {}\n{}", cluster_text(rung), cut_text(*advice.best, rung),
-                      batch_text(job, rung));
+  text += rent_text(rung) + cut_text(*advice.best, rung) + "\n" + batch_text(job, rung);
   if (advice.run)
     text += risk_text(advice.run->model, advice.run->risk, advice.run->spare);
   else if (!has_length(job))

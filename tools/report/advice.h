@@ -19,8 +19,8 @@ struct Advice {
   std::string command;           // that plans and runs it
 };
 
-// `job_file`: as the command names it. `today` as Options::today.
-Advice advice_of(const Job& job, const LadderOptions& options, const std::string& job_file);
+// `asked`: the job's file and options, as a command line has them. `today` as Options::today.
+Advice advice_of(const Job& job, const LadderOptions& options, const std::string& asked);
 nlohmann::json advice_json(const Job& job, const Advice& advice, int today);
 std::string advice_text(const Job& job, const Advice& advice);
 

@@ -100,6 +100,11 @@ std::string risk_text(const RunModel& model, const RunRisk& risk,
     text +=
         fmt::format("         cost   P10 {}   P50 {}   P90 {}   mean {}\n", show_usd(risk.usd->p10),
                     show_usd(risk.usd->p50), show_usd(risk.usd->p90), show_usd(risk.usd->mean));
+  constexpr double few = 0.05;
+  if (risk.failures < few)
+    return text + (risk.failures > 0 ? fmt::format("         one failure in {:.0f} such runs\n",
+                                                   1 / risk.failures)
+                                     : "         no failure in any of them\n");
   text += fmt::format("         time: {}\n", shares_text(risk.shares));
   text += fmt::format("         failures in a run (time lost): {}\n", causes_text(risk));
   if (spare) text += fmt::format("         {}\n", spare_text(*spare));

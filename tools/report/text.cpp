@@ -15,9 +15,10 @@ std::string show_seconds(double seconds) {
 }
 
 std::string show_duration(double seconds) {
-  constexpr double hour = 3600, day = 24 * hour;
+  constexpr double minute = 60, hour = 3600, day = 24 * hour;
   if (seconds >= 2 * day) return fmt::format("{:.1f} days", seconds / day);
   if (seconds >= hour) return fmt::format("{:.1f} h", seconds / hour);
+  if (seconds >= 2 * minute) return fmt::format("{:.1f} min", seconds / minute);
   return show_seconds(seconds);
 }
 

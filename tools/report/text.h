@@ -8,7 +8,7 @@
 namespace meshwright {
 
 std::string show_seconds(double seconds);   // 412.6 ms, 3.21 s
-std::string show_duration(double seconds);  // 9.5 days, 7.2 h; short ones as show_seconds
+std::string show_duration(double seconds);  // 9.5 days, 7.2 h, 4.5 min; short ones as show_seconds
 std::string show_usd(double usd);           // $12.34, $1234, -$1234
 std::string show_bytes(double bytes);       // 31.2 GiB
 std::string show_count(double count);       // 6.74 B, 124 M, 5,120
