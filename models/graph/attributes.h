@@ -67,12 +67,14 @@ struct Attributes {
   int channels = 0;                        // of an image
   Dtype made = Dtype::f32;  // image_patches, quantize, products of 8 bits: the type of the output
   std::int64_t scale_rows = 0,
-               scale_columns = 0;   // quantize: a block that has a scale; 0: all of it
-  bool scales_of_before = false;    // quantize: what earlier steps saw decides; before
-                                    // there are any, numbers are as large as `scale`
-  bool scales_are_powers = false;   // quantize: of two
-  bool with_transposed = false;     // quantize: what is quantized transposed too
-  bool joins_maker = false;         // amax, quantize: done by the kernel that makes what they read
+               scale_columns = 0;  // quantize: a block that has a scale; 0: all of it
+  bool scales_of_before = false;   // quantize: what earlier steps saw decides; before
+                                   // there are any, numbers are as large as `scale`
+  bool scales_are_powers = false;  // quantize: of two
+  bool with_transposed = false;    // quantize: what is quantized transposed too
+  int matrices = 1;                // quantize, transpose: so many one below the other, each of them
+                                   // transposed; of three dimensions the first says how many
+  bool joins_maker = false;        // amax, quantize: done by the kernel that makes what they read
   bool factors_transposed = false;  // linear_grad_weight: both are stored so
   bool gradient_is_whole =
       false;  // sequence_gather: every rank has the whole gradient; slice, don't sum

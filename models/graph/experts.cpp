@@ -5,6 +5,7 @@
 
 #include "models/core/error.h"
 #include "models/graph/op_table.h"
+#include "models/graph/quantized.h"
 
 namespace meshwright {
 
@@ -22,6 +23,11 @@ Op op_of_group(Op op) {
   return op == Op::expert_linear_grad_input ? Op::linear_grad_input : Op::linear_grad_weight;
 }
 
+// A weight, or its scales.
+bool is_of_expert(Op op, std::size_t input) {
+  return op != Op::linear_grad_weight && input % 2 == 1;
+}
+
 }  // namespace
 
 int expert_capacity(double factor, int sequence_length, int experts_per_token, int experts) {
@@ -37,9 +43,20 @@ ExpertProduct expert_product_of(const OpCall& call) {
       call.op == Op::expert_linear_grad_weight ? call.outputs[0] : call.inputs[1];
   MESHWRIGHT_CHECK(matrices.shape.rank == 3, "the matrices of experts are one tensor");
   ExpertProduct product{op_of_group(call.op), call.attributes.experts, matrices.shape[0], {}, {}};
-  for (std::size_t i = 0; i < 2; ++i) product.inputs[i] = one_of(call.inputs[i], product.groups);
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+    const TensorType& type = call.inputs[i];
+    const bool of_all = i >= scale_input(0) && type.shape.elements() == 1;
+    const std::int64_t parts = is_of_expert(product.op, i) ? product.experts : product.groups;
+    product.inputs.push_back(of_all ? type : one_of(type, parts));
+  }
   product.output = one_of(call.outputs[0], product.groups);
   return product;
+}
+
+std::int64_t ExpertProduct::begin_of(std::size_t input, std::int64_t group) const {
+  const bool of_all = input >= scale_input(0) && inputs[input].shape.elements() == 1;
+  if (of_all) return 0;
+  return (is_of_expert(op, input) ? group % experts : group) * inputs[input].bytes();
 }
 
 std::vector<PublishedTensor> published_tensors(const std::string& name, const Shape& shape) {

@@ -32,7 +32,10 @@ constexpr int expert_of_slot(const Attributes& a, std::int32_t slot) {
 struct ExpertProduct {
   Op op = Op::linear;
   std::int64_t groups = 1, experts = 1;
-  TensorType inputs[2], output;  // of one group
+  std::vector<TensorType> inputs;  // of one group
+  TensorType output;
+  // Where a group's input begins, in bytes from that of all groups.
+  std::int64_t begin_of(std::size_t input, std::int64_t group) const;
 };
 bool is_expert_product(Op op);
 ExpertProduct expert_product_of(const OpCall& call);

@@ -64,7 +64,8 @@ enum class Op : std::uint8_t {
   expert_exchange,  // [E*b*C,n] -> the rows of the experts of rank j to rank j of the expert group,
                     // or those of rank j's tokens back to it: both are part j; its own gradient
   expert_linear,    // x[E*b*C,in], W[E/P,out,in] -> [E*b*C,out]: E groups of rows, the g-th meets
-                    // W[g mod E/P] (P ranks share the experts: groups come from each in turn)
+                    // W[g mod E/P] (P ranks share the experts: groups come from each in turn).
+                    // weight_in_out and 8 bits: as `linear`
   combine,          // y[E*b*C,h], weights, slots -> [rows,h]: the weighted sum of a token's slots
   // what an eager framework has instead of gelu, swiglu, rms_norm, rope, attention and
   // cross_entropy: one kernel each (models/passes/eager_operations.h). d = head_dim.
@@ -100,7 +101,7 @@ enum class Op : std::uint8_t {
               // s; with `with_transposed` those of x transposed too. With `scales_of_before`
               // largest[2] -> and, in a Program, (+)largest[2]: its first number is the amax, its
               // second becomes the maximum of itself and of x's magnitudes
-  transpose,  // x[rows,n] -> [n,rows]
+  transpose,  // x[rows,n] -> [n,rows]; of several `matrices` each
   // images: a sequence is a class token and, row by row, the square patches of a square image
   image_patches,  // pixels[b,c*side*side] i32 of 0 to 255 -> [b*(s-1),c*patch_size^2] of -1 to 1
                   // (x / 127.5 - 1): a patch's channels, of each its rows

@@ -24,9 +24,24 @@ inline bool has_8_bit_factors(const OpCall& call) {
   return !call.inputs.empty() && is_8_bit(call.inputs[0].dtype);
 }
 
-// What a product of the factors makes, where it is no sum.
-inline Dtype made_type(const OpCall& call) {
-  return has_8_bit_factors(call) ? call.attributes.made : call.inputs[0].dtype;
+// What a product of the factors makes, where it is no sum; factors of 8 bits do not say it.
+inline Dtype made_type(const Attributes& attributes, const TensorType& factor) {
+  return is_8_bit(factor.dtype) ? attributes.made : factor.dtype;
+}
+inline Dtype made_type(const OpCall& call) { return made_type(call.attributes, call.inputs[0]); }
+
+// Matrices of one size, one below the other in memory.
+struct Matrices {
+  std::int64_t count = 1, rows = 0, columns = 0;
+};
+inline Matrices matrices_of(const Attributes& attributes, const Shape& shape) {
+  const std::int64_t count = shape.rank == 3 ? shape[0] : attributes.matrices;
+  return {count, rows_of_scales(shape) / count, shape[-1]};
+}
+inline Shape transposed(const Attributes& attributes, const Shape& shape) {
+  const Matrices each = matrices_of(attributes, shape);
+  if (shape.rank == 3) return {each.count, each.columns, each.rows};
+  return {each.count * each.columns, each.rows};
 }
 
 // Of linear layers and their gradients: the factors' scales come before the bias.

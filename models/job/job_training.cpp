@@ -83,8 +83,9 @@ Keys training_keys(Training& t) {
        "`moments_precision`: what the optimizer keeps). "
        "`fp8`: as bf16, but the linear layers of blocks multiply what is rounded to 8 bits "
        "(`fp8_recipe`), and keep that of their inputs; sizes must be multiples of 16. The head, "
-       "the embedding, attention, routers and experts stay in bf16. A CPU rounds in the same way "
-       "and multiplies in fp32"},
+       "the embedding, attention, routers and, unless `fp8_experts` says otherwise, experts stay "
+       "in "
+       "bf16. A CPU rounds in the same way and multiplies in fp32"},
       {"fp8_recipe", choice("fp8 recipe", fp8_recipe_names(), t.fp8_recipe), any, plain, "",
        "of `precision: fp8`: what has a scale of its own among what linear layers multiply. "
        "`tensorwise` a tensor, of its largest element in this micro-batch on this rank (where "
@@ -96,6 +97,11 @@ Keys training_keys(Training& t) {
        "gradients in e5m2. `blockwise` 1 x 128 elements, of weights 128 x 128; "
        "`mxfp8` 32 elements along the sums; both with powers of two, and gradients in e4m3. Layers "
        "with a size that is no multiple of 16 (128, 32) stay in bf16"},
+      {"fp8_experts", &t.fp8_experts, any, plain, "",
+       "of `precision: fp8`: experts multiply 8 bits too, with scales as `fp8_recipe` says; all "
+       "experts of a layer that a rank has are one tensor. Layers whose experts have a number of "
+       "slots (of one micro-batch) that is no multiple of 16 (128, 32) stay in bf16. On a GPU "
+       "predicted, not run yet"},
       {"gradient_reduce_precision",
        choice("precision of the gradients' sum", {"fp32", "fp16", "bf16"},
               {Dtype::f32, Dtype::f16, Dtype::bf16}, t.gradient_reduce),

@@ -7,6 +7,7 @@
 
 #include "models/core/index.h"
 #include "models/graph/op_table.h"
+#include "models/graph/quantized.h"
 #include "models/passes/backward.h"
 
 namespace meshwright {
@@ -39,8 +40,12 @@ Recipe recipe_of(Fp8Recipe recipe) {
   return {};
 }
 
-bool is_product(Op op) {
-  return op == Op::linear || op == Op::linear_grad_input || op == Op::linear_grad_weight;
+bool is_linear(Op op) { return op == Op::linear || op == Op::expert_linear; }
+bool is_weight_gradient(Op op) {
+  return op == Op::linear_grad_weight || op == Op::expert_linear_grad_weight;
+}
+bool is_input_gradient(Op op) {
+  return op == Op::linear_grad_input || op == Op::expert_linear_grad_input;
 }
 
 enum class What : std::uint8_t { activation, weight, gradient };
@@ -64,7 +69,9 @@ class Quantizer {
     for (const Node& node : graph.nodes)
       for (int id : node.inputs) readers_[at(id)].push_back(&node);
     for (const Node& node : graph.nodes)
-      if (node.op == Op::linear && can_be_rounded(node)) chosen_[at(node.inputs[1])] = 1;
+      if (is_linear(node.op) && (node.op == Op::linear || plan.training.fp8_experts) &&
+          can_be_rounded(node))
+        chosen_[at(node.inputs[1])] = 1;
   }
 
   Graph run() {
@@ -85,7 +92,9 @@ class Quantizer {
   bool can_be_rounded(const Node& node) const {
     const std::int64_t multiple = std::max<std::int64_t>(16, recipe_.length);
     const auto divides = [&](int tensor) {
-      return shape(tensor)[0] % multiple == 0 && shape(tensor)[1] % multiple == 0;
+      const Attributes of_node = with_matrices(node);
+      const Matrices each = matrices_of(of_node, shape(tensor));
+      return each.rows % multiple == 0 && each.columns % multiple == 0;
     };
     const auto& readers = readers_[at(node.outputs[0])];
     const bool routes = std::any_of(readers.begin(), readers.end(),
@@ -94,13 +103,24 @@ class Quantizer {
            divides(node.inputs[1]);
   }
 
+  // Of experts: each of them multiplies slots of its own.
+  static Attributes with_matrices(const Node& at_node) {
+    Attributes attributes;
+    if (at_node.op == Op::expert_linear || at_node.op == Op::expert_linear_grad_input ||
+        at_node.op == Op::expert_linear_grad_weight)
+      attributes.matrices = at_node.attributes.experts;
+    return attributes;
+  }
+
   // The weight of a linear layer or of its gradients.
   int weight_of(const Node& node) const {
-    if (node.op != Op::linear_grad_weight) return node.inputs[1];
+    if (!is_weight_gradient(node.op)) return node.inputs[1];
     return old_.parameters[at(old_.tensor(node.outputs[0]).parameter)].tensor;
   }
   bool is_chosen(const Node& node) const {
-    return is_product(node.op) && chosen_[at(weight_of(node))] != 0;
+    const bool multiplies =
+        is_linear(node.op) || is_input_gradient(node.op) || is_weight_gradient(node.op);
+    return multiplies && chosen_[at(weight_of(node))] != 0;
   }
 
   // Rows of which every rank has a share, gathered for chosen products alone.
@@ -161,7 +181,7 @@ class Quantizer {
   // `largest`: as largest_of_all() says.
   Rounded round(const Node& at_node, int tensor, What what, int largest, bool transposed,
                 Role role) {
-    Attributes attributes;
+    Attributes attributes = with_matrices(at_node);
     attributes.made = format_of(what);
     attributes.scale_columns = recipe_.length;
     attributes.scale_rows = !recipe_.has_blocks()                            ? 0
@@ -236,8 +256,8 @@ class Quantizer {
   // The rows of a factor as columns, where the device asks for that and it was rounded as they are.
   void transpose_whole(const Node& at_node, Rounded& factor) {
     if (!transposes_ || factor.transposed >= 0) return;
-    factor.transposed =
-        out_.output(add(Op::transpose, at_node, {factor.bits}, {}, Role::activation));
+    factor.transposed = out_.output(
+        add(Op::transpose, at_node, {factor.bits}, with_matrices(at_node), Role::activation));
     factor.transposed_scales = factor.scales;
   }
 
@@ -256,7 +276,7 @@ class Quantizer {
   void take_weight(const Node& node, Node& made) {
     Rounded weight = rounded_weight(node);
     const bool in_out = node.attributes.weight_in_out;
-    const bool along = in_out == (node.op == Op::linear_grad_input);
+    const bool along = in_out == is_input_gradient(node.op);
     if (!along) transpose_whole(node, weight);
     const bool turns = !along && weight.transposed >= 0;
     if (turns) made.attributes.weight_in_out = !in_out;
@@ -280,10 +300,10 @@ class Quantizer {
     made.inputs = {};
     made.attributes.made = old_.tensor(node.inputs[0]).type.dtype;
     scales_.clear();
-    if (node.op == Op::linear_grad_weight) {
+    if (is_weight_gradient(node.op)) {
       take_factors_of_weight_gradient(node, made);
     } else {
-      const What what = node.op == Op::linear ? What::activation : What::gradient;
+      const What what = is_linear(node.op) ? What::activation : What::gradient;
       const Rounded& first = rounded(node, node.inputs[0], what);
       made.inputs.push_back(first.bits);
       scales_.push_back(first.scales);

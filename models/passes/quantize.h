@@ -3,9 +3,11 @@
 // Engine does), with scales as `fp8_recipe` says; gradients of weights read the rounded input, so
 // that is what is kept, and the input itself only where something else reads it.
 //
-// In bf16 stay the embedding, attention between its two linear layers, routers and experts, what is
-// outside of blocks (the head), and layers with a size that is no multiple of 16 (blocks: of their
-// length).
+// In bf16 stay the embedding, attention between its two linear layers, routers, experts unless the
+// plan says otherwise, what is outside of blocks (the head), and layers with a size that is no
+// multiple of 16 (blocks: of their length). An expert's slots are such a size. What all experts of
+// a layer read, and their weights, are matrices one below the other: one tensor, of one scale where
+// it is not in blocks; transposed is each of them.
 //
 // Weights are rounded once a step, when it begins, and one copy in 8 bits is kept beside that in
 // bf16; what the device wants transposed is transposed in the backward. Under ZeRO 3 they are

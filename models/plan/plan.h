@@ -71,6 +71,7 @@ struct Training : StepSettings {
   int predicted_positions = 0;  // mlm
   double dropout = 0;
   Fp8Recipe fp8_recipe = Fp8Recipe::tensorwise;
+  bool fp8_experts = false;  // their products too
   bool operator==(const Training&) const = default;
 };
 

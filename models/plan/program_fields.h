@@ -155,8 +155,8 @@ struct FieldsOf<Attributes> {
       Field{"channels", &A::channels}, Field{"made", &A::made}, Field{"scale_rows", &A::scale_rows},
       Field{"scale_columns", &A::scale_columns}, Field{"scales_of_before", &A::scales_of_before},
       Field{"scales_are_powers", &A::scales_are_powers},
-      Field{"with_transposed", &A::with_transposed}, Field{"joins_maker", &A::joins_maker},
-      Field{"factors_transposed", &A::factors_transposed},
+      Field{"with_transposed", &A::with_transposed}, Field{"matrices", &A::matrices},
+      Field{"joins_maker", &A::joins_maker}, Field{"factors_transposed", &A::factors_transposed},
       Field{"gradient_is_whole", &A::gradient_is_whole},
       Field{"accumulate_separately", &A::accumulate_separately}, Field{"adds", &A::adds},
       Field{"fusion", &A::fusion});

@@ -119,6 +119,7 @@ void draw_training(Draw& draw, const Model& model, Plan& plan) {
   if (draw.rarely()) store_in(draw.of({Precision::fp16, Precision::bf16, Precision::fp8}), plan);
   if (t.precision == Precision::fp8)
     t.fp8_recipe = draw.of({Fp8Recipe::tensorwise, Fp8Recipe::delayed, Fp8Recipe::mxfp8});
+  t.fp8_experts = t.precision == Precision::fp8 && draw.of({false, true});
 }
 
 bool is_legal(const Model& model, const Plan& plan) {

@@ -160,3 +160,35 @@ TEST_CASE_ON_RANKS("delayed scales remember the largest elements of all ranks", 
     }
   }
 }
+
+// 4 sequences of 4 slots: a multiple of 16 for each expert. Of tensors with one scale all experts
+// of a rank are one, so the scales of ranks that share them are delayed ones: those of all.
+TEST_CASE_ON_RANKS("experts in 8 bits train alike under all degrees, and close to fp32",
+                   "[agree][mpi]") {
+  World& world = test_world();
+  const Model model = small_model("mixtral");
+  for (const SmallDegrees& degrees :
+       {SmallDegrees{}, SmallDegrees{2, 1, 1}, SmallDegrees{1, 1, 2, 2, 1},
+        SmallDegrees{1, 1, 2, 2, 3}, SmallDegrees{2, 1, 2, 2, 0}}) {
+    if (ranks_of(degrees) != world.size()) continue;
+    Plan plan = base_plan(model, degrees);
+    plan.training.optimizer = OptimizerKind::sgd;
+    plan.training.micro_batch = 4;
+    plan.training.global_batch = 16;
+    plan.parallelism.expert = degrees.data;
+    Plan uncut = on_one_process(plan);
+    uncut.training.micro_batch = 4;
+    const Trained in_fp32 = train_alone(model, uncut);
+    plan.training.precision = uncut.training.precision = Precision::fp8;
+    plan.training.fp8_recipe = uncut.training.fp8_recipe = Fp8Recipe::delayed;
+    const Trained in_bf16 = train_alone(model, uncut);  // the experts
+    plan.training.fp8_experts = uncut.training.fp8_experts = true;
+    const Trained alone = train_alone(model, uncut);
+    INFO(describe(plan));
+    const double u = unit_of(Precision::fp8);
+    CHECK(largest_difference(alone, in_bf16) > 0);
+    CHECK(largest_difference(alone, in_fp32) <= loss_bound * u);
+    const Trained got = train(model, plan, world);
+    CHECK(largest_difference(got, alone) <= loss_bound * u);
+  }
+}

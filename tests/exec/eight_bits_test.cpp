@@ -320,3 +320,81 @@ TEST_CASE("a matrix of any type is transposed", "[exec][kernels]") {
     CHECK(wrong == 0);
   }
 }
+
+TEST_CASE("matrices one below the other are transposed each by itself", "[exec][kernels]") {
+  const auto backend = make_cpu_backend(2);
+  const std::int64_t count = 3, rows = 32, columns = 64;
+  const Matrix all = random_matrix(count * rows, columns, 4);
+  for (Attributes a : {tensorwise(Dtype::e4m3), in_blocks(Dtype::e4m3, 1, 32)}) {
+    a.with_transposed = true;
+    a.matrices = static_cast<int>(count);
+    const std::vector<Quantized> made = quantize(*backend, all, a);
+    REQUIRE(made[1].type.shape == Shape{count * columns, rows});
+    int wrong = 0;
+    for (std::int64_t i = 0; i < count; ++i)
+      for (std::int64_t r = 0; r < rows; ++r)
+        for (std::int64_t c = 0; c < columns; ++c) {
+          const double exact = static_cast<double>(all.at(i * rows + r, c));
+          wrong += std::fabs(made[1].at(i * columns + c, r) - exact) > 0x1p-3 * std::fabs(exact);
+        }
+    CHECK(wrong == 0);
+    Attributes again;
+    again.matrices = a.matrices;
+    std::vector<std::uint8_t> turned(made[0].bits.size());
+    const void* from = made[0].bits.data();
+    void* to = turned.data();
+    backend->run({Op::transpose, again, {&made[0].type, 1}, {&made[1].type, 1}},
+                 {{&from, 1}, {&to, 1}}, {});
+    if (a.scale_columns == 0) CHECK(turned == made[1].bits);
+  }
+}
+
+// Two ranks' groups for each of two experts.
+TEST_CASE("experts' products of 8 bits are those of what they stand for", "[exec][kernels]") {
+  const auto backend = make_cpu_backend(2);
+  const std::int64_t experts = 2, groups = 4, slots = 32, in = 64, out = 96;
+  const Matrix x = random_matrix(groups * slots, in, 1), dy = random_matrix(groups * slots, out, 2),
+               w = random_matrix(experts * out, in, 3);
+  for (Attributes a : {tensorwise(Dtype::e4m3), in_blocks(Dtype::e4m3, 1, 32)}) {
+    a.with_transposed = true;
+    a.matrices = static_cast<int>(groups);
+    const auto qx = quantize(*backend, x, a), qdy = quantize(*backend, dy, a);
+    a.matrices = static_cast<int>(experts);
+    const auto qw = quantize(*backend, w, a);
+    auto of_experts = qw;
+    of_experts[0].type.shape = Shape{experts, out, in};
+    of_experts[1].type.shape = Shape{experts, in, out};
+    Attributes product;
+    product.experts = static_cast<int>(groups);
+    product.micro_batch = 1;
+    product.expert_capacity = static_cast<int>(slots);
+    const auto expert_of = [&](std::int64_t row) { return row / slots % experts; };
+    check_sums(
+        multiply(*backend, Op::expert_linear, product, qx[0], of_experts[0], {groups * slots, out}),
+        groups * slots, out, in, [&](std::int64_t r, std::int64_t c, std::int64_t i) {
+          return qx[0].at(r, i) * qw[0].at(expert_of(r) * out + c, i);
+        });
+    product.weight_in_out = true;  // as columns of W along memory
+    check_sums(multiply(*backend, Op::expert_linear_grad_input, product, qdy[0], of_experts[1],
+                        {groups * slots, in}),
+               groups * slots, in, out, [&](std::int64_t r, std::int64_t c, std::int64_t i) {
+                 return qdy[0].at(r, i) * qw[1].at(expert_of(r) * in + c, i);
+               });
+    product.weight_in_out = false;
+    for (const bool turned : {false, true}) {
+      product.factors_transposed = turned;
+      const std::size_t which = turned ? 1 : 0;
+      const auto of = [&](const std::vector<Quantized>& q, std::int64_t width, std::int64_t row,
+                          std::int64_t column) {
+        return turned ? q[1].at(row / slots * width + column, row % slots) : q[0].at(row, column);
+      };
+      check_sums(multiply(*backend, Op::expert_linear_grad_weight, product, qx[which], qdy[which],
+                          {experts, out, in}),
+                 experts * out, in, groups / experts * slots,
+                 [&](std::int64_t r, std::int64_t c, std::int64_t i) {
+                   const std::int64_t row = (i / slots * experts + r / out) * slots + i % slots;
+                   return of(qdy, out, row, r % out) * of(qx, in, row, c);
+                 });
+    }
+  }
+}

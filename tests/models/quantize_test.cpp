@@ -26,6 +26,11 @@ Graph graph_of(const Model& model, const Plan& plan, const DeviceFacts& device =
   return run_passes(build_graph(model, plan.training), plan, device);
 }
 
+bool is_expert_product(const Node& node) {
+  return node.op == Op::expert_linear || node.op == Op::expert_linear_grad_input ||
+         node.op == Op::expert_linear_grad_weight;
+}
+
 bool is_product(Op op) {
   return op == Op::linear || op == Op::linear_grad_input || op == Op::linear_grad_weight;
 }
@@ -110,6 +115,43 @@ TEST_CASE("a router stays in bf16, and a layer with a size that is no multiple o
   const Graph graph = graph_of(odd, in_fp8(small_plan(odd, {})));
   // Queries, keys and values are one layer; of the MLP none.
   CHECK(count_ops(graph, Op::quantize, Phase::forward) == 4 * (2 + 2));
+}
+
+TEST_CASE("experts multiply 8 bits where the plan says so and their slots divide",
+          "[models][passes]") {
+  const Model model = small_model("mixtral");
+  for (const DeviceFacts& device : {any_layout, transposing})
+    for (const bool asked : {false, true})
+      for (const int sequences : {2, 4}) {  // 8 or 16 slots of each expert
+        Plan plan = in_fp8(small_plan(model, {}));
+        plan.training.fp8_experts = asked;
+        plan.training.micro_batch = sequences;
+        const Graph graph = graph_of(model, plan, device);
+        int in_8_bits = 0, others = 0;
+        for (const Node& node : graph.nodes) {
+          if (!is_expert_product(node)) continue;
+          const bool rounded = is_8_bit(first_type(graph, node));
+          (rounded ? in_8_bits : others) += 1;
+          if (!rounded) continue;
+          // The device's units sum along the memory of both factors.
+          const bool of_weights = node.op == Op::expert_linear_grad_weight;
+          CHECK(node.attributes.factors_transposed == (of_weights && device.transposes_8_bits));
+          if (device.transposes_8_bits && !of_weights)
+            CHECK(node.attributes.weight_in_out == (node.op == Op::expert_linear_grad_input));
+          std::vector<TensorType> inputs, outputs;
+          for (int id : node.inputs) inputs.push_back(graph.tensor(id).type);
+          for (int id : node.outputs) outputs.push_back(graph.tensor(id).type);
+          std::vector<Kernel> kernels;
+          append_kernels({node.op, node.attributes, inputs, outputs}, CompilerLevel::fused,
+                         kernels);
+          CHECK(kernels[0].in_8_bits);
+          CHECK(kernels[0].m * kernels[0].n * kernels[0].k == 16 * 32 * 64);
+        }
+        // Gate, up and down of each block, and two gradients of each.
+        CHECK(in_8_bits == (asked && sequences == 4 ? 4 * 9 : 0));
+        CHECK(in_8_bits + others == 4 * 9);
+        if (asked) verify(lower_small(model, plan, device));
+      }
 }
 
 TEST_CASE("scales are of blocks as the recipe says", "[models][passes]") {

@@ -57,7 +57,7 @@ class CpuBackend : public Backend {
   std::string_view name() const override { return "cpu"; }
   bool supports(Op op, Dtype dtype) const override {
     if (is_8_bit(dtype))  // fused: products
-      return is_product(op) || op == Op::transpose || op == Op::fused;
+      return is_product(op) || is_expert_product(op) || op == Op::transpose || op == Op::fused;
     return (op == Op::fused || cpu::row_of(op) != nullptr) && dtype != Dtype::i32;
   }
   bool computes_in(Precision precision) const override { return precision != Precision::tf32; }

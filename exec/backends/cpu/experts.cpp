@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <vector>
 
 #include "exec/backends/cpu/tables.h"
 #include "exec/backends/cpu/widened.h"
@@ -219,16 +220,14 @@ namespace {
 // Runs `one` on each group of rows and its matrix.
 void for_each_group(const KernelCall& k, Kernel one) {
   const ExpertProduct product = expert_product_of(k.call);
-  const auto place = [&](const TensorType& whole, const TensorType& part, std::int64_t group) {
-    return (whole.shape.rank == 3 ? group % product.experts : group) * part.bytes();
-  };
+  const bool of_experts = k.call.outputs[0].shape.rank == 3;  // a gradient of their weights
+  std::vector<const void*> in(product.inputs.size());
   for (std::int64_t group = 0; group < product.groups; ++group) {
-    std::array<const void*, 2> in;
     for (std::size_t i = 0; i < in.size(); ++i)
-      in[i] = static_cast<const std::byte*>(k.operands.inputs[i]) +
-              place(k.call.inputs[i], product.inputs[i], group);
+      in[i] = static_cast<const std::byte*>(k.operands.inputs[i]) + product.begin_of(i, group);
     std::array<void*, 1> out{static_cast<std::byte*>(k.operands.outputs[0]) +
-                             place(k.call.outputs[0], product.output, group)};
+                             (of_experts ? group % product.experts : group) *
+                                 product.output.bytes()};
     one({{product.op, k.attributes(), product.inputs, {&product.output, 1}},
          {in, out},
          k.context,

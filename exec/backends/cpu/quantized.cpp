@@ -24,13 +24,14 @@ std::uint32_t largest_bits(const T* x, std::int64_t count) {
   return largest;
 }
 
-// A matrix, or the transposed one of what lies in memory.
+// Matrices, or the transposed ones of what lies in memory.
 template <typename T>
 struct Source {
   const T* data;
   std::int64_t row_step, column_step;
+  std::int64_t rows, matrix_step;  // of each
   void copy_row(std::int64_t r, std::int64_t columns, float* to) const {
-    const T* from = data + r * row_step;
+    const T* from = data + r / rows * matrix_step + r % rows * row_step;
     for (std::int64_t c = 0; c < columns; ++c) to[c] = static_cast<float>(from[c * column_step]);
   }
 };
@@ -155,26 +156,32 @@ void update_largest(const KernelCall& k) {
 
 template <typename T>
 void quantize(const KernelCall& k) {
-  const std::int64_t columns = k.in_shape(0)[-1];
   if (k.attributes().scales_of_before) {
     float& seen = k.out<float>(k.call.outputs.size() - 1)[1];
     seen = std::max(seen, largest_of_input<T>(k));
   }
-  Rounding<T>(k, {k.in<T>(0), columns, 1}, 0).run();
-  if (k.attributes().with_transposed) Rounding<T>(k, {k.in<T>(0), 1, columns}, 2).run();
+  const Matrices each = matrices_of(k.attributes(), k.in_shape(0));
+  const std::int64_t apart = each.rows * each.columns;
+  const T* x = k.in<T>(0);
+  Rounding<T>(k, {x, each.columns, 1, each.rows, apart}, 0).run();
+  if (k.attributes().with_transposed)
+    Rounding<T>(k, {x, 1, each.columns, each.columns, apart}, 2).run();
 }
 
 namespace {
 
 template <typename Element>
 void transpose_elements(const KernelCall& k) {
-  const std::int64_t rows = k.in_shape(0)[0], columns = k.in_shape(0)[1];
-  const auto* x = k.in<Element>(0);
-  auto* y = k.out<Element>(0);
-  parallel_for(k.pool, columns, rows_per_piece(rows), [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t c = begin; c < end; ++c)
-      for (std::int64_t r = 0; r < rows; ++r) y[c * rows + r] = x[r * columns + c];
-  });
+  const auto [count, rows, columns] = matrices_of(k.attributes(), k.in_shape(0));
+  for (std::int64_t matrix = 0; matrix < count; ++matrix) {
+    const auto* x = k.in<Element>(0) + matrix * rows * columns;
+    auto* y = k.out<Element>(0) + matrix * rows * columns;
+    parallel_for(k.pool, columns, rows_per_piece(rows),
+                 [x, y, rows = rows, columns = columns](std::int64_t begin, std::int64_t end) {
+                   for (std::int64_t c = begin; c < end; ++c)
+                     for (std::int64_t r = 0; r < rows; ++r) y[c * rows + r] = x[r * columns + c];
+                 });
+  }
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "models/graph/op_table.h"
 #include "models/graph/ops/families.h"
 #include "models/graph/ops/rules.h"
+#include "models/graph/quantized.h"
 
 namespace meshwright {
 
@@ -16,6 +17,7 @@ void expert_products(Kernels& kernels, const OpCall& call, const Shape& mnk, dou
   const double flops = 2.0 * call.attributes.experts * static_cast<double>(mnk.elements());
   kernels.push_back(
       {Kernel::Kind::gemm, mnk[0], mnk[1], mnk[2], call.attributes.experts, flops, traffic});
+  kernels.back().in_8_bits = has_8_bit_factors(call);
 }
 
 std::int64_t slots_of_expert(const OpCall& call) {
@@ -54,9 +56,10 @@ void infer_dispatch(const Attributes& a, In in, Out& out) {
 
 void infer_expert_linear(const Attributes& a, In in, Out& out) {
   const Shape& weight = in[1].shape;
-  require(weight.rank == 3 && weight[2] == in[0].shape[1], "a matrix for each expert");
+  require(weight.rank == 3 && weight[a.weight_in_out ? 1 : 2] == in[0].shape[1],
+          "a matrix for each expert");
   require(in[0].shape[0] == all_slots(a) && a.experts % weight[0] == 0, "whole groups of slots");
-  out.push_back(matrix(in[0].shape[0], weight[1], in[0].dtype));
+  out.push_back(matrix(in[0].shape[0], weight[a.weight_in_out ? 2 : 1], made_type(a, in[0])));
 }
 
 void work_expert_linear(const OpCall& call, CompilerLevel, Kernels& kernels) {
@@ -78,8 +81,8 @@ void infer_dispatch_grad(const Attributes&, In in, Out& out) {
   out.push_back(matrix(in[0].shape[0], in[1].shape[1], in[1].dtype));
 }
 
-void infer_expert_linear_grad_input(const Attributes&, In in, Out& out) {
-  out.push_back(matrix(in[0].shape[0], in[1].shape[2], in[0].dtype));
+void infer_expert_linear_grad_input(const Attributes& a, In in, Out& out) {
+  out.push_back(matrix(in[0].shape[0], in[1].shape[a.weight_in_out ? 1 : 2], made_type(a, in[0])));
 }
 
 void work_expert_linear_grad_input(const OpCall& call, CompilerLevel level, Kernels& kernels) {
@@ -91,8 +94,8 @@ void work_expert_linear_grad_weight(const OpCall& call, CompilerLevel, Kernels& 
   const TensorType &x = call.inputs[0], &dy = call.inputs[1], &sum = call.outputs[0];
   const bool separate = call.attributes.accumulate_separately;
   const double elements = static_cast<double>(sum.shape.elements());
-  const double own = element_size(x) * elements;
-  expert_products(kernels, call, {x.shape[1], dy.shape[1], slots_of_expert(call)},
+  const double own = static_cast<double>(bytes_of(made_type(call))) * elements;
+  expert_products(kernels, call, {sum.shape[2], sum.shape[1], slots_of_expert(call)},
                   bytes(x) + bytes(dy) + (separate ? own : 2 * bytes(sum)));
   if (separate) memory_kernel(kernels, own + 2 * bytes(sum));
 }
@@ -135,7 +138,7 @@ constexpr OpInfo rows[] = {
      .differentiate = dx_of_dy<Op::expert_exchange>},
     {.op = Op::expert_linear,
      .name = "expert_linear",
-     .takes = 2,
+     .takes = {2, 4},
      .infer = infer_expert_linear,
      .work = work_expert_linear,
      .model_flops = active_expert_flops,
@@ -163,7 +166,7 @@ constexpr OpInfo rows[] = {
      .work = work_combine},
     {.op = Op::expert_linear_grad_input,
      .name = "expert_linear_grad_input",
-     .takes = 2,
+     .takes = {2, 4},
      .is_gradient = true,
      .infer = infer_expert_linear_grad_input,
      .work = work_expert_linear_grad_input,
@@ -171,7 +174,7 @@ constexpr OpInfo rows[] = {
      .makes_input_gradient = true},
     {.op = Op::expert_linear_grad_weight,
      .name = "expert_linear_grad_weight",
-     .takes = 2,
+     .takes = {2, 4},
      .is_gradient = true,
      .infer = nothing,
      .work = work_expert_linear_grad_weight,

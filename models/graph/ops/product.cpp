@@ -22,16 +22,11 @@ void product_kernel(Kernels& kernels, const OpCall& call, const Shape& mnk, doub
   kernels.back().in_8_bits = has_8_bit_factors(call);
 }
 
-// Of a product: factors of 8 bits do not say what it is made in.
-Dtype made_in(const Attributes& a, const TensorType& factor) {
-  return is_8_bit(factor.dtype) ? a.made : factor.dtype;
-}
-
 void infer_linear(const Attributes& a, In in, Out& out) {
   const Shape& weight = in[1].shape;
   require(weight.rank == 2 && weight[a.weight_in_out ? 0 : 1] == in[0].shape[1],
           "the weight's input size is the row's width");
-  out.push_back(matrix(in[0].shape[0], weight[a.weight_in_out ? 1 : 0], made_in(a, in[0])));
+  out.push_back(matrix(in[0].shape[0], weight[a.weight_in_out ? 1 : 0], made_type(a, in[0])));
 }
 
 void work_linear(const OpCall& call, CompilerLevel level, Kernels& kernels) {
@@ -46,7 +41,7 @@ void work_add_bias(const OpCall& call, CompilerLevel level, Kernels& kernels) {
 }
 
 void infer_linear_grad_input(const Attributes& a, In in, Out& out) {
-  out.push_back(matrix(in[0].shape[0], in[1].shape[a.weight_in_out ? 0 : 1], made_in(a, in[0])));
+  out.push_back(matrix(in[0].shape[0], in[1].shape[a.weight_in_out ? 0 : 1], made_type(a, in[0])));
 }
 
 void work_linear_grad_input(const OpCall& call, CompilerLevel level, Kernels& kernels) {
@@ -69,7 +64,7 @@ void work_linear_grad_weight(const OpCall& call, CompilerLevel level, Kernels& k
     product_kernel(kernels, call, {in, columns, depth}, operands + 2 * sum_size * elements);
     return;
   }
-  const auto own_size = static_cast<double>(bytes_of(made_in(call.attributes, x)));
+  const auto own_size = static_cast<double>(bytes_of(made_type(call.attributes, x)));
   product_kernel(kernels, call, {in, columns, depth}, operands + own_size * elements);
   memory_kernel(kernels, (own_size + 2 * sum_size) * elements);
 }

@@ -25,15 +25,17 @@ void infer_quantize(const Attributes& a, In in, Out& out) {
   out.push_back({in[0].shape, a.made});
   out.push_back(scales_of(a, in[0].shape));
   if (!a.with_transposed) return;
-  require(in[0].shape.rank == 2, "a matrix is transposed");
-  const Shape transposed{in[0].shape[1], in[0].shape[0]};
-  out.push_back({transposed, a.made});
-  out.push_back(scales_of(a, transposed));
+  require(rows_of_scales(in[0].shape) % matrices_of(a, in[0].shape).count == 0,
+          "whole matrices are transposed");
+  const Shape turned = transposed(a, in[0].shape);
+  out.push_back({turned, a.made});
+  out.push_back(scales_of(a, turned));
 }
 
-void infer_transpose(const Attributes&, In in, Out& out) {
-  require(in[0].shape.rank == 2, "a matrix is transposed");
-  out.push_back({Shape{in[0].shape[1], in[0].shape[0]}, in[0].dtype});
+void infer_transpose(const Attributes& a, In in, Out& out) {
+  require(rows_of_scales(in[0].shape) % matrices_of(a, in[0].shape).count == 0,
+          "whole matrices are transposed");
+  out.push_back({transposed(a, in[0].shape), in[0].dtype});
 }
 
 void work_amax(const OpCall& call, CompilerLevel, Kernels& kernels) {

@@ -249,6 +249,9 @@ void round_whole(const KernelCall& k, std::size_t first) {
 
 void quantize(const KernelCall& k) {
   require_bf16(k);
+  MESHWRIGHT_CHECK(
+      !k.attributes().with_transposed || matrices_of(k.attributes(), k.in_shape(0)).count == 1,
+      "one matrix is transposed");
   const bool e5m2 = k.attributes().made == Dtype::e5m2;
   const std::size_t roundings = k.attributes().with_transposed ? 2 : 1;
   for (std::size_t first = 0; first < 2 * roundings; first += 2) {
@@ -312,6 +315,8 @@ __global__ void __launch_bounds__(threads)
 }
 
 void transpose(const KernelCall& k) {
+  MESHWRIGHT_CHECK(matrices_of(k.attributes(), k.in_shape(0)).count == 1,
+                   "one matrix is transposed");
   const std::int64_t rows = k.in_shape(0)[0], columns = k.in_shape(0)[1];
   const std::int64_t across = (columns + tile - 1) / tile, down = (rows + tile - 1) / tile;
   const auto issue = [&]<typename Element>(Element) {
