@@ -12,6 +12,7 @@
 #include "hwprofiles/gpu.h"
 #include "hwprofiles/prices.h"
 #include "models/core/units.h"
+#include "models/plan/fabric.h"
 #include "models/plan/failures.h"
 #include "models/plan/faults.h"
 
@@ -185,6 +186,7 @@ struct Cluster {
   std::optional<double> host_launch_us;
   Faults faults = {};
   std::optional<Failures> failures = {};  // none: nothing fails
+  std::optional<Fabric> fabric = {};      // none: the network between the hosts never blocks
 
   int ranks() const { return hosts * processes_per_host; }
   int host_of(int rank) const { return rank / processes_per_host; }

@@ -224,6 +224,11 @@ void Topology::scale_links(LinkKind kind, double factor) {
     if (link.kind == kind) link.bandwidth_bytes_per_s *= factor;
 }
 
+void Topology::scale_cards(double factor) {
+  scale_links(LinkKind::nic, factor);
+  cluster_.fabric.reset();
+}
+
 void Topology::append_route(int from_rank, int to_rank, std::vector<int>& links) const {
   const int from_host = cluster_.host_of(from_rank), to_host = cluster_.host_of(to_rank);
   const int from = from_rank - from_host * gpus_, to = to_rank - to_host * gpus_;

@@ -32,6 +32,8 @@ class Topology {
   int host_of_link(int id) const { return id / links_per_host(); }
   const Link& link(int id) const { return links_[static_cast<std::size_t>(local_link(id))]; }
   void scale_links(LinkKind kind, double factor);  // of every host, for what-if questions and tests
+  // Network cards carry that much more or less, on a fabric that does not block (Cluster::fabric).
+  void scale_cards(double factor);
 
   // The links that bytes cross from one rank to another, in order; none when they are the same
   // rank.

@@ -32,6 +32,7 @@ struct ClusterRequest {
   std::string stack;  // software generation (hwprofiles/stacks.h); "": the newest
   Faults faults;
   std::optional<Failures> failures;  // none: nothing fails
+  std::optional<Fabric> fabric;      // none: the network between the hosts never blocks
 };
 
 // What is best: the least step_time, usd or usd_per_token; the most tokens (under a budget or a

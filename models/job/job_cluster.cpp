@@ -70,6 +70,32 @@ ClusterRequest::Network read_network(Fields fields) {
   return network;
 }
 
+constexpr int most_leaf_ports = 100'000;
+
+Fabric read_fabric(Fields fields) {
+  Fabric fabric;
+  fabric.leaf_ports = fields.required<int>("leaf_ports");
+  if (fabric.leaf_ports < 1 || fabric.leaf_ports > most_leaf_ports)
+    fields.fail("leaf_ports", fmt::format("{} is out of range; use 1 to {}, the network cards that "
+                                          "go to one leaf switch",
+                                          fabric.leaf_ports, most_leaf_ports));
+  take(fields, "oversubscription", fabric.oversubscription);
+  if (!(fabric.oversubscription >= 1))
+    fields.fail("oversubscription", fmt::format("{} is too small; 1 is a fabric that never blocks",
+                                                fabric.oversubscription));
+  take(fields, "rails", fabric.rails);
+  take(fields, "in_network_reduction", fabric.in_network_reduction);
+  fields.done();
+  return fabric;
+}
+
+// In place, or in a file of its own.
+Fabric read_topology(Fields& fields, const Job& job) {
+  if (fields.is_object("topology")) return read_fabric(fields.object("topology"));
+  const auto path = fields.required<std::string>("topology");
+  return read_fabric(read_json_file(resolve(job, path)));
+}
+
 // Stacks are named by years, which --set reads as numbers.
 std::string read_stack(Fields& fields) {
   if (fields.raw("stack").is_number_integer()) return fields.raw("stack").dump();
@@ -90,6 +116,7 @@ void read_cluster_object(Fields fields, Job& job) {
   }
   if (fields.has("network")) job.cluster.network = read_network(fields.object("network"));
   if (fields.has("host_launch_us")) job.cluster.host_launch_us = positive(fields, "host_launch_us");
+  if (fields.has("topology")) job.cluster.fabric = read_topology(fields, job);
   if (fields.has("stack")) job.cluster.stack = read_stack(fields);
   fields.done();
 }

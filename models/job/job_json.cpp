@@ -28,6 +28,11 @@ json cluster_json(const Job& job, const std::string& machine, int count) {
     if (network->latency_us >= 0) cluster["network"]["latency_us"] = network->latency_us;
   }
   if (job.cluster.host_launch_us) cluster["host_launch_us"] = *job.cluster.host_launch_us;
+  if (const auto& fabric = job.cluster.fabric)
+    cluster["topology"] = {{"leaf_ports", fabric->leaf_ports},
+                           {"oversubscription", fabric->oversubscription},
+                           {"rails", fabric->rails},
+                           {"in_network_reduction", fabric->in_network_reduction}};
   if (!job.cluster.stack.empty()) cluster["stack"] = job.cluster.stack;
   return cluster;
 }

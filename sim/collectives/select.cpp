@@ -7,6 +7,7 @@
 #include "models/core/error.h"
 #include "sim/collectives/all_to_all.h"
 #include "sim/collectives/chain.h"
+#include "sim/collectives/fabric.h"
 #include "sim/collectives/halving.h"
 #include "sim/collectives/ring.h"
 #include "sim/collectives/switch.h"
@@ -201,6 +202,10 @@ CollectiveChoice best_for(const Topology& topology, CollectiveKind kind, Bytes b
 
 CollectiveChoice choose_collective(const Topology& topology, CollectiveKind kind, Bytes bytes,
                                    const Groups& concurrent_groups, std::string_view algorithm) {
+  if (topology.cluster().fabric)
+    return choose_collective(
+        with_cards(topology, share_of_cards(topology.cluster(), kind, concurrent_groups)), kind,
+        bytes, concurrent_groups, algorithm);
   std::vector<PlacedGroup> groups;
   std::map<std::vector<int>, std::size_t> first_of_shape;
   for (const std::vector<int>& ranks : concurrent_groups) {

@@ -1,6 +1,7 @@
 // Point-to-point sends: transfer_time of select.h.
 #include <algorithm>
 
+#include "sim/collectives/fabric.h"
 #include "sim/collectives/select.h"
 #include "sim/collectives/timing.h"
 #include "sim/network/flows.h"
@@ -24,6 +25,11 @@ Seconds send_latency(const Cluster& cluster, bool crosses_hosts) {
 
 Seconds transfer_time(const Topology& topology, Bytes bytes,
                       const std::vector<std::pair<int, int>>& concurrent_pairs) {
+  if (topology.cluster().fabric) {
+    const Cluster& shared = topology.cluster();
+    const double share = share_of_cards(shared, spine_loads(shared, concurrent_pairs));
+    return transfer_time(with_cards(topology, share), bytes, concurrent_pairs);
+  }
   Flows flows(topology);
   for (std::size_t i = 0; i < std::min(concurrent_pairs.size(), most_pairs); ++i)
     flows.add(concurrent_pairs[i].first, concurrent_pairs[i].second, bytes.value);

@@ -66,6 +66,7 @@ Cluster make_cluster(const ClusterRequest& request, const Machine& machine, int 
   cluster.host_launch_us = request.host_launch_us;
   cluster.faults = request.faults;
   cluster.failures = request.failures;
+  cluster.fabric = request.fabric;
   return cluster;
 }
 

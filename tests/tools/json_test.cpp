@@ -546,3 +546,19 @@ TEST_CASE("deadline and budget are asked on the command line", "[tools][json]") 
   CHECK(best("plan " + job + " --by 4w --set objective.minimize=step_time") ==
         best("plan " + job + " --set objective.deadline_s=2419200"));
 }
+
+TEST_CASE("share says what jobs on one fabric cost each other", "[tools][json]") {
+  const json value = answer_of("share " + jobs + "shared.json");
+  check_keys(value, "jobs");
+  REQUIRE(value["jobs"].size() == 2);
+  int next = 1;
+  for (const json& job : value["jobs"]) {
+    check_keys(job,
+               "name machine count first_host parallelism step_time_alone_s step_time_s slow_down "
+               "sends_to_spine spine_share");
+    CHECK(job["first_host"] == next);
+    next += job["count"].get<int>();
+    CHECK(job["slow_down"].get<double>() > 1.01);
+    CHECK(job["spine_share"].get<double>() < 1);
+  }
+}
