@@ -11,6 +11,7 @@
 
 #include "models/core/token_format.h"
 #include "models/importers/model.h"
+#include "models/plan/fabric.h"
 #include "models/plan/failures.h"
 #include "models/plan/faults.h"
 #include "models/plan/plan.h"

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "models/core/error.h"
@@ -92,8 +93,12 @@ Fabric read_fabric(Fields fields) {
 // In place, or in a file of its own.
 Fabric read_topology(Fields& fields, const Job& job) {
   if (fields.is_object("topology")) return read_fabric(fields.object("topology"));
-  const auto path = fields.required<std::string>("topology");
-  return read_fabric(read_json_file(resolve(job, path)));
+  const std::string path = resolve(job, fields.required<std::string>("topology"));
+  if (!std::filesystem::is_regular_file(path))
+    fields.fail("topology", fmt::format("'{}' is no file; give the switches' sizes, or the file "
+                                        "that has them",
+                                        path));
+  return read_fabric(read_json_file(path));
 }
 
 // Stacks are named by years, which --set reads as numbers.

@@ -237,6 +237,11 @@ json random_job(Random& random) {
                           {"gbps_per_nic", draw.of<int>({10, 100, 400})}};
     if (draw.chance(0.5)) cluster["network"]["latency_us"] = draw.real(0, 50);
   }
+  if (draw.chance(0.2))
+    cluster["topology"] = {{"leaf_ports", draw.of<int>({4, 8, 32, 64})},
+                           {"oversubscription", draw.real(1, 8)},
+                           {"rails", draw.chance(0.5)},
+                           {"in_network_reduction", draw.chance(0.3)}};
   if (draw.chance(0.2)) cluster["host_launch_us"] = draw.real(0.1, 50);
   if (draw.chance(0.1)) cluster["stack"] = draw.of<std::string>({"2021", "2023", "2025", "2026"});
   json job = {{"model", draw_model(draw)}, {"cluster", cluster}};
