@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
+#include "hwprofiles/cores.h"
 #include "models/core/error.h"
 #include "sim/compile/largest_batch.h"
 #include "sim/cost/target.h"
+#include "sim/planner/in_parallel.h"
 #include "sim/predict/goodput.h"
 
 namespace meshwright {
@@ -234,25 +237,38 @@ std::string what_breaks(const Rung& smaller, const Rung& larger) {
 
 std::vector<Ladder> ladders(const Job& job, const LadderOptions& options) {
   std::vector<Ladder> result;
-  for (const std::string& machine : machines_of(job.cluster)) {
-    Ladder ladder;
-    ladder.machine = machine;
-    const int gpus_per_host = options.search.load(machine).gpus;
-    for (const Place place : places(job.cluster, gpus_per_host)) {
-      Rung rung;
-      rung.gpus_per_host = gpus_per_host;
-      rung.machine = machine;
+  std::map<std::string, Machine> machines;
+  for (const std::string& name : machines_of(job.cluster)) {
+    const Machine& machine = machines.emplace(name, options.search.load(name)).first->second;
+    Ladder& ladder = result.emplace_back();
+    ladder.machine = name;
+    for (const Place place : places(job.cluster, machine.gpus)) {
+      Rung& rung = ladder.rungs.emplace_back();
+      rung.machine = name;
       rung.hosts = place.hosts;
       rung.processes_per_host = place.processes_per_host;
-      find_best(rung, job, options.search);
-      ladder.rungs.push_back(std::move(rung));
+      rung.gpus_per_host = machine.gpus;
     }
-    follow_each_other(ladder.rungs, job, options.search);
-    for (Rung& rung : ladder.rungs)
-      if (rung.best) describe(rung, job);
+  }
+  std::vector<Rung*> rungs;
+  for (Ladder& ladder : result)
+    for (Rung& rung : ladder.rungs) rungs.push_back(&rung);
+
+  // A search of its own on each thread.
+  SearchOptions search = options.search;
+  const int threads = search.threads > 0 ? search.threads : usable_cores();
+  search.threads = 1;
+  search.load = [&](const std::string& name) { return machines.at(name); };
+  in_parallel(rungs.size(), threads,
+              [&](std::size_t i, std::size_t) { find_best(*rungs[i], job, search); });
+  in_parallel(result.size(), threads,
+              [&](std::size_t i, std::size_t) { follow_each_other(result[i].rungs, job, search); });
+  in_parallel(rungs.size(), threads, [&](std::size_t i, std::size_t) {
+    if (rungs[i]->best) describe(*rungs[i], job);
+  });
+  for (Ladder& ladder : result) {
     compare(ladder.rungs);
     choose(ladder, job, options);
-    result.push_back(std::move(ladder));
   }
   return result;
 }
