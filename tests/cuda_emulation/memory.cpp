@@ -1,6 +1,5 @@
 // Device memory: a part of the address space that is closed while the host runs.
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <cstdint>
 #include <cstdlib>
@@ -19,6 +18,9 @@ namespace {
 
 constexpr std::size_t device_bytes = std::size_t{8} << 30;
 constexpr std::size_t zone = 256;  // watched bytes on each side of an allocation
+// Memory is opened and closed thousands of times a second, which takes its time for every page:
+// where the kernel has huge ones, for few.
+constexpr std::size_t huge_page = std::size_t{2} << 20;
 constexpr int poison = 0xff;
 
 std::size_t rounded_up(std::size_t bytes) { return (bytes + zone - 1) / zone * zone; }
@@ -26,10 +28,11 @@ std::size_t rounded_up(std::size_t bytes) { return (bytes + zone - 1) / zone * z
 class DeviceMemory {
  public:
   DeviceMemory() {
-    void* memory = mmap(nullptr, device_bytes, PROT_READ | PROT_WRITE,
+    void* memory = mmap(nullptr, device_bytes + huge_page, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) throw std::bad_alloc();
-    begin_ = static_cast<char*>(memory);
+    begin_ = page_of(static_cast<char*>(memory) + huge_page - 1);
+    madvise(begin_, device_bytes, MADV_HUGEPAGE);
     set_access(begin_, begin_ + device_bytes, false);
   }
 
@@ -92,11 +95,14 @@ class DeviceMemory {
     const auto& [begin, size] = *taken_.rbegin();
     return begin + rounded_up(size) + zone;
   }
+  static char* page_of(char* address) {
+    return address - reinterpret_cast<std::uintptr_t>(address) % huge_page;
+  }
   static void set_access(char* begin, char* end, bool open) {
-    static const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-    char* first = begin - reinterpret_cast<std::uintptr_t>(begin) % page;
-    const auto bytes = static_cast<std::size_t>(end - first + page - 1) / page * page;
-    if (bytes > 0) mprotect(first, bytes, open ? PROT_READ | PROT_WRITE : PROT_NONE);
+    char *first = page_of(begin), *last = page_of(end + huge_page - 1);
+    if (first < last)
+      mprotect(first, static_cast<std::size_t>(last - first),
+               open ? PROT_READ | PROT_WRITE : PROT_NONE);
   }
   void fill(char* begin, std::size_t bytes) const {
     if (is_protected_) set_access(begin, begin + bytes, true);
