@@ -23,9 +23,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// run_time_kernels.h, precompiled (tests/CMakeLists.txt).
+// run_time_kernels.h, precompiled (tests/CMakeLists.txt). The program has all that kernels use.
 constexpr const char* compile =
-    MESHWRIGHT_RUN_TIME_COMPILER " -shared -include " MESHWRIGHT_RUN_TIME_HEADER;
+    MESHWRIGHT_RUN_TIME_COMPILER " -shared -nostdlib -include " MESHWRIGHT_RUN_TIME_HEADER;
 
 std::string binders_of(const std::string& source) {
   static const std::regex kernel("__global__ void (?:__launch_bounds__\\(\\d+\\) )?(\\w+)\\(");
