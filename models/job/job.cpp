@@ -45,7 +45,9 @@ auto within(const std::string& place, Body body) {
 void read_model_section(Fields& fields, Job& job) {
   job.model_json = fields.raw("model").dump();
   if (fields.is_object("model")) {
-    job.model = read_model(fields.object("model"));
+    Fields model = fields.object("model");
+    const bool is_config = model.raw().contains("model_type");  // a config.json's content
+    job.model = is_config ? read_huggingface(std::move(model)) : read_model(std::move(model));
   } else {
     const std::string ref = fields.required<std::string>("model");
     if (!is_zoo_name(ref)) job.model_path = resolve(job, ref);

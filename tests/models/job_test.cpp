@@ -39,6 +39,19 @@ MachineFacts facts(const std::string& machine) { return lookup_for_tests(machine
 
 }  // namespace
 
+TEST_CASE("the content of a config.json is a model", "[models][job]") {
+  json value = small_job();
+  const Job named = read(value);
+  value["model"] = json::parse(content_of(zoo_folder() + "/gpt2.json"));
+  Job inlined = read(value);
+  CHECK(inlined.model_path.empty());
+  CHECK(to_json(inlined, inlined.plan, "p4d.24xlarge", 2)["model"] == value["model"]);
+  inlined.model.name = named.model.name;
+  CHECK(inlined.model == named.model);
+  value["model"]["n_head"] = 5;
+  CHECK(refused(value).starts_with("job.json: /model"));
+}
+
 TEST_CASE("defaults of a small job", "[models][job]") {
   const Job job = read(small_job());
   CHECK(job.name == "job");
