@@ -39,6 +39,7 @@ ClusterSearch::ClusterSearch(const Job& job, const std::string& machine, Cluster
       trials_(job, machine, cluster_, base_, 1 - options.memory_margin),
       limit_(trials_.memory_limit_bytes()),
       threads_(options.threads > 0 ? options.threads : usable_cores()),
+      watch_(options.watch),
       surveyor_(job.model, base_, cluster_, threads_) {}
 
 void ClusterSearch::run(int budget, std::size_t keep, int for_gap) {
@@ -46,6 +47,7 @@ void ClusterSearch::run(int budget, std::size_t keep, int for_gap) {
   space_ = enumerate(job_, base_, cluster_.ranks());
   enumerated_ = space_.enumerated;
   rejected_ = space_.rejected;
+  tell();
   bounds_pipelines_ = space_.legal() > small_space;
   if (bounds_pipelines_) simulate_usual(budget - budget / 6);
   survey_all();
@@ -56,6 +58,13 @@ void ClusterSearch::run(int budget, std::size_t keep, int for_gap) {
     closest_.reset();
   else if (simulated_ == 0 && !closest_)
     measure_closest_miss();
+}
+
+void ClusterSearch::tell() const {
+  if (!watch_) return;
+  ClusterProgress progress{machine_, cluster_.hosts, enumerated_, simulated_, bounded_, {}};
+  if (!plans_.empty()) progress.best_step_time_s = plans_.front().prediction.step_time_s;
+  watch_(progress);
 }
 
 double ClusterSearch::longest_step_s() const {
@@ -82,7 +91,11 @@ void ClusterSearch::survey_all() {
   const double best = plans_.empty() ? limit.seconds : plans_.front().prediction.step_time_s;
   const double step_time_s = longest_step_s();
   Surveyed surveyed = surveyor_.all(
-      space_, {limit_, step_time_s, limit.seconds, bounds_pipelines_ ? best : 0}, evaluated_);
+      space_, {limit_, step_time_s, limit.seconds, bounds_pipelines_ ? best : 0}, evaluated_,
+      [&](std::size_t branches) {
+        bounded_ = static_cast<double>(branches) / static_cast<double>(space_.branches.size());
+        tell();
+      });
   const bool too_late = step_time_s == limit.seconds;
   for (int loss = 0; loss < loss_count; ++loss)
     reject(losses[loss], surveyed.lost[loss], too_late && loss != static_cast<int>(Loss::memory));
@@ -253,6 +266,7 @@ void ClusterSearch::try_out(std::span<const Entry> entries) {
     trials[i] = trials_.try_out(entries[i].candidate);
   });
   for (std::size_t i = 0; i < entries.size(); ++i) note(entries[i], std::move(trials[i]));
+  tell();
 }
 
 void ClusterSearch::note(const Entry& entry, Trial trial) {

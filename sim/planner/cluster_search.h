@@ -50,6 +50,7 @@ class ClusterSearch {
   double longest_step_s() const;  // that may still be among the best
   void simulate_usual(int budget);
   void survey_all();
+  void tell() const;
   void reject(const std::string& reason, std::int64_t count, bool is_late);
   void turn_away_slow(const Entry& entry);
   void simulate_promising(int budget);
@@ -75,6 +76,7 @@ class ClusterSearch {
   TrialMaker trials_;
   double limit_ = 0;  // bytes
   int threads_ = 1;
+  SearchWatch watch_;
   std::size_t keep_ = 1;
   Space space_;
   Surveyor surveyor_;
@@ -97,6 +99,7 @@ class ClusterSearch {
   bool bounds_pipelines_ = false;
   bool limits_decide_ = false;  // a deadline or a budget turned plans away, not memory alone
   std::int64_t enumerated_ = 0, simulated_ = 0, built_ = 0;
+  double bounded_ = 0;  // share of the branches
 };
 
 }  // namespace meshwright

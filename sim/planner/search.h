@@ -57,6 +57,16 @@ struct SearchProgress {
   double gap = 0;  // proven so far
 };
 
+// How far the search on one of the job's clusters is.
+struct ClusterProgress {
+  std::string machine;
+  int count = 1;
+  std::int64_t enumerated = 0, simulated = 0;
+  double bounded = 0;                      // share of its branches whose plans have bounds
+  std::optional<double> best_step_time_s;  // of its best plan so far
+};
+using SearchWatch = std::function<void(const ClusterProgress&)>;
+
 // Of what GPUs have: allocators cut memory into pieces, and predicted peaks are not exact.
 inline constexpr double usual_memory_margin = 0.03;
 
@@ -75,6 +85,8 @@ struct SearchOptions {
   std::optional<double> prove_gap = std::nullopt;
   // Asked before each of these; false: stop there.
   std::function<bool(const SearchProgress&)> go_on = {};
+  // Told while clusters are searched, often: from any of the threads, one at a time.
+  SearchWatch watch = {};
   int threads = 0;  // that bound and simulate; 0: as many as this process may use. Any number finds
                     // the same plans.
   MachineLoader load = load_known_machine;

@@ -180,15 +180,18 @@ std::vector<Entry> Surveyor::usual(const Space& space, const SurveyLimits& limit
 }
 
 Surveyed Surveyor::all(const Space& space, const SurveyLimits& limits,
-                       std::span<const Candidate> done) {
+                       std::span<const Candidate> done,
+                       const std::function<void(std::size_t)>& told) {
   std::mutex mutex;
   Surveyed result;
+  std::size_t branches = 0;
   in_parallel(space.branches.size(), static_cast<int>(makers_.size()),
               [&](std::size_t place, std::size_t thread) {
                 Surveyed of_branch =
                     survey(space.branches[place], place, limits, done, makers_[thread]);
                 const std::lock_guard lock(mutex);
                 result.add(std::move(of_branch));
+                if (told) told(++branches);
               });
   result.leave_slowest(most_entries);
   std::sort(result.entries.begin(), result.entries.end(),

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <span>
@@ -57,8 +58,9 @@ class Surveyor {
 
   // Of plans as one usually makes them those that likely fit, the fastest by their loose bounds.
   std::vector<Entry> usual(const Space& space, const SurveyLimits& limits);
-  // Of all plans but those that are `done`.
-  Surveyed all(const Space& space, const SurveyLimits& limits, std::span<const Candidate> done);
+  // Of all plans but those that are `done`. `told` of how many branches are, one call at a time.
+  Surveyed all(const Space& space, const SurveyLimits& limits, std::span<const Candidate> done,
+               const std::function<void(std::size_t branches)>& told = {});
 
   BoundMaker& bounds() { return makers_.front(); }
 

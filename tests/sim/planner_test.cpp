@@ -152,6 +152,31 @@ TEST_CASE("plans fit, obey the rules, are in order, and come out the same again"
   CHECK(accounted == first.candidates_enumerated);
 }
 
+TEST_CASE("a search says how far it is, cluster by cluster, and finds the same") {
+  json value = job_json("gpt2-xl", "p3.16xlarge", json::array({1, 2}), 32);
+  value["training"]["sequence_length"] = 1024;
+  const Job job = read(value);
+  std::map<int, std::vector<ClusterProgress>> told;
+  SearchOptions watched = few;
+  watched.watch = [&](const ClusterProgress& each) { told[each.count].push_back(each); };
+  const SearchResult result = search(job, watched), unwatched = search(job, few);
+  REQUIRE(told.size() == 2);
+  std::int64_t enumerated = 0;
+  for (const auto& [count, all] : told) {
+    CAPTURE(count);
+    CHECK(all.front().simulated == 0);
+    CHECK(all.front().bounded == 0);
+    CHECK(all.back().bounded == 1);
+    CHECK(all.back().simulated > 0);
+    REQUIRE(all.back().best_step_time_s);
+    enumerated += all.back().enumerated;
+  }
+  CHECK(enumerated == result.candidates_enumerated);
+  CHECK(std::min(*told[1].back().best_step_time_s, *told[2].back().best_step_time_s) ==
+        result.plans.front().prediction.step_time_s);
+  CHECK(text_of(result.plans.front()) == text_of(unwatched.plans.front()));
+}
+
 TEST_CASE("of equally good plans those of the machine that is named first come first") {
   SearchOptions options = few;
   options.load = [](const std::string&) { return load_known_machine("p3.16xlarge"); };
