@@ -29,6 +29,20 @@ CLI::Validator count_up_to(int most) {
           "", "count"};
 }
 
+// A port; 0 is any free one.
+CLI::Validator port_number() {
+  return {[](std::string& text) -> std::string {
+            int value = -1;
+            const auto [end, error] =
+                std::from_chars(text.data(), text.data() + text.size(), value);
+            if (error == std::errc{} && end == text.data() + text.size() && value >= 0 &&
+                value <= 65535)
+              return "";
+            return "expected a port from 0 (any free one) to 65535, found '" + text + "'";
+          },
+          "", "port"};
+}
+
 // A share below one.
 CLI::Validator share() {
   return {[](std::string& text) -> std::string {
@@ -61,6 +75,7 @@ constexpr FileOption file_options[] = {
     {"write-partition", &Options::write_partition,
      "write the stage of every module, for `partition` or partition_file"},
     {"report", &Options::report, "write a self-contained HTML page"},
+    {"timeline", &Options::timeline, "write what the page's timeline draws, as JSON"},
     {"log-json", &Options::log_json, "write one JSON line per step"},
     {"hostfile", &Options::hostfile, "the hosts for mpirun"},
     {"from", &Options::from, "folder with model.safetensors (or its index), or such a file"},
@@ -83,6 +98,8 @@ constexpr TextOption text_options[] = {
     {"trace-steps", &Options::trace_steps, "STEPS",
      "which steps --trace holds, such as 3,10-12 (the last one)"},
     {"separator", &Options::separator, "TOKEN", "the token that ends each document"},
+    {"host", &Options::host, "ADDRESS",
+     "the address to listen at (127.0.0.1: this computer alone can connect)"},
     {"by", &Options::by, "DATE",
      "when the whole job is to be done: a date, or a duration such as 30d; the cheapest such plan "
      "is the best where the job does not say what to minimize"},
@@ -157,6 +174,11 @@ void add_options(CLI::App& app, const Command& command, Options& o) {
                    "pieces, and predicted peaks are not exact)")
         ->type_name("FRACTION")
         ->check(share());
+  if (takes(command, "port"))
+    app.add_option("--port", o.port, "the port to listen at (8080; 0: any free one)")
+        ->type_name("N")
+        ->check(port_number());
+  if (takes(command, "watched")) app.add_flag("--watched", o.watched)->group("");  // by `serve`
   // How the launcher talks to its ranks; not for people.
   if (takes(command, "as-rank")) {
     app.add_flag("--as-rank", o.as_rank)->group("");

@@ -24,6 +24,9 @@ struct Options {
   std::string budget;              // dollars for the whole job
   std::string prices;              // rows that go before those of the price list
   std::string report;              // file for the HTML page
+  std::string timeline;            // simulate: file for what the page's timeline draws
+  std::string host = "127.0.0.1";  // serve: the address to listen at
+  int port = 8080;                 // serve: 0 is any free one
   std::string log_json;            // train
   std::string hostfile;            // train
   std::string output;              // tokenize: the token file; fit: the profile
@@ -53,6 +56,7 @@ struct Options {
   std::string run_name;     // train: how `ps` tells the ranks of one run from others
   std::string rank_result;  // calibrate: where rank 0 writes what it measured
   bool progress = false;    // train: the launcher's standard error is a terminal
+  bool watched = false;     // searches say how far they are, as JSON lines on standard error
 
   // From the environment; read in main.cpp only.
   std::string local_profile;     // $XDG_DATA_HOME/meshwright/local.json

@@ -10,6 +10,7 @@
 #include "tools/print.h"
 #include "tools/report/advice.h"
 #include "tools/report/print_json.h"
+#include "tools/report/search_watch.h"
 #include "tools/write_file.h"
 
 namespace meshwright {
@@ -20,6 +21,7 @@ namespace {
 LadderOptions ladder_options(const Options& options) {
   LadderOptions result;
   result.search.load = machine_loader(options);
+  result.search.watch = search_watch(options);
   result.search.memory_margin = options.memory_margin.value_or(usual_memory_margin);
   result.search.keep_best = 1;
   result.search.simulate_at_most = 8;
@@ -78,7 +80,7 @@ const Command advise_command = {"advise",
                                 "JOB",
                                 job_help,
                                 "from one GPU to many: what each brings, where to stop and why",
-                                "json set by budget profile prices write memory-margin",
+                                "json set by budget profile prices write memory-margin watched",
                                 run_advise};
 
 }  // namespace meshwright

@@ -15,6 +15,7 @@
 #include "tools/print.h"
 #include "tools/report/prediction.h"
 #include "tools/report/print_json.h"
+#include "tools/report/search_watch.h"
 #include "tools/report/text.h"
 
 namespace meshwright {
@@ -34,7 +35,7 @@ struct Explained {
 
 Explained explained(const std::string& name, const Options& options, const MachineLoader& load) {
   Explained one{name, read_job_of(options), {}, {}, {}, 0};
-  one.chosen = choose_plan(one.job, load);
+  one.chosen = choose_plan(one.job, load, search_watch(options));
   Timeline timeline;
   one.prediction = predict_chosen(one.job, one.chosen, &timeline);
   one.parts = step_parts(one.chosen.compiled, one.prediction, timeline);
@@ -47,7 +48,7 @@ std::pair<Explained, Explained> predicted_and_measured(const Options& options) {
   if (options.operands.size() != 1)
     throw InputError("explain: --measured goes with one job file, that of the trained job");
   Explained predicted{"predicted", read_job_of(options), {}, {}, {}, 0};
-  predicted.chosen = choose_plan(predicted.job, machine_loader(options));
+  predicted.chosen = choose_plan(predicted.job, machine_loader(options), search_watch(options));
   const Compiled& compiled = predicted.chosen.compiled;
   Timeline timeline;
   predicted.prediction = predict_chosen(predicted.job, predicted.chosen, &timeline);
@@ -196,7 +197,7 @@ const Command explain_command = {"explain",
                                  "A [B]",
                                  "two job files; or one, as it is and with what --set changes",
                                  "why a step takes longer than another, cause by cause",
-                                 "json set profile prices measured",
+                                 "json set profile prices measured watched",
                                  run_explain};
 
 }  // namespace meshwright

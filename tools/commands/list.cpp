@@ -1,5 +1,5 @@
 // `list WHAT`: the tables that the program knows, each read from where it is used; of one machine
-// its whole profile.
+// its whole profile; with --json alone all of them.
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -48,10 +48,9 @@ Names stacks() {
   return names;
 }
 
-// What each generation of software means.
-void print_stacks(bool as_json) {
+nlohmann::json stacks_json() {
   nlohmann::json all = nlohmann::json::array();
-  for (const SoftwareStack& stack : software_stacks()) {
+  for (const SoftwareStack& stack : software_stacks())
     all.push_back({{"name", stack.name},
                    {"title", stack.title},
                    {"since", stack.since},
@@ -59,7 +58,12 @@ void print_stacks(bool as_json) {
                    {"software", stack.software},
                    {"kernels", stack.kernels},
                    {"source", stack.source}});
-    if (as_json) continue;
+  return all;
+}
+
+// What each generation of software means.
+void print_stacks() {
+  for (const SoftwareStack& stack : software_stacks()) {
     std::printf("%s  %s to %s: %s\n      %s\n", stack.name.c_str(), stack.since.c_str(),
                 stack.until.empty() ? "today" : stack.until.c_str(), stack.title.c_str(),
                 stack.software.c_str());
@@ -67,7 +71,6 @@ void print_stacks(bool as_json) {
     for (const auto& [gpu, share] : stack.kernels)
       std::printf("      kernels on %s: %.2f of what its profile says\n", gpu.c_str(), share);
   }
-  if (as_json) print_json({{"stacks", all}});
 }
 
 Names models() { return zoo_names(); }
@@ -95,6 +98,10 @@ constexpr Listing listings[] = {
     {"optimizers", optimizers}, {"attention", attention_kernels}, {"compiler", compiler_levels},
     {"passes", passes},         {"operations", operations},       {"communicators", communicators}};
 
+nlohmann::json json_of(const Listing& listing) {
+  return listing.names == stacks ? stacks_json() : nlohmann::json(listing.names());
+}
+
 int run_list(const Options& options) {
   Names known;
   for (const Listing& listing : listings) known.emplace_back(listing.what);
@@ -102,19 +109,21 @@ int run_list(const Options& options) {
     std::printf("%s", text_of(load_machine(options.operands[1])).c_str());
     return done;
   }
-  if (options.operands == Names{"stacks"}) {
-    print_stacks(options.json);
+  if (options.operands.empty() && options.json) {
+    nlohmann::json all;
+    for (const Listing& listing : listings) all[listing.what] = json_of(listing);
+    print_json(all);
     return done;
   }
   if (options.operands.size() != 1) throw InputError("list: say what to list: " + list_of(known));
   for (const Listing& listing : listings) {
     if (options.operands[0] != listing.what) continue;
-    const Names names = listing.names();
-    if (options.json) {
-      print_json({{listing.what, names}});
-    } else {
-      for (const std::string& name : names) std::printf("%s\n", name.c_str());
-    }
+    if (options.json)
+      print_json({{listing.what, json_of(listing)}});
+    else if (listing.names == stacks)
+      print_stacks();
+    else
+      for (const std::string& name : listing.names()) std::printf("%s\n", name.c_str());
     return done;
   }
   const std::string near = nearest(options.operands[0], known);

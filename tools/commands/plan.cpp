@@ -19,6 +19,7 @@
 #include "tools/report/html.h"
 #include "tools/report/prediction.h"
 #include "tools/report/print_json.h"
+#include "tools/report/search_watch.h"
 #include "tools/report/text.h"
 #include "tools/write_file.h"
 
@@ -32,11 +33,13 @@ json plan_json(const Job& job, const RankedPlan& ranked, int today) {
   const Prediction& p = ranked.prediction;
   const WholeJob whole =
       whole_job(job.objective, ranked.plan.training, ranked.cluster, useful_step_time_s(p));
-  return {{"parallelism", to_json(ranked.plan.parallelism)},
+  return {{"plan", short_plan_text(ranked.plan)},
+          {"parallelism", to_json(ranked.plan.parallelism)},
           {"training", to_json(ranked.plan.training)},
           {"cluster", {{"machine", ranked.machine}, {"count", ranked.count}}},
           {"gpus", ranked.cluster.ranks()},
           {"step_time_s", p.step_time_s},
+          {"step_time_interval_s", interval_json(p)},
           {"tokens_per_s", p.tokens_per_s},
           {"peak_memory_bytes", p.peak_memory_bytes},
           {"framework_memory", framework_json(p)},
@@ -180,6 +183,7 @@ int run_plan(const Options& options) {
   SearchOptions search_options;
   search_options.keep_best = top;
   search_options.load = machine_loader(options);
+  search_options.watch = search_watch(options);
   search_options.memory_margin = options.memory_margin.value_or(usual_memory_margin);
   if (options.prove) prove_too(search_options);
   warn_of_prices(job, search_options.load);
@@ -209,7 +213,7 @@ const Command plan_command = {
     "JOB",
     job_help,
     "search for the best plan of a job on its clusters",
-    "json set by budget profile prices write write-partition report top prove memory-margin",
+    "json set by budget profile prices write write-partition report top prove memory-margin watched",
     run_plan};
 
 }  // namespace meshwright

@@ -12,6 +12,7 @@
 #include "tools/print.h"
 #include "tools/report/prediction.h"
 #include "tools/report/print_json.h"
+#include "tools/report/search_watch.h"
 #include "tools/report/text.h"
 
 namespace meshwright {
@@ -98,7 +99,7 @@ void print_sensitivity(const Job& job, const Chosen& chosen, const Sensitivity& 
 
 int run_sensitivity(const Options& options) {
   const Job job = read_job_of(options);
-  const Chosen chosen = choose_plan(job, machine_loader(options));
+  const Chosen chosen = choose_plan(job, machine_loader(options), search_watch(options));
   const Sensitivity all = sensitivity(job, chosen.compiled.plan, chosen.cluster);
   if (options.json)
     print_json(answer_json(job, chosen, all));
@@ -113,7 +114,7 @@ const Command sensitivity_command = {"sensitivity",
                                      "JOB",
                                      job_help,
                                      "which inputs move time or cost of the whole job most",
-                                     "json set by budget profile prices",
+                                     "json set by budget profile prices watched",
                                      run_sensitivity};
 
 }  // namespace meshwright

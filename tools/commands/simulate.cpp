@@ -18,8 +18,10 @@
 #include "tools/report/prediction.h"
 #include "tools/report/print_json.h"
 #include "tools/report/risk.h"
+#include "tools/report/search_watch.h"
 #include "tools/report/step_report.h"
 #include "tools/report/text.h"
+#include "tools/report/timeline_view.h"
 #include "tools/write_file.h"
 
 namespace meshwright {
@@ -31,10 +33,7 @@ namespace {
 void write_trace(const std::string& path, const Timeline& timeline, const Compiled& compiled,
                  const Cluster& cluster) {
   const Mesh mesh = compiled.stages.front().settings->mesh();
-  std::vector<int> stage_of_rank;
-  for (int rank = 0; rank < mesh.ranks(); ++rank)
-    stage_of_rank.push_back(mesh.coordinates(rank).pipeline);
-  write_file(path, to_chrome_trace(timeline, compiled.stages, stage_of_rank,
+  write_file(path, to_chrome_trace(timeline, compiled.stages, stages_of_ranks(compiled.stages),
                                    link_uses(timeline, compiled.stages, mesh, Topology(cluster))));
 }
 
@@ -65,12 +64,15 @@ int run_simulate(const Options& options) {
   const Job job = read_job_of(options);
   check_writable("--trace", options.trace, options.operands);
   check_writable("--report", options.report, options.operands);
-  const Chosen chosen = choose_plan(job, machine_loader(options));
+  check_writable("--timeline", options.timeline, options.operands);
+  const Chosen chosen = choose_plan(job, machine_loader(options), search_watch(options));
   Timeline timeline;
-  const bool drawn = !options.trace.empty() || !options.report.empty();
+  const bool drawn = !options.trace.empty() || !options.report.empty() || !options.timeline.empty();
   const Prediction prediction = predict_chosen(job, chosen, drawn ? &timeline : nullptr);
   const std::vector<StageBreakdown> stages = breakdown(prediction);
   if (!options.trace.empty()) write_trace(options.trace, timeline, chosen.compiled, chosen.cluster);
+  if (!options.timeline.empty())
+    write_file(options.timeline, timeline_data(timeline, chosen.compiled.stages));
   if (!options.report.empty()) {
     HtmlPage page(job.name + ": prediction");
     add_prediction(page, job.model, chosen.compiled, chosen.cluster, prediction);
@@ -113,7 +115,7 @@ const Command simulate_command = {"simulate",
                                   "JOB",
                                   job_help,
                                   "predict a training step: time, memory, cost",
-                                  "json set profile prices trace report steps",
+                                  "json set profile prices trace report timeline steps watched",
                                   run_simulate};
 
 }  // namespace meshwright

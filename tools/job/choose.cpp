@@ -104,12 +104,13 @@ void warn_of_prices(const Job& job, const MachineLoader& load) {
                                 : "its plans come last");
 }
 
-Chosen choose_plan(const Job& job, const MachineLoader& load) {
+Chosen choose_plan(const Job& job, const MachineLoader& load, const SearchWatch& watch) {
   Chosen chosen;
   if (leaves_a_choice(job)) {
     warn_of_prices(job, load);
     SearchOptions options;
     options.load = load;
+    options.watch = watch;
     options.memory_margin = usual_memory_margin;  // the plan that `plan` puts first
     chosen.search = search(job, options);
     if (chosen.search->plans.empty()) {

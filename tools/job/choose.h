@@ -34,8 +34,8 @@ class NoPlanFits : public std::runtime_error {
 // On standard error, where the objective counts money and machines have no price.
 void warn_of_prices(const Job& job, const MachineLoader& load);
 
-// NoPlanFits when the job leaves a choice and nothing fits.
-Chosen choose_plan(const Job& job, const MachineLoader& load);
+// NoPlanFits when the job leaves a choice and nothing fits. `watch`: of the search.
+Chosen choose_plan(const Job& job, const MachineLoader& load, const SearchWatch& watch = {});
 
 // What is predicted of the chosen plan, its goodput too. Errors name the job's file.
 Prediction predict_chosen(const Job& job, const Chosen& chosen, Timeline* timeline = nullptr);

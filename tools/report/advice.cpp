@@ -68,12 +68,12 @@ json rung_json(const Rung& rung, int today) {
   const Prediction& p = rung.best->prediction;
   json parts = json::object();
   for (const StepPart& part : rung.parts.parts) parts[part.cause] = part.time;
-  value.update({{"parallelism", to_json(rung.best->plan.parallelism)},
+  value.update({{"plan", short_plan_text(rung.best->plan)},
+                {"parallelism", to_json(rung.best->plan.parallelism)},
                 {"training", to_json(rung.best->plan.training)},
                 {"opened", rung.opened},
                 {"step_time_s", p.step_time_s},
-                {"step_time_interval_s",
-                 p.interval ? json{p.interval->low_s, p.interval->high_s} : json(nullptr)},
+                {"step_time_interval_s", interval_json(p)},
                 {"tokens_per_s", p.tokens_per_s},
                 {"mfu", p.mfu},
                 {"efficiency", rung.efficiency},

@@ -7,26 +7,31 @@
 #include <cmath>
 #include <numeric>
 
+#include "tools/report/assets.h"
 #include "tools/report/prediction.h"
 
 namespace meshwright {
 
 namespace {
 
-constexpr const char* style = R"(
-body { font: 15px/1.5 sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; color: #222; }
-table { border-collapse: collapse; margin: 1em 0; }
-.wide { overflow-x: auto; }
-th, td { white-space: nowrap; padding: .2em .8em; text-align: right; border-bottom: 1px solid #ddd; }
-th:first-child, td:first-child { text-align: left; }
-th { background: #f3f3f3; }
-svg { width: 100%; height: auto; background: #fafafa; }
-figcaption { color: #666; }
-figure { margin: 1em 0; overflow-x: auto; }
-canvas { width: 100%; }
-.key { margin-right: 1em; white-space: nowrap; font-size: 12px; }
-.key i { display: inline-block; width: 1em; height: 1em; margin-right: .4em; vertical-align: -2px; }
-)";
+constexpr std::array text_columns = {"plan", "cluster", "rejected because"};
+
+// What the numbers of a page are.
+struct Meaning {
+  const char* word;
+  const char* meaning;
+};
+constexpr Meaning meanings[] = {
+    {"step", "time of one optimizer step, from its first kernel to its last"},
+    {"tokens/s", "of the whole cluster; of a model of images, patches"},
+    {"MFU",
+     "model FLOP/s utilisation: operations that the model needs, by those that all GPUs could do"},
+    {"memory", "the highest of any GPU, all it holds counted; 1 GiB is 2^30 bytes"},
+    {"bubble", "share of the step in which a stage waits for others"},
+    {"exposed communication", "time in which a GPU does nothing but communicate"},
+    {"goodput", "share of the time that goes into steps that count, where hosts fail"},
+    {"$/h, $/M tokens", "US dollars: of all hosts for an hour; for a million tokens"},
+    {"pareto", "no other plan is both faster and cheaper"}};
 
 std::string escaped(const std::string& text) {
   std::string safe;
@@ -86,7 +91,7 @@ std::string axis_of(const Frame& frame) {
   for (int line = 0; line <= lines; ++line) {
     const double value = frame.lowest + (frame.highest - frame.lowest) * line / lines;
     text += fmt::format(
-        "<path d=\"M{} {:.1f}H{}\" stroke=\"#ddd\"/><text x=\"{}\" y=\"{:.1f}\" font-size=\"12\" "
+        "<path class=\"grid\" d=\"M{} {:.1f}H{}\"/><text x=\"{}\" y=\"{:.1f}\" font-size=\"12\" "
         "text-anchor=\"end\">{:.4g}</text>\n",
         Frame::left, frame.y(value), Frame::right, Frame::left - 6, frame.y(value) + 4, value);
   }
@@ -105,25 +110,44 @@ std::string axes(const Frame& frame, std::int64_t first, std::int64_t last) {
 }  // namespace
 
 HtmlPage::HtmlPage(const std::string& title)
-    : body_(fmt::format("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-                        "<title>{0}</title>\n<style>{1}</style>\n</head>\n<body>\n<h1>{0}</h1>\n",
-                        escaped(title), style)) {}
+    : body_(fmt::format(
+          "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+          "<title>{0}</title>\n<style>\n{1}</style>\n</head>\n<body>\n<main>\n<h1>{0}</h1>\n"
+          "<section class=\"card\">\n",
+          escaped(title), *asset("style.css"))) {}
 
-void HtmlPage::heading(const std::string& text) { body_ += "<h2>" + escaped(text) + "</h2>\n"; }
+void HtmlPage::heading(const std::string& text) {
+  if (!body_.ends_with("<section class=\"card\">\n"))
+    body_ += "</section>\n<section class=\"card\">\n";
+  body_ += "<h2>" + escaped(text) + "</h2>\n";
+}
+
+void HtmlPage::facts(const std::vector<Fact>& facts) {
+  body_ += "<dl class=\"facts\">\n";
+  for (const Fact& fact : facts)
+    body_ += "<dt>" + escaped(fact.name) + "</dt><dd>" + escaped(fact.value) + "</dd>\n";
+  body_ += "</dl>\n";
+}
 
 void HtmlPage::paragraph(const std::string& text) { body_ += "<p>" + escaped(text) + "</p>\n"; }
 
 void HtmlPage::table(const Table& table) {
+  const std::vector<std::string>& head = table.rows().front();
+  std::vector<const char*> classes;
+  for (const std::string& name : head)
+    classes.push_back(
+        std::ranges::find(text_columns, name) != text_columns.end() ? " class=\"text\"" : "");
   body_ += "<div class=\"wide\"><table>\n";
-  bool head = true;
   for (const auto& row : table.rows()) {
-    body_ += "<tr>";
-    for (const std::string& cell : row)
-      body_ += head ? "<th>" + escaped(cell) + "</th>" : "<td>" + escaped(cell) + "</td>";
-    body_ += "</tr>\n";
-    head = false;
+    const bool is_head = &row == &head;
+    const char* cell = is_head ? "th" : "td";
+    body_ += is_head ? "<thead><tr>" : "<tr>";
+    for (std::size_t i = 0; i < row.size(); ++i)
+      body_ += fmt::format("<{0}{1}>{2}</{0}>", cell, classes[i], escaped(row[i]));
+    body_ += is_head ? "</tr></thead>\n<tbody>\n" : "</tr>\n";
   }
-  body_ += "</table></div>\n";
+  body_ += "</tbody></table></div>\n";
 }
 
 void HtmlPage::curve(const std::string& caption, const StepValues& of_steps) {
@@ -219,42 +243,56 @@ void HtmlPage::figure(const std::string& caption, const std::vector<std::string>
     keys += fmt::format("<span class=\"key\"><i style=\"background:{}\"></i>{}</span> ",
                         colour_of(part), escaped(parts[part]));
   body_ += fmt::format(
-      "<figure><div>{}</div><svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">\n{}</svg>\n"
+      "<figure><div class=\"keys\">{}</div><svg viewBox=\"0 0 {} {}\" role=\"img\" "
+      "aria-label=\"{}\">\n{}</svg>\n"
       "<figcaption>{}</figcaption></figure>\n",
       keys, Frame::width, height, escaped(caption), drawing, escaped(caption));
 }
 
-std::string HtmlPage::text() const { return body_ + "</body>\n</html>\n"; }
+std::string HtmlPage::text() const {
+  std::string legend;
+  for (const Meaning& each : meanings)
+    legend += fmt::format("<dt>{}</dt><dd>{}</dd>\n", each.word, each.meaning);
+  return fmt::format(
+      "{}</section>\n<details class=\"card\"><summary>What the numbers are</summary>\n"
+      "<dl class=\"facts\">\n{}</dl>\n</details>\n</main>\n</body>\n</html>\n",
+      body_, legend);
+}
 
 void add_prediction(HtmlPage& page, const Model& model, const Compiled& compiled,
                     const Cluster& cluster, const Prediction& prediction) {
   const Prediction& p = prediction;
   page.heading("Plan");
-  Table plan({"what", "value"});
-  plan.add(
-      {"model", fmt::format("{}, {} parameters", model.name,
-                            show_count(static_cast<double>(parameter_count(compiled.graph))))});
-  plan.add({"cluster", fmt::format("{} x {}, {} ranks", cluster.hosts, cluster.machine.name,
-                                   cluster.ranks())});
-  plan.add({"plan", plan_text(compiled.plan)});
-  page.table(plan);
+  page.facts(
+      {{"model", fmt::format("{}, {} parameters", model.name,
+                             show_count(static_cast<double>(parameter_count(compiled.graph))))},
+       {"cluster",
+        fmt::format("{} x {}, {} ranks", cluster.hosts, cluster.machine.name, cluster.ranks())},
+       {"plan", plan_text(compiled.plan)}});
 
   page.heading("Prediction");
-  Table table({"what", "value"});
-  table.add({"step time", show_seconds(p.step_time_s)});
-  table.add({"tokens/s", show_number(p.tokens_per_s, 0)});
-  table.add({"TFLOP/s per GPU", show_number(p.model_flops_per_s_per_gpu / 1e12, 1)});
-  table.add({"MFU", show_percent(p.mfu)});
-  table.add({"bubble", show_percent(p.bubble_fraction)});
-  table.add({"exposed communication", show_seconds(p.exposed_communication_s)});
-  table.add({"peak memory", peak_memory_text(compiled.plan, p) + (p.fits ? "" : ": does not fit")});
-  if (p.goodput) table.add({"goodput", show_percent(p.goodput->share) + ": " + goodput_text(p)});
-  if (p.usd_per_hour) table.add({"cost per hour", fmt::format("${:.2f}", *p.usd_per_hour)});
+  std::vector<HtmlPage::Fact> facts = {
+      {"step time", show_seconds(p.step_time_s)},
+      {"its range", p.interval
+                        ? fmt::format("80 % of {} published steps on this kind of machine would be "
+                                      "between {} and {}",
+                                      p.interval->rows, show_seconds(p.interval->low_s),
+                                      show_seconds(p.interval->high_s))
+                        : fmt::format("profile: {}; no error is known", name_of(p.calibration))},
+      {"tokens/s", show_number(p.tokens_per_s, 0)},
+      {"TFLOP/s per GPU", show_number(p.model_flops_per_s_per_gpu / 1e12, 1)},
+      {"MFU", show_percent(p.mfu)},
+      {"bubble", show_percent(p.bubble_fraction)},
+      {"exposed communication", show_seconds(p.exposed_communication_s)},
+      {"peak memory", peak_memory_text(compiled.plan, p) + (p.fits ? "" : ": does not fit")}};
+  if (p.goodput)
+    facts.push_back({"goodput", show_percent(p.goodput->share) + ": " + goodput_text(p)});
+  if (p.usd_per_hour) facts.push_back({"cost per hour", fmt::format("${:.2f}", *p.usd_per_hour)});
   if (p.usd_per_million_tokens)
-    table.add({"cost per million tokens", fmt::format("${:.4f}", *p.usd_per_million_tokens)});
-  page.table(table);
+    facts.push_back({"cost per million tokens", fmt::format("${:.4f}", *p.usd_per_million_tokens)});
+  page.facts(facts);
 
-  page.heading("Memory");
+  page.heading("Memory of a GPU of each stage, by class");
   page.table(memory_table(p));
 }
 

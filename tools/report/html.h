@@ -1,4 +1,5 @@
-// A self-contained HTML page: headings, paragraphs, tables and curves (inline SVG, no scripts).
+// A self-contained HTML page: headings, paragraphs, facts, tables and curves (inline SVG, no
+// scripts), in the style of the page of `serve`; at its end, what the numbers are.
 #pragma once
 
 #include <string>
@@ -16,6 +17,10 @@ class HtmlPage {
   explicit HtmlPage(const std::string& title);
   void heading(const std::string& text);
   void paragraph(const std::string& text);
+  struct Fact {
+    std::string name, value;
+  };
+  void facts(const std::vector<Fact>& facts);
   void table(const Table& table);
   // Over steps; what is not finite is left out.
   void curve(const std::string& caption, const StepValues& values);

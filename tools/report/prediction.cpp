@@ -79,6 +79,10 @@ std::string reductions_text(const Parallelism& p, std::string_view space) {
 
 }  // namespace
 
+json interval_json(const Prediction& p) {
+  return p.interval ? json{p.interval->low_s, p.interval->high_s} : json(nullptr);
+}
+
 json price_json(const std::optional<Price>& price, int today) {
   if (!price) return nullptr;
   return {{"kind", name_of(price->kind)},
@@ -133,8 +137,7 @@ json prediction_json(const Prediction& p) {
     memory.push_back(row);
   }
   return {{"step_time_s", p.step_time_s},
-          {"step_time_interval_s",
-           p.interval ? json{p.interval->low_s, p.interval->high_s} : json(nullptr)},
+          {"step_time_interval_s", interval_json(p)},
           {"calibration", name_of(p.calibration)},
           {"sequences_per_s", p.sequences_per_s},
           {"tokens_per_s", p.tokens_per_s},

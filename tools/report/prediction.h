@@ -13,6 +13,8 @@
 namespace meshwright {
 
 nlohmann::json prediction_json(const Prediction& prediction);
+// [low, high]: between them eight in ten steps would lie; null where no error is known.
+nlohmann::json interval_json(const Prediction& prediction);
 // {kind, region, usd_per_hour, as_of, source, stale}; null: no price. `today` as Options::today.
 nlohmann::json price_json(const std::optional<Price>& price, int today);
 // {usd, idle_usd, block_days}, null without a price.

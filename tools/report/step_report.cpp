@@ -93,12 +93,9 @@ void add_memory(HtmlPage& page, const Compiled& compiled, const Prediction& pred
 void add_step(HtmlPage& page, const Compiled& compiled, const Prediction& prediction,
               const std::vector<StageBreakdown>& stages, const Timeline& timeline) {
   const Mesh mesh = compiled.stages.front().settings->mesh();
-  std::vector<int> stage_of_rank;
-  for (int rank = 0; rank < mesh.ranks(); ++rank)
-    stage_of_rank.push_back(mesh.coordinates(rank).pipeline);
   add_breakdown(page, stages, prediction.step_time_s);
   page.heading("Timeline");
-  page.element(timeline_view(timeline, compiled.stages, stage_of_rank));
+  page.element(timeline_view(timeline, compiled.stages));
   add_memory(page, compiled, prediction, mesh, timeline);
 }
 

@@ -1,11 +1,15 @@
 #include "tools/report/timeline_view.h"
-#include "models/core/index.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <tuple>
+
+#include "models/core/index.h"
+#include "tools/report/assets.h"
 
 namespace meshwright {
 
@@ -83,103 +87,19 @@ class Words {
   std::vector<std::string> words_;
 };
 
-constexpr const char* page = R"html(<figure id="timeline">
-<div id="legend"></div>
-<canvas id="lanes" height="10" role="img" aria-label="timeline"></canvas>
-<p id="under">&nbsp;</p>
-<figcaption>Wheel: zoom. Drag: move. Double click: the whole step. One rank for all that behave like it.</figcaption>
-</figure>
-)html";
-
-constexpr const char* script = R"js(
-const data = JSON.parse(document.getElementById('timeline-data').textContent);
-const canvas = document.getElementById('lanes'), under = document.getElementById('under');
-const pen = canvas.getContext('2d');
-const label = 150, lane = 18, axis = 22;
-let from = 0, to = data.step_us, wide = 0;
-document.getElementById('legend').innerHTML = data.sorts.map(
-    s => `<span class="key"><i style="background:${s[1]}"></i>${s[0]}</span>`).join(' ');
-const x_of = t => label + (t - from) / (to - from) * (wide - label);
-const t_of = x => from + (x - label) / (wide - label) * (to - from);
-function draw() {
-  wide = canvas.clientWidth || 800;
-  const ratio = window.devicePixelRatio || 1, high = axis + lane * data.lanes.length;
-  canvas.width = wide * ratio;
-  canvas.height = high * ratio;
-  canvas.style.height = high + 'px';
-  pen.setTransform(ratio, 0, 0, ratio, 0, 0);
-  pen.font = '11px sans-serif';
-  let drawn = 0;
-  data.lanes.forEach((each, i) => {
-    const y = axis + i * lane;
-    pen.fillStyle = i % 2 ? '#fff' : '#f4f4f4';
-    pen.fillRect(0, y, wide, lane);
-    let free = label;
-    for (const [begin, length, name, sort] of each.spans) {
-      if (begin + length < from || begin > to) continue;
-      const left = Math.max(label, x_of(begin)), right = Math.min(wide, x_of(begin + length));
-      if (right <= free && right - left < 0.5) continue;
-      pen.fillStyle = data.sorts[sort][1];
-      pen.fillRect(left, y + 2, Math.max(0.5, right - left), lane - 4);
-      if (right - left > 60) {
-        pen.fillStyle = '#fff';
-        pen.save();
-        pen.beginPath();
-        pen.rect(left, y, right - left - 3, lane);
-        pen.clip();
-        pen.fillText(data.words[name], left + 3, y + 13);
-        pen.restore();
-      }
-      free = right;
-      ++drawn;
-    }
-    pen.fillStyle = '#222';
-    pen.fillText(each.label, 2, y + 13);
-  });
-  pen.fillStyle = '#666';
-  for (let i = 0; i <= 5; ++i) {
-    const t = from + (to - from) * i / 5;
-    pen.textAlign = i == 5 ? 'right' : i == 0 ? 'left' : 'center';
-    pen.fillText((t / 1000).toPrecision(5) + ' ms', x_of(t), 14);
-  }
-  pen.textAlign = 'left';
-  canvas.dataset.drawn = drawn;
-}
-function show(first, last) {
-  const length = Math.min(data.step_us, Math.max(1e-3, last - first));
-  from = Math.min(Math.max(0, first), data.step_us - length);
-  to = from + length;
-  draw();
-}
-canvas.addEventListener('wheel', event => {
-  event.preventDefault();
-  const t = t_of(event.offsetX), factor = event.deltaY < 0 ? 0.8 : 1.25;
-  show(t - (t - from) * factor, t + (to - t) * factor);
-}, {passive: false});
-let held = null;
-canvas.addEventListener('mousedown', event => held = {x: event.offsetX, from, to});
-window.addEventListener('mouseup', () => held = null);
-canvas.addEventListener('dblclick', () => show(0, data.step_us));
-canvas.addEventListener('mousemove', event => {
-  if (held) {
-    const moved = (held.x - event.offsetX) / (wide - label) * (held.to - held.from);
-    show(held.from + moved, held.to + moved);
-    return;
-  }
-  const each = data.lanes[Math.floor((event.offsetY - axis) / lane)], t = t_of(event.offsetX);
-  const span = each && each.spans.find(s => s[0] <= t && t <= s[0] + s[1]);
-  under.textContent = span ? `${each.label}: ${data.words[span[2]]}` +
-      (span[4] >= 0 ? `, micro-batch ${span[4]}` : '') +
-      `, at ${(span[0] / 1000).toPrecision(6)} ms for ${span[1].toPrecision(4)} us` : '\u00a0';
-});
-window.addEventListener('resize', draw);
-draw();
-)js";
-
 }  // namespace
 
-std::string timeline_view(const Timeline& timeline, const std::vector<Program>& stages,
-                          const std::vector<int>& stage_of_rank, std::size_t most_spans) {
+std::vector<int> stages_of_ranks(const std::vector<Program>& stages) {
+  const Mesh mesh = stages.front().settings->mesh();
+  std::vector<int> stage_of_rank;
+  for (int rank = 0; rank < mesh.ranks(); ++rank)
+    stage_of_rank.push_back(mesh.coordinates(rank).pipeline);
+  return stage_of_rank;
+}
+
+std::string timeline_data(const Timeline& timeline, const std::vector<Program>& stages,
+                          std::size_t most_spans) {
+  const std::vector<int> stage_of_rank = stages_of_ranks(stages);
   const bool by_task = timeline.entries.size() > most_spans;
   std::vector<TimelineEntry> entries = timeline.entries;
   std::sort(entries.begin(), entries.end(), [](const TimelineEntry& a, const TimelineEntry& b) {
@@ -217,12 +137,22 @@ std::string timeline_view(const Timeline& timeline, const std::vector<Program>& 
     data["lanes"].push_back({{"label", "rank " + std::to_string(lane.first) + "  " +
                                            std::string(name_of(static_cast<Stream>(lane.second)))},
                              {"spans", std::move(spans)}});
-  std::string text = data.dump(-1, ' ', false, json::error_handler_t::replace);
+  return data.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+std::string timeline_view(const Timeline& timeline, const std::vector<Program>& stages) {
+  std::string text = timeline_data(timeline, stages);
   // "</script>" in a name would end the element.
   for (std::size_t found = 0; (found = text.find("</", found)) != std::string::npos; found += 3)
     text.replace(found, 2, "<\\/");
-  return page + ("<script type=\"application/json\" id=\"timeline-data\">" + text +
-                 "</script>\n<script>" + script + "</script>\n");
+  return fmt::format(
+      "<figure id=\"timeline\"></figure>\n"
+      "<script type=\"application/json\" id=\"timeline-data\">{}</script>\n"
+      "<script type=\"module\">\n{}"
+      "timeline(document.getElementById('timeline'),\n"
+      "         JSON.parse(document.getElementById('timeline-data').textContent));\n"
+      "</script>\n",
+      text, *asset("timeline.js"));
 }
 
 }  // namespace meshwright

@@ -1,5 +1,5 @@
 // The timeline of a step as a picture in a page: a lane per rank and stream, drawn and zoomed by a
-// script that is part of the page.
+// script (timeline.js).
 #pragma once
 
 #include <string>
@@ -10,9 +10,15 @@
 
 namespace meshwright {
 
-// Where there are more than `most_spans` entries, a span stands for all that a task does on a
-// stream.
-std::string timeline_view(const Timeline& timeline, const std::vector<Program>& stages,
-                          const std::vector<int>& stage_of_rank, std::size_t most_spans = 50'000);
+// Of each rank.
+std::vector<int> stages_of_ranks(const std::vector<Program>& stages);
+
+// What the script draws, as JSON. Where there are more than `most_spans` entries, a span stands for
+// all that a task does on a stream.
+std::string timeline_data(const Timeline& timeline, const std::vector<Program>& stages,
+                          std::size_t most_spans = 50'000);
+
+// As an element of a page, the script with it.
+std::string timeline_view(const Timeline& timeline, const std::vector<Program>& stages);
 
 }  // namespace meshwright

@@ -1,0 +1,406 @@
+// `serve`: its answers are those of the commands, and whatever a client does, it goes on.
+#include <httplib.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <thread>
+#include <vector>
+
+#include "tests/catch.h"
+#include "tests/test_folder.h"
+#include "tests/tools/program.h"
+#include "tests/tools/served.h"
+#include "tools/serve/address.h"
+
+using nlohmann::json;
+using namespace std::chrono_literals;
+
+namespace {
+
+const json small_job = {
+    {"name", "small"},
+    {"model", "gpt2"},
+    {"training", {{"global_batch", 16}, {"sequence_length", 128}, {"micro_batch", "auto"}}},
+    {"cluster", {{"machine", {"p3.2xlarge", "g5.12xlarge"}}, {"count", {1, 2}}}},
+    {"parallelism", "auto"},
+    {"objective", {{"tokens", 1e8}}}};
+
+json settled_job() {
+  json job = small_job;
+  job["cluster"] = {{"machine", "p3.16xlarge"}, {"count", 1}};
+  job["parallelism"] = {{"pipeline", 2}};
+  job["training"]["micro_batch"] = 1;
+  return job;
+}
+
+// Takes minutes.
+json long_job() {
+  json job = small_job;
+  job["model"] = "gpt3-175b";
+  job["training"] = {{"global_batch", 1536},
+                     {"sequence_length", 2048},
+                     {"micro_batch", "auto"},
+                     {"recompute", "auto"}};
+  job["cluster"] = {{"machine", {"p4d.24xlarge", "p4de.24xlarge", "p5.48xlarge"}},
+                    {"count", {64, 128, 256, 512}}};
+  return job;
+}
+
+httplib::Client client_of(const Served& served) {
+  httplib::Client client("127.0.0.1", served.port());
+  client.set_read_timeout(120);
+  return client;
+}
+
+bool has(const std::string& text, const std::string& part) {
+  CAPTURE(text, part);
+  return text.find(part) != std::string::npos;
+}
+
+std::string without_times(const std::string& text) {
+  return std::regex_replace(text, std::regex("\"(search|simulation)_wall_s\": [^,\n]*"), "");
+}
+
+struct Told {
+  int status = 0;
+  std::string body;
+};
+Told post(const Served& served, const std::string& path, const std::string& body,
+          const httplib::Headers& headers = {}) {
+  auto client = client_of(served);
+  const auto result = client.Post(path, headers, body, "application/json");
+  if (!result) return {};
+  return {result->status, result->body};
+}
+
+Told get(const Served& served, const std::string& path) {
+  auto client = client_of(served);
+  const auto result = client.Get(path);
+  if (!result) return {};
+  return {result->status, result->body};
+}
+
+std::string request_of(const Served& served, const std::string& line, const std::string& more = "",
+                       const std::string& body = "") {
+  return line + " HTTP/1.1\r\nHost: " + served.host() + "\r\n" + more + "\r\n" + body;
+}
+
+std::string post_of(const Served& served, const std::string& more, const std::string& body) {
+  return request_of(served, "POST /api/plan",
+                    "Content-Type: application/json\r\nContent-Length: " +
+                        std::to_string(body.size()) + "\r\n" + more,
+                    body);
+}
+
+bool becomes(const std::function<bool()>& is_so, std::chrono::milliseconds within) {
+  for (auto left = within; left > 0ms; left -= 10ms) {
+    if (is_so()) return true;
+    std::this_thread::sleep_for(10ms);
+  }
+  return is_so();
+}
+
+// A client that has sent its question, and hears nothing yet.
+class Waiting {
+ public:
+  Waiting(const Served& served, const std::string& body)
+      : client_(std::make_shared<httplib::Client>("127.0.0.1", served.port())),
+        thread_([client = client_, body] {
+          client->set_read_timeout(60);
+          client->Post("/api/plan", body, "application/json");
+        }) {}
+  ~Waiting() { leave(); }
+  void leave() {
+    client_->stop();
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  std::shared_ptr<httplib::Client> client_;
+  std::thread thread_;
+};
+
+}  // namespace
+
+TEST_CASE("answers are those of the commands, byte for byte", "[serve]") {
+  const Served served;
+  const TestFolder folder;
+  const auto printed = [&](const std::string& words) {
+    const Answer answer =
+        run_line("cd '" + folder.path() + "' && '" MESHWRIGHT_PROGRAM "' " + words);
+    REQUIRE(answer.code == 0);
+    return without_times(answer.out);
+  };
+  const auto write = [&](const json& job) {
+    std::ofstream(folder.file("job.json")) << job.dump();
+    return job.dump();
+  };
+  const std::string plan = write(small_job);
+  const Told planned = post(served, "/api/plan", plan);
+  CHECK(planned.status == 200);
+  CHECK(without_times(planned.body) == printed("plan job.json --json"));
+  CHECK(without_times(post(served, "/api/plan?top=2", plan).body) ==
+        printed("plan job.json --json --top 2"));
+  for (const std::string command : {"advise", "sensitivity"})
+    CHECK(without_times(post(served, "/api/" + command, plan).body) ==
+          printed(command + " job.json --json"));
+
+  const std::string step = write(settled_job());
+  CHECK(without_times(post(served, "/api/simulate", step).body) ==
+        printed("simulate job.json --json"));
+  for (const std::string kind : {"timeline", "trace", "report"}) {
+    printed("simulate job.json --" + kind + " written");
+    std::ifstream written(folder.file("written"));
+    CHECK(post(served, "/api/" + kind, step).body ==
+          std::string(std::istreambuf_iterator<char>(written), {}));
+  }
+  json other = settled_job();
+  other["training"]["micro_batch"] = 2;
+  folder.file("a.json", step);
+  folder.file("b.json", other.dump());
+  CHECK(post(served, "/api/explain", json{{"a", settled_job()}, {"b", other}}.dump()).body ==
+        printed("explain a.json b.json --json"));
+  CHECK(get(served, "/api/list").body == printed("list --json"));
+  CHECK(get(served, "/api/list/models").body == printed("list models --json"));
+  CHECK(get(served, "/api/list/machines/g5.12xlarge").body ==
+        printed("list machines g5.12xlarge --json"));
+  CHECK(get(served, "/api/list/xyzzy").status == 404);
+}
+
+TEST_CASE("in lines an answer says how far it is, and is the same", "[serve]") {
+  const Served served;
+  const Told whole = post(served, "/api/plan", small_job.dump());
+  const Told lines =
+      post(served, "/api/plan", small_job.dump(), {{"Accept", "application/x-ndjson"}});
+  std::istringstream text(lines.body);
+  std::vector<json> said;
+  for (std::string line; std::getline(text, line);) said.push_back(json::parse(line));
+  REQUIRE(said.size() > 4);  // of four clusters, and the answer
+  std::set<std::string> clusters;
+  for (std::size_t i = 0; i + 1 < said.size(); ++i) {
+    CAPTURE(said[i].dump());
+    const json& progress = said[i].at("progress");
+    clusters.insert(progress.at("machine").get<std::string>() + progress.at("count").dump());
+    CHECK(progress.at("candidates_enumerated") > 0);
+  }
+  CHECK(clusters.size() == 4);
+  json answer = said.back().at("answer"), same = json::parse(whole.body);
+  answer.erase("search_wall_s");
+  same.erase("search_wall_s");
+  CHECK(answer == same);
+}
+
+TEST_CASE("what a job says wrong is said as the command says it", "[serve]") {
+  const Served served;
+  const auto message_of = [&](int status, const std::string& body) {
+    const Told told = post(served, "/api/plan", body);
+    CAPTURE(body, told.body);
+    CHECK(told.status == status);
+    const json error = json::parse(told.body).at("error");
+    CHECK(error.at("status") == status);
+    return error.at("message").get<std::string>();
+  };
+  CHECK(has(message_of(400, "{\"model\": "), "job.json: "));
+  CHECK(has(message_of(400, "[]"), "job.json"));
+  json job = small_job;
+  job["model"] = "gpt3-176b";
+  CHECK(has(message_of(400, job.dump()), "did you mean 'gpt3-175b'?"));
+  job = small_job;
+  job["training"]["global_batches"] = 3;
+  CHECK(has(message_of(400, job.dump()), "did you mean 'global_batch'"));
+  job = small_job;
+  job["model"] = "gpt3-175b";
+  CHECK(has(message_of(422, job.dump()), "no plan fits"));
+  CHECK(
+      json::parse(post(served, "/api/plan", job.dump()).body)["error"]["answer"]["plans"].empty());
+  CHECK(post(served, "/api/plan?top=x", small_job.dump()).status == 400);
+  CHECK(post(served, "/api/plan?output=x", small_job.dump()).status == 400);
+}
+
+TEST_CASE("a job names no file of the server", "[serve]") {
+  const Served served;
+  const TestFolder folder;
+  std::ofstream(folder.file("config.json")) << R"({"model_type": "gpt2", "n_layer": 2})";
+  const auto refused = [&](const json& job, const std::string& key) {
+    const Told told = post(served, "/api/plan", job.dump());
+    CAPTURE(key, told.body);
+    CHECK(told.status == 400);
+    CHECK(has(told.body, "job.json: " + key));
+    CHECK(has(told.body, "names none"));
+  };
+  for (const std::string& path :
+       {folder.file("config.json"), folder.path() + "/", std::string(".."),
+        std::string("../config.json"), std::string("x.onnx")}) {
+    json job = small_job;
+    job["model"] = path;
+    refused(job, "/model");
+  }
+  json job = settled_job();
+  job["parallelism"]["partition_file"] = "/etc/passwd";
+  refused(job, "/parallelism/partition_file");
+  job = settled_job();
+  job.erase("parallelism");
+  job["distribution"]["smdistributed"]["modelparallel"] = {{"enabled", true},
+                                                           {"parameters", "/etc/passwd"}};
+  refused(job, "/distribution/smdistributed/modelparallel/parameters");
+
+  // The content of a config.json is a model, and names that only training opens stay names.
+  job = settled_job();
+  std::ifstream config(source + "/models/zoo/gpt2.json");
+  job["model"] = json::parse(config);
+  job["data"] = {{"files", {"/etc/shadow"}}};
+  job["checkpoint"] = {{"folder", "/etc"}, {"every_steps", 100}};
+  job["log"] = {{"json", "/etc/meshwright.json"}};
+  CHECK(post(served, "/api/simulate", job.dump()).status == 200);
+}
+
+TEST_CASE("requests that are no questions of this page get a clear answer", "[serve]") {
+  const Served served;
+  const auto status = [&](const std::string& request) {
+    return status_of(raw_answer(served.port(), request));
+  };
+  const std::string host = "Host: " + served.host() + "\r\n", job = small_job.dump();
+  CHECK(status(request_of(served, "GET /")) == 200);
+  CHECK(status("GET / HTTP/1.1\r\nHost: localhost:" + std::to_string(served.port()) + "\r\n\r\n") ==
+        200);
+  // Another name that somebody has point here.
+  for (const std::string name :
+       {"evil.example", "evil.example:80", "127.0.0.1", "127.0.0.1.evil.example:80"})
+    CHECK(status("GET / HTTP/1.1\r\nHost: " + name + "\r\n\r\n") == 403);
+  CHECK(status("GET / HTTP/1.1\r\n\r\n") == 403);
+  CHECK(status("GET / HTTP/1.1\r\n" + host + "Host: evil.example\r\n\r\n") == 403);
+  CHECK(status(post_of(served, "Origin: http://" + served.host() + "\r\n", job)) == 200);
+  for (const std::string origin : {"http://evil.example", "null", "https://127.0.0.1"})
+    CHECK(status(post_of(served, "Origin: " + origin + "\r\n", job)) == 403);
+  // A form of another page can send this.
+  CHECK(status(request_of(served, "POST /api/plan",
+                          "Content-Type: text/plain\r\nContent-Length: 2\r\n", "{}")) == 415);
+  for (const std::string path : {"/../../etc/passwd", "/..%2f..%2fetc/passwd", "/etc/passwd",
+                                 "/api/plan/../../..", "//etc/passwd", "/api/list/../../x",
+                                 "/api/list/--help", "/page.js/", "http://evil.example/"})
+    CHECK(status(request_of(served, "GET " + path)) == 404);
+  CHECK(status(request_of(served, "DELETE /")) == 405);
+  CHECK(status(request_of(served, "GET /api/plan")) == 405);
+  CHECK(status(request_of(served, "POST /api/list", "Content-Length: 0\r\n")) == 405);
+  CHECK(status("nonsense\r\n\r\n") == 400);
+  CHECK(status(post_of(served, "", std::string(10'000'000, ' '))) == 413);
+  std::string chunked;
+  for (int i = 0; i < 200; ++i) chunked += "2000\r\n" + std::string(0x2000, ' ') + "\r\n";
+  CHECK(status(request_of(served, "POST /api/plan",
+                          "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n",
+                          chunked + "0\r\n\r\n")) == 413);
+  // A header without an end is not kept.
+  std::string header;
+  for (int i = 0; i < 100'000; ++i) header += "X-" + std::to_string(i) + ": 1\r\n";
+  CHECK(status(request_of(served, "GET /", header)) != 200);
+  CHECK(status(request_of(served, "GET /")) == 200);
+}
+
+TEST_CASE("names by which the server may be called", "[serve]") {
+  using meshwright::ServedAddress;
+  const ServedAddress own("127.0.0.1", 8080), named("planner.example", 80), any("0.0.0.0", 8080);
+  CHECK(own.is_host("LOCALHOST:8080"));
+  CHECK(own.is_host("[::1]:8080"));
+  CHECK(!own.is_host("localhost"));
+  CHECK(!own.is_host("192.168.1.2:8080"));
+  CHECK(!own.is_host(""));
+  CHECK(named.is_host("planner.example"));
+  CHECK(named.is_origin("http://planner.example:80"));
+  CHECK(!named.is_origin("https://planner.example"));
+  // Names are what others can have point here, addresses are not.
+  CHECK(any.is_host("192.168.1.2:8080"));
+  CHECK(any.is_host("[fe80::1]:8080"));
+  CHECK(!any.is_host("evil.example:8080"));
+  CHECK(ServedAddress("::1", 1).url() == "http://[::1]:1/");
+}
+
+TEST_CASE("a client that goes away ends its search", "[serve]") {
+  const Served served;
+  {
+    Waiting client(served, long_job().dump());
+    REQUIRE(becomes([&] { return served.searches() == 1; }, 10s));
+  }
+  CHECK(becomes([&] { return served.searches() == 0; }, 3s));
+  CHECK(post(served, "/api/simulate", settled_job().dump()).status == 200);
+}
+
+TEST_CASE("asked to stop, the server ends what it has begun and itself", "[serve]") {
+  Served served;
+  Waiting client(served, long_job().dump());
+  REQUIRE(becomes([&] { return served.searches() == 1; }, 10s));
+  const auto begin = std::chrono::steady_clock::now();
+  CHECK(served.end() == 0);
+  CHECK(std::chrono::steady_clock::now() - begin < 5s);
+}
+
+// While others send nothing, or a byte now and then.
+TEST_CASE("twenty clients at once get their answers, or are told to come again", "[serve]") {
+  const Served served;
+  std::atomic<int> given_up = 0;
+  std::vector<std::thread> slow;
+  for (int i = 0; i < 10; ++i)
+    slow.emplace_back([&] {
+      const std::string none = raw_answer(served.port(), "POST /api/plan HTTP/1.1\r\nHost: ");
+      given_up += status_of(none) != 200;
+    });
+  const auto expected = without_times(post(served, "/api/simulate", settled_job().dump()).body);
+  std::atomic<int> right = 0, told_to_wait = 0, wrong = 0;
+  std::vector<std::thread> clients;
+  for (int i = 0; i < 20; ++i)
+    clients.emplace_back([&] {
+      auto client = client_of(served);
+      const auto result = client.Post("/api/simulate", settled_job().dump(), "application/json");
+      if (result && result->status == 200 && without_times(result->body) == expected)
+        ++right;
+      else if (result && result->status == 429 && result->has_header("Retry-After") &&
+               json::parse(result->body)["error"]["status"] == 429)
+        ++told_to_wait;
+      else
+        ++wrong;
+    });
+  for (std::thread& each : clients) each.join();
+  INFO(right << " right, " << told_to_wait << " told to come again");
+  CHECK(wrong == 0);
+  CHECK(right > 0);
+  CHECK(right + told_to_wait == 20);
+  for (std::thread& each : slow) each.join();
+  CHECK(given_up == 10);
+}
+
+// MESHWRIGHT_SERVE_SECONDS=60: the long one.
+TEST_CASE("fifty clients leave nothing behind", "[serve]") {
+  const char* given = std::getenv("MESHWRIGHT_SERVE_SECONDS");
+  const auto lasts = std::chrono::seconds(given ? std::atoi(given) : 2);
+  const Served served;
+  const auto ask_for = [&](std::chrono::seconds seconds) {
+    const auto until = std::chrono::steady_clock::now() + seconds;
+    std::vector<std::thread> clients;
+    std::atomic<int> answers = 0, wrong = 0;
+    for (int i = 0; i < 50; ++i)
+      clients.emplace_back([&, i] {
+        while (std::chrono::steady_clock::now() < until) {
+          const Told told = i % 10 == 0  ? post(served, "/api/simulate", settled_job().dump())
+                            : i % 3 == 0 ? post(served, "/api/plan", "{")
+                                         : get(served, "/chart.min.js");
+          ++answers;
+          wrong += told.status != 200 && told.status != 429 && told.status != 400;
+        }
+      });
+    for (std::thread& each : clients) each.join();
+    CHECK(wrong == 0);
+    return answers.load();
+  };
+  const int first = ask_for(1s);
+  const double before = served.resident_mib();
+  const int later = ask_for(lasts);
+  const double after = served.resident_mib();
+  std::printf("%d answers, then %d in %d s; resident %.1f MiB, then %.1f MiB\n", first, later,
+              static_cast<int>(lasts.count()), before, after);
+  CHECK(after < before + 16);
+  CHECK(becomes([&] { return served.searches() == 0; }, 3s));
+}

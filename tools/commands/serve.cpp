@@ -1,0 +1,36 @@
+// `serve`: the page, and the other commands as a JSON API.
+#include "tools/serve/server.h"
+
+#include <filesystem>
+
+#include "models/core/error.h"
+#include "tools/commands/commands.h"
+
+namespace meshwright {
+
+namespace {
+
+void hand_on(const char* option, const std::string& path, std::vector<std::string>& words) {
+  if (path.empty()) return;
+  if (!std::filesystem::exists(path)) throw InputError(path + ": no such file");
+  words.insert(words.end(), {option, std::filesystem::absolute(path).string()});
+}
+
+int run_serve(const Options& options) {
+  Serving serving{options.host, options.port, options.program, {}};
+  hand_on("--profile", options.profile, serving.job_options);
+  hand_on("--prices", options.prices, serving.job_options);
+  serve(serving);
+  return done;
+}
+
+}  // namespace
+
+const Command serve_command = {"serve",
+                               "",
+                               "",
+                               "a page, and a JSON API, of plan, simulate, advise, ...",
+                               "host port profile prices",
+                               run_serve};
+
+}  // namespace meshwright

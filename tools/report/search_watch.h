@@ -1,0 +1,14 @@
+// How far a search is, for a program that watches it: JSON lines on standard error.
+#pragma once
+
+#include "sim/planner/search.h"
+#include "tools/options.h"
+
+namespace meshwright {
+
+// {"progress": {machine, count, candidates_enumerated, candidates_simulated, bounded,
+// best_step_time_s}}: of each cluster when its search begins, then ten a second at most. Nothing
+// without --watched.
+SearchWatch search_watch(const Options& options);
+
+}  // namespace meshwright

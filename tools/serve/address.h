@@ -1,0 +1,29 @@
+// Where the server listens, and by which names a request may call it. A page elsewhere that has its
+// own name point here (DNS rebinding) says that name as Host, and is refused.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace meshwright {
+
+class ServedAddress {
+ public:
+  // `host`: as --host names it.
+  ServedAddress(std::string host, int port);
+
+  bool is_host(std::string_view header) const;    // "localhost:8080"
+  bool is_origin(std::string_view header) const;  // "http://localhost:8080"
+  std::string url() const;                        // "http://127.0.0.1:8080/"
+
+ private:
+  bool is_name(std::string_view name) const;
+
+  std::string host_;
+  int port_;
+  bool is_any_;                     // every address of this computer
+  std::vector<std::string> names_;  // in lower case, IPv6 in brackets
+};
+
+}  // namespace meshwright

@@ -1,0 +1,94 @@
+#include "tools/serve/commands.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "models/core/error.h"
+#include "models/core/fields.h"
+#include "tools/serve/job_files.h"
+
+namespace meshwright {
+
+std::span<const ServedCommand> served_commands() {
+  static const std::vector<ServedCommand> rows = {
+      {.path = "/api/plan", .command = "plan", .counts = {"top"}},
+      {.path = "/api/simulate", .command = "simulate", .counts = {"steps"}},
+      {.path = "/api/advise", .command = "advise"},
+      {.path = "/api/sensitivity", .command = "sensitivity"},
+      {.path = "/api/explain", .command = "explain", .jobs = {"a", "b"}},
+      {.path = "/api/timeline", .command = "simulate", .file_option = "--timeline"},
+      {.path = "/api/trace", .command = "simulate", .file_option = "--trace"},
+      {.path = "/api/report",
+       .command = "simulate",
+       .file_option = "--report",
+       .type = "text/html; charset=utf-8"}};
+  return rows;
+}
+
+const ServedCommand* served_command(std::string_view path) {
+  for (const ServedCommand& row : served_commands())
+    if (row.path == path) return &row;
+  return nullptr;
+}
+
+JobFiles job_files(const ServedCommand& command, const std::string& body) {
+  const bool is_whole = command.jobs.front().empty();
+  const nlohmann::json value = parse_json(body, is_whole ? "job.json" : "body");
+  JobFiles files;
+  if (is_whole) {
+    check_names_no_file(value, "job.json");
+    files["job.json"] = body;
+    return files;
+  }
+  for (const std::string_view key : command.jobs) {
+    if (!value.is_object() || !value.contains(key))
+      throw InputError("body: /" + std::string(key) + ": is missing; it is a job");
+    const std::string name = std::string(key) + ".json";
+    check_names_no_file(value[key], name);
+    files[name] = value[key].dump();
+  }
+  return files;
+}
+
+std::vector<std::string> command_words(const ServedCommand& command, const JobFiles& jobs,
+                                       bool watched,
+                                       const std::multimap<std::string, std::string>& query) {
+  std::vector<std::string> words{std::string(command.command)};
+  for (const auto& [name, content] : jobs) words.push_back(name);
+  if (command.file_option.empty())
+    words.emplace_back("--json");
+  else
+    words.insert(words.end(), {std::string(command.file_option), answer_file});
+  if (watched) words.emplace_back("--watched");
+  for (const auto& [name, value] : query) {
+    if (std::ranges::find(command.counts, name) == command.counts.end())
+      throw InputError("query: '" + name + "' is not known here");
+    if (value.empty() || value.find_first_not_of("0123456789") != std::string::npos)
+      throw InputError("query: " + name + ": '" + value + "' is no count");
+    words.insert(words.end(), {"--" + name, value});
+  }
+  return words;
+}
+
+std::optional<std::vector<std::string>> list_words(std::string_view path) {
+  constexpr std::string_view list = "/api/list";
+  if (!path.starts_with(list)) return std::nullopt;
+  std::vector<std::string> words{"list"};
+  path.remove_prefix(list.size());
+  while (!path.empty()) {
+    if (path.front() != '/') return std::nullopt;
+    path.remove_prefix(1);
+    const std::string word(path.substr(0, path.find('/')));
+    const bool is_word =
+        !word.empty() && word.front() != '-' && std::ranges::all_of(word, [](unsigned char c) {
+          return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.';
+        });
+    if (!is_word) return std::nullopt;
+    words.push_back(word);
+    path.remove_prefix(word.size());
+  }
+  words.emplace_back("--json");
+  return words;
+}
+
+}  // namespace meshwright

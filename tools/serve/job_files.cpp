@@ -1,0 +1,51 @@
+#include "tools/serve/job_files.h"
+
+#include <nlohmann/json.hpp>
+
+#include "models/core/error.h"
+#include "models/importers/model.h"
+
+namespace meshwright {
+
+namespace {
+
+using nlohmann::json;
+
+struct FileKey {
+  const char* pointer;
+  const char* instead;
+};
+
+// Where they are strings.
+constexpr FileKey file_keys[] = {
+    {"/parallelism/partition_file", "give the stages themselves as \"partition\""},
+    {"/distribution/smdistributed/modelparallel/parameters", "give its keys themselves"}};
+
+// A name without a slash is looked up in the zoo, and beside the job file, where nothing else lies.
+bool is_path(const std::string& model) {
+  return !is_zoo_name(model) && (model.find('/') != std::string::npos || model.ends_with(".json") ||
+                                 model.ends_with(".onnx") || model == "." || model == "..");
+}
+
+[[noreturn]] void refuse(const std::string& name, const std::string& pointer,
+                         const std::string& what, const std::string& instead) {
+  throw InputError(name + ": " + pointer + ": '" + what +
+                   "' is a file, and a job of the server names none; " + instead);
+}
+
+}  // namespace
+
+void check_names_no_file(const json& job, const std::string& name) {
+  if (!job.is_object()) return;  // whoever reads it says so
+  const auto model = job.find("model");
+  if (model != job.end() && model->is_string() && is_path(model->get<std::string>()))
+    refuse(name, "/model", *model,
+           "give a name of /api/list/models, or the content of the config.json itself");
+  for (const FileKey& key : file_keys) {
+    const json::json_pointer pointer(key.pointer);
+    if (job.contains(pointer) && job[pointer].is_string())
+      refuse(name, key.pointer, job[pointer], key.instead);
+  }
+}
+
+}  // namespace meshwright

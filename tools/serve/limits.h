@@ -1,0 +1,28 @@
+// What one client may take of the server.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+namespace meshwright {
+
+inline constexpr std::size_t most_body_bytes = 1'000'000;
+inline constexpr std::size_t most_header_bytes = 32'768;
+// From the connection to the last byte of the request.
+inline constexpr std::chrono::seconds to_send_request{5};
+// That a client may take none of an answer's bytes.
+inline constexpr std::chrono::seconds to_take_answer{10};
+// Of what the client still sends when it is answered, so that the answer reaches it.
+inline constexpr std::size_t most_unread_bytes = 64'000'000;
+inline constexpr std::chrono::seconds to_send_rest{5};
+
+inline constexpr int most_connections = 64;
+// Of one search, once it has begun.
+inline constexpr std::chrono::seconds to_search{600};
+// What a search may print.
+inline constexpr std::size_t most_answer_bytes = 256'000'000;
+// Searches that wait for each one that runs.
+inline constexpr int waiting_per_running = 4;
+
+}  // namespace meshwright

@@ -1,0 +1,74 @@
+// Elements. Text of a job or an answer becomes text, never markup.
+
+export const element = id => document.getElementById(id);
+
+export function make(tag, text = '', name = '') {
+  const each = document.createElement(tag);
+  if (text !== '') each.textContent = text;
+  if (name) each.className = name;
+  return each;
+}
+
+// `label`: said in place of the text, where that alone says little.
+export function button(text, act, label) {
+  const each = make('button', text);
+  each.type = 'button';
+  if (label) each.setAttribute('aria-label', label);
+  each.addEventListener('click', act);
+  return each;
+}
+
+// [[name, value, note]] as the numbers that matter most.
+export function numbers(rows) {
+  const all = make('div', '', 'numbers');
+  for (const [name, value, note] of rows) {
+    const each = make('div');
+    each.append(make('span', name, 'name'), make('span', value, 'value'));
+    if (note) each.append(make('span', note, 'note'));
+    all.append(each);
+  }
+  return all;
+}
+
+// [[name, value]].
+export function facts(rows) {
+  const all = make('dl', '', 'facts');
+  for (const [name, value] of rows) all.append(make('dt', name), make('dd', value));
+  return all;
+}
+
+// `head`: [[title, class]]; a cell is text or an element.
+export function table(head, rows) {
+  const box = make('div', '', 'wide'), all = make('table'), top = make('thead'), body = make('tbody');
+  const line = make('tr');
+  for (const [title, name] of head) line.append(make('th', title, name));
+  top.append(line);
+  for (const cells of rows) {
+    const row = make('tr');
+    cells.forEach((cell, i) => {
+      const each = make('td', '', head[i][1]);
+      each.append(cell);
+      row.append(each);
+    });
+    body.append(row);
+  }
+  all.append(top, body);
+  box.append(all);
+  return box;
+}
+
+// A value, and its range below it.
+export function with_range(value, range) {
+  const all = document.createDocumentFragment();
+  all.append(value);
+  if (range) all.append(range instanceof Element ? range : make('span', range, 'range'));
+  return all;
+}
+
+export function save(name, text, type) {
+  const link = make('a');
+  link.href = URL.createObjectURL(new Blob([text], {type}));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}

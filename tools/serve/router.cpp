@@ -1,0 +1,221 @@
+#include "tools/serve/router.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <memory>
+#include <utility>
+
+#include "hwprofiles/cores.h"
+#include "models/core/error.h"
+#include "tools/report/assets.h"
+#include "tools/serve/answer.h"
+#include "tools/serve/limits.h"
+
+namespace meshwright {
+
+namespace {
+
+thread_local const Connection* this_connection = nullptr;
+
+constexpr const char* json_type = "application/json";
+constexpr const char* lines_type = "application/x-ndjson";
+
+void set(httplib::Response& response, const Answer& answer, const std::string& type) {
+  response.status = answer.status;
+  response.set_content(answer.text, answer.status == 200 ? type : json_type);
+}
+
+void refuse(httplib::Response& response, int status, const std::string& message) {
+  set(response, error_answer(status, message), json_type);
+}
+
+// Nothing comes from elsewhere, nothing goes elsewhere, and no other page shows this one.
+void harden(httplib::Response& response) {
+  response.set_header("Content-Security-Policy",
+                      "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri "
+                      "'none'; form-action 'none'; frame-ancestors 'none'");
+  response.set_header("X-Content-Type-Options", "nosniff");
+  response.set_header("Referrer-Policy", "no-referrer");
+  response.set_header("Cross-Origin-Resource-Policy", "same-origin");
+  response.set_header("Cache-Control", "no-store");
+}
+
+bool has_left(const Connection& connection) {
+  pollfd fds[] = {{connection.socket(), POLLRDHUP, 0}, {connection.stopping(), POLLIN, 0}};
+  return poll(fds, 2, 0) > 0;
+}
+
+bool is_json(const httplib::Request& request) {
+  const std::string type = request.get_header_value("Content-Type");
+  return type == json_type || type.starts_with(std::string(json_type) + ";");
+}
+
+bool wants_lines(const httplib::Request& request) {
+  return request.get_header_value("Accept").find(lines_type) != std::string::npos;
+}
+
+std::string type_of(std::string_view name) {
+  if (name.ends_with(".html")) return "text/html; charset=utf-8";
+  if (name.ends_with(".css")) return "text/css; charset=utf-8";
+  if (name.ends_with(".js")) return "text/javascript; charset=utf-8";
+  return "text/plain; charset=utf-8";
+}
+
+// {"commands": ["/api/plan", ...]}
+std::string commands_text() {
+  std::string names;
+  for (const ServedCommand& each : served_commands())
+    names += fmt::format("{}\"{}\"", names.empty() ? "" : ", ", each.path);
+  return "{\"commands\": [" + names + "]}\n";
+}
+
+// {"answer": ...} or {"error": ...}, in a line.
+std::string last_line(const Answer& answer) {
+  if (answer.status != 200) return answer.text;
+  std::string text = answer.text;
+  std::erase(text, '\n');  // between tokens alone: in strings they are escaped
+  return "{\"answer\": " + text + "}\n";
+}
+
+// No body that is longer is kept.
+bool read_body(const httplib::ContentReader& reader, std::string& body) {
+  return reader([&](const char* some, std::size_t size) {
+    if (body.size() + size > most_body_bytes) return false;
+    body.append(some, size);
+    return true;
+  });
+}
+
+std::string too_large() {
+  return fmt::format("the body is larger than {} bytes, which is the most", most_body_bytes);
+}
+
+}  // namespace
+
+ThisConnection::ThisConnection(const Connection& connection) { this_connection = &connection; }
+ThisConnection::~ThisConnection() { this_connection = nullptr; }
+
+Router::Router(ServedAddress address, const Serving& serving, int stopping)
+    : address_(std::move(address)),
+      serving_(serving),
+      stopping_(stopping),
+      places_(usable_cores(), waiting_per_running * usable_cores()) {}
+
+bool Router::is_allowed(const Request& request, Response& response) const {
+  const std::string host = request.get_header_value("Host");
+  if (request.get_header_value_count("Host") != 1 || !address_.is_host(host)) {
+    refuse(response, 403,
+           fmt::format("Host '{}' is not this server, which is {}; another name: --host", host,
+                       address_.url()));
+    return false;
+  }
+  if (!request.has_header("Origin")) return true;
+  const std::string origin = request.get_header_value("Origin");
+  if (request.get_header_value_count("Origin") == 1 && address_.is_origin(origin)) return true;
+  refuse(response, 403, fmt::format("pages of '{}' may not ask this server", origin));
+  return false;
+}
+
+// All that can be said before the body is read. Only a question to a command goes on.
+Router::Routed Router::before_body(const Request& request, Response& response) const {
+  harden(response);
+  if (!is_allowed(request, response)) return Routed::Handled;
+  const bool gets = request.method == "GET" || request.method == "HEAD";
+  const std::string name = request.path == "/" ? "index.html" : request.path.substr(1);
+  const auto page = asset(name);
+  const auto list = list_words(request.path);
+  const ServedCommand* command = served_command(request.path);
+  const bool is_index = request.path == "/api";
+  if (!page && !list && !is_index && command == nullptr) {
+    refuse(response, 404, fmt::format("there is nothing at {}", request.path));
+  } else if (command == nullptr ? !gets : request.method != "POST") {
+    const char* allowed = command == nullptr ? "GET, HEAD" : "POST";
+    response.set_header("Allow", allowed);
+    refuse(response, 405,
+           fmt::format("{} takes {}, not {}", request.path, allowed, request.method));
+  } else if (page) {
+    response.set_content(std::string(*page), type_of(name));
+  } else if (is_index) {
+    response.set_content(commands_text(), json_type);
+  } else if (list) {
+    answer_list(*list, response);
+  } else if (!is_json(request)) {
+    refuse(response, 415, "the body is a job: Content-Type: application/json");
+  } else if (request.get_header_value<std::uint64_t>("Content-Length") > most_body_bytes) {
+    refuse(response, 413, too_large());
+  } else {
+    return Routed::Unhandled;
+  }
+  if (response.status < 0) response.status = 200;
+  return Routed::Handled;
+}
+
+void Router::answer_list(const std::vector<std::string>& words, Response& response) const {
+  std::vector<std::string> command{serving_.program};
+  command.insert(command.end(), words.begin(), words.end());
+  Answer answer =
+      answer_to({command, {}, false}, this_connection->socket(), stopping_, [](const auto&) {});
+  if (answer.status == 400) answer.status = 404;
+  set(response, answer, json_type);
+}
+
+void Router::answer_command(const ServedCommand& command, const Request& request,
+                            const std::string& body, Response& response) {
+  const bool in_lines = wants_lines(request) && command.file_option.empty();
+  Question question{{serving_.program}, job_files(command, body), !command.file_option.empty()};
+  const std::vector<std::string> words =
+      command_words(command, question.files, in_lines, request.params);
+  question.words.insert(question.words.end(), words.begin(), words.end());
+  question.words.insert(question.words.end(), serving_.job_options.begin(),
+                        serving_.job_options.end());
+  std::shared_ptr<Places::Place> place = places_.take();
+  if (!place) {
+    response.set_header("Retry-After", "5");
+    return refuse(response, 429, "as many searches run and wait as may; try again in some seconds");
+  }
+  const auto gives_up = [connection = this_connection] { return has_left(*connection); };
+  const auto ask = [question, place, gives_up, client = this_connection->socket(),
+                    stopping = stopping_](const std::function<void(const std::string&)>& watch) {
+    if (!place->wait(gives_up)) return error_answer(503, "the server stops");
+    return answer_to(question, client, stopping, watch);
+  };
+  if (!in_lines) return set(response, ask([](const auto&) {}), std::string(command.type));
+  response.set_chunked_content_provider(lines_type, [ask](std::size_t, httplib::DataSink& sink) {
+    const auto say = [&](const std::string& line) { sink.write(line.data(), line.size()); };
+    say(last_line(ask([&](const std::string& line) { say(line + "\n"); })));
+    sink.done();
+    return true;
+  });
+}
+
+void Router::answer_for(httplib::Server& server) {
+  server.set_pre_routing_handler([this](const Request& request, Response& response) {
+    return before_body(request, response);
+  });
+  server.Post("/api/.*", [this](const Request& request, Response& response,
+                                const httplib::ContentReader& reader) {
+    std::string body;
+    if (!read_body(reader, body)) {
+      if (body.size() + 1 > most_body_bytes / 2) return refuse(response, 413, too_large());
+      return refuse(response, 408, "the body did not come, or not in time");
+    }
+    try {
+      answer_command(*served_command(request.path), request, body, response);
+    } catch (const InputError& error) {
+      refuse(response, 400, error.what());
+    } catch (const std::exception& error) {
+      refuse(response, 500, error.what());
+    }
+  });
+  // What the library itself refuses.
+  const httplib::Server::HandlerWithResponse refused = [](const Request&, Response& response) {
+    if (response.body.empty())
+      refuse(response, response.status,
+             response.status == 400 ? "this is no HTTP request" : "the request cannot be answered");
+    return Routed::Handled;
+  };
+  server.set_error_handler(refused);
+}
+
+}  // namespace meshwright

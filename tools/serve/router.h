@@ -1,0 +1,48 @@
+// From a request to its answer: who may ask, what for, and what is said when something is wrong.
+#pragma once
+
+#include <httplib.h>
+
+#include <memory>
+
+#include "tools/serve/address.h"
+#include "tools/serve/commands.h"
+#include "tools/serve/connection.h"
+#include "tools/serve/places.h"
+#include "tools/serve/server.h"
+
+namespace meshwright {
+
+// The connection whose request this thread answers, as long as this lives.
+class ThisConnection {
+ public:
+  explicit ThisConnection(const Connection& connection);
+  ~ThisConnection();
+  ThisConnection(const ThisConnection&) = delete;
+  ThisConnection& operator=(const ThisConnection&) = delete;
+};
+
+class Router {
+ public:
+  Router(ServedAddress address, const Serving& serving, int stopping);
+
+  void answer_for(httplib::Server& server);
+
+ private:
+  using Request = httplib::Request;
+  using Response = httplib::Response;
+  using Routed = httplib::Server::HandlerResponse;
+
+  Routed before_body(const Request& request, Response& response) const;
+  bool is_allowed(const Request& request, Response& response) const;
+  void answer_list(const std::vector<std::string>& words, Response& response) const;
+  void answer_command(const ServedCommand& command, const Request& request, const std::string& body,
+                      Response& response);
+
+  ServedAddress address_;
+  Serving serving_;
+  int stopping_;
+  Places places_;
+};
+
+}  // namespace meshwright
