@@ -33,8 +33,8 @@ TEST_CASE("plan answers in JSON, and writes a job that needs no search", "[tools
   check_keys(value, "search_wall_s candidates_enumerated candidates_simulated plans rejected");
   REQUIRE(!value["plans"].empty());
   check_keys(value["plans"][0],
-             "parallelism training cluster step_time_s tokens_per_s peak_memory_bytes "
-             "usd_per_million_tokens mfu");
+             "plan parallelism training cluster step_time_s step_time_interval_s tokens_per_s "
+             "peak_memory_bytes usd_per_million_tokens mfu");
   for (const json& rejection : value["rejected"]) check_keys(rejection, "reason count");
   const json again = answer_of("simulate " + folder.file("settled.json"));
   CHECK(again["step_time_s"].get<double>() ==

@@ -17,7 +17,10 @@ inline constexpr std::chrono::seconds to_take_answer{10};
 inline constexpr std::size_t most_unread_bytes = 64'000'000;
 inline constexpr std::chrono::seconds to_send_rest{5};
 
+// More than may search and wait: whoever comes then is still answered.
 inline constexpr int most_connections = 64;
+// Each search uses all cores; as many run at once as there are cores, but no more than these.
+inline constexpr int most_running = 8;
 // Of one search, once it has begun.
 inline constexpr std::chrono::seconds to_search{600};
 // What a search may print.

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <poll.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <utility>
 
@@ -41,6 +43,8 @@ void harden(httplib::Response& response) {
   response.set_header("Cache-Control", "no-store");
 }
 
+int running_at_once() { return std::min(usable_cores(), most_running); }
+
 bool has_left(const Connection& connection) {
   pollfd fds[] = {{connection.socket(), POLLRDHUP, 0}, {connection.stopping(), POLLIN, 0}};
   return poll(fds, 2, 0) > 0;
@@ -49,6 +53,10 @@ bool has_left(const Connection& connection) {
 bool is_json(const httplib::Request& request) {
   const std::string type = request.get_header_value("Content-Type");
   return type == json_type || type.starts_with(std::string(json_type) + ";");
+}
+
+std::uint64_t length_of(const httplib::Request& request) {
+  return std::strtoull(request.get_header_value("Content-Length").c_str(), nullptr, 10);
 }
 
 bool wants_lines(const httplib::Request& request) {
@@ -100,7 +108,7 @@ Router::Router(ServedAddress address, const Serving& serving, int stopping)
     : address_(std::move(address)),
       serving_(serving),
       stopping_(stopping),
-      places_(usable_cores(), waiting_per_running * usable_cores()) {}
+      places_(running_at_once(), waiting_per_running * running_at_once()) {}
 
 bool Router::is_allowed(const Request& request, Response& response) const {
   const std::string host = request.get_header_value("Host");
@@ -142,7 +150,7 @@ Router::Routed Router::before_body(const Request& request, Response& response) c
     answer_list(*list, response);
   } else if (!is_json(request)) {
     refuse(response, 415, "the body is a job: Content-Type: application/json");
-  } else if (request.get_header_value<std::uint64_t>("Content-Length") > most_body_bytes) {
+  } else if (length_of(request) > most_body_bytes) {
     refuse(response, 413, too_large());
   } else {
     return Routed::Unhandled;
