@@ -128,6 +128,12 @@ TEST_CASE("the page: choose, plan, export, come back by the link", "[page]") {
       "each => each.textContent.includes('Report') && each.click())");
   CHECK(wait_for_file(folder, "my-job.html").find("</html>") != std::string::npos);
 
+  for (const std::string section : {"ladder", "moves"}) {
+    browser.click(section == "ladder" ? "#advise" : "#sensitivity");
+    browser.wait_for(searched + " && !document.querySelector('#" + section + "').hidden");
+  }
+  CHECK(browser.value_of(text_of("#ladder")).get<std::string>().find("Rent ") != std::string::npos);
+
   // By the link the same job.
   browser.reload();
   browser.wait_for(ready);

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <regex>
@@ -247,6 +248,9 @@ TEST_CASE("a job names no file of the server", "[serve]") {
   job["parallelism"]["partition_file"] = "/etc/passwd";
   refused(job, "/parallelism/partition_file");
   job = settled_job();
+  job["cluster"]["topology"] = "/etc/passwd";
+  refused(job, "/cluster/topology");
+  job = settled_job();
   job.erase("parallelism");
   job["distribution"]["smdistributed"]["modelparallel"] = {{"enabled", true},
                                                            {"parameters", "/etc/passwd"}};
@@ -260,6 +264,19 @@ TEST_CASE("a job names no file of the server", "[serve]") {
   job["checkpoint"] = {{"folder", "/etc"}, {"every_steps", 100}};
   job["log"] = {{"json", "/etc/meshwright.json"}};
   CHECK(post(served, "/api/simulate", job.dump()).status == 200);
+}
+
+// A key that is new here: either nothing that the server runs opens its file, or
+// tools/serve/job_files.cpp refuses it.
+TEST_CASE("every key of a job that names a file is known to the server", "[serve]") {
+  const std::regex names_file(R"(resolve\(job, |Paths?\{&)");
+  int found = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(source + "/models/job")) {
+    const std::string text = content_of(entry.path());
+    found += static_cast<int>(
+        std::distance(std::sregex_iterator(text.begin(), text.end(), names_file), {}));
+  }
+  CHECK(found == 11);
 }
 
 TEST_CASE("requests that are no questions of this page get a clear answer", "[serve]") {

@@ -208,12 +208,12 @@ int run_plan(const Options& options) {
 
 }  // namespace
 
-const Command plan_command = {
-    "plan",
-    "JOB",
-    job_help,
-    "search for the best plan of a job on its clusters",
-    "json set by budget profile prices write write-partition report top prove memory-margin watched",
-    run_plan};
+const Command plan_command = {"plan",
+                              "JOB",
+                              job_help,
+                              "search for the best plan of a job on its clusters",
+                              "json set by budget profile prices write write-partition report top "
+                              "prove memory-margin watched",
+                              run_plan};
 
 }  // namespace meshwright

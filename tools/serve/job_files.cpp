@@ -18,6 +18,7 @@ struct FileKey {
 
 // Where they are strings.
 constexpr FileKey file_keys[] = {
+    {"/cluster/topology", "give the sizes of its switches themselves"},
     {"/parallelism/partition_file", "give the stages themselves as \"partition\""},
     {"/distribution/smdistributed/modelparallel/parameters", "give its keys themselves"}};
 

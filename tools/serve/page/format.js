@@ -26,7 +26,7 @@ export function usd(value, digits = Math.abs(value) < 100 ? 2 : 0) {
   return (value < 0 ? '-$' : '$') + text;
 }
 export const or = (value, show) => value === null || value === undefined ? '–' : show(value);
-export const cluster = each => `${each.count} × ${each.machine}`;
+export const cluster = each => `${each.count}\u00a0×\u00a0${each.machine}`;
 
 // "1.857 to 2.061 s": the unit once where both have the same.
 export function range(pair) {

@@ -28,13 +28,13 @@ export function plans(name, answer, pick) {
   if (answer.plans.every(plan => plan.usd_per_million_tokens === null))
     all.append(make('p', 'No price of these machines is known: docs/prices.md says how to give one.', 'faint'));
   all.append(table(
-      [['', ''], ['plan', 'text'], ['step', ''], ['tokens/s', ''], ['MFU', ''], ['memory', ''],
+      [['', ''], ['plan', 'text'], ['step', ''], ['tokens/s', ''], ['memory', ''],
        ['$/M tokens', ''], ['whole run', '']],
       answer.plans.map((plan, i) => [
         button(String(i + 1), () => pick(i), `Show plan ${i + 1}`),
         with_range(text.cluster(plan.cluster), text.plan(plan)),
         with_range(text.seconds(plan.step_time_s), plan.step_time_interval_s && text.range(plan.step_time_interval_s)),
-        Math.round(plan.tokens_per_s).toLocaleString('en'), text.percent(plan.mfu), text.bytes(plan.peak_memory_bytes),
+        with_range(Math.round(plan.tokens_per_s).toLocaleString('en'), `${text.percent(plan.mfu)} MFU`), text.bytes(plan.peak_memory_bytes),
         with_range(text.or(plan.usd_per_million_tokens, usd => text.usd(usd, 4)), plan.pareto && make('span', 'pareto', 'badge')),
         with_range(plan.total_tokens > 0 ? text.duration(plan.total_time_s) : '–', plan.total_usd && text.usd(plan.total_usd))])));
   show_first(all, 10);
@@ -136,7 +136,7 @@ export function risk(step) {
                    it.causes.map(each => [each.cause.replaceAll('_', ' '), each.failures.toFixed(2), text.duration(each.time_s)])));
 }
 
-const gpus_of = rung => `${rung.count} × ${rung.machine}` + (rung.step_time_s === undefined ? '' : `, ${rung.gpus} GPU${rung.gpus > 1 ? 's' : ''}`);
+const gpus_of = rung => `${text.cluster(rung)}, ${rung.gpus} GPU${rung.gpus > 1 ? 's' : ''}`;
 
 export function ladder(answer) {
   const all = section('ladder', 'Where to stop');
@@ -152,18 +152,18 @@ export function ladder(answer) {
     all.append(make('h3', each.machine));
     charts.ladder(all, each.rungs);
     all.append(table(
-        [['plan', 'text'], ['step', ''], ['tokens/s', ''], ['MFU', ''], ['efficiency', ''], ['memory left', ''],
-         ['$/M tokens', ''], ['whole run', ''], ['', '']],
+        [['plan', 'text'], ['step', ''], ['tokens/s', ''], ['efficiency', ''], ['memory left', ''],
+         ['$/M tokens', ''], ['whole run', '']],
         each.rungs.map((rung, i) => rung.step_time_s === undefined
-            ? [with_range(gpus_of(rung), rung.reason), ...Array(8).fill('')]
+            ? [with_range(gpus_of(rung), rung.reason), ...Array(6).fill('')]
             : [with_range(gpus_of(rung), text.plan(rung)),
                with_range(text.seconds(rung.step_time_s), rung.step_time_interval_s && text.range(rung.step_time_interval_s)),
-               Math.round(rung.tokens_per_s).toLocaleString('en'), text.percent(rung.mfu), text.percent(rung.efficiency),
+               with_range(Math.round(rung.tokens_per_s).toLocaleString('en'), `${text.percent(rung.mfu)} MFU`),
+               with_range(text.percent(rung.efficiency), i === each.stop && make('span', 'stop here', 'badge')),
                text.bytes(rung.memory_limit_bytes - rung.peak_memory_bytes),
                text.or(rung.usd_per_million_tokens, usd => text.usd(usd, 4)),
-               with_range(rung.total_tokens > 0 ? text.duration(rung.total_time_s) : '–', rung.total_usd && text.usd(rung.total_usd)),
-               i === each.stop ? make('span', 'stop here', 'badge') : ''])),
-        make('p', each.reason));
+               with_range(rung.total_tokens > 0 ? text.duration(rung.total_time_s) : '–', rung.total_usd && text.usd(rung.total_usd))])));
+    if (answer.ladders.length > 1) all.append(make('p', each.reason));
   }
 }
 
