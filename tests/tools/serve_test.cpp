@@ -245,8 +245,8 @@ TEST_CASE("a job names no file of the server", "[serve]") {
     refused(job, "/model");
   }
   json job = settled_job();
-  job["parallelism"]["partition_file"] = "/etc/passwd";
-  refused(job, "/parallelism/partition_file");
+  job["parallelism"]["partition"] = "/etc/stages.json";
+  refused(job, "/parallelism/partition");
   job = settled_job();
   job["cluster"]["topology"] = "/etc/passwd";
   refused(job, "/cluster/topology");
@@ -255,6 +255,9 @@ TEST_CASE("a job names no file of the server", "[serve]") {
   job["distribution"]["smdistributed"]["modelparallel"] = {{"enabled", true},
                                                            {"parameters", "/etc/passwd"}};
   refused(job, "/distribution/smdistributed/modelparallel/parameters");
+  job["distribution"]["smdistributed"]["modelparallel"]["parameters"] = {
+      {"partitions", 2}, {"auto_partition", false}, {"partition_file", "/etc/passwd"}};
+  refused(job, "/distribution/smdistributed/modelparallel/parameters/partition_file");
 
   // The content of a config.json is a model, and names that only training opens stay names.
   job = settled_job();

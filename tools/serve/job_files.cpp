@@ -14,13 +14,16 @@ using nlohmann::json;
 struct FileKey {
   const char* pointer;
   const char* instead;
+  bool has_words = false;  // what does not end in .json is one
 };
 
 // Where they are strings.
 constexpr FileKey file_keys[] = {
-    {"/cluster/topology", "give the sizes of its switches themselves"},
-    {"/parallelism/partition_file", "give the stages themselves as \"partition\""},
-    {"/distribution/smdistributed/modelparallel/parameters", "give its keys themselves"}};
+    {"/cluster/topology", "give the switches' sizes themselves"},
+    {"/parallelism/partition", "give the stages themselves", true},
+    {"/distribution/smdistributed/modelparallel/parameters", "give its keys themselves"},
+    {"/distribution/smdistributed/modelparallel/parameters/partition_file",
+     "give the stages themselves as parallelism.partition"}};
 
 // A name without a slash is looked up in the zoo, and beside the job file, where nothing else lies.
 bool is_path(const std::string& model) {
@@ -44,8 +47,9 @@ void check_names_no_file(const json& job, const std::string& name) {
            "give a name of /api/list/models, or the content of the config.json itself");
   for (const FileKey& key : file_keys) {
     const json::json_pointer pointer(key.pointer);
-    if (job.contains(pointer) && job[pointer].is_string())
-      refuse(name, key.pointer, job[pointer], key.instead);
+    if (!job.contains(pointer) || !job[pointer].is_string()) continue;
+    const std::string given = job[pointer];
+    if (!key.has_words || given.ends_with(".json")) refuse(name, key.pointer, given, key.instead);
   }
 }
 
