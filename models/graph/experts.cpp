@@ -42,21 +42,24 @@ ExpertProduct expert_product_of(const OpCall& call) {
   const TensorType& matrices =
       call.op == Op::expert_linear_grad_weight ? call.outputs[0] : call.inputs[1];
   MESHWRIGHT_CHECK(matrices.shape.rank == 3, "the matrices of experts are one tensor");
-  ExpertProduct product{op_of_group(call.op), call.attributes.experts, matrices.shape[0], {}, {}};
+  ExpertProduct product;
+  product.op = op_of_group(call.op);
+  product.groups = call.attributes.experts;
+  product.experts = matrices.shape[0];
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
     const TensorType& type = call.inputs[i];
     const bool of_all = i >= scale_input(0) && type.shape.elements() == 1;
     const std::int64_t parts = is_of_expert(product.op, i) ? product.experts : product.groups;
-    product.inputs.push_back(of_all ? type : one_of(type, parts));
+    product.all_inputs[product.input_count++] = of_all ? type : one_of(type, parts);
   }
   product.output = one_of(call.outputs[0], product.groups);
   return product;
 }
 
 std::int64_t ExpertProduct::begin_of(std::size_t input, std::int64_t group) const {
-  const bool of_all = input >= scale_input(0) && inputs[input].shape.elements() == 1;
+  const bool of_all = input >= scale_input(0) && all_inputs[input].shape.elements() == 1;
   if (of_all) return 0;
-  return (is_of_expert(op, input) ? group % experts : group) * inputs[input].bytes();
+  return (is_of_expert(op, input) ? group % experts : group) * all_inputs[input].bytes();
 }
 
 std::vector<PublishedTensor> published_tensors(const std::string& name, const Shape& shape) {

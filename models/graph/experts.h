@@ -10,7 +10,9 @@
 // tokens of one sequence: E * sum over experts of (tokens that chose it / s) * (mean probability).
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,8 +34,12 @@ constexpr int expert_of_slot(const Attributes& a, std::int32_t slot) {
 struct ExpertProduct {
   Op op = Op::linear;
   std::int64_t groups = 1, experts = 1;
-  std::vector<TensorType> inputs;  // of one group
+  static constexpr std::size_t most_inputs = 4;  // factors and their scales
+  std::array<TensorType, most_inputs> all_inputs;
+  std::size_t input_count = 0;
   TensorType output;
+  // Of one group, as the output is. Nothing is allocated: the engine asks in every step.
+  std::span<const TensorType> inputs() const { return {all_inputs.data(), input_count}; }
   // Where a group's input begins, in bytes from that of all groups.
   std::int64_t begin_of(std::size_t input, std::int64_t group) const;
 };

@@ -50,7 +50,7 @@ std::int64_t product_bytes(const OpCall& call) {
 }
 
 OpCall one_group(const ExpertProduct& product, const OpCall& call) {
-  return {product.op, call.attributes, product.inputs, {&product.output, 1}};
+  return {product.op, call.attributes, product.inputs(), {&product.output, 1}};
 }
 
 // Elements of a product's operands that are converted: a block of b once for each block of rows,

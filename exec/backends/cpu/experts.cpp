@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 #include <cstring>
-#include <vector>
 
 #include "exec/backends/cpu/tables.h"
 #include "exec/backends/cpu/widened.h"
@@ -221,15 +220,16 @@ namespace {
 void for_each_group(const KernelCall& k, Kernel one) {
   const ExpertProduct product = expert_product_of(k.call);
   const bool of_experts = k.call.outputs[0].shape.rank == 3;  // a gradient of their weights
-  std::vector<const void*> in(product.inputs.size());
+  std::array<const void*, ExpertProduct::most_inputs> in;
+  const std::size_t inputs = product.inputs().size();
   for (std::int64_t group = 0; group < product.groups; ++group) {
-    for (std::size_t i = 0; i < in.size(); ++i)
+    for (std::size_t i = 0; i < inputs; ++i)
       in[i] = static_cast<const std::byte*>(k.operands.inputs[i]) + product.begin_of(i, group);
     std::array<void*, 1> out{static_cast<std::byte*>(k.operands.outputs[0]) +
                              (of_experts ? group % product.experts : group) *
                                  product.output.bytes()};
-    one({{product.op, k.attributes(), product.inputs, {&product.output, 1}},
-         {in, out},
+    one({{product.op, k.attributes(), product.inputs(), {&product.output, 1}},
+         {{in.data(), inputs}, out},
          k.context,
          k.pool});
   }

@@ -47,14 +47,14 @@ struct Turns {
 Turns turns_of(const OpCall& call) {
   const ExpertProduct product = expert_product_of(call);
   Turns turns{product.groups / product.experts, {}, {}, 0};
-  const OpCall one{product.op, call.attributes, product.inputs, {&product.output, 1}};
+  const OpCall one{product.op, call.attributes, product.inputs(), {&product.output, 1}};
   turns.form = form_of(one);
   turns.form.batch = product.experts;
   const auto apart = [&](const TensorType& whole, const TensorType& part) {
     return whole.shape.rank == 3 ? 0 : part.bytes() * product.experts;
   };
   for (std::size_t i = 0; i < 2; ++i) {
-    turns.in_bytes[i] = apart(call.inputs[i], product.inputs[i]);
+    turns.in_bytes[i] = apart(call.inputs[i], product.inputs()[i]);
     turns.form.alignment = alignment_after(turns.in_bytes[i], turns.form.alignment);
   }
   turns.out_bytes = apart(call.outputs[0], product.output);
@@ -133,7 +133,7 @@ std::int64_t expert_workspace(const OpCall& call, const Device& device) {
 void run_experts(const KernelCall& k) {
   const Turns turns = turns_of(k.call);
   const ExpertProduct product = expert_product_of(k.call);
-  const OpCall one{product.op, k.attributes(), product.inputs, {&product.output, 1}};
+  const OpCall one{product.op, k.attributes(), product.inputs(), {&product.output, 1}};
   const LinearProduct factors = product_of(one);
   const bool apart = bytes_apart(k.call) > 0;
   for (std::int64_t turn = 0; turn < turns.count; ++turn) {
