@@ -29,6 +29,7 @@ Prices prices_of(const Prices& prices, const std::string& machine);
 
 // The first row of this kind and region; null: not known.
 const Price* find_price(const Prices& prices, const PriceChoice& choice);
+const Price* find_price(Prices&& prices, const PriceChoice& choice) = delete;  // would outlive it
 
 std::string words_of(PriceKind kind);  // "on demand"
 // "on demand, us-east-1, 2026-07-20"

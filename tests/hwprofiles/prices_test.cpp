@@ -45,7 +45,8 @@ TEST_CASE("every row of the price list is of a known machine and has a date and 
     CHECK(price.source.size() > 20);
     kinds.insert(price.kind);
     // Whatever is not on demand is cheaper, where both are known.
-    const Price* on_demand = find_price(prices_of(known, price.machine), {});
+    const Prices of_machine = prices_of(known, price.machine);
+    const Price* on_demand = find_price(of_machine, {});
     if (on_demand != nullptr && price.kind != PriceKind::on_demand)
       CHECK(price.usd_per_hour < on_demand->usd_per_hour);
   }
