@@ -31,6 +31,9 @@ struct Attributes {
   int context_degree = 1;   // ranks that share each sequence; sequence_length is what one holds
   int ring_step = 0;        // context_attention: whose keys and values; -1: those of all ranks
   double rotary_base = 10000;
+  // Slow turns are slower: see models/graph/rotary.h.
+  double rotary_factor = 1, rotary_low = 1, rotary_high = 4;
+  int rotary_original = 0;
   double scale = 1;            // gradients: 1 / targets of the global batch
   double factor = 1;           // scale, add_constant, mask_scores
   Dtype storage = Dtype::f32;  // log_softmax: type of the logits
@@ -57,6 +60,7 @@ struct Attributes {
   bool sequence_parallel = false;  // the rows of this op are this rank's share
   bool hidden_share = false;       // dropout: its columns are this rank's share
   bool rms_norm = false;           // norm_parts: the mean is not taken off
+  bool one_plus_weight = false;    // norms, scale_columns: they multiply by 1 + the weight
   int experts = 0;                 // of the whole model's layer
   int experts_per_token = 0;
   int expert_capacity = 0;                 // slots of each expert for every sequence

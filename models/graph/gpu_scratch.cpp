@@ -159,6 +159,11 @@ std::int64_t gpu_scratch_bytes(const OpCall& call) {
     case Op::rms_norm_grad:
       return chunks_of_norm_grad(call.inputs[0])
           .bytes(call.inputs[0].shape[1], static_cast<std::int64_t>(call.outputs.size()) - 1);
+    case Op::head_norm_grad: {
+      const std::int64_t width = call.inputs[1].shape[0];
+      const Shape rows{call.inputs[0].shape.elements() / width, width};
+      return chunks_of_norm_grad({rows, call.inputs[0].dtype}).bytes(width, 1);
+    }
     case Op::sum_of_squares:
       return bytes_of(Dtype::f64) * square_sum_blocks(call.inputs[0].shape.elements());
     case Op::embedding_grad:  // of each row of the table: how often it is read, first and last

@@ -5,12 +5,14 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "models/graph/attributes.h"
 #include "models/graph/op.h"
+#include "models/graph/published.h"
 #include "models/graph/tensor_type.h"
 
 namespace meshwright {
@@ -63,6 +65,7 @@ struct Parameter {
   Cut cut;                  // how T > 1 ranks would cut it; {} when never
   bool is_cut = false;      // shape is 1/T of padded_shape along cut.dim
   bool of_experts = false;  // [E, ...]: the cut is over the expert group (experts.h has its name)
+  std::optional<PublishedPart> part;  // of what it is published with; none: it is published alone
   Initial initial = Initial::normal;
   bool decay = true;  // weight decay: matrices only
   bool partial_over_tensor =

@@ -16,19 +16,21 @@ enum class Op : std::uint8_t {
   add_row,       // x[rows,h], table[N,h] -> [rows,h]; every row gets table[0] (BERT's token type 0)
   layer_norm,    // x[rows,h], weight[h], (bias[h]) -> y[rows,h], saved[rows,2] f32 (mean, 1/std)
   rms_norm,      // x[rows,h], weight[h] -> y[rows,h], saved[rows,1] f32 (1/rms)
+  head_norm,     // x[rows,n*d], weight[d] -> y[rows,n*d], saved[rows,n] f32: rms_norm of each head
   linear,    // x[rows,in], W, (bias[out]) -> [rows,out]; W[out,in], or [in,out] when weight_in_out.
              // 8 bits: x, W, their scales, (bias) -> in attributes.made
   add_bias,  // x[rows,n], bias[n] -> [rows,n]
   rope,      // x -> x with queries and keys rotated (attributes: packing, rotary_dim, ...)
-  attention,  // qkv, or q, k, v, (table[relative_buckets,heads]: relative.h) ->
-              // y[rows,heads*head_dim], saved f32: see attention_kernel
-  gelu,       // x -> gelu(x): tanh form when gelu_tanh, else erf
-  relu,       // x -> max(x, 0)
-  tanh,       // x -> tanh(x)
-  swiglu,     // gate[rows,n], up[rows,n] -> silu(gate)*up
-  add,        // a, b -> a + b
-  dropout,    // x -> x, elements set to 0 with probability `dropout`, the others / (1 - dropout);
-              // which ones: Philox of (dropout_key, sequence, place in the sequence, column)
+  attention,     // qkv, or q, k, v, (table[relative_buckets,heads]: relative.h) ->
+                 // y[rows,heads*head_dim], saved f32: see attention_kernel
+  gelu,          // x -> gelu(x): tanh form when gelu_tanh, else erf
+  relu,          // x -> max(x, 0)
+  squared_relu,  // x -> max(x, 0)^2
+  tanh,          // x -> tanh(x)
+  swiglu,        // gate[rows,n], up[rows,n] -> silu(gate)*up
+  add,           // a, b -> a + b
+  dropout,  // x -> x, elements set to 0 with probability `dropout`, the others / (1 - dropout);
+            // which ones: Philox of (dropout_key, sequence, place in the sequence, column)
   select_positions,  // x[rows,h], positions[b,p] i32 -> [b*p,h] (rows that a masked model predicts)
   cross_entropy,     // logits[n,V], targets[n] i32 -> loss[n] f32, saved[n] f32 (log-sum-exp)
   cross_entropy_stats,  // logits[n,V/T], targets[n] -> stats[3,n] f32 (maximum, sum of exp, target
@@ -115,6 +117,7 @@ enum class Op : std::uint8_t {
   add_row_grad,            // dy -> (+)table
   layer_norm_grad,         // x, weight, saved, dy -> dx, (+)weight, (+)bias
   rms_norm_grad,           // x, weight, saved, dy -> dx, (+)weight
+  head_norm_grad,          // x, weight, saved, dy -> dx, (+)weight
   linear_grad_input,       // dy, W -> dx; 8 bits: dy, W, their scales
   linear_grad_weight,      // x, dy -> (+)W; 8 bits: x, dy, their scales, or with
                            // `factors_transposed` [in,rows], [out,rows], their scales
@@ -127,6 +130,7 @@ enum class Op : std::uint8_t {
   context_unpack,          // dq, dkv -> dqkv; or dkv -> dk, dv
   gelu_grad,               // x, dy -> dx
   relu_grad,               // x, dy -> dx
+  squared_relu_grad,       // x, dy -> dx
   tanh_grad,               // y, dy -> dx
   swiglu_grad,             // gate, up, dy -> dgate, dup
   dropout_grad,            // dy -> dx, the elements of the forward

@@ -18,7 +18,7 @@ class Cutter {
     if (node.op == Op::linear && (everything || is_head(node))) cut_product(node);
     if (!everything) return;
     if (node.op == Op::add_position || node.op == Op::add_row) cut_along(node.inputs[1], 1);
-    if (node.op == Op::layer_norm || node.op == Op::rms_norm)
+    if (is_norm(node.op))
       for (int i = 1; i < node.inputs.size(); ++i) cut_along(node.inputs[i], 0);
   }
 
@@ -80,7 +80,7 @@ class HiddenSplitter : public Splitter {
         return split_heads(node);
       case SplitRule::rows:
       case SplitRule::elements:
-        if (node.op == Op::layer_norm || node.op == Op::rms_norm) return split_norm(node);
+        if (is_norm(node.op)) return split_norm(node);
         return split_elements(node);
       case SplitRule::whole:
         return split_choice(node);
@@ -96,18 +96,6 @@ class HiddenSplitter : public Splitter {
     Attributes attributes = node.attributes;
     attributes.hidden_share = node.op == Op::dropout && held == Held::columns;
     add_like(node, locals(node.inputs), attributes, held);
-  }
-
-  void split_norm(const Node& node) {
-    const int x = local(node.inputs[0]);
-    const int stats = communicate(Op::stats_gather, node, apply(Op::norm_stats, node, {x}));
-    TensorIds inputs = locals(node.inputs);
-    inputs.push_back(stats);
-    Attributes attributes = node.attributes;
-    attributes.tensor_degree = degree_;
-    attributes.rms_norm = node.op == Op::rms_norm;
-    const int parts = out_.add(Op::norm_parts, node.module, inputs, attributes);
-    for (int i = 0; i < 2; ++i) set(node.outputs[i], out_.output(parts, i), Held::columns);
   }
 
   // Rows that are chosen keep their columns; the loss of an answer's position sees whole logits.

@@ -56,15 +56,6 @@ class BlockSplitter : public Splitter {
   }
   Held summed_layout() const { return shares_rows_ ? Held::rows : Held::whole; }
 
-  // Parameters of an operation that sees only a share of the rows get partial gradients.
-  void note_partial(const Node& node) {
-    for (int i = 1; i < node.inputs.size(); ++i) {
-      const int parameter = out_.tensor(local(node.inputs[i])).parameter;
-      if (parameter >= 0)
-        out_.parameters[static_cast<std::size_t>(parameter)].partial_over_tensor = true;
-    }
-  }
-
   void split(const Node& node) override {
     switch (info(node.op).split) {
       case SplitRule::vocabulary:
@@ -74,6 +65,9 @@ class BlockSplitter : public Splitter {
       case SplitRule::heads:
         return split_heads(node);
       case SplitRule::rows:
+        // Of queries or keys of all heads.
+        if (is_norm(node.op) && layout(node.inputs[0]) == Held::columns) return split_norm(node);
+        return split_rows(node);
       case SplitRule::elements:
         return split_rows(node);
       case SplitRule::whole:

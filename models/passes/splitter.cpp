@@ -6,6 +6,8 @@
 
 namespace meshwright {
 
+bool is_norm(Op op) { return op == Op::layer_norm || op == Op::rms_norm; }
+
 bool shares_columns(const Graph& whole, const Node& product, int degree) {
   const int output = product.outputs[0];
   for (const Node& user : whole.nodes)
@@ -121,7 +123,28 @@ void Splitter::split_heads(const Node& node) {
   attributes.heads /= degree_;
   attributes.kv_heads /= degree_;
   attributes.tensor_degree = degree_;
+  if (node.op == Op::head_norm) note_partial(node);
   add_like(node, locals(node.inputs), attributes, Held::columns);
+}
+
+void Splitter::note_partial(const Node& node) {
+  for (int i = 1; i < node.inputs.size(); ++i) {
+    const int parameter = out_.tensor(local(node.inputs[i])).parameter;
+    if (parameter >= 0)
+      out_.parameters[static_cast<std::size_t>(parameter)].partial_over_tensor = true;
+  }
+}
+
+void Splitter::split_norm(const Node& node) {
+  const int x = local(node.inputs[0]);
+  const int stats = communicate(Op::stats_gather, node, apply(Op::norm_stats, node, {x}));
+  TensorIds inputs = locals(node.inputs);
+  inputs.push_back(stats);
+  Attributes attributes = node.attributes;
+  attributes.tensor_degree = degree_;
+  attributes.rms_norm = node.op == Op::rms_norm;
+  const int parts = out_.add(Op::norm_parts, node.module, inputs, attributes);
+  for (int i = 0; i < 2; ++i) set(node.outputs[i], out_.output(parts, i), Held::columns);
 }
 
 int Splitter::look_up_columns(const Node& node) {

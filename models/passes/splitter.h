@@ -9,6 +9,8 @@
 
 namespace meshwright {
 
+bool is_norm(Op op);  // of whole rows
+
 // Whether the ranks of a tensor group can share the columns of a product's output out; the two
 // logits of an answer's span are needed whole.
 bool shares_columns(const Graph& whole, const Node& product, int degree);
@@ -46,6 +48,11 @@ class Splitter {
   // The same in every layout.
   void split_cross_entropy(const Node& node);
   void split_heads(const Node& node);
+  // A norm over columns that the ranks share: its statistics are those of all.
+  void split_norm(const Node& node);
+  // Parameters of an operation that sees only a share of the rows, or some of the heads, get
+  // partial gradients.
+  void note_partial(const Node& node);
   // A table cut by the hidden size: this rank's columns of every row.
   int look_up_columns(const Node& node);
   // A product cut by its inputs: the sum over the ranks' columns `x`, as columns of the output

@@ -128,14 +128,37 @@ void run(const Graph& graph, const Node& node, Memory& memory, Backend& backend)
   backend.run(call, {in, out}, context);
 }
 
+// Between the least logit that was chosen in a row and the largest that was not, over the largest
+// of that row; the least over all rows.
+double closest_choice(const std::vector<float>& logits, const Attributes& a) {
+  double closest = std::numeric_limits<double>::infinity();
+  if (a.experts_per_token >= a.experts) return closest;
+  const auto width = static_cast<std::ptrdiff_t>(a.experts);
+  for (auto row = logits.begin(); row != logits.end(); row += width) {
+    std::vector<float> sorted(row, row + width);
+    if (!std::all_of(row, row + width, [](float x) { return std::isfinite(x); })) continue;
+    std::sort(sorted.rbegin(), sorted.rend());
+    const double largest = std::max(std::fabs(sorted.front()), std::fabs(sorted.back()));
+    const double gap = sorted[at(a.experts_per_token - 1)] - sorted[at(a.experts_per_token)];
+    closest = std::min(closest, gap / std::max(largest, 1e-30));
+  }
+  return closest;
+}
+
 }  // namespace
 
 GraphValues values_of(const Graph& graph, std::uint64_t seed, Backend& backend) {
   Memory memory(graph, seed);
-  for (const Node& node : graph.nodes) run(graph, node, memory, backend);
+  GraphValues values;
+  for (const Node& node : graph.nodes) {
+    run(graph, node, memory, backend);
+    if (node.op != Op::route || node.phase != Phase::forward) continue;
+    backend.wait();
+    values.closest_choice = std::min(
+        values.closest_choice, closest_choice(memory.values(node.inputs[0]), node.attributes));
+  }
   backend.wait();
   memory.check_untouched();
-  GraphValues values;
   std::vector<float> balance;
   for (const Node& node : graph.nodes)
     if (node.op == Op::route && node.phase == Phase::forward && node.attributes.balance > 0)

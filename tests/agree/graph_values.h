@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "exec/backends/backend.h"
@@ -13,6 +14,9 @@ namespace meshwright {
 struct GraphValues {
   std::vector<float> losses;             // of the targets; then balancing losses, sorted
   std::vector<std::vector<float>> sums;  // of parameter gradients, in the order of the parameters
+  // Between a logit for which an expert was chosen and the next one, over the row's largest; the
+  // least of all routers.
+  double closest_choice = std::numeric_limits<double>::infinity();
 };
 
 // Runs the nodes in order, each tensor in memory of its own unless it is said to share another's.

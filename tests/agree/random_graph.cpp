@@ -176,6 +176,7 @@ class Generator {
     Attributes a = attributes();
     a.epsilon = 1e-3;
     a.rms_norm = draw_.one_in(2);
+    a.one_plus_weight = draw_.one_in(4);
     TensorIds inputs{x, parameter({width(x)}, Initial::ones)};
     const bool bias = !a.rms_norm && draw_.one_in(2);
     if (bias) inputs.push_back(parameter({width(x)}));
@@ -187,7 +188,7 @@ class Generator {
   int activation(int x) {
     Attributes a = attributes();
     a.gelu_tanh = draw_.one_in(2);
-    const Op op = draw_.of({Op::gelu, Op::gelu, Op::relu, Op::tanh});
+    const Op op = draw_.of({Op::gelu, Op::gelu, Op::relu, Op::squared_relu, Op::tanh});
     x = apply(op, {x}, a);
     return op == Op::relu && draw_.one_in(2) ? apply(op, {x}, a) : x;
   }
@@ -267,8 +268,18 @@ class Generator {
 
   int project(int x, std::int64_t out) { return wander(linear(wander(x), out)); }
 
+  int head_norm(int x, const Attributes& of_heads) {
+    if (!draw_.one_in(3)) return x;
+    Attributes a = attributes();
+    a.epsilon = 1e-3;
+    a.one_plus_weight = draw_.one_in(4);
+    return apply(Op::head_norm, {x, parameter({of_heads.head_dim}, Initial::ones)}, a);
+  }
+
   int rope(int x, Attributes a) {
     if (draw_.one_in(2)) return x;
+    a.rotary_factor = draw_.of({1.0, 1.0, 8.0});
+    a.rotary_original = draw_.of({0, 40});
     a.rotary_dim = 2 * draw_.between(0, a.head_dim / 2);
     a.rotary_interleaved = draw_.one_in(2);
     return apply(Op::rope, {x}, a);
@@ -287,7 +298,8 @@ class Generator {
     if (a.packing == Packing::separate) {
       Attributes of_keys = a;
       of_keys.heads = a.kv_heads;
-      qkv = {rope(project(x, q), a), rope(project(x, kv), of_keys), project(x, kv)};
+      qkv = {rope(head_norm(project(x, q), a), a),
+             rope(head_norm(project(x, kv), of_keys), of_keys), project(x, kv)};
     } else {
       qkv = {rope(project(x, q + 2 * kv), a)};
     }

@@ -123,6 +123,11 @@ const Single singles[] = {
      [](Body& b) {
        b.add(Op::rms_norm, {b.x(), b.row()});
      }},
+    {"rms_norm by 1 + weight",
+     [](Body& b) {
+       b.attributes().one_plus_weight = true;
+       b.add(Op::rms_norm, {b.x(), b.row()});
+     }},
     {"add_bias",
      [](Body& b) {
        b.add(Op::add_bias, {b.x(), b.row()});
@@ -171,6 +176,12 @@ const Single singles[] = {
      [](Body& b) {
        b.add(Op::rms_norm_grad, {b.x(), b.row(), b.statistics(1), b.x()},
              {b.gradient({b.width()})});
+     }},
+    {"layer_norm_grad by 1 + weight",
+     [](Body& b) {
+       b.attributes().one_plus_weight = true;
+       b.add(Op::layer_norm_grad, {b.x(), b.row(), b.statistics(2), b.x()},
+             {b.gradient({b.width()}), b.gradient({b.width()})});
      }},
     {"bias_grad", [](Body& b) { b.add(Op::bias_grad, {b.x()}, {b.gradient({b.width()})}); }},
     {"gelu_grad, tanh form",

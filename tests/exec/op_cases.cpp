@@ -36,6 +36,21 @@ void add_row_cases(std::vector<Case>& cases, const Sizes& z) {
   cases.push_back({"layer_norm", Op::layer_norm, a, {x, row, row}, {{rows, h}, {rows, 2}}});
   cases.push_back({"layer_norm without bias", Op::layer_norm, a, {x, row}, {{rows, h}, {rows, 2}}});
   cases.push_back({"rms_norm", Op::rms_norm, a, {x, row}, {{rows, h}, {rows, 1}}});
+  Attributes one_plus = a;
+  one_plus.one_plus_weight = true;
+  cases.push_back({"layer_norm by 1 + weight",
+                   Op::layer_norm,
+                   one_plus,
+                   {x, row, row},
+                   {{rows, h}, {rows, 2}}});
+  cases.push_back(
+      {"rms_norm by 1 + weight", Op::rms_norm, one_plus, {x, row}, {{rows, h}, {rows, 1}}});
+  for (const Attributes& each : {a, one_plus})
+    cases.push_back({std::string("head_norm") + (each.one_plus_weight ? " by 1 + weight" : ""),
+                     Op::head_norm,
+                     each,
+                     {{{rows, 3 * h}}, row},
+                     {{rows, 3 * h}, {rows, 3}}});
   for (const bool in_out : {false, true}) {
     Attributes stored = a;
     stored.weight_in_out = in_out;
@@ -54,6 +69,7 @@ void add_row_cases(std::vector<Case>& cases, const Sizes& z) {
   cases.push_back({"gelu, tanh form", Op::gelu, tanh_form, {x}, {{rows, h}}});
   cases.push_back({"gelu, erf form", Op::gelu, a, {x}, {{rows, h}}});
   cases.push_back({"relu", Op::relu, a, {x}, {{rows, h}}});
+  cases.push_back({"squared_relu", Op::squared_relu, a, {x}, {{rows, h}}});
   cases.push_back({"tanh", Op::tanh, a, {x}, {{rows, h}}});
   cases.push_back({"swiglu", Op::swiglu, a, {x, x}, {{rows, h}}});
   cases.push_back({"add", Op::add, a, {x, x}, {{rows, h}}});
@@ -136,6 +152,13 @@ void add_rope_cases(std::vector<Case>& cases, const Sizes& z, int unit) {
       add("rotate_half", Op::rotate_half);
       add("times_cosine", Op::times_cosine);
       add("times_sine", Op::times_sine);
+      if (packing != Packing::separate) continue;
+      a.rotary_factor = 4;
+      add("rope, slower", Op::rope);
+      a.rotary_original = 40;
+      add("rope, slow pairs slower", Op::rope);
+      a.rotary_factor = 1;
+      a.rotary_original = 0;
     }
 }
 
@@ -311,6 +334,11 @@ const OpRule rules[] = {
        return r.run(Op::rms_norm_grad, c.attributes, {&in[0], &in[1], &out[1], &dy},
                     {in[0].type.shape, in[1].type.shape}, 1);
      }},
+    {Op::head_norm,
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs& out, const OpTensor& dy) {
+       return r.run(Op::head_norm_grad, c.attributes, {&in[0], &in[1], &out[1], &dy},
+                    {in[0].type.shape, in[1].type.shape}, 1);
+     }},
     {Op::linear,
      [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const OpTensor& dy) {
        Inputs g = r.run(Op::linear_grad_input, c.attributes, {&dy, &in[1]}, {in[0].type.shape});
@@ -364,6 +392,10 @@ const OpRule rules[] = {
     {Op::relu,
      [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const OpTensor& dy) {
        return r.run(Op::relu_grad, c.attributes, {&in[0], &dy}, {in[0].type.shape});
+     }},
+    {Op::squared_relu,
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const OpTensor& dy) {
+       return r.run(Op::squared_relu_grad, c.attributes, {&in[0], &dy}, {in[0].type.shape});
      }},
     {Op::tanh,
      [](Runner& r, const Case& c, const Inputs& in, const Inputs& out, const OpTensor& dy) {

@@ -50,8 +50,8 @@ Dtype Runner::output_type(Op op, const Attributes& attributes, std::size_t outpu
                        op == Op::cross_entropy_stats || op == Op::cross_entropy_combine;
   const bool statistics =
       op == Op::norm_stats || (op == Op::norm_parts_sums && output == 0) ||
-      ((op == Op::layer_norm || op == Op::rms_norm || op == Op::norm_parts || op == Op::attention ||
-        op == Op::context_attention) &&
+      ((op == Op::layer_norm || op == Op::rms_norm || op == Op::head_norm || op == Op::norm_parts ||
+        op == Op::attention || op == Op::context_attention) &&
        output == 1 && !(op == Op::attention && attributes.attention == AttentionKernel::unfused));
   const bool logarithms = op == Op::log_softmax || op == Op::nll_loss ||
                           op == Op::mean_of_squares || op == Op::row_dots;

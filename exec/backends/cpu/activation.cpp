@@ -48,6 +48,16 @@ void relu_grad(const KernelCall& k) {
 }
 
 template <typename T>
+void squared_relu(const KernelCall& k) {
+  map<T>(k, [](T x) { return x < T(0) ? T(0) : x * x; });
+}
+
+template <typename T>
+void squared_relu_grad(const KernelCall& k) {
+  map_two<T>(k, [](T x, T dy) { return x > T(0) ? T(2) * x * dy : T(0); });
+}
+
+template <typename T>
 void tanh(const KernelCall& k) {
   map<T>(k, [](T x) { return tanh_of(x); });
 }
@@ -83,9 +93,11 @@ void swiglu_grad(const KernelCall& k) {
 
 namespace {
 constexpr Row rows[] = {
-    MESHWRIGHT_CPU_ROW(gelu),      MESHWRIGHT_CPU_ROW(gelu_grad),   MESHWRIGHT_CPU_ROW(relu),
-    MESHWRIGHT_CPU_ROW(relu_grad), MESHWRIGHT_CPU_ROW(tanh),        MESHWRIGHT_CPU_ROW(tanh_grad),
-    MESHWRIGHT_CPU_ROW(swiglu),    MESHWRIGHT_CPU_ROW(swiglu_grad),
+    MESHWRIGHT_CPU_ROW(gelu),         MESHWRIGHT_CPU_ROW(gelu_grad),
+    MESHWRIGHT_CPU_ROW(relu),         MESHWRIGHT_CPU_ROW(relu_grad),
+    MESHWRIGHT_CPU_ROW(tanh),         MESHWRIGHT_CPU_ROW(tanh_grad),
+    MESHWRIGHT_CPU_ROW(swiglu),       MESHWRIGHT_CPU_ROW(swiglu_grad),
+    MESHWRIGHT_CPU_ROW(squared_relu), MESHWRIGHT_CPU_ROW(squared_relu_grad),
 };
 }  // namespace
 

@@ -68,10 +68,11 @@ void scale_columns(const KernelCall& k) {
   const std::int64_t rows = k.in_shape(0)[0], h = k.in_shape(0)[1];
   const T* x = k.in<T>(0);
   const T* weight = k.in<T>(1);
+  const T offset = k.attributes().one_plus_weight ? T(1) : T(0);
   T* y = k.out<T>(0);
   for_each_row(k, rows, h, [=](std::int64_t r) {
 #pragma omp simd
-    for (std::int64_t c = 0; c < h; ++c) y[r * h + c] = x[r * h + c] * weight[c];
+    for (std::int64_t c = 0; c < h; ++c) y[r * h + c] = x[r * h + c] * (offset + weight[c]);
   });
 }
 

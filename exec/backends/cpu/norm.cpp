@@ -1,5 +1,5 @@
-// LayerNorm and RMSNorm. The statistics of a row are saved by the forward pass: mean and 1/std, or
-// 1/rms.
+// LayerNorm and RMSNorm, of rows or of each head of a row. The statistics of a row are saved by the
+// forward pass: mean and 1/std, or 1/rms.
 #include <cmath>
 #include <utility>
 
@@ -28,6 +28,19 @@ T squares_about(const T* row, std::int64_t n, T mean) {
   return sum;
 }
 
+// What is added to every weight.
+template <typename T>
+T offset_of(const Attributes& a) {
+  return a.one_plus_weight ? T(1) : T(0);
+}
+
+// Rows of a norm: those of the tensor, or their heads.
+struct NormRows {
+  std::int64_t count, width;
+  explicit NormRows(const KernelCall& k)
+      : count(k.in_shape(0).elements() / k.in_shape(1)[0]), width(k.in_shape(1)[0]) {}
+};
+
 // With g = dy * weight: the sum of g, and the sum of g * (x - mean).
 template <typename T>
 struct Sums {
@@ -36,11 +49,11 @@ struct Sums {
 
 // A function of its own: g++ does not vectorise a reduction inside a lambda well.
 template <typename T>
-Sums<T> gradient_sums(const T* x, const T* weight, const T* dy, std::int64_t h, T mean) {
+Sums<T> gradient_sums(const T* x, const T* weight, T offset, const T* dy, std::int64_t h, T mean) {
   T sum = 0, sum_x = 0;
 #pragma omp simd reduction(+ : sum, sum_x)
   for (std::int64_t c = 0; c < h; ++c) {
-    const T g = dy[c] * weight[c];
+    const T g = dy[c] * (offset + weight[c]);
     sum += g;
     sum_x += g * (x[c] - mean);
   }
@@ -55,6 +68,7 @@ void layer_norm(const KernelCall& k) {
   const T epsilon = static_cast<T>(k.attributes().epsilon);
   const T* x = k.in<T>(0);
   const T* weight = k.in<T>(1);
+  const T offset = offset_of<T>(k.attributes());
   const T* bias = k.call.inputs.size() > 2 ? k.in<T>(2) : nullptr;
   T* y = k.out<T>(0);
   T* saved = k.out<T>(1);
@@ -68,10 +82,11 @@ void layer_norm(const KernelCall& k) {
       saved[2 * r + 1] = scale;
       if (bias != nullptr) {
 #pragma omp simd
-        for (std::int64_t c = 0; c < h; ++c) out[c] = (in[c] - mean) * scale * weight[c] + bias[c];
+        for (std::int64_t c = 0; c < h; ++c)
+          out[c] = (in[c] - mean) * scale * (offset + weight[c]) + bias[c];
       } else {
 #pragma omp simd
-        for (std::int64_t c = 0; c < h; ++c) out[c] = (in[c] - mean) * scale * weight[c];
+        for (std::int64_t c = 0; c < h; ++c) out[c] = (in[c] - mean) * scale * (offset + weight[c]);
       }
     }
   });
@@ -83,6 +98,7 @@ void layer_norm_grad(const KernelCall& k) {
   const std::int64_t rows = k.in_shape(0)[0], h = k.in_shape(0)[1];
   const T* x = k.in<T>(0);
   const T* weight = k.in<T>(1);
+  const T offset = offset_of<T>(k.attributes());
   const T* saved = k.in<T>(2);
   const T* dy = k.in<T>(3);
   T* dx = k.out<T>(0);
@@ -92,11 +108,11 @@ void layer_norm_grad(const KernelCall& k) {
       const T* d = dy + r * h;
       T* out = dx + r * h;
       const T mean = saved[2 * r], scale = saved[2 * r + 1];
-      const Sums<T> sums = gradient_sums(in, weight, d, h, mean);
+      const Sums<T> sums = gradient_sums(in, weight, offset, d, h, mean);
       const T mean_g = sums.g / static_cast<T>(h), mean_gz = sums.gx * scale / static_cast<T>(h);
 #pragma omp simd
       for (std::int64_t c = 0; c < h; ++c)
-        out[c] = scale * (d[c] * weight[c] - mean_g - (in[c] - mean) * scale * mean_gz);
+        out[c] = scale * (d[c] * (offset + weight[c]) - mean_g - (in[c] - mean) * scale * mean_gz);
     }
   });
   add_column_sums(k.pool, rows, h, k.out<T>(1), [=](std::int64_t r, std::int64_t c) {
@@ -109,10 +125,12 @@ void layer_norm_grad(const KernelCall& k) {
 
 template <typename T>
 void rms_norm(const KernelCall& k) {
-  const std::int64_t rows = k.in_shape(0)[0], h = k.in_shape(0)[1];
+  const NormRows of(k);
+  const std::int64_t rows = of.count, h = of.width;
   const T epsilon = static_cast<T>(k.attributes().epsilon);
   const T* x = k.in<T>(0);
   const T* weight = k.in<T>(1);
+  const T offset = offset_of<T>(k.attributes());
   T* y = k.out<T>(0);
   T* saved = k.out<T>(1);
   parallel_for(k.pool, rows, rows_per_piece(h), [=](std::int64_t begin, std::int64_t end) {
@@ -122,7 +140,7 @@ void rms_norm(const KernelCall& k) {
       const T scale = T(1) / std::sqrt(dot(in, in, h) / static_cast<T>(h) + epsilon);
       saved[r] = scale;
 #pragma omp simd
-      for (std::int64_t c = 0; c < h; ++c) out[c] = in[c] * scale * weight[c];
+      for (std::int64_t c = 0; c < h; ++c) out[c] = in[c] * scale * (offset + weight[c]);
     }
   });
 }
@@ -130,9 +148,11 @@ void rms_norm(const KernelCall& k) {
 // With g = dy * weight and z = x / rms:  dx = (g - z * mean(g z)) / rms.
 template <typename T>
 void rms_norm_grad(const KernelCall& k) {
-  const std::int64_t rows = k.in_shape(0)[0], h = k.in_shape(0)[1];
+  const NormRows of(k);
+  const std::int64_t rows = of.count, h = of.width;
   const T* x = k.in<T>(0);
   const T* weight = k.in<T>(1);
+  const T offset = offset_of<T>(k.attributes());
   const T* saved = k.in<T>(2);
   const T* dy = k.in<T>(3);
   T* dx = k.out<T>(0);
@@ -142,15 +162,26 @@ void rms_norm_grad(const KernelCall& k) {
       const T* d = dy + r * h;
       T* out = dx + r * h;
       const T scale = saved[r];
-      const T mean_gz = gradient_sums(in, weight, d, h, T(0)).gx * scale / static_cast<T>(h);
+      const T mean_gz =
+          gradient_sums(in, weight, offset, d, h, T(0)).gx * scale / static_cast<T>(h);
 #pragma omp simd
       for (std::int64_t c = 0; c < h; ++c)
-        out[c] = scale * (d[c] * weight[c] - in[c] * scale * mean_gz);
+        out[c] = scale * (d[c] * (offset + weight[c]) - in[c] * scale * mean_gz);
     }
   });
   add_column_sums(k.pool, rows, h, k.out<T>(1), [=](std::int64_t r, std::int64_t c) {
     return dy[r * h + c] * x[r * h + c] * saved[r];
   });
+}
+
+template <typename T>
+void head_norm(const KernelCall& k) {
+  rms_norm<T>(k);
+}
+
+template <typename T>
+void head_norm_grad(const KernelCall& k) {
+  rms_norm_grad<T>(k);
 }
 
 // The row's own columns: their mean, and the sum of (x - mean)^2.
@@ -202,6 +233,7 @@ void norm_parts(const KernelCall& k) {
   const T epsilon = static_cast<T>(k.attributes().epsilon);
   const T* x = k.in<T>(0);
   const T* weight = k.in<T>(1);
+  const T offset = offset_of<T>(k.attributes());
   const T* bias = last > 2 ? k.in<T>(2) : nullptr;
   const T* stats = k.in<T>(last);
   T* y = k.out<T>(0);
@@ -215,7 +247,7 @@ void norm_parts(const KernelCall& k) {
       const T* in = x + r * w;
       T* out = y + r * w;
 #pragma omp simd
-      for (std::int64_t c = 0; c < w; ++c) out[c] = (in[c] - mean) * scale * weight[c];
+      for (std::int64_t c = 0; c < w; ++c) out[c] = (in[c] - mean) * scale * (offset + weight[c]);
       if (bias == nullptr) continue;
 #pragma omp simd
       for (std::int64_t c = 0; c < w; ++c) out[c] += bias[c];
@@ -229,13 +261,14 @@ void norm_parts_sums(const KernelCall& k) {
   const bool rms = k.attributes().rms_norm;
   const T* x = k.in<T>(0);
   const T* weight = k.in<T>(1);
+  const T offset = offset_of<T>(k.attributes());
   const T* saved = k.in<T>(2);
   const T* dy = k.in<T>(3);
   T* out = k.out<T>(0);
   parallel_for(k.pool, rows, rows_per_piece(w), [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       const auto of_row = saved_of(saved, r, rms);
-      const Sums<T> sums = gradient_sums(x + r * w, weight, dy + r * w, w, of_row.first);
+      const Sums<T> sums = gradient_sums(x + r * w, weight, offset, dy + r * w, w, of_row.first);
       out[r] = sums.g;
       out[rows + r] = sums.gx * of_row.second;
     }
@@ -257,6 +290,7 @@ void norm_parts_grad(const KernelCall& k) {
   const bool rms = k.attributes().rms_norm;
   const T* x = k.in<T>(0);
   const T* weight = k.in<T>(1);
+  const T offset = offset_of<T>(k.attributes());
   const T* saved = k.in<T>(2);
   const T* dy = k.in<T>(3);
   const T* sums = k.in<T>(4);
@@ -271,7 +305,7 @@ void norm_parts_grad(const KernelCall& k) {
       T* out = dx + r * w;
 #pragma omp simd
       for (std::int64_t c = 0; c < w; ++c)
-        out[c] = scale * (d[c] * weight[c] - mean_g - (in[c] - mean) * scale * mean_gz);
+        out[c] = scale * (d[c] * (offset + weight[c]) - mean_g - (in[c] - mean) * scale * mean_gz);
     }
   });
 }
@@ -282,6 +316,7 @@ constexpr Row rows[] = {
     MESHWRIGHT_CPU_ROW(norm_parts_sums), MESHWRIGHT_CPU_ROW(norm_parts_grad),
     MESHWRIGHT_CPU_ROW(layer_norm),      MESHWRIGHT_CPU_ROW(layer_norm_grad),
     MESHWRIGHT_CPU_ROW(rms_norm),        MESHWRIGHT_CPU_ROW(rms_norm_grad),
+    MESHWRIGHT_CPU_ROW(head_norm),       MESHWRIGHT_CPU_ROW(head_norm_grad),
 };
 }  // namespace
 

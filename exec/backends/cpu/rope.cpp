@@ -7,10 +7,16 @@
 #include "exec/backends/cpu/map.h"
 #include "exec/backends/cpu/tables.h"
 #include "models/graph/context.h"
+#include "models/graph/rotary.h"
 
 namespace meshwright::cpu {
 
 namespace {
+
+// Of a pair of coordinates, in radians per position.
+double frequency_of(const Attributes& a, int pair) {
+  return RotaryScaling(a)(std::pow(a.rotary_base, -2.0 * pair / a.rotary_dim));
+}
 
 // Calls visit(column) with the first column of every head that turns in a row.
 template <typename Visit>
@@ -42,8 +48,7 @@ struct Turn {
   Turn(const Attributes& a, int first_pair, std::int64_t position, double direction)
       : first(first_pair), count(std::min(most, a.rotary_dim / 2 - first_pair)) {
     for (int i = 0; i < count; ++i) {
-      const double angle = static_cast<double>(position) *
-                           std::pow(a.rotary_base, -2.0 * (first + i) / a.rotary_dim);
+      const double angle = static_cast<double>(position) * frequency_of(a, first + i);
       cosine[static_cast<std::size_t>(i)] = static_cast<T>(std::cos(angle));
       sine[static_cast<std::size_t>(i)] = static_cast<T>(direction * std::sin(angle));
     }
@@ -116,8 +121,8 @@ void times_angles(const KernelCall& k, T rest, const Function& of_angle) {
       for (int first = 0; first < a.rotary_dim / 2; first += Turn<T>::most) {
         const int count = std::min(Turn<T>::most, a.rotary_dim / 2 - first);
         for (int i = 0; i < count; ++i)
-          factors[static_cast<std::size_t>(i)] = static_cast<T>(
-              of_angle(position * std::pow(a.rotary_base, -2.0 * (first + i) / a.rotary_dim)));
+          factors[static_cast<std::size_t>(i)] =
+              static_cast<T>(of_angle(position * frequency_of(a, first + i)));
         for (std::int64_t r = row; r < rows; r += s)
           for_each_head(a, width, [&](std::int64_t head) {
             const T* in = x + r * width + head + first * step;

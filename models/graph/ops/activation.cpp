@@ -16,6 +16,17 @@ void work_swiglu(const OpCall& call, CompilerLevel, Kernels& kernels) {
   memory_kernel(kernels, 3 * bytes(call.inputs[0]));
 }
 
+// An eager framework squares in a kernel of its own.
+void work_squared_relu(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+  work_unary(call, level, kernels);
+  if (level == CompilerLevel::none) work_unary(call, level, kernels);
+}
+
+void work_squared_relu_grad(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+  work_elementwise(call, level, kernels);
+  if (level == CompilerLevel::none) work_elementwise(call, level, kernels);
+}
+
 // The same tanh or erf, and the derivative of what it is in.
 void work_gelu_grad(const OpCall& call, CompilerLevel level, Kernels& kernels) {
   constexpr double longer = 1.4;
@@ -53,6 +64,17 @@ constexpr OpInfo rows[] = {
      .rows = {.inputs = 0b1, .epilogue = true},
      .widening = by_rows(0b1, 0b1),
      .elements = {"$0 < 0.0f ? 0.0f : $0"},
+     .in_place = true,
+     .makes_8_bits = true},
+    {.op = Op::squared_relu,
+     .name = "squared_relu",
+     .split = SplitRule::elements,
+     .infer = same_as_first,
+     .work = work_squared_relu,
+     .differentiate = dx_of_x_dy<Op::squared_relu_grad>,
+     .rows = {.inputs = 0b1, .epilogue = true},
+     .widening = by_rows(0b1, 0b1),
+     .elements = {"$0 < 0.0f ? 0.0f : $0 * $0"},
      .in_place = true,
      .makes_8_bits = true},
     {.op = Op::tanh,
@@ -96,6 +118,17 @@ constexpr OpInfo rows[] = {
      .rows = {.inputs = 0b11, .epilogue = true},
      .widening = by_rows(0b11, 0b1),
      .elements = {"$0 > 0.0f ? $1 : 0.0f"},
+     .in_place = true,
+     .makes_8_bits = true},
+    {.op = Op::squared_relu_grad,
+     .name = "squared_relu_grad",
+     .takes = 2,
+     .is_gradient = true,
+     .infer = same_as_first,
+     .work = work_squared_relu_grad,
+     .rows = {.inputs = 0b11, .epilogue = true},
+     .widening = by_rows(0b11, 0b1),
+     .elements = {"$0 > 0.0f ? 2.0f * $0 * $1 : 0.0f"},
      .in_place = true,
      .makes_8_bits = true},
     {.op = Op::tanh_grad,

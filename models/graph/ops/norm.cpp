@@ -19,6 +19,23 @@ void infer_rms_norm(const Attributes&, In in, Out& out) {
   out.push_back(matrix(in[0].shape[0], 1, Dtype::f32));
 }
 
+void infer_head_norm(const Attributes&, In in, Out& out) {
+  const std::int64_t width = in[1].shape[0];
+  require(in[0].shape[-1] % width == 0, "a norm of heads has a head's width");
+  out.push_back(in[0]);
+  out.push_back(matrix(in[0].shape[0], in[0].shape[-1] / width, Dtype::f32));
+}
+
+// An eager framework squares, takes the means, and multiplies by their roots and by the weight.
+void work_head_norm(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+  const double x = bytes(call.inputs[0]);
+  memory_kernel(kernels, 2 * x);
+  if (level != CompilerLevel::none) return;
+  memory_kernel(kernels, x);
+  memory_kernel(kernels, 2 * x);
+  memory_kernel(kernels, 2 * x);
+}
+
 void infer_norm_stats(const Attributes&, In in, Out& out) {
   out.push_back(matrix(2, in[0].shape[0], Dtype::f32));
 }
@@ -95,6 +112,15 @@ constexpr OpInfo rows[] = {
      .rows = {.inputs = 0b1},
      .widening = by_rows(0b1, 0b11),
      .makes_8_bits = true},
+    {.op = Op::head_norm,
+     .name = "head_norm",
+     .takes = 2,
+     .makes = 2,
+     .split = SplitRule::heads,
+     .infer = infer_head_norm,
+     .work = work_head_norm,
+     .differentiate = differentiate_norm<Op::head_norm_grad>,
+     .widening = by_rows(0b1, 0b11)},
     {.op = Op::norm_stats,
      .name = "norm_stats",
      .infer = infer_norm_stats,
@@ -123,6 +149,14 @@ constexpr OpInfo rows[] = {
      .infer = same_as_first,
      .work = work_norm_grad,
      .rows = {.inputs = 0b1101},
+     .widening = by_rows(0b1101, 0b1)},
+    {.op = Op::head_norm_grad,
+     .name = "head_norm_grad",
+     .takes = 4,
+     .makes = 2,
+     .is_gradient = true,
+     .infer = same_as_first,
+     .work = work_norm_grad,
      .widening = by_rows(0b1101, 0b1)},
     {.op = Op::norm_parts_sums,
      .name = "norm_parts_sums",

@@ -6,6 +6,7 @@
 
 #include "exec/backends/cuda/rows/rows.cuh"
 #include "exec/backends/cuda/tables.h"
+#include "models/graph/rotary.h"
 
 namespace meshwright::cuda {
 
@@ -17,11 +18,23 @@ struct Factors {
   float a, b;
 };
 
+// What RotaryScaling does, on the device.
+__device__ inline double scaled(double frequency, const RotaryScaling& scaling) {
+  if (scaling.original == 0) return frequency / scaling.factor;
+  constexpr double full_turn = 6.283185307179586;
+  const double turns = scaling.original * frequency / full_turn;
+  if (turns < scaling.low) return frequency / scaling.factor;
+  if (turns > scaling.high) return frequency;
+  const double kept = (turns - scaling.low) / (scaling.high - scaling.low);
+  return (1 - kept) * frequency / scaling.factor + kept * frequency;
+}
+
 // Angles are large where positions are: in double, as fp32 would lose their fraction.
-__device__ inline Factors factors_of(Turn turn, double position, double base, int pair, int dim) {
+__device__ inline Factors factors_of(Turn turn, double position, double base, int pair, int dim,
+                                     const RotaryScaling& scaling) {
   if (turn == Turn::quarter) return {0.0f, 1.0f};
   if (turn == Turn::quarter_back) return {0.0f, -1.0f};
-  const double angle = position * pow(base, -2.0 * pair / dim);
+  const double angle = position * scaled(pow(base, -2.0 * pair / dim), scaling);
   const auto c = static_cast<float>(cos(angle)), s = static_cast<float>(sin(angle));
   if (turn == Turn::cosine) return {c, 0.0f};
   if (turn == Turn::sine) return {s, 0.0f};
@@ -38,6 +51,7 @@ struct Rotation {
   Turn turn;
   float rest;
   double base;
+  RotaryScaling scaling;
   TokenRows tokens;
 
   __device__ bool turns(int head) const { return per_head ? head % 3 < 2 : head < heads_that_turn; }
@@ -93,7 +107,7 @@ __global__ void __launch_bounds__(threads) rotate_kernel(Rotation<T> k) {
   auto* factors = reinterpret_cast<Factors*>(shared_memory());
   const auto position = static_cast<double>(k.tokens.position(blockIdx.x));
   for (int pair = threadIdx.x; pair < k.rotary_dim / 2; pair += threads)
-    factors[pair] = factors_of(k.turn, position, k.base, pair, k.rotary_dim);
+    factors[pair] = factors_of(k.turn, position, k.base, pair, k.rotary_dim, k.scaling);
   __syncthreads();
   for (long long row = blockIdx.x; row < k.rows; row += k.tokens.sequence_length)
 #pragma unroll 2
@@ -134,6 +148,7 @@ void rotate(const KernelCall& k) {
         turn,
         turn == Turn::by_angle || turn == Turn::back || turn == Turn::cosine ? 1.0f : 0.0f,
         a.rotary_base,
+        RotaryScaling(a),
         TokenRows(k)};
     launch(rotate_kernel<vector, T>,
            {blocks_for(std::min<std::int64_t>(rows, a.sequence_length), 1)}, {threads},

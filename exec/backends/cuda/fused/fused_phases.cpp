@@ -291,6 +291,10 @@ class Phases {
                 x, step.op);
   }
 
+  static std::string weight_form(const FusedStep& step, const std::string& weight) {
+    return step.attributes.one_plus_weight ? fmt::format("(1.0f + {})", weight) : weight;
+  }
+
   void add_norm(const FusedStep& step, int number) {
     const bool rms = step.op == Op::rms_norm;
     const int x = argument(step.inputs[0]);
@@ -321,7 +325,7 @@ class Phases {
     saved.made = at_phase;
     saved_[operand] = saved;
     std::vector<int> arguments = {x, argument(step.inputs[1])};
-    std::string text = fmt::format("{} * {} * $1", centred, saved.scale);
+    std::string text = fmt::format("{} * {} * {}", centred, saved.scale, weight_form(step, "$1"));
     if (step.inputs.size() > 2) {
       arguments.push_back(argument(step.inputs[2]));
       text += " + $2";
@@ -355,11 +359,13 @@ class Phases {
     std::string mean_g;
     if (!rms) {
       mean_g = fmt::format("mean_g_{}", number);
-      const std::string sum = sum_over_row(made, "$0 * $1", {dy, weight}, step.op);
+      const std::string sum =
+          sum_over_row(made, "$0 * " + weight_form(step, "$1"), {dy, weight}, step.op);
       phase(made).after.push_back(fmt::format("const float {} = {} * {};", mean_g, sum, share));
     }
     const std::string sum =
-        sum_over_row(made, fmt::format("$0 * $1 * {}", centred("$2")), {dy, weight, x}, step.op);
+        sum_over_row(made, fmt::format("$0 * {} * {}", weight_form(step, "$1"), centred("$2")),
+                     {dy, weight, x}, step.op);
     const std::string mean_gz = fmt::format("mean_gz_{}", number);
     phase(made).after.push_back(
         fmt::format("const float {} = {} * {} * {};", mean_gz, sum, saved.scale, share));
@@ -368,7 +374,7 @@ class Phases {
                     {dy, x}, step.op);
     if (step.outputs.size() > 2) sum_over_rows(step.outputs[2], made, "$0", {dy}, step.op);
     set_operand(step.outputs[0], made + 1,
-                fmt::format("{} * ($0 * $1{} - {} * {} * {})", saved.scale,
+                fmt::format("{} * ($0 * {}{} - {} * {} * {})", saved.scale, weight_form(step, "$1"),
                             rms ? "" : " - " + mean_g, centred("$2"), saved.scale, mean_gz),
                 {dy, weight, x}, step.op);
   }

@@ -28,6 +28,16 @@ struct Relu : Elementwise<1> {
 struct ReluGrad : Elementwise<2> {
   __device__ void operator()(const float* x, float* y) const { y[0] = x[0] > 0.0f ? x[1] : 0.0f; }
 };
+struct SquaredRelu : Elementwise<1> {
+  __device__ void operator()(const float* x, float* y) const {
+    y[0] = x[0] < 0.0f ? 0.0f : x[0] * x[0];
+  }
+};
+struct SquaredReluGrad : Elementwise<2> {
+  __device__ void operator()(const float* x, float* y) const {
+    y[0] = x[0] > 0.0f ? 2.0f * x[0] * x[1] : 0.0f;
+  }
+};
 struct Tanh : Elementwise<1> {
   __device__ void operator()(const float* x, float* y) const { y[0] = tanhf(x[0]); }
 };
@@ -61,6 +71,8 @@ constexpr Row rows[] = {
     {Op::gelu_grad, gelu_grad},
     {Op::relu, elementwise<Relu>},
     {Op::relu_grad, elementwise<ReluGrad>},
+    {Op::squared_relu, elementwise<SquaredRelu>},
+    {Op::squared_relu_grad, elementwise<SquaredReluGrad>},
     {Op::tanh, elementwise<Tanh>},
     {Op::tanh_grad, elementwise<TanhGrad>},
     {Op::swiglu, elementwise<Swiglu>},

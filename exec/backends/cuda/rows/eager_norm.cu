@@ -76,20 +76,21 @@ void mean_of_squares_grad(const KernelCall& k) {
 template <typename T>
 struct ColumnFactors {
   const T* factors;
+  float offset;
   __device__ int of_row(long long) const { return 0; }
   template <int n>
   __device__ void apply(int, int column, float (&x)[n]) const {
     float factor[n];
     load<n>(factors + column, factor);
 #pragma unroll
-    for (int j = 0; j < n; ++j) x[j] *= factor[j];
+    for (int j = 0; j < n; ++j) x[j] *= offset + factor[j];
   }
 };
 
 void scale_columns(const KernelCall& k) {
   with_type(k.call.inputs[0].dtype, [&]<typename T>(T) {
-    map_rows(k, ColumnFactors<T>{k.in<T>(1)}, k.in<T>(0),
-             moves_groups<vector_of<T>>(k.in<T>(1), k.in_shape(0)[1]));
+    map_rows(k, ColumnFactors<T>{k.in<T>(1), k.attributes().one_plus_weight ? 1.0f : 0.0f},
+             k.in<T>(0), moves_groups<vector_of<T>>(k.in<T>(1), k.in_shape(0)[1]));
   });
 }
 

@@ -1,4 +1,5 @@
-// LayerNorm and RMSNorm (norm.cuh). Rows that fit into the registers of a block are read once.
+// LayerNorm and RMSNorm, of rows or of each head of a row (norm.cuh). Rows that fit into the
+// registers of a block are read once.
 #include "exec/backends/cuda/rows/norm.cuh"
 #include "exec/backends/cuda/tables.h"
 
@@ -39,7 +40,7 @@ struct Forward {
   T* y;
   float* saved;
   long long rows, width;
-  float epsilon;
+  float epsilon, offset;
 };
 
 template <typename T, int threads, bool rms>
@@ -74,8 +75,8 @@ __global__ void __launch_bounds__(threads) norm_held(Forward<T> k) {
   for (int turn = 0; turn < Row::turns; ++turn) {
     const long long column = Row::column(turn);
     if (column < k.width)
-      store_normed(x[turn], of, k.weight + column, k.bias == nullptr ? k.bias : k.bias + column,
-                   k.y + row * k.width + column);
+      store_normed(x[turn], of, k.weight + column, k.offset,
+                   k.bias == nullptr ? k.bias : k.bias + column, k.y + row * k.width + column);
   }
 }
 
@@ -87,7 +88,7 @@ __global__ void __launch_bounds__(any_threads) norm_any(Forward<T> k) {
   const float squares = row_squares<vector>(x, k.width, mean);
   const Statistics of = {mean, rsqrtf(squares / static_cast<float>(k.width) + k.epsilon)};
   if (threadIdx.x == 0) store_statistics<rms>(k.saved, row, of);
-  write_normed<vector>(x, k.width, of, k.weight, k.bias, k.y + row * k.width);
+  write_normed<vector>(x, k.width, of, k.weight, k.offset, k.bias, k.y + row * k.width);
 }
 
 template <typename T>
@@ -99,6 +100,7 @@ struct Backward {
   RowChunks chunks;
   float* partial;  // [weight, bias][chunk][column]
   bool has_bias;
+  float offset;
 };
 
 // A block takes a chunk of rows and keeps the sums of its columns' parameter gradients. Where rows
@@ -134,7 +136,7 @@ __global__ void __launch_bounds__(threads, 1024 / threads) norm_grad_held(Backwa
         const float z = (x[turn][j] - of.mean) * of.scale;
         of_weight[turn][j] += g[turn][j] * z;
         if (!rms) of_bias[turn][j] += g[turn][j];
-        g[turn][j] *= weight[turn][j];
+        g[turn][j] *= k.offset + weight[turn][j];
         sums[0] += g[turn][j];
         sums[1] += g[turn][j] * z;
       }
@@ -167,9 +169,9 @@ __global__ void __launch_bounds__(any_threads) norm_grad_any(Backward<T> k) {
   const long long row = blockIdx.x, first = row * k.width;
   const Statistics of = load_statistics<rms>(k.saved, row);
   const GradientSums sums =
-      row_gradient_sums<vector>(k.x + first, k.weight, k.dy + first, k.width, of);
+      row_gradient_sums<vector>(k.x + first, k.weight, k.offset, k.dy + first, k.width, of);
   const auto width = static_cast<float>(k.width);
-  write_gradient<vector>(k.x + first, k.weight, k.dy + first, k.width, of,
+  write_gradient<vector>(k.x + first, k.weight, k.offset, k.dy + first, k.width, of,
                          rms ? 0.0f : sums.g / width, sums.gz / width, k.dx + first);
 }
 
@@ -185,7 +187,8 @@ void with_threads(std::int64_t width, Work work) {
 
 template <bool rms>
 void norm(const KernelCall& k) {
-  const std::int64_t rows = k.in_shape(0)[0], width = k.in_shape(0)[1];
+  const NormRows of(k);
+  const std::int64_t rows = of.count, width = of.width;
   with_vectors(k.call.inputs[0].dtype, width, [&]<typename T, int vector>() {
     const Forward<T> forward{k.in<T>(0),
                              k.in<T>(1),
@@ -194,7 +197,8 @@ void norm(const KernelCall& k) {
                              k.out<float>(1),
                              rows,
                              width,
-                             static_cast<float>(k.attributes().epsilon)};
+                             static_cast<float>(k.attributes().epsilon),
+                             offset_of(k.attributes())};
     if constexpr (vector > 1) {
       if (width <= longest_row)
         return with_threads(width, [&]<int threads>() {
@@ -208,14 +212,23 @@ void norm(const KernelCall& k) {
 
 template <bool rms>
 void norm_grad(const KernelCall& k) {
-  const std::int64_t rows = k.in_shape(0)[0], width = k.in_shape(0)[1];
+  const NormRows of(k);
+  const std::int64_t rows = of.count, width = of.width;
   if (rows == 0) return;
-  const RowChunks chunks = chunks_of_norm_grad(k.call.inputs[0]);
+  const RowChunks chunks = chunks_of_norm_grad({Shape{rows, width}, k.call.inputs[0].dtype});
   const bool has_bias = k.call.outputs.size() > 2;
   with_vectors(k.call.inputs[0].dtype, width, [&]<typename T, int vector>() {
-    const Backward<T> backward{k.in<T>(0),           k.in<T>(1), k.in<T>(3), k.in<float>(2),
-                               k.out<T>(0),          rows,       width,      chunks,
-                               k.workspace<float>(), has_bias};
+    const Backward<T> backward{k.in<T>(0),
+                               k.in<T>(1),
+                               k.in<T>(3),
+                               k.in<float>(2),
+                               k.out<T>(0),
+                               rows,
+                               width,
+                               chunks,
+                               k.workspace<float>(),
+                               has_bias,
+                               offset_of(k.attributes())};
     if constexpr (vector > 1) {
       if (width <= longest_row) {
         with_threads(width, [&]<int threads>() {
@@ -234,10 +247,9 @@ void norm_grad(const KernelCall& k) {
 }
 
 constexpr Row rows[] = {
-    {Op::layer_norm, norm<false>},
-    {Op::layer_norm_grad, norm_grad<false>},
-    {Op::rms_norm, norm<true>},
-    {Op::rms_norm_grad, norm_grad<true>},
+    {Op::layer_norm, norm<false>}, {Op::layer_norm_grad, norm_grad<false>},
+    {Op::rms_norm, norm<true>},    {Op::rms_norm_grad, norm_grad<true>},
+    {Op::head_norm, norm<true>},   {Op::head_norm_grad, norm_grad<true>},
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 // What the kernels of norms share. A row has a mean (0 for RMSNorm) and a scale, 1/std or 1/rms;
-// z = (x - mean) * scale, y = z * weight + bias; with g = dy * weight
+// z = (x - mean) * scale, y = z * weight + bias; with g = dy * weight, where a weight is what is
+// stored, or with one_plus_weight that and an offset of 1,
 // dx = scale * (g - mean(g) - z * mean(g z)), for RMSNorm without the mean(g).
 #pragma once
 
@@ -26,15 +27,17 @@ __device__ inline void store_statistics(float* saved, long long row, Statistics 
   saved[rms ? row : 2 * row + 1] = of.scale;
 }
 
+inline float offset_of(const Attributes& a) { return a.one_plus_weight ? 1.0f : 0.0f; }
+
 // n neighbouring columns; without bias: null.
 template <int n, typename T>
 __device__ inline void store_normed(const float (&x)[n], Statistics of, const T* weight,
-                                    const T* bias, T* y) {
+                                    float offset, const T* bias, T* y) {
   float w[n], b[n] = {}, out[n];
   load<n>(weight, w);
   if (bias != nullptr) load<n>(bias, b);
 #pragma unroll
-  for (int j = 0; j < n; ++j) out[j] = (x[j] - of.mean) * of.scale * w[j] + b[j];
+  for (int j = 0; j < n; ++j) out[j] = (x[j] - of.mean) * of.scale * (offset + w[j]) + b[j];
   store<n>(y, out);
 }
 
@@ -88,9 +91,10 @@ __device__ inline float row_squares(const T* row, long long width, float mean) {
 
 template <int n, typename T>
 __device__ inline void write_normed(const T* x, long long width, Statistics of, const T* weight,
-                                    const T* bias, T* y) {
+                                    float offset, const T* bias, T* y) {
   for_columns<n>(x, width, [&](long long column, const float(&part)[n]) {
-    store_normed(part, of, weight + column, bias == nullptr ? bias : bias + column, y + column);
+    store_normed(part, of, weight + column, offset, bias == nullptr ? bias : bias + column,
+                 y + column);
   });
 }
 
@@ -99,8 +103,8 @@ struct GradientSums {
   float g, gz;
 };
 template <int n, typename T>
-__device__ inline GradientSums row_gradient_sums(const T* x, const T* weight, const T* dy,
-                                                 long long width, Statistics of) {
+__device__ inline GradientSums row_gradient_sums(const T* x, const T* weight, float offset,
+                                                 const T* dy, long long width, Statistics of) {
   float sums[2] = {};
   for_columns<n>(x, width, [&](long long column, const float(&part)[n]) {
     float w[n], d[n];
@@ -108,7 +112,7 @@ __device__ inline GradientSums row_gradient_sums(const T* x, const T* weight, co
     load<n>(dy + column, d);
 #pragma unroll
     for (int j = 0; j < n; ++j) {
-      const float g = d[j] * w[j];
+      const float g = d[j] * (offset + w[j]);
       sums[0] += g;
       sums[1] += g * (part[j] - of.mean);
     }
@@ -118,14 +122,15 @@ __device__ inline GradientSums row_gradient_sums(const T* x, const T* weight, co
 }
 
 template <int n, typename T>
-__device__ inline void write_gradient(const T* x, const T* weight, const T* dy, long long width,
-                                      Statistics of, float mean_g, float mean_gz, T* dx) {
+__device__ inline void write_gradient(const T* x, const T* weight, float offset, const T* dy,
+                                      long long width, Statistics of, float mean_g, float mean_gz,
+                                      T* dx) {
   for_columns<n>(x, width, [&](long long column, const float(&part)[n]) {
     float w[n], g[n];
     load<n>(weight + column, w);
     load<n>(dy + column, g);
 #pragma unroll
-    for (int j = 0; j < n; ++j) g[j] *= w[j];
+    for (int j = 0; j < n; ++j) g[j] *= offset + w[j];
     store_gradient(part, g, of, mean_g, mean_gz, dx + column);
   });
 }
@@ -152,10 +157,18 @@ struct WeightGradients {
   }
 };
 
+// Rows of a norm: those of the tensor, or their heads.
+struct NormRows {
+  std::int64_t count, width;
+  explicit NormRows(const KernelCall& k)
+      : count(k.in_shape(0).elements() / k.in_shape(1)[0]), width(k.in_shape(1)[0]) {}
+};
+
 // Of operands x, weight, saved, dy.
 template <int n, typename T, bool rms>
 void add_weight_gradients(const KernelCall& k) {
-  const std::int64_t rows = k.in_shape(0)[0], width = k.in_shape(0)[1];
+  const NormRows of(k);
+  const std::int64_t rows = of.count, width = of.width;
   if (k.call.outputs.size() > 2)
     add_column_sums<n>(k, rows, width,
                        WeightGradients<T, rms, true>{k.in<T>(0), k.in<T>(3), k.in<float>(2), width},

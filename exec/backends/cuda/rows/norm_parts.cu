@@ -35,7 +35,7 @@ struct Parts {
   float* made;  // saved, or the sums
   long long width;
   int ranks;
-  float epsilon;
+  float epsilon, offset;
 };
 
 // Mean and 1/std of all ranks' columns from the ranks' statistics (Chan, Golub and LeVeque 1979).
@@ -58,14 +58,14 @@ __global__ void __launch_bounds__(any_threads) parts_kernel(Parts<T> k) {
   const long long row = blockIdx.x, first = row * k.width;
   const Statistics of = combined<rms>(k.stats, row, gridDim.x, k.width, k.ranks, k.epsilon);
   if (threadIdx.x == 0) store_statistics<rms>(k.made, row, of);
-  write_normed<vector>(k.x + first, k.width, of, k.weight, k.bias, k.out + first);
+  write_normed<vector>(k.x + first, k.width, of, k.weight, k.offset, k.bias, k.out + first);
 }
 
 template <typename T, int vector, bool rms>
 __global__ void __launch_bounds__(any_threads) sums_kernel(Parts<T> k) {
   const long long row = blockIdx.x, first = row * k.width;
-  const GradientSums sums = row_gradient_sums<vector>(k.x + first, k.weight, k.dy + first, k.width,
-                                                      load_statistics<rms>(k.given, row));
+  const GradientSums sums = row_gradient_sums<vector>(k.x + first, k.weight, k.offset, k.dy + first,
+                                                      k.width, load_statistics<rms>(k.given, row));
   if (threadIdx.x == 0) {
     k.made[row] = sums.g;
     k.made[gridDim.x + row] = sums.gz;
@@ -76,7 +76,7 @@ template <typename T, int vector, bool rms>
 __global__ void __launch_bounds__(any_threads) grad_kernel(Parts<T> k) {
   const long long row = blockIdx.x, rows = gridDim.x, first = row * k.width;
   const auto all = static_cast<float>(k.width * k.ranks);
-  write_gradient<vector>(k.x + first, k.weight, k.dy + first, k.width,
+  write_gradient<vector>(k.x + first, k.weight, k.offset, k.dy + first, k.width,
                          load_statistics<rms>(k.given, row), rms ? 0.0f : k.sums[row] / all,
                          k.sums[rows + row] / all, k.out + first);
 }
@@ -100,6 +100,7 @@ Parts<T> parts_of(const KernelCall& k) {
   parts.width = k.in_shape(0)[1];
   parts.ranks = k.attributes().tensor_degree;
   parts.epsilon = static_cast<float>(k.attributes().epsilon);
+  parts.offset = offset_of(k.attributes());
   return parts;
 }
 

@@ -1,0 +1,30 @@
+// Matrices that are published as one where meshwright has several: queries, keys and values, or a
+// gate and what it multiplies.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "models/graph/tensor_type.h"
+
+namespace meshwright {
+
+// A parameter's rows in the published tensor `whole`, which is `groups` times `group_rows` rows: of
+// each group as many as the parameter has for it, from `first` on.
+struct PublishedPart {
+  std::string whole;
+  std::int64_t groups = 1, group_rows = 0, first = 0;
+  bool operator==(const PublishedPart&) const = default;
+};
+
+// Of the published tensor of which a parameter of this shape is a part.
+Shape shape_of_whole(const PublishedPart& part, const Shape& shape);
+
+// Elements that lie together in both.
+struct ElementRun {
+  std::int64_t of_part = 0, of_whole = 0, count = 0;
+};
+std::vector<ElementRun> runs_of(const PublishedPart& part, const Shape& shape);
+
+}  // namespace meshwright
