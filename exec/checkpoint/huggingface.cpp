@@ -49,11 +49,72 @@ class ShardCollector {
   std::int64_t bytes_ = 0;
 };
 
+// Of a parameter, from the tensors that hold it; their names leave `unused`.
+std::vector<float> read_published(const Safetensors& from, const std::string& name,
+                                  const Shape& shape, const PublishedPart* place,
+                                  std::set<std::string>& unused) {
+  const auto read = [&](const std::string& published, const Shape& published_shape) {
+    const std::string found = from.find(published);
+    if (found.empty()) throw InputError("has no " + published + ", which the job's model has");
+    unused.erase(found);
+    return from.read(found, published_shape);
+  };
+  std::vector<float> values;
+  if (place != nullptr) {
+    const std::vector<float> whole = read(place->whole, shape_of_whole(*place, shape));
+    for (const ElementRun& run : runs_of(*place, shape)) {
+      const auto first = whole.begin() + run.of_whole;
+      values.insert(values.end(), first, first + run.count);
+    }
+    return values;
+  }
+  for (const PublishedTensor& each : published_tensors(name, shape)) {
+    std::vector<float> one = read(each.name, each.shape);
+    if (values.empty())
+      values = std::move(one);
+    else
+      values.insert(values.end(), one.begin(), one.end());
+  }
+  return values;
+}
+
+const PublishedPart* part_named(const PublishedParts& parts, const std::string& name) {
+  const auto found = parts.find(name);
+  return found == parts.end() ? nullptr : &found->second;
+}
+
+// A published tensor, and where its elements come from.
+struct PublishedSource {
+  struct Piece {
+    std::string parameter;
+    ElementRun run;  // of_whole: in the published tensor
+  };
+  Shape shape;
+  std::vector<Piece> pieces;
+};
+
+std::map<std::string, PublishedSource> sources_of(const std::map<std::string, Shape>& parameters,
+                                                  const PublishedParts& parts) {
+  std::map<std::string, PublishedSource> sources;
+  for (const auto& [name, shape] : parameters) {
+    if (const PublishedPart* place = part_named(parts, name)) {
+      PublishedSource& source = sources[place->whole];
+      source.shape = shape_of_whole(*place, shape);
+      for (const ElementRun& run : runs_of(*place, shape)) source.pieces.push_back({name, run});
+      continue;
+    }
+    for (const PublishedTensor& each : published_tensors(name, shape))
+      sources[each.name] = {each.shape, {{name, {each.begin, 0, each.shape.elements()}}}};
+  }
+  return sources;
+}
+
 }  // namespace
 
 std::vector<std::string> import_weights(const Safetensors& from,
                                         const std::map<std::string, Shape>& parameters,
-                                        const Manifest& about, const std::string& folder) {
+                                        const Manifest& about, const std::string& folder,
+                                        const PublishedParts& parts) {
   const std::vector<std::string> stored = from.names();
   std::set<std::string> unused(stored.begin(), stored.end());
   Manifest manifest = about;
@@ -61,50 +122,32 @@ std::vector<std::string> import_weights(const Safetensors& from,
   const std::string part = part_folder(folder, manifest.step);
   make_folder(part);
   ShardCollector shards(part, manifest);
-  for (const auto& [name, shape] : parameters) {
-    std::vector<float> values;
-    for (const PublishedTensor& each : published_tensors(name, shape)) {
-      const std::string found = from.find(each.name);
-      if (found.empty()) throw InputError("has no " + each.name + ", which the job's model has");
-      unused.erase(found);
-      std::vector<float> read = from.read(found, each.shape);
-      if (values.empty())
-        values = std::move(read);
-      else
-        values.insert(values.end(), read.begin(), read.end());
-    }
-    shards.add(name, shape, std::move(values));
-  }
+  for (const auto& [name, shape] : parameters)
+    shards.add(name, shape, read_published(from, name, shape, part_named(parts, name), unused));
   shards.flush();
   commit(folder, manifest, 1);
   return {unused.begin(), unused.end()};
 }
 
 void export_weights(const Checkpoint& from, const std::map<std::string, Shape>& parameters,
-                    const std::string& file) {
-  struct Source {
-    std::string parameter;
-    std::int64_t begin;
-  };
+                    const std::string& file, const PublishedParts& parts) {
+  const std::map<std::string, PublishedSource> sources = sources_of(parameters, parts);
   std::map<std::string, Shape> published;
-  std::map<std::string, Source> sources;
-  for (const auto& [name, shape] : parameters)
-    for (const PublishedTensor& part : published_tensors(name, shape)) {
-      published[part.name] = part.shape;
-      sources[part.name] = {name, part.begin};
-    }
+  for (const auto& [name, source] : sources) published[name] = source.shape;
   const std::string header = safetensors_header(published);
   const File to = File::create(file);
   to.write(0, header.data(), static_cast<std::int64_t>(header.size()));
   auto offset = static_cast<std::int64_t>(header.size());
   std::vector<float> values;
-  for (const auto& [name, shape] : published) {
-    const Source& source = sources.at(name);
-    const ParameterRun run{0, source.begin, shape.elements()};
-    values.resize(static_cast<std::size_t>(run.count));
-    from.read(source.parameter, 0, {&run, 1}, values.data());
-    to.write(offset, values.data(), run.count * 4);
-    offset += run.count * 4;
+  for (const auto& [name, source] : sources) {
+    const std::int64_t count = source.shape.elements();
+    values.resize(static_cast<std::size_t>(count));
+    for (const auto& [parameter, piece] : source.pieces) {
+      const ParameterRun run{0, piece.of_part, piece.count};
+      from.read(parameter, 0, {&run, 1}, values.data() + piece.of_whole);
+    }
+    to.write(offset, values.data(), count * 4);
+    offset += count * 4;
   }
   to.sync();
 }

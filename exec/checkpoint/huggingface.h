@@ -1,4 +1,5 @@
-// Checkpoints from Hugging Face's safetensors, and back; of experts under their published names.
+// Checkpoints from Hugging Face's safetensors, and back; of experts and of matrices that are
+// published as one under their published names.
 #pragma once
 
 #include <map>
@@ -7,17 +8,21 @@
 
 #include "exec/checkpoint/load.h"
 #include "exec/checkpoint/safetensors.h"
+#include "models/graph/published.h"
 
 namespace meshwright {
+
+using PublishedParts = std::map<std::string, PublishedPart>;  // of the parameters that are parts
 
 // Writes the checkpoint of step 0 into `folder`: weights only. A parameter that is not there is an
 // InputError. Returns the names that were not needed.
 std::vector<std::string> import_weights(const Safetensors& from,
                                         const std::map<std::string, Shape>& parameters,
-                                        const Manifest& about, const std::string& folder);
+                                        const Manifest& about, const std::string& folder,
+                                        const PublishedParts& parts = {});
 
 // Writes the weights, fp32, as one file in the order of names, as transformers does.
 void export_weights(const Checkpoint& from, const std::map<std::string, Shape>& parameters,
-                    const std::string& file);
+                    const std::string& file, const PublishedParts& parts = {});
 
 }  // namespace meshwright

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "models/importers/decoders.h"
+
 namespace meshwright {
 
 namespace {
@@ -54,6 +56,7 @@ constexpr ArchitectureInfo architectures[] = {
                 .rms_norm = true,
                 .biases = false,
                 .attention_bias = false,
+                .attention_out_bias = false,
                 .epsilon = 1e-6,
                 .rotary_share = 1}},
     {.architecture = Architecture::mixtral,
@@ -82,6 +85,7 @@ constexpr ArchitectureInfo architectures[] = {
                 .rms_norm = true,
                 .biases = false,
                 .attention_bias = false,
+                .attention_out_bias = false,
                 .epsilon = 1e-5,
                 .rotary_share = 1,
                 .experts = 8,
@@ -297,7 +301,9 @@ constexpr ArchitectureInfo architectures[] = {
                 .rms_norm = true,
                 .biases = false,
                 .attention_bias = false,
+                .attention_out_bias = false,
                 .relu = true,
+                .activation_dropout = true,
                 .epsilon = 1e-6,
                 .relative_buckets = 32,
                 .relative_distance = 128}},
@@ -319,7 +325,12 @@ constexpr ArchitectureInfo architectures[] = {
      .head = "lm_head",
      .head_decoder = "lm_head",
      .packing = Packing::concatenated,
-     .traits = {.family = Family::mpt, .alibi = true, .biases = false, .attention_bias = false}},
+     .traits = {.family = Family::mpt,
+                .alibi = true,
+                .biases = false,
+                .norm_bias = false,
+                .attention_bias = false,
+                .attention_out_bias = false}},
     {.architecture = Architecture::bloom,
      .name = "bloom",
      .embedding_unit = "transformer.word_embeddings",
@@ -361,7 +372,6 @@ constexpr ArchitectureInfo architectures[] = {
      .head = "lm_head",
      .head_decoder = "lm_head",
      .scaled_scores = false,
-     .attention_out_bias = true,
      .traits = {.learned_positions = true, .attention_bias = false, .gelu_tanh = true}},
     {.architecture = Architecture::gptj,
      .name = "gptj",
@@ -388,6 +398,7 @@ constexpr ArchitectureInfo architectures[] = {
                 .parallel_residual = true,
                 .rotary_interleaved = true,
                 .attention_bias = false,
+                .attention_out_bias = false,
                 .gelu_tanh = true,
                 .rotary_share = 0.25}},
     {.architecture = Architecture::gpt_neox,
@@ -412,6 +423,20 @@ constexpr ArchitectureInfo architectures[] = {
                 .tied = false,
                 .parallel_residual = true,
                 .rotary_share = 0.25}},
+    decoders::qwen2(),
+    decoders::starcoder2(),
+    decoders::stablelm(),
+    decoders::opt(),
+    decoders::phi3(),
+    decoders::gemma(),
+    decoders::olmo2(),
+    decoders::qwen3(),
+    decoders::nemotron(),
+    decoders::falcon(Architecture::falcon),
+    decoders::falcon(Architecture::falcon_two_norms),
+    decoders::gpt_bigcode(),
+    decoders::cohere(),
+    decoders::internlm2(),
 };
 
 constexpr bool has_all_in_order() {
@@ -458,9 +483,17 @@ Model model_of(Architecture architecture) {
   model.alibi = traits.alibi;
   model.rotary_interleaved = traits.rotary_interleaved;
   model.biases = traits.biases;
+  model.norm_bias = traits.norm_bias;
   model.attention_bias = traits.attention_bias;
+  model.attention_out_bias = traits.attention_out_bias;
+  model.one_norm = traits.one_norm;
+  model.one_plus_norms = traits.one_plus_norms;
+  model.query_key_norm = traits.query_key_norm;
   model.gelu_tanh = traits.gelu_tanh;
+  model.gated_gelu = traits.gated_gelu;
   model.relu = traits.relu;
+  model.squared_relu = traits.squared_relu;
+  model.activation_dropout = traits.activation_dropout;
   model.norm_epsilon = traits.epsilon;
   model.token_types = traits.token_types;
   model.position_offset = traits.position_offset;

@@ -19,7 +19,11 @@ struct Traits {
   Head head = Head::lm;
   bool tied = true, gated_ffn = false, rms_norm = false, learned_positions = false;
   bool parallel_residual = false, alibi = false, rotary_interleaved = false;
-  bool biases = true, attention_bias = true, gelu_tanh = false, relu = false;
+  bool one_norm = false, one_plus_norms = false;
+  bool biases = true, norm_bias = true, attention_bias = true, attention_out_bias = true;
+  bool gelu_tanh = false, gated_gelu = false, relu = false, squared_relu = false;
+  bool activation_dropout = false;
+  QueryKeyNorm query_key_norm = QueryKeyNorm::none;
   double epsilon = 1e-5;
   double rotary_share = 0;  // of a head's width
   int token_types = 0, position_offset = 0, decoder_start = 0;
@@ -46,10 +50,16 @@ struct ArchitectureInfo {
   std::string_view shared_block = "";  // all blocks have the parameters of this one
   // Inside a block. Attention: one packed matrix, or three.
   std::string_view attention = "", qkv = "", q = "", k = "", v = "", attention_out = "";
+  // Where the three are published as one: all queries, all keys, all values; or so of each group of
+  // heads that share a key.
+  std::string_view published_qkv = "";
+  bool published_by_groups = false;
+  std::string_view q_norm = "", k_norm = "";
   std::string_view mlp = "", mlp_gate = "", mlp_in = "",
-                   mlp_out = "";        // a gate that nobody published: our name
-  std::string_view gated_mlp_in = "";   // where a gated MLP has another name for it
-  std::string_view relative_bias = "";  // of a stack: its first block has it
+                   mlp_out = "";            // a gate that nobody published: our name
+  std::string_view gated_mlp_in = "";       // where a gated MLP has another name for it
+  std::string_view published_gate_in = "";  // where mlp_gate and mlp_in are published as one
+  std::string_view relative_bias = "";      // of a stack: its first block has it
   std::string_view router = "";  // experts: mlp_gate, mlp_in and mlp_out have `*` for a number
   std::string_view attention_norm = "",
                    mlp_norm = "";  // one name twice: both branches share one norm
@@ -57,11 +67,10 @@ struct ArchitectureInfo {
   std::string_view head = "", head_dense = "", head_norm = "", head_decoder = "";  // head: its unit
   std::string_view head_bias = "";  // a parameter's name, not a path
   Packing packing = Packing::separate;
-  bool weight_in_out = false;  // block matrices are stored [in, out]
-  bool post_norm = false;      // norms after the residual sum (BERT)
-  bool scaled_scores = true;   // by 1 / sqrt(head width)
-  // A bias of attention's last matrix where its others have none.
-  bool attention_out_bias = false;
+  bool weight_in_out = false;     // block matrices are stored [in, out]
+  bool post_norm = false;         // norms after the residual sum (BERT)
+  bool branch_norm = false;       // norms before the residual sum, of what is added (OLMo 2)
+  bool scaled_scores = true;      // by 1 / sqrt(head width)
   bool scaled_tied_head = false;  // a tied head reads activations / sqrt(hidden size)
   Traits traits = {};
 };

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "models/core/hash.h"
+#include "models/core/index.h"
 #include "models/graph/experts.h"
 #include "models/graph/graph.h"
 #include "models/importers/architecture.h"
@@ -24,6 +25,7 @@ struct Matrix {
   bool residual = false;                    // writes into the residual stream
   std::vector<std::int64_t> segments = {};  // of the outputs; {out} when not given
   bool weight_in_out = false;
+  std::optional<PublishedPart> part = {};  // `whole`: a path
 };
 
 class Builder {
@@ -110,6 +112,18 @@ class Builder {
     return graph_.add_parameter(std::move(p));
   }
 
+  // Of the matrix, its weight or its bias.
+  int parameter_of(const Matrix& matrix, const std::string& name, Shape shape, Initial initial,
+                   Cut cut) {
+    const int tensor = parameter(matrix.path + name, shape, initial, std::move(cut));
+    if (matrix.part) {
+      Parameter& made = graph_.parameters[at(graph_.tensor(tensor).parameter)];
+      made.part = matrix.part;
+      made.part->whole += name;
+    }
+    return tensor;
+  }
+
   int linear(int x, const Matrix& matrix) {
     const int out_axis = matrix.weight_in_out ? 1 : 0;
     const auto segments =
@@ -124,21 +138,32 @@ class Builder {
     const Shape shape =
         matrix.weight_in_out ? Shape{matrix.in, matrix.out} : Shape{matrix.out, matrix.in};
     const Initial initial = matrix.residual ? Initial::residual_normal : Initial::normal;
-    TensorIds inputs = {x, parameter(matrix.path + ".weight", shape, initial, weight_cut)};
+    TensorIds inputs = {x, parameter_of(matrix, ".weight", shape, initial, weight_cut)};
     if (matrix.bias)
-      inputs.push_back(parameter(matrix.path + ".bias", {matrix.out}, Initial::zeros, bias_cut));
+      inputs.push_back(parameter_of(matrix, ".bias", {matrix.out}, Initial::zeros, bias_cut));
     Attributes a = attributes();
     a.weight_in_out = matrix.weight_in_out;
     return apply(Op::linear, matrix.path, inputs, a);
   }
 
-  int norm(int x, const std::string& path) {
+  Attributes norm_attributes() const {
     Attributes a = attributes();
     a.epsilon = m_.norm_epsilon;
+    a.one_plus_weight = m_.one_plus_norms;
+    return a;
+  }
+
+  int norm_weight(const std::string& path, std::int64_t width, Cut cut = {}) {
+    return parameter(path + ".weight", {width}, m_.one_plus_norms ? Initial::zeros : Initial::ones,
+                     std::move(cut));
+  }
+
+  int norm(int x, const std::string& path) {
+    const Attributes a = norm_attributes();
     const std::int64_t width = graph_.tensor(x).type.shape[1];
-    TensorIds inputs = {x, parameter(path + ".weight", {width}, Initial::ones)};
+    TensorIds inputs = {x, norm_weight(path, width)};
     if (m_.rms_norm) return apply(Op::rms_norm, path, inputs, a);
-    if (m_.biases) inputs.push_back(parameter(path + ".bias", {width}, Initial::zeros));
+    if (m_.norm_bias) inputs.push_back(parameter(path + ".bias", {width}, Initial::zeros));
     return apply(Op::layer_norm, path, inputs, a);
   }
 
@@ -146,6 +171,13 @@ class Builder {
     Attributes a = attributes();
     a.gelu_tanh = m_.gelu_tanh;
     return apply(Op::gelu, path, {x}, a);
+  }
+
+  int scaled(int x, const std::string& path, double factor) {
+    if (factor == 1) return x;
+    Attributes a = attributes();
+    a.factor = factor;
+    return apply(Op::scale, path, {x}, a);
   }
 
   // Of the probabilities or activations of the module at `path`.
@@ -196,7 +228,7 @@ class Builder {
     const std::int64_t width = m_.embedding_width();
     table_ =
         parameter(table + ".weight", {m_.vocabulary, width}, Initial::normal, {0, {m_.vocabulary}});
-    int x = apply(Op::embedding, path, {tokens, table_}, a);
+    int x = scaled(apply(Op::embedding, path, {tokens, table_}, a), path, m_.embedding_scale);
     if (m_.learned_positions) x = positions(x);
     if (m_.token_types > 0) {
       const std::string types(names_.token_types);
@@ -244,12 +276,16 @@ class Builder {
     const std::string path = in_stack(names_.block) + "." + std::to_string(index);
     unit_ = graph_.add_unit(path, true);
     prefix_ = path + ".";
-    window_ = index % 2 == 1 ? m_.local_window : 0;
+    window_ = m_.window_of(index);
     const auto add = [&](int a, int b) { return apply(Op::add, path, {a, b}, attributes()); };
     if (names_.post_norm) {
       x = norm(add(attention(x), x), in_block(names_.attention_norm));
       if (encoded_ >= 0) x = norm(add(cross_attention(x), x), in_block(names_.cross_norm));
       return norm(add(mlp(x), x), in_block(names_.mlp_norm));
+    }
+    if (names_.branch_norm) {
+      x = add(norm(attention(x), in_block(names_.attention_norm)), x);
+      return add(norm(mlp(x), in_block(names_.mlp_norm)), x);
     }
     const int normed = norm(x, in_block(names_.attention_norm));
     if (!m_.parallel_residual) {
@@ -257,7 +293,7 @@ class Builder {
       if (encoded_ >= 0) x = add(cross_attention(norm(x, in_block(names_.cross_norm))), x);
       return add(mlp(norm(x, of_mlp(names_.mlp_norm))), x);
     }
-    const bool one_norm = names_.attention_norm == names_.mlp_norm;
+    const bool one_norm = m_.one_norm || names_.attention_norm == names_.mlp_norm;
     const int mlp_input = one_norm ? normed : norm(x, in_block(names_.mlp_norm));
     return add(add(attention(normed), mlp(mlp_input)), x);
   }
@@ -280,6 +316,10 @@ class Builder {
     a.rotary_dim = m_.rotary_dim;
     a.rotary_base = m_.rotary_base;
     a.rotary_interleaved = m_.rotary_interleaved;
+    a.rotary_factor = m_.rotary_factor;
+    a.rotary_low = m_.rotary_low;
+    a.rotary_high = m_.rotary_high;
+    a.rotary_original = m_.rotary_original;
     return apply(Op::rope, in_block(names_.attention), {x}, a);
   }
 
@@ -298,10 +338,45 @@ class Builder {
         x, {path, m_.hidden, std::int64_t{heads} * m_.head_dim, Side::outputs, m_.attention_bias});
   }
 
+  // The rows of queries (0), keys (1) or values (2) where they are published as one.
+  std::optional<PublishedPart> part_of_qkv(int which) const {
+    if (names_.published_qkv.empty()) return {};
+    const std::int64_t groups = names_.published_by_groups ? m_.kv_heads : 1;
+    const std::int64_t kv = m_.kv_heads / groups * m_.head_dim;
+    const std::int64_t q = m_.heads / groups * m_.head_dim;
+    return PublishedPart{in_block(names_.published_qkv), groups, q + 2 * kv,
+                         which == 0 ? 0 : q + (which - 1) * kv};
+  }
+
+  int project_part(int x, std::string_view name, int which) {
+    const int heads = which == 0 ? m_.heads : m_.kv_heads;
+    return linear(x, {.path = in_block(name),
+                      .in = m_.hidden,
+                      .out = std::int64_t{heads} * m_.head_dim,
+                      .side = Side::outputs,
+                      .bias = m_.attention_bias,
+                      .part = part_of_qkv(which)});
+  }
+
+  // The norm of queries or keys.
+  int head_norm(int x, std::string_view name) {
+    if (m_.query_key_norm == QueryKeyNorm::none) return x;
+    const std::string path = in_block(name);
+    const std::int64_t width = graph_.tensor(x).type.shape[1];
+    if (m_.query_key_norm == QueryKeyNorm::heads)
+      return apply(Op::head_norm, path, {x, norm_weight(path, m_.head_dim)}, norm_attributes());
+    return apply(Op::rms_norm, path, {x, norm_weight(path, width, {0, {width}})},
+                 norm_attributes());
+  }
+
   TensorIds separate_qkv(int x) {
-    const int q = rope(project(x, in_block(names_.q), m_.heads), m_.heads, m_.kv_heads);
-    const int k = rope(project(x, in_block(names_.k), m_.kv_heads), m_.kv_heads, m_.kv_heads);
-    return {q, k, project(x, in_block(names_.v), m_.kv_heads)};
+    const auto turned = [&](std::string_view name, std::string_view norm_name, int which) {
+      const int y = head_norm(project_part(x, name, which), norm_name);
+      return rope(y, which == 0 ? m_.heads : m_.kv_heads, m_.kv_heads);
+    };
+    const int q = turned(names_.q, names_.q_norm, 0);
+    const int k = turned(names_.k, names_.k_norm, 1);
+    return {q, k, project_part(x, names_.v, 2)};
   }
 
   int attention(int x) {
@@ -351,7 +426,7 @@ class Builder {
                                .in = std::int64_t{m_.heads} * m_.head_dim,
                                .out = m_.hidden,
                                .side = Side::inputs,
-                               .bias = m_.attention_bias || names_.attention_out_bias,
+                               .bias = m_.attention_out_bias,
                                .residual = true,
                                .weight_in_out = names_.weight_in_out});
     return dropout(out, out_path);
@@ -400,29 +475,39 @@ class Builder {
                    in_block(names_.mlp));
   }
 
+  int activation(int x, const std::string& path) {
+    if (m_.squared_relu) return apply(Op::squared_relu, path, {x}, attributes());
+    return m_.relu ? apply(Op::relu, path, {x}, attributes()) : gelu(x, path);
+  }
+
   int mlp(int x) {
     if (m_.experts > 0) return experts(x);
     const auto widen = [&](std::string_view name) {
-      return linear(x, {.path = of_mlp(name),
-                        .in = m_.hidden,
-                        .out = m_.ffn,
-                        .side = Side::outputs,
-                        .bias = m_.biases,
-                        .weight_in_out = names_.weight_in_out});
+      Matrix matrix{.path = of_mlp(name),
+                    .in = m_.hidden,
+                    .out = m_.ffn,
+                    .side = Side::outputs,
+                    .bias = m_.biases,
+                    .weight_in_out = names_.weight_in_out};
+      if (!names_.published_gate_in.empty())
+        matrix.part = PublishedPart{in_block(names_.published_gate_in), 1, 2 * m_.ffn,
+                                    name == names_.mlp_gate ? 0 : m_.ffn};
+      return linear(x, matrix);
     };
     const std::string path = of_mlp(names_.mlp);
     int y = 0;
     if (m_.gated_gelu) {
       const int gate = gelu(widen(names_.mlp_gate), path);
-      y = apply(Op::multiply, path, {gate, widen(names_.gated_mlp_in)}, attributes());
+      const auto in = names_.gated_mlp_in.empty() ? names_.mlp_in : names_.gated_mlp_in;
+      y = apply(Op::multiply, path, {gate, widen(in)}, attributes());
     } else if (m_.gated_ffn) {
       const int gate = widen(names_.mlp_gate);
       y = apply(Op::swiglu, path, {gate, widen(names_.mlp_in)}, attributes());
     } else {
       y = widen(names_.mlp_in);
-      y = m_.relu ? apply(Op::relu, path, {y}, attributes()) : gelu(y, path);
+      y = activation(y, path);
     }
-    if (m_.relu || m_.gated_gelu || m_.activation_dropout) y = dropout(y, path);
+    if (m_.activation_dropout) y = dropout(y, path);
     const int out = linear(y, {.path = of_mlp(names_.mlp_out),
                                .in = m_.ffn,
                                .out = m_.hidden,
@@ -454,11 +539,8 @@ class Builder {
     if (m_.head == Head::mlm) x = masked_transform(x);
     if (m_.head == Head::label) x = chosen(x, 1);  // the class token
     const std::string path(names_.head_decoder);
-    if (m_.tied_embeddings && names_.scaled_tied_head) {
-      Attributes a = attributes();
-      a.factor = 1 / std::sqrt(static_cast<double>(m_.hidden));
-      x = apply(Op::scale, path, {x}, a);
-    }
+    const bool by_width = m_.tied_embeddings && names_.scaled_tied_head;
+    x = scaled(x, path, by_width ? 1 / std::sqrt(static_cast<double>(m_.hidden)) : m_.logit_scale);
     const Cut cut{0, {m_.vocabulary}};
     TensorIds inputs = {x, table_};
     if (!m_.tied_embeddings)

@@ -8,6 +8,7 @@
 
 #include "models/core/error.h"
 #include "models/importers/architecture.h"
+#include "models/importers/huggingface_decoders.h"
 
 namespace meshwright {
 
@@ -23,10 +24,15 @@ struct ModelType {
   SizeKeys sizes;
   std::string_view epsilon, activation;
   Needed needed = Needed::ffn;
+  void (*read)(Fields&, Model&) = nullptr;  // what only this type says, after the sizes
 };
 
 constexpr SizeKeys encoder_sizes = {
     "hidden_size",       "num_hidden_layers", "num_attention_heads",    "",
+    "intermediate_size", "vocab_size",        "max_position_embeddings"};
+
+constexpr SizeKeys llama_sizes = {
+    "hidden_size",       "num_hidden_layers", "num_attention_heads",    "num_key_value_heads",
     "intermediate_size", "vocab_size",        "max_position_embeddings"};
 
 constexpr ModelType model_types[] = {
@@ -55,26 +61,55 @@ constexpr ModelType model_types[] = {
      "layer_norm_epsilon",
      "activation_function",
      Needed::nothing},
-    {"llama",
-     Architecture::llama,
-     {"hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
-      "intermediate_size", "vocab_size", "max_position_embeddings"},
-     "rms_norm_eps",
-     "hidden_act"},
-    {"mistral",
-     Architecture::llama,
-     {"hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
-      "intermediate_size", "vocab_size", "max_position_embeddings"},
-     "rms_norm_eps",
-     "hidden_act",
+    {"llama", Architecture::llama, llama_sizes, "rms_norm_eps", "hidden_act", Needed::ffn,
+     decoders::read_biases},
+    {"mistral", Architecture::llama, llama_sizes, "rms_norm_eps", "hidden_act",
+     Needed::ffn_and_kv_heads, decoders::read_mistral},
+    {"mixtral", Architecture::mixtral, llama_sizes, "rms_norm_eps", "hidden_act",
      Needed::ffn_and_kv_heads},
-    {"mixtral",
-     Architecture::mixtral,
-     {"hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
-      "intermediate_size", "vocab_size", "max_position_embeddings"},
-     "rms_norm_eps",
-     "hidden_act",
-     Needed::ffn_and_kv_heads},
+    {"qwen2", Architecture::qwen2, llama_sizes, "rms_norm_eps", "hidden_act",
+     Needed::ffn_and_kv_heads, decoders::read_qwen2},
+    {"qwen3", Architecture::qwen3, llama_sizes, "rms_norm_eps", "hidden_act",
+     Needed::ffn_and_kv_heads, decoders::read_qwen3},
+    {"starcoder2", Architecture::starcoder2, llama_sizes, "norm_epsilon", "hidden_act",
+     Needed::ffn_and_kv_heads, decoders::read_starcoder2},
+    {"stablelm", Architecture::stablelm, llama_sizes, "layer_norm_eps", "hidden_act",
+     Needed::ffn_and_kv_heads, decoders::read_stablelm},
+    {"opt",
+     Architecture::opt,
+     {"hidden_size", "num_hidden_layers", "num_attention_heads", "", "ffn_dim", "vocab_size",
+      "max_position_embeddings"},
+     "",
+     "activation_function",
+     Needed::ffn,
+     decoders::read_opt},
+    {"phi3", Architecture::phi3, llama_sizes, "rms_norm_eps", "hidden_act", Needed::ffn,
+     decoders::read_window},
+    {"gemma", Architecture::gemma, llama_sizes, "rms_norm_eps", "hidden_act",
+     Needed::ffn_and_kv_heads, decoders::read_gemma},
+    {"olmo2", Architecture::olmo2, llama_sizes, "rms_norm_eps", "hidden_act", Needed::ffn,
+     decoders::read_biases},
+    {"nemotron", Architecture::nemotron, llama_sizes, "norm_eps", "hidden_act", Needed::ffn,
+     decoders::read_biases},
+    {"falcon",
+     Architecture::falcon,
+     {"hidden_size", "num_hidden_layers", "num_attention_heads", "", "ffn_hidden_size",
+      "vocab_size", "max_position_embeddings"},
+     "layer_norm_epsilon",
+     "activation",
+     Needed::nothing,
+     decoders::read_falcon},
+    {"gpt_bigcode",
+     Architecture::gpt_bigcode,
+     {"n_embd", "n_layer", "n_head", "", "n_inner", "vocab_size", "n_positions"},
+     "layer_norm_epsilon",
+     "activation_function",
+     Needed::nothing,
+     decoders::read_gpt_bigcode},
+    {"cohere", Architecture::cohere, llama_sizes, "layer_norm_eps", "hidden_act", Needed::ffn,
+     decoders::read_cohere},
+    {"internlm2", Architecture::internlm2, llama_sizes, "rms_norm_eps", "hidden_act", Needed::ffn,
+     decoders::read_internlm2},
     {"bert", Architecture::bert, encoder_sizes, "layer_norm_eps", "hidden_act"},
     {"roberta", Architecture::roberta, encoder_sizes, "layer_norm_eps", "hidden_act"},
     {"camembert", Architecture::roberta, encoder_sizes, "layer_norm_eps", "hidden_act"},
@@ -115,8 +150,6 @@ constexpr Fixed fixed[] = {
     {"gpt2", "scale_attn_by_inverse_layer_idx", "false", "scaling by layer is not built"},
     {"gpt2", "add_cross_attention", "false", "cross-attention is not built"},
     {"gptj", "scale_attn_weights", "true", "scores are always divided by sqrt(head width)"},
-    {"mistral", "sliding_window", "null",
-     "attention over a sliding window is not built (4096 when the key is absent)", true},
     {"mixtral", "sliding_window", "null", "attention over a sliding window is not built"},
     {"mixtral", "router_jitter_noise", "0.0", "noise on the router's inputs is not built"},
     {"bert", "position_embedding_type", "\"absolute\"", "relative positions are not built"},
@@ -131,6 +164,16 @@ constexpr Fixed fixed[] = {
     {"bart", "scale_embedding", "false", "embeddings that are scaled are not built"},
     {"bart", "tie_word_embeddings", "true", "tables of their own are not built"},
     {"vit", "qkv_bias", "true", "attention without biases is not built"},
+    {"stablelm", "qk_layernorm", "false", "norms of heads with weights of their own are not built"},
+    {"opt", "do_layer_norm_before", "true", "norms after the residual sum are not built for OPT"},
+    {"opt", "_remove_final_layer_norm", "false", "OPT without its last norm is not built"},
+    {"opt", "enable_bias", "true", "OPT without biases is not built"},
+    {"opt", "layer_norm_elementwise_affine", "true", "norms without weights are not built"},
+    {"gemma", "use_bidirectional_attention", "false", "Gemma that sees later tokens is not built"},
+    {"falcon", "alibi", "false", "ALiBi that is added before scores are scaled is not built"},
+    {"gpt_bigcode", "scale_attn_weights", "true", "scores are always divided by sqrt(head width)"},
+    {"gpt_bigcode", "add_cross_attention", "false", "cross-attention is not built"},
+    {"cohere", "use_qk_norm", "false", "norms of heads with weights of their own are not built"},
     {"distilbert", "sinusoidal_pos_embds", "false", "positions that are not trained are not built"},
 };
 
@@ -153,29 +196,61 @@ void check_given(Fields& fields, const ModelType& type) {
     fields.fail(type.sizes.kv_heads, "missing; it is required (an integer)");
 }
 
+// Words for those that are built.
+std::vector<std::string> activations_of(const Model& model) {
+  if (model.architecture == Architecture::gemma) return {"gelu_pytorch_tanh", "gelu"};
+  if (model.gated_ffn) return {"silu", "swish"};
+  if (model.squared_relu) return {"relu2"};
+  std::vector<std::string> words = {"gelu", "gelu_python", "gelu_new", "gelu_fast",
+                                    "gelu_pytorch_tanh"};
+  if (model.architecture == Architecture::opt) words.emplace_back("relu");
+  return words;
+}
+
 void read_activation(Fields& fields, std::string_view key, Model& model) {
   if (!is_given(fields, key)) return;
   const auto word = fields.required<std::string>(key);
-  const std::vector<std::string> known =
-      model.gated_ffn ? std::vector<std::string>{"silu", "swish"}
-                      : std::vector<std::string>{"gelu", "gelu_python", "gelu_new", "gelu_fast",
-                                                 "gelu_pytorch_tanh"};
-  choose(fields, key, "activation", word, known);
-  model.gelu_tanh = !model.gated_ffn && word != "gelu" && word != "gelu_python";
+  choose(fields, key, "activation", word, activations_of(model));
+  if (model.squared_relu) return;
+  model.relu = word == "relu";
+  const bool is_silu = model.gated_ffn && !model.gated_gelu;
+  // Gemma's first files call the tanh form by the other's name.
+  model.gelu_tanh = !is_silu && !model.relu &&
+                    (model.gated_gelu || word.ends_with("new") || word.ends_with("fast") ||
+                     word.ends_with("tanh"));
+}
+
+void read_rotary_scaling(Fields& rope, bool by_turns, Model& model) {
+  const auto positive = [&](std::string_view key) {
+    const auto value = rope.required<double>(key);
+    if (!(value > 0 && std::isfinite(value))) rope.fail(key, "must be above 0");
+    return value;
+  };
+  model.rotary_factor = positive("factor");
+  if (!by_turns) return;
+  model.rotary_low = positive("low_freq_factor");
+  model.rotary_high = positive("high_freq_factor");
+  if (model.rotary_high <= model.rotary_low)
+    rope.fail("high_freq_factor", "must be above low_freq_factor");
+  const std::string_view length = "original_max_position_embeddings";
+  model.rotary_original = rope.required<int>(length);
+  if (model.rotary_original < 1) rope.fail(length, "must be 1 or more");
 }
 
 // `rope_scaling`, and `rope_parameters` of newer files: {"rope_type": "default", "rope_theta": 1e4,
-// "partial_rotary_factor": 0.25}. Llama 3's scaling changes the angles of far positions but no
-// shape and no cost; it is passed over.
+// "partial_rotary_factor": 0.25}, and how the angles of longer texts are scaled.
 void read_rope_object(Fields& fields, std::string_view key, Model& model, double& share) {
   if (!is_given(fields, key)) return;
   Fields rope = fields.object(key);
   for (std::string_view type_key : {"rope_type", "type"}) {
     if (!is_given(rope, type_key)) continue;
     const auto type = rope.required<std::string>(type_key);
-    if (type != "default" && type != "llama3")
+    if (type == "linear" || type == "llama3")
+      read_rotary_scaling(rope, type == "llama3", model);
+    else if (type != "default")
       rope.fail(type_key, "scaling '" + type +
-                              "' of rotary positions is not built; known: default and llama3");
+                              "' of rotary positions is not built; known: default, linear and "
+                              "llama3");
   }
   if (is_given(rope, "rope_theta")) model.rotary_base = rope.required<double>("rope_theta");
   if (is_given(rope, "partial_rotary_factor"))
@@ -220,11 +295,6 @@ void read_head_dim(Fields& fields, std::string_view key, Model& model) {
   if (model.head_dim < 1 || model.head_dim > most)
     fields.fail(
         key, std::to_string(model.head_dim) + " is out of range; use 1 to " + std::to_string(most));
-}
-
-void read_llama(Fields& fields, Model& model) {
-  if (is_given(fields, "mlp_bias")) model.biases = fields.required<bool>("mlp_bias");
-  read_head_dim(fields, "head_dim", model);
 }
 
 // What T5 has besides sizes. Version 1.1 has a gated MLP, and as published a head of its own.
@@ -310,6 +380,8 @@ void read_gpt_neo(Fields& fields, Model& model) {
   const int window = is_given(fields, "window_size") ? fields.required<int>("window_size") : 256;
   if (window < 1) fields.fail("window_size", std::to_string(window) + " must be 1 or more");
   model.local_window = all_global ? 0 : window;
+  model.local_period = 2;
+  model.global_place = 0;
 }
 
 // Both stacks of BART are alike.
@@ -378,10 +450,26 @@ void read_head(Fields& fields, Model& model) {
     }
 }
 
+// Of what a newer family needs, what there is no operation for.
+struct Lacking {
+  std::string_view model_type, what;
+};
+constexpr Lacking lacking[] = {
+    {"gemma2", "soft caps of attention scores and logits"},
+    {"gemma3_text", "rotary positions of two bases"},
+    {"cohere2", "blocks without rotary positions among others"},
+    {"deepseek_v2", "attention to latent keys and values"},
+    {"deepseek_v3", "attention to latent keys and values"},
+};
+
 const ModelType& model_type_of(Fields& fields) {
   std::vector<std::string> known;
   for (const ModelType& row : model_types) known.emplace_back(row.name);
   const auto word = fields.required<std::string>("model_type");
+  for (const Lacking& row : lacking)
+    if (word == row.model_type)
+      fields.fail("model_type", "'" + word + "' needs " + std::string(row.what) +
+                                    ", which meshwright lacks; known: " + list_of(known, "and"));
   return model_types[static_cast<std::size_t>(
       choose(fields, "model_type", "model_type", word, known))];
 }
@@ -394,21 +482,20 @@ Model read_huggingface(Fields fields) {
   model.name = type.name;
   check_fixed(fields, type);
   check_given(fields, type);
-  if (type.architecture == Architecture::llama || type.architecture == Architecture::mixtral)
-    read_llama(fields, model);
+  if (decoders::gives_head_width(fields, model)) read_head_dim(fields, "head_dim", model);
   if (type.architecture == Architecture::mixtral) read_mixtral(fields, model);
   if (type.architecture == Architecture::vit) read_vit(fields, model);
   if (type.architecture == Architecture::t5) read_t5(fields, model);
   read_sizes(fields, type.sizes, model);
+  if (type.read != nullptr) type.read(fields, model);
   read_activation(fields, type.activation, model);
   if (is_given(fields, type.epsilon)) model.norm_epsilon = fields.required<double>(type.epsilon);
   if (!(model.norm_epsilon >= 0 && model.norm_epsilon < 1))
     fields.fail(type.epsilon, "must be from 0 to 1");
   if (is_given(fields, "tie_word_embeddings") && !model.reads_images())
     model.tied_embeddings = fields.required<bool>("tie_word_embeddings");
-  if (is_given(fields, "attention_bias") &&
-      (type.architecture == Architecture::llama || type.architecture == Architecture::gpt_neox))
-    model.attention_bias = fields.required<bool>("attention_bias");
+  if (is_given(fields, "attention_bias") && type.architecture == Architecture::gpt_neox)
+    model.attention_bias = model.attention_out_bias = fields.required<bool>("attention_bias");
   if (is_given(fields, "use_parallel_residual") && type.architecture == Architecture::gpt_neox)
     model.parallel_residual = fields.required<bool>("use_parallel_residual");
   if (model.family == Family::bert) read_bert(fields, model);

@@ -42,6 +42,15 @@ constexpr SizeKeys vit_keys = {
 constexpr SizeKeys distilbert_keys = {
     "dim", "n_layers", "n_heads", "", "hidden_dim", "vocab_size", "max_position_embeddings"};
 
+constexpr SizeKeys decoder_keys = {
+    "hidden_size",       "num_hidden_layers", "num_attention_heads",    "num_key_value_heads",
+    "intermediate_size", "vocab_size",        "max_position_embeddings"};
+constexpr SizeKeys opt_keys = {"hidden_size", "num_hidden_layers", "num_attention_heads",    "",
+                               "ffn_dim",     "vocab_size",        "max_position_embeddings"};
+constexpr SizeKeys falcon_keys = {
+    "hidden_size",     "num_hidden_layers", "num_attention_heads",    "num_kv_heads",
+    "ffn_hidden_size", "vocab_size",        "max_position_embeddings"};
+
 constexpr Writer writers[] = {
     {Architecture::gpt2, "GPT2LMHeadModel", "GPT2ForQuestionAnswering", "activation_function",
      "layer_norm_epsilon", old_keys},
@@ -68,13 +77,138 @@ constexpr Writer writers[] = {
     {Architecture::t5, "T5ForConditionalGeneration", "T5ForQuestionAnswering", "feed_forward_proj",
      "layer_norm_epsilon", t5_keys},
     {Architecture::vit, "ViTForImageClassification", "", "hidden_act", "layer_norm_eps", vit_keys},
+    {Architecture::qwen2, "Qwen2ForCausalLM", "Qwen2ForQuestionAnswering", "hidden_act",
+     "rms_norm_eps", decoder_keys},
+    {Architecture::starcoder2, "Starcoder2ForCausalLM", "", "hidden_act", "norm_epsilon",
+     decoder_keys},
+    {Architecture::stablelm, "StableLmForCausalLM", "", "hidden_act", "layer_norm_eps",
+     decoder_keys},
+    {Architecture::opt, "OPTForCausalLM", "OPTForQuestionAnswering", "activation_function", "",
+     opt_keys},
+    {Architecture::phi3, "Phi3ForCausalLM", "", "hidden_act", "rms_norm_eps", decoder_keys},
+    {Architecture::gemma, "GemmaForCausalLM", "", "hidden_act", "rms_norm_eps", decoder_keys},
+    {Architecture::olmo2, "Olmo2ForCausalLM", "", "hidden_act", "rms_norm_eps", decoder_keys},
+    {Architecture::qwen3, "Qwen3ForCausalLM", "Qwen3ForQuestionAnswering", "hidden_act",
+     "rms_norm_eps", decoder_keys},
+    {Architecture::nemotron, "NemotronForCausalLM", "NemotronForQuestionAnswering", "hidden_act",
+     "norm_eps", decoder_keys},
+    {Architecture::falcon, "FalconForCausalLM", "FalconForQuestionAnswering", "activation",
+     "layer_norm_epsilon", falcon_keys},
+    {Architecture::falcon_two_norms, "FalconForCausalLM", "FalconForQuestionAnswering",
+     "activation", "layer_norm_epsilon", falcon_keys},
+    {Architecture::gpt_bigcode, "GPTBigCodeForCausalLM", "", "activation_function",
+     "layer_norm_epsilon", old_keys},
+    {Architecture::cohere, "CohereForCausalLM", "", "hidden_act", "layer_norm_eps", decoder_keys},
+    {Architecture::internlm2, "InternLM2ForCausalLM", "", "hidden_act", "rms_norm_eps",
+     decoder_keys},
 };
 
 std::string_view activation_of(const Model& model) {
+  if (model.squared_relu) return "relu2";
   if (model.relu) return "relu";
+  const bool is_newer = model.architecture >= Architecture::qwen2;
+  if (is_newer && model.gelu_tanh) return "gelu_pytorch_tanh";
   if (model.gated_gelu) return "gated-gelu";
   if (model.gated_ffn) return "silu";
   return model.gelu_tanh ? "gelu_new" : "gelu";
+}
+
+// Rotary positions and windows, which older and newer decoders alike have.
+void add_decoder_keys(const Model& model, json& config) {
+  if (model.rotary_factor != 1) {
+    config["rope_scaling"] = {{"rope_type", model.rotary_original > 0 ? "llama3" : "linear"},
+                              {"factor", model.rotary_factor}};
+    if (model.rotary_original > 0)
+      config["rope_scaling"].update({{"low_freq_factor", model.rotary_low},
+                                     {"high_freq_factor", model.rotary_high},
+                                     {"original_max_position_embeddings", model.rotary_original}});
+  }
+  if (model.architecture == Architecture::llama && model.local_window > 0) {
+    config["model_type"] = "mistral";
+    config["architectures"] = {model.head == Head::qa ? "MistralForQuestionAnswering"
+                                                      : "MistralForCausalLM"};
+    config["sliding_window"] = model.local_window;
+  }
+}
+
+void add_window(const Model& model, json& config) {
+  const bool has_one = model.local_window > 0;
+  config["sliding_window"] = has_one ? json(model.local_window) : json(nullptr);
+  if (model.architecture != Architecture::qwen2 && model.architecture != Architecture::qwen3)
+    return;
+  config["use_sliding_window"] = has_one;
+  config["max_window_layers"] = has_one ? model.local_from : model.layers;
+}
+
+// What only one of the newer decoders says.
+void add_keys_of_newer(const Model& model, json& config) {
+  const double share = static_cast<double>(model.rotary_dim) / model.head_dim;
+  if (model.rotary_dim > 0) config["rope_theta"] = model.rotary_base;
+  if (model.head_dim * model.heads != model.hidden) config["head_dim"] = model.head_dim;
+  switch (model.architecture) {
+    case Architecture::qwen3:
+      config["attention_bias"] = model.attention_bias;
+      config["head_dim"] = model.head_dim;
+      [[fallthrough]];
+    case Architecture::qwen2:
+      return add_window(model, config);
+    case Architecture::starcoder2:
+      config["use_bias"] = model.biases;
+      return add_window(model, config);
+    case Architecture::stablelm:
+      config["use_qkv_bias"] = model.attention_bias;
+      config["use_parallel_residual"] = model.parallel_residual;
+      config["partial_rotary_factor"] = share;
+      return;
+    case Architecture::opt:
+      config["word_embed_proj_dim"] = model.hidden;
+      config["do_layer_norm_before"] = true;
+      return;
+    case Architecture::phi3:
+      config["partial_rotary_factor"] = share;
+      config["pad_token_id"] = nullptr;  // the usual one is in no small vocabulary
+      return add_window(model, config);
+    case Architecture::gemma:
+      config["head_dim"] = model.head_dim;
+      config["attention_bias"] = model.attention_bias;
+      return;
+    case Architecture::olmo2:
+      config["attention_bias"] = model.attention_bias;
+      return;
+    case Architecture::nemotron:
+      config["head_dim"] = model.head_dim;
+      config["attention_bias"] = model.attention_bias;
+      config["mlp_bias"] = model.biases;
+      config["partial_rotary_factor"] = share;
+      return;
+    case Architecture::falcon:
+    case Architecture::falcon_two_norms: {
+      const bool is_new = model.architecture == Architecture::falcon_two_norms ||
+                          (model.kv_heads > 1 && model.kv_heads < model.heads);
+      config["new_decoder_architecture"] = is_new;
+      config["multi_query"] = !is_new && model.kv_heads == 1;
+      config["parallel_attn"] = model.parallel_residual;
+      if (model.parallel_residual)
+        config["num_ln_in_parallel_attn"] =
+            model.architecture == Architecture::falcon_two_norms ? 2 : 1;
+      config["bias"] = model.biases;
+      config["alibi"] = false;
+      return;
+    }
+    case Architecture::gpt_bigcode:
+      config["multi_query"] = model.kv_heads == 1;
+      return;
+    case Architecture::cohere:
+      config["attention_bias"] = model.attention_bias;
+      config["logit_scale"] = model.logit_scale;
+      config["use_qk_norm"] = false;
+      return;
+    case Architecture::internlm2:
+      config["bias"] = model.attention_bias;
+      return;
+    default:
+      return;
+  }
 }
 
 // What only one architecture says.
@@ -134,7 +268,7 @@ void add_own_keys(const Model& model, json& config) {
   if (model.has_decoder()) {
     config["is_encoder_decoder"] = true;
     config["decoder_start_token_id"] = model.decoder_start;
-  } else if (model.position_offset > 0) {
+  } else if (model.position_offset > 0 && model.token_types > 0) {
     config["max_position_embeddings"] = model.positions + model.position_offset;
     config["pad_token_id"] = model.position_offset - 1;
   }
@@ -154,6 +288,9 @@ json huggingface_config(const Model& model) {
                           " yet; known: " + list_of(known, "and"));
   }
   const std::string_view name = model.head == Head::qa ? writer->reader : writer->generator;
+  if (name.empty())
+    throw NotSupportedYet("transformers has no question-answering head for " +
+                          std::string(name_of(model.architecture)));
   json config = {{"architectures", {name}},
                  {"model_type", name_of(model.architecture)},
                  {"dtype", "float32"},
@@ -168,10 +305,13 @@ json huggingface_config(const Model& model) {
   set(keys.heads, model.heads);
   set(keys.ffn, model.ffn);
   if (!keys.vocabulary.empty()) set(keys.vocabulary, model.vocabulary);
-  if (!keys.positions.empty()) set(keys.positions, model.positions);
+  if (!keys.positions.empty() && model.positions > 0) set(keys.positions, model.positions);
   if (!writer->epsilon.empty()) set(writer->epsilon, model.norm_epsilon);
   set(writer->activation, activation_of(model));
+  if (!keys.kv_heads.empty()) set(keys.kv_heads, model.kv_heads);
   add_own_keys(model, config);
+  if (model.architecture >= Architecture::qwen2) add_keys_of_newer(model, config);
+  add_decoder_keys(model, config);
   return config;
 }
 

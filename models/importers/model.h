@@ -43,11 +43,31 @@ enum class Architecture : std::uint8_t {
   gpt_neo,
   gptj,
   gpt_neox,
+  qwen2,
+  starcoder2,
+  stablelm,
+  opt,
+  phi3,
+  gemma,
+  olmo2,
+  qwen3,
+  nemotron,
+  falcon,            // of one norm in a block, or of two that follow each other
+  falcon_two_norms,  // both of the block's input
+  gpt_bigcode,
+  cohere,
+  internlm2,
   count_
 };
 std::string_view name_of(Architecture architecture);  // as config.json has it
 
 enum class Head : std::uint8_t { lm, mlm, qa, label };  // label: the class of an image
+
+enum class QueryKeyNorm : std::uint8_t {
+  none,
+  rows,
+  heads
+};  // an RMSNorm of all heads, or of each
 
 constexpr int most_classes = 1 << 16;  // of images: two bytes of a record (exec/data/images.h)
 
@@ -63,25 +83,35 @@ struct Model {
   int image_size = 0, patch_size = 0, channels = 0;  // of square images; 0: the model reads tokens
   bool gated_ffn = false;
   // In place of silu where the MLP is gated (T5 v1.1), in place of gelu where it is not (T5).
-  bool gated_gelu = false, relu = false;
-  bool activation_dropout = false;  // BART: as T5 always, between the activation and its product
+  bool gated_gelu = false, relu = false, squared_relu = false;
+  bool activation_dropout = false;  // between the activation and its product: T5, BART where asked
   bool tied_embeddings = true;
   // What follows from the family unless a config.json says otherwise.
   int head_dim = 0;
   bool rms_norm = false, learned_positions = true, parallel_residual = false, alibi = false;
-  bool biases = true;          // of the MLP's matrices and of layer norms
-  bool attention_bias = true;  // of the attention's matrices
+  bool one_norm = false;           // attention and MLP of a block share it; GPT-J's always do
+  bool biases = true;              // of the MLP's matrices
+  bool norm_bias = true;           // of layer norms
+  bool attention_bias = true;      // of the matrices of queries, keys and values
+  bool attention_out_bias = true;  // of attention's last matrix
   bool gelu_tanh = true;
   double norm_epsilon = 1e-5, rotary_base = 10000;
   int rotary_dim = 0;
   bool rotary_interleaved = false;
+  // Of longer texts (models/graph/rotary.h).
+  double rotary_factor = 1, rotary_low = 1, rotary_high = 4;
+  int rotary_original = 0;
+  QueryKeyNorm query_key_norm = QueryKeyNorm::none;
+  bool one_plus_norms = false;  // norms multiply by 1 + their weight (Gemma)
+  double embedding_scale = 1, logit_scale = 1;
   int token_types = 0;      // BERT: 2; DistilBERT: 0
   int position_offset = 0;  // RoBERTa: 2
   // Of the table that each stack of T5 has (models/graph/relative.h); no buckets: none.
   int relative_buckets = 0, relative_distance = 0;
-  // GPT-Neo: every second block, from the second on, sees so many tokens back, its own counted; 0:
-  // all blocks see all.
+  // Some blocks see so many tokens back, their own counted; 0: all blocks see all. These are the
+  // blocks from `local_from` on but those whose number mod `local_period` is `global_place`.
   int local_window = 0;
+  int local_from = 0, local_period = 1, global_place = -1;
   int experts = 0;  // of every block; 0: none
   int experts_per_token = 0;
   double expert_capacity_factor = 0;  // models/graph/experts.h; 0: nothing is dropped
@@ -95,6 +125,9 @@ struct Model {
   }
   int embedding_width() const { return embedding > 0 ? embedding : hidden; }
   bool shares_layers() const;  // all blocks have the same parameters
+  int window_of(int block) const {
+    return block < local_from || block % local_period == global_place ? 0 : local_window;
+  }
   ModelSizes sizes() const;
   bool operator==(const Model&) const = default;
 };

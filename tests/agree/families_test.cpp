@@ -2,6 +2,7 @@
 #include "tests/agree/variants.h"
 #include "tests/catch.h"
 #include "tests/exec/on_ranks.h"
+#include "tests/message_of.h"
 
 using namespace meshwright;
 
@@ -112,6 +113,22 @@ constexpr Variant gated[] = {{{1, 2, 1}, layout_of<TensorLayout::speed>},
                              {{1, 2, 1}, all_of<rows, pruned, drops>},
                              {{2, 1, 1}, all_of<t5_before<9>, eager>}};
 
+// Decoders after Llama: norms of queries and keys, windows, grouped keys, scaled embeddings.
+constexpr Variant newer[] = {{{1, 2, 1}, nothing},
+                             {{1, 2, 1}, all_of<rows, selective, unfused>},
+                             {{1, 2, 1}, layout_of<TensorLayout::speed>},
+                             {{1, 2, 1}, layout_of<TensorLayout::memory>},
+                             {{1, 2, 1}, all_of<own_batches, full>},
+                             {{1, 2, 1}, all_of<eager, unfused>},
+                             {{1, 2, 1}, pruned},
+                             {{2, 1, 1}, all_of<zero_bubble, full>},
+                             {{1, 1, 2, 2, 3}, full},
+                             {{1, 1, 1, 4, 0, 1, 2}, nothing},
+                             {{1, 1, 1, 4, 0, 1, 2}, all_of<gathers, full>},
+                             {{2, 2, 1}, all_of<rows, pruned>},
+                             {{1, 2, 1, 4, 0, 1, 2}, rows},
+                             {{2, 1, 2, 4, 2, 2}, nothing}};
+
 constexpr SmallDegrees cases[] = {
     {1, 1, 2},       {1, 2, 1},       {2, 1, 1},       {1, 1, 2, 2, 1}, {1, 1, 2, 2, 2},
     {1, 1, 2, 2, 3}, {2, 2, 1},       {2, 1, 2},       {1, 2, 2, 2, 1}, {2, 1, 2, 4, 1},
@@ -132,6 +149,40 @@ TEST_CASE_ON_RANKS("further families train alike under all degrees", "[agree][mp
         INFO(name << " " << describe(plan));
         check_plan(model, plan, world);
       }
+}
+
+TEST_CASE_ON_RANKS("decoders after Llama train alike", "[agree][mpi]") {
+  World& world = test_world();
+  for (const char* name :
+       {"qwen2", "starcoder2", "stablelm", "stablelm-parallel", "opt", "phi3", "gemma", "olmo2",
+        "qwen3", "nemotron", "falcon-40b", "falcon-serial", "cohere", "mistral", "llama-3.1"})
+    for (const Variant& variant : newer) {
+      if (ranks_of(variant.degrees) != world.size()) continue;
+      const Model model = golden_model(name);
+      Plan plan = plan_of(model, variant.degrees);
+      variant.change(plan);
+      INFO(name << " " << describe(plan));
+      check_plan(model, plan, world);
+    }
+}
+
+// A key that all heads share is not cut.
+TEST_CASE_ON_RANKS("multi-query decoders train alike under degrees that do not cut heads",
+                   "[agree][mpi]") {
+  World& world = test_world();
+  for (const char* name : {"falcon", "gpt_bigcode"})
+    for (const Variant& variant : newer) {
+      if (ranks_of(variant.degrees) != world.size()) continue;
+      const Model model = golden_model(name);
+      Plan plan = plan_of(model, variant.degrees);
+      variant.change(plan);
+      INFO(name << " " << describe(plan));
+      if (variant.degrees.tensor == 1)
+        check_plan(model, plan, world);
+      else
+        CHECK(message_of([&] { verify(plan, model.sizes()); }).find("kv_heads") !=
+              std::string::npos);
+    }
 }
 
 TEST_CASE_ON_RANKS("further families train alike in less usual ways", "[agree][mpi]") {

@@ -8,7 +8,7 @@
 #include "models/importers/model.h"
 #include "models/passes/pass.h"
 #include "tests/catch.h"
-#include "tests/golden/golden.h"
+#include "tests/golden/published_golden.h"
 
 using namespace meshwright;
 
@@ -70,7 +70,7 @@ void run_golden(GraphRunner& runner, const Graph& graph, const Golden& golden) {
   if (graph.decoder_tokens >= 0)
     runner.set(graph.decoder_tokens, golden.integers("decoder_tokens"));
   for (const Parameter& p : graph.parameters)
-    runner.set(p.tensor, golden.tensor("weight/" + p.name).values);
+    runner.set(p.tensor, golden_of(golden, "weight/", p).values);
   runner.run();
 }
 
@@ -138,7 +138,7 @@ TEST_CASE("logits, loss and gradients are those of an independent implementation
         CHECK(loss == Approx(golden.tensor("loss").values[0]).epsilon(1e-5));
         for (const Parameter& p : graph.parameters) {
           INFO(p.name);
-          const std::vector<float>& expected = golden.tensor("gradient/" + p.name).values;
+          const std::vector<float> expected = golden_of(golden, "gradient/", p).values;
           double largest = 0;
           for (float value : expected) largest = std::max(largest, std::abs(double(value)));
           // The gradient of a key bias is zero but for rounding.

@@ -97,18 +97,15 @@ Model eight_blocks(const std::string& family) {
 
 std::vector<Model> other_models() {
   std::vector<Model> models;
-  for (const char* family : {"llama", "gpt_neox", "gpt_neo", "gptj", "mpt", "bloom"}) {
-    const std::string name(family);
-    Model model;
-    if (name.starts_with("gpt"))
-      model = load_model(std::string(MESHWRIGHT_SOURCE_DIR) + "/tests/golden/transformers/" + name,
-                         "/");
-    else
-      model = small_model(name);
-    if (name == "llama") model.kv_heads = 2;
-    model.layers = 5;
-    models.push_back(model);
+  for (const std::string name : {"llama", "mpt", "bloom"}) {
+    models.push_back(small_model(name));
+    if (name == "llama") models.back().kv_heads = 2;
   }
+  for (const std::string name : {"gpt_neox", "gpt_neo", "gptj", "qwen3", "olmo2", "gemma",
+                                 "nemotron", "cohere", "falcon-40b"})
+    models.push_back(
+        load_model(std::string(MESHWRIGHT_SOURCE_DIR) + "/tests/golden/transformers/" + name, "/"));
+  for (Model& model : models) model.layers = 5;
   return models;
 }
 

@@ -119,6 +119,84 @@ MODELS = {
                  "layer_norm_epsilon": 1e-5, "window_size": 5,
                  "attention_types": [[["global", "local"], 2]]}, None),
 }
+# Decoders after Llama. Windows are shorter than the sequence.
+SMALL = {key: LLAMA[key] for key in ("hidden_size", "num_hidden_layers", "num_attention_heads",
+                                     "num_key_value_heads", "intermediate_size",
+                                     "max_position_embeddings", "vocab_size", "rope_theta",
+                                     "tie_word_embeddings")}
+RMS = SMALL | {"rms_norm_eps": 1e-5, "hidden_act": "silu"}
+MODELS |= {
+    "qwen2": ("Qwen2ForCausalLM",
+              RMS | {"model_type": "qwen2", "use_sliding_window": True, "sliding_window": 5,
+                     "max_window_layers": 1}, None),
+    "starcoder2": ("Starcoder2ForCausalLM",
+                   SMALL | {"model_type": "starcoder2", "hidden_act": "gelu_pytorch_tanh",
+                            "norm_epsilon": 1e-5, "use_bias": True, "sliding_window": 5,
+                            "tie_word_embeddings": True}, None),
+    "stablelm": ("StableLmForCausalLM",
+                 SMALL | {"model_type": "stablelm", "hidden_act": "silu", "layer_norm_eps": 1e-5,
+                          "use_qkv_bias": True, "partial_rotary_factor": 0.5}, None),
+    "stablelm-parallel": ("StableLmForCausalLM",
+                          SMALL | {"model_type": "stablelm", "hidden_act": "silu",
+                                   "layer_norm_eps": 1e-5, "use_parallel_residual": True,
+                                   "partial_rotary_factor": 0.25}, None),
+    "opt": ("OPTForCausalLM",
+            {"model_type": "opt", "hidden_size": 32, "num_hidden_layers": 2,
+             "num_attention_heads": 4, "ffn_dim": 48, "max_position_embeddings": 16,
+             "vocab_size": VOCABULARY, "activation_function": "relu",
+             "do_layer_norm_before": True, "word_embed_proj_dim": 32,
+             "tie_word_embeddings": True}, None),
+    "phi3": ("Phi3ForCausalLM",
+             RMS | {"model_type": "phi3", "partial_rotary_factor": 0.5, "sliding_window": 5,
+                    "pad_token_id": None}, None),
+    "gemma": ("GemmaForCausalLM",
+              SMALL | {"model_type": "gemma", "head_dim": 12, "rms_norm_eps": 1e-6,
+                       "hidden_act": "gelu_pytorch_tanh", "tie_word_embeddings": True}, None),
+    "olmo2": ("Olmo2ForCausalLM", RMS | {"model_type": "olmo2"}, None),
+    "qwen3": ("Qwen3ForCausalLM", RMS | {"model_type": "qwen3", "head_dim": 12}, None),
+    "nemotron": ("NemotronForCausalLM",
+                 SMALL | {"model_type": "nemotron", "head_dim": 8, "hidden_act": "relu2",
+                          "norm_eps": 1e-5, "partial_rotary_factor": 0.5}, None),
+    "falcon": ("FalconForCausalLM",
+               {"model_type": "falcon", "hidden_size": 32, "num_hidden_layers": 2,
+                "num_attention_heads": 4, "vocab_size": VOCABULARY, "layer_norm_epsilon": 1e-5,
+                "multi_query": True, "parallel_attn": True, "bias": False, "alibi": False,
+                "new_decoder_architecture": False}, None),
+    # As the 40B: keys in groups, two norms of a block's input.
+    "falcon-40b": ("FalconForCausalLM",
+                   {"model_type": "falcon", "hidden_size": 32, "num_hidden_layers": 2,
+                    "num_attention_heads": 4, "num_kv_heads": 2, "vocab_size": VOCABULARY,
+                    "layer_norm_epsilon": 1e-5, "bias": False, "alibi": False,
+                    "new_decoder_architecture": True}, None),
+    # One branch after the other, biases, a key for each head.
+    "falcon-serial": ("FalconForCausalLM",
+                      {"model_type": "falcon", "hidden_size": 32, "num_hidden_layers": 2,
+                       "num_attention_heads": 4, "ffn_hidden_size": 48, "vocab_size": VOCABULARY,
+                       "layer_norm_epsilon": 1e-5, "multi_query": False, "parallel_attn": False,
+                       "bias": True, "alibi": False, "new_decoder_architecture": False}, None),
+    "gpt_bigcode": ("GPTBigCodeForCausalLM",
+                    {"model_type": "gpt_bigcode", "n_embd": 32, "n_layer": 2, "n_head": 4,
+                     "n_inner": 48, "n_positions": 16, "vocab_size": VOCABULARY,
+                     "activation_function": "gelu_pytorch_tanh", "layer_norm_epsilon": 1e-5,
+                     "multi_query": True}, None),
+    "cohere": ("CohereForCausalLM",
+               SMALL | {"model_type": "cohere", "hidden_act": "silu", "layer_norm_eps": 1e-5,
+                        "logit_scale": 0.25, "tie_word_embeddings": True, "use_qk_norm": False},
+               None),
+    # Not one of transformers': Llama by other names, queries, keys and values in one matrix.
+    "internlm2": ("LlamaForCausalLM",
+                  RMS | {"model_type": "internlm2", "bias": False},
+                  transformers.LlamaConfig(**RMS)),
+    "mistral": ("MistralForCausalLM", RMS | {"model_type": "mistral", "sliding_window": 5}, None),
+    # Pairs of each kind: one keeps its frequency, one's is blended, two are slower.
+    "llama-3.1": ("LlamaForCausalLM",
+                  LLAMA | {"max_position_embeddings": 128,
+                           "rope_scaling": {"rope_type": "llama3", "factor": 8.0,
+                                            "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                                            "original_max_position_embeddings": 100}}, None),
+    "llama-linear": ("LlamaForCausalLM",
+                     LLAMA | {"rope_scaling": {"rope_type": "linear", "factor": 2.5}}, None),
+}
 # The tied table by the name of its first user.
 HEAD_FIRST = {"lm_head.decoder.bias": "lm_head.bias",
               "lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight"}
@@ -156,6 +234,31 @@ def published(class_name, name, tensor):
     layer = name.rsplit(".", 1)[0]
     return [(f"{layer}.{expert}.{part}.weight", of_experts[expert])
             for part, of_experts in parts for expert in range(len(of_experts))]
+
+
+INTERNLM2_PARTS = {"embed_tokens": "tok_embeddings", "self_attn.o_proj": "attention.wo",
+                   "mlp.gate_proj": "feed_forward.w1", "mlp.up_proj": "feed_forward.w3",
+                   "mlp.down_proj": "feed_forward.w2", "input_layernorm": "attention_norm",
+                   "post_attention_layernorm": "ffn_norm", "lm_head": "output"}
+
+
+def as_internlm2(config, tensors):
+    """Tensors of Llama as InternLM2 publishes them: the queries, the key and the value of each
+    group of heads together."""
+    groups, width = config["num_key_value_heads"], config["hidden_size"]
+    made = {}
+    for name, tensor in tensors.items():
+        if name.endswith(("self_attn.k_proj.weight", "self_attn.v_proj.weight")):
+            continue
+        if name.endswith("self_attn.q_proj.weight"):
+            parts = [tensors[name.replace("q_proj", part)].reshape(groups, -1, width)
+                     for part in ("q_proj", "k_proj", "v_proj")]
+            tensor = torch.cat(parts, dim=1).reshape(-1, width)
+            name = name.replace("self_attn.q_proj", "attention.wqkv")
+        for part, other in INTERNLM2_PARTS.items():
+            name = name.replace(part, other)
+        made[name] = tensor
+    return made
 
 
 def balancing_loss(configuration, router_logits):
@@ -264,9 +367,14 @@ def main():
         tensors, loss = run(class_name, model, generator)
         assert math.isfinite(loss.item())
         loss.backward()
-        for name_here, parameter in sorted(model.named_parameters()):
-            for kind, values in (("weight/", parameter), ("gradient/", parameter.grad)):
-                for published_name, tensor in published(class_name, name_here, values):
+        parameters = sorted(model.named_parameters())
+        kinds = {"weight/": dict(parameters),
+                 "gradient/": {key: each.grad for key, each in parameters}}
+        if name == "internlm2":
+            kinds = {kind: as_internlm2(config, values) for kind, values in kinds.items()}
+        for name_here in kinds["weight/"]:
+            for kind, values in kinds.items():
+                for published_name, tensor in published(class_name, name_here, values[name_here]):
                     tensors[kind + published_name] = tensor
         write(root / name, config, tensors)
         print(f"{name}: loss {loss.item():.6f}")

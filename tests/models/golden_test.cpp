@@ -3,12 +3,13 @@
 // kernels of exec/ have their own tests against the same values.)
 #include <cmath>
 #include <filesystem>
+#include <set>
 
 #include "models/core/index.h"
 #include "models/graph/graph.h"
 #include "models/importers/model.h"
 #include "tests/catch.h"
-#include "tests/golden/golden.h"
+#include "tests/golden/published_golden.h"
 
 using namespace meshwright;
 
@@ -34,7 +35,7 @@ class Interpreter {
     load(graph.targets, golden.tensor("targets"));
     if (graph.positions >= 0) load(graph.positions, golden.tensor("positions"));
     if (graph.decoder_tokens >= 0) load(graph.decoder_tokens, golden.tensor("decoder_tokens"));
-    for (const Parameter& p : graph.parameters) load(p.tensor, golden.tensor("weight/" + p.name));
+    for (const Parameter& p : graph.parameters) load(p.tensor, golden_of(golden, "weight/", p));
   }
 
   void run() {
@@ -68,6 +69,7 @@ class Interpreter {
         break;
       case Op::layer_norm:
       case Op::rms_norm:
+      case Op::head_norm:
         y = norm(node);
         break;
       case Op::linear:
@@ -86,6 +88,10 @@ class Interpreter {
       case Op::relu:
         y = x;
         for (double& v : y.values) v = std::max(v, 0.0);
+        break;
+      case Op::squared_relu:
+        y = x;
+        for (double& v : y.values) v = v > 0 ? std::pow(v, 2) : 0;
         break;
       case Op::scale:
         y = x;
@@ -176,18 +182,25 @@ class Interpreter {
 
   Matrix norm(const Node& node) const {
     Matrix y = in(node, 0);
+    const Matrix whole = y;
+    if (node.op == Op::head_norm) {
+      y.width = in(node, 1).values.size();
+      y.rows = y.values.size() / y.width;
+    }
+    const double more = node.attributes.one_plus_weight ? 1 : 0;
     for (std::size_t r = 0; r < y.rows; ++r) {
       double mean = 0, square = 0;
       for (std::size_t c = 0; c < y.width; ++c) mean += y.at(r, c);
-      mean = node.op == Op::rms_norm ? 0 : mean / static_cast<double>(y.width);
+      mean = node.op != Op::layer_norm ? 0 : mean / static_cast<double>(y.width);
       for (std::size_t c = 0; c < y.width; ++c) square += std::pow(y.at(r, c) - mean, 2);
       const double scale =
           1 / std::sqrt(square / static_cast<double>(y.width) + node.attributes.epsilon);
       for (std::size_t c = 0; c < y.width; ++c) {
-        y.at(r, c) = (y.at(r, c) - mean) * scale * in(node, 1).values[c];
+        y.at(r, c) = (y.at(r, c) - mean) * scale * (more + in(node, 1).values[c]);
         if (node.inputs.size() > 2) y.at(r, c) += in(node, 2).values[c];
       }
     }
+    y.rows = whole.rows, y.width = whole.width;
     return y;
   }
 
@@ -267,14 +280,27 @@ class Interpreter {
     return y;
   }
 
+  // Llama 3: wave lengths above original / low are longer by `factor`, those below original / high
+  // stay. Else all are longer.
+  static double scaled(double frequency, const Attributes& a) {
+    const double slow = frequency / a.rotary_factor;
+    if (a.rotary_original == 0) return slow;
+    const double length = 2 * std::acos(-1.0) / frequency, original = a.rotary_original;
+    if (length > original / a.rotary_low) return slow;
+    if (length < original / a.rotary_high) return frequency;
+    const double part = (original / length - a.rotary_low) / (a.rotary_high - a.rotary_low);
+    return slow + part * (frequency - slow);
+  }
+
   // Turns pairs of one head, which starts at column `first`, by position * base^(-2i/rotary_dim).
   static void turn(Matrix& x, std::size_t row, std::size_t first, const Attributes& a) {
     const std::size_t half = at(a.rotary_dim) / 2;
     const auto position = static_cast<double>(row % at(a.sequence_length));
     for (std::size_t i = 0; i < half; ++i) {
       const double angle =
-          position * std::pow(a.rotary_base,
-                              -2.0 * static_cast<double>(i) / static_cast<double>(a.rotary_dim));
+          position * scaled(std::pow(a.rotary_base, -2.0 * static_cast<double>(i) /
+                                                        static_cast<double>(a.rotary_dim)),
+                            a);
       double& p = x.at(row, first + (a.rotary_interleaved ? 2 * i : i));
       double& q = x.at(row, first + (a.rotary_interleaved ? 2 * i + 1 : i + half));
       const double turned = p * std::cos(angle) - q * std::sin(angle);
@@ -401,10 +427,6 @@ Training training_of(const Golden& golden) {
   return training;
 }
 
-std::vector<std::int64_t> sizes(const Shape& shape) {
-  return {shape.dims.begin(), shape.dims.begin() + shape.rank};
-}
-
 }  // namespace
 
 TEST_CASE("the graphs mean what transformers computes", "[models][importers][golden]") {
@@ -415,9 +437,12 @@ TEST_CASE("the graphs mean what transformers computes", "[models][importers][gol
     const Golden golden = load_golden(folder);
     const Graph graph = build_graph(load_model(folder, "/"), training_of(golden));
     verify(graph, "build_graph");
-    CHECK(graph.parameters.size() == golden.parameters().size());
-    for (const Parameter& p : graph.parameters)
-      CHECK(sizes(p.global_shape) == golden.tensor("weight/" + p.name).shape);
+    std::set<std::string> published;
+    for (const Parameter& p : graph.parameters) {
+      published.insert(published_name(p));
+      CHECK(sizes_of(p.global_shape) == golden_of(golden, "weight/", p).shape);
+    }
+    CHECK(published.size() == golden.parameters().size());
 
     Interpreter interpreter(graph, golden);
     interpreter.run();

@@ -49,6 +49,26 @@ TEST_CASE("parameter counts are the published ones", "[models][importers]") {
   CHECK(count("t5-large") == 737'668'096);
   CHECK(count("t5-v1_1-small") == 76'961'152);  // its head is not tied
   CHECK(count("minilmv2-l6-h384") == 30'345'945);
+  CHECK(count("qwen2.5-7b") == 7'615'616'512);
+  CHECK(count("qwen2.5-0.5b") == 494'032'768);
+  CHECK(count("qwen3-8b") == 8'190'735'360);
+  CHECK(count("qwen3-0.6b") == 596'049'920);
+  CHECK(count("phi-3-mini-4k-instruct") == 3'821'079'552);
+  CHECK(count("gemma-2b") == 2'506'172'416);
+  CHECK(count("gemma-7b") == 8'537'680'896);
+  CHECK(count("olmo-2-1124-7b") == 7'298'617'344);
+  CHECK(count("starcoder2-7b") == 7'173'923'840);
+  CHECK(count("stablelm-2-1_6b") == 1'644'515'328);
+  CHECK(count("minitron-4b-base") == 4'190'509'056);
+  CHECK(count("opt-1.3b") == 1'315'758'080);
+  CHECK(count("falcon-7b") == 6'921'720'704);
+  CHECK(count("falcon-40b") == 41'303'293'952);
+  CHECK(count("starcoder") == 15'517'456'384);
+  CHECK(count("c4ai-command-r-v01") == 34'980'831'232);
+  CHECK(count("internlm2-7b") == 7'737'708'544);
+  CHECK(count("mistral-7b-v0.1") == 7'241'732'096);
+  CHECK(count("llama-3.1-8b") == 8'030'261'248);
+  CHECK(count("llama-3.2-1b") == 1'235'814'400);
 }
 
 TEST_CASE("parameter counts by arithmetic", "[models][importers]") {
@@ -340,11 +360,14 @@ TEST_CASE("errors of our JSON", "[models][importers]") {
 
 TEST_CASE("a config.json that asks for what is not built", "[models][importers]") {
   CHECK(error_with("gpt2", "summary_type", "cls_index") == "");
-  CHECK(error_with("gpt2", "model_type", "opt") ==
-        "config.json: /model_type: unknown model_type 'opt'; known: gpt2, gpt_neox, gpt_neo, gptj, "
-        "llama, mistral, mixtral, bert, roberta, camembert, xlm-roberta, distilbert, albert, bart, "
-        "t5 and "
-        "vit");
+  CHECK(error_with("gpt2", "model_type", "xglm") ==
+        "config.json: /model_type: unknown model_type 'xglm'; known: gpt2, gpt_neox, gpt_neo, "
+        "gptj, llama, mistral, mixtral, qwen2, qwen3, starcoder2, stablelm, opt, phi3, gemma, "
+        "olmo2, nemotron, falcon, gpt_bigcode, cohere, internlm2, bert, roberta, camembert, "
+        "xlm-roberta, distilbert, albert, bart, t5 and vit");
+  CHECK(error_with("gemma-2b", "model_type", "gemma2")
+            .starts_with("config.json: /model_type: 'gemma2' needs soft caps of attention scores "
+                         "and logits, which meshwright lacks; known: gpt2, "));
   CHECK(error_with("gpt-neo-125m", "attention_types", {{{"global", "global", "local"}, 4}}) ==
         "config.json: /attention_types: 'global' and 'local' in turn, or 'global' everywhere, are "
         "built; use one of them");
@@ -363,12 +386,9 @@ TEST_CASE("a config.json that asks for what is not built", "[models][importers]"
         "it to false");
   CHECK(error_with("llama-2-7b", "rope_scaling", {{"type", "yarn"}, {"factor", 4}}) ==
         "config.json: /rope_scaling/type: scaling 'yarn' of rotary positions is not built; known: "
-        "default and llama3");
+        "default, linear and llama3");
   CHECK(error_with("llama-2-7b", "num_key_value_heads", 5).find("does not divide the 32 heads") !=
         std::string::npos);
-  CHECK(error_with("llama-2-7b", "model_type", "mistral") ==
-        "config.json: /sliding_window: absent: attention over a sliding window is not built (4096 "
-        "when the key is absent); set it to null");
   CHECK(error_with("bert-base", "position_embedding_type", "relative_key") ==
         "config.json: /position_embedding_type: \"relative_key\": relative positions are not "
         "built; set it to \"absolute\"");
@@ -377,6 +397,91 @@ TEST_CASE("a config.json that asks for what is not built", "[models][importers]"
         "number of them is needed");
   CHECK(error_with("llama-2-7b", "hidden_size", "4096") ==
         "config.json: /hidden_size: expected an integer, found \"4096\"");
+}
+
+TEST_CASE("decoders that ask for what is not built", "[models][importers]") {
+  CHECK(error_with("stablelm-2-1_6b", "qk_layernorm", true) ==
+        "config.json: /qk_layernorm: true: norms of heads with weights of their own are not built; "
+        "set it to false");
+  CHECK(error_with("opt-1.3b", "do_layer_norm_before", false) ==
+        "config.json: /do_layer_norm_before: false: norms after the residual sum are not built for "
+        "OPT; set it to true");
+  CHECK(error_with("opt-1.3b", "word_embed_proj_dim", 512) ==
+        "config.json: /word_embed_proj_dim: 512 is not hidden_size 2048: tables of another width "
+        "are not built for OPT");
+  CHECK(error_with("falcon-7b", "alibi", true) ==
+        "config.json: /alibi: true: ALiBi that is added before scores are scaled is not built; set "
+        "it to false");
+  CHECK(error_with("falcon-40b", "num_kv_heads", 5) ==
+        "config.json: /num_kv_heads: 5 does not divide the 128 heads; use a number that does");
+  CHECK(error_with("falcon-7b", "num_ln_in_parallel_attn", 2) ==
+        "config.json: /num_ln_in_parallel_attn: 2: two norms of a block's input come with "
+        "new_decoder_architecture");
+  CHECK(error_with("minitron-4b-base", "hidden_act", "gelu") ==
+        "config.json: /hidden_act: unknown activation 'gelu'; known: relu2");
+  CHECK(error_with("mistral-7b-v0.1", "sliding_window", 0) ==
+        "config.json: /sliding_window: 0 must be 1 or more");
+  CHECK(error_with("qwen2.5-7b", "layer_types", {"full_attention"}) ==
+        "config.json: /layer_types: names 1 blocks, but the model has 28; name each");
+  CHECK(
+      error_with("qwen2.5-7b", "layer_types", std::vector<std::string>(28, "sliding_attention")) ==
+      "config.json: /layer_types: block 0 is 'sliding_attention', the windows that the other keys "
+      "give make it 'full_attention'; other orders are not built");
+  const json scaling = {{"rope_type", "llama3"},
+                        {"factor", 8},
+                        {"low_freq_factor", 4},
+                        {"high_freq_factor", 4},
+                        {"original_max_position_embeddings", 8192}};
+  CHECK(error_with("llama-3-8b", "rope_scaling", scaling) ==
+        "config.json: /rope_scaling/high_freq_factor: must be above low_freq_factor");
+  CHECK(error_with("llama-3-8b", "rope_scaling", {{"type", "linear"}, {"factor", 0}}) ==
+        "config.json: /rope_scaling/factor: must be above 0");
+}
+
+namespace {
+
+std::vector<int> windows_of(const Model& model) {
+  std::vector<int> windows;
+  for (const Node& node : graph_of(model).nodes)
+    if (node.op == Op::attention) windows.push_back(node.attributes.window);
+  return windows;
+}
+
+}  // namespace
+
+TEST_CASE("windows of decoders", "[models][importers]") {
+  CHECK(windows_of(load_model("mistral-7b-v0.1", source)) == std::vector<int>(32, 4096));
+  json config = config_of("mistral-7b-v0.1");
+  config.erase("sliding_window");  // transformers' default
+  CHECK(windows_of(theirs(config)) == std::vector<int>(32, 4096));
+  config["sliding_window"] = nullptr;
+  CHECK(windows_of(theirs(config)) == std::vector<int>(32, 0));
+  config = config_of("qwen2.5-0.5b");
+  CHECK(windows_of(theirs(config)) == std::vector<int>(24, 0));
+  config["use_sliding_window"] = true;
+  config["sliding_window"] = 64;
+  config["max_window_layers"] = 20;
+  std::vector<int> expected(20, 0);
+  expected.resize(24, 64);
+  CHECK(windows_of(theirs(config)) == expected);
+}
+
+TEST_CASE("matrices that are published as one", "[models][importers]") {
+  const Graph phi = graph_of(load_model("phi-3-mini-4k-instruct", source));
+  const Parameter& up = parameter(phi, "model.layers.3.mlp.up_proj.weight");
+  CHECK(up.part == PublishedPart{"model.layers.3.mlp.gate_up_proj.weight", 1, 16384, 8192});
+  CHECK(shape_of_whole(*up.part, up.global_shape) == Shape{16384, 3072});
+  // 128 heads in 8 groups of 16, each with a key and a value.
+  const Graph falcon = graph_of(load_model("falcon-40b", source));
+  const Parameter& k = parameter(falcon, "transformer.h.0.self_attention.key.weight");
+  CHECK(k.part == PublishedPart{"transformer.h.0.self_attention.query_key_value.weight", 8, 18 * 64,
+                                16 * 64});
+  const auto runs = runs_of(*k.part, k.global_shape);
+  REQUIRE(runs.size() == 8);
+  CHECK(runs[1].of_part == 64 * 8192);
+  CHECK(runs[1].of_whole == (18 + 16) * 64 * 8192);
+  CHECK(runs[1].count == 64 * 8192);
+  CHECK_FALSE(parameter(falcon, "transformer.h.0.self_attention.dense.weight").part);
 }
 
 TEST_CASE("a config.json is honoured", "[models][importers]") {

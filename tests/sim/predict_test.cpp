@@ -62,7 +62,8 @@ TEST_CASE("model FLOPs do not depend on the degrees", "[predict]") {
 
 TEST_CASE("model FLOPs do not depend on what the compiler fuses", "[predict]") {
   const Cluster cluster{load_machine("p4d.24xlarge"), 1, 8, {}, {}};
-  for (const char* name : {"gpt2", "llama-2-7b", "bert-base"}) {
+  for (const char* name : {"gpt2", "llama-2-7b", "bert-base", "qwen3-0.6b", "gemma-2b", "opt-1.3b",
+                           "minitron-4b-base"}) {
     const Model model = load_model(name, ".");
     double expected = 0;
     for (const CompilerLevel level :
@@ -77,6 +78,27 @@ TEST_CASE("model FLOPs do not depend on what the compiler fuses", "[predict]") {
       CHECK(flops > 0);
       CHECK(flops == Approx(expected));
     }
+  }
+}
+
+TEST_CASE("decoders after Llama do the same work cut and whole", "[predict]") {
+  const Cluster cluster{load_machine("p4d.24xlarge"), 1, 8, {}, {}};
+  for (const char* name :
+       {"qwen2.5-0.5b", "qwen3-0.6b", "phi-3-mini-4k-instruct", "gemma-7b", "olmo-2-1124-7b",
+        "starcoder2-7b", "stablelm-2-1_6b", "minitron-4b-base", "opt-1.3b", "falcon-40b",
+        "c4ai-command-r-v01", "internlm2-7b", "mistral-7b-v0.1", "llama-3.2-1b"}) {
+    CAPTURE(name);
+    const Model model = load_model(name, ".");
+    const auto work = [&](int pipeline, int tensor) {
+      Plan plan = plan_of(pipeline, tensor, 8 / (pipeline * tensor));
+      plan.training.sequence_length = 256;
+      const Prediction got = predict(compiled_for(model, plan, cluster), cluster);
+      CHECK(got.step_time_s > 0);
+      return got.model_flops_per_s_per_gpu * 8 * got.step_time_s / plan.parallelism.data;
+    };
+    const double whole = work(1, 1);
+    CHECK(work(2, 2) == Approx(whole).epsilon(0.01));
+    CHECK(work(4, 2) == Approx(whole).epsilon(0.01));
   }
 }
 

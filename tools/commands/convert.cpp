@@ -22,14 +22,22 @@ namespace {
 
 namespace fs = std::filesystem;
 
+struct Parameters {
+  std::map<std::string, Shape> shapes;
+  PublishedParts parts;
+};
+
 // How the model is cut does not change what its parameters are.
-std::map<std::string, Shape> parameters_of(const Job& job) {
+Parameters parameters_of(const Job& job) {
   Training training = job.plan.training;
   training.micro_batch = 1;
-  std::map<std::string, Shape> shapes;
-  for (const Parameter& parameter : build_graph(job.model, training).parameters)
-    if (parameter.counted) shapes[parameter.name] = parameter.global_shape;
-  return shapes;
+  Parameters found;
+  for (const Parameter& parameter : build_graph(job.model, training).parameters) {
+    if (!parameter.counted) continue;
+    found.shapes[parameter.name] = parameter.global_shape;
+    if (parameter.part) found.parts[parameter.name] = *parameter.part;
+  }
+  return found;
 }
 
 double count_of(const std::map<std::string, Shape>& parameters) {
@@ -80,13 +88,13 @@ int run_export(const Options& options) {
   if (fs::exists(options.to + "/model.safetensors"))
     throw InputError("--to " + options.to + ": holds a model; name another folder");
   check_writable("--to", options.to + "/model.safetensors");
-  const std::map<std::string, Shape> parameters = parameters_of(job);
+  const auto [parameters, parts] = parameters_of(job);
   const std::string config = json_text(huggingface_config(job.model));
   const auto [path, found] = newest_good(folder_of(job, options), parameters);
   make_folder(options.to);
   write_file(options.to + "/config.json", config);
   const std::string part = options.to + "/model.safetensors.part";
-  export_weights(found, parameters, part);
+  export_weights(found, parameters, part, parts);
   rename_path(part, options.to + "/model.safetensors");
   const std::int64_t step = found.manifest().step;
   print(options,
@@ -109,13 +117,13 @@ int run_import(const Options& options) {
                      ": /checkpoint: is missing; the weights become the first checkpoint "
                      "of its folder");
   check_checkpoint_folder(job, false);
-  const std::map<std::string, Shape> parameters = parameters_of(job);
+  const auto [parameters, parts] = parameters_of(job);
   const Safetensors from(options.from);
   const FolderLock lock(job.checkpoint->folder);
   check_checkpoint_folder(job, false);
   std::vector<std::string> unused;
   try {
-    unused = import_weights(from, parameters, first_manifest(job), job.checkpoint->folder);
+    unused = import_weights(from, parameters, first_manifest(job), job.checkpoint->folder, parts);
   } catch (const InputError& error) {
     remove_part_folders(job.checkpoint->folder);
     const std::string what = error.what();

@@ -1,0 +1,207 @@
+// Rows of the table of architectures: decoders of one stack that came after Llama, most of them
+// named as it is.
+#pragma once
+
+#include "models/importers/architecture.h"
+
+namespace meshwright::decoders {
+
+// Llama's names; its norms and its MLP are those of most.
+constexpr ArchitectureInfo like_llama(Architecture architecture, std::string_view name) {
+  ArchitectureInfo row{.architecture = architecture,
+                       .name = name,
+                       .embedding_unit = "model.embed_tokens",
+                       .tokens = "model.embed_tokens",
+                       .block = "model.layers",
+                       .attention = "self_attn",
+                       .q = "self_attn.q_proj",
+                       .k = "self_attn.k_proj",
+                       .v = "self_attn.v_proj",
+                       .attention_out = "self_attn.o_proj",
+                       .mlp = "mlp",
+                       .mlp_gate = "mlp.gate_proj",
+                       .mlp_in = "mlp.up_proj",
+                       .mlp_out = "mlp.down_proj",
+                       .attention_norm = "input_layernorm",
+                       .mlp_norm = "post_attention_layernorm",
+                       .final_norm = "model.norm",
+                       .head = "lm_head",
+                       .head_decoder = "lm_head"};
+  row.traits = {.family = Family::llama,
+                .tied = false,
+                .gated_ffn = true,
+                .rms_norm = true,
+                .biases = false,
+                .attention_bias = false,
+                .attention_out_bias = false,
+                .epsilon = 1e-6,
+                .rotary_share = 1};
+  return row;
+}
+
+constexpr ArchitectureInfo qwen2() {
+  ArchitectureInfo row = like_llama(Architecture::qwen2, "qwen2");
+  row.traits.attention_bias = true;
+  return row;
+}
+
+constexpr ArchitectureInfo starcoder2() {
+  ArchitectureInfo row = like_llama(Architecture::starcoder2, "starcoder2");
+  row.mlp_in = "mlp.c_fc";
+  row.mlp_out = "mlp.c_proj";
+  row.traits = {.family = Family::llama, .gelu_tanh = true, .rotary_share = 1};
+  return row;
+}
+
+constexpr ArchitectureInfo stablelm() {
+  ArchitectureInfo row = like_llama(Architecture::stablelm, "stablelm");
+  row.traits.rms_norm = false;
+  row.traits.epsilon = 1e-5;
+  row.traits.rotary_share = 0.25;
+  return row;
+}
+
+constexpr ArchitectureInfo opt() {
+  ArchitectureInfo row = like_llama(Architecture::opt, "opt");
+  row.embedding_unit = row.tokens = "model.decoder.embed_tokens";
+  row.positions = "model.decoder.embed_positions";
+  row.block = "model.decoder.layers";
+  row.attention_out = "self_attn.out_proj";
+  row.mlp_gate = "fc_gate";
+  row.mlp_in = "fc1";
+  row.mlp_out = "fc2";
+  row.attention_norm = "self_attn_layer_norm";
+  row.mlp_norm = "final_layer_norm";
+  row.final_norm = "model.decoder.final_layer_norm";
+  row.traits = {
+      .family = Family::llama, .learned_positions = true, .relu = true, .position_offset = 2};
+  return row;
+}
+
+constexpr ArchitectureInfo phi3() {
+  ArchitectureInfo row = like_llama(Architecture::phi3, "phi3");
+  row.published_qkv = "self_attn.qkv_proj";
+  row.published_gate_in = "mlp.gate_up_proj";
+  row.traits.epsilon = 1e-5;
+  return row;
+}
+
+constexpr ArchitectureInfo gemma() {
+  ArchitectureInfo row = like_llama(Architecture::gemma, "gemma");
+  row.traits.tied = true;
+  row.traits.gated_gelu = row.traits.gelu_tanh = true;
+  row.traits.one_plus_norms = true;
+  return row;
+}
+
+constexpr ArchitectureInfo olmo2() {
+  ArchitectureInfo row = like_llama(Architecture::olmo2, "olmo2");
+  row.q_norm = "self_attn.q_norm";
+  row.k_norm = "self_attn.k_norm";
+  row.branch_norm = true;
+  row.attention_norm = "post_attention_layernorm";
+  row.mlp_norm = "post_feedforward_layernorm";
+  row.traits.query_key_norm = QueryKeyNorm::rows;
+  row.traits.epsilon = 1e-5;
+  return row;
+}
+
+constexpr ArchitectureInfo qwen3() {
+  ArchitectureInfo row = like_llama(Architecture::qwen3, "qwen3");
+  row.q_norm = "self_attn.q_norm";
+  row.k_norm = "self_attn.k_norm";
+  row.traits.query_key_norm = QueryKeyNorm::heads;
+  return row;
+}
+
+constexpr ArchitectureInfo nemotron() {
+  ArchitectureInfo row = like_llama(Architecture::nemotron, "nemotron");
+  row.traits.gated_ffn = row.traits.rms_norm = false;
+  row.traits.squared_relu = row.traits.one_plus_norms = true;
+  row.traits.epsilon = 1e-5;
+  row.traits.rotary_share = 0.5;
+  return row;
+}
+
+constexpr ArchitectureInfo falcon(Architecture architecture) {
+  ArchitectureInfo row = like_llama(architecture, "falcon");
+  row.embedding_unit = row.tokens = "transformer.word_embeddings";
+  row.block = "transformer.h";
+  row.attention = "self_attention";
+  row.q = "self_attention.query";
+  row.k = "self_attention.key";
+  row.v = "self_attention.value";
+  row.published_qkv = "self_attention.query_key_value";
+  row.published_by_groups = true;
+  row.attention_out = "self_attention.dense";
+  row.mlp_gate = "mlp.dense_gate";
+  row.mlp_in = "mlp.dense_h_to_4h";
+  row.mlp_out = "mlp.dense_4h_to_h";
+  if (architecture == Architecture::falcon_two_norms) {
+    row.attention_norm = "ln_attn";
+    row.mlp_norm = "ln_mlp";
+  }
+  row.final_norm = "transformer.ln_f";
+  row.traits = {.family = Family::llama,
+                .parallel_residual = true,
+                .one_norm = architecture == Architecture::falcon,
+                .biases = false,
+                .attention_bias = false,
+                .attention_out_bias = false,
+                .rotary_share = 1};
+  return row;
+}
+
+constexpr ArchitectureInfo gpt_bigcode() {
+  ArchitectureInfo row = like_llama(Architecture::gpt_bigcode, "gpt_bigcode");
+  row.embedding_unit = row.tokens = "transformer.wte";
+  row.positions = "transformer.wpe";
+  row.block = "transformer.h";
+  row.attention = "attn";
+  row.q = "attn.c_q";
+  row.k = "attn.c_k";
+  row.v = "attn.c_v";
+  row.published_qkv = "attn.c_attn";
+  row.published_by_groups = true;
+  row.attention_out = "attn.c_proj";
+  row.mlp_gate = "mlp.c_gate";
+  row.mlp_in = "mlp.c_fc";
+  row.mlp_out = "mlp.c_proj";
+  row.attention_norm = "ln_1";
+  row.mlp_norm = "ln_2";
+  row.final_norm = "transformer.ln_f";
+  row.traits = {.family = Family::llama, .learned_positions = true, .gelu_tanh = true};
+  return row;
+}
+
+constexpr ArchitectureInfo cohere() {
+  ArchitectureInfo row = like_llama(Architecture::cohere, "cohere");
+  row.traits.tied = true;
+  row.traits.rms_norm = row.traits.norm_bias = false;
+  row.traits.parallel_residual = row.traits.one_norm = true;
+  row.traits.rotary_interleaved = true;
+  row.traits.epsilon = 1e-5;
+  return row;
+}
+
+constexpr ArchitectureInfo internlm2() {
+  ArchitectureInfo row = like_llama(Architecture::internlm2, "internlm2");
+  row.embedding_unit = row.tokens = "model.tok_embeddings";
+  row.attention = "attention";
+  row.q = "attention.wq";
+  row.k = "attention.wk";
+  row.v = "attention.wv";
+  row.published_qkv = "attention.wqkv";
+  row.published_by_groups = true;
+  row.attention_out = "attention.wo";
+  row.mlp = "feed_forward";
+  row.mlp_gate = "feed_forward.w1";
+  row.mlp_in = "feed_forward.w3";
+  row.mlp_out = "feed_forward.w2";
+  row.attention_norm = "attention_norm";
+  row.mlp_norm = "ffn_norm";
+  row.head = row.head_decoder = "output";
+  return row;
+}
+
+}  // namespace meshwright::decoders

@@ -1,0 +1,172 @@
+#include "models/importers/huggingface_decoders.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "models/core/error.h"
+
+namespace meshwright::decoders {
+
+namespace {
+
+bool flag(Fields& fields, std::string_view key, bool usual) {
+  return is_given(fields, key) ? fields.required<bool>(key) : usual;
+}
+
+int number(Fields& fields, std::string_view key, int usual, int least) {
+  const int value = is_given(fields, key) ? fields.required<int>(key) : usual;
+  if (value < least)
+    fields.fail(key, std::to_string(value) + " must be " + std::to_string(least) + " or more");
+  return value;
+}
+
+void set_biases(Model& model, bool biases) {
+  model.biases = model.attention_bias = model.attention_out_bias = biases;
+}
+
+// Newer files name the kind of each block; that must be what the other keys come to.
+void check_layer_types(Fields& fields, const Model& model) {
+  const std::string_view key = "layer_types";
+  if (!is_given(fields, key)) return;
+  const auto types = fields.required<std::vector<std::string>>(key);
+  if (static_cast<int>(types.size()) != model.layers)
+    fields.fail(key, "names " + std::to_string(types.size()) + " blocks, but the model has " +
+                         std::to_string(model.layers) + "; name each");
+  for (int block = 0; block < model.layers; ++block) {
+    const std::string built = model.window_of(block) > 0 ? "sliding_attention" : "full_attention";
+    const std::string& type = types[static_cast<std::size_t>(block)];
+    if (type != built)
+      fields.fail(key, "block " + std::to_string(block) + " is '" + type +
+                           "', the windows that the other keys give make it '" + built +
+                           "'; other orders are not built");
+  }
+}
+
+// Where it is asked for, blocks from `max_window_layers` on have a window.
+void read_qwen_window(Fields& fields, Model& model) {
+  if (flag(fields, "use_sliding_window", false)) {
+    if (!fields.has("sliding_window") || is_given(fields, "sliding_window"))
+      model.local_window = number(fields, "sliding_window", 4096, 1);
+    model.local_from = number(fields, "max_window_layers", 28, 0);
+  }
+  check_layer_types(fields, model);
+}
+
+// Groups of heads that share a key and a value.
+void set_kv_heads(const Fields& fields, std::string_view key, int count, Model& model) {
+  model.kv_heads = count;
+  if (count < 1 || model.heads % count != 0)
+    fields.fail(key, std::to_string(count) + " does not divide the " + std::to_string(model.heads) +
+                         " heads; use a number that does");
+}
+
+}  // namespace
+
+bool gives_head_width(Fields& fields, Model& model) {
+  switch (model.architecture) {
+    case Architecture::qwen3:
+      if (!fields.has("head_dim")) model.head_dim = 128;
+      return true;
+    case Architecture::gemma:
+      if (!fields.has("head_dim")) model.head_dim = 256;
+      return true;
+    case Architecture::llama:
+    case Architecture::mixtral:
+    case Architecture::qwen2:
+    case Architecture::starcoder2:
+    case Architecture::phi3:
+    case Architecture::olmo2:
+    case Architecture::nemotron:
+    case Architecture::cohere:
+      return true;
+    default:
+      return false;
+  }
+}
+
+void read_biases(Fields& fields, Model& model) {
+  model.attention_bias = model.attention_out_bias = flag(fields, "attention_bias", false);
+  model.biases = flag(fields, "mlp_bias", false);
+}
+
+void read_window(Fields& fields, Model& model) {
+  if (is_given(fields, "sliding_window"))
+    model.local_window = number(fields, "sliding_window", 0, 1);
+  check_layer_types(fields, model);
+}
+
+// transformers takes 4096 where the key is absent.
+void read_mistral(Fields& fields, Model& model) {
+  if (!fields.has("sliding_window")) model.local_window = 4096;
+  read_window(fields, model);
+}
+
+void read_qwen2(Fields& fields, Model& model) { read_qwen_window(fields, model); }
+
+void read_qwen3(Fields& fields, Model& model) {
+  model.attention_bias = model.attention_out_bias = flag(fields, "attention_bias", false);
+  read_qwen_window(fields, model);
+}
+
+void read_starcoder2(Fields& fields, Model& model) {
+  set_biases(model, flag(fields, "use_bias", true));
+  read_window(fields, model);
+}
+
+void read_stablelm(Fields& fields, Model& model) {
+  model.attention_bias = flag(fields, "use_qkv_bias", false);
+  model.parallel_residual = model.one_norm = flag(fields, "use_parallel_residual", false);
+}
+
+void read_opt(Fields& fields, Model& model) {
+  const int width = number(fields, "word_embed_proj_dim", model.hidden, 1);
+  if (width != model.hidden)
+    fields.fail("word_embed_proj_dim", std::to_string(width) + " is not hidden_size " +
+                                           std::to_string(model.hidden) +
+                                           ": tables of another width are not built for OPT");
+}
+
+void read_gemma(Fields& fields, Model& model) {
+  read_biases(fields, model);
+  model.biases = false;
+  model.embedding_scale = std::sqrt(static_cast<double>(model.hidden));
+}
+
+void read_falcon(Fields& fields, Model& model) {
+  set_biases(model, flag(fields, "bias", false));
+  const std::string_view key = "num_kv_heads";
+  const bool is_new = flag(fields, "new_decoder_architecture", false);
+  const int of_old = flag(fields, "multi_query", true) ? 1 : model.heads;
+  set_kv_heads(fields, key, is_new ? number(fields, key, model.heads, 1) : of_old, model);
+  model.parallel_residual = flag(fields, "parallel_attn", true);
+  const std::string_view norms = "num_ln_in_parallel_attn";
+  const int count = number(fields, norms, is_new ? 2 : 1, 1);
+  if (count > 2 || (count == 2 && !is_new))
+    fields.fail(norms, std::to_string(count) +
+                           ": two norms of a block's input come with new_decoder_architecture");
+  if (is_new && !model.parallel_residual)
+    fields.fail("parallel_attn",
+                "false: new_decoder_architecture always has both branches in "
+                "parallel; set it to true");
+  if (count == 2) model.architecture = Architecture::falcon_two_norms;
+  model.one_norm = model.parallel_residual && count == 1;
+}
+
+void read_gpt_bigcode(Fields& fields, Model& model) {
+  if (flag(fields, "multi_query", true)) model.kv_heads = 1;
+}
+
+void read_cohere(Fields& fields, Model& model) {
+  model.attention_bias = model.attention_out_bias = flag(fields, "attention_bias", false);
+  const std::string_view key = "logit_scale";
+  model.logit_scale = is_given(fields, key) ? fields.required<double>(key) : 0.0625;
+  if (!(model.logit_scale > 0 && std::isfinite(model.logit_scale)))
+    fields.fail(key, "must be above 0");
+}
+
+void read_internlm2(Fields& fields, Model& model) {
+  const bool biases = flag(fields, "bias", true);
+  model.attention_bias = model.attention_out_bias = biases;
+}
+
+}  // namespace meshwright::decoders
