@@ -1,0 +1,19 @@
+# Messages of protocol buffers: what protoc makes of a description is a library of its own, which is
+# not compiled with our warnings.
+find_package(Protobuf REQUIRED)
+
+# add_protobuf(<target> <file.proto>): the target's sources may include "<file>.pb.h".
+function(add_protobuf target description)
+  cmake_path(GET description STEM name)
+  cmake_path(ABSOLUTE_PATH description OUTPUT_VARIABLE source)
+  cmake_path(GET source PARENT_PATH folder)
+  set(made ${CMAKE_CURRENT_BINARY_DIR}/protobuf)
+  file(MAKE_DIRECTORY ${made})
+  add_custom_command(OUTPUT ${made}/${name}.pb.cc ${made}/${name}.pb.h
+                     COMMAND protobuf::protoc --cpp_out=${made} --proto_path=${folder} ${source}
+                     DEPENDS ${source} VERBATIM)
+  add_library(${name}_protobuf STATIC ${made}/${name}.pb.cc ${made}/${name}.pb.h)
+  target_include_directories(${name}_protobuf SYSTEM INTERFACE ${made})
+  target_link_libraries(${name}_protobuf PUBLIC protobuf::libprotobuf)
+  target_link_libraries(${target} PRIVATE ${name}_protobuf)
+endfunction()
