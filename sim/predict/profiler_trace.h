@@ -1,0 +1,38 @@
+// What PyTorch's profiler saw of a rank (torch.profiler's export_chrome_trace; its library is
+// Kineto): when its device ran which kernels, and when the host was in which step.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "models/core/units.h"
+#include "sim/predict/kernel_kind.h"
+
+namespace meshwright {
+
+struct ProfiledKernel {
+  std::string name;
+  KernelKind kind = KernelKind::other;
+  SimTime begin = 0, end = 0;
+  SimTime launched = 0;  // when the host did; `begin` where the trace does not say
+};
+
+struct ProfiledStep {
+  std::int64_t number = 0;     // N of ProfilerStep#N
+  SimTime begin = 0, end = 0;  // on the host
+};
+
+// Times since the trace's first event, in whole nanoseconds; lists by their begin.
+struct ProfilerTrace {
+  std::vector<ProfiledKernel> kernels;  // and copies of memory, of the one device
+  std::vector<ProfiledStep> steps;      // none: the profiler was not told of steps
+  SimTime end = 0;                      // of what the device and the steps did
+  std::optional<int> rank, world_size;  // where torch.distributed was in use
+};
+
+// None: the file is well-formed, but not of this profiler. InputError: it cannot be read, is cut
+// off or damaged, compressed, holds no kernel of a GPU, or those of several; a message for each.
+std::optional<ProfilerTrace> read_profiler_trace(const std::string& path);
+
+}  // namespace meshwright

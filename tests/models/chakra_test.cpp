@@ -1,0 +1,85 @@
+// Execution traces of made-up times, read back: every instruction in list order, after those that
+// it waits for. Those of replayed steps are compared in tests/sim/chakra_test.cpp.
+#include "models/plan/chakra.h"
+
+#include <et_def.pb.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include <google/protobuf/util/delimited_message_util.h>
+
+#include <map>
+
+#include "models/core/index.h"
+#include "tests/catch.h"
+#include "tests/models/plans.h"
+
+using namespace meshwright;
+
+namespace {
+
+// One instruction after the other, each of three microseconds.
+std::vector<TimelineEntry> in_turn(const Program& program) {
+  std::vector<TimelineEntry> entries;
+  SimTime now = 0;
+  for (std::size_t task = 0; task < program.tasks.size(); ++task) {
+    const auto& instructions = program.bodies[at(program.tasks[task].body)].instructions;
+    for (std::size_t i = 0; i < instructions.size(); ++i) {
+      if (!runs(instructions[i], program.tasks[task])) continue;
+      entries.push_back({0, static_cast<int>(task), static_cast<int>(i), now, now + 3 * 1'000'000});
+      now = entries.back().end;
+    }
+  }
+  return entries;
+}
+
+std::vector<ChakraProtoMsg::Node> nodes_of(const std::string& text) {
+  google::protobuf::io::ArrayInputStream in(text.data(), static_cast<int>(text.size()));
+  const auto read = [&](auto& message) {
+    bool ended = false;
+    return google::protobuf::util::ParseDelimitedFromZeroCopyStream(&message, &in, &ended);
+  };
+  ChakraProtoMsg::GlobalMetadata metadata;
+  REQUIRE(read(metadata));
+  std::vector<ChakraProtoMsg::Node> nodes;
+  while (true) {
+    ChakraProtoMsg::Node node;  // a new one: what is read is added to what a message has
+    if (!read(node)) return nodes;
+    nodes.push_back(node);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("an execution trace has every instruction after those that it waits for",
+          "[models][chakra]") {
+  const Model model = small_model("gpt");
+  for (const SmallDegrees degrees :
+       {SmallDegrees{.pipeline = 2, .tensor = 2, .data = 2, .zero_stage = 1},
+        SmallDegrees{.data = 2, .zero_stage = 3}, SmallDegrees{.data = 1, .context = 2}}) {
+    const std::vector<Program> stages = lower_small(model, small_plan(model, degrees));
+    const Mesh mesh = stages.front().settings->mesh();
+    for (int rank = 0; rank < mesh.ranks(); ++rank) {
+      const Program& program = stages[at(mesh.coordinates(rank).pipeline)];
+      const std::vector<TimelineEntry> entries = in_turn(program);
+      const auto nodes = nodes_of(to_chakra(entries, rank, stages));
+      std::map<RunId, std::uint64_t> last_node;
+      const WaitResolver resolve(program);
+      std::size_t next = 1;
+      for (const TimelineEntry& entry : entries) {
+        const Instruction& instruction = program.bodies[at(program.tasks[at(entry.task)].body)]
+                                             .instructions[at(entry.instruction)];
+        REQUIRE(next < nodes.size());
+        const ChakraProtoMsg::Node& node = nodes[next];
+        CHECK(node.id() == next);
+        CHECK(node.duration_micros() == 3);
+        for (const std::uint64_t id : node.data_deps()) CHECK(id < next);
+        for (const Wait& wait : instruction.waits)
+          if (const auto found = last_node.find(resolve(entry.task, wait));
+              found != last_node.end())
+            CHECK(std::ranges::count(node.data_deps(), found->second) == 1);
+        next += instruction.kind == InstructionKind::ring_shift ? 2 : 1;
+        last_node[{entry.task, entry.instruction}] = next - 1;
+      }
+      CHECK(next == nodes.size());
+    }
+  }
+}

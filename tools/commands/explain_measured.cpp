@@ -1,0 +1,105 @@
+// `explain JOB --measured TRACE`: the predicted step beside the measured one.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "models/core/error.h"
+#include "models/core/index.h"
+#include "models/plan/mesh.h"
+#include "sim/predict/timeline_parts.h"
+#include "sim/replay/stand_ins.h"
+#include "tools/commands/explained.h"
+#include "tools/job/machines.h"
+#include "tools/report/search_watch.h"
+#include "tools/report/timeline_view.h"
+
+namespace meshwright {
+
+namespace {
+
+// What `train --trace` wrote: of the stage that the others wait for, as predicted, its first rank.
+void compare_timelines(const std::string& path, const Timeline& timeline, Explained& predicted,
+                       Explained& measured) {
+  const Compiled& compiled = predicted.chosen.compiled;
+  const std::vector<int> stage_of_rank = stages_of_ranks(compiled.stages);
+  const Timeline trace = read_chrome_trace(path, compiled.stages, stage_of_rank);
+  const int stage = step_parts(compiled, predicted.prediction, timeline).stage;
+  const auto rank =
+      static_cast<int>(std::ranges::find(stage_of_rank, stage) - stage_of_rank.begin());
+  const Program& program = compiled.stages[at(stage)];
+  predicted.parts = timeline_parts(program, timeline, rank);
+  measured.parts = timeline_parts(program, trace, rank);
+  if (measured.parts.step_time == 0)
+    throw InputError(fmt::format("{}: holds nothing of rank {}", path, rank));
+}
+
+// The rank that a profile is of. Where it does not say and the stages are alike, any.
+int rank_of_profile(const ProfilerTrace& trace, const std::string& path, const Mesh& mesh) {
+  if (trace.world_size && *trace.world_size != mesh.ranks())
+    throw InputError(fmt::format("{}: is of a run of {} ranks, the job's plan has {}", path,
+                                 *trace.world_size, mesh.ranks()));
+  if (!trace.rank && mesh.degrees().pipeline > 1)
+    throw InputError(path +
+                     ": does not say of which rank it is (distributedInfo), and the job's plan has "
+                     "stages that differ; export it while torch.distributed is in use");
+  const int rank = trace.rank.value_or(0);
+  if (rank >= mesh.ranks())
+    throw InputError(fmt::format("{}: is of rank {}, the job's plan has ranks 0 to {}", path, rank,
+                                 mesh.ranks() - 1));
+  return rank;
+}
+
+std::string steps_text(const KernelParts& parts) {
+  if (parts.first_step < 0)
+    return "no ProfilerStep is marked in it, so all of it is taken as one step";
+  if (parts.steps == 1) return fmt::format("ProfilerStep {}", parts.first_step);
+  return fmt::format("the mean of ProfilerSteps {} to {}", parts.first_step, parts.last_step);
+}
+
+// What PyTorch's profiler wrote: by kinds of kernels, which it tells, not by the plan's
+// instructions.
+void compare_kernels(const std::string& path, const ProfilerTrace& trace, const Timeline& timeline,
+                     Explained& predicted, Explained& measured) {
+  const Compiled& compiled = predicted.chosen.compiled;
+  const Mesh mesh = compiled.stages.front().settings->mesh();
+  const int rank = rank_of_profile(trace, path, mesh);
+  const int stage = mesh.coordinates(rank).pipeline;
+  const int stand_in = stand_ins(compiled.stages, predicted.chosen.cluster)[at(rank)];
+  predicted.kernels = predicted_kernel_parts(compiled.stages[at(stage)], timeline, stand_in,
+                                             predicted.prediction.step_time);
+  measured.kernels = profiled_kernel_parts(trace, path);
+  if (measured.kernels->parts.step_time == 0)
+    throw InputError(path + ": its step takes no time; there is nothing to compare");
+  measured.kernels->parts.stage = stage;
+  predicted.parts = predicted.kernels->parts;
+  measured.parts = measured.kernels->parts;
+  measured.trace = fmt::format("{}: PyTorch's profile of rank {}, {}", path, rank,
+                               steps_text(*measured.kernels));
+}
+
+}  // namespace
+
+std::pair<Explained, Explained> predicted_and_measured(const Options& options) {
+  if (options.operands.size() != 1)
+    throw InputError("explain: --measured goes with one job file, that of the trained job");
+  const auto profile =
+      read_profiler_trace(options.measured);  // its complaints come before a search
+  Explained predicted;
+  predicted.name = "predicted";
+  predicted.job = read_job_of(options);
+  predicted.chosen = choose_plan(predicted.job, machine_loader(options), search_watch(options));
+  Timeline timeline;
+  predicted.prediction = predict_chosen(predicted.job, predicted.chosen, &timeline);
+  predicted.tokens_per_s = predicted.prediction.tokens_per_s;
+  Explained measured = predicted;
+  measured.name = "measured";
+  if (profile)
+    compare_kernels(options.measured, *profile, timeline, predicted, measured);
+  else
+    compare_timelines(options.measured, timeline, predicted, measured);
+  measured.tokens_per_s *= static_cast<double>(predicted.parts.step_time) /
+                           static_cast<double>(measured.parts.step_time);
+  return {std::move(predicted), std::move(measured)};
+}
+
+}  // namespace meshwright
