@@ -1,0 +1,119 @@
+#include "models/frameworks/framework.h"
+
+#include <algorithm>
+
+#include "models/core/error.h"
+
+namespace meshwright {
+
+namespace {
+
+struct Row {
+  Framework framework;
+  const char* name;
+  const FrameworkLimits* limits;
+};
+// In the order of the enumerators.
+constexpr Row rows[] = {
+    {Framework::none, "", nullptr},
+    {Framework::megatron_lm, "megatron-lm", &megatron_lm_limits},
+    {Framework::megatron_bridge, "megatron-bridge", &megatron_bridge_limits},
+    {Framework::torchtitan, "torchtitan", &torchtitan_limits},
+    {Framework::deepspeed, "deepspeed", &deepspeed_limits},
+    {Framework::accelerate, "accelerate", &accelerate_limits},
+    {Framework::sagemaker, "sagemaker", &sagemaker_limits},
+    {Framework::hyperpod, "hyperpod", &hyperpod_limits},
+};
+
+const Row& row_of(Framework framework) { return rows[static_cast<std::size_t>(framework)]; }
+
+// The order of the axes that have more than one rank.
+std::string order_of(const Parallelism& p, std::string_view placement) {
+  std::string order;
+  for (const char axis : order_of_axes(placement)) {
+    const int ranks = axis == 'P' ? p.pipeline : axis == 'T' ? p.tensor : p.data * p.context;
+    if (ranks > 1) order += axis;
+  }
+  return order;
+}
+
+}  // namespace
+
+const std::vector<std::string>& framework_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all;
+    for (const Row& row : rows)
+      if (row.limits != nullptr) all.emplace_back(row.name);
+    return all;
+  }();
+  return names;
+}
+
+std::string_view name_of(Framework framework) { return row_of(framework).name; }
+
+Framework framework_of(std::string_view name) {
+  for (const Row& row : rows)
+    if (row.limits != nullptr && row.name == name) return row.framework;
+  const std::string near = nearest(name, framework_names());
+  throw InputError("unknown framework '" + std::string(name) + "'; " +
+                   (near.empty() ? "known: " + list_of(framework_names(), "and")
+                                 : "did you mean '" + near + "'?"));
+}
+
+std::span<const Limit> limits_of(Framework framework) {
+  const Row& row = row_of(framework);
+  return row.limits == nullptr ? std::span<const Limit>{} : row.limits->limits;
+}
+
+const Limit* broken_limit(Framework framework, const Plan& plan, const Model& model) {
+  const Row& row = row_of(framework);
+  if (row.limits == nullptr) return nullptr;
+  for (const Limit& limit : row.limits->limits)
+    if (!limit.holds(plan, model)) return &limit;
+  return nullptr;
+}
+
+std::string broken_text(Framework framework, const Limit& limit) {
+  return std::string(limit.key) + ": " + std::string(name_of(framework)) + " " +
+         std::string(limit.why);
+}
+
+Plan as_run_by(Framework framework, Plan plan, const Model& model) {
+  if (const Row& row = row_of(framework); row.limits != nullptr) row.limits->settle(plan, model);
+  return plan;
+}
+
+std::optional<Plan> nearest_plan(Framework framework, Plan plan, const Model& model) {
+  const Row& row = row_of(framework);
+  if (row.limits == nullptr) return plan;
+  // Mending one limit may break another, but not for ever.
+  for (std::size_t tries = 0; tries < 2 * row.limits->limits.size(); ++tries) {
+    plan = as_run_by(framework, std::move(plan), model);
+    const Limit* broken = broken_limit(framework, plan, model);
+    if (broken == nullptr) break;
+    if (broken->mend == nullptr) return std::nullopt;
+    broken->mend(plan, model);
+  }
+  if (broken_limit(framework, plan, model) != nullptr) return std::nullopt;
+  try {
+    verify(plan, model.sizes());
+  } catch (const InputError&) {
+    return std::nullopt;
+  }
+  return plan;
+}
+
+std::vector<std::string> frameworks_that_run(const Plan& plan, const Model& model) {
+  std::vector<std::string> names;
+  for (const Row& row : rows)
+    if (row.limits != nullptr &&
+        broken_limit(row.framework, as_run_by(row.framework, plan, model), model) == nullptr)
+      names.emplace_back(row.name);
+  return names;
+}
+
+bool same_placement(const Parallelism& parallelism, std::string_view one, std::string_view other) {
+  return order_of(parallelism, one) == order_of(parallelism, other);
+}
+
+}  // namespace meshwright

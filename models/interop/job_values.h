@@ -1,0 +1,30 @@
+// A job with every choice made, as exports read it: each key of training and parallelism has its
+// value, defaults included.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "models/job/job.h"
+
+namespace meshwright {
+
+struct JobValues {
+  // `plan` as the framework runs it (as_run_by), with stage_of_unit of the compiled plan.
+  JobValues(const Job& job, Plan plan, std::string machine, int hosts, int gpus_per_host);
+
+  const nlohmann::json& operator[](std::string_view key) const;  // "parallelism.tensor"
+  int ranks() const { return hosts * gpus_per_host; }
+
+  const Job& job;
+  const Model& model;
+  Plan plan;
+  std::string machine;
+  int hosts = 1, gpus_per_host = 1;  // ranks of a host
+
+ private:
+  nlohmann::json values_;
+};
+
+}  // namespace meshwright

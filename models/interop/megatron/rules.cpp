@@ -1,0 +1,606 @@
+// Megatron-LM's arguments and the job file's keys. Names and defaults:
+// megatron/training/arguments.py and the dataclasses of megatron.core (0.16).
+#include <algorithm>
+
+#include "models/core/error.h"
+#include "models/frameworks/stages.h"
+#include "models/interop/megatron/megatron.h"
+
+namespace meshwright {
+
+using nlohmann::json;
+
+namespace {
+
+// A number that only the shell knows ("$SLURM_NNODES") says nothing.
+std::optional<std::int64_t> settled_count(Settings& from, const char* name) {
+  for (const Setting& each : from.all())
+    if (each.name == name && each.value.is_string() &&
+        each.value.get<std::string>().find_first_of("$`:") != std::string::npos)
+      return std::nullopt;
+  return from.whole(name);
+}
+
+// Hosts and processes, as torchrun or Slurm are told.
+Rule launch_rule() {
+  return {{"cluster.count", "cluster.processes_per_host"},
+          {"torchrun.nnodes", "torchrun.nproc-per-node", "sbatch.nodes", "sbatch.gpus-per-node",
+           "sbatch.ntasks-per-node"},
+          [](Settings& from, JobDraft& to) {
+            std::optional<std::int64_t> hosts, processes;
+            for (const char* name : {"sbatch.nodes", "torchrun.nnodes"})
+              if (const auto count = settled_count(from, name)) hosts = count;
+            for (const char* name :
+                 {"sbatch.ntasks-per-node", "sbatch.gpus-per-node", "torchrun.nproc-per-node"})
+              if (const auto count = settled_count(from, name); count.value_or(1) > 1)
+                processes = count;
+            if (hosts) to.set("cluster.count", *hosts);
+            if (processes) to.set("cluster.processes_per_host", *processes);
+          },
+          nullptr,
+          "written by the launchers"};
+}
+
+Rule steps_rule() {
+  return {
+      {"training.steps"},
+      {"train-iters", "train-samples"},
+      [](Settings& from, JobDraft& to) {
+        const auto steps = from.whole("train-iters"), samples = from.whole("train-samples");
+        if (steps)
+          to.set("training.steps", *steps);
+        else if (samples)
+          to.set("training.steps",
+                 std::max<std::int64_t>(
+                     1, *samples / to.value<std::int64_t>("training.global_batch", 1)));
+      },
+      [](const JobValues& from, Settings& to) { to.add("train-iters", from["training.steps"]); }};
+}
+
+Rule warmup_rule() {
+  return {{"training.warmup_steps"},
+          {"lr-warmup-iters", "lr-warmup-samples", "lr-warmup-fraction"},
+          [](Settings& from, JobDraft& to) {
+            const auto steps = from.whole("lr-warmup-iters");
+            const auto samples = from.whole("lr-warmup-samples");
+            const auto share = from.number("lr-warmup-fraction");
+            if (steps)
+              to.set("training.warmup_steps", *steps);
+            else if (samples)
+              to.set("training.warmup_steps",
+                     *samples / to.value<std::int64_t>("training.global_batch", 1));
+            else if (share)
+              to.set("training.warmup_steps",
+                     static_cast<std::int64_t>(*share * to.value<double>("training.steps", 0)));
+          },
+          [](const JobValues& from, Settings& to) {
+            to.add("lr-warmup-iters", from["training.warmup_steps"]);
+          }};
+}
+
+Rule precision_rule() {
+  return {{"training.precision", "training.fp8_recipe", "training.fp8_experts"},
+          {"bf16", "fp16", "fp8-format", "fp8-recipe"},
+          [](Settings& from, JobDraft& to) {
+            const bool bf16 = from.flag("bf16").value_or(false);
+            const bool fp16 = from.flag("fp16").value_or(false);
+            if (bf16 && fp16)
+              from.fail("fp16", "given beside " + from.spelled("bf16") + "; keep one of them");
+            const auto format = from.word("fp8-format", {"hybrid", "e4m3"});
+            const auto recipe =
+                from.word("fp8-recipe", {"delayed", "tensorwise", "blockwise", "mxfp8"});
+            to.set("training.precision", format ? "fp8" : bf16 ? "bf16" : fp16 ? "fp16" : "fp32");
+            if (!format) return;
+            to.set("training.fp8_recipe", recipe.value_or("delayed"));
+            if (to.value("model").is_object() && to.value("model").contains("num_local_experts"))
+              to.set("training.fp8_experts", true);
+          },
+          [](const JobValues& from, Settings& to) {
+            const json precision = from["training.precision"];
+            if (precision == "fp16") to.add("fp16", true);
+            if (precision == "bf16" || precision == "fp8") to.add("bf16", true);
+            if (precision != "fp8") return;
+            const json recipe = from["training.fp8_recipe"];
+            // Gradients in e5m2 where a whole tensor has a scale, in e4m3 where blocks have.
+            to.add("fp8-format", recipe == "delayed" || recipe == "tensorwise" ? "hybrid" : "e4m3");
+            to.add("fp8-recipe", recipe);
+            if (recipe == "delayed") {
+              to.add("fp8-amax-history-len", 1024);
+              to.add("fp8-amax-compute-algo", "max");
+            }
+          }};
+}
+
+Rule loss_scale_rule() {
+  return {{"training.loss_scale"},
+          {"loss-scale", "initial-loss-scale", "min-loss-scale", "loss-scale-window", "hysteresis"},
+          [](Settings& from, JobDraft& to) {
+            const auto fixed = from.number("loss-scale");
+            json moving = {{"initial", from.number("initial-loss-scale").value_or(4294967296.0)},
+                           {"minimum", from.number("min-loss-scale").value_or(1)},
+                           {"window", from.whole("loss-scale-window").value_or(1000)},
+                           {"hysteresis", from.whole("hysteresis").value_or(2)}};
+            if (to.value("training.precision") != "fp16") return;
+            to.set("training.loss_scale", fixed ? json{{"static", *fixed}} : std::move(moving));
+          },
+          [](const JobValues& from, Settings& to) {
+            if (!from.plan.training.scales_loss()) return;
+            const LossScale scale = from.plan.training.settled_loss_scale();
+            if (!scale.dynamic) {
+              to.add("loss-scale", scale.initial);
+              return;
+            }
+            to.add("initial-loss-scale", scale.initial);
+            to.add("min-loss-scale", scale.minimum);
+            to.add("loss-scale-window", scale.window);
+            to.add("hysteresis", scale.hysteresis);
+          },
+          "of fp16"};
+}
+
+Rule reduce_precision_rule() {
+  return {{"training.gradient_reduce_precision"},
+          {"accumulate-allreduce-grads-in-fp32", "grad-reduce-in-bf16"},
+          [](Settings& from, JobDraft& to) {
+            const bool in_fp32 = from.flag("accumulate-allreduce-grads-in-fp32").value_or(false);
+            const bool in_bf16 = from.flag("grad-reduce-in-bf16").value_or(false);
+            const json precision = to.value("training.precision");
+            // bf16 turns the first one on by itself; fp16 does not.
+            to.set("training.gradient_reduce_precision", in_bf16 && precision != "fp16" ? "bf16"
+                                                         : precision == "fp16" && !in_fp32
+                                                             ? "fp16"
+                                                             : "fp32");
+          },
+          [](const JobValues& from, Settings& to) {
+            const json type = from["training.gradient_reduce_precision"];
+            if (type == "bf16")
+              to.add("grad-reduce-in-bf16", true);
+            else if (type == "fp32" && from["training.precision"] != "fp32")
+              to.add("accumulate-allreduce-grads-in-fp32", true);
+          }};
+}
+
+void read_recompute(Settings& from, JobDraft& to) {
+  auto granularity = from.word("recompute-granularity", {"full", "selective"});
+  if (!granularity && from.flag("recompute-activations").value_or(false)) granularity = "selective";
+  auto method = from.word("recompute-method", {"uniform", "block"});
+  std::optional<std::int64_t> number = from.whole("recompute-num-layers");
+  // As Megatron-LM said it before 2022.
+  const bool whole_blocks = from.flag("checkpoint-activations").value_or(false);
+  const auto old_method = from.word("activations-checkpoint-method", {"uniform", "block"});
+  const auto old_number = from.whole("activations-checkpoint-num-layers");
+  if (!granularity && (whole_blocks || old_method)) granularity = "full";
+  if (!method) method = old_method;
+  if (!number) number = old_number;
+  const std::int64_t layers = number.value_or(1);
+  const std::vector<std::string> modules = from.words("recompute-modules");
+  if (!granularity) {
+    to.set("training.recompute", "none");
+  } else if (granularity == "selective") {
+    std::vector<std::string> others;
+    for (const std::string& module : modules)
+      if (module != "core_attn") others.push_back(module);
+    if (!others.empty())
+      to.remark(from.spelled("recompute-modules") + " " + list_of(others, "and") +
+                ": recomputation of such modules is not predicted; memory is taken for them");
+    to.set("training.recompute",
+           modules.empty() || others.size() < modules.size() ? "selective" : "none");
+  } else if (method == "block") {
+    const json model = to.value("model");
+    const double all = model.is_object() && model.contains("num_hidden_layers")
+                           ? model["num_hidden_layers"].get<double>()
+                       : model.is_object() && model.contains("n_layer")
+                           ? model["n_layer"].get<double>()
+                           : 0;
+    const double stages = to.value<double>("parallelism.pipeline", 1) *
+                          to.value<double>("parallelism.virtual_stages", 1);
+    if (all == 0)
+      from.fail("recompute-method", "'block' needs the number of layers (--num-layers)");
+    to.set("training.recompute", "full");
+    to.set("training.recompute_fraction",
+           std::min(1.0, static_cast<double>(layers) * stages / all));
+    to.remark(from.spelled("recompute-method") + " block recomputes the first " +
+              std::to_string(layers) + " layers of each stage; here as many, evenly spread");
+  } else {
+    to.set("training.recompute", layers > 1 ? "group_" + std::to_string(layers) : "full");
+  }
+}
+
+Rule recompute_rule() {
+  return {{"training.recompute", "training.recompute_fraction"},
+          {"recompute-granularity", "recompute-method", "recompute-num-layers", "recompute-modules",
+           "recompute-activations", "checkpoint-activations", "activations-checkpoint-method",
+           "activations-checkpoint-num-layers"},
+          read_recompute,
+          [](const JobValues& from, Settings& to) {
+            const Training& t = from.plan.training;
+            if (t.recompute == Recompute::none) return;
+            if (t.recompute == Recompute::selective) {
+              to.add("recompute-granularity", "selective");
+              to.add("recompute-modules", json::array({"core_attn"}));
+              return;
+            }
+            to.add("recompute-granularity", "full");
+            to.add("recompute-method", "uniform");
+            to.add("recompute-num-layers", t.recompute == Recompute::group ? t.recompute_group : 1);
+          }};
+}
+
+// Layers of a model in the draft; 0: unknown.
+std::int64_t layers_of(const JobDraft& job) {
+  const json model = job.value("model");
+  for (const char* key : {"num_hidden_layers", "n_layer"})
+    if (model.is_object() && model.contains(key)) return model[key].get<std::int64_t>();
+  return 0;
+}
+
+// Stages by the counts of layers on the first and the last one, or with the embedding and the loss
+// counted as layers.
+std::vector<StageUnits> uneven_stages(Settings& from, std::int64_t layers, std::int64_t parts) {
+  const auto first = from.whole("decoder-first-pipeline-num-layers");
+  const auto last = from.whole("decoder-last-pipeline-num-layers");
+  const bool embedding = from.flag("account-for-embedding-in-pipeline-split").value_or(false);
+  const bool loss = from.flag("account-for-loss-in-pipeline-split").value_or(false);
+  if (layers == 0 || parts < 2 || !(first || last || embedding || loss)) return {};
+  std::vector<StageUnits> stages(static_cast<std::size_t>(parts));
+  std::int64_t open = parts - (first ? 1 : 0) - (last ? 1 : 0);
+  const std::int64_t shared = layers - first.value_or(0) - last.value_or(0) + embedding + loss;
+  if (open < 1 || shared % open != 0)
+    from.fail(first       ? "decoder-first-pipeline-num-layers"
+              : last      ? "decoder-last-pipeline-num-layers"
+              : embedding ? "account-for-embedding-in-pipeline-split"
+                          : "account-for-loss-in-pipeline-split",
+              std::to_string(shared) + " layers do not divide evenly over " + std::to_string(open) +
+                  " stages");
+  for (StageUnits& stage : stages) stage.layers = static_cast<int>(shared / open);
+  stages.front().embedding = stages.back().head = true;
+  if (first) stages.front().layers = static_cast<int>(*first);
+  if (last) stages.back().layers = static_cast<int>(*last);
+  stages.front().layers -= embedding;
+  stages.back().layers -= loss;
+  return stages;
+}
+
+void read_pipeline(Settings& from, JobDraft& to) {
+  const std::int64_t pipeline = from.whole("pipeline-model-parallel-size").value_or(1);
+  to.set("parallelism.pipeline", pipeline);
+  const std::int64_t layers = layers_of(to);
+  std::int64_t virtual_stages = 1;
+  if (const auto given = from.whole("num-virtual-stages-per-pipeline-rank"))
+    virtual_stages = *given;
+  if (const auto each = from.whole("num-layers-per-virtual-pipeline-stage")) {
+    if (layers == 0 || *each < 1 || layers % (*each * pipeline) != 0)
+      from.fail("num-layers-per-virtual-pipeline-stage",
+                std::to_string(*each) + " layers do not cut " + std::to_string(layers) +
+                    " into whole rounds of " + std::to_string(pipeline) + " stages");
+    virtual_stages = layers / (*each * pipeline);
+  }
+  std::vector<StageUnits> stages = uneven_stages(from, layers, pipeline * virtual_stages);
+  if (const auto layout = from.word("pipeline-model-parallel-layout")) {
+    try {
+      stages = read_layout(*layout);
+    } catch (const InputError& error) {
+      from.fail("pipeline-model-parallel-layout", error.what());
+    }
+    if (pipeline < 1 || stages.size() % static_cast<std::size_t>(pipeline) != 0)
+      from.fail("pipeline-model-parallel-layout", std::to_string(stages.size()) +
+                                                      " stages do not divide over " +
+                                                      std::to_string(pipeline) + " pipeline ranks");
+    virtual_stages = static_cast<std::int64_t>(stages.size()) / pipeline;
+  }
+  to.set("parallelism.virtual_stages", virtual_stages);
+  to.set("parallelism.schedule", virtual_stages > 1 ? "interleaved" : "1f1b");
+  const json model = to.value("model");
+  to.set("parallelism.partition",
+         stages.empty() ? json("even")
+                        : partition_of(stages, model.is_object() && model.contains("model_type")
+                                                   ? model["model_type"].get<std::string>()
+                                                   : "llama"));
+}
+
+Rule pipeline_rule() {
+  return {{"parallelism.pipeline", "parallelism.virtual_stages", "parallelism.schedule",
+           "parallelism.partition"},
+          {"pipeline-model-parallel-size", "num-virtual-stages-per-pipeline-rank",
+           "num-layers-per-virtual-pipeline-stage", "pipeline-model-parallel-layout",
+           "decoder-first-pipeline-num-layers", "decoder-last-pipeline-num-layers",
+           "account-for-embedding-in-pipeline-split", "account-for-loss-in-pipeline-split"},
+          read_pipeline,
+          [](const JobValues& from, Settings& to) {
+            const Parallelism& p = from.plan.parallelism;
+            to.add("pipeline-model-parallel-size", p.pipeline);
+            const std::vector<StageUnits> stages = stages_of(from.plan, from.model);
+            if (!stages.empty())
+              to.add("pipeline-model-parallel-layout", layout_text(stages));
+            else if (p.virtual_stages > 1)
+              to.add("num-virtual-stages-per-pipeline-rank", p.virtual_stages);
+          },
+          "layouts: E embedding, t a layer, L the head with the loss; the final norm goes with "
+          "the last layer"};
+}
+
+void read_sharding(Settings& from, JobDraft& to) {
+  const bool distributed = from.flag("use-distributed-optimizer").value_or(false);
+  const bool megatron = from.flag("use-megatron-fsdp").value_or(false) ||
+                        from.flag("use-custom-fsdp").value_or(false);
+  const bool torch = from.flag("use-torch-fsdp2").value_or(false);
+  const auto strategy = from.word("data-parallel-sharding-strategy",
+                                  {"no_shard", "optim", "optim_grads", "optim_grads_params"});
+  int stage = distributed ? 1 : 0;
+  if (megatron) {
+    const std::string word = strategy.value_or("no_shard");
+    stage = word == "optim_grads_params" ? 3 : word == "optim_grads" ? 2 : word == "optim" ? 1 : 0;
+  }
+  if (torch) {
+    stage = 3;
+    const bool kept = from.flag("torch-fsdp2-no-reshard-after-forward").value_or(false);
+    to.set("parallelism.reshard_after_forward", kept ? "never" : "always");
+  }
+  to.set("parallelism.zero_stage", stage);
+  to.set("parallelism.reduce_gradients", stage <= 1 ? "last" : "each");
+  const std::int64_t copies = from.whole("num-distributed-optimizer-instances").value_or(1);
+  if (copies <= 1) return;
+  const std::optional<int> ranks = to.ranks();
+  if (!ranks)
+    from.fail("num-distributed-optimizer-instances",
+              "needs the number of GPUs; give --set cluster.machine and cluster.count");
+  const std::int64_t model_ranks = to.value<std::int64_t>("parallelism.tensor", 1) *
+                                   to.value<std::int64_t>("parallelism.pipeline", 1);
+  const std::int64_t replicas = *ranks / std::max<std::int64_t>(1, model_ranks);
+  if (replicas % copies != 0)
+    from.fail("num-distributed-optimizer-instances", std::to_string(copies) + " does not divide " +
+                                                         std::to_string(replicas) +
+                                                         " data-parallel ranks");
+  to.set("parallelism.shard", replicas / copies);
+}
+
+Rule sharding_rule() {
+  return {{"parallelism.zero_stage", "parallelism.shard", "parallelism.reduce_gradients",
+           "parallelism.reshard_after_forward"},
+          {"use-distributed-optimizer", "num-distributed-optimizer-instances", "use-megatron-fsdp",
+           "data-parallel-sharding-strategy", "use-torch-fsdp2",
+           "torch-fsdp2-no-reshard-after-forward"},
+          read_sharding,
+          [](const JobValues& from, Settings& to) {
+            const Parallelism& p = from.plan.parallelism;
+            if (p.zero_stage >= 1) to.add("use-distributed-optimizer", true);
+            if (p.zero_stage >= 2) {
+              to.add("use-megatron-fsdp", true);
+              to.add("data-parallel-sharding-strategy",
+                     p.zero_stage == 2 ? "optim_grads" : "optim_grads_params");
+            }
+            if (p.shard > 1)
+              to.add("num-distributed-optimizer-instances", p.data * p.context / p.shard);
+          }};
+}
+
+Rule bucket_rule() {
+  return {{"parallelism.reduce_bucket_bytes"},
+          {"ddp-bucket-size"},
+          [](Settings& from, JobDraft& to) {
+            const auto elements = from.whole("ddp-bucket-size");
+            if (to.value<int>("parallelism.zero_stage", 0) >= 2) return;
+            const std::int64_t bytes =
+                to.value("training.gradient_reduce_precision") == "fp32" ? 4 : 2;
+            if (elements) {
+              to.set("parallelism.reduce_bucket_bytes", *elements * bytes);
+              return;
+            }
+            // What megatron.core takes: 40 M elements, or 1 M for each rank that reduces.
+            const std::int64_t ranks =
+                to.ranks().value_or(1) /
+                std::max<std::int64_t>(1, to.value<std::int64_t>("parallelism.tensor", 1) *
+                                              to.value<std::int64_t>("parallelism.pipeline", 1));
+            to.set("parallelism.reduce_bucket_bytes",
+                   std::max<std::int64_t>(40'000'000, 1'000'000 * ranks) * bytes);
+          },
+          [](const JobValues& from, Settings& to) {
+            if (from.plan.parallelism.zero_stage >= 2) return;
+            to.add("ddp-bucket-size", from.plan.parallelism.reduce_bucket_bytes /
+                                          bytes_of(from.plan.training.gradient_reduce));
+          },
+          "elements there, bytes here"};
+}
+
+Rule overlap_rule() {
+  return {{"parallelism.overlap", "parallelism.tensor_chunks"},
+          {"overlap-grad-reduce", "overlap-param-gather", "tp-comm-overlap"},
+          [](Settings& from, JobDraft& to) {
+            json overlap = json::array();
+            if (from.flag("overlap-grad-reduce").value_or(false)) overlap.push_back("gradients");
+            if (from.flag("overlap-param-gather").value_or(false)) overlap.push_back("parameters");
+            const int tensor = to.value<int>("parallelism.tensor", 1);
+            if (tensor > 1) overlap.push_back("tensor");
+            to.set("parallelism.overlap", std::move(overlap));
+            if (from.flag("tp-comm-overlap").value_or(false) && tensor > 1)
+              to.set("parallelism.tensor_chunks", tensor);
+          },
+          [](const JobValues& from, Settings& to) {
+            const Parallelism& p = from.plan.parallelism;
+            if (p.overlap_gradients) to.add("overlap-grad-reduce", true);
+            if (p.overlap_parameters) to.add("overlap-param-gather", true);
+            if (p.tensor_chunks > 1) to.add("tp-comm-overlap", true);
+          },
+          "the sum of an input's gradient always goes beside the weight's gradient"};
+}
+
+Rule scatter_rule() {
+  return {{"parallelism.sequence_parallel", "parallelism.pipeline_scatter_gather"},
+          {"sequence-parallel"},
+          [](Settings& from, JobDraft& to) {
+            const bool asked = from.flag("sequence-parallel").value_or(false);
+            const bool whole = to.value<int>("parallelism.tensor", 1) == 1;
+            to.set("parallelism.sequence_parallel", asked && !whole);
+            to.set("parallelism.pipeline_scatter_gather", asked || whole);
+          },
+          [](const JobValues& from, Settings& to) {
+            if (from["parallelism.sequence_parallel"] == true) to.add("sequence-parallel", true);
+          }};
+}
+
+Rule placement_rule() {
+  return {{"parallelism.placement"},
+          {"use-tp-pp-dp-mapping"},
+          [](Settings& from, JobDraft& to) {
+            to.set("parallelism.placement",
+                   from.flag("use-tp-pp-dp-mapping").value_or(false) ? "DPT" : "PDT");
+          },
+          [](const JobValues& from, Settings& to) {
+            if (from["parallelism.placement"] == "DPT") to.add("use-tp-pp-dp-mapping", true);
+          },
+          "without it the order is tensor, context, data, pipeline: PDT"};
+}
+
+Rule optimizer_rule() {
+  return {
+      {"training.optimizer", "training.master_weights", "training.moments_precision"},
+      {"optimizer", "use-precision-aware-optimizer", "main-params-dtype", "main-grads-dtype",
+       "exp-avg-dtype", "exp-avg-sq-dtype"},
+      [](Settings& from, JobDraft& to) {
+        const std::string name = from.word("optimizer", {"adam", "sgd"}).value_or("adam");
+        to.set("training.optimizer", name == "adam" ? "adamw" : name);
+        const bool aware = from.flag("use-precision-aware-optimizer").value_or(false);
+        const std::string main = from.word("main-params-dtype").value_or("fp32");
+        from.word("main-grads-dtype");
+        const std::string first = from.word("exp-avg-dtype").value_or("fp32");
+        const std::string second = from.word("exp-avg-sq-dtype").value_or("fp32");
+        if (!aware) return;
+        if (main != "fp32")
+          from.fail("main-params-dtype", "'" + main +
+                                             "': masters of other types than fp32 are "
+                                             "not built");
+        if (first != second || (first != "fp32" && first != "bf16"))
+          from.fail("exp-avg-dtype", "moments of " + first + " and " + second +
+                                         " are not built; both in fp32 or both in bf16 are");
+        if (to.value("training.precision") != "fp16" && to.value("training.precision") != "fp32")
+          to.set("training.master_weights", "remainders");
+        to.set("training.moments_precision", first);
+      },
+      [](const JobValues& from, Settings& to) {
+        to.add("optimizer", from["training.optimizer"] == "sgd" ? "sgd" : "adam");
+        if (from["training.master_weights"] != "remainders") return;
+        to.add("use-precision-aware-optimizer", true);
+        to.add("main-params-dtype", "fp32");
+        to.add("exp-avg-dtype", from["training.moments_precision"]);
+        to.add("exp-avg-sq-dtype", from["training.moments_precision"]);
+      },
+      "the precision-aware optimizer keeps the 16 bits of fp32 that bf16 lacks"};
+}
+
+Rule dropout_rule() {
+  return {{"training.dropout"},
+          {"hidden-dropout", "attention-dropout"},
+          [](Settings& from, JobDraft& to) {
+            const double hidden = from.number("hidden-dropout").value_or(0.1);
+            const double attention = from.number("attention-dropout").value_or(0.1);
+            if (hidden != attention)
+              to.remark(from.spelled("hidden-dropout") + " and " +
+                        from.spelled("attention-dropout") + " differ; the first is taken");
+            to.set("training.dropout", hidden);
+          },
+          [](const JobValues& from, Settings& to) {
+            to.add("hidden-dropout", from["training.dropout"]);
+            to.add("attention-dropout", from["training.dropout"]);
+          }};
+}
+
+Rule attention_rule() {
+  return {{"training.attention"},
+          {"attention-backend", "use-flash-attn"},
+          [](Settings& from, JobDraft& to) {
+            const auto backend =
+                from.word("attention-backend", {"auto", "flash", "fused", "unfused", "local"});
+            const bool flash = from.flag("use-flash-attn").value_or(false);
+            if (backend == "flash" || (!backend && flash)) to.set("training.attention", "flash2");
+            if (backend == "fused") to.set("training.attention", "cudnn");
+            if (backend == "unfused" || backend == "local") to.set("training.attention", "unfused");
+          },
+          [](const JobValues& from, Settings& to) {
+            const json kernel = from["training.attention"];
+            to.add("attention-backend", kernel == "cudnn"     ? "fused"
+                                        : kernel == "unfused" ? "unfused"
+                                                              : "flash");
+          }};
+}
+
+Rule graph_rule() {
+  return {{"training.cuda_graph"},
+          {"cuda-graph-impl", "enable-cuda-graph", "external-cuda-graph"},
+          [](Settings& from, JobDraft& to) {
+            const auto way = from.word("cuda-graph-impl",
+                                       {"none", "local", "transformer_engine", "full_iteration"});
+            const bool old = from.flag("enable-cuda-graph").value_or(false) ||
+                             from.flag("external-cuda-graph").value_or(false);
+            if (way) to.set("training.cuda_graph", way != "none");
+            if (!way && old) to.set("training.cuda_graph", true);
+          },
+          [](const JobValues& from, Settings& to) {
+            if (!from["training.cuda_graph"].is_null())
+              to.add("cuda-graph-impl", from["training.cuda_graph"] == true ? "local" : "none");
+          }};
+}
+
+Rule context_rule() {
+  return {{"parallelism.context_exchange"},
+          {"cp-comm-type"},
+          [](Settings& from, JobDraft& to) {
+            const auto words = from.words("cp-comm-type");
+            if (words.empty()) return;
+            if (words.size() > 1 || (words[0] != "p2p" && words[0] != "all_gather"))
+              from.fail("cp-comm-type",
+                        "'" + list_of(words, "and") + "' is not built; p2p and all_gather are");
+            if (to.value<int>("parallelism.context", 1) > 1)
+              to.set("parallelism.context_exchange", words[0]);
+          },
+          [](const JobValues& from, Settings& to) {
+            if (from.plan.parallelism.context > 1)
+              to.add("cp-comm-type", from["parallelism.context_exchange"]);
+          }};
+}
+
+}  // namespace
+
+const Rules& megatron_rules() {
+  static const Rules rules = {
+      launch_rule(),
+      megatron_model_rule(),
+      whole_rule("training.global_batch", "global-batch-size"),
+      whole_rule("training.micro_batch", "micro-batch-size"),
+      whole_rule("training.sequence_length", "seq-length"),
+      precision_rule(),
+      loss_scale_rule(),
+      reduce_precision_rule(),
+      whole_rule("parallelism.tensor", "tensor-model-parallel-size"),
+      pipeline_rule(),
+      whole_rule("parallelism.context", "context-parallel-size"),
+      context_rule(),
+      whole_rule("parallelism.expert", "expert-model-parallel-size"),
+      scatter_rule(),
+      sharding_rule(),
+      bucket_rule(),
+      overlap_rule(),
+      placement_rule(),
+      recompute_rule(),
+      attention_rule(),
+      optimizer_rule(),
+      steps_rule(),
+      number_rule("training.learning_rate", "lr"),
+      words_rule("training.learning_rate_schedule", "lr-decay-style",
+                 {{"constant", "constant"}, {"linear", "linear"}, {"cosine", "cosine"}}, "linear"),
+      warmup_rule(),
+      number_rule("training.weight_decay", "weight-decay", 0.01),
+      number_rule("training.gradient_clip", "clip-grad", 1.0),
+      number_rule("training.beta1", "adam-beta1"),
+      number_rule("training.beta2", "adam-beta2"),
+      number_rule("training.epsilon", "adam-eps"),
+      number_rule("training.momentum", "sgd-momentum"),
+      dropout_rule(),
+      whole_rule("training.seed", "seed", 1234),
+      off_rule("training.fuse_gradient_accumulation", "no-gradient-accumulation-fusion"),
+      flag_rule("training.deterministic", "deterministic-mode"),
+      graph_rule(),
+  };
+  return rules;
+}
+
+}  // namespace meshwright

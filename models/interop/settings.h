@@ -1,0 +1,68 @@
+// Settings of another framework as its files or its command line say them: a flat list of names and
+// values, each with the place where it stands. What reads one marks it, so that nothing is dropped
+// in silence.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace meshwright {
+
+struct Setting {
+  std::string name;      // "micro-batch-size"; where files nest, dotted: "zero_optimization.stage"
+  nlohmann::json value;  // a command line's are strings, a flag alone is true; lists stay lists
+  std::string place;     // "run.sh:12", for messages
+  bool is_read = false;
+};
+
+// Command lines take `-` for `_` in names.
+bool same_name(std::string_view one, std::string_view other);
+
+class Settings {
+ public:
+  Settings() = default;
+  // `before`: how messages spell a name, "--" for a command line.
+  explicit Settings(std::string before) : before_(std::move(before)) {}
+
+  // Of several of one name the last one counts, as on a command line.
+  void add(std::string name, nlohmann::json value, std::string place = {});
+  bool has(std::string_view name) const;  // without reading it
+  const std::vector<Setting>& all() const { return all_; }
+
+  // Reads one; null: it is not there, or says null.
+  const Setting* read(std::string_view name);
+  // The same as a value; a wrong type is an InputError with the place. A string that holds a number
+  // or a truth value ("8", "1e-4", "true") is taken as one.
+  std::optional<std::int64_t> whole(std::string_view name);
+  std::optional<double> number(std::string_view name);
+  std::optional<bool> flag(std::string_view name);
+  std::optional<std::string> word(std::string_view name);
+  std::optional<std::string> word(std::string_view name, const std::vector<std::string>& known);
+  std::vector<std::string> words(std::string_view name);  // a list, or one word; none: empty
+
+  // Called with every setting that is read, until the next call.
+  void on_read(std::function<void(const Setting&)> listener) { listener_ = std::move(listener); }
+  // "run.sh:12: --micro-batch-size: ".
+  std::string where(const Setting& setting) const;
+  // As the file has it: "--bf16", "torchrun --nnodes", "#SBATCH --nodes", "NCCL_DEBUG".
+  std::string spelled(const std::string& name) const;
+  // Messages name it so: where settings were translated from another framework's names.
+  void show_as(const std::string& name, std::string shown);
+  // InputError at that setting, or, where it is missing, about it.
+  [[noreturn]] void fail(std::string_view name, const std::string& problem) const;
+
+ private:
+  [[noreturn]] void wrong_type(const Setting& setting, std::string_view expected) const;
+  std::string before_;
+  std::map<std::string, std::string, std::less<>> shown_;  // by name
+  std::vector<Setting> all_;
+  std::function<void(const Setting&)> listener_;
+};
+
+}  // namespace meshwright
