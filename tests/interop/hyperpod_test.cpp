@@ -1,0 +1,92 @@
+// HyperPod's recipes to a job and back.
+#include "models/core/error.h"
+#include "tests/catch.h"
+#include "tests/interop/read_text.h"
+#include "tests/message_of.h"
+
+using namespace meshwright;
+using nlohmann::json;
+
+namespace {
+
+const std::vector<std::string> on_p4d = {"cluster.machine=p4d.24xlarge"};
+
+std::string recipe(const std::string& more) {
+  return "trainer:\n  devices: 8\n  num_nodes: 2\n  precision: bf16\n"
+         "use_smp_model: true\n"
+         "model:\n  model_type: llama_v3\n  train_batch_size: 2\n  max_context_width: 8192\n"
+         "  max_position_embeddings: ${.max_context_width}\n"
+         "  num_hidden_layers: 32\n  hidden_size: 4096\n  num_attention_heads: 32\n"
+         "  intermediate_size: 14336\n  vocab_size: 128256\n  num_key_value_heads: 8\n"
+         "  rope_theta: 500000.0\n  fp8: false\n" +
+         more;
+}
+
+json imported(const std::string& yaml, const std::vector<std::string>& overrides = on_p4d) {
+  return import_texts({{"a.yaml", yaml}}, overrides, Framework::hyperpod).job;
+}
+
+std::string refused(const std::string& yaml) {
+  const std::string message = message_of([&] { imported(yaml); });
+  const std::size_t at = message.find("a.yaml");
+  return at == std::string::npos ? message : message.substr(at);
+}
+
+}  // namespace
+
+TEST_CASE("a recipe's degrees, batch and model", "[interop]") {
+  const json job =
+      imported(recipe("  tensor_model_parallel_degree: 2\n  shard_degree: 4\n"
+                      "  activation_checkpointing: true\n"
+                      "  offload_activations: true\n"
+                      "  activation_loading_horizon: 3\n"));
+  CHECK(job["parallelism"]["tensor"] == 2);
+  CHECK(job["parallelism"]["zero_stage"] == 3);
+  CHECK(job["parallelism"]["shard"] == 4);
+  CHECK(job["parallelism"]["offload"] == "layers");
+  CHECK(job["parallelism"]["offload_horizon"] == 3);
+  CHECK(job["training"]["global_batch"] == 16);  // 2 x 16 ranks / tensor 2
+  CHECK(job["training"]["recompute"] == "full");
+  CHECK(job["training"]["precision"] == "bf16");
+  CHECK(job["training"]["warmup_steps"] == 500);  // the recipe's default
+  CHECK(job["model"]["max_position_embeddings"] == 8192);
+  CHECK(job["model"]["rope_theta"] == 500000.0);
+}
+
+TEST_CASE("a shard degree of all ranks is a full shard, strategies name the rest", "[interop]") {
+  CHECK_FALSE(imported(recipe("  shard_degree: 16\n"))["parallelism"].contains("shard"));
+  CHECK(imported(recipe(
+            "  sharding_strategy: shard_grad_op\n"))["parallelism"]["reshard_after_forward"] ==
+        "never");
+  CHECK(imported(recipe("  sharding_strategy: no_shard\n"))["parallelism"]["zero_stage"] == 0);
+}
+
+TEST_CASE("recipes of NeMo become Megatron's plans", "[interop]") {
+  const json job = imported(
+      "trainer:\n  devices: 8\n  num_nodes: 4\n  max_steps: 10\n"
+      "data:\n  global_batch_size: 64\n  micro_batch_size: 1\n  seq_length: 2048\n"
+      "strategy:\n  tensor_model_parallel_size: 4\n  pipeline_model_parallel_size: 2\n"
+      "  num_distributed_optimizer_instances: 2\n  sequence_parallel: true\n"
+      "ddp:\n  grad_reduce_in_fp32: true\n  overlap_param_gather: true\n"
+      "optim:\n  config:\n    use_distributed_optimizer: true\n    lr: 0.0003\n"
+      "plugins:\n  precision: bf16-mixed\n",
+      {"cluster.machine=p4d.24xlarge", "model=llama-2-7b"});
+  CHECK(job["parallelism"]["tensor"] == 4);
+  CHECK(job["parallelism"]["pipeline"] == 2);
+  CHECK(job["parallelism"]["zero_stage"] == 1);
+  CHECK(job["parallelism"]["shard"] == 2);  // 32 / 8 / 2 instances
+  CHECK(job["parallelism"]["placement"] == "PDT");
+  CHECK(job["training"]["global_batch"] == 64);
+  CHECK(job["training"]["gradient_reduce_precision"] == "fp32");
+}
+
+TEST_CASE("what is wrong in a recipe is told at its line", "[interop]") {
+  CHECK(refused(recipe("  shard_degree: 3\n")) ==
+        "a.yaml:19: model.shard_degree: 3 x tensor 1 x expert 1 does not divide the 16 ranks");
+  CHECK(refused(recipe("  sharding_strategy: full\n")).find("unknown word 'full'") !=
+        std::string::npos);
+  CHECK(refused(recipe("  shard_degre: 3\n")).find("did you mean 'model.shard_degree'?") !=
+        std::string::npos);
+  CHECK(refused(recipe("  optim:\n    betas: [0.9]\n")).find("is not a list of two numbers") !=
+        std::string::npos);
+}

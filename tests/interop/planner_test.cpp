@@ -1,0 +1,80 @@
+// `plan --for`: what is found is what the framework runs, and the best of it. A search with a proof
+// over all plans, those kept that the framework can express, finds nothing better.
+#include <algorithm>
+
+#include "models/core/error.h"
+#include "models/frameworks/framework.h"
+#include "models/interop/expressible.h"
+#include "sim/planner/search.h"
+#include "tests/catch.h"
+#include "tests/fuzz/random_job.h"
+#include "tests/sanitized.h"
+
+using namespace meshwright;
+using nlohmann::json;
+
+namespace {
+
+std::optional<json> small_open_job(fuzz::Random& random) {
+  json job = fuzz::random_open_job(random);
+  if (job["cluster"]["machine"] == "local") return std::nullopt;
+  try {
+    const Job read = fuzz::read_random_job(job);
+    if (read.model.layers > 3 || read.plan.training.global_batch > 16) return std::nullopt;
+  } catch (const InputError&) {
+    return std::nullopt;
+  }
+  return job;
+}
+
+// Everything is simulated.
+SearchResult all_of(const Job& job) {
+  SearchOptions options{.keep_best = 100000,
+                        .simulate_at_most = 100000,
+                        .simulate_first = 100000,
+                        .load = fuzz::load_machine_of_job};
+  options.prove_gap = 0;
+  return search(job, options);
+}
+
+}  // namespace
+
+TEST_CASE("plans for a framework are those that it can run, and the best of them",
+          "[interop][release]") {
+  const std::string name = GENERATE(from_range(framework_names()));
+  const Framework framework = framework_of(name);
+  const auto read_job_for = [&](const json& job) {
+    Job read = fuzz::read_random_job(job);
+    take_ways_of_framework(read);
+    return read;
+  };
+  fuzz::Random random(11);
+  int found = 0;
+  for (int drawn = 0; drawn < 4000 && found < 4; ++drawn) {
+    std::optional<json> job = small_open_job(random);
+    if (!job) continue;
+    (*job)["objective"]["framework"] = name;
+    INFO(job->dump());
+    try {
+      const Job read = read_job_for(*job);
+      const SearchResult all = all_of(read);
+      if (all.plans.empty()) continue;
+      for (const RankedPlan& each : all.plans) {
+        const Limit* broken =
+            broken_limit(framework, as_run_by(framework, each.plan, read.model), read.model);
+        INFO((broken == nullptr ? "" : broken->key));
+        CHECK(broken == nullptr);
+      }
+      const SearchResult quick = search(read, {.keep_best = 1, .load = fuzz::load_machine_of_job});
+      REQUIRE(!quick.plans.empty());
+      // The quick search says by how much it may be worse.
+      CHECK(quick.plans.front().prediction.step_time_s <=
+            all.plans.front().prediction.step_time_s * (1 + quick.proven_gap) * (1 + 1e-12));
+      ++found;
+    } catch (const InputError&) {
+      continue;
+    }
+  }
+  CAPTURE(name);
+  CHECK(found >= 1);
+}

@@ -1,0 +1,137 @@
+// torchtitan's settings to a job and back, in exact words.
+#include "models/core/error.h"
+#include "tests/catch.h"
+#include "tests/interop/read_text.h"
+#include "tests/message_of.h"
+
+using namespace meshwright;
+using nlohmann::json;
+
+namespace {
+
+const std::vector<std::string> two_hosts = {"cluster.machine=p4d.24xlarge", "cluster.count=2"};
+
+json imported(const std::string& toml, const std::vector<std::string>& overrides = two_hosts) {
+  return import_texts({{"a.toml", toml}}, overrides, Framework::torchtitan).job;
+}
+
+std::string refused(const std::string& toml) {
+  const std::string message = message_of([&] { imported(toml); });
+  const std::size_t at = message.find("a.toml");
+  return at == std::string::npos ? message : message.substr(at);
+}
+
+const std::string model = "[model]\nname = \"llama3\"\nflavor = \"8B\"\n";
+
+}  // namespace
+
+TEST_CASE("torchtitan's shard mesh holds context ranks, -1 is what others leave", "[interop]") {
+  const json job = imported(model +
+                            "[training]\nlocal_batch_size = 2\nseq_len = 8192\n"
+                            "[parallelism]\ndata_parallel_replicate_degree = 2\n"
+                            "tensor_parallel_degree = 2\ncontext_parallel_degree = 2\n");
+  CHECK(job["parallelism"]["data"] == 4);   // 16 ranks / 2 / 2
+  CHECK(job["parallelism"]["shard"] == 4);  // 2 x context 2
+  CHECK(job["parallelism"]["zero_stage"] == 3);
+  CHECK(job["parallelism"]["sequence_parallel"] == true);
+  CHECK(job["parallelism"]["context_exchange"] == "all_gather");
+  CHECK(job["parallelism"]["placement"] == "PDT");
+  CHECK(job["training"]["global_batch"] == 8);
+  CHECK(job["training"]["micro_batch"] == 2);
+}
+
+TEST_CASE("torchtitan's stages keep parameters and count the embedding and the head", "[interop]") {
+  const json job = imported(model +
+                            "[training]\nlocal_batch_size = 8\n"
+                            "[parallelism]\npipeline_parallel_degree = 4\n");
+  CHECK(job["parallelism"]["reshard_after_forward"] == "never");
+  CHECK(job["parallelism"]["reduce_gradients"] == "last");
+  CHECK(job["training"]["micro_batch"] == 1);
+  CHECK(job["training"]["global_batch"] == 32);
+  // 34 layers over 4 stages: 9, 9, 8, 8 with the embedding on the first and the head on the last.
+  const json stages = {{"model.embed_tokens", 0},
+                       {"model.layers.0", 0},
+                       {"model.layers.8", 1},
+                       {"model.layers.17", 2},
+                       {"model.layers.25", 3}};
+  CHECK(job["parallelism"]["partition"] == stages);
+}
+
+TEST_CASE("torchtitan's recomputation, compiler and optimizer", "[interop]") {
+  const auto training = [](const std::string& more) { return imported(model + more)["training"]; };
+  const json usual = training("");
+  CHECK(usual["recompute"] == "full");  // every second block
+  CHECK(usual["recompute_fraction"] == 0.5);
+  CHECK(usual["compiler"] == "none");
+  CHECK(usual["learning_rate"] == 8e-4);
+  CHECK(usual["beta2"] == 0.95);
+  CHECK(usual["gradient_clip"] == 1.0);
+  CHECK(usual["warmup_steps"] == 200);
+  const json other = training(
+      "[compile]\nenable = true\n[activation_checkpoint]\nmode = \"memory_budget\"\n"
+      "memory_budget = 0.75\n[training]\nmax_norm = inf\ndtype = \"bfloat16\"\n"
+      "[lr_scheduler]\ndecay_ratio = 0.0\n");
+  CHECK(other["recompute_budget"] == 0.75);
+  CHECK(other["compiler"] == "full");
+  CHECK(other["gradient_clip"] == 0);
+  CHECK(other["master_weights"] == "none");
+  CHECK(other["moments_precision"] == "bf16");
+  CHECK(other["learning_rate_schedule"] == "constant");
+}
+
+TEST_CASE("torchtitan's newer flags are read", "[interop]") {
+  const json job =
+      import_texts({{"a.txt",
+                     "--module llama3 --config llama3_8b --parallelism.tensor_parallel_degree 8\n"
+                     "--training.max_context_length 4096\n"
+                     "--training.num_tokens_per_microbatch_per_dp_rank 8192\n"
+                     "--training.num_tokens_per_train_step 65536\n"}},
+                   two_hosts, Framework::torchtitan)
+          .job;
+  CHECK(job["parallelism"]["tensor"] == 8);
+  CHECK(job["training"]["sequence_length"] == 4096);
+  CHECK(job["training"]["micro_batch"] == 2);
+  CHECK(job["training"]["global_batch"] == 16);
+  CHECK(job["model"]["hidden_size"] == 4096);
+}
+
+TEST_CASE("what torchtitan's settings must not say is refused with its line", "[interop]") {
+  CHECK(refused(model + "[parallelism]\ntensor_paralel_degree = 8\n") ==
+        "a.toml:5: parallelism.tensor_paralel_degree: unknown setting of torchtitan; did you mean "
+        "'parallelism.tensor_parallel_degree'? --allow-unknown lists it instead");
+  CHECK(refused(model + "[parallelism]\ntensor_parallel_degree = 3\n") ==
+        "parallelism.data_parallel_shard_degree: 16 ranks are no multiple of the other degrees, 3");
+  CHECK(refused("[model]\nflavor = \"9B\"\n") ==
+        "a.toml:2: model.flavor: 'llama3 9B': its sizes are not known here; give its config.json "
+        "beside this file, or --set model=NAME");
+}
+
+TEST_CASE("a plan as torchtitan's TOML", "[interop]") {
+  const json job = {
+      {"model", "llama-3-8b"},
+      {"cluster", {{"machine", "p4d.24xlarge"}, {"count", 2}}},
+      {"training",
+       {{"global_batch", 64},
+        {"sequence_length", 4096},
+        {"micro_batch", 1},
+        {"compiler", "full"},
+        {"recompute", "full"},
+        {"recompute_fraction", 0.5}}},
+      {"parallelism", {{"tensor", 2}, {"pipeline", 2}, {"zero_stage", 3}, {"shard", 2}}}};
+  const std::string text = exported_text(job, Framework::torchtitan, 2, "torchtitan.toml");
+  const auto has = [&](const std::string& line) {
+    CAPTURE(text, line);
+    CHECK(("\n" + text).find("\n" + line + "\n") != std::string::npos);
+  };
+  has("flavor = \"8B\"");
+  has("data_parallel_replicate_degree = 2");
+  has("data_parallel_shard_degree = 2");
+  has("tensor_parallel_degree = 2");
+  has("pipeline_parallel_degree = 2");
+  has("pipeline_parallel_microbatch_size = 1");
+  has("local_batch_size = 16");
+  has("global_batch_size = 64");
+  has("selective_ac_option = \"2\"");
+  has("enable = true");
+  has("fsdp_reshard_after_forward = \"always\"");
+}
