@@ -69,8 +69,10 @@ constexpr FileOption file_options[] = {
      "a price list whose rows go before those that are known (docs/prices.md)"},
     {"runs", &Options::runs, "measured steps, all on one machine, as in scenarios/evidence"},
     {"measured", &Options::measured,
-     "a trace that `train --trace FILE` wrote: compare its last step with the predicted one"},
-    {"trace", &Options::trace, "write the timeline as a Chrome trace (Perfetto opens it)"},
+     "a trace that `train --trace FILE` wrote, whose last step is compared with the predicted one; "
+     "or the JSON of a rank that PyTorch's profiler exported"},
+    {"trace", &Options::trace,
+     "write the timeline as a Chrome trace (Perfetto opens it), or as --trace-format says"},
     {"write", &Options::write, "write the job with every \"auto\" replaced by the best plan"},
     {"write-partition", &Options::write_partition,
      "write the stage of every module, for `partition` or partition_file"},
@@ -78,8 +80,7 @@ constexpr FileOption file_options[] = {
     {"timeline", &Options::timeline, "write what the page's timeline draws, as JSON"},
     {"log-json", &Options::log_json, "write one JSON line per step"},
     {"hostfile", &Options::hostfile, "the hosts for mpirun"},
-    {"from", &Options::from, "folder with model.safetensors (or its index), or such a file"},
-    {"to", &Options::to, "folder for config.json and model.safetensors"},
+    {"to", &Options::to, "the folder to write"},
     {"checkpoint", &Options::checkpoint,
      "the checkpoint, or a folder of them (the newest good one); the job's folder without it"},
     {"dump", &Options::dump, "write the graph after each pass, and the Programs, into this folder"},
@@ -97,6 +98,13 @@ struct TextOption {
 constexpr TextOption text_options[] = {
     {"trace-steps", &Options::trace_steps, "STEPS",
      "which steps --trace holds, such as 3,10-12 (the last one)"},
+    {"for", &Options::framework, "FRAMEWORK",
+     "a framework whose settings can express the plan: `list frameworks` names them"},
+    {"format", &Options::format, "FRAMEWORK",
+     "whose settings the files hold, where they do not say it"},
+    {"trace-format", &Options::trace_format, "FORMAT",
+     "what --trace writes: chrome (one file; without this option), or chakra (MLCommons Chakra "
+     "execution traces: FILE.RANK.et for every rank)"},
     {"separator", &Options::separator, "TOKEN", "the token that ends each document"},
     {"host", &Options::host, "ADDRESS",
      "the address to listen at (127.0.0.1: this computer alone can connect)"},
@@ -123,6 +131,8 @@ constexpr FlagOption flag_options[] = {
     {"allow-mpi-options", &Options::allow_mpi_options,
      "let custom_mpi_options set what a job file may not by itself: it can name programs to run"},
     {"measure", &Options::measure, "run a few steps at each level on this computer"},
+    {"allow-unknown", &Options::allow_unknown,
+     "list settings that are not known, instead of refusing them"},
     {"prove", &Options::prove,
      "go on until no other plan can be better by more than 2 %; Ctrl-C prints the best so far"},
     {"resume", &Options::resume, "continue from the newest good checkpoint"},
@@ -168,6 +178,18 @@ void add_options(CLI::App& app, const Command& command, Options& o) {
       app.add_option(std::string("--") + option.name, o.*option.value, option.help)
           ->type_name("N")
           ->check(count_up_to(option.most));
+  if (takes(command, "from"))
+    app.add_option(
+           "--from", o.from,
+           "the files: settings, and beside them a model's config.json; of weights a folder "
+           "with model.safetensors (or its index), or such a file")
+        ->type_name("FILE...");
+  if (takes(command, "launcher"))
+    app.add_option("--launcher", o.launchers,
+                   "write what starts it with slurm, torchrun, mpirun or kubernetes; repeatable "
+                   "(all of them)")
+        ->type_name("NAME")
+        ->allow_extra_args(false);
   if (takes(command, "memory-margin"))
     app.add_option("--memory-margin", o.memory_margin,
                    "share of a GPU's memory that plans leave free (0.03: allocators cut it into "

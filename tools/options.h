@@ -20,31 +20,36 @@ struct Options {
   // calibrate: where to write; else: a profile to use instead of the machine's of that name, or of
   // `local`
   std::string profile;
-  std::string by;                  // date or duration by which the whole job is to be done
-  std::string budget;              // dollars for the whole job
-  std::string prices;              // rows that go before those of the price list
-  std::string report;              // file for the HTML page
-  std::string timeline;            // simulate: file for what the page's timeline draws
-  std::string host = "127.0.0.1";  // serve: the address to listen at
-  int port = 8080;                 // serve: 0 is any free one
-  std::string log_json;            // train
-  std::string hostfile;            // train
-  std::string output;              // tokenize: the token file; fit: the profile
-  std::string measured;            // explain: the trace of a trained step
-  std::string runs;                // fit: the file of measured steps
-  std::string tokenizer;           // tokenize: a tokenizer.json
-  std::string separator;           // tokenize: token between documents
-  std::string from;                // import: a folder with safetensors, or a file
-  std::string to;                  // export: folder
-  std::string dump;                // compile: folder for the graph after each pass
-  bool cpu = false;                // calibrate: the processor, whatever GPUs there are
-  bool quick = false;              // calibrate: in seconds
-  bool measure = false;            // compile: run steps on this computer
-  std::string checkpoint;          // export: one checkpoint, or the folder of a run
-  bool allow_mpi_options = false;  // train
-  bool resume = false;             // train: from the newest checkpoint
-  std::string trace_steps;         // train: which steps the trace holds
-  bool check_collectives = false;  // train
+  std::string by;                      // date or duration by which the whole job is to be done
+  std::string budget;                  // dollars for the whole job
+  std::string prices;                  // rows that go before those of the price list
+  std::string report;                  // file for the HTML page
+  std::string timeline;                // simulate: file for what the page's timeline draws
+  std::string host = "127.0.0.1";      // serve: the address to listen at
+  int port = 8080;                     // serve: 0 is any free one
+  std::string log_json;                // train
+  std::string hostfile;                // train
+  std::string output;                  // tokenize: the token file; fit: the profile
+  std::string measured;                // explain: the trace of a trained step
+  std::string runs;                    // fit: the file of measured steps
+  std::string tokenizer;               // tokenize: a tokenizer.json
+  std::string separator;               // tokenize: token between documents
+  std::vector<std::string> from;       // import: files of settings; a folder with safetensors
+  std::string to;                      // export: folder
+  std::string framework;               // plan, export: --for
+  std::string format;                  // import: the framework whose settings these are
+  std::vector<std::string> launchers;  // export
+  bool allow_unknown = false;          // import: settings that no one knows are listed
+  std::string dump;                    // compile: folder for the graph after each pass
+  bool cpu = false;                    // calibrate: the processor, whatever GPUs there are
+  bool quick = false;                  // calibrate: in seconds
+  bool measure = false;                // compile: run steps on this computer
+  std::string checkpoint;              // export: one checkpoint, or the folder of a run
+  bool allow_mpi_options = false;      // train
+  bool resume = false;                 // train: from the newest checkpoint
+  std::string trace_steps;             // train: which steps the trace holds
+  std::string trace_format;            // how: chrome (where empty) or chakra
+  bool check_collectives = false;      // train
   std::optional<int> steps;
   std::optional<int> ranks;             // calibrate: processes measured together
   std::optional<int> top;               // plan: plans shown

@@ -9,6 +9,7 @@
 #include "models/graph/experts.h"
 #include "models/graph/graph.h"
 #include "models/importers/architecture.h"
+#include "models/importers/onnx/imported_graph.h"
 
 namespace meshwright {
 
@@ -585,6 +586,7 @@ class Builder {
 }  // namespace
 
 Graph build_graph(const Model& model, const Training& training) {
+  if (model.imported) return lay_out(model, training);
   return Builder(model, training).build();
 }
 

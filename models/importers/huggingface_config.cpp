@@ -277,6 +277,8 @@ void add_own_keys(const Model& model, json& config) {
 }  // namespace
 
 json huggingface_config(const Model& model) {
+  if (model.imported)
+    throw NotSupportedYet("a config.json cannot be written for a model from an ONNX file yet");
   const auto writer = std::find_if(std::begin(writers), std::end(writers), [&](const Writer& each) {
     return each.architecture == model.architecture;
   });

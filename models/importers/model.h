@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,7 @@
 namespace meshwright {
 
 struct Graph;
+struct ImportedGraph;
 
 enum class Family : std::uint8_t {
   gpt,
@@ -116,6 +118,9 @@ struct Model {
   int experts_per_token = 0;
   double expert_capacity_factor = 0;  // models/graph/experts.h; 0: nothing is dropped
   double router_aux_loss_coef = 0;    // of the balancing loss, a mean over blocks and sequences
+  // Of an ONNX file (onnx/imported_graph.h): the graph that its nodes say. The numbers above are
+  // what rules about plans ask for; no architecture of the table is meant.
+  std::shared_ptr<const ImportedGraph> imported;
 
   bool reads_images() const { return image_size > 0; }
   std::int64_t pixels() const { return std::int64_t{channels} * image_size * image_size; }
@@ -135,8 +140,8 @@ struct Model {
 std::string zoo_folder();  // models/zoo of the source tree
 
 // `ref`: a zoo name, a path to a config.json (or to our model JSON, or to a folder with a
-// config.json), relative to `folder`. Unknown: InputError that names the nearest zoo name. .onnx:
-// NotSupportedYet.
+// config.json, or to an ONNX file), relative to `folder`. Unknown: InputError that names the
+// nearest zoo name.
 Model load_model(const std::string& ref, const std::string& folder,
                  const std::string& zoo = zoo_folder());
 Model read_model(Fields fields);        // our JSON / the job file's inline object

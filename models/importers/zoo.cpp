@@ -3,6 +3,7 @@
 
 #include "models/core/error.h"
 #include "models/importers/model.h"
+#include "models/importers/onnx/read_onnx.h"
 
 namespace meshwright {
 
@@ -49,20 +50,17 @@ bool is_zoo_name(const std::string& ref, const std::string& zoo) {
 
 Model load_model(const std::string& ref, const std::string& folder, const std::string& zoo) {
   if (is_zoo_name(ref, zoo)) return read_file_named(fs::path(zoo) / (ref + ".json"));
-  if (ref.ends_with(".onnx"))
-    throw NotSupportedYet("'" + ref +
-                          "': ONNX files cannot be read yet; use a zoo name, a Hugging Face "
-                          "config.json or a model of ours");
   const fs::path path = fs::path(folder) / ref;  // an absolute `ref` replaces the folder
+  if (ref.ends_with(".onnx")) return read_onnx(path.string());
   std::error_code error;
   if (!ref.empty() && fs::is_directory(path / "", error))
     return read_file_named((path / "config.json").lexically_normal());
   if (looks_like_a_path(ref) || fs::exists(path, error)) return read_file_named(path);
   const std::vector<std::string> names = zoo_names(zoo);
   const std::string near = nearest(ref, names);
-  throw InputError("unknown model '" + ref + "'; " +
-                   (near.empty() ? "" : "did you mean '" + near + "'? ") +
-                   "known: " + list_of(names, "and") + ", or the path of a config.json");
+  throw InputError(
+      "unknown model '" + ref + "'; " + (near.empty() ? "" : "did you mean '" + near + "'? ") +
+      "known: " + list_of(names, "and") + ", or the path of a config.json or an ONNX file");
 }
 
 }  // namespace meshwright

@@ -70,6 +70,14 @@ void settle_predicted_positions(Job& job) {
   }
 }
 
+// An exported graph says what is computed when nothing is dropped.
+void check_imported(const Job& job) {
+  if (job.model.imported && job.plan.training.dropout > 0)
+    throw NotSupportedYet(job.file +
+                          ": /training/dropout: a model from an ONNX file has none, for exporters "
+                          "leave it out; placing it is not supported yet, set it to 0");
+}
+
 Precision default_precision(const MachineFacts& machine) {
   if (machine.is_cpu) return Precision::fp32;
   return machine.has_bf16 ? Precision::bf16 : Precision::fp16;
@@ -309,6 +317,7 @@ Job read_whole_job(const json& value, const std::string& file, const std::string
   read_model_section(fields, job);
   read_training(fields.object("training"), job);
   settle_predicted_positions(job);
+  check_imported(job);
   const ChosenCluster cluster = read_cluster(fields, job, lookup);
   if (fields.has("compiler_config")) read_compiler_config(fields, cluster, job);
   read_cut(fields, cluster, job);

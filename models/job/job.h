@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "models/core/token_format.h"
+#include "models/frameworks/framework.h"
 #include "models/importers/model.h"
 #include "models/plan/fabric.h"
 #include "models/plan/failures.h"
@@ -45,6 +46,7 @@ struct Objective {
   Minimize minimize = Minimize::step_time;
   std::optional<double> tokens, deadline_s, budget_usd;
   PriceChoice price;
+  Framework framework = Framework::none;  // plans are for it alone, as it runs them
 };
 
 struct DataFiles {

@@ -88,6 +88,21 @@ nlohmann::json region_json(const Objective& objective) {
 
 }  // namespace
 
+namespace {
+
+void read_framework(Fields& fields, Job& job) {
+  const auto name = fields.required<std::string>("framework");
+  choose(fields, "framework", "framework", name, framework_names());
+  job.objective.framework = framework_of(name);
+}
+
+nlohmann::json framework_json(const Objective& objective) {
+  const std::string_view name = name_of(objective.framework);
+  return name.empty() ? nlohmann::json(nullptr) : nlohmann::json(name);
+}
+
+}  // namespace
+
 Keys objective_keys(Objective& objective) {
   using enum How;
   constexpr Range positive = by_reader(above_zero);
@@ -105,7 +120,12 @@ Keys objective_keys(Objective& objective) {
        "up "
        "to blocks"},
       {"region", code("string", {}, read_region, [&objective] { return region_json(objective); }),
-       any, plain, "the first with a price", "where hosts are paid, such as `us-east-1`"}};
+       any, plain, "the first with a price", "where hosts are paid, such as `us-east-1`"},
+      {"framework",
+       code("{}", framework_names(), read_framework,
+            [&objective] { return framework_json(objective); }),
+       any, plain, "none: this engine",
+       "plans that this framework can express, as it runs them (`plan --for`, `docs/interop.md`)"}};
 }
 
 void read_objective(Fields fields, Job& job) {

@@ -31,7 +31,9 @@ class Reader {
     if (!file) throw InputError(path_ + ": no such trace");
     const json trace = json::parse(file, nullptr, false);
     if (!trace.is_object() || !trace.contains("traceEvents") || !trace["traceEvents"].is_array())
-      throw InputError(path_ + ": is no trace; give what `train --trace FILE` wrote");
+      throw InputError(path_ +
+                       ": is no trace; give what `train --trace FILE` or PyTorch's "
+                       "export_chrome_trace wrote");
     try {
       for (const json& event : trace["traceEvents"]) add(event);
     } catch (const json::exception&) {

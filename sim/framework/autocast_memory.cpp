@@ -30,14 +30,14 @@ struct Footprint {
 };
 
 // Bytes of each element that may be dropped.
-std::int64_t kept_by_dropout(const Framework& framework) {
+std::int64_t kept_by_dropout(const FrameworkTraits& framework) {
   if (framework.execution == Execution::eager) return mask;
   return framework.keeps_random_bits ? random_bits : 0;
 }
 
 class AutocastTraining {
  public:
-  AutocastTraining(const Graph& graph, const Framework& framework, Allocator& memory)
+  AutocastTraining(const Graph& graph, const FrameworkTraits& framework, Allocator& memory)
       : graph_(graph),
         compiled_(framework.execution == Execution::compiled),
         softmax_keeps_input_(framework.softmax_keeps_input && !compiled_),
@@ -335,14 +335,14 @@ Graph with_source_length(Graph forward, int tokens) {
   return forward;
 }
 
-std::int64_t autocast_peak_bytes(const Graph& forward, const Framework& framework) {
+std::int64_t autocast_peak_bytes(const Graph& forward, const FrameworkTraits& framework) {
   CountingAllocator memory;
   AutocastTraining training(forward, framework, memory);
   for (int step = 0; step < 2; ++step) training.step();
   return memory.peak_bytes();
 }
 
-bool autocast_fits(const Graph& forward, const Framework& framework, std::int64_t capacity) {
+bool autocast_fits(const Graph& forward, const FrameworkTraits& framework, std::int64_t capacity) {
   constexpr int steps = 3;  // the first one without moments, the next around them
   CachingAllocator memory(capacity);
   AutocastTraining training(forward, framework, memory);

@@ -17,7 +17,7 @@ enum class Execution : std::uint8_t {
             // operands and results of products, inputs of norms, and softmax
 };
 
-struct Framework {
+struct FrameworkTraits {
   Execution execution = Execution::eager;
   // Gradients have a second copy, in which they travel (PyTorch's DistributedDataParallel).
   bool gradient_buckets = false;
@@ -41,10 +41,10 @@ Graph with_source_length(Graph forward, int tokens);
 // Bytes of all tensors at the fullest moment of a step. `forward`: a model's graph as build_graph
 // makes it, unfused attention, on one rank. InputError for an operation of which nothing is known
 // here.
-std::int64_t autocast_peak_bytes(const Graph& forward, const Framework& framework);
+std::int64_t autocast_peak_bytes(const Graph& forward, const FrameworkTraits& framework);
 
 // Whether steps run in `capacity` bytes, handed out as PyTorch does (allocator.h): rounded up, and
 // in segments that fall apart into blocks which later requests do not fit.
-bool autocast_fits(const Graph& forward, const Framework& framework, std::int64_t capacity);
+bool autocast_fits(const Graph& forward, const FrameworkTraits& framework, std::int64_t capacity);
 
 }  // namespace meshwright

@@ -4,7 +4,7 @@
 
 namespace meshwright {
 
-Framework framework_of(MemoryOf whose, bool several_ranks) {
+FrameworkTraits framework_traits(MemoryOf whose, bool several_ranks) {
   if (whose == MemoryOf::xla) return {.execution = Execution::compiled};
   // torch_xla reduces gradients where they are, when no activation is left.
   return {.gradient_buckets = several_ranks};
@@ -22,7 +22,8 @@ double framework_limit_bytes(const Machine& machine, MemoryOf whose, bool severa
   return whose == MemoryOf::xla ? usable * (1 - framework.allocator_loss) : usable;
 }
 
-MemoryFit fit_of_framework(const Graph& forward, const Framework& framework, double limit_bytes) {
+MemoryFit fit_of_framework(const Graph& forward, const FrameworkTraits& framework,
+                           double limit_bytes) {
   const auto limit = static_cast<std::int64_t>(limit_bytes);
   const std::int64_t bytes = autocast_peak_bytes(forward, framework);
   const bool fits = framework.execution == Execution::compiled
@@ -39,7 +40,7 @@ std::optional<FrameworkUse> framework_use(const Model& model, const Training& tr
   use.limit_bytes = framework_limit_bytes(cluster.machine, training.memory_of, several);
   try {
     use.fit = fit_of_framework(build_graph(model, training),
-                               framework_of(training.memory_of, several), use.limit_bytes);
+                               framework_traits(training.memory_of, several), use.limit_bytes);
   } catch (const InputError& error) {
     throw InputError(std::string("/training/memory_of: ") + error.what() + "; use 'engine'");
   }
@@ -53,7 +54,7 @@ std::optional<Plan> with_memory_of(MemoryOf whose, const Model& model, Plan plan
     verify(plan, model.sizes());
     Training smallest = plan.training;
     smallest.micro_batch = 1;
-    autocast_peak_bytes(build_graph(model, smallest), framework_of(whose, false));
+    autocast_peak_bytes(build_graph(model, smallest), framework_traits(whose, false));
   } catch (const InputError&) {
     return std::nullopt;
   }

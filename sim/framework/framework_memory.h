@@ -14,7 +14,7 @@
 namespace meshwright {
 
 // Of the newest versions: without what earlier ones kept (autocast_memory.h).
-Framework framework_of(MemoryOf whose, bool several_ranks);
+FrameworkTraits framework_traits(MemoryOf whose, bool several_ranks);
 
 // What is left of a GPU for tensors: without the context and, for a program that XLA lays out in
 // advance, without the share that an allocator loses at its best. InputError where the machine's
@@ -23,7 +23,8 @@ double framework_limit_bytes(const Machine& machine, MemoryOf whose, bool severa
 
 // `forward`: as build_graph makes it. In `limit_bytes`, an eager framework's allocator must find
 // room for every request (allocator.h); a compiled program only for the fullest moment.
-MemoryFit fit_of_framework(const Graph& forward, const Framework& framework, double limit_bytes);
+MemoryFit fit_of_framework(const Graph& forward, const FrameworkTraits& framework,
+                           double limit_bytes);
 
 struct FrameworkUse {
   MemoryFit fit;

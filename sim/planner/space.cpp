@@ -1,6 +1,7 @@
 #include "sim/planner/space.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <numeric>
 
 #include "models/core/error.h"
@@ -159,22 +160,26 @@ class Enumerator {
     };
     Candidate plain = chosen_with(shape, kernels.front());
     plain.sequence_parallel = false;
-    if (const std::string broken = rule_against(plain); !broken.empty())
-      return reject(broken, all());
+    for (const std::string& broken : {rule_against(plain), against_shape(plain)})
+      if (!broken.empty()) return reject(broken, all());
     keep_legal(kernels, without(kernels), [&](const Kernels& each) -> std::string {
       const std::int64_t rows =
           std::int64_t{shape.micro_batch} * base_.training.sequence_length / shape.context;
-      if (!each.sequence_parallel || rows % shape.tensor == 0) return {};
-      return "sequence_parallel needs rows that tensor divides";
+      if (each.sequence_parallel && rows % shape.tensor != 0)
+        return "sequence_parallel needs rows that tensor divides";
+      return against_kernels(chosen_with(shape, each));
     });
     keep_legal(branch.cuts, without(branch.cuts), [&](const PipelineCut& cut) -> std::string {
       const ScheduleInfo& schedule = schedule_info(cut.schedule);
       if (schedule.in_groups && micro_batches % shape.pipeline != 0)
         return std::string(schedule.name) + " needs micro-batches in multiples of pipeline";
-      return rule_against(chosen_with(plain, cut), job_.is_auto("parallelism.schedule"));
+      const std::string broken =
+          rule_against(chosen_with(plain, cut), job_.is_auto("parallelism.schedule"));
+      return broken.empty() ? against_cut(chosen_with(plain, cut)) : broken;
     });
     keep_legal(branch.shardings, without(branch.shardings), [&](const Sharding& sharding) {
-      return rule_against(chosen_with(plain, sharding));
+      const std::string broken = rule_against(chosen_with(plain, sharding));
+      return broken.empty() ? against_sharding(chosen_with(plain, sharding)) : broken;
     });
     if (all() == 0) return;
     // Kernels of one attention share the list of savings.
@@ -199,10 +204,13 @@ class Enumerator {
       std::vector<std::string> of_sharding, of_saving;
       for (const Sharding& sharding : branch.shardings) {
         of_sharding.push_back(rule_against(chosen_with(with, sharding)));
+        if (of_sharding.back().empty())
+          of_sharding.back() = against_sharding(chosen_with(with, sharding));
         branch.cut_takes_sharding.push_back(of_sharding.back().empty());
       }
       for (const Saving& saving : branch.savings) {
         of_saving.push_back(rule_against(chosen_with(with, saving), chosen));
+        if (of_saving.back().empty()) of_saving.back() = against_saving(chosen_with(with, saving));
         branch.cut_takes_saving.push_back(of_saving.back().empty());
       }
       for (const std::string& sharding : of_sharding)
@@ -357,7 +365,7 @@ class Enumerator {
   std::vector<std::string_view> placements_of(const Candidate& shape) const {
     const std::vector<std::string>& words = placements();
     const std::string_view given = known_word(base_.parallelism.placement, words);
-    if (!job_.is_auto("parallelism.placement")) return {given};
+    if (!job_.is_auto("parallelism.placement")) return of_framework(shape, {given});
     std::vector<std::string_view> found;
     std::vector<std::string> orders;
     for (const std::string& word : words) {
@@ -373,14 +381,26 @@ class Enumerator {
       orders.push_back(order);
       found.push_back(word);
     }
+    return of_framework(shape, std::move(found));
+  }
+
+  // Those that the framework has; where it has none of them, its own.
+  std::vector<std::string_view> of_framework(Candidate candidate,
+                                             std::vector<std::string_view> found) const {
+    std::erase_if(found, [&](const std::string_view placement) {
+      candidate.placement = placement;
+      return !limit_against(candidate, {"parallelism.placement"}).empty();
+    });
+    if (found.empty()) found.push_back("PDT");
     return found;
   }
 
   // Empty: it is legal. What is legal but not supported is turned away where the planner chose it,
   // and an error where the job asks for it.
   std::string rule_against(const Candidate& candidate, bool chosen = false) const {
+    const Plan plan = to_plan(candidate, base_);
     try {
-      verify(to_plan(candidate, base_), sizes_);
+      verify(plan, sizes_);
     } catch (const NotSupportedYet& error) {
       if (!chosen) throw NotSupportedYet(job_.file + ": " + error.what());
       return error.what();
@@ -388,6 +408,41 @@ class Enumerator {
       return error.what();
     }
     return {};
+  }
+
+  // What the framework that plans are for cannot do, of the keys that these choices decide. What
+  // hangs together with other keys is looked at when a plan is built (trial.cpp).
+  std::string limit_against(const Candidate& candidate,
+                            std::initializer_list<std::string_view> keys) const {
+    const Framework framework = job_.objective.framework;
+    if (framework == Framework::none) return {};
+    const Plan plan = as_run_by(framework, to_plan(candidate, base_), job_.model);
+    for (const Limit& limit : limits_of(framework))
+      if (std::find(keys.begin(), keys.end(), limit.key) != keys.end() &&
+          !limit.holds(plan, job_.model))
+        return broken_text(framework, limit);
+    return {};
+  }
+
+  std::string against_shape(const Candidate& candidate) const {
+    return limit_against(candidate, {"model", "parallelism.pipeline", "parallelism.tensor",
+                                     "parallelism.context", "parallelism.expert"});
+  }
+  std::string against_cut(const Candidate& candidate) const {
+    return limit_against(candidate, {"parallelism.schedule", "parallelism.virtual_stages"});
+  }
+  std::string against_sharding(const Candidate& candidate) const {
+    return limit_against(
+        candidate, {"parallelism.zero_stage", "parallelism.shard", "parallelism.reduce_gradients",
+                    "parallelism.reshard_after_forward"});
+  }
+  std::string against_saving(const Candidate& candidate) const {
+    return limit_against(
+        candidate, {"training.recompute", "training.recompute_fraction", "parallelism.offload"});
+  }
+  std::string against_kernels(const Candidate& candidate) const {
+    return limit_against(candidate, {"parallelism.sequence_parallel", "parallelism.tensor_chunks",
+                                     "training.compiler", "training.attention"});
   }
 
   const Job& job_;
@@ -465,6 +520,13 @@ Plan base_plan(const Job& job, const MachineFacts& machine) {
   Plan base = job.plan;
   base.training.precision = settled.training.precision;
   base.training.attention = settled.training.attention;
+  if (const Framework framework = job.objective.framework; framework != Framework::none) {
+    // Lower bounds look at the base: what the framework always overlaps is overlapped there too.
+    Plan probe = base;
+    probe.parallelism.tensor = 2;
+    base.parallelism.overlap_tensor =
+        as_run_by(framework, probe, job.model).parallelism.overlap_tensor;
+  }
   return base;
 }
 

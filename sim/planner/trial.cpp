@@ -36,9 +36,20 @@ std::optional<TrialMaker::Built> TrialMaker::build(const Candidate& candidate, T
   try {
     Job decided = job_;
     decided.plan = to_plan(candidate, base_);
-    const Plan plan = settle(decided, cluster_.ranks(), facts_);
+    const Framework framework = job_.objective.framework;
+    const Plan plan = as_run_by(framework, settle(decided, cluster_.ranks(), facts_), job_.model);
+    if (const Limit* broken = broken_limit(framework, plan, job_.model)) {
+      trial.rejected = broken_text(framework, *broken);
+      return std::nullopt;
+    }
     trial.is_plan = true;
     Compiled compiled = compile(job_.model, plan, target_of(cluster_, plan.training));
+    // Stages that were found may be none that the framework can have.
+    const Plan staged = as_run_by(framework, compiled.plan, job_.model);
+    if (const Limit* broken = broken_limit(framework, staged, job_.model)) {
+      trial.rejected = broken_text(framework, *broken);
+      return std::nullopt;
+    }
     return Built{std::move(compiled), framework_use(job_.model, plan.training, cluster_)};
   } catch (const BudgetTooSmall&) {
     trial.rejected = "training.recompute_budget is too small";

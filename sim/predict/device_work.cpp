@@ -12,7 +12,18 @@ namespace {
 constexpr std::array<std::string_view, device_work_count> names = {
     "matrix products", "attention", "other kernels", "recomputation", "optimizer"};
 
-DeviceWork work_of(const Instruction& instruction, const StepSettings& training) {
+DeviceWork work_of(const Instruction& instruction, const Body& body, const StepSettings& training) {
+  if (body.kind == Body::Kind::step_begin || body.kind == Body::Kind::step_end ||
+      instruction.kind == InstructionKind::optimizer_step)
+    return DeviceWork::optimizer;
+  if (instruction.phase == Phase::recompute) return DeviceWork::recomputation;
+  return instruction.kind == InstructionKind::compute ? work_of_kernels(instruction, training)
+                                                      : DeviceWork::other;
+}
+
+}  // namespace
+
+DeviceWork work_of_kernels(const Instruction& instruction, const StepSettings& training) {
   std::vector<TensorType> inputs, outputs;
   for (const Operand& each : instruction.inputs) inputs.push_back(each.type);
   for (const Operand& each : instruction.outputs) outputs.push_back(each.type);
@@ -25,17 +36,6 @@ DeviceWork work_of(const Instruction& instruction, const StepSettings& training)
   }
   return DeviceWork::other;
 }
-
-DeviceWork work_of(const Instruction& instruction, const Body& body, const StepSettings& training) {
-  if (body.kind == Body::Kind::step_begin || body.kind == Body::Kind::step_end ||
-      instruction.kind == InstructionKind::optimizer_step)
-    return DeviceWork::optimizer;
-  if (instruction.phase == Phase::recompute) return DeviceWork::recomputation;
-  return instruction.kind == InstructionKind::compute ? work_of(instruction, training)
-                                                      : DeviceWork::other;
-}
-
-}  // namespace
 
 std::string_view name_of(DeviceWork work) { return names[static_cast<std::size_t>(work)]; }
 

@@ -14,6 +14,9 @@ enum class DeviceWork : std::uint8_t { products, attention, other, recomputation
 constexpr std::size_t device_work_count = 5;
 std::string_view name_of(DeviceWork work);  // "matrix products"
 
+// Of a compute instruction by its kernels alone, whatever part of the step it is in.
+DeviceWork work_of_kernels(const Instruction& instruction, const StepSettings& training);
+
 // Of the instructions of a program, each found once.
 class DeviceWorks {
  public:

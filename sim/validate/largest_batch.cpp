@@ -84,11 +84,11 @@ BatchPrediction predict_largest_batch(const LargestBatchRow& row, const Machine&
     Graph graph = build_graph(job.model, training);
     return source_length ? with_source_length(std::move(graph), *source_length) : graph;
   };
-  Framework framework = framework_of(MemoryOf::pytorch, several);
+  FrameworkTraits framework = framework_traits(MemoryOf::pytorch, several);
   framework.softmax_keeps_input = is_before(row.framework, {1, 11});
-  Framework compiler = framework_of(MemoryOf::xla, several);
+  FrameworkTraits compiler = framework_traits(MemoryOf::xla, several);
   compiler.keeps_random_bits = is_before(row.framework, {1, 13});
-  const auto largest = [&](const Framework& of, double limit) {
+  const auto largest = [&](const FrameworkTraits& of, double limit) {
     const auto fit = [&](int batch) { return fit_of_framework(graph_of(batch), of, limit); };
     return largest_that_fits(static_cast<std::int64_t>(limit), fit).micro_batch;
   };

@@ -6,6 +6,7 @@
 #include "exec/backends/cpu/cpu_backend.h"
 #include "models/core/index.h"
 #include "models/importers/model.h"
+#include "models/importers/onnx/read_onnx.h"
 #include "models/passes/pass.h"
 #include "tests/catch.h"
 #include "tests/golden/published_golden.h"
@@ -112,6 +113,41 @@ void check_logits(const std::vector<float>& got, std::size_t width, const Golden
   CHECK(distance(unpadded, golden.values) < 2e-5);
 }
 
+// Of the graph after all passes.
+void check_gradients(const Golden& golden, const Graph& graph) {
+  const auto backend = make_cpu_backend(1);
+  GraphRunner runner(graph, *backend);
+  run_golden(runner, graph, golden);
+  double loss = 0;
+  for (float each : runner.value(graph.loss)) loss += each;
+  for (const Node& node : graph.nodes)  // experts are balanced
+    if (node.op == Op::route && node.phase == Phase::forward)
+      for (float each : runner.value(node.outputs[2])) loss += each;
+  loss /= static_cast<double>(runner.value(graph.loss).size());
+  CHECK(loss == Approx(golden.tensor("loss").values[0]).epsilon(1e-5));
+  for (const Parameter& p : graph.parameters) {
+    INFO(p.name);
+    const std::vector<float> expected = golden_of(golden, "gradient/", p).values;
+    double largest = 0;
+    for (float value : expected) largest = std::max(largest, std::abs(double(value)));
+    // The gradient of a key bias is zero but for rounding.
+    if (largest > 1e-6)
+      CHECK(distance(runner.value(p.gradient), expected) < 2e-4);
+    else
+      for (float value : runner.value(p.gradient)) CHECK(std::abs(value) < 1e-5);
+  }
+}
+
+// Of the forward graph alone.
+void check_logits_of(const Golden& golden, const Graph& graph) {
+  const auto backend = make_cpu_backend(1);
+  GraphRunner runner(graph, *backend);
+  run_golden(runner, graph, golden);
+  const int logits = logits_of(graph);
+  check_logits(runner.value(logits), at(graph.tensor(logits).type.shape[1]),
+               golden.tensor("logits"));
+}
+
 }  // namespace
 
 TEST_CASE("logits, loss and gradients are those of an independent implementation", "[agree]") {
@@ -124,29 +160,7 @@ TEST_CASE("logits, loss and gradients are those of an independent implementation
         Plan plan = plan_of(golden, model);
         plan.training.attention = kernel;
         plan.training.recompute = recompute;
-        const Graph forward = build_graph(model, plan.training);
-        const Graph graph = run_passes(forward, plan);
-        const auto backend = make_cpu_backend(1);
-        GraphRunner runner(graph, *backend);
-        run_golden(runner, graph, golden);
-        double loss = 0;
-        for (float each : runner.value(graph.loss)) loss += each;
-        for (const Node& node : graph.nodes)  // experts are balanced
-          if (node.op == Op::route && node.phase == Phase::forward)
-            for (float each : runner.value(node.outputs[2])) loss += each;
-        loss /= static_cast<double>(runner.value(graph.loss).size());
-        CHECK(loss == Approx(golden.tensor("loss").values[0]).epsilon(1e-5));
-        for (const Parameter& p : graph.parameters) {
-          INFO(p.name);
-          const std::vector<float> expected = golden_of(golden, "gradient/", p).values;
-          double largest = 0;
-          for (float value : expected) largest = std::max(largest, std::abs(double(value)));
-          // The gradient of a key bias is zero but for rounding.
-          if (largest > 1e-6)
-            CHECK(distance(runner.value(p.gradient), expected) < 2e-4);
-          else
-            for (float value : runner.value(p.gradient)) CHECK(std::abs(value) < 1e-5);
-        }
+        check_gradients(golden, run_passes(build_graph(model, plan.training), plan));
       }
 }
 
@@ -155,13 +169,38 @@ TEST_CASE("logits are those of an independent implementation", "[agree]") {
     INFO(folder);
     const Golden golden = load_golden(folder);
     const Model model = load_model(golden.folder, "/");
-    const Plan plan = plan_of(golden, model);
-    const Graph graph = build_graph(model, plan.training);
-    const auto backend = make_cpu_backend(1);
-    GraphRunner runner(graph, *backend);
-    run_golden(runner, graph, golden);
-    const int logits = logits_of(graph);
-    check_logits(runner.value(logits), at(graph.tensor(logits).type.shape[1]),
-                 golden.tensor("logits"));
+    check_logits_of(golden, build_graph(model, plan_of(golden, model).training));
   }
+}
+
+// The golden models as ONNX files (tests/golden/make_onnx.py).
+TEST_CASE("graphs of ONNX files have the logits and gradients of PyTorch", "[agree][onnx]") {
+  const std::string files = std::string(MESHWRIGHT_SOURCE_DIR) + "/tests/golden/onnx/";
+  const std::pair<const char*, const char*> golden_of[] = {
+      {"gpt2-13", "gpt2"},        {"gpt2-17-mask", "gpt2"},       {"gpt2-14-static", "gpt2"},
+      {"gpt2-18-dynamo", "gpt2"}, {"llama-14", "llama"},          {"llama-18-mask", "llama"},
+      {"llama-17-sdpa", "llama"}, {"llama-17-external", "llama"}, {"bert-17-mask", "bert"}};
+  for (const auto& [file, folder] : golden_of)
+    for (const CompilerLevel level : {CompilerLevel::none, CompilerLevel::fused}) {
+      INFO(file);
+      Golden golden =
+          load_golden(std::string(MESHWRIGHT_SOURCE_DIR) + "/tests/golden/transformers/" + folder);
+      const std::string path = files + file + ".onnx";
+      const Model model = load_model(path, "/");
+      // The file's own weights, which are those of the golden model to the bit.
+      const OnnxWeights weights(path);
+      CHECK(weights.names() == golden.parameters());
+      for (const std::string& name : weights.names()) {
+        std::vector<float>& values = golden.tensors.at("weight/" + name).values;
+        CHECK(weights.read(name) == values);
+        values = weights.read(name);
+      }
+      Plan plan = plan_of(golden, model);
+      plan.training.compiler = level;
+      plan.training.attention =
+          level == CompilerLevel::none ? AttentionKernel::unfused : AttentionKernel::flash2;
+      const Graph forward = build_graph(model, plan.training);
+      check_logits_of(golden, forward);
+      check_gradients(golden, run_passes(forward, plan));
+    }
 }

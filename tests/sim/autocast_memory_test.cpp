@@ -31,23 +31,25 @@ Graph graph_of(const Model& model, int batch, double dropout = 0.1) {
   return build_graph(model, training);
 }
 
-std::int64_t peak(const Model& model, const Framework& framework, int batch, double dropout = 0.1) {
+std::int64_t peak(const Model& model, const FrameworkTraits& framework, int batch,
+                  double dropout = 0.1) {
   return autocast_peak_bytes(graph_of(model, batch, dropout), framework);
 }
 
 // With a large vocabulary the fullest moment is the loss, when all layers are kept: what one more
 // layer adds is what it keeps, with its parameters and their fp16 copies.
-std::int64_t of_a_layer(const char* family, const Framework& framework, int batch) {
+std::int64_t of_a_layer(const char* family, const FrameworkTraits& framework, int batch) {
   constexpr int large = 4096;
   return peak(model_of(family, 3, large), framework, batch) -
          peak(model_of(family, 2, large), framework, batch);
 }
 
-std::int64_t kept_by_a_layer(const char* family, const Framework& framework) {  // of one sequence
+std::int64_t kept_by_a_layer(const char* family,
+                             const FrameworkTraits& framework) {  // of one sequence
   return of_a_layer(family, framework, 3) - of_a_layer(family, framework, 2);
 }
 
-const Framework eager{}, compiled{.execution = Execution::compiled},
+const FrameworkTraits eager{}, compiled{.execution = Execution::compiled},
     with_bits{.execution = Execution::compiled, .keeps_random_bits = true};
 
 constexpr std::int64_t scores = std::int64_t{heads} * sequence * sequence;
@@ -67,9 +69,9 @@ TEST_CASE("a layer of BERT keeps what eager autocast says", "[sim][compile]") {
 }
 
 TEST_CASE("a softmax that keeps its input keeps it in fp32", "[sim][compile]") {
-  const Framework old{.softmax_keeps_input = true};
+  const FrameworkTraits old{.softmax_keeps_input = true};
   CHECK(kept_by_a_layer("bert", old) - kept_by_a_layer("bert", eager) == 4 * scores);
-  const Framework old_compiled{.execution = Execution::compiled, .softmax_keeps_input = true};
+  const FrameworkTraits old_compiled{.execution = Execution::compiled, .softmax_keeps_input = true};
   CHECK(kept_by_a_layer("bert", old_compiled) == kept_by_a_layer("bert", compiled));
 }
 
@@ -84,7 +86,7 @@ TEST_CASE("random bits that are not made again are 32 per element that may be dr
           "[sim][compile]") {
   const std::int64_t dropped = scores + 2 * hidden * sequence;  // after attention and MLP
   CHECK(kept_by_a_layer("bert", with_bits) - kept_by_a_layer("bert", compiled) == 4 * dropped);
-  const Framework eager_with_bits{.keeps_random_bits = true};
+  const FrameworkTraits eager_with_bits{.keeps_random_bits = true};
   CHECK(kept_by_a_layer("bert", eager_with_bits) == kept_by_a_layer("bert", eager));
 }
 
@@ -123,7 +125,7 @@ TEST_CASE("parameters have gradients and moments, and a copy where gradients tra
 
 TEST_CASE("no dropout, no masks", "[sim][compile]") {
   const Model model = model_of("bert", 2, 4096);
-  for (const Framework& framework : {eager, with_bits})
+  for (const FrameworkTraits& framework : {eager, with_bits})
     CHECK(peak(model, framework, 2, 0) < peak(model, framework, 2));
   CHECK(peak(model, compiled, 2, 0) == peak(model, compiled, 2));
 }

@@ -489,6 +489,76 @@ TEST_CASE("explain says what one plan takes longer for than another", "[tools][j
   CHECK(same["changes"].empty());
 }
 
+TEST_CASE("explain compares a prediction with a profile of PyTorch", "[tools][json]") {
+  const std::string profiles = source + "/tests/sim/profiles/";
+  const std::string job = "explain " + jobs + "searched.json --set cluster.count=1";
+  const std::string eight = job +
+                            " --set cluster.machine=p3.16xlarge --set parallelism.data=8 "
+                            "--set training.micro_batch=4 --measured " +
+                            profiles + "two_steps.json";
+  const json value = answer_of(eight);
+  check_keys(value["to"], "parts communication steps kernels trace step_time_ps tokens_per_s");
+  CHECK(value["to"]["steps"] == 2);
+  CHECK(value["to"]["step_time_ps"] == 192'500'000);
+  std::int64_t sum = 0, largest = std::numeric_limits<std::int64_t>::max();
+  for (const json& each : value["changes"]) {
+    const std::int64_t change = each["change_ps"];
+    CHECK(std::abs(change) <= largest);
+    largest = std::abs(change);
+    sum += change;
+  }
+  CHECK(sum == value["to"]["step_time_ps"].get<std::int64_t>() -
+                   value["from"]["step_time_ps"].get<std::int64_t>());
+  for (const char* side : {"from", "to"}) {
+    std::int64_t parts = 0;
+    for (const json& each : value[side]["parts"]) parts += each["time_ps"].get<std::int64_t>();
+    CHECK(parts == value[side]["step_time_ps"].get<std::int64_t>());
+  }
+  const Answer text = run(eight);
+  CHECK(text.code == 0);
+  CHECK(text.out.find("the mean of ProfilerSteps 3 to 4") != std::string::npos);
+  CHECK(text.out.find("reduce_kernel") != std::string::npos);
+  const Answer whole =
+      run(job + " --set cluster.machine=p3.2xlarge --measured " + profiles + "no_steps.json");
+  CHECK(whole.code == 0);
+  CHECK(whole.out.find("all of it is taken as one step") != std::string::npos);
+
+  const TestFolder folder;
+  const auto refusal = [&](const std::string& file) {
+    const Answer answer = run(job + " --measured " + profiles + file, folder.file("errors"));
+    CHECK(answer.code == 2);
+    CHECK(answer.out.empty());
+    const std::string line = content_of(folder.file("errors"));
+    CHECK(std::ranges::count(line, '\n') == 1);
+    CHECK(line.starts_with("error: " + profiles + file + ": "));
+    return line.substr(line.find(": ", line.find(".json")) + 2);
+  };
+  CHECK(refusal("two_steps.json").starts_with("is of a run of 8 ranks, the job's plan has "));
+  CHECK(refusal("cpu_only.json").starts_with("holds no kernel of a GPU"));
+  CHECK(refusal("cut_off.json").starts_with("is cut off"));
+  CHECK(refusal("broken.json").starts_with("is no JSON at byte "));
+}
+
+TEST_CASE("simulate writes Chakra's traces, a file for every rank", "[tools]") {
+  const TestFolder folder;
+  const std::string simulate =
+      "simulate " + jobs + "searched.json --set cluster.count=1 --set parallelism.data=4";
+  CHECK(run(simulate + " --trace " + folder.file("step") + " --trace-format chakra").code == 0);
+  for (int rank = 0; rank < 4; ++rank)
+    CHECK(fs::file_size(folder.file("step." + std::to_string(rank) + ".et")) > 1000);
+  CHECK_FALSE(fs::exists(folder.file("step.4.et")));
+  CHECK_FALSE(fs::exists(folder.file("step")));
+  const auto refusal = [&](const std::string& options) {
+    const Answer answer = run(simulate + options, folder.file("errors"));
+    CHECK(answer.code == 2);
+    return content_of(folder.file("errors"));
+  };
+  CHECK(refusal(" --trace " + folder.file("t") + " --trace-format chacra") ==
+        "error: --trace-format: unknown format 'chacra'; use chrome or chakra\n");
+  CHECK(refusal(" --trace-format chakra") ==
+        "error: --trace-format: goes with --trace FILE, which names what is written\n");
+}
+
 TEST_CASE("advise ends with a command that plans the rung where it stops", "[tools][json]") {
   const json value = answer_of("advise " + jobs + "searched.json");
   check_keys(value, "name ladders best");

@@ -1,5 +1,5 @@
-// `export JOB --to FOLDER` and `import JOB --from FOLDER`: checkpoints to and from what Hugging
-// Face's transformers loads and saves.
+// `export-weights JOB --to FOLDER` and `import-weights JOB --from FOLDER`: checkpoints to and from
+// what Hugging Face's transformers loads and saves.
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -82,9 +82,11 @@ void print(const Options& options, const nlohmann::json& value, const std::strin
     print_to(stdout, "{}\n", line);
 }
 
-int run_export(const Options& options) {
+}  // namespace
+
+int run_export_weights(const Options& options) {
   const Job job = read_job_of(options);
-  if (options.to.empty()) throw InputError("export: --to names the folder to write");
+  if (options.to.empty()) throw InputError(options.command + ": --to names the folder to write");
   if (fs::exists(options.to + "/model.safetensors"))
     throw InputError("--to " + options.to + ": holds a model; name another folder");
   check_writable("--to", options.to + "/model.safetensors");
@@ -108,17 +110,19 @@ int run_export(const Options& options) {
   return done;
 }
 
-int run_import(const Options& options) {
+int run_import_weights(const Options& options) {
   const Job job = read_job_of(options);
-  if (options.from.empty())
-    throw InputError("import: --from names the folder with model.safetensors, or the file");
+  if (options.from.size() != 1)
+    throw InputError(options.command +
+                     ": --from names the folder with model.safetensors, or the file");
+  const std::string& source = options.from.front();
   if (!job.checkpoint)
     throw InputError(job.file +
                      ": /checkpoint: is missing; the weights become the first checkpoint "
                      "of its folder");
   check_checkpoint_folder(job, false);
   const auto [parameters, parts] = parameters_of(job);
-  const Safetensors from(options.from);
+  const Safetensors from(source);
   const FolderLock lock(job.checkpoint->folder);
   check_checkpoint_folder(job, false);
   std::vector<std::string> unused;
@@ -127,15 +131,15 @@ int run_import(const Options& options) {
   } catch (const InputError& error) {
     remove_part_folders(job.checkpoint->folder);
     const std::string what = error.what();
-    throw InputError(what.starts_with("has no ") ? options.from + ": " + what : what);
+    throw InputError(what.starts_with("has no ") ? source + ": " + what : what);
   }
   print(options,
         {{"checkpoint", step_folder(job.checkpoint->folder, 0)},
-         {"from", options.from},
+         {"from", source},
          {"tensors", parameters.size()},
          {"parameters", count_of(parameters)},
          {"unused", unused}},
-        "imported " + show_count(count_of(parameters)) + " parameters from " + options.from +
+        "imported " + show_count(count_of(parameters)) + " parameters from " + source +
             (unused.empty() ? ""
                             : "; " + std::to_string(unused.size()) + " tensors were not needed (" +
                                   unused.front() + (unused.size() > 1 ? ", ...)" : ")")) +
@@ -143,20 +147,19 @@ int run_import(const Options& options) {
   return done;
 }
 
-}  // namespace
+const Command export_weights_command = {
+    "export-weights",
+    "JOB",
+    job_help,
+    "write a checkpoint as what transformers' from_pretrained loads",
+    "json set profile checkpoint to",
+    run_export_weights};
 
-const Command export_command = {"export",
-                                "JOB",
-                                job_help,
-                                "write a checkpoint as what transformers' from_pretrained loads",
-                                "json set profile checkpoint to",
-                                run_export};
-
-const Command import_command = {"import",
-                                "JOB",
-                                job_help,
-                                "make a job's first checkpoint of Hugging Face safetensors",
-                                "json set profile from",
-                                run_import};
+const Command import_weights_command = {"import-weights",
+                                        "JOB",
+                                        job_help,
+                                        "make a job's first checkpoint of Hugging Face safetensors",
+                                        "json set profile from",
+                                        run_import_weights};
 
 }  // namespace meshwright

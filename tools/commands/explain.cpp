@@ -3,13 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "models/core/error.h"
-#include "models/plan/mesh.h"
-#include "sim/predict/timeline_parts.h"
 #include "tools/commands/commands.h"
+#include "tools/commands/explained.h"
 #include "tools/job/choose.h"
 #include "tools/job/machines.h"
 #include "tools/print.h"
@@ -24,54 +26,16 @@ namespace {
 
 using nlohmann::json;
 
-struct Explained {
-  std::string name;  // as the table calls it
-  Job job;
-  Chosen chosen;
-  Prediction prediction;
-  StepParts parts;
-  double tokens_per_s = 0;
-};
-
 Explained explained(const std::string& name, const Options& options, const MachineLoader& load) {
-  Explained one{name, read_job_of(options), {}, {}, {}, 0};
+  Explained one;
+  one.name = name;
+  one.job = read_job_of(options);
   one.chosen = choose_plan(one.job, load, search_watch(options));
   Timeline timeline;
   one.prediction = predict_chosen(one.job, one.chosen, &timeline);
   one.parts = step_parts(one.chosen.compiled, one.prediction, timeline);
   one.tokens_per_s = one.prediction.tokens_per_s;
   return one;
-}
-
-// The same rank as it was predicted and as the trace has it.
-std::pair<Explained, Explained> predicted_and_measured(const Options& options) {
-  if (options.operands.size() != 1)
-    throw InputError("explain: --measured goes with one job file, that of the trained job");
-  Explained predicted{"predicted", read_job_of(options), {}, {}, {}, 0};
-  predicted.chosen = choose_plan(predicted.job, machine_loader(options), search_watch(options));
-  const Compiled& compiled = predicted.chosen.compiled;
-  Timeline timeline;
-  predicted.prediction = predict_chosen(predicted.job, predicted.chosen, &timeline);
-  predicted.tokens_per_s = predicted.prediction.tokens_per_s;
-  const Mesh mesh = compiled.stages.front().settings->mesh();
-  std::vector<int> stage_of_rank;
-  for (int rank = 0; rank < mesh.ranks(); ++rank)
-    stage_of_rank.push_back(mesh.coordinates(rank).pipeline);
-  const Timeline trace = read_chrome_trace(options.measured, compiled.stages, stage_of_rank);
-  // Of the stage that the others wait for, as predicted, its first rank.
-  const int stage = step_parts(compiled, predicted.prediction, timeline).stage;
-  const auto rank =
-      static_cast<int>(std::ranges::find(stage_of_rank, stage) - stage_of_rank.begin());
-  const Program& program = compiled.stages[static_cast<std::size_t>(stage)];
-  Explained measured = predicted;
-  measured.name = "measured";
-  predicted.parts = timeline_parts(program, timeline, rank);
-  measured.parts = timeline_parts(program, trace, rank);
-  if (measured.parts.step_time == 0)
-    throw InputError(fmt::format("{}: holds nothing of rank {}", options.measured, rank));
-  measured.tokens_per_s *= static_cast<double>(predicted.parts.step_time) /
-                           static_cast<double>(measured.parts.step_time);
-  return {predicted, measured};
 }
 
 // Two jobs; or one, as it is and with --set.
@@ -97,19 +61,41 @@ std::string show_change(SimTime change) {
   return (change < 0 ? "-" : "+") + show_seconds(std::abs(seconds(change)));
 }
 
+constexpr std::size_t kernels_shown = 20;
+
+// Of a step that was taken apart by kinds of kernels.
+void add_kernels(const KernelParts& kernels, json& value) {
+  value["communication"] = json::array();
+  for (const CommunicationTime& each : kernels.communication)
+    value["communication"].push_back(
+        {{"kind", name_of(each.kind)}, {"time_ps", each.time}, {"exposed_ps", each.exposed}});
+  if (kernels.kernels.empty()) return;
+  value["steps"] = kernels.steps;  // that were averaged
+  value["kernels"] = json::array();
+  for (const NamedKernel& each :
+       std::span(kernels.kernels).first(std::min(kernels_shown, kernels.kernels.size())))
+    value["kernels"].push_back({{"name", each.name},
+                                {"kind", name_of(each.kind)},
+                                {"time_ps", each.time},
+                                {"runs", each.runs}});
+}
+
 json side_json(const Explained& one) {
   json parts = json::array();
   for (const StepPart& part : one.parts.parts)
     parts.push_back({{"cause", part.cause}, {"time_ps", part.time}});
-  return {{"name", one.job.name},
-          {"machine", one.chosen.machine},
-          {"count", one.chosen.count},
-          {"parallelism", to_json(one.chosen.compiled.plan.parallelism)},
-          {"training", to_json(one.chosen.compiled.plan.training)},
-          {"step_time_ps", one.parts.step_time},
-          {"tokens_per_s", one.tokens_per_s},
-          {"stage", one.parts.stage},
-          {"parts", parts}};
+  json value = {{"name", one.job.name},
+                {"machine", one.chosen.machine},
+                {"count", one.chosen.count},
+                {"parallelism", to_json(one.chosen.compiled.plan.parallelism)},
+                {"training", to_json(one.chosen.compiled.plan.training)},
+                {"step_time_ps", one.parts.step_time},
+                {"tokens_per_s", one.tokens_per_s},
+                {"stage", one.parts.stage},
+                {"parts", parts}};
+  if (one.kernels) add_kernels(*one.kernels, value);
+  if (!one.trace.empty()) value["trace"] = one.trace;
+  return value;
 }
 
 json answer_of(const Explained& from, const Explained& to) {
@@ -123,6 +109,32 @@ json answer_of(const Explained& from, const Explained& to) {
           {"to", side_json(to)},
           {"change_ps", to.parts.step_time - from.parts.step_time},
           {"changes", changed}};
+}
+
+// What is under way between ranks, whether or not something covers it; and which kernels no kind
+// has. Empty where steps were not taken apart by kinds of kernels.
+std::string kernels_text(const Explained& predicted, const Explained& measured) {
+  if (!predicted.kernels || !measured.kernels) return "";
+  std::map<KernelKind, std::array<CommunicationTime, 2>> kinds;
+  for (const CommunicationTime& each : predicted.kernels->communication) kinds[each.kind][0] = each;
+  for (const CommunicationTime& each : measured.kernels->communication) kinds[each.kind][1] = each;
+  std::string text;
+  if (!kinds.empty()) {
+    Table table({"communication", "predicted", "exposed", "measured", "exposed"});
+    for (const auto& [kind, times] : kinds)
+      table.add({std::string(name_of(kind)), show_seconds(seconds(times[0].time)),
+                 show_seconds(seconds(times[0].exposed)), show_seconds(seconds(times[1].time)),
+                 show_seconds(seconds(times[1].exposed))});
+    text += "\n" + table.text();
+  }
+  std::string others;
+  int shown = 0;
+  for (const NamedKernel& each : measured.kernels->kernels)
+    if (each.kind == KernelKind::other && each.time > 0 && shown++ < 3)
+      others += fmt::format("{}{} {}", others.empty() ? "" : ", ", each.name.substr(0, 60),
+                            show_seconds(seconds(each.time)));
+  if (!others.empty()) text += "The longest of the other kernels measured: " + others + ".\n";
+  return text;
 }
 
 std::string side_text(const Explained& one) {
@@ -152,7 +164,9 @@ std::string tokens_of(const Explained& one) {
 
 void print_explained(const Explained& from, const Explained& to) {
   const std::vector<PartChange> all = changes(from.parts, to.parts);
-  print_to(stdout, "{}{}\n", side_text(from), side_text(to));
+  print_to(stdout, "{}{}", side_text(from), side_text(to));
+  if (!to.trace.empty()) print_to(stdout, "{}\n", to.trace);
+  print_to(stdout, "\n");
   Table table({"", from.name, to.name, "change"});
   for (const PartChange& each : all)
     table.add({each.cause, show_seconds(seconds(each.from)), show_seconds(seconds(each.to)),
@@ -165,11 +179,12 @@ void print_explained(const Explained& from, const Explained& to) {
   table.add({"step", show_seconds(seconds(from.parts.step_time)),
              show_seconds(seconds(to.parts.step_time)),
              show_change(to.parts.step_time - from.parts.step_time)});
-  print_to(stdout, "{}\n{}", table.text(), reason_text(from, to, all));
+  print_to(stdout, "{}{}\n{}", table.text(), kernels_text(from, to), reason_text(from, to, all));
   const Training &a = from.chosen.compiled.plan.training, &b = to.chosen.compiled.plan.training;
   if (a.global_batch * a.sequence_length != b.global_batch * b.sequence_length)
     print_to(stdout, "The steps do not have the same number of tokens: {} has {}, {} {}.\n",
              from.name, tokens_of(from), to.name, tokens_of(to));
+  if (from.kernels) return;  // of the rank that the profile is of
   if (from.chosen.compiled.stages.size() > 1 || to.chosen.compiled.stages.size() > 1)
     print_to(stdout, "Times are those of the stage that is busy longest: {} of {}, {} of {}.\n",
              from.parts.stage, from.name, to.parts.stage, to.name);

@@ -11,11 +11,13 @@
 #include "models/core/error.h"
 #include "models/graph/op_table.h"
 #include "models/importers/model.h"
+#include "models/interop/target.h"
 #include "models/passes/pass.h"
 #include "models/plan/mesh.h"
 #include "models/plan/plan.h"
 #include "models/schedule/schedule.h"
 #include "tools/commands/commands.h"
+#include "tools/print.h"
 #include "tools/report/print_json.h"
 
 namespace meshwright {
@@ -81,6 +83,8 @@ Names optimizers() { return optimizer_names(); }
 Names attention_kernels() { return attention_names(); }
 Names compiler_levels() { return compiler_names(); }
 
+Names frameworks() { return framework_names(); }
+
 Names passes() {
   Names names;
   for (const Pass& pass : training_passes()) names.emplace_back(pass.name);
@@ -96,10 +100,41 @@ constexpr Listing listings[] = {
     {"models", models},         {"machines", machines},           {"stacks", stacks},
     {"schedules", schedules},   {"recompute", recomputations},    {"placements", placement_orders},
     {"optimizers", optimizers}, {"attention", attention_kernels}, {"compiler", compiler_levels},
-    {"passes", passes},         {"operations", operations},       {"communicators", communicators}};
+    {"passes", passes},         {"operations", operations},       {"communicators", communicators},
+    {"frameworks", frameworks}};
 
 nlohmann::json json_of(const Listing& listing) {
   return listing.names == stacks ? stacks_json() : nlohmann::json(listing.names());
+}
+
+// Every key that the framework has a setting for, and what it cannot express.
+void print_framework(const std::string& name) {
+  const Framework framework = framework_of(name);
+  const InteropTarget& target = interop_target(framework);
+  print_to(stdout, "{}\n\nkeys of the job file, and the settings that say them:\n", target.title);
+  for (const Rule& rule : target.rules()) {
+    std::vector<std::string> settings = rule.settings;
+    if (target.spelled != nullptr)
+      for (std::string& each : settings) each = target.spelled(each);
+    print_to(stdout, "  {}: {}\n", list_of(rule.keys, "and"), list_of(settings, "and"));
+    if (!rule.note.empty()) print_to(stdout, "      {}\n", rule.note);
+  }
+  print_to(stdout, "\nwhat it cannot express, or in one way only:\n");
+  for (const Limit& limit : limits_of(framework))
+    print_to(stdout, "  {}: {} {}\n", limit.key, name, limit.why);
+  print_to(stdout, "\nsettings without meaning here (`*` stands for any end):\n");
+  std::string_view reason;
+  std::string names;
+  const auto flush = [&] {
+    if (!names.empty()) print_to(stdout, "  {}: {}\n", names, reason);
+    names.clear();
+  };
+  for (const WithoutMeaning& row : target.without_meaning) {
+    if (row.reason != reason) flush();
+    reason = row.reason;
+    names += (names.empty() ? "" : ", ") + std::string(row.pattern);
+  }
+  flush();
 }
 
 int run_list(const Options& options) {
@@ -107,6 +142,10 @@ int run_list(const Options& options) {
   for (const Listing& listing : listings) known.emplace_back(listing.what);
   if (options.operands.size() == 2 && options.operands[0] == "machines") {
     std::printf("%s", text_of(load_machine(options.operands[1])).c_str());
+    return done;
+  }
+  if (options.operands.size() == 2 && options.operands[0] == "frameworks") {
+    print_framework(options.operands[1]);
     return done;
   }
   if (options.operands.empty() && options.json) {

@@ -55,6 +55,7 @@ json plan_json(const Job& job, const RankedPlan& ranked, int today) {
           {"price", price_json(p.price, today)},
           {"total_usd", whole.bill ? json(whole.bill->usd) : json(nullptr)},
           {"total_idle_usd", whole.bill ? json(whole.bill->idle_usd) : json(nullptr)},
+          {"frameworks", frameworks_that_run(ranked.plan, job.model)},
           {"pareto", ranked.pareto}};
 }
 
@@ -208,12 +209,13 @@ int run_plan(const Options& options) {
 
 }  // namespace
 
-const Command plan_command = {"plan",
-                              "JOB",
-                              job_help,
-                              "search for the best plan of a job on its clusters",
-                              "json set by budget profile prices write write-partition report top "
-                              "prove memory-margin watched",
-                              run_plan};
+const Command plan_command = {
+    "plan",
+    "JOB",
+    job_help,
+    "search for the best plan of a job on its clusters",
+    "json set for by budget profile prices write write-partition report top "
+    "prove memory-margin watched",
+    run_plan};
 
 }  // namespace meshwright

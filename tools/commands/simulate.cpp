@@ -9,6 +9,7 @@
 #include "models/core/error.h"
 #include "sim/planner/objective.h"
 #include "sim/replay/link_uses.h"
+#include "sim/replay/stand_ins.h"
 #include "sim/risk/whole_run.h"
 #include "tools/commands/commands.h"
 #include "tools/job/choose.h"
@@ -22,6 +23,7 @@
 #include "tools/report/step_report.h"
 #include "tools/report/text.h"
 #include "tools/report/timeline_view.h"
+#include "tools/report/trace_files.h"
 #include "tools/write_file.h"
 
 namespace meshwright {
@@ -30,11 +32,17 @@ namespace {
 
 // With equal ranks folded, the trace shows one rank per stage: the one whose number is its entries'
 // rank.
-void write_trace(const std::string& path, const Timeline& timeline, const Compiled& compiled,
+// In Chakra's files every rank has its own.
+void write_trace(const Options& options, const Timeline& timeline, const Compiled& compiled,
                  const Cluster& cluster) {
+  if (trace_format(options) == TraceFormat::chakra) {
+    write_chakra(options.trace, timeline, compiled.stages, stand_ins(compiled.stages, cluster));
+    return;
+  }
   const Mesh mesh = compiled.stages.front().settings->mesh();
-  write_file(path, to_chrome_trace(timeline, compiled.stages, stages_of_ranks(compiled.stages),
-                                   link_uses(timeline, compiled.stages, mesh, Topology(cluster))));
+  write_file(options.trace,
+             to_chrome_trace(timeline, compiled.stages, stages_of_ranks(compiled.stages),
+                             link_uses(timeline, compiled.stages, mesh, Topology(cluster))));
 }
 
 // Without failures: all steps one after the other; null where the job does not say how many.
@@ -62,7 +70,7 @@ std::string whole_run_text(const WholeJob& whole) {
 
 int run_simulate(const Options& options) {
   const Job job = read_job_of(options);
-  check_writable("--trace", options.trace, options.operands);
+  check_trace(options, options.operands);
   check_writable("--report", options.report, options.operands);
   check_writable("--timeline", options.timeline, options.operands);
   const Chosen chosen = choose_plan(job, machine_loader(options), search_watch(options));
@@ -70,7 +78,7 @@ int run_simulate(const Options& options) {
   const bool drawn = !options.trace.empty() || !options.report.empty() || !options.timeline.empty();
   const Prediction prediction = predict_chosen(job, chosen, drawn ? &timeline : nullptr);
   const std::vector<StageBreakdown> stages = breakdown(prediction);
-  if (!options.trace.empty()) write_trace(options.trace, timeline, chosen.compiled, chosen.cluster);
+  if (!options.trace.empty()) write_trace(options, timeline, chosen.compiled, chosen.cluster);
   if (!options.timeline.empty())
     write_file(options.timeline, timeline_data(timeline, chosen.compiled.stages));
   if (!options.report.empty()) {
@@ -111,11 +119,12 @@ int run_simulate(const Options& options) {
 
 }  // namespace
 
-const Command simulate_command = {"simulate",
-                                  "JOB",
-                                  job_help,
-                                  "predict a training step: time, memory, cost",
-                                  "json set profile prices trace report timeline steps watched",
-                                  run_simulate};
+const Command simulate_command = {
+    "simulate",
+    "JOB",
+    job_help,
+    "predict a training step: time, memory, cost",
+    "json set profile prices trace trace-format report timeline steps watched",
+    run_simulate};
 
 }  // namespace meshwright

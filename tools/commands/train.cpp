@@ -43,6 +43,7 @@ std::vector<std::string> rank_command(const Options& options) {
   add("--log-json", options.log_json);
   add("--trace", options.trace);
   add("--trace-steps", options.trace_steps);
+  add("--trace-format", options.trace_format);
   add("--report", options.report);
   return command;
 }
@@ -174,13 +175,13 @@ int run_train(const Options& options) {
 
 }  // namespace
 
-const Command train_command = {
-    "train",
-    "JOB",
-    job_help,
-    "run the job on this computer, under its plan",
-    "json set profile trace trace-steps report steps resume log-json hostfile deadline "
-    "check-collectives allow-mpi-options restarts as-rank",
-    run_train};
+const Command train_command = {"train",
+                               "JOB",
+                               job_help,
+                               "run the job on this computer, under its plan",
+                               "json set profile trace trace-steps trace-format report steps "
+                               "resume log-json hostfile deadline "
+                               "check-collectives allow-mpi-options restarts as-rank",
+                               run_train};
 
 }  // namespace meshwright

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "models/core/error.h"
+#include "models/interop/expressible.h"
 #include "sim/cost/target.h"
 #include "sim/predict/goodput.h"
 #include "tools/print.h"
@@ -134,7 +135,13 @@ Chosen choose_plan(const Job& job, const MachineLoader& load, const SearchWatch&
   chosen.cluster = make_cluster(job.cluster, machine, chosen.count);
   check_network(job, chosen.cluster);
   const Plan plan = settle(job, chosen.cluster.ranks(), facts_of(machine));
-  compile_chosen(job, plan, chosen);
+  const Framework framework = job.objective.framework;
+  try {
+    check_expressible(framework, plan, job.model);
+  } catch (const InputError& error) {
+    throw InputError(job.file + ": " + error.what());
+  }
+  compile_chosen(job, as_run_by(framework, plan, job.model), chosen);
   return chosen;
 }
 

@@ -9,7 +9,9 @@
 #include "hwprofiles/cores.h"
 #include "hwprofiles/load.h"
 #include "models/core/error.h"
+#include "models/interop/expressible.h"
 #include "tools/engine.h"
+#include "tools/job/choose.h"
 #include "tools/job/questions.h"
 #include "tools/measure/measure.h"
 #include "tools/print.h"
@@ -148,6 +150,7 @@ Job read_job_of(const Options& options) {
     return given ? facts_of(*given) : machine_facts(name);
   });
   check_profile_is_used(options, job);
+  if (leaves_a_choice(job)) take_ways_of_framework(job);
   if (options.as_rank) return job;  // it has been warned of
   for (const std::string& warning : job.warnings) print_to(stderr, "warning: {}\n", warning);
   warn_of_crowding(job);

@@ -8,6 +8,7 @@
 
 #include "hwprofiles/prices.h"
 #include "models/core/error.h"
+#include "models/frameworks/framework.h"
 
 namespace meshwright {
 
@@ -73,6 +74,10 @@ double seconds_until(const std::string& text, int today) {
 
 std::vector<std::string> question_overrides(const Options& options) {
   std::vector<std::string> overrides;
+  if (!options.framework.empty()) {
+    framework_of(options.framework);  // an unknown one is said without the job's file
+    overrides.push_back("objective.framework=" + options.framework);
+  }
   if (options.by.empty() && options.budget.empty()) return overrides;
   if (!options.by.empty())
     overrides.push_back(

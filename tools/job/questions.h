@@ -1,4 +1,5 @@
-// --by and --budget: what a job's objective says about time and money, asked on the command line.
+// --for, --by and --budget: what a job's objective says about time and money, asked on the command
+// line.
 #pragma once
 
 #include <string>

@@ -15,6 +15,7 @@
 #include "tools/print.h"
 #include "tools/report/print_json.h"
 #include "tools/report/text.h"
+#include "tools/report/trace_files.h"
 #include "tools/run/checkpoints.h"
 #include "tools/run/step_list.h"
 #include "tools/run/train_log.h"
@@ -75,7 +76,7 @@ void check_can_start(const Job& job, const Options& options) {
   inputs.insert(inputs.end(), options.operands.begin(), options.operands.end());
   if (job.compiler_debug)
     check_dump(job.file + ": /log/folder:", debug_folder(job), job.plan.training, inputs);
-  check_writable("--trace", options.trace, inputs);
+  check_trace(options, inputs);
   check_writable("--report", options.report, inputs);
   check_writable("--log-json", log_file(options, job), inputs);
   const Loader loader(loader_options(job));  // for its complaints

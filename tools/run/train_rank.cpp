@@ -12,9 +12,12 @@
 #include "exec/runtime/runtime.h"
 #include "hwprofiles/cores.h"
 #include "models/core/error.h"
+#include "models/importers/onnx/imported_graph.h"
+#include "models/importers/onnx/read_onnx.h"
 #include "tools/engine.h"
 #include "tools/print.h"
 #include "tools/process_memory.h"
+#include "tools/report/trace_files.h"
 #include "tools/run/checkpoints.h"
 #include "tools/run/settle.h"
 #include "tools/run/step_list.h"
@@ -77,14 +80,22 @@ Timeline timeline_of_all(const Timeline& own, Communicator& all) {
   return merged;
 }
 
-// The step that was predicted begins where the last one of `measured` began.
-void write_both_timelines(const std::string& path, const Timeline& measured, SimTime last_begin,
-                          Timeline predicted, const Mesh& mesh, const Compiled& compiled) {
+// The step that was predicted begins where the last one of `measured` began. Chakra's files have
+// what was measured alone.
+void write_timelines(const Options& options, const Timeline& measured, SimTime last_begin,
+                     Timeline predicted, const Mesh& mesh, const Compiled& compiled) {
+  if (trace_format(options) == TraceFormat::chakra) {
+    std::vector<int> themselves(static_cast<std::size_t>(mesh.ranks()));
+    std::iota(themselves.begin(), themselves.end(), 0);
+    write_chakra(options.trace, measured, compiled.stages, themselves);
+    return;
+  }
   for (TimelineEntry& entry : predicted.entries) entry.begin += last_begin, entry.end += last_begin;
   std::vector<int> stage_of_rank;
   for (int rank = 0; rank < mesh.ranks(); ++rank)
     stage_of_rank.push_back(mesh.coordinates(rank).pipeline);
-  write_file(path, to_chrome_trace(measured, compiled.stages, stage_of_rank, {}, predicted));
+  write_file(options.trace,
+             to_chrome_trace(measured, compiled.stages, stage_of_rank, {}, predicted));
 }
 
 // What is kept of the steps: for --trace those of --trace-steps, or the latest one; the last one
@@ -161,6 +172,20 @@ Outcome run_steps(Runtime& runtime, const World& world, Loader& loader, const Tr
   return outcome;
 }
 
+// A model of an ONNX file begins with the file's weights.
+std::unique_ptr<OnnxWeights> weights_of_file(const Job& job) {
+  return job.model.imported ? std::make_unique<OnnxWeights>(job.model.imported->file) : nullptr;
+}
+
+void set_weights(const OnnxWeights& weights, Runtime& runtime) {
+  for (const StageParameter& each : runtime.program().parameters) {
+    const std::vector<float> values = weights.read(each.parameter.name);
+    if (std::ssize(values) != each.parameter.global_shape.elements())
+      throw InputError(each.parameter.name + " has another size now: its file was replaced");
+    runtime.parameters().set(each.parameter.name, values);
+  }
+}
+
 // Says why this rank fails, as the launcher expects it, and leaves. The others may have something
 // to say too, and the launcher, whose word about a killed rank comes first.
 int fail(World& world, int rank, const std::string& what) {
@@ -191,6 +216,8 @@ int train(const Options& options, const Job& job, const Chosen& chosen, World& w
   const auto all = group_of_all(world);
   auto loader = made_by_all(*all, [&] { return Loader(loader_options(job)); });
   if (!loader) return bad_input;
+  const auto weights = made_by_all(*all, [&] { return weights_of_file(job); });
+  if (!weights) return bad_input;
   const auto lock = lock_checkpoints(job, options.resume, *all);
   forget_peak_resident_bytes();  // a run of one rank may have measured this computer first
   const auto made = made_by_all(*all, [&] {
@@ -206,6 +233,7 @@ int train(const Options& options, const Job& job, const Chosen& chosen, World& w
   World& on_device = checked ? *checked : engine.world(world);
   Runtime runtime(chosen.compiled.stages, on_device, *engine.backend,
                   {threads, job.model.layers, !options.trace.empty()});
+  if (*weights) set_weights(**weights, runtime);
   RunCheckpoints checkpoints(job, chosen, options.resume, runtime, *all);
   Timeline predicted;
   const Prediction prediction = predict(
@@ -233,8 +261,8 @@ int train(const Options& options, const Job& job, const Chosen& chosen, World& w
   if (!options.trace.empty()) {
     const Timeline timeline = timeline_of_all(traced.kept(), *all);
     if (log)
-      write_both_timelines(options.trace, timeline, traced.last_begin(), predicted, runtime.mesh(),
-                           chosen.compiled);
+      write_timelines(options, timeline, traced.last_begin(), predicted, runtime.mesh(),
+                      chosen.compiled);
   }
   if (compares && !outcome.stopped && !outcome.seconds.empty()) {
     const Timeline measured = timeline_of_all(traced.compared(), *all);

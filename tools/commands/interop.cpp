@@ -1,0 +1,209 @@
+// `import JOB-OUT --from FILE...` and `export JOB --for FRAMEWORK --to FOLDER`: settings of other
+// frameworks to a job file, and a plan to settings of theirs.
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "models/core/error.h"
+#include "models/interop/export.h"
+#include "models/interop/import.h"
+#include "sim/planner/clusters.h"
+#include "tools/commands/commands.h"
+#include "tools/job/choose.h"
+#include "tools/job/machines.h"
+#include "tools/print.h"
+#include "tools/report/print_json.h"
+#include "tools/report/search_watch.h"
+#include "tools/report/text.h"
+#include "tools/write_file.h"
+
+namespace meshwright {
+
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using Fate = ReadSetting::Fate;
+
+// Weights are a folder, or end so; settings do not.
+bool holds_weights(const std::vector<std::string>& from) {
+  return from.size() == 1 &&
+         (fs::is_directory(from.front()) || from.front().ends_with(".safetensors") ||
+          from.front().ends_with(".safetensors.index.json"));
+}
+
+const char* word_of(Fate fate) {
+  return fate == Fate::acts              ? "acts"
+         : fate == Fate::without_meaning ? "without meaning here"
+                                         : "unknown";
+}
+
+json settings_json(const Imported& imported) {
+  json all = json::array();
+  for (const ReadSetting& each : imported.settings) {
+    json row = {{"setting", each.name},
+                {"value", json::parse(each.value)},
+                {"place", each.place},
+                {"fate", word_of(each.fate)}};
+    if (!each.keys.empty()) row["keys"] = each.keys;
+    if (!each.reason.empty()) row["reason"] = each.reason;
+    all.push_back(std::move(row));
+  }
+  return all;
+}
+
+std::string shortened(const std::string& text) {
+  constexpr std::size_t most = 40;
+  return text.size() <= most ? text : text.substr(0, most - 3) + "...";
+}
+
+// "parallelism.tensor 8".
+std::string keys_text(const ReadSetting& setting, const json& job) {
+  std::string text;
+  for (const std::string& key : setting.keys) {
+    std::string pointer = "/" + key;
+    std::replace(pointer.begin(), pointer.end(), '.', '/');
+    const json value = job.value(json::json_pointer(pointer), json());
+    const bool is_said = text.find(key) != std::string::npos;
+    if (is_said) continue;
+    text += (text.empty() ? "" : ", ") + key;
+    if (!value.is_structured())
+      text += " " + (value.is_string() ? value.get<std::string>() : value.dump());
+  }
+  return text.empty() ? "(as without it)" : text;
+}
+
+// What acts, line by line; the rest by its reason.
+void print_settings(const Imported& imported) {
+  std::size_t width = 0;
+  const auto said = [](const ReadSetting& each) {
+    return each.value == "true" ? each.name : each.name + " " + shortened(each.value);
+  };
+  for (const ReadSetting& each : imported.settings)
+    if (each.fate == Fate::acts) width = std::max(width, said(each).size());
+  std::map<std::string, std::string> others;  // reason: the settings
+  for (const ReadSetting& each : imported.settings) {
+    if (each.fate == Fate::acts) {
+      print_to(stdout, "{:<{}}  {}\n", said(each), width, keys_text(each, imported.job));
+      continue;
+    }
+    std::string& names = others[each.fate == Fate::unknown ? "unknown" : each.reason];
+    names += (names.empty() ? "" : ", ") + each.name;
+  }
+  if (!others.empty()) std::printf("\nwithout meaning here:\n");
+  for (const auto& [reason, names] : others) print_to(stdout, "  {}: {}\n", reason, names);
+  for (const std::string& remark : imported.remarks) print_to(stdout, "note: {}\n", remark);
+}
+
+std::int64_t count_of(const Imported& imported, Fate fate) {
+  return std::count_if(imported.settings.begin(), imported.settings.end(),
+                       [fate](const ReadSetting& each) { return each.fate == fate; });
+}
+
+int run_import(const Options& options) {
+  if (options.operands.size() != 1)
+    throw InputError("import: name the job file to write, and with --from what to read");
+  const std::string& out = options.operands.front();
+  if (options.from.empty())
+    throw InputError(
+        "import: --from names the files of settings (or, of weights, a folder with "
+        "model.safetensors)");
+  if (holds_weights(options.from)) return run_import_weights(options);
+  if (fs::exists(out)) throw InputError(out + ": exists; name a new job file");
+  check_writable("import", out, options.from);
+  ImportOptions how;
+  if (!options.format.empty()) how.format = framework_of(options.format);
+  how.overrides = options.set;
+  how.allow_unknown = options.allow_unknown;
+  const MachineLoader load = machine_loader(options);
+  const Imported imported = import_settings(
+      options.from, how, [&](const std::string& name) { return facts_of(load(name)); });
+  write_file(out, json_text(imported.job));
+  if (options.json) {
+    print_json({{"framework", name_of(imported.framework)},
+                {"job", imported.job},
+                {"settings", settings_json(imported)},
+                {"remarks", imported.remarks},
+                {"wrote", out}});
+    return done;
+  }
+  print_settings(imported);
+  print_to(
+      stdout, "\nwrote {}: of {} settings of {} {} act, {} are without meaning here, {} unknown\n",
+      out, imported.settings.size(), name_of(imported.framework), count_of(imported, Fate::acts),
+      count_of(imported, Fate::without_meaning), count_of(imported, Fate::unknown));
+  return done;
+}
+
+void write_files(const std::string& folder, const std::vector<ExportedFile>& files) {
+  for (const ExportedFile& file : files)
+    if (fs::exists(fs::path(folder) / file.name))
+      throw InputError("--to " + folder + ": holds " + file.name + " already; name another folder");
+  check_writable("--to", folder + "/" + files.front().name);
+  fs::create_directories(folder);
+  for (const ExportedFile& file : files) {
+    const std::string path = folder + "/" + file.name;
+    fs::create_directories(fs::path(path).parent_path());
+    write_file(path, file.text);
+    if (file.is_program) fs::permissions(path, fs::perms(0755));
+  }
+}
+
+int run_export(const Options& options) {
+  if (options.framework.empty()) {
+    if (options.format.empty() && options.launchers.empty()) return run_export_weights(options);
+    throw InputError("export: --for names the framework: " + list_of(framework_names()));
+  }
+  const Framework framework = framework_of(options.framework);
+  if (options.to.empty()) throw InputError("export: --to names the folder to write");
+  const Job job = read_job_of(options);
+  const MachineLoader load = machine_loader(options);
+  const Chosen chosen = choose_plan(job, load, search_watch(options));
+  const int ranks = chosen.cluster.ranks();
+  const Exported exported = export_plan(job, chosen.compiled.plan, chosen.machine, chosen.count,
+                                        ranks / chosen.count, framework, options.launchers);
+  write_files(options.to, exported.files);
+  const Prediction prediction = predict_chosen(job, chosen);
+  json names = json::array();
+  for (const ExportedFile& file : exported.files) names.push_back(options.to + "/" + file.name);
+  if (options.json) {
+    print_json({{"framework", options.framework},
+                {"plan", short_plan_text(chosen.compiled.plan)},
+                {"cluster", {{"machine", chosen.machine}, {"count", chosen.count}}},
+                {"step_time_s", prediction.step_time_s},
+                {"peak_memory_bytes", prediction.peak_memory_bytes},
+                {"warnings", exported.warnings},
+                {"files", names}});
+    return done;
+  }
+  print_to(stdout, "{} on {} x {}: {} a step, {} of memory\n",
+           short_plan_text(chosen.compiled.plan), chosen.count, chosen.machine,
+           show_seconds(prediction.step_time_s),
+           show_bytes(static_cast<double>(prediction.peak_memory_bytes)));
+  for (const std::string& warning : exported.warnings) print_to(stderr, "warning: {}\n", warning);
+  for (const json& name : names) print_to(stdout, "wrote {}\n", name.get<std::string>());
+  return done;
+}
+
+}  // namespace
+
+const Command import_command = {
+    "import",
+    "JOB",
+    "the job file to write (of weights: the job whose first checkpoint they become)",
+    "read settings of another framework into a job file",
+    "json set profile from format allow-unknown",
+    run_import};
+
+const Command export_command = {"export",
+                                "JOB",
+                                job_help,
+                                "write a plan as settings of another framework, ready to start",
+                                "json set by budget profile prices for launcher to checkpoint",
+                                run_export};
+
+}  // namespace meshwright
