@@ -12,6 +12,15 @@ constexpr const InteropTarget* targets[] = {
 
 }  // namespace
 
+Launch launch_of(const JobValues& job) {
+  Launch launch;
+  launch.name = job.job.name;
+  launch.machine = job.machine;
+  launch.hosts = job.hosts;
+  launch.gpus_per_host = job.gpus_per_host;
+  return launch;
+}
+
 std::span<const InteropTarget* const> all_targets() { return targets; }
 
 const InteropTarget& interop_target(Framework framework) {

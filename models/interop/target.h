@@ -35,6 +35,9 @@ struct InteropTarget {
   std::string (*spelled)(std::string_view name) = nullptr;
 };
 
+// With the job's name, machine and ranks, and nothing to start.
+Launch launch_of(const JobValues& job);
+
 extern const InteropTarget megatron_lm_target, megatron_bridge_target, torchtitan_target,
     deepspeed_target, accelerate_target, sagemaker_target, hyperpod_target;
 

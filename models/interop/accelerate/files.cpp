@@ -68,11 +68,7 @@ std::vector<ExportedFile> files(const JobValues& job, const Settings& settings) 
 }
 
 Launch launch(const JobValues& job, const Settings&) {
-  Launch launch;
-  launch.name = job.job.name;
-  launch.machine = job.machine;
-  launch.hosts = job.hosts;
-  launch.gpus_per_host = job.gpus_per_host;
+  Launch launch = launch_of(job);
   launch.starter = {"accelerate", "launch", "--config_file", "accelerate.yaml"};
   launch.words = {"train.py", "training_args.json"};
   return launch;

@@ -171,11 +171,7 @@ std::vector<ExportedFile> write_bridge_files(const JobValues& job, const Setting
 }
 
 Launch launch_bridge(const JobValues& job, const Settings&) {
-  Launch launch;
-  launch.name = job.job.name;
-  launch.machine = job.machine;
-  launch.hosts = job.hosts;
-  launch.gpus_per_host = job.gpus_per_host;
+  Launch launch = launch_of(job);
   launch.words = {"train.py"};
   const Parallelism& p = job.plan.parallelism;
   if (p.zero_stage <= 1 && (p.tensor > 1 || p.context > 1))

@@ -150,11 +150,7 @@ std::vector<ExportedFile> files(const JobValues& job, const Settings& settings) 
 
 // The adapter's program by itself; the recipes' own launcher starts the same.
 Launch launch(const JobValues& job, const Settings&) {
-  Launch launch;
-  launch.name = job.job.name;
-  launch.machine = job.machine;
-  launch.hosts = job.hosts;
-  launch.gpus_per_host = job.gpus_per_host;
+  Launch launch = launch_of(job);
   launch.words = {job.model.experts > 0 ? "examples/mixtral/mixtral_pretrain.py"
                                         : "examples/llama/llama_pretrain.py",
                   "--config-path", "$PWD", "--config-name", "recipe.yaml"};

@@ -125,13 +125,11 @@ void add_mount(Lines& lines, int depth) {
   lines.add(depth, "  mountPath: /dev/shm");
 }
 
-std::string image_of(const Launch& launch) {
-  return launch.image.empty() ? "REGISTRY/IMAGE:TAG" : launch.image;
-}
+// No plan knows it: the first line of each file says to put it in.
+constexpr const char* image = "REGISTRY/IMAGE:TAG";
 
 void add_head(Lines& lines, const Launch& launch, const char* version, const char* kind) {
-  if (launch.image.empty())
-    lines.add(0, "# Put the image with the training program in place of REGISTRY/IMAGE:TAG.");
+  lines.add(0, std::string("# Put the image with the training program in place of ") + image + ".");
   lines.add(0, std::string("apiVersion: ") + version);
   lines.add(0, std::string("kind: ") + kind);
   lines.add(0, "metadata:");
@@ -148,7 +146,7 @@ void add_replicas(Lines& lines, const Launch& launch, const char* role, int repl
   add_node_selector(lines, 5, launch);
   lines.add(5, "containers:");
   lines.add(5, "- name: pytorch");
-  lines.add(6, "image: " + scalar(image_of(launch)));
+  lines.add(6, "image: " + scalar(image));
   add_command(lines, 6, launch);
   add_environment(lines, 6, launch);
   lines.add(6, "resources:");
@@ -165,7 +163,7 @@ std::string train_job(const Launch& launch) {
   lines.add(1, "runtimeRef:");
   lines.add(2, "name: torch-distributed");
   lines.add(1, "trainer:");
-  lines.add(2, "image: " + scalar(image_of(launch)));
+  lines.add(2, "image: " + scalar(image));
   lines.add(2, fmt::format("numNodes: {}", launch.hosts));
   lines.add(2, fmt::format("numProcPerNode: {}", launch.gpus_per_host));
   add_command(lines, 2, launch);

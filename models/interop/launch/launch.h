@@ -21,7 +21,6 @@ struct Launch {
   // launcher adds --num_machines and the like by itself where it knows them.
   std::vector<std::string> starter;
   std::map<std::string, std::string> environment;
-  std::string image;  // of a container, for Kubernetes; empty: a placeholder that the text names
 };
 
 struct LaunchFile {

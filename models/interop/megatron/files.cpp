@@ -204,11 +204,7 @@ std::vector<ExportedFile> files(const JobValues&, const Settings& settings) {
 // NVIDIA's user guides: with tensor or context ranks kernels must start in the order of the
 // program; Megatron-FSDP wants more connections.
 Launch launch(const JobValues& job, const Settings& settings) {
-  Launch launch;
-  launch.name = job.job.name;
-  launch.machine = job.machine;
-  launch.hosts = job.hosts;
-  launch.gpus_per_host = job.gpus_per_host;
+  Launch launch = launch_of(job);
   launch.words = {"pretrain_gpt.py"};
   for (const std::string& word : words_of_arguments(settings)) launch.words.push_back(word);
   const Parallelism& p = job.plan.parallelism;

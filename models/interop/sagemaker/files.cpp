@@ -228,14 +228,7 @@ std::vector<ExportedFile> files(const JobValues& job, const Settings& settings) 
 }
 
 // The service starts the processes; there is nothing for other launchers.
-Launch launch(const JobValues& job, const Settings&) {
-  Launch launch;
-  launch.name = job.job.name;
-  launch.machine = job.machine;
-  launch.hosts = job.hosts;
-  launch.gpus_per_host = job.gpus_per_host;
-  return launch;
-}
+Launch launch(const JobValues& job, const Settings&) { return launch_of(job); }
 
 }  // namespace
 

@@ -121,11 +121,7 @@ std::vector<ExportedFile> files(const JobValues& job, const Settings& settings) 
 }
 
 Launch launch(const JobValues& job, const Settings&) {
-  Launch launch;
-  launch.name = job.job.name;
-  launch.machine = job.machine;
-  launch.hosts = job.hosts;
-  launch.gpus_per_host = job.gpus_per_host;
+  Launch launch = launch_of(job);
   launch.words = {"-m", "torchtitan.train", "--job.config_file", "torchtitan.toml"};
   launch.environment["PYTORCH_ALLOC_CONF"] = "expandable_segments:True";  // as its run_train.sh
   if (flavor_of(job.model).empty()) launch.environment["PYTHONPATH"] = ".";
