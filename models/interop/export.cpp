@@ -11,6 +11,7 @@ Exported as_files(const InteropTarget& target, const JobValues& values, const Se
                   const std::vector<std::string>& launchers) {
   Exported exported;
   exported.files = target.files(values, settings);
+  if (target.warnings != nullptr) exported.warnings = target.warnings(values);
   const Launch launch = target.launch(values, settings);
   for (const std::string& launcher : launchers.empty() ? launcher_names() : launchers)
     for (LaunchFile& file : launch_files(launcher, launch))

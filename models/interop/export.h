@@ -10,7 +10,7 @@ namespace meshwright {
 
 struct Exported {
   std::vector<ExportedFile> files;
-  std::vector<std::string> warnings;  // what the framework decides by itself
+  std::vector<std::string> warnings;  // what the framework does another way
 };
 
 // `plan` with every choice made and stage_of_unit of the compiled plan. `launchers`: words of

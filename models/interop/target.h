@@ -33,6 +33,8 @@ struct InteropTarget {
   Settings (*translate)(Settings settings, const JobDraft& given) = nullptr;
   // How the framework spells a name of the rules, for people. Null: as the rules do.
   std::string (*spelled)(std::string_view name) = nullptr;
+  // What a file of the export does another way than the plan, a line each. Null: nothing.
+  std::vector<std::string> (*warnings)(const JobValues& job) = nullptr;
 };
 
 // With the job's name, machine and ranks, and nothing to start.

@@ -23,6 +23,18 @@ std::string refused(const std::string& toml) {
 
 const std::string model = "[model]\nname = \"llama3\"\nflavor = \"8B\"\n";
 
+const json cut_job = {
+    {"model", "llama-3-8b"},
+    {"cluster", {{"machine", "p4d.24xlarge"}, {"count", 2}}},
+    {"training",
+     {{"global_batch", 64},
+      {"sequence_length", 4096},
+      {"micro_batch", 1},
+      {"compiler", "full"},
+      {"recompute", "full"},
+      {"recompute_fraction", 0.5}}},
+    {"parallelism", {{"tensor", 2}, {"pipeline", 2}, {"zero_stage", 3}, {"shard", 2}}}};
+
 }  // namespace
 
 TEST_CASE("torchtitan's shard mesh holds context ranks, -1 is what others leave", "[interop]") {
@@ -107,18 +119,7 @@ TEST_CASE("what torchtitan's settings must not say is refused with its line", "[
 }
 
 TEST_CASE("a plan as torchtitan's TOML", "[interop]") {
-  const json job = {
-      {"model", "llama-3-8b"},
-      {"cluster", {{"machine", "p4d.24xlarge"}, {"count", 2}}},
-      {"training",
-       {{"global_batch", 64},
-        {"sequence_length", 4096},
-        {"micro_batch", 1},
-        {"compiler", "full"},
-        {"recompute", "full"},
-        {"recompute_fraction", 0.5}}},
-      {"parallelism", {{"tensor", 2}, {"pipeline", 2}, {"zero_stage", 3}, {"shard", 2}}}};
-  const std::string text = exported_text(job, Framework::torchtitan, 2, "torchtitan.toml");
+  const std::string text = exported_text(cut_job, Framework::torchtitan, 2, "torchtitan.toml");
   const auto has = [&](const std::string& line) {
     CAPTURE(text, line);
     CHECK(("\n" + text).find("\n" + line + "\n") != std::string::npos);
@@ -134,4 +135,122 @@ TEST_CASE("a plan as torchtitan's TOML", "[interop]") {
   has("selective_ac_option = \"2\"");
   has("enable = true");
   has("fsdp_reshard_after_forward = \"always\"");
+}
+
+TEST_CASE("a plan as a recipe of torchtitan 0.3", "[interop]") {
+  const std::string text = exported_text(cut_job, Framework::torchtitan, 2, "meshwright_recipe.py");
+  CHECK(
+      text ==
+      R"PYTHON(# The settings of torchtitan.toml for torchtitan 0.3, where they are Python. In the files
+# that start it `--module meshwright_recipe --config job` takes the place of
+# `--job.config_file torchtitan.toml`.
+# torchtitan 0.3 recomputes all blocks; the plan a part of them.
+from torchtitan.components.loss import CrossEntropyLoss
+from torchtitan.components.optimizer import (
+    LRSchedulersContainer,
+    OptimizersContainer,
+    ParamGroupConfig,
+)
+from torchtitan.config import CompileConfig, DebugConfig, ParallelismConfig, TrainingConfig
+from torchtitan.distributed.activation_checkpoint import FullAC
+from torchtitan.hf_datasets.text_datasets import HuggingFaceTextDataLoader
+from torchtitan.models.common.config_utils import decoder_vocab_size
+from torchtitan.models.llama3 import model_registry
+from torchtitan.trainer import Trainer
+
+
+def job() -> Trainer.Config:
+    model_spec = model_registry("8B", attn_backend="varlen")
+    return Trainer.Config(
+        model_spec=model_spec,
+        loss=CrossEntropyLoss.Config(global_vocab_size=decoder_vocab_size(model_spec)),
+        hf_assets_path=".",
+        # torchtitan's own sample; a real run names its data here.
+        dataloader=HuggingFaceTextDataLoader.Config(dataset="c4_test"),
+        training=TrainingConfig(
+            seq_len=4096,
+            local_batch_size=16,
+            global_batch_size=64,
+            dtype="float32",
+            mixed_precision_param="bfloat16",
+            mixed_precision_reduce="float32",
+            max_norm=float("inf"),
+            steps=1,
+            disable_cuda_graphs=True,
+        ),
+        parallelism=ParallelismConfig(
+            data_parallel_replicate_degree=2,
+            data_parallel_shard_degree=2,
+            fsdp_reshard_after_forward="always",
+            tensor_parallel_degree=2,
+            context_parallel_degree=1,
+            pipeline_parallel_degree=2,
+            pipeline_parallel_schedule="1F1B",
+            module_fqns_per_model_part=[
+                ["tok_embeddings", "layers.0", "layers.1", "layers.2", "layers.3", "layers.4", "layers.5", "layers.6", "layers.7", "layers.8", "layers.9", "layers.10", "layers.11", "layers.12", "layers.13", "layers.14", "layers.15"],
+                ["layers.16", "layers.17", "layers.18", "layers.19", "layers.20", "layers.21", "layers.22", "layers.23", "layers.24", "layers.25", "layers.26", "layers.27", "layers.28", "layers.29", "layers.30", "layers.31", "norm", "lm_head"],
+            ],
+            expert_parallel_degree=1,
+            pipeline_parallel_microbatch_size=1,
+        ),
+        optimizer=OptimizersContainer.Config(
+            param_groups=[
+                ParamGroupConfig(
+                    pattern=r".*",
+                    optimizer_name="AdamW",
+                    optimizer_kwargs={
+                        "lr": 0.0001,
+                        "betas": (0.9, 0.999),
+                        "eps": 1e-08,
+                        "weight_decay": 0.0,
+                    },
+                )
+            ]
+        ),
+        lr_scheduler=LRSchedulersContainer.Config(
+            warmup_steps=0,
+            decay_ratio=0.0,
+            decay_type="linear",
+        ),
+        activation_checkpoint=FullAC.Config(),
+        compile=CompileConfig(
+            enable=True,
+            components=["model", "loss"],
+            enable_async_tensor_parallel=False,
+        ),
+        debug=DebugConfig(
+            seed=0,
+            deterministic=False,
+        ),
+    )
+)PYTHON");
+}
+
+TEST_CASE("a recipe of torchtitan 0.3 makes models that are none of its flavors", "[interop]") {
+  json job = cut_job;
+  job["model"] = "llama-2-7b";
+  job["training"] = {{"global_batch", 16},       {"sequence_length", 4096}, {"micro_batch", 1},
+                     {"recompute", "selective"}, {"precision", "bf16"},     {"compiler", "full"}};
+  job["parallelism"] = {{"zero_stage", 3}};
+  const std::string text = exported_text(job, Framework::torchtitan, 2, "meshwright_recipe.py");
+  const auto has = [&](const std::string& line) {
+    CAPTURE(text, line);
+    CHECK(("\n" + text).find("\n" + line + "\n") != std::string::npos);
+  };
+  has("WIDTH, HEADS, KV_HEADS, MLP, VOCABULARY = 4096, 32, 32, 11008, 32000");
+  has("        layers=[block(layer, attention) for layer in range(32)],");
+  has("    model_spec = model_of(\"varlen\")");
+  has("        activation_checkpoint=SelectiveAC.Config(),");
+}
+
+TEST_CASE("an export says what torchtitan 0.3 does another way", "[interop]") {
+  const Job job = read_job(cut_job, "job.json", ".", lookup_for_tests);
+  const Plan plan = settle(job, 16, lookup_for_tests("p4d.24xlarge"));
+  const std::optional<Plan> near = nearest_plan(Framework::torchtitan, plan, job.model);
+  REQUIRE(near);
+  const Exported exported =
+      export_plan(job, *near, "p4d.24xlarge", 2, 8, Framework::torchtitan, {"torchrun"});
+  CHECK(exported.warnings ==
+        std::vector<std::string>{"meshwright_recipe.py: torchtitan 0.3 recomputes all blocks; the "
+                                 "plan a part of them"});
 }

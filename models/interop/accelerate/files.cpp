@@ -51,12 +51,7 @@ constexpr WithoutMeaning own_rows[] = {
     {"program", "the script of one's own"},
 };
 
-const std::vector<WithoutMeaning> rows = [] {
-  std::vector<WithoutMeaning> all(std::begin(own_rows), std::end(own_rows));
-  const std::span<const WithoutMeaning> trainers = trainer_without_meaning();
-  all.insert(all.end(), trainers.begin(), trainers.end());
-  return all;
-}();
+const std::vector<WithoutMeaning> rows = with_those_of_trainer(own_rows);
 
 std::vector<ExportedFile> files(const JobValues& job, const Settings& settings) {
   Settings own;

@@ -123,7 +123,11 @@ void turn_off_dropout(nlohmann::json& config) {
 
 }  // namespace
 
-std::span<const WithoutMeaning> trainer_without_meaning() { return rows; }
+std::vector<WithoutMeaning> with_those_of_trainer(std::span<const WithoutMeaning> own) {
+  std::vector<WithoutMeaning> all(own.begin(), own.end());
+  all.insert(all.end(), std::begin(rows), std::end(rows));
+  return all;
+}
 
 std::vector<ExportedFile> trainer_files(const JobValues& job, const Settings& settings) {
   Settings arguments;

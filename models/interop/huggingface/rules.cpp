@@ -9,7 +9,7 @@ using nlohmann::json;
 
 namespace {
 
-// What trainer_files() writes; others are known to trainer_without_meaning().
+// What trainer_files() writes; others have no meaning here (files.cpp).
 constexpr std::string_view written[] = {
     "output_dir",
     "deepspeed",

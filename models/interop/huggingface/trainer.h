@@ -33,7 +33,8 @@ void write_trainer_batch(const JobValues& from, Settings& to);
 // The replicas of a job whose ranks are known by now; 0: they are not.
 std::int64_t replicas_of_draft(const JobDraft& job);
 
-std::span<const WithoutMeaning> trainer_without_meaning();
+// A target's own rows, and then those of the Trainer's arguments.
+std::vector<WithoutMeaning> with_those_of_trainer(std::span<const WithoutMeaning> own);
 
 // training_args.json, config.json and train.py.
 std::vector<ExportedFile> trainer_files(const JobValues& job, const Settings& settings);

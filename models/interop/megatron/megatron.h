@@ -12,6 +12,7 @@
 namespace meshwright {
 
 Rule megatron_model_rule();
+Rule megatron_stages_rule();  // after the rule of the model
 
 // {"--tensor-model-parallel-size", "8", "--bf16", ...}.
 std::vector<std::string> words_of_arguments(const Settings& settings);

@@ -1,5 +1,5 @@
-// torchtitan as a target: a TOML for its 0.2 releases, and the model where it is no flavor of
-// theirs.
+// torchtitan as a target: a TOML for its 0.2 releases, with the model where it is no flavor of
+// theirs, and a Python recipe for 0.3.
 #include "models/importers/huggingface_config.h"
 #include "models/interop/formats/text.h"
 #include "models/interop/target.h"
@@ -115,6 +115,7 @@ std::string module_text(const Model& m) {
 
 std::vector<ExportedFile> files(const JobValues& job, const Settings& settings) {
   std::vector<ExportedFile> all = {{"torchtitan.toml", toml_text(settings)},
+                                   {"meshwright_recipe.py", torchtitan_recipe(job, settings)},
                                    {"config.json", huggingface_config(job.model).dump(2) + "\n"}};
   if (flavor_of(job.model).empty()) all.push_back({"meshwright_model.py", module_text(job.model)});
   return all;
@@ -128,9 +129,22 @@ Launch launch(const JobValues& job, const Settings&) {
   return launch;
 }
 
+std::vector<std::string> warnings(const JobValues& job) {
+  std::vector<std::string> all;
+  for (const std::string& difference : torchtitan_recipe_differences(job.plan))
+    all.push_back("meshwright_recipe.py: " + difference);
+  return all;
+}
+
 }  // namespace
 
 const InteropTarget torchtitan_target = {
-    Framework::torchtitan, "torchtitan 0.2, a TOML file", torchtitan_rules, rows, files, launch};
+    .framework = Framework::torchtitan,
+    .title = "torchtitan, a TOML file for 0.2 and a Python recipe for 0.3",
+    .rules = torchtitan_rules,
+    .without_meaning = rows,
+    .files = files,
+    .launch = launch,
+    .warnings = warnings};
 
 }  // namespace meshwright

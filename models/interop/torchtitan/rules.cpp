@@ -150,132 +150,6 @@ Rule sharding_rule() {
       "order of ranks: PDT"};
 }
 
-// "tok_embeddings", "layers.7", "norm", "output", a list for each virtual stage.
-std::vector<StageUnits> read_parts(const Settings& from, const Setting& parts) {
-  const char* const name = "parallelism.module_fqns_per_model_part";
-  std::vector<StageUnits> stages;
-  for (const json& part : parts.value) {
-    if (!part.is_array()) from.fail(name, "a list of lists of modules is needed");
-    StageUnits& stage = stages.emplace_back();
-    for (const json& module : part) {
-      const std::string path = module.is_string() ? module.get<std::string>() : "";
-      stage.embedding |= path == "tok_embeddings";
-      stage.head |= path == "output";
-      stage.layers += path.starts_with("layers.");
-    }
-  }
-  return stages;
-}
-
-std::int64_t layers_of(const JobDraft& job) {
-  const json model = job.value("model");
-  const bool known = model.is_object() && model.contains("num_hidden_layers");
-  return known ? model["num_hidden_layers"].get<std::int64_t>() : 0;
-}
-
-// torchtitan/distributed/pipeline_parallel.py, generate_llm_fqn_per_model_part(): the embedding and
-// the head count as layers; the first stages get what is left over.
-std::vector<StageUnits> usual_parts(Settings& from, std::int64_t parts, std::int64_t layers,
-                                    std::int64_t first, std::int64_t last) {
-  const std::int64_t all = layers + first + last;
-  const std::int64_t each = all / parts, rest = all % parts;
-  if (each == 0 || first > each + (rest > 0) || last > each)
-    from.fail("parallelism.pipeline_parallel_degree",
-              std::to_string(parts) + " stages are more than " + std::to_string(layers) +
-                  " layers, the embedding and the head fill");
-  std::vector<StageUnits> stages(static_cast<std::size_t>(parts));
-  for (std::int64_t i = 0; i < parts; ++i) {
-    StageUnits& stage = stages[static_cast<std::size_t>(i)];
-    stage.layers =
-        static_cast<int>(each + (i < rest) - (i == 0 ? first : 0) - (i + 1 == parts ? last : 0));
-  }
-  stages.front().embedding = stages.back().head = true;
-  return stages;
-}
-
-void set_parts(const std::vector<StageUnits>& stages, std::int64_t pipeline, Settings& from,
-               JobDraft& to) {
-  const auto parts = static_cast<std::int64_t>(stages.size());
-  if (parts == 0 || parts % pipeline != 0)
-    from.fail("parallelism.module_fqns_per_model_part",
-              std::to_string(parts) + " parts do not divide over " + std::to_string(pipeline) +
-                  " pipeline ranks");
-  to.set("parallelism.virtual_stages", parts / pipeline);
-  to.set("parallelism.partition", partition_of(stages, "llama"));
-}
-
-void read_stages(Settings& from, JobDraft& to) {
-  const auto schedule = from.word("parallelism.pipeline_parallel_schedule");
-  const std::int64_t first =
-      from.whole("parallelism.pipeline_parallel_first_stage_less_layers").value_or(1);
-  const std::int64_t last =
-      from.whole("parallelism.pipeline_parallel_last_stage_less_layers").value_or(1);
-  const auto per_stage = from.whole("parallelism.pipeline_parallel_layers_per_stage");
-  const Setting* const given = from.read("parallelism.module_fqns_per_model_part");
-  const std::int64_t pipeline = to.value<std::int64_t>("parallelism.pipeline", 1);
-  if (pipeline == 1) {
-    to.set("parallelism.partition", "even");
-    return;
-  }
-  const std::string word = schedule.value_or("1F1B");
-  std::string lower = word;
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  if (lower != "1f1b" && lower != "gpipe" && lower != "interleaved1f1b")
-    from.fail("parallelism.pipeline_parallel_schedule",
-              "schedule '" + word + "' is not built; 1F1B, GPipe and Interleaved1F1B are");
-  to.set("parallelism.schedule", lower == "interleaved1f1b" ? "interleaved" : lower);
-  if (given != nullptr && given->value.is_array())
-    return set_parts(read_parts(from, *given), pipeline, from, to);
-  const std::int64_t layers = layers_of(to);
-  std::int64_t parts = pipeline * (lower == "interleaved1f1b" ? 2 : 1);
-  if (per_stage && *per_stage > 0 && layers > 0)
-    parts = (layers + first + last + *per_stage - 1) / *per_stage;
-  if (layers > 0)
-    return set_parts(usual_parts(from, parts, layers, first, last), pipeline, from, to);
-  to.set("parallelism.virtual_stages", parts / pipeline);
-  to.remark("the layers of each stage follow from the model's; they are cut anew here");
-}
-
-void write_stages(const JobValues& from, Settings& to) {
-  const Parallelism& p = from.plan.parallelism;
-  to.add("parallelism.pipeline_parallel_schedule", p.schedule == ScheduleKind::gpipe ? "GPipe"
-                                                   : p.schedule == ScheduleKind::interleaved
-                                                       ? "Interleaved1F1B"
-                                                       : "1F1B");
-  if (p.pipeline == 1) return;
-  std::vector<StageUnits> stages = stages_of(from.plan, from.model);
-  if (stages.empty()) {
-    stages.resize(static_cast<std::size_t>(from.plan.virtual_stage_count()));
-    for (StageUnits& stage : stages)
-      stage.layers = from.model.layers / from.plan.virtual_stage_count();
-    stages.front().embedding = stages.back().head = true;
-  }
-  json parts = json::array();
-  int layer = 0;
-  for (const StageUnits& stage : stages) {
-    json part = json::array();
-    if (stage.embedding) part.push_back("tok_embeddings");
-    for (int i = 0; i < stage.layers; ++i) part.push_back("layers." + std::to_string(layer++));
-    if (layer == from.model.layers && stage.layers > 0) part.push_back("norm");
-    if (stage.head) part.push_back("output");
-    parts.push_back(std::move(part));
-  }
-  to.add("parallelism.module_fqns_per_model_part", std::move(parts));
-}
-
-Rule stages_rule() {
-  return {
-      {"parallelism.schedule", "parallelism.virtual_stages", "parallelism.partition"},
-      {"parallelism.pipeline_parallel_schedule",
-       "parallelism.pipeline_parallel_first_stage_less_layers",
-       "parallelism.pipeline_parallel_last_stage_less_layers",
-       "parallelism.pipeline_parallel_layers_per_stage", "parallelism.module_fqns_per_model_part"},
-      read_stages,
-      write_stages,
-      "without module names the embedding and the head count as a layer each"};
-}
-
 // What tokens are of sequences.
 std::int64_t sequences_in(Settings& from, const char* name, std::int64_t tokens,
                           const JobDraft& to) {
@@ -567,7 +441,7 @@ const Rules& torchtitan_rules() {
       model_rule(),
       sequence_rule(),
       sharding_rule(),
-      stages_rule(),
+      torchtitan_stages_rule(),
       whole_rule("parallelism.expert", "parallelism.expert_parallel_degree"),
       batch_rule(),
       context_rule(),

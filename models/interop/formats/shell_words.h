@@ -1,0 +1,78 @@
+// A shell script as words: quotes taken off, variables, arrays and $((arithmetic)) put in. Nothing
+// is executed: `$(command)` and variables from elsewhere stay as they are written. What commands
+// mean is the caller's, who tells assignments as they come.
+#pragma once
+
+#include <cctype>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace meshwright {
+
+struct ShellWord {
+  std::string text;
+  int line = 0;
+  bool is_operator = false;  // ; && || | & ( ) and the end of a line
+};
+
+// Whole numbers with + - * / % and parentheses, as $(( )) has them; nothing: it is no such text, or
+// beyond 2^52.
+std::optional<std::int64_t> shell_arithmetic(const std::string& text);
+
+inline bool is_shell_name_character(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
+}
+
+class ShellWords {
+ public:
+  // Both live longer. `level` of texts inside of texts, from 0.
+  ShellWords(const std::string& text, const std::string& file, int level = 0)
+      : text_(text), file_(file), level_(level) {}
+
+  bool at_end() const { return at_ >= text_.size(); }
+  int level() const { return level_; }
+  // The words that stand next: usually one, none for blanks and for a variable without value,
+  // several for arrays. InputError with the line where a quote or a bracket stays open.
+  std::vector<ShellWord> next();
+  // Comments since the last call, from their `#` on.
+  std::vector<ShellWord> take_comments();
+
+  static bool is_assignment(const std::string& word);  // NAME=..., NAME+=...
+  // Performs an assignment that next() returned; the values that it has.
+  std::vector<std::string> assign(const std::string& word);
+  // Of a word that stood in an array, that line; of others `otherwise`.
+  int line_in_array(const std::string& word, int otherwise) const;
+
+  [[noreturn]] void fail(int line, const std::string& problem) const;
+
+ private:
+  std::vector<ShellWord> document();
+  void skip_documents();
+  std::vector<ShellWord> word();
+  std::string single_quoted(int line);
+  std::vector<std::string> double_quoted(int line);
+  std::string backquoted(int line);
+  std::string until_closed(char open, char close, int line);
+  std::vector<std::string> variable(int line);
+  std::vector<std::string> variable_words(int line);
+  std::vector<std::string> in_parentheses(int line);
+  std::string expanded(const std::string& text);
+  std::string array(int line);
+
+  const std::string& text_;
+  const std::string& file_;
+  int level_;
+  std::size_t at_ = 0;
+  int line_ = 1;
+  std::map<std::string, std::vector<std::string>, std::less<>> variables_;
+  std::vector<std::vector<std::string>> arrays_;
+  std::map<std::string, int, std::less<>> array_lines_;
+  std::vector<std::string> documents_;  // `<<EOT` whose lines begin with the next one
+  std::vector<ShellWord> comments_;
+};
+
+}  // namespace meshwright
