@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "models/core/error.h"
+#include "models/frameworks/following.h"
 #include "models/job/keys.h"
 
 namespace meshwright {
@@ -76,16 +77,27 @@ bool may_be_changed(const Job& job, const Limit& limit) {
          std::find(std::begin(fixed), std::end(fixed), limit.key) == std::end(fixed);
 }
 
-// With any of the choices that are open.
-bool may_hold(const Job& job, const Limit& limit) {
+// With how many of the choices that are open the limit holds: of sharding and of replicas.
+enum class Holds : std::uint8_t { never, sometimes, always };
+Holds holds(const Job& job, const Limit& limit) {
   Plan plan = job.plan;
   const bool is_open = job.is_auto("parallelism.zero_stage");
-  for (int stage = is_open ? 0 : plan.parallelism.zero_stage;
-       stage <= (is_open ? 3 : plan.parallelism.zero_stage); ++stage) {
-    plan.parallelism.zero_stage = stage;
-    if (limit.holds(as_run_by(job.objective.framework, plan, job.model), job.model)) return true;
-  }
-  return false;
+  const int first = is_open ? 0 : plan.parallelism.zero_stage;
+  const int last = is_open ? 3 : plan.parallelism.zero_stage;
+  std::vector<int> replicas = {plan.parallelism.data};
+  if (job.is_auto("parallelism.data")) replicas = {1, 2};
+  // One replica shards nothing, whatever the job says.
+  if (replicas.size() > 1 && follows_other_keys(limit.key)) replicas = {2};
+  bool any = false, all = true;
+  for (int stage = first; stage <= last; ++stage)
+    for (const int data : replicas) {
+      plan.parallelism.zero_stage = stage;
+      plan.parallelism.data = data;
+      const bool held = limit.holds(as_run_by(job.objective.framework, plan, job.model), job.model);
+      any = any || held;
+      all = all && held;
+    }
+  return all ? Holds::always : any ? Holds::sometimes : Holds::never;
 }
 
 }  // namespace
@@ -96,11 +108,15 @@ void take_ways_of_framework(Job& job) {
   const Precision precision = job.plan.training.precision;
   if (job.is_auto("training.precision")) job.plan.training.precision = Precision::bf16;
   for (const Limit& limit : limits_of(framework)) {
-    if (!may_be_changed(job, limit) || may_hold(job, limit)) continue;
-    limit.mend(job.plan, job.model);
+    if (!may_be_changed(job, limit)) continue;
+    const Holds when = holds(job, limit);
+    const bool differs = when == Holds::sometimes && follows_other_keys(limit.key);
+    if (when != Holds::never && !differs) continue;
+    if (!differs) limit.mend(job.plan, job.model);
     job.warnings.push_back(job.file + ": " + place_in_job(limit.key) + ": " +
                            std::string(name_of(framework)) + " " + std::string(limit.why) +
-                           "; planned with " + text_of(job.plan, limit.key));
+                           "; planned " +
+                           (differs ? "so" : "with " + text_of(job.plan, limit.key)));
   }
   if (job.is_auto("training.precision")) job.plan.training.precision = precision;
 }

@@ -170,7 +170,8 @@ SearchResult search(const Job& job, const SearchOptions& options) {
         searches.back()->run(first_budget, keep, is_one ? options.simulate_for_gap : 0);
       } catch (const InputError& error) {  // of a part of the plan: it names the key alone
         const std::string text = error.what();
-        throw InputError(text.starts_with("/") ? job.file + ": " + text : text);
+        throw InputError(
+            text.starts_with("/") && !text.starts_with(job.file) ? job.file + ": " + text : text);
       }
     }
   }

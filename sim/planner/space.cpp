@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "models/core/error.h"
+#include "models/frameworks/following.h"
 #include "models/plan/units_to_cut.h"
 
 namespace meshwright {
@@ -425,8 +426,19 @@ class Enumerator {
   }
 
   std::string against_shape(const Candidate& candidate) const {
-    return limit_against(candidate, {"model", "parallelism.pipeline", "parallelism.tensor",
-                                     "parallelism.context", "parallelism.expert"});
+    // How states are sharded is decided later: one way that goes is enough here.
+    const Parallelism& p = base_.parallelism;
+    const bool is_open = job_.is_auto("parallelism.zero_stage");
+    std::string problem;
+    Candidate sharded = candidate;
+    sharded.shard = job_.is_auto("parallelism.shard") ? 1 : p.shard;
+    for (int stage = is_open ? 0 : p.zero_stage; stage <= (is_open ? 3 : p.zero_stage); ++stage) {
+      sharded.zero_stage = stage;
+      problem = limit_against(sharded, {"model", "parallelism.pipeline", "parallelism.tensor",
+                                        "parallelism.context", "parallelism.expert"});
+      if (problem.empty()) return {};
+    }
+    return problem;
   }
   std::string against_cut(const Candidate& candidate) const {
     return limit_against(candidate, {"parallelism.schedule", "parallelism.virtual_stages"});
@@ -512,6 +524,26 @@ Space enumerate(const Job& job, const Plan& base, int ranks) {
   return Enumerator(job, base, ranks).run();
 }
 
+namespace {
+
+// Bounds on time and memory that no plan's own type of gradients falls below.
+Dtype narrowest_gradients(const Job& job, const Plan& base) {
+  const bool is_open = job.is_auto("parallelism.zero_stage");
+  std::vector<Dtype> types;
+  for (int stage = 0; stage <= 3; ++stage) {
+    if (!is_open && stage != base.parallelism.zero_stage) continue;
+    Plan probe = base;
+    probe.parallelism.zero_stage = stage;
+    probe.parallelism.data = 2;
+    types.push_back(
+        with_what_follows(job.objective.framework, probe, job.model).training.gradient_reduce);
+  }
+  return *std::min_element(types.begin(), types.end(),
+                           [](Dtype one, Dtype other) { return bytes_of(one) < bytes_of(other); });
+}
+
+}  // namespace
+
 Plan base_plan(const Job& job, const MachineFacts& machine) {
   Job alone = job;  // one rank, so that nothing but the machine's defaults is decided
   alone.plan.parallelism = Parallelism{};
@@ -526,6 +558,7 @@ Plan base_plan(const Job& job, const MachineFacts& machine) {
     probe.parallelism.tensor = 2;
     base.parallelism.overlap_tensor =
         as_run_by(framework, probe, job.model).parallelism.overlap_tensor;
+    base.training.gradient_reduce = narrowest_gradients(job, base);
   }
   return base;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "models/core/error.h"
+#include "models/frameworks/following.h"
 #include "models/passes/recompute_budget.h"
 #include "sim/cost/target.h"
 #include "sim/framework/framework_memory.h"
@@ -37,7 +38,9 @@ std::optional<TrialMaker::Built> TrialMaker::build(const Candidate& candidate, T
     Job decided = job_;
     decided.plan = to_plan(candidate, base_);
     const Framework framework = job_.objective.framework;
-    const Plan plan = as_run_by(framework, settle(decided, cluster_.ranks(), facts_), job_.model);
+    const Plan plan = with_what_follows(
+        framework, as_run_by(framework, settle(decided, cluster_.ranks(), facts_), job_.model),
+        job_.model);
     if (const Limit* broken = broken_limit(framework, plan, job_.model)) {
       trial.rejected = broken_text(framework, *broken);
       return std::nullopt;

@@ -78,3 +78,88 @@ TEST_CASE("plans for a framework are those that it can run, and the best of them
   CAPTURE(name);
   CHECK(found >= 1);
 }
+
+// A key that follows the others: with FSDP gradients are reduced in the type of the weights.
+TEST_CASE("plans for accelerate reduce gradients as it does, whatever the job says", "[interop]") {
+  const json job = {{"model", "gpt2"},
+                    {"cluster", {{"machine", "p4d.24xlarge"}, {"count", 1}}},
+                    {"objective", {{"framework", "accelerate"}}},
+                    {"training",
+                     {{"global_batch", 16},
+                      {"micro_batch", 2},
+                      {"sequence_length", 1024},
+                      {"precision", "bf16"},
+                      {"compiler", "full"},
+                      {"gradient_reduce_precision", "fp32"}}},
+                    {"parallelism", {{"zero_stage", "auto"}, {"placement", "PDT"}}}};
+  Job read = fuzz::read_random_job(job);
+  take_ways_of_framework(read);
+  const auto warned = std::find_if(read.warnings.begin(), read.warnings.end(), [](const auto& one) {
+    return one.find(
+               "/training/gradient_reduce_precision: accelerate reduces gradients in fp32 with "
+               "DDP, in the type of the weights with FSDP; planned so") != std::string::npos;
+  });
+  CHECK(warned != read.warnings.end());
+  bool shards = false, copies = false;
+  for (const RankedPlan& each : all_of(read).plans) {
+    const Plan& plan = each.plan;
+    const bool is_sharded = plan.parallelism.zero_stage == 3;
+    (is_sharded ? shards : copies) = true;
+    CHECK(plan.training.gradient_reduce == (is_sharded ? Dtype::bf16 : Dtype::f32));
+  }
+  CHECK(shards);
+  CHECK(copies);
+}
+
+TEST_CASE("a job whose sharding is decided is told which type gradients are reduced in",
+          "[interop]") {
+  const json job = {{"model", "gpt2"},
+                    {"cluster", {{"machine", "p4d.24xlarge"}, {"count", 1}}},
+                    {"objective", {{"framework", "accelerate"}}},
+                    {"training",
+                     {{"global_batch", 16},
+                      {"micro_batch", "auto"},
+                      {"sequence_length", 1024},
+                      {"precision", "bf16"},
+                      {"compiler", "full"}}},
+                    {"parallelism", {{"zero_stage", 3}, {"placement", "PDT"}}}};
+  Job read = fuzz::read_random_job(job);
+  take_ways_of_framework(read);
+  CHECK(read.plan.training.gradient_reduce == Dtype::bf16);
+  REQUIRE(!read.warnings.empty());
+  CHECK(read.warnings.back().ends_with("FSDP; planned with \"bf16\""));
+  CHECK(!all_of(read).plans.empty());
+}
+
+// How many replicas there are is the planner's, and with several torchtitan keeps weights in fp32.
+TEST_CASE("a way that depends on the replicas is not taken before they are known", "[interop]") {
+  Job read = fuzz::read_random_job({{"model", "llama-3-8b"},
+                                    {"cluster", {{"machine", "p4d.24xlarge"}, {"count", 1}}},
+                                    {"objective", {{"framework", "torchtitan"}}},
+                                    {"training",
+                                     {{"global_batch", 16},
+                                      {"micro_batch", "auto"},
+                                      {"sequence_length", 1024},
+                                      {"precision", "bf16"},
+                                      {"compiler", "full"}}},
+                                    {"parallelism", {{"pipeline", 2}, {"tensor", 2}}}});
+  take_ways_of_framework(read);
+  CHECK(read.plan.training.master_weights == MasterWeights::fp32);
+}
+
+TEST_CASE("contexts that need sharded states are found where sharding is open", "[interop]") {
+  Job read = fuzz::read_random_job({{"model", "llama-3-8b"},
+                                    {"cluster", {{"machine", "p5.48xlarge"}, {"count", 1}}},
+                                    {"objective", {{"framework", "hyperpod"}}},
+                                    {"training",
+                                     {{"global_batch", 4},
+                                      {"micro_batch", "auto"},
+                                      {"sequence_length", 4096},
+                                      {"precision", "bf16"},
+                                      {"recompute", "full"}}},
+                                    {"parallelism", {{"context", 2}, {"zero_stage", "auto"}}}});
+  take_ways_of_framework(read);
+  const SearchResult found = search(read, {.keep_best = 1, .load = fuzz::load_machine_of_job});
+  REQUIRE(!found.plans.empty());
+  CHECK(found.plans.front().plan.parallelism.zero_stage == 3);
+}

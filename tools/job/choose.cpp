@@ -62,7 +62,8 @@ void compile_chosen(const Job& job, const Plan& plan, Chosen& chosen) {
     chosen.framework = framework_use(job.model, plan.training, chosen.cluster);
   } catch (const InputError& error) {
     const std::string text = error.what();
-    throw InputError(text.starts_with("/") ? job.file + ": " + text : text);
+    throw InputError(text.starts_with("/") && !text.starts_with(job.file) ? job.file + ": " + text
+                                                                          : text);
   }
 }
 
