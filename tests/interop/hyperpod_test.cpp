@@ -90,3 +90,13 @@ TEST_CASE("what is wrong in a recipe is told at its line", "[interop]") {
   CHECK(refused(recipe("  optim:\n    betas: [0.9]\n")).find("is not a list of two numbers") !=
         std::string::npos);
 }
+
+// HyperPod tunes a model of a given name unless a recipe says otherwise.
+TEST_CASE("an exported recipe trains from the beginning", "[interop]") {
+  const json job = {{"model", "llama-2-7b"},
+                    {"cluster", {{"machine", "p4d.24xlarge"}, {"count", 2}}},
+                    {"training", {{"global_batch", 64}, {"sequence_length", 4096}}},
+                    {"parallelism", {{"zero_stage", 3}}}};
+  const std::string text = exported_text(job, Framework::hyperpod, 2, "recipe.yaml");
+  CHECK(text.find("\n  do_finetune: false\n") != std::string::npos);
+}

@@ -245,6 +245,7 @@ Rule program_rule() {
             to.add("distributed_backend", "nccl");
             to.add("model.optim.name", "adamw");
             to.add("model.optim.sched.name", "CosineAnnealing");
+            to.add("model.do_finetune", false);  // else a model's name is needed
             to.add("model.fsdp", true);
             to.add("model.delayed_param", true);
             to.add("model.forward_prefetch", true);
