@@ -1,14 +1,11 @@
-#!/usr/bin/env python3
-"""Builds the estimator or the trainer of an export, without a call to AWS.
-
-usage: check_sagemaker.py FOLDER...   once with sagemaker<3 installed, once with sagemaker>=3
-"""
+"""Builds the estimator (SDK 2) or the trainer (SDK 3) of an export, without a call to AWS."""
+import importlib.metadata
 import importlib.util
 import json
 import pathlib
-import sys
-from importlib.metadata import version
 from unittest import mock
+
+from report import read_each
 
 
 def load(path):
@@ -35,7 +32,7 @@ def check_estimator(folder):
     library = settings["distribution"]["smdistributed"]["modelparallel"]["parameters"]
     assert json.loads(sent["mp_parameters"]) == library, sent.get("mp_parameters")
     assert estimator.instance_count == settings["instance_count"]
-    return f"{estimator.training_image_uri()}"
+    return f"an estimator, in {estimator.training_image_uri().rsplit('/', 1)[-1]}"
 
 
 def check_trainer(folder):
@@ -57,25 +54,9 @@ def check_trainer(folder):
     with mock.patch("sagemaker.train.defaults.TrainDefaults.get_role", return_value=role):
         trainer = module.make(role, "image:tag", sagemaker_session=session)
     assert trainer.compute.instance_count == settings["compute"]["instance_count"]
-    return type(trainer).__name__
+    return f"a {type(trainer).__name__} on {trainer.compute.instance_count} hosts"
 
 
-def main():
-    is_third = int(version("sagemaker").split(".")[0]) >= 3
-    name, check = (
-        ("model_trainer.py", check_trainer) if is_third else ("estimator.py", check_estimator)
-    )
-    failed = 0
-    for folder in map(pathlib.Path, sys.argv[1:]):
-        if not (folder / name).exists():
-            continue
-        try:
-            print(f"{folder / name}: built: {check(folder)}")
-        except Exception as error:  # every kind of error is a failure of this file
-            failed = 1
-            print(f"{folder / name}: {type(error).__name__}: {error}")
-    sys.exit(failed)
-
-
-if __name__ == "__main__":
-    main()
+version = importlib.metadata.version("sagemaker")
+check = check_estimator if version.startswith("2.") else check_trainer
+read_each(f"sagemaker {version}", lambda path: check(pathlib.Path(path).parent))

@@ -1,11 +1,16 @@
-"""Checks an exported folder against the names that Megatron-LM and Megatron-Bridge have; started by
-check_megatron."""
+"""arguments.txt against the table of Megatron-LM's arguments; overrides.yaml and train.py against the
+classes of the packages megatron-bridge and megatron-core, whose sources are read: they import on
+GPUs only. Rules between settings are checked by a start on GPUs alone.
+
+usage: megatron.py FOLDER_OF_BRIDGE FOLDER_OF_CORE FILE...
+"""
 import ast
 import pathlib
 import shlex
 import sys
 
 import yaml
+from report import read_each
 
 
 class Wrong(Exception):
@@ -150,26 +155,27 @@ def check_program(path, roots):
     return f"{count} names of its program are there"
 
 
-def main(table_path, sources, core, *folders):
-    table, classes = read_table(table_path), None
-    failed = False
-    for folder in map(pathlib.Path, folders):
-        try:
-            said = []
-            if (path := folder / "arguments.txt").exists():
-                said.append(check_arguments(path, table))
-            if (path := folder / "overrides.yaml").exists():
-                classes = classes or Classes([core + "/megatron/core", sources + "/megatron/bridge"])
-                said.append(check_overrides(path, classes))
-            if (path := folder / "train.py").exists():
-                said.append(check_program(path, [sources, core]))
-            if not said:
-                raise Wrong("holds neither arguments.txt nor overrides.yaml")
-            print(f"{folder}: {'; '.join(said)}")
-        except Wrong as wrong:
-            print(f"{path}: {wrong}" if said or path.exists() else f"{folder}: {wrong}")
-            failed = True
-    sys.exit(failed)
+bridge, core, *paths = sys.argv[1:]
+TABLE = read_table(pathlib.Path(__file__).with_name("megatron_arguments.txt"))
+CLASSES = None
 
 
-main(*sys.argv[1:])
+def read(path):
+    global CLASSES
+    path = pathlib.Path(path)
+    if path.name == "arguments.txt":
+        return check_arguments(path, TABLE)
+    CLASSES = CLASSES or Classes([core + "/megatron/core", bridge + "/megatron/bridge"])
+    if path.name == "overrides.yaml":
+        return check_overrides(path, CLASSES)
+    return check_program(path, [bridge, core])
+
+
+def version_in(folder):
+    return next(pathlib.Path(folder).glob("*.dist-info")).name.removesuffix(".dist-info").split("-")[1]
+
+
+for path in paths:
+    by = ("table of Megatron-LM's arguments" if path.endswith("arguments.txt")
+          else f"sources of megatron-bridge {version_in(bridge)}")
+    read_each(by, read, [path])
