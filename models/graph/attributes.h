@@ -51,6 +51,9 @@ struct Attributes {
                               // unless causal (relative.h); 0: none
   int relative_distance = 0;  // from which on all are in the last bucket
   bool scaled_scores = true;  // attention divides its scores by sqrt(head_dim)
+  int score_width = 0;        // by the root of this instead; 0: head_dim
+  double score_cap = 0;  // attention: scores become score_cap * tanh(score / score_cap), before
+                         // biases and the mask; 0: they stay
   int window = 0;  // attention, mask_scores: of a query's own key and those before it, how many it
                    // sees; 0: all
   bool weight_in_out = false;
@@ -89,6 +92,9 @@ struct Attributes {
 
   bool operator==(const Attributes&) const = default;
 };
+
+// What attention multiplies the products of queries and keys by.
+double score_scale(const Attributes& attributes);
 
 // Patches across a square image: those of a sequence, less the class token, are its square.
 int patches_across(const Attributes& attributes);

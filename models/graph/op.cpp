@@ -34,6 +34,11 @@ const std::array<OpInfo, operations>& table() {
 
 }  // namespace
 
+double score_scale(const Attributes& a) {
+  if (!a.scaled_scores) return 1;
+  return 1 / std::sqrt(static_cast<double>(a.score_width > 0 ? a.score_width : a.head_dim));
+}
+
 int patches_across(const Attributes& attributes) {
   return static_cast<int>(std::lround(std::sqrt(attributes.sequence_length - 1)));
 }

@@ -429,6 +429,7 @@ constexpr ArchitectureInfo architectures[] = {
     decoders::opt(),
     decoders::phi3(),
     decoders::gemma(),
+    decoders::gemma2(),
     decoders::olmo2(),
     decoders::qwen3(),
     decoders::nemotron(),

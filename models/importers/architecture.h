@@ -63,6 +63,8 @@ struct ArchitectureInfo {
   std::string_view router = "";  // experts: mlp_gate, mlp_in and mlp_out have `*` for a number
   std::string_view attention_norm = "",
                    mlp_norm = "";  // one name twice: both branches share one norm
+  // Of what is added to the residual, where branches have a norm before and one after.
+  std::string_view attention_out_norm = "", mlp_out_norm = "";
   std::string_view final_norm = "";
   std::string_view head = "", head_dense = "", head_norm = "", head_decoder = "";  // head: its unit
   std::string_view head_bias = "";  // a parameter's name, not a path

@@ -174,11 +174,21 @@ class Builder {
     return apply(Op::gelu, path, {x}, a);
   }
 
-  int scaled(int x, const std::string& path, double factor) {
-    if (factor == 1) return x;
+  int times(int x, const std::string& path, double factor) {
     Attributes a = attributes();
     a.factor = factor;
     return apply(Op::scale, path, {x}, a);
+  }
+  int scaled(int x, const std::string& path, double factor) {
+    return factor == 1 ? x : times(x, path, factor);
+  }
+
+  // cap * tanh(x / cap); 0: x. The last product is there for a cap of 1 too: the loss's gradient
+  // takes the place of what the loss reads, and that of tanh reads what tanh made.
+  int capped(int x, const std::string& path, double cap) {
+    if (cap == 0) return x;
+    const int bounded = apply(Op::tanh, path, {scaled(x, path, 1 / cap)}, attributes());
+    return times(bounded, path, cap);
   }
 
   // Of the probabilities or activations of the module at `path`.
@@ -290,14 +300,17 @@ class Builder {
     }
     const int normed = norm(x, in_block(names_.attention_norm));
     if (!m_.parallel_residual) {
-      x = add(attention(normed), x);
+      x = add(norm_if(attention(normed), names_.attention_out_norm), x);
       if (encoded_ >= 0) x = add(cross_attention(norm(x, in_block(names_.cross_norm))), x);
-      return add(mlp(norm(x, of_mlp(names_.mlp_norm))), x);
+      return add(norm_if(mlp(norm(x, of_mlp(names_.mlp_norm))), names_.mlp_out_norm), x);
     }
     const bool one_norm = m_.one_norm || names_.attention_norm == names_.mlp_norm;
     const int mlp_input = one_norm ? normed : norm(x, in_block(names_.mlp_norm));
     return add(add(attention(normed), mlp(mlp_input)), x);
   }
+
+  // Of the block; "": none.
+  int norm_if(int x, std::string_view name) { return name.empty() ? x : norm(x, in_block(name)); }
 
   std::string in_block(std::string_view name) const { return prefix_ + std::string(name); }
 
@@ -420,6 +433,8 @@ class Builder {
     a.relative_buckets = qkv.size() > 3 ? m_.relative_buckets : 0;
     a.relative_distance = m_.relative_distance;
     a.scaled_scores = names_.scaled_scores;
+    a.score_width = m_.score_width;
+    a.score_cap = m_.score_cap;
     a.window = causal ? window_ : 0;
     set_dropout(a, path + ".dropout");
     const int y = apply(Op::attention, path, qkv, a);
@@ -552,7 +567,7 @@ class Builder {
           parameter(std::string(names_.head_bias), {m_.vocabulary}, Initial::zeros, cut));
     Attributes a = attributes();
     a.vocabulary = m_.vocabulary;
-    const int logits = apply(Op::linear, path, inputs, a);
+    const int logits = capped(apply(Op::linear, path, inputs, a), path, m_.logit_cap);
     graph_.targets = input({graph_.tensor(logits).type.shape[0]});
     graph_.loss = apply(Op::cross_entropy, path, {logits, graph_.targets}, a);
   }

@@ -94,6 +94,16 @@ constexpr ArchitectureInfo gemma() {
   return row;
 }
 
+constexpr ArchitectureInfo gemma2() {
+  ArchitectureInfo row = gemma();
+  row.architecture = Architecture::gemma2;
+  row.name = "gemma2";
+  row.attention_out_norm = "post_attention_layernorm";
+  row.mlp_norm = "pre_feedforward_layernorm";
+  row.mlp_out_norm = "post_feedforward_layernorm";
+  return row;
+}
+
 constexpr ArchitectureInfo olmo2() {
   ArchitectureInfo row = like_llama(Architecture::olmo2, "olmo2");
   row.q_norm = "self_attn.q_norm";

@@ -87,6 +87,8 @@ constexpr ModelType model_types[] = {
      decoders::read_window},
     {"gemma", Architecture::gemma, llama_sizes, "rms_norm_eps", "hidden_act",
      Needed::ffn_and_kv_heads, decoders::read_gemma},
+    {"gemma2", Architecture::gemma2, llama_sizes, "rms_norm_eps", "hidden_activation",
+     Needed::ffn_and_kv_heads, decoders::read_gemma2},
     {"olmo2", Architecture::olmo2, llama_sizes, "rms_norm_eps", "hidden_act", Needed::ffn,
      decoders::read_biases},
     {"nemotron", Architecture::nemotron, llama_sizes, "norm_eps", "hidden_act", Needed::ffn,
@@ -170,6 +172,7 @@ constexpr Fixed fixed[] = {
     {"opt", "enable_bias", "true", "OPT without biases is not built"},
     {"opt", "layer_norm_elementwise_affine", "true", "norms without weights are not built"},
     {"gemma", "use_bidirectional_attention", "false", "Gemma that sees later tokens is not built"},
+    {"gemma2", "use_bidirectional_attention", "false", "Gemma that sees later tokens is not built"},
     {"falcon", "alibi", "false", "ALiBi that is added before scores are scaled is not built"},
     {"gpt_bigcode", "scale_attn_weights", "true", "scores are always divided by sqrt(head width)"},
     {"gpt_bigcode", "add_cross_attention", "false", "cross-attention is not built"},
@@ -199,6 +202,7 @@ void check_given(Fields& fields, const ModelType& type) {
 // Words for those that are built.
 std::vector<std::string> activations_of(const Model& model) {
   if (model.architecture == Architecture::gemma) return {"gelu_pytorch_tanh", "gelu"};
+  if (model.architecture == Architecture::gemma2) return {"gelu_pytorch_tanh"};
   if (model.gated_ffn) return {"silu", "swish"};
   if (model.squared_relu) return {"relu2"};
   std::vector<std::string> words = {"gelu", "gelu_python", "gelu_new", "gelu_fast",
@@ -455,7 +459,6 @@ struct Lacking {
   std::string_view model_type, what;
 };
 constexpr Lacking lacking[] = {
-    {"gemma2", "soft caps of attention scores and logits"},
     {"gemma3_text", "rotary positions of two bases"},
     {"cohere2", "blocks without rotary positions among others"},
     {"deepseek_v2", "attention to latent keys and values"},

@@ -87,6 +87,8 @@ constexpr Writer writers[] = {
      opt_keys},
     {Architecture::phi3, "Phi3ForCausalLM", "", "hidden_act", "rms_norm_eps", decoder_keys},
     {Architecture::gemma, "GemmaForCausalLM", "", "hidden_act", "rms_norm_eps", decoder_keys},
+    {Architecture::gemma2, "Gemma2ForCausalLM", "", "hidden_activation", "rms_norm_eps",
+     decoder_keys},
     {Architecture::olmo2, "Olmo2ForCausalLM", "", "hidden_act", "rms_norm_eps", decoder_keys},
     {Architecture::qwen3, "Qwen3ForCausalLM", "Qwen3ForQuestionAnswering", "hidden_act",
      "rms_norm_eps", decoder_keys},
@@ -140,6 +142,20 @@ void add_window(const Model& model, json& config) {
   config["max_window_layers"] = has_one ? model.local_from : model.layers;
 }
 
+// transformers makes the mask of a window even where no block has one.
+void add_keys_of_gemma2(const Model& model, json& config) {
+  constexpr int usual_window = 4096;
+  const auto or_null = [](double cap) { return cap > 0 ? json(cap) : json(nullptr); };
+  config["query_pre_attn_scalar"] = model.score_width > 0 ? model.score_width : model.head_dim;
+  config["attn_logit_softcapping"] = or_null(model.score_cap);
+  config["final_logit_softcapping"] = or_null(model.logit_cap);
+  config["sliding_window"] = model.local_window > 0 ? model.local_window : usual_window;
+  config["layer_types"] = json::array();
+  for (int block = 0; block < model.layers; ++block)
+    config["layer_types"].push_back(model.window_of(block) > 0 ? "sliding_attention"
+                                                               : "full_attention");
+}
+
 // What only one of the newer decoders says.
 void add_keys_of_newer(const Model& model, json& config) {
   const double share = static_cast<double>(model.rotary_dim) / model.head_dim;
@@ -168,6 +184,9 @@ void add_keys_of_newer(const Model& model, json& config) {
       config["partial_rotary_factor"] = share;
       config["pad_token_id"] = nullptr;  // the usual one is in no small vocabulary
       return add_window(model, config);
+    case Architecture::gemma2:
+      add_keys_of_gemma2(model, config);
+      [[fallthrough]];
     case Architecture::gemma:
       config["head_dim"] = model.head_dim;
       config["attention_bias"] = model.attention_bias;

@@ -1,5 +1,6 @@
 #include "models/importers/huggingface_decoders.h"
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -52,6 +53,16 @@ void read_qwen_window(Fields& fields, Model& model) {
   check_layer_types(fields, model);
 }
 
+// Of a soft cap: null says that there is none.
+double cap(Fields& fields, std::string_view key, double usual) {
+  if (!fields.has(key)) return usual;
+  if (!is_given(fields, key)) return 0;
+  const auto value = fields.required<double>(key);
+  if (!(value > 0 && std::isfinite(value)))
+    fields.fail(key, "a soft cap must be above 0; null: there is none");
+  return value;
+}
+
 // Groups of heads that share a key and a value.
 void set_kv_heads(const Fields& fields, std::string_view key, int count, Model& model) {
   model.kv_heads = count;
@@ -68,6 +79,7 @@ bool gives_head_width(Fields& fields, Model& model) {
       if (!fields.has("head_dim")) model.head_dim = 128;
       return true;
     case Architecture::gemma:
+    case Architecture::gemma2:
       if (!fields.has("head_dim")) model.head_dim = 256;
       return true;
     case Architecture::llama:
@@ -130,6 +142,23 @@ void read_gemma(Fields& fields, Model& model) {
   read_biases(fields, model);
   model.biases = false;
   model.embedding_scale = std::sqrt(static_cast<double>(model.hidden));
+}
+
+// Blocks see a window and all tokens before theirs in turn, or all of them everywhere.
+void read_gemma2(Fields& fields, Model& model) {
+  read_gemma(fields, model);
+  model.score_width = number(fields, "query_pre_attn_scalar", 256, 1);
+  model.score_cap = cap(fields, "attn_logit_softcapping", 50);
+  model.logit_cap = cap(fields, "final_logit_softcapping", 30);
+  const std::string_view key = "layer_types";
+  const auto types = is_given(fields, key) ? fields.required<std::vector<std::string>>(key)
+                                           : std::vector<std::string>{"sliding_attention"};
+  const bool any_window = std::any_of(
+      types.begin(), types.end(), [](const std::string& type) { return type != "full_attention"; });
+  model.local_window = any_window ? number(fields, "sliding_window", 4096, 1) : 0;
+  model.local_period = 2;
+  model.global_place = 1;
+  check_layer_types(fields, model);
 }
 
 void read_falcon(Fields& fields, Model& model) {

@@ -18,6 +18,7 @@ void read_starcoder2(Fields& fields, Model& model);
 void read_stablelm(Fields& fields, Model& model);
 void read_opt(Fields& fields, Model& model);
 void read_gemma(Fields& fields, Model& model);
+void read_gemma2(Fields& fields, Model& model);
 void read_falcon(Fields& fields, Model& model);
 void read_gpt_bigcode(Fields& fields, Model& model);
 void read_cohere(Fields& fields, Model& model);

@@ -51,6 +51,7 @@ enum class Architecture : std::uint8_t {
   opt,
   phi3,
   gemma,
+  gemma2,
   olmo2,
   qwen3,
   nemotron,
@@ -106,8 +107,10 @@ struct Model {
   QueryKeyNorm query_key_norm = QueryKeyNorm::none;
   bool one_plus_norms = false;  // norms multiply by 1 + their weight (Gemma)
   double embedding_scale = 1, logit_scale = 1;
-  int token_types = 0;      // BERT: 2; DistilBERT: 0
-  int position_offset = 0;  // RoBERTa: 2
+  int score_width = 0;                  // whose root scores are divided by; 0: head_dim
+  double score_cap = 0, logit_cap = 0;  // what tanh bounds them to; 0: nothing does
+  int token_types = 0;                  // BERT: 2; DistilBERT: 0
+  int position_offset = 0;              // RoBERTa: 2
   // Of the table that each stack of T5 has (models/graph/relative.h); no buckets: none.
   int relative_buckets = 0, relative_distance = 0;
   // Some blocks see so many tokens back, their own counted; 0: all blocks see all. These are the

@@ -1,7 +1,5 @@
 #include "models/passes/eager_operations.h"
 
-#include <cmath>
-
 namespace meshwright {
 
 namespace {
@@ -111,8 +109,11 @@ class EagerWriter {
     const Attributes& a = node.attributes;
     const TensorIds heads = split_heads(node);
     int scores = add(Op::scores, node, {heads[0], heads[1]});
-    if (a.scaled_scores)
-      scores = add(Op::scale, node, {scores}, 1 / std::sqrt(static_cast<double>(a.head_dim)));
+    if (a.scaled_scores) scores = add(Op::scale, node, {scores}, score_scale(a));
+    if (a.score_cap > 0) {
+      scores = add(Op::tanh, node, {add(Op::scale, node, {scores}, 1 / a.score_cap)});
+      scores = add(Op::scale, node, {scores}, a.score_cap);
+    }
     if (a.alibi) scores = add(Op::add_alibi, node, {scores});
     if (a.relative_buckets > 0) scores = add(Op::add_relative_bias, node, {scores, node.inputs[3]});
     if (a.causal) scores = add(Op::mask_scores, node, {scores}, masked_score());

@@ -22,27 +22,49 @@ std::int64_t rows_per_block(std::int64_t rows, std::int64_t row_bytes) {
   return std::min(rows, (even + multiple - 1) / multiple * multiple);
 }
 
-// The nodes that read or make the logits or their gradient, in order; nothing where others do than
-// those of one cross-entropy behind one product.
+// What a soft cap is made of, and its gradient.
+bool is_of_cap(Op op) { return op == Op::scale || op == Op::tanh || op == Op::tanh_grad; }
+
+// The nodes that read or make the logits, capped or not, or their gradients, in order; nothing
+// where others do than those of one cross-entropy behind one product.
 std::vector<int> members(const Graph& graph, int product) {
-  const int logits = graph.output(product);
-  std::vector<int> found{product};
-  int gradient = -1, losses = 0;
+  std::vector<int> found{product}, wide{graph.output(product)};  // nodes; tensors of logits
+  int gradients = 0, losses = 0;
   for (int i = product + 1; i < static_cast<int>(graph.nodes.size()); ++i) {
     const Node& node = graph.nodes[at(i)];
-    const auto reads = [&](int id) {
-      return id >= 0 && std::find(node.inputs.begin(), node.inputs.end(), id) != node.inputs.end();
-    };
-    if (!reads(logits) && !reads(gradient)) continue;
-    const bool known = node.op == Op::cross_entropy || node.op == Op::cross_entropy_grad ||
-                       node.op == Op::linear_grad_input || node.op == Op::linear_grad_weight ||
-                       node.op == Op::bias_grad;
+    if (std::find_first_of(node.inputs.begin(), node.inputs.end(), wide.begin(), wide.end()) ==
+        node.inputs.end())
+      continue;
+    const bool known = is_of_cap(node.op) || node.op == Op::cross_entropy ||
+                       node.op == Op::cross_entropy_grad || node.op == Op::linear_grad_input ||
+                       node.op == Op::linear_grad_weight || node.op == Op::bias_grad;
     if (!known || graph.unit_of(node) != graph.unit_of(graph.nodes[at(product)])) return {};
     if (node.op == Op::cross_entropy) ++losses;
-    if (node.op == Op::cross_entropy_grad) gradient = node.outputs[0];
+    if (node.op == Op::cross_entropy_grad) ++gradients;
+    if (is_of_cap(node.op) || node.op == Op::cross_entropy_grad) wide.push_back(node.outputs[0]);
     found.push_back(i);
   }
-  return losses == 1 && gradient >= 0 ? found : std::vector<int>{};
+  return losses == 1 && gradients == 1 ? found : std::vector<int>{};
+}
+
+// What works element by element, and the loss's gradient, write where what they read lies, block by
+// block as the gradient did for all of the logits.
+void share_places(Fusion& fusion) {
+  for (std::size_t i = 0; i < fusion.steps.size(); ++i) {
+    const FusedStep& step = fusion.steps[i];
+    if (!is_of_cap(step.op) && step.op != Op::cross_entropy_grad) continue;
+    const int made = step.outputs[0];
+    const auto free = [&](int id) {
+      return fusion.is_internal(id) && fusion.operands[at(id)] == fusion.operands[at(made)] &&
+             std::none_of(fusion.steps.begin() + static_cast<std::ptrdiff_t>(i) + 1,
+                          fusion.steps.end(), [&](const FusedStep& later) {
+                            return std::find(later.inputs.begin(), later.inputs.end(), id) !=
+                                   later.inputs.end();
+                          });
+    };
+    const auto place = std::find_if(step.inputs.begin(), step.inputs.end(), free);
+    if (place != step.inputs.end()) replace_internal(fusion, made, *place);
+  }
 }
 
 // The last output is where a block's internal operands lie.
@@ -81,7 +103,8 @@ Graph fuse_loss(Graph graph, const Plan&) {
     int gradient = -1;
     for (const Node* node : nodes)
       if (node->op == Op::cross_entropy_grad) gradient = node->outputs[0];
-    if (graph.tensor(gradient).alias_of == logits) --uses[at(logits)];
+    const int aliased = graph.tensor(gradient).alias_of;  // the logits that the loss reads
+    if (aliased >= 0) --uses[at(aliased)];
     std::optional<Fused> made = fuse(graph, nodes, uses);
     if (!made) continue;
     const auto operand = [&](int step, int output) {
@@ -98,8 +121,7 @@ Graph fuse_loss(Graph graph, const Plan&) {
       continue;
     const int inside = operand(0, 0), gradient_inside = operand(grad_step, 0);
     if (!made->fusion.is_internal(inside) || !made->fusion.is_internal(gradient_inside)) continue;
-    // The gradient takes the logits' place, block by block as it did for all of them.
-    replace_internal(made->fusion, gradient_inside, inside);
+    share_places(made->fusion);
     const TensorType& type = graph.tensor(logits).type;
     made->fusion.block_rows =
         rows_per_block(type.shape[0], type.bytes() / std::max<std::int64_t>(1, type.shape[0]));

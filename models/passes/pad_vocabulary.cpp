@@ -2,6 +2,7 @@
 
 #include "models/core/error.h"
 #include "models/graph/op_table.h"
+#include "models/passes/head_product.h"
 
 namespace meshwright {
 
@@ -41,7 +42,9 @@ Graph pad_vocabulary(Graph graph, const Plan& plan) {
   for (const Node& node : graph.nodes) {
     if (node.op == Op::embedding) pad(graph, node.inputs[1], from, to);
     if (node.op != Op::cross_entropy) continue;
-    const Node& head = graph.nodes[static_cast<std::size_t>(graph.tensor(node.inputs[0]).producer)];
+    const int product = head_product(graph, node.inputs[0]);
+    MESHWRIGHT_CHECK(product >= 0, "logits are made by a node");
+    const Node& head = graph.nodes[static_cast<std::size_t>(product)];
     MESHWRIGHT_CHECK(head.op == Op::linear && !head.attributes.weight_in_out,
                      "logits come from a product with W[vocabulary, hidden]");
     for (int i = 1; i < head.inputs.size(); ++i) pad(graph, head.inputs[i], from, to);

@@ -1,7 +1,9 @@
 #include "models/passes/split_hidden.h"
 
 #include "models/core/error.h"
+#include "models/core/index.h"
 #include "models/graph/op_table.h"
+#include "models/passes/head_product.h"
 
 namespace meshwright {
 
@@ -28,7 +30,10 @@ class Cutter {
   // The product whose outputs are the vocabulary's logits.
   bool is_head(const Node& node) const {
     for (const Node& user : whole_.nodes)
-      if (user.op == Op::cross_entropy && user.inputs[0] == node.outputs[0]) return true;
+      if (user.op == Op::cross_entropy) {
+        const int product = head_product(whole_, user.inputs[0]);
+        if (product >= 0 && whole_.nodes[at(product)].outputs[0] == node.outputs[0]) return true;
+      }
     return false;
   }
 

@@ -146,6 +146,7 @@ struct FieldsOf<Attributes> {
       Field{"alibi", &A::alibi}, Field{"alibi_heads", &A::alibi_heads},
       Field{"relative_buckets", &A::relative_buckets},
       Field{"relative_distance", &A::relative_distance}, Field{"scaled_scores", &A::scaled_scores},
+      Field{"score_width", &A::score_width}, Field{"score_cap", &A::score_cap},
       Field{"window", &A::window}, Field{"weight_in_out", &A::weight_in_out},
       Field{"gelu_tanh", &A::gelu_tanh}, Field{"rotary_interleaved", &A::rotary_interleaved},
       Field{"vocabulary_parallel", &A::vocabulary_parallel},

@@ -153,9 +153,9 @@ TEST_CASE_ON_RANKS("further families train alike under all degrees", "[agree][mp
 
 TEST_CASE_ON_RANKS("decoders after Llama train alike", "[agree][mpi]") {
   World& world = test_world();
-  for (const char* name :
-       {"qwen2", "starcoder2", "stablelm", "stablelm-parallel", "opt", "phi3", "gemma", "olmo2",
-        "qwen3", "nemotron", "falcon-40b", "falcon-serial", "cohere", "mistral", "llama-3.1"})
+  for (const char* name : {"qwen2", "starcoder2", "stablelm", "stablelm-parallel", "opt", "phi3",
+                           "gemma", "gemma2", "olmo2", "qwen3", "nemotron", "falcon-40b",
+                           "falcon-serial", "cohere", "mistral", "llama-3.1"})
     for (const Variant& variant : newer) {
       if (ranks_of(variant.degrees) != world.size()) continue;
       const Model model = golden_model(name);

@@ -311,6 +311,8 @@ class Generator {
     a.alibi = draw_.one_in(4);
     a.alibi_heads = a.alibi ? a.heads : 0;
     a.scaled_scores = !draw_.one_in(4);
+    a.score_width = draw_.one_in(4) ? draw_.between(1, 12) : 0;
+    a.score_cap = draw_.one_in(3) ? draw_.of({0.25, 1.5, 20.0}) : 0;
     if (!in_ring_ && a.packing == Packing::separate && draw_.one_in(2)) {
       a.relative_buckets = draw_.between(4, 12);
       a.relative_distance = a.relative_buckets / 2 + draw_.between(1, 20);
@@ -377,6 +379,15 @@ class Generator {
     predict_words(x);
   }
 
+  int capped(int x) {
+    const double cap = draw_.of({0.5, 4.0});
+    Attributes a = attributes();
+    a.factor = 1 / cap;
+    x = apply(Op::tanh, {apply(Op::scale, {x}, a)});
+    a.factor = cap;
+    return apply(Op::scale, {x}, a);
+  }
+
   void find_answer(int x) {
     graph_.targets = input({batch_, 2});
     const int logits = wander(linear(x, 2));
@@ -397,6 +408,7 @@ class Generator {
     a.vocabulary = vocabulary_;
     int logits = graph_.output(graph_.add(Op::linear, module(), inputs, a));
     if (draw_.one_in(4)) logits = wander(logits);
+    if (draw_.one_in(3)) logits = capped(logits);
     graph_.targets = input({graph_.tensor(logits).type.shape[0]});
     a.vocabulary_parallel = draw_.one_in(3);
     const TensorIds operands{logits, graph_.targets};

@@ -101,7 +101,7 @@ std::vector<Model> other_models() {
     models.push_back(small_model(name));
     if (name == "llama") models.back().kv_heads = 2;
   }
-  for (const std::string name : {"gpt_neox", "gpt_neo", "gptj", "qwen3", "olmo2", "gemma",
+  for (const std::string name : {"gpt_neox", "gpt_neo", "gptj", "qwen3", "olmo2", "gemma", "gemma2",
                                  "nemotron", "cohere", "falcon-40b"})
     models.push_back(
         load_model(std::string(MESHWRIGHT_SOURCE_DIR) + "/tests/golden/transformers/" + name, "/"));

@@ -212,6 +212,7 @@ TEST_CASE("ring attention is the attention of one rank", "[exec][context]") {
             a.causal = causal;
             a.alibi = alibi;
             a.window = causal && alibi ? half + 1 : 0;  // beyond a half
+            a.score_cap = alibi ? 0.75 : 0;
             a.kv_heads = packing == Packing::per_head ? 4 : 2;
             INFO("packing " << static_cast<int>(packing) << " causal " << causal << " alibi "
                             << alibi << " degree " << degree << " half " << half);

@@ -57,6 +57,26 @@ TEST_CASE("CUDA attention agrees with biases and dropout", "[exec][cuda]") {
   check_attention(attention_case(shapes, a), dtype);
 }
 
+TEST_CASE("CUDA attention agrees with capped scores", "[exec][cuda]") {
+  const AttentionShapes shapes = GENERATE(AttentionShapes{17, 40, 2, 1, separate, false},     //
+                                          AttentionShapes{130, 64, 2, 1, separate, true},     //
+                                          AttentionShapes{67, 96, 1, 1, concatenated, true},  //
+                                          AttentionShapes{257, 128, 1, 1, separate, true},    //
+                                          AttentionShapes{66, 256, 2, 1, separate, true});
+  const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16, Dtype::f16);
+  Attributes a;
+  a.score_cap = 2;
+  a.score_width = shapes.head_dim + 16;
+  check_attention(attention_case(shapes, a), dtype);
+  a.window = shapes.causal ? 20 : 0;
+  a.dropout = 0.25;
+  a.dropout_key = 9;
+  if (!shapes.causal) a.relative_buckets = 32, a.relative_distance = 128;
+  check_attention(attention_case(shapes, a), dtype);
+  a.attention = AttentionKernel::unfused;
+  check_attention(attention_case(shapes, a), dtype);
+}
+
 TEST_CASE("the table of relative positions gets its gradient from all tiles", "[exec][cuda]") {
   const int head_dim = GENERATE(8, 64, 128);
   const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
@@ -132,6 +152,7 @@ TEST_CASE("CUDA attention of a context group agrees at every step", "[exec][cuda
   for (const bool extras : {false, true}) {
     if ((sanitized || half == 68) && !extras) continue;
     a.alibi = extras && causal;  // else the places of other ranks weigh too much
+    a.score_cap = extras ? 2 : 0;
     a.dropout = extras ? 0.25 : 0;
     a.dropout_key = 3;
     for (a.ring_step = -1; a.ring_step < a.context_degree; ++a.ring_step) {

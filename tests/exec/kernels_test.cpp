@@ -131,6 +131,35 @@ TEST_CASE("a window hides the tokens before it", "[exec][backends]") {
   }
 }
 
+TEST_CASE("a soft cap bounds scores before biases and the mask", "[exec][backends]") {
+  const auto backend = make_cpu_backend(1);
+  Runner runner(*backend, Dtype::f64);
+  Attributes a;
+  a.sequence_length = 3;
+  a.heads = a.kv_heads = a.alibi_heads = a.head_dim = 1;
+  a.alibi = true;     // one head: a slope of 2^-8
+  a.score_width = 4;  // scores are halved
+  a.score_cap = 3;
+  a.window = 2;
+  a.attention = GENERATE(AttentionKernel::unfused, AttentionKernel::flash2);
+  const std::vector<double> keys = {30, -2, 8}, values_of = {10, 20, 40};
+  const OpTensor q = tensor_of({3, 1}, Dtype::f64, {1, 1, 1}),
+                 k = tensor_of({3, 1}, Dtype::f64, {30, -2, 8}),
+                 v = tensor_of({3, 1}, Dtype::f64, {10, 20, 40});
+  const Shape saved = a.attention == AttentionKernel::unfused ? Shape{1, 3, 3} : Shape{1, 3};
+  const auto out = runner.run(Op::attention, a, {&q, &k, &v}, {{3, 1}, saved});
+  for (int token = 0; token < 3; ++token) {
+    double sum = 0, weighed = 0;
+    for (int key = std::max(0, token - 1); key <= token; ++key) {
+      const auto i = static_cast<std::size_t>(key);
+      const double weight = std::exp(3 * std::tanh(keys[i] / 2 / 3) + (key - token) / 256.0);
+      sum += weight;
+      weighed += weight * values_of[i];
+    }
+    CHECK(out[0].get(token) == Approx(weighed / sum));
+  }
+}
+
 TEST_CASE("attention on ranks with their share of the heads is the whole's", "[exec][backends]") {
   const auto backend = make_cpu_backend(1);
   Runner runner(*backend, Dtype::f64);

@@ -171,6 +171,7 @@ Case attention_case(const Attributes& a) {
   if (a.causal) name += ", causal";
   if (a.alibi) name += ", alibi";
   if (a.window > 0) name += ", window";
+  if (a.score_cap > 0) name += ", capped";
   if (a.kv_heads != a.heads) name += ", grouped queries";
   if (a.relative_buckets > 0) name += ", relative positions";
   if (!a.scaled_scores) name += ", unscaled";
@@ -200,6 +201,10 @@ void add_attention_cases(std::vector<Case>& cases, int batch, int length, int he
         a.alibi = packing == Packing::per_head;
         a.kv_heads = packing == Packing::per_head || !causal ? 6 : 2;
         cases.push_back(attention_case(a));
+        a.score_cap = 0.75;
+        a.score_width = 2;
+        cases.push_back(attention_case(a));
+        a.score_cap = a.score_width = 0;
       }
   a.packing = Packing::concatenated;
   a.causal = true;
@@ -210,7 +215,10 @@ void add_attention_cases(std::vector<Case>& cases, int batch, int length, int he
     cases.push_back(attention_case(a));
     a.window = 2;
     cases.push_back(attention_case(a));
+    a.score_cap = 0.75;
+    cases.push_back(attention_case(a));
     a.window = 0;
+    a.score_cap = 0;
   }
 }
 
@@ -232,7 +240,10 @@ void add_tiled_attention_cases(std::vector<Case>& cases, int length) {
       if (!causal) continue;
       a.window = 40;  // the rows of a tile may see nothing of the first
       cases.push_back(attention_case(a));
+      a.score_cap = 0.75;
+      cases.push_back(attention_case(a));
       a.window = 0;
+      a.score_cap = 0;
     }
 }
 
@@ -250,6 +261,9 @@ void add_relative_cases(std::vector<Case>& cases, int batch, int length, int hea
       a.kv_heads = causal ? 4 : 2;
       a.scaled_scores = !causal;
       cases.push_back(attention_case(a));
+      a.score_cap = 0.75;
+      cases.push_back(attention_case(a));
+      a.score_cap = 0;
       a.dropout = causal ? 0.25 : 0;
     }
   const Shape all{std::int64_t{batch} * 4, length, length};

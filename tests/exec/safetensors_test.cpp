@@ -21,8 +21,9 @@ namespace {
 
 const std::string golden_root = std::string(MESHWRIGHT_SOURCE_DIR) + "/tests/golden/";
 const std::vector<std::string> saved = {  // by transformers
-    "gpt2", "gpt_neo", "llama", "bert",  "mixtral",     "distilbert", "albert",   "vit",       "t5",
-    "opt",  "phi3",    "gemma", "olmo2", "gpt_bigcode", "falcon",     "nemotron", "falcon-40b"};
+    "gpt2",   "gpt_neo",     "llama",  "bert",     "mixtral",    "distilbert",
+    "albert", "vit",         "t5",     "opt",      "phi3",       "gemma",
+    "olmo2",  "gpt_bigcode", "falcon", "nemotron", "falcon-40b", "gemma2"};
 
 std::vector<Parameter> parameters_of(const Model& model) {
   Training training;
@@ -127,6 +128,9 @@ TEST_CASE("a written config.json is read as the same model", "[safetensors]") {
     CHECK(back.squared_relu == model.squared_relu);
     CHECK(back.embedding_scale == model.embedding_scale);
     CHECK(back.logit_scale == model.logit_scale);
+    CHECK(back.score_width == model.score_width);
+    CHECK(back.score_cap == model.score_cap);
+    CHECK(back.logit_cap == model.logit_cap);
     CHECK(back.rotary_factor == model.rotary_factor);
     CHECK(back.rotary_low == model.rotary_low);
     CHECK(back.rotary_high == model.rotary_high);

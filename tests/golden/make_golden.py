@@ -196,6 +196,12 @@ MODELS |= {
                                             "original_max_position_embeddings": 100}}, None),
     "llama-linear": ("LlamaForCausalLM",
                      LLAMA | {"rope_scaling": {"rope_type": "linear", "factor": 2.5}}, None),
+    # Caps as low as the scores and the logits of so small a model are.
+    "gemma2": ("Gemma2ForCausalLM",
+               SMALL | {"model_type": "gemma2", "head_dim": 12, "rms_norm_eps": 1e-6,
+                        "hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": True,
+                        "query_pre_attn_scalar": 20, "sliding_window": 5,
+                        "attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0}, None),
 }
 # The tied table by the name of its first user.
 HEAD_FIRST = {"lm_head.decoder.bias": "lm_head.bias",

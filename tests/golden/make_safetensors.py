@@ -15,7 +15,7 @@ import torch
 import make_golden
 
 NAMES = ["gpt2", "llama", "bert", "mixtral", "distilbert", "albert", "vit", "t5", "gpt_neo", "opt", "phi3",
-         "gemma", "olmo2", "gpt_bigcode", "falcon", "falcon-40b", "nemotron"]
+         "gemma", "olmo2", "gpt_bigcode", "falcon", "falcon-40b", "nemotron", "gemma2"]
 
 
 def main():

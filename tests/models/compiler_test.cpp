@@ -213,6 +213,30 @@ TEST_CASE("the full logits never exist", "[models][compiler]") {
   CHECK(fused.loss >= 0);
 }
 
+TEST_CASE("capped logits never exist either", "[models][compiler]") {
+  Model model = small_model("llama");
+  model.logit_cap = 30;
+  const Plan plan = plan_at(model, CompilerLevel::fused);
+  const Graph fused = after(fuse_loss, backward(build_graph(model, plan.training), plan));
+  CHECK(count(fused, Op::tanh) + count(fused, Op::tanh_grad) + count(fused, Op::scale) == 0);
+  const auto found = std::find_if(fused.nodes.begin(), fused.nodes.end(), [](const Node& node) {
+    return node.attributes.fusion != nullptr;
+  });
+  REQUIRE(found != fused.nodes.end());
+  const Fusion& fusion = *found->attributes.fusion;
+  CHECK(name_of(fusion) ==
+        "linear + scale + tanh + scale + cross_entropy + cross_entropy_grad + scale + tanh_grad + "
+        "scale + linear_grad_input + linear_grad_weight");
+  // Two blocks of logits: what tanh made, which its gradient reads, and all that came after.
+  int wide = 0;
+  for (std::size_t id = 0; id < fusion.operands.size(); ++id)
+    wide += fusion.is_internal(static_cast<int>(id)) &&
+                    fusion.operands[id].shape[-1] == model.vocabulary
+                ? 1
+                : 0;
+  CHECK(wide == 2);
+}
+
 TEST_CASE("the loss of very many rows is cut into thousands of blocks, not more",
           "[models][compiler]") {
   const Model model = small_model("gpt");

@@ -93,6 +93,10 @@ class Interpreter {
         y = x;
         for (double& v : y.values) v = v > 0 ? std::pow(v, 2) : 0;
         break;
+      case Op::tanh:
+        y = x;
+        for (double& v : y.values) v = std::tanh(v);
+        break;
       case Op::scale:
         y = x;
         for (double& v : y.values) v *= a.factor;
@@ -375,7 +379,9 @@ class Interpreter {
           double score = 0;
           for (std::size_t i = 0; i < width; ++i)
             score += vector_of(node, 0, r, h)[i] * vector_of(node, 1, k, kv)[i];
-          if (a.scaled_scores) score /= std::sqrt(static_cast<double>(width));
+          const int divisor = a.score_width > 0 ? a.score_width : a.head_dim;
+          if (a.scaled_scores) score /= std::sqrt(static_cast<double>(divisor));
+          if (a.score_cap > 0) score = a.score_cap * std::tanh(score / a.score_cap);
           if (a.relative_buckets > 0) score += in(node, 3).at(relative_bucket(a, r, k), h);
           if (a.alibi) score -= alibi_slope(h, at(a.alibi_heads)) * static_cast<double>(r - k);
           const double weight = std::exp(score);

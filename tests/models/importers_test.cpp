@@ -56,6 +56,9 @@ TEST_CASE("parameter counts are the published ones", "[models][importers]") {
   CHECK(count("phi-3-mini-4k-instruct") == 3'821'079'552);
   CHECK(count("gemma-2b") == 2'506'172'416);
   CHECK(count("gemma-7b") == 8'537'680'896);
+  CHECK(count("gemma-2-2b") == 2'614'341'888);
+  CHECK(count("gemma-2-9b") == 9'241'705'984);
+  CHECK(count("gemma-2-27b") == 27'227'128'320);
   CHECK(count("olmo-2-1124-7b") == 7'298'617'344);
   CHECK(count("starcoder2-7b") == 7'173'923'840);
   CHECK(count("stablelm-2-1_6b") == 1'644'515'328);
@@ -359,14 +362,15 @@ TEST_CASE("errors of our JSON", "[models][importers]") {
 
 TEST_CASE("a config.json that asks for what is not built", "[models][importers]") {
   CHECK(error_with("gpt2", "summary_type", "cls_index") == "");
-  CHECK(error_with("gpt2", "model_type", "xglm") ==
-        "config.json: /model_type: unknown model_type 'xglm'; known: gpt2, gpt_neox, gpt_neo, "
-        "gptj, llama, mistral, mixtral, qwen2, qwen3, starcoder2, stablelm, opt, phi3, gemma, "
-        "olmo2, nemotron, falcon, gpt_bigcode, cohere, internlm2, bert, roberta, camembert, "
-        "xlm-roberta, distilbert, albert, bart, t5 and vit");
-  CHECK(error_with("gemma-2b", "model_type", "gemma2")
-            .starts_with("config.json: /model_type: 'gemma2' needs soft caps of attention scores "
-                         "and logits, which meshwright lacks; known: gpt2, "));
+  CHECK(
+      error_with("gpt2", "model_type", "xglm") ==
+      "config.json: /model_type: unknown model_type 'xglm'; known: gpt2, gpt_neox, gpt_neo, "
+      "gptj, llama, mistral, mixtral, qwen2, qwen3, starcoder2, stablelm, opt, phi3, gemma, "
+      "gemma2, olmo2, nemotron, falcon, gpt_bigcode, cohere, internlm2, bert, roberta, camembert, "
+      "xlm-roberta, distilbert, albert, bart, t5 and vit");
+  CHECK(error_with("gemma-2b", "model_type", "gemma3_text")
+            .starts_with("config.json: /model_type: 'gemma3_text' needs rotary positions of two "
+                         "bases, which meshwright lacks; known: gpt2, "));
   CHECK(error_with("gpt-neo-125m", "attention_types", {{{"global", "global", "local"}, 4}}) ==
         "config.json: /attention_types: 'global' and 'local' in turn, or 'global' everywhere, are "
         "built; use one of them");
@@ -416,6 +420,19 @@ TEST_CASE("decoders that ask for what is not built", "[models][importers]") {
   CHECK(error_with("falcon-7b", "num_ln_in_parallel_attn", 2) ==
         "config.json: /num_ln_in_parallel_attn: 2: two norms of a block's input come with "
         "new_decoder_architecture");
+  CHECK(error_with("gemma-2-2b", "attn_logit_softcapping", 0) ==
+        "config.json: /attn_logit_softcapping: a soft cap must be above 0; null: there is none");
+  CHECK(error_with("gemma-2-2b", "query_pre_attn_scalar", 0) ==
+        "config.json: /query_pre_attn_scalar: 0 must be 1 or more");
+  CHECK(error_with("gemma-2-2b", "hidden_activation", "gelu") ==
+        "config.json: /hidden_activation: unknown activation 'gelu'; known: gelu_pytorch_tanh");
+  CHECK(error_with("gemma-2-2b", "use_bidirectional_attention", true) ==
+        "config.json: /use_bidirectional_attention: true: Gemma that sees later tokens is not "
+        "built; set it to false");
+  CHECK(
+      error_with("gemma-2-2b", "layer_types", std::vector<std::string>(26, "sliding_attention")) ==
+      "config.json: /layer_types: block 1 is 'sliding_attention', the windows that the other keys "
+      "give make it 'full_attention'; other orders are not built");
   CHECK(error_with("minitron-4b-base", "hidden_act", "gelu") ==
         "config.json: /hidden_act: unknown activation 'gelu'; known: relu2");
   CHECK(error_with("mistral-7b-v0.1", "sliding_window", 0) ==
@@ -463,6 +480,38 @@ TEST_CASE("windows of decoders", "[models][importers]") {
   std::vector<int> expected(20, 0);
   expected.resize(24, 64);
   CHECK(windows_of(theirs(config)) == expected);
+  config = config_of("gemma-2-2b");
+  expected.clear();
+  for (int pair = 0; pair < 13; ++pair) expected.insert(expected.end(), {4096, 0});
+  CHECK(windows_of(theirs(config)) == expected);
+  config.erase("sliding_window");
+  CHECK(windows_of(theirs(config)) == expected);
+  config["layer_types"] = std::vector<std::string>(26, "full_attention");
+  CHECK(windows_of(theirs(config)) == std::vector<int>(26, 0));
+}
+
+TEST_CASE("Gemma 2 bounds scores and logits, or does not", "[models][importers]") {
+  const auto caps = [](const Graph& graph) {
+    std::vector<double> found;
+    for (const Node& node : graph.nodes)
+      if (node.op == Op::attention) {
+        CHECK(node.attributes.score_width == 144);
+        found.push_back(node.attributes.score_cap);
+      }
+    return found;
+  };
+  const auto bounds_logits = [](const Graph& graph) {
+    return std::any_of(graph.nodes.begin(), graph.nodes.end(),
+                       [](const Node& node) { return node.op == Op::tanh; });
+  };
+  json config = config_of("gemma-2-27b");
+  const Graph capped = graph_of(theirs(config));
+  CHECK(caps(capped) == std::vector<double>(46, 50));
+  CHECK(bounds_logits(capped));
+  config["attn_logit_softcapping"] = config["final_logit_softcapping"] = nullptr;
+  const Graph free = graph_of(theirs(config));
+  CHECK(caps(free) == std::vector<double>(46, 0));
+  CHECK_FALSE(bounds_logits(free));
 }
 
 TEST_CASE("matrices that are published as one", "[models][importers]") {

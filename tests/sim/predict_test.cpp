@@ -62,8 +62,8 @@ TEST_CASE("model FLOPs do not depend on the degrees", "[predict]") {
 
 TEST_CASE("model FLOPs do not depend on what the compiler fuses", "[predict]") {
   const Cluster cluster{load_machine("p4d.24xlarge"), 1, 8, {}, {}};
-  for (const char* name : {"gpt2", "llama-2-7b", "bert-base", "qwen3-0.6b", "gemma-2b", "opt-1.3b",
-                           "minitron-4b-base"}) {
+  for (const char* name : {"gpt2", "llama-2-7b", "bert-base", "qwen3-0.6b", "gemma-2b",
+                           "gemma-2-2b", "opt-1.3b", "minitron-4b-base"}) {
     const Model model = load_model(name, ".");
     double expected = 0;
     for (const CompilerLevel level :
@@ -84,9 +84,9 @@ TEST_CASE("model FLOPs do not depend on what the compiler fuses", "[predict]") {
 TEST_CASE("decoders after Llama do the same work cut and whole", "[predict]") {
   const Cluster cluster{load_machine("p4d.24xlarge"), 1, 8, {}, {}};
   for (const char* name :
-       {"qwen2.5-0.5b", "qwen3-0.6b", "phi-3-mini-4k-instruct", "gemma-7b", "olmo-2-1124-7b",
-        "starcoder2-7b", "stablelm-2-1_6b", "minitron-4b-base", "opt-1.3b", "falcon-40b",
-        "c4ai-command-r-v01", "internlm2-7b", "mistral-7b-v0.1", "llama-3.2-1b"}) {
+       {"qwen2.5-0.5b", "qwen3-0.6b", "phi-3-mini-4k-instruct", "gemma-7b", "gemma-2-2b",
+        "olmo-2-1124-7b", "starcoder2-7b", "stablelm-2-1_6b", "minitron-4b-base", "opt-1.3b",
+        "falcon-40b", "c4ai-command-r-v01", "internlm2-7b", "mistral-7b-v0.1", "llama-3.2-1b"}) {
     CAPTURE(name);
     const Model model = load_model(name, ".");
     const auto work = [&](int pipeline, int tensor) {

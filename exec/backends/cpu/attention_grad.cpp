@@ -2,7 +2,8 @@
 // log-sum-exp (flash). With P the probabilities and S the scores:
 //   dV = P^T dY,  dP = dY V^T,  dS = P (dP - rowsum(dY Y)),  dQ = dS K / sqrt(d),  dK = dS^T Q /
 //   sqrt(d).
-// The table of relative positions gets the sum of dS over what has one distance.
+// The table of relative positions gets the sum of dS over what has one distance. Where scores are
+// capped, S = c tanh(Z / c) + .., dQ and dK are of dZ = dS (1 - tanh(Z / c)^2): Z is made again.
 // With dropout D: dV = (D P)^T dY and dP = D (dY V^T); rowsum(P dP) is rowsum(dY Y) still.
 #include <array>
 
@@ -17,6 +18,7 @@ namespace {
 template <typename T>
 struct Tiles {
   std::array<T, tile_length * tile_length> p, ds;
+  std::array<T, tile_length * tile_length> slopes;  // of capped scores
 };
 
 // Addresses of token 0 of one head.
@@ -34,14 +36,16 @@ struct HeadGradient {
 };
 
 template <typename T>
-void probabilities(const HeadInput<T>& in, const Tile& t, const T* saved, T* p) {
+void probabilities(const HeadInput<T>& in, const Tile& t, const T* saved, Tiles<T>& tiles) {
+  T* p = tiles.p.data();
   if (in.a.attention == AttentionKernel::unfused) {
     const std::int64_t s = in.a.sequence_length;
+    if (in.a.score_cap > 0) in.scores(t, p, t.columns, tiles.slopes.data());
     for (std::int64_t i = 0; i < t.rows; ++i)
       std::copy_n(saved + (t.i0 + i) * s + t.j0, t.columns, p + i * t.columns);
     return;
   }
-  in.scores(t, p, t.columns);
+  in.scores(t, p, t.columns, tiles.slopes.data());
   for (std::int64_t i = 0; i < t.rows; ++i) {
     T* row = p + i * t.columns;
     const std::int64_t visible = t.visible(in.a, i);
@@ -66,6 +70,16 @@ void score_gradients(const HeadInput<T>& in, const Tile& t, const HeadGradient<T
   }
 }
 
+// ds holds dS; makes it that of the scores before they were capped.
+template <typename T>
+void uncap(const HeadInput<T>& in, const Tile& t, Tiles<T>& tiles) {
+  if (in.a.score_cap == 0) return;
+  T* ds = tiles.ds.data();
+  const T* slopes = tiles.slopes.data();
+#pragma omp simd
+  for (std::int64_t i = 0; i < t.rows * t.columns; ++i) ds[i] *= slopes[i];
+}
+
 // What a tile's products are added to; else they replace it.
 struct Adds {
   bool dq = true, dkv = true;
@@ -80,7 +94,7 @@ void tile_gradient(const HeadInput<T>& in, const Tile& t, const HeadGradient<T>&
   const T* p = tiles.p.data();
   T* ds = tiles.ds.data();
   const T kv_beta = adds.dkv ? T(1) : T(0);
-  probabilities(in, t, g.saved, tiles.p.data());
+  probabilities(in, t, g.saved, tiles);
   const Product<T> dv{.m = t.columns,
                       .n = dim,
                       .k = t.rows,
@@ -128,6 +142,7 @@ void tile_gradient(const HeadInput<T>& in, const Tile& t, const HeadGradient<T>&
   score_gradients(in, t, g, p, ds);
   if (g.table != nullptr)
     add_relative_sums(RelativeColumn<T>{in.a, g.table}, t, ds, t.columns, T(1) / in.scale);
+  uncap(in, t, tiles);
   in.drop(t, tiles.p.data());
   multiply(dv);
   multiply(dq);

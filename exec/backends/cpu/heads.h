@@ -10,6 +10,7 @@
 #include "exec/backends/backend.h"
 #include "exec/backends/cpu/dropout.h"
 #include "exec/backends/cpu/gemm.h"
+#include "exec/backends/cpu/math.h"
 #include "exec/backends/cpu/relative.h"
 #include "models/core/error.h"
 #include "models/graph/attributes.h"
@@ -95,7 +96,7 @@ struct HeadInput {
     q = heads.q.at(token, own_head);
     k = heads.k.at(token, kv_head);
     v = heads.v.at(token, kv_head);
-    if (a.scaled_scores) scale = static_cast<T>(1 / std::sqrt(static_cast<double>(a.head_dim)));
+    scale = static_cast<T>(score_scale(a));
     if (a.alibi) slope = static_cast<T>(alibi_slope(head, a.alibi_heads));
   }
 
@@ -111,9 +112,10 @@ struct HeadInput {
     }
   }
 
-  // scores[rows, columns] = q k^T * scale + slope (j - i), or + the bias of j - i; of the mask only
-  // what a window hides.
-  void scores(const Tile& t, T* scores, std::int64_t scores_row) const {
+  // scores[rows, columns] = q k^T * scale, bounded by the cap where there is one, + slope (j - i),
+  // or + the bias of j - i; of the mask only what a window hides. Of capped ones `slopes`[rows,
+  // columns] without gaps, if given, becomes the derivative by q k^T * scale.
+  void scores(const Tile& t, T* scores, std::int64_t scores_row, T* slopes = nullptr) const {
     multiply(Product<T>{.m = t.rows,
                         .n = t.columns,
                         .k = a.head_dim,
@@ -125,6 +127,7 @@ struct HeadInput {
                         .c = scores,
                         .c_row = scores_row,
                         .alpha = scale});
+    if (a.score_cap > 0) cap(t, scores, scores_row, slopes);
     if (relative.data != nullptr) add_relative(relative, t, scores, scores_row);
     if (slope != T(0)) {
       for (std::int64_t i = 0; i < t.rows; ++i)
@@ -132,6 +135,22 @@ struct HeadInput {
           scores[i * scores_row + j] += slope * static_cast<T>(t.j0 + j - t.i0 - i - t.ahead());
     }
     if (a.window > 0) hide_before_window(t, scores, scores_row);
+  }
+
+  void cap(const Tile& t, T* scores, std::int64_t scores_row, T* slopes) const {
+    const T most = static_cast<T>(a.score_cap), inverse = static_cast<T>(1 / a.score_cap);
+    for (std::int64_t i = 0; i < t.rows; ++i) {
+      T* row = scores + i * scores_row;
+#pragma omp simd
+      for (std::int64_t j = 0; j < t.columns; ++j) row[j] = tanh_of(row[j] * inverse);
+      if (slopes != nullptr) {
+        T* of_row = slopes + i * t.columns;
+#pragma omp simd
+        for (std::int64_t j = 0; j < t.columns; ++j) of_row[j] = T(1) - row[j] * row[j];
+      }
+#pragma omp simd
+      for (std::int64_t j = 0; j < t.columns; ++j) row[j] *= most;
+    }
   }
 
   // A finite score, so that a row of a tile may have nothing else: what follows outweighs it.

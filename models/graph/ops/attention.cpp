@@ -66,6 +66,14 @@ void softmax_of_scores(Kernels& kernels, const OpCall& call, CompilerLevel level
   memory_kernel(kernels, score_bytes(a, single + half));
 }
 
+// An eager framework divides all scores by their cap, takes the tanh and multiplies again, a kernel
+// each; so in the backward. The training compiler does it inside softmax.
+void cap_scores(Kernels& kernels, const OpCall& call, CompilerLevel level) {
+  if (call.attributes.score_cap == 0 || level == CompilerLevel::full) return;
+  for (int kernel = 0; kernel < 3; ++kernel)
+    memory_kernel(kernels, score_bytes(call.attributes, 2 * element_size(call.inputs[0])));
+}
+
 // One kernel for the whole: a causal one skips what the mask hides. The tokens of context-parallel
 // ranks are dealt out such that the mask hides half of every step (context.h).
 void fused_attention(Kernels& kernels, const OpCall& call, double whole_flops) {
@@ -103,6 +111,7 @@ void work_attention(const OpCall& call, CompilerLevel level, Kernels& kernels) {
   const std::int64_t batch = std::int64_t{a.micro_batch} * a.heads;
   const std::int64_t s = a.sequence_length, d = a.head_dim;
   batched_gemm(kernels, batch, {s, s, d}, size);
+  cap_scores(kernels, call, level);
   softmax_of_scores(kernels, call, level, 2 * size);
   drop_probabilities(kernels, call, level);
   batched_gemm(kernels, batch, {s, d, s}, size);
@@ -141,6 +150,10 @@ void work_attention_grad(const OpCall& call, CompilerLevel level, Kernels& kerne
   batched_gemm(kernels, batch, {s, s, d}, size);
   drop_probabilities(kernels, call, level);
   softmax_of_scores(kernels, call, level, 3 * size);
+  // Of what bounds the scores nothing is kept: the training compiler makes them again.
+  if (a.score_cap > 0 && level == CompilerLevel::full)
+    batched_gemm(kernels, batch, {s, s, d}, size);
+  cap_scores(kernels, call, level);
   if (a.relative_buckets > 0) memory_kernel(kernels, score_bytes(a, size));  // the table's sums
   batched_gemm(kernels, batch, {s, d, s}, size);
   batched_gemm(kernels, batch, {s, d, s}, size);

@@ -3,6 +3,8 @@
 // they were kept). With P the probabilities, dP = dY V^T, D what dropout leaves of each, and
 // r = rowsum(dY Y), which a kernel before them makes:
 //   dS = P (D dP - r),  dQ = dS K scale,  dK = dS^T Q scale,  dV = (D P)^T dY.
+// Where scores are capped, dQ and dK are of dS times the cap's derivative, for which both passes
+// make the products of queries and keys once more: registers for it from the first time are none.
 // FLOPs for each pair of a query and a key that meet: 6 d and 8 d, of which a single pass, adding
 // to dQ in memory in an order that changes from run to run, would save 4 d.
 #pragma once

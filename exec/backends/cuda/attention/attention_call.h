@@ -1,7 +1,6 @@
 // From an operation's attributes and operands to what the kernels of attention are given.
 #pragma once
 
-#include <cmath>
 #include <numbers>
 #include <type_traits>
 
@@ -38,7 +37,7 @@ inline AttentionShape shape_of(const KernelCall& k) {
   shape.one_source = true;
   shape.causal = a.causal;
   shape.vectors = a.head_dim % unit == 0;
-  const double scale = a.scaled_scores ? 1 / std::sqrt(static_cast<double>(a.head_dim)) : 1;
+  const double scale = score_scale(a);
   shape.scale = static_cast<float>(scale);
   shape.scale_base_2 = static_cast<float>(scale * std::numbers::log2e);
   return shape;
@@ -70,6 +69,7 @@ inline ScoreExtras extras_of(const KernelCall& k) {
   extras.step_sequence = k.first_sequence.of_step;
   extras.first_sequence = k.first_sequence.offset;
   extras.window = a.window;
+  extras.cap = static_cast<float>(a.score_cap * std::numbers::log2e);
   extras.whole_length = std::int64_t{a.sequence_length} * a.context_degree;
   return extras;
 }

@@ -164,6 +164,10 @@ __global__ void __launch_bounds__(KeyGradientTile<T, D, small>::threads,
 #pragma unroll
           for (int i = 0; i < 4; ++i)
             ds[m][n][i] = s[m][n][i] * (ds[m][n][i] - sums[N + 8 * n + i % 2]);
+      if (with_extras && extras.cap > 0.0f) {
+        multiply_rows<N>(s, keys, q_tile);
+        multiply_by_derivatives(ds, s, Score(shape, extras, head));
+      }
       weigh_rows<D, N>(dk, Weights<T, M, N>(ds), q_tile);
     }
   }

@@ -176,6 +176,10 @@ __global__ void __launch_bounds__(QueryGradientTile<T, D, with_extras, small>::t
     if (sums_distances)
       for_elements(
           ds, [&](float& x, int row, int column) { own_gradients[row * (N + 1) + column] = x; });
+    if (with_extras && score.is_capped()) {
+      multiply_rows<N>(s, queries, k_tile);
+      multiply_by_derivatives(ds, s, score);
+    }
     weigh_rows<D, N>(dq, Weights<T, M, N>(ds), k_tile);
     if (sums_distances) {
       __syncthreads();
