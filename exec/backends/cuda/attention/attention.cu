@@ -50,6 +50,7 @@ __global__ void __launch_bounds__(ForwardTile<T, D, true, small>::threads,
   __syncthreads();
   float s[M][N / 8][4];
   multiply_rows<N>(s, LeftRows<T, M, D>(q_tile + warp_row * pitch), k_tile);
+  cap_products(s, extras.cap);
   const Score score(shape, extras, block.head);
   const long long row =
       (static_cast<long long>(block.sequence) * shape.heads + block.head) * shape.held;

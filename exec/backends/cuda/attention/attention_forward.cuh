@@ -153,10 +153,12 @@ __global__ void __launch_bounds__(ForwardTile<T, D, with_extras, small>::threads
     float s[M][N / 8][4];
     if (visible) {
       multiply_rows<N>(s, queries, k_tile);
-      if constexpr (with_extras)
+      if constexpr (with_extras) {
+        cap_products(s, extras.cap);
         for_elements(s, [&](float& x, int row, int column) {
           x = score(x, key + lane % 4 * 2 + column - query - row - ahead);
         });
+      }
       if (!whole)
         for_elements(s, [&](float& x, int row, int column) {
           const int j = key + lane % 4 * 2 + column;

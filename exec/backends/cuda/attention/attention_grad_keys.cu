@@ -110,6 +110,7 @@ __global__ void __launch_bounds__(KeyGradientTile<T, D, small>::threads,
     } else {
       multiply_rows<N>(s, keys, q_tile);
       if constexpr (with_extras) {
+        cap_products(s, extras.cap);
         const Score score(shape, extras, head);
         for_elements(s, [&](float& x, int row, int column) {
           const int i = query + lane % 4 * 2 + column;
@@ -166,7 +167,7 @@ __global__ void __launch_bounds__(KeyGradientTile<T, D, small>::threads,
             ds[m][n][i] = s[m][n][i] * (ds[m][n][i] - sums[N + 8 * n + i % 2]);
       if (with_extras && extras.cap > 0.0f) {
         multiply_rows<N>(s, keys, q_tile);
-        multiply_by_derivatives(ds, s, Score(shape, extras, head));
+        uncap_gradients(ds, s, extras.cap);
       }
       weigh_rows<D, N>(dk, Weights<T, M, N>(ds), q_tile);
     }

@@ -144,6 +144,7 @@ __global__ void __launch_bounds__(QueryGradientTile<T, D, with_extras, small>::t
       });
     } else {
       multiply_rows<N>(s, queries, k_tile);
+      if constexpr (with_extras) cap_products(s, extras.cap);
       for_elements(s, [&](float& x, int row, int column) {
         const float log_sum = own_sums[row];
         if constexpr (with_extras)
@@ -176,9 +177,9 @@ __global__ void __launch_bounds__(QueryGradientTile<T, D, with_extras, small>::t
     if (sums_distances)
       for_elements(
           ds, [&](float& x, int row, int column) { own_gradients[row * (N + 1) + column] = x; });
-    if (with_extras && score.is_capped()) {
+    if (with_extras && extras.cap > 0.0f) {
       multiply_rows<N>(s, queries, k_tile);
-      multiply_by_derivatives(ds, s, score);
+      uncap_gradients(ds, s, extras.cap);
     }
     weigh_rows<D, N>(dq, Weights<T, M, N>(ds), k_tile);
     if (sums_distances) {

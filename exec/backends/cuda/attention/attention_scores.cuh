@@ -22,7 +22,7 @@ struct ScoreExtras {
   long long first_sequence;  // after the step's
   long long whole_length;    // of a sequence
   int window;                // keys that a query sees, its own counted; 0: all before it
-  float cap;                 // a product p becomes cap * tanh(p / cap), in base 2; 0: it stays
+  float cap;  // a product p of a query and a key becomes cap * tanh(p / cap); 0: it stays
 
   bool any() const {
     return alibi_heads > 0 || bias != nullptr || dropped > 0 || window > 0 || cap > 0.0f;
@@ -43,54 +43,49 @@ inline __device__ float alibi_slope(int head, int heads) {
 class Score {
  public:
   __device__ Score(const AttentionShape& shape, const ScoreExtras& extras, int head)
-      : shape_(shape),
-        farthest_(extras.farthest),
-        window_(extras.window),
-        cap_(extras.cap),
-        bias_(extras.bias) {
+      : shape_(shape), farthest_(extras.farthest), window_(extras.window), bias_(extras.bias) {
     if (extras.alibi_heads > 0)
       slope_ = alibi_slope(extras.first_head + head, extras.alibi_heads) * log2_e;
     if (bias_ != nullptr) bias_ += head * (2LL * farthest_ + 1) + farthest_;
   }
   // Of a product with a key `distance` places after the query.
   __device__ float operator()(float product, int distance) const {
-    const float capped = cap_ > 0.0f ? cap_ * bounded(product) : product * shape_.scale_base_2;
-    float score = fmaf(slope_, static_cast<float>(distance), capped);
+    float score = fmaf(slope_, static_cast<float>(distance), product * shape_.scale_base_2);
     if (bias_ != nullptr) score += bias_[min(max(distance, -farthest_), farthest_)];
     // Finite, so that a row of a tile may have nothing else: what follows outweighs it.
     return window_ > 0 && distance <= -window_ ? -1e30f : score;
   }
-  __device__ bool is_capped() const { return cap_ > 0.0f; }
-  // Of a capped score by its scaled product.
-  __device__ float derivative(float product) const {
-    const float y = bounded(product);
-    return fmaf(-y, y, 1.0f);
-  }
 
  private:
-  __device__ float bounded(float product) const {
-    return tanhf(product * shape_.scale_base_2 / cap_);
-  }
-
   const AttentionShape& shape_;
   const int& farthest_;
   const int& window_;
-  const float& cap_;
   float slope_ = 0.0f;
   const float* bias_;
 };
 
-// Gradients of capped scores become those of their scaled products.
+// Products become capped ones, where there is a cap.
 template <int M, int N>
-__device__ inline void multiply_by_derivatives(float (&gradients)[M][N][4],
-                                               const float (&products)[M][N][4],
-                                               const Score& score) {
+__device__ inline void cap_products(float (&products)[M][N][4], float cap) {
+  if (cap == 0.0f) return;
+  const float inverse = 1.0f / cap;
+  for_elements(products, [&](float& x, int, int) { x = cap * tanhf(x * inverse); });
+}
+
+// Gradients of capped products become those of the products: times the derivative of the cap.
+template <int M, int N>
+__device__ inline void uncap_gradients(float (&gradients)[M][N][4],
+                                       const float (&products)[M][N][4], float cap) {
+  const float inverse = 1.0f / cap;
 #pragma unroll
   for (int m = 0; m < M; ++m)
 #pragma unroll
     for (int n = 0; n < N; ++n)
 #pragma unroll
-      for (int i = 0; i < 4; ++i) gradients[m][n][i] *= score.derivative(products[m][n][i]);
+      for (int i = 0; i < 4; ++i) {
+        const float y = tanhf(products[m][n][i] * inverse);
+        gradients[m][n][i] *= fmaf(-y, y, 1.0f);
+      }
 }
 
 // Which probabilities of one query head are dropped: a Philox block is four neighbouring keys of
