@@ -311,8 +311,8 @@ class Generator {
     a.alibi = draw_.one_in(4);
     a.alibi_heads = a.alibi ? a.heads : 0;
     a.scaled_scores = !draw_.one_in(4);
-    a.score_width = draw_.one_in(4) ? draw_.between(1, 12) : 0;
-    a.score_cap = draw_.one_in(3) ? draw_.of({0.25, 1.5, 20.0}) : 0;
+    a.score_width = draw_.one_in(4) ? draw_.between(4, 16) : 0;
+    a.score_cap = draw_.one_in(3) ? draw_.of({2.0, 8.0, 30.0}) : 0;
     if (!in_ring_ && a.packing == Packing::separate && draw_.one_in(2)) {
       a.relative_buckets = draw_.between(4, 12);
       a.relative_distance = a.relative_buckets / 2 + draw_.between(1, 20);
@@ -380,7 +380,7 @@ class Generator {
   }
 
   int capped(int x) {
-    const double cap = draw_.of({0.5, 4.0});
+    const double cap = draw_.of({3.0, 30.0});
     Attributes a = attributes();
     a.factor = 1 / cap;
     x = apply(Op::tanh, {apply(Op::scale, {x}, a)});

@@ -141,15 +141,13 @@ struct HeadInput {
     const T most = static_cast<T>(a.score_cap), inverse = static_cast<T>(1 / a.score_cap);
     for (std::int64_t i = 0; i < t.rows; ++i) {
       T* row = scores + i * scores_row;
-#pragma omp simd
-      for (std::int64_t j = 0; j < t.columns; ++j) row[j] = tanh_of(row[j] * inverse);
       if (slopes != nullptr) {
         T* of_row = slopes + i * t.columns;
 #pragma omp simd
-        for (std::int64_t j = 0; j < t.columns; ++j) of_row[j] = T(1) - row[j] * row[j];
+        for (std::int64_t j = 0; j < t.columns; ++j) of_row[j] = tanh_slope_of(row[j] * inverse);
       }
 #pragma omp simd
-      for (std::int64_t j = 0; j < t.columns; ++j) row[j] *= most;
+      for (std::int64_t j = 0; j < t.columns; ++j) row[j] = most * tanh_of(row[j] * inverse);
     }
   }
 
