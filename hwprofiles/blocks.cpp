@@ -51,6 +51,7 @@ BlockFields constant_fields(KernelConstants& k) {
   return {constant("fp32_share", &k.fp32_share),
           constant("tf32_share", &k.tf32_share),
           constant("fp8_share", &k.fp8_share),
+          constant("fp4_share", &k.fp4_share),
           constant("batched_share", &k.batched_share),
           constant("misaligned_share", &k.misaligned_share),
           constant("misaligned_batched_share", &k.misaligned_batched_share),

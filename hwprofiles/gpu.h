@@ -32,6 +32,7 @@ struct KernelConstants {
   // Of products in these instead of 16 bits. An fp8 product has half as long to load its operands,
   // and fewer clock cycles under the same power limit.
   double fp32_share = 1, tf32_share = 1, fp8_share = 1;
+  double fp4_share = 1;                   // of products in nvfp4, beside fp8_share
   double batched_share = 1;               // of attention's products, batched over heads
   double misaligned_share = 0.7;          // of rows that do not begin at multiples of 16 bytes,
   double misaligned_batched_share = 0.7;  // and so in products batched over heads
@@ -79,6 +80,11 @@ struct ThreadScaling {
   EfficiencyCurve gemm, memory_bound, attention;
 };
 
+// What a profile calls the peak of a precision.
+constexpr std::string_view peak_name(Precision precision) {
+  return precision == Precision::nvfp4 ? "fp4" : name_of(precision);
+}
+
 // One GPU, or one process of a CPU computer. Efficiencies are what a good kernel reaches; what
 // small or misaligned shapes lose is the business of sim/cost.
 struct Gpu {
@@ -86,8 +92,7 @@ struct Gpu {
   DeviceKind kind = DeviceKind::gpu;
   double memory_bytes = 0;
   double memory_bandwidth_bytes_per_s = 0;
-  std::array<double, 5> peak_flop_per_s{};  // dense, indexed by Precision; 0: not supported
-  double peak_fp4_flop_per_s = 0;  // dense, with scales per block; nothing computes in it yet
+  std::array<double, 6> peak_flop_per_s{};  // dense, indexed by Precision; 0: not supported
   int sm_count = 0;
   double clock_hz = 0;
   double l2_bytes = 0;

@@ -21,7 +21,7 @@ using nlohmann::json;
 namespace {
 
 constexpr Precision precisions[] = {Precision::fp32, Precision::tf32, Precision::fp16,
-                                    Precision::bf16, Precision::fp8};
+                                    Precision::bf16, Precision::fp8,  Precision::nvfp4};
 
 // Far beyond any hardware on both sides, and near enough that a step's time stays a number.
 constexpr double smallest = 1e-12, largest = 1e21, least_rate = 1e3, longest_s = 1e3;
@@ -155,10 +155,9 @@ void read_gpu(Fields gpu, Gpu& result) {
                                                                                  : DeviceKind::cpu;
   Fields peak = gpu.object("peak_flop_per_s");
   for (const Precision precision : precisions)
-    if (peak.has(name_of(precision)))
+    if (peak.has(peak_name(precision)))
       result.peak_flop_per_s[static_cast<std::size_t>(precision)] =
-          number(peak, name_of(precision), Bound::rate);
-  if (peak.has("fp4")) result.peak_fp4_flop_per_s = number(peak, "fp4", Bound::rate);
+          number(peak, peak_name(precision), Bound::rate);
   peak.done();
   if (!result.supports(Precision::fp32))
     peak.fail("fp32", "missing; every device computes in fp32");

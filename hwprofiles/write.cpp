@@ -15,7 +15,7 @@ using Json = nlohmann::ordered_json;
 namespace {
 
 constexpr Precision precisions[] = {Precision::fp32, Precision::tf32, Precision::fp16,
-                                    Precision::bf16, Precision::fp8};
+                                    Precision::bf16, Precision::fp8,  Precision::nvfp4};
 
 Json to_json(const EfficiencyCurve& curve) {
   Json list = Json::array();
@@ -54,9 +54,9 @@ Json block_of(const BlockFields& rows) {
 Json gpu_block(Gpu gpu) {
   Json peak = Json::object();
   for (const Precision precision : precisions)
-    if (gpu.supports(precision)) peak[std::string(name_of(precision))] = gpu.peak(precision).value;
+    if (gpu.supports(precision))
+      peak[std::string(peak_name(precision))] = gpu.peak(precision).value;
   Json block = block_of(gpu_fields(gpu));
-  if (gpu.peak_fp4_flop_per_s > 0) peak["fp4"] = gpu.peak_fp4_flop_per_s;
   block["kind"] = gpu.kind == DeviceKind::gpu ? "gpu" : "cpu";
   block["peak_flop_per_s"] = peak;
   return block;

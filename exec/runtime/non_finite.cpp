@@ -55,6 +55,7 @@ bool all_finite(const void* data, const TensorType& type) {
       return finite_bits(data, count, 0x7f80);
     case Dtype::e4m3:  // whatever was not finite became NaN, which its scale tells
     case Dtype::e5m2:
+    case Dtype::e2m1:
     case Dtype::i32:
     case Dtype::i16:
       return true;

@@ -63,6 +63,9 @@ Runtime::~Runtime() {
 
 void Runtime::check_supported_here() const {
   const Dtype storage = storage_of(training_.precision);
+  if (training_.precision == Precision::nvfp4 && !backend_.computes_in(training_.precision))
+    throw InputError("/training/precision: nvfp4 runs on the CPU engine only so far, not on " +
+                     std::string(backend_.name()) + "; use bf16 or fp8");
   if (!backend_.computes_in(training_.precision))
     throw InputError("/training/precision: " + std::string(name_of(training_.precision)) +
                      " is an arithmetic of GPU tensor cores that this device (" +
@@ -71,12 +74,12 @@ void Runtime::check_supported_here() const {
     const bool by_optimizer =
         instruction.op == Op::update_loss_scale || instruction.op == Op::lamb_norms;
     if (instruction.kind != InstructionKind::compute || by_optimizer) return;
-    const bool of_8_bits =
-        !instruction.inputs.empty() && is_8_bit(instruction.inputs[0].type.dtype);
-    if (!backend_.supports(instruction.op, of_8_bits ? instruction.inputs[0].type.dtype : storage))
+    const bool quantized =
+        !instruction.inputs.empty() && is_quantized(instruction.inputs[0].type.dtype);
+    if (!backend_.supports(instruction.op, quantized ? instruction.inputs[0].type.dtype : storage))
       throw NotSupportedYet(
           "the backend " + std::string(backend_.name()) + " cannot compute the operation " +
-          std::string(info(instruction.op).name) + (of_8_bits ? " in 8 bits yet" : " yet"));
+          std::string(info(instruction.op).name) + (quantized ? " in 8 or 4 bits yet" : " yet"));
   });
 }
 

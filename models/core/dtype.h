@@ -9,37 +9,50 @@ namespace meshwright {
 // Of 8 bits (Micikevicius et al., "FP8 Formats for Deep Learning", 2022): e4m3 up to 448, without
 // infinity; e5m2 up to 57344, with less precision.
 // i16: what an fp32 number has beside its bf16 (exec/optimizer/remainders.h).
-enum class Dtype : std::uint8_t { f64, f32, f16, bf16, e4m3, e5m2, i32, i16 };
+// e2m1: 4 bits, 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives (OCP Microscaling Formats, 2023);
+// two in a byte, the first in its lower half.
+enum class Dtype : std::uint8_t { f64, f32, f16, bf16, e4m3, e5m2, i32, i16, e2m1 };
 
-constexpr std::int64_t bytes_of(Dtype dtype) {
+constexpr std::int64_t bits_of(Dtype dtype) {
   switch (dtype) {
     case Dtype::f64:
-      return 8;
+      return 64;
     case Dtype::f32:
     case Dtype::i32:
-      return 4;
+      return 32;
     case Dtype::f16:
     case Dtype::bf16:
     case Dtype::i16:
-      return 2;
+      return 16;
     case Dtype::e4m3:
     case Dtype::e5m2:
-      return 1;
+      return 8;
+    case Dtype::e2m1:
+      return 4;
   }
   return 0;
 }
+// Of a lone element. Of many in 4 bits: TensorType::bytes().
+constexpr std::int64_t bytes_of(Dtype dtype) { return (bits_of(dtype) + 7) / 8; }
 
 constexpr bool is_16_bit(Dtype dtype) { return dtype == Dtype::f16 || dtype == Dtype::bf16; }
 constexpr bool is_8_bit(Dtype dtype) { return dtype == Dtype::e4m3 || dtype == Dtype::e5m2; }
+// What products multiply after the pass `quantize`, with scales.
+constexpr bool is_quantized(Dtype dtype) { return is_8_bit(dtype) || dtype == Dtype::e2m1; }
 // The largest finite number of 8 bits.
 constexpr float largest_of(Dtype dtype) { return dtype == Dtype::e5m2 ? 57344.0F : 448.0F; }
 
 // What `training.precision` says: the arithmetic of the matrix products and the type of
 // activations.
-enum class Precision : std::uint8_t { fp32, tf32, fp16, bf16, fp8 };
+enum class Precision : std::uint8_t { fp32, tf32, fp16, bf16, fp8, nvfp4 };
 
-// The type in which activations and working parameters are stored. fp8 keeps them in bf16; what its
-// matrix products read is quantized (models/passes/quantize.h).
+// What linear layers of blocks multiply is rounded further (models/passes/quantize.h).
+constexpr bool quantizes(Precision precision) {
+  return precision == Precision::fp8 || precision == Precision::nvfp4;
+}
+
+// The type in which activations and working parameters are stored. fp8 and nvfp4 keep them in bf16;
+// what their matrix products read is quantized.
 constexpr Dtype storage_of(Precision precision) {
   switch (precision) {
     case Precision::fp32:
@@ -49,6 +62,7 @@ constexpr Dtype storage_of(Precision precision) {
       return Dtype::f16;
     case Precision::bf16:
     case Precision::fp8:
+    case Precision::nvfp4:
       return Dtype::bf16;
   }
   return Dtype::f32;
@@ -66,6 +80,8 @@ constexpr std::string_view name_of(Precision precision) {
       return "bf16";
     case Precision::fp8:
       return "fp8";
+    case Precision::nvfp4:
+      return "nvfp4";
   }
   return "?";
 }

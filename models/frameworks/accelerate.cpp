@@ -65,7 +65,7 @@ constexpr Limit own[] = {
      [](const Plan& p, const Model&) { return p.parallelism.persistence_threshold == 0; },
      [](Plan& p, const Model&) { p.parallelism.persistence_threshold = 0; }},
     {"training.precision", "has fp32, tf32, fp16 and bf16 here",
-     [](const Plan& p, const Model&) { return p.training.precision != Precision::fp8; },
+     [](const Plan& p, const Model&) { return !quantizes(p.training.precision); },
      [](Plan& p, const Model&) { p.training.precision = Precision::bf16; }},
     {"training.gradient_reduce_precision",
      "reduces gradients in fp32 with DDP, in the type of the weights with FSDP",

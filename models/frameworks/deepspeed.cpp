@@ -93,7 +93,7 @@ constexpr Limit own[] = {
      [](Plan& p, const Model&) { p.parallelism.tensor_chunks = 1; }},
     {"training.precision", "has fp32, fp16 and bf16",
      [](const Plan& p, const Model&) {
-       return p.training.precision != Precision::fp8 && p.training.precision != Precision::tf32;
+       return !quantizes(p.training.precision) && p.training.precision != Precision::tf32;
      },
      [](Plan& p, const Model&) { p.training.precision = Precision::bf16; }},
     {"training.gradient_reduce_precision", "reduces in fp32, or in the type of the weights",

@@ -154,15 +154,15 @@ constexpr Limit rows[] = {
     {"parallelism.hierarchical_gather", "leaves that to NCCL",
      [](const Plan& p, const Model&) { return p.parallelism.hierarchical_gather; },
      [](Plan& p, const Model&) { p.parallelism.hierarchical_gather = true; }},
-    {"training.precision", "has no tf32 of its own: fp32, fp16, bf16 and fp8",
+    {"training.precision", "has no tf32 of its own: fp32, fp16, bf16, fp8 and nvfp4",
      [](const Plan& p, const Model&) { return p.training.precision != Precision::tf32; },
      [](Plan& p, const Model&) { p.training.precision = Precision::bf16; }},
-    {"training.fp8_experts", "multiplies 8 bits in experts too",
+    {"training.fp8_experts", "multiplies 8 or 4 bits in experts too",
      [](const Plan& p, const Model& m) {
-       return p.training.fp8_experts == (p.training.precision == Precision::fp8 && m.experts > 0);
+       return p.training.fp8_experts == (quantizes(p.training.precision) && m.experts > 0);
      },
      [](Plan& p, const Model& m) {
-       p.training.fp8_experts = p.training.precision == Precision::fp8 && m.experts > 0;
+       p.training.fp8_experts = quantizes(p.training.precision) && m.experts > 0;
      }},
     {"training.gradient_reduce_precision", "reduces in fp32 or in the type of the weights",
      [](const Plan& p, const Model&) {
@@ -273,7 +273,7 @@ void settle_as_megatron(Plan& plan, const Model& model) {
   if (t.recompute == Recompute::each) t.recompute = Recompute::full;
   if (t.recompute == Recompute::none) t.recompute_fraction = 1;
   if (t.recompute != Recompute::group) t.recompute_group = 1;
-  if (model.experts > 0) t.fp8_experts = t.precision == Precision::fp8;
+  if (model.experts > 0) t.fp8_experts = quantizes(t.precision);
   t.predicted_positions = 0;
   if (!t.scales_loss())
     t.loss_scale.reset();

@@ -109,7 +109,7 @@ void settle_as_pytorch(Plan& plan, const Model& model) {
   if (t.optimizer != OptimizerKind::sgd) t.momentum = 0.9;
   if (storage_of(t.precision) == Dtype::f32) t.master_weights = MasterWeights::fp32;
   if (t.precision != Precision::fp8) t.fp8_recipe = Fp8Recipe::tensorwise;
-  if (t.precision != Precision::fp8) t.fp8_experts = false;
+  if (!quantizes(t.precision)) t.fp8_experts = false;
   if (t.recompute == Recompute::each || (t.recompute == Recompute::group && t.recompute_group == 1))
     t.recompute = Recompute::full;
   if (t.recompute_fraction == 0) t.recompute = Recompute::none;

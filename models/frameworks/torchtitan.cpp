@@ -132,7 +132,9 @@ constexpr Limit own[] = {
      [](Plan& p, const Model&) { p.parallelism.placement = "PDT"; }},
     {"training.precision", "has fp32, bf16 and fp8",
      [](const Plan& p, const Model&) {
-       return p.training.precision != Precision::fp16 && p.training.precision != Precision::tf32;
+       const Precision precision = p.training.precision;
+       return precision == Precision::fp32 || precision == Precision::bf16 ||
+              precision == Precision::fp8;
      },
      [](Plan& p, const Model&) {
        p.training.precision = Precision::bf16;

@@ -72,12 +72,17 @@ struct Attributes {
                                            // none: one of all columns
   int patch_size = 0;                      // pixels across a patch
   int channels = 0;                        // of an image
-  Dtype made = Dtype::f32;  // image_patches, quantize, products of 8 bits: the type of the output
+  Dtype made =
+      Dtype::f32;  // image_patches, quantize, products of 8 or 4 bits: the type of the output
   std::int64_t scale_rows = 0,
                scale_columns = 0;  // quantize: a block that has a scale; 0: all of it
   bool scales_of_before = false;   // quantize: what earlier steps saw decides; before
                                    // there are any, numbers are as large as `scale`
   bool scales_are_powers = false;  // quantize: of two
+  std::uint64_t rounding_key =
+      0;  // quantize, to e2m1: of the random bits that round; 0: to nearest
+  std::uint64_t hadamard_key = 0;  // amax, quantize to e2m1: of the signs of the transform that
+                                   // what is transposed goes through; 0: none
   bool with_transposed = false;    // quantize: what is quantized transposed too
   int matrices = 1;                // quantize, transpose: so many one below the other, each of them
                                    // transposed; of three dimensions the first says how many

@@ -34,7 +34,7 @@ constexpr int expert_of_slot(const Attributes& a, std::int32_t slot) {
 struct ExpertProduct {
   Op op = Op::linear;
   std::int64_t groups = 1, experts = 1;
-  static constexpr std::size_t most_inputs = 4;  // factors and their scales
+  static constexpr std::size_t most_inputs = 6;  // factors, their scales, (amax)
   std::array<TensorType, most_inputs> all_inputs;
   std::size_t input_count = 0;
   TensorType output;

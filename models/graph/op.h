@@ -94,13 +94,16 @@ enum class Op : std::uint8_t {
   weigh_values,        // w[b*heads,s,s], v[b*kv_heads,s,d] -> w v [b*heads,s,d]
   log_softmax,         // logits[n,V] -> [n,V] f32; 0 in masked columns
   nll_loss,            // log-probabilities[n,V] f32, targets[n] -> loss[n] f32
-  // factors of products in 8 bits (quantized.h); s: scales, f32, of blocks of so many rows and
-  // columns
-  // as the attributes say, or one of all. A value is that of its bits times its block's scale.
-  amax,            // x -> [1] f32: the largest magnitude
+  // factors of products in 8 or 4 bits (quantized.h); s: scales, f32, of blocks of so many rows and
+  // columns as the attributes say, or one of all. A value is that of its bits times its block's
+  // scale; of 4 bits scales are e4m3, and a value is also multiplied by amax / 2688
+  // (exec/core/four_bits.h).
+  amax,            // x -> [1] f32: the largest magnitude; with `hadamard_key` also that of x
+                   // transposed and transformed
   tensor_maximum,  // x[1] f32 -> the largest of the tensor group
   quantize,   // x[rows,n], (amax[1]: of all, not of each block) -> q[rows,n] in attributes.made,
-              // s; with `with_transposed` those of x transposed too. With `scales_of_before`
+              // s; with `with_transposed` those of x transposed too. To 4 bits: x, amax, (amax of
+              // what is transposed and transformed). With `scales_of_before`
               // largest[2] -> and, in a Program, (+)largest[2]: its first number is the amax, its
               // second becomes the maximum of itself and of x's magnitudes
   transpose,  // x[rows,n] -> [n,rows]; of several `matrices` each
@@ -118,8 +121,9 @@ enum class Op : std::uint8_t {
   layer_norm_grad,         // x, weight, saved, dy -> dx, (+)weight, (+)bias
   rms_norm_grad,           // x, weight, saved, dy -> dx, (+)weight
   head_norm_grad,          // x, weight, saved, dy -> dx, (+)weight
-  linear_grad_input,       // dy, W -> dx; 8 bits: dy, W, their scales
-  linear_grad_weight,      // x, dy -> (+)W; 8 bits: x, dy, their scales, or with
+  linear_grad_input,       // dy, W -> dx; 8 or 4 bits: dy, W, their scales
+                           // (4: and their amax)
+  linear_grad_weight,      // x, dy -> (+)W; 8 or 4 bits: as above, or with
                            // `factors_transposed` [in,rows], [out,rows], their scales
   bias_grad,               // dy -> (+)bias
   rope_grad,               // dy -> dx (the inverse rotation)

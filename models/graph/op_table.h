@@ -24,7 +24,7 @@ struct Kernel {
   double gelus = 0;              // that a memory-bound kernel computes for each element
   bool joins_neighbour = false;  // traffic that a neighbouring kernel adds to its own: no launch
   bool backward = false;         // of fused attention
-  bool in_8_bits = false;        // a product whose factors are
+  bool quantized = false;        // a product whose factors are
   constexpr bool operator==(const Kernel&) const = default;
 };
 

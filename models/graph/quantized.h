@@ -1,5 +1,5 @@
-// Products whose factors have 8 bits, and the scales of those: which elements share one, and which
-// operand is which.
+// Products whose factors have 8 or 4 bits, and the scales of those: which elements share one, and
+// which operand is which.
 #pragma once
 
 #include <cstddef>
@@ -20,13 +20,13 @@ constexpr ScaleBlock scale_block(const Shape& matrix, const Shape& scales) {
   return {rows_of_scales(matrix) / scales[0], matrix[-1] / scales[1]};
 }
 
-inline bool has_8_bit_factors(const OpCall& call) {
-  return !call.inputs.empty() && is_8_bit(call.inputs[0].dtype);
+inline bool has_quantized_factors(const OpCall& call) {
+  return !call.inputs.empty() && is_quantized(call.inputs[0].dtype);
 }
 
-// What a product of the factors makes, where it is no sum; factors of 8 bits do not say it.
+// What a product of the factors makes, where it is no sum; quantized factors do not say it.
 inline Dtype made_type(const Attributes& attributes, const TensorType& factor) {
-  return is_8_bit(factor.dtype) ? attributes.made : factor.dtype;
+  return is_quantized(factor.dtype) ? attributes.made : factor.dtype;
 }
 inline Dtype made_type(const OpCall& call) { return made_type(call.attributes, call.inputs[0]); }
 
@@ -44,9 +44,14 @@ inline Shape transposed(const Attributes& attributes, const Shape& shape) {
   return {each.count * each.columns, each.rows};
 }
 
-// Of linear layers and their gradients: the factors' scales come before the bias.
+// Of linear layers and their gradients: the factors' scales come before the bias; of 4 bits also
+// the largest magnitudes of the tensors, by which block scales are to be taken.
 constexpr std::size_t scale_input(std::size_t factor) { return 2 + factor; }
-inline std::size_t bias_input(const OpCall& call) { return has_8_bit_factors(call) ? 4 : 2; }
+constexpr std::size_t largest_input(std::size_t factor) { return 4 + factor; }
+inline std::size_t bias_input(const OpCall& call) {
+  if (!has_quantized_factors(call)) return 2;
+  return call.inputs[0].dtype == Dtype::e2m1 ? 6 : 4;
+}
 inline bool has_bias(const OpCall& call) { return call.inputs.size() > bias_input(call); }
 
 }  // namespace meshwright

@@ -33,7 +33,7 @@ struct Shape {
 struct TensorType {
   Shape shape;
   Dtype dtype = Dtype::f32;
-  constexpr std::int64_t bytes() const { return shape.elements() * bytes_of(dtype); }
+  constexpr std::int64_t bytes() const { return (shape.elements() * bits_of(dtype) + 7) / 8; }
   constexpr bool operator==(const TensorType&) const = default;
 };
 

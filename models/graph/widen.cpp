@@ -19,7 +19,7 @@ constexpr std::int64_t row_group = 64;
 // A block of a product costs 14 MiB at most, and its conversion little beside the product.
 constexpr std::int64_t longest_m = 1024, longest_n = 512, longest_k = 2048;
 
-bool is_narrow(const TensorType& type) { return is_16_bit(type.dtype) || is_8_bit(type.dtype); }
+bool is_narrow(const TensorType& type) { return is_16_bit(type.dtype) || is_quantized(type.dtype); }
 
 template <typename Visit>
 void for_each_operand(const OpCall& call, const Pieces& pieces, const Visit& visit) {
@@ -146,7 +146,7 @@ std::int64_t widened_bytes_of(std::int64_t elements) {
 std::int64_t widened_bytes(const OpCall& call) {
   const How how = info(call.op).widening.how;
   if (how == How::moves || how == How::by_optimizer) return 0;
-  if (!has_16_bit(call) && !has_8_bit_factors(call)) return 0;
+  if (!has_16_bit(call) && !has_quantized_factors(call)) return 0;
   if (is_product(call.op)) return product_bytes(call);
   if (is_expert_product(call.op)) {
     const ExpertProduct product = expert_product_of(call);

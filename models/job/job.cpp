@@ -104,17 +104,19 @@ void check_precision(Precision precision, const MachineFacts& machine) {
   if (machine.is_cpu && precision == Precision::tf32)
     throw InputError(fmt::format(
         "/training/precision: {} is an arithmetic of GPU tensor cores, the machine is a CPU; use "
-        "fp32, fp16, bf16 or fp8",
+        "fp32, fp16, bf16, fp8 or nvfp4",
         name_of(precision)));
   if (machine.is_cpu) return;
-  const bool there = precision == Precision::bf16   ? machine.has_bf16
-                     : precision == Precision::tf32 ? machine.has_tf32
-                     : precision == Precision::fp8  ? machine.has_fp8
-                                                    : true;
+  const bool there = precision == Precision::bf16    ? machine.has_bf16
+                     : precision == Precision::tf32  ? machine.has_tf32
+                     : precision == Precision::fp8   ? machine.has_fp8
+                     : precision == Precision::nvfp4 ? machine.has_fp4
+                                                     : true;
   if (there) return;
   std::vector<std::string> words = {"fp32", "fp16"};
   if (machine.has_tf32) words.push_back("tf32");
   if (machine.has_bf16) words.push_back("bf16");
+  if (machine.has_fp8) words.push_back("fp8");
   throw InputError(fmt::format("/training/precision: the machine's GPUs have no {}; use {}",
                                name_of(precision), list_of(words)));
 }

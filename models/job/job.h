@@ -92,7 +92,7 @@ struct Job {
 // Facts about a machine that rules of the job need; hwprofiles gives them to the reader.
 struct MachineFacts {
   int gpus = 0;
-  bool has_bf16 = false, has_tf32 = false, has_fp8 = false;
+  bool has_bf16 = false, has_tf32 = false, has_fp8 = false, has_fp4 = false;
   bool has_flash3 = false, has_cudnn_attention = false;
   bool is_cpu = false;
   bool has_nvlink = false;

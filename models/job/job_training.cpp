@@ -76,7 +76,8 @@ Keys training_keys(Training& t) {
        "tokens; at most the model's learned positions"},
       {"micro_batch", &t.micro_batch, at_least_one, auto_if_missing, "auto",
        "sequences that one replica processes at once"},
-      {"precision", choice("precision", {"fp32", "tf32", "fp16", "bf16", "fp8"}, t.precision), any,
+      {"precision",
+       choice("precision", {"fp32", "tf32", "fp16", "bf16", "fp8", "nvfp4"}, t.precision), any,
        auto_if_missing, "machine: bf16, else fp16; fp32 on a CPU",
        "refused where the machine lacks it (a CPU: `tf32`). 16 bits: weights, activations and "
        "their gradients are stored in them, every sum is made in fp32 (`master_weights` and "
@@ -85,7 +86,12 @@ Keys training_keys(Training& t) {
        "(`fp8_recipe`), and keep that of their inputs; sizes must be multiples of 16. The head, "
        "the embedding, attention, routers and, unless `fp8_experts` says otherwise, experts stay "
        "in "
-       "bf16. A CPU rounds in the same way and multiplies in fp32"},
+       "bf16. A CPU rounds in the same way and multiplies in fp32. `nvfp4`: the same in 4 bits "
+       "(e2m1), as NVIDIA trains in them: 16 elements along the sums have a scale in e4m3 (of "
+       "weights 16 x 16), a tensor one in fp32 of its largest element in this micro-batch on this "
+       "rank; gradients are rounded at random, by `seed`; what gradients of weights sum over goes "
+       "through a random Hadamard transform of 16 first. Layers with a size that is no multiple of "
+       "16 stay in bf16. Refused where the machine has no peak in fp4; run on CPUs so far"},
       {"fp8_recipe", choice("fp8 recipe", fp8_recipe_names(), t.fp8_recipe), any, plain, "",
        "of `precision: fp8`: what has a scale of its own among what linear layers multiply. "
        "`tensorwise` a tensor, of its largest element in this micro-batch on this rank (where "
@@ -98,7 +104,8 @@ Keys training_keys(Training& t) {
        "`mxfp8` 32 elements along the sums; both with powers of two, and gradients in e4m3. Layers "
        "with a size that is no multiple of 16 (128, 32) stay in bf16"},
       {"fp8_experts", &t.fp8_experts, any, plain, "",
-       "of `precision: fp8`: experts multiply 8 bits too, with scales as `fp8_recipe` says; all "
+       "of `precision: fp8` and `nvfp4`: experts multiply 8 or 4 bits too, with scales as "
+       "`fp8_recipe` (`nvfp4`) says; all "
        "experts of a layer that a rank has are one tensor. Layers whose experts have a number of "
        "slots (of one micro-batch) that is no multiple of 16 (128, 32) stay in bf16. On a GPU "
        "predicted, not run yet"},

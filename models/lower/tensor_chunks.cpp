@@ -38,7 +38,7 @@ bool passes_inside(const StageDraft& draft, int tensor) {
 // Of what a product reads: its rows, and their scales where each row has its own.
 bool has_rows(const Instruction& product, std::size_t input) {
   const TensorType& first = product.inputs[0].type;
-  return input == 0 || (is_8_bit(first.dtype) && input == scale_input(0) &&
+  return input == 0 || (is_quantized(first.dtype) && input == scale_input(0) &&
                         product.inputs[input].type.shape[0] == first.shape[0]);
 }
 

@@ -70,10 +70,10 @@ class Clusters {
                         [&](int id) { return overwrites_[at(id)] != 0; });
   }
 
-  // A product can have an epilogue. (Of 8 bits: not yet.)
+  // A product can have an epilogue. (Of quantized factors: not yet.)
   bool leads(const Node& node) const {
     return (node.op == Op::linear || node.op == Op::linear_grad_input) &&
-           !is_8_bit(graph_.tensor(node.inputs[0]).type.dtype);
+           !is_quantized(graph_.tensor(node.inputs[0]).type.dtype);
   }
 
   bool is_member(const std::vector<int>& cluster, int node) const {

@@ -28,7 +28,7 @@ std::vector<Group> groups_of_one_input(const Graph& graph, Op op, bool at_first)
   std::map<std::pair<int, int>, std::vector<Group>> of_input;  // by input and unit
   for (int i = 0; i < static_cast<int>(graph.nodes.size()); ++i) {
     const Node& node = graph.nodes[at(i)];
-    if (node.op != op || is_8_bit(graph.tensor(node.inputs[0]).type.dtype)) continue;
+    if (node.op != op || is_quantized(graph.tensor(node.inputs[0]).type.dtype)) continue;
     auto& alike = of_input[{node.inputs[0], graph.unit_of(node)}];
     const auto found = std::find_if(alike.begin(), alike.end(), [&](const Group& group) {
       return group.members.size() < most &&
@@ -55,7 +55,8 @@ std::vector<Group> groups_of_one_sum(const Graph& graph) {
   std::map<int, Group> making;  // by the tensor that the members make together
   for (int i = 0; i < static_cast<int>(graph.nodes.size()); ++i) {
     const Node& node = graph.nodes[at(i)];
-    if (node.op == Op::linear_grad_input && !is_8_bit(graph.tensor(node.inputs[0]).type.dtype)) {
+    if (node.op == Op::linear_grad_input &&
+        !is_quantized(graph.tensor(node.inputs[0]).type.dtype)) {
       making[node.outputs[0]] = {{i}, i};
       continue;
     }

@@ -50,7 +50,7 @@ constexpr Pass training_list[] = {
     {"fuse_loss", "before recomputation: it never looks at the head", fuse_loss, at_full, true},
     {"quantize",
      "after what shares results: a weight that was gathered again is rounded again; before "
-     "recomputation, which is told what is kept in 8 bits",
+     "recomputation, which is told what is kept in 8 or 4 bits",
      quantize},
     {"recompute", "after backward: gradients tell what is needed again", recompute},
     {"rematerialize_rows", "after recompute: only of what is still kept", rematerialize_rows,
@@ -108,7 +108,7 @@ namespace {
 void refuse_immense_tensors(const Graph& graph) {
   constexpr double most_bytes = 1e15;
   for (const Tensor& tensor : graph.tensors) {
-    double bytes = static_cast<double>(bytes_of(tensor.type.dtype));
+    double bytes = static_cast<double>(bits_of(tensor.type.dtype)) / 8;
     for (int i = 0; i < tensor.type.shape.rank; ++i)
       bytes *= static_cast<double>(tensor.type.shape[i]);
     if (bytes > most_bytes)

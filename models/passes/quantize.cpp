@@ -5,6 +5,7 @@
 #include <tuple>
 #include <vector>
 
+#include "models/core/hash.h"
 #include "models/core/index.h"
 #include "models/graph/op_table.h"
 #include "models/graph/quantized.h"
@@ -20,14 +21,22 @@ struct Recipe {
   bool of_before = false;       // scales: of what earlier steps saw
   bool square_weights = false;  // their blocks are as high as long
   bool powers = false;          // scales are powers of two
-  Dtype of_gradients = Dtype::e4m3;
+  Dtype of_gradients = Dtype::e4m3, of_others = Dtype::e4m3;
 
   bool has_blocks() const { return length > 0; }
-  bool asks_largest() const { return !has_blocks() && !of_before; }
+  // NVFP4: blocks have scales beside the tensor's; gradients are rounded at random, and what
+  // gradients of weights sum over is transformed before.
+  bool has_4_bits() const { return of_others == Dtype::e2m1; }
+  bool asks_largest() const { return (!has_blocks() && !of_before) || has_4_bits(); }
 };
 
-Recipe recipe_of(Fp8Recipe recipe) {
-  switch (recipe) {
+Recipe recipe_of(const Training& training) {
+  if (training.precision == Precision::nvfp4)
+    return {.length = 16,
+            .square_weights = true,
+            .of_gradients = Dtype::e2m1,
+            .of_others = Dtype::e2m1};
+  switch (training.fp8_recipe) {
     case Fp8Recipe::delayed:
       return {.of_before = true, .of_gradients = Dtype::e5m2};
     case Fp8Recipe::tensorwise:
@@ -50,16 +59,31 @@ bool is_input_gradient(Op op) {
 
 enum class What : std::uint8_t { activation, weight, gradient };
 
-// A tensor in 8 bits, its scales, and the same of it transposed (-1: it is not there).
+// The largest elements of a tensor, and of it transposed and transformed (-1: nobody asks).
+struct Largest {
+  int whole = -1, transformed = -1;
+};
+
+// A rounded tensor, its scales, and the same of it transposed (-1: it is not there).
 struct Rounded {
   int bits = -1, scales = -1, transposed = -1, transposed_scales = -1;
+  Largest largest;
 };
+
+// What a product reads of a rounded factor.
+struct Factor {
+  int bits = -1, scales = -1, largest = -1;
+};
+
+constexpr std::uint64_t odd = 0x9E3779B97F4A7C15;  // spreads small seeds over all bits
 
 class Quantizer {
  public:
   Quantizer(const Graph& graph, const Plan& plan, const DeviceFacts& device)
       : old_(graph),
-        recipe_(recipe_of(plan.training.fp8_recipe)),
+        recipe_(recipe_of(plan.training)),
+        seed_(plan.training.seed),
+        own_length_(plan.training.sequence_length / plan.parallelism.context),
         transposes_(device.transposes_8_bits),
         fuses_(plan.training.compiler != CompilerLevel::none),
         initial_of_gradients_(1.0 / static_cast<double>(targets_per_step(graph, plan))),
@@ -81,7 +105,7 @@ class Quantizer {
       if (gathers_8_bits(node))
         gather(node);
       else
-        append(is_chosen(node) ? in_8_bits(node) : node);
+        append(is_chosen(node) ? with_rounded_factors(node) : node);
     }
     return std::move(out_);
   }
@@ -139,7 +163,7 @@ class Quantizer {
   }
 
   Dtype format_of(What what) const {
-    return what == What::gradient ? recipe_.of_gradients : Dtype::e4m3;
+    return what == What::gradient ? recipe_.of_gradients : recipe_.of_others;
   }
 
   // Frameworks round a sharded weight before they gather it: each rank its share, and the optimizer
@@ -156,14 +180,25 @@ class Quantizer {
     return node;
   }
 
+  // What gradients of weights sum over is transformed along the sums: in both factors alike.
+  std::uint64_t hadamard_key_of(What what) const {
+    return recipe_.has_4_bits() && what != What::weight ? (hash_of("hadamard") ^ seed_ * odd) | 1U
+                                                        : 0;
+  }
+
   // The largest element of a tensor's, or of those of earlier steps. `read_by`: the first product
-  // that reads the tensor rounded. -1: the recipe does not ask.
-  int largest_of_all(const Node& at_node, int tensor, What what, const Node& read_by, Role role) {
-    if (recipe_.of_before) return kept_largest(tensor, what, read_by);
-    if (!recipe_.asks_largest()) return -1;
+  // that reads the tensor rounded. What is transformed is looked at by a kernel of its own.
+  Largest largest_of_all(const Node& at_node, int tensor, What what, const Node& read_by,
+                         Role role) {
+    if (recipe_.of_before) return {kept_largest(tensor, what, read_by), -1};
+    if (!recipe_.asks_largest()) return {};
     Attributes attributes;
-    attributes.joins_maker = joins_maker(tensor);
-    return out_.output(add(Op::amax, at_node, {tensor}, attributes, role));
+    attributes.hadamard_key = hadamard_key_of(what);
+    const bool transforms = attributes.hadamard_key != 0;
+    if (transforms) attributes.matrices = with_matrices(at_node).matrices;
+    attributes.joins_maker = joins_maker(tensor) && !transforms;
+    const int node = add(Op::amax, at_node, {tensor}, attributes, role);
+    return {out_.output(node, 0), transforms ? out_.output(node, 1) : -1};
   }
 
   int kept_largest(int tensor, What what, const Node& read_by) {
@@ -179,7 +214,7 @@ class Quantizer {
   }
 
   // `largest`: as largest_of_all() says.
-  Rounded round(const Node& at_node, int tensor, What what, int largest, bool transposed,
+  Rounded round(const Node& at_node, int tensor, What what, const Largest& largest, bool transposed,
                 Role role) {
     Attributes attributes = with_matrices(at_node);
     attributes.made = format_of(what);
@@ -192,10 +227,17 @@ class Quantizer {
     attributes.joins_maker = !recipe_.asks_largest() && joins_maker(tensor);
     attributes.scales_of_before = recipe_.of_before;
     if (recipe_.of_before && what == What::gradient) attributes.scale = initial_of_gradients_;
+    attributes.hadamard_key = hadamard_key_of(what);
+    if (recipe_.has_4_bits() && what == What::gradient) {
+      attributes.rounding_key =
+          (hash_of(old_.modules[at(at_node.module)].path + " gradient") ^ seed_ * odd) | 1U;
+      attributes.sequence_length = static_cast<int>(own_length_);
+    }
     TensorIds inputs{tensor};
-    if (largest >= 0) inputs.push_back(largest);
+    if (largest.whole >= 0) inputs.push_back(largest.whole);
+    if (largest.transformed >= 0) inputs.push_back(largest.transformed);
     const int node = add(Op::quantize, at_node, inputs, attributes, role);
-    Rounded made{out_.output(node, 0), out_.output(node, 1), -1, -1};
+    Rounded made{out_.output(node, 0), out_.output(node, 1), -1, -1, largest};
     if (transposed)
       made.transposed = out_.output(node, 2), made.transposed_scales = out_.output(node, 3);
     return made;
@@ -216,7 +258,7 @@ class Quantizer {
     const int again = is_rounded_again(at_node, tensor) ? 1 : 0;
     const auto [found, is_new] = rounded_.try_emplace({tensor, old_.unit_of(at_node), again});
     if (is_new) {
-      const int largest = largest_of_all(at_node, tensor, what, at_node, Role::activation);
+      const Largest largest = largest_of_all(at_node, tensor, what, at_node, Role::activation);
       found->second = round(at_node, tensor, what, largest, transposes_ || recipe_.has_blocks(),
                             Role::activation);
     }
@@ -230,24 +272,27 @@ class Quantizer {
         weights_.try_emplace({weight, old_.unit_of(at_node), forward ? 1 : 0});
     if (is_new) {
       const Role role = weights_stay_ ? Role::of_step : Role::activation;
-      const int largest = largest_of_all(at_node, weight, What::weight, at_node, role);
+      const Largest largest = largest_of_all(at_node, weight, What::weight, at_node, role);
       found->second =
-          round(at_node, weight, What::weight, largest, !weights_have_same_scales(), role);
+          round(at_node, weight, What::weight, largest, keeps_weights_transposed(), role);
     }
     return found->second;
   }
 
-  // Whether they are read along rows or along columns.
-  bool weights_have_same_scales() const { return !recipe_.has_blocks() || recipe_.square_weights; }
+  // Where scales are others along rows and along columns; of 4 bits units read both factors along
+  // their memory, and none transposes what is packed.
+  bool keeps_weights_transposed() const {
+    return (recipe_.has_blocks() && !recipe_.square_weights) || recipe_.has_4_bits();
+  }
 
   void gather(const Node& node) {
     const bool forward = node.phase == Phase::forward;
     const What what = forward ? What::activation : What::gradient;
     const Node& read_by = *readers_[at(node.outputs[0])].front();
-    int largest = largest_of_all(node, node.inputs[0], what, read_by, Role::activation);
+    Largest largest = largest_of_all(node, node.inputs[0], what, read_by, Role::activation);
     if (recipe_.asks_largest())
-      largest =
-          out_.output(add(Op::tensor_maximum, node, {largest}, node.attributes, Role::activation));
+      largest.whole = out_.output(
+          add(Op::tensor_maximum, node, {largest.whole}, node.attributes, Role::activation));
     Rounded share = round(node, node.inputs[0], what, largest, false, Role::activation);
     share.bits = out_.output(add(node.op, node, {share.bits}, node.attributes, Role::activation));
     rounded_[{node.outputs[0], old_.unit_of(node), 0}] = share;
@@ -280,8 +325,14 @@ class Quantizer {
     if (!along) transpose_whole(node, weight);
     const bool turns = !along && weight.transposed >= 0;
     if (turns) made.attributes.weight_in_out = !in_out;
-    made.inputs.push_back(turns ? weight.transposed : weight.bits);
-    scales_.push_back(turns ? weight.transposed_scales : weight.scales);
+    take(made, turns ? Factor{weight.transposed, weight.transposed_scales, weight.largest.whole}
+                     : Factor{weight.bits, weight.scales, weight.largest.whole});
+  }
+
+  void take(Node& made, const Factor& factor) {
+    made.inputs.push_back(factor.bits);
+    scales_.push_back(factor.scales);
+    if (recipe_.has_4_bits()) largest_.push_back(factor.largest);
   }
 
   void take_factors_of_weight_gradient(const Node& node, Node& made) {
@@ -290,27 +341,29 @@ class Quantizer {
       transpose_whole(node, factor);
       const bool turned = factor.transposed >= 0;
       made.attributes.factors_transposed = turned;
-      made.inputs.push_back(turned ? factor.transposed : factor.bits);
-      scales_.push_back(turned ? factor.transposed_scales : factor.scales);
+      take(made,
+           turned ? Factor{factor.transposed, factor.transposed_scales, factor.largest.transformed}
+                  : Factor{factor.bits, factor.scales, factor.largest.whole});
     }
   }
 
-  Node in_8_bits(const Node& node) {
+  Node with_rounded_factors(const Node& node) {
     Node made = node;
     made.inputs = {};
     made.attributes.made = old_.tensor(node.inputs[0]).type.dtype;
     scales_.clear();
+    largest_.clear();
     if (is_weight_gradient(node.op)) {
       take_factors_of_weight_gradient(node, made);
     } else {
       const What what = is_linear(node.op) ? What::activation : What::gradient;
       const Rounded& first = rounded(node, node.inputs[0], what);
-      made.inputs.push_back(first.bits);
-      scales_.push_back(first.scales);
+      take(made, {first.bits, first.scales, first.largest.whole});
       round_weights_of(node);
       take_weight(node, made);
     }
     for (int id : scales_) made.inputs.push_back(id);
+    for (int id : largest_) made.inputs.push_back(id);
     for (int i = 2; i < node.inputs.size(); ++i) made.inputs.push_back(node.inputs[i]);
     return made;
   }
@@ -318,6 +371,8 @@ class Quantizer {
   const Graph& old_;
   Graph out_;
   const Recipe recipe_;
+  const std::uint64_t seed_;
+  const std::int64_t own_length_;  // tokens of a sequence that this rank holds
   const bool transposes_, fuses_;
   const double initial_of_gradients_;              // attributes.scale, where scales are of before
   const bool weights_stay_;                        // rounded, from one micro-batch to the next
@@ -326,13 +381,13 @@ class Quantizer {
   std::map<std::tuple<int, int, int>, Rounded> rounded_;  // by tensor, unit, and whether again
   std::map<std::tuple<int, int, int>, Rounded> weights_;  // by tensor, unit, and whether forward
   std::map<std::pair<int, int>, int> kept_largest_;       // by tensor and unit
-  std::vector<int> scales_;                               // of the node that is being made
+  std::vector<int> scales_, largest_;                     // of the node that is being made
 };
 
 }  // namespace
 
 Graph quantize(Graph graph, const Plan& plan, const DeviceFacts& device) {
-  if (plan.training.precision != Precision::fp8) return graph;
+  if (!quantizes(plan.training.precision)) return graph;
   return Quantizer(graph, plan, device).run();
 }
 

@@ -3,6 +3,14 @@
 // Engine does), with scales as `fp8_recipe` says; gradients of weights read the rounded input, so
 // that is what is kept, and the input itself only where something else reads it.
 //
+// Precision nvfp4: 4 bits, e2m1, as NVIDIA's recipe has it ("Pretraining Large Language Models with
+// NVFP4", arXiv 2509.25149; Transformer Engine's NVFP4BlockScaling). 16 elements along the sums
+// have a scale in e4m3, of weights 16 x 16, and a tensor one in fp32, of its largest element.
+// Gradients are rounded at random, with bits of the run's seed, the module and the element's place;
+// what gradients of weights sum over goes through a Hadamard transform of 16 with random signs
+// first, in both factors, and is rounded at random there too where it is a gradient. All that is
+// transposed is rounded with the rest, weights too: both are kept.
+//
 // In bf16 stay the embedding, attention between its two linear layers, routers, experts unless the
 // plan says otherwise, what is outside of blocks (the head), and layers with a size that is no
 // multiple of 16 (blocks: of their length). An expert's slots are such a size. What all experts of

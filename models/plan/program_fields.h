@@ -157,9 +157,10 @@ struct FieldsOf<Attributes> {
       Field{"segments", &A::segments}, Field{"patch_size", &A::patch_size},
       Field{"channels", &A::channels}, Field{"made", &A::made}, Field{"scale_rows", &A::scale_rows},
       Field{"scale_columns", &A::scale_columns}, Field{"scales_of_before", &A::scales_of_before},
-      Field{"scales_are_powers", &A::scales_are_powers},
-      Field{"with_transposed", &A::with_transposed}, Field{"matrices", &A::matrices},
-      Field{"joins_maker", &A::joins_maker}, Field{"factors_transposed", &A::factors_transposed},
+      Field{"scales_are_powers", &A::scales_are_powers}, Field{"rounding_key", &A::rounding_key},
+      Field{"hadamard_key", &A::hadamard_key}, Field{"with_transposed", &A::with_transposed},
+      Field{"matrices", &A::matrices}, Field{"joins_maker", &A::joins_maker},
+      Field{"factors_transposed", &A::factors_transposed},
       Field{"gradient_is_whole", &A::gradient_is_whole},
       Field{"accumulate_separately", &A::accumulate_separately}, Field{"adds", &A::adds},
       Field{"fusion", &A::fusion});

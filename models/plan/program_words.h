@@ -28,11 +28,11 @@ template <class Enum>
 Words words_of();
 template <>
 inline Words words_of<Dtype>() {
-  return {"f64", "f32", "f16", "bf16", "e4m3", "e5m2", "i32", "i16"};
+  return {"f64", "f32", "f16", "bf16", "e4m3", "e5m2", "i32", "i16", "e2m1"};
 }
 template <>
 inline Words words_of<Precision>() {
-  return named<Precision>(5);
+  return named<Precision>(6);
 }
 template <>
 inline Words words_of<AttentionKernel>() {

@@ -429,10 +429,11 @@ void check_training(const Training& t, const ModelSizes& model) {
     refuse("training/predicted_positions", fmt::format("{} is not in 1 to sequence_length {}",
                                                        t.predicted_positions, t.sequence_length));
   below("training/dropout", t.dropout, 0, 1);
-  if (t.fp8_experts && t.precision != Precision::fp8)
-    refuse("training/fp8_experts", fmt::format("experts multiply 8 bits in precision fp8 alone, "
-                                               "not in {}; leave it out, or use fp8",
-                                               name_of(t.precision)));
+  if (t.fp8_experts && !quantizes(t.precision))
+    refuse("training/fp8_experts",
+           fmt::format("experts multiply 8 bits in precision fp8 alone, and 4 in nvfp4, not in {}; "
+                       "leave it out, or use fp8",
+                       name_of(t.precision)));
   check_loss_scale(t);
   check_optimizer(t);
 }

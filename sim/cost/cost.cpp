@@ -80,7 +80,7 @@ double host_copy_bandwidth(const Cluster& cluster) {
 
 Precision executed_precision(const Gpu& gpu, Precision wanted) {
   if (gpu.supports(wanted)) return wanted;
-  if (wanted == Precision::fp8 && gpu.supports(Precision::bf16)) return Precision::bf16;
+  if (quantizes(wanted) && gpu.supports(Precision::bf16)) return Precision::bf16;
   return Precision::fp32;
 }
 
@@ -102,7 +102,7 @@ CostModel::CostModel(const Cluster& cluster, const StepSettings& training)
       training_(training),
       level_(static_cast<std::size_t>(training.compiler)),
       products_(executed_precision(gpu_, training.precision)),
-      attention_(training.precision == Precision::fp8
+      attention_(quantizes(training.precision)
                      ? executed_precision(gpu_, Precision::bf16)  // what is not quantized
                      : products_) {
   // One instruction is a fused multiply and add: two FLOPs.
@@ -117,7 +117,8 @@ double CostModel::product_share(const Kernel& product, Precision precision) cons
                  gpu_.sustained_clock_share;
   if (precision == Precision::fp32) share *= constants.fp32_share;
   if (precision == Precision::tf32) share *= constants.tf32_share;
-  if (precision == Precision::fp8) share *= constants.fp8_share;
+  if (quantizes(precision)) share *= constants.fp8_share;
+  if (precision == Precision::nvfp4) share *= constants.fp4_share;
   if (product.kind == Kernel::Kind::batched_gemm) share *= constants.batched_share;
   return share;
 }
@@ -180,7 +181,7 @@ Seconds CostModel::time(const Kernel& kernel, double traffic_factor) const {
       break;
     case Kernel::Kind::gemm:
     case Kernel::Kind::batched_gemm: {
-      const Precision precision = kernel.in_8_bits ? products_ : attention_;
+      const Precision precision = kernel.quantized ? products_ : attention_;
       arithmetic = kernel.flops / (gpu_.peak(precision).value * product_share(kernel, precision));
       break;
     }

@@ -75,8 +75,8 @@ double straggling(const KernelConstants& kernels, int ranks, int in_layers);
 // second.
 double host_copy_bandwidth(const Cluster& cluster);
 
-// The precision whose peak a device reaches when asked for `wanted`: fp8 without such units runs in
-// bf16, and what has no tensor cores for it runs in fp32.
+// The precision whose peak a device reaches when asked for `wanted`: fp8 and nvfp4 without such
+// units run in bf16, and what has no tensor cores for it runs in fp32.
 Precision executed_precision(const Gpu& gpu, Precision wanted);
 
 }  // namespace meshwright

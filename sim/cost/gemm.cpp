@@ -24,14 +24,15 @@ constexpr double split_share = 0.9;
 
 constexpr std::int64_t aligned_bytes = 16;  // of leading dimensions, for the fastest loads
 
-std::int64_t element_bytes(Precision precision) {
-  if (precision == Precision::fp8) return 1;
-  return precision == Precision::fp16 || precision == Precision::bf16 ? 2 : 4;
+std::int64_t element_bits(Precision precision) {
+  if (precision == Precision::nvfp4) return 4;
+  if (precision == Precision::fp8) return 8;
+  return precision == Precision::fp16 || precision == Precision::bf16 ? 16 : 32;
 }
 
 bool misaligned(const Kernel& product, Precision precision) {
   if (precision == Precision::fp32) return false;  // no tensor cores to feed
-  const std::int64_t multiple = aligned_bytes / element_bytes(precision);
+  const std::int64_t multiple = aligned_bytes * 8 / element_bits(precision);
   return product.m % multiple != 0 || product.n % multiple != 0 || product.k % multiple != 0;
 }
 
@@ -40,7 +41,7 @@ std::int64_t divided_up(std::int64_t value, std::int64_t by) { return (value + b
 // How fast a precision calls for operands beside the fastest in half precision: arithmetic that
 // takes long hides what small tiles load.
 double operand_demand(const Gpu& gpu, Precision precision, double fastest) {
-  return gpu.peak(precision).value * static_cast<double>(element_bytes(precision)) / (fastest * 2);
+  return gpu.peak(precision).value * static_cast<double>(element_bits(precision)) / (fastest * 16);
 }
 
 double share_of(const Tile& tile, double demand) { return 1 / (1 + (1 / tile.share - 1) * demand); }

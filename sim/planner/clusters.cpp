@@ -34,6 +34,7 @@ MachineFacts facts_of(const Machine& machine) {
   facts.has_bf16 = gpu.supports(Precision::bf16);
   facts.has_tf32 = gpu.supports(Precision::tf32);
   facts.has_fp8 = gpu.supports(Precision::fp8);
+  facts.has_fp4 = gpu.supports(Precision::nvfp4);
   facts.has_flash3 = gpu.kernels.flash3_forward > 0 && gpu.kernels.flash3_backward > 0;
   facts.has_cudnn_attention = gpu.kernels.cudnn_forward > 0 && gpu.kernels.cudnn_backward > 0;
   facts.has_efa = machine.network.efa;

@@ -116,10 +116,11 @@ void draw_training(Draw& draw, const Model& model, Plan& plan) {
   if (t.optimizer == OptimizerKind::lamb) t.epsilon = 1e-3;  // key biases stay where they are
   t.micro_batch = draw.of({1, 2, 4});
   t.steps = 8;
-  if (draw.rarely()) store_in(draw.of({Precision::fp16, Precision::bf16, Precision::fp8}), plan);
+  if (draw.rarely())
+    store_in(draw.of({Precision::fp16, Precision::bf16, Precision::fp8, Precision::nvfp4}), plan);
   if (t.precision == Precision::fp8)
     t.fp8_recipe = draw.of({Fp8Recipe::tensorwise, Fp8Recipe::delayed, Fp8Recipe::mxfp8});
-  t.fp8_experts = t.precision == Precision::fp8 && draw.of({false, true});
+  t.fp8_experts = quantizes(t.precision) && draw.of({false, true});
 }
 
 bool is_legal(const Model& model, const Plan& plan) {

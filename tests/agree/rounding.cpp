@@ -5,7 +5,8 @@
 namespace meshwright {
 
 double unit_of(Precision precision) {
-  if (precision == Precision::fp8) return 0x1p-4;  // e4m3's
+  if (precision == Precision::nvfp4) return 0x1p-2;  // e2m1's
+  if (precision == Precision::fp8) return 0x1p-4;    // e4m3's
   return precision == Precision::fp16 ? 0x1p-11 : 0x1p-8;
 }
 

@@ -1,7 +1,8 @@
-// How far two runs in 16 bits, or 8, may be apart, and how far they are.
+// How far two runs in 16 bits, or 8 or 4, may be apart, and how far they are.
 // Cutting a model changes where numbers are rounded, not
 // what is computed: partial sums of a tensor group are rounded before they are added, gradients of
-// micro-batches are. With u the unit roundoff (2^-11 in fp16, 2^-8 in bf16, 2^-4 in fp8), a
+// micro-batches are. With u the unit roundoff (2^-11 in fp16, 2^-8 in bf16, 2^-4 in fp8, 2^-2 in
+// nvfp4), a
 // rounding is off by at most u of the number, 0.4 u as a root mean square (uniform within half a
 // step, numbers anywhere between two powers of two), in either direction. Loss: the residual of
 // eight blocks is stored after each of 16 additions: off by sqrt(16) 0.4 u = 1.6 u of itself, and

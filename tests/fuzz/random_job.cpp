@@ -96,9 +96,11 @@ json draw_training(Draw& draw, const json& model, int data) {
     training["sequence_length"] = side * side + 1;
   }
   if (draw.chance(0.5))
-    training["precision"] = draw.word({"fp32", "tf32", "fp16", "fp16", "bf16", "fp8"});
+    training["precision"] = draw.word({"fp32", "tf32", "fp16", "fp16", "bf16", "fp8", "nvfp4"});
   if (training.value("precision", "") == "fp8") {
     training["fp8_recipe"] = draw.word({"delayed", "tensorwise", "blockwise", "mxfp8"});
+    if (draw.chance(0.5)) training["fp8_experts"] = draw.chance(0.5);
+  } else if (training.value("precision", "") == "nvfp4") {
     if (draw.chance(0.5)) training["fp8_experts"] = draw.chance(0.5);
   }
   if (draw.chance(0.2)) training["gradient_reduce_precision"] = draw.word({"fp32", "fp16", "bf16"});

@@ -67,9 +67,9 @@ TEST_CASE("machines have the numbers of their data sheets", "[hwprofiles]") {
   CHECK(load_machine("dgx-2").gpus == 16);
   const Machine rack = load_machine("gb200-nvl72");  // 18 trays of 4
   CHECK(rack.gpus == 72);
-  CHECK(rack.gpu.peak_fp4_flop_per_s == 10e15);
+  CHECK(rack.gpu.peak(Precision::nvfp4).value == 10e15);
   CHECK(rack.calibration == Calibration::links);
-  CHECK(machine_of_text(text_of(rack), "again").gpu.peak_fp4_flop_per_s == 10e15);
+  CHECK(machine_of_text(text_of(rack), "again").gpu.peak(Precision::nvfp4).value == 10e15);
   CHECK(load_machine("u-p6e-gb200x36").gpus == 36);
   CHECK(load_machine("p6e-gb200-u72").prices.front().usd_per_hour == 761.904);
   CHECK(load_machine("p5.4xlarge").gpus == 1);

@@ -11,16 +11,19 @@ namespace meshwright {
 inline MachineFacts lookup_for_tests(const std::string& machine) {
   MachineFacts facts;
   facts.gpus = 8;
-  if (machine == "p4d.24xlarge" || machine == "p5.48xlarge") {
+  if (machine == "p4d.24xlarge" || machine == "p5.48xlarge" || machine == "p6-b200.48xlarge") {
     facts.has_bf16 = facts.has_tf32 = true;
-    facts.has_fp8 = machine == "p5.48xlarge";
-    facts.has_flash3 = facts.has_cudnn_attention = facts.has_fp8;
+    facts.has_fp4 = machine == "p6-b200.48xlarge";
+    facts.has_fp8 = machine == "p5.48xlarge" || facts.has_fp4;
+    facts.has_flash3 = machine == "p5.48xlarge";
+    facts.has_cudnn_attention = facts.has_fp8;
   } else if (machine == "local") {
     facts.gpus = 2;  // cores
     facts.is_cpu = true;
   } else if (machine != "p3.16xlarge") {
     throw InputError("unknown machine '" + machine +
-                     "'; known: local, p3.16xlarge, p4d.24xlarge and p5.48xlarge");
+                     "'; known: local, p3.16xlarge, p4d.24xlarge, "
+                     "p5.48xlarge and p6-b200.48xlarge");
   }
   facts.has_efa = facts.has_bf16;
   facts.has_nvlink = !facts.is_cpu;

@@ -192,6 +192,7 @@ TEST_CASE("each word of the documentation is understood, and no other", "[models
         if (word == "whole") job["parallelism"]["zero_stage"] = 1;
         if (word == "fp8" || word == "flash3" || word == "cudnn")
           job["cluster"]["machine"] = "p5.48xlarge";
+        if (word == "nvfp4") job["cluster"]["machine"] = "p6-b200.48xlarge";
         if (row.key == "memory_of") job.erase("parallelism");
         INFO(section << "/" << row.key << ": " << word);
         const json found = section_of(read(job), section)[row.key];

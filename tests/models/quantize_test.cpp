@@ -2,6 +2,7 @@
 #include "models/passes/quantize.h"
 
 #include <algorithm>
+#include <set>
 #include <vector>
 
 #include "models/core/index.h"
@@ -144,7 +145,7 @@ TEST_CASE("experts multiply 8 bits where the plan says so and their slots divide
           std::vector<Kernel> kernels;
           append_kernels({node.op, node.attributes, inputs, outputs}, CompilerLevel::fused,
                          kernels);
-          CHECK(kernels[0].in_8_bits);
+          CHECK(kernels[0].quantized);
           CHECK(kernels[0].m * kernels[0].n * kernels[0].k == 16 * 32 * 64);
         }
         // Gate, up and down of each block, and two gradients of each.
@@ -316,6 +317,118 @@ TEST_CASE("a kernel that makes a tensor also rounds it in blocks, and finds its 
   }
 }
 
+TEST_CASE("in nvfp4 blocks of 16 have scales in e4m3, and tensors one of their own",
+          "[models][passes]") {
+  const Model model = wide_model();
+  for (const DeviceFacts& device : {any_layout, transposing}) {
+    Plan plan = wide_plan(model);
+    plan.training.precision = Precision::nvfp4;
+    plan.training.seed = 5;
+    const Graph graph = graph_of(model, plan, device);
+    int products = 0;
+    std::set<std::uint64_t> rounding, signs;
+    for (const Node& node : graph.nodes) {
+      if (node.op == Op::quantize) {
+        rounding.insert(node.attributes.rounding_key);
+        signs.insert(node.attributes.hadamard_key);
+        // Gradients at random; what gradients of weights sum over is transformed, weights are not.
+        CHECK((node.attributes.rounding_key != 0) == (node.phase == Phase::backward));
+        CHECK((node.attributes.hadamard_key == 0) == (node.attributes.scale_rows == 16));
+        CHECK(node.attributes.with_transposed);
+      }
+      if (!is_product(node.op) || !is_quantized(first_type(graph, node))) continue;
+      ++products;
+      REQUIRE(node.inputs.size() == 6);
+      for (const int i : {0, 1}) {
+        const TensorType& factor = graph.tensor(node.inputs[i]).type;
+        const TensorType& scales = graph.tensor(node.inputs[2 + i]).type;
+        CHECK(factor.dtype == Dtype::e2m1);
+        CHECK(scales.dtype == Dtype::e4m3);
+        const bool square = i == 1 && node.op != Op::linear_grad_weight;
+        const ScaleBlock block = scale_block(factor.shape, scales.shape);
+        CHECK(block.rows == (square ? 16 : 1));
+        CHECK(block.columns == 16);
+        CHECK(graph.tensor(node.inputs[4 + i]).type == TensorType{Shape{1}, Dtype::f32});
+      }
+      // Every sum runs along the memory of both factors.
+      CHECK(node.attributes.factors_transposed == (node.op == Op::linear_grad_weight));
+      if (node.op != Op::linear_grad_weight)
+        CHECK(node.attributes.weight_in_out == (node.op == Op::linear_grad_input));
+    }
+    CHECK(products == 4 * 7 * 3);
+    CHECK(count_ops(graph, Op::amax, Phase::forward) == 4 * (7 + 4));
+    CHECK(count_ops(graph, Op::amax, Phase::backward) == 4 * 7);
+    CHECK(count_ops(graph, Op::transpose, Phase::backward) == 0);
+    CHECK(rounding.size() == 1 + 4 * 7);  // 0, and one of each layer
+    CHECK(signs.size() == 2);             // 0, and those of the run
+    plan.training.seed = 6;
+    for (const Node& node : graph_of(model, plan, device).nodes)
+      if (node.op == Op::quantize && node.attributes.rounding_key != 0)
+        CHECK_FALSE(rounding.contains(node.attributes.rounding_key));
+  }
+}
+
+TEST_CASE("every legal plan of a small model lowers in nvfp4 to sound Programs",
+          "[models][lower][release]") {
+  for (const char* family : {"gpt", "mixtral"}) {
+    const Model model = small_model(family);
+    for (Plan plan : small_plans(model)) {
+      plan.training.precision = Precision::nvfp4;
+      plan.training.fp8_experts = model.experts > 0;
+      for (const CompilerLevel level : {CompilerLevel::fused, CompilerLevel::full}) {
+        if (level == CompilerLevel::full && plan.parallelism.pipeline == 4) continue;
+        plan.training.compiler = level;
+        INFO(describe(plan) << " " << family);
+        const std::vector<Program> stages = lower_small(model, plan, any_layout);
+        CHECK(broken_rule(stages).empty());
+        for (const Program& program : stages) verify(program.memory);
+      }
+    }
+  }
+}
+
+TEST_CASE("in nvfp4 inputs of linear layers are kept in 4 bits, weights in both directions",
+          "[models][lower]") {
+  const Model model = wide_model();
+  Plan plan = wide_plan(model);
+  plan.training.precision = Precision::bf16;
+  const Program whole = lower_small(model, plan)[0];
+  plan.training.precision = Precision::nvfp4;
+  const Program rounded = lower_small(model, plan)[0];
+  const auto of_weights = [](const Program& program) {
+    return program.memory.class_bytes[static_cast<std::size_t>(MemoryClass::parameters)];
+  };
+  // Of each of 4 blocks 4 x 256 x 256 and 3 x 256 x 384 weights: half a byte, and a scale for 256,
+  // twice; and the largest element of each of 7 weights. Addresses are multiples of
+  // arena_alignment.
+  const std::int64_t weights = 4 * (4 * 256 * 256 + 3 * 256 * 384);
+  const std::int64_t kept = of_weights(rounded) - of_weights(whole);
+  CHECK(kept >= 2 * (weights / 2 + weights / 256));
+  CHECK(kept <= 2 * (weights / 2 + weights / 256) + 4 * 7 * 3 * arena_alignment);
+  // Kept transposed: 128 rows of the inputs of queries, keys and values, of gate and up, and of
+  // down instead of 2 bytes take 9/16; the output layer's are more.
+  const std::int64_t rows = 128;
+  const std::int64_t less = 4 * rows * ((256 + 256 + 384) * 23 - 256 * 9) / 16;
+  const std::int64_t saved = slot_bytes(whole) - slot_bytes(rounded);
+  CHECK(saved <= less);
+  CHECK(saved >= less - 4 * 4 * 3 * arena_alignment);
+}
+
+TEST_CASE("the products of 4 bits read a quarter of what 16 bits are", "[models]") {
+  const Shape x{64, 32}, w{48, 32}, one{1};
+  Attributes a;
+  a.made = Dtype::bf16;
+  const TensorType in[] = {
+      {x, Dtype::e2m1},           {w, Dtype::e2m1},  {Shape{64, 2}, Dtype::e4m3},
+      {Shape{3, 2}, Dtype::e4m3}, {one, Dtype::f32}, {one, Dtype::f32}};
+  const TensorType out[] = {{Shape{64, 48}, Dtype::bf16}};
+  std::vector<Kernel> kernels;
+  append_kernels({Op::linear, a, in, out}, CompilerLevel::fused, kernels);
+  REQUIRE(kernels.size() == 1);
+  CHECK(kernels[0].quantized);
+  CHECK(kernels[0].bytes == 64 * 16 + 48 * 16 + 128 + 6 + 8 + 64 * 48 * 2);
+}
+
 TEST_CASE("the products of 8 bits say so, and read half of what 16 bits are", "[models]") {
   const Shape x{64, 32}, w{48, 32}, scale{1, 1};
   Attributes a;
@@ -326,7 +439,7 @@ TEST_CASE("the products of 8 bits say so, and read half of what 16 bits are", "[
   std::vector<Kernel> kernels;
   append_kernels({Op::linear, a, in, out}, CompilerLevel::fused, kernels);
   REQUIRE(kernels.size() == 1);
-  CHECK(kernels[0].in_8_bits);
+  CHECK(kernels[0].quantized);
   CHECK(kernels[0].bytes == 64 * 32 + 48 * 32 + 2 * 4 + 64 * 48 * 2);
   CHECK(kernels[0].flops == 2.0 * 64 * 32 * 48);
 }

@@ -88,6 +88,8 @@ TEST_CASE("nor can they in tensor groups, sharded further, or with dropped eleme
     plan.parallelism.tensor_chunks = 2;
     plan.training.precision = Precision::fp8;
     check(model, plan, plans);
+    plan.training.precision = Precision::nvfp4;
+    check(model, plan, plans);
     plan.training.dropout = 0.1;
     plan.training.precision = Precision::fp16;
     plan.training.compiler = CompilerLevel::full;

@@ -188,7 +188,7 @@ TEST_CASE("in fp8 the products of 8 bits alone run at its peak", "[cost]") {
   Cluster cluster{load_machine("p5.48xlarge"), 1, 1, {}, {}};
   const Kernel whole = product(8192, 8192, 8192);
   Kernel rounded = whole;
-  rounded.in_8_bits = true;
+  rounded.quantized = true;
   const double bf16 = time_on(cluster, Precision::bf16, whole);
   CHECK(time_on(cluster, Precision::fp8, whole) == bf16);
   const double fp8 = time_on(cluster, Precision::fp8, rounded);
@@ -196,6 +196,29 @@ TEST_CASE("in fp8 the products of 8 bits alone run at its peak", "[cost]") {
   cluster.machine.gpu.kernels.fp8_share /= 2;
   CHECK(time_on(cluster, Precision::fp8, rounded) > 1.9 * fp8);
   CHECK(time_on(cluster, Precision::fp8, whole) == bf16);
+}
+
+TEST_CASE("in nvfp4 the products of 4 bits run at the peak in fp4, others in bf16", "[cost]") {
+  Cluster cluster{load_machine("p6-b200.48xlarge"), 1, 1, {}, {}};
+  const Kernel whole = product(8192, 8192, 8192);
+  Kernel rounded = whole;
+  rounded.quantized = true;
+  CHECK(time_on(cluster, Precision::nvfp4, whole) == time_on(cluster, Precision::bf16, whole));
+  // Measured products from 4096 on are 1.56 times as fast as in fp8.
+  const double fp8 = time_on(cluster, Precision::fp8, rounded);
+  const double fp4 = time_on(cluster, Precision::nvfp4, rounded);
+  CHECK(fp8 / fp4 == Approx(1.56).epsilon(0.05));
+  cluster.machine.gpu.kernels.fp4_share /= 2;
+  CHECK(time_on(cluster, Precision::nvfp4, rounded) > 1.9 * fp4);
+  CHECK(time_on(cluster, Precision::fp8, rounded) == fp8);
+  const Gpu h100 = load_machine("p5.48xlarge").gpu;
+  CHECK(executed_precision(h100, Precision::nvfp4) == Precision::bf16);
+  for (const char* machine :
+       {"p6-b200.48xlarge", "p6-b300.48xlarge", "gb200-nvl72", "gb300-nvl72"}) {
+    const Gpu gpu = load_machine(machine).gpu;
+    CHECK(executed_precision(gpu, Precision::nvfp4) == Precision::nvfp4);
+    CHECK(gpu.kernels.fp4_share < 0.8);
+  }
 }
 
 TEST_CASE("shapes that do not fit tiles, waves or alignment lose", "[cost]") {

@@ -237,6 +237,21 @@ TEST_CASE("frameworks keep weights of 8 bits alone; the engine beside those of 1
   CHECK(weights() - of_frameworks == std::int64_t{6} * 2 * (4 + 2 * 4) * 256 * 256);
 }
 
+// Transformer Engine keeps those of 16 bits beside both directions of those of 4.
+TEST_CASE("frameworks keep weights of 4 bits beside those of 16", "[predict]") {
+  Cluster cluster{load_machine("p6-b200.48xlarge"), 1, 8, {}, {}};
+  Plan plan = plan_of(1, 1, 8);
+  plan.training.precision = Precision::nvfp4;
+  const Compiled compiled = compiled_for(small_model(), plan, cluster);
+  const auto weights = [&] {
+    return stage_memory(compiled.stages, cluster)[0]
+        .class_bytes[static_cast<std::size_t>(MemoryClass::parameters)];
+  };
+  const std::int64_t of_frameworks = weights();
+  cluster.machine.calibration = Calibration::this_machine;
+  CHECK(weights() == of_frameworks);
+}
+
 TEST_CASE("a loss in pieces takes PyTorch's copies of the logits in fp32", "[predict]") {
   const Cluster cluster{load_machine("p4d.24xlarge"), 1, 8, {}, {}};
   const auto scratch = [&](int tensor, std::vector<std::string> passes_off) {

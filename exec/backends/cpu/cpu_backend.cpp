@@ -24,7 +24,7 @@ namespace {
 void run_narrow(const cpu::Row& row, const cpu::KernelCall& call) {
   if (only_moves(row.op)) return row.as_stored(call);
   MESHWRIGHT_CHECK(widened_bytes(call.call) == 0 || call.context.workspace != nullptr,
-                   "operands of 16 and 8 bits are computed with in scratch memory");
+                   "operands of 16, 8 and 4 bits are computed with in scratch memory");
   if (is_product(row.op)) return cpu::multiply_widened(call);
   if (is_expert_product(row.op)) return cpu::multiply_experts_widened(call);
   cpu::run_widened(row.f32, call);
@@ -44,7 +44,7 @@ void cpu::run_operation(const KernelCall& k) {
   if (k.call.op == Op::fused) return run_fused(k);
   const Row* row = row_of(k.call.op);
   MESHWRIGHT_CHECK(row != nullptr, "the backend was asked for an operation it has not");
-  if (has_16_bit(k.call) || has_8_bit_factors(k.call)) return run_narrow(*row, k);
+  if (has_16_bit(k.call) || has_quantized_factors(k.call)) return run_narrow(*row, k);
   (dtype_of(k.call) == Dtype::f64 ? row->f64 : row->f32)(k);
 }
 
@@ -56,8 +56,9 @@ class CpuBackend : public Backend {
 
   std::string_view name() const override { return "cpu"; }
   bool supports(Op op, Dtype dtype) const override {
-    if (is_8_bit(dtype))  // fused: products
-      return is_product(op) || is_expert_product(op) || op == Op::transpose || op == Op::fused;
+    if (is_quantized(dtype))  // fused: products
+      return is_product(op) || is_expert_product(op) || op == Op::fused ||
+             (op == Op::transpose && is_8_bit(dtype));
     return (op == Op::fused || cpu::row_of(op) != nullptr) && dtype != Dtype::i32;
   }
   bool computes_in(Precision precision) const override { return precision != Precision::tf32; }

@@ -1,11 +1,12 @@
-// Matrix products of operands stored in 16 bits, or of factors in 8: blocks of both factors are
-// widened, the product of two blocks is OpenBLAS's in fp32, and sums over k stay in fp32 until they
-// are complete.
+// Matrix products of operands stored in 16 bits, or of factors in 8 or 4: blocks of both factors
+// are widened, the product of two blocks is OpenBLAS's in fp32, and sums over k stay in fp32 until
+// they are complete.
 #include <algorithm>
 
 #include "exec/backends/cpu/gemm.h"
 #include "exec/backends/cpu/widened.h"
 #include "exec/core/eight_bits.h"
+#include "exec/core/four_bits.h"
 #include "exec/core/half.h"
 #include "models/graph/quantized.h"
 #include "models/graph/widen.h"
@@ -25,13 +26,20 @@ struct Stored {
   Dtype dtype = Dtype::f32;
   std::int64_t row = 0;  // elements from one row to the next
   float* wide = nullptr;
-  const float* scales = nullptr;  // of 8 bits
+  const void* scales = nullptr;  // of 8 bits: f32; of 4: e4m3
   std::int64_t scales_across = 0;
   ScaleBlock block_of_scale = {};
 
-  bool is_narrow() const { return is_16_bit(dtype) || is_8_bit(dtype); }
+  bool is_narrow() const { return is_16_bit(dtype) || is_quantized(dtype); }
   std::byte* at(std::int64_t r, std::int64_t c) const {
-    return data + (r * row + c) * bytes_of(dtype);
+    return data + (r * row + c) * bits_of(dtype) / 8;
+  }
+  float scale_of(std::int64_t r, std::int64_t block) const {
+    const std::int64_t i = r / block_of_scale.rows * scales_across + block;
+    if (dtype != Dtype::e2m1) return static_cast<const float*>(scales)[i];
+    float scale = 0;
+    widen_8_bits(static_cast<const std::uint8_t*>(scales) + i, Dtype::e4m3, 1, 1, &scale);
+    return scale;
   }
 };
 
@@ -49,15 +57,18 @@ void for_each_row(ThreadPool& pool, const Block& block, const Convert& convert) 
                });
 }
 
-// Part of a row of 8-bit numbers, times their scales.
+// Part of a row of 8-bit or 4-bit numbers, times their scales.
 void widen_scaled(const Stored& matrix, std::int64_t r, std::int64_t column, std::int64_t columns,
                   float* to) {
-  const float* scales = matrix.scales + r / matrix.block_of_scale.rows * matrix.scales_across;
   const std::int64_t width = matrix.block_of_scale.columns, end = column + columns;
   while (column < end) {
     const std::int64_t block = column / width, next = std::min(end, (block + 1) * width);
-    widen_8_bits(reinterpret_cast<const std::uint8_t*>(matrix.at(r, column)), matrix.dtype,
-                 next - column, scales[block], to);
+    const auto* from = reinterpret_cast<const std::uint8_t*>(matrix.at(r, column));
+    const float scale = matrix.scale_of(r, block);
+    if (matrix.dtype == Dtype::e2m1)
+      widen_4_bits(from, next - column, scale, to);
+    else
+      widen_8_bits(from, matrix.dtype, next - column, scale, to);
     to += next - column;
     column = next;
   }
@@ -111,9 +122,10 @@ class WidenedProduct {
     const auto factor = [&](std::size_t i, std::int64_t elements) {
       const TensorType& type = k.call.inputs[i];
       Stored made = stored(type, k.operands.inputs[i], elements);
-      if (!is_8_bit(type.dtype)) return made;
+      if (!is_quantized(type.dtype)) return made;
       const Shape& scales = k.in_shape(scale_input(i));
-      made.scales = k.in<float>(scale_input(i));
+      made.scales = k.operands.inputs[scale_input(i)];
+      if (type.dtype == Dtype::e2m1) alpha_ /= tensor_factor(*k.in<float>(largest_input(i)));
       made.scales_across = scales[1];
       made.block_of_scale = scale_block(type.shape, scales);
       return made;
@@ -161,6 +173,7 @@ class WidenedProduct {
                        .transpose_b = form_.transpose_b,
                        .c = sum.data,
                        .c_row = sum.row,
+                       .alpha = alpha_,
                        .beta = first && !form_.adds ? 0.0F : 1.0F},
                       first && bias_ != nullptr ? wide_bias_ : nullptr);
     }
@@ -171,6 +184,7 @@ class WidenedProduct {
   LinearProduct form_;
   ProductBlocks blocks_;
   Stored a_, b_, c_;
+  float alpha_ = 1;  // what the sums of 4 bits are multiplied by
   const std::byte* bias_ = nullptr;
   Dtype bias_type_ = Dtype::f32;
   float* wide_bias_ = nullptr;

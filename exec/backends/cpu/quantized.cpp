@@ -1,10 +1,12 @@
-// Tensors in 8 bits: their largest elements, rounding, transposition.
+// Tensors in 8 bits, and in 4 (quantized_4_bits.cpp): their largest elements, rounding,
+// transposition.
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <mutex>
 #include <vector>
 
+#include "exec/backends/cpu/quantized.h"
 #include "exec/backends/cpu/tables.h"
 #include "exec/core/eight_bits.h"
 #include "models/core/error.h"
@@ -14,33 +16,11 @@ namespace meshwright::cpu {
 
 namespace {
 
-// Magnitudes compare as their bits do, NaN above all others.
-template <typename T>
-std::uint32_t largest_bits(const T* x, std::int64_t count) {
-  std::uint32_t largest = 0;
-  for (std::int64_t i = 0; i < count; ++i)
-    largest =
-        std::max(largest, std::bit_cast<std::uint32_t>(static_cast<float>(x[i])) & 0x7FFFFFFFU);
-  return largest;
-}
-
-// Matrices, or the transposed ones of what lies in memory.
-template <typename T>
-struct Source {
-  const T* data;
-  std::int64_t row_step, column_step;
-  std::int64_t rows, matrix_step;  // of each
-  void copy_row(std::int64_t r, std::int64_t columns, float* to) const {
-    const T* from = data + r / rows * matrix_step + r % rows * row_step;
-    for (std::int64_t c = 0; c < columns; ++c) to[c] = static_cast<float>(from[c * column_step]);
-  }
-};
-
 // A matrix being rounded, into outputs `first` (the numbers) and the one behind it (their scales).
 template <typename T>
 class Rounding {
  public:
-  Rounding(const KernelCall& k, const Source<T>& source, std::size_t first)
+  Rounding(const KernelCall& k, const MatrixSource<T>& source, std::size_t first)
       : k_(k),
         source_(source),
         rows_(rows_of_scales(k.out_shape(first))),
@@ -108,7 +88,7 @@ class Rounding {
   }
 
   const KernelCall& k_;
-  const Source<T> source_;
+  const MatrixSource<T> source_;
   const std::int64_t rows_, columns_, strips_, blocks_across_;
   const ScaleBlock block_;
   std::uint8_t* const bits_;
@@ -139,6 +119,7 @@ float largest_of_input(const KernelCall& k) {
 template <typename T>
 void amax(const KernelCall& k) {
   *k.out<float>(0) = largest_of_input<T>(k);
+  if (k.attributes().hadamard_key != 0) *k.out<float>(1) = largest_transformed<T>(k);
 }
 
 void update_largest(const KernelCall& k) {
@@ -160,12 +141,9 @@ void quantize(const KernelCall& k) {
     float& seen = k.out<float>(k.call.outputs.size() - 1)[1];
     seen = std::max(seen, largest_of_input<T>(k));
   }
-  const Matrices each = matrices_of(k.attributes(), k.in_shape(0));
-  const std::int64_t apart = each.rows * each.columns;
-  const T* x = k.in<T>(0);
-  Rounding<T>(k, {x, each.columns, 1, each.rows, apart}, 0).run();
-  if (k.attributes().with_transposed)
-    Rounding<T>(k, {x, 1, each.columns, each.columns, apart}, 2).run();
+  if (k.attributes().made == Dtype::e2m1) return quantize_to_4_bits<T>(k);
+  Rounding<T>(k, as_it_lies<T>(k), 0).run();
+  if (k.attributes().with_transposed) Rounding<T>(k, transposed_source<T>(k), 2).run();
 }
 
 namespace {

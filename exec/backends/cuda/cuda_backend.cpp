@@ -70,6 +70,7 @@ class Gpu : public CudaBackend {
   // Of tensor cores; fp16's are the oldest, and without any it is slow, not wrong.
   bool computes_in(Precision precision) const override {
     const int generation = device_.major * 10 + device_.minor;
+    if (precision == Precision::nvfp4) return false;
     if (precision == Precision::fp8) return generation >= 89;
     if (precision == Precision::bf16 || precision == Precision::tf32) return generation >= 80;
     return true;

@@ -17,7 +17,7 @@ void expert_products(Kernels& kernels, const OpCall& call, const Shape& mnk, dou
   const double flops = 2.0 * call.attributes.experts * static_cast<double>(mnk.elements());
   kernels.push_back(
       {Kernel::Kind::gemm, mnk[0], mnk[1], mnk[2], call.attributes.experts, flops, traffic});
-  kernels.back().in_8_bits = has_8_bit_factors(call);
+  kernels.back().quantized = has_quantized_factors(call);
 }
 
 std::int64_t slots_of_expert(const OpCall& call) {
@@ -138,7 +138,7 @@ constexpr OpInfo rows[] = {
      .differentiate = dx_of_dy<Op::expert_exchange>},
     {.op = Op::expert_linear,
      .name = "expert_linear",
-     .takes = {2, 4},
+     .takes = {2, 6},
      .infer = infer_expert_linear,
      .work = work_expert_linear,
      .model_flops = active_expert_flops,
@@ -166,7 +166,7 @@ constexpr OpInfo rows[] = {
      .work = work_combine},
     {.op = Op::expert_linear_grad_input,
      .name = "expert_linear_grad_input",
-     .takes = {2, 4},
+     .takes = {2, 6},
      .is_gradient = true,
      .infer = infer_expert_linear_grad_input,
      .work = work_expert_linear_grad_input,
@@ -174,7 +174,7 @@ constexpr OpInfo rows[] = {
      .makes_input_gradient = true},
     {.op = Op::expert_linear_grad_weight,
      .name = "expert_linear_grad_weight",
-     .takes = {2, 4},
+     .takes = {2, 6},
      .is_gradient = true,
      .infer = nothing,
      .work = work_expert_linear_grad_weight,

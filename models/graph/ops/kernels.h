@@ -43,7 +43,7 @@ inline void batched_gemm(Kernels& kernels, std::int64_t batch, const Shape& mnk,
 }
 
 inline double element_size(const TensorType& type) {
-  return static_cast<double>(bytes_of(type.dtype));
+  return static_cast<double>(bits_of(type.dtype)) / 8;
 }
 
 }  // namespace meshwright

@@ -19,7 +19,7 @@ std::int64_t as_frameworks_pad(std::int64_t columns, const OpCall& call, Compile
 // `m`, `n`, `k`, and the bytes that it moves.
 void product_kernel(Kernels& kernels, const OpCall& call, const Shape& mnk, double traffic) {
   gemm(kernels, mnk[0], mnk[1], mnk[2], traffic);
-  kernels.back().in_8_bits = has_8_bit_factors(call);
+  kernels.back().quantized = has_quantized_factors(call);
 }
 
 void infer_linear(const Attributes& a, In in, Out& out) {
@@ -78,7 +78,7 @@ double linear_flops(const OpCall& call) {
 constexpr OpInfo rows[] = {
     {.op = Op::linear,
      .name = "linear",
-     .takes = {2, 5},
+     .takes = {2, 7},
      .split = SplitRule::linear,
      .infer = infer_linear,
      .work = work_linear,
@@ -98,7 +98,7 @@ constexpr OpInfo rows[] = {
      .elements = {"$0 + $1"}},
     {.op = Op::linear_grad_input,
      .name = "linear_grad_input",
-     .takes = {2, 4},
+     .takes = {2, 6},
      .is_gradient = true,
      .infer = infer_linear_grad_input,
      .work = work_linear_grad_input,
@@ -107,7 +107,7 @@ constexpr OpInfo rows[] = {
      .makes_input_gradient = true},
     {.op = Op::linear_grad_weight,
      .name = "linear_grad_weight",
-     .takes = {2, 4},
+     .takes = {2, 6},
      .is_gradient = true,
      .infer = nothing,
      .work = work_linear_grad_weight,

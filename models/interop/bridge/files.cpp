@@ -58,6 +58,10 @@ void add_precision(const Settings& arguments, Settings& to) {
            value_of(arguments, "fp8-amax-compute-algo", "most_recent"));
     to.add(before + "fp8_param_gather", false);
   }
+  if (arguments.has("fp4-format")) {
+    to.add(before + "fp4", value_of(arguments, "fp4-format", nullptr));
+    to.add(before + "fp4_recipe", value_of(arguments, "fp4-recipe", nullptr));
+  }
   if (!half) return;
   for (const auto& [argument, field] : {std::pair{"loss-scale", "loss_scale"},
                                         {"initial-loss-scale", "initial_loss_scale"},

@@ -98,6 +98,7 @@ json precision_of(const std::string& kind) {
   return kind == "fp8_ds"   ? "bf16_with_fp8_delayed_scaling_mixed"
          : kind == "fp8_cs" ? "bf16_with_fp8_current_scaling_mixed"
          : kind == "fp8_mx" ? "bf16_with_mxfp8_mixed"
+         : kind == "nvfp4"  ? "bf16_with_nvfp4_mixed"
                             : "bf16_mixed";
 }
 

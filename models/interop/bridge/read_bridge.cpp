@@ -136,20 +136,23 @@ void say_usual(Translation& file) {
 
 void say_precision(Translation& file, const Setting* name) {
   std::string kind = "bf16";
-  json format, recipe;
+  json format, recipe, narrow;
   std::optional<bool> in_fp32;
   const char* by = "mixed_precision";
   if (name != nullptr) {
     std::string text = name->value.is_string() ? name->value.get<std::string>() : "";
     std::replace(text.begin(), text.end(), '-', '_');
     const auto holds = [&](const char* part) { return text.find(part) != std::string::npos; };
-    if (holds("fp4")) file.fail(*name, "'" + text + "': numbers of 4 bits are not built");
     if (!text.ends_with("mixed") || !(text.starts_with("bf16") || text.starts_with("fp16")))
       file.fail(*name, name->value.dump() +
                            " is no recipe of mixed precision; bf16_mixed, fp16_mixed and "
                            "bf16_with_fp8_current_scaling_mixed are some");
     kind = text.substr(0, 4);
-    if (holds("fp8")) {
+    if (holds("fp4")) {
+      if (!holds("nvfp4"))
+        file.fail(*name, "'" + text + "': of 4 bits there is bf16_with_nvfp4_mixed alone");
+      narrow = "e2m1";
+    } else if (holds("fp8")) {
       format = holds("mxfp8") ? "e4m3" : "hybrid";
       recipe = holds("delayed")      ? "delayed"
                : holds("current")    ? "tensorwise"
@@ -175,8 +178,7 @@ void say_precision(Translation& file, const Setting* name) {
     const Setting* says = file.find(by);
     kind = other ? "fp16" : says != nullptr && says->value == true ? "bf16" : "fp32";
   }
-  if (const Setting* fp4 = field("fp4"); fp4 != nullptr)
-    file.fail(*fp4, fp4->value.dump() + ": numbers of 4 bits are not built");
+  if (const Setting* fp4 = field("fp4"); fp4 != nullptr) narrow = fp4->value;
   if (const Setting* fp8 = field("fp8"); fp8 != nullptr) format = fp8->value;
   if (const Setting* kind8 = field("fp8_recipe"); kind8 != nullptr) recipe = kind8->value;
   if (const Setting* wide = field("grad_reduce_in_fp32");
@@ -205,6 +207,11 @@ void say_precision(Translation& file, const Setting* name) {
     else
       file.say("fp8-recipe", recipe, {name == nullptr ? "mixed_precision.fp8" : "mixed_precision"});
   }
+  if (!narrow.is_null())
+    file.say("fp4-format", narrow,
+             {field("fp4") != nullptr ? "mixed_precision.fp4" : "mixed_precision"});
+  if (const Setting* recipe4 = field("fp4_recipe"); recipe4 != nullptr && !narrow.is_null())
+    file.say("fp4-recipe", recipe4->value, {"mixed_precision.fp4_recipe"});
   const char* reduced =
       kind == "fp16" || wide ? "accumulate-allreduce-grads-in-fp32" : "grad-reduce-in-bf16";
   const bool value = kind == "fp16" ? wide : kind != "fp32";

@@ -80,7 +80,7 @@ Rule warmup_rule() {
 
 Rule precision_rule() {
   return {{"training.precision", "training.fp8_recipe", "training.fp8_experts"},
-          {"bf16", "fp16", "fp8-format", "fp8-recipe"},
+          {"bf16", "fp16", "fp8-format", "fp8-recipe", "fp4-format", "fp4-recipe"},
           [](Settings& from, JobDraft& to) {
             const bool bf16 = from.flag("bf16").value_or(false);
             const bool fp16 = from.flag("fp16").value_or(false);
@@ -89,16 +89,30 @@ Rule precision_rule() {
             const auto format = from.word("fp8-format", {"hybrid", "e4m3"});
             const auto recipe =
                 from.word("fp8-recipe", {"delayed", "tensorwise", "blockwise", "mxfp8"});
-            to.set("training.precision", format ? "fp8" : bf16 ? "bf16" : fp16 ? "fp16" : "fp32");
-            if (!format) return;
-            to.set("training.fp8_recipe", recipe.value_or("delayed"));
+            const bool fp4 = from.word("fp4-format", {"e2m1"}).has_value();
+            from.word("fp4-recipe", {"nvfp4"});
+            if (fp4 && format)
+              from.fail("fp4-format",
+                        "given beside " + from.spelled("fp8-format") + "; keep one of them");
+            to.set("training.precision", fp4      ? "nvfp4"
+                                         : format ? "fp8"
+                                         : bf16   ? "bf16"
+                                         : fp16   ? "fp16"
+                                                  : "fp32");
+            if (!format && !fp4) return;
+            if (format) to.set("training.fp8_recipe", recipe.value_or("delayed"));
             if (to.value("model").is_object() && to.value("model").contains("num_local_experts"))
               to.set("training.fp8_experts", true);
           },
           [](const JobValues& from, Settings& to) {
             const json precision = from["training.precision"];
             if (precision == "fp16") to.add("fp16", true);
-            if (precision == "bf16" || precision == "fp8") to.add("bf16", true);
+            if (precision == "bf16" || precision == "fp8" || precision == "nvfp4")
+              to.add("bf16", true);
+            if (precision == "nvfp4") {
+              to.add("fp4-format", "e2m1");
+              to.add("fp4-recipe", "nvfp4");
+            }
             if (precision != "fp8") return;
             const json recipe = from["training.fp8_recipe"];
             // Gradients in e5m2 where a whole tensor has a scale, in e4m3 where blocks have.

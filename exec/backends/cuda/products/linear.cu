@@ -82,7 +82,7 @@ void add_apart(const KernelCall& k) {
 }
 
 void refuse_blocks(const OpCall& call) {
-  if (!has_8_bit_factors(call)) return;
+  if (!has_quantized_factors(call)) return;
   for (const std::size_t factor : {0, 1})
     if (call.inputs[scale_input(factor)].shape.elements() > 1)
       throw NotSupportedYet(
@@ -103,7 +103,7 @@ void run_linear(const KernelCall& k) {
   const bool apart = bytes_apart(k.call) > 0;
   ProductForm form = form_of(k.call);
   if (apart) form = stored_apart(form, made_type(k.call), false);
-  const bool scaled = has_8_bit_factors(k.call);
+  const bool scaled = has_quantized_factors(k.call);
   const auto scale_of = [&](std::size_t factor) {
     return scaled ? k.operands.inputs[scale_input(factor)] : nullptr;
   };

@@ -1,0 +1,44 @@
+// Numbers of 4 bits (e2m1) and NVFP4's scales: 16 elements have one in e4m3, a tensor one in fp32.
+// An element stands for its number * its block's scale * amax / 2688, where 2688 = 6 * 448 are the
+// largest numbers of e2m1 and e4m3 ("Pretraining Large Language Models with NVFP4", arXiv
+// 2509.25149, appendix C). What is too large becomes 6, of its sign; NaN becomes 0: the tensor's
+// amax, and with it every element, is NaN then.
+//
+// Two numbers lie in a byte, the first in its lower half. Counts are even.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace meshwright {
+
+// to[i] = from[i] * scale.
+void widen_4_bits(const std::uint8_t* from, std::int64_t count, float scale, float* to);
+
+// to[i] = from[i] * factor, to nearest, ties to even.
+void round_to_4_bits(const float* from, std::int64_t count, float factor, std::uint8_t* to);
+
+// The same at random: up with the probability that leaves the mean as it is, decided by 32 random
+// bits for each number.
+void round_to_4_bits(const float* from, std::int64_t count, float factor,
+                     const std::uint32_t* random, std::uint8_t* to);
+
+// What numbers of a tensor whose largest magnitude is given are multiplied by before blocks are
+// scaled: 2688 / largest, at most the largest finite number; 1 where all are 0.
+float tensor_factor(float largest);
+// The scale of a block, in e4m3, and what its numbers are multiplied by before they are rounded:
+// the inverse of what they are multiplied by afterwards, at most the largest finite number.
+std::uint8_t block_scale(float largest_of_block, float tensor_factor);
+float block_factor(std::uint8_t scale, float tensor_factor);
+
+// A Walsh-Hadamard transform of 16 numbers after some changed their sign (bit i of `signs`: number
+// i): orthogonal, so that the product of two vectors stays the same where both go through it.
+void hadamard_16(float* numbers, std::uint32_t signs);
+std::uint32_t hadamard_signs(std::uint64_t key);
+
+// One number at a time, by the definition of the format: what the above is tested against.
+float reference_value_of_4(std::uint8_t bits);
+std::uint8_t reference_4_bits(float x);
+std::uint8_t reference_4_bits(float x, std::uint32_t random);
+
+}  // namespace meshwright
