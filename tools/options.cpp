@@ -128,6 +128,8 @@ constexpr FlagOption flag_options[] = {
     {"quick", &Options::quick, "measure in seconds, and so less of it and less exactly"},
     {"check-collectives", &Options::check_collectives,
      "compare what the ranks are about to do before each collective (slow)"},
+    {"no-hash", &Options::no_hash,
+     "leave out the parameters' SHA-256 at the end, which takes seconds of a large model"},
     {"allow-mpi-options", &Options::allow_mpi_options,
      "let custom_mpi_options set what a job file may not by itself: it can name programs to run"},
     {"measure", &Options::measure, "run a few steps at each level on this computer"},

@@ -50,6 +50,7 @@ struct Options {
   std::string trace_steps;             // train: which steps the trace holds
   std::string trace_format;            // how: chrome (where empty) or chakra
   bool check_collectives = false;      // train
+  bool no_hash = false;                // train: without parameters_sha256
   std::optional<int> steps;
   std::optional<int> ranks;             // calibrate: processes measured together
   std::optional<int> top;               // plan: plans shown

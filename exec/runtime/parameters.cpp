@@ -79,15 +79,22 @@ void Parameters::initialise(std::uint64_t seed, int layers, ThreadPool& pool) {
   for (const StageParameter& each : stages_[static_cast<std::size_t>(own_.pipeline)].parameters) {
     const InitialOptions options{seed, layers, part_of(each.parameter, mesh_, own_)};
     const HeldWeights held = memory_.weights(each);
-    {
-      StateView<float> values(memory_.backend(), held.data, held.count);
-      parallel_for(pool, held.count, grain, [&](std::int64_t begin, std::int64_t end) {
-        fill_initial(each.parameter, options, held.begin + begin, end - begin,
-                     values.data() + begin);
-      });
-    }
+    StateView<float> drawn(memory_.backend(), held.data, held.count);
+    parallel_for(pool, held.count, grain, [&](std::int64_t begin, std::int64_t end) {
+      fill_initial(each.parameter, options, held.begin + begin, end - begin, drawn.data() + begin);
+    });
+    const auto draw = [&](std::int64_t begin, std::int64_t end, float* values) {
+      if (begin < end) fill_initial(each.parameter, options, begin, end - begin, values);
+    };
+    // For the copy, only what other ranks hold the masters of is drawn.
     copy_rounded(each, pool, [&](std::int64_t begin, std::int64_t count, float* values) {
-      fill_initial(each.parameter, options, begin, count, values);
+      const std::int64_t end = begin + count;
+      const std::int64_t first = std::clamp(held.begin, begin, end);
+      const std::int64_t last = std::clamp(held.begin + held.count, first, end);
+      draw(begin, first, values);
+      if (first < last)
+        std::copy_n(drawn.data() + (first - held.begin), last - first, values + (first - begin));
+      draw(last, end, values + (last - begin));
     });
   }
 }

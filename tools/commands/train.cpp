@@ -38,6 +38,7 @@ std::vector<std::string> rank_command(const Options& options) {
   if (options.json) command.emplace_back("--json");
   if (options.resume) command.emplace_back("--resume");
   if (options.check_collectives) command.emplace_back("--check-collectives");
+  if (options.no_hash) command.emplace_back("--no-hash");
   if (options.deadline) add("--deadline", std::to_string(*options.deadline));
   if (isatty(fileno(stderr)) != 0) command.emplace_back("--progress");
   add("--log-json", options.log_json);
@@ -181,7 +182,7 @@ const Command train_command = {"train",
                                "run the job on this computer, under its plan",
                                "json set profile trace trace-steps trace-format report steps "
                                "resume log-json hostfile deadline "
-                               "check-collectives allow-mpi-options restarts as-rank",
+                               "check-collectives no-hash allow-mpi-options restarts as-rank",
                                run_train};
 
 }  // namespace meshwright

@@ -1,5 +1,5 @@
-# shellcheck shell=bash
-# Sourced by tools/gpu-check: one function for each check. They run the program in $build on the GPU
+# shellcheck shell=bash disable=SC2034,SC2154
+# Sourced by tools/gpu-check and tools/gpu_check/first.sh: one function for each check. They run the program in $build on the GPU
 # named $gpu, keep what it says in $work, and fill in the rows of table.sh.
 
 value() { # value KEY FILE: of one line of a JSON object
@@ -9,14 +9,6 @@ calculate() { awk "BEGIN { printf \"%.10g\", $1 }" 2>/dev/null; }
 off_by() { [ -z "$1" ] || [ -z "$2" ] || calculate "($1 > $2 ? $1 - $2 : $2 - $1) / $2"; }
 last_words() { grep -vE '^[[:space:]-]*$' "$1" | tail -n 1 | cut -c 1-300; }
 
-# limited SECONDS LOG COMMAND...: within its own limit and what is left for all; 124: there was no time.
-limited() {
-  local seconds=$1 log=$2 left=$((ends - SECONDS))
-  shift 2
-  [ "$left" -gt 3 ] || return 124
-  [ "$seconds" -lt "$left" ] || seconds=$left
-  timeout -k 5 "$seconds" "$@" >>"$log" 2>&1 </dev/null
-}
 # why CODE LOG: of a command of limited() that failed.
 why() {
   case $1 in
@@ -38,13 +30,16 @@ job_of() { # job_of MODEL: $job, its file and options
   job=("$root/scenarios/gpu-$1.json" --json)
   [ ! -f "$zoo" ] || job+=(--set "model=$zoo")
 }
-# trained NAME SECONDS MODEL OPTIONS...: its answer in $work/NAME.json, a line for each step in $work/NAME.steps
+# trained LIMIT NAME MODEL OPTIONS...: its answer in $work/NAME.json, a line for each step in $work/NAME.steps. Weights
+# are hashed where $hashes is true, and nowhere else: it takes seconds of a large model.
 trained() {
-  local name=$1 seconds=$2 model=$3 job
+  local limit=$1 name=$2 model=$3 job
   shift 3
+  [ "${hashes:-}" = true ] || set -- --no-hash "$@"
   job_of "$model"
   rm -f "$work/$name.json" "$work/$name.steps"
-  limited "$seconds" "$work/$name.log" bash -c 'out=$1; shift; exec "$@" >"$out"' - "$work/$name.json" \
+  # shellcheck disable=SC2016
+  limited "$limit" "$work/$name.log" bash -c 'out=$1; shift; exec "$@" >"$out"' - "$work/$name.json" \
     "$program" train "${job[@]}" --profile "$profile" --log-json "$work/$name.steps" "$@" "${overrides[@]}"
 }
 
@@ -68,7 +63,7 @@ tested() { # tested ROW CODE LOG
 
 check_ops() {
   local log=$work/ops.log
-  limited 150 "$log" "$build/tests/cuda_gpu_tests"
+  limited ops.kernels "$log" "$build/tests/cuda_gpu_tests" -d yes
   tested ops.kernels $? "$log"
   log=$work/training.log
   if ! command -v mpirun >/dev/null; then
@@ -76,18 +71,19 @@ check_ops() {
   elif [ ! -x "$build/tests/cuda_gpu_training" ]; then
     skipped ops.training "built without MPI or NCCL"
   else
-    limited 90 "$log" "$root/tests/mpirun" 1 "$build/tests/cuda_gpu_training"
+    limited ops.training "$log" "$root/tests/mpirun" 1 "$build/tests/cuda_gpu_training"
     tested ops.training $? "$log"
   fi
 }
 
-# Everything that trains needs a profile of this GPU; without one that of the kind of machine serves, but predicts nothing.
+# Everything that trains needs a profile of this GPU.
 check_calibrate() {
   local begin=$SECONDS code log=$work/calibrate.log
-  limited 180 "$log" "$program" calibrate --profile "$work/local.json"
+  [ "$calibrated" != true ] || { says calibrate ok "--profile"; return; } # of an earlier call
+  limited calibrate "$log" "$program" calibrate --profile "$work/local.json"
   code=$?
   if [ "$code" -eq 0 ] && grep -q '"kind": "gpu"' "$work/local.json"; then
-    profile=$work/local.json calibrated=true
+    use_profile "$work/local.json"
     found calibrate $((SECONDS - begin))
   elif [ "$code" -eq 0 ]; then
     broken calibrate "wrote no profile of a GPU"
@@ -106,6 +102,18 @@ peak_of() {
   esac
 }
 
+# What libraries take is hundreds of MB whatever the model: of small ones no share says how good the plan is.
+memory_floor=300000000
+compare_memory() { # compare_memory ROW PLANNED MEASURED, bytes
+  local off more
+  off=$(off_by "$2" "$3") more="$(calculate "int($3 / 1048576)") MiB"
+  if [ -n "$off" ] && [ "$(calculate "$off * $3 < $memory_floor")" = 1 ]; then
+    says "$1" ok "$(four_digits "$off") ($more)"
+  else
+    found "$1" "$off" "$more"
+  fi
+}
+
 # Figures of a training run NAME of MODEL against its prediction, in rows memory.ROW and predict.ROW.
 compare_prediction() { # compare_prediction NAME ROW
   local answer=$work/$1.json
@@ -116,8 +124,7 @@ compare_prediction() { # compare_prediction NAME ROW
   fi
   local planned measured
   planned=$(value predicted_peak_memory_bytes "$answer") measured=$(value measured_peak_memory_bytes "$answer")
-  [ -z "${bar_of[memory.$2]:-}" ] || found "memory.$2" "$(off_by "$planned" "$measured")" \
-    "$(calculate "int($measured / 1048576)") MiB"
+  [ -z "${bar_of[memory.$2]:-}" ] || compare_memory "memory.$2" "$planned" "$measured"
   planned=$(value predicted_step_time_s "$answer") measured=$(value measured_step_time_s "$answer")
   found "predict.$2" "$(off_by "$planned" "$measured")" "$(calculate "int($measured * 1e5) / 100") ms"
 }
@@ -125,7 +132,7 @@ compare_prediction() { # compare_prediction NAME ROW
 # Trains MODEL once for speed, memory and prediction.
 measured_once() { # measured_once MODEL
   [ -z "${measured[$1]:-}" ] || return "${measured[$1]}"
-  trained "$1" 100 "$1"
+  trained "run.$1" "$1" "$1"
   measured[$1]=$?
   return "${measured[$1]}"
 }
@@ -142,7 +149,8 @@ speed_of() { # speed_of MODEL
   seconds=$(value measured_step_time_s "$work/$model.json")
   job_of "$model"
   # The job's work does not depend on the machine.
-  "$program" simulate "${job[@]}" --profile "$profile" "${overrides[@]}" >"$work/$model.simulated" 2>>"$log"
+  rm -f "$work/$model.simulated"
+  limited "simulate.$model" "$work/$model.simulated" "$program" simulate "${job[@]}" --profile "$profile" "${overrides[@]}"
   local step tokens flops peak
   step=$(value step_time_s "$work/$model.simulated")
   tokens=$(calculate "$(value tokens_per_s "$work/$model.simulated") * $step / $seconds")
@@ -162,7 +170,8 @@ speed_of() { # speed_of MODEL
   fi
   local zoo=()
   [ ! -f "$root/models/zoo/$model.json" ] || zoo=(--set "model=$root/models/zoo/$model.json")
-  limited 100 "$work/$model.torch" "${python[@]}" "$root/tools/gpu_check/pytorch.py" speed "${job[0]}" "${zoo[@]}" "${overrides[@]}"
+  rm -f "$work/$model.torch"
+  limited "torch.$model" "$work/$model.torch" "${python[@]}" "$root/tools/gpu_check/pytorch.py" speed "${job[0]}" "${zoo[@]}" "${overrides[@]}"
   code=$?
   if [ "$code" -ne 0 ]; then
     skipped "$row" "PyTorch: $(why "$code" "$work/$model.torch")"
@@ -198,7 +207,7 @@ check_predict() {
   for recompute in selective full; do
     local options=(--set "training.recompute=$recompute" --set training.micro_batch=8 --set training.global_batch=8)
     [ "$recompute" = full ] || options+=(--set training.attention=unfused)
-    trained "$recompute" 40 gpt2 "${options[@]}"
+    trained "run.$recompute" "$recompute" gpt2 "${options[@]}"
     code=$?
     if [ "$code" -eq 0 ]; then
       compare_prediction "$recompute" "$recompute"
@@ -231,10 +240,10 @@ check_curve() {
   local model=("${job[@]:2}")
   local data=(--set "data.files=[\"$folder/tokens.bin\"]" --set data.format=uint16 --set "checkpoint.folder=$folder/run"
     --set checkpoint.every_steps=100000)
-  limited 60 "$log" "${torch[@]}" weights "${job[0]}" "$folder" "${model[@]}" "${options[@]}" "${overrides[@]}" &&
-    limited 30 "$log" "$program" import "${job[@]}" "${options[@]}" "${data[@]}" --from "$folder" "${overrides[@]}" &&
-    trained curve 90 gpt2 --resume "${options[@]}" "${data[@]}" &&
-    limited 90 "$log" bash -c 'out=$1; shift; exec "$@" >"$out"' - "$work/torch.steps" \
+  limited curve.weights "$log" "${torch[@]}" weights "${job[0]}" "$folder" "${model[@]}" "${options[@]}" "${overrides[@]}" &&
+    limited curve.import "$log" "$program" import "${job[@]}" "${options[@]}" "${data[@]}" --from "$folder" "${overrides[@]}" &&
+    trained curve.run curve gpt2 --resume "${options[@]}" "${data[@]}" &&
+    limited curve.torch "$log" bash -c 'out=$1; shift; exec "$@" >"$out"' - "$work/torch.steps" \
       "${torch[@]}" curve "${job[0]}" "$folder" "${model[@]}" "${options[@]}" "${overrides[@]}"
   code=$?
   rm -rf "$folder"
@@ -261,11 +270,11 @@ check_ranks() {
   # This computer's own profile may have one GPU, and then takes one rank.
   local layout code name job profile=$profile_of_kind
   command -v mpirun >/dev/null || { skipped ranks "no mpirun"; return; }
-  trained one 40 gpt2 "${small[@]}" --set cluster.processes_per_host=1
+  trained ranks.one one gpt2 "${small[@]}" --set cluster.processes_per_host=1
   code=$?
   [ "$code" -eq 0 ] || { skipped ranks "one rank: $(why "$code" "$work/one.log")"; return; }
   for layout in pipeline tensor data shard; do
-    trained "mpi.$layout" 40 gpt2 "${small[@]}" --set "parallelism=$(layout_of $layout)"
+    trained "ranks.mpi.$layout" "mpi.$layout" gpt2 "${small[@]}" --set "parallelism=$(layout_of $layout)"
     code=$?
     if [ "$code" -eq 0 ]; then
       found "ranks.mpi.$layout" "$(curve_difference "$work/mpi.$layout.steps" "$work/one.steps")"
@@ -278,9 +287,9 @@ check_ranks() {
   for layout in pipeline tensor data shard; do
     name=nccl.$layout
     # shellcheck disable=SC2016
-    limited 60 "$work/$name.log" env MESHWRIGHT_NCCL_SHARES_GPUS=1 NCCL_SOCKET_IFNAME=lo NCCL_MAX_NCHANNELS=1 \
+    limited "ranks.$name" "$work/$name.log" env MESHWRIGHT_NCCL_SHARES_GPUS=1 NCCL_SOCKET_IFNAME=lo NCCL_MAX_NCHANNELS=1 \
       "$root/tests/mpirun" 2 sh -c 'export NCCL_HOSTID=rank$OMPI_COMM_WORLD_RANK; exec "$@"' - \
-      "$program" train "${job[@]}" --profile "$profile" --deadline 30 --log-json "$work/$name.steps" \
+      "$program" train "${job[@]}" --profile "$profile" --no-hash --deadline 10 --log-json "$work/$name.steps" \
       "${small[@]}" --set "parallelism=$(layout_of $layout)" "${overrides[@]}"
     code=$?
     if [ "$code" -eq 0 ]; then
@@ -292,9 +301,9 @@ check_ranks() {
 }
 
 check_determinism() {
-  local run code
+  local run code hashes=true
   for run in once again; do
-    trained "$run" 40 gpt2 "${small[@]}" --set cluster.processes_per_host=1
+    trained "determinism.$run" "$run" gpt2 "${small[@]}" --set cluster.processes_per_host=1
     code=$?
     [ "$code" -eq 0 ] || { failed determinism "$code" "$work/$run.log"; return; }
   done
@@ -307,25 +316,25 @@ check_determinism() {
   fi
 }
 
-check_sanitizer() {
-  local tool log code sanitizer
+sanitized() { # sanitized ROW TOOL TESTS: the row's limit; the log is $work/ROW.log
+  local row=$1 tool=$2 log=$work/$1.log code sanitizer summary
   sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
-  [ -n "$sanitizer" ] || { skipped sanitizer "no compute-sanitizer"; return; }
-  for tool in memcheck racecheck; do
-    log=$work/$tool.log
-    limited 60 "$log" "$sanitizer" --tool "$tool" --error-exitcode 99 "$build/tests/cuda_gpu_tests" \
-      'CUDA norms*,CUDA dropout*,CUDA slices*,CUDA positions*,CUDA clears*,CUDA attention agrees with*'
-    code=$?
-    local summary
-    summary=$(sed -n 's/^=* *\(ERROR\|RACECHECK\) SUMMARY: *//p' "$log" | tail -n 1)
-    if grep -qi 'device not supported\|failed to initialize' "$log"; then
-      skipped "sanitizer.$tool" "$(grep -i 'device not supported\|failed to initialize' "$log" | head -n 1 | tr -s '= ' ' ' | cut -c 1-80)"
-    elif [ "$code" -eq 0 ]; then
-      says "sanitizer.$tool" ok "${summary:-0 errors}"
-    elif [ -n "$summary" ]; then
-      says "sanitizer.$tool" missed "$summary"
-    else
-      failed "sanitizer.$tool" "$code" "$log"
-    fi
-  done
+  [ -n "$sanitizer" ] || { skipped "$row" "no compute-sanitizer"; return; }
+  limited "$row" "$log" "$sanitizer" --tool "$tool" --error-exitcode 99 "$build/tests/cuda_gpu_tests" "$3"
+  code=$?
+  summary=$(sed -n 's/^=* *\(ERROR\|RACECHECK\) SUMMARY: *//p' "$log" | tail -n 1)
+  if grep -qi 'device not supported\|failed to initialize' "$log"; then
+    skipped "$row" "$(grep -i 'device not supported\|failed to initialize' "$log" | head -n 1 | tr -s '= ' ' ' | cut -c 1-80)"
+  elif [ "$code" -eq 0 ]; then
+    says "$row" ok "${summary:-0 errors}"
+  elif [ -n "$summary" ]; then
+    says "$row" missed "$summary"
+  else
+    failed "$row" "$code" "$log"
+  fi
+}
+small_tests='CUDA norms*,CUDA dropout*,CUDA slices*,CUDA positions*,CUDA clears*,CUDA attention agrees with*'
+check_sanitizer() {
+  local tool
+  for tool in memcheck racecheck; do sanitized "sanitizer.$tool" "$tool" "$small_tests"; done
 }

@@ -15,6 +15,7 @@ import time
 
 import numpy
 import torch
+import torch._dynamo
 
 from models import draw_weights, make_model
 
@@ -149,19 +150,17 @@ def speed(arguments, job, config):
     batch, length = training["micro_batch"], training["sequence_length"]
     micro_batches = training["global_batch"] // batch
     tokens = torch.randint(config["vocab_size"], (batch, length + 1), device=device)
-    if len(model.blocks) <= arguments.whole_up_to:
-        run = torch.compile(model)
-    else:
-        # All blocks are one function: compiled once. The loss is fused over the head all the same.
-        run = model
-        for block in model.blocks:
-            block.compile()
-        torch.nn.functional.cross_entropy = torch.compile(torch.nn.functional.cross_entropy)
+    # All blocks are one function, compiled once: a whole model takes minutes. The loss is fused over
+    # the head all the same. Before PyTorch 2.5 every block counts as compiled again.
+    torch._dynamo.config.cache_size_limit = max(64, len(model.blocks))
+    for block in model.blocks:
+        block.compile()
+    torch.nn.functional.cross_entropy = torch.compile(torch.nn.functional.cross_entropy)
 
     def step():
         for _ in range(micro_batches):
             with autocast(training, device):
-                loss = run(tokens[:, :-1], tokens[:, 1:])
+                loss = model(tokens[:, :-1], tokens[:, 1:])
             (loss / micro_batches).backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
@@ -201,8 +200,6 @@ def main():
         each.add_argument("job", type=pathlib.Path)
         if command is speed:
             each.add_argument("--steps", type=int, default=15, help="that are timed")
-            each.add_argument("--whole-up-to", type=int, default=16, metavar="BLOCKS",
-                              help="models of more blocks are compiled block by block")
         else:
             each.add_argument("folder", type=pathlib.Path)
         each.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")

@@ -1,20 +1,20 @@
-# shellcheck shell=bash
-# Sourced by tools/gpu-check and its test: the checks, what they found, and the table.
+# shellcheck shell=bash disable=SC2034,SC2154
+# Sourced by tools/gpu-check, tools/gpu_check/first.sh and their tests: the checks, what they found, and the table.
 
 # One row each: check, what is compared, bar.
 gpu_check_rows() {
   cat <<'TEXT'
 ops.kernels|every operation beside the CPU in double|bf16 <= 1e-2, fp32 <= 1e-5
 ops.training|small models train as on the CPU|fp32 <= 1e-5, 16 bits <= 1e-2
-calibrate|profile of this GPU, seconds|<= 180
+calibrate|profile of this GPU, seconds|<= 90
 speed.gpt2|GPT-2 124M, tokens/s beside torch.compile|>= 1.10
 speed.gpt2.mfu|GPT-2 124M, model-FLOP utilisation|>= 0.50
 speed.gpt2-xl|GPT-2 XL, tokens/s beside torch.compile|>= 1.05
 speed.gpt2-xl.mfu|GPT-2 XL, model-FLOP utilisation|>= 0.55
 speed.llama-1b|Llama 1.1B at 4096, tokens/s beside torch.compile|>= 1.05
-memory.gpt2|GPT-2 124M, peak memory: planned / measured - 1|<= 0.02
-memory.gpt2-xl|GPT-2 XL, peak memory: planned / measured - 1|<= 0.02
-memory.llama-1b|Llama 1.1B, peak memory: planned / measured - 1|<= 0.02
+memory.gpt2|GPT-2 124M, peak memory: planned / measured - 1|<= 0.02 or 300 MB
+memory.gpt2-xl|GPT-2 XL, peak memory: planned / measured - 1|<= 0.02 or 300 MB
+memory.llama-1b|Llama 1.1B, peak memory: planned / measured - 1|<= 0.02 or 300 MB
 predict.gpt2|GPT-2 124M, step time: predicted / measured - 1|<= 0.07
 predict.gpt2-xl|GPT-2 XL, step time: predicted / measured - 1|<= 0.07
 predict.llama-1b|Llama 1.1B, step time: predicted / measured - 1|<= 0.07
@@ -35,15 +35,19 @@ sanitizer.racecheck|compute-sanitizer racecheck, small tests|0 errors
 TEXT
 }
 
-declare -A bar_of=() what_of=() figure_of=() verdict_of=() why_not=()
+declare -A bar_of=() what_of=() figure_of=() verdict_of=() why_not=() seconds_of=()
 row_names=()
-while IFS='|' read -r name what bar; do
-  row_names+=("$name") bar_of[$name]=$bar what_of[$name]=$what
-done < <(gpu_check_rows)
+add_rows() { # add_rows: lines as above, of standard input
+  local name what bar
+  while IFS='|' read -r name what bar; do
+    row_names+=("$name") bar_of[$name]=$bar what_of[$name]=$what
+  done
+}
+add_rows < <(gpu_check_rows)
 
 check_names() { printf '%s\n' "${row_names[@]%%.*}" | uniq; }
 
-# judge VALUE BAR: "ok" or "missed". BAR: "<= X" or ">= X". What is no number misses every bar.
+# judge VALUE BAR: "ok" or "missed". BAR: "<= X" or ">= X"; what follows is the caller's. What is no number misses every bar.
 judge() {
   awk -v value="$1" -v bar="$2" 'BEGIN {
     split(bar, part, " ")
@@ -52,23 +56,29 @@ judge() {
     print is_number && holds ? "ok" : "missed" }'
 }
 
+row_ended() { :; } # row_ended ROW: it has its verdict, or why there is none; for who wants to know
+
+four_digits() { awk -v v="$1" 'BEGIN { printf "%.4g", v }'; }
 # found ROW VALUE [MORE]: a number beside the row's bar; MORE is shown with it.
 found() {
   local shown=$2
   [ -n "$2" ] || { broken "$1" "no figure"; return; }
-  [[ $2 =~ ^[-+.0-9eE]+$ ]] && shown=$(awk -v v="$2" 'BEGIN { printf "%.4g", v }')
+  [[ $2 =~ ^[-+.0-9eE]+$ ]] && shown=$(four_digits "$2")
   figure_of[$1]="$shown${3:+ ($3)}" verdict_of[$1]=$(judge "$2" "${bar_of[$1]}")
+  row_ended "$1"
 }
 # says ROW VERDICT FIGURE: where the bar is no number.
-says() { verdict_of[$1]=$2 figure_of[$1]=$3; }
+says() { verdict_of[$1]=$2 figure_of[$1]=$3; row_ended "$1"; }
 # broken ROW WHY: it ran, and has no figure.
-broken() { verdict_of[$1]=missed why_not[$1]=$2; }
+broken() { verdict_of[$1]=missed why_not[$1]=$2; row_ended "$1"; }
 # skipped PREFIX WHY: the rows of a check, or one row, that have no verdict yet.
 skipped() {
   local name
   for name in "${row_names[@]}"; do
     [[ $name == "$1" || $name == "$1".* ]] && [ -z "${verdict_of[$name]:-}" ] || continue
-    why_not[$name]=${why_not[$name]:-$2}
+    [ -z "${why_not[$name]:-}" ] || continue
+    why_not[$name]=$2
+    row_ended "$name"
   done
 }
 
@@ -95,9 +105,9 @@ print_table_json() { # print_table_json DEVICE ROWS...
   shift
   printf '{\n  "device": "%s",\n  "checks": [' "$(quoted "$device")"
   for name in "$@"; do
-    printf '%s\n    {"check": "%s", "what": "%s", "figure": "%s", "bar": "%s", "verdict": "%s"}' "$between" \
+    printf '%s\n    {"check": "%s", "what": "%s", "figure": "%s", "bar": "%s", "verdict": "%s"%s}' "$between" \
       "$name" "$(quoted "${what_of[$name]}")" "$(quoted "${figure_of[$name]:-}")" "$(quoted "${bar_of[$name]}")" \
-      "$(quoted "$(verdict "$name")")"
+      "$(quoted "$(verdict "$name")")" "${seconds_of[$name]:+, \"seconds\": ${seconds_of[$name]:-}}"
     between=,
   done
   printf '\n  ]\n}\n'

@@ -94,9 +94,10 @@ Table comparison_of_kinds(const std::vector<KindTime>& kinds) {
 }
 
 std::string how_it_ended(const Outcome& outcome) {
-  return fmt::format("{} after step {}   final loss {:.5f}   parameters {}",
+  const std::string& hash = outcome.parameters_sha256;
+  return fmt::format("{} after step {}   final loss {:.5f}{}{}",
                      outcome.stopped ? "stopped on request" : "done", outcome.steps,
-                     outcome.last.loss, outcome.parameters_sha256);
+                     outcome.last.loss, hash.empty() ? "" : "   parameters ", hash);
 }
 
 }  // namespace
@@ -202,8 +203,8 @@ void TrainLog::print_json_of(const Outcome& outcome) const {
       {"predicted_peak_memory_bytes", prediction_.peak_memory_bytes},
       {"measured_peak_memory_bytes", *std::max_element(peaks.begin(), peaks.end())},
       {"measured_peak_memory_bytes_per_rank", peaks},
-      {"final_loss", outcome.last.loss},
-      {"parameters_sha256", outcome.parameters_sha256}};
+      {"final_loss", outcome.last.loss}};
+  if (!outcome.parameters_sha256.empty()) answer["parameters_sha256"] = outcome.parameters_sha256;
   if (scales_loss()) {
     answer["loss_scale"] = outcome.last.loss_scale;
     answer["skipped"] = outcome.last.skipped;

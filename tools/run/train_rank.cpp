@@ -148,7 +148,7 @@ std::vector<RankMemory> memory_of_all(Runtime& runtime, const World& world) {
 }
 
 Outcome run_steps(Runtime& runtime, const World& world, Loader& loader, const Training& training,
-                  RunCheckpoints& checkpoints, Traced& traced, TrainLog* log) {
+                  RunCheckpoints& checkpoints, Traced& traced, TrainLog* log, bool hashes) {
   Outcome outcome;
   outcome.steps = checkpoints.steps_done();
   outcome.last.loss = checkpoints.loss_before();
@@ -168,7 +168,7 @@ Outcome run_steps(Runtime& runtime, const World& world, Loader& loader, const Tr
   }
   outcome.saved = checkpoints.finish();
   outcome.memory = memory_of_all(runtime, world);
-  outcome.parameters_sha256 = runtime.parameters().sha256();
+  if (hashes) outcome.parameters_sha256 = runtime.parameters().sha256();
   return outcome;
 }
 
@@ -250,7 +250,7 @@ int train(const Options& options, const Job& job, const Chosen& chosen, World& w
   Outcome outcome;
   try {
     outcome = run_steps(runtime, world, *loader, plan.training, checkpoints, traced,
-                        log ? &*log : nullptr);
+                        log ? &*log : nullptr, !options.no_hash);
   } catch (const InputError&) {
     throw;
   } catch (const std::exception&) {
