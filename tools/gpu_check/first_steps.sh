@@ -3,7 +3,7 @@
 
 first_rows() {
   cat <<'TEXT'
-device|the GPU, its driver and clocks|reported
+device|the GPU: driver, clock and power at most|reported
 libraries|CUDA, cuBLASLt, NCCL and tools that are here|none that is needed missing
 ops.alone|the first case that failed, alone|passes
 ops.memcheck|that case under compute-sanitizer memcheck|0 errors
@@ -53,7 +53,7 @@ check_device() {
   local code=$?
   [ "$code" -eq 0 ] || { failed device "$code" "$work/nvidia-smi.log"; return; }
   limited device.query "$work/device.log" nvidia-smi --query-gpu=driver_version,clocks.max.sm,power.limit --format=csv,noheader
-  says device ok "$gpu; driver, clock and power at most: $(head -n 1 "$work/device.log")"
+  says device ok "$gpu: $(head -n 1 "$work/device.log")"
 }
 
 # Where a library is, by what the program would load; versions are in libraries.log.
@@ -72,12 +72,14 @@ print("PyTorch", torch.__version__, "CUDA", torch.version.cuda, "cuDNN", torch.b
     [ -n "$(tool_at "$tool")" ] || found+=" no $tool,"
   done
   [ -z "$no_torch" ] || found+=" no PyTorch,"
-  if [ -n "$missing" ]; then says libraries missed "not found: $missing"; else says libraries ok "${found%,}"; fi
+  if [ -n "$missing" ]; then says libraries missed "not found: $missing"; else found=${found# }; says libraries ok "${found%,}"; fi
 }
 tool_at() { command -v "$1" || ls "/usr/local/cuda/bin/$1" 2>/dev/null; } # where a tool is
 
-# The first case that failed, or in which the program ended, of a log with durations; LIST: the names of all.
+# The first case that failed, of a log with durations; LIST: the names of all. Where the program hung or ended: the case
+# that had a duration last, of which a section may be left, and the next.
 first_failing() { # first_failing LOG LIST
+  [ -s "$2" ] || return 0
   awk '
     NR == FNR { if (sub(/^  /, "") || $0 != "") name[++count] = $0; place[$0] = count; next }
     /FAILED/ { failing = 1 }
@@ -87,7 +89,11 @@ first_failing() { # first_failing LOG LIST
       if (failing) { print which; found = 1; exit }
       last = place[which]
     }
-    END { if (!found && last < count) print name[last + 1] }' "$2" "$1"
+    END {
+      if (found) exit
+      if (last > 0) print name[last]
+      if (last < count) print name[last + 1]
+    }' "$2" "$1"
 }
 # Of the operations' tests, where they failed.
 check_first_failure() {
@@ -97,15 +103,19 @@ check_first_failure() {
     skipped ops.memcheck "nothing failed"
     return
   fi
-  limited ops.names "$list" "$build/tests/cuda_gpu_tests" --list-test-names-only
+  # Catch2's version 2, else 3.
+  # shellcheck disable=SC2016
+  limited ops.names "$list" bash -c 'names=$("$1" --list-test-names-only 2>/dev/null)
+    case $names in "" | *"in input"*) "$1" --list-tests --verbosity quiet ;; *) printf "%s\n" "$names" ;; esac' - "$build/tests/cuda_gpu_tests"
   name=$(first_failing "$work/ops.log" "$list")
   if [ -z "$name" ]; then
     skipped ops.alone "which case failed is not known: see ops.log"
     skipped ops.memcheck "which case failed is not known: see ops.log"
     return
   fi
+  spec=$(sed 's/[],[\\"*]/\\&/g' <<<"$name" | paste -sd ,)
+  name=$(paste -sd '|' <<<"$name" | sed 's/|/ or /')
   echo "   the first failing case: $name"
-  spec=$(sed 's/[],[\\"*]/\\&/g' <<<"$name")
   limited ops.alone "$log" "$build/tests/cuda_gpu_tests" -s "$spec"
   code=$?
   what_of[ops.alone]=$name
