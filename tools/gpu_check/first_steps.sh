@@ -163,6 +163,7 @@ check_models() {
 check_attention() {
   local code name ours theirs whose rate log=$work/attention.log
   [ "$calibrated" = true ] || { skipped attention "not calibrated"; return; }
+  command -v python3 >/dev/null || { skipped attention "no python3"; return; }
   limited attention "$log" "${python[@]}" "$root/tools/gpu_check/attention.py" "$profile" "$work/attention.txt"
   code=$?
   while read -r name ours theirs whose rate; do
