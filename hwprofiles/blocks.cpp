@@ -33,6 +33,7 @@ BlockFields gpu_fields(Gpu& gpu) {
           {"clock_hz", &gpu.clock_hz, Bound::not_negative},
           {"l2_bytes", &gpu.l2_bytes, Bound::not_negative},
           {"tdp_w", &gpu.tdp_w, Bound::not_negative},
+          {"fp4_share", &gpu.kernels.fp4_share, Bound::constant, false, "fp4_share"},
           {"transposes_8_bits", &gpu.transposes_8_bits, {}, false, "transposes_8_bits"},
           {"sustained_clock_share", &gpu.sustained_clock_share, Bound::share, fitted,
            "sustained_clock_share"}};
@@ -51,7 +52,6 @@ BlockFields constant_fields(KernelConstants& k) {
   return {constant("fp32_share", &k.fp32_share),
           constant("tf32_share", &k.tf32_share),
           constant("fp8_share", &k.fp8_share),
-          constant("fp4_share", &k.fp4_share),
           constant("batched_share", &k.batched_share),
           constant("misaligned_share", &k.misaligned_share),
           constant("misaligned_batched_share", &k.misaligned_batched_share),
