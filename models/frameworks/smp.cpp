@@ -63,9 +63,9 @@ constexpr Limit rows[] = {
      }},
     MESHWRIGHT_MUST_BE("parallelism.sequence_parallel", "leaves that to the script's layers",
                        parallelism.sequence_parallel, false),
-    {"parallelism.placement", "has tensor ranks next to each other (DPT)",
-     [](const Plan& p, const Model&) { return has_stages(p) || p.parallelism.placement == "DPT"; },
-     [](Plan& p, const Model&) { p.parallelism.placement = "DPT"; }},
+    {"parallelism.placement", "has tensor ranks next to each other (PDT)",
+     [](const Plan& p, const Model&) { return has_stages(p) || p.parallelism.placement == "PDT"; },
+     [](Plan& p, const Model&) { p.parallelism.placement = "PDT"; }},
     {"parallelism.overlap", "overlaps as FSDP does: gradients and parameters",
      [](const Plan& p, const Model&) {
        return has_stages(p) || (p.parallelism.overlap_gradients &&
@@ -204,7 +204,7 @@ bool is_causal_of_scripts(const Model& m) {
 void settle_as_smp(Plan& plan, const Model&) {
   Parallelism& p = plan.parallelism;
   settle_training(plan.training);
-  if (same_placement(p, p.placement, "DPT")) p.placement = "DPT";
+  if (same_placement(p, p.placement, "PDT")) p.placement = "PDT";
   // With no more than one choice in effect the plan says nothing.
   Plan usual = plan;
   usual.parallelism.reduce_gradients = ReduceGradients::usual;

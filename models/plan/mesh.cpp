@@ -108,8 +108,8 @@ std::string_view order_of_axes(std::string_view placement) {
 std::string_view name_of(GroupKind kind) { return row_of(kind).name; }
 
 const std::vector<std::string>& placements() {
-  static const std::vector<std::string> words = {"DPT", "PTD", "TPD",     "DTP",
-                                                 "TDP", "PDT", "cluster", "spread"};
+  static const std::vector<std::string> words = {"PDT", "DPT", "PTD",     "TPD",
+                                                 "DTP", "TDP", "cluster", "spread"};
   return words;
 }
 

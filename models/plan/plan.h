@@ -87,7 +87,7 @@ struct Parallelism {
   bool overlap_gradients = true, overlap_parameters = true, overlap_tensor = false;
   int tensor_chunks = 1;  // pieces of a product that tensor communication goes beside
   bool pipeline_scatter_gather = true;
-  std::string placement = "DPT";
+  std::string placement = "PDT";
   Partitioner partitioner = Partitioner::chain;
   double memory_weight = 0;  // of the partition's balance: 0 time only, 1 memory only
   std::map<std::string, int> manual_stage;  // module path -> virtual stage

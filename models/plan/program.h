@@ -177,7 +177,7 @@ struct Bucket {
 struct JobSettings {
   StepSettings training;
   Degrees degrees;  // `shard`: ranks that share one copy of what is sharded
-  std::string placement = "DPT";
+  std::string placement = "PDT";
   int zero_stage = 0;
   Mesh mesh() const { return {degrees, placement}; }
   bool operator==(const JobSettings&) const = default;

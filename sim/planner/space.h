@@ -32,7 +32,7 @@ struct Candidate {
   int tensor_chunks = 1;
   CompilerLevel compiler = CompilerLevel::fused;
   AttentionKernel attention = AttentionKernel::flash2;
-  std::string_view placement = "DPT";
+  std::string_view placement = "PDT";
   bool operator==(const Candidate&) const = default;
   int replicas() const { return data * context; }
   // Ranks that share one copy of what is sharded.

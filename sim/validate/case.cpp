@@ -37,13 +37,12 @@ StepCase case_of(const StepRow& row, const Machine& machine) {
   result.cluster = make_cluster(result.job.cluster, machine, counts_of(result.job.cluster).front());
   result.plan = settle(result.job, result.cluster.ranks(), facts_of(machine));
   // What a row leaves open is as in the frameworks that were measured (Megatron-LM and its kin):
-  // every stage has as many blocks, consecutive ranks share a stage, and gradients of fp16 are
-  // reduced as they are; weights are gathered by one call of NCCL.
+  // every stage has as many blocks, and gradients of fp16 are reduced as they are; weights are
+  // gathered by one call of NCCL.
   Parallelism& p = result.plan.parallelism;
   if (!value.contains("/parallelism/hierarchical_gather"_json_pointer))
     p.hierarchical_gather = false;
   if (!value.contains("/parallelism/partition"_json_pointer)) p.partitioner = Partitioner::even;
-  if (!value.contains("/parallelism/placement"_json_pointer)) p.placement = "PDT";
   // Transformer Engine, whose overlap it is, cuts products with gathers and scatters into four.
   if (p.overlap_tensor && p.tensor > 1 &&
       !value.contains("/parallelism/tensor_chunks"_json_pointer))

@@ -154,7 +154,7 @@ TEST_CASE("what is wrong in a Program is refused at its place", "[models][progra
       {"/stages/0/task", 0, "/stages/0/task: unknown key; did you mean 'tasks'?"},
       {"/stages", json::array(), "/stages: there are none"},
       {"/settings/placement", "DDT",
-       "/settings/placement: unknown placement 'DDT'; known: DPT, PTD, TPD, DTP, TDP, PDT, cluster "
+       "/settings/placement: unknown placement 'DDT'; known: PDT, DPT, PTD, TPD, DTP, TDP, cluster "
        "and spread"},
       {"/settings/degrees",
        {{"data", 4}, {"shard", 3}},

@@ -46,6 +46,12 @@ json open(std::initializer_list<const char*> keys) {
   return parallelism;
 }
 
+// Gradients go between hosts.
+json with_stages_inside(json parallelism) {
+  parallelism["placement"] = "DPT";
+  return parallelism;
+}
+
 json with_network(json job, double gbps) {
   job["cluster"]["network"] = {{"nics", 1}, {"gbps_per_nic", gbps}};
   return job;
@@ -94,7 +100,8 @@ std::vector<Case> cases() {
       {"messages",
        v100,
        4,
-       with_network(job_of(wide_model("gpt", 8, 1024), v100, 4, 64, 1024, stages), 1),
+       with_network(
+           job_of(wide_model("gpt", 8, 1024), v100, 4, 64, 1024, with_stages_inside(stages)), 1),
        {1.05, {0.95, 0.99}, 1.08, {0.94, 1.001}}},
       // Sixteen stages on two hosts: one of fifteen messages crosses.
       {"messages between some stages",
@@ -108,15 +115,15 @@ std::vector<Case> cases() {
        v100,
        2,
        with_network(job_of(wide_model("gpt", 8, 2048), v100, 2, 16, 128,
-                           open({"pipeline", "data", "zero_stage"})),
+                           with_stages_inside(open({"pipeline", "data", "zero_stage"}))),
                     10),
        {1.9, {0.53, 0.99}, 1.13, {0.9, 1.001}}},
       {"reductions once a step or with every micro-batch",
        v100,
        2,
        with_network(job_of(wide_model("gpt", 8, 2048), v100, 2, 64, 128,
-                           open({"pipeline", "data", "zero_stage", "reduce_gradients",
-                                 "reshard_after_forward"})),
+                           with_stages_inside(open({"pipeline", "data", "zero_stage",
+                                                    "reduce_gradients", "reshard_after_forward"}))),
                     10),
        {1.9, {0.53, 0.99}, 1.16, {0.88, 1.001}}},
       {"gathers",
