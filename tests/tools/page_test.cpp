@@ -144,6 +144,42 @@ TEST_CASE("the page: choose, plan, export, come back by the link", "[page]") {
   check_stays_here(browser, served);
 }
 
+TEST_CASE("the page: settings of a framework that can run the plan", "[page]") {
+  if (!can_browse()) return;
+  const Served served;
+  const TestFolder folder;
+  Browser browser(folder.path());
+  const json job = {
+      {"name", "for others"},
+      {"model", "gpt2"},
+      {"training", {{"global_batch", 16}, {"sequence_length", 128}, {"micro_batch", 4}}},
+      {"cluster", {{"machine", "g5.12xlarge"}, {"count", 1}}},
+      {"parallelism", {{"tensor", 2}, {"data", 2}}},
+      {"objective", {{"framework", "megatron-lm"}}}};
+  browser.open(link_of(served, job));
+  browser.wait_for(ready);
+  browser.click("#plan");
+  browser.wait_for(searched, 120);
+  browser.value_of(
+      "[...document.querySelectorAll('#exports button')].find("
+      "each => each.textContent === 'Settings of megatron-lm').click()");
+  browser.wait_for(searched + " && document.querySelectorAll('#settings details').length > 0");
+  const json exported =
+      answer_of("export " + folder.file("job.json", job.dump()) + " --for megatron-lm");
+  CHECK(browser.value_of("document.querySelectorAll('#settings details').length") ==
+        exported["contents"].size());
+  browser.value_of(
+      "document.querySelectorAll('#settings details').forEach(each => { each.open = true; })");
+  const std::string shown = browser.value_of(text_of("#settings"));
+  CHECK(shown.find("--tensor-model-parallel-size 2") != std::string::npos);
+  browser.value_of(
+      "[...document.querySelectorAll('#settings button')].find("
+      "each => each.textContent === 'Save arguments.txt').click()");
+  CHECK(wait_for_file(folder, "arguments.txt") ==
+        exported["contents"]["arguments.txt"].get<std::string>());
+  check_stays_here(browser, served);
+}
+
 TEST_CASE("the page: a search can be cancelled, and what is wrong is said", "[page]") {
   if (!can_browse()) return;
   const Served served;

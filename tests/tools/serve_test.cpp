@@ -160,6 +160,12 @@ TEST_CASE("answers are those of the commands, byte for byte", "[serve]") {
     CHECK(post(served, "/api/" + kind, step).body ==
           std::string(std::istreambuf_iterator<char>(written), {}));
   }
+  json of_megatron = small_job;
+  of_megatron["cluster"] = {{"machine", "g5.12xlarge"}, {"count", 1}};
+  of_megatron["objective"]["framework"] = "megatron-lm";
+  const std::string settings = write(of_megatron);
+  CHECK(without_times(post(served, "/api/export?for=megatron-lm", settings).body) ==
+        printed("export job.json --for megatron-lm --json"));
   json other = settled_job();
   other["training"]["micro_batch"] = 2;
   folder.file("a.json", step);
@@ -224,6 +230,8 @@ TEST_CASE("what a job says wrong is said as the command says it", "[serve]") {
       json::parse(post(served, "/api/plan", job.dump()).body)["error"]["answer"]["plans"].empty());
   CHECK(post(served, "/api/plan?top=x", small_job.dump()).status == 400);
   CHECK(post(served, "/api/plan?output=x", small_job.dump()).status == 400);
+  for (const std::string query : {"", "?for=", "?for=--to", "?for=xyzzy", "?for=torchtitan&to=x"})
+    CHECK(post(served, "/api/export" + query, small_job.dump()).status == 400);
 }
 
 TEST_CASE("a job names no file of the server", "[serve]") {

@@ -159,25 +159,32 @@ int run_export(const Options& options) {
     throw InputError("export: --for names the framework: " + list_of(framework_names()));
   }
   const Framework framework = framework_of(options.framework);
-  if (options.to.empty()) throw InputError("export: --to names the folder to write");
+  if (options.to.empty() && !options.json)
+    throw InputError(
+        "export: --to names the folder to write; with --json the files may be printed");
   const Job job = read_job_of(options);
   const MachineLoader load = machine_loader(options);
   const Chosen chosen = choose_plan(job, load, search_watch(options));
   const int ranks = chosen.cluster.ranks();
   const Exported exported = export_plan(job, chosen.compiled.plan, chosen.machine, chosen.count,
                                         ranks / chosen.count, framework, options.launchers);
-  write_files(options.to, exported.files);
+  if (!options.to.empty()) write_files(options.to, exported.files);
   const Prediction prediction = predict_chosen(job, chosen);
-  json names = json::array();
-  for (const ExportedFile& file : exported.files) names.push_back(options.to + "/" + file.name);
+  json names = json::array(), contents = json::object();
+  for (const ExportedFile& file : exported.files) {
+    names.push_back(options.to.empty() ? file.name : options.to + "/" + file.name);
+    contents[file.name] = file.text;
+  }
   if (options.json) {
-    print_json({{"framework", options.framework},
-                {"plan", short_plan_text(chosen.compiled.plan)},
-                {"cluster", {{"machine", chosen.machine}, {"count", chosen.count}}},
-                {"step_time_s", prediction.step_time_s},
-                {"peak_memory_bytes", prediction.peak_memory_bytes},
-                {"warnings", exported.warnings},
-                {"files", names}});
+    json answer = {{"framework", options.framework},
+                   {"plan", short_plan_text(chosen.compiled.plan)},
+                   {"cluster", {{"machine", chosen.machine}, {"count", chosen.count}}},
+                   {"step_time_s", prediction.step_time_s},
+                   {"peak_memory_bytes", prediction.peak_memory_bytes},
+                   {"warnings", exported.warnings},
+                   {"files", names}};
+    if (options.to.empty()) answer["contents"] = contents;
+    print_json(answer);
     return done;
   }
   print_to(stdout, "{} on {} x {}: {} a step, {} of memory\n",
@@ -199,11 +206,12 @@ const Command import_command = {
     "json set profile from format allow-unknown",
     run_import};
 
-const Command export_command = {"export",
-                                "JOB",
-                                job_help,
-                                "write a plan as settings of another framework, ready to start",
-                                "json set by budget profile prices for launcher to checkpoint",
-                                run_export};
+const Command export_command = {
+    "export",
+    "JOB",
+    job_help,
+    "write a plan as settings of another framework, ready to start",
+    "json set by budget profile prices for launcher to checkpoint watched",
+    run_export};
 
 }  // namespace meshwright

@@ -9,6 +9,20 @@
 
 namespace meshwright {
 
+namespace {
+
+bool is_name(std::string_view word) {
+  return !word.empty() && word.front() != '-' && std::ranges::all_of(word, [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.';
+  });
+}
+
+bool has(const std::vector<std::string_view>& names, const std::string& name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+}  // namespace
+
 std::span<const ServedCommand> served_commands() {
   static const std::vector<ServedCommand> rows = {
       {.path = "/api/plan", .command = "plan", .counts = {"top"}},
@@ -16,6 +30,7 @@ std::span<const ServedCommand> served_commands() {
       {.path = "/api/advise", .command = "advise"},
       {.path = "/api/sensitivity", .command = "sensitivity"},
       {.path = "/api/explain", .command = "explain", .jobs = {"a", "b"}},
+      {.path = "/api/export", .command = "export", .words = {"for"}},
       {.path = "/api/timeline", .command = "simulate", .file_option = "--timeline"},
       {.path = "/api/trace", .command = "simulate", .file_option = "--trace"},
       {.path = "/api/report",
@@ -60,10 +75,17 @@ std::vector<std::string> command_words(const ServedCommand& command, const JobFi
   else
     words.insert(words.end(), {std::string(command.file_option), answer_file});
   if (watched) words.emplace_back("--watched");
+  for (const std::string_view name : command.words)
+    if (!query.contains(std::string(name)))
+      throw InputError("query: " + std::string(name) + ": is missing; ?" + std::string(name) +
+                       "=NAME");
   for (const auto& [name, value] : query) {
-    if (std::ranges::find(command.counts, name) == command.counts.end())
+    const bool is_word = has(command.words, name);
+    if (!is_word && !has(command.counts, name))
       throw InputError("query: '" + name + "' is not known here");
-    if (value.empty() || value.find_first_not_of("0123456789") != std::string::npos)
+    if (is_word && !is_name(value))
+      throw InputError("query: " + name + ": '" + value + "' is no name");
+    if (!is_word && (value.empty() || value.find_first_not_of("0123456789") != std::string::npos))
       throw InputError("query: " + name + ": '" + value + "' is no count");
     words.insert(words.end(), {"--" + name, value});
   }
@@ -79,11 +101,7 @@ std::optional<std::vector<std::string>> list_words(std::string_view path) {
     if (path.front() != '/') return std::nullopt;
     path.remove_prefix(1);
     const std::string word(path.substr(0, path.find('/')));
-    const bool is_word =
-        !word.empty() && word.front() != '-' && std::ranges::all_of(word, [](unsigned char c) {
-          return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.';
-        });
-    if (!is_word) return std::nullopt;
+    if (!is_name(word)) return std::nullopt;
     words.push_back(word);
     path.remove_prefix(word.size());
   }

@@ -19,6 +19,7 @@ struct ServedCommand {
   std::string_view file_option = {};  // names the file that is the answer; none: standard output
   std::string_view type = "application/json";
   std::vector<std::string_view> counts = {};  // options whose values the query may give
+  std::vector<std::string_view> words = {};   // and those whose values it must give: names
 };
 std::span<const ServedCommand> served_commands();
 const ServedCommand* served_command(std::string_view path);
@@ -30,7 +31,8 @@ using JobFiles = std::map<std::string, std::string>;
 JobFiles job_files(const ServedCommand& command, const std::string& body);
 
 // The words after the program's path; `query` gives an option's value. With `watched` it says how
-// far it is. The answer's file is called `answer_file`. InputError: a value is no count.
+// far it is. The answer's file is called `answer_file`. InputError: a value is no count or no name,
+// or a name is missing.
 inline constexpr const char* answer_file = "answer";
 std::vector<std::string> command_words(const ServedCommand& command, const JobFiles& jobs,
                                        bool watched,

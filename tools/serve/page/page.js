@@ -71,6 +71,8 @@ async function show_plan(job, answer, index, how) {
   const name = file_name(job), save_json = (suffix, value) => save(name + suffix, JSON.stringify(value, null, 2) + '\n', 'application/json');
   const save_file = (command, suffix, type) => () => search('writing it', async ({signal}) =>
       save(name + suffix, await file(command, own, signal), type));
+  const settings_of = framework => [`Settings of ${framework}`, () => search(`writing settings of ${framework}`, async how =>
+      show.settings(framework, await ask(`export?for=${framework}`, own, how), (path, content) => save(path, content, 'text/plain')))];
   show.exports([
     ['Copy the link', copy_link],
     ['Job file', () => save_json('.json', job)],
@@ -78,7 +80,8 @@ async function show_plan(job, answer, index, how) {
     ['Report (HTML)', save_file('report', '.html', 'text/html')],
     ['Timeline for Perfetto', save_file('trace', '-trace.json', 'application/json')],
     ['All plans (JSON)', () => save_json('-plans.json', answer)],
-    ['This prediction (JSON)', () => save_json('-prediction.json', step)]]);
+    ['This prediction (JSON)', () => save_json('-prediction.json', step)]],
+               plan.frameworks.map(settings_of));
 }
 
 // Pages that did not come over TLS or from this computer have no clipboard.

@@ -180,8 +180,28 @@ export function moves(answer) {
                    answer.inputs.map(each => [each.input, cell(each.low), cell(each.high)])));
 }
 
-export function exports(rows) {
-  const all = section('exports', 'Take it with you'), buttons = make('div', '', 'buttons');
-  for (const [name, act] of rows) buttons.append(button(name, act));
-  all.append(buttons);
+function buttons(rows) {
+  const all = make('div', '', 'buttons');
+  for (const [name, act] of rows) all.append(button(name, act));
+  return all;
+}
+
+// `frameworks`: buttons for those that can run the plan.
+export function exports(rows, frameworks) {
+  const all = section('exports', 'Take it with you'), files = make('div');
+  files.id = 'settings';
+  all.append(buttons(rows), make('h3', 'Start it with another framework'),
+      frameworks.length > 0 ? buttons(frameworks) : make('p', 'None of the frameworks that meshwright knows can run this plan.', 'faint'), files);
+}
+
+// The files that start the plan with a framework; each can be read here and saved.
+export function settings(framework, answer, save) {
+  const all = element('settings');
+  all.replaceChildren(make('h3', `Files for ${framework}`));
+  for (const warning of answer.warnings) all.append(make('p', warning, 'faint'));
+  for (const [name, content] of Object.entries(answer.contents)) {
+    const file = make('details');
+    file.append(make('summary', name), make('pre', content, 'command'), button(`Save ${name}`, () => save(name, content)));
+    all.append(file);
+  }
 }
