@@ -233,17 +233,17 @@ void Runtime::compute(const Instruction& instruction, const Task& task) {
                {inputs_, outputs_}, context);
 }
 
-// Of this rank's own part of the bucket: what belongs to a parameter, once over all ranks.
+// Of this rank's own part of the bucket: what belongs to a parameter, once over all ranks; as few
+// operations as there are gaps, since each takes a GPU longer to start than to do.
 void Runtime::sum_of_squares(const Instruction& instruction, const Task& task) {
   const Dtype dtype = instruction.inputs[0].type.dtype;
   const auto* gradients =
       static_cast<const std::byte*>(memory_.address(instruction.inputs[0], task.slot));
   const TensorType sum_type = instruction.outputs[0].type;
   void* sum = memory_.address(instruction.outputs[0], task.slot);
-  for (const Segment& segment : segments_[at(instruction.bucket)]) {
-    if (!segment.counted) continue;
-    const TensorType type{Shape{segment.elements.count}, dtype};
-    const void* data = gradients + segment.elements.begin * bytes_of(dtype);
+  for (const Run& run : counted_[at(instruction.bucket)]) {
+    const TensorType type{Shape{run.count}, dtype};
+    const void* data = gradients + run.begin * bytes_of(dtype);
     backend_.run({Op::sum_of_squares, instruction.attributes, {&type, 1}, {&sum_type, 1}},
                  {{&data, 1}, {&sum, 1}}, {own_.tensor, mesh_.degrees().tensor, scratch_.get()});
   }

@@ -103,8 +103,10 @@ class Runtime {
   };
   struct Segment {  // of a bucket's own part: one parameter, as far as it lies there
     OptimizerSegment elements;
-    bool counted = true;  // in the norm
-    int parameter = 0;    // index into Program::parameters
+    int parameter = 0;  // index into Program::parameters
+  };
+  struct Run {  // of neighbouring elements of a bucket's own part
+    std::int64_t begin = 0, count = 0;
   };
 
   struct Deallocate {
@@ -180,6 +182,7 @@ class Runtime {
   std::map<GroupKind, std::unique_ptr<Communicator>> groups_;
   std::unique_ptr<Parameters> parameters_;
   ThreadPool pool_;
+  std::vector<std::vector<Run>> counted_;  // by bucket: in the gradient norm
   std::unique_ptr<Updater> updater_;
   std::vector<std::vector<Segment>> segments_;  // by bucket
   int channels_ = 1;

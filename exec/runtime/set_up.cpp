@@ -134,6 +134,7 @@ void Runtime::make_segments() {
     const bool one_of_tensor = bucket.owner.tensor >= 0;
     const std::int64_t begin = memory_.own_begin(bucket), end = begin + bucket.shard_elements;
     std::vector<Segment>& segments = segments_.emplace_back();
+    std::vector<Run>& counted = counted_.emplace_back();
     if (!memory_.steps(bucket)) continue;
     const bool first_copy = counts_in_norm(bucket);
     for (int index : bucket.parameters) {
@@ -145,7 +146,11 @@ void Runtime::make_segments() {
       const bool first_replica = parameter.is_cut || one_of_tensor || own_.tensor == 0;
       OptimizerSegment elements{first - begin, last - first, parameter.decay};
       elements.counted = first_replica;  // replicas count once
-      segments.push_back({elements, first_replica && first_copy && !member.copy_of_tied, index});
+      segments.push_back({elements, index});
+      if (!first_replica || !first_copy || member.copy_of_tied) continue;
+      if (counted.empty() || counted.back().begin + counted.back().count != elements.begin)
+        counted.push_back({elements.begin, 0});
+      counted.back().count += elements.count;
     }
   }
 }

@@ -1,7 +1,12 @@
 // The Programs on a device whose streams run beside each other and whose memory the host cannot
 // read: what the waits of a Program leave open must not matter.
+#include <nlohmann/json.hpp>
+
+#include "exec/comm/self.h"
 #include "exec/comm/staged.h"
 #include "models/core/error.h"
+#include "models/core/fields.h"
+#include "models/job/job.h"
 #include "tests/catch.h"
 #include "tests/exec/far_backend.h"
 #include "tests/exec/on_ranks.h"
@@ -37,7 +42,39 @@ void compare_far_and_near() {
   }
 }
 
+// Every parameter is a multiple of what parameters are aligned to.
+Model model_without_gaps(const std::string& family) {
+  const nlohmann::json model = {{"family", family}, {"hidden", 64}, {"layers", 2},    {"heads", 4},
+                                {"ffn", 128},       {"vocab", 64},  {"positions", 16}};
+  return read_model(Fields(model, "without gaps"));
+}
+
+class CountsSquares : public FarBackend {
+ public:
+  CountsSquares() : FarBackend(0) {}
+  void run(const OpCall& call, const OpOperands& operands, const OpContext& context) override {
+    if (call.op == Op::sum_of_squares) ++counted;
+    FarBackend::run(call, operands, context);
+  }
+  int counted = 0;
+};
+
 }  // namespace
+
+// Each takes a GPU two kernels, which last longer to start than to run: not one a parameter.
+TEST_CASE("neighbouring gradients are one operation in the norm", "[exec][streams]") {
+  const auto alone = make_self_world({});
+  for (const char* family : {"gpt", "llama"}) {
+    const Model model = model_without_gaps(family);
+    const auto backend = std::make_shared<CountsSquares>();
+    const auto world = make_far_world(*alone, *backend);
+    SmallRun run(model, small_plan(model, {}), *world, backend);
+    run.step(1);
+    const Program& program = run.stages.front();
+    CHECK(program.parameters.size() > 2 * program.buckets.size());
+    CHECK(backend->counted == static_cast<int>(program.buckets.size()));
+  }
+}
 
 // A stream goes on when its message has been sent, and the order of what talks to other ranks is
 // one for all streams: as on NCCL, this needs messages that leave before they are received.
