@@ -97,7 +97,7 @@ RowChunks chunks_of_norm_grad(const TensorType& x) {
 }
 
 RowChunks strips_of_fusion(std::int64_t rows, std::int64_t columns) {
-  return {rows, 8, columns <= longest_row_of_fused_warp ? 4096 : 512};
+  return {rows, 8, columns <= longest_row_of_fused_warp ? 2048 : 512};
 }
 
 AttentionGradScratch::AttentionGradScratch(const Attributes& a, Dtype dtype)

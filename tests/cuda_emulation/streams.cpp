@@ -290,10 +290,14 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   return target == Space::pageable ? drain(stream) : cudaSuccess;
 }
 
+// As the manual says it ("API synchronization behavior"): the host waits for what reaches host
+// memory or comes from pinned memory. Pageable memory is staged, and its copy to the device, like
+// one inside the device, may be done later.
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
   const Lock lock;
+  const bool waits = space_of(to, bytes) != Space::device || space_of(from, bytes) == Space::pinned;
   const cudaError_t result = cudaMemcpyAsync(to, from, bytes, kind, nullptr);
-  return result == cudaSuccess ? cudaStreamSynchronize(nullptr) : result;
+  return result == cudaSuccess && waits ? cudaStreamSynchronize(nullptr) : result;
 }
 
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
@@ -304,7 +308,10 @@ cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t
   append(stream, {[=] { std::memset(to, value, bytes); }});
   return cudaSuccess;
 }
+// The host goes on, unless it is its own memory.
 cudaError_t cudaMemset(void* to, int value, std::size_t bytes) {
+  const Lock lock;
   const cudaError_t result = cudaMemsetAsync(to, value, bytes, nullptr);
-  return result == cudaSuccess ? cudaStreamSynchronize(nullptr) : result;
+  const bool waits = space_of(to, bytes) != Space::device;
+  return result == cudaSuccess && waits ? cudaStreamSynchronize(nullptr) : result;
 }

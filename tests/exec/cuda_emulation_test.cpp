@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "exec/backends/cuda/device/launch.h"
+#include "exec/backends/cuda/device/resources.h"
 #include "tests/catch.h"
 
 using namespace meshwright;
@@ -161,6 +162,29 @@ TEST_CASE("what depends on the order of threads shows when it is turned round", 
   CHECK(host_copy(number, 1)[0] == 0);
   emulated::reverse_threads(false);
   cudaFree(number);
+}
+
+// A device may be later still than the host, which goes on when pageable memory was staged.
+TEST_CASE("no stream waits for what the default one is told", "[exec][cuda]") {
+  cudaStream_t own = new_stream();
+  int* numbers = device_array<int>(2);  // -1, as all fresh memory
+  const auto one_more = [&] {
+    launch(add_one, {1}, {1}, 0, own, numbers + 1, numbers);
+    int value = 0;
+    cuda::check(cudaMemcpyAsync(&value, numbers + 1, 4, cudaMemcpyDeviceToHost, own), "copy");
+    return value;
+  };
+  const int seven = 7;
+  cuda::check(cudaMemset(numbers, 0, 4), "cudaMemset");
+  CHECK(one_more() == 0);
+  cuda::check(cudaMemcpy(numbers, &seven, 4, cudaMemcpyHostToDevice), "cudaMemcpy");
+  CHECK(one_more() == 0);
+  cuda::copy_to_device(numbers, &seven, 4);
+  CHECK(one_more() == 8);
+  cuda::fill_device(numbers, 0, 4);
+  CHECK(one_more() == 1);
+  cudaFree(numbers);
+  cudaStreamDestroy(own);
 }
 
 TEST_CASE("work is done when it is waited for, and what it needs", "[exec][cuda]") {

@@ -8,7 +8,7 @@
 #include <random>
 #include <stdexcept>
 
-#include "exec/backends/cuda/device/check.h"
+#include "exec/backends/cuda/device/resources.h"
 #include "exec/core/half.h"
 #include "models/core/error.h"
 #include "tests/catch.h"
@@ -32,7 +32,7 @@ class Numbers {
     const std::vector<float> single(values.begin(), values.end());
     std::vector<char> stored(bytes_);
     narrow(single.data(), dtype, static_cast<std::int64_t>(values.size()), stored.data());
-    check(cudaMemcpy(data(), stored.data(), bytes_, cudaMemcpyHostToDevice), "cudaMemcpy");
+    cuda::copy_to_device(data(), stored.data(), static_cast<std::int64_t>(bytes_));
   }
   ~Numbers() { cudaFree(memory_); }
   Numbers(const Numbers&) = delete;
@@ -292,7 +292,7 @@ TEST_CASE("a product is captured and runs again", "[exec][cuda]") {
   run(other, stream);  // the plan is the captured one's, which stays as it was
   for (const double factor : {1.0, 10.0}) {
     const std::vector<float> numbers = {static_cast<float>(factor), 2};
-    check(cudaMemcpy(a.data(), numbers.data(), 8, cudaMemcpyHostToDevice), "cudaMemcpy");
+    cuda::copy_to_device(a.data(), numbers.data(), 8);
     check(cudaGraphLaunch(exec, stream), "cudaGraphLaunch");
     check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
     CHECK(c.values() == std::vector<double>{factor * 3 + 2 * 4 + 5});

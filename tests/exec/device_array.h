@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "exec/backends/cuda/device/check.h"
+#include "exec/backends/cuda/device/resources.h"
 
 namespace meshwright {
 
@@ -24,8 +24,7 @@ class DeviceArray {
 
   T* data() const { return memory_ + offset_; }
   void set(const std::vector<T>& values) {
-    cuda::check(cudaMemcpy(data(), values.data(), size_ * sizeof(T), cudaMemcpyHostToDevice),
-                "cudaMemcpy");
+    cuda::copy_to_device(data(), values.data(), static_cast<std::int64_t>(size_ * sizeof(T)));
   }
   std::vector<T> get() const {
     std::vector<T> values(size_);

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "exec/backends/cpu/cpu_backend.h"
-#include "exec/backends/cuda/device/check.h"
+#include "exec/backends/cuda/device/resources.h"
 #include "exec/backends/cuda/fused/fused.h"
 #include "exec/backends/cuda/products/products.h"
 #include "exec/backends/cuda/tables.h"
@@ -31,9 +31,8 @@ class DeviceCopy {
  public:
   DeviceCopy(const void* host, std::int64_t bytes) : bytes_(static_cast<std::size_t>(bytes)) {
     cuda::check(cudaMalloc(&memory_, bytes_ + alignment), "cudaMalloc");
-    cuda::check(cudaMemset(memory_, 0xFF, bytes_ + alignment), "cudaMemset");
-    if (host != nullptr && bytes > 0)
-      cuda::check(cudaMemcpy(address(), host, bytes_, cudaMemcpyHostToDevice), "cudaMemcpy");
+    cuda::fill_device(memory_, 0xFF, bytes + static_cast<std::int64_t>(alignment));
+    if (host != nullptr && bytes > 0) cuda::copy_to_device(address(), host, bytes);
   }
   ~DeviceCopy() { cudaFree(memory_); }
   DeviceCopy(const DeviceCopy&) = delete;

@@ -35,6 +35,7 @@ inline AttentionShape shape_of(const KernelCall& k) {
   shape.held = shape.length = a.sequence_length;
   shape.halves = shape.sources = shape.degree = 1;
   shape.one_source = true;
+  shape.blocks_at_once = 6 * k.device.multiprocessors;
   shape.causal = a.causal;
   shape.vectors = a.head_dim % unit == 0;
   const double scale = score_scale(a);

@@ -25,11 +25,12 @@ struct NearHeads {
 
 struct AttentionShape {
   int batch, heads, kv_heads, dim;
-  int held;         // tokens of a sequence on this rank
-  int halves;       // 1: the tokens follow each other; 2: a context group shares them
-  int length;       // of a half
-  int sources;      // ranks whose keys and values are at hand, one behind the other
-  bool one_source;  // the first of them is all there is in memory, whoever's it is
+  int held;            // tokens of a sequence on this rank
+  int halves;          // 1: the tokens follow each other; 2: a context group shares them
+  int length;          // of a half
+  int sources;         // ranks whose keys and values are at hand, one behind the other
+  bool one_source;     // the first of them is all there is in memory, whoever's it is
+  int blocks_at_once;  // about three times what the GPU runs beside each other
   int rank, degree, first_step;
   bool causal, vectors;
   float scale;         // of products of queries and keys
@@ -59,20 +60,36 @@ struct KeyHalf {
   }
 };
 
-// What a block of a kernel over queries works on; blocks of one head follow each other, the ones
-// with most keys first.
+// Which of the `tiles` of which head a block works on. Blocks start in the order of their numbers,
+// and the first tiles are to take longest. So the first tiles of many heads come first, and the
+// short ones fill the end of the last wave; but of no more heads at once than that needs, for what
+// the tiles of one head read is then still in the L2 cache.
+struct TileOrder {
+  int head, tile;  // head: of all sequences'
+
+  __device__ TileOrder(const AttentionShape& shape, int heads, int tiles) {
+    const int all = shape.batch * heads;
+    const int groups = max(1, all / ((shape.blocks_at_once + tiles - 1) / tiles));
+    const int together = (all + groups - 1) / groups;
+    const int index = static_cast<int>(blockIdx.x), of_group = together * tiles;
+    const int first = index / of_group * together, rest = index % of_group;
+    const int here = min(together, all - first);
+    head = first + rest % here;
+    tile = rest / here;
+  }
+};
+
+// What a block of a kernel over queries works on: the last queries of a sequence see most keys.
 struct QueryBlock {
   int sequence, head, half, first;  // query
 
   __device__ QueryBlock(const AttentionShape& shape, int rows) {
     const int tiles = (shape.length + rows - 1) / rows;
-    int rest = static_cast<int>(blockIdx.x);
-    first = (tiles - 1 - rest % tiles) * rows;
-    rest /= tiles;
-    half = rest % shape.halves;
-    rest /= shape.halves;
-    head = rest % shape.heads;
-    sequence = rest / shape.heads;
+    const TileOrder order(shape, shape.heads, tiles * shape.halves);
+    sequence = order.head / shape.heads;
+    head = order.head % shape.heads;
+    half = order.tile % shape.halves;
+    first = (tiles - 1 - order.tile / shape.halves) * rows;
   }
 };
 
@@ -115,19 +132,18 @@ class KeyTiles {
   int number_ = 0, first_ = 0, visible_ = 0, ahead_ = 0, row_ = 0;
 };
 
-// What a block of a kernel over keys works on: the queries of all heads that share its head.
+// What a block of a kernel over keys works on: the queries of all heads that share its head. Most
+// see the first keys of a sequence.
 struct KeyBlock {
   int sequence, head, number, first;  // head of keys; half's number; key
 
   __device__ KeyBlock(const AttentionShape& shape, int rows) {
-    const int tiles = (shape.length + rows - 1) / rows;
-    int rest = static_cast<int>(blockIdx.x);
-    first = rest % tiles * rows;
-    rest /= tiles;
-    number = rest % (shape.sources * shape.halves);
-    rest /= shape.sources * shape.halves;
-    head = rest % shape.kv_heads;
-    sequence = rest / shape.kv_heads;
+    const int tiles = (shape.length + rows - 1) / rows, halves = shape.sources * shape.halves;
+    const TileOrder order(shape, shape.kv_heads, tiles * halves);
+    sequence = order.head / shape.kv_heads;
+    head = order.head % shape.kv_heads;
+    number = order.tile % halves;
+    first = order.tile / halves * rows;
   }
 };
 

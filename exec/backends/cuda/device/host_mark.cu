@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include "exec/backends/cuda/device/launch.h"
+#include "exec/backends/cuda/device/resources.h"
 
 namespace meshwright::cuda {
 
@@ -20,7 +21,7 @@ HostMark::HostMark() {
   seen_ = static_cast<unsigned int*>(seen);
   seen_[0] = seen_[1] = 0;
   check(cudaMalloc(&turns, sizeof(unsigned int)), "cudaMalloc");
-  check(cudaMemset(turns, 0, sizeof(unsigned int)), "cudaMemset");
+  fill_device(turns, 0, sizeof(unsigned int));
   turns_ = static_cast<unsigned int*>(turns);
 }
 

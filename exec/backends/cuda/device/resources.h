@@ -24,10 +24,17 @@ using OwnedGraph = Owned<cudaGraphExec_t, cudaGraphExecDestroy>;
 using DeviceMemory = Owned<void*, cudaFree>;
 using PinnedMemory = Owned<void*, cudaFreeHost>;
 
-// Runs beside the default stream.
-inline OwnedStream make_stream() {
+enum class StreamPriority { usual, high };
+
+// Runs beside the default stream. Where multiprocessors come free, blocks of streams of high
+// priority start first.
+inline OwnedStream make_stream(StreamPriority priority = StreamPriority::usual) {
+  int least = 0, greatest = 0;
+  check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
   cudaStream_t stream = nullptr;
-  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking,
+                                     priority == StreamPriority::high ? greatest : least),
+        "cudaStreamCreateWithPriority");
   return OwnedStream(stream);
 }
 
@@ -42,6 +49,18 @@ inline DeviceMemory device_memory(std::int64_t bytes) {
   void* memory = nullptr;
   check(cudaMalloc(&memory, static_cast<std::size_t>(bytes > 0 ? bytes : 1)), "cudaMalloc");
   return DeviceMemory(memory);
+}
+
+// cudaMemset, and cudaMemcpy from pageable memory, may return before the device has done it, and
+// streams of our own do not wait for the default one: these two return when it is done.
+inline void fill_device(void* memory, int byte, std::int64_t bytes) {
+  check(cudaMemset(memory, byte, static_cast<std::size_t>(bytes)), "cudaMemset");
+  check(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
+}
+inline void copy_to_device(void* memory, const void* host, std::int64_t bytes) {
+  check(cudaMemcpy(memory, host, static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice),
+        "cudaMemcpy");
+  check(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
 }
 
 // Host memory that the device reaches by itself; cleared.

@@ -2,8 +2,12 @@
 
 namespace meshwright::cuda {
 
+// The kernels of collectives need few multiprocessors, but at once: other ranks wait for them.
+// Behind the blocks of a product they would begin only as its last wave ends.
 GpuStreams::GpuStreams() {
-  for (OwnedStream& stream : streams_) stream = make_stream();
+  for (std::size_t i = 0; i < streams_.size(); ++i)
+    streams_[i] = make_stream(static_cast<Stream>(i) == Stream::compute ? StreamPriority::usual
+                                                                        : StreamPriority::high);
 }
 
 void GpuStreams::record(int event) {

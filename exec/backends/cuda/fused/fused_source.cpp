@@ -262,24 +262,39 @@ class Writer {
     close();
   }
 
-  // A column is a thread's; strips in order.
+  // A block has 32 columns. Its warps share the strips in turn, the first one adds up what each
+  // found (as add_partials of rows/column_sums.cuh does).
   void write_sums(std::int64_t strips) {
-    kernel_.sum_threads = 128;
-    kernel_.sum_blocks = (of_.layout.width + kernel_.sum_threads - 1) / kernel_.sum_threads;
+    constexpr int warps = 32;
+    kernel_.sum_threads = 32 * warps;
+    kernel_.sum_blocks = (of_.layout.width + 31) / 32;
     std::string parameters = "const float* __restrict__ partial";
     for (int id : kernel_.sums) parameters += fmt::format(", float* __restrict__ p{}", id);
     open(fmt::format("extern \"C\" __global__ void __launch_bounds__({}) {}_sums(\n    {})",
                      kernel_.sum_threads, kernel_.name, parameters));
-    line(fmt::format("const int column = blockIdx.x * {} + threadIdx.x;", kernel_.sum_threads));
-    line(fmt::format("if (column >= {}) return;", of_.layout.width));
+    line(
+        fmt::format("__shared__ float of_warp[{}][32];\n"
+                    "const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;\n"
+                    "const int column = blockIdx.x * 32 + lane;",
+                    warps));
     for (std::size_t i = 0; i < kernel_.sums.size(); ++i) {
-      const int id = kernel_.sums[i];
-      line(fmt::format("float total{} = 0.0f;\n#pragma unroll 8", id));
+      if (i > 0) line("__syncthreads();");
+      line(fmt::format("float sum{} = 0.0f;", i));
+      open(fmt::format("if (column < {})", of_.layout.width));
       line(
-          fmt::format("for (long long strip = 0; strip < {}; ++strip)\n"
-                      "  total{} += partial[({} + strip) * {} + column];\n"
-                      "p{}[column] += total{};",
-                      strips, id, static_cast<std::int64_t>(i) * strips, of_.layout.width, id, id));
+          fmt::format("#pragma unroll 8\n"
+                      "for (long long strip = warp; strip < {}; strip += {})\n"
+                      "  sum{} += partial[({} + strip) * {} + column];",
+                      strips, warps, i, static_cast<std::int64_t>(i) * strips, of_.layout.width));
+      close();
+      line(fmt::format("of_warp[warp][lane] = sum{};\n__syncthreads();", i));
+      open(fmt::format("if (warp == 0 && column < {})", of_.layout.width));
+      line(
+          fmt::format("float total = 0.0f;\n"
+                      "for (int w = 0; w < {}; ++w) total += of_warp[w][lane];\n"
+                      "p{}[column] += total;",
+                      warps, kernel_.sums[i]));
+      close();
     }
     close();
   }

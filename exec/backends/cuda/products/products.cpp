@@ -168,7 +168,7 @@ DeviceMemory memory_for_timing(std::int64_t bytes) {
   }
   // In every type a small number of ordinary size.
   constexpr int pattern = 0x3c;
-  cuda::check(cudaMemset(memory, pattern, static_cast<std::size_t>(bytes)), "cudaMemset");
+  cuda::fill_device(memory, pattern, bytes);
   return DeviceMemory(memory);
 }
 
