@@ -12,6 +12,7 @@
 #include "models/graph/op_table.h"
 #include "models/graph/quantized.h"
 #include "tests/catch.h"
+#include "tests/exec/product_sums.h"
 
 using namespace meshwright;
 
@@ -127,21 +128,6 @@ std::vector<float> multiply(Backend& backend, Op op, Attributes a, const Quantiz
   context.workspace = scratch.data();
   backend.run(call, {from, {&to, 1}}, context);
   return product;
-}
-
-template <typename Term>
-void check_sums(const std::vector<float>& found, std::int64_t m, std::int64_t n, std::int64_t k,
-                const Term& term) {
-  double worst = 0, largest = 0;
-  for (std::int64_t r = 0; r < m; ++r)
-    for (std::int64_t c = 0; c < n; ++c) {
-      double sum = 0;
-      for (std::int64_t i = 0; i < k; ++i) sum += term(r, c, i);
-      largest = std::max(largest, std::fabs(sum));
-      const double got = static_cast<double>(found[static_cast<std::size_t>(r * n + c)]);
-      worst = std::max(worst, std::fabs(got - sum));
-    }
-  CHECK(worst <= 1e-5 * largest);  // an f32 sum of k terms
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "models/graph/op_table.h"
 #include "models/graph/quantized.h"
 #include "tests/catch.h"
+#include "tests/exec/product_sums.h"
 
 using namespace meshwright;
 
@@ -215,20 +216,6 @@ std::vector<float> multiply(Backend& backend, Op op, const Attributes& given,
   context.workspace = scratch.data();
   backend.run(call, {from, {&to, 1}}, context);
   return product;
-}
-
-template <typename Term>
-void check_sums(const std::vector<float>& found, const Shape& mnk, const Term& term) {
-  double worst = 0, largest = 0;
-  for (std::int64_t r = 0; r < mnk[0]; ++r)
-    for (std::int64_t c = 0; c < mnk[1]; ++c) {
-      double sum = 0;
-      for (std::int64_t i = 0; i < mnk[2]; ++i) sum += term(r, c, i);
-      largest = std::max(largest, std::fabs(sum));
-      const double got = static_cast<double>(found[static_cast<std::size_t>(r * mnk[1] + c)]);
-      worst = std::max(worst, std::fabs(got - sum));
-    }
-  CHECK(worst <= 1e-5 * largest);
 }
 
 }  // namespace
@@ -440,18 +427,18 @@ TEST_CASE("products of 4-bit factors are those of what they stand for", "[exec][
     product.weight_in_out = in_out;
     const std::vector<float> bias = numbers_of_many_sizes(static_cast<std::size_t>(out), 9);
     check_sums(multiply(*backend, Op::linear, product, qx[0], qw[0], {rows, out}, bias.data()),
-               {rows, out, in + 1}, [&](std::int64_t r, std::int64_t c, std::int64_t i) {
+               rows, out, in + 1, [&](std::int64_t r, std::int64_t c, std::int64_t i) {
                  return i == in ? static_cast<double>(bias[static_cast<std::size_t>(c)])
                                 : qx[0].at(r, i) * weight(i, c);
                });
-    check_sums(multiply(*backend, Op::linear_grad_input, product, qdy[0], qw[0], {rows, in}),
-               {rows, in, out}, [&](std::int64_t r, std::int64_t c, std::int64_t i) {
+    check_sums(multiply(*backend, Op::linear_grad_input, product, qdy[0], qw[0], {rows, in}), rows,
+               in, out, [&](std::int64_t r, std::int64_t c, std::int64_t i) {
                  return qdy[0].at(r, i) * weight(c, i);
                });
     product.factors_transposed = true;
     const Shape sum = in_out ? Shape{in, out} : Shape{out, in};
-    check_sums(multiply(*backend, Op::linear_grad_weight, product, qx[1], qdy[1], sum),
-               {sum[0], sum[1], rows}, [&](std::int64_t r, std::int64_t c, std::int64_t i) {
+    check_sums(multiply(*backend, Op::linear_grad_weight, product, qx[1], qdy[1], sum), sum[0],
+               sum[1], rows, [&](std::int64_t r, std::int64_t c, std::int64_t i) {
                  return in_out ? qx[1].at(r, i) * qdy[1].at(c, i)
                                : qdy[1].at(r, i) * qx[1].at(c, i);
                });
@@ -500,13 +487,13 @@ TEST_CASE("experts' products of 4 bits are those of what they stand for", "[exec
   product.micro_batch = 1;
   product.expert_capacity = static_cast<int>(slots);
   check_sums(multiply(*backend, Op::expert_linear, product, qx[0], qw[0], {groups * slots, out}),
-             {groups * slots, out, in}, [&](std::int64_t r, std::int64_t c, std::int64_t i) {
+             groups * slots, out, in, [&](std::int64_t r, std::int64_t c, std::int64_t i) {
                return qx[0].at(r, i) * w.at(r / slots % experts * out + c, i);
              });
   product.factors_transposed = true;
   check_sums(
       multiply(*backend, Op::expert_linear_grad_weight, product, qx[1], qdy[1], {experts, out, in}),
-      {experts * out, in, groups / experts * slots},
+      experts * out, in, groups / experts * slots,
       [&](std::int64_t r, std::int64_t c, std::int64_t i) {
         const std::int64_t group = i / slots * experts + r / out;
         return qdy[1].at(group * out + r % out, i % slots) * qx[1].at(group * in + c, i % slots);
