@@ -209,9 +209,10 @@ Keys training_keys(Training& t) {
        "skipped: the scale falls by `factor` (after `hysteresis` of them), and grows again after "
        "`window` good steps; warm-up and bias correction do not count it"},
       {"deterministic", &t.deterministic, any, if_set, "",
-       "of ranks on GPUs: no algorithm is chosen by timing, so every run has the same bits on "
-       "every GPU of a kind. Ranks that share a folder of kept choices (`docs/gpu.md`) have the "
-       "same bits without it. Predictions are of the frameworks' deterministic mode "
+       "of ranks on GPUs: no algorithm is chosen by timing and attention is not cuDNN's, so every "
+       "run has the same bits on every GPU of a kind. Without cuDNN, ranks that share a folder of "
+       "kept choices (`docs/gpu.md`) have the same bits without it. Predictions are of the "
+       "frameworks' deterministic mode "
        "(`torch.use_deterministic_algorithms`, Megatron's `--deterministic-mode`): the gradient "
        "of `flash2` attention sums in a fixed order, which leaves multiprocessors idle, and new "
        "tensors are filled before they are used"},

@@ -7,7 +7,6 @@
 
 #include "exec/backends/cpu/cpu_backend.h"
 #include "tests/catch.h"
-#include "tests/exec/table_backend.h"
 
 namespace meshwright {
 
@@ -77,8 +76,12 @@ Case attention_case(const AttentionShapes& shapes, Attributes a) {
 }
 
 void check_attention(const Case& c, Dtype dtype) {
-  INFO(c.name << ", " << name_of(dtype));
   TableBackend tables;
+  check_attention(c, dtype, tables);
+}
+
+void check_attention(const Case& c, Dtype dtype, TableBackend& tables) {
+  INFO(c.name << ", " << name_of(dtype));
   const auto cpu = make_cpu_backend(1);
   Runner runner(tables, dtype), reference(*cpu, Dtype::f64);
   for (Runner* each : {&runner, &reference}) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tests/exec/op_cases.h"
+#include "tests/exec/table_backend.h"
 
 namespace meshwright {
 
@@ -27,5 +28,6 @@ Case attention_case(const AttentionShapes& shapes, Attributes a);
 
 // Both directions.
 void check_attention(const Case& c, Dtype dtype);
+void check_attention(const Case& c, Dtype dtype, TableBackend& tables);
 
 }  // namespace meshwright

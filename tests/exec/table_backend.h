@@ -6,6 +6,7 @@
 #include <set>
 
 #include "exec/backends/backend.h"
+#include "exec/backends/cuda/attention/attention_library.h"
 #include "models/graph/op_call.h"
 
 namespace meshwright {
@@ -41,6 +42,10 @@ class TableBackend : public Backend {
   // std::logic_error where an operation takes other scratch memory than models/graph/gpu_scratch.h
   // plans for it.
   bool has_planned_scratch = true;
+  // std::logic_error where both runs give different bits.
+  bool repeats_bits = true;
+  // Attention by a library, wherever it has a kernel; its scratch memory is its own.
+  void take_attention_of(std::unique_ptr<cuda::AttentionLibrary> library);
   std::set<Op> ran;  // from the tables
 
  private:

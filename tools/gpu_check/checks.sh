@@ -303,7 +303,7 @@ check_ranks() {
 check_determinism() {
   local run code hashes=true
   for run in once again; do
-    trained "determinism.$run" "$run" gpt2 "${small[@]}" --set cluster.processes_per_host=1
+    trained "determinism.$run" "$run" gpt2 "${small[@]}" --set training.deterministic=true --set cluster.processes_per_host=1
     code=$?
     [ "$code" -eq 0 ] || { failed determinism "$code" "$work/$run.log"; return; }
   done

@@ -2,6 +2,7 @@
 
 #include <mutex>
 
+#include "exec/backends/cuda/attention/attention_library.h"
 #include "exec/backends/cuda/device/host_mark.h"
 #include "exec/backends/cuda/device/kernel_cache.h"
 #include "exec/backends/cuda/device/resources.h"
@@ -13,6 +14,9 @@
 #include "models/core/error.h"
 #include "models/graph/op_call.h"
 #include "models/graph/widen.h"
+#ifdef MESHWRIGHT_CUDNN
+#include "exec/backends/cuda/attention/cudnn_attention.h"
+#endif
 
 namespace meshwright {
 
@@ -58,6 +62,14 @@ class Gpu : public CudaBackend {
     device_.products = products_.get();
     fusions_ = std::make_unique<Fusions>(cache_, "sm_" + generation());
     device_.fusions = fusions_.get();
+#ifdef MESHWRIGHT_CUDNN
+    // Its gradients are added in an order that changes: not where every run makes the same bits.
+    if (std::unique_ptr<AttentionLibrary> cudnn;
+        !options.deterministic && (cudnn = make_cudnn_attention()) != nullptr)
+      attention_ = std::make_unique<AttentionChoice>(std::move(cudnn), AttentionChoice::By::time,
+                                                     properties_.name, cache_);
+    device_.attention = attention_.get();
+#endif
   }
 
   std::string_view name() const override { return "cuda"; }
@@ -172,6 +184,7 @@ class Gpu : public CudaBackend {
   DeviceMemory product_scratch_;
   std::unique_ptr<Products> products_;
   std::unique_ptr<Fusions> fusions_;
+  std::unique_ptr<AttentionChoice> attention_;
   CapturedStep capture_{streams_};  // given back before the kernels that it starts
 };
 

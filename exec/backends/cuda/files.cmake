@@ -30,6 +30,7 @@ set(cuda_kernels
   backends/cuda/rows/quantized.cu
 )
 set(cuda_sources
+  backends/cuda/attention/attention_library.cpp
   backends/cuda/cuda_backend.cpp
   backends/cuda/device/streams.cpp
   backends/cuda/fused/epilogue.cpp
@@ -41,6 +42,8 @@ set(cuda_sources
   backends/cuda/products/eager_products.cpp
   backends/cuda/products/products.cpp
 )
+# With cuDNN's headers (tools/cmake/FindCUDNN.cmake).
+set(cudnn_sources backends/cuda/attention/cudnn_attention.cpp)
 # Several GPUs.
 set(nccl_sources
   comm/device_self.cpp

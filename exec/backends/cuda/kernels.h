@@ -11,8 +11,9 @@
 
 namespace meshwright::cuda {
 
-class Products;  // products.h
-class Fusions;   // fused.h
+class Products;         // products.h
+class Fusions;          // fused.h
+class AttentionChoice;  // attention_library.h
 
 struct Device {
   int multiprocessors = 1;
@@ -20,6 +21,7 @@ struct Device {
   std::int64_t shared_bytes = 48 << 10;  // that a block may ask for
   Products* products = nullptr;
   Fusions* fusions = nullptr;
+  AttentionChoice* attention = nullptr;  // null: attention is ours
 };
 
 // Where the micro-batch's first sequence stands since the run's first step. The step's own position

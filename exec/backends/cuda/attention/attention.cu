@@ -1,5 +1,6 @@
 // Attention, forward; of one rank's whole sequences, and a step of a context group's.
 #include "exec/backends/cuda/attention/attention_forward.cuh"
+#include "exec/backends/cuda/attention/attention_library.h"
 #include "exec/backends/cuda/attention/attention_relative.h"
 #include "exec/backends/cuda/tables.h"
 
@@ -84,7 +85,7 @@ void run_unfused(const KernelCall& k, const AttentionShape& shape, const ScoreEx
   });
 }
 
-void attention(const KernelCall& k) {
+void own_attention(const KernelCall& k) {
   const Attributes& a = k.attributes();
   const bool packed_heads = a.packing != Packing::separate;
   const AttentionShape shape = shape_of(k);
@@ -123,7 +124,17 @@ void context_attention(const KernelCall& k) {
   });
 }
 
-constexpr Row rows[] = {{Op::attention, attention}, {Op::context_attention, context_attention}};
+void attention(const KernelCall& k) {
+  if (k.device.attention == nullptr || !k.device.attention->run(k)) own_attention(k);
+}
+std::int64_t prepare_attention(const OpCall& call, const Device& device) {
+  const std::int64_t bytes = gpu_scratch_bytes(call);
+  if (device.attention == nullptr) return bytes;
+  return device.attention->prepare(call, device, own_attention, bytes);
+}
+
+constexpr Row rows[] = {{Op::attention, attention, prepare_attention},
+                        {Op::context_attention, context_attention}};
 
 }  // namespace
 

@@ -1,5 +1,6 @@
 // Attention, backward (attention_backward.h): what comes before the two passes, and the operations.
 #include "exec/backends/cuda/attention/attention_backward.h"
+#include "exec/backends/cuda/attention/attention_library.h"
 #include "exec/backends/cuda/attention/attention_relative.h"
 #include "exec/backends/cuda/tables.h"
 #include "models/graph/widen.h"
@@ -59,7 +60,7 @@ void run_backward(const KernelCall& k, const AttentionShape& shape, const ScoreE
   key_gradients(k, shape, extras, operands);
 }
 
-void attention_grad(const KernelCall& k) {
+void own_attention_grad(const KernelCall& k) {
   const Attributes& a = k.attributes();
   const std::size_t tensors = a.packing == Packing::separate ? 3 : 1;
   const AttentionShape shape = shape_of(k);
@@ -127,7 +128,16 @@ void context_attention_grad(const KernelCall& k) {
   });
 }
 
-constexpr Row rows[] = {{Op::attention_grad, attention_grad},
+void attention_grad(const KernelCall& k) {
+  if (k.device.attention == nullptr || !k.device.attention->run(k)) own_attention_grad(k);
+}
+std::int64_t prepare_attention_grad(const OpCall& call, const Device& device) {
+  const std::int64_t bytes = gpu_scratch_bytes(call);
+  if (device.attention == nullptr) return bytes;
+  return device.attention->prepare(call, device, own_attention_grad, bytes);
+}
+
+constexpr Row rows[] = {{Op::attention_grad, attention_grad, prepare_attention_grad},
                         {Op::context_attention_grad, context_attention_grad}};
 
 }  // namespace
