@@ -100,6 +100,7 @@ CostModel::CostModel(const Cluster& cluster, const StepSettings& training)
       host_launch_(launch_of(cluster, training)),
       host_copy_bytes_per_s_(host_copy_bandwidth(cluster)),
       training_(training),
+      pads_vocabulary_(cluster.machine.runs_engine()),
       level_(static_cast<std::size_t>(training.compiler)),
       products_(executed_precision(gpu_, training.precision)),
       attention_(quantizes(training.precision)
@@ -195,7 +196,13 @@ Seconds CostModel::time(const Kernel& kernel, double traffic_factor) const {
 
 void CostModel::append(const OpCall& call, std::vector<Kernel>& kernels) const {
   const std::size_t before = kernels.size();
-  append_kernels(call, training_.compiler, kernels);
+  if (pads_vocabulary_ && call.attributes.vocabulary > 0 && is_product(call.op)) {
+    Attributes whole = call.attributes;
+    whole.vocabulary = 0;
+    append_kernels({call.op, whole, call.inputs, call.outputs}, training_.compiler, kernels);
+  } else {
+    append_kernels(call, training_.compiler, kernels);
+  }
   if (!training_.deterministic || gpu_.kind == DeviceKind::cpu) return;
   if (kernels.size() == before || call.attributes.adds) return;  // in place
   // torch.utils.deterministic.fill_uninitialized_memory: what torch.empty returns is filled.

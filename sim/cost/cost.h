@@ -60,6 +60,7 @@ class CostModel {
   Seconds host_launch_;
   double host_copy_bytes_per_s_;
   StepSettings training_;
+  bool pads_vocabulary_;            // at every level, as the engine does
   std::size_t level_;               // of the compiler
   Precision products_, attention_;  // the arithmetic that the device has for them
   double gelu_s_ = 0;               // of one, while the whole device computes them

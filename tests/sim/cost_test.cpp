@@ -427,6 +427,25 @@ TEST_CASE("a unit's memory is its parameters, their states, and what its forward
   CHECK(sum == Approx(bytes + 16 * static_cast<double>(parameter_count(graph))));
 }
 
+TEST_CASE("the engine pads an odd vocabulary at every level, frameworks leave it", "[cost]") {
+  Cluster cluster = plain_cluster();
+  Plan plan;
+  plan.training.micro_batch = 2;
+  plan.training.sequence_length = 128;
+  plan.training.precision = Precision::fp16;
+  plan.training.compiler = CompilerLevel::fused;
+  Model model = small_model();
+  model.vocabulary = 1001;
+  const Graph graph = run_passes(build_graph(model, plan.training), plan);
+  const auto time = [&](Calibration calibration, double misaligned_share) {
+    cluster.machine.calibration = calibration;
+    cluster.machine.gpu.kernels.misaligned_share = misaligned_share;
+    return CostModel(cluster, plan.training).work(graph).time_s;
+  };
+  CHECK(time(Calibration::this_machine, 0.1) == time(Calibration::this_machine, 1));
+  CHECK(time(Calibration::evidence, 0.1) > time(Calibration::evidence, 1));
+}
+
 TEST_CASE("blocks of a model cost alike, its head costs by its vocabulary", "[cost]") {
   const Model model = load_model("gpt2", ".");
   Training training = training_in(Precision::fp16);
