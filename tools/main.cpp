@@ -13,6 +13,7 @@
 #include "tools/commands/commands.h"
 #include "tools/job/choose.h"
 #include "tools/print.h"
+#include "tools/version.h"
 
 namespace meshwright {
 
@@ -94,7 +95,7 @@ int dispatch(const std::vector<std::string>& arguments) {
     return done;
   }
   if (arguments[0] == "--version") {
-    std::printf("meshwright 0.1\n");
+    std::fputs(version_text().data(), stdout);
     return done;
   }
   for (const Command* command : all_commands) {

@@ -1,0 +1,10 @@
+// What `meshwright --version` prints.
+#pragma once
+
+#include <string_view>
+
+namespace meshwright {
+
+std::string_view version_text();  // lines; the first is "meshwright 0.1"
+
+}  // namespace meshwright
