@@ -268,6 +268,21 @@ class HelpFormat : public CLI::Formatter {
 
 }  // namespace
 
+std::vector<OptionName> options_of(const Command& command) {
+  CLI::App app;
+  Options unused;
+  app.set_help_flag("-h,--help", "this help");
+  add_options(app, command, unused);
+  std::vector<OptionName> options;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames())
+      if (!option->get_group().empty())
+        options.push_back({"--" + name, option->get_items_expected_max() > 0
+                                            ? option->get_type_name()
+                                            : std::string()});
+  return options;
+}
+
 bool parse_options(const Command& command, const std::vector<std::string>& arguments,
                    Options& options) {
   CLI::App app(command.summary);

@@ -89,4 +89,11 @@ struct Command {
 bool parse_options(const Command& command, const std::vector<std::string>& arguments,
                    Options& options);
 
+// The options of a command that its help lists.
+struct OptionName {
+  std::string name;   // "--set"
+  std::string value;  // "KEY=VALUE", "FILE", ...; empty: it takes none
+};
+std::vector<OptionName> options_of(const Command& command);
+
 }  // namespace meshwright

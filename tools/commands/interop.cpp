@@ -16,6 +16,7 @@
 #include "tools/job/choose.h"
 #include "tools/job/machines.h"
 #include "tools/print.h"
+#include "tools/report/prediction.h"
 #include "tools/report/print_json.h"
 #include "tools/report/search_watch.h"
 #include "tools/report/text.h"

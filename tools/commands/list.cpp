@@ -103,6 +103,19 @@ constexpr Listing listings[] = {
     {"passes", passes},         {"operations", operations},       {"communicators", communicators},
     {"frameworks", frameworks}};
 
+}  // namespace
+
+std::vector<std::string> names_listed(const std::string& what) {
+  std::vector<std::string> names;
+  for (const Listing& listing : listings) {
+    if (what.empty()) names.emplace_back(listing.what);
+    if (what == listing.what) return listing.names();
+  }
+  return names;
+}
+
+namespace {
+
 nlohmann::json json_of(const Listing& listing) {
   return listing.names == stacks ? stacks_json() : nlohmann::json(listing.names());
 }
@@ -138,8 +151,7 @@ void print_framework(const std::string& name) {
 }
 
 int run_list(const Options& options) {
-  Names known;
-  for (const Listing& listing : listings) known.emplace_back(listing.what);
+  const Names known = names_listed("");
   if (options.operands.size() == 2 && options.operands[0] == "machines") {
     std::printf("%s", text_of(load_machine(options.operands[1])).c_str());
     return done;
