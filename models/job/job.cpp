@@ -308,7 +308,10 @@ namespace {
 Job read_whole_job(const json& value, const std::string& file, const std::string& folder,
                    const MachineLookup& lookup) {
   json spelled = value;
-  if (spelled.is_object()) spell_out_auto(spelled);
+  if (spelled.is_object()) {
+    spelled.erase("$schema");  // for editors
+    spell_out_auto(spelled);
+  }
   Fields fields(std::move(spelled), file);
   for (const char* key : job_keys) fields.has(key);
   fields.done();

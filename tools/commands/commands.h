@@ -11,14 +11,16 @@ inline constexpr const char* job_help = "the job file (JSON)";
 extern const Command plan_command, simulate_command, train_command, scale_command, validate_command,
     calibrate_command, fit_command, compile_command, tokenize_command, import_command,
     export_command, import_weights_command, export_weights_command, list_command, explain_command,
-    advise_command, sensitivity_command, share_command, serve_command, completion_command;
+    advise_command, sensitivity_command, share_command, serve_command, schema_command,
+    completion_command;
 // In the order of the help.
 inline constexpr const Command* all_commands[] = {
     &plan_command,           &simulate_command,    &train_command,    &scale_command,
     &advise_command,         &sensitivity_command, &explain_command,  &share_command,
     &validate_command,       &calibrate_command,   &fit_command,      &compile_command,
     &import_command,         &export_command,      &tokenize_command, &import_weights_command,
-    &export_weights_command, &list_command,        &serve_command,    &completion_command};
+    &export_weights_command, &list_command,        &serve_command,    &schema_command,
+    &completion_command};
 
 // What `list WHAT` prints, as names; of "" all that it can be asked for.
 std::vector<std::string> names_listed(const std::string& what);

@@ -1,0 +1,113 @@
+#include "models/job/schema.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "models/job/keys.h"
+
+namespace meshwright {
+
+using nlohmann::json;
+
+namespace {
+
+json with_range(json type, const Range& range) {
+  if (std::isfinite(range.low)) type[range.above_low ? "exclusiveMinimum" : "minimum"] = range.low;
+  if (std::isfinite(range.high))
+    type[range.below_high ? "exclusiveMaximum" : "maximum"] = range.high;
+  return type;
+}
+
+const json texts = {{"type", "array"}, {"items", {{"type", "string"}}}};
+
+struct TypeSchema {
+  const Key& key;
+
+  json operator()(const bool*) const { return {{"type", "boolean"}}; }
+  json operator()(const double*) const { return with_range({{"type", "number"}}, key.range); }
+  template <class Integer>
+  json operator()(const Integer*) const {
+    return with_range({{"type", "integer"}}, key.range);
+  }
+  template <class T>
+  json operator()(const std::optional<T>*) const {
+    return (*this)(static_cast<const T*>(nullptr));
+  }
+  json operator()(const std::vector<std::string>*) const { return texts; }
+  json operator()(const Choice& choice) const { return {{"enum", choice.words}}; }
+  json operator()(Path) const { return {{"type", "string"}}; }
+  json operator()(Paths) const { return texts; }
+  // Words are offered, and anything else may be right.
+  json operator()(const Code& code) const {
+    if (code.words.empty()) return json::object();
+    return {{"anyOf", {{{"enum", code.words}}, json::object()}}};
+  }
+};
+
+json schema_of(const Key& key) {
+  json type = std::visit(TypeSchema{key}, key.place);
+  if (key.may_be_auto()) type = {{"anyOf", {std::move(type), {{"const", "auto"}}}}};
+  type["description"] = key.meaning;
+  if (!default_of(key).empty() && key.how != How::required)
+    type["$comment"] = "default: " + default_of(key);
+  return type;
+}
+
+json schema_of(const Section& section) {
+  json properties = json::object(), required = json::array();
+  for (const Key& key : section.keys) {
+    properties[std::string(key.name)] = schema_of(key);
+    if (key.how == How::required) required.push_back(key.name);
+  }
+  json schema = {
+      {"type", "object"}, {"properties", std::move(properties)}, {"additionalProperties", false}};
+  if (!required.empty()) schema["required"] = std::move(required);
+  return schema;
+}
+
+json cluster_schema() {
+  const json count = {{"type", "integer"}, {"minimum", 1}};
+  const json counts = {
+      {"anyOf", {count, {{"type", "array"}, {"items", count}}, {{"const", "auto"}}}}};
+  return {{"type", "object"},
+          {"required", {"machine"}},
+          {"properties",
+           {{"machine",
+             {{"description", "a name of `list machines`, several to choose from, or auto"},
+              {"anyOf", {{{"type", "string"}}, texts}}}},
+            {"count", counts},
+            {"processes_per_host", json::object()},
+            {"network", {{"type", "object"}}},
+            {"host_launch_us", {{"type", "number"}, {"exclusiveMinimum", 0}}},
+            {"topology", json::object()},
+            {"stack", {{"type", "string"}}}}}};
+}
+
+}  // namespace
+
+json job_schema() {
+  json properties = {{"$schema", {{"type", "string"}}},
+                     {"name", {{"type", "string"}}},
+                     {"model",
+                      {{"description",
+                        "a name of `list models`, the path of a config.json or of an ONNX file, "
+                        "or the sizes themselves"},
+                       {"type", {"string", "object"}}}},
+                     {"cluster", cluster_schema()},
+                     {"instance_type", {{"type", "string"}}},
+                     {"instance_count", json::object()},
+                     {"distribution", {{"type", "object"}}},
+                     {"compiler_config", {{"type", "object"}}}};
+  for (const Section& section : sections_of_keys())
+    properties[std::string(section.name)] = schema_of(section);
+  json& parallelism = properties["parallelism"];
+  parallelism = {{"anyOf", {std::move(parallelism), {{"const", "auto"}}}}};
+  return {{"$schema", "https://json-schema.org/draft/2020-12/schema"},
+          {"title", "A job of meshwright"},
+          {"type", "object"},
+          {"required", {"model", "training"}},
+          {"properties", std::move(properties)},
+          {"additionalProperties", false}};
+}
+
+}  // namespace meshwright

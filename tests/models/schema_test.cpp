@@ -1,0 +1,177 @@
+// The schema of the job file beside the reader: what the reader takes is valid, in every job of the
+// tree and in thousands of jobs that are changed at random.
+#include "models/job/schema.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <set>
+
+#include "models/core/error.h"
+#include "models/job/keys.h"
+#include "tests/catch.h"
+#include "tests/models/job_lookup.h"
+#include "tests/sanitized.h"
+
+using namespace meshwright;
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+namespace {
+
+bool is_of_type(const json& value, const std::string& type) {
+  if (type == "object") return value.is_object();
+  if (type == "array") return value.is_array();
+  if (type == "string") return value.is_string();
+  if (type == "boolean") return value.is_boolean();
+  if (type == "number") return value.is_number();
+  REQUIRE(type == "integer");
+  return value.is_number_integer() ||
+         (value.is_number() && value.get<double>() == std::floor(value.get<double>()));
+}
+
+// By the keywords that the schema is made of; others fail.
+bool is_valid(const json& value, const json& schema) {
+  for (const auto& [keyword, of] : schema.items()) {
+    if (std::set<std::string>{"$schema", "$comment", "title", "description"}.contains(keyword))
+      continue;
+    bool valid = true;
+    if (keyword == "type") {
+      const json types = of.is_array() ? of : json::array({of});
+      valid = std::any_of(types.begin(), types.end(),
+                          [&](const json& type) { return is_of_type(value, type); });
+    } else if (keyword == "enum") {
+      valid = std::find(of.begin(), of.end(), value) != of.end();
+    } else if (keyword == "const") {
+      valid = value == of;
+    } else if (keyword == "anyOf") {
+      valid =
+          std::any_of(of.begin(), of.end(), [&](const json& one) { return is_valid(value, one); });
+    } else if (keyword == "minimum") {
+      valid = !value.is_number() || value.get<double>() >= of.get<double>();
+    } else if (keyword == "maximum") {
+      valid = !value.is_number() || value.get<double>() <= of.get<double>();
+    } else if (keyword == "exclusiveMinimum") {
+      valid = !value.is_number() || value.get<double>() > of.get<double>();
+    } else if (keyword == "exclusiveMaximum") {
+      valid = !value.is_number() || value.get<double>() < of.get<double>();
+    } else if (keyword == "items") {
+      valid = !value.is_array() || std::all_of(value.begin(), value.end(),
+                                               [&](const json& one) { return is_valid(one, of); });
+    } else if (keyword == "required") {
+      valid = !value.is_object() || std::all_of(of.begin(), of.end(), [&](const json& key) {
+        return value.contains(key.get<std::string>());
+      });
+    } else if (keyword == "properties") {
+      if (value.is_object())
+        for (const auto& [key, each] : of.items())
+          valid = valid && (!value.contains(key) || is_valid(value[key], each));
+    } else if (keyword == "additionalProperties") {
+      REQUIRE(of == false);
+      if (value.is_object())
+        for (const auto& [key, unused] : value.items())
+          valid = valid && schema["properties"].contains(key);
+    } else {
+      FAIL("keyword " << keyword);
+    }
+    if (!valid) return false;
+  }
+  return true;
+}
+
+json good_job() {
+  return {{"model", "gpt2"},
+          {"training", {{"global_batch", 16}, {"micro_batch", 2}, {"sequence_length", 128}}},
+          {"cluster", {{"machine", "p4d.24xlarge"}}},
+          {"parallelism", {{"data", 8}}}};
+}
+
+bool is_taken(const json& job) {
+  try {
+    read_job(job, "job.json", ".", lookup_for_tests);
+    return true;
+  } catch (const InputError&) {
+    return false;
+  }
+}
+
+class Mutator {
+ public:
+  // One key of a section: another value, or a name that there is not.
+  void change(json& job) {
+    const std::vector<Section>& sections = sections_of_keys();
+    const Section& section = sections[below(sections.size())];
+    const Key& key = section.keys[below(section.keys.size())];
+    json& of = job[std::string(section.name)];
+    if (!of.is_object()) of = json::object();
+    if (below(20) == 0) {
+      of[std::string(key.name) + "x"] = 1;
+    } else if (below(20) == 0) {
+      of.erase(std::string(key.name));
+    } else {
+      of[std::string(key.name)] = value_for(key);
+    }
+  }
+  std::size_t below(std::size_t end) { return random_() % end; }
+
+ private:
+  json value_for(const Key& key) {
+    const std::vector<std::string> words = words_of(key);
+    if (!words.empty() && below(2) == 0) return words[below(words.size())];
+    static const json values = json::parse(
+        R"([-1, 0, 1, 2, 3, 4, 8, 0.5, 1.0, 2.5, 1e-3, 1e12, true, false, "auto", "x", "", null,
+            [], {}, ["a"], ["a", 1], [1, 2], "1", "last", "each"])");
+    return values[below(values.size())];
+  }
+  std::mt19937_64 random_{7};
+};
+
+}  // namespace
+
+TEST_CASE("every job of the tree is valid", "[models][job]") {
+  const json schema = job_schema();
+  int jobs = 0;
+  for (const char* folder : {"scenarios", "scenarios/capacity"})
+    for (const auto& entry : fs::directory_iterator(fs::path(MESHWRIGHT_SOURCE_DIR) / folder)) {
+      if (entry.path().extension() != ".json") continue;
+      INFO(entry.path());
+      std::ifstream file(entry.path());
+      CHECK(is_valid(json::parse(file), schema));
+      ++jobs;
+    }
+  CHECK(jobs > 15);
+}
+
+TEST_CASE("what the reader takes is valid", "[models][job]") {
+  const json schema = job_schema();
+  REQUIRE(is_valid(good_job(), schema));
+  REQUIRE(is_taken(good_job()));
+  Mutator mutate;
+  int taken = 0, refused_by_both = 0, refused_by_reader = 0;
+  for (int i = 0; i < (sanitized ? 2'000 : 20'000); ++i) {
+    json job = good_job();
+    for (std::size_t changes = 1 + mutate.below(2); changes > 0; --changes) mutate.change(job);
+    const bool valid = is_valid(job, schema);
+    if (is_taken(job)) {
+      ++taken;
+      if (!valid) FAIL("not valid, and yet it is read: " << job.dump());
+    } else {
+      ++(valid ? refused_by_reader : refused_by_both);
+    }
+  }
+  CHECK(taken > (sanitized ? 200 : 2'000));
+  CHECK(refused_by_both > 2 * refused_by_reader);  // the schema finds most mistakes by itself
+}
+
+TEST_CASE("a job may name its schema", "[models][job]") {
+  json job = good_job();
+  job["$schema"] = "job.schema.json";
+  CHECK(is_taken(job));
+  CHECK(is_valid(job, job_schema()));
+  job["$schemas"] = 1;
+  CHECK_FALSE(is_taken(job));
+  CHECK_FALSE(is_valid(job, job_schema()));
+}
