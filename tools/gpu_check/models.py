@@ -82,7 +82,11 @@ class GPT2(nn.Module):
         x = parts["wte"](tokens) + parts["wpe"].weight[: tokens.shape[1]]
         for block in parts["h"]:
             x = block(x)
-        logits = F.linear(parts["ln_f"](x), parts["wte"].weight)
+        return self.loss(x, targets)
+
+    def loss(self, x, targets):
+        """Of the last block's result."""
+        logits = F.linear(self.transformer["ln_f"](x), self.transformer["wte"].weight)
         return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
 
 
@@ -169,7 +173,11 @@ class Llama(nn.Module):
         x = parts["embed_tokens"](tokens)
         for block in parts["layers"]:
             x = block(x, cos, sin)
-        logits = self.lm_head(parts["norm"](x))
+        return self.loss(x, targets)
+
+    def loss(self, x, targets):
+        """Of the last block's result."""
+        logits = self.lm_head(self.model["norm"](x))
         return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
 
 
