@@ -12,7 +12,10 @@ find_libraries() {
   for folder in $(timeout -k 2 5 "${python[@]}" 2>/dev/null -c 'import glob, sysconfig
 print(*sorted(glob.glob(sysconfig.get_paths()["purelib"] + "/nvidia/*/lib")))'); do libraries+=:$folder; done
   export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-  [ ! -d "$build/openmpi" ] || export OPAL_PREFIX=$build/openmpi PATH=$build/openmpi/bin:$PATH
+  [ -d "$build/openmpi" ] || return 0
+  # PMIx looks for its plugins where Debian has them, and this computer's may be of another version: the one that cannot be opened is left out.
+  export OPAL_PREFIX=$build/openmpi PATH=$build/openmpi/bin:$PATH PMIX_MCA_pcompress=^zlib \
+    PMIX_MCA_pcompress_base_silence_warning=1
 }
 
 # The known machine with such a GPU: where nothing was calibrated its profile serves, but predicts nothing.
