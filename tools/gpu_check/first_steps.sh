@@ -5,8 +5,8 @@ first_rows() {
   cat <<'TEXT'
 device|the GPU: driver, clock and power at most|reported
 libraries|CUDA, cuBLASLt, NCCL and tools that are here|none that is needed missing
-ops.alone|the first case that failed, alone|passes
-ops.memcheck|that case under compute-sanitizer memcheck|0 errors
+ops.alone|the cases that failed, each alone|all pass
+ops.memcheck|the first of them under compute-sanitizer memcheck|0 errors
 levels.fused|GPT-2 124M at level fused, ms a step|reported
 levels.full|GPT-2 124M, step at level full / at fused|<= 1.00
 memory.level-full|GPT-2 124M at full, peak: planned / measured - 1|<= 0.02 or 300 MB
@@ -76,28 +76,41 @@ print("PyTorch", torch.__version__, "CUDA", torch.version.cuda, "cuDNN", torch.b
 }
 tool_at() { command -v "$1" || ls "/usr/local/cuda/bin/$1" 2>/dev/null; } # where a tool is
 
-# The first case that failed, of a log with durations; LIST: the names of all. Where the program hung or ended: the case
+# The cases that failed, of a log with durations; LIST: the names of all. Where the program hung or ended, also the case
 # that had a duration last, of which a section may be left, and the next.
-first_failing() { # first_failing LOG LIST
+failing_cases() { # failing_cases LOG LIST
   [ -s "$2" ] || return 0
   awk '
+    function say(which) { if (!said[which]++) print which }
     NR == FNR { if (sub(/^  /, "") || $0 != "") name[++count] = $0; place[$0] = count; next }
     /FAILED/ { failing = 1 }
+    /^test cases:/ { ended = 1 }
     match($0, /^[0-9.]+ s: /) {
       which = substr($0, RLENGTH + 1)
       if (!(which in place)) next
-      if (failing) { print which; found = 1; exit }
+      if (failing) say(which)
+      failing = 0
       last = place[which]
     }
     END {
-      if (found) exit
-      if (last > 0) print name[last]
-      if (last < count) print name[last + 1]
+      if (ended) exit
+      if (last > 0) say(name[last])
+      if (last < count) say(name[last + 1])
     }' "$2" "$1"
 }
+# each_alone PROGRAM FOLDER SPEC...: each in a process of its own, four at a time; FOLDER/codes: "number code" of each that ended.
+# shellcheck disable=SC2016
+each_alone='program=$1 folder=$2 number=0
+shift 2
+for spec in "$@"; do
+  number=$((number + 1))
+  { "$program" -s "$spec" >"$folder/$number.log" 2>&1; echo "$number $?" >>"$folder/codes"; } &
+  [ $((number % 4)) -ne 0 ] || wait
+done
+wait'
 # Of the operations' tests, where they failed.
-check_first_failure() {
-  local name spec code log=$work/ops.alone.log list=$work/ops.names
+check_failures() {
+  local names=() specs=() name failed ended verdict=missed folder=$work/alone list=$work/ops.names
   if [ "${verdict_of[ops.kernels]:-}" = ok ]; then
     skipped ops.alone "nothing failed"
     skipped ops.memcheck "nothing failed"
@@ -107,20 +120,25 @@ check_first_failure() {
   # shellcheck disable=SC2016
   limited ops.names "$list" bash -c 'names=$("$1" --list-test-names-only 2>/dev/null)
     case $names in "" | *"in input"*) "$1" --list-tests --verbosity quiet ;; *) printf "%s\n" "$names" ;; esac' - "$build/tests/cuda_gpu_tests"
-  name=$(first_failing "$work/ops.log" "$list")
-  if [ -z "$name" ]; then
+  mapfile -t names < <(failing_cases "$work/ops.log" "$list")
+  if [ "${#names[@]}" -eq 0 ]; then
     skipped ops.alone "which case failed is not known: see ops.log"
     skipped ops.memcheck "which case failed is not known: see ops.log"
     return
   fi
-  spec=$(sed 's/[],[\\"*]/\\&/g' <<<"$name" | paste -sd ,)
-  name=$(paste -sd '|' <<<"$name" | sed 's/|/ or /')
-  echo "   the first failing case: $name"
-  limited ops.alone "$log" "$build/tests/cuda_gpu_tests" -s "$spec"
-  code=$?
-  what_of[ops.alone]=$name
-  tested ops.alone "$code" "$log" 2>/dev/null
-  sanitized ops.memcheck memcheck "$spec"
+  for name in "${names[@]}"; do specs+=("$(sed 's/[],[\\"*]/\\&/g' <<<"$name")"); done
+  rm -rf "$folder"
+  mkdir "$folder"
+  limited ops.alone "$work/ops.alone.log" bash -c "$each_alone" - "$build/tests/cuda_gpu_tests" "$folder" "${specs[@]}"
+  : >>"$folder/codes"
+  while read -r name failed; do
+    [ "$failed" -eq 0 ] || echo "   fails alone: ${names[name - 1]} ($folder/$name.log)"
+  done <"$folder/codes"
+  failed=$(awk '$2 != 0 { ++sum } END { print sum + 0 }' "$folder/codes") ended=$(wc -l <"$folder/codes")
+  [ "$failed" -gt 0 ] || [ "$ended" -lt "${#names[@]}" ] || verdict=ok
+  says ops.alone "$verdict" "$failed of ${#names[@]} fail alone$([ "$ended" -eq "${#names[@]}" ] || echo ", $((${#names[@]} - ended)) not ended")"
+  what_of[ops.memcheck]=${names[0]}
+  sanitized ops.memcheck memcheck "${specs[0]}"
 }
 
 check_levels() {
@@ -261,7 +279,7 @@ check_racecheck() { sanitized sanitizer.racecheck racecheck "$small_tests"; }
 # Steps of a phase, in order: functions check_*.
 steps_of_phase() {
   case $1 in
-    A) echo device libraries ops first_failure calibrate levels ;;
+    A) echo device libraries ops failures calibrate levels ;;
     B) echo models attention passes kernels ;;
     C) echo curve determinism ranks racecheck ;;
   esac
