@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The first half hour on a GPU, in three calls: see usage() and docs/gpu.md.
+# The first quarter of an hour on a GPU, in three calls: see usage() and docs/gpu.md.
 # shellcheck disable=SC2034,SC2154,SC2317 # shared with what is sourced; handlers of traps
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -9,11 +9,11 @@ usage() {
 usage: tools/gpu_check/first.sh PHASE --build FOLDER [--out FOLDER] [--cache FOLDER] [--profile FILE]
                                 [--set KEY=VALUE]... [--dry-run] [--help]
 
-  A   device, libraries, operations, calibration, GPT-2 at two compiler levels, with traces  (9 minutes at most)
+  A   device, libraries, operations, calibration, GPT-2 at two compiler levels, with traces  (3.3 minutes at most)
   B   three models beside PyTorch, attention beside PyTorch's, compiler passes on and off,
-      the longest kernels                                                                 (9.5 minutes at most)
+      the longest kernels                                                                 (6.6 minutes at most)
   C   a loss curve beside PyTorch's, the same run twice, two ranks over MPI and NCCL,
-      races                                                                                 (6 minutes at most)
+      races                                                                                 (4.2 minutes at most)
 Each step prints a line when it ends; the table comes last, and is kept in FOLDER/PHASE.json after every step.
   --build FOLDER   an unpacked tools/gpu_check/pack, or a build folder: nothing is built here
   --out FOLDER     where everything goes that is written ($OUT)
@@ -62,7 +62,7 @@ while [ $# -gt 0 ]; do
   shift 2
 done
 [ -n "$phase" ] || refuse "name a phase: A, B or C"
-declare -A seconds_of_phase=([A]=540 [B]=570 [C]=360)
+declare -A seconds_of_phase=([A]=198 [B]=392 [C]=250)
 mapfile -t limited_here < <(limited_in_phase "$phase")
 
 if [ "$dry" = true ]; then

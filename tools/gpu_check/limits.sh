@@ -1,61 +1,62 @@
 # shellcheck shell=bash disable=SC2034,SC2154
 # Sourced by tools/gpu-check and tools/gpu_check/first.sh: the longest that each command of theirs may take.
 
+# About twice what each took on an H200; those of phase C have not run yet.
 # Command (each runs once at most), seconds, the checks of tools/gpu-check that run it, the phases of first.sh that do.
 gpu_check_limits() {
   cat <<'TEXT'
-start.look|10|every|A B C
-start.program|10|every|A B C
-start.torch|20|every|A B C
-device|10||A
-device.query|5||A
-libraries|5||A
-libraries.torch|10||A
-ops.kernels|120|ops|A
-ops.training|50|ops|A
-ops.names|5||A
-ops.alone|20||A
-ops.memcheck|50||A
-calibrate|100|calibrate|A
-levels.fused|60||A
-levels.full|60||A
-run.gpt2|40|speed memory predict|B
-run.gpt2-xl|50|speed memory predict|B
-run.llama-1b|50|speed memory predict|B
-simulate.gpt2|5|speed|B
-simulate.gpt2-xl|5|speed|B
-simulate.llama-1b|5|speed|B
-torch.gpt2|50|speed|B
-torch.gpt2-xl|50|speed|B
-torch.llama-1b|50|speed|B
-run.selective|20|predict|
-run.full|20|predict|
-attention|45||B
-passes.fuse_loss|15||B
-passes.rematerialize_rows|15||B
-passes.fuse_rows|15||B
-passes.order_operations|15||B
-passes.reuse_in_place|15||B
-passes.merge_products|25||B
-passes.merge_products.with|25||B
-kernels|45||B
-curve.weights|25|curve|C
-curve.import|15|curve|C
-curve.run|30|curve|C
-curve.torch|35|curve|C
-ranks.one|15|ranks|C
-ranks.mpi.pipeline|15|ranks|C
-ranks.mpi.tensor|15|ranks|C
-ranks.mpi.data|15|ranks|C
-ranks.mpi.shard|15|ranks|C
-ranks.nccl.pipeline|15|ranks|C
-ranks.nccl.tensor|15|ranks|C
-ranks.nccl.data|15|ranks|C
-ranks.nccl.shard|15|ranks|C
-determinism.once|20|determinism|C
-determinism.again|20|determinism|C
-sanitizer.memcheck|40|sanitizer|
-sanitizer.racecheck|40|sanitizer|C
+start.look|9|every|A B C
+start.program|4|every|A B C
+start.torch|12|every|A B C
+device|4||A
+device.query|4||A
+libraries|4||A
+libraries.torch|8||A
+ops.kernels|35|ops|A
+ops.training|12|ops|A
+ops.names|4||A
+ops.alone|12||A
+ops.memcheck|12||A
+calibrate|50|calibrate|A
+levels.fused|12||A
+levels.full|12||A
+run.gpt2|14|speed memory predict|B
+run.gpt2-xl|40|speed memory predict|B
+run.llama-1b|30|speed memory predict|B
+simulate.gpt2|3|speed|B
+simulate.gpt2-xl|3|speed|B
+simulate.llama-1b|3|speed|B
+torch.gpt2|45|speed|B
+torch.gpt2-xl|45|speed|B
+torch.llama-1b|45|speed|B
+run.selective|14|predict|
+run.full|14|predict|
+attention|22||B
+passes.fuse_loss|10||B
+passes.rematerialize_rows|10||B
+passes.fuse_rows|10||B
+passes.order_operations|10||B
+passes.reuse_in_place|10||B
+passes.merge_products|20||B
+passes.merge_products.with|20||B
+kernels|25||B
+curve.weights|20|curve|C
+curve.import|10|curve|C
+curve.run|20|curve|C
+curve.torch|30|curve|C
+ranks.one|10|ranks|C
+ranks.mpi.pipeline|10|ranks|C
+ranks.mpi.tensor|10|ranks|C
+ranks.mpi.data|10|ranks|C
+ranks.mpi.shard|10|ranks|C
+ranks.nccl.pipeline|12|ranks|C
+ranks.nccl.tensor|12|ranks|C
+ranks.nccl.data|12|ranks|C
+ranks.nccl.shard|12|ranks|C
+determinism.once|10|determinism|C
+determinism.again|10|determinism|C
+sanitizer.memcheck|25|sanitizer|
+sanitizer.racecheck|25|sanitizer|C
 TEXT
 }
 

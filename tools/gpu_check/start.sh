@@ -9,7 +9,7 @@ find_libraries() {
   python=(env "LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}" python3) # which has libraries of its own
   [ -d "$build/lib" ] || return 0
   local libraries=$build/lib:/usr/local/cuda/lib64 folder
-  for folder in $(timeout -k 2 5 "${python[@]}" 2>/dev/null -c 'import glob, sysconfig
+  for folder in $(timeout -k 2 4 "${python[@]}" 2>/dev/null -c 'import glob, sysconfig
 print(*sorted(glob.glob(sysconfig.get_paths()["purelib"] + "/nvidia/*/lib")))'); do libraries+=:$folder; done
   export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   [ -d "$build/openmpi" ] || return 0
