@@ -97,7 +97,14 @@ RowChunks chunks_of_norm_grad(const TensorType& x) {
 }
 
 RowChunks strips_of_fusion(std::int64_t rows, std::int64_t columns) {
-  return {rows, 8, columns <= longest_row_of_fused_warp ? 2048 : 512};
+  // Blocks of 8 columns in a thread, that are all on the device at once where it has 132
+  // multiprocessors.
+  const std::int64_t threads = ceil_div(columns, 8 * 32) * 32;
+  const std::int64_t most = columns <= longest_adding_row_of_warp ? 2048
+                            : columns <= longest_row_of_fused_warp
+                                ? 132 * adding_blocks_at_once(threads)
+                                : 512;
+  return {rows, 8, most};
 }
 
 AttentionGradScratch::AttentionGradScratch(const Attributes& a, Dtype dtype)

@@ -30,9 +30,12 @@ RowChunks chunks_of_sums(std::int64_t rows);
 constexpr std::int64_t longest_held_row = 8192;
 RowChunks chunks_of_norm_grad(const TensorType& x);
 // Of a fusion's gradients of parameters; warps have the rows of up to so many columns, blocks the
-// longer ones.
-constexpr std::int64_t longest_row_of_fused_warp = 1024;
+// longer ones. Where they add up columns, warps have shorter rows.
+constexpr std::int64_t longest_row_of_fused_warp = 1024, longest_adding_row_of_warp = 256;
 RowChunks strips_of_fusion(std::int64_t rows, std::int64_t columns);
+// Of a multiprocessor, of so many threads: with five warps each of its four parts leaves 96
+// registers to a thread.
+constexpr std::int64_t adding_blocks_at_once(std::int64_t threads) { return 640 / threads; }
 
 // The parts of what attention's gradient needs, in fp32 numbers. With a table of relative
 // positions: each head's bias by distance, the gradient's sums by distance of each block of so many

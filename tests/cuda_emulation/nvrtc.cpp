@@ -28,7 +28,7 @@ constexpr const char* compile =
     MESHWRIGHT_RUN_TIME_COMPILER " -shared -nostdlib -include " MESHWRIGHT_RUN_TIME_HEADER;
 
 std::string binders_of(const std::string& source) {
-  static const std::regex kernel("__global__ void (?:__launch_bounds__\\(\\d+\\) )?(\\w+)\\(");
+  static const std::regex kernel("__global__ void (?:__launch_bounds__\\([\\d, ]+\\) )?(\\w+)\\(");
   std::string text;
   for (std::sregex_iterator found(source.begin(), source.end(), kernel), end; found != end; ++found)
     text += "extern \"C\" void bind_" + found->str(1) +

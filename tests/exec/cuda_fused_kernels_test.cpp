@@ -138,6 +138,9 @@ std::vector<FusionCase> all_cases() {
   append(single_operations({2, 6, 1540, Dtype::f32}), "fp32, 1540 wide");
   append(single_operations({3, 8, 96, Dtype::f16}), "fp16, 96 wide");
   append(single_operations({2, 6, 1096, Dtype::bf16}), "bf16, 1096 wide");
+  // Sums over the rows: warps share the rows, a strip's next row is read ahead.
+  append(single_operations({3, 7, 768, Dtype::bf16}), "bf16, 768 wide");
+  append(single_operations({3, 7, 330, Dtype::f32}), "fp32, 330 wide");
   append(epilogues({3, 7, 37, Dtype::f32}), "fp32, 37 wide");
   append(epilogues({3, 7, 96, Dtype::bf16}), "bf16, 96 wide");
   const RowSizes sizes[] = {{3, 8, 96, Dtype::f32},
@@ -148,7 +151,7 @@ std::vector<FusionCase> all_cases() {
   for (std::uint64_t seed = 1; seed <= 40; ++seed)
     cases.push_back(random_body(sizes[seed % std::size(sizes)], seed));
   // Rows too long for registers alone, of a warp and of a block.
-  for (const std::uint64_t seed : {23, 24, 36})
+  for (const std::uint64_t seed : {23, 24, 36, 1437})
     cases.push_back(random_body({1, 5, 1000, Dtype::f32}, seed));
   for (const std::uint64_t seed : {11, 17, 23})
     cases.push_back(random_body({1, 5, 12288, Dtype::f32}, seed));

@@ -54,6 +54,7 @@ TEST_CASE("CUDA kernels of random bodies compile without a warning", "[exec][cud
   const RowSizes sizes[] = {{3, 7, 37, Dtype::f32},
                             {3, 8, 96, Dtype::f16},
                             {2, 6, 1540, Dtype::bf16},
+                            {2, 6, 768, Dtype::bf16},
                             {2, 6, 4096, Dtype::f32}};
   std::vector<FusionCase> cases;
   for (std::uint64_t seed = 1; seed <= 12; ++seed)

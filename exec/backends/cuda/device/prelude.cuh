@@ -79,11 +79,45 @@ template <typename T, int n>
 struct alignas(sizeof(T) * n < 16 ? sizeof(T) * n : 16) Chunk {
   T element[n];
 };
+// As they lie in memory: in whole registers, of which each element of 16 bits takes a half.
+template <typename T, int n>
+struct Packed {
+  static constexpr int words = n * (int)sizeof(T) / 4;
+  struct alignas(words < 4 ? 4 * words : 16) Words {
+    unsigned int word[words];
+  } of;
+};
+template <int n, typename T>
+inline __device__ Packed<T, n> packed_at(const T* from) {
+  using Words = typename Packed<T, n>::Words;
+  return {*reinterpret_cast<const Words*>(from)};
+}
+inline __device__ float half_of_word(float, unsigned int word, int) {
+  return __uint_as_float(word);
+}
+inline __device__ float half_of_word(bf16, unsigned int word, int half) {
+  return __uint_as_float(half == 0 ? word << 16 : word & 0xffff0000u);
+}
+inline __device__ float half_of_word(f16, unsigned int word, int half) {
+  return float_of_half((unsigned short)(half == 0 ? word : word >> 16));
+}
+template <int n, typename T>
+inline __device__ void widen(const Packed<T, n>& from, float* to) {
+#pragma unroll
+  for (int j = 0; j < n; ++j) {
+    constexpr int of_word = 4 / (int)sizeof(T);
+    to[j] = half_of_word(T{}, from.of.word[j / of_word], j % of_word);
+  }
+}
 template <int n, typename T>
 inline __device__ void load(const T* from, float* to) {
-  const Chunk<T, n> chunk = *reinterpret_cast<const Chunk<T, n>*>(from);
+  if constexpr (n * sizeof(T) % 4 == 0) {
+    widen<n>(packed_at<n>(from), to);
+  } else {
+    const Chunk<T, n> chunk = *reinterpret_cast<const Chunk<T, n>*>(from);
 #pragma unroll
-  for (int j = 0; j < n; ++j) to[j] = widened(chunk.element[j]);
+    for (int j = 0; j < n; ++j) to[j] = widened(chunk.element[j]);
+  }
 }
 template <int n, typename T>
 inline __device__ void store(T* to, const float* from) {
@@ -93,31 +127,56 @@ inline __device__ void store(T* to, const float* from) {
   *reinterpret_cast<Chunk<T, n>*>(to) = chunk;
 }
 
+// Of numbers that T can hold: nothing is rounded.
+template <int n, typename T>
+inline __device__ void store_exact(T* to, const float* from) {
+  store<n>(to, from);
+}
+template <int n>
+inline __device__ void store_exact(bf16* to, const float* from) {
+  if constexpr (n % 2 == 0) {
+    typename Packed<bf16, n>::Words words;
+#pragma unroll
+    for (int j = 0; j < n; j += 2)
+      words.word[j / 2] =
+          __float_as_uint(from[j]) >> 16 | (__float_as_uint(from[j + 1]) & 0xffff0000u);
+    *reinterpret_cast<typename Packed<bf16, n>::Words*>(to) = words;
+  } else {
+    store<n>(to, from);
+  }
+}
+
 // Sums over the threads of a row: a warp, or the whole block. Every thread gets the same bits.
+// `turn` is 0 in a block's first call and then 1 and 0 by turns: where sums are written, all have
+// read those of two calls before, and one barrier is enough.
 template <int threads, int n>
-inline __device__ void add_over_row(float (&sum)[n]) {
+inline __device__ void add_over_row(float (&sum)[n], int turn) {
 #pragma unroll
-  for (int s = 0; s < n; ++s) {
+  for (int distance = 16; distance > 0; distance /= 2) {
 #pragma unroll
-    for (int distance = 16; distance > 0; distance /= 2)
-      sum[s] += __shfl_xor_sync(0xffffffffu, sum[s], distance);
+    for (int s = 0; s < n; ++s) sum[s] += __shfl_xor_sync(0xffffffffu, sum[s], distance);
   }
   if constexpr (threads > 32) {
     constexpr int warps = threads / 32;
-    __shared__ float of_warp[n][warps];
-    __syncthreads();  // the sums before these have been read
+    __shared__ float of_warp[2][n][warps];
     if (threadIdx.x % 32 == 0) {
 #pragma unroll
-      for (int s = 0; s < n; ++s) of_warp[s][threadIdx.x / 32] = sum[s];
+      for (int s = 0; s < n; ++s) of_warp[turn][s][threadIdx.x / 32] = sum[s];
     }
     __syncthreads();
 #pragma unroll
     for (int s = 0; s < n; ++s) {
       sum[s] = 0.0f;
 #pragma unroll 8
-      for (int warp = 0; warp < warps; ++warp) sum[s] += of_warp[s][warp];
+      for (int warp = 0; warp < warps; ++warp) sum[s] += of_warp[turn][s][warp];
     }
   }
+}
+// At any time.
+template <int threads, int n>
+inline __device__ void add_over_row(float (&sum)[n]) {
+  if (threads > 32) __syncthreads();  // the sums before these have been read
+  add_over_row<threads>(sum, 0);
 }
 
 // Philox4x32-10 (Salmon et al., SC 2011).

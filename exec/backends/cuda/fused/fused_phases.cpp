@@ -38,7 +38,7 @@ std::vector<std::string> element_forms(const FusedStep& step) {
   return forms;
 }
 
-constexpr int columns_of_thread = 16, most_threads = 256;
+constexpr int columns_of_thread = 16, columns_of_adding_thread = 8, most_threads = 256;
 constexpr std::int64_t vector_bytes = 16;
 
 Layout layout_of(std::int64_t width, std::int64_t rows, std::int64_t element_bytes, bool sums) {
@@ -46,9 +46,13 @@ Layout layout_of(std::int64_t width, std::int64_t rows, std::int64_t element_byt
   layout.width = width;
   while (layout.vector * 2 * element_bytes <= vector_bytes && width % (layout.vector * 2) == 0)
     layout.vector *= 2;
-  const bool warps = width <= longest_row_of_fused_warp;
+  const bool warps = width <= (sums ? longest_adding_row_of_warp : longest_row_of_fused_warp);
   if (!warps) {
-    const std::int64_t wanted = (width + columns_of_thread - 1) / columns_of_thread;
+    // Sums over the rows, what is made of a row and the row that comes next: less of each leaves
+    // room for more warps.
+    const int columns =
+        sums && width <= longest_row_of_fused_warp ? columns_of_adding_thread : columns_of_thread;
+    const std::int64_t wanted = (width + columns - 1) / columns;
     layout.threads =
         static_cast<int>(std::min<std::int64_t>(most_threads, (wanted + 31) / 32 * 32));
     layout.rows_at_once = 1;
@@ -69,6 +73,8 @@ struct Saved {
 // compiler spilled some when it made random bodies for sm_80 and sm_90: it holds several turns'
 // loads as well.
 constexpr int kept_by_warp = 80, kept_by_block = 96;
+// Where a thread may have 96 registers.
+constexpr int kept_by_many = 52;
 // Every architecture from sm_80 on gives a block 99 KiB that asks for them. V100's 96 have to do
 // for the kernel's static variables too: the longest rows have no kernel there (fused.cpp).
 constexpr std::int64_t kept_in_shared = 96 << 10;
@@ -170,8 +176,9 @@ class Phases {
   // What a step reads: what an earlier one made, its row of a matrix, or a row that all share.
   int argument(int operand) {
     if (current_[at(operand)] >= 0) return current_[at(operand)];
-    return loaded(operand, fusion_.cut[at(operand)] ? fmt::format("row * {} + ", width_) : "");
+    return loaded(operand, fusion_.cut[at(operand)] ? own_row() : "");
   }
+  std::string own_row() const { return fmt::format("row * {} + ", width_); }
 
   void add_statement(Statement::Kind kind, int in_phase, int target, std::string text,
                      std::vector<int> arguments, Op op) {
@@ -337,11 +344,8 @@ class Phases {
     const auto [found, is_new] = saved_.try_emplace(operand);
     if (is_new) {
       found->second = {fmt::format("mean_p{}", operand), fmt::format("scale_p{}", operand)};
-      if (!rms)
-        made_.of_row.push_back(
-            fmt::format("const float {} = p{}[row * 2];", found->second.mean, operand));
-      made_.of_row.push_back(fmt::format("const float {} = p{}[{}];", found->second.scale, operand,
-                                         rms ? "row" : "row * 2 + 1"));
+      if (!rms) made_.numbers.push_back({found->second.mean, operand, 2, 0});
+      made_.numbers.push_back({found->second.scale, operand, rms ? 1 : 2, rms ? 0 : 1});
     }
     return found->second;
   }
@@ -370,8 +374,8 @@ class Phases {
     phase(made).after.push_back(
         fmt::format("const float {} = {} * {} * {};", mean_gz, sum, saved.scale, share));
     if (step.outputs.size() > 1)
-      sum_over_rows(step.outputs[1], made, fmt::format("$0 * {} * {}", centred("$1"), saved.scale),
-                    {dy, x}, step.op);
+      sum_over_rows(step.outputs[1], made,
+                    fmt::format("$0 * ({} * {})", centred("$1"), saved.scale), {dy, x}, step.op);
     if (step.outputs.size() > 2) sum_over_rows(step.outputs[2], made, "$0", {dy}, step.op);
     set_operand(step.outputs[0], made + 1,
                 fmt::format("{} * ($0 * {}{} - {} * {} * {})", saved.scale, weight_form(step, "$1"),
@@ -407,6 +411,31 @@ class Phases {
         const bool shared_row = value.is_loaded && !fusion_.cut[at(value.operand)];
         value.home = shared_row ? Home::reloaded : home(made);
       }
+    if (made_.layout.strip == 1) return;
+    find_ahead();
+    // Without a number the compiler at times aims at more warps than there are strips for, and
+    // spills.
+    const Layout& layout = made_.layout;
+    const bool few =
+        (layout.rows_at_once > 1 ? kept_by_warp : kept_by_block) - registers_ <= kept_by_many;
+    if (width_ <= longest_row_of_fused_warp)
+      made_.layout.blocks_at_once =
+          layout.rows_at_once > 1
+              ? 4
+              : static_cast<int>(adding_blocks_at_once(layout.threads) / (few ? 1 : 2));
+  }
+
+  // Of the rest of the registers.
+  void find_ahead() {
+    for (Value& value : made_.values) {
+      const bool in_words = made_.layout.vector * bytes_of(type(value.operand).dtype) % 4 == 0;
+      const bool is_of_row = value.is_loaded && value.row_offset == own_row() && in_words;
+      if (!is_of_row || value.home == Home::reloaded || value.home == Home::shared) continue;
+      const auto packed = static_cast<int>(
+          made_.layout.elements() * bytes_of(type(value.operand).dtype) / bytes_of(Dtype::f32));
+      value.ahead = registers_ >= packed;
+      if (value.ahead) registers_ -= packed;
+    }
   }
 
   Home home(bool must) {

@@ -22,6 +22,7 @@ struct Layout {
   int rows_at_once = 4;  // of a block
   int turns = 1;
   std::int64_t strip = 1;  // rows that a warp or block takes one after the other
+  int blocks_at_once = 0;  // of a multiprocessor, for which the compiler leaves registers; 0: any
 
   int elements() const { return turns * vector; }  // of a row, for each thread
   std::int64_t bytes_in_shared() const { return width * rows_at_once * bytes_of(Dtype::f32); }
@@ -39,6 +40,7 @@ struct Value {
   int made = 0;            // the first phase in which it can be read
   std::set<int> read{};    // phases
   Home home = Home::phase;
+  bool ahead = false;  // the strip's next row is under way while the kernel works on one
 
   int begin() const { return is_loaded ? *read.begin() : made; }
   bool is_kept() const { return !read.empty() && *read.rbegin() > begin(); }
@@ -62,11 +64,18 @@ struct Phase {
   std::vector<std::string> before, after;
 };
 
+// A number of each row, of an operand that has `columns` of them.
+struct RowNumber {
+  std::string name;
+  int operand = -1, columns = 1, column = 0;
+};
+
 // What a kernel's text is made of. Lines of code are in terms of `row` and `column`.
 struct FusedPhases {
   Layout layout;
   std::vector<int> sums, operands;  // that the steps mention: gradients that are summed, the others
   std::vector<Value> values;
+  std::vector<RowNumber> numbers;
   std::vector<std::string> of_row;  // declarations
   std::vector<Phase> phases;
   std::vector<Statement> statements;

@@ -140,8 +140,20 @@ class Writer {
       if (each.phase == number) statements.push_back(&each);
     if (of.sums > 0) line(fmt::format("float sum_{}[{}] = {{}};", number, of.sums));
     if (!statements.empty()) write_columns(number, statements);
-    if (of.sums > 0) line(fmt::format("add_over_row<{}>(sum_{});", of_.layout.threads, number));
+    if (of.sums > 0)
+      line(fmt::format("add_over_row<{}>(sum_{}{});", of_.layout.threads, number, turn_of(number)));
     for (const std::string& text : of.after) line(text);
+  }
+
+  // Of a block's sums over a row: 0 and 1 alternate, from row to row too.
+  std::string turn_of(int number) const {
+    if (of_.layout.threads == 32) return "";
+    const auto has_sums = [](const Phase& phase) { return phase.sums > 0; };
+    const auto begin = of_.phases.begin();
+    const auto before = std::count_if(begin, begin + number, has_sums);
+    const auto all = std::count_if(begin, of_.phases.end(), has_sums);
+    if (of_.layout.strip == 1 || all % 2 == 0) return fmt::format(", {}", before % 2);
+    return before % 2 == 0 ? ", (int)row & 1" : ", (int)row & 1 ^ 1";
   }
 
   void write_columns(int number, const std::vector<const Statement*>& statements) {
@@ -160,8 +172,8 @@ class Writer {
       if (each->kind != Statement::Kind::value) continue;
       const int operand = of_.values[at(each->target)].operand;
       if (is_written(fusion_, operand))
-        line(fmt::format("store<{}>(p{} + row * {} + column, {});", of_.layout.vector, operand,
-                         of_.layout.width, element(each->target, true)));
+        line(fmt::format("store_exact<{}>(p{} + row * {} + column, {});", of_.layout.vector,
+                         operand, of_.layout.width, element(each->target, true)));
     }
     close_columns();
   }
@@ -174,6 +186,9 @@ class Writer {
     if (!first && value.home != Home::reloaded) return;
     if (value.home == Home::phase || value.home == Home::reloaded)
       line(fmt::format("float v{}[{}];", id, of_.layout.vector));
+    if (value.ahead)
+      return line(
+          fmt::format("widen<{}>(held_{}[turn], {});", of_.layout.vector, id, element(id, true)));
     line(fmt::format(
         "load<{}>({} + {}column, {});", of_.layout.vector,
         first ? fmt::format("p{}", value.operand) : fmt::format("again(p{})", value.operand),
@@ -205,8 +220,10 @@ class Writer {
                             of_.layout.width * bytes_of(Dtype::f32);
     line(fmt::format("// {}: {} rows of {}", meshwright::name_of(fusion_), fusion_.rows,
                      of_.layout.width));
-    open(fmt::format("extern \"C\" __global__ void __launch_bounds__({}) {}(\n    {})",
-                     kernel_.threads, kernel_.name, parameters()));
+    const std::string at_once =
+        of_.layout.blocks_at_once > 0 ? fmt::format(", {}", of_.layout.blocks_at_once) : "";
+    open(fmt::format("extern \"C\" __global__ void __launch_bounds__({}{}) {}(\n    {})",
+                     kernel_.threads, at_once, kernel_.name, parameters()));
     const bool warps = of_.layout.rows_at_once > 1;
     line(fmt::format("const int thread = threadIdx.x{};", warps ? " % 32" : ""));
     line(fmt::format(
@@ -232,10 +249,71 @@ class Writer {
           fmt::format("const long long begin = strip * {0};\n"
                       "const long long end = begin + {0} < {1} ? begin + {0} : {1};",
                       of_.layout.strip, fusion_.rows));
+      read_first();
       open("for (long long row = begin; row < end; ++row)");
+      take_next();
     }
+    if (of_.layout.strip == 1)
+      for (const RowNumber& each : of_.numbers)
+        line(fmt::format("const float {} = {};", each.name, place(each, "row")));
     for (const std::string& text : of_.of_row) line(text);
     for (int i = 0; i < static_cast<int>(of_.phases.size()); ++i) write_phase(i);
+    close();
+  }
+
+  static std::string place(const RowNumber& number, const std::string& row) {
+    if (number.columns == 1) return fmt::format("p{}[{}]", number.operand, row);
+    return fmt::format("p{}[{} * {} + {}]", number.operand, row, number.columns, number.column);
+  }
+
+  // Starts to read what is read ahead of a row.
+  void read_row(const std::string& row) {
+    for (const RowNumber& each : of_.numbers)
+      line(fmt::format("next_{} = {};", each.name, place(each, row)));
+    if (!reads_ahead()) return;
+    open_columns(true);
+    for (int id = 0; id < static_cast<int>(of_.values.size()); ++id)
+      if (of_.values[at(id)].ahead)
+        line(fmt::format("next_{}[turn] = packed_at<{}>(p{} + {} * {} + column);", id,
+                         of_.layout.vector, of_.values[at(id)].operand, row, of_.layout.width));
+    close_columns();
+  }
+  bool reads_ahead() const {
+    return std::any_of(of_.values.begin(), of_.values.end(),
+                       [](const Value& value) { return value.ahead; });
+  }
+  void declare_ahead(const char* name, const char* initial) {
+    for (int id = 0; id < static_cast<int>(of_.values.size()); ++id)
+      if (of_.values[at(id)].ahead)
+        line(fmt::format("Packed<{}, {}> {}_{}[{}]{};",
+                         type_name(fusion_.operands[at(of_.values[at(id)].operand)].dtype),
+                         of_.layout.vector, name, id, of_.layout.turns, initial));
+  }
+
+  void read_first() {
+    for (const RowNumber& each : of_.numbers) line(fmt::format("float next_{} = 0.0f;", each.name));
+    declare_ahead("next", " = {}");
+    if (!reads_ahead() && of_.numbers.empty()) return;
+    open("if (begin < end)");
+    read_row("begin");
+    close();
+  }
+
+  // What was read ahead is the row's, and the next row's comes after it.
+  void take_next() {
+    for (const RowNumber& each : of_.numbers)
+      line(fmt::format("const float {0} = next_{0};", each.name));
+    declare_ahead("held", "");
+    if (reads_ahead()) {
+      line("#pragma unroll");
+      open(fmt::format("for (int turn = 0; turn < {}; ++turn)", of_.layout.turns));
+      for (int id = 0; id < static_cast<int>(of_.values.size()); ++id)
+        if (of_.values[at(id)].ahead) line(fmt::format("held_{0}[turn] = next_{0}[turn];", id));
+      close();
+    }
+    if (!reads_ahead() && of_.numbers.empty()) return;
+    open("if (row + 1 < end)");
+    read_row("(row + 1)");
     close();
   }
 
@@ -262,40 +340,45 @@ class Writer {
     close();
   }
 
-  // A block has 32 columns. Its warps share the strips in turn, the first one adds up what each
-  // found (as add_partials of rows/column_sums.cuh does).
+  // A block has 32 columns of one of the sums. Its warps share the strips in turn, the first one
+  // adds up what each found (as add_partials of rows/column_sums.cuh does).
   void write_sums(std::int64_t strips) {
     constexpr int warps = 32;
+    const std::int64_t blocks_of_sum = (of_.layout.width + 31) / 32;
     kernel_.sum_threads = 32 * warps;
-    kernel_.sum_blocks = (of_.layout.width + 31) / 32;
-    std::string parameters = "const float* __restrict__ partial";
-    for (int id : kernel_.sums) parameters += fmt::format(", float* __restrict__ p{}", id);
+    kernel_.sum_blocks = blocks_of_sum * static_cast<std::int64_t>(kernel_.sums.size());
+    std::string parameters = "const float* __restrict__ partial", to;
+    for (std::size_t i = 0; i < kernel_.sums.size(); ++i) {
+      parameters += fmt::format(", float* __restrict__ p{}", kernel_.sums[i]);
+      to += i + 1 < kernel_.sums.size() ? fmt::format("sum == {} ? p{} : ", i, kernel_.sums[i])
+                                        : fmt::format("p{}", kernel_.sums[i]);
+    }
     open(fmt::format("extern \"C\" __global__ void __launch_bounds__({}) {}_sums(\n    {})",
                      kernel_.sum_threads, kernel_.name, parameters));
     line(
-        fmt::format("__shared__ float of_warp[{}][32];\n"
+        fmt::format("__shared__ float of_warp[{0}][32];\n"
                     "const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;\n"
-                    "const int column = blockIdx.x * 32 + lane;",
+                    "const int sum = blockIdx.x / {1};\n"
+                    "const int column = blockIdx.x % {1} * 32 + lane;\n"
+                    "float* const to = {2};\n"
+                    "float total = 0.0f;",
+                    warps, blocks_of_sum, to));
+    open(fmt::format("if (column < {})", of_.layout.width));
+    line(
+        fmt::format("#pragma unroll 16\n"
+                    "for (int strip = warp; strip < {0}; strip += {1})\n"
+                    "  total += partial[(sum * {0}LL + strip) * {2} + column];",
+                    strips, warps, of_.layout.width));
+    close();
+    line("of_warp[warp][lane] = total;\n__syncthreads();");
+    open(fmt::format("if (warp == 0 && column < {})", of_.layout.width));
+    line(
+        fmt::format("total = 0.0f;\n"
+                    "#pragma unroll\n"
+                    "for (int w = 0; w < {}; ++w) total += of_warp[w][lane];\n"
+                    "to[column] += total;",
                     warps));
-    for (std::size_t i = 0; i < kernel_.sums.size(); ++i) {
-      if (i > 0) line("__syncthreads();");
-      line(fmt::format("float sum{} = 0.0f;", i));
-      open(fmt::format("if (column < {})", of_.layout.width));
-      line(
-          fmt::format("#pragma unroll 8\n"
-                      "for (long long strip = warp; strip < {}; strip += {})\n"
-                      "  sum{} += partial[({} + strip) * {} + column];",
-                      strips, warps, i, static_cast<std::int64_t>(i) * strips, of_.layout.width));
-      close();
-      line(fmt::format("of_warp[warp][lane] = sum{};\n__syncthreads();", i));
-      open(fmt::format("if (warp == 0 && column < {})", of_.layout.width));
-      line(
-          fmt::format("float total = 0.0f;\n"
-                      "for (int w = 0; w < {}; ++w) total += of_warp[w][lane];\n"
-                      "p{}[column] += total;",
-                      warps, kernel_.sums[i]));
-      close();
-    }
+    close();
     close();
   }
 
