@@ -28,6 +28,16 @@ RowChunks chunks_of_sums(std::int64_t rows);
 // Of a norm's gradient. A block holds rows of whole 16-byte pieces in registers, up to so many
 // columns.
 constexpr std::int64_t longest_held_row = 8192;
+constexpr int columns_of_norm_thread = 8;
+constexpr std::int64_t norm_threads(std::int64_t columns) {
+  const std::int64_t threads =
+      (columns + 32 * columns_of_norm_thread - 1) / (32 * columns_of_norm_thread) * 32;
+  return threads <= 192 ? threads : threads <= 256 ? 256 : threads <= 512 ? 512 : 1024;
+}
+// Of a multiprocessor: 96 registers are left for each thread, 64 in large blocks.
+constexpr std::int64_t norm_grad_blocks_at_once(std::int64_t threads) {
+  return threads <= 192 ? 640 / threads : threads <= 256 ? 3 : 1024 / threads;
+}
 RowChunks chunks_of_norm_grad(const TensorType& x);
 // Of a fusion's gradients of parameters; warps have the rows of up to so many columns, blocks the
 // longer ones. Where they add up columns, warps have shorter rows.

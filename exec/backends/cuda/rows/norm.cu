@@ -7,30 +7,29 @@ namespace meshwright::cuda {
 
 namespace {
 
-constexpr int columns_of_thread = 8;
-constexpr std::int64_t longest_row = 1024 * columns_of_thread;
-static_assert(longest_row == longest_held_row);
+// Columns of a thread where a block has a row.
+constexpr int columns_of_thread = columns_of_norm_thread;
 
-// A thread's columns of a row: 16 bytes at a time, `turns` times; it holds zeros beyond the width.
-template <typename T, int threads>
+// The columns of one of the `threads` of a row: 16 bytes at a time, `turns` times; it holds zeros
+// beyond the width.
+template <typename T, int threads, int columns = columns_of_thread>
 struct Held {
-  static constexpr int vector = vector_of<T>, turns = columns_of_thread / vector;
-  Chunk<T, vector> chunk[turns];
+  static constexpr int vector = vector_of<T>, turns = columns / vector;
+  Packed<T, vector> packed[turns];
 
-  __device__ static long long column(int turn) { return (turn * threads + threadIdx.x) * vector; }
+  __device__ static long long column(int turn) {
+    return (turn * threads + threadIdx.x % threads) * vector;
+  }
   __device__ void read(const T* row, long long width) {
 #pragma unroll
     for (int turn = 0; turn < turns; ++turn) {
-      chunk[turn] = {};
-      if (column(turn) < width)
-        chunk[turn] = *reinterpret_cast<const Chunk<T, vector>*>(row + column(turn));
+      packed[turn] = {};
+      if (column(turn) < width) packed[turn] = packed_at<vector>(row + column(turn));
     }
   }
   __device__ void widen(float (&to)[turns][vector]) const {
 #pragma unroll
-    for (int turn = 0; turn < turns; ++turn)
-#pragma unroll
-      for (int j = 0; j < vector; ++j) to[turn][j] = widened(chunk[turn].element[j]);
+    for (int turn = 0; turn < turns; ++turn) cuda::widen(packed[turn], to[turn]);
   }
 };
 
@@ -43,10 +42,18 @@ struct Forward {
   float epsilon, offset;
 };
 
-template <typename T, int threads, bool rms>
-__global__ void __launch_bounds__(threads) norm_held(Forward<T> k) {
-  using Row = Held<T, threads>;
-  const long long row = blockIdx.x;
+// Warps that have a row each, in a block.
+constexpr int norm_warps = 4;
+
+// A row is a block's, or a warp's: `threads` is 32.
+template <typename T, int threads, int columns, bool rms>
+__global__ void __launch_bounds__(threads == 32 ? 32 * norm_warps : threads)
+    norm_held(Forward<T> k) {
+  using Row = Held<T, threads, columns>;
+  const long long row = threads == 32
+                            ? static_cast<long long>(blockIdx.x) * norm_warps + threadIdx.x / 32
+                            : blockIdx.x;
+  if (row >= k.rows) return;
   Row held;
   held.read(k.x + row * k.width, k.width);
   float x[Row::turns][Row::vector];
@@ -58,7 +65,7 @@ __global__ void __launch_bounds__(threads) norm_held(Forward<T> k) {
     for (int turn = 0; turn < Row::turns; ++turn)
 #pragma unroll
       for (int j = 0; j < Row::vector; ++j) sum[0] += x[turn][j];
-    add_over_row<threads>(sum);
+    add_over_row<threads>(sum, 0);
     mean = sum[0] / static_cast<float>(k.width);
   }
   float squares[1] = {};
@@ -68,9 +75,9 @@ __global__ void __launch_bounds__(threads) norm_held(Forward<T> k) {
 #pragma unroll
     for (int j = 0; j < Row::vector; ++j) squares[0] += square(x[turn][j] - mean);
   }
-  add_over_row<threads>(squares);
+  add_over_row<threads>(squares, 1);
   const Statistics of = {mean, rsqrtf(squares[0] / static_cast<float>(k.width) + k.epsilon)};
-  if (threadIdx.x == 0) store_statistics<rms>(k.saved, row, of);
+  if (threadIdx.x % threads == 0) store_statistics<rms>(k.saved, row, of);
 #pragma unroll
   for (int turn = 0; turn < Row::turns; ++turn) {
     const long long column = Row::column(turn);
@@ -104,30 +111,35 @@ struct Backward {
 };
 
 // A block takes a chunk of rows and keeps the sums of its columns' parameter gradients. Where rows
-// take few registers the next one is under way while it works on one.
+// take few registers the next one or two are under way while it works on one.
 template <typename T, int threads, bool rms>
-__global__ void __launch_bounds__(threads, 1024 / threads) norm_grad_held(Backward<T> k) {
+__global__ void __launch_bounds__(threads, norm_grad_blocks_at_once(threads))
+    norm_grad_held(Backward<T> k) {
   using Row = Held<T, threads>;
   constexpr int turns = Row::turns, vector = Row::vector;
-  constexpr bool ahead = sizeof(T) == 2;
-  float weight[turns][vector], of_weight[turns][vector] = {}, of_bias[turns][vector] = {};
-  Row held_weight, held_x, held_dy;
-  const auto read_row = [&](long long row) {
-    held_x.read(k.x + row * k.width, k.width);
-    held_dy.read(k.dy + row * k.width, k.width);
+  constexpr int ahead = sizeof(T) > 2 ? 0 : threads > 192 ? 1 : 2, at_once = ahead > 1 ? 2 : 1;
+  constexpr bool early_statistics = threads <= 256;  // where there are registers
+  struct Operands {
+    Row x, dy;
+    Statistics of;
+  };
+  float of_weight[turns][vector] = {}, of_bias[turns][vector] = {};
+  Row held_weight;
+  Operands held[at_once];
+  const auto read_row = [&](long long row, Operands& to) {
+    to.x.read(k.x + row * k.width, k.width);
+    to.dy.read(k.dy + row * k.width, k.width);
+    if (early_statistics) to.of = load_statistics<rms>(k.saved, row);
   };
   const long long begin = blockIdx.x * k.chunks.rows_of_chunk;
   const long long end = min(begin + k.chunks.rows_of_chunk, k.rows);
-  held_weight.read(k.weight, k.width);
-  read_row(begin);
-#pragma unroll 1
-  for (long long row = begin; row < end; ++row) {
-    float x[turns][vector], g[turns][vector];
+  const auto one_row = [&](long long row, Operands& own, int turn_of_sums) {
+    float weight[turns][vector], x[turns][vector], g[turns][vector];
     held_weight.widen(weight);
-    held_x.widen(x);
-    held_dy.widen(g);
-    if (ahead && row + 1 < end) read_row(row + 1);
-    const Statistics of = load_statistics<rms>(k.saved, row);
+    own.x.widen(x);
+    own.dy.widen(g);
+    const Statistics of = early_statistics ? own.of : load_statistics<rms>(k.saved, row);
+    if (ahead > 0 && row + ahead < end) read_row(row + ahead, own);
     float sums[2] = {};
 #pragma unroll
     for (int turn = 0; turn < turns; ++turn)
@@ -140,7 +152,7 @@ __global__ void __launch_bounds__(threads, 1024 / threads) norm_grad_held(Backwa
         sums[0] += g[turn][j];
         sums[1] += g[turn][j] * z;
       }
-    add_over_row<threads>(sums);
+    add_over_row<threads>(sums, turn_of_sums);
     const float mean_g = rms ? 0.0f : sums[0] / static_cast<float>(k.width);
     const float mean_gz = sums[1] / static_cast<float>(k.width);
 #pragma unroll
@@ -149,10 +161,19 @@ __global__ void __launch_bounds__(threads, 1024 / threads) norm_grad_held(Backwa
       if (column < k.width)
         store_gradient(x[turn], g[turn], of, mean_g, mean_gz, k.dx + row * k.width + column);
     }
-    if (!ahead && row + 1 < end) {
+    if (ahead == 0 && row + 1 < end) {
       held_weight.read(again(k.weight), k.width);
-      read_row(row + 1);
+      read_row(row + 1, own);
     }
+  };
+  held_weight.read(k.weight, k.width);
+#pragma unroll
+  for (int i = 0; i < at_once; ++i)
+    if (begin + i < end) read_row(begin + i, held[i]);
+#pragma unroll 1
+  for (long long row = begin; row < end; row += at_once) {
+    one_row(row, held[0], at_once > 1 ? 0 : static_cast<int>(row) & 1);
+    if (at_once > 1 && row + 1 < end) one_row(row + 1, held[at_once - 1], 1);
   }
 #pragma unroll
   for (int turn = 0; turn < turns; ++turn) {
@@ -175,14 +196,26 @@ __global__ void __launch_bounds__(any_threads) norm_grad_any(Backward<T> k) {
                          rms ? 0.0f : sums.g / width, sums.gz / width, k.dx + first);
 }
 
-// Calls work.operator()<threads>() with the least block that holds a row.
-template <typename Work>
-void with_threads(std::int64_t width, Work work) {
-  if (width <= 32 * columns_of_thread) return work.template operator()<32>();
-  if (width <= 128 * columns_of_thread) return work.template operator()<128>();
-  if (width <= 256 * columns_of_thread) return work.template operator()<256>();
-  if (width <= 512 * columns_of_thread) return work.template operator()<512>();
-  return work.template operator()<1024>();
+// Calls work.operator()<value>() for the first that is not less than `least`.
+template <int value, int... larger, typename Work>
+void with_first(std::int64_t least, Work work) {
+  if constexpr (sizeof...(larger) > 0)
+    if (least > value) return with_first<larger...>(least, work);
+  work.template operator()<value>();
+}
+
+template <bool rms, typename T>
+void start_norm_held(const KernelCall& k, const Forward<T>& forward) {
+  constexpr int most_of_warp = 48;
+  if (forward.width <= 32 * most_of_warp)
+    return with_first<8, 16, 24, 32, most_of_warp>((forward.width + 31) / 32, [&]<int columns>() {
+      launch(norm_held<T, 32, columns, rms>, {blocks_for(forward.rows, norm_warps)},
+             {32 * norm_warps}, 0, k.stream, forward);
+    });
+  with_first<256, 512, 1024>(norm_threads(forward.width), [&]<int threads>() {
+    launch(norm_held<T, threads, columns_of_thread, rms>, {blocks_for(forward.rows, 1)}, {threads},
+           0, k.stream, forward);
+  });
 }
 
 template <bool rms>
@@ -200,11 +233,7 @@ void norm(const KernelCall& k) {
                              static_cast<float>(k.attributes().epsilon),
                              offset_of(k.attributes())};
     if constexpr (vector > 1) {
-      if (width <= longest_row)
-        return with_threads(width, [&]<int threads>() {
-          launch(norm_held<T, threads, rms>, {blocks_for(rows, 1)}, {threads}, 0, k.stream,
-                 forward);
-        });
+      if (width <= longest_held_row) return start_norm_held<rms>(k, forward);
     }
     launch(norm_any<T, vector, rms>, {blocks_for(rows, 1)}, {any_threads}, 0, k.stream, forward);
   });
@@ -230,11 +259,12 @@ void norm_grad(const KernelCall& k) {
                                has_bias,
                                offset_of(k.attributes())};
     if constexpr (vector > 1) {
-      if (width <= longest_row) {
-        with_threads(width, [&]<int threads>() {
-          launch(norm_grad_held<T, threads, rms>, {blocks_for(chunks.chunks, 1)}, {threads}, 0,
-                 k.stream, backward);
-        });
+      if (width <= longest_held_row) {
+        with_first<32, 64, 96, 128, 160, 192, 256, 512, 1024>(
+            norm_threads(width), [&]<int threads>() {
+              launch(norm_grad_held<T, threads, rms>, {blocks_for(chunks.chunks, 1)}, {threads}, 0,
+                     k.stream, backward);
+            });
         add_partial_sums(k, chunks, width, 1, 0);
         if (has_bias) add_partial_sums(k, chunks, width, 2, 1);
         return;
