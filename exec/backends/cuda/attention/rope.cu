@@ -2,6 +2,7 @@
 // coordinates are turned by angles position * base^(-2i / rotary_dim). And the four steps in which
 // an eager framework does it.
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "exec/backends/cuda/rows/rows.cuh"
@@ -18,109 +19,196 @@ struct Factors {
   float a, b;
 };
 
-// What RotaryScaling does, on the device.
-__device__ inline double scaled(double frequency, const RotaryScaling& scaling) {
-  if (scaling.original == 0) return frequency / scaling.factor;
-  constexpr double full_turn = 6.283185307179586;
-  const double turns = scaling.original * frequency / full_turn;
-  if (turns < scaling.low) return frequency / scaling.factor;
-  if (turns > scaling.high) return frequency;
-  const double kept = (turns - scaling.low) / (scaling.high - scaling.low);
-  return (1 - kept) * frequency / scaling.factor + kept * frequency;
+// Radians per position of each pair.
+constexpr int most_pairs = 256;
+struct Frequencies {
+  double of_pair[most_pairs];
+};
+
+Frequencies frequencies_of(const Attributes& a) {
+  if (a.rotary_dim > 2 * most_pairs)
+    throw NotSupportedYet("CUDA kernels turn at most 512 coordinates of a head");
+  Frequencies frequencies = {};
+  const RotaryScaling scaling(a);
+  for (int pair = 0; pair < a.rotary_dim / 2; ++pair)
+    frequencies.of_pair[pair] = scaling(std::pow(a.rotary_base, -2.0 * pair / a.rotary_dim));
+  return frequencies;
 }
 
-// Angles are large where positions are: in double, as fp32 would lose their fraction.
-__device__ inline Factors factors_of(Turn turn, double position, double base, int pair, int dim,
-                                     const RotaryScaling& scaling) {
+// Angles are large where positions are: whole quarters of a turn are taken off in double, as fp32
+// would lose the fraction. What is left is at most pi/4: the polynomials of Cephes' sinf and cosf,
+// within an ulp or two there.
+__device__ inline Factors cosine_and_sine(double angle) {
+  constexpr double quarter = 1.5707963267948966;
+  const double quarters = rint(angle * (1 / quarter));
+  const auto x = static_cast<float>(fma(-quarters, quarter, angle));
+  const float xx = x * x;
+  const float s =
+      x + x * xx * (-1.6666654611e-1f + xx * (8.3321608736e-3f - xx * 1.9515295891e-4f));
+  const float c = 1.0f - 0.5f * xx +
+                  xx * xx * (4.166664568e-2f + xx * (-1.388731625e-3f + xx * 2.443315712e-5f));
+  const int place = static_cast<int>(static_cast<long long>(quarters) & 3);
+  const float sine = place % 2 == 0 ? s : c, cosine = place % 2 == 0 ? c : s;
+  return {place == 1 || place == 2 ? -cosine : cosine, place >= 2 ? -sine : sine};
+}
+
+__device__ inline Factors factors_of(Turn turn, double angle) {
   if (turn == Turn::quarter) return {0.0f, 1.0f};
   if (turn == Turn::quarter_back) return {0.0f, -1.0f};
-  const double angle = position * scaled(pow(base, -2.0 * pair / dim), scaling);
-  const auto c = static_cast<float>(cos(angle)), s = static_cast<float>(sin(angle));
+  const auto [c, s] = cosine_and_sine(angle);
   if (turn == Turn::cosine) return {c, 0.0f};
   if (turn == Turn::sine) return {s, 0.0f};
   return {c, turn == Turn::back ? -s : s};
 }
 
+// A row is gone through in units: neighbours, of heads that turn together with those with which
+// they are pairs, so that one thread reads both before it writes either.
 template <typename T>
 struct Rotation {
   const T* x;
   T* y;  // may be x
   long long rows, width;
-  int head_dim, rotary_dim, heads_that_turn;
-  bool per_head, interleaved;  // per_head: of three heads the first two turn
+  int head_dim, rotary_dim;
+  int heads_that_turn, other_heads;  // other_heads: 0 where they stay as they are
+  bool per_head, interleaved;        // per_head: of three heads the first two turn
+  bool writes_rest;                  // of heads that turn
   Turn turn;
   float rest;
-  double base;
-  RotaryScaling scaling;
   TokenRows tokens;
 
-  __device__ bool turns(int head) const { return per_head ? head % 3 < 2 : head < heads_that_turn; }
-
-  template <int n>
-  __device__ void times_rest(const T* from, T* to) const {
-    float part[n];
-    load<n>(from, part);
-#pragma unroll
-    for (int j = 0; j < n; ++j) part[j] *= rest;
-    store<n>(to, part);
+  __device__ __host__ int turning_units(int n) const {
+    return (interleaved && n > 1 ? rotary_dim : rotary_dim / 2) / n;
+  }
+  __device__ __host__ int units_of_turning_head(int n) const {
+    return turning_units(n) + (writes_rest ? (head_dim - rotary_dim) / n : 0);
+  }
+  __device__ __host__ int units(int n) const {
+    return heads_that_turn * units_of_turning_head(n) + other_heads * (head_dim / n);
   }
 
-  // Coordinates [first, first + n) of a head that turns; those with which they are pairs belong
-  // to them, so that one thread reads both before it writes either.
+  // Rows a sequence apart, of which so many are under way at once.
+  static constexpr int at_once = 4;
+  __device__ long long row_of(long long first, int i) const {
+    return first + i * tokens.sequence_length;
+  }
+  // n columns of them; past the end the first one again, as loads that hang on no condition are
+  // issued together.
   template <int n>
-  __device__ void turn_part(const T* from, T* to, int first, const Factors* factors) const {
-    const int half = rotary_dim / 2;
-    if (interleaved && n > 1) {
-      float part[n], turned[n];
-      load<n>(from + first, part);
+  __device__ void read(long long first, int column, Chunk<T, n> (&to)[at_once]) const {
 #pragma unroll
-      for (int j = 0; j + 1 < n; j += 2) {
-        const Factors f = factors[(first + j) / 2];
-        turned[j] = f.a * part[j] - f.b * part[j + 1];
-        turned[j + 1] = f.b * part[j] + f.a * part[j + 1];
-      }
-      store<n>(to + first, turned);
-      return;
+    for (int i = 0; i < at_once; ++i) {
+      const long long row = row_of(first, i) < rows ? row_of(first, i) : first;
+      to[i] = chunk_at<n>(x + row * width + column);
     }
-    if (first >= half) return;
-    const int p = interleaved ? 2 * first : first, q = interleaved ? p + 1 : first + half;
-    float one[n], other[n];
-    load<n>(from + p, one);
-    load<n>(from + q, other);
+  }
+  template <int n>
+  __device__ static void widen_all(const Chunk<T, n>& from, float (&to)[n]) {
 #pragma unroll
-    for (int j = 0; j < n; ++j) {
-      const Factors f = factors[first + j];
-      const float turned = f.a * one[j] - f.b * other[j];
-      other[j] = f.b * one[j] + f.a * other[j];
-      one[j] = turned;
+    for (int j = 0; j < n; ++j) to[j] = widened(from.element[j]);
+  }
+  // f(i, where the row's columns go)
+  template <typename F>
+  __device__ void for_rows(long long first, F f) const {
+#pragma unroll
+    for (int i = 0; i < at_once; ++i)
+      if (row_of(first, i) < rows) f(i, y + row_of(first, i) * width);
+  }
+
+  template <int n>
+  __device__ void times_rest(int column) const {
+    for (long long row = blockIdx.x; row < rows; row = row_of(row, at_once)) {
+      Chunk<T, n> chunks[at_once];
+      read(row, column, chunks);
+      for_rows(row, [&](int i, T* to) {
+        float part[n];
+        widen_all(chunks[i], part);
+#pragma unroll
+        for (int j = 0; j < n; ++j) part[j] *= rest;
+        store<n>(to + column, part);
+      });
     }
-    store<n>(to + p, one);
-    store<n>(to + q, other);
+  }
+
+  // Pairs of neighbours.
+  template <int n>
+  __device__ void turn_neighbours(int column, const Factors (&of)[n]) const {
+    for (long long row = blockIdx.x; row < rows; row = row_of(row, at_once)) {
+      Chunk<T, n> chunks[at_once];
+      read(row, column, chunks);
+      for_rows(row, [&](int i, T* to) {
+        float part[n], turned[n];
+        widen_all(chunks[i], part);
+#pragma unroll
+        for (int j = 0; j + 1 < n; j += 2) {
+          turned[j] = of[j / 2].a * part[j] - of[j / 2].b * part[j + 1];
+          turned[j + 1] = of[j / 2].b * part[j] + of[j / 2].a * part[j + 1];
+        }
+        store<n>(to + column, turned);
+      });
+    }
+  }
+
+  // p and q are the columns of the first pair.
+  template <int n>
+  __device__ void turn_pairs(int p, int q, const Factors (&of)[n]) const {
+    for (long long row = blockIdx.x; row < rows; row = row_of(row, at_once)) {
+      Chunk<T, n> of_p[at_once], of_q[at_once];
+      read(row, p, of_p);
+      read(row, q, of_q);
+      for_rows(row, [&](int i, T* to) {
+        float one[n], other[n];
+        widen_all(of_p[i], one);
+        widen_all(of_q[i], other);
+#pragma unroll
+        for (int j = 0; j < n; ++j) {
+          const float turned = of[j].a * one[j] - of[j].b * other[j];
+          other[j] = of[j].b * one[j] + of[j].a * other[j];
+          one[j] = turned;
+        }
+        store<n>(to + p, one);
+        store<n>(to + q, other);
+      });
+    }
+  }
+
+  template <int n>
+  __device__ void work_on(int unit, const Factors* factors) const {
+    const int of_head = units_of_turning_head(n), turning = heads_that_turn * of_head;
+    if (unit >= turning) {
+      const int of_other = head_dim / n, other = (unit - turning) / of_other;
+      const int head = per_head ? other * 3 + 2 : heads_that_turn + other;
+      return times_rest<n>(head * head_dim + (unit - turning) % of_other * n);
+    }
+    const int own = unit / of_head, place = unit % of_head;
+    const int begin = (per_head ? own / 2 * 3 + own % 2 : own) * head_dim;
+    if (place >= turning_units(n))
+      return times_rest<n>(begin + rotary_dim + (place - turning_units(n)) * n);
+    const bool neighbours = interleaved && n > 1;
+    const int first_pair = neighbours ? place * n / 2 : place * n;
+    Factors of[n] = {};
+#pragma unroll
+    for (int j = 0; j < n; ++j)
+      if (!neighbours || j < n / 2) of[j] = factors[first_pair + j];
+    if (neighbours) return turn_neighbours<n>(begin + place * n, of);
+    const int p = interleaved ? 2 * first_pair : first_pair;
+    turn_pairs<n>(begin + p, begin + (interleaved ? p + 1 : p + rotary_dim / 2), of);
   }
 };
 
-constexpr int threads = 256;
+constexpr int most_threads = 256;
 
 // A block takes the rows of one position, which are a sequence apart: it finds the angles once.
 template <int vector, typename T>
-__global__ void __launch_bounds__(threads) rotate_kernel(Rotation<T> k) {
+__global__ void __launch_bounds__(most_threads)
+    rotate_kernel(Rotation<T> k, Frequencies frequencies) {
   auto* factors = reinterpret_cast<Factors*>(shared_memory());
   const auto position = static_cast<double>(k.tokens.position(blockIdx.x));
-  for (int pair = threadIdx.x; pair < k.rotary_dim / 2; pair += threads)
-    factors[pair] = factors_of(k.turn, position, k.base, pair, k.rotary_dim, k.scaling);
+  for (int pair = threadIdx.x; pair < k.rotary_dim / 2; pair += blockDim.x)
+    factors[pair] = factors_of(k.turn, position * frequencies.of_pair[pair]);
   __syncthreads();
-  for (long long row = blockIdx.x; row < k.rows; row += k.tokens.sequence_length)
-#pragma unroll 2
-    for (int column = threadIdx.x * vector; column < k.width; column += threads * vector) {
-      const int head = column / k.head_dim, first = column % k.head_dim;
-      const T* from = k.x + row * k.width;
-      T* to = k.y + row * k.width;
-      if (k.turns(head) && first < k.rotary_dim)
-        k.template turn_part<vector>(from + head * k.head_dim, to + head * k.head_dim, first,
-                                     factors);
-      else
-        k.template times_rest<vector>(from + column, to + column);
-    }
+  const int units = k.units(vector);
+  for (int unit = threadIdx.x; unit < units; unit += blockDim.x)
+    k.template work_on<vector>(unit, factors);
 }
 
 template <Turn turn>
@@ -135,24 +223,25 @@ void rotate(const KernelCall& k) {
   if (!a.rotary_interleaved) unit = std::gcd(unit, std::int64_t{a.rotary_dim / 2});
   const int all_heads = static_cast<int>(width / a.head_dim);
   with_vectors(k.call.inputs[0].dtype, unit, [&]<typename T, int vector>() {
+    const float rest =
+        turn == Turn::by_angle || turn == Turn::back || turn == Turn::cosine ? 1.0f : 0.0f;
+    const bool writes_rest = rest != 1.0f || k.in<T>(0) != k.out<T>(0);
+    const bool per_head = a.packing == Packing::per_head;
+    const int turning = a.packing == Packing::concatenated
+                            ? std::min(a.heads + a.kv_heads, all_heads)
+                        : per_head ? all_heads / 3 * 2
+                                   : all_heads;
     const Rotation<T> rotation{
-        k.in<T>(0),
-        k.out<T>(0),
-        rows,
-        width,
-        a.head_dim,
-        a.rotary_dim,
-        a.packing == Packing::concatenated ? a.heads + a.kv_heads : all_heads,
-        a.packing == Packing::per_head,
-        a.rotary_interleaved,
-        turn,
-        turn == Turn::by_angle || turn == Turn::back || turn == Turn::cosine ? 1.0f : 0.0f,
-        a.rotary_base,
-        RotaryScaling(a),
-        TokenRows(k)};
+        k.in<T>(0), k.out<T>(0),          rows,        width,
+        a.head_dim, a.rotary_dim,         turning,     writes_rest ? all_heads - turning : 0,
+        per_head,   a.rotary_interleaved, writes_rest, turn,
+        rest,       TokenRows(k)};
+    const int threads = std::clamp((rotation.units(vector) + 31) / 32 * 32, 32, most_threads);
     launch(rotate_kernel<vector, T>,
-           {blocks_for(std::min<std::int64_t>(rows, a.sequence_length), 1)}, {threads},
-           a.rotary_dim / 2 * static_cast<std::int64_t>(sizeof(Factors)), k.stream, rotation);
+           {blocks_for(std::min<std::int64_t>(rows, a.sequence_length), 1)},
+           {static_cast<unsigned int>(threads)},
+           a.rotary_dim / 2 * static_cast<std::int64_t>(sizeof(Factors)), k.stream, rotation,
+           frequencies_of(a));
   });
 }
 
