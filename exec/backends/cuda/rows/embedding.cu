@@ -55,15 +55,18 @@ void embedding(const KernelCall& k) {
 
 // ---- the gradient
 //
-// A row of the table gets the sum of the dy of its tokens, in an order that the tokens alone
-// decide. First every row's number of tokens, its first and its last one are noted. Then whoever
-// holds the first token of a row looks for the others up to the last: a warp where they are few,
-// all warps of a block where they are many, each in its part of the way.
+// A row of the table gets the sum of the dy of its tokens, in their order. First every row's number
+// of tokens, its first and its last one are noted, and a list of them in any order. Then whoever
+// holds the first token of a row sees to them all: where they are few, a warp whose lanes sort the
+// list; where they are many, all warps of a block, which look for them up to the last, each in its
+// part of the way.
 
 constexpr unsigned int few = 32;
 
 struct Noted {
   unsigned int *count, *first, *last;  // of each row of the table
+  int* head;                           // of its list; -1: none
+  int* next;                           // of each token: the list's next one
 };
 
 __global__ void note_tokens(TableRows rows, long long tokens, Noted noted) {
@@ -75,6 +78,7 @@ __global__ void note_tokens(TableRows rows, long long tokens, Noted noted) {
   atomicAdd(noted.count + row, 1u);
   atomicMin(noted.first + row, place);
   atomicMax(noted.last + row, place);
+  noted.next[token] = atomicExch(noted.head + row, static_cast<int>(token));
 }
 
 template <typename T, typename To>
@@ -99,6 +103,30 @@ struct Gather {
     for (int i = 0; i < 4; ++i) {
 #pragma unroll
       for (int j = 0; j < vector; ++j) sum[j] += part[i][j];
+    }
+  }
+
+  // Of the row's tokens, at most a warp of them.
+  template <int vector>
+  __device__ void add_list(long long row, long long column, float (&sum)[vector]) const {
+    const int lane = threadIdx.x % 32, count = static_cast<int>(noted.count[row]);
+    int own = 0x7fffffff;
+    for (int i = 0, token = noted.head[row]; i < count; ++i) {
+      if (lane == i) own = token;
+      if (i + 1 < count) token = noted.next[token];
+    }
+    int place = 0;  // in order
+    for (int i = 0; i < count; ++i) place += __shfl_sync(0xffffffffu, own, i) < own ? 1 : 0;
+    for (int i = 0; i < count; i += 4) {
+      long long token[4];
+#pragma unroll
+      for (int n = 0; n < 4; ++n) {
+        const unsigned int holder = __ballot_sync(0xffffffffu, lane < count && place == i + n);
+        const int found =
+            __shfl_sync(0xffffffffu, own, holder == 0 ? 0 : __ffs(static_cast<int>(holder)) - 1);
+        token[n] = holder == 0 ? -1 : found;
+      }
+      add(token, column, sum);
     }
   }
 
@@ -146,12 +174,11 @@ template <int vector, typename T, typename To>
 __global__ void __launch_bounds__(32 * warps_of_block) gather_few(Gather<T, To> gather) {
   const long long token = static_cast<long long>(blockIdx.x) * warps_of_block + threadIdx.x / 32;
   if (token >= gather.tokens) return;
-  const int wanted = gather.rows.tokens[token];
-  const long long row = gather.rows.of_token(wanted);
+  const long long row = gather.rows.of_token(gather.rows.tokens[token]);
   if (row < 0 || gather.noted.first[row] != token || gather.noted.count[row] > few) return;
   const long long column = (blockIdx.y * 32ll + threadIdx.x % 32) * vector;
   float sum[vector] = {};
-  gather.template add_range<vector>(wanted, token, gather.noted.last[row] + 1ll, column, sum);
+  gather.template add_list<vector>(row, column, sum);
   if (column < gather.width) gather.template add_to_table<vector>(row, column, sum);
 }
 
@@ -203,14 +230,16 @@ void embedding_grad(const KernelCall& k) {
   MESHWRIGHT_CHECK(tokens < 0x80000000ll, "tokens of a micro-batch are counted in 32 bits");
   const TableRows rows(k, table_rows);
   auto* words = k.workspace<unsigned int>();
-  const Noted noted{words, words + table_rows, words + 2 * table_rows};
-  const auto fill = [&](unsigned int* to, int byte) {
+  auto* lists = reinterpret_cast<int*>(words + 3 * table_rows);
+  const Noted noted{words, words + table_rows, words + 2 * table_rows, lists, lists + table_rows};
+  const auto fill = [&](auto* to, int byte) {
     check(cudaMemsetAsync(to, byte, static_cast<std::size_t>(table_rows) * sizeof *to, k.stream),
           "cudaMemsetAsync");
   };
   fill(noted.count, 0);
   fill(noted.first, 0xff);
   fill(noted.last, 0);
+  fill(noted.head, 0xff);
   launch(note_tokens, {blocks_for(tokens, 256)}, {256}, 0, k.stream, rows, tokens, noted);
   with_vectors(k.call.inputs[1].dtype, width, [&]<typename T, int vector>() {
     with_type(k.call.outputs[0].dtype,
@@ -275,12 +304,22 @@ struct AddPositionGrad {
   }
   template <int n>
   __device__ Chunk<To, n> make(const Place& of, long long column) const {
+    constexpr int at_once = 8;
     float sum[n] = {}, part[n];
-#pragma unroll 4
-    for (long long row = of.row; row < rows; row += tokens.sequence_length) {
-      load<n>(dy + row * width + column, part);
+    for (long long first = of.row; first < rows; first += at_once * tokens.sequence_length) {
+      // Past the end the first one again: loads that hang on no condition are issued together.
+      Chunk<T, n> chunks[at_once];
 #pragma unroll
-      for (int j = 0; j < n; ++j) sum[j] += part[j];
+      for (int i = 0; i < at_once; ++i) {
+        const long long row = first + i * tokens.sequence_length;
+        chunks[i] = chunk_at<n>(dy + (row < rows ? row : first) * width + column);
+      }
+#pragma unroll
+      for (int i = 0; i < at_once; ++i) {
+        if (first + i * tokens.sequence_length >= rows) continue;
+#pragma unroll
+        for (int j = 0; j < n; ++j) sum[j] += widened(chunks[i].element[j]);
+      }
     }
     load<n>(at(of, column), part);
 #pragma unroll
@@ -289,15 +328,30 @@ struct AddPositionGrad {
   }
 };
 
+// A warp for 32 * vector columns of a position: there are fewer positions than rows.
+template <int vector, typename F>
+__global__ void __launch_bounds__(32 * warps_of_block)
+    positions_kernel(F f, long long positions, long long width) {
+  const long long row = static_cast<long long>(blockIdx.x) * warps_of_block + threadIdx.x / 32;
+  const long long column = (blockIdx.y * 32ll + threadIdx.x % 32) * vector;
+  if (row >= positions || column >= width) return;
+  const auto place = f.place(row);
+  *reinterpret_cast<Chunk<typename F::Element, vector>*>(f.at(place, column)) =
+      f.template make<vector>(place, column);
+}
+
 void add_position_grad(const KernelCall& k) {
   const Attributes& a = k.attributes();
   const std::int64_t rows = k.in_shape(0)[0], width = k.in_shape(0)[1];
   const std::int64_t positions = std::min<std::int64_t>(rows, a.sequence_length);
   with_vectors(k.call.inputs[0].dtype, width, [&]<typename T, int vector>() {
     with_type(k.call.outputs[0].dtype, [&]<typename To>(To) {
-      for_each_row<vector>(k, positions, width,
-                           AddPositionGrad<T, To>{k.in<T>(0), k.out<To>(0), rows, width,
-                                                  a.position_offset, TokenRows(k)});
+      launch(positions_kernel<vector, AddPositionGrad<T, To>>,
+             {blocks_for(positions, warps_of_block), blocks_for(width, 32 * vector)},
+             {32 * warps_of_block}, 0, k.stream,
+             AddPositionGrad<T, To>{k.in<T>(0), k.out<To>(0), rows, width, a.position_offset,
+                                    TokenRows(k)},
+             positions, width);
     });
   });
 }
