@@ -427,6 +427,7 @@ class Phases {
 
   // Of the rest of the registers.
   void find_ahead() {
+    int of_row = 0;
     for (Value& value : made_.values) {
       const bool in_words = made_.layout.vector * bytes_of(type(value.operand).dtype) % 4 == 0;
       const bool is_of_row = value.is_loaded && value.row_offset == own_row() && in_words;
@@ -434,7 +435,15 @@ class Phases {
       const auto packed = static_cast<int>(
           made_.layout.elements() * bytes_of(type(value.operand).dtype) / bytes_of(Dtype::f32));
       value.ahead = registers_ >= packed;
-      if (value.ahead) registers_ -= packed;
+      if (value.ahead) registers_ -= packed, of_row += packed;
+    }
+    // Short rows: more of them, for as many bytes.
+    constexpr int wanted = 16, most = 4;
+    int& rows = made_.layout.rows_ahead;
+    while (of_row > 0 && rows < most && 2 * rows * of_row <= wanted &&
+           registers_ >= rows * of_row) {
+      registers_ -= rows * of_row;
+      rows *= 2;
     }
   }
 

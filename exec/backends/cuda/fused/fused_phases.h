@@ -22,6 +22,7 @@ struct Layout {
   int rows_at_once = 4;  // of a block
   int turns = 1;
   std::int64_t strip = 1;  // rows that a warp or block takes one after the other
+  int rows_ahead = 1;      // of a strip, whose operands are under way
   int blocks_at_once = 0;  // of a multiprocessor, for which the compiler leaves registers; 0: any
 
   int elements() const { return turns * vector; }  // of a row, for each thread

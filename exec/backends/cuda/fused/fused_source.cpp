@@ -250,7 +250,7 @@ class Writer {
                       "const long long end = begin + {0} < {1} ? begin + {0} : {1};",
                       of_.layout.strip, fusion_.rows));
       read_first();
-      open("for (long long row = begin; row < end; ++row)");
+      open_strip();
       take_next();
     }
     if (of_.layout.strip == 1)
@@ -259,6 +259,34 @@ class Writer {
     for (const std::string& text : of_.of_row) line(text);
     for (int i = 0; i < static_cast<int>(of_.phases.size()); ++i) write_phase(i);
     close();
+    if (ahead() > 1) close(), close();
+  }
+
+  // Rows that are read ahead at once.
+  int ahead() const { return of_.layout.rows_ahead; }
+  // A row's place among them.
+  std::string slot() const { return ahead() > 1 ? "[slot]" : ""; }
+
+  void open_slots(const std::string& row) {
+    if (ahead() > 1) {
+      line("#pragma unroll");
+      open(fmt::format("for (int slot = 0; slot < {}; ++slot)", ahead()));
+    }
+    open(fmt::format("if ({} < end)", row));
+  }
+  void close_slots() {
+    close();
+    if (ahead() > 1) close();
+  }
+
+  void open_strip() {
+    line("#pragma unroll 1");  // what is ahead is said here
+    if (ahead() == 1) return open("for (long long row = begin; row < end; ++row)");
+    open(fmt::format("for (long long first = begin; first < end; first += {})", ahead()));
+    line("#pragma unroll");
+    open(fmt::format("for (int slot = 0; slot < {}; ++slot)", ahead()));
+    line("const long long row = first + slot;");
+    open("if (row < end)");
   }
 
   static std::string place(const RowNumber& number, const std::string& row) {
@@ -269,12 +297,12 @@ class Writer {
   // Starts to read what is read ahead of a row.
   void read_row(const std::string& row) {
     for (const RowNumber& each : of_.numbers)
-      line(fmt::format("next_{} = {};", each.name, place(each, row)));
+      line(fmt::format("next_{}{} = {};", each.name, slot(), place(each, row)));
     if (!reads_ahead()) return;
     open_columns(true);
     for (int id = 0; id < static_cast<int>(of_.values.size()); ++id)
       if (of_.values[at(id)].ahead)
-        line(fmt::format("next_{}[turn] = packed_at<{}>(p{} + {} * {} + column);", id,
+        line(fmt::format("next_{}{}[turn] = packed_at<{}>(p{} + {} * {} + column);", id, slot(),
                          of_.layout.vector, of_.values[at(id)].operand, row, of_.layout.width));
     close_columns();
   }
@@ -282,38 +310,43 @@ class Writer {
     return std::any_of(of_.values.begin(), of_.values.end(),
                        [](const Value& value) { return value.ahead; });
   }
-  void declare_ahead(const char* name, const char* initial) {
+  void declare_ahead(const char* name, const std::string& slots, const char* initial) {
     for (int id = 0; id < static_cast<int>(of_.values.size()); ++id)
       if (of_.values[at(id)].ahead)
-        line(fmt::format("Packed<{}, {}> {}_{}[{}]{};",
+        line(fmt::format("Packed<{}, {}> {}_{}{}[{}]{};",
                          type_name(fusion_.operands[at(of_.values[at(id)].operand)].dtype),
-                         of_.layout.vector, name, id, of_.layout.turns, initial));
+                         of_.layout.vector, name, id, slots, of_.layout.turns, initial));
   }
 
   void read_first() {
-    for (const RowNumber& each : of_.numbers) line(fmt::format("float next_{} = 0.0f;", each.name));
-    declare_ahead("next", " = {}");
+    const std::string slots = ahead() > 1 ? fmt::format("[{}]", ahead()) : "";
+    for (const RowNumber& each : of_.numbers)
+      line(fmt::format("float next_{}{} = {};", each.name, slots, ahead() > 1 ? "{}" : "0.0f"));
+    declare_ahead("next", slots, " = {}");
     if (!reads_ahead() && of_.numbers.empty()) return;
-    open("if (begin < end)");
-    read_row("begin");
-    close();
+    const std::string row = ahead() > 1 ? "(begin + slot)" : "begin";
+    open_slots(row);
+    read_row(row);
+    close_slots();
   }
 
   // What was read ahead is the row's, and the next row's comes after it.
   void take_next() {
     for (const RowNumber& each : of_.numbers)
-      line(fmt::format("const float {0} = next_{0};", each.name));
-    declare_ahead("held", "");
+      line(fmt::format("const float {0} = next_{0}{1};", each.name, slot()));
+    declare_ahead("held", "", "");
     if (reads_ahead()) {
       line("#pragma unroll");
       open(fmt::format("for (int turn = 0; turn < {}; ++turn)", of_.layout.turns));
       for (int id = 0; id < static_cast<int>(of_.values.size()); ++id)
-        if (of_.values[at(id)].ahead) line(fmt::format("held_{0}[turn] = next_{0}[turn];", id));
+        if (of_.values[at(id)].ahead)
+          line(fmt::format("held_{0}[turn] = next_{0}{1}[turn];", id, slot()));
       close();
     }
     if (!reads_ahead() && of_.numbers.empty()) return;
-    open("if (row + 1 < end)");
-    read_row("(row + 1)");
+    const std::string row = fmt::format("(row + {})", ahead());
+    open(fmt::format("if ({} < end)", row));
+    read_row(row);
     close();
   }
 
