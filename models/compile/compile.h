@@ -23,17 +23,31 @@ struct UnitCosts {
 struct Target {
   DeviceFacts device;
   std::function<UnitCosts(const Graph&)> unit_costs;  // asked only for a plan without stages
+  // What a rank takes of its device, with what lies beside the Program's own memory. Null: not
+  // known, and as little is taken as can be.
+  std::function<double(const Program&)> peak_bytes = {};
+  double memory_bytes = 0;  // that it may take
 };
 
 struct Compiled {
-  Plan plan;    // with its stages filled in
+  Plan plan;    // with its stages filled in, and what was left to the compiler
   Graph graph;  // of one rank, after all passes
   std::vector<Program> stages;
 };
 
-// `plan` is settled; where plan.stage_of_unit is given, it stays. `observe` sees the graph that is
-// lowered after each pass.
+// `plan` is settled; where plan.stage_of_unit is given, it stays. Where the plan leaves open what
+// saves memory but costs time (training.rematerialize_rows, loss_block_bytes), as little of it is
+// done as the target's memory allows, alike on all stages: `Compiled::plan` says what. `observe`
+// sees the graph that is lowered after each pass.
 Compiled compile(const Model& model, Plan plan, const Target& target,
                  const PassObserver& observe = {});
+
+// `plan` without what it leaves open: with all that saves memory, or with nothing of it.
+Plan taking_least_memory(Plan plan);
+Plan taking_most_memory(Plan plan);
+// By the graph of which its stages are cut: nothing in it saves memory, whatever `plan` says.
+Plan cut_by(const Plan& plan);
+// `plan`, that was compiled, with open again what `asked` leaves to the compiler.
+Plan reopened(Plan plan, const Training& asked);
 
 }  // namespace meshwright

@@ -162,6 +162,19 @@ Keys training_keys(Training& t) {
        "`docs/largest-batch.md`"},
       {"passes_off", &t.passes_off, any, if_set, "",
        "optional passes of the compiler that are left out, by name"},
+      {"rematerialize_rows", &t.rematerialize_rows, any, plain,
+       "where predicted memory is short without it",
+       "of `compiler: full`: norms and activation functions are made again in the backward rather "
+       "than kept, where what they read is kept anyway. Left out, that is done for the whole job "
+       "where its predicted peak would otherwise leave less than 3 % (`--memory-margin`) of a "
+       "device's memory free; what was decided is in the plan that `plan --write` writes. Without "
+       "effect beside `recompute_budget` and `offload: layers`"},
+      {"loss_block_bytes", &t.loss_block_bytes, by_reader(at_least_zero), if_set,
+       "as many as predicted memory leaves room for",
+       "of `compiler: full`: about how many bytes of logits the fused loss makes at once (at least "
+       "256 rows, at most 2^31 elements). Each block reads and writes the fp32 gradient of the "
+       "head's table. Left out, all logits are one block where predicted memory has room for them; "
+       "else blocks are as large as fit, down to 128 MiB"},
       {"fuse_gradient_accumulation", &t.fuse_gradient_accumulation, any, plain, "",
        "the fp32 main gradient is summed inside the GEMM"},
       {"predicted_positions", &t.predicted_positions, by_reader(at_least_one), if_set,

@@ -1,6 +1,7 @@
 #include "models/passes/fuse_loss.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "models/core/index.h"
 #include "models/passes/cleanup.h"
@@ -12,11 +13,15 @@ namespace {
 
 // Rows whose logits take about so much memory, but not so few that products become slow: each block
 // reads the whole table, and reads and writes its gradient. Nor so many blocks that the list of
-// their kernels becomes long: 4096 are two million tokens of a vocabulary of 128,000.
-std::int64_t rows_per_block(std::int64_t rows, std::int64_t row_bytes) {
-  constexpr std::int64_t wanted_bytes = 128 << 20, fewest = 256, multiple = 64, most_blocks = 4096;
-  const std::int64_t most =
-      std::max({fewest, wanted_bytes / row_bytes, (rows + most_blocks - 1) / most_blocks});
+// their kernels becomes long: 4096 are two million tokens of a vocabulary of 128,000. Elements of a
+// block are counted in 31 bits.
+std::int64_t rows_per_block(std::int64_t wanted_bytes, std::int64_t rows, std::int64_t row_bytes,
+                            std::int64_t row_elements) {
+  constexpr std::int64_t fewest = 256, multiple = 64, most_blocks = 4096;
+  constexpr std::int64_t most_elements = std::numeric_limits<std::int32_t>::max();
+  const std::int64_t in_31_bits = most_elements / row_elements / multiple * multiple;
+  const std::int64_t wanted = std::min(wanted_bytes / row_bytes, in_31_bits);
+  const std::int64_t most = std::max({fewest, wanted, (rows + most_blocks - 1) / most_blocks});
   const std::int64_t blocks = (rows + most - 1) / most;
   const std::int64_t even = (rows + blocks - 1) / blocks;
   return std::min(rows, (even + multiple - 1) / multiple * multiple);
@@ -90,7 +95,19 @@ void add_memory(Graph& graph, Fused& made) {
 
 }  // namespace
 
-Graph fuse_loss(Graph graph, const Plan&) {
+LossBlocks loss_blocks(const Graph& graph) {
+  for (int i = 0; i < static_cast<int>(graph.nodes.size()); ++i) {
+    const Fusion* fusion = graph.nodes[at(i)].attributes.fusion.get();
+    if (fusion == nullptr || fusion->loop != Fusion::Loop::long_blocks) continue;
+    const TensorType& logits = fusion->operands[at(fusion->steps.front().outputs[0])];
+    return {i, fusion->rows, fusion->block_rows, logits.bytes() / logits.shape[0],
+            fusion->internal_bytes(fusion->block_rows) / fusion->block_rows};
+  }
+  return {};
+}
+
+Graph fuse_loss(Graph graph, const Plan& plan) {
+  const std::int64_t given = plan.training.loss_block_bytes;
   for (int i = 0; i < static_cast<int>(graph.nodes.size()); ++i) {
     const Node& product = graph.nodes[at(i)];
     if (product.op != Op::linear || product.phase != Phase::forward) continue;
@@ -123,8 +140,10 @@ Graph fuse_loss(Graph graph, const Plan&) {
     if (!made->fusion.is_internal(inside) || !made->fusion.is_internal(gradient_inside)) continue;
     share_places(made->fusion);
     const TensorType& type = graph.tensor(logits).type;
+    const std::int64_t rows = std::max<std::int64_t>(1, type.shape[0]);
     made->fusion.block_rows =
-        rows_per_block(type.shape[0], type.bytes() / std::max<std::int64_t>(1, type.shape[0]));
+        rows_per_block(given > 0 ? given : least_loss_block_bytes, type.shape[0],
+                       type.bytes() / rows, type.shape.elements() / rows);
     made->fusion.loop = Fusion::Loop::long_blocks;
     made->node.phase = Phase::backward;
     graph.tensors[at(gradient)].alias_of = -1;

@@ -77,11 +77,16 @@ class Repetition {
 
 }  // namespace
 
-Graph rematerialize_rows(Graph graph, const Plan& plan) {
+bool may_rematerialize_rows(const Plan& plan) {
   // There what is repeated reads the inputs of layers alone, which take turns in a few places.
-  if (plan.parallelism.offload == Offload::layers) return graph;
+  if (plan.parallelism.offload == Offload::layers) return false;
   // A budget has decided tensor by tensor, and counts what is live while they are made again.
-  if (plan.training.recompute_budget) return graph;
+  return !plan.training.recompute_budget;
+}
+
+Graph rematerialize_rows(Graph graph, const Plan& plan) {
+  if (!may_rematerialize_rows(plan) || !plan.training.rematerialize_rows.value_or(true))
+    return graph;
   graph = without_reuse(std::move(graph));
   return Repetition(graph).run();
 }

@@ -8,6 +8,10 @@
 
 namespace meshwright {
 
+// Whether it would look for something to make again; `plan.training.rematerialize_rows` aside.
+bool may_rematerialize_rows(const Plan& plan);
+
+// Unless the plan says that rows are kept.
 Graph rematerialize_rows(Graph graph, const Plan& plan);
 
 }  // namespace meshwright

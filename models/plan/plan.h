@@ -67,7 +67,13 @@ struct Training : StepSettings {
   std::optional<double> recompute_budget;
   MemoryOf memory_of = MemoryOf::engine;
   std::vector<std::string>
-      passes_off;               // optional passes of the compiler that are left out, by name
+      passes_off;  // optional passes of the compiler that are left out, by name
+  // Whether rematerialize_rows runs. None: compile() looks at the memory; a list of passes alone
+  // takes the least.
+  std::optional<bool> rematerialize_rows;
+  // Of the logits that fuse_loss makes at once. 0: as for rematerialize_rows; of what is left to
+  // the passes, about least_loss_block_bytes.
+  std::int64_t loss_block_bytes = 0;
   int predicted_positions = 0;  // mlm
   double dropout = 0;
   Fp8Recipe fp8_recipe = Fp8Recipe::tensorwise;

@@ -9,9 +9,9 @@
 #include "hwprofiles/cores.h"
 #include "models/core/error.h"
 #include "sim/compile/largest_batch.h"
-#include "sim/cost/target.h"
 #include "sim/planner/in_parallel.h"
 #include "sim/predict/goodput.h"
+#include "sim/predict/target.h"
 
 namespace meshwright {
 
@@ -91,7 +91,7 @@ void follow(Rung& rung, const Rung& other, const Job& job, const SearchOptions& 
   if (!rung.best || !other.best || rung.opened != other.opened) return;
   Job same = job_at(job, rung.machine, {rung.hosts, rung.processes_per_host});
   same.plan.parallelism = other.best->plan.parallelism;
-  same.plan.training = other.best->plan.training;
+  same.plan.training = reopened(other.best->plan, job.plan.training).training;
   same.autos = {"parallelism.data"};
   SearchResult found = search_at(same, options);
   if (!found.plans.empty() &&
@@ -116,7 +116,8 @@ void describe(Rung& rung, const Job& job) {
   if (has_length(job))
     rung.whole = whole_job(job.objective, best.plan.training, best.cluster,
                            useful_step_time_s(best.prediction));
-  rung.largest = largest_micro_batch(job.model, best.plan, best.cluster);
+  rung.largest =
+      largest_micro_batch(job.model, reopened(best.plan, job.plan.training), best.cluster);
 }
 
 void compare(std::vector<Rung>& rungs) {

@@ -6,10 +6,10 @@
 
 #include "models/compile/compile.h"
 #include "models/core/error.h"
-#include "sim/cost/target.h"
 #include "sim/framework/framework_memory.h"
 #include "sim/predict/goodput.h"
 #include "sim/predict/predict.h"
+#include "sim/predict/target.h"
 
 namespace meshwright {
 

@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "sim/cost/target.h"
 #include "sim/framework/framework_memory.h"
+#include "sim/predict/target.h"
 
 namespace meshwright {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "models/core/error.h"
-#include "sim/cost/target.h"
 #include "sim/predict/predict.h"
+#include "sim/predict/target.h"
 
 namespace meshwright {
 
@@ -42,7 +42,8 @@ Plan with_micro_batch(Plan plan, int micro_batch) {
   return plan;
 }
 
-LargestBatch largest_micro_batch(const Model& model, const Plan& plan, const Cluster& cluster) {
+LargestBatch largest_micro_batch(const Model& model, const Plan& given, const Cluster& cluster) {
+  const Plan plan = taking_least_memory(given);
   const int step = batch_granule(model, plan);
   LargestBatch largest =
       largest_that_fits(static_cast<std::int64_t>(cluster.device().memory_bytes),

@@ -9,7 +9,7 @@
 namespace meshwright {
 
 // `plan` is legal, with its stages filled in. Everything but micro_batch and global_batch stays,
-// the number of micro-batches too.
+// the number of micro-batches too. What it leaves to the compiler is decided for least memory.
 LargestBatch largest_micro_batch(const Model& model, const Plan& plan, const Cluster& cluster);
 
 // `plan` with another micro-batch and the global batch that goes with it.

@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "models/compile/compile.h"
 #include "models/core/error.h"
 #include "models/core/index.h"
 #include "models/lower/lower.h"
 #include "models/passes/pass.h"
 #include "models/schedule/schedule.h"
-#include "sim/cost/target.h"
 #include "sim/planner/mixed_recompute.h"
+#include "sim/predict/target.h"
 
 namespace meshwright {
 
@@ -217,14 +218,15 @@ const ModelProfile& Profiles::of(const Candidate& candidate, Recompute recompute
   Candidate whole = candidate;  // backwards in one or in two: the same work
   whole.schedule = ScheduleKind::one_f_one_b;
   return profiles_.get(key_of(whole, recompute),
-                       [&] { return measure(plan_of(whole, recompute)); });
+                       [&] { return measure(fastest_of(whole, recompute)); });
 }
 
 const KeptBytes& Profiles::kept(const Candidate& candidate, Recompute recompute) {
   return kept_.get(key_of(candidate, recompute), [&] {
-    const Plan plan = plan_of(candidate, recompute);
-    const bool is_known =
-        candidate.offload == Offload::none && !schedule_info(candidate.schedule).splits_backwards;
+    const Plan plan = smallest_of(candidate, recompute);
+    const bool is_known = candidate.offload == Offload::none &&
+                          !schedule_info(candidate.schedule).splits_backwards &&
+                          plan == fastest_of(candidate, recompute);
     const StageBytes one = is_known ? of(candidate, recompute).one_block
                                     : bytes_of(lower_small(model_, plan, 1).program());
     return measure_kept(one, plan);
@@ -234,7 +236,7 @@ const KeptBytes& Profiles::kept(const Candidate& candidate, Recompute recompute)
 const std::vector<UnitProfile::Pass>& Profiles::deferred(const Candidate& candidate,
                                                          Recompute recompute) {
   return deferred_.get(key_of(candidate, recompute),
-                       [&] { return measure_deferred(plan_of(candidate, recompute)); });
+                       [&] { return measure_deferred(fastest_of(candidate, recompute)); });
 }
 
 const std::vector<double>& Profiles::costs(const Candidate& candidate) {
@@ -249,7 +251,7 @@ const std::vector<double>& Profiles::costs(const Candidate& candidate) {
 
 const StageProfile& Profiles::stages(const Candidate& candidate, Recompute recompute) {
   return stages_.get(key_of(candidate, recompute),
-                     [&] { return measure_stages(plan_of(candidate, recompute)); });
+                     [&] { return measure_stages(smallest_of(candidate, recompute)); });
 }
 
 // What is kept, repeated or put off does not cross a boundary.
@@ -279,6 +281,14 @@ Plan Profiles::plan_of(const Candidate& candidate, Recompute recompute) const {
   plan.training.recompute_fraction = 1;
   plan.training.recompute_budget.reset();
   return plan;
+}
+
+Plan Profiles::fastest_of(const Candidate& candidate, Recompute recompute) const {
+  return taking_most_memory(plan_of(candidate, recompute));
+}
+
+Plan Profiles::smallest_of(const Candidate& candidate, Recompute recompute) const {
+  return taking_least_memory(plan_of(candidate, recompute));
 }
 
 ModelProfile Profiles::measure(const Plan& plan) const {
@@ -358,6 +368,7 @@ std::vector<double> Profiles::measure_costs(const Candidate& candidate) const {
   const int period = period_of(fraction, model_.layers);
   Plan plan = to_plan(candidate, base_);
   plan.training.recompute_budget.reset();
+  plan = cut_by(plan);
   Model model = model_;
   model.layers = std::min(model_.layers, 3 * period + model_.layers % period);
   const Graph graph = run_passes(build_graph(model, plan.training), plan,

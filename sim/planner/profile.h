@@ -83,7 +83,8 @@ struct Messages {
 // Profiles of one model on one cluster, each made when it is first asked for, once per (tensor,
 // context, micro_batch, recompute, offload, sequence_parallel, expert, compiler, whether backwards
 // are split, tensor_chunks), all blocks alike. What is returned stays where it is. Several threads
-// may ask.
+// may ask. Of what the plan leaves to the compiler (models/compile), times and costs are those of a
+// plan with memory enough, bytes those of the plan that takes least.
 class Profiles {
  public:
   Profiles(const Model& model, const Plan& base, const Cluster& cluster);
@@ -104,6 +105,8 @@ class Profiles {
   using Key = std::tuple<int, int, int, Recompute, Offload, bool, int, CompilerLevel, bool, int>;
   static Key key_of(const Candidate& candidate, Recompute recompute);
   Plan plan_of(const Candidate& candidate, Recompute recompute) const;
+  Plan fastest_of(const Candidate& candidate, Recompute recompute) const;
+  Plan smallest_of(const Candidate& candidate, Recompute recompute) const;
   ModelProfile measure(const Plan& plan) const;
   std::vector<UnitProfile::Pass> measure_deferred(const Plan& plan) const;
   std::vector<double> measure_costs(const Candidate& candidate) const;

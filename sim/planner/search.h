@@ -14,6 +14,7 @@
 #include "sim/planner/clusters.h"
 #include "sim/planner/space.h"
 #include "sim/predict/predict.h"
+#include "sim/predict/target.h"
 
 namespace meshwright {
 
@@ -66,9 +67,6 @@ struct ClusterProgress {
   std::optional<double> best_step_time_s;  // of its best plan so far
 };
 using SearchWatch = std::function<void(const ClusterProgress&)>;
-
-// Of what GPUs have: allocators cut memory into pieces, and predicted peaks are not exact.
-inline constexpr double usual_memory_margin = 0.03;
 
 struct SearchOptions {
   int keep_best = 10;         // over all clusters, and in any case the best of each cluster

@@ -5,9 +5,9 @@
 #include "models/core/error.h"
 #include "models/frameworks/following.h"
 #include "models/passes/recompute_budget.h"
-#include "sim/cost/target.h"
 #include "sim/framework/framework_memory.h"
 #include "sim/predict/goodput.h"
+#include "sim/predict/target.h"
 
 namespace meshwright {
 
@@ -46,7 +46,7 @@ std::optional<TrialMaker::Built> TrialMaker::build(const Candidate& candidate, T
       return std::nullopt;
     }
     trial.is_plan = true;
-    Compiled compiled = compile(job_.model, plan, target_of(cluster_, plan.training));
+    Compiled compiled = compile(job_.model, plan, target_of(cluster_, plan.training, usable_));
     // Stages that were found may be none that the framework can have.
     const Plan staged = as_run_by(framework, compiled.plan, job_.model);
     if (const Limit* broken = broken_limit(framework, staged, job_.model)) {

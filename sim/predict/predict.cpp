@@ -169,27 +169,29 @@ bool keeps_8_bits_alone(const StepSettings& training, const Machine& machine) {
          !machine.runs_engine();
 }
 
-std::vector<StageMemory> stage_memory(const std::vector<Program>& stages, const Cluster& cluster) {
+StageMemory stage_memory(const Program& program, const Cluster& cluster) {
   const LibraryOverheads& overheads = cluster.machine.overheads;
   const double library = overheads.context_bytes + overheads.workspace_bytes +
                          (cluster.ranks() > 1 ? overheads.communicator_bytes : 0);
+  const std::int64_t gradients = second_gradient_bytes(program, cluster.machine);
+  const std::int64_t weights = weights_left_out(program, cluster.machine);
+  StageMemory stage;
+  stage.stage = program.stage;
+  stage.class_bytes = program.memory.class_bytes;
+  stage.arena_bytes = program.memory.arena_bytes + gradients - weights;
+  stage.scratch_bytes = scratch_of(program, cluster.machine);
+  stage.class_bytes[static_cast<std::size_t>(MemoryClass::workspace)] += stage.scratch_bytes;
+  stage.class_bytes[static_cast<std::size_t>(MemoryClass::gradients)] += gradients;
+  stage.class_bytes[static_cast<std::size_t>(MemoryClass::parameters)] -= weights;
+  stage.library_bytes = static_cast<std::int64_t>(library);
+  stage.peak_bytes = stage.arena_bytes + stage.scratch_bytes + stage.library_bytes;
+  if (cluster.machine.shared_memory) stage.peak_bytes += program.memory.host_bytes;
+  return stage;
+}
+
+std::vector<StageMemory> stage_memory(const std::vector<Program>& stages, const Cluster& cluster) {
   std::vector<StageMemory> memory;
-  for (const Program& program : stages) {
-    const std::int64_t gradients = second_gradient_bytes(program, cluster.machine);
-    const std::int64_t weights = weights_left_out(program, cluster.machine);
-    StageMemory stage;
-    stage.stage = program.stage;
-    stage.class_bytes = program.memory.class_bytes;
-    stage.arena_bytes = program.memory.arena_bytes + gradients - weights;
-    stage.scratch_bytes = scratch_of(program, cluster.machine);
-    stage.class_bytes[static_cast<std::size_t>(MemoryClass::workspace)] += stage.scratch_bytes;
-    stage.class_bytes[static_cast<std::size_t>(MemoryClass::gradients)] += gradients;
-    stage.class_bytes[static_cast<std::size_t>(MemoryClass::parameters)] -= weights;
-    stage.library_bytes = static_cast<std::int64_t>(library);
-    stage.peak_bytes = stage.arena_bytes + stage.scratch_bytes + stage.library_bytes;
-    if (cluster.machine.shared_memory) stage.peak_bytes += program.memory.host_bytes;
-    memory.push_back(stage);
-  }
+  for (const Program& program : stages) memory.push_back(stage_memory(program, cluster));
   return memory;
 }
 

@@ -86,6 +86,7 @@ std::int64_t shard_left_out(const StepSettings& training, const Machine& machine
 bool keeps_8_bits_alone(const StepSettings& training, const Machine& machine);
 
 // Memory alone, without replay: cheap.
+StageMemory stage_memory(const Program& program, const Cluster& cluster);
 std::vector<StageMemory> stage_memory(const std::vector<Program>& stages, const Cluster& cluster);
 
 // Offloaded activations of all ranks of the host that has most.

@@ -6,10 +6,10 @@
 #include <memory>
 
 #include "models/core/error.h"
-#include "sim/cost/target.h"
 #include "sim/framework/framework_memory.h"
 #include "sim/planner/clusters.h"
 #include "sim/predict/predict.h"
+#include "sim/predict/target.h"
 #include "sim/validate/case.h"
 #include "sim/validate/collective_case.h"
 #include "sim/validate/largest_batch.h"

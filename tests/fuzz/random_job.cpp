@@ -6,10 +6,10 @@
 
 #include "hwprofiles/load.h"
 #include "models/core/error.h"
-#include "sim/cost/target.h"
 #include "sim/framework/framework_memory.h"
 #include "sim/planner/clusters.h"
 #include "sim/predict/goodput.h"
+#include "sim/predict/target.h"
 
 namespace meshwright::fuzz {
 

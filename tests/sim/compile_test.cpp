@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "hwprofiles/load.h"
@@ -72,6 +73,48 @@ TEST_CASE("a model beyond the machine has no largest batch", "[sim][compile]") {
   Case made = case_of({{"pipeline", 1}}, "p3.8xlarge");
   made.cluster.machine.gpu.memory_bytes = 1e9;
   CHECK(largest_micro_batch(made.job.model, made.plan, made.cluster).micro_batch == 0);
+}
+
+TEST_CASE("the search finds what fits only where memory is saved", "[sim][compile]") {
+  json value = {{"model", "gpt2"},
+                {"training",
+                 {{"global_batch", 8},
+                  {"micro_batch", 8},
+                  {"sequence_length", 512},
+                  {"attention", "flash"},
+                  {"compiler", "full"}}},
+                {"cluster", {{"machine", "p3.2xlarge"}}},
+                {"parallelism", json::object()}};
+  const Job closed = read_job(value, "job.json", ".", machine_facts);
+  Cluster cluster = make_cluster(closed.cluster, "p3.2xlarge", 1);
+  const Plan plan = settle(closed, 1, machine_facts("p3.2xlarge"));
+  const auto peak_of = [&](const Plan& given) {
+    return predict(compiled_for(closed.model, given, cluster), cluster).peak_memory_bytes;
+  };
+  const std::int64_t least = peak_of(taking_least_memory(plan));
+  REQUIRE(least < peak_of(plan));
+  CHECK(peak_of(plan) == peak_of(taking_most_memory(plan)));
+
+  value["training"]["micro_batch"] = "auto";
+  SearchOptions options;
+  options.load = [&](const std::string& name) {
+    Machine machine = load_known_machine(name);
+    machine.gpu.memory_bytes = static_cast<double>(least);
+    return machine;
+  };
+  const SearchResult found = search(read_job(value, "job.json", ".", machine_facts), options);
+  const auto whole = std::ranges::find_if(
+      found.plans, [](const RankedPlan& each) { return each.plan.training.micro_batch == 8; });
+  REQUIRE(whole != found.plans.end());
+  CHECK(whole->plan.training.rematerialize_rows == true);
+  CHECK(whole->prediction.peak_memory_bytes == least);
+  // Whoever compiles what was found has the same, though now more memory is to be left free.
+  cluster = whole->cluster;
+  CHECK(peak_of(whole->plan) == least);
+  // Left open, memory is short before it is full.
+  cluster.machine.gpu.memory_bytes = 1.01 * static_cast<double>(peak_of(taking_most_memory(plan)));
+  CHECK(peak_of(plan) < peak_of(taking_most_memory(plan)));
+  CHECK(compiled_for(closed.model, plan, cluster).plan.training.rematerialize_rows == false);
 }
 
 TEST_CASE("every level reports its step and its passes", "[sim][compile]") {

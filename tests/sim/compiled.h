@@ -2,7 +2,7 @@
 #pragma once
 
 #include "models/compile/compile.h"
-#include "sim/cost/target.h"
+#include "sim/predict/target.h"
 
 namespace meshwright {
 

@@ -234,9 +234,10 @@ std::string text_of(const Job& job, const Chosen& chosen, const std::vector<Row>
   return text;
 }
 
-// The attention kernel of a job that names none is the level's own.
+// The attention kernel of a job that names none is the level's own, and so is what it leaves to the
+// compiler.
 Plan plan_at(CompilerLevel level, const Job& job, const Chosen& chosen) {
-  Plan plan = chosen.compiled.plan;
+  Plan plan = reopened(chosen.compiled.plan, job.plan.training);
   plan.training.compiler = level;
   if (job.is_auto("training.attention"))
     plan.training.attention = default_attention(facts_of(chosen.cluster.machine), plan);

@@ -7,10 +7,10 @@
 #include <nlohmann/json.hpp>
 
 #include "exec/launch/stop.h"
-#include "sim/cost/target.h"
 #include "sim/planner/objective.h"
 #include "sim/planner/search.h"
 #include "sim/predict/goodput.h"
+#include "sim/predict/target.h"
 #include "tools/commands/commands.h"
 #include "tools/job/choose.h"
 #include "tools/job/job_file.h"

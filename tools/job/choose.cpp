@@ -4,8 +4,8 @@
 
 #include "models/core/error.h"
 #include "models/interop/expressible.h"
-#include "sim/cost/target.h"
 #include "sim/predict/goodput.h"
+#include "sim/predict/target.h"
 #include "tools/print.h"
 #include "tools/report/prediction.h"
 #include "tools/report/text.h"

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "models/passes/fuse_loss.h"
 #include "models/passes/pad_vocabulary.h"
 #include "models/plan/peak_tensors.h"
 
@@ -43,6 +44,21 @@ std::string recompute_text(const Training& training) {
 
 const std::string& compiler_word(const Training& training) {
   return compiler_names()[static_cast<std::size_t>(training.compiler)];
+}
+
+// What the compiler decided by the memory; nothing where it had no choice.
+std::string saved_memory_text(const Compiled& compiled) {
+  const Training& training = compiled.plan.training;
+  if (training.compiler != CompilerLevel::full) return "";
+  std::string text;
+  if (training.rematerialize_rows)
+    text += fmt::format("   rows made again: {}", *training.rematerialize_rows ? "yes" : "no");
+  const LossBlocks loss = loss_blocks(compiled.graph);
+  if (loss.rows > 0)
+    text += fmt::format("   logits in blocks: {} of {}",
+                        (loss.rows + loss.block_rows - 1) / loss.block_rows,
+                        show_bytes(static_cast<double>(loss.block_rows * loss.row_bytes)));
+  return text.empty() ? text : "      " + text + "\n";
 }
 
 // Of the fullest stage: the three that most of its peak is made of.
@@ -315,6 +331,7 @@ std::string prediction_text(const Model& model, const Compiled& compiled, const 
   text += fmt::format("memory   {}   {}\n", peak_memory_text(compiled.plan, p),
                       p.fits ? "fits" : "DOES NOT FIT");
   text += peak_text(compiled, p);
+  text += saved_memory_text(compiled);
   if (p.host_memory_bytes > 0)
     text += fmt::format("host     offloaded {} of {}\n",
                         show_bytes(static_cast<double>(p.host_memory_bytes)),

@@ -8,7 +8,7 @@
 #include "hwprofiles/load.h"
 #include "models/core/error.h"
 #include "models/core/fields.h"
-#include "sim/cost/target.h"
+#include "sim/predict/target.h"
 #include "tools/job/dump_passes.h"
 #include "tools/job/job_file.h"
 #include "tools/job/machines.h"

@@ -1,6 +1,7 @@
-#include "sim/cost/target.h"
+#include "sim/predict/target.h"
 
 #include "sim/cost/cost.h"
+#include "sim/predict/predict.h"
 
 namespace meshwright {
 
@@ -12,11 +13,15 @@ DeviceFacts device_facts(const Cluster& cluster, Precision precision) {
           .snapshot_on_host = device.kind == DeviceKind::gpu};
 }
 
-Target target_of(const Cluster& cluster, const StepSettings& training) {
+Target target_of(const Cluster& cluster, const StepSettings& training, double usable) {
   return {device_facts(cluster, training.precision),
           [cost = CostModel(cluster, training)](const Graph& graph) {
             return UnitCosts{cost.unit_costs(graph), cost.unit_memory(graph)};
-          }};
+          },
+          [&cluster](const Program& program) {
+            return static_cast<double>(stage_memory(program, cluster).peak_bytes);
+          },
+          usable * cluster.device().memory_bytes};
 }
 
 }  // namespace meshwright
