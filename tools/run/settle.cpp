@@ -173,9 +173,9 @@ Settled read_settled(const std::string& text) {
   const bool is_gpu = machine.gpu.kind == DeviceKind::gpu;
   return {read_job(fields.raw("job"), fields.required<std::string>("file"),
                    fields.required<std::string>("folder"),
+                   // Its only machine, which the profile may have another name for.
                    [&](const std::string& name) {
-                     return is_gpu && name == machine.name ? facts_of(machine)
-                                                           : machine_facts(name);
+                     return is_gpu ? facts_of(machine) : machine_facts(name);
                    }),
           machine};
 }
