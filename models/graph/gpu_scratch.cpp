@@ -29,6 +29,22 @@ std::int64_t of_attention_grad(const Attributes& a, Dtype dtype) {
   return word * (2 * scratch.rows + scratch.bias + scratch.distances + scratch.sums);
 }
 
+// As cuDNN 9.19 asks for it on an H200: for addresses that begin at multiples of 256; backward dQ
+// in fp32, a number for each row of a head, and where heads share keys dK and dV of every head.
+std::int64_t of_cudnn(const OpCall& call) {
+  constexpr std::int64_t aligned = 512;
+  if (call.op == Op::attention) return aligned;
+  const Attributes& a = call.attributes;
+  const std::int64_t rows = rows_of_heads(a), elements = rows * a.head_dim;
+  const std::int64_t of_keys =
+      a.kv_heads < a.heads ? 2 * elements * bytes_of(call.inputs[0].dtype) : 0;
+  return word * (elements + rows) + of_keys + aligned;
+}
+
+std::int64_t with_cudnn(const OpCall& call, std::int64_t own) {
+  return may_be_cudnns(call) ? std::max(own, of_cudnn(call)) : own;
+}
+
 std::int64_t of_column_sums(const TensorType& x, std::size_t sums) {
   return chunks_of_sums(x.shape[0]).bytes(x.shape[1], static_cast<std::int64_t>(sums));
 }
@@ -137,12 +153,21 @@ RouteScratch::RouteScratch(const Attributes& a) {
   products = std::int64_t{a.micro_batch} * a.experts * bytes_of(Dtype::f64);
 }
 
+bool may_be_cudnns(const OpCall& call) {
+  const Attributes& a = call.attributes;
+  return (call.op == Op::attention || call.op == Op::attention_grad) &&
+         a.attention == AttentionKernel::cudnn && is_16_bit(call.inputs[0].dtype) &&
+         a.head_dim % 8 == 0 && a.head_dim <= 128 && !a.alibi && a.relative_buckets == 0 &&
+         a.dropout == 0 && a.window == 0 && a.score_cap == 0;
+}
+
 std::int64_t gpu_scratch_bytes(const OpCall& call) {
   const Attributes& a = call.attributes;
   switch (call.op) {
     case Op::attention:
-      return of_attention(a);
+      return with_cudnn(call, of_attention(a));
     case Op::attention_grad:
+      return with_cudnn(call, of_attention_grad(a, call.inputs[0].dtype));
     case Op::context_attention_grad:
       return of_attention_grad(a, call.inputs[0].dtype);
     case Op::add_relative_bias:

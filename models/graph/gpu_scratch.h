@@ -13,6 +13,10 @@ namespace meshwright {
 // there: whether a fusion became one kernel.
 std::int64_t gpu_scratch_bytes(const OpCall& call);
 
+// Whether cuDNN may compute an attention of a whole sequence: `attention` is cudnn, and it is one
+// that cuDNN has kernels for. Its scratch memory is then planned, whoever computes it in the end.
+bool may_be_cudnns(const OpCall& call);
+
 // What a product makes apart from its output, of its factors' type, before another kernel adds it:
 // Attributes::accumulate_separately.
 std::int64_t bytes_apart(const OpCall& call);

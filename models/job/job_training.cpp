@@ -145,7 +145,8 @@ Keys training_keys(Training& t) {
        "unfused in fp32 on a GPU, and at `compiler: none`",
        "score matrix in memory, or fused. The fused kernels give the same results at different "
        "speeds; `flash3` (Hopper) and `cudnn` (Hopper and newer) are those that PyTorch, "
-       "Transformer Engine and XLA choose there. The engine runs its own kernel for all of them"},
+       "Transformer Engine and XLA choose there. The engine runs its own kernel for all of them, "
+       "and for `cudnn` cuDNN's where that is there and faster"},
       {"compiler", choice("compiler level", compiler_names(), t.compiler), any, may_be_auto, "",
        "the training compiler's level: `none` runs the operations of an eager framework, a kernel "
        "each, the optimizer's too; `fused` one hand-fused kernel per module; `full` all passes "

@@ -126,7 +126,6 @@ void TableBackend::take_attention_of(std::unique_ptr<cuda::AttentionLibrary> lib
   device_->attention.emplace(std::move(library), cuda::AttentionChoice::By::always, "test",
                              device_->cache);
   device_->shown.attention = &*device_->attention;
-  has_planned_scratch = false;
 }
 
 TableBackend::TableBackend() : cpu_(make_cpu_backend(1)), device_(std::make_unique<Device>()) {}

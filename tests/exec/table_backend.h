@@ -44,7 +44,7 @@ class TableBackend : public Backend {
   bool has_planned_scratch = true;
   // std::logic_error where both runs give different bits.
   bool repeats_bits = true;
-  // Attention by a library, wherever it has a kernel; its scratch memory is its own.
+  // Attention by a library, wherever it has a kernel.
   void take_attention_of(std::unique_ptr<cuda::AttentionLibrary> library);
   std::set<Op> ran;  // from the tables
 

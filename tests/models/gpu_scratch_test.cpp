@@ -26,6 +26,27 @@ TEST_CASE("sums over rows have a row in fp32 for each chunk of rows", "[models][
   CHECK(scratch_of(Op::rms_norm_grad, {x, bias, bias, x}, {x, bias}) == 781 * 768 * 4);
 }
 
+// As `cuda_gpu_tests "cuDNN's attention beside ours"` prints them on an H200.
+TEST_CASE("what cuDNN needs for attention is planned", "[models][graph]") {
+  const auto bytes = [](int batch, int length, int heads, int kv_heads, int dim) {
+    Attributes a;
+    a.attention = AttentionKernel::cudnn;
+    a.micro_batch = batch, a.sequence_length = length;
+    a.heads = heads, a.kv_heads = kv_heads, a.head_dim = dim;
+    a.packing = Packing::concatenated;
+    const std::int64_t rows = std::int64_t{batch} * length;
+    const std::vector<TensorType> packed{
+        {{rows, std::int64_t{heads + 2 * kv_heads} * dim}, Dtype::bf16}};
+    return gpu_scratch_bytes({Op::attention_grad, a, packed, packed});
+  };
+  CHECK(bytes(32, 1024, 12, 12, 64) == 102236672);
+  CHECK(bytes(8, 1024, 25, 25, 64) == 53248512);
+  CHECK(bytes(4, 4096, 32, 4, 64) == 270533120);
+  CHECK(bytes(1, 4096, 32, 4, 64) == 67633664);
+  CHECK(bytes(1, 4096, 32, 8, 128) == 134742528);
+  CHECK(bytes(1, 8192, 32, 8, 128) == 269484544);
+}
+
 TEST_CASE("attention's gradient has two sums for each row of a head", "[models][graph]") {
   Attributes a;
   a.micro_batch = 3, a.heads = 12, a.sequence_length = 1024, a.head_dim = 64;

@@ -206,6 +206,8 @@ void GpuRates::attention(Precision precision) {
     attributes.micro_batch = std::max(1, gpu_.sm_count * 4 * 128 / (heads * sequence));
     attributes.heads = attributes.kv_heads = heads;
     attributes.head_dim = width;
+    // As a job has it that does not say: cuDNN's where that is faster.
+    if (gpu_.kernels.cudnn_forward > 0) attributes.attention = AttentionKernel::cudnn;
     const std::int64_t rows = std::int64_t{attributes.micro_batch} * sequence;
     const TensorType x = matrix(rows, std::int64_t{heads} * width, dtype);
     const TensorType saved =

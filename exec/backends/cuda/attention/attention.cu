@@ -128,9 +128,9 @@ void attention(const KernelCall& k) {
   if (k.device.attention == nullptr || !k.device.attention->run(k)) own_attention(k);
 }
 std::int64_t prepare_attention(const OpCall& call, const Device& device) {
-  const std::int64_t bytes = gpu_scratch_bytes(call);
-  if (device.attention == nullptr) return bytes;
-  return device.attention->prepare(call, device, own_attention, bytes);
+  const std::int64_t planned = gpu_scratch_bytes(call);
+  if (device.attention != nullptr) device.attention->prepare(call, device, own_attention, planned);
+  return planned;
 }
 
 constexpr Row rows[] = {{Op::attention, attention, prepare_attention},

@@ -132,9 +132,10 @@ void attention_grad(const KernelCall& k) {
   if (k.device.attention == nullptr || !k.device.attention->run(k)) own_attention_grad(k);
 }
 std::int64_t prepare_attention_grad(const OpCall& call, const Device& device) {
-  const std::int64_t bytes = gpu_scratch_bytes(call);
-  if (device.attention == nullptr) return bytes;
-  return device.attention->prepare(call, device, own_attention_grad, bytes);
+  const std::int64_t planned = gpu_scratch_bytes(call);
+  if (device.attention != nullptr)
+    device.attention->prepare(call, device, own_attention_grad, planned);
+  return planned;
 }
 
 constexpr Row rows[] = {{Op::attention_grad, attention_grad, prepare_attention_grad},

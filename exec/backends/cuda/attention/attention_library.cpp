@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <vector>
 
 #include "exec/backends/cuda/device/resources.h"
 #include "exec/backends/cuda/device/stopwatch.h"
+#include "models/graph/gpu_scratch.h"
 #include "models/graph/op_table.h"
 
 namespace meshwright::cuda {
@@ -66,10 +66,10 @@ AttentionChoice::AttentionChoice(std::unique_ptr<AttentionLibrary> library, By b
     : library_(std::move(library)), by_(by), device_(std::move(device)), cache_(cache) {}
 
 bool AttentionChoice::is_faster(const OpCall& call, const Device& device, Kernel own,
-                                std::int64_t own_bytes, std::int64_t bytes) {
+                                std::int64_t planned) {
   const auto faster = [&] {
     TrialOperands trial;
-    if (!trial.take(call, std::max(own_bytes, bytes))) throw NoMemory{};
+    if (!trial.take(call, planned)) throw NoMemory{};
     const Stopwatch stopwatch;
     constexpr int times = 5, rounds = 2;  // the device's clock may rise during the first round
     float least[2] = {};
@@ -91,16 +91,18 @@ bool AttentionChoice::is_faster(const OpCall& call, const Device& device, Kernel
   }
 }
 
-std::int64_t AttentionChoice::prepare(const OpCall& call, const Device& device, Kernel own,
-                                      std::int64_t own_bytes) {
-  const std::optional<std::int64_t> bytes = library_->workspace_bytes(call);
-  if (!bytes) return own_bytes;
+void AttentionChoice::prepare(const OpCall& call, const Device& device, Kernel own,
+                              std::int64_t planned) {
+  if (!may_be_cudnns(call)) return;
   const auto [found, is_new] = takes_library_.try_emplace(text_of_attention(call), false);
-  if (is_new) found->second = by_ == By::always || is_faster(call, device, own, own_bytes, *bytes);
-  return found->second ? *bytes : own_bytes;
+  if (!is_new) return;
+  const std::optional<std::int64_t> bytes = library_->workspace_bytes(call);
+  found->second =
+      bytes && *bytes <= planned && (by_ == By::always || is_faster(call, device, own, planned));
 }
 
 bool AttentionChoice::run(const KernelCall& k) const {
+  if (!may_be_cudnns(k.call)) return false;
   const auto found = takes_library_.find(text_of_attention(k.call));
   if (found == takes_library_.end() || !found->second) return false;
   library_->run(k);

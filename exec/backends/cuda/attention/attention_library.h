@@ -35,18 +35,17 @@ class AttentionChoice {
   AttentionChoice(std::unique_ptr<AttentionLibrary> library, By by, std::string device,
                   KernelCache& cache);
 
-  // Decides for calls of this shape; bytes of scratch memory for what was chosen. `own`: our
-  // kernel, which needs `own_bytes`. Where there is no memory to measure in, ours is chosen.
-  std::int64_t prepare(const OpCall& call, const Device& device, Kernel own,
-                       std::int64_t own_bytes);
+  // Decides for calls of this shape, where the job lets cuDNN compute them (may_be_cudnns) and the
+  // library gets along with `planned` bytes of scratch memory. `own`: our kernel, which does. Where
+  // there is no memory to measure in, ours is chosen.
+  void prepare(const OpCall& call, const Device& device, Kernel own, std::int64_t planned);
   // By the library's kernel, where `prepare` chose that; false: nothing was done.
   bool run(const KernelCall& k) const;
 
   std::int64_t timed() const { return timed_; }  // shapes that were measured
 
  private:
-  bool is_faster(const OpCall& call, const Device& device, Kernel own, std::int64_t own_bytes,
-                 std::int64_t bytes);
+  bool is_faster(const OpCall& call, const Device& device, Kernel own, std::int64_t planned);
 
   std::unique_ptr<AttentionLibrary> library_;
   By by_;

@@ -10,7 +10,7 @@
 
 #include "exec/backends/cuda/device/check.h"
 #include "models/core/error.h"
-#include "models/graph/widen.h"
+#include "models/graph/gpu_scratch.h"
 
 namespace cudnn_frontend {
 void* cudnn_dlhandle = nullptr;  // NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING: ours to set
@@ -75,14 +75,6 @@ constexpr std::int64_t alignment = 256;  // of its scratch memory
 
 bool is_backward(const OpCall& call) { return call.op == Op::attention_grad; }
 
-// What cuDNN's kernels compute. Beyond that they would be asked for something else.
-bool is_plain(const OpCall& call) {
-  const Attributes& a = call.attributes;
-  return is_16_bit(call.inputs[0].dtype) && a.attention != AttentionKernel::unfused &&
-         a.head_dim % 8 == 0 && a.head_dim <= 128 && !a.alibi && a.relative_buckets == 0 &&
-         a.dropout == 0 && a.window == 0 && a.score_cap == 0 && a.context_degree == 1;
-}
-
 struct Plan {
   fe::graph::Graph graph;
   std::int64_t workspace_bytes = 0;
@@ -145,7 +137,7 @@ class CudnnAttention : public AttentionLibrary {
  private:
   // Null: cuDNN has none.
   Plan* plan_of(const OpCall& call) {
-    if (!is_plain(call)) return nullptr;
+    if (!may_be_cudnns(call)) return nullptr;
     const auto [found, is_new] = plans_.try_emplace(text_of_attention(call));
     if (is_new) found->second = planned(call);
     return found->second.get();
