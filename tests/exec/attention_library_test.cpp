@@ -69,12 +69,7 @@ TEST_CASE("attention is a library's where it has a kernel", "[exec][cuda]") {
 TEST_CASE("kernels of attention are measured once, and the choice is found again", "[exec][cuda]") {
   const TestFolder folder;
   KernelCache cache(folder.path(), 1 << 20);
-  cudaDeviceProp properties;
-  REQUIRE(cudaGetDeviceProperties(&properties, 0) == cudaSuccess);
-  cuda::Device device;
-  device.multiprocessors = properties.multiProcessorCount;
-  device.major = properties.major;
-  device.shared_bytes = static_cast<std::int64_t>(properties.sharedMemPerBlockOptin);
+  cuda::Device device = device_under_test();
 
   const Attributes a = of_heads(64).attributes;
   const std::vector<TensorType> inputs{{{130, 256}, Dtype::bf16}};

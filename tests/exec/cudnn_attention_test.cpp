@@ -60,12 +60,7 @@ void print_times(AttentionLibrary& library, const AttentionShapes& shapes, int b
   for (const TensorType& type : outputs) out.push_back(take(type.bytes()));
   OpContext context;
   context.workspace = take(gpu_scratch_bytes(call));
-  cudaDeviceProp properties;
-  REQUIRE(cudaGetDeviceProperties(&properties, 0) == cudaSuccess);
-  cuda::Device device;
-  device.multiprocessors = properties.multiProcessorCount;
-  device.major = properties.major;
-  device.shared_bytes = static_cast<std::int64_t>(properties.sharedMemPerBlockOptin);
+  const cuda::Device device = device_under_test();
   const Stopwatch stopwatch;
   constexpr int times = 20;
   const auto time = [&](const auto& run) {

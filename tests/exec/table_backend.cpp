@@ -92,22 +92,25 @@ std::vector<std::vector<char>> results_of(const cuda::Row& row, const OpCall& ca
 
 }  // namespace
 
+cuda::Device device_under_test() {
+  cudaDeviceProp properties;
+  cuda::check(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
+  return {.multiprocessors = properties.multiProcessorCount,
+          .major = properties.major,
+          .minor = properties.minor,
+          .shared_bytes = static_cast<std::int64_t>(properties.sharedMemPerBlockOptin)};
+}
+
 // What kernels know of the device, and what they share.
 struct TableBackend::Device {
   static constexpr std::int64_t workspace_bytes = 1 << 20, cached_bytes = 64 << 20;
 
   Device() : cache(folder.path(), cached_bytes) {
-    cudaDeviceProp properties;
-    cuda::check(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
     cuda::check(cudaMalloc(&workspace, workspace_bytes), "cudaMalloc");
     products.emplace(cuda::ProductOptions{.timed = false}, workspace, workspace_bytes, cache);
-    fusions.emplace(cache, "sm_" + std::to_string(properties.major * 10 + properties.minor));
-    shown = {properties.multiProcessorCount,
-             properties.major,
-             properties.minor,
-             static_cast<std::int64_t>(properties.sharedMemPerBlockOptin),
-             &*products,
-             &*fusions};
+    fusions.emplace(cache, "sm_" + std::to_string(shown.major * 10 + shown.minor));
+    shown.products = &*products;
+    shown.fusions = &*fusions;
   }
   ~Device() { cudaFree(workspace); }
   Device(const Device&) = delete;
@@ -119,7 +122,7 @@ struct TableBackend::Device {
   std::optional<cuda::Products> products;
   std::optional<cuda::Fusions> fusions;
   std::optional<cuda::AttentionChoice> attention;
-  cuda::Device shown;
+  cuda::Device shown = device_under_test();
 };
 
 void TableBackend::take_attention_of(std::unique_ptr<cuda::AttentionLibrary> library) {

@@ -11,6 +11,9 @@
 
 namespace meshwright {
 
+// What kernels are told of the device under test; they share nothing.
+cuda::Device device_under_test();
+
 // Runs every operation that has a row twice, with the threads in both orders; std::logic_error
 // where they give different bits. Operations without a row go to the CPU backend.
 class TableBackend : public Backend {

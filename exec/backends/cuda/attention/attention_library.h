@@ -55,7 +55,8 @@ class AttentionChoice {
   std::int64_t timed_ = 0;
 };
 
-// All that a choice depends on: "attention_grad 4x4096, 32 heads of 64 on 4, causal, bf16".
+// All that a choice depends on: "attention 4x4096, 32 heads of 64 on 4, concatenated, causal,
+// times 0.125, bf16".
 std::string text_of_attention(const OpCall& call);
 
 }  // namespace meshwright::cuda
