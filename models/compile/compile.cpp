@@ -9,9 +9,9 @@
 #include "models/core/index.h"
 #include "models/lower/lower.h"
 #include "models/partition/partition.h"
-#include "models/passes/fuse_loss.h"
-#include "models/passes/recomputed_groups.h"
-#include "models/passes/rematerialize_rows.h"
+#include "models/passes/dataflow/recomputed_groups.h"
+#include "models/passes/dataflow/rematerialize_rows.h"
+#include "models/passes/graph/fuse_loss.h"
 
 namespace meshwright {
 

@@ -1,6 +1,6 @@
 // The gradients of a graph's tensors while a backward pass is made. The rules of the table of
-// operations (models/graph/ops/) append nodes through it; models/passes/backward.cpp calls them,
-// last node first.
+// operations (models/graph/ops/) append nodes through it; models/passes/graph/backward.cpp calls
+// them, last node first.
 #pragma once
 
 #include <cstdint>

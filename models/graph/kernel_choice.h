@@ -14,7 +14,7 @@ enum class AttentionKernel : std::uint8_t {
   cudnn     // as flash, cuDNN's kernels for Hopper and newer
 };
 
-// What has a scale of its own in fp8 (models/passes/quantize.h).
+// What has a scale of its own in fp8 (models/passes/graph/quantize.h).
 enum class Fp8Recipe : std::uint8_t {
   delayed,     // a tensor, of the largest elements that earlier steps saw
   tensorwise,  // a tensor, of its own largest element

@@ -70,7 +70,7 @@ enum class Op : std::uint8_t {
                     // weight_in_out and 8 bits: as `linear`
   combine,          // y[E*b*C,h], weights, slots -> [rows,h]: the weighted sum of a token's slots
   // what an eager framework has instead of gelu, swiglu, rms_norm, rope, attention and
-  // cross_entropy: one kernel each (models/passes/eager_operations.h). d = head_dim.
+  // cross_entropy: one kernel each (models/passes/graph/eager_operations.h). d = head_dim.
   scale,               // x -> factor * x
   add_constant,        // x -> x + factor
   cube,                // x -> x^3

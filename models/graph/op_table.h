@@ -41,7 +41,7 @@ struct Communication {
 // number for each of these.
 enum class Traffic : std::uint8_t { elementwise, scores, loss, quantized };
 
-// How tensor parallelism cuts an operation (models/passes/split_tensors.cpp acts on it).
+// How tensor parallelism cuts an operation (models/passes/split/split_tensors.cpp acts on it).
 enum class SplitRule : std::uint8_t {
   rows,        // works row by row on whole rows: replicated, or on a share of the rows
   linear,      // by the parameter's cut: columns, rows or not at all
@@ -127,7 +127,7 @@ struct OpInfo {
   bool in_place = false;  // element i of the first output needs element i of the operands only, and
                           // is written last
   // In a backward pass: makes the gradient of a product's input, or moves it; a collective that
-  // waits for it may go beside gradients of weights (models/passes/overlap_tensor.h).
+  // waits for it may go beside gradients of weights (models/passes/split/overlap_tensor.h).
   bool makes_input_gradient = false;
   // Makes score matrices where attention is not fused, or reads them for a gradient: what selective
   // recomputation repeats.

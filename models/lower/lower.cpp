@@ -8,7 +8,7 @@
 #include "models/lower/slot_lifetimes.h"
 #include "models/lower/step.h"
 #include "models/lower/tasks.h"
-#include "models/passes/backward.h"
+#include "models/passes/graph/backward.h"
 
 namespace meshwright {
 

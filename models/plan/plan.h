@@ -31,7 +31,7 @@ enum class Partitioner : std::uint8_t {
   manual
 };  // job file: "auto" means chain
 
-// How a tensor group shares the work (models/passes/split_tensors.h).
+// How a tensor group shares the work (models/passes/split/split_tensors.h).
 enum class TensorLayout : std::uint8_t { megatron, speed, memory };
 
 // Which checkpointed activations wait in host memory (models/lower/offload.h).
@@ -63,7 +63,7 @@ struct Training : StepSettings {
   double recompute_fraction = 1;
   std::vector<std::string> recompute_modules;  // of blocks, each repeated by itself; * is any name
   // Memory for one micro-batch's activations on one virtual stage: up to 1 the share of what is
-  // kept without recomputation, above 1 bytes (models/passes/recompute_budget.h).
+  // kept without recomputation, above 1 bytes (models/passes/dataflow/recompute_budget.h).
   std::optional<double> recompute_budget;
   MemoryOf memory_of = MemoryOf::engine;
   std::vector<std::string>

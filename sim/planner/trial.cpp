@@ -4,7 +4,7 @@
 
 #include "models/core/error.h"
 #include "models/frameworks/following.h"
-#include "models/passes/recompute_budget.h"
+#include "models/passes/dataflow/recompute_budget.h"
 #include "sim/framework/framework_memory.h"
 #include "sim/predict/goodput.h"
 #include "sim/predict/target.h"

@@ -5,8 +5,8 @@
 
 #include "models/core/error.h"
 #include "models/graph/op_table.h"
-#include "models/passes/cleanup.h"
-#include "models/passes/fuse.h"
+#include "models/passes/back_end/fuse.h"
+#include "models/passes/graph/cleanup.h"
 #include "models/passes/pass.h"
 
 namespace meshwright {

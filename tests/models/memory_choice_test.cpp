@@ -4,7 +4,7 @@
 #include <string>
 
 #include "models/compile/compile.h"
-#include "models/passes/fuse_loss.h"
+#include "models/passes/graph/fuse_loss.h"
 #include "models/plan/program_json.h"
 #include "tests/catch.h"
 #include "tests/models/plans.h"

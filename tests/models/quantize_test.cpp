@@ -1,5 +1,5 @@
 // What precision fp8 makes of a graph and of its Programs.
-#include "models/passes/quantize.h"
+#include "models/passes/graph/quantize.h"
 
 #include <algorithm>
 #include <set>

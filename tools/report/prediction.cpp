@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "models/passes/fuse_loss.h"
-#include "models/passes/pad_vocabulary.h"
+#include "models/passes/graph/fuse_loss.h"
+#include "models/passes/split/pad_vocabulary.h"
 #include "models/plan/peak_tensors.h"
 
 namespace meshwright {

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "models/core/error.h"
-#include "models/passes/pad_vocabulary.h"
+#include "models/passes/split/pad_vocabulary.h"
 #include "models/plan/mesh.h"
 #include "tools/print.h"
 #include "tools/report/html.h"

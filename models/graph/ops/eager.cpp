@@ -1,4 +1,4 @@
-// What only an eager framework has (models/passes/eager_operations.h).
+// What only an eager framework has (models/passes/graph/eager_operations.h).
 #include "models/graph/op_table.h"
 #include "models/graph/ops/families.h"
 #include "models/graph/ops/rules.h"

@@ -1,0 +1,103 @@
+#include "models/passes/graph/cleanup.h"
+#include "models/core/index.h"
+#include "models/graph/op_table.h"
+
+#include <algorithm>
+
+namespace meshwright {
+
+namespace {
+
+// The sums of a route's balancing loss are its third output.
+bool makes_balancing_loss(const Node& node) {
+  return node.op == Op::route && node.phase == Phase::forward && node.attributes.balance > 0;
+}
+
+}  // namespace
+
+Graph cleaned(Graph graph) {
+  std::vector<char> named(graph.tensors.size(), 0);
+  for (std::size_t id = 0; id < graph.tensors.size(); ++id)
+    named[id] = graph.tensors[id].role != Role::activation;
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    for (int id : graph.nodes[i].inputs) named[at(id)] = 1;
+    for (int id : graph.nodes[i].outputs) {
+      named[at(id)] = 1;
+      if (is_made(graph.tensors[at(id)])) graph.tensors[at(id)].producer = static_cast<int>(i);
+    }
+  }
+  std::vector<int> number(graph.tensors.size(), -1);
+  std::vector<Tensor> kept;
+  for (std::size_t id = 0; id < graph.tensors.size(); ++id) {
+    if (!named[id]) continue;
+    number[id] = static_cast<int>(kept.size());
+    kept.push_back(graph.tensors[id]);
+  }
+  const auto renumber = [&](int& id) { id = id < 0 ? id : number[at(id)]; };
+  for (Tensor& tensor : kept) renumber(tensor.alias_of);
+  for (Node& node : graph.nodes) {
+    for (int& id : node.inputs) renumber(id);
+    for (int& id : node.outputs) renumber(id);
+  }
+  for (Parameter& parameter : graph.parameters) {
+    renumber(parameter.tensor);
+    renumber(parameter.gradient);
+  }
+  for (RoundedTensor& rounded : graph.rounded) renumber(rounded.largest);
+  for (int* id :
+       {&graph.tokens, &graph.targets, &graph.positions, &graph.decoder_tokens, &graph.loss})
+    renumber(*id);
+  graph.tensors = std::move(kept);
+  return graph;
+}
+
+bool is_loss(const Graph& graph, int tensor) {
+  if (tensor == graph.loss) return true;
+  const int producer = graph.tensor(tensor).producer;
+  if (producer < 0) return false;
+  const Node& maker = graph.nodes[at(producer)];
+  return makes_balancing_loss(maker) && tensor == maker.outputs[2];
+}
+
+std::vector<int> count_uses(const Graph& graph) {
+  std::vector<int> uses(graph.tensors.size(), 0);
+  for (const Node& node : graph.nodes) {
+    for (int id : node.inputs) ++uses[at(id)];
+    if (makes_balancing_loss(node)) ++uses[at(node.outputs[2])];
+  }
+  if (graph.loss >= 0) ++uses[at(graph.loss)];
+  for (const Tensor& tensor : graph.tensors)
+    if (tensor.alias_of >= 0) ++uses[at(tensor.alias_of)];
+  return uses;
+}
+
+Graph without_reuse(Graph graph) {
+  for (Tensor& tensor : graph.tensors)
+    if (tensor.alias_of >= 0 && !info(graph.nodes[at(tensor.producer)].op).takes_loss_scale)
+      tensor.alias_of = -1;
+  return graph;
+}
+
+Graph remove_dead_code(Graph graph, const Plan&) {
+  std::vector<int> uses = count_uses(graph);
+  std::vector<Node> kept;
+  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
+    const bool needed = std::any_of(node->outputs.begin(), node->outputs.end(), [&](int id) {
+      return uses[at(id)] > 0 || graph.tensor(id).role == Role::parameter_gradient;
+    });
+    if (needed) {
+      kept.push_back(*node);
+      continue;
+    }
+    for (int id : node->inputs) --uses[at(id)];
+    for (int id : node->outputs) {
+      const int alias = graph.tensor(id).alias_of;
+      if (alias >= 0) --uses[at(alias)];
+    }
+  }
+  if (kept.size() == graph.nodes.size()) return graph;
+  graph.nodes.assign(kept.rbegin(), kept.rend());
+  return cleaned(std::move(graph));
+}
+
+}  // namespace meshwright

@@ -1,0 +1,56 @@
+#include "models/passes/split/split_experts.h"
+
+namespace meshwright {
+
+namespace {
+
+class ExpertSplitter {
+ public:
+  ExpertSplitter(const Graph& whole, int degree) : whole_(whole), out_(whole), degree_(degree) {}
+
+  Graph run() {
+    for (Parameter& parameter : out_.parameters)
+      if (parameter.of_experts) cut(parameter);
+    out_.nodes.clear();
+    exchanged_.assign(whole_.tensors.size(), -1);
+    for (const Node& node : whole_.nodes) {
+      Node own = node;
+      if (node.op == Op::combine) own.inputs[0] = exchange(node, node.inputs[0]);
+      if (node.op == Op::expert_linear && exchanged(node.inputs[0]) >= 0)
+        own.inputs[0] = exchanged(node.inputs[0]);
+      append(own);
+      if (node.op == Op::dispatch) exchanged(node.outputs[0]) = exchange(node, node.outputs[0]);
+    }
+    return std::move(out_);
+  }
+
+ private:
+  void cut(Parameter& parameter) {
+    parameter.shape[parameter.cut.dim] /= degree_;
+    parameter.is_cut = true;
+    out_.tensors[static_cast<std::size_t>(parameter.tensor)].type.shape = parameter.shape;
+  }
+  void append(const Node& node) {
+    for (int id : node.outputs)
+      out_.tensors[static_cast<std::size_t>(id)].producer = static_cast<int>(out_.nodes.size());
+    out_.nodes.push_back(node);
+  }
+  int exchange(const Node& at, int tensor) {
+    return out_.output(out_.add(Op::expert_exchange, at.module, {tensor}, at.attributes));
+  }
+  int& exchanged(int tensor) { return exchanged_[static_cast<std::size_t>(tensor)]; }
+
+  const Graph& whole_;
+  Graph out_;
+  int degree_;
+  std::vector<int> exchanged_;  // what is dispatched -> what came of it
+};
+
+}  // namespace
+
+Graph split_experts(Graph graph, const Plan& plan) {
+  if (plan.parallelism.expert == 1) return graph;
+  return ExpertSplitter(graph, plan.parallelism.expert).run();
+}
+
+}  // namespace meshwright
