@@ -4,7 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <set>
+#include <map>
 
 #include "hwprofiles/blocks.h"
 #include "hwprofiles/load.h"
@@ -60,22 +60,8 @@ std::string residuals_block(const Residuals& residuals, const std::string& sourc
 }
 
 constexpr const char* source_of_residuals =
-    "Measured by predicted step time, 10th and 90th percentile of the published steps on this kind "
-    "of GPU";
-
-// Beside the efficiency block, where there is one.
-void rewrite_residuals(std::string& text, const std::optional<Residuals>& residuals) {
-  const auto [begin, end] = block_of(text, "residuals");
-  if (begin != std::string::npos && residuals) {
-    text.replace(begin, end - begin, residuals_block(*residuals, source_of_residuals));
-  } else if (begin != std::string::npos) {
-    const std::size_t comma = text.rfind(',', begin);
-    text.erase(comma, end - comma);
-  } else if (residuals) {
-    const std::size_t place = block_of(text, "efficiency").second;
-    text.insert(place, ",\n" + residuals_block(*residuals, source_of_residuals));
-  }
-}
+    "Measured by predicted step time: where the next step lies with a probability of 80 %, by the "
+    "published steps on the GPUs that have this part";
 
 // The fitted fields of a block, where they stand.
 void set(std::string& text, const std::string& block, const BlockFields& rows) {
@@ -94,10 +80,8 @@ void set(std::string& text, const std::string& block, const BlockFields& rows) {
 
 std::string with_fitted_constants(std::string text, Machine machine, const std::string& source) {
   const auto [begin, end] = block_of(text, "efficiency");
-  if (begin != std::string::npos) {
+  if (begin != std::string::npos)
     text.replace(begin, end - begin, efficiency_block(machine.gpu, source));
-    rewrite_residuals(text, machine.residuals);
-  }
   set(text, "gpu", gpu_fields(machine.gpu));
   set(text, "host", host_fields(machine.host));
   return with_fitted_links(std::move(text), std::move(machine));
@@ -110,6 +94,21 @@ std::string with_fitted_links(std::string text, Machine machine) {
   return text;
 }
 
+std::string with_residuals(std::string text, const std::optional<Residuals>& residuals) {
+  const auto [begin, end] = block_of(text, "residuals");
+  if (begin != std::string::npos && residuals) {
+    text.replace(begin, end - begin, residuals_block(*residuals, source_of_residuals));
+  } else if (begin != std::string::npos) {
+    const std::size_t comma = text.rfind(',', begin);
+    text.erase(comma, end - comma);
+  } else if (residuals) {
+    std::size_t place = block_of(text, "efficiency").second;
+    if (place == std::string::npos) place = block_of(text, "gpu").second;
+    text.insert(place, ",\n" + residuals_block(*residuals, source_of_residuals));
+  }
+  return text;
+}
+
 std::vector<FittedFile> fitted_files() {
   std::vector<Machine> machines;
   for (const std::string& name : list_machines()) machines.push_back(load_machine(name));
@@ -117,14 +116,17 @@ std::vector<FittedFile> fitted_files() {
   std::stable_partition(machines.begin(), machines.end(), [](const Machine& each) {
     return each.calibration == Calibration::evidence || each.calibration == Calibration::links;
   });
-  std::set<std::string> seen;
+  std::map<std::string, std::size_t> seen;
   std::vector<FittedFile> files;
   for (const Machine& machine : machines) {
     const std::string own = profiles_folder() + "/" + machine.name + ".json";
     std::vector<std::string> paths = part_files(own, parts_folder());
     paths.push_back(own);
-    for (const std::string& path : paths)
-      if (seen.insert(path).second) files.push_back({path, machine.name});
+    for (const std::string& path : paths) {
+      const auto [found, is_new] = seen.emplace(path, files.size());
+      if (is_new) files.push_back({path, machine.name, {}});
+      files[found->second].gpus.push_back(machine.gpu.name);
+    }
   }
   return files;
 }

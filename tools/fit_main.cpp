@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 
 #include "hwprofiles/load.h"
@@ -51,35 +52,62 @@ std::string source_of(const Machine& machine, const Fit& fit) {
       fit.rows, fmt::join(fit.sources, ", "));
 }
 
-// Of steps on GPUs with the same first part of the name: A100 of A100-SXM4-80GB.
-std::optional<Residuals::Interval> interval_of(const ValidationScores& scores,
-                                               const std::string& gpu, bool many_hosts) {
-  const std::string kind = gpu.substr(0, gpu.find('-'));
-  std::vector<std::pair<double, double>> shares;
-  for (const ScoredStep& step : scores.steps)
-    if (step.gpu.starts_with(kind) && (step.hosts > 1) == many_hosts)
-      shares.emplace_back(step.measured_step_time_s / step.predicted_step_time_s, step.weight);
+// Where the next of such steps lies with a probability of 80 %: of n in order, between the places
+// 0.1 (n + 1) and 0.9 (n + 1) (Wilks's limits from order statistics). Of too few nothing is said.
+std::optional<Residuals::Interval> interval_of(std::vector<double> shares) {
   constexpr std::size_t fewest = 10;
   if (shares.size() < fewest) return std::nullopt;
-  return Residuals::Interval{quantile(shares, 0.1), quantile(shares, 0.9),
+  std::ranges::sort(shares);
+  const double places = static_cast<double>(shares.size()) + 1;
+  const auto at_place = [&](double place) {
+    const auto below = static_cast<std::size_t>(place);  // the first is 1
+    const double beyond = place - static_cast<double>(below);
+    return shares[below - 1] + beyond * (shares[below] - shares[below - 1]);
+  };
+  return Residuals::Interval{at_place(0.1 * places), at_place(0.9 * places),
                              static_cast<int>(shares.size())};
 }
 
-void write_profiles(const Fit& fit, const ValidationScores& scores) {
-  for (const auto& [path, name] : fitted_files()) {
-    Machine machine = with_constants(load_machine(name), fit);
-    if (text_of(machine) == text_of(load_machine(name))) continue;
-    if (fit.links_alone) {
-      write_file(path, with_fitted_links(read_file(path), machine));
-      continue;
-    }
-    Residuals residuals{interval_of(scores, machine.gpu.name, false),
-                        interval_of(scores, machine.gpu.name, true)};
-    machine.residuals.reset();
-    if (residuals.one_host || residuals.many_hosts) machine.residuals = residuals;
-    write_file(path, with_fitted_constants(read_file(path), machine, source_of(machine, fit)));
-    load_machine(name);  // it can be read again
+// Every row counts once: intervals are about the next step that somebody measures. Where one host
+// and several have too few rows alone, both have the interval of all.
+std::optional<Residuals> residuals_of(const ValidationScores& scores,
+                                      const std::vector<std::string>& gpus) {
+  std::vector<double> one, many, all;
+  for (const ScoredStep& step : scores.steps) {
+    if (std::ranges::count(gpus, step.gpu) == 0) continue;
+    all.push_back(step.measured_step_time_s / step.predicted_step_time_s);
+    (step.hosts > 1 ? many : one).push_back(all.back());
   }
+  Residuals residuals{interval_of(one), interval_of(many)};
+  if (!residuals.one_host && !residuals.many_hosts)
+    residuals = {interval_of(all), interval_of(all)};
+  if (!residuals.one_host && !residuals.many_hosts) return std::nullopt;
+  return residuals;
+}
+
+void write_if_new(const std::string& path, const std::string& text, const std::string& machine) {
+  if (text == read_file(path)) return;
+  write_file(path, text);
+  load_machine(machine);  // it can be read again
+}
+
+void write_intervals(const ValidationScores& scores) {
+  for (const auto& [path, machine, gpus] : fitted_files())
+    if (path.find("/gpus/") != std::string::npos)
+      write_if_new(path, with_residuals(read_file(path), residuals_of(scores, gpus)), machine);
+}
+
+void write_profiles(const Fit& fit, const ValidationScores& scores) {
+  for (const auto& [path, name, gpus] : fitted_files()) {
+    const Machine machine = with_constants(load_machine(name), fit);
+    if (text_of(machine) == text_of(load_machine(name))) continue;
+    const std::string text = read_file(path);
+    write_if_new(path,
+                 fit.links_alone ? with_fitted_links(text, machine)
+                                 : with_fitted_constants(text, machine, source_of(machine, fit)),
+                 name);
+  }
+  if (!fit.links_alone) write_intervals(scores);
 }
 
 std::string rows_text(const ValidationScores& scores) {
@@ -101,7 +129,7 @@ int main(int argc, char** argv) try {
   std::vector<std::string> files;
   FitOptions options;
   std::string rows;
-  bool write = false;
+  bool write = false, intervals_alone = false;
   app.add_option("FILES", files, "files of published measurements")->required();
   app.add_option("--leave-out", options.leave_out, "a source that the fit must not see");
   app.add_option("--iterations", options.iterations, "at most (12)");
@@ -109,6 +137,8 @@ int main(int argc, char** argv) try {
                "fit the links to collectives alone; kernels stay as they are");
   app.add_option("--kernels-of", options.kernels_of,
                  "fit the kernels of this kind of GPU (H100) alone; all else stays as it is");
+  app.add_flag("--intervals", intervals_alone,
+               "fit nothing; put how far steps are from predictions into the profiles");
   app.add_flag("--write", write, "put the constants into the profiles");
   app.add_option("--rows", rows, "write every row's error to this file");
   CLI11_PARSE(app, argc, argv);
@@ -123,6 +153,10 @@ int main(int argc, char** argv) try {
     std::fprintf(stderr, "iteration %d: %.4f\n", iteration, cost);
   };
   const ValidationScores before = score(evidence);
+  if (intervals_alone) {
+    write_intervals(before);
+    return 0;
+  }
   const Fit fit = fit_constants(evidence, options);
   const ValidationScores after = score(evidence, {}, [&](const std::string& name) {
     return with_constants(load_known_machine(name), fit);

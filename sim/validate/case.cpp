@@ -51,6 +51,10 @@ StepCase case_of(const StepRow& row, const Machine& machine) {
   if (t.precision == Precision::fp16 &&
       !value.contains("/training/gradient_reduce_precision"_json_pointer))
     t.gradient_reduce = Dtype::f16;
+  // Megatron's experts multiply 8 or 4 bits as all linear layers do (Transformer Engine's).
+  if (quantizes(t.precision) && result.job.model.experts > 0 &&
+      !value.contains("/training/fp8_experts"_json_pointer))
+    t.fp8_experts = true;
   // The loss of language models is one kernel in the frameworks that were measured: neither in
   // pieces, as PyTorch has it, nor one with the head, as our compiler makes it.
   if (!value.contains("/training/passes_off"_json_pointer))

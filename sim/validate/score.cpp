@@ -38,6 +38,7 @@ class Scorer {
     for (const Evidence& each : evidence_) score_source(each);
     score_.overall = summarise("overall", score_.steps);
     score_.scaling = scaling_pairs(score_.steps);
+    score_.machines = summarise_machines(score_.steps);
     score_.memory = summarise_memory(score_.steps);
     score_.long_collectives = summarise(score_.collectives, Lengths::longer);
     score_.short_collectives = summarise(score_.collectives, Lengths::shorter);
@@ -150,6 +151,7 @@ class Scorer {
         static_cast<double>(prediction.peak_memory_bytes) - unseen_bytes(row, step.cluster);
     scored.measured_peak_memory_bytes = row.peak_memory_bytes;
     scored.fits = prediction.fits;
+    scored.machine = step.cluster.machine.name;
     scored.gpu = step.cluster.machine.gpu.name;
     scored.hosts = step.cluster.hosts;
     scored.ranks = step.cluster.ranks();
@@ -305,6 +307,17 @@ ErrorSummary summarise(const std::string& source, std::span<const ScoredStep> st
   for (const auto& [mfu, weight] : mfus) errors.emplace_back(std::abs(mfu / constant - 1), weight);
   summary.constant_mfu_mape = mean(errors);
   return summary;
+}
+
+std::vector<ErrorSummary> summarise_machines(std::span<const ScoredStep> steps) {
+  std::map<std::string, std::vector<ScoredStep>> machines;
+  for (const ScoredStep& step : steps) {
+    machines[step.machine].push_back(step);
+    machines[step.machine].back().weight = 1;
+  }
+  std::vector<ErrorSummary> summaries;
+  for (const auto& [machine, of_it] : machines) summaries.push_back(summarise(machine, of_it));
+  return summaries;
 }
 
 std::vector<ErrorSummary> summarise_memory(std::span<const ScoredStep> steps) {

@@ -21,7 +21,7 @@ struct ScoredStep {
   double predicted_peak_memory_bytes = 0;
   std::optional<double> measured_peak_memory_bytes;
   bool fits = true;
-  std::string gpu;  // its name
+  std::string machine, gpu;  // their names
   int hosts = 1;
   int ranks = 1;
   double sequences = 0;  // of a step
@@ -90,7 +90,8 @@ struct ValidationScores {
   std::vector<ScoredCollective> collectives;
   std::vector<ScoredBatch> batches;  // two of each row: native, compiled
   std::vector<ScalingPair> scaling;
-  std::vector<ErrorSummary> memory;  // of the peak, where a source publishes it
+  std::vector<ErrorSummary> machines;  // of training steps, by machine
+  std::vector<ErrorSummary> memory;    // of the peak, where a source publishes it
   std::vector<ErrorSummary> long_collectives, short_collectives;
   std::vector<FitChecks> fits;  // one for each source of steps or largest batches
   std::vector<SkippedRow> skipped;
@@ -108,6 +109,8 @@ double quantile(std::vector<std::pair<double, double>> value_and_weight, double 
 // The same with the constant-MFU baseline.
 ErrorSummary summarise(const std::string& source, std::span<const ScoredStep> steps);
 
+// Of training steps: one for each machine, every row counted once.
+std::vector<ErrorSummary> summarise_machines(std::span<const ScoredStep> steps);
 // Of peak memory: one for each source that publishes some.
 std::vector<ErrorSummary> summarise_memory(std::span<const ScoredStep> steps);
 std::vector<FitChecks> check_fits(const ValidationScores& scores);

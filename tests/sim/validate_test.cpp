@@ -160,7 +160,7 @@ TEST_CASE("what the constants were fitted to is predicted as before", "[validate
       {"nccl_allreduce_p4de_p5", 0.102},
       {"nccl_azure_nd", 0.063},
       {"nccl_p6_b200_mleng", 0.057},
-      {"nemo_blackwell", 0.0645},
+      {"nemo_blackwell", 0.0588},
       {"nemo_h100", 0.0442},
       {"nemo_long_h100", 0.0222},
       {"nvidia_bert_large_v100_a100", 0.054},
@@ -181,7 +181,12 @@ TEST_CASE("what the constants were fitted to is predicted as before", "[validate
     REQUIRE(bars.contains(source.source));
     CHECK(source.mape <= bars.at(source.source));
   }
-  CHECK(scored.overall.mape <= 0.0546);
+  CHECK(scored.overall.mape <= 0.0530);
+  for (const ErrorSummary& machine : scored.machines) {  // intervals are meant to hold for 80 %
+    CAPTURE(machine.source, machine.rows);
+    REQUIRE(machine.inside);
+    CHECK((*machine.inside >= 0.7 && *machine.inside <= 0.9));
+  }
   for (const ErrorSummary& cluster : scored.long_collectives) {
     CAPTURE(cluster.source, cluster.median_ape);
     CHECK(cluster.median_ape <= 0.0705);

@@ -274,7 +274,7 @@ TEST_CASE("scale, validate and list answer in JSON", "[tools][json]") {
   const json scores =
       answer_of("validate " + source + "/scenarios/evidence/vtrain_single_node_a100.json");
   check_keys(scores,
-             "rows sources overall peak_memory scaling fits collectives_from_1_MiB "
+             "rows sources overall machines peak_memory scaling fits collectives_from_1_MiB "
              "skipped");
   for (const json& summary : scores["sources"])
     check_keys(summary, "source rows mape median_ape p90_ape bias");

@@ -36,14 +36,14 @@ json summary_json(const ErrorSummary& summary) {
   return value;
 }
 
-json by_cluster(const std::vector<ErrorSummary>& summaries) {
-  json clusters = json::array();
+json by(const char* key, const std::vector<ErrorSummary>& summaries) {
+  json values = json::array();
   for (const ErrorSummary& summary : summaries) {
-    clusters.push_back(summary_json(summary));
-    clusters.back()["cluster"] = summary.source;
-    clusters.back().erase("source");
+    values.push_back(summary_json(summary));
+    values.back()[key] = summary.source;
+    values.back().erase("source");
   }
-  return clusters;
+  return values;
 }
 
 json scores_json(const ValidationScores& scores) {
@@ -96,11 +96,12 @@ json scores_json(const ValidationScores& scores) {
   return {{"rows", rows},
           {"sources", sources},
           {"overall", summary_json(scores.overall)},
+          {"machines", by("machine", scores.machines)},
           {"peak_memory", memory},
           {"scaling", scaling},
           {"fits", fits},
-          {"collectives_from_1_MiB", by_cluster(scores.long_collectives)},
-          {"collectives_below_1_MiB", by_cluster(scores.short_collectives)},
+          {"collectives_from_1_MiB", by("cluster", scores.long_collectives)},
+          {"collectives_below_1_MiB", by("cluster", scores.short_collectives)},
           {"skipped", skipped}};
 }
 
@@ -116,6 +117,15 @@ void add_row(Table& table, const ErrorSummary& summary) {
 
 void print_table(const Table& table) {
   if (table.rows().size() > 1) print_to(stdout, "\n{}", table.text());
+}
+
+void print_machines(const ValidationScores& scores) {
+  Table table({"training steps by machine", "rows", "mean error", "bias", "in interval"});
+  for (const ErrorSummary& summary : scores.machines)
+    table.add({summary.source, std::to_string(summary.rows), show_percent(summary.mape),
+               fmt::format("{:+.1f} %", summary.bias * 100),
+               summary.inside ? show_percent(*summary.inside) : "-"});
+  print_table(table);
 }
 
 void print_scaling(const ValidationScores& scores) {
@@ -170,6 +180,7 @@ int run_validate(const Options& options) {
   for (const ErrorSummary& summary : scores.sources) add_row(table, summary);
   if (scores.overall.rows > 0) add_row(table, scores.overall);
   print_to(stdout, "{}", table.text());
+  print_machines(scores);
   print_scaling(scores);
   print_errors("collectives from 1 MiB", scores.long_collectives);
   print_errors("collectives below 1 MiB", scores.short_collectives);

@@ -274,10 +274,10 @@ void add_prediction(HtmlPage& page, const Model& model, const Compiled& compiled
   std::vector<HtmlPage::Fact> facts = {
       {"step time", show_seconds(p.step_time_s)},
       {"its range", p.interval
-                        ? fmt::format("80 % of {} published steps on this kind of machine would be "
-                                      "between {} and {}",
-                                      p.interval->rows, show_seconds(p.interval->low_s),
-                                      show_seconds(p.interval->high_s))
+                        ? fmt::format("{} to {} with 80 % probability, by {} published steps on "
+                                      "this kind of machine",
+                                      show_seconds(p.interval->low_s),
+                                      show_seconds(p.interval->high_s), p.interval->rows)
                         : fmt::format("profile: {}; no error is known", name_of(p.calibration))},
       {"tokens/s", show_number(p.tokens_per_s, 0)},
       {"TFLOP/s per GPU", show_number(p.model_flops_per_s_per_gpu / 1e12, 1)},

@@ -320,9 +320,9 @@ std::string prediction_text(const Model& model, const Compiled& compiled, const 
   text +=
       p.interval
           ? fmt::format(
-                "         80 % of {} published steps on this kind of machine "
-                "would be between {} and {}\n",
-                p.interval->rows, show_seconds(p.interval->low_s), show_seconds(p.interval->high_s))
+                "         {} to {} with 80 % probability, by {} published steps on this kind of "
+                "machine\n",
+                show_seconds(p.interval->low_s), show_seconds(p.interval->high_s), p.interval->rows)
           : fmt::format("         profile: {}; no error is known\n", name_of(p.calibration));
   text += fmt::format("         bubble {}   exposed communication {}\n",
                       show_percent(p.bubble_fraction), show_seconds(p.exposed_communication_s));
