@@ -66,6 +66,7 @@ struct Attributes {
   bool one_plus_weight = false;    // norms, scale_columns: they multiply by 1 + the weight
   int experts = 0;                 // of the whole model's layer
   int experts_per_token = 0;
+  bool weights_of_all = false;             // shares of all experts, not of those that were chosen
   int expert_capacity = 0;                 // slots of each expert for every sequence
   double balance = 0;                      // what a sequence's balancing loss is multiplied by
   std::array<std::int64_t, 3> segments{};  // columns_to_parts: widths (queries, keys, values);

@@ -6,8 +6,9 @@
 //
 // slots[r,j]: the row of the j-th choice of token r, or -1 - (the expert) where that was full.
 // weights: softmax over all experts, renormalised over the k (Jiang et al., "Mixtral of Experts",
-// 2024). balance: the loss of Fedus et al. ("Switch Transformers", 2021, equations 4 to 6) over the
-// tokens of one sequence: E * sum over experts of (tokens that chose it / s) * (mean probability).
+// 2024), or as it is (`weights_of_all`: OLMoE, Muennighoff et al., 2024).
+// balance: the loss of Fedus et al. ("Switch Transformers", 2021, equations 4 to 6) over the tokens
+// of one sequence: E * sum over experts of (tokens that chose it / s) * (mean probability).
 #pragma once
 
 #include <array>
@@ -20,7 +21,7 @@
 
 namespace meshwright {
 
-constexpr int most_experts = 256;  // of a layer
+constexpr int most_experts = 512;  // of a layer
 
 int expert_capacity(double factor, int sequence_length, int experts_per_token, int experts);
 

@@ -432,6 +432,8 @@ constexpr ArchitectureInfo architectures[] = {
     decoders::gemma2(),
     decoders::olmo2(),
     decoders::qwen3(),
+    decoders::qwen3_moe(),
+    decoders::olmoe(),
     decoders::nemotron(),
     decoders::falcon(Architecture::falcon),
     decoders::falcon(Architecture::falcon_two_norms),

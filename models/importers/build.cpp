@@ -454,6 +454,7 @@ class Builder {
     const int s = sequence_;
     a.experts = m_.experts;
     a.experts_per_token = m_.experts_per_token;
+    a.weights_of_all = m_.expert_weights_of_all;
     a.expert_capacity =
         m_.expert_capacity_factor > 0
             ? expert_capacity(m_.expert_capacity_factor, s, m_.experts_per_token, m_.experts)

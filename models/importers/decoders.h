@@ -124,6 +124,38 @@ constexpr ArchitectureInfo qwen3() {
   return row;
 }
 
+// Experts in place of the MLP, each named as that is.
+constexpr ArchitectureInfo with_experts(ArchitectureInfo row, Architecture architecture,
+                                        std::string_view name) {
+  row.architecture = architecture;
+  row.name = name;
+  row.router = "mlp.gate";
+  row.mlp_gate = "mlp.experts.*.gate_proj";
+  row.mlp_in = "mlp.experts.*.up_proj";
+  row.mlp_out = "mlp.experts.*.down_proj";
+  row.traits.family = Family::mixtral;
+  return row;
+}
+
+constexpr ArchitectureInfo qwen3_moe() {
+  ArchitectureInfo row = with_experts(qwen3(), Architecture::qwen3_moe, "qwen3_moe");
+  row.traits.experts = 128;
+  row.traits.experts_per_token = 8;
+  return row;
+}
+
+constexpr ArchitectureInfo olmoe() {
+  ArchitectureInfo row =
+      with_experts(like_llama(Architecture::olmoe, "olmoe"), Architecture::olmoe, "olmoe");
+  row.q_norm = "self_attn.q_norm";
+  row.k_norm = "self_attn.k_norm";
+  row.traits.query_key_norm = QueryKeyNorm::rows;
+  row.traits.epsilon = 1e-5;
+  row.traits.experts = 64;
+  row.traits.experts_per_token = 8;
+  return row;
+}
+
 constexpr ArchitectureInfo nemotron() {
   ArchitectureInfo row = like_llama(Architecture::nemotron, "nemotron");
   row.traits.gated_ffn = row.traits.rms_norm = false;

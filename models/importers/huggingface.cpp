@@ -35,6 +35,10 @@ constexpr SizeKeys llama_sizes = {
     "hidden_size",       "num_hidden_layers", "num_attention_heads",    "num_key_value_heads",
     "intermediate_size", "vocab_size",        "max_position_embeddings"};
 
+constexpr SizeKeys qwen3_moe_sizes = {
+    "hidden_size",           "num_hidden_layers", "num_attention_heads",    "num_key_value_heads",
+    "moe_intermediate_size", "vocab_size",        "max_position_embeddings"};
+
 constexpr ModelType model_types[] = {
     {"gpt2",
      Architecture::gpt2,
@@ -71,6 +75,10 @@ constexpr ModelType model_types[] = {
      Needed::ffn_and_kv_heads, decoders::read_qwen2},
     {"qwen3", Architecture::qwen3, llama_sizes, "rms_norm_eps", "hidden_act",
      Needed::ffn_and_kv_heads, decoders::read_qwen3},
+    {"qwen3_moe", Architecture::qwen3_moe, qwen3_moe_sizes, "rms_norm_eps", "hidden_act",
+     Needed::ffn_and_kv_heads, decoders::read_qwen3_moe},
+    {"olmoe", Architecture::olmoe, llama_sizes, "rms_norm_eps", "hidden_act", Needed::ffn,
+     decoders::read_olmoe},
     {"starcoder2", Architecture::starcoder2, llama_sizes, "norm_epsilon", "hidden_act",
      Needed::ffn_and_kv_heads, decoders::read_starcoder2},
     {"stablelm", Architecture::stablelm, llama_sizes, "layer_norm_eps", "hidden_act",
@@ -174,6 +182,10 @@ constexpr Fixed fixed[] = {
     {"gemma", "use_bidirectional_attention", "false", "Gemma that sees later tokens is not built"},
     {"gemma2", "use_bidirectional_attention", "false", "Gemma that sees later tokens is not built"},
     {"falcon", "alibi", "false", "ALiBi that is added before scores are scaled is not built"},
+    {"qwen3_moe", "decoder_sparse_step", "1", "blocks without experts among others are not built"},
+    {"qwen3_moe", "mlp_only_layers", "[]", "blocks without experts among others are not built"},
+    {"qwen3_moe", "use_sliding_window", "false", "windows are not built for it"},
+    {"olmoe", "clip_qkv", "null", "queries, keys and values that are clipped are not built"},
     {"gpt_bigcode", "scale_attn_weights", "true", "scores are always divided by sqrt(head width)"},
     {"gpt_bigcode", "add_cross_attention", "false", "cross-attention is not built"},
     {"cohere", "use_qk_norm", "false", "norms of heads with weights of their own are not built"},

@@ -45,6 +45,9 @@ constexpr SizeKeys distilbert_keys = {
 constexpr SizeKeys decoder_keys = {
     "hidden_size",       "num_hidden_layers", "num_attention_heads",    "num_key_value_heads",
     "intermediate_size", "vocab_size",        "max_position_embeddings"};
+constexpr SizeKeys qwen3_moe_keys = {
+    "hidden_size",           "num_hidden_layers", "num_attention_heads",    "num_key_value_heads",
+    "moe_intermediate_size", "vocab_size",        "max_position_embeddings"};
 constexpr SizeKeys opt_keys = {"hidden_size", "num_hidden_layers", "num_attention_heads",    "",
                                "ffn_dim",     "vocab_size",        "max_position_embeddings"};
 constexpr SizeKeys falcon_keys = {
@@ -92,6 +95,9 @@ constexpr Writer writers[] = {
     {Architecture::olmo2, "Olmo2ForCausalLM", "", "hidden_act", "rms_norm_eps", decoder_keys},
     {Architecture::qwen3, "Qwen3ForCausalLM", "Qwen3ForQuestionAnswering", "hidden_act",
      "rms_norm_eps", decoder_keys},
+    {Architecture::qwen3_moe, "Qwen3MoeForCausalLM", "Qwen3MoeForQuestionAnswering", "hidden_act",
+     "rms_norm_eps", qwen3_moe_keys},
+    {Architecture::olmoe, "OlmoeForCausalLM", "", "hidden_act", "rms_norm_eps", decoder_keys},
     {Architecture::nemotron, "NemotronForCausalLM", "NemotronForQuestionAnswering", "hidden_act",
      "norm_eps", decoder_keys},
     {Architecture::falcon, "FalconForCausalLM", "FalconForQuestionAnswering", "activation",
@@ -156,6 +162,15 @@ void add_keys_of_gemma2(const Model& model, json& config) {
                                                                : "full_attention");
 }
 
+void add_experts(std::string_view count_key, const Model& model, json& config) {
+  config[std::string(count_key)] = model.experts;
+  config["num_experts_per_tok"] = model.experts_per_token;
+  config["router_aux_loss_coef"] = model.router_aux_loss_coef;
+  config["output_router_logits"] = model.router_aux_loss_coef > 0;
+  if (model.expert_capacity_factor > 0)
+    config["expert_capacity_factor"] = model.expert_capacity_factor;  // our word
+}
+
 // What only one of the newer decoders says.
 void add_keys_of_newer(const Model& model, json& config) {
   const double share = static_cast<double>(model.rotary_dim) / model.head_dim;
@@ -168,6 +183,15 @@ void add_keys_of_newer(const Model& model, json& config) {
       [[fallthrough]];
     case Architecture::qwen2:
       return add_window(model, config);
+    case Architecture::qwen3_moe:
+      config["decoder_sparse_step"] = 1;
+      config["mlp_only_layers"] = json::array();
+      [[fallthrough]];
+    case Architecture::olmoe:
+      config["attention_bias"] = model.attention_bias;
+      config["head_dim"] = model.head_dim;
+      config["norm_topk_prob"] = !model.expert_weights_of_all;
+      return add_experts("num_experts", model, config);
     case Architecture::starcoder2:
       config["use_bias"] = model.biases;
       return add_window(model, config);
@@ -242,12 +266,7 @@ void add_own_keys(const Model& model, json& config) {
     config["num_key_value_heads"] = model.kv_heads;
     config["head_dim"] = model.head_dim;
     config["rope_theta"] = model.rotary_base;
-    config["num_local_experts"] = model.experts;
-    config["num_experts_per_tok"] = model.experts_per_token;
-    config["router_aux_loss_coef"] = model.router_aux_loss_coef;
-    config["output_router_logits"] = model.router_aux_loss_coef > 0;
-    if (model.expert_capacity_factor > 0)
-      config["expert_capacity_factor"] = model.expert_capacity_factor;  // our word
+    add_experts("num_local_experts", model, config);
   } else if (model.architecture == Architecture::gpt_neox) {
     config["rotary_pct"] = static_cast<double>(model.rotary_dim) / model.head_dim;
     config["rotary_emb_base"] = model.rotary_base;

@@ -88,6 +88,8 @@ bool gives_head_width(Fields& fields, Model& model) {
     case Architecture::starcoder2:
     case Architecture::phi3:
     case Architecture::olmo2:
+    case Architecture::qwen3_moe:
+    case Architecture::olmoe:
     case Architecture::nemotron:
     case Architecture::cohere:
       return true;
@@ -118,6 +120,24 @@ void read_qwen2(Fields& fields, Model& model) { read_qwen_window(fields, model);
 void read_qwen3(Fields& fields, Model& model) {
   model.attention_bias = model.attention_out_bias = flag(fields, "attention_bias", false);
   read_qwen_window(fields, model);
+}
+
+// The balancing loss counts where the model returns its router's logits. The shares of the experts
+// that a token chose add up to 1 only where `norm_topk_prob` says so.
+void read_qwen3_moe(Fields& fields, Model& model) {
+  model.attention_bias = model.attention_out_bias = flag(fields, "attention_bias", false);
+  model.router_aux_loss_coef = 0.001;
+  const std::string_view count =
+      is_given(fields, "num_experts") ? "num_experts" : "num_local_experts";  // newer
+  read_experts(fields, {count, "num_experts_per_tok"}, model);
+  model.expert_weights_of_all = !flag(fields, "norm_topk_prob", false);
+  if (!flag(fields, "output_router_logits", false)) model.router_aux_loss_coef = 0;
+}
+
+void read_olmoe(Fields& fields, Model& model) {
+  read_qwen3_moe(fields, model);
+  if (!is_given(fields, "router_aux_loss_coef") && flag(fields, "output_router_logits", false))
+    model.router_aux_loss_coef = 0.01;
 }
 
 void read_starcoder2(Fields& fields, Model& model) {

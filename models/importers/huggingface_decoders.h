@@ -14,6 +14,8 @@ void read_window(Fields& fields, Model& model);  // sliding_window, of all block
 void read_mistral(Fields& fields, Model& model);
 void read_qwen2(Fields& fields, Model& model);
 void read_qwen3(Fields& fields, Model& model);
+void read_qwen3_moe(Fields& fields, Model& model);
+void read_olmoe(Fields& fields, Model& model);
 void read_starcoder2(Fields& fields, Model& model);
 void read_stablelm(Fields& fields, Model& model);
 void read_opt(Fields& fields, Model& model);

@@ -54,6 +54,8 @@ enum class Architecture : std::uint8_t {
   gemma2,
   olmo2,
   qwen3,
+  qwen3_moe,
+  olmoe,
   nemotron,
   falcon,            // of one norm in a block, or of two that follow each other
   falcon_two_norms,  // both of the block's input
@@ -119,8 +121,9 @@ struct Model {
   int local_from = 0, local_period = 1, global_place = -1;
   int experts = 0;  // of every block; 0: none
   int experts_per_token = 0;
-  double expert_capacity_factor = 0;  // models/graph/experts.h; 0: nothing is dropped
-  double router_aux_loss_coef = 0;    // of the balancing loss, a mean over blocks and sequences
+  bool expert_weights_of_all = false;  // shares of all experts, not of those that were chosen
+  double expert_capacity_factor = 0;   // models/graph/experts.h; 0: nothing is dropped
+  double router_aux_loss_coef = 0;     // of the balancing loss, a mean over blocks and sequences
   // Of an ONNX file (onnx/imported_graph.h): the graph that its nodes say. The numbers above are
   // what rules about plans ask for; no architecture of the table is meant.
   std::shared_ptr<const ImportedGraph> imported;

@@ -79,6 +79,22 @@ TEST_CASE_ON_RANKS("ranks that share the experts train like one process", "[agre
   for_expert_variants(model, [&](const Plan& plan) { check_plan(model, plan, test_world()); });
 }
 
+TEST_CASE_ON_RANKS("experts of Qwen3 and OLMoE train like one process", "[agree][mpi]") {
+  for (const char* name : {"qwen3_moe", "olmoe"}) {
+    Model model =
+        load_model(std::string(MESHWRIGHT_SOURCE_DIR) + "/tests/golden/transformers/" + name, "/");
+    model.layers = 4;
+    model.experts = 4;
+    model.experts_per_token = 2;
+    model.expert_capacity_factor = 1.25;
+    INFO(name);
+    for_expert_variants(model, [&](Plan plan) {
+      for (std::string& module : plan.training.recompute_modules) module = "model.layers.*.mlp";
+      check_plan(model, plan, test_world());
+    });
+  }
+}
+
 TEST_CASE_ON_RANKS("AdamW and clipping see every expert once", "[agree][mpi]") {
   World& world = test_world();
   const Model model = small_model("mixtral");

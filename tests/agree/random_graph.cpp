@@ -351,6 +351,7 @@ class Generator {
     Attributes a = attributes();
     a.experts = draw_.of({2, 4});
     a.experts_per_token = draw_.between(1, 2);
+    a.weights_of_all = draw_.one_in(2);
     a.expert_capacity =
         draw_.one_in(2) ? length_ : expert_capacity(1, length_, a.experts_per_token, a.experts);
     a.balance = draw_.of({0.0, 0.5});

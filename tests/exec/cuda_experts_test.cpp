@@ -18,8 +18,8 @@ struct Layer {
 // without any, slots that overflow and that stay empty, rows of a warp and of a block.
 Layer any_layer() {
   return GENERATE(Layer{2, 7, 4, 2, 3, 5}, Layer{3, 70, 8, 2, 20, 16}, Layer{1, 300, 70, 3, 16, 8},
-                  Layer{2, 40, 256, 8, 2, 24}, Layer{1, 9, 1, 1, 9, 1040},
-                  Layer{2, 5, 3, 3, 1, 1031});
+                  Layer{2, 40, 256, 8, 2, 24}, Layer{1, 33, 512, 10, 2, 24},
+                  Layer{1, 9, 1, 1, 9, 1040}, Layer{2, 5, 3, 3, 1, 1031});
 }
 
 Attributes attributes_of(const Layer& layer) {
@@ -39,7 +39,8 @@ Attributes attributes_of(const Layer& layer) {
 TEST_CASE("the device routes tokens as the CPU does, equal logits too", "[exec][cuda]") {
   Beside both(GENERATE(Dtype::f32, Dtype::f16, Dtype::bf16));
   const Layer layer = any_layer();
-  const Attributes a = attributes_of(layer);
+  Attributes a = attributes_of(layer);
+  a.weights_of_all = GENERATE(false, true);
   const std::int64_t rows = std::int64_t{layer.batch} * layer.length, h = layer.width;
   const std::int64_t slots = std::int64_t{layer.experts} * layer.batch * layer.capacity;
   OpTensor logits = both.random({{rows, layer.experts}}, 1);

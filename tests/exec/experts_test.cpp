@@ -120,6 +120,13 @@ TEST_CASE("tokens take the places of their experts in order of position", "[exec
   CHECK(out[0].get(0) == Approx(w));
   CHECK(out[0].get(1) == Approx(1 - w));
   CHECK(out[0].get(6) == Approx(0.5));
+  Attributes of_all = a;
+  of_all.weights_of_all = true;
+  const std::vector<OpTensor> shares = route(runner, of_all, logits);
+  CHECK(shares[0].get(6) == Approx(1.0 / 3));  // of three equal ones
+  CHECK(shares[0].get(0) == Approx(std::exp(2.0) / (std::exp(2.0) + std::exp(1.0) + 1)));
+  CHECK(values(shares[1]) == values(out[1]));
+  CHECK(values(shares[2]) == values(out[2]));
   // Of the first sequence's three tokens 3 chose expert 0, 2 chose 1, and 1 chose 2, dropped or
   // not.
   double mean[3] = {};
@@ -149,6 +156,7 @@ TEST_CASE("a route's gradient agrees with central differences", "[exec][experts]
   Runner runner(*backend, Dtype::f64);
   Attributes a = attributes(2, 6, 5, 3, 2);
   a.balance = GENERATE(0.0, 2.5);
+  a.weights_of_all = GENERATE(false, true);
   a.scale = 0.125;
   OpTensor logits = runner.random({{12, 5}}, 4);
   const OpTensor dweights = runner.random({{12, 3}}, 5);

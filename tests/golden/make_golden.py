@@ -202,7 +202,21 @@ MODELS |= {
                         "hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": True,
                         "query_pre_attn_scalar": 20, "sliding_window": 5,
                         "attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0}, None),
+    "qwen3_moe": ("Qwen3MoeForCausalLM",
+                  RMS | {"model_type": "qwen3_moe", "head_dim": 12, "moe_intermediate_size": 20,
+                         "num_experts": 6, "num_experts_per_tok": 3, "norm_topk_prob": True,
+                         "decoder_sparse_step": 1, "mlp_only_layers": [],
+                         "output_router_logits": True, "router_aux_loss_coef": 0.02}, None),
+    # Shares of all experts.
+    "olmoe": ("OlmoeForCausalLM",
+              RMS | {"model_type": "olmoe", "num_experts": 6, "num_experts_per_tok": 3,
+                     "norm_topk_prob": False, "output_router_logits": True,
+                     "router_aux_loss_coef": 0.02, "clip_qkv": None, "pad_token_id": None}, None),
 }
+# How the published checkpoints name a layer's experts and their matrices.
+EXPERTS = {"MixtralForCausalLM": ("block_sparse_moe", "w1", "w3", "w2"),
+           "Qwen3MoeForCausalLM": ("mlp", "gate_proj", "up_proj", "down_proj"),
+           "OlmoeForCausalLM": ("mlp", "gate_proj", "up_proj", "down_proj")}
 # The tied table by the name of its first user.
 HEAD_FIRST = {"lm_head.decoder.bias": "lm_head.bias",
               "lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight"}
@@ -227,14 +241,15 @@ def published(class_name, name, tensor):
     """The published tensors of one parameter: transformers keeps those of all experts together."""
     for part, other in RENAMED_PARTS.get(class_name, {}).items():
         name = name.replace(part, other)
-    if class_name != "MixtralForCausalLM":
+    if class_name not in EXPERTS:
         return [(RENAMED.get(class_name, {}).get(name, name), tensor)]
-    name = name.replace(".mlp.", ".block_sparse_moe.")
+    module, gate_name, up_name, down_name = EXPERTS[class_name]
+    name = name.replace(".mlp.", f".{module}.")
     if name.endswith("gate_up_proj"):
         gate, up = tensor.chunk(2, dim=1)
-        parts = [("w1", gate), ("w3", up)]
+        parts = [(gate_name, gate), (up_name, up)]
     elif name.endswith("down_proj"):
-        parts = [("w2", tensor)]
+        parts = [(down_name, tensor)]
     else:
         return [(name, tensor)]
     layer = name.rsplit(".", 1)[0]
@@ -269,7 +284,8 @@ def as_internlm2(config, tensors):
 
 def balancing_loss(configuration, router_logits):
     """As transformers has it, of each layer and sequence by itself; the mean of all."""
-    losses = [mixtral.load_balancing_loss_func((of_sequence,), configuration.num_local_experts,
+    experts = getattr(configuration, "num_local_experts", None) or configuration.num_experts
+    losses = [mixtral.load_balancing_loss_func((of_sequence,), experts,
                                                configuration.num_experts_per_tok)
               for of_layer in router_logits for of_sequence in of_layer.chunk(BATCH)]
     return configuration.router_aux_loss_coef * sum(losses) / len(losses)
@@ -345,7 +361,7 @@ def run(class_name, model, generator):
         logits = out.logits
         scores = logits.reshape(-1, VOCABULARY)
     loss = torch.nn.functional.cross_entropy(scores, tensors["targets"].reshape(-1))
-    if class_name == "MixtralForCausalLM":
+    if class_name in EXPERTS:
         loss = loss + balancing_loss(model.config, out.router_logits)
     tensors["logits"] = logits.reshape(-1, logits.shape[-1])
     tensors["loss"] = loss

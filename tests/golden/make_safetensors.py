@@ -15,7 +15,8 @@ import torch
 import make_golden
 
 NAMES = ["gpt2", "llama", "bert", "mixtral", "distilbert", "albert", "vit", "t5", "gpt_neo", "opt", "phi3",
-         "gemma", "olmo2", "gpt_bigcode", "falcon", "falcon-40b", "nemotron", "gemma2"]
+         "gemma", "olmo2", "gpt_bigcode", "falcon", "falcon-40b", "nemotron", "gemma2",
+         "qwen3_moe", "olmoe"]
 
 
 def main():

@@ -247,7 +247,8 @@ class Interpreter {
           chosen += p[e];
           p[e] = 0;
         }
-        for (std::size_t j = 0; j < slots.width; ++j) weights.at(r, j) /= chosen;
+        for (std::size_t j = 0; j < slots.width; ++j)
+          weights.at(r, j) /= a.weights_of_all ? sum : chosen;
       }
       for (std::size_t e = 0; e < mean.size(); ++e)
         balance.values[b] += a.balance * double(mean.size()) * tokens[e] / double(s) * mean[e];

@@ -53,6 +53,9 @@ TEST_CASE("parameter counts are the published ones", "[models][importers]") {
   CHECK(count("qwen2.5-0.5b") == 494'032'768);
   CHECK(count("qwen3-8b") == 8'190'735'360);
   CHECK(count("qwen3-0.6b") == 596'049'920);
+  CHECK(count("qwen3-30b-a3b") == 30'532'122'624);
+  CHECK(count("qwen3-235b-a22b") == 235'093'634'560);
+  CHECK(count("olmoe-1b-7b-0924") == 6'919'161'856);
   CHECK(count("phi-3-mini-4k-instruct") == 3'821'079'552);
   CHECK(count("gemma-2b") == 2'506'172'416);
   CHECK(count("gemma-7b") == 8'537'680'896);
@@ -348,12 +351,12 @@ TEST_CASE("errors of our JSON", "[models][importers]") {
         "leave it out");
   CHECK(error(R"({"experts": 8})").starts_with("job.json: /model/experts: unknown key; known: "));
   CHECK(error(R"({"family": "mixtral", "experts": 4})") == "");
-  CHECK(error(R"({"family": "mixtral", "experts": 257})") ==
-        "job.json: /model/experts: 257 is out of range; use 1 to 256");
+  CHECK(error(R"({"family": "mixtral", "experts": 513})") ==
+        "job.json: /model/experts: 513 is out of range; use 1 to 512");
   CHECK(error(R"({"family": "mixtral", "experts": 4, "experts_per_token": 5})") ==
         "job.json: /model/experts_per_token: 5 is out of range; use 1 to 4");
   CHECK(error(R"({"family": "mixtral", "expert_capacity_factor": 0})") ==
-        "job.json: /model/expert_capacity_factor: must be above 0 and at most 256; experts / "
+        "job.json: /model/expert_capacity_factor: must be above 0 and at most 512; experts / "
         "experts_per_token and more drop no token");
   CHECK(error(R"({"family": "gtp"})") ==
         "job.json: /model/family: unknown family 'gtp'; known: gpt, llama, bert, mpt, bloom, "
@@ -362,12 +365,13 @@ TEST_CASE("errors of our JSON", "[models][importers]") {
 
 TEST_CASE("a config.json that asks for what is not built", "[models][importers]") {
   CHECK(error_with("gpt2", "summary_type", "cls_index") == "");
-  CHECK(
-      error_with("gpt2", "model_type", "xglm") ==
-      "config.json: /model_type: unknown model_type 'xglm'; known: gpt2, gpt_neox, gpt_neo, "
-      "gptj, llama, mistral, mixtral, qwen2, qwen3, starcoder2, stablelm, opt, phi3, gemma, "
-      "gemma2, olmo2, nemotron, falcon, gpt_bigcode, cohere, internlm2, bert, roberta, camembert, "
-      "xlm-roberta, distilbert, albert, bart, t5 and vit");
+  CHECK(error_with("gpt2", "model_type", "xglm") ==
+        "config.json: /model_type: unknown model_type 'xglm'; known: gpt2, gpt_neox, gpt_neo, "
+        "gptj, llama, mistral, mixtral, qwen2, qwen3, qwen3_moe, olmoe, starcoder2, stablelm, opt, "
+        "phi3, "
+        "gemma, gemma2, olmo2, nemotron, falcon, gpt_bigcode, cohere, internlm2, bert, roberta, "
+        "camembert, "
+        "xlm-roberta, distilbert, albert, bart, t5 and vit");
   CHECK(error_with("gemma-2b", "model_type", "gemma3_text")
             .starts_with("config.json: /model_type: 'gemma3_text' needs rotary positions of two "
                          "bases, which meshwright lacks; known: gpt2, "));

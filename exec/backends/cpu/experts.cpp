@@ -71,7 +71,7 @@ void route(const KernelCall& k) {
                                               place)
                   : -1 - expert;
         }
-        for (std::int64_t j = 0; j < chosen; ++j)
+        for (std::int64_t j = 0; j < chosen && !a.weights_of_all; ++j)
           weights[r * chosen + j] =
               static_cast<T>(static_cast<double>(weights[r * chosen + j]) / whole);
       }
@@ -86,7 +86,8 @@ void route(const KernelCall& k) {
 
 // With p the probabilities and w the weights of a token, dw given, and c = scale * balance * E *
 // (tokens that chose each expert / s) / s:
-// dlogits = w (dw - w.dw) on the chosen ones + p (c - p.c).
+// dlogits = w (dw - w.dw) on the chosen ones + p (c - p.c); where weights are of all experts
+// w = p, dw = 0 on the others, and the first part is on all of them.
 template <typename T>
 void route_grad(const KernelCall& k) {
   const Attributes a = k.attributes();
@@ -115,12 +116,13 @@ void route_grad(const KernelCall& k) {
           return static_cast<double>(dweights[r * chosen + j]);
         };
         for (std::int64_t j = 0; j < chosen; ++j) whole += p[expert(j)];
+        if (a.weights_of_all) whole = 1;
         for (std::int64_t j = 0; j < chosen; ++j) along += p[expert(j)] / whole * dw(j);
         OfExperts d;
         for (std::size_t e = 0; e < static_cast<std::size_t>(experts); ++e)
-          d[e] = p[e] * (c[e] - balanced);
+          d[e] = p[e] * (c[e] - balanced - (a.weights_of_all ? along : 0));
         for (std::int64_t j = 0; j < chosen; ++j)
-          d[expert(j)] += p[expert(j)] / whole * (dw(j) - along);
+          d[expert(j)] += p[expert(j)] / whole * (dw(j) - (a.weights_of_all ? 0 : along));
         for (std::int64_t e = 0; e < experts; ++e)
           dlogits[r * experts + e] = static_cast<T>(d[static_cast<std::size_t>(e)]);
       }

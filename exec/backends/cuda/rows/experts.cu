@@ -14,12 +14,14 @@ namespace {
 // What routing is about: tokens [sequences * length], each with a logit for every expert.
 struct Routing {
   int sequences, length, experts, chosen, capacity;
+  bool weights_of_all;
   explicit Routing(const Attributes& a)
       : sequences(a.micro_batch),
         length(a.sequence_length),
         experts(a.experts),
         chosen(a.experts_per_token),
-        capacity(a.expert_capacity) {
+        capacity(a.expert_capacity),
+        weights_of_all(a.weights_of_all) {
     MESHWRIGHT_CHECK(experts > 0 && experts <= most_experts && chosen <= experts,
                      "a layer has experts to choose of, but not too many");
   }
@@ -107,7 +109,8 @@ __global__ void __launch_bounds__(token_threads)
     choices[token * routing.chosen + j] = best.expert;
   }
   if (lane != 0) return;
-  for (int j = 0; j < routing.chosen; ++j) weights[token * routing.chosen + j] /= whole;
+  if (!routing.weights_of_all)
+    for (int j = 0; j < routing.chosen; ++j) weights[token * routing.chosen + j] /= whole;
   softmax[token] = {row.maximum, row.inverse_sum};
 }
 
@@ -206,7 +209,8 @@ __global__ void __launch_bounds__(place_threads)
 
 // With p the probabilities and w the weights of a token, dw given, and c = scale * balance * E *
 // (tokens that chose each expert / s) / s:
-// dlogits = w (dw - w.dw) on the chosen ones + p (c - p.c).
+// dlogits = w (dw - w.dw) on the chosen ones + p (c - p.c); where weights are of all experts
+// w = p, dw = 0 on the others, and the first part is on all of them.
 template <typename T>
 __global__ void __launch_bounds__(token_threads)
     route_grad_kernel(const T* __restrict__ logits, const int* __restrict__ slots,
@@ -228,9 +232,6 @@ __global__ void __launch_bounds__(token_threads)
     if (e < routing.experts) balanced[0] += row.probability(row.of_lane[i]) * d[i];
   }
   add_over_row<32>(balanced);
-#pragma unroll
-  for (int i = 0; i < experts_of_lane; ++i)
-    d[i] = row.probability(row.of_lane[i]) * (d[i] - balanced[0]);
   float whole = 0, along = 0;
   for (int j = 0; j < routing.chosen; ++j) {
     const int e = routing.expert_of(slots[token * routing.chosen + j]);
@@ -238,11 +239,16 @@ __global__ void __launch_bounds__(token_threads)
     whole += p;
     along += p * dweights[token * routing.chosen + j];
   }
+  if (routing.weights_of_all) whole = 1;
   along /= whole;
+  const float along_all = routing.weights_of_all ? along : 0.0f;
+#pragma unroll
+  for (int i = 0; i < experts_of_lane; ++i)
+    d[i] = row.probability(row.of_lane[i]) * (d[i] - balanced[0] - along_all);
   for (int j = 0; j < routing.chosen; ++j) {
     const int e = routing.expert_of(slots[token * routing.chosen + j]);
     const float weight = row.probability(widened(own[e])) / whole;
-    const float change = weight * (dweights[token * routing.chosen + j] - along);
+    const float change = weight * (dweights[token * routing.chosen + j] - (along - along_all));
 #pragma unroll
     for (int i = 0; i < experts_of_lane; ++i)
       if (e == i * 32 + lane) d[i] += change;
