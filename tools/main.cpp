@@ -29,10 +29,13 @@ void print_usage(std::FILE* to) {
   std::fprintf(to, "usage: meshwright COMMAND JOB [options]\n\ncommands:\n");
   for (const Command* command : all_commands)
     std::fprintf(to, "  %-16s%-7s%s\n", command->name, command->operand, command->summary);
-  std::fprintf(to,
-               "\n`meshwright COMMAND --help` lists a command's options.\n"
-               "exit codes: 0 done, 1 our fault, 2 bad input, 3 no plan fits, 4 the run failed, 5 "
-               "stopped on request\n");
+  std::fprintf(to, "\n`meshwright COMMAND --help` lists a command's options.\nexit codes:");
+  const char* comma = "";
+  for (const ExitCodeMeaning& code : exit_code_meanings) {
+    std::fprintf(to, "%s %d %s", comma, code.code, code.meaning);
+    comma = ",";
+  }
+  std::fprintf(to, "\n");
 }
 
 std::string environment(const char* name) {

@@ -252,6 +252,26 @@ std::string usage(const Command& command) {
   return text + " [options]";
 }
 
+// In lines of at most 100 columns.
+std::string wrapped(std::string_view text) {
+  constexpr std::size_t columns = 100;
+  std::string result;
+  std::size_t column = 0;
+  std::istringstream words{std::string(text)};
+  for (std::string word; words >> word;) {
+    if (column > 0 && column + 1 + word.size() > columns) {
+      result += '\n';
+      column = 0;
+    } else if (column > 0) {
+      result += ' ';
+      ++column;
+    }
+    result += word;
+    column += word.size();
+  }
+  return result;
+}
+
 class HelpFormat : public CLI::Formatter {
  public:
   explicit HelpFormat(std::string usage_line) : usage_line_(std::move(usage_line)) {
@@ -277,15 +297,18 @@ std::vector<OptionName> options_of(const Command& command) {
   for (const CLI::Option* option : app.get_options())
     for (const std::string& name : option->get_lnames())
       if (!option->get_group().empty())
-        options.push_back({"--" + name, option->get_items_expected_max() > 0
-                                            ? option->get_type_name()
-                                            : std::string()});
+        options.push_back(
+            {"--" + name,
+             option->get_items_expected_max() > 0 ? option->get_type_name() : std::string(),
+             option->get_description()});
   return options;
 }
 
 bool parse_options(const Command& command, const std::vector<std::string>& arguments,
                    Options& options) {
-  CLI::App app(command.summary);
+  CLI::App app(*command.details == '\0'
+                   ? std::string(command.summary)
+                   : std::string(command.summary) + "\n\n" + wrapped(command.details));
   app.formatter(std::make_shared<HelpFormat>(usage(command)));
   app.set_help_flag("-h,--help", "this help");
   add_options(app, command, options);

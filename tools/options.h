@@ -82,6 +82,7 @@ struct Command {
   const char* summary;
   const char* options;  // the names of the options it takes, separated by blanks
   int (*run)(const Options& options);
+  const char* details = "";  // for its help and the manual: plain sentences, `code` in backticks
 };
 
 // Parses the arguments after the command's name into `options`. False when help was asked for and
@@ -93,6 +94,7 @@ bool parse_options(const Command& command, const std::vector<std::string>& argum
 struct OptionName {
   std::string name;   // "--set"
   std::string value;  // "KEY=VALUE", "FILE", ...; empty: it takes none
+  std::string help;
 };
 std::vector<OptionName> options_of(const Command& command);
 

@@ -76,11 +76,16 @@ int run_advise(const Options& options) {
 
 }  // namespace
 
-const Command advise_command = {"advise",
-                                "JOB",
-                                job_help,
-                                "from one GPU to many: what each brings, where to stop and why",
-                                "json set by budget profile prices write memory-margin watched",
-                                run_advise};
+const Command advise_command = {
+    "advise",
+    "JOB",
+    job_help,
+    "from one GPU to many: what each brings, where to stop and why",
+    "json set by budget profile prices write memory-margin watched",
+    run_advise,
+    "Tries one GPU, one host, and more hosts, machine by machine. At each rung it prints the best "
+    "plan, its time, memory, efficiency and price. It says where to stop, what breaks beyond, "
+    "which learning rate and batch go with the choice, what failures cost, and the command that "
+    "runs it. docs/capacity.md has six cases."};
 
 }  // namespace meshwright

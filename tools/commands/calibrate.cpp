@@ -134,11 +134,14 @@ int run_calibrate(const Options& options) {
 
 }  // namespace
 
-const Command calibrate_command = {"calibrate",
-                                   "",
-                                   "",
-                                   "measure this computer and write its profile",
-                                   "json profile ranks cpu quick as-rank",
-                                   run_calibrate};
+const Command calibrate_command = {
+    "calibrate",
+    "",
+    "",
+    "measure this computer and write its profile",
+    "json profile ranks cpu quick as-rank",
+    run_calibrate,
+    "Measures this computer, its GPUs where it has some, and writes the profile of machine "
+    "`local`, which predictions for this computer use. docs/gpu.md says what is measured on GPUs."};
 
 }  // namespace meshwright

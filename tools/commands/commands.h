@@ -12,7 +12,7 @@ extern const Command plan_command, simulate_command, train_command, scale_comman
     calibrate_command, fit_command, compile_command, tokenize_command, import_command,
     export_command, import_weights_command, export_weights_command, list_command, explain_command,
     advise_command, sensitivity_command, share_command, serve_command, schema_command,
-    completion_command;
+    completion_command, manual_command;
 // In the order of the help.
 inline constexpr const Command* all_commands[] = {
     &plan_command,           &simulate_command,    &train_command,    &scale_command,
@@ -20,7 +20,33 @@ inline constexpr const Command* all_commands[] = {
     &validate_command,       &calibrate_command,   &fit_command,      &compile_command,
     &import_command,         &export_command,      &tokenize_command, &import_weights_command,
     &export_weights_command, &list_command,        &serve_command,    &schema_command,
-    &completion_command};
+    &completion_command,     &manual_command};
+
+struct ExitCodeMeaning {
+  ExitCode code;
+  const char* meaning;
+};
+inline constexpr ExitCodeMeaning exit_code_meanings[] = {
+    {done, "done"},
+    {our_fault, "our fault"},
+    {bad_input, "bad input"},
+    {no_plan_fits, "no plan fits"},
+    {run_failed, "the run failed"},
+    {stopped, "stopped on request"},
+};
+
+// Of the environment; read in main.cpp and where they act.
+struct Variable {
+  const char* name;
+  const char* meaning;
+};
+inline constexpr Variable variables_read[] = {
+    {"XDG_DATA_HOME",
+     "where meshwright/local.json lies, the profile of machine `local` (~/.local/share)"},
+    {"OMP_NUM_THREADS", "threads of each rank"},
+    {"MESHWRIGHT_MACHINES", "the folder of the machines' profiles, where the program was moved"},
+    {"SOURCE_DATE_EPOCH", "seconds since 1970 that stand for now, for the age of prices"},
+};
 
 // What `list WHAT` prints, as names; of "" all that it can be asked for.
 std::vector<std::string> names_listed(const std::string& what);

@@ -294,11 +294,15 @@ int run_compile(const Options& options) {
 
 }  // namespace
 
-const Command compile_command = {"compile",
-                                 "JOB",
-                                 job_help,
-                                 "the compiler's levels: what each pass saves, the largest batch",
-                                 "json set profile measure dump",
-                                 run_compile};
+const Command compile_command = {
+    "compile",
+    "JOB",
+    job_help,
+    "the compiler's levels: what each pass saves, the largest batch",
+    "json set profile measure dump",
+    run_compile,
+    "Compares the levels of the training compiler (none, fused, full) under the job's plan: "
+    "kernels, bytes moved, memory and step time, what each pass saves, the largest micro-batch "
+    "that fits, and the learning rate for it. docs/compiler.md describes the passes."};
 
 }  // namespace meshwright

@@ -83,11 +83,15 @@ int run_completion(const Options& options) {
 
 }  // namespace
 
-const Command completion_command = {"completion",
-                                    "SHELL",
-                                    "bash, zsh or fish",
-                                    "what a shell reads to complete these commands",
-                                    "",
-                                    run_completion};
+const Command completion_command = {
+    "completion",
+    "SHELL",
+    "bash, zsh or fish",
+    "what a shell reads to complete these commands",
+    "",
+    run_completion,
+    "Completes commands, options, keys of --set and their words. In bash: `source <(meshwright "
+    "completion bash)`. In zsh the same with zsh. For fish: `meshwright completion fish > "
+    "~/.config/fish/completions/meshwright.fish`."};
 
 }  // namespace meshwright

@@ -153,13 +153,17 @@ const Command export_weights_command = {
     job_help,
     "write a checkpoint as what transformers' from_pretrained loads",
     "json set profile checkpoint to",
-    run_export_weights};
+    run_export_weights,
+    "Writes config.json and model.safetensors of the newest good checkpoint, or of that which "
+    "--checkpoint names."};
 
-const Command import_weights_command = {"import-weights",
-                                        "JOB",
-                                        job_help,
-                                        "make a job's first checkpoint of Hugging Face safetensors",
-                                        "json set profile from",
-                                        run_import_weights};
+const Command import_weights_command = {
+    "import-weights",
+    "JOB",
+    job_help,
+    "make a job's first checkpoint of Hugging Face safetensors",
+    "json set profile from",
+    run_import_weights,
+    "Makes the job's first checkpoint (step 0, weights only); `train --resume` begins with it."};
 
 }  // namespace meshwright

@@ -208,11 +208,16 @@ int run_explain(const Options& options) {
 
 }  // namespace
 
-const Command explain_command = {"explain",
-                                 "A [B]",
-                                 "two job files; or one, as it is and with what --set changes",
-                                 "why a step takes longer than another, cause by cause",
-                                 "json set profile prices measured watched",
-                                 run_explain};
+const Command explain_command = {
+    "explain",
+    "A [B]",
+    "two job files; or one, as it is and with what --set changes",
+    "why a step takes longer than another, cause by cause",
+    "json set profile prices measured watched",
+    run_explain,
+    "Compares two jobs, or one job with what --set changes of it. The changes sum to the "
+    "difference to the picosecond. With --measured it compares the predicted step with a measured "
+    "one: the trace of `train --trace`, or what PyTorch's profiler saw of your own framework "
+    "(docs/traces.md)."};
 
 }  // namespace meshwright

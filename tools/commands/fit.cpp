@@ -113,7 +113,14 @@ int run_fit(const Options& options) {
 }  // namespace
 
 const Command fit_command = {
-    "fit",  "", "", "a machine's profile from your own measured steps", "json profile runs output",
-    run_fit};
+    "fit",
+    "",
+    "",
+    "a machine's profile from your own measured steps",
+    "json profile runs output",
+    run_fit,
+    "Moves the constants of a machine's profile as far as your measured steps call for, and writes "
+    "a copy. It prints each run before and after, which constants moved, and the new interval. One "
+    "run is enough to begin with (docs/accuracy.md)."};
 
 }  // namespace meshwright

@@ -205,7 +205,10 @@ const Command import_command = {
     "the job file to write (of weights: the job whose first checkpoint they become)",
     "read settings of another framework into a job file",
     "json set profile from format allow-unknown",
-    run_import};
+    run_import,
+    "Reads the settings of Megatron-LM, Megatron-Bridge and NeMo, torchtitan, DeepSpeed, "
+    "accelerate, SageMaker or HyperPod. Each setting acts, or says why it has no meaning here. "
+    "Nothing that is read is executed. docs/interop.md has every setting."};
 
 const Command export_command = {
     "export",
@@ -213,6 +216,9 @@ const Command export_command = {
     job_help,
     "write a plan as settings of another framework, ready to start",
     "json set by budget profile prices for launcher to checkpoint watched",
-    run_export};
+    run_export,
+    "Writes the settings, and what starts them with Slurm, torchrun, mpirun or Kubernetes. `plan "
+    "--for FRAMEWORK` looks for a plan among those that the framework can run. docs/interop.md has "
+    "every setting."};
 
 }  // namespace meshwright

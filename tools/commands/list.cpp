@@ -185,8 +185,15 @@ int run_list(const Options& options) {
 
 }  // namespace
 
-const Command list_command = {"list",         "WHAT",
-                              "what to list", "what is known: models, machines, schedules, ...",
-                              "json",         run_list};
+const Command list_command = {
+    "list",
+    "WHAT",
+    "what to list",
+    "what is known: models, machines, schedules, ...",
+    "json",
+    run_list,
+    "Prints models, machines, schedules, frameworks and all other names that a job may use. "
+    "Without an operand it says what can be listed; `list machines NAME` prints the whole profile "
+    "of a machine; `list --json` prints all of it."};
 
 }  // namespace meshwright

@@ -216,6 +216,10 @@ const Command plan_command = {
     "search for the best plan of a job on its clusters",
     "json set for by budget profile prices write write-partition report top "
     "prove memory-margin watched",
-    run_plan};
+    run_plan,
+    "Searches over all that the job leaves open with \"auto\" and lists, ranks the plans, and says "
+    "why others were rejected. --by and --budget ask for the cheapest plan that is done in time, "
+    "and for what the money buys. Under the list stands how much better any other plan could be at "
+    "most."};
 
 }  // namespace meshwright

@@ -85,11 +85,14 @@ int run_scale(const Options& options) {
 
 }  // namespace
 
-const Command scale_command = {"scale",
-                               "JOB",
-                               job_help,
-                               "throughput, efficiency and cost over more and more GPUs",
-                               "json set by budget profile prices memory-margin",
-                               run_scale};
+const Command scale_command = {
+    "scale",
+    "JOB",
+    job_help,
+    "throughput, efficiency and cost over more and more GPUs",
+    "json set by budget profile prices memory-margin",
+    run_scale,
+    "Plans the job on one host, two, four and so on, and prints throughput, efficiency and cost. "
+    "Where the job says that hosts fail, it prints the goodput too."};
 
 }  // namespace meshwright

@@ -110,11 +110,15 @@ int run_sensitivity(const Options& options) {
 
 }  // namespace
 
-const Command sensitivity_command = {"sensitivity",
-                                     "JOB",
-                                     job_help,
-                                     "which inputs move time or cost of the whole job most",
-                                     "json set by budget profile prices watched",
-                                     run_sensitivity};
+const Command sensitivity_command = {
+    "sensitivity",
+    "JOB",
+    job_help,
+    "which inputs move time or cost of the whole job most",
+    "json set by budget profile prices watched",
+    run_sensitivity,
+    "Changes one input at a time (prices, bandwidths, failure rates, batch, the error of the "
+    "prediction itself and others) and prints what moves the answer most, as a table and a tornado "
+    "chart."};
 
 }  // namespace meshwright

@@ -26,11 +26,14 @@ int run_serve(const Options& options) {
 
 }  // namespace
 
-const Command serve_command = {"serve",
-                               "",
-                               "",
-                               "a page, and a JSON API, of plan, simulate, advise, ...",
-                               "host port profile prices",
-                               run_serve};
+const Command serve_command = {
+    "serve",
+    "",
+    "",
+    "a page, and a JSON API, of plan, simulate, advise, ...",
+    "host port profile prices",
+    run_serve,
+    "Serves a page for the browser and a JSON API of plan, simulate, advise, sensitivity and "
+    "explain, at http://127.0.0.1:8080/. docs/serve.md describes both."};
 
 }  // namespace meshwright

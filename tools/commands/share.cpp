@@ -135,6 +135,8 @@ const Command share_command = {"share",
                                "a file that names jobs and the fabric they share (JSON)",
                                "several jobs on one fabric: how much each slows the others down",
                                "json set profile prices",
-                               run_share};
+                               run_share,
+                               "Predicts several jobs on one fabric of leaf and spine switches. "
+                               "docs/job-file.md, Topology, has the file."};
 
 }  // namespace meshwright

@@ -125,6 +125,9 @@ const Command simulate_command = {
     job_help,
     "predict a training step: time, memory, cost",
     "json set profile prices trace trace-format report timeline steps watched",
-    run_simulate};
+    run_simulate,
+    "Predicts the time of a step, memory stage by stage, and cost. Where the job says that hosts "
+    "fail, it predicts how long the whole run takes and what it costs. It plans first where the "
+    "job says \"auto\"."};
 
 }  // namespace meshwright

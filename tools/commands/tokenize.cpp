@@ -70,11 +70,13 @@ int run_tokenize(const Options& options) {
 
 }  // namespace
 
-const Command tokenize_command = {"tokenize",
-                                  "FILES",
-                                  "text files, one document each",
-                                  "make a token file, which a job's data reads, of text",
-                                  "json output tokenizer separator",
-                                  run_tokenize};
+const Command tokenize_command = {
+    "tokenize",
+    "FILES",
+    "text files, one document each",
+    "make a token file, which a job's data reads, of text",
+    "json output tokenizer separator",
+    run_tokenize,
+    "Makes a token file of text: one token per byte, or by a Hugging Face tokenizer.json."};
 
 }  // namespace meshwright

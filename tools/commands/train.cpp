@@ -176,13 +176,16 @@ int run_train(const Options& options) {
 
 }  // namespace
 
-const Command train_command = {"train",
-                               "JOB",
-                               job_help,
-                               "run the job on this computer, under its plan",
-                               "json set profile trace trace-steps trace-format report steps "
-                               "resume log-json hostfile deadline "
-                               "check-collectives no-hash allow-mpi-options restarts as-rank",
-                               run_train};
+const Command train_command = {
+    "train",
+    "JOB",
+    job_help,
+    "run the job on this computer, under its plan",
+    "json set profile trace trace-steps trace-format report steps "
+    "resume log-json hostfile deadline "
+    "check-collectives no-hash allow-mpi-options restarts as-rank",
+    run_train,
+    "Starts the ranks with mpirun, prints a line per step, and at the end predicted beside "
+    "measured. docs/running.md describes faults, restarts, several hosts and logs."};
 
 }  // namespace meshwright

@@ -199,6 +199,8 @@ const Command validate_command = {"validate",
                                   "files of published measurements",
                                   "predicted against published measurements",
                                   "json profile",
-                                  run_validate};
+                                  run_validate,
+                                  "Predicts published measurements and prints the error of each "
+                                  "source. Your own measurements in the same form work too."};
 
 }  // namespace meshwright

@@ -1,0 +1,151 @@
+// `manual`: all commands and their options, from the rows that --help prints, as a manual page
+// (`man`) or as a page of the documentation (`markdown`).
+#include <cctype>
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+#include "models/core/error.h"
+#include "tools/commands/commands.h"
+#include "tools/version.h"
+
+namespace meshwright {
+
+namespace {
+
+std::string call_of(const Command& command) {
+  std::string text = command.name;
+  if (*command.operand != '\0') text += std::string(" ") + command.operand;
+  return text;
+}
+
+// Whole sentences of a summary or an option's help, which begin small and have no full stop.
+std::string sentence(std::string text) {
+  if (text.empty()) return text;
+  text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
+  if (text.back() != '.') text += '.';
+  return text;
+}
+
+// Roff: a line that begins with . or ' would be a request; - would be a hyphen. `code` is bold.
+std::string roff(std::string_view text) {
+  std::string result;
+  bool bold = false;
+  for (const char c : text) {
+    if (c == '`') {
+      bold = !bold;
+      result += bold ? "\\fB" : "\\fR";
+    } else if (c == '\\') {
+      result += "\\e";
+    } else if (c == '-') {
+      result += "\\-";
+    } else {
+      if ((c == '.' || c == '\'') && (result.empty() || result.back() == '\n')) result += "\\&";
+      result += c;
+    }
+  }
+  return result;
+}
+
+void print_man() {
+  const std::string_view version = version_text().substr(0, version_text().find('\n'));
+  std::string page = ".TH MESHWRIGHT 1 \"\" \"" + roff(version) + "\" \"User Commands\"\n";
+  page += ".SH NAME\nmeshwright \\- plan, predict and run distributed training\n";
+  page += ".SH SYNOPSIS\n.B meshwright\n.I COMMAND\n.RI [ OPERANDS ]\n.RI [ OPTIONS ]\n";
+  page +=
+      ".SH DESCRIPTION\nmeshwright plans the distributed training of deep networks, predicts its "
+      "time,\nmemory and cost without the machines, and runs it. A job is a JSON file: "
+      "\\fBmeshwright schema\\fR\ndescribes its keys.\n.SH COMMANDS\n";
+  for (const Command* command : all_commands) {
+    page += ".SS " + roff(call_of(*command)) + "\n" + roff(sentence(command->summary)) + "\n";
+    if (*command->details != '\0') page += roff(command->details) + "\n";
+    if (*command->operand != '\0')
+      page += ".TP\n.I " + roff(command->operand) + "\n" + roff(command->operand_help) + "\n";
+    for (const OptionName& option : options_of(*command)) {
+      if (option.name == "--help") continue;
+      page += ".TP\n.B " + roff(option.name);
+      if (!option.value.empty()) page += " \\fI" + roff(option.value) + "\\fR";
+      page += "\n" + roff(option.help) + "\n";
+    }
+  }
+  page += ".SH EXIT STATUS\n";
+  for (const ExitCodeMeaning& code : exit_code_meanings)
+    page += ".TP\n.B " + std::to_string(code.code) + "\n" + roff(code.meaning) + "\n";
+  page += ".SH ENVIRONMENT\n";
+  for (const Variable& variable : variables_read)
+    page += ".TP\n.B " + roff(variable.name) + "\n" + roff(variable.meaning) + "\n";
+  std::fputs(page.c_str(), stdout);
+}
+
+// Of a cell in a table.
+std::string cell(std::string_view text) {
+  std::string result;
+  for (const char c : text) {
+    if (c == '|') result += '\\';
+    result += c;
+  }
+  return result;
+}
+
+// docs/NAME.md is a link.
+std::string with_links(std::string_view text) {
+  std::string result;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t begin = text.find("docs/", at);
+    const std::size_t end = begin == text.npos ? text.npos : text.find(".md", begin);
+    if (end == text.npos) return result + std::string(text.substr(at));
+    const std::string name(text.substr(begin + 5, end - begin - 5));
+    result += std::string(text.substr(at, begin - at)) + "[" + name + "](" + name + ".md)";
+    at = end + 3;
+  }
+  return result;
+}
+
+void print_markdown() {
+  std::string page =
+      "# Commands\n\n<!-- `tools/update_docs` writes this page: `meshwright manual markdown`. -->\n"
+      "\n`meshwright COMMAND --help` prints what this page says of a command. `meshwright manual` "
+      "prints the manual page.\n\n| command | does |\n|---|---|\n";
+  for (const Command* command : all_commands)
+    page += std::string("| [`") + call_of(*command) + "`](#" + command->name + ") | " +
+            cell(command->summary) + " |\n";
+  page += "\n## Exit codes\n\n| code | means |\n|---|---|\n";
+  for (const ExitCodeMeaning& code : exit_code_meanings)
+    page += "| " + std::to_string(code.code) + " | " + code.meaning + " |\n";
+  page += "\n## Environment\n\n| variable | means |\n|---|---|\n";
+  for (const Variable& variable : variables_read)
+    page += std::string("| `") + variable.name + "` | " + variable.meaning + " |\n";
+  for (const Command* command : all_commands) {
+    page += std::string("\n## ") + command->name + "\n\n`meshwright " + call_of(*command) +
+            "`: " + command->summary + ".\n";
+    if (*command->details != '\0') page += "\n" + with_links(command->details) + "\n";
+    page += "\n| | |\n|---|---|\n";
+    if (*command->operand != '\0')
+      page += std::string("| `") + command->operand + "` | " + cell(command->operand_help) + " |\n";
+    for (const OptionName& option : options_of(*command))
+      page += "| `" + option.name + (option.value.empty() ? "" : " " + option.value) + "` | " +
+              cell(with_links(option.help)) + " |\n";
+  }
+  std::fputs(page.c_str(), stdout);
+}
+
+int run_manual(const Options& options) {
+  const std::string format = options.operands.empty() ? "man" : options.operands[0];
+  if (options.operands.size() > 1 || (format != "man" && format != "markdown"))
+    throw InputError("manual: say in which format: man or markdown");
+  format == "man" ? print_man() : print_markdown();
+  return done;
+}
+
+}  // namespace
+
+const Command manual_command = {
+    "manual",
+    "FORMAT",
+    "man (also without this operand) or markdown",
+    "all commands and options, as a manual page",
+    "",
+    run_manual,
+    "To read it: `meshwright manual > meshwright.1`, then `man ./meshwright.1`."};
+
+}  // namespace meshwright
