@@ -2,6 +2,7 @@
 
 #include <Eigen/Dense>
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <map>
 #include <memory>
@@ -126,7 +127,11 @@ class Problem {
     return result;
   }
 
-  Eigen::MatrixXd derivatives(const Eigen::VectorXd& x, const Eigen::VectorXd& errors) const {
+  Eigen::MatrixXd derivatives(const Eigen::VectorXd& x, const Eigen::VectorXd& errors,
+                              const std::function<void(double share)>& watch) const {
+    std::atomic<std::size_t> predictions = 0;
+    std::size_t all = 0;
+    for (const Row& row : rows_) all += row.constants.size();
     constexpr double step = 0.02;
     Eigen::MatrixXd result = Eigen::MatrixXd::Zero(std::ssize(rows_), x.size());
     in_parallel(rows_.size(), usable_cores(), [&](std::size_t i, std::size_t) {
@@ -138,6 +143,7 @@ class Problem {
             (std::log(predicted(rows_[i], changed(rows_[i], moved)) / rows_[i].measured) -
              errors[row]) /
             step;
+        if (watch) watch(static_cast<double>(++predictions) / static_cast<double>(all));
       }
     });
     return result;
@@ -283,9 +289,15 @@ Fit fit_constants(std::span<const Evidence> evidence, const FitOptions& options)
   Eigen::VectorXd errors = problem.errors(x);
   double best = cost(problem, x, errors), damping = 1e-2;
   Eigen::MatrixXd jacobian;
+  const auto watch_from = [&](int iteration) -> std::function<void(double)> {
+    if (!options.watch) return {};
+    return [&, iteration](double share) {
+      options.watch((iteration + share) / (options.iterations + 1));
+    };
+  };
   for (int iteration = 0; iteration < options.iterations; ++iteration) {
     if (options.progress) options.progress(iteration, best);
-    jacobian = problem.derivatives(x, errors);
+    jacobian = problem.derivatives(x, errors, watch_from(iteration));
     const Eigen::VectorXd weights = weights_of(problem, errors);
     const Eigen::MatrixXd known = information(jacobian, weights);
     const double before = best;
@@ -315,7 +327,7 @@ Fit fit_constants(std::span<const Evidence> evidence, const FitOptions& options)
   fit.sources = problem.sources();
   fit.rows = static_cast<int>(problem.rows().size());
   fit.links_alone = options.links_alone;
-  jacobian = problem.derivatives(x, errors);
+  jacobian = problem.derivatives(x, errors, watch_from(options.iterations));
   const Eigen::MatrixXd after =
       prior_weight * information(jacobian, weights_of(problem, errors)).inverse();
   Eigen::VectorXd variances(size);

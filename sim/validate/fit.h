@@ -37,6 +37,9 @@ struct FitOptions {
   std::string kernels_of;    // "H100": to steps, the constants of this kind of GPU alone
   MachineLoader load = load_known_machine;
   std::function<void(int iteration, double cost)> progress;
+  // The share of the predictions that all iterations would take; the last ones are often not
+  // needed. Any thread calls it.
+  std::function<void(double share)> watch;
 };
 
 struct Fit {

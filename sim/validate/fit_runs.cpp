@@ -57,13 +57,15 @@ void name_source(Machine& machine, const std::string& source) {
 
 }  // namespace
 
-RunsFit fit_runs(const Evidence& runs, const MachineLoader& load) {
+RunsFit fit_runs(const Evidence& runs, const MachineLoader& load,
+                 const std::function<void(double share)>& watch) {
   RunsFit result;
   const Machine machine = load(only_machine_of(runs));
   const auto same = [&](const std::string&) { return machine; };
   FitOptions options;
   options.near_profile = true;
   options.load = same;
+  options.watch = watch;
   result.fit = fit_constants(std::span(&runs, 1), options);
   result.machine = with_constants(machine, result.fit);
   const auto steps_with = [&](const Machine& each) {

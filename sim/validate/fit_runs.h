@@ -2,6 +2,7 @@
 // its profile are what is believed before, and move as far as the steps call for.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,6 +25,7 @@ struct RunsFit {
 };
 
 // `runs` has steps, all on one machine; else InputError.
-RunsFit fit_runs(const Evidence& runs, const MachineLoader& load = load_known_machine);
+RunsFit fit_runs(const Evidence& runs, const MachineLoader& load = load_known_machine,
+                 const std::function<void(double share)>& watch = {});  // FitOptions::watch
 
 }  // namespace meshwright

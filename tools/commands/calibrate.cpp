@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "hwprofiles/load.h"
 #include "models/core/error.h"
@@ -11,6 +12,7 @@
 #include "tools/measure/measure.h"
 #include "tools/measure/ranks.h"
 #include "tools/report/print_json.h"
+#include "tools/report/progress.h"
 #include "tools/report/text.h"
 #include "tools/write_file.h"
 
@@ -112,8 +114,11 @@ int run_calibrate(const Options& options) {
   if (shows_gpus(options) && options.ranks.value_or(1) > gpus_here())
     std::fprintf(stderr, "warning: %d ranks share %d GPU%s, which only tests want\n",
                  *options.ranks, gpus_here(), gpus_here() == 1 ? "" : "s");
-  const Machine machine = measure_this_computer(
-      options, options.quick ? MeasureEffort::quick : MeasureEffort::thorough);
+  std::optional<ProgressLine> line(std::in_place);
+  const Machine machine =
+      measure_this_computer(options, options.quick ? MeasureEffort::quick : MeasureEffort::thorough,
+                            [&](double share, const char* what) { line->at(share, what); });
+  line.reset();
   const std::filesystem::path path(options.local_profile);
   std::error_code error;
   if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), error);

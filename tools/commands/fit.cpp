@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "hwprofiles/load.h"
 #include "models/core/error.h"
@@ -13,6 +14,7 @@
 #include "tools/job/machines.h"
 #include "tools/print.h"
 #include "tools/report/print_json.h"
+#include "tools/report/progress.h"
 #include "tools/report/text.h"
 #include "tools/write_file.h"
 
@@ -95,7 +97,10 @@ int run_fit(const Options& options) {
         "fit: --runs names the file of measured steps, in the form of scenarios/evidence/*.json");
   if (options.output.empty()) throw InputError("fit: --output names the profile to write");
   check_writable("--output", options.output, {&options.runs, 1});
-  const RunsFit result = fit_runs(read_evidence(options.runs), machine_loader(options));
+  std::optional<ProgressLine> line(std::in_place);
+  const RunsFit result = fit_runs(read_evidence(options.runs), machine_loader(options),
+                                  [&](double share) { line->at(share, "fit"); });
+  line.reset();
   write_machine(result.machine, options.output);
   if (options.json) {
     print_json(answer_of(result, options.output));

@@ -184,11 +184,12 @@ int run_plan(const Options& options) {
   SearchOptions search_options;
   search_options.keep_best = top;
   search_options.load = machine_loader(options);
-  search_options.watch = search_watch(options);
+  if (options.watched || !options.prove) search_options.watch = search_watch(options);
   search_options.memory_margin = options.memory_margin.value_or(usual_memory_margin);
   if (options.prove) prove_too(search_options);
   warn_of_prices(job, search_options.load);
   const SearchResult result = search(job, search_options);
+  search_options.watch = {};
   if (options.prove && isatty(fileno(stderr)) != 0) print_to(stderr, "\n");
   if (options.json)
     print_json(result_json(job, result, search_options.memory_margin, options.today));
@@ -218,7 +219,8 @@ const Command plan_command = {
     "prove memory-margin watched",
     run_plan,
     "Searches over all that the job leaves open with \"auto\" and lists, ranks the plans, and says "
-    "why others were rejected. --by and --budget ask for the cheapest plan that is done in time, "
+    "why others were rejected. `--by` and `--budget` ask for the cheapest plan that is done in "
+    "time, "
     "and for what the money buys. Under the list stands how much better any other plan could be at "
     "most."};
 

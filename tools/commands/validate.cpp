@@ -1,12 +1,12 @@
 // `validate FILES`: predicted against published, source by source, with the constant-MFU baseline
 // beside it.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "models/core/error.h"
 #include "sim/validate/score.h"
@@ -14,6 +14,7 @@
 #include "tools/job/machines.h"
 #include "tools/print.h"
 #include "tools/report/print_json.h"
+#include "tools/report/progress.h"
 #include "tools/report/text.h"
 
 namespace meshwright {
@@ -157,10 +158,6 @@ void print_fits(const ValidationScores& scores) {
   print_table(table);
 }
 
-void show_progress(std::size_t rows_done, std::size_t all) {
-  std::fprintf(stderr, "\r%zu/%zu rows%s", rows_done, all, rows_done == all ? "\n" : "");
-}
-
 int run_validate(const Options& options) {
   if (options.operands.empty())
     throw InputError(
@@ -168,9 +165,13 @@ int run_validate(const Options& options) {
         "scenarios/evidence/*.json");
   std::vector<Evidence> evidence;
   for (const std::string& file : options.operands) evidence.push_back(read_evidence(file));
-  const bool on_terminal = isatty(fileno(stderr)) != 0;
-  const ValidationScores scores =
-      score(evidence, on_terminal ? Progress(show_progress) : Progress(), machine_loader(options));
+  std::optional<ProgressLine> line(std::in_place);
+  const auto watch = [&](std::size_t rows, std::size_t all) {
+    line->at(static_cast<double>(rows) / static_cast<double>(all),
+             fmt::format("{} of {} rows", rows, all));
+  };
+  const ValidationScores scores = score(evidence, watch, machine_loader(options));
+  line.reset();
   if (options.json) {
     print_json(scores_json(scores));
     return done;

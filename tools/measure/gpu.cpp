@@ -46,8 +46,8 @@ Precision of_16_bits(const GpuHere& here) {
 }
 
 // Everything that one GPU does by itself.
-void measure_alone(const GpuHere& here, const TimeBudget& budget, Machine& machine,
-                   std::vector<std::string>& measured) {
+void measure_alone(const GpuHere& here, const TimeBudget& budget, const MeasureWatch& watch,
+                   Machine& machine, std::vector<std::string>& measured) {
   Gpu& gpu = machine.gpu;
   const auto spread = static_cast<std::int64_t>(2 * here.gpu.l2_bytes) + (std::int64_t{16} << 20);
   const Precision half = of_16_bits(here);
@@ -61,11 +61,15 @@ void measure_alone(const GpuHere& here, const TimeBudget& budget, Machine& machi
       GpuRates rates(bench, gpu, measured);
       bench.warm_up();
       rates.kernel_latency();
+      watch(0.1, "memory");
       rates.memory(storage_of(half));
+      watch(0.2, "matrix products");
       rates.products(half);
       rates.other_products(Precision::fp32, gpu.kernels.fp32_share);
       machine.pcie.gpu_bandwidth_bytes_per_s = copy_rate(bench);
+      watch(0.5, "attention");
       rates.attention(half);
+      watch(0.6, "other kernels");
       rates.traffic(storage_of(half));
       rates.optimizer(storage_of(half));
       rates.score_products(half);
@@ -81,6 +85,7 @@ void measure_alone(const GpuHere& here, const TimeBudget& budget, Machine& machi
         here.workspace_bytes;
   }
   for (const Precision precision : {Precision::tf32, Precision::fp8}) {
+    watch(0.8, "products in fewer bits");
     const Device device(machine, precision);
     if (!device.engine.backend->computes_in(precision)) continue;
     GpuBench bench(*device.engine.backend, spread, budget);
@@ -204,7 +209,7 @@ bool transposes_8_bits(int generation) {
 
 }  // namespace
 
-Machine measure_this_gpu(const Options& options, MeasureEffort effort) {
+Machine measure_this_gpu(const Options& options, MeasureEffort effort, const MeasureWatch& watch) {
   const bool quick = effort == MeasureEffort::quick;
   const TimeBudget budget{quick ? 0.02 : 0.25,
                           Clock::now() + std::chrono::seconds(quick ? 10 : 60)};
@@ -224,9 +229,10 @@ Machine measure_this_gpu(const Options& options, MeasureEffort effort) {
   machine.gpu.transposes_8_bits = transposes_8_bits(here.generation);
   machine.gpu.kernels = constants_of_engine(known);
   std::vector<std::string> measured;
-  measure_alone(here, budget, machine, measured);
+  measure_alone(here, budget, watch, machine, measured);
   add_network(machine);
   add_links(here, known, machine);
+  watch(0.9, "collectives");
   const std::optional<GpuRankRates> ranks =
       machine.gpus > 1 ? measure_gpu_ranks(options, machine.gpus) : std::nullopt;
   if (ranks) add_collectives(*ranks, known, machine);

@@ -281,11 +281,13 @@ double physical_memory_bytes() {
   return static_cast<double>(info.totalram) * info.mem_unit;
 }
 
-Machine measure_processor(const Options& options, MeasureEffort effort) {
+Machine measure_processor(const Options& options, MeasureEffort effort, const MeasureWatch& watch) {
   const double budget_s = effort == MeasureEffort::quick ? 0.05 : 0.5;
   const int cores = usable_cores();
   const AllCores all(cores);
+  watch(0.01, "matrix products");
   const std::vector<Rate> products = product_rates(all, budget_s);
+  watch(0.2, "memory");
   const std::vector<Rate> memory = memory_rates(all, budget_s);
   const auto backend = make_cpu_backend(1);
   const Probe nothing(*backend, Op::add, {}, {matrix(1, 1), matrix(1, 1)});
@@ -299,11 +301,14 @@ Machine measure_processor(const Options& options, MeasureEffort effort) {
   machine.gpu.sm_count = cores;
   machine.gpu.peak_flop_per_s[static_cast<std::size_t>(Precision::fp32)] = largest(products);
   machine.gpu.gemm = curve(products, largest(products));
+  watch(0.35, "attention");
   machine.gpu.attention = curve(attention_rates(all, budget_s), largest(products));
+  watch(0.45, "threads together");
   machine.gpu.thread_scaling = thread_scaling(all, budget_s / 3);
   machine.gpu.memory_bandwidth_bytes_per_s = largest(memory) * cores;
   machine.gpu.memory_bound = curve(memory, largest(memory));
   machine.gpu.kernel_latency_s = seconds_of(0.01, [&] { nothing.run(); });
+  watch(0.8, "collectives");
   const RankRates ranks =
       measure_ranks(options, std::max(2, std::min(cores, options.ranks.value_or(2))));
   machine.shared_memory =
@@ -317,15 +322,18 @@ Machine measure_processor(const Options& options, MeasureEffort effort) {
   for (const char* block :
        {"gpu", "efficiency", "shared_memory", "collectives", "host", "overheads"})
     machine.sources.emplace_back(block, "measured on this computer");
+  watch(0.95, "memory of a rank");
   machine.overheads = measure_library(options, machine);
   return machine;
 }
 
 }  // namespace
 
-Machine measure_this_computer(const Options& options, MeasureEffort effort) {
-  if (gpus_here() > 0 && !options.cpu) return measure_this_gpu(options, effort);
-  return measure_processor(options, effort);
+Machine measure_this_computer(const Options& options, MeasureEffort effort,
+                              const MeasureWatch& watch) {
+  const auto told = watch ? watch : [](double, const char*) {};
+  if (gpus_here() > 0 && !options.cpu) return measure_this_gpu(options, effort, told);
+  return measure_processor(options, effort, told);
 }
 
 }  // namespace meshwright

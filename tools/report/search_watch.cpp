@@ -4,6 +4,10 @@
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+
+#include "tools/report/progress.h"
 
 namespace meshwright {
 
@@ -22,10 +26,26 @@ std::string line_of(const ClusterProgress& p) {
   return json{{"progress", progress}}.dump(-1, ' ', true, json::error_handler_t::replace) + "\n";
 }
 
+SearchWatch watch_on_terminal() {
+  struct Line {
+    std::string cluster;
+    std::unique_ptr<ProgressLine> line;
+  };
+  return [line = std::make_shared<Line>()](const ClusterProgress& progress) {
+    std::string cluster = std::to_string(progress.count) + " x " + progress.machine;
+    if (!line->line || cluster != line->cluster) {
+      line->line.reset();
+      line->line = std::make_unique<ProgressLine>();
+      line->cluster = std::move(cluster);
+    }
+    line->line->at(progress.bounded, "plans for " + line->cluster);
+  };
+}
+
 }  // namespace
 
 SearchWatch search_watch(const Options& options) {
-  if (!options.watched) return {};
+  if (!options.watched) return watch_on_terminal();
   using Clock = std::chrono::steady_clock;
   struct Last {
     std::string machine;
