@@ -8,6 +8,10 @@ constexpr bool fitted = true;
 
 std::vector<double*> levels(std::array<double, 3>& of) { return {&of[0], &of[1], &of[2]}; }
 
+constexpr double least_rate = 1e3, longest_s = 1e3;
+// Shares and factors that were fitted.
+constexpr double least_constant = 1e-6, most_constant = 1e6;
+
 // Optional, and as good as its default where it is not given.
 BlockField constant(std::string_view key, decltype(BlockField::place) place,
                     Bound bound = Bound::constant) {
@@ -23,6 +27,27 @@ bool BlockField::is_set() const {
   if (const auto* number = std::get_if<std::optional<double>*>(&place))
     return (*number)->has_value();
   return true;
+}
+
+Limits limits_of(Bound bound, std::string_view key) {
+  switch (bound) {
+    case Bound::positive:
+      return {key.ends_with("_per_s") ? least_rate : least_number, most_number};
+    case Bound::rate:
+      return {least_rate, most_number};
+    case Bound::not_negative:
+      return {0, key.ends_with("_s") ? longest_s : most_number};
+    case Bound::below_one:
+      return {0, most_number};
+    case Bound::constant:
+      return {least_constant, most_constant};
+    case Bound::constant_or_zero:
+      return {0, most_constant};
+    case Bound::gbit_per_s:
+      return {1e-6, 1e9};
+    default:
+      return {least_number, most_number};
+  }
 }
 
 BlockFields gpu_fields(Gpu& gpu) {

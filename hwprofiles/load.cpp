@@ -23,39 +23,6 @@ namespace {
 constexpr Precision precisions[] = {Precision::fp32, Precision::tf32, Precision::fp16,
                                     Precision::bf16, Precision::fp8,  Precision::nvfp4};
 
-// Far beyond any hardware on both sides, and near enough that a step's time stays a number.
-constexpr double smallest = 1e-12, largest = 1e21, least_rate = 1e3, longest_s = 1e3;
-// Shares and factors that were fitted.
-constexpr double least_constant = 1e-6, most_constant = 1e6;
-
-// Of one machine: the largest NVLink domain that was announced (NVL576).
-constexpr int most_gpus = 576;
-
-struct Limits {
-  double low = 0, high = 0;
-};
-
-Limits limits_of(Bound bound, std::string_view key) {
-  switch (bound) {
-    case Bound::positive:
-      return {key.ends_with("_per_s") ? least_rate : smallest, largest};
-    case Bound::rate:
-      return {least_rate, largest};
-    case Bound::not_negative:
-      return {0, key.ends_with("_s") ? longest_s : largest};
-    case Bound::below_one:
-      return {0, largest};
-    case Bound::constant:
-      return {least_constant, most_constant};
-    case Bound::constant_or_zero:
-      return {0, most_constant};
-    case Bound::gbit_per_s:
-      return {1e-6, 1e9};
-    default:
-      return {smallest, largest};
-  }
-}
-
 void check_number(const Fields& fields, std::string_view key, double value, Bound bound) {
   const auto [low, high] = limits_of(bound, key);
   if (!(value >= low && value <= high))
@@ -82,7 +49,8 @@ std::vector<double> numbers(Fields& fields, std::string_view key, std::size_t co
 int count(Fields& fields, std::string_view key, int least) {
   const int value = fields.required<int>(key);
   if (value < least) fields.fail(key, "must be at least " + std::to_string(least));
-  if (value > 1'000'000) fields.fail(key, "must be at most 1000000");
+  if (value > most_of_a_count)
+    fields.fail(key, "must be at most " + std::to_string(most_of_a_count));
   return value;
 }
 
@@ -105,10 +73,10 @@ EfficiencyCurve curve(Fields& fields, std::string_view key) {
       fields.fail(key, "expected pairs [size, share], found " + pair.dump());
     result.points.push_back({pair[0].get<double>(), pair[1].get<double>()});
     const EfficiencyCurve::Point& last = result.points.back();
-    if (!(last.x >= smallest && last.x <= largest) || !(last.fraction >= smallest) ||
+    if (!(last.x >= least_number && last.x <= most_number) || !(last.fraction >= least_number) ||
         last.fraction > 1)
-      fields.fail(key, fmt::format("sizes must be {} to {} and shares {} to 1, found {}", smallest,
-                                   largest, smallest, pair.dump()));
+      fields.fail(key, fmt::format("sizes must be {} to {} and shares {} to 1, found {}",
+                                   least_number, most_number, least_number, pair.dump()));
     if (result.points.size() > 1 && !(last.x > result.points[result.points.size() - 2].x))
       fields.fail(key, "sizes must grow from pair to pair");
   }

@@ -2,85 +2,23 @@
 // tree and in thousands of jobs that are changed at random.
 #include "models/job/schema.h"
 
-#include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
-#include <set>
 
 #include "models/core/error.h"
 #include "models/job/keys.h"
 #include "tests/catch.h"
 #include "tests/models/job_lookup.h"
 #include "tests/sanitized.h"
+#include "tests/schema_check.h"
 
 using namespace meshwright;
 using nlohmann::json;
 namespace fs = std::filesystem;
 
 namespace {
-
-bool is_of_type(const json& value, const std::string& type) {
-  if (type == "object") return value.is_object();
-  if (type == "array") return value.is_array();
-  if (type == "string") return value.is_string();
-  if (type == "boolean") return value.is_boolean();
-  if (type == "number") return value.is_number();
-  REQUIRE(type == "integer");
-  return value.is_number_integer() ||
-         (value.is_number() && value.get<double>() == std::floor(value.get<double>()));
-}
-
-// By the keywords that the schema is made of; others fail.
-bool is_valid(const json& value, const json& schema) {
-  for (const auto& [keyword, of] : schema.items()) {
-    if (std::set<std::string>{"$schema", "$comment", "title", "description"}.contains(keyword))
-      continue;
-    bool valid = true;
-    if (keyword == "type") {
-      const json types = of.is_array() ? of : json::array({of});
-      valid = std::any_of(types.begin(), types.end(),
-                          [&](const json& type) { return is_of_type(value, type); });
-    } else if (keyword == "enum") {
-      valid = std::find(of.begin(), of.end(), value) != of.end();
-    } else if (keyword == "const") {
-      valid = value == of;
-    } else if (keyword == "anyOf") {
-      valid =
-          std::any_of(of.begin(), of.end(), [&](const json& one) { return is_valid(value, one); });
-    } else if (keyword == "minimum") {
-      valid = !value.is_number() || value.get<double>() >= of.get<double>();
-    } else if (keyword == "maximum") {
-      valid = !value.is_number() || value.get<double>() <= of.get<double>();
-    } else if (keyword == "exclusiveMinimum") {
-      valid = !value.is_number() || value.get<double>() > of.get<double>();
-    } else if (keyword == "exclusiveMaximum") {
-      valid = !value.is_number() || value.get<double>() < of.get<double>();
-    } else if (keyword == "items") {
-      valid = !value.is_array() || std::all_of(value.begin(), value.end(),
-                                               [&](const json& one) { return is_valid(one, of); });
-    } else if (keyword == "required") {
-      valid = !value.is_object() || std::all_of(of.begin(), of.end(), [&](const json& key) {
-        return value.contains(key.get<std::string>());
-      });
-    } else if (keyword == "properties") {
-      if (value.is_object())
-        for (const auto& [key, each] : of.items())
-          valid = valid && (!value.contains(key) || is_valid(value[key], each));
-    } else if (keyword == "additionalProperties") {
-      REQUIRE(of == false);
-      if (value.is_object())
-        for (const auto& [key, unused] : value.items())
-          valid = valid && schema["properties"].contains(key);
-    } else {
-      FAIL("keyword " << keyword);
-    }
-    if (!valid) return false;
-  }
-  return true;
-}
 
 json good_job() {
   return {{"model", "gpt2"},

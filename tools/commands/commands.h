@@ -51,6 +51,9 @@ inline constexpr Variable variables_read[] = {
 // What `list WHAT` prints, as names; of "" all that it can be asked for.
 std::vector<std::string> names_listed(const std::string& what);
 
+// What `schema WHAT` prints.
+std::vector<std::string> schemas_known();
+
 // Of weights; `import` and `export` did that before they read settings, and still do.
 int run_import_weights(const Options& options);
 int run_export_weights(const Options& options);

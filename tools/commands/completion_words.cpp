@@ -55,6 +55,8 @@ Completion values_of(const OptionName& option, const std::string& begun) {
 Completion operands(const Command& command, const Words& typed) {
   const std::string_view name = command.name;
   if (name == "completion") return {{"bash", "zsh", "fish"}};
+  if (name == "schema") return {schemas_known()};
+  if (name == "manual") return {{"man", "markdown", "answers"}};
   if (name != "list") return {{}, *command.operand != '\0'};
   const bool second = typed.size() > 2 && !typed[1].starts_with('-');
   if (second && typed[1] != "machines" && typed[1] != "frameworks") return {};

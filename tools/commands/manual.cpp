@@ -1,5 +1,6 @@
 // `manual`: all commands and their options, from the rows that --help prints, as a manual page
-// (`man`) or as a page of the documentation (`markdown`).
+// (`man`) or as a page of the documentation (`markdown`); the keys of answers as another
+// (`answers`).
 #include <cctype>
 #include <cstdio>
 #include <string>
@@ -7,6 +8,7 @@
 
 #include "models/core/error.h"
 #include "tools/commands/commands.h"
+#include "tools/report/answers.h"
 #include "tools/version.h"
 
 namespace meshwright {
@@ -129,11 +131,37 @@ void print_markdown() {
   std::fputs(page.c_str(), stdout);
 }
 
+void print_answers() {
+  std::string page =
+      "# Answers in JSON\n\n<!-- `tools/update_docs` writes this page: `meshwright manual "
+      "answers`. "
+      "-->\n\n`--json` prints one JSON object on standard output and nothing else. Numbers are in "
+      "SI units; the unit is in the key. `meshwright schema simulate` (`plan`, `validate`) prints "
+      "these tables as a JSON Schema. `[]` is a list, `*` any name; a key that ends with `?` is "
+      "not always there.\n";
+  for (const AnswerTable& table : answer_tables()) {
+    page += "\n## " + std::string(table.command) + "\n\n| key | type | |\n|---|---|---|\n";
+    for (const AnswerKey& key : table.keys)
+      page += "| `" + std::string(key.path) + "` | " + std::string(key.type) + " | " +
+              cell(key.meaning) + " |\n";
+  }
+  page +=
+      "\n## errors\n\nOf `validate`; `cluster errors` have `cluster` in place of `source`.\n"
+      "\n| key | type | |\n|---|---|---|\n";
+  for (const AnswerKey& key : keys_of_errors())
+    page += "| `" + std::string(key.path) + "` | " + std::string(key.type) + " | " +
+            cell(key.meaning) + " |\n";
+  std::fputs(page.c_str(), stdout);
+}
+
 int run_manual(const Options& options) {
   const std::string format = options.operands.empty() ? "man" : options.operands[0];
-  if (options.operands.size() > 1 || (format != "man" && format != "markdown"))
-    throw InputError("manual: say in which format: man or markdown");
-  format == "man" ? print_man() : print_markdown();
+  if (options.operands.size() > 1 ||
+      (format != "man" && format != "markdown" && format != "answers"))
+    throw InputError("manual: say in which format: man, markdown or answers");
+  if (format == "man") print_man();
+  if (format == "markdown") print_markdown();
+  if (format == "answers") print_answers();
   return done;
 }
 
@@ -142,7 +170,7 @@ int run_manual(const Options& options) {
 const Command manual_command = {
     "manual",
     "FORMAT",
-    "man (also without this operand) or markdown",
+    "man (also without this operand); markdown: docs/commands.md; answers: docs/answers.md",
     "all commands and options, as a manual page",
     "",
     run_manual,

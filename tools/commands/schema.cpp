@@ -1,31 +1,54 @@
-// `schema`: the job file as a JSON Schema.
-#include "models/job/schema.h"
-
+// `schema`: the job file, the profile of a machine, and what commands answer, as JSON Schemas.
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "hwprofiles/schema.h"
+#include "models/core/error.h"
+#include "models/job/schema.h"
 #include "tools/commands/commands.h"
+#include "tools/report/answers.h"
 
 namespace meshwright {
 
+std::vector<std::string> schemas_known() {
+  std::vector<std::string> names = {"job", "profile"};
+  for (const AnswerTable& table : answer_tables()) names.emplace_back(table.command);
+  return names;
+}
+
 namespace {
 
-int run_schema(const Options&) {
-  std::printf("%s\n", job_schema().dump(2).c_str());
+nlohmann::json schema_called(const std::string& name) {
+  if (name == "job") return job_schema();
+  if (name == "profile") return profile_schema();
+  for (const AnswerTable& table : answer_tables())
+    if (table.command == name) return answer_schema(table);
+  throw InputError("schema: nothing is called '" + name +
+                   "'; known: " + list_of(schemas_known(), "and"));
+}
+
+int run_schema(const Options& options) {
+  if (options.operands.size() > 1)
+    throw InputError("schema: name one: " + list_of(schemas_known(), "or"));
+  const std::string name = options.operands.empty() ? "job" : options.operands[0];
+  std::printf("%s\n", schema_called(name).dump(2).c_str());
   return done;
 }
 
 }  // namespace
 
-const Command schema_command = {
-    "schema",
-    "",
-    "",
-    "the job file as a JSON Schema (2020-12), for editors",
-    "",
-    run_schema,
-    "Prints the JSON Schema (2020-12) of the job file, made of the rows that the reader reads by. "
-    "Editors that know it offer keys and mark mistakes: `meshwright schema > job.schema.json`, and "
-    "`\"$schema\": \"job.schema.json\"` in the job."};
+const Command schema_command = {"schema",
+                                "WHAT",
+                                "job (also without this operand), profile, or a command whose "
+                                "--json is meant: simulate, plan, validate",
+                                "a JSON Schema (2020-12) of the job file, of profiles, of answers",
+                                "",
+                                run_schema,
+                                "Prints the schema of the job file or of a machine's profile, made "
+                                "of the rows that the readers read by, or of what a command "
+                                "prints with --json. Editors that know the first offer keys and "
+                                "mark mistakes: `meshwright schema > job.schema.json`, and "
+                                "`\"$schema\": \"job.schema.json\"` in the job."};
 
 }  // namespace meshwright
