@@ -187,6 +187,7 @@ constexpr AnswerKey validate_keys[] = {
     {"rows[].full_max_batch?", "integer", "by level full of the training compiler"},
     {"sources[]", "errors", "of each file"},
     {"overall", "errors", "of all steps"},
+    {"machines[]", "machine errors", "of all steps, by machine"},
     {"peak_memory[]", "errors", "of peak memory, by file"},
     {"collectives_from_1_MiB[]", "cluster errors", "by cluster"},
     {"collectives_below_1_MiB[]", "cluster errors", ""},
@@ -234,14 +235,14 @@ json schema_of_type(std::string_view type, std::string_view meaning) {
     schema = job_schema()["properties"][std::string(type)];
     if (schema.contains("anyOf")) schema = schema["anyOf"][0];
     schema.erase("required");
-  } else if (type == "errors" || type == "cluster errors") {
+  } else if (type.ends_with("errors")) {
     schema = schema_of_keys(error_keys);
-    if (type != "errors") {
-      json& properties = schema["properties"];
-      properties["cluster"] = properties["source"];
-      properties.erase("source");
+    if (type != "errors") {  // by another word than the file
+      const std::string by(type.substr(0, type.find(' ')));
+      schema["properties"].erase("source");
+      schema["properties"][by] = {{"type", "string"}};
       for (json& key : schema["required"])
-        if (key == "source") key = "cluster";
+        if (key == "source") key = by;
     }
   } else {
     const bool nullable = type.ends_with(" or null");
