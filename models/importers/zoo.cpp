@@ -25,8 +25,10 @@ Model read_any(Fields fields) {
 
 Model read_file_named(const fs::path& path) {
   Model model = read_any(read_json_file(path.string()));
-  const bool by_folder = path.filename() == "config.json" && path.has_parent_path();
-  model.name = by_folder ? path.parent_path().filename().string() : path.stem().string();
+  // Those of a folder by its name, also where the path is `config.json` alone.
+  const std::string folder =
+      fs::absolute(path).lexically_normal().parent_path().filename().string();
+  model.name = path.filename() == "config.json" && !folder.empty() ? folder : path.stem().string();
   return model;
 }
 

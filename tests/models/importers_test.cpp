@@ -4,6 +4,7 @@
 #include "models/graph/experts.h"
 #include "models/graph/graph.h"
 #include "tests/models/imported.h"
+#include "tests/test_folder.h"
 
 using namespace meshwright;
 using nlohmann::json;
@@ -324,6 +325,17 @@ TEST_CASE("a model that cannot be found is named with its neighbours", "[models]
   CHECK(load("") != "");
   CHECK(load("m/config.json") == "/nowhere/m/config.json: no such file");
   CHECK(load("m.onnx") == "/nowhere/m.onnx: no such file");
+}
+
+TEST_CASE("a config.json is called like its folder", "[models][importers]") {
+  const TestFolder folder;
+  const std::string path = folder.file("config.json");
+  std::filesystem::copy_file(
+      std::string(MESHWRIGHT_SOURCE_DIR) + "/scenarios/models/llama-1b/config.json", path);
+  const std::string name = std::filesystem::path(path).parent_path().filename().string();
+  CHECK(load_model("config.json", folder.file("")).name == name);
+  CHECK(load_model("./config.json", folder.file("")).name == name);
+  CHECK(load_model("../" + name + "/config.json", folder.file("")).name == name);
 }
 
 TEST_CASE("errors of our JSON", "[models][importers]") {
