@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "hwprofiles/blocks.h"
 #include "hwprofiles/parts.h"
+#include "models/core/data_files.h"
 #include "models/core/error.h"
 #include "models/core/fields.h"
 
@@ -277,8 +277,8 @@ Machine read_machine(Fields own) {
 }  // namespace
 
 std::string profiles_folder() {
-  const char* moved = std::getenv("MESHWRIGHT_MACHINES");  // a build that was moved
-  return moved != nullptr ? moved : MESHWRIGHT_MACHINES_FOLDER;
+  const char* given = std::getenv("MESHWRIGHT_MACHINES");
+  return given != nullptr ? given : std::string(built_in) + "hwprofiles/machines";
 }
 
 Prices known_prices() {
@@ -288,7 +288,7 @@ Prices known_prices() {
   const std::lock_guard lock(reading);
   auto known = read.find(path);
   if (known == read.end())
-    known = read.emplace(path, std::filesystem::exists(path) ? read_prices(path) : Prices()).first;
+    known = read.emplace(path, is_data_file(path) ? read_prices(path) : Prices()).first;
   return known->second;
 }
 
@@ -301,13 +301,9 @@ Machine machine_of_text(const std::string& text, const std::string& where) {
 }
 
 std::vector<std::string> list_machines(const std::string& folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error))
-    if (entry.path().extension() == ".json") names.push_back(entry.path().stem().string());
-  if (error) throw InputError(folder + ": the folder of machine profiles cannot be read");
-  std::sort(names.begin(), names.end());
-  return names;
+  const auto names = json_names(folder);
+  if (!names) throw InputError(folder + ": the folder of machine profiles cannot be read");
+  return *names;
 }
 
 std::optional<Machine> machine_if_known(const std::string& name, const std::string& folder) {

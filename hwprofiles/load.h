@@ -10,7 +10,8 @@
 
 namespace meshwright {
 
-// The folder of the profiles that come with the program.
+// The folder of the known profiles: those that are part of the program, or what MESHWRIGHT_MACHINES
+// names.
 std::string profiles_folder();
 // The one that they name their parts from (parts.h).
 std::string parts_folder();

@@ -1,9 +1,9 @@
 #include "hwprofiles/parts.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "models/core/data_files.h"
 #include "models/core/error.h"
 
 namespace meshwright {
@@ -52,9 +52,7 @@ class Parts {
  private:
   void add_part(const Fields& own, const std::string& name) {
     const std::string path = root_ + "/" + name + ".json";
-    std::error_code error;
-    if (!std::filesystem::is_regular_file(path, error))
-      own.fail("parts", "there is no part '" + name + "' (" + path + ")");
+    if (!is_data_file(path)) own.fail("parts", "there is no part '" + name + "' (" + path + ")");
     if (std::find(open_.begin(), open_.end(), name) != open_.end() || open_.size() >= deepest)
       own.fail("parts", "'" + name + "' is a part of itself");
     if (std::find(files_.begin(), files_.end(), path) != files_.end()) return;

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "hwprofiles/load.h"
+#include "models/core/data_files.h"
 #include "models/core/error.h"
 #include "models/core/fields.h"
 
@@ -14,10 +14,10 @@ namespace meshwright {
 
 namespace {
 
-SoftwareStack read_stack(const std::filesystem::path& path) {
-  Fields fields = read_json_file(path.string());
+SoftwareStack read_stack(const std::string& folder, const std::string& name) {
+  Fields fields = read_json_file(folder + "/" + name + ".json");
   SoftwareStack stack;
-  stack.name = path.stem().string();
+  stack.name = name;
   stack.title = fields.required<std::string>("title");
   stack.since = fields.required<std::string>("since");
   stack.until = fields.required<std::string>("until");
@@ -35,9 +35,10 @@ SoftwareStack read_stack(const std::filesystem::path& path) {
 }
 
 std::vector<SoftwareStack> read_stacks() {
+  const std::string folder = parts_folder() + "/stacks";
   std::vector<SoftwareStack> stacks;
-  for (const auto& entry : std::filesystem::directory_iterator(parts_folder() + "/stacks"))
-    if (entry.path().extension() == ".json") stacks.push_back(read_stack(entry.path()));
+  for (const std::string& name : json_names(folder).value_or(std::vector<std::string>()))
+    stacks.push_back(read_stack(folder, name));
   std::ranges::sort(stacks, {}, &SoftwareStack::since);
   return stacks;
 }

@@ -7,6 +7,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "models/core/data_files.h"
 #include "models/core/error.h"
 
 namespace meshwright {
@@ -280,6 +281,7 @@ json parse_json(const std::string& text, const std::string& where) {
 }
 
 std::string read_file(const std::string& path) {
+  if (const auto text = built_in_file(path)) return std::string(*text);
   std::error_code error;
   if (!std::filesystem::exists(path, error)) throw InputError(path + ": no such file");
   if (std::filesystem::is_directory(path, error))

@@ -143,7 +143,7 @@ struct Model {
   bool operator==(const Model&) const = default;
 };
 
-std::string zoo_folder();  // models/zoo of the source tree
+std::string zoo_folder();  // models/zoo, which is part of the program
 
 // `ref`: a zoo name, a path to a config.json (or to our model JSON, or to a folder with a
 // config.json, or to an ONNX file), relative to `folder`. Unknown: InputError that names the

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "models/core/data_files.h"
 #include "models/core/error.h"
 #include "models/importers/model.h"
 #include "models/importers/onnx/read_onnx.h"
@@ -34,15 +35,10 @@ Model read_file_named(const fs::path& path) {
 
 }  // namespace
 
-std::string zoo_folder() { return MESHWRIGHT_ZOO; }
+std::string zoo_folder() { return std::string(built_in) + "models/zoo"; }
 
 std::vector<std::string> zoo_names(const std::string& zoo) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(zoo, error))
-    if (entry.path().extension() == ".json") names.push_back(entry.path().stem().string());
-  std::sort(names.begin(), names.end());
-  return names;
+  return json_names(zoo).value_or(std::vector<std::string>());
 }
 
 bool is_zoo_name(const std::string& ref, const std::string& zoo) {

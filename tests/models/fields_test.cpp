@@ -4,8 +4,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "models/core/data_files.h"
 #include "models/core/error.h"
 #include "models/core/printable.h"
 #include "tests/catch.h"
@@ -77,4 +79,30 @@ TEST_CASE("what is said about input moves no terminal", "[models][core]") {
   CHECK(printable("\xc2") == "\xc2");
   CHECK(error_of("{\"a\\u001b[31m\": 1, \"count\": 1}").starts_with("job.json: /a\\x1b[31m: "));
   CHECK(std::string(RunError("a\x1b[31m").what()) == "a\\x1b[31m");
+}
+
+TEST_CASE("files that are part of the program are those of the source tree", "[models]") {
+  const std::filesystem::path root = MESHWRIGHT_SOURCE_DIR;
+  int files = 0;
+  for (const char* folder : {"models/zoo", "hwprofiles", "hwprofiles/machines", "hwprofiles/gpus",
+                             "hwprofiles/interconnects", "hwprofiles/stacks"}) {
+    const std::string inside = std::string(built_in) + folder;
+    const auto names = json_names(inside);
+    CHECK(names == json_names((root / folder).string()));
+    for (const std::string& name : names.value()) {
+      CAPTURE(folder, name);
+      const std::string path = inside + "/" + name + ".json";
+      CHECK(is_data_file(path));
+      CHECK(read_file(path) == read_file((root / folder / (name + ".json")).string()));
+      ++files;
+    }
+  }
+  CHECK(files > 150);
+  CHECK(read_file("built-in:/hwprofiles/machines/../prices.json") ==
+        read_file("built-in:/hwprofiles/prices.json"));
+  CHECK_FALSE(is_data_file("built-in:/models/zoo/gpt5.json"));
+  CHECK_FALSE(json_names("built-in:/models/zoos"));
+  CHECK_FALSE(json_names((root / "models/zoos").string()));
+  CHECK(message_of([] { read_file("built-in:/models/zoo/gpt5.json"); }) ==
+        "built-in:/models/zoo/gpt5.json: no such file");
 }

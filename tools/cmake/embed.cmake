@@ -1,30 +1,26 @@
-# cmake -DSOURCE=assets.cpp "-DFILES=page/index.html;..." -P embed.cmake
+# Run by embed_files (MeshwrightAssets.cmake).
 set(rows "")
 foreach(file ${FILES})
   file(READ ${file} text)
-  cmake_path(GET file FILENAME name)
-  string(APPEND rows "    {\"${name}\", R\"==asset==(${text})==asset==\"},\n")
+  if(ROOT)
+    cmake_path(RELATIVE_PATH file BASE_DIRECTORY ${ROOT} OUTPUT_VARIABLE name)
+  else()
+    cmake_path(GET file FILENAME name)
+  endif()
+  string(APPEND rows "    {\"${name}\", R\"==file==(${text})==file==\"},\n")
 endforeach()
-file(WRITE ${SOURCE} "#include \"tools/report/assets.h\"
+file(WRITE ${SOURCE} "#include \"${HEADER}\"
 
 namespace meshwright {
 
 namespace {
 
-struct Asset {
-  std::string_view name, text;
-};
-
-constexpr Asset all_assets[] = {
+constexpr BuiltInFile embedded[] = {
 ${rows}};
 
 }  // namespace
 
-std::optional<std::string_view> asset(std::string_view name) {
-  for (const Asset& each : all_assets)
-    if (each.name == name) return each.text;
-  return std::nullopt;
-}
+std::span<const BuiltInFile> ${FUNCTION}() { return embedded; }
 
 }  // namespace meshwright
 ")

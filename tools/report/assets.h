@@ -2,10 +2,17 @@
 #pragma once
 
 #include <optional>
-#include <string_view>
+
+#include "models/core/built_in_files.h"
 
 namespace meshwright {
 
-std::optional<std::string_view> asset(std::string_view name);  // "style.css"
+std::span<const BuiltInFile> asset_files();
+
+inline std::optional<std::string_view> asset(std::string_view name) {  // "style.css"
+  for (const BuiltInFile& each : asset_files())
+    if (each.name == name) return each.text;
+  return std::nullopt;
+}
 
 }  // namespace meshwright
