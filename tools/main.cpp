@@ -1,118 +1,22 @@
-// meshwright COMMAND JOB [options]: the whole command line, and what of it the environment says.
-#include <unistd.h>
-
+// The program: a command line, and its exit code.
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
-#include <ctime>
 #include <exception>
-#include <string>
-#include <vector>
 
 #include "models/core/error.h"
+#include "tools/command_line.h"
 #include "tools/commands/commands.h"
 #include "tools/job/choose.h"
 #include "tools/print.h"
-#include "tools/version.h"
 
 namespace meshwright {
 
 namespace {
 
-std::vector<std::string> command_names() {
-  std::vector<std::string> names;
-  for (const Command* command : all_commands) names.emplace_back(command->name);
-  return names;
-}
-
-void print_usage(std::FILE* to) {
-  std::fprintf(to, "usage: meshwright COMMAND JOB [options]\n\ncommands:\n");
-  for (const Command* command : all_commands)
-    std::fprintf(to, "  %-16s%-7s%s\n", command->name, command->operand, command->summary);
-  std::fprintf(to, "\n`meshwright COMMAND --help` lists a command's options.\nexit codes:");
-  const char* comma = "";
-  for (const ExitCodeMeaning& code : exit_code_meanings) {
-    std::fprintf(to, "%s %d %s", comma, code.code, code.meaning);
-    comma = ",";
-  }
-  std::fprintf(to, "\n");
-}
-
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
-
-std::optional<int> whole_number(const std::string& text) {
-  char* end = nullptr;
-  const long value = std::strtol(text.c_str(), &end, 10);
-  if (text.empty() || *end != '\0' || value < 1 || value > 1'000'000) return std::nullopt;
-  return static_cast<int>(value);
-}
-
-// In days since 1970-01-01. `epoch`: seconds since then that stand for now, or nothing
-// (https://reproducible-builds.org/specs/source-date-epoch).
-int today(const std::string& epoch) {
-  constexpr long long day = 24 * 60 * 60;
-  char* end = nullptr;
-  const long long given = std::strtoll(epoch.c_str(), &end, 10);
-  const bool is_given = !epoch.empty() && *end == '\0' && given >= 0;
-  return static_cast<int>((is_given ? given : static_cast<long long>(std::time(nullptr))) / day);
-}
-
-Options options_from_environment() {
-  Options options;
-  std::string data = environment("XDG_DATA_HOME");
-  if (data.empty()) data = environment("HOME") + "/.local/share";
-  options.local_profile = data + "/meshwright/local.json";
-  options.threads = whole_number(environment("OMP_NUM_THREADS"));
-  options.mpi_ranks = whole_number(environment("OMPI_COMM_WORLD_SIZE"));
-  options.sagemaker = {environment("SM_HOSTS"),
-                       environment("SM_CURRENT_HOST"),
-                       environment("SM_NUM_GPUS"),
-                       environment("SM_NETWORK_INTERFACE_NAME"),
-                       environment("SM_CURRENT_INSTANCE_TYPE"),
-                       environment("SM_HP_MP_PARAMETERS"),
-                       environment("SM_FRAMEWORK_PARAMS")};
-  options.today = today(environment("SOURCE_DATE_EPOCH"));
-  char path[4096];
-  const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
-  if (length > 0) options.program.assign(path, static_cast<std::size_t>(length));
-  return options;
-}
-
 // What was printed must have arrived: a full disk is a failure, not a success without output.
 int checked_output(int code) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
   throw RunError("standard output cannot be written");
-}
-
-int dispatch(const std::vector<std::string>& arguments) {
-  if (arguments.empty()) {
-    print_usage(stderr);
-    return bad_input;
-  }
-  if (arguments[0] == "help" && arguments.size() > 1) return dispatch({arguments[1], "--help"});
-  if (arguments[0] == "--help" || arguments[0] == "-h" || arguments[0] == "help") {
-    print_usage(stdout);
-    return done;
-  }
-  if (arguments[0] == "--version") {
-    std::fputs(version_text().data(), stdout);
-    return done;
-  }
-  for (const Command* command : all_commands) {
-    if (arguments[0] != command->name) continue;
-    Options options = options_from_environment();
-    options.command = command->name;
-    if (!parse_options(*command, {arguments.begin() + 1, arguments.end()}, options)) return done;
-    if (!options.profile.empty()) options.local_profile = options.profile;
-    return command->run(options);
-  }
-  const std::string near = nearest(arguments[0], command_names());
-  throw InputError("unknown command '" + arguments[0] + "'; " +
-                   (near.empty() ? "known: " + list_of(command_names(), "and")
-                                 : "did you mean '" + near + "'?"));
 }
 
 }  // namespace
@@ -124,7 +28,7 @@ int main(int argc, char** argv) {
   // A file that may not grow any more is an error of whoever writes it, not the end of the process.
   std::signal(SIGXFSZ, SIG_IGN);
   try {
-    return checked_output(dispatch({argv + 1, argv + argc}));
+    return checked_output(run_command_line({argv + 1, argv + argc}));
   } catch (const InputError& error) {
     std::fprintf(stderr, "error: %s\n", error.what());
     return bad_input;

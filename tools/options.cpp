@@ -153,6 +153,7 @@ constexpr CountOption count_options[] = {
     {"ranks", &Options::ranks, 64, "processes that are measured together"},
     {"deadline", &Options::deadline, 1'000'000,
      "seconds that a wait for other ranks may take (600)"},
+    {"time-limit", &Options::time_limit, 1'000'000, "seconds that a call may take (600)"},
     {"restarts", &Options::restarts, 1'000'000, "start again so often after a fault"},
 };
 

@@ -55,6 +55,7 @@ struct Options {
   std::optional<int> ranks;             // calibrate: processes measured together
   std::optional<int> top;               // plan: plans shown
   std::optional<int> deadline;          // train: seconds that a wait for other ranks may take
+  std::optional<int> time_limit;        // mcp: seconds that a call may take
   std::optional<int> restarts;          // train: how often to start again after a fault
   bool prove = false;                   // plan
   std::optional<double> memory_margin;  // plan, scale: share of the memory that plans leave free

@@ -21,7 +21,7 @@ std::int64_t peak_resident_bytes() {
 void forget_peak_resident_bytes() {
 #ifdef MESHWRIGHT_MIMALLOC
   mi_collect(true);
-#else
+#elif !defined(MESHWRIGHT_SELF_CONTAINED)  // whose allocator is not known here
   malloc_trim(0);
 #endif
   std::ofstream("/proc/self/clear_refs") << 5;

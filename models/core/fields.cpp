@@ -282,6 +282,7 @@ json parse_json(const std::string& text, const std::string& where) {
 
 std::string read_file(const std::string& path) {
   if (const auto text = built_in_file(path)) return std::string(*text);
+  if (auto text = given_file(path)) return *std::move(text);
   std::error_code error;
   if (!std::filesystem::exists(path, error)) throw InputError(path + ": no such file");
   if (std::filesystem::is_directory(path, error))

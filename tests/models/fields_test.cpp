@@ -106,3 +106,13 @@ TEST_CASE("files that are part of the program are those of the source tree", "[m
   CHECK(message_of([] { read_file("built-in:/models/zoo/gpt5.json"); }) ==
         "built-in:/models/zoo/gpt5.json: no such file");
 }
+
+TEST_CASE("a given text stands for a file while it is given", "[models]") {
+  {
+    const GivenFiles given({{"job", "{\"a\": 1}"}});
+    CHECK(read_file("job") == "{\"a\": 1}");
+    CHECK_FALSE(given_file("job.json"));
+    CHECK(read_json_file("job").required<int>("a") == 1);
+  }
+  CHECK_FALSE(given_file("job"));
+}

@@ -11,7 +11,7 @@ inline constexpr const char* job_help = "the job file (JSON)";
 extern const Command plan_command, simulate_command, train_command, scale_command, validate_command,
     calibrate_command, fit_command, compile_command, tokenize_command, import_command,
     export_command, import_weights_command, export_weights_command, list_command, explain_command,
-    advise_command, sensitivity_command, share_command, serve_command, schema_command,
+    advise_command, sensitivity_command, share_command, serve_command, mcp_command, schema_command,
     completion_command, manual_command;
 // In the order of the help.
 inline constexpr const Command* all_commands[] = {
@@ -19,8 +19,8 @@ inline constexpr const Command* all_commands[] = {
     &advise_command,         &sensitivity_command, &explain_command,  &share_command,
     &validate_command,       &calibrate_command,   &fit_command,      &compile_command,
     &import_command,         &export_command,      &tokenize_command, &import_weights_command,
-    &export_weights_command, &list_command,        &serve_command,    &schema_command,
-    &completion_command,     &manual_command};
+    &export_weights_command, &list_command,        &serve_command,    &mcp_command,
+    &schema_command,         &completion_command,  &manual_command};
 
 struct ExitCodeMeaning {
   ExitCode code;

@@ -49,6 +49,7 @@ _meshwright() {
   done
 }
 compdef _meshwright meshwright
+[[ ${funcstack[1]} != _meshwright ]] || _meshwright "$@"
 )script";
 
 constexpr const char* fish_script = R"script(function __meshwright_words

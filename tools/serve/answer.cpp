@@ -113,7 +113,7 @@ Answer answer_to(const Question& question, int client, int stopping,
                  const std::function<void(const std::string&)>& watch) {
   const JobFolder folder(question.files);
   ErrorLines errors(watch);
-  const ChildEnd end = run_child({question.words, folder.path()}, client, stopping,
+  const ChildEnd end = run_child({question.words, folder.path(), question.limit}, client, stopping,
                                  [&](std::string_view line) { errors.take(line); });
   errors.take(end.err);
   switch (end.how) {
@@ -123,7 +123,7 @@ Answer answer_to(const Question& question, int client, int stopping,
       return error_answer(500, fmt::format("the search was ended by signal {}", end.code));
     case ChildEnd::How::late:
       return error_answer(503, fmt::format("the search took longer than {} s, which is the most",
-                                           to_search.count()));
+                                           question.limit.count()));
     case ChildEnd::How::too_long:
       return error_answer(500, "the answer is too long");
     case ChildEnd::How::left:

@@ -1,12 +1,14 @@
 // What a command answers, as HTTP has it.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "tools/serve/commands.h"
+#include "tools/serve/limits.h"
 
 namespace meshwright {
 
@@ -22,6 +24,7 @@ struct Question {
   std::vector<std::string> words;  // the program's path first
   JobFiles files;
   bool in_file = false;  // the answer is the file that the command writes
+  std::chrono::seconds limit = to_search;
 };
 
 // Runs the command among its files, in a folder of its own, until the client goes away or

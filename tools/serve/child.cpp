@@ -136,7 +136,7 @@ ChildEnd run_child(const ChildCommand& command, int client, int stopping,
     end.how = how;
     return end;
   };
-  const auto until = Clock::now() + to_search;
+  const auto until = Clock::now() + command.limit;
   pollfd fds[] = {
       {out.read, POLLIN, 0}, {err.read, POLLIN, 0}, {client, POLLRDHUP, 0}, {stopping, POLLIN, 0}};
   while (fds[0].fd >= 0 || fds[1].fd >= 0) {

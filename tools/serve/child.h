@@ -3,6 +3,7 @@
 // alone, and an answer is what the command prints.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -14,6 +15,7 @@ namespace meshwright {
 struct ChildCommand {
   std::vector<std::string> words;  // the program's path first
   std::string folder;              // where it runs
+  std::chrono::seconds limit;      // how long it may
 };
 
 struct ChildEnd {

@@ -1,15 +1,10 @@
 #include "exec/backends/cpu/gemm.h"
 
-#include <cblas.h>
-
 #include <algorithm>
 
 namespace meshwright::cpu {
 
 namespace {
-
-CBLAS_TRANSPOSE transposed(bool yes) { return yes ? CblasTrans : CblasNoTrans; }
-blasint size_of(std::int64_t size) { return static_cast<blasint>(size); }
 
 // The part of the product that makes c[row0.., column0..] of the given size.
 template <typename T>
@@ -47,22 +42,6 @@ std::int64_t piece_length(std::int64_t length) {
 }
 
 }  // namespace
-
-void use_one_blas_thread() { openblas_set_num_threads(1); }
-
-void multiply(const Product<float>& p) {
-  if (p.m == 0 || p.n == 0) return;
-  cblas_sgemm(CblasRowMajor, transposed(p.transpose_a), transposed(p.transpose_b), size_of(p.m),
-              size_of(p.n), size_of(p.k), p.alpha, p.a, size_of(p.a_row), p.b, size_of(p.b_row),
-              p.beta, p.c, size_of(p.c_row));
-}
-
-void multiply(const Product<double>& p) {
-  if (p.m == 0 || p.n == 0) return;
-  cblas_dgemm(CblasRowMajor, transposed(p.transpose_a), transposed(p.transpose_b), size_of(p.m),
-              size_of(p.n), size_of(p.k), p.alpha, p.a, size_of(p.a_row), p.b, size_of(p.b_row),
-              p.beta, p.c, size_of(p.c_row));
-}
 
 template <typename T>
 void multiply(ThreadPool& pool, const Product<T>& product, const T* row) {

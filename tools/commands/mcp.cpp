@@ -1,0 +1,36 @@
+// `mcp`: plan, simulate, advise, ... as tools of a language model.
+#include "tools/mcp/server.h"
+
+#include <filesystem>
+
+#include "models/core/error.h"
+#include "tools/commands/commands.h"
+
+namespace meshwright {
+
+namespace {
+
+void add_file(const char* option, const std::string& path, std::vector<std::string>& words) {
+  if (path.empty()) return;
+  if (!std::filesystem::exists(path)) throw InputError(path + ": no such file");
+  words.insert(words.end(), {option, std::filesystem::absolute(path).string()});
+}
+
+int run_mcp(const Options& options) {
+  mcp::Serving serving{options.program, {}, {}};
+  serving.to_answer = std::chrono::seconds(options.time_limit.value_or(600));
+  add_file("--profile", options.profile, serving.job_options);
+  add_file("--prices", options.prices, serving.job_options);
+  return mcp::serve(serving);
+}
+
+}  // namespace
+
+const Command mcp_command = {"mcp",
+                             "",
+                             "",
+                             "plan, simulate, advise, ... as tools of language models",
+                             "profile prices time-limit",
+                             run_mcp};
+
+}  // namespace meshwright

@@ -1,0 +1,102 @@
+#include "tools/mcp/calls.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <exception>
+
+#include "models/core/error.h"
+#include "tools/mcp/messages.h"
+#include "tools/mcp/tools.h"
+
+namespace meshwright::mcp {
+
+using nlohmann::json;
+
+struct Calls::Call {
+  json id, progress_token;
+  Question question;
+  std::unique_ptr<Places::Place> place;
+  int stopping = eventfd(0, EFD_CLOEXEC);  // readable: it is to end
+  std::atomic<bool> cancelled = false, answered = false, finished = false;
+  std::thread thread;
+
+  Call() {
+    if (stopping < 0) throw RunError("no event can be made");
+  }
+  ~Call() {
+    if (thread.joinable()) thread.join();
+    close(stopping);
+  }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+  void cancel() {
+    cancelled = true;
+    eventfd_write(stopping, 1);
+  }
+};
+
+Calls::~Calls() {
+  const std::lock_guard lock(mutex_);
+  for (const auto& call : calls_) call->cancel();
+  calls_.clear();
+}
+
+void Calls::run(Call& call) const {
+  int said = 0;
+  const auto watch = [&](const std::string& line) {
+    if (call.progress_token.is_null() || call.cancelled) return;
+    send_(notification_line(
+        "notifications/progress",
+        {{"progressToken", call.progress_token}, {"progress", ++said}, {"message", line}}));
+  };
+  Answer answer;
+  try {
+    if (!call.place->wait([&] { return call.cancelled.load(); })) return;
+    answer = answer_to(call.question, -1, call.stopping, watch);
+  } catch (const std::exception& error) {
+    answer = error_answer(500, error.what());
+  }
+  call.answered = true;  // whoever reads the answer may ask again under this id
+  if (!call.cancelled) send_(result_line(call.id, result_of(answer)));
+}
+
+void Calls::start(const json& id, Question question, const json& progress_token) {
+  const std::lock_guard lock(mutex_);
+  forget_finished();
+  auto call = std::make_unique<Call>();
+  call->id = id;
+  call->progress_token = progress_token;
+  call->question = std::move(question);
+  call->place = places_.take();
+  if (!call->place)
+    return send_(result_line(
+        id, result_of(error_answer(429, "as many calls run and wait as may; try again later"))));
+  call->thread = std::thread([this, one = call.get()] {
+    run(*one);
+    one->place.reset();
+    one->finished = true;
+  });
+  calls_.push_back(std::move(call));
+}
+
+bool Calls::runs(const json& id) {
+  const std::lock_guard lock(mutex_);
+  forget_finished();
+  return std::ranges::any_of(calls_,
+                             [&](const auto& call) { return call->id == id && !call->answered; });
+}
+
+void Calls::cancel(const json& id) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& call : calls_)
+    if (call->id == id) call->cancel();
+}
+
+void Calls::forget_finished() {
+  calls_.remove_if([](const auto& call) { return call->finished.load(); });
+}
+
+}  // namespace meshwright::mcp

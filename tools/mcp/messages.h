@@ -1,0 +1,56 @@
+// JSON-RPC 2.0 as the Model Context Protocol has it, revision 2025-06-18: a message is a line, and
+// there are no batches.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+
+namespace meshwright::mcp {
+
+constexpr const char* protocol_version = "2025-06-18";
+
+enum class Code : int {
+  parse_error = -32700,
+  invalid_request = -32600,
+  method_not_found = -32601,
+  invalid_params = -32602,
+  internal_error = -32603
+};
+
+// What a request is answered with instead of a result.
+class Refusal : public std::runtime_error {
+ public:
+  Refusal(Code code, const std::string& message, nlohmann::json id = nullptr)
+      : std::runtime_error(message), code_(code), id_(std::move(id)) {}
+
+  Code code() const { return code_; }
+  const nlohmann::json& id() const { return id_; }
+
+ private:
+  Code code_;
+  nlohmann::json id_;  // of the request, where it is known
+};
+
+struct Message {
+  enum class Kind : std::uint8_t {
+    request,
+    notification,
+    response  // to what this server never asks
+  };
+  Kind kind = Kind::request;
+  nlohmann::json id;  // a string or a whole number
+  std::string method;
+  nlohmann::json params = nlohmann::json::object();
+};
+
+// Refusal where the line is no such message.
+Message read_message(const std::string& line);
+
+// Lines without their end.
+std::string result_line(const nlohmann::json& id, const nlohmann::json& result);
+std::string error_line(const nlohmann::json& id, Code code, const std::string& message);
+std::string notification_line(const std::string& method, const nlohmann::json& params);
+
+}  // namespace meshwright::mcp
