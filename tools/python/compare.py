@@ -1,0 +1,69 @@
+"""compare.py PROGRAM JOB: the module's answers are those of the program's --json, to the last digit."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+
+import meshwright
+
+program, job = os.path.abspath(sys.argv[1]), sys.argv[2]
+
+
+def said(*words, code=0):
+    ended = subprocess.run([program, *words], capture_output=True, text=True, check=False)
+    assert ended.returncode == code, ended.stderr
+    return ended
+
+
+def without_times(value):
+    if isinstance(value, dict):
+        return {key: without_times(each) for key, each in value.items() if not key.endswith("_wall_s")}
+    return [without_times(each) for each in value] if isinstance(value, list) else value
+
+
+def same(found, *words):
+    expected = json.loads(said(*words, "--json").stdout)
+    assert without_times(found) == without_times(expected), words
+    print("the same:", *words[:2])
+
+
+same(meshwright.plan(job, top=3), "plan", job, "--top", "3")
+same(meshwright.simulate(job), "simulate", job)
+same(meshwright.advise(job), "advise", job)
+same(meshwright.explain(job, set={"training.micro_batch": 1}), "explain", job, "--set", "training.micro_batch=1")
+same(meshwright.names(), "list")
+
+# A dictionary is a job too; its files lie where the program stands.
+os.chdir(os.path.dirname(os.path.abspath(job)))
+with open(job, encoding="utf-8") as file:
+    value = json.load(file)
+same(meshwright.plan(value, memory_margin=0.05), "plan", os.path.basename(job), "--memory-margin", "0.05")
+
+try:
+    meshwright.plan(dict(value, trianing={}))
+    raise AssertionError("not refused")
+except meshwright.InputError as error:
+    assert str(error) == "job: /trianing: unknown key; did you mean 'training'?", error
+for wrong in ({"no_such_option": 1}, {"top": 0}):
+    try:
+        meshwright.plan(job, **wrong)
+        raise AssertionError("not refused")
+    except meshwright.InputError as error:
+        words = [str(word) for key, each in wrong.items() for word in ("--" + key.replace("_", "-"), each)]
+        assert "error: " + str(error) + "\n" == said("plan", job, *words, code=2).stderr, error
+try:
+    meshwright.plan(dict(value, model="gpt3-175b", cluster={"machine": "p3.2xlarge", "count": 1}))
+    raise AssertionError("it fits")
+except meshwright.NoPlanFits as error:
+    assert error.answer["plans"] == [] and str(error).startswith("no plan fits"), error
+
+# Python goes on while a command runs.
+counted = []
+thread = threading.Thread(target=lambda: meshwright.simulate(value))
+thread.start()
+while thread.is_alive():
+    counted.append(None)
+assert len(counted) > 1000, len(counted)
+print("meshwright", meshwright.__version__, "answers as the program does")

@@ -1,0 +1,116 @@
+// meshwright._core: run(words, files) runs a command line in this process, without the
+// interpreter's lock, and returns (exit code, JSON that it printed, message). In the limited C API
+// alone, so that one module serves Python 3.8 and all later ones.
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <exception>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "models/core/data_files.h"
+#include "models/core/error.h"
+#include "tools/command_line.h"
+#include "tools/commands/commands.h"
+#include "tools/job/choose.h"
+#include "tools/report/print_json.h"
+#include "tools/version.h"
+
+namespace {
+
+using namespace meshwright;
+
+struct Ended {
+  int code = our_fault;
+  std::string out, message;
+};
+
+Ended run_words(const std::vector<std::string>& words, std::map<std::string, std::string> files) {
+  static std::mutex one_at_a_time;  // each uses all cores
+  const std::lock_guard lock(one_at_a_time);
+  const GivenFiles given(std::move(files));
+  JsonCapture capture;
+  Ended ended;
+  const auto failed = [&](int code, const std::exception& error) {
+    ended.code = code;
+    ended.message = error.what();
+  };
+  try {
+    ended.code = run_command_line(words);
+  } catch (const InputError& error) {
+    failed(bad_input, error);
+  } catch (const NoPlanFits& error) {
+    failed(no_plan_fits, error);
+  } catch (const RunError& error) {
+    failed(run_failed, error);
+  } catch (const std::exception& error) {
+    failed(our_fault, error);
+  }
+  ended.out = capture.text;
+  return ended;
+}
+
+// False, with an exception set, where it is no text.
+bool take_text(PyObject* value, std::string& text) {
+  PyObject* bytes = PyUnicode_AsEncodedString(value, "utf-8", "surrogateescape");
+  if (bytes == nullptr) return false;
+  char* data = nullptr;
+  Py_ssize_t size = 0;
+  const bool taken = PyBytes_AsStringAndSize(bytes, &data, &size) == 0;
+  if (taken) text.assign(data, static_cast<std::size_t>(size));
+  Py_DECREF(bytes);
+  return taken;
+}
+
+bool take_words(PyObject* list, std::vector<std::string>& words) {
+  const Py_ssize_t count = PyList_Size(list);
+  for (Py_ssize_t i = 0; i < count; ++i)
+    if (!take_text(PyList_GetItem(list, i), words.emplace_back())) return false;
+  return count >= 0;
+}
+
+bool take_files(PyObject* dict, std::map<std::string, std::string>& files) {
+  PyObject *key = nullptr, *value = nullptr;
+  for (Py_ssize_t place = 0; PyDict_Next(dict, &place, &key, &value) != 0;) {
+    std::string name;
+    if (!take_text(key, name) || !take_text(value, files[name])) return false;
+  }
+  return true;
+}
+
+PyObject* run(PyObject* /*self*/, PyObject* arguments) {
+  PyObject *list = nullptr, *dict = nullptr;
+  if (PyArg_ParseTuple(arguments, "OO", &list, &dict) == 0) return nullptr;
+  if (PyList_Check(list) == 0 || PyDict_Check(dict) == 0) {
+    PyErr_SetString(PyExc_TypeError, "run takes a list and a dictionary");
+    return nullptr;
+  }
+  std::vector<std::string> words;
+  std::map<std::string, std::string> files;
+  if (!take_words(list, words) || !take_files(dict, files)) return nullptr;
+  Ended ended;
+  PyThreadState* state = PyEval_SaveThread();
+  ended = run_words(words, std::move(files));
+  PyEval_RestoreThread(state);
+  return Py_BuildValue(
+      "(is#N)", ended.code, ended.out.data(), static_cast<Py_ssize_t>(ended.out.size()),
+      PyUnicode_DecodeUTF8(ended.message.data(), static_cast<Py_ssize_t>(ended.message.size()),
+                           "surrogateescape"));
+}
+
+PyObject* version(PyObject* /*self*/, PyObject* /*none*/) {
+  return PyUnicode_FromString(std::string(version_text()).c_str());
+}
+
+PyMethodDef methods[] = {{"run", run, METH_VARARGS, "Runs a command line."},
+                         {"version", version, METH_NOARGS, "What `meshwright --version` prints."},
+                         {nullptr, nullptr, 0, nullptr}};
+
+PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "_core", nullptr, -1, methods, nullptr, nullptr, nullptr, nullptr};
+
+}  // namespace
+
+PyMODINIT_FUNC PyInit__core() { return PyModule_Create(&definition); }
