@@ -109,7 +109,7 @@ TEST_CASE("files that are part of the program are those of the source tree", "[m
 
 TEST_CASE("a given text stands for a file while it is given", "[models]") {
   {
-    const GivenFiles given({{"job", "{\"a\": 1}"}});
+    const GivenFiles given(std::map<std::string, std::string>{{"job", "{\"a\": 1}"}});
     CHECK(read_file("job") == "{\"a\": 1}");
     CHECK_FALSE(given_file("job.json"));
     CHECK(read_json_file("job").required<int>("a") == 1);
