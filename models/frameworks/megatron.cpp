@@ -35,6 +35,15 @@ bool has_blocks_of_megatron(const Model& m) {
   }
 }
 
+// At the beginning and at the end.
+int most_in_bf16(const Plan& plan, const Model& model) {
+  if (plan.training.precision == Precision::nvfp4) return model.layers;
+  const bool delayed = plan.training.fp8_recipe == Fp8Recipe::delayed;
+  return plan.training.precision != Precision::fp8 || delayed
+             ? 0
+             : model.layers / plan.parallelism.pipeline;
+}
+
 constexpr Limit rows[] = {
     {"model",
      "has the blocks of GPT-2, Llama and Mixtral, and GPT-NeoX's one branch after the other",
@@ -164,6 +173,17 @@ constexpr Limit rows[] = {
      [](Plan& p, const Model& m) {
        p.training.fp8_experts = quantizes(p.training.precision) && m.experts > 0;
      }},
+    {"training.first_layers_in_bf16",
+     "leaves layers in bf16 under other scales than delayed ones, in fp8 at most as many on either "
+     "side as a stage has",
+     [](const Plan& p, const Model& m) {
+       const Training& t = p.training;
+       return std::max(t.first_layers_in_bf16, t.last_layers_in_bf16) <= most_in_bf16(p, m);
+     },
+     [](Plan& p, const Model& m) {
+       for (int* layers : {&p.training.first_layers_in_bf16, &p.training.last_layers_in_bf16})
+         *layers = std::min(*layers, most_in_bf16(p, m));
+     }},
     {"training.gradient_reduce_precision", "reduces in fp32 or in the type of the weights",
      [](const Plan& p, const Model&) {
        return p.training.gradient_reduce == Dtype::f32 ||
@@ -274,6 +294,7 @@ void settle_as_megatron(Plan& plan, const Model& model) {
   if (t.recompute == Recompute::none) t.recompute_fraction = 1;
   if (t.recompute != Recompute::group) t.recompute_group = 1;
   if (model.experts > 0) t.fp8_experts = quantizes(t.precision);
+  if (!quantizes(t.precision)) t.first_layers_in_bf16 = t.last_layers_in_bf16 = 0;
   t.predicted_positions = 0;
   if (!t.scales_loss())
     t.loss_scale.reset();

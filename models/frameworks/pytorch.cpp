@@ -47,6 +47,11 @@ constexpr Limit shared[] = {
     {"training.fp8_experts", "has products of 8 bits outside of experts only",
      [](const Plan& p, const Model&) { return !p.training.fp8_experts; },
      [](Plan& p, const Model&) { p.training.fp8_experts = false; }},
+    {"training.first_layers_in_bf16", "has no setting for it that is written or read here",
+     [](const Plan& p, const Model&) { return !p.training.has_layers_in_bf16(); },
+     [](Plan& p, const Model&) {
+       p.training.first_layers_in_bf16 = p.training.last_layers_in_bf16 = 0;
+     }},
     {"training.recompute_modules", "recomputes blocks, not modules of a list",
      [](const Plan& p, const Model&) { return p.training.recompute_modules.empty(); },
      [](Plan& p, const Model&) { p.training.recompute_modules.clear(); }},
@@ -109,7 +114,10 @@ void settle_as_pytorch(Plan& plan, const Model& model) {
   if (t.optimizer != OptimizerKind::sgd) t.momentum = 0.9;
   if (storage_of(t.precision) == Dtype::f32) t.master_weights = MasterWeights::fp32;
   if (t.precision != Precision::fp8) t.fp8_recipe = Fp8Recipe::tensorwise;
-  if (!quantizes(t.precision)) t.fp8_experts = false;
+  if (!quantizes(t.precision)) {
+    t.fp8_experts = false;
+    t.first_layers_in_bf16 = t.last_layers_in_bf16 = 0;
+  }
   if (t.recompute == Recompute::each || (t.recompute == Recompute::group && t.recompute_group == 1))
     t.recompute = Recompute::full;
   if (t.recompute_fraction == 0) t.recompute = Recompute::none;

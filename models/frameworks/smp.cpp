@@ -135,6 +135,11 @@ constexpr Limit training_rows[] = {
                       parallelism.tensor_chunks, 1),
     MESHWRIGHT_ALWAYS("training.fp8_experts", "multiplies 16 bits in experts", training.fp8_experts,
                       false),
+    {"training.first_layers_in_bf16", "multiplies 8 bits in all blocks",
+     [](const Plan& p, const Model&) { return !p.training.has_layers_in_bf16(); },
+     [](Plan& p, const Model&) {
+       p.training.first_layers_in_bf16 = p.training.last_layers_in_bf16 = 0;
+     }},
     {"training.recompute_modules", "recomputes whole blocks",
      [](const Plan& p, const Model&) { return p.training.recompute_modules.empty(); },
      [](Plan& p, const Model&) { p.training.recompute_modules.clear(); }},
@@ -182,6 +187,7 @@ void settle_training(Training& t) {
   if (t.precision != Precision::fp8) {
     t.fp8_recipe = Fp8Recipe::tensorwise;
     t.fp8_experts = false;
+    t.first_layers_in_bf16 = t.last_layers_in_bf16 = 0;
   }
   t.predicted_positions = 0;
   t.momentum = 0.9;  // of sgd, which it has not

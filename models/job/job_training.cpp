@@ -109,6 +109,13 @@ Keys training_keys(Training& t) {
        "experts of a layer that a rank has are one tensor. Layers whose experts have a number of "
        "slots (of one micro-batch) that is no multiple of 16 (128, 32) stay in bf16. On a GPU "
        "predicted, not run yet"},
+      {"first_layers_in_bf16", &t.first_layers_in_bf16, at_least_zero, if_set, "",
+       "of `precision: fp8` and `nvfp4`: so many blocks at the beginning of the model multiply 16 "
+       "bits all the same (of an encoder and a decoder: of each). Together with "
+       "`last_layers_in_bf16` at most all"},
+      {"last_layers_in_bf16", &t.last_layers_in_bf16, at_least_zero, if_set, "",
+       "the same at the end. NVIDIA trains in nvfp4 with about 15 % of the blocks in bf16, most of "
+       "them the last ones (arXiv 2509.25149)"},
       {"gradient_reduce_precision",
        choice("precision of the gradients' sum", {"fp32", "fp16", "bf16"},
               {Dtype::f32, Dtype::f16, Dtype::bf16}, t.gradient_reduce),

@@ -78,6 +78,12 @@ struct Training : StepSettings {
   double dropout = 0;
   Fp8Recipe fp8_recipe = Fp8Recipe::tensorwise;
   bool fp8_experts = false;  // their products too
+  // Blocks at the beginning and at the end of a stack that multiply 16 bits all the same.
+  int first_layers_in_bf16 = 0, last_layers_in_bf16 = 0;
+  bool has_layers_in_bf16() const { return first_layers_in_bf16 + last_layers_in_bf16 > 0; }
+  bool is_in_bf16(int block, int blocks) const {
+    return block < first_layers_in_bf16 || block >= blocks - last_layers_in_bf16;
+  }
   bool operator==(const Training&) const = default;
 };
 
@@ -90,7 +96,8 @@ struct Parallelism {
   int zero_stage = 0;
   ReduceGradients reduce_gradients = ReduceGradients::usual;
   bool keeps_gathered = false;  // ZeRO 3; job file: reshard_after_forward never
-  bool overlap_gradients = true, overlap_parameters = true, overlap_tensor = false;
+  bool overlap_gradients = true, overlap_parameters = true;
+  bool overlap_tensor = false;
   int tensor_chunks = 1;  // pieces of a product that tensor communication goes beside
   bool pipeline_scatter_gather = true;
   std::string placement = "PDT";

@@ -414,6 +414,21 @@ void check_recompute(const Training& t) {
                             t.recompute_fraction));
 }
 
+void check_layers_in_bf16(const Training& t, const ModelSizes& model) {
+  const int first = t.first_layers_in_bf16, last = t.last_layers_in_bf16;
+  at_least("training/first_layers_in_bf16", first, 0);
+  at_least("training/last_layers_in_bf16", last, 0);
+  if (!t.has_layers_in_bf16()) return;
+  const char* key = first > 0 ? "training/first_layers_in_bf16" : "training/last_layers_in_bf16";
+  if (!quantizes(t.precision))
+    refuse(key, fmt::format("layers multiply 8 or 4 bits in precision fp8 and nvfp4 alone, not in "
+                            "{}; leave it out, or use one of them",
+                            name_of(t.precision)));
+  if (std::int64_t{first} + last > model.layers)
+    refuse(key, fmt::format("{} first and {} last layers are more than the model's {}", first, last,
+                            model.layers));
+}
+
 void check_training(const Training& t, const ModelSizes& model) {
   at_least("training/sequence_length", t.sequence_length, 1);
   if (model.learned_positions && model.positions > 0 && t.sequence_length > model.positions)
@@ -434,6 +449,7 @@ void check_training(const Training& t, const ModelSizes& model) {
            fmt::format("experts multiply 8 bits in precision fp8 alone, and 4 in nvfp4, not in {}; "
                        "leave it out, or use fp8",
                        name_of(t.precision)));
+  check_layers_in_bf16(t, model);
   check_loss_scale(t);
   check_optimizer(t);
 }

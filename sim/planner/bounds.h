@@ -60,7 +60,8 @@ struct UnitTimes {
 // All units, one micro-batch.
 struct Work {
   std::vector<UnitTimes> kept, repeated;  // units whose blocks keep their activations, or do not
-  double fraction = 1;                    // of the blocks: `repeated`
+  std::vector<UnitTimes> kept_in_bf16, repeated_in_bf16;  // blocks that the plan leaves in bf16
+  double fraction = 1;                                    // of the blocks: `repeated`
   bool shares_layers = false;
   int layers = 1;
   double seconds = 0, compute = 0, context = 0, backward = 0, parameters = 0;
@@ -110,8 +111,10 @@ struct Chain {
 // What is slow to find, for the bound makers of several threads.
 struct Measured {
   Measured(const Model& model, const Plan& base, const Cluster& cluster)
-      : profiles(model, base, cluster), network(cluster) {}
-  Profiles profiles;
+      : profiles(model, base, cluster),
+        in_bf16(model, base, cluster, Blocks::in_bf16),
+        network(cluster) {}
+  Profiles profiles, in_bf16;
   NetworkTimes network;
   // Costs of the units, virtual stages: the first unit of each, and one more.
   Memo<std::pair<const std::vector<double>*, int>, std::vector<std::size_t>> partitions;
@@ -154,7 +157,9 @@ class BoundMaker {
   double unit_buffer_bytes(const Candidate& candidate, int blocks) const;
   double fixed_bytes() const;                                  // of libraries
   int in_flight(const Candidate& candidate, int stage) const;  // micro-batches, at least
-  std::size_t profiles() const { return profiles_.count(); }   // that had to be measured
+  std::size_t profiles() const {                               // that had to be measured
+    return profiles_.count() + in_bf16_.count();
+  }
   bool has_two_stacks() const { return model_.has_decoder(); }
 
  private:
@@ -182,6 +187,7 @@ class BoundMaker {
   std::vector<UnitTimes> unit_times(const Candidate& candidate, const ModelProfile& profile);
   Work make_work(const Candidate& candidate, const ModelProfile& kept,
                  const ModelProfile& repeated);
+  void add_units_in_bf16(const Candidate& candidate, Work& work);
   double optimizer_s_per_parameter(CompilerLevel level) const;
   bool knows_partition(const Candidate& candidate) const;
   const Cut& partition(const Candidate& candidate);
@@ -198,6 +204,12 @@ class BoundMaker {
   static bool depends_on_cut(const Candidate& candidate);
   bool some_cut_ends_within(const Candidate& candidate, double seconds);
   bool works_by_units(const Candidate& candidate) const;
+  bool has_blocks_in_bf16() const { return base_.training.has_layers_in_bf16(); }
+  bool is_in_bf16(int block) const { return base_.training.is_in_bf16(block, model_.layers); }
+  // `block` of a stack's; `repeats` its work.
+  const UnitTimes& block_of(const Work& work, std::size_t unit, int block, bool repeats) const;
+  // What the blocks keep from forward to backward; `likely`: those that repeat their work, too.
+  double kept_by_blocks(const Candidate& candidate, bool likely);
   bool gathers_once(const Candidate& candidate) const;  // a step, what is kept gathered
 
   const Model& model_;
@@ -205,7 +217,7 @@ class BoundMaker {
   const Cluster& cluster_;
   CostModel cost_;
   std::shared_ptr<Measured> measured_;
-  Profiles& profiles_;
+  Profiles &profiles_, &in_bf16_;
   NetworkTimes& network_;
   // Profiles of blocks that keep and that repeat, share of those, strides of tensor and context
   // groups.

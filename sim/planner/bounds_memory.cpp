@@ -18,6 +18,35 @@ constexpr double packing_allowance = 0.98;
 // From so many micro-batches per stage on, no more are in flight.
 constexpr int steady_micro_batches_per_stage = 4;
 
+// Of blocks that keep their activations, where others repeat their work.
+const KeptBytes& kept_of(Profiles& profiles, const Candidate& candidate) {
+  return is_mixed(candidate) ? profiles.kept(keeping(candidate), Recompute::none)
+                             : profiles.kept(candidate, candidate.recompute);
+}
+const StageProfile& stages_of(Profiles& profiles, const Candidate& candidate) {
+  return is_mixed(candidate) ? profiles.stages(keeping(candidate), Recompute::none)
+                             : profiles.stages(candidate, candidate.recompute);
+}
+
+// What blocks of one kind keep on a stage in the middle.
+struct KeptOfBlock {
+  // What weights' gradients need is kept longer where an earlier stage waits for the rest: in one
+  // block of a stage (`waited_for`), whose others are through by then.
+  double block = 0, waited_for = 0;
+  double repeated = 0;  // of one that repeats its work
+};
+
+KeptOfBlock kept_of_block(Profiles& profiles, const Candidate& candidate) {
+  KeptOfBlock kept;
+  kept.waited_for = static_cast<double>(stages_of(profiles, candidate).middle_block_kept);
+  kept.block = std::min(kept.waited_for, static_cast<double>(kept_of(profiles, candidate).block));
+  kept.repeated =
+      is_mixed(candidate)
+          ? static_cast<double>(profiles.stages(candidate, candidate.recompute).middle_block_kept)
+          : kept.waited_for;
+  return kept;
+}
+
 }  // namespace
 
 bool BoundMaker::works_by_units(const Candidate& candidate) const {
@@ -86,14 +115,33 @@ MemoryBounds BoundMaker::memory(const Candidate& candidate) {
 }
 
 // Blocks that repeat their work keep at least nothing, and likely what such blocks keep.
-double BoundMaker::single_stage_memory(const Candidate& candidate, bool likely) {
-  const KeptBytes& kept = is_mixed(candidate) ? profiles_.kept(keeping(candidate), Recompute::none)
-                                              : profiles_.kept(candidate, candidate.recompute);
+double BoundMaker::kept_by_blocks(const Candidate& candidate, bool likely) {
   const bool mixed = is_mixed(candidate);
-  const int again = mixed ? repeated_blocks(model_.layers, candidate.recompute_fraction) : 0;
-  double bytes = (model_.layers - again) * static_cast<double>(kept.block);
-  if (likely && mixed)
-    bytes += again * static_cast<double>(profiles_.kept(candidate, candidate.recompute).block);
+  double bytes = 0;
+  const auto add = [&](Profiles& profiles, bool in_bf16) {
+    int kept = 0, again = 0;
+    for (int block = 0; block < model_.layers; ++block)
+      if (is_in_bf16(block) == in_bf16)
+        ++(mixed && is_repeated(block, candidate.recompute_fraction) ? again : kept);
+    bytes += kept * static_cast<double>(kept_of(profiles, candidate).block);
+    if (likely && mixed)
+      bytes += again * static_cast<double>(profiles.kept(candidate, candidate.recompute).block);
+  };
+  add(profiles_, false);
+  if (has_blocks_in_bf16()) add(in_bf16_, true);
+  return bytes;
+}
+
+double BoundMaker::single_stage_memory(const Candidate& candidate, bool likely) {
+  KeptBytes kept = kept_of(profiles_, candidate);
+  const bool mixed = is_mixed(candidate);
+  if (has_blocks_in_bf16()) {  // what is beside blocks: as beside either kind
+    const KeptBytes& other = kept_of(in_bf16_, candidate);
+    kept.other = std::min(kept.other, other.other);
+    kept.task = std::min(kept.task, other.task);
+    kept.largest_task = std::min(kept.largest_task, other.largest_task);
+  }
+  double bytes = kept_by_blocks(candidate, likely);
   if (likely || !mixed) bytes += static_cast<double>(kept.other);
   // Unit by unit the compute stream waits more often, so buffers live shorter.
   const bool waits = !likely && works_by_units(candidate);
@@ -105,23 +153,20 @@ double BoundMaker::single_stage_memory(const Candidate& candidate, bool likely) 
 
 double BoundMaker::any_partition_memory(const Candidate& candidate) {
   if (model_.has_decoder()) return fixed_bytes();  // blocks of two kinds: left to the exact plan
-  const bool mixed = is_mixed(candidate);
+  const bool differ = is_mixed(candidate) || has_blocks_in_bf16();
   const double kept =
-      static_cast<double>((mixed ? profiles_.kept(keeping(candidate), Recompute::none)
-                                 : profiles_.kept(candidate, candidate.recompute))
-                              .block);
+      differ ? 0 : static_cast<double>(profiles_.kept(candidate, candidate.recompute).block);
   const double states = bytes_per_parameter(candidate) * work(candidate).block_parameters;
-  const double kept_blocks =
-      model_.layers - (mixed ? repeated_blocks(model_.layers, candidate.recompute_fraction) : 0);
   double shares = 0, turns = 0;
   for (int stage = 0; stage < candidate.pipeline; ++stage) {
     const double batches = in_flight(candidate, stage);
-    shares += 1 / (states + batches * (mixed ? 0 : kept));
+    shares += 1 / (states + batches * kept);
     turns += 1 / batches;
   }
   const double all_states = model_.layers * states / in_flight(candidate, 0);
   return fixed_bytes() +
-         std::max(model_.layers / shares, mixed ? (all_states + kept_blocks * kept) / turns : 0);
+         std::max(model_.layers / shares,
+                  differ ? (all_states + kept_by_blocks(candidate, false)) / turns : 0);
 }
 
 // Like the units of Work: kinds of blocks that are cut into stages of their own.
@@ -171,21 +216,17 @@ const std::vector<std::vector<InFlight>>& BoundMaker::fullest(const Candidate& c
 // works in is known beside a block: at least nothing.
 MemoryBounds BoundMaker::stage_memory(const Candidate& candidate) {
   const bool mixed = is_mixed(candidate);
-  const StageProfile& parts = mixed ? profiles_.stages(keeping(candidate), Recompute::none)
-                                    : profiles_.stages(candidate, candidate.recompute);
-  // Working space of blocks that keep and that repeat.
-  const StageProfile& repeats = profiles_.stages(candidate, candidate.recompute);
-  const auto kept_block = static_cast<double>(parts.middle_block_kept);
-  // What weights' gradients need is kept longer where an earlier stage waits for the rest: in one
-  // block of a stage, whose others are through by then.
-  const double block_kept = std::min(
-      kept_block, static_cast<double>((mixed ? profiles_.kept(keeping(candidate), Recompute::none)
-                                             : profiles_.kept(candidate, candidate.recompute))
-                                          .block));
-  const double repeated_block =
-      mixed
-          ? static_cast<double>(profiles_.stages(candidate, candidate.recompute).middle_block_kept)
-          : kept_block;
+  const StageProfile& parts = stages_of(profiles_, candidate);
+  // Working space of blocks that keep and that repeat, and of those in bf16.
+  std::vector<const StageProfile*> spaces{&parts,
+                                          &profiles_.stages(candidate, candidate.recompute)};
+  const KeptOfBlock kept_block = kept_of_block(profiles_, candidate);
+  KeptOfBlock kept_in_bf16 = kept_block;
+  if (has_blocks_in_bf16()) {
+    kept_in_bf16 = kept_of_block(in_bf16_, candidate);
+    spaces.push_back(&stages_of(in_bf16_, candidate));
+    spaces.push_back(&in_bf16_.stages(candidate, candidate.recompute));
+  }
   const Cut& begins = partition(candidate);
   const std::vector<std::vector<InFlight>>& times = fullest(candidate);
   const Chain& sums = chain(work(candidate), false);
@@ -202,26 +243,31 @@ MemoryBounds BoundMaker::stage_memory(const Candidate& candidate) {
       const auto part = static_cast<std::size_t>(layout.virtual_stage(stage, chunk));
       const std::size_t begin = begins[part], end = begins[part + 1];
       const bool is_first = begin == 0, is_last = part + 2 == begins.size();
-      const StageBytes& own = is_first ? parts.first : is_last ? parts.last : parts.middle;
-      const StageBytes& own_repeats = is_first  ? repeats.first
-                                      : is_last ? repeats.last
-                                                : repeats.middle;
-      double kept = static_cast<double>(own.kept) - block_kept, kept_at_least = 0;
+      const auto place_of = [&](const StageProfile& of) -> const StageBytes& {
+        return is_first ? of.first : is_last ? of.last : of.middle;
+      };
+      double kept = static_cast<double>(place_of(parts).kept) - kept_block.block;
+      double kept_at_least = 0;
       const int first_block = std::max(0, static_cast<int>(begin) - before);
       const int end_block = std::min(model_.layers, static_cast<int>(end) - before);
       blocks = std::max(blocks, end_block - first_block);
-      if (!is_first && end_block - first_block > 1) kept += kept_block - block_kept;
+      if (!is_first && end_block - first_block > 1)
+        kept += std::min(kept_block.waited_for - kept_block.block,
+                         kept_in_bf16.waited_for - kept_in_bf16.block);
       for (int block = first_block; block < end_block; ++block) {
         const bool again = mixed && is_repeated(block, candidate.recompute_fraction);
-        kept += again ? repeated_block : block_kept;
-        kept_at_least += again ? 0 : block_kept;
+        const KeptOfBlock& of_block = is_in_bf16(block) ? kept_in_bf16 : kept_block;
+        kept += again ? of_block.repeated : of_block.block;
+        kept_at_least += again ? 0 : of_block.block;
       }
       bytes += per_parameter * (sums.parameters[end] - sums.parameters[begin]);
       const auto task_of = [&](const StageBytes& bytes_of) {
         return static_cast<double>(works_by_units(candidate) ? bytes_of.largest_task
                                                              : bytes_of.task);
       };
-      const double own_task = std::min(task_of(own), task_of(own_repeats));
+      double own_task = task_of(place_of(parts));
+      for (const StageProfile* space : spaces)
+        own_task = std::min(own_task, task_of(place_of(*space)));
       const bool has_blocks = first_block < end_block;
       likely_slots.push_back(std::max(0.0, kept));
       slots.push_back(mixed ? kept_at_least : has_blocks ? likely_slots.back() : 0);
@@ -238,14 +284,12 @@ MemoryBounds BoundMaker::stage_memory(const Candidate& candidate) {
 }
 
 BoundMaker::Kept BoundMaker::kept_bytes(const Candidate& candidate) {
-  if (is_mixed(candidate)) {
-    const int again = repeated_blocks(model_.layers, candidate.recompute_fraction);
-    const KeptBytes& kept = profiles_.kept(keeping(candidate), Recompute::none);
-    return {(model_.layers - again) * static_cast<double>(kept.block), 0};
-  }
+  if (is_mixed(candidate)) return {kept_by_blocks(candidate, false), 0};
   if (candidate.offload != Offload::none) return {};
-  const KeptBytes& kept = profiles_.kept(candidate, candidate.recompute);
-  return {model_.layers * static_cast<double>(kept.block), static_cast<double>(kept.other)};
+  std::int64_t others = profiles_.kept(candidate, candidate.recompute).other;
+  if (has_blocks_in_bf16())
+    others = std::min(others, in_bf16_.kept(candidate, candidate.recompute).other);
+  return {kept_by_blocks(candidate, false), static_cast<double>(others)};
 }
 
 }  // namespace meshwright

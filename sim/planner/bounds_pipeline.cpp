@@ -1,5 +1,7 @@
 // The third part of BoundMaker: a pipeline whose stages are known, task by task.
 #include <algorithm>
+#include <functional>
+#include <utility>
 
 #include "models/core/index.h"
 #include "models/schedule/schedule.h"
@@ -38,23 +40,30 @@ const std::vector<PartTimes>& BoundMaker::part_times(const Candidate& candidate,
   const bool splits = schedule_info(candidate.schedule).splits_backwards;
   const bool mixed = is_mixed(candidate);
   const Work& all = work(candidate);
-  const std::vector<UnitProfile::Pass>* repeated = nullptr;
-  const std::vector<UnitProfile::Pass>* kept = nullptr;
-  if (splits) {
-    repeated = &profiles_.deferred(candidate, candidate.recompute);
-    kept = mixed ? &profiles_.deferred(keeping(candidate), Recompute::none) : repeated;
-  }
+  // What a split backward puts off, beside the units of `all` that put it off.
+  using Deferred = const std::vector<UnitProfile::Pass>*;
+  const Deferred repeated = splits ? &profiles_.deferred(candidate, candidate.recompute) : nullptr;
+  std::vector<std::pair<const std::vector<UnitTimes>*, Deferred>> of_units;
+  const auto look_at = [&](Profiles& profiles, const std::vector<UnitTimes>& kept,
+                           const std::vector<UnitTimes>& repeated_units) {
+    of_units.emplace_back(&repeated_units, &profiles.deferred(candidate, candidate.recompute));
+    of_units.emplace_back(&kept, mixed ? &profiles.deferred(keeping(candidate), Recompute::none)
+                                       : of_units.back().second);
+  };
+  if (splits) look_at(profiles_, all.kept, all.repeated);
+  if (splits && has_blocks_in_bf16()) look_at(in_bf16_, all.kept_in_bf16, all.repeated_in_bf16);
   const PartsKey key{&all, begins, splits, repeated};
   if (parts_of_ == key) return parts_;
   parts_of_ = key;
   parts_.clear();
   const Chain& sums = chain(all, splits);
-  // Of a unit of the chain: what a split backward puts off.
   const auto deferred = [&](const UnitTimes* unit) {
-    const bool is_kept =
-        !all.kept.empty() && unit >= all.kept.data() && unit < all.kept.data() + all.kept.size();
-    const auto place = unit - (is_kept ? all.kept : all.repeated).data();
-    return pass_time(candidate, (*(is_kept ? kept : repeated))[static_cast<std::size_t>(place)]);
+    double seconds = 0;
+    for (const auto& [units, passes] : of_units)
+      if (std::less_equal<>()(units->data(), unit) &&
+          std::less<>()(unit, units->data() + units->size()))
+        seconds = pass_time(candidate, (*passes)[static_cast<std::size_t>(unit - units->data())]);
+    return seconds;
   };
   for (std::size_t part = 0; part + 1 < begins.size(); ++part) {
     const std::size_t begin = begins[part], end = begins[part + 1];

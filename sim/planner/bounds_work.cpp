@@ -187,6 +187,20 @@ std::vector<UnitTimes> BoundMaker::unit_times(const Candidate& candidate,
   return times;
 }
 
+void BoundMaker::add_units_in_bf16(const Candidate& candidate, Work& work) {
+  if (!has_blocks_in_bf16()) return;
+  work.repeated_in_bf16 = unit_times(candidate, in_bf16_.of(candidate, candidate.recompute));
+  work.kept_in_bf16 = is_mixed(candidate)
+                          ? unit_times(candidate, in_bf16_.of(candidate, Recompute::none))
+                          : work.repeated_in_bf16;
+}
+
+const UnitTimes& BoundMaker::block_of(const Work& work, std::size_t unit, int block,
+                                      bool repeats) const {
+  if (is_in_bf16(block)) return (repeats ? work.repeated_in_bf16 : work.kept_in_bf16)[unit];
+  return (repeats ? work.repeated : work.kept)[unit];
+}
+
 Work BoundMaker::make_work(const Candidate& candidate, const ModelProfile& kept,
                            const ModelProfile& repeated) {
   Work work;
@@ -195,7 +209,7 @@ Work BoundMaker::make_work(const Candidate& candidate, const ModelProfile& kept,
   work.fraction = candidate.recompute == Recompute::none ? 1 : candidate.recompute_fraction;
   work.shares_layers = kept.shares_layers;
   work.layers = kept.layers;
-  const int again = repeated_blocks(work.layers, work.fraction);
+  add_units_in_bf16(candidate, work);
   work.ramp_share = work.split_ramp_share = 1;
   const auto add = [&](const UnitTimes& unit, int count) {
     if (count == 0 || unit.work() <= 0) return;
@@ -213,8 +227,18 @@ Work BoundMaker::make_work(const Candidate& candidate, const ModelProfile& kept,
       add(work.repeated[unit], 1);
       continue;
     }
-    add(work.kept[unit], work.layers - again);
+    int kept_blocks = 0, again = 0, kept_in_bf16 = 0, again_in_bf16 = 0;
+    for (int block = 0; block < work.layers; ++block) {
+      const bool repeats = is_repeated(block, work.fraction);
+      ++(is_in_bf16(block) ? repeats ? again_in_bf16 : kept_in_bf16
+         : repeats         ? again
+                           : kept_blocks);
+    }
+    add(work.kept[unit], kept_blocks);
     add(work.repeated[unit], again);
+    if (!has_blocks_in_bf16()) continue;
+    add(work.kept_in_bf16[unit], kept_in_bf16);
+    add(work.repeated_in_bf16[unit], again_in_bf16);
   }
   work.parameters = static_cast<double>(kept.parameters);
   work.block_parameters = static_cast<double>(kept.block_parameters);
@@ -264,7 +288,7 @@ const Chain& BoundMaker::chain(const Work& work, bool splits) {
       continue;
     }
     for (int i = 0; i < work.layers; ++i, ++block)
-      add(is_repeated(block, work.fraction) ? work.repeated[unit] : work.kept[unit],
+      add(block_of(work, unit, i, is_repeated(block, work.fraction)),
           i == 0 || !work.shares_layers);
   }
   return sums;

@@ -23,9 +23,4 @@ inline Candidate keeping(Candidate candidate) {
   return candidate;
 }
 
-inline int repeated_blocks(int layers, double fraction) {
-  constexpr double rounding = 1e-9;
-  return static_cast<int>(std::floor(layers * fraction + rounding));
-}
-
 }  // namespace meshwright

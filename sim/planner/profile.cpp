@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "models/compile/compile.h"
 #include "models/core/error.h"
@@ -195,8 +196,8 @@ void leave_shared_parameters(const std::vector<UnitProfile>& two, std::vector<Un
 
 }  // namespace
 
-Profiles::Profiles(const Model& model, const Plan& base, const Cluster& cluster)
-    : model_(model), base_(base), cluster_(cluster) {}
+Profiles::Profiles(const Model& model, const Plan& base, const Cluster& cluster, Blocks blocks)
+    : model_(model), base_(base), cluster_(cluster), blocks_(blocks) {}
 
 namespace {
 
@@ -245,7 +246,9 @@ const std::vector<double>& Profiles::costs(const Candidate& candidate) {
   // Of the passes, only that of rows looks at what is moved away, and only whether it is by layers.
   if (whole.offload != Offload::layers) whole.offload = Offload::none;
   const double fraction = is_mixed(candidate) ? candidate.recompute_fraction : 1;
-  return costs_.get(std::pair(key_of(whole, candidate.recompute), fraction),
+  const bool rounds_again =
+      quantizes(base_.training.precision) && candidate.zero_stage == 3 && candidate.shards() > 1;
+  return costs_.get(std::tuple(key_of(whole, candidate.recompute), fraction, rounds_again),
                     [&] { return measure_costs(whole); });
 }
 
@@ -280,6 +283,9 @@ Plan Profiles::plan_of(const Candidate& candidate, Recompute recompute) const {
   plan.training.recompute = recompute;
   plan.training.recompute_fraction = 1;
   plan.training.recompute_budget.reset();
+  plan.training.first_layers_in_bf16 =
+      blocks_ == Blocks::in_bf16 ? std::numeric_limits<int>::max() : 0;
+  plan.training.last_layers_in_bf16 = 0;
   return plan;
 }
 
@@ -362,7 +368,8 @@ int period_of(double fraction, int layers) {
   return period;
 }
 
-// Costs depend on a block and its neighbours: those of a model with three periods tell all.
+// Costs depend on a block and its neighbours: those of a model with three periods of blocks that
+// are alike, between those that stay in bf16, tell all.
 std::vector<double> Profiles::measure_costs(const Candidate& candidate) const {
   const double fraction = is_mixed(candidate) ? candidate.recompute_fraction : 1;
   const int period = period_of(fraction, model_.layers);
@@ -370,7 +377,9 @@ std::vector<double> Profiles::measure_costs(const Candidate& candidate) const {
   plan.training.recompute_budget.reset();
   plan = cut_by(plan);
   Model model = model_;
-  model.layers = std::min(model_.layers, 3 * period + model_.layers % period);
+  const int first = plan.training.first_layers_in_bf16, last = plan.training.last_layers_in_bf16;
+  const int few = first + 3 * period + last;
+  model.layers = few < model_.layers ? few + (model_.layers - few) % period : model_.layers;
   const Graph graph = run_passes(build_graph(model, plan.training), plan,
                                  device_facts(cluster_, plan.training.precision));
   const std::vector<double> small = CostModel(cluster_, plan.training).unit_costs(graph);
@@ -378,7 +387,7 @@ std::vector<double> Profiles::measure_costs(const Candidate& candidate) const {
   int block = 0;
   for (std::size_t unit = 0; unit < small.size(); ++unit) {
     costs.push_back(small[unit]);
-    if (!graph.units[unit].is_block || ++block != 2 * period) continue;
+    if (!graph.units[unit].is_block || ++block != first + 2 * period) continue;
     // Those between the first period and the last are alike.
     for (int more = model.layers; more < model_.layers; ++more)
       costs.push_back(costs[costs.size() - at(period)]);

@@ -80,6 +80,10 @@ struct Messages {
   std::vector<std::int64_t> onwards, back;
 };
 
+// What the products of all blocks of a profile are: as the precision says, or in bf16 as
+// `first_layers_in_bf16` has some of them.
+enum class Blocks : std::uint8_t { as_precision, in_bf16 };
+
 // Profiles of one model on one cluster, each made when it is first asked for, once per (tensor,
 // context, micro_batch, recompute, offload, sequence_parallel, expert, compiler, whether backwards
 // are split, tensor_chunks), all blocks alike. What is returned stays where it is. Several threads
@@ -87,13 +91,14 @@ struct Messages {
 // plan with memory enough, bytes those of the plan that takes least.
 class Profiles {
  public:
-  Profiles(const Model& model, const Plan& base, const Cluster& cluster);
+  Profiles(const Model& model, const Plan& base, const Cluster& cluster,
+           Blocks blocks = Blocks::as_precision);
   // With `recompute` instead of the candidate's.
   const ModelProfile& of(const Candidate& candidate, Recompute recompute);
   // What a split backward puts off, of each unit, on any stage but the first.
   const std::vector<UnitProfile::Pass>& deferred(const Candidate& candidate, Recompute recompute);
   const KeptBytes& kept(const Candidate& candidate, Recompute recompute);
-  // What the partitioner goes by, of every unit of the model.
+  // What the partitioner goes by, of every unit of the model, each as the plan has it.
   const std::vector<double>& costs(const Candidate& candidate);
   // Of a chain of blocks of one kind, at least three, each with parameters of its own.
   const StageProfile& stages(const Candidate& candidate, Recompute recompute);
@@ -117,9 +122,12 @@ class Profiles {
   const Model& model_;
   const Plan& base_;
   const Cluster& cluster_;
+  const Blocks blocks_;
   Memo<Key, ModelProfile> profiles_;
   Memo<Key, std::vector<UnitProfile::Pass>> deferred_;
-  Memo<std::pair<Key, double>, std::vector<double>> costs_;
+  // With the share of blocks that repeat their work, and whether weights are rounded again and
+  // again.
+  Memo<std::tuple<Key, double, bool>, std::vector<double>> costs_;
   Memo<Key, KeptBytes> kept_;
   Memo<Key, StageProfile> stages_;
   Memo<Key, Messages> messages_;

@@ -121,6 +121,10 @@ void draw_training(Draw& draw, const Model& model, Plan& plan) {
   if (t.precision == Precision::fp8)
     t.fp8_recipe = draw.of({Fp8Recipe::tensorwise, Fp8Recipe::delayed, Fp8Recipe::mxfp8});
   t.fp8_experts = quantizes(t.precision) && draw.of({false, true});
+  if (quantizes(t.precision)) {
+    t.first_layers_in_bf16 = draw.of({0, 0, 1, 2});
+    t.last_layers_in_bf16 = draw.of({0, 0, 1, 2});
+  }
 }
 
 bool is_legal(const Model& model, const Plan& plan) {

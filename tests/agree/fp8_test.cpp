@@ -29,6 +29,12 @@ constexpr Change mxfp8 = rounds<Fp8Recipe::mxfp8>;
 
 void delayed(Plan& plan) { plan.training.fp8_recipe = Fp8Recipe::delayed; }
 
+// Of eight blocks three have 8 bits: of two stages the last has none.
+void ends_in_bf16(Plan& plan) {
+  plan.training.first_layers_in_bf16 = 1;
+  plan.training.last_layers_in_bf16 = 4;
+}
+
 constexpr Variant variants[] = {
     {{}, full},
     {{}, pruned},
@@ -65,6 +71,12 @@ constexpr Variant variants[] = {
     {{1, 2, 1}, all_of<delayed, rows, tensor_in_chunks<2>>},
     {{2, 2, 1, 4, 0, 2}, all_of<delayed, rows>},
     {{2, 1, 2, 4, 3}, delayed},
+    {{}, all_of<ends_in_bf16, full>},
+    {{2, 1, 1}, all_of<ends_in_bf16, delayed>},
+    {{2, 1, 1, 4, 0, 2}, ends_in_bf16},
+    {{1, 2, 1}, all_of<ends_in_bf16, rows, tensor_in_chunks<2>>},
+    {{1, 1, 2, 2, 1}, all_of<ends_in_bf16, mxfp8>},
+    {{2, 1, 2, 4, 3}, all_of<ends_in_bf16, full>},
 };
 
 struct Alone {
@@ -82,9 +94,10 @@ TEST_CASE_ON_RANKS("fp8 trains alike under all degrees, and close to fp32", "[ag
     Plan uncut = on_one_process(plan);
     uncut.training.micro_batch = plan.training.micro_batch;  // the same numbers have one scale
     const Training& t = plan.training;
-    Alone& expected = alone[std::string(name_of(model.architecture)) +
-                            fp8_recipe_names()[static_cast<std::size_t>(t.fp8_recipe)] +
-                            std::to_string(t.global_batch)];
+    Alone& expected =
+        alone[std::string(name_of(model.architecture)) +
+              fp8_recipe_names()[static_cast<std::size_t>(t.fp8_recipe)] +
+              std::to_string(t.global_batch) + (t.has_layers_in_bf16() ? " ends in bf16" : "")];
     if (expected.in_fp8.losses.empty()) {
       expected.begin = SmallRun(model, uncut).parameters();
       expected.in_fp32 = train_alone(model, uncut);

@@ -103,6 +103,14 @@ json draw_training(Draw& draw, const json& model, int data) {
   } else if (training.value("precision", "") == "nvfp4") {
     if (draw.chance(0.5)) training["fp8_experts"] = draw.chance(0.5);
   }
+  if (training.contains("precision") && draw.chance(0.3)) {
+    const std::string precision = training["precision"];
+    const int layers = model["layers"], first = draw.between(0, layers);
+    if (precision == "fp8" || precision == "nvfp4") {
+      training["first_layers_in_bf16"] = first;
+      if (draw.chance(0.9)) training["last_layers_in_bf16"] = draw.between(0, layers - first);
+    }
+  }
   if (draw.chance(0.2)) training["gradient_reduce_precision"] = draw.word({"fp32", "fp16", "bf16"});
   if (draw.chance(0.5))
     training["recompute"] =

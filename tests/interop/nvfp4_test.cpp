@@ -1,4 +1,4 @@
-// Precision nvfp4 in the words of those frameworks that have it.
+// Precision nvfp4, and layers that stay in bf16, in the words of those frameworks that have them.
 #include "tests/catch.h"
 #include "tests/interop/read_text.h"
 #include "tests/message_of.h"
@@ -58,4 +58,60 @@ TEST_CASE("Megatron-Bridge has nvfp4 as a recipe and as fields, and comes back",
     CHECK(text.find("fp4: e2m1") != std::string::npos);
     CHECK(text.find("fp4_recipe: nvfp4") != std::string::npos);
   }
+}
+
+TEST_CASE("Megatron-LM leaves one layer on either side in bf16, or as many as it is told",
+          "[interop]") {
+  const std::string others =
+      " --micro-batch-size 1 --global-batch-size 16 --seq-length 4096 --lr 1e-4 ";
+  for (const char* narrow : {"--bf16 --fp4-format e2m1 --fp4-recipe nvfp4 ",
+                             "--bf16 --fp8-format e4m3 --fp8-recipe mxfp8 "}) {
+    const auto training = [&](const std::string& words) {
+      return imported(Framework::megatron_lm, "run.sh", narrow + words + others)["training"];
+    };
+    CHECK_FALSE(training("").contains("first_layers_in_bf16"));
+    // Counts alone ask for nothing.
+    CHECK_FALSE(training("--num-layers-at-end-in-bf16 4").contains("last_layers_in_bf16"));
+    CHECK(training("--first-last-layers-bf16")["first_layers_in_bf16"] == 1);
+    CHECK(training("--first-last-layers-bf16")["last_layers_in_bf16"] == 1);
+    const std::string words =
+        "--first-last-layers-bf16 --num-layers-at-start-in-bf16 0 --num-layers-at-end-in-bf16 4";
+    CHECK_FALSE(training(words).contains("first_layers_in_bf16"));
+    CHECK(training(words)["last_layers_in_bf16"] == 4);
+  }
+  const json job = imported(Framework::megatron_lm, "run.sh",
+                            "--bf16 --fp4-format e2m1 --first-last-layers-bf16 "
+                            "--num-layers-at-start-in-bf16 2 --num-layers-at-end-in-bf16 4" +
+                                others);
+  const std::string text = exported(Framework::megatron_lm, job);
+  for (const char* words : {"--first-last-layers-bf16", "--num-layers-at-start-in-bf16 2",
+                            "--num-layers-at-end-in-bf16 4"})
+    CHECK(text.find(words) != std::string::npos);
+}
+
+TEST_CASE("Megatron-Bridge's recipe of current scaling leaves a layer on either side in bf16",
+          "[interop]") {
+  const std::string others =
+      "model:\n  seq_length: 4096\ntrain:\n  global_batch_size: 16\n  micro_batch_size: 1\n";
+  const auto training = [&](const std::string& words) {
+    return imported(Framework::megatron_bridge, "a.yaml", others + words)["training"];
+  };
+  const json usual = training("mixed_precision: bf16_with_fp8_current_scaling_mixed\n");
+  CHECK(usual["first_layers_in_bf16"] == 1);
+  CHECK(usual["last_layers_in_bf16"] == 1);
+  for (const char* name : {"bf16_with_mxfp8_mixed", "bf16_with_nvfp4_mixed"})
+    CHECK_FALSE(
+        training(std::string("mixed_precision: ") + name + "\n").contains("first_layers_in_bf16"));
+  const std::string fields = "mixed_precision:\n  bf16: true\n  fp4: e2m1\n";
+  CHECK_FALSE(
+      training(fields + "  num_layers_at_end_in_bf16: 4\n").contains("last_layers_in_bf16"));
+  const std::string asked =
+      fields + "  first_last_layers_bf16: true\n  num_layers_at_end_in_bf16: 4\n";
+  CHECK_FALSE(training(asked).contains("first_layers_in_bf16"));
+  CHECK(training(asked)["last_layers_in_bf16"] == 4);
+  const std::string text = exported(Framework::megatron_bridge,
+                                    imported(Framework::megatron_bridge, "a.yaml", others + asked));
+  CHECK(text.find("first_last_layers_bf16: true") != std::string::npos);
+  CHECK(text.find("num_layers_at_start_in_bf16: 0") != std::string::npos);
+  CHECK(text.find("num_layers_at_end_in_bf16: 4") != std::string::npos);
 }

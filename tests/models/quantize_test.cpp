@@ -102,6 +102,55 @@ TEST_CASE("in fp8 the linear layers of blocks multiply 8 bits, what is outside d
   CHECK(count_ops(in_bf16, Op::quantize, Phase::forward) == 0);
 }
 
+namespace {
+
+// Which blocks have products of 8 bits, in the order of the model.
+std::vector<bool> blocks_in_8_bits(const Graph& graph) {
+  std::vector<bool> found;
+  for (int u = 0; u < static_cast<int>(graph.units.size()); ++u)
+    if (graph.units[at(u)].is_block)
+      found.push_back(std::ranges::any_of(graph.nodes, [&](const Node& node) {
+        return is_product(node.op) && graph.unit_of(node) == u && is_8_bit(first_type(graph, node));
+      }));
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("the first and the last blocks stay in bf16 where the plan says so", "[models][passes]") {
+  const auto blocks = [](const Model& model, int first, int last) {
+    Plan plan = in_fp8(small_plan(model, {}));
+    plan.training.first_layers_in_bf16 = first;
+    plan.training.last_layers_in_bf16 = last;
+    return blocks_in_8_bits(graph_of(model, plan));
+  };
+  using Each = std::vector<bool>;
+  const Model model = small_model("llama");
+  CHECK(blocks(model, 0, 0) == Each{true, true, true, true});
+  CHECK(blocks(model, 1, 0) == Each{false, true, true, true});
+  CHECK(blocks(model, 0, 2) == Each{true, true, false, false});
+  CHECK(blocks(model, 1, 2) == Each{false, true, false, false});
+  // Of an encoder and of a decoder.
+  const Model two = small_model("seq2seq");
+  const Each all = blocks(two, 0, 0), some = blocks(two, 1, 1);
+  REQUIRE(all.size() == 2 * at(two.layers));
+  for (std::size_t block = 0; block < all.size(); ++block) {
+    const int of_stack = static_cast<int>(block) % two.layers;
+    CHECK(some[block] == (of_stack > 0 && of_stack < two.layers - 1));
+    CHECK(all[block]);
+  }
+  // All of them: the graph of bf16.
+  Plan plan = in_fp8(small_plan(model, {}));
+  plan.training.first_layers_in_bf16 = 1;
+  plan.training.last_layers_in_bf16 = 3;
+  const Graph graph = graph_of(model, plan);
+  plan.training.precision = Precision::bf16;
+  const Graph in_bf16 = graph_of(model, plan);
+  REQUIRE(graph.nodes.size() == in_bf16.nodes.size());
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i)
+    CHECK(graph.nodes[i].op == in_bf16.nodes[i].op);
+}
+
 TEST_CASE("a router stays in bf16, and a layer with a size that is no multiple of 16",
           "[models][passes]") {
   const Model experts = small_model("mixtral");

@@ -127,6 +127,34 @@ TEST_CASE("the bounds of further families are below what is simulated") {
   CHECK(pipelines > 0);
 }
 
+// Blocks of two kinds, and where some repeat their work of four.
+TEST_CASE("the bounds know which layers stay in bf16") {
+  const bool mixed = GENERATE(false, true);
+  json value = job_json(small_model(8, 4), "p5.48xlarge", 1, 32);
+  value["training"]["precision"] = GENERATE("fp8", "bf16");
+  const bool quantized = value["training"]["precision"] == "fp8";
+  value["training"]["recompute"] = "auto";
+  if (mixed) value["training"]["recompute_fraction"] = "auto";
+  value["model"]["hidden"] = 1024;
+  if (quantized) {
+    value["training"]["first_layers_in_bf16"] = GENERATE(0, 2);
+    value["training"]["last_layers_in_bf16"] = GENERATE(1, 4);
+  }
+  Planned planned(value, "p5.48xlarge", 1);
+  const auto& candidates = planned.candidates;
+  REQUIRE(candidates.size() > 100);
+  int pipelines = 0;
+  for (std::size_t i = 0; i < candidates.size(); i += (mixed ? 97 : 41) * thinned) {
+    pipelines += candidates[i].pipeline > 1 ? 1 : 0;
+    const Prediction prediction = planned.check_bounds(candidates[i]);
+    const Bounds bounds = planned.bounds.time(candidates[i]);
+    CHECK(bounds.estimate_s >= 0.5 * prediction.step_time_s);
+    CHECK(planned.bounds.memory(candidates[i]).least_bytes >=
+          0.5 * static_cast<double>(prediction.peak_memory_bytes));
+  }
+  CHECK(pipelines > 10);
+}
+
 TEST_CASE("the bounds are below steps whose sequences several ranks share") {
   json value = job_json(small_model(4, 4), "p4d.24xlarge", 2, 16);
   value["model"]["positions"] = 2048;

@@ -237,6 +237,41 @@ TEST_CASE("frameworks keep weights of 8 bits alone; the engine beside those of 1
   CHECK(weights() - of_frameworks == std::int64_t{6} * 2 * (4 + 2 * 4) * 256 * 256);
 }
 
+TEST_CASE("layers in bf16 take the time and the memory that they take in bf16", "[predict]") {
+  const Cluster cluster{load_machine("p5.48xlarge"), 1, 8, {}, {}};
+  Model model = small_model();
+  model.hidden = 2048;
+  model.head_dim = 512;
+  model.ffn = 8192;
+  const auto predicted = [&](Precision precision, int first, int last) {
+    Plan plan = plan_of(1, 1, 8);
+    plan.training.micro_batch = 32;  // of 128 tokens: products long enough to gain by 8 bits
+    plan.training.global_batch = 32 * 8;
+    plan.training.precision = precision;
+    plan.training.first_layers_in_bf16 = first;
+    plan.training.last_layers_in_bf16 = last;
+    return predict(compiled_for(model, plan, cluster), cluster);
+  };
+  const Prediction wide = predicted(Precision::bf16, 0, 0);
+  for (const Precision precision : {Precision::fp8, Precision::nvfp4}) {
+    const Prediction all = predicted(precision, 2, 4), none = predicted(precision, 0, 0);
+    CHECK(all.step_time == wide.step_time);
+    CHECK(all.peak_memory_bytes == wide.peak_memory_bytes);
+    CHECK(none.step_time != wide.step_time);
+  }
+  // Blocks are alike: each adds the same. Those at the ends may also lose what their rounding
+  // joins.
+  const auto seconds = [&](int first, int last) {
+    return predicted(Precision::fp8, first, last).step_time_s;
+  };
+  const double of_block = (wide.step_time_s - seconds(0, 0)) / 6;
+  CHECK(of_block > 0);
+  for (int blocks = 1; blocks < 6; ++blocks) {
+    CHECK(seconds(blocks, 0) == Approx(seconds(0, 0) + blocks * of_block).epsilon(1e-3));
+    CHECK(seconds(0, blocks) == Approx(seconds(0, 0) + blocks * of_block).epsilon(1e-3));
+  }
+}
+
 // Transformer Engine keeps those of 16 bits beside both directions of those of 4.
 TEST_CASE("frameworks keep weights of 4 bits beside those of 16", "[predict]") {
   Cluster cluster{load_machine("p6-b200.48xlarge"), 1, 8, {}, {}};

@@ -62,6 +62,13 @@ void add_precision(const Settings& arguments, Settings& to) {
     to.add(before + "fp4", value_of(arguments, "fp4-format", nullptr));
     to.add(before + "fp4_recipe", value_of(arguments, "fp4-recipe", nullptr));
   }
+  if (arguments.has("first-last-layers-bf16")) {
+    to.add(before + "first_last_layers_bf16", true);
+    to.add(before + "num_layers_at_start_in_bf16",
+           value_of(arguments, "num-layers-at-start-in-bf16", 1));
+    to.add(before + "num_layers_at_end_in_bf16",
+           value_of(arguments, "num-layers-at-end-in-bf16", 1));
+  }
   if (!half) return;
   for (const auto& [argument, field] : {std::pair{"loss-scale", "loss_scale"},
                                         {"initial-loss-scale", "initial_loss_scale"},
@@ -78,6 +85,9 @@ const std::set<std::string, std::less<>>& composite() {
                                                            "fp16",
                                                            "fp8-format",
                                                            "fp8-recipe",
+                                                           "first-last-layers-bf16",
+                                                           "num-layers-at-start-in-bf16",
+                                                           "num-layers-at-end-in-bf16",
                                                            "fp8-amax-history-len",
                                                            "fp8-amax-compute-algo",
                                                            "accumulate-allreduce-grads-in-fp32",

@@ -158,6 +158,7 @@ Settings choose_from_matrix(const Settings& settings, const JobDraft& given) {
     }
   }
   chosen.add("mixed_precision", precision_of(kind), place);
+  if (kind == "fp8_cs") chosen.add("mixed_precision.first_last_layers_bf16", false, place);
   const std::size_t digits = count.find_last_of('_');
   if (per_host > 0 && digits != std::string::npos &&
       count.find_first_not_of("0123456789", digits + 1) == std::string::npos &&

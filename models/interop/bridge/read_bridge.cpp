@@ -132,6 +132,33 @@ void say_usual(Translation& file) {
   }
 }
 
+// Layers that multiply 16 bits beside those of 8 or 4. The recipe of current scaling has one on
+// either side.
+void say_layers_in_bf16(Translation& file, bool of_current_scaling) {
+  const Setting* asked = file.find("mixed_precision.first_last_layers_bf16");
+  if (asked == nullptr ? of_current_scaling : asked->value == true) {
+    if (asked != nullptr)
+      file.say("first-last-layers-bf16", true, {"mixed_precision.first_last_layers_bf16"});
+    else
+      file.usual("first-last-layers-bf16", "mixed_precision", true);
+    for (const auto& [argument, field] :
+         {std::pair{"num-layers-at-start-in-bf16", "mixed_precision.num_layers_at_start_in_bf16"},
+          {"num-layers-at-end-in-bf16", "mixed_precision.num_layers_at_end_in_bf16"}}) {
+      const Setting* count = file.find(field);
+      if (count != nullptr) {
+        const json value = count->value;
+        file.say(argument, value, {field});
+      } else {
+        file.usual(argument, "mixed_precision", of_current_scaling ? 1 : 0);
+      }
+    }
+  }
+  for (const char* name :
+       {"mixed_precision.first_last_layers_bf16", "mixed_precision.num_layers_at_start_in_bf16",
+        "mixed_precision.num_layers_at_end_in_bf16"})
+    file.repeats(name);
+}
+
 }  // namespace
 
 void say_precision(Translation& file, const Setting* name) {
@@ -139,6 +166,7 @@ void say_precision(Translation& file, const Setting* name) {
   json format, recipe, narrow;
   std::optional<bool> in_fp32;
   const char* by = "mixed_precision";
+  bool of_current_scaling = false;
   if (name != nullptr) {
     std::string text = name->value.is_string() ? name->value.get<std::string>() : "";
     std::replace(text.begin(), text.end(), '-', '_');
@@ -158,6 +186,7 @@ void say_precision(Translation& file, const Setting* name) {
                : holds("current")    ? "tensorwise"
                : holds("subchannel") ? "blockwise"
                                      : "mxfp8";
+      of_current_scaling = holds("current");
     }
   }
   const auto field = [&](const char* key) {
@@ -212,6 +241,7 @@ void say_precision(Translation& file, const Setting* name) {
              {field("fp4") != nullptr ? "mixed_precision.fp4" : "mixed_precision"});
   if (const Setting* recipe4 = field("fp4_recipe"); recipe4 != nullptr && !narrow.is_null())
     file.say("fp4-recipe", recipe4->value, {"mixed_precision.fp4_recipe"});
+  say_layers_in_bf16(file, of_current_scaling);
   const char* reduced =
       kind == "fp16" || wide ? "accumulate-allreduce-grads-in-fp32" : "grad-reduce-in-bf16";
   const bool value = kind == "fp16" ? wide : kind != "fp32";

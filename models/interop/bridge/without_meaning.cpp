@@ -151,8 +151,6 @@ constexpr WithoutMeaning rows[] = {
     {"comm_overlap.*", "how communication goes beside compute in detail"},
     {"mixed_precision.fp8_*", eight},
     {"mixed_precision.fp4_recipe", "of products of 4 bits, which mixed_precision.fp4 asks for"},
-    {"mixed_precision.first_last_layers_bf16", "all blocks multiply 8 or 4 bits here"},
-    {"mixed_precision.num_layers_at_*", "all blocks multiply 8 or 4 bits here"},
     {"mixed_precision.autocast_*", "follows from the precision"},
     {"mixed_precision.params_dtype", "follows from the precision"},
     {"mixed_precision.pipeline_dtype", "follows from the precision"},

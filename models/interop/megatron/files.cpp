@@ -164,8 +164,6 @@ constexpr WithoutMeaning rows[] = {
     {"no-fp8-wgrad", "gradients of weights are products of 8 bits too here"},
     {"fp8-param-gather", "weights travel in 16 bits here; predicted times of gathers are too long"},
     {"fp4-param-gather", "weights travel in 16 bits here; predicted times of gathers are too long"},
-    {"first-last-layers-bf16", "all blocks multiply 8 or 4 bits here"},
-    {"num-layers-at-*", "all blocks multiply 8 or 4 bits here"},
     {"keep-fp8-*", kernels},
     {"fp8-param", "weights travel in 16 bits here"},
     {"empty-unused-memory-level", "how its allocator works"},

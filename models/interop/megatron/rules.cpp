@@ -79,8 +79,10 @@ Rule warmup_rule() {
 }
 
 Rule precision_rule() {
-  return {{"training.precision", "training.fp8_recipe", "training.fp8_experts"},
-          {"bf16", "fp16", "fp8-format", "fp8-recipe", "fp4-format", "fp4-recipe"},
+  return {{"training.precision", "training.fp8_recipe", "training.fp8_experts",
+           "training.first_layers_in_bf16", "training.last_layers_in_bf16"},
+          {"bf16", "fp16", "fp8-format", "fp8-recipe", "fp4-format", "fp4-recipe",
+           "first-last-layers-bf16", "num-layers-at-start-in-bf16", "num-layers-at-end-in-bf16"},
           [](Settings& from, JobDraft& to) {
             const bool bf16 = from.flag("bf16").value_or(false);
             const bool fp16 = from.flag("fp16").value_or(false);
@@ -99,7 +101,12 @@ Rule precision_rule() {
                                          : bf16   ? "bf16"
                                          : fp16   ? "fp16"
                                                   : "fp32");
+            const bool leaves = from.flag("first-last-layers-bf16").value_or(false);
+            const std::int64_t first = from.whole("num-layers-at-start-in-bf16").value_or(1);
+            const std::int64_t last = from.whole("num-layers-at-end-in-bf16").value_or(1);
             if (!format && !fp4) return;
+            if (leaves && first > 0) to.set("training.first_layers_in_bf16", first);
+            if (leaves && last > 0) to.set("training.last_layers_in_bf16", last);
             if (format) to.set("training.fp8_recipe", recipe.value_or("delayed"));
             if (to.value("model").is_object() && to.value("model").contains("num_local_experts"))
               to.set("training.fp8_experts", true);
@@ -112,6 +119,11 @@ Rule precision_rule() {
             if (precision == "nvfp4") {
               to.add("fp4-format", "e2m1");
               to.add("fp4-recipe", "nvfp4");
+            }
+            if (from.plan.training.has_layers_in_bf16()) {
+              to.add("first-last-layers-bf16", true);
+              to.add("num-layers-at-start-in-bf16", from.plan.training.first_layers_in_bf16);
+              to.add("num-layers-at-end-in-bf16", from.plan.training.last_layers_in_bf16);
             }
             if (precision != "fp8") return;
             const json recipe = from["training.fp8_recipe"];

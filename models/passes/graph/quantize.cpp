@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -75,6 +76,21 @@ struct Factor {
   int bits = -1, scales = -1, largest = -1;
 };
 
+// Per unit: a block whose products stay in 16 bits. A stack's blocks are those of one path.
+std::vector<char> units_in_bf16(const Graph& graph, const Training& training) {
+  const auto stack_of = [](const Unit& unit) { return unit.path.substr(0, unit.path.rfind('.')); };
+  std::map<std::string, int> blocks, before;
+  for (const Unit& unit : graph.units)
+    if (unit.is_block) ++blocks[stack_of(unit)];
+  std::vector<char> in_bf16(graph.units.size(), 0);
+  for (std::size_t u = 0; u < graph.units.size(); ++u) {
+    if (!graph.units[u].is_block) continue;
+    const std::string stack = stack_of(graph.units[u]);
+    in_bf16[u] = training.is_in_bf16(before[stack]++, blocks[stack]) ? 1 : 0;
+  }
+  return in_bf16;
+}
+
 constexpr std::uint64_t odd = 0x9E3779B97F4A7C15;  // spreads small seeds over all bits
 
 class Quantizer {
@@ -88,6 +104,7 @@ class Quantizer {
         fuses_(plan.training.compiler != CompilerLevel::none),
         initial_of_gradients_(1.0 / static_cast<double>(targets_per_step(graph, plan))),
         weights_stay_(plan.parallelism.zero_stage < 3 || plan.shard_group() == 1),
+        in_bf16_(units_in_bf16(graph, plan.training)),
         readers_(graph.tensors.size()),
         chosen_(graph.tensors.size(), 0) {
     for (const Node& node : graph.nodes)
@@ -144,7 +161,7 @@ class Quantizer {
   bool is_chosen(const Node& node) const {
     const bool multiplies =
         is_linear(node.op) || is_input_gradient(node.op) || is_weight_gradient(node.op);
-    return multiplies && chosen_[at(weight_of(node))] != 0;
+    return multiplies && in_bf16_[at(old_.unit_of(node))] == 0 && chosen_[at(weight_of(node))] != 0;
   }
 
   // Rows of which every rank has a share, gathered for chosen products alone.
@@ -376,6 +393,7 @@ class Quantizer {
   const bool transposes_, fuses_;
   const double initial_of_gradients_;              // attributes.scale, where scales are of before
   const bool weights_stay_;                        // rounded, from one micro-batch to the next
+  const std::vector<char> in_bf16_;                // per unit
   std::vector<std::vector<const Node*>> readers_;  // per tensor
   std::vector<char> chosen_;                       // per tensor: a weight that is rounded
   std::map<std::tuple<int, int, int>, Rounded> rounded_;  // by tensor, unit, and whether again

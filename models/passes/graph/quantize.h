@@ -12,8 +12,9 @@
 // transposed is rounded with the rest, weights too: both are kept.
 //
 // In bf16 stay the embedding, attention between its two linear layers, routers, experts unless the
-// plan says otherwise, what is outside of blocks (the head), and layers with a size that is no
-// multiple of 16 (blocks: of their length). An expert's slots are such a size. What all experts of
+// plan says otherwise, what is outside of blocks (the head), blocks that the plan names
+// (`first_layers_in_bf16`, `last_layers_in_bf16`), and layers with a size that is no multiple of 16
+// (blocks: of their length). An expert's slots are such a size. What all experts of
 // a layer read, and their weights, are matrices one below the other: one tensor, of one scale where
 // it is not in blocks; transposed is each of them.
 //
