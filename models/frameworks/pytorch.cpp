@@ -24,6 +24,9 @@ constexpr Limit shared[] = {
     {"parallelism.active_microbatches", "has no such setting",
      [](const Plan& p, const Model&) { return p.parallelism.active_microbatches == 0; },
      [](Plan& p, const Model&) { p.parallelism.active_microbatches = 0; }},
+    {"parallelism.overlap", "has nothing beside what experts exchange",
+     [](const Plan& p, const Model&) { return !p.parallelism.overlap_expert; },
+     [](Plan& p, const Model&) { p.parallelism.overlap_expert = false; }},
     {"parallelism.tensor_layout", "cuts tensors as `megatron` does",
      [](const Plan& p, const Model&) {
        return p.parallelism.tensor_layout == TensorLayout::megatron;
@@ -96,6 +99,7 @@ void settle_as_pytorch(Plan& plan, const Model& model) {
   Parallelism& p = plan.parallelism;
   if (same_placement(p, p.placement, "PDT")) p.placement = "PDT";
   if (p.context == 1) p.context_gathers = false;
+  if (p.expert == 1) p.overlap_expert = false;
   if (p.tensor == 1) {
     p.overlap_tensor = false;
     p.tensor_chunks = 1;

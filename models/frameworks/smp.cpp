@@ -133,6 +133,8 @@ constexpr Limit rows[] = {
 constexpr Limit training_rows[] = {
     MESHWRIGHT_ALWAYS("parallelism.tensor_chunks", "does not cut products of tensor ranks",
                       parallelism.tensor_chunks, 1),
+    MESHWRIGHT_ALWAYS("parallelism.overlap", "has nothing beside what experts exchange",
+                      parallelism.overlap_expert, false),
     MESHWRIGHT_ALWAYS("training.fp8_experts", "multiplies 16 bits in experts", training.fp8_experts,
                       false),
     {"training.first_layers_in_bf16", "multiplies 8 bits in all blocks",
@@ -222,6 +224,7 @@ void settle_as_smp(Plan& plan, const Model&) {
     p.tensor_chunks = 1;
   }
   if (p.context == 1) p.context_gathers = false;
+  if (p.expert == 1) p.overlap_expert = false;
   if (p.pipeline > 1) return;
   plan.training.fuse_gradient_accumulation = false;  // there is one micro-batch
   if (p.shard == p.data * p.context || p.zero_stage == 0) p.shard = 1;

@@ -13,12 +13,13 @@ namespace {
 
 constexpr Range degree = by_reader(at_least_one);
 
-const std::vector<std::string> communications = {"gradients", "parameters", "tensor"};
+const std::vector<std::string> communications = {"gradients", "parameters", "tensor", "expert"};
 
 void read_overlap(Fields& fields, Job& job) {
   Parallelism& p = job.plan.parallelism;
-  p.overlap_gradients = p.overlap_parameters = p.overlap_tensor = false;
-  bool* const switches[] = {&p.overlap_gradients, &p.overlap_parameters, &p.overlap_tensor};
+  p.overlap_gradients = p.overlap_parameters = p.overlap_tensor = p.overlap_expert = false;
+  bool* const switches[] = {&p.overlap_gradients, &p.overlap_parameters, &p.overlap_tensor,
+                            &p.overlap_expert};
   const auto words = fields.required<std::vector<std::string>>("overlap");
   for (std::size_t i = 0; i < words.size(); ++i)
     *switches[choose(fields, "overlap/" + std::to_string(i), "communication", words[i],
@@ -26,7 +27,8 @@ void read_overlap(Fields& fields, Job& job) {
 }
 
 json overlap_json(const Parallelism& p) {
-  const bool switches[] = {p.overlap_gradients, p.overlap_parameters, p.overlap_tensor};
+  const bool switches[] = {p.overlap_gradients, p.overlap_parameters, p.overlap_tensor,
+                           p.overlap_expert};
   json words = json::array();
   for (std::size_t i = 0; i < communications.size(); ++i)
     if (switches[i]) words.push_back(communications[i]);
@@ -95,6 +97,8 @@ void warn_about_effects(const Fields& fields, Job& job) {
        "no effect below zero_stage 3"},
       {p.overlap_tensor && p.tensor == 1 && !job.is_auto("parallelism.tensor"), "overlap",
        "'tensor' has no effect while tensor is 1"},
+      {p.overlap_expert && p.expert == 1 && !job.is_auto("parallelism.expert"), "overlap",
+       "'expert' has no effect while expert is 1"},
       {p.tensor_chunks > 1 && !p.overlap_tensor, "tensor_chunks",
        "no effect while overlap does not name 'tensor'"},
       {below_zero_3 && p.keeps_gathered, "reshard_after_forward", "no effect below zero_stage 3"},
@@ -194,7 +198,10 @@ Keys parallelism_keys(Parallelism& p) {
        "what runs beside compute. `tensor`: in the backward, the sum (or scatter) of an input's "
        "gradient beside the gradients of the same weights, and with `sequence_parallel` what is "
        "gathered for those beside the product that makes the input's: not a bit of the result "
-       "changes. With `tensor_chunks` also what other products wait for or make"},
+       "changes. With `tensor_chunks` also what other products wait for or make. `expert`: in the "
+       "backward, the exchange that takes the gradient of experts' inputs back to the tokens, "
+       "beside the gradients of the same experts' weights; not a bit changes (the other three "
+       "exchanges of a layer have nothing to go beside: no model here has shared experts)"},
       {"tensor_chunks", &p.tensor_chunks, by_reader(at_least_one), may_be_auto, "",
        "with `tensor` in `overlap`: products whose result is summed or scattered over the tensor "
        "group, or whose input is gathered, are cut into so many chunks of rows; what one chunk "

@@ -97,7 +97,7 @@ struct Parallelism {
   ReduceGradients reduce_gradients = ReduceGradients::usual;
   bool keeps_gathered = false;  // ZeRO 3; job file: reshard_after_forward never
   bool overlap_gradients = true, overlap_parameters = true;
-  bool overlap_tensor = false;
+  bool overlap_tensor = false, overlap_expert = false;
   int tensor_chunks = 1;  // pieces of a product that tensor communication goes beside
   bool pipeline_scatter_gather = true;
   std::string placement = "PDT";

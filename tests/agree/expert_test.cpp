@@ -95,6 +95,18 @@ TEST_CASE_ON_RANKS("experts of Qwen3 and OLMoE train like one process", "[agree]
   }
 }
 
+TEST_CASE_ON_RANKS("what experts exchange beside compute changes no bit", "[agree][mpi]") {
+  World& world = test_world();
+  const Model model = small_model("mixtral");
+  for_expert_variants(model, [&](Plan plan) {
+    const Trained before = train(model, plan, world);
+    plan.parallelism.overlap_expert = true;
+    const Trained after = train(model, plan, world);
+    CHECK(after.losses == before.losses);
+    CHECK(after.hash == before.hash);
+  });
+}
+
 TEST_CASE_ON_RANKS("AdamW and clipping see every expert once", "[agree][mpi]") {
   World& world = test_world();
   const Model model = small_model("mixtral");

@@ -169,7 +169,7 @@ json draw_parallelism(Draw& draw, const json& model, int ranks) {
   }
   if (draw.chance(0.5)) {
     p["overlap"] = json::array();
-    for (const char* what : {"gradients", "parameters", "tensor"})
+    for (const char* what : {"gradients", "parameters", "tensor", "expert"})
       if (draw.chance(0.5)) p["overlap"].push_back(what);
     if (draw.chance(0.5)) p["tensor_chunks"] = 1 << draw.between(0, 3);
   }

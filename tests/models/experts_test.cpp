@@ -186,3 +186,58 @@ TEST_CASE("every legal plan of a model with experts lowers to a sound program",
     }
   CHECK(plans > 100);
 }
+
+namespace {
+
+// Of what experts exchange in a backward: the gradients of their weights that are made beside each,
+// until a compute instruction waits for it.
+std::vector<int> gradients_beside_exchanges(const Program& program) {
+  std::vector<int> found;
+  for (const Body& body : program.bodies)
+    for (std::size_t i = 0; i < body.instructions.size(); ++i) {
+      const Instruction& exchange = body.instructions[i];
+      if (exchange.stream != Stream::expert_comm || exchange.phase != Phase::backward) continue;
+      found.push_back(0);
+      for (std::size_t later = i + 1; later < body.instructions.size(); ++later) {
+        const Instruction& next = body.instructions[later];
+        if (next.stream != Stream::compute) continue;
+        bool waits = false;
+        for (const Wait& wait : next.waits) {
+          const auto of = static_cast<std::size_t>(wait.instruction);
+          waits |= wait.relation == Wait::Relation::same_task && of >= i &&
+                   body.instructions[of].stream == Stream::expert_comm;
+        }
+        if (waits) break;
+        found.back() +=
+            next.kind == InstructionKind::compute && next.op == Op::expert_linear_grad_weight;
+      }
+    }
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("what comes back to the tokens goes beside the gradients of experts' weights",
+          "[models][lower][experts]") {
+  const Model model = small_model("mixtral");
+  for (const CompilerLevel level :
+       {CompilerLevel::none, CompilerLevel::fused, CompilerLevel::full}) {
+    Plan plan = plan_of(model, 2, {1, 1, 2});
+    plan.training.compiler = level;
+    const auto beside = [&](bool overlaps) {
+      plan.parallelism.overlap_expert = overlaps;
+      return gradients_beside_exchanges(lower_small(model, plan).front());
+    };
+    const std::vector<int> before = beside(false), after = beside(true);
+    // Of each block the gradient of what comes to the experts' outputs, and of their inputs.
+    REQUIRE(before.size() == 2 * static_cast<std::size_t>(model.layers));
+    REQUIRE(after.size() == before.size());
+    for (std::size_t i = 0; i < before.size(); ++i) {
+      CHECK(before[i] == 0);
+      INFO(static_cast<int>(level));
+      // The two first products'; where the activation's gradient is part of another kernel, no
+      // operation stands between these and the last product's.
+      if (i % 2 == 1) CHECK(after[i] == (level == CompilerLevel::full ? 3 : 2));
+    }
+  }
+}

@@ -264,6 +264,7 @@ std::string short_plan_text(const Plan& plan) {
   text += reductions_text(p, " ");
   if (p.sequence_parallel) text += " sp";
   if (p.tensor > 1 && p.overlap_tensor) text += fmt::format(" beside{}", p.tensor_chunks);
+  if (p.expert > 1 && p.overlap_expert) text += " experts-beside";
   if (p.tensor > 1 && p.tensor_layout != TensorLayout::megatron) text += " " + layout_word(p);
   if (p.tensor > 1 && p.tensor_batch_own) text += " own";
   const Training& training = plan.training;
@@ -283,7 +284,9 @@ std::string plan_text(const Plan& plan) {
                   p.degrees().ranks(), p.data,
                   p.context > 1 ? fmt::format("context {} x ", p.context) : std::string(), p.tensor,
                   p.pipeline, schedule_text(p), plan.micro_batches(), plan.training.micro_batch);
-  if (p.expert > 1) text += fmt::format("   experts over {}", p.expert);
+  if (p.expert > 1)
+    text +=
+        fmt::format("   experts over {}{}", p.expert, p.overlap_expert ? ", beside compute" : "");
   if (p.zero_stage > 0) text += fmt::format("   zero {} over {}", p.zero_stage, plan.shard_group());
   text += reductions_text(p, "   ");
   if (p.sequence_parallel) text += "   sequence parallel";

@@ -122,7 +122,8 @@ void add_rows(const Settings& arguments, Settings& to) {
       const bool on = setting != nullptr && setting->value == true;
       // These stay null where nothing is built of them.
       if (!on && (row.megatron == "enable-cuda-graph" || row.megatron == "external-cuda-graph" ||
-                  row.megatron == "tp-comm-overlap"))
+                  row.megatron == "tp-comm-overlap" ||
+                  row.megatron == "overlap-dispatch-backward-with-experts-wgrad"))
         continue;
       to.add(std::string(row.bridge), row.value == BridgeValue::flag ? on : !on);
     }

@@ -60,6 +60,8 @@ constexpr BridgeName bridge_rows[] = {
     {"model.attention_dropout", "attention-dropout", same},
     {"comm_overlap.tp_comm_overlap", "tp-comm-overlap", flag},
     {"model.tp_comm_overlap", "tp-comm-overlap", flag},
+    {"model.overlap_dispatch_backward_with_experts_wgrad",
+     "overlap-dispatch-backward-with-experts-wgrad", flag},
     {"train.global_batch_size", "global-batch-size", same},
     {"train.micro_batch_size", "micro-batch-size", same},
     {"train.train_iters", "train-iters", same},

@@ -337,13 +337,16 @@ Rule bucket_rule() {
 
 Rule overlap_rule() {
   return {{"parallelism.overlap", "parallelism.tensor_chunks"},
-          {"overlap-grad-reduce", "overlap-param-gather", "tp-comm-overlap"},
+          {"overlap-grad-reduce", "overlap-param-gather", "tp-comm-overlap",
+           "overlap-dispatch-backward-with-experts-wgrad"},
           [](Settings& from, JobDraft& to) {
             json overlap = json::array();
             if (from.flag("overlap-grad-reduce").value_or(false)) overlap.push_back("gradients");
             if (from.flag("overlap-param-gather").value_or(false)) overlap.push_back("parameters");
             const int tensor = to.value<int>("parallelism.tensor", 1);
             if (tensor > 1) overlap.push_back("tensor");
+            if (from.flag("overlap-dispatch-backward-with-experts-wgrad").value_or(false))
+              overlap.push_back("expert");
             to.set("parallelism.overlap", std::move(overlap));
             if (from.flag("tp-comm-overlap").value_or(false) && tensor > 1)
               to.set("parallelism.tensor_chunks", tensor);
@@ -353,6 +356,7 @@ Rule overlap_rule() {
             if (p.overlap_gradients) to.add("overlap-grad-reduce", true);
             if (p.overlap_parameters) to.add("overlap-param-gather", true);
             if (p.tensor_chunks > 1) to.add("tp-comm-overlap", true);
+            if (p.overlap_expert) to.add("overlap-dispatch-backward-with-experts-wgrad", true);
           },
           "the sum of an input's gradient always goes beside the weight's gradient"};
 }

@@ -12,10 +12,6 @@ namespace meshwright {
 
 namespace {
 
-bool is_tensor_collective(Op op) {
-  return info(op).communication.over == Communication::Over::tensor;
-}
-
 // What a node has to do with the collectives around it.
 enum class Part : std::uint8_t {
   path,        // what comes after it needs it
@@ -27,8 +23,11 @@ enum class Part : std::uint8_t {
 
 class Reordering {
  public:
-  explicit Reordering(const Graph& graph)
-      : graph_(graph), for_weights_alone_(graph.tensors.size(), 1) {
+  Reordering(const Graph& graph, bool of_tensor, bool of_experts)
+      : graph_(graph),
+        of_tensor_(of_tensor),
+        of_experts_(of_experts),
+        for_weights_alone_(graph.tensors.size(), 1) {
     for (const Node& node : std::views::reverse(graph.nodes))
       if (!for_weights(node))
         for (int id : node.inputs) for_weights_alone_[at(id)] = 0;
@@ -50,6 +49,12 @@ class Reordering {
   bool alike(int a, int b) const {
     return graph_.unit_of(node(a)) == graph_.unit_of(node(b)) &&
            (node(a).phase == Phase::forward) == (node(b).phase == Phase::forward);
+  }
+
+  bool goes_beside(Op op) const {
+    const Communication::Over over = info(op).communication.over;
+    return (of_tensor_ && over == Communication::Over::tensor) ||
+           (of_experts_ && over == Communication::Over::expert);
   }
 
   bool only_parameter_gradients(const Node& node) const {
@@ -77,7 +82,7 @@ class Reordering {
 
   Part part_of(const Node& node) const {
     if (node.phase == Phase::forward) return Part::path;
-    if (is_tensor_collective(node.op))
+    if (goes_beside(node.op))
       return for_weights_alone_[at(node.outputs[0])] ? Part::gather : Part::collective;
     if (for_weights(node)) return Part::weights;
     return is_on_the_way(node) ? Part::on_the_way : Part::path;
@@ -122,6 +127,7 @@ class Reordering {
   }
 
   const Graph& graph_;
+  const bool of_tensor_, of_experts_;    // whose collectives go beside compute
   std::vector<char> for_weights_alone_;  // per tensor: only gradients of parameters read it
   std::vector<Node> ordered_;
   std::vector<int> put_off_;  // gradients of weights that wait for a collective to go beside
@@ -133,8 +139,10 @@ class Reordering {
 
 Graph overlap_tensor(Graph graph, const Plan& plan) {
   const Parallelism& p = plan.parallelism;
-  if (p.tensor == 1 || !p.overlap_tensor) return graph;
-  graph.nodes = Reordering(graph).run();
+  const bool of_tensor = p.tensor > 1 && p.overlap_tensor;
+  const bool of_experts = p.expert > 1 && p.overlap_expert;
+  if (!of_tensor && !of_experts) return graph;
+  graph.nodes = Reordering(graph, of_tensor, of_experts).run();
   return cleaned(std::move(graph));
 }
 
