@@ -309,7 +309,7 @@ bool parse_options(const Command& command, const std::vector<std::string>& argum
                    Options& options) {
   CLI::App app(*command.details == '\0'
                    ? std::string(command.summary)
-                   : std::string(command.summary) + "\n\n" + wrapped(command.details));
+                   : std::string(command.summary) + "\n\n" + wrapped(command.details) + "\n");
   app.formatter(std::make_shared<HelpFormat>(usage(command)));
   app.set_help_flag("-h,--help", "this help");
   add_options(app, command, options);
