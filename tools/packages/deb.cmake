@@ -7,7 +7,6 @@ set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
-set(CPACK_DEBIAN_PACKAGE_RELEASE 1)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS openmpi-bin)
@@ -25,17 +24,15 @@ find_program(GZIP gzip REQUIRED)
 set(documents ${CMAKE_BINARY_DIR}/debian)
 file(MAKE_DIRECTORY ${documents})
 string(TIMESTAMP date "%a, %d %b %Y %H:%M:%S +0000" UTC)
-file(WRITE ${documents}/changelog.Debian "meshwright (${PROJECT_VERSION}-1) unstable; urgency=medium
+file(WRITE ${documents}/changelog "meshwright (${PROJECT_VERSION}) unstable; urgency=medium
 
-  * Version ${PROJECT_VERSION}: /usr/share/doc/meshwright/changelog.gz.
+  * Version ${PROJECT_VERSION}: /usr/share/doc/meshwright/changelog.md.
 
  -- ${CPACK_PACKAGE_CONTACT}  ${date}
 ")
-configure_file(${PROJECT_SOURCE_DIR}/docs/changelog.md ${documents}/changelog COPYONLY)
-install(FILES ${documents}/changelog ${documents}/changelog.Debian ${PROJECT_SOURCE_DIR}/tools/packages/copyright
-        DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
+install(FILES ${documents}/changelog ${PROJECT_SOURCE_DIR}/tools/packages/copyright DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
 install(CODE "
-  file(GLOB packed \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DOCDIR}/changelog*\" \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_MANDIR}/man1/*.1\")
+  file(GLOB packed \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DOCDIR}/changelog\" \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_MANDIR}/man1/*.1\")
   foreach(file \${packed})
     execute_process(COMMAND ${GZIP} -9nf \${file} COMMAND_ERROR_IS_FATAL ANY)
   endforeach()
