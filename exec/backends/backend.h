@@ -14,8 +14,8 @@
 namespace meshwright {
 
 // Addresses in the backend's memory, in the order of the operation's types. Outputs marked (+) in
-// op.h are added to; every other output is written whole, whatever it held before. The gradient of
-// a loss may be given the logits' address.
+// op.h are added to, unless the call says that they hold nothing yet; every other output is written
+// whole, whatever it held before. The gradient of a loss may be given the logits' address.
 struct OpOperands {
   std::span<const void* const> inputs;
   std::span<void* const> outputs;

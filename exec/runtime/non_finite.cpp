@@ -89,7 +89,7 @@ bool NonFiniteSearch::finite(const Instruction& instruction, const Operand& oper
   return all_finite(data, operand.type);
 }
 
-// Sums lie in persistent buffers: what they hold before is read too.
+// Sums lie in persistent buffers: what they hold before is read too, unless it is overwritten.
 void NonFiniteSearch::before(const Instruction& instruction, const Task& task) {
   if (instruction.kind != InstructionKind::compute || (first_.found && first_.begins_here)) return;
   read_finite_ = parameters_finite_ = true;
@@ -97,11 +97,15 @@ void NonFiniteSearch::before(const Instruction& instruction, const Task& task) {
     if (!finite(instruction, operand, task.slot))
       (holds_parameters_[at(operand.buffer)] ? parameters_finite_ : read_finite_) = false;
   if (instruction.op == Op::zero) return;
-  for (const Operand& operand : instruction.outputs)
-    if (operand.buffer >= 0 &&
+  std::uint32_t overwrites = overwrites_in(instruction, task);
+  for (const Operand& operand : instruction.outputs) {
+    const bool is_overwritten = (overwrites & 1U) != 0;
+    overwrites >>= 1U;
+    if (operand.buffer >= 0 && !is_overwritten &&
         program_.memory.buffers[static_cast<std::size_t>(operand.buffer)].region ==
             Region::persistent)
       read_finite_ = read_finite_ && finite(instruction, operand, task.slot);
+  }
 }
 
 void NonFiniteSearch::after(const Instruction& instruction, const Task& task) {

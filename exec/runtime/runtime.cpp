@@ -229,7 +229,8 @@ void Runtime::compute(const Instruction& instruction, const Task& task) {
   context.context_rank = context_rank();
   context.first_sequence = first_sequence_of(task);
   context.step_position = position_;
-  backend_.run({instruction.op, instruction.attributes, input_types_, output_types_},
+  backend_.run({instruction.op, instruction.attributes, input_types_, output_types_,
+                overwrites_in(instruction, task)},
                {inputs_, outputs_}, context);
 }
 
@@ -287,8 +288,9 @@ void Runtime::collective(const Instruction& instruction, const Task& task) {
     case InstructionKind::all_gather:
       return members.all_gather(from, to, in.bytes(), instruction.flat);
     case InstructionKind::reduce_scatter:
-      return members.reduce_scatter(from, to, in.shape.elements() / members.size(), in.dtype,
-                                    instruction.accumulate);
+      return members.reduce_scatter(
+          from, to, in.shape.elements() / members.size(), in.dtype,
+          instruction.accumulate && overwrites_in(instruction, task) == 0);
     case InstructionKind::all_to_all:
       return members.all_to_all(from, to, in.bytes() / members.size());
     case InstructionKind::ring_shift:

@@ -132,6 +132,13 @@ std::uint64_t read(const Fields& fields, std::string_view key, const json& value
   return value.get<std::uint64_t>();
 }
 
+std::uint32_t read(const Fields& fields, std::string_view key, const json& value, std::uint32_t*) {
+  const std::int64_t wide = read(fields, key, value, static_cast<std::int64_t*>(nullptr));
+  if (wide < 0 || wide > std::numeric_limits<std::uint32_t>::max())
+    wrong_type(fields, key, value, "an integer from 0 to 2^32 - 1");
+  return static_cast<std::uint32_t>(wide);
+}
+
 int read(const Fields& fields, std::string_view key, const json& value, int*) {
   const std::int64_t wide = read(fields, key, value, static_cast<std::int64_t*>(nullptr));
   if (wide > std::numeric_limits<int>::max() || wide < std::numeric_limits<int>::min())
@@ -215,6 +222,7 @@ T Fields::optional(std::string_view key, T fallback) {
 MESHWRIGHT_FIELD(bool)
 MESHWRIGHT_FIELD(int)
 MESHWRIGHT_FIELD(std::int64_t)
+MESHWRIGHT_FIELD(std::uint32_t)
 MESHWRIGHT_FIELD(std::uint64_t)
 MESHWRIGHT_FIELD(double)
 MESHWRIGHT_FIELD(std::string)

@@ -47,6 +47,34 @@ std::int64_t Fusion::internal_bytes(std::int64_t block) const {
   return bytes;
 }
 
+std::uint32_t overwrites_of_step(const Fusion& fusion, std::size_t step, std::uint32_t of_fusion) {
+  if (of_fusion == 0) return 0;
+  const auto adds_to = [](const FusedStep& each, int id) {
+    return std::find(each.outputs.begin(), each.outputs.end(), id) != each.outputs.end();
+  };
+  std::uint32_t bits = 0, bit = 1;
+  for (const int id : fusion.steps[step].outputs) {
+    const bool first =
+        std::none_of(fusion.steps.begin(), fusion.steps.begin() + static_cast<std::ptrdiff_t>(step),
+                     [&](const FusedStep& before) { return adds_to(before, id); });
+    if (fusion.is_sum(id) && first && (of_fusion >> (id - fusion.inputs) & 1U) != 0) bits |= bit;
+    bit <<= 1U;
+  }
+  return bits;
+}
+
+// The product of Loop::product_first is added up apart from the steps that follow.
+bool can_overwrite(Op op, const Attributes& attributes, std::size_t output) {
+  if (op != Op::fused) return info(op).overwrites_sums;
+  const Fusion& fusion = *attributes.fusion;
+  const std::uint32_t wanted = std::uint32_t{1} << output;
+  for (std::size_t i = 0; i < fusion.steps.size(); ++i)
+    if (overwrites_of_step(fusion, i, wanted) != 0)
+      return info(fusion.steps[i].op).overwrites_sums &&
+             (i > 0 || fusion.loop != Fusion::Loop::product_first);
+  return false;
+}
+
 std::int64_t block_bytes(const Fusion& fusion, std::int64_t block) {
   if (fusion.loop != Fusion::Loop::product_first)
     return fusion.internal_bytes(block) + widened_by_steps(fusion, block);

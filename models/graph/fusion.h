@@ -47,6 +47,10 @@ struct Fusion {
   bool operator==(const Fusion&) const = default;
 };
 
+// Of OpCall::overwrites of a fusion, what its step number `step` overwrites: what no step before it
+// adds to.
+std::uint32_t overwrites_of_step(const Fusion& fusion, std::size_t step, std::uint32_t of_fusion);
+
 // Threads add up gradients of parameters in so many strips of rows, whatever their number.
 int fused_strips(const Fusion& fusion);
 

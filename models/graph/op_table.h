@@ -132,6 +132,9 @@ struct OpInfo {
   // Makes score matrices where attention is not fused, or reads them for a gradient: what selective
   // recomputation repeats.
   bool of_scores = false;
+  // It can write the gradients of parameters as well as add to them (OpCall::overwrites): each of
+  // its calls reaches every element of them.
+  bool overwrites_sums = false;
   // Frameworks have one kernel that makes its output and rounds it to 8 bits, or finds its largest
   // element.
   bool makes_8_bits = false;

@@ -95,19 +95,21 @@ bool has_16_bit(const OpCall& call) {
 
 bool is_product(Op op) { return info(op).widening.how == How::product; }
 
-// y = x W^T, or x W when the weight is stored [in, out]; dx = dy W; W += dy^T x, or x^T dy.
+// y = x W^T, or x W when the weight is stored [in, out]; dx = dy W; W += dy^T x, or x^T dy;
+// the first of a step overwrites W.
 LinearProduct product_of(const OpCall& call) {
   const bool in_out = call.attributes.weight_in_out, adds = call.attributes.adds;
+  const bool sums = !call.overwrites_output(0);
   const Shape &first = call.inputs[0].shape, &second = call.inputs[1].shape;
   if (call.op == Op::linear)
     return {first[0], call.outputs[0].shape[1], first[1], 0, 1, false, !in_out, adds};
   if (call.op == Op::linear_grad_input)
     return {first[0], call.outputs[0].shape[1], first[1], 0, 1, false, in_out, adds};
   if (call.attributes.factors_transposed)
-    return in_out ? LinearProduct{first[0], second[0], first[1], 0, 1, false, true, true}
-                  : LinearProduct{second[0], first[0], first[1], 1, 0, false, true, true};
-  if (in_out) return {first[1], second[1], first[0], 0, 1, true, false, true};
-  return {second[1], first[1], first[0], 1, 0, true, false, true};
+    return in_out ? LinearProduct{first[0], second[0], first[1], 0, 1, false, true, sums}
+                  : LinearProduct{second[0], first[0], first[1], 1, 0, false, true, sums};
+  if (in_out) return {first[1], second[1], first[0], 0, 1, true, false, sums};
+  return {second[1], first[1], first[0], 1, 0, true, false, sums};
 }
 
 ProductBlocks blocks_of(const LinearProduct& product) {

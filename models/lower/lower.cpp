@@ -2,6 +2,7 @@
 
 #include "models/lower/bucket_buffers.h"
 #include "models/lower/draft.h"
+#include "models/lower/first_sums.h"
 #include "models/lower/forward_backward.h"
 #include "models/lower/memory.h"
 #include "models/lower/shared_slots.h"
@@ -84,6 +85,7 @@ Program lower_stage(StageDraft draft) {
   lay_out_memory(draft);
   wait_for_shared_slots(draft);  // by the slots of tasks
   for (const BucketPlan& planned : draft.buckets) draft.program.buckets.push_back(planned.bucket);
+  overwrite_first_sums(draft.program);  // by the buckets, and the order of tasks
   return std::move(draft.program);
 }
 

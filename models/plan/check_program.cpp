@@ -91,6 +91,21 @@ class StageCheck {
       (own / "bucket").names(instruction.bucket, program_.buckets.size(), "bucket", -1);
       if (instruction.peer >= 0) (own / "peer").names(instruction.peer, at(stages_), "stage");
       check_kind(instruction, body, own);
+      check_overwrites(instruction, own / "overwrites");
+    }
+  }
+
+  static void check_overwrites(const Instruction& instruction, const Place& place) {
+    if (instruction.overwrites == 0) return;
+    const bool computes = instruction.kind == InstructionKind::compute;
+    place.demand(computes || instruction.accumulate, "the instruction adds to nothing");
+    for (std::size_t i = 0; i < 32; ++i) {
+      if ((instruction.overwrites >> i & 1U) == 0) continue;
+      place.demand(i < instruction.outputs.size(),
+                   "there is no output " + std::to_string(i) + " to overwrite");
+      place.demand(
+          !computes || can_overwrite(instruction.op, instruction.attributes, i),
+          std::string(info(instruction.op).name) + " cannot overwrite output " + std::to_string(i));
     }
   }
 

@@ -52,7 +52,11 @@ std::int64_t scratch_memory(const Program& program,
       inputs.clear(), outputs.clear();
       for (const Operand& operand : instruction.inputs) inputs.push_back(operand.type);
       for (const Operand& operand : instruction.outputs) outputs.push_back(operand.type);
-      most = std::max(most, bytes_of({instruction.op, instruction.attributes, inputs, outputs}));
+      OpCall call{instruction.op, instruction.attributes, inputs, outputs, instruction.overwrites};
+      most = std::max(most, bytes_of(call));
+      if (call.overwrites == 0 || program.micro_batches == 1) continue;
+      call.overwrites = 0;
+      most = std::max(most, bytes_of(call));
     }
   return most;
 }

@@ -96,14 +96,18 @@ struct Instruction {
   GroupKind group = GroupKind::none;  // collectives; load_input: its ranks read a share each
   bool maximum = false;               // all_reduce: maximum instead of sum
   bool accumulate = false;            // reduce_scatter: the sum is added to outputs[0]
-  bool flat = true;                   // all_gather: in one level over all hosts, not in two
-  int root = 0;                       // broadcast, reduce: index in the group
-  int peer = -1;                      // send, recv: the other stage
-  int peer_chunk = 0;                 // and the chunk that it does so for
-  int channel = 0;  // send, recv: tells apart messages of one task; load_input: 0 tokens, 1
-                    // targets, 2 positions, 3 what a decoder reads
-  int bucket = -1;  // optimizer_step, sum_of_squares, bucket collectives
-  int module = -1;  // index into Program::modules; -1: the step's end
+  // Bit i: outputs[i] is a sum over micro-batches that begins here. In the body's first task of a
+  // step it is overwritten instead of added to (OpCall::overwrites; a reduce_scatter does not
+  // accumulate), so nothing clears it.
+  std::uint32_t overwrites = 0;
+  bool flat = true;    // all_gather: in one level over all hosts, not in two
+  int root = 0;        // broadcast, reduce: index in the group
+  int peer = -1;       // send, recv: the other stage
+  int peer_chunk = 0;  // and the chunk that it does so for
+  int channel = 0;     // send, recv: tells apart messages of one task; load_input: 0 tokens, 1
+                       // targets, 2 positions, 3 what a decoder reads
+  int bucket = -1;     // optimizer_step, sum_of_squares, bucket collectives
+  int module = -1;     // index into Program::modules; -1: the step's end
   Phase phase = Phase::forward;
   Attributes attributes;
   std::vector<Operand> inputs, outputs;
@@ -249,6 +253,11 @@ inline int peer_virtual_stage(const Program& program, const Instruction& instruc
 bool runs(When when, const Task& task);
 inline bool runs(const Instruction& instruction, const Task& task) {
   return runs(instruction.when, task);
+}
+
+// Instruction::overwrites, in this task.
+inline std::uint32_t overwrites_in(const Instruction& instruction, const Task& task) {
+  return task.first ? instruction.overwrites : 0;
 }
 
 // Whether a rank has something to do: what is done on a bucket with an owner is done there only.

@@ -198,8 +198,9 @@ struct FieldsOf<Instruction> {
   static constexpr auto list = std::tuple(
       Field{"kind", &I::kind}, Field{"stream", &I::stream}, Field{"when", &I::when},
       Field{"op", &I::op}, Field{"group", &I::group}, Field{"maximum", &I::maximum},
-      Field{"accumulate", &I::accumulate}, Field{"flat", &I::flat}, Field{"root", &I::root},
-      Field{"peer", &I::peer}, Field{"peer_chunk", &I::peer_chunk}, Field{"channel", &I::channel},
+      Field{"accumulate", &I::accumulate}, Field{"overwrites", &I::overwrites},
+      Field{"flat", &I::flat}, Field{"root", &I::root}, Field{"peer", &I::peer},
+      Field{"peer_chunk", &I::peer_chunk}, Field{"channel", &I::channel},
       Field{"bucket", &I::bucket}, Field{"module", &I::module}, Field{"phase", &I::phase},
       Field{"attributes", &I::attributes}, Field{"inputs", &I::inputs},
       Field{"outputs", &I::outputs}, Field{"waits", &I::waits});

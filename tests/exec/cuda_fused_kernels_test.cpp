@@ -92,7 +92,8 @@ void run_kernel(const cuda::KernelLibrary& library, const cuda::FusedKernel& ker
   cuda::allow_shared_bytes(main, kernel.shared_bytes);
   cuda::launch(main, kernel.blocks, kernel.threads, kernel.shared_bytes, arguments, stream.get());
   if (!kernel.sums.empty()) {
-    arguments = {&partial};
+    unsigned int overwrites = 0;
+    arguments = {&overwrites, &partial};
     for (int id : kernel.sums) arguments.push_back(address(id));
     cuda::launch(library.kernel(kernel.name + "_sums"), kernel.sum_blocks, kernel.sum_threads, 0,
                  arguments, stream.get());

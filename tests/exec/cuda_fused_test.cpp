@@ -137,12 +137,12 @@ Fusion gradient_of_layer(bool and_bias, Dtype dtype, LayerSizes sizes = {}) {
   return fusion;
 }
 
-void compare(TableBackend& tables, const FusionCase& c, std::uint64_t seed) {
-  INFO(c.name);
+void compare(TableBackend& tables, const FusionCase& c, std::uint64_t seed, bool overwrites) {
+  INFO(c.name << (overwrites ? ", overwriting" : ""));
   const auto cpu = make_cpu_backend(1);
   std::vector<OpTensor> expected = random_operands(c.fusion, seed), found = expected;
-  run_fusion(*cpu, c.fusion, expected);
-  run_fusion(tables, c.fusion, found);
+  run_fusion(*cpu, c.fusion, expected, overwrites);
+  run_fusion(tables, c.fusion, found, overwrites);
   // Beside results, outputs may be memory that nobody reads later.
   const bool memory = c.fusion.loop == Fusion::Loop::long_blocks;
   for (std::size_t id = 0; id < found.size(); ++id) {
@@ -150,6 +150,11 @@ void compare(TableBackend& tables, const FusionCase& c, std::uint64_t seed) {
     INFO("operand " << id);
     CHECK(distance(found[id], expected[id]) < tolerance_of(c.fusion));
   }
+}
+
+void compare(TableBackend& tables, const FusionCase& c, std::uint64_t seed) {
+  compare(tables, c, seed, false);
+  if (c.fusion.accumulated > 0) compare(tables, c, seed, true);
 }
 
 bool has_rows(const Fusion& fusion) {

@@ -385,10 +385,19 @@ OpContext some_place() {
   return context;
 }
 
-void run_fusion(Backend& backend, const Fusion& fusion, std::vector<OpTensor>& operands) {
+void run_fusion(Backend& backend, const Fusion& fusion, std::vector<OpTensor>& operands,
+                bool overwrites) {
   Attributes attributes;
   attributes.fusion = std::make_shared<const Fusion>(fusion);
   const auto inputs = static_cast<std::size_t>(fusion.inputs);
+  std::uint32_t overwritten = 0;
+  for (std::size_t o = 0; overwrites && inputs + o < operands.size(); ++o) {
+    if (!can_overwrite(Op::fused, attributes, o)) continue;
+    overwritten |= std::uint32_t{1} << o;
+    OpTensor& sum = operands[inputs + o];
+    for (std::int64_t i = 0; i < sum.elements(); ++i)
+      sum.set(i, std::numeric_limits<double>::quiet_NaN());
+  }
   std::vector<TensorType> types;
   std::vector<const void*> in;
   std::vector<void*> out;
@@ -400,7 +409,7 @@ void run_fusion(Backend& backend, const Fusion& fusion, std::vector<OpTensor>& o
       out.push_back(operands[i].storage.data());
   }
   const std::span<const TensorType> all(types);
-  const OpCall call{Op::fused, attributes, all.first(inputs), all.subspan(inputs)};
+  const OpCall call{Op::fused, attributes, all.first(inputs), all.subspan(inputs), overwritten};
   std::vector<double> scratch(static_cast<std::size_t>(backend.workspace_bytes(call) / 8 + 8));
   OpContext context = some_place();
   context.workspace = scratch.data();

@@ -32,7 +32,9 @@ FusionCase random_body(const RowSizes& sizes, std::uint64_t seed);  // 2 to 6 st
 // What a fusion is given, and NaN where it writes.
 std::vector<OpTensor> random_operands(const Fusion& fusion, std::uint64_t seed);
 OpContext some_place();  // of a rank somewhere in the middle
-void run_fusion(Backend& backend, const Fusion& fusion, std::vector<OpTensor>& operands);
+// `overwrites`: the sums that can be overwritten hold NaN before.
+void run_fusion(Backend& backend, const Fusion& fusion, std::vector<OpTensor>& operands,
+                bool overwrites = false);
 double tolerance_of(const Fusion& fusion);  // of results beside the CPU's
 
 // What a CUDA kernel is made of in the model's graph at compiler level full: every fused operation

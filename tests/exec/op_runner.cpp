@@ -1,10 +1,14 @@
 #include "tests/exec/op_runner.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
+#include <stdexcept>
+#include <string>
 
 #include "exec/core/half.h"
+#include "models/graph/op_table.h"
 #include "models/graph/widen.h"
 
 namespace meshwright {
@@ -91,7 +95,43 @@ std::vector<OpTensor> Runner::run(Op op, const Attributes& attributes,
   for (std::size_t o = outputs.size() - added_outputs; o < outputs.size(); ++o)
     for (std::int64_t i = 0; i < results[o].elements(); ++i)
       results[o].set(i, results[o].get(i) - 0.5);
+  check_overwriting({op, attributes, input_types, output_types}, in, context, results,
+                    added_outputs);
   return results;
+}
+
+// Both are sums of the same terms; those that were added to 0.5 have lost bits of that size too.
+void Runner::check_overwriting(const OpCall& call, const std::vector<const void*>& in,
+                               const OpContext& context, const std::vector<OpTensor>& results,
+                               std::size_t added_outputs) {
+  OpCall again = call;
+  std::vector<OpTensor> written;
+  std::vector<void*> out;
+  for (std::size_t o = 0; o < results.size(); ++o) {
+    const bool overwrites =
+        o + added_outputs >= results.size() && can_overwrite(call.op, call.attributes, o);
+    if (overwrites) again.overwrites |= std::uint32_t{1} << o;
+    OpTensor& tensor = written.emplace_back(results[o].type);
+    for (std::int64_t i = 0; i < tensor.elements(); ++i)
+      tensor.set(i, std::numeric_limits<double>::quiet_NaN());
+  }
+  if (again.overwrites == 0) return;
+  for (OpTensor& tensor : written) out.push_back(tensor.storage.data());
+  std::vector<double> scratch(static_cast<std::size_t>(backend_.workspace_bytes(again) / 8 + 1));
+  OpContext in_scratch = context;
+  in_scratch.workspace = scratch.data();
+  backend_.run(again, {in, out}, in_scratch);
+  for (std::size_t o = 0; o < results.size(); ++o) {
+    if (!again.overwrites_output(o)) continue;
+    double largest = 0.5;
+    for (std::int64_t i = 0; i < results[o].elements(); ++i)
+      largest = std::max(largest, std::fabs(results[o].get(i)));
+    const double tolerance = results[o].type.dtype == Dtype::f64 ? 1e-13 : 1e-5;
+    for (std::int64_t i = 0; i < results[o].elements(); ++i)
+      if (!(std::fabs(written[o].get(i) - results[o].get(i)) <= tolerance * largest))
+        throw std::logic_error(std::string(info(call.op).name) + " overwrites output " +
+                               std::to_string(o) + " with other numbers than it adds");
+  }
 }
 
 OpTensor Runner::random(const InputSpec& spec, std::uint64_t seed) const {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "exec/backends/backend.h"
+#include "models/graph/op_call.h"
 
 namespace meshwright {
 
@@ -38,6 +39,8 @@ struct InputSpec {
 
 // Runs operations on a backend with all real operands of one type, and notes which ones. Outputs
 // hold NaN before the call; parameter gradients, which are added to, hold 0.5, taken off after.
+// Where the operation can overwrite them it does so once more, over NaN: std::logic_error where
+// that gives other gradients.
 // With a 16-bit type, statistics, losses and parameter gradients are fp32, as op.h has them.
 class Runner {
  public:
@@ -52,6 +55,9 @@ class Runner {
   std::set<Op> called;
 
  private:
+  void check_overwriting(const OpCall& call, const std::vector<const void*>& in,
+                         const OpContext& context, const std::vector<OpTensor>& results,
+                         std::size_t added_outputs);
   Dtype output_type(Op op, const Attributes& attributes, std::size_t output, bool added) const;
 
   Backend& backend_;

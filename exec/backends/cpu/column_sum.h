@@ -5,16 +5,18 @@
 #include <array>
 #include <cstdint>
 
-#include "exec/core/thread_pool.h"
+#include "exec/backends/cpu/kernels.h"
 
 namespace meshwright::cpu {
 
-// sums[c] += the sum over r of term(r, c). Rows are added in order in groups of 64, and the groups
-// in order, which keeps rounding errors small over many rows. Few rows of several tiles are one
-// piece.
+// output[c] += the sum over r of term(r, c), or becomes it. Rows are added in order in groups of
+// 64, and the groups in order, which keeps rounding errors small over many rows. Few rows of
+// several tiles are one piece.
 template <typename T, typename Term>
-void add_column_sums(ThreadPool& pool, std::int64_t rows, std::int64_t columns, T* sums,
-                     const Term& term) {
+void add_column_sums(const KernelCall& k, std::int64_t rows, std::int64_t columns,
+                     std::size_t output, const Term& term) {
+  T* sums = k.out<T>(output);
+  const bool adds = !k.call.overwrites_output(output);
   constexpr std::int64_t tile = 64, group = 64, terms_per_piece = 16384;
   const auto add_tile = [=](std::int64_t begin, std::int64_t width) {
     std::array<T, tile> total{};
@@ -27,11 +29,13 @@ void add_column_sums(ThreadPool& pool, std::int64_t rows, std::int64_t columns, 
       }
       for (std::size_t c = 0; c < tile; ++c) total[c] += partial[c];
     }
-    for (std::int64_t c = 0; c < width; ++c) sums[begin + c] += total[static_cast<std::size_t>(c)];
+    T* sum = sums + begin;
+    for (std::int64_t c = 0; c < width; ++c)
+      sum[c] = (adds ? sum[c] : T(0)) + total[static_cast<std::size_t>(c)];
   };
   const std::int64_t tiles =
       std::max<std::int64_t>(1, terms_per_piece / (tile * std::max(rows, std::int64_t{1})));
-  parallel_for(pool, columns, tiles * tile, [=](std::int64_t begin, std::int64_t end) {
+  parallel_for(k.pool, columns, tiles * tile, [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t at = begin; at < end; at += tile) add_tile(at, std::min(tile, end - at));
   });
 }

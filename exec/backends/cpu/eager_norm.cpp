@@ -81,8 +81,8 @@ void scale_columns_grad(const KernelCall& k) {
   const std::int64_t rows = k.in_shape(0)[0], h = k.in_shape(0)[1];
   const T* x = k.in<T>(0);
   const T* dy = k.in<T>(1);
-  add_column_sums(k.pool, rows, h, k.out<T>(0),
-                  [=](std::int64_t r, std::int64_t c) { return dy[r * h + c] * x[r * h + c]; });
+  add_column_sums<T>(k, rows, h, 0,
+                     [=](std::int64_t r, std::int64_t c) { return dy[r * h + c] * x[r * h + c]; });
 }
 
 namespace {

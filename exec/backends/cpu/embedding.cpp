@@ -121,8 +121,8 @@ template <typename T>
 void add_row_grad(const KernelCall& k) {
   const std::int64_t h = k.in_shape(0)[1];
   const T* dy = k.in<T>(0);
-  add_column_sums(k.pool, k.in_shape(0)[0], h, k.out<T>(0),
-                  [=](std::int64_t r, std::int64_t c) { return dy[r * h + c]; });
+  add_column_sums<T>(k, k.in_shape(0)[0], h, 0,
+                     [=](std::int64_t r, std::int64_t c) { return dy[r * h + c]; });
 }
 
 namespace {

@@ -230,7 +230,8 @@ void for_each_group(const KernelCall& k, Kernel one) {
     std::array<void*, 1> out{static_cast<std::byte*>(k.operands.outputs[0]) +
                              (of_experts ? group % product.experts : group) *
                                  product.output.bytes()};
-    one({{product.op, k.attributes(), product.inputs(), {&product.output, 1}},
+    const std::uint32_t overwrites = group < product.experts ? k.call.overwrites : 0;
+    one({{product.op, k.attributes(), product.inputs(), {&product.output, 1}, overwrites},
          {{in.data(), inputs}, out},
          k.context,
          k.pool});

@@ -1,5 +1,6 @@
 #include "exec/backends/cpu/fused.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -28,11 +29,16 @@ class Block {
   // gradients themselves. `scratch`: for operands that are widened.
   void run(std::size_t first_step, std::size_t end_step, std::byte* sums, void* scratch,
            ThreadPool& pool) const {
-    for (std::size_t i = first_step; i < end_step; ++i) run(fusion_.steps[i], sums, scratch, pool);
+    for (std::size_t i = first_step; i < end_step; ++i) run(i, sums, scratch, pool);
   }
 
  private:
-  void run(const FusedStep& step, std::byte* sums, void* scratch, ThreadPool& pool) const {
+  // Of the gradients themselves the first block overwrites what the operation is to overwrite.
+  void run(std::size_t index, std::byte* sums, void* scratch, ThreadPool& pool) const {
+    const FusedStep& step = fusion_.steps[index];
+    const bool begins = sums == nullptr && first_ == 0;
+    const std::uint32_t overwrites =
+        begins ? overwrites_of_step(fusion_, index, k_.call.overwrites) : 0;
     std::array<TensorType, most_operands> in_types, out_types;
     std::array<const void*, most_operands> in;
     std::array<void*, most_operands> out;
@@ -55,11 +61,14 @@ class Block {
     context.first_row = first_;
     context.whole_rows = fusion_.rows;
     context.workspace = scratch;
-    run_operation(
-        {{step.op, step.attributes, {in_types.data(), inputs}, {out_types.data(), outputs}},
-         {{in.data(), inputs}, {out.data(), outputs}},
-         context,
-         pool});
+    run_operation({{step.op,
+                    step.attributes,
+                    {in_types.data(), inputs},
+                    {out_types.data(), outputs},
+                    overwrites},
+                   {{in.data(), inputs}, {out.data(), outputs}},
+                   context,
+                   pool});
   }
 
   std::byte* address(int id, std::byte* sums) const {
@@ -100,7 +109,8 @@ void run_long_blocks(const KernelCall& k) {
 
 template <typename T>
 void add_strips(const std::byte* strips, std::int64_t stride, int count, std::int64_t elements,
-                T* sums) {
+                T* sums, bool overwrites) {
+  if (overwrites) std::fill_n(sums, elements, T(0));
   for (int strip = 0; strip < count; ++strip) {
     const T* part = reinterpret_cast<const T*>(strips + strip * stride);
 #pragma omp simd
@@ -113,12 +123,14 @@ void add_sums(const KernelCall& k, const std::byte* sums, std::int64_t stride, i
   const Fusion& fusion = *k.attributes().fusion;
   for (int id = fusion.inputs + fusion.outputs; id < fusion.first_internal(); ++id) {
     const TensorType& type = fusion.operands[static_cast<std::size_t>(id)];
-    void* to = k.operands.outputs[static_cast<std::size_t>(id - fusion.inputs)];
+    const auto output = static_cast<std::size_t>(id - fusion.inputs);
+    void* to = k.operands.outputs[output];
+    const bool overwrites = k.call.overwrites_output(output);
     const std::int64_t elements = type.shape.elements();
     if (type.dtype == Dtype::f64)
-      add_strips(sums, stride, strips, elements, static_cast<double*>(to));
+      add_strips(sums, stride, strips, elements, static_cast<double*>(to), overwrites);
     else
-      add_strips(sums, stride, strips, elements, static_cast<float*>(to));
+      add_strips(sums, stride, strips, elements, static_cast<float*>(to), overwrites);
     sums += aligned(type.bytes());
   }
 }

@@ -53,8 +53,8 @@ void prepend_row_grad(const KernelCall& k) {
     for (std::int64_t b = begin; b < end; ++b)
       std::copy_n(dy + (b * s + 1) * h, (s - 1) * h, dx + b * (s - 1) * h);
   });
-  add_column_sums(k.pool, batch, h, k.out<T>(1),
-                  [=](std::int64_t b, std::int64_t c) { return dy[b * s * h + c]; });
+  add_column_sums<T>(k, batch, h, 1,
+                     [=](std::int64_t b, std::int64_t c) { return dy[b * s * h + c]; });
 }
 
 namespace {

@@ -62,8 +62,8 @@ template <typename T>
 void bias_grad(const KernelCall& k) {
   const std::int64_t n = k.in_shape(0)[1];
   const T* dy = k.in<T>(0);
-  add_column_sums(k.pool, k.in_shape(0)[0], n, k.out<T>(0),
-                  [=](std::int64_t r, std::int64_t c) { return dy[r * n + c]; });
+  add_column_sums<T>(k, k.in_shape(0)[0], n, 0,
+                     [=](std::int64_t r, std::int64_t c) { return dy[r * n + c]; });
 }
 
 namespace {

@@ -108,7 +108,13 @@ class Widened {
       attributes.micro_batch = static_cast<int>(units);
       context.first_sequence += first;
     }
-    kernel({{k_.call.op, attributes, {in_types.data(), inputs_}, {out_types.data(), outputs_}},
+    // Sums are not cut: later pieces add to what the first one makes.
+    const std::uint32_t overwrites = first == 0 ? k_.call.overwrites : 0;
+    kernel({{k_.call.op,
+             attributes,
+             {in_types.data(), inputs_},
+             {out_types.data(), outputs_},
+             overwrites},
             {{in.data(), inputs_}, {out.data(), outputs_}},
             context,
             k_.pool});

@@ -112,14 +112,16 @@ constexpr OpInfo rows[] = {
      .infer = nothing,
      .work = work_linear_grad_weight,
      .rows = {.inputs = 0b11, .product = true},
-     .widening = product},
+     .widening = product,
+     .overwrites_sums = true},
     {.op = Op::bias_grad,
      .name = "bias_grad",
      .is_gradient = true,
      .infer = nothing,
      .work = work_column_sum,
      .rows = {.inputs = 0b1, .epilogue = true},
-     .widening = by_rows(0b1, 0)},
+     .widening = by_rows(0b1, 0),
+     .overwrites_sums = true},
 };
 
 }  // namespace

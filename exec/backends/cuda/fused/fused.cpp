@@ -83,16 +83,17 @@ void Fusions::prepare_steps(Prepared& prepared, const OpCall& call, const Device
 
 std::int64_t Fusions::prepare(const OpCall& call, const Device& device) {
   const std::shared_ptr<const Fusion>& fusion = call.attributes.fusion;
-  if (const auto found = prepared_.find(fusion.get()); found != prepared_.end())
+  const Key key{fusion.get(), call.overwrites};
+  if (const auto found = prepared_.find(key); found != prepared_.end())
     return found->second.workspace;
   Prepared prepared{fusion, std::nullopt, std::nullopt, *fusion, 0};
   if (fusion->loop == Fusion::Loop::product_first) prepare_lead(prepared, device);
   prepare_steps(prepared, call, device);
-  return prepared_.emplace(fusion.get(), std::move(prepared)).first->second.workspace;
+  return prepared_.emplace(key, std::move(prepared)).first->second.workspace;
 }
 
 void Fusions::run(const KernelCall& call) {
-  const auto found = prepared_.find(call.attributes().fusion.get());
+  const auto found = prepared_.find({call.attributes().fusion.get(), call.call.overwrites});
   MESHWRIGHT_CHECK(found != prepared_.end(), "a fusion is prepared before it runs");
   const Prepared& prepared = found->second;
   if (prepared.lead) run_lead(call, *prepared.fusion, *prepared.lead);
@@ -133,8 +134,14 @@ void Fusions::run_generated(const KernelCall& call, const Fusion& fusion,
          call.stream);
   if (kernel.sums.empty()) return;
   addresses.clear();
-  arguments = {&partial};
-  for (int id : kernel.sums) addresses.push_back(address_of(call, fusion, id));
+  unsigned int overwrites = 0, bit = 1;
+  for (int id : kernel.sums) {
+    addresses.push_back(address_of(call, fusion, id));
+    if (call.call.overwrites_output(static_cast<std::size_t>(id - fusion.inputs)))
+      overwrites |= bit;
+    bit <<= 1U;
+  }
+  arguments = {&overwrites, &partial};
   for (void*& address : addresses) arguments.push_back(&address);
   launch(generated.loaded->sums, kernel.sum_blocks, kernel.sum_threads, 0, arguments, call.stream);
 }

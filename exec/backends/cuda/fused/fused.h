@@ -3,11 +3,12 @@
 // what has neither step by step.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <unordered_map>
+#include <utility>
 
 #include "exec/backends/cuda/device/kernel_cache.h"
 #include "exec/backends/cuda/fused/epilogue.h"
@@ -58,8 +59,9 @@ class Fusions {
 
   KernelCache& cache_;
   std::string architecture_;
-  std::map<std::string, Loaded> loaded_;  // by source: layers share a kernel
-  std::unordered_map<const Fusion*, Prepared> prepared_;
+  std::map<std::string, Loaded> loaded_;                // by source: layers share a kernel
+  using Key = std::pair<const Fusion*, std::uint32_t>;  // and OpCall::overwrites
+  std::map<Key, Prepared> prepared_;
 };
 
 }  // namespace meshwright::cuda

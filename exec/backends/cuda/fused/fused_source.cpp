@@ -380,7 +380,7 @@ class Writer {
     const std::int64_t blocks_of_sum = (of_.layout.width + 31) / 32;
     kernel_.sum_threads = 32 * warps;
     kernel_.sum_blocks = blocks_of_sum * static_cast<std::int64_t>(kernel_.sums.size());
-    std::string parameters = "const float* __restrict__ partial", to;
+    std::string parameters = "unsigned int overwrites, const float* __restrict__ partial", to;
     for (std::size_t i = 0; i < kernel_.sums.size(); ++i) {
       parameters += fmt::format(", float* __restrict__ p{}", kernel_.sums[i]);
       to += i + 1 < kernel_.sums.size() ? fmt::format("sum == {} ? p{} : ", i, kernel_.sums[i])
@@ -409,7 +409,7 @@ class Writer {
         fmt::format("total = 0.0f;\n"
                     "#pragma unroll\n"
                     "for (int w = 0; w < {}; ++w) total += of_warp[w][lane];\n"
-                    "to[column] += total;",
+                    "to[column] = (overwrites >> sum & 1u) != 0 ? total : to[column] + total;",
                     warps));
     close();
     close();

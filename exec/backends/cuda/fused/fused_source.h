@@ -23,7 +23,8 @@ std::string_view fused_prelude();
 //   an unsigned long long for each of `keys`, so that modules which differ in their dropout_key
 //   share a kernel.
 // Where there are `sums`, the kernel `name`_sums then adds the partial sums to them: its arguments
-// are that scratch memory and their addresses.
+// are an unsigned int whose bit i says that sum i is overwritten instead, that scratch memory and
+// the sums' addresses.
 struct FusedKernel {
   std::string name, source;
   std::int64_t blocks = 0;

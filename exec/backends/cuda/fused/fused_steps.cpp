@@ -20,29 +20,38 @@ std::int64_t aligned(std::int64_t bytes) {
 
 bool has_own_memory(const Fusion& fusion) { return fusion.loop == Fusion::Loop::long_blocks; }
 
-// The types of a step's operands on so many rows.
+// A block of the fusion: its first row, and how many.
+struct BlockRows {
+  std::int64_t first = 0, count = 0;
+};
+
+// The types of a step's operands on a block. The first block overwrites what the operation is to
+// overwrite.
 class StepTypes {
  public:
-  StepTypes(const Fusion& fusion, const FusedStep& step, std::int64_t rows, const OpCall& call)
-      : step_(step) {
-    for (int id : step.inputs) in_[inputs_++] = fusion.of_block(id, rows);
+  StepTypes(const Fusion& fusion, std::size_t step, const BlockRows& rows, const OpCall& call)
+      : step_(fusion.steps[step]),
+        overwrites_(rows.first == 0 ? overwrites_of_step(fusion, step, call.overwrites) : 0) {
+    for (int id : step_.inputs) in_[inputs_++] = fusion.of_block(id, rows.count);
     // What lowering appends to the operation's inputs is meant for the step that takes it.
-    if (info(step.op).takes_loss_scale &&
+    if (info(step_.op).takes_loss_scale &&
         call.inputs.size() > static_cast<std::size_t>(fusion.inputs)) {
       in_[inputs_++] = call.inputs.back();
       takes_last_ = true;
     }
-    for (int id : step.outputs) out_[outputs_++] = fusion.of_block(id, rows);
+    for (int id : step_.outputs) out_[outputs_++] = fusion.of_block(id, rows.count);
   }
   bool takes_last() const { return takes_last_; }
   std::size_t inputs() const { return inputs_; }
   std::size_t outputs() const { return outputs_; }
   OpCall call() const {
-    return {step_.op, step_.attributes, {in_.data(), inputs_}, {out_.data(), outputs_}};
+    return {
+        step_.op, step_.attributes, {in_.data(), inputs_}, {out_.data(), outputs_}, overwrites_};
   }
 
  private:
   const FusedStep& step_;
+  std::uint32_t overwrites_;
   std::array<TensorType, most_operands> in_, out_;
   std::size_t inputs_ = 0, outputs_ = 0;
   bool takes_last_ = false;
@@ -57,25 +66,25 @@ const Row& row_of_step(const FusedStep& step) {
 // Where the operands of one block lie.
 class Block {
  public:
-  Block(const Fusion& fusion, const KernelCall& k, std::int64_t first, std::int64_t rows)
-      : fusion_(fusion), k_(k), first_(first), rows_(rows) {
+  Block(const Fusion& fusion, const KernelCall& k, const BlockRows& rows)
+      : fusion_(fusion), k_(k), rows_(rows) {
     if (has_own_memory(fusion)) {
       internal_ =
           static_cast<std::byte*>(k.operands.outputs[static_cast<std::size_t>(fusion.outputs) - 1]);
       scratch_ = k.context.workspace;
     } else {
       internal_ = k.workspace<std::byte>();
-      scratch_ = internal_ + fusion.internal_bytes(rows);
+      scratch_ = internal_ + fusion.internal_bytes(rows.count);
     }
   }
 
   const Fusion& fusion() const { return fusion_; }
   const KernelCall& whole() const { return k_; }
-  std::int64_t rows() const { return rows_; }
+  const BlockRows& rows() const { return rows_; }
 
   OpContext context() const {
     OpContext context = k_.context;
-    context.first_row = first_;
+    context.first_row = rows_.first;
     context.whole_rows = fusion_.rows;
     context.workspace = scratch_;
     return context;
@@ -85,20 +94,20 @@ class Block {
     if (fusion_.is_internal(id)) {
       std::int64_t offset = 0;
       for (int before = fusion_.first_internal(); before < id; ++before)
-        offset += aligned(fusion_.of_block(before, rows_).bytes());
+        offset += aligned(fusion_.of_block(before, rows_.count).bytes());
       return internal_ + offset;
     }
     const auto i = static_cast<std::size_t>(id), inputs = static_cast<std::size_t>(fusion_.inputs);
     const void* data = i < inputs ? k_.operands.inputs[i] : k_.operands.outputs[i - inputs];
     const std::int64_t skipped =
-        fusion_.cut[i] ? fusion_.operands[i].bytes() / fusion_.rows * first_ : 0;
+        fusion_.cut[i] ? fusion_.operands[i].bytes() / fusion_.rows * rows_.first : 0;
     return const_cast<std::byte*>(static_cast<const std::byte*>(data)) + skipped;
   }
 
  private:
   const Fusion& fusion_;
   const KernelCall& k_;
-  std::int64_t first_, rows_;
+  BlockRows rows_;
   std::byte* internal_;
   void* scratch_;
 };
@@ -106,8 +115,8 @@ class Block {
 // What the kernel of a step on a block is given.
 class StepCall {
  public:
-  StepCall(const Block& block, const FusedStep& step)
-      : types_(block.fusion(), step, block.rows(), block.whole().call),
+  StepCall(const Block& block, std::size_t index)
+      : types_(block.fusion(), index, block.rows(), block.whole().call),
         call_(types_.call()),
         operands_{{in_.data(), types_.inputs()}, {out_.data(), types_.outputs()}},
         context_(block.context()),
@@ -117,6 +126,7 @@ class StepCall {
                 block.whole().device,
                 block.whole().first_sequence,
                 block.whole().stream} {
+    const FusedStep& step = block.fusion().steps[index];
     std::size_t inputs = 0, outputs = 0;
     for (int id : step.inputs) in_[inputs++] = block.address(id);
     if (types_.takes_last()) in_[inputs] = block.whole().operands.inputs.back();
@@ -136,21 +146,24 @@ class StepCall {
   KernelCall kernel_;
 };
 
-// A loss and its gradient at once. False: they are not, or have no such kernel.
-bool run_pair(const Block& block, const FusedStep& first, const FusedStep& second) {
-  if (first.op != Op::cross_entropy || second.op != Op::cross_entropy_grad) return false;
-  const StepCall loss(block, first), gradient(block, second);
+// A loss and its gradient at once, from this step on. False: they are not, or have no such kernel.
+bool run_pair(const Block& block, std::size_t step) {
+  const std::vector<FusedStep>& steps = block.fusion().steps;
+  if (step + 1 == steps.size() || steps[step].op != Op::cross_entropy ||
+      steps[step + 1].op != Op::cross_entropy_grad)
+    return false;
+  const StepCall loss(block, step), gradient(block, step + 1);
   return cross_entropy_with_grad(loss.kernel(), gradient.kernel());
 }
 
 void run_block(const Block& block) {
   const std::vector<FusedStep>& steps = block.fusion().steps;
   for (std::size_t i = 0; i < steps.size(); ++i) {
-    if (i + 1 < steps.size() && run_pair(block, steps[i], steps[i + 1])) {
+    if (run_pair(block, i)) {
       ++i;
       continue;
     }
-    const StepCall call(block, steps[i]);
+    const StepCall call(block, i);
     row_of_step(steps[i]).run(call.kernel());
   }
 }
@@ -165,11 +178,13 @@ std::int64_t workspace_of_steps(const Fusion& fusion, const OpCall& call, const 
   if (fusion.steps.empty()) return 0;
   std::int64_t most = 0;
   const std::int64_t whole = rows_at_once(fusion), rest = fusion.rows % whole;
-  for (const std::int64_t rows : {whole, rest})
-    for (const FusedStep& step : fusion.steps) {
-      if (rows == 0) continue;
-      const StepTypes types(fusion, step, rows, call);
-      most = std::max(most, workspace_of(row_of_step(step), types.call(), device));
+  const bool several = fusion.rows > whole;
+  for (const BlockRows& rows :
+       {BlockRows{0, whole}, BlockRows{whole, several ? whole : 0}, BlockRows{whole, rest}})
+    for (std::size_t i = 0; i < fusion.steps.size(); ++i) {
+      if (rows.count == 0) continue;
+      const StepTypes types(fusion, i, rows, call);
+      most = std::max(most, workspace_of(row_of_step(fusion.steps[i]), types.call(), device));
     }
   return most + (has_own_memory(fusion) ? 0 : fusion.internal_bytes(fusion.rows));
 }
@@ -177,7 +192,7 @@ std::int64_t workspace_of_steps(const Fusion& fusion, const OpCall& call, const 
 void run_steps(const Fusion& fusion, const KernelCall& call) {
   const std::int64_t at_once = rows_at_once(fusion);
   for (std::int64_t first = 0; first < fusion.rows; first += at_once)
-    run_block(Block(fusion, call, first, std::min(at_once, fusion.rows - first)));
+    run_block(Block(fusion, call, {first, std::min(at_once, fusion.rows - first)}));
 }
 
 }  // namespace meshwright::cuda

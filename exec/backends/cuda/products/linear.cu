@@ -18,14 +18,14 @@ namespace {
 
 constexpr int threads = 256;
 
-// sum += product, for gradients whose product adds nothing itself.
+// sum += product, or becomes it, for gradients whose product adds nothing itself.
 template <typename T, int n>
-__global__ void add_to_sum(const T* product, float* sum, long long count) {
+__global__ void add_to_sum(const T* product, float* sum, long long count, bool overwrites) {
   const long long i = (static_cast<long long>(blockIdx.x) * threads + threadIdx.x) * n;
   if (i >= count) return;
-  float term[n], total[n];
+  float term[n], total[n] = {};
   load<n>(product + i, term);
-  load<n>(sum + i, total);
+  if (!overwrites) load<n>(sum + i, total);
   for (int j = 0; j < n; ++j) total[j] += term[j];
   store<n>(sum + i, total);
 }
@@ -47,7 +47,8 @@ struct Turns {
 Turns turns_of(const OpCall& call) {
   const ExpertProduct product = expert_product_of(call);
   Turns turns{product.groups / product.experts, {}, {}, 0};
-  const OpCall one{product.op, call.attributes, product.inputs(), {&product.output, 1}};
+  const OpCall one{
+      product.op, call.attributes, product.inputs(), {&product.output, 1}, call.overwrites};
   turns.form = form_of(one);
   turns.form.batch = product.experts;
   const auto apart = [&](const TensorType& whole, const TensorType& part) {
@@ -60,6 +61,13 @@ Turns turns_of(const OpCall& call) {
   turns.out_bytes = apart(call.outputs[0], product.output);
   turns.form.alignment = alignment_after(turns.out_bytes, turns.form.alignment);
   return turns;
+}
+
+// The first turn may overwrite a gradient; the others add to it.
+ProductForm of_turn(const Turns& turns, Op op, std::int64_t turn) {
+  ProductForm form = turns.form;
+  form.adds = form.adds || (turn > 0 && op == Op::expert_linear_grad_weight);
+  return form;
 }
 
 // A gradient that is added apart: the first product is stored, later turns add to it.
@@ -77,7 +85,8 @@ void add_apart(const KernelCall& k) {
     const bool vectors = count % n == 0;
     launch(vectors ? add_to_sum<T, n> : add_to_sum<T, 1>,
            {blocks_for(vectors ? count / n : count, threads)}, {threads}, 0, k.stream,
-           k.workspace<T>(), k.out<float>(0), static_cast<long long>(count));
+           k.workspace<T>(), k.out<float>(0), static_cast<long long>(count),
+           k.call.overwrites_output(0));
   });
 }
 
@@ -126,6 +135,7 @@ std::int64_t expert_workspace(const OpCall& call, const Device& device) {
       device.products->prepare(stored_apart(turns.form, call.inputs[0].dtype, true));
   } else {
     device.products->prepare(turns.form);
+    if (turns.count > 1) device.products->prepare(of_turn(turns, call.op, 1));
   }
   return bytes_apart(call);
 }
@@ -138,8 +148,8 @@ void run_experts(const KernelCall& k) {
   const bool apart = bytes_apart(k.call) > 0;
   for (std::int64_t turn = 0; turn < turns.count; ++turn) {
     const auto in = [&](std::size_t i) { return k.in<std::byte>(i) + turn * turns.in_bytes[i]; };
-    const ProductForm form =
-        apart ? stored_apart(turns.form, k.call.inputs[0].dtype, turn > 0) : turns.form;
+    const ProductForm form = apart ? stored_apart(turns.form, k.call.inputs[0].dtype, turn > 0)
+                                   : of_turn(turns, k.call.op, turn);
     std::byte* out =
         apart ? k.workspace<std::byte>() : k.out<std::byte>(0) + turn * turns.out_bytes;
     k.device.products->run(form, {.a = in(factors.a), .b = in(factors.b), .c = out}, k.stream);

@@ -11,11 +11,11 @@ namespace meshwright::cuda {
 
 constexpr int partial_warps = 32;
 
-// to[c] += the sum of partial[chunk, c] over the chunks.
+// to[c] += the sum of partial[chunk, c] over the chunks, or becomes it.
 template <typename To>
 __global__ void __launch_bounds__(32 * partial_warps)
     add_partials(const float* __restrict__ partial, long long chunks, long long columns,
-                 To* __restrict__ to) {
+                 To* __restrict__ to, bool overwrites) {
   __shared__ float of_warp[partial_warps][32];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const long long column = static_cast<long long>(blockIdx.x) * 32 + lane;
@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(32 * partial_warps)
   if (warp != 0 || column >= columns) return;
   float total = 0.0f;
   for (int w = 0; w < partial_warps; ++w) total += of_warp[w][lane];
-  narrow(widened(to[column]) + total, to[column]);
+  narrow(overwrites ? total : widened(to[column]) + total, to[column]);
 }
 
 // The second half: to the output `output`, of any type. `of` counts the sums before it.
@@ -39,7 +39,7 @@ inline void add_partial_sums(const KernelCall& k, const RowChunks& chunks, std::
   const float* partial = k.workspace<float>() + of * chunks.chunks * columns;
   with_type(k.call.outputs[output].dtype, [&]<typename To>(To) {
     launch(add_partials<To>, {blocks_for(columns, 32)}, {32 * partial_warps}, 0, k.stream, partial,
-           chunks.chunks, columns, k.out<To>(output));
+           chunks.chunks, columns, k.out<To>(output), k.call.overwrites_output(output));
   });
 }
 
