@@ -457,6 +457,15 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   const Algorithm known = algorithm_of(*algorithm);
   require(checked.workspaceSize <= workspace_bytes, "the workspace is too small");
   require(reinterpret_cast<std::uintptr_t>(workspace) % 256 == 0, "the workspace is not aligned");
+  if (emulated::listing() != nullptr) {
+    const Sizes sizes = sizes_of(*description, *a_layout, *b_layout, *c_layout, *d_layout);
+    emulated::listing()->asked.push_back({.kind = emulated::Asked::Kind::product,
+                                          .m = sizes.m,
+                                          .n = sizes.n,
+                                          .k = sizes.k,
+                                          .batch = d_layout->batch});
+    return CUBLAS_STATUS_SUCCESS;
+  }
   require_address(a, *a_layout, known);
   require_address(b, *b_layout, known);
   require_address(c, *c_layout, known);

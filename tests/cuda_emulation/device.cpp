@@ -12,6 +12,7 @@ namespace emulated {
 namespace {
 cudaError_t last = cudaSuccess;
 Hardware current;
+Listing* lists = nullptr;
 }  // namespace
 
 cudaError_t failed(cudaError_t error) { return last = error; }
@@ -19,6 +20,10 @@ cudaError_t failed(cudaError_t error) { return last = error; }
 const Hardware& hardware() { return current; }
 OtherHardware::OtherHardware(const Hardware& other) : before_(std::exchange(current, other)) {}
 OtherHardware::~OtherHardware() { current = before_; }
+
+Listing::Listing() { lists = this; }
+Listing::~Listing() { lists = nullptr; }
+Listing* listing() { return lists; }
 
 }  // namespace emulated
 
@@ -107,7 +112,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->sharedMemPerMultiprocessor = hardware().shared_bytes + 1024;
   properties->major = hardware().major;
   properties->minor = hardware().minor;
-  properties->multiProcessorCount = 6;
+  properties->multiProcessorCount = hardware().multiprocessors;
   properties->warpSize = warpSize;
   properties->maxThreadsPerBlock = 1024;
   properties->regsPerBlock = 65536;

@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <vector>
 
 struct CUstream_st;
 
@@ -41,6 +42,7 @@ struct Hardware {
   int major = 9, minor = 0;              // compute capability
   std::size_t shared_bytes = 227 << 10;  // of a block that asks for them
   bool has_kernels = true;               // that this build has machine code for
+  int multiprocessors = 6;
 };
 const Hardware& hardware();
 // The device is another one while this lives.
@@ -54,6 +56,27 @@ class OtherHardware {
  private:
   Hardware before_;
 };
+
+// What was asked of the device: a kernel, a product of a library, or memory set or copied.
+struct Asked {
+  enum class Kind { kernel, product, memory };
+  Kind kind = Kind::kernel;
+  Extent blocks = {}, threads = {};
+  std::int64_t shared_bytes = 0;                // dynamic ones, of a block
+  std::int64_t m = 0, n = 0, k = 0, batch = 1;  // of a product
+  std::int64_t bytes = 0;                       // set or copied
+};
+// While this lives nothing is done: what is asked is listed, operands may lie anywhere, and text of
+// kernels is not compiled.
+class Listing {
+ public:
+  Listing();
+  ~Listing();
+  Listing(const Listing&) = delete;
+  Listing& operator=(const Listing&) = delete;
+  std::vector<Asked> asked;
+};
+Listing* listing();  // null: the device works
 
 // Threads, warps and blocks in the opposite order from now on.
 void reverse_threads(bool reversed);

@@ -70,7 +70,7 @@ cudaError_t cudaLibraryLoadData(cudaLibrary_t* library, const void* code, cudaJi
   std::uint64_t bytes = 0;
   std::memcpy(&bytes, text + letters, sizeof bytes);
   auto made = std::make_unique<CUlib_st>();
-  made->library = emulated::loaded(text + letters + sizeof bytes, bytes);
+  if (bytes > 0) made->library = emulated::loaded(text + letters + sizeof bytes, bytes);
   *library = made.release();
   return cudaSuccess;
 }
@@ -84,9 +84,11 @@ cudaError_t cudaLibraryUnload(cudaLibrary_t library) {
 cudaError_t cudaLibraryGetKernel(cudaKernel_t* kernel, cudaLibrary_t library, const char* name) {
   const emulated::Lock lock;
   CUkern_st found;
-  found.bind = reinterpret_cast<decltype(found.bind)>(
-      dlsym(library->library, (std::string("bind_") + name).c_str()));
-  if (found.bind == nullptr) return emulated::failed(cudaErrorSymbolNotFound);
+  if (library->library != nullptr)
+    found.bind = reinterpret_cast<decltype(found.bind)>(
+        dlsym(library->library, (std::string("bind_") + name).c_str()));
+  if (found.bind == nullptr && emulated::listing() == nullptr)
+    return emulated::failed(cudaErrorSymbolNotFound);
   *kernel = &library->kernels.try_emplace(name, found).first->second;
   return cudaSuccess;
 }
@@ -112,7 +114,7 @@ cudaError_t cudaLaunchKernel(const void* kernel, dim3 blocks, dim3 threads, void
   const auto bytes = static_cast<std::int64_t>(shared_bytes);
   if (bytes > known.shared_bytes) return emulated::failed(cudaErrorInvalidValue);
   std::function<void()> of_thread;
-  known.bind(arguments, &of_thread);
+  if (emulated::listing() == nullptr) known.bind(arguments, &of_thread);
   emulated::launch({blocks.x, blocks.y, blocks.z}, {threads.x, threads.y, threads.z}, bytes, stream,
                    std::move(of_thread));
   return cudaSuccess;

@@ -260,6 +260,13 @@ void launch(Extent blocks, Extent extent, std::int64_t shared_bytes, CUstream_st
     failed(cudaErrorNoKernelImageForDevice);
     return;
   }
+  if (listing() != nullptr) {
+    listing()->asked.push_back({.kind = Asked::Kind::kernel,
+                                .blocks = blocks,
+                                .threads = extent,
+                                .shared_bytes = shared_bytes});
+    return;
+  }
   enqueue(stream, [=, work = std::move(one_thread)] {
     run_grid(blocks, extent, static_cast<std::size_t>(shared_bytes), work);
   });

@@ -1,0 +1,51 @@
+// How long the CUDA backend's kernels should take, by what is launched: the emulated device lists
+// the launches of one training step (tests/cuda_emulation), a device is described by a few numbers,
+// and operations know their bytes and FLOPs.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "models/plan/program.h"
+#include "tests/cuda_emulation/emulated.h"
+
+namespace meshwright {
+
+// An H100 SXM. What is not on paper was measured on an H200 (docs/gpu.md), which has the same
+// multiprocessors.
+struct DeviceModel {
+  std::int64_t multiprocessors = 132;
+  std::int64_t threads = 2048, blocks = 32, shared_bytes = 228 << 10;  // of a multiprocessor
+  double bytes_per_s = 3.35e12, flop_per_s = 989e12;                   // on paper
+  double memory_share = 0.80;          // of it that a long kernel reaches
+  double product_flop_per_s = 580e12;  // 530 to 620 for these shapes, in published runs
+  double kernel_s = 0.8e-6;            // of one that does nothing, in a graph
+  std::int64_t saturating_threads =
+      512;  // of a multiprocessor, that keep its share of the memory busy
+};
+
+// A grid of blocks on the device: how many fit at once, and in how many turns all have run.
+struct Waves {
+  std::int64_t blocks = 0, at_once = 0;
+  double waves = 0;
+};
+Waves waves_of(const DeviceModel& device, const emulated::Asked& kernel);
+
+// Of a kernel that moves so many bytes, each block its share: while few threads are left, in the
+// last wave or all the time, the memory waits for them.
+double memory_seconds(const DeviceModel& device, const emulated::Asked& kernel, double bytes);
+
+// Launches of one kernel in a step, or products or attention of one operation.
+struct KernelRow {
+  std::string name;
+  int launches = 0;
+  Waves waves;  // of the longest
+  double bytes = 0, flops = 0, ideal_s = 0, modelled_s = 0;
+  double share() const { return ideal_s / modelled_s; }  // of the roofline on paper
+};
+
+// Of a step of one rank that talks to no other; the longest first.
+std::vector<KernelRow> model_launches(const Program& program, const DeviceModel& device);
+
+}  // namespace meshwright
