@@ -85,7 +85,8 @@ Program lower_stage(StageDraft draft) {
   lay_out_memory(draft);
   wait_for_shared_slots(draft);  // by the slots of tasks
   for (const BucketPlan& planned : draft.buckets) draft.program.buckets.push_back(planned.bucket);
-  overwrite_first_sums(draft.program);  // by the buckets, and the order of tasks
+  if (!draft.plan.training.clears_gradients)
+    overwrite_first_sums(draft.program);  // by the buckets, and the order of tasks
   return std::move(draft.program);
 }
 

@@ -74,6 +74,9 @@ struct Training : StepSettings {
   // Of the logits that fuse_loss makes at once. 0: as for rematerialize_rows; of what is left to
   // the passes, about least_loss_block_bytes.
   std::int64_t loss_block_bytes = 0;
+  // Whether a step clears all gradients, as published steps of other frameworks do, or the first
+  // micro-batch overwrites them (models/lower/first_sums.h). No key: what runs here overwrites.
+  bool clears_gradients = false;
   int predicted_positions = 0;  // mlm
   double dropout = 0;
   Fp8Recipe fp8_recipe = Fp8Recipe::tensorwise;

@@ -64,6 +64,7 @@ StepCase case_of(const StepRow& row, const Machine& machine) {
   if (t.compiler == CompilerLevel::full &&
       !value.contains("/training/rematerialize_rows"_json_pointer))
     t.rematerialize_rows = true;
+  t.clears_gradients = true;  // as these frameworks do before each step
   result.key = value.at("model").dump() + to_json(result.plan).dump();
   nlohmann::json per_gpu = to_json(result.plan);
   per_gpu.at("training").erase("global_batch");
