@@ -135,10 +135,10 @@ void FarBackend::run(const OpCall& call, const OpOperands& operands, const OpCon
   for (void* output : operands.outputs) outputs.push_back(near(output));
   OpContext here = context;
   here.workspace = near(context.workspace);
-  issue([this, op = call.op, attributes = call.attributes, inputs, outputs, here,
-         input_types = std::vector(call.inputs.begin(), call.inputs.end()),
+  issue([this, op = call.op, attributes = call.attributes, overwrites = call.overwrites, inputs,
+         outputs, here, input_types = std::vector(call.inputs.begin(), call.inputs.end()),
          output_types = std::vector(call.outputs.begin(), call.outputs.end())] {
-    near_->run({op, attributes, input_types, output_types}, {inputs, outputs}, here);
+    near_->run({op, attributes, input_types, output_types, overwrites}, {inputs, outputs}, here);
   });
 }
 

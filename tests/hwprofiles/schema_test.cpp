@@ -71,8 +71,7 @@ TEST_CASE("every profile that comes with the program is valid", "[hwprofiles]") 
   const json schema = profile_schema();
   for (const std::string& name : list_machines()) {
     INFO(name);
-    std::ifstream file(profiles_folder() + "/" + name + ".json");
-    CHECK(is_valid(json::parse(file), schema));
+    CHECK(is_valid(json::parse(read_file(profiles_folder() + "/" + name + ".json")), schema));
     CHECK(is_valid(json::parse(text_of(load_machine(name))), schema));
   }
 }

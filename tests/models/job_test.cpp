@@ -42,7 +42,7 @@ MachineFacts facts(const std::string& machine) { return lookup_for_tests(machine
 TEST_CASE("the content of a config.json is a model", "[models][job]") {
   json value = small_job();
   const Job named = read(value);
-  value["model"] = json::parse(content_of(zoo_folder() + "/gpt2.json"));
+  value["model"] = json::parse(read_file(zoo_folder() + "/gpt2.json"));
   Job inlined = read(value);
   CHECK(inlined.model_path.empty());
   CHECK(to_json(inlined, inlined.plan, "p4d.24xlarge", 2)["model"] == value["model"]);
