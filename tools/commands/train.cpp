@@ -127,6 +127,11 @@ int run_rank(const Options& options) {
 }
 
 int launch_ranks(const Options& options, const Run& run) {
+  if (std::ranges::find(communicator_kinds(), "mpi", &CommunicatorKind::name) ==
+      communicator_kinds().end())
+    throw InputError(
+        "train: this build of meshwright trains in one process; for several, use the Debian "
+        "package or a build from source with MPI");
   hold_stop_signals();
   const int ranks = run.chosen.cluster.ranks();
   allow_open_files(ranks);

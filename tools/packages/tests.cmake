@@ -3,7 +3,7 @@
 add_test(NAME static_file COMMAND ${PROJECT_SOURCE_DIR}/tools/packages/check_static $<TARGET_FILE:meshwright> $<TARGET_FILE:meshwright>)
 set_tests_properties(static_file PROPERTIES LABELS cpu TIMEOUT 300 SKIP_RETURN_CODE 77)
 if(MESHWRIGHT_PYTHON)
-  add_test(NAME python_module COMMAND python3 ${PROJECT_SOURCE_DIR}/tools/python/compare.py $<TARGET_FILE:meshwright>
+  add_test(NAME python_module COMMAND python3 ${PROJECT_SOURCE_DIR}/tests/tools/compare_python.py $<TARGET_FILE:meshwright>
            ${PROJECT_SOURCE_DIR}/scenarios/quickstart-plan.json)
   set_tests_properties(python_module PROPERTIES LABELS cpu TIMEOUT 300 ENVIRONMENT PYTHONPATH=${CMAKE_BINARY_DIR}/python)
 else()

@@ -1,9 +1,10 @@
-"""compare.py PROGRAM JOB: the module's answers are those of the program's --json, to the last digit."""
+"""compare_python.py PROGRAM JOB: the module's answers are those of the program's --json, to the last digit."""
 
 import json
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 
 import meshwright
@@ -30,10 +31,16 @@ def same(found, *words):
 
 
 same(meshwright.plan(job, top=3), "plan", job, "--top", "3")
-same(meshwright.simulate(job), "simulate", job)
-same(meshwright.advise(job), "advise", job)
-same(meshwright.explain(job, set={"training.micro_batch": 1}), "explain", job, "--set", "training.micro_batch=1")
-same(meshwright.names(), "list")
+small = {"model": "gpt2", "training": {"global_batch": 16, "sequence_length": 128, "micro_batch": "auto"},
+         "cluster": {"machine": ["p3.2xlarge", "g5.12xlarge"], "count": [1, 2]}, "parallelism": "auto"}
+with tempfile.TemporaryDirectory() as folder:
+    path = os.path.join(folder, "small.json")
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(small, file)
+    same(meshwright.simulate(path), "simulate", path)
+    same(meshwright.advise(path), "advise", path)
+    same(meshwright.explain(path, set={"training.micro_batch": 1}), "explain", path, "--set", "training.micro_batch=1")
+same(meshwright.names("machines"), "list", "machines")
 
 # A dictionary is a job too; its files lie where the program stands.
 os.chdir(os.path.dirname(os.path.abspath(job)))
@@ -54,14 +61,14 @@ for wrong in ({"no_such_option": 1}, {"top": 0}):
         words = [str(word) for key, each in wrong.items() for word in ("--" + key.replace("_", "-"), each)]
         assert "error: " + str(error) + "\n" == said("plan", job, *words, code=2).stderr, error
 try:
-    meshwright.plan(dict(value, model="gpt3-175b", cluster={"machine": "p3.2xlarge", "count": 1}))
+    meshwright.plan(dict(small, model="gpt3-175b"))
     raise AssertionError("it fits")
 except meshwright.NoPlanFits as error:
     assert error.answer["plans"] == [] and str(error).startswith("no plan fits"), error
 
 # Python goes on while a command runs.
 counted = []
-thread = threading.Thread(target=lambda: meshwright.simulate(value))
+thread = threading.Thread(target=lambda: meshwright.simulate(small))
 thread.start()
 while thread.is_alive():
     counted.append(None)
