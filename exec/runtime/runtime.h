@@ -146,7 +146,6 @@ class Runtime {
   ScaledStep* scaled_step() const;
   void update(const Instruction& instruction);
   StepResult look_at_result();
-  OptimizerState state_of(const Bucket& bucket) const;
   void choose_segments(int bucket);
 
   void wait_for(int task, const Instruction& instruction);

@@ -1,6 +1,7 @@
 // The step's end on one rank: the loss scale, and the optimizer on this rank's own parts.
 #include <cmath>
 
+#include "exec/optimizer/bucket_state.h"
 #include "exec/optimizer/remainders.h"
 #include "exec/runtime/host_view.h"
 #include "exec/runtime/runtime.h"
@@ -35,20 +36,6 @@ StepResult Runtime::look_at_result() {
   return {loss / static_cast<double>(program_.targets_per_step), std::sqrt(squared_norm)};
 }
 
-OptimizerState Runtime::state_of(const Bucket& bucket) const {
-  const auto address = [&](const Operand& operand) {
-    return operand.buffer < 0 ? nullptr : memory_.address(operand, 0);
-  };
-  OptimizerState state{address(bucket.master), address(bucket.own_gradients),
-                       address(bucket.first_moment), address(bucket.second_moment)};
-  state.weights_type = bucket.master.type.dtype;
-  state.gradient_type = bucket.own_gradients.type.dtype;
-  state.moment_type = bucket.first_moment.type.dtype;
-  state.working_type = bucket.own_weights.type.dtype;
-  if (bucket.has_master()) state.working = address(bucket.own_weights);
-  return state;
-}
-
 void Runtime::choose_segments(int bucket) {
   auto* norms = static_cast<double*>(memory_.buffer(program_.parameter_norms_buffer));
   stepped_.clear();
@@ -68,7 +55,11 @@ void Runtime::update(const Instruction& instruction) {
   if (!decided_) updater_->decide(sums);
   decided_ = true;
   choose_segments(instruction.bucket);
-  OptimizerState state = state_of(program_.buckets[static_cast<std::size_t>(instruction.bucket)]);
+  OptimizerState state =
+      state_of(program_.buckets[static_cast<std::size_t>(instruction.bucket)],
+               [&](const Operand& operand) -> void* {
+                 return operand.buffer < 0 ? nullptr : memory_.address(operand, 0);
+               });
   if (instruction.op == Op::lamb_norms)
     return updater_->lamb_norms(instruction.bucket, stepped_, state);
   if (optimizer_scratch_arrays(training_) > 0) {

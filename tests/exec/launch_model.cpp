@@ -5,6 +5,7 @@
 
 #include "exec/backends/cuda/cuda_backend.h"
 #include "exec/backends/cuda/fused/epilogue.h"
+#include "exec/optimizer/bucket_state.h"
 #include "models/core/index.h"
 #include "models/graph/fusion.h"
 #include "models/graph/op_call.h"
@@ -134,14 +135,7 @@ class Player {
       const StageParameter& each = program_.parameters[at(index)];
       segments.push_back({each.offset, each.parameter.shape.elements(), each.parameter.decay});
     }
-    OptimizerState state{address(bucket.master), address(bucket.own_gradients),
-                         address(bucket.first_moment), address(bucket.second_moment)};
-    state.weights_type = bucket.master.type.dtype;
-    state.gradient_type = bucket.own_gradients.type.dtype;
-    state.moment_type = bucket.first_moment.type.dtype;
-    state.working_type = bucket.own_weights.type.dtype;
-    if (bucket.has_master()) state.working = address(bucket.own_weights);
-    updater_->step(instruction.bucket, segments, state);
+    updater_->step(instruction.bucket, segments, state_of(bucket, address));
     const StepSettings& training = program_.settings->training;
     std::vector<Kernel> kernels;
     append_optimizer_kernels(

@@ -13,31 +13,14 @@
 
 #include "tests/catch.h"
 #include "tests/test_folder.h"
+#include "tests/tools/jobs.h"
 #include "tests/tools/program.h"
 
 using nlohmann::json;
 
 namespace {
 
-const json small_job = {
-    {"name", "small"},
-    {"model", "gpt2"},
-    {"training", {{"global_batch", 16}, {"sequence_length", 128}, {"micro_batch", "auto"}}},
-    {"cluster", {{"machine", {"p3.2xlarge", "g5.12xlarge"}}, {"count", {1, 2}}}},
-    {"parallelism", "auto"}};
-
-// Takes minutes.
-json long_job() {
-  json job = small_job;
-  job["model"] = "gpt3-175b";
-  job["training"] = {{"global_batch", 1536},
-                     {"sequence_length", 2048},
-                     {"micro_batch", "auto"},
-                     {"recompute", "auto"}};
-  job["cluster"] = {{"machine", {"p4d.24xlarge", "p4de.24xlarge", "p5.48xlarge"}},
-                    {"count", {64, 128, 256, 512}}};
-  return job;
-}
+const json small_job = meshwright::planned_job();
 
 class Client {
  public:
@@ -288,14 +271,14 @@ TEST_CASE("mcp: a call ends when it takes too long, is cancelled, or its client 
   {
     Client client("--time-limit 1");
     client.begin();
-    const json late = client.call("plan", {{"job", long_job()}})["result"];
+    const json late = client.call("plan", {{"job", meshwright::long_job()}})["result"];
     CHECK(late["isError"] == true);
     CHECK(text_of(late) == "the search took longer than 1 s, which is the most");
   }
   Client client;
   client.begin();
   const json call = {{"name", "plan"},
-                     {"arguments", {{"job", long_job()}}},
+                     {"arguments", {{"job", meshwright::long_job()}}},
                      {"_meta", {{"progressToken", "token"}}}};
   client.send({{"jsonrpc", "2.0"}, {"id", "long"}, {"method", "tools/call"}, {"params", call}});
   const json progress = client.receive();

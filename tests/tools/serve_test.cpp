@@ -14,6 +14,7 @@
 
 #include "tests/catch.h"
 #include "tests/test_folder.h"
+#include "tests/tools/jobs.h"
 #include "tests/tools/program.h"
 #include "tests/tools/served.h"
 #include "tools/serve/address.h"
@@ -23,32 +24,17 @@ using namespace std::chrono_literals;
 
 namespace {
 
-const json small_job = {
-    {"name", "small"},
-    {"model", "gpt2"},
-    {"training", {{"global_batch", 16}, {"sequence_length", 128}, {"micro_batch", "auto"}}},
-    {"cluster", {{"machine", {"p3.2xlarge", "g5.12xlarge"}}, {"count", {1, 2}}}},
-    {"parallelism", "auto"},
-    {"objective", {{"tokens", 1e8}}}};
+const json small_job = [] {
+  json job = meshwright::planned_job();
+  job["objective"] = {{"tokens", 1e8}};
+  return job;
+}();
 
 json settled_job() {
   json job = small_job;
   job["cluster"] = {{"machine", "p3.16xlarge"}, {"count", 1}};
   job["parallelism"] = {{"pipeline", 2}};
   job["training"]["micro_batch"] = 1;
-  return job;
-}
-
-// Takes minutes.
-json long_job() {
-  json job = small_job;
-  job["model"] = "gpt3-175b";
-  job["training"] = {{"global_batch", 1536},
-                     {"sequence_length", 2048},
-                     {"micro_batch", "auto"},
-                     {"recompute", "auto"}};
-  job["cluster"] = {{"machine", {"p4d.24xlarge", "p4de.24xlarge", "p5.48xlarge"}},
-                    {"count", {64, 128, 256, 512}}};
   return job;
 }
 
@@ -353,7 +339,7 @@ TEST_CASE("names by which the server may be called", "[serve]") {
 TEST_CASE("a client that goes away ends its search", "[serve]") {
   const Served served;
   {
-    Waiting client(served, long_job().dump());
+    Waiting client(served, meshwright::long_job().dump());
     REQUIRE(becomes([&] { return served.searches() == 1; }, 10s));
   }
   CHECK(becomes([&] { return served.searches() == 0; }, 3s));
@@ -366,7 +352,7 @@ TEST_CASE("when as many wait as may, others are told to come again", "[serve]") 
   std::vector<std::unique_ptr<Waiting>> clients;
   Told told;
   for (int i = 0; i < most_places && told.status != 429; ++i) {
-    clients.push_back(std::make_unique<Waiting>(served, long_job().dump()));
+    clients.push_back(std::make_unique<Waiting>(served, meshwright::long_job().dump()));
     std::this_thread::sleep_for(20ms);
     // One that waits is left alone: only what is refused answers at once.
     auto client = client_of(served);
@@ -381,7 +367,7 @@ TEST_CASE("when as many wait as may, others are told to come again", "[serve]") 
 
 TEST_CASE("asked to stop, the server ends what it has begun and itself", "[serve]") {
   Served served;
-  Waiting client(served, long_job().dump());
+  Waiting client(served, meshwright::long_job().dump());
   REQUIRE(becomes([&] { return served.searches() == 1; }, 10s));
   const auto begin = std::chrono::steady_clock::now();
   CHECK(served.end() == 0);

@@ -44,8 +44,8 @@ inline constexpr Variable variables_read[] = {
     {"XDG_DATA_HOME",
      "where meshwright/local.json lies, the profile of machine `local` (~/.local/share)"},
     {"OMP_NUM_THREADS", "threads of each rank"},
-    {"MESHWRIGHT_MACHINES", "the folder of the machines' profiles, where the program was moved"},
-    {"SOURCE_DATE_EPOCH", "seconds since 1970 that stand for now, for the age of prices"},
+    {"MESHWRIGHT_MACHINES", "a folder of machine profiles, in place of those in the program"},
+    {"SOURCE_DATE_EPOCH", "seconds since 1970 taken as the current time, for the age of prices"},
 };
 
 // What `list WHAT` prints, as names; of "" all that it can be asked for.
