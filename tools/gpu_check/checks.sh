@@ -316,15 +316,39 @@ check_determinism() {
   fi
 }
 
+tool_at() { command -v "$1" || ls "/usr/local/cuda/bin/$1" 2>/dev/null; } # where a tool is
+# each_alone AT_ONCE FOLDER SPECS COMMAND...: for each line of the file SPECS a process of its own, COMMAND with that line;
+# FOLDER/codes: "number code" of each that ended.
+# shellcheck disable=SC2016
+each_alone='at_once=$1 folder=$2 specs=$3 number=0
+shift 3
+while IFS= read -r spec; do
+  number=$((number + 1))
+  { "$@" "$spec" >"$folder/$number.log" 2>&1; echo "$number $?" >>"$folder/codes"; } &
+  [ $((number % at_once)) -ne 0 ] || wait
+done <"$specs"
+wait'
+# list_cases LIMIT FILE: names of the operations' tests, of Catch2's version 2, else 3.
+list_cases() {
+  # shellcheck disable=SC2016
+  limited "$1" "$2" bash -c 'names=$("$1" --list-test-names-only 2>/dev/null)
+    case $names in "" | *"in input"*) "$1" --list-tests --verbosity quiet ;; *) printf "%s\n" "$names" ;; esac' - "$build/tests/cuda_gpu_tests"
+}
+specs_of() { sed 's/[],[\\"*]/\\&/g'; } # of names
+new_folder() { rm -rf "$1" && mkdir "$1" && : >"$1/codes"; }
+sanitizer_refuses() { # sanitizer_refuses LOGS...: why it checks nothing here
+  grep -his -m 1 'device not supported\|failed to initialize' "$@" | head -n 1 | tr -s '= ' ' ' | cut -c 1-80
+}
 sanitized() { # sanitized ROW TOOL TESTS: the row's limit; the log is $work/ROW.log
-  local row=$1 tool=$2 log=$work/$1.log code sanitizer summary
-  sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
+  local row=$1 tool=$2 log=$work/$1.log code sanitizer summary refusal
+  sanitizer=$(tool_at compute-sanitizer)
   [ -n "$sanitizer" ] || { skipped "$row" "no compute-sanitizer"; return; }
   limited "$row" "$log" "$sanitizer" --tool "$tool" --error-exitcode 99 "$build/tests/cuda_gpu_tests" "$3"
   code=$?
   summary=$(sed -n 's/^=* *\(ERROR\|RACECHECK\) SUMMARY: *//p' "$log" | tail -n 1)
-  if grep -qi 'device not supported\|failed to initialize' "$log"; then
-    skipped "$row" "$(grep -i 'device not supported\|failed to initialize' "$log" | head -n 1 | tr -s '= ' ' ' | cut -c 1-80)"
+  refusal=$(sanitizer_refuses "$log")
+  if [ -n "$refusal" ]; then
+    skipped "$row" "$refusal"
   elif [ "$code" -eq 0 ]; then
     says "$row" ok "${summary:-0 errors}"
   elif [ "$summary" = "0 errors" ] && grep -q '^test cases:' "$log"; then
@@ -335,8 +359,31 @@ sanitized() { # sanitized ROW TOOL TESTS: the row's limit; the log is $work/ROW.
     failed "$row" "$code" "$log"
   fi
 }
+# Races that racecheck reports in our kernels, and in those of libraries, whose barriers it does not know: "ours theirs".
+count_races() { # count_races LOGS...
+  awk '/Race reported between/ { if (/meshwright|fused/) ++ours; else ++theirs } END { print ours + 0, theirs + 0 }' "$@"
+}
+# Every case of the operations' tests by itself, all at once: each takes half a minute or more.
+check_racecheck() {
+  local sanitizer folder=$work/races cases ended refusal ours theirs
+  sanitizer=$(tool_at compute-sanitizer)
+  [ -n "$sanitizer" ] || { skipped sanitizer.racecheck "no compute-sanitizer"; return; }
+  new_folder "$folder"
+  list_cases racecheck.names "$folder/names"
+  sed 's/^  //' "$folder/names" | grep . | specs_of >"$folder/specs"
+  cases=$(wc -l <"$folder/specs")
+  limited sanitizer.racecheck "$work/racecheck.log" bash -c "$each_alone" - "$((cases + 1))" "$folder" "$folder/specs" \
+    "$sanitizer" --tool racecheck "$build/tests/cuda_gpu_tests"
+  ended=$(wc -l <"$folder/codes")
+  refusal=$(sanitizer_refuses "$folder"/*.log)
+  [ "$ended" -gt 0 ] || refusal=${refusal:-out of time}
+  [ -z "$refusal" ] || { skipped sanitizer.racecheck "$refusal"; return; }
+  read -r ours theirs < <(count_races "$folder"/*.log)
+  says sanitizer.racecheck "$([ "$ours" -eq 0 ] && echo ok || echo missed)" \
+    "$ours in $ended of $cases cases; $((cases - ended)) not ended; $theirs in kernels of libraries"
+}
 small_tests='CUDA norms*,CUDA dropout*,CUDA slices*,CUDA positions*,CUDA clears*,CUDA attention agrees with*'
 check_sanitizer() {
-  local tool
-  for tool in memcheck racecheck; do sanitized "sanitizer.$tool" "$tool" "$small_tests"; done
+  sanitized sanitizer.memcheck memcheck "$small_tests"
+  check_racecheck
 }

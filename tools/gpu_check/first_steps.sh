@@ -74,7 +74,6 @@ print("PyTorch", torch.__version__, "CUDA", torch.version.cuda, "cuDNN", torch.b
   [ -z "$no_torch" ] || found+=" no PyTorch,"
   if [ -n "$missing" ]; then says libraries missed "not found: $missing"; else found=${found# }; says libraries ok "${found%,}"; fi
 }
-tool_at() { command -v "$1" || ls "/usr/local/cuda/bin/$1" 2>/dev/null; } # where a tool is
 
 # The cases that failed, of a log with durations; LIST: the names of all. Where the program hung or ended, also the case
 # that had a duration last, of which a section may be left, and the next.
@@ -98,39 +97,24 @@ failing_cases() { # failing_cases LOG LIST
       if (last < count) say(name[last + 1])
     }' "$2" "$1"
 }
-# each_alone PROGRAM FOLDER SPEC...: each in a process of its own, four at a time; FOLDER/codes: "number code" of each that ended.
-# shellcheck disable=SC2016
-each_alone='program=$1 folder=$2 number=0
-shift 2
-for spec in "$@"; do
-  number=$((number + 1))
-  { "$program" -s "$spec" >"$folder/$number.log" 2>&1; echo "$number $?" >>"$folder/codes"; } &
-  [ $((number % 4)) -ne 0 ] || wait
-done
-wait'
 # Of the operations' tests, where they failed.
 check_failures() {
-  local names=() specs=() name failed ended verdict=missed folder=$work/alone list=$work/ops.names
+  local names=() name failed ended verdict=missed folder=$work/alone list=$work/ops.names
   if [ "${verdict_of[ops.kernels]:-}" = ok ]; then
     skipped ops.alone "nothing failed"
     skipped ops.memcheck "nothing failed"
     return
   fi
-  # Catch2's version 2, else 3.
-  # shellcheck disable=SC2016
-  limited ops.names "$list" bash -c 'names=$("$1" --list-test-names-only 2>/dev/null)
-    case $names in "" | *"in input"*) "$1" --list-tests --verbosity quiet ;; *) printf "%s\n" "$names" ;; esac' - "$build/tests/cuda_gpu_tests"
+  list_cases ops.names "$list"
   mapfile -t names < <(failing_cases "$work/ops.log" "$list")
   if [ "${#names[@]}" -eq 0 ]; then
     skipped ops.alone "which case failed is not known: see ops.log"
     skipped ops.memcheck "which case failed is not known: see ops.log"
     return
   fi
-  for name in "${names[@]}"; do specs+=("$(sed 's/[],[\\"*]/\\&/g' <<<"$name")"); done
-  rm -rf "$folder"
-  mkdir "$folder"
-  limited ops.alone "$work/ops.alone.log" bash -c "$each_alone" - "$build/tests/cuda_gpu_tests" "$folder" "${specs[@]}"
-  : >>"$folder/codes"
+  new_folder "$folder"
+  printf '%s\n' "${names[@]}" | specs_of >"$folder/specs"
+  limited ops.alone "$work/ops.alone.log" bash -c "$each_alone" - 4 "$folder" "$folder/specs" "$build/tests/cuda_gpu_tests" -s
   while read -r name failed; do
     [ "$failed" -eq 0 ] || echo "   fails alone: ${names[name - 1]} ($folder/$name.log)"
   done <"$folder/codes"
@@ -138,7 +122,7 @@ check_failures() {
   [ "$failed" -gt 0 ] || [ "$ended" -lt "${#names[@]}" ] || verdict=ok
   says ops.alone "$verdict" "$failed of ${#names[@]} fail alone$([ "$ended" -eq "${#names[@]}" ] || echo ", $((${#names[@]} - ended)) not ended")"
   what_of[ops.memcheck]=${names[0]}
-  sanitized ops.memcheck memcheck "${specs[0]}"
+  sanitized ops.memcheck memcheck "$(head -n 1 "$folder/specs")"
 }
 
 check_levels() {
@@ -252,19 +236,21 @@ longest_kinds() { # longest_kinds FILE
     /}/ && kind != "" { printf "%.4g ms: %s\n", seconds * 1e3, kind; kind = "" }' "$1" | sort -rn | head -n 3
 }
 check_kernels() {
-  local ncu code why='' log=$work/ncu.csv job
+  local ncu code why='' log=$work/ncu.csv job few
   ncu=$(tool_at ncu)
   if [ -n "$ncu" ]; then
-    # Our kernels of one step, which is not captured: products are timed before it, and would be most of what is profiled.
-    # Every kernel is run several times, and what it may write is put back each time: a model of half the layers, few rows.
+    # Our kernels of one step, which is not captured. A run before it makes the choices by timing, whose kernels would be most
+    # of what is profiled. Every kernel is run several times, and what it may write is put back each time: a model of half
+    # the layers, few rows.
     job_of distilgpt2
     job=("$root/scenarios/gpu-gpt2.json" "${job[@]:1}")
+    few=(--set training.compiler=full --set training.steps=1 --set training.micro_batch=8 --set training.global_batch=8)
+    limited kernels.choices "$work/kernels.log" "$program" train "${job[@]}" --profile "$profile" --no-hash "${few[@]}" "${overrides[@]}"
     limited kernels "$log" "$ncu" --csv --page details --print-units base --clock-control none --cache-control none \
       --kernel-name 'regex:fused|attention|norm|loss|entropy|embed|table|map|rows|sum|strip|span|squares|step' \
       --launch-count 100 --kill yes \
       --metrics gpu__time_duration.sum,sm__throughput.avg.pct_of_peak_sustained_elapsed,gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed \
-      "$program" train "${job[@]}" --profile "$profile" --no-hash --set training.compiler=full --set training.steps=1 \
-      --set training.micro_batch=8 --set training.global_batch=8 "${overrides[@]}"
+      "$program" train "${job[@]}" --profile "$profile" --no-hash "${few[@]}" "${overrides[@]}"
     code=$?
     longest_kernels "$log" >"$work/kernels.txt"
     [ -s "$work/kernels.txt" ] || why="ncu: $(grep -m 1 ERR "$log" || why "$code" "$log") after $(grep -c 'PROF.* Profiling ' "$log") kernels; "
@@ -279,9 +265,6 @@ check_kernels() {
     skipped kernels "${why}no traced step of GPT-2"
   fi
 }
-
-# Some of them: all took more than 25 s on an H200.
-check_racecheck() { sanitized sanitizer.racecheck racecheck 'CUDA norms*,CUDA attention agrees with capped*'; }
 
 # Steps of a phase, in order: functions check_*.
 steps_of_phase() {

@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2034,SC2154
 # Sourced by tools/gpu-check and tools/gpu_check/first.sh: the longest that each command of theirs may take.
 
-# About twice what each took on an H200; those of phase C have not run yet.
+# About twice what each took on an H200.
 # Command (each runs once at most), seconds, the checks of tools/gpu-check that run it, the phases of first.sh that do.
 gpu_check_limits() {
   cat <<'TEXT'
@@ -12,7 +12,7 @@ device|4||A
 device.query|4||A
 libraries|4||A
 libraries.torch|8||A
-ops.kernels|35|ops|A
+ops.kernels|60|ops|A
 ops.training|12|ops|A
 ops.names|4||A
 ops.alone|12||A
@@ -26,7 +26,7 @@ run.llama-1b|30|speed memory predict|B
 simulate.gpt2|3|speed|B
 simulate.gpt2-xl|3|speed|B
 simulate.llama-1b|3|speed|B
-torch.gpt2|45|speed|B
+torch.gpt2|50|speed|B
 torch.gpt2-xl|45|speed|B
 torch.llama-1b|45|speed|B
 run.selective|14|predict|
@@ -39,24 +39,26 @@ passes.order_operations|10||B
 passes.reuse_in_place|10||B
 passes.merge_products|20||B
 passes.merge_products.with|20||B
-kernels|25||B
-curve.weights|20|curve|C
+kernels.choices|10||B
+kernels|30||B
+curve.weights|25|curve|C
 curve.import|10|curve|C
 curve.run|20|curve|C
 curve.torch|30|curve|C
 ranks.one|10|ranks|C
-ranks.mpi.pipeline|10|ranks|C
-ranks.mpi.tensor|10|ranks|C
-ranks.mpi.data|10|ranks|C
-ranks.mpi.shard|10|ranks|C
-ranks.nccl.pipeline|12|ranks|C
-ranks.nccl.tensor|12|ranks|C
-ranks.nccl.data|12|ranks|C
-ranks.nccl.shard|12|ranks|C
+ranks.mpi.pipeline|16|ranks|C
+ranks.mpi.tensor|16|ranks|C
+ranks.mpi.data|16|ranks|C
+ranks.mpi.shard|16|ranks|C
+ranks.nccl.pipeline|25|ranks|C
+ranks.nccl.tensor|25|ranks|C
+ranks.nccl.data|25|ranks|C
+ranks.nccl.shard|25|ranks|C
 determinism.once|10|determinism|C
 determinism.again|10|determinism|C
 sanitizer.memcheck|25|sanitizer|
-sanitizer.racecheck|25|sanitizer|C
+sanitizer.racecheck|65|sanitizer|C
+racecheck.names|4|sanitizer|C
 TEXT
 }
 

@@ -31,7 +31,7 @@ ranks.nccl.data|data 2 through NCCL, loss beside one rank's|<= 0.01
 ranks.nccl.shard|shard 2 through NCCL, loss beside one rank's|<= 0.01
 determinism|the same job twice, parameters_sha256|equal
 sanitizer.memcheck|compute-sanitizer memcheck, small tests|0 errors
-sanitizer.racecheck|compute-sanitizer racecheck, small tests|0 errors
+sanitizer.racecheck|compute-sanitizer racecheck, tests of operations|0 errors
 TEXT
 }
 
