@@ -106,6 +106,7 @@ constexpr TextOption text_options[] = {
      "what --trace writes: chrome (one file; without this option), or chakra (MLCommons Chakra "
      "execution traces: FILE.RANK.et for every rank)"},
     {"separator", &Options::separator, "TOKEN", "the token that ends each document"},
+    {"text-key", &Options::text_key, "KEY", "of .jsonl files: the key of a document's text (text)"},
     {"host", &Options::host, "ADDRESS",
      "the address to listen at (127.0.0.1: this computer alone can connect)"},
     {"by", &Options::by, "DATE",

@@ -33,6 +33,7 @@ struct Options {
   std::string measured;                // explain: the trace of a trained step
   std::string runs;                    // fit: the file of measured steps
   std::string tokenizer;               // tokenize: a tokenizer.json
+  std::string text_key;                // tokenize: the key of a document's text in a .jsonl file
   std::string separator;               // tokenize: token between documents
   std::vector<std::string> from;       // import: files of settings; a folder with safetensors
   std::string to;                      // export: folder

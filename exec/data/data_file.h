@@ -32,4 +32,12 @@ inline std::uint16_t little_endian_16(const unsigned char* at) {
   return static_cast<std::uint16_t>(at[0] | at[1] << 8);
 }
 
+inline std::uint32_t little_endian_32(const unsigned char* at) {
+  return little_endian_16(at) | std::uint32_t{little_endian_16(at + 2)} << 16;
+}
+
+inline std::uint64_t little_endian_64(const unsigned char* at) {
+  return little_endian_32(at) | std::uint64_t{little_endian_32(at + 4)} << 32;
+}
+
 }  // namespace meshwright

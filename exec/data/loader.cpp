@@ -32,6 +32,8 @@ Loader::Loader(const LoaderOptions& options) : options_(options) {
   window_.resize(static_cast<std::size_t>(inputs + (pairs ? 0 : 1)));
   first_sequence_.push_back(0);
   options.pixels > 0 ? open_images() : open_tokens();
+  if (!options.weights.empty()) check_mixture();
+  epochs_.resize(mixture_ ? options.files.size() : 1);
 }
 
 void Loader::open_tokens() {
@@ -49,6 +51,15 @@ void Loader::open_tokens() {
         ", and no file has that many");
 }
 
+void Loader::check_mixture() {
+  for (std::size_t file = 0; file < options_.files.size(); ++file)
+    if (first_sequence_[file + 1] == first_sequence_[file])
+      throw InputError(options_.files[file] +
+                       ": is too short for one sequence; a mixture takes some of every file: leave "
+                       "it out, with its weight");
+  mixture_.emplace(options_.weights);
+}
+
 void Loader::open_images() {
   for (const std::string& path : options_.files) {
     images_.emplace_back(path, options_.pixels, options_.vocabulary);
@@ -61,8 +72,7 @@ void Loader::fill_window(std::int64_t position) {
   if (options_.files.empty()) {
     synthetic(position);
   } else {
-    const std::int64_t epoch = position / sequences_, index = position % sequences_;
-    const std::int64_t sequence = options_.shuffle ? shuffled(epoch, index) : index;
+    const std::int64_t sequence = sequence_at(position);
     const auto after = std::upper_bound(first_sequence_.begin(), first_sequence_.end(), sequence);
     const std::size_t file = static_cast<std::size_t>(after - first_sequence_.begin()) - 1;
     const std::int64_t in_file = sequence - first_sequence_[file];
@@ -71,6 +81,20 @@ void Loader::fill_window(std::int64_t position) {
     else
       images_[file].read(in_file, window_.data());
   }
+}
+
+// The sequence of all files, one after the other, that comes at a position.
+std::int64_t Loader::sequence_at(std::int64_t position) {
+  std::size_t file = 0;
+  std::int64_t sequences = sequences_;
+  if (mixture_) {
+    const auto [drawn, of_file] = mixture_->at(position);
+    file = drawn, position = of_file;
+    sequences = first_sequence_[file + 1] - first_sequence_[file];
+  }
+  const std::int64_t epoch = position / sequences, index = position % sequences;
+  return (mixture_ ? first_sequence_[file] : 0) +
+         (options_.shuffle ? shuffled(file, epoch, index, sequences) : index);
 }
 
 void Loader::read(std::int64_t position, const SequenceInputs& into) {
@@ -159,12 +183,15 @@ void Loader::synthetic(std::int64_t position) {
 }
 
 // Fisher and Yates' shuffle with the numbers of (data seed, epoch).
-std::int64_t Loader::shuffled(std::int64_t epoch, std::int64_t index) {
-  Epoch& found = epochs_[static_cast<std::size_t>(epoch % 2)];
+std::int64_t Loader::shuffled(std::size_t whose, std::int64_t epoch, std::int64_t index,
+                              std::int64_t sequences) {
+  Epoch& found = epochs_[whose][static_cast<std::size_t>(epoch % 2)];
   if (found.number != epoch) {
-    const PhiloxStream stream(options_.data_seed, "epoch " + std::to_string(epoch));
+    const PhiloxStream stream(options_.data_seed,
+                              "epoch " + std::to_string(epoch) +
+                                  (mixture_ ? " of file " + std::to_string(whose) : std::string()));
     found.number = epoch;
-    found.order.resize(static_cast<std::size_t>(sequences_));
+    found.order.resize(static_cast<std::size_t>(sequences));
     std::iota(found.order.begin(), found.order.end(), std::int64_t{0});
     for (std::size_t i = found.order.size(); i > 1; --i) {
       const PhiloxCounter bits = stream.block(i);

@@ -3,14 +3,18 @@
 // one as targets. Windows do not cross files; what is left at a file's end is dropped. Of images
 // (pixels > 0) it is the k-th one: its pixels are the inputs, its label the target. For a decoder
 // it is tokens [2k*s, 2k*s + 2s]: the source, and the target, which the decoder reads one behind.
+// A mixture takes its sequences from all files at once, each by its weight (mixture.h); every file
+// has epochs of its own.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "exec/data/images.h"
+#include "exec/data/mixture.h"
 #include "exec/data/tokens.h"
 #include "models/importers/model.h"
 
@@ -34,10 +38,11 @@ struct LoaderOptions {
   int sequence_length = 0;
   std::int64_t vocabulary = 0;
   Targets targets = Targets::next;
-  std::int32_t start_token = 0;  // pair: what the decoder reads first
-  int predicted = 0;             // masked positions of a sequence
-  std::int32_t mask_token = -1;  // -1: the last of the vocabulary
-  std::int64_t pixels = 0;       // of an image, all channels; 0: sequences of tokens
+  std::int32_t start_token = 0;      // pair: what the decoder reads first
+  int predicted = 0;                 // masked positions of a sequence
+  std::int32_t mask_token = -1;      // -1: the last of the vocabulary
+  std::int64_t pixels = 0;           // of an image, all channels; 0: sequences of tokens
+  std::vector<double> weights = {};  // of the files of a mixture
 };
 
 Targets targets_of(const Model& model);
@@ -54,7 +59,7 @@ class Loader {
  public:
   explicit Loader(const LoaderOptions& options);  // InputError for bad or too short files
 
-  // Of an epoch; synthetic data has one endless epoch and says 0.
+  // Of all files; synthetic data has none and says 0.
   std::int64_t sequences() const { return sequences_; }
 
   // The sequence at `position`, a count of sequences since the run's first step. Masks and random
@@ -68,19 +73,26 @@ class Loader {
   };
   void open_tokens();
   void open_images();
+  void check_mixture();
   void fill_window(std::int64_t position);
   void synthetic(std::int64_t position);
   void mask(std::int64_t position);
   void answer(std::int64_t position, std::int32_t* first_and_last) const;
-  std::int64_t shuffled(std::int64_t epoch, std::int64_t index);
+  std::int64_t sequence_at(std::int64_t position);
+  // The order of an epoch of so many sequences; `whose`: which of the files', or of all of them.
+  std::int64_t shuffled(std::size_t whose, std::int64_t epoch, std::int64_t index,
+                        std::int64_t sequences);
 
   LoaderOptions options_;
   std::vector<TokenFile> files_;
   std::vector<ImageFile> images_;
   std::vector<std::int64_t> first_sequence_;  // per file, and the end
   std::int64_t sequences_ = 0;
-  std::array<Epoch, 2> epochs_;  // a step may touch the end of one and the beginning of the next
-  std::int64_t stride_ = 0;      // tokens from one window to the next
+  std::optional<Mixture> mixture_;
+  // Of each file of a mixture, else of all together: a step may touch the end of one and the
+  // beginning of the next.
+  std::vector<std::array<Epoch, 2>> epochs_;
+  std::int64_t stride_ = 0;           // tokens from one window to the next
   std::vector<std::int32_t> window_;  // s + 1 or 2s tokens; an image's pixels and its label
   std::vector<std::int32_t> places_, hidden_;  // masked positions, and what stood there
 };

@@ -3,40 +3,46 @@
 #include <algorithm>
 #include <vector>
 
+#include "exec/data/megatron_index.h"
 #include "models/core/error.h"
 
 namespace meshwright {
 
 namespace {
 
-std::uint32_t little_endian_32(const unsigned char* at) {
-  return little_endian_16(at) | std::uint32_t{little_endian_16(at + 2)} << 16;
-}
-
 constexpr std::int64_t llmc_header_bytes = 256 * 4;
-constexpr std::int64_t block_bytes = 1 << 18;
+constexpr std::int64_t checked_bytes = 1 << 18;
 
-std::uint32_t token_at(const unsigned char* data, std::int64_t index, TokenFormat format) {
-  if (format == TokenFormat::bytes) return data[index];
-  return format == TokenFormat::uint16 ? little_endian_16(data + 2 * index)
-                                       : little_endian_32(data + 4 * index);
+std::uint32_t token_at(const unsigned char* data, std::int64_t index, int width) {
+  if (width == 1) return data[index];
+  return width == 2 ? little_endian_16(data + 2 * index) : little_endian_32(data + 4 * index);
 }
 
-template <TokenFormat format>
+template <int width>
 std::uint32_t largest_of(const unsigned char* data, std::int64_t count) {
   std::uint32_t largest = 0;
-  for (std::int64_t i = 0; i < count; ++i) largest = std::max(largest, token_at(data, i, format));
+  for (std::int64_t i = 0; i < count; ++i) largest = std::max(largest, token_at(data, i, width));
   return largest;
 }
 
-constexpr decltype(&largest_of<TokenFormat::bytes>) largest[] = {largest_of<TokenFormat::bytes>,
-                                                                 largest_of<TokenFormat::uint16>,
-                                                                 largest_of<TokenFormat::uint32>};
+std::uint32_t largest(const unsigned char* data, std::int64_t count, int width) {
+  if (width == 1) return largest_of<1>(data, count);
+  return width == 2 ? largest_of<2>(data, count) : largest_of<4>(data, count);
+}
+
+// NAME.bin of NAME, NAME.bin or NAME.idx.
+std::string file_of(const std::string& path, TokenFormat format) {
+  if (format != TokenFormat::megatron) return path;
+  return megatron_name(path) + ".bin";
+}
 
 }  // namespace
 
 TokenFile::TokenFile(const std::string& path, TokenFormat format, std::int64_t vocabulary)
-    : file_(path, "one token"), format_(format), vocabulary_(vocabulary) {
+    : file_(file_of(path, format), "one token"),
+      format_(format),
+      width_(info(format).bytes),
+      vocabulary_(vocabulary) {
   find_tokens();
   check();
 }
@@ -44,6 +50,11 @@ TokenFile::TokenFile(const std::string& path, TokenFormat format, std::int64_t v
 void TokenFile::find_tokens() {
   tokens_ = file_.bytes();
   if (format_ == TokenFormat::bytes) return;
+  if (format_ == TokenFormat::megatron) {
+    width_ = megatron_width(megatron_name(file_.path()) + ".idx", file_.bytes());
+    tokens_ = file_.bytes() / width_;
+    return;
+  }
   const TokenFormatInfo& format = info(format_);
   if (file_.bytes() % format.bytes != 0)
     throw InputError(file_.path() + ": has " + std::to_string(file_.bytes()) + " bytes, " +
@@ -74,34 +85,33 @@ std::string TokenFile::outside_vocabulary(std::uint32_t token, std::int64_t posi
 }
 
 void TokenFile::check() const {
-  if (vocabulary_ >= std::int64_t{1} << (8 * info(format_).bytes)) return;
+  if (vocabulary_ >= std::int64_t{1} << (8 * width_)) return;
   // The largest of a block first, which the compiler makes fast; then where it is.
-  std::vector<unsigned char> block(block_bytes);
-  const std::int64_t most = block_bytes / info(format_).bytes;
+  std::vector<unsigned char> block(checked_bytes);
+  const std::int64_t most = checked_bytes / width_;
   for (std::int64_t begin = 0; begin < tokens_; begin += most) {
     const std::int64_t count = std::min(most, tokens_ - begin);
     read_block(begin, count, block.data());
-    if (largest[static_cast<std::size_t>(format_)](block.data(), count) < vocabulary_) continue;
+    if (largest(block.data(), count, width_) < vocabulary_) continue;
     for (std::int64_t i = 0; i < count; ++i)
-      if (const std::uint32_t token = token_at(block.data(), i, format_); token >= vocabulary_)
+      if (const std::uint32_t token = token_at(block.data(), i, width_); token >= vocabulary_)
         throw InputError(outside_vocabulary(token, begin + i));
   }
 }
 
 void TokenFile::read_block(std::int64_t first, std::int64_t count, unsigned char* block) const {
-  const std::int64_t each = info(format_).bytes;
-  file_.read(header_bytes_ + first * each, block, count * each);
+  file_.read(header_bytes_ + first * width_, block, count * width_);
 }
 
 void TokenFile::read(std::int64_t first, std::int64_t count, std::int32_t* into) const {
   MESHWRIGHT_CHECK(first >= 0 && first + count <= tokens_, "tokens are read inside their file");
   unsigned char block[4096];
-  const std::int64_t most = std::int64_t{sizeof block} / info(format_).bytes;
+  const std::int64_t most = std::int64_t{sizeof block} / width_;
   for (std::int64_t done = 0; done < count; done += most) {
     const std::int64_t some = std::min(most, count - done);
     read_block(first + done, some, block);
     for (std::int64_t i = 0; i < some; ++i) {
-      const std::uint32_t token = token_at(block, i, format_);
+      const std::uint32_t token = token_at(block, i, width_);
       if (token >= vocabulary_)
         throw RunError(outside_vocabulary(token, first + done + i) + "; the file was changed");
       into[done + i] = static_cast<std::int32_t>(token);

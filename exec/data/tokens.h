@@ -14,6 +14,7 @@ class TokenFile {
  public:
   // A missing, empty or damaged file, or a token that is not below `vocabulary`: an InputError that
   // names the file, the place and the value.
+  // `megatron`: NAME, NAME.bin or NAME.idx.
   TokenFile(const std::string& path, TokenFormat format, std::int64_t vocabulary);
 
   std::int64_t size() const { return tokens_; }
@@ -29,6 +30,7 @@ class TokenFile {
 
   DataFile file_;
   TokenFormat format_;
+  int width_;  // bytes of a token
   std::int64_t vocabulary_;
   std::int64_t header_bytes_ = 0;
   std::int64_t tokens_ = 0;

@@ -1,5 +1,7 @@
 // How a file holds tokens: `bytes`, every byte is one; `uint16` and `uint32`, little-endian, behind
-// llm.c's header of 256 32-bit integers (magic, version, number of tokens) or without one.
+// llm.c's header of 256 32-bit integers (magic, version, number of tokens) or without one;
+// `megatron`, an indexed dataset of Megatron-LM: NAME.bin, and NAME.idx which says how wide they
+// are.
 #pragma once
 
 #include <cstdint>
@@ -8,21 +10,25 @@
 
 namespace meshwright {
 
-enum class TokenFormat : std::uint8_t { bytes, uint16, uint32 };
+enum class TokenFormat : std::uint8_t { bytes, uint16, uint32, megatron };
 
 struct TokenFormatInfo {
   const char* name;
-  int bytes;  // of a token
+  int bytes;  // of a token; 0: the file says it
   std::uint32_t magic, version;
 };
 
-constexpr TokenFormatInfo token_formats[] = {
-    {"bytes", 1, 0, 0}, {"uint16", 2, 20240520, 1}, {"uint32", 4, 20240801, 7}};
+constexpr TokenFormatInfo token_formats[] = {{"bytes", 1, 0, 0},
+                                             {"uint16", 2, 20240520, 1},
+                                             {"uint32", 4, 20240801, 7},
+                                             {"megatron", 0, 0, 1}};
 
 constexpr const TokenFormatInfo& info(TokenFormat format) {
   return token_formats[static_cast<std::size_t>(format)];
 }
 
-inline std::vector<std::string> token_format_names() { return {"bytes", "uint16", "uint32"}; }
+inline std::vector<std::string> token_format_names() {
+  return {"bytes", "uint16", "uint32", "megatron"};
+}
 
 }  // namespace meshwright

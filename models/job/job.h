@@ -49,9 +49,12 @@ struct Objective {
   Framework framework = Framework::none;  // plans are for it alone, as it runs them
 };
 
+constexpr int mixture_stretch = 1 << 16;  // sequences in which a mixture has its weights
+
 struct DataFiles {
   std::vector<std::string> files;  // resolved against the job file's folder
   TokenFormat format = TokenFormat::bytes;
+  std::vector<double> weights;  // of the files, in any unit; none: one file after the other
   bool shuffle = false;
   std::uint64_t seed = 0;
   std::optional<int> mask_token;  // what stands for a masked token (head mlm)

@@ -157,6 +157,22 @@ void check_targets(const Fields& fields, const Job& job, const DataFiles& data) 
   }
 }
 
+void check_weights(const Fields& fields, const DataFiles& data) {
+  if (data.weights.empty()) return;
+  if (data.weights.size() != data.files.size())
+    fields.fail("weights", fmt::format("has {} numbers for {} files; give one for each",
+                                       data.weights.size(), data.files.size()));
+  const double sum = std::accumulate(data.weights.begin(), data.weights.end(), 0.0);
+  const auto least = std::ranges::min_element(data.weights);
+  if (!(*least / sum * mixture_stretch >= 1))
+    fields.fail(
+        "weights",
+        fmt::format("{} of {} is too little: of {} sequences none would be of {}; leave the "
+                    "file out, or give it more",
+                    *least, sum, mixture_stretch,
+                    data.files[static_cast<std::size_t>(least - data.weights.begin())]));
+}
+
 }  // namespace
 
 Keys data_keys(DataFiles& data) {
@@ -165,7 +181,12 @@ Keys data_keys(DataFiles& data) {
       {"files", Paths{&data.files}, any, required, "", "of tokens, or of images"},
       {"format", choice("format", token_format_names(), data.format), any, plain, "",
        "`bytes`: every byte is a token; `uint16`, `uint32`: little-endian, with llm.c's header or "
-       "without; `meshwright tokenize` makes them of text"},
+       "without; `meshwright tokenize` makes them of text; `megatron`: Megatron-LM's indexed "
+       "datasets, NAME for NAME.bin and NAME.idx"},
+      {"weights", &data.weights, by_reader(above_zero), if_set, "",
+       "a mixture: how much of every file a stretch of 65,536 sequences has, in any unit; each "
+       "file "
+       "begins again when it is through. Without it one file comes after the other"},
       {"shuffle", &data.shuffle, any, plain, "", "a new order of the windows in every epoch"},
       {"seed", &data.seed, by_reader(at_least_zero), plain, "", "of the order and of the masks"},
       {"mask_token", &data.mask_token, any, plain, "",
@@ -181,6 +202,7 @@ void read_data(Fields fields, Job& job) {
         "out");
   read_keys(fields, data_keys(data), job);
   if (data.files.empty()) fields.fail("files", "the list is empty; name a file");
+  check_weights(fields, data);
   check_targets(fields, job, data);
   fields.done();
   job.data = std::move(data);

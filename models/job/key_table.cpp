@@ -38,6 +38,9 @@ struct TypeText {
     return (*this)(static_cast<const T*>(nullptr));
   }
   std::string operator()(const std::vector<std::string>*) const { return "list of strings"; }
+  std::string operator()(const std::vector<double>*) const {
+    return "list of " + range_of(key.range, "numbers");
+  }
   std::string operator()(const Choice& choice) const { return in_backticks(choice.words); }
   std::string operator()(Path) const { return "path"; }
   std::string operator()(Paths) const { return "list of paths"; }

@@ -52,6 +52,10 @@ struct Reader {
   void operator()(std::vector<std::string>* place) const {
     *place = fields.required<std::vector<std::string>>(key.name);
   }
+  void operator()(std::vector<double>* place) const {
+    *place = fields.required<std::vector<double>>(key.name);
+    for (const double number : *place) check_range(fields, key, number);
+  }
   void operator()(const Choice& choice) const {
     const auto word = fields.required<std::string>(key.name);
     choice.choose(

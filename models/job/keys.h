@@ -98,8 +98,8 @@ enum class How : std::uint8_t {
 struct Key {
   std::string_view name;
   std::variant<int*, std::int64_t*, std::uint64_t*, double*, bool*, std::optional<int>*,
-               std::optional<double>*, std::optional<bool>*, std::vector<std::string>*, Choice,
-               Path, Paths, Code>
+               std::optional<double>*, std::optional<bool>*, std::vector<std::string>*,
+               std::vector<double>*, Choice, Path, Paths, Code>
       place;
   Range range;
   How how;

@@ -34,6 +34,9 @@ struct TypeSchema {
     return (*this)(static_cast<const T*>(nullptr));
   }
   json operator()(const std::vector<std::string>*) const { return texts; }
+  json operator()(const std::vector<double>*) const {
+    return {{"type", "array"}, {"items", with_range({{"type", "number"}}, key.range)}};
+  }
   json operator()(const Choice& choice) const { return {{"enum", choice.words}}; }
   json operator()(Path) const { return {{"type", "string"}}; }
   json operator()(Paths) const { return texts; }

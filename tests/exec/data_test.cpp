@@ -1,6 +1,8 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <numeric>
@@ -9,7 +11,9 @@
 #include <vector>
 
 #include "exec/data/loader.h"
+#include "exec/data/mixture.h"
 #include "models/core/error.h"
+#include "models/job/job.h"
 #include "tests/catch.h"
 #include "tests/message_of.h"
 #include "tests/test_folder.h"
@@ -31,6 +35,28 @@ std::string llmc_header(int version, int tokens) {
     for (int byte = 0; byte < 4; ++byte)
       text[static_cast<std::size_t>(4 * f + byte)] = static_cast<char>(fields[f] >> (8 * byte));
   return text;
+}
+
+std::string little_endian(std::uint64_t value, int bytes) {
+  std::string text;
+  for (int i = 0; i < bytes; ++i) text += static_cast<char>(value >> (8 * i));
+  return text;
+}
+
+// An index of Megatron-LM for documents of so many tokens, one sequence each.
+std::string megatron_index(unsigned type, int width, const std::vector<int>& documents) {
+  std::string sizes, begins, firsts;
+  std::uint64_t begin = 0;
+  for (std::size_t i = 0; i < documents.size(); ++i) {
+    sizes += little_endian(static_cast<std::uint64_t>(documents[i]), 4);
+    begins += little_endian(begin, 8);
+    firsts += little_endian(i, 8);
+    begin += static_cast<std::uint64_t>(documents[i] * width);
+  }
+  firsts += little_endian(documents.size(), 8);
+  return std::string("MMIDIDX\0\0", 9) + little_endian(1, 8) + little_endian(type, 1) +
+         little_endian(documents.size(), 8) + little_endian(documents.size() + 1, 8) + sizes +
+         begins + firsts;
 }
 
 std::string refusal(const std::string& path, TokenFormat format, std::int64_t vocabulary) {
@@ -368,4 +394,115 @@ TEST_CASE("random answers lie inside their sequence", "[exec][data]") {
     seen.insert({answer[0], answer[1]});
   }
   CHECK(seen.size() == 15);  // 5 * 6 / 2
+}
+
+TEST_CASE("Megatron-LM's indexed datasets are read by their index", "[exec][data]") {
+  const TestFolder folder;
+  const auto all = [&](const std::string& name, std::int64_t vocabulary) {
+    const TokenFile file(name, TokenFormat::megatron, vocabulary);
+    std::vector<std::int32_t> tokens(static_cast<std::size_t>(file.size()));
+    file.read(0, file.size(), tokens.data());
+    return tokens;
+  };
+  folder.file("narrow.bin", uint16_text({1, 50256, 300, 7, 9}));
+  folder.file("narrow.idx", megatron_index(8, 2, {3, 2}));
+  for (const char* name : {"/narrow", "/narrow.bin", "/narrow.idx"})
+    CHECK(all(folder.path() + name, 50257) == std::vector{1, 50256, 300, 7, 9});
+  folder.file("wide.bin", std::string("\x01\x02\x03\x00\xff\0\0\0", 8));
+  folder.file("wide.idx", megatron_index(4, 4, {0, 1, 1}));
+  CHECK(all(folder.path() + "/wide", 1 << 18) == std::vector{0x30201, 255});
+  // As Megatron-Core wrote it (tests/golden/make_megatron_dataset.py).
+  CHECK(all(MESHWRIGHT_SOURCE_DIR "/tests/golden/megatron/documents", 50257) ==
+        std::vector{1, 50256, 300, 7, 9, 11});
+  folder.file("bytes.bin", "ab");
+  folder.file("bytes.idx", megatron_index(1, 1, {2}));
+  CHECK(all(folder.path() + "/bytes", 256) == std::vector{97, 98});
+
+  const auto refused = [&](const std::string& index) {
+    folder.file("bad.bin", uint16_text({1, 2, 3}));
+    folder.file("bad.idx", index);
+    const std::string text = message_of([&] { all(folder.path() + "/bad", 9); });
+    const std::string name = folder.path() + "/bad.idx: ";
+    return text.starts_with(name) ? text.substr(name.size()) : "another file: " + text;
+  };
+  CHECK(refused("MM") == "is too short for an index of Megatron-LM");
+  CHECK(refused(std::string(64, 'x')) ==
+        "is no index of Megatron-LM: it does not begin with MMIDIDX");
+  CHECK(refused(megatron_index(7, 2, {3})) == "holds float32; tokens are uint8, uint16 or int32");
+  CHECK(refused(megatron_index(9, 2, {3})) == "has the type 9; types are 1 to 8: is it damaged?");
+  CHECK(refused(megatron_index(8, 2, {4})) ==
+        "its sequences have 8 bytes, but " + folder.path() +
+            "/bad.bin has 6; the two do not belong together, or one is truncated");
+  const std::string good = megatron_index(8, 2, {1, 2});
+  CHECK(refused(good.substr(0, good.size() - 1)) ==
+        "says 2 sequences and 3 documents, for which it is too short; it is truncated");
+  std::string moved = good;
+  moved[34 + 2 * 4 + 8] = 4;  // the second sequence's first byte
+  CHECK(refused(moved) == "sequence 1 does not begin where the one before it ends; it is damaged");
+  std::string newer = good;
+  newer[9] = 2;
+  CHECK(refused(newer) == "has version 2; only version 1 is known");
+  CHECK(message_of([&] {
+          all(folder.path() + "/narrow", 50256);
+        }).starts_with(folder.path() + "/narrow.bin: token 50256 at position 1 "));
+  std::filesystem::remove(folder.path() + "/bad.idx");
+  CHECK(message_of([&] { all(folder.path() + "/bad", 9); }) ==
+        folder.path() + "/bad.idx: cannot be read (No such file or directory)");
+}
+
+TEST_CASE("a mixture has its weights in every stretch, evenly spread", "[exec][data]") {
+  const std::vector<double> weights = {1, 2.5, 0.001, 6};
+  const Mixture mixture(weights);
+  std::vector<std::int64_t> counts(4, 0), stretch(4, 0);
+  const double sum = 9.501;
+  for (std::int64_t position = 0; position < 2 * mixture_stretch; ++position) {
+    const auto [file, before] = mixture.at(position);
+    REQUIRE(before == counts[file]);  // no sequence is left out or comes twice
+    ++counts[file];
+    for (std::size_t f = 0; f < 4; ++f)
+      REQUIRE(std::abs(static_cast<double>(counts[f]) -
+                       weights[f] / sum * static_cast<double>(position + 1)) < 2);
+    if (position + 1 == mixture_stretch) stretch = counts;
+  }
+  for (std::size_t f = 0; f < 4; ++f) CHECK(counts[f] == 2 * stretch[f]);
+  CHECK(std::accumulate(stretch.begin(), stretch.end(), std::int64_t{0}) == mixture_stretch);
+  CHECK(stretch[2] == 7);  // 65,536 * 0.001 / 9.501 is 6.9
+}
+
+TEST_CASE("files of a mixture have epochs of their own", "[exec][data]") {
+  const TestFolder folder;
+  LoaderOptions options;
+  options.files = {folder.file("few", "abc"), folder.file("many", "0123456789")};
+  options.weights = {2, 1};
+  options.sequence_length = 1;
+  options.vocabulary = 256;
+  const auto read = [&](std::int64_t from, int count) {
+    Loader loader(options);
+    std::string text;
+    for (int i = 0; i < count; ++i) text += static_cast<char>(tokens_at(loader, from + i, 1)[0]);
+    return text;
+  };
+  // Two of "ab" (c is but a target) for each digit; the ninth digit is followed by the first.
+  const std::string plain = read(0, 30);
+  std::string letters, digits;
+  for (const char c : plain) (c < 'a' ? digits : letters) += c;
+  CHECK(letters == "abababababababababab");
+  CHECK(digits == "0123456780");
+  for (int i = 0; i + 3 <= 30; i += 3) {
+    const std::string three = plain.substr(static_cast<std::size_t>(i), 3);
+    CHECK(std::ranges::count_if(three, [](char c) { return c < 'a'; }) == 1);
+  }
+  CHECK(read(17, 8) == plain.substr(17, 8));  // a run that goes on reads the same
+  options.shuffle = true;
+  const std::string shuffled = read(0, 27);
+  std::string first;
+  for (const char c : shuffled)
+    if (c < 'a') first += c;
+  CHECK(std::set(first.begin(), first.end()).size() == 9);
+  CHECK(first != "012345678");
+  options.files[0] = folder.file("short", "a");
+  CHECK(message_of([&] { Loader loader(options); }) ==
+        options.files[0] +
+            ": is too short for one sequence; a mixture takes some of every file: leave it out, "
+            "with its weight");
 }

@@ -23,7 +23,7 @@ std::optional<std::vector<std::int32_t>> read(const std::string& path, TokenForm
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size < 2) return 0;
-  const auto format = static_cast<TokenFormat>(data[0] % std::size(token_formats));
+  const auto format = static_cast<TokenFormat>(data[0] % 3);        // of one file
   const std::int64_t vocabulary = std::int64_t{1} << data[1] % 27;  // models have up to 10^8
   const std::string path = fuzz::input_file("tokens", fuzz::text_of(data, size).substr(2));
   const auto tokens = read(path, format, vocabulary);

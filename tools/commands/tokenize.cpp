@@ -1,6 +1,8 @@
-// `tokenize FILES --output FILE`: text becomes a token file that a job's `data` reads.
+// `tokenize FILES --output FILE`: text becomes a token file that a job's `data` reads. A file whose
+// name ends in .jsonl has a document in each line: the text of an object's key.
 #include <chrono>
 #include <cstdio>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "exec/data/token_writer.h"
@@ -24,13 +26,44 @@ std::int32_t separator_of(const Options& options, const Tokenizer& tokenizer) {
   return token;
 }
 
-void tokenize(const std::string& path, Tokenizer& tokenizer, TokenWriter& writer) {
-  const std::string text = read_file(path);
-  try {
-    tokenizer.encode(text, [&](auto tokens) { writer.write(tokens); });
-  } catch (const InputError& error) {
-    throw InputError(path + ": " + error.what());
+struct Documents {
+  Tokenizer tokenizer;
+  std::int32_t separator = -1;  // -1: none
+  std::string text_key;
+  TokenWriter writer;
+  std::int64_t count = 0;
+
+  void add(std::string_view text, const std::string& place) {
+    try {
+      tokenizer.encode(text, [&](auto tokens) { writer.write(tokens); });
+    } catch (const InputError& error) {
+      throw InputError(place + ": " + error.what());
+    }
+    if (separator >= 0) writer.write({&separator, 1});
+    ++count;
   }
+};
+
+// Line by line: such files are larger than memory. Blank lines are no documents.
+void add_lines(const std::string& path, Documents& documents) {
+  std::ifstream file(path);
+  if (!file) throw InputError(path + ": cannot be read");
+  std::string line;
+  for (std::int64_t number = 1; std::getline(file, line); ++number) {
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    const std::string place = path + ":" + std::to_string(number);
+    const nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
+    if (!object.is_object())
+      throw InputError(place + ": is no JSON object; a line is one, with the text as `" +
+                       documents.text_key + "`");
+    const auto text = object.find(documents.text_key);
+    if (text == object.end() || !text->is_string())
+      throw InputError(place + ": /" + documents.text_key +
+                       (text == object.end() ? " is missing" : " is no text") +
+                       "; --text-key names the key that has it");
+    documents.add(text->get_ref<const std::string&>(), place);
+  }
+  if (file.bad()) throw InputError(path + ": cannot be read");
 }
 
 int run_tokenize(const Options& options) {
@@ -40,13 +73,19 @@ int run_tokenize(const Options& options) {
   const auto start = std::chrono::steady_clock::now();
   Tokenizer tokenizer = options.tokenizer.empty() ? Tokenizer() : Tokenizer(options.tokenizer);
   const std::int32_t separator = separator_of(options, tokenizer);
-  const TokenFormat format =
-      tokenizer.vocabulary() <= 65536 ? TokenFormat::uint16 : TokenFormat::uint32;
-  TokenWriter writer(options.output, format);
+  const std::int64_t vocabulary = tokenizer.vocabulary();
+  const TokenFormat format = vocabulary <= 65536 ? TokenFormat::uint16 : TokenFormat::uint32;
+  Documents documents{std::move(tokenizer),
+                      separator,
+                      options.text_key.empty() ? "text" : options.text_key,
+                      {options.output, format}};
   for (const std::string& path : options.operands) {
-    tokenize(path, tokenizer, writer);
-    if (separator >= 0) writer.write({&separator, 1});
+    if (path.ends_with(".jsonl"))
+      add_lines(path, documents);
+    else
+      documents.add(read_file(path), path);
   }
+  TokenWriter& writer = documents.writer;
   if (writer.tokens() == 0)
     throw InputError(options.operands[0] + ": no text, no tokens; nothing is written");
   writer.finish();
@@ -55,13 +94,13 @@ int run_tokenize(const Options& options) {
     print_json({{"output", options.output},
                 {"format", info(format).name},
                 {"files", options.operands.size()},
+                {"documents", documents.count},
                 {"tokens", writer.tokens()},
-                {"vocabulary", tokenizer.vocabulary()},
+                {"vocabulary", vocabulary},
                 {"tokenize_wall_s", wall.count()}});
   } else {
     std::printf("%s: %lld tokens of a vocabulary of %lld\n", options.output.c_str(),
-                static_cast<long long>(writer.tokens()),
-                static_cast<long long>(tokenizer.vocabulary()));
+                static_cast<long long>(writer.tokens()), static_cast<long long>(vocabulary));
     std::printf("\"data\": {\"files\": [\"%s\"], \"format\": \"%s\"}\n", options.output.c_str(),
                 info(format).name);
   }
@@ -73,9 +112,9 @@ int run_tokenize(const Options& options) {
 const Command tokenize_command = {
     "tokenize",
     "FILES",
-    "text files, one document each",
+    "text files, one document each; in .jsonl files one in each line",
     "make a token file, which a job's data reads, of text",
-    "json output tokenizer separator",
+    "json output tokenizer separator text-key",
     run_tokenize,
     "Makes a token file of text: one token per byte, or by a Hugging Face tokenizer.json."};
 

@@ -50,6 +50,7 @@ constexpr const char* settings[] = {"training.global_batch",
                                     "training.dropout",
                                     "data.files",
                                     "data.format",
+                                    "data.weights",
                                     "data.shuffle",
                                     "data.seed",
                                     "data.mask_token"};

@@ -119,6 +119,7 @@ LoaderOptions loader_options(const Job& job) {
   loader.mask_token = job.data->mask_token.value_or(-1);
   loader.files = job.data->files;
   loader.format = job.data->format;
+  loader.weights = job.data->weights;
   loader.shuffle = job.data->shuffle;
   loader.data_seed = job.data->seed;
   return loader;

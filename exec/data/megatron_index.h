@@ -1,0 +1,19 @@
+// NAME.idx of Megatron-LM's indexed datasets (IndexedDataset, version 1): after the magic word the
+// version (64 bits), the type of the tokens (8), the numbers of sequences and of documents (64
+// each); then each sequence's number of tokens (32), its first byte in NAME.bin (64), and the
+// documents' first sequences (64). All little-endian. The tokens of NAME.bin are read as one
+// stream, in the file's order.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace meshwright {
+
+std::string megatron_name(const std::string& path);  // without .bin or .idx
+
+// Bytes of a token: 1, 2 or 4. An index that is missing, damaged, of another type, or of a file of
+// another size than `bin_bytes`: an InputError that names it.
+int megatron_width(const std::string& index, std::int64_t bin_bytes);
+
+}  // namespace meshwright
