@@ -101,7 +101,8 @@ void adamw(ThreadPool& pool, const Factors& c, const OneParameter& p, float* scr
     pass(pool, p.count, p.weights,
          [shrink = 1 - c.learning_rate * p.decay](float w) { return w * shrink; });
   adam(pool, c, p, scratch, [&](float* x, auto f) {
-    pass_with_gradient(pool, p, x, [=](float value, float g) { return f(value, g * c.gradient); });
+    pass_with_gradient(pool, p, x,
+                       [=](float value, float g) { return f(value, gradient_of(c, g)); });
   });
 }
 
@@ -109,17 +110,33 @@ void adamw(ThreadPool& pool, const Factors& c, const OneParameter& p, float* scr
 void adam_with_decay(ThreadPool& pool, const Factors& c, const OneParameter& p, float* scratch,
                      float* sum) {
   pass(pool, p.count, sum, p.weights, [=](float, float w) { return p.decay * w; });
-  pass_with_gradient(pool, p, sum, [=](float decay, float g) { return g * c.gradient + decay; });
+  pass_with_gradient(pool, p, sum, [=](float decay, float g) { return gradient_of(c, g) + decay; });
   adam(pool, c, p, scratch, [&](float* x, auto f) { pass(pool, p.count, x, sum, f); });
 }
 
 void sgd(ThreadPool& pool, const Factors& c, const OneParameter& p) {
   pass(pool, p.count, p.first, [=](float m) { return c.momentum * m; });
-  pass_with_gradient(pool, p, p.first, [=](float m, float g) { return m + g * c.gradient; });
+  pass_with_gradient(pool, p, p.first, [=](float m, float g) { return m + gradient_of(c, g); });
   if (p.decay != 0)
     pass(pool, p.count, p.first, p.weights, [=](float m, float w) { return m + p.decay * w; });
   pass(pool, p.count, p.weights, p.first,
        [=](float w, float m) { return w - c.learning_rate * m; });
+}
+
+// As its authors' code does it: decay, the update, the moment.
+void lion(ThreadPool& pool, const Factors& c, const OneParameter& p, float* update) {
+  if (p.decay != 0)
+    pass(pool, p.count, p.weights,
+         [shrink = 1 - c.learning_rate * p.decay](float w) { return w * shrink; });
+  pass(pool, p.count, update, p.first, [=](float, float m) { return c.beta1 * m; });
+  pass_with_gradient(pool, p, update,
+                     [=](float u, float g) { return u + c.one_minus_beta1 * gradient_of(c, g); });
+  pass(pool, p.count, update,
+       [=](float u) { return static_cast<float>(u > 0) - static_cast<float>(u < 0); });
+  pass(pool, p.count, p.weights, update, [=](float w, float u) { return w - c.learning_rate * u; });
+  pass(pool, p.count, p.first, [=](float m) { return c.beta2 * m; });
+  pass_with_gradient(pool, p, p.first,
+                     [=](float m, float g) { return m + c.one_minus_beta2 * gradient_of(c, g); });
 }
 
 void copy_to_working(ThreadPool& pool, const OptimizerSegment& segment,
@@ -147,6 +164,8 @@ void eager_optimizer_step(const StepSettings& training, const OptimizerScalars& 
     const OneParameter p = parameter_of(segment, state, factors.decay);
     if (training.optimizer == OptimizerKind::sgd)
       sgd(pool, factors, p);
+    else if (training.optimizer == OptimizerKind::lion)
+      lion(pool, factors, p, state.scratch);
     else if (training.optimizer == OptimizerKind::adamw || p.decay == 0)
       adamw(pool, factors, p, state.scratch);
     else

@@ -1,7 +1,9 @@
 // The numbers of an optimizer step, as its kernels use them.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "exec/optimizer/optimizer.h"
 
@@ -14,7 +16,13 @@ struct Factors {
   float step_size;           // learning rate / (1 - beta1^step)
   float inverse_root_2;      // 1 / sqrt(1 - beta2^step)
   float epsilon, decay, learning_rate, momentum;
+  float limit;  // of a gradient's element; infinity: none
 };
+
+inline float limit_of(double gradient_clip_value) {
+  return gradient_clip_value > 0 ? static_cast<float>(gradient_clip_value)
+                                 : std::numeric_limits<float>::infinity();
+}
 
 inline Factors factors_of(const StepSettings& training, const OptimizerScalars& scalars) {
   const auto step = static_cast<double>(scalars.step);
@@ -32,7 +40,13 @@ inline Factors factors_of(const StepSettings& training, const OptimizerScalars& 
           f(training.epsilon),
           f(training.weight_decay),
           f(scalars.learning_rate),
-          f(training.momentum)};
+          f(training.momentum),
+          limit_of(training.gradient_clip_value)};
+}
+
+// An element of the gradient as the rules take it.
+inline float gradient_of(const Factors& c, float g) {
+  return std::min(std::max(g * c.gradient, -c.limit), c.limit);
 }
 
 }  // namespace meshwright

@@ -30,7 +30,7 @@ void adam(const Factors& c, float coupled, float shrink, const Elements& e) {
   float* __restrict__ second = e.second;
   const float* __restrict__ gradients = e.gradients;
   for (std::int64_t i = 0; i < e.count; ++i) {
-    const float g = gradients[i] * c.gradient + coupled * weights[i];
+    const float g = gradient_of(c, gradients[i]) + coupled * weights[i];
     const float m = c.beta1 * first[i] + c.one_minus_beta1 * g;
     const float v = c.beta2 * second[i] + c.one_minus_beta2 * g * g;
     first[i] = m;
@@ -51,8 +51,23 @@ void sgd_rule(const Factors& c, const Elements& e) {
   float* __restrict__ first = e.first;
   const float* __restrict__ gradients = e.gradients;
   for (std::int64_t i = 0; i < e.count; ++i) {
-    first[i] = c.momentum * first[i] + gradients[i] * c.gradient + e.decay * weights[i];
+    first[i] = c.momentum * first[i] + gradient_of(c, gradients[i]) + e.decay * weights[i];
     weights[i] -= c.learning_rate * first[i];
+  }
+}
+
+float sign(float x) { return static_cast<float>(x > 0) - static_cast<float>(x < 0); }
+
+void lion_rule(const Factors& c, const Elements& e) {
+  float* __restrict__ weights = e.weights;
+  float* __restrict__ first = e.first;
+  const float* __restrict__ gradients = e.gradients;
+  const float shrink = 1 - c.learning_rate * e.decay;
+  for (std::int64_t i = 0; i < e.count; ++i) {
+    const float g = gradient_of(c, gradients[i]);
+    const float update = sign(c.beta1 * first[i] + c.one_minus_beta1 * g);
+    first[i] = c.beta2 * first[i] + c.one_minus_beta2 * g;
+    weights[i] = weights[i] * shrink - c.learning_rate * update;
   }
 }
 
@@ -77,7 +92,7 @@ SquaredNorms lamb_moments(const Factors& c, const Elements& e) {
   double weights = 0, update = 0;
 #pragma omp simd reduction(+ : weights, update)
   for (std::int64_t i = 0; i < e.count; ++i) {
-    const float g = e.gradients[i] * c.gradient;
+    const float g = gradient_of(c, e.gradients[i]);
     e.first[i] = c.beta1 * e.first[i] + c.one_minus_beta1 * g;
     e.second[i] = c.beta2 * e.second[i] + c.one_minus_beta2 * g * g;
     const double w = e.weights[i], u = lamb_update(c, e, i);
@@ -95,7 +110,8 @@ struct RuleRow {
 constexpr RuleRow rules[] = {{OptimizerKind::adamw, adamw_rule},
                              {OptimizerKind::adam, adam_rule},
                              {OptimizerKind::lamb, lamb_rule},
-                             {OptimizerKind::sgd, sgd_rule}};
+                             {OptimizerKind::sgd, sgd_rule},
+                             {OptimizerKind::lion, lion_rule}};
 
 Rule rule_of(OptimizerKind kind) {
   for (const RuleRow& row : rules)

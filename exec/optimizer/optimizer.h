@@ -1,8 +1,10 @@
 // One optimizer step over a flat part of the parameters, in fp32 whatever the states are kept in.
 // adamw: moments m, v; weights shrink by learning_rate * weight_decay (Loshchilov and Hutter 2019).
 // adam: the decay is added to the gradient. sgd: m = momentum * m + g, weights -= learning_rate *
-// m. lamb: Adam's update with the decay added to it, scaled by |weights| / |update| of the whole
-// parameter (You et al. 2019), in two halves: lamb_norms, then optimizer_step.
+// m. lion: the sign of beta1 * m + (1 - beta1) * g is the update, m its mean by beta2; decay as in
+// adamw (Chen et al. 2023). lamb: Adam's update with the decay added to it, scaled by |weights| /
+// |update| of the whole parameter (You et al. 2019), in two halves: lamb_norms, then
+// optimizer_step.
 #pragma once
 
 #include <cstdint>

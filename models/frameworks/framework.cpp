@@ -27,6 +27,38 @@ constexpr Row rows[] = {
 
 const Row& row_of(Framework framework) { return rows[static_cast<std::size_t>(framework)]; }
 
+// What is written in no framework's words here.
+constexpr Limit of_all[] = {
+    {"training.optimizer", "has optimizers of its own; of these, adamw, adam, lamb and sgd",
+     [](const Plan& p, const Model&) { return p.training.optimizer <= OptimizerKind::sgd; },
+     [](Plan& p, const Model&) { p.training.optimizer = OptimizerKind::adamw; }},
+    {"training.learning_rate_schedule", "is written with constant, linear and cosine",
+     [](const Plan& p, const Model&) {
+       return p.training.learning_rate_schedule <= LearningRateSchedule::cosine;
+     },
+     [](Plan& p, const Model&) {
+       p.training.learning_rate_schedule = LearningRateSchedule::constant;
+       p.training.decay_steps = 0;
+     }},
+    {"training.gradient_clip_value", "clips by norm",
+     [](const Plan& p, const Model&) { return p.training.gradient_clip_value == 0; },
+     [](Plan& p, const Model&) { p.training.gradient_clip_value = 0; }},
+};
+
+// Those of every framework, in the order of the enumerators.
+const std::vector<std::vector<Limit>>& limits() {
+  static const std::vector<std::vector<Limit>> all = [] {
+    std::vector<std::vector<Limit>> lists(std::size(rows));
+    for (std::size_t i = 0; i < std::size(rows); ++i) {
+      if (rows[i].limits == nullptr) continue;
+      lists[i].assign(rows[i].limits->limits.begin(), rows[i].limits->limits.end());
+      lists[i].insert(lists[i].end(), std::begin(of_all), std::end(of_all));
+    }
+    return lists;
+  }();
+  return all;
+}
+
 // The order of the axes that have more than one rank.
 std::string order_of(const Parallelism& p, std::string_view placement) {
   std::string order;
@@ -61,14 +93,11 @@ Framework framework_of(std::string_view name) {
 }
 
 std::span<const Limit> limits_of(Framework framework) {
-  const Row& row = row_of(framework);
-  return row.limits == nullptr ? std::span<const Limit>{} : row.limits->limits;
+  return limits()[static_cast<std::size_t>(framework)];
 }
 
 const Limit* broken_limit(Framework framework, const Plan& plan, const Model& model) {
-  const Row& row = row_of(framework);
-  if (row.limits == nullptr) return nullptr;
-  for (const Limit& limit : row.limits->limits)
+  for (const Limit& limit : limits_of(framework))
     if (!limit.holds(plan, model)) return &limit;
   return nullptr;
 }
@@ -87,7 +116,7 @@ std::optional<Plan> nearest_plan(Framework framework, Plan plan, const Model& mo
   const Row& row = row_of(framework);
   if (row.limits == nullptr) return plan;
   // Mending one limit may break another, but not for ever.
-  for (std::size_t tries = 0; tries < 2 * row.limits->limits.size(); ++tries) {
+  for (std::size_t tries = 0; tries < 2 * limits_of(framework).size(); ++tries) {
     plan = as_run_by(framework, std::move(plan), model);
     const Limit* broken = broken_limit(framework, plan, model);
     if (broken == nullptr) break;

@@ -190,7 +190,9 @@ Keys training_keys(Training& t) {
       {"steps", &t.steps, at_least_one, plain, "", "optimizer steps; `--steps` overrides"},
       {"seed", &t.seed, by_reader(at_least_zero), plain, "", "initial values"},
       {"optimizer", choice("optimizer", optimizer_names(), t.optimizer), any, plain, "",
-       "`lamb`: trust ratio of whole parameters, however they are cut"},
+       "`lamb`: trust ratio of whole parameters, however they are cut; `lion`: one moment, of "
+       "which the "
+       "sign is the update"},
       {"master_weights", choice("kind of master weights", master_weights_names(), t.master_weights),
        any, plain, "",
        "what the optimizer keeps of weights that are stored in 16 bits: `fp32`; `remainders`, the "
@@ -208,15 +210,25 @@ Keys training_keys(Training& t) {
       {"warmup_steps", &t.warmup_steps, at_least_zero, plain, "", "linear"},
       {"learning_rate_schedule",
        choice("learning rate schedule", learning_rate_schedule_names(), t.learning_rate_schedule),
-       any, plain, "", "after the warm-up"},
+       any, plain, "",
+       "after the warm-up: `linear` and `cosine` fall to 0 at the end of `steps`; "
+       "`warmup_stable_decay` stays, and falls linearly in the last `decay_steps`; `inverse_sqrt` "
+       "falls with the root of warmup_steps / step"},
+      {"decay_steps", &t.decay_steps, at_least_zero, if_set, "a tenth of `steps`",
+       "of `warmup_stable_decay`: the last steps, in which the rate falls"},
       {"weight_decay", &t.weight_decay, amount, plain, "", "matrices only"},
       {"momentum", &t.momentum, zero_to_below_one, plain, "", "of `sgd`"},
       {"beta1", &t.beta1, zero_to_below_one, plain, "",
-       "`adamw`, `adam`, `lamb`: of the first moment"},
-      {"beta2", &t.beta2, zero_to_below_one, plain, "", "the same, of the second moment"},
+       "`adamw`, `adam`, `lamb`: of the first moment; of `lion`: of the moment that is in the "
+       "update"},
+      {"beta2", &t.beta2, zero_to_below_one, plain, "",
+       "the same, of the second moment; of `lion`: of the moment that is kept"},
       {"epsilon", &t.epsilon, above_zero, plain, "",
-       "the same, added to the root of the second moment"},
+       "of `adamw`, `adam` and `lamb`: added to the root of the second moment"},
       {"gradient_clip", &t.gradient_clip, amount, if_set, "0: off", "by global norm"},
+      {"gradient_clip_value", &t.gradient_clip_value, amount, if_set, "0: off",
+       "instead of `gradient_clip` (both: an error): each element of the gradient is moved into "
+       "this distance from 0"},
       {"dropout", &t.dropout, zero_to_below_one, plain, "",
        "after the embeddings, of attention probabilities, after attention's output projection and "
        "after the MLP, in every family; of T5, and of BART where its configuration says so, behind "

@@ -54,7 +54,7 @@ void place_states(StageDraft& draft, Bucket& bucket) {
   const std::optional<Dtype> master = training.master_type();
   bucket.master = master ? state("master", *master) : bucket.own_weights;
   bucket.first_moment = state("first_moment", training.moments);
-  if (training.optimizer != OptimizerKind::sgd)
+  if (moments_of(training.optimizer) == 2)
     bucket.second_moment = state("second_moment", training.moments);
 }
 

@@ -135,7 +135,7 @@ void StageMemoryCheck::check_buckets() const {
     check_holds(bucket.master, stepped, place / "master");
     check_master(bucket, place / "master");
     check_moment(bucket.first_moment, stepped, place / "first_moment");
-    if (settings_.training.optimizer != OptimizerKind::sgd || bucket.second_moment.buffer >= 0)
+    if (moments_of(settings_.training.optimizer) == 2 || bucket.second_moment.buffer >= 0)
       check_moment(bucket.second_moment, stepped, place / "second_moment");
     if (bucket.snapshot.buffer >= 0) check_operand(bucket.snapshot, place / "snapshot");
     check_rank(bucket.owner, place / "owner");

@@ -27,7 +27,7 @@ const std::vector<std::string>& recompute_names() {
 }
 
 const std::vector<std::string>& optimizer_names() {
-  static const std::vector<std::string> names = {"adamw", "adam", "lamb", "sgd"};
+  static const std::vector<std::string> names = {"adamw", "adam", "lamb", "sgd", "lion"};
   return names;
 }
 
@@ -72,7 +72,8 @@ const std::vector<std::string>& memory_of_names() {
 }
 
 const std::vector<std::string>& learning_rate_schedule_names() {
-  static const std::vector<std::string> names = {"constant", "linear", "cosine"};
+  static const std::vector<std::string> names = {"constant", "linear", "cosine",
+                                                 "warmup_stable_decay", "inverse_sqrt"};
   return names;
 }
 

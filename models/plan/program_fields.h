@@ -36,21 +36,22 @@ struct FieldsOf<LossScale> {
 template <>
 struct FieldsOf<StepSettings> {
   using S = StepSettings;
-  static constexpr auto list =
-      std::tuple(Field{"global_batch", &S::global_batch}, Field{"micro_batch", &S::micro_batch},
-                 Field{"sequence_length", &S::sequence_length}, Field{"precision", &S::precision},
-                 Field{"gradient_reduce", &S::gradient_reduce}, Field{"attention", &S::attention},
-                 Field{"compiler", &S::compiler},
-                 Field{"fuse_gradient_accumulation", &S::fuse_gradient_accumulation},
-                 Field{"deterministic", &S::deterministic}, Field{"steps", &S::steps},
-                 Field{"seed", &S::seed}, Field{"optimizer", &S::optimizer},
-                 Field{"master_weights", &S::master_weights}, Field{"moments", &S::moments},
-                 Field{"learning_rate", &S::learning_rate}, Field{"warmup_steps", &S::warmup_steps},
-                 Field{"learning_rate_schedule", &S::learning_rate_schedule},
-                 Field{"weight_decay", &S::weight_decay}, Field{"momentum", &S::momentum},
-                 Field{"beta1", &S::beta1}, Field{"beta2", &S::beta2},
-                 Field{"epsilon", &S::epsilon}, Field{"gradient_clip", &S::gradient_clip},
-                 Field{"loss_scale", &S::loss_scale}, Field{"cuda_graph", &S::cuda_graph});
+  static constexpr auto list = std::tuple(
+      Field{"global_batch", &S::global_batch}, Field{"micro_batch", &S::micro_batch},
+      Field{"sequence_length", &S::sequence_length}, Field{"precision", &S::precision},
+      Field{"gradient_reduce", &S::gradient_reduce}, Field{"attention", &S::attention},
+      Field{"compiler", &S::compiler},
+      Field{"fuse_gradient_accumulation", &S::fuse_gradient_accumulation},
+      Field{"deterministic", &S::deterministic}, Field{"steps", &S::steps}, Field{"seed", &S::seed},
+      Field{"optimizer", &S::optimizer}, Field{"master_weights", &S::master_weights},
+      Field{"moments", &S::moments}, Field{"learning_rate", &S::learning_rate},
+      Field{"warmup_steps", &S::warmup_steps},
+      Field{"learning_rate_schedule", &S::learning_rate_schedule},
+      Field{"decay_steps", &S::decay_steps}, Field{"weight_decay", &S::weight_decay},
+      Field{"momentum", &S::momentum}, Field{"beta1", &S::beta1}, Field{"beta2", &S::beta2},
+      Field{"epsilon", &S::epsilon}, Field{"gradient_clip", &S::gradient_clip},
+      Field{"gradient_clip_value", &S::gradient_clip_value}, Field{"loss_scale", &S::loss_scale},
+      Field{"cuda_graph", &S::cuda_graph});
 };
 
 template <>

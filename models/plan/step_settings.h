@@ -10,8 +10,19 @@
 
 namespace meshwright {
 
-enum class OptimizerKind : std::uint8_t { adamw, adam, lamb, sgd };
-enum class LearningRateSchedule : std::uint8_t { constant, linear, cosine };
+enum class OptimizerKind : std::uint8_t { adamw, adam, lamb, sgd, lion };
+enum class LearningRateSchedule : std::uint8_t {
+  constant,
+  linear,
+  cosine,
+  warmup_stable_decay,
+  inverse_sqrt
+};
+
+// Of each element: numbers of the same size as the gradient, from step to step.
+constexpr int moments_of(OptimizerKind optimizer) {
+  return optimizer == OptimizerKind::sgd || optimizer == OptimizerKind::lion ? 1 : 2;
+}
 
 // What the optimizer keeps of weights that are stored in 16 bits.
 enum class MasterWeights : std::uint8_t {
@@ -46,8 +57,10 @@ struct StepSettings {
   double learning_rate = 1e-4;
   int warmup_steps = 0;
   LearningRateSchedule learning_rate_schedule = LearningRateSchedule::constant;
+  int decay_steps = 0;  // of warmup_stable_decay; 0: a tenth of the steps
   double weight_decay = 0, momentum = 0.9, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
-  double gradient_clip = 0;  // 0: off
+  double gradient_clip = 0;        // by global norm; 0: off
+  double gradient_clip_value = 0;  // each element; 0: off
   std::optional<LossScale> loss_scale;
   // Of ranks on GPUs: a step as one CUDA graph. Unset: where no messages travel between stages.
   std::optional<bool> cuda_graph;
@@ -63,8 +76,7 @@ struct StepSettings {
   // Of masters and moments, for each parameter that a rank's optimizer steps.
   std::int64_t optimizer_bytes() const {
     const std::optional<Dtype> master = master_type();
-    return (master ? bytes_of(*master) : 0) +
-           (optimizer == OptimizerKind::sgd ? 1 : 2) * bytes_of(moments);
+    return (master ? bytes_of(*master) : 0) + moments_of(optimizer) * bytes_of(moments);
   }
   LossScale settled_loss_scale() const {
     return loss_scale.value_or(LossScale{.dynamic = true, .initial = 4294967296.0});

@@ -387,6 +387,13 @@ void check_optimizer(const Training& t) {
   within("training/learning_rate", t.learning_rate, 0, huge);
   within("training/weight_decay", t.weight_decay, 0, huge);
   within("training/gradient_clip", t.gradient_clip, 0, huge);
+  within("training/gradient_clip_value", t.gradient_clip_value, 0, huge);
+  if (t.gradient_clip > 0 && t.gradient_clip_value > 0)
+    refuse("training/gradient_clip_value", "given beside gradient_clip; keep one of them");
+  at_least("training/decay_steps", t.decay_steps, 0);
+  if (t.decay_steps > 0 && t.learning_rate_schedule != LearningRateSchedule::warmup_stable_decay)
+    refuse("training/decay_steps",
+           "goes with learning_rate_schedule 'warmup_stable_decay'; leave it out, or use that");
   below("training/momentum", t.momentum, 0, 1);
   below("training/beta1", t.beta1, 0, 1);
   below("training/beta2", t.beta2, 0, 1);

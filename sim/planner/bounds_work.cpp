@@ -22,8 +22,8 @@ double BoundMaker::optimizer_s_per_parameter(CompilerLevel level) const {
   constexpr std::int64_t many = 1'000'000'000;
   std::vector<Kernel> kernels;
   append_optimizer_kernels(
-      {many, t.optimizer == OptimizerKind::sgd ? 1 : 2, storage_of(t.precision), t.gradient_reduce,
-       t.master_type(), t.moments, t.optimizer == OptimizerKind::lamb},
+      {many, moments_of(t.optimizer), storage_of(t.precision), t.gradient_reduce, t.master_type(),
+       t.moments, t.optimizer == OptimizerKind::lamb},
       level, kernels);
   const KernelConstants& constants = cluster_.machine.gpu.kernels;
   const double traffic = constants.optimizer_traffic[static_cast<std::size_t>(level)];

@@ -27,6 +27,14 @@ struct Element {
 void reference_step(const StepSettings& t, const OptimizerScalars& s, bool decay, double gradient,
                     Element& e) {
   double g = gradient * s.gradient_factor;
+  if (t.gradient_clip_value > 0) g = std::clamp(g, -t.gradient_clip_value, t.gradient_clip_value);
+  if (t.optimizer == OptimizerKind::lion) {
+    const double update = t.beta1 * e.first + (1 - t.beta1) * g;
+    if (decay) e.weight -= s.learning_rate * t.weight_decay * e.weight;
+    e.weight -= s.learning_rate * double((update > 0) - (update < 0));
+    e.first = t.beta2 * e.first + (1 - t.beta2) * g;
+    return;
+  }
   if (decay && t.optimizer != OptimizerKind::adamw) g += t.weight_decay * e.weight;
   if (t.optimizer == OptimizerKind::sgd) {
     e.first = t.momentum * e.first + g;
@@ -53,7 +61,9 @@ TEST_CASE("optimizers follow their published rules, in one kernel and in a frame
   const bool by_framework = GENERATE(false, true);
   if (by_framework) training.compiler = CompilerLevel::none;
   const auto step_by = by_framework ? eager_optimizer_step : optimizer_step;
-  for (OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::adam, OptimizerKind::sgd})
+  training.gradient_clip_value = GENERATE(0, 0.25);
+  for (OptimizerKind kind :
+       {OptimizerKind::adamw, OptimizerKind::adam, OptimizerKind::sgd, OptimizerKind::lion})
     for (int threads : {1, 2}) {
       training.optimizer = kind;
       std::vector<float> scratch(std::size_t(40000 * optimizer_scratch_arrays(training)));
@@ -248,8 +258,8 @@ struct Kept {
 
 TEST_CASE("masters as remainders step as fp32 masters do, to the bit", "[exec][optimizer]") {
   StepSettings training;
-  training.optimizer =
-      GENERATE(OptimizerKind::adamw, OptimizerKind::adam, OptimizerKind::sgd, OptimizerKind::lamb);
+  training.optimizer = GENERATE(OptimizerKind::adamw, OptimizerKind::adam, OptimizerKind::sgd,
+                                OptimizerKind::lamb, OptimizerKind::lion);
   training.weight_decay = 0.1;
   constexpr std::int64_t n = 9001;
   std::vector<float> begin(n), gradients(n);
@@ -373,6 +383,22 @@ TEST_CASE("learning rates warm up and fall as their schedules say", "[exec][opti
   // Steps beyond 32 bits are no others.
   constexpr std::int64_t far = (std::int64_t{1} << 32) + 2;
   CHECK(learning_rate_at(training, far) == 0);
+  // To 0 at step 10 from step 9 - 3 on.
+  training.learning_rate_schedule = LearningRateSchedule::warmup_stable_decay;
+  training.decay_steps = 3;
+  CHECK(learning_rate_at(training, 2) == 4);
+  CHECK(learning_rate_at(training, 6) == 8);
+  CHECK(learning_rate_at(training, 7) == 6);
+  CHECK(learning_rate_at(training, 9) == 2);
+  CHECK(learning_rate_at(training, far) == 0);
+  training.decay_steps = 0;  // one of nine
+  CHECK(learning_rate_at(training, 8) == 8);
+  CHECK(learning_rate_at(training, 9) == 4);
+  training.learning_rate_schedule = LearningRateSchedule::inverse_sqrt;
+  CHECK(learning_rate_at(training, 2) == 4);
+  CHECK(learning_rate_at(training, 4) == 8);
+  CHECK(learning_rate_at(training, 16) == 4);
+  CHECK(learning_rate_at(training, 400) == Approx(0.8));
   training.learning_rate_schedule = LearningRateSchedule::constant;
   CHECK(learning_rate_at(training, far) == 8);
   CHECK(learning_rate_at(training, (std::int64_t{1} << 31) + 5) == 8);

@@ -293,6 +293,7 @@ TEST_CASE("each word means what it says", "[models][job][docs]") {
   CHECK(with("optimizer", "adam").optimizer == OptimizerKind::adam);
   CHECK(with("optimizer", "lamb").optimizer == OptimizerKind::lamb);
   CHECK(with("optimizer", "sgd").optimizer == OptimizerKind::sgd);
+  CHECK(with("optimizer", "lion").optimizer == OptimizerKind::lion);
   CHECK(with("recompute", "selective").recompute == Recompute::selective);
   CHECK(with("recompute", "full").recompute == Recompute::full);
   CHECK(with("recompute", "contiguous").recompute == Recompute::contiguous);
@@ -324,6 +325,10 @@ TEST_CASE("each word means what it says", "[models][job][docs]") {
         LearningRateSchedule::linear);
   CHECK(with("learning_rate_schedule", "cosine").learning_rate_schedule ==
         LearningRateSchedule::cosine);
+  CHECK(with("learning_rate_schedule", "warmup_stable_decay").learning_rate_schedule ==
+        LearningRateSchedule::warmup_stable_decay);
+  CHECK(with("learning_rate_schedule", "inverse_sqrt").learning_rate_schedule ==
+        LearningRateSchedule::inverse_sqrt);
   const auto cut = [](const std::string& key, const json& value) {
     json job = base_job();
     job["parallelism"][key] = value;

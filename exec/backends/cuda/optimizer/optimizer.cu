@@ -30,6 +30,7 @@ __global__ void update_loss_scale_kernel(LossScale rule, const double* loss,
 // What of a step's settings the factors are made of.
 struct Rates {
   double beta1, beta2, epsilon, decay, momentum;
+  float limit;
 };
 
 __global__ void prepare_update_kernel(Rates rates, const double* loss, const double* squared_norm,
@@ -56,6 +57,7 @@ __global__ void prepare_update_kernel(Rates rates, const double* loss, const dou
   f.decay = static_cast<float>(rates.decay);
   f.learning_rate = static_cast<float>(rate);
   f.momentum = static_cast<float>(rates.momentum);
+  f.limit = rates.limit;
 }
 
 // One element, and what its segment adds to the factors.
@@ -71,9 +73,13 @@ struct Reads {
   bool gradient, second, writes_moments;
 };
 
+__device__ float gradient_in(const Factors& c, const Element& e) {
+  return fminf(fmaxf(e.gradient * c.gradient, -c.limit), c.limit);
+}
+
 // `coupled`: decay is part of the gradient (adam); otherwise `shrink` multiplies the weights.
 __device__ void adam(const Factors& c, float coupled, float shrink, Element& e) {
-  const float g = e.gradient * c.gradient + coupled * e.weight;
+  const float g = gradient_in(c, e) + coupled * e.weight;
   e.first = c.beta1 * e.first + c.one_minus_beta1 * g;
   e.second = c.beta2 * e.second + c.one_minus_beta2 * g * g;
   e.weight =
@@ -97,8 +103,19 @@ struct Adam {
 struct Sgd {
   static constexpr Reads reads{true, false, true};
   static __device__ void apply(const Factors& c, const OfSegment& s, Element& e) {
-    e.first = c.momentum * e.first + e.gradient * c.gradient + s.decay * e.weight;
+    e.first = c.momentum * e.first + gradient_in(c, e) + s.decay * e.weight;
     e.weight -= c.learning_rate * e.first;
+  }
+};
+
+struct Lion {
+  static constexpr Reads reads{true, false, true};
+  static __device__ void apply(const Factors& c, const OfSegment& s, Element& e) {
+    const float g = gradient_in(c, e);
+    const float update = c.beta1 * e.first + c.one_minus_beta1 * g;
+    const float sign = static_cast<float>(update > 0) - static_cast<float>(update < 0);
+    e.first = c.beta2 * e.first + c.one_minus_beta2 * g;
+    e.weight = e.weight * (1 - c.learning_rate * s.decay) - c.learning_rate * sign;
   }
 };
 
@@ -119,7 +136,7 @@ struct Lamb {
 struct LambMoments {
   static constexpr Reads reads{true, true, true};
   static __device__ void apply(const Factors& c, Element& e) {
-    const float g = e.gradient * c.gradient;
+    const float g = gradient_in(c, e);
     e.first = c.beta1 * e.first + c.one_minus_beta1 * g;
     e.second = c.beta2 * e.second + c.one_minus_beta2 * g * g;
   }
@@ -340,8 +357,9 @@ void update_loss_scale(const LossScale& rule, const double* loss, const double* 
 
 void prepare_update(const StepSettings& training, const double* loss, const double* squared_norm,
                     UpdateScalars* scalars, cudaStream_t stream) {
-  const Rates rates{training.beta1, training.beta2, training.epsilon, training.weight_decay,
-                    training.momentum};
+  const Rates rates{training.beta1,    training.beta2,
+                    training.epsilon,  training.weight_decay,
+                    training.momentum, limit_of(training.gradient_clip_value)};
   launch(prepare_update_kernel, {1}, {1}, 0, stream, rates, loss, squared_norm, scalars);
 }
 
@@ -355,6 +373,8 @@ void optimizer_step(const StepSettings& training, const UpdateScalars* scalars,
       return step_by<Adam>(scalars, segments, state, stream);
     case OptimizerKind::sgd:
       return step_by<Sgd>(scalars, segments, state, stream);
+    case OptimizerKind::lion:
+      return step_by<Lion>(scalars, segments, state, stream);
     case OptimizerKind::lamb:
       return step_by<Lamb>(scalars, segments, state, stream);
   }
