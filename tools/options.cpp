@@ -85,7 +85,8 @@ constexpr FileOption file_options[] = {
      "the checkpoint, or a folder of them (the newest good one); the job's folder without it"},
     {"dump", &Options::dump, "write the graph after each pass, and the Programs, into this folder"},
     {"output", &Options::output, "the file to write"},
-    {"tokenizer", &Options::tokenizer, "a Hugging Face tokenizer.json (BPE); bytes without it"},
+    {"tokenizer", &Options::tokenizer,
+     "a Hugging Face tokenizer.json (BPE, Unigram, WordPiece); bytes without it"},
 };
 
 struct TextOption {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <queue>
 
@@ -10,9 +11,6 @@
 namespace meshwright {
 
 namespace {
-
-constexpr std::size_t most_known_words = 1 << 18;
-constexpr std::size_t longest_known_word = 64;
 
 std::uint64_t pair_of(std::int32_t left, std::int32_t right) {
   return std::uint64_t{static_cast<std::uint32_t>(left)} << 32 | static_cast<std::uint32_t>(right);
@@ -25,11 +23,6 @@ std::string utf8(std::uint32_t code) {  // below U+0800 is all that is needed he
 
 bool stands_for_itself(unsigned byte) {
   return (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
-}
-
-std::size_t length_of(char first) {
-  const auto byte = static_cast<unsigned char>(first);
-  return byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
 }
 
 void refuse_if_set(Fields& model, const char* key) {
@@ -67,30 +60,17 @@ std::string spelling_of_byte(unsigned char byte) {
 }
 
 Bpe::Bpe(Fields model, bool byte_level) : byte_level_(byte_level) {
-  if (model.has("type") && model.required<std::string>("type") != "BPE")
-    model.fail("type", "'" + model.required<std::string>("type") +
-                           "' is not supported; use a tokenizer of type BPE");
   refuse_if_set(model, "continuing_subword_prefix");
   refuse_if_set(model, "end_of_word_suffix");
   if (model.has("dropout") && !model.raw("dropout").is_null() &&
       model.required<double>("dropout") != 0)
     model.fail("dropout", "would make tokens depend on chance; use null");
   ignore_merges_ = flag(model, "ignore_merges");
-  read_vocabulary(model);
+  tokens_ = read_numbered_tokens(model);
+  for (const auto& [text, number] : tokens_)
+    vocabulary_ = std::max(vocabulary_, std::int64_t{number} + 1);
   read_merges(model);
   read_unknown(model);
-}
-
-void Bpe::read_vocabulary(Fields& model) {
-  const nlohmann::json& vocabulary = model.raw("vocab");
-  if (!vocabulary.is_object()) model.fail("vocab", "must be an object of tokens and their numbers");
-  for (const auto& [text, number] : vocabulary.items()) {
-    if (!number.is_number_integer() || number.get<std::int64_t>() < 0 ||
-        number.get<std::int64_t>() > INT32_MAX)
-      model.fail("vocab", fmt::format("token '{}' has no number from 0 on", text));
-    tokens_[text] = number.get<std::int32_t>();
-    vocabulary_ = std::max(vocabulary_, number.get<std::int64_t>() + 1);
-  }
 }
 
 std::int32_t Bpe::token(std::string_view text) const {
@@ -157,7 +137,7 @@ void Bpe::add_character(std::string_view character, std::vector<std::int32_t>& s
 std::vector<std::int32_t> Bpe::symbols(std::string_view word) const {
   std::vector<std::int32_t> symbols;
   for (std::size_t at = 0; at < word.size();) {
-    const std::size_t length = byte_level_ ? 1 : length_of(word[at]);
+    const std::size_t length = byte_level_ ? 1 : length_of_character(word[at]);
     add_character(word.substr(at, length), symbols);
     at += length;
   }
@@ -205,25 +185,12 @@ void Bpe::merge(std::vector<std::int32_t>& symbols) const {
   std::erase(symbols, gone);
 }
 
-void Bpe::encode(std::string_view word, std::vector<std::int32_t>& tokens) {
-  const std::string key(word);
-  const auto known = known_words_.find(key);
-  if (known != known_words_.end()) {
-    tokens.insert(tokens.end(), known->second.begin(), known->second.end());
-    return;
-  }
-  std::vector<std::int32_t> found;
+std::vector<std::int32_t> Bpe::tokens_of(std::string_view word) const {
   const std::int32_t whole = ignore_merges_ ? token(spelled(word)) : -1;
-  if (whole >= 0) {
-    found.push_back(whole);
-  } else {
-    found = symbols(word);
-    merge(found);
-  }
-  tokens.insert(tokens.end(), found.begin(), found.end());
-  if (key.size() > longest_known_word) return;
-  if (known_words_.size() >= most_known_words) known_words_.clear();
-  known_words_.emplace(key, std::move(found));
+  if (whole >= 0) return {whole};
+  std::vector<std::int32_t> found = symbols(word);
+  merge(found);
+  return found;
 }
 
 }  // namespace meshwright

@@ -10,27 +10,25 @@
 #include <unordered_map>
 #include <vector>
 
-#include "models/core/fields.h"
+#include "exec/data/subwords.h"
 
 namespace meshwright {
 
-class Bpe {
+class Bpe : public Subwords {
  public:
   // From the object `model` of a Hugging Face tokenizer.json. `byte_level`: its symbols stand for
   // bytes (GPT-2), else for characters (Llama 2). InputError for what cannot be read.
   Bpe(Fields model, bool byte_level);
 
-  void encode(std::string_view word, std::vector<std::int32_t>& tokens);
-
-  std::int32_t token(std::string_view text) const;  // -1: none; text as the file spells it
-  std::int64_t vocabulary() const { return vocabulary_; }
+  std::int32_t token(std::string_view text) const override;
+  std::int64_t vocabulary() const override { return vocabulary_; }
 
  private:
   struct Merge {
     int rank;
     std::int32_t merged;
   };
-  void read_vocabulary(Fields& model);
+  std::vector<std::int32_t> tokens_of(std::string_view word) const override;
   void read_merges(Fields& model);
   void read_unknown(Fields& model);
   std::int32_t required_token(const Fields& model, const std::string& text) const;
@@ -45,7 +43,6 @@ class Bpe {
   std::unordered_map<std::string, std::int32_t> tokens_;
   std::unordered_map<std::uint64_t, Merge> merges_;  // left << 32 | right
   std::array<std::int32_t, 256> byte_token_;         // byte level, or byte_fallback; -1: none
-  std::unordered_map<std::string, std::vector<std::int32_t>> known_words_;
 };
 
 // The characters that stand for bytes in a byte-level vocabulary (GPT-2's bytes_to_unicode).

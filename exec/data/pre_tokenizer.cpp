@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "exec/data/charsmap.h"
 #include "models/core/error.h"
 
 namespace meshwright {
@@ -69,21 +70,58 @@ void PreTokenizer::add_normalizer(Fields step) {
       return words;
     });
   } else if (type == "Replace") {
-    const Pattern pattern(expression_of(step), step.where() + ": " + step.pointer());
-    const std::string with = insert_of(step, "content");
-    steps_.push_back([pattern, with](Words words, bool) {
-      for (std::string& word : words) {
-        std::string replaced;
-        pattern.split(word, [&](std::string_view piece, bool matched) {
-          replaced += matched ? std::string_view(with) : piece;
-        });
-        word = std::move(replaced);
-      }
+    replace(Pattern(expression_of(step), step.where() + ": " + step.pointer()),
+            insert_of(step, "content"));
+  } else if (type == "Precompiled") {
+    const CharacterMap map(step.required<std::string>("precompiled_charsmap"),
+                           step.where() + ": " + step.pointer() + "/precompiled_charsmap");
+    steps_.push_back([map](Words words, bool) {
+      for (std::string& word : words) word = map.normalized(word);
       return words;
     });
+  } else if (type == "BertNormalizer") {
+    add_bert_normalizer(step);
   } else {
-    step.fail("type", "'" + type + "' is not supported; known: Sequence, Prepend and Replace");
+    step.fail("type", "'" + type +
+                          "' is not supported; known: Sequence, Prepend, Replace, Precompiled and "
+                          "BertNormalizer");
   }
+}
+
+void PreTokenizer::replace(Pattern pattern, std::string with) {
+  change(std::move(pattern), [with = std::move(with)](std::string_view) { return with; });
+}
+
+void PreTokenizer::change(Pattern pattern, std::function<std::string(std::string_view)> with) {
+  steps_.push_back([pattern = std::move(pattern), with = std::move(with)](Words words, bool) {
+    for (std::string& word : words) {
+      std::string replaced;
+      pattern.split(word, [&](std::string_view piece, bool matched) {
+        matched ? replaced += with(piece) : replaced += piece;
+      });
+      word = std::move(replaced);
+    }
+    return words;
+  });
+}
+
+// Of cased models. Control characters go, blanks become one kind, and Chinese characters are words.
+void PreTokenizer::add_bert_normalizer(Fields& step) {
+  const bool lowercase = step.optional<bool>("lowercase", true);
+  const bool strips = is_given(step, "strip_accents") && step.required<bool>("strip_accents");
+  if (lowercase || strips)
+    step.fail(lowercase ? "lowercase" : "strip_accents",
+              "is not supported; use the tokenizer of a cased model");
+  const auto pattern = [&](const char* expression) { return Pattern(expression, step.where()); };
+  if (step.optional<bool>("clean_text", true)) {
+    replace(pattern(R"((?![\t\n\r])[\p{C}\x{FFFD}])"), "");
+    replace(pattern(R"(\s)"), " ");
+  }
+  if (step.optional<bool>("handle_chinese_chars", true))
+    change(
+        pattern(R"([\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{20000}-\x{2A6DF}\x{2A700}-\x{2B73F})"
+                R"(\x{2B740}-\x{2B81F}\x{2B920}-\x{2CEAF}\x{F900}-\x{FAFF}\x{2F800}-\x{2FA1F}])"),
+        [](std::string_view character) { return ' ' + std::string(character) + ' '; });
 }
 
 void PreTokenizer::add_step(Fields step) {
@@ -101,10 +139,15 @@ void PreTokenizer::add_step(Fields step) {
     cut(Pattern(each ? R"(\p{N})" : R"(\p{N}+)", step.where()), true, true);
   } else if (type == "Metaspace") {
     add_metaspace(step);
+  } else if (type == "WhitespaceSplit") {
+    cut(Pattern(R"(\s+)", step.where()), false, true);
+  } else if (type == "BertPreTokenizer") {
+    cut(Pattern(R"(\s+)", step.where()), false, true);
+    cut(Pattern(R"([!-/:-@\[-`{-~]|\p{P})", step.where()), true, true);
   } else {
     step.fail("type", "'" + type +
-                          "' is not supported; known: Sequence, ByteLevel, Split, Digits and "
-                          "Metaspace");
+                          "' is not supported; known: Sequence, ByteLevel, Split, Digits, "
+                          "Metaspace, WhitespaceSplit and BertPreTokenizer");
   }
 }
 

@@ -34,6 +34,9 @@ class PreTokenizer {
   void add_byte_level(Fields& step);
   void add_split(Fields& step);
   void add_metaspace(Fields& step);
+  void add_bert_normalizer(Fields& step);
+  void replace(Pattern pattern, std::string with);
+  void change(Pattern pattern, std::function<std::string(std::string_view)> with);
   void cut(Pattern pattern, bool keep_matches, bool keep_rest);
 
   std::string where_;

@@ -9,8 +9,8 @@ namespace meshwright {
 Tokenizer::Tokenizer(const std::string& path) {
   Fields file = read_json_file(path);
   words_.emplace(file);
-  bpe_.emplace(file.object("model"), words_->byte_level());
-  vocabulary_ = bpe_->vocabulary();
+  subwords_ = make_subwords(file.object("model"), words_->byte_level());
+  vocabulary_ = subwords_->vocabulary();
   read_added(file);
 }
 
@@ -42,9 +42,9 @@ void Tokenizer::read_added(Fields& tokenizer) {
 }
 
 std::int32_t Tokenizer::token(std::string_view text) const {
-  if (!bpe_) return text.size() == 1 ? static_cast<unsigned char>(text[0]) : -1;
+  if (!subwords_) return text.size() == 1 ? static_cast<unsigned char>(text[0]) : -1;
   const auto found = added_.find(std::string(text));
-  return found == added_.end() ? bpe_->token(text) : found->second;
+  return found == added_.end() ? subwords_->token(text) : found->second;
 }
 
 namespace {
@@ -73,7 +73,7 @@ void Tokenizer::encode_words(std::string_view text, bool begins, const Sink& sin
     const std::size_t end = whole ? text.size() : end_of_block(text, block_bytes);
     block_.clear();
     for (const std::string& word : words_->words(text.substr(0, end), begins))
-      bpe_->encode(word, block_);
+      subwords_->encode(word, block_);
     sink(block_);
     text.remove_prefix(end);
     begins = false;
@@ -95,7 +95,7 @@ std::int32_t Tokenizer::added_token(std::string_view found) const {
 }
 
 void Tokenizer::encode(std::string_view text, const Sink& sink) {
-  if (!bpe_) {
+  if (!subwords_) {
     for (std::size_t begin = 0; begin < text.size(); begin += block_bytes) {
       block_.clear();
       for (const char byte : text.substr(begin, block_bytes))

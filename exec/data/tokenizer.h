@@ -1,18 +1,19 @@
-// Text to tokens: every byte is one, or as a Hugging Face tokenizer.json of type BPE says (GPT-2,
-// Llama, ...). The tokens of a text are those of the file's own library without special tokens
-// around it; special tokens spelled in the text are found.
+// Text to tokens: every byte is one, or as a Hugging Face tokenizer.json says, of type BPE (GPT-2,
+// Llama, ...), Unigram (T5, ...) or WordPiece (BERT). The tokens of a text are those of the file's
+// own library without special tokens around it; special tokens spelled in the text are found.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "exec/data/bpe.h"
 #include "exec/data/pre_tokenizer.h"
+#include "exec/data/subwords.h"
 
 namespace meshwright {
 
@@ -37,7 +38,7 @@ class Tokenizer {
 
   std::int64_t vocabulary_ = 256;
   std::optional<PreTokenizer> words_;
-  std::optional<Bpe> bpe_;
+  std::unique_ptr<Subwords> subwords_;
   std::optional<Pattern> added_pattern_;
   std::unordered_map<std::string, std::int32_t> added_;
   std::vector<std::int32_t> block_;

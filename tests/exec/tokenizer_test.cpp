@@ -1,10 +1,15 @@
 #include "exec/data/tokenizer.h"
 
+#include <algorithm>
+#include <functional>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "exec/data/bpe.h"
 #include "exec/data/token_writer.h"
 #include "exec/data/tokens.h"
+#include "exec/data/unigram.h"
 #include "models/core/error.h"
 #include "tests/catch.h"
 #include "tests/message_of.h"
@@ -53,7 +58,8 @@ std::string refusal(const std::string& path) {
 }  // namespace
 
 TEST_CASE("tokens are those of Hugging Face's tokenizers", "[data]") {
-  for (const char* name : {"gpt2", "llama3", "llama2", "metaspace", "digits"}) {
+  for (const char* name : {"gpt2", "llama3", "llama2", "metaspace", "digits", "unigram",
+                           "unigram_bytes", "wordpiece"}) {
     Tokenizer tokenizer(golden_folder + name + ".json");
     const auto rows = nlohmann::json::parse(read_file(golden_folder + name + ".tokens.json"));
     CHECK(rows.size() > 20);
@@ -129,11 +135,18 @@ TEST_CASE("what a tokenizer.json has and we have not is refused in words", "[dat
     return text.starts_with(path) ? text.substr(path.size()) : text;
   };
   CHECK(with("/model/type", "Unigram") ==
-        ": /model/type: 'Unigram' is not supported; use a tokenizer of type BPE");
+        ": /model/type: 'Unigram' works on characters; ByteLevel is for BPE");
   CHECK(with("/normalizer", {{"type", "NFC"}}) ==
-        ": /normalizer/type: 'NFC' is not supported; known: Sequence, Prepend and Replace");
-  CHECK(with("/pre_tokenizer", {{"type", "BertPreTokenizer"}})
-            .starts_with(": /pre_tokenizer/type: 'BertPreTokenizer' is not supported; known: "));
+        ": /normalizer/type: 'NFC' is not supported; known: Sequence, Prepend, Replace, "
+        "Precompiled and BertNormalizer");
+  CHECK(with("/normalizer", {{"type", "BertNormalizer"}}) ==
+        ": /normalizer/lowercase: is not supported; use the tokenizer of a cased model");
+  for (const char* none : {"", "AAAA", "BAAAAAAA", "!!!!"})
+    CHECK(with("/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", none}}) ==
+          ": /normalizer/precompiled_charsmap: is no precompiled character map of SentencePiece, "
+          "or is truncated");
+  CHECK(with("/pre_tokenizer", {{"type", "Whitespace"}})
+            .starts_with(": /pre_tokenizer/type: 'Whitespace' is not supported; known: "));
   CHECK(with("/model/merges/0", "onepart") == ": /model/merges: element 0 is not a pair of tokens");
   CHECK(with("/model/merges/0", {"Ġ", "nowhere"}) ==
         ": /model/merges: 'nowhere' is not in the vocabulary");
@@ -180,4 +193,41 @@ TEST_CASE("a token file is read as it was written", "[data]") {
   }
   { TokenWriter abandoned(folder.path() + "/never.bin", TokenFormat::uint16); }
   CHECK(folder.names() == std::vector<std::string>{"tokens.bin"});
+}
+
+TEST_CASE("a word's best cut is that of all cuts", "[data]") {
+  const auto file = nlohmann::json::parse(read_file(golden_folder + "unigram.json"));
+  Unigram unigram(Fields(file["model"], "unigram.json"));
+  std::vector<std::pair<std::string, double>> pieces = file["model"]["vocab"];
+  double lowest = 0;
+  for (const auto& [text, score] : pieces) lowest = std::min(lowest, score);
+  std::mt19937 random(11);
+  const std::string letters = "thedanlig";
+  int cut = 0;
+  for (int trial = 0; trial < 200; ++trial) {
+    std::string word = "\xE2\x96\x81";
+    for (std::size_t i = 0; i < 1 + random() % 9; ++i) word += letters[random() % letters.size()];
+    // The best sum of every ending, from all pieces that it can begin with.
+    const std::function<double(std::size_t)> best_from = [&](std::size_t at) {
+      if (at == word.size()) return 0.0;
+      double best = -std::numeric_limits<double>::infinity();
+      const std::size_t first = length_of_character(word[at]);
+      bool known = false;
+      for (const auto& [text, score] : pieces) {
+        if (text.empty() || word.compare(at, text.size(), text) != 0) continue;
+        known = known || text.size() == first;
+        best = std::max(best, score + best_from(at + text.size()));
+      }
+      if (!known) best = std::max(best, lowest - 10 + best_from(at + first));
+      return best;
+    };
+    Tokens tokens;
+    unigram.encode(word, tokens);
+    double sum = 0;
+    for (const std::int32_t token : tokens) sum += pieces[static_cast<std::size_t>(token)].second;
+    if (std::ranges::find(tokens, unigram.token("<unk>")) != tokens.end()) continue;
+    CHECK(sum == Approx(best_from(0)));
+    ++cut;
+  }
+  CHECK(cut > 100);
 }

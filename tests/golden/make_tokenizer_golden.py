@@ -1,9 +1,9 @@
 """Golden tokens of small tokenizers from an independent implementation: Hugging Face tokenizers.
 
-    python3 -m venv venv && venv/bin/pip install tokenizers
+    python3 -m venv venv && venv/bin/pip install tokenizers sentencepiece
     venv/bin/python tests/golden/make_tokenizer_golden.py [folder]
 
-(made with tokenizers 0.23). Trains four kinds of byte-pair tokenizers on a few lines and writes
+(made with tokenizers 0.23 and sentencepiece 0.2). Trains byte-pair, unigram and WordPiece tokenizers on a few lines and writes
 tests/golden/tokenizers/<name>.json (Hugging Face's file) and <name>.tokens.json: a list of
 {"text", "tokens"}. The text is written in pieces of words and signs that are awkward to cut.
 """
@@ -11,6 +11,7 @@ tests/golden/tokenizers/<name>.json (Hugging Face's file) and <name>.tokens.json
 import json
 import pathlib
 import sys
+import tempfile
 
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers
 from tokenizers import pre_tokenizers, trainers
@@ -28,7 +29,7 @@ TEXTS = [
     "123 4567 89,012.345 x2y3", "東京 Привет naïve café 🙂🙃 e\u0301", "...!!?? --- (a)[b]{c}",
     "<|end|>", "before<|end|>after <|end|> <|end|>", "<|end", "\u00a0nbsp\u2003em\u3000wide",
     "word\r\nword\r\n\r\n", "underscored_name camelCase HTTPServer2", "½ ² Ⅷ ٣", "\u200b\ufeff", "▁x ▁ y",
-    "the" * 30, "\x00\x01\x7f",
+    "the" * 30, "\x00\x01\x7f", "ＡＢＣ ①②③ ½", "light\u3000of the\u200bdeep e\u0301e\u0302", "東京タワー東",
 ]
 
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
@@ -84,12 +85,63 @@ def digits():
     return tokenizer
 
 
+# A character map with a few of SentencePiece's rules: wide letters, circled digits, blanks, an accent.
+RULES = ["FF21\t41", "FF22\t42", "2460\t31", "2461\t32", "9\t20", "A\t20", "D\t20", "3000\t20", "A0\t20",
+         "65 301\tE9", "BD\t31 2F 32", "200B\t"]
+
+
+def character_map():
+    import sentencepiece
+    from sentencepiece import sentencepiece_model_pb2
+    with tempfile.TemporaryDirectory() as folder:
+        place = pathlib.Path(folder)
+        (place / "rules.tsv").write_text("\n".join(RULES) + "\n")
+        (place / "text").write_text("\n".join(TRAINING))
+        sentencepiece.SentencePieceTrainer.train(
+            input=str(place / "text"), model_prefix=str(place / "model"), vocab_size=60, hard_vocab_limit=False,
+            normalization_rule_tsv=str(place / "rules.tsv"), minloglevel=2)
+        model = sentencepiece_model_pb2.ModelProto()
+        model.ParseFromString((place / "model.model").read_bytes())
+        return model.normalizer_spec.precompiled_charsmap
+
+
+def unigram(fallback):
+    tokenizer = Tokenizer(models.Unigram())
+    special = ["<pad>", "</s>", "<unk>"] + ([f"<0x{byte:02X}>" for byte in range(256)] if fallback else [])
+    if fallback:
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+    else:
+        tokenizer.normalizer = normalizers.Sequence([normalizers.Precompiled(character_map()),
+                                                     normalizers.Replace(Regex(" {2,}"), " ")])
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
+            pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()])
+    tokenizer.train_from_iterator(TRAINING, trainers.UnigramTrainer(
+        vocab_size=200 + len(special), special_tokens=special, unk_token="<unk>", show_progress=False))
+    made = json.loads(tokenizer.to_str())
+    made["model"]["byte_fallback"] = fallback
+    # Blanks are spelled as a sign, which the training text has not without a pre-tokenizer that cuts.
+    tokenizer = Tokenizer.from_str(json.dumps(made))
+    tokenizer.add_special_tokens([END])
+    return tokenizer
+
+
+def wordpiece():
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=40))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.train_from_iterator(TRAINING, trainers.WordPieceTrainer(
+        vocab_size=260, special_tokens=["[PAD]", "[UNK]", "[MASK]"], show_progress=False))
+    tokenizer.add_special_tokens([END])
+    return tokenizer
+
+
 def main():
     folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1
                           else pathlib.Path(__file__).parent / "tokenizers")
     folder.mkdir(parents=True, exist_ok=True)
     made = {"gpt2": gpt2(), "llama3": llama3(), "llama2": sentencepiece(False),
-            "metaspace": sentencepiece(True), "digits": digits()}
+            "metaspace": sentencepiece(True), "digits": digits(),
+            "unigram": unigram(False), "unigram_bytes": unigram(True), "wordpiece": wordpiece()}
     for name, tokenizer in made.items():
         # The trainer makes the 256 byte tokens special too; published files do not.
         made_file = json.loads(tokenizer.to_str())

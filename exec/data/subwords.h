@@ -1,0 +1,48 @@
+// The model part of a tokenizer: a word becomes the tokens of its pieces.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "models/core/fields.h"
+
+namespace meshwright {
+
+class Subwords {
+ public:
+  Subwords() = default;
+  Subwords(const Subwords&) = delete;
+  Subwords& operator=(const Subwords&) = delete;
+  virtual ~Subwords() = default;
+
+  // Appends the word's tokens. InputError for text that has none and a vocabulary without a token
+  // for unknown text.
+  void encode(std::string_view word, std::vector<std::int32_t>& tokens);
+
+  virtual std::int32_t token(std::string_view text) const = 0;  // -1: none; as the file spells it
+  virtual std::int64_t vocabulary() const = 0;
+
+ private:
+  virtual std::vector<std::int32_t> tokens_of(std::string_view word) const = 0;
+
+  std::unordered_map<std::string, std::vector<std::int32_t>> known_words_;
+};
+
+// From the object `model` of a Hugging Face tokenizer.json, by its type: BPE, Unigram or WordPiece.
+// InputError for what cannot be read. `byte_level`: its symbols stand for bytes (GPT-2).
+std::unique_ptr<Subwords> make_subwords(Fields model, bool byte_level);
+
+// Tokens and their numbers, of an object; InputError for what is no number from 0 on.
+std::unordered_map<std::string, std::int32_t> read_numbered_tokens(Fields& model);
+
+// Bytes of the character that begins with `first`, of UTF-8 text.
+inline std::size_t length_of_character(char first) {
+  const auto byte = static_cast<unsigned char>(first);
+  return byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
+}
+
+}  // namespace meshwright

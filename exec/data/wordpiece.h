@@ -1,0 +1,34 @@
+// WordPiece (BERT): a word is cut into the longest piece that is a token, then the longest of what
+// is left, which is looked up behind a prefix ("##"). A word with a rest that is none is one
+// unknown token.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "exec/data/subwords.h"
+
+namespace meshwright {
+
+class WordPiece : public Subwords {
+ public:
+  // From the object `model` of type WordPiece. InputError for what cannot be read.
+  explicit WordPiece(Fields model);
+
+  std::int32_t token(std::string_view text) const override;
+  std::int64_t vocabulary() const override { return vocabulary_; }
+
+ private:
+  std::vector<std::int32_t> tokens_of(std::string_view word) const override;
+
+  std::unordered_map<std::string, std::int32_t> tokens_;
+  std::int64_t vocabulary_ = 0;
+  std::string prefix_;  // of what is not a word's first piece
+  std::int32_t unknown_ = -1;
+  int longest_word_ = 100;  // characters; longer ones are unknown
+};
+
+}  // namespace meshwright
