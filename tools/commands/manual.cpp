@@ -136,21 +136,20 @@ void print_answers() {
       "# Answers in JSON\n\n<!-- `tools/update_docs` writes this page: `meshwright manual "
       "answers`. "
       "-->\n\n`--json` prints one JSON object on standard output and nothing else. Numbers are in "
-      "SI units; the unit is in the key. `meshwright schema simulate` (`plan`, `validate`) prints "
-      "these tables as a JSON Schema. `[]` is a list, `*` any name; a key that ends with `?` is "
-      "not always there.\n";
-  for (const AnswerTable& table : answer_tables()) {
-    page += "\n## " + std::string(table.command) + "\n\n| key | type | |\n|---|---|---|\n";
+      "SI units; the unit is in the key. `meshwright schema simulate` (`plan`, `advise`, ...) "
+      "prints these tables as a JSON Schema. `[]` is a list, `*` any name; a key that ends with "
+      "`?` is not always there. Types that several answers have come last.\n";
+  const auto add = [&](const AnswerTable& table) {
+    page += "\n## " + std::string(table.name) + "\n\n";
+    if (table.name == "errors")
+      page += "Of `validate`; `cluster errors` have `cluster` in place of `source`.\n\n";
+    page += "| key | type | |\n|---|---|---|\n";
     for (const AnswerKey& key : table.keys)
       page += "| `" + std::string(key.path) + "` | " + std::string(key.type) + " | " +
               cell(key.meaning) + " |\n";
-  }
-  page +=
-      "\n## errors\n\nOf `validate`; `cluster errors` have `cluster` in place of `source`.\n"
-      "\n| key | type | |\n|---|---|---|\n";
-  for (const AnswerKey& key : keys_of_errors())
-    page += "| `" + std::string(key.path) + "` | " + std::string(key.type) + " | " +
-            cell(key.meaning) + " |\n";
+  };
+  for (const AnswerTable& table : answer_tables()) add(table);
+  for (const AnswerTable& type : answer_types()) add(type);
   std::fputs(page.c_str(), stdout);
 }
 

@@ -13,7 +13,7 @@ namespace meshwright {
 
 std::vector<std::string> schemas_known() {
   std::vector<std::string> names = {"job", "profile"};
-  for (const AnswerTable& table : answer_tables()) names.emplace_back(table.command);
+  for (const AnswerTable& table : answer_tables()) names.emplace_back(table.name);
   return names;
 }
 
@@ -23,7 +23,7 @@ nlohmann::json schema_called(const std::string& name) {
   if (name == "job") return job_schema();
   if (name == "profile") return profile_schema();
   for (const AnswerTable& table : answer_tables())
-    if (table.command == name) return answer_schema(table);
+    if (table.name == name) return answer_schema(table);
   throw InputError("schema: nothing is called '" + name +
                    "'; known: " + list_of(schemas_known(), "and"));
 }
@@ -40,8 +40,8 @@ int run_schema(const Options& options) {
 
 const Command schema_command = {"schema",
                                 "WHAT",
-                                "job (also without this operand), profile, or a command whose "
-                                "--json is meant: simulate, plan, validate",
+                                "job (also without this operand), profile, or the command whose "
+                                "--json is meant: simulate, plan, advise, ...",
                                 "a JSON Schema (2020-12) of the job file, of profiles, of answers",
                                 "",
                                 run_schema,

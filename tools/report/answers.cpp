@@ -1,6 +1,7 @@
 #include "tools/report/answers.h"
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -60,13 +61,7 @@ constexpr AnswerKey simulate_keys[] = {
     {"stages[].idle_s", "number", ""},
     {"usd_per_hour", "number or null", "of all hosts"},
     {"usd_per_million_tokens", "number or null", ""},
-    {"price", "object or null", "the row of the price list"},
-    {"price.kind", "string", ""},
-    {"price.region", "string", ""},
-    {"price.usd_per_hour", "number", "of one host"},
-    {"price.as_of", "string", "date"},
-    {"price.source", "string", ""},
-    {"price.stale", "boolean", "older than 90 days"},
+    {"price", "price or null", "of a host"},
     {"goodput", "number or null", "share of the time that steps take, where hosts fail"},
     {"checkpoint_interval_s", "number or null", "of the job"},
     {"checkpoint_write_s", "number or null", ""},
@@ -79,36 +74,7 @@ constexpr AnswerKey simulate_keys[] = {
     {"whole_run.usd", "number or null", ""},
     {"whole_run.idle_usd", "number or null", "of it, for hours of a block after the run"},
     {"whole_run.block_days", "integer or null", "of capacity blocks"},
-    {"risk", "object or null", "the whole run where hosts fail"},
-    {"risk.steps", "number", ""},
-    {"risk.runs", "integer", "that were played"},
-    {"risk.finishes", "boolean", "the keys below are there if it does"},
-    {"risk.every_steps", "integer", "between checkpoints"},
-    {"risk.wall_s?", "object", "time of a run"},
-    {"risk.wall_s.p10", "number", "one run in ten is faster"},
-    {"risk.wall_s.p50", "number", ""},
-    {"risk.wall_s.p90", "number", ""},
-    {"risk.wall_s.mean", "number", ""},
-    {"risk.usd?", "object or null", "the same of its cost"},
-    {"risk.usd.p10", "number", ""},
-    {"risk.usd.p50", "number", ""},
-    {"risk.usd.p90", "number", ""},
-    {"risk.usd.mean", "number", ""},
-    {"risk.idle_usd?", "number or null", ""},
-    {"risk.shares?", "object", "of the time"},
-    {"risk.shares.steps", "number", ""},
-    {"risk.shares.lost", "number", "work that is done again"},
-    {"risk.shares.checkpoints", "number", ""},
-    {"risk.shares.restarts", "number", ""},
-    {"risk.shares.waiting", "number", "for hosts"},
-    {"risk.failures?", "number", "in a run, in the mean"},
-    {"risk.causes[]?.cause", "string", ""},
-    {"risk.causes[]?.failures", "number", "in a run, in the mean"},
-    {"risk.causes[]?.time_s", "number", "that they cost"},
-    {"risk.spare_worth?", "object or null", "what spare hosts save"},
-    {"risk.spare_worth.spares", "integer", ""},
-    {"risk.spare_worth.wall_s", "number", ""},
-    {"risk.spare_worth.usd", "number or null", ""},
+    {"risk", "risk or null", "the whole run where hosts fail"},
     {"parallelism", "parallelism", "the plan, with every choice made"},
     {"training", "training", ""},
     {"instructions", "integer", "that were replayed"},
@@ -147,13 +113,7 @@ constexpr AnswerKey plan_keys[] = {
     {"plans[].total_time_s", "number", ""},
     {"plans[].total_usd", "number or null", ""},
     {"plans[].total_idle_usd", "number or null", "of it, for hours of a block after the run"},
-    {"plans[].price", "object or null", "as in simulate"},
-    {"plans[].price.kind", "string", ""},
-    {"plans[].price.region", "string", ""},
-    {"plans[].price.usd_per_hour", "number", "of one host"},
-    {"plans[].price.as_of", "string", "date"},
-    {"plans[].price.source", "string", ""},
-    {"plans[].price.stale", "boolean", "older than 90 days"},
+    {"plans[].price", "price or null", "of a host"},
     {"plans[].frameworks[]", "string", "that can run it"},
     {"plans[].pareto", "boolean", "no other plan beats it in both time and money"},
     {"rejected[].reason", "string", "why plans were not simulated"},
@@ -220,8 +180,311 @@ constexpr AnswerKey error_keys[] = {
     {"constant_mfu_mape?", "number", "its error"},
 };
 
+constexpr AnswerKey advise_keys[] = {
+    {"name", "string", "of the job"},
+    {"ladders[].machine", "string", "one ladder for each machine"},
+    {"ladders[].stop", "integer or null", "the rung to rent, from 0; null: nothing fits"},
+    {"ladders[].reason", "string", "why there"},
+    {"ladders[].rungs[].machine", "string", "from one GPU to the most hosts of the job"},
+    {"ladders[].rungs[].count", "integer", "hosts"},
+    {"ladders[].rungs[].processes_per_host", "integer", ""},
+    {"ladders[].rungs[].gpus", "integer", ""},
+    {"ladders[].rungs[].reason?", "string",
+     "why there is no plan; where there is one, the keys from `plan` on are there instead"},
+    {"ladders[].rungs[].closest_miss?", "object", "the plan that needs least"},
+    {"ladders[].rungs[].closest_miss.peak_memory_bytes", "integer", ""},
+    {"ladders[].rungs[].closest_miss.memory_limit_bytes", "number", ""},
+    {"ladders[].rungs[].plan?", "string", "in short: p4 t2 d2 mb2"},
+    {"ladders[].rungs[].parallelism?", "parallelism", ""},
+    {"ladders[].rungs[].training?", "training", ""},
+    {"ladders[].rungs[].opened[]?", "string", "keys of the job that were left to the planner"},
+    {"ladders[].rungs[].step_time_s?", "number", ""},
+    {"ladders[].rungs[].step_time_interval_s?", "array or null",
+     "between its two ends eight in ten steps would lie"},
+    {"ladders[].rungs[].step_time_interval_s[]", "number", ""},
+    {"ladders[].rungs[].tokens_per_s?", "number", ""},
+    {"ladders[].rungs[].mfu?", "number", ""},
+    {"ladders[].rungs[].efficiency?", "number", "tokens/s per GPU against the first rung's"},
+    {"ladders[].rungs[].added_efficiency?", "number", "of the GPUs that this rung adds"},
+    {"ladders[].rungs[].peak_memory_bytes?", "integer", ""},
+    {"ladders[].rungs[].memory_limit_bytes?", "number", "of a GPU"},
+    {"ladders[].rungs[].usd_per_hour?", "number or null", "of all hosts"},
+    {"ladders[].rungs[].usd_per_million_tokens?", "number or null", ""},
+    {"ladders[].rungs[].goodput?", "number or null", "where hosts fail"},
+    {"ladders[].rungs[].total_tokens?", "number or null", "of the whole job"},
+    {"ladders[].rungs[].total_time_s?", "number or null", ""},
+    {"ladders[].rungs[].total_usd?", "number or null", ""},
+    {"ladders[].rungs[].total_idle_usd?", "number or null",
+     "of it, for hours of a block after the run"},
+    {"ladders[].rungs[].price?", "price or null", "of a host"},
+    {"ladders[].rungs[].largest?", "object or null", "batch that fits"},
+    {"ladders[].rungs[].largest.micro_batch", "integer", ""},
+    {"ladders[].rungs[].largest.global_batch", "integer", "with as many micro-batches"},
+    {"ladders[].rungs[].largest.learning_rate_linear", "number", "in proportion to the batch"},
+    {"ladders[].rungs[].largest.learning_rate_square_root", "number", "to its square root"},
+    {"ladders[].rungs[].parts_ps?.*", "integer", "of the step, by cause, in picoseconds"},
+    {"ladders[].rungs[].communication[]?.group", "string", ""},
+    {"ladders[].rungs[].communication[].bytes", "number", "that a rank sends in a step"},
+    {"ladders[].rungs[].communication[].time_ps", "integer", ""},
+    {"ladders[].rungs[].communication[].exposed_ps", "integer", "of it, that nothing hides"},
+    {"ladders[].rungs[].communication[].link", "string", "the slowest on its way"},
+    {"ladders[].rungs[].communication[].link_bytes_per_s", "number", ""},
+    {"best", "object or null", "the ladder whose plan is best; null: nothing fits"},
+    {"best.machine", "string", ""},
+    {"best.count", "integer", "hosts"},
+    {"best.processes_per_host", "integer", ""},
+    {"best.reason", "string", "why this many"},
+    {"best.useful_global_batch", "number or null", "that learns best from the job's tokens"},
+    {"best.risk", "risk or null", "the whole run where hosts fail"},
+    {"best.command", "string", "that runs it"},
+};
+
+constexpr AnswerKey compile_keys[] = {
+    {"name", "string", "of the job"},
+    {"machine", "string", ""},
+    {"count", "integer", "hosts"},
+    {"parallelism", "parallelism", ""},
+    {"training", "training", ""},
+    {"levels[].compiler", "string", "none, fused, full"},
+    {"levels[].kernels", "integer", "of a step"},
+    {"levels[].bytes_moved", "number", "that they read and write"},
+    {"levels[].step_time_s", "number", ""},
+    {"levels[].measured_step_time_s", "number or null", "with --measure"},
+    {"levels[].fits", "boolean", "in memory"},
+    {"levels[].peak_memory_bytes", "integer", ""},
+    {"levels[].memory.library_bytes", "integer", "of the fullest stage, at its peak"},
+    {"levels[].memory.parameters_bytes", "integer", ""},
+    {"levels[].memory.gradients_bytes", "integer", ""},
+    {"levels[].memory.optimizer_bytes", "integer", ""},
+    {"levels[].memory.activations_bytes", "integer", ""},
+    {"levels[].memory.workspace_bytes", "integer", ""},
+    {"levels[].memory.communication_bytes", "integer", ""},
+    {"levels[].memory.snapshot_bytes", "integer", ""},
+    {"levels[].compile_wall_s", "number", "that compiling took"},
+    {"levels[].passes[].name", "string", "on the graph of one micro-batch, in this order"},
+    {"levels[].passes[].wall_s", "number", "that the pass took"},
+    {"levels[].passes[].kernels", "integer", "after the pass"},
+    {"levels[].passes[].kernels_saved", "integer", "below 0: added"},
+    {"levels[].passes[].bytes_moved", "number", ""},
+    {"levels[].passes[].bytes_moved_saved", "number", ""},
+    {"levels[].passes[].kept_activation_bytes", "number", "for the backward pass"},
+    {"levels[].passes[].kept_activation_bytes_saved", "number", ""},
+    {"levels[].passes[].compute_before_s", "number", ""},
+    {"levels[].passes[].compute_after_s", "number", ""},
+    {"levels[].largest", "largest batch or null", "null: none fits"},
+    {"frameworks[].memory_of", "string", "as training.memory_of names it"},
+    {"frameworks[].largest", "largest batch or null", ""},
+};
+
+constexpr AnswerKey explain_keys[] = {
+    {"from", "side", "the first job, or the predicted step"},
+    {"to", "side", "the second job, or the measured step"},
+    {"change_ps", "integer", "of the step, in picoseconds; below 0: faster"},
+    {"changes[].cause", "string", "they sum to change_ps"},
+    {"changes[].from_ps", "integer", ""},
+    {"changes[].to_ps", "integer", ""},
+    {"changes[].change_ps", "integer", ""},
+};
+
+constexpr AnswerKey sensitivity_keys[] = {
+    {"name", "string", "of the job"},
+    {"machine", "string", ""},
+    {"count", "integer", "hosts"},
+    {"parallelism", "parallelism", ""},
+    {"training", "training", ""},
+    {"answer", "string", "what inputs are ranked by: usd, tokens or time_s"},
+    {"time_s", "number", "of the whole job, or of a step where the job does not say how many"},
+    {"tokens", "number", ""},
+    {"usd", "number or null", ""},
+    {"inputs[].input", "string", "what is changed, alone"},
+    {"inputs[].low.value", "string", ""},
+    {"inputs[].low.time_s", "number or null", "null: not legal"},
+    {"inputs[].low.usd", "number or null", ""},
+    {"inputs[].low.tokens", "number or null", ""},
+    {"inputs[].high.value", "string", ""},
+    {"inputs[].high.time_s", "number or null", ""},
+    {"inputs[].high.usd", "number or null", ""},
+    {"inputs[].high.tokens", "number or null", ""},
+    {"inputs[].width", "number", "between the answers at both ends"},
+};
+
+constexpr AnswerKey share_keys[] = {
+    {"jobs[].name", "string", ""},
+    {"jobs[].machine", "string", ""},
+    {"jobs[].count", "integer", "hosts"},
+    {"jobs[].first_host", "integer", "of the fabric, from 0"},
+    {"jobs[].parallelism", "parallelism", ""},
+    {"jobs[].step_time_alone_s", "number", ""},
+    {"jobs[].step_time_s", "number", "beside the other jobs"},
+    {"jobs[].slow_down", "number", "their quotient"},
+    {"jobs[].sends_to_spine", "number", "share of the step alone that it sends there"},
+    {"jobs[].spine_share", "number", "of the bandwidth that the others leave meanwhile"},
+};
+
+constexpr AnswerKey train_keys[] = {
+    {"name", "string", "of the job"},
+    {"steps", "integer", "the last one"},
+    {"stopped", "boolean", "on request, before the end"},
+    {"predicted_step_time_s", "number", ""},
+    {"measured_step_time_s", "number", "median"},
+    {"predicted_peak_memory_bytes", "integer", "of the fullest stage"},
+    {"measured_peak_memory_bytes", "integer", "of the fullest rank"},
+    {"measured_peak_memory_bytes_per_rank[]", "integer", ""},
+    {"final_loss", "number", ""},
+    {"parameters_sha256?", "string", "of all parameters; not with --no-hash"},
+    {"loss_scale?", "number", "in fp16"},
+    {"skipped?", "integer", "steps whose gradients overflowed"},
+    {"device", "string", "gpu or cpu"},
+    {"measured_memory_per_rank[]?.arena_bytes", "integer", "on GPUs"},
+    {"measured_memory_per_rank[].scratch_bytes", "integer", "of operations"},
+    {"measured_memory_per_rank[].library_bytes", "integer", ""},
+    {"measured_memory_per_rank[].peak_bytes", "integer", ""},
+    {"kinds[]?.kind", "string", "of instructions, in a step that was traced"},
+    {"kinds[].predicted_s", "number", ""},
+    {"kinds[].measured_s", "number", ""},
+};
+
+constexpr AnswerKey fit_keys[] = {
+    {"machine", "string", ""},
+    {"profile", "string", "the file that was written"},
+    {"runs[].id", "string", ""},
+    {"runs[].measured_step_time_s", "number", ""},
+    {"runs[].before_step_time_s", "number", "predicted with the profile as it was"},
+    {"runs[].after_step_time_s", "number", "with the new one"},
+    {"constants[].name", "string", "those that the runs say something of"},
+    {"constants[].before", "number", ""},
+    {"constants[].after", "number", ""},
+    {"constants[].spread_before", "number", "uncertain by this share"},
+    {"constants[].spread_after", "number", ""},
+    {"interval_before.low", "number",
+     "eight in ten measured steps lie between these multiples of the predicted ones"},
+    {"interval_before.high", "number", ""},
+    {"interval_before.rows", "integer", "measured steps that it is of"},
+    {"interval_after.low", "number", ""},
+    {"interval_after.high", "number", ""},
+    {"interval_after.rows", "integer", ""},
+};
+
+constexpr AnswerKey scale_keys[] = {
+    {"points[].machine", "string", "one point for each number of hosts"},
+    {"points[].count", "integer", "hosts"},
+    {"points[].gpus", "integer", ""},
+    {"points[].tokens_per_s", "number", ""},
+    {"points[].efficiency", "number", "tokens/s per GPU against the first point's"},
+    {"points[].usd_per_million_tokens", "number or null", ""},
+    {"points[].step_time_s", "number", ""},
+    {"points[].goodput", "number or null", "where hosts fail"},
+    {"points[].parallelism", "parallelism", ""},
+    {"gaps[].machine", "string", "where there is no plan"},
+    {"gaps[].count", "integer", ""},
+    {"gaps[].reason", "string", ""},
+};
+
+// `list WHAT` answers one of them, `list` all.
+constexpr AnswerKey list_keys[] = {
+    {"models[]?", "string", ""},
+    {"machines[]?", "string", ""},
+    {"stacks[]?.name", "string", "generations of software"},
+    {"stacks[].title", "string", ""},
+    {"stacks[].since", "string", "year and month"},
+    {"stacks[].until", "string", "empty: today"},
+    {"stacks[].software", "string", ""},
+    {"stacks[].kernels.*", "number", "by GPU: share of the rates of its profile"},
+    {"stacks[].source", "string", ""},
+    {"schedules[]?", "string", ""},
+    {"recompute[]?", "string", ""},
+    {"placements[]?", "string", ""},
+    {"optimizers[]?", "string", ""},
+    {"attention[]?", "string", ""},
+    {"compiler[]?", "string", ""},
+    {"passes[]?", "string", ""},
+    {"operations[]?", "string", ""},
+    {"communicators[]?", "string", ""},
+    {"frameworks[]?", "string", ""},
+};
+
+constexpr AnswerKey price_keys[] = {
+    {"kind", "string", "the row of the price list"},
+    {"region", "string", ""},
+    {"usd_per_hour", "number", "of one host"},
+    {"as_of", "string", "date"},
+    {"source", "string", ""},
+    {"stale", "boolean", "older than 90 days"},
+};
+
+constexpr AnswerKey risk_keys[] = {
+    {"steps", "number", ""},
+    {"runs", "integer", "that were played"},
+    {"finishes", "boolean", "the keys below are there if it does"},
+    {"every_steps", "integer", "between checkpoints"},
+    {"wall_s?", "object", "time of a run"},
+    {"wall_s.p10", "number", "one run in ten is faster"},
+    {"wall_s.p50", "number", ""},
+    {"wall_s.p90", "number", ""},
+    {"wall_s.mean", "number", ""},
+    {"usd?", "object or null", "the same of its cost"},
+    {"usd.p10", "number", ""},
+    {"usd.p50", "number", ""},
+    {"usd.p90", "number", ""},
+    {"usd.mean", "number", ""},
+    {"idle_usd?", "number or null", ""},
+    {"shares?", "object", "of the time"},
+    {"shares.steps", "number", ""},
+    {"shares.lost", "number", "work that is done again"},
+    {"shares.checkpoints", "number", ""},
+    {"shares.restarts", "number", ""},
+    {"shares.waiting", "number", "for hosts"},
+    {"failures?", "number", "in a run, in the mean"},
+    {"causes[]?.cause", "string", ""},
+    {"causes[]?.failures", "number", "in a run, in the mean"},
+    {"causes[]?.time_s", "number", "that they cost"},
+    {"spare_worth?", "object or null", "what spare hosts save"},
+    {"spare_worth.spares", "integer", ""},
+    {"spare_worth.wall_s", "number", ""},
+    {"spare_worth.usd", "number or null", ""},
+};
+
+constexpr AnswerKey largest_keys[] = {
+    {"micro_batch", "integer", ""},
+    {"global_batch", "integer", "with as many micro-batches"},
+    {"peak_memory_bytes", "integer", ""},
+    {"learning_rate_linear", "number", "in proportion to the batch"},
+    {"learning_rate_square_root", "number", "to its square root"},
+};
+
+constexpr AnswerKey side_keys[] = {
+    {"name", "string", "of the job"},
+    {"machine", "string", ""},
+    {"count", "integer", "hosts"},
+    {"parallelism", "parallelism", ""},
+    {"training", "training", ""},
+    {"step_time_ps", "integer", "in picoseconds"},
+    {"tokens_per_s", "number", ""},
+    {"stage", "integer", "whose times these are: the one that is busy longest"},
+    {"parts[].cause", "string", "they sum to step_time_ps"},
+    {"parts[].time_ps", "integer", ""},
+    {"communication[]?.kind", "string", "beside a profile of PyTorch: between ranks"},
+    {"communication[].time_ps", "integer", ""},
+    {"communication[].exposed_ps", "integer", "of it, that nothing covers"},
+    {"steps?", "integer", "of a profile: those that were averaged"},
+    {"kernels[]?.name", "string", "of a profile: the 20 longest"},
+    {"kernels[].kind", "string", ""},
+    {"kernels[].time_ps", "integer", ""},
+    {"kernels[].runs", "number", "in a step"},
+    {"trace?", "string", "of a profile: what was read"},
+};
+
 constexpr AnswerTable tables[] = {
-    {"simulate", simulate_keys}, {"plan", plan_keys}, {"validate", validate_keys}};
+    {"simulate", simulate_keys}, {"plan", plan_keys},       {"advise", advise_keys},
+    {"compile", compile_keys},   {"explain", explain_keys}, {"sensitivity", sensitivity_keys},
+    {"scale", scale_keys},       {"share", share_keys},     {"train", train_keys},
+    {"validate", validate_keys}, {"fit", fit_keys},         {"list", list_keys}};
+
+constexpr AnswerTable types[] = {{"price", price_keys},
+                                 {"risk", risk_keys},
+                                 {"largest batch", largest_keys},
+                                 {"side", side_keys},
+                                 {"errors", error_keys}};
 
 json object_type() {
   return {{"type", "object"}, {"properties", json::object()}, {"additionalProperties", false}};
@@ -246,8 +509,14 @@ json schema_of_type(std::string_view type, std::string_view meaning) {
     }
   } else {
     const bool nullable = type.ends_with(" or null");
-    const std::string word(type.substr(0, type.size() - (nullable ? 8 : 0)));
-    if (word == "object") schema = object_type();
+    std::string word(type.substr(0, type.size() - (nullable ? 8 : 0)));
+    const auto* named = std::ranges::find(types, word, &AnswerTable::name);
+    if (named != std::end(types)) {
+      schema = schema_of_keys(named->keys);
+      word = "object";
+    } else if (word == "object") {
+      schema = object_type();
+    }
     if (word == "array") schema["items"] = json::object();
     schema["type"] = nullable ? json{word, "null"} : json(word);
   }
@@ -304,12 +573,12 @@ json schema_of_keys(std::span<const AnswerKey> keys) {
 
 std::span<const AnswerTable> answer_tables() { return tables; }
 
-std::span<const AnswerKey> keys_of_errors() { return error_keys; }
+std::span<const AnswerTable> answer_types() { return types; }
 
 json answer_schema(const AnswerTable& table) {
   json schema = schema_of_keys(table.keys);
   schema["$schema"] = "https://json-schema.org/draft/2020-12/schema";
-  schema["title"] = "What meshwright " + std::string(table.command) + " --json prints";
+  schema["title"] = "What meshwright " + std::string(table.name) + " --json prints";
   return schema;
 }
 

@@ -11,20 +11,20 @@ namespace meshwright {
 struct AnswerKey {
   // "memory[].peak_bytes"; `*` is any name; `?` at the end: not always there.
   std::string_view path;
-  // number, integer, string, boolean, object; `parallelism` and `training`: as in the job file;
-  // "number or null".
+  // number, integer, string, boolean, object; `parallelism` and `training`: as in the job file; one
+  // of answer_types(); "number or null".
   std::string_view type;
   std::string_view meaning;
 };
 
 struct AnswerTable {
-  std::string_view command;
+  std::string_view name;  // of the command, or of the type
   std::span<const AnswerKey> keys;
 };
 std::span<const AnswerTable> answer_tables();
 
-// Of the type `errors`.
-std::span<const AnswerKey> keys_of_errors();
+// What several answers have: `price`, `errors`, ...
+std::span<const AnswerTable> answer_types();
 
 // As a JSON Schema (2020-12): every key that is not optional is there, and no other one.
 nlohmann::json answer_schema(const AnswerTable& table);
