@@ -234,6 +234,25 @@ Residuals read_residuals(Fields residuals) {
   return result;
 }
 
+// As profiles of version 0.1 have them: of no region. Later ones are rows of a price list.
+Prices read_own_prices(Fields fields, const std::string& machine) {
+  Price price;
+  price.machine = machine;
+  price.source = fields.required<std::string>("source");
+  price.as_of = fields.required<std::string>("as_of");
+  if (!day_of(price.as_of))
+    fields.fail("as_of", fmt::format("'{}' is not a date; write YYYY-MM-DD", price.as_of));
+  price.usd_per_hour = number(fields, "on_demand_usd_per_hour", Bound::positive);
+  Prices prices = {price};
+  if (fields.has("spot_usd_per_hour")) {
+    price.kind = PriceKind::spot;
+    price.usd_per_hour = number(fields, "spot_usd_per_hour", Bound::positive);
+    prices.push_back(price);
+  }
+  fields.done();
+  return prices;
+}
+
 Machine read_machine(Fields own) {
   Profile parts = with_parts(std::move(own), parts_folder());
   Fields& profile = parts.fields;
@@ -267,9 +286,11 @@ Machine read_machine(Fields own) {
   }
   if (profile.has("residuals"))
     machine.residuals = read_residuals(block(parts, "residuals", machine));
-  if (profile.has("prices") && !profile.raw("prices").is_null())
-    profile.fail("prices", "a profile has none: they are rows of a price list (--prices FILE)");
   machine.prices = prices_of(known_prices(), machine.name);
+  if (profile.has("prices") && !profile.raw("prices").is_null()) {
+    const Prices rows = read_own_prices(profile.object("prices"), machine.name);
+    machine.prices.insert(machine.prices.begin(), rows.begin(), rows.end());
+  }
   profile.done();
   return machine;
 }

@@ -113,6 +113,16 @@ json residuals_schema() {
   return block_schema({}, {{"one_host", one}, {"many_hosts", one}});
 }
 
+// As version 0.1 had them; later ones are rows of a price list.
+json prices_schema() {
+  const json usd = {{"type", "number"}, {"exclusiveMinimum", 0}};
+  json schema = block_schema({}, {{"on_demand_usd_per_hour", usd},
+                                  {"spot_usd_per_hour", usd},
+                                  {"as_of", {{"type", "string"}}}});
+  schema["type"] = {"object", "null"};
+  return schema;
+}
+
 }  // namespace
 
 json profile_schema() {
@@ -143,7 +153,7 @@ json profile_schema() {
                      {"overheads", block_schema(overheads_fields(machine.overheads))},
                      {"framework", block_schema(framework_fields(framework))},
                      {"residuals", residuals_schema()},
-                     {"prices", {{"type", "null"}}}};
+                     {"prices", prices_schema()}};
   json schema = object_schema(std::move(properties));
   schema["$schema"] = "https://json-schema.org/draft/2020-12/schema";
   schema["title"] = "A machine of meshwright";

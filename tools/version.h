@@ -5,6 +5,6 @@
 
 namespace meshwright {
 
-std::string_view version_text();  // lines; the first is "meshwright 0.1"
+std::string_view version_text();  // lines; the first is "meshwright 0.2.0"
 
 }  // namespace meshwright

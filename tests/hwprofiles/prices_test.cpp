@@ -55,6 +55,22 @@ TEST_CASE("every row of the price list is of a known machine and has a date and 
   CHECK(load_machine("dgx-h100").prices.empty());
 }
 
+TEST_CASE("prices of a profile go before those of the list", "[prices]") {
+  json profile = json::parse(text_of(load_machine("p4d.24xlarge")));
+  profile["prices"] = {{"source", "our contract"},
+                       {"on_demand_usd_per_hour", 9},
+                       {"spot_usd_per_hour", 4},
+                       {"as_of", "2026-07-20"}};
+  const Machine machine = machine_of_text(profile.dump(), "mine.json");
+  CHECK(find_price(machine.prices, {})->usd_per_hour == 9);
+  CHECK(find_price(machine.prices, {PriceKind::spot, ""})->usd_per_hour == 4);
+  CHECK(find_price(machine.prices, {})->source == "our contract");
+  CHECK(find_price(machine.prices, {PriceKind::on_demand, "us-east-1"})->usd_per_hour > 9);
+  profile["prices"]["as_of"] = "July";
+  CHECK(message_of([&] { machine_of_text(profile.dump(), "mine.json"); }) ==
+        "mine.json: /prices/as_of: 'July' is not a date; write YYYY-MM-DD");
+}
+
 TEST_CASE("a price list is read strictly", "[prices]") {
   CHECK(read({row()}).front().usd_per_hour == 50);
   const auto refused = [](const std::vector<json>& rows) {

@@ -40,7 +40,7 @@ void send(const std::string& line) {
   std::fflush(stdout);
 }
 
-// "0.1" of the first line, "meshwright 0.1".
+// "0.2.0" of the first line, "meshwright 0.2.0".
 std::string version() {
   std::string_view line = version_text().substr(0, version_text().find('\n'));
   return std::string(line.substr(line.find(' ') + 1));
