@@ -34,6 +34,7 @@ struct Attributes {
   // Slow turns are slower: see models/graph/rotary.h.
   double rotary_factor = 1, rotary_low = 1, rotary_high = 4;
   int rotary_original = 0;
+  bool rotary_yarn = false, rotary_truncate = true;
   double scale = 1;            // gradients: 1 / targets of the global batch
   double factor = 1;           // scale, add_constant, mask_scores
   Dtype storage = Dtype::f32;  // log_softmax: type of the logits
@@ -52,6 +53,8 @@ struct Attributes {
   int relative_distance = 0;  // from which on all are in the last bucket
   bool scaled_scores = true;  // attention divides its scores by sqrt(head_dim)
   int score_width = 0;        // by the root of this instead; 0: head_dim
+  double score_factor = 1;    // and multiplies them by this
+  int value_dim = 0;          // attention: width of a head's values and outputs; 0: head_dim
   double score_cap = 0;  // attention: scores become score_cap * tanh(score / score_cap), before
                          // biases and the mask; 0: they stay
   int window = 0;  // attention, mask_scores: of a query's own key and those before it, how many it
@@ -67,6 +70,11 @@ struct Attributes {
   int experts = 0;                 // of the whole model's layer
   int experts_per_token = 0;
   bool weights_of_all = false;             // shares of all experts, not of those that were chosen
+  bool sigmoid_scores = false;             // route: scores of experts by themselves, no softmax
+  int expert_groups = 1;                   // route: of equally many experts, of which a token has
+  int groups_per_token = 1;                // so many to choose from, those that score highest
+  bool groups_by_two = false;              // by the sum of their two best experts; else by the best
+  double expert_weight_scale = 1;          // route: what weights are multiplied by at last
   int expert_capacity = 0;                 // slots of each expert for every sequence
   double balance = 0;                      // what a sequence's balancing loss is multiplied by
   std::array<std::int64_t, 3> segments{};  // columns_to_parts: widths (queries, keys, values);
@@ -98,6 +106,10 @@ struct Attributes {
 
   bool operator==(const Attributes&) const = default;
 };
+
+constexpr int value_dim_of(const Attributes& a) {
+  return a.value_dim > 0 ? a.value_dim : a.head_dim;
+}
 
 // What attention multiplies the products of queries and keys by.
 double score_scale(const Attributes& attributes);

@@ -36,6 +36,11 @@ int expert_capacity(double factor, int sequence_length, int experts_per_token, i
   return static_cast<int>(std::clamp(std::ceil(share - rounding), 1.0, double(sequence_length)));
 }
 
+bool ranks_by_logits(const OpCall& route) {
+  return route.inputs.size() == 1 && !route.attributes.sigmoid_scores &&
+         route.attributes.expert_groups == 1;
+}
+
 bool is_expert_product(Op op) { return info(op).widening.how == WidenRule::How::expert_product; }
 
 ExpertProduct expert_product_of(const OpCall& call) {

@@ -6,7 +6,11 @@
 //
 // slots[r,j]: the row of the j-th choice of token r, or -1 - (the expert) where that was full.
 // weights: softmax over all experts, renormalised over the k (Jiang et al., "Mixtral of Experts",
-// 2024), or as it is (`weights_of_all`: OLMoE, Muennighoff et al., 2024).
+// 2024), or as it is (`weights_of_all`: OLMoE, Muennighoff et al., 2024); or the sigmoid of each
+// logit in place of the softmax (`sigmoid_scores`: DeepSeek-V3 Technical Report, 2024). All are
+// multiplied by `expert_weight_scale`. A bias of each expert is added to the scores for the choice
+// only; it has a gradient of 0. With `expert_groups` a token chooses among the experts of the
+// `groups_per_token` groups that score highest.
 // balance: the loss of Fedus et al. ("Switch Transformers", 2021, equations 4 to 6) over the tokens
 // of one sequence: E * sum over experts of (tokens that chose it / s) * (mean probability).
 #pragma once
@@ -29,6 +33,9 @@ int expert_capacity(double factor, int sequence_length, int experts_per_token, i
 constexpr int expert_of_slot(const Attributes& a, std::int32_t slot) {
   return slot < 0 ? -1 - slot : static_cast<int>(slot / (a.micro_batch * a.expert_capacity));
 }
+
+// The choice goes by the logits themselves, which round less than their softmax.
+bool ranks_by_logits(const OpCall& route);
 
 // A product over the rows of all experts as products of one expert's rows each: `op` is linear or
 // one of its gradients. Group g of the rows meets matrix g mod `experts`.

@@ -153,20 +153,36 @@ RouteScratch::RouteScratch(const Attributes& a) {
   products = std::int64_t{a.micro_batch} * a.experts * bytes_of(Dtype::f64);
 }
 
+WideValues::WideValues(const OpCall& call) {
+  const Attributes& a = call.attributes;
+  const bool forward = call.op == Op::attention;
+  begin = rounded_up(forward ? of_attention(a) : of_attention_grad(a, call.inputs[0].dtype));
+  bytes = begin;
+  const auto add = [&](const TensorType& type) {
+    bytes += rounded_up(type.bytes() / a.value_dim * a.head_dim);
+  };
+  add(call.inputs[2]);
+  add(call.outputs[forward ? 0 : 2]);
+  for (std::size_t i : {3U, 5U})
+    if (!forward) add(call.inputs[i]);
+}
+
 bool may_be_cudnns(const OpCall& call) {
   const Attributes& a = call.attributes;
   return (call.op == Op::attention || call.op == Op::attention_grad) &&
          a.attention == AttentionKernel::cudnn && is_16_bit(call.inputs[0].dtype) &&
-         a.head_dim % 8 == 0 && a.head_dim <= 128 && !a.alibi && a.relative_buckets == 0 &&
-         a.dropout == 0 && a.window == 0 && a.score_cap == 0;
+         a.head_dim % 8 == 0 && a.head_dim <= 128 && a.value_dim == 0 && !a.alibi &&
+         a.relative_buckets == 0 && a.dropout == 0 && a.window == 0 && a.score_cap == 0;
 }
 
 std::int64_t gpu_scratch_bytes(const OpCall& call) {
   const Attributes& a = call.attributes;
   switch (call.op) {
     case Op::attention:
+      if (a.value_dim > 0) return WideValues(call).bytes;
       return with_cudnn(call, of_attention(a));
     case Op::attention_grad:
+      if (a.value_dim > 0) return WideValues(call).bytes;
       return with_cudnn(call, of_attention_grad(a, call.inputs[0].dtype));
     case Op::context_attention_grad:
       return of_attention_grad(a, call.inputs[0].dtype);

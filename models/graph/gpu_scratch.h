@@ -64,6 +64,13 @@ constexpr int least_query_gradient_rows(bool of_16_bits, int head_dim) {
   const bool wide = head_dim > 128;
   return of_16_bits ? (wide ? 32 : 64) : (wide ? 16 : 32);
 }
+// What attention with values of a width of their own is run on: values, outputs and their gradients
+// as wide as queries, from byte `begin` on, each rounded up.
+struct WideValues {
+  std::int64_t begin = 0, bytes = 0;  // of all scratch memory
+  explicit WideValues(const OpCall& call);
+  static constexpr std::int64_t rounded_up(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
+};
 // Of attention's bias by distance, -relative_distance to relative_distance, for each head.
 std::int64_t relative_bias_bytes(const Attributes& a);
 constexpr int relative_strip_rows = 32;  // of a score matrix's gradient, summed by buckets

@@ -36,7 +36,8 @@ const std::array<OpInfo, operations>& table() {
 
 double score_scale(const Attributes& a) {
   if (!a.scaled_scores) return 1;
-  return 1 / std::sqrt(static_cast<double>(a.score_width > 0 ? a.score_width : a.head_dim));
+  const double width = a.score_width > 0 ? a.score_width : a.head_dim;
+  return a.score_factor / std::sqrt(width);
 }
 
 int patches_across(const Attributes& attributes) {

@@ -21,8 +21,11 @@ enum class Op : std::uint8_t {
              // 8 bits: x, W, their scales, (bias) -> in attributes.made
   add_bias,  // x[rows,n], bias[n] -> [rows,n]
   rope,      // x -> x with queries and keys rotated (attributes: packing, rotary_dim, ...)
+  concat_heads,  // x[rows,n*d], r[rows,n*rotary_dim], or [rows,rotary_dim] for all heads where
+                 // kv_heads is 1 -> [rows,n*head_dim]: of each of n heads x, then r
   attention,     // qkv, or q, k, v, (table[relative_buckets,heads]: relative.h) ->
-                 // y[rows,heads*head_dim], saved f32: see attention_kernel
+                 // y[rows,heads*head_dim], saved f32: see attention_kernel. With `value_dim` heads
+                 // of v and of y are so wide
   gelu,          // x -> gelu(x): tanh form when gelu_tanh, else erf
   relu,          // x -> max(x, 0)
   squared_relu,  // x -> max(x, 0)^2
@@ -61,7 +64,7 @@ enum class Op : std::uint8_t {
                      // (of every one of `segments` a T-th); gradient: parts_to_columns
   parts_to_columns,  // the inverse; gradient: columns_to_parts
   // experts: each token chooses k of E (models/graph/experts.h); C slots of each for every sequence
-  route,     // logits[rows,E] -> weights[rows,k] f32, slots[rows,k] i32, balance[b] f32
+  route,     // logits[rows,E], (bias[E]) -> weights[rows,k] f32, slots[rows,k] i32, balance[b] f32
   dispatch,  // x[rows,h], slots -> [E*b*C,h]: tokens in their slots, expert by expert; else 0
   expert_exchange,  // [E*b*C,n] -> the rows of the experts of rank j to rank j of the expert group,
                     // or those of rank j's tokens back to it: both are part j; its own gradient
@@ -127,6 +130,7 @@ enum class Op : std::uint8_t {
                            // `factors_transposed` [in,rows], [out,rows], their scales
   bias_grad,               // dy -> (+)bias
   rope_grad,               // dy -> dx (the inverse rotation)
+  concat_heads_grad,       // dy -> dx, dr (summed over the heads that share it)
   attention_grad,          // qkv or q, k, v, y, saved, dy, (table) -> dqkv or dq, dk, dv, (+)table
   context_attention_grad,  // q or qkv, kv, y, saved, dy, (dq) -> dq (with that of earlier steps),
                            // dkv
@@ -146,7 +150,7 @@ enum class Op : std::uint8_t {
                     // and of g * normed x; (+)weight, (+)bias
   norm_parts_grad,  // x, weight, saved, dy, those sums of all ranks -> dx
   route_grad,       // logits, slots, dweights, (loss_scale[1] f32) -> dlogits, with what the
-                    // balancing loss adds: times `scale` and loss_scale
+                    // balancing loss adds: times `scale` and loss_scale; (+)bias, which it leaves
   dispatch_grad,    // slots, dy[E*b*C,h] -> dx[rows,h]
   expert_linear_grad_input,   // dy, W -> dx
   expert_linear_grad_weight,  // x, dy -> (+)W

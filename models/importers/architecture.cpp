@@ -440,6 +440,9 @@ constexpr ArchitectureInfo architectures[] = {
     decoders::gpt_bigcode(),
     decoders::cohere(),
     decoders::internlm2(),
+    decoders::glm4_moe(),
+    decoders::deepseek(Architecture::deepseek_v2, "deepseek_v2"),
+    decoders::deepseek(Architecture::deepseek_v3, "deepseek_v3"),
 };
 
 constexpr bool has_all_in_order() {

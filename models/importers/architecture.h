@@ -60,7 +60,9 @@ struct ArchitectureInfo {
   std::string_view gated_mlp_in = "";       // where a gated MLP has another name for it
   std::string_view published_gate_in = "";  // where mlp_gate and mlp_in are published as one
   std::string_view relative_bias = "";      // of a stack: its first block has it
-  std::string_view router = "";  // experts: mlp_gate, mlp_in and mlp_out have `*` for a number
+  std::string_view router = "";       // experts: mlp_gate, mlp_in and mlp_out have `*` for a number
+  std::string_view router_bias = "";  // a parameter's name, after the router's
+  std::string_view shared_experts = "";  // whose matrices are named as `mlp`'s
   std::string_view attention_norm = "",
                    mlp_norm = "";  // one name twice: both branches share one norm
   // Of what is added to the residual, where branches have a norm before and one after.

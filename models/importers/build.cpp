@@ -287,6 +287,7 @@ class Builder {
     const std::string path = in_stack(names_.block) + "." + std::to_string(index);
     unit_ = graph_.add_unit(path, true);
     prefix_ = path + ".";
+    block_ = index;
     window_ = m_.window_of(index);
     const auto add = [&](int a, int b) { return apply(Op::add, path, {a, b}, attributes()); };
     if (names_.post_norm) {
@@ -320,12 +321,14 @@ class Builder {
     return in_block(names_.decoder_mlp_layer) + std::string(name.substr(names_.mlp_layer.size()));
   }
 
-  int rope(int x, int heads, int kv_heads) {
+  int rope(int x, int heads, int kv_heads) { return rope(x, heads, kv_heads, m_.head_dim); }
+
+  int rope(int x, int heads, int kv_heads, int head_dim) {
     if (m_.rotary_dim == 0) return x;
     Attributes a = attributes();
     a.heads = heads;
     a.kv_heads = kv_heads;
-    a.head_dim = m_.head_dim;
+    a.head_dim = head_dim;
     a.packing = names_.packing;
     a.rotary_dim = m_.rotary_dim;
     a.rotary_base = m_.rotary_base;
@@ -334,6 +337,8 @@ class Builder {
     a.rotary_low = m_.rotary_low;
     a.rotary_high = m_.rotary_high;
     a.rotary_original = m_.rotary_original;
+    a.rotary_yarn = m_.rotary_yarn;
+    a.rotary_truncate = m_.rotary_truncate;
     return apply(Op::rope, in_block(names_.attention), {x}, a);
   }
 
@@ -393,8 +398,72 @@ class Builder {
     return {q, k, project_part(x, names_.v, 2)};
   }
 
+  // An RMSNorm whose epsilon no config.json gives.
+  int latent_norm(int x, std::string_view name) {
+    const std::string path = in_block(name);
+    Attributes a = attributes();
+    a.epsilon = 1e-6;
+    return apply(Op::rms_norm, path, {x, norm_weight(path, graph_.tensor(x).type.shape[1])}, a);
+  }
+
+  // A part of a published matrix: of each of `groups` groups of outputs `width` from `first` on.
+  struct LatentPart {
+    std::string_view whole, part;
+    std::int64_t groups, group_width, first, width;
+    bool bias = false;
+  };
+  int latent_part(int x, const LatentPart& each) {
+    return linear(x,
+                  {.path = in_block(names_.attention) + "." + std::string(each.part),
+                   .in = graph_.tensor(x).type.shape[1],
+                   .out = each.groups * each.width,
+                   .bias = each.bias,
+                   .part = PublishedPart{in_block(names_.attention) + "." + std::string(each.whole),
+                                         each.groups, each.group_width, each.first}});
+  }
+
+  // What is not turned of each head, and what is: of each head (queries), or for all (keys).
+  int joined_heads(int other, int turned, int heads_of_turned) {
+    const int rotated = rope(turned, heads_of_turned, heads_of_turned, m_.rotary_dim);
+    Attributes a = attributes();
+    a.heads = m_.heads;
+    a.kv_heads = heads_of_turned;
+    a.head_dim = m_.head_dim;
+    a.rotary_dim = m_.rotary_dim;
+    return apply(Op::concat_heads, in_block(names_.attention), {other, rotated}, a);
+  }
+
+  // DeepSeek-V2, 2024, section 2.1.
+  TensorIds latent_qkv(int x) {
+    const std::int64_t turned = m_.rotary_dim, other = m_.head_dim - turned;
+    int from = x;
+    if (m_.q_lora_rank > 0) {
+      from = linear(x, {.path = in_block("self_attn.q_a_proj"),
+                        .in = m_.hidden,
+                        .out = m_.q_lora_rank,
+                        .bias = m_.attention_bias});
+      from = latent_norm(from, "self_attn.q_a_layernorm");
+    }
+    const std::string_view q = m_.q_lora_rank > 0 ? "q_b_proj" : "q_proj";
+    const int q_other = latent_part(from, {q, "q_nope_proj", m_.heads, m_.head_dim, 0, other});
+    const int q_turned =
+        latent_part(from, {q, "q_rope_proj", m_.heads, m_.head_dim, other, turned});
+    const std::string_view down = "kv_a_proj_with_mqa", up = "kv_b_proj";
+    const std::int64_t rank = m_.kv_lora_rank, both = other + m_.v_head_dim;
+    const int latent = latent_norm(
+        latent_part(x, {down, "kv_a_proj", 1, rank + turned, 0, rank, m_.attention_bias}),
+        "self_attn.kv_a_layernorm");
+    const int k_turned =
+        latent_part(x, {down, "k_rope_proj", 1, rank + turned, rank, turned, m_.attention_bias});
+    const int k_other = latent_part(latent, {up, "k_nope_proj", m_.heads, both, 0, other});
+    const int v = latent_part(latent, {up, "v_proj", m_.heads, both, other, m_.v_head_dim});
+    return {joined_heads(q_other, q_turned, m_.heads), joined_heads(k_other, k_turned, 1), v};
+  }
+
   int attention(int x) {
-    TensorIds qkv = names_.qkv.empty() ? separate_qkv(x) : packed_qkv(x);
+    TensorIds qkv = m_.kv_lora_rank > 0  ? latent_qkv(x)
+                    : names_.qkv.empty() ? separate_qkv(x)
+                                         : packed_qkv(x);
     if (m_.relative_buckets > 0) qkv.push_back(relative_bias());
     return attention(qkv, in_block(names_.attention), in_block(names_.attention_out),
                      m_.is_causal() || encoded_ >= 0);
@@ -434,12 +503,14 @@ class Builder {
     a.relative_distance = m_.relative_distance;
     a.scaled_scores = names_.scaled_scores;
     a.score_width = m_.score_width;
+    a.score_factor = m_.score_factor;
+    a.value_dim = m_.kv_lora_rank > 0 ? m_.v_head_dim : 0;
     a.score_cap = m_.score_cap;
     a.window = causal ? window_ : 0;
     set_dropout(a, path + ".dropout");
     const int y = apply(Op::attention, path, qkv, a);
     const int out = linear(y, {.path = out_path,
-                               .in = std::int64_t{m_.heads} * m_.head_dim,
+                               .in = std::int64_t{m_.heads} * value_dim_of(a),
                                .out = m_.hidden,
                                .side = Side::inputs,
                                .bias = m_.attention_out_bias,
@@ -460,7 +531,13 @@ class Builder {
             ? expert_capacity(m_.expert_capacity_factor, s, m_.experts_per_token, m_.experts)
             : s;
     const int targets = m_.head == Head::qa ? 2 : s;  // of a sequence: the loss is their mean
-    a.balance = m_.router_aux_loss_coef * targets / m_.layers;
+    a.sigmoid_scores = m_.sigmoid_scores;
+    a.expert_groups = m_.expert_groups;
+    a.groups_per_token = m_.groups_per_token;
+    a.groups_by_two = m_.groups_by_two;
+    a.expert_weight_scale = m_.expert_weight_scale;
+    const int blocks = m_.layers - static_cast<int>(m_.dense_blocks.size());
+    a.balance = m_.router_aux_loss_coef * targets / blocks;
     return a;
   }
 
@@ -479,17 +556,49 @@ class Builder {
 
   int experts(int x) {
     const Attributes a = expert_attributes();
+    const int shared =
+        m_.shared_ffn > 0 ? gated_mlp(x, in_block(names_.shared_experts), m_.shared_ffn) : -1;
     const int logits = linear(
         x, {.path = in_block(names_.router), .in = m_.hidden, .out = m_.experts, .bias = false});
-    const int route = graph_.add(Op::route, module(in_block(names_.router)), {logits}, a);
+    TensorIds scored = {logits};
+    if (m_.expert_bias) scored.push_back(choice_bias());
+    const int route = graph_.add(Op::route, module(in_block(names_.router)), scored, a);
     const int weights = graph_.output(route, 0), slots = graph_.output(route, 1);
     const int rows = apply(Op::dispatch, in_block(names_.mlp), {x, slots}, a);
     const int gate = expert_linear(rows, names_.mlp_gate, m_.hidden, m_.ffn, Initial::normal);
     const int up = expert_linear(rows, names_.mlp_in, m_.hidden, m_.ffn, Initial::normal);
     const int y = apply(Op::swiglu, in_block(names_.mlp), {gate, up}, a);
     const int out = expert_linear(y, names_.mlp_out, m_.ffn, m_.hidden, Initial::residual_normal);
-    return dropout(apply(Op::combine, in_block(names_.mlp), {out, weights, slots}, a),
-                   in_block(names_.mlp));
+    const int routed = apply(Op::combine, in_block(names_.mlp), {out, weights, slots}, a);
+    const int all =
+        shared < 0 ? routed : apply(Op::add, in_block(names_.mlp), {routed, shared}, attributes());
+    return dropout(all, in_block(names_.mlp));
+  }
+
+  // For transformers no parameter but a buffer: it has no gradient.
+  int choice_bias() {
+    Parameter p;
+    p.name = in_block(names_.router) + "." + std::string(names_.router_bias);
+    p.global_shape = p.padded_shape = p.shape = {m_.experts};
+    p.dtype = dtype_;
+    p.initial = Initial::zeros;
+    p.decay = p.counted = false;
+    return graph_.add_parameter(std::move(p));
+  }
+
+  // Not cut: a model with experts has no tensor degree.
+  int gated_mlp(int x, const std::string& path, std::int64_t width) {
+    const auto project = [&](int from, const char* name, std::int64_t in, std::int64_t out) {
+      return linear(from, {.path = path + "." + name,
+                           .in = in,
+                           .out = out,
+                           .bias = m_.biases,
+                           .residual = out == m_.hidden});
+    };
+    const int gate = project(x, "gate_proj", m_.hidden, width);
+    const int up = project(x, "up_proj", m_.hidden, width);
+    const int y = apply(Op::swiglu, path, {gate, up}, attributes());
+    return project(y, "down_proj", width, m_.hidden);
   }
 
   int activation(int x, const std::string& path) {
@@ -498,7 +607,9 @@ class Builder {
   }
 
   int mlp(int x) {
-    if (m_.experts > 0) return experts(x);
+    if (m_.has_experts(block_)) return experts(x);
+    if (m_.experts > 0)
+      return dropout(gated_mlp(x, in_block(names_.mlp), m_.dense_ffn), in_block(names_.mlp));
     const auto widen = [&](std::string_view name) {
       Matrix matrix{.path = of_mlp(name),
                     .in = m_.hidden,
@@ -592,6 +703,7 @@ class Builder {
   int sequence_ = 0;
   std::int64_t rows_ = 0;
   std::string prefix_;  // of the block that is being built: "transformer.h.3."
+  int block_ = 0;       // its place in the stack
   int window_ = 0;      // of this block's attention
   int unit_ = 0;
   int table_ = -1;               // the token table

@@ -156,6 +156,32 @@ constexpr ArchitectureInfo olmoe() {
   return row;
 }
 
+// Sigmoid scores, groups, a bias for the choice, shared experts, dense blocks first.
+constexpr ArchitectureInfo glm4_moe() {
+  ArchitectureInfo row = with_experts(like_llama(Architecture::glm4_moe, "glm4_moe"),
+                                      Architecture::glm4_moe, "glm4_moe");
+  row.q_norm = "self_attn.q_norm";
+  row.k_norm = "self_attn.k_norm";
+  row.router_bias = "e_score_correction_bias";
+  row.shared_experts = "mlp.shared_experts";
+  row.traits.epsilon = 1e-5;
+  row.traits.experts = 128;
+  row.traits.experts_per_token = 8;
+  row.traits.rotary_share = 0.5;
+  return row;
+}
+
+// Multi-head latent attention: build.cpp has the names of its matrices.
+constexpr ArchitectureInfo deepseek(Architecture architecture, std::string_view name) {
+  ArchitectureInfo row = with_experts(like_llama(architecture, name), architecture, name);
+  row.shared_experts = "mlp.shared_experts";
+  if (architecture == Architecture::deepseek_v3) row.router_bias = "e_score_correction_bias";
+  row.traits.experts = architecture == Architecture::deepseek_v3 ? 256 : 64;
+  row.traits.experts_per_token = 8;
+  row.traits.rotary_interleaved = true;
+  return row;
+}
+
 constexpr ArchitectureInfo nemotron() {
   ArchitectureInfo row = like_llama(Architecture::nemotron, "nemotron");
   row.traits.gated_ffn = row.traits.rms_norm = false;

@@ -79,6 +79,12 @@ constexpr ModelType model_types[] = {
      Needed::ffn_and_kv_heads, decoders::read_qwen3_moe},
     {"olmoe", Architecture::olmoe, llama_sizes, "rms_norm_eps", "hidden_act", Needed::ffn,
      decoders::read_olmoe},
+    {"glm4_moe", Architecture::glm4_moe, qwen3_moe_sizes, "rms_norm_eps", "hidden_act",
+     Needed::ffn_and_kv_heads, decoders::read_glm4_moe},
+    {"deepseek_v2", Architecture::deepseek_v2, qwen3_moe_sizes, "rms_norm_eps", "hidden_act",
+     Needed::ffn, decoders::read_deepseek_v2},
+    {"deepseek_v3", Architecture::deepseek_v3, qwen3_moe_sizes, "rms_norm_eps", "hidden_act",
+     Needed::ffn, decoders::read_deepseek_v3},
     {"starcoder2", Architecture::starcoder2, llama_sizes, "norm_epsilon", "hidden_act",
      Needed::ffn_and_kv_heads, decoders::read_starcoder2},
     {"stablelm", Architecture::stablelm, llama_sizes, "layer_norm_eps", "hidden_act",
@@ -182,9 +188,10 @@ constexpr Fixed fixed[] = {
     {"gemma", "use_bidirectional_attention", "false", "Gemma that sees later tokens is not built"},
     {"gemma2", "use_bidirectional_attention", "false", "Gemma that sees later tokens is not built"},
     {"falcon", "alibi", "false", "ALiBi that is added before scores are scaled is not built"},
-    {"qwen3_moe", "decoder_sparse_step", "1", "blocks without experts among others are not built"},
-    {"qwen3_moe", "mlp_only_layers", "[]", "blocks without experts among others are not built"},
     {"qwen3_moe", "use_sliding_window", "false", "windows are not built for it"},
+    {"deepseek_v2", "norm_topk_prob", "false",
+     "weights that are renormalised are not built for it"},
+    {"deepseek_v2", "mlp_bias", "false", "MLPs with biases are not built for it"},
     {"olmoe", "clip_qkv", "null", "queries, keys and values that are clipped are not built"},
     {"gpt_bigcode", "scale_attn_weights", "true", "scores are always divided by sqrt(head width)"},
     {"gpt_bigcode", "add_cross_attention", "false", "cross-attention is not built"},
@@ -236,6 +243,42 @@ void read_activation(Fields& fields, std::string_view key, Model& model) {
                      word.ends_with("tanh"));
 }
 
+// Longer texts have a temperature: sines and cosines are larger (`attention_factor`), or, in latent
+// attention, scores (`mscale_all_dim`).
+void read_yarn(Fields& rope, Model& model) {
+  const auto number = [&](std::string_view key, double usual) {
+    const double value = is_given(rope, key) ? rope.required<double>(key) : usual;
+    if (!(value >= 0 && std::isfinite(value))) rope.fail(key, "must be 0 or more");
+    return value;
+  };
+  const auto temperature = [&](double scale) {
+    return model.rotary_factor <= 1 ? 1.0 : 0.1 * scale * std::log(model.rotary_factor) + 1;
+  };
+  model.rotary_yarn = true;
+  model.rotary_factor = rope.required<double>("factor");
+  if (!(model.rotary_factor > 0 && std::isfinite(model.rotary_factor)))
+    rope.fail("factor", "must be above 0");
+  const double fast = number("beta_fast", 0), slow = number("beta_slow", 0);
+  model.rotary_high = fast == 0 ? 32 : fast;
+  model.rotary_low = slow == 0 ? 1 : slow;
+  if (model.rotary_high <= model.rotary_low) rope.fail("beta_fast", "must be above beta_slow");
+  const std::string_view length = "original_max_position_embeddings";
+  model.rotary_original = rope.required<int>(length);
+  if (model.rotary_original < 1) rope.fail(length, "must be 1 or more");
+  if (is_given(rope, "truncate")) model.rotary_truncate = rope.required<bool>("truncate");
+  const double mscale = number("mscale", 0), of_all = number("mscale_all_dim", 0);
+  double turned =
+      mscale > 0 && of_all > 0 ? temperature(mscale) / temperature(of_all) : temperature(1);
+  if (is_given(rope, "attention_factor")) turned = rope.required<double>("attention_factor");
+  const bool is_latent = model.kv_lora_rank > 0;
+  if (turned != 1 && is_latent)
+    rope.fail(mscale > 0 && of_all > 0 ? "mscale" : "mscale_all_dim",
+              "sines that are scaled are not built for latent attention; mscale must be "
+              "mscale_all_dim");
+  const double root = is_latent ? (of_all > 0 ? temperature(of_all) : 1) : turned;
+  model.score_factor = root * root;
+}
+
 void read_rotary_scaling(Fields& rope, bool by_turns, Model& model) {
   const auto positive = [&](std::string_view key) {
     const auto value = rope.required<double>(key);
@@ -261,12 +304,14 @@ void read_rope_object(Fields& fields, std::string_view key, Model& model, double
   for (std::string_view type_key : {"rope_type", "type"}) {
     if (!is_given(rope, type_key)) continue;
     const auto type = rope.required<std::string>(type_key);
-    if (type == "linear" || type == "llama3")
+    if (type == "yarn")
+      read_yarn(rope, model);
+    else if (type == "linear" || type == "llama3")
       read_rotary_scaling(rope, type == "llama3", model);
     else if (type != "default")
       rope.fail(type_key, "scaling '" + type +
-                              "' of rotary positions is not built; known: default, linear and "
-                              "llama3");
+                              "' of rotary positions is not built; known: default, linear, llama3 "
+                              "and yarn");
   }
   if (is_given(rope, "rope_theta")) model.rotary_base = rope.required<double>("rope_theta");
   if (is_given(rope, "partial_rotary_factor"))
@@ -285,6 +330,11 @@ void read_rotary(Fields& fields, Model& model) {
     read_rope_object(fields, key, model, share);
   if (!(model.rotary_base > 0 && std::isfinite(model.rotary_base)))
     fields.fail("rope_theta", "the base of rotary positions must be positive");
+  if (model.rotary_yarn && model.rotary_base <= 1)
+    fields.fail("rope_theta", "YaRN needs a base above 1");
+  if (model.kv_lora_rank > 0) return;  // a part of a head, whose width is given
+  if (model.rotary_yarn && share < 1 && model.score_factor != 1)
+    fields.fail(width_key, "YaRN's temperature of a share of each head is not built");
   if (!(share > 0 && share <= 1))
     fields.fail(width_key, "a share of a head's width must be above 0 and at most 1");
   model.rotary_dim = static_cast<int>(share * model.head_dim);
@@ -473,8 +523,6 @@ struct Lacking {
 constexpr Lacking lacking[] = {
     {"gemma3_text", "rotary positions of two bases"},
     {"cohere2", "blocks without rotary positions among others"},
-    {"deepseek_v2", "attention to latent keys and values"},
-    {"deepseek_v3", "attention to latent keys and values"},
 };
 
 const ModelType& model_type_of(Fields& fields) {

@@ -1,6 +1,7 @@
 #include "models/importers/huggingface_config.h"
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -107,6 +108,12 @@ constexpr Writer writers[] = {
     {Architecture::gpt_bigcode, "GPTBigCodeForCausalLM", "", "activation_function",
      "layer_norm_epsilon", old_keys},
     {Architecture::cohere, "CohereForCausalLM", "", "hidden_act", "layer_norm_eps", decoder_keys},
+    {Architecture::glm4_moe, "Glm4MoeForCausalLM", "", "hidden_act", "rms_norm_eps",
+     qwen3_moe_keys},
+    {Architecture::deepseek_v2, "DeepseekV2ForCausalLM", "", "hidden_act", "rms_norm_eps",
+     qwen3_moe_keys},
+    {Architecture::deepseek_v3, "DeepseekV3ForCausalLM", "", "hidden_act", "rms_norm_eps",
+     qwen3_moe_keys},
     {Architecture::internlm2, "InternLM2ForCausalLM", "", "hidden_act", "rms_norm_eps",
      decoder_keys},
 };
@@ -121,9 +128,26 @@ std::string_view activation_of(const Model& model) {
   return model.gelu_tanh ? "gelu_new" : "gelu";
 }
 
+json yarn_of(const Model& model) {
+  json yarn = {{"rope_type", "yarn"},
+               {"factor", model.rotary_factor},
+               {"beta_fast", model.rotary_high},
+               {"beta_slow", model.rotary_low},
+               {"original_max_position_embeddings", model.rotary_original}};
+  if (!model.rotary_truncate) yarn["truncate"] = false;
+  const double root = std::sqrt(model.score_factor);
+  if (model.kv_lora_rank == 0)
+    yarn["attention_factor"] = root;
+  else if (model.rotary_factor > 1)
+    yarn["mscale"] = yarn["mscale_all_dim"] = (root - 1) / (0.1 * std::log(model.rotary_factor));
+  return yarn;
+}
+
 // Rotary positions and windows, which older and newer decoders alike have.
 void add_decoder_keys(const Model& model, json& config) {
-  if (model.rotary_factor != 1) {
+  if (model.rotary_yarn) {
+    config["rope_scaling"] = yarn_of(model);
+  } else if (model.rotary_factor != 1) {
     config["rope_scaling"] = {{"rope_type", model.rotary_original > 0 ? "llama3" : "linear"},
                               {"factor", model.rotary_factor}};
     if (model.rotary_original > 0)
@@ -171,11 +195,37 @@ void add_experts(std::string_view count_key, const Model& model, json& config) {
     config["expert_capacity_factor"] = model.expert_capacity_factor;  // our word
 }
 
+void add_deepseek_experts(const Model& model, json& config) {
+  config["n_routed_experts"] = model.experts;
+  config["num_experts_per_tok"] = model.experts_per_token;
+  config["n_group"] = model.expert_groups;
+  config["topk_group"] = model.groups_per_token;
+  config["routed_scaling_factor"] = model.expert_weight_scale;
+  config["norm_topk_prob"] = !model.expert_weights_of_all;
+  config["n_shared_experts"] = model.shared_ffn / model.ffn;
+  config["first_k_dense_replace"] = model.dense_blocks.size();
+  config["intermediate_size"] = model.dense_ffn > 0 ? model.dense_ffn : model.ffn;
+  if (model.expert_capacity_factor > 0)
+    config["expert_capacity_factor"] = model.expert_capacity_factor;  // our word
+}
+
+void add_latent_attention(const Model& model, json& config) {
+  config["attention_bias"] = model.attention_bias;
+  config["q_lora_rank"] = model.q_lora_rank > 0 ? json(model.q_lora_rank) : json(nullptr);
+  config["kv_lora_rank"] = model.kv_lora_rank;
+  config["qk_rope_head_dim"] = model.rotary_dim;
+  config["qk_nope_head_dim"] = model.head_dim - model.rotary_dim;
+  config["v_head_dim"] = model.v_head_dim;
+  add_deepseek_experts(model, config);
+  if (model.architecture == Architecture::deepseek_v2) config["norm_topk_prob"] = false;
+}
+
 // What only one of the newer decoders says.
 void add_keys_of_newer(const Model& model, json& config) {
   const double share = static_cast<double>(model.rotary_dim) / model.head_dim;
   if (model.rotary_dim > 0) config["rope_theta"] = model.rotary_base;
-  if (model.head_dim * model.heads != model.hidden) config["head_dim"] = model.head_dim;
+  if (model.head_dim * model.heads != model.hidden && model.kv_lora_rank == 0)
+    config["head_dim"] = model.head_dim;
   switch (model.architecture) {
     case Architecture::qwen3:
       config["attention_bias"] = model.attention_bias;
@@ -185,13 +235,28 @@ void add_keys_of_newer(const Model& model, json& config) {
       return add_window(model, config);
     case Architecture::qwen3_moe:
       config["decoder_sparse_step"] = 1;
-      config["mlp_only_layers"] = json::array();
+      config["mlp_only_layers"] = model.dense_blocks;
+      if (model.dense_ffn > 0) config["intermediate_size"] = model.dense_ffn;
       [[fallthrough]];
     case Architecture::olmoe:
       config["attention_bias"] = model.attention_bias;
       config["head_dim"] = model.head_dim;
       config["norm_topk_prob"] = !model.expert_weights_of_all;
       return add_experts("num_experts", model, config);
+    case Architecture::deepseek_v2:
+      config["topk_method"] = model.expert_groups > 1 ? "group_limited_greedy" : "greedy";
+      return add_latent_attention(model, config);
+    case Architecture::deepseek_v3:
+      config["rope_interleave"] = model.rotary_interleaved;
+      config["num_nextn_predict_layers"] = 0;
+      return add_latent_attention(model, config);
+    case Architecture::glm4_moe:
+      config["attention_bias"] = model.attention_bias;
+      config["head_dim"] = model.head_dim;
+      config["partial_rotary_factor"] = share;
+      config["use_qk_norm"] = model.query_key_norm == QueryKeyNorm::heads;
+      config["num_nextn_predict_layers"] = 0;
+      return add_deepseek_experts(model, config);
     case Architecture::starcoder2:
       config["use_bias"] = model.biases;
       return add_window(model, config);

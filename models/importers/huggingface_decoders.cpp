@@ -63,6 +63,108 @@ double cap(Fields& fields, std::string_view key, double usual) {
   return value;
 }
 
+// The blocks that have an ordinary MLP, as wide as `intermediate_size` says.
+void set_dense_blocks(Fields& fields, std::string_view said_by, std::vector<int> blocks,
+                      Model& model) {
+  if (static_cast<int>(blocks.size()) == model.layers)
+    fields.fail(said_by, "no block has experts; describe a model without them");
+  if (!blocks.empty()) {
+    const std::string_view key = "intermediate_size";
+    if (!is_given(fields, key)) fields.fail(key, "missing; blocks without experts need it");
+    model.dense_ffn = number(fields, key, 0, 1);
+  }
+  model.dense_blocks = std::move(blocks);
+}
+
+// Qwen's: every so many blocks one has experts, but for those that are named.
+void read_sparse_blocks(Fields& fields, Model& model) {
+  const int step = number(fields, "decoder_sparse_step", 1, 1);
+  std::vector<int> named;
+  if (is_given(fields, "mlp_only_layers"))
+    named = fields.required<std::vector<int>>("mlp_only_layers");
+  std::vector<int> dense;
+  for (int block = 0; block < model.layers; ++block)
+    if ((block + 1) % step != 0 || std::ranges::find(named, block) != named.end())
+      dense.push_back(block);
+  set_dense_blocks(fields, "decoder_sparse_step", std::move(dense), model);
+}
+
+// DeepSeek's: the first ones have none.
+void read_first_dense(Fields& fields, int usual, Model& model) {
+  const int count = number(fields, "first_k_dense_replace", usual, 0);
+  std::vector<int> dense;
+  for (int block = 0; block < std::min(count, model.layers); ++block) dense.push_back(block);
+  set_dense_blocks(fields, "first_k_dense_replace", std::move(dense), model);
+}
+
+// The router of DeepSeek and what is beside it.
+struct DeepseekRouter {
+  int groups = 1, groups_per_token = 1, shared = 1;
+  double scale = 1;
+};
+void read_deepseek_router(Fields& fields, const DeepseekRouter& usual, Model& model) {
+  constexpr int most_groups = 32;
+  if (model.sigmoid_scores && model.router_aux_loss_coef > 0)
+    fields.fail("router_aux_loss_coef",
+                "a balancing loss of sigmoid scores is not built; set it to 0");
+  model.expert_groups = number(fields, "n_group", usual.groups, 1);
+  if (model.experts % model.expert_groups != 0 || model.expert_groups > most_groups)
+    fields.fail("n_group", std::to_string(model.expert_groups) + " must divide the " +
+                               std::to_string(model.experts) + " experts, and be at most " +
+                               std::to_string(most_groups));
+  model.groups_per_token = number(fields, "topk_group", usual.groups_per_token, 1);
+  const int size = model.experts / model.expert_groups;
+  if (model.groups_per_token > model.expert_groups ||
+      model.groups_per_token * size < model.experts_per_token)
+    fields.fail("topk_group", std::to_string(model.groups_per_token) + " of " +
+                                  std::to_string(model.expert_groups) + " groups of " +
+                                  std::to_string(size) + " experts: a token needs " +
+                                  std::to_string(model.experts_per_token) + " to choose from");
+  const std::string_view scale = "routed_scaling_factor";
+  model.expert_weight_scale = usual.scale;
+  if (is_given(fields, scale)) model.expert_weight_scale = fields.required<double>(scale);
+  if (!(model.expert_weight_scale > 0 && std::isfinite(model.expert_weight_scale)))
+    fields.fail(scale, "must be above 0");
+  const int shared = number(fields, "n_shared_experts", usual.shared, 0);
+  if (shared > most_experts) fields.fail("n_shared_experts", "is out of range");
+  model.shared_ffn = shared * model.ffn;
+}
+
+std::string_view key_of_routed(Fields& fields) {
+  return is_given(fields, "num_local_experts") ? "num_local_experts" : "n_routed_experts";
+}
+
+// The widths of latent attention, before the sizes.
+void read_latent_widths(Fields& fields, Model& model) {
+  constexpr int most = 1 << 12;
+  model.rotary_dim = number(fields, "qk_rope_head_dim", 64, 2);
+  const int other = number(fields, "qk_nope_head_dim", 128, 1);
+  model.v_head_dim = number(fields, "v_head_dim", 128, 1);
+  for (const auto& [key, value] :
+       {std::pair{"qk_rope_head_dim", model.rotary_dim}, std::pair{"qk_nope_head_dim", other},
+        std::pair{"v_head_dim", model.v_head_dim}})
+    if (value > most) fields.fail(key, std::to_string(value) + " is out of range");
+  if (model.rotary_dim % 2 != 0) fields.fail("qk_rope_head_dim", "an even number is needed");
+  model.head_dim = other + model.rotary_dim;
+  if (model.v_head_dim > model.head_dim)
+    fields.fail("v_head_dim", std::to_string(model.v_head_dim) +
+                                  " is wider than a head's queries, " +
+                                  std::to_string(model.head_dim) + "; that is not built");
+}
+
+// After the sizes.
+void read_latent_attention(Fields& fields, Model& model) {
+  constexpr int most = 1 << 20;
+  model.kv_lora_rank = number(fields, "kv_lora_rank", 512, 1);
+  const bool queries_too = !fields.has("q_lora_rank") || is_given(fields, "q_lora_rank");
+  model.q_lora_rank = queries_too ? number(fields, "q_lora_rank", 1536, 1) : 0;
+  if (model.kv_lora_rank > most || model.q_lora_rank > most)
+    fields.fail("kv_lora_rank", "a rank is out of range");
+  if (model.kv_heads != model.heads)
+    fields.fail("num_key_value_heads", "latent attention has as many as there are heads");
+  model.attention_bias = model.attention_out_bias = flag(fields, "attention_bias", false);
+}
+
 // Groups of heads that share a key and a value.
 void set_kv_heads(const Fields& fields, std::string_view key, int count, Model& model) {
   model.kv_heads = count;
@@ -82,6 +184,10 @@ bool gives_head_width(Fields& fields, Model& model) {
     case Architecture::gemma2:
       if (!fields.has("head_dim")) model.head_dim = 256;
       return true;
+    case Architecture::deepseek_v2:
+    case Architecture::deepseek_v3:
+      read_latent_widths(fields, model);
+      return false;
     case Architecture::llama:
     case Architecture::mixtral:
     case Architecture::qwen2:
@@ -90,6 +196,7 @@ bool gives_head_width(Fields& fields, Model& model) {
     case Architecture::olmo2:
     case Architecture::qwen3_moe:
     case Architecture::olmoe:
+    case Architecture::glm4_moe:
     case Architecture::nemotron:
     case Architecture::cohere:
       return true;
@@ -132,6 +239,41 @@ void read_qwen3_moe(Fields& fields, Model& model) {
   read_experts(fields, {count, "num_experts_per_tok"}, model);
   model.expert_weights_of_all = !flag(fields, "norm_topk_prob", false);
   if (!flag(fields, "output_router_logits", false)) model.router_aux_loss_coef = 0;
+  if (model.architecture == Architecture::qwen3_moe) read_sparse_blocks(fields, model);
+}
+
+// Biases of queries, keys and values only. The choice is balanced by biases, not by a loss.
+void read_glm4_moe(Fields& fields, Model& model) {
+  model.attention_bias = flag(fields, "attention_bias", false);
+  if (flag(fields, "use_qk_norm", false)) model.query_key_norm = QueryKeyNorm::heads;
+  read_experts(fields, {key_of_routed(fields), "num_experts_per_tok"}, model);
+  model.sigmoid_scores = model.expert_bias = model.groups_by_two = true;
+  model.expert_weights_of_all = !flag(fields, "norm_topk_prob", true);
+  read_deepseek_router(fields, {}, model);
+  read_first_dense(fields, 1, model);
+}
+
+void read_deepseek_v2(Fields& fields, Model& model) {
+  read_latent_attention(fields, model);
+  read_experts(fields, {key_of_routed(fields), "num_experts_per_tok"}, model);
+  model.expert_weights_of_all = true;
+  const std::string_view key = "topk_method";
+  const auto method =
+      is_given(fields, key) ? fields.required<std::string>(key) : std::string("greedy");
+  choose(fields, key, "topk_method", method, {"greedy", "group_limited_greedy"});
+  read_deepseek_router(fields, {.shared = 2}, model);
+  if (method == "greedy") model.expert_groups = model.groups_per_token = 1;
+  read_first_dense(fields, 0, model);
+}
+
+void read_deepseek_v3(Fields& fields, Model& model) {
+  read_latent_attention(fields, model);
+  model.rotary_interleaved = flag(fields, "rope_interleave", true);
+  read_experts(fields, {key_of_routed(fields), "num_experts_per_tok"}, model);
+  model.sigmoid_scores = model.expert_bias = model.groups_by_two = true;
+  model.expert_weights_of_all = !flag(fields, "norm_topk_prob", true);
+  read_deepseek_router(fields, {8, 4, 1, 2.5}, model);
+  read_first_dense(fields, 3, model);
 }
 
 void read_olmoe(Fields& fields, Model& model) {

@@ -2,6 +2,7 @@
 // JSON. From it the graph of one micro-batch is built.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -62,6 +63,9 @@ enum class Architecture : std::uint8_t {
   gpt_bigcode,
   cohere,
   internlm2,
+  glm4_moe,
+  deepseek_v2,
+  deepseek_v3,
   count_
 };
 std::string_view name_of(Architecture architecture);  // as config.json has it
@@ -106,6 +110,8 @@ struct Model {
   // Of longer texts (models/graph/rotary.h).
   double rotary_factor = 1, rotary_low = 1, rotary_high = 4;
   int rotary_original = 0;
+  bool rotary_yarn = false, rotary_truncate = true;
+  double score_factor = 1;  // of attention's scores; YaRN's temperature
   QueryKeyNorm query_key_norm = QueryKeyNorm::none;
   bool one_plus_norms = false;  // norms multiply by 1 + their weight (Gemma)
   double embedding_scale = 1, logit_scale = 1;
@@ -121,6 +127,17 @@ struct Model {
   int local_from = 0, local_period = 1, global_place = -1;
   int experts = 0;  // of every block; 0: none
   int experts_per_token = 0;
+  // Multi-head latent attention: keys and values are made of rows of kv_lora_rank, queries of
+  // q_lora_rank (0: of the hidden size); of a head's width the last rotary_dim is turned.
+  int q_lora_rank = 0, kv_lora_rank = 0, v_head_dim = 0;
+  int dense_ffn = 0;              // width of the MLP of blocks without experts
+  std::vector<int> dense_blocks;  // those blocks, ascending; the others have experts
+  int shared_ffn = 0;             // of the MLP beside the experts that all tokens go through
+  bool sigmoid_scores = false;    // models/graph/experts.h, as those below
+  bool expert_bias = false;       // a bias for the choice only
+  int expert_groups = 1, groups_per_token = 1;
+  bool groups_by_two = false;
+  double expert_weight_scale = 1;
   bool expert_weights_of_all = false;  // shares of all experts, not of those that were chosen
   double expert_capacity_factor = 0;   // models/graph/experts.h; 0: nothing is dropped
   double router_aux_loss_coef = 0;     // of the balancing loss, a mean over blocks and sequences
@@ -138,6 +155,9 @@ struct Model {
   bool shares_layers() const;  // all blocks have the same parameters
   int window_of(int block) const {
     return block < local_from || block % local_period == global_place ? 0 : local_window;
+  }
+  bool has_experts(int block) const {
+    return experts > 0 && !std::ranges::binary_search(dense_blocks, block);
   }
   ModelSizes sizes() const;
   bool operator==(const Model&) const = default;

@@ -227,7 +227,8 @@ class AutocastTraining {
     const std::int64_t scores = queries * keys / a.micro_batch * a.heads;
     Footprint f;
     const std::int64_t keys_bytes = half * keys * a.kv_heads * a.head_dim;
-    f.kept = {half * queries * a.heads * a.head_dim, keys_bytes, keys_bytes, single * scores};
+    const std::int64_t values_bytes = half * keys * a.kv_heads * value_dim_of(a);
+    f.kept = {half * queries * a.heads * a.head_dim, keys_bytes, values_bytes, single * scores};
     if (a.dropout > 0) keep_mask(scores, f);
     if (!compiled_) f.kept.push_back(half * scores);
     const std::int64_t passing = (compiled_ ? half : single) * scores;

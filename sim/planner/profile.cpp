@@ -27,9 +27,11 @@ struct SmallModel {
 };
 
 // The model with as many blocks, on so many stages: one block on the first and on the last, the
-// others between; and as many replicas as share its experts.
+// others between; and as many replicas as share its experts. Where some blocks have no experts, all
+// are like those that have: the others are few, compute as much and keep less.
 SmallModel lower_small(Model model, Plan plan, int layers, int stages = 1) {
   model.layers = layers;
+  model.dense_blocks.clear();
   Parallelism& p = plan.parallelism;
   p.pipeline = stages;
   p.shard = p.virtual_stages = 1;
@@ -314,10 +316,28 @@ ModelProfile Profiles::measure(const Plan& plan) const {
   profile.one_block = bytes_of(one.program());
   for (const UnitProfile& unit : profile.units) {
     const bool repeated = unit.is_block && !profile.shares_layers;
-    profile.parameters += unit.parameters * (repeated ? model_.layers : 1);
-    if (repeated) profile.block_parameters = unit.parameters;
+    const std::int64_t of_block = unit.parameters - (repeated ? missing_parameters(unit, plan) : 0);
+    profile.parameters += of_block * (repeated ? model_.layers : 1);
+    if (repeated) profile.block_parameters = of_block;
   }
   return profile;
+}
+
+// What blocks without experts have less than the others, shared out over all.
+std::int64_t Profiles::missing_parameters(const UnitProfile& block, const Plan& plan) const {
+  const auto dense = static_cast<std::int64_t>(model_.dense_blocks.size());
+  if (dense == 0) return 0;
+  Model model = model_;
+  model.layers = 1;
+  model.dense_blocks = {0};
+  std::int64_t parameters = 0;
+  const Graph graph = build_graph(model, plan.training);
+  std::vector<UnitProfile> units(graph.units.size());
+  count_parameters(graph, units);
+  for (std::size_t i = 0; i < units.size(); ++i)
+    if (graph.units[i].is_block) parameters = units[i].parameters;
+  const std::int64_t less = std::max<std::int64_t>(0, block.parameters - parameters);
+  return (less * dense + model_.layers - 1) / model_.layers;
 }
 
 KeptBytes Profiles::measure_kept(const StageBytes& one, const Plan& plan) const {
@@ -379,7 +399,9 @@ std::vector<double> Profiles::measure_costs(const Candidate& candidate) const {
   Model model = model_;
   const int first = plan.training.first_layers_in_bf16, last = plan.training.last_layers_in_bf16;
   const int few = first + 3 * period + last;
-  model.layers = few < model_.layers ? few + (model_.layers - few) % period : model_.layers;
+  const bool alike = model_.dense_blocks.empty();
+  model.layers =
+      alike && few < model_.layers ? few + (model_.layers - few) % period : model_.layers;
   const Graph graph = run_passes(build_graph(model, plan.training), plan,
                                  device_facts(cluster_, plan.training.precision));
   const std::vector<double> small = CostModel(cluster_, plan.training).unit_costs(graph);

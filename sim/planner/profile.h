@@ -113,6 +113,7 @@ class Profiles {
   Plan fastest_of(const Candidate& candidate, Recompute recompute) const;
   Plan smallest_of(const Candidate& candidate, Recompute recompute) const;
   ModelProfile measure(const Plan& plan) const;
+  std::int64_t missing_parameters(const UnitProfile& block, const Plan& plan) const;
   std::vector<UnitProfile::Pass> measure_deferred(const Plan& plan) const;
   std::vector<double> measure_costs(const Candidate& candidate) const;
   KeptBytes measure_kept(const StageBytes& one, const Plan& plan) const;

@@ -72,6 +72,15 @@ void for_expert_variants(const Model& model, const Visit& visit) {
   }
 }
 
+// A golden model, more blocks deep; experts have few slots.
+Model with_four_layers(const char* name) {
+  Model model =
+      load_model(std::string(MESHWRIGHT_SOURCE_DIR) + "/tests/golden/transformers/" + name, "/");
+  model.layers = 4;
+  model.expert_capacity_factor = 1.25;
+  return model;
+}
+
 }  // namespace
 
 TEST_CASE_ON_RANKS("ranks that share the experts train like one process", "[agree][mpi]") {
@@ -95,16 +104,30 @@ TEST_CASE_ON_RANKS("experts of Qwen3 and OLMoE train like one process", "[agree]
   }
 }
 
+// Groups, biases, shared experts, a dense block, latent attention.
+TEST_CASE_ON_RANKS("experts of GLM and DeepSeek train like one process", "[agree][mpi]") {
+  for (const char* name : {"glm4_moe", "deepseek_v2", "deepseek_v3"}) {
+    const Model model = with_four_layers(name);
+    INFO(name);
+    for_expert_variants(model, [&](Plan plan) {
+      for (std::string& module : plan.training.recompute_modules) module = "model.layers.*.mlp";
+      check_plan(model, plan, test_world());
+    });
+  }
+}
+
 TEST_CASE_ON_RANKS("what experts exchange beside compute changes no bit", "[agree][mpi]") {
   World& world = test_world();
-  const Model model = small_model("mixtral");
-  for_expert_variants(model, [&](Plan plan) {
-    const Trained before = train(model, plan, world);
-    plan.parallelism.overlap_expert = true;
-    const Trained after = train(model, plan, world);
-    CHECK(after.losses == before.losses);
-    CHECK(after.hash == before.hash);
-  });
+  for (const Model& model : {small_model("mixtral"), with_four_layers("glm4_moe")})
+    for_expert_variants(model, [&](Plan plan) {
+      for (std::string& module : plan.training.recompute_modules)
+        if (model.shared_ffn > 0) module = "model.layers.*.mlp";
+      const Trained before = train(model, plan, world);
+      plan.parallelism.overlap_expert = true;
+      const Trained after = train(model, plan, world);
+      CHECK(after.losses == before.losses);
+      CHECK(after.hash == before.hash);
+    });
 }
 
 TEST_CASE_ON_RANKS("AdamW and clipping see every expert once", "[agree][mpi]") {

@@ -280,6 +280,7 @@ class Generator {
     if (draw_.one_in(2)) return x;
     a.rotary_factor = draw_.of({1.0, 1.0, 8.0});
     a.rotary_original = draw_.of({0, 40});
+    a.rotary_yarn = draw_.one_in(3);
     a.rotary_dim = 2 * draw_.between(0, a.head_dim / 2);
     a.rotary_interleaved = draw_.one_in(2);
     return apply(Op::rope, {x}, a);
@@ -295,7 +296,13 @@ class Generator {
     const std::int64_t q = std::int64_t{a.heads} * a.head_dim;
     const std::int64_t kv = std::int64_t{a.kv_heads} * a.head_dim;
     TensorIds qkv;
-    if (a.packing == Packing::separate) {
+    if (a.packing == Packing::separate && !in_ring_ && draw_.one_in(3)) {
+      a.kv_heads = a.heads;
+      a.value_dim = draw_.between(1, a.head_dim);
+      a.score_factor = draw_.of({1.0, 1.5});
+      qkv = {latent_heads(x, a), latent_heads(x, a),
+             project(x, std::int64_t{a.heads} * a.value_dim)};
+    } else if (a.packing == Packing::separate) {
       Attributes of_keys = a;
       of_keys.heads = a.kv_heads;
       qkv = {rope(head_norm(project(x, q), a), a),
@@ -320,6 +327,16 @@ class Generator {
     }
     if (draw_.one_in(4)) a.dropout = 0.2, a.dropout_key = 17;
     return project(apply(Op::attention, qkv, a), hidden_);
+  }
+
+  int latent_heads(int x, Attributes a) {
+    a.rotary_dim = a.head_dim / 2;
+    a.kv_heads = draw_.one_in(2) ? 1 : a.heads;
+    Attributes turned = a;
+    turned.head_dim = a.rotary_dim;
+    const int other = project(x, std::int64_t{a.heads} * (a.head_dim - a.rotary_dim));
+    const int r = rope(project(x, std::int64_t{a.kv_heads} * a.rotary_dim), turned);
+    return apply(Op::concat_heads, {other, r}, a);
   }
 
   // Blocks may share one, as T5's do.
@@ -355,8 +372,14 @@ class Generator {
     a.expert_capacity =
         draw_.one_in(2) ? length_ : expert_capacity(1, length_, a.experts_per_token, a.experts);
     a.balance = draw_.of({0.0, 0.5});
+    a.sigmoid_scores = a.balance == 0 && draw_.one_in(2);
+    a.expert_weight_scale = draw_.of({1.0, 2.5});
+    a.expert_groups = a.experts_per_token <= a.experts / 2 ? draw_.of({1, 2}) : 1;
+    a.groups_by_two = draw_.one_in(2);
     const int own = draw_.one_in(3) ? a.experts / 2 : a.experts, inner = draw_.of({4, 10});
-    const int route = add_node(Op::route, {linear(x, a.experts, false)}, a);
+    TensorIds scored{linear(x, a.experts, false)};
+    if (draw_.one_in(3)) scored.push_back(parameter({a.experts}));
+    const int route = add_node(Op::route, scored, a);
     const int weights = graph_.output(route, 0), slots = graph_.output(route, 1);
     const int taken = exchange(apply(Op::dispatch, {x, slots}, a), a);
     const auto product = [&](int in, int out) {

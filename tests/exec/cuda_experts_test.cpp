@@ -64,6 +64,35 @@ TEST_CASE("the device routes tokens as the CPU does, equal logits too", "[exec][
   both.run(Op::combine_grad, a, {&y, &weights, &places, &x}, {{slots, h}, chosen});
 }
 
+TEST_CASE("the device chooses by sigmoids, biases and groups as the CPU does", "[exec][cuda]") {
+  Beside both(GENERATE(Dtype::f32, Dtype::f16, Dtype::bf16));
+  const Layer layer = GENERATE(Layer{2, 7, 8, 2, 3, 5}, Layer{1, 70, 64, 6, 9, 16},
+                               Layer{2, 40, 256, 8, 2, 24}, Layer{1, 33, 512, 10, 2, 24});
+  Attributes a = attributes_of(layer);
+  a.sigmoid_scores = GENERATE(false, true);
+  a.weights_of_all = GENERATE(false, true);
+  a.expert_groups = GENERATE(1, 4, 8);
+  a.groups_per_token = (a.expert_groups + 1) / 2 + (a.expert_groups == 8 ? 1 : 0);
+  a.groups_by_two = GENERATE(false, true);
+  a.expert_weight_scale = 2.5;
+  if (a.sigmoid_scores) a.balance = 0;
+  const std::int64_t rows = std::int64_t{layer.batch} * layer.length;
+  const bool biased = GENERATE(false, true);
+  CAPTURE(layer.experts, a.sigmoid_scores, a.expert_groups, a.groups_by_two, biased);
+  OpTensor logits = both.random({{rows, layer.experts}}, 1);
+  const OpTensor bias = both.random({{layer.experts}}, 2);
+  std::vector<const OpTensor*> scored = {&logits};
+  if (biased) scored.push_back(&bias);
+  // Equal logits score the same; sums of unequal ones that are as large are rounded either way.
+  for (std::int64_t i = 0; i < logits.elements() && !biased; ++i)
+    logits.set(i, std::round(4 * logits.get(i)) / 2);
+  const Shape chosen{rows, layer.chosen};
+  const auto routed = both.run(Op::route, a, scored, {chosen, chosen, {layer.batch}});
+  OpTensor dweights({chosen, Dtype::f32});
+  for (std::int64_t i = 0; i < dweights.elements(); ++i) dweights.set(i, std::sin(double(i)));
+  both.run(Op::route_grad, a, {&logits, &routed[1], &dweights}, {logits.type.shape});
+}
+
 TEST_CASE("on the device too tokens without a number for a logit go to an expert", "[exec][cuda]") {
   TableBackend tables;
   Runner runner(tables, Dtype::f32);

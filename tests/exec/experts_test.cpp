@@ -177,6 +177,50 @@ TEST_CASE("a route's gradient agrees with central differences", "[exec][experts]
         values(runner.run(Op::route_grad, a, {&logits, &out[1], &dweights}, {{12, 5}})[0]));
 }
 
+TEST_CASE("a route's gradient by sigmoids agrees with central differences", "[exec][experts]") {
+  const auto backend = make_cpu_backend(2);
+  Runner runner(*backend, Dtype::f64);
+  Attributes a = attributes(2, 6, 6, 3, 2);
+  a.sigmoid_scores = GENERATE(false, true);
+  a.weights_of_all = GENERATE(false, true);
+  a.expert_weight_scale = 2.5;
+  a.expert_groups = 3, a.groups_per_token = 2, a.groups_by_two = true;
+  OpTensor logits = runner.random({{12, 6}}, 4);
+  const OpTensor dweights = runner.random({{12, 3}}, 5), bias = runner.random({{6}}, 6);
+  const auto route = [&] {
+    return runner.run(Op::route, a, {&logits, &bias}, {{12, 3}, {12, 3}, {a.micro_batch}});
+  };
+  const std::vector<OpTensor> out = route();
+  const OpTensor gradient =
+      runner.run(Op::route_grad, a, {&logits, &out[1], &dweights}, {{12, 6}})[0];
+  CHECK(worst_difference(logits, gradient, [&] { return dot(route()[0], dweights); }) < 1e-8);
+}
+
+TEST_CASE("biases and groups decide who is chosen, not how much each counts", "[exec][experts]") {
+  const auto backend = make_cpu_backend(1);
+  Runner runner(*backend, Dtype::f64);
+  Attributes a = attributes(1, 1, 6, 2, 1);
+  a.sigmoid_scores = a.weights_of_all = true;
+  const OpTensor logits = tensor_of({1, 6}, {0, 1, 2, 3, 4, 5});
+  const auto chosen = [&](const std::vector<double>& biases) {
+    const OpTensor bias = tensor_of({6}, biases);
+    const auto out = runner.run(Op::route, a, {&logits, &bias}, {{1, 2}, {1, 2}, {1}});
+    for (std::int64_t j = 0; j < 2; ++j)
+      CHECK(out[0].get(j) == Approx(a.expert_weight_scale /
+                                    (1 + std::exp(-logits.get(std::int64_t(out[1].get(j)))))));
+    return values(out[1]);
+  };
+  CHECK(chosen({0, 0, 0, 0, 0, 0}) == std::vector<double>{5, 4});
+  CHECK(chosen({9, 0, 0, 0, 0, 0}) == std::vector<double>{0, 5});
+  a.expert_weight_scale = 3;
+  a.expert_groups = 3;                                             // 0 and 1, 2 and 3, 4 and 5
+  CHECK(chosen({9, 0, 0, 0, 0, 0}) == std::vector<double>{0, 1});  // of the group with the best one
+  a.groups_by_two = true;
+  CHECK(chosen({9, 0, 0, 0, 5, 6}) == std::vector<double>{5, 4});  // of the best two
+  a.groups_per_token = 2;
+  CHECK(chosen({9, 0, 0, 0, 5, 6}) == std::vector<double>{0, 5});
+}
+
 TEST_CASE("tokens go to their slots and come back weighted; dropped ones do not",
           "[exec][experts]") {
   const auto backend = make_cpu_backend(2);

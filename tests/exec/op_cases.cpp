@@ -157,6 +157,14 @@ void add_rope_cases(std::vector<Case>& cases, const Sizes& z, int unit) {
       add("rope, slower", Op::rope);
       a.rotary_original = 40;
       add("rope, slow pairs slower", Op::rope);
+      a.rotary_yarn = true;
+      a.rotary_high = 8;
+      for (const bool truncate : {false, true}) {
+        a.rotary_truncate = truncate;
+        add(truncate ? "rope, YaRN" : "rope, YaRN between pairs", Op::rope);
+      }
+      a.rotary_yarn = false;
+      a.rotary_high = 4;
       a.rotary_factor = 1;
       a.rotary_original = 0;
     }
@@ -176,15 +184,18 @@ Case attention_case(const Attributes& a) {
   if (a.relative_buckets > 0) name += ", relative positions";
   if (!a.scaled_scores) name += ", unscaled";
   if (a.dropout > 0) name += ", dropout";
+  if (a.value_dim > 0) name += ", narrow values";
+  const std::int64_t of_values = value_dim_of(a);
   std::vector<InputSpec> inputs = {{{rows, (a.heads + 2 * a.kv_heads) * dim}}};
   if (a.packing == Packing::separate)
-    inputs = {{{rows, a.heads * dim}}, {{rows, a.kv_heads * dim}}, {{rows, a.kv_heads * dim}}};
+    inputs = {
+        {{rows, a.heads * dim}}, {{rows, a.kv_heads * dim}}, {{rows, a.kv_heads * of_values}}};
   if (a.relative_buckets > 0) inputs.push_back({{a.relative_buckets, a.heads}});
   return {name + ", s = " + std::to_string(s),
           Op::attention,
           a,
           inputs,
-          {{rows, a.heads * dim}, unfused ? Shape{batch, s, s} : Shape{batch, s}}};
+          {{rows, a.heads * of_values}, unfused ? Shape{batch, s, s} : Shape{batch, s}}};
 }
 
 void add_attention_cases(std::vector<Case>& cases, int batch, int length, int head_dim) {
@@ -220,6 +231,34 @@ void add_attention_cases(std::vector<Case>& cases, int batch, int length, int he
     a.window = 0;
     a.score_cap = 0;
   }
+}
+
+// Heads of a part that is turned and one that is not, and narrower values.
+void add_latent_cases(std::vector<Case>& cases, int batch, int length, int head_dim) {
+  Attributes a = sequences(batch, length);
+  a.heads = 4;
+  a.rotary_dim = head_dim;
+  a.head_dim = 3 * head_dim;
+  const std::int64_t rows = std::int64_t{batch} * length;
+  for (const int kv_heads : {1, 4}) {
+    a.kv_heads = kv_heads;
+    cases.push_back({kv_heads == 1 ? "concat_heads, one for all" : "concat_heads",
+                     Op::concat_heads,
+                     a,
+                     {{{rows, 8 * head_dim}}, {{rows, kv_heads * head_dim}}},
+                     {{rows, 12 * head_dim}}});
+  }
+  a.value_dim = 2 * head_dim;
+  a.score_factor = 1.5;
+  for (const AttentionKernel kernel : {AttentionKernel::unfused, AttentionKernel::flash2})
+    for (const bool causal : {false, true}) {
+      a.attention = kernel;
+      a.causal = causal;
+      a.kv_heads = causal ? 4 : 2;
+      a.dropout = causal ? 0.25 : 0;
+      a.dropout_key = 7;
+      cases.push_back(attention_case(a));
+    }
 }
 
 // One head over more than one tile of 128 rows.
@@ -287,6 +326,7 @@ std::vector<Case> cases_of(const Sizes& z, int head_dim, int rope_unit = 1) {
   add_rope_cases(cases, z, rope_unit);
   add_eager_cases(cases, z, head_dim);
   add_attention_cases(cases, z.of_attention, z.length, head_dim);
+  add_latent_cases(cases, z.of_attention, z.length, head_dim);
   add_relative_cases(cases, z.of_attention, z.length, head_dim);
   return cases;
 }
@@ -384,6 +424,11 @@ const OpRule rules[] = {
     {Op::rope,
      [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const OpTensor& dy) {
        return r.run(Op::rope_grad, c.attributes, {&dy}, {in[0].type.shape});
+     }},
+    {Op::concat_heads,
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const OpTensor& dy) {
+       return r.run(Op::concat_heads_grad, c.attributes, {&dy},
+                    {in[0].type.shape, in[1].type.shape});
      }},
     {Op::attention,
      [](Runner& r, const Case& c, const Inputs& in, const Inputs& out, const OpTensor& dy) {

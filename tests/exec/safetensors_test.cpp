@@ -21,9 +21,10 @@ namespace {
 
 const std::string golden_root = std::string(MESHWRIGHT_SOURCE_DIR) + "/tests/golden/";
 const std::vector<std::string> saved = {  // by transformers
-    "gpt2",   "gpt_neo",  "llama",      "bert",   "mixtral",   "distilbert", "albert",
-    "vit",    "t5",       "opt",        "phi3",   "gemma",     "olmo2",      "gpt_bigcode",
-    "falcon", "nemotron", "falcon-40b", "gemma2", "qwen3_moe", "olmoe"};
+    "gpt2",      "gpt_neo",     "llama",    "bert",        "mixtral",    "distilbert",
+    "albert",    "vit",         "t5",       "opt",         "phi3",       "gemma",
+    "olmo2",     "gpt_bigcode", "falcon",   "nemotron",    "falcon-40b", "gemma2",
+    "qwen3_moe", "olmoe",       "glm4_moe", "deepseek_v2", "deepseek_v3"};
 
 std::vector<Parameter> parameters_of(const Model& model) {
   Training training;
@@ -36,7 +37,7 @@ std::vector<Parameter> parameters_of(const Model& model) {
 std::map<std::string, Shape> shapes_of(const Model& model) {
   std::map<std::string, Shape> shapes;
   for (const Parameter& parameter : parameters_of(model))
-    if (parameter.counted) shapes[parameter.name] = parameter.global_shape;
+    shapes[parameter.name] = parameter.global_shape;
   return shapes;
 }
 
@@ -135,6 +136,24 @@ TEST_CASE("a written config.json is read as the same model", "[safetensors]") {
     CHECK(back.rotary_low == model.rotary_low);
     CHECK(back.rotary_high == model.rotary_high);
     CHECK(back.rotary_original == model.rotary_original);
+    CHECK(back.rotary_yarn == model.rotary_yarn);
+    CHECK(back.rotary_dim == model.rotary_dim);
+    CHECK(back.rotary_interleaved == model.rotary_interleaved);
+    CHECK(back.score_factor == Approx(model.score_factor).epsilon(1e-12));
+    CHECK(back.q_lora_rank == model.q_lora_rank);
+    CHECK(back.kv_lora_rank == model.kv_lora_rank);
+    CHECK(back.v_head_dim == model.v_head_dim);
+    CHECK(back.dense_ffn == model.dense_ffn);
+    CHECK(back.shared_ffn == model.shared_ffn);
+    CHECK(back.sigmoid_scores == model.sigmoid_scores);
+    CHECK(back.expert_bias == model.expert_bias);
+    CHECK(back.expert_groups == model.expert_groups);
+    CHECK(back.groups_per_token == model.groups_per_token);
+    CHECK(back.groups_by_two == model.groups_by_two);
+    CHECK(back.expert_weight_scale == model.expert_weight_scale);
+    CHECK(back.expert_weights_of_all == model.expert_weights_of_all);
+    for (int block = 0; block < model.layers; ++block)
+      CHECK(back.has_experts(block) == model.has_experts(block));
     for (int block = 0; block < model.layers; ++block)
       CHECK(back.window_of(block) == model.window_of(block));
     CHECK(back.gelu_tanh == model.gelu_tanh);

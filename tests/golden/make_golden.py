@@ -45,6 +45,12 @@ T5 = {"model_type": "t5", "architectures": ["T5ForConditionalGeneration"], "d_mo
       "d_ff": 64, "num_layers": 2, "num_heads": 4, "relative_attention_num_buckets": 12,
       "relative_attention_max_distance": 9, "feed_forward_proj": "relu", "vocab_size": VOCABULARY,
       "decoder_start_token_id": 0, "pad_token_id": 0, "tie_word_embeddings": True}
+LATENT = LLAMA | {"num_hidden_layers": 3, "num_key_value_heads": 4, "kv_lora_rank": 10,
+                  "qk_nope_head_dim": 6, "qk_rope_head_dim": 8, "v_head_dim": 5,
+                  "rms_norm_eps": 1e-6, "rope_theta": 100.0, "moe_intermediate_size": 20,
+                  "max_position_embeddings": 320, "n_routed_experts": 12,
+                  "num_experts_per_tok": 3, "routed_scaling_factor": 1.5,
+                  "first_k_dense_replace": 1}
 MODELS = {
     "gpt2": ("GPT2LMHeadModel",
              {"model_type": "gpt2", "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 16,
@@ -212,10 +218,43 @@ MODELS |= {
               RMS | {"model_type": "olmoe", "num_experts": 6, "num_experts_per_tok": 3,
                      "norm_topk_prob": False, "output_router_logits": True,
                      "router_aux_loss_coef": 0.02, "clip_qkv": None, "pad_token_id": None}, None),
+    # A dense block, then two with experts, of which a token sees those of two groups.
+    "glm4_moe": ("Glm4MoeForCausalLM",
+                 RMS | {"model_type": "glm4_moe", "num_hidden_layers": 3, "head_dim": 12,
+                        "use_qk_norm": True, "attention_bias": True,
+                        "partial_rotary_factor": 0.5, "moe_intermediate_size": 20,
+                        "n_routed_experts": 12, "num_experts_per_tok": 3, "n_group": 4,
+                        "topk_group": 2, "n_shared_experts": 2, "routed_scaling_factor": 1.5,
+                        "norm_topk_prob": True, "first_k_dense_replace": 1,
+                        "num_nextn_predict_layers": 0}, None),
+    # Experts in one block of two, but not where a dense one is named.
+    "qwen3_moe-some": ("Qwen3MoeForCausalLM",
+                       RMS | {"model_type": "qwen3_moe", "num_hidden_layers": 4, "head_dim": 12,
+                              "moe_intermediate_size": 20, "num_experts": 6,
+                              "num_experts_per_tok": 3, "norm_topk_prob": True,
+                              "decoder_sparse_step": 2, "mlp_only_layers": [1],
+                              "output_router_logits": True, "router_aux_loss_coef": 0.02}, None),
+    # Latent queries, keys and values; pairs that keep their frequency, blended and slower ones.
+    "deepseek_v3": ("DeepseekV3ForCausalLM",
+                    LATENT | {"model_type": "deepseek_v3", "q_lora_rank": 14, "n_group": 4,
+                              "topk_group": 2, "norm_topk_prob": True, "n_shared_experts": 1,
+                              "num_nextn_predict_layers": 0, "attention_bias": True,
+                              "rope_scaling": {"rope_type": "yarn", "factor": 8.0,
+                                               "beta_fast": 6, "beta_slow": 1, "mscale": 0.8,
+                                               "mscale_all_dim": 0.8,
+                                               "original_max_position_embeddings": 40}}, None),
+    # Latent keys and values only; groups by their best expert; shares of all experts.
+    "deepseek_v2": ("DeepseekV2ForCausalLM",
+                    LATENT | {"model_type": "deepseek_v2", "q_lora_rank": None, "n_group": 4,
+                              "topk_group": 2, "topk_method": "group_limited_greedy",
+                              "norm_topk_prob": False, "n_shared_experts": 2}, None),
 }
 # How the published checkpoints name a layer's experts and their matrices.
 EXPERTS = {"MixtralForCausalLM": ("block_sparse_moe", "w1", "w3", "w2"),
            "Qwen3MoeForCausalLM": ("mlp", "gate_proj", "up_proj", "down_proj"),
+           "Glm4MoeForCausalLM": ("mlp", "gate_proj", "up_proj", "down_proj"),
+           "DeepseekV2ForCausalLM": ("mlp", "gate_proj", "up_proj", "down_proj"),
+           "DeepseekV3ForCausalLM": ("mlp", "gate_proj", "up_proj", "down_proj"),
            "OlmoeForCausalLM": ("mlp", "gate_proj", "up_proj", "down_proj")}
 # The tied table by the name of its first user.
 HEAD_FIRST = {"lm_head.decoder.bias": "lm_head.bias",
@@ -307,7 +346,16 @@ def make_model(class_name, config, configuration, generator):
         else:
             values = 0.1 * values + (1.0 if is_norm_weight(name) else 0.0)
         parameter.data.copy_(values.float())
+    for name, bias in choice_biases(model):
+        bias.copy_((0.3 * torch.randn(bias.shape, generator=generator)).float())
     return model
+
+
+def choice_biases(model):
+    """What is added to the scores of experts for the choice: no parameters, but part of the
+    checkpoint. Without a gradient."""
+    return sorted((name, buffer) for name, buffer in model.named_buffers()
+                  if name.endswith("e_score_correction_bias"))
 
 
 def is_norm_weight(name):
@@ -361,7 +409,7 @@ def run(class_name, model, generator):
         logits = out.logits
         scores = logits.reshape(-1, VOCABULARY)
     loss = torch.nn.functional.cross_entropy(scores, tensors["targets"].reshape(-1))
-    if class_name in EXPERTS:
+    if class_name in EXPERTS and getattr(model.config, "output_router_logits", False):
         loss = loss + balancing_loss(model.config, out.router_logits)
     tensors["logits"] = logits.reshape(-1, logits.shape[-1])
     tensors["loss"] = loss
@@ -390,8 +438,9 @@ def main():
         assert math.isfinite(loss.item())
         loss.backward()
         parameters = sorted(model.named_parameters())
-        kinds = {"weight/": dict(parameters),
-                 "gradient/": {key: each.grad for key, each in parameters}}
+        kinds = {"weight/": dict(parameters + choice_biases(model)),
+                 "gradient/": {key: each.grad for key, each in parameters} |
+                              {key: torch.zeros_like(each) for key, each in choice_biases(model)}}
         if name == "internlm2":
             kinds = {kind: as_internlm2(config, values) for kind, values in kinds.items()}
         for name_here in kinds["weight/"]:

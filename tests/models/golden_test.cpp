@@ -78,6 +78,9 @@ class Interpreter {
       case Op::rope:
         y = rope(x, a);
         break;
+      case Op::concat_heads:
+        y = concat_heads(x, in(node, 1), a);
+        break;
       case Op::attention:
         y = attention(node);
         break;
@@ -222,6 +225,21 @@ class Interpreter {
     return y;
   }
 
+  // A group counts as the sum of its two best experts, or as its best.
+  static void leave_other_groups(Values& ranks, const Attributes& a) {
+    const std::size_t size = ranks.size() / at(a.expert_groups);
+    std::vector<std::pair<double, std::size_t>> groups;
+    for (std::size_t g = 0; g < at(a.expert_groups); ++g) {
+      const auto first = ranks.begin() + std::ptrdiff_t(g * size);
+      Values of_group(first, first + std::ptrdiff_t(size));
+      std::sort(of_group.rbegin(), of_group.rend());
+      groups.emplace_back(of_group[0] + (a.groups_by_two && size > 1 ? of_group[1] : 0), g);
+    }
+    std::sort(groups.rbegin(), groups.rend());
+    for (std::size_t i = at(a.groups_per_token); i < groups.size(); ++i)
+      for (std::size_t e = 0; e < size; ++e) ranks[groups[i].second * size + e] = -1e9;
+  }
+
   // The k largest of a row are chosen one by one; an expert's slots of a sequence are counted.
   void route(const Node& node) {
     const Attributes& a = node.attributes;
@@ -237,18 +255,24 @@ class Interpreter {
         double sum = 0, chosen = 0;
         for (std::size_t e = 0; e < logits.width; ++e) p.push_back(std::exp(logits.at(r, e)));
         for (double each : p) sum += each;
-        for (std::size_t e = 0; e < p.size(); ++e) mean[e] += p[e] / sum / double(s);
+        for (double& each : p) each = a.sigmoid_scores ? each / (1 + each) : each / sum;
+        for (std::size_t e = 0; e < p.size(); ++e) mean[e] += p[e] / double(s);
+        Values ranks = p;
+        for (std::size_t e = 0; e < p.size() && node.inputs.size() > 1; ++e)
+          ranks[e] += in(node, 1).values[e];
+        leave_other_groups(ranks, a);
         for (std::size_t j = 0; j < slots.width; ++j) {
-          const std::size_t e = std::size_t(std::max_element(p.begin(), p.end()) - p.begin());
+          const std::size_t e =
+              std::size_t(std::max_element(ranks.begin(), ranks.end()) - ranks.begin());
           const double first = double((e * batch + b) * at(a.expert_capacity));
           slots.at(r, j) = tokens[e] < a.expert_capacity ? first + tokens[e] : -1 - double(e);
           tokens[e] += 1;
           weights.at(r, j) = p[e];
           chosen += p[e];
-          p[e] = 0;
+          ranks[e] = -1e9;
         }
         for (std::size_t j = 0; j < slots.width; ++j)
-          weights.at(r, j) /= a.weights_of_all ? sum : chosen;
+          weights.at(r, j) *= a.expert_weight_scale / (a.weights_of_all ? 1 : chosen);
       }
       for (std::size_t e = 0; e < mean.size(); ++e)
         balance.values[b] += a.balance * double(mean.size()) * tokens[e] / double(s) * mean[e];
@@ -297,15 +321,30 @@ class Interpreter {
     return slow + part * (frequency - slow);
   }
 
+  // Peng et al.: pairs are blended by their number, between that which turns so often over the
+  // first texts and that which turns as rarely.
+  static double scaled_by_yarn(std::size_t pair, const Attributes& a) {
+    const double dim = a.rotary_dim, pi = std::acos(-1.0);
+    const double frequency = std::pow(a.rotary_base, -2.0 * double(pair) / dim);
+    const auto place = [&](double turns) {
+      return dim * std::log(a.rotary_original / (turns * 2 * pi)) / (2 * std::log(a.rotary_base));
+    };
+    double low = place(a.rotary_high), high = place(a.rotary_low);
+    if (a.rotary_truncate) low = std::floor(low), high = std::ceil(high);
+    low = std::max(low, 0.0), high = std::min(high, dim - 1);
+    if (low == high) high += 0.001;
+    const double slower = std::min(std::max((double(pair) - low) / (high - low), 0.0), 1.0);
+    return frequency / a.rotary_factor * slower + frequency * (1 - slower);
+  }
+
   // Turns pairs of one head, which starts at column `first`, by position * base^(-2i/rotary_dim).
   static void turn(Matrix& x, std::size_t row, std::size_t first, const Attributes& a) {
     const std::size_t half = at(a.rotary_dim) / 2;
     const auto position = static_cast<double>(row % at(a.sequence_length));
     for (std::size_t i = 0; i < half; ++i) {
-      const double angle =
-          position * scaled(std::pow(a.rotary_base, -2.0 * static_cast<double>(i) /
-                                                        static_cast<double>(a.rotary_dim)),
-                            a);
+      const double frequency = std::pow(
+          a.rotary_base, -2.0 * static_cast<double>(i) / static_cast<double>(a.rotary_dim));
+      const double angle = position * (a.rotary_yarn ? scaled_by_yarn(i, a) : scaled(frequency, a));
       double& p = x.at(row, first + (a.rotary_interleaved ? 2 * i : i));
       double& q = x.at(row, first + (a.rotary_interleaved ? 2 * i + 1 : i + half));
       const double turned = p * std::cos(angle) - q * std::sin(angle);
@@ -327,12 +366,26 @@ class Interpreter {
     return x;
   }
 
+  static Matrix concat_heads(const Matrix& x, const Matrix& turned, const Attributes& a) {
+    const std::size_t width = at(a.head_dim), of_turned = at(a.rotary_dim);
+    const std::size_t other = width - of_turned;
+    Matrix y = matrix(x.rows, at(a.heads) * width);
+    for (std::size_t r = 0; r < y.rows; ++r)
+      for (std::size_t h = 0; h < at(a.heads); ++h)
+        for (std::size_t c = 0; c < width; ++c)
+          y.at(r, h * width + c) = c < other
+                                       ? x.at(r, h * other + c)
+                                       : turned.at(r, h % at(a.kv_heads) * of_turned + c - other);
+    return y;
+  }
+
   // Queries (0), keys (1) or values (2) of a row and a head of that kind.
   const double* vector_of(const Node& node, int kind, std::size_t row, std::size_t head) const {
     const Attributes& a = node.attributes;
     const std::size_t width = at(a.head_dim);
     if (a.packing == Packing::separate)
-      return &in(node, kind).values[at(0)] + row * in(node, kind).width + head * width;
+      return &in(node, kind).values[at(0)] + row * in(node, kind).width +
+             head * (kind == 2 ? at(value_dim_of(a)) : width);
     const std::size_t before[] = {0, at(a.heads), at(a.heads + a.kv_heads)};
     const std::size_t slot =
         a.packing == Packing::per_head ? 3 * head + at(kind) : before[at(kind)] + head;
@@ -368,7 +421,8 @@ class Interpreter {
   Matrix attention(const Node& node) const {
     const Attributes& a = node.attributes;
     const std::size_t width = at(a.head_dim), heads = at(a.heads), s = at(a.sequence_length);
-    Matrix y = matrix(in(node, 0).rows, heads * width);
+    const std::size_t out = at(value_dim_of(a));
+    Matrix y = matrix(in(node, 0).rows, heads * out);
     for (std::size_t r = 0; r < y.rows; ++r)
       for (std::size_t h = 0; h < heads; ++h) {
         const std::size_t kv = h / (heads / at(a.kv_heads)), begin = r - r % s;
@@ -381,16 +435,16 @@ class Interpreter {
           for (std::size_t i = 0; i < width; ++i)
             score += vector_of(node, 0, r, h)[i] * vector_of(node, 1, k, kv)[i];
           const int divisor = a.score_width > 0 ? a.score_width : a.head_dim;
-          if (a.scaled_scores) score /= std::sqrt(static_cast<double>(divisor));
+          if (a.scaled_scores) score *= a.score_factor / std::sqrt(static_cast<double>(divisor));
           if (a.score_cap > 0) score = a.score_cap * std::tanh(score / a.score_cap);
           if (a.relative_buckets > 0) score += in(node, 3).at(relative_bucket(a, r, k), h);
           if (a.alibi) score -= alibi_slope(h, at(a.alibi_heads)) * static_cast<double>(r - k);
           const double weight = std::exp(score);
           sum += weight;
-          for (std::size_t i = 0; i < width; ++i)
-            y.at(r, h * width + i) += weight * vector_of(node, 2, k, kv)[i];
+          for (std::size_t i = 0; i < out; ++i)
+            y.at(r, h * out + i) += weight * vector_of(node, 2, k, kv)[i];
         }
-        for (std::size_t i = 0; i < width; ++i) y.at(r, h * width + i) /= sum;
+        for (std::size_t i = 0; i < out; ++i) y.at(r, h * out + i) /= sum;
       }
     return y;
   }

@@ -57,6 +57,9 @@ TEST_CASE("parameter counts are the published ones", "[models][importers]") {
   CHECK(count("qwen3-30b-a3b") == 30'532'122'624);
   CHECK(count("qwen3-235b-a22b") == 235'093'634'560);
   CHECK(count("olmoe-1b-7b-0924") == 6'919'161'856);
+  CHECK(count("glm-4.5-air") == 106'852'245'504);
+  CHECK(count("deepseek-v2-lite") == 15'706'484'224);
+  CHECK(count("deepseek-v3") == 671'026'404'352);
   CHECK(count("phi-3-mini-4k-instruct") == 3'821'079'552);
   CHECK(count("gemma-2b") == 2'506'172'416);
   CHECK(count("gemma-7b") == 8'537'680'896);
@@ -379,8 +382,8 @@ TEST_CASE("a config.json that asks for what is not built", "[models][importers]"
   CHECK(error_with("gpt2", "summary_type", "cls_index") == "");
   CHECK(error_with("gpt2", "model_type", "xglm") ==
         "config.json: /model_type: unknown model_type 'xglm'; known: gpt2, gpt_neox, gpt_neo, "
-        "gptj, llama, mistral, mixtral, qwen2, qwen3, qwen3_moe, olmoe, starcoder2, stablelm, opt, "
-        "phi3, "
+        "gptj, llama, mistral, mixtral, qwen2, qwen3, qwen3_moe, olmoe, glm4_moe, "
+        "deepseek_v2, deepseek_v3, starcoder2, stablelm, opt, phi3, "
         "gemma, gemma2, olmo2, nemotron, falcon, gpt_bigcode, cohere, internlm2, bert, roberta, "
         "camembert, "
         "xlm-roberta, distilbert, albert, bart, t5 and vit");
@@ -403,9 +406,27 @@ TEST_CASE("a config.json that asks for what is not built", "[models][importers]"
   CHECK(error_with("gpt2", "scale_attn_by_inverse_layer_idx", true) ==
         "config.json: /scale_attn_by_inverse_layer_idx: true: scaling by layer is not built; set "
         "it to false");
-  CHECK(error_with("llama-2-7b", "rope_scaling", {{"type", "yarn"}, {"factor", 4}}) ==
-        "config.json: /rope_scaling/type: scaling 'yarn' of rotary positions is not built; known: "
-        "default, linear and llama3");
+  CHECK(error_with("llama-2-7b", "rope_scaling", {{"type", "longrope"}, {"factor", 4}}) ==
+        "config.json: /rope_scaling/type: scaling 'longrope' of rotary positions is not built; "
+        "known: default, linear, llama3 and yarn");
+  CHECK(error_with("deepseek-v3", "n_group", 7) ==
+        "config.json: /n_group: 7 must divide the 256 experts, and be at most 32");
+  CHECK(error_with("deepseek-v3", "topk_group", 9) ==
+        "config.json: /topk_group: 9 of 8 groups of 32 experts: a token needs 8 to choose from");
+  CHECK(error_with("deepseek-v3", "num_key_value_heads", 64) ==
+        "config.json: /num_key_value_heads: latent attention has as many as there are heads");
+  CHECK(error_with("deepseek-v3", "v_head_dim", 256) ==
+        "config.json: /v_head_dim: 256 is wider than a head's queries, 192; that is not built");
+  CHECK(error_with("deepseek-v3", "router_aux_loss_coef", 0.001) ==
+        "config.json: /router_aux_loss_coef: a balancing loss of sigmoid scores is not built; set "
+        "it to 0");
+  CHECK(error_with("deepseek-v3", "first_k_dense_replace", 61) ==
+        "config.json: /first_k_dense_replace: no block has experts; describe a model without them");
+  CHECK(error_with("deepseek-v2-lite", "norm_topk_prob", true) ==
+        "config.json: /norm_topk_prob: true: weights that are renormalised are not built for it; "
+        "set it to false");
+  CHECK(error_with("qwen3-30b-a3b", "decoder_sparse_step", 0) ==
+        "config.json: /decoder_sparse_step: 0 must be 1 or more");
   CHECK(error_with("llama-2-7b", "num_key_value_heads", 5).find("does not divide the 32 heads") !=
         std::string::npos);
   CHECK(error_with("bert-base", "position_embedding_type", "relative_key") ==

@@ -17,12 +17,12 @@ struct HeadOutput {
   std::int64_t row;
 };
 
-// y[i0.., head_dim] = beta * y + probabilities[rows, columns] v.
+// y[i0.., value_dim] = beta * y + probabilities[rows, columns] v.
 template <typename T>
 void weigh_values(const HeadInput<T>& in, const Tile& t, const T* weights, std::int64_t weights_row,
                   const HeadOutput<T>& out, T beta) {
   multiply(Product<T>{.m = t.rows,
-                      .n = in.a.head_dim,
+                      .n = value_dim_of(in.a),
                       .k = t.columns,
                       .a = weights,
                       .a_row = weights_row,
@@ -112,7 +112,7 @@ void update(const HeadInput<T>& in, const Tile& t, T* scores, Running<T>& runnin
     sum = sum * rescale + added;
     T* y = out.y + (t.i0 + i) * out.row;
 #pragma omp simd
-    for (std::int64_t c = 0; c < in.a.head_dim; ++c) y[c] *= rescale;
+    for (std::int64_t c = 0; c < value_dim_of(in.a); ++c) y[c] *= rescale;
   }
 }
 
@@ -132,7 +132,7 @@ void finish_rows(const HeadInput<T>& in, std::int64_t i0, std::int64_t rows,
     const T sum = running.sum[static_cast<std::size_t>(i)];
     log_sums[i0 + i] = running.maximum[static_cast<std::size_t>(i)] + std::log(sum);
     T* y = out.y + (i0 + i) * out.row;
-    for (std::int64_t c = 0; c < in.a.head_dim; ++c) y[c] /= sum;
+    for (std::int64_t c = 0; c < value_dim_of(in.a); ++c) y[c] /= sum;
   }
 }
 
@@ -204,7 +204,7 @@ struct ContextRows {
 template <typename T>
 void attention(const KernelCall& k) {
   const Attributes& a = k.attributes();
-  const std::int64_t s = a.sequence_length, y_row = std::int64_t{a.heads} * a.head_dim;
+  const std::int64_t s = a.sequence_length, y_head = value_dim_of(a), y_row = a.heads * y_head;
   const bool packed = a.packing != Packing::separate;
   const T* const tensors[3] = {k.in<T>(0), packed ? nullptr : k.in<T>(1),
                                packed ? nullptr : k.in<T>(2)};
@@ -217,7 +217,7 @@ void attention(const KernelCall& k) {
                  const std::int64_t batch = task / a.heads, head = task % a.heads;
                  HeadInput<T> in(a, heads, batch, head, k.context);
                  if (table != nullptr) in.relative.data = table + head;
-                 const HeadOutput<T> out{y + batch * s * y_row + head * a.head_dim, y_row};
+                 const HeadOutput<T> out{y + batch * s * y_row + head * y_head, y_row};
                  if (a.attention == AttentionKernel::unfused)
                    unfused_head(in, out, saved + task * s * s);
                  else

@@ -62,7 +62,7 @@ void score_gradients(const HeadInput<T>& in, const Tile& t, const HeadGradient<T
                      T* ds) {
   for (std::int64_t i = 0; i < t.rows; ++i) {
     const std::int64_t token = (t.i0 + i) * g.y_row;
-    const T mean = dot(g.dy + token, g.y + token, in.a.head_dim);
+    const T mean = dot(g.dy + token, g.y + token, value_dim_of(in.a));
     const T* weights = p + i * t.columns;
     T* row = ds + i * t.columns;
 #pragma omp simd
@@ -89,14 +89,14 @@ struct Adds {
 template <typename T>
 void tile_gradient(const HeadInput<T>& in, const Tile& t, const HeadGradient<T>& g, Adds adds,
                    Tiles<T>& tiles) {
-  const std::int64_t dim = in.a.head_dim;
+  const std::int64_t dim = in.a.head_dim, value_dim = value_dim_of(in.a);
   const T* dy = g.dy + t.i0 * g.y_row;
   const T* p = tiles.p.data();
   T* ds = tiles.ds.data();
   const T kv_beta = adds.dkv ? T(1) : T(0);
   probabilities(in, t, g.saved, tiles);
   const Product<T> dv{.m = t.columns,
-                      .n = dim,
+                      .n = value_dim,
                       .k = t.rows,
                       .a = p,
                       .a_row = t.columns,
@@ -108,7 +108,7 @@ void tile_gradient(const HeadInput<T>& in, const Tile& t, const HeadGradient<T>&
                       .beta = kv_beta};
   const Product<T> dp{.m = t.rows,
                       .n = t.columns,
-                      .k = dim,
+                      .k = value_dim,
                       .a = dy,
                       .a_row = g.y_row,
                       .b = in.v + t.j0 * in.all.v.row,
@@ -194,11 +194,11 @@ struct Operands {
   }
 
   HeadGradient<T> at(const Attributes& a, std::int64_t batch, std::int64_t head) const {
-    const std::int64_t s = a.sequence_length, y_row = std::int64_t{a.heads} * a.head_dim;
+    const std::int64_t s = a.sequence_length, y_head = value_dim_of(a), y_row = a.heads * y_head;
     const std::int64_t token = batch * s, kv_head = head / (a.heads / a.kv_heads);
     const std::int64_t per_head = a.attention == AttentionKernel::unfused ? s * s : s;
-    return {.y = y + token * y_row + head * a.head_dim,
-            .dy = dy + token * y_row + head * a.head_dim,
+    return {.y = y + token * y_row + head * y_head,
+            .dy = dy + token * y_row + head * y_head,
             .y_row = y_row,
             .saved = saved + (batch * a.heads + head) * per_head,
             .dq = gradients.q.at(token, head),

@@ -26,13 +26,43 @@ void probabilities_of(const T* logits, int experts, OfExperts& p) {
   for (int e = 0; e < experts; ++e) p[static_cast<std::size_t>(e)] /= sum;
 }
 
-// The most probable expert that is not taken; of equal ones the first.
 template <typename T>
-int best_of(const T* logits, int experts, const std::array<bool, most_experts>& taken) {
+void scores_of(const T* logits, const Attributes& a, OfExperts& p) {
+  if (!a.sigmoid_scores) return probabilities_of(logits, a.experts, p);
+  for (int e = 0; e < a.experts; ++e)
+    p[static_cast<std::size_t>(e)] = 1 / (1 + std::exp(-static_cast<double>(logits[e])));
+}
+
+using Taken = std::array<bool, most_experts>;
+
+// Of the experts [begin, end) the one that ranks highest and is not taken; of equal ones the first.
+template <typename T>
+int best_of(const T* ranks, int begin, int end, const Taken& taken) {
   int best = -1;
-  for (int e = 0; e < experts; ++e)
-    if (!taken[static_cast<std::size_t>(e)] && (best < 0 || logits[e] > logits[best])) best = e;
+  for (int e = begin; e < end; ++e)
+    if (!taken[static_cast<std::size_t>(e)] && (best < 0 || ranks[e] > ranks[best])) best = e;
   return best;
+}
+
+// Takes the experts of all groups but the best ones.
+void take_other_groups(const OfExperts& ranks, const Attributes& a, Taken& taken) {
+  const int size = a.experts / a.expert_groups;
+  OfExperts of_group{};
+  for (int g = 0; g < a.expert_groups; ++g) {
+    Taken seen{};
+    double& sum = of_group[static_cast<std::size_t>(g)];
+    for (int i = 0; i < (a.groups_by_two ? std::min(2, size) : 1); ++i) {
+      const auto best =
+          static_cast<std::size_t>(best_of(ranks.data(), g * size, (g + 1) * size, seen));
+      seen[best] = true;
+      sum += ranks[best];
+    }
+  }
+  Taken kept{};
+  for (int i = 0; i < a.groups_per_token; ++i)
+    kept[static_cast<std::size_t>(best_of(of_group.data(), 0, a.expert_groups, kept))] = true;
+  for (int e = 0; e < a.experts; ++e)
+    taken[static_cast<std::size_t>(e)] = !kept[static_cast<std::size_t>(e / size)];
 }
 
 std::int64_t rows_of_sequence(const KernelCall& k) { return k.attributes().sequence_length; }
@@ -45,21 +75,28 @@ void route(const KernelCall& k) {
   const Attributes a = k.attributes();
   const std::int64_t s = rows_of_sequence(k), experts = a.experts, chosen = a.experts_per_token;
   const T* logits = k.in<T>(0);
+  const T* bias = k.call.inputs.size() > 1 ? k.in<T>(1) : nullptr;
   T* weights = k.out<T>(0);
   auto* slots = k.out<std::int32_t>(1);
   T* balance = k.out<T>(2);
+  const bool by_logits = ranks_by_logits(k.call);
   parallel_for(k.pool, a.micro_batch, 1, [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t b = begin; b < end; ++b) {
       std::array<std::int32_t, most_experts> takers{};
-      OfExperts p{}, sum{};
+      OfExperts p{}, sum{}, ranks{};
       for (std::int64_t r = b * s; r < (b + 1) * s; ++r) {
         const T* row = logits + r * experts;
-        probabilities_of(row, a.experts, p);
-        for (std::size_t e = 0; e < static_cast<std::size_t>(experts); ++e) sum[e] += p[e];
-        std::array<bool, most_experts> taken{};
+        scores_of(row, a, p);
+        for (std::size_t e = 0; e < static_cast<std::size_t>(experts); ++e) {
+          sum[e] += p[e];
+          ranks[e] = by_logits ? static_cast<double>(row[e])
+                               : p[e] + (bias == nullptr ? 0.0 : static_cast<double>(bias[e]));
+        }
+        Taken taken{};
+        if (a.expert_groups > 1) take_other_groups(ranks, a, taken);
         double whole = 0;
         for (std::int64_t j = 0; j < chosen; ++j) {
-          const int expert = best_of(row, a.experts, taken);
+          const int expert = best_of(ranks.data(), 0, a.experts, taken);
           const auto e = static_cast<std::size_t>(expert);
           taken[e] = true;
           whole += p[e];
@@ -71,9 +108,10 @@ void route(const KernelCall& k) {
                                               place)
                   : -1 - expert;
         }
-        for (std::int64_t j = 0; j < chosen && !a.weights_of_all; ++j)
+        const double scale = a.expert_weight_scale / (a.weights_of_all ? 1.0 : whole);
+        for (std::int64_t j = 0; j < chosen && scale != 1; ++j)
           weights[r * chosen + j] =
-              static_cast<T>(static_cast<double>(weights[r * chosen + j]) / whole);
+              static_cast<T>(static_cast<double>(weights[r * chosen + j]) * scale);
       }
       double product = 0;
       const double tokens = static_cast<double>(s);
@@ -87,7 +125,8 @@ void route(const KernelCall& k) {
 // With p the probabilities and w the weights of a token, dw given, and c = scale * balance * E *
 // (tokens that chose each expert / s) / s:
 // dlogits = w (dw - w.dw) on the chosen ones + p (c - p.c); where weights are of all experts
-// w = p, dw = 0 on the others, and the first part is on all of them.
+// w = p, dw = 0 on the others, and the first part is on all of them. Of sigmoids the first part is
+// multiplied by 1 - p, and where weights are of all experts it is w dw (1 - p) on the chosen ones.
 template <typename T>
 void route_grad(const KernelCall& k) {
   const Attributes a = k.attributes();
@@ -106,23 +145,24 @@ void route_grad(const KernelCall& k) {
       for (std::int64_t i = b * s * chosen; i < (b + 1) * s * chosen; ++i)
         c[static_cast<std::size_t>(expert_of_slot(a, slots[i]))] += factor;
       for (std::int64_t r = b * s; r < (b + 1) * s; ++r) {
-        probabilities_of(logits + r * experts, a.experts, p);
+        scores_of(logits + r * experts, a, p);
         double balanced = 0, whole = 0, along = 0;
         for (std::size_t e = 0; e < static_cast<std::size_t>(experts); ++e) balanced += p[e] * c[e];
         const auto expert = [&](std::int64_t j) {
           return static_cast<std::size_t>(expert_of_slot(a, slots[r * chosen + j]));
         };
         const auto dw = [&](std::int64_t j) {
-          return static_cast<double>(dweights[r * chosen + j]);
+          return a.expert_weight_scale * static_cast<double>(dweights[r * chosen + j]);
         };
         for (std::int64_t j = 0; j < chosen; ++j) whole += p[expert(j)];
         if (a.weights_of_all) whole = 1;
         for (std::int64_t j = 0; j < chosen; ++j) along += p[expert(j)] / whole * dw(j);
-        OfExperts d;
-        for (std::size_t e = 0; e < static_cast<std::size_t>(experts); ++e)
+        OfExperts d{};
+        for (std::size_t e = 0; e < static_cast<std::size_t>(experts) && !a.sigmoid_scores; ++e)
           d[e] = p[e] * (c[e] - balanced - (a.weights_of_all ? along : 0));
         for (std::int64_t j = 0; j < chosen; ++j)
-          d[expert(j)] += p[expert(j)] / whole * (dw(j) - (a.weights_of_all ? 0 : along));
+          d[expert(j)] += p[expert(j)] / whole * (dw(j) - (a.weights_of_all ? 0 : along)) *
+                          (a.sigmoid_scores ? 1 - p[expert(j)] : 1);
         for (std::int64_t e = 0; e < experts; ++e)
           dlogits[r * experts + e] = static_cast<T>(d[static_cast<std::size_t>(e)]);
       }

@@ -57,7 +57,7 @@ QueryKeyValue<T> heads_of(const Attributes& a, T* const tensors[3]) {
   }
   return {{tensors[0], heads * dim, dim},
           {tensors[1], kv_heads * dim, dim},
-          {tensors[2], kv_heads * dim, dim}};
+          {tensors[2], kv_heads * value_dim_of(a), value_dim_of(a)}};
 }
 
 // ALiBi's slope of a head of the whole model: 2^(-8 (h+1) / n) for n heads, n a power of two;

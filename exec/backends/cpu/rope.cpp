@@ -14,9 +14,7 @@ namespace meshwright::cpu {
 namespace {
 
 // Of a pair of coordinates, in radians per position.
-double frequency_of(const Attributes& a, int pair) {
-  return RotaryScaling(a)(std::pow(a.rotary_base, -2.0 * pair / a.rotary_dim));
-}
+double frequency_of(const Attributes& a, int pair) { return RotaryScaling(a).of_pair(pair); }
 
 // Calls visit(column) with the first column of every head that turns in a row.
 template <typename Visit>
@@ -194,11 +192,51 @@ void rope_grad(const KernelCall& k) {
   rotate<T>(k, -1);
 }
 
+// Of each head what is not turned, then what is.
+template <typename T>
+void concat_heads(const KernelCall& k) {
+  const Attributes& a = k.attributes();
+  const std::int64_t heads = a.heads, turned = a.rotary_dim, other = a.head_dim - turned;
+  const T *x = k.in<T>(0), *r = k.in<T>(1);
+  T* y = k.out<T>(0);
+  const std::int64_t r_head = a.kv_heads == 1 ? 0 : turned, r_row = a.kv_heads * turned;
+  parallel_for(k.pool, k.in_shape(0)[0], rows_per_piece(k.out_shape(0)[1]),
+               [=](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t row = begin; row < end; ++row)
+                   for (std::int64_t head = 0; head < heads; ++head) {
+                     T* to = y + (row * heads + head) * (other + turned);
+                     std::copy_n(x + (row * heads + head) * other, other, to);
+                     std::copy_n(r + row * r_row + head * r_head, turned, to + other);
+                   }
+               });
+}
+
+template <typename T>
+void concat_heads_grad(const KernelCall& k) {
+  const Attributes& a = k.attributes();
+  const std::int64_t heads = a.heads, turned = a.rotary_dim, other = a.head_dim - turned;
+  const T* dy = k.in<T>(0);
+  T *dx = k.out<T>(0), *dr = k.out<T>(1);
+  const std::int64_t r_head = a.kv_heads == 1 ? 0 : turned, r_row = a.kv_heads * turned;
+  parallel_for(k.pool, k.in_shape(0)[0], rows_per_piece(k.in_shape(0)[1]),
+               [=](std::int64_t begin, std::int64_t end) {
+                 std::fill(dr + begin * r_row, dr + end * r_row, T(0));
+                 for (std::int64_t row = begin; row < end; ++row)
+                   for (std::int64_t head = 0; head < heads; ++head) {
+                     const T* from = dy + (row * heads + head) * (other + turned);
+                     std::copy_n(from, other, dx + (row * heads + head) * other);
+                     T* to = dr + row * r_row + head * r_head;
+                     for (std::int64_t c = 0; c < turned; ++c) to[c] += from[other + c];
+                   }
+               });
+}
+
 namespace {
 constexpr Row rows[] = {
     MESHWRIGHT_CPU_ROW(rotate_half),  MESHWRIGHT_CPU_ROW(rotate_half_grad),
     MESHWRIGHT_CPU_ROW(times_cosine), MESHWRIGHT_CPU_ROW(times_sine),
     MESHWRIGHT_CPU_ROW(rope),         MESHWRIGHT_CPU_ROW(rope_grad),
+    MESHWRIGHT_CPU_ROW(concat_heads), MESHWRIGHT_CPU_ROW(concat_heads_grad),
 };
 }  // namespace
 

@@ -9,6 +9,7 @@ set(cuda_kernels
   backends/cuda/attention/context.cu
   backends/cuda/attention/eager_attention.cu
   backends/cuda/attention/eager_relative.cu
+  backends/cuda/attention/latent.cu
   backends/cuda/attention/rope.cu
   backends/cuda/device/add_numbers.cu
   backends/cuda/device/host_mark.cu

@@ -25,6 +25,7 @@ std::span<const Row> framework_product_rows();
 std::span<const Row> eager_relative_rows();
 std::span<const Row> fused_rows();
 std::span<const Row> images_rows();
+std::span<const Row> latent_rows();
 std::span<const Row> linear_rows();
 std::span<const Row> loss_rows();
 std::span<const Row> norm_rows();
@@ -50,6 +51,7 @@ constexpr Table tables[] = {
     eager_relative_rows,
     fused_rows,
     images_rows,
+    latent_rows,
     linear_rows,
     loss_rows,
     norm_rows,

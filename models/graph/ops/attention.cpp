@@ -83,11 +83,15 @@ void fused_attention(Kernels& kernels, const OpCall& call, double whole_flops) {
                      bytes_of_all(call.inputs) + bytes_of_all(call.outputs)});
 }
 
-double attention_flops(const OpCall& call) {
+// Of products that are as wide as a query's head so often, as a value's so often.
+double flops_of_products(const OpCall& call, int of_queries, int of_values) {
   const Attributes& a = call.attributes;
-  return 4.0 * a.micro_batch * a.heads * a.sequence_length * static_cast<double>(keys_of(call)) *
-         a.head_dim;
+  const double width = of_queries * a.head_dim + of_values * value_dim_of(a);
+  return 2.0 * a.micro_batch * a.heads * a.sequence_length * static_cast<double>(keys_of(call)) *
+         width;
 }
+
+double attention_flops(const OpCall& call) { return flops_of_products(call, 1, 1); }
 
 void infer_attention(const Attributes& a, In in, Out& out) {
   const std::int64_t width = in.size() == 1 ? std::int64_t{a.heads + 2 * a.kv_heads} * a.head_dim
@@ -97,8 +101,34 @@ void infer_attention(const Attributes& a, In in, Out& out) {
   require(a.relative_buckets == 0 ||
               (in.size() == 4 && in[3].shape == Shape{a.relative_buckets, a.heads}),
           "the table of relative positions follows separate queries, keys and values");
-  out.push_back(matrix(in[0].shape[0], std::int64_t{a.heads} * a.head_dim, in[0].dtype));
+  require(a.value_dim == 0 ||
+              (in.size() == 3 && in[2].shape[1] == std::int64_t{a.kv_heads} * a.value_dim),
+          "values of a width of their own are separate");
+  out.push_back(matrix(in[0].shape[0], std::int64_t{a.heads} * value_dim_of(a), in[0].dtype));
   out.push_back(saved_by_attention(a, in[0].dtype));
+}
+
+// The part that is turned, or the other one.
+std::int64_t width_of_others(const Attributes& a) {
+  return std::int64_t{a.heads} * (a.head_dim - a.rotary_dim);
+}
+
+void infer_concat_heads(const Attributes& a, In in, Out& out) {
+  require(in[0].shape[1] == width_of_others(a), "heads less what is turned");
+  require((a.kv_heads == 1 || a.kv_heads == a.heads) &&
+              in[1].shape == Shape{in[0].shape[0], std::int64_t{a.kv_heads} * a.rotary_dim},
+          "what is turned, of each head or of all");
+  out.push_back(matrix(in[0].shape[0], std::int64_t{a.heads} * a.head_dim, in[0].dtype));
+}
+
+void infer_concat_heads_grad(const Attributes& a, In in, Out& out) {
+  out.push_back(matrix(in[0].shape[0], width_of_others(a), in[0].dtype));
+  out.push_back(matrix(in[0].shape[0], std::int64_t{a.kv_heads} * a.rotary_dim, in[0].dtype));
+}
+
+void differentiate_concat_heads(Gradients& g, const Node& node, int dy) {
+  const int grad = g.make(Op::concat_heads_grad, node, {dy});
+  for (int i = 0; i < 2; ++i) g.pass_on(node, node.inputs[i], g.output(grad, i));
 }
 
 void work_attention(const OpCall& call, CompilerLevel level, Kernels& kernels) {
@@ -114,7 +144,7 @@ void work_attention(const OpCall& call, CompilerLevel level, Kernels& kernels) {
   cap_scores(kernels, call, level);
   softmax_of_scores(kernels, call, level, 2 * size);
   drop_probabilities(kernels, call, level);
-  batched_gemm(kernels, batch, {s, d, s}, size);
+  batched_gemm(kernels, batch, {s, value_dim_of(a), s}, size);
 }
 
 void infer_context_pack(const Attributes& a, In in, Out& out) {
@@ -140,14 +170,14 @@ void work_attention_grad(const OpCall& call, CompilerLevel level, Kernels& kerne
   const Attributes& a = call.attributes;
   const double size = element_size(call.inputs[0]);
   if (a.attention != AttentionKernel::unfused) {
-    fused_attention(kernels, call, 2.5 * attention_flops(call));
+    fused_attention(kernels, call, flops_of_products(call, 3, 2));
     kernels.back().backward = true;
     return;
   }
   const std::int64_t batch = std::int64_t{a.micro_batch} * a.heads;
   const std::int64_t s = a.sequence_length, d = a.head_dim;
-  batched_gemm(kernels, batch, {s, d, s}, size);
-  batched_gemm(kernels, batch, {s, s, d}, size);
+  batched_gemm(kernels, batch, {s, value_dim_of(a), s}, size);
+  batched_gemm(kernels, batch, {s, s, value_dim_of(a)}, size);
   drop_probabilities(kernels, call, level);
   softmax_of_scores(kernels, call, level, 3 * size);
   // Of what bounds the scores nothing is kept: the training compiler makes them again.
@@ -194,6 +224,13 @@ constexpr OpInfo rows[] = {
      .work = work_unary,
      .differentiate = dx_of_dy<Op::rope_grad>,
      .widening = by_sequences(0b1, 0b1)},
+    {.op = Op::concat_heads,
+     .name = "concat_heads",
+     .takes = 2,
+     .infer = infer_concat_heads,
+     .work = work_rewrite,
+     .differentiate = differentiate_concat_heads,
+     .widening = by_rows(0b11, 0b1)},
     {.op = Op::attention,
      .name = "attention",
      .takes = {1, 4},
@@ -224,6 +261,13 @@ constexpr OpInfo rows[] = {
      .infer = same_as_first,
      .work = work_unary,
      .widening = by_sequences(0b1, 0b1)},
+    {.op = Op::concat_heads_grad,
+     .name = "concat_heads_grad",
+     .makes = 2,
+     .is_gradient = true,
+     .infer = infer_concat_heads_grad,
+     .work = work_rewrite,
+     .widening = by_rows(0b1, 0b11)},
     {.op = Op::attention_grad,
      .name = "attention_grad",
      .takes = {4, 7},

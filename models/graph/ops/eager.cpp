@@ -85,7 +85,8 @@ void work_scores(const OpCall& call, CompilerLevel, Kernels& kernels) {
 }
 
 void infer_weigh_values(const Attributes& a, In in, Out& out) {
-  out.push_back(of_heads(a, a.heads, in[0].dtype));
+  out.push_back({Shape{std::int64_t{a.micro_batch} * a.heads, a.sequence_length, in[1].shape[2]},
+                 in[0].dtype});
 }
 
 void work_weigh(const OpCall& call, CompilerLevel, Kernels& kernels) {
@@ -140,7 +141,8 @@ void work_scale_columns_grad(const OpCall& call, CompilerLevel, Kernels& kernels
 }
 
 void infer_weigh_transposed(const Attributes& a, In in, Out& out) {
-  out.push_back(of_heads(a, a.kv_heads, in[0].dtype));
+  out.push_back({Shape{std::int64_t{a.micro_batch} * a.kv_heads, a.sequence_length, in[1].shape[2]},
+                 in[0].dtype});
 }
 
 void infer_log_softmax_grad(const Attributes& a, In in, Out& out) {

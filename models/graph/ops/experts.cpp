@@ -37,6 +37,12 @@ double active_expert_flops(const OpCall& call) {
 void infer_route(const Attributes& a, In in, Out& out) {
   require(in[0].shape == Shape{std::int64_t{a.micro_batch} * a.sequence_length, a.experts},
           "one logit per expert, whole sequences");
+  require(in.size() == 1 || in[1] == column(a.experts, in[0].dtype), "a bias for each expert");
+  require(a.experts % a.expert_groups == 0 && a.expert_groups <= 32 &&
+              a.groups_per_token <= a.expert_groups &&
+              a.experts_per_token <= a.experts / a.expert_groups * a.groups_per_token,
+          "groups with enough experts to choose from");
+  require(!a.sigmoid_scores || a.balance == 0, "a balancing loss of probabilities");
   out.push_back(matrix(in[0].shape[0], a.experts_per_token, Dtype::f32));
   out.push_back(matrix(in[0].shape[0], a.experts_per_token, Dtype::i32));
   out.push_back(column(a.micro_batch, Dtype::f32));
@@ -103,7 +109,9 @@ void work_expert_linear_grad_weight(const OpCall& call, CompilerLevel, Kernels& 
 void differentiate_route(Gradients& g, const Node& node, int dy) {
   Node at = node;
   at.attributes.scale = g.scale();
-  g.make_and_pass(Op::route_grad, at, {node.inputs[0], node.outputs[1], dy});
+  TensorIds accumulated;
+  if (node.inputs.size() > 1) accumulated.push_back(g.of_parameter(node.inputs[1]));
+  g.make_and_pass(Op::route_grad, at, {node.inputs[0], node.outputs[1], dy}, accumulated);
 }
 
 void differentiate_dispatch(Gradients& g, const Node& node, int dy) {
@@ -119,6 +127,7 @@ void differentiate_combine(Gradients& g, const Node& node, int dy) {
 constexpr OpInfo rows[] = {
     {.op = Op::route,
      .name = "route",
+     .takes = {1, 2},
      .makes = 3,
      .infer = infer_route,
      .work = work_route,
@@ -154,6 +163,7 @@ constexpr OpInfo rows[] = {
     {.op = Op::route_grad,
      .name = "route_grad",
      .takes = {3, 4},
+     .makes = {1, 2},
      .is_gradient = true,
      .infer = same_as_first,
      .work = work_route,

@@ -121,6 +121,7 @@ class EagerWriter {
     if (a.dropout > 0) weights = add(Op::drop_probabilities, node, {weights});
     Node joined = node;
     joined.attributes.packing = Packing::separate;
+    joined.attributes.head_dim = value_dim_of(a);
     finish(Op::join_heads, joined, {add(Op::weigh_values, node, {weights, heads[2]})});
     return true;
   }
@@ -131,7 +132,10 @@ class EagerWriter {
       return out_.nodes.back().outputs;
     }
     TensorIds heads;
-    for (int i = 0; i < 3; ++i) heads.push_back(add(Op::split_heads, node, {node.inputs[i]}));
+    Node values = node;
+    values.attributes.head_dim = value_dim_of(node.attributes);
+    for (int i = 0; i < 3; ++i)
+      heads.push_back(add(Op::split_heads, i < 2 ? node : values, {node.inputs[i]}));
     return heads;
   }
 

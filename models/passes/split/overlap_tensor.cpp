@@ -135,6 +135,72 @@ class Reordering {
   int way_begins_at_ = 0;     // in the graph
 };
 
+// Nodes of one unit and phase that lie together, from `begin` on.
+std::size_t end_of_alike(const Graph& graph, std::size_t begin) {
+  const Node& first = graph.nodes[begin];
+  std::size_t end = begin + 1;
+  while (end < graph.nodes.size() && graph.nodes[end].phase == first.phase &&
+         graph.unit_of(graph.nodes[end]) == graph.unit_of(first))
+    ++end;
+  return end;
+}
+
+// What of a unit's phase neither makes what its first exchange sends nor needs what that brings
+// (shared experts, in the backward also the router) comes right after it.
+class BesideExchanges {
+ public:
+  explicit BesideExchanges(const Graph& graph) : graph_(graph) {}
+
+  std::vector<Node> run() {
+    for (std::size_t begin = 0; begin < graph_.nodes.size();) {
+      const std::size_t end = end_of_alike(graph_, begin);
+      std::size_t exchange = begin;
+      while (exchange < end &&
+             info(graph_.nodes[exchange].op).communication.over != Communication::Over::expert)
+        ++exchange;
+      reorder(begin, exchange, end);
+      begin = end;
+    }
+    return std::move(ordered_);
+  }
+
+ private:
+  enum class Place : std::uint8_t { before, beside, after };
+
+  void reorder(std::size_t begin, std::size_t exchange, std::size_t end) {
+    std::vector<Place> places(end - begin, Place::beside);
+    const auto place = [&](std::size_t i) -> Place& { return places[i - begin]; };
+    std::vector<char> wanted(graph_.tensors.size(), 0), made(graph_.tensors.size(), 0);
+    if (exchange == end) std::ranges::fill(places, Place::before);
+    for (std::size_t i = std::min(exchange + 1, end); i-- > begin && exchange < end;) {
+      const Node& node = graph_.nodes[i];
+      if (i == exchange || any_of(node.outputs, wanted)) {
+        place(i) = Place::before;
+        mark(node.inputs, wanted);
+      }
+    }
+    for (std::size_t i = exchange; i < end; ++i) {
+      const Node& node = graph_.nodes[i];
+      if (i != exchange && !any_of(node.inputs, made)) continue;
+      if (i != exchange) place(i) = Place::after;
+      mark(node.outputs, made);
+    }
+    for (const Place each : {Place::before, Place::beside, Place::after})
+      for (std::size_t i = begin; i < end; ++i)
+        if (place(i) == each) ordered_.push_back(graph_.nodes[i]);
+  }
+
+  static bool any_of(const TensorIds& ids, const std::vector<char>& marked) {
+    return std::ranges::any_of(ids, [&](int id) { return marked[at(id)] != 0; });
+  }
+  static void mark(const TensorIds& ids, std::vector<char>& marked) {
+    for (int id : ids) marked[at(id)] = 1;
+  }
+
+  const Graph& graph_;
+  std::vector<Node> ordered_;
+};
+
 }  // namespace
 
 Graph overlap_tensor(Graph graph, const Plan& plan) {
@@ -142,6 +208,7 @@ Graph overlap_tensor(Graph graph, const Plan& plan) {
   const bool of_tensor = p.tensor > 1 && p.overlap_tensor;
   const bool of_experts = p.expert > 1 && p.overlap_expert;
   if (!of_tensor && !of_experts) return graph;
+  if (of_experts) graph.nodes = BesideExchanges(graph).run();
   graph.nodes = Reordering(graph, of_tensor, of_experts).run();
   return cleaned(std::move(graph));
 }

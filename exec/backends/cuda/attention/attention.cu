@@ -2,6 +2,7 @@
 #include "exec/backends/cuda/attention/attention_forward.cuh"
 #include "exec/backends/cuda/attention/attention_library.h"
 #include "exec/backends/cuda/attention/attention_relative.h"
+#include "exec/backends/cuda/attention/latent.h"
 #include "exec/backends/cuda/tables.h"
 
 namespace meshwright::cuda {
@@ -85,7 +86,7 @@ void run_unfused(const KernelCall& k, const AttentionShape& shape, const ScoreEx
   });
 }
 
-void own_attention(const KernelCall& k) {
+void attention_of_one_width(const KernelCall& k) {
   const Attributes& a = k.attributes();
   const bool packed_heads = a.packing != Packing::separate;
   const AttentionShape shape = shape_of(k);
@@ -103,6 +104,8 @@ void own_attention(const KernelCall& k) {
     run_unfused(k, shape, extras, operands, k.workspace<float>() + bias_bytes / 4);
   });
 }
+
+void own_attention(const KernelCall& k) { with_wide_values(k, attention_of_one_width); }
 
 void context_attention(const KernelCall& k) {
   const Attributes& a = k.attributes();

@@ -2,6 +2,7 @@
 #include "exec/backends/cuda/attention/attention_backward.h"
 #include "exec/backends/cuda/attention/attention_library.h"
 #include "exec/backends/cuda/attention/attention_relative.h"
+#include "exec/backends/cuda/attention/latent.h"
 #include "exec/backends/cuda/tables.h"
 #include "models/graph/widen.h"
 
@@ -60,7 +61,7 @@ void run_backward(const KernelCall& k, const AttentionShape& shape, const ScoreE
   key_gradients(k, shape, extras, operands);
 }
 
-void own_attention_grad(const KernelCall& k) {
+void attention_grad_of_one_width(const KernelCall& k) {
   const Attributes& a = k.attributes();
   const std::size_t tensors = a.packing == Packing::separate ? 3 : 1;
   const AttentionShape shape = shape_of(k);
@@ -102,6 +103,8 @@ void own_attention_grad(const KernelCall& k) {
                           k.call.outputs[tensors].dtype);
   });
 }
+
+void own_attention_grad(const KernelCall& k) { with_wide_values(k, attention_grad_of_one_width); }
 
 void context_attention_grad(const KernelCall& k) {
   const Attributes& a = k.attributes();

@@ -31,7 +31,7 @@ Frequencies frequencies_of(const Attributes& a) {
   Frequencies frequencies = {};
   const RotaryScaling scaling(a);
   for (int pair = 0; pair < a.rotary_dim / 2; ++pair)
-    frequencies.of_pair[pair] = scaling(std::pow(a.rotary_base, -2.0 * pair / a.rotary_dim));
+    frequencies.of_pair[pair] = scaling.of_pair(pair);
   return frequencies;
 }
 

@@ -14,14 +14,21 @@ namespace {
 // What routing is about: tokens [sequences * length], each with a logit for every expert.
 struct Routing {
   int sequences, length, experts, chosen, capacity;
-  bool weights_of_all;
+  int groups, groups_chosen;
+  bool weights_of_all, sigmoid, groups_by_two;
+  float weight_scale;
   explicit Routing(const Attributes& a)
       : sequences(a.micro_batch),
         length(a.sequence_length),
         experts(a.experts),
         chosen(a.experts_per_token),
         capacity(a.expert_capacity),
-        weights_of_all(a.weights_of_all) {
+        groups(a.expert_groups),
+        groups_chosen(a.groups_per_token),
+        weights_of_all(a.weights_of_all),
+        sigmoid(a.sigmoid_scores),
+        groups_by_two(a.groups_by_two),
+        weight_scale(static_cast<float>(a.expert_weight_scale)) {
     MESHWRIGHT_CHECK(experts > 0 && experts <= most_experts && chosen <= experts,
                      "a layer has experts to choose of, but not too many");
   }
@@ -59,6 +66,9 @@ struct Logits {
     inverse_sum = 1.0f / sum[0];
   }
   __device__ float probability(float logit) const { return expf(logit - maximum) * inverse_sum; }
+  __device__ float score(float logit, bool sigmoid) const {
+    return sigmoid ? 1.0f / (1.0f + expf(-logit)) : probability(logit);
+  }
 };
 
 // The largest of the lanes' numbers and its place; of equal ones the first.
@@ -73,7 +83,63 @@ struct Best {
   }
 };
 
+// Of all lanes.
+__device__ Best best_of_lanes(Best best) {
+#pragma unroll
+  for (int distance = 16; distance > 0; distance /= 2) {
+    const float other = __shfl_xor_sync(0xffffffffu, best.value, distance);
+    best.take(other, __shfl_xor_sync(0xffffffffu, best.expert, distance));
+  }
+  return best;
+}
+
+// The experts of the lane that are in none of the best groups, as bits. `ranks`: of the lane's.
+__device__ unsigned int in_other_groups(const float (&ranks)[experts_of_lane],
+                                        const Routing& routing) {
+  const int lane = static_cast<int>(threadIdx.x % 32), size = routing.experts / routing.groups;
+  float own_sum = -INFINITY;  // of the group whose number is the lane's
+#pragma unroll 1
+  for (int g = 0; g < routing.groups; ++g) {
+    Best first{-INFINITY, INT_MAX}, second{-INFINITY, INT_MAX};
+#pragma unroll
+    for (int i = 0; i < experts_of_lane; ++i) {
+      const int e = i * 32 + lane;
+      if (e / size == g && e < routing.experts) first.take(ranks[i], e);
+    }
+    first = best_of_lanes(first);
+#pragma unroll
+    for (int i = 0; i < experts_of_lane; ++i) {
+      const int e = i * 32 + lane;
+      if (e / size == g && e < routing.experts && e != first.expert) second.take(ranks[i], e);
+    }
+    second = best_of_lanes(second);
+    const bool by_two = routing.groups_by_two && size > 1;
+    if (lane == g) own_sum = by_two ? first.value + second.value : first.value;
+  }
+  unsigned int kept = 0;
+#pragma unroll 1
+  for (int j = 0; j < routing.groups_chosen; ++j) {
+    Best best{-INFINITY, INT_MAX};
+    if (lane < routing.groups && (kept >> lane & 1u) == 0) best.take(own_sum, lane);
+    kept |= 1u << best_of_lanes(best).expert;
+  }
+  unsigned int others = 0;
+#pragma unroll
+  for (int i = 0; i < experts_of_lane; ++i) {
+    const int e = i * 32 + lane;
+    if (e < routing.experts && (kept >> e / size & 1u) == 0) others |= 1u << i;
+  }
+  return others;
+}
+
 constexpr int token_threads = 128, tokens_of_block = token_threads / 32;
+
+// Of one token, whose chosen experts score `whole`.
+__device__ void scale_weights(float* weights, float whole, const Routing& routing) {
+  const float scale = routing.weight_scale;
+  for (int j = 0; j < routing.chosen; ++j)
+    weights[j] = (routing.weights_of_all ? weights[j] : weights[j] / whole) * scale;
+}
 
 // Which experts each token chose, the weights, and what the softmax of its logits divides by.
 template <typename T>
@@ -96,11 +162,7 @@ __global__ void __launch_bounds__(token_threads)
       const float logit = row.of_lane[i] == row.of_lane[i] ? row.of_lane[i] : -INFINITY;
       if (e < routing.experts && (taken >> i & 1u) == 0) best.take(logit, e);
     }
-#pragma unroll
-    for (int distance = 16; distance > 0; distance /= 2) {
-      const float other = __shfl_xor_sync(0xffffffffu, best.value, distance);
-      best.take(other, __shfl_xor_sync(0xffffffffu, best.expert, distance));
-    }
+    best = best_of_lanes(best);
     if (best.expert % 32 == lane) taken |= 1u << best.expert / 32;
     const float p = row.probability(best.value);
     whole += p;
@@ -109,8 +171,50 @@ __global__ void __launch_bounds__(token_threads)
     choices[token * routing.chosen + j] = best.expert;
   }
   if (lane != 0) return;
-  if (!routing.weights_of_all)
-    for (int j = 0; j < routing.chosen; ++j) weights[token * routing.chosen + j] /= whole;
+  scale_weights(weights + token * routing.chosen, whole, routing);
+  softmax[token] = {row.maximum, row.inverse_sum};
+}
+
+// The same where the choice goes by scores and biases, among the experts of the best groups.
+template <typename T>
+__global__ void __launch_bounds__(token_threads)
+    choose_by_score_kernel(const T* __restrict__ logits, const T* __restrict__ bias,
+                           float* __restrict__ weights, int* __restrict__ choices,
+                           float2* __restrict__ softmax, Routing routing, long long tokens) {
+  const long long token = static_cast<long long>(blockIdx.x) * tokens_of_block + threadIdx.x / 32;
+  if (token >= tokens) return;
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  Logits row(logits + token * routing.experts, routing.experts);
+  float(&ranks)[experts_of_lane] = row.of_lane;
+#pragma unroll
+  for (int i = 0; i < experts_of_lane; ++i) {
+    const int e = i * 32 + lane;
+    if (e >= routing.experts) continue;
+    const float rank =
+        row.score(ranks[i], routing.sigmoid) + (bias == nullptr ? 0.0f : widened(bias[e]));
+    ranks[i] = rank == rank ? rank : -INFINITY;  // as above
+  }
+  unsigned int taken = routing.groups > 1 ? in_other_groups(ranks, routing) : 0;
+  float whole = 0;
+#pragma unroll 1
+  for (int j = 0; j < routing.chosen; ++j) {
+    Best best{-INFINITY, INT_MAX};
+#pragma unroll
+    for (int i = 0; i < experts_of_lane; ++i) {
+      const int e = i * 32 + lane;
+      if (e < routing.experts && (taken >> i & 1u) == 0) best.take(ranks[i], e);
+    }
+    best = best_of_lanes(best);
+    if (best.expert % 32 == lane) taken |= 1u << best.expert / 32;
+    const float p =
+        row.score(widened(logits[token * routing.experts + best.expert]), routing.sigmoid);
+    whole += p;
+    if (lane != 0) continue;
+    weights[token * routing.chosen + j] = p;
+    choices[token * routing.chosen + j] = best.expert;
+  }
+  if (lane != 0) return;
+  scale_weights(weights + token * routing.chosen, whole, routing);
   softmax[token] = {row.maximum, row.inverse_sum};
 }
 
@@ -183,8 +287,14 @@ void route(const KernelCall& k) {
       reinterpret_cast<double*>(k.workspace<std::byte>() + scratch.choices + scratch.softmax);
   const double factor = k.attributes().balance * routing.experts;
   with_type(k.call.inputs[0].dtype, [&]<typename T>(T) {
-    launch(choose_kernel<T>, {blocks_for(routing.tokens(), tokens_of_block)}, {token_threads}, 0,
-           k.stream, k.in<T>(0), k.out<float>(0), choices, softmax, routing, routing.tokens());
+    const Shape3 blocks{blocks_for(routing.tokens(), tokens_of_block)}, threads{token_threads};
+    const T* bias = k.call.inputs.size() > 1 ? k.in<T>(1) : nullptr;
+    if (ranks_by_logits(k.call))
+      launch(choose_kernel<T>, blocks, threads, 0, k.stream, k.in<T>(0), k.out<float>(0), choices,
+             softmax, routing, routing.tokens());
+    else
+      launch(choose_by_score_kernel<T>, blocks, threads, 0, k.stream, k.in<T>(0), bias,
+             k.out<float>(0), choices, softmax, routing, routing.tokens());
     launch(place_kernel<T>, {blocks_for(routing.sequences * routing.experts, 1)}, {place_threads},
            0, k.stream, k.in<T>(0), choices, softmax, k.out<int>(1), products, routing);
   });
@@ -210,7 +320,8 @@ __global__ void __launch_bounds__(place_threads)
 // With p the probabilities and w the weights of a token, dw given, and c = scale * balance * E *
 // (tokens that chose each expert / s) / s:
 // dlogits = w (dw - w.dw) on the chosen ones + p (c - p.c); where weights are of all experts
-// w = p, dw = 0 on the others, and the first part is on all of them.
+// w = p, dw = 0 on the others, and the first part is on all of them. Of sigmoids the first part is
+// multiplied by 1 - p, and where weights are of all experts it is w dw (1 - p) on the chosen ones.
 template <typename T>
 __global__ void __launch_bounds__(token_threads)
     route_grad_kernel(const T* __restrict__ logits, const int* __restrict__ slots,
@@ -235,20 +346,23 @@ __global__ void __launch_bounds__(token_threads)
   float whole = 0, along = 0;
   for (int j = 0; j < routing.chosen; ++j) {
     const int e = routing.expert_of(slots[token * routing.chosen + j]);
-    const float p = row.probability(widened(own[e]));
+    const float p = row.score(widened(own[e]), routing.sigmoid);
     whole += p;
-    along += p * dweights[token * routing.chosen + j];
+    along += p * routing.weight_scale * dweights[token * routing.chosen + j];
   }
   if (routing.weights_of_all) whole = 1;
   along /= whole;
   const float along_all = routing.weights_of_all ? along : 0.0f;
 #pragma unroll
   for (int i = 0; i < experts_of_lane; ++i)
-    d[i] = row.probability(row.of_lane[i]) * (d[i] - balanced[0] - along_all);
+    d[i] =
+        routing.sigmoid ? 0.0f : row.probability(row.of_lane[i]) * (d[i] - balanced[0] - along_all);
   for (int j = 0; j < routing.chosen; ++j) {
     const int e = routing.expert_of(slots[token * routing.chosen + j]);
-    const float weight = row.probability(widened(own[e])) / whole;
-    const float change = weight * (dweights[token * routing.chosen + j] - (along - along_all));
+    const float p = row.score(widened(own[e]), routing.sigmoid);
+    const float weight = p / whole * (routing.sigmoid ? 1.0f - p : 1.0f);
+    const float dweight = routing.weight_scale * dweights[token * routing.chosen + j];
+    const float change = weight * (dweight - (routing.weights_of_all ? 0.0f : along));
 #pragma unroll
     for (int i = 0; i < experts_of_lane; ++i)
       if (e == i * 32 + lane) d[i] += change;
