@@ -137,6 +137,8 @@ constexpr FlagOption flag_options[] = {
     {"measure", &Options::measure, "run a few steps at each level on this computer"},
     {"allow-unknown", &Options::allow_unknown,
      "list settings that are not known, instead of refusing them"},
+    {"adapter", &Options::adapter,
+     "of a job with training.lora: write the adapter alone, as peft loads it"},
     {"prove", &Options::prove,
      "go on until no other plan can be better by more than 2 %; Ctrl-C prints the best so far"},
     {"resume", &Options::resume, "continue from the newest good checkpoint"},

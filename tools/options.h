@@ -47,6 +47,7 @@ struct Options {
   bool measure = false;                // compile: run steps on this computer
   std::string checkpoint;              // export: one checkpoint, or the folder of a run
   bool allow_mpi_options = false;      // train
+  bool adapter = false;                // export: the adapter alone
   bool resume = false;                 // train: from the newest checkpoint
   std::string trace_steps;             // train: which steps the trace holds
   std::string trace_format;            // how: chrome (where empty) or chakra

@@ -114,7 +114,7 @@ std::map<std::string, PublishedSource> sources_of(const std::map<std::string, Sh
 std::vector<std::string> import_weights(const Safetensors& from,
                                         const std::map<std::string, Shape>& parameters,
                                         const Manifest& about, const std::string& folder,
-                                        const PublishedParts& parts) {
+                                        const PublishedParts& parts, const MadeParameters& others) {
   const std::vector<std::string> stored = from.names();
   std::set<std::string> unused(stored.begin(), stored.end());
   Manifest manifest = about;
@@ -122,14 +122,29 @@ std::vector<std::string> import_weights(const Safetensors& from,
   const std::string part = part_folder(folder, manifest.step);
   make_folder(part);
   ShardCollector shards(part, manifest);
-  for (const auto& [name, shape] : parameters)
-    shards.add(name, shape, read_published(from, name, shape, part_named(parts, name), unused));
+  for (const auto& [name, shape] : parameters) {
+    const auto made = others.find(name);
+    shards.add(name, shape,
+               made != others.end()
+                   ? made->second()
+                   : read_published(from, name, shape, part_named(parts, name), unused));
+  }
   shards.flush();
   commit(folder, manifest, 1);
   return {unused.begin(), unused.end()};
 }
 
 void export_weights(const Checkpoint& from, const std::map<std::string, Shape>& parameters,
+                    const std::string& file, const PublishedParts& parts) {
+  export_weights(
+      [&](const std::string& name, const ParameterRun& run, float* to) {
+        const ParameterRun from_begin{0, run.global, run.count};
+        from.read(name, 0, {&from_begin, 1}, to);
+      },
+      parameters, file, parts);
+}
+
+void export_weights(const WeightReader& read, const std::map<std::string, Shape>& parameters,
                     const std::string& file, const PublishedParts& parts) {
   const std::map<std::string, PublishedSource> sources = sources_of(parameters, parts);
   std::map<std::string, Shape> published;
@@ -143,8 +158,7 @@ void export_weights(const Checkpoint& from, const std::map<std::string, Shape>& 
     const std::int64_t count = source.shape.elements();
     values.resize(static_cast<std::size_t>(count));
     for (const auto& [parameter, piece] : source.pieces) {
-      const ParameterRun run{0, piece.of_part, piece.count};
-      from.read(parameter, 0, {&run, 1}, values.data() + piece.of_whole);
+      read(parameter, {0, piece.of_part, piece.count}, values.data() + piece.of_whole);
     }
     to.write(offset, values.data(), count * 4);
     offset += count * 4;

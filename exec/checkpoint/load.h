@@ -34,6 +34,7 @@ class Checkpoint {
             float* to) const;
 
   std::vector<std::string> names() const;
+  bool holds(const std::string& name) const { return places_.contains(name); }
 
  private:
   struct Shard {

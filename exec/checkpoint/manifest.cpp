@@ -32,12 +32,17 @@ std::uint64_t seed(Fields& fields) {
   return static_cast<std::uint64_t>(value);
 }
 
+std::string name_of_file(Fields& fields, std::string_view key, const char* where) {
+  auto name = fields.required<std::string>(key);
+  if (name.empty() || name.size() > longest_name || name[0] == '.' ||
+      name.find('/') != std::string::npos)
+    fields.fail(key, fmt::format("is not the name of a file {} this folder", where));
+  return name;
+}
+
 Manifest::ShardEntry parse_shard(Fields& fields) {
   Manifest::ShardEntry entry;
-  entry.name = fields.required<std::string>("name");
-  if (entry.name.empty() || entry.name.size() > longest_name || entry.name[0] == '.' ||
-      entry.name.find('/') != std::string::npos)
-    fields.fail("name", "is not the name of a file in this folder");
+  entry.name = name_of_file(fields, "name", "in");
   entry.bytes = count(fields, "bytes");
   if (!parse_hex8(fields.required<std::string>("header_crc32c"), entry.header_checksum))
     fields.fail("header_crc32c", "expected eight hexadecimal digits");
@@ -68,21 +73,22 @@ std::string encode(const Manifest& manifest) {
     shards.push_back({{"name", shard.name},
                       {"bytes", shard.bytes},
                       {"header_crc32c", hex8(shard.header_checksum)}});
-  const nlohmann::json value = {{"format", 1},
-                                {"run", manifest.run},
-                                {"step", manifest.step},
-                                {"position", manifest.position},
-                                {"updates", manifest.updates},
-                                {"seed", manifest.seed},
-                                {"loss", manifest.loss},
-                                {"optimizer", manifest.optimizer},
-                                {"model", manifest.model},
-                                {"degrees", manifest.degrees},
-                                {"made_with", manifest.made_with},
-                                {"numbers", manifest.numbers},
-                                {"histories", manifest.histories},
-                                {"states", manifest.states},
-                                {"shards", shards}};
+  nlohmann::json value = {{"format", 1},
+                          {"run", manifest.run},
+                          {"step", manifest.step},
+                          {"position", manifest.position},
+                          {"updates", manifest.updates},
+                          {"seed", manifest.seed},
+                          {"loss", manifest.loss},
+                          {"optimizer", manifest.optimizer},
+                          {"model", manifest.model},
+                          {"degrees", manifest.degrees},
+                          {"made_with", manifest.made_with},
+                          {"numbers", manifest.numbers},
+                          {"histories", manifest.histories},
+                          {"states", manifest.states},
+                          {"shards", shards}};
+  if (!manifest.base.empty()) value["base"] = manifest.base;
   const std::string text = value.dump(1) + "\n";
   return text + std::string(last_line) + hex8(crc32c(text)) + "\n";
 }
@@ -122,6 +128,7 @@ Manifest parse_manifest(std::string_view text, const std::string& where) {
       manifest.histories[key] = histories.required<std::vector<double>>(key);
   }
   manifest.states = fields.required<std::vector<std::string>>("states");
+  if (fields.has("base")) manifest.base = name_of_file(fields, "base", "beside");
   std::set<std::string> names;
   for (Fields& shard : fields.objects("shards")) {
     manifest.shards.push_back(parse_shard(shard));

@@ -32,6 +32,9 @@ struct Manifest {
   // (Runtime::histories).
   std::map<std::string, std::vector<double>> histories;
   std::vector<std::string> states;  // of every parameter
+  // The step folder beside this one that holds the parameters that are not trained; empty: none
+  // does, this one has all, or they follow from the seed.
+  std::string base;
   std::vector<ShardEntry> shards;
 };
 

@@ -49,8 +49,9 @@ void check_same_training(const Checkpoint& found, const std::string& path,
                          const ResumeOptions& options, Runtime& runtime, Communicator& all) {
   const std::string complaint = damage_found(
       [&] {
-        check_optimizer(found, path, options.optimizer, runtime.program().buckets.front().states());
-        if (all.rank() == 0) found.check_holds(options.parameters);
+        check_optimizer(found, path, options.optimizer,
+                        1 + most_moments_of(runtime.program().settings->training.optimizer));
+        if (all.rank() == 0) found.check_holds(held_by(found, options.parameters, options.frozen));
       },
       make_readable(path), all);
   if (!complaint.empty())
@@ -99,16 +100,49 @@ std::map<std::string, Shape> shapes_of(const std::vector<Program>& stages) {
   return shapes;
 }
 
-void load(const Checkpoint& checkpoint, Runtime& runtime) {
+std::set<std::string> frozen_of(const std::vector<Program>& stages) {
+  std::set<std::string> names;
+  for (const Program& program : stages)
+    for (const StageParameter& member : program.parameters)
+      if (member.parameter.counted && !member.parameter.trainable)
+        names.insert(member.parameter.name);
+  return names;
+}
+
+bool holds_any(const Checkpoint& checkpoint, const std::set<std::string>& frozen) {
+  return std::ranges::any_of(frozen,
+                             [&](const std::string& name) { return checkpoint.holds(name); });
+}
+
+std::optional<Checkpoint> base_of(const Checkpoint& checkpoint, const std::string& folder,
+                                  const std::set<std::string>& frozen) {
+  const std::string& base = checkpoint.manifest().base;
+  if (base.empty() || frozen.empty() || holds_any(checkpoint, frozen)) return std::nullopt;
+  return Checkpoint(folder + "/" + base);
+}
+
+std::map<std::string, Shape> held_by(const Checkpoint& checkpoint,
+                                     std::map<std::string, Shape> parameters,
+                                     const std::set<std::string>& frozen) {
+  if (!holds_any(checkpoint, frozen))
+    for (const std::string& name : frozen) parameters.erase(name);
+  return parameters;
+}
+
+void load(const Checkpoint& checkpoint, Runtime& runtime, const Checkpoint* base) {
   for (const StageParameter& member : runtime.program().parameters) {
     const Parameter& parameter = member.parameter;
     if (!parameter.counted) continue;
+    const Checkpoint* from = &checkpoint;
+    if (!parameter.trainable && !checkpoint.holds(parameter.name)) from = base;
+    if (from == nullptr) continue;
     const std::vector<ParameterRun> runs =
         runs_of(parameter, part_of(parameter, runtime.mesh(), runtime.coordinates()));
     const HeldWeights held = runtime.memory().weights(member);
     Backend& backend = runtime.memory().backend();
-    checkpoint.read(parameter.name, 0, runs_within(runs, held.begin, held.count),
-                    StateView<float>(backend, held.data, held.count).data());
+    from->read(parameter.name, 0, runs_within(runs, held.begin, held.count),
+               StateView<float>(backend, held.data, held.count).data());
+    if (!parameter.trainable) continue;
     const OwnedStates owned = runtime.memory().states(member);
     const std::vector<ParameterRun> own_runs = runs_within(runs, owned.begin, owned.count);
     for (int state = 1; state < checkpoint.states(); ++state)
@@ -129,23 +163,32 @@ std::optional<Manifest> resume(const ResumeOptions& options, Runtime& runtime, C
                                const std::function<void(const std::string&)>& say) {
   bool changed = false;
   for (const StepFolder& step : steps_of_all(options.folder, all)) {
-    std::optional<Checkpoint> found;
+    std::optional<Checkpoint> found, base;
+    const auto check_shards = [&](const Checkpoint& of) {
+      for (std::size_t i = 0; i < of.shards(); ++i)
+        if (static_cast<int>(i % static_cast<std::size_t>(all.size())) == all.rank())
+          of.check_shard(i);
+    };
     std::string complaint = damage_found(
         [&] {
           found.emplace(step.path);
-          for (std::size_t i = 0; i < found->shards(); ++i)
-            if (static_cast<int>(i % static_cast<std::size_t>(all.size())) == all.rank())
-              found->check_shard(i);
+          check_shards(*found);
+          base = base_of(*found, options.folder, options.frozen);
+          if (base) check_shards(*base);
         },
         make_readable(step.path), all);
     if (complaint.empty()) {
       check_same_training(*found, step.path, options, runtime, all);
       changed = true;
-      complaint = damage_found([&] { load(*found, runtime); }, make_readable(step.path), all);
+      complaint = damage_found([&] { load(*found, runtime, base ? &*base : nullptr); },
+                               make_readable(step.path), all);
     }
     if (complaint.empty()) {
       runtime.refresh_working_copies();
-      return found->manifest();
+      Manifest manifest = found->manifest();
+      if (holds_any(*found, options.frozen))
+        manifest.base = step.path.substr(step.path.rfind('/') + 1);
+      return manifest;
     }
     if (all.rank() == 0) say(complaint + "; this checkpoint is passed over");
   }

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "exec/checkpoint/load.h"
@@ -14,20 +15,39 @@ namespace meshwright {
 // The unsplit shape of every parameter that is saved, over all stages.
 std::map<std::string, Shape> shapes_of(const std::vector<Program>& stages);
 
+// Those of them that are not trained.
+std::set<std::string> frozen_of(const std::vector<Program>& stages);
+
+// Whether a checkpoint holds parameters that are not trained; that of a run does not.
+bool holds_any(const Checkpoint& checkpoint, const std::set<std::string>& frozen);
+
+// Of a checkpoint that has not got them, the checkpoint that holds what is not trained; none: it
+// follows from the seed.
+std::optional<Checkpoint> base_of(const Checkpoint& checkpoint, const std::string& folder,
+                                  const std::set<std::string>& frozen);
+
+// What a checkpoint has to hold: all parameters, or those that are trained.
+std::map<std::string, Shape> held_by(const Checkpoint& checkpoint,
+                                     std::map<std::string, Shape> parameters,
+                                     const std::set<std::string>& frozen);
+
 // Fills this rank's weights, optimizer states and loss scale. A checkpoint of weights only leaves
-// the moments at zero. Working copies in 16 bits are then to be refreshed.
-void load(const Checkpoint& checkpoint, Runtime& runtime);
+// the moments at zero; what neither it nor `base` holds of parameters that are not trained stays.
+// Working copies in 16 bits are then to be refreshed.
+void load(const Checkpoint& checkpoint, Runtime& runtime, const Checkpoint* base = nullptr);
 
 struct ResumeOptions {
   std::string folder;
   std::string optimizer;                    // of the job
   std::map<std::string, Shape> parameters;  // of the job's model
+  std::set<std::string> frozen = {};        // those that are not trained
 };
 
 // Every rank calls it; they share the reading that finds damage and agree on one checkpoint. `say`
 // is called on rank 0 with a line for each damaged one that is passed over. None: nothing was
 // changed. InputError on all ranks where the newest sound one is of another model or optimizer,
-// RunError where one cannot be read: it may be sound, and the run would go on without it.
+// RunError where one cannot be read: it may be sound, and the run would go on without it. `base` of
+// what is returned is that of the run's next checkpoints.
 std::optional<Manifest> resume(const ResumeOptions& options, Runtime& runtime, Communicator& all,
                                const std::function<void(const std::string&)>& say);
 

@@ -39,7 +39,7 @@ Saver::~Saver() {
 void Saver::save(const Manifest& about) {
   finish();
   manifest_ = about;
-  const int states = runtime_.program().buckets.front().states();
+  const int states = 1 + most_moments_of(runtime_.program().settings->training.optimizer);
   manifest_.states.assign(state_names().begin(), state_names().begin() + states);
   manifest_.shards.clear();
   const LossScaleState scale = runtime_.loss_scale();

@@ -15,6 +15,11 @@ OptimizerState state_of(const Bucket& bucket, const Address& address) {
   state.gradient_type = bucket.own_gradients.type.dtype;
   state.moment_type = bucket.first_moment.type.dtype;
   state.working_type = bucket.own_weights.type.dtype;
+  if (bucket.matrices) {
+    state.update = static_cast<float*>(address(bucket.update));
+    state.updates = static_cast<float*>(address(bucket.updates));
+    state.elements = bucket.elements;
+  }
   if (bucket.has_master()) state.working = address(bucket.own_weights);
   return state;
 }

@@ -166,7 +166,7 @@ void eager_optimizer_step(const StepSettings& training, const OptimizerScalars& 
       sgd(pool, factors, p);
     else if (training.optimizer == OptimizerKind::lion)
       lion(pool, factors, p, state.scratch);
-    else if (training.optimizer == OptimizerKind::adamw || p.decay == 0)
+    else if (training.optimizer != OptimizerKind::adam || p.decay == 0)
       adamw(pool, factors, p, state.scratch);
     else
       adam_with_decay(pool, factors, p, state.scratch, state.scratch + segment.count);

@@ -102,16 +102,22 @@ SquaredNorms lamb_moments(const Factors& c, const Elements& e) {
   return {weights, update};
 }
 
+// The update is orthogonal already; decay as in adamw.
+void muon_rule(const Factors& c, const Elements& e) {
+  const float shrink = 1 - c.learning_rate * e.decay, size = c.learning_rate * e.trust;
+  for (std::int64_t i = 0; i < e.count; ++i)
+    e.weights[i] = e.weights[i] * shrink - size * e.gradients[i];
+}
+
 using Rule = void (*)(const Factors&, const Elements&);
 struct RuleRow {
   OptimizerKind kind;
   Rule rule;
 };
-constexpr RuleRow rules[] = {{OptimizerKind::adamw, adamw_rule},
-                             {OptimizerKind::adam, adam_rule},
-                             {OptimizerKind::lamb, lamb_rule},
-                             {OptimizerKind::sgd, sgd_rule},
-                             {OptimizerKind::lion, lion_rule}};
+constexpr RuleRow rules[] = {
+    {OptimizerKind::adamw, adamw_rule}, {OptimizerKind::adam, adam_rule},
+    {OptimizerKind::lamb, lamb_rule},   {OptimizerKind::sgd, sgd_rule},
+    {OptimizerKind::lion, lion_rule},   {OptimizerKind::muon, adamw_rule}};  // of what is no matrix
 
 Rule rule_of(OptimizerKind kind) {
   for (const RuleRow& row : rules)
@@ -193,20 +199,54 @@ Elements elements_of(const OptimizerSegment& segment, const Factors& factors) {
   return elements;
 }
 
+// What the rule of matrices reads.
+OptimizerState with_update(OptimizerState state) {
+  state.gradients = state.update;
+  state.gradient_type = Dtype::f32;
+  state.first_moment = state.second_moment = nullptr;
+  return state;
+}
+
 }  // namespace
+
+double muon_scale(const WholeMatrix& matrix) {
+  return 0.2 * std::sqrt(static_cast<double>(std::max(matrix.rows, matrix.columns)));
+}
+
+void muon_momentum(const StepSettings& training, const OptimizerScalars& scalars,
+                   std::span<const OptimizerSegment> segments, const OptimizerState& state,
+                   ThreadPool& pool) {
+  const Factors c = factors_of(training, scalars);
+  constexpr std::int64_t grain = 1 << 15;
+  for (const OptimizerSegment& segment : segments)
+    parallel_for(pool, segment.count, grain, [&](std::int64_t begin, std::int64_t end) {
+      float* update = state.update + segment.begin + begin;
+      for_each_tile(state, {}, segment.begin + begin, segment.begin + end, false,
+                    [&](const Elements& e) {
+                      for (std::int64_t i = 0; i < e.count; ++i) {
+                        const float g = gradient_of(c, e.gradients[i]);
+                        e.first[i] = c.momentum * e.first[i] + g;
+                        update[i] = g + c.momentum * e.first[i];
+                      }
+                      update += e.count;
+                    });
+    });
+}
 
 void optimizer_step(const StepSettings& training, const OptimizerScalars& scalars,
                     std::span<const OptimizerSegment> segments, const OptimizerState& state,
                     ThreadPool& pool) {
-  const Rule rule = rule_of(training.optimizer);
+  const bool is_matrix = state.update != nullptr;
+  const Rule rule = is_matrix ? muon_rule : rule_of(training.optimizer);
   const Factors factors = factors_of(training, scalars);
   constexpr std::int64_t grain = 1 << 15;  // elements: long enough to hide handing a piece out
   for (const OptimizerSegment& segment : segments) {
     Elements elements = elements_of(segment, factors);
-    elements.trust = trust_of(segment);
+    elements.trust =
+        is_matrix ? static_cast<float>(muon_scale(*segment.matrix)) : trust_of(segment);
     parallel_for(pool, segment.count, grain, [&](std::int64_t begin, std::int64_t end) {
-      for_each_tile(state, elements, segment.begin + begin, segment.begin + end, true,
-                    [&](const Elements& some) { rule(factors, some); });
+      for_each_tile(is_matrix ? with_update(state) : state, elements, segment.begin + begin,
+                    segment.begin + end, true, [&](const Elements& some) { rule(factors, some); });
     });
   }
 }

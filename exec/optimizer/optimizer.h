@@ -9,18 +9,29 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "exec/core/thread_pool.h"
 #include "models/plan/step_settings.h"
 
 namespace meshwright {
 
+// muon: a whole matrix, or so many one after the other, of which ranks of a tensor group hold
+// parts.
+struct WholeMatrix {
+  std::int64_t count = 1, rows = 0, columns = 0;
+  int cut_dim = -1;                    // 0: rows, 1: columns; -1: this rank has all
+  std::vector<std::int64_t> segments;  // sizes along it, of each of which a rank has a part
+  int parts = 1, part = 0;
+};
+
 // Consecutive elements that are treated alike.
 struct OptimizerSegment {
   std::int64_t begin = 0, count = 0;
   bool decay = true;        // weight decay applies
   double* norms = nullptr;  // lamb: squared norms of the whole parameter and of its update
-  bool counted = true;      // lamb_norms adds to them; false where another rank has these elements
+  const WholeMatrix* matrix = nullptr;  // muon
+  bool counted = true;  // lamb_norms adds to them; false where another rank has these elements
 };
 
 struct OptimizerState {
@@ -35,7 +46,11 @@ struct OptimizerState {
   Dtype moment_type = Dtype::f32;  // f32 or bf16
   void* working = nullptr;         // the 16-bit copy that is made of the masters
   Dtype working_type = Dtype::f32;
-  float* scratch = nullptr;  // of eager_optimizer_step
+  // muon: what the gradients of matrices become, of this rank and of all that share them.
+  float* update = nullptr;
+  float* updates = nullptr;
+  std::int64_t elements = 0;  // of one rank
+  float* scratch = nullptr;   // of eager_optimizer_step, and of muon
   std::int64_t scratch_elements = 0;
 };
 
@@ -56,5 +71,22 @@ void optimizer_step(const StepSettings& training, const OptimizerScalars& scalar
 void lamb_norms(const StepSettings& training, const OptimizerScalars& scalars,
                 std::span<const OptimizerSegment> segments, const OptimizerState& state,
                 ThreadPool& pool);
+
+// muon: brings the first moment up to date and makes the update of it, in whatever parts of
+// matrices the segments are. Then the whole matrices are made orthogonal, and optimizer_step finds
+// them in `update`.
+void muon_momentum(const StepSettings& training, const OptimizerScalars& scalars,
+                   std::span<const OptimizerSegment> segments, const OptimizerState& state,
+                   ThreadPool& pool);
+
+// By what an orthogonal update is multiplied: its elements are then as large as AdamW's usually
+// are, whatever the shape (Liu et al. 2025, "Muon is scalable for LLM training").
+double muon_scale(const WholeMatrix& matrix);
+
+// Of momentum * m + g: the coefficients of five Newton-Schulz steps X = a X + (b A + c A A) X with
+// A = X X^T (Jordan et al. 2024), which bring all singular values near 1.
+inline constexpr int muon_steps = 5;
+inline constexpr float muon_a = 3.4445F, muon_b = -4.7750F, muon_c = 2.0315F;
+inline constexpr float muon_epsilon = 1e-7F;  // added to the norm that X begins with
 
 }  // namespace meshwright

@@ -38,6 +38,9 @@ class Updater {
   // As in optimizer.h. A bucket has the same segments and states in every step.
   virtual void lamb_norms(int bucket, std::span<const OptimizerSegment> segments,
                           const OptimizerState& state) = 0;
+  // muon, of a bucket of matrices: first brings the moment up to date and makes the update.
+  virtual void muon_momentum(int bucket, std::span<const OptimizerSegment> segments,
+                             const OptimizerState& state) = 0;
   virtual void step(int bucket, std::span<const OptimizerSegment> segments,
                     const OptimizerState& state) = 0;
 };

@@ -148,6 +148,8 @@ void Arena::take_snapshot() const {
       }
       to += bucket.slice_elements();
     }
+    // What other buckets have and this one has not.
+    std::fill(to, snapshot(bucket) + bucket.snapshot.type.shape.elements(), 0.0F);
   }
   backend_.wait();
 }

@@ -22,6 +22,17 @@ void fill_normal(const PhiloxStream& stream, double scale, std::int64_t global, 
   }
 }
 
+// Of [-limit, limit].
+void fill_uniform(const PhiloxStream& stream, double limit, std::int64_t global, std::int64_t count,
+                  float* values) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t index = global + i;
+    const PhiloxCounter bits = stream.block(static_cast<std::uint64_t>(index / 4));
+    const double share = (bits[static_cast<std::size_t>(index % 4)] + 0.5) * 0x1p-32;
+    values[i] = static_cast<float>(limit * (2 * share - 1));
+  }
+}
+
 }  // namespace
 
 void fill_initial(const Parameter& parameter, const InitialOptions& options, std::int64_t begin,
@@ -40,9 +51,13 @@ void fill_initial(const Parameter& parameter, const InitialOptions& options, std
     for (const PublishedTensor& each : published) {
       const std::int64_t first = std::max(run.global, each.begin);
       const std::int64_t end = std::min(run.global + run.count, each.begin + each.shape.elements());
-      if (first < end)
-        fill_normal({options.seed, each.name}, scale, first - each.begin, end - first,
-                    to + (first - run.global));
+      if (first >= end) continue;
+      const PhiloxStream stream(options.seed, each.name);
+      if (parameter.initial == Initial::kaiming_uniform)
+        fill_uniform(stream, 1 / std::sqrt(static_cast<double>(parameter.global_shape[1])),
+                     first - each.begin, end - first, to + (first - run.global));
+      else
+        fill_normal(stream, scale, first - each.begin, end - first, to + (first - run.global));
     }
   });
 }

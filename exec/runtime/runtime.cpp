@@ -20,7 +20,7 @@ bool is_compute(const Instruction& instruction, std::initializer_list<Op> ops) {
 }
 
 bool is_of_updater(const Instruction& instruction) {
-  return is_compute(instruction, {Op::update_loss_scale, Op::lamb_norms});
+  return is_compute(instruction, {Op::update_loss_scale, Op::lamb_norms, Op::muon_momentum});
 }
 
 // The first of these begins the update.

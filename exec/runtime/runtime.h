@@ -5,6 +5,7 @@
 #pragma once
 
 #include <chrono>
+#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -117,6 +118,7 @@ class Runtime {
 
   void make_groups();
   void make_segments();
+  const WholeMatrix* whole_matrix_of(const Bucket& bucket, const Parameter& parameter);
   bool counts_in_norm(const Bucket& bucket) const;
   void check_supported_here() const;
   Scratch reserve_scratch();
@@ -200,6 +202,7 @@ class Runtime {
   std::vector<TensorType> input_types_, output_types_;
   std::vector<const void*> inputs_;
   std::vector<void*> outputs_;
+  std::deque<WholeMatrix> matrices_;  // of segments
   std::vector<OptimizerSegment> stepped_;
   NonFiniteSearch* search_ = nullptr;  // while a step is replayed
   Inputs step_inputs_;

@@ -71,8 +71,9 @@ void Runtime::check_supported_here() const {
                      " is an arithmetic of GPU tensor cores that this device (" +
                      std::string(backend_.name()) + ") does not have; use fp32, fp16, bf16 or fp8");
   for_each_instruction(program_, [&](const Instruction& instruction) {
-    const bool by_optimizer =
-        instruction.op == Op::update_loss_scale || instruction.op == Op::lamb_norms;
+    const bool by_optimizer = instruction.op == Op::update_loss_scale ||
+                              instruction.op == Op::lamb_norms ||
+                              instruction.op == Op::muon_momentum;
     if (instruction.kind != InstructionKind::compute || by_optimizer) return;
     const bool quantized =
         !instruction.inputs.empty() && is_quantized(instruction.inputs[0].type.dtype);
@@ -135,7 +136,7 @@ void Runtime::make_segments() {
     const std::int64_t begin = memory_.own_begin(bucket), end = begin + bucket.shard_elements;
     std::vector<Segment>& segments = segments_.emplace_back();
     std::vector<Run>& counted = counted_.emplace_back();
-    if (!memory_.steps(bucket)) continue;
+    if (!memory_.steps(bucket) || bucket.frozen) continue;
     const bool first_copy = counts_in_norm(bucket);
     for (int index : bucket.parameters) {
       const StageParameter& member = program_.parameters[static_cast<std::size_t>(index)];
@@ -146,6 +147,7 @@ void Runtime::make_segments() {
       const bool first_replica = parameter.is_cut || one_of_tensor || own_.tensor == 0;
       OptimizerSegment elements{first - begin, last - first, parameter.decay};
       elements.counted = first_replica;  // replicas count once
+      if (bucket.matrices) elements.matrix = whole_matrix_of(bucket, parameter);
       segments.push_back({elements, index});
       if (!first_replica || !first_copy || member.copy_of_tied) continue;
       if (counted.empty() || counted.back().begin + counted.back().count != elements.begin)
@@ -153,6 +155,22 @@ void Runtime::make_segments() {
       counted.back().count += elements.count;
     }
   }
+}
+
+const WholeMatrix* Runtime::whole_matrix_of(const Bucket& bucket, const Parameter& parameter) {
+  WholeMatrix& made = matrices_.emplace_back();
+  const bool gathered = bucket.updates.buffer != bucket.update.buffer;
+  const Shape& shape = gathered ? parameter.padded_shape : parameter.shape;
+  made.rows = shape[-2];
+  made.columns = shape[-1];
+  made.count = shape.elements() / (made.rows * made.columns);
+  if (gathered) {
+    made.cut_dim = parameter.cut.dim;
+    made.segments = parameter.cut.segments;
+    made.parts = mesh_.degrees().tensor;
+    made.part = own_.tensor;
+  }
+  return &made;
 }
 
 // Before the arena: operations that get ready on the device may need memory for a while.

@@ -62,7 +62,9 @@ void Runtime::update(const Instruction& instruction) {
                });
   if (instruction.op == Op::lamb_norms)
     return updater_->lamb_norms(instruction.bucket, stepped_, state);
-  if (optimizer_scratch_arrays(training_) > 0) {
+  if (instruction.op == Op::muon_momentum)
+    return updater_->muon_momentum(instruction.bucket, stepped_, state);
+  if (optimizer_scratch_arrays(training_) > 0 || state.update != nullptr) {
     const Operand& scratch = instruction.outputs.back();
     state.scratch = static_cast<float*>(memory_.address(scratch, 0));
     state.scratch_elements = scratch.type.shape.elements();

@@ -40,6 +40,9 @@ constexpr Limit of_all[] = {
        p.training.learning_rate_schedule = LearningRateSchedule::constant;
        p.training.decay_steps = 0;
      }},
+    {"training.lora", "is written with training of the whole model only",
+     [](const Plan& p, const Model&) { return !p.training.lora; },
+     [](Plan& p, const Model&) { p.training.lora.reset(); }},
     {"training.gradient_clip_value", "clips by norm",
      [](const Plan& p, const Model&) { return p.training.gradient_clip_value == 0; },
      [](Plan& p, const Model&) { p.training.gradient_clip_value = 0; }},

@@ -8,11 +8,12 @@ namespace meshwright {
 Gradients::Gradients(Graph& graph, double scale, Dtype sum_type, bool fuses_accumulation)
     : graph_(graph), scale_(scale), fuses_accumulation_(fuses_accumulation) {
   gradient_.assign(graph.tensors.size(), -1);
-  for (Parameter& parameter : graph_.parameters) add_parameter_gradient(parameter, sum_type);
+  for (Parameter& parameter : graph_.parameters)
+    if (parameter.trainable) add_parameter_gradient(parameter, sum_type);
   needs_.assign(graph_.tensors.size(), 0);
   for (const Node& node : graph_.nodes)
     for (int id : node.inputs)
-      if (graph_.tensor(id).role == Role::parameter || needs(id))
+      if ((graph_.tensor(id).role == Role::parameter && trains(id)) || needs(id))
         for (int output : node.outputs) needs_[static_cast<std::size_t>(output)] = 1;
 }
 
@@ -27,6 +28,7 @@ void Gradients::differentiate(const Node& node) {
   const OpInfo& row = info(node.op);
   const int dy = of(node.outputs[0]);
   if (dy < 0 && !row.begins_backward) return;  // nothing downstream depends on it
+  if (row.begins_backward && !needs(node.outputs[0])) return;
   MESHWRIGHT_CHECK(row.differentiate != nullptr, "every forward operation has a gradient rule");
   row.differentiate(*this, node, dy);
 }
@@ -42,7 +44,10 @@ int Gradients::of_parameter(int tensor) const {
 }
 
 int Gradients::make(Op op, const Node& at, TensorIds inputs, TensorIds accumulated) {
-  return graph_.add_gradient(op, at.module, inputs, accumulated, at.attributes);
+  TensorIds trained;
+  for (int id : accumulated)
+    if (id >= 0) trained.push_back(id);
+  return graph_.add_gradient(op, at.module, inputs, trained, at.attributes);
 }
 
 void Gradients::pass_on(const Node& at, int tensor, int part) {

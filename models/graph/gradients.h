@@ -23,12 +23,13 @@ class Gradients {
   // For rules. dx is the gradient of x, made of dy, that of an output.
   double scale() const { return scale_; }
   bool fuses_accumulation() const { return fuses_accumulation_; }
-  // Whether a parameter influences the tensor.
+  // Whether a parameter that is trained influences the tensor.
   bool needs(int tensor) const { return needs_[static_cast<std::size_t>(tensor)] != 0; }
   // So far; -1: none.
   int& of(int tensor);
-  int of_parameter(int tensor) const;
-  // Appends a node with the attributes of `at`.
+  int of_parameter(int tensor) const;  // -1: it is not trained
+  bool trains(int tensor) const { return of_parameter(tensor) >= 0; }
+  // Appends a node with the attributes of `at`; `accumulated` without those that are not trained.
   int make(Op op, const Node& at, TensorIds inputs, TensorIds accumulated = {});
   // `part` is a gradient of `tensor`: that of one user. Those of several are added where the next
   // user is.

@@ -106,7 +106,18 @@ std::int64_t parameter_count(const Graph& graph) {
 
 namespace {
 
-double model_flops(const Fusion& fusion) {
+// Of a forward operation with these inputs: its own product, and in the backward one for each
+// factor that has a gradient. Every activation counts as one that does.
+double passes_of(const Graph& graph, Op op, int second_input) {
+  const bool is_product = op == Op::linear || op == Op::expert_linear;
+  if (!is_product || second_input < 0) return 3;
+  const Tensor& weight = graph.tensor(second_input);
+  const bool is_frozen =
+      weight.role == Role::parameter && !at(graph.parameters, weight.parameter).trainable;
+  return is_frozen ? 2 : 3;
+}
+
+double model_flops(const Graph& graph, const Node& node, const Fusion& fusion) {
   const auto types = [&](const TensorIds& ids) {
     std::vector<TensorType> result;
     for (int id : ids) result.push_back(fusion.operands[static_cast<std::size_t>(id)]);
@@ -114,7 +125,11 @@ double model_flops(const Fusion& fusion) {
   };
   double flops = 0;
   for (const FusedStep& step : fusion.steps)
-    flops += model_flops(OpCall{step.op, step.attributes, types(step.inputs), types(step.outputs)});
+    flops += passes_of(graph, step.op,
+                       step.inputs.size() > 1 && step.inputs[1] < node.inputs.size()
+                           ? node.inputs[step.inputs[1]]
+                           : -1) *
+             model_flops(OpCall{step.op, step.attributes, types(step.inputs), types(step.outputs)});
   return flops;
 }
 
@@ -132,11 +147,12 @@ double model_flops(const Graph& graph) {
     const Fusion* fusion = node.attributes.fusion.get();
     const bool forward = node.phase == Phase::forward;
     if (fusion != nullptr) {
-      if (forward || makes_logits(*fusion)) flops += 3 * model_flops(*fusion);
+      if (forward || makes_logits(*fusion)) flops += model_flops(graph, node, *fusion);
     } else if (forward) {
       const auto inputs = types_of(graph, node.inputs);
       const auto outputs = types_of(graph, node.outputs);
-      flops += 3 * model_flops(OpCall{node.op, node.attributes, inputs, outputs});
+      flops += passes_of(graph, node.op, node.inputs.size() > 1 ? node.inputs[1] : -1) *
+               model_flops(OpCall{node.op, node.attributes, inputs, outputs});
     }
   }
   return flops;

@@ -53,8 +53,9 @@ enum class Initial : std::uint8_t {
   normal,
   residual_normal,
   ones,
-  zeros
-};  // residual: 0.02/sqrt(2*layers)
+  zeros,
+  kaiming_uniform  // within 1 / sqrt(inputs): torch.nn.Linear's
+};                 // residual: 0.02/sqrt(2*layers)
 
 struct Parameter {
   std::string name;    // Hugging Face's spelling
@@ -69,10 +70,11 @@ struct Parameter {
   Initial initial = Initial::normal;
   bool decay = true;  // weight decay: matrices only
   bool partial_over_tensor =
-      false;            // used on a share of the rows: the tensor group's gradients must be summed
-  bool counted = true;  // counts as a parameter of its own (false for a persistent buffer)
-  int tensor = -1;      // its tensor in the graph
-  int gradient = -1;    // the tensor of its gradient, made by `backward`
+      false;  // used on a share of the rows: the tensor group's gradients must be summed
+  bool trainable = true;  // false: it has no gradient and no optimizer states
+  bool counted = true;    // counts as a parameter of its own (false for a persistent buffer)
+  int tensor = -1;        // its tensor in the graph
+  int gradient = -1;      // the tensor of its gradient, made by `backward`
   bool operator==(const Parameter&) const = default;
 };
 
@@ -188,7 +190,8 @@ void verify(const Graph& graph, std::string_view after);
 std::int64_t parameter_count(const Graph& graph);  // unsplit, unpadded, tied counted once
 
 // FLOPs of one forward and backward pass of the micro-batch on this rank without recomputation:
-// three times the forward matrix products, attention not halved for the mask (what MFU counts).
+// three times the forward matrix products, twice those with weights that are not trained; attention
+// not halved for the mask (what MFU counts).
 double model_flops(const Graph& graph);
 
 // One line per node, for dumps and tests.

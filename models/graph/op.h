@@ -188,6 +188,8 @@ enum class Op : std::uint8_t {
   lamb_norms,      // a bucket's gradients, masters, squared norm -> (+)moments, (+)squared norms of
                    // each
                    // parameter and of its update f64
+  muon_momentum,   // a bucket's gradients, first moment, squared norm -> (+)first moment, the
+                   // update f32 that is made orthogonal
   count_
 };
 

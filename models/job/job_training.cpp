@@ -57,6 +57,42 @@ json loss_scale_json(const Training& training) {
   return scale.dynamic ? write_keys(loss_scale_keys(scale)) : json{{"static", scale.initial}};
 }
 
+void read_lora(Fields& training, Job& job) {
+  Fields fields = training.object("lora");
+  Lora& lora = job.plan.training.lora.emplace();
+  if (fields.is_string("target_modules")) {
+    const auto word = fields.required<std::string>("target_modules");
+    if (word != all_linear)
+      fields.fail("target_modules", "'" + word + "' is no list; use a list of names, or '" +
+                                        std::string(all_linear) + "'");
+    lora.target_modules = {word};
+  }
+  Keys keys = lora_keys(lora);
+  if (!lora.target_modules.empty()) keys.pop_back();
+  read_keys(fields, keys, job);
+  fields.done();
+}
+
+json lora_json(const Training& training) {
+  if (!training.lora) return nullptr;
+  Lora lora = *training.lora;
+  json written = write_keys(lora_keys(lora));
+  if (lora.target_modules == std::vector<std::string>{std::string(all_linear)})
+    written["target_modules"] = all_linear;
+  return written;
+}
+
+std::string lora_type() {
+  Lora lora;
+  std::string keys;
+  for (const Key& key : lora_keys(lora)) {
+    const std::string usual = default_of(key);
+    keys += (keys.empty() ? "" : ", ") + std::string(key.name);
+    if (!usual.empty()) keys += " [" + usual + "]";
+  }
+  return "`{" + keys + "}`";
+}
+
 std::string loss_scale_type() {
   LossScale scale;
   std::string keys;
@@ -191,8 +227,11 @@ Keys training_keys(Training& t) {
       {"seed", &t.seed, by_reader(at_least_zero), plain, "", "initial values"},
       {"optimizer", choice("optimizer", optimizer_names(), t.optimizer), any, plain, "",
        "`lamb`: trust ratio of whole parameters, however they are cut; `lion`: one moment, of "
-       "which the "
-       "sign is the update"},
+       "which the sign is the update; `muon`: matrices of linear layers in blocks by their "
+       "momentum "
+       "(Nesterov's), made orthogonal by five Newton-Schulz steps in fp32 and multiplied by 0.2 "
+       "sqrt(longer side), all other parameters by `adamw`; ranks of a tensor group gather the "
+       "updates of the matrices they share; `zero_stage` 0, or 1 with `shard_layout: whole`"},
       {"master_weights", choice("kind of master weights", master_weights_names(), t.master_weights),
        any, plain, "",
        "what the optimizer keeps of weights that are stored in 16 bits: `fp32`; `remainders`, the "
@@ -217,9 +256,11 @@ Keys training_keys(Training& t) {
       {"decay_steps", &t.decay_steps, at_least_zero, if_set, "a tenth of `steps`",
        "of `warmup_stable_decay`: the last steps, in which the rate falls"},
       {"weight_decay", &t.weight_decay, amount, plain, "", "matrices only"},
-      {"momentum", &t.momentum, zero_to_below_one, plain, "", "of `sgd`"},
+      {"momentum", &t.momentum, zero_to_below_one, plain, "",
+       "of `sgd`, and of the matrices of `muon`, where 0.95 is usual"},
       {"beta1", &t.beta1, zero_to_below_one, plain, "",
-       "`adamw`, `adam`, `lamb`: of the first moment; of `lion`: of the moment that is in the "
+       "`adamw`, `adam`, `lamb` and, beside matrices, `muon`: of the first moment; of `lion`: of "
+       "the moment that is in the "
        "update"},
       {"beta2", &t.beta2, zero_to_below_one, plain, "",
        "the same, of the second moment; of `lion`: of the moment that is kept"},
@@ -229,6 +270,15 @@ Keys training_keys(Training& t) {
       {"gradient_clip_value", &t.gradient_clip_value, amount, if_set, "0: off",
        "instead of `gradient_clip` (both: an error): each element of the gradient is moved into "
        "this distance from 0"},
+      {"lora", code(lora_type(), {}, read_lora, [&t] { return lora_json(t); }), any, plain, "",
+       "low-rank adapters: beside each linear layer that `target_modules` names, W x becomes W x + "
+       "(`alpha` / `rank`) B A x; A and B are trained, the model's own parameters are not: they "
+       "have "
+       "no gradients, no masters and no moments, and checkpoints leave them out. "
+       "`target_modules`: names as peft takes them, ends of module paths (`q_proj`, "
+       "`self_attn.q_proj`, `layers.3.*.q_proj`, where `*` is any one name), or `all-linear`: all "
+       "in blocks. `dropout`: of what A reads. `docs/cookbook.md` has the road from a model of "
+       "transformers to an adapter that peft loads"},
       {"dropout", &t.dropout, zero_to_below_one, plain, "",
        "after the embeddings, of attention probabilities, after attention's output projection and "
        "after the MLP, in every family; of T5, and of BART where its configuration says so, behind "
@@ -253,6 +303,14 @@ Keys training_keys(Training& t) {
        "a step on GPUs is recorded once and started as one CUDA graph (never while it is traced, "
        "nor with the communicator `mpi`). `true` does so with pipelines too, and predictions then "
        "have no host time for each kernel"}};
+}
+
+Keys lora_keys(Lora& lora) {
+  using enum How;
+  return {{"rank", &lora.rank, by_reader(at_least_one), plain, "", "rows of A, columns of B"},
+          {"alpha", &lora.alpha, by_reader(above_zero), plain, "", "alpha / rank is the factor"},
+          {"dropout", &lora.dropout, by_reader(zero_to_below_one), plain, "", "of what A reads"},
+          {"target_modules", &lora.target_modules, any, required, "", "names of linear layers"}};
 }
 
 Keys loss_scale_keys(LossScale& scale) {

@@ -112,6 +112,7 @@ using Keys = std::vector<Key>;
 
 // The places are in what is given: it outlives the rows.
 Keys training_keys(Training& training);
+Keys lora_keys(Lora& lora);
 Keys loss_scale_keys(LossScale& scale);  // of a moving one
 Keys parallelism_keys(Parallelism& parallelism);
 Keys objective_keys(Objective& objective);

@@ -40,21 +40,24 @@ void place_weights_and_gradients(StageDraft& draft, BucketPlan& planned) {
   const Dtype sums = draft.plan.training.gradient_reduce;
   bucket.weights = place(draft, bucket, "weights", MemoryClass::parameters,
                          flat(weights_cut ? bucket.shard_elements : bucket.elements, storage));
+  bucket.own_weights = own_part(bucket, bucket.weights, weights_cut);
+  if (bucket.frozen) return;
   bucket.gradients = place(draft, bucket, "gradients", MemoryClass::gradients,
                            flat(gradients_cut ? bucket.shard_elements : bucket.elements, sums));
-  bucket.own_weights = own_part(bucket, bucket.weights, weights_cut);
   bucket.own_gradients = own_part(bucket, bucket.gradients, gradients_cut);
 }
 
 void place_states(StageDraft& draft, Bucket& bucket) {
   const Training& training = draft.plan.training;
+  bucket.master = bucket.own_weights;
+  if (bucket.frozen) return;
   const auto state = [&](std::string_view name, Dtype type) {
     return place(draft, bucket, name, MemoryClass::optimizer, flat(bucket.shard_elements, type));
   };
   const std::optional<Dtype> master = training.master_type();
-  bucket.master = master ? state("master", *master) : bucket.own_weights;
+  if (master) bucket.master = state("master", *master);
   bucket.first_moment = state("first_moment", training.moments);
-  if (moments_of(training.optimizer) == 2)
+  if (most_moments_of(training.optimizer) == 2 && !bucket.matrices)
     bucket.second_moment = state("second_moment", training.moments);
 }
 
@@ -64,7 +67,7 @@ std::int64_t snapshot_slice(const StageDraft& draft, const Bucket& bucket) {
   const bool saved_elsewhere = std::ranges::all_of(bucket.parameters, [&](int index) {
     return draft.program.parameters[at(index)].copy_of_tied;
   });
-  if (saved_elsewhere) return 0;
+  if (saved_elsewhere || bucket.frozen) return 0;
   if (!bucket.owner.everybody()) return bucket.shard_elements;
   const std::int64_t replicas = replicas_of(draft.degrees, bucket);
   return (bucket.shard_elements + replicas - 1) / replicas;
@@ -73,8 +76,9 @@ std::int64_t snapshot_slice(const StageDraft& draft, const Bucket& bucket) {
 void place_snapshot(StageDraft& draft, Bucket& bucket) {
   const std::int64_t slice = snapshot_slice(draft, bucket);
   if (slice == 0) return;
-  bucket.snapshot = place(draft, bucket, "snapshot", MemoryClass::snapshot,
-                          flat(slice * bucket.states(), Dtype::f32));
+  bucket.snapshot =
+      place(draft, bucket, "snapshot", MemoryClass::snapshot,
+            {Shape{1 + most_moments_of(draft.plan.training.optimizer), slice}, Dtype::f32});
 }
 
 void place_scalars(StageDraft& draft) {

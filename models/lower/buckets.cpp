@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "models/graph/fusion.h"
 #include "models/lower/owners.h"
 
 namespace meshwright {
@@ -15,7 +16,8 @@ std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-// A parameter of this stage and the last node that adds to its gradient here.
+// A parameter of this stage and the last node that adds to its gradient here; of one that is not
+// trained, the first that reads it.
 struct Candidate {
   int parameter = 0;
   int chunk = 0;
@@ -25,8 +27,8 @@ struct Candidate {
 };
 
 // In the order in which gradients are complete: chunks from last to first, nodes in graph order.
-std::vector<Candidate> candidates(const Graph& graph, const Plan& plan,
-                                  const Boundaries& boundaries, int stage) {
+std::vector<Candidate> trained(const Graph& graph, const Plan& plan, const Boundaries& boundaries,
+                               int stage) {
   std::map<int, Candidate> found;
   const StageLayout layout = plan.parallelism.stage_layout();
   for (int chunk = plan.parallelism.virtual_stages - 1; chunk >= 0; --chunk)
@@ -52,6 +54,64 @@ std::vector<Candidate> candidates(const Graph& graph, const Plan& plan,
   return order;
 }
 
+// What is not trained, in the order of its use in a backward.
+std::vector<Candidate> frozen(const Graph& graph, const Plan& plan, const Boundaries& boundaries,
+                              int stage) {
+  std::map<int, Candidate> found;
+  const StageLayout layout = plan.parallelism.stage_layout();
+  for (int chunk = 0; chunk < plan.parallelism.virtual_stages; ++chunk)
+    for (int index :
+         boundaries.nodes[static_cast<std::size_t>(layout.virtual_stage(stage, chunk))]) {
+      const Node& node = graph.nodes[static_cast<std::size_t>(index)];
+      for (int id : node.inputs) {
+        if (graph.tensor(id).role != Role::parameter) continue;
+        const int parameter = graph.tensor(id).parameter;
+        if (graph.parameters[static_cast<std::size_t>(parameter)].trainable) continue;
+        const auto [place, is_new] = found.try_emplace(parameter);
+        if (is_new)
+          place->second = {parameter, chunk, false, index, graph.unit_of(node)};
+        else if (place->second.unit != graph.unit_of(node))
+          place->second.unit = shared_unit;
+      }
+    }
+  std::vector<Candidate> order;
+  for (const auto& [parameter, candidate] : found) order.push_back(candidate);
+  std::sort(order.begin(), order.end(), [](const Candidate& a, const Candidate& b) {
+    return a.chunk != b.chunk ? a.chunk > b.chunk : a.node > b.node;
+  });
+  return order;
+}
+
+// Those that are trained first.
+std::vector<Candidate> candidates(const Graph& graph, const Plan& plan,
+                                  const Boundaries& boundaries, int stage) {
+  std::vector<Candidate> all = trained(graph, plan, boundaries, stage);
+  const std::vector<Candidate> others = frozen(graph, plan, boundaries, stage);
+  all.insert(all.end(), others.begin(), others.end());
+  return all;
+}
+
+// The weights of linear layers in blocks, which muon steps as matrices.
+std::vector<char> matrices_of(const Graph& graph, const Plan& plan) {
+  std::vector<char> is_matrix(graph.parameters.size(), 0);
+  if (plan.training.optimizer != OptimizerKind::muon) return is_matrix;
+  const auto note = [&](Op op, int weight) {
+    const Tensor& tensor = graph.tensor(weight);
+    if ((op == Op::linear || op == Op::expert_linear) && tensor.role == Role::parameter)
+      is_matrix[static_cast<std::size_t>(tensor.parameter)] = 1;
+  };
+  for (const Node& node : graph.nodes) {
+    if (!graph.units[static_cast<std::size_t>(graph.unit_of(node))].is_block) continue;
+    const Fusion* fusion = node.attributes.fusion.get();
+    if (fusion == nullptr && node.inputs.size() > 1) note(node.op, node.inputs[1]);
+    if (fusion == nullptr) continue;
+    for (const FusedStep& step : fusion->steps)
+      if (step.inputs.size() > 1 && step.inputs[1] < node.inputs.size())
+        note(step.op, node.inputs[step.inputs[1]]);
+  }
+  return is_matrix;
+}
+
 class Filler {
  public:
   Filler(const Graph& graph, const Plan& plan, const Boundaries& boundaries, Program& program)
@@ -61,7 +121,8 @@ class Filler {
         program_(program),
         shards_(plan.shard_group()),
         expert_shards_(plan.degrees().expert_shard()),
-        reduces_(plan.degrees().rdp() > 1) {}
+        reduces_(plan.degrees().rdp() > 1),
+        is_matrix_(matrices_of(graph, plan)) {}
 
   std::vector<BucketPlan> run() {
     std::vector<Candidate> all = candidates(graph_, plan_, boundaries_, program_.stage);
@@ -82,7 +143,7 @@ class Filler {
     const auto p = static_cast<std::size_t>(parameter);
     const StageLayout layout = plan_.parallelism.stage_layout();
     return {
-        graph_.parameters[p].partial_over_tensor,
+        graph_.parameters[p].partial_over_tensor && graph_.parameters[p].trainable,
         layout.stage_of(boundaries_.first_user[p]) != layout.stage_of(boundaries_.last_user[p])};
   }
 
@@ -103,15 +164,19 @@ class Filler {
   }
 
   std::vector<Owner> owners_of(const std::vector<Candidate>& all) const {
-    if (!plan_.parallelism.shard_whole || shards_ == 1) return std::vector<Owner>(all.size());
+    std::vector<Owner> owners(all.size());
+    if (!plan_.parallelism.shard_whole || shards_ == 1) return owners;
     std::vector<OwnedItem> items;
     for (const Candidate& candidate : all) {
       const Parameter& parameter = parameter_of(candidate);
+      if (!parameter.trainable) break;  // they come last
       items.push_back({parameter.shape.elements(),
                        parameter.is_cut || plan_.parallelism.tensor == 1,
                        class_of(candidate.parameter).tied});
     }
-    return share_out(items, plan_.degrees().rdp(), plan_.parallelism.tensor);
+    std::ranges::copy(share_out(items, plan_.degrees().rdp(), plan_.parallelism.tensor),
+                      owners.begin());
+    return owners;
   }
 
   bool of_experts(const Candidate& candidate) const {
@@ -126,19 +191,23 @@ class Filler {
   // ZeRO 3 leaves small parameters whole: sharded as ZeRO 1 does it.
   int zero_of(const Candidate& candidate) const {
     if ((of_experts(candidate) ? expert_shards_ : shards_) == 1) return 0;
+    if (!parameter_of(candidate).trainable)  // there are no states to be sharded
+      return plan_.parallelism.zero_stage == 3 && !stays_whole(candidate) ? 3 : 0;
     return stays_whole(candidate) ? 1 : plan_.parallelism.zero_stage;
   }
 
   bool is_reduced_each(const Candidate& candidate) const {
     const Degrees degrees = plan_.degrees();
     const int ranks = of_experts(candidate) ? degrees.expert_rdp() : degrees.rdp();
-    return plan_.reduces_each_micro_batch() && ranks > 1 && !stays_whole(candidate);
+    return plan_.reduces_each_micro_batch() && ranks > 1 && !stays_whole(candidate) &&
+           parameter_of(candidate).trainable;
   }
 
   bool is_full(const BucketPlan& open) const {
     const std::int64_t bytes = open.bucket.elements * bytes_of(plan_.training.gradient_reduce);
     const std::int64_t given = plan_.parallelism.reduce_bucket_bytes;
     if (open.unit != no_unit) return given > 0 && bytes >= given;
+    if (open.bucket.frozen) return false;  // nothing is reduced
     return reduces_ && bytes >= (given > 0 ? given : default_bucket_bytes(plan_.degrees().rdp()));
   }
 
@@ -149,7 +218,10 @@ class Filler {
       const bool alike = open.cls == wanted.cls && open.chunk == wanted.chunk &&
                          open.zero == wanted.zero && open.unit == wanted.unit &&
                          open.bucket.owner == wanted.bucket.owner &&
-                         open.bucket.of_experts == wanted.bucket.of_experts;
+                         open.bucket.of_experts == wanted.bucket.of_experts &&
+                         open.bucket.frozen == wanted.bucket.frozen &&
+                         open.bucket.matrices == wanted.bucket.matrices &&
+                         (!open.bucket.matrices || open.is_cut == wanted.is_cut);
       // How many units use a tied parameter may differ from stage to stage: each has its own.
       if (!alike || (wanted.cls.tied && wanted.unit != no_unit)) continue;
       if (is_full(open)) break;
@@ -170,6 +242,10 @@ class Filler {
     if (wanted.zero == 3 || wanted.reduced_each) wanted.unit = candidate.unit;
     wanted.bucket.owner = owner;
     wanted.bucket.of_experts = of_experts(candidate);
+    wanted.bucket.frozen = !parameter.trainable;
+    wanted.bucket.matrices =
+        parameter.trainable && is_matrix_[static_cast<std::size_t>(candidate.parameter)] != 0;
+    wanted.is_cut = parameter.is_cut && !parameter.of_experts;
     const std::size_t index = bucket_for(wanted);
     BucketPlan& into = buckets_[index];
     StageParameter member{parameter, candidate.chunk, static_cast<int>(index), into.bucket.elements,
@@ -180,14 +256,16 @@ class Filler {
                         program_.stage;
     into.bucket.parameters.push_back(static_cast<int>(program_.parameters.size()));
     into.bucket.elements += round_up(parameter.shape.elements(), alignment);
-    into.ready_node = cls.tied ? std::max(into.ready_node, candidate.node) : candidate.node;
+    into.ready_node = !parameter.trainable ? -1
+                      : cls.tied           ? std::max(into.ready_node, candidate.node)
+                                           : candidate.node;
     program_.parameters.push_back(std::move(member));
   }
 
   void close(BucketPlan& plan) const {
     Bucket& bucket = plan.bucket;
     const int shards = bucket.of_experts ? expert_shards_ : shards_;
-    bucket.sharded = shards > 1 && bucket.owner.everybody();
+    bucket.sharded = shards > 1 && bucket.owner.everybody() && (!bucket.frozen || plan.zero == 3);
     const int parts = bucket.sharded ? shards : 1;
     bucket.elements = round_up(bucket.elements, alignment * parts);
     bucket.shard_elements = bucket.elements / parts;
@@ -199,6 +277,7 @@ class Filler {
   Program& program_;
   int shards_, expert_shards_;
   bool reduces_;
+  std::vector<char> is_matrix_;  // of parameters: what muon steps
   std::vector<BucketPlan> buckets_;
 };
 

@@ -27,6 +27,7 @@ struct BucketPlan {
   BucketClass cls;
   int chunk = 0;
   int zero = 0;               // the ZeRO stage of its parameters: small ones may be left at 1
+  bool is_cut = false;        // of matrices: over the tensor group
   bool reduced_each = false;  // its gradients, in every micro-batch
   int unit = no_unit;         // gathered or reduced with its unit, to which all of it belongs
   std::int64_t offset = 0;    // elements from the start of the unit's buffer

@@ -52,7 +52,8 @@ class Parts {
 class FirstSums {
  public:
   explicit FirstSums(Program& program) : program_(program) {
-    for (const Bucket& bucket : program.buckets) parts_[bucket.gradients.buffer];
+    for (const Bucket& bucket : program.buckets)
+      if (!bucket.frozen) parts_[bucket.gradients.buffer];
   }
 
   // Bodies in the order in which a step first runs them: what one of them begins, in its first

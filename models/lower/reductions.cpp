@@ -58,6 +58,7 @@ void reduce_what_is_ready(StageDraft& draft, BodyBuilder& body, int node) {
 // replicas where there are no shards, and goes on with the own parts.
 void finish_reduction(const StageDraft& draft, BodyBuilder& body, int b) {
   const BucketPlan& planned = draft.buckets[at(b)];
+  if (planned.bucket.frozen) return;
   const auto all_reduce = [&](GroupKind group) {
     emit_collective(draft.plan, body, all_reduce_in(group, planned.bucket.own_gradients, b));
   };

@@ -17,11 +17,18 @@ int buffers_of(Body::Kind body, int buffers) {
   return body == Body::Kind::forward ? buffers : std::min(buffers, backward_buffers);
 }
 
-// Of its weights and of its gradients, where both go unit by unit.
+// Of its weights and, but for those that are not trained and come last, of its gradients, where
+// both go unit by unit.
 std::int64_t unit_elements(const StageDraft& draft, int unit) {
   std::int64_t elements = 0;
   for (const BucketPlan& planned : draft.buckets)
     if (planned.unit == unit) elements += planned.bucket.elements;
+  return elements;
+}
+std::int64_t unit_gradient_elements(const StageDraft& draft, int unit) {
+  std::int64_t elements = 0;
+  for (const BucketPlan& planned : draft.buckets)
+    if (planned.unit == unit && !planned.bucket.frozen) elements += planned.bucket.elements;
   return elements;
 }
 
@@ -168,7 +175,7 @@ void add_reduced(StageDraft& draft, BodyBuilder& body, int buffer) {
 }
 
 void zero_unit(StageDraft& draft, BodyBuilder& body, int unit) {
-  const std::int64_t elements = unit_elements(draft, unit);
+  const std::int64_t elements = unit_gradient_elements(draft, unit);
   if (elements == 0) return;
   UnitBuffers& buffers = draft.units.gradients;
   if (unit != shared_unit && buffers.reused_next() >= 0)

@@ -29,6 +29,7 @@ Operand parameter_norms(const Program& program) {
 // ||g||^2 of the part that this rank owns.
 void sum_squares(const StageDraft& draft, BodyBuilder& body, int b) {
   const BucketPlan& planned = draft.buckets[at(b)];
+  if (planned.bucket.frozen) return;
   Instruction squares;
   squares.op = Op::sum_of_squares;
   squares.phase = Phase::backward;
@@ -104,6 +105,7 @@ void measure_parameters(const StageDraft& draft, BodyBuilder& body) {
   const Operand norms = parameter_norms(draft.program);
   for (std::size_t b = 0; b < draft.buckets.size(); ++b) {
     const Bucket& bucket = draft.buckets[b].bucket;
+    if (bucket.frozen) continue;
     Instruction measure;
     measure.op = Op::lamb_norms;
     measure.phase = Phase::backward;
@@ -129,15 +131,53 @@ std::int64_t scratch_elements(const StageDraft& draft, const Bucket& bucket) {
   return std::min(largest, bucket.shard_elements) * optimizer_scratch_arrays(draft.plan.training);
 }
 
-Operand optimizer_scratch(StageDraft& draft, std::int64_t elements) {
+// Of one pass over an array of that many elements, in fp32.
+Operand in_task(StageDraft& draft, std::string_view name, std::int64_t elements) {
   const TensorType type{Shape{elements}, Dtype::f32};
-  const int id =
-      add_buffer(draft, "optimizer_scratch", MemoryClass::workspace, Region::task, type.bytes());
+  const int id = add_buffer(draft, name, MemoryClass::workspace, Region::task, type.bytes());
   return {id, 0, type, GroupKind::none};
+}
+
+// muon: the update of own parts, which the ranks that share the matrices tell each other.
+void make_updates(StageDraft& draft, BodyBuilder& body, int b) {
+  BucketPlan& planned = draft.buckets[at(b)];
+  Bucket& bucket = planned.bucket;
+  if (!bucket.matrices) return;
+  const std::int64_t elements = bucket.elements;
+  bucket.update = bucket.updates = in_task(draft, "update", elements);
+  Instruction momentum;
+  momentum.op = Op::muon_momentum;
+  momentum.phase = Phase::backward;
+  momentum.bucket = b;
+  momentum.inputs = {bucket.own_gradients, bucket.first_moment, scalar(draft.program.norm_buffer)};
+  if (draft.plan.training.scales_loss()) momentum.inputs.push_back(scale_state(draft.program));
+  momentum.outputs = {bucket.first_moment, bucket.update};
+  body.emit(std::move(momentum));
+  if (!planned.is_cut) return;
+  bucket.updates = in_task(draft, "updates", elements * draft.degrees.tensor);
+  emit_collective(draft.plan, body,
+                  {.kind = InstructionKind::all_gather,
+                   .group = GroupKind::tensor,
+                   .input = bucket.update,
+                   .output = bucket.updates,
+                   .bucket = b});
+}
+
+// Two matrices of one size, and two of the products of its shorter side, for the largest.
+std::int64_t muon_scratch_elements(const StageDraft& draft, const BucketPlan& planned) {
+  std::int64_t most = 0;
+  for (int index : planned.bucket.parameters) {
+    const Parameter& parameter = draft.program.parameters[at(index)].parameter;
+    const Shape& shape = planned.is_cut ? parameter.padded_shape : parameter.shape;
+    const std::int64_t rows = shape[-2], columns = shape[-1], side = std::min(rows, columns);
+    most = std::max(most, 2 * rows * columns + 2 * side * side);
+  }
+  return most;
 }
 
 void step_bucket(StageDraft& draft, BodyBuilder& body, int b) {
   const Program& program = draft.program;
+  make_updates(draft, body, b);
   const Bucket& bucket = draft.buckets[at(b)].bucket;
   Instruction step;
   step.kind = InstructionKind::optimizer_step;
@@ -147,8 +187,13 @@ void step_bucket(StageDraft& draft, BodyBuilder& body, int b) {
   if (program.parameter_norms_buffer >= 0) step.inputs.push_back(parameter_norms(program));
   step.outputs = {bucket.own_weights, bucket.master};
   for (const Operand& state : states_of(bucket)) step.outputs.push_back(state);
-  const std::int64_t scratch = scratch_elements(draft, bucket);
-  if (scratch > 0) step.outputs.push_back(optimizer_scratch(draft, scratch));
+  if (bucket.matrices) {
+    step.inputs.push_back(bucket.updates);
+    step.outputs.push_back(bucket.update);
+  }
+  const std::int64_t scratch = bucket.matrices ? muon_scratch_elements(draft, draft.buckets[at(b)])
+                                               : scratch_elements(draft, bucket);
+  if (scratch > 0) step.outputs.push_back(in_task(draft, "optimizer_scratch", scratch));
   body.emit(std::move(step));
 }
 
@@ -176,6 +221,7 @@ void step_and_share(StageDraft& draft, BodyBuilder& body) {
   for (int b = 0; b < buckets; ++b) {
     const BucketPlan& planned = draft.buckets[at(b)];
     const Bucket& bucket = planned.bucket;
+    if (bucket.frozen) continue;
     step_bucket(draft, body, b);
     if (bucket.sharded && planned.zero <= 2)
       emit_collective(draft.plan, body,
@@ -197,7 +243,8 @@ void write_begin(StageDraft& draft) {
   Instruction zero;
   zero.op = Op::zero;
   zero.outputs = {scalar(program.loss_buffer), scalar(program.norm_buffer)};
-  for (const BucketPlan& planned : draft.buckets) zero.outputs.push_back(planned.bucket.gradients);
+  for (const BucketPlan& planned : draft.buckets)
+    if (!planned.bucket.frozen) zero.outputs.push_back(planned.bucket.gradients);
   if (program.parameter_norms_buffer >= 0) zero.outputs.push_back(parameter_norms(program));
   body.emit(std::move(zero));
   for (Instruction& each : draft.of_step) body.emit(std::move(each));

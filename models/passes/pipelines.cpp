@@ -9,6 +9,7 @@
 #include "models/passes/dataflow/recompute.h"
 #include "models/passes/dataflow/rematerialize_rows.h"
 #include "models/passes/dataflow/reuse_in_place.h"
+#include "models/passes/graph/add_adapters.h"
 #include "models/passes/graph/backward.h"
 #include "models/passes/graph/cleanup.h"
 #include "models/passes/graph/common_subexpressions.h"
@@ -37,6 +38,9 @@ constexpr Pass training_list[] = {
     {"split_tensors", "before backward: a communication's gradient is its conjugate",
      split_tensors},
     {"split_experts", "before backward: an exchange's gradient is an exchange", split_experts},
+    {"add_adapters",
+     "after the splits: an adapter is cut as its layer is, and adds no communication",
+     add_adapters},
     {"eager_operations",
      "after the splits, which cut modules; before backward: each operation has its gradient",
      eager_operations, at_none},

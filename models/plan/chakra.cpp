@@ -14,6 +14,7 @@
 #include "models/core/error.h"
 #include "models/core/index.h"
 #include "models/graph/op_table.h"
+#include "models/plan/step_work.h"
 
 namespace meshwright {
 
@@ -77,12 +78,7 @@ std::vector<Kernel> kernels_of(const Program& program, const Instruction& instru
   const StepSettings& training = program.settings->training;
   std::vector<Kernel> kernels;
   if (instruction.kind == InstructionKind::optimizer_step) {
-    const Bucket& bucket = program.buckets[at(instruction.bucket)];
-    append_optimizer_kernels(
-        {bucket.shard_elements, bucket.second_moment.buffer >= 0 ? 2 : 1, bucket.weights.type.dtype,
-         bucket.gradients.type.dtype, training.master_type(), training.moments,
-         training.optimizer == OptimizerKind::lamb},
-        training.compiler, kernels);
+    append_step_kernels(program, program.buckets[at(instruction.bucket)], kernels);
   } else if (instruction.kind == InstructionKind::compute) {
     std::vector<TensorType> inputs, outputs;
     for (const Operand& each : instruction.inputs) inputs.push_back(each.type);

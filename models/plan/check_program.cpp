@@ -184,7 +184,8 @@ class StageCheck {
     check_count(instruction.op, "outputs", info(instruction.op).makes, instruction.outputs.size(),
                 place);
     if (instruction.op == Op::fused) check_fusion(instruction, place);
-    const bool of_bucket = instruction.op == Op::sum_of_squares || instruction.op == Op::lamb_norms;
+    const bool of_bucket = instruction.op == Op::sum_of_squares ||
+                           instruction.op == Op::lamb_norms || instruction.op == Op::muon_momentum;
     (place / "bucket")
         .names(instruction.bucket, program_.buckets.size(), "bucket", of_bucket ? 0 : -1);
     if (instruction.op == Op::update_loss_scale)

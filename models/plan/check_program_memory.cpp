@@ -128,17 +128,26 @@ void StageMemoryCheck::check_buckets() const {
     for (const int parameter : bucket.parameters)
       (place / "parameters").names(parameter, program_.parameters.size(), "parameter");
     check_operand(bucket.weights, place / "weights");
-    check_operand(bucket.gradients, place / "gradients");
     const std::int64_t stepped = bucket.shard_elements;
     check_holds(bucket.own_weights, stepped, place / "own_weights");
+    check_rank(bucket.owner, place / "owner");
+    if (bucket.frozen) continue;
+    check_operand(bucket.gradients, place / "gradients");
     check_holds(bucket.own_gradients, stepped, place / "own_gradients");
     check_holds(bucket.master, stepped, place / "master");
     check_master(bucket, place / "master");
     check_moment(bucket.first_moment, stepped, place / "first_moment");
-    if (moments_of(settings_.training.optimizer) == 2 || bucket.second_moment.buffer >= 0)
+    if (most_moments_of(settings_.training.optimizer) - (bucket.matrices ? 1 : 0) == 2 ||
+        bucket.second_moment.buffer >= 0)
       check_moment(bucket.second_moment, stepped, place / "second_moment");
+    if (bucket.matrices) {
+      (place / "matrices")
+          .demand(!bucket.sharded && settings_.training.optimizer == OptimizerKind::muon,
+                  "whole matrices are of optimizer muon, and not sharded");
+      check_holds(bucket.update, stepped, place / "update");
+      check_operand(bucket.updates, place / "updates");
+    }
     if (bucket.snapshot.buffer >= 0) check_operand(bucket.snapshot, place / "snapshot");
-    check_rank(bucket.owner, place / "owner");
   }
 }
 

@@ -11,6 +11,7 @@ inline int optimizer_scratch_arrays(const StepSettings& training) {
   if (training.compiler != CompilerLevel::none) return 0;
   switch (training.optimizer) {
     case OptimizerKind::adamw:
+    case OptimizerKind::muon:  // what is no matrix
     case OptimizerKind::lion:  // what becomes the update
       return 1;
     case OptimizerKind::adam:

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "models/plan/mesh.h"
@@ -56,6 +57,16 @@ enum class MemoryOf : std::uint8_t {
   xla       // the same step as one program of PyTorch/XLA
 };
 
+// Low-rank adapters (models/passes/graph/add_adapters.h): they alone are trained.
+inline constexpr std::string_view all_linear = "all-linear";  // of blocks
+struct Lora {
+  int rank = 8;
+  double alpha = 8;    // what they add is multiplied by alpha / rank
+  double dropout = 0;  // of what they read
+  std::vector<std::string> target_modules;
+  bool operator==(const Lora&) const = default;
+};
+
 // With what only the compiler and the engine's set-up read.
 struct Training : StepSettings {
   Recompute recompute = Recompute::none;
@@ -77,6 +88,7 @@ struct Training : StepSettings {
   // Whether a step clears all gradients, as published steps of other frameworks do, or the first
   // micro-batch overwrites them (models/lower/first_sums.h). No key: what runs here overwrites.
   bool clears_gradients = false;
+  std::optional<Lora> lora;     // none: all parameters are trained
   int predicted_positions = 0;  // mlm
   double dropout = 0;
   Fp8Recipe fp8_recipe = Fp8Recipe::tensorwise;

@@ -164,15 +164,21 @@ struct Bucket {
   Operand first_moment, second_moment;  // own part; buffer -1 where the optimizer has none
   bool sharded = false;                 // own part = part `index in shard group`
   bool of_experts = false;  // of what the expert group shares: other groups reduce and shard it
+  // muon: whole matrices of linear layers, and what becomes of their gradients on this rank and on
+  // all of the tensor group, where ranks share them.
+  bool matrices = false;
+  Operand update, updates;
+  bool frozen = false;  // weights that are not trained: no gradients, no states; never stepped
   bool has_master() const { return !(master == own_weights); }
   GroupKind rdp() const { return of_experts ? GroupKind::expert_rdp : GroupKind::rdp; }
   GroupKind shard() const { return of_experts ? GroupKind::expert_shard : GroupKind::shard; }
   GroupKind replica() const { return of_experts ? GroupKind::expert_replica : GroupKind::replica; }
-  // For checkpoints: fp32 copies of this rank's slice of the own part, state after state (master,
-  // first, second moment). The ranks with the same own part have a slice each. Buffer -1: none.
+  // For checkpoints: fp32 copies of this rank's slice of the own part, [states, slice] (master,
+  // first, second moment; what a bucket has not got is 0). The ranks with the same own part have a
+  // slice each. Buffer -1: none.
   Operand snapshot;
-  int states() const { return second_moment.buffer >= 0 ? 3 : 2; }
-  std::int64_t slice_elements() const { return snapshot.type.shape.elements() / states(); }
+  int states() const { return 1 + (first_moment.buffer >= 0) + (second_moment.buffer >= 0); }
+  std::int64_t slice_elements() const { return snapshot.type.shape[1]; }
   Owner owner;
   bool operator==(const Bucket&) const = default;
 };

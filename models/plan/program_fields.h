@@ -97,8 +97,8 @@ struct FieldsOf<Parameter> {
       Field{"padded_shape", &P::padded_shape}, Field{"shape", &P::shape}, Field{"dtype", &P::dtype},
       Field{"cut", &P::cut}, Field{"is_cut", &P::is_cut}, Field{"of_experts", &P::of_experts},
       Field{"initial", &P::initial}, Field{"decay", &P::decay},
-      Field{"partial_over_tensor", &P::partial_over_tensor}, Field{"counted", &P::counted},
-      Field{"tensor", &P::tensor}, Field{"gradient", &P::gradient});
+      Field{"partial_over_tensor", &P::partial_over_tensor}, Field{"trainable", &P::trainable},
+      Field{"counted", &P::counted}, Field{"tensor", &P::tensor}, Field{"gradient", &P::gradient});
 };
 
 template <>
@@ -119,14 +119,15 @@ struct FieldsOf<Operand> {
 template <>
 struct FieldsOf<Bucket> {
   using B = Bucket;
-  static constexpr auto list =
-      std::tuple(Field{"elements", &B::elements}, Field{"shard_elements", &B::shard_elements},
-                 Field{"parameters", &B::parameters}, Field{"weights", &B::weights},
-                 Field{"gradients", &B::gradients}, Field{"own_weights", &B::own_weights},
-                 Field{"own_gradients", &B::own_gradients}, Field{"master", &B::master},
-                 Field{"first_moment", &B::first_moment}, Field{"second_moment", &B::second_moment},
-                 Field{"sharded", &B::sharded}, Field{"of_experts", &B::of_experts},
-                 Field{"snapshot", &B::snapshot}, Field{"owner", &B::owner});
+  static constexpr auto list = std::tuple(
+      Field{"elements", &B::elements}, Field{"shard_elements", &B::shard_elements},
+      Field{"parameters", &B::parameters}, Field{"weights", &B::weights},
+      Field{"gradients", &B::gradients}, Field{"own_weights", &B::own_weights},
+      Field{"own_gradients", &B::own_gradients}, Field{"master", &B::master},
+      Field{"first_moment", &B::first_moment}, Field{"second_moment", &B::second_moment},
+      Field{"sharded", &B::sharded}, Field{"of_experts", &B::of_experts},
+      Field{"matrices", &B::matrices}, Field{"update", &B::update}, Field{"updates", &B::updates},
+      Field{"frozen", &B::frozen}, Field{"snapshot", &B::snapshot}, Field{"owner", &B::owner});
 };
 
 template <>

@@ -60,7 +60,7 @@ inline Words words_of<StageShape>() {
 }
 template <>
 inline Words words_of<Initial>() {
-  return {"normal", "residual_normal", "ones", "zeros"};
+  return {"normal", "residual_normal", "ones", "zeros", "kaiming_uniform"};
 }
 template <>
 inline Words words_of<GroupKind>() {

@@ -10,7 +10,8 @@
 
 namespace meshwright {
 
-enum class OptimizerKind : std::uint8_t { adamw, adam, lamb, sgd, lion };
+// muon: matrices of linear layers in blocks by their orthogonalized momentum, all else by adamw.
+enum class OptimizerKind : std::uint8_t { adamw, adam, lamb, sgd, lion, muon };
 enum class LearningRateSchedule : std::uint8_t {
   constant,
   linear,
@@ -19,9 +20,15 @@ enum class LearningRateSchedule : std::uint8_t {
   inverse_sqrt
 };
 
-// Of each element: numbers of the same size as the gradient, from step to step.
+// Numbers that are kept of each element from step to step: of those that have fewest, and most.
 constexpr int moments_of(OptimizerKind optimizer) {
-  return optimizer == OptimizerKind::sgd || optimizer == OptimizerKind::lion ? 1 : 2;
+  return optimizer == OptimizerKind::sgd || optimizer == OptimizerKind::lion ||
+                 optimizer == OptimizerKind::muon
+             ? 1
+             : 2;
+}
+constexpr int most_moments_of(OptimizerKind optimizer) {
+  return optimizer == OptimizerKind::muon ? 2 : moments_of(optimizer);
 }
 
 // What the optimizer keeps of weights that are stored in 16 bits.

@@ -401,6 +401,19 @@ void check_optimizer(const Training& t) {
   check_states(t);
 }
 
+void check_lora(const Training& t) {
+  if (!t.lora) return;
+  at_least("training/lora/rank", t.lora->rank, 1);
+  if (!(t.lora->alpha > 0)) refuse("training/lora/alpha", "must be above 0");
+  below("training/lora/dropout", t.lora->dropout, 0, 1);
+  if (t.lora->target_modules.empty())
+    refuse("training/lora/target_modules", "names no module; use 'all-linear', or names of layers");
+  if (t.memory_of != MemoryOf::engine)
+    refuse("training/memory_of",
+           "what frameworks hold is known of whole-model training; use "
+           "'engine', or leave lora out");
+}
+
 void check_recompute(const Training& t) {
   within("training/recompute_fraction", t.recompute_fraction, 0, 1);
   if (t.recompute == Recompute::group) at_least("training/recompute", t.recompute_group, 1);
@@ -458,6 +471,7 @@ void check_training(const Training& t, const ModelSizes& model) {
                        name_of(t.precision)));
   check_layers_in_bf16(t, model);
   check_loss_scale(t);
+  check_lora(t);
   check_optimizer(t);
 }
 
@@ -466,6 +480,8 @@ void check_supported(const Plan& plan, const ModelSizes& model) {
   const Training& t = plan.training;
   const Parallelism& p = plan.parallelism;
   const ScheduleInfo& schedule = schedule_info(p.schedule);
+  if (t.lora && quantizes(t.precision))
+    not_yet("training/lora", fmt::format("adapters in precision {}", name_of(t.precision)));
   if (p.offload != Offload::none && schedule.splits_backwards)
     not_yet("parallelism/offload", fmt::format("offload under schedule '{}'", schedule.name));
   if (t.recompute_budget && schedule.splits_backwards)
@@ -474,6 +490,10 @@ void check_supported(const Plan& plan, const ModelSizes& model) {
   if (model.experts > 0 && t.optimizer == OptimizerKind::lamb)
     not_yet("training/optimizer",
             "lamb of a model with experts, each of which has a trust ratio of its own,");
+  if (t.optimizer == OptimizerKind::muon && plan.shard_group() > 1 && !p.shard_whole)
+    refuse("parallelism/shard_layout",
+           "muon steps whole matrices, and 'flat' cuts them; use 'whole' with zero_stage 1, or "
+           "zero_stage 0");
   if (p.expert > 1 && p.shard_whole)
     not_yet("parallelism/shard_layout", "'whole' together with expert parallelism");
 }

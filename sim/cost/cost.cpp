@@ -7,6 +7,7 @@
 #include "models/core/index.h"
 #include "models/graph/op_table.h"
 #include "models/graph/widen.h"
+#include "models/plan/step_work.h"
 #include "sim/cost/gemm.h"
 
 namespace meshwright {
@@ -216,12 +217,7 @@ void CostModel::append(const Instruction& instruction, const Program& program,
   kernels.clear();
   if (!concerns(program, instruction, program.fullest)) return;
   if (instruction.kind == InstructionKind::optimizer_step) {
-    const Bucket& bucket = program.buckets[at(instruction.bucket)];
-    append_optimizer_kernels(
-        {bucket.shard_elements, bucket.second_moment.buffer >= 0 ? 2 : 1, bucket.weights.type.dtype,
-         bucket.gradients.type.dtype, training_.master_type(), training_.moments,
-         training_.optimizer == OptimizerKind::lamb},
-        training_.compiler, kernels);
+    append_step_kernels(program, program.buckets[at(instruction.bucket)], kernels);
   } else if (instruction.kind == InstructionKind::compute) {
     Types inputs, outputs;
     copy_types(instruction.inputs, inputs);
@@ -342,7 +338,8 @@ std::vector<double> CostModel::unit_memory(const Graph& graph) const {
       const double size = static_cast<double>(tensor.type.bytes());
       if (tensor.role == Role::parameter) {
         const double elements = static_cast<double>(tensor.type.shape.elements());
-        bytes[at(graph.unit_of(node))] += size + states * elements;
+        const bool trains = graph.parameters[at(tensor.parameter)].trainable;
+        bytes[at(graph.unit_of(node))] += size + (trains ? states * elements : 0);
         counted[at(id)] = true;
       } else if (tensor.role == Role::of_step) {
         bytes[at(graph.unit_of(node))] += size;

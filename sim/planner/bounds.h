@@ -165,6 +165,7 @@ class BoundMaker {
  private:
   BoundMaker(const Model& model, const Plan& base, const Cluster& cluster,
              std::shared_ptr<Measured> measured);
+  PerParameter gathers_of_frozen(const Candidate& candidate);
   PerParameter make_per_parameter(const Candidate& candidate);
   double longest_collective(const Candidate& candidate, const UnitProfile::Pass& pass);
   double pass_time(const Candidate& candidate, const UnitProfile::Pass& pass);

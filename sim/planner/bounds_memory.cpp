@@ -58,6 +58,7 @@ double BoundMaker::bytes_per_parameter(const Candidate& candidate) const {
   const double storage = static_cast<double>(bytes_of(storage_of(t.precision)));
   const double share = 1.0 / candidate.shards();
   const int zero = candidate.zero_stage;
+  if (t.lora) return storage * (zero == 3 ? share : 1);  // adapters are at least nothing
   const bool gradients_cut = zero >= 1 && reduces_each(candidate);
   const SecondGradient second = second_gradient(t, gradients_cut, cluster_.machine);
   const auto left_out = static_cast<double>(shard_left_out(t, cluster_.machine));
@@ -79,7 +80,7 @@ double BoundMaker::bytes_per_parameter(const Candidate& candidate) const {
 double BoundMaker::unit_buffer_bytes(const Candidate& candidate, int blocks) const {
   const Parallelism& p = base_.parallelism;
   const bool gathers = candidate.zero_stage == 3 && !candidate.keeps_gathered;
-  const bool reduces = reduces_each(candidate);
+  const bool reduces = reduces_each(candidate) && !base_.training.lora;
   if (candidate.replicas() == 1 || p.persistence_threshold > 0) return 0;
   if (candidate.zero_stage == 0 && candidate.expert > 1) return 0;
   const int turns = std::min(2, blocks);

@@ -33,12 +33,32 @@ double BoundMaker::optimizer_s_per_parameter(CompilerLevel level) const {
   return launch_allowance * seconds / static_cast<double>(many);
 }
 
+// Weights that are not trained are gathered, and nothing else is done with them.
+PerParameter BoundMaker::gathers_of_frozen(const Candidate& candidate) {
+  const Parallelism& p = base_.parallelism;
+  PerParameter cost;
+  if (candidate.zero_stage != 3 || candidate.replicas() == 1 || candidate.expert > 1 ||
+      p.persistence_threshold > 0)
+    return cost;
+  const double gather =
+      static_cast<double>(bytes_of(storage_of(base_.training.precision))) *
+      network_.per_byte(candidate, GroupKind::shard,
+                        p.hierarchical_gather ? CollectiveKind::two_level_all_gather
+                                              : CollectiveKind::all_gather);
+  if (candidate.keeps_gathered)
+    (gathers_once(candidate) ? cost.first_batch : cost.each_batch) += gather;
+  else
+    cost.each_batch += gather;  // before the forward; not every unit has a backward
+  return cost;
+}
+
 PerParameter BoundMaker::make_per_parameter(const Candidate& candidate) {
   const Training& t = base_.training;
   const Parallelism& p = base_.parallelism;
   const double weight = static_cast<double>(bytes_of(storage_of(t.precision)));
   const double gradient = static_cast<double>(bytes_of(t.gradient_reduce));
   PerParameter cost;
+  if (t.lora) return gathers_of_frozen(candidate);
   double& optimizer = optimizer_s_[candidate.compiler];
   if (optimizer == 0) optimizer = optimizer_s_per_parameter(candidate.compiler);
   cost.after = optimizer / candidate.shards();

@@ -296,6 +296,8 @@ class Enumerator {
     for (const int stage :
          choices(job_, "parallelism.zero_stage", p.zero_stage,
                  replicas > 1 ? std::vector<int>{0, 1, 2, 3} : std::vector<int>{0})) {
+      const bool cuts_matrices = stage > 0 && base_.training.optimizer == OptimizerKind::muon;
+      if (cuts_matrices && !p.shard_whole && job_.is_auto("parallelism.zero_stage")) continue;
       const std::vector<int> shards =
           choices(job_, "parallelism.shard", p.shard, stage > 0 ? degrees : std::vector<int>{1});
       const std::vector<ReduceGradients> reductions = reductions_of(shape, stage, micro_batches);

@@ -12,7 +12,11 @@ double checkpoint_bytes(const Compiled& compiled) {
   int states = 0;
   for (const Program& program : compiled.stages)
     for (const Bucket& bucket : program.buckets) states = std::max(states, bucket.states());
-  return 4.0 * states * static_cast<double>(parameter_count(compiled.graph));
+  double saved = 0;
+  for (const Parameter& parameter : compiled.graph.parameters)
+    if (parameter.counted && parameter.trainable)
+      saved += static_cast<double>(parameter.global_shape.elements());
+  return 4.0 * states * saved;
 }
 
 // Of one host, to where its checkpoints go.

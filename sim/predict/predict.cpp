@@ -107,6 +107,7 @@ std::int64_t scratch_of(const Program& program, const Machine& machine) {
 std::int64_t second_gradient_bytes(const Program& program, const Machine& machine) {
   std::int64_t bytes = 0;
   for (const Bucket& bucket : program.buckets) {
+    if (bucket.frozen) continue;
     const bool cut = bucket.gradients.type.shape.elements() < bucket.elements;
     const SecondGradient second = second_gradient(program.settings->training, cut, machine);
     bytes += second.of_all * bucket.elements;
@@ -131,8 +132,8 @@ std::int64_t weights_left_out(const Program& program, const Machine& machine) {
   const StepSettings& training = program.settings->training;
   const std::int64_t each = shard_left_out(training, machine);
   std::int64_t bytes = keeps_8_bits_alone(training, machine) ? weights_beside_8_bits(program) : 0;
-  for (const Bucket& bucket : program.buckets)
-    if (bucket.weights.type.shape.elements() < bucket.elements)
+  for (const Bucket& bucket : program.buckets)  // of what is not trained the shard is all there is
+    if (!bucket.frozen && bucket.weights.type.shape.elements() < bucket.elements)
       bytes += each * bucket.shard_elements;
   return bytes;
 }

@@ -7,6 +7,7 @@
 #include "models/core/index.h"
 #include "models/importers/model.h"
 #include "models/importers/onnx/read_onnx.h"
+#include "models/passes/graph/add_adapters.h"
 #include "models/passes/pass.h"
 #include "tests/catch.h"
 #include "tests/golden/published_golden.h"
@@ -126,6 +127,7 @@ void check_gradients(const Golden& golden, const Graph& graph) {
   loss /= static_cast<double>(runner.value(graph.loss).size());
   CHECK(loss == Approx(golden.tensor("loss").values[0]).epsilon(1e-5));
   for (const Parameter& p : graph.parameters) {
+    if (!p.trainable) continue;
     INFO(p.name);
     const std::vector<float> expected = golden_of(golden, "gradient/", p).values;
     double largest = 0;
@@ -171,6 +173,33 @@ TEST_CASE("logits are those of an independent implementation", "[agree]") {
     const Model model = load_model(golden.folder, "/");
     check_logits_of(golden, build_graph(model, plan_of(golden, model).training));
   }
+}
+
+TEST_CASE("logits, loss and gradients of adapters are those of peft", "[agree][lora]") {
+  for (const char* name : {"gpt2", "llama"})
+    for (const CompilerLevel level :
+         {CompilerLevel::none, CompilerLevel::fused, CompilerLevel::full}) {
+      INFO(name);
+      const Golden golden =
+          load_golden(std::string(MESHWRIGHT_SOURCE_DIR) + "/tests/golden/lora/" + name);
+      const Model model = load_model(golden.folder, "/");
+      Plan plan = plan_of(golden, model);
+      Fields config = read_json_file(golden.folder + "/adapter_config.json");
+      plan.training.lora = Lora{config.required<int>("r"), config.required<double>("lora_alpha"), 0,
+                                config.required<std::vector<std::string>>("target_modules")};
+      plan.training.compiler = level;
+      plan.training.attention =
+          level == CompilerLevel::none ? AttentionKernel::unfused : AttentionKernel::flash2;
+      check_logits_of(golden, add_adapters(build_graph(model, plan.training), plan));
+      const Graph graph = run_passes(build_graph(model, plan.training), plan);
+      std::size_t trained = 0;
+      for (const Parameter& parameter : graph.parameters) trained += parameter.trainable ? 1 : 0;
+      std::size_t expected = 0;
+      for (const auto& [tensor, values] : golden.tensors)
+        expected += tensor.starts_with("gradient/") ? 1 : 0;
+      CHECK(trained == expected);
+      check_gradients(golden, graph);
+    }
 }
 
 // The golden models as ONNX files (tests/golden/make_onnx.py).

@@ -33,6 +33,12 @@ class FarUpdater : public Updater {
     backend_.issue(
         [this, bucket, of = near(segments), state] { near_->lamb_norms(bucket, of, near(state)); });
   }
+  void muon_momentum(int bucket, std::span<const OptimizerSegment> segments,
+                     const OptimizerState& state) override {
+    backend_.issue([this, bucket, of = near(segments), state] {
+      near_->muon_momentum(bucket, of, near(state));
+    });
+  }
   void step(int bucket, std::span<const OptimizerSegment> segments,
             const OptimizerState& state) override {
     backend_.issue(
@@ -55,6 +61,8 @@ class FarUpdater : public Updater {
     state.first_moment = FarBackend::near(state.first_moment);
     state.second_moment = FarBackend::near(state.second_moment);
     state.working = FarBackend::near(state.working);
+    state.update = FarBackend::near(state.update);
+    state.updates = FarBackend::near(state.updates);
     state.scratch = FarBackend::near(state.scratch);
     return state;
   }

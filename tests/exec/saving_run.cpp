@@ -16,7 +16,7 @@ SavingRun::SavingRun(const Plan& plan_, const Model& model_, int threads)
     : SmallRun(model_, plan_, threads), all(group_of_all(*own_world)) {}
 
 std::optional<Manifest> SavingRun::resume_from(const std::string& folder) {
-  return resume({folder, "adamw", shapes_of(stages)}, runtime, *all,
+  return resume({folder, "adamw", shapes_of(stages), frozen_of(stages)}, runtime, *all,
                 [&](const std::string& line) { said.push_back(line); });
 }
 

@@ -121,16 +121,23 @@ json draw_training(Draw& draw, const json& model, int data) {
     training["recompute_fraction"] = draw.real(0, 1);
   if (draw.chance(0.5)) training["attention"] = draw.word({"unfused", "flash", "flash2"});
   if (draw.chance(0.5)) training["compiler"] = draw.word({"none", "fused", "full"});
-  if (draw.chance(0.4)) training["optimizer"] = draw.word({"adamw", "adam", "lamb", "sgd", "lion"});
+  if (draw.chance(0.4))
+    training["optimizer"] = draw.word({"adamw", "adam", "lamb", "sgd", "lion", "muon"});
   if (draw.chance(0.2)) training["master_weights"] = draw.word({"fp32", "remainders", "none"});
   if (draw.chance(0.1)) training["moments_precision"] = draw.word({"fp32", "bf16"});
   if (draw.chance(0.2)) training["fuse_gradient_accumulation"] = draw.chance(0.5);
-  if (draw.chance(0.2)) training["gradient_clip"] = draw.real(0.1, 2);
-  if (draw.chance(0.1)) training["gradient_clip_value"] = draw.real(0.1, 2);
+  if (draw.chance(0.2))
+    training["gradient_clip"] = draw.real(0.1, 2);
+  else if (draw.chance(0.1))
+    training["gradient_clip_value"] = draw.real(0.1, 2);
   if (draw.chance(0.2))
     training["learning_rate_schedule"] =
         draw.word({"constant", "linear", "cosine", "warmup_stable_decay", "inverse_sqrt"});
-  if (draw.chance(0.05)) training["decay_steps"] = draw.between(1, 100);
+  if (training.value("learning_rate_schedule", "") == "warmup_stable_decay" && draw.chance(0.5))
+    training["decay_steps"] = draw.between(1, 100);
+  const std::string precision = training.value("precision", "");
+  if (precision != "fp8" && precision != "nvfp4" && draw.chance(0.1))
+    training["lora"] = {{"rank", draw.between(1, 8)}, {"target_modules", "all-linear"}};
   if (draw.chance(0.2)) training["dropout"] = draw.real(0, 0.5);
   if (draw.chance(0.1)) training["steps"] = draw.between(1, 1000);
   return training;

@@ -1,6 +1,7 @@
 """Golden values of tiny models from an independent implementation: Hugging Face transformers.
 
     python3 -m venv venv && venv/bin/pip install torch transformers
+    venv/bin/pip install peft  # for those with low-rank adapters
     venv/bin/python tests/golden/make_golden.py [folder]
 
 (made with torch 2.15 and transformers 5.23). Writes tests/golden/transformers/<name>/:
@@ -13,6 +14,9 @@ Tensors: `tokens` [b,s] (of images the pixels), `targets` [b,s] (or [b,p] masked
 [b,p] (masked only; of images the class token's, [b,1]), `decoder_tokens` [b,s] (seq2seq only), `logits` (rows of the targets; all rows for the others), `loss` (mean over all
 targets, and the experts' balancing loss), `weight/<name>` and `gradient/<name>` of every parameter. Token ids, targets and positions
 are whole numbers stored as floats.
+
+With adapters, tests/golden/lora/<name>/ beside it: the same with adapter_config.json, of transformers and peft (0.21);
+gradients of the adapters alone.
 
 Weights are drawn from a fixed seed, rounded to float32, and used in float64; the implementation
 itself drops to float32 in places (norms and rotations of Llama, softmax), so about 1e-6 is the
@@ -428,6 +432,41 @@ def write(folder, config, tensors):
     (folder / "tensors.bin").write_bytes(bytes(data))
 
 
+# name: (model, what of its layers is adapted and how)
+LORA = {
+    # Layers that are stored [in,out], of all kinds.
+    "gpt2": ("gpt2", {"r": 4, "lora_alpha": 8, "target_modules": ["c_attn", "c_proj", "c_fc"],
+                      "fan_in_fan_out": True}),
+    "llama": ("llama", {"r": 3, "lora_alpha": 7.5,
+                        "target_modules": ["q_proj", "v_proj", "o_proj", "down_proj"]}),
+}
+
+
+def make_adapted(root):
+    import peft
+    for number, (name, (base, options)) in enumerate(LORA.items()):
+        class_name, config, configuration = MODELS[base]
+        generator = torch.Generator().manual_seed(3000 + number)
+        model = peft.get_peft_model(make_model(class_name, config, configuration, generator),
+                                    peft.LoraConfig(task_type="CAUSAL_LM", **options)).double()
+        for key, parameter in sorted(model.named_parameters()):
+            if "lora_" in key:  # B begins at zero, which would hide much
+                values = 0.2 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+                parameter.data.copy_(values.float())
+        tensors, loss = run(class_name, model, generator)
+        loss.backward()
+        for key, parameter in sorted(model.named_parameters()):
+            if parameter.requires_grad:
+                stored = key.replace(".default", "")
+                tensors["gradient/" + stored] = parameter.grad
+            else:
+                stored = key.removeprefix("base_model.model.").replace(".base_layer", "")
+            tensors["weight/" + stored] = parameter
+        write(root / name, config, tensors)
+        (root / name / "adapter_config.json").write_text(json.dumps(options, indent=2) + "\n")
+        print(f"{name} with adapters: loss {loss.item():.6f}")
+
+
 def main():
     here = pathlib.Path(__file__).resolve().parent
     root = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else here / "transformers"
@@ -449,6 +488,7 @@ def main():
                     tensors[kind + published_name] = tensor
         write(root / name, config, tensors)
         print(f"{name}: loss {loss.item():.6f}")
+    make_adapted(root.parent / "lora")
 
 
 if __name__ == "__main__":

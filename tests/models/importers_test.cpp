@@ -26,6 +26,7 @@ TEST_CASE("parameter counts are the published ones", "[models][importers]") {
   CHECK(count("llama-2-13b") == 13'015'864'320);
   CHECK(count("llama-2-70b") == 68'976'648'192);
   CHECK(count("llama-3-8b") == 8'030'261'248);
+  CHECK(count("llama-3-70b") == 70'553'706'496);
   CHECK(count("llama-3-405b") == 405'853'388'800);
   CHECK(count("mixtral-8x7b") == 46'702'792'704);
   // Published sizes are rounded, and leave out the head or not; these are counted in transformers.

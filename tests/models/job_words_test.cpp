@@ -101,12 +101,16 @@ const std::map<std::string, std::string> sections = {{"Training", "training"},
                                                      {"Parallelism", "parallelism"}};
 
 // Of defaults that are rules, not values: what the section of a job without the key says.
-const std::map<std::string, json> rules = {
-    {"training/recompute_modules", nullptr},   {"training/recompute_budget", nullptr},
-    {"training/predicted_positions", nullptr}, {"training/loss_scale", nullptr},
-    {"training/cuda_graph", nullptr},          {"training/rematerialize_rows", nullptr},
-    {"training/loss_block_bytes", nullptr},    {"parallelism/active_microbatches", nullptr},
-    {"parallelism/partition", "auto"}};
+const std::map<std::string, json> rules = {{"training/recompute_modules", nullptr},
+                                           {"training/recompute_budget", nullptr},
+                                           {"training/predicted_positions", nullptr},
+                                           {"training/loss_scale", nullptr},
+                                           {"training/cuda_graph", nullptr},
+                                           {"training/rematerialize_rows", nullptr},
+                                           {"training/loss_block_bytes", nullptr},
+                                           {"training/lora", nullptr},
+                                           {"parallelism/active_microbatches", nullptr},
+                                           {"parallelism/partition", "auto"}};
 // And those that somebody decides: marked so in the job.
 const std::set<std::string> open = {"training/micro_batch", "training/precision",
                                     "training/attention", "parallelism/data"};
@@ -227,6 +231,8 @@ TEST_CASE("each number and flag of the documentation is read, and comes back",
       if (row.key == "global_batch") value = 32;
       if (row.key == "data") value = 4;  // of 8 ranks
       if (row.key == "virtual_stages") job["parallelism"]["schedule"] = "interleaved";
+      if (row.key == "decay_steps")
+        job["training"]["learning_rate_schedule"] = "warmup_stable_decay";
       if (row.key == "shard") job["parallelism"]["zero_stage"] = 1;
       if (row.key == "recompute_fraction") job["training"]["recompute"] = "full";
       if (row.key == "fp8_experts" || row.key.ends_with("_layers_in_bf16"))
@@ -294,6 +300,7 @@ TEST_CASE("each word means what it says", "[models][job][docs]") {
   CHECK(with("optimizer", "lamb").optimizer == OptimizerKind::lamb);
   CHECK(with("optimizer", "sgd").optimizer == OptimizerKind::sgd);
   CHECK(with("optimizer", "lion").optimizer == OptimizerKind::lion);
+  CHECK(with("optimizer", "muon").optimizer == OptimizerKind::muon);
   CHECK(with("recompute", "selective").recompute == Recompute::selective);
   CHECK(with("recompute", "full").recompute == Recompute::full);
   CHECK(with("recompute", "contiguous").recompute == Recompute::contiguous);

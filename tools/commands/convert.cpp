@@ -3,11 +3,16 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <set>
 
+#include "exec/checkpoint/adapters.h"
 #include "exec/checkpoint/folder.h"
 #include "exec/checkpoint/huggingface.h"
+#include "exec/checkpoint/resume.h"
+#include "exec/runtime/initial.h"
 #include "models/core/error.h"
 #include "models/importers/huggingface_config.h"
+#include "models/passes/graph/add_adapters.h"
 #include "tools/commands/commands.h"
 #include "tools/job/machines.h"
 #include "tools/print.h"
@@ -22,21 +27,45 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Parameters {
-  std::map<std::string, Shape> shapes;
+constexpr const char* adapter_file = "/adapter_model.safetensors";
+constexpr const char* adapter_config_file = "/adapter_config.json";
+
+struct JobParameters {
+  std::map<std::string, Shape> shapes;  // of all that is counted
   PublishedParts parts;
+  std::map<std::string, Parameter> whole;
+  std::set<std::string> frozen;  // where there are adapters: the others
+  std::vector<Adapter> adapters;
+
+  // Of the model, or of its adapters.
+  std::map<std::string, Shape> of_model() const {
+    std::map<std::string, Shape> shapes_of_model = shapes;
+    for (const Adapter& each : adapters)
+      shapes_of_model.erase(each.first), shapes_of_model.erase(each.second);
+    return shapes_of_model;
+  }
+  std::map<std::string, Shape> of_adapters() const {
+    std::map<std::string, Shape> own = shapes;
+    for (const std::string& name : frozen) own.erase(name);
+    return own;
+  }
 };
 
 // How the model is cut does not change what its parameters are.
-Parameters parameters_of(const Job& job) {
-  Training training = job.plan.training;
-  training.micro_batch = 1;
-  Parameters found;
-  for (const Parameter& parameter : build_graph(job.model, training).parameters) {
+JobParameters parameters_of(const Job& job) {
+  Plan plan;
+  plan.training = job.plan.training;
+  plan.training.micro_batch = 1;
+  const Graph graph = add_adapters(build_graph(job.model, plan.training), plan);
+  JobParameters found;
+  for (const Parameter& parameter : graph.parameters) {
     if (!parameter.counted) continue;
     found.shapes[parameter.name] = parameter.global_shape;
+    found.whole[parameter.name] = parameter;
     if (parameter.part) found.parts[parameter.name] = *parameter.part;
+    if (!parameter.trainable) found.frozen.insert(parameter.name);
   }
+  if (plan.training.lora) found.adapters = adapters_of(graph, *plan.training.lora);
   return found;
 }
 
@@ -53,14 +82,14 @@ std::string folder_of(const Job& job, const Options& options) {
   throw InputError(job.file + ": has no checkpoint.folder; name one with --checkpoint");
 }
 
-void check_all(const Checkpoint& found, const std::map<std::string, Shape>& parameters) {
-  found.check_holds(parameters);
+void check_all(const Checkpoint& found, const JobParameters& parameters) {
+  found.check_holds(held_by(found, parameters.shapes, parameters.frozen));
   for (std::size_t i = 0; i < found.shards(); ++i) found.check_shard(i);
 }
 
 // One checkpoint, or the newest good one of a run's folder.
 std::pair<std::string, Checkpoint> newest_good(const std::string& folder,
-                                               const std::map<std::string, Shape>& parameters) {
+                                               const JobParameters& parameters) {
   std::vector<StepFolder> steps = step_folders(folder);
   const bool is_one = path_exists(folder + "/manifest.json");
   if (is_one) steps = {{0, folder}};
@@ -86,48 +115,107 @@ void print(const Options& options, const nlohmann::json& value, const std::strin
 
 int run_export_weights(const Options& options) {
   const Job job = read_job_of(options);
+  const std::optional<Lora>& lora = job.plan.training.lora;
   if (options.to.empty()) throw InputError(options.command + ": --to names the folder to write");
-  if (fs::exists(options.to + "/model.safetensors"))
-    throw InputError("--to " + options.to + ": holds a model; name another folder");
-  check_writable("--to", options.to + "/model.safetensors");
-  const auto [parameters, parts] = parameters_of(job);
-  const std::string config = json_text(huggingface_config(job.model));
+  if (options.adapter && !lora)
+    throw InputError(job.file + ": has no training.lora; leave --adapter out");
+  const std::string file = options.to + (options.adapter ? adapter_file : "/model.safetensors");
+  if (fs::exists(file))
+    throw InputError("--to " + options.to + ": holds " +
+                     (options.adapter ? "an adapter" : "a model") + "; name another folder");
+  check_writable("--to", file);
+  const JobParameters parameters = parameters_of(job);
+  const std::string config = options.adapter ? peft_config(*lora, parameters.adapters)
+                                             : json_text(huggingface_config(job.model));
   const auto [path, found] = newest_good(folder_of(job, options), parameters);
+  const std::map<std::string, Shape> written =
+      options.adapter ? parameters.of_adapters() : parameters.of_model();
   make_folder(options.to);
-  write_file(options.to + "/config.json", config);
-  const std::string part = options.to + "/model.safetensors.part";
-  export_weights(found, parameters, part, parts);
-  rename_path(part, options.to + "/model.safetensors");
+  write_file(options.to + (options.adapter ? adapter_config_file : "/config.json"), config);
+  const std::string part = file + ".part";
+  if (options.adapter || !lora) {
+    export_weights(found, written, part, parameters.parts);
+  } else {
+    const std::string run = fs::path(path).parent_path().string();
+    const std::optional<Checkpoint> base = base_of(found, run, parameters.frozen);
+    export_merged({found, base ? &*base : nullptr, parameters.whole, parameters.adapters,
+                   found.manifest().seed, job.model.layers},
+                  written, part, parameters.parts);
+  }
+  rename_path(part, file);
   const std::int64_t step = found.manifest().step;
   print(options,
         {{"checkpoint", path},
          {"step", step},
          {"to", options.to},
-         {"tensors", parameters.size()},
-         {"parameters", count_of(parameters)}},
-        "exported " + show_count(count_of(parameters)) + " parameters of step " +
+         {"tensors", written.size()},
+         {"parameters", count_of(written)}},
+        "exported " + show_count(count_of(written)) + " parameters of step " +
             std::to_string(step) + " to " + options.to);
   return done;
 }
 
+namespace {
+
+bool is_adapter(const std::string& source) { return fs::exists(source + adapter_config_file); }
+
+// The adapter's values: those of `source`, or those with which training begins.
+MadeParameters made_adapters(const Job& job, const JobParameters& parameters,
+                             const std::string& source) {
+  MadeParameters made;
+  if (parameters.adapters.empty()) return made;
+  if (source.empty()) {
+    for (const auto& [name, shape] : parameters.of_adapters())
+      made[name] = [&parameter = parameters.whole.at(name), seed = job.plan.training.seed] {
+        std::vector<float> values(static_cast<std::size_t>(parameter.global_shape.elements()));
+        fill_initial(parameter, {seed}, 0, parameter.global_shape.elements(), values.data());
+        return values;
+      };
+    return made;
+  }
+  check_peft_config(source + adapter_config_file, *job.plan.training.lora);
+  const auto from = std::make_shared<const Safetensors>(source + adapter_file);
+  std::set<std::string> unused;
+  for (const std::string& name : from->names()) unused.insert(name);
+  for (const auto& [name, shape] : parameters.of_adapters()) {
+    if (unused.erase(name) == 0)
+      throw InputError(source + adapter_file + ": has no " + name + ", which the job's model has");
+    made[name] = [from, name = name, shape = shape] { return from->read(name, shape); };
+  }
+  if (!unused.empty())
+    throw InputError(source + adapter_file + ": " + *unused.begin() +
+                     " is of no module that training.lora.target_modules names");
+  return made;
+}
+
+}  // namespace
+
 int run_import_weights(const Options& options) {
   const Job job = read_job_of(options);
-  if (options.from.size() != 1)
+  const bool has_adapter = job.plan.training.lora && options.from.size() == 2;
+  if (options.from.size() != 1 && !has_adapter)
     throw InputError(options.command +
-                     ": --from names the folder with model.safetensors, or the file");
+                     ": --from names the folder with model.safetensors, or the file; of a job with "
+                     "training.lora it may be given a second time, for the folder of an adapter");
   const std::string& source = options.from.front();
+  if (has_adapter && !is_adapter(options.from.back()))
+    throw InputError("--from " + options.from.back() + ": has no adapter_config.json");
   if (!job.checkpoint)
     throw InputError(job.file +
                      ": /checkpoint: is missing; the weights become the first checkpoint "
                      "of its folder");
   check_checkpoint_folder(job, false);
-  const auto [parameters, parts] = parameters_of(job);
+  const JobParameters all = parameters_of(job);
+  const std::map<std::string, Shape>& parameters = all.shapes;
   const Safetensors from(source);
+  const MadeParameters made =
+      made_adapters(job, all, has_adapter ? options.from.back() : std::string());
   const FolderLock lock(job.checkpoint->folder);
   check_checkpoint_folder(job, false);
   std::vector<std::string> unused;
   try {
-    unused = import_weights(from, parameters, first_manifest(job), job.checkpoint->folder, parts);
+    unused = import_weights(from, parameters, first_manifest(job), job.checkpoint->folder,
+                            all.parts, made);
   } catch (const InputError& error) {
     remove_part_folders(job.checkpoint->folder);
     const std::string what = error.what();
@@ -152,10 +240,12 @@ const Command export_weights_command = {
     "JOB",
     job_help,
     "write a checkpoint as what transformers' from_pretrained loads",
-    "json set profile checkpoint to",
+    "json set profile checkpoint to adapter",
     run_export_weights,
     "Writes config.json and model.safetensors of the newest good checkpoint, or of that which "
-    "--checkpoint names."};
+    "--checkpoint names. Of a job with `training.lora` the adapters are added to the weights; with "
+    "`--adapter` they are written alone, as `adapter_config.json` and "
+    "`adapter_model.safetensors`, which peft loads."};
 
 const Command import_weights_command = {
     "import-weights",
@@ -164,6 +254,9 @@ const Command import_weights_command = {
     "make a job's first checkpoint of Hugging Face safetensors",
     "json set profile from",
     run_import_weights,
-    "Makes the job's first checkpoint (step 0, weights only); `train --resume` begins with it."};
+    "Makes the job's first checkpoint (step 0, weights only); `train --resume` begins with it. Of "
+    "a "
+    "job with `training.lora` adapters begin as in a new run, or as a second `--from` has them: a "
+    "folder that peft wrote."};
 
 }  // namespace meshwright

@@ -50,6 +50,7 @@ constexpr const char* settings[] = {"training.global_batch",
                                     "training.gradient_clip",
                                     "training.gradient_clip_value",
                                     "training.dropout",
+                                    "training.lora",
                                     "data.files",
                                     "data.format",
                                     "data.weights",
@@ -153,7 +154,7 @@ RunCheckpoints::RunCheckpoints(const Job& job, const Chosen& chosen, bool resume
 
 void RunCheckpoints::resume(const Chosen& chosen, Runtime& runtime, Communicator& all) {
   const ResumeOptions options{job_.checkpoint->folder, optimizer_of(plan_),
-                              shapes_of(chosen.compiled.stages)};
+                              shapes_of(chosen.compiled.stages), frozen_of(chosen.compiled.stages)};
   const std::optional<Manifest> found = meshwright::resume(options, runtime, all, say);
   if (!found) {
     how_it_began_ =

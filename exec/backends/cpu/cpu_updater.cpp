@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "exec/backends/cpu/orthogonal.h"
 #include "exec/optimizer/eager_optimizer.h"
 #include "exec/optimizer/learning_rate.h"
 #include "exec/optimizer/loss_scale_rule.h"
@@ -40,8 +41,19 @@ class CpuUpdater : public Updater {
     if (updates_) meshwright::lamb_norms(training_, scalars_, segments, state, pool_);
   }
 
+  void muon_momentum(int, std::span<const OptimizerSegment> segments,
+                     const OptimizerState& state) override {
+    if (updates_) meshwright::muon_momentum(training_, scalars_, segments, state, pool_);
+  }
+
   void step(int, std::span<const OptimizerSegment> segments, const OptimizerState& state) override {
     if (!updates_) return;
+    if (state.update != nullptr) {
+      for (const OptimizerSegment& segment : segments)
+        orthogonalize(pool_, *segment.matrix, state.updates + segment.begin, state.elements,
+                      state.update + segment.begin, state.scratch);
+      return optimizer_step(training_, scalars_, segments, state, pool_);
+    }
     if (training_.compiler == CompilerLevel::none)
       eager_optimizer_step(training_, scalars_, segments, state, pool_);
     else

@@ -115,9 +115,10 @@ void layer_norm_grad(const KernelCall& k) {
         out[c] = scale * (d[c] * (offset + weight[c]) - mean_g - (in[c] - mean) * scale * mean_gz);
     }
   });
-  add_column_sums<T>(k, rows, h, 1, [=](std::int64_t r, std::int64_t c) {
-    return dy[r * h + c] * (x[r * h + c] - saved[2 * r]) * saved[2 * r + 1];
-  });
+  if (k.call.outputs.size() > 1)
+    add_column_sums<T>(k, rows, h, 1, [=](std::int64_t r, std::int64_t c) {
+      return dy[r * h + c] * (x[r * h + c] - saved[2 * r]) * saved[2 * r + 1];
+    });
   if (k.call.outputs.size() > 2)
     add_column_sums<T>(k, rows, h, 2,
                        [=](std::int64_t r, std::int64_t c) { return dy[r * h + c]; });
@@ -169,9 +170,10 @@ void rms_norm_grad(const KernelCall& k) {
         out[c] = scale * (d[c] * (offset + weight[c]) - in[c] * scale * mean_gz);
     }
   });
-  add_column_sums<T>(k, rows, h, 1, [=](std::int64_t r, std::int64_t c) {
-    return dy[r * h + c] * x[r * h + c] * saved[r];
-  });
+  if (k.call.outputs.size() > 1)
+    add_column_sums<T>(k, rows, h, 1, [=](std::int64_t r, std::int64_t c) {
+      return dy[r * h + c] * x[r * h + c] * saved[r];
+    });
 }
 
 template <typename T>
@@ -273,10 +275,11 @@ void norm_parts_sums(const KernelCall& k) {
       out[rows + r] = sums.gx * of_row.second;
     }
   });
-  add_column_sums<T>(k, rows, w, 1, [=](std::int64_t r, std::int64_t c) {
-    const auto of_row = saved_of(saved, r, rms);
-    return dy[r * w + c] * (x[r * w + c] - of_row.first) * of_row.second;
-  });
+  if (k.call.outputs.size() > 1)
+    add_column_sums<T>(k, rows, w, 1, [=](std::int64_t r, std::int64_t c) {
+      const auto of_row = saved_of(saved, r, rms);
+      return dy[r * w + c] * (x[r * w + c] - of_row.first) * of_row.second;
+    });
   if (k.call.outputs.size() > 2)
     add_column_sums<T>(k, rows, w, 2,
                        [=](std::int64_t r, std::int64_t c) { return dy[r * w + c]; });

@@ -92,7 +92,7 @@ class Gpu : public CudaBackend {
     return row == nullptr ? 0 : cuda::workspace_of(*row, call, device_);
   }
   std::unique_ptr<Updater> make_updater(const StepSettings& training) override {
-    return cuda::make_updater(training, *this);
+    return cuda::make_updater(training, *this, *products_);
   }
 
   void* current_stream() override { return stream(); }

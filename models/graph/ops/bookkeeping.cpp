@@ -125,6 +125,14 @@ constexpr OpInfo rows[] = {
      .infer = nothing,
      .work = work_elementwise,
      .widening = by_optimizer},
+    {.op = Op::muon_momentum,
+     .name = "muon_momentum",
+     .takes = {3, 4},
+     .makes = 2,
+     .is_gradient = true,
+     .infer = nothing,
+     .work = work_elementwise,
+     .widening = by_optimizer},
 };
 
 }  // namespace

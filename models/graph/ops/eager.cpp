@@ -174,7 +174,7 @@ void differentiate_scale_rows(Gradients& g, const Node& node, int dy) {
 void differentiate_scale_columns(Gradients& g, const Node& node, int dy) {
   const TensorIds& in = node.inputs;
   g.make_and_pass(Op::scale_columns, node, {dy, in[1]});
-  g.make(Op::scale_columns_grad, node, {in[0], dy}, {g.of_parameter(in[1])});
+  if (g.trains(in[1])) g.make(Op::scale_columns_grad, node, {in[0], dy}, {g.of_parameter(in[1])});
 }
 
 void differentiate_split_heads(Gradients& g, const Node& node, int) {

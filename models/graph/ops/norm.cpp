@@ -52,17 +52,17 @@ void infer_norm_parts(const Attributes& a, In in, Out& out) {
   out.push_back(matrix(in[0].shape[0], a.rms_norm ? 1 : 2, Dtype::f32));
 }
 
-// dx from x and dy; then the sums over rows for weight and bias.
+// dx from x and dy; then the sums over rows for weight and bias, where these are trained.
 void work_norm_grad(const OpCall& call, CompilerLevel, Kernels& kernels) {
   const double x = bytes(call.inputs[0]);
   memory_kernel(kernels, 3 * x);
-  memory_kernel(kernels, 2 * x);
+  if (call.outputs.size() > 1) memory_kernel(kernels, 2 * x);
 }
 
 // The sums of the rows; then those of the columns, for weight and bias.
 void work_norm_parts_sums(const OpCall& call, CompilerLevel, Kernels& kernels) {
   memory_kernel(kernels, 2 * bytes(call.inputs[0]));
-  memory_kernel(kernels, 2 * bytes(call.inputs[0]));
+  if (call.outputs.size() > 1) memory_kernel(kernels, 2 * bytes(call.inputs[0]));
 }
 
 void work_norm_parts_grad(const OpCall& call, CompilerLevel, Kernels& kernels) {
@@ -135,7 +135,7 @@ constexpr OpInfo rows[] = {
     {.op = Op::layer_norm_grad,
      .name = "layer_norm_grad",
      .takes = 4,
-     .makes = {2, 3},
+     .makes = {1, 3},
      .is_gradient = true,
      .infer = same_as_first,
      .work = work_norm_grad,
@@ -145,7 +145,7 @@ constexpr OpInfo rows[] = {
     {.op = Op::rms_norm_grad,
      .name = "rms_norm_grad",
      .takes = 4,
-     .makes = 2,
+     .makes = {1, 2},
      .is_gradient = true,
      .infer = same_as_first,
      .work = work_norm_grad,
@@ -155,7 +155,7 @@ constexpr OpInfo rows[] = {
     {.op = Op::head_norm_grad,
      .name = "head_norm_grad",
      .takes = 4,
-     .makes = 2,
+     .makes = {1, 2},
      .is_gradient = true,
      .infer = same_as_first,
      .work = work_norm_grad,
@@ -164,7 +164,7 @@ constexpr OpInfo rows[] = {
     {.op = Op::norm_parts_sums,
      .name = "norm_parts_sums",
      .takes = 4,
-     .makes = {2, 3},
+     .makes = {1, 3},
      .is_gradient = true,
      .infer = infer_norm_stats,
      .work = work_norm_parts_sums,

@@ -62,7 +62,7 @@ void dx_of_y_dy(Gradients& g, const Node& node, int dy) {
 // y = x + parameter: dy goes to both.
 template <Op grad>
 void add_parameter(Gradients& g, const Node& node, int dy) {
-  g.make(grad, node, {dy}, {g.of_parameter(node.inputs[1])});
+  if (g.trains(node.inputs[1])) g.make(grad, node, {dy}, {g.of_parameter(node.inputs[1])});
   g.pass_on(node, node.inputs[0], dy);
 }
 // The input's gradient first: what waits for it (a collective, an earlier stage) starts while the
@@ -72,8 +72,10 @@ void differentiate_product(Gradients& g, const Node& node, int dy) {
   if (g.needs(node.inputs[0])) g.make_and_pass(of_input, node, {dy, node.inputs[1]});
   Node at = node;
   at.attributes.accumulate_separately = !g.fuses_accumulation();
-  g.make(of_weight, at, {node.inputs[0], dy}, {g.of_parameter(node.inputs[1])});
-  if (node.inputs.size() > 2) g.make(Op::bias_grad, node, {dy}, {g.of_parameter(node.inputs[2])});
+  if (g.trains(node.inputs[1]))
+    g.make(of_weight, at, {node.inputs[0], dy}, {g.of_parameter(node.inputs[1])});
+  if (node.inputs.size() > 2 && g.trains(node.inputs[2]))
+    g.make(Op::bias_grad, node, {dy}, {g.of_parameter(node.inputs[2])});
 }
 
 // Widening, of the operands whose bit is set.

@@ -4,6 +4,7 @@
 
 #include "exec/backends/cuda/device/resources.h"
 #include "exec/backends/cuda/optimizer/optimizer.h"
+#include "exec/backends/cuda/optimizer/orthogonal.h"
 
 namespace meshwright::cuda {
 
@@ -18,9 +19,11 @@ static_assert(offsetof(UpdateScalars, step) == offsetof(OfHost, updates_before))
 
 class CudaUpdater : public Updater {
  public:
-  CudaUpdater(const StepSettings& training, StreamSource& streams)
+  CudaUpdater(const StepSettings& training, StreamSource& streams, Products& products)
       : training_(training),
         streams_(streams),
+        products_(products),
+        norm_parts_(device_memory(sizeof(double) * norm_parts)),
         scalars_(device_memory(sizeof(UpdateScalars))),
         of_host_(pinned_memory(sizeof(OfHost))) {
     const UpdateScalars initial;
@@ -51,8 +54,18 @@ class CudaUpdater : public Updater {
     cuda::lamb_norms(training_, scalars(), of.segments(), state, of.partial.get(), stream());
   }
 
+  void muon_momentum(int bucket, std::span<const OptimizerSegment> segments,
+                     const OptimizerState& state) override {
+    cuda::muon_momentum(scalars(), of_bucket(bucket, segments).segments(), state, stream());
+  }
+
   void step(int bucket, std::span<const OptimizerSegment> segments,
             const OptimizerState& state) override {
+    if (state.update != nullptr)
+      for (const OptimizerSegment& segment : segments)
+        orthogonalize(products_, *segment.matrix, state.updates + segment.begin, state.elements,
+                      state.update + segment.begin, state.scratch,
+                      static_cast<double*>(norm_parts_.get()), stream());
     optimizer_step(training_, scalars(), of_bucket(bucket, segments).segments(), state, stream());
   }
 
@@ -92,6 +105,8 @@ class CudaUpdater : public Updater {
 
   const StepSettings& training_;
   StreamSource& streams_;
+  Products& products_;
+  DeviceMemory norm_parts_;
   DeviceMemory scalars_;
   PinnedMemory of_host_;
   std::map<int, OfBucket> buckets_;
@@ -99,8 +114,9 @@ class CudaUpdater : public Updater {
 
 }  // namespace
 
-std::unique_ptr<Updater> make_updater(const StepSettings& training, StreamSource& streams) {
-  return std::make_unique<CudaUpdater>(training, streams);
+std::unique_ptr<Updater> make_updater(const StepSettings& training, StreamSource& streams,
+                                      Products& products) {
+  return std::make_unique<CudaUpdater>(training, streams, products);
 }
 
 }  // namespace meshwright::cuda

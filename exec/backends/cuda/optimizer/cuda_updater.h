@@ -3,12 +3,14 @@
 
 #include <memory>
 
+#include "exec/backends/cuda/products/products.h"
 #include "exec/core/stream_source.h"
 #include "exec/optimizer/updater.h"
 
 namespace meshwright::cuda {
 
-// Both arguments outlive it.
-std::unique_ptr<Updater> make_updater(const StepSettings& training, StreamSource& streams);
+// The arguments outlive it.
+std::unique_ptr<Updater> make_updater(const StepSettings& training, StreamSource& streams,
+                                      Products& products);
 
 }  // namespace meshwright::cuda

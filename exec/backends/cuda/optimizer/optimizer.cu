@@ -133,6 +133,14 @@ struct Lamb {
   }
 };
 
+// The update is orthogonal already, and takes the gradient's place.
+struct Muon {
+  static constexpr Reads reads{true, false, false};
+  static __device__ void apply(const Factors& c, const OfSegment& s, Element& e) {
+    e.weight = e.weight * (1 - c.learning_rate * s.decay) - c.learning_rate * s.trust * e.gradient;
+  }
+};
+
 struct LambMoments {
   static constexpr Reads reads{true, true, true};
   static __device__ void apply(const Factors& c, Element& e) {
@@ -240,9 +248,29 @@ __global__ void __launch_bounds__(threads)
   const DeviceSegment segment = segment_of(segments, blockIdx.x);
   const Factors factors = scalars->factors;
   OfSegment own = of_segment(segment, factors);
-  if (!Rule::reads.gradient) own.trust = trust_of(segment);
+  own.trust = Rule::reads.gradient ? segment.scale : trust_of(segment);
   for_each_element<Rule::reads>(segment, arrays, true,
                                 [&](Element& e) { Rule::apply(factors, own, e); });
+}
+
+template <typename G, typename M>
+__global__ void __launch_bounds__(threads)
+    muon_momentum_kernel(const UpdateScalars* scalars, DeviceSegments segments, const G* gradients,
+                         M* first, float* update) {
+  if (scalars->updates == 0) return;
+  const DeviceSegment segment = segment_of(segments, blockIdx.x);
+  const Factors c = scalars->factors;
+  const std::int64_t chunk = blockIdx.x - segment.first_chunk;
+  const std::int64_t begin = (segment.begin / group + chunk * groups_per_chunk) * group;
+  for (int place = threadIdx.x; place < groups_per_chunk * group; place += threads) {
+    const std::int64_t i = begin + place;
+    if (i < segment.begin || i >= segment.end) continue;
+    Element e{0, widened(gradients[i]), widened(first[i]), 0};
+    const float g = gradient_in(c, e);
+    e.first = c.momentum * e.first + g;
+    narrow(e.first, first[i]);
+    update[i] = g + c.momentum * e.first;
+  }
 }
 
 struct SquaredNorms {
@@ -330,7 +358,8 @@ std::vector<DeviceSegment> device_segments(std::span<const OptimizerSegment> seg
     if (segment.count == 0) continue;
     const std::int64_t end = segment.begin + segment.count;
     DeviceSegment& last = made.emplace_back(DeviceSegment{
-        segment.begin, end, chunks, segment.norms, -1, segment.decay, segment.counted, true});
+        segment.begin, end, chunks, segment.norms, -1, segment.decay, segment.counted, true,
+        segment.matrix == nullptr ? 1.0F : static_cast<float>(muon_scale(*segment.matrix))});
     chunks += chunks_of(segment.begin, end);
     for (std::size_t i = made.size() - 1; i-- > 0 && segment.norms != nullptr;) {
       if (made[i].norms != segment.norms) continue;
@@ -363,10 +392,29 @@ void prepare_update(const StepSettings& training, const double* loss, const doub
   launch(prepare_update_kernel, {1}, {1}, 0, stream, rates, loss, squared_norm, scalars);
 }
 
+void muon_momentum(const UpdateScalars* scalars, const DeviceSegments& segments,
+                   const OptimizerState& state, cudaStream_t stream) {
+  with_type(state.gradient_type, [&]<typename G>(G) {
+    with_type(state.moment_type, [&]<typename M>(M) {
+      launch(muon_momentum_kernel<G, M>, blocks_of(segments), {threads}, 0, stream, scalars,
+             segments, static_cast<const G*>(state.gradients), static_cast<M*>(state.first_moment),
+             state.update);
+    });
+  });
+}
+
 void optimizer_step(const StepSettings& training, const UpdateScalars* scalars,
                     const DeviceSegments& segments, const OptimizerState& state,
                     cudaStream_t stream) {
+  if (state.update != nullptr) {
+    OptimizerState with_update = state;  // nothing is written to the moments
+    with_update.gradients = with_update.first_moment = with_update.second_moment = state.update;
+    with_update.gradient_type = with_update.moment_type = Dtype::f32;
+    with_update.update = nullptr;
+    return step_by<Muon>(scalars, segments, with_update, stream);
+  }
   switch (training.optimizer) {
+    case OptimizerKind::muon:  // what is no matrix
     case OptimizerKind::adamw:
       return step_by<AdamW>(scalars, segments, state, stream);
     case OptimizerKind::adam:

@@ -23,6 +23,7 @@ struct DeviceSegment {
   double* norms;                         // lamb: of the whole parameter; else null
   std::int32_t next_of_parameter;        // the next segment with the same norms; none: -1
   std::int8_t decay, counted, is_first;  // is_first: of those with the same norms
+  float scale;                           // muon: of the update
 };
 
 // The segments of one bucket, in one launch. `data` is a copy of what device_segments made.
@@ -48,6 +49,10 @@ void update_loss_scale(const LossScale& rule, const double* loss, const double* 
 // is scaled. A step whose loss or norm are not finite has no update.
 void prepare_update(const StepSettings& training, const double* loss, const double* squared_norm,
                     UpdateScalars* scalars, cudaStream_t stream);
+
+// meshwright::muon_momentum.
+void muon_momentum(const UpdateScalars* scalars, const DeviceSegments& segments,
+                   const OptimizerState& state, cudaStream_t stream);
 
 // meshwright::optimizer_step on the segments of one bucket, if there is an update. Elements between
 // the segments are left alone. The state's `scratch` is not used. Fastest where all its addresses

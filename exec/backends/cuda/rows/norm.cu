@@ -265,7 +265,7 @@ void norm_grad(const KernelCall& k) {
               launch(norm_grad_held<T, threads, rms>, {blocks_for(chunks.chunks, 1)}, {threads}, 0,
                      k.stream, backward);
             });
-        add_partial_sums(k, chunks, width, 1, 0);
+        if (k.call.outputs.size() > 1) add_partial_sums(k, chunks, width, 1, 0);
         if (has_bias) add_partial_sums(k, chunks, width, 2, 1);
         return;
       }

@@ -167,6 +167,7 @@ struct NormRows {
 // Of operands x, weight, saved, dy.
 template <int n, typename T, bool rms>
 void add_weight_gradients(const KernelCall& k) {
+  if (k.call.outputs.size() < 2) return;  // they are not trained
   const NormRows of(k);
   const std::int64_t rows = of.count, width = of.width;
   if (k.call.outputs.size() > 2)

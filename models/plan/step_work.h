@@ -1,0 +1,14 @@
+// The kernels of an optimizer step on one bucket.
+#pragma once
+
+#include <vector>
+
+#include "models/graph/op_table.h"
+#include "models/plan/program.h"
+
+namespace meshwright {
+
+void append_step_kernels(const Program& program, const Bucket& bucket,
+                         std::vector<Kernel>& kernels);
+
+}  // namespace meshwright

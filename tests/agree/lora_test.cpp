@@ -1,0 +1,120 @@
+// Adapters that are cut with their layers train as on one process, and what is not trained stays.
+#include <algorithm>
+#include <cmath>
+
+#include "models/passes/graph/add_adapters.h"
+#include "tests/agree/variants.h"
+#include "tests/exec/on_ranks.h"
+
+using namespace meshwright;
+
+namespace {
+
+void adapts_all(Plan& plan) {
+  plan.training.lora = Lora{4, 8, 0, {std::string(all_linear)}};
+  // B begins at zero, and A's gradient with it: larger steps, so that both move.
+  plan.training.learning_rate = 0.05;
+}
+void adapts_some(Plan& plan) {
+  adapts_all(plan);
+  plan.training.lora->target_modules = {"2.*.*", "3.*.*"};  // none on the second of two stages
+  plan.training.lora->alpha = 4;
+}
+void drops_reads(Plan& plan) {
+  adapts_all(plan);
+  plan.training.lora->dropout = 0.25;
+}
+
+constexpr Variant variants[] = {
+    {{1, 1, 2, 4, 0}, adapts_all},
+    {{1, 1, 2, 4, 0}, all_of<adapts_all, full>},
+    {{1, 1, 2, 4, 1}, adapts_all},
+    {{1, 1, 2, 4, 2}, all_of<adapts_all, reduced_each>},
+    {{1, 1, 2, 4, 3}, adapts_all},
+    {{1, 1, 2, 4, 3}, all_of<adapts_all, keeps_gathered, full>},
+    {{1, 1, 2, 4, 3}, drops_reads},
+    {{1, 2, 1, 4, 0}, adapts_all},
+    {{1, 2, 1, 4, 0}, all_of<adapts_all, rows>},
+    {{1, 2, 1, 4, 0}, all_of<drops_reads, rows>},
+    {{1, 2, 1, 4, 0}, all_of<adapts_all, rows, pruned>},
+    {{1, 2, 1, 4, 0}, all_of<adapts_all, layout_of<TensorLayout::speed>>},
+    {{1, 2, 1, 4, 0}, all_of<adapts_all, layout_of<TensorLayout::memory>>},
+    {{1, 2, 1, 4, 0}, all_of<adapts_all, rows, tensor_overlaps>},
+    {{1, 2, 1, 4, 0}, all_of<adapts_all, rows, tensor_in_chunks<2>>},
+    {{1, 2, 1, 4, 0}, all_of<adapts_all, eager, unfused>},
+    {{2, 1, 1, 4, 0}, adapts_all},
+    {{2, 1, 1, 4, 0}, all_of<adapts_some, zero_bubble>},
+    {{2, 1, 1, 4, 0, 2}, adapts_some},
+    {{1, 1, 1, 4, 0, 1, 2}, adapts_all},
+    {{1, 1, 1, 4, 3, 1, 2}, adapts_some},
+    {{2, 1, 2, 4, 1}, adapts_all},
+    {{2, 1, 2, 4, 3}, all_of<adapts_all, full>},
+    {{1, 2, 2, 4, 2}, all_of<adapts_some, rows>},
+    {{1, 2, 2, 4, 3}, all_of<adapts_all, rows, pruned>},
+    {{2, 2, 1, 4, 0}, all_of<adapts_all, rows>},
+    {{1, 1, 4, 1, 3}, all_of<adapts_all, in_pairs>},
+    {{1, 2, 1, 4, 3, 1, 2}, adapts_all},
+};
+
+bool is_adapter(const std::string& name) { return name.find(".lora_") != std::string::npos; }
+
+// By how much the loss falls in 20 steps on the same sequences.
+double gain_on_one_batch(SmallRun& run) {
+  const double first = run.step_at(1, 0).loss;
+  double last = first;
+  for (int step = 2; step <= 20; ++step) last = run.step_at(step, 0).loss;
+  return first - last;
+}
+
+double size_of(const Values& values, std::string_view part) {
+  double squares = 0;
+  for (const auto& [name, each] : values)
+    if (name.find(part) != std::string::npos)
+      for (const float value : each) squares += double(value) * value;
+  return std::sqrt(squares);
+}
+
+}  // namespace
+
+TEST_CASE_ON_RANKS("adapters train like on one process", "[agree][mpi]") {
+  World& world = test_world();
+  for_each_variant(variants, world, [&](const Model& model, const Plan& plan) {
+    INFO(plan.training.lora->dropout);
+    check_plan(model, plan, world);
+  });
+}
+
+TEST_CASE_ON_RANKS("adapters alone are trained", "[agree][mpi]") {
+  World& world = test_world();
+  if (world.size() > 1) return;
+  for (const char* family : {"gpt", "llama"}) {
+    Plan plan = base_plan(small_model(family), {});
+    adapts_all(plan);
+    SmallRun run(small_model(family), plan);
+    const Values before = run.parameters();
+    CHECK(gain_on_one_batch(run) > 0.05);
+    const Values after = run.parameters();
+    for (const auto& [name, values] : before) {
+      INFO(name);
+      CHECK((values != after.at(name)) == is_adapter(name));
+    }
+    CHECK(size_of(before, "lora_B") == 0);
+    CHECK(size_of(after, "lora_B") > 0.05);
+  }
+}
+
+TEST_CASE_ON_RANKS("adapters train in 16 bits on every optimizer", "[agree][mpi]") {
+  World& world = test_world();
+  if (world.size() != 2) return;
+  const Model model = small_model("llama");
+  for (const OptimizerKind kind :
+       {OptimizerKind::adamw, OptimizerKind::lamb, OptimizerKind::lion}) {
+    Plan plan = base_plan(model, {1, 1, 2, 4, 3});
+    adapts_all(plan);
+    plan.training.optimizer = kind;
+    plan.training.precision = Precision::bf16;
+    plan.training.learning_rate = 3e-3;
+    SmallRun run(model, plan, world);
+    CHECK(gain_on_one_batch(run) > 0.01);
+  }
+}

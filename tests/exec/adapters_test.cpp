@@ -1,0 +1,159 @@
+// What a run of adapters saves, what it begins with, and what peft reads of it.
+#include "exec/checkpoint/adapters.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "exec/checkpoint/resume.h"
+#include "models/core/index.h"
+#include "models/passes/graph/add_adapters.h"
+#include "tests/catch.h"
+#include "tests/exec/saving_run.h"
+#include "tests/message_of.h"
+#include "tests/test_folder.h"
+
+using namespace meshwright;
+
+namespace {
+
+const std::string golden_root = std::string(MESHWRIGHT_SOURCE_DIR) + "/tests/golden/";
+
+Plan adapting_plan() {
+  Plan plan = saving_plan(small_model("gpt"));
+  plan.training.lora = Lora{2, 8, 0, {"c_attn", "c_proj"}};
+  return plan;
+}
+
+bool is_adapter(const std::string& name) { return name.find(".lora_") != std::string::npos; }
+
+// All parameters as the checkpoint of step 0.
+void save_as_base(const std::string& folder, const Values& values, const SavingRun& run) {
+  MadeParameters made;
+  for (const auto& [name, each] : values) made[name] = [&each = each] { return each; };
+  Manifest about;
+  about.run = "test";
+  import_weights(Safetensors(golden_root + "safetensors/gpt2"), shapes_of(run.stages), about,
+                 folder, {}, made);
+}
+
+}  // namespace
+
+TEST_CASE("a run of adapters continues to the bit, and saves nothing else", "[exec][lora]") {
+  for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+    const TestFolder folder;
+    Plan plan = adapting_plan();
+    plan.training.precision = precision;
+    SavingRun undisturbed(plan), broken(plan), resumed(plan);
+    for (int step = 1; step <= 3; ++step) CHECK(undisturbed.step(step) == broken.step(step));
+    broken.save(folder.path(), 3);
+    const Checkpoint saved(step_folder(folder.path(), 3));
+    CHECK(saved.names().size() == 4 * 3 * 2);
+    for (const std::string& name : saved.names()) CHECK(is_adapter(name));
+    REQUIRE(resumed.resume_from(folder.path()));
+    for (int step = 4; step <= 6; ++step) CHECK(resumed.step(step) == undisturbed.step(step));
+    CHECK(resumed.hash() == undisturbed.hash());
+  }
+}
+
+TEST_CASE("what adapters are trained beside stays in the first checkpoint", "[exec][lora]") {
+  const TestFolder folder;
+  const Plan plan = adapting_plan();
+  Plan other = plan;
+  other.training.seed = 5;
+  SavingRun from(other), run(plan), again(plan);
+  save_as_base(folder.path(), from.parameters(), from);
+  const std::optional<Manifest> begun = run.resume_from(folder.path());
+  REQUIRE(begun);
+  CHECK(begun->base == "step-00000000");
+  CHECK(run.hash() == from.hash());
+  {
+    Saver saver(folder.path(), 1, run.runtime, *run.all,
+                [](const std::string& line) { FAIL(line); });
+    for (int step = 1; step <= 3; ++step) {
+      run.step(step);
+      Manifest about = run.about(step);
+      about.base = begun->base;
+      saver.save(about);
+    }
+    REQUIRE(saver.finish());
+  }
+  CHECK(steps_in(folder.path()) == std::vector<std::int64_t>{3, 0});
+  const std::optional<Manifest> found = again.resume_from(folder.path());
+  REQUIRE(found);
+  CHECK(found->step == 3);
+  CHECK(found->base == "step-00000000");
+  CHECK(again.hash() == run.hash());
+}
+
+TEST_CASE("a base has the name of a folder beside", "[exec][lora]") {
+  Manifest manifest;
+  manifest.base = "step-00000000";
+  CHECK(parse_manifest(encode(manifest), "m").base == manifest.base);
+  manifest.base = "../other";
+  CHECK(message_of([&] { parse_manifest(encode(manifest), "m"); }).find("/base: is not the name") !=
+        std::string::npos);
+}
+
+TEST_CASE("merged weights are W + alpha / rank B A, whichever way they are stored",
+          "[exec][lora]") {
+  for (const char* family : {"gpt", "llama"}) {
+    const TestFolder folder;
+    const Model model = small_model(family);
+    Plan plan = saving_plan(model);
+    plan.training.lora = Lora{2, 6, 0, {"c_attn", "q_proj"}};
+    plan.training.lora->target_modules.erase(plan.training.lora->target_modules.begin() +
+                                             (family == std::string("gpt") ? 1 : 0));
+    SavingRun run(plan, model);
+    for (int step = 1; step <= 2; ++step) run.step(step);
+    run.save(folder.path(), 2);
+    const Values values = run.parameters();
+    const Checkpoint saved(step_folder(folder.path(), 2));
+    Plan one;
+    one.training = plan.training;
+    const Graph graph = add_adapters(build_graph(model, one.training), one);
+    AdaptedWeights adapted{
+        saved,       nullptr, {}, adapters_of(graph, *plan.training.lora), plan.training.seed,
+        model.layers};
+    for (const Parameter& parameter : graph.parameters) adapted.whole[parameter.name] = parameter;
+    REQUIRE(adapted.adapters.size() == 4);
+    for (const Adapter& each : adapted.adapters) {
+      CHECK(each.weight_in_out == (family == std::string("gpt")));
+      const std::vector<float>&w = values.at(each.weight), &a = values.at(each.first),
+            &b = values.at(each.second), made = adapted.merged(each.weight);
+      CHECK(adapted.plain(each.weight) == w);
+      const std::int64_t in = std::ssize(a) / 2, out = std::ssize(b) / 2;
+      double moved = 0;
+      for (std::int64_t o = 0; o < out; ++o)
+        for (std::int64_t i = 0; i < in; ++i) {
+          const std::size_t at_w = at(each.weight_in_out ? i * out + o : o * in + i);
+          const double change =
+              double(b[at(2 * o)]) * a[at(i)] + double(b[at(2 * o + 1)]) * a[at(in + i)];
+          REQUIRE(made[at_w] == Approx(w[at_w] + 3 * change).margin(1e-7));
+          moved = std::max(moved, std::abs(change));
+        }
+      CHECK(moved > 1e-5);
+    }
+    const std::string other = graph.parameters.front().name;
+    CHECK(adapted.merged(other) == values.at(other));
+  }
+}
+
+TEST_CASE("peft's config says what the job says", "[exec][lora]") {
+  const Lora lora{4, 8, 0.1, {"q_proj", "v_proj"}};
+  const auto config = nlohmann::json::parse(peft_config(lora, {}));
+  CHECK(config["r"] == 4);
+  CHECK(config["lora_alpha"] == 8);
+  CHECK(config["lora_dropout"] == 0.1);
+  CHECK(config["target_modules"] == nlohmann::json({"q_proj", "v_proj"}));
+  CHECK(config["fan_in_fan_out"] == false);
+  const Lora all{4, 8, 0, {std::string(all_linear)}};
+  const Adapter adapter{"h.0.c_attn", "h.0.c_attn.weight", "", "", true};
+  const auto of_all = nlohmann::json::parse(peft_config(all, {adapter}));
+  CHECK(of_all["target_modules"] == nlohmann::json({"h.0.c_attn"}));
+  CHECK(of_all["fan_in_fan_out"] == true);
+  const std::string golden = golden_root + "lora/llama/adapter_config.json";
+  check_peft_config(golden, Lora{3, 7.5, 0, {"q_proj"}});
+  CHECK(message_of([&] {
+          check_peft_config(golden, Lora{4, 7.5, 0, {"q_proj"}});
+        }).find("/r: 3 differs from the job's training.lora.rank, 4") != std::string::npos);
+}

@@ -1,0 +1,162 @@
+// What a Program holds and does where adapters alone are trained.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "models/core/error.h"
+#include "models/graph/op_table.h"
+#include "models/passes/graph/add_adapters.h"
+#include "models/passes/pass.h"
+#include "tests/catch.h"
+#include "tests/models/plans.h"
+
+using namespace meshwright;
+
+namespace {
+
+Plan adapted(const Model& model, SmallDegrees degrees, std::vector<std::string> targets) {
+  Plan plan = small_plan(model, degrees);
+  plan.training.lora = Lora{2, 8, 0, std::move(targets)};
+  return plan;
+}
+
+Graph graph_of(const Model& model, const Plan& plan) {
+  return run_passes(build_graph(model, plan.training), plan);
+}
+
+std::int64_t elements_of(const Program& program, bool trained) {
+  std::int64_t elements = 0;
+  for (const StageParameter& each : program.parameters)
+    if (each.parameter.trainable == trained) elements += each.parameter.shape.elements();
+  return elements;
+}
+
+std::int64_t bytes_of_class(const Program& program, MemoryClass cls) {
+  return program.memory.class_bytes[static_cast<std::size_t>(cls)];
+}
+
+}  // namespace
+
+TEST_CASE("a name means the modules whose paths end with it", "[models][lora]") {
+  CHECK(names_module("q_proj", "model.layers.0.self_attn.q_proj"));
+  CHECK(names_module("self_attn.q_proj", "model.layers.0.self_attn.q_proj"));
+  CHECK(names_module("0.*.q_proj", "model.layers.0.self_attn.q_proj"));
+  CHECK(names_module("model.layers.0.self_attn.q_proj", "model.layers.0.self_attn.q_proj"));
+  CHECK_FALSE(names_module("1.*.q_proj", "model.layers.0.self_attn.q_proj"));
+  CHECK_FALSE(names_module("proj", "model.layers.0.self_attn.q_proj"));
+  CHECK_FALSE(names_module("x.model.layers.0.self_attn.q_proj", "model.layers.0.self_attn.q_proj"));
+}
+
+TEST_CASE("what is not trained has no gradients, no states and no part in a step's end",
+          "[models][lora]") {
+  const Model model = small_model("llama");
+  for (const int zero : {0, 1, 2, 3}) {
+    INFO(zero);
+    const Plan plan = adapted(model, {1, 1, 2, 4, zero}, {"q_proj", "v_proj"});
+    const Program program = lower_small(model, plan).front();
+    // Two matrices of 32: A [2,32] and B [32,2] of each, in four blocks.
+    CHECK(elements_of(program, true) == 4 * 2 * (2 * 32 + 32 * 2));
+    const Program whole = lower_small(model, small_plan(model, {1, 1, 2, 4, zero})).front();
+    CHECK(elements_of(program, false) == elements_of(whole, true));
+    std::int64_t trained = 0, stepped = 0;
+    std::set<int> frozen;
+    for (std::size_t b = 0; b < program.buckets.size(); ++b) {
+      const Bucket& bucket = program.buckets[b];
+      if (bucket.frozen) {
+        frozen.insert(static_cast<int>(b));
+        CHECK(bucket.gradients.buffer < 0);
+        CHECK(bucket.first_moment.buffer < 0);
+        CHECK(bucket.sharded == (zero == 3));
+        CHECK_FALSE(bucket.has_master());
+      } else {
+        trained += bucket.elements, stepped += bucket.shard_elements;
+      }
+    }
+    CHECK(!frozen.empty());
+    CHECK(bytes_of_class(program, MemoryClass::optimizer) >= 8 * stepped);
+    CHECK(bytes_of_class(program, MemoryClass::optimizer) < 8 * stepped + 4096);
+    CHECK(bytes_of_class(program, MemoryClass::gradients) <= 4 * trained + 4096);
+    std::set<int> frozen_gathers;
+    for (const Body& body : program.bodies)
+      for (const Instruction& each : body.instructions) {
+        if (!frozen.contains(each.bucket)) continue;
+        CHECK(each.kind == InstructionKind::all_gather);
+        CHECK((body.kind == Body::Kind::forward || body.kind == Body::Kind::backward));
+        frozen_gathers.insert(each.bucket);
+      }
+    CHECK(frozen_gathers.size() == (zero == 3 ? frozen.size() : 0));
+  }
+}
+
+TEST_CASE("the backward makes gradients of adapters alone, and none below the first one",
+          "[models][lora]") {
+  const Model model = small_model("gpt");
+  const Plan plan = adapted(model, {}, {"3.attn.c_attn"});
+  const Graph graph = graph_of(model, plan);
+  std::map<Op, int> made;
+  for (const Node& node : graph.nodes)
+    if (node.phase == Phase::backward) {
+      ++made[node.op];
+      CHECK(graph.units[static_cast<std::size_t>(graph.unit_of(node))].path != "transformer.h.2");
+    }
+  CHECK(made[Op::linear_grad_weight] == 2);  // of A and B
+  // Of the head, two of the MLP, attention's output; B, as A's input needs none.
+  CHECK(made[Op::linear_grad_input] == 5);
+  CHECK(made[Op::bias_grad] == 0);
+  CHECK(made[Op::embedding_grad] == 0);
+  for (const Node& node : graph.nodes)
+    if (node.op == Op::layer_norm_grad) CHECK(node.outputs.size() == 1);
+}
+
+TEST_CASE("an adapter is cut as its layer is, without communication of its own", "[models][lora]") {
+  const Model model = small_model("llama");
+  for (const bool rows : {false, true}) {
+    Plan plan = adapted(model, {1, 2, 1, 4, 0}, {"q_proj", "down_proj"});
+    plan.parallelism.sequence_parallel = rows;
+    const Graph with = graph_of(model, plan);
+    plan.training.lora.reset();
+    const Graph without = graph_of(model, plan);
+    const auto exchanges = [](const Graph& graph) {
+      return std::ranges::count_if(graph.nodes, [](const Node& node) {
+        return static_cast<bool>(info(node.op).communication);
+      });
+    };
+    CHECK(exchanges(with) <= exchanges(without));
+    for (const Parameter& each : with.parameters) {
+      if (!each.trainable) continue;
+      INFO(each.name);
+      const bool by_outputs = each.name.find("q_proj") != std::string::npos;
+      const bool is_cut = each.name.ends_with(by_outputs ? "lora_B.weight" : "lora_A.weight");
+      CHECK(each.is_cut == is_cut);
+      CHECK(each.partial_over_tensor == !is_cut);
+    }
+  }
+}
+
+TEST_CASE("FLOPs of what is not trained are those of two passes", "[models][lora]") {
+  const Model model = small_model("llama");
+  Plan plan = adapted(model, {}, {"q_proj"});
+  const double with = model_flops(graph_of(model, plan));
+  plan.training.lora.reset();
+  const double without = model_flops(graph_of(model, plan));
+  CHECK(with > without * 0.66);
+  CHECK(with < without * 0.85);
+}
+
+TEST_CASE("names of no linear layer, and layers that cannot be adapted yet, are refused",
+          "[models][lora]") {
+  const Model gpt = small_model("gpt");
+  const auto problem = [&](const Model& model, const std::string& target) -> std::string {
+    try {
+      graph_of(model, adapted(model, {}, {target}));
+    } catch (const InputError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  CHECK(problem(gpt, "q_proj")
+            .find("no linear layer of the model is named 'q_proj'; it has "
+                  "c_attn, c_proj and c_fc") != std::string::npos);
+  CHECK(problem(gpt, "c_attn").empty());
+  CHECK(problem(small_model("llama"), "lm_head").find("is in no block") != std::string::npos);
+}
