@@ -1,6 +1,6 @@
 // Every pass of the compiler keeps what a graph means: on graphs drawn at
-// random, alone and all in random order. MESHWRIGHT_GRAPHS (5000) graphs are
-// drawn, from the seed MESHWRIGHT_SEED (1); graph i of a run is the only one of
+// random, alone and all in random order. MESHWRIGHT_GRAPHS graphs are drawn,
+// from the seed MESHWRIGHT_SEED (1); graph i of a run is the only one of
 // a run from seed + i.
 #include <fmt/format.h>
 
@@ -21,6 +21,7 @@
 #include "tests/agree/graph_values.h"
 #include "tests/agree/random_graph.h"
 #include "tests/catch.h"
+#include "tests/one_in.h"
 
 using namespace meshwright;
 
@@ -30,6 +31,7 @@ int setting(const char* name, int otherwise) {
   const char* text = std::getenv(name);
   return text != nullptr ? std::atoi(text) : otherwise;
 }
+int drawn_graphs() { return setting("MESHWRIGHT_GRAPHS", 5000 / one_in(5)); }
 std::uint64_t first_seed() { return static_cast<std::uint64_t>(setting("MESHWRIGHT_SEED", 1)); }
 
 std::string names_of(const std::vector<const Pass*>& passes) {
@@ -305,7 +307,7 @@ CompilerLevel level_of(const Pass& pass) {
 
 TEST_CASE("every pass alone keeps the values of random graphs", "[agree][passes]") {
   const auto backend = make_cpu_backend(1);
-  const int graphs = std::max(1, setting("MESHWRIGHT_GRAPHS", 5000) / 10);
+  const int graphs = std::max(1, drawn_graphs() / 10);
   for (const Pass* pass : tested_passes()) {
     int changed = 0;
     for (int i = 0; i < graphs; ++i) {
@@ -324,7 +326,7 @@ TEST_CASE("every pass alone keeps the values of random graphs", "[agree][passes]
 
 TEST_CASE("all passes in random order keep the values of random graphs", "[agree][passes]") {
   const auto backend = make_cpu_backend(1);
-  const int graphs = setting("MESHWRIGHT_GRAPHS", 5000);
+  const int graphs = drawn_graphs();
   for (int i = 0; i < graphs; ++i) {
     const std::uint64_t seed = first_seed() + static_cast<std::uint64_t>(i);
     Draw draw(~seed);
@@ -342,7 +344,7 @@ TEST_CASE("all passes in random order keep the values of random graphs", "[agree
 
 TEST_CASE("compiled random graphs have the same bits on any number of threads", "[agree][passes]") {
   const auto one = make_cpu_backend(1), three = make_cpu_backend(3);
-  for (int i = 0; i < std::max(1, setting("MESHWRIGHT_GRAPHS", 5000) / 20); ++i) {
+  for (int i = 0; i < std::max(1, drawn_graphs() / 20); ++i) {
     const std::uint64_t seed = first_seed() + static_cast<std::uint64_t>(i);
     INFO("seed " << seed);
     Draw draw(~seed);

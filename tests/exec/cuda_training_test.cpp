@@ -9,6 +9,7 @@
 #include "tests/exec/small_run.h"
 #include "tests/exec/tested_device.h"
 #include "tests/exec/worlds.h"
+#include "tests/one_in.h"
 #include "tests/test_folder.h"
 
 using namespace meshwright;
@@ -54,6 +55,9 @@ void train_on_one_gpu(CompilerLevel level) {
   if (world.size() > 1) return;
   const Precision precision = GENERATE(Precision::fp32, Precision::bf16, Precision::fp16);
   for (const char* family : {"gpt", "llama"}) {
+    // In bf16 the one, in fp32 and fp16 the other.
+    if (!all_are_tried() && (precision == Precision::bf16) != (std::string_view(family) == "gpt"))
+      continue;
     const Model model = small_model(family);
     Plan plan = trained_as(small_plan(model, {}), precision, std::string_view(family) == "gpt");
     plan.training.compiler = level;
@@ -87,7 +91,8 @@ TEST_CASE("GPUs train together as CPUs do", "[exec][cuda][mpi]") {
   for (const char* family : {"gpt", "llama"}) {
     const Model model = small_model(family);
     for (const Plan& each : small_plans(model)) {
-      if (each.parallelism.degrees().ranks() != world.size() || tried++ % 12 != 0) continue;
+      if (each.parallelism.degrees().ranks() != world.size() || tried++ % (12 * one_in(3)) != 0)
+        continue;
       const Plan plan = trained_as(each, Precision::fp32, std::string_view(family) == "gpt");
       INFO(family << " " << describe(plan));
       SmallRun on_cpu(model, plan, world);

@@ -11,6 +11,7 @@
 #include "models/graph/widen.h"
 #include "tests/catch.h"
 #include "tests/exec/op_cases.h"
+#include "tests/one_in.h"
 
 using namespace meshwright;
 
@@ -127,8 +128,10 @@ TEST_CASE("kernels on 16-bit operands round the fp32 kernels' results", "[exec][
   const auto backend = make_cpu_backend(2);
   const Dtype dtype = GENERATE(Dtype::f16, Dtype::bf16);
   Runner wide(*backend, Dtype::f32), narrow_runner(*backend, dtype);
+  int turn = dtype == Dtype::f16 ? 0 : 1;  // each case in one of the types, or in both
   for (const auto& cases : {small_cases(), large_cases()})
     for (const Case& c : cases) {
+      if (++turn % one_in(2) != 0) continue;
       INFO(c.name);
       const Played p = play(narrow_runner, c);
       std::vector<OpTensor> inputs, outputs;

@@ -9,6 +9,7 @@
 #include "tests/exec/lost_writes.h"
 #include "tests/exec/saved_scene.h"
 #include "tests/exec/system_calls.h"
+#include "tests/one_in.h"
 #include "tests/test_folder.h"
 
 using namespace meshwright;
@@ -54,8 +55,9 @@ int for_each_state(const LostWrites& disk, const Check& check) {
     kept_if([](std::size_t) { return true; });
     kept_if([](std::size_t) { return false; });
     for (int i = 0; i < 4; ++i) kept_if([&](std::size_t) { return random() % 2 == 0; });
-    // Many are only the data of a shard that has no name yet; the last few are all looked at.
-    for (std::size_t one = changes > 12 ? changes - 12 : 0; one < changes; ++one) {
+    // Many are only the data of a shard that has no name yet; the last few are looked at.
+    const auto last = static_cast<std::size_t>(12 / one_in(3));
+    for (std::size_t one = changes > last ? changes - last : 0; one < changes; ++one) {
       kept_if([&](std::size_t i) { return i < one; });
       kept_if([&](std::size_t i) { return i != one; });
       kept_if([&](std::size_t i) { return i == one; });

@@ -7,15 +7,16 @@
 #include <vector>
 
 #include "tests/catch.h"
+#include "tests/one_in.h"
 
 namespace meshwright {
 
-// found: [m, n]; term(r, c, i) is the i-th of the k terms of element r, c.
+// found: [m, n]; term(r, c, i) is the i-th of the k terms of element r, c. Every row, or one in 5.
 template <typename Term>
 void check_sums(const std::vector<float>& found, std::int64_t m, std::int64_t n, std::int64_t k,
                 const Term& term) {
   double worst = 0, largest = 0;
-  for (std::int64_t r = 0; r < m; ++r)
+  for (std::int64_t r = 0; r < m; r += one_in(5))
     for (std::int64_t c = 0; c < n; ++c) {
       double sum = 0;
       for (std::int64_t i = 0; i < k; ++i) sum += term(r, c, i);

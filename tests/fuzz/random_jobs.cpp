@@ -19,6 +19,7 @@
 #include "sim/planner/search.h"
 #include "sim/predict/goodput.h"
 #include "tests/fuzz/random_job.h"
+#include "tests/one_in.h"
 
 using namespace meshwright;
 using fuzz::Random;
@@ -27,7 +28,8 @@ using nlohmann::json;
 namespace {
 
 struct Options {
-  long jobs = 1500, plans = 60, mutants = 15000, seed = 1;
+  long jobs = 10'000 / one_in(20), plans = 300 / one_in(10), mutants = 100'000 / one_in(20);
+  long seed = 1;
   double limit_s = 0;  // 0: none
   static constexpr unsigned hangs_s = 60;
 };

@@ -16,6 +16,7 @@
 #include "sim/predict/target.h"
 #include "tests/catch.h"
 #include "tests/fuzz/random_job.h"
+#include "tests/one_in.h"
 #include "tests/test_folder.h"
 
 using namespace meshwright;
@@ -171,7 +172,7 @@ void check_random_plans(Framework framework) {
   const TestFolder folder;
   fuzz::Random random(20261125);
   int done = 0;
-  constexpr int wanted = 1000, most = 200000;
+  const int wanted = 1000 / one_in(4), most = 200000;
   for (int tries = 0; tries < most && done < wanted; ++tries) {
     const std::optional<Drawn> drawn = draw(framework, random);
     if (!drawn) continue;

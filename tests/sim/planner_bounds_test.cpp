@@ -2,6 +2,7 @@
 #include "models/passes/dataflow/recompute_budget.h"
 #include "sim/planner/sweep.h"
 #include "tests/catch.h"
+#include "tests/one_in.h"
 #include "tests/sanitized.h"
 #include "tests/sim/planned.h"
 
@@ -12,7 +13,7 @@ namespace {
 
 // Every plan of hundreds is built and replayed; sanitizers, which slow that down tenfold, look at a
 // tenth of them.
-constexpr std::size_t thinned = sanitized ? 10 : 1;
+const auto thinned = static_cast<std::size_t>(sanitized ? 10 : one_in(3));
 
 }  // namespace
 

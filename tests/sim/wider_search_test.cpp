@@ -9,6 +9,7 @@
 #include "sim/predict/goodput.h"
 #include "tests/catch.h"
 #include "tests/fuzz/random_job.h"
+#include "tests/one_in.h"
 #include "tests/sanitized.h"
 
 using namespace meshwright;
@@ -16,7 +17,7 @@ using nlohmann::json;
 
 namespace {
 
-constexpr int jobs = sanitized ? 20 : 200;
+const int jobs = sanitized ? 20 : 200 / one_in(5);
 
 // Few simulations, so that the first look at a cluster leaves much open.
 const SearchOptions few{
