@@ -30,6 +30,9 @@ struct Attributes {
   int tensor_degree = 1;    // ranks over which a vocabulary-parallel or communication op works
   int context_degree = 1;   // ranks that share each sequence; sequence_length is what one holds
   int ring_step = 0;        // context_attention: whose keys and values; -1: those of all ranks
+  // context operations: keys and values travel as often as there are queries' heads, sums are in
+  // fp32, and kernels of their own add to them, as in PyTorch. Priced, not executed.
+  bool context_of_pytorch = false;
   double rotary_base = 10000;
   // Slow turns are slower: see models/graph/rotary.h.
   double rotary_factor = 1, rotary_low = 1, rotary_high = 4;

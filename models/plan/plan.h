@@ -123,6 +123,9 @@ struct Parallelism {
   TensorLayout tensor_layout = TensorLayout::megatron;
   bool tensor_batch_own = false;
   bool context_gathers = false;  // keys and values by all-gather, not around the ring
+  // Context attention as compiled PyTorch has it (ring_attention.h). No key: what runs here goes
+  // around the ring with the keys' own heads.
+  bool context_of_pytorch = false;
   Offload offload = Offload::none;
   int offload_horizon = 0;   // 0: four tasks, two layers, as SageMaker's library
   bool shard_whole = false;  // job file: shard_layout whole: each parameter has one owner

@@ -47,6 +47,9 @@ StepCase case_of(const StepRow& row, const Machine& machine) {
   if (p.overlap_tensor && p.tensor > 1 &&
       !value.contains("/parallelism/tensor_chunks"_json_pointer))
     p.tensor_chunks = 4;
+  // Who shards everything, shares sequences and compiles is PyTorch: FSDP of whole context groups.
+  if (p.zero_stage == 3 && p.context > 1 && result.plan.training.compiler == CompilerLevel::full)
+    p.context_of_pytorch = true;
   Training& t = result.plan.training;
   if (t.precision == Precision::fp16 &&
       !value.contains("/training/gradient_reduce_precision"_json_pointer))

@@ -1,5 +1,7 @@
 // Context parallelism in simulated time: what each rank computes, keeps and sends.
 #include "models/graph/op_table.h"
+#include "sim/collectives/select.h"
+#include "sim/collectives/timing.h"
 #include "sim/replay/replay.h"
 #include "tests/catch.h"
 #include "tests/sim/plans.h"
@@ -82,6 +84,41 @@ TEST_CASE("a ring hides behind attention where sequences are long", "[context]")
   CHECK(ring.tokens_per_s == Approx(8 * 16384 / ring.step_time_s));
   CHECK(ring.exposed_communication_s < gathered.exposed_communication_s);
   CHECK(ring.mfu <= 1);
+}
+
+TEST_CASE("PyTorch's ring has the keys and values of all heads and waits for them", "[context]") {
+  Model model = long_model();
+  model.kv_heads = 4;
+  const Cluster four = of_ranks(4);
+  Plan plan = long_sequences(4);
+  const Compiled own = compiled_for(model, plan, four);
+  plan.parallelism.context_of_pytorch = true;
+  const Compiled pytorch = compiled_for(model, plan, four);
+  verify(pytorch.stages);
+  CHECK(attention_flops(pytorch.graph) == Approx(attention_flops(own.graph)));
+  CHECK(model_flops(pytorch.graph) == Approx(model_flops(own.graph)));
+  const std::int64_t tokens = 16384 / 4, width = 2 * 16 * 128;
+  int gathers = 0, shifts = 0;
+  for (const Node& node : pytorch.graph.nodes) {
+    if (node.op != Op::context_gather && node.op != Op::context_shift) continue;
+    const TensorType& sent = pytorch.graph.tensor(node.inputs[0]).type;
+    CHECK(sent.shape == Shape{tokens, width});
+    CHECK(sent.dtype == (node.op == Op::context_gather ? Dtype::f16 : Dtype::f32));
+    ++(node.op == Op::context_gather ? gathers : shifts);
+  }
+  CHECK(gathers == 2 * 2);  // of both phases of two layers
+  CHECK(shifts == 4 * 2);
+  const Prediction ring = predict(own, four), waits = predict(pytorch, four);
+  CHECK(waits.step_time_s > ring.step_time_s);
+  // All that is exchanged is waited for: in each layer two gatherings and four shifts.
+  const Topology topology(four);
+  const Groups groups = {{0, 1, 2, 3}};
+  const double kept = static_cast<double>(tokens * width);
+  const double gathered =
+      collective_time(topology, CollectiveKind::all_gather, {4 * 2 * kept}, groups).value;
+  const double shifted =
+      transfer_time(topology, {4 * kept}, {{0, 1}, {1, 2}, {2, 3}, {3, 0}}).value;
+  CHECK(waits.exposed_communication_s >= 8 * 2 * (2 * gathered + 4 * shifted) * 0.999);
 }
 
 TEST_CASE("replays with context groups hold together", "[context][replay]") {

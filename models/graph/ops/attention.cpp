@@ -17,6 +17,10 @@ TensorType saved_by_attention(const Attributes& a, Dtype dtype) {
 std::int64_t keys_values_width(const Attributes& a) {
   return std::int64_t{2} * a.kv_heads * a.head_dim;
 }
+// As they travel in a context group.
+std::int64_t travelling_width(const Attributes& a) {
+  return std::int64_t{2} * (a.context_of_pytorch ? a.heads : a.kv_heads) * a.head_dim;
+}
 
 // Bytes of all score matrices of the micro-batch.
 double score_bytes(const Attributes& a, double size) {
@@ -148,15 +152,31 @@ void work_attention(const OpCall& call, CompilerLevel level, Kernels& kernels) {
 }
 
 void infer_context_pack(const Attributes& a, In in, Out& out) {
-  out.push_back(matrix(in[0].shape[0], keys_values_width(a), in[0].dtype));
+  out.push_back(matrix(in[0].shape[0], travelling_width(a), in[0].dtype));
 }
 
 void infer_context_attention(const Attributes& a, In in, Out& out) {
-  require(in[1].shape[1] == keys_values_width(a), "keys and values of all their heads");
+  require(in[1].shape[1] == travelling_width(a), "keys and values of all their heads");
   require(in[0].shape[0] == std::int64_t{a.micro_batch} * a.sequence_length, "whole shares");
   require(a.attention != AttentionKernel::unfused, "parts are merged by their log-sum-exp");
   out.push_back(matrix(in[0].shape[0], std::int64_t{a.heads} * a.head_dim, in[0].dtype));
   out.push_back(saved_by_attention(a, in[0].dtype));
+}
+
+// PyTorch's blocks are merged by kernels that its compiler makes of everything between two
+// attentions: the first block becomes fp32, each further one is added to what is there, and the
+// result is rounded (_SDPAMerger in torch/distributed/tensor/experimental/_attention.py).
+constexpr double block_bytes = 2, sum_bytes = 4;
+
+void work_context_attention(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+  const Attributes& a = call.attributes;
+  work_attention(call, level, kernels);
+  if (!a.context_of_pytorch) return;
+  const auto elements = static_cast<double>(call.outputs[0].shape.elements());
+  memory_kernel(kernels, elements * (block_bytes + sum_bytes));
+  for (int block = 1; block < a.context_degree; ++block)
+    memory_kernel(kernels, elements * (block_bytes + 2 * sum_bytes));
+  memory_kernel(kernels, elements * (sum_bytes + block_bytes));
 }
 
 void infer_attention_grad(const Attributes& a, In in, Out& out) {
@@ -189,17 +209,29 @@ void work_attention_grad(const OpCall& call, CompilerLevel level, Kernels& kerne
   batched_gemm(kernels, batch, {s, d, s}, size);
 }
 
+// PyTorch has the keys and values of all ranks, and adds one block's gradients to sums in fp32,
+// those of the keys and values to what the rank before sent.
 void infer_context_attention_grad(const Attributes& a, In in, Out& out) {
   out.push_back(matrix(in[0].shape[0], std::int64_t{a.heads} * a.head_dim, in[0].dtype));
-  out.push_back(in[1]);
+  out.push_back(a.context_of_pytorch ? matrix(in[0].shape[0], travelling_width(a), Dtype::f32)
+                                     : in[1]);
+}
+
+void work_context_attention_grad(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+  work_attention_grad(call, level, kernels);
+  if (!call.attributes.context_of_pytorch) return;
+  for (const TensorType& sum : call.outputs)
+    memory_kernel(kernels,
+                  static_cast<double>(sum.shape.elements()) * (block_bytes + 2 * sum_bytes));
 }
 
 void infer_context_unpack(const Attributes& a, In in, Out& out) {
   const TensorType& dkv = in.back();
+  const Dtype dtype = a.context_of_pytorch ? a.made : dkv.dtype;
   if (in.size() == 2)
-    out.push_back(matrix(dkv.shape[0], in[0].shape[1] + keys_values_width(a), dkv.dtype));
+    out.push_back(matrix(dkv.shape[0], in[0].shape[1] + keys_values_width(a), dtype));
   else
-    out.assign(2, matrix(dkv.shape[0], keys_values_width(a) / 2, dkv.dtype));
+    out.assign(2, matrix(dkv.shape[0], keys_values_width(a) / 2, dtype));
 }
 
 void differentiate_attention(Gradients& g, const Node& node, int dy) {
@@ -253,7 +285,7 @@ constexpr OpInfo rows[] = {
      .takes = {2, 4},
      .makes = 2,
      .infer = infer_context_attention,
-     .work = work_attention,
+     .work = work_context_attention,
      .model_flops = attention_flops},
     {.op = Op::rope_grad,
      .name = "rope_grad",
@@ -280,18 +312,18 @@ constexpr OpInfo rows[] = {
      .of_scores = true},
     {.op = Op::context_attention_grad,
      .name = "context_attention_grad",
-     .takes = {5, 6},
+     .takes = {5, 7},
      .makes = 2,
      .is_gradient = true,
      .infer = infer_context_attention_grad,
-     .work = work_attention_grad},
+     .work = work_context_attention_grad},
     {.op = Op::context_unpack,
      .name = "context_unpack",
      .takes = {1, 2},
      .makes = {1, 2},
      .is_gradient = true,
      .infer = infer_context_unpack,
-     .work = work_rewrite},
+     .work = work_elementwise},
 };
 
 }  // namespace

@@ -6,7 +6,10 @@ namespace {
 
 class RingWriter {
  public:
-  RingWriter(const Graph& graph, bool gathers) : old_(graph), gathers_(gathers) {}
+  RingWriter(const Graph& graph, const Parallelism& p)
+      : old_(graph),
+        gathers_(p.context_gathers || p.context_of_pytorch),
+        of_pytorch_(p.context_of_pytorch) {}
 
   Graph run() {
     out_ = old_;
@@ -38,6 +41,8 @@ class RingWriter {
   int add(Op op, const Node& at, TensorIds inputs, int ring_step = 0) {
     Attributes attributes = at.attributes;
     attributes.ring_step = ring_step;
+    attributes.context_of_pytorch = of_pytorch_;
+    if (of_pytorch_) attributes.made = old_.tensor(at.inputs[0]).type.dtype;
     return out_.output(out_.add(op, at.module, inputs, attributes, at.phase));
   }
   int second_output() const { return out_.nodes.back().outputs[1]; }
@@ -76,8 +81,9 @@ class RingWriter {
     const int first = is_packed(node) ? 1 : 3;  // y, saved, dy
     const TensorIds results{node.inputs[first], node.inputs[first + 1], node.inputs[first + 2]};
     int dq = -1;
-    const int dkv =
-        gathers_ ? backward_of_all(node, results, dq) : backward_ring(node, results, dq);
+    const int dkv = of_pytorch_ ? backward_of_pytorch(node, results, dq)
+                    : gathers_  ? backward_of_all(node, results, dq)
+                                : backward_ring(node, results, dq);
     if (is_packed(node)) {
       add(Op::context_unpack, node, {dq, dkv});
       make_as(0, node.outputs[0]);
@@ -87,11 +93,12 @@ class RingWriter {
     }
   }
 
-  int gradient(const Node& node, int kv, const TensorIds& results, int step, bool is_last,
-               int& dq) {
+  int gradient(const Node& node, int kv, const TensorIds& results, int step, bool is_last, int& dq,
+               int sum = -1) {
     TensorIds inputs{node.inputs[0], kv};
     for (int id : results) inputs.push_back(id);
-    if (dq >= 0) inputs.push_back(dq);
+    for (int id : {dq, sum})
+      if (id >= 0) inputs.push_back(id);
     dq = add(Op::context_attention_grad, node, inputs, step);
     if (is_last && !is_packed(node)) make_as(0, dq = node.outputs[0]);
     return second_output();
@@ -101,6 +108,17 @@ class RingWriter {
     const int kv = add(Op::context_gather, node, {pack(node)});
     const int dkv = gradient(node, kv, results, -1, true, dq);
     return add(Op::context_scatter, node, {dkv});
+  }
+
+  // Sums that arrive are waited for at once, and then a part is added to them.
+  int backward_of_pytorch(const Node& node, const TensorIds& results, int& dq) {
+    const int steps = node.attributes.context_degree;
+    const int kv = add(Op::context_gather, node, {pack(node)});
+    int sum = -1;
+    for (int step = 0; step < steps; ++step)
+      sum = add(Op::context_shift, node,
+                {gradient(node, kv, results, step, step + 1 == steps, dq, sum)});
+    return sum;
   }
 
   // The sums for a rank's keys and values arrive while this rank computes its part of them.
@@ -118,7 +136,7 @@ class RingWriter {
   }
 
   const Graph& old_;
-  bool gathers_;
+  bool gathers_, of_pytorch_;
   Graph out_;
 };
 
@@ -126,7 +144,7 @@ class RingWriter {
 
 Graph ring_attention(Graph graph, const Plan& plan) {
   if (plan.parallelism.context == 1) return graph;
-  return RingWriter(graph, plan.parallelism.context_gathers).run();
+  return RingWriter(graph, plan.parallelism).run();
 }
 
 }  // namespace meshwright

@@ -2,6 +2,12 @@
 // ring of the group (Liu et al., "Ring Attention with Blockwise Transformers", 2023), or are
 // gathered from all. Each step adds to a softmax whose sums are kept as their logarithm. In the
 // backward pass the gradients of keys and values travel along with them and come home in the end.
+//
+// PyTorch's (torch/distributed/tensor/experimental/_attention.py) repeats keys and values to all
+// heads of queries, as attention without groups needs them, and gathers those; blocks are merged in
+// fp32, and the gradients of keys and values travel in fp32 and in all heads. In a compiled block
+// every exchange is waited for where it begins (_maybe_wrap_tensor in
+// torch/distributed/_functional_collectives.py), so nothing goes beside it.
 #pragma once
 
 #include "models/graph/graph.h"
