@@ -112,10 +112,15 @@ void write_profiles(const Fit& fit, const ValidationScores& scores) {
 
 std::string rows_text(const ValidationScores& scores) {
   std::string text;
-  for (const ScoredStep& step : scores.steps)
-    text += fmt::format("{} {:.6g} {:.6g} {:.4f}\n", step.id, step.measured_step_time_s,
+  for (const ScoredStep& step : scores.steps) {
+    text += fmt::format("{} {:.6g} {:.6g} {:.4f}", step.id, step.measured_step_time_s,
                         step.predicted_step_time_s,
                         step.predicted_step_time_s / step.measured_step_time_s - 1);
+    if (const std::optional<double>& peak = step.measured_peak_memory_bytes)
+      text += fmt::format(" memory {:.6g} {:.6g} {:.4f}", *peak, step.predicted_peak_memory_bytes,
+                          step.predicted_peak_memory_bytes / *peak - 1);
+    text += step.fits ? "\n" : " does not fit\n";
+  }
   for (const ScoredCollective& each : scores.collectives)
     text += fmt::format("{} {:.6g} {:.6g} {:.4f}\n", each.id, each.measured_time_s,
                         each.predicted_time_s, each.predicted_time_s / each.measured_time_s - 1);
@@ -155,6 +160,7 @@ int main(int argc, char** argv) try {
   const ValidationScores before = score(evidence);
   if (intervals_alone) {
     write_intervals(before);
+    if (!rows.empty()) write_file(rows, rows_text(before));
     return 0;
   }
   const Fit fit = fit_constants(evidence, options);

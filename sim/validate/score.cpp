@@ -12,6 +12,7 @@
 #include "sim/predict/target.h"
 #include "sim/validate/case.h"
 #include "sim/validate/collective_case.h"
+#include "sim/validate/framework_keeps.h"
 #include "sim/validate/largest_batch.h"
 
 namespace meshwright {
@@ -139,8 +140,9 @@ class Scorer {
 
   ScoredStep predict_step(const Evidence& evidence, const StepRow& row) {
     const StepCase step = case_of(row, machine(machine_of(row)));
+    const Compiled& programs = compiled(step.job, step.plan, step.key, step.cluster);
     const Prediction prediction =
-        predict(compiled(step.job, step.plan, step.key, step.cluster), step.cluster,
+        predict(programs, step.cluster,
                 {.framework = framework_use(step.job.model, step.plan.training, step.cluster)});
     ScoredStep scored;
     scored.id = row.id;
@@ -148,7 +150,8 @@ class Scorer {
     scored.predicted_step_time_s = prediction.step_time_s;
     scored.measured_step_time_s = row.step_time_s;
     scored.predicted_peak_memory_bytes =
-        static_cast<double>(prediction.peak_memory_bytes) - unseen_bytes(row, step.cluster);
+        static_cast<double>(peak_with_framework(evidence.title, programs, prediction)) -
+        unseen_bytes(row, step.cluster);
     scored.measured_peak_memory_bytes = row.peak_memory_bytes;
     scored.fits = prediction.fits;
     scored.machine = step.cluster.machine.name;
