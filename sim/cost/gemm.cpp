@@ -18,8 +18,10 @@ constexpr Tile tiles[] = {
     {128, 64, 0.85}, {64, 128, 0.85}, {64, 64, 0.7},
 };
 
-// A product with few tiles is cut along k as well; the parts are then summed.
+// A product whose tiles do not fill the last wave is cut along k as well; the parts are then
+// summed.
 constexpr std::int64_t shortest_split = 512;  // of k
+constexpr std::int64_t most_splits = 8;       // where the tiles alone fill the device
 constexpr double split_share = 0.9;
 
 constexpr std::int64_t aligned_bytes = 16;  // of leading dimensions, for the fastest loads
@@ -54,19 +56,19 @@ double efficiency_with(const Tile& tile, double tile_share, const Kernel& produc
   const double inside =
       static_cast<double>(product.m) * static_cast<double>(product.n) /
       (static_cast<double>(rows * tile.m) * static_cast<double>(columns * tile.n));
-  std::int64_t blocks = rows * columns * product.batch;
-  double share = tile_share * inside, depth = static_cast<double>(product.k);
-  if (blocks < processors) {
-    const std::int64_t splits =
-        std::min(processors / blocks, std::max<std::int64_t>(1, product.k / shortest_split));
-    if (splits > 1) share *= split_share;
-    blocks *= splits;
-    depth /= static_cast<double>(splits);
-  }
-  const std::int64_t waves = divided_up(blocks, processors);
-  const double taken_in = static_cast<double>(waves) * depth;
-  return share * static_cast<double>(blocks) / static_cast<double>(waves * processors) * taken_in /
-         (taken_in + start);
+  const std::int64_t blocks = rows * columns * product.batch;
+  const auto share_with = [&](std::int64_t splits) {
+    const std::int64_t waves = divided_up(blocks * splits, processors);
+    const double taken_in =
+        static_cast<double>(waves) * static_cast<double>(product.k) / static_cast<double>(splits);
+    return (splits > 1 ? split_share : 1) * static_cast<double>(blocks * splits) /
+           static_cast<double>(waves * processors) * taken_in / (taken_in + start);
+  };
+  const std::int64_t deepest = std::max<std::int64_t>(1, product.k / shortest_split);
+  double best = share_with(std::clamp<std::int64_t>(processors / blocks, 1, deepest));
+  for (std::int64_t splits = 1; splits <= std::min(most_splits, deepest); ++splits)
+    best = std::max(best, share_with(splits));
+  return tile_share * inside * best;
 }
 
 }  // namespace

@@ -1,8 +1,10 @@
 #include "sim/cost/cost.h"
 
+#include <memory>
 #include <set>
 
 #include "hwprofiles/load.h"
+#include "models/graph/fusion.h"
 #include "models/graph/op_table.h"
 #include "models/importers/model.h"
 #include "models/passes/pass.h"
@@ -464,4 +466,47 @@ TEST_CASE("blocks of a model cost alike, its head costs by its vocabulary", "[co
     block = units[u];
   }
   CHECK(units.back() > block);  // 50257 x 768 against 12 x 768 x 768 weights
+}
+
+TEST_CASE("tiles that leave a wave half empty are cut along k", "[cost]") {
+  const Gpu gpu = plain_cluster().machine.gpu;
+  // 12 tiles of 256x128 on ten multiprocessors: two waves of 6/10, or cut in five six waves that
+  // are full.
+  CHECK(shape_efficiency(product(256 * 12, 128, 32768), gpu, Precision::fp16) == Approx(0.9));
+  // Not where a part would be less than 512 deep.
+  CHECK(shape_efficiency(product(256 * 12, 128, 512), gpu, Precision::fp16) < 0.85);
+}
+
+TEST_CASE("a product's epilogue takes the time of what it moves", "[cost]") {
+  const auto product_first = [](bool sums) {
+    const std::int64_t rows = 64, from = 32, to = 16;
+    auto fusion = std::make_shared<Fusion>();
+    fusion->operands = {{Shape{rows, from}, Dtype::f16},
+                        {Shape{from, to}, Dtype::f16},
+                        {Shape{rows, to}, Dtype::f16},
+                        {Shape{rows, to}, Dtype::f16},
+                        {Shape{to}, Dtype::f32}};
+    fusion->cut = {1, 0, 1, 1, 0};
+    fusion->inputs = 3, fusion->outputs = 1, fusion->accumulated = sums ? 1 : 0;
+    if (!sums) fusion->operands.pop_back(), fusion->cut.pop_back();
+    fusion->rows = rows, fusion->block_rows = 4;
+    fusion->loop = Fusion::Loop::product_first;
+    fusion->steps = {{Op::linear_grad_input, {}, {0, 1}, {3}}, {Op::gelu_grad, {}, {2, 3}, {3}}};
+    if (sums) fusion->steps.push_back({Op::bias_grad, {}, {3}, {4}});
+    std::vector<TensorType> inputs(fusion->operands.begin(), fusion->operands.begin() + 3);
+    std::vector<TensorType> outputs{fusion->operands[3]};
+    Attributes attributes;
+    attributes.fusion = fusion;
+    std::vector<Kernel> kernels;
+    append_kernels({Op::fused, attributes, inputs, outputs}, CompilerLevel::full, kernels);
+    return kernels;
+  };
+  const std::vector<Kernel> element_wise = product_first(false), sums = product_first(true);
+  REQUIRE(element_wise.size() == 2);
+  CHECK(element_wise[0].bytes == 2 * (64 * 32 + 32 * 16 + 64 * 16));
+  CHECK(element_wise[1].bytes == 2 * 64 * 16);  // what GELU was given
+  CHECK(element_wise[1].joins_neighbour);
+  // The bias gradient reads what the epilogue has written, and adds to its sum.
+  REQUIRE(sums.size() == 2);
+  CHECK(sums[1].bytes == 2 * 64 * 16 + 2 * 64 * 16 + 2 * 4 * 16);
 }

@@ -1,4 +1,6 @@
 // What a step does beside the model, and fusions.
+#include <algorithm>
+
 #include "models/graph/fusion.h"
 #include "models/graph/op_table.h"
 #include "models/graph/ops/families.h"
@@ -22,6 +24,17 @@ void append_step(const Fusion& fusion, const FusedStep& step, std::int64_t rows,
   for (int id : step.inputs) inputs.push_back(fusion.of_block(id, rows));
   for (int id : step.outputs) outputs.push_back(fusion.of_block(id, rows));
   append_kernels({step.op, step.attributes, inputs, outputs}, level, kernels);
+}
+
+// What a product's epilogue reads and writes beside the product, of which a device hides little.
+// Sums over rows are no part of it, and read what it has written.
+double epilogue_traffic(const Fusion& fusion, double of_product) {
+  double traffic = std::max(0.0, outside_traffic(fusion) - of_product);
+  for (std::size_t i = 1; i < fusion.steps.size(); ++i)
+    if (std::ranges::any_of(fusion.steps[i].outputs, [&](int id) { return fusion.is_sum(id); }))
+      for (int id : fusion.steps[i].inputs)
+        traffic += bytes(fusion.operands[static_cast<std::size_t>(id)]);
+  return traffic;
 }
 
 // Products of one input, or into one output or of one output's parts, side by side: as one of all
@@ -67,7 +80,7 @@ void work_fused(const OpCall& call, CompilerLevel level, Kernels& kernels) {
       break;
     case Fusion::Loop::product_first:
       append_step(fusion, fusion.steps.front(), fusion.rows, level, kernels);
-      kernels.back().bytes = outside_traffic(fusion);
+      joining_traffic(kernels, epilogue_traffic(fusion, kernels.back().bytes));
       break;
     case Fusion::Loop::products:
       kernels.push_back(side_by_side(fusion, level));
