@@ -72,14 +72,20 @@ struct Attributes {
   bool one_plus_weight = false;    // norms, scale_columns: they multiply by 1 + the weight
   int experts = 0;                 // of the whole model's layer
   int experts_per_token = 0;
-  bool weights_of_all = false;             // shares of all experts, not of those that were chosen
-  bool sigmoid_scores = false;             // route: scores of experts by themselves, no softmax
-  int expert_groups = 1;                   // route: of equally many experts, of which a token has
-  int groups_per_token = 1;                // so many to choose from, those that score highest
-  bool groups_by_two = false;              // by the sum of their two best experts; else by the best
-  double expert_weight_scale = 1;          // route: what weights are multiplied by at last
-  int expert_capacity = 0;                 // slots of each expert for every sequence
-  double balance = 0;                      // what a sequence's balancing loss is multiplied by
+  bool weights_of_all = false;     // shares of all experts, not of those that were chosen
+  bool sigmoid_scores = false;     // route: scores of experts by themselves, no softmax
+  int expert_groups = 1;           // route: of equally many experts, of which a token has
+  int groups_per_token = 1;        // so many to choose from, those that score highest
+  bool groups_by_two = false;      // by the sum of their two best experts; else by the best
+  double expert_weight_scale = 1;  // route: what weights are multiplied by at last
+  int expert_capacity = 0;         // slots of each expert for every sequence
+  std::int64_t expert_rows = 0;    // dropless: rows of the experts of each of `expert_parts`
+  int expert_parts = 1;            // ranks; 0: experts have slots
+  double expert_rank_factor = 0;   // dropless: expert_rows against those of equal use of
+                                   // all parts; 0: all choices may fall on one part
+  bool overflow_is_error = false;  // dropless: a sequence has no finite balancing loss where
+                                   // a choice finds no row
+  double balance = 0;              // what a sequence's balancing loss is multiplied by
   std::array<std::int64_t, 3> segments{};  // columns_to_parts: widths (queries, keys, values);
                                            // none: one of all columns
   int patch_size = 0;                      // pixels across a patch
@@ -112,6 +118,14 @@ struct Attributes {
 
 constexpr int value_dim_of(const Attributes& a) {
   return a.value_dim > 0 ? a.value_dim : a.head_dim;
+}
+
+constexpr bool is_dropless(const Attributes& a) { return a.expert_rows > 0; }
+// Of a route: whether the step adds its balancing losses up.
+constexpr bool has_balancing_loss(const Attributes& a) {
+  const std::int64_t choices =
+      std::int64_t{a.micro_batch} * a.sequence_length * a.experts_per_token;
+  return a.balance > 0 || (is_dropless(a) && a.overflow_is_error && a.expert_rows < choices);
 }
 
 // What attention multiplies the products of queries and keys by.

@@ -11,9 +11,10 @@ namespace meshwright {
 
 namespace {
 
-// Of one group of rows, or one matrix.
-TensorType one_of(const TensorType& type, std::int64_t groups) {
+// Of one group of rows (of the most, dropless), or one matrix.
+TensorType one_of(const TensorType& type, std::int64_t groups, std::int64_t most_rows) {
   const Shape& shape = type.shape;
+  if (most_rows > 0 && shape.rank == 2) return {Shape{most_rows, shape[1]}, type.dtype};
   return {shape.rank == 3 ? Shape{shape[1], shape[2]} : Shape{shape[0] / groups, shape[1]},
           type.dtype};
 }
@@ -36,6 +37,34 @@ int expert_capacity(double factor, int sequence_length, int experts_per_token, i
   return static_cast<int>(std::clamp(std::ceil(share - rounding), 1.0, double(sequence_length)));
 }
 
+std::int64_t dropless_rows(double factor, std::int64_t choices, int parts) {
+  if (parts == 1 || factor == 0) return choices;
+  constexpr double rounding = 1e-9;
+  const double rows = std::ceil(factor * static_cast<double>(choices) / parts - rounding);
+  return static_cast<std::int64_t>(std::clamp(rows, 1.0, static_cast<double>(choices)));
+}
+
+ExpertRows::ExpertRows(const Attributes& a, const std::int32_t* counts) {
+  const std::size_t experts = static_cast<std::size_t>(a.experts);
+  const std::size_t of_part = experts / static_cast<std::size_t>(a.expert_parts);
+  std::int64_t next = 0;
+  for (std::size_t e = 0; e < experts; ++e) {
+    if (e % of_part == 0) next = static_cast<std::int64_t>(e / of_part) * a.expert_rows;
+    begin[e] = next;
+    count[e] = counts[e];
+    next += count[e];
+  }
+}
+
+int ExpertRows::expert_of(const Attributes& a, std::int32_t slot) const {
+  if (slot < 0) return -1 - slot;
+  const int of_part = a.experts / a.expert_parts;
+  int expert = static_cast<int>(slot / a.expert_rows) * of_part;
+  while (begin[static_cast<std::size_t>(expert)] + count[static_cast<std::size_t>(expert)] <= slot)
+    ++expert;
+  return expert;
+}
+
 bool ranks_by_logits(const OpCall& route) {
   return route.inputs.size() == 1 && !route.attributes.sigmoid_scores &&
          route.attributes.expert_groups == 1;
@@ -51,13 +80,15 @@ ExpertProduct expert_product_of(const OpCall& call) {
   product.op = op_of_group(call.op);
   product.groups = call.attributes.experts;
   product.experts = matrices.shape[0];
-  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+  const std::int64_t most_rows = call.attributes.expert_rows;
+  const std::size_t factors = is_dropless(call.attributes) ? 2 : call.inputs.size();
+  for (std::size_t i = 0; i < factors; ++i) {
     const TensorType& type = call.inputs[i];
     const bool of_all = i >= scale_input(0) && type.shape.elements() == 1;
     const std::int64_t parts = is_of_expert(product.op, i) ? product.experts : product.groups;
-    product.all_inputs[product.input_count++] = of_all ? type : one_of(type, parts);
+    product.all_inputs[product.input_count++] = of_all ? type : one_of(type, parts, most_rows);
   }
-  product.output = one_of(call.outputs[0], product.groups);
+  product.output = one_of(call.outputs[0], product.groups, most_rows);
   return product;
 }
 

@@ -11,6 +11,11 @@
 // multiplied by `expert_weight_scale`. A bias of each expert is added to the scores for the choice
 // only; it has a gradient of 0. With `expert_groups` a token chooses among the experts of the
 // `groups_per_token` groups that score highest.
+// Dropless: experts have as many rows as tokens chose them, no slots. Ranks that share the experts
+// are parts: those of a part's experts are `expert_rows` rows, one expert after the other, of each
+// the tokens of the micro-batch in their order. On one rank that is a row for each choice; of
+// several it is a bound that is planned. What it has no room for is dropped, or is an error.
+//
 // balance: the loss of Fedus et al. ("Switch Transformers", 2021, equations 4 to 6) over the tokens
 // of one sequence: E * sum over experts of (tokens that chose it / s) * (mean probability).
 #pragma once
@@ -33,6 +38,18 @@ int expert_capacity(double factor, int sequence_length, int experts_per_token, i
 constexpr int expert_of_slot(const Attributes& a, std::int32_t slot) {
   return slot < 0 ? -1 - slot : static_cast<int>(slot / (a.micro_batch * a.expert_capacity));
 }
+
+// Dropless: rows of each part's experts, `factor` times those of equal use; 0: all choices may fall
+// on one part.
+std::int64_t dropless_rows(double factor, std::int64_t choices, int parts);
+
+// Dropless: where the rows of each expert begin, from its count.
+struct ExpertRows {
+  std::array<std::int64_t, most_experts> begin, count;
+  ExpertRows(const Attributes& a, const std::int32_t* counts);
+  // The expert that slots[r,j] means.
+  int expert_of(const Attributes& a, std::int32_t slot) const;
+};
 
 // The choice goes by the logits themselves, which round less than their softmax.
 bool ranks_by_logits(const OpCall& route);

@@ -150,7 +150,8 @@ RouteScratch::RouteScratch(const Attributes& a) {
   const std::int64_t tokens = std::int64_t{a.micro_batch} * a.sequence_length;
   choices = rounded_up(tokens * a.experts_per_token * word);
   softmax = rounded_up(tokens * 2 * word);
-  products = std::int64_t{a.micro_batch} * a.experts * bytes_of(Dtype::f64);
+  products = rounded_up(std::int64_t{a.micro_batch} * a.experts * bytes_of(Dtype::f64));
+  if (is_dropless(a)) rows = word * (a.experts + a.micro_batch);
 }
 
 WideValues::WideValues(const OpCall& call) {
@@ -195,8 +196,11 @@ std::int64_t gpu_scratch_bytes(const OpCall& call) {
     case Op::linear_grad_input:
     case Op::linear_grad_weight:
       return bytes_apart(call);
+    case Op::expert_linear:
+    case Op::expert_linear_grad_input:
+      return is_dropless(a) ? word * a.experts : 0;
     case Op::expert_linear_grad_weight:
-      return bytes_apart(call);
+      return is_dropless(a) ? word * a.experts : bytes_apart(call);
     case Op::add_row_grad:
     case Op::bias_grad:
     case Op::scale_columns_grad:
@@ -219,10 +223,10 @@ std::int64_t gpu_scratch_bytes(const OpCall& call) {
       return word * (4 * call.outputs[0].shape[0] + call.inputs[0].shape.elements());
     case Op::route: {
       const RouteScratch scratch(a);
-      return scratch.choices + scratch.softmax + scratch.products;
+      return scratch.choices + scratch.softmax + scratch.products + scratch.rows;
     }
     case Op::route_grad:
-      return word * a.micro_batch * a.experts;
+      return word * a.experts * (a.micro_batch + (is_dropless(a) ? 1 : 0));
     case Op::dispatch:
     case Op::combine_grad:  // a choice for each slot
       return word * call.outputs[0].shape[0];

@@ -78,9 +78,10 @@ constexpr int relative_strip_rows = 32;  // of a score matrix's gradient, summed
 unsigned int square_sum_blocks(std::int64_t elements);  // a sum of squares each, in f64
 
 // The parts of what a routing to experts needs, in bytes: choices, what the softmaxes divide by,
-// products of loads and probabilities.
+// products of loads and probabilities; dropless, where each expert's rows begin, and of each
+// sequence whether a choice found none.
 struct RouteScratch {
-  std::int64_t choices, softmax, products;
+  std::int64_t choices, softmax, products, rows = 0;
   explicit RouteScratch(const Attributes& a);
 };
 

@@ -65,12 +65,15 @@ enum class Op : std::uint8_t {
   parts_to_columns,  // the inverse; gradient: columns_to_parts
   // experts: each token chooses k of E (models/graph/experts.h); C slots of each for every sequence
   route,     // logits[rows,E], (bias[E]) -> weights[rows,k] f32, slots[rows,k] i32, balance[b] f32
-  dispatch,  // x[rows,h], slots -> [E*b*C,h]: tokens in their slots, expert by expert; else 0
+             // dropless: also counts[E,1] i32, the rows of each expert; then `slots` are rows
+  dispatch,  // x[rows,h], slots -> [E*b*C,h]: tokens in their slots, expert by expert; else 0.
+             // dropless: [expert_parts*expert_rows,h]
   expert_exchange,  // [E*b*C,n] -> the rows of the experts of rank j to rank j of the expert group,
                     // or those of rank j's tokens back to it: both are part j; its own gradient
   expert_linear,    // x[E*b*C,in], W[E/P,out,in] -> [E*b*C,out]: E groups of rows, the g-th meets
                     // W[g mod E/P] (P ranks share the experts: groups come from each in turn).
-                    // weight_in_out and 8 bits: as `linear`
+                    // weight_in_out and 8 bits: as `linear`. dropless: x, W, counts[E,1], the rows
+                    // of each group; rows of no group become 0
   combine,          // y[E*b*C,h], weights, slots -> [rows,h]: the weighted sum of a token's slots
   // what an eager framework has instead of gelu, swiglu, rms_norm, rope, attention and
   // cross_entropy: one kernel each (models/passes/graph/eager_operations.h). d = head_dim.
@@ -149,11 +152,12 @@ enum class Op : std::uint8_t {
   norm_parts_sums,  // x, weight, saved, dy -> [2,rows] f32: sums over own columns of g = dy*weight
                     // and of g * normed x; (+)weight, (+)bias
   norm_parts_grad,  // x, weight, saved, dy, those sums of all ranks -> dx
-  route_grad,       // logits, slots, dweights, (loss_scale[1] f32) -> dlogits, with what the
-                    // balancing loss adds: times `scale` and loss_scale; (+)bias, which it leaves
-  dispatch_grad,    // slots, dy[E*b*C,h] -> dx[rows,h]
-  expert_linear_grad_input,   // dy, W -> dx
-  expert_linear_grad_weight,  // x, dy -> (+)W
+  route_grad,  // logits, slots, dweights, (dropless: counts), (loss_scale[1] f32) -> dlogits, with
+               // what the
+               // balancing loss adds: times `scale` and loss_scale; (+)bias, which it leaves
+  dispatch_grad,              // slots, dy[E*b*C,h] -> dx[rows,h]
+  expert_linear_grad_input,   // dy, W, (counts) -> dx
+  expert_linear_grad_weight,  // x, dy, (counts) -> (+)W
   combine_grad,               // y, weights, slots, dy -> dy of the slots [E*b*C,h], dweights
   // made by the training compiler
   fused,  // a body of the operations above, on some rows at a time: see models/graph/fusion.h

@@ -74,7 +74,14 @@ double converted_by_product(const OpCall& call) {
 double conversion_bytes(const OpCall& call) {
   if (widened_bytes(call) == 0) return 0;
   if (is_expert_product(call.op)) {
-    const ExpertProduct product = expert_product_of(call);
+    ExpertProduct product = expert_product_of(call);
+    if (is_dropless(call.attributes)) {  // groups of equal use
+      const std::int64_t rows = std::max<std::int64_t>(
+          1, call.attributes.expert_parts * call.attributes.expert_rows / product.groups);
+      for (TensorType& type : product.all_inputs)
+        if (type.shape[0] == call.attributes.expert_rows) type.shape[0] = rows;
+      if (call.outputs[0].shape.rank == 2) product.output.shape[0] = rows;
+    }
     return static_cast<double>(product.groups) * conversion_bytes(one_group(product, call));
   }
   double elements = 0;

@@ -531,6 +531,11 @@ class Builder {
             ? expert_capacity(m_.expert_capacity_factor, s, m_.experts_per_token, m_.experts)
             : s;
     const int targets = m_.head == Head::qa ? 2 : s;  // of a sequence: the loss is their mean
+    if (m_.expert_dropless) {
+      a.expert_rows = rows_ * m_.experts_per_token;
+      a.expert_rank_factor = m_.expert_rank_capacity_factor;
+      a.overflow_is_error = !m_.expert_overflow_drops;
+    }
     a.sigmoid_scores = m_.sigmoid_scores;
     a.expert_groups = m_.expert_groups;
     a.groups_per_token = m_.groups_per_token;
@@ -550,8 +555,9 @@ class Builder {
     p.cut = {0, {m_.experts}};
     p.of_experts = true;
     p.initial = initial;
-    const int weight = graph_.add_parameter(std::move(p));
-    return apply(Op::expert_linear, in_block(name), {x, weight}, expert_attributes());
+    TensorIds inputs = {x, graph_.add_parameter(std::move(p))};
+    if (m_.expert_dropless) inputs.push_back(counts_);
+    return apply(Op::expert_linear, in_block(name), inputs, expert_attributes());
   }
 
   int experts(int x) {
@@ -564,6 +570,7 @@ class Builder {
     if (m_.expert_bias) scored.push_back(choice_bias());
     const int route = graph_.add(Op::route, module(in_block(names_.router)), scored, a);
     const int weights = graph_.output(route, 0), slots = graph_.output(route, 1);
+    if (m_.expert_dropless) counts_ = graph_.output(route, 3);
     const int rows = apply(Op::dispatch, in_block(names_.mlp), {x, slots}, a);
     const int gate = expert_linear(rows, names_.mlp_gate, m_.hidden, m_.ffn, Initial::normal);
     const int up = expert_linear(rows, names_.mlp_in, m_.hidden, m_.ffn, Initial::normal);
@@ -705,6 +712,7 @@ class Builder {
   std::string prefix_;  // of the block that is being built: "transformer.h.3."
   int block_ = 0;       // its place in the stack
   int window_ = 0;      // of this block's attention
+  int counts_ = -1;     // the rows of this block's experts
   int unit_ = 0;
   int table_ = -1;               // the token table
   std::string_view stack_ = "";  // the decoder, once it is being built

@@ -186,13 +186,22 @@ void add_keys_of_gemma2(const Model& model, json& config) {
                                                                : "full_attention");
 }
 
+// What is ours.
+void add_own_words(const Model& model, json& config) {
+  if (model.expert_capacity_factor > 0)
+    config["expert_capacity_factor"] = model.expert_capacity_factor;
+  if (!model.expert_dropless) return;
+  config["expert_dropless"] = true;
+  config["expert_rank_capacity_factor"] = model.expert_rank_capacity_factor;
+  config["expert_overflow"] = model.expert_overflow_drops ? "drop" : "error";
+}
+
 void add_experts(std::string_view count_key, const Model& model, json& config) {
   config[std::string(count_key)] = model.experts;
   config["num_experts_per_tok"] = model.experts_per_token;
   config["router_aux_loss_coef"] = model.router_aux_loss_coef;
   config["output_router_logits"] = model.router_aux_loss_coef > 0;
-  if (model.expert_capacity_factor > 0)
-    config["expert_capacity_factor"] = model.expert_capacity_factor;  // our word
+  add_own_words(model, config);
 }
 
 void add_deepseek_experts(const Model& model, json& config) {
@@ -205,8 +214,7 @@ void add_deepseek_experts(const Model& model, json& config) {
   config["n_shared_experts"] = model.shared_ffn / model.ffn;
   config["first_k_dense_replace"] = model.dense_blocks.size();
   config["intermediate_size"] = model.dense_ffn > 0 ? model.dense_ffn : model.ffn;
-  if (model.expert_capacity_factor > 0)
-    config["expert_capacity_factor"] = model.expert_capacity_factor;  // our word
+  add_own_words(model, config);
 }
 
 void add_latent_attention(const Model& model, json& config) {

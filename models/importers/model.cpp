@@ -16,7 +16,9 @@ constexpr std::int64_t max_vocabulary = 100'000'000;
 constexpr int max_positions = 100'000'000;
 constexpr int max_image_size = 1 << 13, max_channels = 1 << 8;
 constexpr std::string_view capacity_key = "expert_capacity_factor",
-                           balance_key = "router_aux_loss_coef";
+                           dropless_key = "expert_dropless",
+                           rank_key = "expert_rank_capacity_factor",
+                           overflow_key = "expert_overflow", balance_key = "router_aux_loss_coef";
 
 void check_range(const Fields& fields, std::string_view key, std::int64_t value,
                  std::int64_t most) {
@@ -64,6 +66,7 @@ ModelSizes Model::sizes() const {
   ModelSizes sizes{hidden, layers, heads, kv_heads, ffn, positions, vocabulary, learned_positions,
                    experts};
   sizes.embedding = embedding;
+  sizes.dropless = expert_dropless;
   sizes.shares_layers = shares_layers();
   sizes.has_decoder = has_decoder();
   sizes.reads_images = reads_images();
@@ -82,6 +85,18 @@ void read_experts(Fields& fields, const ExpertKeys& keys, Model& model) {
       fields.fail(capacity_key, "must be above 0 and at most " + std::to_string(most_experts) +
                                     "; experts / experts_per_token and more drop no token");
   }
+  if (is_given(fields, dropless_key)) model.expert_dropless = fields.required<bool>(dropless_key);
+  if (is_given(fields, rank_key)) {
+    model.expert_rank_capacity_factor = fields.required<double>(rank_key);
+    if (!(model.expert_rank_capacity_factor >= 0 &&
+          model.expert_rank_capacity_factor <= most_experts))
+      fields.fail(rank_key, "must be 0 to " + std::to_string(most_experts) +
+                                "; 0: all tokens may choose the experts of one rank");
+  }
+  if (is_given(fields, overflow_key))
+    model.expert_overflow_drops =
+        choose(fields, overflow_key, "expert_overflow", fields.required<std::string>(overflow_key),
+               {"error", "drop"}) == 1;
   if (is_given(fields, balance_key)) {
     model.router_aux_loss_coef = fields.required<double>(balance_key);
     if (!(model.router_aux_loss_coef >= 0 && model.router_aux_loss_coef <= 1e6))

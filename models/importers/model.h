@@ -139,8 +139,11 @@ struct Model {
   bool groups_by_two = false;
   double expert_weight_scale = 1;
   bool expert_weights_of_all = false;  // shares of all experts, not of those that were chosen
-  double expert_capacity_factor = 0;   // models/graph/experts.h; 0: nothing is dropped
-  double router_aux_loss_coef = 0;     // of the balancing loss, a mean over blocks and sequences
+  bool expert_dropless = false;        // models/graph/experts.h, as those below
+  double expert_rank_capacity_factor = 0;
+  bool expert_overflow_drops = false;
+  double expert_capacity_factor = 0;  // models/graph/experts.h; 0: nothing is dropped
+  double router_aux_loss_coef = 0;    // of the balancing loss, a mean over blocks and sequences
   // Of an ONNX file (onnx/imported_graph.h): the graph that its nodes say. The numbers above are
   // what rules about plans ask for; no architecture of the table is meant.
   std::shared_ptr<const ImportedGraph> imported;

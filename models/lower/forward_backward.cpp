@@ -97,7 +97,7 @@ void sum_losses(StageDraft& draft, BodyBuilder& body) {
   std::vector<int> losses;
   for (int index : draft.boundaries.nodes[at(virtual_stage)]) {
     const Node& node = draft.graph.nodes[at(index)];
-    if (node.op == Op::route && node.phase == Phase::forward && node.attributes.balance > 0)
+    if (node.op == Op::route && node.phase == Phase::forward && has_balancing_loss(node.attributes))
       losses.push_back(node.outputs[2]);
   }
   if (draft.graph.loss >= 0) losses.push_back(draft.graph.loss);

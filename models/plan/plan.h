@@ -194,6 +194,7 @@ struct ModelSizes {
   std::int64_t vocabulary = 0;
   bool learned_positions = false;
   int experts = 0;             // of every block; 0: none
+  bool dropless = false;       // their rows are as many as tokens chose them
   int embedding = 0;           // width of the token table, where it is not the hidden size
   bool shares_layers = false;  // all blocks have the same parameters
   bool has_decoder = false;    // all blocks of a second stack read what the first one made

@@ -487,6 +487,8 @@ void check_supported(const Plan& plan, const ModelSizes& model) {
   if (t.recompute_budget && schedule.splits_backwards)
     not_yet("training/recompute_budget",
             fmt::format("a budget under schedule '{}'", schedule.name));
+  if (t.fp8_experts && model.dropless)
+    not_yet("training/fp8_experts", "8 bits of experts whose rows are counted (expert_dropless)");
   if (model.experts > 0 && t.optimizer == OptimizerKind::lamb)
     not_yet("training/optimizer",
             "lamb of a model with experts, each of which has a trust ratio of its own,");

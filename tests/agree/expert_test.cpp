@@ -116,6 +116,20 @@ TEST_CASE_ON_RANKS("experts of GLM and DeepSeek train like one process", "[agree
   }
 }
 
+// On one process a row for each choice, however many; between ranks a bound that holds all.
+TEST_CASE_ON_RANKS("experts whose rows are counted train like one process", "[agree][mpi]") {
+  for (const char* name : {"mixtral", "glm4_moe"}) {
+    Model model = with_four_layers(name);
+    model.expert_dropless = true;
+    INFO(name);
+    for_expert_variants(model, [&](Plan plan) {
+      for (std::string& module : plan.training.recompute_modules)
+        if (model.shared_ffn > 0) module = "model.layers.*.mlp";
+      check_plan(model, plan, test_world());
+    });
+  }
+}
+
 TEST_CASE_ON_RANKS("what experts exchange beside compute changes no bit", "[agree][mpi]") {
   World& world = test_world();
   for (const Model& model : {small_model("mixtral"), with_four_layers("glm4_moe")})

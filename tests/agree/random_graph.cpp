@@ -374,6 +374,10 @@ class Generator {
     a.balance = draw_.of({0.0, 0.5});
     a.sigmoid_scores = a.balance == 0 && draw_.one_in(2);
     a.expert_weight_scale = draw_.of({1.0, 2.5});
+    if (draw_.one_in(3)) {
+      a.expert_rows = std::int64_t{batch_} * length_ * a.experts_per_token;
+      a.expert_parts = draw_.of({1, 2});
+    }
     a.expert_groups = a.experts_per_token <= a.experts / 2 ? draw_.of({1, 2}) : 1;
     a.groups_by_two = draw_.one_in(2);
     const int own = draw_.one_in(3) ? a.experts / 2 : a.experts, inner = draw_.of({4, 10});
@@ -381,9 +385,12 @@ class Generator {
     if (draw_.one_in(3)) scored.push_back(parameter({a.experts}));
     const int route = add_node(Op::route, scored, a);
     const int weights = graph_.output(route, 0), slots = graph_.output(route, 1);
+    const int counts = is_dropless(a) ? graph_.output(route, 3) : -1;
     const int taken = exchange(apply(Op::dispatch, {x, slots}, a), a);
     const auto product = [&](int in, int out) {
-      return apply(Op::expert_linear, {in, parameter({own, out, width(in)})}, a);
+      TensorIds inputs = {in, parameter({own, out, width(in)})};
+      if (counts >= 0) inputs.push_back(counts);
+      return apply(Op::expert_linear, inputs, a);
     };
     int y = product(taken, inner);
     y = draw_.one_in(2) ? apply(Op::swiglu, {y, product(taken, inner)}, a) : activation(y);

@@ -93,6 +93,41 @@ TEST_CASE("the device chooses by sigmoids, biases and groups as the CPU does", "
   both.run(Op::route_grad, a, {&logits, &routed[1], &dweights}, {logits.type.shape});
 }
 
+TEST_CASE("the device multiplies rows that are counted as the CPU does", "[exec][cuda]") {
+  Beside both(GENERATE(Dtype::f32, Dtype::f16, Dtype::bf16));
+  const Layer layer = GENERATE(Layer{2, 7, 4, 2, 0, 5}, Layer{3, 70, 8, 3, 0, 40},
+                               Layer{1, 40, 256, 8, 0, 24}, Layer{1, 200, 4, 1, 0, 72});
+  Attributes a = attributes_of(layer);
+  a.balance = 0;
+  a.expert_parts = GENERATE(1, 2, 4);
+  const std::int64_t rows = std::int64_t{layer.batch} * layer.length, h = layer.width, out = 33;
+  const std::int64_t choices = rows * layer.chosen;
+  a.expert_rows = GENERATE(true, false) ? choices : dropless_rows(1.25, choices, a.expert_parts);
+  const std::int64_t all = a.expert_rows * a.expert_parts;
+  OpTensor logits = both.random({{rows, layer.experts}}, 1);
+  for (std::int64_t i = 0; i < logits.elements(); ++i)
+    logits.set(i, std::round(4 * logits.get(i)) / 2);
+  const Shape chosen{rows, layer.chosen};
+  const auto routed =
+      both.run(Op::route, a, {&logits}, {chosen, chosen, {layer.batch}, {layer.experts, 1}});
+  const OpTensor &weights = routed[0], &places = routed[1], &counts = routed[3];
+  OpTensor dweights({chosen, Dtype::f32});
+  for (std::int64_t i = 0; i < dweights.elements(); ++i) dweights.set(i, std::sin(double(i)));
+  both.run(Op::route_grad, a, {&logits, &places, &dweights, &counts}, {logits.type.shape});
+  OpTensor scale({{1}, Dtype::f32});
+  scale.set(0, 64);
+  both.run(Op::route_grad, a, {&logits, &places, &dweights, &counts, &scale}, {logits.type.shape});
+
+  const OpTensor x = both.random({{rows, h}}, 2), y = both.random({{all, out}}, 3);
+  const OpTensor taken = both.run(Op::dispatch, a, {&x, &places}, {{all, h}})[0];
+  const std::int64_t own = layer.experts / a.expert_parts;
+  const OpTensor w = both.random({{own, out, h}}, 4);
+  const OpTensor z = both.run(Op::expert_linear, a, {&taken, &w, &counts}, {{all, out}})[0];
+  both.run(Op::expert_linear_grad_input, a, {&y, &w, &counts}, {{all, h}});
+  both.run(Op::expert_linear_grad_weight, a, {&taken, &y, &counts}, {{own, out, h}}, 1);
+  both.run(Op::combine, a, {&z, &weights, &places}, {{rows, out}});
+}
+
 TEST_CASE("on the device too tokens without a number for a logit go to an expert", "[exec][cuda]") {
   TableBackend tables;
   Runner runner(tables, Dtype::f32);

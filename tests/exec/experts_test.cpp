@@ -196,6 +196,67 @@ TEST_CASE("a route's gradient by sigmoids agrees with central differences", "[ex
   CHECK(worst_difference(logits, gradient, [&] { return dot(route()[0], dweights); }) < 1e-8);
 }
 
+TEST_CASE("rows that are counted give what slots give", "[exec][experts]") {
+  const auto backend = make_cpu_backend(2);
+  Runner runner(*backend, Dtype::f64);
+  const int h = 3, out = 5;
+  Attributes slots = attributes(2, 6, 4, 2, 6), counted = slots;
+  slots.balance = counted.balance = 0.5;
+  counted.expert_rows = 24;
+  const OpTensor logits = runner.random({{12, 4}}, 1), x = runner.random({{12, h}}, 2);
+  const OpTensor w = runner.random({{4, out, h}}, 3), dy = runner.random({{12, out}}, 4);
+  const auto run = [&](const Attributes& a) {
+    const bool dropless = is_dropless(a);
+    const std::int64_t rows = dropless ? 24 : slots_of(a);
+    std::vector<Shape> shapes = {{12, 2}, {12, 2}, {2}};
+    if (dropless) shapes.push_back({4, 1});
+    const auto routed = runner.run(Op::route, a, {&logits}, shapes);
+    const auto with_counts = [&](std::vector<const OpTensor*> operands) {
+      if (dropless) operands.push_back(&routed[3]);
+      return operands;
+    };
+    const OpTensor taken = runner.run(Op::dispatch, a, {&x, &routed[1]}, {{rows, h}})[0];
+    const OpTensor y =
+        runner.run(Op::expert_linear, a, with_counts({&taken, &w}), {{rows, out}})[0];
+    const OpTensor z = runner.run(Op::combine, a, {&y, &routed[0], &routed[1]}, {{12, out}})[0];
+    const auto grads =
+        runner.run(Op::combine_grad, a, {&y, &routed[0], &routed[1], &dy}, {{rows, out}, {12, 2}});
+    const OpTensor of_rows =
+        runner.run(Op::expert_linear_grad_input, a, with_counts({&grads[0], &w}), {{rows, h}})[0];
+    return std::vector<OpTensor>{
+        z, runner.run(Op::dispatch_grad, a, {&routed[1], &of_rows}, {{12, h}})[0],
+        runner.run(Op::expert_linear_grad_weight, a, with_counts({&taken, &grads[0]}),
+                   {{4, out, h}}, 1)[0],
+        runner.run(Op::route_grad, a, with_counts({&logits, &routed[1], &grads[1]}), {{12, 4}})[0],
+        routed[2]};
+  };
+  const auto expected = run(slots), got = run(counted);
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    for (std::int64_t j = 0; j < expected[i].elements(); ++j)
+      CHECK(got[i].get(j) == Approx(expected[i].get(j)).epsilon(1e-12).margin(1e-12));
+}
+
+TEST_CASE("rows beyond the bound of a part are dropped or an error", "[exec][experts]") {
+  const auto backend = make_cpu_backend(1);
+  Runner runner(*backend, Dtype::f64);
+  Attributes a = attributes(2, 2, 4, 1, 1);
+  a.expert_parts = 2;
+  a.expert_rows = 2;
+  // Three choose expert 1, which is in part 0 with expert 0; one chooses expert 2.
+  const OpTensor logits = tensor_of({4, 4}, {0, 9, 0, 0, 0, 9, 0, 0, 0, 0, 9, 0, 0, 9, 0, 0});
+  const auto routed = [&] {
+    return runner.run(Op::route, a, {&logits}, {{4, 1}, {4, 1}, {2}, {4, 1}});
+  };
+  CHECK(values(routed()[1]) == std::vector<double>{0, 1, 2, -2});
+  CHECK(values(routed()[3]) == std::vector<double>{0, 2, 1, 0});
+  CHECK(values(routed()[2]) == std::vector<double>{0, 0});
+  a.overflow_is_error = true;
+  CHECK(routed()[2].get(0) == 0);
+  CHECK(std::isnan(routed()[2].get(1)));  // of the sequence whose token found no row
+  a.expert_rows = 3;
+  CHECK(values(routed()[2]) == std::vector<double>{0, 0});
+}
+
 TEST_CASE("biases and groups decide who is chosen, not how much each counts", "[exec][experts]") {
   const auto backend = make_cpu_backend(1);
   Runner runner(*backend, Dtype::f64);

@@ -48,7 +48,7 @@ void OpTensor::set(std::int64_t i, double value) {
 
 Dtype Runner::output_type(Op op, const Attributes& attributes, std::size_t output,
                           bool added) const {
-  if (op == Op::route && output == 1) return Dtype::i32;
+  if (op == Op::route && (output == 1 || output == 3)) return Dtype::i32;
   if (!is_16_bit(real_)) return real_;
   const bool is_loss = op == Op::cross_entropy || op == Op::span_loss ||
                        op == Op::cross_entropy_stats || op == Op::cross_entropy_combine;

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "exec/backends/cpu/tables.h"
 #include "exec/backends/cpu/widened.h"
@@ -65,6 +66,35 @@ void take_other_groups(const OfExperts& ranks, const Attributes& a, Taken& taken
     taken[static_cast<std::size_t>(e)] = !kept[static_cast<std::size_t>(e / size)];
 }
 
+// Dropless: gives choices, -1 - (the expert) each, their rows in the order of tokens, and counts
+// the rows of each expert. Tokens of a sequence that found no row: its balancing loss is no number,
+// where that is an error.
+template <typename T>
+void place_in_rows(const Attributes& a, std::int32_t* slots, std::int32_t* counts, T* balance) {
+  const std::int64_t of_sequence = std::int64_t{a.sequence_length} * a.experts_per_token;
+  const std::int64_t choices = of_sequence * a.micro_batch;
+  std::fill_n(counts, a.experts, 0);
+  for (std::int64_t i = 0; i < choices; ++i) ++counts[-1 - slots[i]];
+  const int of_part = a.experts / a.expert_parts;
+  for (int e = 0; e < a.experts; e += of_part) {
+    std::int64_t room = a.expert_rows;
+    for (int own = e; own < e + of_part; ++own) {
+      counts[own] = static_cast<std::int32_t>(std::min<std::int64_t>(counts[own], room));
+      room -= counts[own];
+    }
+  }
+  const ExpertRows rows(a, counts);
+  std::array<std::int64_t, most_experts> taken{};
+  for (std::int64_t i = 0; i < choices; ++i) {
+    const auto e = static_cast<std::size_t>(-1 - slots[i]);
+    const std::int64_t place = taken[e]++;
+    if (place < rows.count[e])
+      slots[i] = static_cast<std::int32_t>(rows.begin[e] + place);
+    else if (a.overflow_is_error)
+      balance[i / of_sequence] = std::numeric_limits<T>::quiet_NaN();
+  }
+}
+
 std::int64_t rows_of_sequence(const KernelCall& k) { return k.attributes().sequence_length; }
 
 }  // namespace
@@ -103,7 +133,7 @@ void route(const KernelCall& k) {
           const std::int32_t place = takers[e]++;
           weights[r * chosen + j] = static_cast<T>(p[e]);
           slots[r * chosen + j] =
-              place < a.expert_capacity
+              !is_dropless(a) && place < a.expert_capacity
                   ? static_cast<std::int32_t>((expert * a.micro_batch + b) * a.expert_capacity +
                                               place)
                   : -1 - expert;
@@ -120,7 +150,29 @@ void route(const KernelCall& k) {
       balance[b] = static_cast<T>(a.balance * static_cast<double>(experts) * product);
     }
   });
+  if (is_dropless(a)) place_in_rows(a, slots, k.out<std::int32_t>(3), balance);
 }
+
+namespace {
+
+// What slots mean, with rows of no fixed number too.
+struct Slots {
+  const Attributes& a;
+  ExpertRows rows;
+  explicit Slots(const KernelCall& k) : a(k.attributes()), rows(k.attributes(), counts_of(k)) {}
+  std::size_t expert_of(std::int32_t slot) const {
+    return static_cast<std::size_t>(is_dropless(a) ? rows.expert_of(a, slot)
+                                                   : expert_of_slot(a, slot));
+  }
+
+ private:
+  static const std::int32_t* counts_of(const KernelCall& k) {
+    static constexpr std::array<std::int32_t, most_experts> none{};
+    return is_dropless(k.attributes()) ? k.in<std::int32_t>(3) : none.data();
+  }
+};
+
+}  // namespace
 
 // With p the probabilities and w the weights of a token, dw given, and c = scale * balance * E *
 // (tokens that chose each expert / s) / s:
@@ -135,21 +187,24 @@ void route_grad(const KernelCall& k) {
   const auto* slots = k.in<std::int32_t>(1);
   const T* dweights = k.in<T>(2);
   T* dlogits = k.out<T>(0);
-  const double loss_scale = k.call.inputs.size() > 3 ? static_cast<double>(k.in<float>(3)[0]) : 1.0;
+  const std::size_t scale_at = is_dropless(a) ? 4 : 3;
+  const double loss_scale =
+      k.call.inputs.size() > scale_at ? static_cast<double>(k.in<float>(scale_at)[0]) : 1.0;
+  const Slots meaning(k);
   const double tokens = static_cast<double>(s);
   const double factor =
       a.scale * loss_scale * a.balance * static_cast<double>(experts) / (tokens * tokens);
-  parallel_for(k.pool, a.micro_batch, 1, [=](std::int64_t begin, std::int64_t end) {
+  parallel_for(k.pool, a.micro_batch, 1, [=, &meaning](std::int64_t begin, std::int64_t end) {
     for (std::int64_t b = begin; b < end; ++b) {
       OfExperts p{}, c{};
       for (std::int64_t i = b * s * chosen; i < (b + 1) * s * chosen; ++i)
-        c[static_cast<std::size_t>(expert_of_slot(a, slots[i]))] += factor;
+        c[meaning.expert_of(slots[i])] += factor;
       for (std::int64_t r = b * s; r < (b + 1) * s; ++r) {
         scores_of(logits + r * experts, a, p);
         double balanced = 0, whole = 0, along = 0;
         for (std::size_t e = 0; e < static_cast<std::size_t>(experts); ++e) balanced += p[e] * c[e];
         const auto expert = [&](std::int64_t j) {
-          return static_cast<std::size_t>(expert_of_slot(a, slots[r * chosen + j]));
+          return meaning.expert_of(slots[r * chosen + j]);
         };
         const auto dw = [&](std::int64_t j) {
           return a.expert_weight_scale * static_cast<double>(dweights[r * chosen + j]);
@@ -258,8 +313,52 @@ void combine_grad(const KernelCall& k) {
 
 namespace {
 
+// The same of groups of as many rows as their counts say. Rows of no group become 0.
+void for_each_counted_group(const KernelCall& k, Kernel one) {
+  const ExpertProduct product = expert_product_of(k.call);
+  const ExpertRows rows(k.attributes(), k.in<std::int32_t>(2));
+  const bool of_experts = k.call.outputs[0].shape.rank == 3;
+  if (!of_experts)
+    std::memset(k.operands.outputs[0], 0, static_cast<std::size_t>(k.call.outputs[0].bytes()));
+  for (std::int64_t group = 0; group < product.groups; ++group) {
+    const std::int64_t begin = rows.begin[static_cast<std::size_t>(group)];
+    const std::int64_t count = rows.count[static_cast<std::size_t>(group)];
+    const std::int64_t matrix = group % product.experts;
+    const std::uint32_t overwrites = group < product.experts ? k.call.overwrites : 0;
+    std::array<TensorType, 2> types;
+    std::array<const void*, 2> in;
+    const auto row_of = [&](const TensorType& type, const void* data) {
+      const TensorType before{{begin, type.shape[1]}, type.dtype};
+      return static_cast<const std::byte*>(data) + before.bytes();
+    };
+    for (std::size_t i = 0; i < 2; ++i) {
+      types[i] = product.inputs()[i];
+      const bool is_matrix = k.call.inputs[i].shape.rank == 3;
+      if (!is_matrix) types[i].shape[0] = count;
+      in[i] = is_matrix
+                  ? static_cast<const std::byte*>(k.operands.inputs[i]) + matrix * types[i].bytes()
+                  : row_of(types[i], k.operands.inputs[i]);
+    }
+    TensorType output = product.output;
+    auto* data = static_cast<std::byte*>(k.operands.outputs[0]);
+    std::array<void*, 1> out{data + matrix * output.bytes()};
+    if (!of_experts) {
+      out[0] = data + TensorType{{begin, output.shape[1]}, output.dtype}.bytes();
+      output.shape[0] = count;
+    }
+    if (count == 0 && of_experts && overwrites != 0)
+      std::memset(out[0], 0, static_cast<std::size_t>(output.bytes()));
+    if (count == 0) continue;
+    one({{product.op, k.attributes(), types, {&output, 1}, overwrites},
+         {in, out},
+         k.context,
+         k.pool});
+  }
+}
+
 // Runs `one` on each group of rows and its matrix.
 void for_each_group(const KernelCall& k, Kernel one) {
+  if (is_dropless(k.attributes())) return for_each_counted_group(k, one);
   const ExpertProduct product = expert_product_of(k.call);
   const bool of_experts = k.call.outputs[0].shape.rank == 3;  // a gradient of their weights
   std::array<const void*, ExpertProduct::most_inputs> in;

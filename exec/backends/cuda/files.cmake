@@ -18,6 +18,7 @@ set(cuda_kernels
   backends/cuda/loss/loss_with_grad.cu
   backends/cuda/optimizer/optimizer.cu
   backends/cuda/optimizer/orthogonal.cu
+  backends/cuda/products/counted.cu
   backends/cuda/products/linear.cu
   backends/cuda/rows/activation.cu
   backends/cuda/rows/bookkeeping.cu

@@ -9,6 +9,7 @@ namespace meshwright {
 namespace {
 
 std::int64_t all_slots(const Attributes& a) {
+  if (is_dropless(a)) return a.expert_parts * a.expert_rows;
   return std::int64_t{a.experts} * a.micro_batch * a.expert_capacity;
 }
 
@@ -20,7 +21,15 @@ void expert_products(Kernels& kernels, const OpCall& call, const Shape& mnk, dou
   kernels.back().quantized = has_quantized_factors(call);
 }
 
+// Of equal use, where there are no slots.
 std::int64_t slots_of_expert(const OpCall& call) {
+  const Attributes& a = call.attributes;
+  if (is_dropless(a)) {
+    const std::int64_t rows =
+        std::min(std::int64_t{a.micro_batch} * a.sequence_length * a.experts_per_token,
+                 a.expert_parts * a.expert_rows);
+    return std::max<std::int64_t>(1, (rows + a.experts - 1) / a.experts);
+  }
   return std::int64_t{call.attributes.micro_batch} * call.attributes.expert_capacity;
 }
 
@@ -46,6 +55,7 @@ void infer_route(const Attributes& a, In in, Out& out) {
   out.push_back(matrix(in[0].shape[0], a.experts_per_token, Dtype::f32));
   out.push_back(matrix(in[0].shape[0], a.experts_per_token, Dtype::i32));
   out.push_back(column(a.micro_batch, Dtype::f32));
+  if (is_dropless(a)) out.push_back(matrix(a.experts, 1, Dtype::i32));
 }
 
 // Softmax, the choice and the places of tokens in their experts' slots: eager frameworks run a
@@ -65,6 +75,9 @@ void infer_expert_linear(const Attributes& a, In in, Out& out) {
   require(weight.rank == 3 && weight[a.weight_in_out ? 1 : 2] == in[0].shape[1],
           "a matrix for each expert");
   require(in[0].shape[0] == all_slots(a) && a.experts % weight[0] == 0, "whole groups of slots");
+  require(!is_dropless(a) ||
+              (in.size() == 3 && in[2] == matrix(a.experts, 1, Dtype::i32) && !a.weight_in_out),
+          "the rows of each group");
   out.push_back(matrix(in[0].shape[0], weight[a.weight_in_out ? 2 : 1], made_type(a, in[0])));
 }
 
@@ -111,7 +124,18 @@ void differentiate_route(Gradients& g, const Node& node, int dy) {
   at.attributes.scale = g.scale();
   TensorIds accumulated;
   if (node.inputs.size() > 1) accumulated.push_back(g.of_parameter(node.inputs[1]));
-  g.make_and_pass(Op::route_grad, at, {node.inputs[0], node.outputs[1], dy}, accumulated);
+  TensorIds inputs = {node.inputs[0], node.outputs[1], dy};
+  if (is_dropless(node.attributes)) inputs.push_back(node.outputs[3]);
+  g.make_and_pass(Op::route_grad, at, inputs, accumulated);
+}
+
+void differentiate_expert_linear(Gradients& g, const Node& node, int dy) {
+  if (!is_dropless(node.attributes))
+    return differentiate_product<Op::expert_linear_grad_input, Op::expert_linear_grad_weight>(
+        g, node, dy);
+  const TensorIds& in = node.inputs;
+  g.make_and_pass(Op::expert_linear_grad_input, node, {dy, in[1], in[2]});
+  g.make(Op::expert_linear_grad_weight, node, {in[0], dy, in[2]}, {g.of_parameter(in[1])});
 }
 
 void differentiate_dispatch(Gradients& g, const Node& node, int dy) {
@@ -128,7 +152,7 @@ constexpr OpInfo rows[] = {
     {.op = Op::route,
      .name = "route",
      .takes = {1, 2},
-     .makes = 3,
+     .makes = {3, 4},
      .infer = infer_route,
      .work = work_route,
      .differentiate = differentiate_route},
@@ -151,8 +175,7 @@ constexpr OpInfo rows[] = {
      .infer = infer_expert_linear,
      .work = work_expert_linear,
      .model_flops = active_expert_flops,
-     .differentiate =
-         differentiate_product<Op::expert_linear_grad_input, Op::expert_linear_grad_weight>,
+     .differentiate = differentiate_expert_linear,
      .widening = expert_product},
     {.op = Op::combine,
      .name = "combine",
@@ -162,7 +185,7 @@ constexpr OpInfo rows[] = {
      .differentiate = differentiate_combine},
     {.op = Op::route_grad,
      .name = "route_grad",
-     .takes = {3, 4},
+     .takes = {3, 5},
      .makes = {1, 2},
      .is_gradient = true,
      .infer = same_as_first,

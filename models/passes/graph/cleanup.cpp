@@ -10,7 +10,8 @@ namespace {
 
 // The sums of a route's balancing loss are its third output.
 bool makes_balancing_loss(const Node& node) {
-  return node.op == Op::route && node.phase == Phase::forward && node.attributes.balance > 0;
+  return node.op == Op::route && node.phase == Phase::forward &&
+         has_balancing_loss(node.attributes);
 }
 
 }  // namespace

@@ -1,5 +1,8 @@
 #include "models/passes/split/split_experts.h"
 
+#include "models/graph/experts.h"
+#include "models/graph/op_table.h"
+
 namespace meshwright {
 
 namespace {
@@ -15,11 +18,14 @@ class ExpertSplitter {
     exchanged_.assign(whole_.tensors.size(), -1);
     for (const Node& node : whole_.nodes) {
       Node own = node;
-      if (node.op == Op::combine) own.inputs[0] = exchange(node, node.inputs[0]);
+      if (is_dropless(node.attributes)) plan_rows(own.attributes);
+      if (node.op == Op::combine) own.inputs[0] = exchange(own, node.inputs[0]);
       if (node.op == Op::expert_linear && exchanged(node.inputs[0]) >= 0)
         own.inputs[0] = exchanged(node.inputs[0]);
+      if (node.op == Op::expert_linear && is_dropless(node.attributes))
+        own.inputs[2] = exchanged_counts(node);
       append(own);
-      if (node.op == Op::dispatch) exchanged(node.outputs[0]) = exchange(node, node.outputs[0]);
+      if (node.op == Op::dispatch) exchanged(node.outputs[0]) = exchange(own, node.outputs[0]);
     }
     return std::move(out_);
   }
@@ -30,7 +36,28 @@ class ExpertSplitter {
     parameter.is_cut = true;
     out_.tensors[static_cast<std::size_t>(parameter.tensor)].type.shape = parameter.shape;
   }
+  // Dropless, what ranks exchange has a bound.
+  void plan_rows(Attributes& a) const {
+    const std::int64_t choices =
+        std::int64_t{a.micro_batch} * a.sequence_length * a.experts_per_token;
+    a.expert_rows = dropless_rows(a.expert_rank_factor, choices, degree_);
+    a.expert_parts = degree_;
+  }
+  int exchanged_counts(const Node& node) {
+    int& counts = exchanged(node.inputs[2]);
+    if (counts < 0) counts = exchange(node, node.inputs[2]);
+    return counts;
+  }
+  // Rows that are planned are more.
+  void infer_again(const Node& node) {
+    std::vector<TensorType> in, out;
+    for (int id : node.inputs) in.push_back(out_.tensor(id).type);
+    info(node.op).infer(node.attributes, in, out);
+    for (std::size_t i = 0; i < out.size(); ++i)
+      out_.tensors[static_cast<std::size_t>(node.outputs[static_cast<int>(i)])].type = out[i];
+  }
   void append(const Node& node) {
+    if (is_dropless(node.attributes)) infer_again(node);
     for (int id : node.outputs)
       out_.tensors[static_cast<std::size_t>(id)].producer = static_cast<int>(out_.nodes.size());
     out_.nodes.push_back(node);

@@ -5,6 +5,7 @@
 
 #include "exec/backends/cuda/device/launch.h"
 #include "exec/backends/cuda/device/types.cuh"
+#include "exec/backends/cuda/products/counted.h"
 #include "exec/backends/cuda/products/products.h"
 #include "exec/backends/cuda/tables.h"
 #include "models/graph/experts.h"
@@ -128,6 +129,7 @@ void run_linear(const KernelCall& k) {
 }
 
 std::int64_t expert_workspace(const OpCall& call, const Device& device) {
+  if (is_dropless(call.attributes)) return gpu_scratch_bytes(call);
   const Turns turns = turns_of(call);
   if (bytes_apart(call) > 0) {
     device.products->prepare(stored_apart(turns.form, call.inputs[0].dtype, false));
@@ -141,6 +143,7 @@ std::int64_t expert_workspace(const OpCall& call, const Device& device) {
 }
 
 void run_experts(const KernelCall& k) {
+  if (is_dropless(k.attributes())) return run_counted_experts(k);
   const Turns turns = turns_of(k.call);
   const ExpertProduct product = expert_product_of(k.call);
   const OpCall one{product.op, k.attributes(), product.inputs(), {&product.output, 1}};

@@ -17,6 +17,11 @@ struct Routing {
   int groups, groups_chosen;
   bool weights_of_all, sigmoid, groups_by_two;
   float weight_scale;
+  // Dropless: the rows of the experts of a part, where those of each begin, and how many they are.
+  long long rows_of_part;
+  int experts_of_part;
+  bool overflow_is_error;
+  const int *begins = nullptr, *counts = nullptr;
   explicit Routing(const Attributes& a)
       : sequences(a.micro_batch),
         length(a.sequence_length),
@@ -28,13 +33,20 @@ struct Routing {
         weights_of_all(a.weights_of_all),
         sigmoid(a.sigmoid_scores),
         groups_by_two(a.groups_by_two),
-        weight_scale(static_cast<float>(a.expert_weight_scale)) {
+        weight_scale(static_cast<float>(a.expert_weight_scale)),
+        rows_of_part(a.expert_rows),
+        experts_of_part(a.experts / a.expert_parts),
+        overflow_is_error(a.overflow_is_error) {
     MESHWRIGHT_CHECK(experts > 0 && experts <= most_experts && chosen <= experts,
                      "a layer has experts to choose of, but not too many");
   }
   long long tokens() const { return static_cast<long long>(sequences) * length; }
   __device__ int expert_of(int slot) const {
-    return slot < 0 ? -1 - slot : slot / (sequences * capacity);
+    if (slot < 0) return -1 - slot;
+    if (begins == nullptr) return slot / (sequences * capacity);
+    int expert = static_cast<int>(slot / rows_of_part) * experts_of_part;
+    while (begins[expert] + counts[expert] <= slot) ++expert;
+    return expert;
   }
 };
 
@@ -269,13 +281,76 @@ __global__ void __launch_bounds__(place_threads)
   products[blockIdx.x] = takers[thread] / tokens * (sums[thread] / tokens);
 }
 
-__global__ void balance_kernel(const double* __restrict__ products, float* __restrict__ balance,
+// Dropless: how many choices each expert has; a block for each.
+__global__ void __launch_bounds__(place_threads)
+    count_choices_kernel(const int* __restrict__ choices, int* __restrict__ counts, long long all) {
+  __shared__ int sums[place_threads];
+  const int expert = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x);
+  int own = 0;
+  for (long long i = thread; i < all; i += place_threads) own += choices[i] == expert ? 1 : 0;
+  sums[thread] = own;
+  for (int half = place_threads / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (thread < half) sums[thread] += sums[thread + half];
+  }
+  if (thread == 0) counts[expert] = sums[0];
+}
+
+// Where rows begin; counts become those that have room. By one thread: experts are few.
+__global__ void begin_kernel(const int* counts, int* counts_with_room, int* begins, int* overflow,
+                             Routing routing) {
+  for (int s = 0; overflow != nullptr && s < routing.sequences; ++s) overflow[s] = 0;
+  long long begin = 0, end = 0;
+  for (int e = 0; e < routing.experts; ++e) {
+    if (e % routing.experts_of_part == 0) {
+      begin = e / routing.experts_of_part * routing.rows_of_part;
+      end = begin + routing.rows_of_part;
+    }
+    const long long count = min(static_cast<long long>(counts[e]), end - begin);
+    begins[e] = static_cast<int>(begin);
+    if (counts_with_room != nullptr) counts_with_room[e] = static_cast<int>(count);
+    begin += count;
+  }
+}
+
+// A block for each expert: its choices take its rows in the order of tokens.
+__global__ void __launch_bounds__(place_threads)
+    place_in_rows_kernel(const int* __restrict__ choices, const int* __restrict__ counts,
+                         const int* __restrict__ begins, int* __restrict__ slots,
+                         int* __restrict__ overflow, Routing routing, long long all) {
+  __shared__ int takers[place_threads];
+  const int expert = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x);
+  const long long share = (all + place_threads - 1) / place_threads;
+  const long long first = min(thread * share, all), last = min((thread + 1) * share, all);
+  int own = 0;
+  for (long long i = first; i < last; ++i) own += choices[i] == expert ? 1 : 0;
+  takers[thread] = own;
+  for (int distance = 1; distance < place_threads; distance *= 2) {
+    __syncthreads();
+    const int before = thread >= distance ? takers[thread - distance] : 0;
+    __syncthreads();
+    takers[thread] += before;
+  }
+  int place = takers[thread] - own;
+  const long long of_sequence = static_cast<long long>(routing.length) * routing.chosen;
+  for (long long i = first; i < last; ++i) {
+    if (choices[i] != expert) continue;
+    const bool has_room = place < counts[expert];
+    slots[i] = has_room ? begins[expert] + place : -1 - expert;
+    if (!has_room) overflow[i / of_sequence] = 1;
+    ++place;
+  }
+}
+
+__global__ void balance_kernel(const double* __restrict__ products,
+                               const int* __restrict__ overflow, float* __restrict__ balance,
                                double factor, Routing routing) {
   const int sequence = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
   if (sequence >= routing.sequences) return;
   double sum = 0;
   for (int e = 0; e < routing.experts; ++e) sum += products[sequence * routing.experts + e];
-  balance[sequence] = static_cast<float>(factor * sum);
+  const bool is_error = overflow != nullptr && routing.overflow_is_error && overflow[sequence] != 0;
+  balance[sequence] = is_error ? NAN : static_cast<float>(factor * sum);
 }
 
 void route(const KernelCall& k) {
@@ -298,7 +373,22 @@ void route(const KernelCall& k) {
     launch(place_kernel<T>, {blocks_for(routing.sequences * routing.experts, 1)}, {place_threads},
            0, k.stream, k.in<T>(0), choices, softmax, k.out<int>(1), products, routing);
   });
-  launch(balance_kernel, {blocks_for(routing.sequences, 64)}, {64}, 0, k.stream, products,
+  int* overflow = nullptr;
+  if (is_dropless(k.attributes())) {
+    MESHWRIGHT_CHECK(k.attributes().expert_parts * routing.rows_of_part <= INT_MAX,
+                     "rows are counted in 32 bits");
+    const long long all = routing.tokens() * routing.chosen;
+    int* const begins =
+        reinterpret_cast<int*>(reinterpret_cast<std::byte*>(products) + scratch.products);
+    overflow = begins + routing.experts;
+    int* const counts = k.out<int>(3);
+    const unsigned int experts = blocks_for(routing.experts, 1);
+    launch(count_choices_kernel, {experts}, {place_threads}, 0, k.stream, choices, counts, all);
+    launch(begin_kernel, {1}, {1}, 0, k.stream, counts, counts, begins, overflow, routing);
+    launch(place_in_rows_kernel, {experts}, {place_threads}, 0, k.stream, choices, counts, begins,
+           k.out<int>(1), overflow, routing, all);
+  }
+  launch(balance_kernel, {blocks_for(routing.sequences, 64)}, {64}, 0, k.stream, products, overflow,
          k.out<float>(2), factor, routing);
 }
 
@@ -376,10 +466,18 @@ __global__ void __launch_bounds__(token_threads)
 
 void route_grad(const KernelCall& k) {
   const Attributes& a = k.attributes();
-  const Routing routing(a);
+  Routing routing(a);
+  const bool dropless = is_dropless(a);
+  if (dropless) {
+    int* const begins = k.workspace<int>() + routing.sequences * routing.experts;
+    launch(begin_kernel, {1}, {1}, 0, k.stream, k.in<int>(3), nullptr, begins, nullptr, routing);
+    routing.begins = begins;
+    routing.counts = k.in<int>(3);
+  }
   const double length = routing.length;
   const auto factor = static_cast<float>(a.scale * a.balance * routing.experts / (length * length));
-  const float* loss_scale = k.call.inputs.size() > 3 ? k.in<float>(3) : nullptr;
+  const std::size_t scale_at = dropless ? 4 : 3;
+  const float* loss_scale = k.call.inputs.size() > scale_at ? k.in<float>(scale_at) : nullptr;
   launch(count_kernel, {blocks_for(routing.sequences, 1)}, {place_threads}, 0, k.stream,
          k.in<int>(1), k.workspace<int>(), routing);
   with_type(k.call.inputs[0].dtype, [&]<typename T>(T) {
