@@ -19,7 +19,7 @@ import peft
 import torch
 import transformers
 
-LENGTH, STEPS = 64, 50
+LENGTH, STEPS = 16, 50
 LORA = {"rank": 8, "alpha": 16, "target_modules": ["c_attn", "c_proj"]}
 
 
@@ -55,7 +55,8 @@ def main():
     tokens = torch.randint(0, 50257, (LENGTH,))
     numpy.tile(tokens.numpy().astype("<u2"), 40).tofile(root / "tokens.bin")
     (root / "job.json").write_text(json.dumps(job(STEPS), indent=2))
-    meshwright("calibrate", "--quick", "--ranks", "2", "--profile", "local.json")
+    if not (root / "local.json").exists():
+        meshwright("calibrate", "--quick", "--ranks", "2", "--profile", "local.json")
     profile = ("--profile", "local.json")
     meshwright("import-weights", "job.json", "--from", "base", *profile)
     meshwright("train", "job.json", "--resume", *profile)
