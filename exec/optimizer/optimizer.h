@@ -20,8 +20,8 @@ namespace meshwright {
 // parts.
 struct WholeMatrix {
   std::int64_t count = 1, rows = 0, columns = 0;
-  int cut_dim = -1;                    // 0: rows, 1: columns; -1: this rank has all
-  std::vector<std::int64_t> segments;  // sizes along it, of each of which a rank has a part
+  int cut_dim = -1;                         // 0: rows, 1: columns; -1: this rank has all
+  std::vector<std::int64_t> segments = {};  // sizes along it, of each of which a rank has a part
   int parts = 1, part = 0;
 };
 
@@ -30,8 +30,8 @@ struct OptimizerSegment {
   std::int64_t begin = 0, count = 0;
   bool decay = true;        // weight decay applies
   double* norms = nullptr;  // lamb: squared norms of the whole parameter and of its update
+  bool counted = true;      // lamb_norms adds to them; false where another rank has these elements
   const WholeMatrix* matrix = nullptr;  // muon
-  bool counted = true;  // lamb_norms adds to them; false where another rank has these elements
 };
 
 struct OptimizerState {
