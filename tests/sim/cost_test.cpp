@@ -361,19 +361,23 @@ TEST_CASE("an optimizer step touches what its shard owns", "[cost]") {
   Instruction step;
   step.kind = InstructionKind::optimizer_step;
   step.bucket = 0;
+  const auto time_in = [&](const Training& training) {
+    auto settings = std::make_shared<JobSettings>();
+    settings->training = training;
+    program.settings = settings;
+    return CostModel(plain_cluster(), training).time(step, program).value;
+  };
   // Gradient 4, two moments and the master 8 each (read and written), working copy 2.
-  CHECK(cost.time(step, program).value == Approx(1e6 * (4 + 3 * 8 + 2) / 1e12));
+  CHECK(time_in(training_in(Precision::fp16)) == Approx(1e6 * (4 + 3 * 8 + 2) / 1e12));
   // Of the same step with remainders the weight is read too, and of each number 2 bytes less.
   Training parts = training_in(Precision::bf16);
   parts.master_weights = MasterWeights::remainders;
   parts.moments = Dtype::bf16;
-  CHECK(CostModel(plain_cluster(), parts).time(step, program).value ==
-        Approx(1e6 * (4 + 3 * 4 + 4) / 1e12));
+  CHECK(time_in(parts) == Approx(1e6 * (4 + 3 * 4 + 4) / 1e12));
   // LAMB's norms have read the gradients and written the moments: they are only read now.
   Training lamb = training_in(Precision::fp16);
   lamb.optimizer = OptimizerKind::lamb;
-  CHECK(CostModel(plain_cluster(), lamb).time(step, program).value ==
-        Approx(1e6 * (2 * 4 + 8 + 2) / 1e12));
+  CHECK(time_in(lamb) == Approx(1e6 * (2 * 4 + 8 + 2) / 1e12));
   Instruction norms;
   norms.op = Op::lamb_norms;
   const Operand state{0, 0, {Shape{1'000'000}, Dtype::f32}, GroupKind::none};

@@ -98,8 +98,9 @@ TEST_CASE("an exchange over hosts takes as long as the network needs", "[sim][ex
 }
 
 // A layer exchanges four times: to the experts and back, and the gradients the same way. The last
-// of these goes beside the gradients of two of the experts' three weights, which take longer;
-// kernels are slower meanwhile.
+// of these goes beside the gradients of two of the experts' three weights, which take longer, and
+// the first of the backward beside the router's gradients, which take less; kernels are slower
+// meanwhile.
 TEST_CASE("a quarter of what experts exchange is hidden beside the gradients of their weights",
           "[sim][experts]") {
   const Cluster cluster{load_machine("p4d.24xlarge"), 1, 8, {}, {}};
@@ -113,7 +114,8 @@ TEST_CASE("a quarter of what experts exchange is hidden beside the gradients of 
   };
   const Prediction before = predicted(false), after = predicted(true);
   CHECK(exposed(before) > 0.02 * before.step_time_s);
-  CHECK(exposed(after) == Approx(0.75 * exposed(before)).epsilon(0.01));
+  CHECK(exposed(after) < 0.75 * exposed(before));
+  CHECK(exposed(after) > 0.5 * exposed(before));
   const double hidden = exposed(before) - exposed(after);
   CHECK(after.step_time_s < before.step_time_s - 0.5 * hidden);
   CHECK(after.step_time_s >= before.step_time_s - hidden);
