@@ -320,7 +320,7 @@ class Generator {
     a.scaled_scores = !draw_.one_in(4);
     a.score_width = draw_.one_in(4) ? draw_.between(4, 16) : 0;
     a.score_cap = draw_.one_in(3) ? draw_.of({2.0, 8.0, 30.0}) : 0;
-    if (!in_ring_ && a.packing == Packing::separate && draw_.one_in(2)) {
+    if (!in_ring_ && a.packing == Packing::separate && a.value_dim == 0 && draw_.one_in(2)) {
       a.relative_buckets = draw_.between(4, 12);
       a.relative_distance = a.relative_buckets / 2 + draw_.between(1, 20);
       qkv.push_back(relative_table(a));

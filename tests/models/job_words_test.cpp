@@ -101,16 +101,13 @@ const std::map<std::string, std::string> sections = {{"Training", "training"},
                                                      {"Parallelism", "parallelism"}};
 
 // Of defaults that are rules, not values: what the section of a job without the key says.
-const std::map<std::string, json> rules = {{"training/recompute_modules", nullptr},
-                                           {"training/recompute_budget", nullptr},
-                                           {"training/predicted_positions", nullptr},
-                                           {"training/loss_scale", nullptr},
-                                           {"training/cuda_graph", nullptr},
-                                           {"training/rematerialize_rows", nullptr},
-                                           {"training/loss_block_bytes", nullptr},
-                                           {"training/lora", nullptr},
-                                           {"parallelism/active_microbatches", nullptr},
-                                           {"parallelism/partition", "auto"}};
+const std::map<std::string, json> rules = {
+    {"training/recompute_modules", nullptr},   {"training/recompute_budget", nullptr},
+    {"training/predicted_positions", nullptr}, {"training/loss_scale", nullptr},
+    {"training/cuda_graph", nullptr},          {"training/rematerialize_rows", nullptr},
+    {"training/loss_block_bytes", nullptr},    {"training/lora", nullptr},
+    {"training/decay_steps", nullptr},         {"parallelism/active_microbatches", nullptr},
+    {"parallelism/partition", "auto"}};
 // And those that somebody decides: marked so in the job.
 const std::set<std::string> open = {"training/micro_batch", "training/precision",
                                     "training/attention", "parallelism/data"};
