@@ -255,6 +255,8 @@ void add_latent_cases(std::vector<Case>& cases, int batch, int length, int head_
       a.attention = kernel;
       a.causal = causal;
       a.kv_heads = causal ? 4 : 2;
+      a.dropout = causal ? 0.25 : 0;
+      a.dropout_key = 7;
       cases.push_back(attention_case(a));
     }
 }
