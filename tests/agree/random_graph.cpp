@@ -16,7 +16,7 @@ namespace {
 
 class Generator {
  public:
-  explicit Generator(std::uint64_t seed) : draw_(seed) {}
+  Generator(std::uint64_t seed, bool in_fp32) : draw_(seed), in_fp32_(in_fp32) {}
 
   RandomGraph make() {
     draw_sizes();
@@ -44,6 +44,7 @@ class Generator {
     vocabulary_ = draw_.of({5, 16, 40});
     graph_.precision =
         draw_.one_in(8) ? draw_.of({Precision::fp16, Precision::bf16}) : Precision::fp32;
+    if (in_fp32_) graph_.precision = Precision::fp32;
     graph_.compiler = draw_.of({CompilerLevel::fused, CompilerLevel::full});
     graph_.micro_batch = batch_;
     graph_.sequence_length = length_;
@@ -455,6 +456,7 @@ class Generator {
   }
 
   Draw draw_;
+  const bool in_fp32_;
   Graph graph_;
   Plan plan_;
   int batch_ = 1, length_ = 1, hidden_ = 1, vocabulary_ = 1;
@@ -469,6 +471,8 @@ class Generator {
 
 }  // namespace
 
-RandomGraph random_graph(std::uint64_t seed) { return Generator(seed).make(); }
+RandomGraph random_graph(std::uint64_t seed, bool in_fp32) {
+  return Generator(seed, in_fp32).make();
+}
 
 }  // namespace meshwright

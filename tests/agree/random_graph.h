@@ -33,6 +33,7 @@ struct RandomGraph {
   Graph forward;
   Plan plan;  // its kind of recomputation is drawn too
 };
-RandomGraph random_graph(std::uint64_t seed);
+// `in_fp32`: the same graph, whatever precision was drawn.
+RandomGraph random_graph(std::uint64_t seed, bool in_fp32 = false);
 
 }  // namespace meshwright
