@@ -42,6 +42,10 @@ Engine make_engine(const Cluster& cluster, EngineOptions options, World& host, d
   options.deadline_s = deadline_s;
   options.kernel_folder = kernel_folder();
   options.nccl_shares_devices = std::getenv("MESHWRIGHT_NCCL_SHARES_GPUS") != nullptr;
+  options.nccl_windows = std::getenv("MESHWRIGHT_NCCL_WINDOWS") != nullptr;
+  // What NCCL is told, products are told too.
+  if (const char* most = std::getenv("NCCL_MAX_CTAS"); most != nullptr)
+    options.left_to_collectives = std::atoi(most);
   const std::string profile = "the profile is of a GPU (" + cluster.machine.gpu.name + ")";
   const EngineKind* cuda = engine_kind("cuda");
   if (cuda == nullptr)

@@ -31,10 +31,11 @@ int round_of(int first, int size) { return size % 2 == 1 && first == size - 1 ? 
 
 class NcclWorld : public World {
  public:
-  NcclWorld(World& host, StreamSource& streams, double deadline_s)
+  NcclWorld(World& host, StreamSource& streams, double deadline_s, bool windows)
       : host_(host),
         streams_(streams),
         deadline_s_(deadline_s),
+        windows_(windows),
         watch_(host.rank(), deadline_s, [&host](int exit_code) { host.abandon(exit_code); }) {
     cuda::check(cudaStreamCreateWithFlags(&set_up_, cudaStreamNonBlocking), "cudaStreamCreate");
     void* word = nullptr;
@@ -42,7 +43,8 @@ class NcclWorld : public World {
     word_ = word;
   }
   ~NcclWorld() override {
-    for (void* memory : memory_) alone() ? void(cudaFree(memory)) : void(ncclMemFree(memory));
+    for (const Memory& memory : memory_)
+      alone() ? void(cudaFree(memory.address)) : void(ncclMemFree(memory.address));
     cudaFree(word_);
     cudaStreamDestroy(set_up_);
   }
@@ -57,7 +59,7 @@ class NcclWorld : public World {
       cuda::check(cudaMalloc(&memory, size), "cudaMalloc");
     else
       check_nccl(ncclMemAlloc(&memory, size), "ncclMemAlloc", nullptr);
-    memory_.push_back(memory);
+    memory_.push_back({memory, size});
     cuda::check(cudaMemsetAsync(memory, 0, size, set_up_), "cudaMemsetAsync");
     cuda::check(cudaStreamSynchronize(set_up_), "cudaStreamSynchronize");
     return memory;
@@ -72,7 +74,10 @@ class NcclWorld : public World {
     std::erase(others, rank());
     auto all = std::make_unique<NcclLink>(meet(*host), name, others);
     std::vector<NcclCommunicator::Neighbour> neighbours;
-    if (kind == GroupKind::pipeline) neighbours = make_neighbours(*all, *host, ranks);
+    if (kind == GroupKind::pipeline)
+      neighbours = make_neighbours(*all, *host, ranks);
+    else if (windows_)
+      open_windows(*all, *host);
     return std::make_unique<NcclCommunicator>(std::move(host), ranks, std::move(all),
                                               std::move(neighbours), streams_, watch_, deadline_s_);
   }
@@ -85,6 +90,22 @@ class NcclWorld : public World {
   void abandon(int exit_code) override { host_.abandon(exit_code); }
 
  private:
+  struct Memory {
+    void* address = nullptr;
+    std::size_t bytes = 0;
+  };
+
+  // Of memory of which all members have as much: stages may differ, their groups do not.
+  void open_windows(NcclLink& all, Communicator& host) const {
+    std::vector<std::size_t> sizes(static_cast<std::size_t>(host.size()));
+    for (const Memory& memory : memory_) {
+      host.all_gather(&memory.bytes, sizes.data(), sizeof memory.bytes);
+      const bool alike = std::all_of(sizes.begin(), sizes.end(),
+                                     [&](std::size_t bytes) { return bytes == memory.bytes; });
+      if (alike) all.open_window(memory.address, memory.bytes);
+    }
+  }
+
   // Then NCCL's own memory has no use, and may take more: up to multiples of 512 MiB before 2.28.
   bool alone() const { return size() == 1; }
 
@@ -143,14 +164,20 @@ class NcclWorld : public World {
   double deadline_s_;
   cudaStream_t set_up_ = nullptr;
   void* word_ = nullptr;
-  std::vector<void*> memory_;
+  bool windows_;
+  std::vector<Memory> memory_;
   NcclWatch watch_;
 };
 
 }  // namespace
 
-std::unique_ptr<World> make_nccl_world(World& host, StreamSource& streams, double deadline_s) {
-  return std::make_unique<NcclWorld>(host, streams, deadline_s);
+std::unique_ptr<World> make_nccl_world(World& host, StreamSource& streams, double deadline_s,
+                                       bool windows) {
+  if (windows && !has_nccl_windows)
+    throw InputError(
+        "MESHWRIGHT_NCCL_WINDOWS: this build's NCCL has no symmetric memory; it needs "
+        "2.27 or newer");
+  return std::make_unique<NcclWorld>(host, streams, deadline_s, windows);
 }
 
 }  // namespace meshwright

@@ -33,7 +33,11 @@ namespace meshwright {
 
 // Device memory and groups on it. `host` (mpi or self) is how the ranks find each other, and what
 // on_host() gives. Both arguments outlive the world. Every rank makes it at the same time.
-std::unique_ptr<World> make_nccl_world(World& host, StreamSource& streams, double deadline_s);
+// `windows` (NCCL 2.27 and newer): memory that all members of a group have alike is registered with
+// the group as symmetric when the group is made, so that NCCL's kernels read and write it in place.
+// InputError where this build's NCCL is older.
+std::unique_ptr<World> make_nccl_world(World& host, StreamSource& streams, double deadline_s,
+                                       bool windows = false);
 
 // A rank's GPU; plain data, sent as it is.
 struct DevicePlace {

@@ -51,11 +51,25 @@ bool is_capturing(cudaStream_t stream) {
 NcclLink::NcclLink(ncclComm_t comm, std::string name, std::span<const int> others)
     : comm_(comm), name_(with_others(std::move(name), others)), since_(Clock::now()) {}
 
+// A window is closed together with the other members too: not after an error.
 NcclLink::~NcclLink() {
-  if (std::uncaught_exceptions() > 0)
+  if (std::uncaught_exceptions() > 0) {
     ncclCommAbort(comm_);
-  else if (ncclCommFinalize(comm_) == ncclSuccess)
-    ncclCommDestroy(comm_);
+    return;
+  }
+#if NCCL_VERSION_CODE >= 22700
+  for (const NcclWindow window : windows_) ncclCommWindowDeregister(comm_, window);
+#endif
+  if (ncclCommFinalize(comm_) == ncclSuccess) ncclCommDestroy(comm_);
+}
+
+void NcclLink::open_window([[maybe_unused]] void* memory, [[maybe_unused]] std::size_t bytes) {
+#if NCCL_VERSION_CODE >= 22700
+  NcclWindow window = nullptr;
+  check_nccl(ncclCommWindowRegister(comm_, memory, bytes, &window, NCCL_WIN_COLL_SYMMETRIC),
+             "ncclCommWindowRegister", comm_);
+  if (window != nullptr) windows_.push_back(window);  // null: NCCL has no use for it here
+#endif
 }
 
 unsigned int NcclLink::begin(const NcclOperation& operation, cudaStream_t stream) {

@@ -24,6 +24,14 @@ namespace meshwright {
 // RunError with the call's name and NCCL's words; `comm` may be null.
 void check_nccl(ncclResult_t result, const char* call, ncclComm_t comm);
 
+#if NCCL_VERSION_CODE >= 22700
+using NcclWindow = ncclWindow_t;
+constexpr bool has_nccl_windows = true;
+#else
+using NcclWindow = void*;
+constexpr bool has_nccl_windows = false;
+#endif
+
 struct NcclOperation {
   InstructionKind kind = InstructionKind::all_reduce;
   std::int64_t bytes = 0;
@@ -44,6 +52,10 @@ class NcclLink {
   NcclLink& operator=(const NcclLink&) = delete;
 
   ncclComm_t comm() const { return comm_; }
+
+  // Symmetric memory: every member opens one of so many bytes at the same time, until the link
+  // ends.
+  void open_window(void* memory, std::size_t bytes);
 
   // Calls issue(comm), which puts the operation on the stream. RunError names it.
   template <typename Issue>
@@ -73,6 +85,7 @@ class NcclLink {
 
   ncclComm_t comm_;
   std::string name_;
+  std::vector<NcclWindow> windows_;
   cuda::HostMark mark_;                   // 2 n: n has begun; 2 n + 1: it has ended
   unsigned int issued_ = 0;               // operations, counted from 1
   std::atomic<unsigned int> issuing_{0};  // by the host at this moment; 0: none

@@ -22,7 +22,8 @@ Engine make_cuda_engine(const EngineOptions& options, World& host) {
       make_cuda_backend({.device = device,
                          .tf32 = options.precision == Precision::tf32,
                          .deterministic = options.deterministic,
-                         .folder = options.kernel_folder});
+                         .folder = options.kernel_folder,
+                         .left_to_collectives = host.size() > 1 ? options.left_to_collectives : 0});
   std::unique_ptr<World> world = make_world_on(*gpu);
   return {std::move(gpu), std::move(world)};
 }

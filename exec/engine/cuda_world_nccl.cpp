@@ -32,7 +32,7 @@ std::unique_ptr<World> world_of(std::span<const DevicePlace> places, CudaBackend
   // NCCL refuses ranks that share a GPU, unless it is made to believe in other hosts.
   if (!own && !options.nccl_shares_devices) return make_staged_world(host, gpu);
   if (says) std::fputs(describe_devices(places, environment()).c_str(), stderr);
-  return make_nccl_world(host, gpu, options.deadline_s);
+  return make_nccl_world(host, gpu, options.deadline_s, options.nccl_windows);
 }
 
 }  // namespace

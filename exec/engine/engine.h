@@ -29,6 +29,8 @@ struct EngineOptions {
   double deadline_s = 600;           // the longest that devices may wait for each other
   std::string kernel_folder{};       // where compiled kernels are kept
   bool nccl_shares_devices = false;  // over NCCL even where ranks share a device (docs/gpu.md)
+  bool nccl_windows = false;         // memory is registered with NCCL as symmetric
+  int left_to_collectives = 0;       // multiprocessors of a GPU, where there are several ranks
 };
 
 struct EngineKind {

@@ -187,7 +187,8 @@ Keys parallelism_keys(Parallelism& p) {
        "`zero_stage` 3: `always` drops a unit's gathered parameters after its forward and gathers "
        "them again before its backward. `never` (FSDP's `SHARD_GRAD_OP`) keeps those of all units "
        "of the stage: gathered once a step with `reduce_gradients` `last` or with stages, else in "
-       "the forward of every micro-batch"},
+       "the forward of every micro-batch. `never` with `last` keeps what `zero_stage` 1 keeps, and "
+       "gathers the weights beside the next step's forward (Megatron's `--overlap-param-gather`)"},
       {"active_microbatches", &p.active_microbatches, by_reader(at_least_one), if_set,
        "the schedule's own",
        "bound of `1f1b`; refused for `gpipe` below its micro-batches; `interleaved` takes groups "

@@ -19,6 +19,7 @@ struct cublasLtMatmulDescOpaque_t {
   void* aux = nullptr;
   std::int64_t aux_stride = 0, aux_batch_stride = 0;
   const void *a_scale = nullptr, *b_scale = nullptr;
+  std::int32_t multiprocessors = 0;  // 0: all
 };
 
 struct cublasLtMatrixLayoutOpaque_t {
@@ -340,6 +341,11 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t description,
       return set(x.aux_stride, value, bytes);
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE:
       return set(x.aux_batch_stride, value, bytes);
+    case CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET:
+      set(x.multiprocessors, value, bytes);
+      require(x.multiprocessors > 0 && x.multiprocessors <= emulated::hardware().multiprocessors,
+              "products run on multiprocessors that the device has");
+      return CUBLAS_STATUS_SUCCESS;
     case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER:
       return set(x.a_scale, value, bytes);
     case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER:

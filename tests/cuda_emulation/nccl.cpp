@@ -13,6 +13,7 @@
 #include <functional>
 #include <list>
 #include <memory>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -22,6 +23,8 @@
 namespace {
 
 std::atomic<ncclResult_t> broken{ncclSuccess};
+std::set<void*> own_memory;  // ncclMemAlloc's
+int open_windows = 0;
 
 enum class Kind { all_reduce, reduce, reduce_scatter, all_gather, broadcast, send, recv };
 
@@ -56,6 +59,8 @@ struct Leaving {
 
 }  // namespace
 
+struct ncclWindow_vidmem {};
+
 struct ncclComm {
   MPI_Comm mpi = MPI_COMM_NULL;
   int rank = 0, size = 1;
@@ -67,6 +72,7 @@ struct ncclComm {
   bool latest_is_captured = false;
   std::weak_ptr<const void> latest_in;  // the capture that this was issued in
   bool over = false;                    // finalised
+  int windows = 0;                      // that are open
 
   void sweep() {
     std::erase_if(leaving, [](Leaving& message) {
@@ -357,6 +363,7 @@ constexpr int meeting_tag = 1 << 20;
 }  // namespace
 
 void emulated::break_nccl(ncclResult_t error) { broken = error; }
+int emulated::nccl_windows() { return open_windows; }
 
 ncclResult_t ncclGetVersion(int* version) {
   *version = NCCL_VERSION_CODE;
@@ -375,10 +382,32 @@ const char* ncclGetErrorString(ncclResult_t result) {
 }
 const char* ncclGetLastError(ncclComm_t) { return ""; }
 ncclResult_t ncclMemAlloc(void** address, std::size_t bytes) {
-  return cudaMalloc(address, bytes) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+  if (cudaMalloc(address, bytes) != cudaSuccess) return ncclUnhandledCudaError;
+  own_memory.insert(*address);
+  return ncclSuccess;
 }
 ncclResult_t ncclMemFree(void* address) {
+  own_memory.erase(address);
   return cudaFree(address) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+}
+
+ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* memory, std::size_t bytes,
+                                    ncclWindow_t* window, int flags) {
+  std::uint64_t least = bytes, most = bytes;
+  MPI_Allreduce(MPI_IN_PLACE, &least, 1, MPI_UINT64_T, MPI_MIN, comm->mpi);
+  MPI_Allreduce(MPI_IN_PLACE, &most, 1, MPI_UINT64_T, MPI_MAX, comm->mpi);
+  if (least != most || flags != NCCL_WIN_COLL_SYMMETRIC || own_memory.count(memory) == 0)
+    return ncclInvalidArgument;
+  *window = new ncclWindow_vidmem;
+  comm->windows += 1;
+  open_windows += 1;
+  return ncclSuccess;
+}
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
+  delete window;
+  comm->windows -= 1;
+  open_windows -= 1;
+  return ncclSuccess;
 }
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
@@ -436,6 +465,10 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* made
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   if (comm->captured != 0) {
     std::fprintf(stderr, "NCCL: a communicator ends before a graph that uses it\n");
+    std::abort();
+  }
+  if (comm->windows != 0) {
+    std::fprintf(stderr, "NCCL: a communicator ends before its windows\n");
     std::abort();
   }
   for (Leaving& message : comm->leaving) MPI_Wait(&message.request, MPI_STATUS_IGNORE);

@@ -10,6 +10,7 @@
 
 #include "tests/cuda_emulation/cuda_runtime.h"
 
+#define MESHWRIGHT_EMULATED_NCCL
 #define NCCL_VERSION_CODE 22809
 #define NCCL_SPLIT_NOCOLOR -1
 #define NCCL_CONFIG_INITIALIZER \
@@ -40,12 +41,20 @@ enum ncclDataType_t {
   ncclFloat64 = 8,
   ncclBfloat16 = 9
 };
+using ncclWindow_t = struct ncclWindow_vidmem*;
+#define NCCL_WIN_COLL_SYMMETRIC 0x01
 
 ncclResult_t ncclGetVersion(int* version);
 const char* ncclGetErrorString(ncclResult_t result);
 const char* ncclGetLastError(ncclComm_t comm);
 ncclResult_t ncclMemAlloc(void** address, std::size_t bytes);
 ncclResult_t ncclMemFree(void* address);
+
+// Every member calls it; invalid where they have not as many bytes, or of other memory than
+// ncclMemAlloc's. A communicator ends after its windows.
+ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* memory, std::size_t bytes,
+                                    ncclWindow_t* window, int flags);
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window);
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id);
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
@@ -77,4 +86,5 @@ ncclResult_t ncclGroupEnd();
 namespace emulated {
 // From now on every communicator of this process reports the asynchronous error.
 void break_nccl(ncclResult_t error);
+int nccl_windows();  // that this process has open
 }  // namespace emulated

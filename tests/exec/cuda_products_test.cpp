@@ -343,6 +343,10 @@ TEST_CASE("a form is planned once, and its choice is found again", "[exec][cuda]
   const Device elsewhere({.device = "another GPU"}, folder.path());
   CHECK(elsewhere.products->prepare(form));
   CHECK(elsewhere.products->timed() == 1);
+  const Device beside_collectives({.device = "some GPU", .multiprocessors = 4}, folder.path());
+  CHECK(beside_collectives.products->prepare(form));
+  CHECK(beside_collectives.products->timed() == 1);
+  play(beside_collectives, form);
   const Device fixed({.timed = false, .device = "a third GPU"}, folder.path());
   CHECK(fixed.products->prepare(form));
   CHECK(fixed.products->timed() == 0);

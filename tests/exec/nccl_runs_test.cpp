@@ -20,7 +20,7 @@ Trained train_on_device(const Model& model, const Plan& plan, bool trace = false
   const TestFolder folder;
   const std::shared_ptr<CudaBackend> backend =
       make_cuda_backend({.deterministic = true, .folder = folder.path()});
-  const auto world = make_nccl_world(test_world(), *backend, 300);
+  const auto world = make_nccl_world(test_world(), *backend, 300, true);
   SmallRun run(model, plan, *world, backend);
   run.runtime.trace(trace);
   return train(run);

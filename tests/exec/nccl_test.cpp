@@ -6,6 +6,7 @@
 #include "exec/comm/nccl.h"
 
 #include <cuda_runtime.h>
+#include <nccl.h>
 
 #include <algorithm>
 #include <cmath>
@@ -96,12 +97,12 @@ void choose_device() {
 
 // Two streams of a device, of which one is the current one, and a world on it.
 struct Device {
-  Device() {
+  explicit Device(bool windows = false) {
     choose_device();
     cuda::check(cudaStreamCreateWithFlags(&first, cudaStreamNonBlocking), "cudaStreamCreate");
     cuda::check(cudaStreamCreateWithFlags(&second, cudaStreamNonBlocking), "cudaStreamCreate");
     streams.stream = first;
-    world = make_nccl_world(test_world(), streams, 60);
+    world = make_nccl_world(test_world(), streams, 60, windows);
   }
   ~Device() {
     world.reset();
@@ -224,6 +225,15 @@ void check_collectives(Device& device, Communicator& group, void* data, void* ot
 
 constexpr std::int64_t memory_bytes = 4097 * 8 * 4;
 
+// The emulated NCCL counts them.
+#ifdef MESHWRIGHT_EMULATED_NCCL
+constexpr int counts_windows = 1;
+int open_windows() { return emulated::nccl_windows(); }
+#else
+constexpr int counts_windows = 0;
+int open_windows() { return 0; }
+#endif
+
 }  // namespace
 
 TEST_CASE("collectives on device memory are right for every size", "[nccl]") {
@@ -239,6 +249,21 @@ TEST_CASE("collectives on device memory are right for every size", "[nccl]") {
     check_collectives(device, *group, data, other);
     for (std::int64_t elements : {0, 1, 4097}) check_shift(device, *group, data, other, elements);
   }
+}
+
+// The second piece is larger on rank 1: it is nobody's window.
+TEST_CASE("memory that all members have alike is registered with their group", "[nccl]") {
+  Device device(true);
+  const int ranks = device.world->size();
+  void* data = device.world->allocate(memory_bytes);
+  void* other = device.world->allocate(memory_bytes + (device.world->rank() == 1 ? 512 : 0));
+  const int before = open_windows();
+  {
+    const auto group = device.world->group(GroupKind::dp, prefix(ranks));
+    CHECK(open_windows() - before == (ranks > 1 ? 1 : 0) * counts_windows);
+    check_collectives(device, *group, data, other);
+  }
+  CHECK(open_windows() == before);
 }
 
 TEST_CASE("groups beside each other do not disturb each other", "[nccl]") {

@@ -1,6 +1,7 @@
 // What the settings of sharding do to the predicted step.
 #include <array>
 
+#include "sim/predict/predict.h"
 #include "sim/replay/replay.h"
 #include "tests/catch.h"
 #include "tests/sim/plans.h"
@@ -109,6 +110,22 @@ TEST_CASE("what is gathered once for forward and backward saves half of the gath
   CHECK(gathering() == Approx(always / 2));
   plan.parallelism.reduce_gradients = ReduceGradients::last;
   CHECK(gathering() == Approx(always / 2 / 4));  // once in four micro-batches
+}
+
+TEST_CASE("what zero 1 keeps can be gathered beside the next step's forward", "[replay][shard]") {
+  const Cluster cluster = machine_cases()[0].cluster();
+  Plan plan = zero_3(cluster.ranks());
+  plan.parallelism.zero_stage = 1;
+  const SimTime at_the_end = step_time(plan, cluster);
+  const std::int64_t kept =
+      stage_memory(compiled_for(small_model(), plan, cluster).stages[0], cluster).peak_bytes;
+  plan.parallelism.zero_stage = 3;
+  plan.parallelism.keeps_gathered = true;
+  plan.parallelism.reduce_gradients = ReduceGradients::last;
+  CHECK(step_time(plan, cluster) < at_the_end);
+  const std::int64_t gathered =
+      stage_memory(compiled_for(small_model(), plan, cluster).stages[0], cluster).peak_bytes;
+  CHECK(static_cast<double>(gathered) == Approx(static_cast<double>(kept)).epsilon(0.02));
 }
 
 TEST_CASE("small parameters left whole save gathers", "[replay][shard]") {

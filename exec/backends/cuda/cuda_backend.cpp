@@ -56,8 +56,10 @@ class Gpu : public CudaBackend {
     const std::int64_t scratch = Products::workspace_bytes(device_);
     product_scratch_ = device_memory(scratch);
     products_ = std::make_unique<Products>(
-        ProductOptions{
-            .tf32 = options.tf32, .timed = !options.deterministic, .device = properties_.name},
+        ProductOptions{.tf32 = options.tf32,
+                       .timed = !options.deterministic,
+                       .device = properties_.name,
+                       .multiprocessors = for_products(options.left_to_collectives)},
         product_scratch_.get(), scratch, cache_);
     device_.products = products_.get();
     fusions_ = std::make_unique<Fusions>(cache_, "sm_" + generation());
@@ -70,6 +72,12 @@ class Gpu : public CudaBackend {
                                                      properties_.name, cache_);
     device_.attention = attention_.get();
 #endif
+  }
+
+  // 0: all of them.
+  int for_products(int left_to_collectives) const {
+    if (left_to_collectives <= 0) return 0;
+    return std::max(properties_.multiProcessorCount - left_to_collectives, 1);
   }
 
   std::string_view name() const override { return "cuda"; }

@@ -15,6 +15,7 @@ struct CudaOptions {
   bool tf32 = false;           // products of fp32 numbers on tensor cores, which round them to tf32
   bool deterministic = false;  // no choice of algorithm by timing: the same bits in every run
   std::string folder;          // where compiled kernels and choices of algorithms are kept
+  int left_to_collectives = 0;  // multiprocessors that products leave free
 };
 
 class CudaBackend : public Backend, public StreamSource {};

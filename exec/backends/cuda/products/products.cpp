@@ -121,13 +121,17 @@ Layout layout_of(const ProductForm& form, cudaDataType_t type, std::int64_t rows
 }
 
 // `somewhere`: aligned to 16 bytes, stands for addresses that candidates are chosen by.
-Description description_of(const ProductForm& form, bool tf32, const void* somewhere) {
-  const bool rounds = tf32 && form.factors == Dtype::f32;
+Description description_of(const ProductForm& form, const ProductOptions& options,
+                           const void* somewhere) {
+  const bool rounds = options.tf32 && form.factors == Dtype::f32;
   cublasLtMatmulDesc_t made = nullptr;
   check(cublasLtMatmulDescCreate(&made, rounds ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
                                  CUDA_R_32F),
         "cublasLtMatmulDescCreate");
   Description description(made);
+  if (options.multiprocessors > 0)
+    set(description, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET,
+        static_cast<std::int32_t>(options.multiprocessors));
   // Its first factor is our second one.
   set(description, CUBLASLT_MATMUL_DESC_TRANSA, form.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(description, CUBLASLT_MATMUL_DESC_TRANSB, form.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
@@ -260,7 +264,7 @@ Products::Plan Products::planned(const ProductForm& form) const {
   const auto factor = [&](Dtype type, bool transposed, std::int64_t rows, std::int64_t columns) {
     return layout_of(form, type_of(type), transposed ? columns : rows, transposed ? rows : columns);
   };
-  return {description_of(form, options_.tf32, static_cast<std::byte*>(workspace_) + 16),
+  return {description_of(form, options_, static_cast<std::byte*>(workspace_) + 16),
           factor(second_of(form), form.transpose_b, form.k, form.n),
           factor(form.factors, form.transpose_a, form.m, form.k),
           layout_of(form, type_of(form.result), form.m, form.n), std::nullopt};
@@ -317,7 +321,10 @@ void Products::choose_fastest(const ProductForm& form, Plan& plan) {
     return content;
   };
   const cublasLtMatmulAlgo_t proposed = *plan.algorithm;
-  const KernelKey key{fmt::format("{}{}", text_of(form), options_.tf32 ? ", tf32" : ""),
+  const std::string beside = options_.multiprocessors > 0
+                                 ? fmt::format(", on {} multiprocessors", options_.multiprocessors)
+                                 : "";
+  const KernelKey key{fmt::format("{}{}{}", text_of(form), options_.tf32 ? ", tf32" : "", beside),
                       options_.device,
                       fmt::format("cuBLASLt {}, {} bytes", cublasLtGetVersion(), workspace_bytes_)};
   try {

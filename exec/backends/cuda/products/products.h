@@ -60,6 +60,7 @@ struct ProductOptions {
   bool tf32 = false;        // factors in fp32 are rounded to tf32
   bool timed = true;        // candidates are timed; else the choice depends on the shapes alone
   std::string device = {};  // its name, under which choices are kept
+  int multiprocessors = 0;  // that products may take, where collectives run beside them; 0: all
 };
 
 // One for each device, used by one thread, and by one stream at a time.
