@@ -171,7 +171,7 @@ constexpr ArchitectureInfo glm4_moe() {
   return row;
 }
 
-// Multi-head latent attention: build.cpp has the names of its matrices.
+// Multi-head latent attention: build_attention.cpp has the names of its matrices.
 constexpr ArchitectureInfo deepseek(Architecture architecture, std::string_view name) {
   ArchitectureInfo row = with_experts(like_llama(architecture, name), architecture, name);
   row.shared_experts = "mlp.shared_experts";

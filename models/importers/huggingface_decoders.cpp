@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "models/core/error.h"
+#include "models/graph/experts.h"
 
 namespace meshwright::decoders {
 

@@ -1,0 +1,93 @@
+// A block's mixture of experts: the router, the experts, and what is beside them.
+#include "models/graph/experts.h"
+#include "models/importers/graph_builder.h"
+
+namespace meshwright {
+
+Attributes GraphBuilder::expert_attributes() const {
+  Attributes a = attributes();
+  const int s = sequence_;
+  a.experts = m_.experts;
+  a.experts_per_token = m_.experts_per_token;
+  a.weights_of_all = m_.expert_weights_of_all;
+  a.expert_capacity =
+      m_.expert_capacity_factor > 0
+          ? expert_capacity(m_.expert_capacity_factor, s, m_.experts_per_token, m_.experts)
+          : s;
+  const int targets = m_.head == Head::qa ? 2 : s;  // of a sequence: the loss is their mean
+  if (m_.expert_dropless) {
+    a.expert_rows = rows_ * m_.experts_per_token;
+    a.expert_rank_factor = m_.expert_rank_capacity_factor;
+    a.overflow_is_error = !m_.expert_overflow_drops;
+  }
+  a.sigmoid_scores = m_.sigmoid_scores;
+  a.expert_groups = m_.expert_groups;
+  a.groups_per_token = m_.groups_per_token;
+  a.groups_by_two = m_.groups_by_two;
+  a.expert_weight_scale = m_.expert_weight_scale;
+  const int blocks = m_.layers - static_cast<int>(m_.dense_blocks.size());
+  a.balance = m_.router_aux_loss_coef * targets / blocks;
+  return a;
+}
+
+int GraphBuilder::expert_linear(int x, std::string_view name, std::int64_t in, std::int64_t out,
+                                Initial initial) {
+  Parameter p;
+  p.name = in_block(name) + ".weight";
+  p.global_shape = p.padded_shape = p.shape = {m_.experts, out, in};
+  p.dtype = dtype_;
+  p.cut = {0, {m_.experts}};
+  p.of_experts = true;
+  p.initial = initial;
+  TensorIds inputs = {x, graph_.add_parameter(std::move(p))};
+  if (m_.expert_dropless) inputs.push_back(counts_);
+  return apply(Op::expert_linear, in_block(name), inputs, expert_attributes());
+}
+
+int GraphBuilder::experts(int x) {
+  const Attributes a = expert_attributes();
+  const int shared =
+      m_.shared_ffn > 0 ? gated_mlp(x, in_block(names_.shared_experts), m_.shared_ffn) : -1;
+  const int logits = linear(
+      x, {.path = in_block(names_.router), .in = m_.hidden, .out = m_.experts, .bias = false});
+  TensorIds scored = {logits};
+  if (m_.expert_bias) scored.push_back(choice_bias());
+  const int route = graph_.add(Op::route, module(in_block(names_.router)), scored, a);
+  const int weights = graph_.output(route, 0), slots = graph_.output(route, 1);
+  if (m_.expert_dropless) counts_ = graph_.output(route, 3);
+  const int rows = apply(Op::dispatch, in_block(names_.mlp), {x, slots}, a);
+  const int gate = expert_linear(rows, names_.mlp_gate, m_.hidden, m_.ffn, Initial::normal);
+  const int up = expert_linear(rows, names_.mlp_in, m_.hidden, m_.ffn, Initial::normal);
+  const int y = apply(Op::swiglu, in_block(names_.mlp), {gate, up}, a);
+  const int out = expert_linear(y, names_.mlp_out, m_.ffn, m_.hidden, Initial::residual_normal);
+  const int routed = apply(Op::combine, in_block(names_.mlp), {out, weights, slots}, a);
+  const int all =
+      shared < 0 ? routed : apply(Op::add, in_block(names_.mlp), {routed, shared}, attributes());
+  return dropout(all, in_block(names_.mlp));
+}
+
+int GraphBuilder::choice_bias() {
+  Parameter p;
+  p.name = in_block(names_.router) + "." + std::string(names_.router_bias);
+  p.global_shape = p.padded_shape = p.shape = {m_.experts};
+  p.dtype = dtype_;
+  p.initial = Initial::zeros;
+  p.decay = p.counted = false;
+  return graph_.add_parameter(std::move(p));
+}
+
+int GraphBuilder::gated_mlp(int x, const std::string& path, std::int64_t width) {
+  const auto project = [&](int from, const char* name, std::int64_t in, std::int64_t out) {
+    return linear(from, {.path = path + "." + name,
+                         .in = in,
+                         .out = out,
+                         .bias = m_.biases,
+                         .residual = out == m_.hidden});
+  };
+  const int gate = project(x, "gate_proj", m_.hidden, width);
+  const int up = project(x, "up_proj", m_.hidden, width);
+  const int y = apply(Op::swiglu, path, {gate, up}, attributes());
+  return project(y, "down_proj", width, m_.hidden);
+}
+
+}  // namespace meshwright
