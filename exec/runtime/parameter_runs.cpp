@@ -15,7 +15,9 @@ struct Range {
 
 // The ranges that this rank holds along dimension `dim`, in local order.
 std::vector<Range> ranges_along(const Parameter& parameter, int dim, PartOfCut part_of_cut) {
-  const auto [rank, degree] = part_of_cut;
+  const int rank = part_of_cut.index, degree = part_of_cut.count;
+  if (parameter.is_cut_by_experts && dim == 0)
+    return {{0, part_of_cut.expert * parameter.shape[0], parameter.shape[0]}};
   if (!parameter.is_cut || parameter.cut.dim != dim) return {{0, 0, parameter.padded_shape[dim]}};
   std::vector<Range> ranges;
   std::int64_t local = 0, begin = 0;
@@ -68,10 +70,12 @@ std::int64_t global_index(const std::vector<Range>& ranges, std::int64_t local,
 }  // namespace
 
 PartOfCut part_of(const Parameter& parameter, const Mesh& mesh, const Coordinates& rank) {
-  if (!parameter.is_cut) return {};
   const Degrees& degrees = mesh.degrees();
-  if (parameter.of_experts) return {rank.rdp % degrees.expert, degrees.expert};
-  return {rank.tensor, degrees.tensor};
+  PartOfCut part;
+  if (parameter.is_cut) part.index = rank.tensor, part.count = degrees.tensor;
+  if (parameter.is_cut_by_experts)
+    part.expert = rank.rdp % degrees.expert, part.experts = degrees.expert;
+  return part;
 }
 
 void visit_runs(const Parameter& parameter, PartOfCut part, std::int64_t begin, std::int64_t count,

@@ -17,9 +17,11 @@ struct ParameterRun {
   std::int64_t count = 0;
 };
 
-// Which part of a parameter a rank holds: the tensor group cuts it, or the expert group.
+// Which part of a parameter a rank holds: of what the tensor group cuts, and, of experts, the
+// expert group.
 struct PartOfCut {
   int index = 0, count = 1;
+  int expert = 0, experts = 1;  // parts of all experts
 };
 PartOfCut part_of(const Parameter& parameter, const Mesh& mesh, const Coordinates& rank);
 

@@ -125,15 +125,13 @@ void Parameters::set(std::string_view name, std::span<const float> values) {
 
 // The ranks that together hold a part, in order.
 std::vector<int> Parameters::holders(const Entry& entry, PartOfCut part) const {
-  const bool of_experts = member(entry).parameter.of_experts;
-  const int tensor_rank = of_experts ? 0 : part.index;
-  const int first = mesh_.rank({entry.stage, tensor_rank, of_experts ? part.index : 0});
+  const int first = mesh_.rank({entry.stage, part.index, part.expert});
   const Program& program = stages_[static_cast<std::size_t>(entry.stage)];
   const Bucket& bucket = program.buckets[static_cast<std::size_t>(member(entry).bucket)];
   const Operand& exact = exact_weights(bucket);
   const Owner& owner = program.memory.buffers[static_cast<std::size_t>(exact.buffer)].owner;
   if (!owner.everybody())
-    return {mesh_.rank({entry.stage, owner.tensor >= 0 ? owner.tensor : tensor_rank, owner.rdp})};
+    return {mesh_.rank({entry.stage, owner.tensor >= 0 ? owner.tensor : part.index, owner.rdp})};
   if (exact.type.shape.elements() == bucket.elements) return {first};
   return mesh_.group(bucket.shard(), first);
 }
@@ -175,14 +173,13 @@ void Parameters::gather(const Visitor& on_rank_0) const {
   std::vector<float> whole;
   for (const Entry& entry : by_name_) {
     const Parameter& parameter = member(entry).parameter;
-    const int parts = part_of(parameter, mesh_, own_).count;
-    if (everybody_.rank() != 0) {
-      for (int index = 0; index < parts; ++index) send_part(entry, {index, parts});
-      continue;
-    }
-    whole.resize(static_cast<std::size_t>(parameter.global_shape.elements()));
-    for (int index = 0; index < parts; ++index) receive_part(entry, {index, parts}, whole);
-    on_rank_0(parameter, whole);
+    const bool takes = everybody_.rank() == 0;
+    if (takes) whole.resize(static_cast<std::size_t>(parameter.global_shape.elements()));
+    PartOfCut part = part_of(parameter, mesh_, own_);
+    for (part.expert = 0; part.expert < part.experts; ++part.expert)
+      for (part.index = 0; part.index < part.count; ++part.index)
+        takes ? receive_part(entry, part, whole) : send_part(entry, part);
+    if (takes) on_rank_0(parameter, whole);
   }
 }
 

@@ -63,9 +63,10 @@ struct Parameter {
   Shape padded_shape;  // unsplit; differs from global_shape in the vocabulary only
   Shape shape;         // as this rank holds it
   Dtype dtype = Dtype::f32;
-  Cut cut;                  // how T > 1 ranks would cut it; {} when never
-  bool is_cut = false;      // shape is 1/T of padded_shape along cut.dim
-  bool of_experts = false;  // [E, ...]: the cut is over the expert group (experts.h has its name)
+  Cut cut;                            // how T > 1 ranks would cut it; {} when never
+  bool is_cut = false;                // shape is 1/T of padded_shape along cut.dim
+  bool of_experts = false;            // [E, ...]; experts.h has its name
+  bool is_cut_by_experts = false;     // shape has the experts of one rank of the expert group
   std::optional<PublishedPart> part;  // of what it is published with; none: it is published alone
   Initial initial = Initial::normal;
   bool decay = true;  // weight decay: matrices only

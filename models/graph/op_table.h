@@ -49,6 +49,7 @@ enum class SplitRule : std::uint8_t {
   elements,    // works element by element on whatever share it is given
   vocabulary,  // embedding, cross-entropy: by the vocabulary
   whole,       // needs the whole tensor on every rank
+  experts,     // every rank has all tokens, and of each expert the columns of an MLP
   first,       // makes whole sequences on every rank, which then takes its share of the rows
   none         // made by a pass; never split
 };

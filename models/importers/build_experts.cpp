@@ -30,13 +30,14 @@ Attributes GraphBuilder::expert_attributes() const {
   return a;
 }
 
+// The tensor group cuts experts as it does an MLP: by the columns between their two products.
 int GraphBuilder::expert_linear(int x, std::string_view name, std::int64_t in, std::int64_t out,
                                 Initial initial) {
   Parameter p;
   p.name = in_block(name) + ".weight";
   p.global_shape = p.padded_shape = p.shape = {m_.experts, out, in};
   p.dtype = dtype_;
-  p.cut = {0, {m_.experts}};
+  p.cut = out == m_.ffn ? Cut{1, {out}} : Cut{2, {in}};
   p.of_experts = true;
   p.initial = initial;
   TensorIds inputs = {x, graph_.add_parameter(std::move(p))};

@@ -67,6 +67,10 @@ ModelSizes Model::sizes() const {
                    experts};
   sizes.embedding = embedding;
   sizes.dropless = expert_dropless;
+  sizes.balances = experts > 0 && router_aux_loss_coef > 0;
+  sizes.shared_ffn = shared_ffn;
+  sizes.dense_ffn = dense_ffn;
+  sizes.latent = kv_lora_rank > 0;
   sizes.shares_layers = shares_layers();
   sizes.has_decoder = has_decoder();
   sizes.reads_images = reads_images();

@@ -166,9 +166,7 @@ void StageMemoryCheck::check_parameter(const StageParameter& member, const Place
 void StageMemoryCheck::check_cut(const Parameter& parameter, const Place& place) const {
   const Shape &global = parameter.global_shape, &padded = parameter.padded_shape;
   (place / "global_shape").demand(global.rank >= 1, "missing; it is required (a list of sizes)");
-  const int parts = !parameter.is_cut      ? 1
-                    : parameter.of_experts ? settings_.degrees.expert
-                                           : settings_.degrees.tensor;
+  const int parts = parameter.is_cut ? settings_.degrees.tensor : 1;
   if (parameter.is_cut) {
     (place / "cut" / "dim").names(parameter.cut.dim, at(padded.rank), "dimension");
     std::int64_t sum = 0;
@@ -182,6 +180,12 @@ void StageMemoryCheck::check_cut(const Parameter& parameter, const Place& place)
   }
   Shape own = padded;
   if (parameter.is_cut) own[parameter.cut.dim] /= parts;
+  if (parameter.is_cut_by_experts) {
+    (place / "is_cut_by_experts").demand(parameter.of_experts, "is said of no experts");
+    (place / "padded_shape")
+        .demand(padded[0] % settings_.degrees.expert == 0, "the ranks do not divide the experts");
+    own[0] /= settings_.degrees.expert;
+  }
   (place / "shape").demand(parameter.shape == own, "is not a rank's part of padded_shape");
   (place / "padded_shape")
       .demand(padded.elements() >= global.elements(), "is smaller than global_shape");

@@ -195,6 +195,10 @@ struct ModelSizes {
   bool learned_positions = false;
   int experts = 0;             // of every block; 0: none
   bool dropless = false;       // their rows are as many as tokens chose them
+  bool balances = false;       // a loss of each sequence makes their use even
+  int shared_ffn = 0;          // of experts for all tokens; 0: none
+  int dense_ffn = 0;           // of blocks without experts, beside others; 0: none
+  bool latent = false;         // keys and values of all heads come from one latent vector
   int embedding = 0;           // width of the token table, where it is not the hidden size
   bool shares_layers = false;  // all blocks have the same parameters
   bool has_decoder = false;    // all blocks of a second stack read what the first one made

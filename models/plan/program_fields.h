@@ -96,9 +96,10 @@ struct FieldsOf<Parameter> {
       Field{"name", &P::name}, Field{"global_shape", &P::global_shape},
       Field{"padded_shape", &P::padded_shape}, Field{"shape", &P::shape}, Field{"dtype", &P::dtype},
       Field{"cut", &P::cut}, Field{"is_cut", &P::is_cut}, Field{"of_experts", &P::of_experts},
-      Field{"initial", &P::initial}, Field{"decay", &P::decay},
-      Field{"partial_over_tensor", &P::partial_over_tensor}, Field{"trainable", &P::trainable},
-      Field{"counted", &P::counted}, Field{"tensor", &P::tensor}, Field{"gradient", &P::gradient});
+      Field{"is_cut_by_experts", &P::is_cut_by_experts}, Field{"initial", &P::initial},
+      Field{"decay", &P::decay}, Field{"partial_over_tensor", &P::partial_over_tensor},
+      Field{"trainable", &P::trainable}, Field{"counted", &P::counted}, Field{"tensor", &P::tensor},
+      Field{"gradient", &P::gradient});
 };
 
 template <>

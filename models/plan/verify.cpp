@@ -88,7 +88,9 @@ void check_tensor(const Plan& plan, const ModelSizes& model) {
                                                {"kv_heads", model.kv_heads},
                                                {"hidden", model.hidden},
                                                {"embedding", model.embedding},
-                                               {"ffn", model.ffn}};
+                                               {"ffn", model.ffn},
+                                               {"shared_ffn", model.shared_ffn},
+                                               {"dense_ffn", model.dense_ffn}};
   int common = 0;
   for (const auto& [name, size] : sizes) common = std::gcd(common, size);
   for (const auto& [name, size] : sizes)
@@ -189,14 +191,13 @@ void check_sharding(const Parallelism& p) {
 
 void check_experts(const Plan& plan, const ModelSizes& model) {
   const Parallelism& p = plan.parallelism;
-  if (model.experts > 0 && p.tensor > 1)
-    refuse("parallelism/tensor",
-           fmt::format("{} cuts a model with experts, which parallelism/expert cuts; use 1",
-                       p.tensor));
-  if (model.experts > 0 && p.context > 1)
+  if (model.experts > 0 && p.tensor > 1 && p.tensor_layout != TensorLayout::megatron)
+    refuse("parallelism/tensor_layout", "experts are cut by layout 'megatron' alone; use it");
+  if (model.experts > 0 && p.context > 1 && (!model.dropless || model.balances))
     refuse("parallelism/context",
-           fmt::format("{} ranks would share each sequence, and experts are given to tokens by "
-                       "whole sequences; use 1",
+           fmt::format("{} ranks would share each sequence, and experts take so many tokens of a "
+                       "whole one, or balance over it; use 1, or a model with expert_dropless and "
+                       "router_aux_loss_coef 0",
                        p.context));
   if (p.expert == 1) return;
   if (model.experts == 0)
@@ -492,6 +493,12 @@ void check_supported(const Plan& plan, const ModelSizes& model) {
   if (model.experts > 0 && t.optimizer == OptimizerKind::lamb)
     not_yet("training/optimizer",
             "lamb of a model with experts, each of which has a trust ratio of its own,");
+  if (model.latent && p.tensor > 1)
+    not_yet("parallelism/tensor", "latent attention cut over a tensor group");
+  if (model.latent && p.context > 1)
+    not_yet("parallelism/context", "latent attention over a context group");
+  if (model.experts > 0 && p.tensor > 1 && t.optimizer == OptimizerKind::muon)
+    not_yet("training/optimizer", "muon of experts that a tensor group cuts");
   if (t.optimizer == OptimizerKind::muon && plan.shard_group() > 1 && !p.shard_whole)
     refuse("parallelism/shard_layout",
            "muon steps whole matrices, and 'flat' cuts them; use 'whole' with zero_stage 1, or "

@@ -65,9 +65,7 @@ class Enumerator {
   Space run() {
     const Parallelism& p = base_.parallelism;
     const std::vector<int> degrees = divisors(ranks_);
-    // Experts are cut by the degree of their own.
-    const bool cuts_tensors = sizes_.experts == 0;
-    const std::vector<int> tensors = cuts_tensors ? degrees : std::vector<int>{1};
+    const std::vector<int> tensors = sizes_.latent ? std::vector<int>{1} : degrees;
     for (const int pipeline : choices(job_, "parallelism.pipeline", p.pipeline, degrees))
       for (const int tensor : choices(job_, "parallelism.tensor", p.tensor, tensors))
         for (const int context : choices(job_, "parallelism.context", p.context, contexts())) {
@@ -93,8 +91,9 @@ class Enumerator {
   // Sequences are cut where a causal model predicts every token, into twice as many chunks.
   std::vector<int> contexts() const {
     const int length = base_.training.sequence_length;
-    const bool cuts = job_.model.is_causal() && job_.model.head == Head::lm &&
-                      sizes_.experts == 0 && base_.training.attention != AttentionKernel::unfused;
+    const bool cuts = job_.model.is_causal() && job_.model.head == Head::lm && !sizes_.latent &&
+                      (sizes_.experts == 0 || (sizes_.dropless && !sizes_.balances)) &&
+                      base_.training.attention != AttentionKernel::unfused;
     std::vector<int> found = {1};
     for (const int degree : divisors(ranks_))
       if (cuts && degree > 1 && length % (2 * degree) == 0 &&
@@ -104,7 +103,8 @@ class Enumerator {
   }
 
   bool tensor_divides(int tensor) const {
-    for (const int size : {sizes_.heads, sizes_.kv_heads, sizes_.hidden, sizes_.ffn})
+    for (const int size : {sizes_.heads, sizes_.kv_heads, sizes_.hidden, sizes_.ffn,
+                           sizes_.shared_ffn, sizes_.dense_ffn})
       if (size % tensor != 0) return false;
     return true;
   }

@@ -58,10 +58,46 @@ constexpr Variant variants[] = {
     {{2, 1, 2, 4, 0, 2}, experts<2>},
 };
 
+// A tensor group has the columns of every expert.
+constexpr Variant cut_variants[] = {
+    {{1, 2, 1}, nothing},
+    {{1, 2, 1}, rows},
+    {{1, 2, 1}, all_of<rows, full>},
+    {{1, 2, 1}, all_of<rows, full, pruned>},
+    {{1, 2, 1}, experts_again},
+    {{1, 2, 1}, all_of<rows, tensor_in_chunks<2>>},
+    {{1, 2, 1}, all_of<rows, tensor_overlaps>},
+    {{1, 2, 1}, own_batches},
+    {{2, 2, 1}, nothing},
+    {{2, 2, 1, 4, 0, 2}, rows},
+    {{2, 2, 1}, all_of<rows, zero_bubble>},
+    {{1, 2, 2}, experts<2>},
+    {{1, 2, 2}, all_of<experts<2>, rows>},
+    {{1, 2, 2, 4, 1}, all_of<experts<2>, rows>},
+    {{1, 2, 2, 4, 2}, experts<2>},
+    {{1, 2, 2, 4, 3}, all_of<experts<2>, rows>},
+    {{1, 2, 2, 4, 3}, rows},
+    {{1, 2, 2}, all_of<experts<2>, rows, full, pruned>},
+    {{1, 2, 2}, all_of<experts<2>, rows, tensor_overlaps>},
+    {{1, 4, 1}, rows},
+};
+
+// Where experts take as many tokens as choose them, a context group may share each sequence.
+constexpr Variant context_variants[] = {
+    {{1, 1, 1, 4, 0, 1, 2}, nothing},    {{1, 1, 1, 4, 0, 1, 2}, all_of<gathers, full>},
+    {{1, 1, 1, 4, 0, 1, 2}, experts<2>}, {{1, 1, 1, 4, 3, 1, 2}, experts<2>},
+    {{1, 1, 2, 4, 0, 1, 2}, nothing},    {{1, 1, 2, 4, 0, 1, 2}, experts<2>},
+    {{1, 1, 2, 4, 1, 1, 2}, experts<4>}, {{1, 1, 2, 4, 3, 1, 2}, experts<2>},
+    {{2, 1, 1, 4, 0, 1, 2}, experts<2>}, {{1, 2, 1, 4, 0, 1, 2}, all_of<experts<2>, rows>},
+    {{1, 2, 1, 4, 1, 1, 2}, experts<2>},
+};
+
 // visit(plan), of as many ranks as there are; by SGD.
 template <typename Visit>
-void for_expert_variants(const Model& model, const Visit& visit) {
-  for (const Variant& variant : variants) {
+void for_expert_variants(const Model& model, const Visit& visit,
+                         std::span<const Variant> all = variants) {
+  for (const Variant& variant : all) {
+    if (model.kv_heads % variant.degrees.tensor != 0) continue;
     if (ranks_of(variant.degrees) != test_world().size()) continue;
     Plan plan = base_plan(model, variant.degrees);
     if (variant.degrees.data == 4) plan.training.micro_batch = 1;
@@ -113,6 +149,38 @@ TEST_CASE_ON_RANKS("experts of GLM and DeepSeek train like one process", "[agree
       for (std::string& module : plan.training.recompute_modules) module = "model.layers.*.mlp";
       check_plan(model, plan, test_world());
     });
+  }
+}
+
+TEST_CASE_ON_RANKS("experts that a tensor group cuts train like one process", "[agree][mpi]") {
+  for (const char* name : {"mixtral", "glm4_moe", "qwen3_moe", "olmoe"})
+    for (const bool dropless : {false, true}) {
+      Model model = with_four_layers(name);
+      model.experts = 4;
+      model.experts_per_token = 2;
+      model.expert_groups = model.groups_per_token = 1;
+      model.expert_dropless = dropless;
+      INFO(name << (dropless ? ", dropless" : ""));
+      for_expert_variants(
+          model,
+          [&](Plan plan) {
+            for (std::string& module : plan.training.recompute_modules)
+              if (std::string_view(name) != "mixtral") module = "model.layers.*.mlp";
+            check_plan(model, plan, test_world());
+          },
+          cut_variants);
+    }
+}
+
+TEST_CASE_ON_RANKS("experts of tokens that a context group shares train like one process",
+                   "[agree][mpi]") {
+  for (const char* name : {"mixtral", "glm4_moe"}) {
+    Model model = with_four_layers(name);
+    model.expert_dropless = true;
+    model.router_aux_loss_coef = 0;
+    INFO(name);
+    for_expert_variants(
+        model, [&](const Plan& plan) { check_plan(model, plan, test_world()); }, context_variants);
   }
 }
 

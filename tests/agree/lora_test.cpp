@@ -84,6 +84,27 @@ TEST_CASE_ON_RANKS("adapters train like on one process", "[agree][mpi]") {
   });
 }
 
+// Experts are not adapted; what is around them is.
+TEST_CASE_ON_RANKS("adapters beside frozen experts train like on one process", "[agree][mpi]") {
+  World& world = test_world();
+  for (const bool dropless : {false, true})
+    for (const Variant& variant : variants) {
+      const SmallDegrees& degrees = variant.degrees;
+      if (ranks_of(degrees) != world.size() || degrees.context > 1 || degrees.virtual_stages > 1)
+        continue;
+      Model model = small_model("mixtral");
+      model.expert_dropless = dropless;
+      Plan plan = base_plan(model, degrees);
+      plan.training.optimizer = OptimizerKind::sgd;
+      variant.change(plan);
+      if (plan.parallelism.tensor_layout != TensorLayout::megatron) continue;
+      plan.training.lora->target_modules = {std::string(all_linear)};
+      if (degrees.data > 1) plan.parallelism.expert = 2;
+      INFO((dropless ? "dropless: " : "") << describe(plan));
+      check_plan(model, plan, world);
+    }
+}
+
 TEST_CASE_ON_RANKS("adapters alone are trained", "[agree][mpi]") {
   World& world = test_world();
   if (world.size() > 1) return;

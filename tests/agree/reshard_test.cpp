@@ -158,8 +158,11 @@ std::vector<Cut> expert_cuts(int ranks) {
             {.degrees = {.data = 2, .zero_stage = 1}, .expert = 2},
             {.degrees = {.data = 2, .zero_stage = 3}, .expert = 2},
             {{.data = 2, .zero_stage = 3}},
+            {{.tensor = 2}},
             {{.pipeline = 2}}};
   return {{.degrees = {.data = 4}, .expert = 4},
+          {.degrees = {.tensor = 2, .data = 2}, .expert = 2},
+          {.degrees = {.tensor = 2, .data = 2, .zero_stage = 3}, .expert = 2},
           {.degrees = {.data = 4, .zero_stage = 3}, .expert = 2},
           {.degrees = {.data = 4, .zero_stage = 1}, .shard = 2, .expert = 2},
           {.degrees = {.data = 4, .zero_stage = 2}, .shard = 2, .expert = 4},

@@ -81,6 +81,8 @@ json draw_model(Draw& draw) {
   if (family == "mixtral") {
     model["experts"] = draw.of<int>({2, 4, 8});
     model["experts_per_token"] = draw.between(1, 2);
+    if (draw.chance(0.4)) model["expert_dropless"] = true;
+    if (draw.chance(0.4)) model["router_aux_loss_coef"] = 0;
   }
   if (family == "bert") model["head"] = draw.word({"mlm", "qa"});
   return model;

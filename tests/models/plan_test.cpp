@@ -220,8 +220,9 @@ TEST_CASE("rules about experts", "[models][plan]") {
         "or 24");
   CHECK(with_experts(CHANGE(p.expert = 4)) ==
         "/parallelism/expert: 4 does not divide 6 experts; use 1, 2, 3 or 6");
-  CHECK(with_experts(CHANGE(p.tensor = 2)) ==
-        "/parallelism/tensor: 2 cuts a model with experts, which parallelism/expert cuts; use 1");
+  CHECK(with_experts(CHANGE(p.tensor = 2)) == "");
+  CHECK(with_experts(CHANGE(p.tensor = 2, p.tensor_layout = TensorLayout::speed)) ==
+        "/parallelism/tensor_layout: experts are cut by layout 'megatron' alone; use it");
   CHECK(with_experts(CHANGE(p.context = 2))
             .starts_with("/parallelism/context: 2 ranks would share each sequence"));
   // 24 / 6 = 4 ranks have the same experts.

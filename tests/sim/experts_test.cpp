@@ -204,10 +204,10 @@ TEST_CASE("the planner takes expert degrees that divide experts and replicas", "
   const Space space = enumerate(job, base_plan(job, machine_facts("p3.16xlarge")), 2);
   const std::vector<Candidate> candidates = space.candidates();
   std::map<std::pair<int, int>, int> found;  // by (data, expert)
-  for (const Candidate& candidate : candidates) {
-    CHECK(candidate.tensor == 1);
-    ++found[{candidate.data, candidate.expert}];
-  }
+  int cut = 0;
+  for (const Candidate& candidate : candidates)
+    candidate.tensor > 1 ? ++cut : ++found[{candidate.data, candidate.expert}];
+  CHECK(cut > 0);
   // Each of data 2: one micro-batch of 1 sequence, zero_stage 0 to 3, with 3 parameters gathered
   // again for the backward or kept; no recomputation, and full
   // with nothing, activations or layers moved away: fused attention has nothing to select. Of

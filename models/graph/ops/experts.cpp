@@ -134,8 +134,9 @@ void differentiate_expert_linear(Gradients& g, const Node& node, int dy) {
     return differentiate_product<Op::expert_linear_grad_input, Op::expert_linear_grad_weight>(
         g, node, dy);
   const TensorIds& in = node.inputs;
-  g.make_and_pass(Op::expert_linear_grad_input, node, {dy, in[1], in[2]});
-  g.make(Op::expert_linear_grad_weight, node, {in[0], dy, in[2]}, {g.of_parameter(in[1])});
+  if (g.needs(in[0])) g.make_and_pass(Op::expert_linear_grad_input, node, {dy, in[1], in[2]});
+  if (g.trains(in[1]))
+    g.make(Op::expert_linear_grad_weight, node, {in[0], dy, in[2]}, {g.of_parameter(in[1])});
 }
 
 void differentiate_dispatch(Gradients& g, const Node& node, int dy) {
@@ -153,12 +154,14 @@ constexpr OpInfo rows[] = {
      .name = "route",
      .takes = {1, 2},
      .makes = {3, 4},
+     .split = SplitRule::experts,
      .infer = infer_route,
      .work = work_route,
      .differentiate = differentiate_route},
     {.op = Op::dispatch,
      .name = "dispatch",
      .takes = 2,
+     .split = SplitRule::experts,
      .infer = infer_dispatch,
      .work = work_rewrite,
      .differentiate = differentiate_dispatch,
@@ -172,6 +175,7 @@ constexpr OpInfo rows[] = {
     {.op = Op::expert_linear,
      .name = "expert_linear",
      .takes = {2, 6},
+     .split = SplitRule::experts,
      .infer = infer_expert_linear,
      .work = work_expert_linear,
      .model_flops = active_expert_flops,
@@ -180,6 +184,7 @@ constexpr OpInfo rows[] = {
     {.op = Op::combine,
      .name = "combine",
      .takes = 3,
+     .split = SplitRule::experts,
      .infer = infer_combine,
      .work = work_combine,
      .differentiate = differentiate_combine},

@@ -78,6 +78,8 @@ void add_experts(Settings& from, std::int64_t experts, json& model) {
   if (const auto width = from.whole("moe-ffn-hidden-size")) model["intermediate_size"] = *width;
   if (const auto factor = from.number("moe-expert-capacity-factor"))
     model["expert_capacity_factor"] = *factor;
+  else
+    model["expert_dropless"] = true;
   const double loss = from.number("moe-aux-loss-coeff").value_or(0);
   model["router_aux_loss_coef"] = loss;
   model["output_router_logits"] = loss > 0;
@@ -184,8 +186,10 @@ void write_experts(const Model& m, Settings& to) {
   to.add("moe-router-topk", m.experts_per_token);
   to.add("moe-grouped-gemm", true);
   to.add("moe-token-dispatcher-type", "alltoall");
-  if (m.expert_capacity_factor > 0) {
-    to.add("moe-expert-capacity-factor", m.expert_capacity_factor);
+  if (!m.expert_dropless) {  // places for all tokens: of each expert for a whole sequence
+    const double of_all = static_cast<double>(m.experts) / m.experts_per_token;
+    to.add("moe-expert-capacity-factor",
+           m.expert_capacity_factor > 0 ? m.expert_capacity_factor : of_all);
     to.add("moe-token-drop-policy", "position");
     to.add("moe-pad-expert-input-to-capacity", true);
   }

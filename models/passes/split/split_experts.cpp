@@ -32,8 +32,8 @@ class ExpertSplitter {
 
  private:
   void cut(Parameter& parameter) {
-    parameter.shape[parameter.cut.dim] /= degree_;
-    parameter.is_cut = true;
+    parameter.shape[0] /= degree_;
+    parameter.is_cut_by_experts = true;
     out_.tensors[static_cast<std::size_t>(parameter.tensor)].type.shape = parameter.shape;
   }
   // Dropless, what ranks exchange has a bound.

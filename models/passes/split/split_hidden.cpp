@@ -90,7 +90,8 @@ class HiddenSplitter : public Splitter {
       case SplitRule::whole:
         return split_choice(node);
       case SplitRule::first:
-        MESHWRIGHT_CHECK(false, "verify(plan) lets no image pass");
+      case SplitRule::experts:
+        MESHWRIGHT_CHECK(false, "verify(plan) lets no image and no experts pass");
       case SplitRule::none:
         MESHWRIGHT_CHECK(false, "a forward graph of a whole model");
     }

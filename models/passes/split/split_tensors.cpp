@@ -74,6 +74,8 @@ class BlockSplitter : public Splitter {
         return keep_whole(node);
       case SplitRule::first:
         return split_first(node);
+      case SplitRule::experts:
+        return split_experts(node);
       case SplitRule::none:
         MESHWRIGHT_CHECK(false, "a forward graph of a whole model");
     }
@@ -158,6 +160,31 @@ class BlockSplitter : public Splitter {
         out_.output(out_.add(node.op, node.module, locals(node.inputs), node.attributes));
     set(node.outputs[0], shares_rows_ ? communicate(Op::sequence_slice, node, whole) : whole,
         summed_layout());
+  }
+
+  // The choice is made on every rank, of all tokens, and its gradient is the same everywhere. From
+  // there each rank has its columns of every expert: their sums are partial until `combine` has
+  // weighed them, and so are the gradients of what the tokens and the weights begin with.
+  void split_experts(const Node& node) {
+    TensorIds inputs = locals(node.inputs);
+    switch (node.op) {
+      case Op::route:
+        inputs[0] = whole_rows(node, node.inputs[0], true);
+        return add_like(node, inputs, node.attributes, Held::whole);
+      case Op::dispatch:
+        inputs[0] = whole_rows(node, node.inputs[0], false);
+        return add_like(node, inputs, node.attributes, Held::whole);
+      case Op::combine: {
+        inputs[1] = communicate(Op::tensor_copy, node, inputs[1]);
+        const int partial = out_.output(out_.add(node.op, node.module, inputs, node.attributes));
+        return set(node.outputs[0], sum(node, partial), summed_layout());
+      }
+      default: {
+        const int outputs = node.attributes.weight_in_out ? 2 : 1;
+        const bool by_columns = cut_of(node.inputs[1]).dim == outputs;
+        return add_like(node, inputs, node.attributes, by_columns ? Held::columns : Held::whole);
+      }
+    }
   }
 
   // What whole_rows made last of a tensor. Every unit gathers for itself: it may be recomputed, or
