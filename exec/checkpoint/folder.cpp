@@ -48,7 +48,9 @@ std::string remove_older(const std::string& folder, const Manifest& newest, int 
   std::string complaint;
   for (const StepFolder& each : step_folders(folder)) try {
       if (each.step > newest.step || run_of(each.path) != newest.run) continue;
-      if (++kept <= keep || each.path == folder + "/" + newest.base) continue;
+      if (++kept <= keep || each.path == folder + "/" + newest.base ||
+          each.step == newest.best_step)
+        continue;
       // Renamed first: a checkpoint that is half removed must not look like one.
       const std::string going = each.path + std::string(part);
       rename_path(each.path, going);

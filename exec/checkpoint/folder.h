@@ -23,9 +23,9 @@ std::string part_folder(const std::string& folder, std::int64_t step);
 std::vector<StepFolder> step_folders(const std::string& folder);
 
 // Ends a checkpoint whose shards are on the disk: writes its manifest into the .part folder, gives
-// that its final name, then removes what is older than the `keep` newest of this run and is not its
-// base. RunError: it is not complete. What is returned is empty, or says what could not be removed
-// afterwards. Nothing that cannot be read is removed or replaced.
+// that its final name, then removes what is older than the `keep` newest of this run and is neither
+// its base nor its best. RunError: it is not complete. What is returned is empty, or says what
+// could not be removed afterwards. Nothing that cannot be read is removed or replaced.
 std::string commit(const std::string& folder, const Manifest& manifest, int keep);
 
 void remove_part_folders(const std::string& folder);  // left behind by a run that was killed

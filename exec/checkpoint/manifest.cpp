@@ -89,6 +89,8 @@ std::string encode(const Manifest& manifest) {
                           {"states", manifest.states},
                           {"shards", shards}};
   if (!manifest.base.empty()) value["base"] = manifest.base;
+  if (manifest.best_step >= 0)
+    value["best"] = {{"step", manifest.best_step}, {"evaluation_loss", manifest.best_loss}};
   const std::string text = value.dump(1) + "\n";
   return text + std::string(last_line) + hex8(crc32c(text)) + "\n";
 }
@@ -129,6 +131,13 @@ Manifest parse_manifest(std::string_view text, const std::string& where) {
   }
   manifest.states = fields.required<std::vector<std::string>>("states");
   if (fields.has("base")) manifest.base = name_of_file(fields, "base", "beside");
+  if (fields.has("best")) {
+    Fields best = fields.object("best");
+    manifest.best_step = count(best, "step");
+    manifest.best_loss = best.required<double>("evaluation_loss");
+    best.done();
+    if (manifest.best_step > manifest.step) best.fail("step", "comes after this checkpoint's");
+  }
   std::set<std::string> names;
   for (Fields& shard : fields.objects("shards")) {
     manifest.shards.push_back(parse_shard(shard));

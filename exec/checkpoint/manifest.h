@@ -32,6 +32,9 @@ struct Manifest {
   // (Runtime::histories).
   std::map<std::string, std::vector<double>> histories;
   std::vector<std::string> states;  // of every parameter
+  // The step with the lowest evaluation loss so far, of a run that keeps its checkpoint; -1: none.
+  std::int64_t best_step = -1;
+  double best_loss = 0;
   // The step folder beside this one that holds the parameters that are not trained; empty: none
   // does, this one has all, or they follow from the seed.
   std::string base;

@@ -74,7 +74,7 @@ void Runtime::run_tasks() {
   use(Stream::compute);
   backend_.begin_step(position_);
   read_ahead();
-  if (steps_ != nullptr && search_ == nullptr && !options_.trace)
+  if (steps_ != nullptr && search_ == nullptr && !evaluates_ && !options_.trace)
     issue_captured();
   else
     issue_tasks();
@@ -129,8 +129,8 @@ void Runtime::run_task(int task) {
     const Instruction& instruction = body.instructions[i];
     if (!runs(instruction, now_running)) continue;
     now_ = {task, static_cast<int>(i)};
-    // A replay ends before the update.
-    if (search_ != nullptr && updates(instruction)) return;
+    // A replay ends before the update, and so does an evaluation.
+    if ((search_ != nullptr || evaluates_) && updates(instruction)) return;
     try {
       wait_for(task, instruction);
       // Of those who meet here some may first have to send to this rank's group.
@@ -183,7 +183,7 @@ void Runtime::execute(int task, const Instruction& instruction, int index) {
   if (search_ != nullptr) search_->before(instruction, running);
   switch (instruction.kind) {
     case InstructionKind::compute:
-      compute(instruction, running);
+      if (!is_left_out(instruction, running)) compute(instruction, running);
       break;
     case InstructionKind::load_input:
       step_inputs_.load(task, index, first_sequence_of(running), *loader_);
@@ -229,7 +229,7 @@ void Runtime::compute(const Instruction& instruction, const Task& task) {
   context.context_rank = context_rank();
   context.first_sequence = first_sequence_of(task);
   context.step_position = position_;
-  backend_.run({instruction.op, instruction.attributes, input_types_, output_types_,
+  backend_.run({instruction.op, attributes_of(instruction), input_types_, output_types_,
                 overwrites_in(instruction, task)},
                {inputs_, outputs_}, context);
 }

@@ -8,6 +8,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -60,6 +61,12 @@ class Runtime {
   // began, and NonFinite is thrown on all ranks. In fp16 a step whose scaled gradients alone are
   // not finite is skipped.
   StepResult step(std::int64_t step, std::int64_t position, Loader& loader);
+
+  // The mean loss of the global batch that begins with sequence `position`, of the parameters as
+  // they are and without dropout. The step's instructions run, but for its backward compute and
+  // its update: training goes on as if nothing had been asked. Every rank calls it, between two
+  // steps, and all get the same. RunError where the loss is not finite.
+  double evaluate(std::int64_t position, Loader& loader);
 
   // Replays the latest step on the parameters as they are, without the update, and looks at every
   // value; every rank calls it, and all get the same.
@@ -125,6 +132,7 @@ class Runtime {
   void list_messages();
 
   StepCapture* capture_of_steps() const;
+  void prepare_evaluation();
   void use(Stream stream);
   void run_tasks();
   void issue_tasks();
@@ -135,6 +143,8 @@ class Runtime {
   std::string describe_run(const RunId& run) const;
   void execute(int task, const Instruction& instruction, int index);
   void compute(const Instruction& instruction, const Task& task);
+  bool is_left_out(const Instruction& instruction, const Task& task) const;
+  const Attributes& attributes_of(const Instruction& instruction) const;
   void collective(const Instruction& instruction, const Task& task);
   bool collective_apart(const Instruction& instruction, const Task& task);
   void copy(const Instruction& instruction, const Task& task);
@@ -205,6 +215,12 @@ class Runtime {
   std::deque<WholeMatrix> matrices_;  // of segments
   std::vector<OptimizerSegment> stepped_;
   NonFiniteSearch* search_ = nullptr;  // while a step is replayed
+  bool evaluates_ = false;
+  // Made by the first evaluation: of instructions that drop the same, but that they drop nothing;
+  // and what makes the loss in the bodies of a backward.
+  std::map<const Instruction*, Attributes> without_dropout_;
+  std::set<const Instruction*> makes_loss_;
+  bool can_evaluate_ = false;
   Inputs step_inputs_;
   Timeline timeline_;
   SimTime stamps_begin_ = 0;

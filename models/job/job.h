@@ -58,6 +58,12 @@ struct DataFiles {
   bool shuffle = false;
   std::uint64_t seed = 0;
   std::optional<int> mask_token;  // what stands for a masked token (head mlm)
+  struct Evaluation {
+    std::vector<std::string> files;
+    int every_steps = 0;
+    int batches = 0;  // global ones; 0: all that the files have whole
+  };
+  std::optional<Evaluation> evaluation;
 };
 
 struct Job {
@@ -79,6 +85,7 @@ struct Job {
     std::string folder;
     int every_steps = 0;
     int keep = 2;
+    bool keep_best = false;  // of all evaluations
   };
   std::optional<Checkpoint> checkpoint;
   struct Log {

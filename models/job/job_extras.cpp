@@ -173,7 +173,24 @@ void check_weights(const Fields& fields, const DataFiles& data) {
                     data.files[static_cast<std::size_t>(least - data.weights.begin())]));
 }
 
+// Of sequences that are read as those of `files` are.
+void read_evaluation(Fields& data_fields, DataFiles& data, Job& job) {
+  Fields fields = data_fields.object("evaluation");
+  DataFiles::Evaluation& evaluation = data.evaluation.emplace();
+  read_keys(fields, evaluation_keys(evaluation), job);
+  if (evaluation.files.empty()) fields.fail("files", "the list is empty; name a file");
+  fields.done();
+}
+
 }  // namespace
+
+Keys evaluation_keys(DataFiles::Evaluation& evaluation) {
+  using enum How;
+  constexpr Range count = by_reader(at_least_one);
+  return {{"files", Paths{&evaluation.files}, any, required, "", "held out"},
+          {"every_steps", &evaluation.every_steps, count, required, "", "and after the last step"},
+          {"batches", &evaluation.batches, count, if_set, "all", "global batches"}};
+}
 
 Keys data_keys(DataFiles& data) {
   using enum How;
@@ -190,7 +207,17 @@ Keys data_keys(DataFiles& data) {
       {"shuffle", &data.shuffle, any, plain, "", "a new order of the windows in every epoch"},
       {"seed", &data.seed, by_reader(at_least_zero), plain, "", "of the order and of the masks"},
       {"mask_token", &data.mask_token, any, plain, "",
-       "head `mlm` only, then required: the token that stands for a masked one"}};
+       "head `mlm` only, then required: the token that stands for a masked one"},
+      {"evaluation",
+       // Written with the other paths of the section, which know the job's folder.
+       code(
+           "`{files [required], every_steps [required], batches [all]}`", {},
+           [&data](Fields& fields, Job& job) { read_evaluation(fields, data, job); },
+           [] { return nlohmann::json(nullptr); }),
+       any, plain, "",
+       "the loss on files that are held out, in the same `format`, every so many steps and after "
+       "the last one: the mean over the first `batches` global batches, always the same, without "
+       "dropout. Training is not changed by a bit"}};
 }
 
 void read_data(Fields fields, Job& job) {
@@ -215,12 +242,19 @@ Keys checkpoint_keys(Job::Checkpoint& checkpoint) {
            "where they are, each in a folder of its own"},
           {"every_steps", &checkpoint.every_steps, count, required, "",
            "how often one is saved; also after the last step, and when the run is asked to stop"},
-          {"keep", &checkpoint.keep, count, plain, "", "so many of the newest stay"}};
+          {"keep", &checkpoint.keep, count, plain, "", "so many of the newest stay"},
+          {"keep_best", &checkpoint.keep_best, any, plain, "",
+           "one is saved too after every evaluation (`data.evaluation`) whose loss is the lowest "
+           "so far, and stays beside the newest until there is a better one"}};
 }
 
 void read_checkpoint(Fields fields, Job& job) {
   Job::Checkpoint checkpoint;
   read_keys(fields, checkpoint_keys(checkpoint), job);
+  if (checkpoint.keep_best && !(job.data && job.data->evaluation))
+    fields.fail("keep_best",
+                "is the one with the lowest evaluation loss; say in data.evaluation what that is "
+                "measured on");
   fields.done();
   job.checkpoint = std::move(checkpoint);
   job.plan.snapshot = true;

@@ -44,6 +44,8 @@ json to_json(Settings settings, Keys (*keys)(Settings&), const Job& job) {
 
 json data_json(const Job& job) {
   json value = to_json(*job.data, data_keys, job);
+  if (job.data->evaluation)
+    value["evaluation"] = to_json(*job.data->evaluation, evaluation_keys, job);
   if (job.model.reads_images()) value.erase("format");
   return value;
 }

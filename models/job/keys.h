@@ -119,6 +119,7 @@ Keys objective_keys(Objective& objective);
 Keys faults_keys(Faults& faults);
 Keys failures_keys(Failures& failures);
 Keys data_keys(DataFiles& data);
+Keys evaluation_keys(DataFiles::Evaluation& evaluation);
 Keys checkpoint_keys(Job::Checkpoint& checkpoint);
 Keys log_keys(Job::Log& log);
 

@@ -174,14 +174,19 @@ std::int64_t RunCheckpoints::position(std::int64_t step) const {
   return begin_.position + (step - 1 - begin_.step) * plan_.training.global_batch;
 }
 
-void RunCheckpoints::after_step(std::int64_t step, double loss, bool last) {
+void RunCheckpoints::after_step(std::int64_t step, double loss, bool last,
+                                std::optional<double> evaluation) {
+  const bool is_best = evaluation && (begin_.best_step < 0 || *evaluation < begin_.best_loss);
+  if (is_best) begin_.best_step = step, begin_.best_loss = *evaluation;
   if (!saver_) return;
   saver_->poll();
-  if (!last && step % job_.checkpoint->every_steps != 0) return;
+  const bool saves_best = is_best && job_.checkpoint->keep_best;
+  if (!last && !saves_best && step % job_.checkpoint->every_steps != 0) return;
   Manifest about = begin_;
   about.step = about.updates = step;
   about.position = position(step + 1);
   about.loss = loss;
+  if (!job_.checkpoint->keep_best) about.best_step = -1;
   saver_->save(about);
 }
 

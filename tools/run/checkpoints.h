@@ -34,8 +34,13 @@ class RunCheckpoints {
   std::int64_t position(std::int64_t step) const;          // of the first sequence of a step
   const std::string& how_it_began() const { return how_it_began_; }
 
-  // `last`: the run ends after this step.
-  void after_step(std::int64_t step, double loss, bool last);
+  // The lowest evaluation loss so far, and its step; -1: there was none. Of what came before this
+  // run a job that keeps the best one knows.
+  double best_loss() const { return begin_.best_loss; }
+  std::int64_t best_step() const { return begin_.best_step; }
+
+  // `last`: the run ends after this step. `evaluation`: the loss that was measured after it.
+  void after_step(std::int64_t step, double loss, bool last, std::optional<double> evaluation);
   bool finish();  // whether the last save, if there was any, is complete
 
  private:

@@ -80,6 +80,7 @@ void check_can_start(const Job& job, const Options& options) {
   check_writable("--report", options.report, inputs);
   check_writable("--log-json", log_file(options, job), inputs);
   const Loader loader(loader_options(job));  // for its complaints
+  if (evaluates(job)) evaluation_batches(job, Loader(evaluation_options(job)));
 }
 
 void check_fits(const Run& run) {
@@ -123,6 +124,28 @@ LoaderOptions loader_options(const Job& job) {
   loader.shuffle = job.data->shuffle;
   loader.data_seed = job.data->seed;
   return loader;
+}
+
+bool evaluates(const Job& job) { return job.data && job.data->evaluation; }
+
+LoaderOptions evaluation_options(const Job& job) {
+  LoaderOptions options = loader_options(job);
+  options.files = job.data->evaluation->files;
+  options.weights.clear();
+  options.shuffle = false;
+  return options;
+}
+
+std::int64_t evaluation_batches(const Job& job, const Loader& loader) {
+  const std::int64_t batch = job.plan.training.global_batch, wanted = job.data->evaluation->batches;
+  const std::int64_t whole = loader.sequences() / batch;
+  if (whole < std::max<std::int64_t>(wanted, 1))
+    throw InputError(fmt::format(
+        "{}: /data/evaluation: {} has {} sequences, {} whole batches of {} "
+        "(training.global_batch); {}",
+        job.file, list_of(job.data->evaluation->files, "and"), loader.sequences(), whole, batch,
+        wanted > 0 ? fmt::format("batches says {}", wanted) : "one is needed"));
+  return wanted > 0 ? wanted : whole;
 }
 
 // What runs is not made to fail: `faults` and `failures` are for rehearsals.

@@ -22,6 +22,12 @@ Run settle_run(const Options& options);
 
 LoaderOptions loader_options(const Job& job);
 
+// data.evaluation: whether the job has it; of a job that does, what is read and how many global
+// batches of it. InputError where the files have not as many.
+bool evaluates(const Job& job);
+LoaderOptions evaluation_options(const Job& job);
+std::int64_t evaluation_batches(const Job& job, const Loader& loader);
+
 // The settled job and the profile that it was planned with, as every rank reads them: all decide
 // alike, on whatever host they are.
 std::string settled_text(const Run& run);

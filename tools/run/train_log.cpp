@@ -95,9 +95,13 @@ Table comparison_of_kinds(const std::vector<KindTime>& kinds) {
 
 std::string how_it_ended(const Outcome& outcome) {
   const std::string& hash = outcome.parameters_sha256;
-  return fmt::format("{} after step {}   final loss {:.5f}{}{}",
-                     outcome.stopped ? "stopped on request" : "done", outcome.steps,
-                     outcome.last.loss, hash.empty() ? "" : "   parameters ", hash);
+  std::string text = fmt::format("{} after step {}   final loss {:.5f}{}{}",
+                                 outcome.stopped ? "stopped on request" : "done", outcome.steps,
+                                 outcome.last.loss, hash.empty() ? "" : "   parameters ", hash);
+  if (outcome.best_step >= 0)
+    text += fmt::format("\nlowest evaluation loss {:.5f} after step {}", outcome.best_loss,
+                        outcome.best_step);
+  return text;
 }
 
 }  // namespace
@@ -143,7 +147,7 @@ void TrainLog::begin(int threads, const std::string& how_it_began) {
   std::fflush(to_);
 }
 
-void TrainLog::step(std::int64_t step, const StepResult& result) {
+void TrainLog::step(std::int64_t step, const StepResult& result, std::optional<double> evaluation) {
   const Training& training = chosen_.compiled.plan.training;
   const double tokens_per_s =
       static_cast<double>(training.global_batch) * training.sequence_length / result.seconds;
@@ -154,13 +158,15 @@ void TrainLog::step(std::int64_t step, const StepResult& result) {
     std::fprintf(to_, "  %10.4g%s", result.loss_scale,
                  result.was_skipped ? "  skipped: gradients overflow" : "");
   std::fprintf(to_, "\n");
+  if (evaluation) std::fprintf(to_, "%6s  %10.5f  evaluation loss\n", "", *evaluation);
   std::fflush(to_);
   if (progress_) show_progress(step);
-  const std::array<Scalar, 5> scalars = {{{"loss", result.loss},
-                                          {"grad_norm", result.grad_norm},
-                                          {"learning_rate", result.learning_rate},
-                                          {"step_time_s", result.seconds},
-                                          {"tokens_per_s", tokens_per_s}}};
+  std::vector<Scalar> scalars = {{"loss", result.loss},
+                                 {"grad_norm", result.grad_norm},
+                                 {"learning_rate", result.learning_rate},
+                                 {"step_time_s", result.seconds},
+                                 {"tokens_per_s", tokens_per_s}};
+  if (evaluation) scalars.push_back({"evaluation_loss", *evaluation});
   if (events_) write_or_give_up(events_, [&] { events_->add(step, scalars); });
   if (!lines_) return;
   nlohmann::json line = {{"step", step}};
@@ -204,6 +210,11 @@ void TrainLog::print_json_of(const Outcome& outcome) const {
       {"measured_peak_memory_bytes", *std::max_element(peaks.begin(), peaks.end())},
       {"measured_peak_memory_bytes_per_rank", peaks},
       {"final_loss", outcome.last.loss}};
+  if (outcome.evaluation) answer["evaluation_loss"] = *outcome.evaluation;
+  if (outcome.best_step >= 0) {
+    answer["best_evaluation_loss"] = outcome.best_loss;
+    answer["best_step"] = outcome.best_step;
+  }
   if (!outcome.parameters_sha256.empty()) answer["parameters_sha256"] = outcome.parameters_sha256;
   if (scales_loss()) {
     answer["loss_scale"] = outcome.last.loss_scale;
@@ -231,6 +242,8 @@ void TrainLog::write_report(const Outcome& outcome) const {
   page.paragraph(how_it_ended(outcome));
   page.heading("Loss");
   page.curve("loss over steps", outcome.losses);
+  if (!outcome.evaluations.empty())
+    page.curve("evaluation loss over evaluations", outcome.evaluations);
   page.heading("Predicted and measured");
   page.table(comparison(prediction_, chosen_.compiled.plan, outcome, on_gpu()));
   if (!outcome.kinds.empty()) page.table(comparison_of_kinds(outcome.kinds));

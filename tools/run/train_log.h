@@ -29,7 +29,10 @@ struct Outcome {
   std::int64_t steps = 0;
   bool stopped = false, saved = true;  // saved: the last checkpoint, if there are any, is complete
   StepResult last;
-  StepValues seconds, losses;
+  StepValues seconds, losses, evaluations;
+  std::optional<double> evaluation;  // the latest one's loss
+  double best_loss = 0;              // the lowest one's, and its step; -1: there was none
+  std::int64_t best_step = -1;
   std::vector<RankMemory> memory;  // by rank
   std::string parameters_sha256;
   std::vector<KindTime> kinds;  // of the last step; none where the machine was not measured
@@ -45,7 +48,8 @@ class TrainLog {
   TrainLog(const Options& options, const Job& job, const Chosen& chosen,
            const Prediction& prediction);
   void begin(int threads, const std::string& how_it_began);
-  void step(std::int64_t step, const StepResult& result);
+  // `evaluation`: the loss that was measured after it.
+  void step(std::int64_t step, const StepResult& result, std::optional<double> evaluation);
   void end(const Outcome& outcome);
 
  private:

@@ -147,8 +147,31 @@ std::vector<RankMemory> memory_of_all(Runtime& runtime, const World& world) {
   return memory;
 }
 
-Outcome run_steps(Runtime& runtime, const World& world, Loader& loader, const Training& training,
-                  RunCheckpoints& checkpoints, Traced& traced, TrainLog* log, bool hashes) {
+// data.evaluation, as one rank does its part.
+struct Evaluation {
+  Loader loader;
+  std::int64_t batches = 0, every_steps = 0, global_batch = 0;
+
+  double loss(Runtime& runtime) {
+    double sum = 0;
+    for (std::int64_t batch = 0; batch < batches; ++batch)
+      sum += runtime.evaluate(batch * global_batch, loader);
+    return sum / static_cast<double>(batches);
+  }
+};
+
+// None where the job has none.
+std::optional<Evaluation> evaluation_of(const Job& job) {
+  if (!evaluates(job)) return std::nullopt;
+  Loader loader(evaluation_options(job));
+  const std::int64_t batches = evaluation_batches(job, loader);
+  return Evaluation{std::move(loader), batches, job.data->evaluation->every_steps,
+                    job.plan.training.global_batch};
+}
+
+Outcome run_steps(Runtime& runtime, const World& world, Loader& loader, Evaluation* evaluation,
+                  const Training& training, RunCheckpoints& checkpoints, Traced& traced,
+                  TrainLog* log, bool hashes) {
   Outcome outcome;
   outcome.steps = checkpoints.steps_done();
   outcome.last.loss = checkpoints.loss_before();
@@ -159,14 +182,22 @@ Outcome run_steps(Runtime& runtime, const World& world, Loader& loader, const Tr
     outcome.steps = step;
     outcome.seconds.add(step, outcome.last.seconds);
     outcome.losses.add(step, outcome.last.loss);
-    if (log != nullptr) log->step(step, outcome.last);
+    std::optional<double> found;
+    if (evaluation != nullptr && (step % evaluation->every_steps == 0 || step == training.steps)) {
+      found = evaluation->loss(runtime);
+      outcome.evaluation = found;
+      outcome.evaluations.add(step, *found);
+    }
+    if (log != nullptr) log->step(step, outcome.last, found);
     const bool stops = runtime.any(stop_requested());
-    checkpoints.after_step(step, outcome.last.loss, stops || step == training.steps);
+    checkpoints.after_step(step, outcome.last.loss, stops || step == training.steps, found);
     if (!stops) continue;
     outcome.stopped = step < training.steps;
     break;
   }
   outcome.saved = checkpoints.finish();
+  outcome.best_loss = checkpoints.best_loss();
+  outcome.best_step = checkpoints.best_step();
   outcome.memory = memory_of_all(runtime, world);
   if (hashes) outcome.parameters_sha256 = runtime.parameters().sha256();
   return outcome;
@@ -216,6 +247,8 @@ int train(const Options& options, const Job& job, const Chosen& chosen, World& w
   const auto all = group_of_all(world);
   auto loader = made_by_all(*all, [&] { return Loader(loader_options(job)); });
   if (!loader) return bad_input;
+  auto evaluation = made_by_all(*all, [&] { return evaluation_of(job); });
+  if (!evaluation) return bad_input;
   const auto weights = made_by_all(*all, [&] { return weights_of_file(job); });
   if (!weights) return bad_input;
   const auto lock = lock_checkpoints(job, options.resume, *all);
@@ -249,8 +282,9 @@ int train(const Options& options, const Job& job, const Chosen& chosen, World& w
   Traced traced(options, compares, plan.training.steps);
   Outcome outcome;
   try {
-    outcome = run_steps(runtime, world, *loader, plan.training, checkpoints, traced,
-                        log ? &*log : nullptr, !options.no_hash);
+    outcome =
+        run_steps(runtime, world, *loader, *evaluation ? &**evaluation : nullptr, plan.training,
+                  checkpoints, traced, log ? &*log : nullptr, !options.no_hash);
   } catch (const InputError&) {
     throw;
   } catch (const std::exception&) {
