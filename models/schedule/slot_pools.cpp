@@ -74,6 +74,7 @@ std::vector<Choice> best_choices(std::span<const InFlight> times, std::span<cons
       for (std::size_t time = 0; time < times.size(); ++time)
         most = std::max(most, together[time] += times[time][by_size[first]]);
       const int slots = most + (end - first > 1 ? spare_slots : 0);
+      if (largest * slots >= best[end].bytes) break;  // those with more chunks have no fewer slots
       const double all = best[first].bytes + largest * slots;
       if (all < best[end].bytes) best[end] = {all, first, slots};
     }
@@ -102,6 +103,16 @@ SlotPools choose_slot_pools(std::span<const InFlight> times, std::span<const dou
     }
   }
   return pools;
+}
+
+double bytes_of_slots_apart(std::span<const InFlight> times, std::span<const double> slot_bytes) {
+  double bytes = 0;
+  for (std::size_t chunk = 0; chunk < slot_bytes.size(); ++chunk) {
+    int most = 0;
+    for (const InFlight& time : times) most = std::max(most, time[chunk]);
+    bytes += slot_bytes[chunk] * most;
+  }
+  return bytes;
 }
 
 double bytes_of_slots(std::span<const InFlight> times, std::span<const double> slot_bytes) {

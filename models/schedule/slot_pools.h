@@ -29,7 +29,10 @@ struct SlotPools {
 // many as its chunks have micro-batches in flight together, and a spare one.
 SlotPools choose_slot_pools(std::span<const InFlight> times, std::span<const double> slot_bytes);
 
-// Of all slots of a stage, shared so.
+// Of all slots of a stage, where no chunks share any: as many as each has micro-batches in flight.
+double bytes_of_slots_apart(std::span<const InFlight> times, std::span<const double> slot_bytes);
+
+// Of all slots of a stage, shared so; no more than apart.
 double bytes_of_slots(std::span<const InFlight> times, std::span<const double> slot_bytes);
 
 }  // namespace meshwright

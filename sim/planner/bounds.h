@@ -195,6 +195,7 @@ class BoundMaker {
   double single_stage_memory(const Candidate& candidate, bool likely);
   double any_partition_memory(const Candidate& candidate);
   MemoryBounds stage_memory(const Candidate& candidate);
+  double shared_slot_bytes(const std::vector<InFlight>& time, const std::vector<double>& each);
   // Of the stages: without their filling and draining.
   struct MeanTimes {
     double busy = 0, drained = 0;   // with what the first forward and the last backward cannot hide
@@ -228,6 +229,7 @@ class BoundMaker {
   std::map<std::tuple<NetworkTimes::Axis, int, int, CompilerLevel, bool, bool, bool>, PerParameter>
       per_parameter_;
   std::map<CompilerLevel, double> optimizer_s_;
+  std::map<std::pair<const std::vector<InFlight>*, std::vector<double>>, double> slot_bytes_;
   struct PartsKey {
     const Work* work = nullptr;
     Cut cut;

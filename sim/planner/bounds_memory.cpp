@@ -213,6 +213,16 @@ const std::vector<std::vector<InFlight>>& BoundMaker::fullest(const Candidate& c
   });
 }
 
+// Many candidates have the same chunks: those that differ in how states are sharded, for one.
+double BoundMaker::shared_slot_bytes(const std::vector<InFlight>& time,
+                                     const std::vector<double>& each) {
+  constexpr std::size_t most_kept = 10'000;
+  if (slot_bytes_.size() >= most_kept) slot_bytes_.clear();
+  const auto [found, is_new] = slot_bytes_.try_emplace({&time, each});
+  if (is_new) found->second = bytes_of_slots(time, each);
+  return found->second;
+}
+
 // Of the partition that the costs give, slot by slot. Of a chunk without blocks what it keeps and
 // works in is known beside a block: at least nothing.
 MemoryBounds BoundMaker::stage_memory(const Candidate& candidate) {
@@ -277,9 +287,13 @@ MemoryBounds BoundMaker::stage_memory(const Candidate& candidate) {
     }
     const auto& time = times[static_cast<std::size_t>(stage)];
     bytes += unit_buffer_bytes(candidate, blocks) * work(candidate).block_parameters;
-    most.least_bytes = std::max(most.least_bytes, bytes + bytes_of_slots(time, slots) + task);
-    most.likely_bytes =
-        std::max(most.likely_bytes, bytes + bytes_of_slots(time, likely_slots) + likely_task);
+    // How slots are shared is asked only where it may count.
+    const auto grow = [&](double& largest, const std::vector<double>& each, double beside) {
+      if (beside + bytes_of_slots_apart(time, each) > largest)
+        largest = std::max(largest, beside + shared_slot_bytes(time, each));
+    };
+    grow(most.least_bytes, slots, bytes + task);
+    grow(most.likely_bytes, likely_slots, bytes + likely_task);
   }
   return {fixed_bytes() + most.least_bytes, fixed_bytes() + most.likely_bytes};
 }
