@@ -60,10 +60,12 @@ struct Attributes {
   int value_dim = 0;          // attention: width of a head's values and outputs; 0: head_dim
   double score_cap = 0;  // attention: scores become score_cap * tanh(score / score_cap), before
                          // biases and the mask; 0: they stay
+  bool sinks = false;    // attention: a softmax has one score more, the head's own, of no value
   int window = 0;  // attention, mask_scores: of a query's own key and those before it, how many it
                    // sees; 0: all
   bool weight_in_out = false;
   bool gelu_tanh = false;
+  double swiglu_limit = 0;          // clamped_swiglu
   bool rotary_interleaved = false;  // pairs (2i, 2i+1) (GPT-J) instead of (i, i + rotary_dim/2)
   bool vocabulary_parallel = false;
   bool sequence_parallel = false;  // the rows of this op are this rank's share

@@ -23,7 +23,7 @@ enum class Op : std::uint8_t {
   rope,      // x -> x with queries and keys rotated (attributes: packing, rotary_dim, ...)
   concat_heads,  // x[rows,n*d], r[rows,n*rotary_dim], or [rows,rotary_dim] for all heads where
                  // kv_heads is 1 -> [rows,n*head_dim]: of each of n heads x, then r
-  attention,     // qkv, or q, k, v, (table[relative_buckets,heads]: relative.h) ->
+  attention,     // qkv, or q, k, v, (table[relative_buckets,heads]: relative.h, or sinks[heads]) ->
                  // y[rows,heads*head_dim], saved f32: see attention_kernel. With `value_dim` heads
                  // of v and of y are so wide
   gelu,          // x -> gelu(x): tanh form when gelu_tanh, else erf
@@ -31,7 +31,9 @@ enum class Op : std::uint8_t {
   squared_relu,  // x -> max(x, 0)^2
   tanh,          // x -> tanh(x)
   swiglu,        // gate[rows,n], up[rows,n] -> silu(gate)*up
-  add,           // a, b -> a + b
+  clamped_swiglu,  // gate[rows,n], up[rows,n] -> g * sigmoid(1.702 g) * (u + 1), of g = gate, at
+                   // most swiglu_limit, and u = up, within it on both sides
+  add,             // a, b -> a + b
   dropout,  // x -> x, elements set to 0 with probability `dropout`, the others / (1 - dropout);
             // which ones: Philox of (dropout_key, sequence, place in the sequence, column)
   select_positions,  // x[rows,h], positions[b,p] i32 -> [b*p,h] (rows that a masked model predicts)
@@ -74,7 +76,10 @@ enum class Op : std::uint8_t {
                     // W[g mod E/P] (P ranks share the experts: groups come from each in turn).
                     // weight_in_out and 8 bits: as `linear`. dropless: x, W, counts[E,1], the rows
                     // of each group; rows of no group become 0
+  add_expert_bias,  // x[E*b*C,n], bias[E/P,n] -> x + the bias of each row's expert. dropless: x,
+                    // bias, counts[E,1]; rows of no group stay
   combine,          // y[E*b*C,h], weights, slots -> [rows,h]: the weighted sum of a token's slots
+  gate_rows,        // x[rows,h], g[rows,1] -> sigmoid(g) * x: shared experts with a gate
   // what an eager framework has instead of gelu, swiglu, rms_norm, rope, attention and
   // cross_entropy: one kernel each (models/passes/graph/eager_operations.h). d = head_dim.
   scale,               // x -> factor * x
@@ -134,7 +139,8 @@ enum class Op : std::uint8_t {
   bias_grad,               // dy -> (+)bias
   rope_grad,               // dy -> dx (the inverse rotation)
   concat_heads_grad,       // dy -> dx, dr (summed over the heads that share it)
-  attention_grad,          // qkv or q, k, v, y, saved, dy, (table) -> dqkv or dq, dk, dv, (+)table
+  attention_grad,          // qkv or q, k, v, y, saved, dy, (table or sinks) -> dqkv or dq, dk, dv,
+                           // (+)table or sinks
   context_attention_grad,  // q or qkv, kv, y, saved, dy, (dq) -> dq (with that of earlier steps),
                            // dkv
   context_scatter,         // [C*rows,n] -> sum over the ranks, own part [rows,n]
@@ -144,6 +150,7 @@ enum class Op : std::uint8_t {
   squared_relu_grad,       // x, dy -> dx
   tanh_grad,               // y, dy -> dx
   swiglu_grad,             // gate, up, dy -> dgate, dup
+  clamped_swiglu_grad,     // the same
   dropout_grad,            // dy -> dx, the elements of the forward
   select_positions_grad,   // dy[b*p,h], positions -> dx[rows,h]
   cross_entropy_grad,  // logits, saved, targets, (loss_scale[1] f32) -> dlogits, times `scale` and
@@ -158,7 +165,9 @@ enum class Op : std::uint8_t {
   dispatch_grad,              // slots, dy[E*b*C,h] -> dx[rows,h]
   expert_linear_grad_input,   // dy, W, (counts) -> dx
   expert_linear_grad_weight,  // x, dy, (counts) -> (+)W
+  expert_bias_grad,           // dy, (counts) -> (+)bias
   combine_grad,               // y, weights, slots, dy -> dy of the slots [E*b*C,h], dweights
+  gate_rows_grad,             // x, g, dy -> dx, dg
   // made by the training compiler
   fused,  // a body of the operations above, on some rows at a time: see models/graph/fusion.h
   // of the framework's operations; linear ones are their own gradient, or each other's

@@ -152,6 +152,7 @@ struct FieldsOf<Attributes> {
       Field{"relative_distance", &A::relative_distance}, Field{"scaled_scores", &A::scaled_scores},
       Field{"score_width", &A::score_width}, Field{"score_cap", &A::score_cap},
       Field{"score_factor", &A::score_factor}, Field{"value_dim", &A::value_dim},
+      Field{"sinks", &A::sinks}, Field{"swiglu_limit", &A::swiglu_limit},
       Field{"window", &A::window}, Field{"weight_in_out", &A::weight_in_out},
       Field{"gelu_tanh", &A::gelu_tanh}, Field{"rotary_interleaved", &A::rotary_interleaved},
       Field{"vocabulary_parallel", &A::vocabulary_parallel},

@@ -164,6 +164,11 @@ KernelKind kind_of_op(Op op) {
     case Op::inverse_root:
     case Op::inverse_root_grad:
     case Op::scale_rows:
+    case Op::clamped_swiglu:
+    case Op::clamped_swiglu_grad:
+    case Op::add_expert_bias:
+    case Op::gate_rows:
+    case Op::gate_rows_grad:
     case Op::scale_columns:
     case Op::rotate_half:
     case Op::rotate_half_grad:

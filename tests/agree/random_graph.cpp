@@ -325,6 +325,10 @@ class Generator {
       a.relative_buckets = draw_.between(4, 12);
       a.relative_distance = a.relative_buckets / 2 + draw_.between(1, 20);
       qkv.push_back(relative_table(a));
+    } else if (!in_ring_ && a.packing == Packing::separate && a.value_dim == 0 &&
+               a.attention != AttentionKernel::unfused && draw_.one_in(2)) {
+      a.sinks = true;
+      qkv.push_back(parameter({a.heads}));
     }
     if (draw_.one_in(4)) a.dropout = 0.2, a.dropout_key = 17;
     return project(apply(Op::attention, qkv, a), hidden_);
@@ -353,10 +357,16 @@ class Generator {
     const int inner = draw_.of({4, 8, 21, 48});
     int y = project(x, inner);
     if (draw_.one_in(3))
-      y = apply(draw_.one_in(3) ? Op::multiply : Op::swiglu, {y, project(x, inner)});
+      y = gated(y, project(x, inner), attributes());
     else
       y = activation(y);
     return project(y, hidden_);
+  }
+
+  int gated(int gate, int up, Attributes a) {
+    a.swiglu_limit = draw_.of({0.5, 7.0});
+    return apply(draw_.of({Op::multiply, Op::swiglu, Op::swiglu, Op::clamped_swiglu}), {gate, up},
+                 a);
   }
 
   int exchange(int x, const Attributes& a) {
@@ -391,12 +401,17 @@ class Generator {
     const auto product = [&](int in, int out) {
       TensorIds inputs = {in, parameter({own, out, width(in)})};
       if (counts >= 0) inputs.push_back(counts);
-      return apply(Op::expert_linear, inputs, a);
+      const int y = apply(Op::expert_linear, inputs, a);
+      if (!draw_.one_in(3)) return y;
+      TensorIds biased = {y, parameter({own, out})};
+      if (counts >= 0) biased.push_back(counts);
+      return apply(Op::add_expert_bias, biased, a);
     };
     int y = product(taken, inner);
-    y = draw_.one_in(2) ? apply(Op::swiglu, {y, product(taken, inner)}, a) : activation(y);
+    y = draw_.one_in(2) ? gated(y, product(taken, inner), a) : activation(y);
     y = exchange(product(y, hidden_), a);
-    return apply(Op::combine, {y, weights, slots}, a);
+    y = apply(Op::combine, {y, weights, slots}, a);
+    return draw_.one_in(3) ? apply(Op::gate_rows, {y, linear(x, 1, false)}) : y;
   }
 
   void head(int x) {

@@ -205,6 +205,7 @@ TEST_CASE("rows that are counted give what slots give", "[exec][experts]") {
   counted.expert_rows = 24;
   const OpTensor logits = runner.random({{12, 4}}, 1), x = runner.random({{12, h}}, 2);
   const OpTensor w = runner.random({{4, out, h}}, 3), dy = runner.random({{12, out}}, 4);
+  const OpTensor bias = runner.random({{4, out}}, 5);
   const auto run = [&](const Attributes& a) {
     const bool dropless = is_dropless(a);
     const std::int64_t rows = dropless ? 24 : slots_of(a);
@@ -216,17 +217,21 @@ TEST_CASE("rows that are counted give what slots give", "[exec][experts]") {
       return operands;
     };
     const OpTensor taken = runner.run(Op::dispatch, a, {&x, &routed[1]}, {{rows, h}})[0];
-    const OpTensor y =
+    const OpTensor product =
         runner.run(Op::expert_linear, a, with_counts({&taken, &w}), {{rows, out}})[0];
+    const OpTensor y =
+        runner.run(Op::add_expert_bias, a, with_counts({&product, &bias}), {{rows, out}})[0];
     const OpTensor z = runner.run(Op::combine, a, {&y, &routed[0], &routed[1]}, {{12, out}})[0];
     const auto grads =
         runner.run(Op::combine_grad, a, {&y, &routed[0], &routed[1], &dy}, {{rows, out}, {12, 2}});
     const OpTensor of_rows =
         runner.run(Op::expert_linear_grad_input, a, with_counts({&grads[0], &w}), {{rows, h}})[0];
     return std::vector<OpTensor>{
-        z, runner.run(Op::dispatch_grad, a, {&routed[1], &of_rows}, {{12, h}})[0],
+        z,
+        runner.run(Op::dispatch_grad, a, {&routed[1], &of_rows}, {{12, h}})[0],
         runner.run(Op::expert_linear_grad_weight, a, with_counts({&taken, &grads[0]}),
                    {{4, out, h}}, 1)[0],
+        runner.run(Op::expert_bias_grad, a, with_counts({&grads[0]}), {{4, out}}, 1)[0],
         runner.run(Op::route_grad, a, with_counts({&logits, &routed[1], &grads[1]}), {{12, 4}})[0],
         routed[2]};
   };

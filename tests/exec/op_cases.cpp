@@ -72,6 +72,10 @@ void add_row_cases(std::vector<Case>& cases, const Sizes& z) {
   cases.push_back({"squared_relu", Op::squared_relu, a, {x}, {{rows, h}}});
   cases.push_back({"tanh", Op::tanh, a, {x}, {{rows, h}}});
   cases.push_back({"swiglu", Op::swiglu, a, {x, x}, {{rows, h}}});
+  Attributes clamped = a;
+  clamped.swiglu_limit = 0.6;
+  cases.push_back({"clamped_swiglu", Op::clamped_swiglu, clamped, {x, x}, {{rows, h}}});
+  cases.push_back({"gate_rows", Op::gate_rows, a, {x, {{rows, 1}}}, {{rows, h}}});
   cases.push_back({"add", Op::add, a, {x, x}, {{rows, h}}});
   Attributes dropping = a;
   dropping.dropout = 0.3;
@@ -117,6 +121,12 @@ void add_expert_cases(std::vector<Case>& cases, const Sizes& z) {
   a.experts = 6;
   a.expert_capacity = std::max(1, z.length / 3);
   const std::int64_t rows = std::int64_t{6} * z.batch * a.expert_capacity;
+  for (const std::int64_t own : {6, 2})
+    cases.push_back({"add_expert_bias, " + std::to_string(own) + " of 6",
+                     Op::add_expert_bias,
+                     a,
+                     {{{rows, z.out}}, {{own, z.out}}},
+                     {{rows, z.out}}});
   for (const std::int64_t own : {6, 2})
     for (const bool apart : {false, true}) {
       a.accumulate_separately = apart;
@@ -185,12 +195,14 @@ Case attention_case(const Attributes& a) {
   if (!a.scaled_scores) name += ", unscaled";
   if (a.dropout > 0) name += ", dropout";
   if (a.value_dim > 0) name += ", narrow values";
+  if (a.sinks) name += ", sinks";
   const std::int64_t of_values = value_dim_of(a);
   std::vector<InputSpec> inputs = {{{rows, (a.heads + 2 * a.kv_heads) * dim}}};
   if (a.packing == Packing::separate)
     inputs = {
         {{rows, a.heads * dim}}, {{rows, a.kv_heads * dim}}, {{rows, a.kv_heads * of_values}}};
   if (a.relative_buckets > 0) inputs.push_back({{a.relative_buckets, a.heads}});
+  if (a.sinks) inputs.push_back({{a.heads}});
   return {name + ", s = " + std::to_string(s),
           Op::attention,
           a,
@@ -286,6 +298,22 @@ void add_tiled_attention_cases(std::vector<Case>& cases, int length) {
     }
 }
 
+void add_sink_cases(std::vector<Case>& cases, int batch, int length, int head_dim) {
+  Attributes a = sequences(batch, length);
+  a.heads = 4;
+  a.kv_heads = 2;
+  a.head_dim = head_dim;
+  a.attention = AttentionKernel::flash;
+  a.sinks = true;
+  a.dropout_key = 7;
+  for (const int window : {0, 3})
+    for (const double dropout : {0.0, 0.25}) {
+      a.window = window;
+      a.dropout = dropout;
+      cases.push_back(attention_case(a));
+    }
+}
+
 // With a table of relative positions; of unscaled scores too.
 void add_relative_cases(std::vector<Case>& cases, int batch, int length, int head_dim) {
   Attributes a = sequences(batch, length);
@@ -328,6 +356,7 @@ std::vector<Case> cases_of(const Sizes& z, int head_dim, int rope_unit = 1) {
   add_attention_cases(cases, z.of_attention, z.length, head_dim);
   add_latent_cases(cases, z.of_attention, z.length, head_dim);
   add_relative_cases(cases, z.of_attention, z.length, head_dim);
+  add_sink_cases(cases, z.of_attention, z.length, head_dim);
   return cases;
 }
 
@@ -338,6 +367,7 @@ std::vector<Case> small_cases() {
   for (const Case& c : cases_of({1, 1, 1, 4}, 1)) cases.push_back(c);
   add_tiled_attention_cases(cases, 131);
   add_relative_cases(cases, 1, 131, 2);
+  add_sink_cases(cases, 1, 131, 2);
   return cases;
 }
 
@@ -434,12 +464,12 @@ const OpRule rules[] = {
      [](Runner& r, const Case& c, const Inputs& in, const Inputs& out, const OpTensor& dy) {
        std::vector<const OpTensor*> operands;
        std::vector<Shape> shapes;
-       const bool relative = c.attributes.relative_buckets > 0;
+       const bool relative = c.attributes.relative_buckets > 0 || c.attributes.sinks;
        for (const OpTensor& tensor : in) {
          operands.push_back(&tensor);
          shapes.push_back(tensor.type.shape);
        }
-       if (relative) operands.pop_back();  // the table comes last
+       if (relative) operands.pop_back();  // the table, or the sinks, come last
        for (const OpTensor* tensor : {&out[0], &out[1], &dy}) operands.push_back(tensor);
        if (relative) operands.push_back(&in.back());
        return r.run(Op::attention_grad, c.attributes, operands, shapes, relative ? 1 : 0);
@@ -465,14 +495,27 @@ const OpRule rules[] = {
        return r.run(Op::swiglu_grad, c.attributes, {&in[0], &in[1], &dy},
                     {in[0].type.shape, in[1].type.shape});
      }},
-    {Op::add,
-     [](Runner&, const Case&, const Inputs&, const Inputs&, const OpTensor& dy) {
-       return Inputs{dy, dy};
+    {Op::clamped_swiglu,
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const OpTensor& dy) {
+       return r.run(Op::clamped_swiglu_grad, c.attributes, {&in[0], &in[1], &dy},
+                    {in[0].type.shape, in[1].type.shape});
      }},
+    {Op::add_expert_bias,
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const OpTensor& dy) {
+       return Inputs{dy,
+                     r.run(Op::expert_bias_grad, c.attributes, {&dy}, {in[1].type.shape}, 1)[0]};
+     }},
+    {Op::gate_rows,
+     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const OpTensor& dy) {
+       return r.run(Op::gate_rows_grad, c.attributes, {&in[0], &in[1], &dy},
+                    {in[0].type.shape, in[1].type.shape});
+     }},
+    {Op::add, [](Runner&, const Case&, const Inputs&, const Inputs&,
+                 const OpTensor& dy) { return Inputs{dy, dy}; }},
     {Op::dropout,
-     [](Runner& r, const Case& c, const Inputs&, const Inputs&, const OpTensor& dy) {
-       return r.run(Op::dropout_grad, c.attributes, {&dy}, {dy.type.shape});
-     }},
+     [](Runner& r, const Case& c, const Inputs&, const Inputs&,
+        const OpTensor&
+            dy) { return r.run(Op::dropout_grad, c.attributes, {&dy}, {dy.type.shape}); }},
     {Op::select_positions,
      [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const OpTensor& dy) {
        return r.run(Op::select_positions_grad, c.attributes, {&dy, &in[1]}, {in[0].type.shape});

@@ -113,6 +113,27 @@ class Interpreter {
         for (std::size_t i = 0; i < y.values.size(); ++i)
           y.values[i] *= in(node, 1).values[i] / (1 + std::exp(-x.values[i]));
         break;
+      case Op::clamped_swiglu:
+        y = x;
+        for (std::size_t i = 0; i < y.values.size(); ++i) {
+          const double g = std::min(x.values[i], a.swiglu_limit);
+          const double u = std::clamp(in(node, 1).values[i], -a.swiglu_limit, a.swiglu_limit);
+          y.values[i] = g / (1 + std::exp(-1.702 * g)) * (u + 1);
+        }
+        break;
+      case Op::add_expert_bias: {
+        y = x;
+        const Matrix& bias = in(node, 1);
+        for (std::size_t r = 0; r < y.rows; ++r)
+          for (std::size_t c = 0; c < y.width; ++c)
+            y.at(r, c) += bias.at(r / (y.rows / at(a.experts)) % bias.rows, c);
+        break;
+      }
+      case Op::gate_rows:
+        y = x;
+        for (std::size_t i = 0; i < y.values.size(); ++i)
+          y.values[i] /= 1 + std::exp(-in(node, 1).values[i / y.width]);
+        break;
       case Op::add:
         y = x;
         for (std::size_t i = 0; i < y.values.size(); ++i) y.values[i] += in(node, 1).values[i];
@@ -429,7 +450,7 @@ class Interpreter {
         const std::size_t last = a.causal ? r : begin + s - 1;
         const std::size_t first =
             a.window > 0 ? std::max(begin, r + 1 - std::min(r + 1, at(a.window))) : begin;
-        double sum = 0;
+        double sum = a.sinks ? std::exp(in(node, 3).values[h]) : 0;
         for (std::size_t k = first; k <= last; ++k) {
           double score = 0;
           for (std::size_t i = 0; i < width; ++i)

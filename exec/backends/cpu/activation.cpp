@@ -92,12 +92,62 @@ void swiglu_grad(const KernelCall& k) {
 }
 
 namespace {
+
+// Of a clamped gate; the published alpha.
+template <typename T>
+struct ClampedGate {
+  static constexpr T alpha = T(1.702);
+  T g, u1, s;  // the gate and what it multiplies, clamped; sigmoid(alpha g)
+  bool gate_moves, up_moves;
+  ClampedGate(T gate, T up, T limit)
+      : g(gate > limit ? limit : gate),
+        u1((up > limit    ? limit
+            : up < -limit ? -limit
+                          : up) +
+           T(1)),
+        s(sigmoid(alpha * g)),
+        gate_moves(!(gate > limit)),
+        up_moves(!(up > limit || up < -limit)) {}
+};
+
+}  // namespace
+
+template <typename T>
+void clamped_swiglu(const KernelCall& k) {
+  const T limit = static_cast<T>(k.attributes().swiglu_limit);
+  map_two<T>(k, [=](T gate, T up) {
+    const ClampedGate<T> c(gate, up, limit);
+    return c.g * c.s * c.u1;
+  });
+}
+
+template <typename T>
+void clamped_swiglu_grad(const KernelCall& k) {
+  const T limit = static_cast<T>(k.attributes().swiglu_limit);
+  const T* gate = k.in<T>(0);
+  const T* up = k.in<T>(1);
+  const T* dy = k.in<T>(2);
+  T* d_gate = k.out<T>(0);
+  T* d_up = k.out<T>(1);
+  parallel_for(k.pool, k.in_shape(0).elements(), elements_per_piece,
+               [=](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t i = begin; i < end; ++i) {
+                   const ClampedGate<T> c(gate[i], up[i], limit);
+                   const T slope = c.s + ClampedGate<T>::alpha * c.g * c.s * (T(1) - c.s);
+                   d_gate[i] = c.gate_moves ? dy[i] * c.u1 * slope : T(0);
+                   d_up[i] = c.up_moves ? dy[i] * c.g * c.s : T(0);
+                 }
+               });
+}
+
+namespace {
 constexpr Row rows[] = {
-    MESHWRIGHT_CPU_ROW(gelu),         MESHWRIGHT_CPU_ROW(gelu_grad),
-    MESHWRIGHT_CPU_ROW(relu),         MESHWRIGHT_CPU_ROW(relu_grad),
-    MESHWRIGHT_CPU_ROW(tanh),         MESHWRIGHT_CPU_ROW(tanh_grad),
-    MESHWRIGHT_CPU_ROW(swiglu),       MESHWRIGHT_CPU_ROW(swiglu_grad),
-    MESHWRIGHT_CPU_ROW(squared_relu), MESHWRIGHT_CPU_ROW(squared_relu_grad),
+    MESHWRIGHT_CPU_ROW(clamped_swiglu), MESHWRIGHT_CPU_ROW(clamped_swiglu_grad),
+    MESHWRIGHT_CPU_ROW(gelu),           MESHWRIGHT_CPU_ROW(gelu_grad),
+    MESHWRIGHT_CPU_ROW(relu),           MESHWRIGHT_CPU_ROW(relu_grad),
+    MESHWRIGHT_CPU_ROW(tanh),           MESHWRIGHT_CPU_ROW(tanh_grad),
+    MESHWRIGHT_CPU_ROW(swiglu),         MESHWRIGHT_CPU_ROW(swiglu_grad),
+    MESHWRIGHT_CPU_ROW(squared_relu),   MESHWRIGHT_CPU_ROW(squared_relu_grad),
 };
 }  // namespace
 

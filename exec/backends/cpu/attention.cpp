@@ -129,10 +129,17 @@ template <typename T>
 void finish_rows(const HeadInput<T>& in, std::int64_t i0, std::int64_t rows,
                  const Running<T>& running, const HeadOutput<T>& out, T* log_sums) {
   for (std::int64_t i = 0; i < rows; ++i) {
-    const T sum = running.sum[static_cast<std::size_t>(i)];
-    log_sums[i0 + i] = running.maximum[static_cast<std::size_t>(i)] + std::log(sum);
+    T sum = running.sum[static_cast<std::size_t>(i)], rescale = 1;
+    T maximum = running.maximum[static_cast<std::size_t>(i)];
+    if (in.sink != nullptr) {
+      const T before = maximum;
+      maximum = std::max(maximum, *in.sink);
+      rescale = exp_of(before - maximum);
+      sum = sum * rescale + exp_of(*in.sink - maximum);
+    }
+    log_sums[i0 + i] = maximum + std::log(sum);
     T* y = out.y + (i0 + i) * out.row;
-    for (std::int64_t c = 0; c < value_dim_of(in.a); ++c) y[c] /= sum;
+    for (std::int64_t c = 0; c < value_dim_of(in.a); ++c) y[c] *= rescale / sum;
   }
 }
 
@@ -217,6 +224,7 @@ void attention(const KernelCall& k) {
                  const std::int64_t batch = task / a.heads, head = task % a.heads;
                  HeadInput<T> in(a, heads, batch, head, k.context);
                  if (table != nullptr) in.relative.data = table + head;
+                 if (a.sinks) in.sink = k.in<T>(3) + head;
                  const HeadOutput<T> out{y + batch * s * y_row + head * y_head, y_row};
                  if (a.attention == AttentionKernel::unfused)
                    unfused_head(in, out, saved + task * s * s);

@@ -213,6 +213,36 @@ struct Operands {
 
 }  // namespace
 
+namespace {
+
+// A sink's probability times what the softmax takes off each of its scores: dy . y, for it has no
+// value.
+template <typename T>
+void add_sink_gradients(const KernelCall& k, const Operands<T>& operands) {
+  const Attributes& a = k.attributes();
+  const std::size_t tensors = 3;
+  if (k.call.outputs.size() == tensors) return;  // they are not trained
+  const T* sinks = k.in<T>(tensors + 3);
+  T* sums = k.out<T>(tensors);
+  const std::int64_t s = a.sequence_length;
+  parallel_for(k.pool, a.heads, 1, [&](std::int64_t head, std::int64_t) {
+    T sum = 0;
+    for (std::int64_t batch = 0; batch < a.micro_batch; ++batch) {
+      const HeadGradient<T> g = operands.at(a, batch, head);
+      for (std::int64_t i = 0; i < s; ++i) {
+        const T share = exp_of(sinks[head] - g.saved[i]);
+        T dot = 0;
+        for (std::int64_t c = 0; c < value_dim_of(a); ++c)
+          dot += g.y[i * g.y_row + c] * g.dy[i * g.y_row + c];
+        sum -= share * dot;
+      }
+    }
+    sums[head] += sum;
+  });
+}
+
+}  // namespace
+
 // One task per key-value head, because the query heads of its group add to the same dk and dv; and
 // for all sequences, where they add to a head's column of the table.
 template <typename T>
@@ -232,6 +262,7 @@ void attention_grad(const KernelCall& k) {
         head_gradient(in, operands.at(a, batch, head), head == first, tiles);
       }
   });
+  if (a.sinks) add_sink_gradients(k, operands);
 }
 
 namespace {

@@ -83,6 +83,7 @@ struct HeadInput {
   T scale = 1;
   T slope = 0;
   RelativeColumn<const T> relative{a};  // set by who has a table
+  const T* sink = nullptr;              // the head's, by who has sinks
   std::int64_t sequence = 0, head = 0;  // of the whole run and model
 
   HeadInput(const Attributes& attributes, const QueryKeyValue<const T>& heads, std::int64_t batch,

@@ -21,9 +21,9 @@ struct Row {
 
 using Table = std::span<const Row>();
 Table activation_rows, attention_rows, attention_grad_rows, bookkeeping_rows, context_rows,
-    elementwise_rows, embedding_rows, experts_rows, eager_attention_rows, eager_elementwise_rows,
-    eager_loss_rows, eager_norm_rows, images_rows, linear_rows, loss_rows, norm_rows,
-    quantized_rows, rope_rows;
+    elementwise_rows, embedding_rows, expert_rows_rows, experts_rows, eager_attention_rows,
+    eager_elementwise_rows, eager_loss_rows, eager_norm_rows, images_rows, linear_rows, loss_rows,
+    norm_rows, quantized_rows, rope_rows;
 constexpr Table* tables[] = {
     activation_rows,
     attention_rows,
@@ -32,6 +32,7 @@ constexpr Table* tables[] = {
     context_rows,
     elementwise_rows,
     embedding_rows,
+    expert_rows_rows,
     experts_rows,
     eager_attention_rows,
     eager_elementwise_rows,

@@ -11,6 +11,7 @@ set(cuda_kernels
   backends/cuda/attention/eager_relative.cu
   backends/cuda/attention/latent.cu
   backends/cuda/attention/rope.cu
+  backends/cuda/attention/sinks.cu
   backends/cuda/device/add_numbers.cu
   backends/cuda/device/host_mark.cu
   backends/cuda/loss/eager_loss.cu
@@ -24,6 +25,7 @@ set(cuda_kernels
   backends/cuda/rows/bookkeeping.cu
   backends/cuda/rows/elementwise.cu
   backends/cuda/rows/embedding.cu
+  backends/cuda/rows/expert_rows.cu
   backends/cuda/rows/experts.cu
   backends/cuda/rows/eager_elementwise.cu
   backends/cuda/rows/eager_norm.cu

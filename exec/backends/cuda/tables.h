@@ -16,6 +16,7 @@ std::span<const Row> bookkeeping_rows();
 std::span<const Row> context_rows();
 std::span<const Row> elementwise_rows();
 std::span<const Row> embedding_rows();
+std::span<const Row> expert_rows_rows();
 std::span<const Row> experts_rows();
 std::span<const Row> eager_attention_rows();
 std::span<const Row> eager_elementwise_rows();
@@ -42,6 +43,7 @@ constexpr Table tables[] = {
     context_rows,
     elementwise_rows,
     embedding_rows,
+    expert_rows_rows,
     experts_rows,
     eager_attention_rows,
     eager_elementwise_rows,

@@ -38,8 +38,25 @@ void work_swiglu_grad(const OpCall& call, CompilerLevel, Kernels& kernels) {
   memory_kernel(kernels, 5 * bytes(call.inputs[0]));
 }
 
+// An eager framework clamps both, multiplies by alpha, takes the sigmoid, adds 1 and multiplies
+// twice: a kernel each; in the backward as many again, and what autograd adds up.
+void work_clamped_swiglu(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+  work_elementwise(call, level, kernels);
+  constexpr int more = 6;
+  for (int i = 0; i < more && level == CompilerLevel::none; ++i)
+    memory_kernel(kernels, 2 * bytes(call.inputs[0]));
+}
+
+void work_clamped_swiglu_grad(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+  work_elementwise(call, level, kernels);
+  constexpr int more = 8;
+  for (int i = 0; i < more && level == CompilerLevel::none; ++i)
+    memory_kernel(kernels, 3 * bytes(call.inputs[0]));
+}
+
+template <Op grad_op>
 void differentiate_swiglu(Gradients& g, const Node& node, int dy) {
-  const int grad = g.make(Op::swiglu_grad, node, {node.inputs[0], node.inputs[1], dy});
+  const int grad = g.make(grad_op, node, {node.inputs[0], node.inputs[1], dy});
   for (int i = 0; i < 2; ++i) g.pass_on(node, node.inputs[i], g.output(grad, i));
 }
 
@@ -94,11 +111,19 @@ constexpr OpInfo rows[] = {
      .split = SplitRule::elements,
      .infer = same_as_both,
      .work = work_swiglu,
-     .differentiate = differentiate_swiglu,
+     .differentiate = differentiate_swiglu<Op::swiglu_grad>,
      .rows = {.inputs = 0b11},
      .widening = by_rows(0b11, 0b1),
      .elements = {"silu($0) * $1"},
      .makes_8_bits = true},
+    {.op = Op::clamped_swiglu,
+     .name = "clamped_swiglu",
+     .takes = 2,
+     .split = SplitRule::elements,
+     .infer = same_as_both,
+     .work = work_clamped_swiglu,
+     .differentiate = differentiate_swiglu<Op::clamped_swiglu_grad>,
+     .widening = by_rows(0b11, 0b1)},
     {.op = Op::gelu_grad,
      .name = "gelu_grad",
      .takes = 2,
@@ -154,6 +179,14 @@ constexpr OpInfo rows[] = {
      .widening = by_rows(0b111, 0b11),
      .elements = {"$2 * $1 * silu_slope($0)", "$2 * silu($0)"},
      .makes_8_bits = true},
+    {.op = Op::clamped_swiglu_grad,
+     .name = "clamped_swiglu_grad",
+     .takes = 3,
+     .makes = 2,
+     .is_gradient = true,
+     .infer = first_and_second,
+     .work = work_clamped_swiglu_grad,
+     .widening = by_rows(0b111, 0b11)},
 };
 
 }  // namespace

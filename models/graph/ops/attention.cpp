@@ -105,6 +105,9 @@ void infer_attention(const Attributes& a, In in, Out& out) {
   require(a.relative_buckets == 0 ||
               (in.size() == 4 && in[3].shape == Shape{a.relative_buckets, a.heads}),
           "the table of relative positions follows separate queries, keys and values");
+  require(!a.sinks || a.attention != AttentionKernel::unfused, "sinks need the log-sum-exp");
+  require(!a.sinks || (in.size() == 4 && a.relative_buckets == 0 && in[3].shape == Shape{a.heads}),
+          "sinks follow separate queries, keys and values");
   require(a.value_dim == 0 ||
               (in.size() == 3 && in[2].shape[1] == std::int64_t{a.kv_heads} * a.value_dim),
           "values of a width of their own are separate");
@@ -235,12 +238,12 @@ void infer_context_unpack(const Attributes& a, In in, Out& out) {
 }
 
 void differentiate_attention(Gradients& g, const Node& node, int dy) {
-  const bool relative = node.attributes.relative_buckets > 0;
-  const int count = node.inputs.size() - (relative ? 1 : 0);  // of queries, keys and values
+  const bool more = node.attributes.relative_buckets > 0 || node.attributes.sinks;
+  const int count = node.inputs.size() - (more ? 1 : 0);  // of queries, keys and values
   TensorIds inputs, table;
   for (int i = 0; i < count; ++i) inputs.push_back(node.inputs[i]);
   for (int id : {node.outputs[0], node.outputs[1], dy}) inputs.push_back(id);
-  if (relative) {
+  if (more) {
     inputs.push_back(node.inputs[count]);
     table.push_back(g.of_parameter(node.inputs[count]));
   }

@@ -87,6 +87,23 @@ void work_expert_linear(const OpCall& call, CompilerLevel, Kernels& kernels) {
                   bytes_of_all(call.inputs) + bytes(call.outputs[0]));
 }
 
+void infer_add_expert_bias(const Attributes& a, In in, Out& out) {
+  require(
+      in[1].shape.rank == 2 && in[1].shape[1] == in[0].shape[1] && a.experts % in[1].shape[0] == 0,
+      "a bias as wide as the rows for each expert");
+  require(!is_dropless(a) || (in.size() == 3 && in[2] == matrix(a.experts, 1, Dtype::i32)),
+          "the rows of each group");
+  out.push_back(in[0]);
+}
+
+void differentiate_add_expert_bias(Gradients& g, const Node& node, int dy) {
+  TensorIds inputs = {dy};
+  if (node.inputs.size() > 2) inputs.push_back(node.inputs[2]);
+  if (g.trains(node.inputs[1]))
+    g.make(Op::expert_bias_grad, node, inputs, {g.of_parameter(node.inputs[1])});
+  g.pass_on(node, node.inputs[0], dy);
+}
+
 void infer_combine(const Attributes&, In in, Out& out) {
   out.push_back(matrix(in[1].shape[0], in[0].shape[1], in[0].dtype));
 }
@@ -149,6 +166,32 @@ void differentiate_combine(Gradients& g, const Node& node, int dy) {
   for (int i = 0; i < 2; ++i) g.pass_on(node, in[i], g.output(grad, i));
 }
 
+void infer_gate_rows(const Attributes&, In in, Out& out) {
+  require(in[1] == matrix(in[0].shape[0], 1, in[0].dtype), "one gate for each row");
+  out.push_back(in[0]);
+}
+
+// An eager framework has the sigmoid in a kernel of its own.
+void work_gate_rows(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+  work_elementwise(call, level, kernels);
+  if (level == CompilerLevel::none) memory_kernel(kernels, 2 * bytes(call.inputs[1]));
+}
+
+// There: the gradients of both factors, the sum of a row, and that of the sigmoid.
+void work_gate_rows_grad(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+  work_elementwise(call, level, kernels);
+  if (level != CompilerLevel::none) return;
+  memory_kernel(kernels, 3 * bytes(call.inputs[0]));
+  memory_kernel(kernels, bytes(call.inputs[0]));
+  memory_kernel(kernels, 3 * bytes(call.inputs[1]));
+}
+
+void differentiate_gate_rows(Gradients& g, const Node& node, int dy) {
+  const TensorIds& in = node.inputs;
+  const int grad = g.make(Op::gate_rows_grad, node, {in[0], in[1], dy});
+  for (int i = 0; i < 2; ++i) g.pass_on(node, in[i], g.output(grad, i));
+}
+
 constexpr OpInfo rows[] = {
     {.op = Op::route,
      .name = "route",
@@ -181,6 +224,12 @@ constexpr OpInfo rows[] = {
      .model_flops = active_expert_flops,
      .differentiate = differentiate_expert_linear,
      .widening = expert_product},
+    {.op = Op::add_expert_bias,
+     .name = "add_expert_bias",
+     .takes = {2, 3},
+     .infer = infer_add_expert_bias,
+     .work = work_elementwise,
+     .differentiate = differentiate_add_expert_bias},
     {.op = Op::combine,
      .name = "combine",
      .takes = 3,
@@ -188,6 +237,13 @@ constexpr OpInfo rows[] = {
      .infer = infer_combine,
      .work = work_combine,
      .differentiate = differentiate_combine},
+    {.op = Op::gate_rows,
+     .name = "gate_rows",
+     .takes = 2,
+     .infer = infer_gate_rows,
+     .work = work_gate_rows,
+     .differentiate = differentiate_gate_rows,
+     .widening = by_rows(0b11, 0b1)},
     {.op = Op::route_grad,
      .name = "route_grad",
      .takes = {3, 5},
@@ -218,6 +274,12 @@ constexpr OpInfo rows[] = {
      .work = work_expert_linear_grad_weight,
      .widening = expert_product,
      .overwrites_sums = true},
+    {.op = Op::expert_bias_grad,
+     .name = "expert_bias_grad",
+     .takes = {1, 2},
+     .is_gradient = true,
+     .infer = nothing,
+     .work = work_column_sum},
     {.op = Op::combine_grad,
      .name = "combine_grad",
      .takes = 4,
@@ -225,6 +287,14 @@ constexpr OpInfo rows[] = {
      .is_gradient = true,
      .infer = first_and_second,
      .work = work_elementwise},
+    {.op = Op::gate_rows_grad,
+     .name = "gate_rows_grad",
+     .takes = 3,
+     .makes = 2,
+     .is_gradient = true,
+     .infer = first_and_second,
+     .work = work_gate_rows_grad,
+     .widening = by_rows(0b111, 0b11)},
 };
 
 }  // namespace

@@ -64,7 +64,9 @@ class Adapting {
   // Of a table of relative positions attention makes the gradient in any case.
   void refuse_tables() const {
     for (const Node& node : old_.nodes)
-      if (node.attributes.relative_buckets > 0)
+      if (node.attributes.sinks)
+        throw NotSupportedYet("/training/lora: a model with attention sinks is not supported yet");
+      else if (node.attributes.relative_buckets > 0)
         throw NotSupportedYet(
             "/training/lora: a model with relative positions is not supported yet");
   }

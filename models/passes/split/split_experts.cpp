@@ -22,8 +22,8 @@ class ExpertSplitter {
       if (node.op == Op::combine) own.inputs[0] = exchange(own, node.inputs[0]);
       if (node.op == Op::expert_linear && exchanged(node.inputs[0]) >= 0)
         own.inputs[0] = exchanged(node.inputs[0]);
-      if (node.op == Op::expert_linear && is_dropless(node.attributes))
-        own.inputs[2] = exchanged_counts(node);
+      const bool counted = node.op == Op::expert_linear || node.op == Op::add_expert_bias;
+      if (counted && is_dropless(node.attributes)) own.inputs[2] = exchanged_counts(node);
       append(own);
       if (node.op == Op::dispatch) exchanged(node.outputs[0]) = exchange(own, node.outputs[0]);
     }

@@ -3,6 +3,7 @@
 #include "exec/backends/cuda/attention/attention_library.h"
 #include "exec/backends/cuda/attention/attention_relative.h"
 #include "exec/backends/cuda/attention/latent.h"
+#include "exec/backends/cuda/attention/sinks.h"
 #include "exec/backends/cuda/tables.h"
 
 namespace meshwright::cuda {
@@ -99,7 +100,11 @@ void attention_of_one_width(const KernelCall& k) {
         a, {k.in<T>(0), packed_heads ? nullptr : k.in<T>(1), packed_heads ? nullptr : k.in<T>(2)});
     const ForwardOperands<T> operands{
         heads.q, heads.k, heads.v, heads_in_rows(a, k.out<T>(0)), k.out<float>(1), {}, nullptr};
-    if (a.attention != AttentionKernel::unfused) return run_forward(k, shape, extras, operands);
+    if (a.attention != AttentionKernel::unfused) {
+      run_forward(k, shape, extras, operands);
+      if (a.sinks) apply_sinks(k);
+      return;
+    }
     const std::int64_t bias_bytes = a.relative_buckets > 0 ? relative_bias_bytes(a) : 0;
     run_unfused(k, shape, extras, operands, k.workspace<float>() + bias_bytes / 4);
   });

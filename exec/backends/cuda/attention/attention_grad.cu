@@ -3,6 +3,7 @@
 #include "exec/backends/cuda/attention/attention_library.h"
 #include "exec/backends/cuda/attention/attention_relative.h"
 #include "exec/backends/cuda/attention/latent.h"
+#include "exec/backends/cuda/attention/sinks.h"
 #include "exec/backends/cuda/tables.h"
 #include "models/graph/widen.h"
 
@@ -92,6 +93,7 @@ void attention_grad_of_one_width(const KernelCall& k) {
                                  .row_sums = scratch_sums + scratch.rows};
     const float* const log_sums = unfused ? nullptr : k.in<float>(tensors + 1);
     ScoreExtras extras = extras_of(k);
+    if (a.sinks) add_sink_gradients(k);
     if (a.relative_buckets == 0) return run_backward(k, shape, extras, operands, log_sums);
     float* const bias = operands.row_sums + scratch.rows;
     extras.bias = make_relative_bias(k, k.in<void>(tensors + 3), dtype, bias);

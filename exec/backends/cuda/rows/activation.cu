@@ -54,6 +54,45 @@ struct SwigluGrad : Elementwise<3, 2> {
   }
 };
 
+// The published alpha.
+struct Clamped {
+  float g, u1, s;  // the gate and what it multiplies, clamped; sigmoid(alpha g)
+  bool gate_moves, up_moves;
+  static constexpr float alpha = 1.702f;
+  __device__ Clamped(float gate, float up, float limit)
+      : g(gate > limit ? limit : gate),
+        u1((up > limit    ? limit
+            : up < -limit ? -limit
+                          : up) +
+           1.0f),
+        s(sigmoid(alpha * g)),
+        gate_moves(!(gate > limit)),
+        up_moves(!(up > limit || up < -limit)) {}
+};
+struct ClampedSwiglu : Elementwise<2> {
+  float limit = 0;
+  __device__ void operator()(const float* x, float* y) const {
+    const Clamped c(x[0], x[1], limit);
+    y[0] = c.g * c.s * c.u1;
+  }
+};
+struct ClampedSwigluGrad : Elementwise<3, 2> {
+  float limit = 0;
+  __device__ void operator()(const float* x, float* y) const {
+    const Clamped c(x[0], x[1], limit);
+    const float slope = c.s + Clamped::alpha * c.g * c.s * (1.0f - c.s);
+    y[0] = c.gate_moves ? x[2] * c.u1 * slope : 0.0f;
+    y[1] = c.up_moves ? x[2] * c.g * c.s : 0.0f;
+  }
+};
+
+template <typename F>
+void clamped(const KernelCall& k) {
+  F f;
+  f.limit = static_cast<float>(k.attributes().swiglu_limit);
+  map(k, f);
+}
+
 void gelu(const KernelCall& k) {
   k.attributes().gelu_tanh ? map(k, GeluTanh{}) : map(k, GeluErf{});
 }
@@ -77,6 +116,8 @@ constexpr Row rows[] = {
     {Op::tanh_grad, elementwise<TanhGrad>},
     {Op::swiglu, elementwise<Swiglu>},
     {Op::swiglu_grad, elementwise<SwigluGrad>},
+    {Op::clamped_swiglu, clamped<ClampedSwiglu>},
+    {Op::clamped_swiglu_grad, clamped<ClampedSwigluGrad>},
 };
 
 }  // namespace
