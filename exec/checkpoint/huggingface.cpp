@@ -63,8 +63,8 @@ std::vector<float> read_published(const Safetensors& from, const std::string& na
   if (place != nullptr) {
     const std::vector<float> whole = read(place->whole, shape_of_whole(*place, shape));
     for (const ElementRun& run : runs_of(*place, shape)) {
-      const auto first = whole.begin() + run.of_whole;
-      values.insert(values.end(), first, first + run.count);
+      const float* const first = whole.data() + run.of_whole;
+      for (std::int64_t i = 0; i < run.count; ++i) values.push_back(first[i * run.step]);
     }
     return values;
   }
@@ -153,12 +153,20 @@ void export_weights(const WeightReader& read, const std::map<std::string, Shape>
   const File to = File::create(file);
   to.write(0, header.data(), static_cast<std::int64_t>(header.size()));
   auto offset = static_cast<std::int64_t>(header.size());
-  std::vector<float> values;
+  std::vector<float> values, apart;
   for (const auto& [name, source] : sources) {
     const std::int64_t count = source.shape.elements();
     values.resize(static_cast<std::size_t>(count));
     for (const auto& [parameter, piece] : source.pieces) {
-      read(parameter, {0, piece.of_part, piece.count}, values.data() + piece.of_whole);
+      float* const to_place = values.data() + piece.of_whole;
+      if (piece.step == 1) {
+        read(parameter, {0, piece.of_part, piece.count}, to_place);
+        continue;
+      }
+      apart.resize(static_cast<std::size_t>(piece.count));
+      read(parameter, {0, piece.of_part, piece.count}, apart.data());
+      for (std::size_t i = 0; i < apart.size(); ++i)
+        to_place[static_cast<std::int64_t>(i) * piece.step] = apart[i];
     }
     to.write(offset, values.data(), count * 4);
     offset += count * 4;

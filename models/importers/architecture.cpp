@@ -443,6 +443,10 @@ constexpr ArchitectureInfo architectures[] = {
     decoders::glm4_moe(),
     decoders::deepseek(Architecture::deepseek_v2, "deepseek_v2"),
     decoders::deepseek(Architecture::deepseek_v3, "deepseek_v3"),
+    decoders::qwen2_moe(),
+    decoders::granitemoe(),
+    decoders::gpt_oss(),
+    decoders::gemma3(),
 };
 
 constexpr bool has_all_in_order() {

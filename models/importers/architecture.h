@@ -63,6 +63,13 @@ struct ArchitectureInfo {
   std::string_view router = "";       // experts: mlp_gate, mlp_in and mlp_out have `*` for a number
   std::string_view router_bias = "";  // a parameter's name, after the router's
   std::string_view shared_experts = "";  // whose matrices are named as `mlp`'s
+  std::string_view shared_gate = "";
+  // Experts that are published as one tensor: of each, the gate and what it multiplies.
+  std::string_view published_expert_gate_in = "";
+  // Those lie there as [in, out], the two column by column in turn; nothing is called `weight`, and
+  // biases end in `_bias`.
+  bool bare_experts = false;
+  std::string_view sinks = "";  // of attention: a parameter's name
   std::string_view attention_norm = "",
                    mlp_norm = "";  // one name twice: both branches share one norm
   // Of what is added to the residual, where branches have a norm before and one after.

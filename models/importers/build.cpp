@@ -230,9 +230,12 @@ int GraphBuilder::block(int x, int index) {
   }
   const int normed = norm(x, in_block(names_.attention_norm));
   if (!m_.parallel_residual) {
-    x = add(norm_if(attention(normed), names_.attention_out_norm), x);
+    const auto branch = [&](int y, std::string_view norm_name) {
+      return scaled(norm_if(y, norm_name), path, m_.residual_scale);
+    };
+    x = add(branch(attention(normed), names_.attention_out_norm), x);
     if (encoded_ >= 0) x = add(cross_attention(norm(x, in_block(names_.cross_norm))), x);
-    return add(norm_if(mlp(norm(x, of_mlp(names_.mlp_norm))), names_.mlp_out_norm), x);
+    return add(branch(mlp(norm(x, of_mlp(names_.mlp_norm))), names_.mlp_out_norm), x);
   }
   const bool one_norm = m_.one_norm || names_.attention_norm == names_.mlp_norm;
   const int mlp_input = one_norm ? normed : norm(x, in_block(names_.mlp_norm));

@@ -1,4 +1,5 @@
 // A block's attention: queries, keys and values, from one matrix, from three, or latent.
+#include "models/core/error.h"
 #include "models/importers/graph_builder.h"
 
 namespace meshwright {
@@ -19,6 +20,12 @@ int GraphBuilder::rope(int x, int heads, int kv_heads, int head_dim) {
   a.rotary_original = m_.rotary_original;
   a.rotary_yarn = m_.rotary_yarn;
   a.rotary_truncate = m_.rotary_truncate;
+  if (window_ > 0 && m_.local_rotary_base > 0) {
+    a.rotary_base = m_.local_rotary_base;
+    a.rotary_factor = 1;
+    a.rotary_original = 0;
+    a.rotary_yarn = false;
+  }
   return apply(Op::rope, in_block(names_.attention), {x}, a);
 }
 
@@ -131,6 +138,11 @@ int GraphBuilder::attention(int x) {
                   : names_.qkv.empty() ? separate_qkv(x)
                                        : packed_qkv(x);
   if (m_.relative_buckets > 0) qkv.push_back(relative_bias());
+  if (m_.attention_sinks && training_.attention == AttentionKernel::unfused)
+    throw NotSupportedYet(
+        "/training/attention: 'unfused' of a model with attention sinks is not supported yet");
+  if (m_.attention_sinks)
+    qkv.push_back(parameter(in_block(names_.sinks), {m_.heads}, Initial::zeros, {0, {m_.heads}}));
   return attention(qkv, in_block(names_.attention), in_block(names_.attention_out),
                    m_.is_causal() || encoded_ >= 0);
 }
@@ -162,6 +174,7 @@ int GraphBuilder::attention(const TensorIds& qkv, const std::string& path,
   a.causal = causal;
   a.alibi = m_.alibi;
   a.alibi_heads = m_.alibi ? m_.heads : 0;
+  a.sinks = m_.attention_sinks;
   a.relative_buckets = qkv.size() > 3 ? m_.relative_buckets : 0;
   a.relative_distance = m_.relative_distance;
   a.scaled_scores = names_.scaled_scores;

@@ -104,6 +104,16 @@ constexpr ArchitectureInfo gemma2() {
   return row;
 }
 
+constexpr ArchitectureInfo gemma3() {
+  ArchitectureInfo row = gemma2();
+  row.architecture = Architecture::gemma3_text;
+  row.name = "gemma3_text";
+  row.q_norm = "self_attn.q_norm";
+  row.k_norm = "self_attn.k_norm";
+  row.traits.query_key_norm = QueryKeyNorm::heads;
+  return row;
+}
+
 constexpr ArchitectureInfo olmo2() {
   ArchitectureInfo row = like_llama(Architecture::olmo2, "olmo2");
   row.q_norm = "self_attn.q_norm";
@@ -144,6 +154,15 @@ constexpr ArchitectureInfo qwen3_moe() {
   return row;
 }
 
+constexpr ArchitectureInfo qwen2_moe() {
+  ArchitectureInfo row = with_experts(qwen2(), Architecture::qwen2_moe, "qwen2_moe");
+  row.shared_experts = "mlp.shared_expert";
+  row.shared_gate = "mlp.shared_expert_gate";
+  row.traits.experts = 60;
+  row.traits.experts_per_token = 4;
+  return row;
+}
+
 constexpr ArchitectureInfo olmoe() {
   ArchitectureInfo row =
       with_experts(like_llama(Architecture::olmoe, "olmoe"), Architecture::olmoe, "olmoe");
@@ -153,6 +172,38 @@ constexpr ArchitectureInfo olmoe() {
   row.traits.epsilon = 1e-5;
   row.traits.experts = 64;
   row.traits.experts_per_token = 8;
+  return row;
+}
+
+constexpr ArchitectureInfo granitemoe() {
+  ArchitectureInfo row = with_experts(like_llama(Architecture::granitemoe, "granitemoe"),
+                                      Architecture::granitemoe, "granitemoe");
+  row.mlp = "block_sparse_moe";
+  row.router = "block_sparse_moe.router.layer";
+  row.mlp_gate = "block_sparse_moe.gate_linear";
+  row.mlp_in = "block_sparse_moe.up_linear";
+  row.mlp_out = "block_sparse_moe.output_linear";
+  row.published_expert_gate_in = "block_sparse_moe.input_linear";
+  row.traits.experts = 8;
+  row.traits.experts_per_token = 2;
+  return row;
+}
+
+// Sinks, windows in every other block, biases everywhere, a clamped gate.
+constexpr ArchitectureInfo gpt_oss() {
+  ArchitectureInfo row =
+      with_experts(like_llama(Architecture::gpt_oss, "gpt_oss"), Architecture::gpt_oss, "gpt_oss");
+  row.sinks = "self_attn.sinks";
+  row.router = "mlp.router";
+  row.mlp_gate = "mlp.experts.gate_proj";
+  row.mlp_in = "mlp.experts.up_proj";
+  row.mlp_out = "mlp.experts.down_proj";
+  row.published_expert_gate_in = "mlp.experts.gate_up_proj";
+  row.bare_experts = true;
+  row.traits.attention_bias = row.traits.attention_out_bias = true;
+  row.traits.epsilon = 1e-5;
+  row.traits.experts = 128;
+  row.traits.experts_per_token = 4;
   return row;
 }
 

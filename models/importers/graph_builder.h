@@ -170,8 +170,16 @@ class GraphBuilder {
 
   // Experts (build_experts.cpp): attributes of all their operations.
   Attributes expert_attributes() const;
-  int expert_linear(int x, std::string_view name, std::int64_t in, std::int64_t out,
-                    Initial initial);
+  struct ExpertMatrix {
+    std::string_view name;
+    std::int64_t in = 0, out = 0;
+    Initial initial = Initial::normal;
+  };
+  std::string_view expert_suffix(bool is_bias) const;  // of the names of their parameters
+  int expert_parameter(const ExpertMatrix& matrix, bool is_bias);
+  std::optional<PublishedPart> part_of_experts(const ExpertMatrix& matrix, bool is_bias) const;
+  int expert_linear(int x, const ExpertMatrix& matrix);
+  int shared_experts(int x);
   int experts(int x);
 
   // For transformers no parameter but a buffer: it has no gradient.

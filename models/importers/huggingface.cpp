@@ -77,8 +77,14 @@ constexpr ModelType model_types[] = {
      Needed::ffn_and_kv_heads, decoders::read_qwen3},
     {"qwen3_moe", Architecture::qwen3_moe, qwen3_moe_sizes, "rms_norm_eps", "hidden_act",
      Needed::ffn_and_kv_heads, decoders::read_qwen3_moe},
+    {"qwen2_moe", Architecture::qwen2_moe, qwen3_moe_sizes, "rms_norm_eps", "hidden_act",
+     Needed::ffn_and_kv_heads, decoders::read_qwen2_moe},
     {"olmoe", Architecture::olmoe, llama_sizes, "rms_norm_eps", "hidden_act", Needed::ffn,
      decoders::read_olmoe},
+    {"granitemoe", Architecture::granitemoe, llama_sizes, "rms_norm_eps", "hidden_act", Needed::ffn,
+     decoders::read_granitemoe},
+    {"gpt_oss", Architecture::gpt_oss, llama_sizes, "rms_norm_eps", "hidden_act",
+     Needed::ffn_and_kv_heads, decoders::read_gpt_oss},
     {"glm4_moe", Architecture::glm4_moe, qwen3_moe_sizes, "rms_norm_eps", "hidden_act",
      Needed::ffn_and_kv_heads, decoders::read_glm4_moe},
     {"deepseek_v2", Architecture::deepseek_v2, qwen3_moe_sizes, "rms_norm_eps", "hidden_act",
@@ -103,6 +109,8 @@ constexpr ModelType model_types[] = {
      Needed::ffn_and_kv_heads, decoders::read_gemma},
     {"gemma2", Architecture::gemma2, llama_sizes, "rms_norm_eps", "hidden_activation",
      Needed::ffn_and_kv_heads, decoders::read_gemma2},
+    {"gemma3_text", Architecture::gemma3_text, llama_sizes, "rms_norm_eps", "hidden_activation",
+     Needed::ffn_and_kv_heads, decoders::read_gemma3},
     {"olmo2", Architecture::olmo2, llama_sizes, "rms_norm_eps", "hidden_act", Needed::ffn,
      decoders::read_biases},
     {"nemotron", Architecture::nemotron, llama_sizes, "norm_eps", "hidden_act", Needed::ffn,
@@ -187,8 +195,12 @@ constexpr Fixed fixed[] = {
     {"opt", "layer_norm_elementwise_affine", "true", "norms without weights are not built"},
     {"gemma", "use_bidirectional_attention", "false", "Gemma that sees later tokens is not built"},
     {"gemma2", "use_bidirectional_attention", "false", "Gemma that sees later tokens is not built"},
+    {"gemma3_text", "use_bidirectional_attention", "false",
+     "Gemma that sees later tokens is not built"},
+    {"gpt_oss", "swiglu_alpha", "1.702", "another gain of the sigmoid is not built"},
     {"falcon", "alibi", "false", "ALiBi that is added before scores are scaled is not built"},
     {"qwen3_moe", "use_sliding_window", "false", "windows are not built for it"},
+    {"qwen2_moe", "use_sliding_window", "false", "windows are not built for it"},
     {"deepseek_v2", "norm_topk_prob", "false",
      "weights that are renormalised are not built for it"},
     {"deepseek_v2", "mlp_bias", "false", "MLPs with biases are not built for it"},
@@ -221,7 +233,8 @@ void check_given(Fields& fields, const ModelType& type) {
 // Words for those that are built.
 std::vector<std::string> activations_of(const Model& model) {
   if (model.architecture == Architecture::gemma) return {"gelu_pytorch_tanh", "gelu"};
-  if (model.architecture == Architecture::gemma2) return {"gelu_pytorch_tanh"};
+  if (model.architecture == Architecture::gemma2 || model.architecture == Architecture::gemma3_text)
+    return {"gelu_pytorch_tanh"};
   if (model.gated_ffn) return {"silu", "swish"};
   if (model.squared_relu) return {"relu2"};
   std::vector<std::string> words = {"gelu", "gelu_python", "gelu_new", "gelu_fast",
@@ -298,12 +311,26 @@ void read_rotary_scaling(Fields& rope, bool by_turns, Model& model) {
 
 // `rope_scaling`, and `rope_parameters` of newer files: {"rope_type": "default", "rope_theta": 1e4,
 // "partial_rotary_factor": 0.25}, and how the angles of longer texts are scaled.
+// Files of families with windows say so for the blocks with and without one.
 void read_rope_object(Fields& fields, std::string_view key, Model& model, double& share) {
   if (!is_given(fields, key)) return;
   Fields rope = fields.object(key);
+  if (rope.has("full_attention")) {
+    if (is_given(rope, "sliding_attention")) {
+      Fields local = rope.object("sliding_attention");
+      if (is_given(local, "rope_type") && local.required<std::string>("rope_type") != "default")
+        local.fail("rope_type",
+                   "rotary positions of blocks with a window are not scaled; use default");
+      if (is_given(local, "rope_theta"))
+        model.local_rotary_base = local.required<double>("rope_theta");
+    }
+    return read_rope_object(rope, "full_attention", model, share);
+  }
   for (std::string_view type_key : {"rope_type", "type"}) {
     if (!is_given(rope, type_key)) continue;
     const auto type = rope.required<std::string>(type_key);
+    if (type == "yarn" && model.architecture == Architecture::granitemoe)
+      rope.fail(type_key, "'yarn' beside a factor of the scores is not built; use default");
     if (type == "yarn")
       read_yarn(rope, model);
     else if (type == "linear" || type == "llama3")
@@ -328,6 +355,8 @@ void read_rotary(Fields& fields, Model& model) {
     if (is_given(fields, key)) share = fields.required<double>(width_key = key);
   for (std::string_view key : {"rope_scaling", "rope_parameters"})
     read_rope_object(fields, key, model, share);
+  if (!(model.local_rotary_base >= 0 && std::isfinite(model.local_rotary_base)))
+    fields.fail("rope_local_base_freq", "the base of rotary positions must be positive");
   if (!(model.rotary_base > 0 && std::isfinite(model.rotary_base)))
     fields.fail("rope_theta", "the base of rotary positions must be positive");
   if (model.rotary_yarn && model.rotary_base <= 1)
@@ -521,7 +550,6 @@ struct Lacking {
   std::string_view model_type, what;
 };
 constexpr Lacking lacking[] = {
-    {"gemma3_text", "rotary positions of two bases"},
     {"cohere2", "blocks without rotary positions among others"},
 };
 

@@ -98,6 +98,13 @@ constexpr Writer writers[] = {
      "rms_norm_eps", decoder_keys},
     {Architecture::qwen3_moe, "Qwen3MoeForCausalLM", "Qwen3MoeForQuestionAnswering", "hidden_act",
      "rms_norm_eps", qwen3_moe_keys},
+    {Architecture::qwen2_moe, "Qwen2MoeForCausalLM", "Qwen2MoeForQuestionAnswering", "hidden_act",
+     "rms_norm_eps", qwen3_moe_keys},
+    {Architecture::granitemoe, "GraniteMoeForCausalLM", "", "hidden_act", "rms_norm_eps",
+     decoder_keys},
+    {Architecture::gpt_oss, "GptOssForCausalLM", "", "hidden_act", "rms_norm_eps", decoder_keys},
+    {Architecture::gemma3_text, "Gemma3ForCausalLM", "", "hidden_activation", "rms_norm_eps",
+     decoder_keys},
     {Architecture::olmoe, "OlmoeForCausalLM", "", "hidden_act", "rms_norm_eps", decoder_keys},
     {Architecture::nemotron, "NemotronForCausalLM", "NemotronForQuestionAnswering", "hidden_act",
      "norm_eps", decoder_keys},
@@ -172,6 +179,13 @@ void add_window(const Model& model, json& config) {
   config["max_window_layers"] = has_one ? model.local_from : model.layers;
 }
 
+void add_layer_types(const Model& model, json& config) {
+  config["layer_types"] = json::array();
+  for (int block = 0; block < model.layers; ++block)
+    config["layer_types"].push_back(model.window_of(block) > 0 ? "sliding_attention"
+                                                               : "full_attention");
+}
+
 // transformers makes the mask of a window even where no block has one.
 void add_keys_of_gemma2(const Model& model, json& config) {
   constexpr int usual_window = 4096;
@@ -180,10 +194,7 @@ void add_keys_of_gemma2(const Model& model, json& config) {
   config["attn_logit_softcapping"] = or_null(model.score_cap);
   config["final_logit_softcapping"] = or_null(model.logit_cap);
   config["sliding_window"] = model.local_window > 0 ? model.local_window : usual_window;
-  config["layer_types"] = json::array();
-  for (int block = 0; block < model.layers; ++block)
-    config["layer_types"].push_back(model.window_of(block) > 0 ? "sliding_attention"
-                                                               : "full_attention");
+  add_layer_types(model, config);
 }
 
 // What is ours.
@@ -202,6 +213,26 @@ void add_experts(std::string_view count_key, const Model& model, json& config) {
   config["router_aux_loss_coef"] = model.router_aux_loss_coef;
   config["output_router_logits"] = model.router_aux_loss_coef > 0;
   add_own_words(model, config);
+}
+
+void add_keys_of_granitemoe(const Model& model, json& config) {
+  config["attention_bias"] = model.attention_bias;
+  config["embedding_multiplier"] = model.embedding_scale;
+  config["residual_multiplier"] = model.residual_scale;
+  config["logits_scaling"] = 1 / model.logit_scale;
+  config["attention_multiplier"] =
+      model.score_factor / std::sqrt(static_cast<double>(model.head_dim));
+  config["pad_token_id"] = nullptr;
+  add_experts("num_local_experts", model, config);
+}
+
+void add_keys_of_gpt_oss(const Model& model, json& config) {
+  config["attention_bias"] = model.attention_bias;
+  config["head_dim"] = model.head_dim;
+  config["swiglu_limit"] = model.swiglu_limit;
+  config["sliding_window"] = model.local_window;
+  add_layer_types(model, config);
+  add_experts("num_local_experts", model, config);
 }
 
 void add_deepseek_experts(const Model& model, json& config) {
@@ -241,14 +272,20 @@ void add_keys_of_newer(const Model& model, json& config) {
       [[fallthrough]];
     case Architecture::qwen2:
       return add_window(model, config);
+    case Architecture::qwen2_moe:
+      config["qkv_bias"] = model.attention_bias;
+      config["shared_expert_intermediate_size"] = model.shared_ffn;
+      [[fallthrough]];
     case Architecture::qwen3_moe:
       config["decoder_sparse_step"] = 1;
       config["mlp_only_layers"] = model.dense_blocks;
       if (model.dense_ffn > 0) config["intermediate_size"] = model.dense_ffn;
       [[fallthrough]];
     case Architecture::olmoe:
-      config["attention_bias"] = model.attention_bias;
-      config["head_dim"] = model.head_dim;
+      if (model.architecture != Architecture::qwen2_moe) {
+        config["attention_bias"] = model.attention_bias;
+        config["head_dim"] = model.head_dim;
+      }
       config["norm_topk_prob"] = !model.expert_weights_of_all;
       return add_experts("num_experts", model, config);
     case Architecture::deepseek_v2:
@@ -281,6 +318,13 @@ void add_keys_of_newer(const Model& model, json& config) {
       config["partial_rotary_factor"] = share;
       config["pad_token_id"] = nullptr;  // the usual one is in no small vocabulary
       return add_window(model, config);
+    case Architecture::granitemoe:
+      return add_keys_of_granitemoe(model, config);
+    case Architecture::gpt_oss:
+      return add_keys_of_gpt_oss(model, config);
+    case Architecture::gemma3_text:
+      config["rope_local_base_freq"] = model.local_rotary_base;
+      [[fallthrough]];
     case Architecture::gemma2:
       add_keys_of_gemma2(model, config);
       [[fallthrough]];

@@ -183,7 +183,11 @@ bool gives_head_width(Fields& fields, Model& model) {
       return true;
     case Architecture::gemma:
     case Architecture::gemma2:
+    case Architecture::gemma3_text:
       if (!fields.has("head_dim")) model.head_dim = 256;
+      return true;
+    case Architecture::gpt_oss:
+      if (!fields.has("head_dim")) model.head_dim = 64;
       return true;
     case Architecture::deepseek_v2:
     case Architecture::deepseek_v3:
@@ -198,6 +202,8 @@ bool gives_head_width(Fields& fields, Model& model) {
     case Architecture::qwen3_moe:
     case Architecture::olmoe:
     case Architecture::glm4_moe:
+    case Architecture::qwen2_moe:
+    case Architecture::granitemoe:
     case Architecture::nemotron:
     case Architecture::cohere:
       return true;
@@ -230,17 +236,79 @@ void read_qwen3(Fields& fields, Model& model) {
   read_qwen_window(fields, model);
 }
 
+namespace {
+
 // The balancing loss counts where the model returns its router's logits. The shares of the experts
 // that a token chose add up to 1 only where `norm_topk_prob` says so.
-void read_qwen3_moe(Fields& fields, Model& model) {
-  model.attention_bias = model.attention_out_bias = flag(fields, "attention_bias", false);
+void read_qwen_experts(Fields& fields, Model& model) {
   model.router_aux_loss_coef = 0.001;
   const std::string_view count =
       is_given(fields, "num_experts") ? "num_experts" : "num_local_experts";  // newer
   read_experts(fields, {count, "num_experts_per_tok"}, model);
   model.expert_weights_of_all = !flag(fields, "norm_topk_prob", false);
   if (!flag(fields, "output_router_logits", false)) model.router_aux_loss_coef = 0;
-  if (model.architecture == Architecture::qwen3_moe) read_sparse_blocks(fields, model);
+  if (model.architecture != Architecture::olmoe) read_sparse_blocks(fields, model);
+}
+
+}  // namespace
+
+void read_qwen3_moe(Fields& fields, Model& model) {
+  model.attention_bias = model.attention_out_bias = flag(fields, "attention_bias", false);
+  read_qwen_experts(fields, model);
+}
+
+// Biases of queries, keys and values only.
+void read_qwen2_moe(Fields& fields, Model& model) {
+  model.attention_bias = flag(fields, "qkv_bias", true);
+  read_qwen_experts(fields, model);
+  model.shared_ffn = number(fields, "shared_expert_intermediate_size", 5632, 1);
+  model.shared_gate = true;
+}
+
+void read_granitemoe(Fields& fields, Model& model) {
+  const auto factor = [&](std::string_view key) {
+    const double value = is_given(fields, key) ? fields.required<double>(key) : 1;
+    if (!(value > 0 && std::isfinite(value))) fields.fail(key, "must be above 0");
+    return value;
+  };
+  model.attention_bias = model.attention_out_bias = flag(fields, "attention_bias", false);
+  model.router_aux_loss_coef = 0.001;
+  read_experts(fields, {"num_local_experts", "num_experts_per_tok"}, model);
+  if (!flag(fields, "output_router_logits", false)) model.router_aux_loss_coef = 0;
+  model.embedding_scale = factor("embedding_multiplier");
+  model.residual_scale = factor("residual_multiplier");
+  model.logit_scale = 1 / factor("logits_scaling");
+  // In place of 1 / sqrt(head width).
+  model.score_factor =
+      factor("attention_multiplier") * std::sqrt(static_cast<double>(model.head_dim));
+}
+
+// Every other block has a window, from the first on. Its positions are scaled where the file does
+// not say so too.
+void read_gpt_oss(Fields& fields, Model& model) {
+  model.attention_bias = model.attention_out_bias = flag(fields, "attention_bias", true);
+  model.router_bias = model.expert_biases = model.attention_sinks = true;
+  model.router_aux_loss_coef = 0.001;
+  read_experts(fields, {"num_local_experts", "num_experts_per_tok"}, model);
+  if (!flag(fields, "output_router_logits", false)) model.router_aux_loss_coef = 0;
+  const std::string_view limit = "swiglu_limit";
+  model.swiglu_limit = is_given(fields, limit) ? fields.required<double>(limit) : 7;
+  if (!(model.swiglu_limit > 0 && std::isfinite(model.swiglu_limit)))
+    fields.fail(limit, "must be above 0");
+  model.local_window = number(fields, "sliding_window", 128, 1);
+  model.local_period = 2;
+  model.global_place = 1;
+  check_layer_types(fields, model);
+  model.rotary_base = 150000;
+  if (is_given(fields, "rope_scaling") || is_given(fields, "rope_parameters")) return;
+  constexpr double factor = 32;
+  model.rotary_yarn = true;
+  model.rotary_truncate = false;
+  model.rotary_factor = factor;
+  model.rotary_low = 1;
+  model.rotary_high = 32;
+  model.rotary_original = 4096;
+  model.score_factor = std::pow(0.1 * std::log(factor) + 1, 2);
 }
 
 // Biases of queries, keys and values only. The choice is balanced by biases, not by a loss.
@@ -321,6 +389,29 @@ void read_gemma2(Fields& fields, Model& model) {
   model.local_window = any_window ? number(fields, "sliding_window", 4096, 1) : 0;
   model.local_period = 2;
   model.global_place = 1;
+  check_layer_types(fields, model);
+}
+
+// One block of so many sees all tokens before its own, the others a window of them, with rotary
+// positions of a base of their own.
+void read_gemma3(Fields& fields, Model& model) {
+  read_gemma(fields, model);
+  model.score_width = number(fields, "query_pre_attn_scalar", 256, 1);
+  model.score_cap = cap(fields, "attn_logit_softcapping", 0);
+  model.logit_cap = cap(fields, "final_logit_softcapping", 0);
+  model.rotary_base = 1e6;
+  const std::string_view local = "rope_local_base_freq";
+  model.local_rotary_base = is_given(fields, local) ? fields.required<double>(local) : 1e4;
+  int pattern = number(fields, "sliding_window_pattern", 6, 1);
+  const std::string_view key = "layer_types";
+  if (is_given(fields, key)) {
+    const auto types = fields.required<std::vector<std::string>>(key);
+    const auto full = std::ranges::find(types, "full_attention");
+    pattern = static_cast<int>(full - types.begin()) + 1;
+  }
+  model.local_window = pattern > 1 ? number(fields, "sliding_window", 4096, 1) : 0;
+  model.local_period = pattern;
+  model.global_place = pattern - 1;
   check_layer_types(fields, model);
 }
 

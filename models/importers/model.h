@@ -66,6 +66,10 @@ enum class Architecture : std::uint8_t {
   glm4_moe,
   deepseek_v2,
   deepseek_v3,
+  qwen2_moe,
+  granitemoe,
+  gpt_oss,
+  gemma3_text,
   count_
 };
 std::string_view name_of(Architecture architecture);  // as config.json has it
@@ -115,6 +119,10 @@ struct Model {
   QueryKeyNorm query_key_norm = QueryKeyNorm::none;
   bool one_plus_norms = false;  // norms multiply by 1 + their weight (Gemma)
   double embedding_scale = 1, logit_scale = 1;
+  double residual_scale = 1;  // of what branches add
+  double swiglu_limit =
+      0;  // of a clamped gate and what it multiplies (Op::clamped_swiglu); 0: none
+  bool attention_sinks = false;         // every head has a score of its own in each softmax
   int score_width = 0;                  // whose root scores are divided by; 0: head_dim
   double score_cap = 0, logit_cap = 0;  // what tanh bounds them to; 0: nothing does
   int token_types = 0;                  // BERT: 2; DistilBERT: 0
@@ -125,7 +133,8 @@ struct Model {
   // blocks from `local_from` on but those whose number mod `local_period` is `global_place`.
   int local_window = 0;
   int local_from = 0, local_period = 1, global_place = -1;
-  int experts = 0;  // of every block; 0: none
+  double local_rotary_base = 0;  // of these blocks, unscaled; 0: as of the others
+  int experts = 0;               // of every block; 0: none
   int experts_per_token = 0;
   // Multi-head latent attention: keys and values are made of rows of kv_lora_rank, queries of
   // q_lora_rank (0: of the hidden size); of a head's width the last rotary_dim is turned.
@@ -133,8 +142,10 @@ struct Model {
   int dense_ffn = 0;              // width of the MLP of blocks without experts
   std::vector<int> dense_blocks;  // those blocks, ascending; the others have experts
   int shared_ffn = 0;             // of the MLP beside the experts that all tokens go through
+  bool shared_gate = false;       // what it makes is multiplied by a sigmoid of the token
   bool sigmoid_scores = false;    // models/graph/experts.h, as those below
   bool expert_bias = false;       // a bias for the choice only
+  bool router_bias = false, expert_biases = false;  // of the router's logits, of experts' matrices
   int expert_groups = 1, groups_per_token = 1;
   bool groups_by_two = false;
   double expert_weight_scale = 1;

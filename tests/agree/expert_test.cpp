@@ -124,8 +124,8 @@ TEST_CASE_ON_RANKS("ranks that share the experts train like one process", "[agre
   for_expert_variants(model, [&](const Plan& plan) { check_plan(model, plan, test_world()); });
 }
 
-TEST_CASE_ON_RANKS("experts of Qwen3 and OLMoE train like one process", "[agree][mpi]") {
-  for (const char* name : {"qwen3_moe", "olmoe"}) {
+TEST_CASE_ON_RANKS("experts of other families train like one process", "[agree][mpi]") {
+  for (const char* name : {"qwen3_moe", "olmoe", "qwen2_moe", "granitemoe", "gpt_oss"}) {
     Model model =
         load_model(std::string(MESHWRIGHT_SOURCE_DIR) + "/tests/golden/transformers/" + name, "/");
     model.layers = 4;
@@ -134,7 +134,8 @@ TEST_CASE_ON_RANKS("experts of Qwen3 and OLMoE train like one process", "[agree]
     model.expert_capacity_factor = 1.25;
     INFO(name);
     for_expert_variants(model, [&](Plan plan) {
-      for (std::string& module : plan.training.recompute_modules) module = "model.layers.*.mlp";
+      for (std::string& module : plan.training.recompute_modules)
+        if (model.architecture != Architecture::granitemoe) module = "model.layers.*.mlp";
       check_plan(model, plan, test_world());
     });
   }
@@ -186,13 +187,14 @@ TEST_CASE_ON_RANKS("experts of tokens that a context group shares train like one
 
 // On one process a row for each choice, however many; between ranks a bound that holds all.
 TEST_CASE_ON_RANKS("experts whose rows are counted train like one process", "[agree][mpi]") {
-  for (const char* name : {"mixtral", "glm4_moe"}) {
+  for (const char* name : {"mixtral", "glm4_moe", "gpt_oss"}) {
     Model model = with_four_layers(name);
+    if (model.experts % 4 != 0) model.experts = 4, model.experts_per_token = 2;
     model.expert_dropless = true;
     INFO(name);
     for_expert_variants(model, [&](Plan plan) {
       for (std::string& module : plan.training.recompute_modules)
-        if (model.shared_ffn > 0) module = "model.layers.*.mlp";
+        if (model.architecture != Architecture::mixtral) module = "model.layers.*.mlp";
       check_plan(model, plan, test_world());
     });
   }

@@ -21,10 +21,11 @@ namespace {
 
 const std::string golden_root = std::string(MESHWRIGHT_SOURCE_DIR) + "/tests/golden/";
 const std::vector<std::string> saved = {  // by transformers
-    "gpt2",      "gpt_neo",     "llama",    "bert",        "mixtral",    "distilbert",
-    "albert",    "vit",         "t5",       "opt",         "phi3",       "gemma",
-    "olmo2",     "gpt_bigcode", "falcon",   "nemotron",    "falcon-40b", "gemma2",
-    "qwen3_moe", "olmoe",       "glm4_moe", "deepseek_v2", "deepseek_v3"};
+    "gpt2",       "gpt_neo",     "llama",    "bert",        "mixtral",     "distilbert",
+    "albert",     "vit",         "t5",       "opt",         "phi3",        "gemma",
+    "olmo2",      "gpt_bigcode", "falcon",   "nemotron",    "falcon-40b",  "gemma2",
+    "qwen3_moe",  "olmoe",       "glm4_moe", "deepseek_v2", "deepseek_v3", "qwen2_moe",
+    "granitemoe", "gpt_oss",     "gemma3"};
 
 std::vector<Parameter> parameters_of(const Model& model) {
   Training training;

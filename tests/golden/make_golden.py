@@ -252,13 +252,45 @@ MODELS |= {
                     LATENT | {"model_type": "deepseek_v2", "q_lora_rank": None, "n_group": 4,
                               "topk_group": 2, "topk_method": "group_limited_greedy",
                               "norm_topk_prob": False, "n_shared_experts": 2}, None),
+    # A shared expert with a gate of its own; a dense block.
+    "qwen2_moe": ("Qwen2MoeForCausalLM",
+                  RMS | {"model_type": "qwen2_moe", "num_hidden_layers": 3,
+                         "moe_intermediate_size": 20, "shared_expert_intermediate_size": 28,
+                         "num_experts": 6, "num_experts_per_tok": 3, "norm_topk_prob": False,
+                         "decoder_sparse_step": 1, "mlp_only_layers": [1],
+                         "output_router_logits": True, "router_aux_loss_coef": 0.02}, None),
+    # Factors of everything.
+    "granitemoe": ("GraniteMoeForCausalLM",
+                   RMS | {"model_type": "granitemoe", "num_local_experts": 6,
+                          "num_experts_per_tok": 3, "embedding_multiplier": 6.0,
+                          "attention_multiplier": 0.3, "residual_multiplier": 0.4,
+                          "logits_scaling": 3.0, "pad_token_id": None,
+                          "output_router_logits": True, "router_aux_loss_coef": 0.02}, None),
+    # A limit as low as what so small a model multiplies is; pairs of each kind.
+    "gpt_oss": ("GptOssForCausalLM",
+                RMS | {"model_type": "gpt_oss", "num_hidden_layers": 3, "head_dim": 12,
+                       "num_local_experts": 6, "num_experts_per_tok": 3, "swiglu_limit": 0.4,
+                       "sliding_window": 5, "max_position_embeddings": 320, "rope_theta": 100.0,
+                       "rope_scaling": {"rope_type": "yarn", "factor": 8.0, "beta_fast": 6.0,
+                                        "beta_slow": 1.0, "truncate": False,
+                                        "original_max_position_embeddings": 40},
+                       "output_router_logits": True, "router_aux_loss_coef": 0.02}, None),
+    "gemma3": ("Gemma3ForCausalLM",
+               SMALL | {"model_type": "gemma3_text", "head_dim": 12, "rms_norm_eps": 1e-6,
+                        "num_hidden_layers": 3, "hidden_activation": "gelu_pytorch_tanh",
+                        "tie_word_embeddings": True, "query_pre_attn_scalar": 20,
+                        "sliding_window": 5, "sliding_window_pattern": 2, "rope_theta": 1000.0,
+                        "rope_local_base_freq": 50.0,
+                        "rope_scaling": {"rope_type": "linear", "factor": 4.0}}, None),
 }
 # How the published checkpoints name a layer's experts and their matrices.
 EXPERTS = {"MixtralForCausalLM": ("block_sparse_moe", "w1", "w3", "w2"),
            "Qwen3MoeForCausalLM": ("mlp", "gate_proj", "up_proj", "down_proj"),
+           "Qwen2MoeForCausalLM": ("mlp", "gate_proj", "up_proj", "down_proj"),
            "Glm4MoeForCausalLM": ("mlp", "gate_proj", "up_proj", "down_proj"),
            "DeepseekV2ForCausalLM": ("mlp", "gate_proj", "up_proj", "down_proj"),
            "DeepseekV3ForCausalLM": ("mlp", "gate_proj", "up_proj", "down_proj"),
+           "GraniteMoeForCausalLM": None, "GptOssForCausalLM": None,  # as they are here
            "OlmoeForCausalLM": ("mlp", "gate_proj", "up_proj", "down_proj")}
 # The tied table by the name of its first user.
 HEAD_FIRST = {"lm_head.decoder.bias": "lm_head.bias",
@@ -273,7 +305,9 @@ RENAMED = {"GPTNeoXForCausalLM": {"lm_head.weight": "embed_out.weight"},
 
 
 # The same for parts of names.
-RENAMED_PARTS = {"ViTForImageClassification": {
+RENAMED_PARTS = {"GraniteMoeForCausalLM": {
+    "experts.gate_up_proj": "input_linear.weight", "experts.down_proj": "output_linear.weight",
+    "router.weight": "router.layer.weight"}, "ViTForImageClassification": {
     "vit.layers.": "vit.encoder.layer.", ".q_proj.": ".attention.query.",
     ".k_proj.": ".attention.key.", ".v_proj.": ".attention.value.",
     ".o_proj.": ".output.dense.", ".mlp.fc1.": ".intermediate.dense.",
@@ -284,7 +318,7 @@ def published(class_name, name, tensor):
     """The published tensors of one parameter: transformers keeps those of all experts together."""
     for part, other in RENAMED_PARTS.get(class_name, {}).items():
         name = name.replace(part, other)
-    if class_name not in EXPERTS:
+    if EXPERTS.get(class_name) is None:
         return [(RENAMED.get(class_name, {}).get(name, name), tensor)]
     module, gate_name, up_name, down_name = EXPERTS[class_name]
     name = name.replace(".mlp.", f".{module}.")

@@ -23,8 +23,8 @@ inline GoldenTensor golden_of(const Golden& golden, const std::string& kind, con
   if (!p.part) return found;
   GoldenTensor mine{sizes_of(p.global_shape), {}};
   for (const ElementRun& run : runs_of(*p.part, p.global_shape)) {
-    const auto first = found.values.begin() + run.of_whole;
-    mine.values.insert(mine.values.end(), first, first + run.count);
+    for (std::int64_t i = 0; i < run.count; ++i)
+      mine.values.push_back(found.values[static_cast<std::size_t>(run.of_whole + i * run.step)]);
   }
   return mine;
 }

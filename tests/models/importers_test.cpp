@@ -61,6 +61,11 @@ TEST_CASE("parameter counts are the published ones", "[models][importers]") {
   CHECK(count("glm-4.5-air") == 106'852'245'504);
   CHECK(count("deepseek-v2-lite") == 15'706'484'224);
   CHECK(count("deepseek-v3") == 671'026'404'352);
+  CHECK(count("qwen1.5-moe-a2.7b") == 14'315'784'192);
+  CHECK(count("granite-3.0-1b-a400m") == 1'334'628'352);
+  CHECK(count("gpt-oss-20b") == 20'914'757'184);
+  CHECK(count("gpt-oss-120b") == 116'829'156'672);
+  CHECK(count("gemma-3-1b") == 999'885'952);
   CHECK(count("phi-3-mini-4k-instruct") == 3'821'079'552);
   CHECK(count("gemma-2b") == 2'506'172'416);
   CHECK(count("gemma-7b") == 8'537'680'896);
@@ -383,14 +388,30 @@ TEST_CASE("a config.json that asks for what is not built", "[models][importers]"
   CHECK(error_with("gpt2", "summary_type", "cls_index") == "");
   CHECK(error_with("gpt2", "model_type", "xglm") ==
         "config.json: /model_type: unknown model_type 'xglm'; known: gpt2, gpt_neox, gpt_neo, "
-        "gptj, llama, mistral, mixtral, qwen2, qwen3, qwen3_moe, olmoe, glm4_moe, "
-        "deepseek_v2, deepseek_v3, starcoder2, stablelm, opt, phi3, "
-        "gemma, gemma2, olmo2, nemotron, falcon, gpt_bigcode, cohere, internlm2, bert, roberta, "
+        "gptj, llama, mistral, mixtral, qwen2, qwen3, qwen3_moe, qwen2_moe, olmoe, granitemoe, "
+        "gpt_oss, glm4_moe, deepseek_v2, deepseek_v3, starcoder2, stablelm, opt, phi3, "
+        "gemma, gemma2, gemma3_text, olmo2, nemotron, falcon, gpt_bigcode, cohere, internlm2, "
+        "bert, roberta, "
         "camembert, "
         "xlm-roberta, distilbert, albert, bart, t5 and vit");
-  CHECK(error_with("gemma-2b", "model_type", "gemma3_text")
-            .starts_with("config.json: /model_type: 'gemma3_text' needs rotary positions of two "
-                         "bases, which meshwright lacks; known: gpt2, "));
+  CHECK(
+      error_with("gemma-2b", "model_type", "cohere2")
+          .starts_with("config.json: /model_type: 'cohere2' needs blocks without rotary positions "
+                       "among others, which meshwright lacks; known: gpt2, "));
+  CHECK(error_with("qwen1.5-moe-a2.7b", "use_sliding_window", true) ==
+        "config.json: /use_sliding_window: true: windows are not built for it; set it to false");
+  CHECK(error_with("granite-3.0-1b-a400m", "residual_multiplier", 0) ==
+        "config.json: /residual_multiplier: must be above 0");
+  CHECK(error_with("gpt-oss-20b", "swiglu_alpha", 2.0) ==
+        "config.json: /swiglu_alpha: 2.0: another gain of the sigmoid is not built; set it to "
+        "1.702");
+  CHECK(error_with("gpt-oss-20b", "layer_types", json::array({"full_attention"})) ==
+        "config.json: /layer_types: names 1 blocks, but the model has 24; name each");
+  CHECK(error_with("gemma-3-1b", "rope_parameters",
+                   {{"full_attention", {{"rope_type", "default"}}},
+                    {"sliding_attention", {{"rope_type", "linear"}}}}) ==
+        "config.json: /rope_parameters/sliding_attention/rope_type: rotary positions of blocks "
+        "with a window are not scaled; use default");
   CHECK(error_with("gpt-neo-125m", "attention_types", {{{"global", "global", "local"}, 4}}) ==
         "config.json: /attention_types: 'global' and 'local' in turn, or 'global' everywhere, are "
         "built; use one of them");
@@ -568,6 +589,62 @@ TEST_CASE("matrices that are published as one", "[models][importers]") {
   CHECK(runs[1].of_whole == (18 + 16) * 64 * 8192);
   CHECK(runs[1].count == 64 * 8192);
   CHECK_FALSE(parameter(falcon, "transformer.h.0.self_attention.dense.weight").part);
+}
+
+TEST_CASE("experts that are published as one", "[models][importers]") {
+  const Graph granite = graph_of(load_model("granite-3.0-1b-a400m", source));
+  const Parameter& up = parameter(granite, "model.layers.2.block_sparse_moe.up_linear.weight");
+  REQUIRE(up.part);
+  CHECK(up.part->whole == "model.layers.2.block_sparse_moe.input_linear.weight");
+  CHECK(shape_of_whole(*up.part, up.global_shape) == Shape{32, 1024, 1024});
+  const auto below = runs_of(*up.part, up.global_shape);
+  REQUIRE(below.size() == 32);
+  CHECK(below[3].of_part == 3 * 512 * 1024);
+  CHECK(below[3].of_whole == (3 * 1024 + 512) * 1024);
+  CHECK(below[3].count == 512 * 1024);
+  CHECK(below[3].step == 1);
+  // [in, out], columns in turn.
+  const Graph oss = graph_of(load_model("gpt-oss-20b", source));
+  const Parameter& in = parameter(oss, "model.layers.2.mlp.experts.up_proj");
+  REQUIRE(in.part);
+  CHECK(in.part->whole == "model.layers.2.mlp.experts.gate_up_proj");
+  CHECK(shape_of_whole(*in.part, in.global_shape) == Shape{32, 2880, 5760});
+  const auto columns = runs_of(*in.part, in.global_shape);
+  REQUIRE(columns.size() == 32 * 2880);
+  CHECK(columns[2880 + 7].of_part == (2880 + 7) * 2880);
+  CHECK(columns[2880 + 7].of_whole == 2880 * 5760 + 15);
+  CHECK(columns[2880 + 7].count == 2880);
+  CHECK(columns[2880 + 7].step == 5760);
+  const Parameter& bias = parameter(oss, "model.layers.2.mlp.experts.gate_proj_bias");
+  REQUIRE(bias.part);
+  CHECK(shape_of_whole(*bias.part, bias.global_shape) == Shape{32, 5760});
+  CHECK(runs_of(*bias.part, bias.global_shape)[2880 + 7].of_whole == 5760 + 14);
+  const Parameter& down = parameter(oss, "model.layers.2.mlp.experts.down_proj");
+  REQUIRE(down.part);
+  CHECK(down.part->whole == down.name);
+  CHECK(runs_of(*down.part, down.global_shape)[1].of_whole == 1);
+  CHECK_FALSE(parameter(oss, "model.layers.2.mlp.experts.down_proj_bias").part);
+}
+
+TEST_CASE("attention with sinks keeps a log-sum-exp", "[models][importers]") {
+  const Model model = load_model("gpt-oss-20b", source);
+  Training training;
+  training.sequence_length = 16;
+  for (const Node& node : build_graph(model, training).nodes)
+    if (node.op == Op::attention) CHECK(node.attributes.sinks);
+  training.attention = AttentionKernel::unfused;
+  CHECK_THROWS_AS(build_graph(model, training), NotSupportedYet);
+}
+
+TEST_CASE("blocks with a window have rotary positions of their own", "[models][importers]") {
+  const Graph gemma = graph_of(load_model("gemma-3-1b", source));
+  int block = -1;
+  for (const Node& node : gemma.nodes) {
+    if (node.op == Op::embedding) block = 0;
+    if (node.op == Op::rope) CHECK(node.attributes.rotary_base == (block % 6 == 5 ? 1e6 : 1e4));
+    if (node.op == Op::attention) CHECK(node.attributes.window == (block++ % 6 == 5 ? 0 : 512));
+  }
+  CHECK(block == 26);
 }
 
 TEST_CASE("a config.json is honoured", "[models][importers]") {

@@ -240,6 +240,7 @@ constexpr OpInfo rows[] = {
     {.op = Op::gate_rows,
      .name = "gate_rows",
      .takes = 2,
+     .split = SplitRule::elements,
      .infer = infer_gate_rows,
      .work = work_gate_rows,
      .differentiate = differentiate_gate_rows,
