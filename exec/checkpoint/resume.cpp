@@ -145,11 +145,12 @@ void load(const Checkpoint& checkpoint, Runtime& runtime, const Checkpoint* base
     if (!parameter.trainable) continue;
     const OwnedStates owned = runtime.memory().states(member);
     const std::vector<ParameterRun> own_runs = runs_within(runs, owned.begin, owned.count);
-    for (int state = 1; state < checkpoint.states(); ++state)
-      checkpoint.read(
-          parameter.name, state, own_runs,
-          StateView<float>(backend, owned.data[static_cast<std::size_t>(state)], owned.count)
-              .data());
+    for (int state = 1; state < checkpoint.states(); ++state) {
+      const auto& data = owned.data[static_cast<std::size_t>(state)];
+      if (data.data == nullptr) continue;  // muon keeps one moment of matrices
+      checkpoint.read(parameter.name, state, own_runs,
+                      StateView<float>(backend, data, owned.count).data());
+    }
   }
   const Manifest& manifest = checkpoint.manifest();
   LossScaleState scale = runtime.loss_scale();

@@ -27,6 +27,7 @@ struct Cut {
   bool whole = false;  // parameters with owners
   std::int64_t persistence = 0;
   int expert = 1;
+  OptimizerKind optimizer = OptimizerKind::adamw;
 };
 
 Plan plan_of(const Model& model, const Cut& cut) {
@@ -36,6 +37,11 @@ Plan plan_of(const Model& model, const Cut& cut) {
   plan.parallelism.shard_whole = cut.whole;
   plan.parallelism.persistence_threshold = cut.persistence;
   plan.parallelism.expert = cut.expert;
+  plan.training.optimizer = cut.optimizer;
+  if (cut.optimizer == OptimizerKind::muon) {
+    plan.training.momentum = 0.95;
+    plan.training.epsilon = 1e-3;  // of what AdamW steps: key biases stay where they are
+  }
   plan.snapshot = true;
   return plan;
 }
@@ -79,15 +85,19 @@ struct Run : SmallRun {
     Manifest about;
     about.run = "reshard";
     about.step = saved_steps;
-    about.optimizer = "adamw";
+    about.optimizer = optimizer();
     saver.save(about);
     CHECK(saver.finish());
   }
   void load(const std::string& folder) {
-    const auto found = resume({folder, "adamw", shapes_of(stages)}, runtime, *all,
+    const auto found = resume({folder, optimizer(), shapes_of(stages)}, runtime, *all,
                               [](const std::string& line) { FAIL(line); });
     REQUIRE(found);
     CHECK(found->step == saved_steps);
+  }
+
+  std::string optimizer() const {
+    return optimizer_names()[static_cast<std::size_t>(plan.training.optimizer)];
   }
 
   const std::unique_ptr<Communicator> all;
@@ -111,7 +121,7 @@ void check_family(const std::string& family, const std::vector<Cut>& all, int st
   const TestFolder own;
   const std::string shared = path_of_rank_0(own, world);
   const auto one = make_self_world({});
-  const Plan alone = plan_of(model, {});
+  const Plan alone = plan_of(model, {.degrees = {}, .optimizer = all[0].optimizer});
   const std::vector<double> expected = Run(model, alone, *one).train(1, all_steps);
   const auto folder_of = [&](std::size_t cut) { return shared + "/" + std::to_string(cut); };
   std::map<std::size_t, std::vector<double>> undisturbed;
@@ -171,6 +181,24 @@ std::vector<Cut> expert_cuts(int ranks) {
           {{.data = 4, .zero_stage = 3}}};
 }
 
+// Those that muon takes, of which some cut its matrices.
+std::vector<Cut> muon_cuts(int ranks) {
+  std::vector<Cut> all = {{{.pipeline = 2}},
+                          {{.tensor = 2}},
+                          {{.tensor = 2}, true},
+                          {{.data = 2}},
+                          {{.data = 2, .zero_stage = 1}, false, 1, true}};
+  if (ranks == 4)
+    all = {{{.pipeline = 4}},
+           {{.tensor = 4}},
+           {{.pipeline = 2, .tensor = 2}, true},
+           {{.tensor = 2, .data = 2}},
+           {{.tensor = 2, .data = 2, .zero_stage = 1}, false, 1, true},
+           {{.pipeline = 2, .data = 2, .zero_stage = 1}, false, 1, true}};
+  for (Cut& cut : all) cut.optimizer = OptimizerKind::muon;
+  return all;
+}
+
 void check_16_bit() {
   const Model model = small_model("gpt");
   World& world = test_world();
@@ -207,6 +235,10 @@ TEST_CASE_ON_RANKS("a checkpoint of untied embeddings is loaded under any degree
 
 TEST_CASE_ON_RANKS("a checkpoint of experts is loaded under any degrees", "[agree][checkpoint]") {
   check_family("mixtral", expert_cuts(test_world().size()), 1);
+}
+
+TEST_CASE_ON_RANKS("a checkpoint of muon is loaded under any degrees", "[agree][checkpoint]") {
+  check_family("llama", muon_cuts(test_world().size()), 1);
 }
 
 TEST_CASE_ON_RANKS("a run in 16 bits continues to the bit under its own degrees",

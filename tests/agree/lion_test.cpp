@@ -1,0 +1,65 @@
+// lion under every way of cutting a model. Its update is a sign: where a moment is nothing but
+// rounding, as that of GPT's key biases, whose true gradient is zero, another order of sums may
+// turn it. No loss depends on such an element.
+#include <cmath>
+
+#include "tests/agree/variants.h"
+#include "tests/exec/on_ranks.h"
+
+using namespace meshwright;
+
+namespace {
+
+constexpr double learning_rate = 1e-3;
+
+void by_lion(Plan& plan) {
+  plan.training.optimizer = OptimizerKind::lion;
+  plan.training.learning_rate = learning_rate;
+  plan.training.beta2 = 0.99;
+}
+
+constexpr Variant variants[] = {
+    {{1, 1, 1, 4, 0}, all_of<by_lion, full, pruned>},
+    {{1, 1, 1, 4, 0}, all_of<by_lion, eager, unfused>},
+    {{2, 1, 1, 4, 0}, by_lion},
+    {{2, 1, 1, 4, 0, 2}, all_of<by_lion, full>},
+    {{1, 2, 1, 4, 0}, by_lion},
+    {{1, 2, 1, 4, 0}, all_of<by_lion, rows>},
+    {{1, 2, 1, 4, 0}, all_of<by_lion, layout_of<TensorLayout::memory>>},
+    {{1, 1, 2, 4, 0}, by_lion},
+    {{1, 1, 2, 4, 1}, all_of<by_lion, pruned>},
+    {{1, 1, 2, 4, 2}, by_lion},
+    {{1, 1, 2, 4, 3}, all_of<by_lion, full>},
+    {{1, 1, 1, 4, 0, 1, 2}, by_lion},
+    {{2, 2, 1, 4, 0}, all_of<by_lion, rows>},
+    {{2, 1, 2, 4, 3}, by_lion},
+    {{1, 2, 2, 4, 1}, by_lion},
+    {{1, 1, 4, 1, 3}, all_of<by_lion, in_pairs>},
+};
+
+// On rank 0: the elements, but for key biases, that a turned sign has moved apart.
+void compare_signs(const Trained& got, const Trained& expected) {
+  std::int64_t elements = 0, apart = 0;
+  for (const auto& [name, values] : expected.parameters) {
+    if (name.find("attn.c_attn.bias") != std::string::npos) continue;
+    const std::vector<float>& own = got.parameters.at(name);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      ++elements;
+      if (std::abs(own[i] - values[i]) > learning_rate / 2) ++apart;
+    }
+  }
+  INFO(apart << " of " << elements);
+  CHECK(apart <= elements / 1000);
+}
+
+}  // namespace
+
+TEST_CASE_ON_RANKS("lion trains like on one process", "[agree][mpi]") {
+  World& world = test_world();
+  for_each_variant(variants, world, [&](const Model& model, const Plan& plan) {
+    const Trained& expected = train_alone(model, on_one_process(plan));
+    const Trained got = train(model, plan, world);
+    compare_losses(got, expected);
+    if (world.rank() == 0) compare_signs(got, expected);
+  });
+}
