@@ -285,6 +285,9 @@ TEST_CASE("mcp: a call ends when it takes too long, is cancelled, or its client 
   CHECK(progress["method"] == "notifications/progress");
   CHECK(progress["params"]["progressToken"] == "token");
   CHECK(progress["params"]["progress"] == 1);
+  CHECK_THAT(
+      progress["params"]["message"].get<std::string>(),
+      Catch::Matchers::Matches("plans for [0-9]+ x [a-z0-9.]+: [0-9]+ simulated of [0-9]+.*"));
   CHECK(client.code_of(R"({"jsonrpc": "2.0", "id": "long", "method": "ping"})") == -32600);
   client.send({{"jsonrpc", "2.0"},
                {"method", "notifications/cancelled"},

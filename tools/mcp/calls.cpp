@@ -1,18 +1,39 @@
 #include "tools/mcp/calls.h"
 
+#include <fmt/format.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdint>
 #include <exception>
 
 #include "models/core/error.h"
 #include "tools/mcp/messages.h"
 #include "tools/mcp/tools.h"
+#include "tools/report/text.h"
 
 namespace meshwright::mcp {
 
 using nlohmann::json;
+
+namespace {
+
+// What a command says of its search (tools/report/search_watch.cpp), for people.
+std::string progress_text(const std::string& line) {
+  const json said = json::parse(line, nullptr, false);
+  if (!said.is_object() || !said.contains("progress")) return line;
+  const json& at = said["progress"];
+  std::string text =
+      fmt::format("plans for {} x {}: {} simulated of {}", at.value("count", 0),
+                  at.value("machine", ""), at.value("candidates_simulated", std::int64_t{0}),
+                  at.value("candidates_enumerated", std::int64_t{0}));
+  if (const json best = at.value("best_step_time_s", json()); best.is_number())
+    text += ", the best step takes " + show_duration(best.get<double>());
+  return text;
+}
+
+}  // namespace
 
 struct Calls::Call {
   json id, progress_token;
@@ -48,9 +69,9 @@ void Calls::run(Call& call) const {
   int said = 0;
   const auto watch = [&](const std::string& line) {
     if (call.progress_token.is_null() || call.cancelled) return;
-    send_(notification_line(
-        "notifications/progress",
-        {{"progressToken", call.progress_token}, {"progress", ++said}, {"message", line}}));
+    send_(notification_line("notifications/progress", {{"progressToken", call.progress_token},
+                                                       {"progress", ++said},
+                                                       {"message", progress_text(line)}}));
   };
   Answer answer;
   try {

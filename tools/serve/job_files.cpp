@@ -44,7 +44,7 @@ void check_names_no_file(const json& job, const std::string& name) {
   const auto model = job.find("model");
   if (model != job.end() && model->is_string() && is_path(model->get<std::string>()))
     refuse(name, "/model", *model,
-           "give a name of /api/list/models, or the content of the config.json itself");
+           "give a name that `list models` prints, or the content of the config.json itself");
   for (const FileKey& key : file_keys) {
     const json::json_pointer pointer(key.pointer);
     if (!job.contains(pointer) || !job[pointer].is_string()) continue;
