@@ -60,7 +60,9 @@ constexpr Limit own[] = {
      [](const Plan&, const Model& m) { return is_llama_of_torchtitan(m); }, nullptr},
     {"parallelism.schedule", "has 1F1B, GPipe and Interleaved1F1B",
      [](const Plan& p, const Model&) {
-       return p.parallelism.schedule != ScheduleKind::zero_bubble;
+       const ScheduleKind schedule = p.parallelism.schedule;
+       return schedule == ScheduleKind::one_f_one_b || schedule == ScheduleKind::gpipe ||
+              schedule == ScheduleKind::interleaved;
      },
      [](Plan& p, const Model&) { p.parallelism.schedule = ScheduleKind::one_f_one_b; }},
     {"parallelism.zero_stage",

@@ -147,6 +147,8 @@ KernelKind kind_of_op(Op op) {
     case Op::gelu_grad:
     case Op::relu:
     case Op::relu_grad:
+    case Op::squared_relu:
+    case Op::squared_relu_grad:
     case Op::tanh:
     case Op::tanh_grad:
     case Op::swiglu:

@@ -25,15 +25,18 @@ nlohmann::json stated(const StepRow& row) {
 
 }  // namespace
 
+// A machine that nobody knows may be the one that the profile is of.
 std::string machine_of(const StepRow& row) {
-  return machines_of(read_job(parse_json(row.job, row.id), row.id, ".", machine_facts).cluster)
-      .front();
+  const nlohmann::json job = parse_json(row.job, row.id);
+  const auto key = "/cluster/machine"_json_pointer;
+  if (job.contains(key) && job.at(key).is_string()) return job.at(key).get<std::string>();
+  return machines_of(read_job(job, row.id, ".", machine_facts).cluster).front();
 }
 
 StepCase case_of(const StepRow& row, const Machine& machine) {
   const nlohmann::json value = stated(row);
   StepCase result;
-  result.job = read_job(value, row.id, ".", machine_facts);
+  result.job = read_job(value, row.id, ".", [&](const std::string&) { return facts_of(machine); });
   result.cluster = make_cluster(result.job.cluster, machine, counts_of(result.job.cluster).front());
   result.plan = settle(result.job, result.cluster.ranks(), facts_of(machine));
   // What a row leaves open is as in the frameworks that were measured (Megatron-LM and its kin):

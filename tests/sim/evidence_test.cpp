@@ -118,6 +118,17 @@ TEST_CASE("an attention kernel that a source does not state is the one that fram
   CHECK(kernel_of("dgx-h100", "unfused", assumed) == AttentionKernel::unfused);
 }
 
+TEST_CASE("a row may be of a machine that its profile alone knows", "[validate]") {
+  Machine own = load_machine("dgx-h100");
+  own.name = "lab-h100";
+  StepRow row;
+  row.id = "row";
+  row.job = R"({"model": "gpt2", "training": {"global_batch": 8, "sequence_length": 512},
+                "cluster": {"machine": "lab-h100"}, "parallelism": {"data": 8}})";
+  CHECK(machine_of(row) == "lab-h100");
+  CHECK(case_of(row, own).cluster.ranks() == 8);
+}
+
 TEST_CASE("BERT-large was measured on 1 and on 8 GPUs in 16 ways", "[validate]") {
   const Evidence evidence = read_evidence(std::string(MESHWRIGHT_SOURCE_DIR) +
                                           "/scenarios/evidence/nvidia_bert_large_v100_a100.json");

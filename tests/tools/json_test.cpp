@@ -487,6 +487,11 @@ TEST_CASE("explain says what one plan takes longer for than another", "[tools][j
   const json same = answer_of("explain " + jobs + "searched.json " + jobs + "searched.json");
   CHECK(same["change_ps"] == 0);
   CHECK(same["changes"].empty());
+  CHECK(same["to"]["fits"] == true);
+  const json large = answer_of("explain " + source +
+                               "/scenarios/gpt3-175b-128-p4de.json --set training.recompute=none "
+                               "--set training.micro_batch=8 --set training.global_batch=1536");
+  CHECK(large["to"]["fits"] == false);
 }
 
 TEST_CASE("explain compares a prediction with a profile of PyTorch", "[tools][json]") {

@@ -93,7 +93,10 @@ json side_json(const Explained& one) {
                 {"tokens_per_s", one.tokens_per_s},
                 {"stage", one.parts.stage},
                 {"parts", parts}};
-  if (one.kernels) add_kernels(*one.kernels, value);
+  if (one.kernels)
+    add_kernels(*one.kernels, value);
+  else
+    value["fits"] = one.prediction.fits;
   if (!one.trace.empty()) value["trace"] = one.trace;
   return value;
 }
@@ -158,6 +161,13 @@ std::string reason_text(const Explained& from, const Explained& to,
   return text + ".\n";
 }
 
+// A step that is predicted all the same.
+std::string fits_text(const Explained& one) {
+  if (one.prediction.fits) return "";
+  return fmt::format("{} does not fit: {}.\n", one.name,
+                     peak_memory_text(one.chosen.compiled.plan, one.prediction));
+}
+
 std::string tokens_of(const Explained& one) {
   return fmt::format("{} tokens/s", show_number(one.tokens_per_s, 0));
 }
@@ -185,6 +195,7 @@ void print_explained(const Explained& from, const Explained& to) {
     print_to(stdout, "The steps do not have the same number of tokens: {} has {}, {} {}.\n",
              from.name, tokens_of(from), to.name, tokens_of(to));
   if (from.kernels) return;  // of the rank that the profile is of
+  print_to(stdout, "{}{}", fits_text(from), fits_text(to));
   if (from.chosen.compiled.stages.size() > 1 || to.chosen.compiled.stages.size() > 1)
     print_to(stdout, "Times are those of the stage that is busy longest: {} of {}, {} of {}.\n",
              from.parts.stage, from.name, to.parts.stage, to.name);

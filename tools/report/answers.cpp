@@ -472,6 +472,7 @@ constexpr AnswerKey side_keys[] = {
     {"kernels[].time_ps", "integer", ""},
     {"kernels[].runs", "number", "in a step"},
     {"trace?", "string", "of a profile: what was read"},
+    {"fits?", "boolean", "into the memory of each GPU; not said beside a profile"},
 };
 
 constexpr AnswerTable tables[] = {
