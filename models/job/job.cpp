@@ -87,14 +87,18 @@ Precision default_precision(const MachineFacts& machine) {
 
 // Fused kernels need 16-bit inputs on a GPU; the second generation needs one that has bf16, and
 // frameworks take cuDNN's where it has kernels for the GPU.
-// An eager framework has the score matrix in memory; ranks that share sequences never have.
-AttentionKernel default_attention(const MachineFacts& machine, const Plan& plan) {
+// An eager framework has the score matrix in memory; ranks that share sequences never have, nor
+// have models with attention sinks here.
+AttentionKernel default_attention(const MachineFacts& machine, const Plan& plan,
+                                  const Model& model) {
   const Precision precision = plan.training.precision;
-  if (plan.training.compiler == CompilerLevel::none && plan.parallelism.context == 1)
+  const bool has_scores = !model.attention_sinks;
+  if (has_scores && plan.training.compiler == CompilerLevel::none && plan.parallelism.context == 1)
     return AttentionKernel::unfused;
   if (machine.is_cpu) return AttentionKernel::flash2;
-  if (precision == Precision::fp32 || precision == Precision::tf32) return AttentionKernel::unfused;
-  if (machine.has_cudnn_attention) return AttentionKernel::cudnn;
+  const bool in_32_bits = precision == Precision::fp32 || precision == Precision::tf32;
+  if (has_scores && in_32_bits) return AttentionKernel::unfused;
+  if (machine.has_cudnn_attention && !in_32_bits) return AttentionKernel::cudnn;
   return machine.has_bf16 ? AttentionKernel::flash2 : AttentionKernel::flash;
 }
 
@@ -169,7 +173,8 @@ Plan settle_plan(const Job& job, int ranks, const MachineFacts& machine) {
   Plan plan = job.plan;
   Training& training = plan.training;
   if (job.is_auto("training.precision")) training.precision = default_precision(machine);
-  if (job.is_auto("training.attention")) training.attention = default_attention(machine, plan);
+  if (job.is_auto("training.attention"))
+    training.attention = default_attention(machine, plan, job.model);
   check_precision(training.precision, machine);
   check_attention(training.attention, machine);
   settle_degrees(plan, ranks, job.is_auto("parallelism.data"));

@@ -124,7 +124,8 @@ Job read_job(const nlohmann::json& value, const std::string& file, const std::st
 Plan settle(const Job& job, int ranks, const MachineFacts& machine);
 
 // Of a job that names no attention kernel, by the plan's precision and compiler level.
-AttentionKernel default_attention(const MachineFacts& machine, const Plan& plan);
+AttentionKernel default_attention(const MachineFacts& machine, const Plan& plan,
+                                  const Model& model);
 
 // What is not given in the job file, and has no value that says so, is left out.
 nlohmann::json to_json(Training training);

@@ -337,7 +337,7 @@ class Enumerator {
 
   // As settle() chooses it.
   AttentionKernel attention_of(CompilerLevel level, int context) const {
-    const bool eager = level == CompilerLevel::none && context == 1;
+    const bool eager = level == CompilerLevel::none && context == 1 && !sizes_.sinks;
     return eager && job_.is_auto("training.attention") ? AttentionKernel::unfused
                                                        : base_.training.attention;
   }

@@ -14,13 +14,16 @@ using namespace meshwright;
 
 namespace {
 
-// The same case with the same numbers.
+// The same case with the same numbers; gradients are those of what the forward saved, as it was
+// rounded.
 Played play_in_double(Runner& runner, const Case& c, const Played& of) {
   Played played;
   for (const OpTensor& tensor : of.inputs) played.inputs.push_back(in_double(tensor));
   played.outputs = forward(runner, c, played.inputs);
   played.dy = in_double(of.dy);
-  played.gradients = rule_of(c.op).gradient(runner, c, played.inputs, played.outputs, played.dy);
+  std::vector<OpTensor> saved;
+  for (const OpTensor& tensor : of.outputs) saved.push_back(in_double(tensor));
+  played.gradients = rule_of(c.op).gradient(runner, c, played.inputs, saved, played.dy);
   return played;
 }
 

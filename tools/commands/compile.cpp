@@ -240,7 +240,7 @@ Plan plan_at(CompilerLevel level, const Job& job, const Chosen& chosen) {
   Plan plan = reopened(chosen.compiled.plan, job.plan.training);
   plan.training.compiler = level;
   if (job.is_auto("training.attention"))
-    plan.training.attention = default_attention(facts_of(chosen.cluster.machine), plan);
+    plan.training.attention = default_attention(facts_of(chosen.cluster.machine), plan, job.model);
   return plan;
 }
 
