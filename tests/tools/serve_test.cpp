@@ -257,7 +257,8 @@ TEST_CASE("a job names no file of the server", "[serve]") {
   job = settled_job();
   std::ifstream config(source + "/models/zoo/gpt2.json");
   job["model"] = json::parse(config);
-  job["data"] = {{"files", {"/etc/shadow"}}};
+  job["data"] = {{"files", {"/etc/shadow"}},
+                 {"evaluation", {{"files", {"/etc/shadow"}}, {"every_steps", 10}}}};
   job["checkpoint"] = {{"folder", "/etc"}, {"every_steps", 100}};
   job["log"] = {{"json", "/etc/meshwright.json"}};
   CHECK(post(served, "/api/simulate", job.dump()).status == 200);
@@ -273,7 +274,7 @@ TEST_CASE("every key of a job that names a file is known to the server", "[serve
     found += static_cast<int>(
         std::distance(std::sregex_iterator(text.begin(), text.end(), names_file), {}));
   }
-  CHECK(found == 11);
+  CHECK(found == 12);
 }
 
 TEST_CASE("requests that are no questions of this page get a clear answer", "[serve]") {
