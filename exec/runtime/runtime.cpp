@@ -1,6 +1,7 @@
 #include "exec/runtime/runtime.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -215,6 +216,8 @@ void Runtime::execute(int task, const Instruction& instruction, int index) {
 
 void Runtime::compute(const Instruction& instruction, const Task& task) {
   if (instruction.op == Op::sum_of_squares) return sum_of_squares(instruction, task);
+  if (instruction.bucket >= 0 && is_compute(instruction, {Op::amax, Op::quantize}))
+    return look_at_parameters(instruction, task);
   if (is_of_updater(instruction)) return update(instruction);
   input_types_.clear(), output_types_.clear(), inputs_.clear(), outputs_.clear();
   for (const Operand& operand : instruction.inputs) {
@@ -247,6 +250,43 @@ void Runtime::sum_of_squares(const Instruction& instruction, const Task& task) {
     const void* data = gradients + run.begin * bytes_of(dtype);
     backend_.run({Op::sum_of_squares, instruction.attributes, {&type, 1}, {&sum_type, 1}},
                  {{&data, 1}, {&sum, 1}}, {own_.tensor, mesh_.degrees().tensor, scratch_.get()});
+  }
+}
+
+// The largest element of each parameter of the bucket, or its bits and scale: as much of it as lies
+// in this rank's own part, which may be nothing.
+void Runtime::look_at_parameters(const Instruction& instruction, const Task& task) {
+  const Bucket& bucket = program_.buckets[at(instruction.bucket)];
+  const std::int64_t begin = memory_.own_begin(bucket), end = begin + bucket.shard_elements;
+  const bool rounds = instruction.op == Op::quantize;
+  const auto address = [&](const Operand& operand, std::int64_t element) {
+    return static_cast<std::byte*>(memory_.address(operand, task.slot)) +
+           element * bytes_of(operand.type.dtype);
+  };
+  for (std::size_t i = 0; i < bucket.parameters.size(); ++i) {
+    const StageParameter& member = program_.parameters[at(bucket.parameters[i])];
+    const std::int64_t last = member.offset + member.parameter.shape.elements();
+    const std::int64_t from = std::clamp(member.offset, begin, end);
+    const std::int64_t count = std::max<std::int64_t>(0, std::min(last, end) - from);
+    const auto value = static_cast<std::int64_t>(i);
+    constexpr std::int64_t width = 16;  // of what kernels take at once; parts are multiples of it
+    const Shape part{count / width, width};
+    const TensorType one{Shape{1}, Dtype::f32};
+    const std::array<TensorType, 2> in = {TensorType{part, instruction.inputs[0].type.dtype}, one};
+    const std::array<const void*, 2> inputs = {
+        address(instruction.inputs[0], from - begin),
+        rounds ? address(instruction.inputs[1], value) : nullptr};
+    std::array<TensorType, 2> out = {one};
+    std::array<void*, 2> outputs = {address(instruction.outputs[0], rounds ? from - begin : value)};
+    if (rounds) {
+      out = {TensorType{part, instruction.attributes.made}, TensorType{Shape{1, 1}, Dtype::f32}};
+      outputs[1] = address(instruction.outputs[1], value);
+    }
+    const std::size_t operands = rounds ? 2 : 1;
+    backend_.run(
+        {instruction.op, instruction.attributes, {in.data(), operands}, {out.data(), operands}},
+        {{inputs.data(), operands}, {outputs.data(), operands}},
+        {own_.tensor, mesh_.degrees().tensor, scratch_.get()});
   }
 }
 

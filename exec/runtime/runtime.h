@@ -153,6 +153,7 @@ class Runtime {
   bool is_over(const RunId& run);
   std::int64_t first_sequence_of(const Task& task) const;
   void sum_of_squares(const Instruction& instruction, const Task& task);
+  void look_at_parameters(const Instruction& instruction, const Task& task);
 
   // update.cpp: the step's end
   ScaledStep* scaled_step() const;

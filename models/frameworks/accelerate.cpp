@@ -23,6 +23,9 @@ bool is_known_bucket(const Plan& plan) {
 }
 
 constexpr Limit own[] = {
+    {"training.fp8_gathers", "gathers weights in 16 bits",
+     [](const Plan& p, const Model&) { return !p.training.fp8_gathers; },
+     [](Plan& p, const Model&) { p.training.fp8_gathers = false; }},
     {"parallelism.tensor", "has tensor ranks beside sharded replicas only",
      [](const Plan& p, const Model&) { return p.parallelism.tensor == 1 || replicas_of(p) > 1; },
      [](Plan& p, const Model&) {

@@ -58,6 +58,9 @@ bool is_known_scale(const Training& t) {
 }
 
 constexpr Limit own[] = {
+    {"training.fp8_gathers", "gathers weights in 16 bits",
+     [](const Plan& p, const Model&) { return !p.training.fp8_gathers; },
+     [](Plan& p, const Model&) { p.training.fp8_gathers = false; }},
     {"parallelism.context", "shares sequences by heads (Ulysses), not in a ring; 1",
      [](const Plan& p, const Model&) { return p.parallelism.context == 1; },
      [](Plan& p, const Model&) {

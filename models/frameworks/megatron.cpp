@@ -173,6 +173,9 @@ constexpr Limit rows[] = {
      [](Plan& p, const Model& m) {
        p.training.fp8_experts = quantizes(p.training.precision) && m.experts > 0;
      }},
+    {"training.fp8_gathers", "gathers weights in 8 bits under zero_stage 1 alone",
+     [](const Plan& p, const Model&) { return !p.training.fp8_gathers; },
+     [](Plan& p, const Model&) { p.training.fp8_gathers = false; }},
     {"training.first_layers_in_bf16",
      "leaves layers in bf16 under other scales than delayed ones, in fp8 at most as many on either "
      "side as a stage has",

@@ -119,7 +119,7 @@ void settle_as_pytorch(Plan& plan, const Model& model) {
   if (storage_of(t.precision) == Dtype::f32) t.master_weights = MasterWeights::fp32;
   if (t.precision != Precision::fp8) t.fp8_recipe = Fp8Recipe::tensorwise;
   if (!quantizes(t.precision)) {
-    t.fp8_experts = false;
+    t.fp8_experts = t.fp8_gathers = false;
     t.first_layers_in_bf16 = t.last_layers_in_bf16 = 0;
   }
   if (t.recompute == Recompute::each || (t.recompute == Recompute::group && t.recompute_group == 1))

@@ -137,6 +137,8 @@ constexpr Limit training_rows[] = {
                       parallelism.overlap_expert, false),
     MESHWRIGHT_ALWAYS("training.fp8_experts", "multiplies 16 bits in experts", training.fp8_experts,
                       false),
+    MESHWRIGHT_ALWAYS("training.fp8_gathers", "gathers weights in 16 bits", training.fp8_gathers,
+                      false),
     {"training.first_layers_in_bf16", "multiplies 8 bits in all blocks",
      [](const Plan& p, const Model&) { return !p.training.has_layers_in_bf16(); },
      [](Plan& p, const Model&) {
@@ -188,7 +190,7 @@ void settle_training(Training& t) {
   if (t.recompute != Recompute::group) t.recompute_group = 1;
   if (t.precision != Precision::fp8) {
     t.fp8_recipe = Fp8Recipe::tensorwise;
-    t.fp8_experts = false;
+    t.fp8_experts = t.fp8_gathers = false;
     t.first_layers_in_bf16 = t.last_layers_in_bf16 = 0;
   }
   t.predicted_positions = 0;

@@ -161,7 +161,7 @@ double model_flops(const Graph& graph) {
 std::string to_text(const Graph& graph) {
   const auto tensor_text = [&](int id) {
     const Tensor& tensor = graph.tensor(id);
-    std::string text = tensor.role == Role::parameter ? at(graph.parameters, tensor.parameter).name
+    std::string text = is_weight(tensor) ? at(graph.parameters, tensor.parameter).name
                        : tensor.role == Role::parameter_gradient
                            ? "d(" + at(graph.parameters, tensor.parameter).name + ")"
                            : "%" + std::to_string(id);

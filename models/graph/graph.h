@@ -85,8 +85,12 @@ enum class Role : std::uint8_t {
   parameter,
   parameter_gradient,
   of_step,  // made of parameters once a step, kept for all its micro-batches
-  largest   // f32 [2], from step to step: the largest element of what earlier steps rounded, and of
+  largest,  // f32 [2], from step to step: the largest element of what earlier steps rounded, and of
             // what this one did (Graph::rounded)
+  // Of a parameter whose shards are rounded when a step begins: its bits as they are gathered, and
+  // f32 [1,1], what they are multiplied by.
+  gathered_bits,
+  gathered_scale
 };
 enum class Phase : std::uint8_t { forward, recompute, backward };
 
@@ -98,6 +102,10 @@ struct Tensor {
   int alias_of = -1;   // an in-place output shares the memory of this tensor
 };
 
+// A parameter, as it is or rounded.
+constexpr bool is_weight(const Tensor& tensor) {
+  return tensor.role == Role::parameter || tensor.role == Role::gathered_bits;
+}
 // A node makes it, and does not add to it.
 constexpr bool is_made(const Tensor& output) { return output.role != Role::parameter_gradient; }
 

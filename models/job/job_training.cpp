@@ -145,6 +145,12 @@ Keys training_keys(Training& t) {
        "experts of a layer that a rank has are one tensor. Layers whose experts have a number of "
        "slots (of one micro-batch) that is no multiple of 16 (128, 32) stay in bf16. On a GPU "
        "predicted, not run yet"},
+      {"fp8_gathers", &t.fp8_gathers, any, if_set, "",
+       "of `precision: fp8` and `zero_stage` 3: weights that are multiplied in 8 bits alone are "
+       "rounded by the ranks that share them, once a step, and gathered in 8 bits: the same "
+       "numbers, half the bytes, and half the memory of what is gathered. `fp8_recipe: tensorwise` "
+       "alone. (PyTorch: `enable_fsdp_float8_all_gather`. Megatron's `fp8_param_gather` is this "
+       "with `reshard_after_forward: never` and `reduce_gradients: last`)"},
       {"first_layers_in_bf16", &t.first_layers_in_bf16, at_least_zero, if_set, "",
        "of `precision: fp8` and `nvfp4`: so many blocks at the beginning of the model multiply 16 "
        "bits all the same (of an encoder and a decoder: of each). Together with "

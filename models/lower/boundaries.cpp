@@ -72,7 +72,7 @@ void note_node(Boundaries& found, const Graph& graph, int index, int stage) {
   found.nodes[static_cast<std::size_t>(stage)].push_back(index);
   for (int id : node.inputs) {
     const Tensor& tensor = graph.tensor(id);
-    if (tensor.role == Role::parameter) note_parameter(found, tensor.parameter, stage);
+    if (is_weight(tensor)) note_parameter(found, tensor.parameter, stage);
     if (tensor.role == Role::activation)
       note_use(found.tensors[static_cast<std::size_t>(id)], body, stage);
   }

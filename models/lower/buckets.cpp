@@ -5,6 +5,7 @@
 
 #include "models/graph/fusion.h"
 #include "models/lower/owners.h"
+#include "models/plan/sharding.h"
 
 namespace meshwright {
 
@@ -64,7 +65,7 @@ std::vector<Candidate> frozen(const Graph& graph, const Plan& plan, const Bounda
          boundaries.nodes[static_cast<std::size_t>(layout.virtual_stage(stage, chunk))]) {
       const Node& node = graph.nodes[static_cast<std::size_t>(index)];
       for (int id : node.inputs) {
-        if (graph.tensor(id).role != Role::parameter) continue;
+        if (!is_weight(graph.tensor(id))) continue;
         const int parameter = graph.tensor(id).parameter;
         if (graph.parameters[static_cast<std::size_t>(parameter)].trainable) continue;
         const auto [place, is_new] = found.try_emplace(parameter);
@@ -122,18 +123,26 @@ class Filler {
         shards_(plan.shard_group()),
         expert_shards_(plan.degrees().expert_shard()),
         reduces_(plan.degrees().rdp() > 1),
-        is_matrix_(matrices_of(graph, plan)) {}
+        is_matrix_(matrices_of(graph, plan)),
+        is_rounded_(graph.parameters.size(), 0) {
+    for (const Tensor& tensor : graph.tensors)
+      if (tensor.role == Role::gathered_bits)
+        is_rounded_[static_cast<std::size_t>(tensor.parameter)] = 1;
+  }
 
   std::vector<BucketPlan> run() {
     std::vector<Candidate> all = candidates(graph_, plan_, boundaries_, program_.stage);
     order_tied(all);
     const std::vector<Owner> owners = owners_of(all);
     for (std::size_t i = 0; i < all.size(); ++i) add(all[i], owners[i]);
-    std::map<int, std::int64_t> of_unit;
+    std::map<int, std::int64_t> of_unit, bytes_of_unit;
     for (BucketPlan& bucket : buckets_) {
       close(bucket);
       bucket.offset = of_unit[bucket.unit];
       of_unit[bucket.unit] += bucket.bucket.elements;
+      bucket.gathered_offset = bytes_of_unit[bucket.unit];
+      bytes_of_unit[bucket.unit] +=
+          bucket.bucket.elements * bytes_of(bucket.gathered_type(plan_.training));
     }
     return std::move(buckets_);
   }
@@ -183,24 +192,11 @@ class Filler {
     return parameter_of(candidate).of_experts && plan_.parallelism.expert > 1;
   }
 
-  bool stays_whole(const Candidate& candidate) const {
-    const Parallelism& p = plan_.parallelism;
-    return p.zero_stage == 3 && parameter_of(candidate).shape.elements() < p.persistence_threshold;
-  }
-
-  // ZeRO 3 leaves small parameters whole: sharded as ZeRO 1 does it.
-  int zero_of(const Candidate& candidate) const {
-    if ((of_experts(candidate) ? expert_shards_ : shards_) == 1) return 0;
-    if (!parameter_of(candidate).trainable)  // there are no states to be sharded
-      return plan_.parallelism.zero_stage == 3 && !stays_whole(candidate) ? 3 : 0;
-    return stays_whole(candidate) ? 1 : plan_.parallelism.zero_stage;
-  }
-
   bool is_reduced_each(const Candidate& candidate) const {
     const Degrees degrees = plan_.degrees();
     const int ranks = of_experts(candidate) ? degrees.expert_rdp() : degrees.rdp();
-    return plan_.reduces_each_micro_batch() && ranks > 1 && !stays_whole(candidate) &&
-           parameter_of(candidate).trainable;
+    return plan_.reduces_each_micro_batch() && ranks > 1 &&
+           !stays_whole(plan_, parameter_of(candidate)) && parameter_of(candidate).trainable;
   }
 
   bool is_full(const BucketPlan& open) const {
@@ -215,13 +211,13 @@ class Filler {
   std::size_t bucket_for(const BucketPlan& wanted) {
     for (std::size_t i = buckets_.size(); i-- > 0;) {
       const BucketPlan& open = buckets_[i];
-      const bool alike = open.cls == wanted.cls && open.chunk == wanted.chunk &&
-                         open.zero == wanted.zero && open.unit == wanted.unit &&
-                         open.bucket.owner == wanted.bucket.owner &&
-                         open.bucket.of_experts == wanted.bucket.of_experts &&
-                         open.bucket.frozen == wanted.bucket.frozen &&
-                         open.bucket.matrices == wanted.bucket.matrices &&
-                         (!open.bucket.matrices || open.is_cut == wanted.is_cut);
+      const bool alike =
+          open.cls == wanted.cls && open.chunk == wanted.chunk && open.zero == wanted.zero &&
+          open.unit == wanted.unit && open.bucket.owner == wanted.bucket.owner &&
+          open.bucket.of_experts == wanted.bucket.of_experts &&
+          open.bucket.frozen == wanted.bucket.frozen &&
+          open.bucket.matrices == wanted.bucket.matrices && open.is_rounded == wanted.is_rounded &&
+          (!open.bucket.matrices || open.is_cut == wanted.is_cut);
       // How many units use a tied parameter may differ from stage to stage: each has its own.
       if (!alike || (wanted.cls.tied && wanted.unit != no_unit)) continue;
       if (is_full(open)) break;
@@ -237,7 +233,7 @@ class Filler {
     BucketPlan wanted;
     wanted.cls = cls;
     wanted.chunk = candidate.chunk;
-    wanted.zero = zero_of(candidate);
+    wanted.zero = zero_stage_of(plan_, parameter);
     wanted.reduced_each = is_reduced_each(candidate);
     if (wanted.zero == 3 || wanted.reduced_each) wanted.unit = candidate.unit;
     wanted.bucket.owner = owner;
@@ -245,6 +241,7 @@ class Filler {
     wanted.bucket.frozen = !parameter.trainable;
     wanted.bucket.matrices =
         parameter.trainable && is_matrix_[static_cast<std::size_t>(candidate.parameter)] != 0;
+    wanted.is_rounded = is_rounded_[static_cast<std::size_t>(candidate.parameter)] != 0;
     wanted.is_cut = parameter.is_cut && !parameter.of_experts;
     const std::size_t index = bucket_for(wanted);
     BucketPlan& into = buckets_[index];
@@ -277,7 +274,8 @@ class Filler {
   Program& program_;
   int shards_, expert_shards_;
   bool reduces_;
-  std::vector<char> is_matrix_;  // of parameters: what muon steps
+  std::vector<char> is_matrix_;   // of parameters: what muon steps
+  std::vector<char> is_rounded_;  // of parameters: what is gathered in 8 bits
   std::vector<BucketPlan> buckets_;
 };
 

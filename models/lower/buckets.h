@@ -30,8 +30,16 @@ struct BucketPlan {
   bool is_cut = false;        // of matrices: over the tensor group
   bool reduced_each = false;  // its gradients, in every micro-batch
   int unit = no_unit;         // gathered or reduced with its unit, to which all of it belongs
-  std::int64_t offset = 0;    // elements from the start of the unit's buffer
-  int ready_node = 0;         // graph node after which all its gradients are summed
+  std::int64_t offset = 0;    // elements from the start of the unit's buffer of gradients
+  std::int64_t gathered_offset = 0;  // bytes from the start of its buffer of weights
+  // Gathered in 8 bits (rounded_weights.h): the bits of the own part; of its parameters, in the
+  // order of `bucket.parameters`, f32 each: the largest element, and what bits are multiplied by.
+  bool is_rounded = false;
+  Operand own_bits, largest, scales;
+  Dtype gathered_type(const Training& training) const {
+    return is_rounded ? Dtype::e4m3 : storage_of(training.precision);
+  }
+  int ready_node = 0;  // graph node after which all its gradients are summed
   // Reduced once a step: where a chunk's body reduces it, that body and the last instruction that
   // does.
   int reduced_in = -1, reduced_by = -1;

@@ -5,6 +5,7 @@
 #include "models/lower/first_sums.h"
 #include "models/lower/forward_backward.h"
 #include "models/lower/memory.h"
+#include "models/lower/rounded_weights.h"
 #include "models/lower/shared_slots.h"
 #include "models/lower/slot_lifetimes.h"
 #include "models/lower/step.h"
@@ -58,6 +59,7 @@ Program lower_stage(StageDraft draft) {
   // What the bodies of all chunks use, before any of them is written.
   fill_buckets(draft);
   place_buckets(draft);
+  place_rounded_weights(draft);
   place_unit_buffers(draft);  // after fill_buckets: a unit is as large as its buckets
   choose_offloaded(draft);
 

@@ -13,13 +13,13 @@ Operand parameter_operand(const StageDraft& draft, const Tensor& wanted) {
   const StageParameter& member =
       draft.program.parameters[at(draft.member_of[at(wanted.parameter)])];
   const BucketPlan& planned = draft.buckets[at(member.bucket)];
-  const bool is_weight = wanted.role == Role::parameter;
-  Operand found = is_weight ? planned.bucket.weights : planned.bucket.gradients;
-  const bool in_unit_buffer = is_weight ? planned.zero == 3 : planned.reduced_each;
+  const bool weighs = is_weight(wanted);
+  Operand found = weighs ? planned.bucket.weights : planned.bucket.gradients;
+  const bool in_unit_buffer = weighs ? planned.zero == 3 : planned.reduced_each;
   if (in_unit_buffer) {
-    found.buffer = (is_weight ? draft.units.weights : draft.units.gradients).of(planned.unit);
+    found.buffer = (weighs ? draft.units.weights : draft.units.gradients).of(planned.unit);
     MESHWRIGHT_CHECK(found.buffer >= 0, "a sharded unit is gathered before it is used");
-    found.offset += planned.offset * bytes_of(wanted.type.dtype);
+    found.offset += weighs ? planned.gathered_offset : planned.offset * bytes_of(wanted.type.dtype);
   }
   found.offset += member.offset * bytes_of(wanted.type.dtype);
   found.type = wanted.type;
@@ -50,12 +50,14 @@ Operand operand(const StageDraft& draft, int tensor, int virtual_stage) {
     case Role::input:
     case Role::of_step:
     case Role::largest:
+    case Role::gathered_scale:
       return draft.places.own[at(tensor)];
     case Role::activation:
       return draft.boundaries.tensors[at(tensor)].maker == virtual_stage
                  ? draft.places.own[at(tensor)]
                  : draft.places.received[at(tensor)];
     case Role::parameter:
+    case Role::gathered_bits:
     case Role::parameter_gradient:
       break;
   }

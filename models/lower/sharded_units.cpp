@@ -84,9 +84,9 @@ int kept_buffers(const StageDraft& draft) {
   return count;
 }
 
-// Of a unit's buffer, from `offset` elements on; the buffer grows to hold it.
+// Of a unit's buffer, from `offset` bytes on; the buffer grows to hold it.
 Operand in_unit_buffer(StageDraft& draft, int buffer, std::int64_t offset, const TensorType& type) {
-  const Operand part{buffer, offset * bytes_of(type.dtype), type, GroupKind::none};
+  const Operand part{buffer, offset, type, GroupKind::none};
   std::int64_t& held = draft.buffer(buffer).bytes;
   held = std::max(held, part.offset + type.bytes());
   return part;
@@ -102,9 +102,10 @@ void gather_bucket(StageDraft& draft, BodyBuilder& body, int b) {
   gather.flat = !draft.plan.parallelism.hierarchical_gather;
   gather.bucket = b;
   if (draft.plan.gathers_once_a_step()) gather.when = When::first_micro_batch;
-  gather.inputs = {bucket.own_weights};
-  gather.outputs = {in_unit_buffer(draft, draft.units.weights.of(planned.unit), planned.offset,
-                                   {Shape{bucket.elements}, bucket.weights.type.dtype})};
+  gather.inputs = {planned.is_rounded ? planned.own_bits : bucket.own_weights};
+  gather.outputs = {
+      in_unit_buffer(draft, draft.units.weights.of(planned.unit), planned.gathered_offset,
+                     {Shape{bucket.elements}, planned.gathered_type(draft.plan.training)})};
   if (body.last_compute() < 0) gather.waits.push_back({Wait::Relation::previous_task, -1, -1});
   const int index = body.emit(std::move(gather));
   if (!draft.plan.parallelism.overlap_parameters) body.join_before_next_compute(index);
@@ -154,8 +155,9 @@ void gather_kept(StageDraft& draft, BodyBuilder& body, const std::vector<int>& u
 }
 
 Operand unit_gradients(StageDraft& draft, const BucketPlan& planned) {
-  return in_unit_buffer(draft, draft.units.gradients.of(planned.unit), planned.offset,
-                        {Shape{planned.bucket.elements}, planned.bucket.gradients.type.dtype});
+  const Dtype type = planned.bucket.gradients.type.dtype;
+  return in_unit_buffer(draft, draft.units.gradients.of(planned.unit),
+                        planned.offset * bytes_of(type), {Shape{planned.bucket.elements}, type});
 }
 
 // The sums of this micro-batch join those before: of the buckets in this buffer, or of all (-1).

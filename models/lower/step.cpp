@@ -6,6 +6,7 @@
 #include "models/lower/draft.h"
 #include "models/lower/memory.h"
 #include "models/lower/reductions.h"
+#include "models/lower/rounded_weights.h"
 #include "models/plan/optimizer_scratch.h"
 
 namespace meshwright {
@@ -247,6 +248,7 @@ void write_begin(StageDraft& draft) {
     if (!planned.bucket.frozen) zero.outputs.push_back(planned.bucket.gradients);
   if (program.parameter_norms_buffer >= 0) zero.outputs.push_back(parameter_norms(program));
   body.emit(std::move(zero));
+  round_own_weights(draft, body);
   for (Instruction& each : draft.of_step) body.emit(std::move(each));
 }
 

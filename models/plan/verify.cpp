@@ -476,6 +476,28 @@ void check_training(const Training& t, const ModelSizes& model) {
   check_optimizer(t);
 }
 
+void check_fp8_gathers(const Plan& plan) {
+  const Training& t = plan.training;
+  if (!t.fp8_gathers) return;
+  if (t.precision != Precision::fp8)
+    refuse("training/fp8_gathers",
+           fmt::format("weights are rounded to 8 bits in precision fp8 alone, not in {}; leave it "
+                       "out, or use fp8",
+                       name_of(t.precision)));
+  if (t.fp8_recipe != Fp8Recipe::tensorwise)
+    refuse("training/fp8_gathers",
+           fmt::format("weights that are gathered in 8 bits have one scale each, which fp8_recipe "
+                       "'{}' has not; use 'tensorwise', or leave it out",
+                       fp8_recipe_names()[static_cast<std::size_t>(t.fp8_recipe)]));
+  if (plan.parallelism.zero_stage < 3 && plan.degrees().rdp() > 1)
+    refuse(
+        "training/fp8_gathers",
+        fmt::format("weights are gathered for their products under zero_stage 3 alone, found {}; "
+                    "use 3 (with reshard_after_forward 'never' and reduce_gradients 'last' it is "
+                    "zero_stage 1 in all else), or leave it out",
+                    plan.parallelism.zero_stage));
+}
+
 // Legal, but this version cannot do it.
 void check_supported(const Plan& plan, const ModelSizes& model) {
   const Training& t = plan.training;
@@ -523,6 +545,7 @@ std::vector<std::int64_t> divisors_of(std::int64_t number) {
 void verify(const Plan& plan, const ModelSizes& model) {
   check_degrees(plan.parallelism);
   check_training(plan.training, model);
+  check_fp8_gathers(plan);
   check_batch(plan);
   check_context(plan, model);
   check_tensor(plan, model);

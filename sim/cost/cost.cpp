@@ -336,7 +336,7 @@ std::vector<double> CostModel::unit_memory(const Graph& graph) const {
       const Tensor& tensor = graph.tensor(id);
       if (counted[at(id)]) continue;
       const double size = static_cast<double>(tensor.type.bytes());
-      if (tensor.role == Role::parameter) {
+      if (is_weight(tensor)) {
         const double elements = static_cast<double>(tensor.type.shape.elements());
         const bool trains = graph.parameters[at(tensor.parameter)].trainable;
         bytes[at(graph.unit_of(node))] += size + (trains ? states * elements : 0);

@@ -37,6 +37,11 @@
 
 namespace meshwright {
 
+// Of a parameter that is gathered for its product: what some may have.
+inline double gathered_bytes(const Training& t) {
+  return static_cast<double>(bytes_of(t.fp8_gathers ? Dtype::e4m3 : storage_of(t.precision)));
+}
+
 struct Bounds {
   double step_time_s = 0;  // the simulated step is never shorter
   double estimate_s = 0;   // what it probably is: the order in which plans are simulated

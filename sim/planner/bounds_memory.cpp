@@ -68,7 +68,8 @@ double BoundMaker::bytes_per_parameter(const Candidate& candidate) const {
   return static_cast<double>(second.of_all) +
          static_cast<double>(second.of_own) * (zero >= 1 ? share : 1) +
          (zero < 3 && keeps_8_bits_alone(t, cluster_.machine) ? 1
-          : all_gathered || zero < 3                          ? storage
+          : zero < 3                                          ? storage
+          : all_gathered                                      ? gathered_bytes(t)
                                                               : 0) +
          (storage - left_out) * (zero < 3 || (all_gathered && !all_cut) ? 0 : share) +
          static_cast<double>(bytes_of(t.gradient_reduce)) * (gradients_cut ? share : 1) +
@@ -85,7 +86,7 @@ double BoundMaker::unit_buffer_bytes(const Candidate& candidate, int blocks) con
   if (candidate.zero_stage == 0 && candidate.expert > 1) return 0;
   const int turns = std::min(2, blocks);
   const bool one_gathered = !p.overlap_parameters || p.max_live_parameters > 0;
-  const auto weight = static_cast<double>(bytes_of(storage_of(base_.training.precision)));
+  const double weight = gathered_bytes(base_.training);
   const auto gradient = static_cast<double>(bytes_of(base_.training.gradient_reduce));
   return (gathers ? weight * std::min(turns, one_gathered ? 1 : 2) : 0) +
          (reduces ? gradient * turns : 0);

@@ -41,10 +41,10 @@ PerParameter BoundMaker::gathers_of_frozen(const Candidate& candidate) {
       p.persistence_threshold > 0)
     return cost;
   const double gather =
-      static_cast<double>(bytes_of(storage_of(base_.training.precision))) *
-      network_.per_byte(candidate, GroupKind::shard,
-                        p.hierarchical_gather ? CollectiveKind::two_level_all_gather
-                                              : CollectiveKind::all_gather);
+      gathered_bytes(base_.training) * network_.per_byte(candidate, GroupKind::shard,
+                                                         p.hierarchical_gather
+                                                             ? CollectiveKind::two_level_all_gather
+                                                             : CollectiveKind::all_gather);
   if (candidate.keeps_gathered)
     (gathers_once(candidate) ? cost.first_batch : cost.each_batch) += gather;
   else
@@ -55,7 +55,7 @@ PerParameter BoundMaker::gathers_of_frozen(const Candidate& candidate) {
 PerParameter BoundMaker::make_per_parameter(const Candidate& candidate) {
   const Training& t = base_.training;
   const Parallelism& p = base_.parallelism;
-  const double weight = static_cast<double>(bytes_of(storage_of(t.precision)));
+  const double storage = static_cast<double>(bytes_of(storage_of(t.precision)));
   const double gradient = static_cast<double>(bytes_of(t.gradient_reduce));
   PerParameter cost;
   if (t.lora) return gathers_of_frozen(candidate);
@@ -77,6 +77,7 @@ PerParameter BoundMaker::make_per_parameter(const Candidate& candidate) {
   } else {
     reduce =
         gradient * network_.per_byte(candidate, GroupKind::shard, CollectiveKind::reduce_scatter);
+    const double weight = candidate.zero_stage == 3 ? gathered_bytes(t) : storage;
     gather = weight * network_.per_byte(candidate, GroupKind::shard,
                                         p.hierarchical_gather ? CollectiveKind::two_level_all_gather
                                                               : CollectiveKind::all_gather);

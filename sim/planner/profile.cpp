@@ -101,7 +101,7 @@ void count_parameters(const Graph& graph, std::vector<UnitProfile>& units) {
   std::vector<bool> counted(graph.parameters.size(), false);
   for (const Node& node : graph.nodes)
     for (const int id : node.inputs) {
-      if (graph.tensor(id).role != Role::parameter) continue;
+      if (!is_weight(graph.tensor(id))) continue;
       const auto index = static_cast<std::size_t>(graph.tensor(id).parameter);
       if (counted[index]) continue;
       counted[index] = true;

@@ -299,6 +299,7 @@ class Enumerator {
                  replicas > 1 ? std::vector<int>{0, 1, 2, 3} : std::vector<int>{0})) {
       const bool cuts_matrices = stage > 0 && base_.training.optimizer == OptimizerKind::muon;
       if (cuts_matrices && !p.shard_whole && job_.is_auto("parallelism.zero_stage")) continue;
+      if (base_.training.fp8_gathers && stage < 3 && replicas > 1) continue;
       const std::vector<int> shards =
           choices(job_, "parallelism.shard", p.shard, stage > 0 ? degrees : std::vector<int>{1});
       const std::vector<ReduceGradients> reductions = reductions_of(shape, stage, micro_batches);

@@ -134,6 +134,45 @@ TEST_CASE_ON_RANKS("what is recomputed is rounded to the same 8 bits", "[agree][
   CHECK(train(model, plan, world).hash != kept);
 }
 
+// Bit by bit: a shard is rounded with the scale of the whole weight.
+TEST_CASE_ON_RANKS("what is gathered in 8 bits is what is rounded after a gather in 16",
+                   "[agree][mpi]") {
+  World& world = test_world();
+  struct Case {
+    const char* family;
+    SmallDegrees degrees;
+    Change change;
+  };
+  for (const auto& [family, degrees, change] : {
+           Case{"llama", {1, 1, 2, 2, 3}, nothing},
+           Case{"gpt", {1, 1, 2, 2, 3}, full},
+           Case{"llama", {1, 1, 2, 2, 3}, all_of<eager, unfused>},
+           Case{"llama", {1, 1, 2, 2, 3}, ends_in_bf16},
+           Case{"llama", {1, 1, 2, 2, 3}, reduced_last},
+           Case{"mixtral", {1, 1, 2, 2, 3}, nothing},
+           Case{"llama", {2, 1, 2, 4, 3}, nothing},
+           Case{"llama", {1, 2, 2, 2, 3}, rows},
+           Case{"gpt", {1, 1, 4, 4, 3}, nothing},
+       }) {
+    if (ranks_of(degrees) != world.size()) continue;
+    const bool has_experts = std::string(family) == "mixtral";
+    const Model model = has_experts ? small_model(family) : eight_blocks(family);
+    for (const bool keeps : {false, true}) {
+      Plan plan = base_plan(model, degrees);
+      change(plan);
+      plan.training.precision = Precision::fp8;
+      plan.training.fp8_experts = has_experts;
+      plan.parallelism.keeps_gathered = keeps;
+      INFO(describe(plan));
+      const Trained in_16 = train(model, plan, world);
+      plan.training.fp8_gathers = true;
+      const Trained in_8 = train(model, plan, world);
+      CHECK(in_8.losses == in_16.losses);
+      CHECK(in_8.hash == in_16.hash);
+    }
+  }
+}
+
 // A scale is one of all ranks that hold parts of a tensor, or see other sequences.
 TEST_CASE_ON_RANKS("delayed scales remember the largest elements of all ranks", "[agree][mpi]") {
   World& world = test_world();

@@ -102,6 +102,7 @@ json draw_training(Draw& draw, const json& model, int data) {
   if (training.value("precision", "") == "fp8") {
     training["fp8_recipe"] = draw.word({"delayed", "tensorwise", "blockwise", "mxfp8"});
     if (draw.chance(0.5)) training["fp8_experts"] = draw.chance(0.5);
+    if (draw.chance(0.2)) training["fp8_gathers"] = true;
   } else if (training.value("precision", "") == "nvfp4") {
     if (draw.chance(0.5)) training["fp8_experts"] = draw.chance(0.5);
   }

@@ -268,6 +268,66 @@ TEST_CASE("weights are rounded once a step; gathered ones whenever they are ther
   }
 }
 
+// Queries, keys, values, output, gate, up and down of each of 4 blocks travel in 8 bits; norms, the
+// embedding and the head do not.
+TEST_CASE("with fp8_gathers shards are rounded once a step, and their bits are gathered",
+          "[models][lower]") {
+  const Model model = small_model("llama");
+  Plan plan = in_fp8(small_plan(model, {1, 1, 2, 4, 3}));
+  plan.parallelism.reduce_bucket_bytes = 0;  // a bucket of a block, or two
+  const Program before = lower_small(model, plan)[0];
+  plan.training.fp8_gathers = true;
+  const std::vector<Program> stages = lower_small(model, plan);
+  CHECK(broken_rule(stages).empty());
+  const Program& program = stages[0];
+  verify(program.memory);
+  CHECK(count_ops(program.bodies[0], Op::amax) == 4);  // one of the two
+  CHECK(count_ops(program.bodies[0], Op::quantize) == 4);
+  CHECK(count_ops(program.bodies[1], Op::quantize) == 4 * 4);
+  CHECK(count_ops(program.bodies[2], Op::quantize) == 4 * 7);
+  const auto gathered = [](const Body& body, bool in_8_bits) {
+    std::int64_t elements = 0;
+    for (const Instruction& instruction : body.instructions)
+      if (instruction.kind == InstructionKind::all_gather &&
+          is_8_bit(instruction.outputs[0].type.dtype) == in_8_bits)
+        elements += instruction.outputs[0].type.shape.elements();
+    return elements;
+  };
+  const Graph graph = graph_of(model, plan);
+  std::int64_t of_linear_layers = 0;
+  for (const Tensor& tensor : graph.tensors)
+    if (tensor.role == Role::gathered_bits) of_linear_layers += tensor.type.shape.elements();
+  for (const int body : {1, 2}) {
+    CHECK(gathered(program.bodies[at(body)], true) == of_linear_layers);
+    CHECK(gathered(program.bodies[at(body)], false) ==
+          gathered(before.bodies[at(body)], false) - of_linear_layers);
+  }
+  const auto buffers = [](const Program& of, std::string_view name) {
+    std::int64_t bytes = 0;
+    for (const Buffer& buffer : of.memory.buffers) bytes += buffer.name == name ? buffer.bytes : 0;
+    return bytes;
+  };
+  CHECK(buffers(program, "weights_in_8_bits") == of_linear_layers / 2);  // of two ranks
+  CHECK(3 * buffers(program, "gathered_weights") < 2 * buffers(before, "gathered_weights"));
+}
+
+TEST_CASE("with fp8_gathers weights that something else reads are gathered as they are",
+          "[models][lower]") {
+  const Model model = small_model("llama");
+  Plan plan = in_fp8(small_plan(model, {1, 1, 2, 4, 3}));
+  plan.training.fp8_gathers = true;
+  plan.training.first_layers_in_bf16 = 1;
+  const auto rounded = [&] {
+    return std::ranges::count(graph_of(model, plan).tensors, Role::gathered_bits, &Tensor::role);
+  };
+  CHECK(rounded() == 3 * 7);
+  // Of weights that every rank keeps whole nothing is gathered.
+  plan.parallelism.persistence_threshold = model.hidden * model.hidden + 1;
+  CHECK(rounded() < 3 * 7);
+  plan.parallelism.persistence_threshold = 1'000'000;
+  CHECK(rounded() == 0);
+}
+
 TEST_CASE("inputs of linear layers are kept in 8 bits", "[models][lower]") {
   const Model model = wide_model();
   Plan plan = wide_plan(model);

@@ -228,6 +228,8 @@ std::vector<std::string> torchtitan_recipe_differences(const Plan& plan) {
   if (converter_of(t) == "Float8LinearConverter")
     found.emplace_back(
         "torchtitan 0.3 scales 8 bits row by row; the plan has one scale for a tensor");
+  if (t.fp8_gathers)
+    found.emplace_back("torchtitan 0.3 gathers weights in 16 bits then; the plan in 8");
   return found;
 }
 

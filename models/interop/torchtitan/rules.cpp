@@ -264,6 +264,11 @@ void read_precision(Settings& from, JobDraft& to) {
                                : pure || (mixes && mixed) ? "bf16"
                                                           : "fp32");
   if (has_mx) to.set("training.fp8_recipe", "mxfp8");
+  const bool in_8_bits =
+      from.flag("quantize.linear.float8.enable_fsdp_float8_all_gather").value_or(false) ||
+      from.flag("float8.enable_fsdp_float8_all_gather").value_or(false);
+  if (has_float8 && !has_mx && in_8_bits && to.value<int>("parallelism.zero_stage", 3) == 3)
+    to.set("training.fp8_gathers", true);
   to.set("training.gradient_reduce_precision", reduces_bf16 ? "bf16" : "fp32");
   to.set("training.fuse_gradient_accumulation", false);
   if (!pure) return;
@@ -272,11 +277,12 @@ void read_precision(Settings& from, JobDraft& to) {
 }
 
 Rule precision_rule() {
-  return {{"training.precision", "training.fp8_recipe", "training.master_weights",
-           "training.moments_precision", "training.gradient_reduce_precision",
-           "training.fuse_gradient_accumulation"},
+  return {{"training.precision", "training.fp8_recipe", "training.fp8_gathers",
+           "training.master_weights", "training.moments_precision",
+           "training.gradient_reduce_precision", "training.fuse_gradient_accumulation"},
           {"training.dtype", "training.mixed_precision_param", "training.mixed_precision_reduce",
-           "model.converters"},
+           "model.converters", "quantize.linear.float8.enable_fsdp_float8_all_gather",
+           "float8.enable_fsdp_float8_all_gather"},
           read_precision,
           [](const JobValues& from, Settings& to) {
             const Training& t = from.plan.training;
@@ -290,6 +296,9 @@ Rule precision_rule() {
             to.add("model.converters",
                    json::array({mx ? "quantize.linear.mx" : "quantize.linear.float8"}));
             if (mx) to.add("quantize.linear.mx.recipe_name", "mxfp8_cublas");
+            if (!t.fp8_gathers) return;
+            to.add("quantize.linear.float8.enable_fsdp_float8_all_gather", true);
+            to.add("quantize.linear.float8.precompute_float8_dynamic_scale_for_fsdp", true);
           },
           "mixed precision needs several replicas or one rank; with tensor ranks or stages alone "
           "torchtitan computes in training.dtype"};

@@ -11,6 +11,7 @@
 #include "models/graph/op_table.h"
 #include "models/graph/quantized.h"
 #include "models/passes/graph/backward.h"
+#include "models/plan/sharding.h"
 
 namespace meshwright {
 
@@ -97,6 +98,7 @@ class Quantizer {
  public:
   Quantizer(const Graph& graph, const Plan& plan, const DeviceFacts& device)
       : old_(graph),
+        out_(graph),
         recipe_(recipe_of(plan.training)),
         seed_(plan.training.seed),
         own_length_(plan.training.sequence_length / plan.parallelism.context),
@@ -106,17 +108,21 @@ class Quantizer {
         weights_stay_(plan.parallelism.zero_stage < 3 || plan.shard_group() == 1),
         in_bf16_(units_in_bf16(graph, plan.training)),
         readers_(graph.tensors.size()),
-        chosen_(graph.tensors.size(), 0) {
+        chosen_(graph.tensors.size(), 0),
+        gathered_(graph.tensors.size()) {
     for (const Node& node : graph.nodes)
       for (int id : node.inputs) readers_[at(id)].push_back(&node);
     for (const Node& node : graph.nodes)
       if (is_linear(node.op) && (node.op == Op::linear || plan.training.fp8_experts) &&
           can_be_rounded(node))
         chosen_[at(node.inputs[1])] = 1;
+    if (!plan.training.fp8_gathers) return;
+    for (const Parameter& parameter : graph.parameters)
+      if (zero_stage_of(plan, parameter) == 3 && is_read_rounded_alone(parameter.tensor))
+        gathered_[at(parameter.tensor)] = gathered(parameter);
   }
 
   Graph run() {
-    out_ = old_;
     out_.nodes.clear();
     for (const Node& node : old_.nodes) {
       if (gathers_8_bits(node))
@@ -170,6 +176,26 @@ class Quantizer {
     const auto& readers = readers_[at(node.outputs[0])];
     return !readers.empty() && std::all_of(readers.begin(), readers.end(),
                                            [&](const Node* reader) { return is_chosen(*reader); });
+  }
+
+  bool is_read_rounded_alone(int weight) const {
+    const auto& readers = readers_[at(weight)];
+    return !readers.empty() && std::ranges::all_of(readers, [&](const Node* reader) {
+      return is_chosen(*reader) && weight_of(*reader) == weight;
+    });
+  }
+
+  // Its shards are rounded before: no node does it.
+  Rounded gathered(const Parameter& parameter) {
+    const auto add_of = [&](const TensorType& type, Role role) {
+      const int id = out_.add_tensor(type, role);
+      out_.tensors[at(id)].parameter = old_.tensor(parameter.tensor).parameter;
+      return id;
+    };
+    Rounded made;
+    made.bits = add_of({shape(parameter.tensor), recipe_.of_others}, Role::gathered_bits);
+    made.scales = add_of({Shape{1, 1}, Dtype::f32}, Role::gathered_scale);
+    return made;
   }
 
   void append(const Node& node) {
@@ -284,6 +310,7 @@ class Quantizer {
 
   const Rounded& rounded_weight(const Node& at_node) {
     const int weight = at_node.inputs[1];
+    if (gathered_[at(weight)].bits >= 0) return gathered_[at(weight)];
     const bool forward = weights_stay_ || at_node.phase == Phase::forward;
     const auto [found, is_new] =
         weights_.try_emplace({weight, old_.unit_of(at_node), forward ? 1 : 0});
@@ -396,6 +423,7 @@ class Quantizer {
   const std::vector<char> in_bf16_;                // per unit
   std::vector<std::vector<const Node*>> readers_;  // per tensor
   std::vector<char> chosen_;                       // per tensor: a weight that is rounded
+  std::vector<Rounded> gathered_;                  // per tensor: a weight that is rounded before
   std::map<std::tuple<int, int, int>, Rounded> rounded_;  // by tensor, unit, and whether again
   std::map<std::tuple<int, int, int>, Rounded> weights_;  // by tensor, unit, and whether forward
   std::map<std::pair<int, int>, int> kept_largest_;       // by tensor and unit

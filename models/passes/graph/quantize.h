@@ -21,11 +21,13 @@
 // Weights are rounded once a step, when it begins, and one copy in 8 bits is kept beside that in
 // bf16; what the device wants transposed is transposed in the backward. Under ZeRO 3 they are
 // rounded whenever they have been gathered, for the forward and again for the backward: gathers are
-// in bf16. (Frameworks round a rank's share before, so that costs no kernel.) Where ranks hold
-// shares of the rows and a tensor has one scale, rounded rows are gathered, with the scale that the
-// group's largest element asks for. The ranks of a tensor group round their own parts of a weight,
-// and of what is cut as it is, with scales of their own: other degrees round otherwise. Delayed
-// scales are of the largest elements that all ranks of the stage saw in earlier steps.
+// in bf16. (Frameworks round a rank's share before, so that costs no kernel.) With `fp8_gathers`
+// weights that nothing else reads are rounded before they are gathered, by those who hold a share,
+// once a step (models/lower/rounded_weights.h): the same bits, in half the messages. Where ranks
+// hold shares of the rows and a tensor has one scale, rounded rows are gathered, with the scale
+// that the group's largest element asks for. The ranks of a tensor group round their own parts of a
+// weight, and of what is cut as it is, with scales of their own: other degrees round otherwise.
+// Delayed scales are of the largest elements that all ranks of the stage saw in earlier steps.
 #pragma once
 
 #include "models/graph/graph.h"

@@ -1,4 +1,5 @@
 // Tensors in 8 bits: their largest elements, rounding, transposition.
+#include <algorithm>
 #include <cfloat>
 
 #include "exec/backends/cuda/device/launch.h"
@@ -162,6 +163,7 @@ void amax(const KernelCall& k) {
   check(cudaMemsetAsync(k.out<float>(0), 0, sizeof(float), k.stream), "cudaMemsetAsync");
   constexpr std::int64_t of_thread = 4 * vector, most_blocks = 1024;
   const std::int64_t wanted = (count + threads * of_thread - 1) / (threads * of_thread);
+  if (wanted == 0) return;  // a rank may hold nothing of a parameter
   const auto blocks = static_cast<unsigned int>(wanted < most_blocks ? wanted : most_blocks);
   launch(find_largest, {blocks}, {threads}, 0, k.stream, k.in<bf16>(0), k.out<unsigned int>(0),
          static_cast<long long>(count));
@@ -238,8 +240,9 @@ void round_whole(const KernelCall& k, std::size_t first) {
   if (first == 0) {
     unsigned int* seen =
         a.scales_of_before ? k.out<unsigned int>(k.call.outputs.size() - 1) + 1 : nullptr;
-    launch(round_rows<format>, {blocks_for(rows * columns, threads * vector)}, {threads}, 0,
-           k.stream, matrix, rounded, whole, seen, rows * columns);
+    // One block where there is nothing to round: it writes the scale.
+    const unsigned int blocks = std::max(1U, blocks_for(rows * columns, threads * vector));
+    launch(round_rows<format>, {blocks}, {threads}, 0, k.stream, matrix, rounded, whole, seen, rows * columns);
     return;
   }
   const long long across = (columns + side - 1) / side, down = (rows + side - 1) / side;
