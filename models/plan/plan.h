@@ -93,7 +93,7 @@ struct Training : StepSettings {
   double dropout = 0;
   Fp8Recipe fp8_recipe = Fp8Recipe::tensorwise;
   bool fp8_experts = false;  // their products too
-  bool fp8_gathers = false;  // of ZeRO 3: weights that are multiplied in 8 bits alone travel in them
+  bool fp8_gathers = false;  // what is multiplied in 8 bits alone travels in them (ZeRO 3)
   // Blocks at the beginning and at the end of a stack that multiply 16 bits all the same.
   int first_layers_in_bf16 = 0, last_layers_in_bf16 = 0;
   bool has_layers_in_bf16() const { return first_layers_in_bf16 + last_layers_in_bf16 > 0; }

@@ -232,7 +232,8 @@ TEST_CASE("each number and flag of the documentation is read, and comes back",
         job["training"]["learning_rate_schedule"] = "warmup_stable_decay";
       if (row.key == "shard") job["parallelism"]["zero_stage"] = 1;
       if (row.key == "recompute_fraction") job["training"]["recompute"] = "full";
-      if (row.key == "fp8_experts" || row.key.ends_with("_layers_in_bf16"))
+      if (row.key == "fp8_gathers") job["parallelism"]["zero_stage"] = 3;
+      if (row.key.starts_with("fp8_") || row.key.ends_with("_layers_in_bf16"))
         job["training"]["precision"] = "fp8", job["cluster"]["machine"] = "p5.48xlarge";
       job[section][row.key] = value;
       CHECK(section_of(read(job), section)[row.key] == value);

@@ -242,7 +242,8 @@ void round_whole(const KernelCall& k, std::size_t first) {
         a.scales_of_before ? k.out<unsigned int>(k.call.outputs.size() - 1) + 1 : nullptr;
     // One block where there is nothing to round: it writes the scale.
     const unsigned int blocks = std::max(1U, blocks_for(rows * columns, threads * vector));
-    launch(round_rows<format>, {blocks}, {threads}, 0, k.stream, matrix, rounded, whole, seen, rows * columns);
+    launch(round_rows<format>, {blocks}, {threads}, 0, k.stream, matrix, rounded, whole, seen,
+           rows * columns);
     return;
   }
   const long long across = (columns + side - 1) / side, down = (rows + side - 1) / side;
