@@ -116,14 +116,22 @@ std::int64_t second_gradient_bytes(const Program& program, const Machine& machin
   return bytes;
 }
 
-// Weights in 16 bits of which a step begins by making those in 8.
-std::int64_t weights_beside_8_bits(const Program& program) {
-  std::int64_t bytes = 0;
+// What a step begins by rounding to 8 bits: in 16 bits whole weights, in 8 shards (of a bucket).
+struct RoundedWeights {
+  std::int64_t whole_in_16_bits = 0, shards_in_8_bits = 0;
+};
+RoundedWeights rounded_weights(const Program& program) {
+  RoundedWeights bytes;
   for (const Body& body : program.bodies)
-    for (const Instruction& each : body.instructions)
-      if (body.kind == Body::Kind::step_begin && each.kind == InstructionKind::compute &&
-          each.op == Op::quantize)
-        bytes += each.inputs[0].type.bytes();
+    for (const Instruction& each : body.instructions) {
+      if (body.kind != Body::Kind::step_begin || each.kind != InstructionKind::compute ||
+          each.op != Op::quantize)
+        continue;
+      if (each.bucket < 0)
+        bytes.whole_in_16_bits += each.inputs[0].type.bytes();
+      else
+        bytes.shards_in_8_bits += each.outputs[0].type.bytes();
+    }
   return bytes;
 }
 
@@ -131,7 +139,9 @@ std::int64_t weights_beside_8_bits(const Program& program) {
 std::int64_t weights_left_out(const Program& program, const Machine& machine) {
   const StepSettings& training = program.settings->training;
   const std::int64_t each = shard_left_out(training, machine);
-  std::int64_t bytes = keeps_8_bits_alone(training, machine) ? weights_beside_8_bits(program) : 0;
+  const RoundedWeights rounded = rounded_weights(program);
+  std::int64_t bytes = keeps_8_bits_alone(training, machine) ? rounded.whole_in_16_bits : 0;
+  if (each > 0) bytes += rounded.shards_in_8_bits;  // FSDP rounds them too as it gathers them
   for (const Bucket& bucket : program.buckets)  // of what is not trained the shard is all there is
     if (!bucket.frozen && bucket.weights.type.shape.elements() < bucket.elements)
       bytes += each * bucket.shard_elements;
