@@ -118,6 +118,7 @@ void settle_as_pytorch(Plan& plan, const Model& model) {
   if (t.optimizer != OptimizerKind::sgd) t.momentum = 0.9;
   if (storage_of(t.precision) == Dtype::f32) t.master_weights = MasterWeights::fp32;
   if (t.precision != Precision::fp8) t.fp8_recipe = Fp8Recipe::tensorwise;
+  if (plan.parallelism.zero_stage < 3) t.fp8_gathers = false;  // nothing is gathered
   if (!quantizes(t.precision)) {
     t.fp8_experts = t.fp8_gathers = false;
     t.first_layers_in_bf16 = t.last_layers_in_bf16 = 0;
