@@ -7,6 +7,7 @@
 
 #include "exec/core/philox.h"
 #include "models/core/error.h"
+#include "models/graph/attributes.h"
 
 namespace meshwright {
 
@@ -31,7 +32,8 @@ Loader::Loader(const LoaderOptions& options) : options_(options) {
   const std::int64_t inputs = options.pixels > 0 ? options.pixels : stride_;
   window_.resize(static_cast<std::size_t>(inputs + (pairs ? 0 : 1)));
   first_sequence_.push_back(0);
-  options.pixels > 0 ? open_images() : open_tokens();
+  const bool of_pairs = options.format == TokenFormat::pairs && !options.files.empty();
+  options.pixels > 0 ? open_images() : of_pairs ? open_pairs() : open_tokens();
   if (!options.weights.empty()) check_mixture();
   epochs_.resize(mixture_ ? options.files.size() : 1);
 }
@@ -68,15 +70,60 @@ void Loader::open_images() {
   }
 }
 
+void Loader::open_pairs() {
+  MESHWRIGHT_CHECK(options_.targets == Targets::next, "a pair's targets are the tokens behind");
+  PairReader reader(options_.text, options_.sequence_length + 1, options_.vocabulary);
+  counts_.resize(window_.size());
+  for (const std::string& path : options_.files) {
+    pairs_.push_back(reader.read(path));
+    sequences_ += pairs_.back().size();
+    first_sequence_.push_back(sequences_);
+  }
+  if (sequences_ == 0)
+    throw InputError(options_.files[0] +
+                     ": has no pair with a token to learn within sequence_length, nor has any "
+                     "other file");
+}
+
+std::vector<std::string> Loader::remarks() const {
+  std::vector<std::string> lines;
+  for (std::size_t file = 0; file < pairs_.size(); ++file)
+    if (const std::string line = pairs_[file].remark(); !line.empty())
+      lines.push_back(options_.files[file] + ": " + line);
+  return lines;
+}
+
+std::optional<std::int64_t> Loader::counted_targets(std::int64_t position, std::int64_t sequences) {
+  if (pairs_.empty()) return std::nullopt;
+  std::int64_t counted = 0;
+  for (std::int64_t i = 0; i < sequences; ++i) {
+    const auto [file, in_file] = place_of(sequence_at(position + i));
+    counted += pairs_[file].counted(in_file);
+  }
+  return counted;
+}
+
+std::pair<std::size_t, std::int64_t> Loader::place_of(std::int64_t sequence) const {
+  const auto after = std::upper_bound(first_sequence_.begin(), first_sequence_.end(), sequence);
+  const auto file = static_cast<std::size_t>(after - first_sequence_.begin()) - 1;
+  return {file, sequence - first_sequence_[file]};
+}
+
+void Loader::next_targets(std::int32_t* targets) const {
+  if (targets == nullptr) return;
+  std::copy(window_.begin() + 1, window_.end(), targets);
+  for (std::size_t i = 1; i < counts_.size(); ++i)
+    if (counts_[i] == 0) targets[i - 1] = ignored_target;
+}
+
 void Loader::fill_window(std::int64_t position) {
   if (options_.files.empty()) {
     synthetic(position);
   } else {
-    const std::int64_t sequence = sequence_at(position);
-    const auto after = std::upper_bound(first_sequence_.begin(), first_sequence_.end(), sequence);
-    const std::size_t file = static_cast<std::size_t>(after - first_sequence_.begin()) - 1;
-    const std::int64_t in_file = sequence - first_sequence_[file];
-    if (images_.empty())
+    const auto [file, in_file] = place_of(sequence_at(position));
+    if (!pairs_.empty())
+      pairs_[file].read(in_file, window_, counts_);
+    else if (images_.empty())
       files_[file].read(in_file * stride_, std::ssize(window_), window_.data());
     else
       images_[file].read(in_file, window_.data());
@@ -114,7 +161,7 @@ void Loader::read(std::int64_t position, const SequenceInputs& into) {
   copy(window_.begin(), window_.end() - 1, into.tokens);
   switch (options_.targets) {
     case Targets::next:
-      return copy(window_.begin() + 1, window_.end(), into.targets);
+      return next_targets(into.targets);
     case Targets::masked:
       copy(hidden_.begin(), hidden_.end(), into.targets);
       return copy(places_.begin(), places_.end(), into.positions);

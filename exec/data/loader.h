@@ -3,6 +3,7 @@
 // one as targets. Windows do not cross files; what is left at a file's end is dropped. Of images
 // (pixels > 0) it is the k-th one: its pixels are the inputs, its label the target. For a decoder
 // it is tokens [2k*s, 2k*s + 2s]: the source, and the target, which the decoder reads one behind.
+// Of pairs it is the k-th one, padded to s + 1 tokens or cut there (pairs.h).
 // A mixture takes its sequences from all files at once, each by its weight (mixture.h); every file
 // has epochs of its own.
 #pragma once
@@ -11,10 +12,12 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "exec/data/images.h"
 #include "exec/data/mixture.h"
+#include "exec/data/pairs.h"
 #include "exec/data/tokens.h"
 #include "models/importers/model.h"
 
@@ -43,6 +46,7 @@ struct LoaderOptions {
   std::int32_t mask_token = -1;      // -1: the last of the vocabulary
   std::int64_t pixels = 0;           // of an image, all channels; 0: sequences of tokens
   std::vector<double> weights = {};  // of the files of a mixture
+  PairText text = {};                // format `pairs`
 };
 
 Targets targets_of(const Model& model);
@@ -62,6 +66,12 @@ class Loader {
   // Of all files; synthetic data has none and says 0.
   std::int64_t sequences() const { return sequences_; }
 
+  // Of so many sequences from `position` on, how many targets count in the loss, the others being
+  // `ignored_target`; none where all count.
+  std::optional<std::int64_t> counted_targets(std::int64_t position, std::int64_t sequences);
+  // What whoever trains on the files should know of them; a line each.
+  std::vector<std::string> remarks() const;
+
   // The sequence at `position`, a count of sequences since the run's first step. Masks and random
   // answers depend on (data seed, position): an epoch's masks are not the next one's.
   void read(std::int64_t position, const SequenceInputs& into);
@@ -73,8 +83,12 @@ class Loader {
   };
   void open_tokens();
   void open_images();
+  void open_pairs();
   void check_mixture();
   void fill_window(std::int64_t position);
+  void next_targets(std::int32_t* targets) const;
+  // A sequence's file, and which one it is there.
+  std::pair<std::size_t, std::int64_t> place_of(std::int64_t sequence) const;
   void synthetic(std::int64_t position);
   void mask(std::int64_t position);
   void answer(std::int64_t position, std::int32_t* first_and_last) const;
@@ -86,6 +100,7 @@ class Loader {
   LoaderOptions options_;
   std::vector<TokenFile> files_;
   std::vector<ImageFile> images_;
+  std::vector<PairFile> pairs_;
   std::vector<std::int64_t> first_sequence_;  // per file, and the end
   std::int64_t sequences_ = 0;
   std::optional<Mixture> mixture_;
@@ -94,6 +109,7 @@ class Loader {
   std::vector<std::array<Epoch, 2>> epochs_;
   std::int64_t stride_ = 0;           // tokens from one window to the next
   std::vector<std::int32_t> window_;  // s + 1 or 2s tokens; an image's pixels and its label
+  std::vector<char> counts_;          // of pairs: which tokens of the window are to be learned
   std::vector<std::int32_t> places_, hidden_;  // masked positions, and what stood there
 };
 

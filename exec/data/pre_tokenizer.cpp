@@ -65,7 +65,8 @@ void PreTokenizer::add_normalizer(Fields step) {
     for (const Fields& part : step.objects("normalizers")) add_normalizer(part);
   } else if (type == "Prepend") {
     const std::string text = insert_of(step, "prepend");
-    steps_.push_back([text](Words words, bool) {
+    steps_.push_back([text](Words words, Start start) {
+      if (start == Start::within) return words;
       for (std::string& word : words) word.insert(0, text);
       return words;
     });
@@ -75,7 +76,7 @@ void PreTokenizer::add_normalizer(Fields step) {
   } else if (type == "Precompiled") {
     const CharacterMap map(step.required<std::string>("precompiled_charsmap"),
                            step.where() + ": " + step.pointer() + "/precompiled_charsmap");
-    steps_.push_back([map](Words words, bool) {
+    steps_.push_back([map](Words words, Start) {
       for (std::string& word : words) word = map.normalized(word);
       return words;
     });
@@ -93,7 +94,7 @@ void PreTokenizer::replace(Pattern pattern, std::string with) {
 }
 
 void PreTokenizer::change(Pattern pattern, std::function<std::string(std::string_view)> with) {
-  steps_.push_back([pattern = std::move(pattern), with = std::move(with)](Words words, bool) {
+  steps_.push_back([pattern = std::move(pattern), with = std::move(with)](Words words, Start) {
     for (std::string& word : words) {
       std::string replaced;
       pattern.split(word, [&](std::string_view piece, bool matched) {
@@ -153,7 +154,7 @@ void PreTokenizer::add_step(Fields step) {
 
 void PreTokenizer::cut(Pattern pattern, bool keep_matches, bool keep_rest) {
   steps_.push_back(
-      [pattern = std::move(pattern), keep_matches, keep_rest](const Words& words, bool) {
+      [pattern = std::move(pattern), keep_matches, keep_rest](const Words& words, Start) {
         Words cut;
         for (const std::string& word : words)
           pattern.split(word, [&](std::string_view piece, bool matched) {
@@ -168,9 +169,9 @@ void PreTokenizer::add_byte_level(Fields& step) {
   const bool adds_blanks = step.optional<bool>("add_prefix_space", true);
   adds_blanks_ = adds_blanks_ || adds_blanks;
   if (adds_blanks)
-    steps_.push_back([](Words words, bool) {
-      for (std::string& word : words)
-        if (!word.starts_with(' ')) word.insert(0, 1, ' ');
+    steps_.push_back([](Words words, Start start) {
+      for (std::size_t i = start == Start::within ? 1 : 0; i < words.size(); ++i)
+        if (!words[i].starts_with(' ')) words[i].insert(0, 1, ' ');
       return words;
     });
   if (step.optional<bool>("use_regex", true)) cut(Pattern(gpt2_words, step.where()), true, true);
@@ -195,10 +196,12 @@ void PreTokenizer::add_metaspace(Fields& step) {
   if (scheme != "always" && scheme != "first" && scheme != "never")
     step.fail("prepend_scheme", "'" + scheme + "' is unknown; known: always, first and never");
   const bool always = scheme == "always", first = scheme == "first";
-  steps_.push_back([sign, always, first](Words words, bool begins) {
+  steps_.push_back([sign, always, first](Words words, Start start) {
     for (std::size_t i = 0; i < words.size(); ++i) {
       replace_all(words[i], " ", sign);
-      const bool prepend = always || (first && begins && i == 0);
+      const bool prepend =
+          i == 0 ? (always && start != Start::within) || (first && start == Start::document)
+                 : always;
       if (prepend && !words[i].starts_with(sign)) words[i].insert(0, sign);
     }
     return words;
@@ -209,10 +212,10 @@ void PreTokenizer::add_metaspace(Fields& step) {
         true, true);
 }
 
-PreTokenizer::Words PreTokenizer::words(std::string_view text, bool begins) const {
+PreTokenizer::Words PreTokenizer::words(std::string_view text, Start start) const {
   Words words{std::string(text)};
   for (const Step& step : steps_) {
-    words = step(std::move(words), begins);
+    words = step(std::move(words), start);
     if (bytes_of(words) > most_growth * text.size() + always_allowed)
       throw InputError(where_ + ": its normalizer and pre_tokenizer make more than " +
                        std::to_string(most_growth) + " bytes of one; is a step repeated?");

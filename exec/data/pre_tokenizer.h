@@ -2,6 +2,7 @@
 // `pre_tokenizer` of a Hugging Face tokenizer.json.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -12,6 +13,13 @@
 
 namespace meshwright {
 
+// Where a text begins. Steps that put a blank before a text do so by it.
+enum class Start : std::uint8_t {
+  document,
+  behind_token,  // of a special token
+  within,        // a word may go on from what is before it
+};
+
 class PreTokenizer {
  public:
   using Words = std::vector<std::string>;
@@ -19,16 +27,16 @@ class PreTokenizer {
   // InputError for steps that are not supported; it names those that are.
   explicit PreTokenizer(Fields tokenizer);
 
-  // `begins`: the text's start is the document's. Words are as the text has them: what a byte-level
-  // vocabulary spells otherwise is the model's business. InputError when steps blow the text up.
-  Words words(std::string_view text, bool begins) const;
+  // Words are as the text has them: what a byte-level vocabulary spells otherwise is the model's
+  // business. InputError when steps blow the text up.
+  Words words(std::string_view text, Start start) const;
   bool byte_level() const { return byte_level_; }
   // No word goes on from a line into the next one's first sign, and none begins with a blank that
   // the text has not: a text may be cut there. True of the byte-level tokenizers.
   bool lines_are_apart() const { return byte_level_ && !adds_blanks_; }
 
  private:
-  using Step = std::function<Words(Words, bool begins)>;
+  using Step = std::function<Words(Words, Start start)>;
   void add_normalizer(Fields step);
   void add_step(Fields step);
   void add_byte_level(Fields& step);

@@ -67,16 +67,16 @@ std::size_t end_of_block(std::string_view text, std::size_t least) {
 
 }  // namespace
 
-void Tokenizer::encode_words(std::string_view text, bool begins, const Sink& sink) {
+void Tokenizer::encode_words(std::string_view text, Start start, const Sink& sink) {
   while (!text.empty()) {
     const bool whole = text.size() <= block_bytes || !words_->lines_are_apart();
     const std::size_t end = whole ? text.size() : end_of_block(text, block_bytes);
     block_.clear();
-    for (const std::string& word : words_->words(text.substr(0, end), begins))
+    for (const std::string& word : words_->words(text.substr(0, end), start))
       subwords_->encode(word, block_);
     sink(block_);
     text.remove_prefix(end);
-    begins = false;
+    start = Start::within;
   }
 }
 
@@ -94,7 +94,7 @@ std::int32_t Tokenizer::added_token(std::string_view found) const {
   return number;
 }
 
-void Tokenizer::encode(std::string_view text, const Sink& sink) {
+void Tokenizer::encode(std::string_view text, const Sink& sink, Start start) {
   if (!subwords_) {
     for (std::size_t begin = 0; begin < text.size(); begin += block_bytes) {
       block_.clear();
@@ -106,9 +106,10 @@ void Tokenizer::encode(std::string_view text, const Sink& sink) {
   }
   const std::size_t valid = valid_utf8(text);
   if (valid < text.size()) throw InputError("byte " + std::to_string(valid) + " is not UTF-8 text");
-  if (!added_pattern_) return encode_words(text, true, sink);
+  if (!added_pattern_) return encode_words(text, start, sink);
   added_pattern_->split(text, [&](std::string_view piece, bool matched) {
-    if (!matched) return encode_words(piece, piece.data() == text.data(), sink);
+    if (!matched)
+      return encode_words(piece, piece.data() == text.data() ? start : Start::behind_token, sink);
     const std::int32_t number = added_token(piece);
     sink({&number, 1});
   });

@@ -25,7 +25,7 @@ class Tokenizer {
   // Gives the tokens of a document, in order, some at a time. Text that is not UTF-8 is an
   // InputError with the byte's place; at byte level every text is good.
   using Sink = std::function<void(std::span<const std::int32_t> tokens)>;
-  void encode(std::string_view text, const Sink& sink);
+  void encode(std::string_view text, const Sink& sink, Start start = Start::document);
 
   std::int64_t vocabulary() const { return vocabulary_; }
   // The number of a token by its text, added tokens first; -1: none.
@@ -34,7 +34,7 @@ class Tokenizer {
  private:
   void read_added(Fields& tokenizer);
   std::int32_t added_token(std::string_view found) const;
-  void encode_words(std::string_view text, bool begins, const Sink& sink);
+  void encode_words(std::string_view text, Start start, const Sink& sink);
 
   std::int64_t vocabulary_ = 256;
   std::optional<PreTokenizer> words_;

@@ -15,6 +15,7 @@ struct UpdateScalars {
   // The host writes these before a step.
   double learning_rate = 0;
   double gradient_clip = 0;  // 0: off
+  double of_mean = 1;        // Updater::begin_step
 
   // The device moves these on; the host writes them where a run begins or goes on.
   std::int64_t step = 0;      // updates made so far: a skipped step is none

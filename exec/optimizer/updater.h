@@ -28,8 +28,10 @@ class Updater {
  public:
   virtual ~Updater() = default;
 
-  // Before a step is issued. `step` counts from 1 those that were not skipped.
-  virtual void begin_step(std::int64_t step, double learning_rate) = 0;
+  // Before a step is issued. `step` counts from 1 those that were not skipped. `of_mean`: what
+  // gradients are multiplied by before all else, where the mean loss is over other targets than
+  // they were scaled for.
+  virtual void begin_step(std::int64_t step, double learning_rate, double of_mean) = 0;
 
   // fp16: whether this step is skipped, and the next step's scale, f32 [1].
   virtual void update_loss_scale(const StepSums& sums, float* scale) = 0;

@@ -88,7 +88,7 @@ bool Runtime::is_left_out(const Instruction& instruction, const Task& task) cons
          !makes_loss_.contains(&instruction);
 }
 
-double Runtime::evaluate(std::int64_t position, Loader& loader) {
+Evaluation Runtime::evaluate(std::int64_t position, Loader& loader) {
   prepare_evaluation();
   // What delayed scales see is of the steps.
   std::vector<float> largest(2 * program_.rounded.size());
@@ -117,10 +117,9 @@ double Runtime::evaluate(std::int64_t position, Loader& loader) {
   position_ = trained_position;
   loader_ = trained;
   keep_largest(true);
-  const double loss =
-      memory_.scalar(program_.loss_buffer) / static_cast<double>(program_.targets_per_step);
-  if (!std::isfinite(loss)) throw RunError(where + ": the loss is not finite");
-  return loss;
+  const Evaluation found{memory_.scalar(program_.loss_buffer), counted_targets(position, loader)};
+  if (!std::isfinite(found.loss)) throw RunError(where + ": the loss is not finite");
+  return found;
 }
 
 }  // namespace meshwright

@@ -46,11 +46,15 @@ StepResult Runtime::step(std::int64_t step, std::int64_t position, Loader& loade
   step_ = step;
   timeline_.entries.clear();
   use(Stream::compute);
-  updater_->begin_step(update, learning_rate);
+  const double of_mean = static_cast<double>(program_.targets_per_step) /
+                         static_cast<double>(counted_targets(position, loader));
+  updater_->begin_step(update, learning_rate, of_mean);
   StepResult result;
   try {
     run_tasks();
     result = look_at_result();
+    result.loss *= of_mean;
+    result.grad_norm *= of_mean;
   } catch (const NonFinite&) {
     throw;
   } catch (const RunError& error) {
@@ -65,6 +69,12 @@ StepResult Runtime::step(std::int64_t step, std::int64_t position, Loader& loade
   result.was_skipped = result.skipped > before.skipped;
   if (result.was_skipped) result.grad_norm = std::numeric_limits<double>::infinity();
   return result;
+}
+
+// Of the whole global batch, so that all ranks and micro-batches share one mean.
+std::int64_t Runtime::counted_targets(std::int64_t position, Loader& loader) const {
+  return loader.counted_targets(position, training_.global_batch)
+      .value_or(program_.targets_per_step);
 }
 
 void Runtime::run_tasks() {

@@ -37,8 +37,15 @@ struct RuntimeOptions {
   bool trace = false;  // keep a Timeline of the latest step
 };
 
+// Of a batch that is not trained on.
+struct Evaluation {
+  double loss = 0;           // sum over the targets
+  std::int64_t targets = 0;  // those that count
+  double mean() const { return loss / static_cast<double>(targets); }
+};
+
 struct StepResult {
-  double loss = 0;       // mean over the targets of the global batch, before the update
+  double loss = 0;       // mean over the counted targets of the global batch, before the update
   double grad_norm = 0;  // before clipping; infinite in a step that was skipped
   double learning_rate = 0;
   double seconds = 0;        // of wall time on this rank
@@ -62,11 +69,11 @@ class Runtime {
   // not finite is skipped.
   StepResult step(std::int64_t step, std::int64_t position, Loader& loader);
 
-  // The mean loss of the global batch that begins with sequence `position`, of the parameters as
+  // The loss of the global batch that begins with sequence `position`, of the parameters as
   // they are and without dropout. The step's instructions run, but for its backward compute and
   // its update: training goes on as if nothing had been asked. Every rank calls it, between two
   // steps, and all get the same. RunError where the loss is not finite.
-  double evaluate(std::int64_t position, Loader& loader);
+  Evaluation evaluate(std::int64_t position, Loader& loader);
 
   // Replays the latest step on the parameters as they are, without the update, and looks at every
   // value; every rank calls it, and all get the same.
@@ -134,6 +141,7 @@ class Runtime {
   StepCapture* capture_of_steps() const;
   void prepare_evaluation();
   void use(Stream stream);
+  std::int64_t counted_targets(std::int64_t position, Loader& loader) const;
   void run_tasks();
   void issue_tasks();
   void issue_captured();

@@ -1,7 +1,7 @@
 // How a file holds tokens: `bytes`, every byte is one; `uint16` and `uint32`, little-endian, behind
 // llm.c's header of 256 32-bit integers (magic, version, number of tokens) or without one;
 // `megatron`, an indexed dataset of Megatron-LM: NAME.bin, and NAME.idx which says how wide they
-// are.
+// are; `pairs`, JSON lines of prompts and completions, whose text is tokenized when it is read.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace meshwright {
 
-enum class TokenFormat : std::uint8_t { bytes, uint16, uint32, megatron };
+enum class TokenFormat : std::uint8_t { bytes, uint16, uint32, megatron, pairs };
 
 struct TokenFormatInfo {
   const char* name;
@@ -21,14 +21,20 @@ struct TokenFormatInfo {
 constexpr TokenFormatInfo token_formats[] = {{"bytes", 1, 0, 0},
                                              {"uint16", 2, 20240520, 1},
                                              {"uint32", 4, 20240801, 7},
-                                             {"megatron", 0, 0, 1}};
+                                             {"megatron", 0, 0, 1},
+                                             {"pairs", 0, 0, 0}};
 
 constexpr const TokenFormatInfo& info(TokenFormat format) {
   return token_formats[static_cast<std::size_t>(format)];
 }
 
 inline std::vector<std::string> token_format_names() {
-  return {"bytes", "uint16", "uint32", "megatron"};
+  return {"bytes", "uint16", "uint32", "megatron", "pairs"};
 }
+
+// How the turns of a conversation become text.
+enum class ChatTemplate : std::uint8_t { plain, chatml, llama_3 };
+
+inline std::vector<std::string> chat_template_names() { return {"plain", "chatml", "llama-3"}; }
 
 }  // namespace meshwright

@@ -19,6 +19,9 @@ enum class Packing : std::uint8_t {
 
 struct Fusion;
 
+// A target of a cross-entropy that is none: its row has no loss and no gradient.
+constexpr int ignored_target = -1;
+
 struct Attributes {
   int micro_batch = 1;
   int sequence_length = 1;

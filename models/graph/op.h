@@ -38,6 +38,7 @@ enum class Op : std::uint8_t {
             // which ones: Philox of (dropout_key, sequence, place in the sequence, column)
   select_positions,  // x[rows,h], positions[b,p] i32 -> [b*p,h] (rows that a masked model predicts)
   cross_entropy,     // logits[n,V], targets[n] i32 -> loss[n] f32, saved[n] f32 (log-sum-exp)
+                     // and 0 where a target is `ignored_target`
   cross_entropy_stats,  // logits[n,V/T], targets[n] -> stats[3,n] f32 (maximum, sum of exp, target
                         // logit)
   cross_entropy_combine,  // stats of all T ranks [T*3,n] -> loss[n], saved[n]

@@ -58,6 +58,10 @@ struct DataFiles {
   bool shuffle = false;
   std::uint64_t seed = 0;
   std::optional<int> mask_token;  // what stands for a masked token (head mlm)
+  // Of pairs.
+  std::string tokenizer;  // a tokenizer.json; empty: every byte is a token
+  ChatTemplate chat_template = ChatTemplate::plain;
+  std::string end_token;  // behind every completion; empty: none
   struct Evaluation {
     std::vector<std::string> files;
     int every_steps = 0;

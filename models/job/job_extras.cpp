@@ -173,6 +173,32 @@ void check_weights(const Fields& fields, const DataFiles& data) {
                     data.files[static_cast<std::size_t>(least - data.weights.begin())]));
 }
 
+void check_pairs(Fields& fields, const Job& job, const DataFiles& data) {
+  if (data.format != TokenFormat::pairs) {
+    for (const char* key : {"tokenizer", "template", "end_token"})
+      if (fields.has(key)) fields.fail(key, "goes with format 'pairs' only");
+    return;
+  }
+  const Model& model = job.model;
+  if (model.head != Head::lm || model.has_decoder() || model.reads_images())
+    fields.fail("format", "'pairs' are for models that say the next token (head 'lm')");
+  if (model.experts > 0)
+    fields.fail("format",
+                "not supported yet: 'pairs' with experts, whose balancing loss would count the "
+                "padding; use a dense model");
+  if (data.chat_template == ChatTemplate::plain) return;
+  const std::string name = chat_template_names()[static_cast<std::size_t>(data.chat_template)];
+  if (data.tokenizer.empty())
+    fields.fail("template",
+                fmt::format("'{}' has tokens of its own; name the tokenizer.json that has them as "
+                            "tokenizer",
+                            name));
+  if (!data.end_token.empty())
+    fields.fail(
+        "end_token",
+        fmt::format("template '{}' ends what the assistant says itself; leave it out", name));
+}
+
 // Of sequences that are read as those of `files` are.
 void read_evaluation(Fields& data_fields, DataFiles& data, Job& job) {
   Fields fields = data_fields.object("evaluation");
@@ -199,7 +225,27 @@ Keys data_keys(DataFiles& data) {
       {"format", choice("format", token_format_names(), data.format), any, plain, "",
        "`bytes`: every byte is a token; `uint16`, `uint32`: little-endian, with llm.c's header or "
        "without; `meshwright tokenize` makes them of text; `megatron`: Megatron-LM's indexed "
-       "datasets, NAME for NAME.bin and NAME.idx"},
+       "datasets, NAME for NAME.bin and NAME.idx; `pairs`: JSON lines of prompts and completions, "
+       "see below"},
+      {"tokenizer", Path{&data.tokenizer}, any, if_set, "every byte is a token",
+       "of `pairs`: the model's tokenizer.json"},
+      {"template", choice("template", chat_template_names(), data.chat_template), any, plain, "",
+       "of `pairs`: how the turns of a conversation become text, see below; a prompt is a turn of "
+       "`user`, a completion one of `assistant`"},
+      {"end_token",
+       code(
+           "string", {},
+           [&data](Fields& fields, Job&) {
+             data.end_token = fields.required<std::string>("end_token");
+           },
+           [&data] {
+             return data.end_token.empty() ? nlohmann::json(nullptr)
+                                           : nlohmann::json(data.end_token);
+           }),
+       any, plain, "none",
+       "of `pairs` with the template `plain`: a token behind every completion, learned with it, "
+       "such "
+       "as `</s>`"},
       {"weights", &data.weights, by_reader(above_zero), if_set, "",
        "a mixture: how much of every file a stretch of 65,536 sequences has, in any unit; each "
        "file "
@@ -231,6 +277,7 @@ void read_data(Fields fields, Job& job) {
   if (data.files.empty()) fields.fail("files", "the list is empty; name a file");
   check_weights(fields, data);
   check_targets(fields, job, data);
+  check_pairs(fields, job, data);
   fields.done();
   job.data = std::move(data);
 }

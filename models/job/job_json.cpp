@@ -47,6 +47,7 @@ json data_json(const Job& job) {
   if (job.data->evaluation)
     value["evaluation"] = to_json(*job.data->evaluation, evaluation_keys, job);
   if (job.model.reads_images()) value.erase("format");
+  if (job.data->format != TokenFormat::pairs) value.erase("template");
   return value;
 }
 

@@ -45,7 +45,7 @@ struct Evaluated {
 Evaluated train_and_evaluate(SmallRun& run) {
   Evaluated result;
   const auto evaluate = [&] {
-    result.evaluations.push_back(run.runtime.evaluate(held_out, run.loader));
+    result.evaluations.push_back(run.runtime.evaluate(held_out, run.loader).mean());
   };
   evaluate();
   for (int step = 1; step <= steps; ++step) {

@@ -32,6 +32,12 @@ OpTensor columns_of(const OpTensor& matrix, std::int64_t first, std::int64_t cou
   return part;
 }
 
+// Every third target is none.
+OpTensor some_ignored(OpTensor targets) {
+  for (std::int64_t r = 1; r < targets.elements(); r += 3) targets.set(r, ignored_target);
+  return targets;
+}
+
 // Operands in device memory, and the losses and their gradient of one kernel.
 struct WithGrad {
   OpTensor logits, targets, loss, saved, gradient;
@@ -101,7 +107,7 @@ TEST_CASE("ranks that share a vocabulary find the loss of the whole", "[exec][cu
   a.vocabulary = 400;
   a.scale = 0.25;
   const OpTensor logits = both.random({{rows, ranks * width}}, 1);
-  const OpTensor targets = both.random({{rows}, 400}, 2);
+  const OpTensor targets = some_ignored(both.random({{rows}, 400}, 2));
   const auto whole = both.run(Op::cross_entropy, a, {&logits, &targets}, {{rows}, {rows}});
   const auto whole_grad =
       both.run(Op::cross_entropy_grad, a, {&logits, &whole[1], &targets}, {{rows, ranks * width}});
@@ -123,12 +129,44 @@ TEST_CASE("ranks that share a vocabulary find the loss of the whole", "[exec][cu
   }
   const auto out = both.run(Op::cross_entropy_combine, a, {&stats}, {{rows}, {rows}});
   CHECK(distance(out[0], whole[0]) < 1e-6);
-  CHECK(distance(out[1], whole[1]) < 1e-6);
+  for (std::int64_t r = 0; r < rows; ++r)  // nobody reads it where there is no target
+    if (targets.get(r) >= 0) CHECK(out[1].get(r) == Approx(whole[1].get(r)).epsilon(1e-6));
+  for (std::int64_t r = 1; r < rows; r += 3) CHECK(out[0].get(r) == 0);
   for (both.tensor_rank = 0; both.tensor_rank < ranks; ++both.tensor_rank) {
     const OpTensor own = columns_of(logits, both.tensor_rank * width, width);
     const auto d = both.run(Op::cross_entropy_grad, a, {&own, &out[1], &targets}, {{rows, width}});
     CHECK(distance(d[0], columns_of(whole_grad[0], both.tensor_rank * width, width)) < 1e-5);
   }
+}
+
+// loss = F.cross_entropy(logits, targets, ignore_index=-100), and logits.grad, of PyTorch 2.11 in
+// fp64; there the targets are [2, -100, 5, -100].
+TEST_CASE("rows that are ignored have PyTorch's loss and gradient", "[exec][cuda]") {
+  Beside both(Dtype::f32);
+  const std::int64_t rows = 4, columns = 6;
+  OpTensor logits({{rows, columns}, Dtype::f32});
+  for (std::int64_t i = 0; i < logits.elements(); ++i)
+    logits.set(i, static_cast<double>(i * 7 % 11) / 4 - 1);
+  const OpTensor targets = tensor_of({rows}, Dtype::i32, {2, ignored_target, 5, ignored_target});
+  const std::vector<double> losses = {2.552647215225055, 0, 1.3243728746219936, 0};
+  const std::vector<double> gradient = {
+      0.0183928, 0.1058434, -0.4610624, 0.2240705, 0.0824309, 0.0303246,  0, 0, 0, 0, 0, 0,
+      0.0806594, 0.0296729, 0.1707559,  0.0628176, 0.0231093, -0.3670151, 0, 0, 0, 0, 0, 0};
+  Attributes a;
+  a.scale = 0.5;  // the mean over two targets
+  const auto check = [&](const OpTensor& loss, const OpTensor& d_logits) {
+    for (std::size_t i = 0; i < losses.size(); ++i)
+      CHECK(loss.get(static_cast<std::int64_t>(i)) == Approx(losses[i]).margin(1e-6));
+    for (std::size_t i = 0; i < gradient.size(); ++i)
+      CHECK(d_logits.get(static_cast<std::int64_t>(i)) == Approx(gradient[i]).margin(2e-7));
+  };
+  const auto out = both.run(Op::cross_entropy, a, {&logits, &targets}, {{rows}, {rows}});
+  check(out[0],
+        both.run(Op::cross_entropy_grad, a, {&logits, &out[1], &targets}, {{rows, columns}})[0]);
+  const auto logs = both.run(Op::log_softmax, a, {&logits}, {{rows, columns}});
+  const auto loss = both.run(Op::nll_loss, a, {&logs[0], &targets}, {{rows}});
+  const auto d_logs = both.run(Op::nll_loss_grad, a, {&logs[0], &targets}, {{rows, columns}});
+  check(loss[0], both.run(Op::log_softmax_grad, a, {&logs[0], &d_logs[0]}, {{rows, columns}})[0]);
 }
 
 TEST_CASE("a device's loss scale multiplies the gradients of losses", "[exec][cuda]") {
@@ -177,7 +215,7 @@ TEST_CASE("a target outside the vocabulary gives no number for a loss", "[exec][
   a.sequence_length = 3;
   a.vocabulary = 5;
   const OpTensor logits = runner.random({{3, 8}}, 1), pairs = runner.random({{3, 2}}, 2);
-  const OpTensor targets = tensor_of({3}, Dtype::i32, {-1, 5, 4});
+  const OpTensor targets = tensor_of({3}, Dtype::i32, {-2, 5, 4});
   const OpTensor answers = tensor_of({1, 2}, Dtype::i32, {3, 2});
   for (const Op op : {Op::cross_entropy, Op::nll_loss}) {
     std::vector<Shape> outputs = {{3}, {3}};
@@ -202,7 +240,7 @@ TEST_CASE("a loss and its gradient in one kernel are those of two", "[exec][cuda
   a.scale = 0.5;
   OpTensor logits = both.random({{rows, columns}}, 1);
   for (std::int64_t i = 0; i < logits.elements(); ++i) logits.set(i, 8 * logits.get(i));
-  const OpTensor targets = both.random({{rows}, static_cast<int>(a.vocabulary)}, 2);
+  const OpTensor targets = some_ignored(both.random({{rows}, static_cast<int>(a.vocabulary)}, 2));
   const OpTensor scale = tensor_of({1}, Dtype::f32, {16});
   const auto out = both.run(Op::cross_entropy, a, {&logits, &targets}, {{rows}, {rows}});
   const auto d =
@@ -214,7 +252,9 @@ TEST_CASE("a loss and its gradient in one kernel are those of two", "[exec][cuda
   }
   REQUIRE(one.done);
   CHECK(distance(one.loss, out[0]) < 1e-6);
-  CHECK(distance(one.saved, out[1]) < 1e-6);
+  for (std::int64_t r = 0; r < rows; r += 2)
+    CHECK(one.saved.get(r) == Approx(out[1].get(r)).epsilon(1e-6));
+  CHECK(one.loss.get(1) == 0);
   CHECK(distance(one.gradient, d[0]) < both.tolerance());
   CHECK(one.gradient.get(2 * columns - 1) == 0);
   reverse_threads(true);

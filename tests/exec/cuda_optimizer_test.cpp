@@ -286,6 +286,7 @@ TEST_CASE("a step on the device is within two units in the last place of the CPU
   training.weight_decay = 0.1;
   training.gradient_clip = 3;
   constexpr double norm = 7.5;
+  const double of_mean = type == Dtype::f16 ? 2.5 : 1;
   double host_norms[9][2] = {};
   auto segments = odd_segments();
   auto on_device = segments;
@@ -299,6 +300,7 @@ TEST_CASE("a step on the device is within two units in the last place of the CPU
   Scalars scalars;
   UpdateScalars begin;
   begin.gradient_clip = training.gradient_clip;
+  begin.of_mean = of_mean;
   scalars.set(begin);
   scalars.squared_norm.set({norm * norm});
   for (int step = 1; step <= 4; ++step) {
@@ -312,7 +314,8 @@ TEST_CASE("a step on the device is within two units in the last place of the CPU
     scalars.prepare(training);
     device.step(training, scalars.of_update.data(), nullptr);
     const Elements found = device.get(expected);
-    const OptimizerScalars on_cpu{step, rate, clip_factor(norm, training.gradient_clip)};
+    const OptimizerScalars on_cpu{step, rate,
+                                  clip_factor(norm * of_mean, training.gradient_clip) * of_mean};
     step_on_cpu(training, on_cpu, segments, expected);
     CHECK(scalars.get().step == step);
     CHECK(same_factors(scalars.get().factors, factors_of(training, on_cpu)));

@@ -19,8 +19,8 @@ class FarUpdater : public Updater {
   FarUpdater(std::unique_ptr<Updater> near, FarBackend& backend)
       : near_(std::move(near)), backend_(backend) {}
 
-  void begin_step(std::int64_t step, double learning_rate) override {
-    backend_.issue([=, this] { near_->begin_step(step, learning_rate); });
+  void begin_step(std::int64_t step, double learning_rate, double of_mean) override {
+    backend_.issue([=, this] { near_->begin_step(step, learning_rate, of_mean); });
   }
   void update_loss_scale(const StepSums& sums, float* scale) override {
     backend_.issue([=, this] { near_->update_loss_scale(near(sums), FarBackend::near(scale)); });

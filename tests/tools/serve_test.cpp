@@ -258,6 +258,8 @@ TEST_CASE("a job names no file of the server", "[serve]") {
   std::ifstream config(source + "/models/zoo/gpt2.json");
   job["model"] = json::parse(config);
   job["data"] = {{"files", {"/etc/shadow"}},
+                 {"format", "pairs"},
+                 {"tokenizer", "/etc/shadow"},
                  {"evaluation", {{"files", {"/etc/shadow"}}, {"every_steps", 10}}}};
   job["checkpoint"] = {{"folder", "/etc"}, {"every_steps", 100}};
   job["log"] = {{"json", "/etc/meshwright.json"}};
@@ -274,7 +276,7 @@ TEST_CASE("every key of a job that names a file is known to the server", "[serve
     found += static_cast<int>(
         std::distance(std::sregex_iterator(text.begin(), text.end(), names_file), {}));
   }
-  CHECK(found == 12);
+  CHECK(found == 13);
 }
 
 TEST_CASE("requests that are no questions of this page get a clear answer", "[serve]") {

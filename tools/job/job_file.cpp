@@ -20,8 +20,12 @@ nlohmann::json settled_job(Job job, const Plan& plan, const std::string& machine
                            const std::string& folder) {
   job.folder = folder;
   make_absolute(job.model_path);
-  if (job.data)
+  if (job.data) {
     for (std::string& file : job.data->files) make_absolute(file);
+    make_absolute(job.data->tokenizer);
+    if (job.data->evaluation)
+      for (std::string& file : job.data->evaluation->files) make_absolute(file);
+  }
   if (job.checkpoint) make_absolute(job.checkpoint->folder);
   for (std::string* file : {&job.log.json, &job.log.tensorboard, &job.log.folder})
     make_absolute(*file);

@@ -325,7 +325,7 @@ void GpuRates::optimizer(Dtype storage) {
   void* sums = backend.allocate(16);
   clear(backend, sums, 16);
   const auto* zero = static_cast<const double*>(sums);
-  updater->begin_step(1, 1e-4);
+  updater->begin_step(1, 1e-4, 1);
   updater->decide({.loss = zero, .squared_norm = zero});
   double per_byte = 1 / gpu_.memory_bandwidth_bytes_per_s, factor = 0;
   int bucket = 0;

@@ -54,6 +54,10 @@ void check_mpi_options(const Job& job, const Options& options) {
       job.unlisted_mpi_options.size() == 1 ? "it" : "them"));
 }
 
+void warn_of_files(const Loader& loader) {
+  for (const std::string& remark : loader.remarks()) print_to(stderr, "warning: {}\n", remark);
+}
+
 void check_can_start(const Job& job, const Options& options) {
   check_mpi_options(job, options);
   check_runs_here(job, options);
@@ -79,8 +83,11 @@ void check_can_start(const Job& job, const Options& options) {
   check_trace(options, inputs);
   check_writable("--report", options.report, inputs);
   check_writable("--log-json", log_file(options, job), inputs);
-  const Loader loader(loader_options(job));  // for its complaints
-  if (evaluates(job)) evaluation_batches(job, Loader(evaluation_options(job)));
+  warn_of_files(Loader(loader_options(job)));  // and for its complaints
+  if (!evaluates(job)) return;
+  const Loader held_out(evaluation_options(job));
+  warn_of_files(held_out);
+  evaluation_batches(job, held_out);
 }
 
 void check_fits(const Run& run) {
@@ -123,6 +130,7 @@ LoaderOptions loader_options(const Job& job) {
   loader.weights = job.data->weights;
   loader.shuffle = job.data->shuffle;
   loader.data_seed = job.data->seed;
+  loader.text = {job.data->tokenizer, job.data->chat_template, job.data->end_token};
   return loader;
 }
 

@@ -148,28 +148,31 @@ std::vector<RankMemory> memory_of_all(Runtime& runtime, const World& world) {
 }
 
 // data.evaluation, as one rank does its part.
-struct Evaluation {
+struct HeldOut {
   Loader loader;
   std::int64_t batches = 0, every_steps = 0, global_batch = 0;
 
   double loss(Runtime& runtime) {
-    double sum = 0;
-    for (std::int64_t batch = 0; batch < batches; ++batch)
-      sum += runtime.evaluate(batch * global_batch, loader);
-    return sum / static_cast<double>(batches);
+    Evaluation all;
+    for (std::int64_t batch = 0; batch < batches; ++batch) {
+      const Evaluation of_batch = runtime.evaluate(batch * global_batch, loader);
+      all.loss += of_batch.loss;
+      all.targets += of_batch.targets;
+    }
+    return all.mean();
   }
 };
 
 // None where the job has none.
-std::optional<Evaluation> evaluation_of(const Job& job) {
+std::optional<HeldOut> evaluation_of(const Job& job) {
   if (!evaluates(job)) return std::nullopt;
   Loader loader(evaluation_options(job));
   const std::int64_t batches = evaluation_batches(job, loader);
-  return Evaluation{std::move(loader), batches, job.data->evaluation->every_steps,
-                    job.plan.training.global_batch};
+  return HeldOut{std::move(loader), batches, job.data->evaluation->every_steps,
+                 job.plan.training.global_batch};
 }
 
-Outcome run_steps(Runtime& runtime, const World& world, Loader& loader, Evaluation* evaluation,
+Outcome run_steps(Runtime& runtime, const World& world, Loader& loader, HeldOut* evaluation,
                   const Training& training, RunCheckpoints& checkpoints, Traced& traced,
                   TrainLog* log, bool hashes) {
   Outcome outcome;

@@ -15,8 +15,9 @@ class CpuUpdater : public Updater {
  public:
   CpuUpdater(const StepSettings& training, ThreadPool& pool) : training_(training), pool_(pool) {}
 
-  void begin_step(std::int64_t step, double learning_rate) override {
+  void begin_step(std::int64_t step, double learning_rate, double of_mean) override {
     scalars_ = {step, learning_rate, 1};
+    of_mean_ = of_mean;
   }
 
   void update_loss_scale(const StepSums& sums, float* scale) override {
@@ -30,7 +31,7 @@ class CpuUpdater : public Updater {
   }
 
   void decide(const StepSums& sums) override {
-    const double inverse = sums.scaled == nullptr ? 1 : sums.scaled->inverse;
+    const double inverse = of_mean_ * (sums.scaled == nullptr ? 1 : sums.scaled->inverse);
     const double norm = std::sqrt(*sums.squared_norm) * inverse;
     updates_ = std::isfinite(*sums.loss) && std::isfinite(norm);
     scalars_.gradient_factor = clip_factor(norm, training_.gradient_clip) * inverse;
@@ -64,6 +65,7 @@ class CpuUpdater : public Updater {
   const StepSettings& training_;
   ThreadPool& pool_;
   OptimizerScalars scalars_;
+  double of_mean_ = 1;
   bool updates_ = true;
 };
 

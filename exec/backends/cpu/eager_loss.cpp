@@ -63,6 +63,10 @@ void nll_loss(const KernelCall& k) {
   const std::int32_t* targets = k.in<std::int32_t>(1);
   T* loss = k.out<T>(0);
   for (std::int64_t r = 0; r < rows; ++r) {
+    if (targets[r] == ignored_target) {
+      loss[r] = 0;
+      continue;
+    }
     MESHWRIGHT_CHECK(targets[r] >= 0 && targets[r] < visible, "a target is in the vocabulary");
     loss[r] = -logs[r * width + targets[r]];
   }
@@ -77,7 +81,7 @@ void nll_loss_grad(const KernelCall& k) {
   T* d = k.out<T>(0);
   for_each_row(k, rows, width, [=](std::int64_t r) {
     std::fill_n(d + r * width, width, T(0));
-    d[r * width + targets[r]] = -scale;
+    if (targets[r] != ignored_target) d[r * width + targets[r]] = -scale;
   });
 }
 

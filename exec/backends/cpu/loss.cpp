@@ -49,6 +49,10 @@ void cross_entropy(const KernelCall& k) {
   parallel_for(k.pool, k.in_shape(0)[0], rows_per_piece(columns.width),
                [=](std::int64_t begin, std::int64_t end) {
                  for (std::int64_t r = begin; r < end; ++r) {
+                   if (targets[r] == ignored_target) {
+                     loss[r] = saved[r] = 0;
+                     continue;
+                   }
                    const T* row = logits + r * columns.width;
                    const std::int64_t target = columns.of(targets[r]);
                    MESHWRIGHT_CHECK(target >= 0, "a target is in the vocabulary");
@@ -60,7 +64,7 @@ void cross_entropy(const KernelCall& k) {
 }
 
 // For each row: maximum, sum of exp(logit - maximum) and the target's logit (0 on the ranks that
-// do not have it) over this rank's columns.
+// do not have it) over this rank's columns. Of a row that is ignored: what makes a loss of 0.
 template <typename T>
 void cross_entropy_stats(const KernelCall& k) {
   const Columns columns(k);
@@ -70,6 +74,11 @@ void cross_entropy_stats(const KernelCall& k) {
   T* stats = k.out<T>(0);
   parallel_for(k.pool, n, rows_per_piece(columns.width), [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
+      if (targets[r] == ignored_target) {
+        stats[r] = stats[2 * n + r] = 0;
+        stats[n + r] = columns.first == 0 ? 1 : 0;
+        continue;
+      }
       const T* row = logits + r * columns.width;
       const std::int64_t target = columns.of(targets[r]);
       const T maximum = maximum_of(row, columns.visible);
@@ -115,6 +124,10 @@ void cross_entropy_grad(const KernelCall& k) {
                  for (std::int64_t r = begin; r < end; ++r) {
                    const T* row = logits + r * columns.width;
                    T* out = d_logits + r * columns.width;
+                   if (targets[r] == ignored_target) {
+                     std::fill_n(out, columns.width, T(0));
+                     continue;
+                   }
                    const T log_sum = saved[r];
 #pragma omp simd
                    for (std::int64_t c = 0; c < columns.visible; ++c)

@@ -104,8 +104,9 @@ __global__ void __launch_bounds__(256)
   const long long row = blockIdx.x * 256LL + threadIdx.x;
   if (row >= rows) return;
   const int target = targets[row];
-  loss[row] =
-      target >= 0 && target < words.visible ? -widened(logs[row * words.width + target]) : NAN;
+  loss[row] = target == ignored_target                ? 0.0f
+              : target >= 0 && target < words.visible ? -widened(logs[row * words.width + target])
+                                                      : NAN;
 }
 
 void nll_loss(const KernelCall& k) {

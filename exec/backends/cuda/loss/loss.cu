@@ -21,11 +21,12 @@ __global__ void __launch_bounds__(threads_of_block<row_threads>)
   if (place_in_row<row_threads>() != 0) return;
   const float log_sum = all.maximum + logf(all.sum);
   saved[row] = log_sum;
-  loss[row] = log_sum - logit_of(own, columns.of(targets[row]));
+  loss[row] =
+      targets[row] == ignored_target ? 0.0f : log_sum - logit_of(own, columns.of(targets[row]));
 }
 
 // For each row: maximum, sum of exp(logit - maximum) and the target's logit (0 on the ranks that
-// do not have it) over this rank's columns.
+// do not have it) over this rank's columns. Of a row that is ignored: what makes a loss of 0.
 template <int row_threads, typename T>
 __global__ void __launch_bounds__(threads_of_block<row_threads>)
     stats_kernel(const T* __restrict__ logits, const int* __restrict__ targets,
@@ -36,6 +37,11 @@ __global__ void __launch_bounds__(threads_of_block<row_threads>)
   const ExpSum all =
       exp_sum_of_row<row_threads, vector_of<T>>(own, columns.visible, columns.width, in_groups);
   if (place_in_row<row_threads>() != 0) return;
+  if (targets[row] == ignored_target) {
+    stats[row] = stats[2 * rows + row] = 0;
+    stats[rows + row] = columns.first == 0 ? 1.0f : 0.0f;
+    return;
+  }
   const int target = columns.of(targets[row]);
   stats[row] = columns.visible > 0 ? all.maximum : -INFINITY;
   stats[rows + row] = all.sum;
@@ -69,8 +75,9 @@ __global__ void __launch_bounds__(threads_of_block<row_threads>)
                 Columns columns, bool in_groups) {
   const long long row = own_row<row_threads>();
   if (row >= rows) return;
-  const float factor = loss_scale == nullptr ? scale : scale * loss_scale[0];
-  const float log_sum = saved[row];
+  const bool ignored = targets[row] == ignored_target;
+  const float factor = ignored ? 0.0f : loss_scale == nullptr ? scale : scale * loss_scale[0];
+  const float log_sum = ignored ? INFINITY : saved[row];  // no share, whatever the logits are
   const int target = columns.of(targets[row]);
   const T* own = logits + row * columns.width;
   T* to = d_logits + row * columns.width;

@@ -21,18 +21,19 @@ __global__ void __launch_bounds__(row_threads, 2)
   T* kept = reinterpret_cast<T*>(shared_memory());
   const long long row = blockIdx.x;
   const T* own = logits + row * columns.width;
+  const bool ignored = targets[row] == ignored_target;
   const int target = columns.of(targets[row]);
   // Read before any thread writes the gradient there.
-  const float target_logit = logit_of(own, target);
+  const float target_logit = ignored ? 0.0f : logit_of(own, target);
   const auto keep = [&](int c, const Group& group) { *reinterpret_cast<Group*>(kept + c) = group; };
   const ExpSum all = both_over_row<row_threads>(
       exp_sum_of_groups<row_threads, n, 4>(own, columns.visible, columns.width, keep));
   const float log_sum = all.maximum + logf(all.sum);
   if (threadIdx.x == 0) {
     saved[row] = log_sum;
-    loss[row] = log_sum - target_logit;
+    loss[row] = ignored ? 0.0f : log_sum - target_logit;
   }
-  const float factor = loss_scale == nullptr ? scale : scale * loss_scale[0];
+  const float factor = ignored ? 0.0f : loss_scale == nullptr ? scale : scale * loss_scale[0];
   T* to = d_logits + row * columns.width;
   // Each thread finds what it has kept itself.
   for_columns<row_threads, n>(columns.width, true, [&](int c, auto count) {

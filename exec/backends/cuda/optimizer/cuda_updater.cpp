@@ -12,7 +12,7 @@ namespace {
 
 // What the host says before a step, as UpdateScalars begins.
 struct OfHost {
-  double learning_rate, gradient_clip;
+  double learning_rate, gradient_clip, of_mean;
   std::int64_t updates_before;
 };
 static_assert(offsetof(UpdateScalars, step) == offsetof(OfHost, updates_before));
@@ -30,8 +30,9 @@ class CudaUpdater : public Updater {
     copy_now(scalars_.get(), &initial, sizeof initial);
   }
 
-  void begin_step(std::int64_t step, double learning_rate) override {
-    *static_cast<OfHost*>(of_host_.get()) = {learning_rate, training_.gradient_clip, step - 1};
+  void begin_step(std::int64_t step, double learning_rate, double of_mean) override {
+    *static_cast<OfHost*>(of_host_.get()) = {learning_rate, training_.gradient_clip, of_mean,
+                                             step - 1};
     copy(scalars_.get(), of_host_.get(), sizeof(OfHost));
   }
 

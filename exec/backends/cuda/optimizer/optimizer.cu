@@ -35,7 +35,8 @@ struct Rates {
 
 __global__ void prepare_update_kernel(Rates rates, const double* loss, const double* squared_norm,
                                       UpdateScalars* scalars) {
-  const double inverse = scalars->inverse_scale, norm = sqrt(*squared_norm) * inverse;
+  const double inverse = scalars->inverse_scale * scalars->of_mean,
+               norm = sqrt(*squared_norm) * inverse;
   const bool updates = scalars->skips == 0 && is_finite(*loss) && is_finite(norm);
   scalars->updates = updates ? 1 : 0;
   if (!updates) return;

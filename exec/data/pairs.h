@@ -1,0 +1,70 @@
+// Prompts and what is to be said to them, for training on the latter alone: a file of JSON lines,
+// each {"prompt": ..., "completion": ...}, or {"messages": [{"role": ..., "content": ...}, ...]}.
+// All of a file is tokenized when it is opened, and kept.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "models/core/token_format.h"
+
+namespace meshwright {
+
+class Tokenizer;
+
+// How pairs become tokens.
+struct PairText {
+  std::string tokenizer;  // a tokenizer.json; empty: every byte is a token
+  ChatTemplate chat_template = ChatTemplate::plain;
+  std::string end_token;  // behind every completion; empty: none
+};
+
+class PairFile {
+ public:
+  std::int64_t size() const { return static_cast<std::int64_t>(counted_.size()); }
+  // Tokens of one pair, padded with token 0, and which of them are to be learned.
+  void read(std::int64_t pair, std::span<std::int32_t> tokens, std::span<char> counts) const;
+  int counted(std::int64_t pair) const { return counted_[static_cast<std::size_t>(pair)]; }
+  // What was cut or left out; empty: nothing.
+  std::string remark() const;
+
+ private:
+  friend class PairReader;
+
+  std::vector<std::int32_t> tokens_;  // of all pairs, one after the other
+  std::vector<char> counts_;
+  std::vector<std::int64_t> first_{0};  // per pair, and the end
+  std::vector<int> counted_;            // per pair: tokens to learn
+  std::int64_t lines_ = 0, cut_ = 0, longest_ = 0, without_ = 0, length_ = 0;
+};
+
+class PairReader {
+ public:
+  // A sequence takes `window` tokens of a pair, of which the first is never learned. InputError
+  // where the tokenizer lacks a token of the template.
+  PairReader(const PairText& text, std::int64_t window, std::int64_t vocabulary);
+  ~PairReader();
+
+  // InputError that names the file and the line.
+  PairFile read(const std::string& path);
+
+ private:
+  struct Part {
+    std::string text;
+    bool learned = false;
+    bool ends = false;  // with `end_`
+  };
+  std::vector<Part> parts_of(const std::string& line) const;
+  void add(PairFile& file, const std::vector<Part>& parts);
+
+  PairText text_;
+  std::size_t window_;
+  std::int64_t vocabulary_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::int32_t end_ = -1;
+};
+
+}  // namespace meshwright
