@@ -80,7 +80,7 @@ std::int64_t Runtime::counted_targets(std::int64_t position, Loader& loader) con
 void Runtime::run_tasks() {
   decided_ = false;
   now_ = {0, 0};
-  posted_ = 0;
+  for (Messages& each : messages_) each.posted = 0;
   events_.begin_step();
   use(Stream::compute);
   backend_.begin_step(position_);
@@ -100,9 +100,7 @@ void Runtime::use(Stream stream) {
 void Runtime::issue_tasks() {
   if (options_.trace) begin_times();
   for (std::size_t task = 0; task < program_.tasks.size(); ++task) run_task(static_cast<int>(task));
-  const RunId everything{static_cast<int>(program_.tasks.size()), 0};
-  complete_until(sends_, everything);
-  complete_until(receives_, everything);
+  complete_all();
 }
 
 // The first step makes what an operation makes when it is first run; the second is captured.
@@ -163,9 +161,7 @@ std::string Runtime::describe_run(const RunId& run) const {
 
 // The same instructions make the same values again.
 NonFiniteSearch::Finding Runtime::find_non_finite() {
-  const RunId everything{static_cast<int>(program_.tasks.size()), 0};
-  complete_until(sends_, everything);
-  complete_until(receives_, everything);
+  complete_all();
   NonFiniteSearch search(program_, memory_, world_.rank());
   search_ = &search;
   run_tasks();
@@ -361,21 +357,21 @@ void Runtime::copy(const Instruction& instruction, const Task& task) {
 
 void Runtime::message(const Instruction& instruction, const RunId& run) {
   const bool is_send = instruction.kind == InstructionKind::send;
-  if (!is_send && posted_ > 0 && run <= receives_of_step_[posted_ - 1]) return;
+  Messages& own = messages(instruction.stream);
+  if (!is_send && own.posted > 0 && run <= own.to_receive[own.posted - 1]) return;
   use(instruction.stream);
   events_.await(run.task, instruction);
   const Task& running = program_.tasks[at(run.task)];
   const int tag = tag_of(instruction, running);
-  Communicator& members = group(GroupKind::pipeline);
   const Operand& operand = is_send ? instruction.inputs[0] : instruction.outputs[0];
   void* data = memory_.address(operand, running.slot, running.window);
   const std::int64_t bytes = operand.type.bytes();
   const SimTime begin = options_.trace ? moment() : 0;
-  const Request request = is_send ? members.isend(data, bytes, instruction.peer, tag)
-                                  : members.irecv(data, bytes, instruction.peer, tag);
+  const Request request = is_send ? own.stages->isend(data, bytes, instruction.peer, tag)
+                                  : own.stages->irecv(data, bytes, instruction.peer, tag);
   const std::size_t entry = options_.trace ? note(run.task, run.instruction, begin) : 0;
   pending(instruction.stream).push_back({run, request, entry});
-  posted_ += is_send ? 0 : 1;
+  own.posted += is_send ? 0 : 1;
   events_.record(run.task, run.instruction);
 }
 
@@ -383,8 +379,12 @@ void Runtime::message(const Instruction& instruction, const RunId& run) {
 // only issue to a device's streams return before others have come: there the list goes on.
 void Runtime::receive_ahead() {
   if (world_.issues_to_streams()) return;
-  while (posted_ < receives_of_step_.size()) {
-    const RunId run = receives_of_step_[posted_];
+  for (Messages& each : messages_) receive_ahead(each);
+}
+
+void Runtime::receive_ahead(Messages& messages) {
+  while (messages.posted < messages.to_receive.size()) {
+    const RunId run = messages.to_receive[messages.posted];
     const Instruction& instruction =
         program_.bodies[at(program_.tasks[at(run.task)].body)].instructions[at(run.instruction)];
     if (!std::ranges::all_of(instruction.waits,
@@ -427,43 +427,55 @@ std::int64_t Runtime::first_sequence_of(const Task& task) const {
 }
 
 void Runtime::wait_for(int task, const Instruction& instruction) {
-  if (sends_.empty() && receives_.empty()) return;
+  const auto is_idle = [](const Messages& each) {
+    return each.sends.empty() && each.receives.empty();
+  };
+  if (std::ranges::all_of(messages_, is_idle)) return;
   for (const Wait& wait : instruction.waits) {
     const RunId run = resolve_(task, wait);
     if (run.task < 0) continue;
     const Body& body = program_.bodies[at(program_.tasks[at(run.task)].body)];
     const Instruction& awaited = body.instructions[at(run.instruction)];
-    if (is_message(awaited)) complete_until(pending(awaited.stream), run);
+    if (is_message(awaited)) complete_until(awaited.stream, run);
   }
 }
 
 // A stream's instructions end in order: whoever waits for one waits for those before it too.
-void Runtime::complete_until(Fifo<Pending>& pending, const RunId& run) {
-  while (!pending.empty() && pending.front().run <= run) {
-    const Pending first = pending.front();
+void Runtime::complete_until(Stream stream, const RunId& run) {
+  Fifo<Pending>& under_way = pending(stream);
+  while (!under_way.empty() && under_way.front().run <= run) {
+    const Pending first = under_way.front();
     try {
-      complete(first);
+      complete(*messages(stream).stages, first);
     } catch (const RunError& error) {
       throw RunError(describe_run(first.run) + ": " + error.what());
     }
     finish(first);
-    pending.pop_front();
+    under_way.pop_front();
   }
 }
 
-void Runtime::complete(const Pending& pending) {
-  Communicator& members = group(GroupKind::pipeline);
-  if (members.test(pending.request)) return;
+void Runtime::complete_all() {
+  const RunId everything{static_cast<int>(program_.tasks.size()), 0};
+  for (const MessageStreams& each : message_streams) {
+    complete_until(each.send, everything);
+    complete_until(each.recv, everything);
+  }
+}
+
+void Runtime::complete(Communicator& stages, const Pending& pending) {
+  if (stages.test(pending.request)) return;
   receive_ahead();
-  members.wait(pending.request);
+  stages.wait(pending.request);
 }
 
 void Runtime::make_progress() {
-  for (Fifo<Pending>* queue : {&sends_, &receives_})
-    while (!queue->empty() && group(GroupKind::pipeline).test(queue->front().request)) {
-      finish(queue->front());
-      queue->pop_front();
-    }
+  for (Messages& each : messages_)
+    for (Fifo<Pending>* queue : {&each.sends, &each.receives})
+      while (!queue->empty() && each.stages->test(queue->front().request)) {
+        finish(queue->front());
+        queue->pop_front();
+      }
 }
 
 void Runtime::finish(const Pending& pending) {

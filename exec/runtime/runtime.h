@@ -4,8 +4,10 @@
 // until what it sent is received. Nothing is allocated after the first step.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <deque>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <set>
@@ -116,6 +118,13 @@ class Runtime {
     Request request;
     std::size_t entry;  // of the timeline
   };
+  // Those of a pair of streams. A communicator of its own keeps their order.
+  struct Messages {
+    Communicator* stages = nullptr;  // null: there are none
+    Fifo<Pending> sends, receives;   // under way, each in the order of its stream
+    std::vector<RunId> to_receive;   // in a step, in list order
+    std::size_t posted = 0;          // of these
+  };
   struct Segment {  // of a bucket's own part: one parameter, as far as it lies there
     OptimizerSegment elements;
     int parameter = 0;  // index into Program::parameters
@@ -158,6 +167,7 @@ class Runtime {
   void copy(const Instruction& instruction, const Task& task);
   void message(const Instruction& instruction, const RunId& run);
   void receive_ahead();
+  void receive_ahead(Messages& messages);
   bool is_over(const RunId& run);
   std::int64_t first_sequence_of(const Task& task) const;
   void sum_of_squares(const Instruction& instruction, const Task& task);
@@ -170,8 +180,9 @@ class Runtime {
   void choose_segments(int bucket);
 
   void wait_for(int task, const Instruction& instruction);
-  void complete_until(Fifo<Pending>& pending, const RunId& run);
-  void complete(const Pending& pending);
+  void complete_until(Stream stream, const RunId& run);
+  void complete_all();
+  void complete(Communicator& stages, const Pending& pending);
   void make_progress();
   void finish(const Pending& pending);
   int tag_of(const Instruction& instruction, const Task& task) const;
@@ -180,7 +191,12 @@ class Runtime {
   SimTime moment();
   void begin_times();
   void settle_times();
-  Fifo<Pending>& pending(Stream stream) { return stream == Stream::pipe_send ? sends_ : receives_; }
+  Messages& messages(Stream stream) { return messages_[is_back(stream) ? 1 : 0]; }
+  Fifo<Pending>& pending(Stream stream) {
+    Messages& own = messages(stream);
+    return stream == Stream::pipe_send || stream == Stream::pipe_send_back ? own.sends
+                                                                           : own.receives;
+  }
   Communicator& group(GroupKind kind) { return *groups_.at(kind); }
   int context_rank() const { return own_.rdp % mesh_.degrees().context; }
 
@@ -200,13 +216,13 @@ class Runtime {
   Events events_;
   std::unique_ptr<Communicator> everybody_;  // on host memory
   std::map<GroupKind, std::unique_ptr<Communicator>> groups_;
+  std::unique_ptr<Communicator> stages_back_;  // for messages of chunks that go back
   std::unique_ptr<Parameters> parameters_;
   ThreadPool pool_;
   std::vector<std::vector<Run>> counted_;  // by bucket: in the gradient norm
   std::unique_ptr<Updater> updater_;
   std::vector<std::vector<Segment>> segments_;  // by bucket
   int channels_ = 1;
-  std::vector<RunId> receives_of_step_;  // in list order
 
   LossScaleState scale_;  // of the next step
 
@@ -214,10 +230,9 @@ class Runtime {
   Loader* loader_ = nullptr;
   std::int64_t position_ = 0;
   std::int64_t step_ = 0;
-  bool decided_ = false;            // whether there is an update
-  RunId now_{0, 0};                 // the instruction that the list has come to
-  Fifo<Pending> sends_, receives_;  // each in the order of its stream
-  std::size_t posted_ = 0;          // of receives_of_step_
+  bool decided_ = false;  // whether there is an update
+  RunId now_{0, 0};       // the instruction that the list has come to
+  std::array<Messages, std::size(message_streams)> messages_;
   std::vector<TensorType> input_types_, output_types_;
   std::vector<const void*> inputs_;
   std::vector<void*> outputs_;

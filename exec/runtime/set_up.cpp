@@ -112,16 +112,22 @@ void Runtime::make_groups() {
   everybody_ =
       world_.on_host().group(GroupKind::world, mesh_.group(GroupKind::world, world_.rank()));
   std::set<GroupKind> kinds;
+  bool back = false;
   for (const Program& program : stages_)
     for_each_instruction(program, [&](const Instruction& instruction) {
       if (instruction.group != GroupKind::none) kinds.insert(instruction.group);
       if (instruction.peer >= 0) kinds.insert(GroupKind::pipeline);
       channels_ = std::max(channels_, instruction.channel + 1);
+      back = back || is_back(instruction.stream);
     });
   for (GroupKind kind : kinds) {
     const std::vector<int> ranks = mesh_.group(kind, world_.rank());
     if (!ranks.empty()) groups_[kind] = world_.group(kind, ranks);
   }
+  if (kinds.contains(GroupKind::pipeline)) messages_[0].stages = &group(GroupKind::pipeline);
+  if (!back) return;
+  stages_back_ = world_.group(GroupKind::pipeline, mesh_.group(GroupKind::pipeline, world_.rank()));
+  messages_[1].stages = stages_back_.get();
 }
 
 // Where the norm is summed over all ranks, one of those with the same part counts.
@@ -183,19 +189,23 @@ Runtime::Scratch Runtime::reserve_scratch() {
 
 // How many are under way at once depends on who is faster; not more than a step has.
 void Runtime::list_messages() {
-  std::size_t messages = 0;
+  std::array<std::size_t, std::size(message_streams)> count{};
   for (std::size_t t = 0; t < program_.tasks.size(); ++t) {
     const Task& task = program_.tasks[t];
     const Body& body = program_.bodies[static_cast<std::size_t>(task.body)];
     for (std::size_t i = 0; i < body.instructions.size(); ++i) {
       const Instruction& instruction = body.instructions[i];
-      messages += instruction.peer >= 0 ? 1 : 0;
+      if (instruction.peer < 0) continue;
+      count[is_back(instruction.stream) ? 1 : 0] += 1;
       if (instruction.kind == InstructionKind::recv && runs(instruction, task))
-        receives_of_step_.push_back({static_cast<int>(t), static_cast<int>(i)});
+        messages(instruction.stream)
+            .to_receive.push_back({static_cast<int>(t), static_cast<int>(i)});
     }
   }
-  sends_.reserve(messages);
-  receives_.reserve(messages);
+  for (std::size_t i = 0; i < count.size(); ++i) {
+    messages_[i].sends.reserve(count[i]);
+    messages_[i].receives.reserve(count[i]);
+  }
 }
 
 }  // namespace meshwright

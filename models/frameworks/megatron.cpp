@@ -53,7 +53,10 @@ constexpr Limit rows[] = {
        return p.parallelism.schedule == ScheduleKind::one_f_one_b ||
               p.parallelism.schedule == ScheduleKind::interleaved;
      },
-     [](Plan& p, const Model&) { p.parallelism.schedule = ScheduleKind::one_f_one_b; }},
+     [](Plan& p, const Model&) {
+       p.parallelism.schedule = ScheduleKind::one_f_one_b;
+       p.parallelism.virtual_stages = 1;
+     }},
     {"parallelism.partition", "has the embedding, a layer or the head on every stage",
      [](const Plan& p, const Model&) { return p.stage_of_unit.empty(); },
      [](Plan& p, const Model&) {

@@ -58,13 +58,18 @@ constexpr Limit own[] = {
      }},
     {"model", "has Llama models without biases and with a head of its own",
      [](const Plan&, const Model& m) { return is_llama_of_torchtitan(m); }, nullptr},
-    {"parallelism.schedule", "has 1F1B, GPipe and Interleaved1F1B",
+    {"parallelism.schedule",
+     "has 1F1B, GPipe, Interleaved1F1B and, where nothing is sharded, ZBVZeroBubble",
      [](const Plan& p, const Model&) {
        const ScheduleKind schedule = p.parallelism.schedule;
        return schedule == ScheduleKind::one_f_one_b || schedule == ScheduleKind::gpipe ||
-              schedule == ScheduleKind::interleaved;
+              schedule == ScheduleKind::interleaved ||
+              (schedule == ScheduleKind::zero_bubble_v && replicas_of(p) == 1);
      },
-     [](Plan& p, const Model&) { p.parallelism.schedule = ScheduleKind::one_f_one_b; }},
+     [](Plan& p, const Model&) {
+       p.parallelism.schedule = ScheduleKind::one_f_one_b;
+       p.parallelism.virtual_stages = 1;
+     }},
     {"parallelism.zero_stage",
      "shards parameters, gradients and states (3) of all replicas; without stages, tensor and "
      "context ranks it may shard nothing (0)",

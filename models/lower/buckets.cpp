@@ -247,10 +247,9 @@ class Filler {
     BucketPlan& into = buckets_[index];
     StageParameter member{parameter, candidate.chunk, static_cast<int>(index), into.bucket.elements,
                           false};
+    const int first_user = boundaries_.first_user[static_cast<std::size_t>(candidate.parameter)];
     member.copy_of_tied =
-        cls.tied && boundaries_.first_user[static_cast<std::size_t>(candidate.parameter)] %
-                            plan_.parallelism.pipeline !=
-                        program_.stage;
+        cls.tied && plan_.parallelism.stage_layout().stage_of(first_user) != program_.stage;
     into.bucket.parameters.push_back(static_cast<int>(program_.parameters.size()));
     into.bucket.elements += round_up(parameter.shape.elements(), alignment);
     into.ready_node = !parameter.trainable ? -1

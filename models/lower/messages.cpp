@@ -29,10 +29,10 @@ Instruction message_with(const StageDraft& draft, const BodyBuilder& body, Instr
                          int peer) {
   Instruction message;
   message.kind = kind;
-  message.stream = kind == InstructionKind::recv ? Stream::pipe_recv : Stream::pipe_send;
   message.phase = body.is_backward() ? Phase::backward : Phase::forward;
   message.peer = draft.program.layout.stage_of(peer);
   message.peer_chunk = draft.chunk_of(peer);
+  message.stream = stream_of_message(draft.program.layout, message, body.chunk());
   return message;
 }
 

@@ -33,7 +33,7 @@ struct Lifetime {
 Lifetime use_by(const StageDraft& draft, int chunk, int body, int i) {
   const std::vector<Instruction>& instructions = draft.program.bodies[at(body)].instructions;
   const Stream stream = instructions[at(i)].stream;
-  const bool message = stream == Stream::pipe_send || stream == Stream::pipe_recv;
+  const bool message = is_of_messages(stream);
   const bool forward = body == draft.forward_body(chunk);
   const int place = body - draft.backward_body(chunk);
   const int joined = message ? -1 : joined_at(instructions, i);

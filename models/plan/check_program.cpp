@@ -8,6 +8,7 @@
 #include "models/plan/check_program.h"
 #include "models/plan/optimizer_scratch.h"
 #include "models/plan/program_json.h"
+#include "models/plan/timeline.h"
 
 namespace meshwright {
 
@@ -211,10 +212,11 @@ class StageCheck {
     (place / "peer").names(instruction.peer, at(stages_), "stage");
     (place / "peer_chunk").names(instruction.peer_chunk, at(program_.layout.chunks), "chunk");
     (place / "channel").in_range(instruction.channel, 0, 1 << 16);
-    (place / "stream")
-        .demand(instruction.stream == (sends ? Stream::pipe_send : Stream::pipe_recv),
-                "messages have streams of their own: pipe_send and pipe_recv");
     place.demand(body.chunk >= 0, "messages are sent and received in bodies of a chunk");
+    const Stream own = stream_of_message(program_.layout, instruction, body.chunk);
+    (place / "stream")
+        .demand(instruction.stream == own, "messages have streams of their own: this one goes on " +
+                                               std::string(name_of(own)));
   }
 
   // Of what is gathered or scattered: one operand, or one for each rank, at equal distances.

@@ -6,6 +6,7 @@
 #include "models/core/index.h"
 #include "models/graph/op_table.h"
 #include "models/plan/describe.h"
+#include "models/plan/timeline.h"
 
 namespace meshwright {
 
@@ -129,9 +130,6 @@ RunId resolve(const Program& program, int task, const Wait& wait) {
 }
 
 std::string to_text(const Program& program) {
-  constexpr const char* streams[] = {"compute",   "tensor_comm",  "shard_comm",
-                                     "pipe_send", "pipe_recv",    "copy_out",
-                                     "copy_in",   "context_comm", "expert_comm"};
   constexpr const char* bodies[] = {"forward",    "backward", "weights",
                                     "step_begin", "step_end", "load"};
   constexpr const char* relations[] = {"", "slot:", "window:", "latest:", "previous:"};
@@ -143,7 +141,7 @@ std::string to_text(const Program& program) {
             std::to_string(body.chunk) + "\n";
     for (std::size_t i = 0; i < body.instructions.size(); ++i) {
       const Instruction& instruction = body.instructions[i];
-      text += "  " + std::to_string(i) + " " + streams[static_cast<int>(instruction.stream)] + " " +
+      text += "  " + std::to_string(i) + " " + std::string(name_of(instruction.stream)) + " " +
               std::string(name_of(instruction.kind));
       if (instruction.kind == InstructionKind::compute)
         text += " " + std::string(info(instruction.op).name);

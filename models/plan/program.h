@@ -52,9 +52,29 @@ enum class Stream : std::uint8_t {
   copy_out,
   copy_in,
   context_comm,
-  expert_comm
+  expert_comm,
+  pipe_send_back,
+  pipe_recv_back
 };
-constexpr int stream_count = 9;
+constexpr int stream_count = 11;
+
+// Messages have streams of their own, one for each end. Between two stages what chunks that go back
+// send takes the way of the other chunks' gradients, or activations, in another order: it has
+// streams of its own again.
+struct MessageStreams {
+  Stream send, recv;
+};
+constexpr MessageStreams message_streams[] = {{Stream::pipe_send, Stream::pipe_recv},
+                                              {Stream::pipe_send_back, Stream::pipe_recv_back}};
+constexpr MessageStreams streams_of_messages(const StageLayout& layout, int sending_chunk) {
+  return message_streams[layout.goes_back(sending_chunk) ? 1 : 0];
+}
+constexpr bool is_back(Stream stream) {
+  return stream == Stream::pipe_send_back || stream == Stream::pipe_recv_back;
+}
+constexpr bool is_of_messages(Stream stream) {
+  return stream == Stream::pipe_send || stream == Stream::pipe_recv || is_back(stream);
+}
 
 // Bodies are shared by all micro-batches; an instruction may be meant for the first or last one of
 // its chunk only, or for those whose activations are offloaded.
@@ -250,6 +270,14 @@ class WaitResolver {
       latest_with_window_;         // [task * bodies + body]: the latest earlier task, or -1
   std::vector<int> last_compute_;  // per body
 };
+
+// The one on which a send or recv of a body of this chunk goes.
+inline Stream stream_of_message(const StageLayout& layout, const Instruction& instruction,
+                                int chunk) {
+  return instruction.kind == InstructionKind::send
+             ? streams_of_messages(layout, chunk).send
+             : streams_of_messages(layout, instruction.peer_chunk).recv;
+}
 
 // The one that a send or recv meets.
 inline int peer_virtual_stage(const Program& program, const Instruction& instruction) {

@@ -16,8 +16,8 @@ namespace meshwright {
 namespace {
 
 constexpr std::array<std::string_view, stream_count> stream_names = {
-    "compute",  "tensor_comm", "shard_comm",   "pipe_send",  "pipe_recv",
-    "copy_out", "copy_in",     "context_comm", "expert_comm"};
+    "compute", "tensor_comm",  "shard_comm",  "pipe_send",      "pipe_recv",     "copy_out",
+    "copy_in", "context_comm", "expert_comm", "pipe_send_back", "pipe_recv_back"};
 
 constexpr std::array<std::string_view, 14> kind_names = {
     "compute",    "load_input",     "send",       "recv",          "all_reduce",
@@ -151,8 +151,10 @@ void append_ranks(const Timeline& timeline, const std::vector<Program>& stages,
   for (int rank : ranks) {
     text += text.ends_with('[') ? "\n" : ",\n";
     append_process(first_process + rank, rank, stage_of_rank[at(rank)], what, text);
+    const bool turns = stages[at(stage_of_rank[at(rank)])].layout.goes_back(1);
     for (int stream = 0; stream < stream_count; ++stream)
-      append_thread(first_process + rank, stream, stream_names[at(stream)], text);
+      if (turns || !is_back(static_cast<Stream>(stream)))
+        append_thread(first_process + rank, stream, stream_names[at(stream)], text);
   }
   for (const TimelineEntry& entry : timeline.entries) {
     // Perfetto would draw what takes no time in a row below what begins then.

@@ -233,6 +233,11 @@ void check_schedule(const Plan& plan, const ModelSizes& model) {
            fmt::format("{} needs schedule {}, found '{}'; use virtual_stages {} or that schedule",
                        p.virtual_stages, schedules_with(p.virtual_stages), schedule.name,
                        schedule.most_chunks));
+  if (p.virtual_stages < schedule.least_chunks && p.pipeline > 1)
+    refuse(
+        "parallelism/virtual_stages",
+        fmt::format("schedule '{}' needs {} for each stage, found {}; use virtual_stages {}",
+                    schedule.name, schedule.least_chunks, p.virtual_stages, schedule.least_chunks));
   if (p.virtual_stages > 1 && p.pipeline == 1)
     refuse("parallelism/virtual_stages",
            fmt::format("{} needs a pipeline of 2 or more stages; use virtual_stages 1",

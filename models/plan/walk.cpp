@@ -1,6 +1,7 @@
 #include "models/plan/walk.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "models/core/error.h"
 #include "models/core/index.h"
@@ -9,9 +10,17 @@ namespace meshwright {
 
 namespace {
 
+constexpr int inline_lanes = 1 + 2 * static_cast<int>(std::size(message_streams));
+
 int lane_of(Stream stream, LaneOrder order) {
   if (order == LaneOrder::streams) return static_cast<int>(stream);
-  return stream == Stream::pipe_send ? 1 : stream == Stream::pipe_recv ? 2 : 0;
+  int lane = 0;
+  for (const MessageStreams& streams : message_streams) {
+    if (stream == streams.send) return lane + 1;
+    if (stream == streams.recv) return lane + 2;
+    lane += 2;
+  }
+  return 0;
 }
 
 Rendezvous message_of(const Program& program, const Body& body, const Instruction& instruction) {
@@ -87,7 +96,7 @@ bool spans_stages(GroupKind kind) {
 Script::Script(const Program& program, LaneOrder order, std::vector<Rendezvous>& rendezvous_list)
     : program_(&program),
       resolve_(program),
-      lanes_(order == LaneOrder::streams ? stream_count : 3) {
+      lanes_(order == LaneOrder::streams ? stream_count : inline_lanes) {
   for (const Body& body : program.bodies)
     for (int lane = 0; lane < lanes_; ++lane) {
       first_step_.push_back(static_cast<int>(steps_.size()));

@@ -8,13 +8,21 @@
 
 namespace meshwright {
 
-enum class ScheduleKind : std::uint8_t { gpipe, one_f_one_b, interleaved, zero_bubble };
+enum class ScheduleKind : std::uint8_t {
+  gpipe,
+  one_f_one_b,
+  interleaved,
+  zero_bubble,
+  zero_bubble_v
+};
 
 struct ScheduleInfo;
 using Schedule = const ScheduleInfo&();
-Schedule gpipe_schedule, one_f_one_b_schedule, interleaved_schedule, zero_bubble_schedule;
+Schedule gpipe_schedule, one_f_one_b_schedule, interleaved_schedule, zero_bubble_schedule,
+    zero_bubble_v_schedule;
 // In the order of the enumerators.
 inline constexpr Schedule* all_schedules[] = {gpipe_schedule, one_f_one_b_schedule,
-                                              interleaved_schedule, zero_bubble_schedule};
+                                              interleaved_schedule, zero_bubble_schedule,
+                                              zero_bubble_v_schedule};
 
 }  // namespace meshwright

@@ -39,6 +39,7 @@ struct ScheduleInfo {
   std::string_view name;
   std::string_view summary;
   std::string_view rules = {};    // of a job that asks for it, for the documentation of its key
+  int least_chunks = 1;           // of a stage that is one of several
   int most_chunks = 1;            // that a job may ask for; from 2 on chunks take turns
   bool in_groups = false;         // micro-batches come in multiples of the stages
   bool splits_backwards = false;  // the gradients of weights are tasks of their own

@@ -26,11 +26,13 @@ struct StageLayout {
   constexpr int virtual_stage(int stage, int chunk) const {
     return chunk * stages + turned(chunk, stage);
   }
+  // Whether the chunk goes from the last stage to the first.
+  constexpr bool goes_back(int chunk) const { return shape == StageShape::vee && chunk % 2 == 1; }
   constexpr bool operator==(const StageLayout&) const = default;
 
  private:
   constexpr int turned(int chunk, int place) const {
-    return shape == StageShape::vee && chunk % 2 == 1 ? stages - 1 - place : place;
+    return goes_back(chunk) ? stages - 1 - place : place;
   }
 };
 

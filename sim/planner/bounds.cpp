@@ -163,12 +163,13 @@ Bounds BoundMaker::time_of_cut(const Candidate& candidate, const Cut& begins) {
   const double hidden = candidate.virtual_stages * all.last_collectives;
   const double interleaved_ramp =
       (candidate.pipeline - 1.0) / candidate.virtual_stages * all.seconds / candidate.pipeline;
-  // Where the slowest messages go, the others wait.
+  const StageLayout layout = candidate.stage_layout();
+  // Where the slowest messages go, the others wait: those of all chunks that go the same way.
   const MessageTimes messages = message_times(candidate);
-  const double sent = candidate.virtual_stages * messages.slowest;
+  const double sent =
+      candidate.virtual_stages / (layout.goes_back(1) ? 2.0 : 1.0) * messages.slowest;
   // Chunks wait for each other's messages all the time, whole stages while the pipeline fills.
   const double exposed = interleaves ? batches * sent : candidate.virtual_stages * messages.all;
-  const StageLayout layout = candidate.stage_layout();
   Bounds bounds;
   double gradients = 0, after_norm = 0, streams = 0;
   if (candidate.pipeline > 2) streams = batches * sent;

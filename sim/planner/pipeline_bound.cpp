@@ -39,8 +39,9 @@ class Pipeline {
 
  private:
   struct Stage {
-    std::size_t next = 0;                                       // task
-    double compute = 0, tensor = 0, sends = 0, reductions = 0;  // when these are through
+    std::size_t next = 0;                            // task
+    double compute = 0, tensor = 0, reductions = 0;  // when these are through
+    double sends = 0, sends_back = 0;                // of chunks that go there, and back
   };
 
   double held(int stage) const {
@@ -61,9 +62,9 @@ class Pipeline {
     const ScheduledTask& task = order[own.next];
     const int part = times_.layout.virtual_stage(stage, task.chunk);
     if (task.kind == TaskKind::forward) {
-      if (!forward(own, stage, part, task.micro_batch_index)) return false;
+      if (!forward(own, part, task.micro_batch_index)) return false;
     } else if (task.kind == TaskKind::backward) {
-      if (!backward(own, stage, part, task.micro_batch_index)) return false;
+      if (!backward(own, part, task.micro_batch_index)) return false;
     } else {
       own.compute += (*times_.parts)[at(part)].weights;
     }
@@ -84,7 +85,7 @@ class Pipeline {
     return end;
   }
 
-  bool forward(Stage& own, int stage, int part, int micro_batch) {
+  bool forward(Stage& own, int part, int micro_batch) {
     const double input = inputs_[place(part, micro_batch)];
     if (input == unknown) return false;
     const PartTimes& times = (*times_.parts)[at(part)];
@@ -93,11 +94,11 @@ class Pipeline {
     if (part + 1 == times_.layout.virtual_stages())
       gradients_[place(part, micro_batch)] = end;
     else
-      inputs_[place(part + 1, micro_batch)] = sent(own, stage, part + 1, end);
+      inputs_[place(part + 1, micro_batch)] = sent(own, part, part + 1, end);
     return true;
   }
 
-  bool backward(Stage& own, int stage, int part, int micro_batch) {
+  bool backward(Stage& own, int part, int micro_batch) {
     const double gradient = gradients_[place(part, micro_batch)];
     if (gradient == unknown) return false;
     const PartTimes& times = (*times_.parts)[at(part)];
@@ -106,20 +107,22 @@ class Pipeline {
                               times.until_collective_backward, times.backward_last);
     if (part > 0)
       gradients_[place(part - 1, micro_batch)] =
-          sent(own, stage, part - 1, end - (times.weights > 0 ? 0 : times.after_gradient));
+          sent(own, part, part - 1, end - (times.weights > 0 ? 0 : times.after_gradient));
     reduce(own, times, end - lasts, micro_batch);
     return true;
   }
 
-  // Messages of both directions take turns.
-  double sent(Stage& own, int stage, int to_part, double ready) {
-    const int to = times_.layout.stage_of(to_part);
+  // A chunk's messages of both directions take turns.
+  double sent(Stage& own, int part, int to_part, double ready) {
+    const StageLayout& layout = times_.layout;
+    const int stage = layout.stage_of(part), to = layout.stage_of(to_part);
+    double& sends = layout.goes_back(layout.chunk_of(part)) ? own.sends_back : own.sends;
     if (to == stage) return ready;
     const double seconds = to == stage + 1   ? times_.onwards[at(stage)]
                            : to == stage - 1 ? times_.back[at(to)]
                                              : 0;
-    own.sends = std::max(own.sends, ready) + seconds;
-    return own.sends;
+    sends = std::max(sends, ready) + seconds;
+    return sends;
   }
 
   // No gradient of a unit is there before its backward begins.

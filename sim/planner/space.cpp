@@ -243,12 +243,14 @@ class Enumerator {
         if (p.active_microbatches == 0) found.push_back({ScheduleKind::gpipe, 1});
       }
     }
-    for (int chunks = 1; chunks * pipeline <= units_to_cut(sizes_.layers); ++chunks) {
+    const ScheduleInfo& info = schedule_info(of_chunks);
+    for (int chunks = info.least_chunks; chunks * pipeline <= units_to_cut(sizes_.layers);
+         ++chunks) {
       const int all = chunks * pipeline;
-      const bool asked = free_chunks
-                             ? sizes_.layers % all == 0 || units_to_cut(sizes_.layers) % all == 0
-                             : chunks == p.virtual_stages;
-      if (chunks > schedule_info(of_chunks).most_chunks) break;
+      const bool divides = sizes_.layers % all == 0 || units_to_cut(sizes_.layers) % all == 0;
+      const bool asked = free_chunks ? divides || info.least_chunks == info.most_chunks
+                                     : chunks == p.virtual_stages;
+      if (chunks > info.most_chunks) break;
       if (asked && pipeline > 1 && (chunks > 1 || !free_schedule))
         found.push_back({of_chunks, chunks});
     }

@@ -93,8 +93,7 @@ class Accountant {
     int last = -1;
     for (std::size_t i = 0; i < instructions.size(); ++i) {
       const int run = script_.run(task, static_cast<int>(i));
-      const Stream stream = instructions[i].stream;
-      if (stream == Stream::pipe_send || stream == Stream::pipe_recv) continue;
+      if (is_of_messages(instructions[i].stream)) continue;
       if (times_.end[at(run)] > end_of(last)) last = run;
     }
     blame(last, free_);

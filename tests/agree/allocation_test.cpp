@@ -38,6 +38,7 @@ constexpr Variant variants[] = {
     {{2, 1, 1}, nothing},
     {{2, 1, 1, 4, 0, 2}, full},
     {{2, 1, 1}, zero_bubble},
+    {{2, 1, 1, 4, 0, 2}, zero_bubble_v},
     {{1, 2, 1}, rows},
     {{1, 2, 1}, all_of<own_batches, layout_of<TensorLayout::memory>>},
     {{1, 1, 2}, half},

@@ -58,3 +58,46 @@ TEST_CASE_ON_RANKS("zero_bubble trains like one process", "[agree][mpi]") {
       check_plan(model, plan, world);
     }
 }
+
+namespace {
+
+constexpr Variant vee_variants[] = {
+    {{2, 1, 1, 4, 0, 2}, nothing},
+    {{2, 1, 1, 4, 0, 2}, selective},
+    {{2, 1, 1, 4, 0, 2}, all_of<full, pruned>},
+    {{2, 1, 1, 4, 0, 2}, few_active},
+    {{2, 1, 1, 2, 0, 2}, nothing},
+    {{4, 1, 1, 4, 0, 2}, nothing},
+    {{4, 1, 1, 8, 0, 2}, all_of<full, pruned>},
+    {{4, 1, 1, 8, 0, 2}, few_active},
+    {{2, 2, 1, 4, 0, 2}, rows},
+    {{2, 2, 1, 4, 0, 2}, all_of<pruned, rows, tensor_overlaps>},
+    {{2, 1, 2, 4, 0, 2}, nothing_overlaps},
+    {{2, 1, 2, 4, 1, 2}, nothing},
+    {{2, 1, 2, 4, 2, 2}, reduced_last},
+    {{2, 1, 1, 4, 0, 2, 2}, nothing},
+};
+
+}  // namespace
+
+TEST_CASE_ON_RANKS("zero_bubble_v trains like one process", "[agree][mpi]") {
+  for_each_variant(vee_variants, test_world(), [&](const Model& model, Plan plan) {
+    zero_bubble_v(plan);
+    check_plan(model, plan, test_world());
+  });
+}
+
+// Where no gradient is summed over stages.
+TEST_CASE_ON_RANKS("zero_bubble_v trains bit for bit like interleaved", "[agree][mpi]") {
+  World& world = test_world();
+  if (world.size() == 1) return;
+  Model model = eight_blocks("llama");
+  model.tied_embeddings = false;
+  Plan plan = base_plan(model, {world.size(), 1, 1, 8, 0, 2});
+  plan.training.micro_batch = 1;
+  const Trained whole = train(model, plan, world);
+  zero_bubble_v(plan);
+  const Trained split = train(model, plan, world);
+  CHECK(split.losses == whole.losses);
+  if (world.rank() == 0) CHECK(split.hash == whole.hash);
+}

@@ -104,12 +104,13 @@ TEST_CASE("over NCCL a traced step goes on while messages are under way", "[nccl
   const int ranks = test_world().size();
   if (ranks == 1) return;
   const Model model = small_model("gpt");
-  for (const bool interleaved : {false, true}) {
+  for (const ScheduleKind schedule :
+       {ScheduleKind::one_f_one_b, ScheduleKind::interleaved, ScheduleKind::zero_bubble_v}) {
+    const bool in_chunks = schedule != ScheduleKind::one_f_one_b;
     const bool fits = ranks == 2;  // 4 blocks
-    if (ranks == 3 || (interleaved && !fits)) continue;
-    Plan plan =
-        eager(small_plan(model, {.pipeline = ranks, .virtual_stages = interleaved ? 2 : 1}));
-    if (interleaved) plan.parallelism.schedule = ScheduleKind::interleaved;
+    if (ranks == 3 || (in_chunks && !fits)) continue;
+    Plan plan = eager(small_plan(model, {.pipeline = ranks, .virtual_stages = in_chunks ? 2 : 1}));
+    plan.parallelism.schedule = schedule;
     INFO(describe(plan));
     CHECK(train_on_device(model, plan, true).hash == train_on_device(model, plan).hash);
   }

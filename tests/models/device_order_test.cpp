@@ -1,8 +1,9 @@
 // What communicators on device memory (exec/comm/nccl.h) rely on: the k-th message that one rank
-// sends to another is the k-th that the other receives from it, whatever the channel; and what has
-// been reduced into a sum is not read again.
+// sends to another, there or back, is the k-th that the other receives so, whatever the channel;
+// and what has been reduced into a sum is not read again.
 #include <map>
 #include <set>
+#include <tuple>
 #include <vector>
 
 #include "models/core/index.h"
@@ -19,7 +20,8 @@ struct Sent {
   std::int64_t bytes;
   bool operator==(const Sent&) const = default;
 };
-using Messages = std::map<std::pair<int, int>, std::vector<Sent>>;  // by sending, receiving stage
+// By sending and receiving stage, and whether they go back.
+using Messages = std::map<std::tuple<int, int, bool>, std::vector<Sent>>;
 
 void add_messages(const Program& program, Messages& sent, Messages& received) {
   for (const Task& task : program.tasks)
@@ -27,14 +29,15 @@ void add_messages(const Program& program, Messages& sent, Messages& received) {
       const bool sends = instruction.kind == InstructionKind::send;
       if ((!sends && instruction.kind != InstructionKind::recv) || !runs(instruction, task))
         continue;
-      CHECK(instruction.stream == (sends ? Stream::pipe_send : Stream::pipe_recv));
+      CHECK(instruction.stream == stream_of_message(program.layout, instruction, task.chunk));
       const int here = program.layout.virtual_stage(program.stage, task.chunk);
       const int there = peer_virtual_stage(program, instruction);
       const Operand& operand = sends ? instruction.inputs[0] : instruction.outputs[0];
       const Sent message{sends ? here : there, sends ? there : here, instruction.channel,
                          task.micro_batch_index, operand.type.bytes()};
       const int own = program.stage, other = instruction.peer;
-      (sends ? sent[{own, other}] : received[{other, own}]).push_back(message);
+      const bool back = is_back(instruction.stream);
+      (sends ? sent[{own, other, back}] : received[{other, own, back}]).push_back(message);
     }
 }
 
@@ -97,7 +100,7 @@ TEST_CASE("what one rank sends to another arrives in the order of sending", "[mo
     Messages sent, received;
     for (const Program& program : stages) add_messages(program, sent, received);
     CHECK(sent == received);
-    for (const auto& [pair, list] : sent) messages += list.size();
+    for (const auto& [way, list] : sent) messages += list.size();
     schedules.insert(plan.parallelism.schedule);
   }
   CHECK(schedules.size() == schedule_names().size());

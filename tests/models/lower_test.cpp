@@ -10,6 +10,7 @@
 #include "models/partition/partition.h"
 #include "models/passes/pass.h"
 #include "models/schedule/schedule.h"
+#include "models/schedule/slot_pools.h"
 #include "tests/catch.h"
 #include "tests/models/plans.h"
 
@@ -61,6 +62,70 @@ TEST_CASE("a stage has as many slots as its schedule keeps micro-batches in flig
     CHECK(stages[static_cast<std::size_t>(stage)].memory.slots[0].slots == 4 - stage);
   plan.parallelism.schedule = ScheduleKind::gpipe;
   for (const Program& program : lower_small(model, plan)) CHECK(program.memory.slots[0].slots == 8);
+}
+
+namespace {
+
+// Of all chunks; those that share slots lie at one place.
+int slots_of(const Program& program) {
+  std::map<std::int64_t, int> by_offset;
+  for (const SlotRegion& region : program.memory.slots) by_offset[region.offset] = region.slots;
+  int slots = 0;
+  for (const auto& [offset, count] : by_offset) slots += count;
+  return slots;
+}
+
+std::int64_t most_activations(const std::vector<Program>& stages) {
+  std::int64_t most = 0;
+  for (const Program& program : stages)
+    most = std::max(most,
+                    program.memory.class_bytes[static_cast<std::size_t>(MemoryClass::activations)]);
+  return most;
+}
+
+}  // namespace
+
+// Lowering verifies that streams which wait for each other's messages never wait in a circle.
+TEST_CASE("zero_bubble_v goes there and back, in as many slots as 1f1b", "[models][lower]") {
+  Model model = small_model("gpt");
+  model.layers = 12;
+  for (const int p : {2, 3, 4, 6})
+    for (const int m : {1, p - 1, p, 2 * p - 1, 2 * p, 3 * p + 1})
+      for (const int active : {0, 1, p, 2 * p - 1}) {
+        INFO("p " << p << " m " << m << " active " << active);
+        Plan plan = small_plan(model, {.pipeline = p, .micro_batches = m});
+        plan.parallelism.schedule = ScheduleKind::zero_bubble_v;
+        plan.parallelism.virtual_stages = 2;
+        plan.parallelism.active_microbatches = active;
+        const std::vector<Program> stages = lower_small(model, plan);
+        // Two of a stage's slots are one of a stage that has one chunk.
+        for (const Program& program : stages) CHECK(slots_of(program) <= 2 * p + spare_slots);
+        if (active == 1) {
+          int most = 0;
+          for (const Program& program : stages) most = std::max(most, slots_of(program));
+          CHECK(most == 2);
+        }
+      }
+}
+
+// A chunk has its own messages beside its layers.
+TEST_CASE("a layer takes as much memory in zero_bubble_v as in zero_bubble, and in a spare slot",
+          "[models][lower]") {
+  for (const int p : {2, 4}) {
+    const auto activations = [&](ScheduleKind schedule, int units_of_chunk) {
+      Model model = small_model("gpt");
+      model.layers = 2 * p * units_of_chunk - 2;  // and embedding and head
+      Plan plan = small_plan(model, {.pipeline = p, .micro_batches = 3 * p});
+      plan.parallelism.schedule = schedule;
+      if (schedule == ScheduleKind::zero_bubble_v) plan.parallelism.virtual_stages = 2;
+      return most_activations(lower_small(model, plan));
+    };
+    const auto of_two_layers = [&](ScheduleKind schedule) {
+      return activations(schedule, 3) - activations(schedule, 2);
+    };
+    const std::int64_t whole = of_two_layers(ScheduleKind::zero_bubble);
+    CHECK(of_two_layers(ScheduleKind::zero_bubble_v) * 2 * p == whole * (2 * p + spare_slots));
+  }
 }
 
 TEST_CASE("tensor parallelism costs two sums forward and two backward per block",

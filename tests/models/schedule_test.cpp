@@ -119,6 +119,7 @@ int makespan(ScheduleKind kind, PipelineShape shape, Times times) {
 
 bool legal(const ScheduleInfo& info, PipelineShape shape) {
   if (shape.chunks > info.most_chunks && info.kind != ScheduleKind::gpipe) return false;
+  if (shape.chunks < info.least_chunks && shape.stages > 1) return false;
   return !info.in_groups || shape.micro_batches % shape.stages == 0;
 }
 
@@ -140,6 +141,8 @@ int most_alive(ScheduleKind kind, PipelineShape shape, int stage) {
       return std::min({2 * below + 1, below + 1 + std::max(0, active - shape.stages), all});
     case ScheduleKind::zero_bubble:
       return std::min(shape.stages, all);
+    case ScheduleKind::zero_bubble_v:
+      return std::min(2 * shape.stages, all);
     case ScheduleKind::interleaved:
       // Under a bound that is too tight for its order it takes rounds of micro-batches.
       if (active > 0) return all;
@@ -280,6 +283,20 @@ TEST_CASE("zero_bubble takes the time of the paper's formula", "[models][schedul
         CHECK(makespan(ScheduleKind::one_f_one_b, {p, 1, m, 0}, whole) ==
               work + (p - 1) * (t.forward + t.backward + t.weights));
       }
+}
+
+TEST_CASE("zero_bubble_v waits for nothing but the first forwards", "[models][schedule]") {
+  for (int p = 2; p <= 8; ++p)
+    for (int m : {2 * p - 1, 2 * p, 3 * p + 1, 40}) {
+      INFO("p=" << p << " m=" << m);
+      CHECK(makespan(ScheduleKind::zero_bubble_v, {p, 2, m, 0}, {1, 1, 1}) == 6 * m + p - 1);
+    }
+  // 1f1b holds p whole micro-batches on its first stage, this one 2 p halves.
+  for (int stage = 0; stage < 4; ++stage) {
+    const PipelineShape shape{4, 2, 16, 0};
+    const auto order = schedule_info(ScheduleKind::zero_bubble_v).order(shape, stage);
+    CHECK(walk(order, shape, true).pairs == 2 * 4);
+  }
 }
 
 namespace {

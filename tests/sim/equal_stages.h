@@ -6,55 +6,63 @@
 
 namespace meshwright {
 
-// `stages` equal stages of one compute instruction forward and two backward, joined by messages of
-// one element. Enough to know the bubble by hand.
+// `stages` equal stages whose chunks, as few as the schedule has, are of one compute instruction
+// forward and two backward, joined by messages of one element. Enough to know the bubble by hand.
 inline Program equal_stage(int stage, int stages, int micro_batches,
                            ScheduleKind schedule = ScheduleKind::one_f_one_b) {
-  const bool splits = schedule_info(schedule).splits_backwards;
+  const ScheduleInfo& info = schedule_info(schedule);
+  const bool splits = info.splits_backwards;
+  const StageLayout layout{stages, stages > 1 ? info.least_chunks : 1, info.stage_shape};
   Program program;
   JobSettings settings;
   settings.degrees.pipeline = stages;
   settings.training.global_batch = micro_batches;
   program.settings = std::make_shared<const JobSettings>(settings);
   program.stage = stage;
+  program.layout = layout;
   program.micro_batches = micro_batches;
   program.memory.buffers.resize(1);
   const Operand small{0, 0, {Shape{1}, Dtype::f32}, GroupKind::none};
   const Operand large{0, 0, {Shape{1'000'000'000}, Dtype::f32}, GroupKind::none};
-  const auto message = [&](InstructionKind kind, int peer) {
+  const auto message = [&](InstructionKind kind, int chunk, int peer) {
     Instruction made;
     made.kind = kind;
-    made.stream = kind == InstructionKind::send ? Stream::pipe_send : Stream::pipe_recv;
-    made.peer = peer;
+    made.peer = layout.stage_of(peer);
+    made.peer_chunk = layout.chunk_of(peer);
+    made.stream = stream_of_message(layout, made, chunk);
     (kind == InstructionKind::send ? made.inputs : made.outputs) = {small};
     return made;
   };
   Instruction work;
   work.op = Op::zero;
   work.outputs = {large};
-  for (const bool backward : {false, true}) {
-    Body body{backward ? Body::Kind::backward : Body::Kind::forward, 0, {}};
-    const int from = backward ? stage + 1 : stage - 1, to = backward ? stage - 1 : stage + 1;
-    const bool receives = from >= 0 && from < stages;
-    if (receives) body.instructions.push_back(message(InstructionKind::recv, from));
-    for (int i = 0; i < (backward && !splits ? 2 : 1); ++i) {
-      Instruction compute = work;
-      if (receives && i == 0) compute.waits = {{Wait::Relation::same_task, -1, 0}};
-      body.instructions.push_back(compute);
+  for (int chunk = 0; chunk < layout.chunks; ++chunk) {
+    const int own = layout.virtual_stage(stage, chunk);
+    const auto exists = [&](int part) { return part >= 0 && part < layout.virtual_stages(); };
+    for (const bool backward : {false, true}) {
+      Body body{backward ? Body::Kind::backward : Body::Kind::forward, chunk, {}};
+      const int from = backward ? own + 1 : own - 1, to = backward ? own - 1 : own + 1;
+      const bool receives = exists(from);
+      if (receives) body.instructions.push_back(message(InstructionKind::recv, chunk, from));
+      for (int i = 0; i < (backward && !splits ? 2 : 1); ++i) {
+        Instruction compute = work;
+        if (receives && i == 0) compute.waits = {{Wait::Relation::same_task, -1, 0}};
+        body.instructions.push_back(compute);
+      }
+      if (exists(to)) {
+        Instruction send = message(InstructionKind::send, chunk, to);
+        send.waits = {
+            {Wait::Relation::same_task, -1, static_cast<int>(body.instructions.size()) - 1}};
+        body.instructions.push_back(send);
+      }
+      program.bodies.push_back(body);
     }
-    if (to >= 0 && to < stages) {
-      Instruction send = message(InstructionKind::send, to);
-      send.waits = {
-          {Wait::Relation::same_task, -1, static_cast<int>(body.instructions.size()) - 1}};
-      body.instructions.push_back(send);
-    }
-    program.bodies.push_back(body);
+    if (splits) program.bodies.push_back({Body::Kind::weights, chunk, {work}});
   }
-  if (splits) program.bodies.push_back({Body::Kind::weights, 0, {work}});
-  for (const ScheduledTask& task :
-       schedule_info(schedule).order({stages, 1, micro_batches, 0}, stage))
-    program.tasks.push_back({static_cast<int>(task.kind), 0, task.micro_batch_index, 0,
-                             task.micro_batch_index == 0,
+  const int bodies_per_chunk = splits ? 3 : 2;
+  for (const ScheduledTask& task : info.order({stages, layout.chunks, micro_batches, 0}, stage))
+    program.tasks.push_back({bodies_per_chunk * task.chunk + static_cast<int>(task.kind),
+                             task.chunk, task.micro_batch_index, 0, task.micro_batch_index == 0,
                              task.micro_batch_index + 1 == micro_batches});
   return program;
 }

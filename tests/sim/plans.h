@@ -45,8 +45,10 @@ inline std::vector<PlanCase> plans_for(int ranks) {
       for (int zero = 0; zero <= 3; ++zero)
         for (const Kind kind :
              {Kind{ScheduleKind::gpipe, 1}, Kind{ScheduleKind::one_f_one_b, 1},
-              Kind{ScheduleKind::interleaved, 2}, Kind{ScheduleKind::zero_bubble, 1}}) {
-          if (kind.schedule == ScheduleKind::zero_bubble && zero > 1) continue;
+              Kind{ScheduleKind::interleaved, 2}, Kind{ScheduleKind::zero_bubble, 1},
+              Kind{ScheduleKind::zero_bubble_v, 2}}) {
+          const bool splits = schedule_info(kind.schedule).splits_backwards;
+          if (splits && zero > 1) continue;
           if (ranks % (pipeline * tensor) != 0) continue;
           const int data = ranks / (pipeline * tensor);
           if (pipeline == 1 && kind.schedule != ScheduleKind::one_f_one_b) continue;
@@ -66,7 +68,7 @@ inline std::vector<PlanCase> plans_for(int ranks) {
           p.zero_stage = zero;
           if (zero > 0 && data % 4 == 0 && turn % 5 == 0) p.shard = 2;
           p.shard_whole = zero == 1 && p.shard == 1 && turn % 3 != 0;
-          if (turn % 3 == 2 && !p.shard_whole && kind.schedule != ScheduleKind::zero_bubble)
+          if (turn % 3 == 2 && !p.shard_whole && !splits)
             p.reduce_gradients = turn % 2 == 0 ? ReduceGradients::each : ReduceGradients::last;
           p.keeps_gathered = zero == 3 && turn % 4 == 2;
           if (turn % 4 > 0) p.max_live_parameters = std::int64_t{300'000} << turn % 4;

@@ -153,7 +153,7 @@ TEST_CASE("ranks without streams do one thing at a time", "[replay]") {
     for (const TimelineEntry& entry : folded.timeline.entries) {
       const int stage = rehearsal.mesh.coordinates(entry.rank).pipeline;
       const Stream stream = instruction_of(rehearsal.compiled.stages[at(stage)], entry).stream;
-      if (stream == Stream::pipe_send || stream == Stream::pipe_recv) continue;
+      if (is_of_messages(stream)) continue;
       work[entry.rank].emplace_back(entry.begin, entry.end);
     }
     for (auto& [rank, spans] : work) {
@@ -171,18 +171,22 @@ TEST_CASE("equal stages with free communication idle as the formulas say", "[rep
   cluster.machine.nvlink.group = {};
   for (const int p : {1, 2, 4, 8})
     for (const int m : {1, 2, 4, 16})
-      for (const ScheduleKind schedule : {ScheduleKind::one_f_one_b, ScheduleKind::zero_bubble}) {
+      for (const ScheduleKind schedule :
+           {ScheduleKind::one_f_one_b, ScheduleKind::zero_bubble, ScheduleKind::zero_bubble_v}) {
         INFO("p " << p << " m " << m);
-        const bool splits = schedule == ScheduleKind::zero_bubble;
-        if (splits && m < p) continue;  // its formula holds from p micro-batches on
+        const bool splits = schedule_info(schedule).splits_backwards;
+        const bool turns = schedule == ScheduleKind::zero_bubble_v;
+        if (splits && m < p) continue;  // the formulas hold from p micro-batches on
+        if (turns && (p == 1 || m < 2 * p - 1)) continue;
         std::vector<Program> stages;
         for (int stage = 0; stage < p; ++stage)
           stages.push_back(equal_stage(stage, p, m, schedule));
         const ReplayResult result = replay(stages, Topology(cluster));
         REQUIRE(result.stages.size() == at(p));
         // Three equal pieces of work for each micro-batch. 1f1b idles p - 1 times all three,
-        // zero_bubble p - 1 times forward + backward - weights, that is one.
-        const double idle = (splits ? 1 : 3) * (p - 1.0);
+        // zero_bubble p - 1 times forward + backward - weights, that is one, zero_bubble_v p - 1
+        // times the forward of one of its two chunks.
+        const double idle = (turns ? 0.5 : splits ? 1 : 3) * (p - 1.0);
         for (const StageTimes& stage : result.stages)
           CHECK(static_cast<double>(stage.bubble) / static_cast<double>(stage.span) ==
                 Approx(idle / (3 * m + idle)).margin(1e-9));

@@ -45,6 +45,8 @@ int sort_of(const Instruction& instruction, Body::Kind body) {
       return 5;
     case Stream::pipe_send:
     case Stream::pipe_recv:
+    case Stream::pipe_send_back:
+    case Stream::pipe_recv_back:
       return 6;
     case Stream::copy_out:
     case Stream::copy_in:

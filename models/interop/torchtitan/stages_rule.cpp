@@ -1,5 +1,7 @@
 // The stages of torchtitan's pipelines: which schedule, and the modules of each part of a model.
 #include <algorithm>
+#include <cctype>
+#include <string_view>
 
 #include "models/frameworks/stages.h"
 #include "models/interop/torchtitan/torchtitan.h"
@@ -64,6 +66,25 @@ void set_parts(const std::vector<StageUnits>& stages, std::int64_t pipeline, Set
   to.set("parallelism.partition", partition_of(stages, "llama"));
 }
 
+// PyTorch's names, which it compares without regard to case.
+struct ScheduleName {
+  std::string_view theirs, ours;
+  int parts = 1;  // of a rank, where nothing else says how many
+};
+constexpr ScheduleName schedules[] = {{"1F1B", "1f1b"},
+                                      {"GPipe", "gpipe"},
+                                      {"Interleaved1F1B", "interleaved", 2},
+                                      {"ZBVZeroBubble", "zero_bubble_v", 2}};
+
+const ScheduleName* named(std::string_view word) {
+  const auto lower = [](char c) {
+    return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  };
+  for (const ScheduleName& each : schedules)
+    if (std::ranges::equal(each.theirs, word, {}, lower, lower)) return &each;
+  return nullptr;
+}
+
 void read_stages(Settings& from, JobDraft& to) {
   const auto schedule = from.word("parallelism.pipeline_parallel_schedule");
   const std::int64_t first =
@@ -78,17 +99,16 @@ void read_stages(Settings& from, JobDraft& to) {
     return;
   }
   const std::string word = schedule.value_or("1F1B");
-  std::string lower = word;
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  if (lower != "1f1b" && lower != "gpipe" && lower != "interleaved1f1b")
-    from.fail("parallelism.pipeline_parallel_schedule",
-              "schedule '" + word + "' is not built; 1F1B, GPipe and Interleaved1F1B are");
-  to.set("parallelism.schedule", lower == "interleaved1f1b" ? "interleaved" : lower);
+  const ScheduleName* const name = named(word);
+  if (name == nullptr)
+    from.fail(
+        "parallelism.pipeline_parallel_schedule",
+        "schedule '" + word + "' is not built; 1F1B, GPipe, Interleaved1F1B and ZBVZeroBubble are");
+  to.set("parallelism.schedule", std::string(name->ours));
   if (given != nullptr && given->value.is_array())
     return set_parts(read_parts(from, *given), pipeline, from, to);
   const std::int64_t layers = layers_of(to);
-  std::int64_t parts = pipeline * (lower == "interleaved1f1b" ? 2 : 1);
+  std::int64_t parts = pipeline * name->parts;
   if (per_stage && *per_stage > 0 && layers > 0)
     parts = (layers + first + last + *per_stage - 1) / *per_stage;
   if (layers > 0)
@@ -99,10 +119,9 @@ void read_stages(Settings& from, JobDraft& to) {
 
 void write_stages(const JobValues& from, Settings& to) {
   const Parallelism& p = from.plan.parallelism;
-  to.add("parallelism.pipeline_parallel_schedule", p.schedule == ScheduleKind::gpipe ? "GPipe"
-                                                   : p.schedule == ScheduleKind::interleaved
-                                                       ? "Interleaved1F1B"
-                                                       : "1F1B");
+  const std::string_view own = schedule_info(p.schedule).name;
+  to.add("parallelism.pipeline_parallel_schedule",
+         std::string(std::ranges::find(schedules, own, &ScheduleName::ours)->theirs));
   if (p.pipeline == 1) return;
   std::vector<StageUnits> stages = stages_of(from.plan, from.model);
   if (stages.empty()) {
