@@ -114,6 +114,7 @@ void settle_as_pytorch(Plan& plan, const Model& model) {
   t.fuse_gradient_accumulation =
       false;  // gradients of a micro-batch are added by a kernel of their own
   t.cuda_graph = false;
+  t.cross_entropy_fusion = true;  // is of Megatron's loss
   t.predicted_positions = 0;
   if (t.optimizer != OptimizerKind::sgd) t.momentum = 0.9;
   if (storage_of(t.precision) == Dtype::f32) t.master_weights = MasterWeights::fp32;

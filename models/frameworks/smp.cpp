@@ -177,6 +177,8 @@ constexpr Limit training_rows[] = {
     MESHWRIGHT_ALWAYS("training.fuse_gradient_accumulation",
                       "sums gradients after each product, as FSDP's parameters need",
                       training.fuse_gradient_accumulation, false),
+    MESHWRIGHT_ALWAYS("training.cross_entropy_fusion", "has one kernel for the loss",
+                      training.cross_entropy_fusion, true),
 };
 
 #undef MESHWRIGHT_MUST_BE

@@ -44,6 +44,9 @@ struct Attributes {
   double scale = 1;            // gradients: 1 / targets of the global batch
   double factor = 1;           // scale, add_constant, mask_scores
   Dtype storage = Dtype::f32;  // log_softmax: type of the logits
+  // cross_entropy, cross_entropy_stats: a kernel for each of its operations, in fp32. Priced, not
+  // executed.
+  bool loss_by_operations = false;
   double epsilon = 1e-5;
   double dropout = 0;             // share that dropout sets to 0; attention: of its probabilities,
                                   // where an element's row is head * sequence length + query

@@ -323,6 +323,7 @@ void GraphBuilder::language_model_head(int x) {
   Attributes a = attributes();
   a.vocabulary = m_.vocabulary;
   const int logits = capped(apply(Op::linear, path, inputs, a), path, m_.logit_cap);
+  a.loss_by_operations = !training_.cross_entropy_fusion;
   graph_.targets = input({graph_.tensor(logits).type.shape[0]});
   graph_.loss = apply(Op::cross_entropy, path, {logits, graph_.targets}, a);
 }

@@ -227,6 +227,10 @@ Keys training_keys(Training& t) {
        "else blocks are as large as fit, down to 128 MiB"},
       {"fuse_gradient_accumulation", &t.fuse_gradient_accumulation, any, plain, "",
        "the fp32 main gradient is summed inside the GEMM"},
+      {"cross_entropy_fusion", &t.cross_entropy_fusion, any, plain, "",
+       "false: of `compiler: fused`, the loss is predicted as kernels of its own for the cast of "
+       "the logits to fp32, their maximum, difference, exponents, sum and division, as Megatron-LM "
+       "has it without `--cross-entropy-loss-fusion`; the engine runs its own either way"},
       {"predicted_positions", &t.predicted_positions, by_reader(at_least_one), if_set,
        "15 % of the sequence", "`mlm` only"},
       {"steps", &t.steps, at_least_one, plain, "", "optimizer steps; `--steps` overrides"},

@@ -54,6 +54,7 @@ struct StepSettings {
   AttentionKernel attention = AttentionKernel::flash2;
   CompilerLevel compiler = CompilerLevel::fused;
   bool fuse_gradient_accumulation = true;
+  bool cross_entropy_fusion = true;  // false: priced as Megatron-LM's loss of separate kernels
   // On GPUs: no choice of algorithm by timing. Predicted as the frameworks' deterministic modes.
   bool deterministic = false;
   int steps = 1;

@@ -8,6 +8,7 @@
 #include "models/graph/op_table.h"
 #include "models/importers/model.h"
 #include "models/passes/pass.h"
+#include "models/passes/split/pad_vocabulary.h"
 #include "sim/cost/gemm.h"
 #include "tests/catch.h"
 #include "tests/sim/plans.h"
@@ -172,6 +173,28 @@ TEST_CASE("in deterministic mode nothing is filled where no kernel runs", "[cost
   const std::int64_t usual = CostModel(cluster, plan.training).work(graph).kernels;
   plan.training.deterministic = true;
   CHECK(CostModel(cluster, plan.training).work(graph).kernels == usual + launching);
+}
+
+TEST_CASE("a loss of separate kernels moves 24 bytes a logit more", "[cost]") {
+  const int tensor = GENERATE(1, 2);
+  const CompilerLevel level = GENERATE(CompilerLevel::fused, CompilerLevel::full);
+  const Cluster cluster = plain_cluster();
+  Plan plan;
+  plan.training = training_in(Precision::bf16);
+  plan.training.compiler = level;
+  plan.training.micro_batch = 2;
+  plan.training.sequence_length = 128;
+  plan.parallelism.tensor = tensor;
+  const Model model = small_model();
+  const auto bytes = [&](bool fusion) {
+    plan.training.cross_entropy_fusion = fusion;
+    return CostModel(cluster, plan.training)
+        .work(run_passes(build_graph(model, plan.training), plan))
+        .bytes;
+  };
+  const double logits =
+      2.0 * 128 * static_cast<double>(padded_vocabulary(model.vocabulary, tensor)) / tensor;
+  CHECK(bytes(false) - bytes(true) == (level == CompilerLevel::fused ? 24 * logits : 0));
 }
 
 TEST_CASE("without units for a precision the device computes in fp32", "[cost]") {

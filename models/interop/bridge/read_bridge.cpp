@@ -112,6 +112,8 @@ void say_usual(Translation& file) {
   if (!flag_is_there({"ddp.data_parallel_sharding_strategy"}))
     file.usual("data-parallel-sharding-strategy", "ddp.data_parallel_sharding_strategy",
                "optim_grads_params");
+  if (!flag_is_there({"model.cross_entropy_loss_fusion"}))
+    file.usual("cross-entropy-loss-fusion", "model.cross_entropy_loss_fusion", true);
   if (!flag_is_there({"scheduler.lr_decay_style"}))
     file.usual("lr-decay-style", "scheduler.lr_decay_style", "cosine");
   if (!flag_is_there({"optimizer.weight_decay"}))

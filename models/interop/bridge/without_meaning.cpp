@@ -184,7 +184,7 @@ constexpr WithoutMeaning rows[] = {
     {"model.use_ring_exchange_p2p", "how stages send in detail"},
     {"model.bias_*", kernels},
     {"model.masked_softmax_fusion", kernels},
-    {"model.cross_entropy_*", kernels},
+    {"model.cross_entropy_fusion_impl", kernels},
     {"model.grad_div_ar_fusion", kernels},
     {"model.gradient_as_bucket_view", memory},
     {"model.grad_allreduce_chunk_size_mb", "of an older way to reduce gradients"},

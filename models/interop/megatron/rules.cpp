@@ -41,6 +41,19 @@ Rule launch_rule() {
           "written by the launchers"};
 }
 
+Rule loss_rule() {
+  return {{"training.cross_entropy_fusion"},
+          {"cross-entropy-loss-fusion"},
+          [](Settings& from, JobDraft& to) {
+            to.set("training.cross_entropy_fusion",
+                   from.flag("cross-entropy-loss-fusion").value_or(false));
+          },
+          [](const JobValues& from, Settings& to) {
+            if (from["training.cross_entropy_fusion"] == true)
+              to.add("cross-entropy-loss-fusion", true);
+          }};
+}
+
 Rule steps_rule() {
   return {
       {"training.steps"},
@@ -534,6 +547,7 @@ const Rules& megatron_rules() {
       dropout_rule(),
       whole_rule("training.seed", "seed", 1234),
       off_rule("training.fuse_gradient_accumulation", "no-gradient-accumulation-fusion"),
+      loss_rule(),
       flag_rule("training.deterministic", "deterministic-mode"),
       graph_rule(),
   };
