@@ -52,7 +52,12 @@ class Parts {
  private:
   void add_part(const Fields& own, const std::string& name) {
     const std::string path = root_ + "/" + name + ".json";
-    if (!is_data_file(path)) own.fail("parts", "there is no part '" + name + "' (" + path + ")");
+    if (!is_data_file(path)) {
+      const std::string near = nearest(name, part_names(root_));
+      own.fail("parts", "there is no part '" + name + "' (" + path + "); " +
+                            (near.empty() ? "" : "did you mean '" + near + "'? ") +
+                            "`meshwright list parts` lists them");
+    }
     if (std::find(open_.begin(), open_.end(), name) != open_.end() || open_.size() >= deepest)
       own.fail("parts", "'" + name + "' is a part of itself");
     if (std::find(files_.begin(), files_.end(), path) != files_.end()) return;
@@ -75,6 +80,15 @@ Profile with_parts(Fields own, const std::string& root) {
   Parts parts(root);
   parts.add(std::move(own));
   return std::move(parts).profile(where);
+}
+
+std::vector<std::string> part_names(const std::string& root) {
+  std::vector<std::string> names;
+  for (const std::string folder : {"", "/gpus", "/interconnects"})
+    for (const std::string& name : json_names(root + folder).value_or(std::vector<std::string>()))
+      if (folder + name != "prices")
+        names.push_back(folder.empty() ? name : folder.substr(1) + "/" + name);
+  return names;
 }
 
 std::vector<std::string> part_files(const std::string& file, const std::string& root) {

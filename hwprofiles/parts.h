@@ -23,6 +23,9 @@ struct Profile {
 // A part that is missing, or is its own part, is an InputError.
 Profile with_parts(Fields own, const std::string& root);
 
+// What profiles below `root` may name: "common", "gpus/t4", ...
+std::vector<std::string> part_names(const std::string& root);
+
 // Files of a profile's parts and of theirs, each once.
 std::vector<std::string> part_files(const std::string& file, const std::string& root);
 

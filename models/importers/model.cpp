@@ -50,6 +50,10 @@ void check_heads(const Fields& fields, const SizeKeys& keys, const Model& model,
 Model model_of_family(Fields& fields) {
   std::vector<std::string> known;
   for (const FamilyInfo& row : family_table()) known.emplace_back(row.name);
+  if (!fields.has("family"))
+    fields.fail("family",
+                "missing; it is required: " + list_of(known) +
+                    "; or name a known model instead of an object (`meshwright list models`)");
   const int index =
       choose(fields, "family", "family", fields.required<std::string>("family"), known);
   const FamilyInfo& row = family_table()[static_cast<std::size_t>(index)];

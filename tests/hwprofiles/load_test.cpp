@@ -151,15 +151,15 @@ TEST_CASE("parts of a profile are put together field by field", "[hwprofiles]") 
         }) == folder.file("c.json") + ": /parts: 'c' is a part of itself");
   CHECK(message_of([&] {
           merged({{"parts", {"d"}}});
-        }) ==
-        folder.file("own.json") + ": /parts: there is no part 'd' (" + folder.file("d.json") + ")");
+        }) == folder.file("own.json") + ": /parts: there is no part 'd' (" + folder.file("d.json") +
+                  "); did you mean 'a'? `meshwright list parts` lists them");
 }
 
 TEST_CASE("what is wrong in a part is said with the part's name", "[hwprofiles]") {
   json profile = json::parse(read_file(profiles_folder() + "/p4d.24xlarge.json"));
   CHECK(message_of([&] {
           machine_of_text(json{{"parts", {"gpus/t5"}}}.dump(), "own");
-        }).starts_with("own: /parts: there is no part 'gpus/t5'"));
+        }).ends_with("did you mean 'gpus/t4'? `meshwright list parts` lists them"));
   profile["parts"][1] = "gpus/v100";  // a kind of GPU, not one
   CHECK(message_of([&] { machine_of_text(profile.dump(), "own"); }) ==
         "own: /gpu: missing; it is required (an object)");

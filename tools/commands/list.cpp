@@ -7,6 +7,7 @@
 
 #include "exec/comm/communicator.h"
 #include "hwprofiles/load.h"
+#include "hwprofiles/parts.h"
 #include "hwprofiles/stacks.h"
 #include "models/core/error.h"
 #include "models/graph/op_table.h"
@@ -77,6 +78,7 @@ void print_stacks() {
 
 Names models() { return zoo_names(); }
 Names machines() { return list_machines(); }
+Names parts() { return part_names(parts_folder()); }
 Names recomputations() { return recompute_names(); }
 Names placement_orders() { return placements(); }
 Names optimizers() { return optimizer_names(); }
@@ -96,12 +98,20 @@ struct Listing {
   Names (*names)();
 };
 
-constexpr Listing listings[] = {
-    {"models", models},         {"machines", machines},           {"stacks", stacks},
-    {"schedules", schedules},   {"recompute", recomputations},    {"placements", placement_orders},
-    {"optimizers", optimizers}, {"attention", attention_kernels}, {"compiler", compiler_levels},
-    {"passes", passes},         {"operations", operations},       {"communicators", communicators},
-    {"frameworks", frameworks}};
+constexpr Listing listings[] = {{"models", models},
+                                {"machines", machines},
+                                {"parts", parts},
+                                {"stacks", stacks},
+                                {"schedules", schedules},
+                                {"recompute", recomputations},
+                                {"placements", placement_orders},
+                                {"optimizers", optimizers},
+                                {"attention", attention_kernels},
+                                {"compiler", compiler_levels},
+                                {"passes", passes},
+                                {"operations", operations},
+                                {"communicators", communicators},
+                                {"frameworks", frameworks}};
 
 }  // namespace
 

@@ -19,10 +19,10 @@ __global__ void __launch_bounds__(threads_of_block<row_threads>)
   const ExpSum all =
       exp_sum_of_row<row_threads, vector_of<T>>(own, columns.visible, columns.width, in_groups);
   if (place_in_row<row_threads>() != 0) return;
-  const float log_sum = all.maximum + logf(all.sum);
+  const bool ignored = targets[row] == ignored_target;
+  const float log_sum = ignored ? 0.0f : all.maximum + logf(all.sum);
   saved[row] = log_sum;
-  loss[row] =
-      targets[row] == ignored_target ? 0.0f : log_sum - logit_of(own, columns.of(targets[row]));
+  loss[row] = ignored ? 0.0f : log_sum - logit_of(own, columns.of(targets[row]));
 }
 
 // For each row: maximum, sum of exp(logit - maximum) and the target's logit (0 on the ranks that

@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(row_threads, 2)
       exp_sum_of_groups<row_threads, n, 4>(own, columns.visible, columns.width, keep));
   const float log_sum = all.maximum + logf(all.sum);
   if (threadIdx.x == 0) {
-    saved[row] = log_sum;
+    saved[row] = ignored ? 0.0f : log_sum;
     loss[row] = ignored ? 0.0f : log_sum - target_logit;
   }
   const float factor = ignored ? 0.0f : loss_scale == nullptr ? scale : scale * loss_scale[0];
