@@ -55,8 +55,9 @@ bool is_data_file(const std::string& path) {
 std::optional<std::vector<std::string>> json_names(const std::string& folder) {
   std::vector<std::string> names;
   if (const auto name = built_in_name(folder)) {
+    const fs::path wanted = fs::path(*name + "/").parent_path();  // "a/" is "a"
     for (const BuiltInFile& file : built_in_files())
-      if (const fs::path path(file.name); path.parent_path() == *name) add_json_name(names, path);
+      if (const fs::path path(file.name); path.parent_path() == wanted) add_json_name(names, path);
     if (names.empty()) return std::nullopt;
   } else {
     std::error_code error;

@@ -92,14 +92,24 @@ std::vector<Candidate> candidates(const Graph& graph, const Plan& plan,
   return all;
 }
 
+// The parameter that a product reads, whole or rounded to 8 or 4 bits; -1: none.
+int parameter_read(const Graph& graph, int id) {
+  const Tensor* tensor = &graph.tensor(id);
+  if (tensor->role != Role::parameter && tensor->producer >= 0) {
+    const Node& maker = graph.nodes[static_cast<std::size_t>(tensor->producer)];
+    if (maker.op == Op::quantize) tensor = &graph.tensor(maker.inputs[0]);
+  }
+  return tensor->role == Role::parameter ? tensor->parameter : -1;
+}
+
 // The weights of linear layers in blocks, which muon steps as matrices.
 std::vector<char> matrices_of(const Graph& graph, const Plan& plan) {
   std::vector<char> is_matrix(graph.parameters.size(), 0);
   if (plan.training.optimizer != OptimizerKind::muon) return is_matrix;
   const auto note = [&](Op op, int weight) {
-    const Tensor& tensor = graph.tensor(weight);
-    if ((op == Op::linear || op == Op::expert_linear) && tensor.role == Role::parameter)
-      is_matrix[static_cast<std::size_t>(tensor.parameter)] = 1;
+    if (op != Op::linear && op != Op::expert_linear) return;
+    if (const int parameter = parameter_read(graph, weight); parameter >= 0)
+      is_matrix[static_cast<std::size_t>(parameter)] = 1;
   };
   for (const Node& node : graph.nodes) {
     if (!graph.units[static_cast<std::size_t>(graph.unit_of(node))].is_block) continue;

@@ -1,5 +1,6 @@
 #include "hwprofiles/load.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -163,6 +164,15 @@ TEST_CASE("what is wrong in a part is said with the part's name", "[hwprofiles]"
   profile["parts"][1] = "gpus/v100";  // a kind of GPU, not one
   CHECK(message_of([&] { machine_of_text(profile.dump(), "own"); }) ==
         "own: /gpu: missing; it is required (an object)");
+}
+
+TEST_CASE("parts that profiles may name are listed", "[hwprofiles]") {
+  const std::vector<std::string> names = part_names(parts_folder());
+  const auto has = [&](const char* name) { return std::ranges::count(names, name) == 1; };
+  CHECK(has("common"));
+  CHECK(has("gpus/t4"));
+  CHECK(has("interconnects/efa-p5"));
+  CHECK_FALSE(has("prices"));
 }
 
 TEST_CASE("a written profile reads back as the same machine", "[hwprofiles]") {

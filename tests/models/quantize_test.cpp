@@ -233,6 +233,27 @@ TEST_CASE("scales are of blocks as the recipe says", "[models][passes]") {
   }
 }
 
+TEST_CASE("muon steps the matrices that are rounded before products read them", "[models]") {
+  const CompilerLevel level =
+      GENERATE(CompilerLevel::none, CompilerLevel::fused, CompilerLevel::full);
+  const Model model = small_model(GENERATE("llama", "mixtral"));
+  const auto stepped = [&](Precision precision, int tensor) {
+    Plan plan = small_plan(model, {.tensor = tensor});
+    plan.training.precision = precision;
+    plan.training.compiler = level;
+    plan.training.optimizer = OptimizerKind::muon;
+    plan.training.fp8_experts = quantizes(precision);
+    std::int64_t elements = 0;
+    for (const Bucket& bucket : lower_small(model, plan)[0].buckets)
+      if (bucket.matrices) elements += bucket.elements;
+    return elements;
+  };
+  const int tensor = model.experts > 0 ? 1 : GENERATE(1, 2);
+  const std::int64_t in_bf16 = stepped(Precision::bf16, tensor);
+  CHECK(in_bf16 > 0);
+  CHECK(stepped(Precision::fp8, tensor) == in_bf16);
+}
+
 TEST_CASE("every legal plan of a small model lowers in fp8 to sound Programs",
           "[models][lower][release]") {
   int turn = 0;
