@@ -2,7 +2,9 @@
 
 #include <CLI/CLI.hpp>
 #include <charconv>
+#include <set>
 #include <sstream>
+#include <string_view>
 
 #include "models/core/error.h"
 
@@ -60,9 +62,16 @@ struct FileOption {
   const char* name;
   std::string Options::*value;
   const char* help;
+  const char* command = nullptr;  // the only one that it is of
 };
 
 constexpr FileOption file_options[] = {
+    {"profile", &Options::profile,
+     "the file to write; without it the one that commands on this computer look for, "
+     "meshwright/local.json in $XDG_DATA_HOME or ~/.local/share",
+     "calibrate"},
+    {"profile", &Options::profile,
+     "the profile to begin with, instead of the known one of the machine that it names", "fit"},
     {"profile", &Options::profile,
      "the profile to use for the machine that it names, or for `local`, instead of the known one"},
     {"prices", &Options::prices,
@@ -176,10 +185,14 @@ void add_options(CLI::App& app, const Command& command, Options& o) {
     if (takes(command, option.name))
       app.add_option(std::string("--") + option.name, o.*option.value, option.help)
           ->type_name(option.type);
-  for (const FileOption& option : file_options)
-    if (takes(command, option.name))
-      app.add_option(std::string("--") + option.name, o.*option.value, option.help)
-          ->type_name("FILE");
+  std::set<std::string_view> said;
+  for (const FileOption& option : file_options) {
+    const bool is_of_another =
+        option.command != nullptr && std::string_view(option.command) != command.name;
+    if (!takes(command, option.name) || is_of_another || !said.insert(option.name).second) continue;
+    app.add_option(std::string("--") + option.name, o.*option.value, option.help)
+        ->type_name("FILE");
+  }
   for (const CountOption& option : count_options)
     if (takes(command, option.name))
       app.add_option(std::string("--") + option.name, o.*option.value, option.help)

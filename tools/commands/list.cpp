@@ -163,6 +163,10 @@ void print_framework(const std::string& name) {
 int run_list(const Options& options) {
   const Names known = names_listed("");
   if (options.operands.size() == 2 && options.operands[0] == "machines") {
+    if (options.operands[1] == "local")
+      throw InputError(
+          "list: 'local' is this computer, which no profile describes until it is measured: "
+          "`meshwright calibrate --profile local.json` writes one");
     std::printf("%s", text_of(load_machine(options.operands[1])).c_str());
     return done;
   }
