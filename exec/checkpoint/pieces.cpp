@@ -9,7 +9,7 @@ namespace {
 // Unsplit parameters are the same on all ranks of a tensor group, which save them in turn, unless
 // one of them owns it.
 bool saves(const StageParameter& member, int index, const Runtime& runtime) {
-  if (member.copy_of_tied || !member.parameter.counted) return false;
+  if (member.copy_of_tied) return false;
   const Bucket& bucket = runtime.program().buckets[static_cast<std::size_t>(member.bucket)];
   return member.parameter.is_cut || bucket.owner.tensor >= 0 ||
          index % runtime.mesh().degrees().tensor == runtime.coordinates().tensor;

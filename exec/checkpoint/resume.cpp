@@ -96,7 +96,7 @@ std::map<std::string, Shape> shapes_of(const std::vector<Program>& stages) {
   std::map<std::string, Shape> shapes;
   for (const Program& program : stages)
     for (const StageParameter& member : program.parameters)
-      if (member.parameter.counted) shapes[member.parameter.name] = member.parameter.global_shape;
+      shapes[member.parameter.name] = member.parameter.global_shape;
   return shapes;
 }
 
@@ -104,8 +104,7 @@ std::set<std::string> frozen_of(const std::vector<Program>& stages) {
   std::set<std::string> names;
   for (const Program& program : stages)
     for (const StageParameter& member : program.parameters)
-      if (member.parameter.counted && !member.parameter.trainable)
-        names.insert(member.parameter.name);
+      if (!member.parameter.trainable) names.insert(member.parameter.name);
   return names;
 }
 
@@ -132,7 +131,6 @@ std::map<std::string, Shape> held_by(const Checkpoint& checkpoint,
 void load(const Checkpoint& checkpoint, Runtime& runtime, const Checkpoint* base) {
   for (const StageParameter& member : runtime.program().parameters) {
     const Parameter& parameter = member.parameter;
-    if (!parameter.counted) continue;
     const Checkpoint* from = &checkpoint;
     if (!parameter.trainable && !checkpoint.holds(parameter.name)) from = base;
     if (from == nullptr) continue;

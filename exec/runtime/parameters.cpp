@@ -41,8 +41,7 @@ Parameters::Parameters(const std::vector<Program>& stages, const Mesh& mesh,
   for (std::size_t stage = 0; stage < stages.size(); ++stage)
     for (std::size_t i = 0; i < stages[stage].parameters.size(); ++i) {
       const StageParameter& found = stages[stage].parameters[i];
-      if (!found.copy_of_tied && found.parameter.counted)
-        by_name_.push_back({static_cast<int>(stage), static_cast<int>(i)});
+      if (!found.copy_of_tied) by_name_.push_back({static_cast<int>(stage), static_cast<int>(i)});
     }
   std::sort(by_name_.begin(), by_name_.end(), [&](const Entry& a, const Entry& b) {
     return member(a).parameter.name < member(b).parameter.name;
