@@ -233,6 +233,27 @@ void muon_momentum(const StepSettings& training, const OptimizerScalars& scalars
     });
 }
 
+void update_choice_biases(double rate, std::span<const ChoiceBias> biases,
+                          const OptimizerState& state) {
+  const auto step = static_cast<float>(rate);
+  for (const ChoiceBias& bias : biases) {
+    double all = 0;
+    for (std::int64_t e = 0; e < bias.experts; ++e) all += bias.counts[e];
+    Tile wide;
+    for (std::int64_t at = 0; at < bias.count; at += tile) {
+      Elements elements{};
+      elements.count = std::min(tile, bias.count - at);
+      elements.weights = read_weights(state, wide, bias.begin + at, elements.count);
+      const double* counts = bias.counts + bias.first + at;
+      for (std::int64_t i = 0; i < elements.count; ++i) {
+        const double missing = all - static_cast<double>(bias.experts) * counts[i];
+        elements.weights[i] += step * sign(static_cast<float>(missing));
+      }
+      write_weights(state, wide, elements, bias.begin + at);
+    }
+  }
+}
+
 void optimizer_step(const StepSettings& training, const OptimizerScalars& scalars,
                     std::span<const OptimizerSegment> segments, const OptimizerState& state,
                     ThreadPool& pool) {

@@ -34,6 +34,14 @@ struct OptimizerSegment {
   const WholeMatrix* matrix = nullptr;  // muon
 };
 
+// The bias of a router, as far as it lies among the elements of a bucket.
+struct ChoiceBias {
+  std::int64_t begin = 0, count = 0;  // elements
+  std::int64_t first = 0;             // the expert of the first of them
+  std::int64_t experts = 0;           // of the layer
+  const double* counts = nullptr;     // how many tokens of the step chose each of these
+};
+
 struct OptimizerState {
   // The masters in fp32, or as what `working` lacks of them (i16); or weights that have none, of
   // whatever type.
@@ -78,6 +86,11 @@ void lamb_norms(const StepSettings& training, const OptimizerScalars& scalars,
 void muon_momentum(const StepSettings& training, const OptimizerScalars& scalars,
                    std::span<const OptimizerSegment> segments, const OptimizerState& state,
                    ThreadPool& pool);
+
+// Moves each bias by `rate`, in fp32: up where its expert was chosen less often than the mean of
+// the layer, down where more often.
+void update_choice_biases(double rate, std::span<const ChoiceBias> biases,
+                          const OptimizerState& state);
 
 // By what an orthogonal update is multiplied: its elements are then as large as AdamW's usually
 // are, whatever the shape (Liu et al. 2025, "Muon is scalable for LLM training").

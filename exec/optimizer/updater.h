@@ -43,6 +43,9 @@ class Updater {
   // muon, of a bucket of matrices: first brings the moment up to date and makes the update.
   virtual void muon_momentum(int bucket, std::span<const OptimizerSegment> segments,
                              const OptimizerState& state) = 0;
+  // Of a bucket that has such biases, after its step.
+  virtual void update_choice_biases(int bucket, std::span<const ChoiceBias> biases,
+                                    const OptimizerState& state) = 0;
   virtual void step(int bucket, std::span<const OptimizerSegment> segments,
                     const OptimizerState& state) = 0;
 };

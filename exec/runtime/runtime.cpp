@@ -21,7 +21,8 @@ bool is_compute(const Instruction& instruction, std::initializer_list<Op> ops) {
 }
 
 bool is_of_updater(const Instruction& instruction) {
-  return is_compute(instruction, {Op::update_loss_scale, Op::lamb_norms, Op::muon_momentum});
+  return is_compute(instruction, {Op::update_loss_scale, Op::lamb_norms, Op::muon_momentum,
+                                  Op::update_choice_biases});
 }
 
 // The first of these begins the update.

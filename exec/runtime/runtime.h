@@ -178,6 +178,7 @@ class Runtime {
   void update(const Instruction& instruction);
   StepResult look_at_result();
   void choose_segments(int bucket);
+  std::vector<ChoiceBias> choice_biases(int bucket) const;
 
   void wait_for(int task, const Instruction& instruction);
   void complete_until(Stream stream, const RunId& run);

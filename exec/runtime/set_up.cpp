@@ -71,9 +71,9 @@ void Runtime::check_supported_here() const {
                      " is an arithmetic of GPU tensor cores that this device (" +
                      std::string(backend_.name()) + ") does not have; use fp32, fp16, bf16 or fp8");
   for_each_instruction(program_, [&](const Instruction& instruction) {
-    const bool by_optimizer = instruction.op == Op::update_loss_scale ||
-                              instruction.op == Op::lamb_norms ||
-                              instruction.op == Op::muon_momentum;
+    const bool by_optimizer =
+        instruction.op == Op::update_loss_scale || instruction.op == Op::lamb_norms ||
+        instruction.op == Op::muon_momentum || instruction.op == Op::update_choice_biases;
     if (instruction.kind != InstructionKind::compute || by_optimizer) return;
     const bool quantized =
         !instruction.inputs.empty() && is_quantized(instruction.inputs[0].type.dtype);

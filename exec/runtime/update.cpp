@@ -45,6 +45,21 @@ void Runtime::choose_segments(int bucket) {
   }
 }
 
+std::vector<ChoiceBias> Runtime::choice_biases(int bucket) const {
+  std::vector<ChoiceBias> biases;
+  const auto* counts = static_cast<const double*>(memory_.buffer(program_.choice_counts_buffer));
+  const std::int64_t own_begin =
+      memory_.own_begin(program_.buckets[static_cast<std::size_t>(bucket)]);
+  for (const Segment& segment : segments_[static_cast<std::size_t>(bucket)]) {
+    const StageParameter& member = program_.parameters[static_cast<std::size_t>(segment.parameter)];
+    if (member.first_count < 0) continue;
+    const OptimizerSegment& part = segment.elements;
+    biases.push_back({part.begin, part.count, own_begin + part.begin - member.offset,
+                      member.parameter.shape.elements(), counts + member.first_count});
+  }
+  return biases;
+}
+
 void Runtime::update(const Instruction& instruction) {
   const StepSums sums{static_cast<const double*>(memory_.buffer(program_.loss_buffer)),
                       static_cast<const double*>(memory_.buffer(program_.norm_buffer)),
@@ -62,6 +77,9 @@ void Runtime::update(const Instruction& instruction) {
                });
   if (instruction.op == Op::lamb_norms)
     return updater_->lamb_norms(instruction.bucket, stepped_, state);
+  if (instruction.op == Op::update_choice_biases)
+    return updater_->update_choice_biases(instruction.bucket, choice_biases(instruction.bucket),
+                                          state);
   if (instruction.op == Op::muon_momentum)
     return updater_->muon_momentum(instruction.bucket, stepped_, state);
   if (optimizer_scratch_arrays(training_) > 0 || state.update != nullptr) {

@@ -91,6 +91,8 @@ struct Attributes {
   int expert_parts = 1;            // ranks; 0: experts have slots
   double expert_rank_factor = 0;   // dropless: expert_rows against those of equal use of
                                    // all parts; 0: all choices may fall on one part
+  double expert_imbalance = 1;     // dropless: by so much more than the mean the fullest part is
+                                   // predicted to get
   bool overflow_is_error = false;  // dropless: a sequence has no finite balancing loss where
                                    // a choice finds no row
   double balance = 0;              // what a sequence's balancing loss is multiplied by

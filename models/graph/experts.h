@@ -9,8 +9,9 @@
 // 2024), or as it is (`weights_of_all`: OLMoE, Muennighoff et al., 2024); or the sigmoid of each
 // logit in place of the softmax (`sigmoid_scores`: DeepSeek-V3 Technical Report, 2024). All are
 // multiplied by `expert_weight_scale`. A bias of each expert is added to the scores for the choice
-// only; it has a gradient of 0. With `expert_groups` a token chooses among the experts of the
-// `groups_per_token` groups that score highest.
+// only; it has a gradient of 0, and may move by the counts of choices (`count_choices`). With
+// `expert_groups` a token chooses among the experts of the `groups_per_token` groups that score
+// highest.
 // Dropless: experts have as many rows as tokens chose them, no slots. Ranks that share the experts
 // are parts: those of a part's experts are `expert_rows` rows, one expert after the other, of each
 // the tokens of the micro-batch in their order. On one rank that is a row for each choice; of

@@ -79,6 +79,8 @@ enum class Op : std::uint8_t {
                     // of each group; rows of no group become 0
   add_expert_bias,  // x[E*b*C,n], bias[E/P,n] -> x + the bias of each row's expert. dropless: x,
                     // bias, counts[E,1]; rows of no group stay
+  count_choices,    // slots, (dropless: counts) -> (+)f64 [E]: the tokens that chose each expert,
+                    // dropped or not
   combine,          // y[E*b*C,h], weights, slots -> [rows,h]: the weighted sum of a token's slots
   gate_rows,        // x[rows,h], g[rows,1] -> sigmoid(g) * x: shared experts with a gate
   // what an eager framework has instead of gelu, swiglu, rms_norm, rope, attention and
@@ -204,6 +206,10 @@ enum class Op : std::uint8_t {
                    // parameter and of its update f64
   muon_momentum,   // a bucket's gradients, first moment, squared norm -> (+)first moment, the
                    // update f32 that is made orthogonal
+  update_choice_biases,  // the step's counts of choices f64 [n], squared norm -> a bucket's weights
+  // and masters, in which the biases of routers (StageParameter::first_count)
+  // move by router_bias_update_rate: up where an expert was chosen less
+  // often than the mean of its layer, down where more often
   count_
 };
 

@@ -76,6 +76,7 @@ ModelSizes Model::sizes() const {
   sizes.dense_ffn = dense_ffn;
   sizes.expert_biases = expert_biases;
   sizes.sinks = attention_sinks;
+  sizes.choice_biases = expert_bias;
   sizes.latent = kv_lora_rank > 0;
   sizes.shares_layers = shares_layers();
   sizes.has_decoder = has_decoder();

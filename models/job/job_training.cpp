@@ -295,6 +295,18 @@ Keys training_keys(Training& t) {
        "the MLP's activation too. Which elements are dropped follows from the seed, the sequence's "
        "position in the run, the module and the element, so degrees and recomputation do not "
        "change it."},
+      {"router_bias_update_rate", &t.router_bias_update_rate, zero_to_one, if_set, "0: biases stay",
+       "of models whose routers add a bias to the scores for the choice alone (`docs/models.md`): "
+       "after each step, the bias of an expert that fewer tokens of the global batch chose than "
+       "the mean of its layer's experts grows by this, that of one that more chose falls "
+       "(balancing without a loss, as DeepSeek-V3, which used 0.001; Megatron-LM's "
+       "`--moe-router-bias-update-rate`). Tokens that found no room count. A step that is skipped "
+       "moves nothing"},
+      {"expert_imbalance", &t.expert_imbalance, at_least_one, plain, "1: equal use",
+       "for predictions: the rank of an expert group whose experts are chosen most gets so many "
+       "times the mean of tokens, in each layer, and all wait for it; at most `expert`. Of models "
+       "with `expert_dropless`, whose products work on as many rows as there are; what ranks "
+       "exchange is planned (`expert_rank_capacity_factor`), whatever comes. A run is what it is"},
       {"loss_scale",
        code(loss_scale_type(), {}, read_loss_scale, [&t] { return loss_scale_json(t); }), any,
        plain, "",

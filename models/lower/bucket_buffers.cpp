@@ -126,6 +126,24 @@ void place_largest(StageDraft& draft) {
                                         graph.tensor(tensors[i]).type, GroupKind::none};
 }
 
+// Of the layers of this stage whose routers have a bias for the choice.
+void place_choice_counts(StageDraft& draft) {
+  if (draft.plan.training.router_bias_update_rate == 0) return;
+  Program& program = draft.program;
+  std::int64_t all = 0;
+  for (int chunk = 0; chunk < draft.chunks(); ++chunk)
+    for (int index : draft.boundaries.nodes[at(draft.virtual_stage(chunk))]) {
+      const Node& node = draft.graph.nodes[at(index)];
+      if (node.op != Op::route || node.phase != Phase::forward || node.inputs.size() < 2) continue;
+      const int member = draft.member_of[at(draft.graph.tensor(node.inputs[1]).parameter)];
+      program.parameters[at(member)].first_count = all;
+      all += node.attributes.experts;
+    }
+  if (all > 0)
+    program.choice_counts_buffer = add_buffer(draft, "choice_counts", MemoryClass::workspace,
+                                              Region::persistent, all * bytes_of(Dtype::f64));
+}
+
 }  // namespace
 
 void place_buckets(StageDraft& draft) {
@@ -136,6 +154,7 @@ void place_buckets(StageDraft& draft) {
   }
   place_scalars(draft);
   place_largest(draft);
+  place_choice_counts(draft);
 }
 
 }  // namespace meshwright

@@ -27,6 +27,14 @@ Operand parameter_norms(const Program& program) {
   return {program.parameter_norms_buffer, 0, {Shape{values}, Dtype::f64}, GroupKind::none};
 }
 
+Operand choice_counts(const Program& program) {
+  const Buffer& buffer = program.memory.buffers[at(program.choice_counts_buffer)];
+  return {program.choice_counts_buffer,
+          0,
+          {Shape{buffer.bytes / bytes_of(Dtype::f64)}, Dtype::f64},
+          GroupKind::none};
+}
+
 // ||g||^2 of the part that this rank owns.
 void sum_squares(const StageDraft& draft, BodyBuilder& body, int b) {
   const BucketPlan& planned = draft.buckets[at(b)];
@@ -56,6 +64,13 @@ void sum_norm_and_loss(const StageDraft& draft, BodyBuilder& body) {
     sum_over(by_experts ? GroupKind::world : GroupKind::norm, draft.program.norm_buffer);
   if (degrees.pipeline > 1) sum_over(GroupKind::pipeline, draft.program.loss_buffer);
   if (degrees.rdp() > 1) sum_over(GroupKind::rdp, draft.program.loss_buffer);
+}
+
+// Of all tokens of the global batch: the ranks of a tensor group route the same ones. Whole
+// numbers, so any order of adding gives the same.
+void sum_choice_counts(const StageDraft& draft, BodyBuilder& body) {
+  if (draft.program.choice_counts_buffer < 0 || draft.degrees.rdp() == 1) return;
+  emit_collective(draft.plan, body, all_reduce_in(GroupKind::rdp, choice_counts(draft.program)));
 }
 
 // What the next step's loss is multiplied by, and whether this step is skipped: optimizer_step
@@ -198,6 +213,23 @@ void step_bucket(StageDraft& draft, BodyBuilder& body, int b) {
   body.emit(std::move(step));
 }
 
+// After the optimizer, for which routers' biases have no gradient.
+void update_choice_biases(const StageDraft& draft, BodyBuilder& body, int b) {
+  const Program& program = draft.program;
+  const Bucket& bucket = draft.buckets[at(b)].bucket;
+  const bool has_any = std::ranges::any_of(
+      bucket.parameters, [&](int index) { return program.parameters[at(index)].first_count >= 0; });
+  if (!has_any) return;
+  Instruction update;
+  update.op = Op::update_choice_biases;
+  update.phase = Phase::backward;
+  update.bucket = b;
+  update.inputs = {choice_counts(program), scalar(program.norm_buffer)};
+  if (draft.plan.training.scales_loss()) update.inputs.push_back(scale_state(program));
+  update.outputs = {bucket.own_weights, bucket.master};
+  body.emit(std::move(update));
+}
+
 // From the owner to the ranks that hold the same.
 void broadcast_bucket(const StageDraft& draft, BodyBuilder& body, int b) {
   const Bucket& bucket = draft.buckets[at(b)].bucket;
@@ -224,6 +256,7 @@ void step_and_share(StageDraft& draft, BodyBuilder& body) {
     const Bucket& bucket = planned.bucket;
     if (bucket.frozen) continue;
     step_bucket(draft, body, b);
+    update_choice_biases(draft, body, b);
     if (bucket.sharded && planned.zero <= 2)
       emit_collective(draft.plan, body,
                       {.kind = InstructionKind::all_gather,
@@ -247,6 +280,7 @@ void write_begin(StageDraft& draft) {
   for (const BucketPlan& planned : draft.buckets)
     if (!planned.bucket.frozen) zero.outputs.push_back(planned.bucket.gradients);
   if (program.parameter_norms_buffer >= 0) zero.outputs.push_back(parameter_norms(program));
+  if (program.choice_counts_buffer >= 0) zero.outputs.push_back(choice_counts(program));
   body.emit(std::move(zero));
   round_own_weights(draft, body);
   for (Instruction& each : draft.of_step) body.emit(std::move(each));
@@ -259,6 +293,7 @@ void write_end(StageDraft& draft) {
   for (int b = 0; b < buckets; ++b) finish_reduction(draft, body, b);
   for (int b = 0; b < buckets; ++b) sum_squares(draft, body, b);
   sum_norm_and_loss(draft, body);
+  sum_choice_counts(draft, body);
   if (training.scales_loss()) update_loss_scale(draft.program, body);
   update_largest(draft, body);
   if (training.optimizer == OptimizerKind::lamb) measure_parameters(draft, body);

@@ -185,14 +185,17 @@ class StageCheck {
     check_count(instruction.op, "outputs", info(instruction.op).makes, instruction.outputs.size(),
                 place);
     if (instruction.op == Op::fused) check_fusion(instruction, place);
-    const bool of_bucket = instruction.op == Op::sum_of_squares ||
-                           instruction.op == Op::lamb_norms || instruction.op == Op::muon_momentum;
+    const bool of_bucket =
+        instruction.op == Op::sum_of_squares || instruction.op == Op::lamb_norms ||
+        instruction.op == Op::muon_momentum || instruction.op == Op::update_choice_biases;
     (place / "bucket")
         .names(instruction.bucket, program_.buckets.size(), "bucket", of_bucket ? 0 : -1);
     if (instruction.op == Op::update_loss_scale)
       place.demand(program_.loss_scale_buffer >= 0, "there is no loss_scale_buffer");
     if (instruction.op == Op::update_largest)
       place.demand(program_.history_buffer >= 0, "there is no history_buffer");
+    if (instruction.op == Op::update_choice_biases)
+      place.demand(program_.choice_counts_buffer >= 0, "there is no choice_counts_buffer");
   }
 
   void check_load(const Instruction& instruction, const Place& place) const {

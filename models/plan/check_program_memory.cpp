@@ -158,6 +158,7 @@ void StageMemoryCheck::check_parameter(const StageParameter& member, const Place
   const std::int64_t elements = parameter.shape.elements();
   const std::int64_t room = program_.buckets[at(member.bucket)].elements;
   (place / "offset").in_range(member.offset, 0, room);
+  (place / "first_count").in_range(member.first_count, -1, most_bytes / 8);
   (place / "parameter" / "shape")
       .demand(elements <= room - member.offset, "reaches beyond its bucket");
   check_cut(parameter, place / "parameter");
@@ -219,6 +220,12 @@ void StageMemoryCheck::check_scalars() const {
   check_scalar(program_.largest_buffer, 8 * rounded, "largest_buffer", least);
   check_scalar(program_.history_buffer, 4 * rounded * Program::history_steps, "history_buffer",
                least);
+  std::int64_t counts = 0;
+  for (const StageParameter& member : program_.parameters)
+    if (member.first_count >= 0)
+      counts = std::max(counts, member.first_count + member.parameter.shape.elements());
+  check_scalar(program_.choice_counts_buffer, 8 * counts, "choice_counts_buffer",
+               counts > 0 ? 0 : optional);
   (place_ / "targets_per_step").in_range(program_.targets_per_step, 1, most_bytes);
 }
 

@@ -94,6 +94,9 @@ struct Training : StepSettings {
   Fp8Recipe fp8_recipe = Fp8Recipe::tensorwise;
   bool fp8_experts = false;  // their products too
   bool fp8_gathers = false;  // what is multiplied in 8 bits alone travels in them (ZeRO 3)
+  // Of dropless experts that ranks share, for predictions: by so much more than the mean the
+  // fullest rank gets. None: as much.
+  std::optional<double> expert_imbalance;
   // Blocks at the beginning and at the end of a stack that multiply 16 bits all the same.
   int first_layers_in_bf16 = 0, last_layers_in_bf16 = 0;
   bool has_layers_in_bf16() const { return first_layers_in_bf16 + last_layers_in_bf16 > 0; }
@@ -196,6 +199,7 @@ struct ModelSizes {
   bool learned_positions = false;
   int experts = 0;             // of every block; 0: none
   bool dropless = false;       // their rows are as many as tokens chose them
+  bool choice_biases = false;  // routers have a bias for the choice alone
   bool balances = false;       // a loss of each sequence makes their use even
   int shared_ffn = 0;          // of experts for all tokens; 0: none
   int dense_ffn = 0;           // of blocks without experts, beside others; 0: none

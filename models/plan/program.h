@@ -165,6 +165,9 @@ struct StageParameter {
   int bucket = 0;
   std::int64_t offset = 0;  // elements from the bucket's start
   bool copy_of_tied = false;
+  // Of a router's bias that moves with the choices (StepSettings::router_bias_update_rate): where
+  // in the counts of choices those of its layer begin; else -1.
+  std::int64_t first_count = -1;
   bool operator==(const StageParameter&) const = default;
 };
 
@@ -244,6 +247,9 @@ struct Program {
   std::vector<std::string> rounded;
   int largest_buffer = -1, history_buffer = -1;
   static constexpr int history_steps = 1024;
+  // f64: how many tokens of a step chose each expert of each layer of this stage whose router's
+  // bias moves with the choices; after step_end of the global batch. -1: there is none.
+  int choice_counts_buffer = -1;
   std::int64_t targets_per_step = 0;  // of the global batch
   // Settings and modules, and the bodies of fusions, are equal where they are the same object.
   bool operator==(const Program&) const = default;

@@ -52,7 +52,8 @@ struct FieldsOf<StepSettings> {
       Field{"momentum", &S::momentum}, Field{"beta1", &S::beta1}, Field{"beta2", &S::beta2},
       Field{"epsilon", &S::epsilon}, Field{"gradient_clip", &S::gradient_clip},
       Field{"gradient_clip_value", &S::gradient_clip_value}, Field{"loss_scale", &S::loss_scale},
-      Field{"cuda_graph", &S::cuda_graph});
+      Field{"cuda_graph", &S::cuda_graph},
+      Field{"router_bias_update_rate", &S::router_bias_update_rate});
 };
 
 template <>
@@ -106,9 +107,10 @@ struct FieldsOf<Parameter> {
 template <>
 struct FieldsOf<StageParameter> {
   using P = StageParameter;
-  static constexpr auto list = std::tuple(
-      Field{"parameter", &P::parameter}, Field{"chunk", &P::chunk}, Field{"bucket", &P::bucket},
-      Field{"offset", &P::offset}, Field{"copy_of_tied", &P::copy_of_tied});
+  static constexpr auto list =
+      std::tuple(Field{"parameter", &P::parameter}, Field{"chunk", &P::chunk},
+                 Field{"bucket", &P::bucket}, Field{"offset", &P::offset},
+                 Field{"copy_of_tied", &P::copy_of_tied}, Field{"first_count", &P::first_count});
 };
 
 template <>
@@ -166,6 +168,7 @@ struct FieldsOf<Attributes> {
       Field{"groups_per_token", &A::groups_per_token}, Field{"groups_by_two", &A::groups_by_two},
       Field{"expert_weight_scale", &A::expert_weight_scale}, Field{"expert_rows", &A::expert_rows},
       Field{"expert_parts", &A::expert_parts}, Field{"expert_rank_factor", &A::expert_rank_factor},
+      Field{"expert_imbalance", &A::expert_imbalance},
       Field{"overflow_is_error", &A::overflow_is_error}, Field{"balance", &A::balance},
       Field{"segments", &A::segments}, Field{"patch_size", &A::patch_size},
       Field{"channels", &A::channels}, Field{"made", &A::made}, Field{"scale_rows", &A::scale_rows},
@@ -278,6 +281,7 @@ struct FieldsOf<Program> {
       Field{"loss_scale_state_buffer", &P::loss_scale_state_buffer},
       Field{"parameter_norms_buffer", &P::parameter_norms_buffer}, Field{"rounded", &P::rounded},
       Field{"largest_buffer", &P::largest_buffer}, Field{"history_buffer", &P::history_buffer},
+      Field{"choice_counts_buffer", &P::choice_counts_buffer},
       Field{"targets_per_step", &P::targets_per_step});
 };
 

@@ -69,6 +69,9 @@ struct StepSettings {
   double weight_decay = 0, momentum = 0.9, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
   double gradient_clip = 0;        // by global norm; 0: off
   double gradient_clip_value = 0;  // each element; 0: off
+  // By how much each step moves the bias of an expert that was chosen more or less often than the
+  // mean (Wang et al. 2024, "Auxiliary-Loss-Free Load Balancing"); 0: biases stay.
+  double router_bias_update_rate = 0;
   std::optional<LossScale> loss_scale;
   // Of ranks on GPUs: a step as one CUDA graph. Unset: where no messages travel between stages.
   std::optional<bool> cuda_graph;

@@ -189,8 +189,36 @@ void check_sharding(const Parallelism& p) {
                        p.shard, replicas));
 }
 
+void check_router_biases(const Training& t, const ModelSizes& model) {
+  constexpr std::string_view key = "training/router_bias_update_rate";
+  within(key, t.router_bias_update_rate, 0, 1);
+  if (t.router_bias_update_rate == 0) return;
+  if (!model.choice_biases)
+    refuse(key,
+           "the model's routers have no bias that is added for the choice alone; leave it out, or "
+           "use a model after DeepSeek-V3");
+  if (t.lora) refuse(key, "with lora adapters alone are trained; leave it out, or lora");
+  if (t.master_weights == MasterWeights::none && storage_of(t.precision) != Dtype::f32)
+    refuse(key,
+           "master_weights 'none' rounds biases to 16 bits, in which such small steps are lost; "
+           "use 'fp32' or 'remainders', or leave it out");
+}
+
+void check_expert_imbalance(const Training& t, const ModelSizes& model) {
+  constexpr std::string_view key = "training/expert_imbalance";
+  if (!t.expert_imbalance) return;
+  if (!(*t.expert_imbalance >= 1))
+    refuse(key, fmt::format("{} is below 1, which is equal use", *t.expert_imbalance));
+  if (!model.dropless)
+    refuse(key,
+           "goes with experts whose rows are counted; experts with slots work on all of them, full "
+           "or empty; leave it out, or use a model with expert_dropless");
+}
+
 void check_experts(const Plan& plan, const ModelSizes& model) {
   const Parallelism& p = plan.parallelism;
+  check_router_biases(plan.training, model);
+  check_expert_imbalance(plan.training, model);
   if (model.experts > 0 && p.tensor > 1 && p.tensor_layout != TensorLayout::megatron)
     refuse("parallelism/tensor_layout", "experts are cut by layout 'megatron' alone; use it");
   if (model.experts > 0 && p.context > 1 && (!model.dropless || model.balances))

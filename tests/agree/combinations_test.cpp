@@ -38,6 +38,10 @@ Model draw_model(Draw& draw) {
   Model model = eight_blocks(
       draw.of<std::string>({"gpt", "llama", "gpt", "llama", "bert", "bloom", "mpt", "mixtral"}));
   if (model.architecture == Architecture::llama && draw.rarely()) model.kv_heads = 2;
+  if (model.experts > 0 && draw.of({false, true})) {
+    model.sigmoid_scores = model.expert_bias = true;
+    model.router_aux_loss_coef = 0;
+  }
   if (draw.rarely()) model.tied_embeddings = !model.tied_embeddings;
   return model;
 }
@@ -111,6 +115,7 @@ void draw_training(Draw& draw, const Model& model, Plan& plan) {
     for (const Pass& pass : training_passes())
       if (pass.optional && (pass.levels & at_full) != 0 && draw.rarely())
         t.passes_off.emplace_back(pass.name);
+  if (model.expert_bias && draw.of({false, true})) t.router_bias_update_rate = 0.01;
   if (draw.rarely()) unfused(plan);
   if (draw.rarely()) t.dropout = 0.1;
   t.seed = draw.of<std::uint64_t>({0, 7});

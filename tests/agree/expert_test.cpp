@@ -1,6 +1,9 @@
 // Ranks that share the experts train the model that one process trains: routing is per sequence, so
 // degrees do not change who takes which token. (Expert parallelism leaves every product of the
 // forward pass as it is; only sums of gradients come in another order.)
+#include <algorithm>
+#include <cmath>
+
 #include "tests/agree/rounding.h"
 #include "tests/agree/variants.h"
 #include "tests/exec/on_ranks.h"
@@ -275,5 +278,124 @@ TEST_CASE_ON_RANKS("experts in 16 bits train alike", "[agree][mpi]") {
       const Trained &expected = train_alone(model, alone), got = train(model, plan, world);
       CHECK(got.losses[0] == Approx(expected.losses[0]).epsilon(1e-12));
       CHECK(largest_difference(got, expected) <= loss_bound * unit_of(precision));
+    });
+}
+
+namespace {
+
+bool is_choice_bias(const std::string& name) { return name.ends_with("e_score_correction_bias"); }
+
+Plan with_moving_biases(Plan plan) {
+  plan.training.router_bias_update_rate = 0.01;
+  for (std::string& module : plan.training.recompute_modules) module = "model.layers.*.mlp";
+  return plan;
+}
+
+// Of the layer whose router's slots these are, the tokens that chose each expert.
+std::vector<double> choices_of(const Attributes& a, const std::int32_t* slots) {
+  std::vector<double> counts(static_cast<std::size_t>(a.experts));
+  const int choices = a.micro_batch * a.sequence_length * a.experts_per_token;
+  for (int i = 0; i < choices; ++i) {
+    int expert = 0;
+    if (slots[i] < 0)
+      expert = -1 - slots[i];
+    else
+      while (slots[i] >= (expert + 1) * a.micro_batch * a.expert_capacity) ++expert;
+    counts[static_cast<std::size_t>(expert)] += 1;
+  }
+  return counts;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "a router's bias moves by the rate, as its experts were chosen more or less than the mean",
+    "[agree]") {
+  const Model model = with_four_layers("glm4_moe");
+  Plan plan = with_moving_biases(on_one_process(base_plan(model, {})));
+  plan.training.micro_batch = static_cast<int>(plan.training.global_batch);
+  SmallRun run(model, plan);
+  run.step(1);
+  const Program& program = run.runtime.program();
+  const Values found = run.parameters();
+  const float rate = 0.01F;
+  int layers = 0, moved = 0;
+  for (const Body& body : program.bodies)
+    for (const Instruction& each : body.instructions) {
+      if (each.kind != InstructionKind::compute || each.op != Op::count_choices) continue;
+      ++layers;
+      // One micro-batch: its slots lie where it left them.
+      const auto* slots =
+          static_cast<const std::int32_t*>(run.runtime.memory().address(each.inputs[0], 0));
+      const std::vector<double> counts = choices_of(each.attributes, slots);
+      double all = 0;
+      for (const double count : counts) all += count;
+      const std::vector<float>& bias = found.at(
+          (*program.modules)[static_cast<std::size_t>(each.module)] + ".e_score_correction_bias");
+      REQUIRE(bias.size() == counts.size());
+      for (std::size_t e = 0; e < counts.size(); ++e) {
+        const double above = counts[e] * static_cast<double>(counts.size()) - all;
+        CHECK(bias[e] == (above < 0 ? rate : above > 0 ? -rate : 0.0F));
+        moved += bias[e] != 0;
+      }
+    }
+  CHECK(layers == 3);  // the first block is dense
+  CHECK(moved > 4);
+}
+
+TEST_CASE_ON_RANKS("moving biases of routers are the same however the model is cut",
+                   "[agree][mpi]") {
+  World& world = test_world();
+  const auto check = [&](const Model& model, std::span<const Variant> variants) {
+    for_expert_variants(
+        model,
+        [&](Plan plan) {
+          plan = with_moving_biases(plan);
+          check_plan(model, plan, world);
+          const Trained got = train(model, plan, world);
+          if (world.rank() != 0) return;
+          const Trained& expected = train_alone(model, on_one_process(plan));
+          int biases = 0;
+          for (const auto& [name, values] : expected.parameters) {
+            if (!is_choice_bias(name)) continue;
+            ++biases;
+            INFO(name);
+            CHECK(got.parameters.at(name) == values);  // the same steps in the same order
+            CHECK(std::ranges::any_of(values, [](float x) { return x != 0; }));
+          }
+          CHECK(biases == 3);
+        },
+        variants);
+  };
+  for (const bool dropless : {false, true}) {
+    Model model = with_four_layers("glm4_moe");
+    model.expert_dropless = dropless;
+    INFO((dropless ? "dropless" : "slots"));
+    check(model, variants);
+    model.experts = 4;
+    model.experts_per_token = 2;
+    model.expert_groups = model.groups_per_token = 1;
+    check(model, cut_variants);
+    if (dropless) check(model, context_variants);
+  }
+}
+
+TEST_CASE_ON_RANKS("in 16 bits biases of routers move by their masters", "[agree][mpi]") {
+  const Model model = with_four_layers("glm4_moe");
+  for (const MasterWeights masters : {MasterWeights::fp32, MasterWeights::remainders})
+    for_expert_variants(model, [&](Plan plan) {
+      plan = with_moving_biases(plan);
+      store_in(Precision::bf16, plan);
+      plan.training.master_weights = masters;
+      plan.training.router_bias_update_rate = 0x1p-12;  // bf16 near 1 has steps of 2^-8
+      const Trained got = train(model, plan, test_world());
+      for (const auto& [name, values] : got.parameters) {
+        if (!is_choice_bias(name)) continue;
+        for (const float value : values) {
+          const float steps = value * 0x1p12F;
+          CHECK(steps == std::round(steps));
+          CHECK(std::fabs(steps) <= parity_steps);
+        }
+      }
     });
 }

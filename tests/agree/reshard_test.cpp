@@ -1,5 +1,6 @@
 // A run that is saved under some degrees continues under any others: three steps, a checkpoint,
 // three more steps, against six steps of one process. Equal degrees continue to the same bits.
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -221,7 +222,52 @@ void check_16_bit() {
   }
 }
 
+// Of routers: they are no parameters to transformers, but part of its checkpoints too.
+Values choice_biases_of(Run& run) {
+  Values biases = run.parameters();
+  std::erase_if(biases, [](const auto& each) { return !each.first.ends_with("correction_bias"); });
+  return biases;
+}
+
+void check_choice_biases() {
+  const Model model =
+      load_model(std::string(MESHWRIGHT_SOURCE_DIR) + "/tests/golden/transformers/glm4_moe", "/");
+  World& world = test_world();
+  const TestFolder own;
+  const std::string shared = path_of_rank_0(own, world);
+  int saved = 0;
+  for (const Cut& cut : expert_cuts(world.size())) {
+    if (cut.degrees.pipeline > 1) continue;  // of three layers
+    Plan plan = plan_of(model, cut), alone = plan_of(model, {{}});
+    plan.training.router_bias_update_rate = alone.training.router_bias_update_rate = 0.01;
+    INFO(describe(plan));
+    const std::string folder = shared + "/" + std::to_string(++saved);
+    Run first(model, plan, world), second(model, plan, world);
+    first.train(1, saved_steps);
+    first.save(folder);
+    second.load(folder);
+    const Values biases = choice_biases_of(first);
+    CHECK(choice_biases_of(second) == biases);
+    if (world.rank() == 0) {
+      CHECK(biases.size() == 2);  // the first block is dense
+      for (const auto& [name, values] : biases)
+        CHECK(std::ranges::any_of(values, [](float x) { return x != 0; }));
+      const auto self = make_self_world({});
+      Run one(model, alone, *self);
+      one.load(folder);
+      CHECK(choice_biases_of(one) == biases);
+    }
+    CHECK(second.train(saved_steps + 1, all_steps) == first.train(saved_steps + 1, all_steps));
+    CHECK(second.hash() == first.hash());
+  }
+  CHECK(saved > 2);
+}
+
 }  // namespace
+
+TEST_CASE_ON_RANKS("a checkpoint keeps the biases of routers", "[agree][checkpoint]") {
+  if (test_world().size() > 1) check_choice_biases();
+}
 
 TEST_CASE_ON_RANKS("a checkpoint is loaded under any degrees", "[agree][checkpoint]") {
   check_family("gpt", cuts(test_world().size()),

@@ -2,6 +2,7 @@
 // back.
 #include <cmath>
 
+#include "exec/backends/cpu/cpu_backend.h"
 #include "models/graph/experts.h"
 #include "tests/catch.h"
 #include "tests/exec/beside_double.h"
@@ -91,6 +92,43 @@ TEST_CASE("the device chooses by sigmoids, biases and groups as the CPU does", "
   OpTensor dweights({chosen, Dtype::f32});
   for (std::int64_t i = 0; i < dweights.elements(); ++i) dweights.set(i, std::sin(double(i)));
   both.run(Op::route_grad, a, {&logits, &routed[1], &dweights}, {logits.type.shape});
+}
+
+TEST_CASE("the device counts choices as the CPU does, dropped ones too", "[exec][cuda]") {
+  const Layer layer = any_layer();
+  const bool dropless = GENERATE(false, true);
+  Attributes a = attributes_of(layer);
+  if (dropless) {
+    a.expert_parts = layer.experts % 4 == 0 ? 4 : 1;
+    const std::int64_t choices = std::int64_t{layer.batch} * layer.length * layer.chosen;
+    a.expert_rows = std::max<std::int64_t>(1, choices / a.expert_parts - 1);  // not for all
+  }
+  Beside both(Dtype::f32);
+  const std::int64_t rows = std::int64_t{layer.batch} * layer.length;
+  const OpTensor logits = both.random({{rows, layer.experts}}, 1);
+  const Shape chosen{rows, layer.chosen};
+  std::vector<Shape> made = {chosen, chosen, {layer.batch}};
+  if (dropless) made.push_back({layer.experts, 1});
+  const auto routed = both.run(Op::route, a, {&logits}, made);
+  std::vector<TensorType> in = {routed[1].type};
+  std::vector<const void*> from = {routed[1].as<std::int32_t>()};
+  if (dropless) {
+    in.push_back(routed[3].type);
+    from.push_back(routed[3].as<std::int32_t>());
+  }
+  const std::vector<TensorType> out = {{Shape{layer.experts}, Dtype::f64}};
+  const auto count = [&](Backend& backend) {
+    std::vector<double> counts(static_cast<std::size_t>(layer.experts), 3);
+    const std::vector<void*> to = {counts.data()};
+    backend.run({Op::count_choices, a, in, out}, {from, to}, {});
+    return counts;
+  };
+  const auto cpu = make_cpu_backend(1);
+  const std::vector<double> expected = count(*cpu);
+  CHECK(count(both.tables) == expected);
+  double all = 0;
+  for (const double each : expected) all += each;
+  CHECK(all == static_cast<double>(3 * layer.experts + rows * layer.chosen));
 }
 
 TEST_CASE("the device multiplies rows that are counted as the CPU does", "[exec][cuda]") {

@@ -69,6 +69,7 @@ bool has_own_test(Op op) {
                         Op::context_attention_grad,
                         Op::context_pack,
                         Op::context_unpack,
+                        Op::count_choices,
                         Op::cross_entropy_combine,
                         Op::cross_entropy_stats,
                         Op::dispatch,

@@ -517,3 +517,39 @@ TEST_CASE("a captured step goes on by itself: scale, skips and corrections are t
   cudaGraphDestroy(graph);
   cudaStreamDestroy(stream);
 }
+
+TEST_CASE("biases of routers move on a device as on a CPU, or not where a step makes no update",
+          "[exec][cuda]") {
+  constexpr std::size_t elements = 700, experts = 300;
+  std::vector<double> counts(experts);
+  for (std::size_t e = 0; e < experts; ++e) counts[e] = double(e * e % 11 + (e == 0 ? 3 : 0));
+  const DeviceArray<double> counts_there(counts);
+  const std::vector<ChoiceBias> biases = {{3, 300, 0, 300, counts.data()},
+                                          {310, 290, 10, 300, counts.data()}};
+  std::vector<ChoiceBias> there = biases;
+  for (ChoiceBias& bias : there) bias.counts = counts_there.data();
+  const DeviceArray<ChoiceBias> biases_there(there);
+  for (const Dtype working_type : {Dtype::f32, Dtype::f16, Dtype::bf16})
+    for (const int updates : {1, 0}) {
+      Elements expected(elements, Dtype::f32, working_type);
+      const DeviceArray<float> weights(expected.weights);
+      const DeviceArray<std::uint16_t> working(expected.working);
+      const auto state = [&](float* of, std::uint16_t* copy) {
+        OptimizerState made{of};
+        made.working_type = working_type;
+        if (working_type != Dtype::f32) made.working = copy;
+        return made;
+      };
+      Scalars scalars;
+      UpdateScalars decided = scalars.get();
+      decided.updates = updates;
+      scalars.set(decided);
+      cuda::update_choice_biases(0.001, scalars.of_update.data(), biases_there.data(), 2,
+                                 state(weights.data(), working.data()), nullptr);
+      if (updates == 1)
+        update_choice_biases(0.001, biases,
+                             state(expected.weights.data(), expected.working.data()));
+      CHECK(same_bits(weights.get(), expected.weights));
+      CHECK(working.get() == expected.working);
+    }
+}

@@ -262,6 +262,38 @@ TEST_CASE("rows beyond the bound of a part are dropped or an error", "[exec][exp
   CHECK(values(routed()[2]) == std::vector<double>{0, 0});
 }
 
+namespace {
+
+// Of slots as a route made them, added to `before`.
+std::vector<double> counted(Backend& backend, const Attributes& a, const std::vector<int>& slots,
+                            const std::vector<int>& placed, std::vector<double> before) {
+  const TensorType choices{Shape{rows_of(a), a.experts_per_token}, Dtype::i32};
+  const std::vector<TensorType> in = {choices, {Shape{a.experts, 1}, Dtype::i32}};
+  const std::vector<TensorType> out = {{Shape{a.experts}, Dtype::f64}};
+  const std::size_t inputs = placed.empty() ? 1 : 2;
+  const std::vector<const void*> from = {slots.data(), placed.data()};
+  const std::vector<void*> to = {before.data()};
+  backend.run({Op::count_choices, a, {in.data(), inputs}, out}, {{from.data(), inputs}, to}, {});
+  return before;
+}
+
+}  // namespace
+
+TEST_CASE("choices are counted whether they found room or not", "[exec][experts]") {
+  const auto backend = make_cpu_backend(1);
+  // Two sequences of three tokens, which chose the experts 0 1, 1 0, 0 2, 0 1, 2 1, 2 1; two places
+  // of each for a sequence.
+  const Attributes a = attributes(2, 3, 3, 2, 2);
+  CHECK(counted(*backend, a, {0, 4, 5, 1, -1, 8, 2, 6, 10, 7, 11, -2}, {}, {10, 0, 0.0}) ==
+        std::vector<double>{14, 5, 3});
+  // Parts of experts 0 and 1, 2 and 3, of two rows each; the last token found none.
+  Attributes counts = attributes(2, 2, 4, 1, 1);
+  counts.expert_parts = 2;
+  counts.expert_rows = 2;
+  CHECK(counted(*backend, counts, {0, 1, 2, -2}, {0, 2, 1, 0}, {0, 0, 0, 7}) ==
+        std::vector<double>{0, 3, 1, 7});
+}
+
 TEST_CASE("biases and groups decide who is chosen, not how much each counts", "[exec][experts]") {
   const auto backend = make_cpu_backend(1);
   Runner runner(*backend, Dtype::f64);

@@ -39,6 +39,13 @@ class FarUpdater : public Updater {
       near_->muon_momentum(bucket, of, near(state));
     });
   }
+  void update_choice_biases(int bucket, std::span<const ChoiceBias> biases,
+                            const OptimizerState& state) override {
+    std::vector<ChoiceBias> of(biases.begin(), biases.end());
+    for (ChoiceBias& bias : of) bias.counts = FarBackend::near(bias.counts);
+    backend_.issue(
+        [this, bucket, of, state] { near_->update_choice_biases(bucket, of, near(state)); });
+  }
   void step(int bucket, std::span<const OptimizerSegment> segments,
             const OptimizerState& state) override {
     backend_.issue(

@@ -409,3 +409,43 @@ TEST_CASE("clipping scales the gradient to the wanted norm, and never up", "[exe
   CHECK(clip_factor(0.5, 1) == 1);
   CHECK(clip_factor(4, 1) == 1 / (4 + 1e-6));
 }
+
+TEST_CASE("biases of routers move towards equal use, each layer by its own mean",
+          "[exec][optimizer]") {
+  // Of a bucket: an element that is no bias, experts 2 to 4 of a layer of five, all of one of two.
+  const std::vector<double> first = {4, 4, 9, 1, 2}, second = {3, 3};  // means 4 and 3
+  const ChoiceBias biases[] = {{1, 3, 2, 5, first.data()}, {4, 2, 0, 2, second.data()}};
+  const auto moved = [&](const OptimizerState& state) {
+    update_choice_biases(0.25, biases, state);
+  };
+  SECTION("in fp32") {
+    std::vector<float> weights = {1, 1, 1, 1, 1, 1};
+    moved({weights.data()});
+    CHECK(weights == std::vector<float>{1, 0.75F, 1.25F, 1.25F, 1, 1});
+  }
+  SECTION("masters and their copies") {
+    std::vector<float> masters = {1, 1, 1, 1, 1, 1};
+    std::vector<BFloat16> copies(6);
+    OptimizerState state{masters.data()};
+    state.working = copies.data();
+    state.working_type = Dtype::bf16;
+    moved(state);
+    CHECK(masters == std::vector<float>{1, 0.75F, 1.25F, 1.25F, 1, 1});
+    CHECK(reference_value(copies[1]) == 0.75F);
+    CHECK(reference_value(copies[3]) == 1.25F);
+  }
+  SECTION("copies and what they lack") {
+    const std::vector<float> begin = {1, 1.001F, 1.002F, 1.003F, 1, 1};
+    std::vector<BFloat16> copies(6);
+    std::vector<std::int16_t> remainders(6);
+    split(begin.data(), 6, copies.data(), remainders.data());
+    OptimizerState state{remainders.data()};
+    state.weights_type = Dtype::i16;
+    state.working = copies.data();
+    state.working_type = Dtype::bf16;
+    moved(state);
+    std::vector<float> joined(6);
+    join(copies.data(), remainders.data(), 6, joined.data());
+    CHECK(joined == std::vector<float>{1, 1.001F - 0.25F, 1.002F + 0.25F, 1.003F + 0.25F, 1, 1});
+  }
+}

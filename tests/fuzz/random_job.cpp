@@ -142,6 +142,8 @@ json draw_training(Draw& draw, const json& model, int data) {
   const std::string precision = training.value("precision", "");
   if (precision != "fp8" && precision != "nvfp4" && draw.chance(0.1))
     training["lora"] = {{"rank", draw.between(1, 8)}, {"target_modules", "all-linear"}};
+  if (model.value("expert_dropless", false) && draw.chance(0.3))
+    training["expert_imbalance"] = draw.real(1, 4);
   if (draw.chance(0.2)) training["dropout"] = draw.real(0, 0.5);
   if (draw.chance(0.1)) training["steps"] = draw.between(1, 1000);
   return training;

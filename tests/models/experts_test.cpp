@@ -241,3 +241,78 @@ TEST_CASE("what comes back to the tokens goes beside the gradients of experts' w
     }
   }
 }
+
+TEST_CASE("choices are counted where they are made, and summed once a step", "[models][experts]") {
+  Model model = small_model("mixtral");
+  model.sigmoid_scores = model.expert_bias = true;
+  model.router_aux_loss_coef = 0;
+  for (const int pipeline : {1, 2})
+    for (const bool dropless : {false, true}) {
+      model.expert_dropless = dropless;
+      Plan plan = plan_of(model, 2, {pipeline, 1, 2});
+      plan.training.recompute = Recompute::full;
+      for (const double rate : {0.0, 0.001}) {
+        plan.training.router_bias_update_rate = rate;
+        const int on = rate > 0 ? 1 : 0;
+        for (const Program& program : lower_small(model, plan)) {
+          const int layers = model.layers / pipeline;
+          CHECK((program.choice_counts_buffer >= 0) == (on == 1));
+          int routes = 0, counts = 0, sums = 0, updates = 0;
+          for (const Body& body : program.bodies)
+            for (const Instruction& each : body.instructions) {
+              const bool computes = each.kind == InstructionKind::compute;
+              routes += computes && each.op == Op::route;
+              updates += computes && each.op == Op::update_choice_biases;
+              if (computes && each.op == Op::count_choices) {
+                ++counts;
+                CHECK(body.kind == Body::Kind::forward);
+              }
+              if (on == 1 && each.kind == InstructionKind::all_reduce &&
+                  each.inputs[0].buffer == program.choice_counts_buffer) {
+                ++sums;
+                CHECK(body.kind == Body::Kind::step_end);
+                CHECK(each.group == GroupKind::rdp);
+                CHECK(each.inputs[0].type.shape.elements() == std::int64_t{layers} * model.experts);
+              }
+            }
+          CHECK(routes == 2 * layers);
+          CHECK(counts == on * layers);
+          CHECK(sums == on);
+          CHECK((updates > 0) == (on == 1));
+          std::set<std::int64_t> firsts;
+          for (const StageParameter& each : program.parameters)
+            if (each.first_count >= 0) firsts.insert(each.first_count);
+          CHECK(std::ssize(firsts) == on * layers);
+        }
+      }
+    }
+}
+
+TEST_CASE("the fullest of the ranks that share experts multiplies more rows", "[models][experts]") {
+  Model model = small_model("mixtral");
+  model.expert_dropless = true;
+  const auto flops = [&](int expert, double imbalance) {
+    Plan plan = plan_of(model, expert, {1, 1, 2});
+    plan.training.expert_imbalance = imbalance;
+    double all = 0;
+    const Graph graph = graph_of(model, plan);
+    for (const Node& node : graph.nodes) {
+      if (node.op != Op::expert_linear && node.op != Op::expert_linear_grad_input &&
+          node.op != Op::expert_linear_grad_weight)
+        continue;
+      std::vector<TensorType> inputs, outputs;
+      for (int id : node.inputs) inputs.push_back(graph.tensor(id).type);
+      for (int id : node.outputs) outputs.push_back(graph.tensor(id).type);
+      std::vector<Kernel> kernels;
+      append_kernels({node.op, node.attributes, inputs, outputs}, CompilerLevel::fused, kernels);
+      for (const Kernel& kernel : kernels) all += kernel.flops;
+    }
+    return all;
+  };
+  const double equal = flops(2, 1);
+  CHECK(flops(2, 1.5) == Approx(1.5 * equal));
+  CHECK(flops(2, 8) == Approx(2 * equal));  // all that two ranks have
+  CHECK(flops(1, 1.5) == flops(1, 1));      // one rank has all
+  model.expert_rank_capacity_factor = 1.25;
+  CHECK(flops(2, 1.5) == Approx(1.25 * equal));  // no rows for more
+}

@@ -47,6 +47,12 @@ class CpuUpdater : public Updater {
     if (updates_) meshwright::muon_momentum(training_, scalars_, segments, state, pool_);
   }
 
+  void update_choice_biases(int, std::span<const ChoiceBias> biases,
+                            const OptimizerState& state) override {
+    if (updates_)
+      meshwright::update_choice_biases(training_.router_bias_update_rate, biases, state);
+  }
+
   void step(int, std::span<const OptimizerSegment> segments, const OptimizerState& state) override {
     if (!updates_) return;
     if (state.update != nullptr) {

@@ -225,6 +225,21 @@ void route_grad(const KernelCall& k) {
   });
 }
 
+// What found no room is there as the expert that was chosen; dropless, `counts` has the others.
+void count_choices(const KernelCall& k) {
+  const Attributes a = k.attributes();
+  const auto* slots = k.in<std::int32_t>(0);
+  std::array<std::int64_t, most_experts> found{};
+  for (std::int64_t i = 0; i < k.in_shape(0).elements(); ++i)
+    if (!is_dropless(a) || slots[i] < 0)
+      ++found[static_cast<std::size_t>(slots[i] < 0 ? -1 - slots[i] : expert_of_slot(a, slots[i]))];
+  auto* counts = k.out<double>(0);
+  for (int e = 0; e < a.experts; ++e) {
+    const std::int32_t placed = is_dropless(a) ? k.in<std::int32_t>(1)[e] : 0;
+    counts[e] += static_cast<double>(found[static_cast<std::size_t>(e)] + placed);
+  }
+}
+
 template <typename T>
 void dispatch(const KernelCall& k) {
   const std::int64_t rows = k.in_shape(0)[0], h = k.in_shape(0)[1], slots = k.out_shape(0)[0];
@@ -405,6 +420,7 @@ namespace {
 constexpr Row rows[] = {
     MESHWRIGHT_CPU_ROW(route),
     MESHWRIGHT_CPU_ROW(route_grad),
+    {Op::count_choices, count_choices, count_choices, count_choices},
     MESHWRIGHT_MOVING_ROW(dispatch),
     MESHWRIGHT_CPU_ROW(dispatch_grad),
     MESHWRIGHT_CPU_ROW(combine),

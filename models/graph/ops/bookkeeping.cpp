@@ -93,6 +93,11 @@ void work_update_largest(const OpCall& call, CompilerLevel, Kernels& kernels) {
   memory_kernel(kernels, 2 * bytes_of_all(call.outputs));
 }
 
+// The counts, and as many biases with their masters.
+void work_update_choice_biases(const OpCall& call, CompilerLevel, Kernels& kernels) {
+  memory_kernel(kernels, 3 * bytes(call.inputs[0]));
+}
+
 constexpr OpInfo rows[] = {
     {.op = Op::fused,
      .name = "fused",
@@ -145,6 +150,14 @@ constexpr OpInfo rows[] = {
      .is_gradient = true,
      .infer = nothing,
      .work = work_elementwise,
+     .widening = by_optimizer},
+    {.op = Op::update_choice_biases,
+     .name = "update_choice_biases",
+     .takes = {2, 3},
+     .makes = 2,
+     .is_gradient = true,
+     .infer = nothing,
+     .work = work_update_choice_biases,
      .widening = by_optimizer},
 };
 

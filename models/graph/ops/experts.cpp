@@ -21,12 +21,13 @@ void expert_products(Kernels& kernels, const OpCall& call, const Shape& mnk, dou
   kernels.back().quantized = has_quantized_factors(call);
 }
 
-// Of equal use, where there are no slots.
+// Of equal use within a rank, where there are no slots; of the rank that gets most.
 std::int64_t slots_of_expert(const OpCall& call) {
   const Attributes& a = call.attributes;
   if (is_dropless(a)) {
     const std::int64_t rows =
-        std::min(std::int64_t{a.micro_batch} * a.sequence_length * a.experts_per_token,
+        std::min(static_cast<std::int64_t>(static_cast<double>(a.micro_batch) * a.sequence_length *
+                                           a.experts_per_token * a.expert_imbalance),
                  a.expert_parts * a.expert_rows);
     return std::max<std::int64_t>(1, (rows + a.experts - 1) / a.experts);
   }
@@ -102,6 +103,10 @@ void differentiate_add_expert_bias(Gradients& g, const Node& node, int dy) {
   if (g.trains(node.inputs[1]))
     g.make(Op::expert_bias_grad, node, inputs, {g.of_parameter(node.inputs[1])});
   g.pass_on(node, node.inputs[0], dy);
+}
+
+void work_count_choices(const OpCall& call, CompilerLevel, Kernels& kernels) {
+  memory_kernel(kernels, bytes(call.inputs[0]) + 2 * bytes(call.outputs[0]));
 }
 
 void infer_combine(const Attributes&, In in, Out& out) {
@@ -230,6 +235,12 @@ constexpr OpInfo rows[] = {
      .infer = infer_add_expert_bias,
      .work = work_elementwise,
      .differentiate = differentiate_add_expert_bias},
+    {.op = Op::count_choices,
+     .name = "count_choices",
+     .takes = {1, 2},
+     .infer = nothing,
+     .work = work_count_choices,
+     .widening = moves},
     {.op = Op::combine,
      .name = "combine",
      .takes = 3,

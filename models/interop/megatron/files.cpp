@@ -16,6 +16,8 @@ constexpr std::string_view checks = "checks and profiling, which change no plan"
 constexpr std::string_view values = "initial values of weights";
 constexpr std::string_view start = "how processes meet";
 constexpr std::string_view kernels = "a choice among kernels that predictions do not tell apart";
+constexpr std::string_view biases =
+    "costs next to nothing; `training.router_bias_update_rate` of a model that has such biases";
 constexpr std::string_view shown = "evaluation between steps, which predictions leave out";
 
 constexpr WithoutMeaning rows[] = {
@@ -133,6 +135,8 @@ constexpr WithoutMeaning rows[] = {
     {"moe-token-dispatcher-type", kernels},
     {"moe-enable-deepep", kernels},
     {"moe-router-load-balancing-type", "the balancing loss has one kind here"},
+    {"moe-router-enable-expert-bias", biases},
+    {"moe-router-bias-update-rate", biases},
     {"moe-token-drop-policy", "places go by position here"},
     {"moe-pad-expert-input-to-capacity", "places of experts are always padded here"},
     {"moe-z-loss-coeff", "a term of the loss that costs nothing to speak of"},

@@ -1,5 +1,7 @@
 #include "models/passes/split/split_experts.h"
 
+#include <algorithm>
+
 #include "models/graph/experts.h"
 #include "models/graph/op_table.h"
 
@@ -9,7 +11,11 @@ namespace {
 
 class ExpertSplitter {
  public:
-  ExpertSplitter(const Graph& whole, int degree) : whole_(whole), out_(whole), degree_(degree) {}
+  ExpertSplitter(const Graph& whole, const Plan& plan)
+      : whole_(whole),
+        out_(whole),
+        degree_(plan.parallelism.expert),
+        imbalance_(std::min<double>(plan.training.expert_imbalance.value_or(1), degree_)) {}
 
   Graph run() {
     for (Parameter& parameter : out_.parameters)
@@ -42,6 +48,7 @@ class ExpertSplitter {
         std::int64_t{a.micro_batch} * a.sequence_length * a.experts_per_token;
     a.expert_rows = dropless_rows(a.expert_rank_factor, choices, degree_);
     a.expert_parts = degree_;
+    a.expert_imbalance = imbalance_;
   }
   int exchanged_counts(const Node& node) {
     int& counts = exchanged(node.inputs[2]);
@@ -70,6 +77,7 @@ class ExpertSplitter {
   const Graph& whole_;
   Graph out_;
   int degree_;
+  double imbalance_;
   std::vector<int> exchanged_;  // what is dispatched -> what came of it
 };
 
@@ -77,7 +85,7 @@ class ExpertSplitter {
 
 Graph split_experts(Graph graph, const Plan& plan) {
   if (plan.parallelism.expert == 1) return graph;
-  return ExpertSplitter(graph, plan.parallelism.expert).run();
+  return ExpertSplitter(graph, plan).run();
 }
 
 }  // namespace meshwright

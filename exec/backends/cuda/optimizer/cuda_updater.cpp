@@ -60,6 +60,19 @@ class CudaUpdater : public Updater {
     cuda::muon_momentum(scalars(), of_bucket(bucket, segments).segments(), state, stream());
   }
 
+  void update_choice_biases(int bucket, std::span<const ChoiceBias> biases,
+                            const OptimizerState& state) override {
+    if (biases.empty()) return;
+    DeviceMemory& made = choice_biases_[bucket];
+    if (made == nullptr) {  // before the first step is over, as of_bucket
+      made = device_memory(static_cast<std::int64_t>(biases.size_bytes()));
+      copy_now(made.get(), biases.data(), biases.size_bytes());
+    }
+    cuda::update_choice_biases(training_.router_bias_update_rate, scalars(),
+                               static_cast<const ChoiceBias*>(made.get()), std::ssize(biases),
+                               state, stream());
+  }
+
   void step(int bucket, std::span<const OptimizerSegment> segments,
             const OptimizerState& state) override {
     if (state.update != nullptr)
@@ -111,6 +124,7 @@ class CudaUpdater : public Updater {
   DeviceMemory scalars_;
   PinnedMemory of_host_;
   std::map<int, OfBucket> buckets_;
+  std::map<int, DeviceMemory> choice_biases_;  // by bucket
 };
 
 }  // namespace

@@ -333,6 +333,23 @@ __global__ void __launch_bounds__(threads)
   first.norms[1] += sum.update;
 }
 
+// A block for each bias.
+template <typename P, typename W>
+__global__ void __launch_bounds__(threads)
+    choice_biases_kernel(const UpdateScalars* scalars, const ChoiceBias* biases, P* weights,
+                         W* working, float rate) {
+  if (scalars->updates == 0) return;
+  const ChoiceBias bias = biases[blockIdx.x];
+  double all = 0;  // whole numbers: of any order the same
+  for (std::int64_t e = 0; e < bias.experts; ++e) all += bias.counts[e];
+  for (std::int64_t i = threadIdx.x; i < bias.count; i += threads) {
+    const double missing = all - static_cast<double>(bias.experts) * bias.counts[bias.first + i];
+    const float sign = static_cast<float>(missing > 0) - static_cast<float>(missing < 0);
+    const std::int64_t at = bias.begin + i;
+    put_weight(weights, working, at, weight_at(weights, working, at) + rate * sign);
+  }
+}
+
 // Counted from the group in which the segment begins.
 std::int64_t chunks_of(std::int64_t begin, std::int64_t end) {
   const std::int64_t groups = (end + group - 1) / group - begin / group;
@@ -438,6 +455,15 @@ void lamb_norms(const StepSettings&, const UpdateScalars* scalars, const DeviceS
   });
   launch(lamb_norms_kernel, {blocks_for(segments.count, 1)}, {threads}, 0, stream, scalars,
          segments, sums);
+}
+
+void update_choice_biases(double rate, const UpdateScalars* scalars, const ChoiceBias* biases,
+                          std::int64_t count, const OptimizerState& state, cudaStream_t stream) {
+  with_masters(state, [&]<typename P, typename W>() {
+    launch(choice_biases_kernel<P, W>, {blocks_for(count, 1)}, {threads}, 0, stream, scalars,
+           biases, static_cast<P*>(state.weights), static_cast<W*>(state.working),
+           static_cast<float>(rate));
+  });
 }
 
 std::int64_t lamb_scratch_bytes(const DeviceSegments& segments) {

@@ -67,4 +67,8 @@ void lamb_norms(const StepSettings& training, const UpdateScalars* scalars,
                 cudaStream_t stream);
 std::int64_t lamb_scratch_bytes(const DeviceSegments& segments);
 
+// meshwright::update_choice_biases, of so many.
+void update_choice_biases(double rate, const UpdateScalars* scalars, const ChoiceBias* biases,
+                          std::int64_t count, const OptimizerState& state, cudaStream_t stream);
+
 }  // namespace meshwright::cuda

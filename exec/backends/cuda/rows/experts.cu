@@ -487,6 +487,31 @@ void route_grad(const KernelCall& k) {
   });
 }
 
+constexpr int count_threads = 1024;
+
+// How many tokens chose each expert, added up. What found no room is there as the expert that was
+// chosen; dropless, `placed` has the others. By one block: choices are few numbers.
+__global__ void __launch_bounds__(count_threads)
+    add_choices_kernel(const int* __restrict__ slots, const int* __restrict__ placed,
+                       double* __restrict__ counts, Routing routing, long long choices) {
+  __shared__ int of_expert[most_experts];
+  for (int e = threadIdx.x; e < routing.experts; e += count_threads)
+    of_expert[e] = placed == nullptr ? 0 : placed[e];
+  __syncthreads();
+#pragma unroll 4
+  for (long long i = threadIdx.x; i < choices; i += count_threads)
+    if (placed == nullptr || slots[i] < 0) atomicAdd(&of_expert[routing.expert_of(slots[i])], 1);
+  __syncthreads();
+  for (int e = threadIdx.x; e < routing.experts; e += count_threads) counts[e] += of_expert[e];
+}
+
+void count_choices(const KernelCall& k) {
+  const Routing routing(k.attributes());
+  launch(add_choices_kernel, {1}, {count_threads}, 0, k.stream, k.in<int>(0),
+         is_dropless(k.attributes()) ? k.in<int>(1) : nullptr, k.out<double>(0), routing,
+         k.in_shape(0).elements());
+}
+
 // Which choice (token * chosen + j) lies in each slot; -1: none.
 __global__ void __launch_bounds__(256) no_choices_kernel(int* choice_of_slot, long long slots) {
   const long long slot = blockIdx.x * 256LL + threadIdx.x;
@@ -636,9 +661,13 @@ void combine_grad(const KernelCall& k) {
 }
 
 constexpr Row rows[] = {
-    {Op::route, route},       {Op::route_grad, route_grad},
-    {Op::dispatch, dispatch}, {Op::dispatch_grad, dispatch_grad},
-    {Op::combine, combine},   {Op::combine_grad, combine_grad},
+    {Op::route, route},
+    {Op::route_grad, route_grad},
+    {Op::dispatch, dispatch},
+    {Op::dispatch_grad, dispatch_grad},
+    {Op::combine, combine},
+    {Op::combine_grad, combine_grad},
+    {Op::count_choices, count_choices},
 };
 
 }  // namespace
