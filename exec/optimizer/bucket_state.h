@@ -1,5 +1,7 @@
-// Where the optimizer finds what it keeps of a bucket, and of which types.
+// Where the step finds what the optimizer keeps of a bucket, and of which types.
 #pragma once
+
+#include <cstddef>
 
 #include "exec/optimizer/optimizer.h"
 #include "models/plan/program.h"
@@ -21,6 +23,23 @@ OptimizerState state_of(const Bucket& bucket, const Address& address) {
     state.elements = bucket.elements;
   }
   if (bucket.has_master()) state.working = address(bucket.own_weights);
+  return state;
+}
+
+// The same of a piece, whose first element is element 0.
+template <typename Address>
+OptimizerState state_of(const Bucket& bucket, const StatePiece& piece, const Address& address) {
+  OptimizerState state = state_of(bucket, address);
+  const auto moved = [&](const void* array, Dtype type) -> void* {
+    return const_cast<std::byte*>(static_cast<const std::byte*>(array)) +
+           piece.begin * bytes_of(type);
+  };
+  state.gradients = moved(state.gradients, state.gradient_type);
+  if (state.working != nullptr) state.working = moved(state.working, state.working_type);
+  state.weights =
+      piece.master.buffer >= 0 ? address(piece.master) : moved(state.weights, state.weights_type);
+  state.first_moment = address(piece.first_moment);
+  state.second_moment = address(piece.second_moment);
   return state;
 }
 

@@ -37,16 +37,17 @@ class Updater {
   virtual void update_loss_scale(const StepSums& sums, float* scale) = 0;
   // Whether there is an update, and the factor of the gradients. Before the two below.
   virtual void decide(const StepSums& sums) = 0;
-  // As in optimizer.h. A bucket has the same segments and states in every step.
-  virtual void lamb_norms(int bucket, std::span<const OptimizerSegment> segments,
+  // As in optimizer.h, of a bucket or a piece of one: under a number that has the same segments and
+  // states in every step.
+  virtual void lamb_norms(int number, std::span<const OptimizerSegment> segments,
                           const OptimizerState& state) = 0;
   // muon, of a bucket of matrices: first brings the moment up to date and makes the update.
-  virtual void muon_momentum(int bucket, std::span<const OptimizerSegment> segments,
+  virtual void muon_momentum(int number, std::span<const OptimizerSegment> segments,
                              const OptimizerState& state) = 0;
   // Of a bucket that has such biases, after its step.
   virtual void update_choice_biases(int bucket, std::span<const ChoiceBias> biases,
                                     const OptimizerState& state) = 0;
-  virtual void step(int bucket, std::span<const OptimizerSegment> segments,
+  virtual void step(int number, std::span<const OptimizerSegment> segments,
                     const OptimizerState& state) = 0;
 };
 

@@ -31,6 +31,12 @@ bool updates(const Instruction& instruction) {
          is_compute(instruction, {Op::update_largest});
 }
 
+// Of a bucket, for its step.
+bool moves_states(const Instruction& instruction) {
+  return instruction.bucket >= 0 && (instruction.kind == InstructionKind::copy_in ||
+                                     instruction.kind == InstructionKind::copy_out);
+}
+
 bool is_message(const Instruction& instruction) {
   return instruction.kind == InstructionKind::send || instruction.kind == InstructionKind::recv;
 }
@@ -141,6 +147,7 @@ void Runtime::run_task(int task) {
     now_ = {task, static_cast<int>(i)};
     // A replay ends before the update, and so does an evaluation.
     if ((search_ != nullptr || evaluates_) && updates(instruction)) return;
+    if ((search_ != nullptr || evaluates_) && moves_states(instruction)) continue;
     try {
       wait_for(task, instruction);
       // Of those who meet here some may first have to send to this rank's group.

@@ -177,7 +177,7 @@ class Runtime {
   ScaledStep* scaled_step() const;
   void update(const Instruction& instruction);
   StepResult look_at_result();
-  void choose_segments(int bucket);
+  void choose_segments(int bucket, int piece);
   std::vector<ChoiceBias> choice_biases(int bucket) const;
 
   void wait_for(int task, const Instruction& instruction);
@@ -223,6 +223,7 @@ class Runtime {
   std::vector<std::vector<Run>> counted_;  // by bucket: in the gradient norm
   std::unique_ptr<Updater> updater_;
   std::vector<std::vector<Segment>> segments_;  // by bucket
+  std::vector<int> first_key_;  // by bucket: the updater's number of its first piece
   int channels_ = 1;
 
   LossScaleState scale_;  // of the next step

@@ -137,6 +137,11 @@ bool Runtime::counts_in_norm(const Bucket& bucket) const {
 }
 
 void Runtime::make_segments() {
+  int key = 0;
+  for (const Bucket& bucket : program_.buckets) {
+    first_key_.push_back(key);
+    key += std::max(1, static_cast<int>(bucket.pieces.size()));
+  }
   for (const Bucket& bucket : program_.buckets) {
     const bool one_of_tensor = bucket.owner.tensor >= 0;
     const std::int64_t begin = memory_.own_begin(bucket), end = begin + bucket.shard_elements;

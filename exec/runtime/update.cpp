@@ -1,5 +1,7 @@
 // The step's end on one rank: the loss scale, and the optimizer on this rank's own parts.
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "exec/optimizer/bucket_state.h"
 #include "exec/optimizer/remainders.h"
@@ -36,11 +38,20 @@ StepResult Runtime::look_at_result() {
   return {loss / static_cast<double>(program_.targets_per_step), std::sqrt(squared_norm)};
 }
 
-void Runtime::choose_segments(int bucket) {
+void Runtime::choose_segments(int bucket, int piece) {
+  const std::vector<StatePiece>& pieces = program_.buckets[static_cast<std::size_t>(bucket)].pieces;
+  const std::int64_t begin = piece < 0 ? 0 : pieces[static_cast<std::size_t>(piece)].begin;
+  const std::int64_t end = piece < 0 ? std::numeric_limits<std::int64_t>::max()
+                                     : begin + pieces[static_cast<std::size_t>(piece)].count;
   auto* norms = static_cast<double*>(memory_.buffer(program_.parameter_norms_buffer));
   stepped_.clear();
   for (const Segment& segment : segments_[static_cast<std::size_t>(bucket)]) {
-    OptimizerSegment& chosen = stepped_.emplace_back(segment.elements);
+    OptimizerSegment part = segment.elements;
+    part.begin = std::max(segment.elements.begin, begin);
+    part.count = std::min(segment.elements.begin + segment.elements.count, end) - part.begin;
+    if (part.count <= 0) continue;
+    part.begin -= begin;
+    OptimizerSegment& chosen = stepped_.emplace_back(part);
     if (norms != nullptr) chosen.norms = norms + std::ptrdiff_t{2} * segment.parameter;
   }
 }
@@ -69,25 +80,28 @@ void Runtime::update(const Instruction& instruction) {
         sums, static_cast<float*>(memory_.buffer(program_.loss_scale_buffer)));
   if (!decided_) updater_->decide(sums);
   decided_ = true;
-  choose_segments(instruction.bucket);
+  const Bucket& bucket = program_.buckets[static_cast<std::size_t>(instruction.bucket)];
+  const int piece = instruction.piece;
+  choose_segments(instruction.bucket, piece);
+  if (piece >= 0 && stepped_.empty()) return;
+  const auto address = [&](const Operand& operand) -> void* {
+    return operand.buffer < 0 ? nullptr : memory_.address(operand, 0);
+  };
   OptimizerState state =
-      state_of(program_.buckets[static_cast<std::size_t>(instruction.bucket)],
-               [&](const Operand& operand) -> void* {
-                 return operand.buffer < 0 ? nullptr : memory_.address(operand, 0);
-               });
-  if (instruction.op == Op::lamb_norms)
-    return updater_->lamb_norms(instruction.bucket, stepped_, state);
+      piece < 0 ? state_of(bucket, address)
+                : state_of(bucket, bucket.pieces[static_cast<std::size_t>(piece)], address);
+  const int key = first_key_[static_cast<std::size_t>(instruction.bucket)] + std::max(0, piece);
+  if (instruction.op == Op::lamb_norms) return updater_->lamb_norms(key, stepped_, state);
+  if (instruction.op == Op::muon_momentum) return updater_->muon_momentum(key, stepped_, state);
   if (instruction.op == Op::update_choice_biases)
     return updater_->update_choice_biases(instruction.bucket, choice_biases(instruction.bucket),
                                           state);
-  if (instruction.op == Op::muon_momentum)
-    return updater_->muon_momentum(instruction.bucket, stepped_, state);
   if (optimizer_scratch_arrays(training_) > 0 || state.update != nullptr) {
     const Operand& scratch = instruction.outputs.back();
     state.scratch = static_cast<float*>(memory_.address(scratch, 0));
     state.scratch_elements = scratch.type.shape.elements();
   }
-  updater_->step(instruction.bucket, stepped_, state);
+  updater_->step(key, stepped_, state);
 }
 
 void Runtime::refresh_working_copies() {

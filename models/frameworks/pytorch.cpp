@@ -35,7 +35,9 @@ constexpr Limit shared[] = {
     {"parallelism.tensor_batch", "gives all tensor ranks the same sequences",
      [](const Plan& p, const Model&) { return !p.parallelism.tensor_batch_own; },
      [](Plan& p, const Model&) { p.parallelism.tensor_batch_own = false; }},
-    {"parallelism.offload", "has no setting that moves checkpointed activations to the host",
+    {"parallelism.offload",
+     "has no setting that moves checkpointed activations, or states that the device steps, to the "
+     "host",
      [](const Plan& p, const Model&) { return p.parallelism.offload == Offload::none; },
      [](Plan& p, const Model&) {
        p.parallelism.offload = Offload::none;

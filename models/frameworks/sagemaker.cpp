@@ -124,7 +124,8 @@ constexpr Limit version_1_rows[] = {
      [](Plan& p, const Model&) { p.parallelism.pipeline_scatter_gather = true; }},
     {"parallelism.offload", "moves the activations of whole tasks",
      [](const Plan& p, const Model&) {
-       return has_no_stages(p) || p.parallelism.offload != Offload::layers;
+       return has_no_stages(p) || p.parallelism.offload == Offload::none ||
+              p.parallelism.offload == Offload::activations;
      },
      [](Plan& p, const Model&) {
        p.parallelism.offload = Offload::none;

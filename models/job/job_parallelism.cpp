@@ -106,6 +106,8 @@ void warn_about_effects(const Fields& fields, Job& job) {
        "no effect with reshard_after_forward 'never': all parameters of a stage are gathered"},
       {p.offload_horizon != 0 && p.offload == Offload::none && !job.is_auto("parallelism.offload"),
        "offload_horizon", "no effect while offload is none"},
+      {p.offload_horizon != 0 && p.offload == Offload::optimizer, "offload_horizon",
+       "no effect while offload is optimizer"},
       {p.context_gathers && p.context == 1 && !job.is_auto("parallelism.context"),
        "context_exchange", "no effect while context is 1"}};
   for (const auto& [is_given, key, text] : warnings)
@@ -225,19 +227,21 @@ Keys parallelism_keys(Parallelism& p) {
       {"tensor_batch", choice("tensor batch", {"shared", "own"}, p.tensor_batch_own), any, plain,
        "", "`own`: each tensor rank reads micro_batch ÷ tensor sequences, which must be whole"},
       {"offload", choice("offload", offload_names(), p.offload), any, may_be_auto, "",
-       "checkpointed activations (the inputs of what is recomputed) wait in host memory, copied "
-       "beside compute. `activations`: without recomputation a warning: no effect. A micro-batch's "
+       "checkpointed activations (the inputs of what is recomputed), or the optimizer's states, "
+       "wait in host memory, copied beside compute. `activations`: without recomputation a "
+       "warning: no effect. A micro-batch's "
        "go out as its forward task makes them and come back `offload_horizon` pipeline tasks "
        "before its backward task; the device holds fewer copies than there are micro-batches in "
        "flight. What would come back within two tasks stays, so one micro-batch, or the last stage "
        "of `1f1b`, saves nothing. `layers`: inside a task, with `recompute` `full`, `contiguous` "
        "or `group_N`, the inputs of at most `offload_horizon` (at least 2) layers are on the "
        "device at one time; without recomputation all that blocks keep: the first blocks' goes, "
-       "as with Transformer Engine's `cpu_offloading_num_layers`. `simulate` reports "
-       "`host_memory_bytes` of the fullest host; what "
-       "exceeds its memory does not fit. With `zero_bubble` or `zero_bubble_v`: not supported yet"},
+       "as with Transformer Engine's `cpu_offloading_num_layers`. `optimizer`: see "
+       "[Optimizer states in host memory](#optimizer-states-in-host-memory). `simulate` reports "
+       "`host_memory_bytes` of the fullest host; what exceeds its memory does not fit. "
+       "`activations` and `layers` with `zero_bubble` or `zero_bubble_v`: not supported yet"},
       {"offload_horizon", &p.offload_horizon, at_least_zero, if_set, "0: 4 tasks, 2 layers",
-       "see `offload`; more is earlier and needs more memory"},
+       "see `offload`: of activations; more is earlier and needs more memory"},
       {"shard_layout", choice("layout of shards", {"flat", "whole"}, p.shard_whole), any, plain, "",
        "`flat`: buffers of several parameters are cut into equal parts. `whole` (`zero_stage` 1, "
        "all replicas): every parameter has one owner, who alone has its optimizer states. "

@@ -4,6 +4,7 @@
 
 #include "models/lower/draft.h"
 #include "models/lower/memory.h"
+#include "models/lower/offload_states.h"
 
 namespace meshwright {
 
@@ -16,7 +17,8 @@ Operand place(StageDraft& draft, const Bucket& bucket, std::string_view name, Me
               const TensorType& type) {
   const bool states = cls == MemoryClass::optimizer || cls == MemoryClass::snapshot;
   const bool owned = states && !bucket.owner.everybody();
-  const bool on_host = cls == MemoryClass::snapshot && draft.device.snapshot_on_host;
+  const bool on_host = (cls == MemoryClass::snapshot && draft.device.snapshot_on_host) ||
+                       (cls == MemoryClass::optimizer && offloads_states(draft.plan));
   const Region region = on_host ? Region::host : owned ? Region::owned : Region::persistent;
   const int id = add_buffer(draft, name, cls, region, type.bytes());
   if (owned) draft.buffer(id).owner = bucket.owner;
@@ -152,6 +154,7 @@ void place_buckets(StageDraft& draft) {
     place_states(draft, planned.bucket);
     if (draft.plan.snapshot) place_snapshot(draft, planned.bucket);
   }
+  cut_states(draft);
   place_scalars(draft);
   place_largest(draft);
   place_choice_counts(draft);

@@ -25,7 +25,7 @@ std::int64_t one_after_another(const Buffers& buffers) {
 
 // By region, in the order of their making.
 struct Regions {
-  Buffers persistent, owned, snapshots;
+  Buffers persistent, owned, snapshots, states;
   std::vector<Buffers> slot, window, host;  // per chunk
   std::vector<Buffers> task;                // per body
 };
@@ -47,7 +47,8 @@ Regions regions_of(StageDraft& draft) {
       case Region::window:
         return &regions.window[at(each.chunk)];
       case Region::host:
-        return each.chunk < 0 ? &regions.snapshots : &regions.host[at(each.chunk)];
+        if (each.chunk >= 0) return &regions.host[at(each.chunk)];
+        return each.cls == MemoryClass::snapshot ? &regions.snapshots : &regions.states;
       case Region::task:
         return each.body < 0 ? nullptr : &regions.task[at(each.body)];
     }
@@ -84,6 +85,12 @@ void lay_out_snapshots(StageDraft& draft, const Buffers& snapshots) {
   for (const std::vector<std::int64_t>& of_group : lay_out_by_owner(draft.degrees, snapshots))
     for (const std::int64_t end : of_group)
       memory.snapshot_bytes = std::max(memory.snapshot_bytes, end);
+}
+
+// Of the optimizer: what waits in host memory, behind the snapshots.
+void lay_out_states(MemoryPlan& memory, const Buffers& states) {
+  memory.state_bytes = one_after_another(states);
+  for (Buffer* each : states) each->offset += memory.snapshot_bytes;
 }
 
 // What a rank owns lies behind all else.
@@ -161,9 +168,10 @@ void lay_out_memory(StageDraft& draft) {
   MemoryPlan& memory = draft.program.memory;
   Regions regions = regions_of(draft);
   lay_out_snapshots(draft, regions.snapshots);
+  lay_out_states(memory, regions.states);
   lay_out_owned(draft, regions.owned);
   memory.persistent_bytes = one_after_another(regions.persistent);
-  memory.host_bytes = memory.snapshot_bytes;
+  memory.host_bytes = memory.snapshot_bytes + memory.state_bytes;
   std::vector<std::int64_t> host_bytes;
   for (const Buffers& on_host : regions.host) host_bytes.push_back(one_after_another(on_host));
   std::int64_t end = memory.persistent_bytes;

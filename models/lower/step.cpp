@@ -5,6 +5,7 @@
 #include "models/lower/collective.h"
 #include "models/lower/draft.h"
 #include "models/lower/memory.h"
+#include "models/lower/offload_states.h"
 #include "models/lower/reductions.h"
 #include "models/lower/rounded_weights.h"
 #include "models/plan/optimizer_scratch.h"
@@ -109,30 +110,64 @@ void update_largest(const StageDraft& draft, BodyBuilder& body) {
   body.emit(std::move(update));
 }
 
-std::vector<Operand> states_of(const Bucket& bucket) {
-  std::vector<Operand> states = {bucket.first_moment};
-  if (bucket.second_moment.buffer >= 0) states.push_back(bucket.second_moment);
-  return states;
+// What is stepped at once: a bucket, or a piece of one whose states come to the device for it.
+struct Stepped {
+  int bucket = 0, piece = -1;
+  Operand weights, gradients, master;
+  std::vector<Operand> moments;
+};
+
+// A part that lies elsewhere on every rank is named as a whole.
+Operand piece_of(const Operand& operand, const StatePiece& piece) {
+  if (operand.part_of != GroupKind::none) return operand;
+  Operand part = operand;
+  part.offset += piece.begin * bytes_of(operand.type.dtype);
+  part.type.shape = Shape{piece.count};
+  return part;
 }
 
-// lamb: moments first, with the norms of what this rank holds of each parameter; the ranks of this
+std::vector<Stepped> stepped_of(const StageDraft& draft, int b) {
+  const Bucket& bucket = draft.buckets[at(b)].bucket;
+  const auto moments_of = [](const auto& states) {
+    std::vector<Operand> moments = {states.first_moment};
+    if (states.second_moment.buffer >= 0) moments.push_back(states.second_moment);
+    return moments;
+  };
+  if (bucket.pieces.empty())
+    return {{b, -1, bucket.own_weights, bucket.own_gradients, bucket.master, moments_of(bucket)}};
+  std::vector<Stepped> all;
+  for (const StatePiece& piece : bucket.pieces) {
+    const Operand weights = piece_of(bucket.own_weights, piece);
+    all.push_back({b, static_cast<int>(all.size()), weights, piece_of(bucket.own_gradients, piece),
+                   bucket.has_master() ? piece.master : weights, moments_of(piece)});
+  }
+  return all;
+}
+
+// lamb: all parameters, before any of them is stepped, which then reads the moments alone.
+bool measures(const Plan& plan) { return plan.training.optimizer == OptimizerKind::lamb; }
+
+// Moments first, with the norms of what this rank holds of each parameter; the ranks of this
 // stage that hold the rest of it (parts of the tensor group, shards) add theirs.
-void measure_parameters(const StageDraft& draft, BodyBuilder& body) {
+void measure_parameters(const StageDraft& draft, BodyBuilder& body, StateTurns& turns) {
   const Operand norms = parameter_norms(draft.program);
   for (std::size_t b = 0; b < draft.buckets.size(); ++b) {
-    const Bucket& bucket = draft.buckets[b].bucket;
-    if (bucket.frozen) continue;
-    Instruction measure;
-    measure.op = Op::lamb_norms;
-    measure.phase = Phase::backward;
-    measure.bucket = static_cast<int>(b);
-    measure.inputs = {bucket.own_gradients, bucket.master, scalar(draft.program.norm_buffer)};
-    if (bucket.master.type.dtype == Dtype::i16) measure.inputs.push_back(bucket.own_weights);
-    if (draft.plan.training.scales_loss()) measure.inputs.push_back(scale_state(draft.program));
-    measure.outputs = states_of(bucket);  // read as well as written
-    for (const Operand& state : measure.outputs) measure.inputs.push_back(state);
-    measure.outputs.push_back(norms);
-    body.emit(std::move(measure));
+    if (draft.buckets[b].bucket.frozen) continue;
+    for (const Stepped& each : stepped_of(draft, static_cast<int>(b))) {
+      Instruction measure;
+      measure.op = Op::lamb_norms;
+      measure.phase = Phase::backward;
+      measure.bucket = each.bucket;
+      measure.piece = each.piece;
+      measure.inputs = {each.gradients, each.master, scalar(draft.program.norm_buffer)};
+      if (each.master.type.dtype == Dtype::i16) measure.inputs.push_back(each.weights);
+      if (draft.plan.training.scales_loss()) measure.inputs.push_back(scale_state(draft.program));
+      measure.outputs = each.moments;  // read as well as written
+      for (const Operand& state : measure.outputs) measure.inputs.push_back(state);
+      measure.outputs.push_back(norms);
+      body.emit(std::move(measure));
+      turns.end_turn(States::moments);
+    }
   }
   for (const auto& [group, ranks] : {std::pair{GroupKind::tensor, draft.degrees.tensor},
                                      std::pair{GroupKind::shard, draft.degrees.shard}})
@@ -191,24 +226,25 @@ std::int64_t muon_scratch_elements(const StageDraft& draft, const BucketPlan& pl
   return most;
 }
 
-void step_bucket(StageDraft& draft, BodyBuilder& body, int b) {
+void emit_step(StageDraft& draft, BodyBuilder& body, const Stepped& each) {
   const Program& program = draft.program;
-  make_updates(draft, body, b);
-  const Bucket& bucket = draft.buckets[at(b)].bucket;
+  const Bucket& bucket = draft.buckets[at(each.bucket)].bucket;
   Instruction step;
   step.kind = InstructionKind::optimizer_step;
-  step.bucket = b;
-  step.inputs = {bucket.own_gradients, scalar(program.norm_buffer)};
+  step.bucket = each.bucket;
+  step.piece = each.piece;
+  step.inputs = {each.gradients, scalar(program.norm_buffer)};
   if (draft.plan.training.scales_loss()) step.inputs.push_back(scale_state(program));
   if (program.parameter_norms_buffer >= 0) step.inputs.push_back(parameter_norms(program));
-  step.outputs = {bucket.own_weights, bucket.master};
-  for (const Operand& state : states_of(bucket)) step.outputs.push_back(state);
+  step.outputs = {each.weights, each.master};
+  for (const Operand& state : each.moments) step.outputs.push_back(state);
   if (bucket.matrices) {
     step.inputs.push_back(bucket.updates);
     step.outputs.push_back(bucket.update);
   }
-  const std::int64_t scratch = bucket.matrices ? muon_scratch_elements(draft, draft.buckets[at(b)])
-                                               : scratch_elements(draft, bucket);
+  const std::int64_t scratch = bucket.matrices
+                                   ? muon_scratch_elements(draft, draft.buckets[at(each.bucket)])
+                                   : scratch_elements(draft, bucket);
   if (scratch > 0) step.outputs.push_back(in_task(draft, "optimizer_scratch", scratch));
   body.emit(std::move(step));
 }
@@ -230,6 +266,14 @@ void update_choice_biases(const StageDraft& draft, BodyBuilder& body, int b) {
   body.emit(std::move(update));
 }
 
+void step_bucket(StageDraft& draft, BodyBuilder& body, int b, StateTurns& turns) {
+  make_updates(draft, body, b);
+  for (const Stepped& each : stepped_of(draft, b)) {
+    emit_step(draft, body, each);
+    turns.end_turn(measures(draft.plan) ? States::master : States::all);
+  }
+}
+
 // From the owner to the ranks that hold the same.
 void broadcast_bucket(const StageDraft& draft, BodyBuilder& body, int b) {
   const Bucket& bucket = draft.buckets[at(b)].bucket;
@@ -249,13 +293,13 @@ void broadcast_bucket(const StageDraft& draft, BodyBuilder& body, int b) {
 
 // Each rank updates what it owns; then everybody gets the weights of all. Flat shards are gathered
 // while the next bucket is updated; of whole parameters every owner first updates its own.
-void step_and_share(StageDraft& draft, BodyBuilder& body) {
+void step_and_share(StageDraft& draft, BodyBuilder& body, StateTurns& turns) {
   const int buckets = static_cast<int>(draft.buckets.size());
   for (int b = 0; b < buckets; ++b) {
     const BucketPlan& planned = draft.buckets[at(b)];
     const Bucket& bucket = planned.bucket;
     if (bucket.frozen) continue;
-    step_bucket(draft, body, b);
+    step_bucket(draft, body, b, turns);
     update_choice_biases(draft, body, b);
     if (bucket.sharded && planned.zero <= 2)
       emit_collective(draft.plan, body,
@@ -290,14 +334,16 @@ void write_end(StageDraft& draft) {
   const Training& training = draft.plan.training;
   const int buckets = static_cast<int>(draft.buckets.size());
   BodyBuilder body(draft.program, draft.end_body(), Body::Kind::step_end);
+  StateTurns turns(draft, body, measures(draft.plan) ? 2 : 1);
   for (int b = 0; b < buckets; ++b) finish_reduction(draft, body, b);
   for (int b = 0; b < buckets; ++b) sum_squares(draft, body, b);
   sum_norm_and_loss(draft, body);
   sum_choice_counts(draft, body);
   if (training.scales_loss()) update_loss_scale(draft.program, body);
   update_largest(draft, body);
-  if (training.optimizer == OptimizerKind::lamb) measure_parameters(draft, body);
-  step_and_share(draft, body);
+  if (measures(draft.plan)) measure_parameters(draft, body, turns);
+  step_and_share(draft, body, turns);
+  turns.finish();
 }
 
 }  // namespace meshwright

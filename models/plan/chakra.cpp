@@ -78,7 +78,7 @@ std::vector<Kernel> kernels_of(const Program& program, const Instruction& instru
   const StepSettings& training = program.settings->training;
   std::vector<Kernel> kernels;
   if (instruction.kind == InstructionKind::optimizer_step) {
-    append_step_kernels(program, program.buckets[at(instruction.bucket)], kernels);
+    append_step_kernels(program, instruction, kernels);
   } else if (instruction.kind == InstructionKind::compute) {
     std::vector<TensorType> inputs, outputs;
     for (const Operand& each : instruction.inputs) inputs.push_back(each.type);

@@ -133,11 +133,18 @@ class StageCheck {
             "what is copied has another size than where it goes");
       case InstructionKind::optimizer_step:
         (place / "bucket").names(instruction.bucket, program_.buckets.size(), "bucket");
+        check_stepped(instruction, place);
         if (optimizer_scratch_arrays(settings_.training) > 0) operands(instruction, 0, 1, place);
         return;
       default:
         return check_collective(instruction, place);
     }
+  }
+
+  // With states in host memory a bucket is stepped in pieces.
+  void check_stepped(const Instruction& instruction, const Place& place) const {
+    const std::size_t pieces = program_.buckets[at(instruction.bucket)].pieces.size();
+    (place / "piece").names(instruction.piece, pieces, "piece of the bucket", pieces > 0 ? 0 : -1);
   }
 
   static void check_count(Op op, std::string_view which, const Count& count, std::size_t found,

@@ -37,6 +37,8 @@ void StageMemoryCheck::check_memory() const {
   (place / "arena_bytes").in_range(memory_.arena_bytes, 0, most_bytes);
   (place / "host_bytes").in_range(memory_.host_bytes, 0, most_bytes);
   (place / "snapshot_bytes").in_range(memory_.snapshot_bytes, 0, memory_.host_bytes);
+  (place / "state_bytes")
+      .in_range(memory_.state_bytes, 0, memory_.host_bytes - memory_.snapshot_bytes);
   check_owned(place);
   const bool owns = !memory_.owned_bytes.empty();
   const std::int64_t of_all = owns ? memory_.owned_offset : memory_.arena_bytes;
@@ -116,6 +118,25 @@ void StageMemoryCheck::check_moment(const Operand& moment, std::int64_t elements
   (place / "type").demand(type == settings_.training.moments, "is not settings.training.moments");
 }
 
+void StageMemoryCheck::check_piece(const StatePiece& piece, const Bucket& bucket,
+                                   const Place& place) const {
+  (place / "begin").in_range(piece.begin, 0, bucket.shard_elements);
+  (place / "count").in_range(piece.count, 1, bucket.shard_elements - piece.begin);
+  const auto check = [&](const Operand& placed, const Operand& state, const char* key) {
+    if (placed.buffer < 0) return;
+    check_holds(placed, piece.count, place / key);
+    (place / key / "type")
+        .demand(placed.type.dtype == state.type.dtype, "is not that of the bucket's states");
+  };
+  check(piece.master, bucket.master, "master");
+  check(piece.first_moment, bucket.first_moment, "first_moment");
+  check(piece.second_moment, bucket.second_moment, "second_moment");
+  (place / "first_moment").demand(piece.first_moment.buffer >= 0, "missing; it is required");
+  (place / "second_moment")
+      .demand((piece.second_moment.buffer >= 0) == (bucket.second_moment.buffer >= 0),
+              "a piece has the moments that its bucket has");
+}
+
 void StageMemoryCheck::check_buckets() const {
   for (std::size_t i = 0; i < program_.buckets.size(); ++i) {
     const Bucket& bucket = program_.buckets[i];
@@ -140,6 +161,8 @@ void StageMemoryCheck::check_buckets() const {
     if (most_moments_of(settings_.training.optimizer) - (bucket.matrices ? 1 : 0) == 2 ||
         bucket.second_moment.buffer >= 0)
       check_moment(bucket.second_moment, stepped, place / "second_moment");
+    for (std::size_t p = 0; p < bucket.pieces.size(); ++p)
+      check_piece(bucket.pieces[p], bucket, place / "pieces" / p);
     if (bucket.matrices) {
       (place / "matrices")
           .demand(!bucket.sharded && settings_.training.optimizer == OptimizerKind::muon,

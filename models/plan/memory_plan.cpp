@@ -34,7 +34,7 @@ std::int64_t limit_of(const MemoryPlan& plan, const Buffer& buffer) {
       return plan.arena_bytes_of(buffer.owner.rdp, std::max(0, buffer.owner.tensor)) -
              plan.owned_offset;
     case Region::host:
-      if (buffer.chunk < 0) return plan.snapshot_bytes;
+      if (buffer.chunk < 0) return plan.snapshot_bytes + plan.state_bytes;
       [[fallthrough]];
     default:
       return copies_of(plan, buffer).stride;
@@ -43,7 +43,7 @@ std::int64_t limit_of(const MemoryPlan& plan, const Buffer& buffer) {
 
 bool host_slots_lie_in_arena(const MemoryPlan& plan) {
   return std::ranges::all_of(plan.host, [&](const SlotRegion& host) {
-    return host.offset >= plan.snapshot_bytes &&
+    return host.offset >= plan.snapshot_bytes + plan.state_bytes &&
            host.offset + host.stride * host.slots <= plan.host_bytes;
   });
 }
@@ -180,7 +180,7 @@ std::string broken_rule(const MemoryPlan& plan) {
     if (const Buffer* buffer = overlapping(buffers))
       return "buffer " + buffer->name + " overlaps another one that is live at the same time";
   if (!host_slots_lie_in_arena(plan))
-    return "slots in host memory do not lie in its arena, behind the snapshots";
+    return "slots in host memory do not lie in its arena, behind snapshots and states";
   if (!lie_before_tasks(plan.slots, plan) || !lie_before_tasks(plan.windows, plan))
     return "slots and windows do not lie before the task region";
   for (const auto* regions : {&plan.slots, &plan.windows, &plan.host})

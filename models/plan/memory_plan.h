@@ -9,7 +9,7 @@
 // Inside the task region and inside a slot, buffers with overlapping lifetimes never overlap. Owned
 // buffers are persistent ones that not every rank has: each rank has those of its own, one after
 // the other, and its arena ends with them. Host memory is an arena of its own:
-// [snapshots][slots of chunk 0]...
+// [snapshots][optimizer states][slots of chunk 0]...
 #pragma once
 
 #include <array>
@@ -51,7 +51,7 @@ struct Buffer {
   Region region = Region::task;
   std::int64_t bytes = 0;
   std::int64_t offset = 0;  // from the start of its region (of its slot)
-  int chunk = -1;           // slot and window buffers; host buffers, but snapshots
+  int chunk = -1;           // slot and window buffers; host buffers, but snapshots and states
   Owner owner;              // owned buffers, and snapshots
   int body = -1;            // task buffers: the body it lives in
   // Task buffers: instructions of that body between which it is live, inclusive. Slot buffers: the
@@ -81,7 +81,8 @@ struct MemoryPlan {
   std::int64_t owned_offset = 0;
   std::vector<std::vector<std::int64_t>> owned_bytes;  // [rdp][tensor]; empty: nothing is owned
   std::int64_t arena_bytes = 0;                        // of the ranks that own most
-  std::int64_t snapshot_bytes = 0, host_bytes = 0;  // of host memory: the former are in the latter
+  // Of host memory, of which the last is all: snapshots, and optimizer states that wait there.
+  std::int64_t snapshot_bytes = 0, state_bytes = 0, host_bytes = 0;
   std::array<std::int64_t, memory_class_count>
       class_bytes{};  // what each class adds to the peak; sums to arena_bytes
 

@@ -42,7 +42,7 @@ const std::vector<std::string>& tensor_layout_names() {
 }
 
 const std::vector<std::string>& offload_names() {
-  static const std::vector<std::string> names = {"none", "activations", "layers"};
+  static const std::vector<std::string> names = {"none", "activations", "layers", "optimizer"};
   return names;
 }
 

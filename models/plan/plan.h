@@ -35,11 +35,13 @@ enum class Partitioner : std::uint8_t {
 // How a tensor group shares the work (models/passes/split/split_tensors.h).
 enum class TensorLayout : std::uint8_t { megatron, speed, memory };
 
-// Which checkpointed activations wait in host memory (models/lower/offload.h).
+// What waits in host memory: checkpointed activations (models/lower/offload.h), or the optimizer's
+// states (models/lower/offload_states.h).
 enum class Offload : std::uint8_t {
   none,
   activations,  // those of whole tasks; the horizon is in pipeline tasks
-  layers        // those of layers inside a task
+  layers,       // those of layers inside a task
+  optimizer     // masters and moments, from one step's end to the next one's
 };
 
 // When the gradients of a micro-batch are summed over the replicas.
@@ -138,6 +140,9 @@ struct Parallelism {
   std::int64_t persistence_threshold = 0;  // ZeRO 3: parameters below it are not sharded
   bool hierarchical_gather = true;         // weights are gathered in two levels over hosts
 
+  bool offloads_activations() const {
+    return offload == Offload::activations || offload == Offload::layers;
+  }
   int horizon() const {
     return offload_horizon > 0 ? offload_horizon : offload == Offload::layers ? 2 : 4;
   }
@@ -227,7 +232,7 @@ const std::vector<std::string>& optimizer_names();
 const std::vector<std::string>& master_weights_names();  // fp32 remainders none
 const std::vector<std::string>& attention_names();
 const std::vector<std::string>& tensor_layout_names();     // megatron speed memory
-const std::vector<std::string>& offload_names();           // none activations layers
+const std::vector<std::string>& offload_names();           // none activations layers optimizer
 const std::vector<std::string>& reduce_gradients_names();  // default each last
 const std::vector<std::string>& compiler_names();
 const std::vector<std::string>& fp8_recipe_names();  // delayed tensorwise blockwise mxfp8

@@ -126,7 +126,8 @@ struct Instruction {
   int peer_chunk = 0;  // and the chunk that it does so for
   int channel = 0;     // send, recv: tells apart messages of one task; load_input: 0 tokens, 1
                        // targets, 2 positions, 3 what a decoder reads
-  int bucket = -1;     // optimizer_step, sum_of_squares, bucket collectives
+  int bucket = -1;     // optimizer_step, sum_of_squares, bucket collectives, copies of states
+  int piece = -1;      // optimizer_step, lamb_norms: of the bucket; -1: all of it
   int module = -1;     // index into Program::modules; -1: the step's end
   Phase phase = Phase::forward;
   Attributes attributes;
@@ -171,6 +172,14 @@ struct StageParameter {
   bool operator==(const StageParameter&) const = default;
 };
 
+// Elements of a bucket's own part that are stepped together, and where their states are then; they
+// wait in host memory otherwise. Buffer -1: there is no such state.
+struct StatePiece {
+  std::int64_t begin = 0, count = 0;
+  Operand master, first_moment, second_moment;
+  bool operator==(const StatePiece&) const = default;
+};
+
 // Parameters whose gradients are reduced together; contiguous in the flat parameter, gradient and
 // state buffers. `elements` is padded so that the shard group cuts it into equal parts. A bucket
 // with an owner is not cut: its owners alone hold optimizer states for it and step it.
@@ -191,6 +200,7 @@ struct Bucket {
   // all of the tensor group, where ranks share them.
   bool matrices = false;
   Operand update, updates;
+  std::vector<StatePiece> pieces;  // where states wait in host memory; else all is stepped at once
   bool frozen = false;  // weights that are not trained: no gradients, no states; never stepped
   bool has_master() const { return !(master == own_weights); }
   GroupKind rdp() const { return of_experts ? GroupKind::expert_rdp : GroupKind::rdp; }

@@ -121,6 +121,14 @@ struct FieldsOf<Operand> {
 };
 
 template <>
+struct FieldsOf<StatePiece> {
+  using P = StatePiece;
+  static constexpr auto list = std::tuple(
+      Field{"begin", &P::begin}, Field{"count", &P::count}, Field{"master", &P::master},
+      Field{"first_moment", &P::first_moment}, Field{"second_moment", &P::second_moment});
+};
+
+template <>
 struct FieldsOf<Bucket> {
   using B = Bucket;
   static constexpr auto list = std::tuple(
@@ -131,7 +139,8 @@ struct FieldsOf<Bucket> {
       Field{"first_moment", &B::first_moment}, Field{"second_moment", &B::second_moment},
       Field{"sharded", &B::sharded}, Field{"of_experts", &B::of_experts},
       Field{"matrices", &B::matrices}, Field{"update", &B::update}, Field{"updates", &B::updates},
-      Field{"frozen", &B::frozen}, Field{"snapshot", &B::snapshot}, Field{"owner", &B::owner});
+      Field{"pieces", &B::pieces}, Field{"frozen", &B::frozen}, Field{"snapshot", &B::snapshot},
+      Field{"owner", &B::owner});
 };
 
 template <>
@@ -216,8 +225,8 @@ struct FieldsOf<Instruction> {
       Field{"accumulate", &I::accumulate}, Field{"overwrites", &I::overwrites},
       Field{"flat", &I::flat}, Field{"root", &I::root}, Field{"peer", &I::peer},
       Field{"peer_chunk", &I::peer_chunk}, Field{"channel", &I::channel},
-      Field{"bucket", &I::bucket}, Field{"module", &I::module}, Field{"phase", &I::phase},
-      Field{"attributes", &I::attributes}, Field{"inputs", &I::inputs},
+      Field{"bucket", &I::bucket}, Field{"piece", &I::piece}, Field{"module", &I::module},
+      Field{"phase", &I::phase}, Field{"attributes", &I::attributes}, Field{"inputs", &I::inputs},
       Field{"outputs", &I::outputs}, Field{"waits", &I::waits});
 };
 
@@ -264,7 +273,8 @@ struct FieldsOf<MemoryPlan> {
       Field{"task_offset", &M::task_offset}, Field{"task_bytes", &M::task_bytes},
       Field{"owned_offset", &M::owned_offset}, Field{"owned_bytes", &M::owned_bytes},
       Field{"arena_bytes", &M::arena_bytes}, Field{"snapshot_bytes", &M::snapshot_bytes},
-      Field{"host_bytes", &M::host_bytes}, Field{"class_bytes", &M::class_bytes});
+      Field{"state_bytes", &M::state_bytes}, Field{"host_bytes", &M::host_bytes},
+      Field{"class_bytes", &M::class_bytes});
 };
 
 // But for what all stages share.

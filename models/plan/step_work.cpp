@@ -47,10 +47,13 @@ void append_orthogonal(std::vector<Kernel>& kernels, std::int64_t rows, std::int
 
 }  // namespace
 
-void append_step_kernels(const Program& program, const Bucket& bucket,
+void append_step_kernels(const Program& program, const Instruction& step,
                          std::vector<Kernel>& kernels) {
+  const Bucket& bucket = program.buckets[at(step.bucket)];
+  const std::int64_t elements =
+      step.piece < 0 ? bucket.shard_elements : bucket.pieces[at(step.piece)].count;
   const StepSettings& training = program.settings->training;
-  OptimizerWork work{bucket.shard_elements,
+  OptimizerWork work{elements,
                      bucket.second_moment.buffer >= 0 ? 2 : 1,
                      bucket.weights.type.dtype,
                      bucket.gradients.type.dtype,

@@ -1,4 +1,4 @@
-// The kernels of an optimizer step on one bucket.
+// The kernels of an optimizer step on one bucket, or a piece of it.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace meshwright {
 
-void append_step_kernels(const Program& program, const Bucket& bucket,
+void append_step_kernels(const Program& program, const Instruction& step,
                          std::vector<Kernel>& kernels);
 
 }  // namespace meshwright

@@ -344,7 +344,7 @@ void check_offload(const Plan& plan, const ModelSizes& model) {
     refuse("parallelism/offload",
            "'layers' moves the inputs of whole blocks; use 'activations', or recompute full, "
            "contiguous or group_N");
-  if (p.offload != Offload::none && plan.training.recompute_budget)
+  if (p.offloads_activations() && plan.training.recompute_budget)
     refuse("parallelism/offload",
            fmt::format("'{}' moves what training.recompute_budget counts as kept; keep one of them",
                        offload_names()[static_cast<std::size_t>(p.offload)]));
@@ -538,8 +538,17 @@ void check_supported(const Plan& plan, const ModelSizes& model) {
   const ScheduleInfo& schedule = schedule_info(p.schedule);
   if (t.lora && quantizes(t.precision))
     not_yet("training/lora", fmt::format("adapters in precision {}", name_of(t.precision)));
-  if (p.offload != Offload::none && schedule.splits_backwards)
-    not_yet("parallelism/offload", fmt::format("offload under schedule '{}'", schedule.name));
+  if (p.offloads_activations() && schedule.splits_backwards)
+    not_yet("parallelism/offload",
+            fmt::format("'{}' under schedule '{}'",
+                        offload_names()[static_cast<std::size_t>(p.offload)], schedule.name));
+  if (p.offload == Offload::optimizer && p.shard_whole)
+    not_yet("parallelism/offload", "'optimizer' with shard_layout 'whole'");
+  if (p.offload == Offload::optimizer && t.optimizer == OptimizerKind::muon)
+    not_yet("parallelism/offload",
+            "'optimizer' with optimizer 'muon', which steps whole matrices,");
+  if (p.offload == Offload::optimizer && t.router_bias_update_rate > 0)
+    not_yet("parallelism/offload", "'optimizer' with training.router_bias_update_rate");
   if (t.recompute_budget && schedule.splits_backwards)
     not_yet("training/recompute_budget",
             fmt::format("a budget under schedule '{}'", schedule.name));

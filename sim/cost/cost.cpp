@@ -217,7 +217,7 @@ void CostModel::append(const Instruction& instruction, const Program& program,
   kernels.clear();
   if (!concerns(program, instruction, program.fullest)) return;
   if (instruction.kind == InstructionKind::optimizer_step) {
-    append_step_kernels(program, program.buckets[at(instruction.bucket)], kernels);
+    append_step_kernels(program, instruction, kernels);
   } else if (instruction.kind == InstructionKind::compute) {
     Types inputs, outputs;
     copy_types(instruction.inputs, inputs);

@@ -73,7 +73,9 @@ double BoundMaker::bytes_per_parameter(const Candidate& candidate) const {
                                                               : 0) +
          (storage - left_out) * (zero < 3 || (all_gathered && !all_cut) ? 0 : share) +
          static_cast<double>(bytes_of(t.gradient_reduce)) * (gradients_cut ? share : 1) +
-         static_cast<double>(t.optimizer_bytes()) * (zero >= 1 ? share : 1);
+         (candidate.offload == Offload::optimizer
+              ? 0
+              : static_cast<double>(t.optimizer_bytes()) * (zero >= 1 ? share : 1));
 }
 
 // Units take turns in two buffers of each kind; without overlap, or under a cap, at least one holds
@@ -301,7 +303,7 @@ MemoryBounds BoundMaker::stage_memory(const Candidate& candidate) {
 
 BoundMaker::Kept BoundMaker::kept_bytes(const Candidate& candidate) {
   if (is_mixed(candidate)) return {kept_by_blocks(candidate, false), 0};
-  if (candidate.offload != Offload::none) return {};
+  if (offloaded_activations(candidate) != Offload::none) return {};
   std::int64_t others = profiles_.kept(candidate, candidate.recompute).other;
   if (has_blocks_in_bf16())
     others = std::min(others, in_bf16_.kept(candidate, candidate.recompute).other);

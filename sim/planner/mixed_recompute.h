@@ -1,4 +1,4 @@
-// A share of the blocks is recomputed, the others keep their activations.
+// What becomes of activations: a share of the blocks is recomputed, the others keep theirs.
 #pragma once
 
 #include <cmath>
@@ -15,6 +15,11 @@ inline bool is_repeated(int block, double fraction) {
 
 inline bool is_mixed(const Candidate& candidate) {
   return candidate.recompute != Recompute::none && candidate.recompute_fraction < 1;
+}
+
+// Of what bodies of chunks keep and work in, states that are moved away change nothing.
+inline Offload offloaded_activations(const Candidate& candidate) {
+  return candidate.offload == Offload::optimizer ? Offload::none : candidate.offload;
 }
 
 // The blocks of a mixed plan that keep their activations: nothing of them is moved away.

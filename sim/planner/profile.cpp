@@ -227,7 +227,7 @@ const ModelProfile& Profiles::of(const Candidate& candidate, Recompute recompute
 const KeptBytes& Profiles::kept(const Candidate& candidate, Recompute recompute) {
   return kept_.get(key_of(candidate, recompute), [&] {
     const Plan plan = smallest_of(candidate, recompute);
-    const bool is_known = candidate.offload == Offload::none &&
+    const bool is_known = offloaded_activations(candidate) == Offload::none &&
                           !schedule_info(candidate.schedule).splits_backwards &&
                           plan == fastest_of(candidate, recompute);
     const StageBytes one = is_known ? of(candidate, recompute).one_block
@@ -272,7 +272,7 @@ Profiles::Key Profiles::key_of(const Candidate& candidate, Recompute recompute) 
           candidate.context,
           candidate.micro_batch,
           recompute,
-          candidate.offload,
+          offloaded_activations(candidate),
           candidate.sequence_parallel,
           candidate.expert,
           candidate.compiler,
@@ -282,6 +282,7 @@ Profiles::Key Profiles::key_of(const Candidate& candidate, Recompute recompute) 
 
 Plan Profiles::plan_of(const Candidate& candidate, Recompute recompute) const {
   Plan plan = to_plan(candidate, base_);
+  plan.parallelism.offload = offloaded_activations(candidate);
   plan.training.recompute = recompute;
   plan.training.recompute_fraction = 1;
   plan.training.recompute_budget.reset();

@@ -238,7 +238,7 @@ class Enumerator {
     if (free_schedule && (free_chunks || p.virtual_stages == 1)) {
       found.push_back({ScheduleKind::one_f_one_b, 1});
       if (pipeline > 1) {
-        const bool splits = p.offload == Offload::none && !base_.training.recompute_budget;
+        const bool splits = !p.offloads_activations() && !base_.training.recompute_budget;
         if (splits) found.push_back({ScheduleKind::zero_bubble, 1});
         if (p.active_microbatches == 0) found.push_back({ScheduleKind::gpipe, 1});
       }

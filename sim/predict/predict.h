@@ -89,7 +89,7 @@ bool keeps_8_bits_alone(const StepSettings& training, const Machine& machine);
 StageMemory stage_memory(const Program& program, const Cluster& cluster);
 std::vector<StageMemory> stage_memory(const std::vector<Program>& stages, const Cluster& cluster);
 
-// Offloaded activations of all ranks of the host that has most.
+// Of what all ranks of the host that has most keep in its memory.
 std::int64_t host_memory_bytes(const std::vector<Program>& stages, const Cluster& cluster);
 
 struct PredictOptions {

@@ -107,15 +107,18 @@ void draw_training(Draw& draw, const Model& model, Plan& plan) {
   } else if (model.architecture == Architecture::llama && draw.rarely()) {
     t.recompute_modules = {"model.layers.*.mlp", "model.layers.3"};
   }
+  if (plan.parallelism.offload == Offload::none && draw.rarely())
+    plan.parallelism.offload = Offload::optimizer;
   plan.parallelism.offload_horizon =
-      plan.parallelism.offload == Offload::none ? 0 : draw.of({0, 1, 2, 3});
+      plan.parallelism.offloads_activations() ? draw.of({0, 1, 2, 3}) : 0;
   t.compiler = draw.of(
       {CompilerLevel::none, CompilerLevel::fused, CompilerLevel::full, CompilerLevel::full});
   if (t.compiler == CompilerLevel::full && draw.rarely())
     for (const Pass& pass : training_passes())
       if (pass.optional && (pass.levels & at_full) != 0 && draw.rarely())
         t.passes_off.emplace_back(pass.name);
-  if (model.expert_bias && draw.of({false, true})) t.router_bias_update_rate = 0.01;
+  if (model.expert_bias && plan.parallelism.offload != Offload::optimizer && draw.of({false, true}))
+    t.router_bias_update_rate = 0.01;
   if (draw.rarely()) unfused(plan);
   if (draw.rarely()) t.dropout = 0.1;
   t.seed = draw.of<std::uint64_t>({0, 7});

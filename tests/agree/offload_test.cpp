@@ -1,4 +1,4 @@
-// Activations that wait in another memory come back as they left: the model trains alike.
+// What waits in another memory comes back as it left: the model trains alike.
 #include "tests/agree/variants.h"
 #include "tests/exec/on_ranks.h"
 
@@ -17,6 +17,25 @@ void layers(Plan& plan) {
   plan.parallelism.offload_horizon = horizon;
 }
 void drop(Plan& plan) { plan.training.dropout = 0.1; }
+
+template <OptimizerKind kind>
+void by(Plan& plan) {
+  plan.training.optimizer = kind;
+}
+constexpr Change adamw = by<OptimizerKind::adamw>, lamb = by<OptimizerKind::lamb>,
+                 lion = by<OptimizerKind::lion>;
+template <Precision precision>
+void in(Plan& plan) {
+  plan.training.precision = precision;
+}
+constexpr Change fp16 = in<Precision::fp16>, bf16 = in<Precision::bf16>;
+void remainders(Plan& plan) {
+  bf16(plan);
+  plan.training.master_weights = MasterWeights::remainders;
+  plan.training.moments = Dtype::bf16;
+}
+void in_one_bucket(Plan& plan) { plan.parallelism.reduce_bucket_bytes = 1 << 30; }
+void many_buckets(Plan& plan) { plan.parallelism.reduce_bucket_bytes = 8'192; }
 
 constexpr Variant variants[] = {
     {{1, 1, 1}, all_of<full, layers<2>>},
@@ -41,10 +60,42 @@ constexpr Variant variants[] = {
     {{2, 1, 2, 4, 3}, all_of<full, activations<1>, gpipe>},
 };
 
+// Of which states wait in host memory.
+constexpr Variant with_states[] = {
+    {{1, 1, 1}, all_of<adamw, many_buckets>},
+    {{1, 1, 1}, all_of<adamw, bf16>},
+    {{1, 1, 1}, all_of<lamb, bf16, many_buckets>},
+    {{1, 1, 1}, all_of<lamb, in_one_bucket>},
+    {{1, 1, 1}, all_of<lion, fp16, many_buckets>},
+    {{1, 1, 1}, all_of<adamw, remainders, many_buckets, pruned>},
+    {{1, 1, 1}, all_of<adamw, fp16, eager, unfused>},
+    {{2, 1, 1}, all_of<adamw, fp16, many_buckets, zero_bubble>},
+    {{1, 2, 1}, all_of<lamb, bf16, many_buckets, rows>},
+    {{1, 1, 2, 4, 1}, all_of<adamw, bf16, many_buckets>},
+    {{1, 1, 2, 2, 2}, all_of<lion, fp16, many_buckets>},
+    {{1, 1, 2, 4, 3}, all_of<adamw, bf16, full>},
+    {{1, 1, 2, 4, 3}, all_of<lamb, fp16, pruned>},
+    {{2, 1, 1, 4, 0, 2}, many_buckets},
+    {{4, 1, 1}, all_of<adamw, bf16, many_buckets, gpipe>},
+    {{1, 1, 4, 2, 3}, all_of<adamw, fp16, in_pairs>},
+    {{2, 1, 2, 4, 1}, all_of<lamb, bf16, many_buckets>},
+    {{1, 2, 2, 2, 3}, all_of<lion, rows>},
+};
+
 }  // namespace
 
 TEST_CASE_ON_RANKS("offloaded activations train alike", "[agree][mpi]") {
   World& world = test_world();
   for_each_variant(variants, world,
                    [&](const Model& model, const Plan& plan) { check_plan(model, plan, world); });
+}
+
+TEST_CASE_ON_RANKS("optimizer states that wait on the host change no bit", "[agree][mpi]") {
+  World& world = test_world();
+  for_each_variant(with_states, world, [&](const Model& model, Plan plan) {
+    const Trained kept = train(model, plan, world);
+    plan.parallelism.offload = Offload::optimizer;
+    const Trained sent = train(model, plan, world);
+    CHECK(sent == kept);
+  });
 }

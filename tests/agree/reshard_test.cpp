@@ -29,6 +29,7 @@ struct Cut {
   std::int64_t persistence = 0;
   int expert = 1;
   OptimizerKind optimizer = OptimizerKind::adamw;
+  Offload offload = Offload::none;
 };
 
 Plan plan_of(const Model& model, const Cut& cut) {
@@ -38,6 +39,7 @@ Plan plan_of(const Model& model, const Cut& cut) {
   plan.parallelism.shard_whole = cut.whole;
   plan.parallelism.persistence_threshold = cut.persistence;
   plan.parallelism.expert = cut.expert;
+  plan.parallelism.offload = cut.offload;
   plan.training.optimizer = cut.optimizer;
   if (cut.optimizer == OptimizerKind::muon) {
     plan.training.momentum = 0.95;
@@ -58,7 +60,9 @@ std::vector<Cut> cuts(int ranks) {
             {{.data = 2, .zero_stage = 1}},
             {{.data = 2, .zero_stage = 2}},
             {{.data = 2, .zero_stage = 3}},
-            {{.data = 2, .zero_stage = 1}, false, 1, true}};
+            {{.data = 2, .zero_stage = 1}, false, 1, true},
+            {.degrees = {.pipeline = 2}, .offload = Offload::optimizer},
+            {.degrees = {.data = 2, .zero_stage = 1}, .offload = Offload::optimizer}};
   return {{{.pipeline = 4}},
           {{.tensor = 4}},
           {{.data = 4, .zero_stage = 3}},
@@ -70,7 +74,8 @@ std::vector<Cut> cuts(int ranks) {
           {{.tensor = 2, .data = 2}},
           {{.tensor = 2, .data = 2, .zero_stage = 1}, false, 1, true},
           {{.pipeline = 2, .data = 2, .zero_stage = 1}, false, 1, true},
-          {{.data = 4, .zero_stage = 3}, false, 2, false, 100}};
+          {{.data = 4, .zero_stage = 3}, false, 2, false, 100},
+          {.degrees = {.tensor = 2, .data = 2, .zero_stage = 3}, .offload = Offload::optimizer}};
 }
 
 struct Run : SmallRun {

@@ -89,7 +89,7 @@ TEST_CASE("the simulator plays exactly the instructions that the engine runs", "
 
 TEST_CASE("both play the copies of what is offloaded", "[agree]") {
   const Model model = small_model("gpt");
-  for (const Offload offload : {Offload::activations, Offload::layers}) {
+  for (const Offload offload : {Offload::activations, Offload::layers, Offload::optimizer}) {
     Plan plan = small_plan(model, {.micro_batches = 6});
     plan.training.recompute = Recompute::full;
     plan.parallelism.schedule = ScheduleKind::gpipe;

@@ -106,6 +106,27 @@ TEST_CASE("GPUs train together as CPUs do", "[exec][cuda][mpi]") {
   }
 }
 
+TEST_CASE("states that come to GPUs for their step change no bit", "[exec][cuda][mpi]") {
+  World& world = test_world();
+  const Model model = small_model("gpt");
+  for (const Precision precision : {Precision::fp32, Precision::bf16})
+    for (const OptimizerKind optimizer : {OptimizerKind::adamw, OptimizerKind::lamb}) {
+      const int zero = world.size() > 1 && optimizer == OptimizerKind::adamw ? 1 : 0;
+      Plan plan = trained_as(small_plan(model, {.data = world.size(), .zero_stage = zero}),
+                             precision, false);
+      plan.training.optimizer = optimizer;
+      plan.parallelism.reduce_bucket_bytes = 8'192;
+      for (const Over over : {Over::host, Over::nccl}) {
+        if (over == Over::nccl && world.size() > cuda_devices() && !nccl_shares_devices()) continue;
+        INFO(describe(plan));
+        plan.parallelism.offload = Offload::none;
+        const Trained kept = train_on_gpu(model, plan, world, over);
+        plan.parallelism.offload = Offload::optimizer;
+        CHECK(train_on_gpu(model, plan, world, over) == kept);
+      }
+    }
+}
+
 TEST_CASE("GPUs sum and gather chunks beside products as CPUs do", "[exec][cuda][mpi]") {
   World& world = test_world();
   if (world.size() == 1) return;

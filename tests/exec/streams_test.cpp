@@ -1,6 +1,7 @@
 // The Programs on a device whose streams run beside each other and whose memory the host cannot
 // read: what the waits of a Program leave open must not matter.
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "exec/comm/self.h"
 #include "exec/comm/staged.h"
@@ -44,6 +45,28 @@ void compare_far_and_near() {
   }
 }
 
+// Optimizer states that wait in host memory.
+void compare_states_that_move() {
+  World& world = test_world();
+  if (world.size() > 2) return;
+  const Model model = small_model("gpt");
+  const SmallDegrees two[] = {{2, 1, 1}, {1, 2, 1}, {1, 1, 2, 4, 1}, {1, 1, 2, 2, 3}};
+  const SmallDegrees one[] = {{}};
+  for (const SmallDegrees& degrees : world.size() == 1 ? std::span<const SmallDegrees>(one) : two)
+    for (const OptimizerKind optimizer : {OptimizerKind::adamw, OptimizerKind::lamb}) {
+      Plan plan = in_few_steps(small_plan(model, degrees), 3);
+      plan.training.optimizer = optimizer;
+      plan.training.precision = Precision::bf16;
+      plan.parallelism.reduce_bucket_bytes = 8'192;
+      INFO(describe(plan));
+      SmallRun kept(model, plan, world);
+      const Trained expected = train(kept);
+      plan.parallelism.offload = Offload::optimizer;
+      for (std::uint64_t seed = 0; seed < 3; ++seed)
+        CHECK(train_far(model, plan, world, seed, false) == expected);
+    }
+}
+
 // Every parameter is a multiple of what parameters are aligned to.
 Model model_without_gaps(const std::string& family) {
   const nlohmann::json model = {{"family", family}, {"hidden", 64}, {"layers", 2},    {"heads", 4},
@@ -82,4 +105,8 @@ TEST_CASE("neighbouring gradients are one operation in the norm", "[exec][stream
 // one for all streams: as on NCCL, this needs messages that leave before they are received.
 TEST_CASE("late streams and memory of its own change no bit", "[exec][streams][mpi]") {
   run_on_ranks(compare_far_and_near, Messages::buffered);
+}
+
+TEST_CASE("states that come late change no bit", "[exec][streams][mpi]") {
+  run_on_ranks(compare_states_that_move, Messages::buffered);
 }

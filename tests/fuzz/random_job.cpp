@@ -198,7 +198,7 @@ json draw_parallelism(Draw& draw, const json& model, int ranks) {
     p["placement"] = draw.word({"DPT", "PTD", "TPD", "DTP", "TDP", "PDT", "cluster", "spread"});
   if (draw.chance(0.3)) p["partition"] = draw.word({"auto", "chain", "tree", "even"});
   if (draw.chance(0.2)) p["memory_weight"] = draw.real(0, 1);
-  if (draw.chance(0.1)) p["offload"] = draw.word({"activations", "layers"});
+  if (draw.chance(0.1)) p["offload"] = draw.word({"activations", "layers", "optimizer"});
   if (draw.chance(0.2)) p["reduce_bucket_bytes"] = 1 << draw.between(10, 27);
   if (draw.chance(0.1)) p["max_live_parameters"] = 1 << draw.between(10, 27);
   if (draw.chance(0.1)) p["persistence_threshold"] = draw.between(0, 100'000);

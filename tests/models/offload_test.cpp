@@ -1,8 +1,10 @@
-// Offloaded activations: fewer copies on the device, the rest in host memory, and every access to
-// either in an order that streams and waits enforce.
+// What is offloaded: less of it on the device, the rest in host memory, and in which order it is
+// copied.
 #include <algorithm>
 #include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "models/lower/lower.h"
 #include "tests/catch.h"
@@ -82,6 +84,132 @@ TEST_CASE("where nothing is recomputed, tasks keep all and layers send what bloc
     for (const Program& program : lower_small(model, plan)) {
       CHECK((program.memory.host_bytes > 0) == (offload == Offload::layers));
       CHECK(program.tasks.size() == 2 + 2 * 4);
+    }
+  }
+}
+
+namespace {
+
+Plan states_plan(const Model& model, SmallDegrees degrees, OptimizerKind optimizer) {
+  Plan plan = small_plan(model, degrees);
+  plan.training.precision = Precision::bf16;
+  plan.training.optimizer = optimizer;
+  plan.parallelism.offload = Offload::optimizer;
+  plan.parallelism.reduce_bucket_bytes = 20'000;  // several buckets
+  return plan;
+}
+
+std::int64_t padded(std::int64_t bytes) {
+  return (bytes + arena_alignment - 1) / arena_alignment * arena_alignment;
+}
+
+const Body& step_end(const Program& program) {
+  return program.bodies[static_cast<std::size_t>(program.tasks.back().body)];
+}
+
+}  // namespace
+
+TEST_CASE("states wait in host memory, and those of two pieces are on the device",
+          "[models][lower][offload]") {
+  const Model model = small_model("gpt");
+  for (const int zero : {0, 1, 3}) {
+    INFO("zero " << zero);
+    Plan plan = states_plan(model, {2, 1, 2, 4, zero}, OptimizerKind::adamw);
+    const std::vector<Program> sent = lower_small(model, plan);
+    plan.parallelism.offload = Offload::none;
+    const std::vector<Program> kept = lower_small(model, plan);
+    for (std::size_t stage = 0; stage < sent.size(); ++stage) {
+      const MemoryPlan &with = sent[stage].memory, &without = kept[stage].memory;
+      std::int64_t states = 0, largest = 0;
+      for (const Bucket& bucket : sent[stage].buckets) {
+        const std::int64_t all = padded(bucket.master.type.bytes()) +
+                                 padded(bucket.first_moment.type.bytes()) +
+                                 padded(bucket.second_moment.type.bytes());
+        states += all;
+        largest = std::max(largest, all);
+        for (const Operand* state : {&bucket.master, &bucket.first_moment, &bucket.second_moment})
+          CHECK(with.buffers[static_cast<std::size_t>(state->buffer)].region == Region::host);
+      }
+      CHECK(sent[stage].buckets.size() > 2);
+      CHECK(with.state_bytes == states);
+      CHECK(with.host_bytes == states);
+      CHECK(without.host_bytes == 0);
+      CHECK(with.persistent_bytes == without.persistent_bytes - states);
+      // Two places, where what bodies of chunks work in has room for them.
+      CHECK(with.task_bytes <= std::max(without.task_bytes, 2 * largest));
+      CHECK(with.arena_bytes < without.arena_bytes);
+    }
+  }
+}
+
+TEST_CASE("states come before their step, in turns, and go back after it",
+          "[models][lower][offload]") {
+  const Model model = small_model("gpt");
+  const Program program =
+      lower_small(model, states_plan(model, {1, 1, 1, 2}, OptimizerKind::adamw))[0];
+  std::vector<std::string> order, names;
+  std::int64_t in = 0, out = 0, elements = 0;
+  for (const Instruction& each : step_end(program).instructions) {
+    const bool comes = each.kind == InstructionKind::copy_in;
+    const bool goes = each.kind == InstructionKind::copy_out;
+    if (!comes && !goes && each.kind != InstructionKind::optimizer_step) continue;
+    if (comes) in += each.inputs[0].type.bytes();
+    if (goes) out += each.inputs[0].type.bytes();
+    if (comes) CHECK(each.stream == Stream::copy_in);
+    if (goes) CHECK(each.stream == Stream::copy_out);
+    const std::string word = std::string(comes  ? "in"
+                                         : goes ? "out"
+                                                : "step") +
+                             " " + std::to_string(each.bucket) + "." + std::to_string(each.piece);
+    if (order.empty() || order.back() != word) order.push_back(word);  // three states each
+  }
+  for (std::size_t b = 0; b < program.buckets.size(); ++b) {
+    const Bucket& bucket = program.buckets[b];
+    elements += bucket.shard_elements;
+    std::int64_t end = 0;
+    for (std::size_t p = 0; p < bucket.pieces.size(); ++p) {
+      names.push_back(" " + std::to_string(b) + "." + std::to_string(p));
+      CHECK(bucket.pieces[p].begin == end);
+      end += bucket.pieces[p].count;
+    }
+    CHECK(end == bucket.shard_elements);
+  }
+  REQUIRE(names.size() > 3);
+  std::vector<std::string> expected = {"in" + names[0], "in" + names[1]};
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    expected.push_back("step" + names[i]);
+    expected.push_back("out" + names[i]);
+    if (i + 2 < names.size()) expected.push_back("in" + names[i + 2]);
+  }
+  CHECK(order == expected);
+  CHECK(in == out);
+  CHECK(in == elements * 12);
+}
+
+TEST_CASE("lamb measures everything first: states come twice", "[models][lower][offload]") {
+  const Model model = small_model("gpt");
+  for (const std::int64_t bucket_bytes : {20'000, 30'000, 100'000, 200'000, 1 << 30}) {
+    Plan plan = states_plan(model, {1, 1, 1, 2}, OptimizerKind::lamb);
+    plan.parallelism.reduce_bucket_bytes = bucket_bytes;
+    const Program program = lower_small(model, plan)[0];
+    std::int64_t in = 0, out = 0, elements = 0;
+    for (const Instruction& each : step_end(program).instructions) {
+      if (each.kind == InstructionKind::copy_in) in += each.inputs[0].type.bytes();
+      if (each.kind == InstructionKind::copy_out) out += each.inputs[0].type.bytes();
+    }
+    for (const Bucket& bucket : program.buckets) elements += bucket.shard_elements;
+    CHECK(in == 2 * 12 * elements);
+    CHECK(out == 12 * elements);  // moments once, then masters
+    // In list order, each finds its own piece in its place.
+    std::map<int, std::pair<int, int>> there;
+    for (const Instruction& each : step_end(program).instructions) {
+      const std::pair piece{each.bucket, each.piece};
+      if (each.piece < 0) continue;
+      const int place = program.buckets[static_cast<std::size_t>(each.bucket)]
+                            .pieces[static_cast<std::size_t>(each.piece)]
+                            .first_moment.buffer;
+      if (each.kind == InstructionKind::copy_in) there[place] = piece;
+      CHECK(there[place] == piece);
     }
   }
 }

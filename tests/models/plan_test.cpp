@@ -166,6 +166,7 @@ TEST_CASE("rules about offloading", "[models][plan]") {
         "recompute full, contiguous or group_N");
   CHECK(refused(CHANGE(p.offload = Offload::activations, p.offload_horizon = -1)) ==
         "/parallelism/offload_horizon: -1 is too small; use 0 or more");
+  CHECK(refused(CHANGE(p.offload = Offload::optimizer, t.recompute_budget = 0.5)).empty());
 }
 
 TEST_CASE("rules about training", "[models][plan]") {
@@ -248,6 +249,11 @@ TEST_CASE("rules about experts", "[models][plan]") {
 
 TEST_CASE("what is not built yet is refused as such", "[models][plan]") {
   CHECK(refused(CHANGE(p.offload = Offload::activations, p.schedule = ScheduleKind::zero_bubble))
+            .ends_with("is not supported yet"));
+  CHECK(refused(CHANGE(p.offload = Offload::optimizer, t.optimizer = OptimizerKind::muon))
+            .ends_with("is not supported yet"));
+  CHECK(refused(CHANGE(p.offload = Offload::optimizer, p.shard_whole = true, p.zero_stage = 1,
+                       p.data = 2))
             .ends_with("is not supported yet"));
 }
 

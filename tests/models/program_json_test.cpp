@@ -114,6 +114,7 @@ TEST_CASE("Programs with owners, experts, parts of sequences and offloading are 
   }
   check_through_json(gpt, offloading_plan(gpt, {.pipeline = 2}, Offload::activations, 2));
   check_through_json(gpt, offloading_plan(gpt, {.micro_batches = 6}, Offload::layers, 2));
+  check_through_json(gpt, offloading_plan(gpt, {.data = 2}, Offload::optimizer, 0));
   Plan states = small_plan(gpt, {.data = 2, .zero_stage = 1});
   states.training.precision = Precision::bf16;
   states.training.master_weights = MasterWeights::remainders;

@@ -33,7 +33,7 @@ class Accesses {
       return;
     for (const Operand& operand : instruction.inputs) add(run, operand, false);
     for (const Operand& operand : instruction.outputs) add(run, operand, true);
-    if (instruction.kind != InstructionKind::optimizer_step) return;
+    if (instruction.kind != InstructionKind::optimizer_step || instruction.piece >= 0) return;
     const Bucket& bucket = program_.buckets[at(instruction.bucket)];
     add(run, bucket.own_gradients, false);
     for (const Operand& state :

@@ -138,6 +138,29 @@ TEST_CASE("nor can they where activations are offloaded", "[models][lower][races
   CHECK(plans >= 2 * 2 * (5 * 2 + 1) * 3 / thinned);
 }
 
+TEST_CASE("nor can they where the optimizer's states are", "[models][lower][races]") {
+  int plans = 0;
+  for (const char* family : {"gpt", "llama"})
+    for (const OptimizerKind optimizer :
+         {OptimizerKind::adamw, OptimizerKind::lamb, OptimizerKind::sgd})
+      for (const std::int64_t bucket_bytes : {8'192, 1 << 30})
+        for (const SmallDegrees degrees :
+             {SmallDegrees{1, 1, 1, 2}, SmallDegrees{2, 1, 1, 4}, SmallDegrees{1, 2, 2, 2},
+              SmallDegrees{1, 1, 2, 2, 1}, SmallDegrees{1, 1, 2, 1, 2}, SmallDegrees{1, 1, 2, 2, 3},
+              SmallDegrees{2, 1, 2, 4, 3}})
+          for (const CompilerLevel level : {CompilerLevel::none, CompilerLevel::full}) {
+            const Model model = small_model(family);
+            Plan plan = small_plan(model, degrees);
+            plan.training.optimizer = optimizer;
+            plan.training.compiler = level;
+            plan.training.precision = Precision::fp16;
+            plan.parallelism.reduce_bucket_bytes = bucket_bytes;
+            plan.parallelism.offload = Offload::optimizer;
+            check(model, plan, plans);
+          }
+  CHECK(plans >= 2 * 3 * 2 * 7 * 2 / thinned);
+}
+
 namespace {
 
 bool shares_slots(const std::vector<Program>& stages) {
@@ -252,6 +275,13 @@ TEST_CASE("each wait that is left out is noticed", "[models][lower][races]") {
          p.training.recompute = Recompute::full;
          p.parallelism.offload = Offload::activations;
          p.parallelism.offload_horizon = 1;
+       }},
+      {"gpt",
+       {1, 1, 2, 2, 1},
+       [](Plan& p) {
+         p.training.optimizer = OptimizerKind::lamb;
+         p.parallelism.offload = Offload::optimizer;
+         p.parallelism.reduce_bucket_bytes = 8'192;
        }},
       // Chunks that share slots.
       {"gpt", {2, 1, 1, 8, 0, 3}, [](Plan&) {}, 12}};

@@ -1,4 +1,6 @@
 // What offloading costs and saves in simulated time and memory.
+#include <algorithm>
+
 #include "sim/predict/predict.h"
 #include "tests/catch.h"
 #include "tests/sim/plans.h"
@@ -24,13 +26,14 @@ Plan plan_of(int pipeline, int data, Offload offload) {
 
 struct Simulated {
   Prediction prediction;
-  double copies_s = 0;  // time in copies, of all ranks that the timeline shows
+  // Of rank 0: in copies, and at work at the step's end.
+  double copies_s = 0, optimizer_s = 0;
 };
 
 Simulated simulate(const Plan& plan, const Cluster& cluster) {
   const Compiled compiled = compiled_for(small_model(), plan, cluster);
   Timeline timeline;
-  Simulated result{predict(compiled, cluster, {.timeline = &timeline}), 0};
+  Simulated result{predict(compiled, cluster, {.timeline = &timeline})};
   for (const TimelineEntry& entry : timeline.entries) {
     const Program& program = compiled.stages.front();
     if (entry.rank != 0) continue;
@@ -39,6 +42,8 @@ Simulated simulate(const Plan& plan, const Cluster& cluster) {
                                          .instructions[static_cast<std::size_t>(entry.instruction)];
     if (instruction.stream == Stream::copy_out || instruction.stream == Stream::copy_in)
       result.copies_s += to_seconds(entry.end - entry.begin).value;
+    if (instruction.kind == InstructionKind::optimizer_step || instruction.op == Op::lamb_norms)
+      result.optimizer_s += to_seconds(entry.end - entry.begin).value;
   }
   return result;
 }
@@ -111,7 +116,7 @@ TEST_CASE("copies run beside compute where streams do, and in line where not", "
 
 TEST_CASE("a slower bus to the host is never faster", "[sim][offload]") {
   Cluster cluster{load_machine("p4d.24xlarge"), 1, 2, {}, {}};
-  for (const Offload offload : {Offload::activations, Offload::layers}) {
+  for (const Offload offload : {Offload::activations, Offload::layers, Offload::optimizer}) {
     const Plan plan = plan_of(2, 1, offload);
     const Pcie pcie = cluster.machine.pcie;
     double before = 0;
@@ -127,4 +132,60 @@ TEST_CASE("a slower bus to the host is never faster", "[sim][offload]") {
     cluster.machine.pcie = pcie;
     CHECK(before > simulate(plan, cluster).prediction.step_time_s);  // 1000 times slower shows
   }
+}
+
+TEST_CASE("states of the optimizer leave the device, and their copies take the bus's time",
+          "[sim][offload]") {
+  Cluster cluster{load_machine("p4d.24xlarge"), 1, 1, {}, 0.0};
+  cluster.machine.concurrent_streams = true;
+  for (const OptimizerKind optimizer : {OptimizerKind::adamw, OptimizerKind::lamb}) {
+    Plan plan = plan_of(1, 1, Offload::none);
+    plan.training.recompute = Recompute::none;
+    plan.training.optimizer = optimizer;
+    plan.training.micro_batch = 1, plan.training.sequence_length = 16;
+    plan.parallelism.reduce_bucket_bytes = 1 << 16;
+    const Simulated kept = simulate(plan, cluster);
+    plan.parallelism.offload = Offload::optimizer;
+    const Simulated sent = simulate(plan, cluster);
+    const Compiled compiled = compiled_for(small_model(), plan, cluster);
+    const Program& program = compiled.stages.front();
+    const auto end = static_cast<std::size_t>(program.tasks.back().body);
+    double in = 0, out = 0;
+    std::int64_t largest = 0, place = 0;
+    for (const Instruction& each : program.bodies[end].instructions) {
+      if (each.kind == InstructionKind::copy_in)
+        in += static_cast<double>(each.inputs[0].type.bytes());
+      if (each.kind == InstructionKind::copy_out)
+        out += static_cast<double>(each.inputs[0].type.bytes());
+    }
+    for (const Buffer& buffer : program.memory.buffers)
+      if (buffer.name == "states") largest = std::max(largest, buffer.bytes), ++place;
+    CHECK(place == 2);
+    // Memory falls by the states, but for two places, which the bodies' own space may hold.
+    const std::int64_t saved =
+        kept.prediction.peak_memory_bytes - sent.prediction.peak_memory_bytes;
+    CHECK(saved <= program.memory.state_bytes);
+    CHECK(saved >= program.memory.state_bytes - 2 * (largest + arena_alignment));
+    CHECK(sent.prediction.host_memory_bytes == program.memory.state_bytes);
+    // Both ways are used at a time, and steps beside: no less than the longer way needs, and no
+    // more than all copies one after another.
+    const double bandwidth = cluster.machine.pcie.gpu_bandwidth_bytes_per_s;
+    const double grows = sent.prediction.step_time_s - kept.prediction.step_time_s;
+    const double step_alone = kept.optimizer_s;
+    CHECK(grows >= std::max(in, out) / bandwidth - step_alone);
+    CHECK(grows <= sent.copies_s);
+    CHECK(sent.copies_s >= (in + out) / bandwidth);
+    // Copies of one bucket go beside the other way's of another.
+    CHECK(grows < 0.9 * sent.copies_s);
+    CHECK(sent.optimizer_s >= kept.optimizer_s);  // the same work, in more kernels
+  }
+}
+
+TEST_CASE("states that exceed the hosts' memory do not fit", "[sim][offload]") {
+  Cluster cluster{load_machine("p4d.24xlarge"), 1, 8, {}, {}};
+  const Plan plan = plan_of(2, 4, Offload::optimizer);
+  const Prediction sent = simulate(plan, cluster).prediction;
+  CHECK(sent.fits);
+  cluster.machine.host.memory_bytes = static_cast<double>(sent.host_memory_bytes - 1);
+  CHECK_FALSE(simulate(plan, cluster).prediction.fits);
 }

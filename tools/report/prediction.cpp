@@ -299,8 +299,8 @@ std::string plan_text(const Plan& plan) {
   if (p.tensor > 1 && p.tensor_batch_own) text += "   own batches";
   if (p.placement != Parallelism().placement) text += "   placement " + p.placement;
   text += "   recompute " + recompute_text(plan.training);
-  if (p.offload != Offload::none)
-    text += fmt::format("   offload {}, horizon {}", offload_word(p), p.horizon());
+  if (p.offload != Offload::none) text += "   offload " + offload_word(p);
+  if (p.offloads_activations()) text += fmt::format(", horizon {}", p.horizon());
   return text;
 }
 
