@@ -1,8 +1,4 @@
-// The entry point of every test program.
-#if __has_include(<catch2/catch_session.hpp>)
-#include <catch2/catch_session.hpp>
-int main(int argc, char* argv[]) { return Catch::Session().run(argc, argv); }
-#else
-#define CATCH_CONFIG_MAIN
-#include <catch2/catch.hpp>
-#endif
+// The entry point of every test program of one process.
+#include "tests/session.h"
+
+int main(int argc, char* argv[]) { return run_test_cases(argc, argv); }

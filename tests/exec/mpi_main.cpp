@@ -2,14 +2,11 @@
 // with an error when one of its checks fails; the argument `--messages` forbids shared memory,
 // `--hosts-of-2` pretends that every two ranks have a host of their own. Without it the cases of
 // on_ranks.h run in this process.
-#define CATCH_CONFIG_RUNNER
 #include <cstdlib>
 #include <cstring>
 
 #include "tests/exec/on_ranks.h"
-#if __has_include(<catch2/catch_session.hpp>)
-#include <catch2/catch_session.hpp>
-#endif
+#include "tests/session.h"
 
 namespace meshwright {
 
@@ -29,7 +26,7 @@ World& test_world() {
 }
 
 int main(int argc, char* argv[]) {
-  if (std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr) return Catch::Session().run(argc, argv);
+  if (std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr) return run_test_cases(argc, argv);
   WorldOptions options;
   const bool messages = argc > 1 && std::strcmp(argv[1], "--messages") == 0;
   const bool hosts = argc > 1 && std::strcmp(argv[1], "--hosts-of-2") == 0;
@@ -42,7 +39,7 @@ int main(int argc, char* argv[]) {
   }
   const auto world = make_world("mpi", options);
   world_of_processes = world.get();
-  const int failed = Catch::Session().run(argc, argv);
+  const int failed = run_test_cases(argc, argv);
   if (failed != 0) world->abandon(1);
   return 0;
 }
