@@ -59,7 +59,6 @@ JobParameters parameters_of(const Job& job) {
   const Graph graph = add_adapters(build_graph(job.model, plan.training), plan);
   JobParameters found;
   for (const Parameter& parameter : graph.parameters) {
-    if (!parameter.counted) continue;
     found.shapes[parameter.name] = parameter.global_shape;
     found.whole[parameter.name] = parameter;
     if (parameter.part) found.parts[parameter.name] = *parameter.part;
